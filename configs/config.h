@@ -1,0 +1,178 @@
+// Config: everything a run is told, validated before any device is opened.
+//
+// A Config is a plain value: text goes in (a TOML file and `section.key=value` overrides), a struct with one member a
+// key comes out. Members carry the defaults; field_table.cpp declares each key once (unit, range, choices, sentence),
+// and reading, printing, the option list and the error messages all follow from that table.
+//
+// load_config and parse_config return a Config that is resolved and validated: nobody later derives a fill-in again.
+// The exception is model.vocab = 0, which needs the tokenizer: the trainer sets it. Neither function opens anything but
+// the TOML file itself, and neither knows the number of ranks; rules that need the data or the ranks belong to the
+// trainer.
+//
+// Errors: megalith::Error, whose message names source:line, the key, the value and the remedy.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace megalith {
+
+enum class ShardingStrategy { full_shard, shard_grad_op, shard_optimizer, no_shard };
+enum class ComputeType { bf16, fp16, fp32 };
+enum class StorageType { fp32, bf16 };
+enum class Decay { cosine, linear, constant };
+enum class Device { automatic, cuda, cpu };  // written "auto", "cuda", "cpu"
+
+// Which activations are recomputed in backward: written "none", "selective", "each", "group_4", "contiguous".
+struct ActivationCheckpointing {
+  enum class Kind { none, selective, each, group, contiguous };
+  Kind kind = Kind::none;
+  int64_t group_size = 0;  // layers a group; 0 unless kind is group
+  bool operator==(const ActivationCheckpointing&) const = default;
+};
+
+struct ModelConfig {
+  int64_t layers = 12;
+  int64_t hidden = 768;
+  int64_t heads = 12;
+  int64_t vocab = 0;  // 0: the tokenizer's, set by the trainer
+  int64_t context = 1024;
+  double dropout = 0.0;
+  bool operator==(const ModelConfig&) const = default;
+};
+
+struct DataConfig {
+  std::string train;
+  std::string validation;
+  std::string tokenizer;
+  bool shuffle = true;
+  int64_t seed = 1;
+  bool operator==(const DataConfig&) const = default;
+};
+
+struct BatchConfig {
+  int64_t sequence_length = 0;    // tokens; never 0 once resolved
+  int64_t global_batch_size = 8;  // sequences an update, over all ranks
+  int64_t microbatch_size = 1;    // sequences a forward pass on one rank
+  bool operator==(const BatchConfig&) const = default;
+};
+
+struct ParallelConfig {
+  int64_t tensor_parallel_degree = 1;
+  bool sequence_parallel = false;
+  int64_t pipeline_parallel_degree = 1;
+  int64_t virtual_stages = 1;
+  int64_t active_microbatches = 0;
+  ShardingStrategy sharding_strategy = ShardingStrategy::full_shard;
+  int64_t sharded_data_parallel_degree = 0;  // 0: all data-parallel ranks
+  bool hierarchical_allgather = false;
+  bool prescaled_batch = false;
+  bool operator==(const ParallelConfig&) const = default;
+};
+
+struct MemoryConfig {
+  ActivationCheckpointing activation_checkpointing;
+  bool offload_activations = false;
+  int64_t activation_loading_horizon = 1;
+  bool offload_optimizer = false;
+  int64_t lm_head_chunks = 0;  // 0: chosen from the shapes
+  bool operator==(const MemoryConfig&) const = default;
+};
+
+struct PrecisionConfig {
+  ComputeType compute = ComputeType::fp32;
+  StorageType master = StorageType::fp32;
+  StorageType moments = StorageType::fp32;
+  StorageType gradient_reduce = StorageType::fp32;
+  bool stochastic_rounding = false;
+  double loss_scale = 0.0;  // fp16 only; 0: dynamic, by the three keys below
+  double initial_loss_scale = 65536.0;
+  int64_t loss_scale_window = 1000;
+  double minimum_loss_scale = 1.0;
+  bool operator==(const PrecisionConfig&) const = default;
+};
+
+struct OptimizerConfig {
+  double learning_rate = 6e-4;
+  double min_learning_rate = 0.0;
+  int64_t warmup_steps = 0;
+  Decay decay = Decay::cosine;
+  int64_t decay_steps = 0;  // the step, counted from the start, that reaches min_learning_rate; never 0 once resolved
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.1;
+  double gradient_clip = 1.0;  // 0: off
+  bool operator==(const OptimizerConfig&) const = default;
+};
+
+struct TrainConfig {
+  int64_t steps = 1000;
+  double minutes = 0.0;  // 0: no limit; otherwise the run ends, as if complete, after the update that passes it
+  int64_t seed = 1;
+  int64_t evaluate_every = 0;  // 0: never
+  int64_t evaluate_batches = 20;
+  bool operator==(const TrainConfig&) const = default;
+};
+
+struct CheckpointConfig {
+  std::string directory;        // never empty once resolved
+  int64_t every = 0;            // 0: only at the end
+  int64_t keep = 0;             // 0: all
+  std::string resume = "auto";  // "auto", "never" or the path of a checkpoint
+  std::string init_from;        // empty: initial weights from train.seed
+  bool operator==(const CheckpointConfig&) const = default;
+};
+
+struct RunConfig {
+  std::string output = "runs/default";
+  Device device = Device::automatic;
+  bool operator==(const RunConfig&) const = default;
+};
+
+struct Config {
+  ModelConfig model;
+  DataConfig data;
+  BatchConfig batch;
+  ParallelConfig parallel;
+  MemoryConfig memory;
+  PrecisionConfig precision;
+  OptimizerConfig optimizer;
+  TrainConfig train;
+  CheckpointConfig checkpoint;
+  RunConfig run;
+  bool operator==(const Config&) const = default;
+};
+
+// Reads a file, applies the overrides ("section.key=value", later ones win), resolves and validates. A value is read as
+// TOML; what is not TOML is taken as a string, so paths and choices need no quotes.
+Config load_config(const std::string& toml_path, const std::vector<std::string>& overrides = {});
+
+// The same from text. source_name stands for the file in messages.
+Config parse_config(std::string_view toml, std::string_view source_name,
+                    const std::vector<std::string>& overrides = {});
+
+// Fills in what one key takes from another: batch.sequence_length, optimizer.decay_steps, checkpoint.directory.
+Config resolve(Config config);
+
+// The rules between keys, and the values that are declared but not available yet. Ranges of single keys are checked
+// here as well, so that a Config built by hand is as safe as one that was read.
+void validate(const Config& config);
+
+// Every key with its value and its sentence. parse_config(to_toml(c), ...) == resolve(c), to the last bit of a double.
+std::string to_toml(const Config& config);
+
+// One row an option: key, default, unit, range or choices, sentence. For --help and the documentation.
+std::string describe_options();
+
+// The words used in TOML and in messages, e.g. "full_shard", "auto", "group_4".
+std::string to_string(ShardingStrategy value);
+std::string to_string(ComputeType value);
+std::string to_string(StorageType value);
+std::string to_string(Decay value);
+std::string to_string(Device value);
+std::string to_string(const ActivationCheckpointing& value);
+
+}  // namespace megalith
