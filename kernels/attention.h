@@ -1,0 +1,27 @@
+// Causal self-attention, the middle of the branch, for each sequence b and head h:
+//   S[i, j] = q_i . k_j / sqrt(D) for j <= i,  P = softmax over j,  out_i = sum_j dropout(P)[i, j] v_j
+// with lse_i = log(sum_j exp(S[i, j])) saved, and in the backward pass, with P = exp(S - lse):
+//   delta_i = out_i . dout_i,  dP = dropout(dout v^T),  dS = P * (dP - delta),
+//   dq = dS k / sqrt(D),  dk = dS^T q / sqrt(D),  dv = dropout(P)^T dout.
+// Neither pass holds T*T numbers: scores exist in tiles.
+// Source: Dao et al., FlashAttention, arXiv 2205.14135; FlashAttention-2, arXiv 2307.08691.
+#pragma once
+
+#include "kernels/dropout.h"
+#include "kernels/stream.h"
+#include "kernels/tensor.h"
+
+namespace megalith {
+
+struct AttentionDims {
+  int64_t B, T, H, D;  // H is the local number of heads; any D, e.g. 64, 112, 128
+};
+
+// out (N, H*D) and lse (B, H, T) f32 written; qkv (N, 3*H*D): row = q of all heads, then k, then v. f32 or bf16.
+void attention_forward(Stream& s, Tensor out, Tensor lse, Tensor qkv, const AttentionDims& dims, const Dropout& d);
+
+// dqkv (N, 3*H*D) written; delta (B, H, T) f32 is scratch; dout, out (N, H*D), lse, qkv as in the forward pass.
+void attention_backward(Stream& s, Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse, Tensor qkv,
+                        const AttentionDims& dims, const Dropout& d);
+
+}  // namespace megalith

@@ -1,0 +1,33 @@
+// Small ops on whole tensors: fills, copies, sums and the gradient norm. Shapes are compared by number of elements.
+// Sums do not depend on the number of threads: partial sums are over fixed blocks, in f64, added in order.
+#pragma once
+
+#include "kernels/stream.h"
+#include "kernels/tensor.h"
+
+namespace megalith {
+
+// y = value; any dtype.
+void fill(Stream& s, Tensor y, double value);
+
+// y = x, converted when the dtypes differ (f32 and bf16).
+void copy(Stream& s, Tensor y, Tensor x);
+
+// y += x; y f32 or bf16 or f64, x of the same dtype.
+void add(Stream& s, Tensor y, Tensor x);
+
+// out (1) f64 += scale * sum(x); x f32.
+void accumulate_sum(Stream& s, Tensor out, Tensor x, double scale);
+
+// out (1) f64 += sum(x^2); x f32.
+void accumulate_square_sum(Stream& s, Tensor out, Tensor x);
+
+// scale (1) f64 = min(1, max_norm / (sqrt(square_sum) + 1e-6)), or 1 when max_norm is 0. A norm that is not finite gives
+// a scale of 0 or NaN, never a silent 1.
+void clip_scale(Stream& s, Tensor scale, Tensor square_sum, double max_norm);
+
+// y[i] = mean + std * normal(i-th of the key), i counted from `begin`: a pure function of (seed, stream, begin + i), so
+// any range of a parameter can be initialised anywhere. y f32.
+void normal_fill(Stream& s, Tensor y, uint64_t seed, uint64_t stream, int64_t begin, double std);
+
+}  // namespace megalith

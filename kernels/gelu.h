@@ -1,0 +1,16 @@
+// GELU in the tanh form of GPT-2:  y = x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))).
+// Source: Hendrycks, Gimpel, Gaussian Error Linear Units, arXiv 1606.08415.
+#pragma once
+
+#include "kernels/stream.h"
+#include "kernels/tensor.h"
+
+namespace megalith {
+
+// y written; x of the same shape, f32 or bf16.
+void gelu_forward(Stream& s, Tensor y, Tensor x);
+
+// dx = dy * gelu'(x), written; may be the same memory as dy.
+void gelu_backward(Stream& s, Tensor dx, Tensor dy, Tensor x);
+
+}  // namespace megalith

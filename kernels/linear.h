@@ -1,0 +1,18 @@
+// A linear layer, weights stored (out, in):  y = x w^T + b.  GEMMs come from a library; sums are in f32.
+#pragma once
+
+#include "kernels/stream.h"
+#include "kernels/tensor.h"
+
+namespace megalith {
+
+// y (N, O) written; x (N, I); w (O, I); b (O), or an empty tensor for none. All f32 or all bf16.
+void linear_forward(Stream& s, Tensor y, Tensor x, Tensor w, Tensor b);
+
+// dx (N, I) = dy w, written; dy (N, O); w (O, I). All f32 or all bf16.
+void linear_backward_input(Stream& s, Tensor dx, Tensor dy, Tensor w);
+
+// dw (O, I) += dy^T x and, unless empty, db (O) += sum_n dy; both f32. dy (N, O), x (N, I) both f32 or both bf16.
+void linear_backward_weight(Stream& s, Tensor dw, Tensor db, Tensor dy, Tensor x);
+
+}  // namespace megalith
