@@ -1,0 +1,36 @@
+// The checkpoints of one directory. A checkpoint is complete when its manifest is intact, of the step that the folder's
+// name says, and every file it lists is there with its size; this is what a death at any moment can break, and it is
+// cheap to check. Damage inside the files is found when they are read (reader.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace megalith {
+
+struct SkippedCheckpoint {
+  std::string path;
+  std::string reason;  // a sentence with the file and the numbers
+};
+
+struct CheckpointListing {
+  std::vector<std::string> complete;       // DIR/step-*, newest (highest step) first
+  std::vector<SkippedCheckpoint> skipped;  // step-* that are not complete, and unfinished folders; newest first
+};
+
+// A directory that does not exist has no checkpoints; one that cannot be read is an Error.
+CheckpointListing scan_checkpoints(const std::string& directory);
+
+// Only the complete ones, newest first.
+std::vector<std::string> list_checkpoints(const std::string& directory);
+
+// Why the folder is not a complete checkpoint; empty when it is one.
+std::string why_incomplete(const std::string& folder);
+
+// Removes complete checkpoints beyond the `keep` newest (0: keeps all), and the unfinished folders of earlier deaths.
+// Incomplete step-* folders are neither counted nor removed. Must not run while a checkpoint is being written to the
+// same directory. Returns the paths removed.
+std::vector<std::string> prune_checkpoints(const std::string& directory, int64_t keep);
+
+}  // namespace megalith

@@ -1,0 +1,50 @@
+// What a checkpoint says about itself: manifest.json, written last. FORMAT.md describes the file.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "checkpoints/piece.h"
+
+namespace megalith {
+
+// One dataset of one rank's file: dense f32, little endian, one dimension of piece.numel() elements.
+struct DatasetRecord {
+  Piece piece;
+  std::string dataset;    // path in the HDF5 file
+  int64_t offset = 0;     // of its first byte in the file
+  uint64_t checksum = 0;  // XXH3-64 of its bytes
+  bool operator==(const DatasetRecord&) const = default;
+};
+
+struct FileRecord {
+  std::string name;        // "rank-00000.h5", in the checkpoint's folder
+  int64_t bytes = 0;       // size of the file
+  uint64_t structure = 0;  // XXH3-64 of all its bytes outside the datasets, in order: what HDF5 itself wrote
+  std::vector<DatasetRecord> datasets;  // ascending by offset
+  bool operator==(const FileRecord&) const = default;
+};
+
+// As one line of text, to send a record from the rank that wrote the file to the rank that publishes. Parsing throws
+// Error on anything but what to_text made.
+std::string to_text(const FileRecord& record);
+FileRecord file_record_from_text(const std::string& text);
+
+struct Manifest {
+  int64_t step = 0;                                 // updates completed
+  nlohmann::json state = nlohmann::json::object();  // the trainer's own: samples consumed, config, model, ...
+  std::vector<FileRecord> files;                    // ascending by name
+};
+
+// The text of manifest.json, which carries a checksum of itself, and back. `path` only names the file in messages.
+// manifest_from_text throws Error on any changed byte, and on a format that this version does not know.
+std::string to_text(const Manifest& manifest);
+Manifest manifest_from_text(const std::string& text, const std::string& path);
+
+// Throws Error, naming the tensor and the first missing elements, unless the files together hold every element of every
+// tensor they mention, under one shape each.
+void check_complete(const Manifest& manifest);
+
+}  // namespace megalith

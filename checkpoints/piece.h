@@ -1,0 +1,66 @@
+// A Piece says which elements of a global tensor a buffer holds, and nothing about who holds it or why: checkpoints are
+// made of tensors by name and range, never of a layout, so that any layout reads any checkpoint.
+//
+// A tensor of any shape is seen as a matrix (rows, cols): cols is the last dimension, rows the product of the others; a
+// vector is one row. A piece takes the columns [col_begin, col_end) of that matrix, flattens them row by row, and keeps
+// the elements [begin, end) of the result. So
+//   a split by rows       has all columns and a range of whole rows,
+//   a split by columns    has some columns and all rows,
+//   a flat shard          of either is a sub-range of it.
+// A piece may be empty (begin == end), as the shard of a small tensor is on many ranks.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace megalith {
+
+struct Piece {
+  std::string name;            // global name; the kind is a path: "parameters/wte.weight", "moments/first/wte.weight"
+  std::vector<int64_t> shape;  // global shape, at least one dimension
+  int64_t col_begin = 0;       // columns [col_begin, col_end) of (rows, cols)
+  int64_t col_end = 0;
+  int64_t begin = 0;  // elements [begin, end) of rows * (col_end - col_begin)
+  int64_t end = 0;
+
+  int64_t rows() const;
+  int64_t cols() const;
+  int64_t numel() const { return end - begin; }
+  bool operator==(const Piece&) const = default;
+};
+
+// All of a tensor.
+Piece whole_piece(std::string name, std::vector<int64_t> shape);
+// Elements [begin, end) of the flattened tensor: all columns.
+Piece flat_piece(std::string name, std::vector<int64_t> shape, int64_t begin, int64_t end);
+
+// "parameters/wte.weight (50257, 768) columns [0, 768) elements [0, 100)", for messages.
+std::string describe(const Piece& piece);
+
+// Throws Error when the shape, the columns or the range contradict each other, or the name is not one: a path of
+// printable ASCII segments joined by single slashes, without '#' (which numbers the datasets of one tensor in a file).
+void check_piece(const Piece& piece);
+
+// `length` elements at `source` of the source piece's buffer are the elements at `destination` of the other's.
+struct CopyRun {
+  int64_t source = 0;
+  int64_t destination = 0;
+  int64_t length = 0;
+  bool operator==(const CopyRun&) const = default;
+};
+
+// What two pieces of one tensor share, as maximal runs that ascend in both buffers: a single run when their columns are
+// equal, else at most one a row. Names and shapes must agree (Error).
+std::vector<CopyRun> copy_runs(const Piece& source, const Piece& destination);
+
+// The elements [begin, end) of a buffer, ascending and disjoint, which no run writes. Runs may overlap and be
+// unordered.
+struct Range {
+  int64_t begin = 0;
+  int64_t end = 0;
+  bool operator==(const Range&) const = default;
+};
+std::vector<Range> gaps(std::vector<Range> covered, int64_t numel);
+
+}  // namespace megalith

@@ -1,0 +1,66 @@
+// Reads a checkpoint, whatever layout wrote it, into whatever layout is wanted.
+//
+// The datasets are read from where the manifest says they lie; the manifest vouches for itself and for every dataset by
+// checksum, so a changed byte is an Error or harmless, never other data. The HDF5 library, which was not made to
+// survive damaged files, opens one only in verify_checkpoint, after the checksum of its structure agreed.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checkpoints/manifest.h"
+#include "checkpoints/tensor_source.h"
+
+namespace megalith {
+
+class CheckpointReader : public TensorSource {
+ public:
+  // Reads the manifest and checks that every file is there with its size; Error names the one that is not.
+  explicit CheckpointReader(const std::string& folder);
+  ~CheckpointReader() override;
+  CheckpointReader(const CheckpointReader&) = delete;
+  CheckpointReader& operator=(const CheckpointReader&) = delete;
+
+  const std::string& folder() const { return folder_; }
+  const Manifest& manifest() const { return manifest_; }
+
+  std::vector<std::string> names() const override;
+  bool has(const std::string& name) const override;
+  std::vector<int64_t> shape(const std::string& name) const override;
+
+  // The first read of a dataset reads all of it and checks it; later ones read what they need. A few MiB of memory,
+  // and each file is opened once. Error on damage: file, dataset, expected and found checksum.
+  void read(const Piece& wanted, float* out) override;
+
+ private:
+  struct File;
+  struct Source {
+    size_t file;  // indices into manifest_.files and its datasets
+    size_t dataset;
+  };
+  void copy_from(const Source& source, const std::vector<CopyRun>& runs, float* out);
+
+  std::string folder_;
+  Manifest manifest_;
+  std::vector<std::unique_ptr<File>> files_;            // parallel to manifest_.files; opened on first use
+  std::map<std::string, std::vector<Source>> sources_;  // by tensor name
+};
+
+struct VerifyReport {
+  int64_t num_files = 0;
+  int64_t num_datasets = 0;
+  int64_t bytes = 0;                 // read and checked
+  std::vector<std::string> damaged;  // one sentence for every damaged file or dataset; empty: all is well
+};
+
+// Reads every byte of every file. The manifest itself being damaged, or a file absent, is one entry as well: this does
+// not throw for anything that is wrong with the checkpoint.
+VerifyReport verify_checkpoint(const std::string& folder);
+
+// What `megalith checkpoint inspect` prints: step, state, files, and a table of tensors with shape, elements and
+// pieces.
+std::string describe_checkpoint(const std::string& folder);
+
+}  // namespace megalith

@@ -1,0 +1,70 @@
+// The safetensors file format (https://github.com/huggingface/safetensors, README, "Format"): eight bytes of header
+// length, a JSON header, and dense tensors. The reader trusts nothing in the header; the writer writes F32 only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace megalith {
+
+// A file, memory-mapped for reading. Opening checks the header, that the tensors fill the file without gap or overlap,
+// and that their sizes follow from shape and type; Error says which does not. The file must not be changed meanwhile.
+class SafeTensors {
+ public:
+  struct Entry {
+    std::string dtype;  // as the file spells it: "F32", "F16", "BF16", "U8", ...
+    std::vector<int64_t> shape;
+    int64_t begin = 0;  // bytes [begin, end) of the file
+    int64_t end = 0;
+    int64_t numel = 0;
+  };
+
+  explicit SafeTensors(const std::string& path);
+  ~SafeTensors();
+  SafeTensors(const SafeTensors&) = delete;
+  SafeTensors& operator=(const SafeTensors&) = delete;
+
+  const std::string& path() const { return path_; }
+  const std::map<std::string, Entry>& entries() const { return entries_; }
+  bool has(const std::string& name) const { return entries_.contains(name); }
+  const Entry& entry(const std::string& name) const;  // Error if absent
+
+  // `count` elements, `stride` apart, from element `first` of the flattened tensor, as floats: F32, F16 or BF16
+  // (exact).
+  void read(const std::string& name, int64_t first, int64_t stride, int64_t count, float* out) const;
+
+ private:
+  std::string path_;
+  const std::byte* data_ = nullptr;
+  int64_t bytes_ = 0;
+  std::map<std::string, Entry> entries_;
+};
+
+// Writes a new file of F32 tensors, one after the other in the order declared, under a temporary name until finish().
+// Never overwrites; a writer destroyed before finish() leaves nothing.
+class SafeTensorsWriter {
+ public:
+  struct Declared {
+    std::string name;
+    std::vector<int64_t> shape;
+  };
+  SafeTensorsWriter(const std::string& path, const std::vector<Declared>& tensors);
+  ~SafeTensorsWriter();
+  SafeTensorsWriter(const SafeTensorsWriter&) = delete;
+  SafeTensorsWriter& operator=(const SafeTensorsWriter&) = delete;
+
+  void append(const float* data, int64_t count);  // the next elements, in any portions
+  void finish();                                  // Error unless all elements came; fsync, rename
+
+ private:
+  std::string path_;
+  std::string temporary_;
+  int file_ = -1;
+  int64_t position_ = 0;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace megalith

@@ -1,0 +1,30 @@
+// Where a trainer finds tensors by global name and range: a checkpoint of ours or a Hugging Face folder. Both serve the
+// same names ("parameters/h.0.ln_1.weight") in the same layout, so the caller does not know which it reads.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoints/piece.h"
+
+namespace megalith {
+
+// The path under which the weights lie. Optimizer state lies under paths of the trainer's choosing.
+inline constexpr std::string_view parameters_path = "parameters/";
+
+class TensorSource {
+ public:
+  virtual ~TensorSource() = default;
+
+  virtual std::vector<std::string> names() const = 0;  // sorted
+  virtual bool has(const std::string& name) const = 0;
+  virtual std::vector<int64_t> shape(const std::string& name) const = 0;  // Error if absent
+
+  // Writes wanted.numel() floats to `out`. Error if the tensor is absent, has another shape, is not covered completely
+  // or is damaged; what `out` then holds is undefined. Not for several threads at once.
+  virtual void read(const Piece& wanted, float* out) = 0;
+};
+
+}  // namespace megalith

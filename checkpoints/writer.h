@@ -1,0 +1,51 @@
+// How a checkpoint comes to be. One process or many write it, and the caller orders the steps between them:
+//
+//   rank 0     folder = begin_checkpoint(directory, step)                 DIR/.step-00000100.partial
+//   all        record = write_rank_file(folder, rank, pieces)             folder/rank-00003.h5
+//   rank 0     publish_checkpoint(folder, {step, state, all records})     DIR/step-00000100
+//   or, when any rank failed, once all have returned:  rank 0  abandon_checkpoint(folder)
+//
+// Whatever instant the power, the process or the disk gives up, DIR holds the checkpoints it held before, and the new
+// one appears complete or not at all: each file is written under a temporary name, fsynced and renamed, the manifest
+// last, and the folder likewise. Nothing here overwrites or deletes a published checkpoint.
+//
+// HDF5 lays the file out in memory (headers and offsets only; the data is never copied) and the bytes are written here,
+// so that a full disk cannot leave the HDF5 library with a file that it can neither flush nor close. The space is
+// reserved before the first byte is written. Errors name the path, the bytes wanted, those available and the remedy.
+// Writing the same pieces twice gives the same bytes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "checkpoints/manifest.h"
+#include "checkpoints/piece.h"
+
+namespace megalith {
+
+struct StoredPiece {
+  Piece piece;
+  const float* data = nullptr;  // piece.numel() elements, of the caller; read during the call only
+};
+
+// DIR/step-00000100
+std::string checkpoint_path(const std::string& directory, int64_t step);
+
+// Creates `directory` if needed and, in it, the folder that the rank files go to; removes what an earlier death left
+// there. Error if a complete checkpoint of this step exists already.
+std::string begin_checkpoint(const std::string& directory, int64_t step);
+
+// Writes folder/rank-<rank>.h5. A tensor may have several pieces; empty pieces are left out; the file may hold nothing
+// at all. On Error no file of this rank is left in the folder. Never waits for another rank.
+FileRecord write_rank_file(const std::string& folder, int rank, std::span<const StoredPiece> pieces);
+
+// Checks that the files are there and hold every element of every tensor, writes the manifest and renames the folder.
+// An incomplete or damaged folder in the way is renamed to step-00000100.damaged-K; a complete one is an Error. On
+// Error nothing is published, and `folder` is removed. Returns the path of the checkpoint.
+std::string publish_checkpoint(const std::string& folder, Manifest manifest);
+
+// Removes the unfinished folder, if it is there, so that the space it took is free again.
+void abandon_checkpoint(const std::string& folder);
+
+}  // namespace megalith
