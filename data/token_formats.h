@@ -1,0 +1,68 @@
+// The formats of TokenStream, one function and one file each. A function maps the files, checks their sizes and
+// refuses what does not add up.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "data/mapped_file.h"
+#include "data/token_stream.h"
+#include "kernels/check.h"
+
+namespace megalith {
+
+std::unique_ptr<TokenSource> open_megatron(const std::string& bin_path, const std::string& idx_path);
+std::unique_ptr<TokenSource> open_llmc(const std::string& path);
+std::unique_ptr<TokenSource> open_raw(const std::string& path);
+
+bool has_llmc_header(const std::string& path);
+
+// What the formats share: little-endian tokens of one width, packed, from `offset` bytes on to the end of a file.
+template <class T>
+class PackedTokens final : public TokenSource {
+ public:
+  PackedTokens(std::unique_ptr<MappedFile> file, size_t offset)
+      : file_(std::move(file)),
+        data_(file_->bytes().data() + offset),
+        size_(static_cast<int64_t>((file_->bytes().size() - offset) / sizeof(T))) {}
+
+  int64_t size() const override { return size_; }
+  int32_t max_possible_token() const override { return std::numeric_limits<T>::max(); }
+
+  void read(int64_t begin, std::span<int32_t> out) const override {
+    const std::byte* from = data_ + static_cast<size_t>(begin) * sizeof(T);
+    for (size_t i = 0; i < out.size(); i++) out[i] = load(from + i * sizeof(T));
+  }
+
+  int32_t max_token(int64_t begin, int64_t end) const override {
+    const std::byte* from = data_ + static_cast<size_t>(begin) * sizeof(T);
+    const auto count = static_cast<size_t>(end - begin);
+    T largest = load(from), smallest = largest;
+    for (size_t i = 0; i < count; i++) {
+      const T token = load(from + i * sizeof(T));
+      largest = std::max(largest, token);
+      smallest = std::min(smallest, token);
+    }
+    if constexpr (std::numeric_limits<T>::is_signed)
+      CHECK(smallest >= 0, "{} holds token {}, and ids are never negative; prepare the file again", file_->path(),
+            smallest);
+    return largest;
+  }
+
+ private:
+  static T load(const std::byte* p) {
+    T value;
+    std::memcpy(&value, p, sizeof(T));
+    return value;
+  }
+
+  std::unique_ptr<MappedFile> file_;
+  const std::byte* data_;
+  int64_t size_;
+};
+
+}  // namespace megalith

@@ -1,0 +1,30 @@
+#include "data/token_stream.h"
+
+#include <filesystem>
+
+#include "data/token_formats.h"
+#include "kernels/check.h"
+
+namespace megalith {
+
+TokenStream TokenStream::open(const std::string& path) {
+  const std::string idx_path = std::filesystem::path(path).replace_extension(".idx").string();
+  if (idx_path != path && std::filesystem::exists(idx_path)) return {path, open_megatron(path, idx_path)};
+  if (has_llmc_header(path)) return {path, open_llmc(path)};
+  return {path, open_raw(path)};
+}
+
+void TokenStream::read(int64_t begin, std::span<int32_t> out) const {
+  const auto count = static_cast<int64_t>(out.size());
+  CHECK(begin >= 0 && begin <= size() && count <= size() - begin, "tokens [{}, {}) of {}, which holds {}", begin,
+        begin + count, path_, size());
+  source_->read(begin, out);
+}
+
+int32_t TokenStream::max_token(int64_t begin, int64_t end) const {
+  CHECK(0 <= begin && begin < end && end <= size(), "the largest of tokens [{}, {}) of {}, which holds {}", begin, end,
+        path_, size());
+  return source_->max_token(begin, end);
+}
+
+}  // namespace megalith

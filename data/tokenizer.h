@@ -1,0 +1,58 @@
+// A Tokenizer turns bytes into token ids and back. Any byte string is accepted, UTF-8 or not, and
+// decode(encode(text)) == text always. Special tokens that stand in a text are encoded as plain text.
+//
+// Two kinds: bytes (ids 0..255 are the bytes, 256 ends a text) and byte-level BPE in GPT-2's format (vocab.json and
+// merges.txt, in the names and the notation that Hugging Face uses; the token "<|endoftext|>" ends a text).
+//
+// A Tokenizer is immutable: any number of threads may call it at once. An Encoder is the fast way to encode much text:
+// it remembers the pieces it has seen, belongs to one thread, and refers to its Tokenizer, which must outlive it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace megalith {
+
+class Encoder {
+ public:
+  virtual ~Encoder() = default;
+  // Appends the ids of text to out.
+  virtual void encode(std::string_view text, std::vector<int32_t>& out) = 0;
+};
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // Ids are 0 .. vocab_size() - 1; end_of_text() is one of them and encode never makes it.
+  virtual int32_t vocab_size() const = 0;
+  virtual int32_t end_of_text() const = 0;
+  virtual std::unique_ptr<Encoder> encoder() const = 0;
+
+  // The bytes that an id stands for, alive as long as the tokenizer; empty for the end of a text. Refuses other ids.
+  virtual std::string_view token_bytes(int32_t id) const = 0;
+
+  // The largest c <= text.size() such that encode(text + more) == encode(text[0..c)) + encode(text[c..) + more) for
+  // every `more`; 0 if there is none. It is where a text larger than memory may be cut.
+  virtual size_t last_cut(std::string_view text) const = 0;
+
+  // Writes the files that load_tokenizer reads into an existing folder, each synced to the disk; overwrites none.
+  virtual void save(const std::string& folder) const = 0;
+
+  // Appends the ids of text to out, for a text now and then; otherwise see Encoder.
+  void encode(std::string_view text, std::vector<int32_t>& out) const { encoder()->encode(text, out); }
+  std::string decode(std::span<const int32_t> ids) const;
+};
+
+std::unique_ptr<Tokenizer> make_byte_tokenizer();
+
+// Reads a folder that save() wrote, or a Hugging Face GPT-2 folder. Errors: no such folder, vocab.json or merges.txt
+// missing, malformed JSON, ids that are not 0..V-1, a merge of unknown tokens.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& folder);
+
+}  // namespace megalith
