@@ -17,8 +17,8 @@ Arena::Arena(World world, std::string name, int64_t capacity)
     : world_(world), name_(std::move(name)), capacity_(capacity) {
   if (world_ == World::dry || capacity_ == 0) return;
   memory_.reset(std::aligned_alloc(page, static_cast<size_t>(round_up(capacity_, page))));
-  CHECK(memory_ != nullptr, "cannot allocate {} bytes of memory for {}; use a smaller microbatch or more ranks", capacity_,
-        name_);
+  CHECK(memory_ != nullptr, "cannot allocate {} bytes of memory for {}; use a smaller microbatch or more ranks",
+        capacity_, name_);
 }
 
 Tensor Arena::tensor(DType dtype, Shape shape) {

@@ -14,7 +14,8 @@
 namespace megalith {
 
 struct AttentionDims {
-  int64_t B, T, H, D;  // H is the local number of heads; any D, e.g. 64, 112, 128
+  int64_t B, T, H, D;      // H is the local number of heads; any D, e.g. 64, 112, 128
+  int64_t first_head = 0;  // global index of the first local head: dropout's mask goes by the global one
 };
 
 // out (N, H*D) and lse (B, H, T) f32 written; qkv (N, 3*H*D): row = q of all heads, then k, then v. f32 or bf16.

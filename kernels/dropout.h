@@ -1,19 +1,22 @@
 // Dropout: an element is kept with probability 1 - p and then scaled by 1 / (1 - p). Nothing is stored for the backward
-// pass: the mask is drawn again, as a pure function of the key, so it does not depend on layout, microbatch or recompute.
-// Source: Srivastava et al., Dropout, JMLR 15, 2014.
+// pass: the mask is drawn again, as a pure function of the key, so it does not depend on layout, microbatch or
+// recompute. Source: Srivastava et al., Dropout, JMLR 15, 2014.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/philox.h"
 #include "kernels/stream.h"
 #include "kernels/tensor.h"
 
 namespace megalith {
 
-// Names the mask of one place in the model in one step. Element (r, c) of a tensor of `cols` columns uses the counter
-// (first_row + r, c) under (seed, step, site); in attention, element (query row, head, key position).
+// Names the mask of one place in the model in one step. Element (r, c) uses word c % 4 of the Philox block with counter
+// (first_row + r, c / 4) under the key made of (seed, step, site); in attention, the element of query row r, head h and
+// key position j uses word j % 4 of counter (first_row + r, h * 2^32 + j / 4). It is dropped when the word is below the
+// threshold.
 struct Dropout {
-  double p = 0;           // probability of being dropped; 0 turns everything off
+  double p = 0;  // probability of being dropped; 0 turns everything off
   uint64_t seed = 0;
   int64_t step = 0;
   int32_t site = 0;       // which dropout of the model, e.g. 3 * layer + k
@@ -21,6 +24,12 @@ struct Dropout {
 
   bool active() const { return p > 0; }
 };
+
+inline uint64_t dropout_key(const Dropout& d) {
+  const PhiloxBlock block = philox(d.seed, static_cast<uint64_t>(d.step), static_cast<uint64_t>(d.site));
+  return uint64_t{block[1]} << 32 | block[0];
+}
+inline uint32_t dropout_threshold(const Dropout& d) { return static_cast<uint32_t>(d.p * 4294967296.0); }
 
 // y = mask * x / (1 - p); in place when y and x are the same memory. Forward and backward are this same function.
 //   y, x: (N, C), f32 or bf16.

@@ -26,7 +26,7 @@ void accumulate_square_sum(Stream& s, Tensor out, Tensor x);
 // a scale of 0 or NaN, never a silent 1.
 void clip_scale(Stream& s, Tensor scale, Tensor square_sum, double max_norm);
 
-// y[i] = mean + std * normal(i-th of the key), i counted from `begin`: a pure function of (seed, stream, begin + i), so
+// y[i] = std * normal(i-th of the key), i counted from `begin`: a pure function of (seed, stream, begin + i), so
 // any range of a parameter can be initialised anywhere. y f32.
 void normal_fill(Stream& s, Tensor y, uint64_t seed, uint64_t stream, int64_t begin, double std);
 

@@ -1,0 +1,52 @@
+#include "kernels/attention.h"
+
+#include "kernels/check_args.h"
+#include "kernels/ops_cpu.h"
+
+namespace megalith {
+
+namespace {
+// Multiplications and additions of one product over the causal half: T (T + 1) / 2 pairs of D each.
+double product_flops(const AttentionDims& d) {
+  return static_cast<double>(d.B * d.H * d.D) * static_cast<double>(d.T) * static_cast<double>(d.T + 1);
+}
+void expect_dims(const char* op, const AttentionDims& d) {
+  CHECK(d.B > 0 && d.T > 0 && d.H > 0 && d.D > 0, "{}: B {}, T {}, H {}, D {}; all must be positive", op, d.B, d.T, d.H,
+        d.D);
+}
+}  // namespace
+
+void attention_forward(Stream& s, Tensor out, Tensor lse, Tensor qkv, const AttentionDims& dims, const Dropout& d) {
+  const char* op = "attention_forward";
+  expect_dims(op, dims);
+  const int64_t rows = dims.B * dims.T, width = dims.H * dims.D;
+  expect_compute(op, "qkv", qkv);
+  expect_matrix(op, "qkv", qkv, qkv.dtype(), rows, 3 * width);
+  expect_matrix(op, "out", out, qkv.dtype(), rows, width);
+  expect(op, "lse", lse, DType::f32, {dims.B, dims.H, dims.T});
+  expect_dropout(op, d);
+  const double bytes = static_cast<double>(out.bytes() + lse.bytes() + qkv.bytes());
+  s.launch("attention_forward", {.flops = 2 * product_flops(dims), .bytes = bytes},
+           [=] { cpu::attention_forward(out, lse, qkv, dims, d); });
+}
+
+void attention_backward(Stream& s, Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse, Tensor qkv,
+                        const AttentionDims& dims, const Dropout& d) {
+  const char* op = "attention_backward";
+  expect_dims(op, dims);
+  const int64_t rows = dims.B * dims.T, width = dims.H * dims.D;
+  expect_compute(op, "qkv", qkv);
+  expect_matrix(op, "qkv", qkv, qkv.dtype(), rows, 3 * width);
+  expect_matrix(op, "dqkv", dqkv, qkv.dtype(), rows, 3 * width);
+  expect_matrix(op, "dout", dout, qkv.dtype(), rows, width);
+  expect_matrix(op, "out", out, qkv.dtype(), rows, width);
+  expect(op, "lse", lse, DType::f32, {dims.B, dims.H, dims.T});
+  expect(op, "delta", delta, DType::f32, {dims.B, dims.H, dims.T});
+  expect_dropout(op, d);
+  const double bytes =
+      static_cast<double>(dqkv.bytes() + 2 * delta.bytes() + dout.bytes() + out.bytes() + lse.bytes() + qkv.bytes());
+  s.launch("attention_backward", {.flops = 5 * product_flops(dims), .bytes = bytes},
+           [=] { cpu::attention_backward(dqkv, delta, dout, out, lse, qkv, dims, d); });
+}
+
+}  // namespace megalith

@@ -1,0 +1,35 @@
+// How an op checks its arguments: every message names the op, the tensor, what it has and what it needs.
+#pragma once
+
+#include "kernels/dropout.h"
+#include "kernels/tensor.h"
+
+namespace megalith {
+
+inline void expect_dtype(const char* op, const char* name, const Tensor& t, DType want) {
+  CHECK(t.dtype() == want, "{}: {} is {}, expected {}", op, name, name_of(t.dtype()), name_of(want));
+}
+// f32 or bf16: what a model computes in.
+inline void expect_compute(const char* op, const char* name, const Tensor& t) {
+  CHECK(t.dtype() == DType::f32 || t.dtype() == DType::bf16, "{}: {} is {}, expected f32 or bf16", op, name,
+        name_of(t.dtype()));
+}
+inline void expect(const char* op, const char* name, const Tensor& t, DType dtype, const Shape& shape) {
+  expect_dtype(op, name, t, dtype);
+  CHECK(t.shape() == shape, "{}: {} has shape {}, expected {}", op, name, t.shape().str(), shape.str());
+}
+// (rows, cols), however the rows are divided into dimensions.
+inline void expect_matrix(const char* op, const char* name, const Tensor& t, DType dtype, int64_t rows, int64_t cols) {
+  expect_dtype(op, name, t, dtype);
+  CHECK(t.numel() == rows * cols && t.cols() == cols, "{}: {} has shape {}, expected ({}, {})", op, name,
+        t.shape().str(), rows, cols);
+}
+inline void expect_numel(const char* op, const char* name, const Tensor& t, DType dtype, int64_t numel) {
+  expect_dtype(op, name, t, dtype);
+  CHECK(t.numel() == numel, "{}: {} has {} elements, expected {}", op, name, t.numel(), numel);
+}
+inline void expect_dropout(const char* op, const Dropout& d) {
+  CHECK(d.p >= 0 && d.p < 1, "{}: dropout probability {}, expected 0 <= p < 1", op, d.p);
+}
+
+}  // namespace megalith

@@ -1,0 +1,58 @@
+#include "kernels/elementwise.h"
+
+#include "kernels/check_args.h"
+#include "kernels/ops_cpu.h"
+
+namespace megalith {
+
+namespace {
+double bytes_of(const Tensor& t) { return static_cast<double>(t.bytes()); }
+double numel_of(const Tensor& t) { return static_cast<double>(t.numel()); }
+}  // namespace
+
+void fill(Stream& s, Tensor y, double value) {
+  s.launch("fill", {.flops = 0, .bytes = bytes_of(y)}, [=] { cpu::fill(y, value); });
+}
+
+void copy(Stream& s, Tensor y, Tensor x) {
+  if (y.dtype() != x.dtype()) {
+    expect_compute("copy", "y", y);
+    expect_compute("copy", "x", x);
+  }
+  expect_numel("copy", "x", x, x.dtype(), y.numel());
+  s.launch("copy", {.flops = 0, .bytes = bytes_of(y) + bytes_of(x)}, [=] { cpu::copy(y, x); });
+}
+
+void add(Stream& s, Tensor y, Tensor x) {
+  CHECK(y.dtype() != DType::i32, "add: y is i32, expected f32, bf16 or f64");
+  expect_numel("add", "x", x, y.dtype(), y.numel());
+  s.launch("add", {.flops = numel_of(y), .bytes = 2 * bytes_of(y) + bytes_of(x)}, [=] { cpu::add(y, x); });
+}
+
+void accumulate_sum(Stream& s, Tensor out, Tensor x, double scale) {
+  expect_numel("accumulate_sum", "out", out, DType::f64, 1);
+  expect_dtype("accumulate_sum", "x", x, DType::f32);
+  s.launch("accumulate_sum", {.flops = numel_of(x), .bytes = bytes_of(x) + 16},
+           [=] { cpu::accumulate_sum(out, x, scale); });
+}
+
+void accumulate_square_sum(Stream& s, Tensor out, Tensor x) {
+  expect_numel("accumulate_square_sum", "out", out, DType::f64, 1);
+  expect_dtype("accumulate_square_sum", "x", x, DType::f32);
+  s.launch("accumulate_square_sum", {.flops = 2 * numel_of(x), .bytes = bytes_of(x) + 16},
+           [=] { cpu::accumulate_square_sum(out, x); });
+}
+
+void clip_scale(Stream& s, Tensor scale, Tensor square_sum, double max_norm) {
+  expect_numel("clip_scale", "scale", scale, DType::f64, 1);
+  expect_numel("clip_scale", "square_sum", square_sum, DType::f64, 1);
+  s.launch("clip_scale", {.flops = 3, .bytes = 16}, [=] { cpu::clip_scale(scale, square_sum, max_norm); });
+}
+
+void normal_fill(Stream& s, Tensor y, uint64_t seed, uint64_t stream, int64_t begin, double std) {
+  expect_dtype("normal_fill", "y", y, DType::f32);
+  CHECK(begin >= 0, "normal_fill: begins at element {}", begin);
+  s.launch("normal_fill", {.flops = 0, .bytes = bytes_of(y)}, [=] { cpu::normal_fill(y, seed, stream, begin, std); });
+}
+
+}  // namespace megalith

@@ -1,0 +1,134 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+
+#include "kernels/loops_cpu.h"
+#include "kernels/ops_cpu.h"
+#include "kernels/philox.h"
+
+namespace megalith::cpu {
+
+namespace {
+template <class T>
+void fill_with(Tensor y_, T value) {
+  T* y = y_.data<T>();
+  parallel_for(y_.numel(), 1, [=](int64_t begin, int64_t end) { std::fill(y + begin, y + end, value); });
+}
+
+template <class To, class From>
+void convert(Tensor y_, Tensor x_) {
+  To* y = y_.data<To>();
+  const From* x = x_.data<From>();
+  parallel_for(y_.numel(), 1, [=](int64_t begin, int64_t end) {
+#pragma omp simd
+    for (int64_t i = begin; i < end; i++) y[i] = To(float(x[i]));
+  });
+}
+
+template <class T>
+void add_to(Tensor y_, Tensor x_) {
+  T* y = y_.data<T>();
+  const T* x = x_.data<T>();
+  parallel_for(y_.numel(), 1, [=](int64_t begin, int64_t end) {
+#pragma omp simd
+    for (int64_t i = begin; i < end; i++) {
+      if constexpr (std::is_same_v<T, bfloat16>) {
+        y[i] = T(float(y[i]) + float(x[i]));
+      } else {
+        y[i] += x[i];
+      }
+    }
+  });
+}
+
+// sum of f(x[i]) in f64. The blocks depend on n alone.
+template <class F>
+double block_sum(const float* x, int64_t n, F&& f) {
+  constexpr int64_t max_blocks = 512;
+  const int64_t size = std::max<int64_t>(1024, (n + max_blocks - 1) / max_blocks);
+  const int64_t blocks = (n + size - 1) / size;
+  std::array<double, max_blocks> partial{};
+  parallel_for(blocks, size, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; block++) {
+      const int64_t first = block * size, last = std::min(first + size, n);
+      double sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (int64_t i = first; i < last; i++) sum += f(static_cast<double>(x[i]));
+      partial[static_cast<size_t>(block)] = sum;
+    }
+  });
+  double sum = 0;
+  for (int64_t block = 0; block < blocks; block++) sum += partial[static_cast<size_t>(block)];
+  return sum;
+}
+}  // namespace
+
+void fill(Tensor y, double value) {
+  switch (y.dtype()) {
+    case DType::f32: fill_with(y, static_cast<float>(value)); break;
+    case DType::bf16: fill_with(y, bfloat16(static_cast<float>(value))); break;
+    case DType::f64: fill_with(y, value); break;
+    case DType::i32: fill_with(y, static_cast<int32_t>(value)); break;
+  }
+}
+
+void copy(Tensor y, Tensor x) {
+  if (y.dtype() == x.dtype()) {
+    char* to = static_cast<char*>(y.raw());
+    const char* from = static_cast<const char*>(x.raw());
+    parallel_for(y.bytes(), 1, [=](int64_t begin, int64_t end) {
+      std::memmove(to + begin, from + begin, static_cast<size_t>(end - begin));
+    });
+  } else if (y.dtype() == DType::f32) {
+    convert<float, bfloat16>(y, x);
+  } else {
+    convert<bfloat16, float>(y, x);
+  }
+}
+
+void add(Tensor y, Tensor x) {
+  switch (y.dtype()) {
+    case DType::f32: add_to<float>(y, x); break;
+    case DType::bf16: add_to<bfloat16>(y, x); break;
+    default: add_to<double>(y, x); break;
+  }
+}
+
+void accumulate_sum(Tensor out, Tensor x, double scale) {
+  *out.data<double>() += scale * block_sum(x.data<float>(), x.numel(), [](double v) { return v; });
+}
+
+void accumulate_square_sum(Tensor out, Tensor x) {
+  *out.data<double>() += block_sum(x.data<float>(), x.numel(), [](double v) { return v * v; });
+}
+
+void clip_scale(Tensor scale, Tensor square_sum, double max_norm) {
+  const double norm = std::sqrt(*square_sum.data<double>());
+  const double factor = max_norm / (norm + 1e-6);
+  // norm - norm is 0, or NaN where the norm is not finite: such a norm must never pass as 1.
+  *scale.data<double>() = max_norm == 0 ? 1.0 + (norm - norm) : factor > 1 ? 1.0 : factor;
+}
+
+void normal_fill(Tensor y_, uint64_t seed, uint64_t stream, int64_t begin, double std) {
+  float* y = y_.data<float>();
+  const int64_t end = begin + y_.numel();
+  const int64_t first_group = begin / 4, groups = (end + 3) / 4 - first_group;
+  // Box and Muller, A Note on the Generation of Random Normal Deviates, 1958: two uniforms make two normals, so a block
+  // of four words makes elements 4g to 4g + 3 whichever range is asked for.
+  parallel_for(groups, 200, [=](int64_t from, int64_t to) {
+    for (int64_t g = first_group + from; g < first_group + to; g++) {
+      const PhiloxBlock words = philox(seed, stream, static_cast<uint64_t>(g));
+      for (int64_t pair = 0; pair < 2; pair++) {
+        const double radius = std * std::sqrt(-2 * std::log(static_cast<double>(uniform(words[size_t(2 * pair)]))));
+        const double angle = 2 * std::numbers::pi * static_cast<double>(uniform(words[size_t(2 * pair + 1)]));
+        const int64_t i = 4 * g + 2 * pair;
+        if (begin <= i && i < end) y[i - begin] = static_cast<float>(radius * std::cos(angle));
+        if (begin <= i + 1 && i + 1 < end) y[i + 1 - begin] = static_cast<float>(radius * std::sin(angle));
+      }
+    }
+  });
+}
+
+}  // namespace megalith::cpu

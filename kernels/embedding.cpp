@@ -1,0 +1,40 @@
+#include "kernels/embedding.h"
+
+#include "kernels/check_args.h"
+#include "kernels/ops_cpu.h"
+
+namespace megalith {
+
+namespace {
+void expect_positions(const char* op, int64_t rows, int64_t T, const char* name, const Tensor& wpe) {
+  CHECK(T > 0 && rows % T == 0, "{}: {} tokens are no whole number of sequences of {}", op, rows, T);
+  CHECK(wpe.rows() >= T, "{}: {} has {} positions, fewer than the sequence of {}", op, name, wpe.rows(), T);
+}
+}  // namespace
+
+void embedding_forward(Stream& s, Tensor y, Tensor tokens, Tensor wte, Tensor wpe, int64_t T) {
+  const char* op = "embedding_forward";
+  expect_compute(op, "y", y);
+  expect_numel(op, "tokens", tokens, DType::i32, y.rows());
+  expect_matrix(op, "wte", wte, y.dtype(), wte.rows(), y.cols());
+  expect_matrix(op, "wpe", wpe, y.dtype(), wpe.rows(), y.cols());
+  expect_positions(op, y.rows(), T, "wpe", wpe);
+  const double bytes = static_cast<double>(2 * y.bytes() + tokens.bytes() + T * y.cols() * size_of(y.dtype()));
+  s.launch("embedding_forward", {.flops = static_cast<double>(y.numel()), .bytes = bytes},
+           [=] { cpu::embedding_forward(y, tokens, wte, wpe, T); });
+}
+
+void embedding_backward(Stream& s, Tensor dwte, Tensor dwpe, Tensor dy, Tensor tokens, int64_t T) {
+  const char* op = "embedding_backward";
+  expect_compute(op, "dy", dy);
+  expect_numel(op, "tokens", tokens, DType::i32, dy.rows());
+  expect_matrix(op, "dwte", dwte, DType::f32, dwte.rows(), dy.cols());
+  expect_matrix(op, "dwpe", dwpe, DType::f32, dwpe.rows(), dy.cols());
+  expect_positions(op, dy.rows(), T, "dwpe", dwpe);
+  const double touched = 2.0 * 4.0 * static_cast<double>(dy.numel() + T * dy.cols());
+  s.launch("embedding_backward",
+           {.flops = 2.0 * static_cast<double>(dy.numel()), .bytes = touched + static_cast<double>(dy.bytes())},
+           [=] { cpu::embedding_backward(dwte, dwpe, dy, tokens, T); });
+}
+
+}  // namespace megalith

@@ -1,0 +1,58 @@
+#include <algorithm>
+
+#include "kernels/loops_cpu.h"
+#include "kernels/ops_cpu.h"
+
+namespace megalith::cpu {
+
+namespace {
+void check_tokens(const char* op, const int32_t* tokens, int64_t N, int64_t V) {
+  for (int64_t n = 0; n < N; n++)
+    CHECK(0 <= tokens[n] && tokens[n] < V, "{}: token {} at row {}, but the vocabulary has {}", op, tokens[n], n, V);
+}
+}  // namespace
+
+void embedding_forward(Tensor y_, Tensor tokens_, Tensor wte_, Tensor wpe_, int64_t T) {
+  const int32_t* tokens = tokens_.data<int32_t>();
+  check_tokens("embedding_forward", tokens, y_.rows(), wte_.rows());
+  with_compute_type(y_.dtype(), [&](auto tag) {
+    using E = decltype(tag);
+    E* y = y_.data<E>();
+    const E *wte = wte_.data<E>(), *wpe = wpe_.data<E>();
+    const int64_t C = y_.cols();
+    parallel_for(y_.rows(), C, [=](int64_t begin, int64_t end) {
+      for (int64_t n = begin; n < end; n++) {
+        const E *token = wte + tokens[n] * C, *position = wpe + n % T * C;
+#pragma omp simd
+        for (int64_t c = 0; c < C; c++) y[n * C + c] = E(float(token[c]) + float(position[c]));
+      }
+    });
+  });
+}
+
+void embedding_backward(Tensor dwte_, Tensor dwpe_, Tensor dy_, Tensor tokens_, int64_t T) {
+  const int32_t* tokens = tokens_.data<int32_t>();
+  const int64_t N = dy_.rows(), C = dy_.cols();
+  check_tokens("embedding_backward", tokens, N, dwte_.rows());
+  with_compute_type(dy_.dtype(), [&](auto tag) {
+    using E = decltype(tag);
+    float *dwte = dwte_.data<float>(), *dwpe = dwpe_.data<float>();
+    const E* dy = dy_.data<E>();
+    // Threads share out columns: equal tokens are summed in row order by one thread.
+    constexpr int64_t strip = 16;
+    parallel_for((C + strip - 1) / strip, 2 * N * strip, [=](int64_t begin, int64_t end) {
+      const int64_t first = begin * strip, last = std::min(end * strip, C);
+      for (int64_t n = 0; n < N; n++) {
+        float *token = dwte + tokens[n] * C, *position = dwpe + n % T * C;
+#pragma omp simd
+        for (int64_t c = first; c < last; c++) {
+          const float d = float(dy[n * C + c]);
+          token[c] += d;
+          position[c] += d;
+        }
+      }
+    });
+  });
+}
+
+}  // namespace megalith::cpu

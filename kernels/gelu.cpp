@@ -1,0 +1,25 @@
+#include "kernels/gelu.h"
+
+#include "kernels/check_args.h"
+#include "kernels/ops_cpu.h"
+
+namespace megalith {
+
+void gelu_forward(Stream& s, Tensor y, Tensor x) {
+  expect_compute("gelu_forward", "x", x);
+  expect("gelu_forward", "y", y, x.dtype(), x.shape());
+  const auto n = static_cast<double>(x.numel());
+  const double bytes = static_cast<double>(x.bytes() + y.bytes());
+  s.launch("gelu_forward", {.flops = 16 * n, .bytes = bytes}, [=] { cpu::gelu_forward(y, x); });
+}
+
+void gelu_backward(Stream& s, Tensor dx, Tensor dy, Tensor x) {
+  expect_compute("gelu_backward", "x", x);
+  expect("gelu_backward", "dx", dx, x.dtype(), x.shape());
+  expect("gelu_backward", "dy", dy, x.dtype(), x.shape());
+  const auto n = static_cast<double>(x.numel());
+  const double bytes = static_cast<double>(dx.bytes() + dy.bytes() + x.bytes());
+  s.launch("gelu_backward", {.flops = 24 * n, .bytes = bytes}, [=] { cpu::gelu_backward(dx, dy, x); });
+}
+
+}  // namespace megalith

@@ -1,0 +1,48 @@
+#include "kernels/loops_cpu.h"
+#include "kernels/ops_cpu.h"
+#include "kernels/vector_math_cpu.h"
+
+namespace megalith::cpu {
+
+namespace {
+// (1 + tanh(u)) / 2 = sigmoid(2u), so y = x sigmoid(z) with z = 2 sqrt(2/pi) (x + 0.044715 x^3).
+constexpr float slope = 1.5957691216f;
+constexpr float cubic = slope * 0.044715f;
+
+inline float gelu(float x) { return x * sigmoid(x * (slope + cubic * x * x)); }
+
+inline float gelu_derivative(float x) {
+  const float square = x * x;
+  const float s = sigmoid(x * (slope + cubic * square));
+  // Where s is 0 the product is 0 in the limit, while x^3 may have overflowed.
+  const float dz = s == 0.0f ? 0.0f : x * (slope + 3 * cubic * square);
+  return s + s * (1 - s) * dz;
+}
+}  // namespace
+
+void gelu_forward(Tensor y_, Tensor x_) {
+  with_compute_type(x_.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    T* y = y_.data<T>();
+    const T* x = x_.data<T>();
+    parallel_for(x_.numel(), 8, [=](int64_t begin, int64_t end) {
+#pragma omp simd
+      for (int64_t i = begin; i < end; i++) y[i] = T(gelu(float(x[i])));
+    });
+  });
+}
+
+void gelu_backward(Tensor dx_, Tensor dy_, Tensor x_) {
+  with_compute_type(x_.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    T* dx = dx_.data<T>();
+    const T* dy = dy_.data<T>();
+    const T* x = x_.data<T>();
+    parallel_for(x_.numel(), 10, [=](int64_t begin, int64_t end) {
+#pragma omp simd
+      for (int64_t i = begin; i < end; i++) dx[i] = T(float(dy[i]) * gelu_derivative(float(x[i])));
+    });
+  });
+}
+
+}  // namespace megalith::cpu

@@ -1,0 +1,45 @@
+#include "kernels/linear.h"
+
+#include "kernels/check_args.h"
+#include "kernels/ops_cpu.h"
+
+namespace megalith {
+
+namespace {
+double gemm_flops(const Tensor& w, int64_t rows) { return 2.0 * static_cast<double>(w.numel() * rows); }
+}  // namespace
+
+void linear_forward(Stream& s, Tensor y, Tensor x, Tensor w, Tensor b) {
+  const char* op = "linear_forward";
+  expect_compute(op, "x", x);
+  expect_matrix(op, "w", w, x.dtype(), w.rows(), x.cols());
+  expect_matrix(op, "y", y, x.dtype(), x.rows(), w.rows());
+  if (!b.empty()) expect(op, "b", b, x.dtype(), {w.rows()});
+  const double flops = gemm_flops(w, x.rows()) + (b.empty() ? 0 : static_cast<double>(y.numel()));
+  const double bytes = static_cast<double>(y.bytes() + x.bytes() + w.bytes() + b.bytes());
+  s.launch("linear_forward", {.flops = flops, .bytes = bytes}, [=, &s] { cpu::linear_forward(s.gemm(), y, x, w, b); });
+}
+
+void linear_backward_input(Stream& s, Tensor dx, Tensor dy, Tensor w) {
+  const char* op = "linear_backward_input";
+  expect_compute(op, "dy", dy);
+  expect_matrix(op, "w", w, dy.dtype(), dy.cols(), w.cols());
+  expect_matrix(op, "dx", dx, dy.dtype(), dy.rows(), w.cols());
+  const double bytes = static_cast<double>(dx.bytes() + dy.bytes() + w.bytes());
+  s.launch("linear_backward_input", {.flops = gemm_flops(w, dy.rows()), .bytes = bytes},
+           [=, &s] { cpu::linear_backward_input(s.gemm(), dx, dy, w); });
+}
+
+void linear_backward_weight(Stream& s, Tensor dw, Tensor db, Tensor dy, Tensor x) {
+  const char* op = "linear_backward_weight";
+  expect_compute(op, "dy", dy);
+  expect_matrix(op, "x", x, dy.dtype(), dy.rows(), x.cols());
+  expect_matrix(op, "dw", dw, DType::f32, dy.cols(), x.cols());
+  if (!db.empty()) expect(op, "db", db, DType::f32, {dy.cols()});
+  const double flops = gemm_flops(dw, dy.rows()) + (db.empty() ? 0 : static_cast<double>(dy.numel()));
+  const double bytes = static_cast<double>(2 * (dw.bytes() + db.bytes()) + dy.bytes() + x.bytes());
+  s.launch("linear_backward_weight", {.flops = flops, .bytes = bytes},
+           [=, &s] { cpu::linear_backward_weight(s.gemm(), dw, db, dy, x); });
+}
+
+}  // namespace megalith

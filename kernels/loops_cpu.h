@@ -1,0 +1,42 @@
+// What every CPU op is made of: a loop split over OpenMP's threads, and a choice of element type.
+#pragma once
+
+#include <omp.h>
+
+#include <cstdint>
+
+#include "kernels/tensor.h"
+
+namespace megalith::cpu {
+
+// Below this many element operations a fork costs more than it saves.
+constexpr int64_t fork_threshold = 16384;
+
+// f(begin, end) on disjoint ranges that cover [0, n): one range a thread, or one range in all when n * work, the number
+// of element operations, is small. f must not throw, and must do the same for any split.
+template <class F>
+void parallel_for(int64_t n, int64_t work, F&& f) {
+  if (n <= 1 || n * work < fork_threshold || omp_get_max_threads() == 1) {
+    if (n > 0) f(int64_t{0}, n);
+    return;
+  }
+  // Always the whole team: libgomp ends and restarts its threads when the team's size changes.
+#pragma omp parallel
+  {
+    const int64_t thread = omp_get_thread_num(), threads = omp_get_num_threads();
+    const int64_t begin = n * thread / threads, end = n * (thread + 1) / threads;
+    if (begin < end) f(begin, end);
+  }
+}
+
+// f(T{}) with T float or bfloat16.
+template <class F>
+void with_compute_type(DType dtype, F&& f) {
+  if (dtype == DType::bf16) {
+    f(bfloat16{});
+  } else {
+    f(float{});
+  }
+}
+
+}  // namespace megalith::cpu

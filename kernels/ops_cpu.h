@@ -1,0 +1,48 @@
+// The CPU implementations behind the ops, one X_cpu.cpp each. Arguments are as in X.h and were checked by X.cpp.
+// What they share: f32 and bf16 storage, arithmetic in f32, and the same bits for any number of threads (GEMM apart).
+#pragma once
+
+#include "kernels/adamw.h"
+#include "kernels/attention.h"
+#include "kernels/dropout.h"
+#include "kernels/tensor.h"
+
+namespace megalith::cpu {
+
+class Gemm;
+
+void fill(Tensor y, double value);
+void copy(Tensor y, Tensor x);
+void add(Tensor y, Tensor x);
+void accumulate_sum(Tensor out, Tensor x, double scale);
+void accumulate_square_sum(Tensor out, Tensor x);
+void clip_scale(Tensor scale, Tensor square_sum, double max_norm);
+void normal_fill(Tensor y, uint64_t seed, uint64_t stream, int64_t begin, double std);
+
+void embedding_forward(Tensor y, Tensor tokens, Tensor wte, Tensor wpe, int64_t T);
+void embedding_backward(Tensor dwte, Tensor dwpe, Tensor dy, Tensor tokens, int64_t T);
+
+void layernorm_forward(Tensor y, Tensor stat, Tensor x, Tensor w, Tensor b);
+void layernorm_backward(Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor stat, Tensor w);
+
+void linear_forward(Gemm& gemm, Tensor y, Tensor x, Tensor w, Tensor b);
+void linear_backward_input(Gemm& gemm, Tensor dx, Tensor dy, Tensor w);
+void linear_backward_weight(Gemm& gemm, Tensor dw, Tensor db, Tensor dy, Tensor x);
+
+void gelu_forward(Tensor y, Tensor x);
+void gelu_backward(Tensor dx, Tensor dy, Tensor x);
+
+void dropout(Tensor y, Tensor x, const Dropout& d);
+void residual_forward(Tensor y, Tensor x, Tensor h, Tensor b, const Dropout& d);
+void residual_backward(Tensor dh, Tensor db, Tensor dy, const Dropout& d);
+
+void attention_forward(Tensor out, Tensor lse, Tensor qkv, const AttentionDims& dims, const Dropout& d);
+void attention_backward(Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse, Tensor qkv,
+                        const AttentionDims& dims, const Dropout& d);
+
+void cross_entropy_forward(Tensor losses, Tensor logits, Tensor targets);
+void cross_entropy_forward_backward(Tensor losses, Tensor logits, Tensor targets, double scale);
+
+void adamw_update(Tensor master, Tensor m, Tensor v, Tensor working, Tensor grad, Tensor scale, const AdamW& a);
+
+}  // namespace megalith::cpu

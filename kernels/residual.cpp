@@ -1,0 +1,32 @@
+#include "kernels/residual.h"
+
+#include "kernels/check_args.h"
+#include "kernels/ops_cpu.h"
+
+namespace megalith {
+
+void residual_forward(Stream& s, Tensor y, Tensor x, Tensor h, Tensor b, const Dropout& d) {
+  const char* op = "residual_forward";
+  expect_compute(op, "x", x);
+  expect(op, "y", y, x.dtype(), x.shape());
+  expect(op, "h", h, x.dtype(), x.shape());
+  expect(op, "b", b, x.dtype(), {x.cols()});
+  expect_dropout(op, d);
+  const double bytes = static_cast<double>(y.bytes() + x.bytes() + h.bytes() + b.bytes());
+  s.launch("residual_forward", {.flops = 2.0 * static_cast<double>(x.numel()), .bytes = bytes},
+           [=] { cpu::residual_forward(y, x, h, b, d); });
+}
+
+void residual_backward(Stream& s, Tensor dh, Tensor db, Tensor dy, const Dropout& d) {
+  const char* op = "residual_backward";
+  expect_compute(op, "dy", dy);
+  expect(op, "dh", dh, dy.dtype(), dy.shape());
+  expect(op, "db", db, DType::f32, {dy.cols()});
+  expect_dropout(op, d);
+  const bool written = d.active() || dh.raw() != dy.raw();
+  const double bytes = static_cast<double>((written ? dh.bytes() : 0) + 2 * db.bytes() + dy.bytes());
+  s.launch("residual_backward", {.flops = 2.0 * static_cast<double>(dy.numel()), .bytes = bytes},
+           [=] { cpu::residual_backward(dh, db, dy, d); });
+}
+
+}  // namespace megalith
