@@ -164,7 +164,7 @@ void validate(const Config& config);
 // Every key with its value and its sentence. parse_config(to_toml(c), ...) == resolve(c), to the last bit of a double.
 std::string to_toml(const Config& config);
 
-// One row an option: key, default, unit, range or choices, sentence. For --help and the documentation.
+// Every option: key, default, unit, range or choices, sentence. For --help and the documentation.
 std::string describe_options();
 
 // The words used in TOML and in messages, e.g. "full_shard", "auto", "group_4".

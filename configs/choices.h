@@ -1,0 +1,47 @@
+// The words of the options that are a choice, beside the enum they stand for. Inside configs/ only.
+#pragma once
+
+#include "configs/config.h"
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace megalith {
+
+// In the order of the enumerators.
+template <class Enum>
+inline constexpr auto enum_words = nullptr;
+template <>
+inline constexpr auto enum_words<ShardingStrategy> =
+    std::array<std::string_view, 4>{"full_shard", "shard_grad_op", "shard_optimizer", "no_shard"};
+template <>
+inline constexpr auto enum_words<ComputeType> = std::array<std::string_view, 3>{"bf16", "fp16", "fp32"};
+template <>
+inline constexpr auto enum_words<StorageType> = std::array<std::string_view, 2>{"fp32", "bf16"};
+template <>
+inline constexpr auto enum_words<Decay> = std::array<std::string_view, 3>{"cosine", "linear", "constant"};
+template <>
+inline constexpr auto enum_words<Device> = std::array<std::string_view, 3>{"auto", "cuda", "cpu"};
+
+template <class Choice>
+std::vector<std::string> choice_words() {
+  return {enum_words<Choice>.begin(), enum_words<Choice>.end()};
+}
+
+template <class Choice>
+std::optional<Choice> parse_choice(std::string_view word) {
+  for (size_t i = 0; i < enum_words<Choice>.size(); ++i)
+    if (enum_words<Choice>[i] == word) return static_cast<Choice>(i);
+  return std::nullopt;
+}
+
+// "group_4" carries a number, so these words are no plain list.
+template <>
+std::vector<std::string> choice_words<ActivationCheckpointing>();
+template <>
+std::optional<ActivationCheckpointing> parse_choice<ActivationCheckpointing>(std::string_view word);
+
+}  // namespace megalith

@@ -1,0 +1,296 @@
+#include "configs/field_table.h"
+
+#include "configs/choices.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+namespace megalith {
+namespace {
+
+template <class Member>
+constexpr Field::Kind kind_of() {
+  if constexpr (std::is_same_v<Member, int64_t>) return Field::Kind::integer;
+  if constexpr (std::is_same_v<Member, double>) return Field::Kind::real;
+  if constexpr (std::is_same_v<Member, bool>) return Field::Kind::boolean;
+  if constexpr (std::is_same_v<Member, std::string>) return Field::Kind::text;
+  return Field::Kind::choice;
+}
+
+// Adds the rows of one section; remembers its name and where it lies in Config.
+template <class Section>
+class Rows {
+ public:
+  Rows(std::vector<Field>& table, std::string_view name, Section Config::*section)
+      : table_(table), name_(name), section_(section) {}
+
+  template <class Member>
+  void number(std::string_view key, Member Section::*member, std::string_view unit, Range range,
+              std::string_view help) {
+    static_assert(std::is_same_v<Member, int64_t> || std::is_same_v<Member, double>);
+    if (std::is_same_v<Member, int64_t>) range.max = std::min(range.max, Range::largest_integer);
+    Field& field = add(key, member, help);
+    field.unit = unit;
+    field.range = range;
+  }
+
+  template <class Member>
+  void word(std::string_view key, Member Section::*member, std::string_view help) {
+    Field& field = add(key, member, help);
+    if constexpr (kind_of<Member>() == Field::Kind::choice) field.choices = choice_words<Member>();
+  }
+
+ private:
+  template <class Member>
+  Field& add(std::string_view key, Member Section::*member, std::string_view help) {
+    Field field{.section = name_,
+                .key = key,
+                .kind = kind_of<Member>(),
+                .unit = {},
+                .range = {},
+                .choices = {},
+                .help = help,
+                .get = {},
+                .set = {}};
+    const auto section = section_;
+    if constexpr (kind_of<Member>() == Field::Kind::choice) {
+      field.get = [=](const Config& config) -> Value { return to_string(config.*section.*member); };
+      field.set = [=](Config& config, const Value& value) {
+        const std::optional<Member> choice = parse_choice<Member>(std::get<std::string>(value));
+        if (choice) config.*section.*member = *choice;
+        return choice.has_value();
+      };
+    } else {
+      field.get = [=](const Config& config) -> Value { return config.*section.*member; };
+      field.set = [=](Config& config, const Value& value) {
+        config.*section.*member = std::get<Member>(value);
+        return true;
+      };
+    }
+    return table_.emplace_back(std::move(field));
+  }
+
+  std::vector<Field>& table_;
+  std::string_view name_;
+  Section Config::*section_;
+};
+
+// Upper limits are far beyond any use; they keep every product of two sizes inside 64 bits.
+std::vector<Field> build_table() {
+  std::vector<Field> table;
+
+  Rows model(table, "model", &Config::model);
+  model.number("layers", &ModelConfig::layers, "layers", between(1, 1e4), "Transformer blocks");
+  model.number("hidden", &ModelConfig::hidden, "channels", between(1, 1e6), "Width of the residual stream");
+  model.number("heads", &ModelConfig::heads, "heads", between(1, 1e6), "Attention heads a layer; must divide hidden");
+  model.number("vocab", &ModelConfig::vocab, "tokens", between(0, 2147483647),
+               "Rows of the token table; 0: as many as the tokenizer has");
+  model.number("context", &ModelConfig::context, "tokens", between(1, 1 << 24),
+               "Rows of the position table: the longest sequence the model can read");
+  model.number("dropout", &ModelConfig::dropout, "probability", from_to_below(0, 1),
+               "Dropout on embeddings, attention and both residual branches");
+
+  Rows data(table, "data", &Config::data);
+  data.word("train", &DataConfig::train, "Token file to train on");
+  data.word("validation", &DataConfig::validation, "Token file to evaluate on; empty: none");
+  data.word("tokenizer", &DataConfig::tokenizer,
+            "bytes, train:VOCAB or a tokenizer's folder, as given to prepare; empty: tokenizer/ beside data.train");
+  data.word("shuffle", &DataConfig::shuffle, "Draw samples in a new random order every epoch instead of the file's");
+  data.number("seed", &DataConfig::seed, "", at_least(0), "Seed of the sample order");
+
+  Rows batch(table, "batch", &Config::batch);
+  batch.number("sequence_length", &BatchConfig::sequence_length, "tokens", between(0, 1 << 24),
+               "Length of a training sample; 0: model.context");
+  batch.number("global_batch_size", &BatchConfig::global_batch_size, "sequences", between(1, 1e9),
+               "Sequences an update, over all ranks");
+  batch.number("microbatch_size", &BatchConfig::microbatch_size, "sequences", between(1, 1e9),
+               "Sequences one rank runs at a time; accumulation follows");
+
+  Rows parallel(table, "parallel", &Config::parallel);
+  parallel.number("tensor_parallel_degree", &ParallelConfig::tensor_parallel_degree, "ranks", between(1, 1e6),
+                  "Ranks that split each layer");
+  parallel.word("sequence_parallel", &ParallelConfig::sequence_parallel,
+                "Split the residual stream over the tensor-parallel ranks along the sequence");
+  parallel.number("pipeline_parallel_degree", &ParallelConfig::pipeline_parallel_degree, "ranks", between(1, 1e6),
+                  "Ranks that split the stack of layers");
+  parallel.number("virtual_stages", &ParallelConfig::virtual_stages, "stages", between(1, 1e4),
+                  "Pieces of the stack each pipeline rank holds, interleaved");
+  parallel.number("active_microbatches", &ParallelConfig::active_microbatches, "microbatches", between(0, 1e9),
+                  "Most microbatches in flight on a pipeline rank; 0: what the schedule needs");
+  parallel.word(
+      "sharding_strategy", &ParallelConfig::sharding_strategy,
+      "What data-parallel ranks share out: all (ZeRO-3), gradients and optimizer (2), optimizer (1), nothing");
+  parallel.number("sharded_data_parallel_degree", &ParallelConfig::sharded_data_parallel_degree, "ranks",
+                  between(0, 1e6), "Ranks that share one copy of the state; 0: all data-parallel ranks");
+  parallel.word("hierarchical_allgather", &ParallelConfig::hierarchical_allgather,
+                "Gather weights between nodes first, then inside each");
+  parallel.word("prescaled_batch", &ParallelConfig::prescaled_batch,
+                "Let the ranks of a tensor-parallel group read one common batch instead of one each");
+
+  Rows memory(table, "memory", &Config::memory);
+  memory.word("activation_checkpointing", &MemoryConfig::activation_checkpointing,
+              "Which activations backward computes again instead of keeping");
+  memory.word("offload_activations", &MemoryConfig::offload_activations, "Keep saved activations in host memory");
+  memory.number("activation_loading_horizon", &MemoryConfig::activation_loading_horizon, "layers", between(1, 1e4),
+                "How far ahead of backward offloaded activations are fetched");
+  memory.word("offload_optimizer", &MemoryConfig::offload_optimizer, "Keep master weights and moments in host memory");
+  memory.number("lm_head_chunks", &MemoryConfig::lm_head_chunks, "chunks", between(0, 1e6),
+                "Pieces in which logits are computed; 0: chosen from the shapes");
+
+  Rows precision(table, "precision", &Config::precision);
+  precision.word("compute", &PrecisionConfig::compute, "Type of activations and of the weights used in them");
+  precision.word("master", &PrecisionConfig::master, "Type of the weights the optimizer updates");
+  precision.word("moments", &PrecisionConfig::moments, "Type of the optimizer's two moments");
+  precision.word("gradient_reduce", &PrecisionConfig::gradient_reduce,
+                 "Type in which gradients are summed over ranks and microbatches");
+  precision.word("stochastic_rounding", &PrecisionConfig::stochastic_rounding,
+                 "Round bf16 master weights at random, without bias");
+  precision.number("loss_scale", &PrecisionConfig::loss_scale, "", at_least(0),
+                   "Fixed factor on the loss under fp16; 0: found while running");
+  precision.number("initial_loss_scale", &PrecisionConfig::initial_loss_scale, "", above(0),
+                   "Where the search for the loss scale begins");
+  precision.number("loss_scale_window", &PrecisionConfig::loss_scale_window, "updates", between(1, 1e12),
+                   "Updates without overflow after which the loss scale doubles");
+  precision.number("minimum_loss_scale", &PrecisionConfig::minimum_loss_scale, "", above(0),
+                   "Loss scale below which overflow is an error");
+
+  Rows optimizer(table, "optimizer", &Config::optimizer);
+  optimizer.number("learning_rate", &OptimizerConfig::learning_rate, "", above(0),
+                   "Highest learning rate, reached at the end of the warm-up");
+  optimizer.number("min_learning_rate", &OptimizerConfig::min_learning_rate, "", at_least(0),
+                   "Learning rate where the decay ends");
+  optimizer.number("warmup_steps", &OptimizerConfig::warmup_steps, "updates", between(0, 1e12),
+                   "Updates over which the learning rate rises from zero, linearly");
+  optimizer.word("decay", &OptimizerConfig::decay, "Shape of the way from learning_rate down to min_learning_rate");
+  optimizer.number("decay_steps", &OptimizerConfig::decay_steps, "updates", between(0, 1e12),
+                   "Update, counted from the start, at which the decay ends; 0: train.steps");
+  optimizer.number("beta1", &OptimizerConfig::beta1, "", from_to_below(0, 1), "AdamW's memory of the gradient");
+  optimizer.number("beta2", &OptimizerConfig::beta2, "", from_to_below(0, 1), "AdamW's memory of the squared gradient");
+  optimizer.number("epsilon", &OptimizerConfig::epsilon, "", above(0), "AdamW's guard against division by zero");
+  optimizer.number("weight_decay", &OptimizerConfig::weight_decay, "", at_least(0),
+                   "Decoupled decay of tensors with two or more dimensions");
+  optimizer.number("gradient_clip", &OptimizerConfig::gradient_clip, "", at_least(0),
+                   "Largest global gradient norm; longer gradients are shortened to it; 0: off");
+
+  Rows train(table, "train", &Config::train);
+  train.number("steps", &TrainConfig::steps, "updates", between(1, 1e12), "Updates in the whole run");
+  train.number("minutes", &TrainConfig::minutes, "minutes", between(0, 1e7),
+               "End the run after this much training even if steps remain; 0: no limit");
+  train.number("seed", &TrainConfig::seed, "", at_least(0), "Seed of initial weights and dropout");
+  train.number("evaluate_every", &TrainConfig::evaluate_every, "updates", between(0, 1e12),
+               "Updates between evaluations on data.validation; 0: never");
+  train.number("evaluate_batches", &TrainConfig::evaluate_batches, "batches", between(1, 1e9),
+               "Global batches an evaluation reads");
+
+  Rows checkpoint(table, "checkpoint", &Config::checkpoint);
+  checkpoint.word("directory", &CheckpointConfig::directory,
+                  "Folder of this run's checkpoints; empty: checkpoints under run.output");
+  checkpoint.number("every", &CheckpointConfig::every, "updates", between(0, 1e12),
+                    "Updates between checkpoints; 0: only at the end");
+  checkpoint.number("keep", &CheckpointConfig::keep, "checkpoints", between(0, 1e9),
+                    "Newest checkpoints that are kept; 0: all");
+  checkpoint.word("resume", &CheckpointConfig::resume,
+                  "auto: the newest complete checkpoint, if any; never; or the path of one");
+  checkpoint.word("init_from", &CheckpointConfig::init_from,
+                  "Checkpoint or Hugging Face GPT-2 folder that gives the initial weights; empty: random");
+
+  Rows run(table, "run", &Config::run);
+  run.word("output", &RunConfig::output, "Folder for the log, the metrics and the resolved configuration");
+  run.word("device", &RunConfig::device, "What computes; auto: a GPU if there is one");
+
+  return table;
+}
+
+}  // namespace
+
+bool Range::holds(double x) const {
+  const bool above_min = min_excluded ? x > min : x >= min;
+  const bool below_max = max_excluded ? x < max : x <= max;
+  return std::isfinite(x) && above_min && below_max;
+}
+
+std::string Range::text() const {
+  const auto number = [](double x) {
+    return std::abs(x) <= largest_integer && x == std::floor(x) ? fmt::format("{}", static_cast<int64_t>(x))
+                                                                : fmt::format("{}", x);
+  };
+  if (!std::isfinite(max)) return min_excluded ? "above " + number(min) : number(min) + " or more";
+  return fmt::format("{} to {}{}", number(min), max_excluded ? "below " : "", number(max));
+}
+
+Range between(double min, double max) { return {.min = min, .max = max}; }
+Range from_to_below(double min, double max) { return {.min = min, .max = max, .max_excluded = true}; }
+Range at_least(double min) { return {.min = min}; }
+Range above(double min) { return {.min = min, .min_excluded = true}; }
+
+std::string Field::name() const { return fmt::format("{}.{}", section, key); }
+
+std::string Field::expected() const {
+  const std::string limits = unit.empty() ? range.text() : fmt::format("{}, {}", unit, range.text());
+  switch (kind) {
+    case Kind::integer: return fmt::format("an integer ({})", limits);
+    case Kind::real: return fmt::format("a number ({})", limits);
+    case Kind::boolean: return "true or false";
+    case Kind::text: return "a string";
+    case Kind::choice: return fmt::format("one of {}", fmt::join(choices, " "));
+  }
+  return {};
+}
+
+const std::vector<Field>& field_table() {
+  static const std::vector<Field> table = build_table();
+  return table;
+}
+
+const Field* find_field(std::string_view name) {
+  for (const Field& field : field_table())
+    if (field.name() == name) return &field;
+  return nullptr;
+}
+
+std::string value_problem(const Field& field, const Value& value) {
+  // No file system takes such a name, and C strings would cut it short in silence.
+  if (const auto* text = std::get_if<std::string>(&value); text && text->find('\0') != std::string::npos)
+    return "holds a NUL character; leave it out";
+  const bool integer = std::holds_alternative<int64_t>(value);
+  if (!integer && !std::holds_alternative<double>(value)) return {};
+  const double number = integer ? static_cast<double>(std::get<int64_t>(value)) : std::get<double>(value);
+  return field.range.holds(number) ? "" : fmt::format("is out of range, expected {}", field.expected());
+}
+
+std::string toml_quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\')
+      out += {'\\', c};
+    else if (c == '\n')
+      out += "\\n";
+    else if (c == '\t')
+      out += "\\t";
+    else if (byte < 0x20 || byte == 0x7f)
+      out += fmt::format("\\u{:04X}", byte);
+    else
+      out += c;
+  }
+  return out + '"';
+}
+
+std::string toml_text(const Value& value) {
+  struct Writer {
+    std::string operator()(int64_t x) const { return fmt::format("{}", x); }
+    std::string operator()(bool x) const { return x ? "true" : "false"; }
+    std::string operator()(const std::string& x) const { return toml_quoted(x); }
+    std::string operator()(double x) const {
+      const std::string digits = fmt::format("{}", x);  // the shortest that reads back to x
+      return digits.find_first_of(".en") == std::string::npos ? digits + ".0" : digits;  // en: exponent, inf, nan
+    }
+  };
+  return std::visit(Writer{}, value);
+}
+
+}  // namespace megalith

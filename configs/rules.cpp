@@ -1,0 +1,184 @@
+#include "configs/rules.h"
+
+#include "configs/field_table.h"
+#include "kernels/check.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace megalith {
+namespace {
+
+using Found = std::optional<Problem>;
+
+// The problem begins with "key = value ", the rest says why and what to do.
+template <class... Args>
+Problem problem(const Config& config, const std::string& key, fmt::format_string<Args...> rest, Args&&... args) {
+  const Field* field = find_field(key);
+  CHECK(field, "rules.cpp names {}, which is not in the field table", key);
+  return {key, fmt::format("{} = {} {}", key, toml_text(field->get(config)),
+                           fmt::format(rest, std::forward<Args>(args)...))};
+}
+
+// Up to eight divisors of n, the nearest to x, in order.
+std::vector<int64_t> divisors_near(int64_t n, int64_t x) {
+  std::vector<int64_t> divisors;
+  for (int64_t d = 1; d * d <= n; ++d) {
+    if (n % d != 0) continue;
+    divisors.push_back(d);
+    if (d != n / d) divisors.push_back(n / d);
+  }
+  std::sort(divisors.begin(), divisors.end(), [x](int64_t a, int64_t b) { return std::abs(a - x) < std::abs(b - x); });
+  divisors.resize(std::min<size_t>(divisors.size(), 8));
+  std::sort(divisors.begin(), divisors.end());
+  return divisors;
+}
+
+Found check_values(const Config& config) {
+  for (const Field& field : field_table())
+    if (const std::string wrong = value_problem(field, field.get(config)); !wrong.empty())
+      return problem(config, field.name(), "{}", wrong);
+  return {};
+}
+
+// THE list of what is declared but not built yet. An option leaves it when it works.
+Found check_available(const Config& config) {
+  struct Offer {
+    std::string_view key;
+    std::vector<Value> values;
+  };
+  const auto words = [](auto... word) { return std::vector<Value>{std::string(word)...}; };
+  const auto integer = [](int64_t value) { return std::vector<Value>{value}; };
+  const std::vector<Value> no = {false};
+  const std::vector<Offer> offers = {
+      {"parallel.tensor_parallel_degree", integer(1)},
+      {"parallel.sequence_parallel", no},
+      {"parallel.pipeline_parallel_degree", integer(1)},
+      {"parallel.virtual_stages", integer(1)},
+      {"parallel.active_microbatches", integer(0)},
+      {"parallel.sharding_strategy", words("full_shard", "no_shard")},
+      {"parallel.hierarchical_allgather", no},
+      {"parallel.prescaled_batch", no},
+      {"memory.activation_checkpointing", words("none", "each")},
+      {"memory.offload_activations", no},
+      {"memory.offload_optimizer", no},
+      {"precision.compute", words("bf16", "fp32")},
+      {"precision.master", words("fp32")},
+      {"precision.moments", words("fp32")},
+      {"precision.gradient_reduce", words("fp32")},
+      {"precision.stochastic_rounding", no},
+  };
+  for (const Offer& offer : offers) {
+    const Field* field = find_field(offer.key);
+    CHECK(field, "rules.cpp names {}, which is not in the field table", offer.key);
+    if (std::find(offer.values.begin(), offer.values.end(), field->get(config)) != offer.values.end()) continue;
+    std::vector<std::string> texts;
+    for (const Value& value : offer.values) texts.push_back(toml_text(value));
+    return problem(config, field->name(), "is not available yet; {} {}", fmt::join(texts, " and "),
+                   texts.size() > 1 ? "are" : "is");
+  }
+  return {};
+}
+
+// data.tokenizer = "bytes" or "train:VOCAB" says how many tokens there are; a folder is opened by the trainer.
+Found check_tokenizer(const Config& config) {
+  constexpr std::string_view training = "train:";
+  constexpr int64_t smallest = 257;  // each tokenizer of ours has the 256 bytes and the end of a text
+  constexpr int64_t most = 2147483647;
+  const std::string& tokenizer = config.data.tokenizer;
+  int64_t tokens = tokenizer == "bytes" ? smallest : 0;
+  if (tokenizer.starts_with(training)) {
+    const char* first = tokenizer.data() + training.size();
+    const char* last = tokenizer.data() + tokenizer.size();
+    const auto [end, error] = std::from_chars(first, last, tokens);
+    if (error != std::errc{} || end != last || tokens < smallest || tokens > most)
+      return problem(config, "data.tokenizer",
+                     "is malformed; train: is followed by the number of tokens, {} or more, as in train:4096",
+                     smallest);
+  }
+  if (config.model.vocab != 0 && config.model.vocab < tokens)
+    return problem(config, "model.vocab", "is below the {} tokens of data.tokenizer = {}; 0 takes the tokenizer's",
+                   tokens, toml_quoted(tokenizer));
+  return {};
+}
+
+Found check_shapes(const Config& config) {
+  const ModelConfig& model = config.model;
+  const BatchConfig& batch = config.batch;
+  if (model.hidden % model.heads != 0)
+    return problem(config, "model.heads", "does not divide model.hidden = {}; these do: {}", model.hidden,
+                   fmt::join(divisors_near(model.hidden, model.heads), " "));
+  if (batch.sequence_length > model.context)
+    return problem(config, "batch.sequence_length", "is beyond model.context = {}; shorten the one or raise the other",
+                   model.context);
+  if (batch.global_batch_size % batch.microbatch_size != 0)
+    return problem(config, "batch.microbatch_size", "does not divide batch.global_batch_size = {}; these do: {}",
+                   batch.global_batch_size,
+                   fmt::join(divisors_near(batch.global_batch_size, batch.microbatch_size), " "));
+  const ParallelConfig& parallel = config.parallel;
+  if (parallel.sharding_strategy == ShardingStrategy::no_shard && parallel.sharded_data_parallel_degree > 1)
+    return problem(config, "parallel.sharded_data_parallel_degree",
+                   "has nothing to share under parallel.sharding_strategy = \"no_shard\"; set 0, or another strategy");
+  return {};
+}
+
+Found check_learning_rate(const Config& config) {
+  const OptimizerConfig& optimizer = config.optimizer;
+  if (optimizer.min_learning_rate > optimizer.learning_rate)
+    return problem(config, "optimizer.min_learning_rate",
+                   "is above optimizer.learning_rate = {}; the decay only goes down", optimizer.learning_rate);
+  // warmup_steps may exceed train.steps: a recipe that is cut short keeps its learning rates.
+  if (optimizer.decay != Decay::constant && optimizer.warmup_steps > optimizer.decay_steps)
+    return problem(config, "optimizer.warmup_steps",
+                   "is beyond optimizer.decay_steps = {}, where the decay has ended; lower the one or raise the other",
+                   optimizer.decay_steps);
+  return {};
+}
+
+Found check_loss_scale(const Config& config) {
+  const PrecisionConfig& precision = config.precision;
+  if (precision.loss_scale != 0 && precision.compute != ComputeType::fp16)
+    return problem(config, "precision.loss_scale", "has no use with precision.compute = \"{}\"; set 0",
+                   to_string(precision.compute));
+  if (precision.initial_loss_scale < precision.minimum_loss_scale)
+    return problem(config, "precision.initial_loss_scale",
+                   "is below precision.minimum_loss_scale = {}; raise the one or lower the other",
+                   precision.minimum_loss_scale);
+  return {};
+}
+
+Found check_run(const Config& config) {
+  if (config.run.output.empty()) return problem(config, "run.output", "is empty; name a folder, such as runs/first");
+  if (config.checkpoint.resume.empty())
+    return problem(config, "checkpoint.resume", "is empty; write auto, never or the path of a checkpoint");
+  if (config.train.evaluate_every > 0 && config.data.validation.empty())
+    return problem(config, "train.evaluate_every",
+                   "needs data.validation, which is empty; name a token file there, or set 0");
+  return {};
+}
+
+}  // namespace
+
+std::optional<Problem> first_problem(const Config& config) {
+  // check_values goes first: the others divide by what it has found to be positive.
+  for (const auto check :
+       {check_values, check_available, check_shapes, check_tokenizer, check_learning_rate, check_loss_scale, check_run})
+    if (Found found = check(config)) return found;
+  return {};
+}
+
+void validate(const Config& config) {
+  if (const Found found = first_problem(config)) FAIL("{}", found->message);
+}
+
+Config resolve(Config config) {
+  if (config.batch.sequence_length == 0) config.batch.sequence_length = config.model.context;
+  if (config.optimizer.decay_steps == 0) config.optimizer.decay_steps = config.train.steps;
+  if (config.checkpoint.directory.empty() && !config.run.output.empty())
+    config.checkpoint.directory = config.run.output + "/checkpoints";
+  return config;
+}
+
+}  // namespace megalith

@@ -1,0 +1,20 @@
+// The rules between keys. Inside configs/ only: validate() and parse_config() both report from here, the latter with
+// the line that set the key.
+#pragma once
+
+#include "configs/config.h"
+
+#include <optional>
+#include <string>
+
+namespace megalith {
+
+struct Problem {
+  std::string key;      // the key to change, "model.heads"
+  std::string message;  // begins with the key and its value
+};
+
+// The first rule that a resolved Config breaks, or nothing.
+std::optional<Problem> first_problem(const Config& config);
+
+}  // namespace megalith
