@@ -51,6 +51,9 @@ class Tokenizer {
 
 std::unique_ptr<Tokenizer> make_byte_tokenizer();
 
+// A folder with this file is a byte tokenizer, whatever the file says.
+constexpr const char* byte_tokenizer_file = "bytes.txt";
+
 // Reads a folder that save() wrote, or a Hugging Face GPT-2 folder. Errors: no such folder, vocab.json or merges.txt
 // missing, malformed JSON, ids that are not 0..V-1, a merge of unknown tokens.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& folder);

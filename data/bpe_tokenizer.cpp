@@ -1,0 +1,70 @@
+#include "data/bpe_tokenizer.h"
+
+#include "data/bpe_merger.h"
+#include "data/piece_cache.h"
+#include "data/pretokenizer.h"
+#include "kernels/check.h"
+
+namespace megalith {
+
+namespace {
+
+class BpeEncoder final : public Encoder {
+ public:
+  BpeEncoder(const Pretokenizer& pretokenizer, const MergeTable& table) : pretokenizer_(pretokenizer), merger_(table) {}
+
+  void encode(std::string_view text, std::vector<int32_t>& out) override {
+    while (!text.empty()) {
+      const size_t length = pretokenizer_.first_piece(text);
+      encode_piece(text.substr(0, length), out);
+      text.remove_prefix(length);
+    }
+  }
+
+ private:
+  void encode_piece(std::string_view piece, std::vector<int32_t>& out) {
+    if (piece.size() > PieceCache::longest_piece) return merger_.merge(piece, out);
+    const PieceCache::Key key = PieceCache::key_of(piece);
+    const auto known = cache_.find(key);
+    if (!known.empty()) {
+      out.insert(out.end(), known.begin(), known.end());
+      return;
+    }
+    const size_t before = out.size();
+    merger_.merge(piece, out);
+    cache_.keep(key, std::span<const int32_t>(out).subspan(before));
+  }
+
+  const Pretokenizer& pretokenizer_;
+  BpeMerger merger_;
+  PieceCache cache_;
+};
+
+class BpeTokenizer final : public Tokenizer {
+ public:
+  explicit BpeTokenizer(BpeVocabulary vocabulary) : vocabulary_(std::move(vocabulary)), table_(vocabulary_) {}
+
+  int32_t vocab_size() const override { return static_cast<int32_t>(vocabulary_.tokens.size()); }
+  int32_t end_of_text() const override { return vocabulary_.end_of_text; }
+  std::unique_ptr<Encoder> encoder() const override { return std::make_unique<BpeEncoder>(pretokenizer_, table_); }
+  size_t last_cut(std::string_view text) const override { return pretokenizer_.last_cut(text); }
+  void save(const std::string& folder) const override { write_bpe(vocabulary_, folder); }
+
+  std::string_view token_bytes(int32_t id) const override {
+    CHECK(id >= 0 && id < vocab_size(), "token {} of a vocabulary of {}", id, vocab_size());
+    return vocabulary_.tokens[static_cast<size_t>(id)];
+  }
+
+ private:
+  BpeVocabulary vocabulary_;
+  MergeTable table_;
+  Pretokenizer pretokenizer_;
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> make_bpe_tokenizer(BpeVocabulary vocabulary) {
+  return std::make_unique<BpeTokenizer>(std::move(vocabulary));
+}
+
+}  // namespace megalith

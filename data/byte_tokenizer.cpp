@@ -1,0 +1,51 @@
+#include <array>
+#include <filesystem>
+
+#include "data/output_file.h"
+#include "data/tokenizer.h"
+#include "kernels/check.h"
+
+namespace megalith {
+
+namespace {
+
+class ByteEncoder final : public Encoder {
+ public:
+  void encode(std::string_view text, std::vector<int32_t>& out) override {
+    out.reserve(out.size() + text.size());
+    for (const char byte : text) out.push_back(static_cast<uint8_t>(byte));
+  }
+};
+
+class ByteTokenizer final : public Tokenizer {
+ public:
+  ByteTokenizer() {
+    for (size_t i = 0; i < bytes_.size(); i++) bytes_[i] = static_cast<char>(i);
+  }
+
+  int32_t vocab_size() const override { return end_of_text() + 1; }
+  int32_t end_of_text() const override { return static_cast<int32_t>(bytes_.size()); }
+  std::unique_ptr<Encoder> encoder() const override { return std::make_unique<ByteEncoder>(); }
+  size_t last_cut(std::string_view text) const override { return text.size(); }
+
+  std::string_view token_bytes(int32_t id) const override {
+    CHECK(id >= 0 && id < vocab_size(), "token {} of a vocabulary of {}", id, vocab_size());
+    if (id == end_of_text()) return {};
+    return {&bytes_[static_cast<size_t>(id)], 1};
+  }
+
+  void save(const std::string& folder) const override {
+    write_file((std::filesystem::path(folder) / byte_tokenizer_file).string(),
+               "Ids 0 to 255 are the bytes of the text, 256 is its end.\n");
+    sync_folder(folder);
+  }
+
+ private:
+  std::array<char, 256> bytes_;
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> make_byte_tokenizer() { return std::make_unique<ByteTokenizer>(); }
+
+}  // namespace megalith

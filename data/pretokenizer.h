@@ -1,0 +1,48 @@
+// Cuts text into the pieces inside which GPT-2's BPE merges. The law is this pattern, the first alternative that
+// matches winning, as a hand-written scanner:
+//
+//   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+//
+// \p{L} and \p{N} are the letters and numbers of Unicode 16, \s is its White_Space property (so U+0085 and U+00A0 are
+// in, U+001C..U+001F are not). Text need not be UTF-8: a byte that is not part of a valid sequence (overlong forms and
+// surrogates are not valid) is one character that is neither letter, number nor space.
+//
+// Immutable; any number of threads may use it at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace megalith {
+
+enum class CharClass : uint8_t { other, letter, number, space };
+
+class Pretokenizer {
+ public:
+  Pretokenizer();  // tabulates all code points, a few milliseconds
+
+  // The length of the first piece of text, which is not empty.
+  size_t first_piece(std::string_view text) const;
+
+  // See Tokenizer::last_cut.
+  size_t last_cut(std::string_view text) const;
+
+  CharClass class_of(char32_t code_point) const { return classes_[code_point]; }
+
+ private:
+  struct Char {
+    CharClass kind;
+    uint8_t bytes;
+  };
+
+  Char char_at(const uint8_t* p, const uint8_t* end) const;
+  const uint8_t* skip(CharClass kind, const uint8_t* p, const uint8_t* end) const;
+  const uint8_t* space_piece(const uint8_t* begin, const uint8_t* end) const;
+  CharClass class_before(const uint8_t* begin, const uint8_t* p) const;
+
+  std::vector<CharClass> classes_;  // by code point
+};
+
+}  // namespace megalith
