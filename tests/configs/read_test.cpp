@@ -1,0 +1,193 @@
+// Reading: what a file and overrides set, and what every kind of bad input is told.
+#include "configs/config.h"
+#include "tests/configs/message_of.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace megalith {
+namespace {
+
+Config overridden(const std::vector<std::string>& overrides) { return parse_config("", "run.toml", overrides); }
+
+std::string refusal(std::string_view toml) {
+  return message_of([&] { parse_config(toml, "run.toml"); });
+}
+
+std::string override_refusal(const std::string& text) {
+  return message_of([&] { overridden({text}); });
+}
+
+TEST(Read, EmptyTextGivesTheDefaultsResolved) {
+  const Config config = parse_config("", "run.toml");
+  EXPECT_EQ(config, resolve(Config{}));
+  EXPECT_EQ(config.batch.sequence_length, config.model.context);
+  EXPECT_EQ(config.optimizer.decay_steps, config.train.steps);
+  EXPECT_EQ(config.checkpoint.directory, config.run.output + "/checkpoints");
+}
+
+TEST(Read, EveryKindOfValue) {
+  const Config config = parse_config(R"(
+run.output = "a # b"
+[model]
+layers = 0x10
+dropout = 0.25
+[data]
+shuffle = false
+[optimizer]
+weight_decay = 1           # an integer where a number is wanted
+[parallel]
+sharding_strategy = "no_shard"
+[memory]
+activation_checkpointing = "each"
+)",
+                                     "run.toml");
+  EXPECT_EQ(config.run.output, "a # b");
+  EXPECT_EQ(config.model.layers, 16);
+  EXPECT_EQ(config.model.dropout, 0.25);
+  EXPECT_FALSE(config.data.shuffle);
+  EXPECT_EQ(config.optimizer.weight_decay, 1.0);
+  EXPECT_EQ(config.parallel.sharding_strategy, ShardingStrategy::no_shard);
+  EXPECT_EQ(config.memory.activation_checkpointing.kind, ActivationCheckpointing::Kind::each);
+}
+
+TEST(Read, WhatIsSetIsNotFilledIn) {
+  const Config config =
+      parse_config("batch.sequence_length = 64\noptimizer.decay_steps = 7\ncheckpoint.directory = \"c\"\n", "run.toml");
+  EXPECT_EQ(config.batch.sequence_length, 64);
+  EXPECT_EQ(config.optimizer.decay_steps, 7);
+  EXPECT_EQ(config.checkpoint.directory, "c");
+}
+
+TEST(Read, UnknownNamesAreAnsweredWithTheNearest) {
+  EXPECT_EQ(refusal("\n[modle]\nlayers = 4\n"), "run.toml:3: unknown key `modle.layers`, did you mean `model.layers`?");
+  EXPECT_EQ(refusal("[model]\nlayer = 4\n"), "run.toml:2: unknown key `model.layer`, did you mean `model.layers`?");
+  EXPECT_EQ(refusal("layers = 4\n"), "run.toml:1: unknown key `layers`, did you mean `model.layers`?");
+  EXPECT_EQ(refusal("[train]\nlearning_rate = 1.0\n"),
+            "run.toml:2: unknown key `train.learning_rate`, did you mean `optimizer.learning_rate`?");
+  EXPECT_EQ(refusal("[modle]\n"), "run.toml:1: unknown section [modle], did you mean [model]?");
+  EXPECT_EQ(refusal("[model]\nquux = 1\n"),
+            "run.toml:2: unknown key `model.quux`; [model] has layers hidden heads vocab context dropout");
+  EXPECT_EQ(refusal("[quux]\nfoo = 1\n"),
+            "run.toml:2: unknown key `quux.foo`; the sections are model data batch parallel memory precision optimizer "
+            "train checkpoint run");
+}
+
+TEST(Read, WrongTypes) {
+  EXPECT_EQ(refusal("[model]\nlayers = \"four\"\n"),
+            "run.toml:2: model.layers = \"four\" is a string, expected an integer (layers, 1 to 10000)");
+  EXPECT_EQ(refusal("[model]\nlayers = 1.5\n"),
+            "run.toml:2: model.layers = 1.5 is a real number, expected an integer (layers, 1 to 10000)");
+  EXPECT_EQ(refusal("[model]\nlayers = true\n"),
+            "run.toml:2: model.layers = true is a boolean, expected an integer (layers, 1 to 10000)");
+  EXPECT_EQ(refusal("[model]\nlayers = [4]\n"),
+            "run.toml:2: model.layers is an array, expected an integer (layers, 1 to 10000)");
+  EXPECT_EQ(refusal("[model.layers]\nx = 1\n"),
+            "run.toml:1: model.layers is a section, expected an integer (layers, 1 to 10000)");
+  EXPECT_EQ(refusal("[data]\nshuffle = 1\n"), "run.toml:2: data.shuffle = 1 is an integer, expected true or false");
+  EXPECT_EQ(refusal("[run]\noutput = 1979-05-27\n"), "run.toml:2: run.output is a date, expected a string");
+  EXPECT_EQ(refusal("model = 4\n"),
+            "run.toml:1: model = 4 is an integer, expected a section; write [model] and its keys below");
+}
+
+TEST(Read, OutOfRange) {
+  EXPECT_EQ(refusal("[model]\nlayers = 0\n"),
+            "run.toml:2: model.layers = 0 is out of range, expected an integer (layers, 1 to 10000)");
+  EXPECT_EQ(refusal("[model]\nlayers = 10001\n"),
+            "run.toml:2: model.layers = 10001 is out of range, expected an integer (layers, 1 to 10000)");
+  EXPECT_EQ(refusal("[model]\ndropout = 1.0\n"),
+            "run.toml:2: model.dropout = 1.0 is out of range, expected a number (probability, 0 to below 1)");
+  EXPECT_EQ(refusal("[optimizer]\nepsilon = 0\n"),
+            "run.toml:2: optimizer.epsilon = 0.0 is out of range, expected a number (above 0)");
+  for (const char* value : {"nan", "inf", "-inf"})
+    EXPECT_NE(refusal(fmt::format("[optimizer]\nweight_decay = {}\n", value)).find("is out of range"),
+              std::string::npos);
+  // 2^53 is the first integer that a double may confuse with its neighbour.
+  EXPECT_EQ(parse_config("train.seed = 9007199254740991\n", "run.toml").train.seed, 9007199254740991);
+  EXPECT_NE(refusal("train.seed = 9007199254740992\n").find("is out of range"), std::string::npos);
+}
+
+TEST(Read, UnknownChoiceListsTheChoices) {
+  EXPECT_EQ(refusal("[optimizer]\ndecay = \"cubic\"\n"),
+            "run.toml:2: optimizer.decay = \"cubic\" is not a choice, expected one of cosine linear constant");
+  EXPECT_EQ(refusal("[memory]\nactivation_checkpointing = \"group_0\"\n"),
+            "run.toml:2: memory.activation_checkpointing = \"group_0\" is not a choice, expected one of none selective "
+            "each group_N contiguous");
+}
+
+TEST(Read, SyntaxErrorsSayWhere) {
+  EXPECT_EQ(refusal("[model]\nlayers = 1\nlayers = 2\n").rfind("run.toml:3:", 0), 0u);
+  EXPECT_NE(refusal("[model]\nlayers = 1\nlayers = 2\n").find("keep one of the two"), std::string::npos);
+  EXPECT_EQ(refusal("\n\n[model\n").rfind("run.toml:3:", 0), 0u);
+  EXPECT_EQ(refusal("[run]\noutput = \"\xff\"\n").rfind("run.toml:2:", 0), 0u);
+  EXPECT_NE(refusal("[run]\noutput = \"a\\u0000b\"\n").find("holds a NUL character"), std::string::npos);
+}
+
+TEST(Override, ReadsTomlAndBareWords) {
+  const Config config =
+      overridden({"model.layers=3", "model.layers = 5", "run.output=runs/a b#c", "data.train=\"quoted\"",
+                  "parallel.sharding_strategy=no_shard", "optimizer.learning_rate=1e-3", "data.shuffle=false",
+                  "data.validation=2024", "checkpoint.init_from=", "checkpoint.resume=a=b"});
+  EXPECT_EQ(config.model.layers, 5) << "the later one wins";
+  EXPECT_EQ(config.run.output, "runs/a b#c");
+  EXPECT_EQ(config.data.train, "quoted");
+  EXPECT_EQ(config.parallel.sharding_strategy, ShardingStrategy::no_shard);
+  EXPECT_EQ(config.optimizer.learning_rate, 1e-3);
+  EXPECT_FALSE(config.data.shuffle);
+  EXPECT_EQ(config.data.validation, "2024") << "a name, though it looks like a number";
+  EXPECT_EQ(config.checkpoint.init_from, "");
+  EXPECT_EQ(config.checkpoint.resume, "a=b");
+  EXPECT_EQ(config.checkpoint.directory, "runs/a b#c/checkpoints") << "filled in after the overrides";
+}
+
+TEST(Override, WinsOverTheFile) {
+  EXPECT_EQ(parse_config("[model]\nlayers = 7\n", "run.toml", {"model.layers=8"}).model.layers, 8);
+}
+
+TEST(Override, Refusals) {
+  EXPECT_EQ(override_refusal("model.layers"), "override `model.layers` is malformed; write section.key=value");
+  EXPECT_EQ(override_refusal("=3"), "override `=3` is malformed; write section.key=value");
+  EXPECT_EQ(override_refusal(""), "override `` is malformed; write section.key=value");
+  EXPECT_EQ(override_refusal("layers=3"), "override `layers=3`: unknown key `layers`, did you mean `model.layers`?");
+  EXPECT_EQ(override_refusal("modle.layers=3"),
+            "override `modle.layers=3`: unknown key `modle.layers`, did you mean `model.layers`?");
+  EXPECT_EQ(override_refusal("model.layers=four"),
+            "override `model.layers=four`: model.layers = \"four\" is a string, expected an integer (layers, 1 to "
+            "10000)");
+  EXPECT_EQ(override_refusal("model.layers=3\nhidden=4").find("override `model.layers=3\\nhidden=4`: "), 0u);
+  EXPECT_NE(override_refusal("run.output=\"open").find("the quotes do not match"), std::string::npos);
+  EXPECT_NE(override_refusal("run.output=\xff").find("is not UTF-8"), std::string::npos);
+}
+
+class Load : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "megalith-config-XXXXXX").string();
+    ASSERT_TRUE(mkdtemp(pattern.data())) << pattern;
+    folder_ = pattern;
+  }
+  void TearDown() override {
+    if (!folder_.empty()) std::filesystem::remove_all(folder_);
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(Load, ReadsAFile) {
+  const std::string path = folder_ / "run.toml";
+  std::ofstream(path) << "[model]\nlayers = 3\n";
+  EXPECT_EQ(load_config(path, {"model.heads=4"}).model.layers, 3);
+  std::ofstream(path, std::ios::trunc).close();
+  EXPECT_EQ(load_config(path), resolve(Config{}));
+}
+
+TEST_F(Load, SaysWhyItCannot) {
+  const std::string missing = folder_ / "missing.toml";
+  EXPECT_EQ(message_of([&] { load_config(missing); }),
+            fmt::format("cannot read configuration {}: No such file or directory; is the path right?", missing));
+  EXPECT_NE(message_of([&] { load_config(folder_); }).find("it is a folder"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace megalith

@@ -1,0 +1,60 @@
+// Every recipe in configs/ loads, validates and reads back from its own print, and is the model it is named for.
+#include "configs/config.h"
+#include "tests/configs/message_of.h"
+
+#include <filesystem>
+#include <set>
+
+namespace megalith {
+namespace {
+
+const std::string folder = MEGALITH_SOURCE_DIR "/configs/";
+
+// Tied token table, positions, two layer norms a block, biases everywhere, a last norm: GPT-2.
+int64_t parameters(const ModelConfig& model, int64_t vocab) {
+  const int64_t h = model.hidden;
+  return (vocab + model.context) * h + model.layers * (12 * h * h + 13 * h) + 2 * h;
+}
+
+TEST(Recipes, AllLoadAndRoundTrip) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".toml") continue;
+    names.insert(entry.path().stem());
+    const Config config = load_config(entry.path());
+    EXPECT_NO_THROW(validate(config));
+    EXPECT_EQ(parse_config(to_toml(config), "printed"), config) << entry.path();
+    EXPECT_EQ(config.run.output, "runs/" + entry.path().stem().string());
+    EXPECT_FALSE(config.data.train.empty());
+    EXPECT_FALSE(config.data.validation.empty());
+    EXPECT_NO_THROW(load_config(entry.path(), {"train.steps=2"})) << "a recipe can be cut short";
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"quickstart", "gpt2_124m", "gpt2_350m", "gpt2_774m", "gpt2_1558m"}));
+}
+
+TEST(Recipes, ParameterCounts) {
+  const auto count = [](const char* name, int64_t vocab) {
+    return parameters(load_config(folder + name).model, vocab);
+  };
+  EXPECT_EQ(count("gpt2_124m.toml", 50257), 124439808);
+  EXPECT_EQ(count("gpt2_350m.toml", 50257), 354823168);
+  EXPECT_EQ(count("gpt2_774m.toml", 50257), 774030080);
+  EXPECT_EQ(count("gpt2_1558m.toml", 50257), 1557611200);
+  EXPECT_EQ(count("quickstart.toml", 4096), 4273664);
+}
+
+TEST(Recipes, Gpt2Shape) {
+  for (const char* name : {"gpt2_124m.toml", "gpt2_350m.toml", "gpt2_774m.toml", "gpt2_1558m.toml"}) {
+    const Config config = load_config(folder + name);
+    EXPECT_EQ(config.model.vocab, 50257) << name;
+    EXPECT_EQ(config.model.context, 1024) << name;
+    EXPECT_EQ(config.model.hidden / config.model.heads, 64) << name;
+    EXPECT_EQ(config.precision.compute, ComputeType::bf16) << name;
+    const int64_t tokens = config.batch.global_batch_size * config.batch.sequence_length;
+    EXPECT_TRUE(tokens == 524288 || tokens == 1048576) << name << " " << tokens;
+    EXPECT_EQ(config.batch.global_batch_size % (8 * config.batch.microbatch_size), 0) << "the 8 GPUs it is written for";
+  }
+}
+
+}  // namespace
+}  // namespace megalith
