@@ -14,9 +14,9 @@ inline float gelu(float x) { return x * sigmoid(x * (slope + cubic * x * x)); }
 inline float gelu_derivative(float x) {
   const float square = x * x;
   const float s = sigmoid(x * (slope + cubic * square));
-  // Where s is 0 the product is 0 in the limit, while x^3 may have overflowed.
-  const float dz = s == 0.0f ? 0.0f : x * (slope + 3 * cubic * square);
-  return s + s * (1 - s) * dz;
+  // s (1 - s) reaches 0 long before x^3 overflows, and so does its product with dz.
+  const float spread = s * (1 - s);
+  return spread == 0.0f ? s : s + spread * x * (slope + 3 * cubic * square);
 }
 }  // namespace
 

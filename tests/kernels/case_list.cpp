@@ -1,0 +1,140 @@
+#include "cases.h"
+
+namespace megalith::test {
+
+namespace {
+// Odd sizes on purpose: a tail of every vector length, and sizes on both sides of a fork.
+using Size = std::pair<int64_t, int64_t>;
+const std::vector<Size> matrices{{1, 1}, {3, 7}, {33, 48}, {70, 257}, {5, 768}};
+const std::vector<AttentionDims> attentions{{1, 1, 1, 1},    {2, 33, 3, 7},  {1, 5, 2, 16},
+                                            {1, 64, 1, 64},  {2, 65, 2, 64}, {1, 130, 1, 112},
+                                            {1, 40, 2, 128}, {1, 3, 1, 200}, {1, 70, 2, 24, 4}};
+const std::vector<Size> losses{{1, 1}, {5, 2}, {7, 65}, {33, 257}, {3, 50257}, {2, 4099}};
+const std::vector<double> rates{0.0, 0.1, 0.5};
+
+template <class F>
+std::vector<Case> each_type(F&& add) {
+  std::vector<Case> all;
+  for (DType t : {DType::f32, DType::bf16}) add(all, t);
+  return all;
+}
+template <class F>
+std::vector<Case> each(const auto& sizes, F&& make) {
+  return each_type([&](auto& all, DType t) {
+    for (const auto& size : sizes) all.push_back(make(size, t));
+  });
+}
+template <class F>
+std::vector<Case> each_matrix(F&& make) {
+  return each(matrices, [&](Size s, DType t) { return make(s.first, s.second, t); });
+}
+template <class F>
+std::vector<Case> each_matrix_and_rate(F&& make) {
+  return each_type([&](auto& all, DType t) {
+    for (double p : rates)
+      for (auto [N, C] : matrices) all.push_back(make(N, C, p, t));
+  });
+}
+template <class F>
+std::vector<Case> each_attention(F&& make) {
+  return each_type([&](auto& all, DType t) {
+    for (double p : {0.0, 0.2})
+      for (const AttentionDims& dims : attentions) all.push_back(make(dims, p, t));
+  });
+}
+template <class F>
+std::vector<Case> each_loss(F&& make) {
+  return each(losses, [&](Size s, DType t) { return make(s.first, s.second, t); });
+}
+
+struct Linear {
+  int64_t N, I, O;
+};
+const std::vector<Linear> linears{{1, 1, 1}, {3, 7, 5}, {33, 48, 144}, {66, 257, 65}, {130, 64, 257}, {1, 768, 50}};
+template <class F>
+std::vector<Case> each_linear(F&& make) {
+  return each_type([&](auto& all, DType t) {
+    for (bool bias : {false, true})
+      for (auto [N, I, O] : linears) all.push_back(make(N, I, O, bias, t));
+  });
+}
+
+struct Embedding {
+  int64_t B, T, C, V;
+};
+const std::vector<Embedding> embeddings{{1, 1, 1, 1}, {2, 33, 7, 65}, {3, 5, 48, 257}, {2, 33, 257, 11}};
+
+std::vector<Case> adamw_cases() {
+  return {adamw_case(1, 1, true, DType::f32),       adamw_case(7, 2, true, DType::bf16),
+          adamw_case(257, 10, true, DType::bf16),   adamw_case(20011, 1000, true, DType::bf16),
+          adamw_case(257, 10, true, DType::f32),    adamw_case(1, 3, false, DType::f32),
+          adamw_case(20011, 100, false, DType::f32)};
+}
+std::vector<Case> fill_cases() {
+  return {fill_case(1, DType::f32),      fill_case(7, DType::bf16),   fill_case(40011, DType::f32),
+          fill_case(40011, DType::bf16), fill_case(1031, DType::f64), fill_case(1031, DType::i32)};
+}
+std::vector<Case> copy_cases() {
+  constexpr DType f32 = DType::f32, bf16 = DType::bf16;
+  return {copy_case(1, f32, f32),       copy_case(7, f32, bf16),
+          copy_case(7, bf16, f32),      copy_case(40011, f32, bf16),
+          copy_case(40011, bf16, f32),  copy_case(40011, f32, f32),
+          copy_case(40011, bf16, bf16), copy_case(1031, DType::f64, DType::f64)};
+}
+std::vector<Case> add_cases() {
+  return {add_case(1, DType::f32), add_case(7, DType::bf16), add_case(40011, DType::f32), add_case(40011, DType::bf16),
+          add_case(1031, DType::f64)};
+}
+}  // namespace
+
+std::vector<Op> all_ops() {
+  return {
+      {"gelu_forward", [] { return each_matrix(gelu_forward_case); }},
+      {"gelu_backward", [] { return each_matrix(gelu_backward_case); }},
+      {"layernorm_forward", [] { return each_matrix(layernorm_forward_case); }},
+      {"layernorm_backward", [] { return each_matrix(layernorm_backward_case); }},
+      {"linear_forward", [] { return each_linear(linear_forward_case); }},
+      {"linear_backward_input",
+       [] { return each(linears, [](Linear l, DType t) { return linear_backward_input_case(l.N, l.I, l.O, t); }); }},
+      {"linear_backward_weight", [] { return each_linear(linear_backward_weight_case); }},
+      {"embedding_forward",
+       [] {
+         return each(embeddings, [](Embedding e, DType t) { return embedding_forward_case(e.B, e.T, e.C, e.V, t); });
+       }},
+      {"embedding_backward",
+       [] {
+         return each(embeddings, [](Embedding e, DType t) { return embedding_backward_case(e.B, e.T, e.C, e.V, t); });
+       }},
+      {"dropout", [] { return each_matrix_and_rate(dropout_case); }},
+      {"residual_forward", [] { return each_matrix_and_rate(residual_forward_case); }},
+      {"residual_backward", [] { return each_matrix_and_rate(residual_backward_case); }},
+      {"attention_forward", [] { return each_attention(attention_forward_case); }},
+      {"attention_backward", [] { return each_attention(attention_backward_case); }},
+      {"cross_entropy_forward", [] { return each_loss(cross_entropy_forward_case); }},
+      {"cross_entropy_forward_backward", [] { return each_loss(cross_entropy_forward_backward_case); }},
+      {"adamw_update", adamw_cases},
+      {"fill", fill_cases},
+      {"copy", copy_cases},
+      {"add", add_cases},
+      {"accumulate_sum",
+       [] {
+         return std::vector{accumulate_sum_case(1), accumulate_sum_case(1025), accumulate_sum_case(100003)};
+       }},
+      {"accumulate_square_sum",
+       [] {
+         return std::vector{accumulate_square_sum_case(7), accumulate_square_sum_case(1025),
+                            accumulate_square_sum_case(1000003)};
+       }},
+      {"clip_scale",
+       [] {
+         return std::vector{clip_scale_case(0, 1), clip_scale_case(0.25, 1), clip_scale_case(9, 1),
+                            clip_scale_case(9, 0)};
+       }},
+      {"normal_fill",
+       [] {
+         return std::vector{normal_fill_case(0, 1), normal_fill_case(3, 7), normal_fill_case(1001, 4099)};
+       }},
+  };
+}
+
+}  // namespace megalith::test

@@ -1,0 +1,47 @@
+// Every op as a case with its plain twin. Read a twin first when two implementations disagree.
+#pragma once
+
+#include "case.h"
+#include "kernels/attention.h"
+#include "kernels/dropout.h"
+
+namespace megalith::test {
+
+Case gelu_forward_case(int64_t N, int64_t C, DType t);
+Case gelu_backward_case(int64_t N, int64_t C, DType t);
+Case layernorm_forward_case(int64_t N, int64_t C, DType t);
+Case layernorm_backward_case(int64_t N, int64_t C, DType t);
+Case linear_forward_case(int64_t N, int64_t I, int64_t O, bool bias, DType t);
+Case linear_backward_input_case(int64_t N, int64_t I, int64_t O, DType t);
+Case linear_backward_weight_case(int64_t N, int64_t I, int64_t O, bool bias, DType t);
+Case embedding_forward_case(int64_t B, int64_t T, int64_t C, int64_t V, DType t);
+Case embedding_backward_case(int64_t B, int64_t T, int64_t C, int64_t V, DType t);
+Case dropout_case(int64_t N, int64_t C, double p, DType t);
+Case residual_forward_case(int64_t N, int64_t C, double p, DType t);
+Case residual_backward_case(int64_t N, int64_t C, double p, DType t);
+Case attention_forward_case(const AttentionDims& dims, double p, DType t);
+Case attention_backward_case(const AttentionDims& dims, double p, DType t);
+Case cross_entropy_forward_case(int64_t N, int64_t V, DType t);
+Case cross_entropy_forward_backward_case(int64_t N, int64_t V, DType t);
+Case adamw_case(int64_t n, int64_t update, bool has_working, DType t);
+Case fill_case(int64_t n, DType t);
+Case copy_case(int64_t n, DType to, DType from);
+Case add_case(int64_t n, DType t);
+Case accumulate_sum_case(int64_t n);
+Case accumulate_square_sum_case(int64_t n);
+Case clip_scale_case(double square_sum, double max_norm);
+Case normal_fill_case(int64_t begin, int64_t n);
+
+// The mask's factor of one element, as dropout.h states it.
+double keep_factor(const Dropout& d, uint64_t row, uint64_t group, uint64_t column);
+
+struct Op {
+  std::string name;
+  std::function<std::vector<Case>()> cases;
+};
+inline void PrintTo(const Op& op, std::ostream* to) { *to << op.name; }
+
+// Every op with the sizes it is checked at.
+std::vector<Op> all_ops();
+
+}  // namespace megalith::test

@@ -1,0 +1,99 @@
+// Every backward op against central differences of the forward twin, in doubles: L = sum of dy * y, and an argument dX
+// of the backward op must be dL/dX.
+#define GTEST_DONT_DEFINE_FAIL 1  // FAIL is ours, in kernels/check.h
+#include <gtest/gtest.h>
+
+#include "cases.h"
+
+namespace megalith::test {
+namespace {
+
+// Arguments go by name: what the backward op calls x is the forward op's x (or its result, such as stat), what it reads
+// as dy is the weight of y in L, and what it writes as dx is compared.
+void check_gradient(const Case& forward, Case backward) {
+  SCOPED_TRACE(backward.name());
+  Doubles at_x = doubles(forward);
+  forward.twin(at_x);
+  std::map<std::string, const Arg*> names;
+  for (const Arg& arg : forward.args) names[arg.name] = &arg;
+  std::string result;
+  Values weights;
+  for (Arg& arg : backward.args) {
+    if (names.contains(arg.name))
+      for (size_t i = 0; i < arg.values.size(); i++) arg.values[i] = rounded(at_x[arg.name][i], arg.dtype);
+    if (!arg.written && arg.name[0] == 'd') result = arg.name.substr(1), weights = arg.values;
+  }
+  ASSERT_TRUE(names.contains(result)) << result;
+
+  Memories memories(backward, 0);
+  Stream s(World::cpu);
+  backward.run(s, memories.tensors());
+  const auto loss = [&](const std::string& name, size_t i, double step) {
+    Doubles d = doubles(forward);
+    d[name][i] += step;
+    forward.twin(d);
+    double sum = 0;
+    for (size_t k = 0; k < weights.size(); k++) sum += weights[k] * d[result][k];
+    return sum;
+  };
+  int compared = 0;
+  for (size_t a = 0; a < backward.args.size(); a++) {
+    const Arg& arg = backward.args[a];
+    if (!arg.written || arg.scratch) continue;
+    const std::string name = arg.name.substr(1);
+    ASSERT_TRUE(names.contains(name)) << arg.name;
+    const bool accumulates = backward.accumulates.contains(arg.name);
+    for (int64_t i = 0; i < arg.shape.numel(); i++) {
+      const double step = 1e-4;
+      const double want = (loss(name, size_t(i), step) - loss(name, size_t(i), -step)) / (2 * step);
+      const double got = memories.memory[a].get(i) - (accumulates ? arg.values[size_t(i)] : 0);
+      ASSERT_NEAR(got, want, 2e-5 * (1 + std::abs(want))) << arg.name << "[" << i << "]";
+      compared++;
+    }
+  }
+  EXPECT_GT(compared, 0);
+}
+
+constexpr DType f32 = DType::f32;
+
+TEST(Gradients, Gelu) { check_gradient(gelu_forward_case(3, 7, f32), gelu_backward_case(3, 7, f32)); }
+TEST(Gradients, LayerNorm) {
+  check_gradient(layernorm_forward_case(5, 7, f32), layernorm_backward_case(5, 7, f32));
+  check_gradient(layernorm_forward_case(2, 33, f32), layernorm_backward_case(2, 33, f32));
+}
+TEST(Gradients, Linear) {
+  check_gradient(linear_forward_case(5, 7, 3, true, f32), linear_backward_input_case(5, 7, 3, f32));
+  check_gradient(linear_forward_case(5, 7, 3, true, f32), linear_backward_weight_case(5, 7, 3, true, f32));
+}
+TEST(Gradients, Embedding) {
+  check_gradient(embedding_forward_case(2, 3, 5, 4, f32), embedding_backward_case(2, 3, 5, 4, f32));
+}
+TEST(Gradients, Residual) {
+  check_gradient(residual_forward_case(4, 7, 0, f32), residual_backward_case(4, 7, 0, f32));
+  check_gradient(residual_forward_case(4, 7, 0.3, f32), residual_backward_case(4, 7, 0.3, f32));
+}
+TEST(Gradients, Attention) {
+  for (double p : {0.0, 0.3})
+    for (const AttentionDims& dims : {AttentionDims{1, 1, 1, 3}, {2, 5, 2, 3}, {1, 9, 1, 7}})
+      check_gradient(attention_forward_case(dims, p, f32), attention_backward_case(dims, p, f32));
+}
+
+TEST(Gradients, CrossEntropy) {
+  const Case forward = cross_entropy_forward_case(5, 7, f32), both = cross_entropy_forward_backward_case(5, 7, f32);
+  Memories memories(both, 0);
+  Stream s(World::cpu);
+  both.run(s, memories.tensors());
+  const auto loss = [&](size_t i, double step) {
+    Doubles d = doubles(forward);
+    d["logits"][i] += step;
+    forward.twin(d);
+    double sum = 0;
+    for (double v : d["losses"]) sum += v;
+    return sum;
+  };
+  for (size_t i = 0; i < 35; i++)  // the case's scale is 1/8
+    EXPECT_NEAR(memories.memory[1].get(int64_t(i)), (loss(i, 1e-4) - loss(i, -1e-4)) / 2e-4 / 8, 1e-6) << i;
+}
+
+}  // namespace
+}  // namespace megalith::test

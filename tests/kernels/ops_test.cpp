@@ -1,0 +1,131 @@
+// Every case: against its twin on aligned and misaligned memory, the same bits twice and for 1, 2 and 3 threads, the
+// same cost on a dry stream that touches nothing, and errors that name op and tensor.
+#define GTEST_DONT_DEFINE_FAIL 1  // FAIL is ours, in kernels/check.h
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include "cases.h"
+
+namespace megalith::test {
+namespace {
+
+class Ops : public testing::TestWithParam<Op> {
+ protected:
+  void SetUp() override { omp_set_num_threads(2); }
+};
+
+std::vector<std::vector<unsigned char>> bits_after(const Case& c, int threads) {
+  omp_set_num_threads(threads);
+  Memories memories(c, 0);
+  Stream s(World::cpu);
+  c.run(s, memories.tensors());
+  omp_set_num_threads(2);
+  std::vector<std::vector<unsigned char>> bits;
+  for (const Memory& m : memories.memory) bits.push_back(m.bits());
+  return bits;
+}
+
+void agrees_with_its_twin(const Case& c) {
+  Doubles want = doubles(c);
+  c.twin(want);
+  for (int64_t offset : {0, 1, 3}) {
+    Memories memories(c, offset);
+    Stream s(World::cpu);
+    c.run(s, memories.tensors());
+    for (size_t a = 0; a < c.args.size(); a++) {
+      const Arg& arg = c.args[a];
+      const Memory& memory = memories.memory[a];
+      ASSERT_TRUE(memory.guards_intact()) << arg.name << " was written outside";
+      if (arg.scratch) continue;
+      const Values& values = arg.written ? want[arg.name] : arg.values;
+      double largest = 0;
+      for (double v : values) largest = std::max(largest, std::abs(v));
+      for (int64_t i = 0; i < arg.shape.numel(); i++) {
+        const double v = values[static_cast<size_t>(i)];
+        const double limit = arg.written ? tolerance(arg.dtype, v, largest) : 0;
+        ASSERT_LE(std::abs(memory.get(i) - v), limit)
+            << arg.name << "[" << i << "] is " << memory.get(i) << ", the twin has " << v << ", offset " << offset;
+      }
+    }
+  }
+}
+
+void same_bits(const Case& c) {
+  EXPECT_EQ(bits_after(c, 2), bits_after(c, 2));
+  EXPECT_EQ(bits_after(c, 1), bits_after(c, 1));
+  if (!c.same_for_any_threads) return;
+  EXPECT_EQ(bits_after(c, 1), bits_after(c, 2));
+  EXPECT_EQ(bits_after(c, 1), bits_after(c, 3));
+}
+
+void dry_stream_costs_the_same(const Case& c) {
+  Memories memories(c, 0);
+  Stream real(World::cpu), dry(World::dry);
+  c.run(real, memories.tensors());
+  std::vector<Tensor> nowhere;
+  for (const Arg& arg : c.args)
+    nowhere.push_back(arg.shape.num_dims() ? Tensor(reinterpret_cast<void*>(uintptr_t{4096} * (nowhere.size() + 1)),
+                                                    arg.dtype, arg.shape)
+                                           : Tensor());
+  c.run(dry, nowhere);
+  ASSERT_EQ(real.log().size(), 1u);
+  ASSERT_EQ(dry.log().size(), 1u);
+  EXPECT_EQ(real.log()[0].name, c.op);
+  EXPECT_EQ(dry.log()[0].name, real.log()[0].name);
+  EXPECT_EQ(dry.log()[0].launches, 1);
+  EXPECT_EQ(dry.log()[0].flops, real.log()[0].flops);
+  EXPECT_EQ(dry.log()[0].bytes, real.log()[0].bytes);
+  EXPECT_GT(real.log()[0].bytes, 0);
+  EXPECT_EQ(dry.log()[0].seconds, 0);
+}
+
+// The message begins with the op and names one of its tensors.
+void expect_refused(const Case& c, size_t changed, Tensor bad) {
+  std::vector<Tensor> tensors;
+  for (const Arg& arg : c.args)
+    tensors.push_back(arg.shape.num_dims() ? Tensor(reinterpret_cast<void*>(uintptr_t{4096}), arg.dtype, arg.shape)
+                                           : Tensor());
+  tensors[changed] = bad;
+  Stream dry(World::dry);
+  try {
+    c.run(dry, tensors);
+    ADD_FAILURE() << c.op << " accepted " << c.args[changed].name << " of " << name_of(bad.dtype()) << " "
+                  << bad.shape().str();
+  } catch (const Error& e) {
+    const std::string message = e.what();
+    EXPECT_EQ(message.rfind(c.op + ": ", 0), 0u) << message;
+    bool named = false;
+    for (const Arg& arg : c.args) named |= message.find(": " + arg.name + " ") != std::string::npos;
+    EXPECT_TRUE(named) << message;
+  }
+}
+
+void refuses_wrong_shape_and_type(const Case& c) {
+  for (size_t a = 0; a < c.args.size(); a++) {
+    const Arg& arg = c.args[a];
+    if (arg.shape.num_dims() == 0) continue;
+    void* p = reinterpret_cast<void*>(uintptr_t{4096});
+    Shape wider = arg.shape.num_dims() == 1   ? Shape{arg.shape[0] + 1}
+                  : arg.shape.num_dims() == 2 ? Shape{arg.shape[0], arg.shape[1] + 1}
+                                              : Shape{arg.shape[0], arg.shape[1], arg.shape[2] + 1};
+    if (!arg.any_shape) expect_refused(c, a, {p, arg.dtype, wider});
+    if (c.op != "fill") expect_refused(c, a, {p, arg.dtype == DType::i32 ? DType::f32 : DType::i32, arg.shape});
+  }
+}
+
+void for_each_case(const Op& op, void (*check)(const Case&)) {
+  for (const Case& c : op.cases()) {
+    SCOPED_TRACE(c.name());
+    check(c);
+  }
+}
+
+TEST_P(Ops, AgreesWithItsTwin) { for_each_case(GetParam(), agrees_with_its_twin); }
+TEST_P(Ops, SameBits) { for_each_case(GetParam(), same_bits); }
+TEST_P(Ops, DryStreamCostsTheSame) { for_each_case(GetParam(), dry_stream_costs_the_same); }
+TEST_P(Ops, RefusesWrongShapeAndType) { for_each_case(GetParam(), refuses_wrong_shape_and_type); }
+
+INSTANTIATE_TEST_SUITE_P(All, Ops, testing::ValuesIn(all_ops()), [](const auto& of) { return of.param.name; });
+
+}  // namespace
+}  // namespace megalith::test

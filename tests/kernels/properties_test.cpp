@@ -1,0 +1,360 @@
+// What the contracts promise beyond single results: the random numbers, the masks, in-place use, NaN, and a few errors
+// in full.
+#define GTEST_DONT_DEFINE_FAIL 1  // FAIL is ours, in kernels/check.h
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <numeric>
+
+#include "cases.h"
+#include "kernels/adamw.h"
+#include "kernels/arena.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/elementwise.h"
+#include "kernels/embedding.h"
+#include "kernels/gelu.h"
+#include "kernels/layernorm.h"
+#include "kernels/philox.h"
+#include "kernels/residual.h"
+#include "kernels/vector_math_cpu.h"
+
+namespace megalith::test {
+namespace {
+
+constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+constexpr float inf = std::numeric_limits<float>::infinity();
+
+Tensor of(std::vector<float>& v, Shape shape) { return {v.data(), DType::f32, shape}; }
+Tensor of(std::vector<int32_t>& v, Shape shape) { return {v.data(), DType::i32, shape}; }
+Tensor of(double& v) { return {&v, DType::f64, {1}}; }
+
+// The known answers that come with the paper's implementation (Random123, kat_vectors).
+TEST(Philox, KnownAnswers) {
+  EXPECT_EQ(philox(0, 0, 0), (PhiloxBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox(~0ull, ~0ull, ~0ull), (PhiloxBlock{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox(0x299f31d0a4093822, 0x85a308d3243f6a88, 0x0370734413198a2e),
+            (PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(VectorMath, Exp) {
+  for (float x = -87.2f; x < 88.2f; x += 0.00713f) {
+    const double want = std::exp(static_cast<double>(x));
+    ASSERT_NEAR(static_cast<double>(cpu::exp(x)) / want, 1, 2.4e-7) << x;
+  }
+  EXPECT_EQ(cpu::exp(0), 1);
+  EXPECT_EQ(cpu::exp(-100), 0);
+  EXPECT_EQ(cpu::exp(-inf), 0);
+  EXPECT_EQ(cpu::exp(inf), inf);
+  EXPECT_EQ(cpu::exp(89), inf);
+  EXPECT_TRUE(std::isnan(cpu::exp(nan)));
+}
+
+TEST(Dropout, KeepsItsShare) {
+  Stream s(World::cpu);
+  const int64_t N = 200, C = 1001;
+  std::vector<float> x(size_t(N * C), 1.0f), y(x.size());
+  for (double p : {0.1, 0.5, 0.9}) {
+    dropout(s, of(y, {N, C}), of(x, {N, C}), {.p = p, .seed = 1, .step = 2, .site = 3});
+    double kept = 0;
+    for (float v : y) {
+      ASSERT_TRUE(v == 0 || v == static_cast<float>(1 / (1 - p)));
+      kept += v != 0;
+    }
+    // Five standard deviations of a binomial share.
+    EXPECT_NEAR(kept / double(N * C), 1 - p, 5 * std::sqrt(p * (1 - p) / double(N * C)));
+  }
+}
+
+TEST(Dropout, MaskGoesByTheGlobalRow) {
+  Stream s(World::cpu);
+  const int64_t N = 9, C = 37;
+  std::vector<float> x(size_t(N * C), 1.0f), whole(x.size()), parts(x.size());
+  const Dropout d{.p = 0.4, .seed = 5, .step = 6, .site = 7, .first_row = 100};
+  dropout(s, of(whole, {N, C}), of(x, {N, C}), d);
+  for (auto [begin, end] : {std::pair{0, 2}, {2, 3}, {3, 9}}) {
+    Dropout part = d;
+    part.first_row = 100 + begin;
+    dropout(s, of(parts, {N, C}).rows(begin, end), of(x, {N, C}).rows(begin, end), part);
+  }
+  EXPECT_EQ(whole, parts);
+}
+
+TEST(Dropout, EverySeedStepSiteAndRowHasItsOwnMask) {
+  Stream s(World::cpu);
+  const Dropout base{.p = 0.5, .seed = 5, .step = 6, .site = 7, .first_row = 8};
+  std::vector<Dropout> all(5, base);
+  all[1].seed++, all[2].step++, all[3].site++, all[4].first_row++;
+  std::vector<float> x(1000, 1.0f);
+  std::set<std::vector<float>> masks;
+  for (const Dropout& d : all) {
+    std::vector<float> y(1000);
+    dropout(s, of(y, {1, 1000}), of(x, {1, 1000}), d);
+    masks.insert(y);
+  }
+  EXPECT_EQ(masks.size(), all.size());
+}
+
+TEST(Dropout, ForwardAndBackwardDrawTheSameMask) {
+  Stream s(World::cpu);
+  const int64_t N = 7, C = 301;
+  const size_t size = N * C;
+  std::vector<float> zero(size), one(size, 1.0f), y(size), dh(size), b(301), db(301);
+  const Dropout d{.p = 0.3, .seed = 5, .step = 6, .site = 7};
+  residual_forward(s, of(y, {N, C}), of(zero, {N, C}), of(one, {N, C}), of(b, {C}), d);
+  residual_backward(s, of(dh, {N, C}), of(db, {C}), of(one, {N, C}), d);
+  EXPECT_EQ(y, dh);
+}
+
+// A batch of two sequences gives what the two give alone, and heads may be split over ranks.
+TEST(Attention, MaskGoesByTheGlobalRowAndHead) {
+  Stream s(World::cpu);
+  const int64_t B = 2, T = 37, H = 4, D = 8, N = B * T, C = H * D;
+  const Case c = attention_forward_case({B, T, H, D}, 0.3, DType::f32);
+  std::vector<float> qkv(c.args[2].values.begin(), c.args[2].values.end()), out(size_t(N * C)), lse(size_t(B * H * T));
+  const Dropout d{.p = 0.3, .seed = 5, .step = 6, .site = 7, .first_row = 500};
+  attention_forward(s, of(out, {N, C}), of(lse, {B, H, T}), of(qkv, {N, 3 * C}), {B, T, H, D}, d);
+
+  std::vector<float> part_out(size_t(T * C / 2)), part_lse(size_t(H / 2 * T)), part(size_t(T * 3 * C / 2));
+  for (int64_t b = 0; b < B; b++)
+    for (int64_t first : {int64_t{0}, H / 2}) {
+      for (int64_t t = 0; t < T; t++)
+        for (int64_t k = 0; k < 3; k++)
+          for (int64_t i = 0; i < C / 2; i++)
+            part[size_t(t * 3 * C / 2 + k * C / 2 + i)] = qkv[size_t((b * T + t) * 3 * C + k * C + first * D + i)];
+      Dropout mine = d;
+      mine.first_row = 500 + b * T;
+      attention_forward(s, of(part_out, {T, C / 2}), of(part_lse, {1, H / 2, T}), of(part, {T, 3 * C / 2}),
+                        {1, T, H / 2, D, first}, mine);
+      for (int64_t t = 0; t < T; t++)
+        for (int64_t i = 0; i < C / 2; i++)
+          ASSERT_EQ(part_out[size_t(t * C / 2 + i)], out[size_t((b * T + t) * C + first * D + i)]);
+    }
+}
+
+// Scores of hundreds must not overflow: the softmax is shifted by its maximum.
+TEST(Attention, LargeScores) {
+  Stream s(World::cpu);
+  const int64_t T = 70, D = 16;
+  std::vector<float> qkv(size_t(T * 3 * D)), out(size_t(T * D)), lse(static_cast<size_t>(T));
+  for (int64_t t = 0; t < T; t++)
+    for (int64_t c = 0; c < D; c++) {
+      qkv[size_t(t * 3 * D + c)] = 40;                                 // q
+      qkv[size_t(t * 3 * D + D + c)] = t % 9 == 4 ? 40.0f : -40.0f;    // k: one in nine wins
+      qkv[size_t(t * 3 * D + 2 * D + c)] = static_cast<float>(t / 9);  // v
+    }
+  attention_forward(s, of(out, {T, D}), of(lse, {1, 1, T}), of(qkv, {T, 3 * D}), {1, T, 1, D}, {});
+  for (int64_t t = 4; t < T; t++) {
+    const int64_t winners = (t - 4) / 9 + 1;
+    EXPECT_NEAR(out[size_t(t * D)], double(winners - 1) / 2, 1e-5) << t;
+    EXPECT_NEAR(lse[size_t(t)], 6400 + std::log(double(winners)), 1e-2) << t;
+  }
+}
+
+TEST(NormalFill, AnyRangeIsTheSame) {
+  Stream s(World::cpu);
+  std::vector<float> whole(1000), parts(1000);
+  normal_fill(s, of(whole, {1000}), 1, 2, 5, 1.0);
+  for (auto [begin, end] : {std::pair{0, 1}, {1, 6}, {6, 333}, {333, 1000}})
+    normal_fill(s, of(parts, {1000}).flat(begin, end), 1, 2, 5 + begin, 1.0);
+  EXPECT_EQ(whole, parts);
+  normal_fill(s, of(parts, {1000}), 1, 3, 5, 1.0);
+  EXPECT_NE(whole, parts);
+}
+
+TEST(NormalFill, IsNormal) {
+  Stream s(World::cpu);
+  const int64_t n = 400000;
+  std::vector<float> y(static_cast<size_t>(n));
+  normal_fill(s, of(y, {n}), 3, 4, 0, 2.0);
+  double sum = 0, square = 0, fourth = 0, neighbours = 0;
+  for (int64_t i = 0; i < n; i++) {
+    const double v = double(y[size_t(i)]) / 2;
+    sum += v, square += v * v, fourth += v * v * v * v;
+    if (i > 0) neighbours += v * double(y[size_t(i - 1)]) / 2;
+  }
+  const double five = 5 / std::sqrt(double(n));  // five standard deviations of a mean of n
+  EXPECT_NEAR(sum / double(n), 0, five);
+  EXPECT_NEAR(square / double(n), 1, five * std::sqrt(2.0));
+  EXPECT_NEAR(fourth / double(n), 3, five * std::sqrt(96.0));
+  EXPECT_NEAR(neighbours / double(n), 0, five);
+}
+
+TEST(InPlace, GivesTheSameBits) {
+  for (DType t : {DType::f32, DType::bf16}) {
+    // {case, written argument, input that may share its memory}
+    struct Pair {
+      Case c;
+      size_t result, input;
+    };
+    for (const auto& [c, result, input] :
+         {Pair{gelu_backward_case(33, 257, t), 0, 1}, Pair{dropout_case(33, 257, 0.3, t), 0, 1},
+          Pair{residual_forward_case(33, 257, 0.3, t), 0, 2}, Pair{residual_forward_case(33, 257, 0, t), 0, 2},
+          Pair{residual_backward_case(33, 257, 0, t), 0, 2}, Pair{residual_backward_case(33, 257, 0.3, t), 0, 2}}) {
+      SCOPED_TRACE(c.name());
+      Stream s(World::cpu);
+      Memories apart(c, 0), shared(c, 0);
+      c.run(s, apart.tensors());
+      std::vector<Tensor> tensors = shared.tensors();
+      tensors[result] = tensors[input];
+      c.run(s, tensors);
+      EXPECT_EQ(apart.memory[result].bits(), shared.memory[input].bits());
+      for (size_t a = 0; a < c.args.size(); a++)
+        if (a != result && a != input) {
+          EXPECT_EQ(apart.memory[a].bits(), shared.memory[a].bits()) << c.args[a].name;
+        }
+    }
+  }
+}
+
+TEST(NotANumber, ReachesTheLoss) {
+  Stream s(World::cpu);
+  for (float bad : {nan, inf})
+    for (int64_t V : {3, 65, 5000})
+      for (int64_t where : {int64_t{0}, V / 2, V - 1}) {
+        std::vector<float> logits(size_t(2 * V), 0.5f), losses(2);
+        std::vector<int32_t> targets{1, 1};
+        logits[size_t(where)] = bad;
+        cross_entropy_forward(s, of(losses, {2}), of(logits, {2, V}), of(targets, {2}));
+        EXPECT_FALSE(std::isfinite(losses[0])) << bad << " at " << where << " of " << V;
+        EXPECT_TRUE(std::isfinite(losses[1]));
+        cross_entropy_forward_backward(s, of(losses, {2}), of(logits, {2, V}), of(targets, {2}), 1);
+        EXPECT_FALSE(std::isfinite(losses[0]));
+        EXPECT_TRUE(std::isnan(logits[0])) << "gradient";
+        EXPECT_TRUE(std::isfinite(logits[size_t(V)]));
+      }
+}
+
+TEST(NotANumber, MinusInfinityIsAProbabilityOfZero) {
+  Stream s(World::cpu);
+  const int64_t V = 5000;
+  std::vector<float> logits(size_t(V), -inf), losses(1);
+  std::vector<int32_t> targets{4321};
+  logits[4321] = logits[7] = 1;
+  cross_entropy_forward_backward(s, of(losses, {1}), of(logits, {1, V}), of(targets, {1}), 1);
+  EXPECT_NEAR(losses[0], std::log(2.0), 1e-6);
+  EXPECT_EQ(logits[0], 0);
+  EXPECT_NEAR(logits[7], 0.5, 1e-6);
+  EXPECT_NEAR(logits[4321], -0.5, 1e-6);
+}
+
+TEST(NotANumber, NeverAClipScaleOfOne) {
+  Stream s(World::cpu);
+  for (double bad : {double(nan), double(inf), -1.0})
+    for (double max_norm : {0.0, 1.0}) {
+      double sum = bad, scale = 5;
+      clip_scale(s, of(scale), of(sum), max_norm);
+      EXPECT_TRUE(std::isnan(scale) || scale == 0) << bad << " " << max_norm << " gives " << scale;
+    }
+}
+
+TEST(NotANumber, PassesThroughEveryOp) {
+  Stream s(World::cpu);
+  std::vector<float> x(67, 0.25f), y(67), stat(2), w(67, 1.0f), b(67);
+  x[66] = nan;
+  gelu_forward(s, of(y, {1, 67}), of(x, {1, 67}));
+  EXPECT_TRUE(std::isnan(y[66]) && std::isfinite(y[0]));
+  layernorm_forward(s, of(y, {1, 67}), of(stat, {1, 2}), of(x, {1, 67}), of(w, {67}), of(b, {67}));
+  EXPECT_TRUE(std::isnan(y[0]) && std::isnan(stat[0]));
+  double sum = 0;
+  accumulate_square_sum(s, of(sum), of(x, {67}));
+  EXPECT_TRUE(std::isnan(sum));
+  // Attention: a key that is NaN reaches the rows that see it, and no earlier one.
+  const int64_t T = 67, D = 16;
+  std::vector<float> qkv(size_t(T * 3 * D), 0.1f), out(size_t(T * D)), lse(static_cast<size_t>(T));
+  qkv[size_t(40 * 3 * D + D)] = nan;
+  attention_forward(s, of(out, {T, D}), of(lse, {1, 1, T}), of(qkv, {T, 3 * D}), {1, T, 1, D}, {});
+  for (int64_t t = 0; t < T; t++) EXPECT_EQ(std::isnan(out[size_t(t * D)]), t >= 40) << t;
+}
+
+TEST(Gelu, FarOut) {
+  Stream s(World::cpu);
+  std::vector<float> x{-inf, -1e30f, -100, -20, 0, 20, 100, 1e30f}, y(8), one(8, 1.0f), dx(8);
+  gelu_forward(s, of(y, {1, 8}), of(x, {1, 8}));
+  gelu_backward(s, of(dx, {1, 8}), of(one, {1, 8}), of(x, {1, 8}));
+  for (size_t i = 1; i < 4; i++) EXPECT_NEAR(y[i], 0, 1e-6) << x[i];
+  for (size_t i = 4; i < 8; i++) EXPECT_EQ(y[i], x[i]) << x[i];
+  EXPECT_EQ(dx, (std::vector<float>{dx[0], 0, 0, 0, 0.5, 1, 1, 1}));
+}
+
+template <class F>
+std::string message_of(F&& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Errors, NameOpTensorAndNumbers) {
+  Stream s(World::cpu);
+  std::vector<float> x(6), y(8), wte(10), wpe(4), losses(2);
+  EXPECT_EQ(message_of([&] {
+              gelu_forward(s, of(y, {2, 4}), of(x, {2, 3}));
+            }),
+            "gelu_forward: y has shape (2, 4), expected (2, 3)");
+  EXPECT_EQ(message_of([&] {
+              gelu_forward(s, of(y, {2, 3}), Tensor(x.data(), DType::i32, {2, 3}));
+            }),
+            "gelu_forward: x is i32, expected f32 or bf16");
+  EXPECT_EQ(message_of([&] {
+              gelu_forward(s, Tensor(y.data(), DType::bf16, {2, 3}), of(x, {2, 3}));
+            }),
+            "gelu_forward: y is bf16, expected f32");
+  std::vector<int32_t> tokens{1, 5};
+  EXPECT_EQ(message_of([&] {
+              embedding_forward(s, of(y, {2, 2}), of(tokens, {2}), of(wte, {5, 2}), of(wpe, {2, 2}), 2);
+            }),
+            "embedding_forward: token 5 at row 1, but the vocabulary has 5");
+  EXPECT_EQ(message_of([&] {
+              embedding_forward(s, of(y, {2, 2}), of(tokens, {2}), of(wte, {5, 2}), of(wpe, {2, 2}), 3);
+            }),
+            "embedding_forward: 2 tokens are no whole number of sequences of 3");
+  std::vector<int32_t> targets{-2, 1};
+  EXPECT_EQ(message_of([&] {
+              cross_entropy_forward(s, of(losses, {2}), of(x, {2, 3}), of(targets, {2}));
+            }),
+            "cross_entropy_forward: target -2 at row 0, but the vocabulary has 3");
+  EXPECT_EQ(message_of([&] {
+              dropout(s, of(y, {2, 3}), of(x, {2, 3}), {.p = 1.0});
+            }),
+            "dropout: dropout probability 1, expected 0 <= p < 1");
+  EXPECT_TRUE(s.log().empty() || s.log()[0].name != std::string("gelu_forward"));
+}
+
+TEST(Arena, ScopesPeakAndLimit) {
+  Arena arena(World::cpu, "scratch", 4096);
+  const Tensor a = arena.tensor(DType::f32, {10});
+  EXPECT_EQ(arena.used(), 256);
+  {
+    const auto scope = arena.scope();
+    const Tensor b = arena.tensor(DType::bf16, {300});
+    EXPECT_EQ(static_cast<char*>(b.raw()) - static_cast<char*>(a.raw()), 256);
+    EXPECT_EQ(arena.used(), 256 + 768);
+  }
+  EXPECT_EQ(arena.used(), 256);
+  EXPECT_EQ(arena.peak(), 1024);
+  EXPECT_EQ(message_of([&] { arena.tensor(DType::f32, {1000}); }),
+            "arena scratch: 4096 bytes wanted, 256 of 4096 used; the dry run planned less");
+
+  Arena dry(World::dry, "scratch", 0);
+  const Tensor huge = dry.tensor(DType::f32, {int64_t{1} << 40});
+  EXPECT_NE(huge.raw(), nullptr);
+  EXPECT_EQ(dry.peak(), int64_t{1} << 42);
+}
+
+TEST(Stream, LogSumsPerName) {
+  Stream s(World::cpu);
+  std::vector<float> x(6), y(6);
+  for (int i = 0; i < 3; i++) gelu_forward(s, of(y, {2, 3}), of(x, {2, 3}));
+  fill(s, of(y, {6}), 1);
+  ASSERT_EQ(s.log().size(), 2u);
+  EXPECT_EQ(s.log()[0].launches, 3);
+  EXPECT_EQ(s.log()[0].bytes, 3 * 48);
+  EXPECT_EQ(s.total().bytes, 3 * 48 + 24);
+  s.clear_log();
+  EXPECT_TRUE(s.log().empty());
+}
+
+}  // namespace
+}  // namespace megalith::test
