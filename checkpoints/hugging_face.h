@@ -57,6 +57,7 @@ class HuggingFaceReader : public TensorSource {
     bool transposed;
   };
   const Stored& stored(const std::string& name) const;
+  void check_tied(const std::string& head) const;
 
   GPT2Shape model_;
   SafeTensors tensors_;

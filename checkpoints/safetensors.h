@@ -5,10 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace megalith {
+
+class DurableFile;
 
 // A file, memory-mapped for reading. Opening checks the header, that the tensors fill the file without gap or overlap,
 // and that their sizes follow from shape and type; Error says which does not. The file must not be changed meanwhile.
@@ -60,11 +63,10 @@ class SafeTensorsWriter {
   void finish();                                  // Error unless all elements came; fsync, rename
 
  private:
+  std::unique_ptr<DurableFile> file_;
   std::string path_;
-  std::string temporary_;
-  int file_ = -1;
-  int64_t position_ = 0;
-  int64_t bytes_ = 0;
+  int64_t position_ = 0;  // in the file
+  int64_t bytes_ = 0;     // of the file
 };
 
 }  // namespace megalith

@@ -1,0 +1,106 @@
+#include "checkpoints/directory.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include "checkpoints/durable.h"
+#include "checkpoints/manifest.h"
+#include "kernels/check.h"
+
+namespace megalith {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The number in PREFIXstep-00000100SUFFIX.
+std::optional<int64_t> step_of(const std::string& name, const std::string& prefix, const std::string& suffix) {
+  const std::string head = prefix + "step-";
+  if (!name.starts_with(head) || !name.ends_with(suffix) || name.size() < head.size() + suffix.size()) return {};
+  const std::string digits = name.substr(head.size(), name.size() - head.size() - suffix.size());
+  const bool number = std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+  if (!number || digits.size() < 8 || digits.size() > 18) return {};
+  return std::stoll(digits);
+}
+
+struct Entry {
+  int64_t step;
+  std::string path;
+  bool operator<(const Entry& other) const { return step > other.step; }  // newest first
+};
+
+struct Entries {
+  std::vector<Entry> published, unfinished, removed;
+};
+
+Entries entries_of(const std::string& directory) {
+  Entries entries;
+  std::error_code error;
+  if (!fs::exists(directory, error) && !error) return entries;
+  fs::directory_iterator it(directory, error);
+  for (; !error && it != fs::directory_iterator(); it.increment(error)) {
+    const std::string name = it->path().filename().string(), path = directory + "/" + name;
+    if (const auto published = step_of(name, "", "")) entries.published.push_back({*published, path});
+    if (const auto unfinished = step_of(name, ".", ".partial")) entries.unfinished.push_back({*unfinished, path});
+    if (const auto removed = step_of(name, ".", ".removed")) entries.removed.push_back({*removed, path});
+  }
+  CHECK(!error, "cannot list the checkpoints in {}: {}", directory, error.message());
+  std::sort(entries.published.begin(), entries.published.end());
+  std::sort(entries.unfinished.begin(), entries.unfinished.end());
+  return entries;
+}
+
+}  // namespace
+
+std::string why_incomplete(const std::string& folder) {
+  try {
+    const Manifest manifest = read_manifest(folder);
+    check_files(folder, manifest);
+    const auto step = step_of(fs::path(folder).filename().string(), "", "");
+    CHECK(!step || *step == manifest.step, "{} holds a checkpoint of step {}: it was renamed", folder, manifest.step);
+    return "";
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+CheckpointListing scan_checkpoints(const std::string& directory) {
+  CheckpointListing listing;
+  const Entries entries = entries_of(directory);
+  for (const Entry& e : entries.published) {
+    const std::string reason = why_incomplete(e.path);
+    if (reason.empty())
+      listing.complete.push_back(e.path);
+    else
+      listing.skipped.push_back({e.path, reason});
+  }
+  for (const Entry& e : entries.unfinished)
+    listing.skipped.push_back({e.path, e.path + " was begun and never finished"});
+  return listing;
+}
+
+std::vector<std::string> list_checkpoints(const std::string& directory) { return scan_checkpoints(directory).complete; }
+
+std::vector<std::string> prune_checkpoints(const std::string& directory, int64_t keep) {
+  CHECK(keep >= 0, "cannot keep {} checkpoints; 0 keeps all", keep);
+  std::vector<std::string> removed;
+  const Entries entries = entries_of(directory);
+  for (const auto* leftovers : {&entries.unfinished, &entries.removed})
+    for (const Entry& e : *leftovers) {
+      remove_folder(e.path);
+      removed.push_back(e.path);
+    }
+  if (keep == 0) return removed;
+  const std::vector<std::string> complete = list_checkpoints(directory);
+  for (size_t i = static_cast<size_t>(keep); i < complete.size(); i++) {
+    // Renamed first: a death half way leaves something that nobody takes for a checkpoint.
+    const std::string name = fs::path(complete[i]).filename().string();
+    const std::string doomed = fmt::format("{}/.{}.removed", directory, name);
+    rename_folder(complete[i], doomed);
+    remove_folder(doomed);
+    removed.push_back(complete[i]);
+  }
+  return removed;
+}
+
+}  // namespace megalith

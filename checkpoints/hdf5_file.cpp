@@ -1,0 +1,267 @@
+#include "checkpoints/hdf5_file.h"
+
+#include <hdf5.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "checkpoints/checksum.h"
+#include "kernels/check.h"
+
+namespace megalith {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "elements are written as they lie in memory");
+
+// HDF5 prints errors on stderr unless told not to; the innermost one goes into ours instead.
+class QuietErrors {
+ public:
+  QuietErrors() {
+    H5Eget_auto2(H5E_DEFAULT, &function_, &data_);
+    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  }
+  ~QuietErrors() { H5Eset_auto2(H5E_DEFAULT, function_, data_); }
+  QuietErrors(const QuietErrors&) = delete;
+  QuietErrors& operator=(const QuietErrors&) = delete;
+
+ private:
+  H5E_auto2_t function_ = nullptr;
+  void* data_ = nullptr;
+};
+
+std::string innermost_error() {
+  std::string message = "no reason given";
+  const auto visit = [](unsigned, const H5E_error2_t* e, void* out) -> herr_t {
+    if (e->desc) *static_cast<std::string*>(out) = fmt::format("{} ({})", e->desc, e->func_name ? e->func_name : "?");
+    return 0;
+  };
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, visit, &message);
+  H5Eclear2(H5E_DEFAULT);
+  return message;
+}
+
+#define HDF5_CHECK(call)                                                 \
+  [&] {                                                                  \
+    const auto result = (call);                                          \
+    CHECK(result >= 0, "HDF5 refused {}: {}", #call, innermost_error()); \
+    return result;                                                       \
+  }()
+
+class Handle {
+ public:
+  using Close = herr_t (*)(hid_t);
+  Handle(hid_t id, Close how) : id_(id), close_(how) {}
+  ~Handle() {
+    if (id_ >= 0) close_(id_);
+  }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  operator hid_t() const { return id_; }
+  void close() { HDF5_CHECK(close_(std::exchange(id_, -1))); }
+
+ private:
+  hid_t id_;
+  Close close_;
+};
+
+// --- A file driver that keeps the file in memory, page by page ------------------------------------------------------
+// Only what is written takes memory, and elements never are: their space is allocated and left alone.
+
+struct MemoryTarget {
+  HDF5Layout* layout;
+};
+
+struct MemoryFile {
+  H5FD_t base;  // first, as HDF5 demands
+  HDF5Layout* layout;
+  haddr_t end_of_allocation;
+};
+
+MemoryFile* memory(H5FD_t* f) { return reinterpret_cast<MemoryFile*>(f); }
+const MemoryFile* memory(const H5FD_t* f) { return reinterpret_cast<const MemoryFile*>(f); }
+
+H5FD_t* open_memory(const char*, unsigned, hid_t access, haddr_t) {
+  const auto* target = static_cast<const MemoryTarget*>(H5Pget_driver_info(access));
+  return target ? &(new MemoryFile{{}, target->layout, 0})->base : nullptr;
+}
+
+herr_t close_memory(H5FD_t* f) {
+  memory(f)->layout->bytes = static_cast<int64_t>(memory(f)->end_of_allocation);
+  delete memory(f);
+  return 0;
+}
+
+// Calls visit(offset of the page, offset within it, offset in the caller's buffer, count) for each page that the range
+// touches.
+template <class Visit>
+void for_each_page(haddr_t address, size_t size, Visit visit) {
+  constexpr size_t page = HDF5Layout::page_bytes;
+  for (size_t done = 0; done < size;) {
+    const size_t within = (address + done) % page, count = std::min(page - within, size - done);
+    visit(static_cast<int64_t>(address + done - within), within, done, count);
+    done += count;
+  }
+}
+
+herr_t read_memory(H5FD_t* f, H5FD_mem_t, hid_t, haddr_t address, size_t size, void* buffer) {
+  const HDF5Layout::Pages& pages = memory(f)->layout->pages;
+  for_each_page(address, size, [&](int64_t page, size_t within, size_t done, size_t count) {
+    const auto it = pages.find(page);
+    char* out = static_cast<char*>(buffer) + done;
+    if (it == pages.end())
+      std::memset(out, 0, count);
+    else
+      std::memcpy(out, it->second.data() + within, count);
+  });
+  return 0;
+}
+
+herr_t write_memory(H5FD_t* f, H5FD_mem_t, hid_t, haddr_t address, size_t size, const void* buffer) {
+  for_each_page(address, size, [&](int64_t page, size_t within, size_t done, size_t count) {
+    auto& bytes = memory(f)->layout->pages[page];  // zeros at first
+    std::memcpy(bytes.data() + within, static_cast<const char*>(buffer) + done, count);
+  });
+  return 0;
+}
+
+haddr_t get_end(const H5FD_t* f, H5FD_mem_t) { return memory(f)->end_of_allocation; }
+
+herr_t set_end(H5FD_t* f, H5FD_mem_t, haddr_t address) {
+  memory(f)->end_of_allocation = address;
+  return 0;
+}
+
+Handle register_memory_driver() {
+  H5FD_class_t driver{};
+  driver.name = "megalith memory";
+  driver.maxaddr = INT64_MAX;
+  driver.fc_degree = H5F_CLOSE_STRONG;
+  driver.fapl_size = sizeof(MemoryTarget);
+  driver.open = open_memory;
+  driver.close = close_memory;
+  driver.get_eoa = get_end;
+  driver.set_eoa = set_end;
+  driver.get_eof = get_end;
+  driver.read = read_memory;
+  driver.write = write_memory;
+  const H5FD_mem_t types[] = H5FD_FLMAP_DICHOTOMY;  // headers and elements do not reuse each other's space
+  std::copy(std::begin(types), std::end(types), driver.fl_map);
+  return {HDF5_CHECK(H5FDregister(&driver)), H5FDunregister};
+}
+
+// --- Attributes -----------------------------------------------------------------------------------------------------
+
+Handle string_type(size_t length) {
+  const hid_t type = HDF5_CHECK(H5Tcopy(H5T_C_S1));
+  HDF5_CHECK(H5Tset_size(type, length));
+  return {type, H5Tclose};
+}
+
+void write_attribute(hid_t object, const char* name, const std::string& value) {
+  const Handle type = string_type(value.size());
+  const Handle space(HDF5_CHECK(H5Screate(H5S_SCALAR)), H5Sclose);
+  const Handle attribute(HDF5_CHECK(H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT)), H5Aclose);
+  HDF5_CHECK(H5Awrite(attribute, type, value.data()));
+}
+
+void write_attribute(hid_t object, const char* name, const std::vector<int64_t>& values) {
+  const hsize_t length = values.size();
+  const Handle space(HDF5_CHECK(H5Screate_simple(1, &length, nullptr)), H5Sclose);
+  const Handle attribute(HDF5_CHECK(H5Acreate2(object, name, H5T_STD_I64LE, space, H5P_DEFAULT, H5P_DEFAULT)),
+                         H5Aclose);
+  HDF5_CHECK(H5Awrite(attribute, H5T_NATIVE_INT64, values.data()));
+}
+
+std::string read_string(hid_t object, const char* name) {
+  const Handle attribute(HDF5_CHECK(H5Aopen(object, name, H5P_DEFAULT)), H5Aclose);
+  const Handle type(HDF5_CHECK(H5Aget_type(attribute)), H5Tclose);
+  std::string value(H5Tget_size(type), '\0');
+  HDF5_CHECK(H5Aread(attribute, type, value.data()));
+  return value;
+}
+
+std::vector<int64_t> read_integers(hid_t object, const char* name) {
+  const Handle attribute(HDF5_CHECK(H5Aopen(object, name, H5P_DEFAULT)), H5Aclose);
+  const Handle space(HDF5_CHECK(H5Aget_space(attribute)), H5Sclose);
+  std::vector<int64_t> values(static_cast<size_t>(HDF5_CHECK(H5Sget_simple_extent_npoints(space))));
+  HDF5_CHECK(H5Aread(attribute, H5T_NATIVE_INT64, values.data()));
+  return values;
+}
+
+void describe_in(hid_t dataset, const DatasetRecord& d) {
+  write_attribute(dataset, "tensor", d.piece.name);
+  write_attribute(dataset, "shape", d.piece.shape);
+  write_attribute(dataset, "columns", std::vector{d.piece.col_begin, d.piece.col_end});
+  write_attribute(dataset, "elements", std::vector{d.piece.begin, d.piece.end});
+  write_attribute(dataset, "xxh3_64", hex(d.checksum));
+}
+
+}  // namespace
+
+HDF5Layout lay_out_hdf5(const std::vector<DatasetRecord>& datasets) {
+  HDF5Layout layout;
+  const QuietErrors quiet;
+  const Handle driver = register_memory_driver();
+  const Handle access(HDF5_CHECK(H5Pcreate(H5P_FILE_ACCESS)), H5Pclose);
+  const MemoryTarget target{&layout};
+  HDF5_CHECK(H5Pset_driver(access, driver, &target));
+  Handle file(HDF5_CHECK(H5Fcreate("in memory", H5F_ACC_TRUNC, H5P_DEFAULT, access)), H5Fclose);
+  {
+    const Handle root(HDF5_CHECK(H5Gopen2(file, "/", H5P_DEFAULT)), H5Gclose);
+    write_attribute(root, "format", "megalith checkpoint");
+    write_attribute(root, "version", std::vector<int64_t>{1});
+
+    const Handle links(HDF5_CHECK(H5Pcreate(H5P_LINK_CREATE)), H5Pclose);
+    HDF5_CHECK(H5Pset_create_intermediate_group(links, 1));
+    const Handle creation(HDF5_CHECK(H5Pcreate(H5P_DATASET_CREATE)), H5Pclose);
+    HDF5_CHECK(H5Pset_layout(creation, H5D_CONTIGUOUS));
+    HDF5_CHECK(H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY));
+    HDF5_CHECK(H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER));
+    HDF5_CHECK(H5Pset_obj_track_times(creation, false));
+    for (const DatasetRecord& d : datasets) {
+      const hsize_t length = static_cast<hsize_t>(d.piece.numel());
+      const Handle space(HDF5_CHECK(H5Screate_simple(1, &length, nullptr)), H5Sclose);
+      const hid_t id = H5Dcreate2(file, d.dataset.c_str(), H5T_IEEE_F32LE, space, links, creation, H5P_DEFAULT);
+      CHECK(id >= 0, "HDF5 cannot create dataset {} (is one name the beginning of another's path?): {}", d.dataset,
+            innermost_error());
+      const Handle dataset(id, H5Dclose);
+      describe_in(dataset, d);
+      const haddr_t offset = H5Dget_offset(dataset);
+      CHECK(offset != HADDR_UNDEF, "HDF5 gave dataset {} no place: {}", d.dataset, innermost_error());
+      layout.offsets.push_back(static_cast<int64_t>(offset));
+    }
+  }
+  file.close();
+  return layout;
+}
+
+std::vector<std::string> compare_with_hdf5(const std::string& path, const FileRecord& record) {
+  std::vector<std::string> differences;
+  const QuietErrors quiet;
+  try {
+    const Handle access(HDF5_CHECK(H5Pcreate(H5P_FILE_ACCESS)), H5Pclose);
+    HDF5_CHECK(H5Pset_file_locking(access, false, true));  // many network file systems have none; nobody writes here
+    const Handle file(HDF5_CHECK(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access)), H5Fclose);
+    for (const DatasetRecord& d : record.datasets) {
+      const Handle dataset(HDF5_CHECK(H5Dopen2(file, d.dataset.c_str(), H5P_DEFAULT)), H5Dclose);
+      const Handle space(HDF5_CHECK(H5Dget_space(dataset)), H5Sclose);
+      const Handle type(HDF5_CHECK(H5Dget_type(dataset)), H5Tclose);
+      const bool same =
+          H5Dget_offset(dataset) == static_cast<haddr_t>(d.offset) && H5Sget_simple_extent_ndims(space) == 1 &&
+          H5Sget_simple_extent_npoints(space) == d.piece.numel() && H5Tequal(type, H5T_IEEE_F32LE) > 0 &&
+          read_string(dataset, "tensor") == d.piece.name && read_integers(dataset, "shape") == d.piece.shape &&
+          read_integers(dataset, "columns") == std::vector{d.piece.col_begin, d.piece.col_end} &&
+          read_integers(dataset, "elements") == std::vector{d.piece.begin, d.piece.end} &&
+          read_string(dataset, "xxh3_64") == hex(d.checksum);
+      if (!same)
+        differences.push_back(fmt::format("{}: dataset {} is not what the manifest says it is", path, d.dataset));
+    }
+  } catch (const Error& e) {
+    differences.push_back(fmt::format("{}: {}", path, e.what()));
+  }
+  return differences;
+}
+
+}  // namespace megalith

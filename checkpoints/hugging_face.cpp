@@ -1,0 +1,243 @@
+#include "checkpoints/hugging_face.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include <fmt/ranges.h>
+
+#include "checkpoints/durable.h"
+#include "kernels/check.h"
+
+namespace megalith {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* weights_file = "/model.safetensors";
+constexpr const char* config_file = "/config.json";
+constexpr const char* prefix = "transformer.";
+
+std::string ours(const std::string& name) { return std::string(parameters_path) + name; }
+
+// Causal masks, which old versions of `transformers` saved as if they were weights.
+bool is_mask(const std::string& name) {
+  return name.starts_with("h.") && (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"));
+}
+
+std::vector<int64_t> reversed(std::vector<int64_t> shape) {
+  std::reverse(shape.begin(), shape.end());
+  return shape;
+}
+
+// Refuses a setting that is there with another value than the only one that this model has.
+void require(const Json& config, const std::string& path, const char* key, const std::vector<Json>& allowed) {
+  if (!config.contains(key)) return;
+  for (const Json& value : allowed)
+    if (config[key] == value) return;
+  FAIL("{}: {} = {}; megalith trains models with {} = {} only", path, key, config[key].dump(), key, allowed[0].dump());
+}
+
+int64_t positive(const Json& config, const std::string& path, const char* key) {
+  CHECK(config.contains(key), "{} has no {}", path, key);
+  CHECK(config[key].is_number_integer() && config[key] > 0, "{}: {} = {}; expected a positive integer", path, key,
+        config[key].dump());
+  return config[key].get<int64_t>();
+}
+
+}  // namespace
+
+std::vector<GPT2Parameter> gpt2_parameters(const GPT2Shape& m) {
+  const int64_t c = m.hidden;
+  std::vector<GPT2Parameter> all;
+  const auto add = [&](std::string name, std::vector<int64_t> shape, bool transposed = false) {
+    all.push_back({std::move(name), std::move(shape), transposed});
+  };
+  add("wte.weight", {m.vocab, c});
+  add("wpe.weight", {m.context, c});
+  for (int64_t i = 0; i < m.layers; i++) {
+    const std::string h = fmt::format("h.{}.", i);
+    add(h + "ln_1.weight", {c});
+    add(h + "ln_1.bias", {c});
+    add(h + "attn.c_attn.weight", {3 * c, c}, true);
+    add(h + "attn.c_attn.bias", {3 * c});
+    add(h + "attn.c_proj.weight", {c, c}, true);
+    add(h + "attn.c_proj.bias", {c});
+    add(h + "ln_2.weight", {c});
+    add(h + "ln_2.bias", {c});
+    add(h + "mlp.c_fc.weight", {4 * c, c}, true);
+    add(h + "mlp.c_fc.bias", {4 * c});
+    add(h + "mlp.c_proj.weight", {c, 4 * c}, true);
+    add(h + "mlp.c_proj.bias", {c});
+  }
+  add("ln_f.weight", {c});
+  add("ln_f.bias", {c});
+  return all;
+}
+
+GPT2Shape read_hugging_face_shape(const std::string& folder) {
+  const std::string path = folder + config_file;
+  Json config;
+  try {
+    config = Json::parse(read_text(path));
+  } catch (const nlohmann::json::exception& e) {
+    FAIL("{} is not JSON: {}", path, e.what());
+  }
+  CHECK(config.is_object(), "{} is not a JSON object", path);
+  GPT2Shape m;
+  m.layers = positive(config, path, "n_layer");
+  m.hidden = positive(config, path, "n_embd");
+  m.heads = positive(config, path, "n_head");
+  m.vocab = positive(config, path, "vocab_size");
+  m.context = positive(config, path, "n_positions");
+  CHECK(m.hidden % m.heads == 0, "{}: n_head = {} does not divide n_embd = {}", path, m.heads, m.hidden);
+  require(config, path, "model_type", {"gpt2"});
+  require(config, path, "n_inner", {4 * m.hidden, nullptr});
+  require(config, path, "activation_function", {"gelu_new", "gelu_pytorch_tanh"});  // two names of the tanh form
+  require(config, path, "layer_norm_epsilon", {1e-5});
+  require(config, path, "tie_word_embeddings", {true});
+  require(config, path, "scale_attn_weights", {true});
+  require(config, path, "scale_attn_by_inverse_layer_idx", {false});
+  require(config, path, "add_cross_attention", {false});
+  return m;
+}
+
+HuggingFaceReader::HuggingFaceReader(const std::string& folder)
+    : model_(read_hugging_face_shape(folder)), tensors_([&] {
+        CHECK(fs::exists(folder + weights_file),
+              "{}{} is absent; save the model in one file with model.save_pretrained(folder, safe_serialization=True, "
+              "max_shard_size='1000GB')",
+              folder, weights_file);
+        return folder + weights_file;
+      }()) {
+  std::map<std::string, std::string> unclaimed;  // name without prefix -> name in the file
+  for (const auto& [name, entry] : tensors_.entries()) {
+    const std::string bare = name.starts_with(prefix) ? name.substr(std::string(prefix).size()) : name;
+    CHECK(unclaimed.emplace(bare, name).second, "{} holds {} with and without '{}'", tensors_.path(), bare, prefix);
+  }
+  for (const GPT2Parameter& p : gpt2_parameters(model_)) {
+    const auto it = unclaimed.find(p.name);
+    CHECK(it != unclaimed.end(), "{} holds no {}, which a model of {} layers has", tensors_.path(), p.name,
+          model_.layers);
+    const SafeTensors::Entry& e = tensors_.entry(it->second);
+    const std::vector<int64_t> expected = p.transposed ? reversed(p.shape) : p.shape;
+    CHECK(e.shape == expected, "{}: {} has shape ({}), expected ({}) from config.json", tensors_.path(), it->second,
+          fmt::join(e.shape, ", "), fmt::join(expected, ", "));
+    CHECK(e.dtype == "F32" || e.dtype == "F16" || e.dtype == "BF16",
+          "{}: {} is stored as {}; F32, F16 and BF16 can be read", tensors_.path(), it->second, e.dtype);
+    stored_.emplace(ours(p.name), Stored{it->second, p.shape, p.transposed});
+    unclaimed.erase(it);
+  }
+  if (const auto it = unclaimed.find("lm_head.weight"); it != unclaimed.end()) {
+    check_tied(it->second);
+    unclaimed.erase(it);
+  }
+  for (const auto& [bare, name] : unclaimed)
+    CHECK(is_mask(bare), "{} holds {}, which is no parameter of GPT-2 with {} layers", tensors_.path(), name,
+          model_.layers);
+}
+
+void HuggingFaceReader::check_tied(const std::string& head) const {
+  const Stored& table = stored(ours("wte.weight"));
+  CHECK(tensors_.entry(head).shape == table.shape, "{}: {} has another shape than wte.weight", tensors_.path(), head);
+  std::vector<float> a(static_cast<size_t>(model_.hidden)), b(a.size());
+  for (int64_t row = 0; row < model_.vocab; row++) {
+    tensors_.read(head, row * model_.hidden, 1, model_.hidden, a.data());
+    tensors_.read(table.name, row * model_.hidden, 1, model_.hidden, b.data());
+    CHECK(a == b, "{}: row {} of {} differs from wte.weight; megalith ties the head to the token table",
+          tensors_.path(), row, head);
+  }
+}
+
+const HuggingFaceReader::Stored& HuggingFaceReader::stored(const std::string& name) const {
+  const auto it = stored_.find(name);
+  CHECK(it != stored_.end(), "{} holds no {}", tensors_.path(), name);
+  return it->second;
+}
+
+std::vector<std::string> HuggingFaceReader::names() const {
+  std::vector<std::string> result;
+  for (const auto& [name, s] : stored_) result.push_back(name);
+  return result;
+}
+
+bool HuggingFaceReader::has(const std::string& name) const { return stored_.contains(name); }
+
+std::vector<int64_t> HuggingFaceReader::shape(const std::string& name) const { return stored(name).shape; }
+
+void HuggingFaceReader::read(const Piece& wanted, float* out) {
+  check_piece(wanted);
+  const Stored& s = stored(wanted.name);
+  CHECK(s.shape == wanted.shape, "{}: {} has shape ({}), expected ({}); is it another model?", tensors_.path(),
+        wanted.name, fmt::join(s.shape, ", "), fmt::join(wanted.shape, ", "));
+  const int64_t rows = wanted.rows(), cols = wanted.cols(), width = wanted.col_end - wanted.col_begin;
+  for (int64_t position = wanted.begin; position < wanted.end;) {
+    const int64_t row = position / width, col = wanted.col_begin + position % width;
+    const int64_t count = std::min(wanted.col_end - col, wanted.end - position);
+    if (s.transposed)
+      tensors_.read(s.name, col * rows + row, rows, count, out);
+    else
+      tensors_.read(s.name, row * cols + col, 1, count, out);
+    out += count;
+    position += count;
+  }
+}
+
+void export_hugging_face(TensorSource& source, const GPT2Shape& model, const std::string& folder) {
+  const std::vector<GPT2Parameter> parameters = gpt2_parameters(model);
+  std::vector<SafeTensorsWriter::Declared> declared;
+  for (const GPT2Parameter& p : parameters) {
+    const std::vector<int64_t> found = source.shape(ours(p.name));
+    CHECK(found == p.shape, "{} has shape ({}), expected ({}) for this model", p.name, fmt::join(found, ", "),
+          fmt::join(p.shape, ", "));
+    declared.push_back({prefix + p.name, p.transposed ? reversed(p.shape) : p.shape});
+  }
+  for (const char* file : {config_file, weights_file})
+    CHECK(!fs::exists(folder + file), "{}{} exists already and is not overwritten; choose another folder", folder,
+          file);
+  std::error_code error;
+  fs::create_directories(folder, error);
+  CHECK(!error, "cannot create {}: {}", folder, error.message());
+
+  SafeTensorsWriter weights(folder + weights_file, declared);
+  for (const GPT2Parameter& p : parameters) {
+    const Piece whole = whole_piece(ours(p.name), p.shape);
+    std::vector<float> data(static_cast<size_t>(whole.numel()));
+    source.read(whole, data.data());
+    if (!p.transposed) {
+      weights.append(data.data(), whole.numel());
+      continue;
+    }
+    const int64_t out = p.shape[0], in = p.shape[1];
+    std::vector<float> row(static_cast<size_t>(out));  // one row of theirs is one column of ours
+    for (int64_t i = 0; i < in; i++) {
+      for (int64_t o = 0; o < out; o++) row[static_cast<size_t>(o)] = data[static_cast<size_t>(o * in + i)];
+      weights.append(row.data(), out);
+    }
+  }
+  weights.finish();
+
+  Json config = {{"architectures", {"GPT2LMHeadModel"}},
+                 {"model_type", "gpt2"},
+                 {"vocab_size", model.vocab},
+                 {"n_positions", model.context},
+                 {"n_ctx", model.context},
+                 {"n_embd", model.hidden},
+                 {"n_layer", model.layers},
+                 {"n_head", model.heads},
+                 {"n_inner", nullptr},
+                 {"activation_function", "gelu_new"},
+                 {"layer_norm_epsilon", 1e-5},
+                 {"tie_word_embeddings", true},
+                 {"torch_dtype", "float32"}};
+  // GPT-2's own end of text, or none: the default of `transformers` may lie beyond this vocabulary.
+  const Json end_of_text = model.vocab >= 50257 ? Json(50256) : Json(nullptr);
+  config["bos_token_id"] = config["eos_token_id"] = end_of_text;
+  const std::string text = config.dump(1) + "\n";
+  DurableFile file(folder + config_file, static_cast<int64_t>(text.size()));
+  file.write(0, text.data(), static_cast<int64_t>(text.size()));
+  file.commit();
+}
+
+}  // namespace megalith

@@ -1,0 +1,172 @@
+#include "checkpoints/manifest.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+
+#include "checkpoints/checksum.h"
+#include "checkpoints/durable.h"
+#include "kernels/check.h"
+
+namespace megalith {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* format_name = "megalith checkpoint";
+constexpr int format_version = 1;
+
+// The file begins with its own checksum, taken over the text with these digits as zeros: a reader can check it before
+// trusting a single brace, and a stranger with two lines of Python.
+constexpr std::string_view prefix = "{\n \"checksum\": \"";
+constexpr std::string_view zeros = "0000000000000000";
+
+Json to_json(const DatasetRecord& d) {
+  return {{"tensor", d.piece.name},
+          {"shape", d.piece.shape},
+          {"columns", {d.piece.col_begin, d.piece.col_end}},
+          {"elements", {d.piece.begin, d.piece.end}},
+          {"dtype", "f32"},
+          {"dataset", d.dataset},
+          {"offset", d.offset},
+          {"checksum", hex(d.checksum)}};
+}
+
+std::string lines_of(const FileRecord& record, const char* separator) {
+  std::string text = fmt::format("{{\"name\": {}, \"bytes\": {}, \"structure\": \"{}\", \"datasets\": [",
+                                 Json(record.name).dump(), record.bytes, hex(record.structure));
+  for (size_t i = 0; i < record.datasets.size(); i++)
+    text += fmt::format("{}{}{}", i ? "," : "", separator, to_json(record.datasets[i]).dump());
+  return text + "]}";
+}
+
+DatasetRecord dataset_from(const Json& j) {
+  DatasetRecord d;
+  d.piece.name = j.at("tensor").get<std::string>();
+  d.piece.shape = j.at("shape").get<std::vector<int64_t>>();
+  d.piece.col_begin = j.at("columns").at(0).get<int64_t>();
+  d.piece.col_end = j.at("columns").at(1).get<int64_t>();
+  d.piece.begin = j.at("elements").at(0).get<int64_t>();
+  d.piece.end = j.at("elements").at(1).get<int64_t>();
+  d.dataset = j.at("dataset").get<std::string>();
+  d.offset = j.at("offset").get<int64_t>();
+  d.checksum = from_hex(j.at("checksum").get<std::string>());
+  const auto dtype = j.at("dtype").get<std::string>();
+  CHECK(dtype == "f32", "{} is stored as {}; this version reads f32", d.piece.name, dtype);
+  check_piece(d.piece);
+  return d;
+}
+
+FileRecord file_from(const Json& j) {
+  FileRecord f;
+  f.name = j.at("name").get<std::string>();
+  f.bytes = j.at("bytes").get<int64_t>();
+  f.structure = from_hex(j.at("structure").get<std::string>());
+  for (const Json& d : j.at("datasets")) f.datasets.push_back(dataset_from(d));
+  CHECK(!f.name.empty() && f.name[0] != '.' && f.name.find('/') == std::string::npos, "'{}' is no name for a file",
+        f.name);
+  int64_t position = 0;
+  for (const DatasetRecord& d : f.datasets) {
+    const int64_t bytes = d.piece.numel() * 4;
+    CHECK(d.offset >= position && bytes <= f.bytes && d.offset <= f.bytes - bytes,
+          "dataset {} of {} at byte {} lies outside the file or over another", d.dataset, f.name, d.offset);
+    position = d.offset + bytes;
+  }
+  return f;
+}
+
+// JSON has no NaN and no infinity; the library would write null in their place.
+void check_finite(const nlohmann::json& j, const std::string& path) {
+  if (j.is_number_float())
+    CHECK(std::isfinite(j.get<double>()), "{} of the checkpoint's state is not finite: JSON cannot hold it", path);
+  if (j.is_structured())
+    for (const auto& [key, value] : j.items()) check_finite(value, path + "/" + key);
+}
+
+}  // namespace
+
+std::string to_text(const FileRecord& record) { return lines_of(record, " "); }
+
+FileRecord file_record_from_text(const std::string& text) {
+  try {
+    return file_from(Json::parse(text));
+  } catch (const nlohmann::json::exception& e) {
+    FAIL("the record of a rank's file cannot be read: {}", e.what());
+  }
+}
+
+std::string to_text(const Manifest& manifest) {
+  CHECK(manifest.step >= 0, "a checkpoint of step {}", manifest.step);
+  CHECK(manifest.state.is_object(), "the state of a checkpoint is a JSON object, not a {}", manifest.state.type_name());
+  check_finite(manifest.state, "");
+  try {
+    std::string text = fmt::format("{}{}\",\n", prefix, zeros);
+    text += fmt::format(" \"format\": \"{}\",\n \"version\": {},\n \"step\": {},\n \"state\": {},\n \"files\": [",
+                        format_name, format_version, manifest.step, manifest.state.dump(1));
+    for (size_t i = 0; i < manifest.files.size(); i++)
+      text += fmt::format("{}\n  {}", i ? "," : "", lines_of(manifest.files[i], "\n   "));
+    text += "\n ]\n}\n";
+    return text.replace(prefix.size(), zeros.size(), hex(checksum_of(text.data(), static_cast<int64_t>(text.size()))));
+  } catch (const nlohmann::json::exception& e) {
+    FAIL("the state of the checkpoint of step {} cannot be written as JSON (is all text UTF-8?): {}", manifest.step,
+         e.what());
+  }
+}
+
+Manifest manifest_from_text(const std::string& text, const std::string& path) {
+  CHECK(text.size() > prefix.size() + zeros.size() && text.starts_with(prefix),
+        "{} ({} bytes) does not begin as a manifest does: it is damaged, or was edited or made by something else", path,
+        text.size());
+  std::string zeroed = text;
+  zeroed.replace(prefix.size(), zeros.size(), zeros);
+  const std::string expected = text.substr(prefix.size(), zeros.size());
+  const std::string found = hex(checksum_of(zeroed.data(), static_cast<int64_t>(zeroed.size())));
+  CHECK(expected == found, "{} is damaged: checksum {}, expected {}", path, found, expected);
+  try {
+    const Json j = Json::parse(text);
+    CHECK(j.at("format") == format_name, "{} is not a manifest of a {}", path, format_name);
+    CHECK(j.at("version") == format_version, "{} is of format version {}; this version of megalith reads {}", path,
+          j.at("version").dump(), format_version);
+    Manifest m;
+    m.step = j.at("step").get<int64_t>();
+    m.state = nlohmann::json::parse(j.at("state").dump());
+    for (const Json& f : j.at("files")) m.files.push_back(file_from(f));
+    return m;
+  } catch (const nlohmann::json::exception& e) {
+    FAIL("{} cannot be understood, though its checksum is right: {}", path, e.what());
+  }
+}
+
+Manifest read_manifest(const std::string& folder) {
+  const std::string path = folder + "/manifest.json";
+  CHECK(std::filesystem::is_directory(folder), "{} is not a folder; a checkpoint is one, named step-*", folder);
+  CHECK(std::filesystem::exists(path), "{} is absent: the folder is no checkpoint, or was never finished", path);
+  return manifest_from_text(read_text(path), path);
+}
+
+void check_files(const std::string& folder, const Manifest& manifest) {
+  for (const FileRecord& f : manifest.files) {
+    const std::string path = folder + "/" + f.name;
+    std::error_code error;
+    const auto bytes = std::filesystem::file_size(path, error);
+    CHECK(!error, "{} of the checkpoint cannot be examined: {}", path, error.message());
+    CHECK(bytes == static_cast<uintmax_t>(f.bytes), "{} has {} bytes, expected {}", path, bytes, f.bytes);
+  }
+}
+
+void check_complete(const Manifest& manifest) {
+  std::map<std::string, std::vector<const Piece*>> tensors;
+  for (const FileRecord& f : manifest.files)
+    for (const DatasetRecord& d : f.datasets) tensors[d.piece.name].push_back(&d.piece);
+  for (const auto& [name, pieces] : tensors) {
+    const Piece whole = whole_piece(name, pieces[0]->shape);
+    std::vector<Range> covered;
+    for (const Piece* p : pieces)
+      for (const CopyRun& r : copy_runs(*p, whole)) covered.push_back({r.destination, r.destination + r.length});
+    const std::vector<Range> missing = gaps(std::move(covered), whole.numel());
+    CHECK(missing.empty(), "no rank stored elements [{}, {}) of {}", missing[0].begin, missing[0].end, describe(whole));
+  }
+}
+
+}  // namespace megalith

@@ -1,0 +1,201 @@
+#include "checkpoints/reader.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/ranges.h>
+
+#include "checkpoints/checksum.h"
+#include "checkpoints/durable.h"
+#include "checkpoints/hdf5_file.h"
+#include "kernels/check.h"
+
+namespace megalith {
+namespace {
+
+constexpr int64_t chunk_elements = int64_t{1} << 20;
+
+std::string damage(const std::string& path, const std::string& what, uint64_t found, uint64_t expected) {
+  return fmt::format("{}: {} is damaged: checksum {}, expected {}", path, what, hex(found), hex(expected));
+}
+
+}  // namespace
+
+struct CheckpointReader::File {
+  std::string path;
+  Descriptor descriptor;
+  bool open = false;
+  std::vector<bool> verified;  // by dataset
+};
+
+CheckpointReader::CheckpointReader(const std::string& folder) : folder_(folder), manifest_(read_manifest(folder)) {
+  check_files(folder, manifest_);
+  for (size_t f = 0; f < manifest_.files.size(); f++) {
+    const FileRecord& record = manifest_.files[f];
+    auto file = std::make_unique<File>();
+    file->path = folder + "/" + record.name;
+    file->verified.resize(record.datasets.size());
+    files_.push_back(std::move(file));
+    for (size_t d = 0; d < record.datasets.size(); d++) {
+      const Piece& piece = record.datasets[d].piece;
+      auto& sources = sources_[piece.name];
+      if (!sources.empty())
+        CHECK(shape(piece.name) == piece.shape, "{}: {} has another shape in another file", files_[f]->path,
+              describe(piece));
+      sources.push_back({f, d});
+    }
+  }
+}
+
+CheckpointReader::~CheckpointReader() = default;
+
+std::vector<std::string> CheckpointReader::names() const {
+  std::vector<std::string> result;
+  for (const auto& [name, sources] : sources_) result.push_back(name);
+  return result;
+}
+
+bool CheckpointReader::has(const std::string& name) const { return sources_.contains(name); }
+
+std::vector<int64_t> CheckpointReader::shape(const std::string& name) const {
+  const auto it = sources_.find(name);
+  CHECK(it != sources_.end(), "{} holds no tensor {}; is it a checkpoint of another model?", folder_, name);
+  const Source& first = it->second[0];
+  return manifest_.files[first.file].datasets[first.dataset].piece.shape;
+}
+
+void CheckpointReader::read(const Piece& wanted, float* out) {
+  check_piece(wanted);
+  const std::vector<int64_t> stored = shape(wanted.name);
+  CHECK(stored == wanted.shape, "{} has shape ({}) in {}, expected ({}); is it a checkpoint of another model?",
+        wanted.name, fmt::join(stored, ", "), folder_, fmt::join(wanted.shape, ", "));
+  std::vector<Range> covered;
+  std::vector<std::pair<const Source*, std::vector<CopyRun>>> copies;
+  for (const Source& s : sources_.at(wanted.name)) {
+    auto runs = copy_runs(manifest_.files[s.file].datasets[s.dataset].piece, wanted);
+    if (runs.empty()) continue;
+    for (const CopyRun& r : runs) covered.push_back({r.destination, r.destination + r.length});
+    copies.emplace_back(&s, std::move(runs));
+  }
+  const std::vector<Range> missing = gaps(std::move(covered), wanted.numel());
+  CHECK(missing.empty(), "{} does not hold elements [{}, {}) of {}", folder_, missing[0].begin, missing[0].end,
+        describe(wanted));
+  for (const auto& [source, runs] : copies) copy_from(*source, runs, out);
+}
+
+void CheckpointReader::copy_from(const Source& source, const std::vector<CopyRun>& runs, float* out) {
+  const DatasetRecord& record = manifest_.files[source.file].datasets[source.dataset];
+  File& file = *files_[source.file];
+  if (!file.open) {
+    file.descriptor = open_to_read(file.path);
+    file.open = true;
+  }
+  const bool verified = file.verified[source.dataset];
+  const int64_t begin = verified ? runs.front().source : 0;
+  const int64_t end = verified ? runs.back().source + runs.back().length : record.piece.numel();
+
+  std::vector<float> chunk(static_cast<size_t>(std::min(chunk_elements, end - begin)));
+  Checksum checksum;
+  size_t next = 0;  // the first run not yet copied to its end
+  for (int64_t position = begin; position < end;) {
+    const int64_t count = std::min(chunk_elements, end - position);
+    read_exactly(file.descriptor, file.path, record.offset + position * 4, chunk.data(), count * 4);
+    if (!verified) checksum.add(chunk.data(), count * 4);
+    for (size_t r = next; r < runs.size() && runs[r].source < position + count; r++) {
+      const int64_t from = std::max(runs[r].source, position);
+      const int64_t to = std::min(runs[r].source + runs[r].length, position + count);
+      std::memcpy(out + runs[r].destination + (from - runs[r].source), chunk.data() + (from - position),
+                  static_cast<size_t>(to - from) * 4);
+      if (to == runs[r].source + runs[r].length) next = r + 1;
+    }
+    position += count;
+  }
+  if (verified) return;
+  CHECK(checksum.value() == record.checksum, "{}",
+        damage(file.path, "dataset " + record.dataset, checksum.value(), record.checksum));
+  file.verified[source.dataset] = true;
+}
+
+namespace {
+
+// One pass over a file: every dataset's checksum, and that of the bytes between them.
+void verify_file(const std::string& folder, const FileRecord& record, VerifyReport& report) {
+  const std::string path = folder + "/" + record.name;
+  const Descriptor file = open_to_read(path);
+  const int64_t bytes = size_of_file(file, path);
+  CHECK(bytes == record.bytes, "{} has {} bytes, expected {}", path, bytes, record.bytes);
+  std::vector<char> chunk(static_cast<size_t>(std::min(chunk_elements * 4, bytes)));
+  const auto add = [&](Checksum& checksum, int64_t begin, int64_t end) {
+    for (int64_t position = begin; position < end;) {
+      const int64_t count = std::min(static_cast<int64_t>(chunk.size()), end - position);
+      read_exactly(file, path, position, chunk.data(), count);
+      checksum.add(chunk.data(), count);
+      position += count;
+      report.bytes += count;
+    }
+  };
+  Checksum structure;
+  int64_t position = 0;
+  for (const DatasetRecord& d : record.datasets) {
+    add(structure, position, d.offset);
+    position = d.offset + d.piece.numel() * 4;
+    Checksum data;
+    add(data, d.offset, position);
+    report.num_datasets++;
+    if (data.value() == d.checksum) continue;
+    report.damaged.push_back(damage(path, "dataset " + d.dataset, data.value(), d.checksum));
+  }
+  add(structure, position, bytes);
+  if (structure.value() != record.structure) {
+    report.damaged.push_back(damage(path, "the HDF5 structure", structure.value(), record.structure));
+    return;
+  }
+  for (std::string& difference : compare_with_hdf5(path, record)) report.damaged.push_back(std::move(difference));
+}
+
+}  // namespace
+
+VerifyReport verify_checkpoint(const std::string& folder) {
+  VerifyReport report;
+  const auto guard = [&](const auto& check) {
+    try {
+      check();
+    } catch (const Error& e) {
+      report.damaged.push_back(e.what());
+    }
+  };
+  guard([&] {
+    const Manifest manifest = read_manifest(folder);
+    guard([&] { check_complete(manifest); });
+    for (const FileRecord& f : manifest.files) {
+      report.num_files++;
+      guard([&] { verify_file(folder, f, report); });
+    }
+  });
+  return report;
+}
+
+std::string describe_checkpoint(const std::string& folder) {
+  const CheckpointReader reader(folder);
+  const Manifest& manifest = reader.manifest();
+  std::map<std::string, int64_t> pieces;
+  int64_t bytes = 0, elements = 0;
+  for (const FileRecord& f : manifest.files) {
+    bytes += f.bytes;
+    for (const DatasetRecord& d : f.datasets) pieces[d.piece.name]++;
+  }
+  std::string table;
+  size_t width = 0;
+  for (const auto& [name, count] : pieces) width = std::max(width, name.size());
+  for (const auto& [name, count] : pieces) {
+    const Piece whole = whole_piece(name, reader.shape(name));
+    elements += whole.numel();
+    table += fmt::format("  {:<{}}  {:>12}  {:>3} {}  ({})\n", name, width, whole.numel(), count,
+                         count == 1 ? "piece " : "pieces", fmt::join(whole.shape, ", "));
+  }
+  return fmt::format("{}\nstep {}\n{} files, {} bytes, {} tensors, {} elements of f32\nstate {}\ntensors\n{}", folder,
+                     manifest.step, manifest.files.size(), bytes, pieces.size(), elements, manifest.state.dump(1),
+                     table);
+}
+
+}  // namespace megalith

@@ -1,0 +1,181 @@
+#include "checkpoints/safetensors.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "checkpoints/durable.h"
+#include "kernels/check.h"
+
+namespace megalith {
+namespace {
+
+constexpr int64_t length_bytes = 8;              // of the header, before it
+constexpr int64_t largest_header = 100'000'000;  // as the format's own readers allow
+constexpr int64_t largest_tensor = int64_t{1} << 56;
+
+// Bytes of an element; 0 for a type this reader has not heard of, whose size it then cannot check.
+int64_t element_bytes(const std::string& dtype) {
+  if (dtype == "F64" || dtype == "I64" || dtype == "U64") return 8;
+  if (dtype == "F32" || dtype == "I32" || dtype == "U32") return 4;
+  if (dtype == "F16" || dtype == "BF16" || dtype == "I16" || dtype == "U16") return 2;
+  if (dtype == "I8" || dtype == "U8" || dtype == "BOOL" || dtype == "F8_E4M3" || dtype == "F8_E5M2") return 1;
+  return 0;
+}
+
+// IEEE 754 binary16: 1 sign, 5 exponent (bias 15), 10 fraction bits. Every value is a float.
+float from_half(uint16_t h) {
+  const uint32_t sign = (h & 0x8000u) << 16, exponent = (h >> 10) & 31u, fraction = h & 1023u;
+  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | fraction << 13);
+  if (exponent > 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);
+  const float subnormal = std::ldexp(static_cast<float>(fraction), -24);
+  return sign ? -subnormal : subnormal;
+}
+
+template <class T>
+T load(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(T));  // nothing in the format aligns the tensors
+  return value;
+}
+
+SafeTensors::Entry entry_from(const nlohmann::json& j, const std::string& name, const std::string& path, int64_t start,
+                              int64_t bytes) {
+  SafeTensors::Entry e;
+  e.dtype = j.at("dtype").get<std::string>();
+  e.numel = 1;
+  for (const auto& d : j.at("shape")) {
+    CHECK(d.is_number_unsigned() && d.get<uint64_t>() <= static_cast<uint64_t>(largest_tensor),
+          "{}: tensor {} has a dimension of {}", path, name, d.dump());
+    e.shape.push_back(d.get<int64_t>());
+    CHECK(e.shape.back() == 0 || e.numel <= largest_tensor / e.shape.back(), "{}: the shape of tensor {} is too large",
+          path, name);
+    e.numel *= e.shape.back();
+  }
+  const auto& offsets = j.at("data_offsets");
+  CHECK(offsets.is_array() && offsets.size() == 2 && offsets[0].is_number_unsigned() && offsets[1].is_number_unsigned(),
+        "{}: tensor {} has offsets {}", path, name, offsets.dump());
+  const auto begin = offsets[0].get<uint64_t>(), end = offsets[1].get<uint64_t>(),
+             size = static_cast<uint64_t>(bytes - start);
+  CHECK(begin <= end && end <= size, "{}: tensor {} lies at [{}, {}) of {} bytes: the file is truncated or damaged",
+        path, name, begin, end, size);
+  e.begin = start + static_cast<int64_t>(begin);
+  e.end = start + static_cast<int64_t>(end);
+  const int64_t element = element_bytes(e.dtype);
+  CHECK(element == 0 || e.end - e.begin == e.numel * element, "{}: tensor {} has {} bytes for {} elements of {}", path,
+        name, e.end - e.begin, e.numel, e.dtype);
+  return e;
+}
+
+}  // namespace
+
+SafeTensors::SafeTensors(const std::string& path) : path_(path) {
+  const Descriptor file = open_to_read(path);
+  const int64_t bytes = size_of_file(file, path);
+  CHECK(bytes > length_bytes, "{} has {} bytes: it is no safetensors file, or truncated", path, bytes);
+  uint64_t length = 0;
+  read_exactly(file, path, 0, &length, length_bytes);
+  CHECK(length <= static_cast<uint64_t>(std::min(largest_header, bytes - length_bytes)),
+        "{} has {} bytes, and declares a header of {}: it is no safetensors file, or truncated", path, bytes, length);
+  std::string header(length, '\0');
+  read_exactly(file, path, length_bytes, header.data(), static_cast<int64_t>(length));
+  const int64_t start = length_bytes + static_cast<int64_t>(length);
+  try {
+    const nlohmann::json j = nlohmann::json::parse(header);
+    CHECK(j.is_object(), "the header of {} is not a JSON object", path);
+    for (const auto& [name, value] : j.items())
+      if (name != "__metadata__") entries_.emplace(name, entry_from(value, name, path, start, bytes));
+  } catch (const nlohmann::json::exception& e) {
+    FAIL("the header of {} cannot be read: {}", path, e.what());
+  }
+
+  std::vector<std::pair<const Entry*, const std::string*>> order;
+  for (const auto& [name, e] : entries_) order.emplace_back(&e, &name);
+  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.first->begin, a.first->end) < std::pair(b.first->begin, b.first->end);
+  });
+  int64_t position = start;
+  for (const auto& [e, name] : order) {
+    CHECK(e->begin == position, "{}: tensor {} begins at byte {}, expected {}: tensors overlap or leave a gap", path,
+          *name, e->begin, position);
+    position = e->end;
+  }
+  CHECK(position == bytes, "{} has {} bytes, and its tensors end at {}", path, bytes, position);
+
+  void* data = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ, MAP_PRIVATE, file.get(), 0);
+  CHECK(data != MAP_FAILED, "cannot map {} ({} bytes): {}", path, bytes, std::strerror(errno));
+  data_ = static_cast<const std::byte*>(data);
+  bytes_ = bytes;
+}
+
+SafeTensors::~SafeTensors() {
+  if (data_) ::munmap(const_cast<std::byte*>(data_), static_cast<size_t>(bytes_));
+}
+
+const SafeTensors::Entry& SafeTensors::entry(const std::string& name) const {
+  const auto it = entries_.find(name);
+  CHECK(it != entries_.end(), "{} holds no tensor {}", path_, name);
+  return it->second;
+}
+
+void SafeTensors::read(const std::string& name, int64_t first, int64_t stride, int64_t count, float* out) const {
+  const Entry& e = entry(name);
+  if (count == 0) return;
+  CHECK(count > 0 && first >= 0 && stride >= 1 && first < e.numel && count - 1 <= (e.numel - 1 - first) / stride,
+        "{} elements of {} from {} at stride {}, of {}", count, name, first, stride, e.numel);
+  const std::byte* from = data_ + e.begin;
+  if (e.dtype == "F32") {
+    if (stride == 1)
+      std::memcpy(out, from + first * 4, static_cast<size_t>(count) * 4);
+    else
+      for (int64_t i = 0; i < count; i++) out[i] = load<float>(from + (first + i * stride) * 4);
+  } else if (e.dtype == "BF16" || e.dtype == "F16") {
+    const bool half = e.dtype == "F16";
+    for (int64_t i = 0; i < count; i++) {
+      const auto bits = load<uint16_t>(from + (first + i * stride) * 2);
+      out[i] = half ? from_half(bits) : std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+    }
+  } else {
+    FAIL("{}: tensor {} is stored as {}; F32, F16 and BF16 can be read", path_, name, e.dtype);
+  }
+}
+
+SafeTensorsWriter::SafeTensorsWriter(const std::string& path, const std::vector<Declared>& tensors) : path_(path) {
+  nlohmann::ordered_json header;
+  header["__metadata__"] = {{"format", "pt"}};  // `transformers` refuses files that do not say so
+  int64_t data = 0;
+  for (const Declared& t : tensors) {
+    int64_t bytes = 4;
+    for (int64_t d : t.shape) bytes *= d;
+    CHECK(!header.contains(t.name), "tensor {} is declared twice", t.name);
+    header[t.name] = {{"dtype", "F32"}, {"shape", t.shape}, {"data_offsets", {data, data + bytes}}};
+    data += bytes;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the tensors are aligned
+  const auto length = static_cast<uint64_t>(text.size());
+  position_ = length_bytes + static_cast<int64_t>(length);
+  bytes_ = position_ + data;
+  file_ = std::make_unique<DurableFile>(path, bytes_);
+  file_->write(0, &length, length_bytes);
+  file_->write(length_bytes, text.data(), static_cast<int64_t>(length));
+}
+
+SafeTensorsWriter::~SafeTensorsWriter() = default;
+
+void SafeTensorsWriter::append(const float* data, int64_t count) {
+  file_->write(position_, data, count * 4);
+  position_ += count * 4;
+}
+
+void SafeTensorsWriter::finish() {
+  CHECK(position_ == bytes_, "{}: {} bytes of tensors are missing", path_, bytes_ - position_);
+  file_->commit();
+}
+
+}  // namespace megalith

@@ -1,0 +1,130 @@
+#include "checkpoints/writer.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+
+#include "checkpoints/checksum.h"
+#include "checkpoints/directory.h"
+#include "checkpoints/durable.h"
+#include "checkpoints/hdf5_file.h"
+#include "kernels/check.h"
+
+namespace megalith {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The checksum of all bytes outside the datasets, taken from the pages as they will lie in the file.
+uint64_t structure_checksum(const HDF5Layout& layout, const std::vector<DatasetRecord>& datasets) {
+  static constexpr std::array<char, HDF5Layout::page_bytes> nothing{};
+  Checksum checksum;
+  const auto add = [&](int64_t begin, int64_t end) {
+    while (begin < end) {
+      const int64_t within = begin % HDF5Layout::page_bytes;
+      const int64_t count = std::min(HDF5Layout::page_bytes - within, end - begin);
+      const auto page = layout.pages.find(begin - within);
+      checksum.add((page == layout.pages.end() ? nothing : page->second).data() + within, count);
+      begin += count;
+    }
+  };
+  int64_t position = 0;
+  for (const DatasetRecord& d : datasets) {
+    add(position, d.offset);
+    position = d.offset + d.piece.numel() * 4;
+  }
+  add(position, layout.bytes);
+  return checksum.value();
+}
+
+}  // namespace
+
+std::string checkpoint_path(const std::string& directory, int64_t step) {
+  return fmt::format("{}/step-{:08}", directory, step);
+}
+
+std::string begin_checkpoint(const std::string& directory, int64_t step) {
+  CHECK(step >= 0, "a checkpoint of step {}", step);
+  const std::string target = checkpoint_path(directory, step);
+  CHECK(!fs::exists(target) || !why_incomplete(target).empty(),
+        "{} is a complete checkpoint and is not overwritten; resume from it, or choose another directory", target);
+  std::error_code error;
+  fs::create_directories(directory, error);
+  CHECK(!error, "cannot create {} for checkpoints: {}", directory, error.message());
+  const std::string folder = fmt::format("{}/.step-{:08}.partial", directory, step);
+  remove_folder(folder);
+  fs::create_directory(folder, error);
+  CHECK(!error, "cannot create {}: {}; may this user write to {}?", folder, error.message(), directory);
+  sync_folder(directory);
+  return folder;
+}
+
+FileRecord write_rank_file(const std::string& folder, int rank, std::span<const StoredPiece> pieces) {
+  CHECK(rank >= 0, "a file of rank {}", rank);
+  FileRecord record;
+  record.name = fmt::format("rank-{:05}.h5", rank);
+  std::vector<const float*> data;
+  std::map<std::string, int> pieces_of;
+  for (const StoredPiece& p : pieces) {
+    check_piece(p.piece);
+    if (p.piece.numel() == 0) continue;
+    CHECK(p.data != nullptr, "no data for {}", describe(p.piece));
+    const int k = pieces_of[p.piece.name]++;
+    record.datasets.push_back({p.piece, k ? fmt::format("{}#{}", p.piece.name, k) : p.piece.name, 0,
+                               checksum_of(p.data, p.piece.numel() * 4)});
+    data.push_back(p.data);
+  }
+
+  const HDF5Layout layout = lay_out_hdf5(record.datasets);
+  record.bytes = layout.bytes;
+  for (size_t i = 0; i < record.datasets.size(); i++) record.datasets[i].offset = layout.offsets[i];
+
+  DurableFile file(folder + "/" + record.name, layout.bytes);
+  for (const auto& [offset, page] : layout.pages)
+    file.write(offset, page.data(), std::min(HDF5Layout::page_bytes, layout.bytes - offset));
+  for (size_t i = 0; i < data.size(); i++)
+    file.write(record.datasets[i].offset, data[i], record.datasets[i].piece.numel() * 4);
+  file.commit();
+
+  std::sort(record.datasets.begin(), record.datasets.end(),
+            [](const DatasetRecord& a, const DatasetRecord& b) { return a.offset < b.offset; });
+  record.structure = structure_checksum(layout, record.datasets);
+  return record;
+}
+
+std::string publish_checkpoint(const std::string& folder, Manifest manifest) {
+  try {
+    const std::string directory = fs::path(folder).parent_path().string();
+    const std::string target = checkpoint_path(directory, manifest.step);
+    CHECK(folder == fmt::format("{}/.step-{:08}.partial", directory, manifest.step),
+          "{} was not begun for a checkpoint of step {}", folder, manifest.step);
+    std::sort(manifest.files.begin(), manifest.files.end(),
+              [](const FileRecord& a, const FileRecord& b) { return a.name < b.name; });
+    for (size_t i = 1; i < manifest.files.size(); i++)
+      CHECK(manifest.files[i].name != manifest.files[i - 1].name, "two ranks wrote {}", manifest.files[i].name);
+    check_files(folder, manifest);
+    check_complete(manifest);
+
+    const std::string text = to_text(manifest);
+    const auto bytes = static_cast<int64_t>(text.size());
+    DurableFile file(folder + "/manifest.json", bytes);
+    file.write(0, text.data(), bytes);
+    file.commit();
+
+    if (fs::exists(target)) {
+      CHECK(!why_incomplete(target).empty(), "{} is a complete checkpoint and is not overwritten", target);
+      int k = 1;
+      while (fs::exists(fmt::format("{}.damaged-{}", target, k))) k++;
+      rename_folder(target, fmt::format("{}.damaged-{}", target, k));
+    }
+    rename_folder(folder, target);
+    return target;
+  } catch (...) {
+    abandon_checkpoint(folder);
+    throw;
+  }
+}
+
+void abandon_checkpoint(const std::string& folder) { remove_folder(folder); }
+
+}  // namespace megalith

@@ -1,0 +1,127 @@
+// Which folders count as checkpoints, which are pruned, and that nothing complete is ever overwritten.
+#include "tests/checkpoints/helpers.h"
+
+namespace megalith {
+namespace {
+
+using namespace testing;
+
+TEST(Directory, newest_first_by_number) {
+  const TemporaryFolder folder;
+  for (int64_t step : {5, 100000000, 20}) write_checkpoint(folder.path(), step);
+  fs::create_directory(folder / "step-5");  // not how a checkpoint is named
+  fs::create_directory(folder / "notes");
+  EXPECT_EQ(list_checkpoints(folder.path()),
+            (std::vector{folder / "step-100000000", folder / "step-00000020", folder / "step-00000005"}));
+  EXPECT_TRUE(scan_checkpoints(folder.path()).skipped.empty());
+  EXPECT_TRUE(list_checkpoints(folder / "absent").empty());
+}
+
+TEST(Directory, incomplete_ones_are_skipped_with_a_reason) {
+  const TemporaryFolder folder;
+  for (int64_t step = 1; step <= 6; step++) write_checkpoint(folder.path(), step);
+  fs::remove(folder / "step-00000002/manifest.json");
+  fs::remove(folder / "step-00000003/rank-00001.h5");
+  fs::resize_file(folder / "step-00000004/rank-00000.h5", 100);
+  fs::resize_file(folder / "step-00000005/manifest.json", fs::file_size(folder / "step-00000005/manifest.json") - 1);
+  fs::rename(folder / "step-00000006", folder / "step-00000007");
+  begin_checkpoint(folder.path(), 8);
+  spill(folder / "step-00000009", "a file");
+  const CheckpointListing listing = scan_checkpoints(folder.path());
+  EXPECT_EQ(listing.complete, (std::vector{folder / "step-00000001"}));
+  const std::vector<std::string> reasons = {"not a folder",  "step 6",        "damaged",       "100 bytes",
+                                            "rank-00001.h5", "manifest.json", "never finished"};
+  ASSERT_EQ(listing.skipped.size(), reasons.size());
+  for (size_t i = 0; i < reasons.size(); i++)
+    EXPECT_NE(listing.skipped[i].reason.find(reasons[i]), std::string::npos) << listing.skipped[i].reason;
+  EXPECT_THROW(CheckpointReader(folder / "step-00000003"), Error);
+}
+
+TEST(Directory, pruning_keeps_the_newest_complete_ones) {
+  const TemporaryFolder folder;
+  for (int64_t step = 1; step <= 5; step++) write_checkpoint(folder.path(), step);
+  fs::remove(folder / "step-00000005/rank-00000.h5");  // the newest is not complete, and does not count
+  begin_checkpoint(folder.path(), 6);
+  EXPECT_EQ(prune_checkpoints(folder.path(), 0), (std::vector{folder / ".step-00000006.partial"}));
+  EXPECT_EQ(prune_checkpoints(folder.path(), 2), (std::vector{folder / "step-00000002", folder / "step-00000001"}));
+  EXPECT_EQ(list_checkpoints(folder.path()), (std::vector{folder / "step-00000004", folder / "step-00000003"}));
+  EXPECT_TRUE(fs::exists(folder / "step-00000005"));
+  EXPECT_TRUE(prune_checkpoints(folder.path(), 2).empty());
+  EXPECT_EQ(prune_checkpoints(folder.path(), 1).size(), 1u);
+  CheckpointReader reader(folder / "step-00000004");
+  EXPECT_TRUE(reads_right(reader));
+  EXPECT_THROW(prune_checkpoints(folder.path(), -1), Error);
+  EXPECT_TRUE(prune_checkpoints(folder / "absent", 1).empty());
+}
+
+TEST(Directory, a_removal_that_died_is_finished) {
+  const TemporaryFolder folder;
+  write_checkpoint(folder.path(), 1);
+  fs::create_directory(folder / ".step-00000000.removed");
+  prune_checkpoints(folder.path(), 3);
+  EXPECT_FALSE(fs::exists(folder / ".step-00000000.removed"));
+  EXPECT_EQ(list_checkpoints(folder.path()).size(), 1u);
+}
+
+TEST(Directory, a_complete_checkpoint_is_never_overwritten) {
+  const TemporaryFolder folder;
+  const std::string path = write_checkpoint(folder.path(), 1);
+  const std::string before = slurp(path + "/rank-00000.h5");
+  EXPECT_NE(error_of([&] { begin_checkpoint(folder.path(), 1); }).find("not overwritten"), std::string::npos);
+
+  // It appears between begin and publish.
+  fs::rename(path, folder / "aside");
+  const std::string unfinished = begin_checkpoint(folder.path(), 1);
+  const FileRecord record = write_rank(unfinished, 0, 1, 1);
+  fs::rename(folder / "aside", path);
+  EXPECT_THROW(publish_checkpoint(unfinished, {1, nlohmann::json::object(), {record}}), Error);
+  EXPECT_FALSE(fs::exists(unfinished));
+  EXPECT_EQ(slurp(path + "/rank-00000.h5"), before);
+}
+
+TEST(Directory, a_damaged_one_in_the_way_is_put_aside) {
+  const TemporaryFolder folder;
+  for (int k = 1; k <= 2; k++) {
+    const std::string path = write_checkpoint(folder.path(), 1);
+    spill(path + "/manifest.json", fmt::format("damage {}", k));
+  }
+  write_checkpoint(folder.path(), 1);
+  EXPECT_EQ(slurp(folder / "step-00000001.damaged-1/manifest.json"), "damage 1");
+  EXPECT_EQ(slurp(folder / "step-00000001.damaged-2/manifest.json"), "damage 2");
+  EXPECT_EQ(list_checkpoints(folder.path()).size(), 1u);
+}
+
+TEST(Directory, leftovers_of_the_same_step_are_removed) {
+  const TemporaryFolder folder;
+  const std::string first = begin_checkpoint(folder.path(), 1);
+  write_rank(first, 3, 1, 7);
+  spill(first + "/rank-00000.h5.partial", "half");
+  EXPECT_EQ(begin_checkpoint(folder.path(), 1), first);
+  EXPECT_TRUE(fs::is_empty(first));
+  abandon_checkpoint(first);
+  abandon_checkpoint(first);
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+}
+
+TEST(Directory, publishing_needs_every_file) {
+  const TemporaryFolder folder;
+  const std::string path = begin_checkpoint(folder.path(), 1);
+  const FileRecord a = write_rank(path, 0, 1, 2), b = write_rank(path, 1, 1, 2);
+  fs::remove(path + "/" + b.name);
+  EXPECT_NE(error_of([&] {
+              publish_checkpoint(path, {1, nlohmann::json::object(), {a, b}});
+            }).find(b.name),
+            std::string::npos);
+  EXPECT_TRUE(list_checkpoints(folder.path()).empty());
+}
+
+TEST(Directory, a_folder_that_cannot_be_written_is_named) {
+  const TemporaryFolder folder;
+  spill(folder / "file", "");
+  const std::string message = error_of([&] { begin_checkpoint(folder / "file/checkpoints", 1); });
+  EXPECT_NE(message.find(folder / "file/checkpoints"), std::string::npos) << message;
+  EXPECT_NE(error_of([&] { write_rank(folder / "absent", 0, 1, 1); }).find("absent"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace megalith

@@ -1,0 +1,138 @@
+// What the checkpoint tests share: a temporary folder, tensors whose elements name themselves, and ways to cut them.
+#pragma once
+
+#define GTEST_DONT_DEFINE_FAIL 1  // kernels/check.h has a FAIL of its own
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "checkpoints/directory.h"
+#include "checkpoints/piece.h"
+#include "checkpoints/reader.h"
+#include "checkpoints/writer.h"
+#include "kernels/check.h"
+
+namespace megalith::testing {
+
+namespace fs = std::filesystem;
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = (fs::temp_directory_path() / "megalith-XXXXXX").string();
+    path_ = ::mkdtemp(pattern.data());
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+inline std::string slurp(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+inline void spill(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
+
+// The message of the Error that a call throws; any other outcome fails the test.
+inline std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  ADD_FAILURE() << "no Error was thrown";
+  return "";
+}
+
+struct TestTensor {
+  std::string name;
+  std::vector<int64_t> shape;
+  float offset;  // element i of the flattened tensor has the value offset + i
+  bool by_columns;
+};
+
+inline std::vector<TestTensor> test_tensors() {
+  return {{"parameters/wte.weight", {17, 6}, 0, false},   {"parameters/h.0.attn.c_proj.weight", {5, 12}, 1000, true},
+          {"parameters/h.0.ln_1.bias", {6}, 2000, false}, {"moments/first/wte.weight", {17, 6}, 3000, false},
+          {"moments/first/deep", {2, 3, 4}, 4000, true},  {"scalar", {1}, 5000, false}};
+}
+
+// Element by element, and so the definition of what a piece is.
+inline std::vector<float> values_of(const TestTensor& t, const Piece& p) {
+  std::vector<float> all, values;
+  for (int64_t row = 0; row < p.rows(); row++)
+    for (int64_t col = p.col_begin; col < p.col_end; col++)
+      all.push_back(t.offset + static_cast<float>(row * p.cols() + col));
+  for (int64_t i = p.begin; i < p.end; i++) values.push_back(all[static_cast<size_t>(i)]);
+  return values;
+}
+
+// What rank `rank` of `tensor_degree * shards` holds: tensors that can be cut by columns into `tensor_degree` are,
+// others are held by the first of them alone; the result is cut into `shards` flat ranges, the last of which may be
+// empty.
+inline Piece piece_of(const TestTensor& t, int rank, int tensor_degree, int shards) {
+  Piece p = whole_piece(t.name, t.shape);
+  const int tensor_rank = rank % tensor_degree, shard = rank / tensor_degree;
+  const bool cut = t.by_columns && p.cols() % tensor_degree == 0;
+  if (cut) {
+    const int64_t width = p.cols() / tensor_degree;
+    p.col_begin = tensor_rank * width;
+    p.col_end = p.col_begin + width;
+  }
+  const int64_t numel = p.rows() * (p.col_end - p.col_begin), each = (numel + shards - 1) / shards;
+  p.begin = std::min(numel, shard * each);
+  p.end = cut || tensor_rank == 0 ? std::min(numel, p.begin + each) : p.begin;
+  return p;
+}
+
+inline FileRecord write_rank(const std::string& folder, int rank, int tensor_degree, int shards) {
+  std::vector<std::vector<float>> data;
+  std::vector<StoredPiece> stored;
+  for (const TestTensor& t : test_tensors()) {
+    const Piece p = piece_of(t, rank, tensor_degree, shards);
+    data.push_back(values_of(t, p));
+    stored.push_back({p, data.back().data()});
+  }
+  return write_rank_file(folder, rank, stored);
+}
+
+// A whole checkpoint of the test tensors, as all ranks together would write it.
+inline std::string write_checkpoint(const std::string& directory, int64_t step, int tensor_degree = 1, int shards = 2) {
+  const std::string folder = begin_checkpoint(directory, step);
+  Manifest manifest;
+  manifest.step = step;
+  manifest.state = {{"samples", step * 10}, {"model", {{"layers", 1}}}};
+  for (int rank = 0; rank < tensor_degree * shards; rank++)
+    manifest.files.push_back(file_record_from_text(to_text(write_rank(folder, rank, tensor_degree, shards))));
+  return publish_checkpoint(folder, std::move(manifest));
+}
+
+// Reads everything as another layout; true when every element is right.
+inline bool reads_right(TensorSource& source, int tensor_degree = 1, int shards = 1) {
+  for (const TestTensor& t : test_tensors())
+    for (int rank = 0; rank < tensor_degree * shards; rank++) {
+      const Piece p = piece_of(t, rank, tensor_degree, shards);
+      std::vector<float> out(static_cast<size_t>(p.numel()), -1.0f);
+      source.read(p, out.data());
+      if (out != values_of(t, p)) return false;
+    }
+  return true;
+}
+
+}  // namespace megalith::testing

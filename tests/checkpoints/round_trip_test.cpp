@@ -1,0 +1,199 @@
+// What one layout writes, every other reads; what was written can be told apart from what was not.
+#include <hdf5.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "tests/checkpoints/helpers.h"
+
+namespace megalith {
+namespace {
+
+using namespace testing;
+
+TEST(RoundTrip, any_layout_reads_any_checkpoint) {
+  const std::vector<std::array<int, 2>> layouts = {{1, 1}, {1, 2}, {1, 3}, {1, 4}, {1, 7},
+                                                   {2, 1}, {3, 1}, {2, 2}, {3, 2}};
+  for (const auto& [tensor, shards] : layouts) {
+    const TemporaryFolder folder;
+    const std::string path = write_checkpoint(folder.path(), 100, tensor, shards);
+    EXPECT_EQ(path, folder / "step-00000100");
+    CheckpointReader reader(path);
+    EXPECT_EQ(reader.manifest().step, 100);
+    EXPECT_EQ(reader.manifest().state.at("samples"), 1000);
+    EXPECT_EQ(reader.manifest().files.size(), static_cast<size_t>(tensor * shards));
+    EXPECT_EQ(reader.names().size(), test_tensors().size());
+    for (const auto& [other_tensor, other_shards] : layouts)
+      EXPECT_TRUE(reads_right(reader, other_tensor, other_shards))
+          << tensor << "x" << shards << " read as " << other_tensor << "x" << other_shards;
+    const VerifyReport report = verify_checkpoint(path);
+    EXPECT_TRUE(report.damaged.empty()) << report.damaged[0];
+    EXPECT_EQ(report.num_files, tensor * shards);
+  }
+}
+
+TEST(RoundTrip, tensors_larger_than_one_chunk) {
+  const TemporaryFolder folder;
+  const std::vector<int64_t> shape = {1001, 2203};  // over two chunks of a MiB, of odd width
+  const Piece whole = whole_piece("parameters/big", shape);
+  std::vector<float> data(static_cast<size_t>(whole.numel()));
+  for (size_t i = 0; i < data.size(); i++) data[i] = static_cast<float>(i);
+  const std::string path = begin_checkpoint(folder.path(), 1);
+  Piece front = whole, back = whole;
+  front.end = back.begin = 1200001;
+  const std::array<StoredPiece, 2> pieces = {StoredPiece{front, data.data()}, StoredPiece{back, data.data() + 1200001}};
+  const FileRecord record = write_rank_file(path, 0, pieces);
+  EXPECT_EQ(record.datasets[0].dataset, "parameters/big");
+  EXPECT_EQ(record.datasets[1].dataset, "parameters/big#1");
+  CheckpointReader reader(publish_checkpoint(path, {1, nlohmann::json::object(), {record}}));
+  for (int pass = 0; pass < 2; pass++) {  // before and after the datasets were verified
+    std::vector<float> out(data.size());
+    reader.read(whole, out.data());
+    EXPECT_TRUE(out == data);
+    const Piece columns{whole.name, shape, 700, 1401, 333, 600011};
+    std::vector<float> some(static_cast<size_t>(columns.numel()));
+    reader.read(columns, some.data());
+    int64_t wrong = 0;
+    for (int64_t i = columns.begin; i < columns.end; i++)
+      wrong += some[static_cast<size_t>(i - columns.begin)] != static_cast<float>(i / 701 * 2203 + 700 + i % 701);
+    EXPECT_EQ(wrong, 0);
+  }
+}
+
+TEST(RoundTrip, every_bit_of_a_float_survives) {
+  const TemporaryFolder folder;
+  std::vector<float> data = {0.0f,
+                             -0.0f,
+                             std::numeric_limits<float>::quiet_NaN(),
+                             -std::numeric_limits<float>::infinity(),
+                             std::numeric_limits<float>::denorm_min(),
+                             std::bit_cast<float>(0x7f800001u)};
+  const Piece whole = whole_piece("t", {6});
+  const std::string path = begin_checkpoint(folder.path(), 1);
+  const StoredPiece stored{whole, data.data()};
+  const FileRecord record = write_rank_file(path, 0, {&stored, 1});
+  CheckpointReader reader(publish_checkpoint(path, {1, nlohmann::json::object(), {record}}));
+  std::vector<float> out(6);
+  reader.read(whole, out.data());
+  EXPECT_EQ(std::memcmp(out.data(), data.data(), 24), 0);
+}
+
+TEST(RoundTrip, the_same_pieces_give_the_same_bytes) {
+  const TemporaryFolder a, b;
+  const std::string first = write_checkpoint(a.path(), 5), second = write_checkpoint(b.path(), 5);
+  for (const char* file : {"/manifest.json", "/rank-00000.h5", "/rank-00001.h5"})
+    EXPECT_EQ(slurp(first + file), slurp(second + file)) << file;
+}
+
+TEST(RoundTrip, hdf5_itself_reads_the_file) {
+  const TemporaryFolder folder;
+  const std::string path = write_checkpoint(folder.path(), 5, 1, 1) + "/rank-00000.h5";
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+  ASSERT_GE(file, 0);
+  for (const TestTensor& t : test_tensors()) {
+    const Piece whole = whole_piece(t.name, t.shape);
+    const hid_t dataset = H5Dopen2(file, t.name.c_str(), H5P_DEFAULT);
+    ASSERT_GE(dataset, 0) << t.name;
+    std::vector<float> out(static_cast<size_t>(whole.numel()));
+    EXPECT_GE(H5Dread(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, out.data()), 0);
+    EXPECT_EQ(out, values_of(t, whole)) << t.name;
+    H5Dclose(dataset);
+  }
+  H5Fclose(file);
+}
+
+TEST(RoundTrip, hundreds_of_tensors_in_one_file) {
+  const TemporaryFolder folder;
+  std::vector<float> value(2000);
+  std::vector<StoredPiece> pieces;
+  for (size_t i = 0; i < value.size(); i++) {
+    value[i] = static_cast<float>(i);
+    pieces.push_back({whole_piece(fmt::format("parameters/h.{}.a_rather_long_name.weight", i), {1}), &value[i]});
+  }
+  const std::string path = begin_checkpoint(folder.path(), 1);
+  const FileRecord record = write_rank_file(path, 0, pieces);
+  const std::string published = publish_checkpoint(path, {1, nlohmann::json::object(), {record}});
+  EXPECT_TRUE(verify_checkpoint(published).damaged.empty());
+  CheckpointReader reader(published);
+  for (size_t i = 0; i < value.size(); i++) {
+    float out = -1;
+    reader.read(pieces[i].piece, &out);
+    ASSERT_EQ(out, value[i]);
+  }
+}
+
+TEST(RoundTrip, a_rank_may_hold_nothing) {
+  const TemporaryFolder folder;
+  const std::string path = begin_checkpoint(folder.path(), 1);
+  const Piece whole = whole_piece("t", {3});
+  const std::vector<float> data = {1, 2, 3};
+  const StoredPiece all{whole, data.data()}, none{flat_piece("t", {3}, 3, 3), nullptr};
+  Manifest manifest{1, nlohmann::json::object(), {}};
+  manifest.files.push_back(write_rank_file(path, 0, {&all, 1}));
+  manifest.files.push_back(write_rank_file(path, 1, {&none, 1}));
+  manifest.files.push_back(write_rank_file(path, 2, {}));
+  EXPECT_TRUE(manifest.files[1].datasets.empty());
+  const std::string published = publish_checkpoint(path, manifest);
+  EXPECT_TRUE(verify_checkpoint(published).damaged.empty());
+  CheckpointReader reader(published);
+  std::vector<float> out(3);
+  reader.read(whole, out.data());
+  EXPECT_EQ(out, data);
+  reader.read(none.piece, nullptr);  // nothing wanted, nothing touched
+}
+
+TEST(RoundTrip, what_is_not_there_is_an_error) {
+  const TemporaryFolder folder;
+  CheckpointReader reader(write_checkpoint(folder.path(), 1));
+  float out[128];
+  EXPECT_TRUE(reader.has("scalar"));
+  EXPECT_FALSE(reader.has("parameters"));
+  EXPECT_EQ(reader.shape("moments/first/deep"), (std::vector<int64_t>{2, 3, 4}));
+  const std::string absent = error_of([&] { reader.read(whole_piece("parameters/h.9.ln_1.bias", {6}), out); });
+  EXPECT_NE(absent.find("h.9.ln_1.bias"), std::string::npos) << absent;
+  const std::string shape = error_of([&] { reader.read(whole_piece("parameters/h.0.ln_1.bias", {7}), out); });
+  EXPECT_NE(shape.find("(6)"), std::string::npos) << shape;
+  EXPECT_NE(shape.find("(7)"), std::string::npos) << shape;
+  EXPECT_THROW(reader.read({"scalar", {1}, 0, 1, 0, 2}, out), Error);
+}
+
+TEST(RoundTrip, a_checkpoint_with_a_hole_is_not_published) {
+  const TemporaryFolder folder;
+  const std::string path = begin_checkpoint(folder.path(), 1);
+  Manifest manifest{1, nlohmann::json::object(), {}};
+  for (int rank : {0, 2}) manifest.files.push_back(write_rank(path, rank, 1, 3));
+  const std::string message = error_of([&] { publish_checkpoint(path, manifest); });
+  EXPECT_NE(message.find("no rank stored elements"), std::string::npos) << message;
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+}
+
+TEST(RoundTrip, state_that_json_cannot_hold_is_refused) {
+  for (const nlohmann::json& state :
+       {nlohmann::json{{"a", {{"loss", NAN}}}}, nlohmann::json{{"text", "\xff\xfe"}}, nlohmann::json::array({1})}) {
+    const TemporaryFolder folder;
+    const std::string path = begin_checkpoint(folder.path(), 1);
+    EXPECT_THROW(publish_checkpoint(path, {1, state, {write_rank(path, 0, 1, 1)}}), Error);
+    EXPECT_TRUE(fs::is_empty(folder.path()));
+  }
+}
+
+TEST(RoundTrip, names_that_collide_are_refused) {
+  const TemporaryFolder folder;
+  const float value = 1;
+  const std::string path = begin_checkpoint(folder.path(), 1);
+  const std::array<StoredPiece, 2> pieces = {StoredPiece{whole_piece("a", {1}), &value},
+                                             StoredPiece{whole_piece("a/b", {1}), &value}};
+  EXPECT_NE(error_of([&] { write_rank_file(path, 0, pieces); }).find("a/b"), std::string::npos);
+  EXPECT_TRUE(fs::is_empty(path));
+}
+
+TEST(RoundTrip, inspection_names_what_is_there) {
+  const TemporaryFolder folder;
+  const std::string text = describe_checkpoint(write_checkpoint(folder.path(), 42));
+  for (const char* part : {"step 42", "parameters/wte.weight", "(17, 6)", "\"samples\": 420", "2 files"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+}
+
+}  // namespace
+}  // namespace megalith
