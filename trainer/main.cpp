@@ -1,0 +1,218 @@
+// megalith: subcommands, nothing else.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "checkpoints/hugging_face.h"
+#include "checkpoints/reader.h"
+#include "configs/config.h"
+#include "data/prepare.h"
+#include "trainer/plan/dry_run.h"
+#include "trainer/runtime/machine.h"
+#include "trainer/train/agreement.h"
+#include "trainer/train/checkpointer.h"
+#include "trainer/train/inference.h"
+#include "trainer/train/progress_bar.h"
+#include "trainer/train/metrics.h"
+#include "trainer/train/run.h"
+#include "trainer/train/text_data.h"
+
+namespace megalith {
+namespace {
+
+// Each command adds its options to the parser and returns what to do when it was chosen.
+using Command = std::function<int()>;
+struct Entry {
+  CLI::App* app;
+  Command run;
+};
+
+void add_config(CLI::App* app, std::string& path, std::vector<std::string>& overrides) {
+  app->add_option("config", path, "TOML file")->required();
+  app->add_option("overrides", overrides, "section.key=value ...");
+  app->footer("Options of the configuration:\n" + describe_options());
+}
+
+Entry prepare_command(CLI::App& cli) {
+  auto* app = cli.add_subcommand("prepare", "Text files to token files");
+  auto options = std::make_shared<PrepareOptions>();
+  app->add_option("--text", options->text_files, "text files, one document each")->required();
+  app->add_option("--tokenizer", options->tokenizer, "bytes, train:VOCAB (byte-level BPE learnt from the text), or a folder with vocab.json and merges.txt")
+      ->required();
+  app->add_option("--out", options->out, "folder for train.bin, validation.bin and tokenizer/")->required();
+  app->add_option("--validation", options->validation_fraction, "share of each text held out, from its end")
+      ->capture_default_str();
+  app->add_option("--threads", options->threads, "0: one for each core")->capture_default_str();
+  return {app, [options] {
+            ProgressBar bar;
+            const PrepareReport r = prepare(*options, [&](std::string_view stage, int64_t done, int64_t all) {
+              bar.draw(all > 0 ? static_cast<double>(done) / static_cast<double>(all) : 1,
+                       fmt::format("{} {:.1f} of {:.1f} MB", stage, static_cast<double>(done) / 1e6,
+                                   static_cast<double>(all) / 1e6));
+            });
+            bar.clear();
+            fmt::print("{}: {} training tokens, {} held-out tokens, vocabulary {}, {:.2f} bytes a token\n", options->out,
+                       r.train.tokens, r.validation.tokens, r.vocab_size,
+                       static_cast<double>(r.train.bytes) / static_cast<double>(r.train.tokens));
+            return 0;
+          }};
+}
+
+Entry train_command(CLI::App& cli, const MpiSession& mpi) {
+  auto* app = cli.add_subcommand("train", "Train; alone or under mpirun");
+  auto path = std::make_shared<std::string>();
+  auto overrides = std::make_shared<std::vector<std::string>>();
+  add_config(app, *path, *overrides);
+  return {app, [=, &mpi] {
+            Config config;
+            together(mpi, [&] { config = load_config(*path, *overrides); });
+            run_training(config, mpi);
+            return 0;
+          }};
+}
+
+Entry plan_command(CLI::App& cli) {
+  auto* app = cli.add_subcommand("plan", "Run every rank's step dry: memory, traffic, work, and whether all transfers meet");
+  auto path = std::make_shared<std::string>();
+  auto overrides = std::make_shared<std::vector<std::string>>();
+  auto ranks = std::make_shared<int>(1);
+  add_config(app, *path, *overrides);
+  app->add_option("--ranks", *ranks, "number of ranks")->required();
+  return {app, [=] {
+            Config config = load_config(*path, *overrides);
+            if (config.model.vocab == 0) open_tokenizer(config);
+            const DryRun run = dry_run(config, *ranks);
+            fmt::print("{}", report(config, run));
+            return run.faults.empty() ? 0 : 1;
+          }};
+}
+
+Entry generate_command(CLI::App& cli) {
+  auto* app = cli.add_subcommand("generate", "Continue a text");
+  struct Options {
+    std::string checkpoint, tokenizer, prompt;
+    int64_t tokens = 200;
+    Sampling sampling;
+  };
+  auto o = std::make_shared<Options>();
+  app->add_option("--checkpoint", o->checkpoint, "checkpoint, run folder, or Hugging Face GPT-2 folder")->required();
+  app->add_option("--tokenizer", o->tokenizer, "folder; default: the one the checkpoint was trained with");
+  app->add_option("--prompt", o->prompt, "text to continue");
+  app->add_option("--tokens", o->tokens, "how many to add at most")->capture_default_str()->check(CLI::NonNegativeNumber);
+  app->add_option("--temperature", o->sampling.temperature, "0: always the likeliest")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app->add_option("--top-k", o->sampling.top_k, "sample among so many; 0: all")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app->add_option("--seed", o->sampling.seed)->capture_default_str();
+  return {app, [o] {
+            Inference(o->checkpoint, o->tokenizer).generate(o->prompt, o->tokens, o->sampling, [](std::string_view text) {
+              std::fwrite(text.data(), 1, text.size(), stdout);
+              std::fflush(stdout);
+            });
+            fmt::print("\n");
+            return 0;
+          }};
+}
+
+Entry evaluate_command(CLI::App& cli) {
+  auto* app = cli.add_subcommand("evaluate", "Loss and bits per byte of a checkpoint on a token file");
+  struct Options {
+    std::string checkpoint, tokenizer, data;
+    int64_t sequence_length = 0, sequences = 0;
+  };
+  auto o = std::make_shared<Options>();
+  app->add_option("--checkpoint", o->checkpoint, "checkpoint, run folder, or Hugging Face GPT-2 folder")->required();
+  app->add_option("--tokenizer", o->tokenizer, "folder; default: the one the checkpoint was trained with");
+  app->add_option("--data", o->data, "token file")->required();
+  app->add_option("--sequence-length", o->sequence_length, "0: the model's context")->capture_default_str();
+  app->add_option("--sequences", o->sequences, "only the first so many; 0: all")->capture_default_str();
+  return {app, [o] {
+            ProgressBar bar;
+            const EvaluationResult r = Inference(o->checkpoint, o->tokenizer)
+                                           .evaluate(o->data, o->sequence_length, o->sequences,
+                                                     [&](double share) { bar.draw(share, "evaluating"); });
+            bar.clear();
+            fmt::print("loss {:.8f} nats a token over {} tokens", r.loss, r.tokens);
+            if (r.bytes > 0) fmt::print(", {:.4f} bits per byte", bits_per_byte(r.loss, r.tokens, r.bytes));
+            fmt::print("\n");
+            return 0;
+          }};
+}
+
+std::vector<Entry> checkpoint_commands(CLI::App& cli) {
+  auto* group = cli.add_subcommand("checkpoint", "Look at, check and convert checkpoints");
+  group->require_subcommand(1);
+  auto path = std::make_shared<std::string>();
+  auto out = std::make_shared<std::string>();
+  auto* inspect = group->add_subcommand("inspect", "What a checkpoint holds");
+  auto* verify = group->add_subcommand("verify", "Read every byte and compare every checksum");
+  auto* convert = group->add_subcommand("export", "To a Hugging Face GPT-2 folder");
+  for (CLI::App* app : {inspect, verify, convert})
+    app->add_option("checkpoint", *path, "step-* folder")->required();
+  convert->add_option("--out", *out, "folder for config.json and model.safetensors")->required();
+  return {{inspect,
+           [path] {
+             fmt::print("{}", describe_checkpoint(*path));
+             return 0;
+           }},
+          {verify,
+           [path] {
+             const VerifyReport r = verify_checkpoint(*path);
+             for (const std::string& damage : r.damaged) fmt::print("damaged: {}\n", damage);
+             fmt::print("{} files, {} datasets, {} bytes: {}\n", r.num_files, r.num_datasets, r.bytes,
+                        r.damaged.empty() ? "all well" : "DAMAGED");
+             return r.damaged.empty() ? 0 : 1;
+           }},
+          {convert, [path, out] {
+             CheckpointReader reader(*path);
+             const ModelConfig m = model_of(reader.manifest(), *path);
+             export_hugging_face(reader, {m.layers, m.hidden, m.heads, m.vocab, m.context}, *out);
+             fmt::print("{}\n", *out);
+             return 0;
+           }}};
+}
+
+// Commands that are not collective run on rank 0; under mpirun the other ranks have nothing to do.
+int run(int argc, char** argv, const MpiSession& mpi) {
+  CLI::App cli("Megalith trains GPT-2 style language models, from a laptop's CPU to hundreds of GPUs.", "megalith");
+  cli.require_subcommand(1);
+  const Entry train = train_command(cli, mpi);
+  std::vector<Entry> local{prepare_command(cli), plan_command(cli), generate_command(cli), evaluate_command(cli)};
+  for (Entry& entry : checkpoint_commands(cli)) local.push_back(std::move(entry));
+  try {
+    cli.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return mpi.rank() == 0 ? cli.exit(e) : e.get_exit_code();
+  }
+  if (train.app->parsed()) return train.run();
+  int status = 0;
+  together(mpi, [&] {
+    if (mpi.rank() != 0) return;
+    use_threads(1);
+    for (const Entry& entry : local)
+      if (entry.app->parsed()) status = entry.run();
+  });
+  return status;
+}
+
+}  // namespace
+}  // namespace megalith
+
+int main(int argc, char** argv) {
+  megalith::MpiSession mpi(&argc, &argv);
+  try {
+    return megalith::run(argc, argv, mpi);
+  } catch (const megalith::JobError& e) {  // all ranks have it
+    if (mpi.rank() == 0) fmt::print(stderr, "megalith: {}\n", e.what());
+    return 1;
+  } catch (const megalith::Error& e) {
+    fmt::print(stderr, "megalith: rank {}: {} ({}:{})\n", mpi.rank(), e.what(), e.file(), e.line());
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "megalith: rank {}: {}\n", mpi.rank(), e.what());
+  }
+  mpi.abort(1);
+}

@@ -1,0 +1,90 @@
+#include "trainer/model/block.h"
+
+#include "kernels/gelu.h"
+#include "kernels/layernorm.h"
+#include "kernels/linear.h"
+#include "kernels/residual.h"
+
+namespace megalith {
+
+BlockWeights BlockWeights::bind(std::span<const Tensor> t) {
+  CHECK(t.size() == 12, "a block has 12 parameters, not {}", t.size());
+  return {t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10], t[11]};
+}
+
+BlockSaved Block::allocate(Arena& arena, DType compute) const {
+  const int64_t N = dims_.B * dims_.T, A = dims_.H * dims_.D, F = 4 * A;
+  return {.x = {},
+          .stat1 = arena.tensor(DType::f32, {N, 2}),
+          .stat2 = arena.tensor(DType::f32, {N, 2}),
+          .ln1 = arena.tensor(compute, {N, C_}),
+          .ln2 = arena.tensor(compute, {N, C_}),
+          .qkv = arena.tensor(compute, {N, 3 * A}),
+          .att = arena.tensor(compute, {N, A}),
+          .lse = arena.tensor(DType::f32, {dims_.B, dims_.H, dims_.T}),
+          .mid = arena.tensor(compute, {N, C_}),
+          .fc = arena.tensor(compute, {N, F}),
+          .act = arena.tensor(compute, {N, F})};
+}
+
+void Block::forward(const Context& c, const BlockWeights& w, const BlockSaved& a, Tensor y) const {
+  const auto scope = c.scratch.scope();
+  const Tensor h = c.scratch.tensor(y.dtype(), y.shape());  // what a branch adds, before its bias
+
+  // mid = x + dropout(leave(proj(attention(qkv(enter(ln_1(x)))))) + proj_b)
+  layernorm_forward(c.s, a.ln1, a.stat1, a.x, w.ln1_w, w.ln1_b);
+  linear_forward(c.s, a.qkv, c.edge.enter(c.s, c.scratch, a.ln1), w.qkv_w, w.qkv_b);
+  attention_forward(c.s, a.att, a.lse, a.qkv, dims_, dropout(c, Site::attention));
+  linear_forward(c.s, h, a.att, w.proj_w, {});
+  residual_forward(c.s, a.mid, a.x, c.edge.leave(c.s, c.scratch, h), w.proj_b, dropout(c, Site::attention_residual));
+
+  // y = mid + dropout(leave(out(gelu(fc(enter(ln_2(mid)))))) + out_b)
+  layernorm_forward(c.s, a.ln2, a.stat2, a.mid, w.ln2_w, w.ln2_b);
+  linear_forward(c.s, a.fc, c.edge.enter(c.s, c.scratch, a.ln2), w.fc_w, w.fc_b);
+  gelu_forward(c.s, a.act, a.fc);
+  linear_forward(c.s, h, a.act, w.out_w, {});
+  residual_forward(c.s, y, a.mid, c.edge.leave(c.s, c.scratch, h), w.out_b, dropout(c, Site::mlp_residual));
+}
+
+void Block::backward(const Context& c, const BlockWeights& w, const BlockSaved& a, const BlockWeights& dw,
+                     Tensor dy) const {
+  auto like = [&](Tensor t) { return c.scratch.tensor(t.dtype(), t.shape()); };
+  // The gradient of what a branch added; without dropout it is dy itself.
+  auto branch_gradient = [&](Tensor db, Site site) {
+    const Dropout d = dropout(c, site);
+    const Tensor dh = d.active() ? like(dy) : dy;
+    residual_backward(c.s, dh, db, dy, d);
+    return c.edge.leave_backward(c.s, c.scratch, dh);
+  };
+
+  {  // dmid = dy + ln_2'(enter'(fc'(gelu'(out'(leave'(dropout(dy)))))))
+    const auto scope = c.scratch.scope();
+    const Tensor dh = branch_gradient(dw.out_b, Site::mlp_residual);
+    const Tensor dfc = like(a.fc), dln2 = like(a.ln2);
+    linear_backward_weight(c.s, dw.out_w, {}, dh, a.act);
+    linear_backward_input(c.s, dfc, dh, w.out_w);
+    gelu_backward(c.s, dfc, dfc, a.fc);
+    linear_backward_weight(c.s, dw.fc_w, dw.fc_b, dfc, c.edge.enter(c.s, c.scratch, a.ln2));
+    linear_backward_input(c.s, dln2, dfc, w.fc_w);
+    layernorm_backward(c.s, dy, dw.ln2_w, dw.ln2_b, c.edge.enter_backward(c.s, c.scratch, dln2), a.mid, a.stat2, w.ln2_w);
+  }
+  {  // dx = dmid + ln_1'(enter'(qkv'(attention'(proj'(leave'(dropout(dmid)))))))
+    const auto scope = c.scratch.scope();
+    const Tensor dh = branch_gradient(dw.proj_b, Site::attention_residual);
+    const Tensor datt = like(a.att), delta = like(a.lse), dqkv = like(a.qkv), dln1 = like(a.ln1);
+    linear_backward_weight(c.s, dw.proj_w, {}, dh, a.att);
+    linear_backward_input(c.s, datt, dh, w.proj_w);
+    attention_backward(c.s, dqkv, delta, datt, a.att, a.lse, a.qkv, dims_, dropout(c, Site::attention));
+    linear_backward_weight(c.s, dw.qkv_w, dw.qkv_b, dqkv, c.edge.enter(c.s, c.scratch, a.ln1));
+    linear_backward_input(c.s, dln1, dqkv, w.qkv_w);
+    layernorm_backward(c.s, dy, dw.ln1_w, dw.ln1_b, c.edge.enter_backward(c.s, c.scratch, dln1), a.x, a.stat1, w.ln1_w);
+  }
+}
+
+Dropout Block::dropout(const Context& c, Site site) const {
+  Dropout d = c.dropout;
+  d.site = static_cast<int32_t>(1 + 3 * layer_ + static_cast<int>(site));  // site 0 is the embedding's
+  return d;
+}
+
+}  // namespace megalith

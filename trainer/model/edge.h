@@ -1,0 +1,32 @@
+// How a residual branch is entered and left. The block calls these four and knows no more: alone they hand the tensor
+// back; tensor parallelism sums over ranks on leaving and, in backward, on entering; sequence parallelism gathers and
+// scatters rows instead (Shoeybi et al., arXiv 1909.08053; Korthikanti et al., arXiv 2205.05198).
+//
+// The tensor returned is the argument's own memory or scratch, valid until the caller's scratch scope ends.
+#pragma once
+
+#include "kernels/arena.h"
+#include "kernels/dropout.h"
+#include "kernels/stream.h"
+#include "kernels/tensor.h"
+
+namespace megalith {
+
+class Edge {
+ public:
+  virtual ~Edge() = default;
+  virtual Tensor enter(Stream& s, Arena& scratch, Tensor x) const = 0;            // residual rows -> branch rows
+  virtual Tensor leave(Stream& s, Arena& scratch, Tensor h) const = 0;            // partial branch output -> residual
+  virtual Tensor enter_backward(Stream& s, Arena& scratch, Tensor dx) const = 0;  // adjoint of enter
+  virtual Tensor leave_backward(Stream& s, Arena& scratch, Tensor dh) const = 0;  // adjoint of leave
+};
+
+// What a pass over the model is given besides tensors.
+struct Context {
+  Stream& s;
+  Arena& scratch;
+  const Edge& edge;
+  Dropout dropout;  // probability, seed, step and first row of this pass; the site is set where it is used
+};
+
+}  // namespace megalith

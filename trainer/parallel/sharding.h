@@ -1,0 +1,97 @@
+// Sharded data parallelism over the units of a model: weights are leased, gradients are reduced.
+//
+// On the shard axis each rank owns a part of every unit. lease() hands out a whole unit for a scope, gathered over the
+// axis; prefetch() starts a gather early so that it runs under compute. Gathered blocks live in two slots of the
+// communication arena, the embedding and the final norm in one of their own; a unit that is still in a slot since the
+// last update is not gathered again. gradients() hands out memory for the gradients of a whole unit, and reduce() adds
+// them up over the shard axis into each rank's part, once a microbatch; after the last one they are summed over the data
+// axis as well (MiCS: Zhang et al., arXiv 2205.00119). On a shard axis of one rank nothing is gathered or copied.
+//
+// All ranks of a mesh make the same calls in the same order.
+#pragma once
+
+#include <vector>
+
+#include "trainer/parallel/unit.h"
+
+namespace megalith {
+
+class Sharding {
+ public:
+  // `plan` and `runtime` must outlive it. Without `training` only weights exist.
+  Sharding(const Plan& plan, Runtime& runtime, bool training);
+
+  std::vector<Unit>& units() { return units_; }
+  const std::vector<Unit>& units() const { return units_; }
+
+  class Lease;
+  // The unit's weights, in the order of its spec, until the lease ends.
+  [[nodiscard]] Lease lease(size_t unit);
+  // Starts the gather of a unit that is about to be leased. Nothing happens where it is here already.
+  void prefetch(size_t unit);
+  // The weights were updated: what was gathered is stale.
+  void weights_changed();
+
+  // A step: begin_gradients; for every microbatch and unit gradients, perhaps again, then reduce; finish_gradients.
+  void begin_gradients();
+  // The unit's gradients in f32, in the order of its spec; they accumulate from 0 until reduce().
+  std::vector<Tensor> gradients(size_t unit);
+  void reduce(size_t unit, bool last_microbatch);
+  // Waits for what reduce() issued; Unit::gradient() is then the sum over all ranks and microbatches.
+  void finish_gradients();
+
+ private:
+  static constexpr size_t nobody = static_cast<size_t>(-1);
+  struct WeightSlot {
+    Tensor memory;  // (numel of the largest unit that uses it), compute dtype
+    size_t unit = nobody;
+    int users = 0;
+    int64_t last_use = 0;
+    Pending gather;
+  };
+  struct GradientSlot {
+    Tensor memory;   // full unit, f32
+    Tensor partial;  // a shard, f32: the scattered sum before it is added to the unit's gradient
+    size_t unit = nobody;
+    bool reducing = false, add = false, last = false;
+    Pending scatter;
+  };
+
+  bool sharded() const { return plan_.mesh.shard > 1; }
+  size_t first_slot(size_t unit) const;
+  size_t num_slots(size_t unit) const;
+  WeightSlot& gathered(size_t unit);
+  GradientSlot& gradient_slot(size_t unit);
+  void complete(GradientSlot& slot);
+  void sum_over_data(size_t unit);
+  std::vector<Tensor> views(size_t unit, Tensor flat) const;
+
+  const Plan& plan_;
+  Runtime& runtime_;
+  std::vector<Unit> units_;
+  std::vector<WeightSlot> weight_slots_;      // embedding, final norm, two for blocks
+  std::vector<GradientSlot> gradient_slots_;  // likewise
+  std::vector<bool> reduced_before_;          // in this step, by unit
+  std::vector<Pending> data_sums_;
+  int64_t clock_ = 0;
+};
+
+// Weights borrowed for a scope.
+class Sharding::Lease {
+ public:
+  Lease(std::vector<Tensor> tensors, int* users) : tensors_(std::move(tensors)), users_(users) {
+    if (users_) ++*users_;
+  }
+  ~Lease() {
+    if (users_) --*users_;
+  }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+  const std::vector<Tensor>& tensors() const { return tensors_; }
+
+ private:
+  std::vector<Tensor> tensors_;
+  int* users_;
+};
+
+}  // namespace megalith

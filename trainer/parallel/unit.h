@@ -1,0 +1,40 @@
+// A Unit is one FSDP unit on one rank: its part of the flat parameters and of their gradients (ZeRO: Rajbhandari et al.,
+// arXiv 1910.02054; FSDP: Zhao et al., arXiv 2304.11277). It owns the views, the arenas own the memory. Padding
+// elements stay 0 for ever.
+#pragma once
+
+#include "trainer/parallel/plan.h"
+#include "trainer/runtime/runtime.h"
+
+namespace megalith {
+
+class Unit {
+ public:
+  // Memory only; values come from initialize() or a checkpoint. Without `training` there are no gradients.
+  Unit(const UnitPlan& plan, DType compute, bool training, Memory& memory);
+
+  const UnitPlan& plan() const { return *plan_; }
+  Tensor master() const { return master_; }      // (S) f32: what the optimizer updates and checkpoints keep
+  Tensor working() const { return working_; }    // (S) compute dtype: what is gathered; the master itself in fp32
+  Tensor gradient() const { return gradient_; }  // (S) f32: mean over the batch, once finished
+
+  // Initial weights: a pure function of the seed, the parameter and the global element.
+  void initialize(Stream& s, uint64_t seed);
+
+  // After the master was written by anyone but the optimizer.
+  void round_working(Stream& s);
+
+  // The part of a parameter that lies in this rank's shard: its elements (of the parameter), and where they start in
+  // the shard.
+  struct Part {
+    Interval elements;
+    int64_t offset;
+  };
+  Part part_of(const PlacedParam& param) const;
+
+ private:
+  const UnitPlan* plan_;
+  Tensor master_, working_, gradient_;
+};
+
+}  // namespace megalith

@@ -1,0 +1,115 @@
+#include "trainer/plan/dry_run.h"
+
+#include <algorithm>
+#include <map>
+
+namespace megalith {
+
+namespace {
+
+double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
+
+int64_t total(const MemorySizes& sizes) {
+  int64_t sum = 0;
+  for (int64_t bytes : sizes) sum += bytes;
+  return sum;
+}
+
+std::string memory_table(const DryRun& run) {
+  const auto largest = std::max_element(run.memory.begin(), run.memory.end(), [](const auto& a, const auto& b) {
+    return total(a) < total(b);
+  });
+  std::string text = fmt::format("memory of the fullest rank, {}:\n",
+                                 run.mesh.describe(static_cast<int>(largest - run.memory.begin())));
+  for (MemoryClass c : all_memory_classes) {
+    const int64_t bytes = (*largest)[static_cast<size_t>(c)];
+    text += fmt::format("  {:<14} {:>16} bytes {:>10.3f} GiB\n", name_of(c), bytes, gib(bytes));
+  }
+  return text + fmt::format("  {:<14} {:>16} bytes {:>10.3f} GiB\n", "total", total(*largest), gib(total(*largest)));
+}
+
+std::string traffic_table(const DryRun& run) {
+  struct Sum {
+    int64_t calls = 0;
+    double payload = 0, sent = 0;
+  };
+  std::string text = "traffic of one step, of the rank that sends most (payload, and bytes sent round a ring):\n";
+  bool any = false;
+  for (Axis axis : all_axes) {
+    const int size = run.mesh.extent(axis);
+    if (size == 1) continue;
+    std::map<Transfer, Sum> most;
+    for (const auto& rank : run.transfers) {
+      std::map<Transfer, Sum> sums;
+      for (const TransferRecord& r : rank[static_cast<size_t>(axis)]) {
+        Sum& sum = sums[r.transfer];
+        sum.calls++;
+        sum.payload += static_cast<double>(r.bytes);
+        sum.sent += ring_bytes(r.transfer, static_cast<double>(r.bytes), size);
+      }
+      for (const auto& [transfer, sum] : sums)
+        if (sum.sent >= most[transfer].sent) most[transfer] = sum;
+    }
+    for (const auto& [transfer, sum] : most) {
+      any = true;
+      text += fmt::format("  {:<9} x{:<5} {:<15} {:>6} calls {:>12.4f} GiB payload {:>12.4f} GiB sent\n", name_of(axis),
+                          size, name_of(transfer), sum.calls, sum.payload / (1 << 30), sum.sent / (1 << 30));
+    }
+  }
+  return any ? text : "traffic: none\n";
+}
+
+std::string work_table(const Config& config, const DryRun& run) {
+  double hardware = 0, bytes = 0;
+  for (const auto& ops : run.ops)
+    for (const OpRecord& op : ops) {
+      hardware += op.flops;
+      bytes += op.bytes;
+    }
+  const auto ranks = static_cast<double>(run.ops.size());
+  const double tokens = static_cast<double>(config.batch.global_batch_size * config.batch.sequence_length);
+  const auto model = [&](bool causal) {
+    return tokens * model_flops_per_token(config.model, config.batch.sequence_length, causal);
+  };
+  return fmt::format(
+      "work of one step: {:.0f} tokens\n"
+      "  model FLOPs     {:.4g} (causal attention), {:.4g} (full attention)\n"
+      "  hardware FLOPs  {:.4g} as executed, {:.4g} a rank\n"
+      "  memory traffic  {:.4g} bytes a rank, if every op read and wrote each argument once\n",
+      tokens, model(true), model(false), hardware, hardware / ranks, bytes / ranks);
+}
+
+}  // namespace
+
+DryRun dry_run(const Config& config, int num_ranks) {
+  CHECK(num_ranks >= 1, "--ranks {}: at least one rank", num_ranks);
+  DryRun run;
+  run.mesh = mesh_shape(config, num_ranks);
+  for (int rank = 0; rank < num_ranks; rank++) {
+    Rehearsal rehearsal = rehearse(config, make_plan(config, num_ranks, rank));
+    run.memory.push_back(rehearsal.memory);
+    run.ops.push_back(std::move(rehearsal.ops));
+    run.transfers.push_back(std::move(rehearsal.transfers));
+  }
+  run.faults = match(run.mesh, run.transfers);
+  return run;
+}
+
+std::string report(const Config& config, const DryRun& run) {
+  const auto spec = model_spec(config.model);
+  const BatchPlan batch = make_plan(config, run.mesh.size(), 0).batch;
+  std::string text = fmt::format(
+      "model: {} parameters, {} layers, {} wide, {} heads, vocabulary {}\n"
+      "layout: {} ranks, {} copies sharded over {} ranks each; batch of {} sequences of {}, {} microbatches of {} a rank\n",
+      num_parameters(spec), config.model.layers, config.model.hidden, config.model.heads, config.model.vocab,
+      run.mesh.size(), run.mesh.data, run.mesh.shard, batch.batch, config.batch.sequence_length,
+      batch.num_microbatches(), batch.microbatch);
+  if (batch.idle() > 0) text += fmt::format("  {:.1f} % of the sequence slots are masked\n", 100 * batch.idle());
+  text += memory_table(run) + traffic_table(run) + work_table(config, run);
+  if (run.faults.empty()) return text + "transfers: all match and drain\n";
+  text += "transfers: FAULTS\n";
+  for (const std::string& fault : run.faults) text += "  " + fault + "\n";
+  return text;
+}
+
+}  // namespace megalith

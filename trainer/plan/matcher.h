@@ -1,0 +1,19 @@
+// The matcher plays the transfers that a dry run recorded and finds whether they all meet: every member of a group must
+// make the same collective calls in the same order with the same sizes, and every message sent must be received. It
+// needs no devices, and a rank that forgot a call, made one too many, or made them in another order shows.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trainer/runtime/mesh.h"
+
+namespace megalith {
+
+// transfers[rank][axis]: what the rank did on that axis, in order.
+using TransferLogs = std::vector<std::array<std::vector<TransferRecord>, all_axes.size()>>;
+
+// Empty when everything matches and drains. Otherwise one sentence a fault: axis, group, ranks, position and calls.
+std::vector<std::string> match(const MeshShape& mesh, const TransferLogs& transfers);
+
+}  // namespace megalith

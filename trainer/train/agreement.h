@@ -1,0 +1,22 @@
+// Errors of one rank are errors of the job. together() runs local work on every rank and then lets them compare notes:
+// either all go on, or all throw the same JobError, so that no rank waits in a collective for one that has given up.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "trainer/runtime/mpi.h"
+
+namespace megalith {
+
+// Already agreed upon by all ranks: rank 0 prints it, everybody ends with a non-zero status.
+class JobError : public Error {
+ public:
+  using Error::Error;
+};
+
+// Collective. `work` must not communicate. The JobError holds every distinct message, with the ranks that had it unless
+// all did.
+void together(const MpiSession& mpi, const std::function<void()>& work);
+
+}  // namespace megalith

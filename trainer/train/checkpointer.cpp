@@ -1,0 +1,215 @@
+#include "trainer/train/checkpointer.h"
+
+#include <spdlog/spdlog.h>
+
+#include <filesystem>
+
+#include "checkpoints/directory.h"
+#include "checkpoints/hugging_face.h"
+#include "checkpoints/reader.h"
+#include "trainer/train/agreement.h"
+
+namespace megalith {
+
+namespace {
+
+std::vector<int64_t> dims_of(const Shape& shape) {
+  std::vector<int64_t> dims;
+  for (int i = 0; i < shape.num_dims(); i++) dims.push_back(shape[i]);
+  return dims;
+}
+
+nlohmann::json describe_model(const ModelConfig& model) {
+  return {{"layers", model.layers},
+          {"hidden", model.hidden},
+          {"heads", model.heads},
+          {"vocab", model.vocab},
+          {"context", model.context}};
+}
+
+bool is_hugging_face(const std::string& folder) {
+  return std::filesystem::exists(std::filesystem::path(folder) / "model.safetensors");
+}
+
+}  // namespace
+
+ModelConfig model_of(const Manifest& manifest, const std::string& path) {
+  try {
+    const auto& m = manifest.state.at("model");
+    ModelConfig model;
+    model.layers = m.at("layers");
+    model.hidden = m.at("hidden");
+    model.heads = m.at("heads");
+    model.vocab = m.at("vocab");
+    model.context = m.at("context");
+    return model;
+  } catch (const nlohmann::json::exception& e) {
+    FAIL("checkpoint {}: its manifest does not describe a model ({}); was it written by another program?", path, e.what());
+  }
+}
+
+Checkpointer::Checkpointer(const Config& config, const MpiSession& mpi, Trainer& trainer)
+    : config_(config), mpi_(mpi), trainer_(trainer) {}
+
+std::vector<Checkpointer::Held> Checkpointer::held(bool parameters_only, bool mine_only) const {
+  std::vector<Held> all;
+  const std::vector<Unit>& units = trainer_.stage().sharding().units();
+  const MeshShape& mesh = trainer_.plan().mesh;
+  const int64_t copy = mesh.coordinate(trainer_.plan().rank, Axis::data);
+  auto hold = [&](const std::string& path, size_t u, Tensor shard) {
+    for (const PlacedParam& param : units[u].plan().params) {
+      const Unit::Part part = units[u].part_of(param);
+      const Interval elements = mine_only ? part_of(part.elements, copy, mesh.data) : part.elements;
+      if (elements.size() == 0) continue;
+      const int64_t offset = part.offset + elements.begin - part.elements.begin;
+      all.push_back({flat_piece(path + param.spec.name, dims_of(param.spec.shape), elements.begin, elements.end),
+                     shard.flat(offset, offset + elements.size())});
+    }
+  };
+  for (size_t u = 0; u < units.size(); u++) {
+    hold(std::string(parameters_path), u, units[u].master());
+    if (parameters_only) continue;
+    for (const Optimizer::State& state : trainer_.optimizer().state()) hold(state.path + "/", u, state.by_unit[u]);
+  }
+  return all;
+}
+
+std::string Checkpointer::save(const Progress& progress) {
+  const std::string& directory = config_.checkpoint.directory;
+  std::string folder;
+  together(mpi_, [&] {
+    if (mpi_.rank() == 0) folder = begin_checkpoint(directory, progress.step);
+  });
+  folder = mpi_.broadcast_text(folder);
+
+  FileRecord record;
+  try {
+    together(mpi_, [&] {
+      std::vector<StoredPiece> pieces;
+      for (const Held& h : held(false, true)) pieces.push_back({h.piece, h.data.data<float>()});
+      record = write_rank_file(folder, mpi_.rank(), pieces);
+    });
+  } catch (const JobError&) {
+    if (mpi_.rank() == 0) abandon_checkpoint(folder);
+    throw;
+  }
+
+  const std::vector<std::string> records = mpi_.all_gather_text(to_text(record));
+  std::string path;
+  together(mpi_, [&] {
+    if (mpi_.rank() != 0) return;
+    Manifest manifest;
+    manifest.step = progress.step;
+    manifest.state = {{"sequences", progress.sequences},
+                      {"model", describe_model(config_.model)},
+                      {"tokenizer", config_.data.tokenizer},
+                      {"config", to_toml(config_)}};
+    for (const std::string& text : records) manifest.files.push_back(file_record_from_text(text));
+    path = publish_checkpoint(folder, std::move(manifest));
+    prune_checkpoints(directory, config_.checkpoint.keep);
+  });
+  return mpi_.broadcast_text(path);
+}
+
+void Checkpointer::check_same_model(const std::string& path, const Manifest& manifest) const {
+  const ModelConfig there = model_of(manifest, path), &here = config_.model;
+  auto same = [&](const char* key, int64_t in_checkpoint, int64_t in_config) {
+    CHECK(in_checkpoint == in_config,
+          "checkpoint {} is of another model: model.{} is {} there and {} in this config; use another "
+          "checkpoint.directory (or run.output), or the model it was trained with",
+          path, key, in_checkpoint, in_config);
+  };
+  same("layers", there.layers, here.layers);
+  same("hidden", there.hidden, here.hidden);
+  same("heads", there.heads, here.heads);
+  same("vocab", there.vocab, here.vocab);
+  same("context", there.context, here.context);
+}
+
+Progress Checkpointer::load(const std::string& path) {
+  CheckpointReader reader(path);
+  check_same_model(path, reader.manifest());
+  for (const Held& h : held(false, false)) reader.read(h.piece, h.data.data<float>());
+  return {.step = reader.manifest().step, .sequences = reader.manifest().state.at("sequences").get<int64_t>()};
+}
+
+std::optional<Progress> Checkpointer::resume() {
+  const CheckpointConfig& checkpoint = config_.checkpoint;
+  const std::string& wanted = checkpoint.resume;
+
+  // Rank 0 looks, so that all ranks try the same paths.
+  std::string joined;
+  together(mpi_, [&] {
+    if (mpi_.rank() != 0) return;
+    if (wanted != "auto" && wanted != "never") {
+      joined = wanted + "\n";
+      return;
+    }
+    const CheckpointListing listing = scan_checkpoints(checkpoint.directory);
+    CHECK(wanted != "never" || listing.complete.empty(),
+          "checkpoint.resume = never, but {} holds {} checkpoints, the newest {}; use another run.output, or resume = auto",
+          checkpoint.directory, listing.complete.size(), listing.complete.front());
+    for (const SkippedCheckpoint& skipped : listing.skipped)
+      spdlog::warn("checkpoint {} is not used: {}", skipped.path, skipped.reason);
+    for (const std::string& path : listing.complete) joined += path + "\n";
+  });
+  joined = mpi_.broadcast_text(joined);
+
+  std::vector<std::string> paths;
+  for (size_t at = 0; at < joined.size(); at = joined.find('\n', at) + 1)
+    paths.push_back(joined.substr(at, joined.find('\n', at) - at));
+  if (paths.empty()) return std::nullopt;
+
+  for (const std::string& path : paths) {
+    // A checkpoint of another model is the user's mistake and ends the run; damage is not.
+    together(mpi_, [&] {
+      std::optional<CheckpointReader> reader;
+      try {
+        reader.emplace(path);
+      } catch (const Error&) {
+        return;  // met again below
+      }
+      check_same_model(path, reader->manifest());
+    });
+    Progress progress;
+    try {
+      together(mpi_, [&] { progress = load(path); });
+    } catch (const JobError& e) {
+      if (paths.size() == 1 && wanted != "auto") throw;
+      if (mpi_.rank() == 0) spdlog::warn("checkpoint {} cannot be read, trying the one before: {}", path, e.what());
+      continue;
+    }
+    trainer_.weights_loaded();
+    return progress;
+  }
+  throw JobError(__FILE__, __LINE__,
+                 fmt::format("none of the {} checkpoints in {} can be read; move them away to start again, or name an "
+                             "older copy with checkpoint.resume",
+                             paths.size(), checkpoint.directory));
+}
+
+void Checkpointer::initialize_from(const std::string& path) {
+  together(mpi_, [&] {
+    std::unique_ptr<TensorSource> source;
+    if (is_hugging_face(path)) {
+      auto reader = std::make_unique<HuggingFaceReader>(path);
+      const GPT2Shape& there = reader->model();
+      const ModelConfig& here = config_.model;
+      const GPT2Shape wanted{here.layers, here.hidden, here.heads, here.vocab, here.context};
+      CHECK(there == wanted,
+            "checkpoint.init_from = {} is of another model: {} layers, {} wide, {} heads, vocabulary {}, context {}; "
+            "this config has {}, {}, {}, {}, {}",
+            path, there.layers, there.hidden, there.heads, there.vocab, there.context, here.layers, here.hidden,
+            here.heads, here.vocab, here.context);
+      source = std::move(reader);
+    } else {
+      auto reader = std::make_unique<CheckpointReader>(path);
+      check_same_model(path, reader->manifest());
+      source = std::move(reader);
+    }
+    for (const Held& h : held(true, false)) source->read(h.piece, h.data.data<float>());
+  });
+  trainer_.adopt_weights();
+}
+
+}  // namespace megalith

@@ -1,0 +1,57 @@
+// Checkpointing of a training run: which pieces this rank keeps, saving them together with the other ranks, and finding
+// and reading the newest checkpoint that is whole. What the files look like is checkpoints/FORMAT.md's matter.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoints/tensor_source.h"
+#include "checkpoints/writer.h"
+#include "trainer/runtime/mpi.h"
+#include "trainer/train/trainer.h"
+
+namespace megalith {
+
+// Where a run stands: what a checkpoint holds besides tensors.
+struct Progress {
+  int64_t step = 0;       // updates completed
+  int64_t sequences = 0;  // consumed from the training stream since the run began
+};
+
+class Checkpointer {
+ public:
+  Checkpointer(const Config& config, const MpiSession& mpi, Trainer& trainer);
+
+  // Collective. Writes a complete checkpoint, then deletes those beyond `keep`. JobError when it cannot; the ones before
+  // are untouched. Returns its path.
+  std::string save(const Progress& progress);
+
+  // Collective. Follows checkpoint.resume: fills weights and optimizer state and says where the run stood, or nothing
+  // when the run starts from the beginning. A checkpoint that turns out damaged is skipped for the one before, with a
+  // warning in the log.
+  std::optional<Progress> resume();
+
+  // Collective. Weights from checkpoint.init_from: one of our checkpoints, or a Hugging Face GPT-2 folder.
+  void initialize_from(const std::string& path);
+
+ private:
+  // Every piece of state of this rank, with its memory. With `mine_only`, what is held by several ranks (copies on the
+  // data axis) is dealt out among them, so that each element is written once.
+  struct Held {
+    Piece piece;
+    Tensor data;
+  };
+  std::vector<Held> held(bool parameters_only, bool mine_only) const;
+  Progress load(const std::string& path);
+  void check_same_model(const std::string& path, const Manifest& manifest) const;
+
+  const Config& config_;
+  const MpiSession& mpi_;
+  Trainer& trainer_;
+};
+
+// The model of a checkpoint, as its manifest describes it.
+ModelConfig model_of(const Manifest& manifest, const std::string& path);
+
+}  // namespace megalith

@@ -1,0 +1,194 @@
+#include "trainer/train/inference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+#include <optional>
+
+#include "checkpoints/directory.h"
+#include "checkpoints/hugging_face.h"
+#include "checkpoints/reader.h"
+#include "kernels/philox.h"
+#include "trainer/train/checkpointer.h"
+#include "trainer/train/text_data.h"
+
+namespace megalith {
+
+namespace {
+
+bool is_hugging_face(const std::string& folder) {
+  return std::filesystem::exists(std::filesystem::path(folder) / "model.safetensors");
+}
+
+// The checkpoint that a path means: itself, or the newest whole one in it or in its `checkpoints` folder.
+std::string find_checkpoint(const std::string& path) {
+  const std::filesystem::path folder = path;
+  CHECK(std::filesystem::is_directory(folder), "no such folder: {}", path);
+  if (is_hugging_face(path) || std::filesystem::exists(folder / "manifest.json")) return path;
+  for (const std::filesystem::path& directory : {folder, folder / "checkpoints"}) {
+    const std::vector<std::string> found = list_checkpoints(directory.string());
+    if (!found.empty()) return found.front();
+  }
+  FAIL("{} holds no complete checkpoint and is none; name a step-* folder, its parent, a run folder or a Hugging Face folder",
+       path);
+}
+
+std::unique_ptr<TensorSource> open_source(const std::string& path) {
+  if (is_hugging_face(path)) return std::make_unique<HuggingFaceReader>(path);
+  return std::make_unique<CheckpointReader>(path);
+}
+
+// Index of the next token. Logits are used up.
+int64_t sample(std::vector<float>& logits, const Sampling& sampling, uint64_t position) {
+  if (sampling.temperature == 0) return std::max_element(logits.begin(), logits.end()) - logits.begin();
+  std::vector<int64_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto k = sampling.top_k > 0 ? std::min<size_t>(static_cast<size_t>(sampling.top_k), order.size()) : order.size();
+  auto logit = [&](int64_t id) { return static_cast<double>(logits[static_cast<size_t>(id)]); };
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(k), order.end(),
+                    [&](int64_t a, int64_t b) { return logit(a) != logit(b) ? logit(a) > logit(b) : a < b; });
+  std::vector<double> weight(k);
+  for (size_t i = 0; i < k; i++) weight[i] = std::exp((logit(order[i]) - logit(order[0])) / sampling.temperature);
+  double rest = uniform(philox(sampling.seed, position, 0)[0]) * std::accumulate(weight.begin(), weight.end(), 0.0);
+  for (size_t i = 0; i < k; i++) {
+    rest -= weight[i];
+    if (rest <= 0) return order[i];
+  }
+  return order[k - 1];
+}
+
+}  // namespace
+
+// A model of fixed batch and length with its weights in memory. Runs every layer with scratch activations. The stage
+// refers to the plan, so it stays where it is.
+struct Inference::Engine {
+  Plan plan;
+  std::unique_ptr<Runtime> runtime;
+  std::unique_ptr<Stage> stage;
+  Tensor logits;
+
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  Engine(const ModelConfig& model, int64_t B, int64_t T) {
+    Config config;
+    config.model = model;
+    config.batch = {.sequence_length = T, .global_batch_size = B, .microbatch_size = B};
+    config.parallel.sharding_strategy = ShardingStrategy::no_shard;
+    config.precision.compute = ComputeType::fp32;
+    config.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each;
+    plan = make_plan(config, 1, 0);
+    MemorySizes sizes;
+    {
+      Runtime dry(World::dry, {}, Mesh::dry(plan.mesh, 0));
+      build(dry);
+      run_once();
+      sizes = dry.memory.peaks();
+      stage.reset();
+    }
+    runtime = std::make_unique<Runtime>(World::cpu, sizes, Mesh::dry(plan.mesh, 0));
+    build(*runtime);
+  }
+
+ private:
+  void build(Runtime& in) {
+    stage = std::make_unique<Stage>(plan, in, false);
+    logits = in.memory[MemoryClass::saved].tensor(DType::f32, {1, plan.model.vocab});
+  }
+  void run_once() {
+    stage->begin_evaluation({.feed = {}, .batch = plan.batch, .dropout = {}});
+    stage->evaluate(0);
+    stage->logits(0, logits);
+  }
+};
+
+Inference::Inference(const std::string& path, const std::string& tokenizer) : path_(find_checkpoint(path)) {
+  std::string tokenizer_path = tokenizer;
+  if (is_hugging_face(path_)) {
+    const GPT2Shape shape = read_hugging_face_shape(path_);
+    model_.layers = shape.layers;
+    model_.hidden = shape.hidden;
+    model_.heads = shape.heads;
+    model_.vocab = shape.vocab;
+    model_.context = shape.context;
+    if (tokenizer_path.empty() && std::filesystem::exists(std::filesystem::path(path_) / "merges.txt"))
+      tokenizer_path = path_;
+  } else {
+    const CheckpointReader reader(path_);
+    model_ = model_of(reader.manifest(), path_);
+    if (tokenizer_path.empty()) tokenizer_path = reader.manifest().state.value("tokenizer", "");
+  }
+  if (!tokenizer_path.empty()) tokenizer_ = load_tokenizer(tokenizer_path);
+}
+
+Inference::~Inference() = default;
+
+std::unique_ptr<Inference::Engine> Inference::make_engine(int64_t B, int64_t T) const {
+  auto engine = std::make_unique<Engine>(model_, B, T);
+  const auto source = open_source(path_);
+  for (Unit& unit : engine->stage->sharding().units())
+    for (const PlacedParam& param : unit.plan().params) {
+      const std::string name = std::string(parameters_path) + param.spec.name;
+      const Tensor memory = unit.master().flat(param.range().begin, param.range().end);
+      std::vector<int64_t> shape;
+      for (int i = 0; i < param.spec.shape.num_dims(); i++) shape.push_back(param.spec.shape[i]);
+      source->read(whole_piece(name, shape), memory.data<float>());
+    }
+  return engine;
+}
+
+void Inference::generate(const std::string& prompt, int64_t count, const Sampling& sampling,
+                         const std::function<void(std::string_view)>& out) {
+  CHECK(tokenizer_, "{} names no tokenizer; give its folder with --tokenizer", path_);
+  std::vector<int32_t> ids;
+  tokenizer_->encode(prompt, ids);
+  if (ids.empty()) ids.push_back(tokenizer_->end_of_text());  // texts follow one another in training
+
+  const int64_t T = std::min<int64_t>(model_.context, static_cast<int64_t>(ids.size()) + count);
+  const auto engine = make_engine(1, T);
+  out(prompt);
+  for (int64_t i = 0; i < count; i++) {
+    // The last T tokens; the model is causal, so what follows them in memory does not matter.
+    const auto length = std::min<int64_t>(T, static_cast<int64_t>(ids.size()));
+    const Feed feed = [&](Interval, Tensor tokens, Tensor targets) {
+      std::fill_n(tokens.data<int32_t>(), T, 0);
+      std::fill_n(targets.data<int32_t>(), T, -1);
+      std::copy(ids.end() - length, ids.end(), tokens.data<int32_t>());
+    };
+    engine->stage->begin_evaluation({.feed = feed, .batch = engine->plan.batch, .dropout = {}});
+    engine->stage->evaluate(0);
+    engine->stage->logits(length - 1, engine->logits);
+    const float* z = engine->logits.data<float>();
+    std::vector<float> logits(z, z + tokenizer_->vocab_size());
+    const auto next = static_cast<int32_t>(sample(logits, sampling, static_cast<uint64_t>(i)));
+    if (next == tokenizer_->end_of_text()) break;
+    ids.push_back(next);
+    out(tokenizer_->token_bytes(next));
+  }
+}
+
+EvaluationResult Inference::evaluate(const std::string& data, int64_t T, int64_t limit,
+                                     const std::function<void(double)>& progress) {
+  Config config;
+  config.model = model_;
+  config.batch.sequence_length = T > 0 ? T : model_.context;
+  CHECK(config.batch.sequence_length <= model_.context, "sequences of {} tokens, but the model's context is {}",
+        config.batch.sequence_length, model_.context);
+  const Loader loader = open_data("--data", data, config, false, 0, 1);
+  const int64_t sequences = limit > 0 ? std::min(limit, loader.num_samples()) : loader.num_samples();
+  const int64_t B = std::clamp<int64_t>(4096 / config.batch.sequence_length, 1, sequences);
+  const auto engine = make_engine(B, config.batch.sequence_length);
+
+  BatchPlan batch = engine->plan.batch;
+  batch.batch = sequences;
+  engine->stage->begin_evaluation({.feed = feed_from(loader, 0, model_.vocab), .batch = batch, .dropout = {}});
+  for (int64_t k = 0; k < batch.num_microbatches(); k++) {
+    engine->stage->evaluate(k);
+    progress(static_cast<double>(k + 1) / static_cast<double>(batch.num_microbatches()));
+  }
+  return {.loss = *engine->stage->loss().data<double>(),
+          .tokens = sequences * config.batch.sequence_length,
+          .bytes = tokenizer_ ? target_bytes(loader, sequences, *tokenizer_) : 0};
+}
+
+}  // namespace megalith

@@ -1,0 +1,107 @@
+#include "trainer/train/metrics.h"
+
+#include <spdlog/spdlog.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numbers>
+
+namespace megalith {
+
+namespace {
+
+// Lines of steps up to `completed`. A last line that a death cut short is dropped as well.
+std::string lines_until(const std::string& path, int64_t completed) {
+  std::ifstream in(path);
+  std::string kept, line;
+  while (std::getline(in, line)) {
+    const auto object = nlohmann::json::parse(line, nullptr, false);
+    if (object.is_object() && object.value("step", completed + 1) <= completed) kept += line + "\n";
+  }
+  return kept;
+}
+
+std::string duration_text(double seconds) {
+  const auto s = static_cast<int64_t>(seconds);
+  if (s >= 3600) return fmt::format("{}h{:02}m", s / 3600, s / 60 % 60);
+  return fmt::format("{}m{:02}s", s / 60, s % 60);
+}
+
+}  // namespace
+
+double bits_per_byte(double loss, int64_t tokens, int64_t bytes) {
+  return loss * static_cast<double>(tokens) / static_cast<double>(bytes) / std::numbers::ln2;
+}
+
+Metrics::Metrics(const std::string& run_folder, bool rank0, int64_t completed, const Rates& rates)
+    : active_(rank0), path_(run_folder + "/metrics.jsonl"), rates_(rates), first_step_(completed) {
+  if (!active_) return;
+  const std::string kept = lines_until(path_, completed), temporary = path_ + ".partial";
+  {
+    std::ofstream out(temporary, std::ios::trunc);
+    out << kept;
+    out.close();
+    CHECK(out.good(), "cannot write {}: {}; is the disk full or the folder read-only?", temporary, std::strerror(errno));
+  }
+  std::filesystem::rename(temporary, path_);
+  file_ = std::fopen(path_.c_str(), "a");
+  CHECK(file_, "cannot open {}: {}", path_, std::strerror(errno));
+}
+
+Metrics::~Metrics() {
+  if (file_) std::fclose(file_);
+}
+
+void Metrics::write(const std::string& line) {
+  const bool written = std::fputs((line + "\n").c_str(), file_) >= 0 && std::fflush(file_) == 0;
+  CHECK(written, "cannot write to {}: {}; is the disk full?", path_, std::strerror(errno));
+}
+
+void Metrics::end_step(int64_t step, const StepScalars& scalars, double learning_rate) {
+  if (!active_) return;
+  const Clock::time_point now = Clock::now();
+  const double seconds = std::chrono::duration<double>(now - begin_).count();
+  const double tokens_per_second = rates_.tokens_per_step / seconds;
+  const double model_tflops = tokens_per_second * rates_.model_flops_per_token / rates_.devices / 1e12;
+  const double hardware_tflops = rates_.hardware_flops_per_step / seconds / rates_.devices / 1e12;
+  const double each = std::chrono::duration<double>(now - run_begin_).count() / static_cast<double>(step - first_step_);
+  const std::string eta = duration_text(each * static_cast<double>(rates_.steps - step));
+  bar_.clear();
+  spdlog::info("step {}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:.0f} tokens/s  {:.3f} TFLOP/s  ETA {}", step,
+               rates_.steps, scalars.loss, scalars.grad_norm, learning_rate, tokens_per_second, model_tflops, eta);
+  bar_.draw(static_cast<double>(step) / static_cast<double>(rates_.steps), "ETA " + eta);
+  nlohmann::ordered_json memory;
+  for (MemoryClass c : all_memory_classes) memory[name_of(c)] = rates_.memory[static_cast<size_t>(c)];
+  // The device's peak rate is not known on a CPU, so there is no MFU to report.
+  write(nlohmann::ordered_json{{"step", step},
+                               {"loss", scalars.loss},
+                               {"grad_norm", scalars.grad_norm},
+                               {"learning_rate", learning_rate},
+                               {"tokens", static_cast<int64_t>(rates_.tokens_per_step)},
+                               {"step_seconds", seconds},
+                               {"tokens_per_second", tokens_per_second},
+                               {"model_tflops_per_device", model_tflops},
+                               {"hardware_tflops_per_device", hardware_tflops},
+                               {"mfu", nullptr},
+                               {"memory_bytes", memory}}
+            .dump());
+}
+
+void Metrics::evaluation(int64_t step, double loss, int64_t tokens, int64_t bytes) {
+  if (!active_) return;
+  nlohmann::ordered_json line{{"step", step}, {"validation_loss", loss}, {"perplexity", std::exp(loss)}};
+  bar_.clear();
+  std::string bits;
+  if (bytes > 0) {
+    line["bits_per_byte"] = bits_per_byte(loss, tokens, bytes);
+    bits = fmt::format("  {:.4f} bits per byte", bits_per_byte(loss, tokens, bytes));
+  }
+  spdlog::info("step {}  validation loss {:.4f}{}", step, loss, bits);
+  write(line.dump());
+}
+
+}  // namespace megalith

@@ -1,0 +1,55 @@
+// What a run tells: one line a step on the console and in log.txt, and one object a step in metrics.jsonl. Rank 0 only.
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+
+#include "trainer/train/progress_bar.h"
+#include "trainer/train/trainer.h"
+
+namespace megalith {
+
+// What does not change from step to step and makes counts into rates.
+struct Rates {
+  double tokens_per_step = 0;         // over all ranks
+  double model_flops_per_token = 0;   // causal attention, no recompute
+  double hardware_flops_per_step = 0; // over all ranks, as executed
+  int devices = 1;
+  int64_t steps = 0;                  // of the whole run, for the ETA
+  MemorySizes memory{};               // peaks of this rank
+};
+
+class Metrics {
+ public:
+  // Opens DIR/metrics.jsonl and drops what it holds beyond `completed` steps, so that it reads as if the run had never
+  // stopped. On other ranks than 0 nothing is opened and every call does nothing.
+  Metrics(const std::string& run_folder, bool rank0, int64_t completed, const Rates& rates);
+  ~Metrics();
+  Metrics(const Metrics&) = delete;
+  Metrics& operator=(const Metrics&) = delete;
+
+  // A step has begun or ended, by the wall clock of this rank.
+  void begin_step() { begin_ = Clock::now(); }
+  void end_step(int64_t step, const StepScalars& scalars, double learning_rate);
+
+  // Evaluation after `step` updates; bytes: of the text that the evaluated tokens stand for, 0 if unknown.
+  void evaluation(int64_t step, double loss, int64_t tokens, int64_t bytes);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void write(const std::string& line);
+
+  bool active_;
+  std::string path_;
+  Rates rates_;
+  std::FILE* file_ = nullptr;
+  ProgressBar bar_;
+  Clock::time_point begin_{}, run_begin_ = Clock::now();
+  int64_t first_step_;
+};
+
+// Mean loss in nats a token, to bits a byte of text.
+double bits_per_byte(double loss, int64_t tokens, int64_t bytes);
+
+}  // namespace megalith

@@ -1,0 +1,61 @@
+#include "trainer/train/text_data.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace megalith {
+
+std::unique_ptr<Tokenizer> open_tokenizer(Config& config) {
+  if (config.data.tokenizer.empty()) {
+    CHECK(config.model.vocab > 0, "model.vocab = 0 and data.tokenizer is empty; set one of them");
+    return nullptr;
+  }
+  auto tokenizer = load_tokenizer(config.data.tokenizer);
+  if (config.model.vocab == 0) config.model.vocab = tokenizer->vocab_size();
+  CHECK(tokenizer->vocab_size() <= config.model.vocab,
+        "the tokenizer in {} has {} ids, but model.vocab = {}; raise model.vocab or leave it at 0", config.data.tokenizer,
+        tokenizer->vocab_size(), config.model.vocab);
+  return tokenizer;
+}
+
+Loader open_data(const std::string& key, const std::string& path, const Config& config, bool shuffle, int rank,
+                 int ranks) {
+  CHECK(!path.empty(), "{} is empty; name a token file made by `megalith prepare`, e.g. {}=runs/text/train.bin", key, key);
+  TokenStream stream = TokenStream::open(path);
+  const Interval share = part_of({0, stream.size()}, rank, ranks);
+  if (stream.max_possible_token() >= config.model.vocab && share.size() > 0) {
+    const int32_t largest = stream.max_token(share.begin, share.end);
+    CHECK(largest < config.model.vocab,
+          "{} = {} holds token {}, beyond the vocabulary of {}; use the tokenizer that made it, or set model.vocab to at "
+          "least {}",
+          key, path, largest, config.model.vocab, largest + 1);
+  }
+  return Loader(std::move(stream), config.batch.sequence_length, shuffle, static_cast<uint64_t>(config.data.seed));
+}
+
+Feed feed_from(const Loader& loader, int64_t first, int64_t vocab) {
+  return [&loader, first, vocab](Interval sequences, Tensor tokens, Tensor targets) {
+    const int64_t T = loader.sequence_length(), n = sequences.size() * T, N = tokens.numel();
+    int32_t* in = tokens.data<int32_t>();
+    int32_t* out = targets.data<int32_t>();
+    loader.fill(first + sequences.begin, sequences.size(), {in, static_cast<size_t>(n)}, {out, static_cast<size_t>(n)});
+    for (int64_t i = 0; i < n; i++)
+      CHECK(in[i] >= 0 && in[i] < vocab && out[i] >= 0 && out[i] < vocab,
+            "a token of sequence {} is beyond the vocabulary of {}", first + sequences.begin + i / T, vocab);
+    std::fill(in + n, in + N, 0);
+    std::fill(out + n, out + N, -1);
+  };
+}
+
+int64_t target_bytes(const Loader& loader, int64_t sequences, const Tokenizer& tokenizer) {
+  const auto T = static_cast<size_t>(loader.sequence_length());
+  std::vector<int32_t> inputs(T), targets(T);
+  int64_t bytes = 0;
+  for (int64_t i = 0; i < sequences; i++) {
+    loader.fill(i, 1, inputs, targets);
+    for (int32_t id : targets) bytes += static_cast<int64_t>(tokenizer.token_bytes(id).size());
+  }
+  return bytes;
+}
+
+}  // namespace megalith

@@ -1,0 +1,30 @@
+// Token files as a run uses them: opened and checked against the model, and fed to the stage.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "configs/config.h"
+#include "data/loader.h"
+#include "data/token_stream.h"
+#include "data/tokenizer.h"
+#include "trainer/parallel/stage.h"
+
+namespace megalith {
+
+// Fills config.model.vocab from the tokenizer when it is 0; checks that the tokenizer's ids fit when both are given.
+// Returns the tokenizer, or nothing when the config names none.
+std::unique_ptr<Tokenizer> open_tokenizer(Config& config);
+
+// Opens a token file as samples of batch.sequence_length, and checks that no token id is beyond the vocabulary. Rank
+// `rank` of `ranks` scans its share of the file.
+Loader open_data(const std::string& key, const std::string& path, const Config& config, bool shuffle, int rank,
+                 int ranks);
+
+// Feeds sequences of `loader`, counted from `first`; `vocab` is checked again for every batch.
+Feed feed_from(const Loader& loader, int64_t first, int64_t vocab);
+
+// Bytes of text that the targets of samples [0, sequences) stand for.
+int64_t target_bytes(const Loader& loader, int64_t sequences, const Tokenizer& tokenizer);
+
+}  // namespace megalith
