@@ -104,9 +104,11 @@ std::vector<BpeVocabulary::Merge> read_merges(const std::string& path, const Ids
     CHECK(space != std::string::npos && line.find(' ', space + 1) == std::string::npos,
           "{}, line {}: \"{}\" is not two tokens with a space between", path, number, line);
     const std::string left = line.substr(0, space), right = line.substr(space + 1);
-    for (const std::string& name : {left, right, left + right})
+    for (const std::string& name : {left, right, left + right}) {
+      CHECK(name != end_of_text_name, "{}, line {}: {} is not a token of text", path, number, name);
       CHECK(ids.contains(name), "{}, line {}: \"{}\" is not in vocab.json; the two files do not belong together", path,
             number, name);
+    }
     const BpeVocabulary::Merge merge{ids.at(left), ids.at(right), ids.at(left + right)};
     const uint64_t key = static_cast<uint64_t>(merge.left) << 32 | static_cast<uint32_t>(merge.right);
     const auto [first, is_new] = line_of.emplace(key, number);

@@ -63,8 +63,7 @@ Index check_index(const std::string& path) {
     const auto pointer = pointers.next<int64_t>();
     CHECK(length >= 0 && pointer == index.tokens * format::bytes_of(index.element),
           "{}: sequence {} of {} tokens begins at byte {}, expected {}; the index is damaged, or its sequences do not "
-          "stand "
-          "one behind the other",
+          "stand one behind the other",
           path, i, length, pointer, index.tokens * format::bytes_of(index.element));
     index.tokens += length;
   }
@@ -76,6 +75,8 @@ Index check_index(const std::string& path) {
           last, sequences);
     last = bound;
   }
+  CHECK(last == static_cast<int64_t>(sequences),
+        "{}: the document bounds end at {}, but there are {} sequences; the index is damaged", path, last, sequences);
   return index;
 }
 

@@ -1,6 +1,7 @@
 #include "data/token_stream.h"
 
 #include <filesystem>
+#include <system_error>
 
 #include "data/token_formats.h"
 #include "kernels/check.h"
@@ -9,7 +10,8 @@ namespace megalith {
 
 TokenStream TokenStream::open(const std::string& path) {
   const std::string idx_path = std::filesystem::path(path).replace_extension(".idx").string();
-  if (idx_path != path && std::filesystem::exists(idx_path)) return {path, open_megatron(path, idx_path)};
+  std::error_code absent;
+  if (idx_path != path && std::filesystem::exists(idx_path, absent)) return {path, open_megatron(path, idx_path)};
   if (has_llmc_header(path)) return {path, open_llmc(path)};
   return {path, open_raw(path)};
 }

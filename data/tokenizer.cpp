@@ -1,6 +1,7 @@
 #include "data/tokenizer.h"
 
 #include <filesystem>
+#include <system_error>
 
 #include "data/bpe_tokenizer.h"
 #include "kernels/check.h"
@@ -15,13 +16,14 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& folder) {
   namespace fs = std::filesystem;
-  CHECK(fs::is_directory(folder),
+  std::error_code absent;
+  CHECK(fs::is_directory(folder, absent),
         "the tokenizer {} is not a folder; give \"bytes\", \"train:VOCAB\" or a folder that holds "
         "vocab.json and merges.txt",
         folder);
-  if (fs::exists(fs::path(folder) / byte_tokenizer_file)) return make_byte_tokenizer();
+  if (fs::exists(fs::path(folder) / byte_tokenizer_file, absent)) return make_byte_tokenizer();
   for (const char* name : {"vocab.json", "merges.txt"})
-    CHECK(fs::exists(fs::path(folder) / name),
+    CHECK(fs::exists(fs::path(folder) / name, absent),
           "{} has no {}; a tokenizer folder holds vocab.json and merges.txt, or {} where prepare made it of bytes",
           folder, name, byte_tokenizer_file);
   return make_bpe_tokenizer(read_bpe(folder));

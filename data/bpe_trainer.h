@@ -1,0 +1,44 @@
+// Trains a byte-level BPE: the most frequent pair of neighbours inside pieces becomes a token, again and again
+// (Sennrich, Haddow, Birch 2016, on bytes).
+//
+// Deterministic: of equally frequent pairs the one with the smaller left id goes first, then the smaller right id. In
+// runs of one token overlapping pairs count each. A pair whose bytes are a token already is passed over, so that ids
+// and merges keep one order: 0..255 are the bytes (in GPT-2's order), 256.. the merges, the last is the end of a text.
+//
+// Memory: counting keeps each different piece once, training about 25 bytes for each of their bytes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "data/bpe_vocabulary.h"
+#include "data/pretokenizer.h"
+
+namespace megalith {
+
+// How often each piece occurs. One for each thread, then added up.
+class PieceCounts {
+ public:
+  void count(const Pretokenizer& pretokenizer, std::string_view text);
+  void add(PieceCounts&& other);
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
+  };
+  using Map = std::unordered_map<std::string, int64_t, Hash, std::equal_to<>>;
+
+  friend BpeVocabulary train_bpe(const PieceCounts& counts, int32_t vocab_size);
+  Map counts_;
+};
+
+// Errors: vocab_size below smallest_trained_vocab; pieces that do not yield so many tokens.
+BpeVocabulary train_bpe(const PieceCounts& counts, int32_t vocab_size);
+
+constexpr int32_t smallest_trained_vocab = 258;  // the bytes, one merge, the end of a text
+
+}  // namespace megalith

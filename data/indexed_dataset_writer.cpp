@@ -1,0 +1,52 @@
+#include "data/indexed_dataset_writer.h"
+
+#include <algorithm>
+
+namespace megalith {
+
+namespace format = indexed_dataset;
+
+IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, int64_t vocab_size, int64_t longest_sequence)
+    : prefix_(prefix),
+      element_(format::element_for(vocab_size)),
+      longest_sequence_(longest_sequence),
+      bin_(prefix + ".bin") {}
+
+void IndexedDatasetWriter::add(std::span<const int32_t> ids) {
+  document_tokens_ += static_cast<int64_t>(ids.size());
+  num_tokens_ += static_cast<int64_t>(ids.size());
+  if (element_ == format::Element::int32) return bin_.write(ids);
+  narrow_.assign(ids.begin(), ids.end());
+  bin_.write(std::span<const uint16_t>(narrow_));
+}
+
+void IndexedDatasetWriter::end_document() {
+  for (int64_t left = document_tokens_; left > 0; left -= longest_sequence_)
+    lengths_.push_back(static_cast<int32_t>(std::min(left, longest_sequence_)));
+  bounds_.push_back(static_cast<int64_t>(lengths_.size()));
+  document_tokens_ = 0;
+}
+
+void IndexedDatasetWriter::finish() {
+  bin_.finish();
+  std::vector<int64_t> pointers;
+  int64_t pointer = 0;
+  for (const int32_t length : lengths_) {
+    pointers.push_back(pointer);
+    pointer += int64_t{length} * format::bytes_of(element_);
+  }
+  const uint64_t num_sequences = lengths_.size(), num_bounds = bounds_.size();
+  OutputFile idx(prefix_ + ".idx");
+  const auto write = [&]<class T>(const T& value) { idx.write(std::span<const T>(&value, 1)); };
+  write(format::magic);
+  write(format::version);
+  write(element_);
+  write(num_sequences);
+  write(num_bounds);
+  idx.write(std::span<const int32_t>(lengths_));
+  idx.write(std::span<const int64_t>(pointers));
+  idx.write(std::span<const int64_t>(bounds_));
+  idx.finish();
+}
+
+}  // namespace megalith

@@ -1,0 +1,30 @@
+// The three ways in which a user names a tokenizer: "bytes", "train:VOCAB", or a folder.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/text_windows.h"
+#include "data/tokenizer.h"
+
+namespace megalith {
+
+// The VOCAB of "train:VOCAB"; 0 for other specs. Errors: VOCAB is not a number from 258 to 16777216.
+int32_t vocab_to_train(const std::string& spec);
+
+// Trains a BPE on texts, with all of them if they have at most sample_bytes, otherwise on windows that are evenly
+// spread over them (their ends may fall into a word). The result depends on the text and the sizes only, not on the
+// threads. Memory: at most about 30 times sample_bytes, when no piece occurs twice; a language takes a twentieth of
+// that.
+struct TrainingSample {
+  int64_t sample_bytes = int64_t{128} << 20;
+  int64_t window_bytes = 1 << 20;
+};
+std::unique_ptr<Tokenizer> train_tokenizer(const std::vector<TextRange>& texts, int32_t vocab_size, int threads,
+                                           const TrainingSample& sample,
+                                           const std::function<void(int64_t done, int64_t total)>& progress);
+
+}  // namespace megalith

@@ -1,0 +1,238 @@
+#include "data/prepare.h"
+
+#include <sys/resource.h>
+
+#include <csignal>
+
+#include "data/ordered_parallel.h"
+#include "data/text_windows.h"
+#include "data/token_stream.h"
+#include "data/tokenizer.h"
+#include "data/tokenizer_spec.h"
+#include "tests/data/scratch.h"
+
+namespace megalith {
+namespace {
+
+namespace fs = std::filesystem;
+using test::gpt2_folder;
+using test::random_text;
+using test::read_all;
+using test::Scratch;
+
+std::vector<int32_t> tokens_in(const std::string& path) {
+  const TokenStream stream = TokenStream::open(path);
+  std::vector<int32_t> tokens(static_cast<size_t>(stream.size()));
+  stream.read(0, tokens);
+  return tokens;
+}
+
+std::vector<int32_t> encoded(const Tokenizer& tokenizer, const std::string& text) {
+  std::vector<int32_t> ids;
+  tokenizer.encode(text, ids);
+  ids.push_back(tokenizer.end_of_text());
+  return ids;
+}
+
+TEST(Prepare, ManySmallWindowsEqualOneWholeText) {
+  SKIP_WITHOUT_GPT2();
+  const auto tokenizer = load_tokenizer(gpt2_folder());
+  for (unsigned seed = 0; seed < 24; seed++) {
+    Scratch scratch;
+    const std::string text = random_text(2000, seed);
+    const PrepareOptions options{.text_files = {scratch.write("text", text)},
+                                 .tokenizer = gpt2_folder(),
+                                 .out = scratch.path("out"),
+                                 .validation_fraction = 0,
+                                 .threads = 1 + static_cast<int>(seed % 4),
+                                 .window_bytes = 1 + 3 * seed};
+    const PrepareReport report = prepare(options);
+    const std::vector<int32_t> want = encoded(*tokenizer, text);
+    ASSERT_EQ(tokens_in(scratch.path("out/train.bin")), want) << "seed " << seed;
+    EXPECT_EQ(report.train.tokens, static_cast<int64_t>(want.size()));
+    EXPECT_EQ(report.train.bytes, static_cast<int64_t>(text.size()));
+    EXPECT_EQ(report.train.documents, 1);
+    EXPECT_EQ(report.validation.documents, 0);
+    EXPECT_FALSE(fs::exists(scratch.path("out/validation.bin")));
+    EXPECT_FALSE(fs::exists(scratch.path("out/prepare.partial")));
+  }
+}
+
+TEST(Prepare, ValidationIsTheEndOfEachFile) {
+  Scratch scratch;
+  std::string lines;
+  for (int i = 0; i < 100; i++) lines += fmt::format("line {:4}\n", i);  // 10 bytes each
+  const std::string flat = std::string(95, 'x') + "\xe4\xb8\x96yz";      // the cut would fall into a character
+  const PrepareReport report = prepare({.text_files = {scratch.write("lines", lines), scratch.write("flat", flat)},
+                                        .tokenizer = "bytes",
+                                        .out = scratch.path("out"),
+                                        .validation_fraction = 0.035});
+  const auto tokenizer = load_tokenizer(scratch.path("out/tokenizer"));
+  std::vector<int32_t> train = encoded(*tokenizer, lines.substr(0, 960));
+  for (const int32_t id : encoded(*tokenizer, flat.substr(0, 98))) train.push_back(id);
+  std::vector<int32_t> validation = encoded(*tokenizer, lines.substr(960));
+  for (const int32_t id : encoded(*tokenizer, flat.substr(98))) validation.push_back(id);
+  EXPECT_EQ(tokens_in(scratch.path("out/train.bin")), train);
+  EXPECT_EQ(tokens_in(scratch.path("out/validation.bin")), validation);
+  EXPECT_EQ(report.train.documents, 2);
+  EXPECT_EQ(report.validation.documents, 2);
+  EXPECT_EQ(report.validation.bytes, 42);
+  EXPECT_EQ(report.vocab_size, 257);
+  EXPECT_EQ(report.bytes_per_token, 2);
+}
+
+TEST(Prepare, TrainsATokenizerThatDoesNotDependOnThreads) {
+  Scratch scratch;
+  const std::string text = scratch.write("text", random_text(100'000, 4));
+  for (const int threads : {1, 3}) {
+    const PrepareReport report = prepare({.text_files = {text},
+                                          .tokenizer = "train:500",
+                                          .out = scratch.path(std::to_string(threads)),
+                                          .threads = threads,
+                                          .window_bytes = 1000 * threads});
+    EXPECT_EQ(report.vocab_size, 500);
+  }
+  for (const char* name : {"tokenizer/vocab.json", "tokenizer/merges.txt", "train.bin", "train.idx", "validation.bin"})
+    EXPECT_EQ(read_all(scratch.path(std::string("1/") + name)), read_all(scratch.path(std::string("3/") + name)))
+        << name;
+
+  // The folder it made is one to prepare with.
+  prepare({.text_files = {text}, .tokenizer = scratch.path("1/tokenizer"), .out = scratch.path("again")});
+  EXPECT_EQ(read_all(scratch.path("again/train.bin")), read_all(scratch.path("1/train.bin")));
+}
+
+TEST(Prepare, LargeTextsAreSampledForTraining) {
+  Scratch scratch;
+  const TextFile first(scratch.write("a", random_text(30'000, 1))), second(scratch.write("b", random_text(50'000, 2)));
+  const std::vector<TextRange> texts{{&first, 0, first.size()}, {&second, 100, second.size()}};
+  const auto merges_with = [&](int64_t sample_bytes, int threads, int64_t* total_seen) {
+    const auto tokenizer = train_tokenizer(texts, 400, threads, {.sample_bytes = sample_bytes, .window_bytes = 1000},
+                                           [&](int64_t, int64_t total) { *total_seen = total; });
+    scratch.write("t/kept", "");
+    tokenizer->save(scratch.path("t"));
+    const std::string merges = read_all(scratch.path("t/merges.txt"));
+    fs::remove_all(scratch.path("t"));
+    return merges;
+  };
+  int64_t total = 0;
+  const std::string sampled = merges_with(20'000, 1, &total);
+  EXPECT_GT(total, 18'000);
+  EXPECT_LE(total, 20'000);
+  EXPECT_EQ(sampled, merges_with(20'000, 4, &total));
+  EXPECT_NE(sampled, merges_with(1 << 20, 1, &total));
+  EXPECT_EQ(total, first.size() + second.size() - 100);
+}
+
+TEST(Prepare, ProgressReachesItsTotal) {
+  Scratch scratch;
+  int64_t last = 0, total = 0;
+  prepare({.text_files = {scratch.write("text", random_text(10'000, 1))},
+           .tokenizer = "bytes",
+           .out = scratch.path("out"),
+           .threads = 2,
+           .window_bytes = 100},
+          [&](std::string_view, int64_t done, int64_t of) {
+            EXPECT_GT(done, last);
+            last = done;
+            total = of;
+          });
+  EXPECT_EQ(last, total);
+  EXPECT_EQ(total, static_cast<int64_t>(fs::file_size(scratch.path("text"))));
+}
+
+TEST(Prepare, RefusesBadInputAndLeavesNothing) {
+  Scratch scratch;
+  const std::string text = scratch.write("text", "some text\n"), empty = scratch.write("empty", "");
+  const auto run = [&](std::vector<std::string> files, std::string tokenizer, double fraction = 0.01) {
+    prepare({.text_files = std::move(files),
+             .tokenizer = std::move(tokenizer),
+             .out = scratch.path("out"),
+             .validation_fraction = fraction});
+  };
+  EXPECT_ERROR(run({}, "bytes"), "no text");
+  EXPECT_ERROR(run({text, scratch.path("missing")}, "bytes"), "missing", "No such file");
+  EXPECT_ERROR(run({text, empty}, "bytes"), "empty (0 bytes)");
+  EXPECT_ERROR(run({scratch.path(".")}, "bytes"), "not a plain file");
+  EXPECT_ERROR(run({text}, "bites"), "bites", "\"bytes\"");
+  for (const char* spec : {"train:", "train:257", "train:x", "train:300x", "train:99999999999"})
+    EXPECT_ERROR(run({text}, spec), spec, "train:4096");
+  EXPECT_ERROR(run({text}, "train:400"), "tokens only, not 400");
+  EXPECT_ERROR(run({text}, "bytes", 1.0), "fraction of 1");
+  EXPECT_ERROR(run({text}, "bytes", -0.1), "fraction of -0.1");
+  EXPECT_ERROR(run({scratch.write("one", "x")}, "bytes"), "one byte a file");
+  EXPECT_FALSE(fs::exists(scratch.path("out")));
+}
+
+TEST(Prepare, NeverOverwrites) {
+  Scratch scratch;
+  PrepareOptions options{
+      .text_files = {scratch.write("text", "some text\n")}, .tokenizer = "bytes", .out = scratch.path("out")};
+  scratch.write("out/notes", "others may have files there");
+  prepare(options);
+  const std::string before = read_all(scratch.path("out/train.bin"));
+  EXPECT_ERROR(prepare(options), "out/tokenizer exists", "remove it");
+  fs::remove_all(scratch.path("out/tokenizer"));
+  EXPECT_ERROR(prepare(options), "out/train.idx exists");
+  EXPECT_EQ(read_all(scratch.path("out/train.bin")), before);
+  EXPECT_TRUE(fs::exists(scratch.path("out/notes")));
+
+  options.out = scratch.path("locked");
+  scratch.write("locked/prepare.partial/x", "");
+  EXPECT_ERROR(prepare(options), "prepare.partial exists", "if none runs, remove it");
+  EXPECT_TRUE(fs::exists(scratch.path("locked/prepare.partial/x")));
+}
+
+TEST(Prepare, UnwritableFolder) {
+  Scratch scratch;
+  const PrepareOptions options{
+      .text_files = {scratch.write("text", "some text\n")}, .tokenizer = "bytes", .out = scratch.path("text/out")};
+  EXPECT_ERROR(prepare(options), "text/out", "cannot make the folder");
+}
+
+// A limit on the size of files stands for a full disk: write() fails half-way just so.
+TEST(Prepare, AFullDiskIsAnErrorAndLeavesNothing) {
+  Scratch scratch;
+  const std::string text = scratch.write("text", random_text(100'000, 1));
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  rlimit small = before;
+  small.rlim_cur = 30'000;
+  setrlimit(RLIMIT_FSIZE, &small);
+  const std::string message =
+      test::error_of([&] { prepare({.text_files = {text}, .tokenizer = "bytes", .out = scratch.path("out")}); });
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_NE(message.find("train.bin (30000 of "), std::string::npos) << message;
+  EXPECT_FALSE(fs::exists(scratch.path("out")));
+}
+
+TEST(OrderedParallel, KeepsOrderAndThrowsTheFirstError) {
+  for (const int threads : {1, 2, 7}) {
+    int next = 0;
+    std::vector<int> results;
+    const auto run = [&](int bad) {
+      next = 0;
+      results.clear();
+      ordered_parallel<int, int>(
+          threads, [&](int& item) { return (item = next++) < 1000; },
+          [bad]() -> std::function<int(int&&)> {
+            return [bad](int&& item) {
+              CHECK(item != bad, "item {} is bad", item);
+              if (item % 13 == 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+              return item;
+            };
+          },
+          [&](int&& result) { results.push_back(result); });
+    };
+    run(-1);
+    ASSERT_EQ(results.size(), 1000u);
+    for (int i = 0; i < 1000; i++) ASSERT_EQ(results[static_cast<size_t>(i)], i);
+    EXPECT_ERROR(run(500), "item 500 is bad");
+    for (size_t i = 0; i < results.size(); i++) ASSERT_EQ(results[i], static_cast<int>(i));
+    EXPECT_LE(results.size(), 500u);
+  }
+}
+
+}  // namespace
+}  // namespace megalith

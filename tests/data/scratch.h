@@ -1,0 +1,121 @@
+// What the tests of this folder share: a folder that vanishes, whole files, an error's text, random text.
+#pragma once
+
+#define GTEST_DONT_DEFINE_FAIL 1  // FAIL is ours, see kernels/check.h
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+
+#include "kernels/check.h"
+
+namespace megalith::test {
+
+class Scratch {
+ public:
+  Scratch() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "megalith-data-XXXXXX").string();
+    CHECK(::mkdtemp(pattern.data()) != nullptr, "cannot make {}", pattern);
+    folder_ = pattern;
+  }
+  ~Scratch() { std::filesystem::remove_all(folder_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string write(const std::string& name, const std::string& bytes) const {
+    std::filesystem::create_directories(std::filesystem::path(path(name)).parent_path());
+    std::ofstream(path(name), std::ios::binary) << bytes;
+    return path(name);
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+inline std::string read_all(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The message of the Error that `run` throws; fails the test if it throws none.
+template <class Run>
+std::string error_of(Run run) {
+  try {
+    run();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "no error";
+  return {};
+}
+
+#define EXPECT_ERROR(statement, ...)                                                                    \
+  do {                                                                                                  \
+    const std::string message = ::megalith::test::error_of([&] { statement; });                         \
+    for (const char* part : {__VA_ARGS__}) EXPECT_NE(message.find(part), std::string::npos) << message; \
+  } while (false)
+
+inline std::string gpt2_folder() { return MEGALITH_SOURCE_DIR "/../shared/tokenizers/gpt2"; }
+
+#define SKIP_WITHOUT_GPT2()                                      \
+  if (!std::filesystem::exists(::megalith::test::gpt2_folder())) \
+  GTEST_SKIP() << "no GPT-2 vocabulary at " << ::megalith::test::gpt2_folder()
+
+// Words, spaces of several kinds, contractions, several scripts, runs, and bytes that are not UTF-8.
+inline std::string random_text(size_t at_least, unsigned seed) {
+  static const std::vector<std::string> parts = {"a",
+                                                 "the",
+                                                 " of",
+                                                 "The",
+                                                 "don't",
+                                                 "'s",
+                                                 "'ll",
+                                                 "'",
+                                                 "''",
+                                                 " '",
+                                                 " ",
+                                                 "  ",
+                                                 "\n",
+                                                 "\r\n",
+                                                 "\t",
+                                                 "7",
+                                                 "2024",
+                                                 " 3.14",
+                                                 "!",
+                                                 "?!",
+                                                 "...",
+                                                 "-",
+                                                 "\xc3\xa9",
+                                                 "\xd0\xbc\xd0\xb8\xd1\x80",
+                                                 "\xe4\xb8\x96\xe7\x95\x8c",
+                                                 "\xe3\x80\x80",
+                                                 "\xc2\xa0",
+                                                 "\xc2\x85",
+                                                 "\xe2\x80\xa8",
+                                                 "\xf0\x9f\x8c\x8d",
+                                                 "\xe0\xa4\xbf",
+                                                 "\x1c",
+                                                 std::string(1, '\0'),
+                                                 "\xff",
+                                                 "\xc3",
+                                                 "\xe4\xb8",
+                                                 "\x80",
+                                                 "\xed\xa0\x80",
+                                                 "\xc0\xaf",
+                                                 "\xf4\x90\x80\x80",
+                                                 "<|endoftext|>"};
+  std::mt19937 random(seed);
+  std::string text;
+  while (text.size() < at_least) {
+    const std::string& part = parts[random() % parts.size()];
+    for (unsigned n = random() % 8 == 0 ? random() % 30 : 1; n > 0; n--) text += part;
+  }
+  return text;
+}
+
+}  // namespace megalith::test

@@ -1,0 +1,147 @@
+#include "data/token_stream.h"
+
+#include <cstring>
+#include <limits>
+
+#include "data/indexed_dataset_writer.h"
+#include "tests/data/scratch.h"
+
+namespace megalith {
+namespace {
+
+using test::read_all;
+using test::Scratch;
+
+template <class T>
+std::string bytes_of(const std::vector<T>& values) {
+  std::string bytes(values.size() * sizeof(T), '\0');
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+std::vector<int32_t> all_of(const TokenStream& stream) {
+  std::vector<int32_t> tokens(static_cast<size_t>(stream.size()));
+  stream.read(0, tokens);
+  return tokens;
+}
+
+std::string llmc_header(int32_t magic, int32_t version, int32_t tokens) {
+  std::vector<int32_t> header(256);
+  header[0] = magic;
+  header[1] = version;
+  header[2] = tokens;
+  return bytes_of(header);
+}
+
+TEST(TokenStream, Raw) {
+  Scratch scratch;
+  const auto stream = TokenStream::open(scratch.write("a.bin", bytes_of(std::vector<uint16_t>{1, 65535, 0, 7})));
+  EXPECT_EQ(all_of(stream), (std::vector<int32_t>{1, 65535, 0, 7}));
+  EXPECT_EQ(stream.max_possible_token(), 65535);
+  EXPECT_EQ(stream.max_token(0, 4), 65535);
+  EXPECT_EQ(stream.max_token(2, 4), 7);
+  std::vector<int32_t> two(2);
+  stream.read(2, two);
+  EXPECT_EQ(two, (std::vector<int32_t>{0, 7}));
+  EXPECT_ERROR(stream.read(3, two), "[3, 5)", "holds 4");
+  EXPECT_ERROR(stream.read(-1, two), "[-1, 1)");
+  EXPECT_ERROR(stream.max_token(2, 2), "[2, 2)");
+}
+
+TEST(TokenStream, LlmC) {
+  Scratch scratch;
+  const std::string tokens = bytes_of(std::vector<uint16_t>{5, 6, 50256});
+  EXPECT_EQ(all_of(TokenStream::open(scratch.write("a.bin", llmc_header(20240520, 1, 3) + tokens))),
+            (std::vector<int32_t>{5, 6, 50256}));
+  EXPECT_ERROR(TokenStream::open(scratch.write("b.bin", llmc_header(20240520, 1, 4) + tokens)), "promises 4 tokens",
+               "1032 bytes", "has 1030");
+  EXPECT_ERROR(TokenStream::open(scratch.write("c.bin", llmc_header(20240520, 2, 3) + tokens)), "version 2");
+  EXPECT_ERROR(TokenStream::open(scratch.write("d.bin", llmc_header(20240801, 7, 3) + tokens)), "magic 20240801");
+  EXPECT_ERROR(TokenStream::open(scratch.write("e.bin", llmc_header(20240520, 1, 0).substr(0, 100))), "100 bytes",
+               "1024");
+}
+
+TEST(TokenStream, RefusesWhatIsNoTokenFile) {
+  Scratch scratch;
+  EXPECT_ERROR(TokenStream::open(scratch.path("none.bin")), "none.bin", "No such file");
+  EXPECT_ERROR(TokenStream::open(scratch.write("empty.bin", "")), "empty.bin", "0 bytes");
+  EXPECT_ERROR(TokenStream::open(scratch.write("odd.bin", "abc")), "3 bytes", "odd");
+  EXPECT_ERROR(TokenStream::open(scratch.path(".")), "not a plain file");
+}
+
+// The bytes of both files, spelled out.
+TEST(IndexedDataset, FormatToTheByte) {
+  Scratch scratch;
+  IndexedDatasetWriter writer(scratch.path("a"), 300, 2);
+  writer.add(std::vector<int32_t>{1, 2});
+  writer.add(std::vector<int32_t>{299});
+  writer.end_document();
+  writer.add(std::vector<int32_t>{4});
+  writer.end_document();
+  writer.finish();
+  EXPECT_EQ(read_all(scratch.path("a.bin")), bytes_of(std::vector<uint16_t>{1, 2, 299, 4}));
+  const std::string header = std::string("MMIDIDX\0\0", 9) + bytes_of(std::vector<uint64_t>{1}) + "\x08" +
+                             bytes_of(std::vector<uint64_t>{3, 3});
+  EXPECT_EQ(read_all(scratch.path("a.idx")), header + bytes_of(std::vector<int32_t>{2, 1, 1}) +
+                                                 bytes_of(std::vector<int64_t>{0, 4, 6}) +
+                                                 bytes_of(std::vector<int64_t>{0, 2, 3}));
+  EXPECT_EQ(all_of(TokenStream::open(scratch.path("a.bin"))), (std::vector<int32_t>{1, 2, 299, 4}));
+}
+
+TEST(IndexedDataset, WideTokensFromAVocabularyOf65500On) {
+  Scratch scratch;
+  IndexedDatasetWriter wide(scratch.path("wide"), 65500), narrow(scratch.path("narrow"), 65499);
+  for (IndexedDatasetWriter* writer : {&wide, &narrow}) {
+    writer->add(std::vector<int32_t>{65498});
+    writer->end_document();
+    writer->finish();
+  }
+  EXPECT_EQ(read_all(scratch.path("wide.bin")).size(), 4u);
+  EXPECT_EQ(read_all(scratch.path("wide.idx"))[17], 4);
+  EXPECT_EQ(read_all(scratch.path("narrow.bin")).size(), 2u);
+  EXPECT_EQ(read_all(scratch.path("narrow.idx"))[17], 8);
+  const auto stream = TokenStream::open(scratch.path("wide.bin"));
+  EXPECT_EQ(all_of(stream), std::vector<int32_t>{65498});
+  EXPECT_EQ(stream.max_possible_token(), std::numeric_limits<int32_t>::max());
+
+  scratch.write("wide.bin", bytes_of(std::vector<int32_t>{-3}));
+  EXPECT_ERROR(TokenStream::open(scratch.path("wide.bin")).max_token(0, 1), "token -3", "never negative");
+}
+
+TEST(IndexedDataset, RefusesDamage) {
+  Scratch scratch;
+  IndexedDatasetWriter writer(scratch.path("a"), 300);
+  writer.add(std::vector<int32_t>{1, 2, 3});
+  writer.end_document();
+  writer.finish();
+  const std::string bin = read_all(scratch.path("a.bin")), idx = read_all(scratch.path("a.idx"));
+  const auto open = [&](const std::string& new_bin, const std::string& new_idx) {
+    scratch.write("a.bin", new_bin);
+    scratch.write("a.idx", new_idx);
+    TokenStream::open(scratch.path("a.bin"));
+  };
+  const auto with_byte = [&](size_t at, char value) {
+    std::string damaged = idx;
+    damaged[at] = value;
+    return damaged;
+  };
+  open(bin, idx);
+  EXPECT_ERROR(open(bin.substr(0, 4), idx), "a.bin has 4 bytes", "3 tokens of 2 bytes, 6 in all");
+  EXPECT_ERROR(open(bin + "xy", idx), "a.bin has 8 bytes");
+  EXPECT_ERROR(open("", idx), "a.bin", "0 bytes");
+  EXPECT_ERROR(open(bin, idx.substr(0, 20)), "20 bytes", "34");
+  EXPECT_ERROR(open(bin, with_byte(0, 'X')), "MMIDIDX");
+  EXPECT_ERROR(open(bin, with_byte(9, 2)), "version 2");
+  EXPECT_ERROR(open(bin, with_byte(17, 5)), "element type 5");
+  EXPECT_ERROR(open(bin, with_byte(25, 0x7f)), "do not fit");
+  EXPECT_ERROR(open(bin, idx.substr(0, idx.size() - 1)), "1 sequences", "2 document bounds");
+  EXPECT_ERROR(open(bin, with_byte(38, 2)), "sequence 0", "byte 2, expected 0");
+  EXPECT_ERROR(open(bin, with_byte(idx.size() - 8, 2)), "document bound 1 is 2");
+  EXPECT_ERROR(open(bin, with_byte(idx.size() - 8, 0)), "end at 0", "1 sequences");
+  open(bin, idx);
+  std::filesystem::remove(scratch.path("a.bin"));
+  EXPECT_ERROR(TokenStream::open(scratch.path("a.bin")), "a.bin", "No such file");
+}
+
+}  // namespace
+}  // namespace megalith
