@@ -1,0 +1,128 @@
+// Disks that are full and limits that are reached, for real: an Error with the numbers, the disk as before, and a
+// process and an HDF5 library that go on.
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+
+#include "checkpoints/durable.h"
+#include "checkpoints/safetensors.h"
+#include "tests/checkpoints/helpers.h"
+
+namespace megalith {
+namespace {
+
+using namespace testing;
+
+// The largest file that this process may write, for a scope.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : action_(::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const struct rlimit limit { bytes, before_.rlim_max };
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    ::signal(SIGXFSZ, action_);
+  }
+
+ private:
+  struct rlimit before_ {};
+  sighandler_t action_;
+};
+
+const std::vector<float>& megabyte() {
+  static const std::vector<float> data(262144, 1.5f);
+  return data;
+}
+FileRecord write_megabyte(const std::string& folder) {
+  const StoredPiece stored{whole_piece("t", {262144}), megabyte().data()};
+  return write_rank_file(folder, 0, {&stored, 1});
+}
+
+TEST(FullDisk, limit_on_the_size_of_a_file) {
+  const TemporaryFolder folder;
+  write_checkpoint(folder.path(), 1);
+  for (int round = 0; round < 20; round++) {
+    const std::string unfinished = begin_checkpoint(folder.path(), 2);
+    {
+      const FileSizeLimit limit(65536);
+      const std::string message = error_of([&] { write_megabyte(unfinished); });
+      for (const char* part : {"rank-00000.h5", "65536", "ulimit -f"})
+        EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;
+    }
+    EXPECT_TRUE(fs::is_empty(unfinished));
+    abandon_checkpoint(unfinished);
+    EXPECT_EQ(list_checkpoints(folder.path()).size(), 1u);
+  }
+  const std::string again = write_checkpoint(folder.path(), 2);
+  EXPECT_TRUE(verify_checkpoint(again).damaged.empty());
+}
+
+TEST(FullDisk, no_space_for_the_manifest) {
+  const TemporaryFolder folder;
+  const std::string before = write_checkpoint(folder.path(), 1);
+  const std::string unfinished = begin_checkpoint(folder.path(), 2);
+  const FileRecord record = write_megabyte(unfinished);
+  {
+    const FileSizeLimit limit(100);
+    const std::string message = error_of([&] {
+      publish_checkpoint(unfinished, {2, nlohmann::json::object(), {record}});
+    });
+    EXPECT_NE(message.find("manifest.json"), std::string::npos) << message;
+  }
+  EXPECT_FALSE(fs::exists(unfinished));
+  EXPECT_EQ(list_checkpoints(folder.path()), std::vector{before});
+}
+
+// As on file systems that cannot reserve space: the write itself finds the end.
+TEST(FullDisk, the_limit_is_met_while_writing) {
+  const TemporaryFolder folder;
+  {
+    DurableFile file(folder / "f", 1 << 20);
+    const FileSizeLimit limit(65536);
+    const std::string message = error_of([&] {
+      for (int64_t offset = 0; offset < 1 << 20; offset += 4096) file.write(offset, megabyte().data(), 4096);
+    });
+    for (const char* part : {"/f.partial", "1048576 bytes wanted", "65536"})
+      EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;
+  }
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+}
+
+TEST(FullDisk, an_export_leaves_nothing) {
+  const TemporaryFolder folder;
+  const FileSizeLimit limit(65536);
+  EXPECT_THROW(SafeTensorsWriter(folder / "model.safetensors", {{"t", {262144}}}), Error);
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+}
+
+TEST(FullDisk, a_small_file_system) {
+  const TemporaryFolder folder;
+  if (::mount("tmpfs", folder.path().c_str(), "tmpfs", 0, "size=512k") != 0)
+    GTEST_SKIP() << "mounting a small file system needs root; the limits on file sizes above stand in for it";
+  struct Unmount {
+    const std::string& path;
+    ~Unmount() { ::umount2(path.c_str(), MNT_DETACH); }
+  } unmount{folder.path()};
+
+  const std::string before = write_checkpoint(folder.path(), 1);
+  struct statvfs at_first {
+  }, afterwards{};
+  ::statvfs(folder.path().c_str(), &at_first);
+  for (int round = 0; round < 20; round++) {
+    const std::string unfinished = begin_checkpoint(folder.path(), 2);
+    const std::string message = error_of([&] { write_megabyte(unfinished); });
+    for (const char* part : {"rank-00000.h5", "No space left", "bytes wanted", "bytes are available", "keep fewer"})
+      EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;
+    abandon_checkpoint(unfinished);
+  }
+  ::statvfs(folder.path().c_str(), &afterwards);
+  EXPECT_EQ(afterwards.f_bfree, at_first.f_bfree);
+  EXPECT_TRUE(verify_checkpoint(before).damaged.empty());
+  EXPECT_TRUE(verify_checkpoint(write_checkpoint(folder.path(), 2)).damaged.empty());
+}
+
+}  // namespace
+}  // namespace megalith

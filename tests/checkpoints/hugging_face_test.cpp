@@ -1,0 +1,364 @@
+// Hugging Face GPT-2 in and out, against the reference model and against files made here byte by byte.
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "checkpoints/hugging_face.h"
+#include "tests/checkpoints/helpers.h"
+
+namespace megalith {
+namespace {
+
+using namespace testing;
+using Json = nlohmann::ordered_json;
+
+const std::string tiny = MEGALITH_SOURCE_DIR "/../shared/reference/tiny";
+
+#define NEEDS_REFERENCE() \
+  if (!fs::exists(tiny)) GTEST_SKIP() << tiny << " is absent"
+
+struct Raw {
+  std::string dtype;
+  std::vector<int64_t> shape;
+  std::string bytes;
+};
+
+std::string with_header(const std::string& header, const std::string& data) {
+  const uint64_t length = header.size();
+  std::string file(8, '\0');
+  std::memcpy(file.data(), &length, 8);
+  return file + header + data;
+}
+
+std::string safetensors(const std::vector<std::pair<std::string, Raw>>& tensors) {
+  Json header = Json::object();
+  std::string data;
+  for (const auto& [name, t] : tensors) {
+    header[name] = {
+        {"dtype", t.dtype}, {"shape", t.shape}, {"data_offsets", {data.size(), data.size() + t.bytes.size()}}};
+    data += t.bytes;
+  }
+  return with_header(header.dump(), data);
+}
+
+// A second, plain reader of the format.
+std::map<std::string, Raw> parse(const std::string& file) {
+  uint64_t length = 0;
+  std::memcpy(&length, file.data(), 8);
+  std::map<std::string, Raw> tensors;
+  const Json header = Json::parse(file.substr(8, length));
+  for (const auto& [name, t] : header.items()) {
+    if (name == "__metadata__") continue;
+    const uint64_t begin = t["data_offsets"][0], end = t["data_offsets"][1];
+    tensors[name] = {t["dtype"], t["shape"], file.substr(8 + length + begin, end - begin)};
+  }
+  return tensors;
+}
+
+const GPT2Shape small{.layers = 1, .hidden = 4, .heads = 2, .vocab = 7, .context = 5};
+
+Json config_of(const GPT2Shape& m) {
+  return {{"model_type", "gpt2"}, {"n_layer", m.layers},   {"n_embd", m.hidden},
+          {"n_head", m.heads},    {"vocab_size", m.vocab}, {"n_positions", m.context}};
+}
+
+std::vector<std::pair<std::string, Raw>> small_tensors(const std::string& prefix = "") {
+  std::vector<std::pair<std::string, Raw>> tensors;
+  float value = 0;
+  for (GPT2Parameter p : gpt2_parameters(small)) {
+    if (p.transposed) std::swap(p.shape[0], p.shape[1]);
+    std::string bytes;
+    for (int64_t i = whole_piece("t", p.shape).numel(); i > 0; i--, value++)
+      bytes.append(reinterpret_cast<const char*>(&value), 4);
+    tensors.push_back({prefix + p.name, {"F32", p.shape, bytes}});
+  }
+  return tensors;
+}
+
+// A folder holding one model.
+class Model {
+ public:
+  Model(const std::vector<std::pair<std::string, Raw>>& tensors, const Json& config) {
+    spill(folder_ / "model.safetensors", safetensors(tensors));
+    spill(folder_ / "config.json", config.dump());
+  }
+  const std::string& path() const { return folder_.path(); }
+  std::string open_error() const {
+    return error_of([&] { HuggingFaceReader reader(path()); });
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+void expect_part(const std::string& message, const std::string& part) {
+  EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;
+}
+
+TEST(HuggingFace, reads_the_reference_in_our_layout) {
+  NEEDS_REFERENCE();
+  HuggingFaceReader reader(tiny);
+  EXPECT_EQ(reader.model(), (GPT2Shape{.layers = 2, .hidden = 64, .heads = 4, .vocab = 257, .context = 32}));
+  const auto raw = parse(slurp(tiny + "/model.safetensors"));
+  EXPECT_EQ(reader.names().size(), raw.size());
+  std::mt19937 random(1);
+  for (const GPT2Parameter& p : gpt2_parameters(reader.model())) {
+    const std::string name = "parameters/" + p.name;
+    ASSERT_TRUE(reader.has(name));
+    EXPECT_EQ(reader.shape(name), p.shape);
+    const auto* stored = reinterpret_cast<const float*>(raw.at(p.name).bytes.data());
+    const Piece whole = whole_piece(name, p.shape);
+    const int64_t rows = whole.rows(), cols = whole.cols();
+    const auto expected = [&](int64_t row, int64_t col) {
+      return p.transposed ? stored[col * rows + row] : stored[row * cols + col];
+    };
+    for (int round = 0; round < 20; round++) {
+      Piece piece = whole;
+      if (round > 0) {
+        piece.col_begin = static_cast<int64_t>(random()) % cols;
+        piece.col_end = piece.col_begin + 1 + static_cast<int64_t>(random()) % (cols - piece.col_begin);
+        const int64_t all = rows * (piece.col_end - piece.col_begin);
+        piece.begin = static_cast<int64_t>(random()) % all;
+        piece.end = piece.begin + static_cast<int64_t>(random()) % (all - piece.begin + 1);
+      }
+      std::vector<float> out(static_cast<size_t>(piece.numel()));
+      reader.read(piece, out.data());
+      const int64_t width = piece.col_end - piece.col_begin;
+      int64_t wrong = 0;
+      for (int64_t i = piece.begin; i < piece.end; i++)
+        wrong += out[static_cast<size_t>(i - piece.begin)] != expected(i / width, piece.col_begin + i % width);
+      ASSERT_EQ(wrong, 0) << describe(piece);
+    }
+  }
+}
+
+TEST(HuggingFace, through_a_checkpoint_and_out_again) {
+  NEEDS_REFERENCE();
+  const TemporaryFolder folder;
+  HuggingFaceReader source(tiny);
+  const std::string unfinished = begin_checkpoint(folder.path(), 1);
+  std::vector<std::vector<float>> data;
+  std::vector<StoredPiece> stored;
+  for (const std::string& name : source.names()) {
+    const Piece whole = whole_piece(name, source.shape(name));
+    data.emplace_back(static_cast<size_t>(whole.numel()));
+    source.read(whole, data.back().data());
+    stored.push_back({whole, data.back().data()});
+  }
+  const FileRecord record = write_rank_file(unfinished, 0, stored);
+  CheckpointReader checkpoint(publish_checkpoint(unfinished, {1, nlohmann::json::object(), {record}}));
+  const std::string out = folder / "exported/model";
+  export_hugging_face(checkpoint, source.model(), out);
+  EXPECT_EQ(read_hugging_face_shape(out), source.model());
+  const auto before = parse(slurp(tiny + "/model.safetensors")), after = parse(slurp(out + "/model.safetensors"));
+  EXPECT_EQ(after.size(), before.size());
+  for (const auto& [name, t] : before) {
+    ASSERT_TRUE(after.contains("transformer." + name)) << name;
+    const Raw& other = after.at("transformer." + name);
+    EXPECT_EQ(other.shape, t.shape) << name;
+    EXPECT_TRUE(other.bytes == t.bytes) << name;
+  }
+  HuggingFaceReader again(out);
+  EXPECT_EQ(again.names(), source.names());
+  EXPECT_EQ(std::distance(fs::directory_iterator(out), {}), 2);
+}
+
+TEST(HuggingFace, an_export_overwrites_nothing) {
+  Model model(small_tensors(), config_of(small));
+  HuggingFaceReader source(model.path());
+  for (const std::string name : {"config.json", "model.safetensors"}) {
+    const TemporaryFolder folder;
+    spill(folder / name, "precious");
+    expect_part(error_of([&] { export_hugging_face(source, small, folder.path()); }), folder / name);
+    EXPECT_EQ(slurp(folder / name), "precious");
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
+  }
+  const TemporaryFolder folder;
+  GPT2Shape other = small;
+  other.vocab = 8;
+  expect_part(error_of([&] { export_hugging_face(source, other, folder / "x"); }), "wte.weight");
+  EXPECT_FALSE(fs::exists(folder / "x"));
+}
+
+TEST(HuggingFace, names_with_a_prefix_masks_and_a_tied_head) {
+  auto tensors = small_tensors("transformer.");
+  const Raw table = tensors[0].second;
+  tensors.push_back({"transformer.h.0.attn.bias", {"U8", {1, 1, 5, 5}, std::string(25, '\1')}});
+  tensors.push_back({"transformer.h.0.attn.masked_bias", {"F32", {}, std::string(4, '\0')}});
+  tensors.push_back({"lm_head.weight", table});
+  HuggingFaceReader reader(Model(tensors, config_of(small)).path());
+  float out = -1;
+  reader.read(flat_piece("parameters/wte.weight", {7, 4}, 5, 6), &out);
+  EXPECT_EQ(out, 5.0f);
+  EXPECT_EQ(reader.names().size(), gpt2_parameters(small).size());
+
+  tensors.back().second.bytes[9]++;
+  expect_part(Model(tensors, config_of(small)).open_error(), "lm_head.weight");
+}
+
+TEST(HuggingFace, a_file_of_another_model_is_refused) {
+  auto tensors = small_tensors();
+  tensors.pop_back();
+  expect_part(Model(tensors, config_of(small)).open_error(), "ln_f.bias");
+  tensors = small_tensors();
+  tensors.push_back({"h.0.adapter.weight", {"F32", {1}, std::string(4, '\0')}});
+  expect_part(Model(tensors, config_of(small)).open_error(), "h.0.adapter.weight");
+  tensors = small_tensors();
+  tensors.push_back({"transformer.wte.weight", tensors[0].second});
+  expect_part(Model(tensors, config_of(small)).open_error(), "with and without");
+  GPT2Shape other = small;
+  other.context = 6;
+  expect_part(Model(small_tensors(), config_of(other)).open_error(), "(5, 4)");
+  tensors = small_tensors();
+  tensors[2].second = {"I32", {4}, tensors[2].second.bytes};
+  expect_part(Model(tensors, config_of(small)).open_error(), "I32");
+}
+
+TEST(HuggingFace, other_architectures_are_refused_with_the_value) {
+  const std::vector<std::pair<std::string, Json>> settings = {{"activation_function", "relu"},
+                                                              {"layer_norm_epsilon", 1e-6},
+                                                              {"tie_word_embeddings", false},
+                                                              {"n_inner", 17},
+                                                              {"scale_attn_weights", false},
+                                                              {"model_type", "gpt_neo"},
+                                                              {"add_cross_attention", true},
+                                                              {"scale_attn_by_inverse_layer_idx", true},
+                                                              {"n_layer", 0},
+                                                              {"n_head", 3},
+                                                              {"vocab_size", "many"}};
+  for (const auto& [key, value] : settings) {
+    Json config = config_of(small);
+    config[key] = value;
+    const std::string message = Model({}, config).open_error();
+    expect_part(message, key);
+    expect_part(message, value.dump());
+  }
+  for (const char* key : {"n_layer", "n_embd", "n_head", "vocab_size", "n_positions"}) {
+    Json config = config_of(small);
+    config.erase(key);
+    expect_part(Model({}, config).open_error(), key);
+  }
+  Json same = config_of(small);
+  same.update({{"activation_function", "gelu_pytorch_tanh"}, {"layer_norm_epsilon", 1e-5}, {"n_inner", nullptr}});
+  HuggingFaceReader reader(Model(small_tensors(), same).path());
+  const TemporaryFolder empty;
+  expect_part(error_of([&] { HuggingFaceReader r(empty.path()); }), "config.json");
+  spill(empty / "config.json", config_of(small).dump());
+  expect_part(error_of([&] { HuggingFaceReader r(empty.path()); }), "safe_serialization");
+}
+
+TEST(SafeTensors, every_half_and_every_bfloat16) {
+  std::string bits(65536 * 2, '\0');
+  for (uint32_t i = 0; i < 65536; i++) {
+    const auto h = static_cast<uint16_t>(i);
+    std::memcpy(bits.data() + i * 2, &h, 2);
+  }
+  const TemporaryFolder folder;
+  spill(folder / "f", safetensors({{"half", {"F16", {65536}, bits}}, {"brain", {"BF16", {65536}, bits}}}));
+  const SafeTensors file(folder / "f");
+  std::vector<float> half(65536), brain(65536);
+  file.read("half", 0, 1, 65536, half.data());
+  file.read("brain", 0, 1, 65536, brain.data());
+  int64_t wrong = 0;
+  for (uint32_t i = 0; i < 65536; i++) {
+    const int exponent = i >> 10 & 31, fraction = i & 1023;
+    const double sign = i >> 15 ? -1 : 1;
+    double expected = exponent ? std::ldexp(1024 + fraction, exponent - 25) : std::ldexp(fraction, -24);
+    if (exponent == 31) expected = fraction ? NAN : INFINITY;
+    const float want = static_cast<float>(std::copysign(expected, sign));
+    wrong +=
+        std::isnan(want) ? !std::isnan(half[i]) : std::bit_cast<uint32_t>(half[i]) != std::bit_cast<uint32_t>(want);
+    wrong += std::bit_cast<uint32_t>(brain[i]) != i << 16;
+  }
+  EXPECT_EQ(wrong, 0);
+  EXPECT_THROW(file.read("half", 65535, 1, 2, half.data()), Error);
+  EXPECT_THROW(file.read("half", 0, INT64_MAX, 2, half.data()), Error);
+  EXPECT_THROW(file.read("half", -1, 1, 1, half.data()), Error);
+  EXPECT_THROW(file.read("absent", 0, 1, 1, half.data()), Error);
+}
+
+TEST(SafeTensors, malformed_files_are_refused) {
+  const TemporaryFolder folder;
+  const auto refused = [&](const std::string& bytes, const std::string& part) {
+    spill(folder / "f", bytes);
+    const std::string message = error_of([&] { SafeTensors file(folder / "f"); });
+    expect_part(message, folder / "f");
+    expect_part(message, part);
+  };
+  const std::string eight(8, 'x');
+  refused("", "0 bytes");
+  refused(std::string(8, '\xff') + "{}", "header");
+  refused(with_header("[]", ""), "object");
+  refused(with_header("{", ""), "header");
+  refused(with_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", eight + "y"), "end at");
+  refused(with_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "x"), "truncated");
+  refused(with_header(R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", eight), "3 elements");
+  refused(with_header(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", eight), "dimension");
+  refused(with_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", eight), "[8, 0)");
+  refused(with_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0]}})", eight), "offsets");
+  refused(
+      with_header(R"({"a":{"dtype":"F32","shape":[9007199254740993,9007199254740993,4],"data_offsets":[0,8]}})", eight),
+      "too large");
+  refused(
+      with_header(
+          R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
+          eight),
+      "overlap");
+  refused(with_header(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", eight), "gap");
+  refused(with_header(R"({"a":{"shape":[2],"data_offsets":[0,8]}})", eight), "dtype");
+
+  const std::string good = safetensors(small_tensors());
+  for (size_t length = 0; length < good.size(); length += 7) refused(good.substr(0, length), "");
+}
+
+TEST(SafeTensors, any_changed_byte_of_the_header_is_survived) {
+  Model model(small_tensors(), config_of(small));
+  const std::string path = model.path() + "/model.safetensors";
+  std::string bytes = slurp(path);
+  uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), 8);
+  std::mt19937 random(1);
+  for (size_t i = 0; i < 8 + length; i++) {
+    const char before = bytes[i];
+    bytes[i] = static_cast<char>(random());
+    spill(path, bytes);
+    try {
+      HuggingFaceReader reader(model.path());
+      for (const std::string& name : reader.names()) {
+        const Piece whole = whole_piece(name, reader.shape(name));
+        std::vector<float> out(static_cast<size_t>(whole.numel()));
+        reader.read(whole, out.data());
+      }
+    } catch (const Error&) {
+    }
+    bytes[i] = before;
+  }
+}
+
+TEST(SafeTensors, the_writer_wants_every_element) {
+  const TemporaryFolder folder;
+  const std::vector<float> data = {1, 2, 3, 4, 5, 6};
+  {
+    SafeTensorsWriter writer(folder / "f", {{"a", {2, 2}}, {"b", {2}}});
+    writer.append(data.data(), 3);
+    EXPECT_THROW(writer.finish(), Error);
+    writer.append(data.data() + 3, 3);
+    EXPECT_THROW(writer.append(data.data(), 1), Error);
+    EXPECT_FALSE(fs::exists(folder / "f"));
+    writer.finish();
+  }
+  const SafeTensors file(folder / "f");
+  std::array<float, 2> out{};
+  file.read("b", 0, 1, 2, out.data());
+  EXPECT_EQ(out, (std::array<float, 2>{5, 6}));
+  file.read("a", 1, 2, 2, out.data());
+  EXPECT_EQ(out, (std::array<float, 2>{2, 4}));
+  { SafeTensorsWriter abandoned(folder / "g", {{"a", {2}}}); }
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
+}
+
+}  // namespace
+}  // namespace megalith
