@@ -1,13 +1,21 @@
 #include "trainer/train/text_data.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <vector>
 
 namespace megalith {
 
 std::unique_ptr<Tokenizer> open_tokenizer(Config& config) {
+  if (config.data.tokenizer.empty() && !config.data.train.empty()) {
+    // Where `prepare` puts it.
+    const std::filesystem::path beside = std::filesystem::path(config.data.train).parent_path() / "tokenizer";
+    if (std::filesystem::is_directory(beside)) config.data.tokenizer = beside.string();
+  }
   if (config.data.tokenizer.empty()) {
-    CHECK(config.model.vocab > 0, "model.vocab = 0 and data.tokenizer is empty; set one of them");
+    CHECK(config.model.vocab > 0,
+          "model.vocab = 0, data.tokenizer is empty, and no tokenizer/ stands beside data.train = \"{}\"; set one of them",
+          config.data.train);
     return nullptr;
   }
   auto tokenizer = load_tokenizer(config.data.tokenizer);

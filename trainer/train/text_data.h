@@ -12,8 +12,9 @@
 
 namespace megalith {
 
-// Fills config.model.vocab from the tokenizer when it is 0; checks that the tokenizer's ids fit when both are given.
-// Returns the tokenizer, or nothing when the config names none.
+// The tokenizer of data.tokenizer or, when that is empty, of the folder tokenizer/ beside data.train; nothing when there
+// is neither. Sets config.data.tokenizer to what was found, and config.model.vocab when it is 0; checks that the
+// tokenizer's ids fit into it.
 std::unique_ptr<Tokenizer> open_tokenizer(Config& config);
 
 // Opens a token file as samples of batch.sequence_length, and checks that no token id is beyond the vocabulary. Rank
