@@ -165,7 +165,7 @@ void write_bpe(const BpeVocabulary& vocabulary, const std::string& folder) {
     merges += name(merge.left) + " " + name(merge.right) + "\n";
   write_file(folder + "/vocab.json", json.dump() + "\n");
   write_file(folder + "/merges.txt", merges);
-  sync_folder(folder);
+  sync_names(folder);
 }
 
 }  // namespace megalith

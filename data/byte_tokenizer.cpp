@@ -37,7 +37,7 @@ class ByteTokenizer final : public Tokenizer {
   void save(const std::string& folder) const override {
     write_file((std::filesystem::path(folder) / byte_tokenizer_file).string(),
                "Ids 0 to 255 are the bytes of the text, 256 is its end.\n");
-    sync_folder(folder);
+    sync_names(folder);
   }
 
  private:

@@ -44,7 +44,7 @@ void OutputFile::finish() {
   FAIL("cannot close {}: {}; make room or write elsewhere", path_, std::strerror(error));
 }
 
-void sync_folder(const std::string& folder) {
+void sync_names(const std::string& folder) {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   CHECK(fd >= 0, "cannot open the folder {}: {}", folder, std::strerror(errno));
   const int result = ::fsync(fd);

@@ -30,7 +30,7 @@ class OutputFile {
 };
 
 // Makes the names in a folder durable, as fsync on a file does its bytes.
-void sync_folder(const std::string& folder);
+void sync_names(const std::string& folder);
 
 // What is written at once and whole.
 void write_file(const std::string& path, std::string_view bytes);

@@ -57,7 +57,7 @@ class Workplace {
 
   // Moves the names into OUT, in their order.
   void publish() {
-    sync_folder(partial_.string());
+    sync_names(partial_.string());
     refuse_existing();
     std::error_code error;
     for (const std::string& name : names_) {
@@ -67,7 +67,7 @@ class Workplace {
     }
     fs::remove(partial_, error);
     CHECK(!error, "all is written, but {} cannot be removed: {}; remove it", partial_.string(), error.message());
-    sync_folder(out_.string());
+    sync_names(out_.string());
   }
 
  private:
