@@ -1,39 +1,41 @@
 #include "kernels/gemm_cpu.h"
 
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
 #include <map>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <tuple>
 #include <unordered_map>
+#include <vector>
 
 namespace megalith::cpu {
 
-namespace {
-using Key = std::tuple<int64_t, int64_t, int64_t, bool, bool, bool, bool, DType, DType>;
-
-Key key_of(const GemmCall& c) {
-  return {c.M, c.N, c.K, c.a_transposed, c.b_transposed, c.accumulate, c.bias != nullptr, c.input, c.output};
+bool has_fast_bf16() {
+  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto has = [isa](dnnl::cpu_isa wanted) { return (isa & unsigned(wanted)) == unsigned(wanted); };
+  if (has(dnnl::cpu_isa::avx512_core_amx)) return true;
+  return has(dnnl::cpu_isa::avx512_core_bf16) && !__builtin_cpu_is("intel");
 }
 
-dnnl::memory::data_type type_of(DType t) {
-  return t == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
-}
-
-dnnl::memory::desc matrix(int64_t rows, int64_t cols, DType type, bool transposed) {
-  const dnnl::memory::dims strides = transposed ? dnnl::memory::dims{1, rows} : dnnl::memory::dims{cols, 1};
-  return {{rows, cols}, type_of(type), strides};
-}
-
-struct Plan {
-  dnnl::matmul primitive;
-  dnnl::memory a, b, c, bias;
-  std::unordered_map<int, dnnl::memory> arguments;
-};
-}  // namespace
-
-struct Gemm::State {
+// One primitive a shape, on whole matrices and all threads.
+struct Gemm::Primitives {
+  using Key = std::tuple<int64_t, int64_t, int64_t, bool, bool, bool, bool, DType>;
+  struct Plan {
+    dnnl::matmul primitive;
+    dnnl::memory a, b, c, bias;
+    std::unordered_map<int, dnnl::memory> arguments;
+  };
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   std::map<Key, Plan> plans;
+
+  static dnnl::memory::desc matrix(int64_t rows, int64_t cols, DType type, bool transposed) {
+    const auto element = type == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+    const dnnl::memory::dims strides = transposed ? dnnl::memory::dims{1, rows} : dnnl::memory::dims{cols, 1};
+    return {{rows, cols}, element, strides};
+  }
 
   Plan make(const GemmCall& call) {
     const auto a = matrix(call.M, call.K, call.input, call.a_transposed);
@@ -44,36 +46,162 @@ struct Gemm::State {
     if (call.accumulate) post.append_sum(1.0f);
     dnnl::primitive_attr attributes;
     attributes.set_post_ops(post);
-    const auto descriptor = call.bias != nullptr ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
+    const bool has_bias = call.bias != nullptr;
+    const auto descriptor = has_bias ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
     Plan plan;
     plan.primitive = dnnl::matmul(dnnl::matmul::primitive_desc(descriptor, attributes, engine));
     plan.a = dnnl::memory(a, engine, DNNL_MEMORY_NONE);
     plan.b = dnnl::memory(b, engine, DNNL_MEMORY_NONE);
     plan.c = dnnl::memory(c, engine, DNNL_MEMORY_NONE);
-    // dnnl::memory shares its state between copies, so setting a handle later reaches the argument map too.
+    // Copies of a dnnl::memory share their handle, so setting it later reaches the argument map too.
     plan.arguments = {{DNNL_ARG_SRC, plan.a}, {DNNL_ARG_WEIGHTS, plan.b}, {DNNL_ARG_DST, plan.c}};
-    if (call.bias != nullptr) {
+    if (has_bias) {
       plan.bias = dnnl::memory(bias, engine, DNNL_MEMORY_NONE);
       plan.arguments.emplace(DNNL_ARG_BIAS, plan.bias);
     }
     return plan;
   }
+
+  void run(const GemmCall& call) {
+    const Key key{
+        call.M,     call.N, call.K, call.a_transposed, call.b_transposed, call.accumulate, call.bias != nullptr,
+        call.output};
+    auto it = plans.find(key);
+    if (it == plans.end()) it = plans.emplace(key, make(call)).first;
+    Plan& plan = it->second;
+    plan.a.set_data_handle(const_cast<void*>(call.a));
+    plan.b.set_data_handle(const_cast<void*>(call.b));
+    plan.c.set_data_handle(call.c);
+    if (call.bias != nullptr) plan.bias.set_data_handle(const_cast<void*>(call.bias));
+    plan.primitive.execute(stream, plan.arguments);
+    stream.wait();
+  }
 };
 
-Gemm::Gemm() : state_(std::make_unique<State>()) {}
+namespace {
+int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+// Tiles of about 256 x 768: wide enough that packing costs the library a few percent, small enough that C stays in the
+// second cache for what follows, and an even number of them where there is work for two threads.
+struct Tiling {
+  int64_t rows, cols, num_rows, num_cols;
+
+  Tiling(int64_t M, int64_t N) {
+    num_rows = std::max<int64_t>(1, std::min(4 * ((M + 1023) / 1024), M / 64));
+    if (num_rows > 1) num_rows = round_up(num_rows, 2);
+    rows = round_up((M + num_rows - 1) / num_rows, 8);
+    num_rows = (M + rows - 1) / rows;
+    num_cols = N <= 1024 ? 1 : (N + 767) / 768;
+    cols = round_up((N + num_cols - 1) / num_cols, 48);
+    num_cols = (N + cols - 1) / cols;
+  }
+};
+
+// Elements [row, row + rows) x [col, col + cols) of a stored matrix, widened.
+void widen(float* to, const bfloat16* from, int64_t stride, int64_t row, int64_t col, int64_t rows, int64_t cols) {
+  for (int64_t r = 0; r < rows; r++) {
+    const bfloat16* source = from + (row + r) * stride + col;
+    float* target = to + r * cols;
+#pragma omp simd
+    for (int64_t c = 0; c < cols; c++) target[c] = float(source[c]);
+  }
+}
+
+dnnl_status_t multiply(const GemmCall& call, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda,
+                       const float* b, int64_t ldb, bool accumulate, float* c, int64_t ldc) {
+  return dnnl_sgemm(call.a_transposed ? 'T' : 'N', call.b_transposed ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb,
+                    accumulate ? 1.0f : 0.0f, c, ldc);
+}
+
+struct Tile {
+  int64_t row, col, rows, cols;
+};
+
+dnnl_status_t run_f32(const GemmCall& call, const Tile& t) {
+  const float *a = static_cast<const float*>(call.a), *b = static_cast<const float*>(call.b);
+  const float* bias = static_cast<const float*>(call.bias);
+  float* c = static_cast<float*>(call.c) + t.row * call.N + t.col;
+  const int64_t lda = call.a_transposed ? call.M : call.K, ldb = call.b_transposed ? call.K : call.N;
+  const dnnl_status_t status =
+      multiply(call, t.rows, t.cols, call.K, a + (call.a_transposed ? t.row : t.row * lda), lda,
+               b + (call.b_transposed ? t.col * ldb : t.col), ldb, call.accumulate, c, call.N);
+  for (int64_t r = 0; bias != nullptr && r < t.rows; r++)
+#pragma omp simd
+    for (int64_t i = 0; i < t.cols; i++) c[r * call.N + i] += bias[t.col + i];
+  return status;
+}
+
+// The same through f32 copies of A and B, a block of K at a time.
+dnnl_status_t run_widened(const GemmCall& call, const Tile& t, std::vector<float>& scratch) {
+  constexpr int64_t depth = 768;
+  scratch.resize(static_cast<size_t>((t.rows + t.cols) * depth + t.rows * t.cols));
+  float *a = scratch.data(), *b = a + t.rows * depth, *sums = b + t.cols * depth;
+  const auto *from_a = static_cast<const bfloat16*>(call.a), *from_b = static_cast<const bfloat16*>(call.b);
+  const bool to_f32 = call.output == DType::f32;
+  float* c = to_f32 ? static_cast<float*>(call.c) + t.row * call.N + t.col : sums;
+  dnnl_status_t status = dnnl_success;
+  for (int64_t first = 0; first < call.K && status == dnnl_success; first += depth) {
+    const int64_t k = std::min(depth, call.K - first);
+    if (call.a_transposed) {
+      widen(a, from_a, call.M, first, t.row, k, t.rows);
+    } else {
+      widen(a, from_a, call.K, t.row, first, t.rows, k);
+    }
+    if (call.b_transposed) {
+      widen(b, from_b, call.K, t.col, first, t.cols, k);
+    } else {
+      widen(b, from_b, call.N, first, t.col, k, t.cols);
+    }
+    status = multiply(call, t.rows, t.cols, k, a, call.a_transposed ? t.rows : k, b, call.b_transposed ? k : t.cols,
+                      call.accumulate || first > 0, c, to_f32 ? call.N : t.cols);
+  }
+  const auto* bias = static_cast<const bfloat16*>(call.bias);
+  for (int64_t r = 0; r < t.rows; r++) {
+    float* row = c + r * (to_f32 ? call.N : t.cols);
+    if (bias != nullptr)
+#pragma omp simd
+      for (int64_t i = 0; i < t.cols; i++) row[i] += float(bias[t.col + i]);
+    if (to_f32) continue;
+    bfloat16* target = static_cast<bfloat16*>(call.c) + (t.row + r) * call.N + t.col;
+#pragma omp simd
+    for (int64_t i = 0; i < t.cols; i++) target[i] = bfloat16(row[i]);
+  }
+  return status;
+}
+}  // namespace
+
+struct Gemm::Scratch {
+  std::vector<std::vector<float>> of_thread;
+};
+
+Gemm::Gemm(bool native_bf16)
+    : native_bf16_(native_bf16), primitives_(std::make_unique<Primitives>()), scratch_(std::make_unique<Scratch>()) {}
 Gemm::~Gemm() = default;
 
 void Gemm::run(const GemmCall& call) {
+  CHECK(!call.accumulate || call.output == DType::f32, "a GEMM accumulates in f32, not {}", name_of(call.output));
   if (call.M == 0 || call.N == 0) return;
-  auto [it, is_new] = state_->plans.try_emplace(key_of(call));
-  Plan& plan = it->second;
-  if (is_new) plan = state_->make(call);
-  plan.a.set_data_handle(const_cast<void*>(call.a));
-  plan.b.set_data_handle(const_cast<void*>(call.b));
-  plan.c.set_data_handle(call.c);
-  if (call.bias != nullptr) plan.bias.set_data_handle(const_cast<void*>(call.bias));
-  plan.primitive.execute(state_->stream, plan.arguments);
-  state_->stream.wait();
+  const bool is_bf16 = call.input == DType::bf16;
+  if (is_bf16 && native_bf16_) {
+    primitives_->run(call);
+    return;
+  }
+  const Tiling tiling(call.M, call.N);
+  const int64_t tiles = tiling.num_rows * tiling.num_cols;
+  scratch_->of_thread.resize(static_cast<size_t>(omp_get_max_threads()));
+  std::atomic<int> failed = dnnl_success;  // a throw may not leave a parallel region
+  // Even a single tile goes through the region: inside one, the library keeps to the calling thread.
+#pragma omp parallel for schedule(dynamic) if (omp_get_max_threads() > 1)
+  for (int64_t i = 0; i < tiles; i++) {
+    const int64_t row = i % tiling.num_rows * tiling.rows, col = i / tiling.num_rows * tiling.cols;
+    const Tile tile{row, col, std::min(tiling.rows, call.M - row), std::min(tiling.cols, call.N - col)};
+    const dnnl_status_t status =
+        is_bf16 ? run_widened(call, tile, scratch_->of_thread[static_cast<size_t>(omp_get_thread_num())])
+                : run_f32(call, tile);
+    if (status != dnnl_success) failed = status;
+  }
+  CHECK(failed == dnnl_success, "GEMM of {} x {} x {}: oneDNN fails with status {}", call.M, call.N, call.K,
+        failed.load());
 }
 
 }  // namespace megalith::cpu

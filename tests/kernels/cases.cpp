@@ -8,6 +8,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
 #include "kernels/gelu.h"
+#include "kernels/gemm_cpu.h"
 #include "kernels/layernorm.h"
 #include "kernels/linear.h"
 #include "kernels/philox.h"
@@ -131,7 +132,7 @@ Case linear_forward_case(int64_t N, int64_t I, int64_t O, bool bias, DType t) {
                     d["y"][at(n * O + o)] = sum;
                   }
               },
-          .same_for_any_threads = false};
+          .same_for_any_threads = t == DType::f32 || !cpu::has_fast_bf16()};
 }
 
 Case linear_backward_input_case(int64_t N, int64_t I, int64_t O, DType t) {
@@ -149,7 +150,7 @@ Case linear_backward_input_case(int64_t N, int64_t I, int64_t O, DType t) {
                     d["dx"][at(n * I + i)] = sum;
                   }
               },
-          .same_for_any_threads = false};
+          .same_for_any_threads = t == DType::f32 || !cpu::has_fast_bf16()};
 }
 
 Case linear_backward_weight_case(int64_t N, int64_t I, int64_t O, bool bias, DType t) {
@@ -168,7 +169,7 @@ Case linear_backward_weight_case(int64_t N, int64_t I, int64_t O, bool bias, DTy
                     if (bias) d["db"][at(o)] += dy;
                   }
               },
-          .same_for_any_threads = false,
+          .same_for_any_threads = t == DType::f32 || !cpu::has_fast_bf16(),
           .accumulates = {"dw", "db"}};
 }
 

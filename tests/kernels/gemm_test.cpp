@@ -1,0 +1,80 @@
+// Both ways of multiplying bf16, whichever this machine prefers, and sizes of several tiles.
+#define GTEST_DONT_DEFINE_FAIL 1  // FAIL is ours, in kernels/check.h
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include "case.h"
+#include "kernels/gemm_cpu.h"
+
+namespace megalith::test {
+namespace {
+
+struct Size {
+  int64_t M, N, K;
+};
+
+// Products of whole numbers whose sums stay below 2^24 are exact in f32, in any order: every bit must be right.
+TEST(Gemm, ExactOnWholeNumbers) {
+  for (bool native : {false, true})
+    for (DType type : {DType::f32, DType::bf16})
+      for (auto [M, N, K] : {Size{1, 1, 1}, {65, 97, 33}, {131, 1100, 70}, {260, 50, 1601}})
+        for (int flags = 0; flags < 16; flags++) {
+          const bool ta = flags & 1, tb = flags & 2, accumulate = flags & 4, bias = flags & 8;
+          SCOPED_TRACE(fmt::format("{}x{}x{} {} flags {} native {}", M, N, K, name_of(type), flags, native));
+          const auto whole = [](Arg arg) {
+            for (double& v : arg.values) v = std::round(v * 2);
+            return arg;
+          };
+          const Arg a = whole(in("a", type, {M, K})), b = whole(in("b", type, {K, N}));
+          const Arg c = whole(in("c", DType::f32, {M, N})), add = whole(in("bias", type, {N}));
+          Memory ma(a, 1), mb(b, 1), mc(c, 1), madd(add, 1);
+          cpu::Gemm gemm(native);
+          gemm.run({.a = ma.tensor().raw(),
+                    .b = mb.tensor().raw(),
+                    .c = mc.tensor().raw(),
+                    .bias = bias ? madd.tensor().raw() : nullptr,
+                    .M = M,
+                    .N = N,
+                    .K = K,
+                    .a_transposed = ta,
+                    .b_transposed = tb,
+                    .accumulate = accumulate,
+                    .input = type});
+          ASSERT_TRUE(mc.guards_intact());
+          for (int64_t m = 0; m<M; m += M> 100 ? 13 : 1)
+            for (int64_t n = 0; n<N; n += N> 100 ? 7 : 1) {
+              double want = (accumulate ? c.values[size_t(m * N + n)] : 0) + (bias ? add.values[size_t(n)] : 0);
+              for (int64_t k = 0; k < K; k++)
+                want += a.values[size_t(ta ? k * M + m : m * K + k)] * b.values[size_t(tb ? n * K + k : k * N + n)];
+              ASSERT_EQ(mc.get(m * N + n), want) << m << ", " << n;
+            }
+        }
+}
+
+TEST(Gemm, ManyTilesGiveTheSameBitsForAnyThreads) {
+  const int64_t M = 300, N = 1700, K = 200;
+  for (DType type : {DType::f32, DType::bf16}) {
+    const Arg a = in("a", type, {M, K}), b = in("b", type, {N, K}), c = in("c", type, {M, N});
+    std::vector<std::vector<unsigned char>> bits;
+    for (int threads : {1, 2, 3, 2}) {
+      omp_set_num_threads(threads);
+      Memory ma(a, 0), mb(b, 0), mc(c, 0);
+      cpu::Gemm gemm(false);
+      gemm.run({.a = ma.tensor().raw(),
+                .b = mb.tensor().raw(),
+                .c = mc.tensor().raw(),
+                .M = M,
+                .N = N,
+                .K = K,
+                .b_transposed = true,
+                .input = type,
+                .output = type});
+      bits.push_back(mc.bits());
+    }
+    omp_set_num_threads(2);
+    for (const auto& other : bits) EXPECT_EQ(bits[0], other) << name_of(type);
+  }
+}
+
+}  // namespace
+}  // namespace megalith::test
