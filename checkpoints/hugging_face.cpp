@@ -105,7 +105,8 @@ GPT2Shape read_hugging_face_shape(const std::string& folder) {
 
 HuggingFaceReader::HuggingFaceReader(const std::string& folder)
     : model_(read_hugging_face_shape(folder)), tensors_([&] {
-        CHECK(fs::exists(folder + weights_file),
+        std::error_code ignored;
+        CHECK(fs::exists(folder + weights_file, ignored),
               "{}{} is absent; save the model in one file with model.save_pretrained(folder, safe_serialization=True, "
               "max_shard_size='1000GB')",
               folder, weights_file);
@@ -193,10 +194,10 @@ void export_hugging_face(TensorSource& source, const GPT2Shape& model, const std
           fmt::join(p.shape, ", "));
     declared.push_back({prefix + p.name, p.transposed ? reversed(p.shape) : p.shape});
   }
-  for (const char* file : {config_file, weights_file})
-    CHECK(!fs::exists(folder + file), "{}{} exists already and is not overwritten; choose another folder", folder,
-          file);
   std::error_code error;
+  for (const char* file : {config_file, weights_file})
+    CHECK(!fs::exists(folder + file, error), "{}{} exists already and is not overwritten; choose another folder",
+          folder, file);
   fs::create_directories(folder, error);
   CHECK(!error, "cannot create {}: {}", folder, error.message());
 

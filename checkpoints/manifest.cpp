@@ -140,8 +140,11 @@ Manifest manifest_from_text(const std::string& text, const std::string& path) {
 
 Manifest read_manifest(const std::string& folder) {
   const std::string path = folder + "/manifest.json";
-  CHECK(std::filesystem::is_directory(folder), "{} is not a folder; a checkpoint is one, named step-*", folder);
-  CHECK(std::filesystem::exists(path), "{} is absent: the folder is no checkpoint, or was never finished", path);
+  std::error_code ignored;
+  CHECK(std::filesystem::is_directory(folder, ignored), "{} is not a folder; a checkpoint is one, named step-*",
+        folder);
+  CHECK(std::filesystem::exists(path, ignored), "{} is absent: the folder is no checkpoint, or was never finished",
+        path);
   return manifest_from_text(read_text(path), path);
 }
 

@@ -46,7 +46,7 @@ std::string checkpoint_path(const std::string& directory, int64_t step) {
 std::string begin_checkpoint(const std::string& directory, int64_t step) {
   CHECK(step >= 0, "a checkpoint of step {}", step);
   const std::string target = checkpoint_path(directory, step);
-  CHECK(!fs::exists(target) || !why_incomplete(target).empty(),
+  CHECK(!why_incomplete(target).empty(),
         "{} is a complete checkpoint and is not overwritten; resume from it, or choose another directory", target);
   std::error_code error;
   fs::create_directories(directory, error);
@@ -111,16 +111,20 @@ std::string publish_checkpoint(const std::string& folder, Manifest manifest) {
     file.write(0, text.data(), bytes);
     file.commit();
 
-    if (fs::exists(target)) {
+    if (std::error_code ignored; fs::exists(target, ignored)) {
       CHECK(!why_incomplete(target).empty(), "{} is a complete checkpoint and is not overwritten", target);
       int k = 1;
-      while (fs::exists(fmt::format("{}.damaged-{}", target, k))) k++;
+      while (fs::exists(fmt::format("{}.damaged-{}", target, k), ignored)) k++;
       rename_folder(target, fmt::format("{}.damaged-{}", target, k));
     }
     rename_folder(folder, target);
     return target;
-  } catch (...) {
-    abandon_checkpoint(folder);
+  } catch (const Error& e) {
+    try {
+      abandon_checkpoint(folder);
+    } catch (const Error& another) {
+      FAIL("{}; moreover, {}", e.what(), another.what());
+    }
     throw;
   }
 }

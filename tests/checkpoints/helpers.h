@@ -48,6 +48,11 @@ inline std::string slurp(const std::string& path) {
 inline void spill(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 }
+// Changes bytes where they lie; rewriting whole files makes some file systems flush them each time.
+inline void poke(const std::string& path, size_t offset, const std::string& bytes) {
+  std::fstream(path, std::ios::binary | std::ios::in | std::ios::out).seekp(static_cast<std::streamoff>(offset))
+      << bytes;
+}
 
 // The message of the Error that a call throws; any other outcome fails the test.
 inline std::string error_of(const std::function<void()>& call) {

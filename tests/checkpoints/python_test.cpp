@@ -1,0 +1,66 @@
+// Strangers read what we write: the snippet of FORMAT.md with h5py, `transformers` with an export. MEGALITH_PYTHON
+// names an interpreter that has these packages; without it these tests are skipped.
+#include <cstdlib>
+#include <cstring>
+
+#include "checkpoints/hugging_face.h"
+#include "tests/checkpoints/helpers.h"
+
+namespace megalith {
+namespace {
+
+using namespace testing;
+
+std::string python_with(const std::string& packages) {
+  const char* python = std::getenv("MEGALITH_PYTHON");
+  if (python == nullptr) return "";
+  const std::string command = fmt::format("'{}' -c 'import {}' 2>/dev/null", python, packages);
+  return std::system(command.c_str()) == 0 ? python : "";
+}
+
+TEST(Python, the_snippet_of_the_format_page_reads_every_tensor) {
+  const std::string python = python_with("h5py, numpy");
+  if (python.empty()) GTEST_SKIP() << "MEGALITH_PYTHON does not name a Python with h5py";
+  const std::string page = slurp(MEGALITH_SOURCE_DIR "/checkpoints/FORMAT.md"), open = "```python\n";
+  const size_t begin = page.find(open) + open.size();
+  const TemporaryFolder folder;
+  spill(folder / "snippet.py", page.substr(begin, page.find("```", begin) - begin));
+  const std::string checkpoint = write_checkpoint(folder.path(), 3, 2, 3);
+  const auto run = [&](const std::string& tensor) {
+    return std::system(fmt::format("'{}' '{}' '{}' '{}' '{}' 2>'{}'", python, folder / "snippet.py", checkpoint, tensor,
+                                   folder / "out", folder / "err")
+                           .c_str());
+  };
+  for (const TestTensor& t : test_tensors()) {
+    ASSERT_EQ(run(t.name), 0) << slurp(folder / "err");
+    const std::vector<float> expected = values_of(t, whole_piece(t.name, t.shape));
+    const std::string bytes = slurp(folder / "out");
+    ASSERT_EQ(bytes.size(), expected.size() * 4) << t.name;
+    EXPECT_EQ(std::memcmp(bytes.data(), expected.data(), bytes.size()), 0) << t.name;
+  }
+  // A flipped bit is found there as well.
+  const CheckpointReader reader(checkpoint);
+  const FileRecord& record = reader.manifest().files[0];
+  std::string bytes = slurp(checkpoint + "/" + record.name);
+  bytes[static_cast<size_t>(record.datasets[0].offset)]++;
+  spill(checkpoint + "/" + record.name, bytes);
+  EXPECT_NE(run(record.datasets[0].piece.name), 0);
+  EXPECT_NE(slurp(folder / "err").find("is damaged"), std::string::npos);
+}
+
+TEST(Python, transformers_computes_the_reference_logits_from_an_export) {
+  const std::string python = python_with("transformers, torch, h5py");
+  if (python.empty()) GTEST_SKIP() << "MEGALITH_PYTHON does not name a Python with transformers";
+  const std::string tiny = MEGALITH_SOURCE_DIR "/../shared/reference/tiny";
+  if (!fs::exists(tiny)) GTEST_SKIP() << tiny << " is absent";
+  const TemporaryFolder folder;
+  HuggingFaceReader source(tiny);
+  export_hugging_face(source, source.model(), folder / "export");
+  const std::string command =
+      fmt::format("'{}' '{}' '{}' '{}' '{}'", python, MEGALITH_SOURCE_DIR "/tests/checkpoints/export_loads.py",
+                  folder / "export", tiny + "/tokens.bin", tiny + "/reference.h5");
+  EXPECT_EQ(std::system(command.c_str()), 0);
+}
+
+}  // namespace
+}  // namespace megalith
