@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs every test; then the parts that need no other process once more under the
+# address and undefined-behaviour sanitizers.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+docker/install-packages.sh
+
+# mpirun as root, and more ranks than cores.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMP_WAIT_POLICY=PASSIVE
+jobs=$(nproc)
+
+cmake --preset cpu >/dev/null
+cmake --build --preset cpu -j "$jobs" | tail -n 1
+cmake --preset cpu-asan >/dev/null
+cmake --build --preset cpu-asan -j "$jobs" | tail -n 1
+
+# Both run to their end, so that one failure does not hide another.
+status=0
+ctest --test-dir build/cpu-asan -j "$jobs" --output-on-failure --no-tests=error || status=1
+ctest --test-dir build/cpu -j "$jobs" --output-on-failure --no-tests=error || status=1
+exit "$status"
