@@ -27,6 +27,11 @@ nlohmann::json describe_model(const ModelConfig& model) {
           {"context", model.context}};
 }
 
+// For whoever reads the checkpoint from another folder.
+std::string absolute_or_empty(const std::string& path) {
+  return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
+}
+
 bool is_hugging_face(const std::string& folder) {
   return std::filesystem::exists(std::filesystem::path(folder) / "model.safetensors");
 }
@@ -102,7 +107,7 @@ std::string Checkpointer::save(const Progress& progress) {
     manifest.step = progress.step;
     manifest.state = {{"sequences", progress.sequences},
                       {"model", describe_model(config_.model)},
-                      {"tokenizer", config_.data.tokenizer},
+                      {"tokenizer", absolute_or_empty(config_.data.tokenizer)},
                       {"config", to_toml(config_)}};
     for (const std::string& text : records) manifest.files.push_back(file_record_from_text(text));
     path = publish_checkpoint(folder, std::move(manifest));
@@ -150,7 +155,7 @@ std::optional<Progress> Checkpointer::resume() {
           "checkpoint.resume = never, but {} holds {} checkpoints, the newest {}; use another run.output, or resume = auto",
           checkpoint.directory, listing.complete.size(), listing.complete.front());
     for (const SkippedCheckpoint& skipped : listing.skipped)
-      spdlog::warn("checkpoint {} is not used: {}", skipped.path, skipped.reason);
+      spdlog::warn("warning: checkpoint {} is not used: {}", skipped.path, skipped.reason);
     for (const std::string& path : listing.complete) joined += path + "\n";
   });
   joined = mpi_.broadcast_text(joined);
@@ -176,7 +181,7 @@ std::optional<Progress> Checkpointer::resume() {
       together(mpi_, [&] { progress = load(path); });
     } catch (const JobError& e) {
       if (paths.size() == 1 && wanted != "auto") throw;
-      if (mpi_.rank() == 0) spdlog::warn("checkpoint {} cannot be read, trying the one before: {}", path, e.what());
+      if (mpi_.rank() == 0) spdlog::warn("warning: checkpoint {} cannot be read, trying the one before: {}", path, e.what());
       continue;
     }
     trainer_.weights_loaded();

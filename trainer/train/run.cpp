@@ -42,7 +42,7 @@ void open_run_folder(const Config& config, int rank) {
     auto console = std::make_shared<spdlog::sinks::stdout_color_sink_mt>();
     console->set_pattern("%v");
     auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>((folder / "log.txt").string());
-    file->set_pattern("%Y-%m-%d %H:%M:%S %l %v");
+    file->set_pattern("%Y-%m-%d %H:%M:%S %v");
     auto logger = std::make_shared<spdlog::logger>("", spdlog::sinks_init_list{console, file});
     logger->flush_on(spdlog::level::info);
     spdlog::set_default_logger(logger);
@@ -128,7 +128,7 @@ void run_training(Config config, const MpiSession& mpi) {
                to_string(config.precision.compute), config.run.output);
   spdlog::info("planned memory per rank: {:.1f} MiB", static_cast<double>(total(rehearsal.memory)) / (1 << 20));
   if (plan.batch.idle() > 0)
-    spdlog::warn("batch.global_batch_size = {} does not fill {} microbatches of {} on {} ranks: {:.0f} % of the work is "
+    spdlog::warn("warning: batch.global_batch_size = {} does not fill {} microbatches of {} on {} ranks: {:.0f} % of the work is "
                  "on masked sequences",
                  plan.batch.batch, plan.batch.num_microbatches(), plan.batch.microbatch, plan.batch.ranks,
                  100 * plan.batch.idle());
