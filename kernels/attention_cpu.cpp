@@ -1,12 +1,212 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
+#include <memory>
 
 #include "kernels/dropout_cpu.h"
 #include "kernels/loops_cpu.h"
 #include "kernels/ops_cpu.h"
+#include "kernels/tile_gemm_cpu.h"
+#include "kernels/vector_math_cpu.h"
 
 namespace megalith::cpu {
+
+namespace {
+constexpr int64_t query_tile = 48, key_tile = 64;
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+// The sizes that one head works with: rows of `width` floats, D padded with zeros to whole vectors.
+struct HeadDims {
+  int64_t T, D, width, tiles;
+  explicit HeadDims(const AttentionDims& dims)
+      : T(dims.T), D(dims.D), width(round_up(dims.D, lanes)), tiles((dims.T + key_tile - 1) / key_tile) {}
+  int64_t floats() const { return T * width; }
+  int64_t transposed_floats() const { return tiles * key_tile * D; }
+};
+
+// Rows [begin, end) of one head, as f32 times a factor.
+template <class E>
+void gather(float* to, const E* from, int64_t stride, const HeadDims& s, float factor) {
+  for (int64_t t = 0; t < s.T; t++) {
+    const E* row = from + t * stride;
+    float* target = to + t * s.width;
+#pragma omp simd
+    for (int64_t c = 0; c < s.D; c++) target[c] = float(row[c]) * factor;
+    for (int64_t c = s.D; c < s.width; c++) target[c] = 0;
+  }
+}
+
+// Tiles of key_tile rows, each transposed to (D, key_tile); rows past T are zeros.
+void transpose_tiles(float* to, const float* from, const HeadDims& s) {
+  for (int64_t tile = 0; tile < s.tiles; tile++) {
+    const float* source = from + tile * key_tile * s.width;
+    float* target = to + tile * key_tile * s.D;
+    const int64_t rows = std::min(key_tile, s.T - tile * key_tile);
+    for (int64_t c = 0; c < s.D; c++) {
+#pragma omp simd
+      for (int64_t j = 0; j < rows; j++) target[c * key_tile + j] = source[j * s.width + c];
+      for (int64_t j = rows; j < key_tile; j++) target[c * key_tile + j] = 0;
+    }
+  }
+}
+
+// scores (rows, key_tile) = q k^T, where a query may see a key; the keys' tile begins at `first_key`.
+void scores_of(float* scores, const float* q, const float* k_transposed, const HeadDims& s, int64_t rows) {
+  tile_gemm(scores, key_tile, {q, s.width, 1}, k_transposed, key_tile, rows, key_tile, s.D, false);
+}
+
+// Overwrites with `value` what lies beyond the diagonal: keys after the query.
+void mask_future(float* row, int64_t query, int64_t first_key, float value) {
+  for (int64_t j = std::max<int64_t>(0, query + 1 - first_key); j < key_tile; j++) row[j] = value;
+}
+
+struct HeadMask {
+  DropoutMask mask;
+  bool active;
+  uint64_t first_row, group;
+
+  HeadMask(const Dropout& d, const AttentionDims& dims, int64_t b, int64_t h)
+      : mask(d),
+        active(d.active()),
+        first_row(static_cast<uint64_t>(d.first_row + b * dims.T)),
+        group(static_cast<uint64_t>(dims.first_head + h) << 32) {}
+  void draw(float* factors, int64_t query, int64_t first_key) const {
+    mask.draw(factors, first_row + static_cast<uint64_t>(query), group, first_key, key_tile);
+  }
+};
+
+// One step of the running softmax of a row: scores become exp(score - max), and what came before is rescaled.
+void softmax_step(float* row, float& max, float& sum, float* out, int64_t width) {
+  float top = max;
+#pragma omp simd reduction(max : top)
+  for (int64_t j = 0; j < key_tile; j++) top = row[j] > top ? row[j] : top;
+  const float rescale = cpu::exp(max - top);
+  float part = 0;
+#pragma omp simd reduction(+ : part)
+  for (int64_t j = 0; j < key_tile; j++) {
+    row[j] = cpu::exp(row[j] - top);
+    part += row[j];
+  }
+  if (rescale != 1.0f)
+#pragma omp simd
+    for (int64_t c = 0; c < width; c++) out[c] *= rescale;
+  sum = sum * rescale + part;
+  max = top;
+}
+
+template <class E>
+void forward_head(E* out, int64_t out_stride, float* lse, const E* q_, const E* k_, const E* v_, int64_t stride,
+                  const HeadDims& s, const HeadMask& mask, float* scratch) {
+  const float scale = 1.0f / std::sqrt(static_cast<float>(s.D));
+  float *q = scratch, *v = q + s.floats(), *k = v + s.floats(), *k_transposed = k + s.floats();
+  gather(q, q_, stride, s, scale);
+  gather(k, k_, stride, s, 1);
+  gather(v, v_, stride, s, 1);
+  transpose_tiles(k_transposed, k, s);
+  alignas(64) float scores[query_tile * key_tile], factors[key_tile];
+  float max[query_tile], sum[query_tile];
+  float* sums = k;  // the plain keys are done with: their memory takes the output of a tile of queries
+  for (int64_t first = 0; first < s.T; first += query_tile) {
+    const int64_t rows = std::min(query_tile, s.T - first);
+    std::fill(max, max + rows, -infinity);
+    std::fill(sum, sum + rows, 0.0f);
+    std::fill(sums, sums + rows * s.width, 0.0f);
+    for (int64_t key = 0; key < first + rows; key += key_tile) {
+      scores_of(scores, q + first * s.width, k_transposed + key * s.D, s, rows);
+      for (int64_t r = 0; r < rows; r++) {
+        float* row = scores + r * key_tile;
+        if (first + r < key) {  // a row of the last tile that sees none of its keys
+          std::fill(row, row + key_tile, 0.0f);
+          continue;
+        }
+        mask_future(row, first + r, key, -infinity);
+        softmax_step(row, max[r], sum[r], sums + r * s.width, s.width);
+        if (!mask.active) continue;
+        mask.draw(factors, first + r, key);
+#pragma omp simd
+        for (int64_t j = 0; j < key_tile; j++) row[j] *= factors[j];
+      }
+      const int64_t depth = std::min(key_tile, first + rows - key);
+      tile_gemm(sums, s.width, {scores, key_tile, 1}, v + key * s.width, s.width, rows, s.width, depth, true);
+    }
+    for (int64_t r = 0; r < rows; r++) {
+      const float inverse = 1.0f / sum[r];
+      E* target = out + (first + r) * out_stride;
+#pragma omp simd
+      for (int64_t c = 0; c < s.D; c++) target[c] = E(sums[r * s.width + c] * inverse);
+      lse[first + r] = max[r] + std::log(sum[r]);
+    }
+  }
+}
+
+// scores become dropped P and dP becomes dS, for one row.
+void backward_row(float* scores, float* dp, float lse, float delta, const float* factors) {
+#pragma omp simd
+  for (int64_t j = 0; j < key_tile; j++) {
+    const float p = cpu::exp(scores[j] - lse);
+    dp[j] = p * (dp[j] * factors[j] - delta);
+    scores[j] = p * factors[j];
+  }
+}
+
+template <class E>
+struct Gradients {
+  E *dq, *dk, *dv;  // rows `stride` apart
+  int64_t stride;
+};
+
+template <class E>
+void scatter(E* to, int64_t stride, const float* from, const HeadDims& s, int64_t rows, float factor) {
+  for (int64_t t = 0; t < rows; t++)
+#pragma omp simd
+    for (int64_t c = 0; c < s.D; c++) to[t * stride + c] = E(from[t * s.width + c] * factor);
+}
+
+template <class E>
+void backward_head(const Gradients<E>& to, const float* delta, const E* dout_, int64_t out_stride, const float* lse,
+                   const E* q_, const E* k_, const E* v_, int64_t stride, const HeadDims& s, const HeadMask& mask,
+                   float* scratch) {
+  const float scale = 1.0f / std::sqrt(static_cast<float>(s.D));
+  float *q = scratch, *k = q + s.floats(), *v = k + s.floats(), *dout = v + s.floats(), *dq = dout + s.floats();
+  float *k_transposed = dq + s.floats(), *v_transposed = k_transposed + s.transposed_floats();
+  float *dk = v_transposed + s.transposed_floats(), *dv = dk + key_tile * s.width;
+  gather(q, q_, stride, s, scale);
+  gather(k, k_, stride, s, 1);
+  gather(v, v_, stride, s, 1);
+  gather(dout, dout_, out_stride, s, 1);
+  transpose_tiles(k_transposed, k, s);
+  transpose_tiles(v_transposed, v, s);
+  std::fill(dq, dq + s.floats(), 0.0f);
+  alignas(64) float scores[query_tile * key_tile], dp[query_tile * key_tile], factors[key_tile];
+  std::fill(factors, factors + key_tile, 1.0f);
+  for (int64_t key = 0; key < s.T; key += key_tile) {
+    const int64_t keys = std::min(key_tile, s.T - key);
+    std::fill(dk, dk + 2 * key_tile * s.width, 0.0f);
+    for (int64_t first = key / query_tile * query_tile; first < s.T; first += query_tile) {
+      const int64_t rows = std::min(query_tile, s.T - first);
+      scores_of(scores, q + first * s.width, k_transposed + key * s.D, s, rows);
+      tile_gemm(dp, key_tile, {dout + first * s.width, s.width, 1}, v_transposed + key * s.D, key_tile, rows, key_tile,
+                s.D, false);
+      for (int64_t r = 0; r < rows; r++) {
+        float* row = scores + r * key_tile;
+        if (mask.active) mask.draw(factors, first + r, key);
+        mask_future(row, first + r, key, -infinity);
+        backward_row(row, dp + r * key_tile, lse[first + r], delta[first + r], factors);
+        mask_future(dp + r * key_tile, first + r, key, 0);
+      }
+      tile_gemm(dv, s.width, {scores, 1, key_tile}, dout + first * s.width, s.width, keys, s.width, rows, true);
+      tile_gemm(dk, s.width, {dp, 1, key_tile}, q + first * s.width, s.width, keys, s.width, rows, true);
+      tile_gemm(dq + first * s.width, s.width, {dp, key_tile, 1}, k + key * s.width, s.width, rows, s.width, keys,
+                true);
+    }
+    scatter(to.dk + key * to.stride, to.stride, dk, s, keys, 1);
+    scatter(to.dv + key * to.stride, to.stride, dv, s, keys, 1);
+  }
+  scatter(to.dq, to.stride, dq, s, s.T, scale);
+}
+}  // namespace
 
 void attention_forward(Tensor out_, Tensor lse_, Tensor qkv_, const AttentionDims& dims, const Dropout& d) {
   with_compute_type(qkv_.dtype(), [&](auto tag) {
@@ -14,39 +214,18 @@ void attention_forward(Tensor out_, Tensor lse_, Tensor qkv_, const AttentionDim
     E* out = out_.data<E>();
     float* lse = lse_.data<float>();
     const E* qkv = qkv_.data<E>();
-    const auto [B, T, H, D, first_head] = dims;
-    const DropoutMask mask(d);
-    const int64_t width = H * D;
-    const float scale = 1.0f / std::sqrt(static_cast<float>(D));
-    parallel_for(
-        B * H, T * T * D, [=, B = B, T = T, H = H, D = D, first_head = first_head](int64_t begin, int64_t end) {
-          std::vector<float> p(static_cast<size_t>(T)), keep(static_cast<size_t>(T), 1.0f), o(static_cast<size_t>(D));
-          for (int64_t bh = begin; bh < end; bh++) {
-            const int64_t b = bh / H, h = bh % H;
-            for (int64_t i = 0; i < T; i++) {
-              const E* q = qkv + (b * T + i) * 3 * width + h * D;
-              float max = -std::numeric_limits<float>::infinity(), sum = 0;
-              for (int64_t j = 0; j <= i; j++) {
-                const E* k = qkv + (b * T + j) * 3 * width + width + h * D;
-                float dot = 0;
-                for (int64_t c = 0; c < D; c++) dot += float(q[c]) * float(k[c]);
-                p[size_t(j)] = dot * scale;
-                max = std::max(max, p[size_t(j)]);
-              }
-              for (int64_t j = 0; j <= i; j++) sum += p[size_t(j)] = std::exp(p[size_t(j)] - max);
-              if (d.active())
-                mask.draw(keep.data(), uint64_t(d.first_row + b * T + i), uint64_t(first_head + h) << 32, 0, i + 1);
-              for (auto& v : o) v = 0;
-              for (int64_t j = 0; j <= i; j++) {
-                const E* v = qkv + (b * T + j) * 3 * width + 2 * width + h * D;
-                const float weight = p[size_t(j)] / sum * keep[size_t(j)];
-                for (int64_t c = 0; c < D; c++) o[size_t(c)] += weight * float(v[c]);
-              }
-              for (int64_t c = 0; c < D; c++) out[(b * T + i) * width + h * D + c] = E(o[size_t(c)]);
-              lse[bh * T + i] = max + std::log(sum);
-            }
-          }
-        });
+    const int64_t T = dims.T, H = dims.H, D = dims.D, C = H * D;
+    const HeadDims s(dims);
+    parallel_for(dims.B * H, 2 * T * T * D, [=](int64_t begin, int64_t end) {
+      const auto scratch = std::make_unique_for_overwrite<float[]>(
+          static_cast<size_t>(2 * s.floats() + std::max(s.T, query_tile) * s.width + s.transposed_floats()));
+      for (int64_t i = begin; i < end; i++) {
+        const int64_t b = i / H, h = i % H;
+        const E* q = qkv + b * T * 3 * C + h * D;
+        forward_head(out + b * T * C + h * D, C, lse + i * T, q, q + C, q + 2 * C, 3 * C, s, HeadMask(d, dims, b, h),
+                     scratch.get());
+      }
+    });
   });
 }
 
@@ -58,48 +237,25 @@ void attention_backward(Tensor dqkv_, Tensor delta_, Tensor dout_, Tensor out_, 
     float* delta = delta_.data<float>();
     const E *dout = dout_.data<E>(), *out = out_.data<E>(), *qkv = qkv_.data<E>();
     const float* lse = lse_.data<float>();
-    const auto [B, T, H, D, first_head] = dims;
-    const DropoutMask mask(d);
-    const int64_t width = H * D;
-    const float scale = 1.0f / std::sqrt(static_cast<float>(D));
-    parallel_for(
-        B * H, T * T * D, [=, B = B, T = T, H = H, D = D, first_head = first_head](int64_t begin, int64_t end) {
-          std::vector<float> keep(static_cast<size_t>(T), 1.0f), grad(static_cast<size_t>(3 * T * D));
-          float *dq = grad.data(), *dk = dq + T * D, *dv = dk + T * D;
-          for (int64_t bh = begin; bh < end; bh++) {
-            const int64_t b = bh / H, h = bh % H;
-            const E* head = qkv + b * T * 3 * width + h * D;
-            for (auto& g : grad) g = 0;
-            for (int64_t i = 0; i < T; i++) {
-              const E *q = head + i * 3 * width, *go = dout + (b * T + i) * width + h * D;
-              const E* o = out + (b * T + i) * width + h * D;
-              float dot = 0;
-              for (int64_t c = 0; c < D; c++) dot += float(o[c]) * float(go[c]);
-              delta[bh * T + i] = dot;
-              if (d.active())
-                mask.draw(keep.data(), uint64_t(d.first_row + b * T + i), uint64_t(first_head + h) << 32, 0, i + 1);
-              for (int64_t j = 0; j <= i; j++) {
-                const E *k = head + j * 3 * width + width, *v = k + width;
-                float score = 0, dp = 0;
-                for (int64_t c = 0; c < D; c++) {
-                  score += float(q[c]) * float(k[c]);
-                  dp += float(go[c]) * float(v[c]);
-                }
-                const float p = std::exp(score * scale - lse[bh * T + i]);
-                const float ds = p * (dp * keep[size_t(j)] - dot) * scale;
-                for (int64_t c = 0; c < D; c++) {
-                  dq[i * D + c] += ds * float(k[c]);
-                  dk[j * D + c] += ds * float(q[c]);
-                  dv[j * D + c] += p * keep[size_t(j)] * float(go[c]);
-                }
-              }
-            }
-            for (int64_t i = 0; i < T; i++)
-              for (int64_t part = 0; part < 3; part++)
-                for (int64_t c = 0; c < D; c++)
-                  dqkv[(b * T + i) * 3 * width + part * width + h * D + c] = E(grad[size_t((part * T + i) * D + c)]);
-          }
-        });
+    const int64_t T = dims.T, H = dims.H, D = dims.D, C = H * D;
+    const HeadDims s(dims);
+    parallel_for(dims.B * H, 5 * T * T * D, [=](int64_t begin, int64_t end) {
+      const auto scratch = std::make_unique_for_overwrite<float[]>(
+          static_cast<size_t>(5 * s.floats() + 2 * s.transposed_floats() + 2 * key_tile * s.width));
+      for (int64_t i = begin; i < end; i++) {
+        const int64_t b = i / H, h = i % H, first = b * T * C + h * D;
+        for (int64_t t = 0; t < T; t++) {
+          float dot = 0;
+#pragma omp simd reduction(+ : dot)
+          for (int64_t c = 0; c < D; c++) dot += float(out[first + t * C + c]) * float(dout[first + t * C + c]);
+          delta[i * T + t] = dot;
+        }
+        const E* q = qkv + b * T * 3 * C + h * D;
+        E* dq = dqkv + b * T * 3 * C + h * D;
+        backward_head<E>({dq, dq + C, dq + 2 * C, 3 * C}, delta + i * T, dout + first, C, lse + i * T, q, q + C,
+                         q + 2 * C, 3 * C, s, HeadMask(d, dims, b, h), scratch.get());
+      }
+    });
   });
 }
 

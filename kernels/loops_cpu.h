@@ -12,12 +12,19 @@ namespace megalith::cpu {
 // Below this many element operations a fork costs more than it saves.
 constexpr int64_t fork_threshold = 16384;
 
+// One compiled body however it is called: inlined twice, the serial and the parallel copy may order their sums
+// otherwise.
+template <class F>
+[[gnu::noipa]] void run_range(F& f, int64_t begin, int64_t end) {
+  f(begin, end);
+}
+
 // f(begin, end) on disjoint ranges that cover [0, n): one range a thread, or one range in all when n * work, the number
 // of element operations, is small. f must not throw, and must do the same for any split.
 template <class F>
 void parallel_for(int64_t n, int64_t work, F&& f) {
   if (n <= 1 || n * work < fork_threshold || omp_get_max_threads() == 1) {
-    if (n > 0) f(int64_t{0}, n);
+    if (n > 0) run_range(f, 0, n);
     return;
   }
   // Always the whole team: libgomp ends and restarts its threads when the team's size changes.
@@ -25,7 +32,7 @@ void parallel_for(int64_t n, int64_t work, F&& f) {
   {
     const int64_t thread = omp_get_thread_num(), threads = omp_get_num_threads();
     const int64_t begin = n * thread / threads, end = n * (thread + 1) / threads;
-    if (begin < end) f(begin, end);
+    if (begin < end) run_range(f, begin, end);
   }
 }
 
