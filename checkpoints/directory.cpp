@@ -81,6 +81,15 @@ CheckpointListing scan_checkpoints(const std::string& directory) {
 
 std::vector<std::string> list_checkpoints(const std::string& directory) { return scan_checkpoints(directory).complete; }
 
+std::string set_aside(const std::string& folder) {
+  std::error_code ignored;
+  int k = 1;
+  while (fs::exists(fmt::format("{}.damaged-{}", folder, k), ignored)) k++;
+  std::string aside = fmt::format("{}.damaged-{}", folder, k);
+  rename_folder(folder, aside);
+  return aside;
+}
+
 std::vector<std::string> prune_checkpoints(const std::string& directory, int64_t keep) {
   CHECK(keep >= 0, "cannot keep {} checkpoints; 0 keeps all", keep);
   std::vector<std::string> removed;

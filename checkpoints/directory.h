@@ -28,6 +28,10 @@ std::vector<std::string> list_checkpoints(const std::string& directory);
 // Why the folder is not a complete checkpoint; empty when it is one.
 std::string why_incomplete(const std::string& folder);
 
+// Renames a checkpoint that turned out damaged to <folder>.damaged-K, so that it is neither used, nor counted, nor in the
+// way of a new one of its step. Returns the new path.
+std::string set_aside(const std::string& folder);
+
 // Removes complete checkpoints beyond the `keep` newest (0: keeps all), and the unfinished folders of earlier deaths.
 // Incomplete step-* folders are neither counted nor removed. Must not run while a checkpoint is being written to the
 // same directory. Returns the paths removed.

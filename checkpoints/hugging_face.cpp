@@ -76,6 +76,11 @@ std::vector<GPT2Parameter> gpt2_parameters(const GPT2Shape& m) {
   return all;
 }
 
+bool is_hugging_face_folder(const std::string& folder) {
+  std::error_code ignored;
+  return std::filesystem::exists(folder + weights_file, ignored);
+}
+
 GPT2Shape read_hugging_face_shape(const std::string& folder) {
   const std::string path = folder + config_file;
   Json config;

@@ -32,6 +32,9 @@ struct GPT2Parameter {
 // Every parameter, in the order of the model: THE table of names that import, export and trainer share.
 std::vector<GPT2Parameter> gpt2_parameters(const GPT2Shape& shape);
 
+// Whether the folder holds a model.safetensors, and so is to be read as one of these.
+bool is_hugging_face_folder(const std::string& folder);
+
 // From folder/config.json. Error, with the value, for what this model is not: another activation than tanh-GELU,
 // another layer_norm_epsilon than 1e-5, untied embeddings, n_inner other than 4C, other attention scaling, cross
 // attention.

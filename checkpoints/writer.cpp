@@ -113,9 +113,7 @@ std::string publish_checkpoint(const std::string& folder, Manifest manifest) {
 
     if (std::error_code ignored; fs::exists(target, ignored)) {
       CHECK(!why_incomplete(target).empty(), "{} is a complete checkpoint and is not overwritten", target);
-      int k = 1;
-      while (fs::exists(fmt::format("{}.damaged-{}", target, k), ignored)) k++;
-      rename_folder(target, fmt::format("{}.damaged-{}", target, k));
+      set_aside(target);
     }
     rename_folder(folder, target);
     return target;

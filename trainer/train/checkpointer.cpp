@@ -32,10 +32,6 @@ std::string absolute_or_empty(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
 }
 
-bool is_hugging_face(const std::string& folder) {
-  return std::filesystem::exists(std::filesystem::path(folder) / "model.safetensors");
-}
-
 }  // namespace
 
 ModelConfig model_of(const Manifest& manifest, const std::string& path) {
@@ -165,6 +161,7 @@ std::optional<Progress> Checkpointer::resume() {
     paths.push_back(joined.substr(at, joined.find('\n', at) - at));
   if (paths.empty()) return std::nullopt;
 
+  std::vector<std::string> unreadable;
   for (const std::string& path : paths) {
     // A checkpoint of another model is the user's mistake and ends the run; damage is not.
     together(mpi_, [&] {
@@ -182,8 +179,14 @@ std::optional<Progress> Checkpointer::resume() {
     } catch (const JobError& e) {
       if (paths.size() == 1 && wanted != "auto") throw;
       if (mpi_.rank() == 0) spdlog::warn("warning: checkpoint {} cannot be read, trying the one before: {}", path, e.what());
+      unreadable.push_back(path);
       continue;
     }
+    // Out of the way of the checkpoints to come, but only now that an older one has been read.
+    together(mpi_, [&] {
+      if (mpi_.rank() == 0)
+        for (const std::string& bad : unreadable) spdlog::warn("warning: {} is now {}", bad, set_aside(bad));
+    });
     trainer_.weights_loaded();
     return progress;
   }
@@ -196,7 +199,7 @@ std::optional<Progress> Checkpointer::resume() {
 void Checkpointer::initialize_from(const std::string& path) {
   together(mpi_, [&] {
     std::unique_ptr<TensorSource> source;
-    if (is_hugging_face(path)) {
+    if (is_hugging_face_folder(path)) {
       auto reader = std::make_unique<HuggingFaceReader>(path);
       const GPT2Shape& there = reader->model();
       const ModelConfig& here = config_.model;

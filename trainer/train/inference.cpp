@@ -17,15 +17,11 @@ namespace megalith {
 
 namespace {
 
-bool is_hugging_face(const std::string& folder) {
-  return std::filesystem::exists(std::filesystem::path(folder) / "model.safetensors");
-}
-
 // The checkpoint that a path means: itself, or the newest whole one in it or in its `checkpoints` folder.
 std::string find_checkpoint(const std::string& path) {
   const std::filesystem::path folder = path;
   CHECK(std::filesystem::is_directory(folder), "no such folder: {}", path);
-  if (is_hugging_face(path) || std::filesystem::exists(folder / "manifest.json")) return path;
+  if (is_hugging_face_folder(path) || std::filesystem::exists(folder / "manifest.json")) return path;
   for (const std::filesystem::path& directory : {folder, folder / "checkpoints"}) {
     const std::vector<std::string> found = list_checkpoints(directory.string());
     if (!found.empty()) return found.front();
@@ -35,7 +31,7 @@ std::string find_checkpoint(const std::string& path) {
 }
 
 std::unique_ptr<TensorSource> open_source(const std::string& path) {
-  if (is_hugging_face(path)) return std::make_unique<HuggingFaceReader>(path);
+  if (is_hugging_face_folder(path)) return std::make_unique<HuggingFaceReader>(path);
   return std::make_unique<CheckpointReader>(path);
 }
 
@@ -104,7 +100,7 @@ struct Inference::Engine {
 
 Inference::Inference(const std::string& path, const std::string& tokenizer) : path_(find_checkpoint(path)) {
   std::string tokenizer_path = tokenizer;
-  if (is_hugging_face(path_)) {
+  if (is_hugging_face_folder(path_)) {
     const GPT2Shape shape = read_hugging_face_shape(path_);
     model_.layers = shape.layers;
     model_.hidden = shape.hidden;
