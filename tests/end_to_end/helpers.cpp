@@ -1,0 +1,130 @@
+#include "tests/end_to_end/helpers.h"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+
+namespace megalith::e2e {
+
+namespace fs = std::filesystem;
+
+Scratch::Scratch() {
+  root_ = (fs::temp_directory_path() / "megalith-e2e-XXXXXX").string();
+  if (!::mkdtemp(root_.data())) throw std::runtime_error("cannot make " + root_);
+  folder_ = root_ + "/work";
+  fs::create_directory(folder_);
+}
+
+Scratch::~Scratch() {
+  std::error_code ignored;
+  fs::remove_all(root_, ignored);
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw std::runtime_error("cannot read " + path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void write_file(const std::string& path, const std::string& bytes) {
+  fs::create_directories(fs::path(path).parent_path());
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << bytes;
+  file.close();
+  if (!file) throw std::runtime_error("cannot write " + path);
+}
+
+void flip_byte(const std::string& path, size_t position) {
+  std::string bytes = read_file(path);
+  bytes.at(position) = static_cast<char>(bytes.at(position) ^ 0x10);
+  write_file(path, bytes);
+}
+
+std::map<std::string, std::string> snapshot(const std::string& folder) {
+  std::map<std::string, std::string> all;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    const std::string name = fs::relative(entry.path(), folder).string();
+    if (entry.is_directory())
+      all[name + "/"] = "";
+    else
+      all[name] = read_file(entry.path());
+  }
+  return all;
+}
+
+std::vector<nlohmann::json> read_metrics(const std::string& run_folder) {
+  std::vector<nlohmann::json> lines;
+  std::ifstream in(run_folder + "/metrics.jsonl");
+  for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+std::vector<Step> read_steps(const std::string& run_folder) {
+  std::vector<Step> steps;
+  for (const nlohmann::json& line : read_metrics(run_folder))
+    if (line.contains("loss"))
+      steps.push_back({line.at("step"), line.at("loss"), line.at("grad_norm"), line.at("learning_rate")});
+  return steps;
+}
+
+std::string reference(const std::string& name) { return MEGALITH_SOURCE_DIR "/../shared/reference/" + name; }
+
+std::string write_reference_config(const std::string& path, const std::string& reference_folder,
+                                   const std::string& init_from) {
+  const nlohmann::json r = nlohmann::json::parse(read_file(reference_folder + "/reference.json")).at("recipe");
+  const auto n = [&](const char* key) { return r.at(key).get<int64_t>(); };
+  const auto x = [&](const char* key) { return fmt::format("{:e}", r.at(key).get<double>()); };
+  write_file(path,
+             fmt::format("[model]\nlayers = {}\nhidden = {}\nheads = {}\nvocab = {}\ncontext = {}\n"
+                         "[data]\ntrain = \"{}/tokens.bin\"\nshuffle = false\n"
+                         "[batch]\nsequence_length = {}\nglobal_batch_size = {}\nmicrobatch_size = {}\n"
+                         "[precision]\ncompute = \"fp32\"\n"
+                         "[optimizer]\nlearning_rate = {}\nmin_learning_rate = {}\nwarmup_steps = {}\n"
+                         "decay = \"cosine\"\ndecay_steps = {}\nbeta1 = {}\nbeta2 = {}\nepsilon = {}\n"
+                         "weight_decay = {}\ngradient_clip = {}\n"
+                         "[train]\nsteps = {}\n[checkpoint]\ninit_from = \"{}\"\n[run]\noutput = \"run\"\n",
+                         n("layers"), n("hidden"), n("heads"), n("vocab"), n("context"), reference_folder, n("seq"),
+                         n("batch") * n("accum"), n("batch"), x("lr"), x("min_lr"), n("warmup"), n("decay_steps"),
+                         x("beta1"), x("beta2"), x("eps"), x("weight_decay"), x("clip"), n("steps"), init_from));
+  return path;
+}
+
+Result train(const std::string& folder, int ranks, const Args& overrides) {
+  Args args{"train", "config.toml"};
+  args.insert(args.end(), overrides.begin(), overrides.end());
+  const Result result = run(mpirun(ranks, args), folder);
+  EXPECT_EQ(result.status, 0) << result.text();
+  return result;
+}
+
+std::vector<std::string> checkpoints_in(const std::string& directory) {
+  std::vector<std::string> names;
+  if (!fs::exists(directory)) return names;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with("step-") && name.find('.') == std::string::npos) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string step_name(int64_t step) { return fmt::format("step-{:08}", step); }
+
+void expect_same_rank_files(const std::string& a, const std::string& b) {
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(a)) {
+    if (entry.path().extension() != ".h5") continue;
+    files++;
+    const std::string other = b + "/" + entry.path().filename().string();
+    ASSERT_TRUE(fs::exists(other)) << other;
+    EXPECT_TRUE(read_file(entry.path()) == read_file(other)) << entry.path() << " and " << other << " differ";
+  }
+  EXPECT_GT(files, 0) << a;
+}
+
+}  // namespace megalith::e2e

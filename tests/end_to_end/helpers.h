@@ -1,0 +1,64 @@
+// What the tests of this folder share: a folder that vanishes, a reference to train on, metrics and tensors as read
+// back from the files.
+#pragma once
+
+#define GTEST_DONT_DEFINE_FAIL 1  // FAIL is ours, see kernels/check.h
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/end_to_end/process.h"
+
+namespace megalith::e2e {
+
+class Scratch {
+ public:
+  Scratch();
+  ~Scratch();
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  const std::string& folder() const { return folder_; }  // where programs run; their output is kept beside it
+  std::string operator/(const std::string& name) const { return folder_ + "/" + name; }
+
+ private:
+  std::string root_, folder_;
+};
+
+std::string read_file(const std::string& path);
+void write_file(const std::string& path, const std::string& bytes);
+void flip_byte(const std::string& path, size_t position);
+
+// Every file below a folder, by relative path, with what it holds; folders end in '/'.
+std::map<std::string, std::string> snapshot(const std::string& folder);
+
+// One step of metrics.jsonl. Compared bit for bit: the program writes the digits that read back to the same double.
+struct Step {
+  int64_t step = 0;
+  double loss = 0, grad_norm = 0, learning_rate = 0;
+  bool operator==(const Step&) const = default;
+};
+std::vector<nlohmann::json> read_metrics(const std::string& run_folder);  // every line
+std::vector<Step> read_steps(const std::string& run_folder);              // the lines of steps
+
+std::string reference(const std::string& name);  // folder of ../shared/reference
+#define SKIP_WITHOUT_REFERENCE() \
+  if (!std::filesystem::exists(reference("tiny"))) GTEST_SKIP() << "no reference at " << reference("tiny")
+
+// A config file for training as a reference folder's reference.json says, from its weights and tokens.
+std::string write_reference_config(const std::string& path, const std::string& reference_folder,
+                                   const std::string& init_from);
+
+// `megalith train config.toml ...` in `folder`, expected to succeed.
+Result train(const std::string& folder, int ranks, const Args& overrides);
+
+// Folders step-* of a checkpoint directory, by name.
+std::vector<std::string> checkpoints_in(const std::string& directory);
+std::string step_name(int64_t step);
+
+// The rank files of two checkpoints are the same bytes.
+void expect_same_rank_files(const std::string& a, const std::string& b);
+
+}  // namespace megalith::e2e

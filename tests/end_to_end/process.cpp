@@ -1,0 +1,194 @@
+#include "tests/end_to_end/process.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <stdexcept>
+#include <thread>
+
+namespace megalith::e2e {
+namespace {
+
+std::string slurp(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+struct Entry {
+  std::string name;
+  char state = '?';
+  pid_t parent = 0;
+};
+
+// What /proc/PID/stat says of every process.
+std::map<pid_t, Entry> processes() {
+  std::map<pid_t, Entry> all;
+  DIR* proc = ::opendir("/proc");
+  if (!proc) throw std::runtime_error("cannot list /proc");
+  while (const dirent* d = ::readdir(proc)) {
+    const pid_t pid = std::atoi(d->d_name);
+    if (pid <= 0) continue;
+    const std::string stat = slurp(fmt::format("/proc/{}/stat", pid));
+    const size_t open = stat.find('('), close = stat.rfind(')');
+    if (open == std::string::npos || close == std::string::npos || close + 4 > stat.size()) continue;
+    all[pid] = {stat.substr(open + 1, close - open - 1), stat[close + 2], std::atoi(stat.c_str() + close + 4)};
+  }
+  ::closedir(proc);
+  return all;
+}
+
+// Living processes below this one. It adopts orphans (see Process), so nothing can hide.
+std::vector<std::pair<pid_t, std::string>> descendants() {
+  const std::map<pid_t, Entry> all = processes();
+  std::vector<std::pair<pid_t, std::string>> mine;
+  for (const auto& [pid, entry] : all) {
+    if (entry.state == 'Z' || entry.state == 'X') continue;
+    for (pid_t p = entry.parent; p > 1; p = all.contains(p) ? all.at(p).parent : 0)
+      if (p == ::getpid()) {
+        mine.emplace_back(pid, entry.name);
+        break;
+      }
+  }
+  return mine;
+}
+
+}  // namespace
+
+std::string Result::text() const {
+  return fmt::format("status {}{} after {:.2f} s\n--- stdout\n{}--- stderr\n{}---", status,
+                     timed_out ? " (timed out)" : "", seconds, out, err);
+}
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+void sleep_for(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+Process::Process(const Args& command, const std::string& folder, const std::string& shell_prefix) : start_(now()) {
+  static int count = 0;
+  const std::string name = fmt::format("{}.{}", folder, count++);
+  out_path_ = name + ".out";
+  err_path_ = name + ".err";
+  Args line = command;
+  if (!shell_prefix.empty()) {
+    line = {"/bin/sh", "-c", shell_prefix + "; exec \"$@\"", "sh"};
+    line.insert(line.end(), command.begin(), command.end());
+  }
+  std::vector<char*> argv;
+  for (std::string& word : line) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // ranks whose mpirun is gone become children of ours
+  pid_ = ::fork();
+  if (pid_ < 0) throw std::runtime_error("cannot fork");
+  if (pid_ == 0) {
+    ::setsid();
+    const int out = ::open(out_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0644);
+    const int err = ::open(err_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0644);
+    const int null = ::open("/dev/null", O_RDONLY);
+    if (::dup2(null, 0) < 0 || ::dup2(out, 1) < 0 || ::dup2(err, 2) < 0 || ::chdir(folder.c_str()) != 0) ::_exit(126);
+    ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+    ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    ::setenv("OMP_NUM_THREADS", "1", 1);
+    ::setenv("OMP_WAIT_POLICY", "PASSIVE", 1);
+    ::setenv("ASAN_OPTIONS", "detect_leaks=0", 0);  // Open MPI's, in a build with sanitizers
+    ::execvp(argv[0], argv.data());
+    ::_exit(127);
+  }
+}
+
+Process::~Process() {
+  if (pid_ > 0) kill_all();
+}
+
+bool Process::running() {
+  if (pid_ <= 0) return false;
+  const pid_t done = ::waitpid(pid_, &wait_status_, WNOHANG);
+  if (done == 0) return true;
+  pid_ = -1;
+  return false;
+}
+
+Result Process::finish(int wait_status, bool timed_out) {
+  pid_ = -1;
+  return {.status = WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status),
+          .timed_out = timed_out,
+          .out = slurp(out_path_),
+          .err = slurp(err_path_),
+          .seconds = now() - start_};
+}
+
+Result Process::wait(double timeout) {
+  const double end = now() + timeout;
+  while (running()) {
+    if (now() > end) {
+      Result result = kill_all();
+      result.timed_out = true;
+      return result;
+    }
+    sleep_for(0.003);
+  }
+  return finish(wait_status_, false);
+}
+
+Result Process::kill_all() {
+  const pid_t child = pid_;
+  bool reaped = child <= 0;
+  if (!reaped) ::kill(child, SIGKILL);
+  for (;;) {
+    const auto living = descendants();
+    for (const auto& [pid, name] : living) ::kill(pid, SIGKILL);
+    int status = 0;
+    pid_t done;
+    while ((done = ::waitpid(-1, &status, WNOHANG)) > 0)
+      if (done == child) {
+        wait_status_ = status;
+        reaped = true;
+      }
+    if (living.empty() && reaped) break;
+    sleep_for(0.001);
+  }
+  return finish(wait_status_, false);
+}
+
+std::string Process::out() const { return slurp(out_path_); }
+
+std::vector<pid_t> Process::ranks() {
+  std::vector<pid_t> found;
+  for (const auto& [pid, name] : descendants())
+    if (name == "megalith") found.push_back(pid);
+  return found;
+}
+
+Args megalith(const Args& args) {
+  Args command{MEGALITH_PROGRAM};
+  command.insert(command.end(), args.begin(), args.end());
+  return command;
+}
+
+Args mpirun(int ranks, const Args& args) {
+  Args command{MEGALITH_MPIRUN, "--oversubscribe", "-n", std::to_string(ranks), MEGALITH_PROGRAM};
+  command.insert(command.end(), args.begin(), args.end());
+  return command;
+}
+
+Result run(const Args& command, const std::string& folder, double timeout, const std::string& shell_prefix) {
+  return Process(command, folder, shell_prefix).wait(timeout);
+}
+
+std::string python_with(const std::string& packages) {
+  const char* python = std::getenv("MEGALITH_PYTHON");
+  if (!python) return "";
+  const std::string command = fmt::format("'{}' -c 'import {}' 2>/dev/null", python, packages);
+  return std::system(command.c_str()) == 0 ? python : "";
+}
+
+}  // namespace megalith::e2e
