@@ -20,7 +20,8 @@ std::string lines_until(const std::string& path, int64_t completed) {
   std::string kept, line;
   while (std::getline(in, line)) {
     const auto object = nlohmann::json::parse(line, nullptr, false);
-    if (object.is_object() && object.value("step", completed + 1) <= completed) kept += line + "\n";
+    const bool counts = object.is_object() && object.contains("step") && object["step"].is_number_integer();
+    if (counts && object["step"].get<int64_t>() <= completed) kept += line + "\n";
   }
   return kept;
 }
