@@ -1,0 +1,157 @@
+// The dry world against the real one: what a rehearsal plans is what the CPU run needs and does, to the byte; and the
+// plan of a large job takes no time to speak of.
+#include <chrono>
+
+#include "tests/pure/small_run.h"
+#include "tests/pure/testing.h"
+#include "trainer/plan/dry_run.h"
+
+namespace megalith {
+namespace {
+
+struct Variant {
+  std::string name;
+  std::function<void(Config&)> change;
+};
+
+const std::vector<Variant>& variants() {
+  static const std::vector<Variant> all = {
+      {"fp32", [](Config&) {}},
+      {"bf16", [](Config& c) { c.precision.compute = ComputeType::bf16; }},
+      {"dropout", [](Config& c) { c.model.dropout = 0.1; }},
+      {"recompute", [](Config& c) { c.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each; }},
+      {"bf16_recompute_dropout",
+       [](Config& c) {
+         c.precision.compute = ComputeType::bf16;
+         c.model.dropout = 0.1;
+         c.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each;
+       }},
+      {"one_chunk", [](Config& c) { c.memory.lm_head_chunks = 1; }},
+      {"five_chunks", [](Config& c) { c.memory.lm_head_chunks = 5; }},
+      {"no_shard", [](Config& c) { c.parallel.sharding_strategy = ShardingStrategy::no_shard; }},
+      {"one_layer", [](Config& c) { c.model.layers = 1; }},
+      {"no_clip", [](Config& c) { c.optimizer.gradient_clip = 0; }},
+      {"wide_head", [](Config& c) { c.model.vocab = 1000; }},
+  };
+  return all;
+}
+
+class DryWorld : public testing::TestWithParam<Variant> {};
+INSTANTIATE_TEST_SUITE_P(Config, DryWorld, testing::ValuesIn(variants()), [](const auto& p) { return p.param.name; });
+
+TEST_P(DryWorld, PeaksAreThoseOfTheRun) {
+  Config config = small_config();
+  GetParam().change(config);
+  SmallRun run(config);
+  run.steps(2);
+  run.evaluate(3);
+  run.evaluate(8);
+  const MemorySizes real = run.runtime.memory.peaks();
+  for (MemoryClass c : all_memory_classes)
+    EXPECT_EQ(real[static_cast<size_t>(c)], run.rehearsal.memory[static_cast<size_t>(c)]) << name_of(c);
+  EXPECT_GT(real[static_cast<size_t>(MemoryClass::scratch)], 0);
+}
+
+TEST_P(DryWorld, WorkIsThatOfTheRun) {
+  Config config = small_config();
+  GetParam().change(config);
+  SmallRun run(config);
+  for (int64_t s : {0, 1}) {
+    run.runtime.stream.clear_log();
+    run.step(s);
+    const std::vector<OpRecord>&real = run.runtime.stream.log(), &dry = run.rehearsal.ops;
+    ASSERT_EQ(real.size(), dry.size());
+    for (size_t i = 0; i < real.size(); i++) {
+      EXPECT_STREQ(real[i].name, dry[i].name);
+      EXPECT_EQ(real[i].launches, dry[i].launches) << real[i].name;
+      EXPECT_EQ(real[i].flops, dry[i].flops) << real[i].name;
+      EXPECT_EQ(real[i].bytes, dry[i].bytes) << real[i].name;
+      EXPECT_EQ(dry[i].seconds, 0) << "nothing runs in the dry world";
+    }
+  }
+}
+
+// An arena of the planned size refuses one byte more, so the test above cannot pass with a plan that is too small; this
+// one shows that the comparison sees a plan that is too large.
+TEST(DryWorld, AnotherConfigHasOtherPeaks) {
+  const SmallRun a(small_config());
+  Config config = small_config();
+  config.batch.microbatch_size++;
+  EXPECT_NE(a.rehearsal.memory, SmallRun(config).rehearsal.memory);
+}
+
+TEST(DryWorld, RecomputeKeepsLess) {
+  Config config = small_config();
+  const MemorySizes kept = SmallRun(config).rehearsal.memory;
+  config.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each;
+  const MemorySizes recomputed = SmallRun(config).rehearsal.memory;
+  EXPECT_LT(recomputed[static_cast<size_t>(MemoryClass::saved)], kept[static_cast<size_t>(MemoryClass::saved)] / 2);
+}
+
+double product_flops(const std::vector<OpRecord>& ops) {
+  double flops = 0;
+  for (const OpRecord& op : ops)
+    if (std::string_view(op.name).starts_with("linear_")) flops += op.flops;
+  return flops;
+}
+
+// 2 flops forward and 4 backward for every weight that multiplies and every token; a bias adds a little.
+TEST(DryWorld, MatrixProductsAreSixFlopsAWeightAndToken) {
+  Config config = small_config();
+  config.batch.microbatch_size = 5;  // no masked slot
+  const Rehearsal rehearsal = rehearse(config, make_plan(config, 1, 0));
+  const double weights = 12.0 * 3 * 15 * 15 + 31 * 15, tokens = 5 * 7;
+  EXPECT_NEAR(product_flops(rehearsal.ops), 6 * weights * tokens, 0.05 * 6 * weights * tokens);
+  EXPECT_GE(product_flops(rehearsal.ops), 6 * weights * tokens);
+}
+
+Config config_of_30b() {
+  Config config;
+  config.model = {.layers = 48, .hidden = 7168, .heads = 56, .vocab = 50257, .context = 2048, .dropout = 0};
+  config.batch = {.sequence_length = 2048, .global_batch_size = 512, .microbatch_size = 1};
+  config.precision.compute = ComputeType::bf16;
+  config.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each;
+  return resolve(config);
+}
+
+// Processor time, so that a busy machine does not fail it. The sanitizers slow it down, and get ten times as long.
+TEST(DryRun, PlansThirtyBillionParametersOn256RanksInFiveSeconds) {
+  for (int64_t degree : {0, 32}) {
+    Config config = config_of_30b();
+    config.parallel.sharded_data_parallel_degree = degree;
+    const std::clock_t start = std::clock();
+    const DryRun run = dry_run(config, 256);
+    const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+    EXPECT_LT(seconds, MEGALITH_SANITIZED ? 50 : 5);
+    RecordProperty("seconds", fmt::format("{:.2f}", seconds));
+    EXPECT_TRUE(run.faults.empty()) << run.faults.front();
+    ASSERT_EQ(run.memory.size(), 256u);
+
+    // Weights and moments: 12 bytes a parameter and 2 for the copy in bf16, over the ranks of a shard axis.
+    const double parameters = static_cast<double>(num_parameters(model_spec(config.model)));
+    const double shards = degree ? static_cast<double>(degree) : 256;
+    const MemorySizes& m = run.memory.front();
+    EXPECT_NEAR(static_cast<double>(m[0] + m[1]), 14 * parameters / shards, 1e-3 * 14 * parameters / shards);
+    const std::string text = report(config, run);
+    EXPECT_NE(text.find("all match and drain"), std::string::npos) << text;
+    EXPECT_NE(text.find(fmt::format("{} parameters", num_parameters(model_spec(config.model)))), std::string::npos);
+  }
+}
+
+TEST(DryRun, ReportsFaults) {
+  DryRun run = dry_run(small_config(), 4);
+  run.transfers[2][static_cast<size_t>(Axis::shard)].pop_back();
+  run.faults = match(run.mesh, run.transfers);
+  EXPECT_NE(report(small_config(), run).find("transfers: FAULTS"), std::string::npos);
+}
+
+TEST(DryRun, EveryRecipePlansAndDrains) {
+  for (const char* recipe : {"quickstart", "gpt2_124m", "gpt2_350m", "gpt2_774m", "gpt2_1558m"}) {
+    Config config = load_config(fmt::format("{}/configs/{}.toml", MEGALITH_SOURCE_DIR, recipe));
+    if (config.model.vocab == 0) config.model.vocab = 50257;
+    for (int ranks : {1, 2, 3, 8}) EXPECT_TRUE(dry_run(config, ranks).faults.empty()) << recipe << " on " << ranks;
+  }
+}
+
+}  // namespace
+}  // namespace megalith

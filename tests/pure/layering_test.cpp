@@ -1,0 +1,163 @@
+// Who may include whom (DESIGN, section 2), and two rules beside it: only trainer/runtime/mpi.cpp calls MPI, and the
+// model's math knows no ranks. Every rule is shown to be able to fail.
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <sstream>
+
+#include "tests/pure/testing.h"
+
+namespace {
+
+using Files = std::map<std::string, std::string>;  // path from the root of the tree -> text
+
+struct Rule {
+  std::string folder;
+  std::vector<std::string> may_include;  // folders, with a slash, and single files; beside the folder itself
+};
+
+const std::vector<std::string> everybody = {"kernels/check.h"};
+
+const std::vector<Rule>& table() {
+  static const std::vector<Rule> rules = {
+      {"kernels/", {}},
+      {"configs/", {}},
+      {"data/", {}},
+      {"checkpoints/", {"kernels/tensor.h"}},
+      {"trainer/runtime/", {"kernels/", "configs/"}},
+      {"trainer/model/", {"kernels/", "configs/"}},
+      {"trainer/parallel/", {"kernels/", "configs/", "trainer/runtime/", "trainer/model/"}},
+      {"trainer/train/",
+       {"kernels/", "configs/", "trainer/runtime/", "trainer/model/", "trainer/parallel/", "data/", "checkpoints/"}},
+      {"trainer/plan/",
+       {"kernels/", "configs/", "trainer/runtime/", "trainer/model/", "trainer/parallel/", "trainer/train/"}},
+      {"trainer/main.cpp", {""}},
+  };
+  return rules;
+}
+
+std::string without_comments(const std::string& text) {
+  // Strings first, so that a // within one is kept.
+  static const std::regex pattern(R"re(("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*[^]*?\*/)re");
+  return std::regex_replace(text, pattern, "$1");
+}
+
+std::vector<std::string> captures(const std::string& text, const std::regex& pattern) {
+  std::vector<std::string> found;
+  for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it) found.push_back((*it)[1]);
+  return found;
+}
+
+std::vector<std::string> violations(const Files& files) {
+  static const std::regex ours(R"(#\s*include\s*"([^"\n]*)\")"), system(R"(#\s*include\s*<([^>\n]*)>)");
+  std::vector<std::string> found;
+  for (const auto& [path, text] : files) {
+    const auto rule =
+        std::find_if(table().begin(), table().end(), [p = path](const Rule& r) { return p.starts_with(r.folder); });
+    if (rule == table().end()) {
+      found.push_back(path + " lies in no folder of the table");
+      continue;
+    }
+    std::vector<std::string> allowed = rule->may_include;
+    allowed.push_back(rule->folder);
+    allowed.insert(allowed.end(), everybody.begin(), everybody.end());
+    const std::string code = without_comments(text);
+    for (const std::string& include : captures(code, ours)) {
+      if (std::none_of(allowed.begin(), allowed.end(), [&](const std::string& a) { return include.starts_with(a); }))
+        found.push_back(path + " includes " + include);
+      if (!files.contains(include)) found.push_back(path + " includes " + include + ", which is no path from the root");
+    }
+    for (const std::string& include : captures(code, system))
+      if (include == "mpi.h" && path != "trainer/runtime/mpi.cpp") found.push_back(path + " includes mpi.h");
+    if (path.starts_with("trainer/model/") && std::regex_search(code, std::regex(R"(\brank\b)")))
+      found.push_back(path + " says rank");
+  }
+  return found;
+}
+
+Files the_tree() {
+  namespace fs = std::filesystem;
+  const fs::path root = MEGALITH_SOURCE_DIR;
+  Files files;
+  for (const fs::directory_entry& top : fs::directory_iterator(root)) {
+    const std::string name = top.path().filename().string();
+    // tests/ and bench/ look at the whole from outside.
+    if (!top.is_directory() || name.starts_with(".") || name.starts_with("build") || name == "tests" || name == "bench")
+      continue;
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(top)) {
+      const std::string extension = entry.path().extension().string();
+      if (extension != ".h" && extension != ".cpp" && extension != ".cu") continue;
+      std::ostringstream text;
+      text << std::ifstream(entry.path()).rdbuf();
+      files[fs::relative(entry.path(), root).generic_string()] = text.str();
+    }
+  }
+  return files;
+}
+
+TEST(Layering, EveryIncludeIsAllowed) {
+  const Files files = the_tree();
+  ASSERT_GT(files.size(), 100u) << "is MEGALITH_SOURCE_DIR the root of the tree?";
+  for (const char* folder : {"kernels/", "configs/", "data/", "checkpoints/", "trainer/model/", "trainer/plan/"})
+    EXPECT_TRUE(files.lower_bound(folder)->first.starts_with(folder)) << "no sources in " << folder;
+  for (const std::string& violation : violations(files)) ADD_FAILURE() << violation;
+}
+
+// One planted file a line: where it lies, what it says, and whether that is wrong.
+TEST(Layering, TheCheckerFindsPlantedViolations) {
+  struct Plant {
+    const char* path;
+    const char* text;
+    bool wrong;
+  };
+  const std::vector<Plant> plants = {
+      {"kernels/a.h", "#include \"kernels/tensor.h\"\n", false},
+      {"kernels/a.h", "#include \"configs/config.h\"\n", true},
+      {"kernels/a.cpp", "#include \"trainer/runtime/mesh.h\"\n", true},
+      {"configs/a.cpp", "#include \"kernels/check.h\"\n", false},
+      {"configs/a.cpp", "#include \"kernels/tensor.h\"\n", true},
+      {"configs/a.cpp", "#include \"trainer/model/spec.h\"\n", true},
+      {"data/a.cpp", "#include \"kernels/philox.h\"\n", true},
+      {"data/a.cpp", "#  include   \"trainer/train/run.h\"\n", true},
+      {"checkpoints/a.cpp", "#include \"kernels/tensor.h\"\n", false},
+      {"checkpoints/a.cpp", "#include \"kernels/stream.h\"\n", true},
+      {"checkpoints/a.cpp", "#include \"trainer/model/spec.h\"\n", true},
+      {"trainer/runtime/a.h", "#include \"trainer/model/spec.h\"\n", true},
+      {"trainer/model/a.h", "#include \"kernels/stream.h\"\n", false},
+      {"trainer/model/a.h", "#include \"trainer/runtime/mesh.h\"\n", true},
+      {"trainer/model/a.h", "#include \"trainer/parallel/plan.h\"\n", true},
+      {"trainer/parallel/a.h", "#include \"trainer/runtime/mesh.h\"\n", false},
+      {"trainer/parallel/a.h", "#include \"trainer/train/trainer.h\"\n", true},
+      {"trainer/parallel/a.h", "#include \"data/loader.h\"\n", true},
+      {"trainer/train/a.h", "#include \"data/loader.h\"\n", false},
+      {"trainer/train/a.h", "#include \"trainer/plan/matcher.h\"\n", true},
+      {"trainer/plan/a.h", "#include \"trainer/train/rehearsal.h\"\n", false},
+      {"trainer/plan/a.h", "#include \"data/loader.h\"\n", true},
+      {"trainer/main.cpp", "#include \"trainer/plan/matcher.h\"\n", false},
+      {"trainer/model/a.h", "#include \"../runtime/mesh.h\"\n", true},
+      {"trainer/model/a.h", "#include \"block.h\"\n", true},
+      {"trainer/train/a.cpp", "#include <mpi.h>\n", true},
+      {"trainer/runtime/mpi.cpp", "#include <mpi.h>\n", false},
+      {"trainer/model/a.cpp", "int rank = 0;\n", true},
+      {"trainer/model/a.cpp", "int ranks = 0;  // of every rank\n/* rank */ int franked;\n", false},
+      {"trainer/runtime/a.cpp", "int rank = 0;\n", false},
+      {"trainer/a.h", "\n", true},
+      {"extras/a.h", "\n", true},
+      {"kernels/a.h", "// #include \"configs/config.h\"\n", false},
+      {"kernels/a.h", "const char* s = \"//\";\n#include \"configs/config.h\"\n", true},
+  };
+  Files tree = the_tree();
+  for (auto& [path, text] : tree) text.clear();
+  for (const Plant& plant : plants) {
+    Files files = tree;
+    files[plant.path] = plant.text;
+    const std::vector<std::string> found = violations(files);
+    EXPECT_EQ(!found.empty(), plant.wrong) << plant.path << ": " << plant.text;
+    for (const std::string& violation : found) EXPECT_TRUE(violation.starts_with(plant.path)) << violation;
+  }
+}
+
+}  // namespace

@@ -1,0 +1,136 @@
+// metrics.jsonl: one object a step, and after a resume it reads as if the run had never stopped.
+#include "trainer/train/metrics.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/pure/testing.h"
+
+namespace megalith {
+namespace {
+
+class MetricsFile : public testing::Test {
+ protected:
+  MetricsFile() : level_(spdlog::get_level()) {
+    spdlog::set_level(spdlog::level::off);
+    std::string pattern = (std::filesystem::temp_directory_path() / "megalith_metrics_XXXXXX").string();
+    CHECK(mkdtemp(pattern.data()), "cannot make {}", pattern);
+    folder_ = pattern;
+  }
+  ~MetricsFile() override {
+    std::filesystem::remove_all(folder_);
+    spdlog::set_level(level_);
+  }
+
+  std::string path() const { return folder_ + "/metrics.jsonl"; }
+  void put(const std::string& text) const { std::ofstream(path()) << text; }
+  std::vector<std::string> lines() const {
+    std::ifstream in(path());
+    std::vector<std::string> all;
+    for (std::string line; std::getline(in, line);) all.push_back(line);
+    return all;
+  }
+  // As a run that resumes after `completed` steps opens it.
+  std::vector<std::string> lines_kept(int64_t completed) const {
+    { const Metrics metrics(folder_, true, completed, {}); }
+    return lines();
+  }
+
+  std::string folder_;
+  spdlog::level::level_enum level_;
+};
+
+TEST_F(MetricsFile, DropsStepsBeyondTheCheckpoint) {
+  put("{\"step\":1}\n{\"step\":2,\"loss\":3.5}\n{\"step\":2,\"validation_loss\":3}\n{\"step\":3}\n{\"step\":4}\n");
+  EXPECT_EQ(lines_kept(9).size(), 5u);
+  EXPECT_EQ(lines_kept(2), (std::vector<std::string>{"{\"step\":1}", "{\"step\":2,\"loss\":3.5}",
+                                                     "{\"step\":2,\"validation_loss\":3}"}));
+  EXPECT_TRUE(lines_kept(0).empty());
+}
+
+TEST_F(MetricsFile, DropsALineThatADeathCutShort) {
+  const std::string whole = "{\"step\":1}\n", last = "{\"step\":2,\"loss\":3.25}";
+  for (size_t length = 0; length < last.size(); length++) {
+    put(whole + last.substr(0, length));
+    EXPECT_EQ(lines_kept(5), std::vector<std::string>{"{\"step\":1}"}) << "cut after " << length;
+  }
+  put(whole + last);
+  EXPECT_EQ(lines_kept(5), (std::vector<std::string>{"{\"step\":1}", last})) << "only the line's end was cut";
+}
+
+TEST_F(MetricsFile, DropsWhatIsNoStep) {
+  put("3\n\n{\"loss\":1}\n[1]\nnot json\n{\"step\":1}\n");
+  EXPECT_EQ(lines_kept(5), std::vector<std::string>{"{\"step\":1}"});
+  put("{\"step\":\"one\"}\n{\"step\":1}\n");
+  EXPECT_EQ(lines_kept(5), std::vector<std::string>{"{\"step\":1}"});
+}
+
+TEST_F(MetricsFile, AppendsOneObjectAStep) {
+  put("{\"step\":1}\n{\"step\":2}\n");
+  {
+    Metrics metrics(folder_, true, 1,
+                    {.tokens_per_step = 35,
+                     .model_flops_per_token = 100,
+                     .hardware_flops_per_step = 0,
+                     .devices = 2,
+                     .steps = 9,
+                     .memory = {1, 2, 3, 4, 5, 6}});
+    metrics.begin_step();
+    metrics.end_step(2, {.loss = 3.5, .grad_norm = 0.25, .stop_votes = 0}, 1e-3);
+    metrics.evaluation(2, 3.0, 70, 140);
+    EXPECT_EQ(lines().size(), 3u) << "written at once, not when the run ends";
+  }
+  const std::vector<std::string> all = lines();
+  ASSERT_EQ(all.size(), 3u);
+  const auto step = nlohmann::json::parse(all[1]), evaluation = nlohmann::json::parse(all[2]);
+  EXPECT_EQ(step.at("step"), 2);
+  EXPECT_EQ(step.at("loss"), 3.5);
+  EXPECT_EQ(step.at("grad_norm"), 0.25);
+  EXPECT_EQ(step.at("learning_rate"), 1e-3);
+  for (const char* key :
+       {"tokens", "step_seconds", "tokens_per_second", "model_tflops_per_device", "mfu", "memory_bytes"})
+    EXPECT_TRUE(step.contains(key)) << key;
+  EXPECT_EQ(step.at("memory_bytes").at("parameters"), 1);
+  EXPECT_EQ(step.at("memory_bytes").at("communication"), 6);
+  EXPECT_NEAR(step.at("tokens_per_second").get<double>() * step.at("step_seconds").get<double>(), 35, 1e-6);
+  EXPECT_EQ(evaluation.at("validation_loss"), 3.0);
+  EXPECT_DOUBLE_EQ(evaluation.at("bits_per_byte"), 1.5 / std::log(2.0));
+}
+
+TEST_F(MetricsFile, ALossKeepsEveryBit) {
+  const double loss = 5.547562428956056, next = std::nextafter(loss, 6);
+  {
+    Metrics metrics(folder_, true, 0, {});
+    metrics.end_step(1, {.loss = loss, .grad_norm = next, .stop_votes = 0}, 0.1);
+  }
+  const auto object = nlohmann::json::parse(lines().at(0));
+  EXPECT_EQ(object.at("loss").get<double>(), loss);
+  EXPECT_EQ(object.at("grad_norm").get<double>(), next);
+}
+
+TEST_F(MetricsFile, OtherRanksTouchNothing) {
+  put("{\"step\":7}\n");
+  Metrics metrics(folder_, false, 0, {});
+  metrics.begin_step();
+  metrics.end_step(1, {}, 0.1);
+  metrics.evaluation(1, 1, 1, 1);
+  EXPECT_EQ(lines(), std::vector<std::string>{"{\"step\":7}"});
+}
+
+TEST_F(MetricsFile, RefusesAFolderThatIsNotThere) {
+  EXPECT_NE(message_of([&] { Metrics(folder_ + "/none", true, 0, {}); }).find("cannot write"), std::string::npos);
+}
+
+TEST(BitsPerByte, FollowsFromTheLoss) {
+  // 8 bits for a byte that may be anything: log(256) nats a token of one byte.
+  EXPECT_DOUBLE_EQ(bits_per_byte(std::log(256.0), 100, 100), 8);
+  EXPECT_DOUBLE_EQ(bits_per_byte(std::log(256.0), 100, 400), 2);
+}
+
+}  // namespace
+}  // namespace megalith

@@ -1,0 +1,250 @@
+// The whole model, forward and backward, against its plain twin in double precision: loss, and the gradient of every
+// parameter as the twin's finite differences give it; and what must not change a bit of them.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+
+#include "tests/pure/plain_model.h"
+#include "tests/pure/small_run.h"
+#include "tests/pure/testing.h"
+
+namespace megalith {
+namespace {
+
+using Values = std::map<std::string, std::vector<float>>;  // by parameter
+
+// Weights that hide nothing: biases away from 0, norms away from 1.
+Values random_weights(const ModelConfig& model) {
+  std::mt19937 random(7);
+  Values all;
+  for (const UnitSpec& unit : model_spec(model))
+    for (const ParamSpec& param : unit.params) {
+      std::normal_distribution<float> normal(static_cast<float>(param.init_value), 0.2f);
+      auto& values = all[param.name];
+      values.resize(static_cast<size_t>(param.shape.numel()));
+      for (float& v : values) v = normal(random);
+    }
+  return all;
+}
+
+Config config_of(double dropout) {
+  Config config = small_config();
+  config.model.layers = 2;
+  config.model.dropout = dropout;
+  return config;
+}
+
+struct Result {
+  double loss = 0, evaluated = 0;
+  Values gradients;
+};
+
+// One step from the random weights, on sequences 10 to 14 of the text and in step 3: nothing starts at 0.
+constexpr int64_t first_sequence = 10, the_step = 3;
+Result one_step(const Config& config) {
+  SmallRun run(config);
+  const Values weights = random_weights(config.model);
+  for (Unit& unit : run.units())
+    for (const PlacedParam& param : unit.plan().params) {
+      const std::vector<float>& values = weights.at(param.spec.name);
+      std::copy(values.begin(), values.end(), unit.master().data<float>() + param.offset);
+    }
+  run.trainer.weights_loaded();
+  Result result;
+  const Feed feed = feed_text(config, first_sequence);
+  result.evaluated = run.trainer.evaluate(config.batch.global_batch_size, feed);
+  StepScalars scalars;
+  run.trainer.step(the_step, first_sequence, feed, false, &scalars);
+  result.loss = scalars.loss;
+  double squares = 0;
+  for (const Unit& unit : run.units()) {
+    for (const PlacedParam& param : unit.plan().params)
+      result.gradients[param.spec.name] = values_of(unit.gradient().flat(param.range().begin, param.range().end));
+    for (float g : values_of(unit.gradient())) squares += static_cast<double>(g) * static_cast<double>(g);
+  }
+  EXPECT_NEAR(scalars.grad_norm, std::sqrt(squares), 1e-9);
+  return result;
+}
+
+struct Twin {
+  PlainModel plain;
+  std::vector<std::vector<int32_t>> sequences;
+  Dropout dropout;
+
+  explicit Twin(const Config& config) : plain{.model = config.model, .weights = {}} {
+    for (const auto& [name, values] : random_weights(config.model))
+      plain.weights[name] = {values.begin(), values.end()};
+    const int64_t T = config.batch.sequence_length;
+    for (int64_t i = first_sequence; i < first_sequence + config.batch.global_batch_size; i++) {
+      sequences.emplace_back();
+      for (int64_t t = 0; t <= T; t++) sequences.back().push_back(token_at(i * T + t, config.model.vocab));
+    }
+    dropout = {.p = config.model.dropout,
+               .seed = static_cast<uint64_t>(config.train.seed),
+               .step = the_step,
+               .site = 0,
+               .first_row = first_sequence * T};
+  }
+  double loss() const { return plain.loss(sequences, dropout); }
+
+  // d loss / d h of weights + h * direction, at 0.
+  double slope(const std::string& name, const std::vector<double>& direction) {
+    constexpr double h = 1e-4;
+    std::vector<double>& weights = plain.weights.at(name);
+    const std::vector<double> before = weights;
+    const auto at = [&](double distance) {
+      for (size_t i = 0; i < weights.size(); i++) weights[i] = before[i] + distance * direction[i];
+      return loss();
+    };
+    const double result = (at(h) - at(-h)) / (2 * h);
+    weights = before;
+    return result;
+  }
+};
+
+double norm(const std::vector<float>& v) {
+  double sum = 0;
+  for (float x : v) sum += static_cast<double>(x) * static_cast<double>(x);
+  return std::sqrt(sum);
+}
+
+class Gradients : public testing::TestWithParam<double> {};
+INSTANTIATE_TEST_SUITE_P(Dropout, Gradients, testing::Values(0.0, 0.3),
+                         [](const auto& p) { return p.param > 0 ? "with" : "without"; });
+
+// Single elements find a wrong index, a direction of random signs through all elements finds what they miss.
+TEST_P(Gradients, AreTheDifferencesOfTheLoss) {
+  const Config config = config_of(GetParam());
+  const Result result = one_step(config);
+  Twin twin(config);
+  EXPECT_NEAR(result.loss, twin.loss(), 2e-6 * twin.loss());
+
+  double whole = 0;
+  for (const auto& [name, gradient] : result.gradients) whole += norm(gradient) * norm(gradient);
+  whole = std::sqrt(whole);
+
+  std::mt19937 random(3);
+  constexpr double tolerance = 1e-5;
+  for (const auto& [name, gradient] : result.gradients) {
+    // Some gradients are 0 by nature (of the key's bias), so the size of the whole counts as well.
+    const double scale = norm(gradient) + 1e-3 * whole;
+    std::vector<size_t> elements(gradient.size());
+    for (size_t i = 0; i < elements.size(); i++) elements[i] = i;
+    std::shuffle(elements.begin(), elements.end(), random);
+    elements.resize(std::min<size_t>(elements.size(), 30));
+    for (size_t i : elements) {
+      std::vector<double> direction(gradient.size(), 0);
+      direction[i] = 1;
+      EXPECT_NEAR(static_cast<double>(gradient[i]), twin.slope(name, direction), tolerance * scale) << name << " " << i;
+    }
+    for (int k = 0; k < 3; k++) {
+      std::vector<double> direction(gradient.size());
+      double along = 0;
+      for (size_t i = 0; i < direction.size(); i++) {
+        direction[i] = random() % 2 ? 1 : -1;
+        along += direction[i] * static_cast<double>(gradient[i]);
+      }
+      EXPECT_NEAR(along, twin.slope(name, direction), 5 * tolerance * scale) << name << " along random signs";
+    }
+  }
+}
+
+TEST_P(Gradients, NoParameterIsForgotten) {
+  const Config config = config_of(GetParam());
+  for (const auto& [name, gradient] : one_step(config).gradients) EXPECT_GT(norm(gradient), 1e-3) << name;
+}
+
+TEST_P(Gradients, RecomputeChangesNoBit) {
+  Config config = config_of(GetParam());
+  const Result kept = one_step(config);
+  config.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each;
+  const Result recomputed = one_step(config);
+  EXPECT_EQ(kept.loss, recomputed.loss);
+  EXPECT_EQ(kept.gradients, recomputed.gradients);
+}
+
+TEST_P(Gradients, TheSameRunTwiceIsTheSameBits) {
+  const Config config = config_of(GetParam());
+  const Result first = one_step(config), second = one_step(config);
+  EXPECT_EQ(first.loss, second.loss);
+  EXPECT_EQ(first.gradients, second.gradients);
+}
+
+void expect_close(const Result& a, const Result& b, double tolerance, const std::string& what) {
+  EXPECT_NEAR(a.loss, b.loss, tolerance * a.loss) << what;
+  EXPECT_NEAR(a.evaluated, b.evaluated, tolerance * a.evaluated) << what;
+  for (const auto& [name, gradient] : a.gradients) {
+    std::vector<float> difference = b.gradients.at(name);
+    for (size_t i = 0; i < gradient.size(); i++) difference[i] -= gradient[i];
+    EXPECT_LE(norm(difference), tolerance * (norm(gradient) + 1e-2)) << name << ", " << what;
+  }
+}
+
+TEST_P(Gradients, ChunksOfTheHeadChangeNothing) {
+  Config config = config_of(GetParam());
+  config.memory.lm_head_chunks = 1;
+  const Result whole = one_step(config);
+  for (int64_t chunks : {0, 2, 5, 14, 100}) {
+    config.memory.lm_head_chunks = chunks;
+    expect_close(whole, one_step(config), 1e-6, fmt::format("{} chunks", chunks));
+  }
+}
+
+// 5 sequences: with microbatches of 2, 3 or 8 some slots are masked, with 1 and 5 none is.
+TEST_P(Gradients, MicrobatchesAndMaskedSlotsChangeNothing) {
+  Config config = config_of(GetParam());
+  config.batch.microbatch_size = 5;
+  const Result whole = one_step(config);
+  for (int64_t microbatch : {1, 2, 3, 8}) {
+    config.batch.microbatch_size = microbatch;
+    expect_close(whole, one_step(config), 1e-6, fmt::format("microbatches of {}", microbatch));
+  }
+}
+
+TEST(Evaluation, IsTheLossWithoutDropout) {
+  const Result result = one_step(config_of(0.3));
+  EXPECT_NEAR(result.evaluated, Twin(config_of(0)).loss(), 2e-6 * result.evaluated);
+  EXPECT_GT(std::abs(result.evaluated - result.loss), 1e-3) << "and dropout makes a difference";
+}
+
+TEST(Dropout, DependsOnTheStepAndTheSeed) {
+  Config config = config_of(0.3);
+  const double loss = one_step(config).loss;
+  config.train.seed++;
+  EXPECT_GT(std::abs(one_step(config).loss - loss), 1e-4);
+  Twin other(config_of(0.3));
+  other.dropout.step++;
+  EXPECT_GT(std::abs(other.loss() - loss), 1e-4) << "the twin knows the step, and agrees with the right one only";
+}
+
+TEST(Bf16, IsNearTheTwin) {
+  Config config = config_of(0);
+  const Result exact = one_step(config);
+  config.precision.compute = ComputeType::bf16;
+  const Result rounded = one_step(config);
+  EXPECT_NE(exact.loss, rounded.loss);
+  expect_close(exact, rounded, 0.05, "bf16");
+}
+
+TEST(Training, LearnsTheHalfThatCanBeLearnt) {
+  Config config = small_config();
+  config.batch.global_batch_size = 16;
+  config.batch.microbatch_size = 8;
+  config.optimizer.decay = Decay::constant;
+  SmallRun run(config);
+  const double before = run.evaluate(16), first = run.step(0).loss;
+  EXPECT_NEAR(first, std::log(31.0), 0.05) << "no token is likelier than another at the start";
+  for (int64_t s = 1; s < 150; s++) run.step(s);
+  EXPECT_LT(run.evaluate(16), before - 0.5);
+}
+
+TEST(Training, VotesAreCounted) {
+  SmallRun run(small_config());
+  EXPECT_EQ(run.step(0).stop_votes, 0);
+  EXPECT_EQ(run.step(1, true).stop_votes, 1);
+  EXPECT_EQ(run.step(2).stop_votes, 0);
+}
+
+}  // namespace
+}  // namespace megalith

@@ -1,0 +1,120 @@
+#include "tests/pure/plain_model.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "kernels/philox.h"
+
+namespace megalith {
+
+namespace {
+
+using Row = PlainModel::Row;
+using Rows = std::vector<Row>;
+
+Row layer_norm(const Row& x, const Row& w, const Row& b) {
+  const auto C = static_cast<double>(x.size());
+  double mean = 0, variance = 0;
+  for (double v : x) mean += v / C;
+  for (double v : x) variance += (v - mean) * (v - mean) / C;
+  Row y(x.size());
+  for (size_t c = 0; c < x.size(); c++) y[c] = (x[c] - mean) / std::sqrt(variance + 1e-5) * w[c] + b[c];
+  return y;
+}
+
+Row linear(const Row& x, const Row& w, const Row& b) {
+  Row y = b;
+  for (size_t o = 0; o < y.size(); o++)
+    for (size_t i = 0; i < x.size(); i++) y[o] += w[o * x.size() + i] * x[i];
+  return y;
+}
+
+double gelu(double x) { return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x))); }
+
+// 0 or 1 / (1 - p), as kernels/dropout.h defines the mask.
+double kept(Dropout d, int site, int64_t row, int64_t high, int64_t column) {
+  if (!d.active()) return 1;
+  d.site = site;
+  const auto block = philox(dropout_key(d), static_cast<uint64_t>(d.first_row + row),
+                            (static_cast<uint64_t>(high) << 32) + static_cast<uint64_t>(column / 4));
+  return block[static_cast<size_t>(column % 4)] < dropout_threshold(d) ? 0 : 1 / (1 - d.p);
+}
+
+Rows attention(const Rows& qkv, size_t heads, const Dropout& d, int site) {
+  const size_t C = qkv[0].size() / 3, D = C / heads, T = qkv.size();
+  Rows out(T, Row(C, 0));
+  for (size_t h = 0; h < heads; h++)
+    for (size_t i = 0; i < T; i++) {
+      Row p(i + 1);
+      double sum = 0;
+      for (size_t j = 0; j <= i; j++) {
+        double score = 0;
+        for (size_t k = 0; k < D; k++) score += qkv[i][h * D + k] * qkv[j][C + h * D + k];
+        sum += p[j] = std::exp(score / std::sqrt(static_cast<double>(D)));
+      }
+      for (size_t j = 0; j <= i; j++)
+        for (size_t k = 0; k < D; k++)
+          out[i][h * D + k] +=
+              p[j] / sum * kept(d, site, static_cast<int64_t>(i), static_cast<int64_t>(h), static_cast<int64_t>(j)) *
+              qkv[j][2 * C + h * D + k];
+    }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Row> PlainModel::logits(const std::vector<int32_t>& tokens, const Dropout& d) const {
+  const auto C = static_cast<size_t>(model.hidden), T = tokens.size();
+  const auto w = [&](const std::string& name) -> const Row& { return weights.at(name); };
+  const auto add_dropped = [&](Rows& x, size_t t, const Row& h, int site) {
+    for (size_t c = 0; c < C; c++) x[t][c] += h[c] * kept(d, site, static_cast<int64_t>(t), 0, static_cast<int64_t>(c));
+  };
+
+  Rows x(T, Row(C, 0));
+  for (size_t t = 0; t < T; t++) {
+    Row e(C);
+    for (size_t c = 0; c < C; c++)
+      e[c] = w("wte.weight")[static_cast<size_t>(tokens[t]) * C + c] + w("wpe.weight")[t * C + c];
+    add_dropped(x, t, e, 0);
+  }
+  for (int64_t layer = 0; layer < model.layers; layer++) {
+    const std::string k = fmt::format("h.{}.", layer);
+    const int site = static_cast<int>(1 + 3 * layer);
+    Rows qkv;
+    for (const Row& row : x)
+      qkv.push_back(linear(layer_norm(row, w(k + "ln_1.weight"), w(k + "ln_1.bias")), w(k + "attn.c_attn.weight"),
+                           w(k + "attn.c_attn.bias")));
+    const Rows att = attention(qkv, static_cast<size_t>(model.heads), d, site);
+    for (size_t t = 0; t < T; t++)
+      add_dropped(x, t, linear(att[t], w(k + "attn.c_proj.weight"), w(k + "attn.c_proj.bias")), site + 1);
+    for (size_t t = 0; t < T; t++) {
+      Row f = linear(layer_norm(x[t], w(k + "ln_2.weight"), w(k + "ln_2.bias")), w(k + "mlp.c_fc.weight"),
+                     w(k + "mlp.c_fc.bias"));
+      for (double& v : f) v = gelu(v);
+      add_dropped(x, t, linear(f, w(k + "mlp.c_proj.weight"), w(k + "mlp.c_proj.bias")), site + 2);
+    }
+  }
+  Rows z;
+  for (const Row& row : x)
+    z.push_back(linear(layer_norm(row, w("ln_f.weight"), w("ln_f.bias")), w("wte.weight"),
+                       Row(static_cast<size_t>(model.vocab), 0)));
+  return z;
+}
+
+double PlainModel::loss(const std::vector<std::vector<int32_t>>& sequences, const Dropout& dropout) const {
+  double sum = 0, count = 0;
+  for (size_t i = 0; i < sequences.size(); i++) {
+    const std::vector<int32_t> inputs(sequences[i].begin(), sequences[i].end() - 1);
+    Dropout d = dropout;
+    d.first_row += static_cast<int64_t>(i * inputs.size());
+    const Rows z = logits(inputs, d);
+    for (size_t t = 0; t < inputs.size(); t++, count++) {
+      double exponentials = 0;
+      for (double v : z[t]) exponentials += std::exp(v);
+      sum += std::log(exponentials) - z[t][static_cast<size_t>(sequences[i][t + 1])];
+    }
+  }
+  return sum / count;
+}
+
+}  // namespace megalith

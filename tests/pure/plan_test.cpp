@@ -1,0 +1,205 @@
+// The plan: who owns what, when. Ranges tile, batches are dealt out once, coordinates are a bijection, and what cannot
+// be laid out is refused with the remedy.
+#include "trainer/parallel/plan.h"
+
+#include <map>
+#include <set>
+
+#include "tests/pure/small_run.h"
+#include "tests/pure/testing.h"
+
+namespace megalith {
+namespace {
+
+TEST(Plan, ShardsTileEveryUnit) {
+  for (int shards = 1; shards <= 9; shards++) {
+    const Config config = small_config();
+    const std::vector<UnitPlan> first = make_plan(config, shards, 0).units;
+    std::vector<int64_t> next(first.size(), 0);
+    for (int rank = 0; rank < shards; rank++) {
+      const Plan plan = make_plan(config, shards, rank);
+      ASSERT_EQ(plan.units.size(), first.size());
+      for (size_t u = 0; u < plan.units.size(); u++) {
+        const UnitPlan& unit = plan.units[u];
+        EXPECT_EQ(unit.numel, first[u].numel);
+        EXPECT_EQ(unit.shard.begin, next[u]) << unit.name << " of " << shards;
+        EXPECT_EQ(unit.shard.size() * shards, unit.numel) << "all shards have the same size";
+        EXPECT_EQ(unit.shard.begin % 64, 0) << "a shard starts on a cache line, also in bf16";
+        next[u] = unit.shard.end;
+      }
+    }
+    for (size_t u = 0; u < first.size(); u++) EXPECT_EQ(next[u], first[u].numel);
+  }
+}
+
+TEST(Plan, ParametersDoNotOverlapAndDecayedOnesComeFirst) {
+  for (int shards = 1; shards <= 9; shards++)
+    for (const UnitPlan& unit : make_plan(small_config(), shards, shards - 1).units) {
+      std::map<int64_t, int64_t> taken;  // begin -> end
+      for (const PlacedParam& param : unit.params) {
+        EXPECT_EQ(param.range().size(), param.spec.shape.numel());
+        EXPECT_EQ(param.offset % 64, 0) << param.spec.name;
+        EXPECT_TRUE(taken.emplace(param.range().begin, param.range().end).second) << param.spec.name;
+        if (param.spec.decay)
+          EXPECT_LE(param.range().end, unit.decayed) << param.spec.name;
+        else
+          EXPECT_GE(param.range().begin, unit.decayed) << param.spec.name;
+      }
+      int64_t end = 0;
+      for (const auto& [begin, its_end] : taken) {
+        EXPECT_GE(begin, end);
+        EXPECT_LT(begin - end, 64) << "padding between parameters is less than a cache line";
+        end = its_end;
+      }
+      EXPECT_LE(end, unit.numel);
+      EXPECT_LT(unit.numel - end, 64 * (shards + 1)) << "and less than one cache line a shard at the end";
+      EXPECT_LE(unit.decayed, unit.numel);
+    }
+}
+
+TEST(Plan, PartsOfAParameterInAllShardsAreTheParameter) {
+  for (int shards = 1; shards <= 9; shards++) {
+    std::map<std::string, int64_t> next;
+    for (int rank = 0; rank < shards; rank++) {
+      const Plan plan = make_plan(small_config(), shards, rank);
+      Memory memory(World::dry, {});
+      for (const UnitPlan& unit_plan : plan.units) {
+        const Unit unit(unit_plan, DType::f32, true, memory);
+        for (const PlacedParam& param : unit_plan.params) {
+          const Unit::Part part = unit.part_of(param);
+          if (part.elements.size() == 0) continue;
+          EXPECT_EQ(part.elements.begin, next[param.spec.name]) << param.spec.name;
+          EXPECT_EQ(unit_plan.shard.begin + part.offset, param.offset + part.elements.begin);
+          EXPECT_LE(part.offset + part.elements.size(), unit_plan.shard.size());
+          next[param.spec.name] = part.elements.end;
+        }
+      }
+    }
+    for (const UnitSpec& unit : model_spec(small_config().model))
+      for (const ParamSpec& param : unit.params) EXPECT_EQ(next[param.name], param.shape.numel()) << param.name;
+  }
+}
+
+TEST(Plan, IntervalsAreDealtOutEvenly) {
+  for (int64_t size : {0, 1, 2, 7, 64, 100})
+    for (int64_t parts = 1; parts <= 9; parts++) {
+      const Interval whole{5, 5 + size};
+      int64_t next = 5, shortest = size, longest = 0;
+      for (int64_t i = 0; i < parts; i++) {
+        const Interval part = part_of(whole, i, parts);
+        EXPECT_EQ(part.begin, next);
+        next = part.end;
+        shortest = std::min(shortest, part.size());
+        longest = std::max(longest, part.size());
+      }
+      EXPECT_EQ(next, whole.end);
+      EXPECT_LE(longest - shortest, 1);
+    }
+  EXPECT_EQ(intersect({2, 5}, {4, 9}), (Interval{4, 5}));
+  EXPECT_EQ(intersect({2, 5}, {5, 9}), (Interval{0, 0}));
+  EXPECT_EQ(intersect({7, 9}, {2, 3}), (Interval{0, 0}));
+}
+
+TEST(BatchPlan, EverySequenceOnceWhateverTheDivision) {
+  for (int64_t batch = 1; batch <= 17; batch++)
+    for (int64_t microbatch = 1; microbatch <= 5; microbatch++)
+      for (int64_t ranks = 1; ranks <= 9; ranks++) {
+        std::vector<int> seen(static_cast<size_t>(batch), 0);
+        int64_t slots = 0, microbatches = 0;
+        for (int64_t rank = 0; rank < ranks; rank++) {
+          const BatchPlan plan{batch, microbatch, ranks, rank};
+          microbatches = plan.num_microbatches();
+          for (int64_t k = 0; k < microbatches; k++) {
+            const Interval mine = plan.sequences(k);
+            ASSERT_LE(0, mine.begin);
+            ASSERT_LE(mine.begin, mine.end);
+            ASSERT_LE(mine.end, batch);
+            ASSERT_LE(mine.size(), microbatch);
+            for (int64_t i = mine.begin; i < mine.end; i++) seen[static_cast<size_t>(i)]++;
+            slots += microbatch;
+          }
+        }
+        for (int count : seen) ASSERT_EQ(count, 1) << batch << " " << microbatch << " " << ranks;
+        ASSERT_LT(slots - batch, microbatch * ranks) << "no more microbatches than needed";
+        const double idle = static_cast<double>(slots - batch) / static_cast<double>(slots);
+        ASSERT_NEAR((BatchPlan{batch, microbatch, ranks, 0}).idle(), idle, 1e-12);
+      }
+}
+
+TEST(MeshShape, CoordinatesAreABijection) {
+  for (int t : {1, 2, 3})
+    for (int s : {1, 2, 3})
+      for (int d : {1, 2, 3})
+        for (int p : {1, 2, 3}) {
+          const MeshShape mesh{.tensor = t, .shard = s, .data = d, .pipeline = p};
+          std::set<std::vector<int>> all;
+          std::map<std::pair<int, int>, std::set<int>> batch_ranks;  // by (pipeline, tensor)
+          for (int rank = 0; rank < mesh.size(); rank++) {
+            std::vector<int> at;
+            for (Axis axis : all_axes) {
+              at.push_back(mesh.coordinate(rank, axis));
+              EXPECT_GE(at.back(), 0);
+              EXPECT_LT(at.back(), mesh.extent(axis));
+              // The group's members differ from its first in this coordinate only.
+              const int first = mesh.group(rank, axis);
+              EXPECT_EQ(mesh.coordinate(first, axis), 0);
+              EXPECT_EQ(first + at.back() * mesh.stride(axis), rank);
+            }
+            EXPECT_EQ(((at[3] * d + at[2]) * s + at[1]) * t + at[0], rank);
+            all.insert(at);
+            batch_ranks[{at[3], at[0]}].insert(mesh.batch_rank(rank));
+          }
+          EXPECT_EQ(static_cast<int>(all.size()), t * s * d * p);
+          for (const auto& [where, ranks] : batch_ranks) {
+            EXPECT_EQ(static_cast<int>(ranks.size()), mesh.batch_ranks());
+            EXPECT_EQ(*ranks.rbegin(), mesh.batch_ranks() - 1);
+          }
+        }
+  const MeshShape mesh{.shard = 2, .data = 2};
+  EXPECT_EQ(mesh.describe(3), "rank 3 (shard 1, data 1)");
+  EXPECT_EQ(MeshShape{}.describe(0), "rank 0");
+}
+
+TEST(Plan, MeshFollowsTheStrategy) {
+  Config config = small_config();
+  EXPECT_EQ(mesh_shape(config, 6).shard, 6);
+  EXPECT_EQ(mesh_shape(config, 6).data, 1);
+  config.parallel.sharded_data_parallel_degree = 2;
+  EXPECT_EQ(mesh_shape(config, 6).shard, 2);
+  EXPECT_EQ(mesh_shape(config, 6).data, 3);
+  config.parallel.sharded_data_parallel_degree = 0;
+  config.parallel.sharding_strategy = ShardingStrategy::no_shard;
+  EXPECT_EQ(mesh_shape(config, 6).shard, 1);
+  EXPECT_EQ(mesh_shape(config, 6).data, 6);
+}
+
+TEST(Plan, RefusalsNameTheRemedy) {
+  Config config = small_config();
+  config.parallel.sharded_data_parallel_degree = 4;
+  EXPECT_EQ(message_of([&] { make_plan(config, 6, 0); }),
+            "parallel.sharded_data_parallel_degree = 4 does not divide the 6 data-parallel ranks; these do: 1 2 3 6");
+  EXPECT_NE(message_of([&] { make_plan(config, 2, 0); }).find("these do: 1 2"), std::string::npos);
+  config.parallel.sharding_strategy = ShardingStrategy::no_shard;
+  EXPECT_NE(message_of([&] { make_plan(config, 4, 0); }).find("use full_shard"), std::string::npos);
+  config = small_config();
+  config.model.vocab = 0;
+  EXPECT_NE(message_of([&] { make_plan(config, 1, 0); }).find("set model.vocab or data.tokenizer"), std::string::npos);
+}
+
+TEST(Schedule, OneStageAccumulates) {
+  using enum Action::Kind;
+  EXPECT_TRUE(accumulate(0).empty());
+  EXPECT_EQ(accumulate(3), (std::vector<Action>{
+                               {forward, 0}, {backward, 0}, {forward, 1}, {backward, 1}, {forward, 2}, {backward, 2}}));
+  // Never more than one microbatch alive, which is what Plan::live_microbatches promises.
+  int64_t live = 0;
+  for (const Action& action : accumulate(11)) {
+    live += action.kind == forward ? 1 : -1;
+    EXPECT_GE(live, 0);
+    EXPECT_LE(live, 1);
+  }
+  EXPECT_EQ(live, 0);
+}
+
+}  // namespace
+}  // namespace megalith

@@ -1,0 +1,76 @@
+// A model of odd sizes (3 heads of 5, sequences of 7, vocabulary 31), trained in-process on made-up text: what the
+// tests of the trainer, with and without MPI, run. Its arenas have the sizes of its own rehearsal.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "trainer/train/rehearsal.h"
+
+namespace megalith {
+
+// Five sequences a batch in microbatches of two, so that one slot of the last microbatch is masked on one rank.
+inline Config small_config() {
+  Config config;
+  config.model = {.layers = 3, .hidden = 15, .heads = 3, .vocab = 31, .context = 9, .dropout = 0};
+  config.batch = {.sequence_length = 7, .global_batch_size = 5, .microbatch_size = 2};
+  config.optimizer.learning_rate = 1e-2;
+  config.optimizer.warmup_steps = 2;
+  config.train.steps = 4;
+  return resolve(config);
+}
+
+// The made-up text. Sample i is tokens [i*T, i*T + T], as the loader reads a stream; half of it can be learnt.
+inline int32_t token_at(int64_t index, int64_t vocab) {
+  const auto word = [](int64_t i) { return int64_t{philox(99, static_cast<uint64_t>(i), 0)[0] >> 1}; };
+  return static_cast<int32_t>((index % 2 ? 3 * (word(index - 1) % vocab) + 1 : word(index)) % vocab);
+}
+
+inline Feed feed_text(const Config& config, int64_t first_sequence) {
+  const int64_t T = config.batch.sequence_length, V = config.model.vocab;
+  return [=](Interval sequences, Tensor tokens, Tensor targets) {
+    const int64_t begin = (first_sequence + sequences.begin) * T, n = sequences.size() * T;
+    for (int64_t i = 0; i < tokens.numel(); i++) {
+      tokens.data<int32_t>()[i] = i < n ? token_at(begin + i, V) : 0;
+      targets.data<int32_t>()[i] = i < n ? token_at(begin + i + 1, V) : -1;
+    }
+  };
+}
+
+struct SmallRun {
+  Config config;
+  Plan plan;
+  Rehearsal rehearsal;
+  Runtime runtime;
+  Trainer trainer;
+
+  SmallRun(const Config& c, Mesh mesh)
+      : config(c),
+        plan(make_plan(config, mesh.shape().size(), mesh.rank())),
+        rehearsal(rehearse(config, plan)),
+        runtime(World::cpu, rehearsal.memory, std::move(mesh)),
+        trainer(config, plan, runtime) {
+    trainer.initialize();
+  }
+  explicit SmallRun(const Config& c) : SmallRun(c, Mesh::dry(mesh_shape(c, 1), 0)) {}  // alone
+
+  StepScalars step(int64_t s, bool vote = false) {
+    StepScalars scalars;
+    const int64_t first = s * config.batch.global_batch_size;
+    trainer.step(s, first, feed_text(config, first), vote, &scalars);
+    return scalars;
+  }
+  std::vector<StepScalars> steps(int64_t n) {
+    std::vector<StepScalars> all;
+    for (int64_t s = 0; s < n; s++) all.push_back(step(s));
+    return all;
+  }
+  double evaluate(int64_t sequences) { return trainer.evaluate(sequences, feed_text(config, 1000)); }
+
+  std::vector<Unit>& units() { return trainer.stage().sharding().units(); }
+};
+
+inline std::vector<float> values_of(Tensor t) { return {t.data<float>(), t.data<float>() + t.numel()}; }
+
+}  // namespace megalith

@@ -1,0 +1,99 @@
+// The list of parameters: counts of the published models, names shared with the checkpoints, order, identities.
+#include "trainer/model/spec.h"
+
+#include <cmath>
+#include <set>
+
+#include "checkpoints/hugging_face.h"
+#include "tests/pure/testing.h"
+
+namespace megalith {
+namespace {
+
+ModelConfig gpt2(int64_t layers, int64_t hidden, int64_t heads) {
+  return {.layers = layers, .hidden = hidden, .heads = heads, .vocab = 50257, .context = 1024, .dropout = 0};
+}
+
+std::vector<ParamSpec> flat(const std::vector<UnitSpec>& spec) {
+  std::vector<ParamSpec> all;
+  for (const UnitSpec& unit : spec) all.insert(all.end(), unit.params.begin(), unit.params.end());
+  return all;
+}
+
+TEST(Spec, CountsOfThePublishedModels) {
+  EXPECT_EQ(num_parameters(model_spec(gpt2(12, 768, 12))), 124'439'808);
+  EXPECT_EQ(num_parameters(model_spec(gpt2(24, 1024, 16))), 354'823'168);
+  EXPECT_EQ(num_parameters(model_spec(gpt2(36, 1280, 20))), 774'030'080);
+  EXPECT_EQ(num_parameters(model_spec(gpt2(48, 1600, 25))), 1'557'611'200);
+}
+
+TEST(Spec, RecipesHaveTheModelsTheyAreNamedFor) {
+  const std::string configs = MEGALITH_SOURCE_DIR "/configs/";
+  for (const auto& [recipe, millions] :
+       {std::pair{"gpt2_124m", 124}, {"gpt2_350m", 355}, {"gpt2_774m", 774}, {"gpt2_1558m", 1558}}) {
+    Config config = load_config(configs + recipe + ".toml");
+    config.model.vocab = 50257;
+    EXPECT_EQ(std::lround(static_cast<double>(num_parameters(model_spec(config.model))) / 1e6), millions) << recipe;
+  }
+}
+
+TEST(Spec, NamesAndShapesAreThoseOfTheCheckpoints) {
+  const ModelConfig model{.layers = 3, .hidden = 15, .heads = 3, .vocab = 31, .context = 9, .dropout = 0};
+  const std::vector<ParamSpec> ours = flat(model_spec(model));
+  const std::vector<GPT2Parameter> theirs = gpt2_parameters({3, 15, 3, 31, 9});
+  ASSERT_EQ(ours.size(), theirs.size());
+  for (size_t i = 0; i < ours.size(); i++) {
+    EXPECT_EQ(ours[i].name, theirs[i].name);
+    std::vector<int64_t> shape;
+    for (int d = 0; d < ours[i].shape.num_dims(); d++) shape.push_back(ours[i].shape[d]);
+    EXPECT_EQ(shape, theirs[i].shape) << ours[i].name;
+  }
+}
+
+TEST(Spec, IdsAndNamesAreUniqueAndIdsAreThePosition) {
+  const std::vector<ParamSpec> all = flat(model_spec(gpt2(12, 768, 12)));
+  std::set<std::string> names;
+  for (size_t i = 0; i < all.size(); i++) {
+    EXPECT_EQ(all[i].id, i);
+    names.insert(all[i].name);
+  }
+  EXPECT_EQ(names.size(), all.size());
+}
+
+TEST(Spec, UnitsAreEmbeddingBlocksNorm) {
+  const std::vector<UnitSpec> spec = model_spec(gpt2(4, 64, 4));
+  ASSERT_EQ(spec.size(), 6u);
+  EXPECT_EQ(spec.front().params.size(), 2u);
+  EXPECT_EQ(spec.front().params[0].name, "wte.weight");
+  EXPECT_EQ(spec.back().params.size(), 2u);
+  EXPECT_EQ(spec.back().params[0].name, "ln_f.weight");
+  for (size_t i = 0; i < 4; i++) {
+    ASSERT_EQ(spec[i + 1].params.size(), 12u);
+    for (const ParamSpec& param : spec[i + 1].params) EXPECT_TRUE(param.name.starts_with(fmt::format("h.{}.", i)));
+  }
+}
+
+TEST(Spec, InitialValuesDecayAndSplits) {
+  for (const ParamSpec& param : flat(model_spec(gpt2(8, 64, 4)))) {
+    const bool matrix = param.shape.num_dims() == 2, projection = param.name.ends_with("c_proj.weight");
+    EXPECT_EQ(param.decay, matrix) << param.name;
+    EXPECT_EQ(param.init_std > 0, matrix) << param.name;
+    if (projection) {
+      EXPECT_DOUBLE_EQ(param.init_std, 0.02 / 4) << param.name;  // sqrt(2 * 8) = 4
+      EXPECT_EQ(param.split, Split::columns) << param.name;
+    }
+    const bool scale = param.name.find("ln_") != std::string::npos && param.name.ends_with("weight");
+    EXPECT_EQ(param.init_value, scale ? 1 : 0) << param.name;
+    EXPECT_EQ(param.row_groups, param.name.find("c_attn") != std::string::npos ? 3 : 1) << param.name;
+  }
+}
+
+TEST(Spec, FlopsOfATokenAreSixAWeightAndAttention) {
+  const ModelConfig model = gpt2(12, 768, 12);
+  const double weights = 12.0 * 12 * 768 * 768 + 50257.0 * 768, attention = 12.0 * 12 * 768 * 1024;
+  EXPECT_DOUBLE_EQ(model_flops_per_token(model, 1024, false), 6 * weights + attention);
+  EXPECT_DOUBLE_EQ(model_flops_per_token(model, 1024, true), 6 * weights + attention / 2);
+}
+
+}  // namespace
+}  // namespace megalith

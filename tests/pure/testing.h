@@ -1,0 +1,23 @@
+// GoogleTest, and the message of an expected error.
+#pragma once
+
+#define GTEST_DONT_DEFINE_FAIL 1  // FAIL is ours, in kernels/check.h
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "kernels/check.h"
+
+namespace megalith {
+
+inline std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "nothing was thrown";
+}
+
+}  // namespace megalith
