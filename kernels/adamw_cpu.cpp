@@ -25,7 +25,7 @@ void update(float* p, float* m, float* v, T* working, const float* grad, int64_t
       m[i] = mi;
       v[i] = vi;
       p[i] = pi;
-      if constexpr (has_working) working[i] = T(pi);
+      if constexpr (has_working) put(working[i], pi);
     }
   });
 }

@@ -33,7 +33,7 @@ void gather(float* to, const E* from, int64_t stride, const HeadDims& s, float f
     const E* row = from + t * stride;
     float* target = to + t * s.width;
 #pragma omp simd
-    for (int64_t c = 0; c < s.D; c++) target[c] = float(row[c]) * factor;
+    for (int64_t c = 0; c < s.D; c++) target[c] = get(row[c]) * factor;
     for (int64_t c = s.D; c < s.width; c++) target[c] = 0;
   }
 }
@@ -135,7 +135,7 @@ void forward_head(E* out, int64_t out_stride, float* lse, const E* q_, const E* 
       const float inverse = 1.0f / sum[r];
       E* target = out + (first + r) * out_stride;
 #pragma omp simd
-      for (int64_t c = 0; c < s.D; c++) target[c] = E(sums[r * s.width + c] * inverse);
+      for (int64_t c = 0; c < s.D; c++) put(target[c], sums[r * s.width + c] * inverse);
       lse[first + r] = max[r] + std::log(sum[r]);
     }
   }
@@ -161,7 +161,7 @@ template <class E>
 void scatter(E* to, int64_t stride, const float* from, const HeadDims& s, int64_t rows, float factor) {
   for (int64_t t = 0; t < rows; t++)
 #pragma omp simd
-    for (int64_t c = 0; c < s.D; c++) to[t * stride + c] = E(from[t * s.width + c] * factor);
+    for (int64_t c = 0; c < s.D; c++) put(to[t * stride + c], from[t * s.width + c] * factor);
 }
 
 template <class E>
@@ -247,7 +247,7 @@ void attention_backward(Tensor dqkv_, Tensor delta_, Tensor dout_, Tensor out_, 
         for (int64_t t = 0; t < T; t++) {
           float dot = 0;
 #pragma omp simd reduction(+ : dot)
-          for (int64_t c = 0; c < D; c++) dot += float(out[first + t * C + c]) * float(dout[first + t * C + c]);
+          for (int64_t c = 0; c < D; c++) dot += get(out[first + t * C + c]) * get(dout[first + t * C + c]);
           delta[i * T + t] = dot;
         }
         const E* q = qkv + b * T * 3 * C + h * D;

@@ -17,7 +17,7 @@ void column_sums(float* out, const T* x, int64_t N, int64_t C) {
         float sum[strip] = {};
         for (int64_t n = row; n < last; n++)
 #pragma omp simd
-          for (int64_t c = 0; c < width; c++) sum[c] += float(x[n * C + first + c]);
+          for (int64_t c = 0; c < width; c++) sum[c] += get(x[n * C + first + c]);
 #pragma omp simd
         for (int64_t c = 0; c < width; c++) out[first + c] += sum[c];
       }

@@ -22,14 +22,14 @@ SoftmaxRow softmax_row(const T* z, int64_t V) {
     const int64_t last = first + block < V ? first + block : V;
     float top = max;
 #pragma omp simd reduction(max : top)
-    for (int64_t v = first; v < last; v++) top = float(z[v]) > top ? float(z[v]) : top;
+    for (int64_t v = first; v < last; v++) top = get(z[v]) > top ? get(z[v]) : top;
     // A row that begins with -inf has nothing to rescale yet, and -inf - -inf would be NaN.
     if (top > max) sum = sum == 0 ? 0 : sum * static_cast<double>(cpu::exp(max - top));
     max = top;
     const float shift = max == -std::numeric_limits<float>::infinity() ? 0.0f : max;
     float part = 0;
 #pragma omp simd reduction(+ : part)
-    for (int64_t v = first; v < last; v++) part += cpu::exp(float(z[v]) - shift);
+    for (int64_t v = first; v < last; v++) part += cpu::exp(get(z[v]) - shift);
     sum += static_cast<double>(part);
   }
   return {max, static_cast<float>(sum)};
@@ -56,7 +56,7 @@ void cross_entropy_forward(Tensor losses_, Tensor logits_, Tensor targets_) {
         if (targets[n] < 0) continue;
         const T* z = logits + n * V;
         const SoftmaxRow row = softmax_row(z, V);
-        losses[n] = std::log(row.sum) + (row.max - float(z[targets[n]]));
+        losses[n] = std::log(row.sum) + (row.max - get(z[targets[n]]));
       }
     });
   });
@@ -80,12 +80,12 @@ void cross_entropy_forward_backward(Tensor losses_, Tensor logits_, Tensor targe
           continue;
         }
         const SoftmaxRow row = softmax_row(z, V);
-        const float target = float(z[targets[n]]);
+        const float target = get(z[targets[n]]);
         losses[n] = std::log(row.sum) + (row.max - target);
         const float factor = scale / row.sum;
 #pragma omp simd
-        for (int64_t v = 0; v < V; v++) z[v] = T(cpu::exp(float(z[v]) - row.max) * factor);
-        z[targets[n]] = T((cpu::exp(target - row.max) / row.sum - 1) * scale);
+        for (int64_t v = 0; v < V; v++) put(z[v], cpu::exp(get(z[v]) - row.max) * factor);
+        put(z[targets[n]], (cpu::exp(target - row.max) / row.sum - 1) * scale);
       }
     });
   });

@@ -10,7 +10,7 @@ namespace megalith::cpu {
 
 namespace {
 constexpr int64_t chunk = 256;  // columns whose factors are drawn at once; a multiple of 4
-constexpr int64_t draw_work = 16;
+constexpr int64_t draw_work = 8;
 
 // f(n, first, count, factors) over the elements of an (N, C) tensor, in runs of at most `chunk` columns.
 template <class F>
@@ -42,7 +42,7 @@ void dropout(Tensor y_, Tensor x_, const Dropout& d) {
     for_masked_runs(x_.rows(), C, d, [=](int64_t n, int64_t first, int64_t count, const float* factors) {
       const int64_t at = n * C + first;
 #pragma omp simd
-      for (int64_t i = 0; i < count; i++) y[at + i] = T(float(x[at + i]) * factors[i]);
+      for (int64_t i = 0; i < count; i++) put(y[at + i], get(x[at + i]) * factors[i]);
     });
   });
 }
@@ -58,14 +58,14 @@ void residual_forward(Tensor y_, Tensor x_, Tensor h_, Tensor b_, const Dropout&
         const int64_t at = n * C + first;
 #pragma omp simd
         for (int64_t i = 0; i < count; i++)
-          y[at + i] = T(float(x[at + i]) + (float(h[at + i]) + float(b[first + i])) * factors[i]);
+          put(y[at + i], get(x[at + i]) + (get(h[at + i]) + get(b[first + i])) * factors[i]);
       });
       return;
     }
     parallel_for(x_.rows(), C, [=](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; n++)
 #pragma omp simd
-        for (int64_t c = 0; c < C; c++) y[n * C + c] = T(float(x[n * C + c]) + (float(h[n * C + c]) + float(b[c])));
+        for (int64_t c = 0; c < C; c++) put(y[n * C + c], get(x[n * C + c]) + (get(h[n * C + c]) + get(b[c])));
     });
   });
 }

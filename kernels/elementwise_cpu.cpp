@@ -23,7 +23,7 @@ void convert(Tensor y_, Tensor x_) {
   const From* x = x_.data<From>();
   parallel_for(y_.numel(), 1, [=](int64_t begin, int64_t end) {
 #pragma omp simd
-    for (int64_t i = begin; i < end; i++) y[i] = To(float(x[i]));
+    for (int64_t i = begin; i < end; i++) put(y[i], get(x[i]));
   });
 }
 
@@ -35,7 +35,7 @@ void add_to(Tensor y_, Tensor x_) {
 #pragma omp simd
     for (int64_t i = begin; i < end; i++) {
       if constexpr (std::is_same_v<T, bfloat16>) {
-        y[i] = T(float(y[i]) + float(x[i]));
+        put(y[i], get(y[i]) + get(x[i]));
       } else {
         y[i] += x[i];
       }
@@ -53,9 +53,16 @@ double block_sum(const float* x, int64_t n, F&& f) {
   parallel_for(blocks, size, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; block++) {
       const int64_t first = block * size, last = std::min(first + size, n);
+      // Many sums at once: one alone waits for its own last addition.
+      constexpr int64_t width = 32;
+      double sums[width] = {};
+      int64_t i = first;
+      for (; i + width <= last; i += width)
+#pragma omp simd
+        for (int64_t k = 0; k < width; k++) sums[k] += f(static_cast<double>(x[i + k]));
+      for (; i < last; i++) sums[0] += f(static_cast<double>(x[i]));
       double sum = 0;
-#pragma omp simd reduction(+ : sum)
-      for (int64_t i = first; i < last; i++) sum += f(static_cast<double>(x[i]));
+      for (double s : sums) sum += s;
       partial[static_cast<size_t>(block)] = sum;
     }
   });

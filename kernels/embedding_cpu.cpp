@@ -24,7 +24,7 @@ void embedding_forward(Tensor y_, Tensor tokens_, Tensor wte_, Tensor wpe_, int6
       for (int64_t n = begin; n < end; n++) {
         const E *token = wte + tokens[n] * C, *position = wpe + n % T * C;
 #pragma omp simd
-        for (int64_t c = 0; c < C; c++) y[n * C + c] = E(float(token[c]) + float(position[c]));
+        for (int64_t c = 0; c < C; c++) put(y[n * C + c], get(token[c]) + get(position[c]));
       }
     });
   });
@@ -46,7 +46,7 @@ void embedding_backward(Tensor dwte_, Tensor dwpe_, Tensor dy_, Tensor tokens_, 
         float *token = dwte + tokens[n] * C, *position = dwpe + n % T * C;
 #pragma omp simd
         for (int64_t c = first; c < last; c++) {
-          const float d = float(dy[n * C + c]);
+          const float d = get(dy[n * C + c]);
           token[c] += d;
           position[c] += d;
         }

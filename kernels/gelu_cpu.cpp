@@ -27,7 +27,7 @@ void gelu_forward(Tensor y_, Tensor x_) {
     const T* x = x_.data<T>();
     parallel_for(x_.numel(), 8, [=](int64_t begin, int64_t end) {
 #pragma omp simd
-      for (int64_t i = begin; i < end; i++) y[i] = T(gelu(float(x[i])));
+      for (int64_t i = begin; i < end; i++) put(y[i], gelu(get(x[i])));
     });
   });
 }
@@ -40,7 +40,7 @@ void gelu_backward(Tensor dx_, Tensor dy_, Tensor x_) {
     const T* x = x_.data<T>();
     parallel_for(x_.numel(), 10, [=](int64_t begin, int64_t end) {
 #pragma omp simd
-      for (int64_t i = begin; i < end; i++) dx[i] = T(float(dy[i]) * gelu_derivative(float(x[i])));
+      for (int64_t i = begin; i < end; i++) put(dx[i], get(dy[i]) * gelu_derivative(get(x[i])));
     });
   });
 }

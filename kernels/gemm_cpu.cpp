@@ -10,6 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "kernels/loops_cpu.h"
+
 namespace megalith::cpu {
 
 bool has_fast_bf16() {
@@ -103,7 +105,7 @@ void widen(float* to, const bfloat16* from, int64_t stride, int64_t row, int64_t
     const bfloat16* source = from + (row + r) * stride + col;
     float* target = to + r * cols;
 #pragma omp simd
-    for (int64_t c = 0; c < cols; c++) target[c] = float(source[c]);
+    for (int64_t c = 0; c < cols; c++) target[c] = get(source[c]);
   }
 }
 
@@ -160,11 +162,11 @@ dnnl_status_t run_widened(const GemmCall& call, const Tile& t, std::vector<float
     float* row = c + r * (to_f32 ? call.N : t.cols);
     if (bias != nullptr)
 #pragma omp simd
-      for (int64_t i = 0; i < t.cols; i++) row[i] += float(bias[t.col + i]);
+      for (int64_t i = 0; i < t.cols; i++) row[i] += get(bias[t.col + i]);
     if (to_f32) continue;
     bfloat16* target = static_cast<bfloat16*>(call.c) + (t.row + r) * call.N + t.col;
 #pragma omp simd
-    for (int64_t i = 0; i < t.cols; i++) target[i] = bfloat16(row[i]);
+    for (int64_t i = 0; i < t.cols; i++) put(target[i], row[i]);
   }
   return status;
 }

@@ -15,14 +15,14 @@ template <class T>
 void forward_row(T* y, float* stat, const T* x, const T* w, const T* b, int64_t C) {
   float sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (int64_t c = 0; c < C; c++) sum += float(x[c]);
+  for (int64_t c = 0; c < C; c++) sum += get(x[c]);
   const float mean = sum / static_cast<float>(C);
   float square = 0;
 #pragma omp simd reduction(+ : square)
-  for (int64_t c = 0; c < C; c++) square += (float(x[c]) - mean) * (float(x[c]) - mean);
+  for (int64_t c = 0; c < C; c++) square += (get(x[c]) - mean) * (get(x[c]) - mean);
   const float rstd = 1.0f / std::sqrt(square / static_cast<float>(C) + epsilon);
 #pragma omp simd
-  for (int64_t c = 0; c < C; c++) y[c] = T((float(x[c]) - mean) * rstd * float(w[c]) + float(b[c]));
+  for (int64_t c = 0; c < C; c++) put(y[c], (get(x[c]) - mean) * rstd * get(w[c]) + get(b[c]));
   stat[0] = mean;
   stat[1] = rstd;
 }
@@ -33,7 +33,7 @@ void backward_row(T* dx, float* dw, float* db, const T* dy, const T* x, const fl
   float sum = 0, dot = 0;
 #pragma omp simd reduction(+ : sum, dot)
   for (int64_t c = 0; c < C; c++) {
-    const float d = float(dy[c]), xhat = (float(x[c]) - mean) * rstd, g = d * float(w[c]);
+    const float d = get(dy[c]), xhat = (get(x[c]) - mean) * rstd, g = d * get(w[c]);
     sum += g;
     dot += g * xhat;
     dw[c] += d * xhat;
@@ -43,8 +43,8 @@ void backward_row(T* dx, float* dw, float* db, const T* dy, const T* x, const fl
   dot /= static_cast<float>(C);
 #pragma omp simd
   for (int64_t c = 0; c < C; c++) {
-    const float xhat = (float(x[c]) - mean) * rstd;
-    dx[c] = T(float(dx[c]) + rstd * (float(dy[c]) * float(w[c]) - sum - xhat * dot));
+    const float xhat = (get(x[c]) - mean) * rstd;
+    put(dx[c], get(dx[c]) + rstd * (get(dy[c]) * get(w[c]) - sum - xhat * dot));
   }
 }
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <omp.h>
 
+#include <bit>
 #include <cstdint>
 
 #include "kernels/tensor.h"
@@ -35,6 +36,12 @@ void parallel_for(int64_t n, int64_t work, F&& f) {
     if (begin < end) run_range(f, begin, end);
   }
 }
+
+// Elements as f32. bfloat16 goes by its bits: copies of a struct keep the compiler from making vectors of a loop.
+inline float get(const float& from) { return from; }
+inline float get(const bfloat16& from) { return std::bit_cast<float>(static_cast<uint32_t>(from.bits) << 16); }
+inline void put(float& to, float value) { to = value; }
+inline void put(bfloat16& to, float value) { to.bits = bfloat16(value).bits; }
 
 // f(T{}) with T float or bfloat16.
 template <class F>
