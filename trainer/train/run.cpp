@@ -169,7 +169,7 @@ void run_training(Config config, const MpiSession& mpi) {
   };
 
   const auto start = std::chrono::steady_clock::now();
-  bool evaluated = false, saved = true, stop = false;
+  bool stop = false;
   while (progress.step < config.train.steps && !stop) {
     const double minutes = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / 60;
     const bool enough = config.train.minutes > 0 && minutes >= config.train.minutes && mpi.rank() == 0;
@@ -187,18 +187,13 @@ void run_training(Config config, const MpiSession& mpi) {
                                  "Lower optimizer.learning_rate, or set optimizer.gradient_clip",
                                  progress.step, scalars.loss, scalars.grad_norm, config.checkpoint.directory));
     stop = scalars.stop_votes > 0;
-    evaluated = saved = false;
-    if (config.train.evaluate_every > 0 && progress.step % config.train.evaluate_every == 0) {
-      evaluate();
-      evaluated = true;
-    }
-    if (config.checkpoint.every > 0 && progress.step % config.checkpoint.every == 0) {
-      save();
-      saved = true;
-    }
+    const auto due = [&, last = stop || progress.step == config.train.steps](int64_t every) {
+      return last || (every > 0 && progress.step % every == 0);
+    };
+    // In this order, so that a checkpoint stands for a step that is told of completely.
+    if (evaluation && due(config.train.evaluate_every)) evaluate();
+    if (due(config.checkpoint.every)) save();
   }
-  if (evaluation && !evaluated) evaluate();
-  if (!saved) save();
   spdlog::info("done: {} steps, {} sequences", progress.step, progress.sequences);
 }
 
