@@ -1,0 +1,185 @@
+// kill -9, at random moments of training and saving, and the promise that checkpoints make: those that were complete
+// stay so, and the run that goes on is the run that was never killed.
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+
+#include "checkpoints/directory.h"
+#include "checkpoints/reader.h"
+#include "tests/end_to_end/helpers.h"
+
+namespace megalith::e2e {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t steps = 150, keep = 2;
+constexpr int wanted_kills = 60;
+
+// Small and quick, but with everything that a resume must restore: shuffling over many epochs, dropout, accumulation.
+void write_config(const std::string& path) {
+  write_file(path, fmt::format("[model]\nlayers = 2\nhidden = 64\nheads = 4\nvocab = 257\ncontext = 32\ndropout = 0.1\n"
+                               "[data]\ntrain = \"{}/tokens.bin\"\n"
+                               "[batch]\nsequence_length = 16\nglobal_batch_size = 8\nmicrobatch_size = 2\n"
+                               "[optimizer]\nlearning_rate = 1e-3\nwarmup_steps = 5\n"
+                               "[train]\nsteps = {}\n[checkpoint]\nevery = 1\nkeep = {}\n[run]\noutput = \"run\"\n",
+                               reference("tiny"), steps, keep));
+}
+
+int64_t step_of(const std::string& path) { return std::stoll(fs::path(path).filename().string().substr(5)); }
+
+// Steps of the checkpoints that the program has told of, on a console that was cut off at any byte.
+int64_t last_told(const std::string& out) {
+  const std::string word = "  checkpoint ";
+  int64_t last = 0;
+  for (size_t at = out.find(word); at != std::string::npos; at = out.find(word, at + 1)) {
+    if (out.find('\n', at) == std::string::npos) break;
+    const size_t line = out.rfind('\n', at) + 1;
+    last = std::stoll(out.substr(line + 5));
+  }
+  return last;
+}
+
+enum class Victim { all, one_rank, mpirun };
+
+TEST(Kill, sixty_kills_lose_nothing) {
+  SKIP_WITHOUT_REFERENCE();
+  const Scratch scratch;
+  write_config(scratch / "config.toml");
+  train(scratch.folder(), 2, {"run.output=whole", "checkpoint.every=0"});
+  const std::vector<Step> whole = read_steps(scratch / "whole");
+  ASSERT_EQ(whole.size(), static_cast<size_t>(steps));
+
+  const char* seed = std::getenv("MEGALITH_KILL_SEED");
+  std::mt19937 random(seed ? static_cast<unsigned>(std::atoi(seed)) : 1u);
+  const auto uniform = [&](double a, double b) { return std::uniform_real_distribution<double>(a, b)(random); };
+
+  int kills = 0, while_saving = 0, while_removing = 0, while_starting = 0, completed = 0;
+  const std::string directory = scratch / "run/checkpoints";
+  std::vector<std::string> before;  // complete checkpoints, newest first
+  const double begin = now();
+  while (kills < wanted_kills || !before.empty()) {
+    const bool enough = kills >= wanted_kills;
+    Process process(mpirun(2, {"train", "config.toml"}), scratch.folder());
+    // One in five dies on its way up; the others once they have saved again, so that the run gets on.
+    const bool early = random() % 5 == 0;
+    const int64_t newest = before.empty() ? 0 : step_of(before.front());
+    const double start = now();
+    while (!enough && process.running()) {
+      ASSERT_LT(now() - start, 60) << "no progress";
+      if (early ? now() - start > 0.2 : last_told(process.out()) > newest) break;
+      sleep_for(0.002);
+    }
+    if (!enough) sleep_for(uniform(0, early ? 0.4 : 0.08));
+
+    Result result;
+    const Victim victim = random() % 6 == 0 ? Victim::one_rank : random() % 6 == 0 ? Victim::mpirun : Victim::all;
+    const bool was_running = !enough && process.running();
+    const std::vector<pid_t> ranks = was_running ? Process::ranks() : std::vector<pid_t>{};
+    if (enough) {
+      result = process.wait();
+    } else if (!was_running) {
+      result = process.wait(0);
+    } else if (victim == Victim::all || ranks.empty()) {
+      result = process.kill_all();
+    } else {
+      ::kill(victim == Victim::mpirun ? process.pid() : ranks[random() % ranks.size()], SIGKILL);
+      result = process.wait(30);
+      const double end = now() + 30;
+      while (!Process::ranks().empty() && now() < end) sleep_for(0.005);
+      EXPECT_TRUE(Process::ranks().empty())
+          << "ranks live on after " << (victim == Victim::mpirun ? "mpirun" : "a rank");
+      EXPECT_FALSE(result.timed_out);
+    }
+
+    const CheckpointListing listing = scan_checkpoints(directory);
+    if (result.status == 0) {
+      // The run came to its end, between kills or because there were enough.
+      completed++;
+      EXPECT_TRUE(read_steps(scratch / "run") == whole) << "the metrics differ from the uninterrupted run's";
+      EXPECT_EQ(read_metrics(scratch / "run").size(), static_cast<size_t>(steps));
+      expect_same_rank_files(directory + "/" + step_name(steps), scratch / "whole/checkpoints/" + step_name(steps));
+      EXPECT_EQ(listing.complete.size(), static_cast<size_t>(keep));
+      EXPECT_TRUE(listing.skipped.empty());
+      fs::remove_all(scratch / "run");
+      before.clear();
+      if (testing::Test::HasFailure()) return;
+      continue;
+    }
+    ASSERT_FALSE(enough) << result.text();
+    kills++;
+    ASSERT_GE(result.status, 1) << result.text();
+
+    bool partial = false, removed = false;
+    if (fs::exists(directory))
+      for (const auto& entry : fs::directory_iterator(directory)) {
+        partial = partial || entry.path().extension() == ".partial";
+        removed = removed || entry.path().extension() == ".removed";
+      }
+    while_saving += partial;
+    while_removing += removed;
+    while_starting += result.out.find("step ") == std::string::npos;
+
+    for (const std::string& name : checkpoints_in(directory)) {
+      const VerifyReport report = verify_checkpoint(directory + "/" + name);
+      EXPECT_TRUE(report.damaged.empty()) << name << ": " << report.damaged.front();
+    }
+    // Whatever was there or was told of is there, or was followed by `keep` newer ones.
+    const int64_t safe = std::max(newest, last_told(result.out));
+    if (safe > 0) {
+      ASSERT_FALSE(listing.complete.empty()) << "every checkpoint is gone; there was one of step " << safe;
+      EXPECT_GE(step_of(listing.complete.front()), safe);
+      EXPECT_GE(static_cast<int64_t>(listing.complete.size()),
+                std::min<int64_t>(keep, static_cast<int64_t>(before.size())));
+    }
+    if (kills % 10 == 0 && !listing.complete.empty()) {
+      const Result verified = run(megalith({"checkpoint", "verify", listing.complete.front()}), scratch.folder());
+      EXPECT_EQ(verified.status, 0) << verified.text();
+    }
+    if (testing::Test::HasFailure()) {
+      fmt::print("kill {}: {}\n", kills, result.text());
+      return;
+    }
+    before = listing.complete;
+  }
+  fmt::print(
+      "  {} kills in {:.0f} s: {} during a save, {} during a removal, {} before the first step; {} runs completed\n",
+      kills, now() - begin, while_saving, while_removing, while_starting, completed);
+  EXPECT_GT(while_saving, 0);
+  EXPECT_GT(while_starting, 0);
+  EXPECT_GE(completed, 1);
+}
+
+// The others end, within 30 s and not in silence, whichever of them dies.
+TEST(Kill, a_rank_that_dies_ends_the_others) {
+  SKIP_WITHOUT_REFERENCE();
+  for (const size_t victim : {0u, 1u, 2u}) {
+    SCOPED_TRACE(victim);
+    const Scratch scratch;
+    write_config(scratch / "config.toml");
+    Process process(mpirun(3, {"train", "config.toml", "train.steps=1000000", "checkpoint.every=0"}), scratch.folder());
+    const double start = now();
+    while (process.out().find("\nstep 3/") == std::string::npos) {
+      ASSERT_LT(now() - start, 60);
+      sleep_for(0.01);
+    }
+    const std::vector<pid_t> ranks = Process::ranks();
+    ASSERT_EQ(ranks.size(), 3u);
+    const double killed = now();
+    ::kill(ranks[victim], SIGKILL);
+    const Result result = process.wait(30);
+    EXPECT_FALSE(result.timed_out);
+    EXPECT_NE(result.status, 0);
+    EXPECT_FALSE(result.err.empty());
+    while (!Process::ranks().empty() && now() < killed + 30) sleep_for(0.01);
+    EXPECT_TRUE(Process::ranks().empty());
+    fmt::print("  rank {} of 3: the others ended after {:.2f} s\n", victim, now() - killed);
+  }
+}
+
+}  // namespace
+}  // namespace megalith::e2e
