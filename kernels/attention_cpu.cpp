@@ -52,14 +52,18 @@ void transpose_tiles(float* to, const float* from, const HeadDims& s) {
   }
 }
 
-// scores (rows, key_tile) = q k^T, where a query may see a key; the keys' tile begins at `first_key`.
-void scores_of(float* scores, const float* q, const float* k_transposed, const HeadDims& s, int64_t rows) {
-  tile_gemm(scores, key_tile, {q, s.width, 1}, k_transposed, key_tile, rows, key_tile, s.D, false);
+// scores (rows, keys) = q k^T for the first `keys` of a tile.
+void scores_of(float* scores, const float* q, const float* k_transposed, const HeadDims& s, int64_t rows,
+               int64_t keys) {
+  tile_gemm(scores, key_tile, {q, s.width, 1}, k_transposed, key_tile, rows, keys, s.D, false);
 }
 
+// How many keys of the tile at `first_key` the queries before `end` can see, in whole vectors.
+int64_t keys_seen(int64_t end, int64_t first_key) { return std::min(key_tile, round_up(end - first_key, lanes)); }
+
 // Overwrites with `value` what lies beyond the diagonal: keys after the query.
-void mask_future(float* row, int64_t query, int64_t first_key, float value) {
-  for (int64_t j = std::max<int64_t>(0, query + 1 - first_key); j < key_tile; j++) row[j] = value;
+void mask_future(float* row, int64_t query, int64_t first_key, int64_t keys, float value) {
+  for (int64_t j = std::max<int64_t>(0, query + 1 - first_key); j < keys; j++) row[j] = value;
 }
 
 struct HeadMask {
@@ -78,14 +82,14 @@ struct HeadMask {
 };
 
 // One step of the running softmax of a row: scores become exp(score - max), and what came before is rescaled.
-void softmax_step(float* row, float& max, float& sum, float* out, int64_t width) {
+void softmax_step(float* row, int64_t keys, float& max, float& sum, float* out, int64_t width) {
   float top = max;
 #pragma omp simd reduction(max : top)
-  for (int64_t j = 0; j < key_tile; j++) top = row[j] > top ? row[j] : top;
+  for (int64_t j = 0; j < keys; j++) top = row[j] > top ? row[j] : top;
   const float rescale = cpu::exp(max - top);
   float part = 0;
 #pragma omp simd reduction(+ : part)
-  for (int64_t j = 0; j < key_tile; j++) {
+  for (int64_t j = 0; j < keys; j++) {
     row[j] = cpu::exp(row[j] - top);
     part += row[j];
   }
@@ -114,22 +118,22 @@ void forward_head(E* out, int64_t out_stride, float* lse, const E* q_, const E* 
     std::fill(sum, sum + rows, 0.0f);
     std::fill(sums, sums + rows * s.width, 0.0f);
     for (int64_t key = 0; key < first + rows; key += key_tile) {
-      scores_of(scores, q + first * s.width, k_transposed + key * s.D, s, rows);
-      for (int64_t r = 0; r < rows; r++) {
+      const int64_t keys = keys_seen(first + rows, key);
+      const int64_t begin = std::max<int64_t>(0, key - first);  // the first row that sees any of these keys
+      scores_of(scores + begin * key_tile, q + (first + begin) * s.width, k_transposed + key * s.D, s, rows - begin,
+                keys);
+      for (int64_t r = begin; r < rows; r++) {
         float* row = scores + r * key_tile;
-        if (first + r < key) {  // a row of the last tile that sees none of its keys
-          std::fill(row, row + key_tile, 0.0f);
-          continue;
-        }
-        mask_future(row, first + r, key, -infinity);
-        softmax_step(row, max[r], sum[r], sums + r * s.width, s.width);
+        mask_future(row, first + r, key, keys, -infinity);
+        softmax_step(row, keys, max[r], sum[r], sums + r * s.width, s.width);
         if (!mask.active) continue;
         mask.draw(factors, first + r, key);
 #pragma omp simd
-        for (int64_t j = 0; j < key_tile; j++) row[j] *= factors[j];
+        for (int64_t j = 0; j < keys; j++) row[j] *= factors[j];
       }
-      const int64_t depth = std::min(key_tile, first + rows - key);
-      tile_gemm(sums, s.width, {scores, key_tile, 1}, v + key * s.width, s.width, rows, s.width, depth, true);
+      const int64_t depth = std::min(keys, first + rows - key);
+      tile_gemm(sums + begin * s.width, s.width, {scores + begin * key_tile, key_tile, 1}, v + key * s.width, s.width,
+                rows - begin, s.width, depth, true);
     }
     for (int64_t r = 0; r < rows; r++) {
       const float inverse = 1.0f / sum[r];
@@ -142,9 +146,9 @@ void forward_head(E* out, int64_t out_stride, float* lse, const E* q_, const E* 
 }
 
 // scores become dropped P and dP becomes dS, for one row.
-void backward_row(float* scores, float* dp, float lse, float delta, const float* factors) {
+void backward_row(float* scores, float* dp, int64_t keys, float lse, float delta, const float* factors) {
 #pragma omp simd
-  for (int64_t j = 0; j < key_tile; j++) {
+  for (int64_t j = 0; j < keys; j++) {
     const float p = cpu::exp(scores[j] - lse);
     dp[j] = p * (dp[j] * factors[j] - delta);
     scores[j] = p * factors[j];
@@ -184,21 +188,23 @@ void backward_head(const Gradients<E>& to, const float* delta, const E* dout_, i
   for (int64_t key = 0; key < s.T; key += key_tile) {
     const int64_t keys = std::min(key_tile, s.T - key);
     std::fill(dk, dk + 2 * key_tile * s.width, 0.0f);
-    for (int64_t first = key / query_tile * query_tile; first < s.T; first += query_tile) {
-      const int64_t rows = std::min(query_tile, s.T - first);
-      scores_of(scores, q + first * s.width, k_transposed + key * s.D, s, rows);
-      tile_gemm(dp, key_tile, {dout + first * s.width, s.width, 1}, v_transposed + key * s.D, key_tile, rows, key_tile,
-                s.D, false);
+    // Tiles of queries start at the first query that sees these keys.
+    for (int64_t first = key; first < s.T; first += query_tile) {
+      const int64_t rows = std::min(query_tile, s.T - first), seen = keys_seen(first + rows, key);
+      const int64_t depth = std::min(seen, keys);
+      scores_of(scores, q + first * s.width, k_transposed + key * s.D, s, rows, seen);
+      tile_gemm(dp, key_tile, {dout + first * s.width, s.width, 1}, v_transposed + key * s.D, key_tile, rows, seen, s.D,
+                false);
       for (int64_t r = 0; r < rows; r++) {
-        float* row = scores + r * key_tile;
+        float *row = scores + r * key_tile, *dp_row = dp + r * key_tile;
         if (mask.active) mask.draw(factors, first + r, key);
-        mask_future(row, first + r, key, -infinity);
-        backward_row(row, dp + r * key_tile, lse[first + r], delta[first + r], factors);
-        mask_future(dp + r * key_tile, first + r, key, 0);
+        mask_future(row, first + r, key, seen, -infinity);
+        backward_row(row, dp_row, seen, lse[first + r], delta[first + r], factors);
+        mask_future(dp_row, first + r, key, seen, 0);
       }
-      tile_gemm(dv, s.width, {scores, 1, key_tile}, dout + first * s.width, s.width, keys, s.width, rows, true);
-      tile_gemm(dk, s.width, {dp, 1, key_tile}, q + first * s.width, s.width, keys, s.width, rows, true);
-      tile_gemm(dq + first * s.width, s.width, {dp, key_tile, 1}, k + key * s.width, s.width, rows, s.width, keys,
+      tile_gemm(dv, s.width, {scores, 1, key_tile}, dout + first * s.width, s.width, depth, s.width, rows, true);
+      tile_gemm(dk, s.width, {dp, 1, key_tile}, q + first * s.width, s.width, depth, s.width, rows, true);
+      tile_gemm(dq + first * s.width, s.width, {dp, key_tile, 1}, k + key * s.width, s.width, rows, s.width, depth,
                 true);
     }
     scatter(to.dk + key * to.stride, to.stride, dk, s, keys, 1);

@@ -11,10 +11,10 @@
 
 namespace megalith {
 
-// Names the mask of one place in the model in one step. Element (r, c) uses word c % 4 of the Philox block with counter
-// (first_row + r, c / 4) under the key made of (seed, step, site); in attention, the element of query row r, head h and
-// key position j uses word j % 4 of counter (first_row + r, h * 2^32 + j / 4). It is dropped when the word is below the
-// threshold.
+// Names the mask of one place in the model in one step, under the Philox key made of (seed, step, site). Columns go in
+// groups of 64, which 16 blocks of four words serve: element (r, c) uses word (c % 64) / 16 of the block with counter
+// (first_row + r, 16 * (c / 64) + c % 16). In attention r is the query, c the key's position, and head h adds h * 2^32
+// to the second counter. An element is dropped when its word is below the threshold.
 struct Dropout {
   double p = 0;  // probability of being dropped; 0 turns everything off
   uint64_t seed = 0;

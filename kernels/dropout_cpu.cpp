@@ -9,7 +9,7 @@
 namespace megalith::cpu {
 
 namespace {
-constexpr int64_t chunk = 256;  // columns whose factors are drawn at once; a multiple of 4
+constexpr int64_t chunk = 256;  // columns whose factors are drawn at once; a multiple of 64
 constexpr int64_t draw_work = 8;
 
 // f(n, first, count, factors) over the elements of an (N, C) tensor, in runs of at most `chunk` columns.

@@ -14,9 +14,9 @@ class DropoutMask {
       : key_(dropout_key(d)), threshold_(dropout_threshold(d)), scale_(static_cast<float>(1.0 / (1.0 - d.p))) {}
 
   // factors[i] = 0 or 1 / (1 - p) for columns first + i, 0 <= i < n, of the row that starts at counter (row, group).
-  // `first` is a multiple of 4.
+  // `first` is a multiple of 64.
   void draw(float* factors, uint64_t row, uint64_t group, int64_t first, int64_t n) const {
-    group += static_cast<uint64_t>(first / 4);
+    group += static_cast<uint64_t>(first / 4);  // 16 counters for 64 columns
     int64_t done = 0;
     for (; done + batch <= n; done += batch) draw_batch(factors + done, row, group + static_cast<uint64_t>(done / 4));
     if (done == n) return;
@@ -30,13 +30,15 @@ class DropoutMask {
 
   // philox() of 16 consecutive counters, step by step side by side, so that the steps become vector instructions.
   void draw_batch(float* factors, uint64_t row, uint64_t group) const {
-    uint32_t words[4][blocks];
+    const uint32_t threshold = threshold_;
+    const float scale = scale_;
+    const uint64_t key = key_;
 #pragma omp simd
     for (int64_t i = 0; i < blocks; i++) {
       const uint64_t counter = group + static_cast<uint64_t>(i);
       uint32_t x0 = static_cast<uint32_t>(row), x1 = static_cast<uint32_t>(row >> 32);
       uint32_t x2 = static_cast<uint32_t>(counter), x3 = static_cast<uint32_t>(counter >> 32);
-      uint32_t k0 = static_cast<uint32_t>(key_), k1 = static_cast<uint32_t>(key_ >> 32);
+      uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
 #pragma GCC unroll 10
       for (int round = 0; round < 10; round++) {
         const uint64_t p0 = uint64_t{0xD2511F53u} * x0, p1 = uint64_t{0xCD9E8D57u} * x2;
@@ -47,13 +49,11 @@ class DropoutMask {
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
       }
-      words[0][i] = x0;
-      words[1][i] = x1;
-      words[2][i] = x2;
-      words[3][i] = x3;
+      factors[i] = x0 < threshold ? 0.0f : scale;
+      factors[blocks + i] = x1 < threshold ? 0.0f : scale;
+      factors[2 * blocks + i] = x2 < threshold ? 0.0f : scale;
+      factors[3 * blocks + i] = x3 < threshold ? 0.0f : scale;
     }
-    for (int64_t i = 0; i < blocks; i++)
-      for (int64_t k = 0; k < 4; k++) factors[4 * i + k] = words[k][i] < threshold_ ? 0.0f : scale_;
   }
 
   uint64_t key_;

@@ -32,8 +32,9 @@ double gelu_derivative(double x) {
 double keep_factor(const Dropout& d, uint64_t row, uint64_t group, uint64_t column) {
   if (d.p == 0) return 1;
   const PhiloxBlock key = philox(d.seed, uint64_t(d.step), uint64_t(d.site));
-  const PhiloxBlock block = philox(uint64_t{key[1]} << 32 | key[0], uint64_t(d.first_row) + row, group + column / 4);
-  return block[column % 4] < static_cast<uint32_t>(d.p * 4294967296.0) ? 0 : 1 / (1 - d.p);
+  const PhiloxBlock block =
+      philox(uint64_t{key[1]} << 32 | key[0], uint64_t(d.first_row) + row, group + column / 64 * 16 + column % 16);
+  return block[column % 64 / 16] < static_cast<uint32_t>(d.p * 4294967296.0) ? 0 : 1 / (1 - d.p);
 }
 
 Case gelu_forward_case(int64_t N, int64_t C, DType t) {
