@@ -32,6 +32,43 @@ std::string absolute_or_empty(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
 }
 
+void check_same_model(const std::string& path, const Manifest& manifest, const ModelConfig& here) {
+  const ModelConfig there = model_of(manifest, path);
+  auto same = [&](const char* key, int64_t in_checkpoint, int64_t in_config) {
+    CHECK(in_checkpoint == in_config,
+          "checkpoint {} is of another model: model.{} is {} there and {} in this config; use another "
+          "checkpoint.directory (or run.output), or the model it was trained with",
+          path, key, in_checkpoint, in_config);
+  };
+  same("layers", there.layers, here.layers);
+  same("hidden", there.hidden, here.hidden);
+  same("heads", there.heads, here.heads);
+  same("vocab", there.vocab, here.vocab);
+  same("context", there.context, here.context);
+}
+
+// The weights of checkpoint.init_from, which are those of this model.
+std::unique_ptr<TensorSource> open_initial_weights(const std::string& path, const ModelConfig& here) {
+  CHECK(std::filesystem::is_directory(path),
+        "checkpoint.init_from = {} is not a folder; name a checkpoint (step-*) or a Hugging Face GPT-2 folder", path);
+  if (!is_hugging_face_folder(path)) {
+    auto reader = std::make_unique<CheckpointReader>(path);
+    check_same_model(path, reader->manifest(), here);
+    return reader;
+  }
+  auto reader = std::make_unique<HuggingFaceReader>(path);
+  const GPT2Shape& there = reader->model();
+  const GPT2Shape wanted{here.layers, here.hidden, here.heads, here.vocab, here.context};
+  CHECK(there == wanted,
+        "checkpoint.init_from = {} is of another model: {} layers, {} wide, {} heads, vocabulary {}, context {}; "
+        "this config has {}, {}, {}, {}, {}",
+        path, there.layers, there.hidden, there.heads, there.vocab, there.context, here.layers, here.hidden, here.heads,
+        here.vocab, here.context);
+  return reader;
+}
+
+bool names_a_checkpoint(const std::string& resume) { return resume != "auto" && resume != "never"; }
+
 }  // namespace
 
 ModelConfig model_of(const Manifest& manifest, const std::string& path) {
@@ -46,6 +83,29 @@ ModelConfig model_of(const Manifest& manifest, const std::string& path) {
     return model;
   } catch (const nlohmann::json::exception& e) {
     FAIL("checkpoint {}: its manifest does not describe a model ({}); was it written by another program?", path, e.what());
+  }
+}
+
+void check_start(const Config& config) {
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  const CheckpointListing listing = scan_checkpoints(checkpoint.directory);
+  const std::string newest = listing.complete.empty() ? "" : listing.complete.front();
+  CHECK(checkpoint.resume != "never" || newest.empty(),
+        "checkpoint.resume = never, but {} holds {} checkpoints, the newest {}; use another run.output, or resume = auto",
+        checkpoint.directory, listing.complete.size(), newest);
+  if (names_a_checkpoint(checkpoint.resume)) {
+    const Manifest manifest = CheckpointReader(checkpoint.resume).manifest();
+    check_same_model(checkpoint.resume, manifest, config.model);
+    if (newest.empty()) return;
+    const int64_t last = CheckpointReader(newest).manifest().step;
+    CHECK(last <= manifest.step,
+          "checkpoint.resume = {} is of step {}, but {} goes on to step {} and nothing is overwritten; use another "
+          "run.output, move the newer ones away, or resume = auto",
+          checkpoint.resume, manifest.step, checkpoint.directory, last);
+  } else if (!newest.empty()) {
+    check_same_model(newest, CheckpointReader(newest).manifest(), config.model);
+  } else if (!checkpoint.init_from.empty()) {
+    open_initial_weights(checkpoint.init_from, config.model);
   }
 }
 
@@ -112,24 +172,9 @@ std::string Checkpointer::save(const Progress& progress) {
   return mpi_.broadcast_text(path);
 }
 
-void Checkpointer::check_same_model(const std::string& path, const Manifest& manifest) const {
-  const ModelConfig there = model_of(manifest, path), &here = config_.model;
-  auto same = [&](const char* key, int64_t in_checkpoint, int64_t in_config) {
-    CHECK(in_checkpoint == in_config,
-          "checkpoint {} is of another model: model.{} is {} there and {} in this config; use another "
-          "checkpoint.directory (or run.output), or the model it was trained with",
-          path, key, in_checkpoint, in_config);
-  };
-  same("layers", there.layers, here.layers);
-  same("hidden", there.hidden, here.hidden);
-  same("heads", there.heads, here.heads);
-  same("vocab", there.vocab, here.vocab);
-  same("context", there.context, here.context);
-}
-
 Progress Checkpointer::load(const std::string& path) {
   CheckpointReader reader(path);
-  check_same_model(path, reader.manifest());
+  check_same_model(path, reader.manifest(), config_.model);
   for (const Held& h : held(false, false)) reader.read(h.piece, h.data.data<float>());
   return {.step = reader.manifest().step, .sequences = reader.manifest().state.at("sequences").get<int64_t>()};
 }
@@ -142,14 +187,11 @@ std::optional<Progress> Checkpointer::resume() {
   std::string joined;
   together(mpi_, [&] {
     if (mpi_.rank() != 0) return;
-    if (wanted != "auto" && wanted != "never") {
+    if (names_a_checkpoint(wanted)) {
       joined = wanted + "\n";
       return;
     }
     const CheckpointListing listing = scan_checkpoints(checkpoint.directory);
-    CHECK(wanted != "never" || listing.complete.empty(),
-          "checkpoint.resume = never, but {} holds {} checkpoints, the newest {}; use another run.output, or resume = auto",
-          checkpoint.directory, listing.complete.size(), listing.complete.front());
     for (const SkippedCheckpoint& skipped : listing.skipped)
       spdlog::warn("warning: checkpoint {} is not used: {}", skipped.path, skipped.reason);
     for (const std::string& path : listing.complete) joined += path + "\n";
@@ -171,13 +213,13 @@ std::optional<Progress> Checkpointer::resume() {
       } catch (const Error&) {
         return;  // met again below
       }
-      check_same_model(path, reader->manifest());
+      check_same_model(path, reader->manifest(), config_.model);
     });
     Progress progress;
     try {
       together(mpi_, [&] { progress = load(path); });
     } catch (const JobError& e) {
-      if (paths.size() == 1 && wanted != "auto") throw;
+      if (names_a_checkpoint(wanted)) throw;
       if (mpi_.rank() == 0) spdlog::warn("warning: checkpoint {} cannot be read, trying the one before: {}", path, e.what());
       unreadable.push_back(path);
       continue;
@@ -198,23 +240,7 @@ std::optional<Progress> Checkpointer::resume() {
 
 void Checkpointer::initialize_from(const std::string& path) {
   together(mpi_, [&] {
-    std::unique_ptr<TensorSource> source;
-    if (is_hugging_face_folder(path)) {
-      auto reader = std::make_unique<HuggingFaceReader>(path);
-      const GPT2Shape& there = reader->model();
-      const ModelConfig& here = config_.model;
-      const GPT2Shape wanted{here.layers, here.hidden, here.heads, here.vocab, here.context};
-      CHECK(there == wanted,
-            "checkpoint.init_from = {} is of another model: {} layers, {} wide, {} heads, vocabulary {}, context {}; "
-            "this config has {}, {}, {}, {}, {}",
-            path, there.layers, there.hidden, there.heads, there.vocab, there.context, here.layers, here.hidden,
-            here.heads, here.vocab, here.context);
-      source = std::move(reader);
-    } else {
-      auto reader = std::make_unique<CheckpointReader>(path);
-      check_same_model(path, reader->manifest());
-      source = std::move(reader);
-    }
+    const auto source = open_initial_weights(path, config_.model);
     for (const Held& h : held(true, false)) source->read(h.piece, h.data.data<float>());
   });
   trainer_.adopt_weights();

@@ -19,6 +19,10 @@ struct Progress {
   int64_t sequences = 0;  // consumed from the training stream since the run began
 };
 
+// What checkpoint.resume and checkpoint.init_from ask for is there, is of this model, and will not run into checkpoints
+// that exist. Opens manifests only; for one rank, before anything is written.
+void check_start(const Config& config);
+
 class Checkpointer {
  public:
   Checkpointer(const Config& config, const MpiSession& mpi, Trainer& trainer);
@@ -44,7 +48,6 @@ class Checkpointer {
   };
   std::vector<Held> held(bool parameters_only, bool mine_only) const;
   Progress load(const std::string& path);
-  void check_same_model(const std::string& path, const Manifest& manifest) const;
 
   const Config& config_;
   const MpiSession& mpi_;

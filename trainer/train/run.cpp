@@ -109,6 +109,7 @@ void run_training(Config config, const MpiSession& mpi) {
     evaluation = open_evaluation(config, tokenizer.get(), mpi);
     rehearsal = rehearse(config, plan);
     check_memory(rehearsal.memory, mpi);
+    if (mpi.rank() == 0) check_start(config);
   });
   together(mpi, [&] { open_run_folder(config, mpi.rank()); });
 
