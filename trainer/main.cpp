@@ -1,5 +1,6 @@
 // megalith: subcommands, nothing else.
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
 #include <functional>
 #include <string>
@@ -128,8 +129,12 @@ Entry evaluate_command(CLI::App& cli) {
   app->add_option("--checkpoint", o->checkpoint, "checkpoint, run folder, or Hugging Face GPT-2 folder")->required();
   app->add_option("--tokenizer", o->tokenizer, "folder; default: the one the checkpoint was trained with");
   app->add_option("--data", o->data, "token file")->required();
-  app->add_option("--sequence-length", o->sequence_length, "0: the model's context")->capture_default_str();
-  app->add_option("--sequences", o->sequences, "only the first so many; 0: all")->capture_default_str();
+  app->add_option("--sequence-length", o->sequence_length, "0: the model's context")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app->add_option("--sequences", o->sequences, "only the first so many; 0: all")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   return {app, [o] {
             ProgressBar bar;
             const EvaluationResult r = Inference(o->checkpoint, o->tokenizer)
@@ -203,6 +208,8 @@ int run(int argc, char** argv, const MpiSession& mpi) {
 }  // namespace megalith
 
 int main(int argc, char** argv) {
+  // A limit on file sizes is met as an error of the write, which says what to do, and not as a death in silence.
+  std::signal(SIGXFSZ, SIG_IGN);
   megalith::MpiSession mpi(&argc, &argv);
   try {
     return megalith::run(argc, argv, mpi);
