@@ -7,12 +7,19 @@
 namespace megalith {
 
 std::unique_ptr<Tokenizer> open_tokenizer(Config& config) {
-  if (config.data.tokenizer.empty() && !config.data.train.empty()) {
+  std::string& wanted = config.data.tokenizer;
+  const bool as_prepared = wanted == "bytes" || wanted.starts_with("train:");
+  if (wanted.empty() || as_prepared) {
     // Where `prepare` puts it.
     const std::filesystem::path beside = std::filesystem::path(config.data.train).parent_path() / "tokenizer";
-    if (std::filesystem::is_directory(beside)) config.data.tokenizer = beside.string();
+    const bool found = !config.data.train.empty() && std::filesystem::is_directory(beside);
+    CHECK(found || !as_prepared,
+          "data.tokenizer = {}, but no tokenizer/ stands beside data.train = \"{}\"; run `megalith prepare` with it, or "
+          "name a tokenizer's folder",
+          wanted, config.data.train);
+    if (found) wanted = beside.string();
   }
-  if (config.data.tokenizer.empty()) {
+  if (wanted.empty()) {
     CHECK(config.model.vocab > 0,
           "model.vocab = 0, data.tokenizer is empty, and no tokenizer/ stands beside data.train = \"{}\"; set one of them",
           config.data.train);
