@@ -13,7 +13,8 @@ namespace megalith {
 
 class Error : public std::runtime_error {
  public:
-  Error(const char* file, int line, const std::string& message) : std::runtime_error(message), file_(file), line_(line) {}
+  Error(const char* file, int line, const std::string& message)
+      : std::runtime_error(message), file_(file), line_(line) {}
   const char* file() const { return file_; }
   int line() const { return line_; }
 
@@ -28,7 +29,7 @@ class Error : public std::runtime_error {
 #define FAIL(...) throw ::megalith::Error(__FILE__, __LINE__, ::fmt::format(__VA_ARGS__))
 
 // CHECK(rows == n, "{} rows, expected {}", rows, n): for input and for our own invariants alike; always compiled in.
-#define CHECK(condition, ...)          \
-  do {                                 \
+#define CHECK(condition, ...)            \
+  do {                                   \
     if (!(condition)) FAIL(__VA_ARGS__); \
   } while (false)

@@ -43,7 +43,8 @@ class Stream {
 
   World world() const { return world_; }
 
-  template <class Cpu> void launch(const char* name, Cost cost, Cpu&& cpu) {
+  template <class Cpu>
+  void launch(const char* name, Cost cost, Cpu&& cpu) {
     OpRecord& record = record_of(name);
     record.launches++;
     record.flops += cost.flops;

@@ -47,11 +47,24 @@ struct bfloat16 {
   explicit operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 };
 
-template <class T> struct dtype_of;
-template <> struct dtype_of<float> { static constexpr DType value = DType::f32; };
-template <> struct dtype_of<bfloat16> { static constexpr DType value = DType::bf16; };
-template <> struct dtype_of<double> { static constexpr DType value = DType::f64; };
-template <> struct dtype_of<int32_t> { static constexpr DType value = DType::i32; };
+template <class T>
+struct dtype_of;
+template <>
+struct dtype_of<float> {
+  static constexpr DType value = DType::f32;
+};
+template <>
+struct dtype_of<bfloat16> {
+  static constexpr DType value = DType::bf16;
+};
+template <>
+struct dtype_of<double> {
+  static constexpr DType value = DType::f64;
+};
+template <>
+struct dtype_of<int32_t> {
+  static constexpr DType value = DType::i32;
+};
 
 // Up to four dimensions; a Shape of no dimensions belongs to the empty Tensor.
 class Shape {
@@ -94,7 +107,8 @@ class Tensor {
   int64_t rows() const { return cols() ? numel() / cols() : 0; }
 
   void* raw() const { return data_; }
-  template <class T> T* data() const {
+  template <class T>
+  T* data() const {
     CHECK(dtype_of<T>::value == dtype_, "a tensor of {} read as {}", name_of(dtype_), name_of(dtype_of<T>::value));
     return static_cast<T*>(data_);
   }
@@ -110,7 +124,9 @@ class Tensor {
     return {data_, dtype_, shape};
   }
   // Rows [begin, end) of the tensor seen as (rows, cols).
-  Tensor rows(int64_t begin, int64_t end) const { return flat(begin * cols(), end * cols()).view({end - begin, cols()}); }
+  Tensor rows(int64_t begin, int64_t end) const {
+    return flat(begin * cols(), end * cols()).view({end - begin, cols()});
+  }
 
  private:
   void* data_ = nullptr;

@@ -15,8 +15,8 @@
 #include "trainer/train/agreement.h"
 #include "trainer/train/checkpointer.h"
 #include "trainer/train/inference.h"
-#include "trainer/train/progress_bar.h"
 #include "trainer/train/metrics.h"
+#include "trainer/train/progress_bar.h"
 #include "trainer/train/run.h"
 #include "trainer/train/text_data.h"
 
@@ -40,7 +40,9 @@ Entry prepare_command(CLI::App& cli) {
   auto* app = cli.add_subcommand("prepare", "Text files to token files");
   auto options = std::make_shared<PrepareOptions>();
   app->add_option("--text", options->text_files, "text files, one document each")->required();
-  app->add_option("--tokenizer", options->tokenizer, "bytes, train:VOCAB (byte-level BPE learnt from the text), or a folder with vocab.json and merges.txt")
+  app->add_option(
+         "--tokenizer", options->tokenizer,
+         "bytes, train:VOCAB (byte-level BPE learnt from the text), or a folder with vocab.json and merges.txt")
       ->required();
   app->add_option("--out", options->out, "folder for train.bin, validation.bin and tokenizer/")->required();
   app->add_option("--validation", options->validation_fraction, "share of each text held out, from its end")
@@ -54,8 +56,8 @@ Entry prepare_command(CLI::App& cli) {
                                    static_cast<double>(all) / 1e6));
             });
             bar.clear();
-            fmt::print("{}: {} training tokens, {} held-out tokens, vocabulary {}, {:.2f} bytes a token\n", options->out,
-                       r.train.tokens, r.validation.tokens, r.vocab_size,
+            fmt::print("{}: {} training tokens, {} held-out tokens, vocabulary {}, {:.2f} bytes a token\n",
+                       options->out, r.train.tokens, r.validation.tokens, r.vocab_size,
                        static_cast<double>(r.train.bytes) / static_cast<double>(r.train.tokens));
             return 0;
           }};
@@ -75,7 +77,8 @@ Entry train_command(CLI::App& cli, const MpiSession& mpi) {
 }
 
 Entry plan_command(CLI::App& cli) {
-  auto* app = cli.add_subcommand("plan", "Run every rank's step dry: memory, traffic, work, and whether all transfers meet");
+  auto* app =
+      cli.add_subcommand("plan", "Run every rank's step dry: memory, traffic, work, and whether all transfers meet");
   auto path = std::make_shared<std::string>();
   auto overrides = std::make_shared<std::vector<std::string>>();
   auto ranks = std::make_shared<int>(1);
@@ -101,7 +104,9 @@ Entry generate_command(CLI::App& cli) {
   app->add_option("--checkpoint", o->checkpoint, "checkpoint, run folder, or Hugging Face GPT-2 folder")->required();
   app->add_option("--tokenizer", o->tokenizer, "folder; default: the one the checkpoint was trained with");
   app->add_option("--prompt", o->prompt, "text to continue");
-  app->add_option("--tokens", o->tokens, "how many to add at most")->capture_default_str()->check(CLI::NonNegativeNumber);
+  app->add_option("--tokens", o->tokens, "how many to add at most")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   app->add_option("--temperature", o->sampling.temperature, "0: always the likeliest")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
@@ -109,14 +114,15 @@ Entry generate_command(CLI::App& cli) {
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   app->add_option("--seed", o->sampling.seed)->capture_default_str();
-  return {app, [o] {
-            Inference(o->checkpoint, o->tokenizer).generate(o->prompt, o->tokens, o->sampling, [](std::string_view text) {
-              std::fwrite(text.data(), 1, text.size(), stdout);
-              std::fflush(stdout);
-            });
-            fmt::print("\n");
-            return 0;
-          }};
+  return {
+      app, [o] {
+        Inference(o->checkpoint, o->tokenizer).generate(o->prompt, o->tokens, o->sampling, [](std::string_view text) {
+          std::fwrite(text.data(), 1, text.size(), stdout);
+          std::fflush(stdout);
+        });
+        fmt::print("\n");
+        return 0;
+      }};
 }
 
 Entry evaluate_command(CLI::App& cli) {
@@ -156,8 +162,7 @@ std::vector<Entry> checkpoint_commands(CLI::App& cli) {
   auto* inspect = group->add_subcommand("inspect", "What a checkpoint holds");
   auto* verify = group->add_subcommand("verify", "Read every byte and compare every checksum");
   auto* convert = group->add_subcommand("export", "To a Hugging Face GPT-2 folder");
-  for (CLI::App* app : {inspect, verify, convert})
-    app->add_option("checkpoint", *path, "step-* folder")->required();
+  for (CLI::App* app : {inspect, verify, convert}) app->add_option("checkpoint", *path, "step-* folder")->required();
   convert->add_option("--out", *out, "folder for config.json and model.safetensors")->required();
   return {{inspect,
            [path] {

@@ -66,7 +66,8 @@ void Block::backward(const Context& c, const BlockWeights& w, const BlockSaved& 
     gelu_backward(c.s, dfc, dfc, a.fc);
     linear_backward_weight(c.s, dw.fc_w, dw.fc_b, dfc, c.edge.enter(c.s, c.scratch, a.ln2));
     linear_backward_input(c.s, dln2, dfc, w.fc_w);
-    layernorm_backward(c.s, dy, dw.ln2_w, dw.ln2_b, c.edge.enter_backward(c.s, c.scratch, dln2), a.mid, a.stat2, w.ln2_w);
+    layernorm_backward(c.s, dy, dw.ln2_w, dw.ln2_b, c.edge.enter_backward(c.s, c.scratch, dln2), a.mid, a.stat2,
+                       w.ln2_w);
   }
   {  // dx = dmid + ln_1'(enter'(qkv'(attention'(proj'(leave'(dropout(dmid)))))))
     const auto scope = c.scratch.scope();

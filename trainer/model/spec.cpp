@@ -15,7 +15,12 @@ ParamSpec matrix(std::string name, Shape shape, double std, Split split, int row
   return spec;
 }
 ParamSpec vector(std::string name, int64_t size, double value, Split split = Split::none, int row_groups = 1) {
-  return {.name = std::move(name), .shape = {size}, .init_std = 0, .init_value = value, .decay = false, .split = split,
+  return {.name = std::move(name),
+          .shape = {size},
+          .init_std = 0,
+          .init_value = value,
+          .decay = false,
+          .split = split,
           .row_groups = row_groups};
 }
 
@@ -26,20 +31,25 @@ std::vector<UnitSpec> model_spec(const ModelConfig& model) {
   const double std = 0.02, residual_std = 0.02 / std::sqrt(2.0 * static_cast<double>(model.layers));
 
   std::vector<UnitSpec> units;
-  units.push_back({"embedding", {table("wte.weight", {V, C}, std, Split::rows), table("wpe.weight", {model.context, C}, 0.01)}});
+  units.push_back(
+      {"embedding", {table("wte.weight", {V, C}, std, Split::rows), table("wpe.weight", {model.context, C}, 0.01)}});
   for (int64_t i = 0; i < model.layers; i++) {
     const std::string h = fmt::format("h.{}.", i);
-    units.push_back({fmt::format("block {}", i),
-                     {vector(h + "ln_1.weight", C, 1), vector(h + "ln_1.bias", C, 0),
-                      matrix(h + "attn.c_attn.weight", {3 * C, C}, std, Split::rows, 3),
-                      vector(h + "attn.c_attn.bias", 3 * C, 0, Split::rows, 3),
-                      matrix(h + "attn.c_proj.weight", {C, C}, residual_std, Split::columns),
-                      vector(h + "attn.c_proj.bias", C, 0),
-                      vector(h + "ln_2.weight", C, 1), vector(h + "ln_2.bias", C, 0),
-                      matrix(h + "mlp.c_fc.weight", {F, C}, std, Split::rows),
-                      vector(h + "mlp.c_fc.bias", F, 0, Split::rows),
-                      matrix(h + "mlp.c_proj.weight", {C, F}, residual_std, Split::columns),
-                      vector(h + "mlp.c_proj.bias", C, 0)}});
+    // clang-format off
+    units.push_back({fmt::format("block {}", i), {
+        vector(h + "ln_1.weight", C, 1),
+        vector(h + "ln_1.bias", C, 0),
+        matrix(h + "attn.c_attn.weight", {3 * C, C}, std, Split::rows, 3),
+        vector(h + "attn.c_attn.bias", 3 * C, 0, Split::rows, 3),
+        matrix(h + "attn.c_proj.weight", {C, C}, residual_std, Split::columns),
+        vector(h + "attn.c_proj.bias", C, 0),
+        vector(h + "ln_2.weight", C, 1),
+        vector(h + "ln_2.bias", C, 0),
+        matrix(h + "mlp.c_fc.weight", {F, C}, std, Split::rows),
+        vector(h + "mlp.c_fc.bias", F, 0, Split::rows),
+        matrix(h + "mlp.c_proj.weight", {C, F}, residual_std, Split::columns),
+        vector(h + "mlp.c_proj.bias", C, 0)}});
+    // clang-format on
   }
   units.push_back({"final norm", {vector("ln_f.weight", C, 1), vector("ln_f.bias", C, 0)}});
 

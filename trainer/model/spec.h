@@ -20,10 +20,10 @@ enum class Split : uint8_t {
 
 struct ParamSpec {
   std::string name;
-  Shape shape;         // global
-  double init_std;     // normal(0, std); 0: constant
-  double init_value;   // the constant
-  bool decay;          // weight decay: matrices and tables, not vectors
+  Shape shape;        // global
+  double init_std;    // normal(0, std); 0: constant
+  double init_value;  // the constant
+  bool decay;         // weight decay: matrices and tables, not vectors
   Split split = Split::none;
   int row_groups = 1;  // row splits apply within each group: 3 for q, k, v
   uint64_t id = 0;     // position in the whole list: the key of its initial values

@@ -35,17 +35,17 @@ struct PlacedParam {
 struct UnitPlan {
   std::string name;
   std::vector<PlacedParam> params{};  // in the order of the spec
-  int64_t numel = 0;                // padded
-  int64_t decayed = 0;              // elements [0, decayed) have weight decay
-  Interval shard{};                    // what this rank owns of [0, numel)
+  int64_t numel = 0;                  // padded
+  int64_t decayed = 0;                // elements [0, decayed) have weight decay
+  Interval shard{};                   // what this rank owns of [0, numel)
 };
 
 // What a batch of sequences is to one rank: sequences [first, first + count) of the batch in microbatch k. Where the
 // batch does not fill all microbatches of all ranks, count is less than the microbatch size, down to 0, and the missing
 // sequences are masked: they cost time and change no number.
 struct BatchPlan {
-  int64_t batch = 0;         // sequences, over all ranks
-  int64_t microbatch = 0;    // sequences a rank takes at once
+  int64_t batch = 0;       // sequences, over all ranks
+  int64_t microbatch = 0;  // sequences a rank takes at once
   int64_t ranks = 1, rank = 0;
   int64_t num_microbatches() const { return (batch + microbatch * ranks - 1) / (microbatch * ranks); }
   Interval sequences(int64_t k) const;

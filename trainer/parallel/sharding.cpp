@@ -42,9 +42,9 @@ Sharding::WeightSlot& Sharding::gathered(size_t unit) {
   oldest->gather.wait();
   oldest->unit = unit;
   oldest->last_use = ++clock_;
-  oldest->gather = runtime_.mesh.axis(Axis::shard)
-                       .all_gather(runtime_.stream, oldest->memory.flat(0, plan_.units[unit].numel),
-                                   units_[unit].working());
+  oldest->gather =
+      runtime_.mesh.axis(Axis::shard)
+          .all_gather(runtime_.stream, oldest->memory.flat(0, plan_.units[unit].numel), units_[unit].working());
   return *oldest;
 }
 
@@ -103,10 +103,10 @@ void Sharding::reduce(size_t unit, bool last_microbatch) {
   slot.add = reduced_before_[unit];
   reduced_before_[unit] = true;
   const UnitPlan& plan = plan_.units[unit];
-  slot.scatter = runtime_.mesh.axis(Axis::shard)
-                     .reduce_scatter(runtime_.stream,
-                                     slot.add ? slot.partial.flat(0, plan.shard.size()) : units_[unit].gradient(),
-                                     slot.memory.flat(0, plan.numel));
+  slot.scatter =
+      runtime_.mesh.axis(Axis::shard)
+          .reduce_scatter(runtime_.stream, slot.add ? slot.partial.flat(0, plan.shard.size()) : units_[unit].gradient(),
+                          slot.memory.flat(0, plan.numel));
 }
 
 void Sharding::complete(GradientSlot& slot) {

@@ -4,8 +4,8 @@
 // axis; prefetch() starts a gather early so that it runs under compute. Gathered blocks live in two slots of the
 // communication arena, the embedding and the final norm in one of their own; a unit that is still in a slot since the
 // last update is not gathered again. gradients() hands out memory for the gradients of a whole unit, and reduce() adds
-// them up over the shard axis into each rank's part, once a microbatch; after the last one they are summed over the data
-// axis as well (MiCS: Zhang et al., arXiv 2205.00119). On a shard axis of one rank nothing is gathered or copied.
+// them up over the shard axis into each rank's part, once a microbatch; after the last one they are summed over the
+// data axis as well (MiCS: Zhang et al., arXiv 2205.00119). On a shard axis of one rank nothing is gathered or copied.
 //
 // All ranks of a mesh make the same calls in the same order.
 #pragma once

@@ -10,7 +10,9 @@ size_t block_unit(size_t block) { return block + 1; }
 }  // namespace
 
 Stage::Stage(const Plan& plan, Runtime& runtime, bool training)
-    : plan_(plan), runtime_(runtime), sharding_(plan, runtime, training),
+    : plan_(plan),
+      runtime_(runtime),
+      sharding_(plan, runtime, training),
       head_(plan.rows(), plan.model.vocab, plan.head_chunks) {
   const int64_t N = plan.rows(), C = plan.model.hidden;
   for (size_t i = 0; i < plan.num_blocks(); i++) blocks_.emplace_back(static_cast<int64_t>(i), plan.dims, C);

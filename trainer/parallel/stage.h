@@ -50,11 +50,11 @@ class Stage {
 
  private:
   struct Slot {
-    Tensor tokens, targets;        // (N) i32
-    Tensor losses;                 // (N) f32
-    std::vector<Tensor> x;         // input of each block, then of the final norm: (N, C)
-    Tensor dx;                     // (N, C) gradient of the last x, after forward
-    std::vector<BlockSaved> saved; // by block; empty when recomputing
+    Tensor tokens, targets;         // (N) i32
+    Tensor losses;                  // (N) f32
+    std::vector<Tensor> x;          // input of each block, then of the final norm: (N, C)
+    Tensor dx;                      // (N, C) gradient of the last x, after forward
+    std::vector<BlockSaved> saved;  // by block; empty when recomputing
   };
   Slot& slot(int64_t microbatch) { return slots_[static_cast<size_t>(microbatch) % slots_.size()]; }
   Context context(int64_t microbatch);

@@ -1,5 +1,5 @@
-// A Unit is one FSDP unit on one rank: its part of the flat parameters and of their gradients (ZeRO: Rajbhandari et al.,
-// arXiv 1910.02054; FSDP: Zhao et al., arXiv 2304.11277). It owns the views, the arenas own the memory. Padding
+// A Unit is one FSDP unit on one rank: its part of the flat parameters and of their gradients (ZeRO: Rajbhandari et
+// al., arXiv 1910.02054; FSDP: Zhao et al., arXiv 2304.11277). It owns the views, the arenas own the memory. Padding
 // elements stay 0 for ever.
 #pragma once
 

@@ -16,9 +16,8 @@ int64_t total(const MemorySizes& sizes) {
 }
 
 std::string memory_table(const DryRun& run) {
-  const auto largest = std::max_element(run.memory.begin(), run.memory.end(), [](const auto& a, const auto& b) {
-    return total(a) < total(b);
-  });
+  const auto largest = std::max_element(run.memory.begin(), run.memory.end(),
+                                        [](const auto& a, const auto& b) { return total(a) < total(b); });
   std::string text = fmt::format("memory of the fullest rank, {}:\n",
                                  run.mesh.describe(static_cast<int>(largest - run.memory.begin())));
   for (MemoryClass c : all_memory_classes) {
@@ -100,7 +99,8 @@ std::string report(const Config& config, const DryRun& run) {
   const BatchPlan batch = make_plan(config, run.mesh.size(), 0).batch;
   std::string text = fmt::format(
       "model: {} parameters, {} layers, {} wide, {} heads, vocabulary {}\n"
-      "layout: {} ranks, {} copies sharded over {} ranks each; batch of {} sequences of {}, {} microbatches of {} a rank\n",
+      "layout: {} ranks, {} copies sharded over {} ranks each; batch of {} sequences of {}, {} microbatches of {} a "
+      "rank\n",
       num_parameters(spec), config.model.layers, config.model.hidden, config.model.heads, config.model.vocab,
       run.mesh.size(), run.mesh.data, run.mesh.shard, batch.batch, config.batch.sequence_length,
       batch.num_microbatches(), batch.microbatch);

@@ -12,10 +12,10 @@ namespace megalith {
 
 struct DryRun {
   MeshShape mesh;
-  std::vector<MemorySizes> memory;  // peaks by rank
+  std::vector<MemorySizes> memory;         // peaks by rank
   std::vector<std::vector<OpRecord>> ops;  // of one step, by rank
-  TransferLogs transfers;           // of one step
-  std::vector<std::string> faults;  // of the matcher; empty when every transfer meets its partners
+  TransferLogs transfers;                  // of one step
+  std::vector<std::string> faults;         // of the matcher; empty when every transfer meets its partners
 };
 
 // config.model.vocab must be set. About 10 ms a rank for a 30B model.

@@ -30,8 +30,9 @@ class Group {
                                       describe((*logs_[m])[at_[m]]), others(m)));
     for (const auto& [route, mail] : mail_)
       if (!mail.empty())
-        faults_.push_back(fmt::format("{}: member {} sent member {} {} messages that nobody reads, the first of {} bytes",
-                                      name_, route.first, route.second, mail.size(), mail.front()));
+        faults_.push_back(
+            fmt::format("{}: member {} sent member {} {} messages that nobody reads, the first of {} bytes", name_,
+                        route.first, route.second, mail.size(), mail.front()));
     return std::move(faults_);
   }
 
@@ -96,7 +97,8 @@ class Group {
 }  // namespace
 
 std::vector<std::string> match(const MeshShape& mesh, const TransferLogs& transfers) {
-  CHECK(static_cast<int>(transfers.size()) == mesh.size(), "{} logs for a mesh of {} ranks", transfers.size(), mesh.size());
+  CHECK(static_cast<int>(transfers.size()) == mesh.size(), "{} logs for a mesh of {} ranks", transfers.size(),
+        mesh.size());
   std::vector<std::string> faults;
   for (Axis axis : all_axes) {
     if (mesh.extent(axis) == 1) continue;

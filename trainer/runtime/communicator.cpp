@@ -38,8 +38,8 @@ Pending Communicator::all_gather(Stream& s, Tensor out, Tensor in) {
 
 Pending Communicator::reduce_scatter(Stream& s, Tensor out, Tensor in) {
   CHECK(in.numel() == out.numel() * size_ && in.dtype() == DType::f32 && out.dtype() == DType::f32,
-        "{}: reduce_scatter of {} {} into {} {} on each of {} ranks; f32 of equal parts is supported", name_, in.numel(),
-        name_of(in.dtype()), out.numel(), name_of(out.dtype()), size_);
+        "{}: reduce_scatter of {} {} into {} {} on each of {} ranks; f32 of equal parts is supported", name_,
+        in.numel(), name_of(in.dtype()), out.numel(), name_of(out.dtype()), size_);
   record(Transfer::reduce_scatter, in.bytes());
   return do_reduce_scatter(s, out, in);
 }
@@ -64,7 +64,8 @@ Pending Communicator::send(Stream& s, Tensor data, int peer) {
 }
 
 Pending Communicator::recv(Stream& s, Tensor data, int peer) {
-  CHECK(0 <= peer && peer < size_ && peer != rank_, "{}: rank {} of {} receives from rank {}", name_, rank_, size_, peer);
+  CHECK(0 <= peer && peer < size_ && peer != rank_, "{}: rank {} of {} receives from rank {}", name_, rank_, size_,
+        peer);
   record(Transfer::recv, data.bytes(), peer);
   return do_recv(s, data, peer);
 }
@@ -79,7 +80,9 @@ namespace {
 class SelfCommunicator : public Communicator {
  public:
   explicit SelfCommunicator(std::string name) : Communicator(std::move(name), 0, 1) {}
-  std::unique_ptr<Communicator> split(std::string name, int, int) override { return self_communicator(std::move(name)); }
+  std::unique_ptr<Communicator> split(std::string name, int, int) override {
+    return self_communicator(std::move(name));
+  }
 
  protected:
   Pending do_all_gather(Stream& s, Tensor out, Tensor in) override { return copy_to(s, out, in); }

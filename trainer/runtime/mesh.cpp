@@ -42,8 +42,9 @@ Mesh::Mesh(const MeshShape& shape, Communicator& world) : Mesh(shape, world.rank
   for (Axis axis : all_axes) {
     auto& slot = axes_[static_cast<size_t>(axis)];
     // A split is collective, so groups of one are split off only when all groups of the axis are.
-    slot = shape.extent(axis) == 1 ? self_communicator(name_of(axis))
-                                   : world.split(name_of(axis), shape.group(rank_, axis), shape.coordinate(rank_, axis));
+    slot = shape.extent(axis) == 1
+               ? self_communicator(name_of(axis))
+               : world.split(name_of(axis), shape.group(rank_, axis), shape.coordinate(rank_, axis));
   }
 }
 

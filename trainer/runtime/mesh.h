@@ -1,4 +1,5 @@
-// The mesh: which rank stands where. A rank has one coordinate on each axis, tensor innermost (its neighbours talk most):
+// The mesh: which rank stands where. A rank has one coordinate on each axis, tensor innermost (its neighbours talk
+// most):
 //   rank = ((pipeline * data + d) * shard + s) * tensor + t.
 // `shard` ranks share one copy of the weights; `data` counts the copies; together they split the batch.
 #pragma once

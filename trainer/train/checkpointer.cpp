@@ -82,7 +82,8 @@ ModelConfig model_of(const Manifest& manifest, const std::string& path) {
     model.context = m.at("context");
     return model;
   } catch (const nlohmann::json::exception& e) {
-    FAIL("checkpoint {}: its manifest does not describe a model ({}); was it written by another program?", path, e.what());
+    FAIL("checkpoint {}: its manifest does not describe a model ({}); was it written by another program?", path,
+         e.what());
   }
 }
 
@@ -90,9 +91,10 @@ void check_start(const Config& config) {
   const CheckpointConfig& checkpoint = config.checkpoint;
   const CheckpointListing listing = scan_checkpoints(checkpoint.directory);
   const std::string newest = listing.complete.empty() ? "" : listing.complete.front();
-  CHECK(checkpoint.resume != "never" || newest.empty(),
-        "checkpoint.resume = never, but {} holds {} checkpoints, the newest {}; use another run.output, or resume = auto",
-        checkpoint.directory, listing.complete.size(), newest);
+  CHECK(
+      checkpoint.resume != "never" || newest.empty(),
+      "checkpoint.resume = never, but {} holds {} checkpoints, the newest {}; use another run.output, or resume = auto",
+      checkpoint.directory, listing.complete.size(), newest);
   if (names_a_checkpoint(checkpoint.resume)) {
     const Manifest manifest = CheckpointReader(checkpoint.resume).manifest();
     check_same_model(checkpoint.resume, manifest, config.model);
@@ -220,7 +222,8 @@ std::optional<Progress> Checkpointer::resume() {
       together(mpi_, [&] { progress = load(path); });
     } catch (const JobError& e) {
       if (names_a_checkpoint(wanted)) throw;
-      if (mpi_.rank() == 0) spdlog::warn("warning: checkpoint {} cannot be read, trying the one before: {}", path, e.what());
+      if (mpi_.rank() == 0)
+        spdlog::warn("warning: checkpoint {} cannot be read, trying the one before: {}", path, e.what());
       unreadable.push_back(path);
       continue;
     }

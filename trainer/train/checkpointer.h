@@ -27,8 +27,8 @@ class Checkpointer {
  public:
   Checkpointer(const Config& config, const MpiSession& mpi, Trainer& trainer);
 
-  // Collective. Writes a complete checkpoint, then deletes those beyond `keep`. JobError when it cannot; the ones before
-  // are untouched. Returns its path.
+  // Collective. Writes a complete checkpoint, then deletes those beyond `keep`. JobError when it cannot; the ones
+  // before are untouched. Returns its path.
   std::string save(const Progress& progress);
 
   // Collective. Follows checkpoint.resume: fills weights and optimizer state and says where the run stood, or nothing

@@ -26,8 +26,10 @@ std::string find_checkpoint(const std::string& path) {
     const std::vector<std::string> found = list_checkpoints(directory.string());
     if (!found.empty()) return found.front();
   }
-  FAIL("{} holds no complete checkpoint and is none; name a step-* folder, its parent, a run folder or a Hugging Face folder",
-       path);
+  FAIL(
+      "{} holds no complete checkpoint and is none; name a step-* folder, its parent, a run folder or a Hugging Face "
+      "folder",
+      path);
 }
 
 std::unique_ptr<TensorSource> open_source(const std::string& path) {
@@ -40,7 +42,8 @@ int64_t sample(std::vector<float>& logits, const Sampling& sampling, uint64_t po
   if (sampling.temperature == 0) return std::max_element(logits.begin(), logits.end()) - logits.begin();
   std::vector<int64_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
-  const auto k = sampling.top_k > 0 ? std::min<size_t>(static_cast<size_t>(sampling.top_k), order.size()) : order.size();
+  const auto k =
+      sampling.top_k > 0 ? std::min<size_t>(static_cast<size_t>(sampling.top_k), order.size()) : order.size();
   auto logit = [&](int64_t id) { return static_cast<double>(logits[static_cast<size_t>(id)]); };
   std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(k), order.end(),
                     [&](int64_t a, int64_t b) { return logit(a) != logit(b) ? logit(a) > logit(b) : a < b; });

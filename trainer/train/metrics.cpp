@@ -46,7 +46,8 @@ Metrics::Metrics(const std::string& run_folder, bool rank0, int64_t completed, c
     std::ofstream out(temporary, std::ios::trunc);
     out << kept;
     out.close();
-    CHECK(out.good(), "cannot write {}: {}; is the disk full or the folder read-only?", temporary, std::strerror(errno));
+    CHECK(out.good(), "cannot write {}: {}; is the disk full or the folder read-only?", temporary,
+          std::strerror(errno));
   }
   std::filesystem::rename(temporary, path_);
   file_ = std::fopen(path_.c_str(), "a");

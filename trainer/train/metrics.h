@@ -12,12 +12,12 @@ namespace megalith {
 
 // What does not change from step to step and makes counts into rates.
 struct Rates {
-  double tokens_per_step = 0;         // over all ranks
-  double model_flops_per_token = 0;   // causal attention, no recompute
-  double hardware_flops_per_step = 0; // over all ranks, as executed
+  double tokens_per_step = 0;          // over all ranks
+  double model_flops_per_token = 0;    // causal attention, no recompute
+  double hardware_flops_per_step = 0;  // over all ranks, as executed
   int devices = 1;
-  int64_t steps = 0;                  // of the whole run, for the ETA
-  MemorySizes memory{};               // peaks of this rank
+  int64_t steps = 0;     // of the whole run, for the ETA
+  MemorySizes memory{};  // peaks of this rank
 };
 
 class Metrics {

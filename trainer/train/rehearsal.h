@@ -10,8 +10,8 @@
 namespace megalith {
 
 struct Rehearsal {
-  MemorySizes memory{};         // peaks, bytes
-  std::vector<OpRecord> ops;    // of one training step
+  MemorySizes memory{};                                                // peaks, bytes
+  std::vector<OpRecord> ops;                                           // of one training step
   std::array<std::vector<TransferRecord>, all_axes.size()> transfers;  // of one training step, by axis, in order
 };
 

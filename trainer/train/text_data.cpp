@@ -13,37 +13,41 @@ std::unique_ptr<Tokenizer> open_tokenizer(Config& config) {
     // Where `prepare` puts it.
     const std::filesystem::path beside = std::filesystem::path(config.data.train).parent_path() / "tokenizer";
     const bool found = !config.data.train.empty() && std::filesystem::is_directory(beside);
-    CHECK(found || !as_prepared,
-          "data.tokenizer = {}, but no tokenizer/ stands beside data.train = \"{}\"; run `megalith prepare` with it, or "
-          "name a tokenizer's folder",
-          wanted, config.data.train);
+    CHECK(
+        found || !as_prepared,
+        "data.tokenizer = {}, but no tokenizer/ stands beside data.train = \"{}\"; run `megalith prepare` with it, or "
+        "name a tokenizer's folder",
+        wanted, config.data.train);
     if (found) wanted = beside.string();
   }
   if (wanted.empty()) {
     CHECK(config.model.vocab > 0,
-          "model.vocab = 0, data.tokenizer is empty, and no tokenizer/ stands beside data.train = \"{}\"; set one of them",
+          "model.vocab = 0, data.tokenizer is empty, and no tokenizer/ stands beside data.train = \"{}\"; set one of "
+          "them",
           config.data.train);
     return nullptr;
   }
   auto tokenizer = load_tokenizer(config.data.tokenizer);
   if (config.model.vocab == 0) config.model.vocab = tokenizer->vocab_size();
   CHECK(tokenizer->vocab_size() <= config.model.vocab,
-        "the tokenizer in {} has {} ids, but model.vocab = {}; raise model.vocab or leave it at 0", config.data.tokenizer,
-        tokenizer->vocab_size(), config.model.vocab);
+        "the tokenizer in {} has {} ids, but model.vocab = {}; raise model.vocab or leave it at 0",
+        config.data.tokenizer, tokenizer->vocab_size(), config.model.vocab);
   return tokenizer;
 }
 
 Loader open_data(const std::string& key, const std::string& path, const Config& config, bool shuffle, int rank,
                  int ranks) {
-  CHECK(!path.empty(), "{} is empty; name a token file made by `megalith prepare`, e.g. {}=runs/text/train.bin", key, key);
+  CHECK(!path.empty(), "{} is empty; name a token file made by `megalith prepare`, e.g. {}=runs/text/train.bin", key,
+        key);
   TokenStream stream = TokenStream::open(path);
   const Interval share = part_of({0, stream.size()}, rank, ranks);
   if (stream.max_possible_token() >= config.model.vocab && share.size() > 0) {
     const int32_t largest = stream.max_token(share.begin, share.end);
-    CHECK(largest < config.model.vocab,
-          "{} = {} holds token {}, beyond the vocabulary of {}; use the tokenizer that made it, or set model.vocab to at "
-          "least {}",
-          key, path, largest, config.model.vocab, largest + 1);
+    CHECK(
+        largest < config.model.vocab,
+        "{} = {} holds token {}, beyond the vocabulary of {}; use the tokenizer that made it, or set model.vocab to at "
+        "least {}",
+        key, path, largest, config.model.vocab, largest + 1);
   }
   return Loader(std::move(stream), config.batch.sequence_length, shuffle, static_cast<uint64_t>(config.data.seed));
 }

@@ -7,7 +7,10 @@
 namespace megalith {
 
 Trainer::Trainer(const Config& config, const Plan& plan, Runtime& runtime)
-    : config_(config), plan_(plan), runtime_(runtime), stage_(plan, runtime, true),
+    : config_(config),
+      plan_(plan),
+      runtime_(runtime),
+      stage_(plan, runtime, true),
       optimizer_(config.optimizer, stage_.sharding().units(), runtime.memory) {
   Arena& arena = runtime.memory[MemoryClass::gradients];
   scalars_ = arena.tensor(DType::f64, {3});
@@ -32,12 +35,11 @@ void Trainer::weights_loaded() {
 }
 
 void Trainer::step(int64_t step, int64_t first_sequence, Feed feed, bool vote_to_stop, StepScalars* out) {
-  stage_.begin({.feed = std::move(feed),
-                .batch = plan_.batch,
-                .dropout = {.p = config_.model.dropout,
-                            .seed = static_cast<uint64_t>(config_.train.seed),
-                            .step = step},
-                .first_row = first_sequence * plan_.dims.T});
+  stage_.begin(
+      {.feed = std::move(feed),
+       .batch = plan_.batch,
+       .dropout = {.p = config_.model.dropout, .seed = static_cast<uint64_t>(config_.train.seed), .step = step},
+       .first_row = first_sequence * plan_.dims.T});
   for (const Action& action : plan_.schedule)
     action.kind == Action::Kind::forward ? stage_.forward(action.microbatch) : stage_.backward(action.microbatch);
   stage_.finish_gradients();

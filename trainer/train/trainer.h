@@ -1,8 +1,7 @@
 // The Trainer is the step: batches in, one update of the weights out. It drives a Stage through the plan's schedule,
-// clips, and lets the optimizer update. It never looks at device values inside a step: what a step has to tell is copied
-// to StepScalars, to be read once the stream has got there.
+// clips, and lets the optimizer update. It never looks at device values inside a step: what a step has to tell is
+// copied to StepScalars, to be read once the stream has got there.
 #pragma once
-
 
 #include "configs/config.h"
 #include "trainer/parallel/stage.h"
