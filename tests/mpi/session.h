@@ -1,0 +1,11 @@
+// The MPI session that main() opened: every test of this program runs on all its ranks at once, in the same order.
+#pragma once
+
+#include "tests/pure/testing.h"
+#include "trainer/runtime/mpi.h"
+
+namespace megalith {
+
+const MpiSession& session();
+
+}  // namespace megalith

@@ -1,0 +1,89 @@
+// Errors of one rank are errors of the job, and text goes round between the ranks.
+#include "trainer/train/agreement.h"
+
+#include "tests/mpi/session.h"
+
+namespace megalith {
+namespace {
+
+std::string job_error_of(const std::function<void()>& work) {
+  try {
+    together(session(), work);
+  } catch (const JobError& e) {
+    return e.what();
+  } catch (const std::exception& e) {
+    return fmt::format("not a JobError: {}", e.what());
+  }
+  return "nothing was thrown";
+}
+
+TEST(Together, GoesOnWhereNobodyFailed) {
+  int calls = 0;
+  EXPECT_EQ(job_error_of([&] { calls++; }), "nothing was thrown");
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(Together, OneRanksErrorIsEverybodys) {
+  for (int culprit = 0; culprit < session().size(); culprit++) {
+    const std::string message = job_error_of([&] {
+      if (session().rank() == culprit) FAIL("the disk of {} is full", culprit);
+    });
+    const std::string said = fmt::format("the disk of {} is full", culprit);
+    EXPECT_EQ(message, session().size() == 1 ? said : fmt::format("rank {}: {}", culprit, said));
+  }
+}
+
+TEST(Together, TheSameErrorOfAllIsSaidOnce) {
+  EXPECT_EQ(job_error_of([] { FAIL("no such file"); }), "no such file");
+}
+
+TEST(Together, EqualErrorsShareALine) {
+  if (session().size() < 3) return;  // nobody to share with
+  const std::string message = job_error_of([] {
+    if (session().rank() == 1) FAIL("that");
+    if (session().rank() != 0) FAIL("this");
+  });
+  std::string others;
+  for (int r = 2; r < session().size(); r++) others += fmt::format("{}{}", r > 2 ? ", " : "", r);
+  EXPECT_EQ(message, fmt::format("rank 1: that\nrank {}: this", others));
+}
+
+TEST(Together, EveryKindOfExceptionCounts) {
+  EXPECT_NE(job_error_of([] {
+              if (session().rank() == session().size() - 1) throw std::bad_alloc();
+            }).find("bad_alloc"),
+            std::string::npos);
+  EXPECT_NE(job_error_of([] {
+              if (session().rank() == session().size() - 1) throw std::runtime_error("");
+            }).find("an error without a message"),
+            std::string::npos);
+}
+
+TEST(Session, TextsOfAllRanksInOrder) {
+  const int rank = session().rank();
+  const std::string mine(static_cast<size_t>(rank * 1000), static_cast<char>('a' + rank));
+  const std::vector<std::string> all = session().all_gather_text(mine);
+  ASSERT_EQ(static_cast<int>(all.size()), session().size());
+  for (int r = 0; r < session().size(); r++)
+    EXPECT_EQ(all[static_cast<size_t>(r)], std::string(static_cast<size_t>(r * 1000), static_cast<char>('a' + r)));
+}
+
+TEST(Session, RankZerosTextIsBroadcast) {
+  for (const std::string& text : {std::string(), std::string("x"), std::string(100'000, 'y'), std::string("a\0b", 3)})
+    EXPECT_EQ(session().broadcast_text(session().rank() == 0 ? text : "another"), text);
+}
+
+TEST(Session, KnowsItsMachine) {
+  EXPECT_GE(session().ranks_on_this_node(), 1);
+  EXPECT_LE(session().ranks_on_this_node(), session().size());
+}
+
+// ctest runs this one alone and expects the program to fail: it shows that one rank's failure is the program's.
+TEST(Planted, DISABLED_FailsOnTheLastRank) { EXPECT_NE(session().rank(), session().size() - 1); }
+TEST(Planted, DISABLED_EndsEarlyOnTheLastRank) {
+  ASSERT_NE(session().rank(), session().size() - 1);
+  session().world()->barrier();
+}
+
+}  // namespace
+}  // namespace megalith

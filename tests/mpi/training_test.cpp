@@ -1,0 +1,278 @@
+// Sharded training, in-process on every rank, against one rank alone: the same weights to start from, the same losses
+// and gradient norms, the memory that the rehearsal planned and the traffic that theory asks for. Every layout that
+// this number of ranks allows is tried.
+#include <cmath>
+#include <map>
+
+#include "tests/mpi/session.h"
+#include "tests/pure/small_run.h"
+
+namespace megalith {
+namespace {
+
+// full_shard over all ranks, no_shard, and every degree in between.
+std::vector<Config> layouts(const Config& config) {
+  std::vector<Config> all{config, config};
+  all[1].parallel.sharding_strategy = ShardingStrategy::no_shard;
+  for (int degree = 2; degree < session().size(); degree++)
+    if (session().size() % degree == 0) {
+      all.push_back(config);
+      all.back().parallel.sharded_data_parallel_degree = degree;
+    }
+  return all;
+}
+std::string name_of(const Config& config) {
+  return fmt::format("{} {}, batch {} in {}", to_string(config.parallel.sharding_strategy),
+                     config.parallel.sharded_data_parallel_degree, config.batch.global_batch_size,
+                     config.batch.microbatch_size);
+}
+
+SmallRun on_all_ranks(const Config& config) {
+  return SmallRun(config, Mesh(mesh_shape(config, session().size()), *session().world()));
+}
+
+using Values = std::map<std::string, std::vector<float>>;
+
+// Whole parameters, gathered over the shard axis. Collective.
+Values weights_of(SmallRun& run) {
+  Values all;
+  Communicator& axis = run.runtime.mesh.axis(Axis::shard);
+  for (Unit& unit : run.units()) {
+    std::vector<float> flat(static_cast<size_t>(unit.plan().numel));
+    axis.all_gather(run.runtime.stream, {flat.data(), DType::f32, {unit.plan().numel}}, unit.master()).wait();
+    for (const PlacedParam& param : unit.plan().params)
+      all[param.spec.name] = {flat.begin() + param.range().begin, flat.begin() + param.range().end};
+  }
+  return all;
+}
+
+// Steps of 3 microbatches on one rank; on 8 ranks some have nothing but masked slots.
+Config accumulating() {
+  Config config = small_config();
+  config.batch.global_batch_size = 5;
+  config.batch.microbatch_size = 2;
+  return config;
+}
+// Several microbatches on every rank, up to 8 of them.
+Config large_batch() {
+  Config config = small_config();
+  config.batch.global_batch_size = 20;
+  config.batch.microbatch_size = 1;
+  return config;
+}
+
+void expect_same_path(const std::vector<StepScalars>& a, const std::vector<StepScalars>& b, double loss, double norm) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t s = 0; s < a.size(); s++) {
+    EXPECT_NEAR(a[s].loss, b[s].loss, loss * b[s].loss) << "step " << s;
+    EXPECT_NEAR(a[s].grad_norm, b[s].grad_norm, norm * b[s].grad_norm) << "step " << s;
+  }
+}
+void expect_same_bits(const std::vector<StepScalars>& a, const std::vector<StepScalars>& b) {
+  expect_same_path(a, b, 0, 0);
+}
+
+TEST(ShardedTraining, FollowsOneRankAlone) {
+  for (double dropout : {0.0, 0.2})
+    for (Config config : {accumulating(), large_batch()}) {
+      config.model.dropout = dropout;
+      SmallRun alone(config);
+      const std::vector<StepScalars> expected = alone.steps(4);
+      EXPECT_LT(expected[3].loss, expected[0].loss);
+      for (const Config& layout : layouts(config)) {
+        SCOPED_TRACE(name_of(layout));
+        SmallRun run = on_all_ranks(layout);
+        expect_same_path(run.steps(4), expected, 1e-5, 1e-4);
+        EXPECT_NEAR(run.evaluate(7), alone.evaluate(7), 1e-5);
+      }
+    }
+}
+
+TEST(ShardedTraining, StartsFromTheSameWeightsEverywhere) {
+  SmallRun alone(small_config());
+  const Values expected = weights_of(alone);
+  for (const Config& layout : layouts(small_config())) {
+    SCOPED_TRACE(name_of(layout));
+    SmallRun run = on_all_ranks(layout);
+    EXPECT_EQ(weights_of(run), expected);
+  }
+}
+
+TEST(ShardedTraining, TwiceTheSameRunIsTheSameBits) {
+  Config config = large_batch();
+  config.model.dropout = 0.1;
+  for (const Config& layout : layouts(config)) {
+    SCOPED_TRACE(name_of(layout));
+    SmallRun first = on_all_ranks(layout), second = on_all_ranks(layout);
+    expect_same_bits(first.steps(3), second.steps(3));
+    EXPECT_EQ(weights_of(first), weights_of(second));
+  }
+}
+
+TEST(ShardedTraining, RecomputeChangesNoBit) {
+  Config config = large_batch();
+  config.model.dropout = 0.1;
+  for (Config layout : layouts(config)) {
+    SCOPED_TRACE(name_of(layout));
+    SmallRun kept = on_all_ranks(layout);
+    layout.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each;
+    SmallRun recomputed = on_all_ranks(layout);
+    expect_same_bits(kept.steps(3), recomputed.steps(3));
+    EXPECT_EQ(weights_of(kept), weights_of(recomputed));
+  }
+}
+
+TEST(ShardedTraining, MaskedSlotsChangeNothing) {
+  Config config = small_config();
+  config.batch.global_batch_size = 7;
+  config.batch.microbatch_size = 1;
+  for (const Config& layout : layouts(config)) {
+    SmallRun run = on_all_ranks(layout);
+    const StepScalars expected = run.step(0);
+    for (int64_t microbatch : {2, 3, 7, 9}) {
+      Config masked = layout;
+      masked.batch.microbatch_size = microbatch;
+      SCOPED_TRACE(name_of(masked));
+      SmallRun other = on_all_ranks(masked);
+      expect_same_path({other.step(0)}, {expected}, 1e-6, 1e-6);
+    }
+  }
+}
+
+TEST(ShardedTraining, EveryRankIsToldTheSameAndCopiesStayEqual) {
+  for (const Config& layout : layouts(large_batch())) {
+    SCOPED_TRACE(name_of(layout));
+    SmallRun run = on_all_ranks(layout);
+    std::string mine;
+    for (const StepScalars& step : run.steps(3)) mine += fmt::format("{:a} {:a} ", step.loss, step.grad_norm);
+    for (const auto& [name, values] : weights_of(run)) {
+      uint64_t sum = 0;
+      for (float v : values) sum = sum * 31 + std::bit_cast<uint32_t>(v);
+      mine += fmt::format("{} ", sum);
+    }
+    for (const std::string& text : session().all_gather_text(mine)) EXPECT_EQ(text, mine);
+  }
+}
+
+TEST(ShardedTraining, AVoteOfOneRankIsCounted) {
+  for (const Config& layout : layouts(accumulating())) {
+    SmallRun run = on_all_ranks(layout);
+    EXPECT_EQ(run.step(0).stop_votes, 0);
+    EXPECT_EQ(run.step(1, session().rank() == session().size() - 1).stop_votes, 1);
+    EXPECT_EQ(run.step(2, true).stop_votes, session().size());
+  }
+}
+
+TEST(ShardedTraining, Bf16FollowsToItsPrecision) {
+  Config config = large_batch();
+  config.precision.compute = ComputeType::bf16;
+  SmallRun alone(config);
+  const std::vector<StepScalars> expected = alone.steps(3);
+  for (const Config& layout : layouts(config)) {
+    SCOPED_TRACE(name_of(layout));
+    SmallRun run = on_all_ranks(layout);
+    // The same roundings of the same numbers, but for sums of gradients in another order.
+    expect_same_path(run.steps(3), expected, 1e-3, 1e-2);
+  }
+}
+
+std::vector<Config> memory_variants() {
+  std::vector<Config> all(4, large_batch());
+  all[1].precision.compute = ComputeType::bf16;
+  all[2].memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each;
+  all[3].model.dropout = 0.1;
+  all[3].memory.lm_head_chunks = 3;
+  return all;
+}
+
+TEST(Rehearsal, PeaksAreThoseOfEveryRank) {
+  for (const Config& variant : memory_variants())
+    for (const Config& layout : layouts(variant)) {
+      SCOPED_TRACE(name_of(layout));
+      SmallRun run = on_all_ranks(layout);
+      run.steps(2);
+      run.evaluate(9);
+      EXPECT_EQ(run.runtime.memory.peaks(), run.rehearsal.memory);
+    }
+}
+
+TEST(Rehearsal, TransfersAndWorkAreThoseOfEveryRank) {
+  for (const Config& variant : memory_variants())
+    for (const Config& layout : layouts(variant)) {
+      SCOPED_TRACE(name_of(layout));
+      SmallRun run = on_all_ranks(layout);
+      run.step(0);
+      run.evaluate(3);  // leaves gathered weights behind, which the next step must not count on or off
+      run.trainer.weights_loaded();
+      run.runtime.stream.clear_log();
+      for (Axis axis : all_axes) run.runtime.mesh.axis(axis).keep_log(true);
+      run.step(1);
+      for (Axis axis : all_axes) {
+        const std::vector<TransferRecord>& real = run.runtime.mesh.axis(axis).log();
+        const std::vector<TransferRecord>& dry = run.rehearsal.transfers[static_cast<size_t>(axis)];
+        ASSERT_EQ(real.size(), dry.size()) << megalith::name_of(axis);
+        for (size_t i = 0; i < real.size(); i++) {
+          EXPECT_EQ(real[i].transfer, dry[i].transfer) << i;
+          EXPECT_EQ(real[i].bytes, dry[i].bytes) << i;
+          EXPECT_EQ(real[i].peer, dry[i].peer) << i;
+        }
+      }
+      ASSERT_EQ(run.runtime.stream.log().size(), run.rehearsal.ops.size());
+      for (size_t i = 0; i < run.rehearsal.ops.size(); i++) {
+        const OpRecord &real = run.runtime.stream.log()[i], &dry = run.rehearsal.ops[i];
+        EXPECT_STREQ(real.name, dry.name);
+        EXPECT_EQ(real.launches, dry.launches) << real.name;
+        EXPECT_EQ(real.flops, dry.flops) << real.name;
+        EXPECT_EQ(real.bytes, dry.bytes) << real.name;
+      }
+    }
+}
+
+// With M microbatches and L layers, of which the last two stay gathered between forward and backward and the first two
+// between microbatches: embedding and norm are gathered once a step, the two blocks that stay once, and the L - 2
+// others in every forward and every backward pass. Every unit's gradient is scattered once a microbatch, and summed
+// over the copies once a step.
+TEST(Traffic, IsWhatTheoryAsksFor) {
+  for (int64_t layers : {2, 3, 6})
+    for (Config layout : layouts(large_batch())) {
+      layout.model.layers = layers;
+      SCOPED_TRACE(fmt::format("{}, {} layers", name_of(layout), layers));
+      SmallRun run = on_all_ranks(layout);
+      for (Axis axis : {Axis::shard, Axis::data}) run.runtime.mesh.axis(axis).keep_log(true);
+      run.step(0);
+
+      const int shard = run.plan.mesh.shard, data = run.plan.mesh.data;
+      const auto M = run.plan.batch.num_microbatches();
+      double ends = 0, block = static_cast<double>(run.plan.units[1].numel);
+      for (size_t u : {size_t{0}, run.plan.units.size() - 1}) ends += static_cast<double>(run.plan.units[u].numel);
+      const double all = ends + static_cast<double>(layers) * block;
+      const int64_t gathered_blocks = 2 + 2 * M * (layers - 2);
+
+      std::map<std::pair<Axis, Transfer>, std::pair<int64_t, double>> counted;  // calls, bytes sent
+      for (Axis axis : {Axis::shard, Axis::data})
+        for (const TransferRecord& r : run.runtime.mesh.axis(axis).log()) {
+          auto& [calls, sent] = counted[{axis, r.transfer}];
+          calls++;
+          sent += ring_bytes(r.transfer, static_cast<double>(r.bytes), run.plan.mesh.extent(axis));
+        }
+      const auto expect = [&](Axis axis, Transfer transfer, int64_t calls, double sent) {
+        const auto& found = counted[{axis, transfer}];
+        EXPECT_EQ(found.first, calls) << megalith::name_of(axis) << " " << megalith::name_of(transfer);
+        EXPECT_NEAR(found.second, sent, 1e-6 * sent) << megalith::name_of(axis) << " " << megalith::name_of(transfer);
+      };
+      const double others = static_cast<double>(shard - 1) / shard, copies = 2.0 * (data - 1) / data;
+      if (shard > 1) {
+        expect(Axis::shard, Transfer::all_gather, 2 + gathered_blocks,
+               4 * others * (ends + static_cast<double>(gathered_blocks) * block));
+        expect(Axis::shard, Transfer::reduce_scatter, M * (layers + 2), 4 * others * static_cast<double>(M) * all);
+        expect(Axis::shard, Transfer::all_reduce, 1, 24 * 2 * others);  // square sum, loss, votes
+      } else {
+        expect(Axis::shard, Transfer::all_gather, 0, 0);
+        expect(Axis::shard, Transfer::reduce_scatter, 0, 0);
+      }
+      if (data > 1) expect(Axis::data, Transfer::all_reduce, layers + 2 + 1, copies * (4 * all / shard + 16));
+    }
+}
+
+}  // namespace
+}  // namespace megalith
