@@ -8,6 +8,9 @@
 
 namespace megalith::e2e {
 
+double now();  // seconds, steady
+void sleep_for(double seconds);
+
 using Args = std::vector<std::string>;
 
 struct Result {
@@ -38,6 +41,7 @@ class Process {
   // SIGKILL to it and everything that descends from it; returns when all of them are gone.
   Result kill_all();
   std::string out() const;  // so far
+  double seconds() const { return now() - start_; }
 
   // The ranks: processes of the program under test that descend from this process.
   static std::vector<pid_t> ranks();
@@ -49,9 +53,6 @@ class Process {
   std::string out_path_, err_path_;
   double start_;
 };
-
-double now();  // seconds, steady
-void sleep_for(double seconds);
 
 Args megalith(const Args& args);           // the program alone
 Args mpirun(int ranks, const Args& args);  // under mpirun; also for one rank
