@@ -118,6 +118,9 @@ Inference::Inference(const std::string& path, const std::string& tokenizer) : pa
     if (tokenizer_path.empty()) tokenizer_path = reader.manifest().state.value("tokenizer", "");
   }
   if (!tokenizer_path.empty()) tokenizer_ = load_tokenizer(tokenizer_path);
+  CHECK(!tokenizer_ || tokenizer_->vocab_size() <= model_.vocab,
+        "the tokenizer in {} has {} ids, but the model in {} knows {}; give the tokenizer it was trained with by --tokenizer",
+        tokenizer_path, tokenizer_->vocab_size(), path_, model_.vocab);
 }
 
 Inference::~Inference() = default;
