@@ -1,0 +1,244 @@
+// Generation and evaluation against the plain twin: the same next tokens, the same loss. The model is written as a
+// Hugging Face folder with the byte tokenizer beside it, as a user would bring one.
+#include "trainer/train/inference.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <random>
+
+#include "checkpoints/hugging_face.h"
+#include "tests/pure/plain_model.h"
+#include "tests/pure/testing.h"
+
+namespace megalith {
+namespace {
+
+constexpr int32_t end_of_text = 256;
+
+ModelConfig model_of_bytes() {
+  return {.layers = 2, .hidden = 15, .heads = 3, .vocab = 257, .context = 12, .dropout = 0};
+}
+
+// Weights in memory, served as a checkpoint serves them.
+class InMemory : public TensorSource {
+ public:
+  explicit InMemory(const PlainModel& plain) : plain_(plain) {
+    const ModelConfig& m = plain.model;
+    for (const GPT2Parameter& p : gpt2_parameters({m.layers, m.hidden, m.heads, m.vocab, m.context}))
+      shapes_[std::string(parameters_path) + p.name] = p.shape;
+  }
+  std::vector<std::string> names() const override {
+    std::vector<std::string> all;
+    for (const auto& [name, shape] : shapes_) all.push_back(name);
+    return all;
+  }
+  bool has(const std::string& name) const override { return shapes_.contains(name); }
+  std::vector<int64_t> shape(const std::string& name) const override { return shapes_.at(name); }
+  void read(const Piece& wanted, float* out) override {
+    const std::vector<double>& values = plain_.weights.at(wanted.name.substr(parameters_path.size()));
+    for (const CopyRun& run : copy_runs(whole_piece(wanted.name, wanted.shape), wanted))
+      for (int64_t i = 0; i < run.length; i++)
+        out[run.destination + i] = static_cast<float>(values[static_cast<size_t>(run.source + i)]);
+  }
+
+ private:
+  const PlainModel& plain_;
+  std::map<std::string, std::vector<int64_t>> shapes_;
+};
+
+class InferenceTest : public testing::Test {
+ protected:
+  InferenceTest() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "megalith_inference_XXXXXX").string();
+    CHECK(mkdtemp(pattern.data()), "cannot make {}", pattern);
+    folder_ = pattern;
+    std::filesystem::create_directory(bytes());
+    make_byte_tokenizer()->save(bytes());
+    plain_ = random_model(model_of_bytes());
+  }
+  ~InferenceTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string bytes() const { return folder_ + "/bytes"; }
+
+  // The end of a text is unlikely, so that texts go on.
+  static PlainModel random_model(const ModelConfig& model) {
+    std::mt19937 random(5);
+    PlainModel plain{.model = model, .weights = {}};
+    for (const GPT2Parameter& p :
+         gpt2_parameters({model.layers, model.hidden, model.heads, model.vocab, model.context})) {
+      std::vector<double>& values = plain.weights[p.name];
+      values.resize(
+          static_cast<size_t>(std::accumulate(p.shape.begin(), p.shape.end(), int64_t{1}, std::multiplies<>())));
+      const bool norm = p.shape.size() == 1 && p.name.ends_with("weight");
+      std::normal_distribution<float> normal(norm ? 1.0f : 0.0f, 0.4f);
+      for (double& v : values) v = static_cast<double>(normal(random));
+    }
+    std::vector<double>& table = plain.weights.at("wte.weight");
+    std::fill(table.end() - model.hidden, table.end(), 0.0);
+    return plain;
+  }
+  std::string exported(const PlainModel& plain) const {
+    InMemory source(plain);
+    const ModelConfig& m = plain.model;
+    const std::string folder = fmt::format("{}/model{}", folder_, exports_++);
+    export_hugging_face(source, {m.layers, m.hidden, m.heads, m.vocab, m.context}, folder);
+    return folder;
+  }
+
+  static std::string text_of(Inference& inference, const std::string& prompt, int64_t count, const Sampling& sampling) {
+    std::string text;
+    inference.generate(prompt, count, sampling, [&](std::string_view piece) { text += piece; });
+    return text;
+  }
+  // The twin's logits of the token that follows text[0, end).
+  std::vector<double> next_logits(const std::string& text, size_t end) const {
+    const size_t begin = end - std::min(end, static_cast<size_t>(plain_.model.context));
+    std::vector<int32_t> ids;
+    for (size_t i = begin; i < end; i++) ids.push_back(static_cast<uint8_t>(text[i]));
+    return plain_.logits(ids, {}).back();
+  }
+  // Ids, the likeliest first.
+  static std::vector<size_t> ranking(const std::vector<double>& logits) {
+    std::vector<size_t> order(logits.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return logits[a] > logits[b]; });
+    return order;
+  }
+
+  std::string folder_;
+  PlainModel plain_;
+  mutable int exports_ = 0;
+};
+
+// The prompt, then three times the context: the window moves on.
+TEST_F(InferenceTest, WithoutTemperatureTheLikeliestTokenFollows) {
+  Inference inference(exported(plain_), bytes());
+  std::string expected = "a text";
+  for (int i = 0; i < 36; i++) expected += static_cast<char>(ranking(next_logits(expected, expected.size()))[0]);
+  EXPECT_EQ(text_of(inference, "a text", 36, {.temperature = 0, .top_k = 0, .seed = 1}), expected);
+  EXPECT_EQ(text_of(inference, "a text", 36, {.temperature = 3, .top_k = 1, .seed = 9}), expected)
+      << "one to choose from";
+  EXPECT_EQ(text_of(inference, "a text", 36, {.temperature = 1e-6, .top_k = 0, .seed = 9}), expected) << "frozen";
+  EXPECT_EQ(text_of(inference, "a text", 0, {.temperature = 0, .top_k = 0, .seed = 1}), "a text");
+}
+
+TEST_F(InferenceTest, APromptBeyondTheContextCountsByItsEnd) {
+  Inference inference(exported(plain_), bytes());
+  const std::string end = "the last twelve", prompt = std::string(100, 'x') + end;
+  const Sampling greedy{.temperature = 0, .top_k = 0, .seed = 1};
+  const std::string text = text_of(inference, prompt, 5, greedy);
+  EXPECT_EQ(text.substr(100), text_of(inference, end, 5, greedy));
+}
+
+TEST_F(InferenceTest, TheSeedDecides) {
+  Inference inference(exported(plain_), bytes());
+  const auto with_seed = [&](uint64_t seed) {
+    return text_of(inference, "abc", 20, {.temperature = 1, .top_k = 50, .seed = seed});
+  };
+  EXPECT_EQ(with_seed(1), with_seed(1));
+  EXPECT_NE(with_seed(1), with_seed(2));
+}
+
+// Two to choose from, 600 times: always one of the twin's two, and the first as often as its probability says, within
+// five standard deviations.
+TEST_F(InferenceTest, SamplesByTheProbabilitiesOfTheTopTokens) {
+  Inference inference(exported(plain_), bytes());
+  const double temperature = 1.7;
+  const std::string text = text_of(inference, "q", 600, {.temperature = temperature, .top_k = 2, .seed = 3});
+  ASSERT_EQ(text.size(), 601u);
+  double expected = 0, variance = 0, first = 0;
+  for (size_t i = 1; i < text.size(); i++) {
+    const std::vector<double> z = next_logits(text, i);
+    const std::vector<size_t> order = ranking(z);
+    const double p = 1 / (1 + std::exp((z[order[1]] - z[order[0]]) / temperature));
+    const auto token = static_cast<size_t>(static_cast<uint8_t>(text[i]));
+    ASSERT_TRUE(token == order[0] || token == order[1]) << "at " << i;
+    expected += p;
+    variance += p * (1 - p);
+    first += token == order[0];
+  }
+  EXPECT_NEAR(first, expected, 5 * std::sqrt(variance));
+  EXPECT_GT(variance, 50) << "the choice is a real one";
+}
+
+TEST_F(InferenceTest, TheEndOfTheTextEndsIt) {
+  // The final norm gives about (1, 1, ...), which the last row of the table answers to.
+  std::fill(plain_.weights.at("ln_f.weight").begin(), plain_.weights.at("ln_f.weight").end(), 0.01);
+  std::fill(plain_.weights.at("ln_f.bias").begin(), plain_.weights.at("ln_f.bias").end(), 1);
+  std::vector<double>& table = plain_.weights.at("wte.weight");
+  std::fill(table.end() - plain_.model.hidden, table.end(), 5);
+  Inference inference(exported(plain_), bytes());
+  EXPECT_EQ(text_of(inference, "abc", 20, {}), "abc");
+  EXPECT_EQ(text_of(inference, "", 20, {}), "") << "no prompt: as after the end of another text";
+}
+
+// Vocabularies are often rounded up; ids beyond the tokenizer's must not be drawn.
+TEST_F(InferenceTest, NothingIsDrawnBeyondTheTokenizer) {
+  ModelConfig model = model_of_bytes();
+  model.vocab = 320;
+  PlainModel plain = random_model(model);
+  // Only ids 257 to 319 are likely, by far.
+  std::vector<double>& table = plain.weights.at("wte.weight");
+  std::fill(plain.weights.at("ln_f.bias").begin(), plain.weights.at("ln_f.bias").end(), 1);
+  std::fill(table.begin() + 257 * model.hidden, table.end(), 3);
+  Inference inference(exported(plain), bytes());
+  EXPECT_EQ(text_of(inference, "ab", 8, {.temperature = 0, .top_k = 0, .seed = 1}).size(), 10u);
+}
+
+TEST_F(InferenceTest, ATokenizerLargerThanTheModelIsRefused) {
+  ModelConfig model = model_of_bytes();
+  model.vocab = 200;
+  const std::string folder = exported(random_model(model));
+  const std::string message =
+      message_of([&] { text_of(*std::make_unique<Inference>(folder, bytes()), "\xff", 3, {}); });
+  EXPECT_NE(message.find("257"), std::string::npos) << message;
+  EXPECT_NE(message.find("200"), std::string::npos) << message;
+}
+
+TEST_F(InferenceTest, EvaluatesEverySampleOnce) {
+  std::mt19937 random(8);
+  std::vector<uint16_t> tokens(7 * 41 + 4);  // 41 samples of 7, and a rest
+  for (uint16_t& t : tokens) t = static_cast<uint16_t>(random() % 257);
+  tokens[8] = end_of_text;
+  const std::string path = folder_ + "/tokens.bin";
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(tokens.data()), static_cast<std::streamsize>(2 * tokens.size()));
+  const auto twin_loss = [&](size_t samples) {
+    std::vector<std::vector<int32_t>> sequences;
+    for (size_t i = 0; i < samples; i++) sequences.emplace_back(tokens.begin() + 7 * i, tokens.begin() + 7 * i + 8);
+    return plain_.loss(sequences, {});
+  };
+
+  Inference inference(exported(plain_), bytes());
+  double last = 0;
+  const EvaluationResult all = inference.evaluate(path, 7, 0, [&](double share) {
+    EXPECT_GT(share, last);
+    last = share;
+  });
+  EXPECT_EQ(last, 1);
+  EXPECT_NEAR(all.loss, twin_loss(41), 1e-5);
+  EXPECT_EQ(all.tokens, 41 * 7);
+  EXPECT_EQ(all.bytes, 41 * 7 - std::count(tokens.begin() + 1, tokens.begin() + 41 * 7 + 1, end_of_text))
+      << "the end of a text is no byte";
+  const EvaluationResult some = inference.evaluate(path, 7, 5, [](double) {});
+  EXPECT_NEAR(some.loss, twin_loss(5), 1e-5);
+  EXPECT_EQ(some.tokens, 35);
+  EXPECT_EQ(inference.evaluate(path, 0, 0, [](double) {}).tokens, 24 * 12) << "as long as the context";
+  EXPECT_NE(message_of([&] { inference.evaluate(path, 13, 0, [](double) {}); }).find("context is 12"),
+            std::string::npos);
+}
+
+TEST_F(InferenceTest, SaysWhatIsMissing) {
+  EXPECT_NE(message_of([&] { Inference(folder_ + "/absent", ""); }).find("no such folder"), std::string::npos);
+  EXPECT_NE(message_of([&] { Inference(bytes(), ""); }).find("holds no complete checkpoint"), std::string::npos);
+  Inference without_tokenizer(exported(plain_), "");
+  EXPECT_NE(message_of([&] { text_of(without_tokenizer, "a", 1, {}); }).find("--tokenizer"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace megalith
