@@ -20,6 +20,7 @@ struct AdamW {
 
 // master, m, v (n) f32 updated in place; grad (n) f32; scale (1) f64 lives on the device (the clip factor).
 // working (n) in the compute dtype gets the new parameters, rounded; empty when the master itself is what computes.
-void adamw_update(Stream& s, Tensor master, Tensor m, Tensor v, Tensor working, Tensor grad, Tensor scale, const AdamW& a);
+void adamw_update(Stream& s, Tensor master, Tensor m, Tensor v, Tensor working, Tensor grad, Tensor scale,
+                  const AdamW& a);
 
 }  // namespace megalith

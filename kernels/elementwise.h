@@ -22,8 +22,8 @@ void accumulate_sum(Stream& s, Tensor out, Tensor x, double scale);
 // out (1) f64 += sum(x^2); x f32.
 void accumulate_square_sum(Stream& s, Tensor out, Tensor x);
 
-// scale (1) f64 = min(1, max_norm / (sqrt(square_sum) + 1e-6)), or 1 when max_norm is 0. A norm that is not finite gives
-// a scale of 0 or NaN, never a silent 1.
+// scale (1) f64 = min(1, max_norm / (sqrt(square_sum) + 1e-6)), or 1 when max_norm is 0. A norm that is not finite
+// gives a scale of 0 or NaN, never a silent 1.
 void clip_scale(Stream& s, Tensor scale, Tensor square_sum, double max_norm);
 
 // y[i] = std * normal(i-th of the key), i counted from `begin`: a pure function of (seed, stream, begin + i), so

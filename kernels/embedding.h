@@ -10,7 +10,8 @@ namespace megalith {
 // at position n % T. f32 or bf16 throughout.
 void embedding_forward(Stream& s, Tensor y, Tensor tokens, Tensor wte, Tensor wpe, int64_t T);
 
-// dwte (V, C) f32 and dwpe (at least T, C) f32 accumulate; dy (N, C) in f32 or bf16. Deterministic for any thread count.
+// dwte (V, C) f32 and dwpe (at least T, C) f32 accumulate; dy (N, C) in f32 or bf16. Deterministic for any thread
+// count.
 void embedding_backward(Stream& s, Tensor dwte, Tensor dwpe, Tensor dy, Tensor tokens, int64_t T);
 
 }  // namespace megalith

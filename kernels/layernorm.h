@@ -13,8 +13,8 @@ namespace megalith {
 // y (N, C) and stat (N, 2) f32 = {mean, rstd} written; x (N, C); w, b (C). y, x, w, b share f32 or bf16.
 void layernorm_forward(Stream& s, Tensor y, Tensor stat, Tensor x, Tensor w, Tensor b);
 
-// dx (N, C) accumulates (it is the gradient of the residual stream that x is part of); dw, db (C) f32 accumulate, summed
-// in an order that does not depend on the number of threads. dy, x (N, C), w (C) in dx's dtype; stat as saved.
+// dx (N, C) accumulates (it is the gradient of the residual stream that x is part of); dw, db (C) f32 accumulate,
+// summed in an order that does not depend on the number of threads. dy, x (N, C), w (C) in dx's dtype; stat as saved.
 void layernorm_backward(Stream& s, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor stat, Tensor w);
 
 }  // namespace megalith

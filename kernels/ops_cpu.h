@@ -1,5 +1,6 @@
 // The CPU implementations behind the ops, one X_cpu.cpp each. Arguments are as in X.h and were checked by X.cpp.
-// What they share: f32 and bf16 storage, arithmetic in f32, and the same bits for any number of threads (GEMM apart).
+// What they share: f32 and bf16 storage, arithmetic in f32, and the same bits for any number of threads and wherever
+// the memory lies (GEMM in native bf16 apart: gemm_cpu.h).
 #pragma once
 
 #include "kernels/adamw.h"
