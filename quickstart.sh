@@ -38,7 +38,7 @@ train() {
 if [ ! -e "$out/steps" ]; then
   echo "== measuring this machine"
   trial=$(mktemp -d)
-  train "run.output=$trial" train.steps=12 train.evaluate_every=0 data.validation= checkpoint.every=0 >/dev/null
+  train "run.output=$trial" train.steps=12 optimizer.warmup_steps=0 train.evaluate_every=0 data.validation= checkpoint.every=0 >/dev/null
   seconds=$(tail -n 8 "$trial/metrics.jsonl" | sed 's/.*"step_seconds":\([0-9.e-]*\).*/\1/' | sort -g | sed -n 4p)
   rm -rf "$trial"
   awk -v m="$minutes" -v s="$seconds" 'BEGIN { n = int(60 * m / s); print (n < 20 ? 20 : n) }' > "$out/steps"
@@ -46,7 +46,7 @@ fi
 steps=$(cat "$out/steps")
 
 echo "== training $steps steps on 2 ranks, about $minutes minutes"
-train "run.output=$out" "train.steps=$steps" "optimizer.decay_steps=$steps" "optimizer.warmup_steps=$((steps / 20))"
+train "run.output=$out" "train.steps=$steps" "optimizer.warmup_steps=$((steps / 20))"
 
 echo "== a sample"
 "$megalith" generate --checkpoint "$out" --prompt "The " --tokens 120 --temperature 0.7
