@@ -194,8 +194,7 @@ TEST_F(InferenceTest, ATokenizerLargerThanTheModelIsRefused) {
   ModelConfig model = model_of_bytes();
   model.vocab = 200;
   const std::string folder = exported(random_model(model));
-  const std::string message =
-      message_of([&] { text_of(*std::make_unique<Inference>(folder, bytes()), "\xff", 3, {}); });
+  const std::string message = message_of([&] { Inference(folder, bytes()); });
   EXPECT_NE(message.find("257"), std::string::npos) << message;
   EXPECT_NE(message.find("200"), std::string::npos) << message;
 }

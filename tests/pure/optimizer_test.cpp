@@ -1,0 +1,95 @@
+// Updates as the step makes them: clipped by the global norm, decayed where the spec says so, moments carried on.
+// Against AdamW in doubles, parameter by parameter, from the gradients that the step itself computed.
+#include <cmath>
+#include <map>
+
+#include "tests/pure/small_run.h"
+#include "tests/pure/testing.h"
+#include "trainer/train/learning_rate.h"
+
+namespace megalith {
+namespace {
+
+struct Moments {
+  double m = 0, v = 0;
+};
+
+class Updates : public testing::TestWithParam<double> {};
+INSTANTIATE_TEST_SUITE_P(Clip, Updates, testing::Values(0.0, 0.05, 100.0));
+
+TEST_P(Updates, AreAdamWOfTheClippedGradient) {
+  Config config = small_config();
+  config.optimizer.gradient_clip = GetParam();
+  config.optimizer.weight_decay = 0.3;
+  config.optimizer.epsilon = 1e-4;  // so that gradients which are 0 by nature do not move weights by their rounding
+  const OptimizerConfig& o = config.optimizer;
+  SmallRun run(config);
+  std::map<std::string, std::vector<Moments>> moments;
+  for (int64_t s = 0; s < 4; s++) {
+    std::vector<std::vector<float>> before;
+    for (const Unit& unit : run.units()) before.push_back(values_of(unit.master()));
+    const double norm = run.step(s).grad_norm;
+    const double scale = o.gradient_clip > 0 ? std::min(1.0, o.gradient_clip / (norm + 1e-6)) : 1;
+    EXPECT_EQ(scale < 1, GetParam() == 0.05) << "one of the three clips";
+    const double lr = learning_rate_at(o, s), t = static_cast<double>(s + 1);
+    for (size_t u = 0; u < run.units().size(); u++) {
+      const Unit& unit = run.units()[u];
+      const std::vector<float> after = values_of(unit.master()), gradient = values_of(unit.gradient());
+      for (const PlacedParam& param : unit.plan().params) {
+        std::vector<Moments>& state = moments[param.spec.name];
+        state.resize(static_cast<size_t>(param.range().size()));
+        const double decay = param.spec.shape.num_dims() >= 2 ? o.weight_decay : 0;
+        for (size_t i = 0; i < state.size(); i++) {
+          const size_t at = static_cast<size_t>(param.offset) + i;
+          const double p = static_cast<double>(before[u][at]), g = scale * static_cast<double>(gradient[at]);
+          auto& [m, v] = state[i];
+          m = o.beta1 * m + (1 - o.beta1) * g;
+          v = o.beta2 * v + (1 - o.beta2) * g * g;
+          const double step = m / (1 - std::pow(o.beta1, t)) / (std::sqrt(v / (1 - std::pow(o.beta2, t))) + o.epsilon);
+          ASSERT_NEAR(static_cast<double>(after[at]), p - lr * decay * p - lr * step, 1e-6 * (std::abs(p) + lr))
+              << param.spec.name << " " << i << ", step " << s;
+        }
+      }
+    }
+  }
+}
+
+TEST(Updates, PaddingStaysZero) {
+  Config config = small_config();
+  config.optimizer.weight_decay = 0.3;
+  SmallRun run(config);
+  run.steps(3);
+  size_t padding = 0;
+  for (const Unit& unit : run.units()) {
+    const std::vector<float> master = values_of(unit.master());
+    std::vector<bool> used(master.size(), false);
+    for (const PlacedParam& param : unit.plan().params)
+      for (int64_t i = param.range().begin; i < param.range().end; i++) used[static_cast<size_t>(i)] = true;
+    for (size_t i = 0; i < used.size(); i++)
+      if (!used[i]) {
+        padding++;
+        ASSERT_EQ(master[i], 0) << unit.plan().name << " at " << i;
+      }
+  }
+  EXPECT_GT(padding, 0u);
+}
+
+TEST(Updates, TheWorkingCopyIsTheMasterRounded) {
+  Config config = small_config();
+  config.precision.compute = ComputeType::bf16;
+  SmallRun run(config);
+  const auto expect_rounded = [&] {
+    for (const Unit& unit : run.units())
+      for (int64_t i = 0; i < unit.master().numel(); i++)
+        ASSERT_EQ(unit.working().data<bfloat16>()[i].bits, bfloat16(unit.master().data<float>()[i]).bits);
+  };
+  expect_rounded();
+  run.steps(2);
+  expect_rounded();
+  run.units()[1].master().data<float>()[5] = 3;
+  run.trainer.weights_loaded();
+  expect_rounded();
+}
+
+}  // namespace
+}  // namespace megalith
