@@ -98,6 +98,8 @@ struct Damage {
   std::string reason;
 };
 
+void PrintTo(const Damage& damage, std::ostream* out) { *out << damage.name; }
+
 class DamagedNewest : public testing::TestWithParam<Damage> {};
 
 TEST_P(DamagedNewest, falls_back_says_so_and_gets_to_the_same_end) {

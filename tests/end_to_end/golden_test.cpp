@@ -247,6 +247,8 @@ struct OddShape {
   std::vector<Layout> layouts;
 };
 
+void PrintTo(const OddShape& shape, std::ostream* out) { *out << shape.name; }
+
 class OddReference : public testing::TestWithParam<OddShape> {};
 
 TEST_P(OddReference, holds) {

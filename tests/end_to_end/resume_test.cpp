@@ -61,6 +61,8 @@ struct Variant {
   Args overrides;
 };
 
+void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
+
 class ResumeVariant : public testing::TestWithParam<Variant> {};
 
 // One run folder, stopped after every single step.
