@@ -35,9 +35,10 @@ double gelu(double x) { return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers
 double kept(Dropout d, int site, int64_t row, int64_t high, int64_t column) {
   if (!d.active()) return 1;
   d.site = site;
-  const auto block = philox(dropout_key(d), static_cast<uint64_t>(d.first_row + row),
-                            (static_cast<uint64_t>(high) << 32) + static_cast<uint64_t>(column / 4));
-  return block[static_cast<size_t>(column % 4)] < dropout_threshold(d) ? 0 : 1 / (1 - d.p);
+  const auto block =
+      philox(dropout_key(d), static_cast<uint64_t>(d.first_row + row),
+             (static_cast<uint64_t>(high) << 32) + static_cast<uint64_t>(16 * (column / 64) + column % 16));
+  return block[static_cast<size_t>(column % 64 / 16)] < dropout_threshold(d) ? 0 : 1 / (1 - d.p);
 }
 
 Rows attention(const Rows& qkv, size_t heads, const Dropout& d, int site) {
