@@ -4,6 +4,9 @@
 //   delta_i = out_i . dout_i,  dP = dropout(dout v^T),  dS = P * (dP - delta),
 //   dq = dS k / sqrt(D),  dk = dS^T q / sqrt(D),  dv = dropout(P)^T dout.
 // Neither pass holds T*T numbers: scores exist in tiles.
+//
+// A row of dS sums to 0, so the gradient of anything added to all keys alike (the key's bias) is 0. Rounding leaves a
+// residue, of which AdamW would make steps of full size; in f32 the backward pass takes it from the diagonal of dS.
 // Source: Dao et al., FlashAttention, arXiv 2205.14135; FlashAttention-2, arXiv 2307.08691.
 #pragma once
 

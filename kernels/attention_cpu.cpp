@@ -155,6 +155,13 @@ void backward_row(float* scores, float* dp, int64_t keys, float lse, float delta
   }
 }
 
+float sum_of(const float* row, int64_t n) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t j = 0; j < n; j++) sum += row[j];
+  return sum;
+}
+
 template <class E>
 struct Gradients {
   E *dq, *dk, *dv;  // rows `stride` apart
@@ -175,7 +182,7 @@ void backward_head(const Gradients<E>& to, const float* delta, const E* dout_, i
   const float scale = 1.0f / std::sqrt(static_cast<float>(s.D));
   float *q = scratch, *k = q + s.floats(), *v = k + s.floats(), *dout = v + s.floats(), *dq = dout + s.floats();
   float *k_transposed = dq + s.floats(), *v_transposed = k_transposed + s.transposed_floats();
-  float *dk = v_transposed + s.transposed_floats(), *dv = dk + key_tile * s.width;
+  float *dk = v_transposed + s.transposed_floats(), *dv = dk + key_tile * s.width, *excess = dv + key_tile * s.width;
   gather(q, q_, stride, s, scale);
   gather(k, k_, stride, s, 1);
   gather(v, v_, stride, s, 1);
@@ -183,6 +190,9 @@ void backward_head(const Gradients<E>& to, const float* delta, const E* dout_, i
   transpose_tiles(k_transposed, k, s);
   transpose_tiles(v_transposed, v, s);
   std::fill(dq, dq + s.floats(), 0.0f);
+  // See the header: in f32 what rounding leaves of a row's sum is taken from the diagonal, whose tile comes last.
+  constexpr bool balanced = std::is_same_v<E, float>;
+  std::fill(excess, excess + s.T, 0.0f);
   alignas(64) float scores[query_tile * key_tile], dp[query_tile * key_tile], factors[key_tile];
   std::fill(factors, factors + key_tile, 1.0f);
   for (int64_t key = 0; key < s.T; key += key_tile) {
@@ -201,6 +211,10 @@ void backward_head(const Gradients<E>& to, const float* delta, const E* dout_, i
         mask_future(row, first + r, key, seen, -infinity);
         backward_row(row, dp_row, seen, lse[first + r], delta[first + r], factors);
         mask_future(dp_row, first + r, key, seen, 0);
+        if constexpr (balanced) {
+          excess[first + r] += sum_of(dp_row, seen);
+          if (first + r < key + key_tile) dp_row[first + r - key] -= excess[first + r];
+        }
       }
       tile_gemm(dv, s.width, {scores, 1, key_tile}, dout + first * s.width, s.width, depth, s.width, rows, true);
       tile_gemm(dk, s.width, {dp, 1, key_tile}, q + first * s.width, s.width, depth, s.width, rows, true);
@@ -247,7 +261,7 @@ void attention_backward(Tensor dqkv_, Tensor delta_, Tensor dout_, Tensor out_, 
     const HeadDims s(dims);
     parallel_for(dims.B * H, 5 * T * T * D, [=](int64_t begin, int64_t end) {
       const auto scratch = std::make_unique_for_overwrite<float[]>(
-          static_cast<size_t>(5 * s.floats() + 2 * s.transposed_floats() + 2 * key_tile * s.width));
+          static_cast<size_t>(5 * s.floats() + 2 * s.transposed_floats() + 2 * key_tile * s.width + s.T));
       for (int64_t i = begin; i < end; i++) {
         const int64_t b = i / H, h = i % H, first = b * T * C + h * D;
         for (int64_t t = 0; t < T; t++) {
