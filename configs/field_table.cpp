@@ -166,8 +166,9 @@ std::vector<Field> build_table() {
   optimizer.number("warmup_steps", &OptimizerConfig::warmup_steps, "updates", between(0, 1e12),
                    "Updates over which the learning rate rises from zero, linearly");
   optimizer.word("decay", &OptimizerConfig::decay, "Shape of the way from learning_rate down to min_learning_rate");
-  optimizer.number("decay_steps", &OptimizerConfig::decay_steps, "updates", between(0, 1e12),
-                   "Update, counted from the start, at which the decay ends; 0: train.steps");
+  optimizer.number(
+      "decay_steps", &OptimizerConfig::decay_steps, "updates", between(0, 1e12),
+      "Update, counted from the start, at which the decay ends; 0: train.steps (or the end of the warm-up, if later)");
   optimizer.number("beta1", &OptimizerConfig::beta1, "", from_to_below(0, 1), "AdamW's memory of the gradient");
   optimizer.number("beta2", &OptimizerConfig::beta2, "", from_to_below(0, 1), "AdamW's memory of the squared gradient");
   optimizer.number("epsilon", &OptimizerConfig::epsilon, "", above(0), "AdamW's guard against division by zero");

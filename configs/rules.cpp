@@ -175,7 +175,8 @@ void validate(const Config& config) {
 
 Config resolve(Config config) {
   if (config.batch.sequence_length == 0) config.batch.sequence_length = config.model.context;
-  if (config.optimizer.decay_steps == 0) config.optimizer.decay_steps = config.train.steps;
+  if (config.optimizer.decay_steps == 0)
+    config.optimizer.decay_steps = std::max(config.train.steps, config.optimizer.warmup_steps);
   if (config.checkpoint.directory.empty() && !config.run.output.empty())
     config.checkpoint.directory = config.run.output + "/checkpoints";
   return config;

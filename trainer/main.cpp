@@ -19,6 +19,7 @@
 #include "trainer/train/progress_bar.h"
 #include "trainer/train/run.h"
 #include "trainer/train/text_data.h"
+#include "trainer/train/weight_source.h"
 
 namespace megalith {
 namespace {
@@ -86,7 +87,13 @@ Entry plan_command(CLI::App& cli) {
   app->add_option("--ranks", *ranks, "number of ranks")->required();
   return {app, [=] {
             Config config = load_config(*path, *overrides);
-            if (config.model.vocab == 0) open_tokenizer(config);
+            if (config.model.vocab == 0) {
+              try {
+                open_tokenizer(config);
+              } catch (const Error& e) {
+                FAIL("model.vocab = 0 asks for the tokenizer ({}); to plan without one, add model.vocab=N", e.what());
+              }
+            }
             const DryRun run = dry_run(config, *ranks);
             fmt::print("{}", report(config, run));
             return run.faults.empty() ? 0 : 1;
@@ -189,15 +196,17 @@ std::vector<Entry> checkpoint_commands(CLI::App& cli) {
 // Commands that are not collective run on rank 0; under mpirun the other ranks have nothing to do.
 int run(int argc, char** argv, const MpiSession& mpi) {
   CLI::App cli("Megalith trains GPT-2 style language models, from a laptop's CPU to hundreds of GPUs.", "megalith");
-  cli.require_subcommand(1);
+  cli.require_subcommand(0, 1);  // so that an unknown one is named, see below
   const Entry train = train_command(cli, mpi);
   std::vector<Entry> local{prepare_command(cli), plan_command(cli), generate_command(cli), evaluate_command(cli)};
   for (Entry& entry : checkpoint_commands(cli)) local.push_back(std::move(entry));
   try {
     cli.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return mpi.rank() == 0 ? cli.exit(e) : e.get_exit_code();
+    if (e.get_exit_code() == 0) return mpi.rank() == 0 ? cli.exit(e) : 0;  // --help
+    throw JobError(__FILE__, __LINE__, fmt::format("{}; see megalith --help", e.what()));
   }
+  if (cli.get_subcommands().empty()) throw JobError(__FILE__, __LINE__, "no command given; see megalith --help");
   if (train.app->parsed()) return train.run();
   int status = 0;
   together(mpi, [&] {

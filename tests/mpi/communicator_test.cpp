@@ -95,19 +95,17 @@ TEST_P(Conformance, AllGatherPutsPartsInOrder) {
 }
 
 TEST_P(Conformance, ReduceScatterGivesEachItsPartOfTheSum) {
-  for (int64_t n : sizes)
-    for (bool in_place : {false, true}) {
-      const Owned in(DType::f32, n * size_), separate(DType::f32, n);
-      fill_with(in, rank_);
-      const Tensor out = in_place ? in->flat(rank_ * n, (rank_ + 1) * n) : Tensor(separate);
-      c_.reduce_scatter(s_, out, in).wait();
-      for (int64_t i = 0; i < n; i++) {
-        double sum = 0;
-        for (int r = 0; r < size_; r++) sum += value(r, rank_ * n + i);
-        ASSERT_EQ(get(out, i), sum) << n << " at " << i << (in_place ? " in place" : "");
-      }
-      for (int64_t i = 0; i < n * size_ && !in_place; i++) ASSERT_EQ(get(in, i), value(rank_, i)) << "the input stays";
+  for (int64_t n : sizes) {
+    const Owned in(DType::f32, n * size_), out(DType::f32, n);
+    fill_with(in, rank_);
+    c_.reduce_scatter(s_, out, in).wait();
+    for (int64_t i = 0; i < n; i++) {
+      double sum = 0;
+      for (int r = 0; r < size_; r++) sum += value(r, rank_ * n + i);
+      ASSERT_EQ(get(out, i), sum) << n << " at " << i;
     }
+    for (int64_t i = 0; i < n * size_; i++) ASSERT_EQ(get(in, i), value(rank_, i)) << "the input stays";
+  }
 }
 
 TEST_P(Conformance, AllReduceSumsAndFindsTheMaximum) {

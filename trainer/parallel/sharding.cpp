@@ -130,7 +130,8 @@ void Sharding::finish_gradients() {
     CHECK(slot.unit == nobody || slot.reducing, "the gradients of {} were not reduced", plan_.units[slot.unit].name);
     complete(slot);
   }
-  data_sums_.clear();  // a Pending that ends waits
+  for (Pending& sum : data_sums_) sum.wait();
+  data_sums_.clear();
 }
 
 std::vector<Tensor> Sharding::views(size_t unit, Tensor flat) const {

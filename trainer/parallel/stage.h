@@ -38,14 +38,16 @@ class Stage {
   void backward(int64_t microbatch);
   void finish_gradients() { sharding_.finish_gradients(); }
 
-  // Forward only; adds to loss() as forward does. begin_evaluation comes first.
+  // Forward only; evaluate adds to loss() as forward does, run_layers stops below the head. begin_evaluation comes
+  // first.
   void begin_evaluation(BatchContext batch);
   void evaluate(int64_t microbatch);
+  void run_layers(int64_t microbatch) { run_blocks(microbatch, false); }
 
   // (1) f64: this rank's part of the mean loss over the batch, since begin.
   Tensor loss() const { return loss_; }
 
-  // logits (1, V) of row `row` of the microbatch evaluated last.
+  // logits (1, V) of row `row` of the microbatch that ran last.
   void logits(int64_t row, Tensor logits);
 
  private:

@@ -9,12 +9,6 @@ namespace {
 
 double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
-int64_t total(const MemorySizes& sizes) {
-  int64_t sum = 0;
-  for (int64_t bytes : sizes) sum += bytes;
-  return sum;
-}
-
 std::string memory_table(const DryRun& run) {
   const auto largest = std::max_element(run.memory.begin(), run.memory.end(),
                                         [](const auto& a, const auto& b) { return total(a) < total(b); });

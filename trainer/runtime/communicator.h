@@ -69,7 +69,7 @@ class Communicator {
 
   // out = the in of rank 0, rank 1, ...; in may be rank's own part of out.
   Pending all_gather(Stream& s, Tensor out, Tensor in);
-  // out = the rank-th part of the sum over ranks of in (f32). out may be that part of in.
+  // out = the rank-th part of the sum over ranks of in (f32). They must not overlap.
   Pending reduce_scatter(Stream& s, Tensor out, Tensor in);
   // data = the sum or maximum over ranks of data (f32 or f64). The result is the same on every rank.
   Pending all_reduce(Stream& s, Tensor data, Reduce op);

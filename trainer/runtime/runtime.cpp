@@ -1,5 +1,7 @@
 #include "trainer/runtime/runtime.h"
 
+#include <numeric>
+
 namespace megalith {
 
 const char* name_of(MemoryClass memory_class) {
@@ -12,6 +14,8 @@ const char* name_of(MemoryClass memory_class) {
     default: return "communication";
   }
 }
+
+int64_t total(const MemorySizes& sizes) { return std::accumulate(sizes.begin(), sizes.end(), int64_t{0}); }
 
 namespace {
 template <size_t... I>

@@ -26,6 +26,7 @@ constexpr std::array<MemoryClass, num_memory_classes> all_memory_classes{
 const char* name_of(MemoryClass memory_class);
 
 using MemorySizes = std::array<int64_t, num_memory_classes>;  // bytes, indexed by MemoryClass
+int64_t total(const MemorySizes& sizes);
 
 class Memory {
  public:

@@ -5,9 +5,9 @@
 #include <filesystem>
 
 #include "checkpoints/directory.h"
-#include "checkpoints/hugging_face.h"
 #include "checkpoints/reader.h"
 #include "trainer/train/agreement.h"
+#include "trainer/train/weight_source.h"
 
 namespace megalith {
 
@@ -19,73 +19,29 @@ std::vector<int64_t> dims_of(const Shape& shape) {
   return dims;
 }
 
-nlohmann::json describe_model(const ModelConfig& model) {
-  return {{"layers", model.layers},
-          {"hidden", model.hidden},
-          {"heads", model.heads},
-          {"vocab", model.vocab},
-          {"context", model.context}};
-}
-
 // For whoever reads the checkpoint from another folder.
 std::string absolute_or_empty(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
 }
 
-void check_same_model(const std::string& path, const Manifest& manifest, const ModelConfig& here) {
-  const ModelConfig there = model_of(manifest, path);
-  auto same = [&](const char* key, int64_t in_checkpoint, int64_t in_config) {
-    CHECK(in_checkpoint == in_config,
-          "checkpoint {} is of another model: model.{} is {} there and {} in this config; use another "
-          "checkpoint.directory (or run.output), or the model it was trained with",
-          path, key, in_checkpoint, in_config);
-  };
-  same("layers", there.layers, here.layers);
-  same("hidden", there.hidden, here.hidden);
-  same("heads", there.heads, here.heads);
-  same("vocab", there.vocab, here.vocab);
-  same("context", there.context, here.context);
+// The weights of checkpoint.init_from, which must be those of this model.
+WeightSource open_initial_weights(const Config& config) {
+  const std::string& path = config.checkpoint.init_from;
+  CHECK(std::filesystem::is_directory(path),
+        "checkpoint.init_from = {} is not a folder; name a checkpoint, a run folder or a Hugging Face GPT-2 folder",
+        path);
+  WeightSource source = open_weights(path);
+  check_same_model("checkpoint.init_from = " + path, source.model, config.model);
+  return source;
 }
 
-// The weights of checkpoint.init_from, which are those of this model.
-std::unique_ptr<TensorSource> open_initial_weights(const std::string& path, const ModelConfig& here) {
-  CHECK(std::filesystem::is_directory(path),
-        "checkpoint.init_from = {} is not a folder; name a checkpoint (step-*) or a Hugging Face GPT-2 folder", path);
-  if (!is_hugging_face_folder(path)) {
-    auto reader = std::make_unique<CheckpointReader>(path);
-    check_same_model(path, reader->manifest(), here);
-    return reader;
-  }
-  auto reader = std::make_unique<HuggingFaceReader>(path);
-  const GPT2Shape& there = reader->model();
-  const GPT2Shape wanted{here.layers, here.hidden, here.heads, here.vocab, here.context};
-  CHECK(there == wanted,
-        "checkpoint.init_from = {} is of another model: {} layers, {} wide, {} heads, vocabulary {}, context {}; "
-        "this config has {}, {}, {}, {}, {}",
-        path, there.layers, there.hidden, there.heads, there.vocab, there.context, here.layers, here.hidden, here.heads,
-        here.vocab, here.context);
-  return reader;
+void check_resumable(const std::string& path, const Manifest& manifest, const ModelConfig& here) {
+  check_same_model("checkpoint " + path, model_of(manifest, path), here);
 }
 
 bool names_a_checkpoint(const std::string& resume) { return resume != "auto" && resume != "never"; }
 
 }  // namespace
-
-ModelConfig model_of(const Manifest& manifest, const std::string& path) {
-  try {
-    const auto& m = manifest.state.at("model");
-    ModelConfig model;
-    model.layers = m.at("layers");
-    model.hidden = m.at("hidden");
-    model.heads = m.at("heads");
-    model.vocab = m.at("vocab");
-    model.context = m.at("context");
-    return model;
-  } catch (const nlohmann::json::exception& e) {
-    FAIL("checkpoint {}: its manifest does not describe a model ({}); was it written by another program?", path,
-         e.what());
-  }
-}
 
 void check_start(const Config& config) {
   const CheckpointConfig& checkpoint = config.checkpoint;
@@ -97,7 +53,7 @@ void check_start(const Config& config) {
       checkpoint.directory, listing.complete.size(), newest);
   if (names_a_checkpoint(checkpoint.resume)) {
     const Manifest manifest = CheckpointReader(checkpoint.resume).manifest();
-    check_same_model(checkpoint.resume, manifest, config.model);
+    check_resumable(checkpoint.resume, manifest, config.model);
     if (newest.empty()) return;
     const int64_t last = CheckpointReader(newest).manifest().step;
     CHECK(last <= manifest.step,
@@ -105,9 +61,9 @@ void check_start(const Config& config) {
           "run.output, move the newer ones away, or resume = auto",
           checkpoint.resume, manifest.step, checkpoint.directory, last);
   } else if (!newest.empty()) {
-    check_same_model(newest, CheckpointReader(newest).manifest(), config.model);
+    check_resumable(newest, CheckpointReader(newest).manifest(), config.model);
   } else if (!checkpoint.init_from.empty()) {
-    open_initial_weights(checkpoint.init_from, config.model);
+    open_initial_weights(config);
   }
 }
 
@@ -176,7 +132,7 @@ std::string Checkpointer::save(const Progress& progress) {
 
 Progress Checkpointer::load(const std::string& path) {
   CheckpointReader reader(path);
-  check_same_model(path, reader.manifest(), config_.model);
+  check_resumable(path, reader.manifest(), config_.model);
   for (const Held& h : held(false, false)) reader.read(h.piece, h.data.data<float>());
   return {.step = reader.manifest().step, .sequences = reader.manifest().state.at("sequences").get<int64_t>()};
 }
@@ -215,7 +171,7 @@ std::optional<Progress> Checkpointer::resume() {
       } catch (const Error&) {
         return;  // met again below
       }
-      check_same_model(path, reader->manifest(), config_.model);
+      check_resumable(path, reader->manifest(), config_.model);
     });
     Progress progress;
     try {
@@ -241,10 +197,10 @@ std::optional<Progress> Checkpointer::resume() {
                              paths.size(), checkpoint.directory));
 }
 
-void Checkpointer::initialize_from(const std::string& path) {
+void Checkpointer::initialize_weights() {
   together(mpi_, [&] {
-    const auto source = open_initial_weights(path, config_.model);
-    for (const Held& h : held(true, false)) source->read(h.piece, h.data.data<float>());
+    const WeightSource source = open_initial_weights(config_);
+    for (const Held& h : held(true, false)) source.tensors->read(h.piece, h.data.data<float>());
   });
   trainer_.adopt_weights();
 }

@@ -36,8 +36,8 @@ class Checkpointer {
   // warning in the log.
   std::optional<Progress> resume();
 
-  // Collective. Weights from checkpoint.init_from: one of our checkpoints, or a Hugging Face GPT-2 folder.
-  void initialize_from(const std::string& path);
+  // Collective. Weights from checkpoint.init_from (see open_weights).
+  void initialize_weights();
 
  private:
   // Every piece of state of this rank, with its memory. With `mine_only`, what is held by several ranks (copies on the
@@ -53,8 +53,5 @@ class Checkpointer {
   const MpiSession& mpi_;
   Trainer& trainer_;
 };
-
-// The model of a checkpoint, as its manifest describes it.
-ModelConfig model_of(const Manifest& manifest, const std::string& path);
 
 }  // namespace megalith

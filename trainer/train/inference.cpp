@@ -2,40 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <numeric>
 #include <optional>
 
-#include "checkpoints/directory.h"
-#include "checkpoints/hugging_face.h"
-#include "checkpoints/reader.h"
 #include "kernels/philox.h"
-#include "trainer/train/checkpointer.h"
 #include "trainer/train/text_data.h"
 
 namespace megalith {
 
 namespace {
-
-// The checkpoint that a path means: itself, or the newest whole one in it or in its `checkpoints` folder.
-std::string find_checkpoint(const std::string& path) {
-  const std::filesystem::path folder = path;
-  CHECK(std::filesystem::is_directory(folder), "no such folder: {}", path);
-  if (is_hugging_face_folder(path) || std::filesystem::exists(folder / "manifest.json")) return path;
-  for (const std::filesystem::path& directory : {folder, folder / "checkpoints"}) {
-    const std::vector<std::string> found = list_checkpoints(directory.string());
-    if (!found.empty()) return found.front();
-  }
-  FAIL(
-      "{} holds no complete checkpoint and is none; name a step-* folder, its parent, a run folder or a Hugging Face "
-      "folder",
-      path);
-}
-
-std::unique_ptr<TensorSource> open_source(const std::string& path) {
-  if (is_hugging_face_folder(path)) return std::make_unique<HuggingFaceReader>(path);
-  return std::make_unique<CheckpointReader>(path);
-}
 
 // Index of the next token. Logits are used up.
 int64_t sample(std::vector<float>& logits, const Sampling& sampling, uint64_t position) {
@@ -101,52 +76,38 @@ struct Inference::Engine {
   }
 };
 
-Inference::Inference(const std::string& path, const std::string& tokenizer) : path_(find_checkpoint(path)) {
-  std::string tokenizer_path = tokenizer;
-  if (is_hugging_face_folder(path_)) {
-    const GPT2Shape shape = read_hugging_face_shape(path_);
-    model_.layers = shape.layers;
-    model_.hidden = shape.hidden;
-    model_.heads = shape.heads;
-    model_.vocab = shape.vocab;
-    model_.context = shape.context;
-    if (tokenizer_path.empty() && std::filesystem::exists(std::filesystem::path(path_) / "merges.txt"))
-      tokenizer_path = path_;
-  } else {
-    const CheckpointReader reader(path_);
-    model_ = model_of(reader.manifest(), path_);
-    if (tokenizer_path.empty()) tokenizer_path = reader.manifest().state.value("tokenizer", "");
-  }
+Inference::Inference(const std::string& path, const std::string& tokenizer) : weights_(open_weights(path)) {
+  const std::string& tokenizer_path = tokenizer.empty() ? weights_.tokenizer : tokenizer;
   if (!tokenizer_path.empty()) tokenizer_ = load_tokenizer(tokenizer_path);
-  CHECK(!tokenizer_ || tokenizer_->vocab_size() <= model_.vocab,
-        "the tokenizer in {} has {} ids, but the model in {} knows {}; give the tokenizer it was trained with by --tokenizer",
-        tokenizer_path, tokenizer_->vocab_size(), path_, model_.vocab);
+  CHECK(!tokenizer_ || tokenizer_->vocab_size() <= weights_.model.vocab,
+        "the tokenizer in {} has {} ids, but the model in {} knows {}; give the tokenizer it was trained with by "
+        "--tokenizer",
+        tokenizer_path, tokenizer_->vocab_size(), weights_.path, weights_.model.vocab);
 }
 
 Inference::~Inference() = default;
 
 std::unique_ptr<Inference::Engine> Inference::make_engine(int64_t B, int64_t T) const {
-  auto engine = std::make_unique<Engine>(model_, B, T);
-  const auto source = open_source(path_);
+  auto engine = std::make_unique<Engine>(weights_.model, B, T);
   for (Unit& unit : engine->stage->sharding().units())
     for (const PlacedParam& param : unit.plan().params) {
       const std::string name = std::string(parameters_path) + param.spec.name;
       const Tensor memory = unit.master().flat(param.range().begin, param.range().end);
       std::vector<int64_t> shape;
       for (int i = 0; i < param.spec.shape.num_dims(); i++) shape.push_back(param.spec.shape[i]);
-      source->read(whole_piece(name, shape), memory.data<float>());
+      weights_.tensors->read(whole_piece(name, shape), memory.data<float>());
     }
   return engine;
 }
 
 void Inference::generate(const std::string& prompt, int64_t count, const Sampling& sampling,
                          const std::function<void(std::string_view)>& out) {
-  CHECK(tokenizer_, "{} names no tokenizer; give its folder with --tokenizer", path_);
+  CHECK(tokenizer_, "{} names no tokenizer; give its folder with --tokenizer", weights_.path);
   std::vector<int32_t> ids;
   tokenizer_->encode(prompt, ids);
   if (ids.empty()) ids.push_back(tokenizer_->end_of_text());  // texts follow one another in training
 
-  const int64_t T = std::min<int64_t>(model_.context, static_cast<int64_t>(ids.size()) + count);
+  const int64_t T = std::min<int64_t>(weights_.model.context, static_cast<int64_t>(ids.size()) + count);
   const auto engine = make_engine(1, T);
   out(prompt);
   for (int64_t i = 0; i < count; i++) {
@@ -158,7 +119,7 @@ void Inference::generate(const std::string& prompt, int64_t count, const Samplin
       std::copy(ids.end() - length, ids.end(), tokens.data<int32_t>());
     };
     engine->stage->begin_evaluation({.feed = feed, .batch = engine->plan.batch, .dropout = {}});
-    engine->stage->evaluate(0);
+    engine->stage->run_layers(0);
     engine->stage->logits(length - 1, engine->logits);
     const float* z = engine->logits.data<float>();
     std::vector<float> logits(z, z + tokenizer_->vocab_size());
@@ -172,10 +133,10 @@ void Inference::generate(const std::string& prompt, int64_t count, const Samplin
 EvaluationResult Inference::evaluate(const std::string& data, int64_t T, int64_t limit,
                                      const std::function<void(double)>& progress) {
   Config config;
-  config.model = model_;
-  config.batch.sequence_length = T > 0 ? T : model_.context;
-  CHECK(config.batch.sequence_length <= model_.context, "sequences of {} tokens, but the model's context is {}",
-        config.batch.sequence_length, model_.context);
+  config.model = weights_.model;
+  config.batch.sequence_length = T > 0 ? T : weights_.model.context;
+  CHECK(config.batch.sequence_length <= weights_.model.context, "sequences of {} tokens, but the model's context is {}",
+        config.batch.sequence_length, weights_.model.context);
   const Loader loader = open_data("--data", data, config, false, 0, 1);
   const int64_t sequences = limit > 0 ? std::min(limit, loader.num_samples()) : loader.num_samples();
   const int64_t B = std::clamp<int64_t>(4096 / config.batch.sequence_length, 1, sequences);
@@ -183,7 +144,7 @@ EvaluationResult Inference::evaluate(const std::string& data, int64_t T, int64_t
 
   BatchPlan batch = engine->plan.batch;
   batch.batch = sequences;
-  engine->stage->begin_evaluation({.feed = feed_from(loader, 0, model_.vocab), .batch = batch, .dropout = {}});
+  engine->stage->begin_evaluation({.feed = feed_from(loader, 0, weights_.model.vocab), .batch = batch, .dropout = {}});
   for (int64_t k = 0; k < batch.num_microbatches(); k++) {
     engine->stage->evaluate(k);
     progress(static_cast<double>(k + 1) / static_cast<double>(batch.num_microbatches()));

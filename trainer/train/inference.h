@@ -10,6 +10,7 @@
 
 #include "data/tokenizer.h"
 #include "trainer/parallel/stage.h"
+#include "trainer/train/weight_source.h"
 
 namespace megalith {
 
@@ -28,8 +29,7 @@ struct EvaluationResult {
 // The weights of one of our checkpoints, or of a Hugging Face GPT-2 folder, ready to compute in f32 on this machine.
 class Inference {
  public:
-  // `path`: a checkpoint, a directory of checkpoints (the newest that is whole), or a Hugging Face folder. `tokenizer`:
-  // a folder; empty: the one that the checkpoint names.
+  // `path` as in open_weights. `tokenizer`: a folder; empty: the one that the weights came with.
   Inference(const std::string& path, const std::string& tokenizer);
   ~Inference();
 
@@ -45,8 +45,7 @@ class Inference {
   struct Engine;
   std::unique_ptr<Engine> make_engine(int64_t B, int64_t T) const;
 
-  std::string path_;
-  ModelConfig model_;
+  WeightSource weights_;
   std::unique_ptr<Tokenizer> tokenizer_;
 };
 

@@ -1,6 +1,7 @@
 #include "trainer/train/metrics.h"
 
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cmath>
@@ -61,6 +62,11 @@ Metrics::~Metrics() {
 void Metrics::write(const std::string& line) {
   const bool written = std::fputs((line + "\n").c_str(), file_) >= 0 && std::fflush(file_) == 0;
   CHECK(written, "cannot write to {}: {}; is the disk full?", path_, std::strerror(errno));
+}
+
+void Metrics::sync() {
+  if (!active_) return;
+  CHECK(fsync(fileno(file_)) == 0, "cannot write {} to the disk: {}", path_, std::strerror(errno));
 }
 
 void Metrics::end_step(int64_t step, const StepScalars& scalars, double learning_rate) {

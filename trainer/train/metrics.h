@@ -33,6 +33,9 @@ class Metrics {
   void begin_step() { begin_ = Clock::now(); }
   void end_step(int64_t step, const StepScalars& scalars, double learning_rate);
 
+  // What was written so far is on the disk: called before a checkpoint, which must not know of more steps.
+  void sync();
+
   // Evaluation after `step` updates; bytes: of the text that the evaluated tokens stand for, 0 if unknown.
   void evaluation(int64_t step, double loss, int64_t tokens, int64_t bytes);
 

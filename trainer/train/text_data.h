@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "configs/config.h"
@@ -24,6 +25,16 @@ Loader open_data(const std::string& key, const std::string& path, const Config& 
 
 // Feeds sequences of `loader`, counted from `first`; `vocab` is checked again for every batch.
 Feed feed_from(const Loader& loader, int64_t first, int64_t vocab);
+
+// The held-out text: always the same first sequences of data.validation, whatever the layout.
+struct HeldOut {
+  Loader loader;
+  int64_t sequences = 0;  // train.evaluate_batches global batches, or all there are
+  int64_t bytes = 0;      // of text under their targets; 0 without a tokenizer
+};
+
+// Nothing when data.validation is empty, which train.evaluate_every must allow.
+std::optional<HeldOut> open_held_out(const Config& config, const Tokenizer* tokenizer, int rank, int ranks);
 
 // Bytes of text that the targets of samples [0, sequences) stand for.
 int64_t target_bytes(const Loader& loader, int64_t sequences, const Tokenizer& tokenizer);

@@ -1,0 +1,43 @@
+#include "trainer/train/run_folder.h"
+
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "kernels/check.h"
+
+namespace megalith {
+
+void open_run_folder(const Config& config, int rank) {
+  if (rank != 0) {
+    spdlog::set_level(spdlog::level::off);
+    return;
+  }
+  const std::filesystem::path folder = config.run.output;
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  CHECK(!error, "run.output = {}: cannot create the folder: {}; choose another with run.output=DIR", folder.string(),
+        error.message());
+  const std::string resolved = (folder / "config.toml").string();
+  std::ofstream out(resolved, std::ios::trunc);
+  out << to_toml(config);
+  out.close();
+  CHECK(out.good(), "cannot write {}; is the disk full or the folder read-only? Choose another with run.output=DIR",
+        resolved);
+  try {
+    auto console = std::make_shared<spdlog::sinks::stdout_color_sink_mt>();
+    console->set_pattern("%v");
+    auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>((folder / "log.txt").string());
+    file->set_pattern("%Y-%m-%d %H:%M:%S %v");
+    auto logger = std::make_shared<spdlog::logger>("", spdlog::sinks_init_list{console, file});
+    logger->flush_on(spdlog::level::info);
+    spdlog::set_default_logger(logger);
+  } catch (const spdlog::spdlog_ex& e) {
+    FAIL("cannot open {}: {}", (folder / "log.txt").string(), e.what());
+  }
+}
+
+}  // namespace megalith

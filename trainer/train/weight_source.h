@@ -1,0 +1,31 @@
+// Where trained weights come from: one of our checkpoints or a Hugging Face GPT-2 folder, by whatever path names it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "checkpoints/manifest.h"
+#include "checkpoints/tensor_source.h"
+#include "configs/config.h"
+
+namespace megalith {
+
+struct WeightSource {
+  std::string path;                       // of what was found
+  ModelConfig model;                      // its shape
+  std::string tokenizer;                  // folder; empty when none is known
+  std::unique_ptr<TensorSource> tensors;  // the weights under parameters_path
+};
+
+// `path`: a checkpoint, a directory of checkpoints or a run folder (then the newest complete one), or a Hugging Face
+// folder. Error when there is none of these.
+WeightSource open_weights(const std::string& path);
+
+// The shape of a model as a checkpoint's manifest holds it, and back; `path` names the checkpoint in messages.
+nlohmann::json describe_model(const ModelConfig& model);
+ModelConfig model_of(const Manifest& manifest, const std::string& path);
+
+// Throws Error, naming the keys, unless both are the same shape of model; `what` begins the message.
+void check_same_model(const std::string& what, const ModelConfig& there, const ModelConfig& here);
+
+}  // namespace megalith
