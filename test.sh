@@ -18,6 +18,6 @@ cmake --build --preset cpu-asan -j "$jobs" | tail -n 1
 
 # Both run to their end, so that one failure does not hide another.
 status=0
-ctest --test-dir build/cpu-asan -j "$jobs" --output-on-failure --no-tests=error || status=1
-ctest --test-dir build/cpu -j "$jobs" --output-on-failure --no-tests=error || status=1
+ctest --preset cpu-asan -j "$jobs" --no-tests=error || status=1
+ctest --preset cpu -j "$jobs" --no-tests=error || status=1
 exit "$status"

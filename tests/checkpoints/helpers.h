@@ -1,7 +1,6 @@
 // What the checkpoint tests share: a temporary folder, tensors whose elements name themselves, and ways to cut them.
 #pragma once
 
-#define GTEST_DONT_DEFINE_FAIL 1  // kernels/check.h has a FAIL of its own
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,7 +1,6 @@
 // What the tests of this folder share: a folder that vanishes, whole files, an error's text, random text.
 #pragma once
 
-#define GTEST_DONT_DEFINE_FAIL 1  // FAIL is ours, see kernels/check.h
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -2,7 +2,6 @@
 // back from the files.
 #pragma once
 
-#define GTEST_DONT_DEFINE_FAIL 1  // FAIL is ours, see kernels/check.h
 #include <gtest/gtest.h>
 
 #include <map>

@@ -1,5 +1,4 @@
 // Both ways of multiplying bf16, whichever this machine prefers, and sizes of several tiles.
-#define GTEST_DONT_DEFINE_FAIL 1  // FAIL is ours, in kernels/check.h
 #include <gtest/gtest.h>
 #include <omp.h>
 

@@ -1,6 +1,5 @@
 // Every case: against its twin on aligned and misaligned memory, the same bits twice and for 1, 2 and 3 threads, the
 // same cost on a dry stream that touches nothing, and errors that name op and tensor.
-#define GTEST_DONT_DEFINE_FAIL 1  // FAIL is ours, in kernels/check.h
 #include <gtest/gtest.h>
 #include <omp.h>
 

@@ -1,7 +1,6 @@
 // GoogleTest, and the message of an expected error.
 #pragma once
 
-#define GTEST_DONT_DEFINE_FAIL 1  // FAIL is ours, in kernels/check.h
 #include <gtest/gtest.h>
 
 #include <functional>
