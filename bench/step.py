@@ -68,16 +68,19 @@ def torch_steps(shape):
 
 
 def gemm_rate(dtype):
-    """GFLOP/s of a plain library GEMM of the model's largest layer shape: what a step made of nothing else would reach."""
+    """GFLOP/s of a plain library GEMM of the model's largest layer shape: what a step made of nothing else would reach.
+    For bf16 the faster of bf16 and fp32, since a CPU without bf16 matrix units does better to widen."""
     import torch
-    t = torch.float32 if dtype == "fp32" else torch.bfloat16
-    a, b = torch.randn(1024, 768, dtype=t), torch.randn(3072, 768, dtype=t)
-    rates = []
-    for _ in range(30):
-        start = time.perf_counter()
-        torch.nn.functional.linear(a, b)
-        rates.append(2 * 1024 * 768 * 3072 / (time.perf_counter() - start) / 1e9)
-    print(json.dumps({"gflops": statistics.median(rates)}))
+    best = 0
+    for t in [torch.float32] if dtype == "fp32" else [torch.bfloat16, torch.float32]:
+        a, b = torch.randn(1024, 768, dtype=t), torch.randn(3072, 768, dtype=t)
+        rates = []
+        for _ in range(30):
+            start = time.perf_counter()
+            torch.nn.functional.linear(a, b)
+            rates.append(2 * 1024 * 768 * 3072 / (time.perf_counter() - start) / 1e9)
+        best = max(best, statistics.median(rates))
+    print(json.dumps({"gflops": best}))
 
 
 def main():
