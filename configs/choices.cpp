@@ -22,6 +22,7 @@ std::string enum_word(Enum value) {
 }  // namespace
 
 std::string to_string(ShardingStrategy value) { return enum_word(value); }
+std::string to_string(PipelineSchedule value) { return enum_word(value); }
 std::string to_string(ComputeType value) { return enum_word(value); }
 std::string to_string(StorageType value) { return enum_word(value); }
 std::string to_string(Decay value) { return enum_word(value); }

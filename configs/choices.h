@@ -18,6 +18,8 @@ template <>
 inline constexpr auto enum_words<ShardingStrategy> =
     std::array<std::string_view, 4>{"full_shard", "shard_grad_op", "shard_optimizer", "no_shard"};
 template <>
+inline constexpr auto enum_words<PipelineSchedule> = std::array<std::string_view, 2>{"1f1b", "gpipe"};
+template <>
 inline constexpr auto enum_words<ComputeType> = std::array<std::string_view, 3>{"bf16", "fp16", "fp32"};
 template <>
 inline constexpr auto enum_words<StorageType> = std::array<std::string_view, 2>{"fp32", "bf16"};

@@ -20,6 +20,7 @@
 namespace megalith {
 
 enum class ShardingStrategy { full_shard, shard_grad_op, shard_optimizer, no_shard };
+enum class PipelineSchedule { one_f_one_b, gpipe };  // written "1f1b", "gpipe"
 enum class ComputeType { bf16, fp16, fp32 };
 enum class StorageType { fp32, bf16 };
 enum class Decay { cosine, linear, constant };
@@ -64,11 +65,17 @@ struct ParallelConfig {
   bool sequence_parallel = false;
   int64_t pipeline_parallel_degree = 1;
   int64_t virtual_stages = 1;
-  int64_t active_microbatches = 0;
+  PipelineSchedule pipeline_schedule = PipelineSchedule::one_f_one_b;
+  int64_t active_microbatches = 0;  // 0: what the schedule needs
+  std::string layers_per_stage;     // "5 6 5": by virtual stage, in the order of the model; empty: balanced
   ShardingStrategy sharding_strategy = ShardingStrategy::full_shard;
   int64_t sharded_data_parallel_degree = 0;  // 0: all data-parallel ranks
   bool hierarchical_allgather = false;
-  bool prescaled_batch = false;
+  int64_t max_live_parameters = 0;  // 0: the layer at work and the next one
+  int64_t replicate_below = 0;
+  bool prescaled_batch = true;
+  std::string placement = "tensor shard data pipeline";  // innermost first
+  int64_t ranks_per_node = 0;                            // 0: as launched; 8 when planning
   bool operator==(const ParallelConfig&) const = default;
 };
 
@@ -169,6 +176,7 @@ std::string describe_options();
 
 // The words used in TOML and in messages, e.g. "full_shard", "auto", "group_4".
 std::string to_string(ShardingStrategy value);
+std::string to_string(PipelineSchedule value);
 std::string to_string(ComputeType value);
 std::string to_string(StorageType value);
 std::string to_string(Decay value);

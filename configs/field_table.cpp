@@ -119,8 +119,12 @@ std::vector<Field> build_table() {
                   "Ranks that split the stack of layers");
   parallel.number("virtual_stages", &ParallelConfig::virtual_stages, "stages", between(1, 1e4),
                   "Pieces of the stack each pipeline rank holds, interleaved");
+  parallel.word("pipeline_schedule", &ParallelConfig::pipeline_schedule,
+                "One forward, one backward in turn (interleaved with virtual_stages), or all forward first");
   parallel.number("active_microbatches", &ParallelConfig::active_microbatches, "microbatches", between(0, 1e9),
                   "Most microbatches in flight on a pipeline rank; 0: what the schedule needs");
+  parallel.word("layers_per_stage", &ParallelConfig::layers_per_stage,
+                "Layers of each (virtual) stage in the order of the model, as in \"5 6 5\"; empty: balanced");
   parallel.word(
       "sharding_strategy", &ParallelConfig::sharding_strategy,
       "What data-parallel ranks share out: all (ZeRO-3), gradients and optimizer (2), optimizer (1), nothing");
@@ -128,8 +132,16 @@ std::vector<Field> build_table() {
                   between(0, 1e6), "Ranks that share one copy of the state; 0: all data-parallel ranks");
   parallel.word("hierarchical_allgather", &ParallelConfig::hierarchical_allgather,
                 "Gather weights between nodes first, then inside each");
+  parallel.number("max_live_parameters", &ParallelConfig::max_live_parameters, "parameters", between(0, 1e12),
+                  "Most parameters of layers that full_shard keeps gathered; 0: two layers");
+  parallel.number("replicate_below", &ParallelConfig::replicate_below, "parameters", between(0, 1e12),
+                  "Gathered units of at most this size stay gathered until the update, and reduce once a step");
   parallel.word("prescaled_batch", &ParallelConfig::prescaled_batch,
-                "Let the ranks of a tensor-parallel group read one common batch instead of one each");
+                "Let microbatch_size be that of a tensor-parallel group; false: each of its ranks brings as many");
+  parallel.word("placement", &ParallelConfig::placement,
+                "Order of the axes on the ranks, innermost first: those that talk most go first");
+  parallel.number("ranks_per_node", &ParallelConfig::ranks_per_node, "ranks", between(0, 1e6),
+                  "Ranks on a machine; 0: as launched, and 8 when planning");
 
   Rows memory(table, "memory", &Config::memory);
   memory.word("activation_checkpointing", &MemoryConfig::activation_checkpointing,

@@ -91,7 +91,6 @@ TEST(Rules, WhatIsNotAvailableIsRefusedByName) {
       {"parallel.active_microbatches=1", "0 is"},
       {"parallel.sequence_parallel=true", "false is"},
       {"parallel.hierarchical_allgather=true", "false is"},
-      {"parallel.prescaled_batch=true", "false is"},
       {"parallel.sharding_strategy=\"shard_grad_op\"", "\"full_shard\" and \"no_shard\" are"},
       {"parallel.sharding_strategy=\"shard_optimizer\"", "\"full_shard\" and \"no_shard\" are"},
       {"memory.activation_checkpointing=\"selective\"", "\"none\" and \"each\" are"},
