@@ -36,7 +36,7 @@ using Values = std::map<std::string, std::vector<float>>;
 // Whole parameters, gathered over the shard axis. Collective.
 Values weights_of(SmallRun& run) {
   Values all;
-  Communicator& axis = run.runtime.mesh.axis(Axis::shard);
+  Communicator& axis = run.runtime.mesh.channel(Channel::shard);
   for (Unit& unit : run.units()) {
     std::vector<float> flat(static_cast<size_t>(unit.plan().numel));
     axis.all_gather(run.runtime.stream, {flat.data(), DType::f32, {unit.plan().numel}}, unit.master()).wait();
@@ -205,12 +205,12 @@ TEST(Rehearsal, TransfersAndWorkAreThoseOfEveryRank) {
       run.evaluate(3);  // leaves gathered weights behind, which the next step must not count on or off
       run.trainer.weights_loaded();
       run.runtime.stream.clear_log();
-      for (Axis axis : all_axes) run.runtime.mesh.axis(axis).keep_log(true);
+      for (Channel channel : all_channels) run.runtime.mesh.channel(channel).keep_log(true);
       run.step(1);
-      for (Axis axis : all_axes) {
-        const std::vector<TransferRecord>& real = run.runtime.mesh.axis(axis).log();
-        const std::vector<TransferRecord>& dry = run.rehearsal.transfers[static_cast<size_t>(axis)];
-        ASSERT_EQ(real.size(), dry.size()) << megalith::name_of(axis);
+      for (Channel channel : all_channels) {
+        const std::vector<TransferRecord>& real = run.runtime.mesh.channel(channel).log();
+        const std::vector<TransferRecord>& dry = run.rehearsal.transfers[static_cast<size_t>(channel)];
+        ASSERT_EQ(real.size(), dry.size()) << megalith::name_of(channel);
         for (size_t i = 0; i < real.size(); i++) {
           EXPECT_EQ(real[i].transfer, dry[i].transfer) << i;
           EXPECT_EQ(real[i].bytes, dry[i].bytes) << i;
@@ -238,7 +238,7 @@ TEST(Traffic, IsWhatTheoryAsksFor) {
       layout.model.layers = layers;
       SCOPED_TRACE(fmt::format("{}, {} layers", name_of(layout), layers));
       SmallRun run = on_all_ranks(layout);
-      for (Axis axis : {Axis::shard, Axis::data}) run.runtime.mesh.axis(axis).keep_log(true);
+      for (Channel channel : all_channels) run.runtime.mesh.channel(channel).keep_log(true);
       run.step(0);
 
       const int shard = run.plan.mesh.shard, data = run.plan.mesh.data;
@@ -248,29 +248,31 @@ TEST(Traffic, IsWhatTheoryAsksFor) {
       const double all = ends + static_cast<double>(layers) * block;
       const int64_t gathered_blocks = 2 + 2 * M * (layers - 2);
 
-      std::map<std::pair<Axis, Transfer>, std::pair<int64_t, double>> counted;  // calls, bytes sent
-      for (Axis axis : {Axis::shard, Axis::data})
-        for (const TransferRecord& r : run.runtime.mesh.axis(axis).log()) {
-          auto& [calls, sent] = counted[{axis, r.transfer}];
+      std::map<std::pair<Channel, Transfer>, std::pair<int64_t, double>> counted;  // calls, bytes sent
+      for (Channel channel : all_channels)
+        for (const TransferRecord& r : run.runtime.mesh.channel(channel).log()) {
+          auto& [calls, sent] = counted[{channel, r.transfer}];
           calls++;
-          sent += ring_bytes(r.transfer, static_cast<double>(r.bytes), run.plan.mesh.extent(axis));
+          sent += ring_bytes(r.transfer, static_cast<double>(r.bytes), run.runtime.mesh.channel(channel).size());
         }
-      const auto expect = [&](Axis axis, Transfer transfer, int64_t calls, double sent) {
-        const auto& found = counted[{axis, transfer}];
-        EXPECT_EQ(found.first, calls) << megalith::name_of(axis) << " " << megalith::name_of(transfer);
-        EXPECT_NEAR(found.second, sent, 1e-6 * sent) << megalith::name_of(axis) << " " << megalith::name_of(transfer);
+      const auto expect = [&](Channel channel, Transfer transfer, int64_t calls, double sent) {
+        const auto& found = counted[{channel, transfer}];
+        EXPECT_EQ(found.first, calls) << megalith::name_of(channel) << " " << megalith::name_of(transfer);
+        EXPECT_NEAR(found.second, sent, 1e-6 * sent)
+            << megalith::name_of(channel) << " " << megalith::name_of(transfer);
       };
       const double others = static_cast<double>(shard - 1) / shard, copies = 2.0 * (data - 1) / data;
       if (shard > 1) {
-        expect(Axis::shard, Transfer::all_gather, 2 + gathered_blocks,
+        expect(Channel::shard, Transfer::all_gather, 2 + gathered_blocks,
                4 * others * (ends + static_cast<double>(gathered_blocks) * block));
-        expect(Axis::shard, Transfer::reduce_scatter, M * (layers + 2), 4 * others * static_cast<double>(M) * all);
-        expect(Axis::shard, Transfer::all_reduce, 1, 24 * 2 * others);  // square sum, loss, votes
+        expect(Channel::shard, Transfer::reduce_scatter, M * (layers + 2), 4 * others * static_cast<double>(M) * all);
       } else {
-        expect(Axis::shard, Transfer::all_gather, 0, 0);
-        expect(Axis::shard, Transfer::reduce_scatter, 0, 0);
+        expect(Channel::shard, Transfer::all_gather, 0, 0);
+        expect(Channel::shard, Transfer::reduce_scatter, 0, 0);
       }
-      if (data > 1) expect(Axis::data, Transfer::all_reduce, layers + 2 + 1, copies * (4 * all / shard + 16));
+      if (data > 1) expect(Channel::data, Transfer::all_reduce, layers + 2, copies * 4 * all / shard);
+      const int ranks = session().size();
+      if (ranks > 1) expect(Channel::world, Transfer::all_reduce, 1, 24 * 2.0 * (ranks - 1) / ranks);  // scalars
     }
 }
 

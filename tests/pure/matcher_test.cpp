@@ -34,7 +34,7 @@ Job pipeline_job() {
   Job job{.mesh = {.data = 2, .pipeline = 4}, .logs = {}};
   for (int rank = 0; rank < job.mesh.size(); rank++) {
     const Mesh mesh = Mesh::dry(job.mesh, rank);
-    Communicator& line = mesh.axis(Axis::pipeline);
+    Communicator& line = mesh.channel(Channel::forward);
     line.keep_log(true);
     Stream s(World::dry);
     Arena arena(World::dry, "test", 0);
@@ -50,7 +50,7 @@ Job pipeline_job() {
       if (k % 2) line.barrier();
     }
     job.logs.emplace_back();
-    job.logs.back()[static_cast<size_t>(Axis::pipeline)] = line.log();
+    job.logs.back()[static_cast<size_t>(Channel::forward)] = line.log();
   }
   return job;
 }
@@ -134,14 +134,15 @@ TEST_P(Matcher, FindsEveryPlantedFault) {
   for (int round = 0; round < 300; round++)
     for (const auto& [what, fault] : faults()) {
       TransferLogs logs = job.logs;
-      const size_t rank = random() % logs.size(), axis = random() % all_axes.size();
-      Log& log = logs[rank][axis];
-      if (job.mesh.extent(all_axes[axis]) == 1 || log.empty()) continue;
+      const size_t rank = random() % logs.size(), channel = random() % num_channels;
+      Log& log = logs[rank][channel];
+      const int size = job.mesh.place(0, all_channels[channel]).size;
+      if (size == 1 || log.empty()) continue;
       const size_t at = random() % log.size();
-      if (!fault(log, at, job.mesh.extent(all_axes[axis]))) continue;
+      if (!fault(log, at, size)) continue;
       planted[what]++;
       EXPECT_FALSE(match(job.mesh, logs).empty())
-          << what << ": rank " << rank << ", " << name_of(all_axes[axis]) << ", call " << at;
+          << what << ": rank " << rank << ", " << name_of(all_channels[channel]) << ", call " << at;
     }
   for (const auto& [what, fault] : faults())
     if (what != "the wrong peer" || GetParam() == &pipeline_job) {
@@ -162,11 +163,11 @@ TEST(Matcher, SaysWhereAndWhat) {
   const std::vector<std::string> shorter = match(mesh, logs_with({good[0]}));
   ASSERT_EQ(shorter.size(), 1u);
   EXPECT_EQ(shorter[0],
-            "axis shard, group of rank 0: member 0 waits at its call 1: all_reduce of 24 bytes; member 1 is done");
+            "shard, group of rank 0: member 0 waits at its call 1: all_reduce of 24 bytes; member 1 is done");
   const std::vector<std::string> other = match(mesh, logs_with({good[1], good[0]}));
   ASSERT_FALSE(other.empty());
   EXPECT_EQ(other[0],
-            "axis shard, group of rank 0: at call 0 member 0 makes all_gather of 64 bytes, at call 0 member 1 makes "
+            "shard, group of rank 0: at call 0 member 0 makes all_gather of 64 bytes, at call 0 member 1 makes "
             "all_reduce of 24 bytes");
   EXPECT_NE(message_of([&] { match(mesh, TransferLogs(3)); }).find("3 logs for a mesh of 2"), std::string::npos);
 }

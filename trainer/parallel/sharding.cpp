@@ -43,7 +43,7 @@ Sharding::WeightSlot& Sharding::gathered(size_t unit) {
   oldest->unit = unit;
   oldest->last_use = ++clock_;
   oldest->gather =
-      runtime_.mesh.axis(Axis::shard)
+      runtime_.mesh.channel(Channel::shard)
           .all_gather(runtime_.stream, oldest->memory.flat(0, plan_.units[unit].numel), units_[unit].working());
   return *oldest;
 }
@@ -104,7 +104,7 @@ void Sharding::reduce(size_t unit, bool last_microbatch) {
   reduced_before_[unit] = true;
   const UnitPlan& plan = plan_.units[unit];
   slot.scatter =
-      runtime_.mesh.axis(Axis::shard)
+      runtime_.mesh.channel(Channel::shard)
           .reduce_scatter(runtime_.stream, slot.add ? slot.partial.flat(0, plan.shard.size()) : units_[unit].gradient(),
                           slot.memory.flat(0, plan.numel));
 }
@@ -122,7 +122,7 @@ void Sharding::complete(GradientSlot& slot) {
 void Sharding::sum_over_data(size_t unit) {
   if (plan_.mesh.data == 1) return;
   data_sums_.push_back(
-      runtime_.mesh.axis(Axis::data).all_reduce(runtime_.stream, units_[unit].gradient(), Reduce::sum));
+      runtime_.mesh.channel(Channel::data).all_reduce(runtime_.stream, units_[unit].gradient(), Reduce::sum));
 }
 
 void Sharding::finish_gradients() {

@@ -28,13 +28,13 @@ std::string traffic_table(const DryRun& run) {
   };
   std::string text = "traffic of one step, of the rank that sends most (payload, and bytes sent round a ring):\n";
   bool any = false;
-  for (Axis axis : all_axes) {
-    const int size = run.mesh.extent(axis);
+  for (Channel channel : all_channels) {
+    const int size = run.mesh.place(0, channel).size;
     if (size == 1) continue;
     std::map<Transfer, Sum> most;
     for (const auto& rank : run.transfers) {
       std::map<Transfer, Sum> sums;
-      for (const TransferRecord& r : rank[static_cast<size_t>(axis)]) {
+      for (const TransferRecord& r : rank[static_cast<size_t>(channel)]) {
         Sum& sum = sums[r.transfer];
         sum.calls++;
         sum.payload += static_cast<double>(r.bytes);
@@ -45,8 +45,9 @@ std::string traffic_table(const DryRun& run) {
     }
     for (const auto& [transfer, sum] : most) {
       any = true;
-      text += fmt::format("  {:<9} x{:<5} {:<15} {:>6} calls {:>12.4f} GiB payload {:>12.4f} GiB sent\n", name_of(axis),
-                          size, name_of(transfer), sum.calls, sum.payload / (1 << 30), sum.sent / (1 << 30));
+      text +=
+          fmt::format("  {:<19} x{:<5} {:<15} {:>6} calls {:>12.4f} GiB payload {:>12.4f} GiB sent\n", name_of(channel),
+                      size, name_of(transfer), sum.calls, sum.payload / (1 << 30), sum.sent / (1 << 30));
     }
   }
   return any ? text : "traffic: none\n";

@@ -100,14 +100,18 @@ std::vector<std::string> match(const MeshShape& mesh, const TransferLogs& transf
   CHECK(static_cast<int>(transfers.size()) == mesh.size(), "{} logs for a mesh of {} ranks", transfers.size(),
         mesh.size());
   std::vector<std::string> faults;
-  for (Axis axis : all_axes) {
-    if (mesh.extent(axis) == 1) continue;
-    std::map<int, std::vector<const std::vector<TransferRecord>*>> groups;  // members ascend with the rank
-    for (int rank = 0; rank < mesh.size(); rank++)
-      groups[mesh.group(rank, axis)].push_back(&transfers[static_cast<size_t>(rank)][static_cast<size_t>(axis)]);
+  for (Channel channel : all_channels) {
+    if (mesh.place(0, channel).size == 1) continue;
+    std::map<int, std::vector<const std::vector<TransferRecord>*>> groups;
+    for (int rank = 0; rank < mesh.size(); rank++) {
+      const MeshShape::Place place = mesh.place(rank, channel);
+      auto& logs = groups[place.group];
+      logs.resize(static_cast<size_t>(place.size));
+      logs[static_cast<size_t>(place.index)] = &transfers[static_cast<size_t>(rank)][static_cast<size_t>(channel)];
+    }
     for (auto& [first_rank, logs] : groups)
       for (std::string& fault :
-           Group(fmt::format("axis {}, group of rank {}", name_of(axis), first_rank), std::move(logs)).play())
+           Group(fmt::format("{}, group of rank {}", name_of(channel), first_rank), std::move(logs)).play())
         faults.push_back(std::move(fault));
   }
   return faults;

@@ -10,8 +10,8 @@
 
 namespace megalith {
 
-// transfers[rank][axis]: what the rank did on that axis, in order.
-using TransferLogs = std::vector<std::array<std::vector<TransferRecord>, all_axes.size()>>;
+// transfers[rank][channel]: what the rank did there, in order.
+using TransferLogs = std::vector<std::array<std::vector<TransferRecord>, num_channels>>;
 
 // Empty when everything matches and drains. Otherwise one sentence a fault: axis, group, ranks, position and calls.
 std::vector<std::string> match(const MeshShape& mesh, const TransferLogs& transfers);

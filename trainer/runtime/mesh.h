@@ -1,7 +1,11 @@
-// The mesh: which rank stands where. A rank has one coordinate on each axis, tensor innermost (its neighbours talk
-// most):
+// The mesh: which rank stands where, and who talks to whom. A rank has one coordinate on each axis; the placement says
+// which axis's neighbours are neighbouring ranks. By default tensor is innermost (its ranks talk most):
 //   rank = ((pipeline * data + d) * shard + s) * tensor + t.
 // `shard` ranks share one copy of the weights; `data` counts the copies; together they split the batch.
+//
+// Ranks fill the nodes in order. Where a shard group spans several nodes evenly, its parts are numbered across the
+// nodes first (part = place in the node * nodes + node): a gather between nodes followed by one inside each node then
+// leaves every part where it belongs, and no copy puts them in order.
 #pragma once
 
 #include <array>
@@ -16,15 +20,41 @@ enum class Axis : uint8_t { tensor, shard, data, pipeline };
 constexpr std::array<Axis, 4> all_axes{Axis::tensor, Axis::shard, Axis::data, Axis::pipeline};
 const char* name_of(Axis axis);
 
+// What a communicator is for. Each is a group of ranks of its own, so that transfers of one never wait for another's.
+enum class Channel : uint8_t {
+  tensor,
+  shard,          // the whole shard group
+  between_nodes,  // of a shard group: those at the same place of each node; one rank where it does not span nodes
+  in_node,        // of a shard group: those on one node
+  data,
+  forward,   // the pipeline axis: activations
+  backward,  // the pipeline axis: their gradients
+  world,
+};
+constexpr int num_channels = 8;
+constexpr std::array<Channel, num_channels> all_channels{Channel::tensor,   Channel::shard, Channel::between_nodes,
+                                                         Channel::in_node,  Channel::data,  Channel::forward,
+                                                         Channel::backward, Channel::world};
+const char* name_of(Channel channel);
+
 struct MeshShape {
   int tensor = 1, shard = 1, data = 1, pipeline = 1;
+  std::array<Axis, 4> placement = all_axes;  // innermost first
+  int ranks_per_node = 0;                    // 0: all on one
 
   int size() const { return tensor * shard * data * pipeline; }
   int extent(Axis axis) const;
   int stride(Axis axis) const;  // distance between neighbours on the axis, in ranks
-  int coordinate(int rank, Axis axis) const { return rank / stride(axis) % extent(axis); }
-  // The lowest rank of the group that `rank` belongs to on the axis: with the axis, it names the group.
-  int group(int rank, Axis axis) const { return rank - coordinate(rank, axis) * stride(axis); }
+  int coordinate(int rank, Axis axis) const;
+  int node(int rank) const { return ranks_per_node > 0 ? rank / ranks_per_node : 0; }
+  // How many nodes each shard group spans, all with as many of its ranks; 1 as well where nodes and groups do not fit.
+  int shard_nodes() const;
+
+  // Where a rank stands in a channel: the group is named by a number that its members share.
+  struct Place {
+    int group, index, size;
+  };
+  Place place(int rank, Channel channel) const;
 
   // The batch is split over data and shard: which of how many parts this rank takes.
   int batch_ranks() const { return shard * data; }
@@ -33,7 +63,7 @@ struct MeshShape {
   std::string describe(int rank) const;  // "rank 3 (data 1, shard 1)": axes of extent 1 are left out
 };
 
-// One communicator for each axis of one rank.
+// One communicator for each channel of one rank.
 class Mesh {
  public:
   // Splits `world`; collective.
@@ -43,14 +73,15 @@ class Mesh {
 
   const MeshShape& shape() const { return shape_; }
   int rank() const { return rank_; }
-  Communicator& axis(Axis axis) const { return *axes_[static_cast<size_t>(axis)]; }
+  int coordinate(Axis axis) const { return shape_.coordinate(rank_, axis); }
+  Communicator& channel(Channel channel) const { return *channels_[static_cast<size_t>(channel)]; }
 
  private:
   Mesh(const MeshShape& shape, int rank) : shape_(shape), rank_(rank) {}
 
   MeshShape shape_;
   int rank_;
-  std::array<std::unique_ptr<Communicator>, 4> axes_;
+  std::array<std::unique_ptr<Communicator>, num_channels> channels_;
 };
 
 }  // namespace megalith

@@ -9,13 +9,13 @@ Rehearsal rehearse(const Config& config, const Plan& plan) {
 
   Rehearsal rehearsal;
   runtime.stream.clear_log();
-  for (Axis axis : all_axes) runtime.mesh.axis(axis).keep_log(true);
+  for (Channel channel : all_channels) runtime.mesh.channel(channel).keep_log(true);
   StepScalars unread;
   trainer.step(0, 0, {}, false, &unread);
   rehearsal.ops = runtime.stream.log();
-  for (Axis axis : all_axes) {
-    rehearsal.transfers[static_cast<size_t>(axis)] = runtime.mesh.axis(axis).log();
-    runtime.mesh.axis(axis).keep_log(false);
+  for (Channel channel : all_channels) {
+    rehearsal.transfers[static_cast<size_t>(channel)] = runtime.mesh.channel(channel).log();
+    runtime.mesh.channel(channel).keep_log(false);
   }
   trainer.evaluate(plan.batch.batch, {});
   rehearsal.memory = runtime.memory.peaks();

@@ -10,9 +10,9 @@
 namespace megalith {
 
 struct Rehearsal {
-  MemorySizes memory{};                                                // peaks, bytes
-  std::vector<OpRecord> ops;                                           // of one training step
-  std::array<std::vector<TransferRecord>, all_axes.size()> transfers;  // of one training step, by axis, in order
+  MemorySizes memory{};                                             // peaks, bytes
+  std::vector<OpRecord> ops;                                        // of one training step
+  std::array<std::vector<TransferRecord>, num_channels> transfers;  // of one training step, by channel, in order
 };
 
 // config.model.vocab must be set.

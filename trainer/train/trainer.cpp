@@ -47,12 +47,12 @@ void Trainer::step(int64_t step, int64_t first_sequence, Feed feed, bool vote_to
   Stream& s = runtime_.stream;
   const Tensor square_sum = scalars_.flat(0, 1), loss = scalars_.flat(1, 2), votes = scalars_.flat(2, 3);
   fill(s, square_sum, 0);
-  for (const Unit& unit : stage_.sharding().units()) accumulate_square_sum(s, square_sum, unit.gradient());
+  // Every element of the gradient counts once: the copies on the data axis hold the same.
+  if (runtime_.mesh.coordinate(Axis::data) == 0)
+    for (const Unit& unit : stage_.sharding().units()) accumulate_square_sum(s, square_sum, unit.gradient());
   copy(s, loss, stage_.loss());
   fill(s, votes, vote_to_stop ? 1 : 0);
-  // Shards hold different parts of the gradient, copies on the data axis the same part.
-  runtime_.mesh.axis(Axis::shard).all_reduce(s, scalars_, Reduce::sum).wait();
-  runtime_.mesh.axis(Axis::data).all_reduce(s, scalars_.flat(1, 3), Reduce::sum).wait();
+  runtime_.mesh.channel(Channel::world).all_reduce(s, scalars_, Reduce::sum).wait();
 
   clip_scale(s, scale_, square_sum, config_.optimizer.gradient_clip);
   optimizer_.update(s, stage_.sharding().units(), step, scale_);
@@ -69,8 +69,7 @@ double Trainer::evaluate(int64_t sequences, Feed feed) {
   stage_.begin_evaluation({.feed = std::move(feed), .batch = batch, .dropout = {}});
   for (int64_t k = 0; k < batch.num_microbatches(); k++) stage_.evaluate(k);
   Stream& s = runtime_.stream;
-  runtime_.mesh.axis(Axis::shard).all_reduce(s, stage_.loss(), Reduce::sum).wait();
-  runtime_.mesh.axis(Axis::data).all_reduce(s, stage_.loss(), Reduce::sum).wait();
+  runtime_.mesh.channel(Channel::world).all_reduce(s, stage_.loss(), Reduce::sum).wait();
   double loss = 0;
   s.launch("read_scalars", {.bytes = 8}, [&] { loss = *stage_.loss().data<double>(); });
   return loss;
