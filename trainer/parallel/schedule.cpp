@@ -1,14 +1,175 @@
 #include "trainer/parallel/schedule.h"
 
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "kernels/check.h"
+
 namespace megalith {
 
-std::vector<Action> accumulate(int64_t num_microbatches) {
-  std::vector<Action> actions;
-  for (int64_t k = 0; k < num_microbatches; k++) {
-    actions.push_back({Action::Kind::forward, k});
-    actions.push_back({Action::Kind::backward, k});
-  }
+namespace {
+
+using Kind = Action::Kind;
+using Actions = std::vector<Action>;
+
+constexpr int64_t forward_time = 1, backward_time = 2, never = std::numeric_limits<int64_t>::max();
+
+void check(const PipelineShape& shape, int64_t stage) {
+  CHECK(shape.stages > 0 && shape.virtual_stages > 0 && shape.microbatches >= 0 && shape.active_microbatches >= 0,
+        "a pipeline of {} stages with {} virtual stages and {} microbatches, {} of them active: stages start at 1, "
+        "microbatches at 0",
+        shape.stages, shape.virtual_stages, shape.microbatches, shape.active_microbatches);
+  CHECK(shape.stages > 1 || shape.virtual_stages == 1,
+        "parallel.virtual_stages = {} with one pipeline stage; set it to 1, or parallel.pipeline_parallel_degree to 2 "
+        "or more",
+        shape.virtual_stages);
+  CHECK(0 <= stage && stage < shape.stages, "stage {} of a pipeline of {}", stage, shape.stages);
+}
+
+// A group of microbatches through one chunk after the other. The last group is filled up with microbatches that do not
+// exist: an order made for full groups stays free of deadlock when they are left out of it, while one made for the
+// incomplete group itself is not (2 stages of 4 chunks, 3 microbatches).
+Actions in_groups(Kind kind, const PipelineShape& shape, int64_t group) {
+  const int64_t v = shape.virtual_stages;
+  Actions actions;
+  for (int64_t first = 0; first < shape.microbatches; first += group)
+    for (int64_t c = 0; c < v; c++)
+      for (int64_t k = first; k < first + group; k++)
+        actions.push_back({kind, k, kind == Kind::forward ? c : v - 1 - c});
   return actions;
+}
+
+Actions only_existing(Actions actions, int64_t microbatches) {
+  std::erase_if(actions, [&](const Action& a) { return a.microbatch >= microbatches; });
+  return actions;
+}
+
+// All stages against one clock: at each moment, a stage starts what has arrived and is allowed, a forward before a
+// backward. What ran in some order of time cannot deadlock; and where active_microbatches holds a stage back, it does
+// not wait for a forward while a backward could run, which lists that are fixed in advance would.
+class Clock {
+ public:
+  explicit Clock(const PipelineShape& shape)
+      : shape_(shape),
+        gpipe_(shape.kind == PipelineSchedule::gpipe),
+        active_(shape.active_microbatches > 0 ? shape.active_microbatches : never),
+        group_(std::min(gpipe_ ? std::max(shape.microbatches, int64_t{1}) : shape.stages, active_)),
+        forwards_(in_groups(Kind::forward, shape, group_)),
+        backwards_(in_groups(Kind::backward, shape, group_)),
+        microbatches_((shape.microbatches + group_ - 1) / group_ * group_),
+        stages_(static_cast<size_t>(shape.stages)),
+        forward_arrives_(static_cast<size_t>(num_chunks() * microbatches_), never),
+        backward_arrives_(forward_arrives_) {
+    std::fill_n(forward_arrives_.begin(), microbatches_, 0);
+  }
+
+  Actions run(int64_t stage) {
+    for (;;) {
+      std::optional<Start> next;
+      for (int64_t s = 0; s < shape_.stages; s++)
+        if (const auto start = next_start(s); start && (!next || start->time < next->time)) next = start;
+      if (!next) break;
+      execute(*next);
+    }
+    return stages_[static_cast<size_t>(stage)].actions;
+  }
+
+ private:
+  struct StageState {
+    int64_t time = 0;
+    size_t forwards = 0, backwards = 0;  // executed
+    int64_t alive = 0;
+    Actions actions;
+  };
+  struct Start {
+    int64_t stage, time;
+    Action action;
+  };
+
+  int64_t num_chunks() const { return shape_.stages * shape_.virtual_stages; }
+  int64_t model_chunk(const Action& a, int64_t stage) const { return a.chunk * shape_.stages + stage; }
+  int64_t& arrival(Kind kind, int64_t model_chunk, int64_t microbatch) {
+    auto& times = kind == Kind::forward ? forward_arrives_ : backward_arrives_;
+    return times[static_cast<size_t>(model_chunk * microbatches_ + microbatch)];
+  }
+  int64_t arrival(const Action& a, int64_t stage) { return arrival(a.kind, model_chunk(a, stage), a.microbatch); }
+
+  size_t wave(size_t position) const { return position / static_cast<size_t>(shape_.virtual_stages * group_); }
+
+  bool may_forward(const StageState& s, int64_t stage) const {
+    if (s.forwards == forwards_.size()) return false;
+    if (gpipe_) return wave(s.forwards) == wave(s.backwards);
+    const int64_t v = shape_.virtual_stages, after = shape_.stages - stage - 1;
+    const int64_t warm_up = v == 1 ? after : 2 * after + (v - 1) * group_;
+    const bool begins = forwards_[s.forwards].chunk == 0;
+    return static_cast<int64_t>(s.forwards - s.backwards) <= warm_up && !(begins && s.alive == active_);
+  }
+
+  bool may_backward(const StageState& s) const {
+    return s.backwards < s.forwards && !(gpipe_ && wave(s.forwards) == wave(s.backwards));
+  }
+
+  std::optional<Start> next_start(int64_t stage) {
+    const StageState& s = stages_[static_cast<size_t>(stage)];
+    std::optional<Start> start;
+    const auto consider = [&](const Action& action) {
+      const int64_t arrived = arrival(action, stage), time = std::max(s.time, arrived);
+      if (arrived != never && (!start || time < start->time)) start = {stage, time, action};
+    };
+    if (may_forward(s, stage)) consider(forwards_[s.forwards]);
+    if (may_backward(s)) consider(backwards_[s.backwards]);
+    return start;
+  }
+
+  void execute(const Start& start) {
+    StageState& s = stages_[static_cast<size_t>(start.stage)];
+    const Action& a = start.action;
+    const int64_t chunk = model_chunk(a, start.stage);
+    s.actions.push_back(a);
+    if (a.kind == Kind::forward) {
+      s.time = start.time + forward_time;
+      s.forwards++;
+      if (a.chunk == 0) s.alive++;
+      const bool turns = chunk + 1 == num_chunks();
+      arrival(turns ? Kind::backward : Kind::forward, turns ? chunk : chunk + 1, a.microbatch) = s.time;
+    } else {
+      s.time = start.time + backward_time;
+      s.backwards++;
+      if (a.chunk == 0) s.alive--;
+      if (chunk > 0) arrival(Kind::backward, chunk - 1, a.microbatch) = s.time;
+    }
+  }
+
+  const PipelineShape shape_;
+  const bool gpipe_;
+  const int64_t active_, group_;
+  const Actions forwards_, backwards_;  // of every stage
+  const int64_t microbatches_;          // with those that fill the last group
+  std::vector<StageState> stages_;
+  std::vector<int64_t> forward_arrives_, backward_arrives_;  // by chunk of the model, then microbatch
+};
+
+}  // namespace
+
+Actions make_schedule(const PipelineShape& shape, int64_t stage) {
+  check(shape, stage);
+  return only_existing(Clock(shape).run(stage), shape.microbatches);
+}
+
+Actions forward_schedule(const PipelineShape& shape, int64_t stage) {
+  check(shape, stage);
+  return only_existing(in_groups(Kind::forward, shape, shape.stages), shape.microbatches);
+}
+
+std::vector<int64_t> live_microbatches(const Actions& schedule, int64_t virtual_stages) {
+  std::vector<int64_t> live(static_cast<size_t>(virtual_stages), 1), now(live.size(), 0);
+  for (const Action& action : schedule) {
+    const auto c = static_cast<size_t>(action.chunk);
+    now[c] += action.kind == Kind::forward ? 1 : -1;
+    live[c] = std::max(live[c], now[c]);
+  }
+  return live;
 }
 
 }  // namespace megalith

@@ -1,8 +1,22 @@
-// A schedule is a list of actions that a stage obeys, and a pure function of the numbers it is made from.
+// A schedule is a list of actions that a stage of the pipeline obeys, and a pure function of the numbers it is made
+// from. The model is cut into stages * virtual_stages chunks of layers; chunk c of the model runs on stage c % stages,
+// where it is chunk c / stages.
+//
+// Laws, of every list that make_schedule returns:
+// - Each (microbatch, chunk) has one forward and, later, one backward.
+// - The forwards are in one order and the backwards in another, each the same on all stages, and each chunk takes its
+//   microbatches in ascending order, both ways. So messages between two stages need no tags, and the last backward of
+//   a chunk is that of the last microbatch.
+// - So the microbatches that a chunk keeps alive are always consecutive, and with live_microbatches(...) slots, slot
+//   microbatch % live is free when a microbatch's forward comes.
+// - Stages that send without waiting, and receive in the order of their actions, never deadlock: not even where a send
+//   ends only once it is received, and a forward waits for the sends that its slot was last used for.
 #pragma once
 
 #include <cstdint>
 #include <vector>
+
+#include "configs/config.h"
 
 namespace megalith {
 
@@ -10,10 +24,39 @@ struct Action {
   enum class Kind : uint8_t { forward, backward };
   Kind kind;
   int64_t microbatch;
+  int64_t chunk = 0;  // of this stage
   bool operator==(const Action&) const = default;
 };
 
-// One stage: F0 B0 F1 B1 ... One microbatch is alive at a time.
-std::vector<Action> accumulate(int64_t num_microbatches);
+struct PipelineShape {
+  int64_t stages = 1;
+  int64_t virtual_stages = 1;  // chunks a stage; more than 1 takes more than one stage
+  int64_t microbatches = 1;
+  // The most microbatches alive on any stage: from their first forward there to their last backward there. 0: what the
+  // schedule needs, which is `stages`, 2 * stages with several chunks a stage, and all of them under gpipe.
+  int64_t active_microbatches = 0;
+  PipelineSchedule kind = PipelineSchedule::one_f_one_b;
+};
+
+// One training step of one stage. One stage alone: F0 B0 F1 B1 ...
+//
+// one_f_one_b: Narayanan et al., arXiv 2104.04473, section 2.2: forwards to warm up, then one forward, one backward,
+// then the remaining backwards; at most stages - stage microbatches are alive. With several chunks a stage it is
+// interleaved: groups of min(stages, active_microbatches) pass chunk 0, then chunk 1, and so on.
+// gpipe: Huang et al., arXiv 1811.06965: all forwards, then all backwards, in waves of active_microbatches; with
+// several chunks a stage, a wave passes chunk 0, then chunk 1, and so on.
+std::vector<Action> make_schedule(const PipelineShape& shape, int64_t stage);
+
+// Evaluation: forwards only, in groups of `stages`, for both kinds the same. Nothing stays alive, and one slot a chunk
+// is enough for any number of microbatches.
+std::vector<Action> forward_schedule(const PipelineShape& shape, int64_t stage);
+
+// By chunk: the most microbatches that are between their forward and their backward at once, and at least 1.
+std::vector<int64_t> live_microbatches(const std::vector<Action>& schedule, int64_t virtual_stages);
+
+// One stage alone.
+inline std::vector<Action> accumulate(int64_t num_microbatches) {
+  return make_schedule({.microbatches = num_microbatches}, 0);
+}
 
 }  // namespace megalith
