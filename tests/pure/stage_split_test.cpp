@@ -1,0 +1,119 @@
+// Layers over stages: the greedy answer against all answers, known models, and what is refused.
+
+#include "trainer/parallel/stage_split.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "tests/pure/testing.h"
+
+namespace megalith {
+namespace {
+
+using Counts = std::vector<int64_t>;
+
+double largest_load(const StageCosts& costs, const Counts& layers, int64_t stages) {
+  std::vector<double> loads(static_cast<size_t>(stages), 0);
+  for (size_t c = 0; c < layers.size(); c++) loads[c % loads.size()] += static_cast<double>(layers[c]);
+  loads.front() += costs.embedding;
+  loads.back() += costs.head;
+  return *std::max_element(loads.begin(), loads.end());
+}
+
+// The best of all ways to deal `left` layers to the chunks from `chunk` on.
+double best(const StageCosts& costs, Counts& layers, size_t chunk, int64_t left, int64_t stages) {
+  if (chunk + 1 == layers.size()) {
+    layers[chunk] = left;
+    return largest_load(costs, layers, stages);
+  }
+  double least = 1e9;
+  const auto others = static_cast<int64_t>(layers.size() - chunk) - 1;
+  for (layers[chunk] = 1; left - layers[chunk] >= others; layers[chunk]++)
+    least = std::min(least, best(costs, layers, chunk + 1, left - layers[chunk], stages));
+  return least;
+}
+
+TEST(StageSplit, NoOtherSplitIsBetter) {
+  int compared = 0;
+  for (int64_t stages = 1; stages <= 4; stages++)
+    for (int64_t v = 1; v <= 3 && stages * v <= 6; v++)
+      for (int64_t layers = stages * v; layers <= 11; layers++)
+        for (const auto& [embedding, head] :
+             {std::pair{0.0, 0.0}, {0.5, 0.7}, {1.33, 2.55}, {3.0, 0.0}, {0.0, 6.0}, {20.0, 20.0}}) {
+          const StageCosts costs{.layers = layers, .embedding = embedding, .head = head};
+          const Counts split = split_layers(costs, stages, v);
+          ASSERT_EQ(split.size(), static_cast<size_t>(stages * v));
+          EXPECT_EQ(std::accumulate(split.begin(), split.end(), int64_t{0}), layers);
+          EXPECT_GE(*std::min_element(split.begin(), split.end()), 1);
+          Counts any(split.size());
+          EXPECT_DOUBLE_EQ(largest_load(costs, split, stages), best(costs, any, 0, layers, stages))
+              << stages << " stages, " << v << " chunks each, " << layers << " layers, head " << head;
+          compared++;
+        }
+  EXPECT_GT(compared, 400);
+}
+
+TEST(StageSplit, EqualLoadsGoToTheLaterStageAndChunksStayEven) {
+  const StageCosts bare{.layers = 10, .embedding = 0, .head = 0};
+  EXPECT_EQ(split_layers(bare, 4, 1), (Counts{2, 2, 3, 3}));
+  EXPECT_EQ(split_layers(bare, 2, 2), (Counts{2, 2, 3, 3}));
+  EXPECT_EQ(split_layers(bare, 1, 1), (Counts{10}));
+  // The chunk with the head gets fewer layers than its stage's other one.
+  EXPECT_EQ(split_layers({.layers = 12, .embedding = 0, .head = 2}, 2, 2), (Counts{3, 3, 4, 2}));
+}
+
+TEST(StageSplit, CostsFollowTheLaw) {
+  const ModelConfig model{.layers = 3, .hidden = 8, .heads = 2, .vocab = 100, .context = 16};
+  const double layer_parameters = 12 * 64 + 13 * 8, layer_flops = 6 * (12 * 64) + 6 * 8 * 10;
+  const StageCosts costs = stage_costs(model, 10);
+  EXPECT_EQ(costs.layers, 3);
+  EXPECT_DOUBLE_EQ(costs.embedding, 0.5 * (100 + 16) * 8 / layer_parameters);
+  EXPECT_DOUBLE_EQ(costs.head, 0.5 * (6 * 800 / layer_flops + 800 / layer_parameters));
+}
+
+TEST(StageSplit, KnownModels) {
+  // GPT-2 1558M: the head weighs two and a half layers, the embedding one and a third.
+  const ModelConfig gpt2{.layers = 48, .hidden = 1600, .heads = 25, .vocab = 50257, .context = 1024};
+  const StageCosts costs = stage_costs(gpt2, 1024);
+  EXPECT_NEAR(costs.embedding, 1.33, 0.01);
+  EXPECT_NEAR(costs.head, 2.55, 0.01);
+  EXPECT_EQ(split_layers(costs, 4, 1), (Counts{12, 13, 13, 10}));
+  EXPECT_EQ(split_layers(costs, 8, 1), (Counts{5, 6, 6, 6, 7, 7, 7, 4}));
+  // 30B: both ends together weigh less than a layer.
+  const ModelConfig large{.layers = 48, .hidden = 7168, .heads = 56, .vocab = 50257, .context = 2048};
+  EXPECT_LT(stage_costs(large, 2048).head + stage_costs(large, 2048).embedding, 1);
+  EXPECT_EQ(split_layers(stage_costs(large, 2048), 4, 1), Counts(4, 12));
+  EXPECT_EQ(split_layers(stage_costs(large, 2048), 8, 1), Counts(8, 6));
+  EXPECT_EQ(split_layers(stage_costs(large, 2048), 8, 2), Counts(16, 3));
+}
+
+TEST(StageSplit, MoreChunksThanLayers) {
+  EXPECT_EQ(message_of([] { split_layers({.layers = 12, .embedding = 1, .head = 1}, 8, 2); }),
+            "parallel.pipeline_parallel_degree = 8 times parallel.virtual_stages = 2 makes 16 chunks of model.layers = "
+            "12, and each needs a layer: their product can be 12 at most");
+}
+
+TEST(StageSplit, ListOfLayers) {
+  EXPECT_EQ(parse_layers_per_stage("5 6 5", 16, 3), (Counts{5, 6, 5}));
+  EXPECT_EQ(parse_layers_per_stage(" 1\t15 ", 16, 2), (Counts{1, 15}));
+  const auto refusal = [](const char* text) { return message_of([=] { parse_layers_per_stage(text, 16, 3); }); };
+  EXPECT_EQ(refusal("5 6"),
+            "parallel.layers_per_stage = \"5 6\": 2 numbers for the 3 chunks (stages times virtual stages); give 3 "
+            "numbers that add up to model.layers = 16, or leave it empty");
+  const auto expect_refusal = [&](const char* text, const char* why) {
+    EXPECT_NE(refusal(text).find(why), std::string::npos) << refusal(text);
+  };
+  expect_refusal("", "0 numbers for the 3 chunks");
+  expect_refusal("5 6 5 1", "4 numbers for the 3 chunks");
+  expect_refusal("5 6 6", "17 layers in all");
+  expect_refusal("8 0 8", "0 layers, and each chunk needs one");
+  expect_refusal("9 -2 9", "-2 layers, and each chunk needs one");
+  expect_refusal("5 six 5", "'six' is not a number");
+  expect_refusal("5 6.0 5", "'6.0' is not a number");
+  expect_refusal("5,6,5", "'5,6,5' is not a number");
+  expect_refusal("5 99999999999999999999 5", "is not a number");
+  expect_refusal("5 9223372036854775807 5", "more than the model has");
+}
+
+}  // namespace
+}  // namespace megalith

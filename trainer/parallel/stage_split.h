@@ -1,0 +1,32 @@
+// Which stage of the pipeline gets how many layers: a pure function of the numbers. The model is cut into
+// stages * virtual_stages chunks, in its order; chunk c runs on stage c % stages. The embedding belongs to the first
+// chunk, the final norm and the head to the last.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "configs/config.h"
+
+namespace megalith {
+
+struct StageCosts {
+  int64_t layers;
+  double embedding, head;  // 1 is what a layer costs
+};
+
+// The law: a cost is the mean of two shares, both relative to one layer,
+//   compute: FLOPs per token, with causal attention over the sequence, as model_flops_per_token counts them;
+//   memory: parameters, which stand for gradients and optimizer state as well.
+// The embedding has memory only, the head both; the tied table counts at either end. model.vocab must be set.
+StageCosts stage_costs(const ModelConfig& model, int64_t sequence_length);
+
+// Layers of each chunk, at least one. A stage's load is the sum over its chunks; the largest is as small as can be.
+// Equal loads go to the later stage, which keeps fewer microbatches alive. A stage's layers are dealt to its chunks in
+// the same way. Error, with more chunks than layers: names the two keys and the most that they can make.
+std::vector<int64_t> split_layers(const StageCosts& costs, int64_t stages, int64_t virtual_stages);
+
+// parallel.layers_per_stage: "5 6 5". Errors name the key, its value and what is wrong with it.
+std::vector<int64_t> parse_layers_per_stage(const std::string& text, int64_t layers, int64_t chunks);
+
+}  // namespace megalith
