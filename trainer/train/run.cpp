@@ -8,6 +8,7 @@
 #include "trainer/runtime/machine.h"
 #include "trainer/train/agreement.h"
 #include "trainer/train/checkpointer.h"
+#include "trainer/train/handshake.h"
 #include "trainer/train/learning_rate.h"
 #include "trainer/train/metrics.h"
 #include "trainer/train/rehearsal.h"
@@ -35,6 +36,7 @@ void check_memory(const MemorySizes& sizes, const MpiSession& mpi) {
 }  // namespace
 
 void run_training(Config config, const MpiSession& mpi) {
+  shake_hands(config, mpi);
   const int threads = use_threads(mpi.ranks_on_this_node());
 
   std::unique_ptr<Tokenizer> tokenizer;

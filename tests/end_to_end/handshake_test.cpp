@@ -1,0 +1,126 @@
+// Ranks that were started with different things: all end before anything is written, and the odd one is named.
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "tests/end_to_end/helpers.h"
+
+namespace megalith::e2e {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What some ranks of a job are started with; mpirun calls it a context and puts ':' between them.
+struct Part {
+  int ranks;
+  Args args;
+  std::string program = MEGALITH_PROGRAM;
+  std::string folder = ".";
+};
+
+Args job(const std::vector<Part>& parts) {
+  Args command{MEGALITH_MPIRUN, "--oversubscribe"};
+  for (const Part& part : parts) {
+    if (&part != &parts.front()) command.push_back(":");
+    for (const std::string& word : {std::string("-n"), std::to_string(part.ranks), std::string("-wdir"), part.folder})
+      command.push_back(word);
+    command.push_back(part.program);
+    command.insert(command.end(), part.args.begin(), part.args.end());
+  }
+  return command;
+}
+
+std::string host() {
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+class Handshake : public testing::Test {
+ protected:
+  void SetUp() override {
+    SKIP_WITHOUT_REFERENCE();
+    write_reference_config(scratch / "config.toml", reference("tiny"), "");
+  }
+
+  // Refused by every rank within five seconds, told once, in these words, and nothing written.
+  void expect_refusal(const std::vector<Part>& parts, const Args& words) {
+    const auto before = snapshot(scratch.folder());
+    const Result result = run(job(parts), scratch.folder(), 20);
+    EXPECT_FALSE(result.timed_out);
+    EXPECT_GT(result.status, 0) << result.text();
+    EXPECT_LT(result.status, 128) << "ended by a signal: " << result.text();
+    EXPECT_LT(result.seconds, 5) << result.text();
+    for (const std::string& word : words)
+      EXPECT_NE(result.err.find(word), std::string::npos) << "\"" << word << "\" is missing: " << result.text();
+    const size_t told = result.err.find("megalith: ");
+    EXPECT_NE(told, std::string::npos) << result.text();
+    EXPECT_EQ(result.err.find("megalith: ", told + 1), std::string::npos) << "told twice: " << result.text();
+    EXPECT_TRUE(snapshot(scratch.folder()) == before) << "something was written";
+    EXPECT_TRUE(Process::ranks().empty()) << "a rank lives on";
+  }
+
+  const Scratch scratch;
+  const Args train_it{"train", "config.toml"};
+};
+
+TEST_F(Handshake, ranks_that_agree_train) {
+  fs::create_directory(scratch / "other");
+  write_reference_config(scratch / "other/config.toml", reference("tiny"), "");
+  Args args = train_it;
+  args.insert(args.end(), {"train.steps=1", "run.output=" + (scratch / "run")});
+  const Result result = run(job({{1, args}, {1, args, MEGALITH_PROGRAM, "other"}}), scratch.folder());
+  EXPECT_EQ(result.status, 0) << result.text();
+  EXPECT_EQ(read_steps(scratch / "run").size(), 1u);
+}
+
+TEST_F(Handshake, another_override_on_one_rank) {
+  const Args other{"train", "config.toml", "optimizer.learning_rate=0.125"};
+  expect_refusal({{1, train_it}, {1, other}, {1, train_it}},
+                 {"config: rank 1 on " + host() +
+                      " has optimizer.learning_rate = 0.125; 2 of the 3 ranks have "
+                      "optimizer.learning_rate = ",
+                  "the same config file and overrides"});
+}
+
+TEST_F(Handshake, another_run_folder_on_one_rank) {
+  expect_refusal({{1, train_it}, {1, {"train", "config.toml", "run.output=elsewhere"}}},
+                 {"config: rank 1 on " + host() +
+                  " has checkpoint.directory = \"elsewhere/checkpoints\", run.output = "
+                  "\"elsewhere\"; rank 0 on " +
+                  host() + " has "});
+}
+
+TEST_F(Handshake, another_executable_on_one_rank) {
+  const std::string copy = scratch / "megalith";
+  write_file(copy, read_file(MEGALITH_PROGRAM) + '\0');
+  fs::permissions(copy, fs::perms::owner_all);
+  expect_refusal({{2, train_it}, {1, train_it, copy}},
+                 {"executable: rank 2 on " + host() + " has " + copy + " (", "; 2 of the 3 ranks have ",
+                  "Give every rank the same executable:"});
+}
+
+TEST_F(Handshake, another_file_of_the_same_name_on_one_rank) {
+  const std::string tokens = read_file(reference("tiny") + "/tokens.bin");
+  for (const char* node : {"node0", "node1"}) {
+    write_reference_config(scratch / node + "/config.toml", reference("tiny"), "");
+    write_file(scratch / node + "/tokens.bin", tokens);
+  }
+  flip_byte(scratch / "node1/tokens.bin", tokens.size() / 2);
+  const Args args{"train", "config.toml", "data.train=tokens.bin"};
+  const std::vector<Part> parts{{2, args, MEGALITH_PROGRAM, "node0"}, {1, args, MEGALITH_PROGRAM, "node1"}};
+  expect_refusal(parts, {"data.train: rank 2 on " + host() + " has ", "node1/tokens.bin (", "; 2 of the 3 ranks have ",
+                         "node0/tokens.bin ("});
+  fs::remove(scratch / "node1/tokens.bin");
+  expect_refusal(parts, {"data.train: rank 2 on " + host() + " has ", "tokens.bin (cannot be read: No such file"});
+}
+
+// So early that one has no config to compare.
+TEST_F(Handshake, no_config_on_one_rank) {
+  expect_refusal({{1, train_it}, {1, {"train", "absent.toml"}}, {1, train_it}},
+                 {"rank 1: cannot read configuration absent.toml"});
+  expect_refusal({{1, {"train", "absent.toml"}}, {2, train_it}}, {"rank 0: cannot read configuration absent.toml"});
+}
+
+}  // namespace
+}  // namespace megalith::e2e
