@@ -49,10 +49,13 @@ void clip_scale(Stream& s, Tensor scale, Tensor square_sum, double max_norm) {
   s.launch("clip_scale", {.flops = 3, .bytes = 16}, [=] { cpu::clip_scale(scale, square_sum, max_norm); });
 }
 
-void normal_fill(Stream& s, Tensor y, uint64_t seed, uint64_t stream, int64_t begin, double std) {
+void normal_fill(Stream& s, Tensor y, uint64_t seed, uint64_t stream, int64_t begin, double std, Columns columns) {
   expect_dtype("normal_fill", "y", y, DType::f32);
   CHECK(begin >= 0, "normal_fill: begins at element {}", begin);
-  s.launch("normal_fill", {.flops = 0, .bytes = bytes_of(y)}, [=] { cpu::normal_fill(y, seed, stream, begin, std); });
+  CHECK(columns.begin >= 0 && columns.count > 0 && columns.begin + columns.count <= columns.total,
+        "normal_fill: columns [{}, {}) are no part of {}", columns.begin, columns.begin + columns.count, columns.total);
+  s.launch("normal_fill", {.flops = 0, .bytes = bytes_of(y)},
+           [=] { cpu::normal_fill(y, seed, stream, begin, std, columns); });
 }
 
 }  // namespace megalith

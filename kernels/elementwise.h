@@ -26,8 +26,15 @@ void accumulate_square_sum(Stream& s, Tensor out, Tensor x);
 // gives a scale of 0 or NaN, never a silent 1.
 void clip_scale(Stream& s, Tensor scale, Tensor square_sum, double max_norm);
 
-// y[i] = std * normal(i-th of the key), i counted from `begin`: a pure function of (seed, stream, begin + i), so
-// any range of a parameter can be initialised anywhere. y f32.
-void normal_fill(Stream& s, Tensor y, uint64_t seed, uint64_t stream, int64_t begin, double std);
+// Columns [begin, begin + count) of a matrix that has `total`. As it stands: all of them, however many there are.
+struct Columns {
+  int64_t begin = 0, count = 1, total = 1;
+};
+
+// y[i] = std * normal(of the key, at the element's place in the whole parameter): a pure function of (seed, stream,
+// place), so any range of any split can be initialised anywhere. y f32 is elements [begin, begin + y.numel()) of the
+// flattened (rows, columns.count) matrix that takes these columns of a (rows, columns.total) one; with all columns, or
+// no columns at all, an element's place is begin + i.
+void normal_fill(Stream& s, Tensor y, uint64_t seed, uint64_t stream, int64_t begin, double std, Columns columns = {});
 
 }  // namespace megalith

@@ -118,22 +118,36 @@ void clip_scale(Tensor scale, Tensor square_sum, double max_norm) {
   *scale.data<double>() = max_norm == 0 ? 1.0 + (norm - norm) : factor > 1 ? 1.0 : factor;
 }
 
-void normal_fill(Tensor y_, uint64_t seed, uint64_t stream, int64_t begin, double std) {
+namespace {
+// y[0, n) are the elements from `first` on.
+// Box and Muller, A Note on the Generation of Random Normal Deviates, 1958: two uniforms make two normals, so a block
+// of four words makes elements 4g to 4g + 3 whichever range is asked for.
+void normal_run(float* y, int64_t n, uint64_t seed, uint64_t stream, int64_t first, double std) {
+  const int64_t end = first + n;
+  for (int64_t g = first / 4; g < (end + 3) / 4; g++) {
+    const PhiloxBlock words = philox(seed, stream, static_cast<uint64_t>(g));
+    for (int64_t pair = 0; pair < 2; pair++) {
+      const double radius = std * std::sqrt(-2 * std::log(static_cast<double>(uniform(words[size_t(2 * pair)]))));
+      const double angle = 2 * std::numbers::pi * static_cast<double>(uniform(words[size_t(2 * pair + 1)]));
+      const int64_t i = 4 * g + 2 * pair;
+      if (first <= i && i < end) y[i - first] = static_cast<float>(radius * std::cos(angle));
+      if (first <= i + 1 && i + 1 < end) y[i + 1 - first] = static_cast<float>(radius * std::sin(angle));
+    }
+  }
+}
+}  // namespace
+
+void normal_fill(Tensor y_, uint64_t seed, uint64_t stream, int64_t begin, double std, const Columns& columns) {
   float* y = y_.data<float>();
-  const int64_t end = begin + y_.numel();
-  const int64_t first_group = begin / 4, groups = (end + 3) / 4 - first_group;
-  // Box and Muller, A Note on the Generation of Random Normal Deviates, 1958: two uniforms make two normals, so a block
-  // of four words makes elements 4g to 4g + 3 whichever range is asked for.
-  parallel_for(groups, 200, [=](int64_t from, int64_t to) {
-    for (int64_t g = first_group + from; g < first_group + to; g++) {
-      const PhiloxBlock words = philox(seed, stream, static_cast<uint64_t>(g));
-      for (int64_t pair = 0; pair < 2; pair++) {
-        const double radius = std * std::sqrt(-2 * std::log(static_cast<double>(uniform(words[size_t(2 * pair)]))));
-        const double angle = 2 * std::numbers::pi * static_cast<double>(uniform(words[size_t(2 * pair + 1)]));
-        const int64_t i = 4 * g + 2 * pair;
-        if (begin <= i && i < end) y[i - begin] = static_cast<float>(radius * std::cos(angle));
-        if (begin <= i + 1 && i + 1 < end) y[i + 1 - begin] = static_cast<float>(radius * std::sin(angle));
-      }
+  // With all its columns a matrix is one run of elements; otherwise each row is one.
+  const bool whole = columns.count == columns.total;
+  const int64_t count = whole ? begin + y_.numel() : columns.count, total = whole ? count : columns.total;
+  parallel_for(y_.numel(), 50, [=](int64_t from, int64_t to) {
+    for (int64_t i = from; i < to;) {
+      const int64_t row = (begin + i) / count, column = (begin + i) % count;
+      const int64_t n = std::min(to - i, count - column);
+      normal_run(y + i, n, seed, stream, row * total + columns.begin + column, std);
+      i += n;
     }
   });
 }

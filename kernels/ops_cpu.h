@@ -6,6 +6,7 @@
 #include "kernels/adamw.h"
 #include "kernels/attention.h"
 #include "kernels/dropout.h"
+#include "kernels/elementwise.h"
 #include "kernels/tensor.h"
 
 namespace megalith::cpu {
@@ -18,7 +19,7 @@ void add(Tensor y, Tensor x);
 void accumulate_sum(Tensor out, Tensor x, double scale);
 void accumulate_square_sum(Tensor out, Tensor x);
 void clip_scale(Tensor scale, Tensor square_sum, double max_norm);
-void normal_fill(Tensor y, uint64_t seed, uint64_t stream, int64_t begin, double std);
+void normal_fill(Tensor y, uint64_t seed, uint64_t stream, int64_t begin, double std, const Columns& columns);
 
 void embedding_forward(Tensor y, Tensor tokens, Tensor wte, Tensor wpe, int64_t T);
 void embedding_backward(Tensor dwte, Tensor dwpe, Tensor dy, Tensor tokens, int64_t T);
