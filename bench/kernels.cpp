@@ -210,23 +210,25 @@ void rows(const Model& model, DType type) {
     const int64_t N = m.B * m.T;
     const Tensor y = d.tensor(t, {N, m.C}), wte = d.tensor(t, {m.V, m.C}), wpe = d.tensor(t, {m.T, m.C});
     const Tensor tokens = d.tokens(N, m.V);
-    return [=, &d] { embedding_forward(d.stream, y, tokens, wte, wpe, m.T); };
+    return [=, &d] { embedding_forward(d.stream, y, tokens, wte, wpe, m.T, whole_vocabulary(m.V)); };
   });
   row("embedding_backward", model, type, Bound::memory, [](Desk& d, const Model& m, DType t) {
     const int64_t N = m.B * m.T;
     const Tensor dwte = d.tensor(f32, {m.V, m.C}), dwpe = d.tensor(f32, {m.T, m.C}), dy = d.tensor(t, {N, m.C});
     const Tensor tokens = d.tokens(N, m.V);
-    return [=, &d] { embedding_backward(d.stream, dwte, dwpe, dy, tokens, m.T); };
+    return [=, &d] { embedding_backward(d.stream, dwte, dwpe, dy, tokens, m.T, whole_vocabulary(m.V)); };
   });
   row("cross_entropy_forward", model, type, Bound::memory, [](Desk& d, const Model& m, DType t) {
     const int64_t N = m.B * m.T;
     const Tensor losses = d.tensor(f32, {N}), logits = d.tensor(t, {N, m.V}), targets = d.tokens(N, m.V);
-    return [=, &d] { cross_entropy_forward(d.stream, losses, logits, targets); };
+    return [=, &d] { cross_entropy_forward(d.stream, losses, logits, targets, whole_vocabulary(m.V)); };
   });
   row("cross_entropy_forward_backward", model, type, Bound::memory, [](Desk& d, const Model& m, DType t) {
     const int64_t N = m.B * m.T;
     const Tensor losses = d.tensor(f32, {N}), logits = d.tensor(t, {N, m.V}), targets = d.tokens(N, m.V);
-    return [=, &d] { cross_entropy_forward_backward(d.stream, losses, logits, targets, 1.0 / double(N)); };
+    return [=, &d] {
+      cross_entropy_forward_backward(d.stream, losses, logits, targets, whole_vocabulary(m.V), 1.0 / double(N));
+    };
   });
   row("adamw_update", model, type, Bound::memory, [](Desk& d, const Model& m, DType t) {
     const Shape shape{m.parameters};

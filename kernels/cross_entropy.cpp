@@ -6,25 +6,79 @@
 namespace megalith {
 
 namespace {
-void expect_loss(const char* op, const Tensor& losses, const Tensor& logits, const Tensor& targets) {
+double bytes_of(const Tensor& t) { return static_cast<double>(t.bytes()); }
+// Logits of the tokens held: padding costs nothing until its gradient is written.
+double held(const Tensor& logits, const VocabularyPart& part) {
+  return static_cast<double>(logits.rows() * part.count);
+}
+double held_bytes(const Tensor& logits, const VocabularyPart& part) {
+  return held(logits, part) * static_cast<double>(size_of(logits.dtype()));
+}
+
+void expect_logits(const char* op, const Tensor& logits, const Tensor& targets, const VocabularyPart& part) {
   expect_compute(op, "logits", logits);
-  expect_numel(op, "losses", losses, DType::f32, logits.rows());
+  expect_part(op, part, "logits", logits.cols());
   expect_numel(op, "targets", targets, DType::i32, logits.rows());
+}
+
+void expect_whole(const char* op, const Tensor& losses, const Tensor& logits, const Tensor& targets,
+                  const VocabularyPart& part) {
+  expect_logits(op, logits, targets, part);
+  expect_numel(op, "losses", losses, DType::f32, logits.rows());
+  CHECK(part.whole(), "{}: logits of {} tokens of {}; a divided vocabulary goes through softmax_part", op, part.count,
+        part.total);
 }
 }  // namespace
 
-void cross_entropy_forward(Stream& s, Tensor losses, Tensor logits, Tensor targets) {
-  expect_loss("cross_entropy_forward", losses, logits, targets);
-  const double bytes = static_cast<double>(losses.bytes() + logits.bytes() + targets.bytes());
-  s.launch("cross_entropy_forward", {.flops = 3.0 * static_cast<double>(logits.numel()), .bytes = bytes},
-           [=] { cpu::cross_entropy_forward(losses, logits, targets); });
+void cross_entropy_forward(Stream& s, Tensor losses, Tensor logits, Tensor targets, VocabularyPart part) {
+  expect_whole("cross_entropy_forward", losses, logits, targets, part);
+  const double bytes = bytes_of(losses) + held_bytes(logits, part) + bytes_of(targets);
+  s.launch("cross_entropy_forward", {.flops = 3 * held(logits, part), .bytes = bytes},
+           [=] { cpu::cross_entropy_forward(losses, logits, targets, part); });
 }
 
-void cross_entropy_forward_backward(Stream& s, Tensor losses, Tensor logits, Tensor targets, double scale) {
-  expect_loss("cross_entropy_forward_backward", losses, logits, targets);
-  const double bytes = static_cast<double>(losses.bytes() + 2 * logits.bytes() + targets.bytes());
-  s.launch("cross_entropy_forward_backward", {.flops = 6.0 * static_cast<double>(logits.numel()), .bytes = bytes},
-           [=] { cpu::cross_entropy_forward_backward(losses, logits, targets, scale); });
+void cross_entropy_forward_backward(Stream& s, Tensor losses, Tensor logits, Tensor targets, VocabularyPart part,
+                                    double scale) {
+  expect_whole("cross_entropy_forward_backward", losses, logits, targets, part);
+  const double bytes = bytes_of(losses) + held_bytes(logits, part) + bytes_of(logits) + bytes_of(targets);
+  s.launch("cross_entropy_forward_backward", {.flops = 6 * held(logits, part), .bytes = bytes},
+           [=] { cpu::cross_entropy_forward_backward(losses, logits, targets, part, scale); });
+}
+
+void softmax_part(Stream& s, Tensor stats, Tensor logits, Tensor targets, VocabularyPart part) {
+  const char* op = "softmax_part";
+  expect_logits(op, logits, targets, part);
+  expect(op, "stats", stats, DType::f32, {3, logits.rows()});
+  const double bytes = bytes_of(stats) + held_bytes(logits, part) + bytes_of(targets);
+  s.launch("softmax_part", {.flops = 3 * held(logits, part), .bytes = bytes},
+           [=] { cpu::softmax_part(stats, logits, targets, part); });
+}
+
+void merge_softmax(Stream& s, Tensor stats, Tensor max) {
+  expect("merge_softmax", "stats", stats, DType::f32, {3, max.numel()});
+  expect_dtype("merge_softmax", "max", max, DType::f32);
+  s.launch("merge_softmax", {.flops = 3 * static_cast<double>(max.numel()), .bytes = 5 * bytes_of(max)},
+           [=] { cpu::merge_softmax(stats, max); });
+}
+
+void cross_entropy_loss(Stream& s, Tensor losses, Tensor stats, Tensor targets) {
+  const char* op = "cross_entropy_loss";
+  expect(op, "stats", stats, DType::f32, {3, losses.numel()});
+  expect_dtype(op, "losses", losses, DType::f32);
+  expect_numel(op, "targets", targets, DType::i32, losses.numel());
+  s.launch("cross_entropy_loss",
+           {.flops = 3 * static_cast<double>(losses.numel()),
+            .bytes = bytes_of(losses) + bytes_of(stats) + bytes_of(targets)},
+           [=] { cpu::cross_entropy_loss(losses, stats, targets); });
+}
+
+void cross_entropy_gradient(Stream& s, Tensor logits, Tensor stats, Tensor targets, VocabularyPart part, double scale) {
+  const char* op = "cross_entropy_gradient";
+  expect_logits(op, logits, targets, part);
+  expect(op, "stats", stats, DType::f32, {3, logits.rows()});
+  const double bytes = bytes_of(stats) + held_bytes(logits, part) + bytes_of(logits) + bytes_of(targets);
+  s.launch("cross_entropy_gradient", {.flops = 3 * held(logits, part), .bytes = bytes},
+           [=] { cpu::cross_entropy_gradient(logits, stats, targets, part, scale); });
 }
 
 }  // namespace megalith

@@ -1,17 +1,48 @@
 // Softmax and cross-entropy over the vocabulary, fused:
 //   losses[n] = log(sum_v exp(z[n, v])) - z[n, target],  dz[n, v] = scale * (softmax(z[n])[v] - [v == target]).
-// A row whose target is -1 does not count: its loss and its gradient are 0.
+// A row whose target is -1 does not count: its loss and its gradient are 0. Columns of padding (vocabulary.h) are never
+// read, and their gradient is 0.
 #pragma once
 
 #include "kernels/stream.h"
 #include "kernels/tensor.h"
+#include "kernels/vocabulary.h"
 
 namespace megalith {
 
-// losses (N) f32 written; logits (N, V) f32 or bf16, read only; targets (N) i32.
-void cross_entropy_forward(Stream& s, Tensor losses, Tensor logits, Tensor targets);
+// Whole: every token has its column here, part.count == part.total.
+
+// losses (N) f32 written; logits (N, at least part.count) f32 or bf16, read only; targets (N) i32 in [-1, part.total).
+void cross_entropy_forward(Stream& s, Tensor losses, Tensor logits, Tensor targets, VocabularyPart part);
 
 // The same, and the logits are overwritten with their gradient: no second (N, V) tensor exists, nor an f32 copy.
-void cross_entropy_forward_backward(Stream& s, Tensor losses, Tensor logits, Tensor targets, double scale);
+void cross_entropy_forward_backward(Stream& s, Tensor losses, Tensor logits, Tensor targets, VocabularyPart part,
+                                    double scale);
+
+// In parts: each holds the logits of its own tokens, and all agree through three numbers a row, stats (3, N) f32:
+//   row 0  the largest logit, row 1  the sum of exp(z - row 0), row 2  the target's logit.
+// The order is
+//   softmax_part            stats of the tokens held here
+//   (maximum over parts)    of a copy of row 0: never NaN, which is not ordered
+//   merge_softmax           the sums now speak of that maximum
+//   (sum over parts)        of rows 1 and 2: stats of the whole vocabulary, the same in every part
+//   cross_entropy_loss, cross_entropy_gradient
+// With one part each step gives the same bits as the whole ops. NaN and infinite logits reach the loss as they do
+// there. Source: Shoeybi et al., Megatron-LM, arXiv 1909.08053, section 3; Milakov and Gimelshein, Online normalizer
+// calculation for softmax, arXiv 1805.02867, for the rescaled sums.
+
+// stats written: the maximum is -inf and the sum 0 where no token is held or the target is -1; row 2 is 0 where the
+// target is not held, which may be in all but one part. logits (N, at least part.count), read once.
+void softmax_part(Stream& s, Tensor stats, Tensor logits, Tensor targets, VocabularyPart part);
+
+// max (N) f32, not below row 0. Row 1 is rescaled to it, and it becomes row 0.
+void merge_softmax(Stream& s, Tensor stats, Tensor max);
+
+// losses (N) f32 written, from the stats of the whole vocabulary.
+void cross_entropy_loss(Stream& s, Tensor losses, Tensor stats, Tensor targets);
+
+// logits (N, at least part.count), as softmax_part read them, are overwritten with their gradient; stats of the whole
+// vocabulary, read only.
+void cross_entropy_gradient(Stream& s, Tensor logits, Tensor stats, Tensor targets, VocabularyPart part, double scale);
 
 }  // namespace megalith

@@ -12,29 +12,34 @@ void expect_positions(const char* op, int64_t rows, int64_t T, const char* name,
 }
 }  // namespace
 
-void embedding_forward(Stream& s, Tensor y, Tensor tokens, Tensor wte, Tensor wpe, int64_t T) {
+void embedding_forward(Stream& s, Tensor y, Tensor tokens, Tensor wte, Tensor wpe, int64_t T, VocabularyPart part) {
   const char* op = "embedding_forward";
   expect_compute(op, "y", y);
   expect_numel(op, "tokens", tokens, DType::i32, y.rows());
   expect_matrix(op, "wte", wte, y.dtype(), wte.rows(), y.cols());
   expect_matrix(op, "wpe", wpe, y.dtype(), wpe.rows(), y.cols());
+  expect_part(op, part, "wte", wte.rows());
   expect_positions(op, y.rows(), T, "wpe", wpe);
-  const double bytes = static_cast<double>(2 * y.bytes() + tokens.bytes() + T * y.cols() * size_of(y.dtype()));
-  s.launch("embedding_forward", {.flops = static_cast<double>(y.numel()), .bytes = bytes},
-           [=] { cpu::embedding_forward(y, tokens, wte, wpe, T); });
+  // Tokens are data: a part is taken to hold its share of them.
+  const double bytes = (1 + part.share()) * static_cast<double>(y.bytes()) +
+                       static_cast<double>(tokens.bytes() + T * y.cols() * size_of(y.dtype()));
+  s.launch("embedding_forward", {.flops = part.share() * static_cast<double>(y.numel()), .bytes = bytes},
+           [=] { cpu::embedding_forward(y, tokens, wte, wpe, T, part); });
 }
 
-void embedding_backward(Stream& s, Tensor dwte, Tensor dwpe, Tensor dy, Tensor tokens, int64_t T) {
+void embedding_backward(Stream& s, Tensor dwte, Tensor dwpe, Tensor dy, Tensor tokens, int64_t T, VocabularyPart part) {
   const char* op = "embedding_backward";
   expect_compute(op, "dy", dy);
   expect_numel(op, "tokens", tokens, DType::i32, dy.rows());
   expect_matrix(op, "dwte", dwte, DType::f32, dwte.rows(), dy.cols());
   expect_matrix(op, "dwpe", dwpe, DType::f32, dwpe.rows(), dy.cols());
+  expect_part(op, part, "dwte", dwte.rows());
   expect_positions(op, dy.rows(), T, "dwpe", dwpe);
-  const double touched = 2.0 * 4.0 * static_cast<double>(dy.numel() + T * dy.cols());
+  const double numel = static_cast<double>(dy.numel());
+  const double touched = 2.0 * 4.0 * (part.share() * numel + static_cast<double>(T * dy.cols()));
   s.launch("embedding_backward",
-           {.flops = 2.0 * static_cast<double>(dy.numel()), .bytes = touched + static_cast<double>(dy.bytes())},
-           [=] { cpu::embedding_backward(dwte, dwpe, dy, tokens, T); });
+           {.flops = (1 + part.share()) * numel, .bytes = touched + static_cast<double>(dy.bytes())},
+           [=] { cpu::embedding_backward(dwte, dwpe, dy, tokens, T, part); });
 }
 
 }  // namespace megalith

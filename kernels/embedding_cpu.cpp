@@ -6,15 +6,16 @@
 namespace megalith::cpu {
 
 namespace {
-void check_tokens(const char* op, const int32_t* tokens, int64_t N, int64_t V) {
+void check_tokens(const char* op, const int32_t* tokens, int64_t N, const VocabularyPart& part) {
   for (int64_t n = 0; n < N; n++)
-    CHECK(0 <= tokens[n] && tokens[n] < V, "{}: token {} at row {}, but the vocabulary has {}", op, tokens[n], n, V);
+    CHECK(0 <= tokens[n] && tokens[n] < part.total, "{}: token {} at row {}, but the vocabulary has {}", op, tokens[n],
+          n, part.total);
 }
 }  // namespace
 
-void embedding_forward(Tensor y_, Tensor tokens_, Tensor wte_, Tensor wpe_, int64_t T) {
+void embedding_forward(Tensor y_, Tensor tokens_, Tensor wte_, Tensor wpe_, int64_t T, const VocabularyPart& part) {
   const int32_t* tokens = tokens_.data<int32_t>();
-  check_tokens("embedding_forward", tokens, y_.rows(), wte_.rows());
+  check_tokens("embedding_forward", tokens, y_.rows(), part);
   with_compute_type(y_.dtype(), [&](auto tag) {
     using E = decltype(tag);
     E* y = y_.data<E>();
@@ -22,7 +23,11 @@ void embedding_forward(Tensor y_, Tensor tokens_, Tensor wte_, Tensor wpe_, int6
     const int64_t C = y_.cols();
     parallel_for(y_.rows(), C, [=](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; n++) {
-        const E *token = wte + tokens[n] * C, *position = wpe + n % T * C;
+        if (!part.holds(tokens[n])) {
+          std::fill(y + n * C, y + (n + 1) * C, E{});
+          continue;
+        }
+        const E *token = wte + (tokens[n] - part.first) * C, *position = wpe + n % T * C;
 #pragma omp simd
         for (int64_t c = 0; c < C; c++) put(y[n * C + c], get(token[c]) + get(position[c]));
       }
@@ -30,10 +35,10 @@ void embedding_forward(Tensor y_, Tensor tokens_, Tensor wte_, Tensor wpe_, int6
   });
 }
 
-void embedding_backward(Tensor dwte_, Tensor dwpe_, Tensor dy_, Tensor tokens_, int64_t T) {
+void embedding_backward(Tensor dwte_, Tensor dwpe_, Tensor dy_, Tensor tokens_, int64_t T, const VocabularyPart& part) {
   const int32_t* tokens = tokens_.data<int32_t>();
   const int64_t N = dy_.rows(), C = dy_.cols();
-  check_tokens("embedding_backward", tokens, N, dwte_.rows());
+  check_tokens("embedding_backward", tokens, N, part);
   with_compute_type(dy_.dtype(), [&](auto tag) {
     using E = decltype(tag);
     float *dwte = dwte_.data<float>(), *dwpe = dwpe_.data<float>();
@@ -43,7 +48,13 @@ void embedding_backward(Tensor dwte_, Tensor dwpe_, Tensor dy_, Tensor tokens_, 
     parallel_for((C + strip - 1) / strip, 2 * N * strip, [=](int64_t begin, int64_t end) {
       const int64_t first = begin * strip, last = std::min(end * strip, C);
       for (int64_t n = 0; n < N; n++) {
-        float *token = dwte + tokens[n] * C, *position = dwpe + n % T * C;
+        float* position = dwpe + n % T * C;
+        if (!part.holds(tokens[n])) {
+#pragma omp simd
+          for (int64_t c = first; c < last; c++) position[c] += get(dy[n * C + c]);
+          continue;
+        }
+        float* token = dwte + (tokens[n] - part.first) * C;
 #pragma omp simd
         for (int64_t c = first; c < last; c++) {
           const float d = get(dy[n * C + c]);

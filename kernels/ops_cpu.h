@@ -8,6 +8,7 @@
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
 #include "kernels/tensor.h"
+#include "kernels/vocabulary.h"
 
 namespace megalith::cpu {
 
@@ -21,8 +22,8 @@ void accumulate_square_sum(Tensor out, Tensor x);
 void clip_scale(Tensor scale, Tensor square_sum, double max_norm);
 void normal_fill(Tensor y, uint64_t seed, uint64_t stream, int64_t begin, double std, const Columns& columns);
 
-void embedding_forward(Tensor y, Tensor tokens, Tensor wte, Tensor wpe, int64_t T);
-void embedding_backward(Tensor dwte, Tensor dwpe, Tensor dy, Tensor tokens, int64_t T);
+void embedding_forward(Tensor y, Tensor tokens, Tensor wte, Tensor wpe, int64_t T, const VocabularyPart& part);
+void embedding_backward(Tensor dwte, Tensor dwpe, Tensor dy, Tensor tokens, int64_t T, const VocabularyPart& part);
 
 void layernorm_forward(Tensor y, Tensor stat, Tensor x, Tensor w, Tensor b);
 void layernorm_backward(Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor stat, Tensor w);
@@ -42,8 +43,13 @@ void attention_forward(Tensor out, Tensor lse, Tensor qkv, const AttentionDims& 
 void attention_backward(Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse, Tensor qkv,
                         const AttentionDims& dims, const Dropout& d);
 
-void cross_entropy_forward(Tensor losses, Tensor logits, Tensor targets);
-void cross_entropy_forward_backward(Tensor losses, Tensor logits, Tensor targets, double scale);
+void cross_entropy_forward(Tensor losses, Tensor logits, Tensor targets, const VocabularyPart& part);
+void cross_entropy_forward_backward(Tensor losses, Tensor logits, Tensor targets, const VocabularyPart& part,
+                                    double scale);
+void softmax_part(Tensor stats, Tensor logits, Tensor targets, const VocabularyPart& part);
+void merge_softmax(Tensor stats, Tensor max);
+void cross_entropy_loss(Tensor losses, Tensor stats, Tensor targets);
+void cross_entropy_gradient(Tensor logits, Tensor stats, Tensor targets, const VocabularyPart& part, double scale);
 
 void adamw_update(Tensor master, Tensor m, Tensor v, Tensor working, Tensor grad, Tensor scale, const AdamW& a);
 

@@ -175,19 +175,19 @@ Case linear_backward_weight_case(int64_t N, int64_t I, int64_t O, bool bias, DTy
 }
 
 Case embedding_forward_case(int64_t B, int64_t T, int64_t C, int64_t V, DType t) {
-  return {.op = "embedding_forward",
-          .shape = fmt::format("{}x{}x{} of {}", B, T, C, V),
-          .dtype = t,
-          .args = {out("y", t, {B * T, C}), integers("tokens", {B * T}, 0, V), in("wte", t, {V, C}),
-                   in("wpe", t, {T + 2, C})},
-          .run = [T](Stream& s, const Tensors& a) { embedding_forward(s, a[0], a[1], a[2], a[3], T); },
-          .twin =
-              [=](Doubles& d) {
-                for (int64_t n = 0; n < B * T; n++)
-                  for (int64_t c = 0; c < C; c++)
-                    d["y"][at(n * C + c)] =
-                        d["wte"][at(int64_t(d["tokens"][at(n)]) * C + c)] + d["wpe"][at(n % T * C + c)];
-              }};
+  return {
+      .op = "embedding_forward",
+      .shape = fmt::format("{}x{}x{} of {}", B, T, C, V),
+      .dtype = t,
+      .args = {out("y", t, {B * T, C}), integers("tokens", {B * T}, 0, V), in("wte", t, {V, C}),
+               in("wpe", t, {T + 2, C})},
+      .run = [=](Stream& s, const Tensors& a) { embedding_forward(s, a[0], a[1], a[2], a[3], T, whole_vocabulary(V)); },
+      .twin =
+          [=](Doubles& d) {
+            for (int64_t n = 0; n < B * T; n++)
+              for (int64_t c = 0; c < C; c++)
+                d["y"][at(n * C + c)] = d["wte"][at(int64_t(d["tokens"][at(n)]) * C + c)] + d["wpe"][at(n % T * C + c)];
+          }};
 }
 
 Case embedding_backward_case(int64_t B, int64_t T, int64_t C, int64_t V, DType t) {
@@ -196,7 +196,8 @@ Case embedding_backward_case(int64_t B, int64_t T, int64_t C, int64_t V, DType t
           .dtype = t,
           .args = {out("dwte", f32, {V, C}), out("dwpe", f32, {T + 2, C}), in("dy", t, {B * T, C}),
                    integers("tokens", {B * T}, 0, V)},
-          .run = [T](Stream& s, const Tensors& a) { embedding_backward(s, a[0], a[1], a[2], a[3], T); },
+          .run = [=](Stream& s,
+                     const Tensors& a) { embedding_backward(s, a[0], a[1], a[2], a[3], T, whole_vocabulary(V)); },
           .twin =
               [=](Doubles& d) {
                 for (int64_t n = 0; n < B * T; n++)
@@ -396,7 +397,7 @@ Case cross_entropy_forward_case(int64_t N, int64_t V, DType t) {
          .shape = fmt::format("{}x{}", N, V),
          .dtype = t,
          .args = {out("losses", f32, {N}), in("logits", t, {N, V}, 3), integers("targets", {N}, -1, V)},
-         .run = [](Stream& s, const Tensors& a) { cross_entropy_forward(s, a[0], a[1], a[2]); },
+         .run = [=](Stream& s, const Tensors& a) { cross_entropy_forward(s, a[0], a[1], a[2], whole_vocabulary(V)); },
          .twin = [=](Doubles& d) { loss_twin(d, N, V, 0); }};
   c.args[1].any_shape = true;
   if (N > 1) c.args[2].values[1] = -1;
@@ -407,7 +408,9 @@ Case cross_entropy_forward_backward_case(int64_t N, int64_t V, DType t) {
   Case c = cross_entropy_forward_case(N, V, t);
   c.op = "cross_entropy_forward_backward";
   c.args[1].written = true;
-  c.run = [](Stream& s, const Tensors& a) { cross_entropy_forward_backward(s, a[0], a[1], a[2], 0.125); };
+  c.run = [=](Stream& s, const Tensors& a) {
+    cross_entropy_forward_backward(s, a[0], a[1], a[2], whole_vocabulary(V), 0.125);
+  };
   c.twin = [=](Doubles& d) { loss_twin(d, N, V, 0.125); };
   return c;
 }

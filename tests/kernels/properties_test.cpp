@@ -214,10 +214,11 @@ TEST(NotANumber, ReachesTheLoss) {
         std::vector<float> logits(size_t(2 * V), 0.5f), losses(2);
         std::vector<int32_t> targets{1, 1};
         logits[size_t(where)] = bad;
-        cross_entropy_forward(s, of(losses, {2}), of(logits, {2, V}), of(targets, {2}));
+        cross_entropy_forward(s, of(losses, {2}), of(logits, {2, V}), of(targets, {2}), whole_vocabulary(V));
         EXPECT_FALSE(std::isfinite(losses[0])) << bad << " at " << where << " of " << V;
         EXPECT_TRUE(std::isfinite(losses[1]));
-        cross_entropy_forward_backward(s, of(losses, {2}), of(logits, {2, V}), of(targets, {2}), 1);
+        cross_entropy_forward_backward(s, of(losses, {2}), of(logits, {2, V}), of(targets, {2}), whole_vocabulary(V),
+                                       1);
         EXPECT_FALSE(std::isfinite(losses[0]));
         EXPECT_TRUE(std::isnan(logits[0])) << "gradient";
         EXPECT_TRUE(std::isfinite(logits[size_t(V)]));
@@ -230,7 +231,7 @@ TEST(NotANumber, MinusInfinityIsAProbabilityOfZero) {
   std::vector<float> logits(size_t(V), -inf), losses(1);
   std::vector<int32_t> targets{4321};
   logits[4321] = logits[7] = 1;
-  cross_entropy_forward_backward(s, of(losses, {1}), of(logits, {1, V}), of(targets, {1}), 1);
+  cross_entropy_forward_backward(s, of(losses, {1}), of(logits, {1, V}), of(targets, {1}), whole_vocabulary(V), 1);
   EXPECT_NEAR(losses[0], std::log(2.0), 1e-6);
   EXPECT_EQ(logits[0], 0);
   EXPECT_NEAR(logits[7], 0.5, 1e-6);
@@ -302,17 +303,19 @@ TEST(Errors, NameOpTensorAndNumbers) {
             }),
             "gelu_forward: y is bf16, expected f32");
   std::vector<int32_t> tokens{1, 5};
-  EXPECT_EQ(message_of([&] {
-              embedding_forward(s, of(y, {2, 2}), of(tokens, {2}), of(wte, {5, 2}), of(wpe, {2, 2}), 2);
-            }),
-            "embedding_forward: token 5 at row 1, but the vocabulary has 5");
-  EXPECT_EQ(message_of([&] {
-              embedding_forward(s, of(y, {2, 2}), of(tokens, {2}), of(wte, {5, 2}), of(wpe, {2, 2}), 3);
-            }),
-            "embedding_forward: 2 tokens are no whole number of sequences of 3");
+  EXPECT_EQ(
+      message_of([&] {
+        embedding_forward(s, of(y, {2, 2}), of(tokens, {2}), of(wte, {5, 2}), of(wpe, {2, 2}), 2, whole_vocabulary(5));
+      }),
+      "embedding_forward: token 5 at row 1, but the vocabulary has 5");
+  EXPECT_EQ(
+      message_of([&] {
+        embedding_forward(s, of(y, {2, 2}), of(tokens, {2}), of(wte, {5, 2}), of(wpe, {2, 2}), 3, whole_vocabulary(5));
+      }),
+      "embedding_forward: 2 tokens are no whole number of sequences of 3");
   std::vector<int32_t> targets{-2, 1};
   EXPECT_EQ(message_of([&] {
-              cross_entropy_forward(s, of(losses, {2}), of(x, {2, 3}), of(targets, {2}));
+              cross_entropy_forward(s, of(losses, {2}), of(x, {2, 3}), of(targets, {2}), whole_vocabulary(3));
             }),
             "cross_entropy_forward: target -2 at row 0, but the vocabulary has 3");
   EXPECT_EQ(message_of([&] {

@@ -29,7 +29,7 @@ void Head::loss(const Context& c, const HeadWeights& w, Tensor x, Tensor targets
     const int64_t end = std::min(N, begin + rows_);
     const Tensor z = c.scratch.tensor(x.dtype(), {end - begin, V_});
     linear_forward(c.s, z, ln.rows(begin, end), w.wte, {});
-    cross_entropy_forward(c.s, losses.flat(begin, end), z, targets.flat(begin, end));
+    cross_entropy_forward(c.s, losses.flat(begin, end), z, targets.flat(begin, end), whole_vocabulary(V_));
   }
 }
 
@@ -45,7 +45,8 @@ void Head::loss_and_gradient(const Context& c, const HeadWeights& w, Tensor x, T
     const int64_t end = std::min(N, begin + rows_);
     const Tensor z = c.scratch.tensor(x.dtype(), {end - begin, V_});  // logits, then their gradient
     linear_forward(c.s, z, ln.rows(begin, end), w.wte, {});
-    cross_entropy_forward_backward(c.s, losses.flat(begin, end), z, targets.flat(begin, end), scale);
+    cross_entropy_forward_backward(c.s, losses.flat(begin, end), z, targets.flat(begin, end), whole_vocabulary(V_),
+                                   scale);
     linear_backward_weight(c.s, dw.wte, {}, z, ln.rows(begin, end));
     linear_backward_input(c.s, dln.rows(begin, end), z, w.wte);
   }

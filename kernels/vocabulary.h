@@ -1,0 +1,32 @@
+// The vocabulary, whole or divided: which tokens the rows of a table, or the columns of logits, stand for.
+// Source of the division: Shoeybi et al., Megatron-LM, arXiv 1909.08053, section 3.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/check.h"
+
+namespace megalith {
+
+// Rows of a table (or columns of logits) [0, count) are the tokens [first, first + count) of `total`. Rows and columns
+// from count on are padding: never looked up, never scored, and their gradient is 0. A part may hold nothing but
+// padding.
+struct VocabularyPart {
+  int64_t first = 0, count = 0, total = 0;
+
+  bool whole() const { return count == total; }
+  bool holds(int64_t token) const { return first <= token && token < first + count; }
+  double share() const { return static_cast<double>(count) / static_cast<double>(total); }
+};
+
+inline VocabularyPart whole_vocabulary(int64_t V) { return {0, V, V}; }
+
+// `room`: how many rows or columns tensor `name` of op `op` has for this part.
+inline void expect_part(const char* op, const VocabularyPart& part, const char* name, int64_t room) {
+  CHECK(part.total > 0 && part.first >= 0 && part.count >= 0 && part.first + part.count <= part.total,
+        "{}: tokens [{}, {}) are no part of a vocabulary of {}", op, part.first, part.first + part.count, part.total);
+  CHECK(room >= part.count, "{}: {} has room for {} tokens, but its part of the vocabulary has {}", op, name, room,
+        part.count);
+}
+
+}  // namespace megalith
