@@ -45,15 +45,17 @@ Actions only_existing(Actions actions, int64_t microbatches) {
   return actions;
 }
 
-// All stages against one clock: at each moment, a stage starts what has arrived and is allowed, a forward before a
-// backward. What ran in some order of time cannot deadlock; and where active_microbatches holds a stage back, it does
-// not wait for a forward while a backward could run, which lists that are fixed in advance would.
+// All stages against one clock. A stage starts a forward while it is within its warm-up, and a backward otherwise, when
+// they have arrived: these are the lists of the papers. Where active_microbatches is below what the schedule needs, a
+// list by warm-up counts would wait for forwards that come late, or for ever, with backwards at hand; so there a stage
+// starts whichever of the two can start first. What has run in some order of time cannot deadlock.
 class Clock {
  public:
   explicit Clock(const PipelineShape& shape)
       : shape_(shape),
         gpipe_(shape.kind == PipelineSchedule::gpipe),
         active_(shape.active_microbatches > 0 ? shape.active_microbatches : never),
+        bounded_(active_ < (shape.virtual_stages == 1 ? shape.stages : 2 * shape.stages)),
         group_(std::min(gpipe_ ? std::max(shape.microbatches, int64_t{1}) : shape.stages, active_)),
         forwards_(in_groups(Kind::forward, shape, group_)),
         backwards_(in_groups(Kind::backward, shape, group_)),
@@ -117,8 +119,9 @@ class Clock {
       const int64_t arrived = arrival(action, stage), time = std::max(s.time, arrived);
       if (arrived != never && (!start || time < start->time)) start = {stage, time, action};
     };
-    if (may_forward(s, stage)) consider(forwards_[s.forwards]);
-    if (may_backward(s)) consider(backwards_[s.backwards]);
+    const bool may = may_forward(s, stage);
+    if (may) consider(forwards_[s.forwards]);
+    if (may_backward(s) && (bounded_ || !may)) consider(backwards_[s.backwards]);
     return start;
   }
 
@@ -143,7 +146,9 @@ class Clock {
 
   const PipelineShape shape_;
   const bool gpipe_;
-  const int64_t active_, group_;
+  const int64_t active_;
+  const bool bounded_;  // to fewer than one_f_one_b needs
+  const int64_t group_;
   const Actions forwards_, backwards_;  // of every stage
   const int64_t microbatches_;          // with those that fill the last group
   std::vector<StageState> stages_;
