@@ -29,7 +29,7 @@ void check(const PipelineShape& shape, int64_t stage) {
 
 // A group of microbatches through one chunk after the other. The last group is filled up with microbatches that do not
 // exist: an order made for full groups stays free of deadlock when they are left out of it, while one made for the
-// incomplete group itself is not (2 stages of 4 chunks, 3 microbatches).
+// incomplete group itself is not (2 stages of 3 chunks, 3 microbatches).
 Actions in_groups(Kind kind, const PipelineShape& shape, int64_t group) {
   const int64_t v = shape.virtual_stages;
   Actions actions;
