@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstdio>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -200,13 +201,24 @@ int run(int argc, char** argv, const MpiSession& mpi) {
   const Entry train = train_command(cli, mpi);
   std::vector<Entry> local{prepare_command(cli), plan_command(cli), generate_command(cli), evaluate_command(cli)};
   for (Entry& entry : checkpoint_commands(cli)) local.push_back(std::move(entry));
-  try {
-    cli.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return mpi.rank() == 0 ? cli.exit(e) : 0;  // --help
-    throw JobError(__FILE__, __LINE__, fmt::format("{}; see megalith --help", e.what()));
-  }
-  if (cli.get_subcommands().empty()) throw JobError(__FILE__, __LINE__, "no command given; see megalith --help");
+  std::optional<CLI::Error> help;
+  together(mpi, [&] {
+    try {
+      cli.parse(argc, argv);
+    } catch (const CLI::ParseError& e) {
+      if (e.get_exit_code() != 0) FAIL("{}; see megalith --help", e.what());
+      help = e;
+    }
+    CHECK(help || !cli.get_subcommands().empty(), "no command given; see megalith --help");
+  });
+  // Different commands communicate differently, and would wait for one another for ever.
+  const std::string command = help ? "--help" : cli.get_subcommands().front()->get_name();
+  const std::string command_of_rank_0 = mpi.broadcast_text(command);
+  together(mpi, [&] {
+    CHECK(command == command_of_rank_0, "the command is {}, but {} on rank 0; start every rank with the same command",
+          command, command_of_rank_0);
+  });
+  if (help) return mpi.rank() == 0 ? cli.exit(*help) : 0;
   if (train.app->parsed()) return train.run();
   int status = 0;
   together(mpi, [&] {
