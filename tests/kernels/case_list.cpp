@@ -9,7 +9,6 @@ const std::vector<Size> matrices{{1, 1}, {3, 7}, {33, 48}, {70, 257}, {5, 768}};
 const std::vector<AttentionDims> attentions{{1, 1, 1, 1},    {2, 33, 3, 7},  {1, 5, 2, 16},
                                             {1, 64, 1, 64},  {2, 65, 2, 64}, {1, 130, 1, 112},
                                             {1, 40, 2, 128}, {1, 3, 1, 200}, {1, 70, 2, 24, 4}};
-const std::vector<Size> losses{{1, 1}, {5, 2}, {7, 65}, {33, 257}, {3, 50257}, {2, 4099}};
 const std::vector<double> rates{0.0, 0.1, 0.5};
 
 template <class F>
@@ -42,9 +41,27 @@ std::vector<Case> each_attention(F&& make) {
       for (const AttentionDims& dims : attentions) all.push_back(make(dims, p, t));
   });
 }
+
+struct Loss {
+  int64_t N, V, padding;
+};
+const std::vector<Loss> losses{{1, 1, 0}, {5, 2, 3}, {7, 65, 0}, {33, 257, 7}, {3, 50257, 47}, {2, 4099, 0}};
 template <class F>
 std::vector<Case> each_loss(F&& make) {
-  return each(losses, [&](Size s, DType t) { return make(s.first, s.second, t); });
+  return each(losses, [&](Loss l, DType t) { return make(l.N, l.V, l.padding, t); });
+}
+// Logits of a part: the first, one in the middle, the last, and one of padding only.
+struct Logits {
+  int64_t N;
+  VocabularyPart part;
+  int64_t padding;
+};
+const std::vector<Logits> logits{
+    {1, {0, 1, 1}, 0}, {5, {0, 2, 3}, 0}, {7, {1, 65, 70}, 3}, {33, {0, 257, 700}, 7}, {3, {40000, 10257, 50257}, 47},
+    {5, {9, 0, 9}, 4}};
+template <class F>
+std::vector<Case> each_logits(F&& make) {
+  return each(logits, [&](Logits l, DType t) { return make(l.N, l.part, l.padding, t); });
 }
 
 struct Linear {
@@ -60,9 +77,18 @@ std::vector<Case> each_linear(F&& make) {
 }
 
 struct Embedding {
-  int64_t B, T, C, V;
+  int64_t B, T, C;
+  VocabularyPart part;
+  int64_t padding;
 };
-const std::vector<Embedding> embeddings{{1, 1, 1, 1}, {2, 33, 7, 65}, {3, 5, 48, 257}, {2, 33, 257, 11}};
+const std::vector<Embedding> embeddings{{1, 1, 1, {0, 1, 1}, 0},      {2, 33, 7, {0, 65, 65}, 0},
+                                        {3, 5, 48, {0, 257, 257}, 3}, {2, 33, 257, {0, 11, 11}, 1},
+                                        {2, 33, 7, {20, 22, 65}, 2},  {2, 33, 257, {0, 5, 11}, 0},
+                                        {2, 33, 257, {11, 0, 11}, 5}};
+template <class F>
+std::vector<Case> each_embedding(F&& make) {
+  return each(embeddings, [&](Embedding e, DType t) { return make(e.B, e.T, e.C, e.part, e.padding, t); });
+}
 
 std::vector<Case> adamw_cases() {
   return {adamw_case(1, 1, true, DType::f32),       adamw_case(7, 2, true, DType::bf16),
@@ -97,14 +123,8 @@ std::vector<Op> all_ops() {
       {"linear_backward_input",
        [] { return each(linears, [](Linear l, DType t) { return linear_backward_input_case(l.N, l.I, l.O, t); }); }},
       {"linear_backward_weight", [] { return each_linear(linear_backward_weight_case); }},
-      {"embedding_forward",
-       [] {
-         return each(embeddings, [](Embedding e, DType t) { return embedding_forward_case(e.B, e.T, e.C, e.V, t); });
-       }},
-      {"embedding_backward",
-       [] {
-         return each(embeddings, [](Embedding e, DType t) { return embedding_backward_case(e.B, e.T, e.C, e.V, t); });
-       }},
+      {"embedding_forward", [] { return each_embedding(embedding_forward_case); }},
+      {"embedding_backward", [] { return each_embedding(embedding_backward_case); }},
       {"dropout", [] { return each_matrix_and_rate(dropout_case); }},
       {"residual_forward", [] { return each_matrix_and_rate(residual_forward_case); }},
       {"residual_backward", [] { return each_matrix_and_rate(residual_backward_case); }},
@@ -112,6 +132,16 @@ std::vector<Op> all_ops() {
       {"attention_backward", [] { return each_attention(attention_backward_case); }},
       {"cross_entropy_forward", [] { return each_loss(cross_entropy_forward_case); }},
       {"cross_entropy_forward_backward", [] { return each_loss(cross_entropy_forward_backward_case); }},
+      {"softmax_part", [] { return each_logits(softmax_part_case); }},
+      {"merge_softmax",
+       [] {
+         return std::vector{merge_softmax_case(1), merge_softmax_case(67)};
+       }},
+      {"cross_entropy_loss",
+       [] {
+         return std::vector{cross_entropy_loss_case(1), cross_entropy_loss_case(67)};
+       }},
+      {"cross_entropy_gradient", [] { return each_logits(cross_entropy_gradient_case); }},
       {"adamw_update", adamw_cases},
       {"fill", fill_cases},
       {"copy", copy_cases},
@@ -132,7 +162,12 @@ std::vector<Op> all_ops() {
        }},
       {"normal_fill",
        [] {
-         return std::vector{normal_fill_case(0, 1), normal_fill_case(3, 7), normal_fill_case(1001, 4099)};
+         return std::vector{normal_fill_case(0, 1, {}),
+                            normal_fill_case(3, 7, {}),
+                            normal_fill_case(1001, 4099, {}),
+                            normal_fill_case(1001, 4099, {0, 33, 33}),
+                            normal_fill_case(5, 4099, {7, 33, 50}),
+                            normal_fill_case(0, 23, {2, 1, 3})};
        }},
   };
 }

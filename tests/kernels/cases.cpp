@@ -1,12 +1,9 @@
+// The ops inside a block.
 #include "cases.h"
 
 #include <algorithm>
 #include <numbers>
 
-#include "kernels/adamw.h"
-#include "kernels/cross_entropy.h"
-#include "kernels/elementwise.h"
-#include "kernels/embedding.h"
 #include "kernels/gelu.h"
 #include "kernels/gemm_cpu.h"
 #include "kernels/layernorm.h"
@@ -17,9 +14,7 @@
 namespace megalith::test {
 
 namespace {
-using Tensors = std::vector<Tensor>;
-constexpr DType f32 = DType::f32, f64 = DType::f64;
-size_t at(int64_t i) { return static_cast<size_t>(i); }
+constexpr DType f32 = DType::f32;
 Dropout mask_of(double p) { return {.p = p, .seed = 11, .step = 3, .site = 5, .first_row = 1000}; }
 
 double gelu(double x) { return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x))); }
@@ -172,41 +167,6 @@ Case linear_backward_weight_case(int64_t N, int64_t I, int64_t O, bool bias, DTy
               },
           .same_for_any_threads = t == DType::f32 || !cpu::has_fast_bf16(),
           .accumulates = {"dw", "db"}};
-}
-
-Case embedding_forward_case(int64_t B, int64_t T, int64_t C, int64_t V, DType t) {
-  return {
-      .op = "embedding_forward",
-      .shape = fmt::format("{}x{}x{} of {}", B, T, C, V),
-      .dtype = t,
-      .args = {out("y", t, {B * T, C}), integers("tokens", {B * T}, 0, V), in("wte", t, {V, C}),
-               in("wpe", t, {T + 2, C})},
-      .run = [=](Stream& s, const Tensors& a) { embedding_forward(s, a[0], a[1], a[2], a[3], T, whole_vocabulary(V)); },
-      .twin =
-          [=](Doubles& d) {
-            for (int64_t n = 0; n < B * T; n++)
-              for (int64_t c = 0; c < C; c++)
-                d["y"][at(n * C + c)] = d["wte"][at(int64_t(d["tokens"][at(n)]) * C + c)] + d["wpe"][at(n % T * C + c)];
-          }};
-}
-
-Case embedding_backward_case(int64_t B, int64_t T, int64_t C, int64_t V, DType t) {
-  return {.op = "embedding_backward",
-          .shape = fmt::format("{}x{}x{} of {}", B, T, C, V),
-          .dtype = t,
-          .args = {out("dwte", f32, {V, C}), out("dwpe", f32, {T + 2, C}), in("dy", t, {B * T, C}),
-                   integers("tokens", {B * T}, 0, V)},
-          .run = [=](Stream& s,
-                     const Tensors& a) { embedding_backward(s, a[0], a[1], a[2], a[3], T, whole_vocabulary(V)); },
-          .twin =
-              [=](Doubles& d) {
-                for (int64_t n = 0; n < B * T; n++)
-                  for (int64_t c = 0; c < C; c++) {
-                    d["dwte"][at(int64_t(d["tokens"][at(n)]) * C + c)] += d["dy"][at(n * C + c)];
-                    d["dwpe"][at(n % T * C + c)] += d["dy"][at(n * C + c)];
-                  }
-              },
-          .accumulates = {"dwte", "dwpe"}};
 }
 
 Case dropout_case(int64_t N, int64_t C, double p, DType t) {
@@ -368,170 +328,6 @@ Case attention_backward_case(const AttentionDims& dims, double p, DType t) {
   forward.twin(d);
   for (size_t i = 0; i < d["out"].size(); i++) c.args[3].values[i] = rounded(d["out"][i], t);
   for (size_t i = 0; i < d["lse"].size(); i++) c.args[4].values[i] = rounded(d["lse"][i], f32);
-  return c;
-}
-
-namespace {
-double log_sum_exp(const Values& z, int64_t first, int64_t V) {
-  double top = z[at(first)], sum = 0;
-  for (int64_t v = 0; v < V; v++) top = std::max(top, z[at(first + v)]);
-  for (int64_t v = 0; v < V; v++) sum += std::exp(z[at(first + v)] - top);
-  return top + std::log(sum);
-}
-void loss_twin(Doubles& d, int64_t N, int64_t V, double scale) {  // scale 0: no gradient
-  for (int64_t n = 0; n < N; n++) {
-    const auto target = int64_t(d["targets"][at(n)]);
-    Values& z = d["logits"];
-    const double lse = log_sum_exp(z, n * V, V);
-    d["losses"][at(n)] = target < 0 ? 0 : lse - z[at(n * V + target)];
-    for (int64_t v = 0; v < V && scale != 0; v++) {
-      const double probability = std::exp(z[at(n * V + v)] - lse);
-      z[at(n * V + v)] = target < 0 ? 0 : scale * (probability - (v == target ? 1 : 0));
-    }
-  }
-}
-}  // namespace
-
-Case cross_entropy_forward_case(int64_t N, int64_t V, DType t) {
-  Case c{.op = "cross_entropy_forward",
-         .shape = fmt::format("{}x{}", N, V),
-         .dtype = t,
-         .args = {out("losses", f32, {N}), in("logits", t, {N, V}, 3), integers("targets", {N}, -1, V)},
-         .run = [=](Stream& s, const Tensors& a) { cross_entropy_forward(s, a[0], a[1], a[2], whole_vocabulary(V)); },
-         .twin = [=](Doubles& d) { loss_twin(d, N, V, 0); }};
-  c.args[1].any_shape = true;
-  if (N > 1) c.args[2].values[1] = -1;
-  return c;
-}
-
-Case cross_entropy_forward_backward_case(int64_t N, int64_t V, DType t) {
-  Case c = cross_entropy_forward_case(N, V, t);
-  c.op = "cross_entropy_forward_backward";
-  c.args[1].written = true;
-  c.run = [=](Stream& s, const Tensors& a) {
-    cross_entropy_forward_backward(s, a[0], a[1], a[2], whole_vocabulary(V), 0.125);
-  };
-  c.twin = [=](Doubles& d) { loss_twin(d, N, V, 0.125); };
-  return c;
-}
-
-Case adamw_case(int64_t n, int64_t update, bool has_working, DType t) {
-  const AdamW a{
-      .learning_rate = 3e-2, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .update = update};
-  Case c{.op = "adamw_update",
-         .shape = fmt::format("{} update {}{}", n, update, has_working ? " working" : ""),
-         .dtype = t,
-         .args = {out("master", f32, {n}), out("m", f32, {n}), out("v", f32, {n}),
-                  out("working", t, has_working ? Shape{n} : Shape{}), in("grad", f32, {n}), in("scale", f64, {1})},
-         .run = [a](Stream& s, const Tensors& x) { adamw_update(s, x[0], x[1], x[2], x[3], x[4], x[5], a); },
-         .twin =
-             [=](Doubles& d) {
-               for (size_t i = 0; i < at(n); i++) {
-                 const double g = d["scale"][0] * d["grad"][i];
-                 double &m = d["m"][i], &v = d["v"][i], &p = d["master"][i];
-                 m = a.beta1 * m + (1 - a.beta1) * g;
-                 v = a.beta2 * v + (1 - a.beta2) * g * g;
-                 const double mhat = m / (1 - std::pow(a.beta1, double(update)));
-                 const double vhat = v / (1 - std::pow(a.beta2, double(update)));
-                 p = p - a.learning_rate * a.weight_decay * p - a.learning_rate * mhat / (std::sqrt(vhat) + a.epsilon);
-                 if (has_working) d["working"][i] = p;
-               }
-             }};
-  for (double& v : c.args[2].values) v = std::abs(v);
-  return c;
-}
-
-Case fill_case(int64_t n, DType t) {
-  Case c{.op = "fill",
-         .shape = fmt::format("{}", n),
-         .dtype = t,
-         .args = {out("y", t, {n})},
-         .run = [](Stream& s, const Tensors& a) { fill(s, a[0], 3); },
-         .twin = [](Doubles& d) { std::fill(d["y"].begin(), d["y"].end(), 3.0); }};
-  c.args[0].any_shape = true;
-  return c;
-}
-
-Case copy_case(int64_t n, DType to, DType from) {
-  return {.op = "copy",
-          .shape = fmt::format("{} from {}", n, name_of(from)),
-          .dtype = to,
-          .args = {out("y", to, {n}), in("x", from, {n})},
-          .run = [](Stream& s, const Tensors& a) { copy(s, a[0], a[1]); },
-          .twin = [](Doubles& d) { d["y"] = d["x"]; }};
-}
-
-Case add_case(int64_t n, DType t) {
-  return {.op = "add",
-          .shape = fmt::format("{}", n),
-          .dtype = t,
-          .args = {out("y", t, {n}), in("x", t, {n})},
-          .run = [](Stream& s, const Tensors& a) { add(s, a[0], a[1]); },
-          .twin =
-              [](Doubles& d) {
-                for (size_t i = 0; i < d["x"].size(); i++) d["y"][i] += d["x"][i];
-              }};
-}
-
-Case accumulate_sum_case(int64_t n) {
-  Case c{.op = "accumulate_sum",
-         .shape = fmt::format("{}", n),
-         .dtype = f32,
-         .args = {out("out", f64, {1}), in("x", f32, {n})},
-         .run = [](Stream& s, const Tensors& a) { accumulate_sum(s, a[0], a[1], 0.5); },
-         .twin =
-             [](Doubles& d) {
-               for (double x : d["x"]) d["out"][0] += 0.5 * x;
-             }};
-  c.args[1].any_shape = true;
-  return c;
-}
-
-Case accumulate_square_sum_case(int64_t n) {
-  Case c{.op = "accumulate_square_sum",
-         .shape = fmt::format("{}", n),
-         .dtype = f32,
-         .args = {out("out", f64, {1}), in("x", f32, {n})},
-         .run = [](Stream& s, const Tensors& a) { accumulate_square_sum(s, a[0], a[1]); },
-         .twin =
-             [](Doubles& d) {
-               for (double x : d["x"]) d["out"][0] += x * x;
-             }};
-  c.args[1].any_shape = true;
-  return c;
-}
-
-Case clip_scale_case(double square_sum, double max_norm) {
-  Case c{.op = "clip_scale",
-         .shape = fmt::format("{} max {}", square_sum, max_norm),
-         .dtype = f64,
-         .args = {out("scale", f64, {1}), in("square_sum", f64, {1})},
-         .run = [=](Stream& s, const Tensors& a) { clip_scale(s, a[0], a[1], max_norm); },
-         .twin =
-             [=](Doubles& d) {
-               d["scale"][0] = max_norm == 0 ? 1 : std::min(1.0, max_norm / (std::sqrt(d["square_sum"][0]) + 1e-6));
-             }};
-  c.args[1].values = {square_sum};
-  return c;
-}
-
-Case normal_fill_case(int64_t begin, int64_t n) {
-  Case c{.op = "normal_fill",
-         .shape = fmt::format("{} from {}", n, begin),
-         .dtype = f32,
-         .args = {out("y", f32, {n})},
-         .run = [=](Stream& s, const Tensors& a) { normal_fill(s, a[0], 7, 9, begin, 0.02); },
-         .twin =
-             [=](Doubles& d) {
-               for (int64_t i = begin; i < begin + n; i++) {
-                 const PhiloxBlock words = philox(7, 9, uint64_t(i / 4));
-                 const size_t first = i % 4 < 2 ? 0 : 2;
-                 const double radius = std::sqrt(-2 * std::log(double(uniform(words[first]))));
-                 const double angle = 2 * std::numbers::pi * double(uniform(words[first + 1]));
-                 d["y"][at(i - begin)] = 0.02 * radius * (i % 2 == 0 ? std::cos(angle) : std::sin(angle));
-               }
-             }};
-  c.args[0].any_shape = true;
   return c;
 }
 

@@ -4,8 +4,13 @@
 #include "case.h"
 #include "kernels/attention.h"
 #include "kernels/dropout.h"
+#include "kernels/elementwise.h"
+#include "kernels/vocabulary.h"
 
 namespace megalith::test {
+
+using Tensors = std::vector<Tensor>;
+inline size_t at(int64_t i) { return static_cast<size_t>(i); }
 
 Case gelu_forward_case(int64_t N, int64_t C, DType t);
 Case gelu_backward_case(int64_t N, int64_t C, DType t);
@@ -14,15 +19,19 @@ Case layernorm_backward_case(int64_t N, int64_t C, DType t);
 Case linear_forward_case(int64_t N, int64_t I, int64_t O, bool bias, DType t);
 Case linear_backward_input_case(int64_t N, int64_t I, int64_t O, DType t);
 Case linear_backward_weight_case(int64_t N, int64_t I, int64_t O, bool bias, DType t);
-Case embedding_forward_case(int64_t B, int64_t T, int64_t C, int64_t V, DType t);
-Case embedding_backward_case(int64_t B, int64_t T, int64_t C, int64_t V, DType t);
+Case embedding_forward_case(int64_t B, int64_t T, int64_t C, VocabularyPart part, int64_t padding, DType t);
+Case embedding_backward_case(int64_t B, int64_t T, int64_t C, VocabularyPart part, int64_t padding, DType t);
 Case dropout_case(int64_t N, int64_t C, double p, DType t);
 Case residual_forward_case(int64_t N, int64_t C, double p, DType t);
 Case residual_backward_case(int64_t N, int64_t C, double p, DType t);
 Case attention_forward_case(const AttentionDims& dims, double p, DType t);
 Case attention_backward_case(const AttentionDims& dims, double p, DType t);
-Case cross_entropy_forward_case(int64_t N, int64_t V, DType t);
-Case cross_entropy_forward_backward_case(int64_t N, int64_t V, DType t);
+Case cross_entropy_forward_case(int64_t N, int64_t V, int64_t padding, DType t);
+Case cross_entropy_forward_backward_case(int64_t N, int64_t V, int64_t padding, DType t);
+Case softmax_part_case(int64_t N, VocabularyPart part, int64_t padding, DType t);
+Case merge_softmax_case(int64_t N);
+Case cross_entropy_loss_case(int64_t N);
+Case cross_entropy_gradient_case(int64_t N, VocabularyPart part, int64_t padding, DType t);
 Case adamw_case(int64_t n, int64_t update, bool has_working, DType t);
 Case fill_case(int64_t n, DType t);
 Case copy_case(int64_t n, DType to, DType from);
@@ -30,7 +39,7 @@ Case add_case(int64_t n, DType t);
 Case accumulate_sum_case(int64_t n);
 Case accumulate_square_sum_case(int64_t n);
 Case clip_scale_case(double square_sum, double max_norm);
-Case normal_fill_case(int64_t begin, int64_t n);
+Case normal_fill_case(int64_t begin, int64_t n, Columns columns);
 
 // The mask's factor of one element, as dropout.h states it.
 double keep_factor(const Dropout& d, uint64_t row, uint64_t group, uint64_t column);
