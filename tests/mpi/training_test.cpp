@@ -229,7 +229,7 @@ TEST(Rehearsal, TransfersAndWorkAreThoseOfEveryRank) {
 }
 
 // With M microbatches and L layers, of which the last two stay gathered between forward and backward and the first two
-// between microbatches: embedding and norm are gathered once a step, the two blocks that stay once, and the L - 2
+// between microbatches: the tables and the norm are gathered once a step, the two blocks that stay once, and the L - 2
 // others in every forward and every backward pass. Every unit's gradient is scattered once a microbatch, and summed
 // over the copies once a step.
 TEST(Traffic, IsWhatTheoryAsksFor) {
@@ -243,8 +243,9 @@ TEST(Traffic, IsWhatTheoryAsksFor) {
 
       const int shard = run.plan.mesh.shard, data = run.plan.mesh.data;
       const auto M = run.plan.batch.num_microbatches();
-      double ends = 0, block = static_cast<double>(run.plan.units[1].numel);
-      for (size_t u : {size_t{0}, run.plan.units.size() - 1}) ends += static_cast<double>(run.plan.units[u].numel);
+      double ends = 0, block = static_cast<double>(run.plan.units[run.plan.chunks[0].first_unit].numel);
+      for (size_t u : {run.plan.tokens, run.plan.positions, run.plan.norm})
+        ends += static_cast<double>(run.plan.units[u].numel);
       const double all = ends + static_cast<double>(layers) * block;
       const int64_t gathered_blocks = 2 + 2 * M * (layers - 2);
 
@@ -263,14 +264,14 @@ TEST(Traffic, IsWhatTheoryAsksFor) {
       };
       const double others = static_cast<double>(shard - 1) / shard, copies = 2.0 * (data - 1) / data;
       if (shard > 1) {
-        expect(Channel::shard, Transfer::all_gather, 2 + gathered_blocks,
+        expect(Channel::shard, Transfer::all_gather, 3 + gathered_blocks,
                4 * others * (ends + static_cast<double>(gathered_blocks) * block));
-        expect(Channel::shard, Transfer::reduce_scatter, M * (layers + 2), 4 * others * static_cast<double>(M) * all);
+        expect(Channel::shard, Transfer::reduce_scatter, M * (layers + 3), 4 * others * static_cast<double>(M) * all);
       } else {
         expect(Channel::shard, Transfer::all_gather, 0, 0);
         expect(Channel::shard, Transfer::reduce_scatter, 0, 0);
       }
-      if (data > 1) expect(Channel::data, Transfer::all_reduce, layers + 2, copies * 4 * all / shard);
+      if (data > 1) expect(Channel::data, Transfer::all_reduce, layers + 3, copies * 4 * all / shard);
       const int ranks = session().size();
       if (ranks > 1) expect(Channel::world, Transfer::all_reduce, 1, 24 * 2.0 * (ranks - 1) / ranks);  // scalars
     }

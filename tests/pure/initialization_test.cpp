@@ -5,53 +5,69 @@
 
 #include "tests/pure/small_run.h"
 #include "tests/pure/testing.h"
+#include "trainer/train/held_pieces.h"
 
 namespace megalith {
 namespace {
 
 using Values = std::map<std::string, std::vector<float>>;
 
-// Every shard initialised by itself, put together again; `padding` gets the elements that belong to no parameter.
-Values initialised(const Config& config, int shards, uint64_t seed, std::vector<float>* padding = nullptr) {
+// Every rank's part initialised by itself, put together again. What several ranks hold must be equal; `padding` gets
+// the elements that belong to no parameter.
+Values initialised(const Config& config, int ranks, uint64_t seed, std::vector<float>* padding = nullptr) {
   Values all;
-  std::vector<std::vector<float>> flat(make_plan(config, shards, 0).units.size());
-  for (int rank = 0; rank < shards; rank++) {
-    const Plan plan = make_plan(config, shards, rank);
+  for (const UnitSpec& unit : model_spec(config.model))
+    for (const ParamSpec& param : unit.params)
+      all[param.name].assign(static_cast<size_t>(param.shape.numel()), std::nanf(""));
+  for (int rank = 0; rank < ranks; rank++) {
+    const Plan plan = make_plan(config, ranks, rank);
     Stream s(World::cpu);
     MemorySizes sizes;
     sizes.fill(int64_t{1} << 20);
     Memory memory(World::cpu, sizes);
-    for (size_t u = 0; u < plan.units.size(); u++) {
-      Unit unit(plan.units[u], DType::f32, true, memory);
+    for (const UnitPlan& unit_plan : plan.units) {
+      Unit unit(unit_plan, plan.tensor, DType::f32, true, memory);
       std::fill_n(unit.master().data<float>(), unit.master().numel(), 123.0f);
       unit.initialize(s, seed);
-      const std::vector<float> shard = values_of(unit.master());
-      flat[u].insert(flat[u].end(), shard.begin(), shard.end());
+      std::vector<bool> used(static_cast<size_t>(unit.master().numel()), false);
+      for (const HeldPiece& held : held_pieces(unit, "", unit.master(), {0, unit_plan.numel})) {
+        std::vector<float>& whole = all[held.piece.name];
+        const int64_t width = held.piece.col_end - held.piece.col_begin;
+        for (int64_t i = 0; i < held.data.numel(); i++) {
+          const int64_t e = held.piece.begin + i;
+          float& value = whole[static_cast<size_t>(e / width * held.piece.cols() + held.piece.col_begin + e % width)];
+          const float here = held.data.data<float>()[i];
+          if (!std::isnan(value)) {
+            EXPECT_EQ(value, here) << held.piece.name;
+          }
+          value = here;
+          used[static_cast<size_t>(held.data.data<float>() - unit.master().data<float>() + i)] = true;
+        }
+      }
+      for (size_t i = 0; i < used.size() && padding; i++)
+        if (!used[i]) padding->push_back(unit.master().data<float>()[i]);
     }
-  }
-  const Plan plan = make_plan(config, shards, 0);
-  for (size_t u = 0; u < plan.units.size(); u++) {
-    std::vector<bool> used(flat[u].size(), false);
-    for (const PlacedParam& param : plan.units[u].params) {
-      const auto begin = static_cast<std::ptrdiff_t>(param.range().begin),
-                 end = static_cast<std::ptrdiff_t>(param.range().end);
-      all[param.spec.name] = {flat[u].begin() + begin, flat[u].begin() + end};
-      std::fill(used.begin() + begin, used.begin() + end, true);
-    }
-    for (size_t i = 0; i < flat[u].size() && padding; i++)
-      if (!used[i]) padding->push_back(flat[u][i]);
   }
   return all;
 }
 
-TEST(Initialization, DoesNotDependOnTheNumberOfShards) {
-  const Values one = initialised(small_config(), 1, 1);
-  for (int shards : {2, 3, 5, 8}) {
-    std::vector<float> padding;
-    EXPECT_EQ(initialised(small_config(), shards, 1, &padding), one) << shards << " shards";
-    EXPECT_FALSE(padding.empty());
-    for (float p : padding) ASSERT_EQ(p, 0) << "padding is 0, for ever";
-  }
+TEST(Initialization, DoesNotDependOnTheLayout) {
+  Config config = small_config();
+  config.model.layers = 4;
+  const Values one = initialised(config, 1, 1);
+  for (const auto& [name, values] : one)
+    for (float v : values) ASSERT_FALSE(std::isnan(v)) << name;
+  for (int tensor : {1, 3})
+    for (int pipeline : {1, 2, 4})
+      for (int data : {1, 2, 5}) {
+        config.parallel.tensor_parallel_degree = tensor;
+        config.parallel.pipeline_parallel_degree = pipeline;
+        std::vector<float> padding;
+        EXPECT_EQ(initialised(config, tensor * pipeline * data, 1, &padding), one)
+            << tensor << " x " << pipeline << " x " << data;
+        EXPECT_FALSE(padding.empty());
+        for (float p : padding) ASSERT_EQ(p, 0) << "padding is 0, for ever";
+      }
 }
 
 TEST(Initialization, IsWhatTheSpecSays) {

@@ -37,7 +37,7 @@ TEST(Plan, ParametersDoNotOverlapAndDecayedOnesComeFirst) {
     for (const UnitPlan& unit : make_plan(small_config(), shards, shards - 1).units) {
       std::map<int64_t, int64_t> taken;  // begin -> end
       for (const PlacedParam& param : unit.params) {
-        EXPECT_EQ(param.range().size(), param.spec.shape.numel());
+        EXPECT_EQ(param.range().size(), param.shape.numel());
         EXPECT_EQ(param.offset % 64, 0) << param.spec.name;
         EXPECT_TRUE(taken.emplace(param.range().begin, param.range().end).second) << param.spec.name;
         if (param.spec.decay)
@@ -57,27 +57,37 @@ TEST(Plan, ParametersDoNotOverlapAndDecayedOnesComeFirst) {
     }
 }
 
-TEST(Plan, PartsOfAParameterInAllShardsAreTheParameter) {
-  for (int shards = 1; shards <= 9; shards++) {
-    std::map<std::string, int64_t> next;
-    for (int rank = 0; rank < shards; rank++) {
-      const Plan plan = make_plan(small_config(), shards, rank);
-      Memory memory(World::dry, {});
-      for (const UnitPlan& unit_plan : plan.units) {
-        const Unit unit(unit_plan, DType::f32, true, memory);
-        for (const PlacedParam& param : unit_plan.params) {
-          const Unit::Part part = unit.part_of(param);
-          if (part.elements.size() == 0) continue;
-          EXPECT_EQ(part.elements.begin, next[param.spec.name]) << param.spec.name;
-          EXPECT_EQ(unit_plan.shard.begin + part.offset, param.offset + part.elements.begin);
-          EXPECT_LE(part.offset + part.elements.size(), unit_plan.shard.size());
-          next[param.spec.name] = part.elements.end;
+// What the ranks of one data-parallel copy answer for is every element of every parameter, once.
+TEST(Plan, RanksAnswerForEveryElementOnce) {
+  Config config = small_config();
+  config.model.layers = 4;
+  for (int tensor : {1, 3})
+    for (int pipeline : {1, 2, 4})
+      for (int shards = 1; shards <= 5; shards++) {
+        config.parallel.tensor_parallel_degree = tensor;
+        config.parallel.pipeline_parallel_degree = pipeline;
+        std::map<std::string, std::vector<int>> times;
+        for (const UnitSpec& unit : model_spec(config.model))
+          for (const ParamSpec& param : unit.params) times[param.name].assign(size_t(param.shape.numel()), 0);
+        const int ranks = tensor * pipeline * shards;
+        for (int rank = 0; rank < ranks; rank++) {
+          const Plan plan = make_plan(config, ranks, rank);
+          Memory memory(World::dry, {});
+          for (const UnitPlan& unit_plan : plan.units) {
+            const Unit unit(unit_plan, plan.tensor, DType::f32, true, memory);
+            for (const PlacedParam& param : unit_plan.params)
+              for (const Strip& strip : unit.strips_of(param, unit_plan.mine))
+                for (int64_t e = strip.elements.begin; e < strip.elements.end; e++) {
+                  ASSERT_LE(strip.local + strip.elements.size(), unit_plan.shard.size());
+                  const int64_t width = strip.columns.count;
+                  times[param.spec.name][size_t(e / width * strip.columns.total + strip.columns.begin + e % width)]++;
+                }
+          }
         }
+        for (const auto& [name, counts] : times)
+          for (size_t i = 0; i < counts.size(); i++)
+            ASSERT_EQ(counts[i], 1) << name << "[" << i << "] of " << tensor << " x " << pipeline << " x " << shards;
       }
-    }
-    for (const UnitSpec& unit : model_spec(small_config().model))
-      for (const ParamSpec& param : unit.params) EXPECT_EQ(next[param.name], param.shape.numel()) << param.name;
-  }
 }
 
 TEST(Plan, IntervalsAreDealtOutEvenly) {
@@ -184,21 +194,6 @@ TEST(Plan, RefusalsNameTheRemedy) {
   config = small_config();
   config.model.vocab = 0;
   EXPECT_NE(message_of([&] { make_plan(config, 1, 0); }).find("set model.vocab or data.tokenizer"), std::string::npos);
-}
-
-TEST(Schedule, OneStageAccumulates) {
-  using enum Action::Kind;
-  EXPECT_TRUE(accumulate(0).empty());
-  EXPECT_EQ(accumulate(3), (std::vector<Action>{
-                               {forward, 0}, {backward, 0}, {forward, 1}, {backward, 1}, {forward, 2}, {backward, 2}}));
-  // Never more than one microbatch alive, which is what Plan::live_microbatches promises.
-  int64_t live = 0;
-  for (const Action& action : accumulate(11)) {
-    live += action.kind == forward ? 1 : -1;
-    EXPECT_GE(live, 0);
-    EXPECT_LE(live, 1);
-  }
-  EXPECT_EQ(live, 0);
 }
 
 }  // namespace

@@ -13,42 +13,49 @@ BlockWeights BlockWeights::bind(std::span<const Tensor> t) {
 }
 
 BlockSaved Block::allocate(Arena& arena, DType compute) const {
-  const int64_t N = dims_.B * dims_.T, A = dims_.H * dims_.D, F = 4 * A;
+  const AttentionDims& dims = shape_.attention;
+  const int64_t N = shape_.branch_rows(), R = shape_.rows, C = shape_.C, A = dims.H * dims.D, F = 4 * A;
   return {.x = {},
-          .stat1 = arena.tensor(DType::f32, {N, 2}),
-          .stat2 = arena.tensor(DType::f32, {N, 2}),
-          .ln1 = arena.tensor(compute, {N, C_}),
-          .ln2 = arena.tensor(compute, {N, C_}),
+          .stat1 = arena.tensor(DType::f32, {R, 2}),
+          .stat2 = arena.tensor(DType::f32, {R, 2}),
+          .ln1 = arena.tensor(compute, {R, C}),
+          .ln2 = arena.tensor(compute, {R, C}),
           .qkv = arena.tensor(compute, {N, 3 * A}),
           .att = arena.tensor(compute, {N, A}),
-          .lse = arena.tensor(DType::f32, {dims_.B, dims_.H, dims_.T}),
-          .mid = arena.tensor(compute, {N, C_}),
+          .lse = arena.tensor(DType::f32, {dims.B, dims.H, dims.T}),
+          .mid = arena.tensor(compute, {R, C}),
           .fc = arena.tensor(compute, {N, F}),
           .act = arena.tensor(compute, {N, F})};
 }
 
 void Block::forward(const Context& c, const BlockWeights& w, const BlockSaved& a, Tensor y) const {
-  const auto scope = c.scratch.scope();
-  const Tensor h = c.scratch.tensor(y.dtype(), y.shape());  // what a branch adds, before its bias
+  // What a branch adds, before its bias.
+  auto branch_output = [&] { return c.scratch.tensor(y.dtype(), {shape_.branch_rows(), shape_.C}); };
 
-  // mid = x + dropout(leave(proj(attention(qkv(enter(ln_1(x)))))) + proj_b)
-  layernorm_forward(c.s, a.ln1, a.stat1, a.x, w.ln1_w, w.ln1_b);
-  linear_forward(c.s, a.qkv, c.edge.enter(c.s, c.scratch, a.ln1), w.qkv_w, w.qkv_b);
-  attention_forward(c.s, a.att, a.lse, a.qkv, dims_, dropout(c, Site::attention));
-  linear_forward(c.s, h, a.att, w.proj_w, {});
-  residual_forward(c.s, a.mid, a.x, c.edge.leave(c.s, c.scratch, h), w.proj_b, dropout(c, Site::attention_residual));
-
-  // y = mid + dropout(leave(out(gelu(fc(enter(ln_2(mid)))))) + out_b)
-  layernorm_forward(c.s, a.ln2, a.stat2, a.mid, w.ln2_w, w.ln2_b);
-  linear_forward(c.s, a.fc, c.edge.enter(c.s, c.scratch, a.ln2), w.fc_w, w.fc_b);
-  gelu_forward(c.s, a.act, a.fc);
-  linear_forward(c.s, h, a.act, w.out_w, {});
-  residual_forward(c.s, y, a.mid, c.edge.leave(c.s, c.scratch, h), w.out_b, dropout(c, Site::mlp_residual));
+  {  // mid = x + dropout(leave(proj(attention(qkv(enter(ln_1(x)))))) + proj_b)
+    const auto scope = c.scratch.scope();
+    const Tensor h = branch_output();
+    layernorm_forward(c.s, a.ln1, a.stat1, a.x, w.ln1_w, w.ln1_b);
+    linear_forward(c.s, a.qkv, c.edge.enter(c.s, c.scratch, a.ln1), w.qkv_w, w.qkv_b);
+    attention_forward(c.s, a.att, a.lse, a.qkv, shape_.attention, dropout(c, Site::attention));
+    linear_forward(c.s, h, a.att, w.proj_w, {});
+    residual_forward(c.s, a.mid, a.x, c.edge.leave(c.s, c.scratch, h), w.proj_b, dropout(c, Site::attention_residual));
+  }
+  {  // y = mid + dropout(leave(out(gelu(fc(enter(ln_2(mid)))))) + out_b)
+    const auto scope = c.scratch.scope();
+    const Tensor h = branch_output();
+    layernorm_forward(c.s, a.ln2, a.stat2, a.mid, w.ln2_w, w.ln2_b);
+    linear_forward(c.s, a.fc, c.edge.enter(c.s, c.scratch, a.ln2), w.fc_w, w.fc_b);
+    gelu_forward(c.s, a.act, a.fc);
+    linear_forward(c.s, h, a.act, w.out_w, {});
+    residual_forward(c.s, y, a.mid, c.edge.leave(c.s, c.scratch, h), w.out_b, dropout(c, Site::mlp_residual));
+  }
 }
 
 void Block::backward(const Context& c, const BlockWeights& w, const BlockSaved& a, const BlockWeights& dw,
                      Tensor dy) const {
   auto like = [&](Tensor t) { return c.scratch.tensor(t.dtype(), t.shape()); };
+  auto entered = [&] { return c.scratch.tensor(dy.dtype(), {shape_.branch_rows(), shape_.C}); };
   // The gradient of what a branch added; without dropout it is dy itself.
   auto branch_gradient = [&](Tensor db, Site site) {
     const Dropout d = dropout(c, site);
@@ -60,7 +67,7 @@ void Block::backward(const Context& c, const BlockWeights& w, const BlockSaved& 
   {  // dmid = dy + ln_2'(enter'(fc'(gelu'(out'(leave'(dropout(dy)))))))
     const auto scope = c.scratch.scope();
     const Tensor dh = branch_gradient(dw.out_b, Site::mlp_residual);
-    const Tensor dfc = like(a.fc), dln2 = like(a.ln2);
+    const Tensor dfc = like(a.fc), dln2 = entered();
     linear_backward_weight(c.s, dw.out_w, {}, dh, a.act);
     linear_backward_input(c.s, dfc, dh, w.out_w);
     gelu_backward(c.s, dfc, dfc, a.fc);
@@ -72,10 +79,10 @@ void Block::backward(const Context& c, const BlockWeights& w, const BlockSaved& 
   {  // dx = dmid + ln_1'(enter'(qkv'(attention'(proj'(leave'(dropout(dmid)))))))
     const auto scope = c.scratch.scope();
     const Tensor dh = branch_gradient(dw.proj_b, Site::attention_residual);
-    const Tensor datt = like(a.att), delta = like(a.lse), dqkv = like(a.qkv), dln1 = like(a.ln1);
+    const Tensor datt = like(a.att), delta = like(a.lse), dqkv = like(a.qkv), dln1 = entered();
     linear_backward_weight(c.s, dw.proj_w, {}, dh, a.att);
     linear_backward_input(c.s, datt, dh, w.proj_w);
-    attention_backward(c.s, dqkv, delta, datt, a.att, a.lse, a.qkv, dims_, dropout(c, Site::attention));
+    attention_backward(c.s, dqkv, delta, datt, a.att, a.lse, a.qkv, shape_.attention, dropout(c, Site::attention));
     linear_backward_weight(c.s, dw.qkv_w, dw.qkv_b, dqkv, c.edge.enter(c.s, c.scratch, a.ln1));
     linear_backward_input(c.s, dln1, dqkv, w.qkv_w);
     layernorm_backward(c.s, dy, dw.ln1_w, dw.ln1_b, c.edge.enter_backward(c.s, c.scratch, dln1), a.x, a.stat1, w.ln1_w);
@@ -85,6 +92,7 @@ void Block::backward(const Context& c, const BlockWeights& w, const BlockSaved& 
 Dropout Block::dropout(const Context& c, Site site) const {
   Dropout d = c.dropout;
   d.site = static_cast<int32_t>(1 + 3 * layer_ + static_cast<int>(site));  // site 0 is the embedding's
+  if (site == Site::attention) d.first_row -= shape_.first_row;            // it sees all rows of the microbatch
   return d;
 }
 

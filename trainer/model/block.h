@@ -11,7 +11,8 @@
 
 namespace megalith {
 
-// The weights of a layer in the compute dtype, or their gradients in f32. C width, F = 4C, tp the tensor degree.
+// The weights of a layer in the compute dtype, or their gradients in f32. C width, F = 4C, tp the number of parts that
+// heads and features are split into.
 struct BlockWeights {
   Tensor ln1_w, ln1_b;    // (C)
   Tensor qkv_w, qkv_b;    // (3C/tp, C), (3C/tp)
@@ -24,30 +25,38 @@ struct BlockWeights {
   static BlockWeights bind(std::span<const Tensor> t);
 };
 
+// Local sizes. The branches work on N = B*T rows, the residual on `rows` of them from first_row on.
+struct BlockShape {
+  AttentionDims attention;
+  int64_t C = 0;
+  int64_t first_row = 0, rows = 0;
+
+  int64_t branch_rows() const { return attention.B * attention.T; }
+};
+
 // What backward needs of forward.
 struct BlockSaved {
-  Tensor x;             // (N, C): the caller's, the rest comes from Block::allocate
-  Tensor stat1, stat2;  // (N, 2) f32
-  Tensor ln1, ln2;      // (N, C)
+  Tensor x;             // (R, C): the caller's, the rest comes from Block::allocate
+  Tensor stat1, stat2;  // (R, 2) f32
+  Tensor ln1, ln2;      // (R, C)
   Tensor qkv;           // (N, 3C/tp)
   Tensor att;           // (N, C/tp)
   Tensor lse;           // (B, H/tp, T) f32
-  Tensor mid;           // (N, C)
+  Tensor mid;           // (R, C)
   Tensor fc, act;       // (N, F/tp)
 };
 
 class Block {
  public:
-  // dims.H is the local number of heads; C the full width.
-  Block(int64_t layer, const AttentionDims& dims, int64_t C) : layer_(layer), dims_(dims), C_(C) {}
+  Block(int64_t layer, const BlockShape& shape) : layer_(layer), shape_(shape) {}
 
   // Memory for everything but x.
   BlockSaved allocate(Arena& arena, DType compute) const;
 
-  // y (N, C) written; fills `a`.
+  // y (R, C) written; fills `a`.
   void forward(const Context& c, const BlockWeights& w, const BlockSaved& a, Tensor y) const;
 
-  // dy (N, C) becomes dx in place; `dw` accumulates.
+  // dy (R, C) becomes dx in place; `dw` accumulates.
   void backward(const Context& c, const BlockWeights& w, const BlockSaved& a, const BlockWeights& dw, Tensor dy) const;
 
  private:
@@ -55,8 +64,7 @@ class Block {
   Dropout dropout(const Context& c, Site site) const;
 
   int64_t layer_;
-  AttentionDims dims_;
-  int64_t C_;
+  BlockShape shape_;
 };
 
 }  // namespace megalith

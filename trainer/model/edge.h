@@ -1,8 +1,10 @@
-// How a residual branch is entered and left. The block calls these four and knows no more: alone they hand the tensor
-// back; tensor parallelism sums over ranks on leaving and, in backward, on entering; sequence parallelism gathers and
-// scatters rows instead (Shoeybi et al., arXiv 1909.08053; Korthikanti et al., arXiv 2205.05198).
+// How a residual branch is entered and left, and how logits become losses. The model calls these and knows no more:
+// alone, entering and leaving hand the tensor back; tensor parallelism sums over ranks on leaving and, in backward, on
+// entering; sequence parallelism gathers and scatters rows instead (Shoeybi et al., arXiv 1909.08053; Korthikanti et
+// al., arXiv 2205.05198).
 //
-// The tensor returned is the argument's own memory or scratch, valid until the caller's scratch scope ends.
+// The residual has R rows, a branch has all N of the microbatch; they differ under sequence parallelism only. The
+// tensor returned is the argument's own memory or scratch, valid until the caller's scratch scope ends.
 #pragma once
 
 #include "kernels/arena.h"
@@ -19,6 +21,12 @@ class Edge {
   virtual Tensor leave(Stream& s, Arena& scratch, Tensor h) const = 0;            // partial branch output -> residual
   virtual Tensor enter_backward(Stream& s, Arena& scratch, Tensor dx) const = 0;  // adjoint of enter
   virtual Tensor leave_backward(Stream& s, Arena& scratch, Tensor dh) const = 0;  // adjoint of leave
+
+  // losses (n) f32 written from logits (n, columns of the vocabulary that are here) and targets (n) i32, all of the
+  // vocabulary taken together; the second also overwrites the logits with the gradient of scale * sum(losses).
+  virtual void loss(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets) const = 0;
+  virtual void loss_and_gradient(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets,
+                                 double scale) const = 0;
 };
 
 // What a pass over the model is given besides tensors.
@@ -26,7 +34,7 @@ struct Context {
   Stream& s;
   Arena& scratch;
   const Edge& edge;
-  Dropout dropout;  // probability, seed, step and first row of this pass; the site is set where it is used
+  Dropout dropout;  // probability, seed, step and first row of the residual; the site is set where it is used
 };
 
 }  // namespace megalith

@@ -1,22 +1,27 @@
 #include "trainer/model/embedding.h"
 
+#include "kernels/elementwise.h"
 #include "kernels/embedding.h"
 
 namespace megalith {
 
-EmbeddingWeights EmbeddingWeights::bind(std::span<const Tensor> t) {
-  CHECK(t.size() == 2, "the embedding has 2 parameters, not {}", t.size());
-  return {t[0], t[1]};
+void Embedding::forward(const Context& c, const EmbeddingWeights& w, Tensor tokens, Tensor x) const {
+  const auto scope = c.scratch.scope();
+  const int64_t N = tokens.numel();
+  const Tensor h = x.rows() == N ? x : c.scratch.tensor(x.dtype(), {N, x.cols()});
+  // A row is whole where its token is held and 0 elsewhere, so that leaving adds it up exactly.
+  embedding_forward(c.s, h, tokens, w.wte, w.wpe, T_, part_);
+  const Tensor sum = c.edge.leave(c.s, c.scratch, h);
+  if (c.dropout.active())
+    dropout(c.s, x, sum, c.dropout);
+  else if (sum.raw() != x.raw())
+    copy(c.s, x, sum);
 }
 
-void embed(const Context& c, const EmbeddingWeights& w, Tensor tokens, int64_t T, Tensor x) {
-  embedding_forward(c.s, x, tokens, w.wte, w.wpe, T, whole_vocabulary(w.wte.rows()));
-  if (c.dropout.active()) dropout(c.s, x, x, c.dropout);
-}
-
-void embed_backward(const Context& c, const EmbeddingWeights& dw, Tensor tokens, int64_t T, Tensor dx) {
+void Embedding::backward(const Context& c, const EmbeddingWeights& dw, Tensor tokens, Tensor dx) const {
+  const auto scope = c.scratch.scope();
   if (c.dropout.active()) dropout(c.s, dx, dx, c.dropout);
-  embedding_backward(c.s, dw.wte, dw.wpe, dx, tokens, T, whole_vocabulary(dw.wte.rows()));
+  embedding_backward(c.s, dw.wte, dw.wpe, c.edge.leave_backward(c.s, c.scratch, dx), tokens, T_, part_);
 }
 
 }  // namespace megalith

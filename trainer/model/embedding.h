@@ -3,22 +3,30 @@
 
 #include <span>
 
+#include "kernels/vocabulary.h"
 #include "trainer/model/edge.h"
 
 namespace megalith {
 
 // Weights in the compute dtype, or gradients in f32.
 struct EmbeddingWeights {
-  Tensor wte;  // (V, C), also the head's
+  Tensor wte;  // (columns of the logits, C): the part of the vocabulary that is here, also the head's
   Tensor wpe;  // (context, C)
-
-  static EmbeddingWeights bind(std::span<const Tensor> t);
 };
 
-// x (N, C) written; tokens (N) i32, sequences of T.
-void embed(const Context& c, const EmbeddingWeights& w, Tensor tokens, int64_t T, Tensor x);
+class Embedding {
+ public:
+  Embedding(int64_t T, const VocabularyPart& part) : T_(T), part_(part) {}
 
-// dw accumulates; dx (N, C) is used up.
-void embed_backward(const Context& c, const EmbeddingWeights& dw, Tensor tokens, int64_t T, Tensor dx);
+  // x (R, C) written; tokens (N) i32, sequences of T.
+  void forward(const Context& c, const EmbeddingWeights& w, Tensor tokens, Tensor x) const;
+
+  // dw accumulates; dx (R, C) is used up.
+  void backward(const Context& c, const EmbeddingWeights& dw, Tensor tokens, Tensor dx) const;
+
+ private:
+  int64_t T_;
+  VocabularyPart part_;
+};
 
 }  // namespace megalith

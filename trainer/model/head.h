@@ -2,8 +2,6 @@
 // of rows at a time and are overwritten with their gradient, so neither all of them nor a copy is ever in memory.
 #pragma once
 
-#include <span>
-
 #include "trainer/model/edge.h"
 
 namespace megalith {
@@ -11,28 +9,27 @@ namespace megalith {
 // Weights in the compute dtype, or gradients in f32.
 struct HeadWeights {
   Tensor ln_w, ln_b;  // (C)
-  Tensor wte;         // (V, C), the embedding's
-
-  static HeadWeights bind(std::span<const Tensor> norm, Tensor wte);
+  Tensor wte;         // (columns, C), the embedding's
 };
 
 class Head {
  public:
-  // Rows of a chunk of logits: N / chunks rounded up, or, for chunks = 0, as many as keep it within 2^25 elements.
-  Head(int64_t N, int64_t V, int64_t chunks);
+  // N rows of `columns` logits, those of the vocabulary that are here and padding. Rows of a chunk: N / chunks rounded
+  // up, or, for chunks = 0, as many as keep it within 2^25 elements.
+  Head(int64_t N, int64_t columns, int64_t chunks);
 
-  // losses (N) f32 written, 0 where the target is -1; x (N, C); targets (N) i32.
+  // losses (N) f32 written, 0 where the target is -1; x (R, C); targets (N) i32.
   void loss(const Context& c, const HeadWeights& w, Tensor x, Tensor targets, Tensor losses) const;
 
-  // The same; dx (N, C) written and dw accumulates, both of scale * sum(losses).
+  // The same; dx (R, C) written and dw accumulates, both of scale * sum(losses).
   void loss_and_gradient(const Context& c, const HeadWeights& w, Tensor x, Tensor targets, double scale, Tensor losses,
                          Tensor dx, const HeadWeights& dw) const;
 
-  // logits (n, V) written, of n rows x (n, C).
+  // logits (n, columns) written, of n rows x (n, C).
   void logits(const Context& c, const HeadWeights& w, Tensor x, Tensor logits) const;
 
  private:
-  int64_t rows_, V_;
+  int64_t N_, columns_, rows_;
 };
 
 }  // namespace megalith

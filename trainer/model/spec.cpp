@@ -31,8 +31,10 @@ std::vector<UnitSpec> model_spec(const ModelConfig& model) {
   const double std = 0.02, residual_std = 0.02 / std::sqrt(2.0 * static_cast<double>(model.layers));
 
   std::vector<UnitSpec> units;
-  units.push_back(
-      {"embedding", {table("wte.weight", {V, C}, std, Split::rows), table("wpe.weight", {model.context, C}, 0.01)}});
+  ParamSpec tokens = table("wte.weight", {V, C}, std, Split::rows);
+  tokens.row_multiple = 8;  // 16 bytes of bf16 logits
+  units.push_back({"token table", {tokens}});
+  units.push_back({"position table", {table("wpe.weight", {model.context, C}, 0.01)}});
   for (int64_t i = 0; i < model.layers; i++) {
     const std::string h = fmt::format("h.{}.", i);
     // clang-format off

@@ -25,8 +25,9 @@ struct ParamSpec {
   double init_value;  // the constant
   bool decay;         // weight decay: matrices and tables, not vectors
   Split split = Split::none;
-  int row_groups = 1;  // row splits apply within each group: 3 for q, k, v
-  uint64_t id = 0;     // position in the whole list: the key of its initial values
+  int row_groups = 1;        // row splits apply within each group: 3 for q, k, v
+  int64_t row_multiple = 1;  // rows of a part are padded to a multiple of this
+  uint64_t id = 0;           // position in the whole list: the key of its initial values
 };
 
 // What is gathered, reduced and recomputed as one.
@@ -35,7 +36,7 @@ struct UnitSpec {
   std::vector<ParamSpec> params;  // in the order of the matching struct of weights in block.h, embedding.h, head.h
 };
 
-// Unit 0 is the embedding (and, tied to it, the head's table), then one unit a layer, then the final norm.
+// The token table (also the head's), the position table, one unit a layer, the final norm.
 std::vector<UnitSpec> model_spec(const ModelConfig& model);
 
 int64_t num_parameters(const std::vector<UnitSpec>& spec);

@@ -2,29 +2,35 @@
 
 #include <algorithm>
 
+#include "trainer/parallel/stage_split.h"
+
 namespace megalith {
 
 namespace {
 
 int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-UnitPlan place(const UnitSpec& spec, int64_t shards, int64_t shard) {
+UnitPlan place(const UnitSpec& spec, const TensorRank& tensor, int64_t shards, int64_t shard) {
   // Parameters and shards start on cache lines, also in bf16.
   constexpr int64_t alignment = 64;
   UnitPlan unit{.name = spec.name};
-  for (const ParamSpec& param : spec.params) unit.params.push_back({.spec = param, .offset = 0});
+  for (const ParamSpec& param : spec.params) unit.params.push_back({param, local_shape(param, tensor), 0});
   int64_t offset = 0;
   for (bool decay : {true, false}) {
-    for (PlacedParam& param : unit.params)
-      if (param.spec.decay == decay) {
-        param.offset = offset;
-        offset = round_up(offset + param.spec.shape.numel(), alignment);
-      }
+    for (bool split : {true, false})
+      for (PlacedParam& param : unit.params)
+        if (param.spec.decay == decay && (param.spec.split != Split::none) == split) {
+          CHECK(!split || unit.split == offset, "{}: split parameters behind unsplit ones", spec.name);
+          param.offset = offset;
+          offset = round_up(offset + param.shape.numel(), alignment);
+          if (split) unit.split = offset;
+        }
     if (decay) unit.decayed = offset;
   }
   unit.numel = round_up(offset, alignment * shards);
   const int64_t size = unit.numel / shards;
   unit.shard = {shard * size, (shard + 1) * size};
+  unit.mine = {0, tensor.rank == 0 ? unit.numel : unit.split};
   return unit;
 }
 
@@ -35,17 +41,75 @@ std::string divisors_of(int n) {
   return list;
 }
 
-}  // namespace
-
-Interval intersect(Interval a, Interval b) {
-  const Interval r{std::max(a.begin, b.begin), std::min(a.end, b.end)};
-  return r.begin < r.end ? r : Interval{};
+// The chunks of this rank's stage, without their units.
+std::vector<Chunk> chunks_of_stage(const Config& config, int64_t stages, int64_t stage) {
+  const int64_t virtual_stages = config.parallel.virtual_stages, all = stages * virtual_stages;
+  const std::vector<int64_t> layers =
+      config.parallel.layers_per_stage.empty()
+          ? split_layers(stage_costs(config.model, config.batch.sequence_length), stages, virtual_stages)
+          : parse_layers_per_stage(config.parallel.layers_per_stage, config.model.layers, all);
+  std::vector<Chunk> chunks;
+  int64_t first_layer = 0;
+  for (int64_t c = 0; c < all; c++) {
+    const int64_t count = layers[static_cast<size_t>(c)];
+    if (c % stages == stage)
+      chunks.push_back({.first = c == 0, .last = c + 1 == all, .first_layer = first_layer, .num_layers = count});
+    first_layer += count;
+  }
+  return chunks;
 }
 
-Interval part_of(Interval whole, int64_t index, int64_t parts) {
-  const int64_t each = whole.size() / parts, longer = whole.size() % parts;
-  const int64_t begin = whole.begin + index * each + std::min(index, longer);
-  return {begin, begin + each + (index < longer ? 1 : 0)};
+// Lays out the units of the rank's chunks and says how each is gathered and reduced.
+void add_units(Plan& plan, const Config& config) {
+  const ShardingStrategy strategy = config.parallel.sharding_strategy;
+  const int64_t shards = plan.mesh.shard, shard = plan.mesh.coordinate(plan.rank, Axis::shard);
+  const std::vector<UnitSpec> spec = model_spec(config.model);
+  const auto add = [&](size_t index, bool layer) {
+    UnitPlan unit = place(spec[index], plan.tensor, shards, shard);
+    const bool small = unit.numel <= config.parallel.replicate_below;
+    unit.keep_gathered = !layer || small || strategy != ShardingStrategy::full_shard;
+    unit.reduce_once = small || strategy == ShardingStrategy::shard_optimizer;
+    // Rows of the residual are shared out under sequence parallelism, and with them what these gradients are sums over;
+    // the embedding sees all rows.
+    unit.sum_unsplit = plan.sequence_parallel && index > 1;
+    plan.units.push_back(std::move(unit));
+    return plan.units.size() - 1;
+  };
+
+  const bool first = plan.chunks.front().first, last = plan.chunks.back().last;
+  if (first || last) plan.tokens = add(0, false);
+  if (first) plan.positions = add(1, false);
+  if (!first && last) plan.units[plan.tokens].mine = {};
+  for (Chunk& chunk : plan.chunks) {
+    chunk.first_unit = plan.units.size();
+    for (int64_t i = 0; i < chunk.num_layers; i++) add(static_cast<size_t>(2 + chunk.first_layer + i), true);
+  }
+  if (last) plan.norm = add(spec.size() - 1, false);
+  const int64_t layer = plan.units[plan.chunks.front().first_unit].numel;
+  plan.live_units = std::max<int64_t>(2, config.parallel.max_live_parameters / layer);
+}
+
+}  // namespace
+
+MeshShape mesh_shape(const Config& config, int num_ranks) {
+  const ParallelConfig& p = config.parallel;
+  const auto tensor = static_cast<int>(p.tensor_parallel_degree),
+             pipeline = static_cast<int>(p.pipeline_parallel_degree), data = num_ranks / tensor / pipeline;
+  CHECK(p.sharding_strategy != ShardingStrategy::no_shard || p.sharded_data_parallel_degree <= 1,
+        "parallel.sharded_data_parallel_degree = {} with parallel.sharding_strategy = no_shard; use full_shard, or "
+        "leave the degree at 0",
+        p.sharded_data_parallel_degree);
+  const bool whole = p.sharded_data_parallel_degree == 0;
+  int shard = whole ? data : static_cast<int>(p.sharded_data_parallel_degree);
+  if (p.sharding_strategy == ShardingStrategy::no_shard) shard = 1;
+  CHECK(data % shard == 0,
+        "parallel.sharded_data_parallel_degree = {} does not divide the {} data-parallel ranks; these do: {}", shard,
+        data, divisors_of(data));
+  return {.tensor = tensor,
+          .shard = shard,
+          .data = data / shard,
+          .pipeline = pipeline,
+          .ranks_per_node = static_cast<int>(p.ranks_per_node)};
 }
 
 Interval BatchPlan::sequences(int64_t k) const {
@@ -57,44 +121,52 @@ double BatchPlan::idle() const {
   return 1.0 - static_cast<double>(batch) / static_cast<double>(num_microbatches() * microbatch * ranks);
 }
 
-MeshShape mesh_shape(const Config& config, int num_ranks) {
-  const ParallelConfig& p = config.parallel;
-  if (p.sharding_strategy == ShardingStrategy::no_shard) {
-    CHECK(p.sharded_data_parallel_degree <= 1,
-          "parallel.sharded_data_parallel_degree = {} with parallel.sharding_strategy = no_shard; use full_shard, or "
-          "leave the degree at 0",
-          p.sharded_data_parallel_degree);
-    return {.data = num_ranks};
-  }
-  const auto degree = static_cast<int>(p.sharded_data_parallel_degree);
-  if (degree == 0) return {.shard = num_ranks};
-  CHECK(num_ranks % degree == 0,
-        "parallel.sharded_data_parallel_degree = {} does not divide the {} data-parallel ranks; these do: {}", degree,
-        num_ranks, divisors_of(num_ranks));
-  return {.shard = degree, .data = num_ranks / degree};
-}
-
 Plan make_plan(const Config& config, int num_ranks, int rank) {
   CHECK(config.model.vocab > 0, "model.vocab = 0: no tokenizer to take it from; set model.vocab or data.tokenizer");
   Plan plan;
   plan.mesh = mesh_shape(config, num_ranks);
   plan.rank = rank;
+  plan.tensor = {plan.mesh.tensor, plan.mesh.coordinate(rank, Axis::tensor)};
   plan.compute = config.precision.compute == ComputeType::fp32 ? DType::f32 : DType::bf16;
   plan.model = config.model;
-  plan.dims = {.B = config.batch.microbatch_size,
-               .T = config.batch.sequence_length,
-               .H = config.model.heads,
-               .D = config.model.hidden / config.model.heads};
-  const int shard = plan.mesh.coordinate(rank, Axis::shard);
-  for (const UnitSpec& unit : model_spec(config.model)) plan.units.push_back(place(unit, plan.mesh.shard, shard));
+  plan.sequence_parallel = config.parallel.sequence_parallel && plan.tensor.degree > 1;
+  plan.hierarchical = config.parallel.hierarchical_allgather && plan.mesh.shard_nodes() > 1;
+
+  const int64_t microbatch = config.batch.microbatch_size * (config.parallel.prescaled_batch ? 1 : plan.tensor.degree);
+  const int64_t heads = config.model.heads / plan.tensor.degree, N = microbatch * config.batch.sequence_length;
+  plan.block = {.attention = {.B = microbatch,
+                              .T = config.batch.sequence_length,
+                              .H = heads,
+                              .D = config.model.hidden / config.model.heads,
+                              .first_head = plan.tensor.rank * heads},
+                .C = config.model.hidden,
+                .first_row = 0,
+                .rows = N};
+  if (plan.sequence_parallel) {
+    plan.block.rows = N / plan.tensor.degree;
+    plan.block.first_row = plan.tensor.rank * plan.block.rows;
+  }
+  const ParamSpec table = model_spec(config.model).front().params.front();
+  plan.vocabulary = vocabulary_part(table, plan.tensor);
+  plan.logit_columns = local_shape(table, plan.tensor)[0];
+
   plan.recompute = config.memory.activation_checkpointing.kind == ActivationCheckpointing::Kind::each;
   plan.head_chunks = config.memory.lm_head_chunks;
   plan.batch = {.batch = config.batch.global_batch_size,
-                .microbatch = config.batch.microbatch_size,
+                .microbatch = microbatch,
                 .ranks = plan.mesh.batch_ranks(),
                 .rank = plan.mesh.batch_rank(rank)};
-  plan.schedule = accumulate(plan.batch.num_microbatches());
-  plan.live_microbatches = 1;
+  plan.pipeline = {.stages = plan.mesh.pipeline,
+                   .virtual_stages = config.parallel.virtual_stages,
+                   .microbatches = plan.batch.num_microbatches(),
+                   .active_microbatches = config.parallel.active_microbatches,
+                   .kind = config.parallel.pipeline_schedule};
+  const int64_t stage = plan.mesh.coordinate(rank, Axis::pipeline);
+  plan.schedule = make_schedule(plan.pipeline, stage);
+  plan.chunks = chunks_of_stage(config, plan.mesh.pipeline, stage);
+  const std::vector<int64_t> live = live_microbatches(plan.schedule, plan.pipeline.virtual_stages);
+  for (size_t c = 0; c < plan.chunks.size(); c++) plan.chunks[c].live = live[c];
+  add_units(plan, config);
   return plan;
 }
 

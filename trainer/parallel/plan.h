@@ -6,38 +6,37 @@
 #include <vector>
 
 #include "configs/config.h"
-#include "kernels/attention.h"
 #include "kernels/tensor.h"
-#include "trainer/model/spec.h"
+#include "trainer/model/block.h"
 #include "trainer/parallel/schedule.h"
+#include "trainer/parallel/slice.h"
 #include "trainer/runtime/mesh.h"
 
 namespace megalith {
 
-// Elements [begin, end).
-struct Interval {
-  int64_t begin = 0, end = 0;
-  int64_t size() const { return end - begin; }
-  bool operator==(const Interval&) const = default;
-};
-Interval intersect(Interval a, Interval b);  // empty ranges are {0, 0}
-// Part `index` of `parts` when `whole` is dealt out evenly; the first parts are longer by one where it does not divide.
-Interval part_of(Interval whole, int64_t index, int64_t parts);
-
 struct PlacedParam {
   ParamSpec spec;
+  Shape shape;     // local
   int64_t offset;  // of its first element in the unit's flat memory
-  Interval range() const { return {offset, offset + spec.shape.numel()}; }
+  Interval range() const { return {offset, offset + shape.numel()}; }
 };
 
-// A unit laid out flat: decayed parameters first, then the others, so that the optimizer sees two runs; padded with
-// zeros so that every shard has the same size.
+// A unit laid out flat: decayed parameters first, then the others, so that the optimizer sees two runs; of each, those
+// split over the tensor axis first; padded with zeros so that every shard has the same size.
 struct UnitPlan {
   std::string name;
   std::vector<PlacedParam> params{};  // in the order of the spec
   int64_t numel = 0;                  // padded
   int64_t decayed = 0;                // elements [0, decayed) have weight decay
-  Interval shard{};                   // what this rank owns of [0, numel)
+  int64_t split = 0;  // elements [0, split) are of this tensor rank, the rest is the same on all of them
+  Interval shard{};   // what this rank owns of [0, numel)
+  // What it answers for among the ranks that hold the same elements, those of other data-parallel copies apart: its
+  // part of norms and checkpoints.
+  Interval mine{};
+
+  bool keep_gathered = false;  // gathered once a step, in memory of its own; else in memory that layers take turns in
+  bool reduce_once = false;    // whole gradients accumulate here and are reduced once a step; else every microbatch
+  bool sum_unsplit = false;    // gradients of [split, numel) are partial sums over the tensor axis
 };
 
 // What a batch of sequences is to one rank: sequences [first, first + count) of the batch in microbatch k. Where the
@@ -45,7 +44,7 @@ struct UnitPlan {
 // sequences are masked: they cost time and change no number.
 struct BatchPlan {
   int64_t batch = 0;       // sequences, over all ranks
-  int64_t microbatch = 0;  // sequences a rank takes at once
+  int64_t microbatch = 0;  // sequences a tensor-parallel group takes at once
   int64_t ranks = 1, rank = 0;
   int64_t num_microbatches() const { return (batch + microbatch * ranks - 1) / (microbatch * ranks); }
   Interval sequences(int64_t k) const;
@@ -53,24 +52,42 @@ struct BatchPlan {
   double idle() const;
 };
 
-struct Plan {
-  MeshShape mesh;
-  int rank = 0;
-  DType compute = DType::f32;
-  ModelConfig model;
-  AttentionDims dims;           // of a microbatch
-  std::vector<UnitPlan> units;  // embedding, blocks, final norm
-  bool recompute = false;       // keep only the input of each block, and run its forward again in backward
-  int64_t head_chunks = 0;      // as in Head
-  BatchPlan batch;
-  std::vector<Action> schedule;  // of one step
-  int64_t live_microbatches = 1;
-
-  int64_t rows() const { return dims.B * dims.T; }
-  size_t num_blocks() const { return units.size() - 2; }
+// A run of layers that this rank executes in one go: a virtual stage, or the whole model.
+struct Chunk {
+  bool first = true, last = true;  // of the model: begins with the embedding, ends with the head
+  int64_t first_layer = 0, num_layers = 0;
+  size_t first_unit = 0;  // of its layers
+  int64_t live = 1;       // most microbatches that wait for their backward pass
 };
 
-// The mesh that the config asks for on so many ranks. Error names the degrees that would divide.
+struct Plan {
+  static constexpr size_t nowhere = static_cast<size_t>(-1);
+
+  MeshShape mesh;
+  int rank = 0;
+  TensorRank tensor;
+  DType compute = DType::f32;
+  ModelConfig model;
+  BlockShape block;           // of a microbatch
+  VocabularyPart vocabulary;  // rows of the token table that are here
+  int64_t logit_columns = 0;  // with padding
+  bool sequence_parallel = false;
+  bool hierarchical = false;                                     // gather weights between nodes, then inside each
+  std::vector<UnitPlan> units;                                   // of this rank
+  size_t tokens = nowhere, positions = nowhere, norm = nowhere;  // units at the ends of the model, where they are here
+  int64_t live_units = 2;                                        // layers whose gathered weights have memory at once
+  bool recompute = false;   // keep only the input of each block, and run its forward again in backward
+  int64_t head_chunks = 0;  // as in Head
+  BatchPlan batch;
+  PipelineShape pipeline;
+  std::vector<Chunk> chunks;
+  std::vector<Action> schedule;  // of one step
+
+  int64_t rows() const { return block.branch_rows(); }
+  // The token table stands on the first and on the last stage; gradients are added up between the two.
+  bool ties_stages() const { return mesh.pipeline > 1 && tokens != nowhere; }
+};
+
 MeshShape mesh_shape(const Config& config, int num_ranks);
 
 // config.model.vocab must be set.

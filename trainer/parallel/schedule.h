@@ -54,9 +54,4 @@ std::vector<Action> forward_schedule(const PipelineShape& shape, int64_t stage);
 // By chunk: the most microbatches that are between their forward and their backward at once, and at least 1.
 std::vector<int64_t> live_microbatches(const std::vector<Action>& schedule, int64_t virtual_stages);
 
-// One stage alone.
-inline std::vector<Action> accumulate(int64_t num_microbatches) {
-  return make_schedule({.microbatches = num_microbatches}, 0);
-}
-
 }  // namespace megalith

@@ -7,45 +7,88 @@
 namespace megalith {
 
 Sharding::Sharding(const Plan& plan, Runtime& runtime, bool training) : plan_(plan), runtime_(runtime) {
-  for (const UnitPlan& unit : plan.units) units_.emplace_back(unit, plan.compute, training, runtime.memory);
+  for (const UnitPlan& unit : plan.units)
+    units_.emplace_back(unit, plan.tensor, plan.compute, training, runtime.memory);
   reduced_before_.assign(units_.size(), false);
-  if (!sharded()) return;
-
   Arena& arena = runtime.memory[MemoryClass::communication];
-  const int64_t embedding = plan.units.front().numel, norm = plan.units.back().numel;
-  int64_t block = 0;
-  for (size_t i = 1; i + 1 < plan.units.size(); i++) block = std::max(block, plan.units[i].numel);
-  for (int64_t numel : {embedding, norm, block, block}) {
-    weight_slots_.push_back({.memory = arena.tensor(plan.compute, {numel}), .gather = {}});
-    if (training)
-      gradient_slots_.push_back({.memory = arena.tensor(DType::f32, {numel}),
-                                 .partial = arena.tensor(DType::f32, {numel / plan.mesh.shard}),
-                                 .scatter = {}});
-  }
+  if (training && plan.ties_stages()) tied_ = arena.tensor(DType::f32, {plan.units[plan.tokens].shard.size()});
+  if (sharded()) make_slots(training);
 }
 
-size_t Sharding::first_slot(size_t unit) const {
-  if (unit == 0) return 0;
-  return unit + 1 == units_.size() ? 1 : 2;
+void Sharding::make_slots(bool training) {
+  Arena& arena = runtime_.memory[MemoryClass::communication];
+  own_weights_.assign(units_.size(), Plan::nowhere);
+  own_gradients_.assign(units_.size(), Plan::nowhere);
+  const auto add_weights = [&](int64_t numel) {
+    weight_slots_.push_back({.memory = arena.tensor(plan_.compute, {numel}), .gather = {}});
+  };
+  const auto add_gradients = [&](int64_t numel, bool once) {
+    gradient_slots_.push_back({.memory = arena.tensor(DType::f32, {numel}),
+                               .partial = once ? Tensor{} : arena.tensor(DType::f32, {numel / plan_.mesh.shard}),
+                               .scatter = {}});
+  };
+
+  int64_t sharing_weights = 0, sharing_gradients = 0, largest_weights = 0, largest_gradients = 0;
+  const auto is_layer = [&](size_t u) { return u != plan_.tokens && u != plan_.positions && u != plan_.norm; };
+  for (size_t u = 0; u < units_.size(); u++) {
+    const UnitPlan& unit = plan_.units[u];
+    if (unit.keep_gathered) {
+      own_weights_[u] = weight_slots_.size();
+      add_weights(unit.numel);
+    } else {
+      sharing_weights++;
+      largest_weights = std::max(largest_weights, unit.numel);
+    }
+    if (!training) continue;
+    // The ends of the model keep theirs over forward and backward.
+    if (unit.reduce_once || !is_layer(u)) {
+      own_gradients_[u] = gradient_slots_.size();
+      add_gradients(unit.numel, unit.reduce_once);
+    } else {
+      sharing_gradients++;
+      largest_gradients = std::max(largest_gradients, unit.numel);
+    }
+  }
+  shared_weights_ = weight_slots_.size();
+  for (int64_t i = 0; i < std::min(sharing_weights, plan_.live_units); i++) add_weights(largest_weights);
+  next_gradient_ = shared_gradients_ = gradient_slots_.size();
+  // Two, so that one layer's gradients are scattered while the next one's are computed.
+  for (int64_t i = 0; i < std::min<int64_t>(sharing_gradients, 2); i++) add_gradients(largest_gradients, false);
 }
-size_t Sharding::num_slots(size_t unit) const { return first_slot(unit) == 2 ? 2 : 1; }
 
 Sharding::WeightSlot& Sharding::gathered(size_t unit) {
-  const size_t begin = first_slot(unit), end = begin + num_slots(unit);
-  WeightSlot* oldest = nullptr;
-  for (size_t i = begin; i < end; i++) {
-    WeightSlot& slot = weight_slots_[i];
-    if (slot.unit == unit) return slot;
-    if (slot.users == 0 && (!oldest || slot.last_use < oldest->last_use)) oldest = &slot;
+  WeightSlot* slot = nullptr;
+  if (own_weights_[unit] != Plan::nowhere) {
+    slot = &weight_slots_[own_weights_[unit]];
+    if (slot->unit == unit) return *slot;
+  } else {
+    for (size_t i = shared_weights_; i < weight_slots_.size(); i++) {
+      WeightSlot& candidate = weight_slots_[i];
+      if (candidate.unit == unit) return candidate;
+      if (candidate.users == 0 && (!slot || candidate.last_use < slot->last_use)) slot = &candidate;
+    }
+    CHECK(slot, "no free slot to gather {}: too many leases at once", plan_.units[unit].name);
   }
-  CHECK(oldest, "no free slot to gather unit {}: too many leases at once", plan_.units[unit].name);
-  oldest->gather.wait();
-  oldest->unit = unit;
-  oldest->last_use = ++clock_;
-  oldest->gather =
-      runtime_.mesh.channel(Channel::shard)
-          .all_gather(runtime_.stream, oldest->memory.flat(0, plan_.units[unit].numel), units_[unit].working());
-  return *oldest;
+  slot->gather.wait();
+  slot->unit = unit;
+  slot->last_use = ++clock_;
+  slot->gather = gather(unit, slot->memory.flat(0, plan_.units[unit].numel));
+  return *slot;
+}
+
+Pending Sharding::gather(size_t unit, Tensor whole) {
+  const Tensor shard = units_[unit].working();
+  Stream& s = runtime_.stream;
+  if (!plan_.hierarchical) return channel(Channel::shard).all_gather(s, whole, shard);
+  // The parts at this place of every node lie side by side: see mesh.h.
+  Communicator& in_node = channel(Channel::in_node);
+  const int64_t each = whole.numel() / in_node.size();
+  const Tensor of_place = whole.flat(in_node.rank() * each, (in_node.rank() + 1) * each);
+  auto between = std::make_shared<Pending>(channel(Channel::between_nodes).all_gather(s, of_place, shard));
+  return Pending([&s, &in_node, between, whole, of_place] {
+    between->wait();
+    in_node.all_gather(s, whole, of_place).wait();
+  });
 }
 
 void Sharding::prefetch(size_t unit) {
@@ -64,7 +107,7 @@ void Sharding::weights_changed() {
   for (WeightSlot& slot : weight_slots_) {
     CHECK(slot.users == 0, "the weights of {} changed while leased", plan_.units[slot.unit].name);
     slot.gather.wait();
-    slot.unit = nobody;
+    slot.unit = Plan::nowhere;
   }
 }
 
@@ -80,16 +123,22 @@ std::vector<Tensor> Sharding::gradients(size_t unit) {
 }
 
 Sharding::GradientSlot& Sharding::gradient_slot(size_t unit) {
-  const size_t begin = first_slot(unit), end = begin + num_slots(unit);
-  for (size_t i = begin; i < end; i++)
-    if (gradient_slots_[i].unit == unit && !gradient_slots_[i].reducing) return gradient_slots_[i];
-  // Blocks take turns, so that one's gradients are scattered while the next one's are computed.
-  GradientSlot& slot = gradient_slots_[begin + unit % (end - begin)];
-  CHECK(slot.unit == nobody || slot.reducing, "the gradients of {} were not reduced", plan_.units[slot.unit].name);
-  complete(slot);
-  slot.unit = unit;
-  fill(runtime_.stream, slot.memory.flat(0, plan_.units[unit].numel), 0);
-  return slot;
+  GradientSlot* slot = nullptr;
+  if (own_gradients_[unit] != Plan::nowhere) {
+    slot = &gradient_slots_[own_gradients_[unit]];
+    if (slot->unit == unit && !slot->reducing) return *slot;
+  } else {
+    for (size_t i = shared_gradients_; i < gradient_slots_.size(); i++)
+      if (gradient_slots_[i].unit == unit && !gradient_slots_[i].reducing) return gradient_slots_[i];
+    slot = &gradient_slots_[next_gradient_];
+    if (++next_gradient_ == gradient_slots_.size()) next_gradient_ = shared_gradients_;
+  }
+  CHECK(slot->unit == Plan::nowhere || slot->reducing, "the gradients of {} were not reduced",
+        plan_.units[slot->unit].name);
+  complete(*slot);
+  slot->unit = unit;
+  fill(runtime_.stream, slot->memory.flat(0, plan_.units[unit].numel), 0);
+  return *slot;
 }
 
 void Sharding::reduce(size_t unit, bool last_microbatch) {
@@ -97,14 +146,15 @@ void Sharding::reduce(size_t unit, bool last_microbatch) {
     if (last_microbatch) sum_over_data(unit);
     return;
   }
+  const UnitPlan& plan = plan_.units[unit];
+  if (plan.reduce_once && !last_microbatch) return;
   GradientSlot& slot = gradient_slot(unit);
   slot.reducing = true;
   slot.last = last_microbatch;
   slot.add = reduced_before_[unit];
   reduced_before_[unit] = true;
-  const UnitPlan& plan = plan_.units[unit];
   slot.scatter =
-      runtime_.mesh.channel(Channel::shard)
+      channel(Channel::shard)
           .reduce_scatter(runtime_.stream, slot.add ? slot.partial.flat(0, plan.shard.size()) : units_[unit].gradient(),
                           slot.memory.flat(0, plan.numel));
 }
@@ -116,28 +166,55 @@ void Sharding::complete(GradientSlot& slot) {
   if (slot.add) add(runtime_.stream, unit.gradient(), slot.partial.flat(0, unit.plan().shard.size()));
   if (slot.last) sum_over_data(slot.unit);
   slot.reducing = false;
-  slot.unit = nobody;
+  slot.unit = Plan::nowhere;
 }
 
 void Sharding::sum_over_data(size_t unit) {
   if (plan_.mesh.data == 1) return;
-  data_sums_.push_back(
-      runtime_.mesh.channel(Channel::data).all_reduce(runtime_.stream, units_[unit].gradient(), Reduce::sum));
+  data_sums_.push_back(channel(Channel::data).all_reduce(runtime_.stream, units_[unit].gradient(), Reduce::sum));
 }
 
 void Sharding::finish_gradients() {
   for (GradientSlot& slot : gradient_slots_) {
-    CHECK(slot.unit == nobody || slot.reducing, "the gradients of {} were not reduced", plan_.units[slot.unit].name);
+    CHECK(slot.unit == Plan::nowhere || slot.reducing, "the gradients of {} were not reduced",
+          plan_.units[slot.unit].name);
     complete(slot);
   }
   for (Pending& sum : data_sums_) sum.wait();
   data_sums_.clear();
+  sum_unsplit_over_tensor();
+  if (plan_.ties_stages()) sum_tied_table();
+}
+
+void Sharding::sum_unsplit_over_tensor() {
+  std::vector<Pending> sums;
+  for (const Unit& unit : units_) {
+    const UnitPlan& plan = unit.plan();
+    const Interval here = intersect({plan.split, plan.numel}, plan.shard);
+    if (!plan.sum_unsplit || here.size() == 0) continue;
+    const Tensor part = unit.gradient().flat(here.begin - plan.shard.begin, here.end - plan.shard.begin);
+    sums.push_back(channel(Channel::tensor).all_reduce(runtime_.stream, part, Reduce::sum));
+  }
+  for (Pending& sum : sums) sum.wait();
+}
+
+// Both ends add the other's share to their own: a sum of two is the same in either order.
+void Sharding::sum_tied_table() {
+  const bool first = plan_.chunks.front().first;
+  const int other = first ? plan_.mesh.pipeline - 1 : 0;
+  Communicator& out = channel(first ? Channel::forward : Channel::backward);
+  Communicator& in = channel(first ? Channel::backward : Channel::forward);
+  const Tensor mine = units_[plan_.tokens].gradient();
+  Pending received = in.recv(runtime_.stream, tied_, other), sent = out.send(runtime_.stream, mine, other);
+  received.wait();
+  sent.wait();
+  add(runtime_.stream, mine, tied_);
 }
 
 std::vector<Tensor> Sharding::views(size_t unit, Tensor flat) const {
   std::vector<Tensor> tensors;
   for (const PlacedParam& param : plan_.units[unit].params)
-    tensors.push_back(flat.flat(param.range().begin, param.range().end).view(param.spec.shape));
+    tensors.push_back(flat.flat(param.range().begin, param.range().end).view(param.shape));
   return tensors;
 }
 

@@ -1,9 +1,14 @@
-// A Stage obeys actions: it leases weights, calls the model's math in order, keeps what backward needs, and lets
-// gradients be reduced. It owns the slots of saved activations, one for each microbatch alive, and nothing of the
-// optimizer or of files.
+// A Stage obeys actions: it leases weights, calls the model's math in order, keeps what backward needs, exchanges
+// activations and their gradients with the neighbouring stages, and lets gradients be reduced. It owns the slots of
+// saved activations, one for each microbatch alive in each chunk, and nothing of the optimizer or of files.
+//
+// Communication runs under compute: while one action runs, the message of the next is being received and the weights of
+// the next unit are being gathered; what was sent is waited for when its memory is needed again.
 #pragma once
 
 #include <functional>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "trainer/model/block.h"
@@ -32,47 +37,81 @@ class Stage {
 
   Sharding& sharding() { return sharding_; }
 
-  // A training step: begin, actions in the order of plan.schedule, finish_gradients.
-  void begin(BatchContext batch);
-  void forward(int64_t microbatch);
-  void backward(int64_t microbatch);
-  void finish_gradients() { sharding_.finish_gradients(); }
+  // A training step: forward and backward of every microbatch, in the order of plan.schedule. Gradients are then
+  // finished.
+  void train(BatchContext batch);
 
-  // Forward only; evaluate adds to loss() as forward does, run_layers stops below the head. begin_evaluation comes
-  // first.
-  void begin_evaluation(BatchContext batch);
-  void evaluate(int64_t microbatch);
-  void run_layers(int64_t microbatch) { run_blocks(microbatch, false); }
+  // Forward only, without the gradients.
+  void evaluate(BatchContext batch);
 
-  // (1) f64: this rank's part of the mean loss over the batch, since begin.
-  Tensor loss() const { return loss_; }
-
-  // logits (1, V) of row `row` of the microbatch that ran last.
+  // Forward of microbatch 0 up to the input of the final norm; needs all of the model on this rank.
+  void run_layers(BatchContext batch);
+  // logits (1, columns) of row `row` of the microbatch that ran last.
   void logits(int64_t row, Tensor logits);
 
+  // (1) f64: this rank's part of the mean loss over the batch; 0 where the head is not.
+  Tensor loss() const { return loss_; }
+
  private:
+  enum class Mode { train, evaluate, layers };
+
+  // Memory that a message comes from or goes to, and the message on its way.
+  struct Buffer {
+    Tensor tensor;
+    Pending message;
+  };
   struct Slot {
-    Tensor tokens, targets;         // (N) i32
-    Tensor losses;                  // (N) f32
-    std::vector<Tensor> x;          // input of each block, then of the final norm: (N, C)
-    Tensor dx;                      // (N, C) gradient of the last x, after forward
+    Tensor tokens, targets;         // (N) i32, at the ends of the model
+    Tensor losses;                  // (N) f32, below the head
+    std::vector<Tensor> x;          // inputs of the blocks but the first, (R, C)
     std::vector<BlockSaved> saved;  // by block; empty when recomputing
   };
-  Slot& slot(int64_t microbatch) { return slots_[static_cast<size_t>(microbatch) % slots_.size()]; }
+  // A chunk's memory. Microbatch k uses element k modulo their number of each.
+  struct Part {
+    const Chunk* chunk;
+    std::vector<Block> blocks;
+    std::vector<Slot> slots;
+    std::vector<Buffer> inputs, outputs, gradients;  // of the first block, of the last, of either on the way back
+  };
+
+  template <class T>
+  static T& of(std::vector<T>& all, int64_t microbatch) {
+    return all[static_cast<size_t>(microbatch) % all.size()];
+  }
+
+  Part make_part(const Chunk& chunk, bool training);
+  void begin(BatchContext batch, Mode mode);
+  void run(std::span<const Action> actions);
+  void forward(Part& part, int64_t microbatch);
+  void head(Part& part, int64_t microbatch);
+  void backward(Part& part, int64_t microbatch);
+
+  void begin_receive(const Action& action);
+  void send(Channel channel, Buffer& buffer);
+  // Where the message comes from that the action needs, or null.
+  Buffer* incoming(const Action& action);
+
+  // Leases are known beforehand: the next one's weights are always on their way.
+  std::vector<size_t> leases_of(const Action& action) const;
+  Sharding::Lease lease(size_t unit);
+
   Context context(int64_t microbatch);
   double loss_scale() const;
-  // Tokens to the input of the final norm.
-  void run_blocks(int64_t microbatch, bool save);
+  bool is_last(int64_t microbatch) const { return microbatch + 1 == batch_.batch.num_microbatches(); }
 
   const Plan& plan_;
   Runtime& runtime_;
   Sharding sharding_;
-  WholeEdge edge_;
-  std::vector<Block> blocks_;
+  std::unique_ptr<Edge> edge_;
+  Embedding embedding_;
   Head head_;
-  std::vector<Slot> slots_;
+  std::vector<Part> parts_;
   Tensor loss_;
+
   BatchContext batch_;
+  Mode mode_ = Mode::train;
+  std::vector<size_t> leases_;
+  size_t next_lease_ = 0;
 };
 
 }  // namespace megalith

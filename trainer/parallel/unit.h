@@ -11,7 +11,7 @@ namespace megalith {
 class Unit {
  public:
   // Memory only; values come from initialize() or a checkpoint. Without `training` there are no gradients.
-  Unit(const UnitPlan& plan, DType compute, bool training, Memory& memory);
+  Unit(const UnitPlan& plan, const TensorRank& tensor, DType compute, bool training, Memory& memory);
 
   const UnitPlan& plan() const { return *plan_; }
   Tensor master() const { return master_; }      // (S) f32: what the optimizer updates and checkpoints keep
@@ -21,19 +21,19 @@ class Unit {
   // Initial weights: a pure function of the seed, the parameter and the global element.
   void initialize(Stream& s, uint64_t seed);
 
+  // All 0, as padding must be before the rest is read from a checkpoint.
+  void clear(Stream& s);
+
   // After the master was written by anyone but the optimizer.
   void round_working(Stream& s);
 
-  // The part of a parameter that lies in this rank's shard: its elements (of the parameter), and where they start in
-  // the shard.
-  struct Part {
-    Interval elements;
-    int64_t offset;
-  };
-  Part part_of(const PlacedParam& param) const;
+  // What this rank's shard holds of a parameter within elements `within` of the unit. Strip::local counts from the
+  // start of the shard.
+  std::vector<Strip> strips_of(const PlacedParam& param, Interval within) const;
 
  private:
   const UnitPlan* plan_;
+  TensorRank tensor_;
   Tensor master_, working_, gradient_;
 };
 

@@ -13,12 +13,6 @@ namespace megalith {
 
 namespace {
 
-std::vector<int64_t> dims_of(const Shape& shape) {
-  std::vector<int64_t> dims;
-  for (int i = 0; i < shape.num_dims(); i++) dims.push_back(shape[i]);
-  return dims;
-}
-
 // For whoever reads the checkpoint from another folder.
 std::string absolute_or_empty(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
@@ -70,20 +64,16 @@ void check_start(const Config& config) {
 Checkpointer::Checkpointer(const Config& config, const MpiSession& mpi, Trainer& trainer)
     : config_(config), mpi_(mpi), trainer_(trainer) {}
 
-std::vector<Checkpointer::Held> Checkpointer::held(bool parameters_only, bool mine_only) const {
-  std::vector<Held> all;
+std::vector<HeldPiece> Checkpointer::held(bool parameters_only, bool mine_only) const {
+  std::vector<HeldPiece> all;
   const std::vector<Unit>& units = trainer_.stage().sharding().units();
   const MeshShape& mesh = trainer_.plan().mesh;
   const int64_t copy = mesh.coordinate(trainer_.plan().rank, Axis::data);
-  auto hold = [&](const std::string& path, size_t u, Tensor shard) {
-    for (const PlacedParam& param : units[u].plan().params) {
-      const Unit::Part part = units[u].part_of(param);
-      const Interval elements = mine_only ? part_of(part.elements, copy, mesh.data) : part.elements;
-      if (elements.size() == 0) continue;
-      const int64_t offset = part.offset + elements.begin - part.elements.begin;
-      all.push_back({flat_piece(path + param.spec.name, dims_of(param.spec.shape), elements.begin, elements.end),
-                     shard.flat(offset, offset + elements.size())});
-    }
+  const auto hold = [&](const std::string& path, size_t u, Tensor shard) {
+    const UnitPlan& plan = units[u].plan();
+    const Interval within =
+        mine_only ? part_of(intersect(plan.mine, plan.shard), copy, mesh.data) : Interval{0, plan.numel};
+    for (HeldPiece& piece : held_pieces(units[u], path, shard, within)) all.push_back(std::move(piece));
   };
   for (size_t u = 0; u < units.size(); u++) {
     hold(std::string(parameters_path), u, units[u].master());
@@ -105,7 +95,7 @@ std::string Checkpointer::save(const Progress& progress) {
   try {
     together(mpi_, [&] {
       std::vector<StoredPiece> pieces;
-      for (const Held& h : held(false, true)) pieces.push_back({h.piece, h.data.data<float>()});
+      for (const HeldPiece& h : held(false, true)) pieces.push_back({h.piece, h.data.data<float>()});
       record = write_rank_file(folder, mpi_.rank(), pieces);
     });
   } catch (const JobError&) {
@@ -133,7 +123,8 @@ std::string Checkpointer::save(const Progress& progress) {
 Progress Checkpointer::load(const std::string& path) {
   CheckpointReader reader(path);
   check_resumable(path, reader.manifest(), config_.model);
-  for (const Held& h : held(false, false)) reader.read(h.piece, h.data.data<float>());
+  trainer_.clear();
+  for (const HeldPiece& h : held(false, false)) reader.read(h.piece, h.data.data<float>());
   return {.step = reader.manifest().step, .sequences = reader.manifest().state.at("sequences").get<int64_t>()};
 }
 
@@ -200,9 +191,10 @@ std::optional<Progress> Checkpointer::resume() {
 void Checkpointer::initialize_weights() {
   together(mpi_, [&] {
     const WeightSource source = open_initial_weights(config_);
-    for (const Held& h : held(true, false)) source.tensors->read(h.piece, h.data.data<float>());
+    trainer_.clear();
+    for (const HeldPiece& h : held(true, false)) source.tensors->read(h.piece, h.data.data<float>());
   });
-  trainer_.adopt_weights();
+  trainer_.weights_loaded();
 }
 
 }  // namespace megalith

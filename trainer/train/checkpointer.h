@@ -9,6 +9,7 @@
 #include "checkpoints/tensor_source.h"
 #include "checkpoints/writer.h"
 #include "trainer/runtime/mpi.h"
+#include "trainer/train/held_pieces.h"
 #include "trainer/train/trainer.h"
 
 namespace megalith {
@@ -40,13 +41,9 @@ class Checkpointer {
   void initialize_weights();
 
  private:
-  // Every piece of state of this rank, with its memory. With `mine_only`, what is held by several ranks (copies on the
-  // data axis) is dealt out among them, so that each element is written once.
-  struct Held {
-    Piece piece;
-    Tensor data;
-  };
-  std::vector<Held> held(bool parameters_only, bool mine_only) const;
+  // Every piece of state of this rank. With `mine_only` what several ranks hold is dealt out among them, so that each
+  // element is written once.
+  std::vector<HeldPiece> held(bool parameters_only, bool mine_only) const;
   Progress load(const std::string& path);
 
   const Config& config_;

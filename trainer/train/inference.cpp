@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "kernels/philox.h"
+#include "trainer/train/held_pieces.h"
 #include "trainer/train/text_data.h"
 
 namespace megalith {
@@ -67,11 +68,10 @@ struct Inference::Engine {
  private:
   void build(Runtime& in) {
     stage = std::make_unique<Stage>(plan, in, false);
-    logits = in.memory[MemoryClass::saved].tensor(DType::f32, {1, plan.model.vocab});
+    logits = in.memory[MemoryClass::saved].tensor(DType::f32, {1, plan.logit_columns});
   }
   void run_once() {
-    stage->begin_evaluation({.feed = {}, .batch = plan.batch, .dropout = {}});
-    stage->evaluate(0);
+    stage->evaluate({.feed = {}, .batch = plan.batch, .dropout = {}});
     stage->logits(0, logits);
   }
 };
@@ -89,14 +89,11 @@ Inference::~Inference() = default;
 
 std::unique_ptr<Inference::Engine> Inference::make_engine(int64_t B, int64_t T) const {
   auto engine = std::make_unique<Engine>(weights_.model, B, T);
-  for (Unit& unit : engine->stage->sharding().units())
-    for (const PlacedParam& param : unit.plan().params) {
-      const std::string name = std::string(parameters_path) + param.spec.name;
-      const Tensor memory = unit.master().flat(param.range().begin, param.range().end);
-      std::vector<int64_t> shape;
-      for (int i = 0; i < param.spec.shape.num_dims(); i++) shape.push_back(param.spec.shape[i]);
-      weights_.tensors->read(whole_piece(name, shape), memory.data<float>());
-    }
+  for (Unit& unit : engine->stage->sharding().units()) {
+    unit.clear(engine->runtime->stream);
+    for (const HeldPiece& held : held_pieces(unit, std::string(parameters_path), unit.master(), {0, unit.plan().numel}))
+      weights_.tensors->read(held.piece, held.data.data<float>());
+  }
   return engine;
 }
 
@@ -118,8 +115,7 @@ void Inference::generate(const std::string& prompt, int64_t count, const Samplin
       std::fill_n(targets.data<int32_t>(), T, -1);
       std::copy(ids.end() - length, ids.end(), tokens.data<int32_t>());
     };
-    engine->stage->begin_evaluation({.feed = feed, .batch = engine->plan.batch, .dropout = {}});
-    engine->stage->run_layers(0);
+    engine->stage->run_layers({.feed = feed, .batch = engine->plan.batch, .dropout = {}});
     engine->stage->logits(length - 1, engine->logits);
     const float* z = engine->logits.data<float>();
     std::vector<float> logits(z, z + tokenizer_->vocab_size());
@@ -144,11 +140,13 @@ EvaluationResult Inference::evaluate(const std::string& data, int64_t T, int64_t
 
   BatchPlan batch = engine->plan.batch;
   batch.batch = sequences;
-  engine->stage->begin_evaluation({.feed = feed_from(loader, 0, weights_.model.vocab), .batch = batch, .dropout = {}});
-  for (int64_t k = 0; k < batch.num_microbatches(); k++) {
-    engine->stage->evaluate(k);
-    progress(static_cast<double>(k + 1) / static_cast<double>(batch.num_microbatches()));
-  }
+  const Feed read = feed_from(loader, 0, weights_.model.vocab);
+  const Feed feed = [&](Interval part, Tensor tokens, Tensor targets) {
+    if (part.begin > 0) progress(static_cast<double>(part.begin) / static_cast<double>(sequences));
+    read(part, tokens, targets);
+  };
+  engine->stage->evaluate({.feed = feed, .batch = batch, .dropout = {}});
+  progress(1);
   return {.loss = *engine->stage->loss().data<double>(),
           .tokens = sequences * config.batch.sequence_length,
           .bytes = tokenizer_ ? target_bytes(loader, sequences, *tokenizer_) : 0};

@@ -24,9 +24,9 @@ void Trainer::initialize() {
   stage_.sharding().weights_changed();
 }
 
-void Trainer::adopt_weights() {
+void Trainer::clear() {
+  for (Unit& unit : stage_.sharding().units()) unit.clear(runtime_.stream);
   optimizer_.initialize(runtime_.stream);
-  weights_loaded();
 }
 
 void Trainer::weights_loaded() {
@@ -35,22 +35,25 @@ void Trainer::weights_loaded() {
 }
 
 void Trainer::step(int64_t step, int64_t first_sequence, Feed feed, bool vote_to_stop, StepScalars* out) {
-  stage_.begin(
+  stage_.train(
       {.feed = std::move(feed),
        .batch = plan_.batch,
        .dropout = {.p = config_.model.dropout, .seed = static_cast<uint64_t>(config_.train.seed), .step = step},
-       .first_row = first_sequence * plan_.dims.T});
-  for (const Action& action : plan_.schedule)
-    action.kind == Action::Kind::forward ? stage_.forward(action.microbatch) : stage_.backward(action.microbatch);
-  stage_.finish_gradients();
+       .first_row = first_sequence * plan_.block.attention.T});
 
   Stream& s = runtime_.stream;
   const Tensor square_sum = scalars_.flat(0, 1), loss = scalars_.flat(1, 2), votes = scalars_.flat(2, 3);
   fill(s, square_sum, 0);
-  // Every element of the gradient counts once: the copies on the data axis hold the same.
+  // Every element of the gradient and every loss counts once, whoever else holds it.
   if (runtime_.mesh.coordinate(Axis::data) == 0)
-    for (const Unit& unit : stage_.sharding().units()) accumulate_square_sum(s, square_sum, unit.gradient());
-  copy(s, loss, stage_.loss());
+    for (const Unit& unit : stage_.sharding().units()) {
+      const UnitPlan& plan = unit.plan();
+      const Interval here = intersect(plan.mine, plan.shard);
+      if (here.size() > 0)
+        accumulate_square_sum(s, square_sum,
+                              unit.gradient().flat(here.begin - plan.shard.begin, here.end - plan.shard.begin));
+    }
+  share_of_loss(loss);
   fill(s, votes, vote_to_stop ? 1 : 0);
   runtime_.mesh.channel(Channel::world).all_reduce(s, scalars_, Reduce::sum).wait();
 
@@ -66,13 +69,21 @@ void Trainer::step(int64_t step, int64_t first_sequence, Feed feed, bool vote_to
 double Trainer::evaluate(int64_t sequences, Feed feed) {
   BatchPlan batch = plan_.batch;
   batch.batch = sequences;
-  stage_.begin_evaluation({.feed = std::move(feed), .batch = batch, .dropout = {}});
-  for (int64_t k = 0; k < batch.num_microbatches(); k++) stage_.evaluate(k);
+  stage_.evaluate({.feed = std::move(feed), .batch = batch, .dropout = {}});
   Stream& s = runtime_.stream;
-  runtime_.mesh.channel(Channel::world).all_reduce(s, stage_.loss(), Reduce::sum).wait();
+  const Tensor sum = scalars_.flat(1, 2);
+  share_of_loss(sum);
+  runtime_.mesh.channel(Channel::world).all_reduce(s, sum, Reduce::sum).wait();
   double loss = 0;
-  s.launch("read_scalars", {.bytes = 8}, [&] { loss = *stage_.loss().data<double>(); });
+  s.launch("read_scalars", {.bytes = 8}, [&] { loss = *sum.data<double>(); });
   return loss;
+}
+
+void Trainer::share_of_loss(Tensor share) {
+  if (plan_.tensor.rank == 0)
+    copy(runtime_.stream, share, stage_.loss());
+  else
+    fill(runtime_.stream, share, 0);
 }
 
 }  // namespace megalith

@@ -23,9 +23,8 @@ class Trainer {
 
   // Weights from train.seed, optimizer state as before the first update.
   void initialize();
-  // Fresh optimizer state under weights that came from elsewhere.
-  void adopt_weights();
-  // After weights and state were read from a checkpoint.
+  // Weights and state from elsewhere: all 0, then whoever has them writes them, then what follows from them.
+  void clear();
   void weights_loaded();
 
   // Update number step + 1, on sequences [first_sequence, first_sequence + global batch) counted since the run began;
@@ -40,6 +39,9 @@ class Trainer {
   const Plan& plan() const { return plan_; }
 
  private:
+  // What this rank adds to the sum of losses over all ranks: tensor-parallel ranks all hold the same.
+  void share_of_loss(Tensor share);
+
   const Config& config_;
   const Plan& plan_;
   Runtime& runtime_;

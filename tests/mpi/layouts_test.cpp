@@ -1,0 +1,114 @@
+// Every kind of parallelism, alone and together, in-process on every rank, against one rank alone.
+#include <cmath>
+#include <map>
+
+#include "tests/mpi/session.h"
+#include "tests/pure/small_run.h"
+#include "trainer/train/held_pieces.h"
+
+namespace megalith {
+namespace {
+
+// Six heads, so that degrees 2, 3 and 6 divide them; a vocabulary that none of them divides.
+Config model() {
+  Config config = small_config();
+  config.model = {.layers = 8, .hidden = 12, .heads = 6, .vocab = 31, .context = 13, .dropout = 0.1};
+  config.batch = {.sequence_length = 12, .global_batch_size = 6, .microbatch_size = 1};
+  return config;
+}
+
+std::string name_of(const Config& c) {
+  const ParallelConfig& p = c.parallel;
+  return fmt::format(
+      "tensor {}{}, pipeline {} x {} {} active {}, {} over {}{}, {} microbatches{}", p.tensor_parallel_degree,
+      p.sequence_parallel ? " with sequence" : "", p.pipeline_parallel_degree, p.virtual_stages,
+      to_string(p.pipeline_schedule), p.active_microbatches, to_string(p.sharding_strategy),
+      p.sharded_data_parallel_degree, p.hierarchical_allgather ? fmt::format(" on nodes of {}", p.ranks_per_node) : "",
+      c.batch.global_batch_size,
+      c.memory.activation_checkpointing.kind == ActivationCheckpointing::Kind::each ? ", recompute" : "");
+}
+
+// All layouts that this many ranks allow.
+std::vector<Config> layouts(int ranks) {
+  std::vector<Config> all;
+  for (int tensor : {1, 2, 3, 6})
+    for (int pipeline : {1, 2, 3, 4, 8}) {
+      if (ranks % (tensor * pipeline) != 0) continue;
+      const int data = ranks / tensor / pipeline;
+      for (ShardingStrategy strategy : {ShardingStrategy::full_shard, ShardingStrategy::shard_grad_op,
+                                        ShardingStrategy::shard_optimizer, ShardingStrategy::no_shard})
+        for (int degree = 1; degree <= data; degree++) {
+          if (data % degree != 0 || (strategy == ShardingStrategy::no_shard && degree > 1)) continue;
+          Config c = model();
+          c.parallel.tensor_parallel_degree = tensor;
+          c.parallel.pipeline_parallel_degree = pipeline;
+          c.parallel.sharding_strategy = strategy;
+          c.parallel.sharded_data_parallel_degree = degree;
+          const auto n = all.size();
+          c.parallel.sequence_parallel = n % 2;
+          if (pipeline > 1 && pipeline <= 4 && n % 3 == 0) c.parallel.virtual_stages = 2;
+          if (n % 4 == 1) c.parallel.pipeline_schedule = PipelineSchedule::gpipe;
+          if (n % 5 == 2) c.parallel.active_microbatches = 2;
+          if (n % 3 == 1) c.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each;
+          if (degree > 2) {
+            c.parallel.hierarchical_allgather = true;
+            c.parallel.ranks_per_node = 2 * tensor;
+          }
+          all.push_back(c);
+        }
+    }
+  return all;
+}
+
+using Values = std::map<std::string, std::vector<float>>;
+
+// The largest difference of a weight here from the whole ones, relative to the largest of its tensor.
+double difference(SmallRun& run, const Values& whole) {
+  double worst = 0;
+  for (Unit& unit : run.units())
+    for (const HeldPiece& held : held_pieces(unit, "", unit.master(), {0, unit.plan().numel})) {
+      const std::vector<float>& values = whole.at(held.piece.name);
+      double norm = 0;
+      for (float v : values) norm = std::max(norm, std::abs(static_cast<double>(v)));
+      const int64_t width = held.piece.col_end - held.piece.col_begin;
+      for (int64_t i = 0; i < held.data.numel(); i++) {
+        const int64_t e = held.piece.begin + i;
+        const auto at = static_cast<size_t>(e / width * held.piece.cols() + held.piece.col_begin + e % width);
+        worst = std::max(worst, std::abs(static_cast<double>(held.data.data<float>()[i] - values[at])) / norm);
+      }
+    }
+  return worst;
+}
+
+Values weights_of(SmallRun& alone) {
+  Values all;
+  for (Unit& unit : alone.units())
+    for (const HeldPiece& held : held_pieces(unit, "", unit.master(), {0, unit.plan().numel})) {
+      std::vector<float>& whole = all[held.piece.name];
+      const std::vector<float> values = values_of(held.data);
+      whole.insert(whole.end(), values.begin(), values.end());
+    }
+  return all;
+}
+
+TEST(Layouts, AllFollowOneRankAlone) {
+  SmallRun alone(model());
+  const std::vector<StepScalars> expected = alone.steps(3);
+  const double evaluated = alone.evaluate(7);
+  const Values weights = weights_of(alone);
+  for (const Config& layout : layouts(session().size())) {
+    SCOPED_TRACE(name_of(layout));
+    SmallRun run(layout, Mesh(mesh_shape(layout, session().size()), *session().world()));
+    const std::vector<StepScalars> steps = run.steps(3);
+    for (size_t s = 0; s < steps.size(); s++) {
+      EXPECT_NEAR(steps[s].loss, expected[s].loss, 1e-5 * expected[s].loss) << "step " << s;
+      EXPECT_NEAR(steps[s].grad_norm, expected[s].grad_norm, 1e-4 * expected[s].grad_norm) << "step " << s;
+    }
+    EXPECT_NEAR(run.evaluate(7), evaluated, 1e-5 * evaluated);
+    EXPECT_LT(difference(run, weights), 1e-3);
+    EXPECT_EQ(run.runtime.memory.peaks(), run.rehearsal.memory) << "planned to the byte";
+  }
+}
+
+}  // namespace
+}  // namespace megalith
