@@ -4,7 +4,8 @@
 //   cpu: launch() runs the op now, on OpenMP's threads.
 //   dry: launch() runs nothing; it only adds the cost to the log.
 //
-// The log sums per op name, in order of first use. Names are string literals and are compared as pointers.
+// The log sums per op name, in order of first use. Names are string literals and are compared as pointers. The trace
+// keeps every single event, when asked to.
 // A stream is not thread-safe and must outlive everything launched on it.
 #pragma once
 
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "kernels/check.h"
+#include "kernels/trace.h"
 
 namespace megalith {
 
@@ -49,6 +51,7 @@ class Stream {
     record.launches++;
     record.flops += cost.flops;
     record.bytes += cost.bytes;
+    trace_->op(name);
     if (world_ == World::dry) return;
     const auto start = std::chrono::steady_clock::now();
     cpu();
@@ -60,6 +63,9 @@ class Stream {
   Cost total() const;
   void clear_log() { log_.clear(); }
 
+  // In order, with the transfers that were given this stream; communicators write into it.
+  Trace& trace() { return *trace_; }
+
   // Only inside a cpu closure: the GEMM library's state.
   cpu::Gemm& gemm() { return *gemm_; }
 
@@ -68,6 +74,7 @@ class Stream {
 
   World world_;
   std::vector<OpRecord> log_;
+  std::unique_ptr<Trace> trace_ = std::make_unique<Trace>();  // transfers under way point to it, should the stream move
   std::unique_ptr<cpu::Gemm> gemm_;
 };
 

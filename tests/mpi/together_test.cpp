@@ -82,7 +82,8 @@ TEST(Session, KnowsItsMachine) {
 TEST(Planted, DISABLED_FailsOnTheLastRank) { EXPECT_NE(session().rank(), session().size() - 1); }
 TEST(Planted, DISABLED_EndsEarlyOnTheLastRank) {
   ASSERT_NE(session().rank(), session().size() - 1);
-  session().world()->barrier();
+  Stream s(World::cpu);
+  session().world()->barrier(s);
 }
 
 }  // namespace

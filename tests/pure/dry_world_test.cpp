@@ -140,8 +140,8 @@ TEST(DryRun, PlansThirtyBillionParametersOn256RanksInFiveSeconds) {
 
 TEST(DryRun, ReportsFaults) {
   DryRun run = dry_run(small_config(), 4);
-  run.transfers[2][static_cast<size_t>(Axis::shard)].pop_back();
-  run.faults = match(run.mesh, run.transfers);
+  run.traces[2].erase(run.traces[2].begin());
+  run.faults = match(run.mesh, run.traces);
   EXPECT_NE(report(small_config(), run).find("transfers: FAULTS"), std::string::npos);
 }
 

@@ -12,11 +12,11 @@ namespace megalith {
 namespace {
 
 using Random = std::mt19937;
-using Log = std::vector<TransferRecord>;
+using Log = std::vector<TraceEvent>;
 
 struct Job {
   MeshShape mesh;
-  TransferLogs logs;
+  Traces logs;
 };
 
 // The step of 8 ranks: gathers and scatters over 4, sums over 2.
@@ -25,7 +25,7 @@ Job sharded_job() {
   config.parallel.sharded_data_parallel_degree = 4;
   config.batch.global_batch_size = 20;
   DryRun run = dry_run(config, 8);
-  return {run.mesh, std::move(run.transfers)};
+  return {run.mesh, std::move(run.traces)};
 }
 
 // Messages down and up a pipeline of 4, microbatch by microbatch, with collectives in between: the model has no such
@@ -35,8 +35,8 @@ Job pipeline_job() {
   for (int rank = 0; rank < job.mesh.size(); rank++) {
     const Mesh mesh = Mesh::dry(job.mesh, rank);
     Communicator& line = mesh.channel(Channel::forward);
-    line.keep_log(true);
     Stream s(World::dry);
+    s.trace().keep(TraceLevel::transfers);
     Arena arena(World::dry, "test", 0);
     const int at = line.rank(), last = line.size() - 1;
     for (int64_t k = 1; k <= 5; k++) {
@@ -47,15 +47,21 @@ Job pipeline_job() {
       if (at > 0) line.send(s, x, at - 1);
       line.broadcast(s, x, static_cast<int>(k % 4));
       line.all_reduce(s, x, Reduce::sum);
-      if (k % 2) line.barrier();
+      if (k % 2) line.barrier(s);
     }
-    job.logs.emplace_back();
-    job.logs.back()[static_cast<size_t>(Channel::forward)] = line.log();
+    job.logs.push_back(s.trace().events());
   }
   return job;
 }
 
-bool is_message(const TransferRecord& r) { return r.transfer == Transfer::send || r.transfer == Transfer::recv; }
+bool is_message(const TraceEvent& r) { return r.transfer == Transfer::send || r.transfer == Transfer::recv; }
+
+TraceEvent a_message(Transfer transfer, TraceEvent there) {
+  there.transfer = transfer;
+  there.peer = 1;
+  there.bytes = 40;
+  return there;
+}
 
 // A fault changes a log and returns true, or finds that this place has nothing for it to spoil.
 using Fault = std::function<bool(Log&, size_t at, int size)>;
@@ -75,7 +81,7 @@ const std::map<std::string, Fault>& faults() {
       {"two collectives change places",
        [](Log& log, size_t at, int) {
          for (size_t other = at + 1; other < log.size() && !is_message(log[at]); other++) {
-           const TransferRecord &a = log[at], &b = log[other];
+           const TraceEvent &a = log[at], &b = log[other];
            if (is_message(b) || (a.transfer == b.transfer && a.bytes == b.bytes && a.peer == b.peer)) continue;
            std::swap(log[at], log[other]);
            return true;
@@ -101,12 +107,12 @@ const std::map<std::string, Fault>& faults() {
        }},
       {"a message that nobody sends",
        [](Log& log, size_t at, int) {
-         log.insert(log.begin() + static_cast<std::ptrdiff_t>(at), {Transfer::recv, 1, 40});
+         log.insert(log.begin() + static_cast<std::ptrdiff_t>(at), a_message(Transfer::recv, log[at]));
          return true;
        }},
       {"a message that nobody reads",
        [](Log& log, size_t at, int) {
-         log.insert(log.begin() + static_cast<std::ptrdiff_t>(at), {Transfer::send, 1, 40});
+         log.insert(log.begin() + static_cast<std::ptrdiff_t>(at), a_message(Transfer::send, log[at]));
          return true;
        }},
       {"a rank stops early",
@@ -133,14 +139,16 @@ TEST_P(Matcher, FindsEveryPlantedFault) {
   std::map<std::string, int> planted;
   for (int round = 0; round < 300; round++)
     for (const auto& [what, fault] : faults()) {
-      TransferLogs logs = job.logs;
+      Traces logs = job.logs;
       const size_t rank = random() % logs.size(), channel = random() % num_channels;
-      Log& log = logs[rank][channel];
+      Log log = transfers_on(logs[rank], static_cast<int>(channel));
       const int size = job.mesh.place(0, all_channels[channel]).size;
       if (size == 1 || log.empty()) continue;
       const size_t at = random() % log.size();
       if (!fault(log, at, size)) continue;
       planted[what]++;
+      std::erase_if(logs[rank], [&](const TraceEvent& e) { return e.channel == static_cast<int>(channel); });
+      logs[rank].insert(logs[rank].end(), log.begin(), log.end());
       EXPECT_FALSE(match(job.mesh, logs).empty())
           << what << ": rank " << rank << ", " << name_of(all_channels[channel]) << ", call " << at;
     }
@@ -151,12 +159,16 @@ TEST_P(Matcher, FindsEveryPlantedFault) {
 }
 
 TEST(Matcher, SaysWhereAndWhat) {
-  const std::vector<TransferRecord> good = {{Transfer::all_gather, -1, 64}, {Transfer::all_reduce, -1, 24}};
+  const auto begin = [](Transfer transfer, int64_t bytes) {
+    const auto channel = static_cast<int8_t>(Channel::shard);
+    return TraceEvent{.kind = TraceEvent::Kind::begin, .transfer = transfer, .channel = channel, .bytes = bytes};
+  };
+  const Log good = {begin(Transfer::all_gather, 64), begin(Transfer::all_reduce, 24)};
   const MeshShape mesh{.shard = 2};
   const auto logs_with = [&](const Log& second) {
-    TransferLogs logs(2);
-    logs[0][static_cast<size_t>(Axis::shard)] = good;
-    logs[1][static_cast<size_t>(Axis::shard)] = second;
+    Traces logs(2);
+    logs[0] = good;
+    logs[1] = second;
     return logs;
   };
   EXPECT_TRUE(match(mesh, logs_with(good)).empty());
@@ -169,7 +181,7 @@ TEST(Matcher, SaysWhereAndWhat) {
   EXPECT_EQ(other[0],
             "shard, group of rank 0: at call 0 member 0 makes all_gather of 64 bytes, at call 0 member 1 makes "
             "all_reduce of 24 bytes");
-  EXPECT_NE(message_of([&] { match(mesh, TransferLogs(3)); }).find("3 logs for a mesh of 2"), std::string::npos);
+  EXPECT_NE(message_of([&] { match(mesh, Traces(3)); }).find("3 traces for a mesh of 2"), std::string::npos);
 }
 
 }  // namespace

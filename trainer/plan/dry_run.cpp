@@ -32,9 +32,9 @@ std::string traffic_table(const DryRun& run) {
     const int size = run.mesh.place(0, channel).size;
     if (size == 1) continue;
     std::map<Transfer, Sum> most;
-    for (const auto& rank : run.transfers) {
+    for (const auto& trace : run.traces) {
       std::map<Transfer, Sum> sums;
-      for (const TransferRecord& r : rank[static_cast<size_t>(channel)]) {
+      for (const TraceEvent& r : transfers_on(trace, static_cast<int>(channel))) {
         Sum& sum = sums[r.transfer];
         sum.calls++;
         sum.payload += static_cast<double>(r.bytes);
@@ -83,9 +83,9 @@ DryRun dry_run(const Config& config, int num_ranks) {
     Rehearsal rehearsal = rehearse(config, make_plan(config, num_ranks, rank));
     run.memory.push_back(rehearsal.memory);
     run.ops.push_back(std::move(rehearsal.ops));
-    run.transfers.push_back(std::move(rehearsal.transfers));
+    run.traces.push_back(std::move(rehearsal.trace));
   }
-  run.faults = match(run.mesh, run.transfers);
+  run.faults = match(run.mesh, run.traces);
   return run;
 }
 

@@ -14,7 +14,7 @@ struct DryRun {
   MeshShape mesh;
   std::vector<MemorySizes> memory;         // peaks by rank
   std::vector<std::vector<OpRecord>> ops;  // of one step, by rank
-  TransferLogs transfers;                  // of one step
+  Traces traces;                           // of one step
   std::vector<std::string> faults;         // of the matcher; empty when every transfer meets its partners
 };
 

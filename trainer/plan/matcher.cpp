@@ -7,9 +7,9 @@ namespace megalith {
 
 namespace {
 
-bool is_message(const TransferRecord& r) { return r.transfer == Transfer::send || r.transfer == Transfer::recv; }
+bool is_message(const TraceEvent& r) { return r.transfer == Transfer::send || r.transfer == Transfer::recv; }
 
-std::string describe(const TransferRecord& r) {
+std::string describe(const TraceEvent& r) {
   return fmt::format("{} of {} bytes{}", name_of(r.transfer), r.bytes,
                      r.peer >= 0 ? fmt::format(" with member {}", r.peer) : std::string());
 }
@@ -18,16 +18,15 @@ std::string describe(const TransferRecord& r) {
 // all members stand at it; a recv when its mail is there.
 class Group {
  public:
-  Group(std::string name, std::vector<const std::vector<TransferRecord>*> logs)
-      : name_(std::move(name)), logs_(std::move(logs)), at_(logs_.size(), 0) {}
+  Group(std::string name, Traces logs) : name_(std::move(name)), logs_(std::move(logs)), at_(logs_.size(), 0) {}
 
   std::vector<std::string> play() {
     while (messages() || collective()) {
     }
     for (size_t m = 0; m < logs_.size(); m++)
-      if (at_[m] < logs_[m]->size())
+      if (at_[m] < logs_[m].size())
         faults_.push_back(fmt::format("{}: member {} waits at its call {}: {}; {}", name_, m, at_[m],
-                                      describe((*logs_[m])[at_[m]]), others(m)));
+                                      describe(logs_[m][at_[m]]), others(m)));
     for (const auto& [route, mail] : mail_)
       if (!mail.empty())
         faults_.push_back(
@@ -37,14 +36,14 @@ class Group {
   }
 
  private:
-  bool done(size_t m) const { return at_[m] == logs_[m]->size(); }
-  const TransferRecord& now(size_t m) const { return (*logs_[m])[at_[m]]; }
+  bool done(size_t m) const { return at_[m] == logs_[m].size(); }
+  const TraceEvent& now(size_t m) const { return logs_[m][at_[m]]; }
 
   bool messages() {
     bool moved = false;
     for (size_t m = 0; m < logs_.size(); m++)
       while (!done(m) && is_message(now(m))) {
-        const TransferRecord& r = now(m);
+        const TraceEvent& r = now(m);
         const auto peer = static_cast<size_t>(r.peer);
         if (r.transfer == Transfer::send) {
           mail_[{m, peer}].push_back(r.bytes);
@@ -65,9 +64,9 @@ class Group {
   bool collective() {
     for (size_t m = 0; m < logs_.size(); m++)
       if (done(m) || is_message(now(m))) return false;
-    const TransferRecord& first = now(0);
+    const TraceEvent& first = now(0);
     for (size_t m = 1; m < logs_.size(); m++) {
-      const TransferRecord& r = now(m);
+      const TraceEvent& r = now(m);
       if (r.transfer != first.transfer || r.bytes != first.bytes || r.peer != first.peer) {
         faults_.push_back(fmt::format("{}: at call {} member 0 makes {}, at call {} member {} makes {}", name_, at_[0],
                                       describe(first), at_[m], m, describe(r)));
@@ -88,7 +87,7 @@ class Group {
   }
 
   std::string name_;
-  std::vector<const std::vector<TransferRecord>*> logs_;
+  Traces logs_;
   std::vector<size_t> at_;
   std::map<std::pair<size_t, size_t>, std::deque<int64_t>> mail_;  // (from, to): bytes of each message under way
   std::vector<std::string> faults_;
@@ -96,18 +95,18 @@ class Group {
 
 }  // namespace
 
-std::vector<std::string> match(const MeshShape& mesh, const TransferLogs& transfers) {
-  CHECK(static_cast<int>(transfers.size()) == mesh.size(), "{} logs for a mesh of {} ranks", transfers.size(),
-        mesh.size());
+std::vector<std::string> match(const MeshShape& mesh, const Traces& traces) {
+  CHECK(static_cast<int>(traces.size()) == mesh.size(), "{} traces for a mesh of {} ranks", traces.size(), mesh.size());
   std::vector<std::string> faults;
   for (Channel channel : all_channels) {
     if (mesh.place(0, channel).size == 1) continue;
-    std::map<int, std::vector<const std::vector<TransferRecord>*>> groups;
+    std::map<int, Traces> groups;
     for (int rank = 0; rank < mesh.size(); rank++) {
       const MeshShape::Place place = mesh.place(rank, channel);
       auto& logs = groups[place.group];
       logs.resize(static_cast<size_t>(place.size));
-      logs[static_cast<size_t>(place.index)] = &transfers[static_cast<size_t>(rank)][static_cast<size_t>(channel)];
+      logs[static_cast<size_t>(place.index)] =
+          transfers_on(traces[static_cast<size_t>(rank)], static_cast<int>(channel));
     }
     for (auto& [first_rank, logs] : groups)
       for (std::string& fault :

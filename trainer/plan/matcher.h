@@ -10,10 +10,9 @@
 
 namespace megalith {
 
-// transfers[rank][channel]: what the rank did there, in order.
-using TransferLogs = std::vector<std::array<std::vector<TransferRecord>, num_channels>>;
+using Traces = std::vector<std::vector<TraceEvent>>;  // by rank
 
 // Empty when everything matches and drains. Otherwise one sentence a fault: axis, group, ranks, position and calls.
-std::vector<std::string> match(const MeshShape& mesh, const TransferLogs& transfers);
+std::vector<std::string> match(const MeshShape& mesh, const Traces& traces);
 
 }  // namespace megalith

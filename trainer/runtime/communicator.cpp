@@ -4,18 +4,6 @@
 
 namespace megalith {
 
-const char* name_of(Transfer transfer) {
-  switch (transfer) {
-    case Transfer::all_gather: return "all_gather";
-    case Transfer::reduce_scatter: return "reduce_scatter";
-    case Transfer::all_reduce: return "all_reduce";
-    case Transfer::broadcast: return "broadcast";
-    case Transfer::send: return "send";
-    case Transfer::recv: return "recv";
-    default: return "barrier";
-  }
-}
-
 double ring_bytes(Transfer transfer, double payload, int size) {
   const double share = static_cast<double>(size - 1) / size;
   switch (transfer) {
@@ -28,59 +16,63 @@ double ring_bytes(Transfer transfer, double payload, int size) {
   }
 }
 
+template <class Begin>
+Pending Communicator::traced(Stream& s, Transfer transfer, int64_t bytes, int peer, Begin begin) {
+  if (size_ == 1) return begin();
+  if (keep_log_) log_.push_back({.kind = TraceEvent::Kind::begin, .transfer = transfer, .peer = peer, .bytes = bytes});
+  const int64_t ticket = s.trace().begin(channel_, transfer, peer, bytes);
+  Pending pending = begin();
+  pending.trace_ = &s.trace();
+  pending.ticket_ = ticket;
+  return pending;
+}
+
 Pending Communicator::all_gather(Stream& s, Tensor out, Tensor in) {
   CHECK(out.numel() == in.numel() * size_ && out.dtype() == in.dtype(),
         "{}: all_gather of {} {} from {} ranks into {} {}", name_, in.numel(), name_of(in.dtype()), size_, out.numel(),
         name_of(out.dtype()));
-  record(Transfer::all_gather, out.bytes());
-  return do_all_gather(s, out, in);
+  return traced(s, Transfer::all_gather, out.bytes(), -1, [&] { return do_all_gather(s, out, in); });
 }
 
 Pending Communicator::reduce_scatter(Stream& s, Tensor out, Tensor in) {
-  CHECK(in.numel() == out.numel() * size_ && in.dtype() == DType::f32 && out.dtype() == DType::f32,
-        "{}: reduce_scatter of {} {} into {} {} on each of {} ranks; f32 of equal parts is supported", name_,
+  const bool adds = in.dtype() == DType::f32 || in.dtype() == DType::bf16;
+  CHECK(in.numel() == out.numel() * size_ && in.dtype() == out.dtype() && adds,
+        "{}: reduce_scatter of {} {} into {} {} on each of {} ranks; f32 and bf16 of equal parts are supported", name_,
         in.numel(), name_of(in.dtype()), out.numel(), name_of(out.dtype()), size_);
-  record(Transfer::reduce_scatter, in.bytes());
-  return do_reduce_scatter(s, out, in);
+  return traced(s, Transfer::reduce_scatter, in.bytes(), -1, [&] { return do_reduce_scatter(s, out, in); });
 }
 
 Pending Communicator::all_reduce(Stream& s, Tensor data, Reduce op) {
-  CHECK(data.dtype() == DType::f32 || data.dtype() == DType::f64, "{}: all_reduce of {}; f32 and f64 are supported",
-        name_, name_of(data.dtype()));
-  record(Transfer::all_reduce, data.bytes());
-  return do_all_reduce(s, data, op);
+  CHECK(data.dtype() != DType::i32, "{}: all_reduce of i32; f32, f64 and bf16 are supported", name_);
+  return traced(s, Transfer::all_reduce, data.bytes(), -1, [&] { return do_all_reduce(s, data, op); });
 }
 
 Pending Communicator::broadcast(Stream& s, Tensor data, int root) {
   CHECK(0 <= root && root < size_, "{}: broadcast from rank {} of {}", name_, root, size_);
-  record(Transfer::broadcast, data.bytes(), root);
-  return do_broadcast(s, data, root);
+  return traced(s, Transfer::broadcast, data.bytes(), root, [&] { return do_broadcast(s, data, root); });
 }
 
 Pending Communicator::send(Stream& s, Tensor data, int peer) {
   CHECK(0 <= peer && peer < size_ && peer != rank_, "{}: rank {} of {} sends to rank {}", name_, rank_, size_, peer);
-  record(Transfer::send, data.bytes(), peer);
-  return do_send(s, data, peer);
+  return traced(s, Transfer::send, data.bytes(), peer, [&] { return do_send(s, data, peer); });
 }
 
 Pending Communicator::recv(Stream& s, Tensor data, int peer) {
   CHECK(0 <= peer && peer < size_ && peer != rank_, "{}: rank {} of {} receives from rank {}", name_, rank_, size_,
         peer);
-  record(Transfer::recv, data.bytes(), peer);
-  return do_recv(s, data, peer);
+  return traced(s, Transfer::recv, data.bytes(), peer, [&] { return do_recv(s, data, peer); });
 }
 
-void Communicator::barrier() {
-  record(Transfer::barrier, 0);
-  do_barrier();
+void Communicator::barrier(Stream& s) {
+  traced(s, Transfer::barrier, 0, -1, [this] { return Pending([this] { do_barrier(); }); }).wait();
 }
 
 namespace {
 
 class SelfCommunicator : public Communicator {
  public:
-  explicit SelfCommunicator(std::string name) : Communicator(std::move(name), 0, 1) {}
-  std::unique_ptr<Communicator> split(std::string name, int, int) override {
+  explicit SelfCommunicator(std::string name) : Communicator(std::move(name), -1, 0, 1) {}
+  std::unique_ptr<Communicator> split(std::string name, int, int, int) override {
     return self_communicator(std::move(name));
   }
 
@@ -94,10 +86,11 @@ class SelfCommunicator : public Communicator {
   void do_barrier() override {}
 
  private:
-  static Pending copy_to(Stream& s, Tensor out, Tensor in) {
-    if (out.raw() != in.raw())
-      s.launch("copy", {.bytes = 2.0 * static_cast<double>(in.bytes())},
-               [=] { std::memcpy(out.raw(), in.raw(), static_cast<size_t>(in.bytes())); });
+  Pending copy_to(Stream& s, Tensor out, Tensor in) {
+    if (out.raw() == in.raw()) return {};
+    count_copy(in.bytes());
+    s.launch("copy", {.bytes = 2.0 * static_cast<double>(in.bytes())},
+             [=] { std::memcpy(out.raw(), in.raw(), static_cast<size_t>(in.bytes())); });
     return {};
   }
 };
@@ -105,7 +98,7 @@ class SelfCommunicator : public Communicator {
 class DryCommunicator : public Communicator {
  public:
   using Communicator::Communicator;
-  std::unique_ptr<Communicator> split(std::string name, int, int) override {
+  std::unique_ptr<Communicator> split(std::string name, int, int, int) override {
     FAIL("a dry communicator cannot be split (wanted: {})", name);
   }
 
@@ -125,8 +118,8 @@ std::unique_ptr<Communicator> self_communicator(std::string name) {
   return std::make_unique<SelfCommunicator>(std::move(name));
 }
 
-std::unique_ptr<Communicator> dry_communicator(std::string name, int rank, int size) {
-  return std::make_unique<DryCommunicator>(std::move(name), rank, size);
+std::unique_ptr<Communicator> dry_communicator(std::string name, int channel, int rank, int size) {
+  return std::make_unique<DryCommunicator>(std::move(name), channel, rank, size);
 }
 
 }  // namespace megalith

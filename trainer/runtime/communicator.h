@@ -5,9 +5,9 @@
 // Pending has been waited for. wait() orders the stream behind the transfer; it does not look at device memory.
 // A group of one rank copies (or does nothing), so no caller asks for the size first.
 //
-// The public functions check shapes and record the traffic; each world implements the protected ones. What is recorded
-// is the payload: the bytes of the whole tensor that the group gathers, scatters or sums (see ring_bytes for the share
-// that crosses a rank's link).
+// The public functions check shapes and write the stream's trace; each world implements the protected ones. What is
+// traced is the payload: the bytes of the whole tensor that the group gathers, scatters or sums (see ring_bytes for the
+// share that crosses a rank's link). A group of one traces nothing.
 #pragma once
 
 #include <functional>
@@ -18,75 +18,86 @@
 
 #include "kernels/stream.h"
 #include "kernels/tensor.h"
+#include "kernels/trace.h"
 
 namespace megalith {
 
-enum class Transfer : uint8_t { all_gather, reduce_scatter, all_reduce, broadcast, send, recv, barrier };
 enum class Reduce : uint8_t { sum, max };
-
-const char* name_of(Transfer transfer);
 
 // Bytes that a rank of a group of `size` sends when the payload goes round a ring: all_gather and reduce_scatter
 // (size-1)/size of it, all_reduce twice that, a broadcast or a message all of it (recv nothing).
 double ring_bytes(Transfer transfer, double payload, int size);
 
-struct TransferRecord {
-  Transfer transfer;
-  int32_t peer;   // send, recv, broadcast: the other rank or the root; else -1
-  int64_t bytes;  // payload
-};
+using TransferRecord = TraceEvent;  // until the last reader of log() reads the trace
 
-// A transfer under way. Waiting twice is allowed; destroying one that was not waited for waits.
+// A transfer under way. Waiting twice is allowed; destroying one that was not waited for waits. The first wait is an
+// event of the trace.
 class Pending {
  public:
   Pending() = default;
   explicit Pending(std::function<void()> wait) : wait_(std::move(wait)) {}
-  Pending(Pending&& other) noexcept : wait_(std::exchange(other.wait_, nullptr)) {}
+  Pending(Pending&& other) noexcept
+      : wait_(std::exchange(other.wait_, nullptr)),
+        trace_(std::exchange(other.trace_, nullptr)),
+        ticket_(other.ticket_) {}
   Pending& operator=(Pending&& other) {
     wait();
     wait_ = std::exchange(other.wait_, nullptr);
+    trace_ = std::exchange(other.trace_, nullptr);
+    ticket_ = other.ticket_;
     return *this;
   }
   ~Pending() { wait(); }
   void wait() {
+    if (Trace* trace = std::exchange(trace_, nullptr)) trace->wait(ticket_);
     if (auto w = std::exchange(wait_, nullptr)) w();
   }
 
  private:
+  friend class Communicator;
   std::function<void()> wait_;
+  Trace* trace_ = nullptr;
+  int64_t ticket_ = 0;
 };
 
 class Communicator {
  public:
-  Communicator(std::string name, int rank, int size) : name_(std::move(name)), rank_(rank), size_(size) {}
+  // `channel` is the number by which the trace and its readers know the group's purpose (mesh.h); none: -1.
+  Communicator(std::string name, int channel, int rank, int size)
+      : name_(std::move(name)), channel_(channel), rank_(rank), size_(size) {}
   virtual ~Communicator() = default;
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
   const std::string& name() const { return name_; }
+  int channel() const { return channel_; }
   int rank() const { return rank_; }
   int size() const { return size_; }
 
   // out = the in of rank 0, rank 1, ...; in may be rank's own part of out.
   Pending all_gather(Stream& s, Tensor out, Tensor in);
-  // out = the rank-th part of the sum over ranks of in (f32). They must not overlap.
+  // out = the rank-th part of the sum over ranks of in (f32 or bf16). They must not overlap. Here and below, bf16 adds
+  // in f32 and rounds each partial sum to nearest.
   Pending reduce_scatter(Stream& s, Tensor out, Tensor in);
-  // data = the sum or maximum over ranks of data (f32 or f64). The result is the same on every rank.
+  // data = the sum or maximum over ranks of data (f32, f64 or bf16). The result is the same on every rank.
   Pending all_reduce(Stream& s, Tensor data, Reduce op);
   Pending broadcast(Stream& s, Tensor data, int root);
   Pending send(Stream& s, Tensor data, int peer);
   Pending recv(Stream& s, Tensor data, int peer);
-  void barrier();
+  void barrier(Stream& s);
 
   // Ranks of equal color form a group, in the order of key.
-  virtual std::unique_ptr<Communicator> split(std::string name, int color, int key) = 0;
+  virtual std::unique_ptr<Communicator> split(std::string name, int channel, int color, int key) = 0;
 
-  // Every transfer since keep_log(true), in order. Off by default: a long run would fill memory.
+  // The same transfers as in the trace; goes when its last reader has gone.
   void keep_log(bool keep) {
     keep_log_ = keep;
     log_.clear();
   }
   const std::vector<TransferRecord>& log() const { return log_; }
+
+  // Bytes copied on this rank beside what the transfers themselves move: a group of one, whose parts lie elsewhere.
+  int64_t copied() const { return copied_; }
 
  protected:
   virtual Pending do_all_gather(Stream& s, Tensor out, Tensor in) = 0;
@@ -97,13 +108,16 @@ class Communicator {
   virtual Pending do_recv(Stream& s, Tensor data, int peer) = 0;
   virtual void do_barrier() = 0;
 
+  void count_copy(int64_t bytes) { copied_ += bytes; }
+
  private:
-  void record(Transfer transfer, int64_t bytes, int peer = -1) {
-    if (keep_log_) log_.push_back({transfer, peer, bytes});
-  }
+  // Writes the beginning into the trace, then begins; the Pending will write the end.
+  template <class Begin>
+  Pending traced(Stream& s, Transfer transfer, int64_t bytes, int peer, Begin begin);
 
   std::string name_;
-  int rank_, size_;
+  int channel_, rank_, size_;
+  int64_t copied_ = 0;
   bool keep_log_ = false;
   std::vector<TransferRecord> log_;
 };
@@ -111,8 +125,8 @@ class Communicator {
 // A group of one: gathers and scatters are copies, everything else is nothing.
 std::unique_ptr<Communicator> self_communicator(std::string name);
 
-// A rank of a group that exists on paper only: transfers are recorded and that is all. `split` is not available; the
+// A rank of a group that exists on paper only: transfers are traced and that is all. `split` is not available; the
 // mesh makes the communicators of a dry world by itself.
-std::unique_ptr<Communicator> dry_communicator(std::string name, int rank, int size);
+std::unique_ptr<Communicator> dry_communicator(std::string name, int channel, int rank, int size);
 
 }  // namespace megalith

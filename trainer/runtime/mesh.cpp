@@ -91,7 +91,8 @@ Mesh::Mesh(const MeshShape& shape, Communicator& world) : Mesh(shape, world.rank
     // A split is collective, so groups of one are split off only when all groups of the channel are; they all have the
     // same size.
     channels_[static_cast<size_t>(channel)] =
-        place.size == 1 ? self_communicator(name_of(channel)) : world.split(name_of(channel), place.group, place.index);
+        place.size == 1 ? self_communicator(name_of(channel))
+                        : world.split(name_of(channel), static_cast<int>(channel), place.group, place.index);
   }
 }
 
@@ -99,9 +100,9 @@ Mesh Mesh::dry(const MeshShape& shape, int rank) {
   Mesh mesh(shape, rank);
   for (Channel channel : all_channels) {
     const MeshShape::Place place = shape.place(rank, channel);
-    mesh.channels_[static_cast<size_t>(channel)] = place.size == 1
-                                                       ? self_communicator(name_of(channel))
-                                                       : dry_communicator(name_of(channel), place.index, place.size);
+    mesh.channels_[static_cast<size_t>(channel)] =
+        place.size == 1 ? self_communicator(name_of(channel))
+                        : dry_communicator(name_of(channel), static_cast<int>(channel), place.index, place.size);
   }
   return mesh;
 }

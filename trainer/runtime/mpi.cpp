@@ -23,7 +23,7 @@ MPI_Datatype datatype(DType dtype) {
     case DType::f32: return MPI_FLOAT;
     case DType::f64: return MPI_DOUBLE;
     case DType::i32: return MPI_INT32_T;
-    default: return MPI_UINT16_T;  // bf16 travels as bits and is never summed by MPI
+    default: return MPI_UINT16_T;  // bf16 travels as bits
   }
 }
 
@@ -47,17 +47,54 @@ int size_of_group(MPI_Comm comm) {
   return size;
 }
 
+bfloat16 sum(bfloat16 a, bfloat16 b) { return bfloat16(static_cast<float>(a) + static_cast<float>(b)); }
+bfloat16 max(bfloat16 a, bfloat16 b) { return static_cast<float>(a) > static_cast<float>(b) ? a : b; }
+
+template <bfloat16 (*combine)(bfloat16, bfloat16)>
+void combine_bf16(void* in, void* inout, int* length, MPI_Datatype*) {
+  const auto* a = static_cast<const bfloat16*>(in);
+  auto* b = static_cast<bfloat16*>(inout);
+  for (int i = 0; i < *length; i++) b[i] = combine(a[i], b[i]);
+}
+
+}  // namespace
+
+// The session and its communicators share it; MPI wants it freed before the end.
+class ReduceBf16 {
+ public:
+  ReduceBf16() {
+    MPI_CHECK(MPI_Op_create(&combine_bf16<megalith::sum>, 1, &sum_));
+    MPI_CHECK(MPI_Op_create(&combine_bf16<megalith::max>, 1, &max_));
+  }
+  ~ReduceBf16() {
+    MPI_Op_free(&sum_);
+    MPI_Op_free(&max_);
+  }
+  ReduceBf16(const ReduceBf16&) = delete;
+  ReduceBf16& operator=(const ReduceBf16&) = delete;
+
+  MPI_Op sum() const { return sum_; }
+  MPI_Op max() const { return max_; }
+
+ private:
+  MPI_Op sum_, max_;
+};
+
+namespace {
+
 // The CPU stream has run everything by the time a call arrives here, so transfers only have to start.
 class MpiCommunicator : public Communicator {
  public:
-  MpiCommunicator(std::string name, MPI_Comm comm)
-      : Communicator(std::move(name), rank_in(comm), size_of_group(comm)), comm_(comm) {}
+  MpiCommunicator(std::string name, int channel, MPI_Comm comm, std::shared_ptr<const ReduceBf16> reduce_bf16)
+      : Communicator(std::move(name), channel, rank_in(comm), size_of_group(comm)),
+        comm_(comm),
+        reduce_bf16_(std::move(reduce_bf16)) {}
   ~MpiCommunicator() override { MPI_Comm_free(&comm_); }
 
-  std::unique_ptr<Communicator> split(std::string name, int color, int key) override {
+  std::unique_ptr<Communicator> split(std::string name, int channel, int color, int key) override {
     MPI_Comm part;
     MPI_CHECK(MPI_Comm_split(comm_, color, key, &part));
-    return std::make_unique<MpiCommunicator>(std::move(name), part);
+    return std::make_unique<MpiCommunicator>(std::move(name), channel, part, reduce_bf16_);
   }
 
  protected:
@@ -71,14 +108,14 @@ class MpiCommunicator : public Communicator {
   }
   Pending do_reduce_scatter(Stream&, Tensor out, Tensor in) override {
     MPI_Request request;
-    MPI_CHECK(MPI_Ireduce_scatter_block(in.raw(), out.raw(), count(out.numel()), datatype(out.dtype()), MPI_SUM, comm_,
-                                        &request));
+    MPI_CHECK(MPI_Ireduce_scatter_block(in.raw(), out.raw(), count(out.numel()), datatype(out.dtype()),
+                                        op_of(out.dtype(), Reduce::sum), comm_, &request));
     return pending(request);
   }
   Pending do_all_reduce(Stream&, Tensor data, Reduce op) override {
     MPI_Request request;
     MPI_CHECK(MPI_Iallreduce(MPI_IN_PLACE, data.raw(), count(data.numel()), datatype(data.dtype()),
-                             op == Reduce::sum ? MPI_SUM : MPI_MAX, comm_, &request));
+                             op_of(data.dtype(), op), comm_, &request));
     return pending(request);
   }
   Pending do_broadcast(Stream&, Tensor data, int root) override {
@@ -99,7 +136,13 @@ class MpiCommunicator : public Communicator {
   void do_barrier() override { MPI_CHECK(MPI_Barrier(comm_)); }
 
  private:
+  MPI_Op op_of(DType dtype, Reduce op) const {
+    if (dtype == DType::bf16) return op == Reduce::sum ? reduce_bf16_->sum() : reduce_bf16_->max();
+    return op == Reduce::sum ? MPI_SUM : MPI_MAX;
+  }
+
   MPI_Comm comm_;
+  std::shared_ptr<const ReduceBf16> reduce_bf16_;
 };
 
 }  // namespace
@@ -116,14 +159,18 @@ MpiSession::MpiSession(int* argc, char*** argv) {
   MPI_CHECK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
   node_size_ = size_of_group(node);
   MPI_CHECK(MPI_Comm_free(&node));
+  reduce_bf16_ = std::make_shared<ReduceBf16>();
 }
 
-MpiSession::~MpiSession() { MPI_Finalize(); }
+MpiSession::~MpiSession() {
+  reduce_bf16_.reset();
+  MPI_Finalize();
+}
 
 std::unique_ptr<Communicator> MpiSession::world() const {
   MPI_Comm copy;
   MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
-  return std::make_unique<MpiCommunicator>("world", copy);
+  return std::make_unique<MpiCommunicator>("world", -1, copy, reduce_bf16_);
 }
 
 std::vector<std::string> MpiSession::all_gather_text(const std::string& mine) const {

@@ -9,7 +9,10 @@
 
 namespace megalith {
 
-// MPI_Init to MPI_Finalize; one per process, the first object main makes. Alone, without mpirun, it is a world of one.
+class ReduceBf16;  // in mpi.cpp: MPI itself knows no bf16
+
+// MPI_Init to MPI_Finalize; one per process, the first object main makes and the last to go, after all communicators.
+// Alone, without mpirun, it is a world of one.
 class MpiSession {
  public:
   MpiSession(int* argc, char*** argv);
@@ -33,6 +36,7 @@ class MpiSession {
 
  private:
   int rank_ = 0, size_ = 1, node_size_ = 1;
+  std::shared_ptr<const ReduceBf16> reduce_bf16_;
 };
 
 }  // namespace megalith

@@ -2,21 +2,21 @@
 
 namespace megalith {
 
-Rehearsal rehearse(const Config& config, const Plan& plan) {
+Rehearsal rehearse(const Config& config, const Plan& plan, TraceLevel level) {
   Runtime runtime(World::dry, {}, Mesh::dry(plan.mesh, plan.rank));
   Trainer trainer(config, plan, runtime);
   trainer.initialize();
 
   Rehearsal rehearsal;
   runtime.stream.clear_log();
-  for (Channel channel : all_channels) runtime.mesh.channel(channel).keep_log(true);
+  runtime.stream.trace().keep(level);
   StepScalars unread;
   trainer.step(0, 0, {}, false, &unread);
   rehearsal.ops = runtime.stream.log();
-  for (Channel channel : all_channels) {
-    rehearsal.transfers[static_cast<size_t>(channel)] = runtime.mesh.channel(channel).log();
-    runtime.mesh.channel(channel).keep_log(false);
-  }
+  rehearsal.trace = runtime.stream.trace().events();
+  for (Channel channel : all_channels)
+    rehearsal.transfers[static_cast<size_t>(channel)] = transfers_on(rehearsal.trace, static_cast<int>(channel));
+  runtime.stream.trace().keep(TraceLevel::off);
   trainer.evaluate(plan.batch.batch, {});
   rehearsal.memory = runtime.memory.peaks();
   return rehearsal;

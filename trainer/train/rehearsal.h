@@ -10,12 +10,13 @@
 namespace megalith {
 
 struct Rehearsal {
-  MemorySizes memory{};                                             // peaks, bytes
-  std::vector<OpRecord> ops;                                        // of one training step
-  std::array<std::vector<TransferRecord>, num_channels> transfers;  // of one training step, by channel, in order
+  MemorySizes memory{};                                         // peaks, bytes
+  std::vector<OpRecord> ops;                                    // of one training step
+  std::vector<TraceEvent> trace;                                // of one training step
+  std::array<std::vector<TraceEvent>, num_channels> transfers;  // those of the trace, by channel
 };
 
 // config.model.vocab must be set.
-Rehearsal rehearse(const Config& config, const Plan& plan);
+Rehearsal rehearse(const Config& config, const Plan& plan, TraceLevel level = TraceLevel::transfers);
 
 }  // namespace megalith
