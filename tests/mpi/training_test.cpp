@@ -205,17 +205,19 @@ TEST(Rehearsal, TransfersAndWorkAreThoseOfEveryRank) {
       run.evaluate(3);  // leaves gathered weights behind, which the next step must not count on or off
       run.trainer.weights_loaded();
       run.runtime.stream.clear_log();
-      for (Channel channel : all_channels) run.runtime.mesh.channel(channel).keep_log(true);
+      run.runtime.stream.trace().keep(TraceLevel::everything);
       run.step(1);
-      for (Channel channel : all_channels) {
-        const std::vector<TransferRecord>& real = run.runtime.mesh.channel(channel).log();
-        const std::vector<TransferRecord>& dry = run.rehearsal.transfers[static_cast<size_t>(channel)];
-        ASSERT_EQ(real.size(), dry.size()) << megalith::name_of(channel);
-        for (size_t i = 0; i < real.size(); i++) {
-          EXPECT_EQ(real[i].transfer, dry[i].transfer) << i;
-          EXPECT_EQ(real[i].bytes, dry[i].bytes) << i;
-          EXPECT_EQ(real[i].peer, dry[i].peer) << i;
+      // Op by op, transfer by transfer, wait by wait: the same events in the same order.
+      const std::vector<TraceEvent>& events = run.runtime.stream.trace().events();
+      const Rehearsal again = rehearse(run.config, run.plan, TraceLevel::everything);
+      ASSERT_EQ(events.size(), again.trace.size());
+      for (size_t i = 0; i < events.size(); i++) {
+        TraceEvent planned = again.trace[i];
+        if (events[i].op && planned.op) {
+          EXPECT_STREQ(events[i].op, planned.op) << i;
+          planned.op = events[i].op;
         }
+        EXPECT_TRUE(events[i] == planned) << "event " << i;
       }
       ASSERT_EQ(run.runtime.stream.log().size(), run.rehearsal.ops.size());
       for (size_t i = 0; i < run.rehearsal.ops.size(); i++) {
@@ -238,7 +240,7 @@ TEST(Traffic, IsWhatTheoryAsksFor) {
       layout.model.layers = layers;
       SCOPED_TRACE(fmt::format("{}, {} layers", name_of(layout), layers));
       SmallRun run = on_all_ranks(layout);
-      for (Channel channel : all_channels) run.runtime.mesh.channel(channel).keep_log(true);
+      run.runtime.stream.trace().keep(TraceLevel::transfers);
       run.step(0);
 
       const int shard = run.plan.mesh.shard, data = run.plan.mesh.data;
@@ -251,7 +253,7 @@ TEST(Traffic, IsWhatTheoryAsksFor) {
 
       std::map<std::pair<Channel, Transfer>, std::pair<int64_t, double>> counted;  // calls, bytes sent
       for (Channel channel : all_channels)
-        for (const TransferRecord& r : run.runtime.mesh.channel(channel).log()) {
+        for (const TraceEvent& r : transfers_on(run.runtime.stream.trace().events(), static_cast<int>(channel))) {
           auto& [calls, sent] = counted[{channel, r.transfer}];
           calls++;
           sent += ring_bytes(r.transfer, static_cast<double>(r.bytes), run.runtime.mesh.channel(channel).size());

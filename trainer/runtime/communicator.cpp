@@ -19,7 +19,6 @@ double ring_bytes(Transfer transfer, double payload, int size) {
 template <class Begin>
 Pending Communicator::traced(Stream& s, Transfer transfer, int64_t bytes, int peer, Begin begin) {
   if (size_ == 1) return begin();
-  if (keep_log_) log_.push_back({.kind = TraceEvent::Kind::begin, .transfer = transfer, .peer = peer, .bytes = bytes});
   const int64_t ticket = s.trace().begin(channel_, transfer, peer, bytes);
   Pending pending = begin();
   pending.trace_ = &s.trace();

@@ -28,8 +28,6 @@ enum class Reduce : uint8_t { sum, max };
 // (size-1)/size of it, all_reduce twice that, a broadcast or a message all of it (recv nothing).
 double ring_bytes(Transfer transfer, double payload, int size);
 
-using TransferRecord = TraceEvent;  // until the last reader of log() reads the trace
-
 // A transfer under way. Waiting twice is allowed; destroying one that was not waited for waits. The first wait is an
 // event of the trace.
 class Pending {
@@ -89,13 +87,6 @@ class Communicator {
   // Ranks of equal color form a group, in the order of key.
   virtual std::unique_ptr<Communicator> split(std::string name, int channel, int color, int key) = 0;
 
-  // The same transfers as in the trace; goes when its last reader has gone.
-  void keep_log(bool keep) {
-    keep_log_ = keep;
-    log_.clear();
-  }
-  const std::vector<TransferRecord>& log() const { return log_; }
-
   // Bytes copied on this rank beside what the transfers themselves move: a group of one, whose parts lie elsewhere.
   int64_t copied() const { return copied_; }
 
@@ -118,8 +109,6 @@ class Communicator {
   std::string name_;
   int channel_, rank_, size_;
   int64_t copied_ = 0;
-  bool keep_log_ = false;
-  std::vector<TransferRecord> log_;
 };
 
 // A group of one: gathers and scatters are copies, everything else is nothing.

@@ -14,8 +14,6 @@ Rehearsal rehearse(const Config& config, const Plan& plan, TraceLevel level) {
   trainer.step(0, 0, {}, false, &unread);
   rehearsal.ops = runtime.stream.log();
   rehearsal.trace = runtime.stream.trace().events();
-  for (Channel channel : all_channels)
-    rehearsal.transfers[static_cast<size_t>(channel)] = transfers_on(rehearsal.trace, static_cast<int>(channel));
   runtime.stream.trace().keep(TraceLevel::off);
   trainer.evaluate(plan.batch.batch, {});
   rehearsal.memory = runtime.memory.peaks();

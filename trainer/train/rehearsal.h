@@ -2,7 +2,6 @@
 // the run will need. Training takes its arenas' sizes from it, and planning is a rehearsal of every rank.
 #pragma once
 
-#include <array>
 #include <vector>
 
 #include "trainer/train/trainer.h"
@@ -10,10 +9,9 @@
 namespace megalith {
 
 struct Rehearsal {
-  MemorySizes memory{};                                         // peaks, bytes
-  std::vector<OpRecord> ops;                                    // of one training step
-  std::vector<TraceEvent> trace;                                // of one training step
-  std::array<std::vector<TraceEvent>, num_channels> transfers;  // those of the trace, by channel
+  MemorySizes memory{};           // peaks, bytes
+  std::vector<OpRecord> ops;      // of one training step
+  std::vector<TraceEvent> trace;  // of one training step
 };
 
 // config.model.vocab must be set.
