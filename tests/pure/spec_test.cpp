@@ -60,16 +60,18 @@ TEST(Spec, IdsAndNamesAreUniqueAndIdsAreThePosition) {
   EXPECT_EQ(names.size(), all.size());
 }
 
-TEST(Spec, UnitsAreEmbeddingBlocksNorm) {
+TEST(Spec, UnitsAreTablesBlocksNorm) {
   const std::vector<UnitSpec> spec = model_spec(gpt2(4, 64, 4));
-  ASSERT_EQ(spec.size(), 6u);
-  EXPECT_EQ(spec.front().params.size(), 2u);
-  EXPECT_EQ(spec.front().params[0].name, "wte.weight");
+  ASSERT_EQ(spec.size(), 7u);
+  ASSERT_EQ(spec[0].params.size(), 1u);
+  EXPECT_EQ(spec[0].params[0].name, "wte.weight");
+  ASSERT_EQ(spec[1].params.size(), 1u);
+  EXPECT_EQ(spec[1].params[0].name, "wpe.weight");
   EXPECT_EQ(spec.back().params.size(), 2u);
   EXPECT_EQ(spec.back().params[0].name, "ln_f.weight");
   for (size_t i = 0; i < 4; i++) {
-    ASSERT_EQ(spec[i + 1].params.size(), 12u);
-    for (const ParamSpec& param : spec[i + 1].params) EXPECT_TRUE(param.name.starts_with(fmt::format("h.{}.", i)));
+    ASSERT_EQ(spec[i + 2].params.size(), 12u);
+    for (const ParamSpec& param : spec[i + 2].params) EXPECT_TRUE(param.name.starts_with(fmt::format("h.{}.", i)));
   }
 }
 

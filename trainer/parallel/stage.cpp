@@ -13,6 +13,9 @@ std::unique_ptr<Edge> make_edge(const Plan& plan, const Mesh& mesh) {
   return std::make_unique<WholeEdge>(plan.vocabulary);
 }
 
+// What Observer calls the output of block i of a chunk; i = -1 is the last block of the chunk before.
+std::string layer_name(const Chunk& chunk, int64_t i) { return fmt::format("h.{}", chunk.first_layer + i); }
+
 }  // namespace
 
 Stage::Stage(const Plan& plan, Runtime& runtime, bool training)
@@ -153,6 +156,16 @@ Context Stage::context(int64_t microbatch) {
   return {runtime_.stream, runtime_.memory[MemoryClass::scratch], *edge_, dropout};
 }
 
+void Stage::show(const std::string& name, int64_t microbatch, Tensor rows, int64_t first_row_here) const {
+  if (!observer_ || mode_ != Mode::train) return;
+  const int64_t T = plan_.block.attention.T;
+  const Interval sequences = batch_.batch.sequences(microbatch);
+  const Interval here = intersect({first_row_here, first_row_here + rows.rows()}, {0, sequences.size() * T});
+  if (here.size() > 0)
+    observer_(name, sequences.begin * T + here.begin,
+              rows.rows(here.begin - first_row_here, here.end - first_row_here));
+}
+
 double Stage::loss_scale() const { return 1.0 / static_cast<double>(batch_.batch.batch * plan_.block.attention.T); }
 
 void Stage::forward(Part& part, int64_t microbatch) {
@@ -168,6 +181,7 @@ void Stage::forward(Part& part, int64_t microbatch) {
   if (chunk.first) {
     const auto tokens = lease(plan_.tokens), positions = lease(plan_.positions);
     embedding_.forward(c, {tokens.tensors()[0], positions.tensors()[0]}, slot.tokens, x);
+    show("embedding", microbatch, x, plan_.block.first_row);
   }
   Buffer& output = of(part.outputs, microbatch);
   output.message.wait();
@@ -180,6 +194,7 @@ void Stage::forward(Part& part, int64_t microbatch) {
     saved.x = x;
     const Tensor y = i + 1 < part.blocks.size() ? slot.x[i] : output.tensor;
     block.forward(c, BlockWeights::bind(weights.tensors()), saved, y);
+    show(layer_name(chunk, static_cast<int64_t>(i)), microbatch, y, plan_.block.first_row);
     x = y;
   }
   if (!chunk.last)
@@ -200,6 +215,9 @@ void Stage::head(Part& part, int64_t microbatch) {
     const std::vector<Tensor> dnorm = sharding_.gradients(plan_.norm);
     const HeadWeights dw{dnorm[0], dnorm[1], sharding_.gradients(plan_.tokens)[0]};
     head_.loss_and_gradient(c, w, x, slot.targets, loss_scale(), slot.losses, gradient.tensor, dw);
+    show("loss", microbatch, slot.losses.view({slot.losses.numel(), 1}), 0);
+    show("d " + layer_name(*part.chunk, part.chunk->num_layers - 1), microbatch, gradient.tensor,
+         plan_.block.first_row);
     sharding_.reduce(plan_.norm, is_last(microbatch));
     if (!parts_.front().chunk->first) sharding_.reduce(plan_.tokens, is_last(microbatch));
   } else {
@@ -224,6 +242,9 @@ void Stage::backward(Part& part, int64_t microbatch) {
     if (plan_.recompute)  // the same numbers again
       block.forward(c, w, saved, c.scratch.tensor(plan_.compute, saved.x.shape()));
     block.backward(c, w, saved, dw, gradient.tensor);
+    const bool to_embedding = chunk.first && i == 0;
+    show(to_embedding ? "d embedding" : "d " + layer_name(chunk, static_cast<int64_t>(i) - 1), microbatch,
+         gradient.tensor, plan_.block.first_row);
     sharding_.reduce(chunk.first_unit + i, is_last(microbatch));
   }
   if (!chunk.first) {

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "trainer/model/block.h"
@@ -22,6 +23,12 @@ namespace megalith {
 // Writes sequences [begin, end) of the current batch to the first rows of tokens and targets (B*T, i32), and masks the
 // rest (token 0, target -1). Runs on the host, inside a launch.
 using Feed = std::function<void(Interval sequences, Tensor tokens, Tensor targets)>;
+
+// Sees the tensors of a training step as they are computed, under names that every layout uses: "embedding" (the input
+// of the first block), "h.3" (the output of block 3), "loss" (by row) going forward, "d h.3" and "d embedding" (the
+// gradients of those) coming back. Rows count from the first of the batch; those of masked sequences are left out.
+// Weights' gradients and weights are not shown: they can be read when the step is over.
+using Observer = std::function<void(const std::string& name, int64_t first_row, Tensor rows)>;
 
 // What changes from batch to batch.
 struct BatchContext {
@@ -48,6 +55,9 @@ class Stage {
   void run_layers(BatchContext batch);
   // logits (1, columns) of row `row` of the microbatch that ran last.
   void logits(int64_t row, Tensor logits);
+
+  // None by default. It must outlive the stage.
+  void observe(Observer observer) { observer_ = std::move(observer); }
 
   // (1) f64: this rank's part of the mean loss over the batch; 0 where the head is not.
   Tensor loss() const { return loss_; }
@@ -97,6 +107,7 @@ class Stage {
 
   Context context(int64_t microbatch);
   double loss_scale() const;
+  void show(const std::string& name, int64_t microbatch, Tensor rows, int64_t first_row_here) const;
   bool is_last(int64_t microbatch) const { return microbatch + 1 == batch_.batch.num_microbatches(); }
 
   const Plan& plan_;
@@ -110,6 +121,7 @@ class Stage {
 
   BatchContext batch_;
   Mode mode_ = Mode::train;
+  Observer observer_;
   std::vector<size_t> leases_;
   size_t next_lease_ = 0;
 };
