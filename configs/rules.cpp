@@ -7,6 +7,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
+#include <numeric>
+#include <sstream>
 
 namespace megalith {
 namespace {
@@ -122,10 +125,94 @@ Found check_shapes(const Config& config) {
     return problem(config, "batch.microbatch_size", "does not divide batch.global_batch_size = {}; these do: {}",
                    batch.global_batch_size,
                    fmt::join(divisors_near(batch.global_batch_size, batch.microbatch_size), " "));
+  return {};
+}
+
+// The multiples of `step` on either side of n, within [1, most].
+std::vector<int64_t> multiples_near(int64_t step, int64_t n, int64_t most) {
+  std::vector<int64_t> found;
+  for (int64_t multiple : {n / step * step, (n / step + 1) * step})
+    if (multiple >= 1 && multiple <= most) found.push_back(multiple);
+  return found;
+}
+
+// What needs the number of ranks is mesh_shape's, in trainer/parallel/layout.cpp.
+Found check_tensor_parallel(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
-  if (parallel.sharding_strategy == ShardingStrategy::no_shard && parallel.sharded_data_parallel_degree > 1)
-    return problem(config, "parallel.sharded_data_parallel_degree",
-                   "has nothing to share under parallel.sharding_strategy = \"no_shard\"; set 0, or another strategy");
+  const BatchConfig& batch = config.batch;
+  const int64_t degree = parallel.tensor_parallel_degree;
+  if (config.model.heads % degree != 0)
+    return problem(config, "parallel.tensor_parallel_degree", "does not divide model.heads = {}; these do: {}",
+                   config.model.heads, fmt::join(divisors_near(config.model.heads, degree), " "));
+  const int64_t sequences = batch.microbatch_size * (parallel.prescaled_batch ? 1 : degree);
+  if (batch.global_batch_size % sequences != 0) {
+    const auto most = static_cast<int64_t>(find_field("batch.global_batch_size")->range.max);
+    const auto batches = multiples_near(sequences, batch.global_batch_size, most);
+    return problem(
+        config, "parallel.prescaled_batch",
+        "makes microbatches of batch.microbatch_size {} x parallel.tensor_parallel_degree {} = {} sequences, "
+        "which do not divide batch.global_batch_size = {}; set true{}",
+        batch.microbatch_size, degree, sequences, batch.global_batch_size,
+        batches.empty() ? "" : fmt::format(", or a batch of {}", fmt::join(batches, " or ")));
+  }
+  const int64_t rows = batch.microbatch_size * batch.sequence_length;
+  if (parallel.sequence_parallel && parallel.prescaled_batch && rows % degree != 0) {
+    const int64_t step = degree / std::gcd(degree, batch.microbatch_size);
+    const auto lengths = multiples_near(step, batch.sequence_length, config.model.context);
+    return problem(
+        config, "parallel.sequence_parallel",
+        "shares out the rows of a microbatch, batch.microbatch_size {} x batch.sequence_length {} = {}, which "
+        "parallel.tensor_parallel_degree = {} does not divide; degrees that do: {}{}",
+        batch.microbatch_size, batch.sequence_length, rows, degree,
+        fmt::join(divisors_near(std::gcd(rows, config.model.heads), degree), " "),
+        lengths.empty() ? "" : fmt::format("; sequences that fit: {}", fmt::join(lengths, " ")));
+  }
+  return {};
+}
+
+Found check_pipeline(const Config& config) {
+  const int64_t degree = config.parallel.pipeline_parallel_degree, chunks = config.parallel.virtual_stages;
+  const int64_t layers = config.model.layers;
+  if (chunks > 1 && degree == 1)
+    return problem(config, "parallel.virtual_stages",
+                   "needs more than one pipeline rank; set 1, or raise parallel.pipeline_parallel_degree");
+  if (degree * chunks > layers) {
+    std::vector<std::string> most;
+    if (degree <= layers) most.push_back(fmt::format("{} x {}", degree, layers / degree));
+    if (chunks > 1 && layers / chunks > 1) most.push_back(fmt::format("{} x {}", layers / chunks, chunks));
+    if (most.empty()) most.push_back(fmt::format("{} x 1", layers));
+    return problem(config, "parallel.pipeline_parallel_degree",
+                   "x parallel.virtual_stages = {} is more stages than model.layers = {}; at most {}", chunks, layers,
+                   fmt::join(most, " or "));
+  }
+  return {};
+}
+
+Found check_sharding(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  if (parallel.sharding_strategy != ShardingStrategy::no_shard) return {};
+  const auto useless = [&](const char* key, const char* nothing_to, const char* off) {
+    return problem(config, key,
+                   "has nothing to {} under parallel.sharding_strategy = \"no_shard\"; set {}, or another "
+                   "strategy",
+                   nothing_to, off);
+  };
+  if (parallel.sharded_data_parallel_degree > 1) return useless("parallel.sharded_data_parallel_degree", "share", "0");
+  if (parallel.hierarchical_allgather) return useless("parallel.hierarchical_allgather", "gather", "false");
+  if (parallel.max_live_parameters > 0) return useless("parallel.max_live_parameters", "gather", "0");
+  if (parallel.replicate_below > 0) return useless("parallel.replicate_below", "replicate", "0");
+  return {};
+}
+
+Found check_placement(const Config& config) {
+  std::string words = config.parallel.placement;
+  std::replace(words.begin(), words.end(), ',', ' ');
+  std::istringstream stream(words);
+  std::vector<std::string> axes{std::istream_iterator<std::string>(stream), {}};
+  std::sort(axes.begin(), axes.end());
+  if (axes != std::vector<std::string>{"data", "pipeline", "shard", "tensor"})
+    return problem(config, "parallel.placement",
+                   "is no order of the axes; write each of tensor, shard, data and pipeline once, innermost first");
   return {};
 }
 
@@ -169,7 +256,8 @@ Found check_run(const Config& config) {
 std::optional<Problem> first_problem(const Config& config) {
   // check_values goes first: the others divide by what it has found to be positive.
   for (const auto check :
-       {check_values, check_available, check_shapes, check_tokenizer, check_learning_rate, check_loss_scale, check_run})
+       {check_values, check_shapes, check_tensor_parallel, check_pipeline, check_sharding, check_placement,
+        check_tokenizer, check_learning_rate, check_loss_scale, check_run, check_available})
     if (Found found = check(config)) return found;
   return {};
 }

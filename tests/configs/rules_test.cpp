@@ -14,6 +14,15 @@ void expect_refusal(const std::vector<std::string>& overrides, const std::string
   EXPECT_EQ(refusal(overrides), fmt::format("override `{}`: {}", overrides.front(), message));
 }
 
+bool allowed(const std::vector<std::string>& overrides) {
+  try {
+    parse_config("", "run.toml", overrides);
+  } catch (const Error& error) {
+    return std::string(error.what()).find("is not available yet") != std::string::npos;
+  }
+  return true;
+}
+
 TEST(Rules, DefaultsAreValid) { EXPECT_NO_THROW(validate(resolve(Config{}))); }
 
 TEST(Rules, HeadsDivideHidden) {
@@ -61,11 +70,99 @@ TEST(Rules, Tokenizer) {
   EXPECT_NO_THROW(parse_config("", "run.toml", {"model.vocab=4224", "data.tokenizer=train:4096"}));
 }
 
+TEST(Rules, TensorParallelism) {
+  expect_refusal({"parallel.tensor_parallel_degree=7", "model.heads=72", "model.hidden=144"},
+                 "parallel.tensor_parallel_degree = 7 does not divide model.heads = 72; these do: 1 2 3 4 6 8 9 12");
+  EXPECT_TRUE(allowed({"parallel.tensor_parallel_degree=6"}));
+  EXPECT_TRUE(allowed({"parallel.tensor_parallel_degree=3", "model.vocab=50257"}));
+}
+
+TEST(Rules, AMicrobatchOfATensorGroupDividesTheBatch) {
+  const std::vector<std::string> each = {"parallel.prescaled_batch=false", "parallel.tensor_parallel_degree=3",
+                                         "batch.microbatch_size=2"};
+  expect_refusal(
+      each,
+      "parallel.prescaled_batch = false makes microbatches of batch.microbatch_size 2 x "
+      "parallel.tensor_parallel_degree 3 = 6 sequences, which do not divide batch.global_batch_size = 8; set "
+      "true, or a batch of 6 or 12");
+  for (const char* way : {"parallel.prescaled_batch=true", "batch.global_batch_size=6", "batch.global_batch_size=12"}) {
+    std::vector<std::string> changed = each;
+    changed.push_back(way);
+    EXPECT_TRUE(allowed(changed)) << way;
+  }
+  EXPECT_TRUE(refusal({"parallel.prescaled_batch=false", "parallel.tensor_parallel_degree=1000", "model.heads=1000",
+                       "model.hidden=1000", "batch.microbatch_size=1000001", "batch.global_batch_size=1000001"})
+                  .ends_with("; set true"))
+      << "a batch of 1000001000 is out of range";
+}
+
+TEST(Rules, SequenceParallelismSharesOutRows) {
+  const std::vector<std::string> odd = {"parallel.sequence_parallel=true", "parallel.tensor_parallel_degree=4",
+                                        "batch.microbatch_size=2", "batch.sequence_length=7"};
+  expect_refusal(
+      odd,
+      "parallel.sequence_parallel = true shares out the rows of a microbatch, batch.microbatch_size 2 x "
+      "batch.sequence_length 7 = 14, which parallel.tensor_parallel_degree = 4 does not divide; degrees that "
+      "do: 1 2; sequences that fit: 6 8");
+  for (const char* way : {"parallel.tensor_parallel_degree=1", "parallel.tensor_parallel_degree=2",
+                          "batch.sequence_length=6", "batch.sequence_length=8", "parallel.prescaled_batch=false"}) {
+    std::vector<std::string> changed = odd;
+    changed.push_back(way);
+    EXPECT_TRUE(allowed(changed)) << way;
+  }
+  EXPECT_TRUE(allowed({"parallel.sequence_parallel=true"})) << "nothing to do";
+  EXPECT_NE(refusal({"parallel.sequence_parallel=true", "parallel.tensor_parallel_degree=12", "model.context=7"})
+                .find("degrees that do: 1"),
+            std::string::npos)
+      << "no length up to 7 fits";
+}
+
+TEST(Rules, PipelineStagesHaveLayers) {
+  expect_refusal({"parallel.pipeline_parallel_degree=13"},
+                 "parallel.pipeline_parallel_degree = 13 x parallel.virtual_stages = 1 is more stages than "
+                 "model.layers = 12; at most 12 x 1");
+  expect_refusal({"parallel.pipeline_parallel_degree=4", "parallel.virtual_stages=5"},
+                 "parallel.pipeline_parallel_degree = 4 x parallel.virtual_stages = 5 is more stages than "
+                 "model.layers = 12; at most 4 x 3 or 2 x 5");
+  expect_refusal({"parallel.pipeline_parallel_degree=13", "parallel.virtual_stages=12"},
+                 "parallel.pipeline_parallel_degree = 13 x parallel.virtual_stages = 12 is more stages than "
+                 "model.layers = 12; at most 12 x 1");
+  expect_refusal({"parallel.virtual_stages=2"},
+                 "parallel.virtual_stages = 2 needs more than one pipeline rank; set 1, or raise "
+                 "parallel.pipeline_parallel_degree");
+  for (const auto& [degree, chunks] : {std::pair{12, 1}, {4, 3}, {2, 5}, {2, 6}})
+    EXPECT_TRUE(allowed({fmt::format("parallel.pipeline_parallel_degree={}", degree),
+                         fmt::format("parallel.virtual_stages={}", chunks)}));
+}
+
 TEST(Rules, Sharding) {
-  expect_refusal({"parallel.sharded_data_parallel_degree=2", "parallel.sharding_strategy=no_shard"},
-                 "parallel.sharded_data_parallel_degree = 2 has nothing to share under parallel.sharding_strategy = "
-                 "\"no_shard\"; set 0, or another strategy");
-  EXPECT_NO_THROW(parse_config("", "run.toml", {"parallel.sharded_data_parallel_degree=2"}));
+  const std::pair<const char*, const char*> useless[] = {
+      {"parallel.sharded_data_parallel_degree = 2", "has nothing to share under X; set 0"},
+      {"parallel.hierarchical_allgather = true", "has nothing to gather under X; set false"},
+      {"parallel.max_live_parameters = 1000", "has nothing to gather under X; set 0"},
+      {"parallel.replicate_below = 1", "has nothing to replicate under X; set 0"},
+  };
+  for (auto [set, why] : useless) {
+    std::string message = fmt::format("{} {}, or another strategy", set, why);
+    message.replace(message.find('X'), 1, "parallel.sharding_strategy = \"no_shard\"");
+    std::string text = set;
+    text.replace(text.find(" = "), 3, "=");
+    expect_refusal({text, "parallel.sharding_strategy=no_shard"}, message);
+    EXPECT_TRUE(allowed({text})) << text;
+  }
+  EXPECT_TRUE(allowed({"parallel.sharded_data_parallel_degree=1", "parallel.sharding_strategy=no_shard"}));
+}
+
+TEST(Rules, PlacementIsAnOrderOfTheAxes) {
+  for (const char* wrong : {"", "tensor shard data", "tensor tensor data pipeline", "tensor shard data pipeline data",
+                            "tensor shard data stage", "tensorshard data pipeline"})
+    expect_refusal({fmt::format("parallel.placement={}", wrong)},
+                   fmt::format("parallel.placement = \"{}\" is no order of the axes; write each of tensor, shard, data "
+                               "and pipeline once, innermost first",
+                               wrong));
+  for (const char* right :
+       {"pipeline data shard tensor", "shard,tensor,data,pipeline", "shard, tensor, data, pipeline"})
+    EXPECT_TRUE(allowed({fmt::format("parallel.placement=\"{}\"", right)})) << right;
 }
 
 TEST(Rules, LossScale) {
@@ -87,7 +184,6 @@ TEST(Rules, WhatIsNotAvailableIsRefusedByName) {
   const std::pair<std::string, std::string> cases[] = {
       {"parallel.tensor_parallel_degree=2", "1 is"},
       {"parallel.pipeline_parallel_degree=2", "1 is"},
-      {"parallel.virtual_stages=2", "1 is"},
       {"parallel.active_microbatches=1", "0 is"},
       {"parallel.sequence_parallel=true", "false is"},
       {"parallel.hierarchical_allgather=true", "false is"},
