@@ -34,13 +34,6 @@ UnitPlan place(const UnitSpec& spec, const TensorRank& tensor, int64_t shards, i
   return unit;
 }
 
-std::string divisors_of(int n) {
-  std::string list;
-  for (int d = 1; d <= n; d++)
-    if (n % d == 0) list += fmt::format("{}{}", list.empty() ? "" : " ", d);
-  return list;
-}
-
 // The chunks of this rank's stage, without their units.
 std::vector<Chunk> chunks_of_stage(const Config& config, int64_t stages, int64_t stage) {
   const int64_t virtual_stages = config.parallel.virtual_stages, all = stages * virtual_stages;
@@ -90,27 +83,6 @@ void add_units(Plan& plan, const Config& config) {
 }
 
 }  // namespace
-
-MeshShape mesh_shape(const Config& config, int num_ranks) {
-  const ParallelConfig& p = config.parallel;
-  const auto tensor = static_cast<int>(p.tensor_parallel_degree),
-             pipeline = static_cast<int>(p.pipeline_parallel_degree), data = num_ranks / tensor / pipeline;
-  CHECK(p.sharding_strategy != ShardingStrategy::no_shard || p.sharded_data_parallel_degree <= 1,
-        "parallel.sharded_data_parallel_degree = {} with parallel.sharding_strategy = no_shard; use full_shard, or "
-        "leave the degree at 0",
-        p.sharded_data_parallel_degree);
-  const bool whole = p.sharded_data_parallel_degree == 0;
-  int shard = whole ? data : static_cast<int>(p.sharded_data_parallel_degree);
-  if (p.sharding_strategy == ShardingStrategy::no_shard) shard = 1;
-  CHECK(data % shard == 0,
-        "parallel.sharded_data_parallel_degree = {} does not divide the {} data-parallel ranks; these do: {}", shard,
-        data, divisors_of(data));
-  return {.tensor = tensor,
-          .shard = shard,
-          .data = data / shard,
-          .pipeline = pipeline,
-          .ranks_per_node = static_cast<int>(p.ranks_per_node)};
-}
 
 Interval BatchPlan::sequences(int64_t k) const {
   const int64_t first = std::min(batch, (k * ranks + rank) * microbatch);

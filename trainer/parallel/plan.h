@@ -8,9 +8,9 @@
 #include "configs/config.h"
 #include "kernels/tensor.h"
 #include "trainer/model/block.h"
+#include "trainer/parallel/layout.h"
 #include "trainer/parallel/schedule.h"
 #include "trainer/parallel/slice.h"
-#include "trainer/runtime/mesh.h"
 
 namespace megalith {
 
@@ -87,8 +87,6 @@ struct Plan {
   // The token table stands on the first and on the last stage; gradients are added up between the two.
   bool ties_stages() const { return mesh.pipeline > 1 && tokens != nowhere; }
 };
-
-MeshShape mesh_shape(const Config& config, int num_ranks);
 
 // config.model.vocab must be set.
 Plan make_plan(const Config& config, int num_ranks, int rank);

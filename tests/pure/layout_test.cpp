@@ -1,0 +1,370 @@
+// Degrees, ranks and nodes to a mesh: each combination is laid out, or refused with a proposal that is accepted.
+#include "trainer/parallel/layout.h"
+
+#include <algorithm>
+#include <cmath>
+#include <regex>
+#include <set>
+
+#include "tests/pure/testing.h"
+
+namespace megalith {
+namespace {
+
+// 12 heads, 6 layers.
+Config base() {
+  Config config;
+  config.model = {.layers = 6, .hidden = 48, .heads = 12, .vocab = 50, .context = 24, .dropout = 0};
+  config.batch = {.sequence_length = 24, .global_batch_size = 24, .microbatch_size = 1};
+  return resolve(config);
+}
+
+using Parallel = std::function<void(ParallelConfig&)>;
+
+Config with(const Parallel& change) {
+  Config config = base();
+  change(config.parallel);
+  return config;
+}
+
+TEST(Layout, AxesTakeTheRanks) {
+  struct Case {
+    int ranks;
+    Parallel change;
+    std::array<int, 4> extents;  // tensor, shard, data, pipeline
+  };
+  const Case cases[] = {
+      {6, [](ParallelConfig&) {}, {1, 6, 1, 1}},
+      {6, [](ParallelConfig& p) { p.sharded_data_parallel_degree = 2; }, {1, 2, 3, 1}},
+      {6, [](ParallelConfig& p) { p.sharding_strategy = ShardingStrategy::no_shard; }, {1, 1, 6, 1}},
+      {6, [](ParallelConfig& p) { p.sharding_strategy = ShardingStrategy::shard_optimizer; }, {1, 6, 1, 1}},
+      {6, [](ParallelConfig& p) { p.sharding_strategy = ShardingStrategy::shard_grad_op; }, {1, 6, 1, 1}},
+      {12, [](ParallelConfig& p) { p.tensor_parallel_degree = 3; }, {3, 4, 1, 1}},
+      {16,
+       [](ParallelConfig& p) {
+         p.tensor_parallel_degree = 2;
+         p.pipeline_parallel_degree = 2;
+         p.sharded_data_parallel_degree = 2;
+       },
+       {2, 2, 2, 2}},
+  };
+  for (const Case& c : cases) {
+    const MeshShape mesh = mesh_shape(with(c.change), c.ranks);
+    EXPECT_EQ((std::array{mesh.tensor, mesh.shard, mesh.data, mesh.pipeline}), c.extents);
+    EXPECT_EQ(mesh.placement, all_axes);
+    EXPECT_EQ(mesh.ranks_per_node, 0);
+  }
+}
+
+TEST(Layout, PlacementAndNodesAreTheConfigs) {
+  std::array<Axis, 4> order = all_axes;
+  int permutations = 0;
+  do {
+    for (const char* between : {" ", ",", ", "}) {
+      const MeshShape mesh = mesh_shape(with([&](ParallelConfig& p) {
+                                          p.placement.clear();
+                                          for (Axis axis : order)
+                                            p.placement +=
+                                                (p.placement.empty() ? "" : between) + std::string(name_of(axis));
+                                          p.ranks_per_node = 3;
+                                        }),
+                                        4);
+      EXPECT_EQ(mesh.placement, order);
+      EXPECT_EQ(mesh.ranks_per_node, 3);
+    }
+    permutations++;
+  } while (std::next_permutation(order.begin(), order.end()));
+  EXPECT_EQ(permutations, 24);
+}
+
+TEST(Layout, RefusalsNameTheNumbersAndTheWaysOut) {
+  struct Case {
+    int ranks;
+    Parallel change;
+    std::string message;
+  };
+  const auto degrees = [](int64_t tensor, int64_t pipeline, int64_t shard = 0) {
+    return [=](ParallelConfig& p) {
+      p.tensor_parallel_degree = tensor;
+      p.pipeline_parallel_degree = pipeline;
+      p.sharded_data_parallel_degree = shard;
+    };
+  };
+  const Case cases[] = {
+      {0, degrees(1, 1), "a mesh of 0 ranks; at least one"},
+      {8, degrees(4, 3),
+       "parallel.tensor_parallel_degree 4 x pipeline_parallel_degree 3 = 12 does not divide the 8 ranks; run on 12 or "
+       "24 ranks, or with 4 x 2, 2 x 4, 4 x 1 or 2 x 2"},
+      // No 8 x 1: there are 12 heads.
+      {8, degrees(6, 1),
+       "parallel.tensor_parallel_degree 6 x pipeline_parallel_degree 1 = 6 does not divide the 8 ranks; run on 6 or 12 "
+       "ranks, or with 4 x 1, 4 x 2, 2 x 1 or 2 x 2"},
+      // No 1 x 8: there are 6 layers.
+      {8, degrees(1, 6),
+       "parallel.tensor_parallel_degree 1 x pipeline_parallel_degree 6 = 6 does not divide the 8 ranks; run on 6 or 12 "
+       "ranks, or with 1 x 4, 2 x 4, 1 x 2 or 2 x 2"},
+      // The shard degree stays as it is asked for.
+      {8, degrees(3, 1, 4),
+       "parallel.tensor_parallel_degree 3 x pipeline_parallel_degree 1 = 3 does not divide the 8 ranks; run on 12 or "
+       "24 "
+       "ranks, or with 2 x 1, 1 x 1 or 1 x 2"},
+      {8,
+       [&](ParallelConfig& p) {
+         degrees(3, 2)(p);
+         p.virtual_stages = 2;
+       },
+       "parallel.tensor_parallel_degree 3 x pipeline_parallel_degree 2 = 6 does not divide the 8 ranks; run on 6 or 12 "
+       "ranks, or with 4 x 2, 2 x 2 or 1 x 2"},
+      {4,
+       [&](ParallelConfig& p) {
+         degrees(1, 3)(p);
+         p.layers_per_stage = "1 2 3";
+       },
+       "parallel.tensor_parallel_degree 1 x pipeline_parallel_degree 3 = 3 does not divide the 4 ranks; run on 3 or 6 "
+       "ranks"},
+      // Three stages are listed, and four sharers do not fit nodes of three whatever the number of ranks.
+      {4,
+       [&](ParallelConfig& p) {
+         degrees(1, 3, 4)(p);
+         p.layers_per_stage = "1 2 3";
+         p.hierarchical_allgather = true;
+         p.ranks_per_node = 3;
+       },
+       "parallel.tensor_parallel_degree 1 x pipeline_parallel_degree 3 = 3 does not divide the 4 ranks; set "
+       "virtual_stages, layers_per_stage, sharded_data_parallel_degree and hierarchical_allgather to their defaults "
+       "and "
+       "run on 3 or 6 ranks, or with 1 x 4, 1 x 2, 2 x 2 or 1 x 1"},
+      {6, degrees(1, 1, 4),
+       "parallel.sharded_data_parallel_degree = 4 does not divide the 6 data-parallel ranks; these do: 1 2 3 6"},
+      {12, degrees(2, 2, 2),
+       "parallel.sharded_data_parallel_degree = 2 does not divide the 3 data-parallel ranks that "
+       "tensor_parallel_degree 2 x pipeline_parallel_degree 2 leave of 12 ranks; these do: 1 3"},
+      {4,
+       [&](ParallelConfig& p) {
+         degrees(1, 1, 2)(p);
+         p.sharding_strategy = ShardingStrategy::no_shard;
+       },
+       "parallel.sharded_data_parallel_degree = 2 with parallel.sharding_strategy = no_shard; use full_shard, or leave "
+       "the degree at 0"},
+      {6,
+       [&](ParallelConfig& p) {
+         p.hierarchical_allgather = true;
+         p.ranks_per_node = 4;
+       },
+       "parallel.hierarchical_allgather = true: shard groups of 6 ranks neither lie inside nodes of "
+       "parallel.ranks_per_node = 4 nor fill whole ones; parallel.sharded_data_parallel_degree could be one of 1 2, or "
+       "parallel.ranks_per_node one of 1 2 3 6, or set parallel.hierarchical_allgather = false"},
+      {12,
+       [&](ParallelConfig& p) {
+         degrees(2, 1)(p);
+         p.hierarchical_allgather = true;
+         p.ranks_per_node = 8;
+       },
+       "parallel.hierarchical_allgather = true: shard groups of 6 ranks that stand 2 apart neither lie inside nodes of "
+       "parallel.ranks_per_node = 8 nor fill whole ones; parallel.sharded_data_parallel_degree could be one of 1 2, or "
+       "parallel.ranks_per_node one of 2 4 6 12, or set parallel.hierarchical_allgather = false"},
+      {4, [](ParallelConfig& p) { p.placement = "tensor shard data"; },
+       "parallel.placement = \"tensor shard data\" leaves out pipeline"},
+  };
+  for (const Case& c : cases) EXPECT_EQ(message_of([&] { mesh_shape(with(c.change), c.ranks); }), c.message);
+}
+
+// What mesh.h needs of a hierarchical gather, counted rank by rank: every shard group has the same number of ranks on
+// each node it touches, all groups the same, and where that is neither one nor all, the mesh gathers in two levels.
+bool gathers_by_nodes(const MeshShape& mesh) {
+  std::set<int> counts;
+  for (int rank = 0; rank < mesh.size(); rank++) {
+    const int group = mesh.place(rank, Channel::shard).group;
+    int together = 0;
+    for (int other = 0; other < mesh.size(); other++)
+      together += mesh.place(other, Channel::shard).group == group && mesh.node(other) == mesh.node(rank);
+    counts.insert(together);
+  }
+  const int count = *counts.begin();
+  return counts.size() == 1 && (count == 1 || count == mesh.shard || mesh.shard_nodes() == mesh.shard / count);
+}
+
+// What is not available is said only when no rule is broken.
+bool keeps_the_rules(const Config& config) {
+  const std::string message = message_of([&] { validate(config); });
+  return message == "nothing was thrown" || message.find("is not available yet") != message.npos;
+}
+
+struct Sweep {
+  int accepted = 0, refused = 0, proposals = 0;
+
+  static bool fits(const Config& config, int ranks) {
+    if (!keeps_the_rules(config)) return false;
+    return message_of([&] { mesh_shape(config, ranks); }) == "nothing was thrown";
+  }
+
+  static std::vector<int> numbers(const std::string& text) {
+    std::vector<int> found;
+    static const std::regex number("\\d+");
+    for (std::sregex_iterator it(text.begin(), text.end(), number), end; it != end; ++it)
+      found.push_back(std::stoi(it->str()));
+    return found;
+  }
+
+  static std::string after(const std::string& text, const std::string& words, const std::string& until) {
+    const size_t at = text.find(words);
+    if (at == text.npos) return "";
+    return text.substr(at + words.size(), text.find(until, at + words.size()) - at - words.size());
+  }
+
+  void propose(const Config& config, int ranks, const std::string& message) {
+    proposals++;
+    EXPECT_TRUE(fits(config, ranks)) << message << "\n  proposes what is refused with: "
+                                     << message_of([&] { validate(config), mesh_shape(config, ranks); });
+  }
+
+  // The pair nearest to what was asked for is the first of those proposed.
+  void check_nearest(const Config& config, int ranks, int tensor, int pipeline, const std::string& message) {
+    const auto away = [&](double t, double p) {
+      const auto octaves = [](double a, double b) { return std::abs(std::log2(a / b)); };
+      return octaves(t, static_cast<double>(config.parallel.tensor_parallel_degree)) +
+             octaves(p, static_cast<double>(config.parallel.pipeline_parallel_degree));
+    };
+    for (int t = 1; t <= ranks; t++)
+      for (int p = 1; t * p <= ranks; p++) {
+        if (ranks % (t * p) != 0) continue;
+        Config other = config;
+        other.parallel.tensor_parallel_degree = t;
+        other.parallel.pipeline_parallel_degree = p;
+        if (fits(other, ranks)) {
+          ASSERT_GT(tensor, 0) << message << "\n  does not propose " << t << " x " << p;
+          ASSERT_GE(away(t, p), away(tensor, pipeline) - 1e-9) << message << "\n  but " << t << " x " << p;
+        }
+      }
+  }
+
+  void operator()(const Config& config, int ranks) {
+    const ParallelConfig& p = config.parallel;
+    std::string message;
+    try {
+      const MeshShape mesh = mesh_shape(config, ranks);
+      accepted++;
+      ASSERT_EQ(mesh.size(), ranks);
+      ASSERT_EQ(mesh.tensor, p.tensor_parallel_degree);
+      ASSERT_EQ(mesh.pipeline, p.pipeline_parallel_degree);
+      const int64_t all = ranks / mesh.tensor / mesh.pipeline, degree = p.sharded_data_parallel_degree;
+      ASSERT_EQ(mesh.shard, p.sharding_strategy == ShardingStrategy::no_shard ? 1 : degree == 0 ? all : degree);
+      ASSERT_TRUE(!p.hierarchical_allgather || gathers_by_nodes(mesh)) << "on nodes of " << p.ranks_per_node;
+      return;
+    } catch (const Error& error) {
+      message = error.what();
+    }
+    refused++;
+    const int before = proposals;
+    Config other = config;
+    if (message.find("; set virtual_stages") != message.npos) {
+      other.parallel.virtual_stages = 1;
+      other.parallel.layers_per_stage.clear();
+      other.parallel.sharded_data_parallel_degree = 0;
+      other.parallel.hierarchical_allgather = false;
+    }
+    const Config changed = other;
+    if (message.find("does not divide the") != message.npos && message.find(" x ") < message.find(" = ")) {
+      for (int n : numbers(after(message, "run on ", " ranks"))) propose(changed, n, message);
+      const std::string pairs = after(message, "with ", "\n");
+      const std::vector<int> found = numbers(pairs);
+      ASSERT_EQ(found.size() % 2, 0u) << message;
+      for (size_t i = 0; i < found.size(); i += 2) {
+        other.parallel.tensor_parallel_degree = found[i];
+        other.parallel.pipeline_parallel_degree = found[i + 1];
+        propose(other, ranks, message);
+      }
+      check_nearest(changed, ranks, found.empty() ? 0 : found[0], found.empty() ? 0 : found[1], message);
+    } else if (message.find("does not divide the") != message.npos) {
+      for (int n : numbers(after(message, "these do: ", "\n"))) {
+        other.parallel.sharded_data_parallel_degree = n;
+        propose(other, ranks, message);
+      }
+    } else {
+      ASSERT_NE(message.find("hierarchical_allgather = true"), message.npos) << message;
+      other.parallel.hierarchical_allgather = false;
+      propose(other, ranks, message);
+      ASSERT_FALSE(gathers_by_nodes(mesh_shape(other, ranks))) << message;
+      other = config;
+      for (int n : numbers(after(message, "sharded_data_parallel_degree could be one of ", ", or"))) {
+        other.parallel.sharded_data_parallel_degree = n;
+        propose(other, ranks, message);
+      }
+      other = config;
+      for (int n : numbers(after(message, "or parallel.ranks_per_node one of ", ", or"))) {
+        other.parallel.ranks_per_node = n;
+        propose(other, ranks, message);
+      }
+    }
+    ASSERT_GT(proposals, before) << message;
+  }
+};
+
+TEST(Layout, EveryProductIsLaidOutOrRefusedWithWhatIsAccepted) {
+  struct Variant {
+    const char* name;
+    std::function<void(Config&)> change;
+  };
+  const Variant variants[] = {
+      {"plain", [](Config&) {}},
+      {"no_shard", [](Config& c) { c.parallel.sharding_strategy = ShardingStrategy::no_shard; }},
+      {"virtual stages", [](Config& c) { c.parallel.virtual_stages = 2; }},
+      {"sequence parallel",
+       [](Config& c) {
+         c.parallel.sequence_parallel = true;
+         c.batch.sequence_length = 9;
+       }},
+      {"batch for each tensor rank",
+       [](Config& c) {
+         c.parallel.prescaled_batch = false;
+         c.batch.global_batch_size = 6;
+       }},
+  };
+  for (const Variant& variant : variants) {
+    SCOPED_TRACE(variant.name);
+    Sweep sweep;
+    for (int tensor = 1; tensor <= 8; tensor++)
+      for (int pipeline = 1; pipeline <= 8; pipeline++)
+        for (int shard : {0, 1, 2, 3, 4}) {
+          Config config = base();
+          variant.change(config);
+          config.parallel.tensor_parallel_degree = tensor;
+          config.parallel.pipeline_parallel_degree = pipeline;
+          config.parallel.sharded_data_parallel_degree = shard;
+          if (!keeps_the_rules(config)) continue;
+          for (int ranks = 1; ranks <= 16; ranks++) {
+            sweep(config, ranks);
+            if (HasFatalFailure()) return;
+          }
+        }
+    EXPECT_GT(sweep.accepted, 20);
+    EXPECT_GT(sweep.refused, 100);
+    EXPECT_GT(sweep.proposals, 200);
+  }
+}
+
+TEST(Layout, HierarchicalGathersFitTheirNodes) {
+  Sweep sweep;
+  for (const char* placement :
+       {"tensor shard data pipeline", "data tensor shard pipeline", "shard data tensor pipeline"})
+    for (int tensor : {1, 2, 3})
+      for (int pipeline : {1, 2})
+        for (int shard : {0, 2, 3, 4})
+          for (int node : {0, 1, 2, 3, 4, 6, 8})
+            for (int ranks = 1; ranks <= 16; ranks++) {
+              Config config = base();
+              config.parallel.hierarchical_allgather = true;
+              config.parallel.placement = placement;
+              config.parallel.tensor_parallel_degree = tensor;
+              config.parallel.pipeline_parallel_degree = pipeline;
+              config.parallel.sharded_data_parallel_degree = shard;
+              config.parallel.ranks_per_node = node;
+              sweep(config, ranks);
+              if (HasFatalFailure()) return;
+            }
+  EXPECT_GT(sweep.accepted, 500);
+  EXPECT_GT(sweep.refused, 500);
+}
+
+}  // namespace
+}  // namespace megalith
