@@ -53,22 +53,8 @@ Found check_available(const Config& config) {
     std::vector<Value> values;
   };
   const auto words = [](auto... word) { return std::vector<Value>{std::string(word)...}; };
-  const auto integer = [](int64_t value) { return std::vector<Value>{value}; };
   const std::vector<Value> no = {false};
   const std::vector<Offer> offers = {
-      {"parallel.tensor_parallel_degree", integer(1)},
-      {"parallel.sequence_parallel", no},
-      {"parallel.pipeline_parallel_degree", integer(1)},
-      {"parallel.virtual_stages", integer(1)},
-      {"parallel.pipeline_schedule", words("1f1b")},
-      {"parallel.active_microbatches", integer(0)},
-      {"parallel.layers_per_stage", words("")},
-      {"parallel.sharding_strategy", words("full_shard", "no_shard")},
-      {"parallel.hierarchical_allgather", no},
-      {"parallel.max_live_parameters", integer(0)},
-      {"parallel.replicate_below", integer(0)},
-      {"parallel.placement", words("tensor shard data pipeline")},
-      {"parallel.ranks_per_node", integer(0)},
       {"memory.activation_checkpointing", words("none", "each")},
       {"memory.offload_activations", no},
       {"memory.offload_optimizer", no},
