@@ -95,6 +95,7 @@ Entry plan_command(CLI::App& cli) {
                 FAIL("model.vocab = 0 asks for the tokenizer ({}); to plan without one, add model.vocab=N", e.what());
               }
             }
+            if (config.parallel.ranks_per_node == 0) config.parallel.ranks_per_node = 8;
             const DryRun run = dry_run(config, *ranks);
             fmt::print("{}", report(config, run));
             return run.faults.empty() ? 0 : 1;

@@ -76,6 +76,13 @@ MeshShape::Place MeshShape::place(int rank, Channel channel) const {
   return {whole.group + node * in_node * distance, place_in_node, in_node};
 }
 
+std::string MeshShape::summary() const {
+  std::string axes;
+  for (Axis axis : all_axes)
+    if (extent(axis) > 1) axes += fmt::format("{}{} {}", axes.empty() ? ": " : " x ", name_of(axis), extent(axis));
+  return fmt::format("{} {}{}", size(), size() == 1 ? "rank" : "ranks", axes);
+}
+
 std::string MeshShape::describe(int rank) const {
   std::string where;
   for (Axis axis : all_axes)

@@ -60,6 +60,7 @@ struct MeshShape {
   int batch_ranks() const { return shard * data; }
   int batch_rank(int rank) const { return coordinate(rank, Axis::data) * shard + coordinate(rank, Axis::shard); }
 
+  std::string summary() const;           // "8 ranks: tensor 2 x shard 4"
   std::string describe(int rank) const;  // "rank 3 (data 1, shard 1)": axes of extent 1 are left out
 };
 

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "trainer/runtime/machine.h"
@@ -33,11 +34,39 @@ void check_memory(const MemorySizes& sizes, const MpiSession& mpi) {
       static_cast<double>(present) / (1 << 30));
 }
 
+// Collective. Ranks on each node, or 0 where nodes have different numbers of them.
+int launched_ranks_per_node(const MpiSession& mpi) {
+  const std::string here = std::to_string(mpi.ranks_on_this_node());
+  for (const std::string& there : mpi.all_gather_text(here))
+    if (there != here) return 0;
+  return mpi.ranks_on_this_node();
+}
+
+// Collective. FLOPs that all ranks execute in a step, and the memory of the fullest of them.
+struct JobTotals {
+  double flops = 0;
+  MemorySizes memory{};
+};
+JobTotals totals_of(const Rehearsal& rehearsal, const MpiSession& mpi) {
+  nlohmann::json mine = {{"flops", 0.0}, {"memory", rehearsal.memory}};
+  for (const OpRecord& op : rehearsal.ops) mine["flops"] = mine["flops"].get<double>() + op.flops;
+  JobTotals totals;
+  for (const std::string& text : mpi.all_gather_text(mine.dump())) {
+    const auto rank = nlohmann::json::parse(text);
+    totals.flops += rank["flops"].get<double>();
+    if (const auto memory = rank["memory"].get<MemorySizes>(); total(memory) > total(totals.memory))
+      totals.memory = memory;
+  }
+  return totals;
+}
+
 }  // namespace
 
 void run_training(Config config, const MpiSession& mpi) {
   shake_hands(config, mpi);
   const int threads = use_threads(mpi.ranks_on_this_node());
+
+  const int ranks_per_node = launched_ranks_per_node(mpi);
 
   std::unique_ptr<Tokenizer> tokenizer;
   std::optional<Loader> data;
@@ -49,7 +78,9 @@ void run_training(Config config, const MpiSession& mpi) {
         config.run.device != Device::cuda,
         "run.device = cuda: this build has no CUDA; use run.device=cpu, or build with the cuda preset once it has it");
     tokenizer = open_tokenizer(config);
-    plan = make_plan(config, mpi.size(), mpi.rank());
+    Config placed = config;  // what is written down stays as it was asked for
+    if (placed.parallel.ranks_per_node == 0) placed.parallel.ranks_per_node = ranks_per_node;
+    plan = make_plan(placed, mpi.size(), mpi.rank());
     data = open_data("data.train", config.data.train, config, config.data.shuffle, mpi.rank(), mpi.size());
     held_out = open_held_out(config, tokenizer.get(), mpi.rank(), mpi.size());
     rehearsal = rehearse(config, plan);
@@ -69,15 +100,13 @@ void run_training(Config config, const MpiSession& mpi) {
   Checkpointer checkpointer(config, mpi, *trainer);
 
   const auto spec = model_spec(config.model);
-  spdlog::info("parameters {}, layers {}; ranks {}, threads {} each, {}, {}; run folder {}", num_parameters(spec),
-               config.model.layers, mpi.size(), threads, to_string(config.parallel.sharding_strategy),
+  spdlog::info("parameters {}, layers {}; {}, {} threads each, {}, {}; run folder {}", num_parameters(spec),
+               config.model.layers, plan.mesh.summary(), threads, to_string(config.parallel.sharding_strategy),
                to_string(config.precision.compute), config.run.output);
-  spdlog::info("planned memory per rank: {:.1f} MiB", static_cast<double>(total(rehearsal.memory)) / (1 << 20));
   if (plan.batch.idle() > 0)
     spdlog::warn(
-        "warning: batch.global_batch_size = {} does not fill {} microbatches of {} on {} ranks: {:.0f} % of the work "
-        "is "
-        "on masked sequences",
+        "warning: batch.global_batch_size = {} does not fill {} microbatches of {} on {} data-parallel ranks: {:.0f} % "
+        "of the work is on masked sequences",
         plan.batch.batch, plan.batch.num_microbatches(), plan.batch.microbatch, plan.batch.ranks,
         100 * plan.batch.idle());
 
@@ -92,18 +121,18 @@ void run_training(Config config, const MpiSession& mpi) {
     trainer->initialize();
   }
 
-  double hardware_flops = 0;
-  for (const OpRecord& op : rehearsal.ops) hardware_flops += op.flops;
+  const JobTotals totals = totals_of(rehearsal, mpi);
   const int64_t G = config.batch.global_batch_size, T = config.batch.sequence_length;
+  spdlog::info("planned memory of the fullest rank: {:.1f} MiB", static_cast<double>(total(totals.memory)) / (1 << 20));
   std::optional<Metrics> metrics;
   together(mpi, [&] {
     metrics.emplace(config.run.output, mpi.rank() == 0, progress.step,
                     Rates{.tokens_per_step = static_cast<double>(G * T),
                           .model_flops_per_token = model_flops_per_token(config.model, T, true),
-                          .hardware_flops_per_step = hardware_flops * mpi.size(),
+                          .hardware_flops_per_step = totals.flops,
                           .devices = mpi.size(),
                           .steps = config.train.steps,
-                          .memory = rehearsal.memory});
+                          .memory = totals.memory});
   });
 
   auto evaluate = [&] {
