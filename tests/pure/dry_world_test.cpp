@@ -138,6 +138,20 @@ TEST(DryRun, PlansThirtyBillionParametersOn256RanksInFiveSeconds) {
   }
 }
 
+// Every layer of every microbatch has transfers of its own here: about three million, all of them matched.
+TEST(DryRun, PlansManyMicrobatchesOfTensorAndPipelineInFiveSeconds) {
+  Config config = config_of_30b();
+  config.parallel.tensor_parallel_degree = 8;
+  config.parallel.pipeline_parallel_degree = 4;
+  config.parallel.ranks_per_node = 8;
+  const std::clock_t start = std::clock();
+  const DryRun run = dry_run(config, 256);
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  EXPECT_LT(seconds, MEGALITH_SANITIZED ? 50 : 5);
+  RecordProperty("seconds", fmt::format("{:.2f}", seconds));
+  EXPECT_TRUE(run.faults.empty()) << run.faults.front();
+}
+
 TEST(DryRun, ReportsFaults) {
   DryRun run = dry_run(small_config(), 4);
   run.traces[2].erase(run.traces[2].begin());

@@ -1,7 +1,8 @@
 #include "trainer/plan/dry_run.h"
 
 #include <algorithm>
-#include <map>
+
+#include "trainer/plan/traffic.h"
 
 namespace megalith {
 
@@ -19,38 +20,6 @@ std::string memory_table(const DryRun& run) {
     text += fmt::format("  {:<14} {:>16} bytes {:>10.3f} GiB\n", name_of(c), bytes, gib(bytes));
   }
   return text + fmt::format("  {:<14} {:>16} bytes {:>10.3f} GiB\n", "total", total(*largest), gib(total(*largest)));
-}
-
-std::string traffic_table(const DryRun& run) {
-  struct Sum {
-    int64_t calls = 0;
-    double payload = 0, sent = 0;
-  };
-  std::string text = "traffic of one step, of the rank that sends most (payload, and bytes sent round a ring):\n";
-  bool any = false;
-  for (Channel channel : all_channels) {
-    const int size = run.mesh.place(0, channel).size;
-    if (size == 1) continue;
-    std::map<Transfer, Sum> most;
-    for (const auto& trace : run.traces) {
-      std::map<Transfer, Sum> sums;
-      for (const TraceEvent& r : transfers_on(trace, static_cast<int>(channel))) {
-        Sum& sum = sums[r.transfer];
-        sum.calls++;
-        sum.payload += static_cast<double>(r.bytes);
-        sum.sent += ring_bytes(r.transfer, static_cast<double>(r.bytes), size);
-      }
-      for (const auto& [transfer, sum] : sums)
-        if (sum.sent >= most[transfer].sent) most[transfer] = sum;
-    }
-    for (const auto& [transfer, sum] : most) {
-      any = true;
-      text +=
-          fmt::format("  {:<19} x{:<5} {:<15} {:>6} calls {:>12.4f} GiB payload {:>12.4f} GiB sent\n", name_of(channel),
-                      size, name_of(transfer), sum.calls, sum.payload / (1 << 30), sum.sent / (1 << 30));
-    }
-  }
-  return any ? text : "traffic: none\n";
 }
 
 std::string work_table(const Config& config, const DryRun& run) {
@@ -94,16 +63,17 @@ std::string report(const Config& config, const DryRun& run) {
   const BatchPlan batch = make_plan(config, run.mesh.size(), 0).batch;
   std::string text = fmt::format(
       "model: {} parameters, {} layers, {} wide, {} heads, vocabulary {}\n"
-      "layout: {} ranks, {} copies sharded over {} ranks each; batch of {} sequences of {}, {} microbatches of {} a "
-      "rank\n",
+      "layout: {} ranks: {} pipeline stages, {} copies sharded over {} ranks each, tensors split by {}; batch of {} "
+      "sequences of {}, {} microbatches of {}\n",
       num_parameters(spec), config.model.layers, config.model.hidden, config.model.heads, config.model.vocab,
-      run.mesh.size(), run.mesh.data, run.mesh.shard, batch.batch, config.batch.sequence_length,
-      batch.num_microbatches(), batch.microbatch);
+      run.mesh.size(), run.mesh.pipeline, run.mesh.data, run.mesh.shard, run.mesh.tensor, batch.batch,
+      config.batch.sequence_length, batch.num_microbatches(), batch.microbatch);
   if (batch.idle() > 0) text += fmt::format("  {:.1f} % of the sequence slots are masked\n", 100 * batch.idle());
-  text += memory_table(run) + traffic_table(run) + work_table(config, run);
+  text += memory_table(run) + traffic_table(run.mesh, traffic_of(run.mesh, run.traces)) + work_table(config, run);
   if (run.faults.empty()) return text + "transfers: all match and drain\n";
   text += "transfers: FAULTS\n";
-  for (const std::string& fault : run.faults) text += "  " + fault + "\n";
+  for (size_t i = 0; i < run.faults.size() && i < 20; i++) text += "  " + run.faults[i] + "\n";
+  if (run.faults.size() > 20) text += fmt::format("  and {} more\n", run.faults.size() - 20);
   return text;
 }
 

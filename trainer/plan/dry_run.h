@@ -21,7 +21,8 @@ struct DryRun {
 // config.model.vocab must be set. About 10 ms a rank for a 30B model.
 DryRun dry_run(const Config& config, int num_ranks);
 
-// The table that `megalith plan` prints: model, layout, memory by class, traffic by axis, FLOPs, faults.
+// The table that `megalith plan` prints: model, layout, memory by class, traffic by channel and kind of link, FLOPs,
+// faults.
 std::string report(const Config& config, const DryRun& run);
 
 }  // namespace megalith
