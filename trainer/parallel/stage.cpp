@@ -41,11 +41,13 @@ Stage::Part Stage::make_part(const Chunk& chunk, bool training) {
 
   Part part{.chunk = &chunk, .blocks = {}, .slots = {}, .inputs = {}, .outputs = {}, .gradients = {}};
   for (int64_t i = 0; i < chunk.num_layers; i++) part.blocks.emplace_back(chunk.first_layer + i, plan_.block);
-  // Where messages come or go, one more than is in use, so that they travel while the others are worked on.
-  const int64_t live = training ? chunk.live : 1;
+  // Where messages come or go there are more than are in use, so that they travel while the others are worked on: one
+  // that comes, and one that goes, or, where the next stage may first have to do other chunks, as many as it may fall
+  // behind.
+  const int64_t live = training ? chunk.live : 1, behind = plan_.chunks.size() > 1 ? live : 1;
   part.inputs = buffers(live + (chunk.first ? 0 : 1));
-  part.outputs = buffers(chunk.last ? 1 : 2);
-  if (training) part.gradients = buffers((chunk.last ? live : 1) + (chunk.first && chunk.last ? 0 : 1));
+  part.outputs = buffers(chunk.last ? 1 : 1 + behind);
+  if (training) part.gradients = buffers(chunk.last ? live + (chunk.first ? 0 : behind) : 2 + behind);
   part.slots.resize(static_cast<size_t>(live));
   for (Slot& slot : part.slots) {
     if (chunk.first || chunk.last) {

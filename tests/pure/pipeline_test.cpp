@@ -1,0 +1,52 @@
+// The real stages, rehearsed: whatever the schedule, no rank waits for ever, even where nothing is sent before somebody
+// receives it, and no message is left over.
+#include "tests/pure/small_run.h"
+#include "tests/pure/testing.h"
+#include "trainer/plan/dry_run.h"
+
+namespace megalith {
+namespace {
+
+Traces evaluation_traces(const Config& config, int ranks, int64_t sequences) {
+  Traces traces;
+  for (int rank = 0; rank < ranks; rank++) {
+    const Plan plan = make_plan(config, ranks, rank);
+    Runtime runtime(World::dry, {}, Mesh::dry(plan.mesh, rank));
+    Trainer trainer(config, plan, runtime);
+    runtime.stream.trace().keep(TraceLevel::transfers);
+    trainer.evaluate(sequences, {});
+    traces.push_back(runtime.stream.trace().events());
+  }
+  return traces;
+}
+
+class PipelineDrains : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Over, PipelineDrains, testing::Range(2, 9),
+                         [](const auto& p) { return fmt::format("{}_stages", p.param); });
+
+TEST_P(PipelineDrains, WhateverTheSchedule) {
+  const int stages = GetParam();
+  for (int chunks = 1; chunks <= 4; chunks++)
+    for (int64_t microbatches : {1, 2, 3, 4, 5, 8, 13})
+      for (PipelineSchedule kind : {PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe})
+        for (int64_t active : {0, 1, 2, 3}) {
+          Config config = small_config();
+          config.model.layers = stages * chunks;
+          config.batch.microbatch_size = 1;
+          config.batch.global_batch_size = microbatches;
+          config.parallel.pipeline_parallel_degree = stages;
+          config.parallel.virtual_stages = chunks;
+          config.parallel.pipeline_schedule = kind;
+          config.parallel.active_microbatches = active;
+          const std::string what = fmt::format("{} x {} chunks, {} microbatches, {}, {} alive", stages, chunks,
+                                               microbatches, to_string(kind), active);
+          const DryRun run = dry_run(config, stages);
+          ASSERT_TRUE(run.faults.empty()) << what << ": " << run.faults.front();
+          // An evaluation has its own number of microbatches.
+          const auto faults = match(run.mesh, evaluation_traces(config, stages, 7));
+          ASSERT_TRUE(faults.empty()) << "evaluation, " << what << ": " << faults.front();
+        }
+}
+
+}  // namespace
+}  // namespace megalith
