@@ -56,7 +56,7 @@ struct DataConfig {
 struct BatchConfig {
   int64_t sequence_length = 0;    // tokens; never 0 once resolved
   int64_t global_batch_size = 8;  // sequences an update, over all ranks
-  int64_t microbatch_size = 1;    // sequences a forward pass on one rank
+  int64_t microbatch_size = 1;    // sequences a forward pass of a tensor-parallel group
   bool operator==(const BatchConfig&) const = default;
 };
 
