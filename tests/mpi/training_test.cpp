@@ -196,39 +196,25 @@ TEST(Rehearsal, PeaksAreThoseOfEveryRank) {
     }
 }
 
-// The first step is rehearsed op by op, transfer by transfer, wait by wait. Later ones may end with another slot of
-// gradients, and so wait in another order; their transfers on each channel, and their work, are the same.
+// Every step is what was rehearsed: op by op, transfer by transfer, wait by wait.
 TEST(Rehearsal, TransfersAndWorkAreThoseOfEveryRank) {
   for (const Config& variant : memory_variants())
     for (const Config& layout : layouts(variant)) {
       SCOPED_TRACE(name_of(layout));
       SmallRun run = on_all_ranks(layout);
       const Trace& trace = run.runtime.stream.trace();
-      run.runtime.stream.trace().keep(TraceLevel::everything);
-      run.step(0);
       const std::vector<TraceEvent> planned = rehearse(run.config, run.plan, TraceLevel::everything).trace;
-      ASSERT_EQ(trace.events().size(), planned.size());
-      for (size_t i = 0; i < planned.size(); i++) {
-        TraceEvent real = trace.events()[i];
-        if (real.op && planned[i].op && std::string_view(real.op) == planned[i].op) real.op = planned[i].op;
-        EXPECT_TRUE(real == planned[i]) << "event " << i;
+      for (int step : {0, 1, 2}) {
+        run.runtime.stream.clear_log();
+        run.runtime.stream.trace().keep(TraceLevel::everything);
+        run.step(step);
+        EXPECT_TRUE(trace.events() == planned) << "step " << step;
+        run.evaluate(3);  // leaves gathered weights behind, which the next step must not count on or off
+        run.trainer.weights_loaded();
       }
 
-      run.evaluate(3);  // leaves gathered weights behind, which the next step must not count on or off
-      run.trainer.weights_loaded();
       run.runtime.stream.clear_log();
-      run.runtime.stream.trace().keep(TraceLevel::transfers);
-      run.step(1);
-      for (Channel channel : all_channels) {
-        const std::vector<TraceEvent> real = transfers_on(trace.events(), static_cast<int>(channel)),
-                                      dry = transfers_on(planned, static_cast<int>(channel));
-        ASSERT_EQ(real.size(), dry.size()) << megalith::name_of(channel);
-        for (size_t i = 0; i < real.size(); i++) {
-          EXPECT_EQ(real[i].transfer, dry[i].transfer) << i;
-          EXPECT_EQ(real[i].bytes, dry[i].bytes) << i;
-          EXPECT_EQ(real[i].peer, dry[i].peer) << i;
-        }
-      }
+      run.step(3);
       ASSERT_EQ(run.runtime.stream.log().size(), run.rehearsal.ops.size());
       for (size_t i = 0; i < run.rehearsal.ops.size(); i++) {
         const OpRecord &real = run.runtime.stream.log()[i], &dry = run.rehearsal.ops[i];

@@ -113,6 +113,7 @@ void Sharding::weights_changed() {
 
 void Sharding::begin_gradients() {
   std::fill(reduced_before_.begin(), reduced_before_.end(), false);
+  next_gradient_ = shared_gradients_;  // so that every step makes the same calls in the same order
   if (!sharded())
     for (Unit& unit : units_) fill(runtime_.stream, unit.gradient(), 0);
 }
