@@ -20,6 +20,7 @@
 #include "trainer/train/progress_bar.h"
 #include "trainer/train/run.h"
 #include "trainer/train/text_data.h"
+#include "trainer/train/verify.h"
 #include "trainer/train/weight_source.h"
 
 namespace megalith {
@@ -76,6 +77,29 @@ Entry train_command(CLI::App& cli, const MpiSession& mpi) {
             run_training(config, mpi);
             return 0;
           }};
+}
+
+Entry verify_command(CLI::App& cli, const MpiSession& mpi) {
+  auto* app = cli.add_subcommand(
+      "verify",
+      "The same steps under two layouts: what differs, and whether more than rounding may; alone or under "
+      "mpirun. Needs the memory of both layouts at once, and writes nothing to disk");
+  auto options = std::make_shared<VerifyOptions>();
+  add_config(app, options->config, options->overrides);
+  app->add_option("--against", options->against,
+                  "section.key=value ... of the other layout: parallel.*, memory.*, precision.*, batch.microbatch_size")
+      ->required();
+  app->add_option("--steps", options->steps, "updates under each")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000000));
+  app->add_option("--tolerance", options->tolerance, "multiplies every tolerance")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app->add_flag("--all", options->all, "print every tensor of every step; else of the first, and then the worst");
+  app->add_option("--inject", options->inject,
+                  "test of verify itself: adds 1 to an element of the tensor [STEP:]NAME of the other layout")
+      ->group("");  // not listed
+  return {app, [=, &mpi] { return run_verify(*options, mpi) ? 0 : 1; }};
 }
 
 Entry plan_command(CLI::App& cli) {
@@ -199,7 +223,7 @@ std::vector<Entry> checkpoint_commands(CLI::App& cli) {
 int run(int argc, char** argv, const MpiSession& mpi) {
   CLI::App cli("Megalith trains GPT-2 style language models, from a laptop's CPU to hundreds of GPUs.", "megalith");
   cli.require_subcommand(0, 1);  // so that an unknown one is named, see below
-  const Entry train = train_command(cli, mpi);
+  const Entry train = train_command(cli, mpi), verify = verify_command(cli, mpi);
   std::vector<Entry> local{prepare_command(cli), plan_command(cli), generate_command(cli), evaluate_command(cli)};
   for (Entry& entry : checkpoint_commands(cli)) local.push_back(std::move(entry));
   std::optional<CLI::Error> help;
@@ -220,7 +244,8 @@ int run(int argc, char** argv, const MpiSession& mpi) {
           command, command_of_rank_0);
   });
   if (help) return mpi.rank() == 0 ? cli.exit(*help) : 0;
-  if (train.app->parsed()) return train.run();
+  for (const Entry* collective : {&train, &verify})
+    if (collective->app->parsed()) return collective->run();
   int status = 0;
   together(mpi, [&] {
     if (mpi.rank() != 0) return;

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "tests/pure/testing.h"
+#include "trainer/train/verify.h"
 
 namespace megalith {
 namespace {
@@ -146,6 +147,18 @@ TEST(Place, IsRowAndColumn) {
   EXPECT_EQ(describe_place({3, 4}, 6), "row 1, column 2");
   EXPECT_EQ(describe_place({12, 1}, 6), "row 6");
   EXPECT_EQ(describe_place({12}, 6), "element 6");
+}
+
+TEST(Against, TakesKeysOfTheLayoutOnly) {
+  check_against({"parallel.tensor_parallel_degree=2", " memory.lm_head_chunks = 2", "precision.compute=bf16",
+                 "batch.microbatch_size=1", "run.device=cpu"});
+  for (const char* text : {"model.layers=3", "model.dropout=0.5", "batch.global_batch_size=4", "data.seed=2",
+                           "optimizer.learning_rate=1", "train.seed=3", "checkpoint.init_from=x", "run.output=x"}) {
+    const std::string message = message_of([&] { check_against({"parallel.ranks_per_node=1", text}); });
+    EXPECT_TRUE(message.starts_with(std::string("--against ") + text)) << message;
+    EXPECT_NE(message.find("changes what is computed, not how"), std::string::npos) << message;
+  }
+  EXPECT_NE(message_of([] { check_against({}); }).find("nothing to verify"), std::string::npos);
 }
 
 }  // namespace
