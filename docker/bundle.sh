@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Makes a folder that runs on machines without any of our packages, and without root: megalith, Open MPI's launcher, and
+# their libraries. CUDA's libraries and the C library stay the machine's own: it must have a driver, cuBLAS and NCCL to
+# train on GPUs, and a C library no older than this one's.
+#   docker/bundle.sh OUT [PRESET]       PRESET: cuda (the default) or cpu; builds what is not built, in build/bundle-PRESET
+# Then, anywhere:  OUT/megalith train ...   or   OUT/mpirun -n 8 OUT/megalith train ...   or   srun OUT/megalith train ...
+# The folder may be moved and copied. Between nodes MPI speaks TCP: the tensors travel by NCCL.
+set -euo pipefail
+[ $# -ge 1 ] && [ $# -le 2 ] || { sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0" >&2; exit 2; }
+mkdir -p "$1"
+out=$(cd "$1" && pwd)
+preset=${2:-cuda}
+[ -z "$(ls -A "$out")" ] || { echo "$out is not empty; name a new folder" >&2; exit 1; }
+cd "$(dirname "$0")/.."
+
+# Not for the processor of this machine only.
+build=build/bundle-$preset
+cmake --preset "$preset" -B "$build" -DMEGALITH_NATIVE=OFF -DMEGALITH_TESTS=OFF -DMEGALITH_BENCH=OFF >/dev/null
+cmake --build "$build" -j "$(nproc)" --target megalith | tail -n 1
+cmake --install "$build" --prefix "$out" >/dev/null
+
+# Open MPI finds its parts below OPAL_PREFIX in the places that it was built for, relative to its own prefix.
+path_of() { ompi_info --parseable --path "$1" | cut -d: -f3; }
+prefix=$(path_of prefix) plugins=$(path_of pkglibdir) helps=$(path_of pkgdatadir) settings=$(path_of sysconfdir)
+place() { echo "$out${1#"$prefix"}"; }
+mkdir -p "$out/bin" "$out/lib" "$(place "$plugins")" "$(place "$helps")" "$out/etc"
+cp -L "$(command -v orterun)" "$out/bin/mpirun"
+cp -L "$(command -v orted)" "$out/bin/"
+cp -r "$helps/." "$(place "$helps")"
+cp "$settings"/openmpi-mca-params.conf "$out/etc/"
+# Without the plugins for one kind of network each: their libraries must fit the machine's driver.
+for plugin in "$plugins"/*.so; do
+  ldd "$plugin" | grep -qE 'lib(ucp|uct|fabric|ibverbs|psm|psm2|portals)[_a-z]*\.so' || cp -L "$plugin" "$(place "$plugins")"
+done
+# PMIx, by which mpirun and srun speak to their ranks, may lie apart.
+pmix=$(dirname "$(readlink -f "$(ldconfig -p | awk '/libpmix\.so\.2 /{print $NF; exit}')")")
+[ -d "$pmix/pmix" ] || { echo "found no plugins of PMIx in $pmix" >&2; exit 1; }
+mkdir -p "$out/pmix/lib/pmix"
+cp -L "$pmix"/pmix/*.so "$out/pmix/lib/pmix/"
+
+# What all of these need, and what that needs. Libraries that come with the C library belong to the machine.
+the_machines='^(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|util|anl|nsl|mvec)\.so.*|lib(cuda|cudart|cublas|cublasLt|nccl|nv[A-Za-z]*|cupti)[-._].*)$'
+find "$out" -type f \( -name '*.so*' -o -path '*/bin/*' \) -print0 | xargs -0 ldd 2>/dev/null | awk '$2 == "=>" && $3 ~ "^/" {print $1, $3}' |
+  sort -u | while read -r name file; do
+    [[ $name =~ $the_machines ]] || [ -e "$out/lib/$name" ] || cp -L "$file" "$out/lib/$name"
+  done
+
+for program in megalith mpirun; do
+  cat > "$out/$program" <<'END'
+#!/bin/sh
+here=$(dirname "$(readlink -f "$0")")
+export OPAL_PREFIX="$here" OPAL_SYSCONFDIR="$here/etc" PMIX_MCA_mca_base_component_path="$here/pmix/lib/pmix"
+# Without a remote shell there is this machine only, which Open MPI has to be told.
+command -v ssh >/dev/null || command -v rsh >/dev/null || export OMPI_MCA_plm="${OMPI_MCA_plm:-isolated}"
+# For Open MPI's own programs; megalith looks in lib by itself.
+export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+END
+  echo "exec \"\$here/bin/$program\" \"\$@\"" >> "$out/$program"
+  chmod +x "$out/$program"
+done
+
+glibc=$(find "$out" -type f \( -name '*.so*' -o -path '*/bin/*' \) -print0 | xargs -0 -n 1 objdump -T 2>/dev/null |
+  grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -n 1)
+echo "$out: $(du -sh "$out" | cut -f1), needs a C library of at least ${glibc/_/ }"
