@@ -4,7 +4,8 @@
 
 namespace megalith {
 
-Stream::Stream(World world) : world_(world) {
+Stream::Stream(World world, cuda::Queue queue) : world_(world), queue_(queue) {
+  CHECK(has_cuda || world_ != World::cuda, "this build has no CUDA; use run.device = cpu, or the preset cuda");
   if (world_ == World::cpu) gemm_ = std::make_unique<cpu::Gemm>();
 }
 Stream::~Stream() = default;

@@ -3,6 +3,7 @@
 //
 //   cpu: launch() runs the op now, on OpenMP's threads.
 //   dry: launch() runs nothing; it only adds the cost to the log.
+//   cuda: launch() enqueues the op on the stream's queue and returns.
 //
 // The log sums per op name, in order of first use. Names are string literals and are compared as pointers. The trace
 // keeps every single event, when asked to.
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "kernels/check.h"
+#include "kernels/queue_cuda.h"
 #include "kernels/trace.h"
 
 namespace megalith {
@@ -22,7 +24,10 @@ namespace cpu {
 class Gemm;  // gemm_cpu.h: GEMM primitives of the CPU library, cached per shape
 }
 
-enum class World { cpu, dry };
+enum class World { cpu, dry, cuda };
+
+// Whether this build has the CUDA ops: says CMake. Without them their closures are never instantiated.
+constexpr bool has_cuda = MEGALITH_HAS_CUDA;
 
 struct Cost {
   double flops = 0;  // multiplications and additions
@@ -34,28 +39,39 @@ struct OpRecord {
   int64_t launches = 0;
   double flops = 0;
   double bytes = 0;
-  double seconds = 0;  // 0 in the dry world
+  double seconds = 0;  // 0 where launch() does not wait: dry and cuda
 };
 
 class Stream {
  public:
-  explicit Stream(World world);
+  // The queue is for the cuda world only; its stream and its workspace stay the caller's and outlive this.
+  explicit Stream(World world, cuda::Queue queue = {});
   ~Stream();
   Stream(Stream&&) noexcept;
 
   World world() const { return world_; }
 
-  template <class Cpu>
-  void launch(const char* name, Cost cost, Cpu&& cpu) {
+  // cuda(queue): a generic lambda, so that a build without CUDA never looks into it.
+  template <class Cpu, class Cuda>
+  void launch(const char* name, Cost cost, Cpu&& cpu, Cuda&& cuda) {
     OpRecord& record = record_of(name);
     record.launches++;
     record.flops += cost.flops;
     record.bytes += cost.bytes;
     trace_->op(name);
     if (world_ == World::dry) return;
+    if constexpr (has_cuda) {
+      if (world_ == World::cuda) return cuda(queue_);
+    }
     const auto start = std::chrono::steady_clock::now();
     cpu();
     record.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  // An op that has no CUDA kernel yet.
+  template <class Cpu>
+  void launch(const char* name, Cost cost, Cpu&& cpu) {
+    launch(name, cost, cpu, [name](auto) { FAIL("{} has no CUDA kernel yet; use run.device = cpu", name); });
   }
 
   // Work launched so far, summed per op.
@@ -73,6 +89,7 @@ class Stream {
   OpRecord& record_of(const char* name);
 
   World world_;
+  cuda::Queue queue_;
   std::vector<OpRecord> log_;
   std::unique_ptr<Trace> trace_ = std::make_unique<Trace>();  // transfers under way point to it, should the stream move
   std::unique_ptr<cpu::Gemm> gemm_;

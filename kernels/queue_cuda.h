@@ -1,0 +1,22 @@
+// What a CUDA op is given beside its tensors: the stream it enqueues on and the scratch memory of that stream. Needs no
+// CUDA header, so that every build can declare the ops.
+//
+// Work of one stream runs in order, so every op may use the whole workspace and nothing in it outlives the op: what it
+// holds at the start means nothing. Whoever makes the stream takes the workspace from an arena, where the plan sees it.
+#pragma once
+
+#include <cstdint>
+
+struct CUstream_st;  // of the CUDA runtime
+
+namespace megalith::cuda {
+
+// Ops may count on so much: LayerNorm's partial sums at the largest width need half of it.
+constexpr int64_t workspace_bytes = int64_t{32} << 20;
+
+struct Queue {
+  CUstream_st* stream = nullptr;
+  void* workspace = nullptr;  // workspace_bytes, on a boundary of 256 bytes
+};
+
+}  // namespace megalith::cuda
