@@ -2,6 +2,7 @@
 
 #include "kernels/check_args.h"
 #include "kernels/ops_cpu.h"
+#include "kernels/ops_cuda.h"
 
 namespace megalith {
 
@@ -11,7 +12,9 @@ double numel_of(const Tensor& t) { return static_cast<double>(t.numel()); }
 }  // namespace
 
 void fill(Stream& s, Tensor y, double value) {
-  s.launch("fill", {.flops = 0, .bytes = bytes_of(y)}, [=] { cpu::fill(y, value); });
+  s.launch(
+      "fill", {.flops = 0, .bytes = bytes_of(y)}, [=] { cpu::fill(y, value); },
+      [=](auto queue) { cuda::fill(queue, y, value); });
 }
 
 void copy(Stream& s, Tensor y, Tensor x) {
@@ -20,13 +23,17 @@ void copy(Stream& s, Tensor y, Tensor x) {
     expect_compute("copy", "x", x);
   }
   expect_numel("copy", "x", x, x.dtype(), y.numel());
-  s.launch("copy", {.flops = 0, .bytes = bytes_of(y) + bytes_of(x)}, [=] { cpu::copy(y, x); });
+  s.launch(
+      "copy", {.flops = 0, .bytes = bytes_of(y) + bytes_of(x)}, [=] { cpu::copy(y, x); },
+      [=](auto queue) { cuda::copy(queue, y, x); });
 }
 
 void add(Stream& s, Tensor y, Tensor x) {
   CHECK(y.dtype() != DType::i32, "add: y is i32, expected f32, bf16 or f64");
   expect_numel("add", "x", x, y.dtype(), y.numel());
-  s.launch("add", {.flops = numel_of(y), .bytes = 2 * bytes_of(y) + bytes_of(x)}, [=] { cpu::add(y, x); });
+  s.launch(
+      "add", {.flops = numel_of(y), .bytes = 2 * bytes_of(y) + bytes_of(x)}, [=] { cpu::add(y, x); },
+      [=](auto queue) { cuda::add(queue, y, x); });
 }
 
 void accumulate_sum(Stream& s, Tensor out, Tensor x, double scale) {

@@ -2,6 +2,7 @@
 
 #include "kernels/check_args.h"
 #include "kernels/ops_cpu.h"
+#include "kernels/ops_cuda.h"
 
 namespace megalith {
 
@@ -14,7 +15,9 @@ void layernorm_forward(Stream& s, Tensor y, Tensor stat, Tensor x, Tensor w, Ten
   expect(op, "b", b, x.dtype(), {x.cols()});
   const auto n = static_cast<double>(x.numel());
   const double bytes = static_cast<double>(y.bytes() + stat.bytes() + x.bytes() + w.bytes() + b.bytes());
-  s.launch("layernorm_forward", {.flops = 8 * n, .bytes = bytes}, [=] { cpu::layernorm_forward(y, stat, x, w, b); });
+  s.launch(
+      "layernorm_forward", {.flops = 8 * n, .bytes = bytes}, [=] { cpu::layernorm_forward(y, stat, x, w, b); },
+      [=](auto queue) { cuda::layernorm_forward(queue, y, stat, x, w, b); });
 }
 
 void layernorm_backward(Stream& s, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor stat, Tensor w) {
@@ -29,8 +32,10 @@ void layernorm_backward(Stream& s, Tensor dx, Tensor dw, Tensor db, Tensor dy, T
   const auto n = static_cast<double>(x.numel());
   const double bytes = static_cast<double>(2 * (dx.bytes() + dw.bytes() + db.bytes()) + dy.bytes() + x.bytes() +
                                            stat.bytes() + w.bytes());
-  s.launch("layernorm_backward", {.flops = 15 * n, .bytes = bytes},
-           [=] { cpu::layernorm_backward(dx, dw, db, dy, x, stat, w); });
+  s.launch(
+      "layernorm_backward", {.flops = 15 * n, .bytes = bytes},
+      [=] { cpu::layernorm_backward(dx, dw, db, dy, x, stat, w); },
+      [=](auto queue) { cuda::layernorm_backward(queue, dx, dw, db, dy, x, stat, w); });
 }
 
 }  // namespace megalith

@@ -1,0 +1,50 @@
+// Sums over rows in two launches and a fixed order: first every block of an op's kernel leaves its partial sums, one
+// row of C floats, in the workspace; then finish_column_sums adds the rows up.
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/device_cuda.h"
+
+namespace megalith::cuda {
+
+namespace column_sums {
+constexpr int strip = 32, lines = 16;
+}
+
+// How many blocks such a kernel may have, each leaving `floats` of them: two for each SM of the largest card, however
+// many the card has, so that sums do not depend on it; fewer when the workspace or the work is small.
+inline unsigned partial_blocks(int64_t work, int64_t floats) {
+  const int64_t room = workspace_bytes / (floats * static_cast<int64_t>(sizeof(float)));
+  CHECK(room > 0, "partial sums of {} floats do not fit into the workspace of {} bytes", floats, workspace_bytes);
+  return static_cast<unsigned>(std::min<int64_t>({work, room, 264}));
+}
+
+// out[c] += sum over rows of partial[row][c]; out's columns from `split` on are those of `rest`. Launch with
+// ceil_div(C, strip) blocks of strip * lines threads.
+template <class = void>
+__global__ void __launch_bounds__(column_sums::strip* column_sums::lines)
+    finish_column_sums_kernel(float* out, float* rest, int64_t split, const float* partial, int64_t rows, int64_t C) {
+  using column_sums::strip, column_sums::lines;
+  __shared__ float sums[lines][strip];
+  const int column = static_cast<int>(threadIdx.x) % strip, line = static_cast<int>(threadIdx.x) / strip;
+  const int64_t c = int64_t{blockIdx.x} * strip + column;
+  float sum = 0;
+  if (c < C)
+    for (int64_t row = line; row < rows; row += lines) sum += partial[row * C + c];
+  sums[line][column] = sum;
+  sync_threads();
+  if (line != 0 || c >= C) return;
+  for (int i = 1; i < lines; i++) sum += sums[i][column];
+  float* to = c < split ? out + c : rest + (c - split);
+  *to += sum;
+}
+
+// out (split) and rest (C - split) += the sums of the workspace's `rows` rows of C floats.
+inline void finish_column_sums(Queue queue, const char* name, float* out, float* rest, int64_t split, int64_t rows,
+                               int64_t C) {
+  launch(queue, {name, blocks_for(C, column_sums::strip), column_sums::strip * column_sums::lines},
+         finish_column_sums_kernel<>, out, rest, split, static_cast<const float*>(queue.workspace), rows, C);
+}
+
+}  // namespace megalith::cuda

@@ -1,0 +1,91 @@
+// How kernels are written here. A .cu file is plain C++ to two compilers: nvcc makes device code of it, and the C++
+// compiler makes tests/simt of it, where every thread is a fiber on the CPU and every memory access is watched. There
+// is no #ifdef in a kernel: what needs two implementations is in <device_primitives.h>, found in kernels/nvcc or in
+// tests/simt by the include path, and is this:
+//
+//   launching    launch(queue, {"name", grid, block, shared_bytes}, kernel<T>, arguments...)   arguments convert
+//   qualifiers   __global__ __device__ __launch_bounds__(n) __shared__; threadIdx blockIdx blockDim gridDim, dim3
+//   barriers     sync_threads(), sync_warp(mask)       every thread of the block, every lane of the mask, from one line
+//   votes        ballot(p, mask), any(p, mask), all(p, mask)
+//   shuffles     shuffle(v, lane, mask), shuffle_xor(v, bits, mask), shuffle_down(v, by, mask); v of 4 or 8 bytes
+//   memory       load<n>(p), store(p, v): n elements, n * sizeof(T) 1, 2, 4, 8 or a multiple of 16, p so aligned (to 16
+//                at most); load_once, store_once: the same for what nobody reads again soon
+//                shared_memory<T>(byte): the launch's shared memory from that byte on, a multiple of 16
+//   bf16         to_float(v); to<T>(f), to nearest even; pack(low, high): two bf16 in 32 bits; low(u), high(u): as f32
+//   fast math    fast_exp2, fast_exp, fast_log, fast_rsqrt: relative error 2^-21 or so; fast_tanh: 2^-10
+//   matrices     load_matrix<n>(r, p), load_matrix_transposed<n>(r, p): ldmatrix .x1 .x2 .x4 of 8x8 16-bit tiles; p is
+//                lane i's row of 16 bytes in shared memory
+//                multiply_add(d, a, b): d (16x8 f32) += a (16x16 bf16, rows) * b (16x8 bf16, columns), mma.sync's
+//                fragments
+//   async copy   copy_async(shared, global, valid): 16 bytes, zeros when not valid; copy_async_commit();
+//                copy_async_wait<n>(): all but the last n groups of this thread are there; others see them after a
+//                barrier
+//
+// Beside these, the functions of <cmath> in their f form (sqrtf, fmaf, ...) and constexpr functions of ours may be
+// called. A kernel keeps to: one block is one to 1024 threads, a multiple of 32; warps of 32 and nothing assumed of
+// their order; full masks where all lanes come; no float atomics; 64-bit indices into tensors; all shapes as arguments.
+#pragma once
+
+#include <device_primitives.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <type_traits>
+
+#include "kernels/ops_cuda.h"
+
+namespace megalith::cuda {
+
+constexpr int warp_size = 32;
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+inline bool aligned(const void* p, uintptr_t bytes = 16) { return reinterpret_cast<uintptr_t>(p) % bytes == 0; }
+
+// Host: may all of these be read and written in pieces of 16 bytes, row by row? Empty tensors may.
+inline bool in_vectors(std::initializer_list<Tensor> tensors) {
+  for (const Tensor& t : tensors)
+    if (!aligned(t.raw()) || t.cols() * size_of(t.dtype()) % 16 != 0) return false;
+  return true;
+}
+
+// Host: f(T{}) with T float or bfloat16.
+template <class F>
+void with_compute_type(DType dtype, F&& f) {
+  if (dtype == DType::bf16) {
+    f(bfloat16{});
+  } else {
+    f(float{});
+  }
+}
+
+// Host: how many blocks of `each` pieces hold n.
+inline unsigned blocks_for(int64_t n, int64_t each) {
+  const int64_t blocks = ceil_div(n, each);
+  CHECK(blocks > 0 && blocks < int64_t{1} << 31, "{} pieces in blocks of {} are no grid", n, each);
+  return static_cast<unsigned>(blocks);
+}
+
+// One element as another type; bf16 goes through f32.
+template <class To, class From>
+__device__ To convert(From v) {
+  if constexpr (std::is_same_v<To, From>) {
+    return v;
+  } else {
+    return to<To>(to_float(v));
+  }
+}
+
+__device__ inline int lane_index() { return static_cast<int>(threadIdx.x) % warp_size; }
+__device__ inline int warp_index() { return static_cast<int>(threadIdx.x) / warp_size; }
+
+// The sum over a warp, in every lane, the same bits in each.
+__device__ inline float warp_sum(float v) {
+  for (int bits = warp_size / 2; bits > 0; bits /= 2) v += shuffle_xor(v, bits);
+  return v;
+}
+__device__ inline float warp_max(float v) {
+  for (int bits = warp_size / 2; bits > 0; bits /= 2) v = fmaxf(v, shuffle_xor(v, bits));
+  return v;
+}
+
+}  // namespace megalith::cuda

@@ -1,0 +1,234 @@
+// The device functions of kernels/device_cuda.h for nvcc. Their twins on the CPU are in tests/simt.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/check.h"
+#include "kernels/queue_cuda.h"
+#include "kernels/tensor.h"
+
+namespace megalith::cuda {
+
+constexpr unsigned full_mask = 0xffffffffu;
+
+struct Launch {
+  const char* name;
+  dim3 grid, block;
+  int64_t shared_bytes = 0;
+};
+
+template <class... Parameters, class... Arguments>
+void launch(Queue queue, const Launch& l, void (*kernel)(Parameters...), Arguments&&... arguments) {
+  if (l.shared_bytes > 48 * 1024) {
+    const cudaError_t e =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(l.shared_bytes));
+    CHECK(e == cudaSuccess, "{}: {} bytes of shared memory: {}", l.name, l.shared_bytes, cudaGetErrorString(e));
+  }
+  cudaLaunchConfig_t config{};
+  config.gridDim = l.grid;
+  config.blockDim = l.block;
+  config.dynamicSmemBytes = static_cast<size_t>(l.shared_bytes);
+  config.stream = queue.stream;
+  const cudaError_t e = cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
+  CHECK(e == cudaSuccess, "{}: launch of ({}, {}, {}) blocks of {} threads: {}", l.name, l.grid.x, l.grid.y, l.grid.z,
+        l.block.x * l.block.y * l.block.z, cudaGetErrorString(e));
+}
+
+__device__ inline void sync_threads() { __syncthreads(); }
+__device__ inline void sync_warp(unsigned mask = full_mask) { __syncwarp(mask); }
+
+__device__ inline unsigned ballot(bool p, unsigned mask = full_mask) { return __ballot_sync(mask, p); }
+__device__ inline bool any(bool p, unsigned mask = full_mask) { return __any_sync(mask, p); }
+__device__ inline bool all(bool p, unsigned mask = full_mask) { return __all_sync(mask, p); }
+
+template <class T>
+__device__ T shuffle(T v, int lane, unsigned mask = full_mask) {
+  return __shfl_sync(mask, v, lane);
+}
+template <class T>
+__device__ T shuffle_xor(T v, int bits, unsigned mask = full_mask) {
+  return __shfl_xor_sync(mask, v, bits);
+}
+template <class T>
+__device__ T shuffle_down(T v, int by, unsigned mask = full_mask) {
+  return __shfl_down_sync(mask, v, static_cast<unsigned>(by));
+}
+
+template <class T, int n>
+struct Vector {
+  static constexpr int bytes = n * static_cast<int>(sizeof(T));
+  static_assert(bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8 || bytes % 16 == 0);
+  T v[n];
+  __device__ T& operator[](int i) { return v[i]; }
+  __device__ const T& operator[](int i) const { return v[i]; }
+};
+
+template <int bytes>
+struct piece_of {
+  using type = uint4;
+};
+template <>
+struct piece_of<1> {
+  using type = unsigned char;
+};
+template <>
+struct piece_of<2> {
+  using type = unsigned short;
+};
+template <>
+struct piece_of<4> {
+  using type = unsigned;
+};
+template <>
+struct piece_of<8> {
+  using type = uint2;
+};
+
+template <int n, class T, class Access>
+__device__ __forceinline__ Vector<T, n> load_by(const T* p, Access access) {
+  using Piece = typename piece_of<Vector<T, n>::bytes>::type;
+  union Bits {
+    Vector<T, n> vector;
+    Piece pieces[sizeof(vector) / sizeof(Piece)];
+    __device__ Bits() {}
+  } bits;
+#pragma unroll
+  for (int i = 0; i < static_cast<int>(sizeof(bits) / sizeof(Piece)); i++)
+    bits.pieces[i] = access(reinterpret_cast<const Piece*>(p) + i);
+  return bits.vector;
+}
+template <int n, class T>
+__device__ __forceinline__ Vector<T, n> load(const T* p) {
+  return load_by<n>(p, [](const auto* at) { return *at; });
+}
+template <int n, class T>
+__device__ __forceinline__ Vector<T, n> load_once(const T* p) {
+  return load_by<n>(p, [](const auto* at) { return __ldcs(at); });
+}
+
+template <int n, class T, class Access>
+__device__ __forceinline__ void store_by(T* p, const Vector<T, n>& v, Access access) {
+  using Piece = typename piece_of<Vector<T, n>::bytes>::type;
+  union Bits {
+    Vector<T, n> vector;
+    Piece pieces[sizeof(vector) / sizeof(Piece)];
+    __device__ Bits() {}
+  } bits;
+  bits.vector = v;
+#pragma unroll
+  for (int i = 0; i < static_cast<int>(sizeof(bits) / sizeof(Piece)); i++)
+    access(reinterpret_cast<Piece*>(p) + i, bits.pieces[i]);
+}
+template <int n, class T>
+__device__ __forceinline__ void store(T* p, const Vector<T, n>& v) {
+  store_by(p, v, [](auto* at, auto piece) { *at = piece; });
+}
+template <int n, class T>
+__device__ __forceinline__ void store_once(T* p, const Vector<T, n>& v) {
+  store_by(p, v, [](auto* at, auto piece) { __stcs(at, piece); });
+}
+
+template <class T>
+__device__ T* shared_memory(int64_t byte = 0) {
+  extern __shared__ uint4 megalith_shared[];
+  return reinterpret_cast<T*>(reinterpret_cast<char*>(megalith_shared) + byte);
+}
+
+__device__ inline float to_float(float v) { return v; }
+__device__ inline float to_float(bfloat16 v) { return __uint_as_float(static_cast<unsigned>(v.bits) << 16); }
+template <class T>
+__device__ T to(float v);
+template <>
+__device__ inline float to<float>(float v) {
+  return v;
+}
+template <>
+__device__ inline bfloat16 to<bfloat16>(float v) {
+  bfloat16 y;
+  y.bits = __bfloat16_as_ushort(__float2bfloat16_rn(v));
+  return y;
+}
+__device__ inline unsigned pack(float low, float high) {
+  const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
+  return static_cast<unsigned>(__bfloat16_as_ushort(both.y)) << 16 | __bfloat16_as_ushort(both.x);
+}
+__device__ inline float low(unsigned u) { return __uint_as_float(u << 16); }
+__device__ inline float high(unsigned u) { return __uint_as_float(u & 0xffff0000u); }
+
+__device__ inline float fast_exp2(float v) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(v));
+  return y;
+}
+__device__ inline float fast_exp(float v) { return __expf(v); }
+__device__ inline float fast_log(float v) { return __logf(v); }
+__device__ inline float fast_rsqrt(float v) { return rsqrtf(v); }
+__device__ inline float fast_tanh(float v) {
+  float y;
+  asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(v));
+  return y;
+}
+
+__device__ inline unsigned shared_address(const void* p) { return static_cast<unsigned>(__cvta_generic_to_shared(p)); }
+
+template <int n>
+__device__ void load_matrix(unsigned (&r)[n], const void* row) {
+  static_assert(n == 1 || n == 2 || n == 4);
+  const unsigned p = shared_address(row);
+  if constexpr (n == 1) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(r[0]) : "r"(p) : "memory");
+  } else if constexpr (n == 2) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(r[0]), "=r"(r[1])
+                 : "r"(p)
+                 : "memory");
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(p)
+                 : "memory");
+  }
+}
+template <int n>
+__device__ void load_matrix_transposed(unsigned (&r)[n], const void* row) {
+  static_assert(n == 1 || n == 2 || n == 4);
+  const unsigned p = shared_address(row);
+  if constexpr (n == 1) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];" : "=r"(r[0]) : "r"(p) : "memory");
+  } else if constexpr (n == 2) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(r[0]), "=r"(r[1])
+                 : "r"(p)
+                 : "memory");
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(p)
+                 : "memory");
+  }
+}
+
+__device__ inline void multiply_add(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+__device__ inline void copy_async(void* shared, const void* global, bool valid = true) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :
+               : "r"(shared_address(shared)), "l"(__cvta_generic_to_global(global)), "r"(valid ? 16 : 0)
+               : "memory");
+}
+__device__ inline void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int n>
+__device__ void copy_async_wait() {
+  asm volatile("cp.async.wait_group %0;" : : "n"(n) : "memory");
+}
+
+}  // namespace megalith::cuda

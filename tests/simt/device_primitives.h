@@ -1,0 +1,254 @@
+// The device functions of kernels/device_cuda.h on the CPU. Their twins for nvcc are in kernels/nvcc.
+#pragma once
+
+#include <math.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <source_location>
+#include <tuple>
+
+#include "kernels/queue_cuda.h"
+#include "kernels/tensor.h"
+#include "tests/simt/simt.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __shared__ static
+#define threadIdx (::megalith::simt::thread_index())
+#define blockIdx (::megalith::simt::block_index())
+#define blockDim (::megalith::simt::block_size())
+#define gridDim (::megalith::simt::grid_size())
+
+namespace megalith::cuda {
+
+using simt::Where;
+constexpr unsigned full_mask = 0xffffffffu;
+
+struct Launch {
+  const char* name;
+  dim3 grid, block;
+  int64_t shared_bytes = 0;
+};
+
+template <class... Parameters, class... Arguments>
+void launch(Queue, const Launch& l, void (*kernel)(Parameters...), Arguments&&... arguments) {
+  const std::tuple<Parameters...> given(static_cast<Parameters>(arguments)...);
+  simt::run({l.name, l.grid, l.block, l.shared_bytes}, [&] { std::apply(kernel, given); });
+}
+
+inline void sync_threads(Where where = Where::current()) { simt::barrier(where); }
+inline void sync_warp(unsigned mask = full_mask, Where where = Where::current()) {
+  simt::meet(
+      "sync_warp", mask, &mask, [](void* const*) { simt::order_warp(); }, where);
+}
+
+// A value from each lane, one for each: all(lanes, i) makes lane i's result of the values.
+template <class T>
+struct Exchange {
+  T value;
+  int from = 0;
+};
+template <class T>
+T exchange(const char* operation, T v, int from, unsigned mask, Where where) {
+  Exchange<T> mine{v, from};
+  simt::meet(
+      operation, mask, &mine,
+      [](void* const* lanes) {
+        T all[32]{};
+        for (int i = 0; i < 32; i++)
+          if (lanes[i]) all[i] = static_cast<Exchange<T>*>(lanes[i])->value;
+        for (int i = 0; i < 32; i++) {
+          if (!lanes[i]) continue;
+          auto& lane = *static_cast<Exchange<T>*>(lanes[i]);
+          if (!lanes[lane.from])
+            simt::fault("a shuffle takes from lane " + std::to_string(lane.from) + ", which its mask does not name");
+          lane.value = all[lane.from];
+        }
+      },
+      where);
+  return mine.value;
+}
+template <class T>
+T shuffle(T v, int lane, unsigned mask = full_mask, Where where = Where::current()) {
+  return exchange("shuffle", v, lane & 31, mask, where);
+}
+template <class T>
+T shuffle_xor(T v, int bits, unsigned mask = full_mask, Where where = Where::current()) {
+  return exchange("shuffle_xor", v, (static_cast<int>(threadIdx.x) ^ bits) & 31, mask, where);
+}
+template <class T>
+T shuffle_down(T v, int by, unsigned mask = full_mask, Where where = Where::current()) {
+  const int lane = static_cast<int>(threadIdx.x) & 31;
+  return exchange("shuffle_down", v, lane + by < 32 ? lane + by : lane, mask, where);
+}
+inline unsigned ballot(bool p, unsigned mask = full_mask, Where where = Where::current()) {
+  unsigned mine = p;
+  simt::meet(
+      "ballot", mask, &mine,
+      [](void* const* lanes) {
+        unsigned votes = 0;
+        for (int i = 0; i < 32; i++)
+          if (lanes[i] && *static_cast<unsigned*>(lanes[i])) votes |= 1u << i;
+        for (int i = 0; i < 32; i++)
+          if (lanes[i]) *static_cast<unsigned*>(lanes[i]) = votes;
+      },
+      where);
+  return mine;
+}
+inline bool any(bool p, unsigned mask = full_mask, Where where = Where::current()) { return ballot(p, mask, where); }
+inline bool all(bool p, unsigned mask = full_mask, Where where = Where::current()) {
+  return ballot(p, mask, where) == mask;
+}
+
+template <class T, int n>
+struct Vector {
+  static constexpr int bytes = n * static_cast<int>(sizeof(T));
+  static_assert(bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8 || bytes % 16 == 0);
+  T v[n];
+  T& operator[](int i) { return v[i]; }
+  const T& operator[](int i) const { return v[i]; }
+};
+
+template <int bytes>
+void check_aligned(const void* p) {
+  constexpr uintptr_t unit = bytes < 16 ? bytes : 16;
+  if (reinterpret_cast<uintptr_t>(p) % unit)
+    simt::fault("an access of " + std::to_string(unit) + " bytes is misaligned");
+}
+template <int n, class T>
+[[gnu::no_sanitize("thread")]] Vector<T, n> load(const T* p) {
+  Vector<T, n> v;
+  check_aligned<v.bytes>(p);
+  simt::reads(p, v.bytes);
+  std::memcpy(static_cast<void*>(&v), p, v.bytes);
+  return v;
+}
+template <int n, class T>
+Vector<T, n> load_once(const T* p) {
+  return load<n>(p);
+}
+template <int n, class T>
+[[gnu::no_sanitize("thread")]] void store(T* p, const Vector<T, n>& v) {
+  check_aligned<v.bytes>(p);
+  simt::writes(p, v.bytes);
+  std::memcpy(static_cast<void*>(p), &v, v.bytes);
+}
+template <int n, class T>
+void store_once(T* p, const Vector<T, n>& v) {
+  store(p, v);
+}
+
+template <class T>
+T* shared_memory(int64_t byte = 0) {
+  if (byte % 16) simt::fault("shared_memory(" + std::to_string(byte) + "): no multiple of 16");
+  return reinterpret_cast<T*>(simt::shared_begin() + byte);
+}
+
+inline float to_float(float v) { return v; }
+inline float to_float(bfloat16 v) { return static_cast<float>(v); }
+template <class T>
+T to(float v) {
+  return T(v);
+}
+inline unsigned pack(float low, float high) {
+  return static_cast<unsigned>(bfloat16(high).bits) << 16 | bfloat16(low).bits;
+}
+inline float low(unsigned u) { return std::bit_cast<float>(u << 16); }
+inline float high(unsigned u) { return std::bit_cast<float>(u & 0xffff0000u); }
+
+inline float fast_exp2(float v) { return std::exp2(v); }
+inline float fast_exp(float v) { return std::exp(v); }
+inline float fast_log(float v) { return std::log(v); }
+inline float fast_rsqrt(float v) { return 1 / std::sqrt(v); }
+inline float fast_tanh(float v) { return std::tanh(v); }
+
+// Lane i gives row i % 8 of tile i / 8; of each tile it gets two neighbours of row (or, transposed, column) i / 4.
+struct Tiles {
+  const void* row;
+  unsigned r[4];
+};
+template <int n, bool transposed>
+void load_tiles(unsigned (&r)[n], const void* row, Where where) {
+  static_assert(n == 1 || n == 2 || n == 4);
+  Tiles mine{row, {}};
+  simt::meet(
+      transposed ? "load_matrix_transposed" : "load_matrix", full_mask, &mine,
+      [](void* const* lanes) {
+        for (int tile = 0; tile < n; tile++) {
+          uint16_t values[8][8];
+          for (int i = 0; i < 8; i++) {
+            const void* from = static_cast<Tiles*>(lanes[8 * tile + i])->row;
+            check_aligned<16>(from);
+            simt::reads(from, 16, 8 * tile + i);
+            std::memcpy(values[i], from, 16);
+          }
+          for (int i = 0; i < 32; i++) {
+            const int a = i / 4, b = i % 4 * 2;
+            const unsigned first = transposed ? values[b][a] : values[a][b];
+            const unsigned second = transposed ? values[b + 1][a] : values[a][b + 1];
+            static_cast<Tiles*>(lanes[i])->r[tile] = second << 16 | first;
+          }
+        }
+      },
+      where);
+  for (int i = 0; i < n; i++) r[i] = mine.r[i];
+}
+template <int n>
+void load_matrix(unsigned (&r)[n], const void* row, Where where = Where::current()) {
+  load_tiles<n, false>(r, row, where);
+}
+template <int n>
+void load_matrix_transposed(unsigned (&r)[n], const void* row, Where where = Where::current()) {
+  load_tiles<n, true>(r, row, where);
+}
+
+// Fragments as in the PTX manual, mma.m16n8k16: lane i holds rows i / 4 and i / 4 + 8, columns 2 * (i % 4) and the
+// next.
+struct Fragments {
+  float* d;
+  const unsigned *a, *b;
+};
+inline void multiply_add(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
+                         Where where = Where::current()) {
+  Fragments mine{d, a, b};
+  simt::meet(
+      "multiply_add", full_mask, &mine,
+      [](void* const* lanes) {
+        float A[16][16], B[16][8];
+        for (int i = 0; i < 32; i++) {
+          const auto& lane = *static_cast<Fragments*>(lanes[i]);
+          const int row = i / 4, column = i % 4 * 2;
+          for (int part = 0; part < 4; part++) {
+            A[row + part % 2 * 8][column + part / 2 * 8] = low(lane.a[part]);
+            A[row + part % 2 * 8][column + part / 2 * 8 + 1] = high(lane.a[part]);
+          }
+          for (int part = 0; part < 2; part++) {
+            B[column + part * 8][row] = low(lane.b[part]);
+            B[column + part * 8 + 1][row] = high(lane.b[part]);
+          }
+        }
+        for (int i = 0; i < 32; i++)
+          for (int part = 0; part < 4; part++) {
+            const int row = i / 4 + part / 2 * 8, column = i % 4 * 2 + part % 2;
+            float sum = 0;
+            for (int k = 0; k < 16; k++) sum += A[row][k] * B[k][column];
+            static_cast<Fragments*>(lanes[i])->d[part] += sum;
+          }
+      },
+      where);
+}
+
+inline void copy_async(void* shared, const void* global, bool valid = true) { simt::copy_async(shared, global, valid); }
+inline void copy_async_commit() { simt::copy_async_commit(); }
+template <int n>
+void copy_async_wait() {
+  simt::copy_async_wait(n);
+}
+
+}  // namespace megalith::cuda

@@ -1,0 +1,159 @@
+#include "tests/simt/faults.h"
+
+#include "kernels/device_cuda.h"
+
+namespace megalith::test {
+
+using namespace cuda;
+
+namespace {
+__global__ void reduction(float* y, const float* x, int) {
+  __shared__ float sums[2];
+  const float sum = warp_sum(x[blockIdx.x * 64 + threadIdx.x]);
+  if (lane_index() == 0) sums[warp_index()] = sum;
+  sync_threads();
+  if (threadIdx.x == 0) y[blockIdx.x] = sums[0] + sums[1];
+}
+__global__ void divergent_barrier(float* y, const float* x, int) {
+  if (threadIdx.x == 3) return;
+  sync_threads();
+  y[blockIdx.x * 64 + threadIdx.x] = x[threadIdx.x];
+}
+__global__ void two_barriers(float* y, const float* x, int) {
+  if (threadIdx.x < 32) {
+    sync_threads();
+  } else {
+    sync_threads();
+  }
+  y[blockIdx.x * 64 + threadIdx.x] = x[threadIdx.x];
+}
+__global__ void missing_lane(float* y, const float* x, int) {
+  if (threadIdx.x == 37) return;
+  y[blockIdx.x * 64 + threadIdx.x] = shuffle_xor(x[threadIdx.x], 1);
+}
+__global__ void lane_of_no_mask(float* y, const float* x, int) {
+  if (threadIdx.x % 32 < 16) y[blockIdx.x * 64 + threadIdx.x] = shuffle(x[threadIdx.x], 20, 0xffff);
+}
+__global__ void unwritten_shared(float* y, const float*, int) {
+  __shared__ float room[64];
+  if (threadIdx.x != 5) room[threadIdx.x] = 1;
+  sync_threads();
+  y[blockIdx.x * 64 + threadIdx.x] = room[threadIdx.x];
+}
+__global__ void unwritten_dynamic(float* y, const float*, int) {
+  y[blockIdx.x * 64 + threadIdx.x] = shared_memory<float>()[threadIdx.x];
+}
+__global__ void beyond_dynamic(float*, const float*, int n) { shared_memory<float>()[threadIdx.x + n] = 1; }
+__global__ void beyond_tensor(float* y, const float* x, int) {
+  y[blockIdx.x * 64 + threadIdx.x] = x[blockIdx.x * 64 + threadIdx.x + 1];
+}
+__global__ void before_tensor(float* y, const float*, int) { y[int64_t{threadIdx.x} - 1] = 0; }
+__global__ void beyond_array(float* y, const float*, int n) {
+  __shared__ float room[32];
+  if (threadIdx.x < 32) return;
+  room[static_cast<int>(threadIdx.x) - 32 + (threadIdx.x == 40 ? n : 0)] = 1;
+  y[threadIdx.x] = room[threadIdx.x - 32];
+}
+__global__ void writes_input(float*, const float* x, int) {
+  if (threadIdx.x == 9) const_cast<float*>(x)[0] = 1;
+}
+__global__ void unwritten_tensor(float* y, const float*, int) { y[blockIdx.x * 64 + threadIdx.x] += 1; }
+__global__ void race_in_block(float* y, const float* x, int) {
+  __shared__ float room[64];
+  room[threadIdx.x] = x[threadIdx.x];
+  y[blockIdx.x * 64 + threadIdx.x] = room[threadIdx.x / 2];
+}
+__global__ void race_after_read(float* y, const float* x, int) {
+  __shared__ float room[64];
+  room[threadIdx.x] = x[threadIdx.x];
+  sync_threads();
+  y[blockIdx.x * 64 + threadIdx.x] = room[threadIdx.x ^ 32];
+  if (threadIdx.x >= 32) room[threadIdx.x] = 0;
+}
+__global__ void race_of_blocks(float* y, const float*, int) {
+  if (threadIdx.x == 0) y[0] = 1;
+}
+__global__ void warp_order(float* y, const float* x, int) {
+  __shared__ float room[64];
+  room[threadIdx.x] = x[threadIdx.x];
+  sync_warp();
+  y[blockIdx.x * 64 + threadIdx.x] = room[threadIdx.x ^ 31];
+}
+__global__ void misaligned(float* y, const float* x, int n) { store(y + 4 * threadIdx.x, load<4>(x + n)); }
+__global__ void early_async(float* y, const float* x, int) {
+  float* room = shared_memory<float>();
+  if (threadIdx.x < 16) copy_async(room + 4 * threadIdx.x, x + 4 * threadIdx.x);
+  copy_async_commit();
+  copy_async_wait<1>();
+  sync_threads();
+  y[blockIdx.x * 64 + threadIdx.x] = room[threadIdx.x];
+}
+__global__ void async(float* y, const float* x, int) {
+  float* room = shared_memory<float>();
+  if (threadIdx.x < 16) copy_async(room + 4 * threadIdx.x, x + 4 * threadIdx.x, threadIdx.x < 8);
+  copy_async_commit();
+  copy_async_wait<0>();
+  sync_threads();
+  y[blockIdx.x * 64 + threadIdx.x] = room[threadIdx.x];
+}
+
+// D (16, 8) = A (16, 16) * B (16, 8), twice: with B read in columns, and transposed on the way.
+__global__ void matrices(float* y, const float* x, int) {
+  bfloat16* a = shared_memory<bfloat16>();
+  bfloat16 *b = a + 256, *b_columns = b + 128;
+  for (int i = static_cast<int>(threadIdx.x); i < 256; i += 64) a[i] = to<bfloat16>(x[i % 128]);
+  for (int i = static_cast<int>(threadIdx.x); i < 128; i += 64) {
+    b[i] = to<bfloat16>(x[i]);
+    b_columns[i % 8 * 16 + i / 8] = b[i];
+  }
+  sync_threads();
+  const int lane = lane_index();
+  unsigned fragment[4], columns[2];
+  load_matrix(fragment, a + (lane % 16) * 16 + lane / 16 * 8);
+  if (warp_index() == 0) {
+    load_matrix(columns, b_columns + lane % 8 * 16 + lane / 8 % 2 * 8);
+  } else {
+    load_matrix_transposed(columns, b + lane % 16 * 8);
+  }
+  float d[4] = {};
+  multiply_add(d, fragment, columns);
+  if (blockIdx.x != 0) return;
+  float* to = y + 128 * warp_index() + lane / 4 * 8 + lane % 4 * 2;
+  to[0] = d[0];
+  to[1] = d[1];
+  to[64] = d[2];
+  to[65] = d[3];
+}
+
+using Kernel = void (*)(float*, const float*, int);
+struct Planted {
+  const char* name;
+  Kernel kernel;
+  int64_t shared_bytes = 0;
+  int n = 0;
+};
+const Planted all[] = {
+#define PLANTED(name, ...) \
+  { #name, name, __VA_ARGS__ }
+    PLANTED(reduction, 0),           PLANTED(divergent_barrier, 0),
+    PLANTED(two_barriers, 0),        PLANTED(missing_lane, 0),
+    PLANTED(lane_of_no_mask, 0),     PLANTED(unwritten_shared, 0),
+    PLANTED(unwritten_dynamic, 256), PLANTED(beyond_dynamic, 256, 1),
+    PLANTED(beyond_tensor, 0),       PLANTED(before_tensor, 0),
+    PLANTED(beyond_array, 0, 24),    PLANTED(writes_input, 0),
+    PLANTED(unwritten_tensor, 0),    PLANTED(race_in_block, 0),
+    PLANTED(race_after_read, 0),     PLANTED(race_of_blocks, 0),
+    PLANTED(warp_order, 0),          PLANTED(misaligned, 0, 1),
+    PLANTED(early_async, 256),       PLANTED(async, 256),
+    PLANTED(matrices, 1024),
+};
+}  // namespace
+
+void run_planted(const char* kernel, Tensor y, Tensor x) {
+  for (const Planted& p : all)
+    if (std::string_view(p.name) == kernel)
+      return launch(Queue{}, {p.name, 2, 64, p.shared_bytes}, p.kernel, y.data<float>(), x.data<float>(), p.n);
+  FAIL("no planted kernel {}", kernel);
+}
+
+}  // namespace megalith::test

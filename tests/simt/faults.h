@@ -1,0 +1,12 @@
+// Small kernels, most of them wrong on purpose: what the machine of simt.h must find, and what it must let pass.
+#pragma once
+
+#include "kernels/queue_cuda.h"
+#include "kernels/tensor.h"
+
+namespace megalith::test {
+
+// One launch of 2 blocks of 64 threads; y and x f32.
+void run_planted(const char* kernel, Tensor y, Tensor x);
+
+}  // namespace megalith::test

@@ -1,0 +1,269 @@
+#include <setjmp.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <array>
+#include <exception>
+#include <vector>
+
+#include "kernels/check.h"
+#include "tests/simt/machine.h"
+
+namespace megalith::simt {
+
+namespace {
+constexpr int warp_size = 32, max_threads = 1024;
+constexpr size_t stack_bytes = 128 * 1024, guard_bytes = 4096;
+
+enum class State { ready, at_barrier, at_meeting, ended };
+
+struct Fiber {
+  State state = State::ended;
+  bool started = false;
+  dim3 index;
+  Where where;
+  const char* operation = nullptr;
+  unsigned mask = 0;
+  void* mine = nullptr;
+  jmp_buf at;
+  char* stack = nullptr;
+};
+
+struct Machine {
+  std::vector<Fiber> fibers = std::vector<Fiber>(max_threads);
+  Grid grid;
+  dim3 block;
+  const std::function<void()>* thread = nullptr;
+  int threads = 0;
+  int running = -1;
+  uint32_t number = 1, first = 0, barrier = 0;  // 1 is the host
+  std::array<uint32_t, max_threads / warp_size> order{};
+  std::string fault;
+  Counters counters;
+  jmp_buf scheduler;
+
+  Machine() {
+    const size_t each = stack_bytes + guard_bytes;
+    void* p =
+        mmap(nullptr, each * max_threads, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(p != MAP_FAILED, "no address space for the stacks of {} fibers", max_threads);
+    for (int i = 0; i < max_threads; i++) {
+      char* stack = static_cast<char*>(p) + each * static_cast<size_t>(i);
+      mprotect(stack, guard_bytes, PROT_NONE);  // a stack that overflows ends the program here
+      fibers[static_cast<size_t>(i)].stack = stack + guard_bytes;
+    }
+  }
+};
+Machine& machine() {
+  static Machine the_one;
+  return the_one;
+}
+Fiber& fiber(int i) { return machine().fibers[static_cast<size_t>(i)]; }
+
+std::string place(const Where& where) { return fmt::format("{}:{}", where.file_name(), where.line()); }
+std::string triple(const dim3& d) { return fmt::format("({}, {}, {})", d.x, d.y, d.z); }
+std::string about(int thread, const std::string& what) {
+  const Machine& m = machine();
+  return fmt::format("kernel {}, block {}, thread {}: {}", m.grid.kernel, triple(m.block), triple(fiber(thread).index),
+                     what);
+}
+std::string doing(const Fiber& f) {
+  switch (f.state) {
+    case State::at_barrier: return "waits at sync_threads, " + place(f.where);
+    case State::at_meeting: return fmt::format("is at {} of mask {:#x}, {}", f.operation, f.mask, place(f.where));
+    default: return "has ended";
+  }
+}
+
+void switch_to_scheduler() {
+  Machine& m = machine();
+  if (_setjmp(fiber(m.running).at) == 0) _longjmp(m.scheduler, 1);
+}
+
+// One fiber for every thread index; it serves block after block.
+void fiber_main() {
+  Machine& m = machine();
+  for (;;) {
+    try {
+      (*m.thread)();
+    } catch (const std::exception& e) {
+      m.fault = about(m.running, e.what());
+    }
+    fiber(m.running).state = State::ended;
+    switch_to_scheduler();
+  }
+}
+
+// Neither frame changes a local variable between _setjmp and its return.
+[[gnu::noinline]] void switch_to(int i) {
+  Machine& m = machine();
+  m.running = i;
+  m.counters.switches++;
+  Fiber& f = fiber(i);
+  if (_setjmp(m.scheduler) == 0) {
+    if (f.started) _longjmp(f.at, 1);
+    f.started = true;
+    static ucontext_t context;
+    getcontext(&context);
+    context.uc_stack = {.ss_sp = f.stack, .ss_flags = 0, .ss_size = stack_bytes};
+    context.uc_link = nullptr;
+    makecontext(&context, fiber_main, 0);
+    setcontext(&context);
+  }
+  machine().running = -1;
+}
+
+// Nobody can go on: all at one barrier, or a fault, which is described.
+void release_barrier_or_fault() {
+  Machine& m = machine();
+  for (int i = 0; i < m.threads; i++) {
+    const Fiber& f = fiber(i);
+    if (f.state != State::at_meeting) continue;
+    for (int lane = 0; lane < warp_size; lane++) {
+      const Fiber& other = fiber(i / warp_size * warp_size + lane);
+      if (!(f.mask >> lane & 1)) continue;
+      if (other.state != State::at_meeting || other.mask != f.mask || other.where.line() != f.where.line() ||
+          other.operation != f.operation)
+        FAIL("{}", about(i, fmt::format("{} of mask {:#x}, {}, waits for lane {}, which {}", f.operation, f.mask,
+                                        place(f.where), lane, doing(other))));
+    }
+  }
+  const Fiber* waits = nullptr;
+  int waiting = -1;
+  for (int i = 0; i < m.threads && !waits; i++)
+    if (fiber(i).state == State::at_barrier) waits = &fiber(waiting = i);
+  for (int i = 0; i < m.threads; i++)
+    if (fiber(i).state != State::at_barrier || fiber(i).where.line() != waits->where.line())
+      FAIL("{}", about(waiting, fmt::format("divergent barrier: it waits at sync_threads, {}, but thread {} {}",
+                                            place(waits->where), triple(fiber(i).index), doing(fiber(i)))));
+  m.barrier++;
+  for (uint32_t& order : m.order) order++;
+  for (int i = 0; i < m.threads; i++) fiber(i).state = State::ready;
+}
+
+void run_block() {
+  Machine& m = machine();
+  m.number++;
+  m.barrier = 0;
+  m.order.fill(0);
+  begin_block(m.grid.shared_bytes);
+  for (int i = 0; i < m.threads; i++) fiber(i).state = State::ready;
+  for (;;) {
+    bool went_on = false, all_ended = true;
+    for (int i = 0; i < m.threads; i++) {
+      if (fiber(i).state == State::ready) {
+        switch_to(i);
+        went_on = true;
+        if (!m.fault.empty()) FAIL("{}", m.fault);
+      }
+      all_ended = all_ended && fiber(i).state == State::ended;
+    }
+    if (all_ended) return;
+    if (!went_on) release_barrier_or_fault();
+  }
+}
+}  // namespace
+
+void run(const Grid& grid, const std::function<void()>& thread) {
+  Machine& m = machine();
+  CHECK(!in_kernel(), "{}: a kernel launches a kernel", grid.kernel);
+  const int64_t threads = int64_t{grid.threads.x} * grid.threads.y * grid.threads.z;
+  CHECK(threads > 0 && threads <= max_threads && threads % warp_size == 0,
+        "{}: {} threads a block, expected 1 to 32 whole warps", grid.kernel, threads);
+  CHECK(grid.blocks.x > 0 && grid.blocks.y > 0 && grid.blocks.z > 0 && grid.blocks.y < 65536 && grid.blocks.z < 65536,
+        "{}: a grid of {} blocks", grid.kernel, triple(grid.blocks));
+  CHECK(grid.shared_bytes <= 227 * 1024, "{}: {} bytes of shared memory, an SM of sm_90 has 227 KiB for a block",
+        grid.kernel, grid.shared_bytes);
+  m.grid = grid;
+  m.thread = &thread;
+  m.threads = static_cast<int>(threads);
+  m.first = m.number + 1;
+  m.fault.clear();
+  for (int i = 0; i < m.threads; i++) {
+    const auto u = static_cast<unsigned>(i);
+    fiber(i).index = {u % grid.threads.x, u / grid.threads.x % grid.threads.y, u / grid.threads.x / grid.threads.y};
+  }
+  try {
+    for (m.block.z = 0; m.block.z < grid.blocks.z; m.block.z++)
+      for (m.block.y = 0; m.block.y < grid.blocks.y; m.block.y++)
+        for (m.block.x = 0; m.block.x < grid.blocks.x; m.block.x++) {
+          m.counters.threads += m.threads;
+          run_block();
+        }
+  } catch (...) {
+    for (Fiber& f : m.fibers) f.started = false;  // they stopped in the middle; the next launch makes new ones
+    throw;
+  }
+}
+
+Counters counters() {
+  Counters c = machine().counters;
+  c.accesses = accesses();
+  return c;
+}
+
+bool in_kernel() { return machine().running >= 0; }
+int running_thread() { return machine().running; }
+Actor actor(int lane) {
+  const Machine& m = machine();
+  const int warp = m.running / warp_size, thread = lane < 0 ? m.running : warp * warp_size + lane;
+  return {.block = m.number,
+          .first = m.first,
+          .barrier = m.barrier,
+          .order = m.order[static_cast<size_t>(warp)],
+          .thread = static_cast<uint16_t>(thread),
+          .warp = static_cast<uint16_t>(warp)};
+}
+
+dim3 thread_index() { return fiber(machine().running).index; }
+dim3 block_index() { return machine().block; }
+dim3 block_size() { return machine().grid.threads; }
+dim3 grid_size() { return machine().grid.blocks; }
+
+void barrier(Where where) {
+  Fiber& f = fiber(machine().running);
+  f.where = where;
+  f.state = State::at_barrier;
+  switch_to_scheduler();
+}
+
+void meet(const char* operation, unsigned mask, void* mine, void (*complete)(void* const* lanes), Where where) {
+  Machine& m = machine();
+  const int self = m.running, first = self / warp_size * warp_size;
+  Fiber& f = fiber(self);
+  if (!(mask >> (self - first) & 1))
+    fault(fmt::format("{} of mask {:#x} without itself, {}", operation, mask, place(where)));
+  f.state = State::at_meeting;
+  f.operation = operation;
+  f.mask = mask;
+  f.mine = mine;
+  f.where = where;
+  std::array<void*, warp_size> lanes{};
+  for (int lane = 0; lane < warp_size; lane++) {
+    if (!(mask >> lane & 1)) continue;
+    const Fiber& other = fiber(first + lane);
+    if (other.state != State::at_meeting || other.mask != mask || other.operation != operation ||
+        other.where.line() != where.line() || other.where.file_name() != where.file_name()) {
+      switch_to_scheduler();
+      return;
+    }
+    lanes[static_cast<size_t>(lane)] = other.mine;
+  }
+  for (int lane = 0; lane < warp_size; lane++)
+    if (mask >> lane & 1) fiber(first + lane).state = State::ready;
+  complete(lanes.data());
+}
+
+void order_warp() {
+  Machine& m = machine();
+  m.order[static_cast<size_t>(m.running / warp_size)]++;
+}
+
+void fault(const std::string& what) {
+  Machine& m = machine();
+  if (m.running < 0) FAIL("{}", what);
+  m.fault = about(m.running, what);
+  _longjmp(m.scheduler, 1);
+}
+
+}  // namespace megalith::simt

@@ -1,0 +1,28 @@
+// What the fibers and the watched memory of the machine know of each other.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tests/simt/simt.h"
+
+namespace megalith::simt {
+
+// Who makes an access, and what is ordered before it.
+struct Actor {
+  uint32_t block;    // a number of its own for every block ever run
+  uint32_t first;    // block number of the launch's first block
+  uint32_t barrier;  // sync_threads so far in this block
+  uint32_t order;    // sync_threads and sync_warp so far in this warp
+  uint16_t thread, warp;
+};
+
+bool in_kernel();
+Actor actor(int lane);  // the running thread, or that lane of its warp
+int running_thread();
+
+// The memory's side.
+void begin_block(int64_t shared_bytes);
+int64_t accesses();
+
+}  // namespace megalith::simt

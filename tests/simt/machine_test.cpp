@@ -1,0 +1,91 @@
+// The machine itself: right kernels give right results, and every planted fault is found, with kernel, block and
+// thread.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "kernels/check.h"
+#include "tests/simt/faults.h"
+#include "tests/simt/simt.h"
+
+namespace megalith::test {
+namespace {
+
+// y of 256 floats that nobody has written, x of 128 with x[i] = i / 8; y after the launch.
+std::vector<float> result_of(const char* kernel) {
+  simt::clear_memory();
+  const Tensor y(simt::allocate("y", 1024, simt::Contents::unwritten), DType::f32, {256});
+  const Tensor x(simt::allocate("x", 512, simt::Contents::read_only), DType::f32, {128});
+  for (int i = 0; i < 128; i++) x.data<float>()[i] = static_cast<float>(i) / 8;
+  run_planted(kernel, y, x);
+  return {y.data<float>(), y.data<float>() + 256};
+}
+void expect_fault(const char* kernel, const std::string& where, const std::string& what) {
+  try {
+    result_of(kernel);
+    ADD_FAILURE() << kernel << ": nothing found";
+  } catch (const Error& e) {
+    const std::string message = e.what();
+    EXPECT_EQ(message.rfind(std::string("kernel ") + kernel + ", " + where + ": ", 0), 0u) << message;
+    EXPECT_NE(message.find(what), std::string::npos) << message;
+  }
+}
+
+TEST(Machine, ReducesInParallel) {
+  const std::vector<float> y = result_of("reduction");
+  EXPECT_EQ(y[0], 63 * 64 / 2 / 8.0f);
+  EXPECT_EQ(y[1], (127 * 128 / 2 - 63 * 64 / 2) / 8.0f);
+}
+TEST(Machine, WarpsAreOrderedBySyncWarp) { EXPECT_EQ(result_of("warp_order")[64 + 33], 62 / 8.0f); }
+TEST(Machine, CopiesAsynchronously) {
+  const std::vector<float> y = result_of("async");
+  EXPECT_EQ(y[31], 31 / 8.0f);
+  EXPECT_EQ(y[32], 0);
+}
+TEST(Machine, MultipliesMatrices) {
+  const std::vector<float> y = result_of("matrices");
+  for (int row = 0; row < 16; row++)
+    for (int column = 0; column < 8; column++) {
+      float want = 0;
+      for (int k = 0; k < 16; k++)
+        want += static_cast<float>((row * 16 + k) % 128) / 8 * static_cast<float>(k * 8 + column) / 8;
+      EXPECT_EQ(y[static_cast<size_t>(row * 8 + column)], want);
+      EXPECT_EQ(y[static_cast<size_t>(128 + row * 8 + column)], want);
+    }
+}
+
+TEST(Machine, FindsBarriersNotAllComeTo) {
+  expect_fault("divergent_barrier", "block (0, 0, 0), thread (0, 0, 0)", "thread (3, 0, 0) has ended");
+  expect_fault("two_barriers", "block (0, 0, 0), thread (0, 0, 0)", "thread (32, 0, 0) waits at sync_threads, ");
+}
+TEST(Machine, FindsLanesThatDoNotCome) {
+  expect_fault("missing_lane", "block (0, 0, 0), thread (32, 0, 0)", "waits for lane 5, which has ended");
+  expect_fault("lane_of_no_mask", "block (0, 0, 0), thread (15, 0, 0)", "lane 20, which its mask does not name");
+}
+TEST(Machine, FindsReadsOfWhatNobodyWrote) {
+  expect_fault("unwritten_shared", "block (0, 0, 0), thread (5, 0, 0)", "reads a __shared__ variable");
+  expect_fault("unwritten_dynamic", "block (0, 0, 0), thread (0, 0, 0)", "reads byte 0 of shared memory");
+  expect_fault("unwritten_tensor", "block (0, 0, 0), thread (0, 0, 0)", "reads byte 0 of y");
+  expect_fault("early_async", "block (0, 0, 0), thread (0, 0, 0)", "asynchronous copy nobody waited for");
+}
+TEST(Machine, FindsAccessesOutside) {
+  expect_fault("beyond_dynamic", "block (0, 0, 0), thread (63, 0, 0)",
+               "at byte 256 of shared memory, the launch asked for 256");
+  expect_fault("beyond_tensor", "block (1, 0, 0), thread (63, 0, 0)", "reads 4 bytes at byte 512 of x, which has 512");
+  expect_fault("before_tensor", "block (0, 0, 0), thread (0, 0, 0)", "writes 4 bytes at byte -4 of y");
+  expect_fault("beyond_array", "block (0, 0, 0), thread (40, 0, 0)", "index 32 is outside its array");
+  expect_fault("writes_input", "block (0, 0, 0), thread (9, 0, 0)", "writes to x, which is read-only");
+  expect_fault("misaligned", "block (0, 0, 0), thread (0, 0, 0)", "misaligned");
+}
+TEST(Machine, FindsRaces) {
+  expect_fault("race_in_block", "block (0, 0, 0), thread (1, 0, 0)", "thread 0 of the block wrote");
+  expect_fault("race_after_read", "block (0, 0, 0), thread (32, 0, 0)", "thread 0 of the block read");
+  expect_fault("race_of_blocks", "block (1, 0, 0), thread (0, 0, 0)", "block 0 of this launch wrote");
+}
+TEST(Machine, GoesOnAfterAFault) {
+  expect_fault("divergent_barrier", "block (0, 0, 0), thread (0, 0, 0)", "divergent barrier");
+  EXPECT_EQ(result_of("reduction")[0], 63 * 64 / 2 / 8.0f);
+}
+
+}  // namespace
+}  // namespace megalith::test

@@ -1,0 +1,137 @@
+// Every case of tests/kernels on the CUDA ops, run by the machine of simt.h: against its twin with the CPU op's own
+// tolerance, on aligned and misaligned memory, and the same bits twice. And widths of real models, one row or a few.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "cases.h"
+#include "tests/simt/simt.h"
+
+namespace megalith::test {
+namespace {
+
+// Ops that have no CUDA kernel yet. GEMMs are cuBLAS's and never run here.
+const std::set<std::string> without_kernel{"gelu_forward",
+                                           "gelu_backward",
+                                           "linear_forward",
+                                           "linear_backward_input",
+                                           "linear_backward_weight",
+                                           "embedding_forward",
+                                           "embedding_backward",
+                                           "dropout",
+                                           "residual_forward",
+                                           "residual_backward",
+                                           "attention_forward",
+                                           "attention_backward",
+                                           "cross_entropy_forward",
+                                           "cross_entropy_forward_backward",
+                                           "softmax_part",
+                                           "merge_softmax",
+                                           "cross_entropy_loss",
+                                           "cross_entropy_gradient",
+                                           "adamw_update",
+                                           "accumulate_sum",
+                                           "accumulate_square_sum",
+                                           "clip_scale",
+                                           "normal_fill"};
+
+// The arguments of a case in device memory. What an op only writes starts out with values, as for the CPU.
+class Device {
+ public:
+  Device(const Case& c, int64_t offset) : case_(c), host_(c, 0) {
+    simt::clear_memory();
+    for (size_t a = 0; a < c.args.size(); a++) {
+      const Arg& arg = c.args[a];
+      if (arg.shape.num_dims() == 0) {
+        tensors_.emplace_back();
+        continue;
+      }
+      const Tensor from = host_.memory[a].tensor();
+      const auto contents = !arg.written  ? simt::Contents::read_only
+                            : arg.scratch ? simt::Contents::unwritten
+                                          : simt::Contents::written;
+      void* p = simt::allocate(arg.name, from.bytes(), contents, offset * size_of(arg.dtype));
+      std::memcpy(p, from.raw(), static_cast<size_t>(from.bytes()));
+      tensors_.emplace_back(p, arg.dtype, arg.shape);
+    }
+    void* workspace = simt::allocate("the workspace", cuda::workspace_bytes, simt::Contents::unwritten);
+    Stream s(World::cuda, {.stream = nullptr, .workspace = workspace});
+    c.run(s, tensors_);
+    for (size_t a = 0; a < c.args.size(); a++)
+      if (!tensors_[a].empty())
+        std::memcpy(host_.memory[a].tensor().raw(), tensors_[a].raw(), static_cast<size_t>(tensors_[a].bytes()));
+  }
+  const Memory& memory(size_t a) const { return host_.memory[a]; }
+  std::vector<std::vector<unsigned char>> bits() const {
+    std::vector<std::vector<unsigned char>> all;
+    for (const Memory& m : host_.memory) all.push_back(m.bits());
+    return all;
+  }
+
+ private:
+  const Case& case_;
+  Memories host_;
+  std::vector<Tensor> tensors_;
+};
+
+void agrees_with_its_twin(const Case& c, int64_t offset) {
+  SCOPED_TRACE(c.name() + fmt::format(" offset {}", offset));
+  Doubles want = doubles(c);
+  c.twin(want);
+  const Device got(c, offset);
+  for (size_t a = 0; a < c.args.size(); a++) {
+    const Arg& arg = c.args[a];
+    if (arg.scratch || !arg.written) continue;
+    const Values& values = want[arg.name];
+    double largest = 0;
+    for (double v : values)
+      if (std::isfinite(v)) largest = std::max(largest, std::abs(v));
+    for (int64_t i = 0; i < arg.shape.numel(); i++) {
+      const double v = values[static_cast<size_t>(i)], is = got.memory(a).get(i);
+      if (is == v) continue;
+      ASSERT_LE(std::abs(is - v), tolerance(arg.dtype, v, largest))
+          << arg.name << "[" << i << "] is " << is << ", the twin has " << v;
+    }
+  }
+}
+
+void same_bits_twice(const Case& c) {
+  SCOPED_TRACE(c.name());
+  const auto one = Device(c, 0).bits(), two = Device(c, 0).bits();
+  for (size_t a = 0; a < one.size(); a++)
+    if (!c.args[a].scratch) {
+      EXPECT_EQ(one[a], two[a]) << c.args[a].name;
+    }
+}
+
+class SimtOps : public testing::TestWithParam<Op> {};
+
+TEST_P(SimtOps, AgreesWithItsTwin) {
+  for (const Case& c : GetParam().cases()) {
+    if (without_kernel.contains(c.op)) {
+      try {
+        const Device device(c, 0);
+        ADD_FAILURE() << "has a kernel now; take it off the list";
+      } catch (const Error& e) {
+        EXPECT_NE(std::string(e.what()).find(c.op + " has no CUDA kernel yet"), std::string::npos) << e.what();
+      }
+      return;
+    }
+    for (int64_t offset : {0, 1, 3}) agrees_with_its_twin(c, offset);
+    same_bits_twice(c);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(All, SimtOps, testing::ValuesIn(all_ops()), [](const auto& of) { return of.param.name; });
+
+// The widths of the models of configs/, one beyond what registers hold, and one that no vector fits.
+TEST(SimtWidths, LayerNorm) {
+  for (DType t : {DType::f32, DType::bf16})
+    for (int64_t C : {64, 520, 768, 1600, 2048, 4096, 5120, 7168, 8192, 8200, 4001})
+      for (const Case& c : {layernorm_forward_case(2, C, t), layernorm_backward_case(3, C, t)})
+        agrees_with_its_twin(c, 0);
+  // Enough rows for every block to take several.
+  agrees_with_its_twin(layernorm_backward_case(2200, 8, DType::bf16), 0);
+}
+
+}  // namespace
+}  // namespace megalith::test

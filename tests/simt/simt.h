@@ -1,0 +1,81 @@
+// CUDA kernels on the CPU. run() executes a grid block by block; the threads of a block are fibers, run in turn until
+// each waits at a barrier or a warp operation or has ended. It finds, and throws an Error that names kernel, block and
+// thread:
+//
+//   - barriers that some thread of the block does not come to, or not at the same line of the source;
+//   - warp operations whose mask names a lane that does not come to the same operation with the same mask;
+//   - reads of shared or device memory that nobody has written, and of asynchronous copies not waited for;
+//   - accesses outside a tensor or the launch's shared memory, writes to what is read-only, misaligned vectors,
+//     indices outside a local or shared array of known size;
+//   - data races: two threads at one place, one of them writing, with no barrier between (sync_warp counts within a
+//     warp, sync_threads within a block, nothing between blocks).
+//
+// How: the .cu files are compiled with -fsanitize=thread and -fsanitize=bounds, but neither runtime is linked;
+// hooks.cpp answers the compiler's calls before every access. So kernels use plain pointers and arrays, and a
+// __shared__ array is a static variable: every writable variable with a fixed address counts as shared memory when a
+// kernel touches it. Fibers are ucontexts that switch by _setjmp and _longjmp, which spares the system calls of
+// swapcontext (method: Engelschall, Portable Multithreading, USENIX 2000).
+//
+// Limits: one machine a process, one thread, because the compiler's hooks have no argument; a place is two bytes, so
+// byte arrays race with their neighbours; a partial sync_warp orders the whole warp; atomics are not there.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <source_location>
+#include <string>
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+
+namespace megalith::simt {
+
+using Where = std::source_location;
+
+struct Grid {
+  const char* kernel;
+  dim3 blocks, threads;
+  int64_t shared_bytes = 0;
+};
+// `thread` is the kernel with its arguments; called once a thread.
+void run(const Grid& grid, const std::function<void()>& thread);
+
+// Switches between fibers, threads run and accesses to shared and device memory since the program began.
+struct Counters {
+  int64_t switches = 0, threads = 0, accesses = 0;
+};
+Counters counters();
+
+// Device memory: everything that a kernel may be given lies here. One arena a process; clear() gives all of it back.
+enum class Contents { unwritten, written, read_only };
+void* allocate(const std::string& name, int64_t bytes, Contents contents, int64_t misaligned_by = 0);
+void clear_memory();
+
+// The rest is called by kernels, through device_primitives.h.
+
+dim3 thread_index();
+dim3 block_index();
+dim3 block_size();
+dim3 grid_size();
+char* shared_begin();
+
+void barrier(Where where);
+// Waits until every lane of the mask has come with the same operation, mask and line; then the last one calls
+// complete(lanes), where lanes[i] is what lane i came with, nullptr outside the mask.
+void meet(const char* operation, unsigned mask, void* mine, void (*complete)(void* const* lanes), Where where);
+void order_warp();  // inside complete: what the lanes did so far is ordered before what they do next
+
+// Before an access of the running thread, or of the lane of its warp that is named.
+void reads(const void* p, int64_t bytes, int lane = -1);
+void writes(void* p, int64_t bytes);
+
+void copy_async(void* shared, const void* global, bool valid);
+void copy_async_commit();
+void copy_async_wait(int but);
+
+// Ends the launch with an Error about the running thread.
+[[noreturn]] void fault(const std::string& what);
+
+}  // namespace megalith::simt
