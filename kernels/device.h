@@ -1,0 +1,83 @@
+// The GPU of this process, behind plain functions, so that no other file asks whether CUDA is in the build. Two files
+// implement them, of which CMake takes one: device_present.cpp, and device_absent.cpp, where in_build() is false,
+// count() is 0 and everything else fails. Needs no CUDA header.
+//
+// A process works with one GPU, the one selected; every host thread that calls anything below `select` has to select it
+// first. Errors name the call, the GPU and the remedy; a failed kernel shows in a later call, as CUDA has it. What
+// releases and destroys never fails: at the end of a broken process there is nobody left to tell.
+//
+// Nothing here waits for the GPU but the two synchronize().
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+struct CUstream_st;  // of the CUDA runtime
+struct CUevent_st;
+
+namespace megalith::device {
+
+bool in_build();
+// GPUs that this process sees; 0 without any driver. Error: a driver too old for this build.
+int count();
+void select(int index);
+
+struct Properties {
+  int index = 0;  // as CUDA_VISIBLE_DEVICES leaves it
+  std::string name;
+  int major = 0, minor = 0;  // compute capability
+  int processors = 0;
+  int64_t memory = 0, free = 0;  // bytes
+  std::string driver, runtime;   // the CUDA version that the driver supports, and the one of this build: "13.0"
+};
+Properties properties();
+
+// Memory of the GPU, and memory of the host that the GPU copies from and to by itself. `what` is for the message.
+struct Release {
+  void operator()(void* p) const noexcept;
+};
+struct ReleasePinned {
+  void operator()(void* p) const noexcept;
+};
+using Memory = std::unique_ptr<void, Release>;
+using Pinned = std::unique_ptr<void, ReleasePinned>;
+Memory allocate(int64_t bytes, const std::string& what);
+Pinned allocate_pinned(int64_t bytes, const std::string& what);
+
+// Streams are orders of work; an event is a place in one. Neither follows the default stream of CUDA.
+struct Destroy {
+  void operator()(CUstream_st* stream) const noexcept;
+  void operator()(CUevent_st* event) const noexcept;
+};
+using OwnedStream = std::unique_ptr<CUstream_st, Destroy>;
+using OwnedEvent = std::unique_ptr<CUevent_st, Destroy>;
+// Blocks of an urgent stream go before those of others: for communication.
+OwnedStream make_stream(bool urgent);
+OwnedEvent make_event();
+void record(CUevent_st* event, CUstream_st* stream);
+// Work enqueued on `stream` from now on starts after the event; the host goes on.
+void wait(CUstream_st* stream, CUevent_st* event);
+bool passed(CUevent_st* event);
+
+// The host waits.
+void synchronize(CUevent_st* event);
+void synchronize(CUstream_st* stream);
+
+// Enqueued, between the GPU, pinned and common memory; common memory is copied before the call returns or, from the
+// GPU, may make it wait.
+void copy(CUstream_st* stream, void* to, const void* from, int64_t bytes);
+
+// Fails with the op's name when an op was enqueued wrongly.
+void check_enqueued(const char* op);
+
+// A named stretch of the host's time line in profilers (NVTX).
+class Range {
+ public:
+  explicit Range(const char* name) noexcept;
+  ~Range();
+  Range(const Range&) = delete;
+  Range& operator=(const Range&) = delete;
+};
+
+}  // namespace megalith::device
