@@ -2,6 +2,7 @@
 
 #include "kernels/check_args.h"
 #include "kernels/ops_cpu.h"
+#include "kernels/ops_cuda.h"
 
 namespace megalith {
 
@@ -17,7 +18,9 @@ void linear_forward(Stream& s, Tensor y, Tensor x, Tensor w, Tensor b) {
   if (!b.empty()) expect(op, "b", b, x.dtype(), {w.rows()});
   const double flops = gemm_flops(w, x.rows()) + (b.empty() ? 0 : static_cast<double>(y.numel()));
   const double bytes = static_cast<double>(y.bytes() + x.bytes() + w.bytes() + b.bytes());
-  s.launch("linear_forward", {.flops = flops, .bytes = bytes}, [=, &s] { cpu::linear_forward(s.gemm(), y, x, w, b); });
+  s.launch(
+      "linear_forward", {.flops = flops, .bytes = bytes}, [=, &s] { cpu::linear_forward(s.gemm(), y, x, w, b); },
+      [=](auto queue) { cuda::linear_forward(queue, y, x, w, b); });
 }
 
 void linear_backward_input(Stream& s, Tensor dx, Tensor dy, Tensor w) {
@@ -26,8 +29,10 @@ void linear_backward_input(Stream& s, Tensor dx, Tensor dy, Tensor w) {
   expect_matrix(op, "w", w, dy.dtype(), dy.cols(), w.cols());
   expect_matrix(op, "dx", dx, dy.dtype(), dy.rows(), w.cols());
   const double bytes = static_cast<double>(dx.bytes() + dy.bytes() + w.bytes());
-  s.launch("linear_backward_input", {.flops = gemm_flops(w, dy.rows()), .bytes = bytes},
-           [=, &s] { cpu::linear_backward_input(s.gemm(), dx, dy, w); });
+  s.launch(
+      "linear_backward_input", {.flops = gemm_flops(w, dy.rows()), .bytes = bytes},
+      [=, &s] { cpu::linear_backward_input(s.gemm(), dx, dy, w); },
+      [=](auto queue) { cuda::linear_backward_input(queue, dx, dy, w); });
 }
 
 void linear_backward_weight(Stream& s, Tensor dw, Tensor db, Tensor dy, Tensor x) {
@@ -38,8 +43,10 @@ void linear_backward_weight(Stream& s, Tensor dw, Tensor db, Tensor dy, Tensor x
   if (!db.empty()) expect(op, "db", db, DType::f32, {dy.cols()});
   const double flops = gemm_flops(dw, dy.rows()) + (db.empty() ? 0 : static_cast<double>(dy.numel()));
   const double bytes = static_cast<double>(2 * (dw.bytes() + db.bytes()) + dy.bytes() + x.bytes());
-  s.launch("linear_backward_weight", {.flops = flops, .bytes = bytes},
-           [=, &s] { cpu::linear_backward_weight(s.gemm(), dw, db, dy, x); });
+  s.launch(
+      "linear_backward_weight", {.flops = flops, .bytes = bytes},
+      [=, &s] { cpu::linear_backward_weight(s.gemm(), dw, db, dy, x); },
+      [=](auto queue) { cuda::linear_backward_weight(queue, dw, db, dy, x); });
 }
 
 }  // namespace megalith

@@ -17,4 +17,10 @@ void add(Queue queue, Tensor y, Tensor x);
 void layernorm_forward(Queue queue, Tensor y, Tensor stat, Tensor x, Tensor w, Tensor b);
 void layernorm_backward(Queue queue, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor stat, Tensor w);
 
+void linear_forward(Queue queue, Tensor y, Tensor x, Tensor w, Tensor b);
+void linear_backward_input(Queue queue, Tensor dx, Tensor dy, Tensor w);
+void linear_backward_weight(Queue queue, Tensor dw, Tensor db, Tensor dy, Tensor x);
+// out (C) f32 += the sums of the columns of x (N, C).
+void add_column_sums(Queue queue, Tensor out, Tensor x);
+
 }  // namespace megalith::cuda

@@ -11,12 +11,15 @@ struct CUstream_st;  // of the CUDA runtime
 
 namespace megalith::cuda {
 
+class Gemm;  // gemm_cuda.h: the GEMM library, with its choices by shape
+
 // Ops may count on so much: LayerNorm's partial sums at the largest width need half of it.
 constexpr int64_t workspace_bytes = int64_t{32} << 20;
 
 struct Queue {
   CUstream_st* stream = nullptr;
   void* workspace = nullptr;  // workspace_bytes, on a boundary of 256 bytes
+  Gemm* gemm = nullptr;       // whoever makes the stream makes it too
 };
 
 }  // namespace megalith::cuda

@@ -1,0 +1,45 @@
+// GEMM from the GPU's library (cuBLASLt). It asks the library once for each shape which of its kernels to take; a call
+// then only enqueues. Sums are in f32: without TF32, and split sums are added in a fixed order, so that the same call
+// gives the same bits.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "kernels/queue_cuda.h"
+#include "kernels/tensor.h"
+
+namespace megalith::cuda {
+
+// C (M, N) = A (M, K) B (K, N) [+ C] [+ bias (N)], in device memory. A and B are f32 or bf16 alike, each stored
+// row-major, or its transpose is; C is f32 or A's type; `accumulate` needs C in f32.
+struct GemmCall {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* c = nullptr;
+  const void* bias = nullptr;  // in C's type; null for none
+  int64_t M = 0, N = 0, K = 0;
+  bool a_transposed = false;  // stored (K, M)
+  bool b_transposed = false;  // stored (N, K)
+  bool accumulate = false;
+  DType input = DType::f32;
+  DType output = DType::f32;
+};
+
+class Gemm {
+ public:
+  // For the GPU that is selected. Error: a build without CUDA.
+  Gemm();
+  ~Gemm();
+  Gemm(const Gemm&) = delete;
+  Gemm& operator=(const Gemm&) = delete;
+
+  // Uses the queue's workspace.
+  void run(const Queue& queue, const GemmCall& call);
+
+ private:
+  struct Library;
+  std::unique_ptr<Library> library_;
+};
+
+}  // namespace megalith::cuda

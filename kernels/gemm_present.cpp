@@ -1,0 +1,156 @@
+#include <cublasLt.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "kernels/check.h"
+#include "kernels/gemm_cuda.h"
+
+namespace megalith::cuda {
+
+namespace {
+
+void check(cublasStatus_t status, const char* call) {
+  CHECK(status == CUBLAS_STATUS_SUCCESS, "{} failed: {}; does libcublasLt fit the driver?", call,
+        cublasLtGetStatusName(status));
+}
+#define CUBLAS_CHECK(call) check(call, #call)
+
+cudaDataType datatype(DType type) { return type == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
+
+// Bytes that an address is a multiple of, as far as the library cares.
+uint32_t alignment(const void* p) {
+  const auto address = reinterpret_cast<uintptr_t>(p) | 256;
+  return static_cast<uint32_t>(address & (~address + 1));
+}
+
+struct Descriptors {
+  cublasLtMatmulDesc_t matmul = nullptr;
+  cublasLtMatrixLayout_t left = nullptr, right = nullptr, result = nullptr;
+  cublasLtMatmulAlgo_t algorithm{};
+
+  Descriptors() = default;
+  Descriptors(const Descriptors&) = delete;
+  Descriptors& operator=(const Descriptors&) = delete;
+  ~Descriptors() {
+    for (cublasLtMatrixLayout_t layout : {left, right, result})
+      if (layout) cublasLtMatrixLayoutDestroy(layout);
+    if (matmul) cublasLtMatmulDescDestroy(matmul);
+  }
+
+  template <class T>
+  void set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
+    CUBLAS_CHECK(cublasLtMatmulDescSetAttribute(matmul, attribute, &value, sizeof(value)));
+  }
+};
+
+struct Preference {
+  cublasLtMatmulPreference_t handle = nullptr;
+  Preference() { CUBLAS_CHECK(cublasLtMatmulPreferenceCreate(&handle)); }
+  ~Preference() { cublasLtMatmulPreferenceDestroy(handle); }
+  Preference(const Preference&) = delete;
+  Preference& operator=(const Preference&) = delete;
+
+  template <class T>
+  void set(cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
+    CUBLAS_CHECK(cublasLtMatmulPreferenceSetAttribute(handle, attribute, &value, sizeof(value)));
+  }
+};
+
+}  // namespace
+
+// The library stores by columns, so it is asked for C^T = B^T A^T: its left matrix is our b, its rows are our N.
+struct Gemm::Library {
+  using Key = std::tuple<int64_t, int64_t, int64_t, bool, bool, bool, bool, DType, DType, uint32_t, uint32_t, uint32_t>;
+
+  cublasLtHandle_t handle = nullptr;
+  std::map<Key, Descriptors> cache;
+
+  ~Library() {
+    cache.clear();
+    if (handle) cublasLtDestroy(handle);
+  }
+
+  static Key key(const GemmCall& g) {
+    return {g.M,
+            g.N,
+            g.K,
+            g.a_transposed,
+            g.b_transposed,
+            g.accumulate,
+            g.bias != nullptr,
+            g.input,
+            g.output,
+            alignment(g.a),
+            alignment(g.b),
+            alignment(g.c)};
+  }
+
+  void describe(Descriptors& d, const GemmCall& g) {
+    CUBLAS_CHECK(cublasLtMatmulDescCreate(&d.matmul, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    d.set(CUBLASLT_MATMUL_DESC_TRANSA, g.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    d.set(CUBLASLT_MATMUL_DESC_TRANSB, g.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (g.bias) {
+      d.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      d.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, datatype(g.output));
+    }
+    const auto layout = [](cublasLtMatrixLayout_t& out, DType type, int64_t rows, int64_t cols) {
+      CUBLAS_CHECK(cublasLtMatrixLayoutCreate(&out, datatype(type), static_cast<uint64_t>(rows),
+                                              static_cast<uint64_t>(cols), rows));
+    };
+    layout(d.left, g.input, g.b_transposed ? g.K : g.N, g.b_transposed ? g.N : g.K);
+    layout(d.right, g.input, g.a_transposed ? g.M : g.K, g.a_transposed ? g.K : g.M);
+    layout(d.result, g.output, g.N, g.M);
+  }
+
+  void choose(Descriptors& d, const GemmCall& g) {
+    Preference preference;
+    preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace_bytes));
+    preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                   static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(g.b));
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(g.a));
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(g.c));
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(g.c));
+    cublasLtMatmulHeuristicResult_t found{};
+    int count = 0;
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, d.matmul, d.left, d.right, d.result, d.result,
+                                                                 preference.handle, 1, &found, &count);
+    CHECK(status == CUBLAS_STATUS_SUCCESS && count == 1,
+          "cuBLASLt has no GEMM of {} x {} x {} from {} to {} with a workspace of {} bytes: {}", g.M, g.N, g.K,
+          name_of(g.input), name_of(g.output), workspace_bytes, cublasLtGetStatusName(status));
+    d.algorithm = found.algo;
+  }
+
+  Descriptors& of(const GemmCall& g) {
+    const auto [at, added] = cache.try_emplace(key(g));
+    if (!added) return at->second;
+    try {
+      describe(at->second, g);
+      if (g.bias) at->second.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);  // the heuristics look at it
+      choose(at->second, g);
+    } catch (...) {
+      cache.erase(at);
+      throw;
+    }
+    return at->second;
+  }
+};
+
+Gemm::Gemm() : library_(std::make_unique<Library>()) { CUBLAS_CHECK(cublasLtCreate(&library_->handle)); }
+Gemm::~Gemm() = default;
+
+void Gemm::run(const Queue& queue, const GemmCall& call) {
+  CHECK(!call.accumulate || call.output == DType::f32, "a GEMM adds to f32 only, not to {}", name_of(call.output));
+  if (call.M == 0 || call.N == 0) return;
+  Descriptors& d = library_->of(call);
+  if (call.bias) d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias);
+  const float one = 1, beta = call.accumulate ? 1 : 0;
+  CUBLAS_CHECK(cublasLtMatmul(library_->handle, d.matmul, &one, call.b, d.left, call.a, d.right, &beta, call.c,
+                              d.result, call.c, d.result, &d.algorithm, queue.workspace,
+                              static_cast<size_t>(workspace_bytes), queue.stream));
+}
+
+}  // namespace megalith::cuda

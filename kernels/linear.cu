@@ -1,0 +1,43 @@
+// The gradient of a bias: column sums. GEMMs are the library's (linear_cuda.cpp).
+#include "kernels/column_sums_cuda.h"
+#include "kernels/device_cuda.h"
+
+namespace megalith::cuda {
+
+namespace {
+constexpr int threads = 128;
+
+// partial[block.y][c] = the sum of column c over every gridDim.y-th row; a thread has n neighbouring columns.
+template <class T, int n>
+__global__ void __launch_bounds__(threads) partial_kernel(float* partial, const T* x, int64_t N, int64_t C) {
+  const int64_t c = (int64_t{blockIdx.x} * threads + threadIdx.x) * n;
+  if (c >= C) return;
+  float sum[n] = {};
+#pragma unroll 4
+  for (int64_t row = blockIdx.y; row < N; row += gridDim.y) {
+    const Vector<T, n> v = load_once<n>(x + row * C + c);
+    for (int i = 0; i < n; i++) sum[i] += to_float(v[i]);
+  }
+  for (int i = 0; i < n; i++) partial[int64_t{blockIdx.y} * C + c + i] = sum[i];
+}
+}  // namespace
+
+void add_column_sums(Queue queue, Tensor out, Tensor x) {
+  const int64_t N = x.rows(), C = x.cols();
+  if (x.numel() == 0) return;
+  const unsigned rows = partial_blocks(N, C);
+  auto* partial = static_cast<float*>(queue.workspace);
+  with_compute_type(x.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    constexpr int n = 16 / sizeof(T);
+    if (in_vectors({x}))
+      launch(queue, {"add_column_sums", dim3(blocks_for(C, threads * n), rows), threads}, partial_kernel<T, n>,
+             partial, x.data<T>(), N, C);
+    else
+      launch(queue, {"add_column_sums", dim3(blocks_for(C, threads), rows), threads}, partial_kernel<T, 1>, partial,
+             x.data<T>(), N, C);
+  });
+  finish_column_sums(queue, "add_column_sums", out.data<float>(), nullptr, C, rows, C);
+}
+
+}  // namespace megalith::cuda
