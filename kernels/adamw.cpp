@@ -2,6 +2,7 @@
 
 #include "kernels/check_args.h"
 #include "kernels/ops_cpu.h"
+#include "kernels/ops_cuda.h"
 
 namespace megalith {
 
@@ -21,8 +22,10 @@ void adamw_update(Stream& s, Tensor master, Tensor m, Tensor v, Tensor working, 
   CHECK(a.update >= 1, "{}: update {}; updates count from 1", op, a.update);
   const double bytes = static_cast<double>(2 * (master.bytes() + m.bytes() + v.bytes()) + grad.bytes() +
                                            working.bytes() + scale.bytes());
-  s.launch("adamw_update", {.flops = 14.0 * static_cast<double>(n), .bytes = bytes},
-           [=] { cpu::adamw_update(master, m, v, working, grad, scale, a); });
+  s.launch(
+      "adamw_update", {.flops = 14.0 * static_cast<double>(n), .bytes = bytes},
+      [=] { cpu::adamw_update(master, m, v, working, grad, scale, a); },
+      [=](auto queue) { cuda::adamw_update(queue, master, m, v, working, grad, scale, a); });
 }
 
 }  // namespace megalith

@@ -2,6 +2,7 @@
 
 #include "kernels/check_args.h"
 #include "kernels/ops_cpu.h"
+#include "kernels/ops_cuda.h"
 
 namespace megalith {
 
@@ -10,7 +11,9 @@ void gelu_forward(Stream& s, Tensor y, Tensor x) {
   expect("gelu_forward", "y", y, x.dtype(), x.shape());
   const auto n = static_cast<double>(x.numel());
   const double bytes = static_cast<double>(x.bytes() + y.bytes());
-  s.launch("gelu_forward", {.flops = 16 * n, .bytes = bytes}, [=] { cpu::gelu_forward(y, x); });
+  s.launch(
+      "gelu_forward", {.flops = 16 * n, .bytes = bytes}, [=] { cpu::gelu_forward(y, x); },
+      [=](auto queue) { cuda::gelu_forward(queue, y, x); });
 }
 
 void gelu_backward(Stream& s, Tensor dx, Tensor dy, Tensor x) {
@@ -19,7 +22,9 @@ void gelu_backward(Stream& s, Tensor dx, Tensor dy, Tensor x) {
   expect("gelu_backward", "dy", dy, x.dtype(), x.shape());
   const auto n = static_cast<double>(x.numel());
   const double bytes = static_cast<double>(dx.bytes() + dy.bytes() + x.bytes());
-  s.launch("gelu_backward", {.flops = 24 * n, .bytes = bytes}, [=] { cpu::gelu_backward(dx, dy, x); });
+  s.launch(
+      "gelu_backward", {.flops = 24 * n, .bytes = bytes}, [=] { cpu::gelu_backward(dx, dy, x); },
+      [=](auto queue) { cuda::gelu_backward(queue, dx, dy, x); });
 }
 
 }  // namespace megalith

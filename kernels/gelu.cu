@@ -1,0 +1,86 @@
+// GELU as in gelu_cpu.cpp: (1 + tanh(u)) / 2 = sigmoid(2u).
+#include "kernels/loops_cuda.h"
+
+namespace megalith::cuda {
+
+namespace {
+using element_loop::threads;
+constexpr int steps = 2;
+constexpr float slope = 1.5957691216f;  // 2 sqrt(2/pi)
+constexpr float cubic = slope * 0.044715f;
+
+// What bf16 is rounded to hides the error of the fast exponential by far.
+template <class T>
+__device__ float sigmoid(float x) {
+  if constexpr (std::is_same_v<T, float>) {
+    return 1.0f / (1.0f + expf(-x));
+  } else {
+    return 1.0f / (1.0f + fast_exp(-x));
+  }
+}
+
+template <class T, int n>
+__global__ void __launch_bounds__(threads) forward_kernel(T* y, const T* x, int64_t count) {
+  for_elements<n, steps>(
+      count, [&](auto width, int64_t i) { return load<width>(x + i); },
+      [&](auto width, int64_t i, const auto& from) {
+        Vector<T, width> result;
+        for (int k = 0; k < width; k++) {
+          const float v = to_float(from[k]);
+          result[k] = to<T>(v * sigmoid<T>(v * (slope + cubic * v * v)));
+        }
+        store(y + i, result);
+      });
+}
+
+template <class T, int n>
+struct Pair {
+  Vector<T, n> dy, x;
+};
+template <class T, int n>
+__global__ void __launch_bounds__(threads) backward_kernel(T* dx, const T* dy, const T* x, int64_t count) {
+  for_elements<n, steps>(
+      count,
+      [&](auto width, int64_t i) {
+        return Pair<T, width>{load_once<width>(dy + i), load_once<width>(x + i)};
+      },
+      [&](auto width, int64_t i, const auto& from) {
+        Vector<T, width> result;
+        for (int k = 0; k < width; k++) {
+          const float v = to_float(from.x[k]), square = v * v;
+          const float s = sigmoid<T>(v * (slope + cubic * square));
+          // s (1 - s) reaches 0 long before v^3 overflows, and so does its product with the derivative of u.
+          const float spread = s * (1 - s);
+          const float derivative = spread == 0.0f ? s : s + spread * v * (slope + 3 * cubic * square);
+          result[k] = to<T>(to_float(from.dy[k]) * derivative);
+        }
+        store(dx + i, result);
+      });
+}
+}  // namespace
+
+void gelu_forward(Queue queue, Tensor y, Tensor x) {
+  const int64_t count = x.numel();
+  if (count == 0) return;
+  with_compute_type(x.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    constexpr int n = 16 / sizeof(T);
+    const bool vectors = aligned(y.raw()) && aligned(x.raw());
+    launch(queue, {"gelu_forward", element_grid(count, vectors ? n : 1, steps), threads},
+           vectors ? forward_kernel<T, n> : forward_kernel<T, 1>, y.data<T>(), x.data<T>(), count);
+  });
+}
+
+void gelu_backward(Queue queue, Tensor dx, Tensor dy, Tensor x) {
+  const int64_t count = x.numel();
+  if (count == 0) return;
+  with_compute_type(x.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    constexpr int n = 16 / sizeof(T);
+    const bool vectors = aligned(dx.raw()) && aligned(dy.raw()) && aligned(x.raw());
+    launch(queue, {"gelu_backward", element_grid(count, vectors ? n : 1, steps), threads},
+           vectors ? backward_kernel<T, n> : backward_kernel<T, 1>, dx.data<T>(), dy.data<T>(), x.data<T>(), count);
+  });
+}
+
+}  // namespace megalith::cuda
