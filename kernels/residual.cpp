@@ -2,6 +2,7 @@
 
 #include "kernels/check_args.h"
 #include "kernels/ops_cpu.h"
+#include "kernels/ops_cuda.h"
 
 namespace megalith {
 
@@ -13,8 +14,9 @@ void residual_forward(Stream& s, Tensor y, Tensor x, Tensor h, Tensor b, const D
   expect(op, "b", b, x.dtype(), {x.cols()});
   expect_dropout(op, d);
   const double bytes = static_cast<double>(y.bytes() + x.bytes() + h.bytes() + b.bytes());
-  s.launch("residual_forward", {.flops = 2.0 * static_cast<double>(x.numel()), .bytes = bytes},
-           [=] { cpu::residual_forward(y, x, h, b, d); });
+  s.launch(
+      "residual_forward", {.flops = 2.0 * static_cast<double>(x.numel()), .bytes = bytes},
+      [=] { cpu::residual_forward(y, x, h, b, d); }, [=](auto queue) { cuda::residual_forward(queue, y, x, h, b, d); });
 }
 
 void residual_backward(Stream& s, Tensor dh, Tensor db, Tensor dy, const Dropout& d) {
@@ -25,8 +27,10 @@ void residual_backward(Stream& s, Tensor dh, Tensor db, Tensor dy, const Dropout
   expect_dropout(op, d);
   const bool written = d.active() || dh.raw() != dy.raw();
   const double bytes = static_cast<double>((written ? dh.bytes() : 0) + 2 * db.bytes() + dy.bytes());
-  s.launch("residual_backward", {.flops = 2.0 * static_cast<double>(dy.numel()), .bytes = bytes},
-           [=] { cpu::residual_backward(dh, db, dy, d); });
+  s.launch(
+      "residual_backward", {.flops = 2.0 * static_cast<double>(dy.numel()), .bytes = bytes},
+      [=] { cpu::residual_backward(dh, db, dy, d); },
+      [=](auto queue) { cuda::residual_backward(queue, dh, db, dy, d); });
 }
 
 }  // namespace megalith

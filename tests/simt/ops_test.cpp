@@ -14,9 +14,6 @@ namespace {
 // Ops that have no CUDA kernel yet. GEMMs are a library's, here gemm.cpp.
 const std::set<std::string> without_kernel{"embedding_forward",
                                            "embedding_backward",
-                                           "dropout",
-                                           "residual_forward",
-                                           "residual_backward",
                                            "attention_forward",
                                            "attention_backward",
                                            "cross_entropy_forward",
@@ -127,6 +124,18 @@ TEST(SimtWidths, LayerNorm) {
         agrees_with_its_twin(c, 0);
   // Enough rows for every block to take several.
   agrees_with_its_twin(layernorm_backward_case(2200, 8, DType::bf16), 0);
+}
+
+// Groups of 64 columns that are not whole, strips of 256 likewise, and rows enough for every block to take several.
+TEST(SimtWidths, Residual) {
+  for (DType t : {DType::f32, DType::bf16})
+    for (double p : {0.0, 0.25}) {
+      for (int64_t C : {768, 1032, 1001})
+        for (const Case& c :
+             {dropout_case(2, C, p, t), residual_forward_case(2, C, p, t), residual_backward_case(9, C, p, t)})
+          agrees_with_its_twin(c, 0);
+      agrees_with_its_twin(residual_backward_case(700, 320, p, t), 0);
+    }
 }
 
 }  // namespace

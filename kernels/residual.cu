@@ -1,0 +1,173 @@
+// Dropout and the residual that ends in it. A thread takes four pieces of a row, as the mask is drawn: dropout_cuda.h.
+#include "kernels/column_sums_cuda.h"
+#include "kernels/dropout_cuda.h"
+
+namespace megalith::cuda {
+
+namespace {
+using namespace mask_pieces;
+constexpr int threads = 256;
+
+// f(row, first column) of this thread, if it has any.
+template <int n, class F>
+__device__ void with_pieces(int64_t N, int64_t C, F&& f) {
+  const int64_t each = masked_threads<n>(C), i = int64_t{blockIdx.x} * threads + threadIdx.x;
+  if (const int64_t row = i / each; row < N) f(row, masked_column<n>(i % each));
+}
+template <int n>
+unsigned pieces_grid(int64_t N, int64_t C) {
+  return blocks_for(N * masked_threads<n>(C), threads);
+}
+
+template <class T, int n>
+__global__ void __launch_bounds__(threads) dropout_kernel(T* y, const T* x, int64_t N, int64_t C, DropoutMask mask) {
+  with_pieces<n>(N, C, [&](int64_t row, int64_t first) {
+    Vector<T, n> from[count];
+#pragma unroll
+    for (int piece = 0; piece < count; piece++)
+      if (const int64_t c = first + apart * piece; c < C) from[piece] = load<n>(x + row * C + c);
+    float factors[count][n];
+    draw(factors, mask, row, first);
+#pragma unroll
+    for (int piece = 0; piece < count; piece++) {
+      const int64_t c = first + apart * piece;
+      if (c >= C) continue;
+      Vector<T, n> result;
+      for (int k = 0; k < n; k++) result[k] = to<T>(to_float(from[piece][k]) * factors[piece][k]);
+      store(y + row * C + c, result);
+    }
+  });
+}
+
+template <class T, int n, bool masked>
+__global__ void __launch_bounds__(threads)
+    forward_kernel(T* y, const T* x, const T* h, const T* b, int64_t N, int64_t C, DropoutMask mask) {
+  with_pieces<n>(N, C, [&](int64_t row, int64_t first) {
+    Vector<T, n> input[count], branch[count];
+#pragma unroll
+    for (int piece = 0; piece < count; piece++)
+      if (const int64_t c = first + apart * piece; c < C) {
+        input[piece] = load_once<n>(x + row * C + c);
+        branch[piece] = load_once<n>(h + row * C + c);
+      }
+    float factors[count][n];
+    if constexpr (masked) draw(factors, mask, row, first);
+#pragma unroll
+    for (int piece = 0; piece < count; piece++) {
+      const int64_t c = first + apart * piece;
+      if (c >= C) continue;
+      const Vector<T, n> bias = load<n>(b + c);
+      Vector<T, n> result;
+      for (int k = 0; k < n; k++) {
+        float v = to_float(branch[piece][k]) + to_float(bias[k]);
+        if constexpr (masked) v *= factors[piece][k];
+        result[k] = to<T>(to_float(input[piece][k]) + v);
+      }
+      store(y + row * C + c, result);
+    }
+  });
+}
+
+// A block has `strip` columns, and every gridDim.y-th bundle of `lines` rows; it leaves their sums in row blockIdx.y of
+// `partial`. dh is null when it is dy.
+constexpr int strip = 4 * group;
+template <class T, int n, bool masked>
+__global__ void __launch_bounds__(threads)
+    backward_kernel(T* dh, float* partial, const T* dy, int64_t N, int64_t C, DropoutMask mask) {
+  constexpr int each = masked_threads<n>(strip), lines = threads / each;
+  __shared__ float sums[lines][strip];
+  const int line = static_cast<int>(threadIdx.x) / each;
+  const int mine = static_cast<int>(masked_column<n>(static_cast<int>(threadIdx.x) % each));
+  const int64_t first = int64_t{blockIdx.x} * strip + mine;
+  float sum[count][n] = {};
+  for (int64_t row = int64_t{blockIdx.y} * lines + line; row < N; row += int64_t{gridDim.y} * lines) {
+    if (first >= C) break;
+    Vector<T, n> from[count];
+#pragma unroll
+    for (int piece = 0; piece < count; piece++)
+      if (const int64_t c = first + apart * piece; c < C) from[piece] = load_once<n>(dy + row * C + c);
+    float factors[count][n];
+    if constexpr (masked) draw(factors, mask, row, first);
+#pragma unroll
+    for (int piece = 0; piece < count; piece++) {
+      const int64_t c = first + apart * piece;
+      if (c >= C) continue;
+      // The bias has the gradient that dh holds, rounded as it is there.
+      if constexpr (masked)
+        for (int k = 0; k < n; k++) from[piece][k] = to<T>(to_float(from[piece][k]) * factors[piece][k]);
+      for (int k = 0; k < n; k++) sum[piece][k] += to_float(from[piece][k]);
+      if (dh) store(dh + row * C + c, from[piece]);
+    }
+  }
+  for (int piece = 0; piece < count; piece++)
+    for (int k = 0; k < n; k++) sums[line][mine + apart * piece + k] = sum[piece][k];
+  sync_threads();
+  static_assert(strip == threads);
+  const int64_t c = int64_t{blockIdx.x} * strip + threadIdx.x;
+  if (c >= C) return;
+  float total = 0;
+  for (int i = 0; i < lines; i++) total += sums[i][threadIdx.x];
+  partial[blockIdx.y * C + c] = total;
+}
+}  // namespace
+
+void dropout(Queue queue, Tensor y_, Tensor x_, const Dropout& d) {
+  if (!d.active()) {
+    if (y_.raw() != x_.raw()) copy(queue, y_, x_);
+    return;
+  }
+  const int64_t N = x_.rows(), C = x_.cols();
+  if (N * C == 0) return;
+  with_compute_type(x_.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    const auto run = [&](auto n) {
+      launch(queue, {"dropout", pieces_grid<n>(N, C), threads}, dropout_kernel<T, n>, y_.data<T>(), x_.data<T>(), N, C,
+             mask_of(d));
+    };
+    if (in_vectors({y_, x_})) return run(std::integral_constant<int, 16 / sizeof(T)>{});
+    run(std::integral_constant<int, 1>{});
+  });
+}
+
+void residual_forward(Queue queue, Tensor y_, Tensor x_, Tensor h_, Tensor b_, const Dropout& d) {
+  const int64_t N = x_.rows(), C = x_.cols();
+  if (N * C == 0) return;
+  with_compute_type(x_.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    const auto run = [&](auto n) {
+      launch(queue, {"residual_forward", pieces_grid<n>(N, C), threads},
+             d.active() ? forward_kernel<T, n, true> : forward_kernel<T, n, false>, y_.data<T>(), x_.data<T>(),
+             h_.data<T>(), b_.data<T>(), N, C, mask_of(d));
+    };
+    if (in_vectors({y_, x_, h_, b_})) return run(std::integral_constant<int, 16 / sizeof(T)>{});
+    run(std::integral_constant<int, 1>{});
+  });
+}
+
+void residual_backward(Queue queue, Tensor dh_, Tensor db_, Tensor dy_, const Dropout& d) {
+  const int64_t N = dy_.rows(), C = dy_.cols();
+  if (N * C == 0) return;
+  const char* name = "residual_backward";
+  with_compute_type(dy_.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    T* dh = d.active() || dh_.raw() != dy_.raw() ? dh_.data<T>() : nullptr;
+    unsigned blocks = 0;
+    const auto run = [&](auto n) {
+      constexpr int64_t lines = threads / masked_threads<n>(strip), loops = 2;
+      const unsigned strips = blocks_for(C, strip);
+      // Some blocks of every strip, so that all SMs have a few: more would only leave more partial sums.
+      blocks = partial_blocks(std::min(ceil_div(N, lines * loops), ceil_div(1056, strips)), C);
+      launch(queue, {name, dim3(strips, blocks), threads},
+             d.active() ? backward_kernel<T, n, true> : backward_kernel<T, n, false>, dh,
+             static_cast<float*>(queue.workspace), dy_.data<T>(), N, C, mask_of(d));
+    };
+    if (in_vectors({dh_, dy_})) {
+      run(std::integral_constant<int, 16 / sizeof(T)>{});
+    } else {
+      run(std::integral_constant<int, 1>{});
+    }
+    finish_column_sums(queue, name, db_.data<float>(), nullptr, C, blocks, C);
+  });
+}
+
+}  // namespace megalith::cuda
