@@ -2,6 +2,7 @@
 
 #include "kernels/check_args.h"
 #include "kernels/ops_cpu.h"
+#include "kernels/ops_cuda.h"
 
 namespace megalith {
 
@@ -23,8 +24,10 @@ void embedding_forward(Stream& s, Tensor y, Tensor tokens, Tensor wte, Tensor wp
   // Tokens are data: a part is taken to hold its share of them.
   const double bytes = (1 + part.share()) * static_cast<double>(y.bytes()) +
                        static_cast<double>(tokens.bytes() + T * y.cols() * size_of(y.dtype()));
-  s.launch("embedding_forward", {.flops = part.share() * static_cast<double>(y.numel()), .bytes = bytes},
-           [=] { cpu::embedding_forward(y, tokens, wte, wpe, T, part); });
+  s.launch(
+      "embedding_forward", {.flops = part.share() * static_cast<double>(y.numel()), .bytes = bytes},
+      [=] { cpu::embedding_forward(y, tokens, wte, wpe, T, part); },
+      [=](auto queue) { cuda::embedding_forward(queue, y, tokens, wte, wpe, T, part); });
 }
 
 void embedding_backward(Stream& s, Tensor dwte, Tensor dwpe, Tensor dy, Tensor tokens, int64_t T, VocabularyPart part) {
@@ -37,9 +40,10 @@ void embedding_backward(Stream& s, Tensor dwte, Tensor dwpe, Tensor dy, Tensor t
   expect_positions(op, dy.rows(), T, "dwpe", dwpe);
   const double numel = static_cast<double>(dy.numel());
   const double touched = 2.0 * 4.0 * (part.share() * numel + static_cast<double>(T * dy.cols()));
-  s.launch("embedding_backward",
-           {.flops = (1 + part.share()) * numel, .bytes = touched + static_cast<double>(dy.bytes())},
-           [=] { cpu::embedding_backward(dwte, dwpe, dy, tokens, T, part); });
+  s.launch(
+      "embedding_backward", {.flops = (1 + part.share()) * numel, .bytes = touched + static_cast<double>(dy.bytes())},
+      [=] { cpu::embedding_backward(dwte, dwpe, dy, tokens, T, part); },
+      [=](auto queue) { cuda::embedding_backward(queue, dwte, dwpe, dy, tokens, T, part); });
 }
 
 }  // namespace megalith

@@ -12,9 +12,7 @@ namespace megalith::test {
 namespace {
 
 // Ops that have no CUDA kernel yet. GEMMs are a library's, here gemm.cpp.
-const std::set<std::string> without_kernel{"embedding_forward",
-                                           "embedding_backward",
-                                           "attention_forward",
+const std::set<std::string> without_kernel{"attention_forward",
                                            "attention_backward",
                                            "cross_entropy_forward",
                                            "cross_entropy_forward_backward",
@@ -136,6 +134,19 @@ TEST(SimtWidths, Residual) {
           agrees_with_its_twin(c, 0);
       agrees_with_its_twin(residual_backward_case(700, 320, p, t), 0);
     }
+}
+
+// Tokens whose rows fill several chunks of the order, and keys of two and of three digits.
+TEST(SimtWidths, Embedding) {
+  for (DType t : {DType::f32, DType::bf16}) {
+    for (const Case& c :
+         {embedding_backward_case(3, 150, 16, {0, 3, 3}, 0, t),
+          embedding_backward_case(3, 150, 16, {0, 300, 300}, 4, t),
+          embedding_backward_case(2, 20, 8, {30000, 66000, 96000}, 0, t),
+          embedding_forward_case(1, 3, 1600, {0, 5, 5}, 0, t), embedding_backward_case(1, 3, 1600, {0, 5, 5}, 0, t)})
+      agrees_with_its_twin(c, 0);
+    same_bits_twice(embedding_backward_case(3, 150, 16, {0, 3, 3}, 0, t));
+  }
 }
 
 }  // namespace

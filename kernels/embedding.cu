@@ -1,0 +1,293 @@
+// Forward: a warp has a row. Backward: rows are ordered by their token, so that the rows of one token are neighbours,
+// and summed in chunks of that order; a token whose rows lie in several chunks has one partial sum from each, added up
+// in order. Positions need no order: the rows of one lie T apart.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/device_cuda.h"
+
+namespace megalith::cuda {
+
+namespace {
+constexpr int threads = 256, warps = threads / warp_size;
+
+// The row of the table that holds the token, or -1; what is no token at all is to be seen in the results.
+struct Part {
+  int64_t first, count, total;
+  __device__ int64_t row_of(int64_t token) const {
+    return first <= token && token < first + count ? token - first : -1;
+  }
+  __device__ bool valid(int64_t token) const { return 0 <= token && token < total; }
+};
+Part part_of(const VocabularyPart& part) { return {part.first, part.count, part.total}; }
+
+template <class T, int n>
+__global__ void __launch_bounds__(threads) forward_kernel(T* y, const int32_t* tokens, const T* wte, const T* wpe,
+                                                          int64_t N, int64_t C, int64_t length, Part part) {
+  const int64_t row = int64_t{blockIdx.x} * warps + warp_index();
+  if (row >= N) return;
+  const int64_t token = tokens[row], table_row = part.row_of(token);
+  T* to_row = y + row * C;
+  if (table_row < 0) {
+    Vector<T, n> nothing;
+    for (int k = 0; k < n; k++) nothing[k] = to<T>(part.valid(token) ? 0.0f : NAN);
+    for (int64_t c = lane_index() * n; c < C; c += warp_size * n) store(to_row + c, nothing);
+    return;
+  }
+  const T *from = wte + table_row * C, *position = wpe + row % length * C;
+  constexpr int steps = 4;
+  for (int64_t first = lane_index() * n; first < C; first += steps * warp_size * n) {
+    Vector<T, n> a[steps], b[steps];
+#pragma unroll
+    for (int step = 0; step < steps; step++)
+      if (const int64_t c = first + step * warp_size * n; c < C) {
+        a[step] = load<n>(from + c);
+        b[step] = load<n>(position + c);
+      }
+#pragma unroll
+    for (int step = 0; step < steps; step++)
+      if (const int64_t c = first + step * warp_size * n; c < C) {
+        Vector<T, n> sum;
+        for (int k = 0; k < n; k++) sum[k] = to<T>(to_float(a[step][k]) + to_float(b[step][k]));
+        store(to_row + c, sum);
+      }
+  }
+}
+
+// --- Rows in the order of their tokens.
+
+struct Keyed {
+  int32_t key, row;  // key: the token's row of the table, or part.count where it is not held
+};
+
+constexpr int sort_threads = 1024, sort_warps = sort_threads / warp_size, digit_bits = 8, digits = 1 << digit_bits;
+
+// The lanes of `among` with the same digit.
+__device__ inline unsigned peers_of(int digit, unsigned among) {
+  unsigned peers = among;
+  for (int bit = 0; bit < digit_bits; bit++) {
+    const unsigned ones = ballot(digit >> bit & 1);
+    peers &= digit >> bit & 1 ? ones : ~ones;
+  }
+  return peers;
+}
+__device__ constexpr int count_bits(unsigned v) {
+  v -= v >> 1 & 0x55555555u;
+  v = (v & 0x33333333u) + (v >> 2 & 0x33333333u);
+  return static_cast<int>(((v + (v >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24);
+}
+
+// One pass of a stable radix sort by one block: y is x in the order of (key >> shift) % digits. Each warp has a stretch
+// of x, counts its digits, learns where each of them begins in y, and puts its elements there.
+__device__ inline void sort_pass(Keyed* y, const Keyed* x, int64_t N, int shift, int (&places)[sort_warps][digits],
+                                 int (&totals)[digits]) {
+  const int lane = lane_index(), warp = warp_index();
+  int(&mine)[digits] = places[warp];
+  for (int digit = lane; digit < digits; digit += warp_size) mine[digit] = 0;
+  sync_warp();
+  const int64_t each = ceil_div(ceil_div(N, warp_size), sort_warps) * warp_size;
+  const int64_t begin = warp * each, end = begin + each < N ? begin + each : N;
+  for (bool placing : {false, true}) {
+    for (int64_t first = begin; first < end; first += warp_size) {
+      const int64_t i = first + lane;
+      const bool has = i < end;
+      const Keyed element = has ? x[i] : Keyed{0, 0};
+      const int digit = element.key >> shift & (digits - 1);
+      const unsigned peers = peers_of(digit, ballot(has));
+      const int before = count_bits(peers & ((1u << lane) - 1));
+      const int place = mine[digit];
+      sync_warp();
+      if (has && before == 0) mine[digit] = place + count_bits(peers);
+      if (has && placing) y[place + before] = element;
+      sync_warp();
+    }
+    if (placing) break;
+    // From counts to places: digits in order, and within one the warps.
+    sync_threads();
+    if (threadIdx.x < digits) {
+      int total = 0;
+      for (int w = 0; w < sort_warps; w++) {
+        const int count = places[w][threadIdx.x];
+        places[w][threadIdx.x] = total;
+        total += count;
+      }
+      totals[threadIdx.x] = total;
+    }
+    sync_threads();
+    if (threadIdx.x < digits) {
+      int smaller = 0;
+      for (int digit = 0; digit < static_cast<int>(threadIdx.x); digit++) smaller += totals[digit];
+      for (int w = 0; w < sort_warps; w++) places[w][threadIdx.x] += smaller;
+    }
+    sync_threads();
+  }
+}
+
+// sorted: the rows by key, and within a key as they come. One block; `spare` has room for N as well.
+__global__ void __launch_bounds__(sort_threads)
+    sort_kernel(Keyed* sorted, Keyed* spare, const int32_t* tokens, int64_t N, int passes, Part part) {
+  __shared__ int places[sort_warps][digits], totals[digits];
+  // An odd number of passes ends in the other of the two.
+  Keyed *from = passes % 2 ? spare : sorted, *into = passes % 2 ? sorted : spare;
+  for (int64_t n = threadIdx.x; n < N; n += sort_threads) {
+    const int64_t row = part.row_of(tokens[n]);
+    from[n] = {static_cast<int32_t>(row < 0 ? part.count : row), static_cast<int32_t>(n)};
+  }
+  for (int pass = 0; pass < passes; pass++) {
+    sync_threads();
+    sort_pass(into, from, N, pass * digit_bits, places, totals);
+    Keyed* const last = into;
+    into = from;
+    from = last;
+  }
+}
+
+// --- Sums.
+
+// to[0, n) += sum.
+template <int n>
+__device__ void add_to(float* to, const Vector<float, n>& sum) {
+  Vector<float, n> v = load<n>(to);
+  for (int k = 0; k < n; k++) v[k] += sum[k];
+  store(to, v);
+}
+
+// Block (strip, chunk): the sums of the chunk's tokens. Those that have rows of this chunk only are added to dwte; one
+// that began in an earlier chunk goes to row 2 * chunk of `partial`, and one that begins here and goes on to the next.
+constexpr int sum_threads = 128;
+template <class T, int n>
+__global__ void __launch_bounds__(sum_threads)
+    token_sums_kernel(float* dwte, float* partial, const T* dy, const Keyed* sorted, int64_t N, int64_t C,
+                      int64_t chunk, int32_t none) {
+  const int64_t c = (int64_t{blockIdx.x} * sum_threads + threadIdx.x) * n;
+  const int64_t begin = int64_t{blockIdx.y} * chunk, end = begin + chunk < N ? begin + chunk : N;
+  if (c >= C) return;
+  const int32_t before = begin > 0 ? sorted[begin - 1].key : -1, after = end < N ? sorted[end].key : -1;
+  Vector<float, n> sum;
+  for (int k = 0; k < n; k++) sum[k] = 0;
+  constexpr int steps = 8;
+  for (int64_t first = begin; first < end; first += steps) {
+    Keyed at[steps];
+    Vector<T, n> d[steps];
+#pragma unroll
+    for (int step = 0; step < steps; step++)
+      if (first + step < end) {
+        at[step] = sorted[first + step];
+        if (at[step].key != none) d[step] = load_once<n>(dy + at[step].row * C + c);
+      }
+#pragma unroll
+    for (int step = 0; step < steps; step++) {
+      if (first + step >= end) continue;
+      const int32_t key = at[step].key;
+      if (key == none) return;  // none of those behind is held either
+      for (int k = 0; k < n; k++) sum[k] += to_float(d[step][k]);
+      const bool last = first + step + 1 == end;
+      if (!last && sorted[first + step + 1].key == key) continue;
+      if (key == before) {
+        store(partial + 2 * int64_t{blockIdx.y} * C + c, sum);
+      } else if (last && key == after) {
+        store(partial + (2 * int64_t{blockIdx.y} + 1) * C + c, sum);
+      } else {
+        add_to(dwte + key * C + c, sum);
+      }
+      for (int k = 0; k < n; k++) sum[k] = 0;
+    }
+  }
+}
+
+// Block (strip, chunk): the token that begins in this chunk and goes on, if there is one.
+template <int n>
+__global__ void __launch_bounds__(sum_threads)
+    finish_token_sums_kernel(float* dwte, const float* partial, const Keyed* sorted, int64_t N, int64_t C,
+                             int64_t chunk, int32_t none) {
+  const int64_t c = (int64_t{blockIdx.x} * sum_threads + threadIdx.x) * n;
+  const int64_t begin = int64_t{blockIdx.y} * chunk, end = begin + chunk;
+  if (c >= C || end >= N) return;
+  const int32_t key = sorted[end - 1].key;
+  if (key == none || sorted[end].key != key || (begin > 0 && sorted[begin - 1].key == key)) return;
+  Vector<float, n> sum = load<n>(partial + (2 * int64_t{blockIdx.y} + 1) * C + c);
+  for (int64_t next = int64_t{blockIdx.y} + 1; next * chunk < N && sorted[next * chunk].key == key; next++) {
+    const Vector<float, n> more = load<n>(partial + 2 * next * C + c);
+    for (int k = 0; k < n; k++) sum[k] += more[k];
+  }
+  add_to(dwte + key * C + c, sum);
+}
+
+// dwpe[t] += the rows of position t, in order.
+template <class T, int n>
+__global__ void __launch_bounds__(threads)
+    position_sums_kernel(float* dwpe, const T* dy, int64_t N, int64_t C, int64_t length) {
+  const int64_t i = (int64_t{blockIdx.x} * threads + threadIdx.x) * n;  // of the first sequence
+  if (i >= length * C) return;
+  Vector<float, n> sum;
+  for (int k = 0; k < n; k++) sum[k] = 0;
+  constexpr int steps = 8;
+  for (int64_t first = i; first < N * C; first += steps * length * C) {
+    Vector<T, n> d[steps];
+#pragma unroll
+    for (int step = 0; step < steps; step++)
+      if (const int64_t at = first + step * length * C; at < N * C) d[step] = load<n>(dy + at);
+#pragma unroll
+    for (int step = 0; step < steps; step++)
+      if (first + step * length * C < N * C)
+        for (int k = 0; k < n; k++) sum[k] += to_float(d[step][k]);
+  }
+  add_to(dwpe + i, sum);
+}
+}  // namespace
+
+void embedding_forward(Queue queue, Tensor y_, Tensor tokens_, Tensor wte_, Tensor wpe_, int64_t T,
+                       const VocabularyPart& part) {
+  const int64_t N = y_.rows(), C = y_.cols();
+  if (N * C == 0) return;
+  with_compute_type(y_.dtype(), [&](auto tag) {
+    using E = decltype(tag);
+    launch(queue, {"embedding_forward", blocks_for(N, warps), threads},
+           in_vectors({y_, wte_, wpe_}) ? forward_kernel<E, 16 / sizeof(E)> : forward_kernel<E, 1>, y_.data<E>(),
+           tokens_.data<int32_t>(), wte_.data<E>(), wpe_.data<E>(), N, C, T, part_of(part));
+  });
+}
+
+void embedding_backward(Queue queue, Tensor dwte_, Tensor dwpe_, Tensor dy_, Tensor tokens_, int64_t T,
+                        const VocabularyPart& part) {
+  const char* name = "embedding_backward";
+  const int64_t N = dy_.rows(), C = dy_.cols();
+  if (N * C == 0) return;
+  CHECK(part.count < int64_t{1} << 31, "{}: a part of {} tokens is beyond 32 bits", name, part.count);
+  // The workspace: two lists of rows, and two partial sums a chunk.
+  const int64_t list_bytes = ceil_div(N * static_cast<int64_t>(sizeof(Keyed)), 16) * 16;
+  const int64_t room = (workspace_bytes - 2 * list_bytes) / (2 * C * static_cast<int64_t>(sizeof(float)));
+  CHECK(room > 0, "{}: {} rows of {} do not fit into the workspace of {} bytes; use a smaller microbatch", name, N, C,
+        workspace_bytes);
+  char* workspace = static_cast<char*>(queue.workspace);
+  auto* sorted = reinterpret_cast<Keyed*>(workspace);
+  auto* spare = reinterpret_cast<Keyed*>(workspace + list_bytes);
+  auto* partial = reinterpret_cast<float*>(workspace + 2 * list_bytes);
+  const int64_t chunk = std::max({int64_t{32}, ceil_div(N, room), ceil_div(N, 65535)});
+  const auto chunks = static_cast<unsigned>(ceil_div(N, chunk));
+  int passes = 0;
+  while (part.count >> (passes * digit_bits) != 0) passes++;
+
+  float *dwte = dwte_.data<float>(), *dwpe = dwpe_.data<float>();
+  const auto none = static_cast<int32_t>(part.count);
+  if (part.count > 0) {
+    launch(queue, {name, 1, sort_threads}, sort_kernel, sorted, spare, tokens_.data<int32_t>(), N, passes,
+           part_of(part));
+  }
+  with_compute_type(dy_.dtype(), [&](auto tag) {
+    using E = decltype(tag);
+    const E* dy = dy_.data<E>();
+    const auto run = [&](auto n) {
+      if (part.count > 0) {
+        const dim3 grid(blocks_for(C, sum_threads * n), chunks);
+        launch(queue, {name, grid, sum_threads}, token_sums_kernel<E, n>, dwte, partial, dy, sorted, N, C, chunk, none);
+        launch(queue, {name, grid, sum_threads}, finish_token_sums_kernel<n>, dwte, partial, sorted, N, C, chunk, none);
+      }
+      launch(queue, {name, blocks_for(T * C, threads * n), threads}, position_sums_kernel<E, n>, dwpe, dy, N, C, T);
+    };
+    if (in_vectors({dwte_, dwpe_, dy_})) return run(std::integral_constant<int, 16 / sizeof(E)>{});
+    run(std::integral_constant<int, 1>{});
+  });
+}
+
+}  // namespace megalith::cuda
