@@ -2,6 +2,7 @@
 
 #include "kernels/check_args.h"
 #include "kernels/ops_cpu.h"
+#include "kernels/ops_cuda.h"
 
 namespace megalith {
 
@@ -33,16 +34,20 @@ void expect_whole(const char* op, const Tensor& losses, const Tensor& logits, co
 void cross_entropy_forward(Stream& s, Tensor losses, Tensor logits, Tensor targets, VocabularyPart part) {
   expect_whole("cross_entropy_forward", losses, logits, targets, part);
   const double bytes = bytes_of(losses) + held_bytes(logits, part) + bytes_of(targets);
-  s.launch("cross_entropy_forward", {.flops = 3 * held(logits, part), .bytes = bytes},
-           [=] { cpu::cross_entropy_forward(losses, logits, targets, part); });
+  s.launch(
+      "cross_entropy_forward", {.flops = 3 * held(logits, part), .bytes = bytes},
+      [=] { cpu::cross_entropy_forward(losses, logits, targets, part); },
+      [=](auto queue) { cuda::cross_entropy_forward(queue, losses, logits, targets, part); });
 }
 
 void cross_entropy_forward_backward(Stream& s, Tensor losses, Tensor logits, Tensor targets, VocabularyPart part,
                                     double scale) {
   expect_whole("cross_entropy_forward_backward", losses, logits, targets, part);
   const double bytes = bytes_of(losses) + held_bytes(logits, part) + bytes_of(logits) + bytes_of(targets);
-  s.launch("cross_entropy_forward_backward", {.flops = 6 * held(logits, part), .bytes = bytes},
-           [=] { cpu::cross_entropy_forward_backward(losses, logits, targets, part, scale); });
+  s.launch(
+      "cross_entropy_forward_backward", {.flops = 6 * held(logits, part), .bytes = bytes},
+      [=] { cpu::cross_entropy_forward_backward(losses, logits, targets, part, scale); },
+      [=](auto queue) { cuda::cross_entropy_forward_backward(queue, losses, logits, targets, part, scale); });
 }
 
 void softmax_part(Stream& s, Tensor stats, Tensor logits, Tensor targets, VocabularyPart part) {
@@ -50,15 +55,18 @@ void softmax_part(Stream& s, Tensor stats, Tensor logits, Tensor targets, Vocabu
   expect_logits(op, logits, targets, part);
   expect(op, "stats", stats, DType::f32, {3, logits.rows()});
   const double bytes = bytes_of(stats) + held_bytes(logits, part) + bytes_of(targets);
-  s.launch("softmax_part", {.flops = 3 * held(logits, part), .bytes = bytes},
-           [=] { cpu::softmax_part(stats, logits, targets, part); });
+  s.launch(
+      "softmax_part", {.flops = 3 * held(logits, part), .bytes = bytes},
+      [=] { cpu::softmax_part(stats, logits, targets, part); },
+      [=](auto queue) { cuda::softmax_part(queue, stats, logits, targets, part); });
 }
 
 void merge_softmax(Stream& s, Tensor stats, Tensor max) {
   expect("merge_softmax", "stats", stats, DType::f32, {3, max.numel()});
   expect_dtype("merge_softmax", "max", max, DType::f32);
-  s.launch("merge_softmax", {.flops = 3 * static_cast<double>(max.numel()), .bytes = 5 * bytes_of(max)},
-           [=] { cpu::merge_softmax(stats, max); });
+  s.launch(
+      "merge_softmax", {.flops = 3 * static_cast<double>(max.numel()), .bytes = 5 * bytes_of(max)},
+      [=] { cpu::merge_softmax(stats, max); }, [=](auto queue) { cuda::merge_softmax(queue, stats, max); });
 }
 
 void cross_entropy_loss(Stream& s, Tensor losses, Tensor stats, Tensor targets) {
@@ -66,10 +74,12 @@ void cross_entropy_loss(Stream& s, Tensor losses, Tensor stats, Tensor targets) 
   expect(op, "stats", stats, DType::f32, {3, losses.numel()});
   expect_dtype(op, "losses", losses, DType::f32);
   expect_numel(op, "targets", targets, DType::i32, losses.numel());
-  s.launch("cross_entropy_loss",
-           {.flops = 3 * static_cast<double>(losses.numel()),
-            .bytes = bytes_of(losses) + bytes_of(stats) + bytes_of(targets)},
-           [=] { cpu::cross_entropy_loss(losses, stats, targets); });
+  s.launch(
+      "cross_entropy_loss",
+      {.flops = 3 * static_cast<double>(losses.numel()),
+       .bytes = bytes_of(losses) + bytes_of(stats) + bytes_of(targets)},
+      [=] { cpu::cross_entropy_loss(losses, stats, targets); },
+      [=](auto queue) { cuda::cross_entropy_loss(queue, losses, stats, targets); });
 }
 
 void cross_entropy_gradient(Stream& s, Tensor logits, Tensor stats, Tensor targets, VocabularyPart part, double scale) {
@@ -77,8 +87,10 @@ void cross_entropy_gradient(Stream& s, Tensor logits, Tensor stats, Tensor targe
   expect_logits(op, logits, targets, part);
   expect(op, "stats", stats, DType::f32, {3, logits.rows()});
   const double bytes = bytes_of(stats) + held_bytes(logits, part) + bytes_of(logits) + bytes_of(targets);
-  s.launch("cross_entropy_gradient", {.flops = 3 * held(logits, part), .bytes = bytes},
-           [=] { cpu::cross_entropy_gradient(logits, stats, targets, part, scale); });
+  s.launch(
+      "cross_entropy_gradient", {.flops = 3 * held(logits, part), .bytes = bytes},
+      [=] { cpu::cross_entropy_gradient(logits, stats, targets, part, scale); },
+      [=](auto queue) { cuda::cross_entropy_gradient(queue, logits, stats, targets, part, scale); });
 }
 
 }  // namespace megalith
