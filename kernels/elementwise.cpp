@@ -39,21 +39,25 @@ void add(Stream& s, Tensor y, Tensor x) {
 void accumulate_sum(Stream& s, Tensor out, Tensor x, double scale) {
   expect_numel("accumulate_sum", "out", out, DType::f64, 1);
   expect_dtype("accumulate_sum", "x", x, DType::f32);
-  s.launch("accumulate_sum", {.flops = numel_of(x), .bytes = bytes_of(x) + 16},
-           [=] { cpu::accumulate_sum(out, x, scale); });
+  s.launch(
+      "accumulate_sum", {.flops = numel_of(x), .bytes = bytes_of(x) + 16}, [=] { cpu::accumulate_sum(out, x, scale); },
+      [=](auto queue) { cuda::accumulate_sum(queue, out, x, scale); });
 }
 
 void accumulate_square_sum(Stream& s, Tensor out, Tensor x) {
   expect_numel("accumulate_square_sum", "out", out, DType::f64, 1);
   expect_dtype("accumulate_square_sum", "x", x, DType::f32);
-  s.launch("accumulate_square_sum", {.flops = 2 * numel_of(x), .bytes = bytes_of(x) + 16},
-           [=] { cpu::accumulate_square_sum(out, x); });
+  s.launch(
+      "accumulate_square_sum", {.flops = 2 * numel_of(x), .bytes = bytes_of(x) + 16},
+      [=] { cpu::accumulate_square_sum(out, x); }, [=](auto queue) { cuda::accumulate_square_sum(queue, out, x); });
 }
 
 void clip_scale(Stream& s, Tensor scale, Tensor square_sum, double max_norm) {
   expect_numel("clip_scale", "scale", scale, DType::f64, 1);
   expect_numel("clip_scale", "square_sum", square_sum, DType::f64, 1);
-  s.launch("clip_scale", {.flops = 3, .bytes = 16}, [=] { cpu::clip_scale(scale, square_sum, max_norm); });
+  s.launch(
+      "clip_scale", {.flops = 3, .bytes = 16}, [=] { cpu::clip_scale(scale, square_sum, max_norm); },
+      [=](auto queue) { cuda::clip_scale(queue, scale, square_sum, max_norm); });
 }
 
 void normal_fill(Stream& s, Tensor y, uint64_t seed, uint64_t stream, int64_t begin, double std, Columns columns) {
@@ -61,8 +65,10 @@ void normal_fill(Stream& s, Tensor y, uint64_t seed, uint64_t stream, int64_t be
   CHECK(begin >= 0, "normal_fill: begins at element {}", begin);
   CHECK(columns.begin >= 0 && columns.count > 0 && columns.begin + columns.count <= columns.total,
         "normal_fill: columns [{}, {}) are no part of {}", columns.begin, columns.begin + columns.count, columns.total);
-  s.launch("normal_fill", {.flops = 0, .bytes = bytes_of(y)},
-           [=] { cpu::normal_fill(y, seed, stream, begin, std, columns); });
+  s.launch(
+      "normal_fill", {.flops = 0, .bytes = bytes_of(y)},
+      [=] { cpu::normal_fill(y, seed, stream, begin, std, columns); },
+      [=](auto queue) { cuda::normal_fill(queue, y, seed, stream, begin, std, columns); });
 }
 
 }  // namespace megalith

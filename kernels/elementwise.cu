@@ -1,5 +1,10 @@
 // Whole tensors, one pass: a thread takes `steps` vectors, neighbours side by side, so that many loads are under way.
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
 #include "kernels/device_cuda.h"
+#include "kernels/philox.h"
 
 namespace megalith::cuda {
 
@@ -125,6 +130,110 @@ void add(Queue queue, Tensor y, Tensor x) {
   if (y.dtype() == DType::f32) return add_to<float>(queue, y, x);
   if (y.dtype() == DType::bf16) return add_to<bfloat16>(queue, y, x);
   add_to<double>(queue, y, x);
+}
+
+// --- Sums of all elements, in two launches and f64: each block leaves one, then one block adds them up.
+
+namespace {
+constexpr int warps = threads / warp_size;
+
+// v of all threads of the block, in thread 0.
+__device__ inline double block_sum(double v) {
+  __shared__ double room[warps];
+  for (int bits = warp_size / 2; bits > 0; bits /= 2) v += shuffle_xor(v, bits);
+  if (lane_index() == 0) room[warp_index()] = v;
+  sync_threads();
+  double sum = 0;
+  if (threadIdx.x == 0)
+    for (int w = 0; w < warps; w++) sum += room[w];
+  return sum;
+}
+
+// In fours, whether they are loaded as vectors or not, so that the order does not depend on where x lies.
+template <bool squares, bool vectors>
+__global__ void __launch_bounds__(threads) sum_kernel(double* partial, const float* x, int64_t count) {
+  const auto term = [](float v) { return squares ? double{v} * double{v} : double{v}; };
+  const int64_t whole = count / 4, first = int64_t{blockIdx.x} * threads + threadIdx.x;
+  double sum = 0;
+#pragma unroll 4
+  for (int64_t i = first; i < whole; i += int64_t{gridDim.x} * threads) {
+    Vector<float, 4> v;
+    if constexpr (vectors) {
+      v = load_once<4>(x + 4 * i);
+    } else {
+      for (int k = 0; k < 4; k++) v[k] = x[4 * i + k];
+    }
+    sum += (term(v[0]) + term(v[1])) + (term(v[2]) + term(v[3]));
+  }
+  if (first < count - 4 * whole) sum += term(x[4 * whole + first]);
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+// out += scale * sum of the `count` partial sums.
+__global__ void __launch_bounds__(threads)
+    finish_sum_kernel(double* out, const double* partial, int count, double scale) {
+  double sum = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += threads) sum += partial[i];
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) *out += scale * sum;
+}
+
+template <bool squares>
+void sum_into(Queue queue, const char* name, const Tensor& out, const Tensor& x, double scale) {
+  const int64_t count = x.numel();
+  if (count == 0) return;
+  // Eight for each SM of the largest card, and eight vectors a thread at least.
+  const auto blocks = static_cast<unsigned>(std::min<int64_t>(1056, ceil_div(count, int64_t{threads} * 4 * 8)));
+  double* partial = static_cast<double*>(queue.workspace);
+  launch(queue, {name, blocks, threads}, aligned(x.raw()) ? sum_kernel<squares, true> : sum_kernel<squares, false>,
+         partial, x.data<float>(), count);
+  launch(queue, {name, 1, threads}, finish_sum_kernel, out.data<double>(), partial, blocks, scale);
+}
+
+__global__ void __launch_bounds__(warp_size)
+    clip_scale_kernel(double* scale, const double* square_sum, double max_norm) {
+  if (threadIdx.x != 0) return;
+  const double norm = sqrt(*square_sum), factor = max_norm / (norm + 1e-6);
+  // norm - norm is 0, or NaN where the norm is not finite: such a norm must never pass as 1.
+  *scale = max_norm == 0 ? 1.0 + (norm - norm) : factor > 1 ? 1.0 : factor;
+}
+
+// As in elementwise_cpu.cpp, one element a thread: this runs once in a training.
+__global__ void __launch_bounds__(threads)
+    normal_kernel(float* y, int64_t n, uint64_t seed, uint64_t stream, int64_t begin, double deviation, int64_t count,
+                  int64_t total, int64_t first_column) {
+  const int64_t i = int64_t{blockIdx.x} * threads + threadIdx.x;
+  if (i >= n) return;
+  const int64_t place = (begin + i) / count * total + first_column + (begin + i) % count;
+  const PhiloxBlock words = philox(seed, stream, static_cast<uint64_t>(place / 4));
+  const bool second = place % 4 >= 2;
+  const double radius = deviation * sqrt(-2 * log(double{uniform(second ? words[2] : words[0])}));
+  const double angle = 2 * std::numbers::pi * double{uniform(second ? words[3] : words[1])};
+  y[i] = static_cast<float>(radius * (place % 2 ? sin(angle) : cos(angle)));
+}
+}  // namespace
+
+void accumulate_sum(Queue queue, Tensor out, Tensor x, double scale) {
+  sum_into<false>(queue, "accumulate_sum", out, x, scale);
+}
+void accumulate_square_sum(Queue queue, Tensor out, Tensor x) {
+  sum_into<true>(queue, "accumulate_square_sum", out, x, 1);
+}
+
+void clip_scale(Queue queue, Tensor scale, Tensor square_sum, double max_norm) {
+  launch(queue, {"clip_scale", 1, warp_size}, clip_scale_kernel, scale.data<double>(), square_sum.data<double>(),
+         max_norm);
+}
+
+void normal_fill(Queue queue, Tensor y, uint64_t seed, uint64_t stream, int64_t begin, double std,
+                 const Columns& columns) {
+  const int64_t n = y.numel();
+  if (n == 0) return;
+  // With all its columns a matrix is one row of elements.
+  const bool whole = columns.count == columns.total;
+  const int64_t count = whole ? begin + n : columns.count;
+  launch(queue, {"normal_fill", blocks_for(n, threads), threads}, normal_kernel, y.data<float>(), n, seed, stream,
+         begin, std, count, whole ? count : columns.total, whole ? 0 : columns.begin);
 }
 
 }  // namespace megalith::cuda
