@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "kernels/device.h"
+
 namespace megalith {
 
 namespace {
@@ -11,11 +13,20 @@ int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1
 constexpr int64_t page = 4096;
 }  // namespace
 
-void Arena::Free::operator()(void* p) const { std::free(p); }
+void Arena::Free::operator()(void* p) const {
+  if (world == World::cuda)
+    device::Release{}(p);
+  else
+    std::free(p);
+}
 
 Arena::Arena(World world, std::string name, int64_t capacity)
     : world_(world), name_(std::move(name)), capacity_(capacity) {
   if (world_ == World::dry || capacity_ == 0) return;
+  if (world_ == World::cuda) {
+    memory_ = std::unique_ptr<void, Free>(device::allocate(capacity_, name_).release(), Free{world_});
+    return;
+  }
   memory_.reset(std::aligned_alloc(page, static_cast<size_t>(round_up(capacity_, page))));
   CHECK(memory_ != nullptr, "cannot allocate {} bytes of memory for {}; use a smaller microbatch or more ranks",
         capacity_, name_);

@@ -18,7 +18,8 @@ class Arena {
  public:
   static constexpr int64_t alignment = 256;  // bytes: every tensor starts on such a boundary
 
-  // Dry world: no memory, no limit; `capacity` is ignored. Else: one allocation of `capacity` bytes.
+  // Dry world: no memory, no limit; `capacity` is ignored. Else: one allocation of `capacity` bytes, in the cuda world
+  // of the GPU that is selected.
   Arena(World world, std::string name, int64_t capacity);
 
   // Uninitialised memory until the enclosing scope ends. Error when the capacity is exceeded.
@@ -44,6 +45,7 @@ class Arena {
 
  private:
   struct Free {
+    World world;
     void operator()(void* p) const;
   };
   World world_;
@@ -51,7 +53,7 @@ class Arena {
   int64_t capacity_;
   int64_t used_ = 0;
   int64_t peak_ = 0;
-  std::unique_ptr<void, Free> memory_;
+  std::unique_ptr<void, Free> memory_{nullptr, Free{World::cpu}};
 };
 
 }  // namespace megalith

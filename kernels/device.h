@@ -29,6 +29,7 @@ struct Properties {
   int major = 0, minor = 0;  // compute capability
   int processors = 0;
   int64_t memory = 0, free = 0;  // bytes
+  std::string id;                // the same in every process, whatever it calls the GPU
   std::string driver, runtime;   // the CUDA version that the driver supports, and the one of this build: "13.0"
 };
 Properties properties();
@@ -67,9 +68,6 @@ void synchronize(CUstream_st* stream);
 // Enqueued, between the GPU, pinned and common memory; common memory is copied before the call returns or, from the
 // GPU, may make it wait.
 void copy(CUstream_st* stream, void* to, const void* from, int64_t bytes);
-
-// Fails with the op's name when an op was enqueued wrongly.
-void check_enqueued(const char* op);
 
 // A named stretch of the host's time line in profilers (NVTX).
 class Range {

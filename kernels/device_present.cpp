@@ -75,6 +75,8 @@ Properties properties() {
   CUDA_CHECK(cudaGetDevice(&index));
   cudaDeviceProp p;
   CUDA_CHECK(cudaGetDeviceProperties(&p, index));
+  std::string id;
+  for (char byte : p.uuid.bytes) id += fmt::format("{:02x}", static_cast<unsigned char>(byte));
   size_t free = 0, memory = 0;
   CUDA_CHECK(cudaMemGetInfo(&free, &memory));
   return {.index = index,
@@ -84,6 +86,7 @@ Properties properties() {
           .processors = p.multiProcessorCount,
           .memory = static_cast<int64_t>(memory),
           .free = static_cast<int64_t>(free),
+          .id = id,
           .driver = version_text(driver_version()),
           .runtime = version_text(CUDART_VERSION)};
 }
@@ -144,8 +147,6 @@ void synchronize(CUstream_st* stream) { CUDA_CHECK(cudaStreamSynchronize(stream)
 void copy(CUstream_st* stream, void* to, const void* from, int64_t bytes) {
   CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, stream));
 }
-
-void check_enqueued(const char* op) { check(cudaGetLastError(), op); }
 
 Range::Range(const char* name) noexcept { nvtxRangePushA(name); }
 Range::~Range() { nvtxRangePop(); }

@@ -1,6 +1,7 @@
 #include "kernels/stream.h"
 
 #include "kernels/gemm_cpu.h"
+#include "kernels/host_transfers.h"
 
 namespace megalith {
 
@@ -10,6 +11,30 @@ Stream::Stream(World world, cuda::Queue queue) : world_(world), queue_(queue) {
 }
 Stream::~Stream() = default;
 Stream::Stream(Stream&&) noexcept = default;
+
+HostTransfers& Stream::transfers() {
+  if (!transfers_) transfers_ = std::make_unique<HostTransfers>(queue_.stream);
+  return *transfers_;
+}
+
+void Stream::upload(const char* name, std::initializer_list<Tensor> to,
+                    const std::function<void(std::span<const Tensor>)>& fill) {
+  double bytes = 0;
+  for (const Tensor& t : to) bytes += static_cast<double>(t.bytes());
+  const std::span<const Tensor> tensors(to.begin(), to.size());
+  launch(
+      name, {.bytes = bytes}, [&] { fill(tensors); }, [&](auto) { transfers().upload(tensors, fill); });
+}
+
+void Stream::download(const char* name, Tensor from, std::function<void(Tensor)> read) {
+  launch(
+      name, {.bytes = static_cast<double>(from.bytes())}, [&] { read(from); },
+      [&](auto) { transfers().download(from, std::move(read)); });
+}
+
+void Stream::synchronize() {
+  if (world_ == World::cuda) transfers().synchronize(idle_);
+}
 
 OpRecord& Stream::record_of(const char* name) {
   for (OpRecord& record : log_)

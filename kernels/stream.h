@@ -11,11 +11,16 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
+#include <initializer_list>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "kernels/check.h"
+#include "kernels/device.h"
 #include "kernels/queue_cuda.h"
+#include "kernels/tensor.h"
 #include "kernels/trace.h"
 
 namespace megalith {
@@ -23,6 +28,8 @@ namespace megalith {
 namespace cpu {
 class Gemm;  // gemm_cpu.h: GEMM primitives of the CPU library, cached per shape
 }
+
+class HostTransfers;  // host_transfers.h: the way between host and GPU
 
 enum class World { cpu, dry, cuda };
 
@@ -61,7 +68,10 @@ class Stream {
     trace_->op(name);
     if (world_ == World::dry) return;
     if constexpr (has_cuda) {
-      if (world_ == World::cuda) return cuda(queue_);
+      if (world_ == World::cuda) {
+        const device::Range range(name);
+        return cuda(queue_);
+      }
     }
     const auto start = std::chrono::steady_clock::now();
     cpu();
@@ -73,6 +83,21 @@ class Stream {
   void launch(const char* name, Cost cost, Cpu&& cpu) {
     launch(name, cost, cpu, [name](auto) { FAIL("{} has no CUDA kernel yet; use run.device = cpu", name); });
   }
+
+  // The host writes tensors: fill(host) gets tensors of the same shapes in memory of the host (in the cpu world, `to`
+  // themselves) and runs now; work launched from here on sees what it wrote.
+  void upload(const char* name, std::initializer_list<Tensor> to,
+              const std::function<void(std::span<const Tensor> host)>& fill);
+  // The host reads a tensor as it is after the work launched so far. In the cpu world read(host) runs now, in the cuda
+  // world within the next synchronize(), in the dry world never.
+  void download(const char* name, Tensor from, std::function<void(Tensor host)> read);
+  // The host waits for all work launched so far. In the cuda world idle() is called over and over meanwhile, to look
+  // for what would make it wait for ever.
+  void synchronize();
+  void on_idle(std::function<void()> idle) { idle_ = std::move(idle); }
+
+  // For what is not an op: copies and communication.
+  cuda::Queue queue() const { return queue_; }
 
   // Work launched so far, summed per op.
   const std::vector<OpRecord>& log() const { return log_; }
@@ -87,12 +112,15 @@ class Stream {
 
  private:
   OpRecord& record_of(const char* name);
+  HostTransfers& transfers();
 
   World world_;
   cuda::Queue queue_;
   std::vector<OpRecord> log_;
   std::unique_ptr<Trace> trace_ = std::make_unique<Trace>();  // transfers under way point to it, should the stream move
   std::unique_ptr<cpu::Gemm> gemm_;
+  std::unique_ptr<HostTransfers> transfers_;
+  std::function<void()> idle_;
 };
 
 }  // namespace megalith

@@ -177,8 +177,8 @@ void Stage::forward(Part& part, int64_t microbatch) {
   Tensor x = of(part.inputs, microbatch).tensor;
   if (chunk.first || chunk.last) {
     const Interval sequences = batch_.batch.sequences(microbatch);
-    c.s.launch("load_tokens", {.bytes = static_cast<double>(2 * slot.tokens.bytes())},
-               [&] { batch_.feed(sequences, slot.tokens, slot.targets); });
+    c.s.upload("load_tokens", {slot.tokens, slot.targets},
+               [&](std::span<const Tensor> host) { batch_.feed(sequences, host[0], host[1]); });
   }
   if (chunk.first) {
     const auto tokens = lease(plan_.tokens), positions = lease(plan_.positions);

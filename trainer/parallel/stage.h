@@ -21,7 +21,7 @@
 namespace megalith {
 
 // Writes sequences [begin, end) of the current batch to the first rows of tokens and targets (B*T, i32), and masks the
-// rest (token 0, target -1). Runs on the host, inside a launch.
+// rest (token 0, target -1). Runs on the host, in its memory.
 using Feed = std::function<void(Interval sequences, Tensor tokens, Tensor targets)>;
 
 // Sees the tensors of a training step as they are computed, under names that every layout uses: "embedding" (the input

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <utility>
 
 #include "kernels/arena.h"
+#include "kernels/device_queue.h"
 #include "kernels/stream.h"
 #include "trainer/runtime/mesh.h"
 
@@ -40,11 +42,16 @@ class Memory {
 };
 
 struct Runtime {
+  std::unique_ptr<DeviceQueue> queue;  // in the cuda world
   Stream stream;
   Memory memory;
   Mesh mesh;
 
-  Runtime(World world, const MemorySizes& sizes, Mesh m) : stream(world), memory(world, sizes), mesh(std::move(m)) {}
+  Runtime(World world, const MemorySizes& sizes, Mesh m)
+      : queue(world == World::cuda ? std::make_unique<DeviceQueue>() : nullptr),
+        stream(world, queue ? queue->queue() : cuda::Queue{}),
+        memory(world, sizes),
+        mesh(std::move(m)) {}
 };
 
 }  // namespace megalith

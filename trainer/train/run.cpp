@@ -154,6 +154,7 @@ void run_training(Config config, const MpiSession& mpi) {
     metrics->begin_step();
     trainer->step(progress.step, progress.sequences, feed_from(*data, progress.sequences, config.model.vocab), enough,
                   &scalars);
+    runtime->stream.synchronize();
     const double rate = learning_rate_at(config.optimizer, progress.step);
     progress.step++;
     progress.sequences += G;

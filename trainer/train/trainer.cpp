@@ -60,7 +60,7 @@ void Trainer::step(int64_t step, int64_t first_sequence, Feed feed, bool vote_to
   clip_scale(s, scale_, square_sum, config_.optimizer.gradient_clip);
   optimizer_.update(s, stage_.sharding().units(), step, scale_);
   stage_.sharding().weights_changed();
-  s.launch("read_scalars", {.bytes = static_cast<double>(scalars_.bytes())}, [=, scalars = scalars_] {
+  s.download("read_scalars", scalars_, [out](Tensor scalars) {
     const double* v = scalars.data<double>();
     *out = {.loss = v[1], .grad_norm = std::sqrt(v[0]), .stop_votes = v[2]};
   });
@@ -75,7 +75,8 @@ double Trainer::evaluate(int64_t sequences, Feed feed) {
   share_of_loss(sum);
   runtime_.mesh.channel(Channel::world).all_reduce(s, sum, Reduce::sum).wait();
   double loss = 0;
-  s.launch("read_scalars", {.bytes = 8}, [&] { loss = *sum.data<double>(); });
+  s.download("read_scalars", sum, [&](Tensor host) { loss = *host.data<double>(); });
+  s.synchronize();
   return loss;
 }
 

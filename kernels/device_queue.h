@@ -1,0 +1,26 @@
+// The queue that ops of the cuda world are given, with all that it is made of: a stream of the GPU that is selected,
+// its workspace and its GEMM library. One for each Stream, which it outlives. Error: a build without CUDA.
+#pragma once
+
+#include "kernels/device.h"
+#include "kernels/gemm_cuda.h"
+#include "kernels/queue_cuda.h"
+
+namespace megalith {
+
+class DeviceQueue {
+ public:
+  DeviceQueue() : stream_(device::make_stream(false)) {}
+
+  // What it takes beside what the plan counts.
+  static constexpr int64_t bytes = cuda::workspace_bytes;
+
+  cuda::Queue queue() { return {.stream = stream_.get(), .workspace = workspace_.get(), .gemm = &gemm_}; }
+
+ private:
+  device::OwnedStream stream_;
+  device::Memory workspace_ = device::allocate(bytes, "the workspace of ops");
+  cuda::Gemm gemm_;
+};
+
+}  // namespace megalith

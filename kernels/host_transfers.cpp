@@ -1,0 +1,61 @@
+#include "kernels/host_transfers.h"
+
+#include <thread>
+#include <utility>
+
+namespace megalith {
+
+namespace {
+constexpr int64_t alignment = 256;
+int64_t padded(const Tensor& t) { return (t.bytes() + alignment - 1) / alignment * alignment; }
+}  // namespace
+
+size_t HostTransfers::take(int64_t bytes) {
+  for (size_t i = 0; i < buffers_.size(); i++) {
+    const Buffer& b = buffers_[i];
+    if (!b.unread && b.bytes >= bytes && device::passed(b.over.get())) return i;
+  }
+  buffers_.push_back({.memory = device::allocate_pinned(bytes, "copies between host and GPU"),
+                      .bytes = bytes,
+                      .over = device::make_event()});
+  return buffers_.size() - 1;
+}
+
+void HostTransfers::upload(std::span<const Tensor> to, const Fill& fill) {
+  int64_t bytes = 0;
+  for (const Tensor& t : to) bytes += padded(t);
+  Buffer& buffer = buffers_[take(bytes)];
+  std::vector<Tensor> host;
+  auto* at = static_cast<char*>(buffer.memory.get());
+  for (const Tensor& t : to) {
+    host.emplace_back(at, t.dtype(), t.shape());
+    at += padded(t);
+  }
+  fill(host);
+  for (size_t i = 0; i < to.size(); i++) device::copy(stream_, to[i].raw(), host[i].raw(), to[i].bytes());
+  device::record(buffer.over.get(), stream_);
+}
+
+void HostTransfers::download(Tensor from, Read read) {
+  const size_t i = take(padded(from));
+  Buffer& buffer = buffers_[i];
+  const Tensor host(buffer.memory.get(), from.dtype(), from.shape());
+  device::copy(stream_, host.raw(), from.raw(), from.bytes());
+  device::record(buffer.over.get(), stream_);
+  buffer.unread = true;
+  downloads_.push_back({i, host, std::move(read)});
+}
+
+void HostTransfers::synchronize(const std::function<void()>& idle) {
+  device::record(end_.get(), stream_);
+  while (!device::passed(end_.get())) {
+    if (idle) idle();
+    std::this_thread::yield();
+  }
+  for (Download& d : std::exchange(downloads_, {})) {
+    buffers_[d.buffer].unread = false;
+    d.read(d.host);
+  }
+}
+
+}  // namespace megalith

@@ -1,0 +1,50 @@
+// Copies between the GPU of a stream and the host, without the host waiting: through pinned memory, which is taken once
+// and used again when the copies from or to it are over.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "kernels/device.h"
+#include "kernels/tensor.h"
+
+namespace megalith {
+
+class HostTransfers {
+ public:
+  using Fill = std::function<void(std::span<const Tensor> host)>;
+  using Read = std::function<void(Tensor host)>;
+
+  explicit HostTransfers(CUstream_st* stream) : stream_(stream), end_(device::make_event()) {}
+
+  // fill() writes host tensors of the same shapes, now; what it wrote is then copied in the stream's order.
+  void upload(std::span<const Tensor> to, const Fill& fill);
+  // What `from` holds at this place of the stream's order is shown to read() by synchronize().
+  void download(Tensor from, Read read);
+  // The host waits for all that the stream was given, then reads. `idle` is called over and over while it waits.
+  void synchronize(const std::function<void()>& idle);
+
+ private:
+  struct Buffer {
+    device::Pinned memory;
+    int64_t bytes = 0;
+    device::OwnedEvent over;
+    bool unread = false;
+  };
+  struct Download {
+    size_t buffer;
+    Tensor host;
+    Read read;
+  };
+
+  // A buffer that nothing comes from or goes to any more.
+  size_t take(int64_t bytes);
+
+  CUstream_st* stream_;
+  device::OwnedEvent end_;
+  std::vector<Buffer> buffers_;
+  std::vector<Download> downloads_;
+};
+
+}  // namespace megalith
