@@ -157,6 +157,7 @@ MpiSession::MpiSession(int* argc, char*** argv) {
   size_ = size_of_group(MPI_COMM_WORLD);
   MPI_Comm node;
   MPI_CHECK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+  node_rank_ = rank_in(node);
   node_size_ = size_of_group(node);
   MPI_CHECK(MPI_Comm_free(&node));
   reduce_bf16_ = std::make_shared<ReduceBf16>();

@@ -23,6 +23,7 @@ class MpiSession {
   int rank() const { return rank_; }
   int size() const { return size_; }
   int ranks_on_this_node() const { return node_size_; }
+  int rank_on_this_node() const { return node_rank_; }
 
   std::unique_ptr<Communicator> world() const;
 
@@ -35,7 +36,7 @@ class MpiSession {
   [[noreturn]] void abort(int status) const;
 
  private:
-  int rank_ = 0, size_ = 1, node_size_ = 1;
+  int rank_ = 0, size_ = 1, node_rank_ = 0, node_size_ = 1;
   std::shared_ptr<const ReduceBf16> reduce_bf16_;
 };
 

@@ -6,9 +6,13 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "kernels/device.h"
+#include "trainer/runtime/gpu.h"
 #include "trainer/runtime/machine.h"
+#include "trainer/runtime/nccl.h"
 #include "trainer/train/agreement.h"
 #include "trainer/train/checkpointer.h"
+#include "trainer/train/device_choice.h"
 #include "trainer/train/handshake.h"
 #include "trainer/train/learning_rate.h"
 #include "trainer/train/metrics.h"
@@ -66,6 +70,7 @@ void run_training(Config config, const MpiSession& mpi) {
   shake_hands(config, mpi);
   const int threads = use_threads(mpi.ranks_on_this_node());
 
+  const World where = choose_device(config.run.device, mpi);
   const int ranks_per_node = launched_ranks_per_node(mpi);
 
   std::unique_ptr<Tokenizer> tokenizer;
@@ -74,9 +79,6 @@ void run_training(Config config, const MpiSession& mpi) {
   Plan plan;
   Rehearsal rehearsal;
   together(mpi, [&] {
-    CHECK(
-        config.run.device != Device::cuda,
-        "run.device = cuda: this build has no CUDA; use run.device=cpu, or build with the cuda preset once it has it");
     tokenizer = open_tokenizer(config);
     Config placed = config;  // what is written down stays as it was asked for
     if (placed.parallel.ranks_per_node == 0) placed.parallel.ranks_per_node = ranks_per_node;
@@ -84,17 +86,20 @@ void run_training(Config config, const MpiSession& mpi) {
     data = open_data("data.train", config.data.train, config, config.data.shuffle, mpi.rank(), mpi.size());
     held_out = open_held_out(config, tokenizer.get(), mpi.rank(), mpi.size());
     rehearsal = rehearse(config, plan);
-    check_memory(rehearsal.memory, mpi);
+    where == World::cuda ? check_gpu_memory(rehearsal.memory) : check_memory(rehearsal.memory, mpi);
     if (mpi.rank() == 0) check_start(config);
   });
   together(mpi, [&] { open_run_folder(config, mpi.rank()); });
 
-  auto world = mpi.world();
+  std::optional<NcclSession> nccl;
+  if (where == World::cuda && mpi.size() > 1) together(mpi, [&] { nccl.emplace(mpi, NcclOptions{}); });
+  auto world = nccl ? nccl->world() : mpi.world();
   Mesh mesh(plan.mesh, *world);
   std::optional<Runtime> runtime;
   std::optional<Trainer> trainer;
   together(mpi, [&] {
-    runtime.emplace(World::cpu, rehearsal.memory, std::move(mesh));
+    runtime.emplace(where, rehearsal.memory, std::move(mesh));
+    if (nccl) runtime->stream.on_idle([&] { nccl->check(); });
     trainer.emplace(config, plan, *runtime);
   });
   Checkpointer checkpointer(config, mpi, *trainer);
@@ -103,6 +108,11 @@ void run_training(Config config, const MpiSession& mpi) {
   spdlog::info("parameters {}, layers {}; {}, {} threads each, {}, {}; run folder {}", num_parameters(spec),
                config.model.layers, plan.mesh.summary(), threads, to_string(config.parallel.sharding_strategy),
                to_string(config.precision.compute), config.run.output);
+  if (where == World::cuda) {
+    const device::Properties gpu = device::properties();
+    spdlog::info("each rank on a GPU; rank {}: {}, compute capability {}.{}, {:.1f} GiB, driver for CUDA {}",
+                 mpi.rank(), gpu.name, gpu.major, gpu.minor, static_cast<double>(gpu.memory) / (1 << 30), gpu.driver);
+  }
   if (plan.batch.idle() > 0)
     spdlog::warn(
         "warning: batch.global_batch_size = {} does not fill {} microbatches of {} on {} data-parallel ranks: {:.0f} % "

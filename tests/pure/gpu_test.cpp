@@ -1,0 +1,67 @@
+// Where ranks compute, decided from what they see: no GPU is needed for that. And what a build or a machine without
+// GPUs says.
+#include "trainer/runtime/gpu.h"
+
+#include "kernels/device.h"
+#include "tests/pure/testing.h"
+
+namespace megalith {
+namespace {
+
+void expect_says(const std::string& words, const std::function<void()>& call) {
+  const std::string message = message_of(call);
+  EXPECT_NE(message.find(words), std::string::npos) << message;
+}
+
+std::vector<GpuOffer> node(int ranks, int gpus) {
+  std::vector<GpuOffer> offers;
+  for (int r = 0; r < ranks; r++) offers.push_back({.gpus = gpus, .ranks_on_node = ranks, .rank_on_node = r});
+  return offers;
+}
+
+TEST(Gpu, TheCpuIsTakenWhereAskedForAndWhereThereIsNothingElse) {
+  EXPECT_EQ(choose_world(Device::cpu, node(2, 8)), World::cpu);
+  EXPECT_EQ(choose_world(Device::automatic, node(2, 0)), World::cpu);
+}
+
+TEST(Gpu, ABuildWithoutCudaSaysSo) {
+  if (device::in_build()) GTEST_SKIP() << "this build has CUDA";
+  EXPECT_EQ(device::count(), 0);
+  EXPECT_EQ(choose_world(Device::automatic, node(2, 8)), World::cpu);
+  expect_says("this build has no CUDA", [&] { choose_world(Device::cuda, node(1, 1)); });
+  expect_says("cmake --preset cuda", [&] { const Arena arena(World::cuda, "arena", 1); });
+  expect_says("no CUDA", [&] { const Stream s(World::cuda); });
+  expect_says("cmake --preset cuda", [&] { const DeviceQueue queue; });
+}
+
+TEST(Gpu, EachRankNeedsOneOfItsOwn) {
+  if (!device::in_build()) GTEST_SKIP() << "this build has no CUDA";
+  for (Device wanted : {Device::automatic, Device::cuda}) {
+    EXPECT_EQ(choose_world(wanted, node(1, 1)), World::cuda);
+    EXPECT_EQ(choose_world(wanted, node(8, 8)), World::cuda);
+    EXPECT_EQ(choose_world(wanted, node(2, 8)), World::cuda);
+    EXPECT_EQ(choose_world(wanted, node(4, 1)), World::cuda) << "one given to each by the launcher";
+    expect_says("8 ranks on a node with 4 GPUs", [&] { choose_world(wanted, node(8, 4)); });
+    auto mixed = node(2, 2);
+    mixed.push_back({.gpus = 0, .ranks_on_node = 1, .rank_on_node = 0});
+    expect_says("rank 2 sees no GPU", [&] { choose_world(wanted, mixed); });
+  }
+  expect_says("this machine has no NVIDIA GPU", [&] { choose_world(Device::cuda, node(2, 0)); });
+}
+
+TEST(Gpu, RanksTakeThemInOrder) {
+  for (const GpuOffer& offer : node(4, 4)) EXPECT_EQ(gpu_of(offer), offer.rank_on_node);
+  for (const GpuOffer& offer : node(4, 1)) EXPECT_EQ(gpu_of(offer), 0);
+  check_each_has_its_own({"a", "b", "c"});
+  expect_says("2 ranks were given one GPU, 3 ranks have 2 GPUs", [&] { check_each_has_its_own({"a", "b", "a"}); });
+}
+
+TEST(Gpu, AMachineWithoutOneSaysSo) {
+  if (!device::in_build()) GTEST_SKIP() << "this build has no CUDA";
+  if (device::count() > 0) GTEST_SKIP() << "this machine has a GPU";
+  expect_says("cudaMalloc of 1 bytes for arena", [&] { const Arena arena(World::cuda, "arena", 1); });
+  expect_says("cudaSetDevice(index) failed", [&] { device::select(0); });
+}
+
+}  // namespace
+}  // namespace megalith

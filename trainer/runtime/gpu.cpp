@@ -1,0 +1,63 @@
+#include "trainer/runtime/gpu.h"
+
+#include <algorithm>
+#include <map>
+
+#include "kernels/device.h"
+
+namespace megalith {
+
+namespace {
+double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
+}  // namespace
+
+World choose_world(Device wanted, const std::vector<GpuOffer>& of_all_ranks) {
+  if (wanted == Device::cpu || (wanted == Device::automatic && !device::in_build())) return World::cpu;
+  CHECK(device::in_build(),
+        "run.device = cuda: this build has no CUDA; use run.device=cpu, or configure with: cmake --preset cuda");
+  const auto without =
+      std::find_if(of_all_ranks.begin(), of_all_ranks.end(), [](const auto& o) { return o.gpus == 0; });
+  if (without != of_all_ranks.end()) {
+    const bool none = std::all_of(of_all_ranks.begin(), of_all_ranks.end(), [](const auto& o) { return o.gpus == 0; });
+    if (none && wanted == Device::automatic) return World::cpu;
+    CHECK(!none,
+          "run.device = cuda: this machine has no NVIDIA GPU, or no driver, or CUDA_VISIBLE_DEVICES hides it; does "
+          "nvidia-smi show one? Without: run.device=cpu");
+    FAIL("rank {} sees no GPU, while others do; start ranks on nodes with GPUs only, or use run.device=cpu",
+         without - of_all_ranks.begin());
+  }
+  for (const GpuOffer& offer : of_all_ranks)
+    CHECK(offer.gpus == 1 || offer.gpus >= offer.ranks_on_node,
+          "{} ranks on a node with {} GPUs: each rank computes on a GPU of its own; start {} ranks a node, use more "
+          "nodes, or run.device=cpu",
+          offer.ranks_on_node, offer.gpus, offer.gpus);
+  return World::cuda;
+}
+
+int gpu_of(const GpuOffer& offer) { return offer.gpus == 1 ? 0 : offer.rank_on_node; }
+
+void check_each_has_its_own(const std::vector<std::string>& ids) {
+  std::map<std::string, int> ranks;
+  for (const std::string& id : ids) ranks[id]++;
+  for (const auto& [id, count] : ranks)
+    CHECK(
+        count == 1,
+        "{} ranks were given one GPU, {} ranks have {} GPUs: each rank computes on a GPU of its own; start fewer ranks "
+        "a node, use more nodes, or run.device=cpu",
+        count, ids.size(), ranks.size());
+}
+
+void check_gpu_memory(const MemorySizes& planned) {
+  const device::Properties gpu = device::properties();
+  const int64_t wanted = total(planned) + DeviceQueue::bytes;
+  std::string classes;
+  for (MemoryClass c : all_memory_classes)
+    classes += fmt::format("\n  {:<14}{:8.2f} GiB", name_of(c), gib(planned[static_cast<size_t>(c)]));
+  CHECK(wanted <= gpu.free,
+        "this run needs {:.2f} GiB on each GPU, and GPU {} ({}) has {:.2f} of {:.2f} GiB free; use a smaller "
+        "batch.microbatch_size, memory.activation_checkpointing = each, or more GPUs. The plan:{}\n  {:<14}{:8.2f} GiB",
+        gib(wanted), gpu.index, gpu.name, gib(gpu.free), gib(gpu.memory), classes, "workspace",
+        gib(DeviceQueue::bytes));
+}
+
+}  // namespace megalith

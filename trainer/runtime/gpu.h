@@ -1,0 +1,33 @@
+// Which GPU a rank computes on, if any.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "configs/config.h"
+#include "kernels/stream.h"
+#include "trainer/runtime/runtime.h"
+
+namespace megalith {
+
+// What each rank tells the others before they decide: how many GPUs it sees, and how many ranks share its node.
+struct GpuOffer {
+  int gpus = 0;
+  int ranks_on_node = 1, rank_on_node = 0;
+};
+
+// The world that all ranks compute in, the same answer on all of them. run.device = auto takes GPUs where every rank
+// sees one. A rank that sees one GPU only has been given it by the launcher. Errors: no CUDA in the build, no GPU,
+// fewer GPUs on a node than ranks, GPUs on some nodes only.
+World choose_world(Device wanted, const std::vector<GpuOffer>& of_all_ranks);
+
+// The GPU of a rank.
+int gpu_of(const GpuOffer& offer);
+
+// `ids` are the GPUs selected by all ranks. Error: two ranks have one.
+void check_each_has_its_own(const std::vector<std::string>& ids);
+
+// Error: the GPU that is selected has not this much memory free, with the plan's table.
+void check_gpu_memory(const MemorySizes& planned);
+
+}  // namespace megalith

@@ -1,0 +1,44 @@
+// NCCL: communicators over the GPUs that the ranks have selected. The library is opened when it is asked for, so that a
+// machine without it can do all else.
+//
+// Transfers of the tensor channel are enqueued on the stream itself, for the next op needs them; each other channel has
+// a stream of its own, which events put in order with it. The host waits for none of them, except in a barrier.
+// NCCL runs what one of its communicators is given one after the other, and a message holds the GPU until its other end
+// is there. So on the channels of the pipeline each neighbour is met on a line of its own: a rank that waits for the
+// stage before it still sends to the stage after it.
+#pragma once
+
+#include <memory>
+
+#include "trainer/runtime/mpi.h"
+
+namespace megalith {
+
+struct NcclOptions {
+  int max_ctas = 0;              // thread blocks (of a GPU's hundred or so) for each communicator; 0: NCCL's choice
+  double timeout_seconds = 600;  // within which some transfer under way has to end
+};
+
+class NcclSession {
+ public:
+  // `mpi` must outlive it. Errors: a build without CUDA; the library is not found.
+  NcclSession(const MpiSession& mpi, NcclOptions options);
+  ~NcclSession();
+  NcclSession(const NcclSession&) = delete;
+  NcclSession& operator=(const NcclSession&) = delete;
+
+  // Collective over MPI: all ranks of the job, each with a GPU selected. Communicators may outlive the session.
+  std::unique_ptr<Communicator> world() const;
+
+  // For Stream::on_idle. When a transfer has failed, or nothing has ended for too long, it gives up all communicators,
+  // which frees the GPU of transfers that wait, and fails, naming rank, channel and operation.
+  void check() const;
+
+  struct Shared;  // of all communicators
+
+ private:
+  const MpiSession& mpi_;
+  std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace megalith

@@ -1,0 +1,14 @@
+// A build without CUDA.
+#include "trainer/runtime/nccl.h"
+
+namespace megalith {
+
+struct NcclSession::Shared {};
+NcclSession::NcclSession(const MpiSession& mpi, NcclOptions) : mpi_(mpi) {
+  FAIL("this build has no CUDA and no NCCL; configure with: cmake --preset cuda");
+}
+NcclSession::~NcclSession() = default;
+std::unique_ptr<Communicator> NcclSession::world() const { return mpi_.world(); }
+void NcclSession::check() const {}
+
+}  // namespace megalith

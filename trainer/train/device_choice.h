@@ -1,0 +1,14 @@
+// Where a job computes.
+#pragma once
+
+#include "configs/config.h"
+#include "kernels/stream.h"
+#include "trainer/runtime/mpi.h"
+
+namespace megalith {
+
+// Collective. What run.device asks for, against what the ranks find on their nodes; on GPUs, each rank's own is then
+// selected. Errors, on all ranks: as in trainer/runtime/gpu.h.
+World choose_device(Device wanted, const MpiSession& mpi);
+
+}  // namespace megalith
