@@ -2,6 +2,7 @@
 
 #include "kernels/check_args.h"
 #include "kernels/ops_cpu.h"
+#include "kernels/ops_cuda.h"
 
 namespace megalith {
 
@@ -26,8 +27,10 @@ void attention_forward(Stream& s, Tensor out, Tensor lse, Tensor qkv, const Atte
   expect(op, "lse", lse, DType::f32, {dims.B, dims.H, dims.T});
   expect_dropout(op, d);
   const double bytes = static_cast<double>(out.bytes() + lse.bytes() + qkv.bytes());
-  s.launch("attention_forward", {.flops = 2 * product_flops(dims), .bytes = bytes},
-           [=] { cpu::attention_forward(out, lse, qkv, dims, d); });
+  s.launch(
+      "attention_forward", {.flops = 2 * product_flops(dims), .bytes = bytes},
+      [=] { cpu::attention_forward(out, lse, qkv, dims, d); },
+      [=](auto queue) { cuda::attention_forward(queue, out, lse, qkv, dims, d); });
 }
 
 void attention_backward(Stream& s, Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse, Tensor qkv,

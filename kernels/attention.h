@@ -3,7 +3,8 @@
 // with lse_i = log(sum_j exp(S[i, j])) saved, and in the backward pass, with P = exp(S - lse):
 //   delta_i = out_i . dout_i,  dP = dropout(dout v^T),  dS = P * (dP - delta),
 //   dq = dS k / sqrt(D),  dk = dS^T q / sqrt(D),  dv = dropout(P)^T dout.
-// Neither pass holds T*T numbers: scores exist in tiles.
+// Neither pass holds T*T numbers: scores exist in tiles. Sums are in f32; in bf16 the CUDA ops round the weights of the
+// sums (dropout(P) and dS) for the tensor cores, as all of their factors.
 //
 // A row of dS sums to 0, so the gradient of anything added to all keys alike (the key's bias) is 0. Rounding leaves a
 // residue, of which AdamW would make steps of full size; in f32 the backward pass takes it from the diagonal of dS.

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "kernels/adamw.h"
+#include "kernels/attention.h"
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
 #include "kernels/queue_cuda.h"
@@ -38,6 +39,8 @@ void linear_backward_input(Queue queue, Tensor dx, Tensor dy, Tensor w);
 void linear_backward_weight(Queue queue, Tensor dw, Tensor db, Tensor dy, Tensor x);
 // out (C) f32 += the sums of the columns of x (N, C).
 void add_column_sums(Queue queue, Tensor out, Tensor x);
+
+void attention_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, const AttentionDims& dims, const Dropout& d);
 
 void gelu_forward(Queue queue, Tensor y, Tensor x);
 void gelu_backward(Queue queue, Tensor dx, Tensor dy, Tensor x);

@@ -1,0 +1,228 @@
+// Attention for every head size, type and alignment, in f32 and without tensor cores. A block owns 32 rows of a head
+// and goes over the other side in tiles of 32; products of 32 x 32 x D pass through shared memory 32 columns at a time,
+// and the sums of the block's rows stay there.
+//
+// A score and its gradient are the same bits whichever side owns: multiplications commute, and sums go by column.
+#include "kernels/attention_cuda.h"
+
+namespace megalith::cuda::attention {
+
+namespace {
+constexpr int tile = 32, threads = 256, warps = threads / warp_size, room = tile * (tile + 1);
+using Product = float[2][2];  // of thread i: rows i / 16 and + 16, columns i % 16 and + 16
+
+__device__ int own_row(int r) { return static_cast<int>(threadIdx.x) / 16 + 16 * r; }
+__device__ int own_column(int c) { return static_cast<int>(threadIdx.x) % 16 + 16 * c; }
+__device__ int cell(int row, int column) { return row * (tile + 1) + column; }
+
+// Columns [column, column + 32) of rows [first, first + 32) of a head; what lies outside is 0.
+template <class E>
+__device__ void fetch(float* to, const E* head, int64_t stride, int64_t first, int64_t T, int64_t column, int64_t D) {
+  for (int row = warp_index(); row < tile; row += warps) {
+    const int64_t t = first + row, c = column + lane_index();
+    to[cell(row, lane_index())] = t < T && c < D ? to_float(head[t * stride + c]) : 0;
+  }
+}
+
+// Rows of one head: `own` beside the block, `other` beside the tile.
+template <class E>
+struct Rows {
+  const E* head;
+  int64_t stride;
+};
+
+// p = own rows times the other rows, transposed.
+template <class E>
+__device__ void multiply_rows(Product& p, float* scratch, Rows<E> own, int64_t first, Rows<E> other,
+                              int64_t other_first, int64_t T, int64_t D) {
+  float *a = scratch, *b = scratch + room;
+  for (auto& row : p) row[0] = row[1] = 0;
+  for (int64_t column = 0; column < D; column += tile) {
+    sync_threads();
+    fetch(a, own.head, own.stride, first, T, column, D);
+    fetch(b, other.head, other.stride, other_first, T, column, D);
+    sync_threads();
+    for (int i = 0; i < tile; i++)
+      for (int r = 0; r < 2; r++)
+        for (int c = 0; c < 2; c++) p[r][c] = fmaf(a[cell(own_row(r), i)], b[cell(own_column(c), i)], p[r][c]);
+  }
+}
+
+// sums (32, D) = factor of the row * sums + weights (32, 32) times the other rows. An element of the sums belongs to
+// one thread always.
+template <class E>
+__device__ void add_weighted(float* sums, const float* weights, const float* factor, float* scratch, Rows<E> other,
+                             int64_t other_first, int64_t T, int64_t D) {
+  for (int64_t column = 0; column < D; column += tile) {
+    sync_threads();
+    fetch(scratch, other.head, other.stride, other_first, T, column, D);
+    sync_threads();
+    for (int r = 0; r < 2; r++)
+      for (int c = 0; c < 2; c++) {
+        if (column + own_column(c) >= D) continue;
+        float& sum = sums[own_row(r) * D + column + own_column(c)];
+        float part = 0;
+        for (int i = 0; i < tile; i++) part = fmaf(weights[cell(own_row(r), i)], scratch[cell(i, own_column(c))], part);
+        sum = factor ? fmaf(sum, factor[own_row(r)], part) : sum + part;
+      }
+  }
+}
+
+__device__ void clear(float* sums, int64_t n) {
+  for (int64_t i = threadIdx.x; i < n; i += threads) sums[i] = 0;
+}
+template <class E, class F>
+__device__ void write_sums(E* head, int64_t stride, const float* sums, int64_t first, int64_t T, int64_t D, F&& f) {
+  sync_threads();
+  for (int row = warp_index(); row < tile; row += warps)
+    for (int64_t c = lane_index(); c < D; c += warp_size)
+      if (first + row < T) head[(first + row) * stride + c] = to<E>(f(row, c, sums[row * D + c]));
+}
+
+template <class E, bool dropped>
+__global__ void __launch_bounds__(threads)
+    forward_kernel(E* out, float* lse, const E* qkv, Heads s, Mask mask, float scale) {
+  __shared__ float scratch[2 * room], weights[room], top[tile], total[tile], rescale[tile];
+  const Place at(s, blockIdx.z, blockIdx.y);
+  const HeadMask head_mask(mask, s, blockIdx.z, blockIdx.y);
+  const int64_t first = (gridDim.x - 1 - int64_t{blockIdx.x}) * tile;  // the longest first
+  const Rows<E> q{qkv + at.qkv, at.stride}, k{q.head + at.out_stride, at.stride}, v{k.head + at.out_stride, at.stride};
+  float* sums = shared_memory<float>();
+  clear(sums, tile * s.D);
+  if (threadIdx.x < tile) {
+    top[threadIdx.x] = -infinity;
+    total[threadIdx.x] = 0;
+  }
+  for (int64_t key = 0; key <= first; key += tile) {
+    Product scores;
+    multiply_rows(scores, scratch, q, first, k, key, s.T, s.D);
+    for (int r = 0; r < 2; r++)
+      for (int c = 0; c < 2; c++) {
+        const bool seen = key + own_column(c) <= first + own_row(r);
+        weights[cell(own_row(r), own_column(c))] = seen ? scores[r][c] * scale : -infinity;
+      }
+    sync_threads();
+    for (int row = warp_index(); row < tile; row += warps) {
+      float& w = weights[cell(row, lane_index())];
+      const float before = top[row], largest = fmaxf(before, warp_max(w));
+      float p = expf(w - largest);
+      const float sum = warp_sum(p);
+      if constexpr (dropped) p = head_mask.keeps(first + row, key + lane_index()) ? p * mask.scale : 0;
+      w = p;
+      sync_warp();  // all lanes have read top[row]
+      if (lane_index() == 0) {
+        rescale[row] = expf(before - largest);
+        total[row] = total[row] * rescale[row] + sum;
+        top[row] = largest;
+      }
+    }
+    add_weighted(sums, weights, rescale, scratch, v, key, s.T, s.D);
+  }
+  write_sums(out + at.out, at.out_stride, sums, first, s.T, s.D,
+             [&](int row, int64_t, float sum) { return sum / total[row]; });
+  if (threadIdx.x < tile && first + threadIdx.x < s.T)
+    lse[at.statistics + first + threadIdx.x] = top[threadIdx.x] + logf(total[threadIdx.x]);
+}
+
+// of_keys: the block owns keys and writes dk and dv; else it owns queries and writes dq. For f32 the latter also takes
+// from the diagonal of dS what rounding left of the row's sum (attention.h), also in the dk that is there already.
+template <class E, bool of_keys, bool dropped>
+__global__ void __launch_bounds__(threads)
+    backward_kernel(E* dqkv, const float* delta, const E* dout_, const float* lse, const E* qkv, Heads s, Mask mask,
+                    float scale) {
+  constexpr bool balanced = !of_keys && std::is_same_v<E, float>;
+  __shared__ float scratch[2 * room], weights[room], gradients[room], excess[tile];
+  const Place at(s, blockIdx.z, blockIdx.y);
+  const HeadMask head_mask(mask, s, blockIdx.z, blockIdx.y);
+  const int64_t T = s.T, D = s.D, C = at.out_stride;
+  const Rows<E> q{qkv + at.qkv, at.stride}, k{q.head + C, at.stride}, v{k.head + C, at.stride};
+  const Rows<E> dout{dout_ + at.out, at.out_stride};
+  const Rows<E> own = of_keys ? k : q, own_gradient = of_keys ? v : dout;
+  const Rows<E> other = of_keys ? q : k, other_gradient = of_keys ? dout : v;
+  const int64_t first = (of_keys ? int64_t{blockIdx.x} : gridDim.x - 1 - int64_t{blockIdx.x}) * tile;
+  float *sums = shared_memory<float>(), *dv = sums + tile * D;
+  clear(sums, (of_keys ? 2 : 1) * tile * D);
+  if (threadIdx.x < tile) excess[threadIdx.x] = 0;
+  for (int64_t begin = of_keys ? first : 0; begin <= (of_keys ? T - 1 : first); begin += tile) {
+    Product scores, dp;
+    multiply_rows(scores, scratch, own, first, other, begin, T, D);
+    multiply_rows(dp, scratch, own_gradient, first, other_gradient, begin, T, D);
+    for (int r = 0; r < 2; r++)
+      for (int c = 0; c < 2; c++) {
+        const int64_t mine = first + own_row(r), theirs = begin + own_column(c);
+        const int64_t query = of_keys ? theirs : mine, key = of_keys ? mine : theirs;
+        float p = 0, ds = 0;
+        if (key <= query && query < T) {
+          float factor = 1;
+          if constexpr (dropped) factor = head_mask.keeps(query, key) ? mask.scale : 0;
+          p = expf(scores[r][c] * scale - lse[at.statistics + query]);
+          ds = p * fmaf(dp[r][c], factor, -delta[at.statistics + query]);
+          p *= factor;
+        }
+        gradients[cell(own_row(r), own_column(c))] = ds;
+        if constexpr (of_keys) weights[cell(own_row(r), own_column(c))] = p;
+      }
+    sync_threads();
+    if constexpr (balanced)
+      for (int row = warp_index(); row < tile; row += warps) {
+        const float sum = warp_sum(gradients[cell(row, lane_index())]);
+        if (lane_index() == 0) excess[row] += sum;
+      }
+    add_weighted(sums, gradients, nullptr, scratch, other, begin, T, D);
+    if constexpr (of_keys) add_weighted(dv, weights, nullptr, scratch, other_gradient, begin, T, D);
+  }
+  E* to = dqkv + at.qkv;
+  if constexpr (of_keys) {
+    write_sums(to + C, at.stride, sums, first, T, D, [&](int, int64_t, float sum) { return sum * scale; });
+    write_sums(to + 2 * C, at.stride, dv, first, T, D, [&](int, int64_t, float sum) { return sum; });
+  } else if constexpr (balanced) {
+    write_sums(to, at.stride, sums, first, T, D, [&](int row, int64_t c, float sum) {
+      const int64_t t = (first + row) * at.stride + c;
+      to[C + t] -= excess[row] * q.head[t] * scale;
+      return (sum - excess[row] * k.head[t]) * scale;
+    });
+  } else {
+    write_sums(to, at.stride, sums, first, T, D, [&](int, int64_t, float sum) { return sum * scale; });
+  }
+}
+
+int64_t bytes_of_sums(const char* name, int64_t tensors, int64_t D) {
+  const int64_t bytes = tensors * tile * D * static_cast<int64_t>(sizeof(float));
+  CHECK(bytes <= 128 * 1024, "{}: head size {}; the CUDA kernels hold {} at most", name, D, 1024 / tensors);
+  return bytes;
+}
+}  // namespace
+
+void plain_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, const AttentionDims& dims, const Dropout& d) {
+  const char* name = "attention_forward";
+  const Heads heads{dims.T, dims.H, dims.D, dims.first_head};
+  const float scale = 1.0f / std::sqrt(static_cast<float>(dims.D));
+  const int64_t shared = bytes_of_sums(name, 1, dims.D);
+  with_compute_type(qkv.dtype(), [&](auto tag) {
+    using E = decltype(tag);
+    with_mask(d, [&](auto dropped) {
+      launch(queue, {name, grid_of(dims, tile), threads, shared}, forward_kernel<E, dropped>, out.data<E>(),
+             lse.data<float>(), qkv.data<E>(), heads, d.active() ? Mask(d) : Mask(), scale);
+    });
+  });
+}
+
+void plain_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv,
+                    const AttentionDims& dims, const Dropout& d) {
+  const char* name = "attention_backward";
+  const Heads heads{dims.T, dims.H, dims.D, dims.first_head};
+  const float scale = 1.0f / std::sqrt(static_cast<float>(dims.D));
+  const int64_t of_keys = bytes_of_sums(name, 2, dims.D), of_queries = bytes_of_sums(name, 1, dims.D);
+  const Mask mask = d.active() ? Mask(d) : Mask();
+  with_compute_type(qkv.dtype(), [&](auto tag) {
+    using E = decltype(tag);
+    with_mask(d, [&](auto dropped) {
+      launch(queue, {name, grid_of(dims, tile), threads, of_keys}, backward_kernel<E, true, dropped>, dqkv.data<E>(),
+             delta.data<float>(), dout.data<E>(), lse.data<float>(), qkv.data<E>(), heads, mask, scale);
+      launch(queue, {name, grid_of(dims, tile), threads, of_queries}, backward_kernel<E, false, dropped>,
+             dqkv.data<E>(), delta.data<float>(), dout.data<E>(), lse.data<float>(), qkv.data<E>(), heads, mask, scale);
+    });
+  });
+}
+
+}  // namespace megalith::cuda::attention
