@@ -337,7 +337,8 @@ bool run_verify(const VerifyOptions& options, const MpiSession& mpi) {
   Fault fault;
   together(mpi, [&] {
     for (Config* config : {&config_a, &config_b}) {
-      CHECK(config->run.device != Device::cuda, "run.device = cuda: verify computes on CPUs so far; use run.device=cpu");
+      CHECK(config->run.device != Device::cuda,
+            "run.device = cuda: verify computes on CPUs so far; use run.device=cpu");
       open_tokenizer(*config);
     }
     if (!config_a.data.train.empty())
