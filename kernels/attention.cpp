@@ -48,8 +48,10 @@ void attention_backward(Stream& s, Tensor dqkv, Tensor delta, Tensor dout, Tenso
   expect_dropout(op, d);
   const double bytes =
       static_cast<double>(dqkv.bytes() + 2 * delta.bytes() + dout.bytes() + out.bytes() + lse.bytes() + qkv.bytes());
-  s.launch("attention_backward", {.flops = 5 * product_flops(dims), .bytes = bytes},
-           [=] { cpu::attention_backward(dqkv, delta, dout, out, lse, qkv, dims, d); });
+  s.launch(
+      "attention_backward", {.flops = 5 * product_flops(dims), .bytes = bytes},
+      [=] { cpu::attention_backward(dqkv, delta, dout, out, lse, qkv, dims, d); },
+      [=](auto queue) { cuda::attention_backward(queue, dqkv, delta, dout, out, lse, qkv, dims, d); });
 }
 
 }  // namespace megalith

@@ -41,6 +41,8 @@ void linear_backward_weight(Queue queue, Tensor dw, Tensor db, Tensor dy, Tensor
 void add_column_sums(Queue queue, Tensor out, Tensor x);
 
 void attention_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, const AttentionDims& dims, const Dropout& d);
+void attention_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse, Tensor qkv,
+                        const AttentionDims& dims, const Dropout& d);
 
 void gelu_forward(Queue queue, Tensor y, Tensor x);
 void gelu_backward(Queue queue, Tensor dx, Tensor dy, Tensor x);
