@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "cases.h"
+#include "kernels/cross_entropy.h"
 #include "kernels/gemm_cuda.h"
 #include "tests/simt/simt.h"
 
@@ -153,6 +154,59 @@ TEST(SimtWidths, Attention) {
       agrees_with_its_twin(attention_forward_case(dims, p, DType::bf16), 0);
       agrees_with_its_twin(attention_backward_case(dims, p, DType::bf16), 0);
     }
+}
+
+// Masks and initial values are the CPU's, to the bit. (On a device log, sin and cos may differ in their last.)
+TEST(SimtBits, RandomNumbersAreThoseOfTheCpu) {
+  for (const Case& c : {dropout_case(5, 200, 0.3, DType::f32), dropout_case(5, 203, 0.3, DType::bf16),
+                        normal_fill_case(1001, 515, {}), normal_fill_case(5, 515, {7, 33, 50})}) {
+    SCOPED_TRACE(c.name());
+    const Memories host(c, 0);
+    Stream s(World::cpu);
+    c.run(s, host.tensors());
+    EXPECT_EQ(Device(c, 0).bits()[0], host.memory[0].bits());
+  }
+}
+
+TEST(SimtBits, OnePartOfTheVocabularyIsTheWhole) {
+  constexpr int64_t N = 5, V = 5003, padding = 5;
+  constexpr double scale = 0.3;
+  const VocabularyPart part = whole_vocabulary(V);
+  for (DType t : {DType::f32, DType::bf16})
+    for (int64_t offset : {0, 1}) {
+      Case whole = cross_entropy_forward_backward_case(N, V, padding, t);
+      whole.run = [&](Stream& s, const Tensors& a) {
+        cross_entropy_forward_backward(s, a[0], a[1], a[2], part, scale);
+      };
+      Case parts = whole;
+      parts.run = [&](Stream& s, const Tensors& a) {
+        const auto make = [](const char* name, const Shape& shape) {
+          void* p = simt::allocate(name, shape.numel() * 4, simt::Contents::unwritten);
+          return Tensor(p, DType::f32, shape);
+        };
+        const Tensor stats = make("stats", {3, N}), max = make("max", {N});
+        softmax_part(s, stats, a[1], a[2], part);
+        copy(s, max, Tensor(stats.raw(), DType::f32, {N}));
+        merge_softmax(s, stats, max);
+        cross_entropy_loss(s, a[0], stats, a[2]);
+        cross_entropy_gradient(s, a[1], stats, a[2], part, scale);
+      };
+      EXPECT_EQ(Device(whole, offset).bits(), Device(parts, offset).bits());
+    }
+}
+
+// A device cannot throw, so that a number that is no token must be seen in the result.
+TEST(SimtBits, WhatIsNoTokenGivesNaN) {
+  Case loss = cross_entropy_forward_case(3, 17, 2, DType::f32);
+  loss.args[2].values = {4, 17, 2};
+  const Device losses(loss, 0);
+  EXPECT_TRUE(std::isfinite(losses.memory(0).get(0)));
+  EXPECT_TRUE(std::isnan(losses.memory(0).get(1)));
+  Case rows = embedding_forward_case(1, 2, 8, {0, 11, 11}, 0, DType::bf16);
+  rows.args[1].values = {3, -1};
+  const Device embedded(rows, 0);
+  EXPECT_TRUE(std::isfinite(embedded.memory(0).get(7)));
+  EXPECT_TRUE(std::isnan(embedded.memory(0).get(8)));
 }
 
 }  // namespace
