@@ -1,9 +1,12 @@
 #include "tests/end_to_end/helpers.h"
 
 #include <fmt/format.h>
+#include <hdf5.h>
 #include <stdlib.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -100,6 +103,91 @@ Result train(const std::string& folder, int ranks, const Args& overrides) {
   const Result result = run(mpirun(ranks, args), folder);
   EXPECT_EQ(result.status, 0) << result.text();
   return result;
+}
+
+Weights read_weights(const std::string& path) {
+  const std::string bytes = read_file(path);
+  uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), 8);
+  const auto json = nlohmann::json::parse(bytes.substr(8, header));
+  Weights all;
+  for (const auto& [key, entry] : json.items()) {
+    if (key == "__metadata__") continue;
+    EXPECT_EQ(entry.at("dtype"), "F32") << key;
+    const size_t begin = entry.at("data_offsets").at(0), end = entry.at("data_offsets").at(1);
+    Weight weight{entry.at("shape").get<std::vector<int64_t>>(), std::vector<float>((end - begin) / 4)};
+    std::memcpy(weight.values.data(), bytes.data() + 8 + header + begin, end - begin);
+    const std::string prefix = "transformer.";
+    all[key.starts_with(prefix) ? key.substr(prefix.size()) : key] = std::move(weight);
+  }
+  return all;
+}
+
+Weights exported_weights(const std::string& folder, const std::string& run_folder) {
+  const std::string checkpoints = run_folder + "/checkpoints", out = run_folder + "/export";
+  const std::vector<std::string> names = checkpoints_in(checkpoints);
+  if (names.empty()) {
+    ADD_FAILURE() << "no checkpoint in " << checkpoints;
+    return {};
+  }
+  fs::remove_all(out);
+  const Result result = run(megalith({"checkpoint", "export", checkpoints + "/" + names.back(), "--out", out}), folder);
+  EXPECT_EQ(result.status, 0) << result.text();
+  return result.status == 0 ? read_weights(out + "/model.safetensors") : Weights{};
+}
+
+Course reference_course(const std::string& reference_folder) {
+  Course course;
+  const auto json = nlohmann::json::parse(read_file(reference_folder + "/reference.json"));
+  for (const auto& s : json.at("steps"))
+    course.steps.push_back({s.at("step").get<int64_t>() + 1, s.at("loss"), s.at("grad_norm"), s.at("lr")});
+  // The same tensors as at the beginning, with other values.
+  course.weights = read_weights(reference_folder + "/model.safetensors");
+  const hid_t file = H5Fopen((reference_folder + "/reference.h5").c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+  for (auto& [name, weight] : course.weights) {
+    const hid_t dataset = H5Dopen2(file, ("final/" + name).c_str(), H5P_DEFAULT);
+    EXPECT_GE(H5Dread(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, weight.values.data()), 0) << name;
+    H5Dclose(dataset);
+  }
+  H5Fclose(file);
+  return course;
+}
+
+Course course_of(const std::string& folder, const std::string& run_folder) {
+  return {read_steps(run_folder), exported_weights(folder, run_folder)};
+}
+
+std::string expect_same_course(const Course& found, const Course& expected) {
+  double loss = 0, norm = 0, rate = 0, weights = 0;
+  EXPECT_EQ(found.steps.size(), expected.steps.size());
+  for (size_t i = 0; i < std::min(found.steps.size(), expected.steps.size()); i++) {
+    const Step &f = found.steps[i], &e = expected.steps[i];
+    EXPECT_EQ(f.step, e.step);
+    loss = std::max(loss, std::abs(f.loss - e.loss));
+    norm = std::max(norm, std::abs(f.grad_norm - e.grad_norm) / e.grad_norm);
+    rate = std::max(rate, std::abs(f.learning_rate - e.learning_rate));
+  }
+  EXPECT_LT(loss, 1e-5);
+  EXPECT_LT(norm, 1e-4);
+  EXPECT_LT(rate, 1e-9);
+  EXPECT_EQ(found.weights.size(), expected.weights.size());
+  for (const auto& [name, e] : expected.weights) {
+    const auto at = found.weights.find(name);
+    if (at == found.weights.end() || at->second.shape != e.shape) {
+      ADD_FAILURE() << name << " is missing or has another shape";
+      continue;
+    }
+    double difference = 0, sum = 0;
+    for (size_t i = 0; i < e.values.size(); i++) {
+      difference += std::pow(static_cast<double>(at->second.values[i]) - static_cast<double>(e.values[i]), 2);
+      sum += std::pow(static_cast<double>(e.values[i]), 2);
+    }
+    const double error = std::sqrt(difference / sum);
+    EXPECT_LT(error, 1e-3) << name;
+    weights = std::max(weights, error);
+  }
+  return fmt::format("loss {:.1e}, gradient norm {:.1e}, learning rate {:.1e}, weights {:.1e}", loss, norm, rate,
+                     weights);
 }
 
 std::vector<std::string> checkpoints_in(const std::string& directory) {

@@ -53,6 +53,32 @@ std::string write_reference_config(const std::string& path, const std::string& r
 // `megalith train config.toml ...` in `folder`, expected to succeed.
 Result train(const std::string& folder, int ranks, const Args& overrides);
 
+// Tensors of a model by their names in a Hugging Face GPT-2, without "transformer.".
+struct Weight {
+  std::vector<int64_t> shape;
+  std::vector<float> values;
+  bool operator==(const Weight&) const = default;
+};
+using Weights = std::map<std::string, Weight>;
+
+// The plainest reader of a file model.safetensors: no code of ours stands between an export and what it is held to.
+Weights read_weights(const std::string& path);
+// Exports the newest checkpoint of a run, by the command line, and reads that.
+Weights exported_weights(const std::string& folder, const std::string& run_folder);
+
+// The course of a training: its steps, and the weights after the last.
+struct Course {
+  std::vector<Step> steps;
+  Weights weights;
+};
+Course reference_course(const std::string& reference_folder);  // as the reference says it must be
+Course course_of(const std::string& folder, const std::string& run_folder);
+
+// Expects what the reference's README demands: every loss within 1e-5, every gradient norm within 1e-4, relative,
+// learning rates within 1e-9, and each tensor of the weights within 1e-3 in relative norm, with no tensor and no row
+// more. Returns the largest errors, in words.
+std::string expect_same_course(const Course& found, const Course& expected);
+
 // Folders step-* of a checkpoint directory, by name.
 std::vector<std::string> checkpoints_in(const std::string& directory);
 std::string step_name(int64_t step);

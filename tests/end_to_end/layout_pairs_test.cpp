@@ -1,0 +1,162 @@
+// Two layouts at a time: where one only moves the other's data, training is the same to the last bit; and a checkpoint
+// of one goes on in the other.
+#include <fmt/format.h>
+
+#include "tests/end_to_end/layout.h"
+
+namespace megalith::e2e {
+namespace {
+
+// Two layouts in which every number of the model comes from the same sums in the same order.
+struct Twins {
+  enum class Equal {
+    all,      // losses and norms as well
+    weights,  // ranks own other parts: what is added up over them in f64 may differ in its last digits, and clipping,
+              // which depends on it, is off
+  };
+  Equal equal;
+  std::string model;
+  int ranks;
+  std::string words, others;
+  int other_ranks = 0;  // 0: the same
+};
+
+void PrintTo(const Twins& t, std::ostream* out) {
+  *out << fmt::format("{} on {} ranks: {} | {}", t.model, t.ranks, t.words, t.others);
+}
+
+std::string name_of(const Twins& t) {
+  return test_name(fmt::format("{}_{}_{}_and_{}", t.model, t.ranks, t.words, t.others));
+}
+
+constexpr auto all = Twins::Equal::all, weights = Twins::Equal::weights;
+const std::vector<Twins> twins = {
+    // Kept or gathered again; scattered now or after the last microbatch, where it is the only one.
+    {all, "tiny", 4, "full_shard microbatch=1", "shard_grad_op microbatch=1"},
+    {all, "tiny", 8, "full_shard shard=2 microbatch=1", "shard_grad_op shard=2 microbatch=1"},
+    {all, "odd", 3, "full_shard", "shard_grad_op"},
+    {all, "tiny", 4, "shard_grad_op microbatch=2", "shard_optimizer microbatch=2"},
+    {all, "small", 4, "full_shard", "full_shard replicate=20000"},
+    {all, "small", 4, "full_shard microbatch=1", "full_shard live=1000000 microbatch=1"},
+    // In one level or in two.
+    {all, "tiny", 8, "shard=4 nodes=2 microbatch=1", "shard=4 nodes=2 two_level microbatch=1"},
+    {all, "tiny", 8, "tensor=2 nodes=4", "tensor=2 nodes=4 two_level"},
+    {all, "tiny", 8, "pipeline=2 shard_optimizer nodes=2", "pipeline=2 shard_optimizer nodes=2 two_level"},
+    // Computed once or twice.
+    {all, "tiny", 4, "tensor=4 sequence", "tensor=4 sequence recompute"},
+    {all, "small", 4, "pipeline=4 microbatch=1", "pipeline=4 microbatch=1 recompute"},
+    // Now or later: a layer's gradients are added up in the order of the microbatches.
+    {all, "small", 4, "pipeline=4 microbatch=1", "pipeline=4 gpipe microbatch=1"},
+    {all, "small", 4, "pipeline=4 microbatch=1", "pipeline=4 active=2 microbatch=1"},
+    {all, "small", 2, "pipeline=2 virtual=2 microbatch=1", "pipeline=2 virtual=2 gpipe microbatch=1"},
+    {all, "odd", 8, "pipeline=4 virtual=2", "pipeline=4 virtual=2 gpipe active=2 recompute shard_grad_op"},
+    // A batch by another name.
+    {all, "tiny", 4, "tensor=2 microbatch=4", "tensor=2 unscaled microbatch=2"},
+    // On other ranks.
+    {weights, "small", 2, "pipeline=2 microbatch=1", "pipeline=2 virtual=2 microbatch=1"},
+    {weights, "small", 2, "pipeline=2 microbatch=1", "pipeline=2 layers=1,3 microbatch=1"},
+    {weights, "small", 4, "pipeline=4 microbatch=1", "pipeline=2 microbatch=1", 2},
+    {weights, "tiny", 4, "tensor=2", "tensor=2 order=shard,tensor,data,pipeline"},
+    {weights, "tiny", 8, "tensor=2 shard=2", "tensor=2 shard=2 order=data,shard,tensor,pipeline"},
+    {weights, "tiny", 8, "shard=4 microbatch=1", "shard=4 nodes=2 two_level microbatch=1"},
+    {weights, "odd", 6, "tensor=3 pipeline=2", "tensor=3 pipeline=2 order=pipeline,data,shard,tensor"},
+    // A sum of two is the same scattered and whole.
+    {weights, "tiny", 2, "shard_optimizer microbatch=1", "no_shard microbatch=1"},
+};
+
+class BitEqual : public testing::TestWithParam<Twins> {};
+
+TEST_P(BitEqual, layouts_that_only_move_data) {
+  const Twins& t = GetParam();
+  SKIP_WITHOUT_MODEL(t.model);
+  const Scratch scratch;
+  prepare_model(scratch, t.model);
+  Args more{"model.dropout=0.1", "data.shuffle=true"};
+  if (t.equal == weights) more.push_back("optimizer.gradient_clip=0");
+  const Course a = trained(scratch, t.ranks, t.words, more);
+  const Course b = trained(scratch, t.other_ranks ? t.other_ranks : t.ranks, t.others, more);
+  ASSERT_EQ(a.steps.size(), b.steps.size());
+  ASSERT_FALSE(a.steps.empty());
+  for (size_t i = 0; i < a.steps.size(); i++) {
+    const Step &x = a.steps[i], &y = b.steps[i];
+    EXPECT_NEAR(x.loss, y.loss, t.equal == all ? 0 : 1e-14 * x.loss) << "step " << x.step;
+    EXPECT_NEAR(x.grad_norm, y.grad_norm, t.equal == all ? 0 : 1e-14 * x.grad_norm) << "step " << x.step;
+  }
+  ASSERT_EQ(a.weights.size(), b.weights.size());
+  for (const auto& [name, weight] : a.weights)
+    EXPECT_TRUE(b.weights.contains(name) && b.weights.at(name) == weight) << name << " differs";
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, BitEqual, testing::ValuesIn(twins),
+                         [](const auto& suite) { return name_of(suite.param); });
+
+// A run that changes its layout halfway.
+struct Move {
+  std::string model;
+  int ranks;
+  std::string words;
+  int then_ranks;
+  std::string then;
+};
+
+void PrintTo(const Move& m, std::ostream* out) {
+  *out << fmt::format("{} on {} ranks: {}, then {}: {}", m.model, m.ranks, m.words, m.then_ranks, m.then);
+}
+
+std::string name_of(const Move& m) {
+  return test_name(fmt::format("{}_{}_{}_then_{}_{}", m.model, m.ranks, m.words, m.then_ranks, m.then));
+}
+
+const std::vector<Move> moves = {
+    {"small", 4, "tensor=4", 4, "pipeline=4 microbatch=1"},
+    {"small", 4, "pipeline=4 microbatch=1", 1, "no_shard"},
+    {"small", 2, "pipeline=2 virtual=2 microbatch=2", 2, "full_shard"},
+    {"tiny", 4, "tensor=4 sequence", 4, "shard_optimizer microbatch=1"},
+    {"tiny", 8, "tensor=2 pipeline=2 shard_grad_op microbatch=1", 3, "full_shard microbatch=2"},
+    {"tiny", 1, "no_shard", 8, "tensor=4 sequence pipeline=2 gpipe microbatch=1"},
+    {"tiny", 8, "shard=4 nodes=2 two_level replicate=3000", 8,
+     "tensor=2 unscaled shard=2 microbatch=1 order=data,shard,tensor,pipeline"},
+    {"odd", 3, "tensor=3 sequence", 8, "pipeline=8 microbatch=1"},
+    {"odd", 8, "pipeline=4 virtual=2 shard_optimizer", 6, "tensor=6"},
+    {"odd", 6, "tensor=3 unscaled", 6, "pipeline=3 virtual=2 layers=2,1,1,1,1,2"},
+};
+
+class Moves : public testing::TestWithParam<Move> {};
+
+TEST_P(Moves, a_checkpoint_goes_on_in_another_layout) {
+  const Move& m = GetParam();
+  SKIP_WITHOUT_MODEL(m.model);
+  const Scratch scratch;
+  const Course expected = prepare_model(scratch, m.model);
+  const int64_t half = static_cast<int64_t>(expected.steps.size()) / 2;
+  Args overrides = overrides_of(m.words);
+  overrides.push_back(fmt::format("train.steps={}", half));
+  train(scratch.folder(), m.ranks, overrides);
+  const Result rest = train(scratch.folder(), m.then_ranks, overrides_of(m.then));
+  EXPECT_NE(rest.out.find(fmt::format("resumed after step {}\n", half)), std::string::npos) << rest.text();
+  fmt::print("  {}\n", expect_same_course(course_of(scratch.folder(), scratch / "run"), expected));
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, Moves, testing::ValuesIn(moves),
+                         [](const auto& suite) { return name_of(suite.param); });
+
+// Checkpoints of the same step are the same model in the eyes of Hugging Face, whatever wrote them: the same tensors,
+// without a padded row.
+TEST(Layouts, export_to_the_same_model) {
+  SKIP_WITHOUT_REFERENCE();
+  const Scratch scratch;
+  const Course whole = prepare_model(scratch, "tiny");
+  const Args half{"train.steps=4"};
+  const Course alone = trained(scratch, 1, "", half);
+  ASSERT_EQ(alone.weights.size(), whole.weights.size());
+  for (const auto& [name, weight] : whole.weights) EXPECT_EQ(alone.weights.at(name).shape, weight.shape) << name;
+  for (const Layout& layout :
+       {Layout{"", 4, "tensor=4 sequence"}, Layout{"", 3, "full_shard"}, Layout{"", 2, "pipeline=2"},
+        Layout{"", 8, "tensor=2 pipeline=2 shard_optimizer"}, Layout{"", 8, "shard=4 nodes=2 two_level"}}) {
+    SCOPED_TRACE(layout.words);
+    expect_same_course(trained(scratch, layout.ranks, layout.words, half), alone);
+  }
+}
+
+}  // namespace
+}  // namespace megalith::e2e
