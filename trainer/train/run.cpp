@@ -70,7 +70,11 @@ void run_training(Config config, const MpiSession& mpi) {
   shake_hands(config, mpi);
   const int threads = use_threads(mpi.ranks_on_this_node());
 
-  const World where = choose_device(config.run.device, mpi);
+  // Checkpoints cannot be written from a GPU's memory yet, so nothing is trained there, and auto means the CPU.
+  const World where = choose_device(config.run.device == Device::cuda ? Device::cuda : Device::cpu, mpi);
+  together(mpi, [&] {
+    CHECK(where != World::cuda, "run.device = cuda: checkpoints cannot be written from GPUs yet; use run.device=cpu");
+  });
   const int ranks_per_node = launched_ranks_per_node(mpi);
 
   std::unique_ptr<Tokenizer> tokenizer;
