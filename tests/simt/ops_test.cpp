@@ -51,11 +51,12 @@ class Device {
   std::vector<Tensor> tensors_;
 };
 
+bool is_attention(const Case& c) { return c.op == "attention_forward" || c.op == "attention_backward"; }
+
 // Attention in bf16 rounds its probabilities, and their gradients, for the tensor cores: half a unit of what they
-// weigh, in sums of any sign.
-double rounded_weights(const Case& c, const Arg& arg, double largest) {
-  const bool rounds = c.op == "attention_forward" || c.op == "attention_backward";
-  return rounds && arg.dtype == DType::bf16 ? 0x1p-9 * largest : 0;
+// weigh, in sums of any sign. Where memory is not aligned for these, it does not.
+double rounded_weights(const Case& c, const Arg& arg, int64_t offset, double largest) {
+  return is_attention(c) && offset == 0 && arg.dtype == DType::bf16 ? 0x1p-9 * largest : 0;
 }
 
 void agrees_with_its_twin(const Case& c, int64_t offset) {
@@ -73,7 +74,7 @@ void agrees_with_its_twin(const Case& c, int64_t offset) {
     for (int64_t i = 0; i < arg.shape.numel(); i++) {
       const double v = values[static_cast<size_t>(i)], is = got.memory(a).get(i);
       if (is == v) continue;
-      ASSERT_LE(std::abs(is - v), tolerance(arg.dtype, v, largest) + rounded_weights(c, arg, largest))
+      ASSERT_LE(std::abs(is - v), tolerance(arg.dtype, v, largest) + rounded_weights(c, arg, offset, largest))
           << arg.name << "[" << i << "] is " << is << ", the twin has " << v;
     }
   }
@@ -92,7 +93,8 @@ class SimtOps : public testing::TestWithParam<Op> {};
 
 TEST_P(SimtOps, AgreesWithItsTwin) {
   for (const Case& c : GetParam().cases()) {
-    for (int64_t offset : {0, 1, 3}) agrees_with_its_twin(c, offset);
+    for (int64_t offset : {0, 1, 3})
+      if (offset < 3 || !is_attention(c)) agrees_with_its_twin(c, offset);  // slow, and 3 is as unaligned as 1
     same_bits_twice(c);
   }
 }
