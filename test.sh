@@ -12,9 +12,9 @@ export OMP_WAIT_POLICY=PASSIVE
 jobs=$(nproc)
 
 cmake --preset cpu >/dev/null
-cmake --build --preset cpu -j "$jobs" | tail -n 1
+cmake --build --preset cpu -j "$jobs" -- --quiet
 cmake --preset cpu-asan >/dev/null
-cmake --build --preset cpu-asan -j "$jobs" | tail -n 1
+cmake --build --preset cpu-asan -j "$jobs" -- --quiet
 
 # Both run to their end, so that one failure does not hide another.
 status=0
