@@ -5,12 +5,13 @@
 #include <memory>
 
 #include "tests/mpi/session.h"
+#include "trainer/runtime/mpi.h"
 
 namespace megalith {
 
 namespace {
 
-const MpiSession* the_session = nullptr;
+const Session* the_session = nullptr;
 
 class FailuresOfAllRanks : public testing::EmptyTestEventListener {
  public:
@@ -46,7 +47,7 @@ class FailuresOfAllRanks : public testing::EmptyTestEventListener {
 
 }  // namespace
 
-const MpiSession& session() { return *the_session; }
+const Session& session() { return *the_session; }
 
 }  // namespace megalith
 

@@ -2,10 +2,10 @@
 #pragma once
 
 #include "tests/pure/testing.h"
-#include "trainer/runtime/mpi.h"
+#include "trainer/runtime/session.h"
 
 namespace megalith {
 
-const MpiSession& session();
+const Session& session();
 
 }  // namespace megalith

@@ -10,7 +10,7 @@
 
 #include <memory>
 
-#include "trainer/runtime/mpi.h"
+#include "trainer/runtime/session.h"
 
 namespace megalith {
 
@@ -21,13 +21,13 @@ struct NcclOptions {
 
 class NcclSession {
  public:
-  // `mpi` must outlive it. Errors: a build without CUDA; the library is not found.
-  NcclSession(const MpiSession& mpi, NcclOptions options);
+  // `session` must outlive it. Errors: a build without CUDA; the library is not found.
+  NcclSession(const Session& session, NcclOptions options);
   ~NcclSession();
   NcclSession(const NcclSession&) = delete;
   NcclSession& operator=(const NcclSession&) = delete;
 
-  // Collective over MPI: all ranks of the job, each with a GPU selected. Communicators may outlive the session.
+  // Collective: all ranks of the job, each with a GPU selected. Communicators may outlive the session.
   std::unique_ptr<Communicator> world() const;
 
   // For Stream::on_idle. When a transfer has failed, or nothing has ended for too long, it gives up all communicators,
@@ -37,7 +37,7 @@ class NcclSession {
   struct Shared;  // of all communicators
 
  private:
-  const MpiSession& mpi_;
+  const Session& session_;
   std::shared_ptr<Shared> shared_;
 };
 

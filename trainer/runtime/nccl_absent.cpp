@@ -4,11 +4,11 @@
 namespace megalith {
 
 struct NcclSession::Shared {};
-NcclSession::NcclSession(const MpiSession& mpi, NcclOptions) : mpi_(mpi) {
+NcclSession::NcclSession(const Session& session, NcclOptions) : session_(session) {
   FAIL("this build has no CUDA and no NCCL; configure with: cmake --preset cuda");
 }
 NcclSession::~NcclSession() = default;
-std::unique_ptr<Communicator> NcclSession::world() const { return mpi_.world(); }
+std::unique_ptr<Communicator> NcclSession::world() const { return session_.world(); }
 void NcclSession::check() const {}
 
 }  // namespace megalith

@@ -104,7 +104,7 @@ struct NcclSession::Shared {
   std::vector<std::shared_ptr<Flight>> landed;  // to be used again
   Clock::time_point progress = Clock::now(), checked = progress;
 
-  Shared(const MpiSession& mpi, NcclOptions o) : options(o), rank(mpi.rank()) {}
+  Shared(const Session& session, NcclOptions o) : options(o), rank(session.rank()) {}
 
   void verify(ncclResult_t result, const std::string& channel, const char* operation) {
     if (result == ncclSuccess) return;
@@ -319,18 +319,18 @@ class NcclCommunicator : public Communicator {
 
 }  // namespace
 
-NcclSession::NcclSession(const MpiSession& mpi, NcclOptions options)
-    : mpi_(mpi), shared_(std::make_shared<Shared>(mpi, options)) {}
+NcclSession::NcclSession(const Session& session, NcclOptions options)
+    : session_(session), shared_(std::make_shared<Shared>(session, options)) {}
 NcclSession::~NcclSession() = default;
 
 std::unique_ptr<Communicator> NcclSession::world() const {
   ncclUniqueId id{};
-  if (mpi_.rank() == 0) shared_->verify(shared_->library.get_unique_id(&id), "world", "ncclGetUniqueId");
-  const std::string bytes = mpi_.broadcast_text(std::string(id.internal, sizeof(id.internal)));
+  if (session_.rank() == 0) shared_->verify(shared_->library.get_unique_id(&id), "world", "ncclGetUniqueId");
+  const std::string bytes = session_.broadcast_text(std::string(id.internal, sizeof(id.internal)));
   std::memcpy(id.internal, bytes.data(), sizeof(id.internal));
   ncclComm_t comm = nullptr;
   ncclConfig_t config = shared_->config();
-  shared_->verify(shared_->library.init_rank(&comm, mpi_.size(), id, mpi_.rank(), &config), "world",
+  shared_->verify(shared_->library.init_rank(&comm, session_.size(), id, session_.rank(), &config), "world",
                   "ncclCommInitRankConfig");
   return std::make_unique<NcclCommunicator>("world", -1, shared_, shared_->add(comm, "world"));
 }

@@ -5,7 +5,7 @@
 
 namespace megalith {
 
-void together(const MpiSession& mpi, const std::function<void()>& work) {
+void together(const Session& session, const std::function<void()>& work) {
   std::string mine;
   try {
     work();
@@ -13,7 +13,7 @@ void together(const MpiSession& mpi, const std::function<void()>& work) {
     mine = e.what();
     if (mine.empty()) mine = "an error without a message";
   }
-  const std::vector<std::string> all = mpi.all_gather_text(mine);
+  const std::vector<std::string> all = session.all_gather_text(mine);
   std::vector<std::string> distinct;
   for (const std::string& message : all)
     if (!message.empty() && std::find(distinct.begin(), distinct.end(), message) == distinct.end())

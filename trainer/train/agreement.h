@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "trainer/runtime/mpi.h"
+#include "trainer/runtime/session.h"
 
 namespace megalith {
 
@@ -17,6 +17,6 @@ class JobError : public Error {
 
 // Collective. `work` must not communicate. The JobError holds every distinct message, with the ranks that had it unless
 // all did.
-void together(const MpiSession& mpi, const std::function<void()>& work);
+void together(const Session& session, const std::function<void()>& work);
 
 }  // namespace megalith

@@ -304,12 +304,12 @@ Fingerprint fingerprint_from(const std::string& text) {
   return result;
 }
 
-void shake_hands(const Config& config, const MpiSession& mpi) {
-  if (mpi.size() == 1) return;
+void shake_hands(const Config& config, const Session& session) {
+  if (session.size() == 1) return;
   Fingerprint mine;
-  together(mpi, [&] { mine = fingerprint_of(config); });
+  together(session, [&] { mine = fingerprint_of(config); });
   std::vector<Fingerprint> ranks;
-  for (const std::string& text : mpi.all_gather_text(to_text(mine))) ranks.push_back(fingerprint_from(text));
+  for (const std::string& text : session.all_gather_text(to_text(mine))) ranks.push_back(fingerprint_from(text));
   const std::string found = disagreement(ranks);
   if (!found.empty()) throw JobError(__FILE__, __LINE__, found);
 }

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "configs/config.h"
-#include "trainer/runtime/mpi.h"
+#include "trainer/runtime/session.h"
 
 namespace megalith {
 
@@ -50,6 +50,6 @@ std::string to_text(const Fingerprint& fingerprint);
 Fingerprint fingerprint_from(const std::string& text);
 
 // Collective; writes nothing. A JobError with the disagreement on all ranks.
-void shake_hands(const Config& config, const MpiSession& mpi);
+void shake_hands(const Config& config, const Session& session);
 
 }  // namespace megalith
