@@ -15,6 +15,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int64_t part_elements = int64_t{4} << 20;
+
+// Calls use(begin, count, elements) for all of the piece, in order.
+template <class Use>
+void in_parts(const StoredPiece& stored, Use use) {
+  const int64_t numel = stored.piece.numel();
+  for (int64_t begin = 0; begin < numel; begin += part_elements) {
+    const int64_t end = std::min(begin + part_elements, numel);
+    stored.show(begin, end, [&](const float* elements) { use(begin, end - begin, elements); });
+  }
+}
+
+uint64_t checksum_of(const StoredPiece& stored) {
+  Checksum checksum;
+  in_parts(stored, [&](int64_t, int64_t count, const float* elements) { checksum.add(elements, count * 4); });
+  return checksum.value();
+}
+
 // The checksum of all bytes outside the datasets, taken from the pages as they will lie in the file.
 uint64_t structure_checksum(const HDF5Layout& layout, const std::vector<DatasetRecord>& datasets) {
   static constexpr std::array<char, HDF5Layout::page_bytes> nothing{};
@@ -63,16 +81,15 @@ FileRecord write_rank_file(const std::string& folder, int rank, std::span<const 
   CHECK(rank >= 0, "a file of rank {}", rank);
   FileRecord record;
   record.name = fmt::format("rank-{:05}.h5", rank);
-  std::vector<const float*> data;
+  std::vector<const StoredPiece*> stored;
   std::map<std::string, int> pieces_of;
   for (const StoredPiece& p : pieces) {
     check_piece(p.piece);
     if (p.piece.numel() == 0) continue;
-    CHECK(p.data != nullptr, "no data for {}", describe(p.piece));
+    CHECK(p.show, "no data for {}", describe(p.piece));
     const int k = pieces_of[p.piece.name]++;
-    record.datasets.push_back({p.piece, k ? fmt::format("{}#{}", p.piece.name, k) : p.piece.name, 0,
-                               checksum_of(p.data, p.piece.numel() * 4)});
-    data.push_back(p.data);
+    record.datasets.push_back({p.piece, k ? fmt::format("{}#{}", p.piece.name, k) : p.piece.name, 0, checksum_of(p)});
+    stored.push_back(&p);
   }
 
   const HDF5Layout layout = lay_out_hdf5(record.datasets);
@@ -82,8 +99,10 @@ FileRecord write_rank_file(const std::string& folder, int rank, std::span<const 
   DurableFile file(folder + "/" + record.name, layout.bytes);
   for (const auto& [offset, page] : layout.pages)
     file.write(offset, page.data(), std::min(HDF5Layout::page_bytes, layout.bytes - offset));
-  for (size_t i = 0; i < data.size(); i++)
-    file.write(record.datasets[i].offset, data[i], record.datasets[i].piece.numel() * 4);
+  for (size_t i = 0; i < stored.size(); i++)
+    in_parts(*stored[i], [&, offset = record.datasets[i].offset](int64_t begin, int64_t count, const float* elements) {
+      file.write(offset + begin * 4, elements, count * 4);
+    });
   file.commit();
 
   std::sort(record.datasets.begin(), record.datasets.end(),

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -25,8 +26,18 @@
 namespace megalith {
 
 struct StoredPiece {
+  // show(begin, end, use) calls use(p), where p are elements [begin, end) of the piece and stay valid meanwhile. It is
+  // asked for a part at a time, and more than once, so that elements may lie where the host cannot read them.
+  using Show = std::function<void(int64_t begin, int64_t end, const std::function<void(const float*)>& use)>;
+
+  StoredPiece(Piece p, Show s) : piece(std::move(p)), show(std::move(s)) {}
+  // piece.numel() elements in memory of the caller.
+  StoredPiece(Piece p, const float* data) : piece(std::move(p)) {
+    if (data) show = [data](int64_t begin, int64_t, const auto& use) { use(data + begin); };
+  }
+
   Piece piece;
-  const float* data = nullptr;  // piece.numel() elements, of the caller; read during the call only
+  Show show;
 };
 
 // DIR/step-00000100

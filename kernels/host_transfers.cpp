@@ -8,6 +8,13 @@ namespace megalith {
 namespace {
 constexpr int64_t alignment = 256;
 int64_t padded(const Tensor& t) { return (t.bytes() + alignment - 1) / alignment * alignment; }
+
+void wait_for(CUevent_st* event, const HostTransfers::Idle& idle) {
+  while (!device::passed(event)) {
+    if (idle) idle();
+    std::this_thread::yield();
+  }
+}
 }  // namespace
 
 size_t HostTransfers::take(int64_t bytes) {
@@ -36,7 +43,7 @@ void HostTransfers::upload(std::span<const Tensor> to, const Fill& fill) {
   device::record(buffer.over.get(), stream_);
 }
 
-void HostTransfers::download(Tensor from, Read read) {
+int64_t HostTransfers::download(Tensor from, Read read) {
   const size_t i = take(padded(from));
   Buffer& buffer = buffers_[i];
   const Tensor host(buffer.memory.get(), from.dtype(), from.shape());
@@ -44,18 +51,23 @@ void HostTransfers::download(Tensor from, Read read) {
   device::record(buffer.over.get(), stream_);
   buffer.unread = true;
   downloads_.push_back({i, host, std::move(read)});
+  return num_downloads_++;
 }
 
-void HostTransfers::synchronize(const std::function<void()>& idle) {
+void HostTransfers::receive(int64_t download, const Idle& idle) {
+  while (num_downloads_ - static_cast<int64_t>(downloads_.size()) <= download) {
+    wait_for(buffers_[downloads_.front().buffer].over.get(), idle);
+    const Download arrived = std::move(downloads_.front());
+    downloads_.pop_front();
+    arrived.read(arrived.host);
+    buffers_[arrived.buffer].unread = false;
+  }
+}
+
+void HostTransfers::synchronize(const Idle& idle) {
   device::record(end_.get(), stream_);
-  while (!device::passed(end_.get())) {
-    if (idle) idle();
-    std::this_thread::yield();
-  }
-  for (Download& d : std::exchange(downloads_, {})) {
-    buffers_[d.buffer].unread = false;
-    d.read(d.host);
-  }
+  wait_for(end_.get(), idle);
+  receive(num_downloads_ - 1, idle);
 }
 
 }  // namespace megalith

@@ -2,6 +2,7 @@
 // and used again when the copies from or to it are over.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <span>
 #include <vector>
@@ -15,15 +16,19 @@ class HostTransfers {
  public:
   using Fill = std::function<void(std::span<const Tensor> host)>;
   using Read = std::function<void(Tensor host)>;
+  using Idle = std::function<void()>;
 
   explicit HostTransfers(CUstream_st* stream) : stream_(stream), end_(device::make_event()) {}
 
   // fill() writes host tensors of the same shapes, now; what it wrote is then copied in the stream's order.
   void upload(std::span<const Tensor> to, const Fill& fill);
-  // What `from` holds at this place of the stream's order is shown to read() by synchronize().
-  void download(Tensor from, Read read);
-  // The host waits for all that the stream was given, then reads. `idle` is called over and over while it waits.
-  void synchronize(const std::function<void()>& idle);
+  // What `from` holds at this place of the stream's order will be shown to read(). Returns its number.
+  int64_t download(Tensor from, Read read);
+  // The host waits for the download of this number, and reads it and those before. `idle` is called over and over
+  // while it waits.
+  void receive(int64_t download, const Idle& idle);
+  // The host waits for all that the stream was given, and reads.
+  void synchronize(const Idle& idle);
 
  private:
   struct Buffer {
@@ -44,7 +49,8 @@ class HostTransfers {
   CUstream_st* stream_;
   device::OwnedEvent end_;
   std::vector<Buffer> buffers_;
-  std::vector<Download> downloads_;
+  std::deque<Download> downloads_;  // unread, the last one being number num_downloads_ - 1
+  int64_t num_downloads_ = 0;
 };
 
 }  // namespace megalith

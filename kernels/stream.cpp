@@ -26,10 +26,16 @@ void Stream::upload(const char* name, std::initializer_list<Tensor> to,
       name, {.bytes = bytes}, [&] { fill(tensors); }, [&](auto) { transfers().upload(tensors, fill); });
 }
 
-void Stream::download(const char* name, Tensor from, std::function<void(Tensor)> read) {
+Stream::Ticket Stream::download(const char* name, Tensor from, std::function<void(Tensor)> read) {
+  Ticket ticket = 0;
   launch(
       name, {.bytes = static_cast<double>(from.bytes())}, [&] { read(from); },
-      [&](auto) { transfers().download(from, std::move(read)); });
+      [&](auto) { ticket = transfers().download(from, std::move(read)); });
+  return ticket;
+}
+
+void Stream::receive(Ticket download) {
+  if (world_ == World::cuda) transfers().receive(download, idle_);
 }
 
 void Stream::synchronize() {

@@ -89,10 +89,13 @@ class Stream {
   void upload(const char* name, std::initializer_list<Tensor> to,
               const std::function<void(std::span<const Tensor> host)>& fill);
   // The host reads a tensor as it is after the work launched so far. In the cpu world read(host) runs now, in the cuda
-  // world within the next synchronize(), in the dry world never.
-  void download(const char* name, Tensor from, std::function<void(Tensor host)> read);
-  // The host waits for all work launched so far. In the cuda world idle() is called over and over meanwhile, to look
-  // for what would make it wait for ever.
+  // world when the host waits for it, in the dry world never.
+  using Ticket = int64_t;
+  Ticket download(const char* name, Tensor from, std::function<void(Tensor host)> read);
+  // The host waits for that download and reads it, and those before it; work launched after it goes on.
+  void receive(Ticket download);
+  // The host waits for all work launched so far, and reads what is unread. While it waits in the cuda world, idle() is
+  // called over and over, to look for what would make it wait for ever.
   void synchronize();
   void on_idle(std::function<void()> idle) { idle_ = std::move(idle); }
 

@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstdio>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,8 +14,10 @@
 #include "data/prepare.h"
 #include "trainer/plan/dry_run.h"
 #include "trainer/runtime/machine.h"
+#include "trainer/runtime/mpi.h"
 #include "trainer/train/agreement.h"
 #include "trainer/train/checkpointer.h"
+#include "trainer/train/device_choice.h"
 #include "trainer/train/inference.h"
 #include "trainer/train/metrics.h"
 #include "trainer/train/progress_bar.h"
@@ -66,20 +69,20 @@ Entry prepare_command(CLI::App& cli) {
           }};
 }
 
-Entry train_command(CLI::App& cli, const MpiSession& mpi) {
+Entry train_command(CLI::App& cli, const Session& session) {
   auto* app = cli.add_subcommand("train", "Train; alone or under mpirun");
   auto path = std::make_shared<std::string>();
   auto overrides = std::make_shared<std::vector<std::string>>();
   add_config(app, *path, *overrides);
-  return {app, [=, &mpi] {
+  return {app, [=, &session] {
             Config config;
-            together(mpi, [&] { config = load_config(*path, *overrides); });
-            run_training(config, mpi);
+            together(session, [&] { config = load_config(*path, *overrides); });
+            run_training(config, session);
             return 0;
           }};
 }
 
-Entry verify_command(CLI::App& cli, const MpiSession& mpi) {
+Entry verify_command(CLI::App& cli, const Session& session) {
   auto* app = cli.add_subcommand(
       "verify",
       "The same steps under two layouts: what differs, and whether more than rounding may; alone or under "
@@ -99,7 +102,7 @@ Entry verify_command(CLI::App& cli, const MpiSession& mpi) {
   app->add_option("--inject", options->inject,
                   "test of verify itself: adds 1 to an element of the tensor [STEP:]NAME of the other layout")
       ->group("");  // not listed
-  return {app, [=, &mpi] { return run_verify(*options, mpi) ? 0 : 1; }};
+  return {app, [=, &session] { return run_verify(*options, session) ? 0 : 1; }};
 }
 
 Entry plan_command(CLI::App& cli) {
@@ -126,12 +129,20 @@ Entry plan_command(CLI::App& cli) {
           }};
 }
 
+void add_device(CLI::App* app, Device& device) {
+  const std::map<std::string, Device> words{{"auto", Device::automatic}, {"cuda", Device::cuda}, {"cpu", Device::cpu}};
+  app->add_option("--device", device, "auto, cuda or cpu; auto: a GPU where there is one")
+      ->transform(CLI::CheckedTransformer(words))
+      ->default_str("auto");
+}
+
 Entry generate_command(CLI::App& cli) {
   auto* app = cli.add_subcommand("generate", "Continue a text");
   struct Options {
     std::string checkpoint, tokenizer, prompt;
     int64_t tokens = 200;
     Sampling sampling;
+    Device device = Device::automatic;
   };
   auto o = std::make_shared<Options>();
   app->add_option("--checkpoint", o->checkpoint, "checkpoint, run folder, or Hugging Face GPT-2 folder")->required();
@@ -147,15 +158,16 @@ Entry generate_command(CLI::App& cli) {
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   app->add_option("--seed", o->sampling.seed)->capture_default_str();
-  return {
-      app, [o] {
-        Inference(o->checkpoint, o->tokenizer).generate(o->prompt, o->tokens, o->sampling, [](std::string_view text) {
-          std::fwrite(text.data(), 1, text.size(), stdout);
-          std::fflush(stdout);
-        });
-        fmt::print("\n");
-        return 0;
-      }};
+  add_device(app, o->device);
+  return {app, [o] {
+            Inference(o->checkpoint, o->tokenizer, choose_device(o->device))
+                .generate(o->prompt, o->tokens, o->sampling, [](std::string_view text) {
+                  std::fwrite(text.data(), 1, text.size(), stdout);
+                  std::fflush(stdout);
+                });
+            fmt::print("\n");
+            return 0;
+          }};
 }
 
 Entry evaluate_command(CLI::App& cli) {
@@ -163,6 +175,7 @@ Entry evaluate_command(CLI::App& cli) {
   struct Options {
     std::string checkpoint, tokenizer, data;
     int64_t sequence_length = 0, sequences = 0;
+    Device device = Device::automatic;
   };
   auto o = std::make_shared<Options>();
   app->add_option("--checkpoint", o->checkpoint, "checkpoint, run folder, or Hugging Face GPT-2 folder")->required();
@@ -174,9 +187,10 @@ Entry evaluate_command(CLI::App& cli) {
   app->add_option("--sequences", o->sequences, "only the first so many; 0: all")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
+  add_device(app, o->device);
   return {app, [o] {
             ProgressBar bar;
-            const EvaluationResult r = Inference(o->checkpoint, o->tokenizer)
+            const EvaluationResult r = Inference(o->checkpoint, o->tokenizer, choose_device(o->device))
                                            .evaluate(o->data, o->sequence_length, o->sequences,
                                                      [&](double share) { bar.draw(share, "evaluating"); });
             bar.clear();
@@ -220,14 +234,14 @@ std::vector<Entry> checkpoint_commands(CLI::App& cli) {
 }
 
 // Commands that are not collective run on rank 0; under mpirun the other ranks have nothing to do.
-int run(int argc, char** argv, const MpiSession& mpi) {
+int run(int argc, char** argv, const Session& session) {
   CLI::App cli("Megalith trains GPT-2 style language models, from a laptop's CPU to hundreds of GPUs.", "megalith");
   cli.require_subcommand(0, 1);  // so that an unknown one is named, see below
-  const Entry train = train_command(cli, mpi), verify = verify_command(cli, mpi);
+  const Entry train = train_command(cli, session), verify = verify_command(cli, session);
   std::vector<Entry> local{prepare_command(cli), plan_command(cli), generate_command(cli), evaluate_command(cli)};
   for (Entry& entry : checkpoint_commands(cli)) local.push_back(std::move(entry));
   std::optional<CLI::Error> help;
-  together(mpi, [&] {
+  together(session, [&] {
     try {
       cli.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
@@ -238,17 +252,17 @@ int run(int argc, char** argv, const MpiSession& mpi) {
   });
   // Different commands communicate differently, and would wait for one another for ever.
   const std::string command = help ? "--help" : cli.get_subcommands().front()->get_name();
-  const std::string command_of_rank_0 = mpi.broadcast_text(command);
-  together(mpi, [&] {
+  const std::string command_of_rank_0 = session.broadcast_text(command);
+  together(session, [&] {
     CHECK(command == command_of_rank_0, "the command is {}, but {} on rank 0; start every rank with the same command",
           command, command_of_rank_0);
   });
-  if (help) return mpi.rank() == 0 ? cli.exit(*help) : 0;
+  if (help) return session.rank() == 0 ? cli.exit(*help) : 0;
   for (const Entry* collective : {&train, &verify})
     if (collective->app->parsed()) return collective->run();
   int status = 0;
-  together(mpi, [&] {
-    if (mpi.rank() != 0) return;
+  together(session, [&] {
+    if (session.rank() != 0) return;
     use_threads(1);
     for (const Entry& entry : local)
       if (entry.app->parsed()) status = entry.run();
@@ -262,16 +276,22 @@ int run(int argc, char** argv, const MpiSession& mpi) {
 int main(int argc, char** argv) {
   // A limit on file sizes is met as an error of the write, which says what to do, and not as a death in silence.
   std::signal(SIGXFSZ, SIG_IGN);
-  megalith::MpiSession mpi(&argc, &argv);
+  megalith::MpiSession session(&argc, &argv);
+  // mpirun ends a job when one rank ends with an error, so all wait until rank 0 has printed.
+  const auto end_together = [&](int status) {
+    std::fflush(nullptr);
+    session.broadcast_text("printed");
+    return status;
+  };
   try {
-    return megalith::run(argc, argv, mpi);
+    return end_together(megalith::run(argc, argv, session));
   } catch (const megalith::JobError& e) {  // all ranks have it
-    if (mpi.rank() == 0) fmt::print(stderr, "megalith: {}\n", e.what());
-    return 1;
+    if (session.rank() == 0) fmt::print(stderr, "megalith: {}\n", e.what());
+    return end_together(1);
   } catch (const megalith::Error& e) {
-    fmt::print(stderr, "megalith: rank {}: {} ({}:{})\n", mpi.rank(), e.what(), e.file(), e.line());
+    fmt::print(stderr, "megalith: rank {}: {} ({}:{})\n", session.rank(), e.what(), e.file(), e.line());
   } catch (const std::exception& e) {
-    fmt::print(stderr, "megalith: rank {}: {}\n", mpi.rank(), e.what());
+    fmt::print(stderr, "megalith: rank {}: {}\n", session.rank(), e.what());
   }
-  mpi.abort(1);
+  session.abort(1);
 }

@@ -80,7 +80,7 @@ TEST_F(MetricsFile, AppendsOneObjectAStep) {
                      .devices = 2,
                      .steps = 9,
                      .memory = {1, 2, 3, 4, 5, 6}});
-    metrics.begin_step();
+    metrics.start_clock();
     metrics.end_step(2, {.loss = 3.5, .grad_norm = 0.25, .stop_votes = 0}, 1e-3);
     metrics.evaluation(2, 3.0, 70, 140);
     EXPECT_EQ(lines().size(), 3u) << "written at once, not when the run ends";
@@ -116,7 +116,7 @@ TEST_F(MetricsFile, ALossKeepsEveryBit) {
 TEST_F(MetricsFile, OtherRanksTouchNothing) {
   put("{\"step\":7}\n");
   Metrics metrics(folder_, false, 0, {});
-  metrics.begin_step();
+  metrics.start_clock();
   metrics.end_step(1, {}, 0.1);
   metrics.evaluation(1, 1, 1, 1);
   EXPECT_EQ(lines(), std::vector<std::string>{"{\"step\":7}"});

@@ -45,20 +45,21 @@ struct SmallRun {
   Runtime runtime;
   Trainer trainer;
 
-  SmallRun(const Config& c, Mesh mesh)
+  SmallRun(const Config& c, Mesh mesh, World where = World::cpu)
       : config(c),
         plan(make_plan(config, mesh.shape().size(), mesh.rank())),
         rehearsal(rehearse(config, plan)),
-        runtime(World::cpu, rehearsal.memory, std::move(mesh)),
+        runtime(where, rehearsal.memory, std::move(mesh)),
         trainer(config, plan, runtime) {
     trainer.initialize();
   }
-  explicit SmallRun(const Config& c) : SmallRun(c, Mesh::dry(mesh_shape(c, 1), 0)) {}  // alone
+  explicit SmallRun(const Config& c, World where = World::cpu)  // alone
+      : SmallRun(c, Mesh::dry(mesh_shape(c, 1), 0), where) {}
 
   StepScalars step(int64_t s, bool vote = false) {
     StepScalars scalars;
     const int64_t first = s * config.batch.global_batch_size;
-    trainer.step(s, first, feed_text(config, first), vote, &scalars);
+    runtime.stream.receive(trainer.step(s, first, feed_text(config, first), vote, &scalars));
     return scalars;
   }
   std::vector<StepScalars> steps(int64_t n) {

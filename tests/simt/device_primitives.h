@@ -37,9 +37,11 @@ struct Launch {
 };
 
 template <class... Parameters, class... Arguments>
-void launch(Queue, const Launch& l, void (*kernel)(Parameters...), Arguments&&... arguments) {
+void launch(Queue queue, const Launch& l, void (*kernel)(Parameters...), Arguments&&... arguments) {
   const std::tuple<Parameters...> given(static_cast<Parameters>(arguments)...);
-  simt::run({l.name, l.grid, l.block, l.shared_bytes}, [&] { std::apply(kernel, given); });
+  simt::submit(queue.stream, [=] {
+    simt::run({l.name, l.grid, l.block, l.shared_bytes}, [&] { std::apply(kernel, given); });
+  });
 }
 
 inline void sync_threads(Where where = Where::current()) { simt::barrier(where); }

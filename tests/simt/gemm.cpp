@@ -2,6 +2,7 @@
 #include "kernels/gemm_cuda.h"
 
 #include "kernels/gemm_cpu.h"
+#include "tests/simt/simt.h"
 
 namespace megalith::cuda {
 
@@ -10,19 +11,27 @@ struct Gemm::Library {
 };
 Gemm::Gemm() : library_(std::make_unique<Library>()) {}
 Gemm::~Gemm() = default;
-void Gemm::run(const Queue&, const GemmCall& g) {
-  library_->gemm.run({.a = g.a,
-                      .b = g.b,
-                      .c = g.c,
-                      .bias = g.bias,
-                      .M = g.M,
-                      .N = g.N,
-                      .K = g.K,
-                      .a_transposed = g.a_transposed,
-                      .b_transposed = g.b_transposed,
-                      .accumulate = g.accumulate,
-                      .input = g.input,
-                      .output = g.output});
+void Gemm::run(const Queue& queue, const GemmCall& g) {
+  const int64_t in = size_of(g.input), out = size_of(g.output);
+  simt::submit(queue.stream, [=, this] {
+    simt::reads_by_library(g.a, g.M * g.K * in);
+    simt::reads_by_library(g.b, g.N * g.K * in);
+    if (g.bias) simt::reads_by_library(g.bias, g.N * out);
+    if (g.accumulate) simt::reads_by_library(g.c, g.M * g.N * out);
+    library_->gemm.run({.a = g.a,
+                        .b = g.b,
+                        .c = g.c,
+                        .bias = g.bias,
+                        .M = g.M,
+                        .N = g.N,
+                        .K = g.K,
+                        .a_transposed = g.a_transposed,
+                        .b_transposed = g.b_transposed,
+                        .accumulate = g.accumulate,
+                        .input = g.input,
+                        .output = g.output});
+    simt::writes_by_library(g.c, g.M * g.N * out);
+  });
 }
 
 }  // namespace megalith::cuda

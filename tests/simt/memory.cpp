@@ -14,7 +14,7 @@ extern "C" char __data_start, _end;
 namespace megalith::simt {
 
 namespace {
-constexpr int64_t unit = 2, device_bytes = int64_t{256} << 20, shared_capacity = 256 * 1024, gap = 4096;
+constexpr int64_t unit = 2, device_bytes = int64_t{512} << 20, shared_capacity = 256 * 1024, gap = 4096;
 constexpr uint16_t many = 0xffff, by_host = 0xfffe;
 
 struct Cell {
@@ -94,6 +94,12 @@ const Allocation& allocation(uintptr_t p, int64_t bytes, bool write) {
   if (!near) fault(fmt::format("{} {} bytes of device memory that nobody has allocated", verb(write), bytes));
   fault(fmt::format("{} {} bytes at byte {} of {}, which has {}", verb(write), bytes,
                     static_cast<int64_t>(p) - static_cast<int64_t>(near->begin), near->name, near->end - near->begin));
+}
+
+const Allocation& holder(uintptr_t p, int64_t bytes, const char* does) {
+  for (const Allocation& a : memory().allocations)
+    if (p >= a.begin && p + static_cast<uintptr_t>(bytes) <= a.end) return a;
+  FAIL("a library {} {} bytes that are not within an allocation of the simulated device", does, bytes);
 }
 
 struct Place {
@@ -207,6 +213,42 @@ void* allocate(const std::string& name, int64_t bytes, Contents contents, int64_
     for (Cell* c = m.device.cell(begin); c != m.device.cell(end + unit - 1); c++)
       *c = {.write_block = 1, .write_thread = by_host};
   return reinterpret_cast<void*>(begin);
+}
+
+void release(void* p) {
+  Memory& m = memory();
+  const auto at = std::find_if(m.allocations.begin(), m.allocations.end(),
+                               [&](const Allocation& a) { return a.begin == reinterpret_cast<uintptr_t>(p); });
+  CHECK(at != m.allocations.end(), "released what is no allocation of the simulated device");
+  std::fill(m.device.cell(at->begin), m.device.cell(at->end + unit - 1), Cell{});
+  m.allocations.erase(at);
+  if (m.allocations.empty()) clear_memory();
+}
+
+bool is_device_memory(const void* p) { return memory().device.holds(reinterpret_cast<uintptr_t>(p)); }
+
+void reads_by_library(const void* pointer, int64_t bytes) {
+  Memory& m = memory();
+  const auto p = reinterpret_cast<uintptr_t>(pointer);
+  const Allocation& a = holder(p, bytes, "reads");
+  for (Cell* c = m.device.cell(p); c != m.device.cell(p + static_cast<uintptr_t>(bytes) + unit - 1); c++)
+    CHECK(c->write_block, "a library reads byte {} of {}, which nobody has written",
+          p - a.begin + static_cast<uintptr_t>(c - m.device.cell(p)) * unit, a.name);
+}
+
+void writes_by_library(void* pointer, int64_t bytes) {
+  Memory& m = memory();
+  const auto p = reinterpret_cast<uintptr_t>(pointer);
+  const Allocation& a = holder(p, bytes, "writes");
+  CHECK(!a.read_only, "a library writes to {}, which is read-only", a.name);
+  std::fill(m.device.cell(p), m.device.cell(p + static_cast<uintptr_t>(bytes) + unit - 1),
+            Cell{.write_block = 1, .write_thread = by_host});
+}
+
+void open_to_host(bool open) {
+  const Memory& m = memory();
+  mprotect(reinterpret_cast<void*>(m.device.begin), m.device.end - m.device.begin,
+           open ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
 void clear_memory() {

@@ -25,6 +25,8 @@
 #include <source_location>
 #include <string>
 
+struct CUstream_st;
+
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
   constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
@@ -48,10 +50,23 @@ struct Counters {
 };
 Counters counters();
 
-// Device memory: everything that a kernel may be given lies here. One arena a process; clear() gives all of it back.
+// Device memory: everything that a kernel may be given lies here. One arena a process; clear_memory() gives all of it
+// back.
 enum class Contents { unwritten, written, read_only };
 void* allocate(const std::string& name, int64_t bytes, Contents contents, int64_t misaligned_by = 0);
+void release(void* p);
 void clear_memory();
+bool is_device_memory(const void* p);
+// Accesses of what is no kernel: copies and the GEMM library. Checked like those of a kernel that has the device alone.
+void reads_by_library(const void* p, int64_t bytes);
+void writes_by_library(void* p, int64_t bytes);
+// Whether the host may touch device memory. Where it may not, the process dies of it.
+void open_to_host(bool open);
+
+// Work of a stream, done some time before the host's wait for it ends (device.cpp); now, without a stream.
+void submit(CUstream_st* stream, std::function<void()> work);
+// What streams still have to do: as many pieces of work, records of events and waits for these.
+int64_t work_enqueued();
 
 // The rest is called by kernels, through device_primitives.h.
 

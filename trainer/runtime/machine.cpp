@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 
 namespace megalith {
 
@@ -17,5 +18,13 @@ int use_threads(int ranks_on_this_node) {
 }
 
 int64_t physical_memory() { return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE); }
+
+std::string machine_id() {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  std::string start;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), start);
+  return name + (" " + start);
+}
 
 }  // namespace megalith

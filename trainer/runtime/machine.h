@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace megalith {
 
@@ -11,5 +12,8 @@ int use_threads(int ranks_on_this_node);
 
 // Bytes of physical memory.
 int64_t physical_memory();
+
+// The same for all processes of a machine, and for no other's: its name and when it was started.
+std::string machine_id();
 
 }  // namespace megalith

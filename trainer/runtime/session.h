@@ -1,5 +1,5 @@
 // The ranks of a job, before and beside the tensors that they exchange: who is there, and text that goes round between
-// them. How they found each other is the matter of what implements it: mpi.h.
+// them. How they found each other is the matter of what implements it: mpi.h, file_session.h.
 //
 // One per process: made first and the last to go, after all communicators. Calls are collective unless said otherwise:
 // all ranks make them, in the same order.
@@ -29,8 +29,14 @@ class Session {
   // Rank 0's text on every rank.
   virtual std::string broadcast_text(const std::string& text) const = 0;
 
-  // All ranks, for tensors in memory of the host.
+  // All ranks, for tensors in memory of the host. Not every session of several ranks carries tensors: where it does
+  // not, require_world(), which is not collective, is an Error that says so.
   virtual std::unique_ptr<Communicator> world() const = 0;
+  virtual void require_world() const {}
+
+  // Not collective, from any thread: an Error when a rank of the job is known to have given up. Who waits for others
+  // outside of this session asks now and then.
+  virtual void check() const {}
 
   // Not collective: ends every rank of the job, with this exit status.
   [[noreturn]] virtual void abort(int status) const = 0;

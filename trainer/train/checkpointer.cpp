@@ -61,8 +61,8 @@ void check_start(const Config& config) {
   }
 }
 
-Checkpointer::Checkpointer(const Config& config, const MpiSession& mpi, Trainer& trainer)
-    : config_(config), mpi_(mpi), trainer_(trainer) {}
+Checkpointer::Checkpointer(const Config& config, const Session& session, Trainer& trainer)
+    : config_(config), session_(session), trainer_(trainer) {}
 
 std::vector<HeldPiece> Checkpointer::held(bool parameters_only, bool mine_only) const {
   std::vector<HeldPiece> all;
@@ -86,27 +86,27 @@ std::vector<HeldPiece> Checkpointer::held(bool parameters_only, bool mine_only) 
 std::string Checkpointer::save(const Progress& progress) {
   const std::string& directory = config_.checkpoint.directory;
   std::string folder;
-  together(mpi_, [&] {
-    if (mpi_.rank() == 0) folder = begin_checkpoint(directory, progress.step);
+  together(session_, [&] {
+    if (session_.rank() == 0) folder = begin_checkpoint(directory, progress.step);
   });
-  folder = mpi_.broadcast_text(folder);
+  folder = session_.broadcast_text(folder);
 
   FileRecord record;
   try {
-    together(mpi_, [&] {
+    together(session_, [&] {
       std::vector<StoredPiece> pieces;
-      for (const HeldPiece& h : held(false, true)) pieces.push_back({h.piece, h.data.data<float>()});
-      record = write_rank_file(folder, mpi_.rank(), pieces);
+      for (const HeldPiece& h : held(false, true)) pieces.push_back(stored_piece(trainer_.stream(), h));
+      record = write_rank_file(folder, session_.rank(), pieces);
     });
   } catch (const JobError&) {
-    if (mpi_.rank() == 0) abandon_checkpoint(folder);
+    if (session_.rank() == 0) abandon_checkpoint(folder);
     throw;
   }
 
-  const std::vector<std::string> records = mpi_.all_gather_text(to_text(record));
+  const std::vector<std::string> records = session_.all_gather_text(to_text(record));
   std::string path;
-  together(mpi_, [&] {
-    if (mpi_.rank() != 0) return;
+  together(session_, [&] {
+    if (session_.rank() != 0) return;
     Manifest manifest;
     manifest.step = progress.step;
     manifest.state = {{"sequences", progress.sequences},
@@ -117,14 +117,14 @@ std::string Checkpointer::save(const Progress& progress) {
     path = publish_checkpoint(folder, std::move(manifest));
     prune_checkpoints(directory, config_.checkpoint.keep);
   });
-  return mpi_.broadcast_text(path);
+  return session_.broadcast_text(path);
 }
 
 Progress Checkpointer::load(const std::string& path) {
   CheckpointReader reader(path);
   check_resumable(path, reader.manifest(), config_.model);
   trainer_.clear();
-  for (const HeldPiece& h : held(false, false)) reader.read(h.piece, h.data.data<float>());
+  for (const HeldPiece& h : held(false, false)) read_piece(trainer_.stream(), h, reader);
   return {.step = reader.manifest().step, .sequences = reader.manifest().state.at("sequences").get<int64_t>()};
 }
 
@@ -134,8 +134,8 @@ std::optional<Progress> Checkpointer::resume() {
 
   // Rank 0 looks, so that all ranks try the same paths.
   std::string joined;
-  together(mpi_, [&] {
-    if (mpi_.rank() != 0) return;
+  together(session_, [&] {
+    if (session_.rank() != 0) return;
     if (names_a_checkpoint(wanted)) {
       joined = wanted + "\n";
       return;
@@ -145,7 +145,7 @@ std::optional<Progress> Checkpointer::resume() {
       spdlog::warn("warning: checkpoint {} is not used: {}", skipped.path, skipped.reason);
     for (const std::string& path : listing.complete) joined += path + "\n";
   });
-  joined = mpi_.broadcast_text(joined);
+  joined = session_.broadcast_text(joined);
 
   std::vector<std::string> paths;
   for (size_t at = 0; at < joined.size(); at = joined.find('\n', at) + 1)
@@ -155,7 +155,7 @@ std::optional<Progress> Checkpointer::resume() {
   std::vector<std::string> unreadable;
   for (const std::string& path : paths) {
     // A checkpoint of another model is the user's mistake and ends the run; damage is not.
-    together(mpi_, [&] {
+    together(session_, [&] {
       std::optional<CheckpointReader> reader;
       try {
         reader.emplace(path);
@@ -166,17 +166,17 @@ std::optional<Progress> Checkpointer::resume() {
     });
     Progress progress;
     try {
-      together(mpi_, [&] { progress = load(path); });
+      together(session_, [&] { progress = load(path); });
     } catch (const JobError& e) {
       if (names_a_checkpoint(wanted)) throw;
-      if (mpi_.rank() == 0)
+      if (session_.rank() == 0)
         spdlog::warn("warning: checkpoint {} cannot be read, trying the one before: {}", path, e.what());
       unreadable.push_back(path);
       continue;
     }
     // Out of the way of the checkpoints to come, but only now that an older one has been read.
-    together(mpi_, [&] {
-      if (mpi_.rank() == 0)
+    together(session_, [&] {
+      if (session_.rank() == 0)
         for (const std::string& bad : unreadable) spdlog::warn("warning: {} is now {}", bad, set_aside(bad));
     });
     trainer_.weights_loaded();
@@ -189,10 +189,10 @@ std::optional<Progress> Checkpointer::resume() {
 }
 
 void Checkpointer::initialize_weights() {
-  together(mpi_, [&] {
+  together(session_, [&] {
     const WeightSource source = open_initial_weights(config_);
     trainer_.clear();
-    for (const HeldPiece& h : held(true, false)) source.tensors->read(h.piece, h.data.data<float>());
+    for (const HeldPiece& h : held(true, false)) read_piece(trainer_.stream(), h, *source.tensors);
   });
   trainer_.weights_loaded();
 }

@@ -8,7 +8,7 @@
 
 #include "checkpoints/tensor_source.h"
 #include "checkpoints/writer.h"
-#include "trainer/runtime/mpi.h"
+#include "trainer/runtime/session.h"
 #include "trainer/train/held_pieces.h"
 #include "trainer/train/trainer.h"
 
@@ -26,7 +26,7 @@ void check_start(const Config& config);
 
 class Checkpointer {
  public:
-  Checkpointer(const Config& config, const MpiSession& mpi, Trainer& trainer);
+  Checkpointer(const Config& config, const Session& session, Trainer& trainer);
 
   // Collective. Writes a complete checkpoint, then deletes those beyond `keep`. JobError when it cannot; the ones
   // before are untouched. Returns its path.
@@ -47,7 +47,7 @@ class Checkpointer {
   Progress load(const std::string& path);
 
   const Config& config_;
-  const MpiSession& mpi_;
+  const Session& session_;
   Trainer& trainer_;
 };
 

@@ -6,17 +6,25 @@
 #include <vector>
 
 #include "checkpoints/piece.h"
+#include "checkpoints/tensor_source.h"
+#include "checkpoints/writer.h"
 #include "trainer/parallel/unit.h"
 
 namespace megalith {
 
 struct HeldPiece {
   Piece piece;
-  Tensor data;  // f32
+  Tensor data;  // f32, wherever the stream's tensors lie
 };
 
 // The pieces of `shard`, a tensor laid out as the unit's shard, within elements `within` of the unit. Names are
 // `path` + the parameter's; padding belongs to none.
 std::vector<HeldPiece> held_pieces(const Unit& unit, const std::string& path, Tensor shard, Interval within);
+
+// The piece as it is when it is written; that waits for the stream, which must outlive what is returned.
+StoredPiece stored_piece(Stream& s, const HeldPiece& held);
+
+// Reads the piece, which work launched from here on sees.
+void read_piece(Stream& s, const HeldPiece& held, TensorSource& source);
 
 }  // namespace megalith

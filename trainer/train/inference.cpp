@@ -45,7 +45,7 @@ struct Inference::Engine {
 
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
-  Engine(const ModelConfig& model, int64_t B, int64_t T) {
+  Engine(const ModelConfig& model, int64_t B, int64_t T, World where) {
     Config config;
     config.model = model;
     config.batch = {.sequence_length = T, .global_batch_size = B, .microbatch_size = B};
@@ -61,7 +61,7 @@ struct Inference::Engine {
       sizes = dry.memory.peaks();
       stage.reset();
     }
-    runtime = std::make_unique<Runtime>(World::cpu, sizes, Mesh::dry(plan.mesh, 0));
+    runtime = std::make_unique<Runtime>(where, sizes, Mesh::dry(plan.mesh, 0));
     build(*runtime);
   }
 
@@ -76,7 +76,8 @@ struct Inference::Engine {
   }
 };
 
-Inference::Inference(const std::string& path, const std::string& tokenizer) : weights_(open_weights(path)) {
+Inference::Inference(const std::string& path, const std::string& tokenizer, World where)
+    : where_(where), weights_(open_weights(path)) {
   const std::string& tokenizer_path = tokenizer.empty() ? weights_.tokenizer : tokenizer;
   if (!tokenizer_path.empty()) tokenizer_ = load_tokenizer(tokenizer_path);
   CHECK(!tokenizer_ || tokenizer_->vocab_size() <= weights_.model.vocab,
@@ -88,11 +89,12 @@ Inference::Inference(const std::string& path, const std::string& tokenizer) : we
 Inference::~Inference() = default;
 
 std::unique_ptr<Inference::Engine> Inference::make_engine(int64_t B, int64_t T) const {
-  auto engine = std::make_unique<Engine>(weights_.model, B, T);
+  auto engine = std::make_unique<Engine>(weights_.model, B, T, where_);
+  Stream& s = engine->runtime->stream;
   for (Unit& unit : engine->stage->sharding().units()) {
-    unit.clear(engine->runtime->stream);
+    unit.clear(s);
     for (const HeldPiece& held : held_pieces(unit, std::string(parameters_path), unit.master(), {0, unit.plan().numel}))
-      weights_.tensors->read(held.piece, held.data.data<float>());
+      read_piece(s, held, *weights_.tensors);
   }
   return engine;
 }
@@ -117,8 +119,11 @@ void Inference::generate(const std::string& prompt, int64_t count, const Samplin
     };
     engine->stage->run_layers({.feed = feed, .batch = engine->plan.batch, .dropout = {}});
     engine->stage->logits(length - 1, engine->logits);
-    const float* z = engine->logits.data<float>();
-    std::vector<float> logits(z, z + tokenizer_->vocab_size());
+    std::vector<float> logits;
+    engine->runtime->stream.download("read_logits", engine->logits, [&](Tensor host) {
+      logits.assign(host.data<float>(), host.data<float>() + tokenizer_->vocab_size());
+    });
+    engine->runtime->stream.synchronize();
     const auto next = static_cast<int32_t>(sample(logits, sampling, static_cast<uint64_t>(i)));
     if (next == tokenizer_->end_of_text()) break;
     ids.push_back(next);
@@ -146,8 +151,12 @@ EvaluationResult Inference::evaluate(const std::string& data, int64_t T, int64_t
     read(part, tokens, targets);
   };
   engine->stage->evaluate({.feed = feed, .batch = batch, .dropout = {}});
+  double loss = 0;
+  engine->runtime->stream.download("read_loss", engine->stage->loss(),
+                                   [&](Tensor host) { loss = *host.data<double>(); });
+  engine->runtime->stream.synchronize();
   progress(1);
-  return {.loss = *engine->stage->loss().data<double>(),
+  return {.loss = loss,
           .tokens = sequences * config.batch.sequence_length,
           .bytes = tokenizer_ ? target_bytes(loader, sequences, *tokenizer_) : 0};
 }

@@ -1,4 +1,5 @@
-// Using a trained model: `megalith generate` and `megalith evaluate`. One process, weights only.
+// Using a trained model: `megalith generate` and `megalith evaluate`. One process, weights only, on the CPU or the GPU
+// that is selected.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +27,11 @@ struct EvaluationResult {
   int64_t bytes = 0;  // of text; 0 without a tokenizer
 };
 
-// The weights of one of our checkpoints, or of a Hugging Face GPT-2 folder, ready to compute in f32 on this machine.
+// The weights of one of our checkpoints, or of a Hugging Face GPT-2 folder, ready to compute in f32.
 class Inference {
  public:
   // `path` as in open_weights. `tokenizer`: a folder; empty: the one that the weights came with.
-  Inference(const std::string& path, const std::string& tokenizer);
+  Inference(const std::string& path, const std::string& tokenizer, World where = World::cpu);
   ~Inference();
 
   // Continues the prompt by `count` tokens or until the end of the text; each piece of text goes to `out` as it comes.
@@ -45,6 +46,7 @@ class Inference {
   struct Engine;
   std::unique_ptr<Engine> make_engine(int64_t B, int64_t T) const;
 
+  World where_;
   WeightSource weights_;
   std::unique_ptr<Tokenizer> tokenizer_;
 };

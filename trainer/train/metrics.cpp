@@ -10,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numbers>
+#include <utility>
 
 namespace megalith {
 
@@ -72,7 +73,7 @@ void Metrics::sync() {
 void Metrics::end_step(int64_t step, const StepScalars& scalars, double learning_rate) {
   if (!active_) return;
   const Clock::time_point now = Clock::now();
-  const double seconds = std::chrono::duration<double>(now - begin_).count();
+  const double seconds = std::chrono::duration<double>(now - std::exchange(begin_, now)).count();
   const double tokens_per_second = rates_.tokens_per_step / seconds;
   const double model_tflops = tokens_per_second * rates_.model_flops_per_token / rates_.devices / 1e12;
   const double hardware_tflops = rates_.hardware_flops_per_step / seconds / rates_.devices / 1e12;

@@ -29,8 +29,9 @@ class Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  // A step has begun or ended, by the wall clock of this rank.
-  void begin_step() { begin_ = Clock::now(); }
+  // Steps follow one another from here on, by the wall clock of this rank: a step's time is the time since the one
+  // before it ended.
+  void start_clock() { begin_ = Clock::now(); }
   void end_step(int64_t step, const StepScalars& scalars, double learning_rate);
 
   // What was written so far is on the disk: called before a checkpoint, which must not know of more steps.

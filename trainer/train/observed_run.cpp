@@ -27,45 +27,48 @@ Feed made_up_tokens(const Config& config, int64_t first) {
   };
 }
 
-void append(std::vector<float>& values, Tensor t) {
-  if (t.dtype() == DType::bf16)
-    for (int64_t i = 0; i < t.numel(); i++) values.push_back(static_cast<float>(t.data<bfloat16>()[i]));
+std::vector<float> floats(Tensor t) {
+  std::vector<float> values;
+  values.reserve(static_cast<size_t>(t.numel()));
+  for (int64_t i = 0; i < t.numel(); i++)
+    values.push_back(t.dtype() == DType::bf16 ? static_cast<float>(t.data<bfloat16>()[i]) : t.data<float>()[i]);
+  return values;
+}
+void put(Tensor element, float value) {
+  if (element.dtype() == DType::bf16)
+    *element.data<bfloat16>() = bfloat16(value);
   else
-    values.insert(values.end(), t.data<float>(), t.data<float>() + t.numel());
+    *element.data<float>() = value;
 }
 
-// Adds 1 to the middle element of the whole tensor, where it is in this piece.
-void add_error(const Piece& piece, Tensor data) {
+// Where the middle element of the whole tensor is in this piece; -1: elsewhere.
+int64_t middle_of_the_whole(const Piece& piece) {
   const int64_t cols = piece.cols(), middle = piece.rows() * cols / 2, column = middle % cols - piece.col_begin;
   const int64_t width = piece.col_end - piece.col_begin, at = middle / cols * width + column - piece.begin;
-  if (column < 0 || column >= width || at < 0 || at >= piece.numel()) return;
-  if (data.dtype() == DType::bf16) {
-    bfloat16& x = data.data<bfloat16>()[at];
-    x = bfloat16(static_cast<float>(x) + 1);
-  } else {
-    data.data<float>()[at] += 1;
-  }
+  return column < 0 || column >= width || at >= piece.numel() ? -1 : std::max<int64_t>(at, -1);
 }
 
 }  // namespace
 
-void ObservedRun::plan(const MpiSession& mpi) {
-  together(mpi, [&] {
-    plan_ = make_plan(config_, mpi.size(), mpi.rank());
+void ObservedRun::plan(const Session& session) {
+  together(session, [&] {
+    plan_ = make_plan(config_, session.size(), session.rank());
     memory_ = rehearse(config_, plan_, TraceLevel::off).memory;
   });
 }
 
-void ObservedRun::start(const MpiSession& mpi, Communicator& world) {
-  Mesh mesh(plan_.mesh, world);
-  together(mpi, [&] {
-    runtime_.emplace(World::cpu, memory_, std::move(mesh));
+void ObservedRun::start(const Session& session, World where, const Transport& transport) {
+  world_ = transport.world();
+  Mesh mesh(plan_.mesh, *world_);
+  together(session, [&] {
+    runtime_.emplace(where, memory_, std::move(mesh));
+    transport.watch(runtime_->stream);
     trainer_.emplace(config_, plan_, *runtime_);
   });
   if (config_.checkpoint.init_from.empty())
     trainer_->initialize();
   else
-    Checkpointer(config_, mpi, *trainer_).initialize_weights();
+    Checkpointer(config_, session, *trainer_).initialize_weights();
 
   const int64_t rows = config_.batch.global_batch_size * config_.batch.sequence_length;
   trainer_->stage().observe([this, rows](const std::string& name, int64_t first_row, Tensor seen) {
@@ -82,6 +85,7 @@ void ObservedRun::step(int64_t step, const Loader* data) {
   StepScalars scalars;
   trainer_->step(step - 1, first, data ? feed_from(*data, first, config_.model.vocab) : made_up_tokens(config_, first),
                  false, &scalars);
+  runtime_->stream.synchronize();
   show_scalar("mean loss", scalars.loss);
   show_gradients();
   show_scalar("gradient norm", scalars.grad_norm);
@@ -89,15 +93,36 @@ void ObservedRun::step(int64_t step, const Loader* data) {
 }
 
 void ObservedRun::show(const Piece& piece, Tensor data) {
-  if (step_ == fault_.step && piece.name == fault_.name) add_error(piece, data);
-  Shown& shown = shown_[piece.name];
-  shown.pieces.push_back(piece);
-  append(shown.values, data);
+  Stream& s = runtime_->stream;
+  std::vector<float> values;
+  s.download("show", data, [&](Tensor host) { values = floats(host); });
+  s.synchronize();
+  if (const float* wrong = spoil(piece, values))
+    s.upload("spoil", {data.flat(wrong - values.data(), wrong - values.data() + 1)},
+             [&](std::span<const Tensor> host) { put(host[0], *wrong); });
+  keep(piece, values);
 }
 
 void ObservedRun::show_scalar(const std::string& name, double value) {
-  auto rounded = static_cast<float>(value);
-  show(whole_piece(name, {1}), {&rounded, DType::f32, {1}});
+  std::vector<float> values = {static_cast<float>(value)};
+  const Piece piece = whole_piece(name, {1});
+  spoil(piece, values);
+  keep(piece, values);
+}
+
+const float* ObservedRun::spoil(const Piece& piece, std::vector<float>& values) const {
+  if (step_ != fault_.step || piece.name != fault_.name) return nullptr;
+  const int64_t at = middle_of_the_whole(piece);
+  if (at < 0) return nullptr;
+  float& value = values[static_cast<size_t>(at)];
+  value += 1;
+  return &value;
+}
+
+void ObservedRun::keep(const Piece& piece, const std::vector<float>& values) {
+  Shown& shown = shown_[piece.name];
+  shown.pieces.push_back(piece);
+  shown.values.insert(shown.values.end(), values.begin(), values.end());
 }
 
 void ObservedRun::show_gradients() {
@@ -126,7 +151,9 @@ Shown ObservedRun::take(const std::string& name) {
 void ObservedRun::set_weights(const std::string& name, std::span<const float> values) {
   for (const Tensor& piece : weights_[name]) {
     const auto n = static_cast<size_t>(piece.numel());
-    std::copy_n(values.data(), n, piece.data<float>());
+    runtime_->stream.upload("set_weights", {piece}, [&](std::span<const Tensor> host) {
+      std::copy_n(values.data(), n, host[0].data<float>());
+    });
     values = values.subspan(n);
   }
 }

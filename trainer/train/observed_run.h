@@ -11,7 +11,7 @@
 
 #include "checkpoints/piece.h"
 #include "data/loader.h"
-#include "trainer/runtime/mpi.h"
+#include "trainer/runtime/transport.h"
 #include "trainer/train/trainer.h"
 
 namespace megalith {
@@ -35,10 +35,10 @@ class ObservedRun {
   ObservedRun(const ObservedRun&) = delete;  // the stage knows where it is
 
   // Collective, and apart, so that several runs are known to fit before any takes its memory. Then the initial weights
-  // are shown.
-  void plan(const MpiSession& mpi);
-  void start(const MpiSession& mpi, Communicator& world);
-  int64_t bytes() const { return total(memory_); }  // once planned
+  // are shown. The transport is for tensors of `where` and outlives the run.
+  void plan(const Session& session);
+  void start(const Session& session, World where, const Transport& transport);
+  const MemorySizes& memory() const { return memory_; }  // once planned
 
   const Config& config() const { return config_; }
 
@@ -58,6 +58,9 @@ class ObservedRun {
  private:
   void show(const Piece& piece, Tensor data);
   void show_scalar(const std::string& name, double value);
+  // Puts the fault into values of its tensor; where, if it is among them.
+  const float* spoil(const Piece& piece, std::vector<float>& values) const;
+  void keep(const Piece& piece, const std::vector<float>& values);
   void show_gradients();
   void show_weights();
 
@@ -65,6 +68,7 @@ class ObservedRun {
   Fault fault_;
   Plan plan_;
   MemorySizes memory_{};
+  std::unique_ptr<Communicator> world_;
   std::optional<Runtime> runtime_;
   std::optional<Trainer> trainer_;
   int64_t step_ = 0;

@@ -3,13 +3,14 @@
 #include <spdlog/spdlog.h>
 
 #include <cmath>
+#include <deque>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "kernels/device.h"
 #include "trainer/runtime/gpu.h"
 #include "trainer/runtime/machine.h"
-#include "trainer/runtime/nccl.h"
+#include "trainer/runtime/transport.h"
 #include "trainer/train/agreement.h"
 #include "trainer/train/checkpointer.h"
 #include "trainer/train/device_choice.h"
@@ -24,8 +25,8 @@ namespace megalith {
 
 namespace {
 
-void check_memory(const MemorySizes& sizes, const MpiSession& mpi) {
-  const int64_t wanted = total(sizes) * mpi.ranks_on_this_node(), present = physical_memory();
+void check_memory(const MemorySizes& sizes, const Session& session) {
+  const int64_t wanted = total(sizes) * session.ranks_on_this_node(), present = physical_memory();
   std::string classes;
   for (MemoryClass c : all_memory_classes)
     classes += fmt::format("{}{} {:.2f}", classes.empty() ? "" : ", ", name_of(c),
@@ -34,16 +35,16 @@ void check_memory(const MemorySizes& sizes, const MpiSession& mpi) {
       wanted <= present,
       "this run needs {:.2f} GiB on each of {} ranks of this machine (in GiB: {}), which has {:.2f} GiB; use a smaller "
       "batch.microbatch_size, memory.activation_checkpointing = each, or more machines",
-      static_cast<double>(total(sizes)) / (1 << 30), mpi.ranks_on_this_node(), classes,
+      static_cast<double>(total(sizes)) / (1 << 30), session.ranks_on_this_node(), classes,
       static_cast<double>(present) / (1 << 30));
 }
 
 // Collective. Ranks on each node, or 0 where nodes have different numbers of them.
-int launched_ranks_per_node(const MpiSession& mpi) {
-  const std::string here = std::to_string(mpi.ranks_on_this_node());
-  for (const std::string& there : mpi.all_gather_text(here))
+int launched_ranks_per_node(const Session& session) {
+  const std::string here = std::to_string(session.ranks_on_this_node());
+  for (const std::string& there : session.all_gather_text(here))
     if (there != here) return 0;
-  return mpi.ranks_on_this_node();
+  return session.ranks_on_this_node();
 }
 
 // Collective. FLOPs that all ranks execute in a step, and the memory of the fullest of them.
@@ -51,11 +52,11 @@ struct JobTotals {
   double flops = 0;
   MemorySizes memory{};
 };
-JobTotals totals_of(const Rehearsal& rehearsal, const MpiSession& mpi) {
+JobTotals totals_of(const Rehearsal& rehearsal, const Session& session) {
   nlohmann::json mine = {{"flops", 0.0}, {"memory", rehearsal.memory}};
   for (const OpRecord& op : rehearsal.ops) mine["flops"] = mine["flops"].get<double>() + op.flops;
   JobTotals totals;
-  for (const std::string& text : mpi.all_gather_text(mine.dump())) {
+  for (const std::string& text : session.all_gather_text(mine.dump())) {
     const auto rank = nlohmann::json::parse(text);
     totals.flops += rank["flops"].get<double>();
     if (const auto memory = rank["memory"].get<MemorySizes>(); total(memory) > total(totals.memory))
@@ -66,47 +67,43 @@ JobTotals totals_of(const Rehearsal& rehearsal, const MpiSession& mpi) {
 
 }  // namespace
 
-void run_training(Config config, const MpiSession& mpi) {
-  shake_hands(config, mpi);
-  const int threads = use_threads(mpi.ranks_on_this_node());
+void run_training(Config config, const Session& session) {
+  shake_hands(config, session);
+  const int threads = use_threads(session.ranks_on_this_node());
 
-  // Checkpoints cannot be written from a GPU's memory yet, so nothing is trained there, and auto means the CPU.
-  const World where = choose_device(config.run.device == Device::cuda ? Device::cuda : Device::cpu, mpi);
-  together(mpi, [&] {
-    CHECK(where != World::cuda, "run.device = cuda: checkpoints cannot be written from GPUs yet; use run.device=cpu");
-  });
-  const int ranks_per_node = launched_ranks_per_node(mpi);
+  const World where = choose_device(config.run.device, session);
+  const int ranks_per_node = launched_ranks_per_node(session);
 
   std::unique_ptr<Tokenizer> tokenizer;
   std::optional<Loader> data;
   std::optional<HeldOut> held_out;
   Plan plan;
   Rehearsal rehearsal;
-  together(mpi, [&] {
+  together(session, [&] {
     tokenizer = open_tokenizer(config);
     Config placed = config;  // what is written down stays as it was asked for
     if (placed.parallel.ranks_per_node == 0) placed.parallel.ranks_per_node = ranks_per_node;
-    plan = make_plan(placed, mpi.size(), mpi.rank());
-    data = open_data("data.train", config.data.train, config, config.data.shuffle, mpi.rank(), mpi.size());
-    held_out = open_held_out(config, tokenizer.get(), mpi.rank(), mpi.size());
+    plan = make_plan(placed, session.size(), session.rank());
+    data = open_data("data.train", config.data.train, config, config.data.shuffle, session.rank(), session.size());
+    held_out = open_held_out(config, tokenizer.get(), session.rank(), session.size());
     rehearsal = rehearse(config, plan);
-    where == World::cuda ? check_gpu_memory(rehearsal.memory) : check_memory(rehearsal.memory, mpi);
-    if (mpi.rank() == 0) check_start(config);
+    where == World::cuda ? check_gpu_memory(rehearsal.memory) : check_memory(rehearsal.memory, session);
+    if (session.rank() == 0) check_start(config);
   });
-  together(mpi, [&] { open_run_folder(config, mpi.rank()); });
+  together(session, [&] { open_run_folder(config, session.rank()); });
 
-  std::optional<NcclSession> nccl;
-  if (where == World::cuda && mpi.size() > 1) together(mpi, [&] { nccl.emplace(mpi, NcclOptions{}); });
-  auto world = nccl ? nccl->world() : mpi.world();
+  std::optional<Transport> transport;
+  together(session, [&] { transport.emplace(where, session); });
+  const auto world = transport->world();
   Mesh mesh(plan.mesh, *world);
   std::optional<Runtime> runtime;
   std::optional<Trainer> trainer;
-  together(mpi, [&] {
+  together(session, [&] {
     runtime.emplace(where, rehearsal.memory, std::move(mesh));
-    if (nccl) runtime->stream.on_idle([&] { nccl->check(); });
+    transport->watch(runtime->stream);
     trainer.emplace(config, plan, *runtime);
   });
-  Checkpointer checkpointer(config, mpi, *trainer);
+  Checkpointer checkpointer(config, session, *trainer);
 
   const auto spec = model_spec(config.model);
   spdlog::info("parameters {}, layers {}; {}, {} threads each, {}, {}; run folder {}", num_parameters(spec),
@@ -115,7 +112,8 @@ void run_training(Config config, const MpiSession& mpi) {
   if (where == World::cuda) {
     const device::Properties gpu = device::properties();
     spdlog::info("each rank on a GPU; rank {}: {}, compute capability {}.{}, {:.1f} GiB, driver for CUDA {}",
-                 mpi.rank(), gpu.name, gpu.major, gpu.minor, static_cast<double>(gpu.memory) / (1 << 30), gpu.driver);
+                 session.rank(), gpu.name, gpu.major, gpu.minor, static_cast<double>(gpu.memory) / (1 << 30),
+                 gpu.driver);
   }
   if (plan.batch.idle() > 0)
     spdlog::warn(
@@ -135,16 +133,16 @@ void run_training(Config config, const MpiSession& mpi) {
     trainer->initialize();
   }
 
-  const JobTotals totals = totals_of(rehearsal, mpi);
+  const JobTotals totals = totals_of(rehearsal, session);
   const int64_t G = config.batch.global_batch_size, T = config.batch.sequence_length;
   spdlog::info("planned memory of the fullest rank: {:.1f} MiB", static_cast<double>(total(totals.memory)) / (1 << 20));
   std::optional<Metrics> metrics;
-  together(mpi, [&] {
-    metrics.emplace(config.run.output, mpi.rank() == 0, progress.step,
+  together(session, [&] {
+    metrics.emplace(config.run.output, session.rank() == 0, progress.step,
                     Rates{.tokens_per_step = static_cast<double>(G * T),
                           .model_flops_per_token = model_flops_per_token(config.model, T, true),
                           .hardware_flops_per_step = totals.flops,
-                          .devices = mpi.size(),
+                          .devices = session.size(),
                           .steps = config.train.steps,
                           .memory = totals.memory});
   });
@@ -154,38 +152,60 @@ void run_training(Config config, const MpiSession& mpi) {
     metrics->evaluation(progress.step, loss, held_out->sequences * T, held_out->bytes);
   };
   auto save = [&] {
-    together(mpi, [&] { metrics->sync(); });
+    together(session, [&] { metrics->sync(); });
     const std::string path = checkpointer.save(progress);
     spdlog::info("step {}  checkpoint {}", progress.step, path);
   };
 
-  const auto start = std::chrono::steady_clock::now();
-  bool stop = false;
-  while (progress.step < config.train.steps && !stop) {
-    const double minutes = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / 60;
-    const bool enough = config.train.minutes > 0 && minutes >= config.train.minutes && mpi.rank() == 0;
+  // Steps that were launched and are not told of. A GPU is given the next step before the last one is read, so that it
+  // never waits for the host.
+  struct Launched {
+    Stream::Ticket ticket = 0;
     StepScalars scalars;
-    metrics->begin_step();
-    trainer->step(progress.step, progress.sequences, feed_from(*data, progress.sequences, config.model.vocab), enough,
-                  &scalars);
-    runtime->stream.synchronize();
-    const double rate = learning_rate_at(config.optimizer, progress.step);
+  };
+  std::deque<Launched> launched;
+  const size_t ahead = where == World::cuda ? 1 : 0;
+  bool stop = false;
+  auto launch = [&](bool vote_to_stop) {
+    Launched& next = launched.emplace_back();
+    next.ticket = trainer->step(progress.step, progress.sequences,
+                                feed_from(*data, progress.sequences, config.model.vocab), vote_to_stop, &next.scalars);
     progress.step++;
     progress.sequences += G;
-    metrics->end_step(progress.step, scalars, rate);
+  };
+  auto tell_oldest = [&] {
+    runtime->stream.receive(launched.front().ticket);
+    const StepScalars scalars = launched.front().scalars;
+    const int64_t step = progress.step - static_cast<int64_t>(launched.size()) + 1;
+    launched.pop_front();
+    metrics->end_step(step, scalars, learning_rate_at(config.optimizer, step - 1));
     if (!std::isfinite(scalars.loss) || !std::isfinite(scalars.grad_norm))
       throw JobError(
           __FILE__, __LINE__,
           fmt::format("step {}: the loss is {} and the gradient norm {}; the checkpoints in {} are from before. "
                       "Lower optimizer.learning_rate, or set optimizer.gradient_clip",
-                      progress.step, scalars.loss, scalars.grad_norm, config.checkpoint.directory));
-    stop = scalars.stop_votes > 0;
-    const auto due = [&, last = stop || progress.step == config.train.steps](int64_t every) {
-      return last || (every > 0 && progress.step % every == 0);
+                      step, scalars.loss, scalars.grad_norm, config.checkpoint.directory));
+    stop = stop || scalars.stop_votes > 0;
+  };
+
+  const auto start = std::chrono::steady_clock::now();
+  metrics->start_clock();
+  while (progress.step < config.train.steps && !stop) {
+    const double minutes = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / 60;
+    launch(config.train.minutes > 0 && minutes >= config.train.minutes && session.rank() == 0);
+    while (launched.size() > ahead) tell_oldest();
+
+    const auto due = [&](int64_t every) {
+      return stop || progress.step == config.train.steps || (every > 0 && progress.step % every == 0);
     };
+    const auto evaluates = [&] { return held_out && due(config.train.evaluate_every); };
+    const auto saves = [&] { return due(config.checkpoint.every); };
+    if (!evaluates() && !saves()) continue;
     // In this order, so that a checkpoint stands for a step that is told of completely.
-    if (held_out && due(config.train.evaluate_every)) evaluate();
-    if (due(config.checkpoint.every)) save();
+    while (!launched.empty()) tell_oldest();
+    if (evaluates()) evaluate();
+    if (saves()) save();
+    metrics->start_clock();
   }
   spdlog::info("done: {} steps, {} sequences", progress.step, progress.sequences);
 }

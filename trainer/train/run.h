@@ -2,11 +2,11 @@
 #pragma once
 
 #include "configs/config.h"
-#include "trainer/runtime/mpi.h"
+#include "trainer/runtime/session.h"
 
 namespace megalith {
 
 // Collective. Everything that can be wrong is found before training starts and thrown as a JobError on all ranks.
-void run_training(Config config, const MpiSession& mpi);
+void run_training(Config config, const Session& session);
 
 }  // namespace megalith

@@ -34,7 +34,7 @@ void Trainer::weights_loaded() {
   stage_.sharding().weights_changed();
 }
 
-void Trainer::step(int64_t step, int64_t first_sequence, Feed feed, bool vote_to_stop, StepScalars* out) {
+Stream::Ticket Trainer::step(int64_t step, int64_t first_sequence, Feed feed, bool vote_to_stop, StepScalars* out) {
   stage_.train(
       {.feed = std::move(feed),
        .batch = plan_.batch,
@@ -60,7 +60,7 @@ void Trainer::step(int64_t step, int64_t first_sequence, Feed feed, bool vote_to
   clip_scale(s, scale_, square_sum, config_.optimizer.gradient_clip);
   optimizer_.update(s, stage_.sharding().units(), step, scale_);
   stage_.sharding().weights_changed();
-  s.download("read_scalars", scalars_, [out](Tensor scalars) {
+  return s.download("read_scalars", scalars_, [out](Tensor scalars) {
     const double* v = scalars.data<double>();
     *out = {.loss = v[1], .grad_norm = std::sqrt(v[0]), .stop_votes = v[2]};
   });

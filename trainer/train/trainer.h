@@ -28,12 +28,13 @@ class Trainer {
   void weights_loaded();
 
   // Update number step + 1, on sequences [first_sequence, first_sequence + global batch) counted since the run began;
-  // `feed` gets positions within that batch. `out` must stay valid until the stream has passed the step.
-  void step(int64_t step, int64_t first_sequence, Feed feed, bool vote_to_stop, StepScalars* out);
+  // `feed` gets positions within that batch. `out` is written when the stream receives what is returned.
+  Stream::Ticket step(int64_t step, int64_t first_sequence, Feed feed, bool vote_to_stop, StepScalars* out);
 
   // Mean loss over `sequences` sequences, forward only, without dropout; the same on every rank. Waits for the result.
   double evaluate(int64_t sequences, Feed feed);
 
+  Stream& stream() { return runtime_.stream; }
   Stage& stage() { return stage_; }
   Optimizer& optimizer() { return optimizer_; }
   const Plan& plan() const { return plan_; }

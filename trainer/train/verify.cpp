@@ -10,8 +10,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "trainer/runtime/gpu.h"
 #include "trainer/runtime/machine.h"
+#include "trainer/runtime/transport.h"
 #include "trainer/train/agreement.h"
+#include "trainer/train/device_choice.h"
 #include "trainer/train/difference.h"
 #include "trainer/train/handshake.h"
 #include "trainer/train/learning_rate.h"
@@ -60,8 +63,8 @@ Finding finding_from(const nlohmann::json& j) {
 // Brings what all ranks show of both layouts together, tensor by tensor, on the rank that compares it.
 class Comparison {
  public:
-  Comparison(const MpiSession& mpi, Communicator& world, ObservedRun& a, ObservedRun& b, double factor)
-      : mpi_(mpi), world_(world), a_(a), b_(b), factor_(factor) {
+  Comparison(const Session& session, Communicator& world, ObservedRun& a, ObservedRun& b, double factor)
+      : session_(session), world_(world), a_(a), b_(b), factor_(factor) {
     const bool fp32 =
         a.config().precision.compute == ComputeType::fp32 && b.config().precision.compute == ComputeType::fp32;
     compute_ = fp32 ? ComputeType::fp32 : ComputeType::bf16;
@@ -81,7 +84,7 @@ class Comparison {
   Finding judge(const ComparedTensor& tensor, const WholeTensor& a, const WholeTensor& b, int64_t step);
 
   int judge_of(const ComparedTensor& tensor) const {
-    return static_cast<int>(tensor.id % static_cast<uint64_t>(mpi_.size()));
+    return static_cast<int>(tensor.id % static_cast<uint64_t>(session_.size()));
   }
   static Tensor tensor_of(std::vector<float>& values) {
     return {values.data(), DType::f32, {static_cast<int64_t>(values.size())}};
@@ -92,7 +95,7 @@ class Comparison {
     return static_cast<size_t>(numel);
   }
 
-  const MpiSession& mpi_;
+  const Session& session_;
   Communicator& world_;
   ObservedRun &a_, &b_;
   double factor_;
@@ -112,7 +115,7 @@ std::vector<std::vector<Comparison::Pieces>> Comparison::exchange_pieces(const s
     mine.push_back(std::move(numbers));
   }
   std::vector<std::vector<Pieces>> all;
-  for (const std::string& text : mpi_.all_gather_text(mine.dump())) {
+  for (const std::string& text : session_.all_gather_text(mine.dump())) {
     const nlohmann::json theirs = nlohmann::json::parse(text);
     std::vector<Pieces> of_rank(tensors.size());
     for (size_t t = 0; t < tensors.size(); t++) {
@@ -129,15 +132,15 @@ std::vector<std::vector<Comparison::Pieces>> Comparison::exchange_pieces(const s
 WholeTensor Comparison::gather(const ComparedTensor& tensor, ObservedRun& run,
                                const std::vector<std::vector<Pieces>>& pieces, size_t index) {
   Shown here = run.take(tensor.name);
-  if (mpi_.rank() != judge_of(tensor)) {
+  if (session_.rank() != judge_of(tensor)) {
     if (!here.values.empty()) world_.send(stream_, tensor_of(here.values), judge_of(tensor)).wait();
     return {tensor.name, {0}};
   }
   WholeTensor whole(tensor.name, tensor.shape);
   std::vector<float> received;
-  for (int rank = 0; rank < mpi_.size(); rank++) {
+  for (int rank = 0; rank < session_.size(); rank++) {
     const Pieces& theirs = pieces[static_cast<size_t>(rank)][index];
-    if (rank == mpi_.rank()) {
+    if (rank == session_.rank()) {
       whole.add(rank, theirs, here.values);
       continue;
     }
@@ -151,18 +154,18 @@ WholeTensor Comparison::gather(const ComparedTensor& tensor, ObservedRun& run,
 // From the rank that has all of the first layout's weight to all that hold pieces of it in the second.
 void Comparison::take_over(const ComparedTensor& tensor, const WholeTensor& a,
                            const std::vector<std::vector<Pieces>>& pieces, size_t index) {
-  const auto here = static_cast<size_t>(mpi_.rank());
+  const auto here = static_cast<size_t>(session_.rank());
   std::vector<float> values(numel_of(pieces[here][index]));
-  if (mpi_.rank() != judge_of(tensor)) {
+  if (session_.rank() != judge_of(tensor)) {
     if (!values.empty()) world_.recv(stream_, tensor_of(values), judge_of(tensor)).wait();
     b_.set_weights(tensor.name, values);
     return;
   }
-  for (int rank = 0; rank < mpi_.size(); rank++) {
+  for (int rank = 0; rank < session_.size(); rank++) {
     const Pieces& theirs = pieces[static_cast<size_t>(rank)][index];
     values.clear();
     for (const Piece& piece : theirs) a.append_piece(values, piece);
-    if (rank == mpi_.rank())
+    if (rank == session_.rank())
       b_.set_weights(tensor.name, values);
     else if (!values.empty())
       world_.send(stream_, tensor_of(values), rank).wait();
@@ -195,7 +198,7 @@ std::vector<Finding> Comparison::compare(const std::vector<ComparedTensor>& tens
   }
   if (step > 0) b_.weights_set();
   std::vector<Finding> all(tensors.size());
-  for (const std::string& text : mpi_.all_gather_text(mine.dump())) {
+  for (const std::string& text : session_.all_gather_text(mine.dump())) {
     const nlohmann::json theirs = nlohmann::json::parse(text);
     for (const auto& [t, finding] : theirs.items()) all[std::stoul(t)] = finding_from(finding);
   }
@@ -282,20 +285,29 @@ bool Report::finish(int64_t steps) const {
   return first_.empty();
 }
 
-void check_memory(const ObservedRun& a, const ObservedRun& b, const MpiSession& mpi) {
-  const int64_t wanted = (a.bytes() + b.bytes()) * mpi.ranks_on_this_node(), present = physical_memory();
+// Those of both layouts that compute in `where`.
+MemorySizes memory_in(World where, std::initializer_list<std::pair<World, const ObservedRun*>> layouts) {
+  MemorySizes sum{};
+  for (const auto& [there, run] : layouts)
+    for (size_t c = 0; c < sum.size(); c++) sum[c] += there == where ? run->memory()[c] : 0;
+  return sum;
+}
+
+void check_memory(const MemorySizes& sizes, const Session& session) {
+  const int64_t wanted = total(sizes) * session.ranks_on_this_node(), present = physical_memory();
   CHECK(wanted <= present,
         "both layouts together need {:.2f} GiB on the {} ranks of this machine, which has {:.2f} GiB; use fewer "
         "model.layers, a smaller batch.microbatch_size, or more machines",
-        static_cast<double>(wanted) / (1 << 30), mpi.ranks_on_this_node(), static_cast<double>(present) / (1 << 30));
+        static_cast<double>(wanted) / (1 << 30), session.ranks_on_this_node(),
+        static_cast<double>(present) / (1 << 30));
 }
 
 // Ranks that were given other options would wait for one another.
-void check_same_options(const VerifyOptions& o, const MpiSession& mpi) {
+void check_same_options(const VerifyOptions& o, const Session& session) {
   const std::string mine =
       fmt::format("--steps {} --tolerance {} --inject \"{}\"{}", o.steps, o.tolerance, o.inject, o.all ? " --all" : "");
-  const std::string of_rank_0 = mpi.broadcast_text(mine);
-  together(mpi, [&] {
+  const std::string of_rank_0 = session.broadcast_text(mine);
+  together(session, [&] {
     CHECK(mine == of_rank_0, "the options are {}, but {} on rank 0; start every rank with the same command", mine,
           of_rank_0);
   });
@@ -319,49 +331,57 @@ void check_against(const std::vector<std::string>& against) {
   }
 }
 
-bool run_verify(const VerifyOptions& options, const MpiSession& mpi) {
+bool run_verify(const VerifyOptions& options, const Session& session) {
   Config config_a, config_b;
-  together(mpi, [&] {
+  together(session, [&] {
     std::vector<std::string> overrides = options.overrides;
     config_a = load_config(options.config, overrides);
     overrides.insert(overrides.end(), options.against.begin(), options.against.end());
     config_b = load_config(options.config, overrides);
     check_against(options.against);
   });
-  check_same_options(options, mpi);
-  shake_hands(config_a, mpi);
-  shake_hands(config_b, mpi);
-  use_threads(mpi.ranks_on_this_node());
+  check_same_options(options, session);
+  shake_hands(config_a, session);
+  shake_hands(config_b, session);
+  use_threads(session.ranks_on_this_node());
 
   std::optional<Loader> data;
   Fault fault;
-  together(mpi, [&] {
-    for (Config* config : {&config_a, &config_b}) {
-      CHECK(config->run.device != Device::cuda,
-            "run.device = cuda: verify computes on CPUs so far; use run.device=cpu");
-      open_tokenizer(*config);
-    }
+  together(session, [&] {
+    for (Config* config : {&config_a, &config_b}) open_tokenizer(*config);
     if (!config_a.data.train.empty())
-      data = open_data("data.train", config_a.data.train, config_a, config_a.data.shuffle, mpi.rank(), mpi.size());
+      data =
+          open_data("data.train", config_a.data.train, config_a, config_a.data.shuffle, session.rank(), session.size());
     fault = parse_fault(options.inject, options, config_a);
   });
 
-  ObservedRun a(config_a, {}), b(config_b, fault);
-  for (ObservedRun* run : {&a, &b}) run->plan(mpi);
-  together(mpi, [&] { check_memory(a, b, mpi); });
-  const auto world = mpi.world();
-  for (ObservedRun* run : {&a, &b}) run->start(mpi, *world);
+  const World where_a = choose_device(config_a.run.device, session),
+              where_b = choose_device(config_b.run.device, session);
+  std::optional<Transport> transport_a, transport_b;
+  together(session, [&] { transport_a.emplace(where_a, session); });
+  together(session, [&] { transport_b.emplace(where_b, session); });
 
-  if (mpi.rank() == 0) {
+  ObservedRun a(config_a, {}), b(config_b, fault);
+  for (ObservedRun* run : {&a, &b}) run->plan(session);
+  together(session, [&] {
+    check_memory(memory_in(World::cpu, {{where_a, &a}, {where_b, &b}}), session);
+    if (where_a == World::cuda || where_b == World::cuda)
+      check_gpu_memory(memory_in(World::cuda, {{where_a, &a}, {where_b, &b}}));
+  });
+  a.start(session, where_a, *transport_a);
+  b.start(session, where_b, *transport_b);
+  const auto world = session.world();
+
+  if (session.rank() == 0) {
     fmt::print("A: {}{}{}\nB: the same with {}\n", options.config, options.overrides.empty() ? "" : " ",
                fmt::join(options.overrides, " "), fmt::join(options.against, " "));
-    fmt::print("{} ranks; {} steps of {} sequences of {} tokens, {}\n", mpi.size(), options.steps,
+    fmt::print("{} ranks; {} steps of {} sequences of {} tokens, {}\n", session.size(), options.steps,
                config_a.batch.global_batch_size, config_a.batch.sequence_length,
                data ? "from " + config_a.data.train : "made up, for data.train is empty");
     fmt::print("differences are |a - b| / max |a|, of the element that is nearest to its tolerance\n\n");
   }
-  Comparison comparison(mpi, *world, a, b, options.tolerance);
-  Report report(mpi.rank() == 0, options.all);
+  Comparison comparison(session, *world, a, b, options.tolerance);
+  Report report(session.rank() == 0, options.all);
   const auto before = tensors_before(config_a), of_step = tensors_of_step(config_a);
   report.step(0, before, comparison.compare(before, 0));
   for (int64_t step = 1; step <= options.steps; step++) {

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "configs/config.h"
-#include "trainer/runtime/mpi.h"
+#include "trainer/runtime/session.h"
 
 namespace megalith {
 
@@ -40,6 +40,6 @@ struct VerifyOptions {
 void check_against(const std::vector<std::string>& against);
 
 // Collective. Prints on rank 0; whether everything is within its tolerance. JobError on all ranks for wrong input.
-bool run_verify(const VerifyOptions& options, const MpiSession& mpi);
+bool run_verify(const VerifyOptions& options, const Session& session);
 
 }  // namespace megalith

@@ -1,0 +1,64 @@
+// What launchers say in the environment.
+#include "trainer/runtime/launch.h"
+
+#include <map>
+
+#include "tests/pure/testing.h"
+
+namespace megalith {
+namespace {
+
+using Environment = std::map<std::string, std::string>;
+
+Launch launch_in(const Environment& environment) {
+  return launch_of([&](const char* name) {
+    const auto found = environment.find(name);
+    return found == environment.end() ? nullptr : found->second.c_str();
+  });
+}
+
+TEST(Launch, ALauncherSaysRankSizeAndJob) {
+  EXPECT_EQ(launch_in({{"SLURM_PROCID", "3"},
+                       {"SLURM_STEP_NUM_TASKS", "16"},
+                       {"SLURM_NTASKS", "32"},
+                       {"SLURM_JOB_ID", "4711"},
+                       {"SLURM_STEP_ID", "0"}}),
+            (Launch{3, 16, "srun", "4711-0"}));
+  EXPECT_EQ(launch_in({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}}), (Launch{0, 2, "torchrun", "job"}));
+  EXPECT_EQ(launch_in({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"TORCHELASTIC_RUN_ID", "x"}}),
+            (Launch{1, 2, "torchrun", "x"}));
+  EXPECT_EQ(launch_in({{"OMPI_COMM_WORLD_RANK", "7"}, {"OMPI_COMM_WORLD_SIZE", "8"}, {"PMIX_NAMESPACE", "99.1"}}),
+            (Launch{7, 8, "mpirun", "99.1"}));
+}
+
+TEST(Launch, TheNearerLauncherCounts) {
+  Environment environment{{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}};
+  environment.insert({{"OMPI_COMM_WORLD_RANK", "5"}, {"OMPI_COMM_WORLD_SIZE", "6"}});
+  EXPECT_EQ(launch_in(environment).launcher, "mpirun");
+  environment.insert({{"RANK", "5"}, {"WORLD_SIZE", "8"}});
+  EXPECT_EQ(launch_in(environment).size, 8);
+}
+
+TEST(Launch, WithoutALauncherAProcessIsAlone) {
+  const Launch alone{0, 1, "", "job"};
+  EXPECT_EQ(launch_in({}), alone);
+  EXPECT_EQ(launch_in({{"RANK", "3"}}), alone) << "of how many?";
+  EXPECT_EQ(launch_in({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "1"}}), alone)
+      << "the batch script itself is no rank";
+}
+
+TEST(Launch, NonsenseIsRefused) {
+  for (const char* rank : {"", "-1", "two", "1x", "99999999999"})
+    EXPECT_EQ(message_of([&] {
+                launch_in({{"RANK", rank}, {"WORLD_SIZE", "2"}});
+              }),
+              fmt::format("RANK=\"{}\" in the environment is no number of ranks", rank));
+  EXPECT_EQ(message_of([] {
+              launch_in({{"RANK", "2"}, {"WORLD_SIZE", "2"}});
+            }),
+            "RANK=2 and WORLD_SIZE=2 in the environment: ranks count from 0");
+  EXPECT_NE(message_of([] { launch_in({{"RANK", "0"}, {"WORLD_SIZE", "0"}}); }), "nothing was thrown");
+}
+
+}  // namespace
+}  // namespace megalith

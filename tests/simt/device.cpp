@@ -1,0 +1,193 @@
+// The GPU of the machine of simt.h, for kernels/device.h: one, whose work is done as late and in as odd an order as
+// streams and events allow. Nothing runs when it is enqueued. When the host asks for an event or waits, work of the
+// streams is done piece by piece, each from a stream drawn at random among those that may go on, until the host has
+// what it asked for; so what is not ordered by an event, and memory that is written or freed too early, gives wrong
+// numbers. While a stream exists the host may not touch device memory.
+#include "kernels/device.h"
+
+#include <cstring>
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "kernels/check.h"
+#include "tests/simt/simt.h"
+
+namespace {
+// The times an event was recorded: how often that was enqueued, and how often the stream came to it.
+struct Recorded {
+  int64_t enqueued = 0, passed = 0;
+};
+struct Item {
+  std::function<void()> work;
+  std::shared_ptr<Recorded> event;  // recorded or waited for instead of work
+  bool wait = false;
+  int64_t count = 0;  // of the event
+};
+}  // namespace
+
+struct CUstream_st {
+  std::deque<Item> items;
+};
+struct CUevent_st {
+  std::shared_ptr<Recorded> recorded = std::make_shared<Recorded>();
+};
+
+namespace megalith::simt {
+namespace {
+
+struct Device {
+  std::vector<CUstream_st*> streams;
+  std::map<uintptr_t, uintptr_t> pinned;  // begin, end
+  uint32_t random = 1;
+};
+Device& device() {
+  static Device the_one;
+  return the_one;
+}
+
+bool may_go_on(const CUstream_st& s) {
+  if (s.items.empty()) return false;
+  const Item& first = s.items.front();
+  return !first.wait || first.event->passed >= first.count;
+}
+
+// One item of some stream.
+void go_on() {
+  Device& d = device();
+  std::vector<CUstream_st*> able;
+  for (CUstream_st* s : d.streams)
+    if (may_go_on(*s)) able.push_back(s);
+  CHECK(!able.empty(), "the streams of the simulated device wait for one another");
+  d.random = d.random * 1664525u + 1013904223u;
+  CUstream_st& s = *able[(d.random >> 16) % able.size()];
+  const Item item = std::move(s.items.front());
+  s.items.pop_front();
+  if (item.work) {
+    open_to_host(true);
+    try {
+      item.work();
+    } catch (...) {
+      open_to_host(false);
+      throw;
+    }
+    open_to_host(false);
+  } else if (!item.wait) {
+    item.event->passed = item.count;
+  }
+}
+
+bool is_pinned(const void* p) {
+  const auto& pinned = device().pinned;
+  const auto address = reinterpret_cast<uintptr_t>(p);
+  const auto after = pinned.upper_bound(address);
+  return after != pinned.begin() && address < std::prev(after)->second;
+}
+
+void enqueue(CUstream_st* stream, Item item) { stream->items.push_back(std::move(item)); }
+
+}  // namespace
+
+void submit(CUstream_st* stream, std::function<void()> work) {
+  if (stream)
+    enqueue(stream, {.work = std::move(work), .event = nullptr});
+  else
+    work();
+}
+
+int64_t work_enqueued() {
+  int64_t items = 0;
+  for (const CUstream_st* s : device().streams) items += static_cast<int64_t>(s->items.size());
+  return items;
+}
+
+}  // namespace megalith::simt
+
+namespace megalith::device {
+
+using simt::device;
+
+bool in_build() { return true; }
+int count() { return 1; }
+void select(int index) { CHECK(index == 0, "the simulated machine has one GPU, not {}", index + 1); }
+Properties properties() {
+  return {.index = 0,
+          .name = "simulated GPU",
+          .processors = 1,
+          .memory = int64_t{512} << 20,
+          .free = int64_t{512} << 20,
+          .id = "simulated",
+          .driver = "none",
+          .runtime = "none"};
+}
+
+Memory allocate(int64_t bytes, const std::string& what) {
+  return Memory(simt::allocate(what, bytes, simt::Contents::unwritten));
+}
+Pinned allocate_pinned(int64_t bytes, const std::string&) {
+  Pinned p(::operator new(static_cast<size_t>(bytes)));
+  const auto begin = reinterpret_cast<uintptr_t>(p.get());
+  device().pinned[begin] = begin + static_cast<uintptr_t>(bytes);
+  std::memset(p.get(), 0xa5, static_cast<size_t>(bytes));
+  return p;
+}
+void Release::operator()(void* p) const noexcept { simt::release(p); }
+void ReleasePinned::operator()(void* p) const noexcept {
+  device().pinned.erase(reinterpret_cast<uintptr_t>(p));
+  ::operator delete(p);
+}
+
+OwnedStream make_stream(bool) {
+  OwnedStream stream(new CUstream_st);
+  device().streams.push_back(stream.get());
+  simt::open_to_host(false);
+  return stream;
+}
+OwnedEvent make_event() { return OwnedEvent(new CUevent_st); }
+// What is still enqueued is dropped, as it is when a broken process ends; elsewhere the host has waited for it.
+void Destroy::operator()(CUstream_st* stream) const noexcept {
+  std::erase(device().streams, stream);
+  simt::open_to_host(device().streams.empty());
+  delete stream;
+}
+void Destroy::operator()(CUevent_st* event) const noexcept { delete event; }
+
+void record(CUevent_st* event, CUstream_st* stream) {
+  simt::enqueue(stream, {.work = {}, .event = event->recorded, .count = ++event->recorded->enqueued});
+}
+void wait(CUstream_st* stream, CUevent_st* event) {
+  simt::enqueue(stream, {.work = {}, .event = event->recorded, .wait = true, .count = event->recorded->enqueued});
+}
+
+bool passed(CUevent_st* event) {
+  const bool is = event->recorded->passed == event->recorded->enqueued;
+  if (!is) simt::go_on();
+  return is;
+}
+void synchronize(CUevent_st* event) {
+  while (event->recorded->passed < event->recorded->enqueued) simt::go_on();
+}
+void synchronize(CUstream_st* stream) {
+  while (!stream->items.empty()) simt::go_on();
+}
+
+void copy(CUstream_st* stream, void* to, const void* from, int64_t bytes) {
+  const auto is_common = [](const void* p) { return !simt::is_device_memory(p) && !simt::is_pinned(p); };
+  const auto n = static_cast<size_t>(bytes);
+  std::shared_ptr<char[]> before;  // common memory is read before the call returns
+  if (is_common(from)) {
+    before = std::make_shared<char[]>(n);
+    std::memcpy(before.get(), from, n);
+  }
+  simt::submit(stream, [=] {
+    if (simt::is_device_memory(from)) simt::reads_by_library(from, bytes);
+    std::memcpy(to, before ? before.get() : from, n);
+    if (simt::is_device_memory(to)) simt::writes_by_library(to, bytes);
+  });
+  if (is_common(to)) synchronize(stream);
+}
+
+Range::Range(const char*) noexcept {}
+Range::~Range() = default;
+
+}  // namespace megalith::device

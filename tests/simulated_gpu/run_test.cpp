@@ -1,0 +1,112 @@
+// The program's parts, on the simulated GPU: a run with checkpoints and what follows from it, moved between a GPU and
+// the CPU; inference; and the layout verifier, which compares every tensor of a step.
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "data/prepare.h"
+#include "tests/data/scratch.h"
+#include "tests/mpi/session.h"
+#include "trainer/train/inference.h"
+#include "trainer/train/run.h"
+#include "trainer/train/verify.h"
+
+namespace megalith {
+namespace {
+
+class SimulatedGpuRun : public testing::Test {
+ protected:
+  SimulatedGpuRun() {
+    std::string text;
+    for (int i = 0; i < 200; i++) text += fmt::format("{} bottles of beer on the wall. ", 200 - i);
+    prepare({.text_files = {scratch_.write("text", text)},
+             .tokenizer = "bytes",
+             .out = scratch_.path("data"),
+             .validation_fraction = 0.1});
+    scratch_.write("config.toml", fmt::format("[model]\nlayers = 2\nhidden = 16\nheads = 2\ncontext = 8\n"
+                                              "[batch]\nglobal_batch_size = 4\nmicrobatch_size = 2\n"
+                                              "[optimizer]\nlearning_rate = 1e-2\nwarmup_steps = 1\n"
+                                              "[data]\ntrain = \"{0}/train.bin\"\nvalidation = \"{0}/validation.bin\"\n"
+                                              "tokenizer = \"{0}/tokenizer\"\n"
+                                              "[train]\nsteps = 4\nevaluate_every = 2\nevaluate_batches = 1\n"
+                                              "[checkpoint]\nevery = 2\n",
+                                              scratch_.path("data")));
+  }
+
+  Config config(const std::string& run, const std::string& device, std::vector<std::string> overrides = {}) const {
+    overrides.insert(overrides.end(), {"run.output=" + scratch_.path(run), "run.device=" + device});
+    return load_config(scratch_.path("config.toml"), overrides);
+  }
+  std::vector<nlohmann::json> told(const std::string& run) const {
+    std::ifstream in(scratch_.path(run) + "/metrics.jsonl");
+    std::vector<nlohmann::json> lines;
+    for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
+    return lines;
+  }
+  void expect_same_course(const std::string& a, const std::string& b) const {
+    const auto one = told(a), two = told(b);
+    ASSERT_EQ(one.size(), 6u);  // 4 steps, 2 evaluations
+    ASSERT_EQ(two.size(), 6u);
+    for (size_t i = 0; i < one.size(); i++)
+      for (const auto& [key, tolerance] :
+           std::map<std::string, double>{{"step", 0}, {"loss", 1e-5}, {"grad_norm", 1e-4}, {"validation_loss", 1e-5}}) {
+        ASSERT_EQ(one[i].contains(key), two[i].contains(key)) << i << ": " << key;
+        if (!one[i].contains(key)) continue;
+        const double v = one[i].at(key);
+        EXPECT_NEAR(v, two[i].at(key).get<double>(), tolerance * v) << i << ": " << key;
+      }
+  }
+
+  const test::Scratch scratch_;
+};
+
+TEST_F(SimulatedGpuRun, CheckpointsMoveBetweenGpuAndCpu) {
+  run_training(config("cpu", "cpu"), session());
+  run_training(config("gpu", "cuda"), session());
+  expect_same_course("cpu", "gpu");
+  // Two steps on one, checkpoint, two on the other.
+  for (const auto& [first, second] : {std::pair{"cpu", "cuda"}, {"cuda", "cpu"}}) {
+    const std::string run = fmt::format("{}_then_{}", first, second);
+    run_training(config(run, first), session());
+    const std::string checkpoints = scratch_.path(run) + "/checkpoints/";
+    std::filesystem::remove_all(checkpoints + "step-00000004");
+    run_training(config(run, second), session());
+    expect_same_course("cpu", run);
+  }
+}
+
+// Its weights, and every activation and gradient on the way, in both types. Heads of 64: attention on tensor cores.
+TEST_F(SimulatedGpuRun, VerifyComparesAGpuWithTheCpu) {
+  const std::vector<std::string> small{"run.device=cuda",        "data.train=",     "data.validation=",
+                                       "train.evaluate_every=0", "data.tokenizer=", "model.vocab=31"};
+  const std::vector<std::string> wide{"model.hidden=64", "model.heads=1", "model.layers=1", "model.context=16",
+                                      "precision.compute=bf16"};
+  VerifyOptions options;
+  options.config = scratch_.path("config.toml");
+  options.overrides = small;
+  options.against = {"run.device=cpu"};
+  options.steps = 2;
+  EXPECT_TRUE(run_verify(options, session()));
+  options.inject = "h.0";
+  EXPECT_FALSE(run_verify(options, session()));
+  options.inject = "";
+  options.overrides.insert(options.overrides.end(), wide.begin(), wide.end());
+  EXPECT_TRUE(run_verify(options, session()));
+}
+
+TEST_F(SimulatedGpuRun, InferenceGivesTheSameText) {
+  run_training(config("cpu", "cpu"), session());
+  std::string texts[2];
+  double losses[2];
+  for (World where : {World::cpu, World::cuda}) {
+    const size_t i = where == World::cuda;
+    Inference inference(scratch_.path("cpu"), "", where);
+    inference.generate("12 bott", 4, {.temperature = 0}, [&](std::string_view text) { texts[i] += text; });
+    losses[i] = inference.evaluate(scratch_.path("data/validation.bin"), 0, 5, [](double) {}).loss;
+  }
+  EXPECT_EQ(texts[0], texts[1]);
+  EXPECT_NEAR(losses[0], losses[1], 1e-5 * losses[0]);
+}
+
+}  // namespace
+}  // namespace megalith

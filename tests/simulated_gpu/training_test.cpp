@@ -1,0 +1,91 @@
+// The trainer in the cuda world, on the simulated GPU of tests/simt: real kernels, a device that is late and takes its
+// streams in odd orders, memory that the host cannot touch. What it computes is what the CPU computes.
+#include <cmath>
+#include <cstring>
+
+#include "tests/mpi/session.h"
+#include "tests/pure/small_run.h"
+#include "tests/simt/simt.h"
+
+namespace megalith {
+namespace {
+
+std::vector<float> on_host(Stream& s, Tensor t) {
+  std::vector<float> values(static_cast<size_t>(t.numel()));
+  s.download("read", t, [&](Tensor host) { std::memcpy(values.data(), host.raw(), values.size() * sizeof(float)); });
+  s.synchronize();
+  return values;
+}
+
+// The tolerances of the references: losses 1e-5, gradient norms 1e-4, weights 1e-3.
+void expect_same_course(const Config& config) {
+  SmallRun cpu(config), gpu(config, World::cuda);
+  for (size_t u = 0; u < cpu.units().size(); u++)
+    EXPECT_EQ(values_of(cpu.units()[u].master()), on_host(gpu.runtime.stream, gpu.units()[u].master()))
+        << "initial weights of unit " << u;
+  for (int64_t step = 0; step < 3; step++) {
+    const StepScalars a = cpu.step(step), b = gpu.step(step);
+    EXPECT_NEAR(a.loss, b.loss, 1e-5 * a.loss) << "step " << step;
+    EXPECT_NEAR(a.grad_norm, b.grad_norm, 1e-4 * a.grad_norm) << "step " << step;
+  }
+  EXPECT_NEAR(cpu.evaluate(3), gpu.evaluate(3), 1e-5 * 4);
+  for (size_t u = 0; u < cpu.units().size(); u++) {
+    const auto want = values_of(cpu.units()[u].master()), got = on_host(gpu.runtime.stream, gpu.units()[u].master());
+    float largest = 0;
+    for (float v : want) largest = std::max(largest, std::abs(v));
+    for (size_t i = 0; i < want.size(); i++)
+      ASSERT_NEAR(want[i], got[i], 1e-3 * largest) << "unit " << u << ", element " << i;
+  }
+  EXPECT_EQ(cpu.runtime.memory.peaks(), gpu.runtime.memory.peaks());
+}
+
+TEST(SimulatedGpu, TrainsAsTheCpu) { expect_same_course(small_config()); }
+
+TEST(SimulatedGpu, DrawsTheSameDropoutAndRecomputes) {
+  Config config = small_config();
+  config.model.dropout = 0.2;
+  config.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each;
+  config.memory.lm_head_chunks = 2;
+  expect_same_course(config);
+}
+
+// All of a step is enqueued and none of it done when step() returns: the GPU never waits for the host within one.
+TEST(SimulatedGpu, TheHostWaitsForNothingWithinAStep) {
+  SmallRun run(small_config(), World::cuda);
+  run.step(0);  // which makes what is used again
+  ASSERT_EQ(simt::work_enqueued(), 0);
+  const auto launches = [&] {
+    int64_t n = 0;
+    for (const OpRecord& op : run.runtime.stream.log()) n += op.launches;
+    return n;
+  };
+  const int64_t before = launches();
+  StepScalars scalars;
+  const Stream::Ticket ticket = run.trainer.step(1, 5, feed_text(run.config, 5), false, &scalars);
+  EXPECT_GE(simt::work_enqueued(), launches() - before);
+  EXPECT_EQ(scalars.loss, 0);
+  run.runtime.stream.receive(ticket);
+  EXPECT_GT(scalars.loss, 0);
+}
+
+// What was enqueued before and what comes after do not matter to a download.
+TEST(SimulatedGpu, DownloadsAreReadInOrder) {
+  Runtime runtime(World::cuda, {4096, 0, 0, 0, 0, 0}, Mesh::dry(mesh_shape(small_config(), 1), 0));
+  Stream& s = runtime.stream;
+  const Tensor t = runtime.memory[MemoryClass::parameters].tensor(DType::f32, {3});
+  std::vector<float> seen;
+  std::vector<Stream::Ticket> tickets;
+  for (float v : {1.0f, 2.0f, 3.0f}) {
+    s.upload("write", {t}, [v](std::span<const Tensor> host) { std::fill_n(host[0].data<float>(), 3, v); });
+    tickets.push_back(s.download("read", t, [&](Tensor host) { seen.push_back(host.data<float>()[2]); }));
+  }
+  EXPECT_TRUE(seen.empty());
+  s.receive(tickets[1]);
+  EXPECT_EQ(seen, (std::vector<float>{1, 2}));
+  s.receive(tickets[0]);  // again: nothing
+  s.synchronize();
+  EXPECT_EQ(seen, (std::vector<float>{1, 2, 3}));
+}
+
+}  // namespace
+}  // namespace megalith

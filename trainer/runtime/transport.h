@@ -1,0 +1,30 @@
+// What carries tensors between the ranks of a job, wherever they lie: MPI for those of the host, NCCL for those of
+// GPUs.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "kernels/stream.h"
+#include "trainer/runtime/nccl.h"
+#include "trainer/runtime/session.h"
+
+namespace megalith {
+
+class Transport {
+ public:
+  // For tensors of `where`; on GPUs each rank has selected its own. `session` must outlive it. Errors as in nccl.h.
+  Transport(World where, const Session& session);
+
+  // Collective. All ranks of the job.
+  std::unique_ptr<Communicator> world() const;
+
+  // A host that waits for the stream learns of transfers that failed.
+  void watch(Stream& s) const;
+
+ private:
+  const Session& session_;
+  std::optional<NcclSession> nccl_;
+};
+
+}  // namespace megalith
