@@ -23,7 +23,7 @@ const char* remedy(cudaError_t error) {
     case cudaErrorInvalidDevice: return "; does nvidia-smi show it, and does CUDA_VISIBLE_DEVICES name it?";
     case cudaErrorInsufficientDriver: return "; install a newer driver, or build with the toolkit of this one";
     case cudaErrorNoKernelImageForDevice:
-      return "; this build has no code for this GPU: configure with -DMEGALITH_CUDA_ARCHITECTURES=";
+      return "; this build has no code for this GPU: configure with -DCMAKE_CUDA_ARCHITECTURES=";
     case cudaErrorDevicesUnavailable: return "; the GPU is in exclusive use: end the other process";
     case cudaErrorECCUncorrectable: return "; the GPU's memory is damaged: use another GPU";
     case cudaErrorIllegalAddress:

@@ -76,7 +76,9 @@ TEST_F(MetricsFile, AppendsOneObjectAStep) {
     Metrics metrics(folder_, true, 1,
                     {.tokens_per_step = 35,
                      .model_flops_per_token = 100,
-                     .hardware_flops_per_step = 0,
+                     .full_flops_per_token = 110,
+                     .hardware_flops_per_step = 7000,
+                     .peak_flops = 1e6,
                      .devices = 2,
                      .steps = 9,
                      .memory = {1, 2, 3, 4, 5, 6}});
@@ -97,7 +99,12 @@ TEST_F(MetricsFile, AppendsOneObjectAStep) {
     EXPECT_TRUE(step.contains(key)) << key;
   EXPECT_EQ(step.at("memory_bytes").at("parameters"), 1);
   EXPECT_EQ(step.at("memory_bytes").at("communication"), 6);
-  EXPECT_NEAR(step.at("tokens_per_second").get<double>() * step.at("step_seconds").get<double>(), 35, 1e-6);
+  const double seconds = step.at("step_seconds");
+  EXPECT_NEAR(step.at("tokens_per_second").get<double>() * seconds, 35, 1e-6);
+  // Of 1e6 FLOP/s on each of two devices.
+  EXPECT_NEAR(step.at("mfu").get<double>() * seconds, 35 * 100 / 2e6, 1e-9);
+  EXPECT_NEAR(step.at("mfu_full").get<double>() * seconds, 35 * 110 / 2e6, 1e-9);
+  EXPECT_NEAR(step.at("hfu").get<double>() * seconds, 7000 / 2e6, 1e-9);
   EXPECT_EQ(evaluation.at("validation_loss"), 3.0);
   EXPECT_DOUBLE_EQ(evaluation.at("bits_per_byte"), 1.5 / std::log(2.0));
 }
@@ -111,6 +118,7 @@ TEST_F(MetricsFile, ALossKeepsEveryBit) {
   const auto object = nlohmann::json::parse(lines().at(0));
   EXPECT_EQ(object.at("loss").get<double>(), loss);
   EXPECT_EQ(object.at("grad_norm").get<double>(), next);
+  EXPECT_TRUE(object.at("mfu").is_null()) << "the peak is not known";
 }
 
 TEST_F(MetricsFile, OtherRanksTouchNothing) {

@@ -94,6 +94,14 @@ TEST_F(SimulatedGpuRun, VerifyComparesAGpuWithTheCpu) {
   EXPECT_TRUE(run_verify(options, session()));
 }
 
+TEST_F(SimulatedGpuRun, AModelThatDoesNotFitIsRefusedWithThePlan) {
+  const std::string message =
+      message_of([&] { run_training(config("large", "cuda", {"model.hidden=1024", "model.layers=8"}), session()); });
+  for (const char* words : {"GiB free; use a smaller batch.microbatch_size", "optimizer", "workspace"})
+    EXPECT_NE(message.find(words), std::string::npos) << message;
+  EXPECT_FALSE(std::filesystem::exists(scratch_.path("large")));
+}
+
 TEST_F(SimulatedGpuRun, InferenceGivesTheSameText) {
   run_training(config("cpu", "cpu"), session());
   std::string texts[2];

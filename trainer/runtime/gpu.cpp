@@ -47,6 +47,16 @@ void check_each_has_its_own(const std::vector<std::string>& ids) {
         count, ids.size(), ranks.size());
 }
 
+double peak_flops(const std::string& gpu) {
+  // The first that the name holds counts.
+  constexpr std::pair<const char*, double> peaks[] = {{"A100", 312e12},    {"H100 PCIe", 756e12}, {"H100 NVL", 835e12},
+                                                      {"H100", 989.4e12},  {"H200 NVL", 835e12},  {"H200", 989.4e12},
+                                                      {"GH200", 989.4e12}, {"B200", 2250e12}};
+  for (const auto& [name, flops] : peaks)
+    if (gpu.find(name) != std::string::npos) return flops;
+  return 0;
+}
+
 void check_gpu_memory(const MemorySizes& planned) {
   const device::Properties gpu = device::properties();
   const int64_t wanted = total(planned) + DeviceQueue::bytes;

@@ -27,6 +27,10 @@ int gpu_of(const GpuOffer& offer);
 // `ids` are the GPUs selected by all ranks. Error: two ranks have one.
 void check_each_has_its_own(const std::vector<std::string>& ids);
 
+// Dense bf16 FLOP/s of a GPU by its name, from NVIDIA's data sheets; 0 for one that is not listed. What utilization is
+// quoted against, whatever the type computed in.
+double peak_flops(const std::string& gpu);
+
 // Error: the GPU that is selected has not this much memory free, with the plan's table.
 void check_gpu_memory(const MemorySizes& planned);
 

@@ -80,12 +80,21 @@ void Metrics::end_step(int64_t step, const StepScalars& scalars, double learning
   const double each = std::chrono::duration<double>(now - run_begin_).count() / static_cast<double>(step - first_step_);
   const std::string eta = duration_text(each * static_cast<double>(rates_.steps - step));
   bar_.clear();
-  spdlog::info("step {}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:.0f} tokens/s  {:.3f} TFLOP/s  ETA {}", step,
-               rates_.steps, scalars.loss, scalars.grad_norm, learning_rate, tokens_per_second, model_tflops, eta);
+  const auto utilization = [&](double tflops) {
+    return rates_.peak_flops > 0 ? nlohmann::ordered_json(tflops * 1e12 / rates_.peak_flops) : nullptr;
+  };
+  const auto mfu = utilization(model_tflops), hfu = utilization(hardware_tflops);
+  const auto mfu_full = utilization(model_tflops * rates_.full_flops_per_token / rates_.model_flops_per_token);
+  const std::string shares = rates_.peak_flops > 0
+                                 ? fmt::format("  MFU {:.1f} %, full {:.1f} %, HFU {:.1f} %", 100 * mfu.get<double>(),
+                                               100 * mfu_full.get<double>(), 100 * hfu.get<double>())
+                                 : "";
+  spdlog::info("step {}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:.0f} tokens/s  {:.3f} TFLOP/s{}  ETA {}", step,
+               rates_.steps, scalars.loss, scalars.grad_norm, learning_rate, tokens_per_second, model_tflops, shares,
+               eta);
   bar_.draw(static_cast<double>(step) / static_cast<double>(rates_.steps), "ETA " + eta);
   nlohmann::ordered_json memory;
   for (MemoryClass c : all_memory_classes) memory[name_of(c)] = rates_.memory[static_cast<size_t>(c)];
-  // The device's peak rate is not known on a CPU, so there is no MFU to report.
   write(nlohmann::ordered_json{{"step", step},
                                {"loss", scalars.loss},
                                {"grad_norm", scalars.grad_norm},
@@ -95,7 +104,9 @@ void Metrics::end_step(int64_t step, const StepScalars& scalars, double learning
                                {"tokens_per_second", tokens_per_second},
                                {"model_tflops_per_device", model_tflops},
                                {"hardware_tflops_per_device", hardware_tflops},
-                               {"mfu", nullptr},
+                               {"mfu", mfu},
+                               {"mfu_full", mfu_full},
+                               {"hfu", hfu},
                                {"memory_bytes", memory}}
             .dump());
 }

@@ -14,7 +14,9 @@ namespace megalith {
 struct Rates {
   double tokens_per_step = 0;          // over all ranks
   double model_flops_per_token = 0;    // causal attention, no recompute
+  double full_flops_per_token = 0;     // the same, as if attention were not causal: many published figures count so
   double hardware_flops_per_step = 0;  // over all ranks, as executed
+  double peak_flops = 0;               // of a device, a second; 0: unknown
   int devices = 1;
   int64_t steps = 0;     // of the whole run, for the ETA
   MemorySizes memory{};  // peaks of this rank

@@ -141,7 +141,9 @@ void run_training(Config config, const Session& session) {
     metrics.emplace(config.run.output, session.rank() == 0, progress.step,
                     Rates{.tokens_per_step = static_cast<double>(G * T),
                           .model_flops_per_token = model_flops_per_token(config.model, T, true),
+                          .full_flops_per_token = model_flops_per_token(config.model, T, false),
                           .hardware_flops_per_step = totals.flops,
+                          .peak_flops = where == World::cuda ? peak_flops(device::properties().name) : 0,
                           .devices = session.size(),
                           .steps = config.train.steps,
                           .memory = totals.memory});
