@@ -1,0 +1,49 @@
+#include "tests/device/device.h"
+
+namespace megalith::test {
+
+namespace {
+bool is_attention(const Case& c) { return c.op == "attention_forward" || c.op == "attention_backward"; }
+}  // namespace
+
+double rounded_weights(const Case& c, const Arg& arg, int64_t offset, double largest) {
+  return is_attention(c) && offset == 0 && arg.dtype == DType::bf16 ? 0x1p-9 * largest : 0;
+}
+
+void agrees_with_its_twin(const Case& c, int64_t offset) {
+  SCOPED_TRACE(c.name() + fmt::format(" offset {}", offset));
+  Doubles want = doubles(c);
+  c.twin(want);
+  const Memories got = on_device(c, offset);
+  for (size_t a = 0; a < c.args.size(); a++) {
+    const Arg& arg = c.args[a];
+    if (arg.scratch || !arg.written) continue;
+    const Values& values = want[arg.name];
+    double largest = 0;
+    for (double v : values)
+      if (std::isfinite(v)) largest = std::max(largest, std::abs(v));
+    for (int64_t i = 0; i < arg.shape.numel(); i++) {
+      const double v = values[static_cast<size_t>(i)], is = got.memory[a].get(i);
+      if (is == v) continue;
+      ASSERT_LE(std::abs(is - v), tolerance(arg.dtype, v, largest) + rounded_weights(c, arg, offset, largest))
+          << arg.name << "[" << i << "] is " << is << ", the twin has " << v;
+    }
+  }
+}
+
+std::vector<std::vector<unsigned char>> bits_of(const Memories& memories) {
+  std::vector<std::vector<unsigned char>> all;
+  for (const Memory& m : memories.memory) all.push_back(m.bits());
+  return all;
+}
+
+void same_bits_twice(const Case& c) {
+  SCOPED_TRACE(c.name());
+  const auto one = bits_of(on_device(c, 0)), two = bits_of(on_device(c, 0));
+  for (size_t a = 0; a < one.size(); a++)
+    if (!c.args[a].scratch) {
+      EXPECT_TRUE(one[a] == two[a]) << c.args[a].name;
+    }
+}
+
+}  // namespace megalith::test

@@ -1,0 +1,38 @@
+// The device that CUDA ops are tested on: the machine of tests/simt, or a GPU in tests/gpu. Each of the two has a file
+// run_case.cpp with its own on_device() and no_device(); the checks, and ops_test.cpp, are the same for both.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "case.h"
+
+namespace megalith::test {
+
+// Why no case can run; empty where there is a device.
+std::string no_device();
+
+// What is in the arguments of a case after its op ran on the device, each argument `offset` elements behind a boundary
+// of 64 bytes. What the op may not write to is watched; scratch and the workspace start with nothing of use in them.
+// `c` must outlive the result.
+Memories on_device(const Case& c, int64_t offset);
+
+// Expects what an op promises: the CPU op's tolerance, and the same bits for the same call.
+void agrees_with_its_twin(const Case& c, int64_t offset = 0);
+void same_bits_twice(const Case& c);
+
+// Of every written argument in turn.
+std::vector<std::vector<unsigned char>> bits_of(const Memories& memories);
+
+// What attention in bf16 may be off by beyond tolerance(): it rounds its probabilities, and their gradients, for the
+// tensor cores, half a unit of what they weigh, in sums of any sign. Where memory is not aligned for these, it does
+// not.
+double rounded_weights(const Case& c, const Arg& arg, int64_t offset, double largest);
+
+class OnDevice : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = no_device(); !why.empty()) GTEST_SKIP() << why;
+  }
+};
+
+}  // namespace megalith::test

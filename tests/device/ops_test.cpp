@@ -1,0 +1,136 @@
+// Every case of tests/kernels on the CUDA ops, on whatever device this is linked with (device.h): against its twin with
+// the CPU op's own tolerance, on aligned and misaligned memory, and the same bits twice. And widths of real models, one
+// row or a few.
+#include "cases.h"
+#include "kernels/cross_entropy.h"
+#include "tests/device/device.h"
+
+namespace megalith::test {
+namespace {
+
+class DeviceOps : public OnDevice, public testing::WithParamInterface<Op> {};
+
+TEST_P(DeviceOps, AgreesWithItsTwin) {
+  for (const Case& c : GetParam().cases()) {
+    const bool slow = c.op.starts_with("attention");
+    for (int64_t offset : {0, 1, 3})
+      if (offset < 3 || !slow) agrees_with_its_twin(c, offset);  // 3 is as unaligned as 1
+    same_bits_twice(c);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(All, DeviceOps, testing::ValuesIn(all_ops()), [](const auto& of) { return of.param.name; });
+
+using DeviceWidths = OnDevice;
+using DeviceBits = OnDevice;
+
+// The widths of the models of configs/, one beyond what registers hold, and one that no vector fits.
+TEST_F(DeviceWidths, LayerNorm) {
+  for (DType t : {DType::f32, DType::bf16})
+    for (int64_t C : {64, 520, 768, 1600, 2048, 4096, 5120, 7168, 8192, 8200, 4001})
+      for (const Case& c : {layernorm_forward_case(2, C, t), layernorm_backward_case(3, C, t)}) agrees_with_its_twin(c);
+  // Enough rows for every block to take several.
+  agrees_with_its_twin(layernorm_backward_case(2200, 8, DType::bf16));
+}
+
+// Groups of 64 columns that are not whole, strips of 256 likewise, and rows enough for every block to take several.
+TEST_F(DeviceWidths, Residual) {
+  for (DType t : {DType::f32, DType::bf16})
+    for (double p : {0.0, 0.25}) {
+      for (int64_t C : {768, 1032, 1001})
+        for (const Case& c :
+             {dropout_case(2, C, p, t), residual_forward_case(2, C, p, t), residual_backward_case(9, C, p, t)})
+          agrees_with_its_twin(c);
+      agrees_with_its_twin(residual_backward_case(700, 320, p, t));
+    }
+}
+
+// Tokens whose rows fill several chunks of the order, and keys of two and of three digits.
+TEST_F(DeviceWidths, Embedding) {
+  for (DType t : {DType::f32, DType::bf16}) {
+    for (const Case& c :
+         {embedding_backward_case(3, 150, 16, {0, 3, 3}, 0, t),
+          embedding_backward_case(3, 150, 16, {0, 300, 300}, 4, t),
+          embedding_backward_case(2, 20, 8, {30000, 66000, 96000}, 0, t),
+          embedding_forward_case(1, 3, 1600, {0, 5, 5}, 0, t), embedding_backward_case(1, 3, 1600, {0, 5, 5}, 0, t)})
+      agrees_with_its_twin(c);
+    same_bits_twice(embedding_backward_case(3, 150, 16, {0, 3, 3}, 0, t));
+  }
+}
+
+// The vocabulary of GPT-2, padded: rows of bf16 fit into shared memory, those of f32 do not.
+TEST_F(DeviceWidths, CrossEntropy) {
+  for (DType t : {DType::f32, DType::bf16})
+    for (const Case& c :
+         {cross_entropy_forward_case(1, 50257, 47, t), cross_entropy_forward_backward_case(2, 50257, 47, t),
+          softmax_part_case(1, {0, 50257, 50257}, 47, t), cross_entropy_gradient_case(1, {0, 50257, 50257}, 47, t)})
+      agrees_with_its_twin(c);
+}
+
+// Every head size of the tensor cores, and lengths about the edges of tiles.
+TEST_F(DeviceWidths, Attention) {
+  for (const AttentionDims& dims : {AttentionDims{1, 1, 1, 64},
+                                    {2, 17, 1, 80},
+                                    {1, 33, 2, 96},
+                                    {1, 129, 1, 112, 3},
+                                    {1, 65, 1, 128},
+                                    {1, 200, 1, 64}})
+    for (double p : {0.0, 0.2}) {
+      agrees_with_its_twin(attention_forward_case(dims, p, DType::bf16));
+      agrees_with_its_twin(attention_backward_case(dims, p, DType::bf16));
+    }
+}
+
+TEST_F(DeviceBits, MasksAreThoseOfTheCpu) {
+  for (const Case& c : {dropout_case(5, 200, 0.3, DType::f32), dropout_case(5, 203, 0.3, DType::bf16)}) {
+    SCOPED_TRACE(c.name());
+    const Memories host(c, 0);
+    Stream s(World::cpu);
+    c.run(s, host.tensors());
+    EXPECT_TRUE(bits_of(on_device(c, 0)) == bits_of(host));
+  }
+}
+
+TEST_F(DeviceBits, OnePartOfTheVocabularyIsTheWhole) {
+  constexpr int64_t N = 5, V = 5003, padding = 5;
+  constexpr double scale = 0.3;
+  const VocabularyPart part = whole_vocabulary(V);
+  for (DType t : {DType::f32, DType::bf16})
+    for (int64_t offset : {0, 1}) {
+      Case whole = cross_entropy_forward_backward_case(N, V, padding, t);
+      whole.run = [&](Stream& s, const Tensors& a) {
+        cross_entropy_forward_backward(s, a[0], a[1], a[2], part, scale);
+      };
+      Case parts = whole;
+      for (Arg arg : {out("stats", DType::f32, {3, N}), out("max", DType::f32, {N})}) {
+        arg.scratch = true;
+        parts.args.push_back(arg);
+      }
+      parts.run = [&](Stream& s, const Tensors& a) {
+        const Tensor stats = a[3], max = a[4];
+        softmax_part(s, stats, a[1], a[2], part);
+        copy(s, max, stats.rows(0, 1).view({N}));
+        merge_softmax(s, stats, max);
+        cross_entropy_loss(s, a[0], stats, a[2]);
+        cross_entropy_gradient(s, a[1], stats, a[2], part, scale);
+      };
+      const Memories one = on_device(whole, offset), two = on_device(parts, offset);
+      for (size_t a : {0, 1}) EXPECT_TRUE(one.memory[a].bits() == two.memory[a].bits()) << whole.args[a].name;
+    }
+}
+
+// A device cannot throw, so that a number that is no token must be seen in the result.
+TEST_F(DeviceBits, WhatIsNoTokenGivesNaN) {
+  Case loss = cross_entropy_forward_case(3, 17, 2, DType::f32);
+  loss.args[2].values = {4, 17, 2};
+  const Memories losses = on_device(loss, 0);
+  EXPECT_TRUE(std::isfinite(losses.memory[0].get(0)));
+  EXPECT_TRUE(std::isnan(losses.memory[0].get(1)));
+  Case rows = embedding_forward_case(1, 2, 8, {0, 11, 11}, 0, DType::bf16);
+  rows.args[1].values = {3, -1};
+  const Memories embedded = on_device(rows, 0);
+  EXPECT_TRUE(std::isfinite(embedded.memory[0].get(7)));
+  EXPECT_TRUE(std::isnan(embedded.memory[0].get(8)));
+}
+
+}  // namespace
+}  // namespace megalith::test

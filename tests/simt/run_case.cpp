@@ -1,0 +1,40 @@
+// Cases of tests/kernels on the machine of simt.h; GEMMs are a library's, here gemm.cpp.
+#include "tests/device/device.h"
+
+#include "kernels/gemm_cuda.h"
+#include "tests/simt/simt.h"
+
+namespace megalith::test {
+
+std::string no_device() { return ""; }
+
+// What an op only writes starts out with values, as for the CPU.
+Memories on_device(const Case& c, int64_t offset) {
+  simt::clear_memory();
+  Memories host(c, 0);
+  std::vector<Tensor> tensors;
+  for (size_t a = 0; a < c.args.size(); a++) {
+    const Arg& arg = c.args[a];
+    if (arg.shape.num_dims() == 0) {
+      tensors.emplace_back();
+      continue;
+    }
+    const Tensor from = host.memory[a].tensor();
+    const auto contents = !arg.written  ? simt::Contents::read_only
+                          : arg.scratch ? simt::Contents::unwritten
+                                        : simt::Contents::written;
+    void* p = simt::allocate(arg.name, from.bytes(), contents, offset * size_of(arg.dtype));
+    std::memcpy(p, from.raw(), static_cast<size_t>(from.bytes()));
+    tensors.emplace_back(p, arg.dtype, arg.shape);
+  }
+  void* workspace = simt::allocate("the workspace", cuda::workspace_bytes, simt::Contents::unwritten);
+  cuda::Gemm gemm;
+  Stream s(World::cuda, {.stream = nullptr, .workspace = workspace, .gemm = &gemm});
+  c.run(s, tensors);
+  for (size_t a = 0; a < c.args.size(); a++)
+    if (!tensors[a].empty())
+      std::memcpy(host.memory[a].tensor().raw(), tensors[a].raw(), static_cast<size_t>(tensors[a].bytes()));
+  return host;
+}
+
+}  // namespace megalith::test
