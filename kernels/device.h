@@ -29,6 +29,7 @@ struct Properties {
   int major = 0, minor = 0;  // compute capability
   int processors = 0;
   int64_t memory = 0, free = 0;  // bytes
+  int64_t cache = 0;             // bytes of the last level (L2)
   std::string id;                // the same in every process, whatever it calls the GPU
   std::string driver, runtime;   // the CUDA version that the driver supports, and the one of this build: "13.0"
 };
@@ -56,10 +57,13 @@ using OwnedEvent = std::unique_ptr<CUevent_st, Destroy>;
 // Blocks of an urgent stream go before those of others: for communication.
 OwnedStream make_stream(bool urgent);
 OwnedEvent make_event();
+OwnedEvent make_timed_event();  // dearer to record
 void record(CUevent_st* event, CUstream_st* stream);
 // Work enqueued on `stream` from now on starts after the event; the host goes on.
 void wait(CUstream_st* stream, CUevent_st* event);
 bool passed(CUevent_st* event);
+// On the GPU's clock, between two timed events that have passed.
+double seconds_between(CUevent_st* begin, CUevent_st* end);
 
 // The host waits.
 void synchronize(CUevent_st* event);

@@ -20,11 +20,13 @@ void ReleasePinned::operator()(void*) const noexcept {}
 
 OwnedStream make_stream(bool) { absent(); }
 OwnedEvent make_event() { absent(); }
+OwnedEvent make_timed_event() { absent(); }
 void Destroy::operator()(CUstream_st*) const noexcept {}
 void Destroy::operator()(CUevent_st*) const noexcept {}
 void record(CUevent_st*, CUstream_st*) { absent(); }
 void wait(CUstream_st*, CUevent_st*) { absent(); }
 bool passed(CUevent_st*) { absent(); }
+double seconds_between(CUevent_st*, CUevent_st*) { absent(); }
 void synchronize(CUevent_st*) { absent(); }
 void synchronize(CUstream_st*) { absent(); }
 

@@ -86,6 +86,7 @@ Properties properties() {
           .processors = p.multiProcessorCount,
           .memory = static_cast<int64_t>(memory),
           .free = static_cast<int64_t>(free),
+          .cache = p.l2CacheSize,
           .id = id,
           .driver = version_text(driver_version()),
           .runtime = version_text(CUDART_VERSION)};
@@ -131,6 +132,12 @@ OwnedEvent make_event() {
   return OwnedEvent(event);
 }
 
+OwnedEvent make_timed_event() {
+  cudaEvent_t event = nullptr;
+  CUDA_CHECK(cudaEventCreate(&event));
+  return OwnedEvent(event);
+}
+
 void record(CUevent_st* event, CUstream_st* stream) { CUDA_CHECK(cudaEventRecord(event, stream)); }
 void wait(CUstream_st* stream, CUevent_st* event) { CUDA_CHECK(cudaStreamWaitEvent(stream, event, 0)); }
 
@@ -139,6 +146,12 @@ bool passed(CUevent_st* event) {
   if (error == cudaErrorNotReady) return false;
   check(error, "cudaEventQuery");
   return true;
+}
+
+double seconds_between(CUevent_st* begin, CUevent_st* end) {
+  float milliseconds = 0;
+  CUDA_CHECK(cudaEventElapsedTime(&milliseconds, begin, end));
+  return static_cast<double>(milliseconds) / 1e3;
 }
 
 void synchronize(CUevent_st* event) { CUDA_CHECK(cudaEventSynchronize(event)); }

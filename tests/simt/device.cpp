@@ -5,6 +5,7 @@
 // numbers. While a stream exists the host may not touch device memory.
 #include "kernels/device.h"
 
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -17,6 +18,7 @@ namespace {
 // The times an event was recorded: how often that was enqueued, and how often the stream came to it.
 struct Recorded {
   int64_t enqueued = 0, passed = 0;
+  std::chrono::steady_clock::time_point at;  // of the last pass
 };
 struct Item {
   std::function<void()> work;
@@ -74,6 +76,7 @@ void go_on() {
     open_to_host(false);
   } else if (!item.wait) {
     item.event->passed = item.count;
+    item.event->at = std::chrono::steady_clock::now();
   }
 }
 
@@ -144,6 +147,7 @@ OwnedStream make_stream(bool) {
   return stream;
 }
 OwnedEvent make_event() { return OwnedEvent(new CUevent_st); }
+OwnedEvent make_timed_event() { return make_event(); }
 // What is still enqueued is dropped, as it is when a broken process ends; elsewhere the host has waited for it.
 void Destroy::operator()(CUstream_st* stream) const noexcept {
   std::erase(device().streams, stream);
@@ -163,6 +167,9 @@ bool passed(CUevent_st* event) {
   const bool is = event->recorded->passed == event->recorded->enqueued;
   if (!is) simt::go_on();
   return is;
+}
+double seconds_between(CUevent_st* begin, CUevent_st* end) {
+  return std::chrono::duration<double>(end->recorded->at - begin->recorded->at).count();
 }
 void synchronize(CUevent_st* event) {
   while (event->recorded->passed < event->recorded->enqueued) simt::go_on();
