@@ -75,7 +75,9 @@ std::vector<Step> read_steps(const std::string& run_folder) {
   return steps;
 }
 
-std::string reference(const std::string& name) { return MEGALITH_SOURCE_DIR "/../shared/reference/" + name; }
+std::string reference(const std::string& name) {
+  return place("MEGALITH_REFERENCE", MEGALITH_SOURCE_DIR "/../shared/reference") + "/" + name;
+}
 
 std::string write_reference_config(const std::string& path, const std::string& reference_folder,
                                    const std::string& init_from) {

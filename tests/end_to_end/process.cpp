@@ -12,9 +12,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
-#include <sstream>
 #include <iterator>
 #include <map>
+#include <sstream>
 #include <stdexcept>
 #include <thread>
 
@@ -178,14 +178,20 @@ std::vector<pid_t> Process::ranks() {
   return found;
 }
 
+std::string place(const char* name, const std::string& built) {
+  const char* elsewhere = std::getenv(name);
+  return elsewhere ? elsewhere : built;
+}
+
 Args megalith(const Args& args) {
-  Args command{MEGALITH_PROGRAM};
+  Args command{place("MEGALITH_PROGRAM", MEGALITH_PROGRAM)};
   command.insert(command.end(), args.begin(), args.end());
   return command;
 }
 
 Args mpirun(int ranks, const Args& args) {
-  Args command{MEGALITH_MPIRUN, "--oversubscribe", "-n", std::to_string(ranks), MEGALITH_PROGRAM};
+  Args command{place("MEGALITH_MPIRUN", MEGALITH_MPIRUN), "--oversubscribe", "-n", std::to_string(ranks),
+               place("MEGALITH_PROGRAM", MEGALITH_PROGRAM)};
   command.insert(command.end(), args.begin(), args.end());
   return command;
 }

@@ -54,6 +54,10 @@ class Process {
   double start_;
 };
 
+// What the environment says of a file or folder, for tests that were moved to another machine; else where the build has
+// it. MEGALITH_PROGRAM, MEGALITH_MPIRUN, MEGALITH_REFERENCE.
+std::string place(const char* name, const std::string& built);
+
 Args megalith(const Args& args);           // the program alone
 Args mpirun(int ranks, const Args& args);  // under mpirun; also for one rank
 Result run(const Args& command, const std::string& folder, double timeout = 120, const std::string& shell_prefix = "");

@@ -1,0 +1,68 @@
+// Cases of tests/kernels on a GPU.
+#include "tests/device/device.h"
+
+#include "kernels/device_queue.h"
+#include "kernels/elementwise.h"
+
+namespace megalith::test {
+
+std::string no_device() { return device::count() > 0 ? "" : "no GPU here, or no driver for it"; }
+
+namespace {
+
+struct Gpu {
+  DeviceQueue queue;
+  bool poison = false;
+};
+Gpu& gpu() {
+  static Gpu* const one = [] {
+    device::select(0);
+    return new Gpu;  // for the life of the process: CUDA may be gone before static objects are
+  }();
+  return *one;
+}
+
+Tensor as_words(void* p, int64_t bytes) { return {p, DType::i32, {bytes / 4}}; }
+
+}  // namespace
+
+// Memory ends with its tensor, so that compute-sanitizer sees what goes beyond.
+Memories on_device(const Case& c, int64_t offset) {
+  const cuda::Queue queue = gpu().queue.queue();
+  Stream s(World::cuda, queue);
+  Memories host(c, 0);
+  std::vector<device::Memory> memory;
+  std::vector<Tensor> tensors;
+  for (size_t a = 0; a < c.args.size(); a++) {
+    const Arg& arg = c.args[a];
+    if (arg.shape.num_dims() == 0) {
+      tensors.emplace_back();
+      continue;
+    }
+    const int64_t bytes = arg.shape.numel() * size_of(arg.dtype), begin = offset * size_of(arg.dtype);
+    memory.push_back(device::allocate(begin + bytes, arg.name));
+    tensors.emplace_back(static_cast<char*>(memory.back().get()) + begin, arg.dtype, arg.shape);
+    device::copy(queue.stream, tensors.back().raw(), host.memory[a].tensor().raw(), bytes);
+  }
+  // Not a number the one time, numbers the other: nothing may depend on it.
+  gpu().poison = !gpu().poison;
+  const double poison = gpu().poison ? -1 : 0x3f003f00;
+  fill(s, as_words(queue.workspace, cuda::workspace_bytes), poison);
+  for (size_t a = 0; a < c.args.size(); a++)
+    if (c.args[a].scratch) fill(s, as_words(tensors[a].raw(), tensors[a].bytes()), poison);
+
+  c.run(s, tensors);
+
+  for (size_t a = 0; a < c.args.size(); a++) {
+    if (tensors[a].empty()) continue;
+    const auto before = host.memory[a].bits();
+    device::copy(queue.stream, host.memory[a].tensor().raw(), tensors[a].raw(), tensors[a].bytes());
+    device::synchronize(queue.stream);
+    if (!c.args[a].written) {
+      EXPECT_TRUE(host.memory[a].bits() == before) << c.name() << " wrote to " << c.args[a].name;
+    }
+  }
+  return host;
+}
+
+}  // namespace megalith::test

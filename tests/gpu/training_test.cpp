@@ -1,0 +1,129 @@
+// Training on the GPU, through the program: the courses of ../shared/reference in fp32 and in bf16, the same bits twice
+// and with recomputation, checkpoints carried between GPU and CPU, and several ranks on one GPU.
+#include "kernels/device.h"
+#include "tests/device/device.h"
+#include "tests/end_to_end/layout.h"
+
+namespace megalith::e2e {
+namespace {
+
+class GpuTraining : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    SKIP_WITHOUT_REFERENCE();
+    if (const std::string why = test::no_device(); !why.empty()) GTEST_SKIP() << why;
+    write_reference_config(scratch_ / "config.toml", reference(GetParam()), reference(GetParam()));
+  }
+  // Trains from the beginning, or from where it was left.
+  void train_on(const std::string& device, Args overrides = {}, int ranks = 1) {
+    overrides.push_back("run.device=" + device);
+    train(scratch_.folder(), ranks, overrides);
+  }
+  Course found() const { return course_of(scratch_.folder(), scratch_ / "run"); }
+  void expect_the_course_of_the_reference() {
+    fmt::print("  {}\n", expect_same_course(found(), reference_course(reference(GetParam()))));
+  }
+  int64_t last_step() const { return static_cast<int64_t>(reference_course(reference(GetParam())).steps.size()); }
+  std::string last_checkpoint(const std::string& run) const {
+    return scratch_ / (run + "/checkpoints/" + step_name(last_step()));
+  }
+
+  const Scratch scratch_;
+};
+INSTANTIATE_TEST_SUITE_P(Of, GpuTraining, testing::Values("tiny", "small"),
+                         [](const auto& suite) { return suite.param; });
+
+TEST_P(GpuTraining, fp32_takes_the_course_of_the_reference) {
+  train_on("cuda");
+  expect_the_course_of_the_reference();
+}
+
+// How far bf16 may lead is what it does on the CPU, which rounds in other places: as far, and half as far again.
+TEST_P(GpuTraining, bf16_stays_as_near_to_the_reference_as_on_the_cpu) {
+  struct Distance {
+    double loss = 0, norm = 0;
+  };
+  const std::vector<Step> want = reference_course(reference(GetParam())).steps;
+  const auto distance = [&](const std::string& device) {
+    train_on(device, {"precision.compute=bf16", "run.output=" + device});
+    const std::vector<Step> steps = read_steps(scratch_ / device);
+    EXPECT_EQ(steps.size(), want.size());
+    Distance d;
+    for (size_t i = 0; i < std::min(steps.size(), want.size()); i++) {
+      d.loss = std::max(d.loss, std::abs(steps[i].loss - want[i].loss));
+      d.norm = std::max(d.norm, std::abs(steps[i].grad_norm / want[i].grad_norm - 1));
+    }
+    return d;
+  };
+  const Distance cpu = distance("cpu"), gpu = distance("cuda");
+  EXPECT_LE(gpu.loss, 1.5 * cpu.loss);
+  EXPECT_LE(gpu.norm, 1.5 * cpu.norm);
+  fmt::print("  loss {:.1e} (CPU {:.1e}), gradient norm {:.1e} (CPU {:.1e})\n", gpu.loss, cpu.loss, gpu.norm, cpu.norm);
+}
+
+TEST_P(GpuTraining, the_same_bits_twice_and_with_recomputation) {
+  for (const std::string compute : {"fp32", "bf16"}) {
+    SCOPED_TRACE(compute);
+    const auto run = [&](const std::string& name, const std::string& recompute) {
+      train_on("cuda", {"precision.compute=" + compute, "memory.activation_checkpointing=" + recompute,
+                        "run.output=" + compute + name});
+      return last_checkpoint(compute + name);
+    };
+    const std::string one = run("one", "none");
+    expect_same_rank_files(one, run("two", "none"));
+    expect_same_rank_files(one, run("each", "each"));
+  }
+}
+
+TEST_P(GpuTraining, resumes_with_the_same_bits) {
+  for (const std::string compute : {"fp32", "bf16"}) {
+    SCOPED_TRACE(compute);
+    const std::string precision = "precision.compute=" + compute;
+    train_on("cuda", {precision, "run.output=whole" + compute});
+    train_on("cuda", {precision, "run.output=halves" + compute, "train.steps=3"});
+    train_on("cuda", {precision, "run.output=halves" + compute});
+    expect_same_rank_files(last_checkpoint("whole" + compute), last_checkpoint("halves" + compute));
+  }
+}
+
+TEST_P(GpuTraining, goes_on_on_the_cpu_and_back) {
+  train_on("cuda", {"train.steps=2"});
+  train_on("cpu", {"train.steps=5"});
+  train_on("cuda");
+  expect_the_course_of_the_reference();
+}
+
+TEST_P(GpuTraining, several_ranks_share_one_gpu) {
+  for (const auto& [ranks, words] : std::vector<std::pair<int, std::string>>{{2, "full_shard microbatch=1"},
+                                                                             {2, "tensor=2 sequence"},
+                                                                             {2, "pipeline=2 microbatch=1"},
+                                                                             {4, "tensor=2 pipeline=2 gpipe"},
+                                                                             {4, "shard_grad_op shard=2 recompute"}}) {
+    SCOPED_TRACE(fmt::format("{} ranks, {}", ranks, words));
+    std::filesystem::remove_all(scratch_ / "run");
+    Args overrides = overrides_of(words);
+    overrides.push_back("communication.backend=mpi");
+    train_on("cuda", overrides, ranks);
+    expect_the_course_of_the_reference();
+  }
+}
+
+// Refused before training, with the plan's table.
+TEST_P(GpuTraining, too_little_memory_is_refused_with_the_plan) {
+  const Result result = run(megalith({"train", "config.toml", "run.device=cuda", "batch.global_batch_size=4000000",
+                                      "batch.microbatch_size=4000000"}),
+                            scratch_.folder());
+  EXPECT_EQ(result.status, 1) << result.text();
+  for (const char* words : {"this run needs", "GiB on each GPU", "saved", "workspace"})
+    EXPECT_NE(result.err.find(words), std::string::npos) << words << "\n" << result.text();
+}
+
+TEST_P(GpuTraining, more_ranks_than_gpus_are_refused) {
+  const int ranks = device::count() + 1;
+  const Result result = run(mpirun(ranks, {"train", "config.toml", "run.device=cuda"}), scratch_.folder());
+  EXPECT_EQ(result.status, 1) << result.text();
+  EXPECT_NE(result.err.find("computes on a GPU of its own"), std::string::npos) << result.text();
+}
+
+}  // namespace
+}  // namespace megalith::e2e
