@@ -10,7 +10,7 @@ namespace {
 
 double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
-std::string memory_table(const DryRun& run) {
+std::string memory_table(const Config& config, const DryRun& run) {
   const auto largest = std::max_element(run.memory.begin(), run.memory.end(),
                                         [](const auto& a, const auto& b) { return total(a) < total(b); });
   std::string text = fmt::format("memory of the fullest rank, {}:\n",
@@ -19,7 +19,11 @@ std::string memory_table(const DryRun& run) {
     const int64_t bytes = (*largest)[static_cast<size_t>(c)];
     text += fmt::format("  {:<14} {:>16} bytes {:>10.3f} GiB\n", name_of(c), bytes, gib(bytes));
   }
-  return text + fmt::format("  {:<14} {:>16} bytes {:>10.3f} GiB\n", "total", total(*largest), gib(total(*largest)));
+  text += fmt::format("  {:<14} {:>16} bytes {:>10.3f} GiB\n", "total", total(*largest), gib(total(*largest)));
+  if (config.run.device != Device::cpu)
+    text += fmt::format("  on a GPU also  {:>16} bytes {:>10.3f} GiB of workspace, and what CUDA and NCCL take\n",
+                        DeviceQueue::bytes, gib(DeviceQueue::bytes));
+  return text;
 }
 
 std::string work_table(const Config& config, const DryRun& run) {
@@ -69,7 +73,8 @@ std::string report(const Config& config, const DryRun& run) {
       run.mesh.size(), run.mesh.pipeline, run.mesh.data, run.mesh.shard, run.mesh.tensor, batch.batch,
       config.batch.sequence_length, batch.num_microbatches(), batch.microbatch);
   if (batch.idle() > 0) text += fmt::format("  {:.1f} % of the sequence slots are masked\n", 100 * batch.idle());
-  text += memory_table(run) + traffic_table(run.mesh, traffic_of(run.mesh, run.traces)) + work_table(config, run);
+  text +=
+      memory_table(config, run) + traffic_table(run.mesh, traffic_of(run.mesh, run.traces)) + work_table(config, run);
   if (run.faults.empty()) return text + "transfers: all match and drain\n";
   text += "transfers: FAULTS\n";
   for (size_t i = 0; i < run.faults.size() && i < 20; i++) text += "  " + run.faults[i] + "\n";
