@@ -27,6 +27,8 @@ template <>
 inline constexpr auto enum_words<Decay> = std::array<std::string_view, 3>{"cosine", "linear", "constant"};
 template <>
 inline constexpr auto enum_words<Device> = std::array<std::string_view, 3>{"auto", "cuda", "cpu"};
+template <>
+inline constexpr auto enum_words<Backend> = std::array<std::string_view, 2>{"nccl", "mpi"};
 
 template <class Choice>
 std::vector<std::string> choice_words() {

@@ -25,6 +25,7 @@ enum class ComputeType { bf16, fp16, fp32 };
 enum class StorageType { fp32, bf16 };
 enum class Decay { cosine, linear, constant };
 enum class Device { automatic, cuda, cpu };  // written "auto", "cuda", "cpu"
+enum class Backend { nccl, mpi };
 
 // Which activations are recomputed in backward: written "none", "selective", "each", "group_4", "contiguous".
 struct ActivationCheckpointing {
@@ -139,6 +140,14 @@ struct RunConfig {
   bool operator==(const RunConfig&) const = default;
 };
 
+struct CommunicationConfig {
+  std::string rendezvous;  // empty: the ranks were started by MPI
+  Backend backend = Backend::nccl;
+  int64_t max_ctas = 0;    // 0: NCCL's choice
+  double timeout = 600.0;  // seconds
+  bool operator==(const CommunicationConfig&) const = default;
+};
+
 struct Config {
   ModelConfig model;
   DataConfig data;
@@ -150,6 +159,7 @@ struct Config {
   TrainConfig train;
   CheckpointConfig checkpoint;
   RunConfig run;
+  CommunicationConfig communication;
   bool operator==(const Config&) const = default;
 };
 
@@ -181,6 +191,7 @@ std::string to_string(ComputeType value);
 std::string to_string(StorageType value);
 std::string to_string(Decay value);
 std::string to_string(Device value);
+std::string to_string(Backend value);
 std::string to_string(const ActivationCheckpointing& value);
 
 }  // namespace megalith

@@ -215,6 +215,16 @@ std::vector<Field> build_table() {
   run.word("output", &RunConfig::output, "Folder for the log, the metrics and the resolved configuration");
   run.word("device", &RunConfig::device, "What computes; auto: a GPU if there is one");
 
+  Rows communication(table, "communication", &Config::communication);
+  communication.word("rendezvous", &CommunicationConfig::rendezvous,
+                     "Folder on a file system of all nodes where ranks meet that were started without MPI; empty: MPI");
+  communication.word("backend", &CommunicationConfig::backend,
+                     "What carries tensors between GPUs; mpi: through the host, slowly, and ranks may share a GPU");
+  communication.number("max_ctas", &CommunicationConfig::max_ctas, "thread blocks", between(0, 64),
+                       "Most that NCCL may occupy of a GPU for each communicator; 0: its own choice");
+  communication.number("timeout", &CommunicationConfig::timeout, "seconds", above(0),
+                       "How long ranks wait for one another, in NCCL and at the rendezvous, before the job ends");
+
   return table;
 }
 

@@ -237,13 +237,21 @@ Found check_run(const Config& config) {
   return {};
 }
 
+Found check_communication(const Config& config) {
+  if (config.communication.backend == Backend::mpi && !config.communication.rendezvous.empty())
+    return problem(config, "communication.rendezvous",
+                   "is for ranks that were started without MPI, and communication.backend = \"mpi\" needs it; empty the "
+                   "one, or set nccl");
+  return {};
+}
+
 }  // namespace
 
 std::optional<Problem> first_problem(const Config& config) {
   // check_values goes first: the others divide by what it has found to be positive.
   for (const auto check :
        {check_values, check_shapes, check_tensor_parallel, check_pipeline, check_sharding, check_placement,
-        check_tokenizer, check_learning_rate, check_loss_scale, check_run, check_available})
+        check_tokenizer, check_learning_rate, check_loss_scale, check_run, check_communication, check_available})
     if (Found found = check(config)) return found;
   return {};
 }

@@ -181,6 +181,16 @@ TEST(Rules, Run) {
                  "train.evaluate_every = 10 needs data.validation, which is empty; name a token file there, or set 0");
 }
 
+TEST(Rules, ARendezvousIsWithoutMpi) {
+  expect_refusal({"communication.rendezvous=/shared/meet", "communication.backend=mpi"},
+                 "communication.rendezvous = \"/shared/meet\" is for ranks that were started without MPI, and "
+                 "communication.backend = \"mpi\" needs it; empty the one, or set nccl");
+  EXPECT_TRUE(allowed({"communication.rendezvous=/shared/meet"}));
+  EXPECT_TRUE(allowed({"communication.backend=mpi", "communication.timeout=0.5", "communication.max_ctas=8"}));
+  EXPECT_NE(refusal({"communication.timeout=0"}).find("communication.timeout = 0.0 is out of range"),
+            std::string::npos);
+}
+
 TEST(Rules, WhatIsNotAvailableIsRefusedByName) {
   const std::pair<std::string, std::string> cases[] = {
       {"memory.activation_checkpointing=\"selective\"", "\"none\" and \"each\" are"},

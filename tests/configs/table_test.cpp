@@ -28,12 +28,17 @@ constexpr size_t members(Initialisers... initialisers) {
 TEST(Table, HasOneLineForEachMember) {
   std::map<std::string_view, size_t> lines;
   for (const Field& field : field_table()) ++lines[field.section];
-  const std::map<std::string_view, size_t> expected = {
-      {"model", members<ModelConfig>()},           {"data", members<DataConfig>()},
-      {"batch", members<BatchConfig>()},           {"parallel", members<ParallelConfig>()},
-      {"memory", members<MemoryConfig>()},         {"precision", members<PrecisionConfig>()},
-      {"optimizer", members<OptimizerConfig>()},   {"train", members<TrainConfig>()},
-      {"checkpoint", members<CheckpointConfig>()}, {"run", members<RunConfig>()}};
+  const std::map<std::string_view, size_t> expected = {{"model", members<ModelConfig>()},
+                                                       {"data", members<DataConfig>()},
+                                                       {"batch", members<BatchConfig>()},
+                                                       {"parallel", members<ParallelConfig>()},
+                                                       {"memory", members<MemoryConfig>()},
+                                                       {"precision", members<PrecisionConfig>()},
+                                                       {"optimizer", members<OptimizerConfig>()},
+                                                       {"train", members<TrainConfig>()},
+                                                       {"checkpoint", members<CheckpointConfig>()},
+                                                       {"run", members<RunConfig>()},
+                                                       {"communication", members<CommunicationConfig>()}};
   EXPECT_EQ(lines, expected);
   EXPECT_EQ(members<Config>(), expected.size());
 }
@@ -89,6 +94,7 @@ TEST(Table, ChoicesAreWordsThatReadBack) {
   EXPECT_EQ(to_string(StorageType::bf16), "bf16");
   EXPECT_EQ(to_string(Decay::constant), "constant");
   EXPECT_EQ(to_string(Device::automatic), "auto");
+  EXPECT_EQ(to_string(Backend::mpi), "mpi");
   EXPECT_EQ(to_string(ActivationCheckpointing{ActivationCheckpointing::Kind::group, 3}), "group_3");
 }
 

@@ -162,7 +162,7 @@ TEST_F(FileSessions, JobsOfOtherNamesDoNotMeet) {
 
 TEST_F(FileSessions, ARankThatDoesNotComeIsNamed) {
   expect_all_say(run({0, 2}, 3, soon, talk),
-                 fmt::format("rank 1 of 3 has not come to {} within 1.5 seconds; start all ranks at once", folder_));
+                 fmt::format("rank 1 of 3 has not come to {} within 1.5 s; start all ranks at once", folder_));
   EXPECT_EQ(left_behind(), std::vector<std::string>());
   expect_all_say(run({0, 2}, 5, soon, talk), "ranks 1, 3, 4 of 5 have not come to ");
   EXPECT_EQ(left_behind(), std::vector<std::string>());

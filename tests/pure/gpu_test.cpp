@@ -20,15 +20,15 @@ std::vector<GpuOffer> node(int ranks, int gpus) {
 }
 
 TEST(Gpu, TheCpuIsTakenWhereAskedForAndWhereThereIsNothingElse) {
-  EXPECT_EQ(choose_world(Device::cpu, node(2, 8)), World::cpu);
-  EXPECT_EQ(choose_world(Device::automatic, node(2, 0)), World::cpu);
+  EXPECT_EQ(choose_world(Device::cpu, Backend::nccl, node(2, 8)), World::cpu);
+  EXPECT_EQ(choose_world(Device::automatic, Backend::nccl, node(2, 0)), World::cpu);
 }
 
 TEST(Gpu, ABuildWithoutCudaSaysSo) {
   if (device::in_build()) GTEST_SKIP() << "this build has CUDA";
   EXPECT_EQ(device::count(), 0);
-  EXPECT_EQ(choose_world(Device::automatic, node(2, 8)), World::cpu);
-  expect_says("this build has no CUDA", [&] { choose_world(Device::cuda, node(1, 1)); });
+  EXPECT_EQ(choose_world(Device::automatic, Backend::nccl, node(2, 8)), World::cpu);
+  expect_says("this build has no CUDA", [&] { choose_world(Device::cuda, Backend::nccl, node(1, 1)); });
   expect_says("cmake --preset cuda", [&] { const Arena arena(World::cuda, "arena", 1); });
   expect_says("no CUDA", [&] { const Stream s(World::cuda); });
   expect_says("cmake --preset cuda", [&] { const DeviceQueue queue; });
@@ -37,21 +37,28 @@ TEST(Gpu, ABuildWithoutCudaSaysSo) {
 TEST(Gpu, EachRankNeedsOneOfItsOwn) {
   if (!device::in_build()) GTEST_SKIP() << "this build has no CUDA";
   for (Device wanted : {Device::automatic, Device::cuda}) {
-    EXPECT_EQ(choose_world(wanted, node(1, 1)), World::cuda);
-    EXPECT_EQ(choose_world(wanted, node(8, 8)), World::cuda);
-    EXPECT_EQ(choose_world(wanted, node(2, 8)), World::cuda);
-    EXPECT_EQ(choose_world(wanted, node(4, 1)), World::cuda) << "one given to each by the launcher";
-    expect_says("8 ranks on a node with 4 GPUs", [&] { choose_world(wanted, node(8, 4)); });
+    EXPECT_EQ(choose_world(wanted, Backend::nccl, node(1, 1)), World::cuda);
+    EXPECT_EQ(choose_world(wanted, Backend::nccl, node(8, 8)), World::cuda);
+    EXPECT_EQ(choose_world(wanted, Backend::nccl, node(2, 8)), World::cuda);
+    EXPECT_EQ(choose_world(wanted, Backend::nccl, node(4, 1)), World::cuda) << "one given to each by the launcher";
+    expect_says("8 ranks on a node with 4 GPUs", [&] { choose_world(wanted, Backend::nccl, node(8, 4)); });
     auto mixed = node(2, 2);
     mixed.push_back({.gpus = 0, .ranks_on_node = 1, .rank_on_node = 0});
-    expect_says("rank 2 sees no GPU", [&] { choose_world(wanted, mixed); });
+    expect_says("rank 2 sees no GPU", [&] { choose_world(wanted, Backend::nccl, mixed); });
   }
-  expect_says("this machine has no NVIDIA GPU", [&] { choose_world(Device::cuda, node(2, 0)); });
+  expect_says("this machine has no NVIDIA GPU", [&] { choose_world(Device::cuda, Backend::nccl, node(2, 0)); });
+}
+
+TEST(Gpu, ThroughTheHostRanksShareThem) {
+  if (!device::in_build()) GTEST_SKIP() << "this build has no CUDA";
+  EXPECT_EQ(choose_world(Device::cuda, Backend::mpi, node(8, 4)), World::cuda);
+  expect_says("this machine has no NVIDIA GPU", [&] { choose_world(Device::cuda, Backend::mpi, node(2, 0)); });
 }
 
 TEST(Gpu, RanksTakeThemInOrder) {
   for (const GpuOffer& offer : node(4, 4)) EXPECT_EQ(gpu_of(offer), offer.rank_on_node);
   for (const GpuOffer& offer : node(4, 1)) EXPECT_EQ(gpu_of(offer), 0);
+  for (const GpuOffer& offer : node(5, 2)) EXPECT_EQ(gpu_of(offer), offer.rank_on_node % 2);
   check_each_has_its_own({"a", "b", "c"});
   expect_says("2 ranks were given one GPU, 3 ranks have 2 GPUs", [&] { check_each_has_its_own({"a", "b", "a"}); });
 }

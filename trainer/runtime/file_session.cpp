@@ -111,7 +111,7 @@ void FileSession::meet(const std::string& job, const std::string& number) {
       return remove(std::exchange(hello_, ""));
     }
     CHECK(!patience.over(),
-          "rank 0 of {} has not come to {} within {:g} seconds; start all ranks at once, on nodes that see the same "
+          "rank 0 of {} has not come to {} within {:g} s; start all ranks at once, on nodes that see the same "
           "folder",
           size_, folder_, timeout_);
   }
@@ -254,11 +254,10 @@ void FileSession::give_up(const std::vector<int>& missing) const {
   std::string error = fmt::format("rank{} {} of {} {} not ", missing.size() > 1 ? "s" : "", fmt::join(missing, ", "),
                                   size_, missing.size() > 1 ? "have" : "has");
   if (exchange_ == 1)
-    error += fmt::format("come to {} within {:g} seconds; start all ranks at once, on nodes that see the same folder",
+    error += fmt::format("come to {} within {:g} s; start all ranks at once, on nodes that see the same folder",
                          folder_, timeout_);
   else
-    error += fmt::format("been heard of for {:g} seconds; the process or its node has died, or it waits elsewhere",
-                         timeout_);
+    error += fmt::format("been heard of for {:g} s; the process or its node has died, or it waits elsewhere", timeout_);
   for (int r : missing) publish(in_room(notice(r)), error);
   FAIL("{}", error);
 }

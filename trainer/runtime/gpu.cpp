@@ -11,7 +11,7 @@ namespace {
 double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 }  // namespace
 
-World choose_world(Device wanted, const std::vector<GpuOffer>& of_all_ranks) {
+World choose_world(Device wanted, Backend backend, const std::vector<GpuOffer>& of_all_ranks) {
   if (wanted == Device::cpu || (wanted == Device::automatic && !device::in_build())) return World::cpu;
   CHECK(device::in_build(),
         "run.device = cuda: this build has no CUDA; use run.device=cpu, or configure with: cmake --preset cuda");
@@ -27,24 +27,24 @@ World choose_world(Device wanted, const std::vector<GpuOffer>& of_all_ranks) {
          without - of_all_ranks.begin());
   }
   for (const GpuOffer& offer : of_all_ranks)
-    CHECK(offer.gpus == 1 || offer.gpus >= offer.ranks_on_node,
-          "{} ranks on a node with {} GPUs: each rank computes on a GPU of its own; start {} ranks a node, use more "
-          "nodes, or run.device=cpu",
-          offer.ranks_on_node, offer.gpus, offer.gpus);
+    CHECK(
+        backend == Backend::mpi || offer.gpus == 1 || offer.gpus >= offer.ranks_on_node,
+        "{} ranks on a node with {} GPUs: with NCCL each rank computes on a GPU of its own; start {} ranks a node, use "
+        "more nodes, communication.backend=mpi (slow), or run.device=cpu",
+        offer.ranks_on_node, offer.gpus, offer.gpus);
   return World::cuda;
 }
 
-int gpu_of(const GpuOffer& offer) { return offer.gpus == 1 ? 0 : offer.rank_on_node; }
+int gpu_of(const GpuOffer& offer) { return offer.rank_on_node % offer.gpus; }
 
 void check_each_has_its_own(const std::vector<std::string>& ids) {
   std::map<std::string, int> ranks;
   for (const std::string& id : ids) ranks[id]++;
   for (const auto& [id, count] : ranks)
-    CHECK(
-        count == 1,
-        "{} ranks were given one GPU, {} ranks have {} GPUs: each rank computes on a GPU of its own; start fewer ranks "
-        "a node, use more nodes, or run.device=cpu",
-        count, ids.size(), ranks.size());
+    CHECK(count == 1,
+          "{} ranks were given one GPU, {} ranks have {} GPUs: with NCCL each rank computes on a GPU of its own; start "
+          "fewer ranks a node, use more nodes, communication.backend=mpi (slow), or run.device=cpu",
+          count, ids.size(), ranks.size());
 }
 
 double peak_flops(const std::string& gpu) {
@@ -57,17 +57,17 @@ double peak_flops(const std::string& gpu) {
   return 0;
 }
 
-void check_gpu_memory(const MemorySizes& planned) {
+void check_gpu_memory(const MemorySizes& planned, int ranks) {
   const device::Properties gpu = device::properties();
   const int64_t wanted = total(planned) + DeviceQueue::bytes;
   std::string classes;
   for (MemoryClass c : all_memory_classes)
     classes += fmt::format("\n  {:<14}{:8.2f} GiB", name_of(c), gib(planned[static_cast<size_t>(c)]));
-  CHECK(wanted <= gpu.free,
-        "this run needs {:.2f} GiB on each GPU, and GPU {} ({}) has {:.2f} of {:.2f} GiB free; use a smaller "
+  CHECK(wanted * ranks <= gpu.free,
+        "this run needs {:.2f} GiB on each GPU{}, and GPU {} ({}) has {:.2f} of {:.2f} GiB free; use a smaller "
         "batch.microbatch_size, memory.activation_checkpointing = each, or more GPUs. The plan:{}\n  {:<14}{:8.2f} GiB",
-        gib(wanted), gpu.index, gpu.name, gib(gpu.free), gib(gpu.memory), classes, "workspace",
-        gib(DeviceQueue::bytes));
+        gib(wanted), ranks > 1 ? fmt::format(" for each of the {} ranks on it", ranks) : "", gpu.index, gpu.name,
+        gib(gpu.free), gib(gpu.memory), classes, "workspace", gib(DeviceQueue::bytes));
 }
 
 }  // namespace megalith

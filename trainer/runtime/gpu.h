@@ -17,11 +17,11 @@ struct GpuOffer {
 };
 
 // The world that all ranks compute in, the same answer on all of them. run.device = auto takes GPUs where every rank
-// sees one. A rank that sees one GPU only has been given it by the launcher. Errors: no CUDA in the build, no GPU,
-// fewer GPUs on a node than ranks, GPUs on some nodes only.
-World choose_world(Device wanted, const std::vector<GpuOffer>& of_all_ranks);
+// sees one. A rank that sees one GPU only has been given it by the launcher. With Backend::mpi ranks may share a GPU.
+// Errors: no CUDA in the build, no GPU, GPUs on some nodes only, and with NCCL fewer GPUs on a node than ranks.
+World choose_world(Device wanted, Backend backend, const std::vector<GpuOffer>& of_all_ranks);
 
-// The GPU of a rank.
+// The GPU of a rank: they are dealt out among the ranks of the node.
 int gpu_of(const GpuOffer& offer);
 
 // `ids` are the GPUs selected by all ranks. Error: two ranks have one.
@@ -31,7 +31,7 @@ void check_each_has_its_own(const std::vector<std::string>& ids);
 // quoted against, whatever the type computed in.
 double peak_flops(const std::string& gpu);
 
-// Error: the GPU that is selected has not this much memory free, with the plan's table.
-void check_gpu_memory(const MemorySizes& planned);
+// Error: the GPU that is selected has not this much memory free for each of its ranks, with the plan's table.
+void check_gpu_memory(const MemorySizes& planned, int ranks);
 
 }  // namespace megalith

@@ -15,8 +15,8 @@
 namespace megalith {
 
 struct NcclOptions {
-  int max_ctas = 0;              // thread blocks (of a GPU's hundred or so) for each communicator; 0: NCCL's choice
-  double timeout_seconds = 600;  // within which some transfer under way has to end
+  int max_ctas = 0;      // thread blocks (of a GPU's hundred or so) for each communicator; 0: NCCL's choice
+  double timeout = 600;  // seconds within which some transfer under way has to end
 };
 
 class NcclSession {

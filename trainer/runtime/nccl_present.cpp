@@ -180,10 +180,10 @@ struct NcclSession::Shared {
       FAIL("rank {}: {}: NCCL failed: {}: {} ({}); has another rank or a link died?", rank, name, error, detail,
            operation);
     }
-    if (!flights.empty() && seconds_since(progress) > options.timeout_seconds) {
+    if (!flights.empty() && seconds_since(progress) > options.timeout) {
       give_up();
       FAIL("rank {}: no transfer has ended for {:.0f} seconds: {}; has another rank died, or does it wait elsewhere?",
-           rank, options.timeout_seconds, operation);
+           rank, options.timeout, operation);
     }
   }
 };

@@ -1,12 +1,19 @@
 #include "trainer/runtime/transport.h"
 
+#include "trainer/runtime/staged.h"
+
 namespace megalith {
 
-Transport::Transport(World where, const Session& session) : session_(session) {
-  if (where == World::cuda && session.size() > 1) nccl_.emplace(session, NcclOptions{});
+Transport::Transport(World where, const CommunicationConfig& config, const Session& session)
+    : session_(session), staged_(where == World::cuda && config.backend == Backend::mpi) {
+  if (where == World::cuda && config.backend == Backend::nccl && session.size() > 1)
+    nccl_.emplace(session, NcclOptions{.max_ctas = static_cast<int>(config.max_ctas), .timeout = config.timeout});
 }
 
-std::unique_ptr<Communicator> Transport::world() const { return nccl_ ? nccl_->world() : session_.world(); }
+std::unique_ptr<Communicator> Transport::world() const {
+  if (nccl_) return nccl_->world();
+  return staged_ ? staged_communicator(session_.world()) : session_.world();
+}
 
 void Transport::watch(Stream& s) const {
   if (nccl_) s.on_idle([this] { nccl_->check(); });

@@ -1,10 +1,11 @@
-// What carries tensors between the ranks of a job, wherever they lie: MPI for those of the host, NCCL for those of
-// GPUs.
+// What carries tensors between the ranks of a job, wherever they lie: MPI for those of the host, communication.backend
+// for those of GPUs.
 #pragma once
 
 #include <memory>
 #include <optional>
 
+#include "configs/config.h"
 #include "kernels/stream.h"
 #include "trainer/runtime/nccl.h"
 #include "trainer/runtime/session.h"
@@ -14,7 +15,7 @@ namespace megalith {
 class Transport {
  public:
   // For tensors of `where`; on GPUs each rank has selected its own. `session` must outlive it. Errors as in nccl.h.
-  Transport(World where, const Session& session);
+  Transport(World where, const CommunicationConfig& config, const Session& session);
 
   // Collective. All ranks of the job.
   std::unique_ptr<Communicator> world() const;
@@ -24,6 +25,7 @@ class Transport {
 
  private:
   const Session& session_;
+  bool staged_;
   std::optional<NcclSession> nccl_;
 };
 

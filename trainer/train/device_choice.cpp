@@ -1,5 +1,6 @@
 #include "trainer/train/device_choice.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "kernels/device.h"
@@ -8,7 +9,9 @@
 
 namespace megalith {
 
-World choose_device(Device wanted, const Session& session) {
+DeviceChoice choose_device(const Config& config, const Session& session) {
+  const Device wanted = config.run.device;
+  const Backend backend = config.communication.backend;
   GpuOffer mine{.ranks_on_node = session.ranks_on_this_node(), .rank_on_node = session.rank_on_this_node()};
   together(session, [&] {
     if (wanted != Device::cpu) mine.gpus = device::count();
@@ -19,24 +22,25 @@ World choose_device(Device wanted, const Session& session) {
     const auto rank = nlohmann::json::parse(text);
     offers.push_back({.gpus = rank[0], .ranks_on_node = rank[1], .rank_on_node = rank[2]});
   }
-  World world = World::cpu;
+  DeviceChoice choice;
   std::string id;
   together(session, [&] {
-    world = choose_world(wanted, offers);
-    if (world != World::cuda) return;
+    choice.world = choose_world(wanted, backend, offers);
+    if (choice.world == World::cpu || backend == Backend::mpi) session.require_world();
+    if (choice.world == World::cpu) return;
     device::select(gpu_of(mine));
     id = device::properties().id;
   });
-  if (world == World::cuda) {
-    const std::vector<std::string> ids = session.all_gather_text(id);
-    together(session, [&] { check_each_has_its_own(ids); });
-  }
-  return world;
+  if (choice.world == World::cpu) return choice;
+  const std::vector<std::string> ids = session.all_gather_text(id);
+  if (backend == Backend::nccl) together(session, [&] { check_each_has_its_own(ids); });
+  choice.ranks = static_cast<int>(std::count(ids.begin(), ids.end(), id));
+  return choice;
 }
 
 World choose_device(Device wanted) {
   const GpuOffer mine{.gpus = wanted == Device::cpu ? 0 : device::count()};
-  const World world = choose_world(wanted, {mine});
+  const World world = choose_world(wanted, Backend::nccl, {mine});
   if (world == World::cuda) device::select(0);
   return world;
 }

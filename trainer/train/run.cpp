@@ -71,7 +71,8 @@ void run_training(Config config, const Session& session) {
   shake_hands(config, session);
   const int threads = use_threads(session.ranks_on_this_node());
 
-  const World where = choose_device(config.run.device, session);
+  const DeviceChoice chosen = choose_device(config, session);
+  const World where = chosen.world;
   const int ranks_per_node = launched_ranks_per_node(session);
 
   std::unique_ptr<Tokenizer> tokenizer;
@@ -87,13 +88,13 @@ void run_training(Config config, const Session& session) {
     data = open_data("data.train", config.data.train, config, config.data.shuffle, session.rank(), session.size());
     held_out = open_held_out(config, tokenizer.get(), session.rank(), session.size());
     rehearsal = rehearse(config, plan);
-    where == World::cuda ? check_gpu_memory(rehearsal.memory) : check_memory(rehearsal.memory, session);
+    where == World::cuda ? check_gpu_memory(rehearsal.memory, chosen.ranks) : check_memory(rehearsal.memory, session);
     if (session.rank() == 0) check_start(config);
   });
   together(session, [&] { open_run_folder(config, session.rank()); });
 
   std::optional<Transport> transport;
-  together(session, [&] { transport.emplace(where, session); });
+  together(session, [&] { transport.emplace(where, config.communication, session); });
   const auto world = transport->world();
   Mesh mesh(plan.mesh, *world);
   std::optional<Runtime> runtime;

@@ -321,12 +321,12 @@ void check_against(const std::vector<std::string>& against) {
   for (const std::string& text : against) {
     const size_t begin = std::min(text.find_first_not_of(" \t"), text.size());
     const std::string key = text.substr(begin, text.find_first_of(" \t=", begin) - begin);
-    bool layout = key == "batch.microbatch_size" || key == "run.device";
+    bool layout = key == "batch.microbatch_size" || key == "run.device" || key == "communication.backend";
     for (const char* section : {"parallel.", "memory.", "precision."}) layout = layout || key.starts_with(section);
     CHECK(layout,
           "--against {}: {} changes what is computed, not how; verify compares layouts of one run, which differ in "
-          "parallel.*, memory.*, precision.*, batch.microbatch_size or run.device. Before --against, a key holds for "
-          "both",
+          "parallel.*, memory.*, precision.*, batch.microbatch_size, run.device or communication.backend. Before "
+          "--against, a key holds for both",
           text, key);
   }
 }
@@ -341,6 +341,7 @@ bool run_verify(const VerifyOptions& options, const Session& session) {
     check_against(options.against);
   });
   check_same_options(options, session);
+  together(session, [&] { session.require_world(); });  // to compare by
   shake_hands(config_a, session);
   shake_hands(config_b, session);
   use_threads(session.ranks_on_this_node());
@@ -355,18 +356,19 @@ bool run_verify(const VerifyOptions& options, const Session& session) {
     fault = parse_fault(options.inject, options, config_a);
   });
 
-  const World where_a = choose_device(config_a.run.device, session),
-              where_b = choose_device(config_b.run.device, session);
+  const DeviceChoice device_a = choose_device(config_a, session), device_b = choose_device(config_b, session);
+  const World where_a = device_a.world, where_b = device_b.world;
   std::optional<Transport> transport_a, transport_b;
-  together(session, [&] { transport_a.emplace(where_a, session); });
-  together(session, [&] { transport_b.emplace(where_b, session); });
+  together(session, [&] { transport_a.emplace(where_a, config_a.communication, session); });
+  together(session, [&] { transport_b.emplace(where_b, config_b.communication, session); });
 
   ObservedRun a(config_a, {}), b(config_b, fault);
   for (ObservedRun* run : {&a, &b}) run->plan(session);
   together(session, [&] {
     check_memory(memory_in(World::cpu, {{where_a, &a}, {where_b, &b}}), session);
     if (where_a == World::cuda || where_b == World::cuda)
-      check_gpu_memory(memory_in(World::cuda, {{where_a, &a}, {where_b, &b}}));
+      check_gpu_memory(memory_in(World::cuda, {{where_a, &a}, {where_b, &b}}),
+                       std::max(device_a.ranks, device_b.ranks));
   });
   a.start(session, where_a, *transport_a);
   b.start(session, where_b, *transport_b);

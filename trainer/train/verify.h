@@ -36,7 +36,7 @@ struct VerifyOptions {
 };
 
 // The keys of `against` may change how a step is computed, not what: parallel.*, memory.*, precision.*,
-// batch.microbatch_size and run.device. Error, naming the key, for any other.
+// batch.microbatch_size, run.device and communication.backend. Error, naming the key, for any other.
 void check_against(const std::vector<std::string>& against);
 
 // Collective. Prints on rank 0; whether everything is within its tolerance. JobError on all ranks for wrong input.
