@@ -14,7 +14,7 @@
 #include "data/prepare.h"
 #include "trainer/plan/dry_run.h"
 #include "trainer/runtime/machine.h"
-#include "trainer/runtime/mpi.h"
+#include "trainer/runtime/open_session.h"
 #include "trainer/train/agreement.h"
 #include "trainer/train/checkpointer.h"
 #include "trainer/train/device_choice.h"
@@ -30,10 +30,15 @@ namespace megalith {
 namespace {
 
 // Each command adds its options to the parser and returns what to do when it was chosen.
-using Command = std::function<int()>;
 struct Entry {
   CLI::App* app;
-  Command run;
+  std::function<int()> run;
+};
+// A command in which all ranks take part, and how they find each other.
+struct CollectiveEntry {
+  CLI::App* app;
+  std::function<int(const Session&)> run;
+  std::function<CommunicationConfig()> communication;
 };
 
 void add_config(CLI::App* app, std::string& path, std::vector<std::string>& overrides) {
@@ -69,20 +74,38 @@ Entry prepare_command(CLI::App& cli) {
           }};
 }
 
-Entry train_command(CLI::App& cli, const Session& session) {
+// A config that cannot be read is the command's to tell, which it had better do where the other ranks are.
+CommunicationConfig communication_of(const std::string& path, const std::vector<std::string>& overrides) {
+  try {
+    return load_config(path, overrides).communication;
+  } catch (const Error&) {
+  }
+  std::vector<std::string> ours;
+  for (const std::string& text : overrides)
+    if (text.starts_with("communication.")) ours.push_back(text);
+  try {
+    return parse_config("", "", ours).communication;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+CollectiveEntry train_command(CLI::App& cli) {
   auto* app = cli.add_subcommand("train", "Train; alone or under mpirun");
   auto path = std::make_shared<std::string>();
   auto overrides = std::make_shared<std::vector<std::string>>();
   add_config(app, *path, *overrides);
-  return {app, [=, &session] {
+  return {app,
+          [=](const Session& session) {
             Config config;
             together(session, [&] { config = load_config(*path, *overrides); });
             run_training(config, session);
             return 0;
-          }};
+          },
+          [=] { return communication_of(*path, *overrides); }};
 }
 
-Entry verify_command(CLI::App& cli, const Session& session) {
+CollectiveEntry verify_command(CLI::App& cli) {
   auto* app = cli.add_subcommand(
       "verify",
       "The same steps under two layouts: what differs, and whether more than rounding may; alone or under "
@@ -102,7 +125,8 @@ Entry verify_command(CLI::App& cli, const Session& session) {
   app->add_option("--inject", options->inject,
                   "test of verify itself: adds 1 to an element of the tensor [STEP:]NAME of the other layout")
       ->group("");  // not listed
-  return {app, [=, &session] { return run_verify(*options, session) ? 0 : 1; }};
+  return {app, [=](const Session& session) { return run_verify(*options, session) ? 0 : 1; },
+          [=] { return communication_of(options->config, options->overrides); }};
 }
 
 Entry plan_command(CLI::App& cli) {
@@ -233,41 +257,81 @@ std::vector<Entry> checkpoint_commands(CLI::App& cli) {
            }}};
 }
 
-// Commands that are not collective run on rank 0; under mpirun the other ranks have nothing to do.
-int run(int argc, char** argv, const Session& session) {
-  CLI::App cli("Megalith trains GPT-2 style language models, from a laptop's CPU to hundreds of GPUs.", "megalith");
-  cli.require_subcommand(0, 1);  // so that an unknown one is named, see below
-  const Entry train = train_command(cli, session), verify = verify_command(cli, session);
-  std::vector<Entry> local{prepare_command(cli), plan_command(cli), generate_command(cli), evaluate_command(cli)};
-  for (Entry& entry : checkpoint_commands(cli)) local.push_back(std::move(entry));
-  std::optional<CLI::Error> help;
-  together(session, [&] {
+class CommandLine {
+ public:
+  CommandLine(int argc, char** argv) {
+    cli_.require_subcommand(0, 1);  // so that an unknown one is named, see below
+    collective_ = {train_command(cli_), verify_command(cli_)};
+    local_ = {prepare_command(cli_), plan_command(cli_), generate_command(cli_), evaluate_command(cli_)};
+    for (Entry& entry : checkpoint_commands(cli_)) local_.push_back(std::move(entry));
     try {
-      cli.parse(argc, argv);
+      cli_.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
-      if (e.get_exit_code() != 0) FAIL("{}; see megalith --help", e.what());
-      help = e;
+      stop_ = e;
     }
-    CHECK(help || !cli.get_subcommands().empty(), "no command given; see megalith --help");
-  });
-  // Different commands communicate differently, and would wait for one another for ever.
-  const std::string command = help ? "--help" : cli.get_subcommands().front()->get_name();
-  const std::string command_of_rank_0 = session.broadcast_text(command);
-  together(session, [&] {
-    CHECK(command == command_of_rank_0, "the command is {}, but {} on rank 0; start every rank with the same command",
-          command, command_of_rank_0);
-  });
-  if (help) return session.rank() == 0 ? cli.exit(*help) : 0;
-  for (const Entry* collective : {&train, &verify})
-    if (collective->app->parsed()) return collective->run();
-  int status = 0;
-  together(session, [&] {
-    if (session.rank() != 0) return;
-    use_threads(1);
-    for (const Entry& entry : local)
-      if (entry.app->parsed()) status = entry.run();
-  });
-  return status;
+  }
+
+  CommunicationConfig communication() const {
+    for (const CollectiveEntry& entry : collective_)
+      if (entry.app->parsed() && !stop_) return entry.communication();
+    return {};
+  }
+
+  int run(const Session& session) const {
+    const bool help = stop_ && stop_->get_exit_code() == 0;
+    together(session, [&] {
+      if (stop_ && !help) FAIL("{}; see megalith --help", stop_->what());
+      CHECK(help || !cli_.get_subcommands().empty(), "no command given; see megalith --help");
+    });
+    // Different commands communicate differently, and would wait for one another for ever.
+    const std::string command = help ? "--help" : cli_.get_subcommands().front()->get_name();
+    const std::string command_of_rank_0 = session.broadcast_text(command);
+    together(session, [&] {
+      CHECK(command == command_of_rank_0, "the command is {}, but {} on rank 0; start every rank with the same command",
+            command, command_of_rank_0);
+    });
+    if (help) return session.rank() == 0 ? cli_.exit(*stop_) : 0;
+    for (const CollectiveEntry& entry : collective_)
+      if (entry.app->parsed()) {
+        together(session, [&] { check_launch(launch_of_this_process(), session); });
+        return entry.run(session);
+      }
+    int status = 0;
+    together(session, [&] {
+      if (session.rank() != 0) return;  // the other ranks have nothing to do
+      use_threads(1);
+      for (const Entry& entry : local_)
+        if (entry.app->parsed()) status = entry.run();
+    });
+    return status;
+  }
+
+ private:
+  CLI::App cli_{"Megalith trains GPT-2 style language models, from a laptop's CPU to hundreds of GPUs.", "megalith"};
+  std::vector<CollectiveEntry> collective_;
+  std::vector<Entry> local_;
+  std::optional<CLI::Error> stop_;  // what is wrong with it, or a wish for help
+};
+
+int run(const CommandLine& line, const Session& session) {
+  // mpirun ends a job when one rank ends with an error, so all wait until rank 0 has printed.
+  const auto end_together = [&](int status) {
+    std::fflush(nullptr);
+    session.broadcast_text("printed");
+    return status;
+  };
+  try {
+    return end_together(line.run(session));
+  } catch (const JobError& e) {  // all ranks have it
+    if (session.rank() == 0) fmt::print(stderr, "megalith: {}\n", e.what());
+    return end_together(1);
+  } catch (const Error& e) {
+    fmt::print(stderr, "megalith: rank {}: {} ({}:{})\n", session.rank(), e.what(), e.file(), e.line());
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "megalith: rank {}: {}\n", session.rank(), e.what());
+  }
+  session.abort(1);
+  return 1;  // it does not
 }
 
 }  // namespace
@@ -276,22 +340,13 @@ int run(int argc, char** argv, const Session& session) {
 int main(int argc, char** argv) {
   // A limit on file sizes is met as an error of the write, which says what to do, and not as a death in silence.
   std::signal(SIGXFSZ, SIG_IGN);
-  megalith::MpiSession session(&argc, &argv);
-  // mpirun ends a job when one rank ends with an error, so all wait until rank 0 has printed.
-  const auto end_together = [&](int status) {
-    std::fflush(nullptr);
-    session.broadcast_text("printed");
-    return status;
-  };
+  const megalith::CommandLine line(argc, argv);
+  std::unique_ptr<megalith::Session> session;
   try {
-    return end_together(megalith::run(argc, argv, session));
-  } catch (const megalith::JobError& e) {  // all ranks have it
-    if (session.rank() == 0) fmt::print(stderr, "megalith: {}\n", e.what());
-    return end_together(1);
-  } catch (const megalith::Error& e) {
-    fmt::print(stderr, "megalith: rank {}: {} ({}:{})\n", session.rank(), e.what(), e.file(), e.line());
+    session = megalith::open_session(line.communication(), &argc, &argv);
   } catch (const std::exception& e) {
-    fmt::print(stderr, "megalith: rank {}: {}\n", session.rank(), e.what());
+    fmt::print(stderr, "megalith: {}\n", e.what());
+    return 1;
   }
-  session.abort(1);
+  return megalith::run(line, *session);
 }
