@@ -1,0 +1,41 @@
+// Several ranks, each with a simulated GPU of its own, that speak through the host (communication.backend = mpi): every
+// mechanism of a layout, GPU against CPU, tensor by tensor.
+#include <map>
+
+#include "tests/data/scratch.h"
+#include "tests/mpi/session.h"
+#include "trainer/train/verify.h"
+
+namespace megalith {
+namespace {
+
+TEST(SimulatedGpuLayouts, AgreeWithTheCpu) {
+  if (session().size() == 1) GTEST_SKIP() << "runs under mpirun";
+  const std::map<int, std::vector<std::string>> layouts{
+      {2,
+       {"sharding_strategy=full_shard", "tensor_parallel_degree=2 sequence_parallel=true",
+        "pipeline_parallel_degree=2 virtual_stages=2"}},
+      {4,
+       {"hierarchical_allgather=true ranks_per_node=2 max_live_parameters=3000", "sharded_data_parallel_degree=2",
+        "tensor_parallel_degree=2 pipeline_parallel_degree=2 sharding_strategy=shard_optimizer",
+        "pipeline_parallel_degree=4 pipeline_schedule=gpipe",
+        "tensor_parallel_degree=2 sharding_strategy=shard_grad_op prescaled_batch=false"}}};
+  const test::Scratch scratch;
+  VerifyOptions options;
+  options.config = scratch.write("config.toml",
+                                 "[model]\nlayers = 4\nhidden = 16\nheads = 2\nvocab = 31\ncontext = 6\ndropout = 0.1\n"
+                                 "[batch]\nglobal_batch_size = 8\nmicrobatch_size = 2\n"
+                                 "[optimizer]\nlearning_rate = 1e-3\n");
+  options.steps = 1;
+  options.against = {"run.device=cpu"};
+  for (const std::string& layout : layouts.at(session().size())) {
+    SCOPED_TRACE(layout);
+    options.overrides = {"run.device=cuda", "communication.backend=mpi"};
+    for (size_t at = 0; at < layout.size(); at = std::min(layout.find(' ', at), layout.size() - 1) + 1)
+      options.overrides.push_back("parallel." + layout.substr(at, layout.find(' ', at) - at));
+    EXPECT_TRUE(run_verify(options, session()));
+  }
+}
+
+}  // namespace
+}  // namespace megalith
