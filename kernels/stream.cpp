@@ -39,7 +39,13 @@ void Stream::receive(Ticket download) {
 }
 
 void Stream::synchronize() {
-  if (world_ == World::cuda) transfers().synchronize(idle_);
+  if (world_ != World::cuda) return;
+  transfers().synchronize(idle_);
+  if (timer_) timer_->collect([&](const char* name, double seconds) { record_of(name).seconds += seconds; });
+}
+
+void Stream::time_ops() {
+  if (world_ == World::cuda && !timer_) timer_ = std::make_unique<OpTimer>(queue_.stream);
 }
 
 OpRecord& Stream::record_of(const char* name) {

@@ -19,6 +19,7 @@
 
 #include "kernels/check.h"
 #include "kernels/device.h"
+#include "kernels/op_timer.h"
 #include "kernels/queue_cuda.h"
 #include "kernels/tensor.h"
 #include "kernels/trace.h"
@@ -46,7 +47,7 @@ struct OpRecord {
   int64_t launches = 0;
   double flops = 0;
   double bytes = 0;
-  double seconds = 0;  // 0 where launch() does not wait: dry and cuda
+  double seconds = 0;  // 0 in the dry world, and in the cuda world until time_ops()
 };
 
 class Stream {
@@ -70,7 +71,10 @@ class Stream {
     if constexpr (has_cuda) {
       if (world_ == World::cuda) {
         const device::Range range(name);
-        return cuda(queue_);
+        if (timer_) timer_->begin(name);
+        cuda(queue_);
+        if (timer_) timer_->end();
+        return;
       }
     }
     const auto start = std::chrono::steady_clock::now();
@@ -106,6 +110,8 @@ class Stream {
   const std::vector<OpRecord>& log() const { return log_; }
   Cost total() const;
   void clear_log() { log_.clear(); }
+  // In the cuda world launches do not wait. From now on events measure them, for synchronize() to log.
+  void time_ops();
 
   // In order, with the transfers that were given this stream; communicators write into it.
   Trace& trace() { return *trace_; }
@@ -123,6 +129,7 @@ class Stream {
   std::unique_ptr<Trace> trace_ = std::make_unique<Trace>();  // transfers under way point to it, should the stream move
   std::unique_ptr<cpu::Gemm> gemm_;
   std::unique_ptr<HostTransfers> transfers_;
+  std::unique_ptr<OpTimer> timer_;
   std::function<void()> idle_;
 };
 

@@ -188,6 +188,24 @@ TEST_F(Gpu, TimedEventsMeasureTheWork) {
   EXPECT_LT(fifty, 100 * one);
 }
 
+TEST_F(Gpu, OpsAreTimedWhenAsked) {
+  device::select(0);
+  Desk d(World::cuda);
+  Stream& s = *d.stream;
+  const Tensor x = d.arena.tensor(DType::f32, {200'000'000});
+  fill(s, x, 1);
+  s.synchronize();
+  EXPECT_EQ(s.log()[0].seconds, 0);
+  s.time_ops();
+  for (int i = 0; i < 3; i++) fill(s, x, 1);
+  add(s, x, x);
+  s.synchronize();
+  const auto &fills = s.log()[0], &adds = s.log()[1];
+  EXPECT_GT(fills.seconds, 0);
+  EXPECT_GT(adds.seconds, fills.seconds / 3) << "one that reads and writes takes longer than one that writes";
+  EXPECT_LT(adds.bytes / adds.seconds, 20e12) << "no card is so fast";
+}
+
 TEST_F(Gpu, MemoryComesBackAndTooMuchIsRefusedWithTheNumbers) {
   device::select(0);
   const int64_t before = device::properties().free;
