@@ -1,269 +1,144 @@
-// One row per op at the shapes of GPT-2 124M (B 4, T 256) and of the small CPU recipe (4 x 128, T 64, B 12, V 65), in
-// f32 and bf16. Rates come from the cost that the op states at its launch; `of_limit` is the fraction of what this
-// machine was measured to do in the same run: products over the rate of a large GEMM in the same dtype, the rest over
-// the bandwidth of a large copy. Data that stays in cache can pass 1.
+// One row per op at the shapes of models: on the CPU those of GPT-2 124M (4 x 256 tokens) and of the small CPU recipe
+// (4 layers of 128, T 64, B 12, V 65), on a GPU those of GPT-2 124M (16 x 1024) and 1558M (8 x 1024) and attention at
+// other head sizes and lengths; in f32 and bf16.
 //
-// bench_kernels [--benchmark_filter=REGEX --benchmark_repetitions=5 ...]; threads are OpenMP's.
-#include <benchmark/benchmark.h>
-#include <omp.h>
+// Rates come from the cost that the op states at its launch. Against them stand what this machine was measured to do in
+// the same run: products of large matrices in the same dtype, and a large copy (on a GPU the driver's own), counted as
+// bytes read and written. They give each row two floors, operations over rate and bytes over bandwidth; `of limit` is
+// the larger floor over the time. Ops that are no products are held to the plain units' rate, for which the product in
+// f32 stands. On the CPU data that stays in cache can pass 1.
+//
+//   bench_kernels [--device cpu|cuda] [--filter REGEX] [--seconds 0.2] [--json FILE] [--describe]
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <regex>
 
-#include <algorithm>
-#include <chrono>
-#include <functional>
-#include <map>
-#include <random>
-#include <vector>
+#include "bench/kernel_rows.h"
+#include "bench/limits.h"
 
-#include "kernels/adamw.h"
-#include "kernels/arena.h"
-#include "kernels/attention.h"
-#include "kernels/cross_entropy.h"
-#include "kernels/elementwise.h"
-#include "kernels/embedding.h"
-#include "kernels/gelu.h"
-#include "kernels/layernorm.h"
-#include "kernels/linear.h"
-#include "kernels/residual.h"
+using namespace megalith;
+using namespace megalith::bench;
 
-namespace megalith {
 namespace {
 
 constexpr DType f32 = DType::f32, bf16 = DType::bf16;
 
-struct Model {
-  const char* name;
-  int64_t B, T, C, H, V;
-  int64_t parameters;
-};
-constexpr Model gpt2{"124M", 4, 256, 768, 12, 50257, 16 << 20};
-constexpr Model small{"small", 12, 64, 128, 4, 65, 800 << 10};
-
-double median_seconds(const std::function<void()>& f) {
-  std::vector<double> times;
-  for (int i = 0; i < 7; i++) {
-    const auto start = std::chrono::steady_clock::now();
-    f();
-    times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
-  std::nth_element(times.begin(), times.begin() + 3, times.end());
-  return times[3];
+std::vector<Row> rows_for(World world) {
+  std::vector<Model> models{{"124M", 4, 256, 768, 12, 50257, 50304, 16 << 20},
+                            {"small", 12, 64, 128, 4, 65, 72, 800 << 10}};
+  if (world == World::cuda)
+    models = {{"124M", 16, 1024, 768, 12, 50257, 50304, 124 << 20},
+              {"1558M", 8, 1024, 1600, 25, 50257, 50304, 400 << 20}};
+  std::vector<Row> all;
+  const auto add = [&](std::vector<Row> some) { std::move(some.begin(), some.end(), std::back_inserter(all)); };
+  for (const Model& m : models)
+    for (DType t : {bf16, f32}) add(rows_of(m, t));
+  if (world == World::cuda) add(attention_rows());
+  return all;
 }
 
-// Memory for one row, filled with small normal values so that no op meets denormals or infinities.
-class Desk {
- public:
-  Desk() : arena(World::cpu, "bench", int64_t{3} << 30) {}
-  Tensor tensor(DType t, Shape shape) {
-    const Tensor x = arena.tensor(t, shape);
-    if (t == f32) {
-      normal_fill(stream, x, 1, ++count_, 0, 0.5);
-    } else if (t == bf16) {
-      const auto scope = arena.scope();
-      const Tensor wide = arena.tensor(f32, shape);
-      normal_fill(stream, wide, 1, ++count_, 0, 0.5);
-      copy(stream, x, wide);
-    } else {
-      fill(stream, x, 0);
+struct Measured {
+  const Row& row;
+  Timing timing;
+  Cost cost;
+  double floor_operations = 0, floor_bytes = 0;  // seconds
+  double of_limit() const { return std::max(floor_operations, floor_bytes) / timing.seconds; }
+
+  nlohmann::ordered_json json() const {
+    return {{"op", row.op},
+            {"shape", row.shape},
+            {"dtype", name_of(row.dtype)},
+            {"seconds", timing.seconds},
+            {"fastest", timing.fastest},
+            {"flops", cost.flops},
+            {"bytes", cost.bytes},
+            {"floor_operations", floor_operations},
+            {"floor_bytes", floor_bytes},
+            {"of_limit", of_limit()}};
+  }
+};
+
+Measured measure(Desk& desk, const Row& row, const Limits& limits, double seconds) {
+  const auto scope = desk.arena.scope();
+  std::vector<std::function<void()>> sets;
+  const int64_t before = desk.arena.used();
+  do {
+    sets.push_back(row.setup(desk));
+  } while (desk.arena.used() - before < desk.cold_bytes());
+  desk.stream.clear_log();
+  sets[0]();
+  Measured m{.row = row, .timing = {}, .cost = desk.stream.total()};
+  m.timing = desk.time(sets, seconds);
+  m.floor_operations = limits.floor_operations(m.cost, unit_of(row.op), row.dtype);
+  m.floor_bytes = limits.floor_bytes(m.cost);
+  return m;
+}
+
+void run(World world, const std::string& filter, double seconds, const std::string& json) {
+  // On a GPU the largest row asks for 10 GiB; a smaller card does without such rows.
+  const int64_t room =
+      world == World::cuda ? std::min(device::properties().free * 9 / 10, int64_t{12} << 30) : int64_t{3} << 30;
+  Desk desk(world, room);
+  const Limits limits(desk);
+  fmt::print("{}\n{}\n", describe(world), limits.summary());
+  fmt::print("{:32} {:18} {:5} {:>11} {:>9} {:>9} {:>11} {:>11} {:>9}\n", "op", "shape", "dtype", "us", "GB/s",
+             "TFLOP/s", "floor ops", "floor bytes", "of limit");
+  nlohmann::ordered_json results{{"device", nlohmann::json::parse(describe(world))},
+                                 {"limits",
+                                  {{"bf16_flops", limits.operations.at(bf16)},
+                                   {"f32_flops", limits.operations.at(f32)},
+                                   {"copy_bytes", limits.bytes}}},
+                                 {"rows", nlohmann::ordered_json::array()},
+                                 {"left_out", nlohmann::ordered_json::array()}};
+  const auto write = [&] {  // after each row, so that what ends it early leaves the others
+    if (json.empty()) return;
+    std::ofstream(json + ".part") << results.dump(1) << "\n";
+    std::filesystem::rename(json + ".part", json);
+  };
+  write();
+  const std::regex wanted(filter);
+  for (const Row& row : rows_for(world)) {
+    if (!std::regex_search(row.name(), wanted)) continue;
+    try {
+      const Measured m = measure(desk, row, limits, seconds);
+      fmt::print("{:32} {:18} {:5} {:11.1f} {:9.1f} {:9.3f} {:11.1f} {:11.1f} {:9.3f}\n", row.op, row.shape,
+                 name_of(row.dtype), 1e6 * m.timing.seconds, m.cost.bytes / m.timing.seconds / 1e9,
+                 m.cost.flops / m.timing.seconds / 1e12, 1e6 * m.floor_operations, 1e6 * m.floor_bytes, m.of_limit());
+      std::fflush(stdout);
+      results["rows"].push_back(m.json());
+    } catch (const Error& error) {
+      fmt::print("{:32} {:18} {:5} left out: {}\n", row.op, row.shape, name_of(row.dtype), error.what());
+      results["left_out"].push_back({{"row", row.name()}, {"why", error.what()}});
     }
-    return x;
+    write();
   }
-  Tensor tokens(int64_t n, int64_t V) {
-    const Tensor x = arena.tensor(DType::i32, {n});
-    std::mt19937 random(1);
-    for (int64_t i = 0; i < n; i++) x.data<int32_t>()[i] = static_cast<int32_t>(random() % static_cast<uint32_t>(V));
-    return x;
-  }
-  Arena arena;
-  Stream stream{World::cpu};
-
- private:
-  uint64_t count_ = 0;
-};
-
-struct Limits {
-  std::map<DType, double> gemm_flops;
-  double copy_bytes = 0;
-
-  Limits() {
-    Desk d;
-    for (DType t : {f32, bf16}) {
-      const auto scope = d.arena.scope();
-      const Tensor y = d.tensor(t, {2048, 2048}), x = d.tensor(t, {2048, 2048}), w = d.tensor(t, {2048, 2048});
-      gemm_flops[t] = 2.0 * 2048 * 2048 * 2048 / median_seconds([&] { linear_forward(d.stream, y, x, w, {}); });
-    }
-    const int64_t n = int64_t{128} << 20;
-    const Tensor y = d.arena.tensor(f32, {n}), x = d.arena.tensor(f32, {n});
-    fill(d.stream, x, 1);
-    copy_bytes = 8.0 * double(n) / median_seconds([&] { copy(d.stream, y, x); });
-  }
-};
-const Limits& limits() {
-  static const Limits measured;
-  return measured;
-}
-
-enum class Bound { gemm, memory };
-using Setup = std::function<std::function<void()>(Desk&, const Model&, DType)>;
-
-void row(const char* op, const Model& m, DType t, Bound bound, const Setup& setup) {
-  benchmark::RegisterBenchmark(fmt::format("{}/{}/{}", op, m.name, name_of(t)).c_str(),
-                               [=](benchmark::State& state) {
-                                 Desk desk;
-                                 const auto run = setup(desk, m, t);
-                                 run();
-                                 desk.stream.clear_log();
-                                 for (auto _ : state) run();
-                                 const Cost cost = desk.stream.total();
-                                 double seconds = 0;
-                                 for (const OpRecord& record : desk.stream.log()) seconds += record.seconds;
-                                 state.counters["GFLOP/s"] = cost.flops / seconds / 1e9;
-                                 state.counters["GB/s"] = cost.bytes / seconds / 1e9;
-                                 state.counters["of_limit"] = bound == Bound::gemm
-                                                                  ? cost.flops / seconds / limits().gemm_flops.at(t)
-                                                                  : cost.bytes / seconds / limits().copy_bytes;
-                               })
-      ->UseRealTime()
-      ->MinTime(0.2)
-      ->Unit(benchmark::kMicrosecond);
-}
-
-void linear_rows(const char* name, const Model& m, DType t, int64_t I, int64_t O) {
-  const int64_t N = m.B * m.T;
-  row(fmt::format("linear_forward {}", name).c_str(), m, t, Bound::gemm, [=](Desk& d, const Model&, DType) {
-    const Tensor y = d.tensor(t, {N, O}), x = d.tensor(t, {N, I}), w = d.tensor(t, {O, I}), b = d.tensor(t, {O});
-    return [=, &d] { linear_forward(d.stream, y, x, w, O == m.V ? Tensor() : b); };
-  });
-  row(fmt::format("linear_backward_input {}", name).c_str(), m, t, Bound::gemm, [=](Desk& d, const Model&, DType) {
-    const Tensor dx = d.tensor(t, {N, I}), dy = d.tensor(t, {N, O}), w = d.tensor(t, {O, I});
-    return [=, &d] { linear_backward_input(d.stream, dx, dy, w); };
-  });
-  row(fmt::format("linear_backward_weight {}", name).c_str(), m, t, Bound::gemm, [=](Desk& d, const Model&, DType) {
-    const Tensor dw = d.tensor(f32, {O, I}), db = d.tensor(f32, {O}), dy = d.tensor(t, {N, O}), x = d.tensor(t, {N, I});
-    return [=, &d] { linear_backward_weight(d.stream, dw, O == m.V ? Tensor() : db, dy, x); };
-  });
-}
-
-void rows(const Model& model, DType type) {
-  linear_rows("qkv", model, type, model.C, 3 * model.C);
-  linear_rows("proj", model, type, model.C, model.C);
-  linear_rows("up", model, type, model.C, 4 * model.C);
-  linear_rows("down", model, type, 4 * model.C, model.C);
-  linear_rows("head", model, type, model.C, model.V);
-
-  row("attention_forward", model, type, Bound::gemm, [](Desk& d, const Model& m, DType t) {
-    const int64_t N = m.B * m.T;
-    const Tensor out = d.tensor(t, {N, m.C}), lse = d.tensor(f32, {m.B, m.H, m.T}), qkv = d.tensor(t, {N, 3 * m.C});
-    return [=, &d] { attention_forward(d.stream, out, lse, qkv, {m.B, m.T, m.H, m.C / m.H}, {}); };
-  });
-  row("attention_forward dropout", model, type, Bound::gemm, [](Desk& d, const Model& m, DType t) {
-    const int64_t N = m.B * m.T;
-    const Tensor out = d.tensor(t, {N, m.C}), lse = d.tensor(f32, {m.B, m.H, m.T}), qkv = d.tensor(t, {N, 3 * m.C});
-    return [=, &d] { attention_forward(d.stream, out, lse, qkv, {m.B, m.T, m.H, m.C / m.H}, {.p = 0.1}); };
-  });
-  row("attention_backward", model, type, Bound::gemm, [](Desk& d, const Model& m, DType t) {
-    const int64_t N = m.B * m.T;
-    const AttentionDims dims{m.B, m.T, m.H, m.C / m.H};
-    const Tensor out = d.tensor(t, {N, m.C}), lse = d.tensor(f32, {m.B, m.H, m.T}), qkv = d.tensor(t, {N, 3 * m.C});
-    const Tensor dout = d.tensor(t, {N, m.C}), delta = d.tensor(f32, {m.B, m.H, m.T}), dqkv = d.tensor(t, {N, 3 * m.C});
-    attention_forward(d.stream, out, lse, qkv, dims, {});
-    return [=, &d] { attention_backward(d.stream, dqkv, delta, dout, out, lse, qkv, dims, {}); };
-  });
-  row("gelu_forward", model, type, Bound::memory, [](Desk& d, const Model& m, DType t) {
-    const Tensor y = d.tensor(t, {m.B * m.T, 4 * m.C}), x = d.tensor(t, {m.B * m.T, 4 * m.C});
-    return [=, &d] { gelu_forward(d.stream, y, x); };
-  });
-  row("gelu_backward", model, type, Bound::memory, [](Desk& d, const Model& m, DType t) {
-    const Shape shape{m.B * m.T, 4 * m.C};
-    const Tensor dx = d.tensor(t, shape), dy = d.tensor(t, shape), x = d.tensor(t, shape);
-    return [=, &d] { gelu_backward(d.stream, dx, dy, x); };
-  });
-  row("layernorm_forward", model, type, Bound::memory, [](Desk& d, const Model& m, DType t) {
-    const int64_t N = m.B * m.T;
-    const Tensor y = d.tensor(t, {N, m.C}), stat = d.tensor(f32, {N, 2}), x = d.tensor(t, {N, m.C});
-    const Tensor w = d.tensor(t, {m.C}), b = d.tensor(t, {m.C});
-    return [=, &d] { layernorm_forward(d.stream, y, stat, x, w, b); };
-  });
-  row("layernorm_backward", model, type, Bound::memory, [](Desk& d, const Model& m, DType t) {
-    const int64_t N = m.B * m.T;
-    const Tensor dx = d.tensor(t, {N, m.C}), dw = d.tensor(f32, {m.C}), db = d.tensor(f32, {m.C});
-    const Tensor dy = d.tensor(t, {N, m.C}), x = d.tensor(t, {N, m.C}), stat = d.tensor(f32, {N, 2}),
-                 w = d.tensor(t, {m.C});
-    fill(d.stream, dx, 0);
-    fill(d.stream, dy, 0);  // dx accumulates over all iterations
-    return [=, &d] { layernorm_backward(d.stream, dx, dw, db, dy, x, stat, w); };
-  });
-  for (double p : {0.0, 0.1}) {
-    row(p > 0 ? "residual_forward dropout" : "residual_forward", model, type, Bound::memory,
-        [p](Desk& d, const Model& m, DType t) {
-          const Shape shape{m.B * m.T, m.C};
-          const Tensor y = d.tensor(t, shape), x = d.tensor(t, shape), h = d.tensor(t, shape), b = d.tensor(t, {m.C});
-          return [=, &d] { residual_forward(d.stream, y, x, h, b, {.p = p}); };
-        });
-    row(p > 0 ? "residual_backward dropout" : "residual_backward", model, type, Bound::memory,
-        [p](Desk& d, const Model& m, DType t) {
-          const Shape shape{m.B * m.T, m.C};
-          const Tensor dy = d.tensor(t, shape), dh = p > 0 ? d.tensor(t, shape) : dy, db = d.tensor(f32, {m.C});
-          return [=, &d] { residual_backward(d.stream, dh, db, dy, {.p = p}); };
-        });
-  }
-  row("embedding_forward", model, type, Bound::memory, [](Desk& d, const Model& m, DType t) {
-    const int64_t N = m.B * m.T;
-    const Tensor y = d.tensor(t, {N, m.C}), wte = d.tensor(t, {m.V, m.C}), wpe = d.tensor(t, {m.T, m.C});
-    const Tensor tokens = d.tokens(N, m.V);
-    return [=, &d] { embedding_forward(d.stream, y, tokens, wte, wpe, m.T, whole_vocabulary(m.V)); };
-  });
-  row("embedding_backward", model, type, Bound::memory, [](Desk& d, const Model& m, DType t) {
-    const int64_t N = m.B * m.T;
-    const Tensor dwte = d.tensor(f32, {m.V, m.C}), dwpe = d.tensor(f32, {m.T, m.C}), dy = d.tensor(t, {N, m.C});
-    const Tensor tokens = d.tokens(N, m.V);
-    return [=, &d] { embedding_backward(d.stream, dwte, dwpe, dy, tokens, m.T, whole_vocabulary(m.V)); };
-  });
-  row("cross_entropy_forward", model, type, Bound::memory, [](Desk& d, const Model& m, DType t) {
-    const int64_t N = m.B * m.T;
-    const Tensor losses = d.tensor(f32, {N}), logits = d.tensor(t, {N, m.V}), targets = d.tokens(N, m.V);
-    return [=, &d] { cross_entropy_forward(d.stream, losses, logits, targets, whole_vocabulary(m.V)); };
-  });
-  row("cross_entropy_forward_backward", model, type, Bound::memory, [](Desk& d, const Model& m, DType t) {
-    const int64_t N = m.B * m.T;
-    const Tensor losses = d.tensor(f32, {N}), logits = d.tensor(t, {N, m.V}), targets = d.tokens(N, m.V);
-    return [=, &d] {
-      cross_entropy_forward_backward(d.stream, losses, logits, targets, whole_vocabulary(m.V), 1.0 / double(N));
-    };
-  });
-  row("adamw_update", model, type, Bound::memory, [](Desk& d, const Model& m, DType t) {
-    const Shape shape{m.parameters};
-    const Tensor master = d.tensor(f32, shape), m1 = d.tensor(f32, shape), v = d.tensor(f32, shape),
-                 g = d.tensor(f32, shape);
-    const Tensor working = t == f32 ? Tensor() : d.tensor(t, shape), scale = d.arena.tensor(DType::f64, {1});
-    fill(d.stream, v, 1);
-    fill(d.stream, scale, 1);
-    return [=, &d] { adamw_update(d.stream, master, m1, v, working, g, scale, {.learning_rate = 1e-4, .update = 9}); };
-  });
-  if (type == bf16) return;
-  row("accumulate_square_sum", model, type, Bound::memory, [](Desk& d, const Model& m, DType) {
-    const Tensor x = d.tensor(f32, {m.parameters}), out = d.tensor(DType::f64, {1});
-    return [=, &d] { accumulate_square_sum(d.stream, out, x); };
-  });
-  row("fill", model, type, Bound::memory, [](Desk& d, const Model& m, DType) {
-    const Tensor x = d.tensor(f32, {m.parameters});
-    return [=, &d] { fill(d.stream, x, 0); };
-  });
-  row("normal_fill", model, type, Bound::memory, [](Desk& d, const Model& m, DType) {
-    const Tensor x = d.tensor(f32, {m.parameters});
-    return [=, &d] { normal_fill(d.stream, x, 1, 2, 0, 0.02); };
-  });
 }
 
 }  // namespace
-}  // namespace megalith
 
 int main(int argc, char** argv) {
-  using namespace megalith;
-  benchmark::Initialize(&argc, argv);
-  for (const Model& m : {gpt2, small})
-    for (DType t : {f32, bf16}) rows(m, t);
-  fmt::print("{} threads; GEMM 2048^3: f32 {:.0f} GFLOP/s, bf16 {:.0f} GFLOP/s; copy {:.1f} GB/s\n",
-             omp_get_max_threads(), limits().gemm_flops.at(f32) / 1e9, limits().gemm_flops.at(bf16) / 1e9,
-             limits().copy_bytes / 1e9);
-  benchmark::RunSpecifiedBenchmarks();
+  CLI::App cli("Times each op at the shapes of models, against what the machine can do.");
+  std::string on = "cpu", filter = ".", json;
+  double seconds = 0.2;
+  bool only_describe = false;
+  cli.add_option("--device", on)->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
+  cli.add_option("--filter", filter, "regular expression over op/shape/dtype");
+  cli.add_option("--seconds", seconds, "for each row, about")->check(CLI::PositiveNumber)->capture_default_str();
+  cli.add_option("--json", json, "file for the rows");
+  cli.add_flag("--describe", only_describe, "only print the device, as JSON");
+  CLI11_PARSE(cli, argc, argv);
+  try {
+    const World world = on == "cuda" ? World::cuda : World::cpu;
+    if (world == World::cuda) select_gpu();
+    if (only_describe) {
+      fmt::print("{}\n", describe(world));
+    } else {
+      run(world, filter, seconds, json);
+    }
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench_kernels: {}\n", error.what());
+    return 1;
+  }
 }

@@ -1,73 +1,203 @@
-// One rank's training step on random tokens: tokens/s, and where the time goes, op by op. Each op's rate comes from the
-// cost stated where it is launched.
+// One rank's training step on random tokens, on the CPU or on a GPU: tokens/s, how near to what the machine can do, and
+// where the time goes, op by op. Each op's cost is the one stated where it is launched; the step's floor is the sum
+// over its ops of the larger of operations over the rate of a large matrix product and bytes over that of a large copy.
+//
+// With --on-request it gets ready, prints one line of JSON, and then for each line that comes in runs a round of steps
+// and prints another: so two programs can be measured in turn without one waiting for the other to start.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <vector>
 
+#include "bench/limits.h"
+#include "trainer/runtime/gpu.h"
 #include "trainer/runtime/machine.h"
 #include "trainer/train/rehearsal.h"
 
 using namespace megalith;
+using nlohmann::ordered_json;
+
+namespace {
+
+bench::Limits measure_limits(World world) {
+  bench::Desk desk(world, int64_t{world == World::cuda ? 6 : 3} << 30);
+  return bench::Limits(desk);
+}
+
+std::vector<int32_t> random_tokens(int64_t n, int64_t vocab) {
+  std::mt19937 random(1);
+  std::vector<int32_t> tokens(static_cast<size_t>(n));
+  for (int32_t& t : tokens) t = static_cast<int32_t>(random() % static_cast<uint32_t>(vocab));
+  return tokens;
+}
+
+class Steps {
+ public:
+  Steps(const Config& config, World world)
+      : config_(config),
+        world_(world),
+        limits_(measure_limits(world)),
+        plan_(make_plan(config_, 1, 0)),
+        memory_(checked(rehearse(config_, plan_).memory)),
+        runtime_(world, memory_, Mesh::dry(plan_.mesh, 0)),
+        trainer_(config_, plan_, runtime_) {
+    trainer_.initialize();
+    for (int i = 0; i < 3; i++) one();  // GEMM libraries choose, memory is touched
+    runtime_.stream.clear_log();
+    one();
+    of_step_ = runtime_.stream.log();
+  }
+
+  double one() {
+    const auto start = std::chrono::steady_clock::now();
+    trainer_.step(step_, 0, feed_, false, &scalars_);
+    runtime_.stream.synchronize();
+    step_++;
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  double median_of(int steps) {
+    std::vector<double> seconds;
+    for (int i = 0; i < steps; i++) seconds.push_back(one());
+    std::sort(seconds.begin(), seconds.end());
+    return seconds[seconds.size() / 2];
+  }
+
+  double tokens() const { return static_cast<double>(plan_.rows()); }
+  double model_flops() const {
+    return tokens() * model_flops_per_token(config_.model, config_.batch.sequence_length, true);
+  }
+
+  // What a round needs to be judged by.
+  ordered_json facts() const {
+    Cost all;
+    double floor = 0, floor_operations = 0;
+    for (const OpRecord& op : of_step_) {
+      const Cost cost{op.flops, op.bytes};
+      const double operations = limits_.floor_operations(cost, bench::unit_of(op.name), dtype());
+      all.flops += cost.flops;
+      all.bytes += cost.bytes;
+      floor_operations += operations;
+      floor += std::max(operations, limits_.floor_bytes(cost));
+    }
+    ordered_json facts{{"device", ordered_json::parse(bench::describe(world_))},
+                       {"tokens", tokens()},
+                       {"model_flops", model_flops()},
+                       {"flops", all.flops},
+                       {"bytes", all.bytes},
+                       {"floor_operations", floor_operations},
+                       {"floor_bytes", limits_.floor_bytes(all)},
+                       {"floor", floor},
+                       {"memory_planned", total(memory_)}};
+    if (world_ != World::cuda) return facts;
+    const device::Properties gpu = device::properties();
+    facts["memory_in_use"] = gpu.memory - gpu.free;
+    if (const double peak = peak_flops(gpu.name); peak > 0) facts["peak_flops"] = peak;
+    return facts;
+  }
+
+  void print_table(int steps) {
+    Stream& s = runtime_.stream;
+    s.time_ops();
+    s.clear_log();
+    median_of(steps);
+    auto ops = s.log();
+    std::sort(ops.begin(), ops.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+    double all = 0;
+    for (const OpRecord& op : ops) all += op.seconds;
+    fmt::print("{:<32} {:>9} {:>10} {:>7} {:>10} {:>9} {:>9}\n", "op", "launches", "ms a step", "share", "GFLOP/s",
+               "GB/s", "of limit");
+    for (const OpRecord& op : ops) {
+      const Cost cost{op.flops, op.bytes};
+      const double floor =
+          std::max(limits_.floor_operations(cost, bench::unit_of(op.name), dtype()), limits_.floor_bytes(cost));
+      fmt::print("{:<32} {:>9} {:>10.3f} {:>6.1f}% {:>10.1f} {:>9.1f} {:>9.2f}\n", op.name, op.launches / steps,
+                 1e3 * op.seconds / steps, 100 * op.seconds / all, op.flops / op.seconds / 1e9,
+                 op.bytes / op.seconds / 1e9, floor / op.seconds);
+    }
+  }
+
+ private:
+  DType dtype() const { return config_.precision.compute == ComputeType::bf16 ? DType::bf16 : DType::f32; }
+  const MemorySizes& checked(const MemorySizes& sizes) const {
+    if (world_ == World::cuda) check_gpu_memory(sizes, 1);
+    return sizes;
+  }
+
+  const Config& config_;
+  World world_;
+  bench::Limits limits_;
+  Plan plan_;
+  MemorySizes memory_;
+  Runtime runtime_;
+  Trainer trainer_;
+  std::vector<OpRecord> of_step_;
+  // Drawn beforehand, as a loader has them ready.
+  std::vector<int32_t> random_ = random_tokens(2 * plan_.rows(), config_.model.vocab);
+  Feed feed_ = [this](Interval, Tensor tokens, Tensor targets) {
+    std::copy_n(random_.begin(), tokens.numel(), tokens.data<int32_t>());
+    std::copy_n(random_.end() - targets.numel(), targets.numel(), targets.data<int32_t>());
+  };
+  StepScalars scalars_;
+  int64_t step_ = 0;
+};
+
+}  // namespace
 
 int main(int argc, char** argv) {
   Config config;
   config.model = {.layers = 12, .hidden = 768, .heads = 12, .vocab = 50257, .context = 1024, .dropout = 0};
   config.batch = {.sequence_length = 256, .global_batch_size = 4, .microbatch_size = 4};
-  std::string compute = "fp32";
+  std::string compute = "fp32", on = "cpu", recompute = "none";
   int steps = 5;
-  bool table = false;
+  bool table = false, on_request = false;
   CLI::App cli("Times training steps of one rank on random tokens.");
-  cli.add_option("--layers", config.model.layers);
-  cli.add_option("--hidden", config.model.hidden);
-  cli.add_option("--heads", config.model.heads);
-  cli.add_option("--vocab", config.model.vocab);
-  cli.add_option("--sequence", config.batch.sequence_length);
-  cli.add_option("--batch", config.batch.microbatch_size);
-  cli.add_option("--compute", compute)->check(CLI::IsMember({"fp32", "bf16"}));
-  cli.add_option("--steps", steps)->check(CLI::PositiveNumber);
+  cli.add_option("--device", on)->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
+  cli.add_option("--layers", config.model.layers)->capture_default_str();
+  cli.add_option("--hidden", config.model.hidden)->capture_default_str();
+  cli.add_option("--heads", config.model.heads)->capture_default_str();
+  cli.add_option("--vocab", config.model.vocab)->capture_default_str();
+  cli.add_option("--sequence", config.batch.sequence_length)->capture_default_str();
+  cli.add_option("--batch", config.batch.microbatch_size)->capture_default_str();
+  cli.add_option("--compute", compute)->check(CLI::IsMember({"fp32", "bf16"}))->capture_default_str();
+  cli.add_option("--recompute", recompute)->check(CLI::IsMember({"none", "each"}))->capture_default_str();
+  cli.add_option("--steps", steps, "in a round")->check(CLI::PositiveNumber)->capture_default_str();
   cli.add_flag("--table", table, "also print the ops");
+  cli.add_flag("--on-request", on_request, "a round for each line of standard input");
   CLI11_PARSE(cli, argc, argv);
   config.batch.global_batch_size = config.batch.microbatch_size;
   config.model.context = config.batch.sequence_length;
   config.precision.compute = compute == "fp32" ? ComputeType::fp32 : ComputeType::bf16;
+  if (recompute == "each") config.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each;
 
-  use_threads(1);
-  const Plan plan = make_plan(config, 1, 0);
-  Runtime runtime(World::cpu, rehearse(config, plan).memory, Mesh::dry(plan.mesh, 0));
-  Trainer trainer(config, plan, runtime);
-  trainer.initialize();
-  std::mt19937 random(1);
-  const Feed feed = [&](Interval, Tensor tokens, Tensor targets) {
-    for (Tensor t : {tokens, targets})
-      for (int64_t i = 0; i < t.numel(); i++)
-        t.data<int32_t>()[i] = static_cast<int32_t>(random() % static_cast<uint32_t>(config.model.vocab));
-  };
-
-  StepScalars scalars;
-  trainer.step(0, 0, feed, false, &scalars);  // warms up
-  runtime.stream.clear_log();
-  std::vector<double> seconds;
-  for (int i = 1; i <= steps; i++) {
-    const auto start = std::chrono::steady_clock::now();
-    trainer.step(i, 0, feed, false, &scalars);
-    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  try {
+    use_threads(1);
+    const World world = on == "cuda" ? World::cuda : World::cpu;
+    if (world == World::cuda) bench::select_gpu();
+    Steps run(config, world);
+    if (on_request) {
+      fmt::print("{}\n", run.facts().dump());
+      std::fflush(stdout);
+      for (std::string line; std::getline(std::cin, line);) {
+        fmt::print("{}\n", ordered_json{{"seconds", run.median_of(steps)}}.dump());
+        std::fflush(stdout);
+      }
+      return 0;
+    }
+    const double seconds = run.median_of(steps);
+    const ordered_json facts = run.facts();
+    fmt::print("{:.6f} seconds a step, {:.1f} tokens/s, {:.1f} model GFLOP/s, {:.2f} of its floor\n", seconds,
+               run.tokens() / seconds, run.model_flops() / seconds / 1e9, facts["floor"].get<double>() / seconds);
+    if (facts.contains("peak_flops"))
+      fmt::print("MFU {:.1f} %, {:.2f} GiB of the GPU's memory in use\n",
+                 100 * run.model_flops() / seconds / facts["peak_flops"].get<double>(),
+                 facts["memory_in_use"].get<double>() / (1 << 30));
+    if (table) run.print_table(steps);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench_step: {}\n", error.what());
+    return 1;
   }
-  std::sort(seconds.begin(), seconds.end());
-  const double median = seconds[seconds.size() / 2];
-  const auto tokens = static_cast<double>(plan.rows());
-  std::printf("%.6f seconds a step, %.1f tokens/s, %.1f model GFLOP/s\n", median, tokens / median,
-              tokens * model_flops_per_token(config.model, config.batch.sequence_length, true) / median / 1e9);
-  if (!table) return 0;
-  std::printf("%-32s %9s %10s %7s %9s %9s\n", "op", "launches", "ms a step", "share", "GFLOP/s", "GB/s");
-  double all = 0;
-  for (const OpRecord& op : runtime.stream.log()) all += op.seconds;
-  auto ops = runtime.stream.log();
-  std::sort(ops.begin(), ops.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
-  for (const OpRecord& op : ops)
-    std::printf("%-32s %9ld %10.3f %6.1f%% %9.1f %9.1f\n", op.name, static_cast<long>(op.launches / steps),
-                1e3 * op.seconds / steps, 100 * op.seconds / all, op.flops / op.seconds / 1e9,
-                op.bytes / op.seconds / 1e9);
 }

@@ -1,28 +1,47 @@
 #!/usr/bin/env python3
-"""Training steps on the CPU: Megalith against PyTorch (eager), in turn in one run, same shapes, dtype and threads.
+"""Training steps: Megalith against PyTorch, in turn in one run, same shapes, dtype, and on the CPU threads.
 
-Each round starts both programs once; a round's figure is the median of its steps, and what is printed is the median over
-rounds and the ratio. PyTorch gets OMP_WAIT_POLICY=PASSIVE, without which it is several times slower on small shapes;
-so does Megalith. PyTorch's model is a plain GPT-2: nn.Linear, scaled_dot_product_attention, cross_entropy, clipping and
-AdamW as torch has them.
+Both programs are started and warmed up, then asked for a round of steps in turn; a round's figure is the median of its
+steps, and what is printed is the median over rounds and the ratio. PyTorch's model is a plain GPT-2: nn.Linear,
+scaled_dot_product_attention, cross_entropy, clipping and AdamW as torch has them.
 
-usage: bench/step.py [--program build/cpu/bench/bench_step] [--rounds 5] [--threads 2] [--only NAME]
-needs: python3 with torch (from PyPI), and the `cpu` preset built
+On the CPU PyTorch is the eager one and gets OMP_WAIT_POLICY=PASSIVE, without which it is several times slower on small
+shapes; so does Megalith.
+
+On a GPU PyTorch gets torch.compile (the whole model; beyond 12 layers block by block, for the time that compiling takes),
+its fused AdamW, a vocabulary padded to 50304, and TF32 off. In bf16 it runs twice: under autocast with parameters and
+moments in fp32, as is usual; and with everything in bf16, moments too, which is faster than either and less exact than
+Megalith, whose master weights and moments are fp32. A batch that does not fit the card is halved, for all alike.
+
+usage: bench/step.py [--device cpu|cuda] [--program BENCH_STEP] [--rounds N] [--threads 2] [--only NAME] [--seconds 200]
+                     [--json FILE]
+needs: bench_step built; python3 with torch (from PyPI), without which only Megalith runs
 """
-import argparse, json, os, platform, re, statistics, subprocess, sys, time
+import argparse, json, os, platform, statistics, subprocess, sys, tempfile, time
 
 SHAPES = {
     # name: layers, hidden, heads, vocab, sequence, batch, dtype, steps a round
-    "gpt2-124m-fp32": (12, 768, 12, 50257, 256, 4, "fp32", 3),
-    "nanogpt-cpu-fp32": (4, 128, 4, 65, 64, 12, "fp32", 60),
-    "gpt2-124m-bf16": (12, 768, 12, 50257, 256, 4, "bf16", 3),
+    "cpu": {
+        "gpt2-124m-fp32": (12, 768, 12, 50257, 256, 4, "fp32", 3),
+        "nanogpt-cpu-fp32": (4, 128, 4, 65, 64, 12, "fp32", 60),
+        "gpt2-124m-bf16": (12, 768, 12, 50257, 256, 4, "bf16", 3),
+    },
+    "cuda": {
+        "gpt2-124m-bf16": (12, 768, 12, 50257, 1024, 32, "bf16", 10),
+        "gpt2-1558m-bf16": (48, 1600, 25, 50257, 1024, 8, "bf16", 4),
+        "gpt2-124m-fp32": (12, 768, 12, 50257, 1024, 16, "fp32", 4),
+        "gpt2-1558m-fp32": (48, 1600, 25, 50257, 1024, 4, "fp32", 2),
+    },
 }
 
 
-def torch_steps(shape):
+def torch_steps(shape, device, variant):
+    """The peer: gets ready, prints one line, and another for each line of standard input."""
     import torch, torch.nn as nn, torch.nn.functional as F
     L, C, H, V, T, B, dtype, steps = shape
+    rows = V if device == "cpu" else (V + 127) // 128 * 128
     torch.manual_seed(1)
+    torch.set_float32_matmul_precision("highest")
 
     class Block(nn.Module):
         def __init__(self):
@@ -38,33 +57,62 @@ def torch_steps(shape):
             x = x + self.proj(y.transpose(1, 2).reshape(B, T, C))
             return x + self.out(F.gelu(self.fc(self.ln_2(x)), approximate="tanh"))
 
+    class Head(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.ln_f = nn.LayerNorm(C)
+
+        def forward(self, h, wte, y):
+            return F.cross_entropy(F.linear(self.ln_f(h), wte).view(-1, rows), y.view(-1))
+
     class GPT(nn.Module):
         def __init__(self):
             super().__init__()
-            self.wte, self.wpe = nn.Embedding(V, C), nn.Embedding(T, C)
-            self.blocks, self.ln_f = nn.ModuleList(Block() for _ in range(L)), nn.LayerNorm(C)
+            self.wte, self.wpe = nn.Embedding(rows, C), nn.Embedding(T, C)
+            self.blocks, self.head = nn.ModuleList(Block() for _ in range(L)), Head()
 
         def forward(self, x, y):
-            h = self.wte(x) + self.wpe(torch.arange(T))
+            h = self.wte(x) + self.wpe(torch.arange(T, device=x.device))
             for block in self.blocks:
                 h = block(h)
-            return F.cross_entropy(F.linear(self.ln_f(h), self.wte.weight).view(-1, V), y.view(-1))
+            return self.head(h, self.wte.weight, y)
 
-    model = GPT()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1)
-    seconds = []
-    for i in range(steps + 1):
-        x, y = torch.randint(0, V, (B, T)), torch.randint(0, V, (B, T))
+    model, how = GPT().to(device), "eager"
+    if variant == "bf16 parameters":
+        model.bfloat16()
+    parameters = list(model.parameters())
+    optimizer = torch.optim.AdamW(parameters, lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=device == "cuda")
+    call = model
+    if variant != "eager" and L <= 12:
+        call, how = torch.compile(model), "compiled as a whole"
+    elif variant != "eager":
+        for part in [*model.blocks, model.head]:
+            part.compile()
+        how = "compiled by block"
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+
+    def step():
+        x, y = (torch.randint(0, V, (B, T), device=device) for _ in range(2))
+        wait()
         start = time.perf_counter()
-        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16"):
-            loss = model(x, y)
+        with torch.autocast(device, torch.bfloat16, enabled=dtype == "bf16" and variant != "bf16 parameters"):
+            loss = call(x, y)
         loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         loss.item()
-        seconds.append(time.perf_counter() - start)
-    print(json.dumps({"seconds": statistics.median(seconds[1:]), "version": torch.__version__}))
+        wait()
+        return time.perf_counter() - start
+
+    for _ in range(1 if device == "cpu" else 4):
+        step()
+    facts = {"version": torch.__version__, "how": how}
+    if device == "cuda":
+        facts["memory_in_use"] = torch.cuda.max_memory_reserved()
+    print(json.dumps(facts), flush=True)
+    for _ in sys.stdin:
+        print(json.dumps({"seconds": statistics.median(step() for _ in range(steps))}), flush=True)
 
 
 def gemm_rate(dtype):
@@ -83,44 +131,162 @@ def gemm_rate(dtype):
     print(json.dumps({"gflops": best}))
 
 
+class Program:
+    """One that measures a round of steps when it is asked; see the end of torch_steps, and bench/step.cpp."""
+
+    def __init__(self, name, command, env):
+        self.name, self.seconds, self.facts, self.why = name, [], None, None
+        self.errors = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(command, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=self.errors)
+
+    def line(self):
+        text = self.process.stdout.readline()
+        if text:
+            return json.loads(text)
+        self.process.wait()
+        self.errors.seek(0)
+        said = self.errors.read().strip().splitlines()
+        self.why = next((l for l in reversed(said) if "rror" in l or "needs" in l), said[-1] if said else "it died")
+        return None
+
+    def ready(self):
+        self.facts = self.line()
+        return self.facts is not None
+
+    def round(self):
+        if self.why:
+            return
+        try:
+            self.process.stdin.write("go\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass
+        if answer := self.line():
+            self.seconds.append(answer["seconds"])
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+        for file in (self.process.stdin, self.process.stdout, self.errors):
+            try:
+                file.close()
+            except BrokenPipeError:
+                pass
+
+
+def measure(name, shape, o, env, has_torch):
+    """One row, or None where nothing fits."""
+    L, C, H, V, T, B, dtype, steps = shape
+    variants = ["eager"] if o.device == "cpu" else ["autocast", "bf16 parameters"] if dtype == "bf16" else ["fp32"]
+    ours, peers = None, []
+    try:
+        while True:
+            ours = Program("Megalith", [o.program, "--device", o.device, "--layers", str(L), "--hidden", str(C), "--heads",
+                                        str(H), "--vocab", str(V), "--sequence", str(T), "--batch", str(B), "--compute",
+                                        dtype, "--steps", str(steps), "--on-request"], env)
+            if ours.ready():
+                break
+            ours.end()
+            if B == 1 or "GiB" not in ours.why:
+                return {"name": name, "why": ours.why}
+            B //= 2
+        if has_torch:
+            peers = [Program("PyTorch" + ("" if v == "eager" else ", " + v),
+                             [sys.executable, __file__, "--device", o.device, "--peer", name, "--variant", v, "--batch", str(B)],
+                             env) for v in variants]
+        for peer in peers:
+            peer.ready()
+        for _ in range(o.rounds):
+            for program in [ours, *peers]:
+                program.round()
+    finally:
+        for program in [ours, *peers]:
+            if program:
+                program.end()
+    if not ours.seconds:
+        return {"name": name, "why": ours.why}
+    seconds, facts = statistics.median(ours.seconds), ours.facts
+    row = {"name": name, "layers": L, "hidden": C, "heads": H, "vocab": V, "sequence": T, "batch": B, "dtype": dtype,
+           "seconds": seconds, "rounds": ours.seconds, "tokens_per_second": B * T / seconds,
+           "mfu": facts["model_flops"] / seconds / facts["peak_flops"] if "peak_flops" in facts else None,
+           "of_floor": facts["floor"] / seconds, **facts, "peers": []}
+    if not has_torch:
+        row["peers"].append({"name": "PyTorch", "why": "this python3 has no torch"})
+    for peer in peers:
+        if not peer.seconds:
+            row["peers"].append({"name": peer.name, "why": peer.why})
+            continue
+        theirs = statistics.median(peer.seconds)
+        row["peers"].append({"name": peer.name, "seconds": theirs, "rounds": peer.seconds,
+                             "tokens_per_second": B * T / theirs, "ratio": theirs / seconds, **peer.facts})
+    return row
+
+
+def print_row(row):
+    if "why" in row:
+        print(f"{row['name']:20} {row['why']}")
+        return
+    mfu = f"  MFU {100 * row['mfu']:.1f} %" if row["mfu"] else ""
+    memory = f"  {row['memory_in_use'] / 2**30:.1f} GiB" if "memory_in_use" in row else ""
+    print(f"{row['name']:20} batch {row['batch']:2}  {row['tokens_per_second']:9.0f} tokens/s{mfu}{memory}  "
+          f"floors: operations {1e3 * row['floor_operations']:.2f} ms, bytes {1e3 * row['floor_bytes']:.2f} ms, "
+          f"{row['of_floor']:.2f} of the larger op by op")
+    for peer in row["peers"]:
+        print(f"    {peer['name']:28} " + (f"{peer['tokens_per_second']:9.0f} tokens/s  ratio {peer['ratio']:.2f}  "
+                                           f"{peer['version']}, {peer['how']}" if "seconds" in peer else peer["why"]))
+    if "gemm_share" in row:
+        print(f"    {row['gemm_share']:.2f} of the rate of a step that is all GEMM ({row['gemm_gflops']:.0f} GFLOP/s)")
+
+
 def main():
     here = os.path.dirname(os.path.abspath(__file__))
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--program", default=os.path.join(here, "../build/cpu/bench/bench_step"))
-    p.add_argument("--rounds", type=int, default=5)
-    p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--only", choices=SHAPES)
-    p.add_argument("--peer", help=argparse.SUPPRESS)
-    p.add_argument("--gemm", help=argparse.SUPPRESS)
-    a = p.parse_args()
-    if a.peer:
-        return torch_steps(SHAPES[a.peer])
-    if a.gemm:
-        return gemm_rate(a.gemm)
-
-    env = dict(os.environ, OMP_NUM_THREADS=str(a.threads), OMP_WAIT_POLICY="PASSIVE")
-    run = lambda command: subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout
-    cpu = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
-    print(f"{cpu}, {a.threads} threads, {a.rounds} rounds")
-    print(f"{'shape':20} {'Megalith tok/s':>15} {'PyTorch tok/s':>15} {'ratio':>7} {'GEMM share':>11}   "
-          "(share of the rate of a step that is all GEMM)")
-    for name, shape in SHAPES.items():
-        if a.only and name != a.only:
+    p.add_argument("--device", choices=SHAPES, default="cpu")
+    p.add_argument("--program", help="default: build/cpu or build/cuda, bench/bench_step")
+    p.add_argument("--rounds", type=int, help="default: 5 on the CPU, 3 on a GPU")
+    p.add_argument("--threads", type=int, default=2, help="on the CPU")
+    p.add_argument("--only", help="a shape")
+    p.add_argument("--seconds", type=float, default=1e9, help="no shape begins when this has passed")
+    p.add_argument("--json", help="file for the rows")
+    for hidden in ["--peer", "--variant", "--gemm"]:
+        p.add_argument(hidden, help=argparse.SUPPRESS)
+    p.add_argument("--batch", type=int, help=argparse.SUPPRESS)
+    o = p.parse_args()
+    shapes = SHAPES[o.device]
+    if o.peer:
+        shape = list(shapes[o.peer])
+        shape[5] = o.batch
+        return torch_steps(shape, o.device, o.variant)
+    if o.gemm:
+        return gemm_rate(o.gemm)
+    o.program = o.program or os.path.join(here, "../build", o.device, "bench/bench_step")
+    o.rounds = o.rounds or (5 if o.device == "cpu" else 3)
+    start = time.monotonic()
+    env = dict(os.environ, OMP_WAIT_POLICY="PASSIVE")
+    if o.device == "cpu":
+        env["OMP_NUM_THREADS"] = str(o.threads)
+        cpu = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
+        print(f"{cpu}, {o.threads} threads, {o.rounds} rounds")
+    has_torch = subprocess.run([sys.executable, "-c", "import torch"], capture_output=True).returncode == 0
+    results = {"rows": []}
+    for name, shape in shapes.items():
+        if o.only and name != o.only:
             continue
-        L, C, H, V, T, B, dtype, steps = shape
-        ours, theirs, gemm = [], [], []
-        for _ in range(a.rounds):
-            text = run([a.program, "--layers", str(L), "--hidden", str(C), "--heads", str(H), "--vocab", str(V), "--sequence",
-                        str(T), "--batch", str(B), "--compute", dtype, "--steps", str(steps)])
-            ours.append(float(re.match(r"([0-9.]+) seconds", text)[1]))
-            peer = json.loads(run([sys.executable, __file__, "--peer", name]))
-            theirs.append(peer["seconds"])
-            gemm.append(json.loads(run([sys.executable, __file__, "--gemm", dtype]))["gflops"])
-        mine, peer_seconds = statistics.median(ours), statistics.median(theirs)
-        flops = B * T * (6 * (12 * L * C * C + V * C) + 6 * L * C * T)
-        share = flops / mine / 1e9 / statistics.median(gemm)
-        print(f"{name:20} {B * T / mine:15.0f} {B * T / peer_seconds:15.0f} {peer_seconds / mine:7.2f} {share:11.2f}   "
-              f"PyTorch {peer['version']}, plain GEMM {statistics.median(gemm):.0f} GFLOP/s")
+        if time.monotonic() - start > o.seconds:
+            row = {"name": name, "why": "no time left"}
+        else:
+            row = measure(name, shape, o, env, has_torch)
+        if o.device == "cpu" and has_torch and "why" not in row:
+            command = [sys.executable, __file__, "--gemm", row["dtype"]]
+            rate = json.loads(subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout)["gflops"]
+            row.update(gemm_gflops=rate, gemm_share=row["model_flops"] / row["seconds"] / 1e9 / rate)
+        print_row(row)
+        results["rows"].append(row)
+        if o.json:
+            with open(o.json + ".part", "w") as file:
+                json.dump(results, file, indent=1)
+            os.replace(o.json + ".part", o.json)
 
 
 main()

@@ -9,7 +9,7 @@ packages=(
   libhdf5-dev libxxhash-dev                            # checkpoints
   libdnnl-dev                                          # GEMM on the CPU
   libspdlog-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libutf8proc-dev
-  libgtest-dev libbenchmark-dev                        # tests and benchmarks
+  libgtest-dev                                         # tests
   dict-gcide dictzip                                   # the quickstart's text
 )
 

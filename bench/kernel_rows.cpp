@@ -1,0 +1,156 @@
+#include "bench/kernel_rows.h"
+
+#include "kernels/adamw.h"
+#include "kernels/attention.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/elementwise.h"
+#include "kernels/embedding.h"
+#include "kernels/gelu.h"
+#include "kernels/layernorm.h"
+#include "kernels/linear.h"
+#include "kernels/residual.h"
+
+namespace megalith::bench {
+
+namespace {
+
+constexpr DType f32 = DType::f32, bf16 = DType::bf16;
+using Launch = std::function<void()>;
+
+void add_linear(std::vector<Row>& rows, const std::string& name, const Model& m, DType t, int64_t I, int64_t O,
+                bool bias) {
+  const int64_t N = m.B * m.T;
+  rows.push_back({"linear_forward " + name, m.name, t, [=](Desk& d) -> Launch {
+                    const Tensor y = d.tensor(t, {N, O}), x = d.tensor(t, {N, I}), w = d.tensor(t, {O, I});
+                    const Tensor b = bias ? d.tensor(t, {O}) : Tensor();
+                    return [=, &d] { linear_forward(d.stream, y, x, w, b); };
+                  }});
+  rows.push_back({"linear_backward_input " + name, m.name, t, [=](Desk& d) -> Launch {
+                    const Tensor dx = d.tensor(t, {N, I}), dy = d.tensor(t, {N, O}), w = d.tensor(t, {O, I});
+                    return [=, &d] { linear_backward_input(d.stream, dx, dy, w); };
+                  }});
+  rows.push_back({"linear_backward_weight " + name, m.name, t, [=](Desk& d) -> Launch {
+                    const Tensor dw = d.tensor(f32, {O, I}), dy = d.tensor(t, {N, O}), x = d.tensor(t, {N, I});
+                    const Tensor db = bias ? d.tensor(f32, {O}) : Tensor();
+                    return [=, &d] { linear_backward_weight(d.stream, dw, db, dy, x); };
+                  }});
+}
+
+void add_attention(std::vector<Row>& rows, const std::string& shape, const AttentionDims& dims, DType t, double p) {
+  const int64_t N = dims.B * dims.T, C = dims.H * dims.D;
+  const Shape by_row{dims.B, dims.H, dims.T};
+  const std::string dropout = p > 0 ? " dropout" : "";
+  rows.push_back({"attention_forward" + dropout, shape, t, [=](Desk& d) -> Launch {
+                    const Tensor out = d.tensor(t, {N, C}), lse = d.tensor(f32, by_row), qkv = d.tensor(t, {N, 3 * C});
+                    return [=, &d] { attention_forward(d.stream, out, lse, qkv, dims, {.p = p}); };
+                  }});
+  rows.push_back({"attention_backward" + dropout, shape, t, [=](Desk& d) -> Launch {
+                    const Tensor out = d.tensor(t, {N, C}), lse = d.tensor(f32, by_row), qkv = d.tensor(t, {N, 3 * C}),
+                                 dout = d.tensor(t, {N, C}), delta = d.tensor(f32, by_row),
+                                 dqkv = d.tensor(t, {N, 3 * C});
+                    attention_forward(d.stream, out, lse, qkv, dims, {.p = p});
+                    return [=, &d] { attention_backward(d.stream, dqkv, delta, dout, out, lse, qkv, dims, {.p = p}); };
+                  }});
+}
+
+}  // namespace
+
+std::vector<Row> rows_of(const Model& m, DType t) {
+  const int64_t N = m.B * m.T, C = m.C;
+  std::vector<Row> rows;
+  const auto add = [&](const std::string& op, std::function<Launch(Desk&)> setup) {
+    rows.push_back({op, m.name, t, std::move(setup)});
+  };
+  add_linear(rows, "qkv", m, t, C, 3 * C, true);
+  add_linear(rows, "proj", m, t, C, C, true);
+  add_linear(rows, "up", m, t, C, 4 * C, true);
+  add_linear(rows, "down", m, t, 4 * C, C, true);
+  add_linear(rows, "head", m, t, C, m.columns, false);
+  for (double p : {0.0, 0.1}) add_attention(rows, m.name, {m.B, m.T, m.H, C / m.H}, t, p);
+
+  add("gelu_forward", [=](Desk& d) -> Launch {
+    const Tensor y = d.tensor(t, {N, 4 * C}), x = d.tensor(t, {N, 4 * C});
+    return [=, &d] { gelu_forward(d.stream, y, x); };
+  });
+  add("gelu_backward", [=](Desk& d) -> Launch {
+    const Tensor dx = d.tensor(t, {N, 4 * C}), dy = d.tensor(t, {N, 4 * C}), x = d.tensor(t, {N, 4 * C});
+    return [=, &d] { gelu_backward(d.stream, dx, dy, x); };
+  });
+  add("layernorm_forward", [=](Desk& d) -> Launch {
+    const Tensor y = d.tensor(t, {N, C}), stat = d.tensor(f32, {N, 2}), x = d.tensor(t, {N, C}), w = d.tensor(t, {C}),
+                 b = d.tensor(t, {C});
+    return [=, &d] { layernorm_forward(d.stream, y, stat, x, w, b); };
+  });
+  add("layernorm_backward", [=](Desk& d) -> Launch {
+    // Added to in every round, which f32 and bf16 have room for.
+    const Tensor dx = d.zeros(t, {N, C}), dw = d.zeros(f32, {C}), db = d.zeros(f32, {C}), dy = d.tensor(t, {N, C}),
+                 x = d.tensor(t, {N, C}), stat = d.tensor(f32, {N, 2}), w = d.tensor(t, {C});
+    return [=, &d] { layernorm_backward(d.stream, dx, dw, db, dy, x, stat, w); };
+  });
+  for (double p : {0.0, 0.1}) {
+    const std::string dropout = p > 0 ? " dropout" : "";
+    add("residual_forward" + dropout, [=](Desk& d) -> Launch {
+      const Tensor y = d.tensor(t, {N, C}), x = d.tensor(t, {N, C}), h = d.tensor(t, {N, C}), b = d.tensor(t, {C});
+      return [=, &d] { residual_forward(d.stream, y, x, h, b, {.p = p}); };
+    });
+    add("residual_backward" + dropout, [=](Desk& d) -> Launch {
+      const Tensor dy = d.tensor(t, {N, C}), dh = p > 0 ? d.tensor(t, {N, C}) : dy, db = d.tensor(f32, {C});
+      return [=, &d] { residual_backward(d.stream, dh, db, dy, {.p = p}); };
+    });
+  }
+  add("embedding_forward", [=](Desk& d) -> Launch {
+    const Tensor y = d.tensor(t, {N, C}), wte = d.tensor(t, {m.columns, C}), wpe = d.tensor(t, {m.T, C});
+    const Tensor tokens = d.tokens(N, m.V);
+    return [=, &d] { embedding_forward(d.stream, y, tokens, wte, wpe, m.T, whole_vocabulary(m.V)); };
+  });
+  add("embedding_backward", [=](Desk& d) -> Launch {
+    const Tensor dwte = d.tensor(f32, {m.columns, C}), dwpe = d.tensor(f32, {m.T, C}), dy = d.tensor(t, {N, C});
+    const Tensor tokens = d.tokens(N, m.V);
+    return [=, &d] { embedding_backward(d.stream, dwte, dwpe, dy, tokens, m.T, whole_vocabulary(m.V)); };
+  });
+  add("cross_entropy_forward", [=](Desk& d) -> Launch {
+    const Tensor losses = d.tensor(f32, {N}), logits = d.tensor(t, {N, m.columns}), targets = d.tokens(N, m.V);
+    return [=, &d] { cross_entropy_forward(d.stream, losses, logits, targets, whole_vocabulary(m.V)); };
+  });
+  add("cross_entropy_forward_backward", [=](Desk& d) -> Launch {
+    const Tensor losses = d.tensor(f32, {N}), logits = d.tensor(t, {N, m.columns}), targets = d.tokens(N, m.V);
+    return [=, &d] {
+      cross_entropy_forward_backward(d.stream, losses, logits, targets, whole_vocabulary(m.V), 1.0 / double(N));
+    };
+  });
+  add("adamw_update", [=](Desk& d) -> Launch {
+    const Shape shape{m.parameters};
+    const Tensor master = d.tensor(f32, shape), m1 = d.tensor(f32, shape), v = d.arena.tensor(f32, shape),
+                 g = d.tensor(f32, shape), scale = d.arena.tensor(DType::f64, {1});
+    const Tensor working = t == f32 ? Tensor() : d.tensor(t, shape);
+    fill(d.stream, v, 1);
+    fill(d.stream, scale, 1);
+    return [=, &d] { adamw_update(d.stream, master, m1, v, working, g, scale, {.learning_rate = 1e-4, .update = 9}); };
+  });
+  if (t == bf16) return rows;
+  add("accumulate_square_sum", [=](Desk& d) -> Launch {
+    const Tensor x = d.tensor(f32, {m.parameters}), out = d.zeros(DType::f64, {1});
+    return [=, &d] { accumulate_square_sum(d.stream, out, x); };
+  });
+  add("fill", [=](Desk& d) -> Launch {
+    const Tensor x = d.tensor(f32, {m.parameters});
+    return [=, &d] { fill(d.stream, x, 0); };
+  });
+  add("normal_fill", [=](Desk& d) -> Launch {
+    const Tensor x = d.tensor(f32, {m.parameters});
+    return [=, &d] { normal_fill(d.stream, x, 1, 2, 0, 0.02); };
+  });
+  return rows;
+}
+
+std::vector<Row> attention_rows() {
+  std::vector<Row> rows;
+  for (int64_t T : {1024, 4096})
+    for (int64_t D : {64, 112, 128}) {
+      const AttentionDims dims{16384 / T, T, 2048 / D, D};
+      add_attention(rows, fmt::format("B{} T{} H{} D{}", dims.B, T, dims.H, D), dims, bf16, 0);
+    }
+  return rows;
+}
+
+}  // namespace megalith::bench

@@ -1,0 +1,31 @@
+// The rows of bench_kernels: ops at the shapes of models.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/desk.h"
+
+namespace megalith::bench {
+
+struct Model {
+  const char* name;
+  int64_t B, T, C, H, V;
+  int64_t columns;     // of the logits: V and padding
+  int64_t parameters;  // of a flat shard
+};
+
+struct Row {
+  std::string op, shape;
+  DType dtype;
+  // Allocates and fills what the op needs; what comes back launches it.
+  std::function<std::function<void()>(Desk&)> setup;
+  std::string name() const { return op + "/" + shape + "/" + name_of(dtype); }
+};
+
+std::vector<Row> rows_of(const Model& model, DType type);
+// Attention by itself: 16k tokens of width 2048 or so.
+std::vector<Row> attention_rows();
+
+}  // namespace megalith::bench

@@ -1,0 +1,41 @@
+#include "bench/limits.h"
+
+#include <cmath>
+
+#include "kernels/elementwise.h"
+#include "kernels/linear.h"
+
+namespace megalith::bench {
+
+Unit unit_of(const std::string& op) {
+  return op.starts_with("linear") || op.starts_with("attention") ? Unit::matrix : Unit::plain;
+}
+
+Limits::Limits(Desk& d) {
+  const bool gpu = d.world == World::cuda;
+  for (DType t : {DType::bf16, DType::f32}) {
+    const int64_t n = !gpu ? 2048 : t == DType::bf16 ? 8192 : 4096;
+    const auto scope = d.arena.scope();
+    const Tensor y = d.tensor(t, {n, n}), x = d.tensor(t, {n, n}), w = d.tensor(t, {n, n});
+    const Timing timing = d.time({[&] { linear_forward(d.stream, y, x, w, {}); }}, 0.1);
+    operations[t] = 2 * std::pow(static_cast<double>(n), 3) / timing.seconds;
+  }
+  const auto scope = d.arena.scope();
+  const Shape shape{int64_t{gpu ? 512 : 128} << 20};
+  const Tensor y = d.arena.tensor(DType::f32, shape), x = d.tensor(DType::f32, shape);
+  const auto run = [&] {
+    gpu ? device::copy(d.stream.queue().stream, y.raw(), x.raw(), x.bytes()) : copy(d.stream, y, x);
+  };
+  bytes = 2 * static_cast<double>(x.bytes()) / d.time({run}, 0.1).seconds;
+}
+
+double Limits::floor_operations(const Cost& cost, Unit unit, DType dtype) const {
+  return cost.flops / operations.at(unit == Unit::matrix ? dtype : DType::f32);
+}
+
+std::string Limits::summary() const {
+  return fmt::format("products of large matrices: bf16 {:.3f} TFLOP/s, f32 {:.3f} TFLOP/s; a large copy: {:.1f} GB/s",
+                     operations.at(DType::bf16) / 1e12, operations.at(DType::f32) / 1e12, bytes / 1e9);
+}
+
+}  // namespace megalith::bench

@@ -1,0 +1,28 @@
+// What this machine was measured to do, against which benches hold the costs that ops state.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "bench/desk.h"
+
+namespace megalith::bench {
+
+// What the operations of an op run on at best: the units of matrix products, or the plain ones, for which products in
+// f32 stand.
+enum class Unit { matrix, plain };
+Unit unit_of(const std::string& op);
+
+struct Limits {
+  std::map<DType, double> operations;  // a second, of a large matrix product
+  double bytes = 0;                    // a second, of a large copy, those read and those written; a GPU's own copy
+
+  explicit Limits(Desk& desk);
+  // Seconds that no version of an op could be much faster than.
+  double floor_operations(const Cost& cost, Unit unit, DType dtype) const;
+  double floor_bytes(const Cost& cost) const { return cost.bytes / bytes; }
+
+  std::string summary() const;
+};
+
+}  // namespace megalith::bench
