@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""bench/gpu.py on programs that only pretend: what it makes of tests that pass, fail, die, hang or are not there."""
+import contextlib, glob, io, json, os, stat, subprocess, sys, tempfile, time, unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.dont_write_bytecode = True
+sys.path.insert(0, HERE)
+import gpu  # noqa: E402
+
+PASSES = """echo '[ RUN      ] A.one'; echo '[       OK ] A.one (3 ms)'"""
+FAILS = """echo '[ RUN      ] A.two'; echo 'x.cpp:7: Failure'; echo '1 is not 2'; echo '[  FAILED  ] A.two, where GetParam() = 3 (1 ms)'; exit 1"""
+SKIPS = """echo '[ RUN      ] A.three'; echo 'x.cpp:9: Skipped'; echo 'no reference'; echo ''; echo '[  SKIPPED ] A.three (0 ms)'"""
+DIES = """echo '[ RUN      ] A.four'; kill -SEGV $$"""
+HANGS = """(setsid sleep 987 &) ; echo '[ RUN      ] A.five'; sleep 987"""
+A_GPU = """echo '{"name": "NVIDIA Pretence 9000", "runtime": "13.0"}'"""
+ROW = {"op": "gelu_forward", "shape": "124M", "dtype": "bf16", "seconds": 1e-5, "bytes": 2e7, "flops": 1e8, "of_limit": 0.5}
+
+
+class Gpu(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        os.mkdir(self.folder + "/bin")
+        os.mkdir(self.folder + "/reference")
+        self.program("mpirun", "while [ \"$1\" != --gtest_filter='*nccl*' ] && [ $# -gt 1 ]; do shift; done; " + PASSES, "")
+        self.program("megalith", "exit 0", "")
+        self.program("test_mpi", PASSES)
+        self.program("bench_step", "exit 0")
+        self.kernels(A_GPU)
+
+    def program(self, name, script, place="bin"):
+        path = os.path.join(self.folder, place, name)
+        with open(path, "w") as file:
+            file.write("#!/bin/sh\n" + script + "\n")
+        os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
+
+    def kernels(self, describe):
+        rows = json.dumps({"limits": {}, "rows": [ROW], "left_out": []})
+        self.program("bench_kernels", f"""case "$*" in *--describe*) {describe};; *) echo '{rows}' > "$4";; esac""")
+
+    def go(self, *options):
+        """Exit status, results (None without a file), standard output and error."""
+        out = self.folder + "/out"
+        done = subprocess.run([sys.executable, HERE + "/gpu.py", self.folder, "--out", out, *options], capture_output=True,
+                              text=True, timeout=60, env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
+        files = glob.glob(out + "/*")
+        self.assertLessEqual(len(files), 1, files)
+        results = None
+        if files:
+            with open(files[0]) as file:
+                results = json.load(file)
+        return done.returncode, results, done.stdout, done.stderr
+
+    def test_all_is_well(self):
+        self.program("test_gpu", PASSES)
+        status, results, printed, _ = self.go("--only", "kernels|NCCL")
+        self.assertEqual(status, 0)
+        self.assertTrue(results["passed"] and results["complete"])
+        parts = {part["name"]: part for part in results["parts"]}
+        self.assertEqual(parts["kernels"]["tests"], [{"name": "A.one", "outcome": "passed", "seconds": 0.003}])
+        self.assertEqual(parts["communicators, NCCL, 3 ranks"]["outcome"], "passed")
+        self.assertIn("NCCL_HOSTID=machine2", parts["communicators, NCCL, 3 ranks"]["command"])
+        self.assertEqual(parts["training"], {"name": "training", "kind": "test", "outcome": "skipped", "why": "not asked for"})
+        self.assertEqual(results["kernels"]["rows"], [ROW])
+        self.assertEqual(results["device"]["name"], "NVIDIA Pretence 9000")
+        self.assertIn("gelu_forward", printed)
+
+    def test_without_a_gpu_nothing_is_written(self):
+        self.program("test_gpu", PASSES)
+        self.kernels("echo 'no GPU here, or no driver for it' >&2; exit 1")
+        status, results, _, error = self.go()
+        self.assertEqual((status, results), (3, None))
+        self.assertIn("no GPU here", error)
+
+    def test_what_fails_is_named_and_the_rest_goes_on(self):
+        self.program("test_gpu", PASSES + "\n" + FAILS)
+        status, results, printed, _ = self.go("--only", "^kernels$|bench kernels")
+        self.assertEqual(status, 1)
+        self.assertFalse(results["passed"])
+        self.assertEqual(results["parts"][0]["outcome"], "failed")
+        self.assertEqual(results["parts"][0]["tests"][1]["why"], "x.cpp:7: Failure\n1 is not 2")
+        self.assertIn("failed: A.two", printed)
+        self.assertEqual(results["kernels"]["rows"], [ROW])
+
+    def test_a_program_that_dies_names_the_test(self):
+        self.program("test_gpu", PASSES + "\n" + DIES)
+        status, results, printed, _ = self.go("--only", "^kernels$")
+        self.assertEqual(status, 1)
+        self.assertEqual(results["parts"][0]["tests"][1]["outcome"], "died")
+        self.assertIn("died: A.four", printed)
+
+    def test_nothing_but_skipped_tests_is_no_pass(self):
+        self.program("test_gpu", SKIPS)
+        status, results, _, _ = self.go("--only", "^kernels$")
+        self.assertEqual((status, results["parts"][0]["outcome"], results["parts"][0]["why"]), (1, "skipped", "no reference"))
+
+    def test_what_hangs_is_ended_with_all_it_started(self):
+        self.program("test_gpu", HANGS)
+        start = time.monotonic()
+        status, results, _, _ = self.go("--only", "^kernels$", "--minutes", "0.05")
+        self.assertLess(time.monotonic() - start, 20)
+        self.assertEqual((status, results["parts"][0]["outcome"]), (1, "timed out"))
+        self.assertEqual(results["parts"][1]["why"], "not asked for")
+        left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+        self.assertNotIn("sleep 987", left)
+
+    def test_no_time_left(self):
+        self.program("test_gpu", PASSES)
+        status, results, _, _ = self.go("--minutes", "0")
+        self.assertEqual(status, 1)
+        self.assertEqual({part["why"] for part in results["parts"] if part["outcome"] == "skipped"} - {
+            "there is no compute-sanitizer"}, {"no time left"})
+
+    def test_what_a_sanitizer_says(self):
+        part = gpu.Part("memcheck", "sanitizer", [], 60)
+        judge = lambda status, text: gpu.judge(part, status, text)["outcome"]
+        tests = "[ RUN      ] A.one\n[       OK ] A.one (3 ms)\n"
+        self.assertEqual(judge(0, tests + "========= ERROR SUMMARY: 0 errors\n"), "passed")
+        self.assertEqual(judge(0, tests + "========= ERROR SUMMARY: 3 errors\n"), "failed")
+        self.assertEqual(judge(0, "========= RACECHECK SUMMARY: 1 hazard displayed (0 errors, 1 warning)\n"), "failed")
+        self.assertEqual(judge(0, "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\n"), "passed")
+        self.assertEqual(judge(1, "========= Error: Device not supported\n"), "skipped")
+        self.assertEqual(judge(None, tests), "timed out")
+        self.assertEqual(judge(1, "[ RUN      ] A.two\n[  FAILED  ] A.two (1 ms)\n========= ERROR SUMMARY: 0 errors\n"), "failed")
+
+
+if __name__ == "__main__":
+    unittest.main()
