@@ -70,7 +70,7 @@ def run(command, seconds, env=None):
 def read_gtest(text):
     """[{name, outcome, seconds, why}] from GoogleTest's output, also where the program did not come to its end."""
     tests, name, said = [], None, []
-    for line in text.splitlines():
+    for line in re.sub("\x1b\\[[0-9;]*[A-Za-z]", "", text).splitlines():  # coloured under mpirun, which has a terminal
         if m := re.match(r"\[ RUN      \] (\S+)", line):
             name, said = m[1], []
         elif name and (m := re.match(r"\[ +(OK|FAILED|SKIPPED) +\] " + re.escape(name) + r"\b.* \((\d+) ms\)", line)):

@@ -25,4 +25,5 @@ else
   cmake --preset cuda -S "$here/.." -B "$folder" -DCMAKE_CUDA_ARCHITECTURES="$architectures" >/dev/null
   cmake --build "$folder" -j "$(nproc)" --target megalith test_gpu test_mpi bench_kernels bench_step | tail -n 1
 fi
+command -v python3 >/dev/null || { echo "bench/gpu.sh needs python3, without any package" >&2; exit 2; }
 exec python3 "$here/gpu.py" "$folder" "$@"

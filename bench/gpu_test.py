@@ -112,6 +112,10 @@ class Gpu(unittest.TestCase):
         self.assertEqual({part["why"] for part in results["parts"] if part["outcome"] == "skipped"} - {
             "there is no compute-sanitizer"}, {"no time left"})
 
+    def test_colours_are_passed_over(self):
+        text = "\x1b[0;32m[ RUN      ] \x1b[mA.one\r\n\x1b[0;31m[  FAILED  ] \x1b[mA.one (3 ms)\r\n"
+        self.assertEqual(gpu.read_gtest(text), [{"name": "A.one", "outcome": "failed", "seconds": 0.003}])
+
     def test_what_a_sanitizer_says(self):
         part = gpu.Part("memcheck", "sanitizer", [], 60)
         judge = lambda status, text: gpu.judge(part, status, text)["outcome"]

@@ -2,22 +2,54 @@
 # Makes a folder that runs on machines without any of our packages, and without root: megalith, Open MPI's launcher, and
 # their libraries. CUDA's libraries and the C library stay the machine's own: it must have a driver, cuBLAS and NCCL to
 # train on GPUs, and a C library no older than this one's.
-#   docker/bundle.sh OUT [PRESET]       PRESET: cuda (the default) or cpu; builds what is not built, in build/bundle-PRESET
+#   docker/bundle.sh OUT [PRESET] [--tests] [-DOPTION=VALUE...]
+#     PRESET     cuda (the default) or cpu; builds what is not built, in build/bundle-PRESET
+#     --tests    also the tests, benches and reference runs that bench/gpu.sh takes to a machine with GPUs
+#     -D...      for CMake: -DCMAKE_CUDA_ARCHITECTURES=90a-real leaves out what H100 and H200 do not run
 # Then, anywhere:  OUT/megalith train ...   or   OUT/mpirun -n 8 OUT/megalith train ...   or   srun OUT/megalith train ...
+#           and:  OUT/bench/gpu.sh OUT     (or bench/gpu.sh OUT, in a checkout)
 # The folder may be moved and copied. Between nodes MPI speaks TCP: the tensors travel by NCCL.
 set -euo pipefail
-[ $# -ge 1 ] && [ $# -le 2 ] || { sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0" >&2; exit 2; }
+usage() { sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || usage
 mkdir -p "$1"
 out=$(cd "$1" && pwd)
-preset=${2:-cuda}
+shift
+preset=cuda tests=OFF options=()
+for argument in "$@"; do
+  case $argument in
+    cpu | cuda) preset=$argument ;;
+    --tests) tests=ON ;;
+    -D*) options+=("$argument") ;;
+    *) usage ;;
+  esac
+done
 [ -z "$(ls -A "$out")" ] || { echo "$out is not empty; name a new folder" >&2; exit 1; }
 cd "$(dirname "$0")/.."
 
 # Not for the processor of this machine only.
 build=build/bundle-$preset
-cmake --preset "$preset" -B "$build" -DMEGALITH_NATIVE=OFF -DMEGALITH_TESTS=OFF -DMEGALITH_BENCH=OFF >/dev/null
-cmake --build "$build" -j "$(nproc)" --target megalith | tail -n 1
-cmake --install "$build" --prefix "$out" >/dev/null
+targets=(megalith)
+if [ $tests = ON ]; then
+  targets+=(test_mpi bench_kernels bench_step)
+  [ "$preset" = cpu ] || targets+=(test_gpu)
+fi
+cmake --preset "$preset" -B "$build" -DMEGALITH_NATIVE=OFF -DMEGALITH_TESTS=$tests -DMEGALITH_BENCH=$tests \
+  ${options[@]+"${options[@]}"} >/dev/null
+cmake --build "$build" -j "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}" --target "${targets[@]}" | tail -n 1
+cmake --install "$build" --prefix "$out" --strip >/dev/null
+
+if [ $tests = ON ]; then
+  cmake --install "$build" --prefix "$out" --strip --component tests >/dev/null
+  mkdir "$out/bench"
+  cp bench/gpu.sh bench/gpu.py bench/step.py "$out/bench/"
+  [ ! -d ../shared/reference ] || cp -r ../shared/reference "$out/reference"
+  # Whose sources these are, for the results file.
+  if commit=$(git rev-parse HEAD 2>/dev/null); then
+    git diff --quiet HEAD || commit+=" with changes"
+    echo "$commit" > "$out/commit"
+  fi
+fi
 
 # Open MPI finds its parts below OPAL_PREFIX in the places that it was built for, relative to its own prefix.
 path_of() { ompi_info --parseable --path "$1" | cut -d: -f3; }
