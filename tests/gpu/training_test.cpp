@@ -38,7 +38,8 @@ TEST_P(GpuTraining, fp32_takes_the_course_of_the_reference) {
   expect_the_course_of_the_reference();
 }
 
-// How far bf16 may lead is what it does on the CPU, which rounds in other places: as far, and half as far again.
+// How far bf16 may lead is what it does on the CPU, twice over: rounding in other places, as tensor parallelism does on
+// the CPU, was seen to lead 1.9 times as far.
 TEST_P(GpuTraining, bf16_stays_as_near_to_the_reference_as_on_the_cpu) {
   struct Distance {
     double loss = 0, norm = 0;
@@ -56,8 +57,8 @@ TEST_P(GpuTraining, bf16_stays_as_near_to_the_reference_as_on_the_cpu) {
     return d;
   };
   const Distance cpu = distance("cpu"), gpu = distance("cuda");
-  EXPECT_LE(gpu.loss, 1.5 * cpu.loss);
-  EXPECT_LE(gpu.norm, 1.5 * cpu.norm);
+  EXPECT_LE(gpu.loss, 2 * cpu.loss);
+  EXPECT_LE(gpu.norm, 2 * cpu.norm);
   fmt::print("  loss {:.1e} (CPU {:.1e}), gradient norm {:.1e} (CPU {:.1e})\n", gpu.loss, cpu.loss, gpu.norm, cpu.norm);
 }
 
