@@ -126,26 +126,27 @@ def find(folder, name):
     return None
 
 
-def make_parts(o, work):
+def make_parts(o, gpus, work):
     """All there is to do, in order of importance."""
-    gpu, mpi = find(o.folder, "test_gpu"), find(o.folder, "test_mpi")
+    test_gpu, mpi = find(o.folder, "test_gpu"), find(o.folder, "test_mpi")
     kernels, step = find(o.folder, "bench_kernels"), find(o.folder, "bench_step")
     wrapped = os.path.abspath(os.path.join(o.folder, "mpirun"))
     mpirun = wrapped if os.path.exists(wrapped) else shutil.which("mpirun")
     wrapped = os.path.abspath(os.path.join(o.folder, "megalith"))
     program = wrapped if os.path.isfile(wrapped) else find(o.folder, "megalith")
-    places = {"MEGALITH_PROGRAM": program or "", "MEGALITH_MPIRUN": mpirun or "", "MEGALITH_REFERENCE": o.reference}
+    places = {"MEGALITH_PROGRAM": program, "MEGALITH_MPIRUN": mpirun, "MEGALITH_REFERENCE": o.reference}
+    places = {name: place for name, place in places.items() if place}
     absent = lambda *needed: next((f"there is no {what} in {o.folder}" for what, path in needed if not path), None)
 
     def tests(name, filter, seconds, why_not=None):
-        return Part(name, "test", [gpu, "--gtest_filter=" + filter], seconds, places,
-                    why_not=absent(("test_gpu", gpu)) or why_not)
+        return Part(name, "test", [test_gpu, "--gtest_filter=" + filter], seconds, places,
+                    why_not=absent(("test_gpu", test_gpu)) or why_not)
 
-    def ranks(name, count, filter, seconds, each=lambda rank: []):
-        command = [mpirun, "--oversubscribe"]
-        for rank in range(count):
-            command += ([":"] if rank else []) + ["-n", "1"] + each(rank) + [mpi, "--gtest_filter=" + filter]
-        return Part(name, "test", command, seconds, why_not=absent(("test_mpi", mpi), ("mpirun", mpirun)))
+    def ranks(name, count, filter, seconds, why_not=None):
+        command = [mpirun, "--oversubscribe", "-n", str(count), mpi, "--gtest_filter=" + filter]
+        # Of one machine; where ranks share a GPU, the tests make NCCL take them for ranks of several.
+        env = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1"}
+        return Part(name, "test", command, seconds, env, why_not=absent(("test_mpi", mpi), ("mpirun", mpirun)) or why_not)
 
     def bench(name, path, command, seconds, why_not=None):
         def read():
@@ -165,24 +166,26 @@ def make_parts(o, work):
 
     no_reference = None if os.path.isdir(o.reference) else f"there is no reference at {o.reference}"
     no_mpirun = None if mpirun else "there is no mpirun"
-    # NCCL takes several ranks of one GPU for ranks of several machines.
-    as_machine = lambda rank: ["-x", f"NCCL_HOSTID=machine{rank}", "-x", "NCCL_SOCKET_IFNAME=lo", "-x", "NCCL_IB_DISABLE=1"]
+    several = None if gpus > 1 else "there is one GPU"
+    one_gpu = None if gpus < 2 else "there are several GPUs"
     parts = [
         tests("kernels", "All/DeviceOps*:DeviceWidths*:DeviceBits*", 120),
         tests("streams", "In/Streams*:Gpu.*", 30),
-        tests("training", "Of/GpuTraining*-*several_ranks*", 120, no_reference or no_mpirun),
+        tests("training", "Of/GpuTraining*-*several_ranks*:*each_rank*", 120, no_reference or no_mpirun),
         kernel_bench([], 90),
         step_bench(["--seconds", "150"], 240),
         tests("shapes of models", "ModelShapes*", 120),
         tests("ranks on one GPU, MPI", "Of/GpuTraining*several_ranks*", 90, no_reference or no_mpirun),
-        ranks("communicators through the host", 2, "*staged*", 60),
-        ranks("communicators, NCCL, 2 ranks", 2, "*nccl*", 60, as_machine),
-        ranks("communicators, NCCL, 3 ranks", 3, "*nccl*", 60, as_machine),
+        tests("training, a GPU each", "Of/GpuTraining*each_rank*", 90, no_reference or no_mpirun or several),
+        ranks("communicators through the host", 2, "*/self_on_gpu:*/staged_*", 60),
+        ranks("NCCL, 2 ranks on one GPU", 2, "*/nccl_*", 60, one_gpu),
+        ranks("NCCL, 3 ranks on one GPU", 3, "*/nccl_*", 60, one_gpu),
+        ranks("NCCL, a GPU each", min(gpus, 8), "*/nccl_*", 60, several),
     ]
     sanitizer = shutil.which("compute-sanitizer") or next(iter(glob.glob("/usr/local/cuda*/bin/compute-sanitizer")), None)
     for tool in ["memcheck", "racecheck", "initcheck"]:
-        command = [sanitizer, "--tool", tool, gpu, "--gtest_filter=DeviceBits*:All/DeviceOps*"]
-        parts.append(Part(tool, "sanitizer", command, 75, why_not=absent(("test_gpu", gpu)) or
+        command = [sanitizer, "--tool", tool, test_gpu, "--gtest_filter=DeviceBits*:All/DeviceOps*"]
+        parts.append(Part(tool, "sanitizer", command, 75, why_not=absent(("test_gpu", test_gpu)) or
                           (None if sanitizer else "there is no compute-sanitizer")))
     return parts
 
@@ -320,7 +323,7 @@ def main():
     path = os.path.join(o.out, f"{name}-{now.strftime('%Y%m%d-%H%M%S')}.json")
 
     with tempfile.TemporaryDirectory(prefix="megalith-gpu-") as work:
-        for part in make_parts(o, work):
+        for part in make_parts(o, len(results["gpus"]), work):
             entry = {"name": part.name, "kind": part.kind}
             left = 60 * o.minutes - (time.monotonic() - start)
             why_not = part.why_not or ("not asked for" if o.only and not re.search(o.only, part.name) else None) or \

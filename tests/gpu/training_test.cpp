@@ -23,6 +23,14 @@ class GpuTraining : public testing::TestWithParam<std::string> {
   void expect_the_course_of_the_reference() {
     fmt::print("  {}\n", expect_same_course(found(), reference_course(reference(GetParam()))));
   }
+  void expect_the_course_in(int ranks, const std::string& words, Args overrides) {
+    SCOPED_TRACE(fmt::format("{} ranks, {}", ranks, words));
+    std::filesystem::remove_all(scratch_ / "run");
+    const Args layout = overrides_of(words);
+    overrides.insert(overrides.end(), layout.begin(), layout.end());
+    train_on("cuda", overrides, ranks);
+    expect_the_course_of_the_reference();
+  }
   int64_t last_step() const { return static_cast<int64_t>(reference_course(reference(GetParam())).steps.size()); }
   std::string last_checkpoint(const std::string& run) const {
     return scratch_ / (run + "/checkpoints/" + step_name(last_step()));
@@ -99,14 +107,20 @@ TEST_P(GpuTraining, several_ranks_share_one_gpu) {
                                                                              {2, "tensor=2 sequence"},
                                                                              {2, "pipeline=2 microbatch=1"},
                                                                              {4, "tensor=2 pipeline=2 gpipe"},
-                                                                             {4, "shard_grad_op shard=2 recompute"}}) {
-    SCOPED_TRACE(fmt::format("{} ranks, {}", ranks, words));
-    std::filesystem::remove_all(scratch_ / "run");
-    Args overrides = overrides_of(words);
-    overrides.push_back("communication.backend=mpi");
-    train_on("cuda", overrides, ranks);
-    expect_the_course_of_the_reference();
-  }
+                                                                             {4, "shard_grad_op shard=2 recompute"}})
+    expect_the_course_in(ranks, words, {"communication.backend=mpi"});
+}
+
+TEST_P(GpuTraining, each_rank_on_a_gpu_of_its_own) {
+  if (device::count() < 2) GTEST_SKIP() << "there is one GPU";
+  for (const auto& [ranks, words] :
+       std::vector<std::pair<int, std::string>>{{2, "full_shard microbatch=1"},
+                                                {2, "tensor=2 sequence"},
+                                                {2, "pipeline=2 microbatch=1"},
+                                                {4, "tensor=2 pipeline=2 microbatch=1"},
+                                                {4, "shard_grad_op shard=2 recompute microbatch=1"},
+                                                {8, "tensor=2 sequence pipeline=2 full_shard microbatch=1"}})
+    if (ranks <= device::count()) expect_the_course_in(ranks, words, {});
 }
 
 // Refused before training, with the plan's table.
