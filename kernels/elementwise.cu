@@ -1,48 +1,38 @@
-// Whole tensors, one pass: a thread takes `steps` vectors, neighbours side by side, so that many loads are under way.
+// Whole tensors, one pass; and sums of all elements.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
-#include "kernels/device_cuda.h"
+#include "kernels/loops_cuda.h"
 #include "kernels/philox.h"
 
 namespace megalith::cuda {
 
 namespace {
-constexpr int threads = 256, steps = 4;
-
-// f(i) for the first elements i, n at a time, of all `count`; elements past the last whole vector are taken one by one
-// by g(i).
-template <int n, class F, class G>
-__device__ void each_vector(int64_t count, F&& f, G&& g) {
-  const int64_t whole = count / n;
-  const int64_t first = int64_t{blockIdx.x} * threads * steps + threadIdx.x;
-#pragma unroll
-  for (int step = 0; step < steps; step++)
-    if (const int64_t i = first + step * threads; i < whole) f(i * n);
-  if (const int64_t i = whole * n + first; first < n && i < count) g(i);
-}
-dim3 grid_of(int64_t count, int n) { return blocks_for(count / n + 1, threads * steps); }
+using element_loop::threads;
+constexpr int steps = 4;
+unsigned grid_of(int64_t count, int n) { return element_grid(count, n, steps); }
 
 template <class T, int n>
 __global__ void __launch_bounds__(threads) fill_kernel(T* y, T value, int64_t count) {
-  Vector<T, n> vector;
-  for (int i = 0; i < n; i++) vector[i] = value;
-  each_vector<n>(
-      count, [&](int64_t i) { store(y + i, vector); }, [&](int64_t i) { y[i] = value; });
+  for_elements<n, steps>(
+      count, [](auto, int64_t) { return 0; },
+      [&](auto width, int64_t i, int) {
+        Vector<T, width> result;
+        for (int k = 0; k < width; k++) result[k] = value;
+        store(y + i, result);
+      });
 }
 
 template <class To, class From, int n>
 __global__ void __launch_bounds__(threads) copy_kernel(To* y, const From* x, int64_t count) {
-  each_vector<n>(
-      count,
-      [&](int64_t i) {
-        const Vector<From, n> from = load_once<n>(x + i);
-        Vector<To, n> vector;
-        for (int k = 0; k < n; k++) vector[k] = convert<To>(from[k]);
-        store(y + i, vector);
-      },
-      [&](int64_t i) { y[i] = convert<To>(x[i]); });
+  for_elements<n, steps>(
+      count, [&](auto width, int64_t i) { return load_once<width>(x + i); },
+      [&](auto width, int64_t i, const auto& from) {
+        Vector<To, width> result;
+        for (int k = 0; k < width; k++) result[k] = convert<To>(from[k]);
+        store(y + i, result);
+      });
 }
 
 template <class T>
@@ -54,16 +44,21 @@ __device__ inline bfloat16 sum_of(bfloat16 a, bfloat16 b) {
   return to<bfloat16>(to_float(a) + to_float(b));
 }
 template <class T, int n>
+struct Terms {
+  Vector<T, n> y, x;
+};
+template <class T, int n>
 __global__ void __launch_bounds__(threads) add_kernel(T* y, const T* x, int64_t count) {
-  each_vector<n>(
+  for_elements<n, steps>(
       count,
-      [&](int64_t i) {
-        const Vector<T, n> a = load<n>(y + i), b = load_once<n>(x + i);
-        Vector<T, n> vector;
-        for (int k = 0; k < n; k++) vector[k] = sum_of(a[k], b[k]);
-        store(y + i, vector);
+      [&](auto width, int64_t i) {
+        return Terms<T, width>{load<width>(y + i), load_once<width>(x + i)};
       },
-      [&](int64_t i) { y[i] = sum_of(y[i], x[i]); });
+      [&](auto width, int64_t i, const auto& from) {
+        Vector<T, width> result;
+        for (int k = 0; k < width; k++) result[k] = sum_of(from.y[k], from.x[k]);
+        store(y + i, result);
+      });
 }
 
 template <class T>
