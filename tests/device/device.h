@@ -16,12 +16,14 @@ std::string no_device();
 // `c` must outlive the result.
 Memories on_device(const Case& c, int64_t offset);
 
-// Expects what an op promises: the CPU op's tolerance, and the same bits for the same call.
-void agrees_with_its_twin(const Case& c, int64_t offset = 0);
-void same_bits_twice(const Case& c);
+// Of every argument in turn.
+using Bits = std::vector<std::vector<unsigned char>>;
+Bits bits_of(const Memories& memories);
 
-// Of every written argument in turn.
-std::vector<std::vector<unsigned char>> bits_of(const Memories& memories);
+// Expects what an op promises: the CPU op's tolerance, and the same bits for the same call. The first returns those it
+// got, of which the second expects that they come again.
+Bits agrees_with_its_twin(const Case& c, int64_t offset = 0);
+void gives_again(const Bits& bits, const Case& c);
 
 // What attention in bf16 may be off by beyond tolerance(): it rounds its probabilities, and their gradients, for the
 // tensor cores, half a unit of what they weigh, in sums of any sign. Where memory is not aligned for these, it does

@@ -12,10 +12,9 @@ class DeviceOps : public OnDevice, public testing::WithParamInterface<Op> {};
 
 TEST_P(DeviceOps, AgreesWithItsTwin) {
   for (const Case& c : GetParam().cases()) {
-    const bool slow = c.op.starts_with("attention");
-    for (int64_t offset : {0, 1, 3})
-      if (offset < 3 || !slow) agrees_with_its_twin(c, offset);  // 3 is as unaligned as 1
-    same_bits_twice(c);
+    gives_again(agrees_with_its_twin(c), c);
+    // What is no multiple of 8 is all one to the kernels; attention in f32 has one for all memory, and a slow one.
+    if (!c.op.starts_with("attention") || c.dtype == DType::bf16) agrees_with_its_twin(c, 1);
   }
 }
 INSTANTIATE_TEST_SUITE_P(All, DeviceOps, testing::ValuesIn(all_ops()), [](const auto& of) { return of.param.name; });
@@ -52,8 +51,7 @@ TEST_F(DeviceWidths, Embedding) {
           embedding_backward_case(3, 150, 16, {0, 300, 300}, 4, t),
           embedding_backward_case(2, 20, 8, {30000, 66000, 96000}, 0, t),
           embedding_forward_case(1, 3, 1600, {0, 5, 5}, 0, t), embedding_backward_case(1, 3, 1600, {0, 5, 5}, 0, t)})
-      agrees_with_its_twin(c);
-    same_bits_twice(embedding_backward_case(3, 150, 16, {0, 3, 3}, 0, t));
+      gives_again(agrees_with_its_twin(c), c);
   }
 }
 
@@ -86,7 +84,7 @@ TEST_F(DeviceBits, MasksAreThoseOfTheCpu) {
     const Memories host(c, 0);
     Stream s(World::cpu);
     c.run(s, host.tensors());
-    EXPECT_TRUE(bits_of(on_device(c, 0)) == bits_of(host));
+    EXPECT_TRUE(on_device(c, 0).memory[0].bits() == host.memory[0].bits());
   }
 }
 

@@ -13,10 +13,7 @@ namespace {
 using ModelShapes = OnDevice;
 constexpr DType f32 = DType::f32, bf16 = DType::bf16;
 
-void holds(const Case& c) {
-  agrees_with_its_twin(c);
-  same_bits_twice(c);
-}
+void holds(const Case& c) { gives_again(agrees_with_its_twin(c), c); }
 
 Memories on_cpu(const Case& c) {
   Memories memories(c, 0);
@@ -107,7 +104,7 @@ void agrees_with_the_cpu(const Case& c) {
     }
     EXPECT_LE(worst, 1) << arg.name << ": its worst element, as a part of what is allowed";
   }
-  same_bits_twice(c);
+  gives_again(bits_of(got), c);
 }
 
 // With the results of the CPU's forward pass, for the twin's would take minutes.

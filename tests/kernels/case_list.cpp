@@ -6,9 +6,9 @@ namespace {
 // Odd sizes on purpose: a tail of every vector length, and sizes on both sides of a fork.
 using Size = std::pair<int64_t, int64_t>;
 const std::vector<Size> matrices{{1, 1}, {3, 7}, {33, 48}, {70, 257}, {5, 768}};
-const std::vector<AttentionDims> attentions{{1, 1, 1, 1},    {2, 33, 3, 7},  {1, 5, 2, 16},
-                                            {1, 64, 1, 64},  {2, 65, 2, 64}, {1, 130, 1, 112},
-                                            {1, 40, 2, 128}, {1, 3, 1, 200}, {1, 70, 2, 24, 4}};
+const std::vector<AttentionDims> attentions{{1, 1, 1, 1},   {2, 33, 3, 7},    {1, 5, 2, 16},   {1, 64, 1, 64},
+                                            {1, 65, 2, 64}, {1, 130, 1, 16},  {1, 34, 1, 112}, {1, 40, 2, 128},
+                                            {1, 3, 1, 200}, {1, 70, 2, 24, 4}};
 const std::vector<double> rates{0.0, 0.1, 0.5};
 
 template <class F>
