@@ -5,10 +5,13 @@
 
 namespace megalith::cpu {
 
-// Rows are summed in blocks, blocks in order; threads share out columns, so their number changes nothing.
+// Rows are summed in blocks of so many, blocks in order.
+constexpr int64_t column_sum_rows = 64;
+
+// Threads share out columns, so their number changes nothing.
 template <class T>
 void column_sums(float* out, const T* x, int64_t N, int64_t C) {
-  constexpr int64_t strip = 64, block_rows = 64;
+  constexpr int64_t strip = 64, block_rows = column_sum_rows;
   parallel_for((C + strip - 1) / strip, strip * N, [=](int64_t begin, int64_t end) {
     for (int64_t s = begin; s < end; s++) {
       const int64_t first = s * strip, width = C - first < strip ? C - first : strip;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 
 #include "kernels/device_cuda.h"
 
@@ -20,11 +21,12 @@ inline unsigned partial_blocks(int64_t work, int64_t floats) {
   return static_cast<unsigned>(std::min<int64_t>({work, room, 264}));
 }
 
-// out[c] += sum over rows of partial[row][c]; out's columns from `split` on are those of `rest`. Launch with
-// ceil_div(C, strip) blocks of strip * lines threads.
+// The columns of partial belong to first, second and third, `width` each: first[c] += sum over rows of partial[row][c],
+// and so on. Launch with ceil_div(C, strip) blocks of strip * lines threads.
 template <class = void>
 __global__ void __launch_bounds__(column_sums::strip* column_sums::lines)
-    finish_column_sums_kernel(float* out, float* rest, int64_t split, const float* partial, int64_t rows, int64_t C) {
+    finish_column_sums_kernel(float* first, float* second, float* third, int64_t width, const float* partial,
+                              int64_t rows, int64_t C) {
   using column_sums::strip, column_sums::lines;
   __shared__ float sums[lines][strip];
   const int column = static_cast<int>(threadIdx.x) % strip, line = static_cast<int>(threadIdx.x) / strip;
@@ -36,15 +38,18 @@ __global__ void __launch_bounds__(column_sums::strip* column_sums::lines)
   sync_threads();
   if (line != 0 || c >= C) return;
   for (int i = 1; i < lines; i++) sum += sums[i][column];
-  float* to = c < split ? out + c : rest + (c - split);
+  float* to = c < width ? first + c : c < 2 * width ? second + (c - width) : third + (c - 2 * width);
   *to += sum;
 }
 
-// out (split) and rest (C - split) += the sums of the workspace's `rows` rows of C floats.
-inline void finish_column_sums(Queue queue, const char* name, float* out, float* rest, int64_t split, int64_t rows,
-                               int64_t C) {
+// Each of `out`, vectors of `width` of which the last may be null, += the sums of its columns of the workspace's `rows`
+// rows, where they lie side by side.
+inline void finish_column_sums(Queue queue, const char* name, const std::array<float*, 3>& out, int64_t width,
+                               int64_t rows) {
+  const int64_t C = width * (out[2] ? 3 : out[1] ? 2 : 1);
   launch(queue, {name, blocks_for(C, column_sums::strip), column_sums::strip * column_sums::lines},
-         finish_column_sums_kernel<>, out, rest, split, static_cast<const float*>(queue.workspace), rows, C);
+         finish_column_sums_kernel<>, out[0], out[1], out[2], width, static_cast<const float*>(queue.workspace), rows,
+         C);
 }
 
 }  // namespace megalith::cuda

@@ -1,9 +1,10 @@
-// The mask of Dropout, drawn row by row.
+// The mask of Dropout, drawn row by row, and the rows of the residual that ends in it.
 #pragma once
 
 #include <algorithm>
 
 #include "kernels/dropout.h"
+#include "kernels/loops_cpu.h"
 #include "kernels/philox.h"
 
 namespace megalith::cpu {
@@ -59,6 +60,43 @@ class DropoutMask {
   uint64_t key_;
   uint32_t threshold_;
   float scale_;
+};
+
+constexpr int64_t masked_run = 256;  // columns whose factors are drawn at once; a multiple of 64
+constexpr int64_t draw_work = 8;     // element operations that a factor costs
+
+// y = x + dropout(h + b) of row n.
+template <class T>
+class ResidualRow {
+ public:
+  ResidualRow(const T* b, int64_t C, const Dropout& d)
+      : b_(b), C_(C), mask_(d), first_row_(static_cast<uint64_t>(d.first_row)), active_(d.active()) {}
+
+  int64_t work() const { return active_ ? C_ * draw_work : C_; }
+
+  void operator()(T* y, const T* x, const T* h, int64_t n) const {
+    const T* b = b_;
+    if (!active_) {
+#pragma omp simd
+      for (int64_t c = 0; c < C_; c++) put(y[c], get(x[c]) + (get(h[c]) + get(b[c])));
+      return;
+    }
+    float factors[masked_run];
+    for (int64_t first = 0; first < C_; first += masked_run) {
+      const int64_t count = std::min(masked_run, C_ - first);
+      mask_.draw(factors, first_row_ + static_cast<uint64_t>(n), 0, first, count);
+#pragma omp simd
+      for (int64_t i = 0; i < count; i++)
+        put(y[first + i], get(x[first + i]) + (get(h[first + i]) + get(b[first + i])) * factors[i]);
+    }
+  }
+
+ private:
+  const T* b_;
+  int64_t C_;
+  DropoutMask mask_;
+  uint64_t first_row_;
+  bool active_;
 };
 
 }  // namespace megalith::cpu

@@ -48,4 +48,39 @@ __device__ void draw(float (&factors)[mask_pieces::count][n], const DropoutMask&
   }
 }
 
+// The same for one piece: factors[k] for column c + k of that row, where the lanes of a warp have neighbouring pieces
+// and lane 0 begins at a multiple of 64. The lanes of a group share its blocks, so all lanes come, with a column or
+// not.
+template <int n>
+__device__ void draw_together(float (&factors)[n], const DropoutMask& mask, int64_t row, int64_t c) {
+  using namespace mask_pieces;
+  constexpr int lanes = group / n, own = apart / lanes;
+  const int mine = lane_index() % lanes, leader = lane_index() - mine;
+  const auto counter = static_cast<uint64_t>(c / group * apart + mine * own);
+  unsigned kept = 0;  // bit 4 * i + word: of the i-th block of this lane
+#pragma unroll
+  for (int i = 0; i < own; i++) {
+    const PhiloxBlock words = philox(mask.key, mask.first_row + static_cast<uint64_t>(row), counter + i);
+#pragma unroll
+    for (int word = 0; word < count; word++) kept |= (words[word] < mask.threshold ? 0u : 1u) << (count * i + word);
+  }
+  const int word = mine * n / apart, first = mine * n % apart;
+#pragma unroll
+  for (int k = 0; k < n; k += own) {
+    const unsigned theirs = shuffle(kept, leader + (first + k) / own);
+#pragma unroll
+    for (int i = 0; i < own; i++) factors[k + i] = theirs >> (count * i + word) & 1 ? mask.scale : 0.0f;
+  }
+}
+
+// The factor of one element; a whole block for one word of it.
+__device__ inline float draw_one(const DropoutMask& mask, int64_t row, int64_t c) {
+  using namespace mask_pieces;
+  const PhiloxBlock words = philox(mask.key, mask.first_row + static_cast<uint64_t>(row),
+                                   static_cast<uint64_t>(c / group * apart + c % apart));
+  const auto word = c % group / apart;  // an index would put the words into memory
+  const uint32_t mine = word < 2 ? (word < 1 ? words[0] : words[1]) : (word < 3 ? words[2] : words[3]);
+  return mine < mask.threshold ? 0.0f : mask.scale;
+}
+
 }  // namespace megalith::cuda

@@ -1,5 +1,7 @@
 #include "kernels/layernorm.h"
 
+#include <utility>
+
 #include "kernels/check_args.h"
 #include "kernels/ops_cpu.h"
 #include "kernels/ops_cuda.h"
@@ -36,6 +38,47 @@ void layernorm_backward(Stream& s, Tensor dx, Tensor dw, Tensor db, Tensor dy, T
       "layernorm_backward", {.flops = 15 * n, .bytes = bytes},
       [=] { cpu::layernorm_backward(dx, dw, db, dy, x, stat, w); },
       [=](auto queue) { cuda::layernorm_backward(queue, dx, dw, db, dy, x, stat, w); });
+}
+
+void residual_layernorm_forward(Stream& s, Tensor y, Tensor ln, Tensor stat, Tensor x, Tensor h, Tensor h_b, Tensor w,
+                                Tensor b, const Dropout& d) {
+  const char* op = "residual_layernorm_forward";
+  expect_compute(op, "x", x);
+  for (const auto& [name, t] : {std::pair{"y", y}, {"ln", ln}, {"h", h}}) expect(op, name, t, x.dtype(), x.shape());
+  for (const auto& [name, t] : {std::pair{"h_b", h_b}, {"w", w}, {"b", b}}) expect(op, name, t, x.dtype(), {x.cols()});
+  expect(op, "stat", stat, DType::f32, {x.rows(), 2});
+  expect_dropout(op, d);
+  const auto n = static_cast<double>(x.numel());
+  const double bytes = static_cast<double>(y.bytes() + ln.bytes() + stat.bytes() + x.bytes() + h.bytes() + h_b.bytes() +
+                                           w.bytes() + b.bytes());
+  s.launch(
+      "residual_layernorm_forward", {.flops = 10 * n, .bytes = bytes},
+      [=] { cpu::residual_layernorm_forward(y, ln, stat, x, h, h_b, w, b, d); },
+      [=](auto queue) { cuda::residual_layernorm_forward(queue, y, ln, stat, x, h, h_b, w, b, d); });
+}
+
+void residual_layernorm_backward(Stream& s, Tensor dx, Tensor dh, Tensor dh_b, Tensor dw, Tensor db, Tensor dln,
+                                 Tensor y, Tensor stat, Tensor w, const Dropout& d) {
+  const char* op = "residual_layernorm_backward";
+  expect_compute(op, "dx", dx);
+  for (const auto& [name, t] : {std::pair{"dh", dh}, {"dln", dln}, {"y", y}})
+    expect(op, name, t, dx.dtype(), dx.shape());
+  for (const auto& [name, t] : {std::pair{"dh_b", dh_b}, {"dw", dw}, {"db", db}})
+    expect(op, name, t, DType::f32, {dx.cols()});
+  expect(op, "stat", stat, DType::f32, {dx.rows(), 2});
+  expect(op, "w", w, dx.dtype(), {dx.cols()});
+  expect_dropout(op, d);
+  // In the dry world tensors of two arenas may have one address.
+  CHECK(s.world() == World::dry || !d.active() || dh.raw() != dx.raw(), "{}: dh is dx, which dropout makes another",
+        op);
+  const auto n = static_cast<double>(y.numel());
+  const double bytes = static_cast<double>(2 * (dx.bytes() + dh_b.bytes() + dw.bytes() + db.bytes()) +
+                                           (d.active() || dh.raw() != dx.raw() ? dh.bytes() : 0) + dln.bytes() +
+                                           y.bytes() + stat.bytes() + w.bytes());
+  s.launch(
+      "residual_layernorm_backward", {.flops = 17 * n, .bytes = bytes},
+      [=] { cpu::residual_layernorm_backward(dx, dh, dh_b, dw, db, dln, y, stat, w, d); },
+      [=](auto queue) { cuda::residual_layernorm_backward(queue, dx, dh, dh_b, dw, db, dln, y, stat, w, d); });
 }
 
 }  // namespace megalith

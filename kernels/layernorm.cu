@@ -1,10 +1,11 @@
 // A row belongs to a group of 1, 2, 4 or 8 warps that hold it in registers, so that each element is read once: the mean
 // first, then the squared distances from it. Rows that are too long, or lie where vectors cannot reach, go through a
-// kernel that reads them again for each pass.
+// kernel that reads them again for each pass. The residual that comes before, or in backward after, is done on the row
+// while it is in registers.
 #include <cmath>
 
 #include "kernels/column_sums_cuda.h"
-#include "kernels/device_cuda.h"
+#include "kernels/dropout_cuda.h"
 
 namespace megalith::cuda {
 
@@ -34,23 +35,50 @@ struct Part {
   __device__ static int64_t first() { return (warp_index() % group * warp_size + lane_index()) * n; }
 };
 
-template <class T, int group, int parts>
+enum class Residual { none, plain, dropout };
+
+template <class T>
+struct BranchEnd {  // y = x + dropout(h + b)
+  T* y;
+  const T *h, *b;
+  DropoutMask mask;
+};
+
+template <class T, int group, int parts, Residual residual>
 __global__ void __launch_bounds__(threads)
-    forward_kernel(T* y, float* stat, const T* x, const T* w, const T* b, int64_t N, int64_t C) {
+    forward_kernel(T* ln, float* stat, const T* x, BranchEnd<T> branch, const T* w, const T* b, int64_t N, int64_t C) {
   using Mine = Part<T, group>;
   constexpr int n = Mine::n;
   __shared__ float room[2][warps];
   const int64_t row = int64_t{blockIdx.x} * (warps / group) + warp_index() / group, first = Mine::first();
   const bool has_row = row < N;  // threads without one still come to the barriers
+  Vector<T, n> from[parts], added[parts];
+#pragma unroll
+  for (int p = 0; p < parts; p++) {
+    const int64_t c = first + p * Mine::step;
+    if (has_row && c < C) {
+      from[p] = load_once<n>(x + row * C + c);
+      if constexpr (residual != Residual::none) added[p] = load_once<n>(branch.h + row * C + c);
+    }
+  }
   float v[parts][n];
   float sum = 0;
 #pragma unroll
   for (int p = 0; p < parts; p++) {
     const int64_t c = first + p * Mine::step;
-    if (has_row && c < C) {
-      const Vector<T, n> from = load_once<n>(x + row * C + c);
-      for (int i = 0; i < n; i++) sum += v[p][i] = to_float(from[i]);
+    [[maybe_unused]] float factors[n];
+    if constexpr (residual == Residual::dropout) draw_together(factors, branch.mask, row, c);
+    if (!has_row || c >= C) continue;
+    if constexpr (residual != Residual::none) {
+      const Vector<T, n> bias = load<n>(branch.b + c);
+      for (int i = 0; i < n; i++) {
+        float more = to_float(added[p][i]) + to_float(bias[i]);
+        if constexpr (residual == Residual::dropout) more *= factors[i];
+        from[p][i] = to<T>(to_float(from[p][i]) + more);
+      }
+      store(branch.y + row * C + c, from[p]);
     }
+    for (int i = 0; i < n; i++) sum += v[p][i] = to_float(from[p][i]);
   }
   const float mean = group_sum<group>(sum, room[0]) / static_cast<float>(C);
   float square = 0;
@@ -68,42 +96,60 @@ __global__ void __launch_bounds__(threads)
       const Vector<T, n> scale = load<n>(w + c), shift = load<n>(b + c);
       Vector<T, n> result;
       for (int i = 0; i < n; i++) result[i] = to<T>((v[p][i] - mean) * rstd * to_float(scale[i]) + to_float(shift[i]));
-      store(y + row * C + c, result);
+      store(ln + row * C + c, result);
     }
   }
 }
 
-template <class T>
+template <class T, Residual residual>
 __global__ void __launch_bounds__(threads)
-    forward_any_kernel(T* y, float* stat, const T* x, const T* w, const T* b, int64_t C) {
+    forward_any_kernel(T* ln, float* stat, const T* x, BranchEnd<T> branch, const T* w, const T* b, int64_t C) {
   __shared__ float room[2][warps];
-  x += blockIdx.x * C;
-  y += blockIdx.x * C;
+  const int64_t row = blockIdx.x, begin = row * C;
+  const T* y = residual == Residual::none ? x : branch.y;  // a thread reads again what it wrote itself
   float sum = 0;
-  for (int64_t c = threadIdx.x; c < C; c += threads) sum += to_float(x[c]);
+  for (int64_t c = threadIdx.x; c < C; c += threads) {
+    if constexpr (residual != Residual::none) {
+      float more = to_float(branch.h[begin + c]) + to_float(branch.b[c]);
+      if constexpr (residual == Residual::dropout) more *= draw_one(branch.mask, row, c);
+      branch.y[begin + c] = to<T>(to_float(x[begin + c]) + more);
+    }
+    sum += to_float(y[begin + c]);
+  }
   const float mean = group_sum<warps>(sum, room[0]) / static_cast<float>(C);
   float square = 0;
-  for (int64_t c = threadIdx.x; c < C; c += threads) square += (to_float(x[c]) - mean) * (to_float(x[c]) - mean);
+  for (int64_t c = threadIdx.x; c < C; c += threads)
+    square += (to_float(y[begin + c]) - mean) * (to_float(y[begin + c]) - mean);
   const float rstd = 1.0f / sqrtf(group_sum<warps>(square, room[1]) / static_cast<float>(C) + epsilon);
   for (int64_t c = threadIdx.x; c < C; c += threads)
-    y[c] = to<T>((to_float(x[c]) - mean) * rstd * to_float(w[c]) + to_float(b[c]));
+    ln[begin + c] = to<T>((to_float(y[begin + c]) - mean) * rstd * to_float(w[c]) + to_float(b[c]));
   if (threadIdx.x == 0) {
-    stat[2 * int64_t{blockIdx.x}] = mean;
-    stat[2 * int64_t{blockIdx.x} + 1] = rstd;
+    stat[2 * row] = mean;
+    stat[2 * row + 1] = rstd;
   }
 }
 
-// Blocks take rows in turn and keep the sums of their columns: dw in the first C floats of their row of `partial`, db
-// in the last.
-template <class T, int group, int parts>
-__global__ void __launch_bounds__(threads) backward_kernel(T* dx, float* partial, const T* dy, const T* x,
-                                                           const float* stat, const T* w, int64_t N, int64_t C) {
+// How many vectors of C sums a block leaves side by side: dw, db, and the bias gradient of the residual.
+template <Residual residual>
+constexpr int sums_of = residual == Residual::none ? 2 : 3;
+
+template <class T>
+struct BranchGradient {  // dh = dropout(dx); null when it is dx
+  T* dh;
+  DropoutMask mask;
+};
+
+// Blocks take rows in turn and keep the sums of their columns.
+template <class T, int group, int parts, Residual residual>
+__global__ void __launch_bounds__(threads)
+    backward_kernel(T* dx, BranchGradient<T> branch, float* partial, const T* dy, const T* x, const float* stat,
+                    const T* w, int64_t N, int64_t C) {
   using Mine = Part<T, group>;
-  constexpr int n = Mine::n, groups = warps / group;
+  constexpr int n = Mine::n, groups = warps / group, num_sums = sums_of<residual>;
   __shared__ float room[2][warps];
   const int mine = warp_index() / group;
   const int64_t first = Mine::first();
-  float dw[parts][n] = {}, db[parts][n] = {};
+  float sums[num_sums][parts][n] = {};
   for (int64_t begin = int64_t{blockIdx.x} * groups; begin < N; begin += int64_t{gridDim.x} * groups) {
     const int64_t row = begin + mine;
     const bool has_row = row < N;
@@ -130,8 +176,8 @@ __global__ void __launch_bounds__(threads) backward_kernel(T* dx, float* partial
           const float g = d * to_float(scale[i]);
           sum += g;
           dot += g * xhat;
-          dw[p][i] += d * xhat;
-          db[p][i] += d;
+          sums[0][p][i] += d * xhat;
+          sums[1][p][i] += d;
         }
       }
     }
@@ -140,43 +186,52 @@ __global__ void __launch_bounds__(threads) backward_kernel(T* dx, float* partial
 #pragma unroll
     for (int p = 0; p < parts; p++) {
       const int64_t c = first + p * Mine::step;
-      if (has_row && c < C) {
-        const Vector<T, n> scale = load<n>(w + c);
-        Vector<T, n> result;
-        for (int i = 0; i < n; i++) {
-          const float xhat = (to_float(input[p][i]) - mean) * rstd;
-          result[i] =
-              to<T>(to_float(before[p][i]) + rstd * (to_float(gradient[p][i]) * to_float(scale[i]) - sum - xhat * dot));
+      [[maybe_unused]] float factors[n];
+      if constexpr (residual == Residual::dropout) draw_together(factors, branch.mask, row, c);
+      if (!has_row || c >= C) continue;
+      const Vector<T, n> scale = load<n>(w + c);
+      Vector<T, n> result, branch_result;
+      for (int i = 0; i < n; i++) {
+        const float xhat = (to_float(input[p][i]) - mean) * rstd;
+        float v = to_float(before[p][i]) + rstd * (to_float(gradient[p][i]) * to_float(scale[i]) - sum - xhat * dot);
+        result[i] = to<T>(v);
+        if constexpr (residual != Residual::none) {
+          if constexpr (residual == Residual::dropout) v *= factors[i];
+          branch_result[i] = to<T>(v);
+          sums[2][p][i] += v;
         }
-        store(dx + row * C + c, result);
       }
+      store(dx + row * C + c, result);
+      if constexpr (residual != Residual::none)
+        if (branch.dh) store(branch.dh + row * C + c, branch_result);
     }
   }
   // The groups of the block, in order.
-  float* sums = shared_memory<float>();
+  float* before = shared_memory<float>();
   for (int turn = 0; turn < groups; turn++) {
     if (groups > 1) sync_threads();
     if (mine != turn) continue;
-    float* to = turn == groups - 1 ? partial + blockIdx.x * 2 * C : sums;
+    float* to = turn == groups - 1 ? partial + blockIdx.x * num_sums * C : before;
 #pragma unroll
     for (int p = 0; p < parts; p++) {
       const int64_t c = first + p * Mine::step;
       if (c >= C) continue;
-      for (int i = 0; i < n; i++) {
-        to[c + i] = dw[p][i] + (turn ? sums[c + i] : 0);
-        to[C + c + i] = db[p][i] + (turn ? sums[C + c + i] : 0);
-      }
+#pragma unroll
+      for (int k = 0; k < num_sums; k++)
+        for (int i = 0; i < n; i++) to[k * C + c + i] = sums[k][p][i] + (turn ? before[k * C + c + i] : 0);
     }
   }
 }
 
-template <class T>
-__global__ void __launch_bounds__(threads) backward_any_kernel(T* dx, float* partial, const T* dy, const T* x,
-                                                               const float* stat, const T* w, int64_t N, int64_t C) {
+template <class T, Residual residual>
+__global__ void __launch_bounds__(threads)
+    backward_any_kernel(T* dx, BranchGradient<T> branch, float* partial, const T* dy, const T* x, const float* stat,
+                        const T* w, int64_t N, int64_t C) {
   __shared__ float room[2][warps];
-  float *dw = partial + blockIdx.x * 2 * C, *db = dw + C;
-  for (int64_t c = threadIdx.x; c < 2 * C; c += threads) dw[c] = 0;
-  sync_threads();
+  constexpr int num_sums = sums_of<residual>;
+  float* sums = partial + blockIdx.x * num_sums * C;
+  for (int64_t c = threadIdx.x; c < C; c += threads)
+    for (int k = 0; k < num_sums; k++) sums[k * C + c] = 0;
   for (int64_t row = blockIdx.x; row < N; row += gridDim.x) {
     const float mean = stat[2 * row], rstd = stat[2 * row + 1];
     float sum = 0, dot = 0;
@@ -185,78 +240,123 @@ __global__ void __launch_bounds__(threads) backward_any_kernel(T* dx, float* par
       const float g = d * to_float(w[c]);
       sum += g;
       dot += g * xhat;
-      dw[c] += d * xhat;
-      db[c] += d;
+      sums[c] += d * xhat;
+      sums[C + c] += d;
     }
     sum = group_sum<warps>(sum, room[0]) / static_cast<float>(C);
     dot = group_sum<warps>(dot, room[1]) / static_cast<float>(C);
     for (int64_t c = threadIdx.x; c < C; c += threads) {
       const int64_t i = row * C + c;
       const float xhat = (to_float(x[i]) - mean) * rstd;
-      dx[i] = to<T>(to_float(dx[i]) + rstd * (to_float(dy[i]) * to_float(w[c]) - sum - xhat * dot));
+      float v = to_float(dx[i]) + rstd * (to_float(dy[i]) * to_float(w[c]) - sum - xhat * dot);
+      dx[i] = to<T>(v);
+      if constexpr (residual != Residual::none) {
+        if constexpr (residual == Residual::dropout) v *= draw_one(branch.mask, row, c);
+        if (branch.dh) branch.dh[i] = to<T>(v);
+        sums[2 * C + c] += v;
+      }
     }
   }
 }
 
 // f(group, parts), as constants, for the smallest group of warps of which no thread holds more than `most` elements of
-// a row of C; false when there is none.
-template <class T, int most, int group = 1, int parts = 1, class F>
+// a row of C; false when there is none. Parts come and go by 8 elements, so f32 has no more kernels than bf16.
+template <class T, int most, int group = 1, int parts = 8 / Part<T, group>::n, class F>
 bool with_group(int64_t C, F&& f) {
-  constexpr int most_parts = most / Part<T, group>::n;
+  constexpr int more = 8 / Part<T, group>::n, most_parts = most / Part<T, group>::n;
   if constexpr (parts <= most_parts) {
-    if (C > parts * Part<T, group>::step) return with_group<T, most, group, parts + 1>(C, f);
+    if (C > parts * Part<T, group>::step) return with_group<T, most, group, parts + more>(C, f);
     f(std::integral_constant<int, group>{}, std::integral_constant<int, parts>{});
     return true;
   } else if constexpr (group < warps) {
-    return with_group<T, most, 2 * group, most_parts / 2 + 1>(C, f);
+    return with_group<T, most, 2 * group, most_parts / 2 + more>(C, f);
   } else {
     return false;
   }
 }
+
+// f(residual) as a constant.
+template <class F>
+void with_residual(const Dropout& d, F&& f) {
+  if (d.active()) return f(std::integral_constant<Residual, Residual::dropout>{});
+  f(std::integral_constant<Residual, Residual::plain>{});
+}
+
+template <Residual residual, class T>
+void forward(Queue queue, const char* name, const Tensor& ln_, const Tensor& stat_, const Tensor& x_,
+             BranchEnd<T> branch, const Tensor& w_, const Tensor& b_, bool vectors) {
+  const int64_t N = x_.rows(), C = x_.cols();
+  T* ln = ln_.data<T>();
+  float* stat = stat_.data<float>();
+  const T *x = x_.data<T>(), *w = w_.data<T>(), *b = b_.data<T>();
+  const auto run = [&](auto group, auto parts) {
+    launch(queue, {name, blocks_for(N, warps / group), threads}, forward_kernel<T, group, parts, residual>, ln, stat, x,
+           branch, w, b, N, C);
+  };
+  if (vectors && in_vectors({ln_, x_, w_, b_}) && aligned(stat, 8) && with_group<T, 32>(C, run)) return;
+  launch(queue, {name, blocks_for(N, 1), threads}, forward_any_kernel<T, residual>, ln, stat, x, branch, w, b, C);
+}
+
+// dh_b is null without a residual.
+template <Residual residual, class T>
+void backward(Queue queue, const char* name, const Tensor& dx_, BranchGradient<T> branch, float* dh_b, const Tensor& dw,
+              const Tensor& db, const Tensor& dy_, const Tensor& x_, const Tensor& stat_, const Tensor& w_) {
+  constexpr int num_sums = sums_of<residual>;
+  const int64_t N = x_.rows(), C = x_.cols();
+  T* dx = dx_.data<T>();
+  const T *dy = dy_.data<T>(), *x = x_.data<T>(), *w = w_.data<T>();
+  const float* stat = stat_.data<float>();
+  float* partial = static_cast<float*>(queue.workspace);
+  unsigned blocks = 0;
+  const auto run = [&](auto group, auto parts) {
+    constexpr int groups = warps / group;
+    blocks = partial_blocks(ceil_div(N, groups), num_sums * C);
+    const int64_t shared = groups > 1 ? num_sums * C * static_cast<int64_t>(sizeof(float)) : 0;
+    launch(queue, {name, blocks, threads, shared}, backward_kernel<T, group, parts, residual>, dx, branch, partial, dy,
+           x, stat, w, N, C);
+  };
+  const bool fast = in_vectors({dx_, dy_, x_, w_}) && aligned(branch.dh) && aligned(stat, 8) &&
+                    (with_group<T, 16>(C, run) || with_group<T, 32, warps>(C, run));
+  if (!fast) {
+    blocks = partial_blocks(N, num_sums * C);
+    launch(queue, {name, blocks, threads}, backward_any_kernel<T, residual>, dx, branch, partial, dy, x, stat, w, N, C);
+  }
+  finish_column_sums(queue, name, {dw.data<float>(), db.data<float>(), dh_b}, C, blocks);
+}
 }  // namespace
 
-void layernorm_forward(Queue queue, Tensor y_, Tensor stat_, Tensor x_, Tensor w_, Tensor b_) {
-  const int64_t N = x_.rows(), C = x_.cols();
-  const char* name = "layernorm_forward";
-  with_compute_type(x_.dtype(), [&](auto tag) {
-    using T = decltype(tag);
-    T* y = y_.data<T>();
-    float* stat = stat_.data<float>();
-    const T *x = x_.data<T>(), *w = w_.data<T>(), *b = b_.data<T>();
-    const bool fast =
-        in_vectors({y_, x_, w_, b_}) && aligned(stat, 8) && with_group<T, 32>(C, [&](auto group, auto parts) {
-          launch(queue, {name, blocks_for(N, warps / group), threads}, forward_kernel<T, group, parts>, y, stat, x, w,
-                 b, N, C);
-        });
-    if (!fast) launch(queue, {name, blocks_for(N, 1), threads}, forward_any_kernel<T>, y, stat, x, w, b, C);
+void layernorm_forward(Queue queue, Tensor y, Tensor stat, Tensor x, Tensor w, Tensor b) {
+  with_compute_type(x.dtype(), [&](auto tag) {
+    forward<Residual::none>(queue, "layernorm_forward", y, stat, x, BranchEnd<decltype(tag)>{}, w, b, true);
   });
 }
 
-void layernorm_backward(Queue queue, Tensor dx_, Tensor dw_, Tensor db_, Tensor dy_, Tensor x_, Tensor stat_,
-                        Tensor w_) {
-  const int64_t N = x_.rows(), C = x_.cols();
-  const char* name = "layernorm_backward";
-  with_compute_type(x_.dtype(), [&](auto tag) {
+void layernorm_backward(Queue queue, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor stat, Tensor w) {
+  with_compute_type(x.dtype(), [&](auto tag) {
+    backward<Residual::none>(queue, "layernorm_backward", dx, BranchGradient<decltype(tag)>{}, nullptr, dw, db, dy, x,
+                             stat, w);
+  });
+}
+
+void residual_layernorm_forward(Queue queue, Tensor y, Tensor ln, Tensor stat, Tensor x, Tensor h, Tensor h_b, Tensor w,
+                                Tensor b, const Dropout& d) {
+  with_compute_type(x.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    T* dx = dx_.data<T>();
-    const T *dy = dy_.data<T>(), *x = x_.data<T>(), *w = w_.data<T>();
-    const float* stat = stat_.data<float>();
-    float* partial = static_cast<float*>(queue.workspace);
-    unsigned blocks = 0;
-    const auto run = [&](auto group, auto parts) {
-      constexpr int groups = warps / group;
-      blocks = partial_blocks(ceil_div(N, groups), 2 * C);
-      const int64_t shared = groups > 1 ? 2 * C * static_cast<int64_t>(sizeof(float)) : 0;
-      launch(queue, {name, blocks, threads, shared}, backward_kernel<T, group, parts>, dx, partial, dy, x, stat, w, N,
-             C);
-    };
-    const bool fast = in_vectors({dx_, dy_, x_, w_}) && aligned(stat, 8) &&
-                      (with_group<T, 16>(C, run) || with_group<T, 32, warps>(C, run));
-    if (!fast) {
-      blocks = partial_blocks(N, 2 * C);
-      launch(queue, {name, blocks, threads}, backward_any_kernel<T>, dx, partial, dy, x, stat, w, N, C);
-    }
-    finish_column_sums(queue, name, dw_.data<float>(), db_.data<float>(), C, blocks, 2 * C);
+    const BranchEnd<T> branch{y.data<T>(), h.data<T>(), h_b.data<T>(), mask_of(d)};
+    with_residual(d, [&](auto residual) {
+      forward<residual>(queue, "residual_layernorm_forward", ln, stat, x, branch, w, b, in_vectors({y, h, h_b}));
+    });
+  });
+}
+
+void residual_layernorm_backward(Queue queue, Tensor dx, Tensor dh, Tensor dh_b, Tensor dw, Tensor db, Tensor dln,
+                                 Tensor y, Tensor stat, Tensor w, const Dropout& d) {
+  with_compute_type(y.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    const BranchGradient<T> branch{dh.raw() != dx.raw() ? dh.data<T>() : nullptr, mask_of(d)};
+    with_residual(d, [&](auto residual) {
+      backward<residual>(queue, "residual_layernorm_backward", dx, branch, dh_b.data<float>(), dw, db, dln, y, stat, w);
+    });
   });
 }
 

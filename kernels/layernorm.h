@@ -3,8 +3,12 @@
 // and with g = dy * w:
 //   dx = rstd * (g - sum(g) / C - xhat * sum(g * xhat) / C), dw = sum_n dy * xhat, db = sum_n dy.
 // Source: Ba, Kiros, Hinton, Layer Normalization, arXiv 1607.06450.
+//
+// Where a residual branch ends before the norm of the next, both are one op, and both adjoints are: each row is read
+// once for the two.
 #pragma once
 
+#include "kernels/dropout.h"
 #include "kernels/stream.h"
 #include "kernels/tensor.h"
 
@@ -16,5 +20,16 @@ void layernorm_forward(Stream& s, Tensor y, Tensor stat, Tensor x, Tensor w, Ten
 // dx (N, C) accumulates (it is the gradient of the residual stream that x is part of); dw, db (C) f32 accumulate,
 // summed in an order that does not depend on the number of threads. dy, x (N, C), w (C) in dx's dtype; stat as saved.
 void layernorm_backward(Stream& s, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor stat, Tensor w);
+
+// y = x + dropout(h + h_b) and ln = layernorm(y), of y as it is stored. y, ln (N, C) and stat (N, 2) f32 written;
+// x, h (N, C); h_b, w, b (C); f32 or bf16 throughout.
+void residual_layernorm_forward(Stream& s, Tensor y, Tensor ln, Tensor stat, Tensor x, Tensor h, Tensor h_b, Tensor w,
+                                Tensor b, const Dropout& d);
+
+// Its adjoint: layernorm_backward of dln, where dx (N, C) holds the gradient of y on entry and that of x on return;
+// then dh (N, C) = dropout(dx), written, and dh_b (C) f32 += sum_n dh, both of dx before it is rounded. Without dropout
+// dh may be dx, and nothing more is written. dw, db accumulate; dln, y (N, C), w (C) in dx's dtype; stat as saved.
+void residual_layernorm_backward(Stream& s, Tensor dx, Tensor dh, Tensor dh_b, Tensor dw, Tensor db, Tensor dln,
+                                 Tensor y, Tensor stat, Tensor w, const Dropout& d);
 
 }  // namespace megalith

@@ -31,13 +31,13 @@ void add_column_sums(Queue queue, Tensor out, Tensor x) {
     using T = decltype(tag);
     constexpr int n = 16 / sizeof(T);
     if (in_vectors({x}))
-      launch(queue, {"add_column_sums", dim3(blocks_for(C, threads * n), rows), threads}, partial_kernel<T, n>,
-             partial, x.data<T>(), N, C);
+      launch(queue, {"add_column_sums", dim3(blocks_for(C, threads * n), rows), threads}, partial_kernel<T, n>, partial,
+             x.data<T>(), N, C);
     else
       launch(queue, {"add_column_sums", dim3(blocks_for(C, threads), rows), threads}, partial_kernel<T, 1>, partial,
              x.data<T>(), N, C);
   });
-  finish_column_sums(queue, "add_column_sums", out.data<float>(), nullptr, C, rows, C);
+  finish_column_sums(queue, "add_column_sums", {out.data<float>()}, C, rows);
 }
 
 }  // namespace megalith::cuda

@@ -27,6 +27,10 @@ void embedding_backward(Tensor dwte, Tensor dwpe, Tensor dy, Tensor tokens, int6
 
 void layernorm_forward(Tensor y, Tensor stat, Tensor x, Tensor w, Tensor b);
 void layernorm_backward(Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor stat, Tensor w);
+void residual_layernorm_forward(Tensor y, Tensor ln, Tensor stat, Tensor x, Tensor h, Tensor h_b, Tensor w, Tensor b,
+                                const Dropout& d);
+void residual_layernorm_backward(Tensor dx, Tensor dh, Tensor dh_b, Tensor dw, Tensor db, Tensor dln, Tensor y,
+                                 Tensor stat, Tensor w, const Dropout& d);
 
 void linear_forward(Gemm& gemm, Tensor y, Tensor x, Tensor w, Tensor b);
 void linear_backward_input(Gemm& gemm, Tensor dx, Tensor dy, Tensor w);

@@ -33,6 +33,10 @@ void embedding_backward(Queue queue, Tensor dwte, Tensor dwpe, Tensor dy, Tensor
 
 void layernorm_forward(Queue queue, Tensor y, Tensor stat, Tensor x, Tensor w, Tensor b);
 void layernorm_backward(Queue queue, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor stat, Tensor w);
+void residual_layernorm_forward(Queue queue, Tensor y, Tensor ln, Tensor stat, Tensor x, Tensor h, Tensor h_b, Tensor w,
+                                Tensor b, const Dropout& d);
+void residual_layernorm_backward(Queue queue, Tensor dx, Tensor dh, Tensor dh_b, Tensor dw, Tensor db, Tensor dln,
+                                 Tensor y, Tensor stat, Tensor w, const Dropout& d);
 
 void linear_forward(Queue queue, Tensor y, Tensor x, Tensor w, Tensor b);
 void linear_backward_input(Queue queue, Tensor dx, Tensor dy, Tensor w);

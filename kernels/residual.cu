@@ -166,7 +166,7 @@ void residual_backward(Queue queue, Tensor dh_, Tensor db_, Tensor dy_, const Dr
     } else {
       run(std::integral_constant<int, 1>{});
     }
-    finish_column_sums(queue, name, db_.data<float>(), nullptr, C, blocks, C);
+    finish_column_sums(queue, name, {db_.data<float>()}, C, blocks);
   });
 }
 

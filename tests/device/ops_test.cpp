@@ -31,6 +31,18 @@ TEST_F(DeviceWidths, LayerNorm) {
   agrees_with_its_twin(layernorm_backward_case(2200, 8, DType::bf16));
 }
 
+// With every way of a mask's lanes to share its blocks: groups of 64 columns that are not whole, and rows of several
+// warps.
+TEST_F(DeviceWidths, ResidualLayerNorm) {
+  for (DType t : {DType::f32, DType::bf16})
+    for (double p : {0.0, 0.5})
+      for (int64_t C : {64, 520, 768, 1600, 3200, 7168, 4001})
+        for (const Case& c :
+             {residual_layernorm_forward_case(2, C, p, t), residual_layernorm_backward_case(3, C, p, t)})
+          agrees_with_its_twin(c);
+  agrees_with_its_twin(residual_layernorm_backward_case(2200, 8, 0.5, DType::bf16));
+}
+
 // Groups of 64 columns that are not whole, strips of 256 likewise, and rows enough for every block to take several.
 TEST_F(DeviceWidths, Residual) {
   for (DType t : {DType::f32, DType::bf16})
@@ -79,7 +91,10 @@ TEST_F(DeviceWidths, Attention) {
 }
 
 TEST_F(DeviceBits, MasksAreThoseOfTheCpu) {
-  for (const Case& c : {dropout_case(5, 200, 0.3, DType::f32), dropout_case(5, 203, 0.3, DType::bf16)}) {
+  for (const Case& c : {dropout_case(5, 200, 0.3, DType::f32), dropout_case(5, 203, 0.3, DType::bf16),
+                        residual_layernorm_forward_case(5, 200, 0.5, DType::f32),
+                        residual_layernorm_forward_case(5, 200, 0.5, DType::bf16),
+                        residual_layernorm_forward_case(5, 203, 0.5, DType::bf16)}) {
     SCOPED_TRACE(c.name());
     const Memories host(c, 0);
     Stream s(World::cpu);

@@ -31,6 +31,10 @@ TEST_F(ModelShapes, Rows) {
     holds(residual_forward_case(N, C, 0.1, bf16));
     holds(residual_backward_case(N, C, 0.1, bf16));
     holds(residual_backward_case(N, C, 0, bf16));
+    for (double p : {0.0, 0.5}) {
+      holds(residual_layernorm_forward_case(N, C, p, bf16));
+      holds(residual_layernorm_backward_case(N, C, p, bf16));
+    }
   }
   holds(layernorm_backward_case(4096, 768, f32));
 }

@@ -10,6 +10,8 @@ const std::vector<AttentionDims> attentions{{1, 1, 1, 1},   {2, 33, 3, 7},    {1
                                             {1, 65, 2, 64}, {1, 130, 1, 16},  {1, 34, 1, 112}, {1, 40, 2, 128},
                                             {1, 3, 1, 200}, {1, 70, 2, 24, 4}};
 const std::vector<double> rates{0.0, 0.1, 0.5};
+// The norm of a single number has the gradient 0: a difference of equals times 316.
+const std::vector<Size> norms{{1, 3}, {3, 7}, {33, 48}, {70, 257}, {5, 768}};
 
 template <class F>
 std::vector<Case> each_type(F&& add) {
@@ -28,10 +30,11 @@ std::vector<Case> each_matrix(F&& make) {
   return each(matrices, [&](Size s, DType t) { return make(s.first, s.second, t); });
 }
 template <class F>
-std::vector<Case> each_matrix_and_rate(F&& make) {
+std::vector<Case> each_matrix_and_rate(F&& make, const std::vector<double>& of = rates,
+                                       const std::vector<Size>& sizes = matrices) {
   return each_type([&](auto& all, DType t) {
-    for (double p : rates)
-      for (auto [N, C] : matrices) all.push_back(make(N, C, p, t));
+    for (double p : of)
+      for (auto [N, C] : sizes) all.push_back(make(N, C, p, t));
   });
 }
 template <class F>
@@ -128,6 +131,13 @@ std::vector<Op> all_ops() {
       {"dropout", [] { return each_matrix_and_rate(dropout_case); }},
       {"residual_forward", [] { return each_matrix_and_rate(residual_forward_case); }},
       {"residual_backward", [] { return each_matrix_and_rate(residual_backward_case); }},
+      // Rates by which the sum that is rounded before the norm is exact in f32, so that the twin rounds it alike.
+      {"residual_layernorm_forward",
+       [] {
+         return each_matrix_and_rate(residual_layernorm_forward_case, {0.0, 0.5}, norms);
+       }},
+      {"residual_layernorm_backward",
+       [] { return each_matrix_and_rate(residual_layernorm_backward_case, rates, norms); }},
       {"attention_forward", [] { return each_attention(attention_forward_case); }},
       {"attention_backward", [] { return each_attention(attention_backward_case); }},
       {"cross_entropy_forward", [] { return each_loss(cross_entropy_forward_case); }},

@@ -15,14 +15,14 @@ namespace megalith::test {
 
 namespace {
 constexpr DType f32 = DType::f32;
-Dropout mask_of(double p) { return {.p = p, .seed = 11, .step = 3, .site = 5, .first_row = 1000}; }
-
 double gelu(double x) { return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x))); }
 double gelu_derivative(double x) {
   const double u = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x), tanh = std::tanh(u);
   return (1 + tanh) / 2 + x / 2 * (1 - tanh * tanh) * std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * x * x);
 }
 }  // namespace
+
+Dropout mask_of(double p) { return {.p = p, .seed = 11, .step = 3, .site = 5, .first_row = 1000}; }
 
 double keep_factor(const Dropout& d, uint64_t row, uint64_t group, uint64_t column) {
   if (d.p == 0) return 1;

@@ -24,6 +24,8 @@ Case embedding_backward_case(int64_t B, int64_t T, int64_t C, VocabularyPart par
 Case dropout_case(int64_t N, int64_t C, double p, DType t);
 Case residual_forward_case(int64_t N, int64_t C, double p, DType t);
 Case residual_backward_case(int64_t N, int64_t C, double p, DType t);
+Case residual_layernorm_forward_case(int64_t N, int64_t C, double p, DType t);
+Case residual_layernorm_backward_case(int64_t N, int64_t C, double p, DType t);
 Case attention_forward_case(const AttentionDims& dims, double p, DType t);
 Case attention_backward_case(const AttentionDims& dims, double p, DType t);
 Case cross_entropy_forward_case(int64_t N, int64_t V, int64_t padding, DType t);
@@ -41,6 +43,8 @@ Case accumulate_square_sum_case(int64_t n);
 Case clip_scale_case(double square_sum, double max_norm);
 Case normal_fill_case(int64_t begin, int64_t n, Columns columns);
 
+// The mask of every case with that probability.
+Dropout mask_of(double p);
 // The mask's factor of one element, as dropout.h states it.
 double keep_factor(const Dropout& d, uint64_t row, uint64_t group, uint64_t column);
 

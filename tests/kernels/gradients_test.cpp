@@ -72,6 +72,14 @@ TEST(Gradients, Residual) {
   check_gradient(residual_forward_case(4, 7, 0, f32), residual_backward_case(4, 7, 0, f32));
   check_gradient(residual_forward_case(4, 7, 0.3, f32), residual_backward_case(4, 7, 0.3, f32));
 }
+// The gradient that dx already holds is the twin's affair; here it is 0.
+TEST(Gradients, ResidualLayerNorm) {
+  for (double p : {0.0, 0.3}) {
+    Case backward = residual_layernorm_backward_case(5, 7, p, f32);
+    std::fill(backward.args[0].values.begin(), backward.args[0].values.end(), 0);
+    check_gradient(residual_layernorm_forward_case(5, 7, p, f32), backward);
+  }
+}
 TEST(Gradients, Attention) {
   for (double p : {0.0, 0.3})
     for (const AttentionDims& dims : {AttentionDims{1, 1, 1, 3}, {2, 5, 2, 3}, {1, 9, 1, 7}})

@@ -32,19 +32,19 @@ void Block::forward(const Context& c, const BlockWeights& w, const BlockSaved& a
   // What a branch adds, before its bias.
   auto branch_output = [&] { return c.scratch.tensor(y.dtype(), {shape_.branch_rows(), shape_.C}); };
 
-  {  // mid = x + dropout(leave(proj(attention(qkv(enter(ln_1(x)))))) + proj_b)
+  {  // mid = x + dropout(leave(proj(attention(qkv(enter(ln_1(x)))))) + proj_b),  ln2 = ln_2(mid)
     const auto scope = c.scratch.scope();
     const Tensor h = branch_output();
     layernorm_forward(c.s, a.ln1, a.stat1, a.x, w.ln1_w, w.ln1_b);
     linear_forward(c.s, a.qkv, c.edge.enter(c.s, c.scratch, a.ln1), w.qkv_w, w.qkv_b);
     attention_forward(c.s, a.att, a.lse, a.qkv, shape_.attention, dropout(c, Site::attention));
     linear_forward(c.s, h, a.att, w.proj_w, {});
-    residual_forward(c.s, a.mid, a.x, c.edge.leave(c.s, c.scratch, h), w.proj_b, dropout(c, Site::attention_residual));
+    residual_layernorm_forward(c.s, a.mid, a.ln2, a.stat2, a.x, c.edge.leave(c.s, c.scratch, h), w.proj_b, w.ln2_w,
+                               w.ln2_b, dropout(c, Site::attention_residual));
   }
-  {  // y = mid + dropout(leave(out(gelu(fc(enter(ln_2(mid)))))) + out_b)
+  {  // y = mid + dropout(leave(out(gelu(fc(enter(ln2))))) + out_b)
     const auto scope = c.scratch.scope();
     const Tensor h = branch_output();
-    layernorm_forward(c.s, a.ln2, a.stat2, a.mid, w.ln2_w, w.ln2_b);
     linear_forward(c.s, a.fc, c.edge.enter(c.s, c.scratch, a.ln2), w.fc_w, w.fc_b);
     gelu_forward(c.s, a.act, a.fc);
     linear_forward(c.s, h, a.act, w.out_w, {});
@@ -56,32 +56,29 @@ void Block::backward(const Context& c, const BlockWeights& w, const BlockSaved& 
                      Tensor dy) const {
   auto like = [&](Tensor t) { return c.scratch.tensor(t.dtype(), t.shape()); };
   auto entered = [&] { return c.scratch.tensor(dy.dtype(), {shape_.branch_rows(), shape_.C}); };
-  // The gradient of what a branch added; without dropout it is dy itself.
-  auto branch_gradient = [&](Tensor db, Site site) {
-    const Dropout d = dropout(c, site);
-    const Tensor dh = d.active() ? like(dy) : dy;
-    residual_backward(c.s, dh, db, dy, d);
-    return c.edge.leave_backward(c.s, c.scratch, dh);
-  };
+  // The gradient of what a branch added, each in its turn; without dropout it is dy itself.
+  const auto scope = c.scratch.scope();
+  const Tensor dh = c.dropout.active() ? like(dy) : dy;
 
-  {  // dmid = dy + ln_2'(enter'(fc'(gelu'(out'(leave'(dropout(dy)))))))
-    const auto scope = c.scratch.scope();
-    const Tensor dh = branch_gradient(dw.out_b, Site::mlp_residual);
+  {  // dh = dropout(dy),  dmid = dy + ln_2'(enter'(fc'(gelu'(out'(leave'(dh)))))),  dh = dropout(dmid)
+    const auto branch = c.scratch.scope();
+    residual_backward(c.s, dh, dw.out_b, dy, dropout(c, Site::mlp_residual));
+    const Tensor dout = c.edge.leave_backward(c.s, c.scratch, dh);
     const Tensor dfc = like(a.fc), dln2 = entered();
-    linear_backward_weight(c.s, dw.out_w, {}, dh, a.act);
-    linear_backward_input(c.s, dfc, dh, w.out_w);
+    linear_backward_weight(c.s, dw.out_w, {}, dout, a.act);
+    linear_backward_input(c.s, dfc, dout, w.out_w);
     gelu_backward(c.s, dfc, dfc, a.fc);
     linear_backward_weight(c.s, dw.fc_w, dw.fc_b, dfc, c.edge.enter(c.s, c.scratch, a.ln2));
     linear_backward_input(c.s, dln2, dfc, w.fc_w);
-    layernorm_backward(c.s, dy, dw.ln2_w, dw.ln2_b, c.edge.enter_backward(c.s, c.scratch, dln2), a.mid, a.stat2,
-                       w.ln2_w);
+    residual_layernorm_backward(c.s, dy, dh, dw.proj_b, dw.ln2_w, dw.ln2_b, c.edge.enter_backward(c.s, c.scratch, dln2),
+                                a.mid, a.stat2, w.ln2_w, dropout(c, Site::attention_residual));
   }
-  {  // dx = dmid + ln_1'(enter'(qkv'(attention'(proj'(leave'(dropout(dmid)))))))
-    const auto scope = c.scratch.scope();
-    const Tensor dh = branch_gradient(dw.proj_b, Site::attention_residual);
+  {  // dx = dmid + ln_1'(enter'(qkv'(attention'(proj'(leave'(dh))))))
+    const auto branch = c.scratch.scope();
+    const Tensor dproj = c.edge.leave_backward(c.s, c.scratch, dh);
     const Tensor datt = like(a.att), delta = like(a.lse), dqkv = like(a.qkv), dln1 = entered();
-    linear_backward_weight(c.s, dw.proj_w, {}, dh, a.att);
-    linear_backward_input(c.s, datt, dh, w.proj_w);
+    linear_backward_weight(c.s, dw.proj_w, {}, dproj, a.att);
+    linear_backward_input(c.s, datt, dproj, w.proj_w);
     attention_backward(c.s, dqkv, delta, datt, a.att, a.lse, a.qkv, shape_.attention, dropout(c, Site::attention));
     linear_backward_weight(c.s, dw.qkv_w, dw.qkv_b, dqkv, c.edge.enter(c.s, c.scratch, a.ln1));
     linear_backward_input(c.s, dln1, dqkv, w.qkv_w);

@@ -1,0 +1,67 @@
+// One op in place of two leaves the bits that the two leave, so that a model may take either.
+#include <gtest/gtest.h>
+
+#include "cases.h"
+#include "kernels/layernorm.h"
+#include "kernels/residual.h"
+
+namespace megalith::test {
+namespace {
+
+using Run = std::function<void(Stream&, const Tensors&)>;
+std::vector<std::vector<unsigned char>> bits_after(const Case& c, const Run& run) {
+  const Memories memories(c, 0);
+  Stream s(World::cpu);
+  run(s, memories.tensors());
+  std::vector<std::vector<unsigned char>> bits;
+  for (const Memory& m : memories.memory) bits.push_back(m.bits());
+  return bits;
+}
+
+constexpr int64_t N = 150, C = 300;
+
+TEST(Fused, ResidualLayerNormForward) {
+  for (DType t : {DType::f32, DType::bf16})
+    for (double p : {0.0, 0.1}) {
+      const Case c = residual_layernorm_forward_case(N, C, p, t);
+      SCOPED_TRACE(c.name());
+      EXPECT_EQ(bits_after(c, c.run), bits_after(c, [p](Stream& s, const Tensors& a) {
+                  residual_forward(s, a[0], a[3], a[4], a[5], mask_of(p));
+                  layernorm_forward(s, a[1], a[2], a[0], a[6], a[7]);
+                }));
+    }
+}
+
+// In f32 only: in bf16 the two round dx in between.
+TEST(Fused, ResidualLayerNormBackward) {
+  for (double p : {0.0, 0.1}) {
+    const Case c = residual_layernorm_backward_case(N, C, p, DType::f32);
+    SCOPED_TRACE(c.name());
+    EXPECT_EQ(bits_after(c, c.run), bits_after(c, [p](Stream& s, const Tensors& a) {
+                layernorm_backward(s, a[0], a[3], a[4], a[5], a[6], a[7], a[8]);
+                residual_backward(s, a[1], a[2], a[0], mask_of(p));
+              }));
+  }
+}
+
+TEST(Fused, WithoutDropoutTheGradientMayBeTheBranchs) {
+  for (DType t : {DType::f32, DType::bf16}) {
+    const Case c = residual_layernorm_backward_case(N, C, 0, t);
+    Case in_place = c;
+    in_place.run = [](Stream& s, const Tensors& a) {
+      residual_layernorm_backward(s, a[0], a[0], a[2], a[3], a[4], a[5], a[6], a[7], a[8], {});
+    };
+    const auto apart = bits_after(c, c.run), together = bits_after(in_place, in_place.run);
+    EXPECT_EQ(apart[0], apart[1]);
+    for (size_t i : {0, 2, 3, 4}) EXPECT_EQ(apart[i], together[i]) << c.args[i].name;
+  }
+  const Case c = residual_layernorm_backward_case(2, 3, 0.5, DType::f32);
+  const Memories memories(c, 0);
+  const Tensors a = memories.tensors();
+  Stream s(World::cpu);
+  EXPECT_THROW(residual_layernorm_backward(s, a[0], a[0], a[2], a[3], a[4], a[5], a[6], a[7], a[8], mask_of(0.5)),
+               Error);
+}
+
+}  // namespace
+}  // namespace megalith::test
