@@ -7,6 +7,9 @@
 
 namespace megalith {
 
+// Of an element.
+constexpr double gelu_forward_flops = 16, gelu_backward_flops = 24;
+
 // y written; x of the same shape, f32 or bf16.
 void gelu_forward(Stream& s, Tensor y, Tensor x);
 

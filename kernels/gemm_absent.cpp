@@ -7,6 +7,7 @@ namespace megalith::cuda {
 struct Gemm::Library {};
 Gemm::Gemm() { FAIL("this build has no CUDA; configure with: cmake --preset cuda"); }
 Gemm::~Gemm() = default;
+bool Gemm::fuses(const GemmCall&) { return false; }
 void Gemm::run(const Queue&, const GemmCall&) {}
 
 }  // namespace megalith::cuda

@@ -11,6 +11,9 @@
 
 namespace megalith::cuda {
 
+// What follows the product and the bias: nothing; C = gelu(v) and gelu_input = v; or C = v * gelu'(gelu_input).
+enum class Gelu { none, forward, backward };
+
 // C (M, N) = A (M, K) B (K, N) [+ C] [+ bias (N)], in device memory. A and B are f32 or bf16 alike, each stored
 // row-major, or its transpose is; C is f32 or A's type; `accumulate` needs C in f32.
 struct GemmCall {
@@ -22,6 +25,8 @@ struct GemmCall {
   bool a_transposed = false;  // stored (K, M)
   bool b_transposed = false;  // stored (N, K)
   bool accumulate = false;
+  Gelu gelu = Gelu::none;
+  void* gelu_input = nullptr;  // (M, N) in C's type
   DType input = DType::f32;
   DType output = DType::f32;
 };
@@ -33,6 +38,10 @@ class Gemm {
   ~Gemm();
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
+
+  // Whether a call with a GELU is worth running: the library has a kernel for it, and one that is faster than two.
+  // Where not, run() is not to be called with it.
+  bool fuses(const GemmCall& call);
 
   // Uses the queue's workspace.
   void run(const Queue& queue, const GemmCall& call);

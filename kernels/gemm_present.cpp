@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kernels/check.h"
+#include "kernels/device.h"
 #include "kernels/gemm_cuda.h"
 
 namespace megalith::cuda {
@@ -30,6 +31,7 @@ struct Descriptors {
   cublasLtMatmulDesc_t matmul = nullptr;
   cublasLtMatrixLayout_t left = nullptr, right = nullptr, result = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
+  cublasStatus_t found = CUBLAS_STATUS_NOT_SUPPORTED;  // whether there is one
 
   Descriptors() = default;
   Descriptors(const Descriptors&) = delete;
@@ -63,9 +65,11 @@ struct Preference {
 
 // The library stores by columns, so it is asked for C^T = B^T A^T: its left matrix is our b, its rows are our N.
 struct Gemm::Library {
-  using Key = std::tuple<int64_t, int64_t, int64_t, bool, bool, bool, bool, DType, DType, uint32_t, uint32_t, uint32_t>;
+  using Key = std::tuple<int64_t, int64_t, int64_t, bool, bool, bool, Gelu, DType, DType, uint32_t, uint32_t, uint32_t,
+                         uint32_t, uint32_t>;
 
   cublasLtHandle_t handle = nullptr;
+  int generation = device::properties().major;
   std::map<Key, Descriptors> cache;
 
   ~Library() {
@@ -80,22 +84,36 @@ struct Gemm::Library {
             g.a_transposed,
             g.b_transposed,
             g.accumulate,
-            g.bias != nullptr,
+            g.gelu,
             g.input,
             g.output,
             alignment(g.a),
             alignment(g.b),
-            alignment(g.c)};
+            alignment(g.c),
+            g.bias ? alignment(g.bias) : 0,
+            alignment(g.gelu_input)};
+  }
+
+  static cublasLtEpilogue_t epilogue(const GemmCall& g) {
+    switch (g.gelu) {
+      case Gelu::forward: return g.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+      case Gelu::backward: return CUBLASLT_EPILOGUE_DGELU;
+      default: return g.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    }
+  }
+  // The heuristics look at them too.
+  static void set_pointers(Descriptors& d, const GemmCall& g) {
+    if (g.bias) d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
+    if (g.gelu != Gelu::none) d.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g.gelu_input);
   }
 
   void describe(Descriptors& d, const GemmCall& g) {
     CUBLAS_CHECK(cublasLtMatmulDescCreate(&d.matmul, CUBLAS_COMPUTE_32F, CUDA_R_32F));
     d.set(CUBLASLT_MATMUL_DESC_TRANSA, g.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     d.set(CUBLASLT_MATMUL_DESC_TRANSB, g.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-    if (g.bias) {
-      d.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-      d.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, datatype(g.output));
-    }
+    d.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue(g));
+    if (g.bias) d.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, datatype(g.output));
+    if (g.gelu != Gelu::none) d.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g.N);
     const auto layout = [](cublasLtMatrixLayout_t& out, DType type, int64_t rows, int64_t cols) {
       CUBLAS_CHECK(cublasLtMatrixLayoutCreate(&out, datatype(type), static_cast<uint64_t>(rows),
                                               static_cast<uint64_t>(cols), rows));
@@ -118,18 +136,21 @@ struct Gemm::Library {
     int count = 0;
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, d.matmul, d.left, d.right, d.result, d.result,
                                                                  preference.handle, 1, &found, &count);
-    CHECK(status == CUBLAS_STATUS_SUCCESS && count == 1,
-          "cuBLASLt has no GEMM of {} x {} x {} from {} to {} with a workspace of {} bytes: {}", g.M, g.N, g.K,
-          name_of(g.input), name_of(g.output), workspace_bytes, cublasLtGetStatusName(status));
-    d.algorithm = found.algo;
+    if (status == CUBLAS_STATUS_SUCCESS && count == 1) {
+      d.algorithm = found.algo;
+      d.found = CUBLAS_STATUS_SUCCESS;
+    } else if (status != CUBLAS_STATUS_SUCCESS) {
+      d.found = status;
+    }
   }
 
+  // Asked of the library once for each shape.
   Descriptors& of(const GemmCall& g) {
     const auto [at, added] = cache.try_emplace(key(g));
     if (!added) return at->second;
     try {
       describe(at->second, g);
-      if (g.bias) at->second.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);  // the heuristics look at it
+      set_pointers(at->second, g);
       choose(at->second, g);
     } catch (...) {
       cache.erase(at);
@@ -142,11 +163,25 @@ struct Gemm::Library {
 Gemm::Gemm() : library_(std::make_unique<Library>()) { CUBLAS_CHECK(cublasLtCreate(&library_->handle)); }
 Gemm::~Gemm() = default;
 
+// cuBLASLt's GELU is the tanh form (PyTorch pull request 104061); how exactly it takes the tanh is not documented, so
+// only in bf16. It is part of the GEMM's kernel, and then the faster way, on Hopper (llm.c pull request 653, SGLang
+// 34350) and on B200 (SGLang 28168). On generations before and after these it was measured to be a slow second pass
+// (llm.c 338, SGLang 34350): there the second pass is ours.
+bool Gemm::fuses(const GemmCall& call) {
+  if (call.output != DType::bf16 || (library_->generation != 9 && library_->generation != 10)) return false;
+  // The documented law of the library's second matrix, and vectors of the usual size in it.
+  if (call.N % 8 != 0 || alignment(call.gelu_input) < 16 || call.M == 0 || call.N == 0) return false;
+  return library_->of(call).found == CUBLAS_STATUS_SUCCESS;
+}
+
 void Gemm::run(const Queue& queue, const GemmCall& call) {
   CHECK(!call.accumulate || call.output == DType::f32, "a GEMM adds to f32 only, not to {}", name_of(call.output));
   if (call.M == 0 || call.N == 0) return;
   Descriptors& d = library_->of(call);
-  if (call.bias) d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias);
+  CHECK(d.found == CUBLAS_STATUS_SUCCESS,
+        "cuBLASLt has no GEMM of {} x {} x {} from {} to {} with a workspace of {} bytes: {}", call.M, call.N, call.K,
+        name_of(call.input), name_of(call.output), workspace_bytes, cublasLtGetStatusName(d.found));
+  Library::set_pointers(d, call);
   const float one = 1, beta = call.accumulate ? 1 : 0;
   CUBLAS_CHECK(cublasLtMatmul(library_->handle, d.matmul, &one, call.b, d.left, call.a, d.right, &beta, call.c,
                               d.result, call.c, d.result, &d.algorithm, queue.workspace,

@@ -1,6 +1,7 @@
 #include "kernels/linear.h"
 
 #include "kernels/check_args.h"
+#include "kernels/gelu.h"
 #include "kernels/ops_cpu.h"
 #include "kernels/ops_cuda.h"
 
@@ -23,6 +24,21 @@ void linear_forward(Stream& s, Tensor y, Tensor x, Tensor w, Tensor b) {
       [=](auto queue) { cuda::linear_forward(queue, y, x, w, b); });
 }
 
+void linear_gelu_forward(Stream& s, Tensor y, Tensor h, Tensor x, Tensor w, Tensor b) {
+  const char* op = "linear_gelu_forward";
+  expect_compute(op, "x", x);
+  expect_matrix(op, "w", w, x.dtype(), w.rows(), x.cols());
+  expect_matrix(op, "h", h, x.dtype(), x.rows(), w.rows());
+  expect(op, "y", y, x.dtype(), h.shape());
+  expect(op, "b", b, x.dtype(), {w.rows()});
+  const double flops = gemm_flops(w, x.rows()) + (1 + gelu_forward_flops) * static_cast<double>(y.numel());
+  const double bytes = static_cast<double>(y.bytes() + h.bytes() + x.bytes() + w.bytes() + b.bytes());
+  s.launch(
+      "linear_gelu_forward", {.flops = flops, .bytes = bytes},
+      [=, &s] { cpu::linear_gelu_forward(s.gemm(), y, h, x, w, b); },
+      [=](auto queue) { cuda::linear_gelu_forward(queue, y, h, x, w, b); });
+}
+
 void linear_backward_input(Stream& s, Tensor dx, Tensor dy, Tensor w) {
   const char* op = "linear_backward_input";
   expect_compute(op, "dy", dy);
@@ -33,6 +49,20 @@ void linear_backward_input(Stream& s, Tensor dx, Tensor dy, Tensor w) {
       "linear_backward_input", {.flops = gemm_flops(w, dy.rows()), .bytes = bytes},
       [=, &s] { cpu::linear_backward_input(s.gemm(), dx, dy, w); },
       [=](auto queue) { cuda::linear_backward_input(queue, dx, dy, w); });
+}
+
+void linear_backward_input_gelu(Stream& s, Tensor dh, Tensor dy, Tensor w, Tensor h) {
+  const char* op = "linear_backward_input_gelu";
+  expect_compute(op, "dy", dy);
+  expect_matrix(op, "w", w, dy.dtype(), dy.cols(), w.cols());
+  expect_matrix(op, "dh", dh, dy.dtype(), dy.rows(), w.cols());
+  expect(op, "h", h, dy.dtype(), dh.shape());
+  const double flops = gemm_flops(w, dy.rows()) + gelu_backward_flops * static_cast<double>(dh.numel());
+  const double bytes = static_cast<double>(dh.bytes() + dy.bytes() + w.bytes() + h.bytes());
+  s.launch(
+      "linear_backward_input_gelu", {.flops = flops, .bytes = bytes},
+      [=, &s] { cpu::linear_backward_input_gelu(s.gemm(), dh, dy, w, h); },
+      [=](auto queue) { cuda::linear_backward_input_gelu(queue, dh, dy, w, h); });
 }
 
 void linear_backward_weight(Stream& s, Tensor dw, Tensor db, Tensor dy, Tensor x) {

@@ -1,4 +1,5 @@
-// A linear layer, weights stored (out, in):  y = x w^T + b.  GEMMs come from a library; sums are in f32.
+// A linear layer, weights stored (out, in):  y = x w^T + b.  GEMMs come from a library; sums are in f32. Before and
+// after a GELU the two are one op, because a library may do both in one pass.
 #pragma once
 
 #include "kernels/stream.h"
@@ -9,8 +10,14 @@ namespace megalith {
 // y (N, O) written; x (N, I); w (O, I); b (O), or an empty tensor for none. All f32 or all bf16.
 void linear_forward(Stream& s, Tensor y, Tensor x, Tensor w, Tensor b);
 
+// y (N, O) = gelu(h) of h (N, O) = x w^T + b, as it is or as it is stored; both written, the rest as above.
+void linear_gelu_forward(Stream& s, Tensor y, Tensor h, Tensor x, Tensor w, Tensor b);
+
 // dx (N, I) = dy w, written; dy (N, O); w (O, I). All f32 or all bf16.
 void linear_backward_input(Stream& s, Tensor dx, Tensor dy, Tensor w);
+
+// The same where x = gelu(h): dh (N, I) = (dy w) * gelu'(h), written; h (N, I).
+void linear_backward_input_gelu(Stream& s, Tensor dh, Tensor dy, Tensor w, Tensor h);
 
 // dw (O, I) += dy^T x and, unless empty, db (O) += sum_n dy; both f32. dy (N, O), x (N, I) both f32 or both bf16.
 void linear_backward_weight(Stream& s, Tensor dw, Tensor db, Tensor dy, Tensor x);

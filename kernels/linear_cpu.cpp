@@ -28,6 +28,16 @@ void linear_backward_input(Gemm& gemm, Tensor dx, Tensor dy, Tensor w) {
             .output = dx.dtype()});
 }
 
+void linear_gelu_forward(Gemm& gemm, Tensor y, Tensor h, Tensor x, Tensor w, Tensor b) {
+  linear_forward(gemm, h, x, w, b);
+  gelu_forward(y, h);
+}
+
+void linear_backward_input_gelu(Gemm& gemm, Tensor dh, Tensor dy, Tensor w, Tensor h) {
+  linear_backward_input(gemm, dh, dy, w);
+  gelu_backward(dh, dh, h);
+}
+
 void linear_backward_weight(Gemm& gemm, Tensor dw, Tensor db, Tensor dy, Tensor x) {
   gemm.run({.a = dy.raw(),
             .b = x.raw(),

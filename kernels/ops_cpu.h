@@ -34,6 +34,8 @@ void residual_layernorm_backward(Tensor dx, Tensor dh, Tensor dh_b, Tensor dw, T
 
 void linear_forward(Gemm& gemm, Tensor y, Tensor x, Tensor w, Tensor b);
 void linear_backward_input(Gemm& gemm, Tensor dx, Tensor dy, Tensor w);
+void linear_gelu_forward(Gemm& gemm, Tensor y, Tensor h, Tensor x, Tensor w, Tensor b);
+void linear_backward_input_gelu(Gemm& gemm, Tensor dh, Tensor dy, Tensor w, Tensor h);
 void linear_backward_weight(Gemm& gemm, Tensor dw, Tensor db, Tensor dy, Tensor x);
 
 void gelu_forward(Tensor y, Tensor x);

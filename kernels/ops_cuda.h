@@ -40,6 +40,8 @@ void residual_layernorm_backward(Queue queue, Tensor dx, Tensor dh, Tensor dh_b,
 
 void linear_forward(Queue queue, Tensor y, Tensor x, Tensor w, Tensor b);
 void linear_backward_input(Queue queue, Tensor dx, Tensor dy, Tensor w);
+void linear_gelu_forward(Queue queue, Tensor y, Tensor h, Tensor x, Tensor w, Tensor b);
+void linear_backward_input_gelu(Queue queue, Tensor dh, Tensor dy, Tensor w, Tensor h);
 void linear_backward_weight(Queue queue, Tensor dw, Tensor db, Tensor dy, Tensor x);
 // out (C) f32 += the sums of the columns of x (N, C).
 void add_column_sums(Queue queue, Tensor out, Tensor x);

@@ -91,6 +91,14 @@ TEST_F(ModelShapes, LinearIsExactOnWholeNumbers) {
   }
 }
 
+TEST_F(ModelShapes, GeluWithItsProduct) {
+  for (DType t : {bf16, f32})
+    for (int64_t C : {768, 1600}) {
+      holds(linear_gelu_forward_case(64, C, 4 * C, t));
+      holds(linear_backward_input_gelu_case(64, 4 * C, C, t));
+    }
+}
+
 // Both are within its tolerance of the truth, or so they are at small shapes.
 void agrees_with_the_cpu(const Case& c) {
   SCOPED_TRACE(c.name());

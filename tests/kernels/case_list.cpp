@@ -138,6 +138,12 @@ std::vector<Op> all_ops() {
        }},
       {"residual_layernorm_backward",
        [] { return each_matrix_and_rate(residual_layernorm_backward_case, rates, norms); }},
+      {"linear_gelu_forward",
+       [] { return each(linears, [](Linear l, DType t) { return linear_gelu_forward_case(l.N, l.I, l.O, t); }); }},
+      {"linear_backward_input_gelu",
+       [] {
+         return each(linears, [](Linear l, DType t) { return linear_backward_input_gelu_case(l.N, l.I, l.O, t); });
+       }},
       {"attention_forward", [] { return each_attention(attention_forward_case); }},
       {"attention_backward", [] { return each_attention(attention_backward_case); }},
       {"cross_entropy_forward", [] { return each_loss(cross_entropy_forward_case); }},

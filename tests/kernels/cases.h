@@ -26,6 +26,8 @@ Case residual_forward_case(int64_t N, int64_t C, double p, DType t);
 Case residual_backward_case(int64_t N, int64_t C, double p, DType t);
 Case residual_layernorm_forward_case(int64_t N, int64_t C, double p, DType t);
 Case residual_layernorm_backward_case(int64_t N, int64_t C, double p, DType t);
+Case linear_gelu_forward_case(int64_t N, int64_t I, int64_t O, DType t);
+Case linear_backward_input_gelu_case(int64_t N, int64_t I, int64_t O, DType t);
 Case attention_forward_case(const AttentionDims& dims, double p, DType t);
 Case attention_backward_case(const AttentionDims& dims, double p, DType t);
 Case cross_entropy_forward_case(int64_t N, int64_t V, int64_t padding, DType t);

@@ -1,6 +1,8 @@
 // Ops that do two things in one pass: their twins are those of the two, one after the other.
 #include "cases.h"
+#include "kernels/gemm_cpu.h"
 #include "kernels/layernorm.h"
+#include "kernels/linear.h"
 
 namespace megalith::test {
 
@@ -15,6 +17,23 @@ void run_twin(const std::function<void(Doubles&)>& twin, Doubles& d, const Names
     for (const auto& [name, ours] : names) theirs[name] = d[ours];
   twin(theirs);
   for (const auto& [name, ours] : out) d[ours] = theirs[name];
+}
+
+// Rows of x and of w for a product that is about 1 and that bf16 holds to the last bit, so that what enters a GELU is
+// known: x has about eight numbers +-1, w has +-1/4 and +-1/2. In f32 they are normal values.
+Arg row_of_x(const std::string& name, DType t, int64_t N, int64_t K) {
+  Arg arg = in(name, t, {N, K}, t == f32 ? 1 / std::sqrt(double(K)) : 1);
+  std::mt19937_64 generator(1);
+  std::bernoulli_distribution kept(std::min(1.0, 8 / double(K)));
+  if (t == DType::bf16)
+    for (double& v : arg.values) v = kept(generator) ? (v < 0 ? -1 : 1) : 0;
+  return arg;
+}
+Arg row_of_w(const std::string& name, DType t, Shape shape) {
+  Arg arg = in(name, t, shape);
+  if (t == DType::bf16)
+    for (double& v : arg.values) v = (v < 0 ? -1 : 1) * (std::abs(v) < 0.6 ? 0.25 : 0.5);
+  return arg;
 }
 }  // namespace
 
@@ -61,6 +80,38 @@ Case residual_layernorm_backward_case(int64_t N, int64_t C, double p, DType t) {
   const Case of_norm = layernorm_backward_case(N, C, t);  // dln, y and the statistics of y are its
   for (size_t i : {0, 1, 2}) c.args[5 + i].values = of_norm.args[3 + i].values;
   return c;
+}
+
+Case linear_gelu_forward_case(int64_t N, int64_t I, int64_t O, DType t) {
+  const auto linear = linear_forward_case(N, I, O, true, t).twin, gelu = gelu_forward_case(N, O, t).twin;
+  return {.op = "linear_gelu_forward",
+          .shape = fmt::format("{}x{} to {}", N, I, O),
+          .dtype = t,
+          .args = {out("y", t, {N, O}), out("h", t, {N, O}), row_of_x("x", t, N, I), row_of_w("w", t, {O, I}),
+                   row_of_w("b", t, {O})},
+          .run = [](Stream& s, const Tensors& a) { linear_gelu_forward(s, a[0], a[1], a[2], a[3], a[4]); },
+          .twin =
+              [=](Doubles& d) {
+                run_twin(linear, d, {{"x", "x"}, {"w", "w"}, {"b", "b"}}, {{"y", "h"}});
+                run_twin(gelu, d, {{"x", "h"}}, {{"y", "y"}});
+              },
+          .same_for_any_threads = t == f32 || !cpu::has_fast_bf16()};
+}
+
+Case linear_backward_input_gelu_case(int64_t N, int64_t I, int64_t O, DType t) {
+  const auto linear = linear_backward_input_case(N, I, O, t).twin, gelu = gelu_backward_case(N, I, t).twin;
+  return {.op = "linear_backward_input_gelu",
+          .shape = fmt::format("{}x{} to {}", N, I, O),
+          .dtype = t,
+          .args = {out("dh", t, {N, I}), row_of_x("dy", t, N, O), row_of_w("w", t, {O, I}), in("h", t, {N, I}, 2)},
+          .run = [](Stream& s, const Tensors& a) { linear_backward_input_gelu(s, a[0], a[1], a[2], a[3]); },
+          .twin =
+              [=](Doubles& d) {
+                run_twin(linear, d, {{"dy", "dy"}, {"w", "w"}}, {{"dx", "dh"}});
+                d["product"] = d["dh"];
+                run_twin(gelu, d, {{"dy", "product"}, {"x", "h"}}, {{"dx", "dh"}});
+              },
+          .same_for_any_threads = t == f32 || !cpu::has_fast_bf16()};
 }
 
 }  // namespace megalith::test

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "cases.h"
+#include "kernels/gelu.h"
 #include "kernels/layernorm.h"
+#include "kernels/linear.h"
 #include "kernels/residual.h"
 
 namespace megalith::test {
@@ -61,6 +63,21 @@ TEST(Fused, WithoutDropoutTheGradientMayBeTheBranchs) {
   Stream s(World::cpu);
   EXPECT_THROW(residual_layernorm_backward(s, a[0], a[0], a[2], a[3], a[4], a[5], a[6], a[7], a[8], mask_of(0.5)),
                Error);
+}
+
+TEST(Fused, Gelu) {
+  for (DType t : {DType::f32, DType::bf16}) {
+    const Case forward = linear_gelu_forward_case(33, 48, 144, t);
+    EXPECT_EQ(bits_after(forward, forward.run), bits_after(forward, [](Stream& s, const Tensors& a) {
+                linear_forward(s, a[1], a[2], a[3], a[4]);
+                gelu_forward(s, a[0], a[1]);
+              }));
+    const Case backward = linear_backward_input_gelu_case(33, 48, 144, t);
+    EXPECT_EQ(bits_after(backward, backward.run), bits_after(backward, [](Stream& s, const Tensors& a) {
+                linear_backward_input(s, a[0], a[1], a[2]);
+                gelu_backward(s, a[0], a[0], a[3]);
+              }));
+  }
 }
 
 }  // namespace

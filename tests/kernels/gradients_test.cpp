@@ -80,6 +80,21 @@ TEST(Gradients, ResidualLayerNorm) {
     check_gradient(residual_layernorm_forward_case(5, 7, p, f32), backward);
   }
 }
+TEST(Gradients, LinearOfGelu) {
+  const int64_t N = 5, I = 7, O = 3;
+  Case forward = linear_forward_case(N, I, O, false, f32);
+  forward.args.push_back(in("h", f32, {N, I}, 2));
+  const auto gelu = gelu_forward_case(N, I, f32).twin, linear = forward.twin;
+  forward.twin = [=](Doubles& d) {
+    Doubles inner;
+    inner["x"] = d["h"];
+    inner["y"] = d["h"];
+    gelu(inner);
+    d["x"] = inner["y"];
+    linear(d);
+  };
+  check_gradient(forward, linear_backward_input_gelu_case(N, I, O, f32));
+}
 TEST(Gradients, Attention) {
   for (double p : {0.0, 0.3})
     for (const AttentionDims& dims : {AttentionDims{1, 1, 1, 3}, {2, 5, 2, 3}, {1, 9, 1, 7}})

@@ -164,7 +164,7 @@ TEST(Hierarchical, CarriesBetweenNodesOneShareOfWhatItGathers) {
 }
 
 // Every gather of a layer but the first begins before the work on the layer before it, and every scatter ends after the
-// work on the next: a layer is 9 ops forward and 13 backward.
+// work on the next: a layer is 8 ops forward and 12 backward.
 TEST(Overlap, GathersAndScattersRunUnderTheWorkOfALayer) {
   const Step step(model(), 4);
   const std::vector<TraceEvent> gathers = step.on(Channel::shard, Transfer::all_gather);

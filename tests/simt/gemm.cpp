@@ -1,7 +1,9 @@
-// The GEMM library of this machine's GPU is the CPU's: what is tested is how the ops call it.
+// The GEMM library of this machine's GPU is the CPU's: what is tested is how the ops call it. It does a GELU along with
+// a product in bf16, and in f32 leaves it to the ops, so that both of their ways are taken.
 #include "kernels/gemm_cuda.h"
 
 #include "kernels/gemm_cpu.h"
+#include "kernels/ops_cpu.h"
 #include "tests/simt/simt.h"
 
 namespace megalith::cuda {
@@ -11,6 +13,7 @@ struct Gemm::Library {
 };
 Gemm::Gemm() : library_(std::make_unique<Library>()) {}
 Gemm::~Gemm() = default;
+bool Gemm::fuses(const GemmCall& g) { return g.output == DType::bf16; }
 void Gemm::run(const Queue& queue, const GemmCall& g) {
   const int64_t in = size_of(g.input), out = size_of(g.output);
   simt::submit(queue.stream, [=, this] {
@@ -18,9 +21,10 @@ void Gemm::run(const Queue& queue, const GemmCall& g) {
     simt::reads_by_library(g.b, g.N * g.K * in);
     if (g.bias) simt::reads_by_library(g.bias, g.N * out);
     if (g.accumulate) simt::reads_by_library(g.c, g.M * g.N * out);
+    if (g.gelu == Gelu::backward) simt::reads_by_library(g.gelu_input, g.M * g.N * out);
     library_->gemm.run({.a = g.a,
                         .b = g.b,
-                        .c = g.c,
+                        .c = g.gelu == Gelu::forward ? g.gelu_input : g.c,
                         .bias = g.bias,
                         .M = g.M,
                         .N = g.N,
@@ -30,6 +34,12 @@ void Gemm::run(const Queue& queue, const GemmCall& g) {
                         .accumulate = g.accumulate,
                         .input = g.input,
                         .output = g.output});
+    const Tensor c(g.c, g.output, {g.M, g.N}), gelu_input(g.gelu_input, g.output, {g.M, g.N});
+    if (g.gelu == Gelu::forward) {
+      cpu::gelu_forward(c, gelu_input);
+      simt::writes_by_library(g.gelu_input, g.M * g.N * out);
+    }
+    if (g.gelu == Gelu::backward) cpu::gelu_backward(c, c, gelu_input);
     simt::writes_by_library(g.c, g.M * g.N * out);
   });
 }

@@ -1,6 +1,5 @@
 #include "trainer/model/block.h"
 
-#include "kernels/gelu.h"
 #include "kernels/layernorm.h"
 #include "kernels/linear.h"
 #include "kernels/residual.h"
@@ -45,8 +44,7 @@ void Block::forward(const Context& c, const BlockWeights& w, const BlockSaved& a
   {  // y = mid + dropout(leave(out(gelu(fc(enter(ln2))))) + out_b)
     const auto scope = c.scratch.scope();
     const Tensor h = branch_output();
-    linear_forward(c.s, a.fc, c.edge.enter(c.s, c.scratch, a.ln2), w.fc_w, w.fc_b);
-    gelu_forward(c.s, a.act, a.fc);
+    linear_gelu_forward(c.s, a.act, a.fc, c.edge.enter(c.s, c.scratch, a.ln2), w.fc_w, w.fc_b);
     linear_forward(c.s, h, a.act, w.out_w, {});
     residual_forward(c.s, y, a.mid, c.edge.leave(c.s, c.scratch, h), w.out_b, dropout(c, Site::mlp_residual));
   }
@@ -66,8 +64,7 @@ void Block::backward(const Context& c, const BlockWeights& w, const BlockSaved& 
     const Tensor dout = c.edge.leave_backward(c.s, c.scratch, dh);
     const Tensor dfc = like(a.fc), dln2 = entered();
     linear_backward_weight(c.s, dw.out_w, {}, dout, a.act);
-    linear_backward_input(c.s, dfc, dout, w.out_w);
-    gelu_backward(c.s, dfc, dfc, a.fc);
+    linear_backward_input_gelu(c.s, dfc, dout, w.out_w, a.fc);
     linear_backward_weight(c.s, dw.fc_w, dw.fc_b, dfc, c.edge.enter(c.s, c.scratch, a.ln2));
     linear_backward_input(c.s, dln2, dfc, w.fc_w);
     residual_layernorm_backward(c.s, dy, dh, dw.proj_b, dw.ln2_w, dw.ln2_b, c.edge.enter_backward(c.s, c.scratch, dln2),
