@@ -87,7 +87,8 @@ __device__ inline void sort_pass(Keyed* y, const Keyed* x, int64_t N, int shift,
   sync_warp();
   const int64_t each = ceil_div(ceil_div(N, warp_size), sort_warps) * warp_size;
   const int64_t begin = warp * each, end = begin + each < N ? begin + each : N;
-  for (bool placing : {false, true}) {
+  for (int turn = 0; turn < 2; turn++) {
+    const bool placing = turn == 1;
     for (int64_t first = begin; first < end; first += warp_size) {
       const int64_t i = first + lane;
       const bool has = i < end;
