@@ -66,6 +66,17 @@ std::vector<Row> rows_of(const Model& m, DType t) {
   add_linear(rows, "up", m, t, C, 4 * C, true);
   add_linear(rows, "down", m, t, 4 * C, C, true);
   add_linear(rows, "head", m, t, C, m.columns, false);
+  // What a GELU costs with its product: to compare with "up" forward, "down" backward and the GELU's own rows.
+  add("linear_gelu_forward up", [=](Desk& d) -> Launch {
+    const Tensor y = d.tensor(t, {N, 4 * C}), h = d.tensor(t, {N, 4 * C}), x = d.tensor(t, {N, C}),
+                 w = d.tensor(t, {4 * C, C}), b = d.tensor(t, {4 * C});
+    return [=, &d] { linear_gelu_forward(d.stream, y, h, x, w, b); };
+  });
+  add("linear_backward_input_gelu down", [=](Desk& d) -> Launch {
+    const Tensor dh = d.tensor(t, {N, 4 * C}), dy = d.tensor(t, {N, C}), w = d.tensor(t, {C, 4 * C}),
+                 h = d.tensor(t, {N, 4 * C});
+    return [=, &d] { linear_backward_input_gelu(d.stream, dh, dy, w, h); };
+  });
   for (double p : {0.0, 0.1}) add_attention(rows, m.name, {m.B, m.T, m.H, C / m.H}, t, p);
 
   add("gelu_forward", [=](Desk& d) -> Launch {
@@ -96,6 +107,18 @@ std::vector<Row> rows_of(const Model& m, DType t) {
     add("residual_backward" + dropout, [=](Desk& d) -> Launch {
       const Tensor dy = d.tensor(t, {N, C}), dh = p > 0 ? d.tensor(t, {N, C}) : dy, db = d.tensor(f32, {C});
       return [=, &d] { residual_backward(d.stream, dh, db, dy, {.p = p}); };
+    });
+    add("residual_layernorm_forward" + dropout, [=](Desk& d) -> Launch {
+      const Tensor y = d.tensor(t, {N, C}), ln = d.tensor(t, {N, C}), stat = d.tensor(f32, {N, 2}),
+                   x = d.tensor(t, {N, C}), h = d.tensor(t, {N, C}), h_b = d.tensor(t, {C}), w = d.tensor(t, {C}),
+                   b = d.tensor(t, {C});
+      return [=, &d] { residual_layernorm_forward(d.stream, y, ln, stat, x, h, h_b, w, b, {.p = p}); };
+    });
+    add("residual_layernorm_backward" + dropout, [=](Desk& d) -> Launch {
+      const Tensor dx = d.zeros(t, {N, C}), dh = p > 0 ? d.tensor(t, {N, C}) : dx, dh_b = d.zeros(f32, {C}),
+                   dw = d.zeros(f32, {C}), db = d.zeros(f32, {C}), dln = d.tensor(t, {N, C}), y = d.tensor(t, {N, C}),
+                   stat = d.tensor(f32, {N, 2}), w = d.tensor(t, {C});
+      return [=, &d] { residual_layernorm_backward(d.stream, dx, dh, dh_b, dw, db, dln, y, stat, w, {.p = p}); };
     });
   }
   add("embedding_forward", [=](Desk& d) -> Launch {
