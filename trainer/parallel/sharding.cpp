@@ -199,12 +199,13 @@ void Sharding::sum_unsplit_over_tensor() {
   for (Pending& sum : sums) sum.wait();
 }
 
-// Both ends add the other's share to their own: a sum of two is the same in either order.
+// Both ends add the other's share to their own: a sum of two is the same in either order. They are neighbours where
+// the pipeline closes to a ring, so what the last sends goes forward.
 void Sharding::sum_tied_table() {
   const bool first = plan_.chunks.front().first;
   const int other = first ? plan_.mesh.pipeline - 1 : 0;
-  Communicator& out = channel(first ? Channel::forward : Channel::backward);
-  Communicator& in = channel(first ? Channel::backward : Channel::forward);
+  Communicator& out = channel(first ? Channel::backward : Channel::forward);
+  Communicator& in = channel(first ? Channel::forward : Channel::backward);
   const Tensor mine = units_[plan_.tokens].gradient();
   Pending received = in.recv(runtime_.stream, tied_, other), sent = out.send(runtime_.stream, mine, other);
   received.wait();
