@@ -2,13 +2,18 @@
 // streams and events allow. Nothing runs when it is enqueued. When the host asks for an event or waits, work of the
 // streams is done piece by piece, each from a stream drawn at random among those that may go on, until the host has
 // what it asked for; so what is not ordered by an event, and memory that is written or freed too early, gives wrong
-// numbers. While a stream exists the host may not touch device memory.
+// numbers. While a stream exists the host may not touch device memory. Only the thread that makes streams makes work go
+// on; others may ask for events.
 #include "kernels/device.h"
 
+#include <unistd.h>
+
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <deque>
 #include <map>
+#include <thread>
 #include <vector>
 
 #include "kernels/check.h"
@@ -17,11 +22,11 @@
 namespace {
 // The times an event was recorded: how often that was enqueued, and how often the stream came to it.
 struct Recorded {
-  int64_t enqueued = 0, passed = 0;
+  std::atomic<int64_t> enqueued = 0, passed = 0;
   std::chrono::steady_clock::time_point at;  // of the last pass
 };
 struct Item {
-  std::function<void()> work;
+  std::function<bool()> work;       // whether it is done
   std::shared_ptr<Recorded> event;  // recorded or waited for instead of work
   bool wait = false;
   int64_t count = 0;  // of the event
@@ -42,6 +47,7 @@ struct Device {
   std::vector<CUstream_st*> streams;
   std::map<uintptr_t, uintptr_t> pinned;  // begin, end
   uint32_t random = 1;
+  std::thread::id host;
 };
 Device& device() {
   static Device the_one;
@@ -63,17 +69,21 @@ void go_on() {
   CHECK(!able.empty(), "the streams of the simulated device wait for one another");
   d.random = d.random * 1664525u + 1013904223u;
   CUstream_st& s = *able[(d.random >> 16) % able.size()];
-  const Item item = std::move(s.items.front());
+  Item item = std::move(s.items.front());
   s.items.pop_front();
   if (item.work) {
+    bool done = false;
     open_to_host(true);
     try {
-      item.work();
+      done = item.work();
     } catch (...) {
       open_to_host(false);
       throw;
     }
     open_to_host(false);
+    if (done) return;
+    s.items.push_front(std::move(item));
+    std::this_thread::yield();
   } else if (!item.wait) {
     item.event->passed = item.count;
     item.event->at = std::chrono::steady_clock::now();
@@ -92,10 +102,15 @@ void enqueue(CUstream_st* stream, Item item) { stream->items.push_back(std::move
 }  // namespace
 
 void submit(CUstream_st* stream, std::function<void()> work) {
-  if (stream)
-    enqueue(stream, {.work = std::move(work), .event = nullptr});
-  else
+  if (!stream) return work();
+  submit_attempts(stream, [work = std::move(work)] {
     work();
+    return true;
+  });
+}
+
+void submit_attempts(CUstream_st* stream, std::function<bool()> attempt) {
+  enqueue(stream, {.work = std::move(attempt), .event = nullptr});
 }
 
 int64_t work_enqueued() {
@@ -111,6 +126,7 @@ namespace megalith::device {
 using simt::device;
 
 bool in_build() { return true; }
+void expect_waiting_kernels() {}
 int count() { return 1; }
 void select(int index) { CHECK(index == 0, "the simulated machine has one GPU, not {}", index + 1); }
 Properties properties() {
@@ -119,7 +135,7 @@ Properties properties() {
           .processors = 1,
           .memory = int64_t{512} << 20,
           .free = int64_t{512} << 20,
-          .id = "simulated",
+          .id = fmt::format("simulated for process {}", getpid()),
           .driver = "none",
           .runtime = "none"};
 }
@@ -142,6 +158,7 @@ void ReleasePinned::operator()(void* p) const noexcept {
 
 OwnedStream make_stream(bool) {
   OwnedStream stream(new CUstream_st);
+  device().host = std::this_thread::get_id();
   device().streams.push_back(stream.get());
   simt::open_to_host(false);
   return stream;
@@ -165,7 +182,7 @@ void wait(CUstream_st* stream, CUevent_st* event) {
 
 bool passed(CUevent_st* event) {
   const bool is = event->recorded->passed == event->recorded->enqueued;
-  if (!is) simt::go_on();
+  if (!is && std::this_thread::get_id() == device().host) simt::go_on();
   return is;
 }
 double seconds_between(CUevent_st* begin, CUevent_st* end) {

@@ -215,14 +215,29 @@ void* allocate(const std::string& name, int64_t bytes, Contents contents, int64_
   return reinterpret_cast<void*>(begin);
 }
 
+namespace {
+// Whole pages that are given back read as zeros: nothing written.
+void forget(Cell* begin, Cell* end) {
+  constexpr uintptr_t page = 4096;
+  const uintptr_t first = (reinterpret_cast<uintptr_t>(begin) + page - 1) / page * page,
+                  last = reinterpret_cast<uintptr_t>(end) / page * page;
+  if (first >= last) return std::fill(begin, end, Cell{});
+  std::memset(static_cast<void*>(begin), 0, first - reinterpret_cast<uintptr_t>(begin));
+  std::memset(reinterpret_cast<void*>(last), 0, reinterpret_cast<uintptr_t>(end) - last);
+  madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+}
+}  // namespace
+
 void release(void* p) {
   Memory& m = memory();
   const auto at = std::find_if(m.allocations.begin(), m.allocations.end(),
                                [&](const Allocation& a) { return a.begin == reinterpret_cast<uintptr_t>(p); });
   CHECK(at != m.allocations.end(), "released what is no allocation of the simulated device");
-  std::fill(m.device.cell(at->begin), m.device.cell(at->end + unit - 1), Cell{});
+  forget(m.device.cell(at->begin), m.device.cell(at->end + unit - 1));
   m.allocations.erase(at);
-  if (m.allocations.empty()) clear_memory();
+  if (m.allocations.empty()) return clear_memory();
+  m.used = 0;  // what lies behind the last that is left is free again
+  for (const Allocation& left : m.allocations) m.used = std::max(m.used, left.end);
 }
 
 bool is_device_memory(const void* p) { return memory().device.holds(reinterpret_cast<uintptr_t>(p)); }

@@ -65,6 +65,8 @@ void open_to_host(bool open);
 
 // Work of a stream, done some time before the host's wait for it ends (device.cpp); now, without a stream.
 void submit(CUstream_st* stream, std::function<void()> work);
+// The same for work that others have to make possible: it is tried again and again, until it says that it is done.
+void submit_attempts(CUstream_st* stream, std::function<bool()> attempt);
 // What streams still have to do: as many pieces of work, records of events and waits for these.
 int64_t work_enqueued();
 
