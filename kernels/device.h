@@ -4,7 +4,8 @@
 //
 // A process works with one GPU, the one selected; every host thread that calls anything below `select` has to select it
 // first. Errors name the call, the GPU and the remedy; a failed kernel shows in a later call, as CUDA has it. What
-// releases and destroys never fails: at the end of a broken process there is nobody left to tell.
+// releases and destroys never fails: at the end of a broken process there is nobody left to tell. Where an exception is
+// on its way memory is not released: that would wait for the GPU, which may wait for another one that never comes.
 //
 // Nothing here waits for the GPU but the two synchronize().
 #pragma once
@@ -19,6 +20,11 @@ struct CUevent_st;
 namespace megalith::device {
 
 bool in_build();
+// Before anything below: kernels will wait for other GPUs, and none of ours may wait behind one that does. So each
+// stream gets a connection to the GPU of its own, as far as there are any, and kernels are loaded at the beginning, for
+// loading one can wait for those that run. What the environment says on that (CUDA_DEVICE_MAX_CONNECTIONS,
+// CUDA_MODULE_LOADING) is left as it is.
+void expect_waiting_kernels();
 // GPUs that this process sees; 0 without any driver. Error: a driver too old for this build.
 int count();
 void select(int index);

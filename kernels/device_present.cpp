@@ -2,6 +2,9 @@
 #include <cuda_runtime_api.h>
 #include <nvtx3/nvToolsExt.h>
 
+#include <cstdlib>
+#include <exception>
+
 #include "kernels/check.h"
 #include "kernels/device.h"
 
@@ -49,6 +52,11 @@ double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
 bool in_build() { return true; }
 
+void expect_waiting_kernels() {
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+}
+
 int count() {
   int n = 0;
   const cudaError_t error = cudaGetDeviceCount(&n);
@@ -92,8 +100,12 @@ Properties properties() {
           .runtime = version_text(CUDART_VERSION)};
 }
 
-void Release::operator()(void* p) const noexcept { cudaFree(p); }
-void ReleasePinned::operator()(void* p) const noexcept { cudaFreeHost(p); }
+void Release::operator()(void* p) const noexcept {
+  if (std::uncaught_exceptions() == 0) cudaFree(p);
+}
+void ReleasePinned::operator()(void* p) const noexcept {
+  if (std::uncaught_exceptions() == 0) cudaFreeHost(p);
+}
 
 Memory allocate(int64_t bytes, const std::string& what) {
   void* p = nullptr;

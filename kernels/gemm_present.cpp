@@ -1,6 +1,7 @@
 #include <cublasLt.h>
 
 #include <algorithm>
+#include <exception>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -74,7 +75,7 @@ struct Gemm::Library {
 
   ~Library() {
     cache.clear();
-    if (handle) cublasLtDestroy(handle);
+    if (handle && std::uncaught_exceptions() == 0) cublasLtDestroy(handle);  // device.h, on exceptions
   }
 
   static Key key(const GemmCall& g) {

@@ -2,6 +2,7 @@
 
 #include <mpi.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <limits>
 
@@ -203,8 +204,12 @@ std::string MpiSession::broadcast_text(const std::string& text) const {
 }
 
 void MpiSession::abort(int status) const {
-  MPI_Abort(MPI_COMM_WORLD, status);
-  std::abort();
+  int main_thread = 0;
+  MPI_Is_thread_main(&main_thread);
+  if (main_thread) MPI_Abort(MPI_COMM_WORLD, status);
+  // Other threads may not ask; mpirun ends the job when a rank ends like this.
+  std::fflush(nullptr);
+  std::_Exit(status);
 }
 
 }  // namespace megalith

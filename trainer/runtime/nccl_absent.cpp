@@ -10,5 +10,6 @@ NcclSession::NcclSession(const Session& session, NcclOptions) : session_(session
 NcclSession::~NcclSession() = default;
 std::unique_ptr<Communicator> NcclSession::world() const { return session_.world(); }
 void NcclSession::check() const {}
+std::string NcclSession::version() const { return ""; }
 
 }  // namespace megalith

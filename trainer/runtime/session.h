@@ -38,7 +38,7 @@ class Session {
   // outside of this session asks now and then.
   virtual void check() const {}
 
-  // Not collective: ends every rank of the job, with this exit status.
+  // Not collective, from any thread: ends every rank of the job, with this exit status.
   [[noreturn]] virtual void abort(int status) const = 0;
 
  protected:

@@ -15,6 +15,11 @@ std::unique_ptr<Communicator> Transport::world() const {
   return staged_ ? staged_communicator(session_.world()) : session_.world();
 }
 
+std::string Transport::name() const {
+  if (nccl_) return "NCCL " + nccl_->version();
+  return staged_ ? "MPI, through the host" : "MPI";
+}
+
 void Transport::watch(Stream& s) const {
   if (nccl_) s.on_idle([this] { nccl_->check(); });
 }

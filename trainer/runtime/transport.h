@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "configs/config.h"
 #include "kernels/stream.h"
@@ -19,6 +20,8 @@ class Transport {
 
   // Collective. All ranks of the job.
   std::unique_ptr<Communicator> world() const;
+
+  std::string name() const;  // "NCCL 2.28.9"
 
   // A host that waits for the stream learns of transfers that failed.
   void watch(Stream& s) const;

@@ -14,7 +14,9 @@ DeviceChoice choose_device(const Config& config, const Session& session) {
   const Backend backend = config.communication.backend;
   GpuOffer mine{.ranks_on_node = session.ranks_on_this_node(), .rank_on_node = session.rank_on_this_node()};
   together(session, [&] {
-    if (wanted != Device::cpu) mine.gpus = device::count();
+    if (wanted == Device::cpu) return;
+    if (session.size() > 1) device::expect_waiting_kernels();
+    mine.gpus = device::count();
   });
   std::vector<GpuOffer> offers;
   const nlohmann::json offer = {mine.gpus, mine.ranks_on_node, mine.rank_on_node};

@@ -112,9 +112,9 @@ void run_training(Config config, const Session& session) {
                to_string(config.precision.compute), config.run.output);
   if (where == World::cuda) {
     const device::Properties gpu = device::properties();
-    spdlog::info("each rank on a GPU; rank {}: {}, compute capability {}.{}, {:.1f} GiB, driver for CUDA {}",
+    spdlog::info("each rank on a GPU; rank {}: {}, compute capability {}.{}, {:.1f} GiB, driver for CUDA {}{}",
                  session.rank(), gpu.name, gpu.major, gpu.minor, static_cast<double>(gpu.memory) / (1 << 30),
-                 gpu.driver);
+                 gpu.driver, session.size() > 1 ? "; " + transport->name() : "");
   }
   if (plan.batch.idle() > 0)
     spdlog::warn(

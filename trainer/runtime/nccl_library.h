@@ -1,0 +1,36 @@
+// The functions of the NCCL library, found at run time. For builds with CUDA only.
+#pragma once
+
+#include <nccl.h>
+
+#include <string>
+
+namespace megalith {
+
+struct NcclLibrary {
+  // Opens it for the life of the process. Errors: not found, too old.
+  explicit NcclLibrary(const std::string& file);
+
+  // Error, with NCCL's own words: the result is not ncclSuccess. `channel` and `operation` are for the message.
+  void check(ncclResult_t result, const std::string& channel, const char* operation) const;
+  std::string version() const;  // "2.28.9"
+
+  decltype(&ncclGetVersion) get_version;
+  decltype(&ncclGetUniqueId) get_unique_id;
+  decltype(&ncclCommInitRankConfig) init_rank;
+  decltype(&ncclCommSplit) split;
+  decltype(&ncclCommDestroy) destroy;
+  decltype(&ncclCommGetAsyncError) async_error;
+  decltype(&ncclCommCount) count;
+  decltype(&ncclCommUserRank) user_rank;
+  decltype(&ncclGetErrorString) error_string;
+  decltype(&ncclGetLastError) last_error;
+  decltype(&ncclAllGather) all_gather;
+  decltype(&ncclReduceScatter) reduce_scatter;
+  decltype(&ncclAllReduce) all_reduce;
+  decltype(&ncclBroadcast) broadcast;
+  decltype(&ncclSend) send;
+  decltype(&ncclRecv) recv;
+};
+
+}  // namespace megalith
