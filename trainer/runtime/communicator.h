@@ -10,6 +10,7 @@
 // share that crosses a rank's link). A group of one traces nothing.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -28,8 +29,8 @@ enum class Reduce : uint8_t { sum, max };
 // (size-1)/size of it, all_reduce twice that, a broadcast or a message all of it (recv nothing).
 double ring_bytes(Transfer transfer, double payload, int size);
 
-// A transfer under way. Waiting twice is allowed; destroying one that was not waited for waits. The first wait is an
-// event of the trace.
+// A transfer under way. Waiting twice is allowed; destroying one that was not waited for waits, except where an
+// exception is on its way: the other end may never come. The first wait is an event of the trace.
 class Pending {
  public:
   Pending() = default;
@@ -45,7 +46,9 @@ class Pending {
     ticket_ = other.ticket_;
     return *this;
   }
-  ~Pending() { wait(); }
+  ~Pending() {
+    if (std::uncaught_exceptions() == 0) wait();
+  }
   void wait() {
     if (Trace* trace = std::exchange(trace_, nullptr)) trace->wait(ticket_);
     if (auto w = std::exchange(wait_, nullptr)) w();
