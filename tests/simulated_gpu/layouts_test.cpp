@@ -1,4 +1,4 @@
-// Several ranks, each with a simulated GPU of its own, that speak through the host (communication.backend = mpi): every
+// Several ranks, each with a simulated GPU of its own, that speak through the host or over NCCL, simulated as well: every
 // mechanism of a layout, GPU against CPU, tensor by tensor.
 #include <map>
 
@@ -9,7 +9,10 @@
 namespace megalith {
 namespace {
 
-TEST(SimulatedGpuLayouts, AgreeWithTheCpu) {
+class SimulatedGpuLayouts : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Over, SimulatedGpuLayouts, testing::Values("mpi", "nccl"));
+
+TEST_P(SimulatedGpuLayouts, AgreeWithTheCpu) {
   if (session().size() == 1) GTEST_SKIP() << "runs under mpirun";
   const std::map<int, std::vector<std::string>> layouts{
       {2,
@@ -30,7 +33,7 @@ TEST(SimulatedGpuLayouts, AgreeWithTheCpu) {
   options.against = {"run.device=cpu"};
   for (const std::string& layout : layouts.at(session().size())) {
     SCOPED_TRACE(layout);
-    options.overrides = {"run.device=cuda", "communication.backend=mpi"};
+    options.overrides = {"run.device=cuda", fmt::format("communication.backend={}", GetParam())};
     for (size_t at = 0; at < layout.size(); at = std::min(layout.find(' ', at), layout.size() - 1) + 1)
       options.overrides.push_back("parallel." + layout.substr(at, layout.find(' ', at) - at));
     EXPECT_TRUE(run_verify(options, session()));

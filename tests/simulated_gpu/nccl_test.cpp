@@ -1,0 +1,147 @@
+// What can go wrong with NCCL, on the simulated one: each ends in an error that names channel and operation, and never
+// in a wait without end.
+#include "trainer/runtime/nccl.h"
+
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "kernels/device_queue.h"
+#include "kernels/stream.h"
+#include "tests/data/scratch.h"
+#include "tests/pure/testing.h"
+#include "tests/simulated_nccl/faults.h"
+#include "trainer/runtime/file_session.h"
+#include "trainer/runtime/mesh.h"
+
+namespace megalith {
+namespace {
+
+class Nccl : public testing::Test {
+ protected:
+  Nccl() {
+    void* library = dlopen("libnccl.so.2", RTLD_NOW);
+    CHECK(library, "{}", dlerror());
+    auto* const find = reinterpret_cast<decltype(&simulated_nccl_faults)>(dlsym(library, "simulated_nccl_faults"));
+    CHECK(find, "another NCCL than the simulated one is in LD_LIBRARY_PATH");
+    faults_ = find();
+  }
+  ~Nccl() override {
+    faults_->fail_calls = faults_->block_calls = faults_->report_error = faults_->hold_transfers = false;
+  }
+
+  // A sum that the data channel is given after `spoil`, and a host that waits for it.
+  void sum(double timeout, const std::function<void()>& spoil) {
+    const NcclSession nccl(alone_, {.max_ctas = 7, .timeout = timeout});
+    const auto world = nccl.world(), data = world->split("data", static_cast<int>(Channel::data), 0, 0);
+    DeviceQueue queue;
+    Stream s(World::cuda, queue.queue());
+    s.on_idle([&] { nccl.check(); });
+    const device::Memory memory = device::allocate(8, "a tensor of the test");
+    const Tensor tensor(memory.get(), DType::f32, {2});
+    s.upload("write", {tensor}, [](std::span<const Tensor> host) { std::fill_n(host[0].data<float>(), 2, 3.f); });
+    spoil();
+    data->all_reduce(s, tensor, Reduce::sum).wait();
+    float seen = 0;
+    s.download("read", tensor, [&](Tensor host) { seen = host.data<float>()[1]; });
+    s.synchronize();
+    CHECK(seen == 3, "{}", seen);
+  }
+  std::string what_sum_says(double timeout, const std::function<void()>& spoil) {
+    return message_of([&] { sum(timeout, spoil); });
+  }
+
+  const FileSession alone_{"", {}, 1};
+  simulated_nccl::Faults* faults_;
+};
+
+TEST_F(Nccl, CarriesWhatItIsGiven) {
+  sum(60, [] {});
+  EXPECT_EQ(faults_->max_ctas, 7);
+}
+
+TEST_F(Nccl, AMissingLibraryIsAnErrorWithTheWayOut) {
+  const std::string message = message_of([&] { NcclSession(alone_, {.library = "libnccl_that_is_not_there.so.2"}); });
+  for (const char* words : {"cannot be opened", "libnccl_that_is_not_there.so.2", "LD_LIBRARY_PATH", "backend=mpi"})
+    EXPECT_NE(message.find(words), std::string::npos) << message;
+}
+
+TEST_F(Nccl, ALibraryThatLacksAFunctionIsTooOld) {
+  EXPECT_EQ(message_of([&] { NcclSession(alone_, {.library = "libm.so.6"}); }),
+            "libm.so.6 has no ncclGetVersion, which NCCL has since 2.18; install a newer one, or use "
+            "communication.backend=mpi (slow)");
+}
+
+TEST_F(Nccl, TellsItsVersion) { EXPECT_EQ(NcclSession(alone_, {}).version(), "2.99.1"); }
+
+TEST_F(Nccl, ACallThatFailsNamesChannelAndOperation) {
+  EXPECT_EQ(what_sum_says(60, [&] { faults_->fail_calls = true; }),
+            "data: NCCL's all_reduce failed: internal error: by order of the test; NCCL_DEBUG=WARN tells more");
+  EXPECT_EQ(message_of([&] { NcclSession(alone_, {}).world(); }),
+            "world: NCCL's ncclGetUniqueId failed: internal error: by order of the test; NCCL_DEBUG=WARN tells more");
+}
+
+TEST_F(Nccl, AnAsynchronousErrorIsMetWhileTheHostWaits) {
+  const std::string said = what_sum_says(60, [&] { faults_->hold_transfers = faults_->report_error = true; });
+  EXPECT_NE(said.find("NCCL reports: remote error: by order of the test; has another rank or a link died?"),
+            std::string::npos)
+      << said;
+}
+
+TEST_F(Nccl, ATransferThatDoesNotEndIsNamed) {
+  EXPECT_EQ(what_sum_says(0.5, [&] { faults_->hold_transfers = true; }),
+            "data: all_reduce has not ended for 0.5 s (communication.timeout): another rank or a link has died, or "
+            "waits elsewhere");
+}
+
+// Before anything is launched there is nothing to wait for, and afterwards neither: only what is under way counts.
+TEST_F(Nccl, IdlenessIsNoTimeOut) {
+  const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(900)); };
+  sum(0.5, pause);
+  const NcclSession nccl(alone_, {.timeout = 0.5});
+  const auto world = nccl.world();
+  pause();
+  nccl.check();
+}
+
+// The host is kept in a call, or does not look: the watcher ends the process by itself.
+TEST_F(Nccl, AHostThatCannotLookIsEndedByTheWatcher) {
+  testing::GTEST_FLAG(death_test_style) = "fast";
+  EXPECT_EXIT(what_sum_says(0.5, [&] { faults_->block_calls = true; }), testing::ExitedWithCode(1),
+              "megalith: rank 0: data: all_reduce has kept the host for 0.5 s");
+  EXPECT_EXIT(
+      {
+        const NcclSession nccl(alone_, {.timeout = 0.5});
+        const auto world = nccl.world();
+        faults_->report_error = true;
+        for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+      },
+      testing::ExitedWithCode(1), "megalith: rank 0: world: between transfers: NCCL reports: remote error");
+}
+
+TEST_F(Nccl, ARankThatHasGivenUpEndsTheOthers) {
+  const test::Scratch scratch;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const FileSession session(scratch.path("meeting"), {1, 2, "", "job"}, 60);
+    session.all_gather_text("here");
+    session.abort(7);
+  }
+  const FileSession session(scratch.path("meeting"), {0, 2, "", "job"}, 60);
+  const NcclSession nccl(session, {});
+  session.all_gather_text("here");
+  const std::string said = message_of([&] {
+    for (;;) {
+      nccl.check();
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  });
+  EXPECT_EQ(said, "rank 1 of 2 has ended with an error; its own output says which");
+  ::waitpid(child, nullptr, 0);
+}
+
+}  // namespace
+}  // namespace megalith

@@ -1,0 +1,18 @@
+// What a test may order to go wrong in the simulated NCCL, and what it was asked for.
+#pragma once
+
+#include <atomic>
+
+namespace megalith::simulated_nccl {
+
+struct Faults {
+  std::atomic<bool> fail_calls = false;      // with an internal error
+  std::atomic<bool> block_calls = false;     // for ever
+  std::atomic<bool> report_error = false;    // asynchronously
+  std::atomic<bool> hold_transfers = false;  // they do not end
+  std::atomic<int> max_ctas = 0;             // of the communicator made last
+};
+
+}  // namespace megalith::simulated_nccl
+
+extern "C" megalith::simulated_nccl::Faults* simulated_nccl_faults();  // found in the library

@@ -1,0 +1,241 @@
+// NCCL on the simulated GPU of tests/simt, over MPI: what trainer/runtime/nccl_present.cpp finds when it opens the
+// library. It is as strict as the interface allows: a transfer holds its stream until it is over, one of a communicator
+// begins when those before it are over, and a message is over when its other end has taken it. So what could wait for
+// ever on GPUs waits for ever here.
+//
+// MPI and device memory do not meet: MPI works whenever it is called, and the host may not touch device memory then.
+#include "tests/simulated_nccl/nccl.h"
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "kernels/tensor.h"
+#include "tests/simt/simt.h"
+#include "tests/simulated_nccl/faults.h"
+
+using namespace megalith;
+
+struct ncclComm {
+  MPI_Comm mpi = MPI_COMM_NULL;  // null: alone
+  int rank = 0, size = 1;
+  int64_t begun = 0, over = 0;  // transfers
+};
+
+namespace {
+
+constexpr const char* id_text = "simulated";
+
+simulated_nccl::Faults& faults() {
+  static simulated_nccl::Faults the_ones;
+  return the_ones;
+}
+
+// A call with which something is wrong by order of a test.
+ncclResult_t called() {
+  if (faults().block_calls)
+    for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+  return faults().fail_calls ? ncclInternalError : ncclSuccess;
+}
+
+size_t size_of(ncclDataType_t type) {
+  switch (type) {
+    case ncclFloat64: return 8;
+    case ncclBfloat16: return 2;
+    default: return 4;
+  }
+}
+
+template <class T>
+void combine(std::vector<char>& sum, const char* other, ncclRedOp_t op) {
+  for (size_t at = 0; at < sum.size(); at += sizeof(T)) {
+    T a, b;
+    std::memcpy(&a, sum.data() + at, sizeof(T));
+    std::memcpy(&b, other + at, sizeof(T));
+    if constexpr (std::is_same_v<T, bfloat16>) {
+      const auto x = static_cast<float>(a), y = static_cast<float>(b);
+      a = bfloat16(op == ncclSum ? x + y : std::max(x, y));
+    } else {
+      a = op == ncclSum ? a + b : std::max(a, b);
+    }
+    std::memcpy(sum.data() + at, &a, sizeof(T));
+  }
+}
+void combine(std::vector<char>& sum, const char* other, ncclDataType_t type, ncclRedOp_t op) {
+  switch (type) {
+    case ncclFloat32: return combine<float>(sum, other, op);
+    case ncclFloat64: return combine<double>(sum, other, op);
+    case ncclInt32: return combine<int32_t>(sum, other, op);
+    default: return combine<bfloat16>(sum, other, op);
+  }
+}
+
+// What every transfer is made of: bytes are read from the device, MPI moves them, and what has come is written back.
+struct Transfer {
+  std::vector<char> sent, come;
+  MPI_Request request = MPI_REQUEST_NULL;
+  bool begun = false;
+};
+
+template <class Begin, class End>
+ncclResult_t enqueue(ncclComm_t comm, cudaStream_t stream, const void* in, size_t in_bytes, size_t come_bytes,
+                     Begin begin, End end) {
+  if (const ncclResult_t wrong = called()) return wrong;
+  const int64_t turn = comm->begun++;
+  auto t = std::make_shared<Transfer>();
+  simt::submit_attempts(stream, [=] {
+    if (comm->over != turn || faults().hold_transfers) return false;
+    if (!t->begun) {
+      t->begun = true;
+      if (in) simt::reads_by_library(in, static_cast<int64_t>(in_bytes));
+      t->sent.resize(in_bytes);
+      t->come.resize(come_bytes);
+      if (in) std::memcpy(t->sent.data(), in, in_bytes);
+      if (comm->mpi == MPI_COMM_NULL)
+        t->come = t->sent;
+      else
+        begin(*t);
+    }
+    int done = 1;
+    if (comm->mpi != MPI_COMM_NULL) MPI_Test(&t->request, &done, MPI_STATUS_IGNORE);
+    if (!done) return false;
+    end(*t);
+    comm->over++;
+    return true;
+  });
+  return ncclSuccess;
+}
+
+void put(void* out, const char* bytes, size_t n) {
+  simt::writes_by_library(out, static_cast<int64_t>(n));
+  std::memcpy(out, bytes, n);
+}
+
+// Every rank has all inputs and adds them in the order of the ranks; it keeps `part` of the sum.
+ncclResult_t reduce(const void* in, void* out, size_t bytes, size_t part_begin, size_t part_bytes, ncclDataType_t type,
+                    ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return enqueue(
+      comm, stream, in, bytes, bytes * static_cast<size_t>(comm->size),
+      [=](Transfer& t) {
+        MPI_Iallgather(t.sent.data(), static_cast<int>(bytes), MPI_BYTE, t.come.data(), static_cast<int>(bytes),
+                       MPI_BYTE, comm->mpi, &t.request);
+      },
+      [=](Transfer& t) {
+        std::vector<char> sum(t.come.begin(), t.come.begin() + static_cast<std::ptrdiff_t>(bytes));
+        for (size_t r = 1; r < static_cast<size_t>(comm->size); r++) combine(sum, t.come.data() + r * bytes, type, op);
+        put(out, sum.data() + part_begin, part_bytes);
+      });
+}
+
+}  // namespace
+
+extern "C" {
+
+simulated_nccl::Faults* simulated_nccl_faults() { return &faults(); }
+
+ncclResult_t ncclGetVersion(int* version) {
+  *version = 29901;
+  return ncclSuccess;
+}
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  std::strncpy(id->internal, id_text, sizeof id->internal);
+  return called();
+}
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  if (std::strcmp(id.internal, id_text) != 0 || config->blocking != 1) return ncclInvalidArgument;
+  if (const ncclResult_t wrong = called()) return wrong;
+  faults().max_ctas = config->maxCTAs;
+  *comm = new ncclComm{.rank = rank, .size = size};
+  if (size > 1) MPI_Comm_dup(MPI_COMM_WORLD, &(*comm)->mpi);
+  return ncclSuccess;
+}
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* part, ncclConfig_t* config) {
+  if (config->blocking != 1) return ncclInvalidArgument;
+  if (const ncclResult_t wrong = called()) return wrong;
+  faults().max_ctas = config->maxCTAs;
+  *part = new ncclComm;
+  if (comm->mpi == MPI_COMM_NULL) return ncclSuccess;
+  MPI_Comm_split(comm->mpi, color, key, &(*part)->mpi);
+  MPI_Comm_rank((*part)->mpi, &(*part)->rank);
+  MPI_Comm_size((*part)->mpi, &(*part)->size);
+  return ncclSuccess;
+}
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  if (comm->begun != comm->over) return ncclInvalidUsage;  // NCCL would wait for them; the caller should have
+  if (comm->mpi != MPI_COMM_NULL) MPI_Comm_free(&comm->mpi);
+  delete comm;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* error) {
+  *error = faults().report_error ? ncclRemoteError : ncclSuccess;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
+  *count = comm->size;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
+  *rank = comm->rank;
+  return ncclSuccess;
+}
+const char* ncclGetErrorString(ncclResult_t result) {
+  return result == ncclRemoteError ? "remote error" : result == ncclInternalError ? "internal error" : "other error";
+}
+const char* ncclGetLastError(ncclComm_t) { return "by order of the test"; }
+
+ncclResult_t ncclAllGather(const void* in, void* out, size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream) {
+  const size_t bytes = count * size_of(type), all = bytes * static_cast<size_t>(comm->size);
+  return enqueue(
+      comm, stream, in, bytes, all,
+      [=](Transfer& t) {
+        MPI_Iallgather(t.sent.data(), static_cast<int>(bytes), MPI_BYTE, t.come.data(), static_cast<int>(bytes),
+                       MPI_BYTE, comm->mpi, &t.request);
+      },
+      [=](Transfer& t) { put(out, t.come.data(), all); });
+}
+ncclResult_t ncclReduceScatter(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t comm, cudaStream_t stream) {
+  const size_t bytes = count * size_of(type);
+  return reduce(in, out, bytes * static_cast<size_t>(comm->size), bytes * static_cast<size_t>(comm->rank), bytes, type,
+                op, comm, stream);
+}
+ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t comm, cudaStream_t stream) {
+  const size_t bytes = count * size_of(type);
+  return reduce(in, out, bytes, 0, bytes, type, op, comm, stream);
+}
+ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+                           cudaStream_t stream) {
+  const size_t bytes = count * size_of(type);
+  return enqueue(
+      comm, stream, comm->rank == root ? in : nullptr, bytes, 0,
+      [=](Transfer& t) { MPI_Ibcast(t.sent.data(), static_cast<int>(bytes), MPI_BYTE, root, comm->mpi, &t.request); },
+      [=](Transfer& t) { put(out, t.sent.data(), bytes); });
+}
+ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  const size_t bytes = count * size_of(type);
+  return enqueue(
+      comm, stream, data, bytes, 0,
+      [=](Transfer& t) {
+        MPI_Issend(t.sent.data(), static_cast<int>(bytes), MPI_BYTE, peer, 0, comm->mpi, &t.request);
+      },
+      [](Transfer&) {});
+}
+ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+  const size_t bytes = count * size_of(type);
+  return enqueue(
+      comm, stream, nullptr, 0, bytes,
+      [=](Transfer& t) { MPI_Irecv(t.come.data(), static_cast<int>(bytes), MPI_BYTE, peer, 0, comm->mpi, &t.request); },
+      [=](Transfer& t) { put(data, t.come.data(), bytes); });
+}
+
+}  // extern "C"
