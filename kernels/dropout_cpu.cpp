@@ -33,16 +33,10 @@ void dropout(Tensor y_, Tensor x_, const Dropout& d) {
   });
 }
 
-void residual_forward(Tensor y_, Tensor x_, Tensor h_, Tensor b_, const Dropout& d) {
-  with_compute_type(x_.dtype(), [&](auto tag) {
+void residual_forward(Tensor y, Tensor x, Tensor h, Tensor b, const Dropout& d) {
+  with_compute_type(x.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    T* y = y_.data<T>();
-    const T *x = x_.data<T>(), *h = h_.data<T>();
-    const int64_t C = x_.cols();
-    const ResidualRow<T> row(b_.data<T>(), C, d);
-    parallel_for(x_.rows(), row.work(), [=](int64_t begin, int64_t end) {
-      for (int64_t n = begin; n < end; n++) row(y + n * C, x + n * C, h + n * C, n);
-    });
+    residual_rows<T>(y, x, h, b, d, 0, [](int64_t, T*) {});
   });
 }
 

@@ -65,38 +65,49 @@ class DropoutMask {
 constexpr int64_t masked_run = 256;  // columns whose factors are drawn at once; a multiple of 64
 constexpr int64_t draw_work = 8;     // element operations that a factor costs
 
-// y = x + dropout(h + b) of row n.
+// y = x + dropout(h + b), a row.
 template <class T>
-class ResidualRow {
- public:
-  ResidualRow(const T* b, int64_t C, const Dropout& d)
-      : b_(b), C_(C), mask_(d), first_row_(static_cast<uint64_t>(d.first_row)), active_(d.active()) {}
-
-  int64_t work() const { return active_ ? C_ * draw_work : C_; }
-
-  void operator()(T* y, const T* x, const T* h, int64_t n) const {
-    const T* b = b_;
-    if (!active_) {
+[[gnu::always_inline]] inline void residual_row(T* y, const T* x, const T* h, const T* b, int64_t C) {
 #pragma omp simd
-      for (int64_t c = 0; c < C_; c++) put(y[c], get(x[c]) + (get(h[c]) + get(b[c])));
-      return;
-    }
-    float factors[masked_run];
-    for (int64_t first = 0; first < C_; first += masked_run) {
-      const int64_t count = std::min(masked_run, C_ - first);
-      mask_.draw(factors, first_row_ + static_cast<uint64_t>(n), 0, first, count);
+  for (int64_t c = 0; c < C; c++) put(y[c], get(x[c]) + (get(h[c]) + get(b[c])));
+}
+template <class T>
+[[gnu::always_inline]] inline void residual_row(T* y, const T* x, const T* h, const T* b, int64_t C,
+                                                const DropoutMask& mask, uint64_t row) {
+  float factors[masked_run];
+  for (int64_t first = 0; first < C; first += masked_run) {
+    const int64_t count = std::min(masked_run, C - first);
+    mask.draw(factors, row, 0, first, count);
 #pragma omp simd
-      for (int64_t i = 0; i < count; i++)
-        put(y[first + i], get(x[first + i]) + (get(h[first + i]) + get(b[first + i])) * factors[i]);
-    }
+    for (int64_t i = 0; i < count; i++)
+      put(y[first + i], get(x[first + i]) + (get(h[first + i]) + get(b[first + i])) * factors[i]);
   }
+}
 
- private:
-  const T* b_;
-  int64_t C_;
-  DropoutMask mask_;
-  uint64_t first_row_;
-  bool active_;
-};
+// end_row(n, y) for every row, after residual_row has written it.
+template <class T, class End>
+void residual_rows(const Tensor& y_, const Tensor& x_, const Tensor& h_, const Tensor& b_, const Dropout& d,
+                   int64_t more_work, End&& end_row) {
+  T* y = y_.data<T>();
+  const T *x = x_.data<T>(), *h = h_.data<T>(), *b = b_.data<T>();
+  const int64_t N = x_.rows(), C = x_.cols();
+  if (!d.active()) {
+    parallel_for(N, C + more_work, [=](int64_t begin, int64_t end) {
+      for (int64_t n = begin; n < end; n++) {
+        residual_row(y + n * C, x + n * C, h + n * C, b, C);
+        end_row(n, y + n * C);
+      }
+    });
+    return;
+  }
+  const DropoutMask mask(d);
+  const auto first_row = static_cast<uint64_t>(d.first_row);
+  parallel_for(N, C * draw_work + more_work, [=](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; n++) {
+      residual_row(y + n * C, x + n * C, h + n * C, b, C, mask, first_row + static_cast<uint64_t>(n));
+      end_row(n, y + n * C);
+    }
+  });
+}
 
 }  // namespace megalith::cpu

@@ -35,8 +35,8 @@ struct RowMeans {
   float gradient, dot;  // of g and of g * xhat
 };
 template <class T>
-[[gnu::noipa]] RowMeans add_row(float* dw, float* db, const T* dy, const T* x, const float* stat, const T* w,
-                                int64_t C) {
+[[gnu::always_inline]] inline RowMeans add_row(float* dw, float* db, const T* dy, const T* x, const float* stat,
+                                               const T* w, int64_t C) {
   const float mean = stat[0], rstd = stat[1];
   float sum = 0, dot = 0;
 #pragma omp simd reduction(+ : sum, dot)
@@ -50,43 +50,36 @@ template <class T>
   return {sum / static_cast<float>(C), dot / static_cast<float>(C)};
 }
 
-// dx of columns [first, first + count), also left in v.
-template <class T>
-void gradient_run(float* v, T* dx, const T* dy, const T* x, const float* stat, const T* w, const RowMeans& means,
-                  int64_t first, int64_t count) {
-  const float mean = stat[0], rstd = stat[1];
-#pragma omp simd
-  for (int64_t i = 0; i < count; i++) {
-    const int64_t c = first + i;
-    const float xhat = (get(x[c]) - mean) * rstd;
-    v[i] = get(dx[c]) + rstd * (get(dy[c]) * get(w[c]) - means.gradient - xhat * means.dot);
-    put(dx[c], v[i]);
-  }
-}
-
-// Rows in bundles, which threads share out. Of each bundle and each row there, in order: the gradient; then
-// after(bundle, row, v, first, count) for every run of at most masked_run columns of it.
-template <class T, class After>
+// Rows in bundles, which threads share out. For every row end_row(bundle, row, gradient) is called, which has to call
+// gradient(first, count, use) for all its columns: that writes dx, and use(c, v) gets dx as it is before rounding.
+template <class T, class End>
 void backward(const Tensor& dx_, const Tensor& dw_, const Tensor& db_, const Tensor& dy_, const Tensor& x_,
-              const Tensor& stat_, const Tensor& w_, int64_t bundle_rows, After&& after) {
-  T* dx = dx_.data<T>();
+              const Tensor& stat_, const Tensor& w_, int64_t bundle_rows, End&& end_row) {
   float *dw = dw_.data<float>(), *db = db_.data<float>();
-  const T *dy = dy_.data<T>(), *x = x_.data<T>(), *w = w_.data<T>();
-  const float* stat = stat_.data<float>();
+  const T* w = w_.data<T>();
   const int64_t N = x_.rows(), C = x_.cols(), blocks = (N + block_rows - 1) / block_rows;
   std::vector<float> partial(static_cast<size_t>(blocks * 2 * C));  // per block: dw, then db
   float* sums = partial.data();
+  T* all_dx = dx_.data<T>();
+  const T *all_dy = dy_.data<T>(), *all_x = x_.data<T>();
+  const float* stats = stat_.data<float>();
   parallel_for((N + bundle_rows - 1) / bundle_rows, 4 * C * bundle_rows, [=](int64_t begin, int64_t end) {
-    float v[masked_run];
     for (int64_t bundle = begin; bundle < end; bundle++)
       for (int64_t n = bundle * bundle_rows; n < N && n < (bundle + 1) * bundle_rows; n++) {
         float* to = sums + n / block_rows * 2 * C;
-        const RowMeans means = add_row(to, to + C, dy + n * C, x + n * C, stat + 2 * n, w, C);
-        for (int64_t c = 0; c < C; c += masked_run) {
-          const int64_t count = std::min(masked_run, C - c);
-          gradient_run(v, dx + n * C, dy + n * C, x + n * C, stat + 2 * n, w, means, c, count);
-          after(bundle, n, v, c, count);
-        }
+        T* dx = all_dx + n * C;
+        const T *dy = all_dy + n * C, *x = all_x + n * C;
+        const float mean = stats[2 * n], rstd = stats[2 * n + 1];
+        const RowMeans means = add_row(to, to + C, dy, x, stats + 2 * n, w, C);
+        end_row(bundle, n, [=](int64_t first, int64_t count, auto&& use) {
+#pragma omp simd
+          for (int64_t c = first; c < first + count; c++) {
+            const float xhat = (get(x[c]) - mean) * rstd;
+            const float v = get(dx[c]) + rstd * (get(dy[c]) * get(w[c]) - means.gradient - xhat * means.dot);
+            put(dx[c], v);
+            use(c, v);
+          }
+        });
       }
   });
   parallel_for(C, 2 * blocks, [=](int64_t begin, int64_t end) {
@@ -116,25 +109,23 @@ void layernorm_forward(Tensor y_, Tensor stat_, Tensor x_, Tensor w_, Tensor b_)
 }
 
 void layernorm_backward(Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor stat, Tensor w) {
-  with_compute_type(x.dtype(),
-                    [&](auto tag) { backward<decltype(tag)>(dx, dw, db, dy, x, stat, w, block_rows, [](auto...) {}); });
+  with_compute_type(x.dtype(), [&](auto tag) {
+    const int64_t C = x.cols();
+    backward<decltype(tag)>(dx, dw, db, dy, x, stat, w, block_rows,
+                            [C](int64_t, int64_t, auto&& gradient) { gradient(0, C, [](int64_t, float) {}); });
+  });
 }
 
-void residual_layernorm_forward(Tensor y_, Tensor ln_, Tensor stat_, Tensor x_, Tensor h_, Tensor h_b_, Tensor w_,
+void residual_layernorm_forward(Tensor y, Tensor ln_, Tensor stat_, Tensor x, Tensor h, Tensor h_b, Tensor w_,
                                 Tensor b_, const Dropout& d) {
-  with_compute_type(x_.dtype(), [&](auto tag) {
+  with_compute_type(x.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    T *y = y_.data<T>(), *ln = ln_.data<T>();
+    T* ln = ln_.data<T>();
     float* stat = stat_.data<float>();
-    const T *x = x_.data<T>(), *h = h_.data<T>(), *h_b = h_b_.data<T>(), *w = w_.data<T>(), *b = b_.data<T>();
-    const int64_t C = x_.cols();
-    const ResidualRow<T> end_branch(h_b, C, d);
-    parallel_for(x_.rows(), end_branch.work() + 2 * C, [=](int64_t begin, int64_t end) {
-      for (int64_t n = begin; n < end; n++) {
-        end_branch(y + n * C, x + n * C, h + n * C, n);
-        forward_row(ln + n * C, stat + 2 * n, y + n * C, w, b, C);
-      }
-    });
+    const T *w = w_.data<T>(), *b = b_.data<T>();
+    const int64_t C = x.cols();
+    residual_rows<T>(y, x, h, h_b, d, 2 * C,
+                     [=](int64_t n, const T* row) { forward_row(ln + n * C, stat + 2 * n, row, w, b, C); });
   });
 }
 
@@ -150,22 +141,25 @@ void residual_layernorm_backward(Tensor dx, Tensor dh_, Tensor dh_b_, Tensor dw,
     const DropoutMask mask(d);
     const bool active = d.active();
     const auto first_row = static_cast<uint64_t>(d.first_row);
-    backward<T>(dx, dw, db, dln, y, stat, w, column_sum_rows,
-                [=](int64_t bundle, int64_t n, float* v, int64_t first, int64_t count) {
-                  if (active) {
-                    float factors[masked_run];
-                    mask.draw(factors, first_row + static_cast<uint64_t>(n), 0, first, count);
+    backward<T>(dx, dw, db, dln, y, stat, w, column_sum_rows, [=](int64_t bundle, int64_t n, auto&& gradient) {
+      float* sum = sums + bundle * C;
+      T* to = dh + n * C;
+      if (!active && !dh) return gradient(0, C, [=](int64_t c, float v) { sum[c] += v; });
+      float masked[masked_run];
+      for (int64_t first = 0; first < C; first += masked_run) {
+        const int64_t count = std::min(masked_run, C - first);
+        if (active)
+          mask.draw(masked, first_row + static_cast<uint64_t>(n), 0, first, count);
+        else
+          std::fill_n(masked, count, 1.0f);
+        gradient(first, count, [&](int64_t c, float v) { masked[c - first] *= v; });
 #pragma omp simd
-                    for (int64_t i = 0; i < count; i++) v[i] *= factors[i];
-                  }
-                  float* sum = sums + bundle * C + first;
-#pragma omp simd
-                  for (int64_t i = 0; i < count; i++) sum[i] += v[i];
-                  if (!dh) return;
-                  T* to = dh + n * C + first;
-#pragma omp simd
-                  for (int64_t i = 0; i < count; i++) put(to[i], v[i]);
-                });
+        for (int64_t i = 0; i < count; i++) {
+          sum[first + i] += masked[i];
+          put(to[first + i], masked[i]);
+        }
+      }
+    });
     for (int64_t bundle = 0; bundle < bundles; bundle++)
 #pragma omp simd
       for (int64_t c = 0; c < C; c++) dh_b[c] += sums[bundle * C + c];
