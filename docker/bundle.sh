@@ -61,8 +61,9 @@ cp -L "$(command -v orted)" "$out/bin/"
 cp -r "$helps/." "$(place "$helps")"
 cp "$settings"/openmpi-mca-params.conf "$out/etc/"
 # Without the plugins for one kind of network each: their libraries must fit the machine's driver.
+of_one_network='lib(ucp|uct|fabric|ibverbs|psm|psm2|portals)[_a-z]*\.so'
 for plugin in "$plugins"/*.so; do
-  ldd "$plugin" | grep -qE 'lib(ucp|uct|fabric|ibverbs|psm|psm2|portals)[_a-z]*\.so' || cp -L "$plugin" "$(place "$plugins")"
+  [[ $(ldd "$plugin") =~ $of_one_network ]] || cp -L "$plugin" "$(place "$plugins")"
 done
 # PMIx, by which mpirun and srun speak to their ranks, may lie apart.
 pmix=$(dirname "$(readlink -f "$(ldconfig -p | awk '/libpmix\.so\.2 /{print $NF; exit}')")")
