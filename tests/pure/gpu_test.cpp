@@ -63,6 +63,18 @@ TEST(Gpu, RanksTakeThemInOrder) {
   expect_says("2 ranks were given one GPU, 3 ranks have 2 GPUs", [&] { check_each_has_its_own({"a", "b", "a"}); });
 }
 
+TEST(Gpu, APlanHasToFit) {
+  if (!device::in_build() || device::count() == 0) GTEST_SKIP() << "no GPU here";
+  const int64_t free = device::properties().free, queue = DeviceQueue::bytes;
+  check_gpu_memory({free - queue}, 1);
+  expect_says("this run needs", [&] { check_gpu_memory({free - queue + 1}, 1); });
+  // What a queue takes is told of in the same numbers, before it is made and after.
+  check_gpu_memory({free}, 1, true);
+  expect_says("this run needs", [&] { check_gpu_memory({free + 1}, 1, true); });
+  check_gpu_memory({free / 2}, 2, true);
+  expect_says("for each of the 2 ranks on it", [&] { check_gpu_memory({free / 2 + 1}, 2, true); });
+}
+
 TEST(Gpu, AMachineWithoutOneSaysSo) {
   if (!device::in_build()) GTEST_SKIP() << "this build has no CUDA";
   if (device::count() > 0) GTEST_SKIP() << "this machine has a GPU";

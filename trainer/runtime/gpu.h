@@ -32,6 +32,7 @@ void check_each_has_its_own(const std::vector<std::string>& ids);
 double peak_flops(const std::string& gpu);
 
 // Error: the GPU that is selected has not this much memory free for each of its ranks, with the plan's table.
-void check_gpu_memory(const MemorySizes& planned, int ranks);
+// queues_made: each of these ranks has its DeviceQueue already.
+void check_gpu_memory(const MemorySizes& planned, int ranks, bool queues_made = false);
 
 }  // namespace megalith

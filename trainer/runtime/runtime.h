@@ -47,8 +47,9 @@ struct Runtime {
   Memory memory;
   Mesh mesh;
 
-  Runtime(World world, const MemorySizes& sizes, Mesh m)
-      : queue(world == World::cuda ? std::make_unique<DeviceQueue>() : nullptr),
+  // `made`: the queue, where it was made before.
+  Runtime(World world, const MemorySizes& sizes, Mesh m, std::unique_ptr<DeviceQueue> made = nullptr)
+      : queue(world == World::cuda && !made ? std::make_unique<DeviceQueue>() : std::move(made)),
         stream(world, queue ? queue->queue() : cuda::Queue{}),
         memory(world, sizes),
         mesh(std::move(m)) {}

@@ -97,10 +97,16 @@ void run_training(Config config, const Session& session) {
   together(session, [&] { transport.emplace(where, config.communication, session); });
   const auto world = transport->world();
   Mesh mesh(plan.mesh, *world);
+  // Once more, beside what NCCL and the GEMM library have taken, and before any rank of the GPU takes its share.
+  std::unique_ptr<DeviceQueue> queue;
+  if (where == World::cuda) {
+    together(session, [&] { queue = std::make_unique<DeviceQueue>(); });
+    together(session, [&] { check_gpu_memory(rehearsal.memory, chosen.ranks, true); });
+  }
   std::optional<Runtime> runtime;
   std::optional<Trainer> trainer;
   together(session, [&] {
-    runtime.emplace(where, rehearsal.memory, std::move(mesh));
+    runtime.emplace(where, rehearsal.memory, std::move(mesh), std::move(queue));
     transport->watch(runtime->stream);
     trainer.emplace(config, plan, *runtime);
   });
