@@ -1,8 +1,5 @@
-// What the attention kernels share: where a head lies, its dropout mask, and tiles of rows for the tensor cores.
-//
-// A tile is `rows` rows of one head in shared memory. Its rows lie an odd number of 16-byte pieces apart, for every
-// head size that is a multiple of 16, so that the 8 rows of a matrix load come from different banks; and a fragment's
-// place is the lane's own plus a constant.
+// What the attention kernels share: where a head lies, its dropout mask, the running softmax, and what is alike for
+// tiles of rows in shared memory whatever multiplies them: attention_warp_tiles.h, attention_warpgroup_tiles.h.
 #pragma once
 
 #include <cmath>
@@ -64,79 +61,21 @@ struct HeadMask {
   }
 };
 
-template <int D>
-constexpr int tile_stride = D + 8;  // elements
-template <int D>
-constexpr int64_t tile_bytes(int rows) {
-  return int64_t{rows} * tile_stride<D> * static_cast<int64_t>(sizeof(bfloat16));
-}
-
-// Begins to copy rows [first, first + rows) of a head, by all threads of the block; rows from T on become zeros. A
-// thread keeps to one column of pieces, so that it goes from row to row by constant steps.
-template <int D, int rows, int threads>
+// Begins to copy rows [first, first + rows) of a head to a tile, by all threads of the block; rows from T on become
+// zeros. A thread keeps to one column of pieces, so that it goes from row to row by constant steps.
+template <class Tiles, int D, int rows, int threads>
 __device__ void copy_tile(bfloat16* tile, const bfloat16* head, int64_t stride, int first, int T) {
   constexpr int across = D == 64 ? 8 : 16, step = threads / across;
-  static_assert(rows % step == 0);
+  static_assert(rows % step == 0 && step % 8 == 0);
   const int row = static_cast<int>(threadIdx.x) / across, c = static_cast<int>(threadIdx.x) % across * 8;
   if (c >= D) return;
   const bfloat16* from = head + int64_t{first + row} * stride + c;
-  tile += row * tile_stride<D> + c;
+  tile += Tiles::template at<rows>(row, c);
 #pragma unroll
   for (int i = 0; i < rows; i += step) {
-    copy_async(tile + i * tile_stride<D>, from, first + row + i < T);
+    copy_async(tile + i * Tiles::row_elements, from, first + row + i < T);
     from += step * stride;
   }
-}
-
-// Row and column of the piece that this lane gives to a load of 16x16 elements, so that its four registers are
-//   a left factor's fragment, rows by depth; or, transposed, two right factors' of a tile with rows of depth
-__device__ inline int lane_row() { return lane_index() % 16; }
-__device__ inline int lane_column() { return lane_index() / 16 * 8; }
-//   two right factors' fragments of a tile whose rows are their columns
-__device__ inline int column_lane_row() { return lane_index() / 16 * 8 + lane_index() % 8; }
-__device__ inline int column_lane_column() { return lane_index() / 8 % 2 * 8; }
-
-// Two products side by side: a times the two right factors that one matrix load brings.
-__device__ inline void multiply_add_two(float (&d0)[4], float (&d1)[4], const unsigned (&a)[4],
-                                        const unsigned (&b)[4]) {
-  const unsigned b0[2] = {b[0], b[1]}, b1[2] = {b[2], b[3]};
-  multiply_add(d0, a, b0);
-  multiply_add(d1, a, b1);
-}
-
-// d[m] (16 x 8n each) += a's rows 16 m.. times b's rows, transposed; a and b: tiles, at this warp's first row.
-template <int D, int ms, int n>
-__device__ void multiply_rows(float (&d)[ms][n][4], const bfloat16* a, const bfloat16* b) {
-  a += lane_row() * tile_stride<D> + lane_column();
-  b += column_lane_row() * tile_stride<D> + column_lane_column();
-#pragma unroll
-  for (int c = 0; c < D; c += 16) {
-    unsigned left[ms][4];
-#pragma unroll
-    for (int m = 0; m < ms; m++) load_matrix(left[m], a + m * 16 * tile_stride<D> + c);
-#pragma unroll
-    for (int j = 0; j < n; j += 2) {
-      unsigned right[4];
-      load_matrix(right, b + j * 8 * tile_stride<D> + c);
-#pragma unroll
-      for (int m = 0; m < ms; m++) multiply_add_two(d[m][j], d[m][j + 1], left[m], right);
-    }
-  }
-}
-
-// d[m] (16 x D each) += a[m] (16 x 16 depth, as left factors' fragments) times b's rows.
-template <int D, int ms, int depth>
-__device__ void multiply_weights(float (&d)[ms][D / 8][4], const unsigned (&a)[ms][depth][4], const bfloat16* b) {
-  b += lane_row() * tile_stride<D> + lane_column();
-#pragma unroll
-  for (int k = 0; k < depth; k++)
-#pragma unroll
-    for (int j = 0; j < D / 8; j += 2) {
-      unsigned right[4];
-      load_matrix_transposed(right, b + k * 16 * tile_stride<D> + j * 8);
-#pragma unroll
-      for (int m = 0; m < ms; m++) multiply_add_two(d[m][j], d[m][j + 1], a[m][k], right);
-    }
 }
 
 // Of a product's fragment, lane i holds rows i / 4 and i / 4 + 8, columns 2 (i % 4) and the next.
@@ -168,39 +107,133 @@ __device__ unsigned kept_bits(const HeadMask& mask, int own, int other) {
   return bits;
 }
 
-// Writes 16 rows by way of the tile at `room`, which this warp alone uses: d times factor[row i / 4 or i / 4 + 8].
-template <int D>
+// Of a fragment of scores of queries by keys, whose first query sees `seen` keys beyond the first: what is not seen.
+template <int n>
+__device__ void hide_later(float (&scores)[n][4], int seen) {
+  if (n * 8 - 1 <= seen) return;
+#pragma unroll
+  for (int j = 0; j < n; j++)
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+      if (j * 8 + fragment_column(e) > seen + fragment_row(e)) scores[j][e] = -infinity;
+}
+// The same of keys by queries, whose first key is seen from the query `from` on.
+template <int n>
+__device__ void hide_earlier(float (&scores)[n][4], int from) {
+  if (from + 15 <= 0) return;
+#pragma unroll
+  for (int j = 0; j < n; j++)
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+      if (j * 8 + fragment_column(e) < from + fragment_row(e)) scores[j][e] = -infinity;
+}
+
+__device__ inline float row_max(float v) {
+  v = fmaxf(v, shuffle_xor(v, 1));
+  return fmaxf(v, shuffle_xor(v, 2));
+}
+__device__ inline float row_sum(float v) {
+  v += shuffle_xor(v, 1);
+  return v + shuffle_xor(v, 2);
+}
+
+// One step of the running softmax of 16 rows: scores become exp(score - top), with the largest so far on top, and
+// `rescale` what came before has to be multiplied with. Every row sees a column of its first step.
+template <int n>
+__device__ void softmax_step(float (&scores)[n][4], float (&top)[2], float (&sum)[2], float (&rescale)[2],
+                             float to_log2) {
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    float largest = top[half];
+#pragma unroll
+    for (int j = 0; j < n; j++) largest = fmaxf(largest, fmaxf(scores[j][2 * half], scores[j][2 * half + 1]));
+    largest = row_max(largest);
+    const float shift = largest * to_log2;
+    rescale[half] = fast_exp2((top[half] - largest) * to_log2);
+    float part = 0;
+#pragma unroll
+    for (int j = 0; j < n; j++)
+#pragma unroll
+      for (int e = 2 * half; e < 2 * half + 2; e++) {
+        scores[j][e] = fast_exp2(fmaf(scores[j][e], to_log2, -shift));
+        part += scores[j][e];
+      }
+    top[half] = largest;
+    sum[half] = fmaf(sum[half], rescale[half], part);
+  }
+}
+template <int n>
+__device__ void rescale_rows(float (&sums)[n][4], const float (&rescale)[2]) {
+  if (!any(rescale[0] != 1 || rescale[1] != 1)) return;  // so it is for most keys after the first
+#pragma unroll
+  for (int j = 0; j < n; j++)
+#pragma unroll
+    for (int e = 0; e < 4; e++) sums[j][e] *= rescale[e / 2];
+}
+
+// What is not kept of 8 * count columns of a fragment, from the `first` eight on; by bit 4 * j + e.
+template <int count, int n>
+__device__ void drop(float (&scores)[n][4], unsigned kept, int first = 0) {
+#pragma unroll
+  for (int i = 0; i < 4 * count; i++)
+    if (!(kept >> i & 1)) scores[first + i / 4][i % 4] = 0;
+}
+
+// A product's fragment as left factors'.
+template <int n>
+__device__ void pack_weights(unsigned (&weights)[n / 2][4], const float (&d)[n][4]) {
+#pragma unroll
+  for (int j = 0; j < n; j++)
+#pragma unroll
+    for (int half = 0; half < 2; half++) weights[j / 2][j % 2 * 2 + half] = pack(d[j][2 * half], d[j][2 * half + 1]);
+}
+
+// Writes the head's rows first.. to first + 15 by way of rows `row`.. of a tile, which this warp alone uses: d times
+// factor[half of the row].
+template <class Tiles, int D, int rows>
 __device__ void write_rows(bfloat16* head, int64_t stride, int first, int T, const float (&d)[D / 8][4],
-                           const float (&factor)[2], bfloat16* room) {
+                           const float (&factor)[2], bfloat16* tile, int row) {
   sync_warp();
 #pragma unroll
   for (int j = 0; j < D / 8; j++)
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-      bfloat16* to = room + fragment_row(2 * half) * tile_stride<D> + j * 8 + fragment_column();
+      bfloat16* to = tile + Tiles::template at<rows>(row + fragment_row(2 * half), j * 8 + fragment_column());
       store(reinterpret_cast<unsigned*>(to),
             Vector<unsigned, 1>{pack(d[j][2 * half] * factor[half], d[j][2 * half + 1] * factor[half])});
     }
   sync_warp();
 #pragma unroll
   for (int i = 0; i < D / 16; i++) {
-    const int piece = i * warp_size + lane_index(), row = piece / (D / 8), c = piece % (D / 8) * 8;
-    if (first + row < T) store(head + int64_t{first + row} * stride + c, load<8>(room + row * tile_stride<D> + c));
+    const int piece = i * warp_size + lane_index(), r = piece / (D / 8), c = piece % (D / 8) * 8;
+    if (first + r < T)
+      store(head + int64_t{first + r} * stride + c, load<8>(tile + Tiles::template at<rows>(row + r, c)));
   }
 }
 
-// Host: f(D) as a constant for the head sizes of the tensor cores' kernels; false for others.
-template <class F>
-bool with_head_size(int64_t D, F&& f) {
-  switch (D) {
-    case 64: f(std::integral_constant<int, 64>{}); return true;
-    case 80: f(std::integral_constant<int, 80>{}); return true;
-    case 96: f(std::integral_constant<int, 96>{}); return true;
-    case 112: f(std::integral_constant<int, 112>{}); return true;
-    case 128: f(std::integral_constant<int, 128>{}); return true;
-    default: return false;
+// The end of 16 rows of attention: out is the sums over the softmax's total, lse its logarithm.
+template <class Tiles, int D, int rows>
+__device__ void finish_rows(bfloat16* out, float* lse, const Place& at, int first, int T, const float (&sums)[D / 8][4],
+                            const float (&top)[2], const float (&sum)[2], float scale, float mask_scale, bfloat16* tile,
+                            int row) {
+  float factor[2];
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    const float total = row_sum(sum[half]);
+    factor[half] = mask_scale / total;
+    const int query = first + fragment_row(2 * half);
+    if (lane_index() % 4 == 0 && query < T) lse[at.statistics + query] = fmaf(top[half], scale, logf(total));
   }
+  write_rows<Tiles, D, rows>(out + at.out, at.out_stride, first, T, sums, factor, tile, row);
 }
+
+// Host: what kernels with tiles can be launched for; others have plain_forward and plain_backward.
+inline bool fits_tiles(const AttentionDims& dims, std::initializer_list<Tensor> tensors) {
+  for (const Tensor& t : tensors)
+    if (t.dtype() != DType::bf16) return false;
+  return dims.D % 16 == 0 && dims.D >= 64 && dims.D <= 128 && in_vectors(tensors);
+}
+// Host: f(dropped), or f(D, dropped), with whether there is a mask, and the head size, as constants.
 template <class F>
 void with_mask(const Dropout& d, F&& f) {
   if (d.active()) {
@@ -209,6 +242,23 @@ void with_mask(const Dropout& d, F&& f) {
     f(std::false_type{});
   }
 }
+template <class F>
+void with_constants(const AttentionDims& dims, const Dropout& d, F&& f) {
+  const auto with_size = [&](auto D) { with_mask(d, [&](auto dropped) { f(D, dropped); }); };
+  switch (dims.D) {
+    case 64: return with_size(std::integral_constant<int, 64>{});
+    case 80: return with_size(std::integral_constant<int, 80>{});
+    case 96: return with_size(std::integral_constant<int, 96>{});
+    case 112: return with_size(std::integral_constant<int, 112>{});
+    case 128: return with_size(std::integral_constant<int, 128>{});
+    default: FAIL("no attention kernel with tiles of {} columns", dims.D);
+  }
+}
+
+// Host: what every kernel is given.
+inline Heads heads_of(const AttentionDims& dims) { return {dims.T, dims.H, dims.D, dims.first_head}; }
+inline Mask mask_of(const Dropout& d) { return d.active() ? Mask(d) : Mask(); }
+inline float scale_of(const AttentionDims& dims) { return 1.0f / std::sqrt(static_cast<float>(dims.D)); }
 
 // Host: one block for each tile of each head.
 inline dim3 grid_of(const AttentionDims& dims, int rows) {
@@ -217,6 +267,11 @@ inline dim3 grid_of(const AttentionDims& dims, int rows) {
   CHECK(dims.T < int64_t{1} << 30, "attention over {} positions; the CUDA kernels count to 2^30", dims.T);
   return {blocks_for(dims.T, rows), static_cast<unsigned>(dims.H), static_cast<unsigned>(dims.B)};
 }
+
+// For what fits_tiles, on Hopper: attention_forward_hopper.cu, attention_backward_hopper.cu.
+void hopper_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, const AttentionDims& dims, const Dropout& d);
+void hopper_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv,
+                     const AttentionDims& dims, const Dropout& d);
 
 // For every head size and type, without tensor cores: attention_plain.cu.
 void plain_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, const AttentionDims& dims, const Dropout& d);

@@ -195,14 +195,12 @@ int64_t bytes_of_sums(const char* name, int64_t tensors, int64_t D) {
 
 void plain_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, const AttentionDims& dims, const Dropout& d) {
   const char* name = "attention_forward";
-  const Heads heads{dims.T, dims.H, dims.D, dims.first_head};
-  const float scale = 1.0f / std::sqrt(static_cast<float>(dims.D));
   const int64_t shared = bytes_of_sums(name, 1, dims.D);
   with_compute_type(qkv.dtype(), [&](auto tag) {
     using E = decltype(tag);
     with_mask(d, [&](auto dropped) {
       launch(queue, {name, grid_of(dims, tile), threads, shared}, forward_kernel<E, dropped>, out.data<E>(),
-             lse.data<float>(), qkv.data<E>(), heads, d.active() ? Mask(d) : Mask(), scale);
+             lse.data<float>(), qkv.data<E>(), heads_of(dims), mask_of(d), scale_of(dims));
     });
   });
 }
@@ -210,17 +208,16 @@ void plain_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, const Attent
 void plain_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv,
                     const AttentionDims& dims, const Dropout& d) {
   const char* name = "attention_backward";
-  const Heads heads{dims.T, dims.H, dims.D, dims.first_head};
-  const float scale = 1.0f / std::sqrt(static_cast<float>(dims.D));
   const int64_t of_keys = bytes_of_sums(name, 2, dims.D), of_queries = bytes_of_sums(name, 1, dims.D);
-  const Mask mask = d.active() ? Mask(d) : Mask();
   with_compute_type(qkv.dtype(), [&](auto tag) {
     using E = decltype(tag);
     with_mask(d, [&](auto dropped) {
       launch(queue, {name, grid_of(dims, tile), threads, of_keys}, backward_kernel<E, true, dropped>, dqkv.data<E>(),
-             delta.data<float>(), dout.data<E>(), lse.data<float>(), qkv.data<E>(), heads, mask, scale);
+             delta.data<float>(), dout.data<E>(), lse.data<float>(), qkv.data<E>(), heads_of(dims), mask_of(d),
+             scale_of(dims));
       launch(queue, {name, grid_of(dims, tile), threads, of_queries}, backward_kernel<E, false, dropped>,
-             dqkv.data<E>(), delta.data<float>(), dout.data<E>(), lse.data<float>(), qkv.data<E>(), heads, mask, scale);
+             dqkv.data<E>(), delta.data<float>(), dout.data<E>(), lse.data<float>(), qkv.data<E>(), heads_of(dims),
+             mask_of(d), scale_of(dims));
     });
   });
 }

@@ -15,12 +15,15 @@ class DeviceQueue {
   // What it takes beside what the plan counts.
   static constexpr int64_t bytes = cuda::workspace_bytes;
 
-  cuda::Queue queue() { return {.stream = stream_.get(), .workspace = workspace_.get(), .gemm = &gemm_}; }
+  cuda::Queue queue() {
+    return {.stream = stream_.get(), .workspace = workspace_.get(), .gemm = &gemm_, .generation = generation_};
+  }
 
  private:
   device::OwnedStream stream_;
   device::Memory workspace_ = device::allocate(bytes, "the workspace of ops");
   cuda::Gemm gemm_;
+  int generation_ = device::properties().major;
 };
 
 }  // namespace megalith

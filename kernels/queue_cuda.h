@@ -20,6 +20,7 @@ struct Queue {
   CUstream_st* stream = nullptr;
   void* workspace = nullptr;  // workspace_bytes, on a boundary of 256 bytes
   Gemm* gemm = nullptr;       // whoever makes the stream makes it too
+  int generation = 0;         // of the GPU: its compute capability's major number, 9 for Hopper
 };
 
 }  // namespace megalith::cuda

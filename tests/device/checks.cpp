@@ -10,11 +10,11 @@ double rounded_weights(const Case& c, const Arg& arg, int64_t offset, double lar
   return is_attention(c) && offset == 0 && arg.dtype == DType::bf16 ? 0x1p-9 * largest : 0;
 }
 
-Bits agrees_with_its_twin(const Case& c, int64_t offset) {
-  SCOPED_TRACE(c.name() + fmt::format(" offset {}", offset));
+Bits agrees_with_its_twin(const Case& c, int64_t offset, int generation) {
+  SCOPED_TRACE(c.name() + fmt::format(" offset {} generation {}", offset, generation));
   Doubles want = doubles(c);
   c.twin(want);
-  const Memories got = on_device(c, offset);
+  const Memories got = on_device(c, offset, generation);
   for (size_t a = 0; a < c.args.size(); a++) {
     const Arg& arg = c.args[a];
     if (arg.scratch || !arg.written) continue;

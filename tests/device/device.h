@@ -13,8 +13,9 @@ std::string no_device();
 
 // What is in the arguments of a case after its op ran on the device, each argument `offset` elements behind a boundary
 // of 64 bytes. What the op may not write to is watched; scratch and the workspace start with nothing of use in them.
-// `c` must outlive the result.
-Memories on_device(const Case& c, int64_t offset);
+// `c` must outlive the result. A GPU runs the kernels of its own generation, or those of one before.
+constexpr int own_generation = 0;
+Memories on_device(const Case& c, int64_t offset, int generation = own_generation);
 
 // Of every argument in turn.
 using Bits = std::vector<std::vector<unsigned char>>;
@@ -22,7 +23,7 @@ Bits bits_of(const Memories& memories);
 
 // Expects what an op promises: the CPU op's tolerance, and the same bits for the same call. The first returns those it
 // got, of which the second expects that they come again.
-Bits agrees_with_its_twin(const Case& c, int64_t offset = 0);
+Bits agrees_with_its_twin(const Case& c, int64_t offset = 0, int generation = own_generation);
 void gives_again(const Bits& bits, const Case& c);
 
 // What attention in bf16 may be off by beyond tolerance(): it rounds its probabilities, and their gradients, for the

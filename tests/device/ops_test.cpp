@@ -76,18 +76,21 @@ TEST_F(DeviceWidths, CrossEntropy) {
       agrees_with_its_twin(c);
 }
 
-// Every head size of the tensor cores, and lengths about the edges of tiles.
+// Every head size of the tensor cores, lengths about the edges of tiles, and the products of warps that every GPU has
+// beside those of its own generation.
 TEST_F(DeviceWidths, Attention) {
   for (const AttentionDims& dims : {AttentionDims{1, 1, 1, 64},
                                     {2, 17, 1, 80},
                                     {1, 33, 2, 96},
                                     {1, 129, 1, 112, 3},
                                     {1, 65, 1, 128},
-                                    {1, 200, 1, 64}})
-    for (double p : {0.0, 0.2}) {
-      agrees_with_its_twin(attention_forward_case(dims, p, DType::bf16));
-      agrees_with_its_twin(attention_backward_case(dims, p, DType::bf16));
-    }
+                                    {1, 200, 1, 64},
+                                    {1, 260, 1, 128}})
+    for (double p : {0.0, 0.2})
+      for (int generation : {8, own_generation}) {
+        agrees_with_its_twin(attention_forward_case(dims, p, DType::bf16), 0, generation);
+        agrees_with_its_twin(attention_backward_case(dims, p, DType::bf16), 0, generation);
+      }
 }
 
 TEST_F(DeviceBits, MasksAreThoseOfTheCpu) {

@@ -27,8 +27,9 @@ Tensor as_words(void* p, int64_t bytes) { return {p, DType::i32, {bytes / 4}}; }
 }  // namespace
 
 // Memory ends with its tensor, so that compute-sanitizer sees what goes beyond.
-Memories on_device(const Case& c, int64_t offset) {
-  const cuda::Queue queue = gpu().queue.queue();
+Memories on_device(const Case& c, int64_t offset, int generation) {
+  cuda::Queue queue = gpu().queue.queue();
+  if (generation != own_generation) queue.generation = generation;
   Stream s(World::cuda, queue);
   Memories host(c, 0);
   std::vector<device::Memory> memory;

@@ -132,6 +132,7 @@ void select(int index) { CHECK(index == 0, "the simulated machine has one GPU, n
 Properties properties() {
   return {.index = 0,
           .name = "simulated GPU",
+          .major = 9,  // a Hopper, so that every path runs somewhere
           .processors = 1,
           .memory = int64_t{512} << 20,
           .free = int64_t{512} << 20,

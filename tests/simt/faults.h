@@ -8,5 +8,7 @@ namespace megalith::test {
 
 // One launch of 2 blocks of 64 threads; y and x f32.
 void run_planted(const char* kernel, Tensor y, Tensor x);
+// One launch of one block of 128 threads (warpgroup_faults.cu).
+void run_planted_products(const char* kernel, Tensor y, Tensor x);
 
 }  // namespace megalith::test

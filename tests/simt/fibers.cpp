@@ -12,7 +12,7 @@
 namespace megalith::simt {
 
 namespace {
-constexpr int warp_size = 32, max_threads = 1024;
+constexpr int warp_size = 32, warpgroup_size = 128, max_threads = 1024;
 constexpr size_t stack_bytes = 128 * 1024, guard_bytes = 4096;
 
 enum class State { ready, at_barrier, at_meeting, ended };
@@ -23,7 +23,8 @@ struct Fiber {
   dim3 index;
   Where where;
   const char* operation = nullptr;
-  unsigned mask = 0;
+  int group = warp_size;  // of threads that meet
+  unsigned mask = 0;      // of each of its warps
   void* mine = nullptr;
   jmp_buf at;
   char* stack = nullptr;
@@ -119,13 +120,13 @@ void release_barrier_or_fault() {
   for (int i = 0; i < m.threads; i++) {
     const Fiber& f = fiber(i);
     if (f.state != State::at_meeting) continue;
-    for (int lane = 0; lane < warp_size; lane++) {
-      const Fiber& other = fiber(i / warp_size * warp_size + lane);
-      if (!(f.mask >> lane & 1)) continue;
+    for (int k = 0; k < f.group; k++) {
+      const Fiber& other = fiber(i / f.group * f.group + k);
+      if (!(f.mask >> k % warp_size & 1)) continue;
       if (other.state != State::at_meeting || other.mask != f.mask || other.where.line() != f.where.line() ||
           other.operation != f.operation)
         FAIL("{}", about(i, fmt::format("{} of mask {:#x}, {}, waits for lane {}, which {}", f.operation, f.mask,
-                                        place(f.where), lane, doing(other))));
+                                        place(f.where), k, doing(other))));
     }
   }
   const Fiber* waits = nullptr;
@@ -137,6 +138,7 @@ void release_barrier_or_fault() {
       FAIL("{}", about(waiting, fmt::format("divergent barrier: it waits at sync_threads, {}, but thread {} {}",
                                             place(waits->where), triple(fiber(i).index), doing(fiber(i)))));
   m.barrier++;
+  barrier_passed(m.threads);
   for (uint32_t& order : m.order) order++;
   for (int i = 0; i < m.threads; i++) fiber(i).state = State::ready;
 }
@@ -227,31 +229,43 @@ void barrier(Where where) {
   switch_to_scheduler();
 }
 
-void meet(const char* operation, unsigned mask, void* mine, void (*complete)(void* const* lanes), Where where) {
+namespace {
+void meet_group(int group, const char* operation, unsigned mask, void* mine, void (*complete)(void* const* threads),
+                Where where) {
   Machine& m = machine();
-  const int self = m.running, first = self / warp_size * warp_size;
+  const int self = m.running, first = self / group * group;
   Fiber& f = fiber(self);
-  if (!(mask >> (self - first) & 1))
+  if (!(mask >> self % warp_size & 1))
     fault(fmt::format("{} of mask {:#x} without itself, {}", operation, mask, place(where)));
+  if (first + group > m.threads) fault(fmt::format("{}, {}: the block ends within the group", operation, place(where)));
   f.state = State::at_meeting;
   f.operation = operation;
+  f.group = group;
   f.mask = mask;
   f.mine = mine;
   f.where = where;
-  std::array<void*, warp_size> lanes{};
-  for (int lane = 0; lane < warp_size; lane++) {
-    if (!(mask >> lane & 1)) continue;
-    const Fiber& other = fiber(first + lane);
+  std::array<void*, warpgroup_size> threads{};
+  for (int k = 0; k < group; k++) {
+    if (!(mask >> k % warp_size & 1)) continue;
+    const Fiber& other = fiber(first + k);
     if (other.state != State::at_meeting || other.mask != mask || other.operation != operation ||
         other.where.line() != where.line() || other.where.file_name() != where.file_name()) {
       switch_to_scheduler();
       return;
     }
-    lanes[static_cast<size_t>(lane)] = other.mine;
+    threads[static_cast<size_t>(k)] = other.mine;
   }
-  for (int lane = 0; lane < warp_size; lane++)
-    if (mask >> lane & 1) fiber(first + lane).state = State::ready;
-  complete(lanes.data());
+  for (int k = 0; k < group; k++)
+    if (mask >> k % warp_size & 1) fiber(first + k).state = State::ready;
+  complete(threads.data());
+}
+}  // namespace
+
+void meet(const char* operation, unsigned mask, void* mine, void (*complete)(void* const* lanes), Where where) {
+  meet_group(warp_size, operation, mask, mine, complete, where);
+}
+void meet_warpgroup(const char* operation, void* mine, void (*complete)(void* const* threads), Where where) {
+  meet_group(warpgroup_size, operation, ~0u, mine, complete, where);
 }
 
 void order_warp() {

@@ -23,6 +23,7 @@ int running_thread();
 
 // The memory's side.
 void begin_block(int64_t shared_bytes);
+void barrier_passed(int threads);
 int64_t accesses();
 
 }  // namespace megalith::simt

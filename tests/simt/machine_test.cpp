@@ -2,6 +2,7 @@
 // thread.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <vector>
 
 #include "kernels/check.h"
@@ -12,17 +13,18 @@ namespace megalith::test {
 namespace {
 
 // y of 256 floats that nobody has written, x of 128 with x[i] = i / 8; y after the launch.
-std::vector<float> result_of(const char* kernel) {
+using Run = void (*)(const char*, Tensor, Tensor);
+std::vector<float> result_of(const char* kernel, Run run = run_planted) {
   simt::clear_memory();
   const Tensor y(simt::allocate("y", 1024, simt::Contents::unwritten), DType::f32, {256});
   const Tensor x(simt::allocate("x", 512, simt::Contents::read_only), DType::f32, {128});
   for (int i = 0; i < 128; i++) x.data<float>()[i] = static_cast<float>(i) / 8;
-  run_planted(kernel, y, x);
+  run(kernel, y, x);
   return {y.data<float>(), y.data<float>() + 256};
 }
-void expect_fault(const char* kernel, const std::string& where, const std::string& what) {
+void expect_fault(const char* kernel, const std::string& where, const std::string& what, Run run = run_planted) {
   try {
-    result_of(kernel);
+    result_of(kernel, run);
     ADD_FAILURE() << kernel << ": nothing found";
   } catch (const Error& e) {
     const std::string message = e.what();
@@ -52,6 +54,32 @@ TEST(Machine, MultipliesMatrices) {
       EXPECT_EQ(y[static_cast<size_t>(row * 8 + column)], want);
       EXPECT_EQ(y[static_cast<size_t>(128 + row * 8 + column)], want);
     }
+}
+
+// By rows: a row of x times a row; by weights: the same, since b has x's columns again and again.
+std::vector<float> wanted_products(bool by_rows) {
+  const auto x = [](int row, int column) { return static_cast<float>((row * 16 + column) % 128) / 8; };
+  std::vector<float> want(256);
+  for (int row = 0; row < 64; row++)
+    for (int column = 0; column < 4; column++)
+      for (int k = 0; k < 16; k++)
+        want[static_cast<size_t>(row * 4 + column)] +=
+            (by_rows ? x(row, k) * x(column, k) : 0) + x(row, k) * x(k, column);
+  return want;
+}
+TEST(Machine, MultipliesByWarpgroups) { EXPECT_EQ(result_of("products", run_planted_products), wanted_products(true)); }
+TEST(Machine, ProductsTakeTheirTime) {
+  for (const float sum : result_of("early_read", run_planted_products)) EXPECT_TRUE(std::isnan(sum));
+  EXPECT_EQ(result_of("overwritten", run_planted_products), wanted_products(false));
+}
+TEST(Machine, FindsProductsOutOfOrder) {
+  // Whoever comes last to the product finds it.
+  const std::string last = "block (0, 0, 0), thread (126, 0, 0)";
+  expect_fault("not_begun", "block (0, 0, 0), thread (127, 0, 0)", "no products_begin", run_planted_products);
+  expect_fault("not_published", last, "has not published before the last barrier", run_planted_products);
+  expect_fault("different_places", last, "different matrices", run_planted_products);
+  expect_fault("one_warp_only", "block (0, 0, 0), thread (0, 0, 0)", "waits for lane 32, which has ended",
+               run_planted_products);
 }
 
 TEST(Machine, FindsBarriersNotAllComeTo) {

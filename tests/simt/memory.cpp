@@ -21,6 +21,7 @@ struct Cell {
   uint32_t write_block = 0, write_barrier = 0, write_order = 0;  // block 0: never written
   uint32_t read_block = 0, read_barrier = 0, read_order = 0;
   uint16_t write_thread = 0, write_warp = 0, read_thread = 0, read_warp = 0;
+  uint32_t write_published = 0;  // how often its writer had published then
 };
 
 struct Allocation {
@@ -68,6 +69,8 @@ struct Memory {
   uintptr_t used = device.begin;
   std::vector<Allocation> allocations;
   std::vector<Pending> pending = std::vector<Pending>(1024);
+  // Of each thread: how often it has published, and how often when the block last passed a barrier.
+  std::vector<uint32_t> published = std::vector<uint32_t>(1024), published_before = std::vector<uint32_t>(1024);
   size_t last = 0;  // allocation of the last access
   int64_t accesses = 0;
 };
@@ -175,6 +178,7 @@ void write_cell(Cell& c, const Place& place, uintptr_t p, const Actor& a) {
   c.write_order = a.order;
   c.write_thread = a.thread;
   c.write_warp = a.warp;
+  c.write_published = memory().published[a.thread];
 }
 
 void access(const void* pointer, int64_t bytes, bool write, int lane) {
@@ -284,6 +288,22 @@ int64_t accesses() { return memory().accesses; }
 
 void reads(const void* p, int64_t bytes, int lane) { access(p, bytes, false, lane); }
 void writes(void* p, int64_t bytes) { access(p, bytes, true, -1); }
+
+void publish_shared() { memory().published[static_cast<size_t>(running_thread())]++; }
+void barrier_passed(int threads) {
+  Memory& m = memory();
+  std::copy_n(m.published.begin(), threads, m.published_before.begin());
+}
+void reads_of_product(const void* p, int64_t bytes) {
+  reads(p, bytes);
+  const Place place = find(reinterpret_cast<uintptr_t>(p), bytes, false);
+  if (!place.shared) fault("a product reads what is not shared memory");
+  for (int64_t i = 0; i < bytes / unit; i++)
+    if (const Cell& c = place.cells[i]; c.write_published >= memory().published_before[c.write_thread])
+      fault(fmt::format("a product reads {}, which thread {} has not published before the last barrier",
+                        name_of(place, reinterpret_cast<uintptr_t>(p) + static_cast<uintptr_t>(i * unit)),
+                        c.write_thread));
+}
 
 void copy_async(void* shared, const void* global, bool valid) {
   if (reinterpret_cast<uintptr_t>(shared) % 16 || (valid && reinterpret_cast<uintptr_t>(global) % 16))

@@ -1,6 +1,7 @@
 // Cases of tests/kernels on the machine of simt.h; GEMMs are a library's, here gemm.cpp.
 #include "tests/device/device.h"
 
+#include "kernels/device.h"
 #include "kernels/gemm_cuda.h"
 #include "tests/simt/simt.h"
 
@@ -9,7 +10,7 @@ namespace megalith::test {
 std::string no_device() { return ""; }
 
 // What an op only writes starts out with values, as for the CPU.
-Memories on_device(const Case& c, int64_t offset) {
+Memories on_device(const Case& c, int64_t offset, int generation) {
   simt::clear_memory();
   Memories host(c, 0);
   std::vector<Tensor> tensors;
@@ -29,7 +30,8 @@ Memories on_device(const Case& c, int64_t offset) {
   }
   void* workspace = simt::allocate("the workspace", cuda::workspace_bytes, simt::Contents::unwritten);
   cuda::Gemm gemm;
-  Stream s(World::cuda, {.stream = nullptr, .workspace = workspace, .gemm = &gemm});
+  if (generation == own_generation) generation = device::properties().major;
+  Stream s(World::cuda, {.stream = nullptr, .workspace = workspace, .gemm = &gemm, .generation = generation});
   c.run(s, tensors);
   for (size_t a = 0; a < c.args.size(); a++)
     if (!tensors[a].empty())

@@ -82,11 +82,16 @@ void barrier(Where where);
 // Waits until every lane of the mask has come with the same operation, mask and line; then the last one calls
 // complete(lanes), where lanes[i] is what lane i came with, nullptr outside the mask.
 void meet(const char* operation, unsigned mask, void* mine, void (*complete)(void* const* lanes), Where where);
+// The same for all threads of a warpgroup.
+void meet_warpgroup(const char* operation, void* mine, void (*complete)(void* const* threads), Where where);
 void order_warp();  // inside complete: what the lanes did so far is ordered before what they do next
 
 // Before an access of the running thread, or of the lane of its warp that is named.
 void reads(const void* p, int64_t bytes, int lane = -1);
 void writes(void* p, int64_t bytes);
+// Of shared memory by a product of a warpgroup (warpgroup.h), which sees what its writer has published before a barrier.
+void publish_shared();
+void reads_of_product(const void* p, int64_t bytes);
 
 void copy_async(void* shared, const void* global, bool valid);
 void copy_async_commit();

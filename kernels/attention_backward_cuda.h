@@ -1,0 +1,154 @@
+// The backward pass over tiles: two kernels of one shape, so that every sum has one owner and one order. A block owns
+// 128 keys, goes over the queries that see them and writes dk and dv; then a block owns 128 queries, goes over the keys
+// that they see and writes dq. Each computes the scores anew. The other side comes in tiles of 64, the next on its way
+// while one is used; a warp owns 16 rows, whose scores and gradients never leave its registers.
+#pragma once
+
+#include "kernels/attention_cuda.h"
+
+namespace megalith::cuda::attention {
+
+constexpr int backward_threads = 256, own_tile = backward_threads / 2, other_tile = 64;
+constexpr int64_t statistics_bytes = other_tile * 2 * static_cast<int64_t>(sizeof(float));
+
+template <class Tiles>
+constexpr int64_t backward_bytes = 2 * Tiles::bytes(own_tile) + 4 * Tiles::bytes(other_tile) + 2 * statistics_bytes;
+
+// What a score needs of its query: lse in powers of 2, and delta. Queries that are not there have probability 0.
+struct Statistics {
+  float lse, delta;
+};
+__device__ inline Statistics statistics_of(const float* lse, const float* delta, int query, int T) {
+  if (query >= T) return {infinity, 0};
+  return {lse[query] * log2_e, delta[query]};
+}
+
+template <class Tiles, int D, bool of_keys, bool dropped>
+__global__ void __launch_bounds__(backward_threads, 1)
+    backward_kernel(bfloat16* dqkv, const float* delta, const bfloat16* dout_, const float* lse, const bfloat16* qkv,
+                    Heads s, Mask mask, float scale) {
+  constexpr int columns = other_tile / 8, depth = other_tile / 16;
+  const Place at(s, blockIdx.z, blockIdx.y);
+  const int T = static_cast<int>(s.T);
+  const int64_t C = at.out_stride;
+  const bfloat16 *q = qkv + at.qkv, *k = q + C, *v = k + C, *dout = dout_ + at.out;
+  lse += at.statistics;
+  delta += at.statistics;
+  // Scores are own times other; their gradients own_gradient times other_gradient.
+  const bfloat16 *own = of_keys ? k : q, *own_gradient = of_keys ? v : dout;
+  const bfloat16 *other = of_keys ? q : k, *other_gradient = of_keys ? dout : v;
+  const int64_t own_gradient_stride = of_keys ? at.stride : C, other_gradient_stride = of_keys ? C : at.stride;
+
+  // The longest first.
+  const int first = static_cast<int>(of_keys ? blockIdx.x : gridDim.x - 1 - blockIdx.x) * own_tile;
+  const int row = warp_index() * 16, mine = first + row;
+  // Rows of this warp and of those that it goes together with.
+  const int ours = first + row / Tiles::rows_together * Tiles::rows_together;
+  constexpr int64_t own_bytes = Tiles::bytes(own_tile), other_bytes = Tiles::bytes(other_tile);
+  bfloat16 *a = shared_memory<bfloat16>(), *a_gradient = shared_memory<bfloat16>(own_bytes);
+  const auto b = [](int i) { return shared_memory<bfloat16>(2 * own_bytes + i % 2 * other_bytes); };
+  const auto b_gradient = [](int i) { return shared_memory<bfloat16>(2 * own_bytes + (2 + i % 2) * other_bytes); };
+  const auto statistics = [](int i) {
+    return shared_memory<float>(2 * own_bytes + 4 * other_bytes + i % 2 * statistics_bytes);
+  };
+  const auto copy_other = [&](int i) {
+    copy_tile<Tiles, D, other_tile, backward_threads>(b(i), other, at.stride, i * other_tile, T);
+    copy_tile<Tiles, D, other_tile, backward_threads>(b_gradient(i), other_gradient, other_gradient_stride,
+                                                      i * other_tile, T);
+    copy_async_commit();
+    if (of_keys && threadIdx.x < other_tile) {
+      const Statistics of = statistics_of(lse, delta, i * other_tile + static_cast<int>(threadIdx.x), T);
+      store(statistics(i) + 2 * threadIdx.x, Vector<float, 2>{of.lse, of.delta});
+    }
+  };
+  const int begin = of_keys ? first / other_tile : 0;
+  const int last_query = first + own_tile - 1 < T ? first + own_tile - 1 : T - 1;
+  const int end = (of_keys ? T - 1 : last_query) / other_tile + 1;
+  copy_tile<Tiles, D, own_tile, backward_threads>(a, own, at.stride, first, T);
+  copy_tile<Tiles, D, own_tile, backward_threads>(a_gradient, own_gradient, own_gradient_stride, first, T);
+  copy_other(begin);
+
+  const float to_log2 = scale * log2_e;
+  Statistics of_row[2] = {};
+  if constexpr (!of_keys)
+    for (int half = 0; half < 2; half++) of_row[half] = statistics_of(lse, delta, mine + fragment_row(2 * half), T);
+  float sums[1][D / 8][4] = {}, dv[1][of_keys ? D / 8 : 1][4] = {};
+  for (int i = begin; i < end; i++) {
+    copy_async_wait<0>();
+    Tiles::publish();
+    sync_threads();  // this tile is there, and everyone is done with the one before
+    if (i + 1 < end) copy_other(i + 1);
+    const int theirs = i * other_tile;
+    if (of_keys ? theirs + other_tile - 1 < ours : theirs > ours + Tiles::rows_together - 1) continue;
+    unsigned kept = ~0u;  // drawn while little else is held in registers
+    if constexpr (dropped) kept = kept_bits<of_keys>(HeadMask(mask, s, blockIdx.z, blockIdx.y), mine, theirs);
+    float scores[1][columns][4], dp[1][columns][4];
+    Tiles::begin(scores, dp);
+    Tiles::template multiply_rows<own_tile, other_tile>(scores, a, b(i));
+    Tiles::commit();
+    Tiles::template multiply_rows<own_tile, other_tile>(dp, a_gradient, b_gradient(i));
+    Tiles::commit();
+    const auto of = [&](int j, int e) {
+      if constexpr (!of_keys) return of_row[e / 2];
+      const Vector<float, 2> two = load<2>(statistics(i) + 2 * (j * 8 + fragment_column(e)));
+      return Statistics{two[0], two[1]};
+    };
+    const auto factor = [&](int j, int e) { return dropped && !(kept >> (4 * j + e) & 1) ? 0 : mask.scale; };
+    const int offset = mine - theirs;
+    unsigned weights[1][depth][4], gradients[1][depth][4];
+    Tiles::template wait<1>(scores);
+    if constexpr (of_keys) {
+      hide_earlier(scores[0], offset);
+    } else {
+      hide_later(scores[0], offset);
+    }
+#pragma unroll
+    for (int j = 0; j < columns; j++)
+#pragma unroll
+      for (int e = 0; e < 4; e++) scores[0][j][e] = fast_exp2(fmaf(scores[0][j][e], to_log2, -of(j, e).lse));
+    if constexpr (of_keys) {
+#pragma unroll
+      for (int j = 0; j < columns; j++)
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+          weights[0][j / 2][j % 2 * 2 + half] =
+              pack(scores[0][j][2 * half] * factor(j, 2 * half), scores[0][j][2 * half + 1] * factor(j, 2 * half + 1));
+      Tiles::begin(dv, weights);
+      Tiles::template multiply_weights<other_tile>(dv, weights, b_gradient(i));
+      Tiles::commit();
+    }
+    Tiles::template wait<of_keys ? 1 : 0>(dp);
+#pragma unroll
+    for (int j = 0; j < columns; j++)
+#pragma unroll
+      for (int e = 0; e < 4; e++) dp[0][j][e] = scores[0][j][e] * fmaf(dp[0][j][e], factor(j, e), -of(j, e).delta);
+    pack_weights(gradients[0], dp[0]);
+    Tiles::begin(sums, gradients);
+    Tiles::template multiply_weights<other_tile>(sums, gradients, b(i));
+    Tiles::commit();
+    Tiles::template wait<0>(sums, dv);
+  }
+  sync_threads();  // nobody multiplies with the own rows any more
+  bfloat16* to = dqkv + at.qkv;
+  const float scaled[2] = {scale, scale}, one[2] = {1, 1};
+  write_rows<Tiles, D, own_tile>(of_keys ? to + C : to, at.stride, mine, T, sums[0], scaled, a, row);
+  if constexpr (of_keys) write_rows<Tiles, D, own_tile>(to + 2 * C, at.stride, mine, T, dv[0], one, a_gradient, row);
+}
+
+// Host: both kernels.
+template <template <int> class Tiles>
+void launch_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv,
+                     const AttentionDims& dims, const Dropout& d) {
+  with_constants(dims, d, [&](auto D, auto dropped) {
+    const auto run = [&](auto of_keys) {
+      launch(queue, {"attention_backward", grid_of(dims, own_tile), backward_threads, backward_bytes<Tiles<D>>},
+             backward_kernel<Tiles<D>, D, of_keys, dropped>, dqkv.data<bfloat16>(), delta.data<float>(),
+             dout.data<bfloat16>(), lse.data<float>(), qkv.data<bfloat16>(), heads_of(dims), mask_of(d),
+             scale_of(dims));
+    };
+    run(std::true_type{});
+    run(std::false_type{});
+  });
+}
+
+}  // namespace megalith::cuda::attention

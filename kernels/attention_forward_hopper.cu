@@ -1,0 +1,101 @@
+// As attention_forward.cu, with products of warpgroups: a block owns 128 queries of one head, a warpgroup 64 of them,
+// and goes over the keys in tiles of 128, from the diagonal down. While the softmax of a tile is taken, its warpgroup's
+// product of the weights before with their values runs, and whatever the other warpgroup has enqueued. (Method:
+// FlashAttention-3, arXiv:2407.08608, section 3.2.)
+#include "kernels/attention_warpgroup_tiles.h"
+
+namespace megalith::cuda::attention {
+
+namespace {
+constexpr int threads = 2 * warpgroup_size, query_tile = 128, key_tile = 128;
+constexpr int columns = key_tile / 8, depth = key_tile / 16;
+
+template <int D>
+constexpr int64_t shared_bytes = WarpgroupTiles<D>::bytes(query_tile) + 4 * WarpgroupTiles<D>::bytes(key_tile);
+
+template <int D, bool dropped>
+__global__ void __launch_bounds__(threads, 1)
+    forward_kernel(bfloat16* out, float* lse, const bfloat16* qkv, Heads s, Mask mask, float scale) {
+  using Tiles = WarpgroupTiles<D>;
+  const Place at(s, blockIdx.z, blockIdx.y);
+  const bfloat16 *q = qkv + at.qkv, *k = q + at.out_stride, *v = k + at.out_stride;
+  const int T = static_cast<int>(s.T);
+  const int last = static_cast<int>(gridDim.x - 1 - blockIdx.x);  // tile; the longest first
+  const int row = warp_index() * 16, mine = last * query_tile + row;
+  constexpr int64_t query_bytes = Tiles::bytes(query_tile), key_bytes = Tiles::bytes(key_tile);
+  bfloat16* queries = shared_memory<bfloat16>();
+  const auto keys = [](int i) { return shared_memory<bfloat16>(query_bytes + i % 2 * key_bytes); };
+  const auto values = [](int i) { return shared_memory<bfloat16>(query_bytes + (2 + i % 2) * key_bytes); };
+  const auto copy_keys = [&](int i) { copy_tile<Tiles, D, key_tile, threads>(keys(i), k, at.stride, i * key_tile, T); };
+  const auto copy_values = [&](int i) {
+    copy_tile<Tiles, D, key_tile, threads>(values(i), v, at.stride, i * key_tile, T);
+  };
+  const float to_log2 = scale * log2_e;
+  float sums[1][D / 8][4] = {}, scores[1][columns][4], top[2] = {-infinity, -infinity}, sum[2] = {}, rescale[2];
+  unsigned weights[1][depth][4];
+  const auto softmax = [&](int i) {
+    softmax_step(scores[0], top, sum, rescale, to_log2);
+    if constexpr (dropped) {  // what is kept is scaled at the end, with the row
+      const HeadMask head_mask(mask, s, blockIdx.z, blockIdx.y);
+#pragma unroll
+      for (int part = 0; part < columns; part += 8)
+        drop<8>(scores[0], kept_bits<false>(head_mask, mine, i * key_tile + part * 8), part);
+    }
+  };
+  // The sums and their weights are free, and take what the softmax has given. What was copied is there, and everyone
+  // is done with the tiles whose places come next.
+  const auto turn = [&] {
+    Tiles::template wait<0>(sums);
+    rescale_rows(sums[0], rescale);
+    pack_weights(weights[0], scores[0]);
+    copy_async_wait<0>();
+    publish_shared();
+    sync_threads();
+  };
+
+  copy_tile<Tiles, D, query_tile, threads>(queries, q, at.stride, last * query_tile, T);
+  copy_keys(last);
+  copy_async_commit();
+  copy_async_wait<0>();
+  publish_shared();
+  sync_threads();
+  copy_values(last);
+  if (last > 0) copy_keys(last - 1);
+  copy_async_commit();
+  Tiles::begin(scores);
+  Tiles::template multiply_rows<query_tile, key_tile>(scores, queries, keys(last));
+  Tiles::commit();
+  Tiles::template wait<0>(scores);
+  hide_later(scores[0], row);
+  softmax(last);
+  for (int i = last - 1; i >= 0; i--) {
+    turn();  // in front of the loop, for within one block of code ptxas would have it wait before the softmax
+    copy_values(i);
+    if (i > 0) copy_keys(i - 1);
+    copy_async_commit();
+    Tiles::begin(scores, sums, weights);
+    Tiles::template multiply_rows<query_tile, key_tile>(scores, queries, keys(i));
+    Tiles::commit();
+    Tiles::template multiply_weights<key_tile>(sums, weights, values(i + 1));
+    Tiles::commit();
+    Tiles::template wait<1>(scores);
+    softmax(i);
+  }
+  turn();
+  Tiles::begin(sums, weights);
+  Tiles::template multiply_weights<key_tile>(sums, weights, values(0));
+  Tiles::commit();
+  Tiles::template wait<0>(sums);
+  finish_rows<Tiles, D, query_tile>(out, lse, at, mine, T, sums[0], top, sum, scale, mask.scale, queries, row);
+}
+}  // namespace
+
+void hopper_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, const AttentionDims& dims, const Dropout& d) {
+  with_constants(dims, d, [&](auto D, auto dropped) {
+    launch(queue, {"attention_forward", grid_of(dims, query_tile), threads, shared_bytes<D>},
+           forward_kernel<D, dropped>, out.data<bfloat16>(), lse.data<float>(), qkv.data<bfloat16>(), heads_of(dims),
+           mask_of(d), scale_of(dims));
+  });
+}
+
+}  // namespace megalith::cuda::attention

@@ -1,0 +1,82 @@
+// Attention's tiles for products of warps (mma.sync): every GPU has these. Their rows lie an odd number of 16-byte
+// pieces apart, for every head size that is a multiple of 16, so that the 8 rows of a matrix load come from different
+// banks; and a fragment's place is the lane's own plus a constant.
+#pragma once
+
+#include "kernels/attention_cuda.h"
+
+namespace megalith::cuda::attention {
+
+template <int D>
+struct WarpTiles {
+  static constexpr int rows_together = 16;    // own rows that a product has at once: who holds them goes one way
+  static constexpr int row_elements = D + 8;  // from one row to the eighth after it, an eighth of the way
+  static constexpr int alignment = 16;
+  static constexpr int64_t bytes(int rows) { return int64_t{rows} * row_elements * int64_t{sizeof(bfloat16)}; }
+  template <int>
+  __device__ static int at(int row, int column) {
+    return row * row_elements + column;
+  }
+  // Copies have arrived when they were waited for, and products are done when they return.
+  __device__ static void publish() {}
+  template <class... S>
+  __device__ static void begin(S&...) {}
+  __device__ static void commit() {}
+  template <int, class... S>
+  __device__ static void wait(S&...) {}
+
+  // Two products side by side: a times the two right factors that one matrix load brings.
+  __device__ static void multiply_add_two(float (&d0)[4], float (&d1)[4], const unsigned (&a)[4],
+                                          const unsigned (&b)[4]) {
+    const unsigned b0[2] = {b[0], b[1]}, b1[2] = {b[2], b[3]};
+    multiply_add(d0, a, b0);
+    multiply_add(d1, a, b1);
+  }
+
+  // d[m] (16 x 8n each) = own rows 16 (ms * warp + m).. times the other rows, transposed.
+  template <int, int, int ms, int n>
+  __device__ static void multiply_rows(float (&d)[ms][n][4], const bfloat16* own, const bfloat16* other) {
+    // The piece that this lane gives to a load of 16x16 elements, so that its four registers are a left factor's
+    // fragment, or those of two right factors whose columns are rows of the tile.
+    const int lane = lane_index();
+    own += at<0>(warp_index() * 16 * ms + lane % 16, lane / 16 * 8);
+    other += at<0>(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8);
+#pragma unroll
+    for (int m = 0; m < ms; m++)
+#pragma unroll
+      for (int j = 0; j < n; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) d[m][j][e] = 0;
+#pragma unroll
+    for (int c = 0; c < D; c += 16) {
+      unsigned left[ms][4];
+#pragma unroll
+      for (int m = 0; m < ms; m++) load_matrix(left[m], own + at<0>(16 * m, c));
+#pragma unroll
+      for (int j = 0; j < n; j += 2) {
+        unsigned right[4];
+        load_matrix(right, other + at<0>(j * 8, c));
+#pragma unroll
+        for (int m = 0; m < ms; m++) multiply_add_two(d[m][j], d[m][j + 1], left[m], right);
+      }
+    }
+  }
+
+  // d[m] (16 x D each) += a[m] (16 x 16 depth, as left factors' fragments) times the other rows.
+  template <int, int ms, int depth>
+  __device__ static void multiply_weights(float (&d)[ms][D / 8][4], const unsigned (&a)[ms][depth][4],
+                                          const bfloat16* other) {
+    other += at<0>(lane_index() % 16, lane_index() / 16 * 8);
+#pragma unroll
+    for (int k = 0; k < depth; k++)
+#pragma unroll
+      for (int j = 0; j < D / 8; j += 2) {
+        unsigned right[4];
+        load_matrix_transposed(right, other + at<0>(k * 16, j * 8));
+#pragma unroll
+        for (int m = 0; m < ms; m++) multiply_add_two(d[m][j], d[m][j + 1], a[m][k], right);
+      }
+  }
+};
+
+}  // namespace megalith::cuda::attention

@@ -1,0 +1,170 @@
+#include "tests/simt/warpgroup.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <deque>
+#include <limits>
+#include <map>
+#include <vector>
+
+#include "tests/simt/machine.h"
+
+namespace megalith::simt {
+
+namespace {
+constexpr int size = 128, warp_size = 32, rows = 64, depth = 16;
+
+struct Enqueued {
+  std::array<Product, size> of;               // each thread's own
+  std::array<std::vector<float>, size> sums;  // as they were; empty: as the product before leaves them
+};
+using Group = std::vector<Enqueued>;
+
+struct Warpgroup {
+  uint32_t block = 0;
+  bool begun = false;
+  Group open;
+  std::deque<Group> committed;
+
+  // Whether a product under way has these sums of thread i.
+  bool writes(const float* sums, size_t i) const {
+    const auto in = [&](const Group& g) {
+      return std::any_of(g.begin(), g.end(), [&](const Enqueued& e) { return e.of[i].sums == sums; });
+    };
+    return in(open) || std::any_of(committed.begin(), committed.end(), in);
+  }
+};
+
+Warpgroup& warpgroup() {
+  static std::map<int, Warpgroup> all;
+  Warpgroup& w = all[running_thread() / size];
+  if (const uint32_t block = actor(-1).block; w.block != block)
+    w = {.block = block, .begun = false, .open = {}, .committed = {}};
+  return w;
+}
+
+// Element (row, column) of the matrix at `place`, by the law of the 128-byte swizzle: bits 4 to 6 of an address are
+// turned over by bits 7 to 9. Eight rows are 1024 bytes.
+const char* address(const MatrixPlace& place, int row, int column) {
+  uint32_t byte = place.begin + static_cast<uint32_t>(column / 64) * place.panel +
+                  static_cast<uint32_t>(row / 8 * 1024 + row % 8 * 128 + column % 64 * 2);
+  byte ^= (byte >> 7 & 7) << 4;
+  return shared_begin() + byte;
+}
+float element(const MatrixPlace& place, int row, int column) {
+  uint16_t bits;
+  std::memcpy(&bits, address(place, row, column), sizeof(bits));
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
+void check_published(const MatrixPlace& place, int num_rows, int num_columns) {
+  for (int row = 0; row < num_rows; row++)
+    for (int column = 0; column < num_columns; column += 8) reads_of_product(address(place, row, column), 16);
+}
+
+void finish(const Enqueued& e) {
+  const Product& p = e.of[0];
+  const int n = p.columns;
+  std::vector<float> left(rows * depth), right(static_cast<size_t>(n * depth));
+  for (int k = 0; k < depth; k++)
+    for (int c = 0; c < n; c++)
+      right[static_cast<size_t>(c * depth + k)] = p.of_weights ? element(p.right, k, c) : element(p.right, c, k);
+  for (int i = 0; i < size; i++) {
+    const int row = i / warp_size * 16 + i % warp_size / 4, k = i % 4 * 2;
+    if (!p.of_weights) break;
+    for (int part = 0; part < 4; part++)
+      for (int half = 0; half < 2; half++)
+        left[static_cast<size_t>((row + part % 2 * 8) * depth + k + part / 2 * 8 + half)] =
+            std::bit_cast<float>(half ? e.of[static_cast<size_t>(i)].fragments[static_cast<size_t>(part)] & 0xffff0000u
+                                      : e.of[static_cast<size_t>(i)].fragments[static_cast<size_t>(part)] << 16);
+  }
+  for (int row = 0; row < rows && !p.of_weights; row++)
+    for (int k = 0; k < depth; k++) left[static_cast<size_t>(row * depth + k)] = element(p.left, row, k);
+  for (int i = 0; i < size; i++)
+    for (int j = 0; j < n / 2; j++) {
+      const int row = i / warp_size * 16 + i % warp_size / 4 + j % 4 / 2 * 8, column = j / 4 * 8 + i % 4 * 2 + j % 2;
+      const auto& before = e.sums[static_cast<size_t>(i)];
+      float* to = e.of[static_cast<size_t>(i)].sums + j;
+      float sum = !p.add ? 0 : before.empty() ? *to : before[static_cast<size_t>(j)];
+      for (int k = 0; k < depth; k++)
+        sum += left[static_cast<size_t>(row * depth + k)] * right[static_cast<size_t>(column * depth + k)];
+      *to = sum;
+    }
+}
+
+// By all threads of the warpgroup; the last to come does it.
+template <class T>
+void together(const char* operation, const T& mine, void (*act)(void* const* threads), Where where) {
+  T copy = mine;
+  meet_warpgroup(operation, &copy, act, where);
+}
+}  // namespace
+
+MatrixPlace moved_by(int bytes, MatrixPlace m) {
+  m.begin += static_cast<uint32_t>(bytes);
+  if (m.begin % 32 || m.begin / 128 % 8)
+    fault("a matrix at byte " + std::to_string(m.begin) +
+          " of shared memory; it begins on a row that is a multiple of 8, on a column that is one of 16");
+  return m;
+}
+MatrixPlace matrix_place(const void* p, int panel) {
+  return moved_by(static_cast<int>(static_cast<const char*>(p) - shared_begin()), {0, static_cast<uint32_t>(panel)});
+}
+
+void product(const Product& mine, Where where) {
+  together(
+      "a product of the warpgroup", mine,
+      [](void* const* threads) {
+        Warpgroup& w = warpgroup();
+        if (!w.begun) fault("a product with no products_begin since the last products_wait");
+        Enqueued e;
+        for (size_t i = 0; i < size; i++) {
+          e.of[i] = *static_cast<Product*>(threads[i]);
+          const Product &p = e.of[i], &first = e.of[0];
+          if (!(p.left == first.left && p.right == first.right && p.columns == first.columns))
+            fault("threads of a warpgroup bring different matrices to one product");
+          if (!w.writes(p.sums, i)) e.sums[i].assign(p.sums, p.sums + p.columns / 2);
+        }
+        const Product& p = e.of[0];
+        if (p.of_weights) {
+          check_published(p.right, depth, p.columns);
+        } else {
+          check_published(p.left, rows, depth);
+          check_published(p.right, p.columns, depth);
+        }
+        for (size_t i = 0; i < size; i++)
+          for (int j = 0; j < p.columns / 2; j++) e.of[i].sums[j] = std::numeric_limits<float>::quiet_NaN();
+        w.open.push_back(std::move(e));
+      },
+      where);
+}
+
+void products_begin(Where where) {
+  together(
+      "products_begin", 0, [](void* const*) { warpgroup().begun = true; }, where);
+}
+void products_commit(Where where) {
+  together(
+      "products_commit", 0,
+      [](void* const*) {
+        Warpgroup& w = warpgroup();
+        w.committed.push_back(std::move(w.open));
+        w.open.clear();
+      },
+      where);
+}
+void products_wait(int but, Where where) {
+  together(
+      "products_wait", but,
+      [](void* const* threads) {
+        Warpgroup& w = warpgroup();
+        w.begun = false;  // the registers may now be touched
+        while (static_cast<int>(w.committed.size()) > *static_cast<int*>(threads[0])) {
+          for (Enqueued& e : w.committed.front()) finish(e);
+          w.committed.pop_front();
+        }
+      },
+      where);
+}
+
+}  // namespace megalith::simt

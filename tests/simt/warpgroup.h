@@ -1,0 +1,40 @@
+// Products of a warpgroup on the machine of simt.h. A product that is enqueued takes its fragments with it, leaves NaN
+// in its sums, and is done when a wait says that it must be: so matrices overwritten and sums touched too early give
+// wrong numbers. Faults beside those of simt.h:
+//
+//   - threads of a warpgroup that do not come to the same product, or bring different places;
+//   - a product with no products_begin since the last wait;
+//   - a matrix that its writers have not published before the barrier, or that does not begin where the instruction
+//     can read it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "tests/simt/simt.h"
+
+namespace megalith::simt {
+
+// A matrix descriptor's fields, in bytes: where it begins in shared memory, and from one panel to the next.
+struct MatrixPlace {
+  uint32_t begin = 0, panel = 0;
+  bool operator==(const MatrixPlace&) const = default;
+};
+MatrixPlace matrix_place(const void* p, int panel);
+MatrixPlace moved_by(int bytes, MatrixPlace m);
+
+struct Product {
+  float* sums;  // (columns / 8, 4), of this thread
+  int columns;
+  bool add;
+  MatrixPlace left;
+  std::array<unsigned, 4> fragments;
+  MatrixPlace right;
+  bool of_weights = false;  // left in fragments, right by rows of depth
+};
+void product(const Product& mine, Where where);
+void products_begin(Where where);
+void products_commit(Where where);
+void products_wait(int but, Where where);
+
+}  // namespace megalith::simt

@@ -1,0 +1,42 @@
+// The device functions of kernels/warpgroup_cuda.h on the CPU. Their twins for nvcc are in kernels/nvcc.
+#pragma once
+
+#include <device_primitives.h>
+
+#include "tests/simt/warpgroup.h"
+
+namespace megalith::cuda {
+
+using simt::MatrixPlace;
+inline MatrixPlace matrix_place(const void* p, int panel = 8) { return simt::matrix_place(p, 2 * panel); }
+inline MatrixPlace moved(MatrixPlace m, int elements) { return simt::moved_by(2 * elements, m); }
+
+template <class... D>
+void products_begin(D&...) {
+  simt::products_begin(Where::current());
+}
+inline void products_commit(Where where = Where::current()) { simt::products_commit(where); }
+template <int m, class... D>
+void products_wait(D&...) {
+  simt::products_wait(m, Where::current());
+}
+inline void publish_shared() { simt::publish_shared(); }
+
+template <int n, bool add>
+void product_of_rows(float (&d)[n / 8][4], MatrixPlace left, MatrixPlace right, Where where = Where::current()) {
+  simt::product({.sums = d[0], .columns = n, .add = add, .left = left, .fragments = {}, .right = right}, where);
+}
+template <int eights>
+void product_of_weights(float (&d)[eights][4], const unsigned (&a)[4], MatrixPlace right,
+                        Where where = Where::current()) {
+  simt::product({.sums = d[0],
+                 .columns = 8 * eights,
+                 .add = true,
+                 .left = {},
+                 .fragments = {a[0], a[1], a[2], a[3]},
+                 .right = right,
+                 .of_weights = true},
+                where);
+}
+
+}  // namespace megalith::cuda
