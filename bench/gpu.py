@@ -143,7 +143,7 @@ def make_parts(o, gpus, work):
                     why_not=absent(("test_gpu", test_gpu)) or why_not)
 
     def ranks(name, count, filter, seconds, why_not=None):
-        command = [mpirun, "--oversubscribe", "-n", str(count), mpi, "--gtest_filter=" + filter]
+        command = [mpirun, "--oversubscribe", "--bind-to", "none", "-n", str(count), mpi, "--gtest_filter=" + filter]
         # Of one machine; where ranks share a GPU, the tests make NCCL take them for ranks of several.
         env = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1"}
         return Part(name, "test", command, seconds, env, why_not=absent(("test_mpi", mpi), ("mpirun", mpirun)) or why_not)

@@ -190,8 +190,9 @@ Args megalith(const Args& args) {
 }
 
 Args mpirun(int ranks, const Args& args) {
-  Args command{place("MEGALITH_MPIRUN", MEGALITH_MPIRUN), "--oversubscribe", "-n", std::to_string(ranks),
-               place("MEGALITH_PROGRAM", MEGALITH_PROGRAM)};
+  Args command{
+      place("MEGALITH_MPIRUN", MEGALITH_MPIRUN),  "--oversubscribe", "--bind-to", "none", "-n", std::to_string(ranks),
+      place("MEGALITH_PROGRAM", MEGALITH_PROGRAM)};
   command.insert(command.end(), args.begin(), args.end());
   return command;
 }
