@@ -178,9 +178,10 @@ def make_parts(o, gpus, work):
         tests("ranks on one GPU, MPI", "Of/GpuTraining*several_ranks*", 90, no_reference or no_mpirun),
         tests("training, a GPU each", "Of/GpuTraining*each_rank*", 90, no_reference or no_mpirun or several),
         ranks("communicators through the host", 2, "*/self_on_gpu:*/staged_*", 60),
-        ranks("NCCL, 2 ranks on one GPU", 2, "*/nccl_*", 60, one_gpu),
-        ranks("NCCL, 3 ranks on one GPU", 3, "*/nccl_*", 60, one_gpu),
-        ranks("NCCL, a GPU each", min(gpus, 8), "*/nccl_*", 60, several),
+        # Ranks that share a GPU take turns on it, and every transfer waits for several turns.
+        ranks("NCCL, 2 ranks on one GPU", 2, "*/nccl_*", 120, one_gpu),
+        ranks("NCCL, 3 ranks on one GPU", 3, "*/nccl_world:*/nccl_half", 120, one_gpu),
+        ranks("NCCL, a GPU each", min(gpus, 8), "*/nccl_*", 120, several),
     ]
     sanitizer = shutil.which("compute-sanitizer") or next(iter(glob.glob("/usr/local/cuda*/bin/compute-sanitizer")), None)
     for tool in ["memcheck", "racecheck", "initcheck"]:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """bench/gpu.py on programs that only pretend: what it makes of tests that pass, fail, die, hang or are not there."""
-import contextlib, glob, io, json, os, stat, subprocess, sys, tempfile, time, unittest
+import argparse, glob, json, os, re, stat, subprocess, sys, tempfile, time, unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.dont_write_bytecode = True
@@ -115,6 +115,14 @@ class Gpu(unittest.TestCase):
     def test_colours_are_passed_over(self):
         text = "\x1b[0;32m[ RUN      ] \x1b[mA.one\r\n\x1b[0;31m[  FAILED  ] \x1b[mA.one (3 ms)\r\n"
         self.assertEqual(gpu.read_gtest(text), [{"name": "A.one", "outcome": "failed", "seconds": 0.003}])
+
+    def test_a_hang_is_named_before_its_time_is_up(self):
+        with open(HERE + "/../tests/mpi/groups.cpp") as file:
+            timeout = float(re.search(r"NcclOptions\{\.timeout = (\d+)\}", file.read())[1])
+        options = argparse.Namespace(folder=self.folder, reference=self.folder + "/reference", device="cuda")
+        for part in gpu.make_parts(options, 1, self.folder) + gpu.make_parts(options, 8, self.folder):
+            if part.name.startswith("NCCL"):
+                self.assertGreaterEqual(part.seconds, 4 * timeout, part.name)
 
     def test_what_a_sanitizer_says(self):
         part = gpu.Part("memcheck", "sanitizer", [], 60)

@@ -16,7 +16,8 @@ class Gpus : public testing::Environment {
  public:
   static Communicator& nccl() {
     if (!world_) {
-      session_ = std::make_unique<NcclSession>(session(), NcclOptions{.timeout = 60});
+      // So that what hangs is named before whoever runs this loses patience.
+      session_ = std::make_unique<NcclSession>(session(), NcclOptions{.timeout = 15});
       world_ = session_->world();
     }
     return *world_;
