@@ -116,6 +116,17 @@ class Gpu(unittest.TestCase):
         text = "\x1b[0;32m[ RUN      ] \x1b[mA.one\r\n\x1b[0;31m[  FAILED  ] \x1b[mA.one (3 ms)\r\n"
         self.assertEqual(gpu.read_gtest(text), [{"name": "A.one", "outcome": "failed", "seconds": 0.003}])
 
+    def test_initcheck_finds_memory_uninitialized(self):
+        self.program("compute-sanitizer", """echo "$*: ${MEGALITH_LEAVE_UNINITIALIZED-initialized}"; echo '= ERROR SUMMARY: 1 error'""")
+        self.program("test_gpu", PASSES)
+        os.environ["PATH"] = self.folder + "/bin:" + os.environ["PATH"]
+        self.addCleanup(os.environ.update, PATH=os.environ["PATH"].split(":", 1)[1])
+        _, results, _, _ = self.go("--only", "check$")
+        said = {part["name"]: part["output"].splitlines()[0] for part in results["parts"] if "output" in part}
+        self.assertEqual({tool: line.rsplit(" ", 1)[1] for tool, line in said.items()},
+                         {"memcheck": "initialized", "racecheck": "initialized", "initcheck": "1"})
+        self.assertTrue(said["memcheck"].startswith("--tool memcheck --report-api-errors no "), said)
+
     def test_a_hang_is_named_before_its_time_is_up(self):
         with open(HERE + "/../tests/mpi/groups.cpp") as file:
             timeout = float(re.search(r"NcclOptions\{\.timeout = (\d+)\}", file.read())[1])
