@@ -193,5 +193,17 @@ TEST(Traffic, TableSumsTheJobAndNamesTheBusiestNode) {
   EXPECT_EQ(traffic_table({.shard = 2}, traffic_of({.shard = 2}, Traces(2))), "traffic: none\n");
 }
 
+TEST(RingBytes, AreWhatARankSends) {
+  EXPECT_EQ(ring_bytes(Transfer::all_gather, 800, 8), 700);
+  EXPECT_EQ(ring_bytes(Transfer::reduce_scatter, 800, 8), 700);
+  EXPECT_EQ(ring_bytes(Transfer::all_reduce, 800, 8), 1400);
+  EXPECT_EQ(ring_bytes(Transfer::broadcast, 800, 8), 800);
+  EXPECT_EQ(ring_bytes(Transfer::send, 800, 8), 800);
+  EXPECT_EQ(ring_bytes(Transfer::recv, 800, 8), 0);
+  EXPECT_EQ(ring_bytes(Transfer::barrier, 0, 8), 0);
+  for (Transfer t : {Transfer::all_gather, Transfer::reduce_scatter, Transfer::all_reduce, Transfer::broadcast})
+    EXPECT_EQ(ring_bytes(t, 800, 1), 0) << name_of(t);
+}
+
 }  // namespace
 }  // namespace megalith
