@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""bench/gpu.py on programs that only pretend: what it makes of tests that pass, fail, die, hang or are not there."""
+"""bench/gpu.py and bench/step.py on programs that only pretend: what they make of those that pass, fail, die, hang, lack
+memory or are not there."""
 import argparse, glob, json, os, re, stat, subprocess, sys, tempfile, time, unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.dont_write_bytecode = True
 sys.path.insert(0, HERE)
-import gpu  # noqa: E402
+import gpu, step  # noqa: E402
 
 PASSES = """echo '[ RUN      ] A.one'; echo '[       OK ] A.one (3 ms)'"""
 FAILS = """echo '[ RUN      ] A.two'; echo 'x.cpp:7: Failure'; echo '1 is not 2'; echo '[  FAILED  ] A.two, where GetParam() = 3 (1 ms)'; exit 1"""
@@ -146,6 +147,55 @@ class Gpu(unittest.TestCase):
         self.assertEqual(judge(1, "========= Error: Device not supported\n"), "skipped")
         self.assertEqual(judge(None, tests), "timed out")
         self.assertEqual(judge(1, "[ RUN      ] A.two\n[  FAILED  ] A.two (1 ms)\n========= ERROR SUMMARY: 0 errors\n"), "failed")
+
+
+# Says when it begins and ends, and needs a GiB for each sequence. The peer knows its own way to say that.
+STEPS = """#!/bin/sh
+echo "$1 begins $2" >> "$LOG"
+[ "$2" -le "$3" ] || { echo "error: $4" >&2; exit 1; }
+echo '{"model_flops": 1, "floor": 1, "version": "0", "how": ""}'
+while read line; do echo "$1 goes" >> "$LOG"; echo '{"seconds": '$5'}'; done
+"""
+
+
+class Steps(unittest.TestCase):
+    def measure(self, device, ours_fits, theirs_fits):
+        """The row of a shape of 32 sequences, and who did what."""
+        with tempfile.TemporaryDirectory() as folder:
+            program, log = folder + "/steps", folder + "/log"
+            with open(program, "w") as file:
+                file.write(STEPS)
+            os.chmod(program, 0o700)
+            known = step.commands_of
+            self.addCleanup(setattr, step, "commands_of", known)
+            step.commands_of = lambda name, B, o, has_torch: [
+                ("Megalith", [program, "ours", str(B), str(ours_fits), "this run needs 9.00 GiB", "1"]),
+                ("PyTorch", [program, "theirs", str(B), str(theirs_fits), "CUDA out of memory. Tried to get 2 MiB", "2"])]
+            name = "gpt2-124m-bf16" if device == "cuda" else "nanogpt-cpu-fp32"
+            row = step.measure(name, argparse.Namespace(device=device, rounds=2), dict(os.environ, LOG=log), True)
+            with open(log) as file:
+                return row, file.read().splitlines()
+
+    def test_on_a_gpu_one_program_after_the_other(self):
+        row, log = self.measure("cuda", 32, 32)
+        self.assertEqual(log, ["ours begins 32", "ours goes", "ours goes", "theirs begins 32", "theirs goes", "theirs goes"])
+        self.assertEqual((row["batch"], row["seconds"], row["peers"][0]["ratio"]), (32, 1, 2))
+
+    def test_on_the_cpu_in_turn(self):
+        _, log = self.measure("cpu", 32, 32)
+        self.assertEqual(log, ["ours begins 12", "theirs begins 12", "ours goes", "theirs goes", "ours goes", "theirs goes"])
+
+    def test_a_batch_that_does_not_fit_one_is_halved_for_all(self):
+        row, log = self.measure("cuda", 16, 8)
+        self.assertEqual([line for line in log if "begins" in line],
+                         ["ours begins 32", "ours begins 16", "theirs begins 16", "ours begins 8", "theirs begins 8"])
+        self.assertEqual((row["batch"], row["tokens_per_second"], row["peers"][0]["tokens_per_second"]), (8, 8192, 4096))
+
+    def test_what_never_fits_is_said(self):
+        row, _ = self.measure("cuda", 0, 8)
+        self.assertEqual(row, {"name": "gpt2-124m-bf16", "why": "error: this run needs 9.00 GiB"})
+        row, _ = self.measure("cuda", 8, 0)
+        self.assertEqual((row["batch"], row["peers"][0]["why"]), (1, "error: CUDA out of memory. Tried to get 2 MiB"))
 
 
 if __name__ == "__main__":

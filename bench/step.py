@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Training steps: Megalith against PyTorch, in turn in one run, same shapes, dtype, and on the CPU threads.
+"""Training steps: Megalith against PyTorch in one run, same shapes, dtype, and on the CPU threads.
 
-Both programs are started and warmed up, then asked for a round of steps in turn; a round's figure is the median of its
-steps, and what is printed is the median over rounds and the ratio. PyTorch's model is a plain GPT-2: nn.Linear,
+A program is started and warmed up, then asked for rounds of steps; a round's figure is the median of its steps, and what
+is printed is the median over rounds and the ratio. On the CPU rounds go in turn, so that all see the same machine; a GPU
+has not the memory for all programs at once, so there one is measured and ended before the next begins. PyTorch's model is a plain GPT-2: nn.Linear,
 scaled_dot_product_attention, cross_entropy, clipping and AdamW as torch has them.
 
 On the CPU PyTorch is the eager one and gets OMP_WAIT_POLICY=PASSIVE, without which it is several times slower on small
@@ -11,7 +12,8 @@ shapes; so does Megalith.
 On a GPU PyTorch gets torch.compile (the whole model; beyond 12 layers block by block, for the time that compiling takes),
 its fused AdamW, a vocabulary padded to 50304, and TF32 off. In bf16 it runs twice: under autocast with parameters and
 moments in fp32, as is usual; and with everything in bf16, moments too, which is faster than either and less exact than
-Megalith, whose master weights and moments are fp32. A batch that does not fit the card is halved, for all alike.
+Megalith, whose master weights and moments are fp32. A batch that does not fit the card in one of them is halved and
+measured anew, for all alike.
 
 usage: bench/step.py [--device cpu|cuda] [--program BENCH_STEP] [--rounds N] [--threads 2] [--only NAME] [--seconds 200]
                      [--json FILE]
@@ -150,6 +152,9 @@ class Program:
         self.why = next((l for l in reversed(said) if "rror" in l or "needs" in l), said[-1] if said else "it died")
         return None
 
+    def lacks_memory(self):
+        return self.why is not None and ("GiB" in self.why or "out of memory" in self.why)
+
     def ready(self):
         self.facts = self.line()
         return self.facts is not None
@@ -175,35 +180,48 @@ class Program:
                 pass
 
 
-def measure(name, shape, o, env, has_torch):
-    """One row, or None where nothing fits."""
-    L, C, H, V, T, B, dtype, steps = shape
+def commands_of(name, B, o, has_torch):
+    """[(program, its command)], ours first."""
+    L, C, H, V, T, _, dtype, steps = SHAPES[o.device][name]
+    commands = [("Megalith", [o.program, "--device", o.device, "--layers", str(L), "--hidden", str(C), "--heads", str(H),
+                              "--vocab", str(V), "--sequence", str(T), "--batch", str(B), "--compute", dtype, "--steps",
+                              str(steps), "--on-request"])]
     variants = ["eager"] if o.device == "cpu" else ["autocast", "bf16 parameters"] if dtype == "bf16" else ["fp32"]
-    ours, peers = None, []
-    try:
-        while True:
-            ours = Program("Megalith", [o.program, "--device", o.device, "--layers", str(L), "--hidden", str(C), "--heads",
-                                        str(H), "--vocab", str(V), "--sequence", str(T), "--batch", str(B), "--compute",
-                                        dtype, "--steps", str(steps), "--on-request"], env)
-            if ours.ready():
-                break
-            ours.end()
-            if B == 1 or "GiB" not in ours.why:
-                return {"name": name, "why": ours.why}
-            B //= 2
-        if has_torch:
-            peers = [Program("PyTorch" + ("" if v == "eager" else ", " + v),
-                             [sys.executable, __file__, "--device", o.device, "--peer", name, "--variant", v, "--batch", str(B)],
-                             env) for v in variants]
-        for peer in peers:
-            peer.ready()
-        for _ in range(o.rounds):
-            for program in [ours, *peers]:
-                program.round()
-    finally:
-        for program in [ours, *peers]:
-            if program:
+    for v in variants if has_torch else []:
+        commands.append(("PyTorch" + ("" if v == "eager" else ", " + v),
+                         [sys.executable, os.path.abspath(__file__), "--device", o.device, "--peer", name, "--variant", v,
+                          "--batch", str(B)]))
+    return commands
+
+
+def run_programs(commands, o, env, all_must_fit):
+    """The programs, at their end: with rounds, or a reason why not. Once it is in vain no other is started."""
+    all_programs = []
+    for group in [commands] if o.device == "cpu" else [[command] for command in commands]:
+        programs = []
+        try:
+            for name, command in group:
+                programs.append(Program(name, command, env))
+                all_programs.append(programs[-1])
+                if not programs[-1].ready() and (len(all_programs) == 1 or all_must_fit and programs[-1].lacks_memory()):
+                    return all_programs
+            for _ in range(o.rounds):
+                for program in programs:
+                    program.round()
+        finally:
+            for program in programs:
                 program.end()
+    return all_programs
+
+
+def measure(name, o, env, has_torch):
+    """One row."""
+    L, C, H, V, T, B, dtype, steps = SHAPES[o.device][name]
+    while True:
+        ours, *peers = run_programs(commands_of(name, B, o, has_torch), o, env, B > 1)
+        if B == 1 or not any(program.lacks_memory() for program in [ours, *peers]):
+            break
+        B //= 2
     if not ours.seconds:
         return {"name": name, "why": ours.why}
     seconds, facts = statistics.median(ours.seconds), ours.facts
@@ -270,13 +288,13 @@ def main():
         print(f"{cpu}, {o.threads} threads, {o.rounds} rounds")
     has_torch = subprocess.run([sys.executable, "-c", "import torch"], capture_output=True).returncode == 0
     results = {"rows": []}
-    for name, shape in shapes.items():
+    for name in shapes:
         if o.only and name != o.only:
             continue
         if time.monotonic() - start > o.seconds:
             row = {"name": name, "why": "no time left"}
         else:
-            row = measure(name, shape, o, env, has_torch)
+            row = measure(name, o, env, has_torch)
         if o.device == "cpu" and has_torch and "why" not in row:
             command = [sys.executable, __file__, "--gemm", row["dtype"]]
             rate = json.loads(subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout)["gflops"]
@@ -289,4 +307,5 @@ def main():
             os.replace(o.json + ".part", o.json)
 
 
-main()
+if __name__ == "__main__":
+    main()
