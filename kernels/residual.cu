@@ -75,10 +75,10 @@ template <class T, int n, bool masked>
 __global__ void __launch_bounds__(threads)
     backward_kernel(T* dh, float* partial, const T* dy, int64_t N, int64_t C, DropoutMask mask) {
   constexpr int each = masked_threads<n>(strip), lines = threads / each;
-  __shared__ float sums[lines][strip];
-  const int line = static_cast<int>(threadIdx.x) / each;
-  const int mine = static_cast<int>(masked_column<n>(static_cast<int>(threadIdx.x) % each));
-  const int64_t first = int64_t{blockIdx.x} * strip + mine;
+  // Not by columns: sum i of a line's thread is in slot i * each + thread, so that a warp meets every bank once.
+  __shared__ float sums[lines][strip + each];
+  const int line = static_cast<int>(threadIdx.x) / each, mine = static_cast<int>(threadIdx.x) % each;
+  const int64_t first = int64_t{blockIdx.x} * strip + masked_column<n>(mine);
   float sum[count][n] = {};
   for (int64_t row = int64_t{blockIdx.y} * lines + line; row < N; row += int64_t{gridDim.y} * lines) {
     if (first >= C) break;
@@ -100,13 +100,14 @@ __global__ void __launch_bounds__(threads)
     }
   }
   for (int piece = 0; piece < count; piece++)
-    for (int k = 0; k < n; k++) sums[line][mine + apart * piece + k] = sum[piece][k];
+    for (int k = 0; k < n; k++) sums[line][(piece * n + k) * each + mine] = sum[piece][k];
   sync_threads();
   static_assert(strip == threads);
-  const int64_t c = int64_t{blockIdx.x} * strip + threadIdx.x;
+  const int i = static_cast<int>(threadIdx.x) / each;
+  const int64_t c = int64_t{blockIdx.x} * strip + masked_column<n>(mine) + apart * (i / n) + i % n;
   if (c >= C) return;
   float total = 0;
-  for (int i = 0; i < lines; i++) total += sums[i][threadIdx.x];
+  for (int from = 0; from < lines; from++) total += sums[from][threadIdx.x];
   partial[blockIdx.y * C + c] = total;
 }
 }  // namespace
@@ -155,7 +156,8 @@ void residual_backward(Queue queue, Tensor dh_, Tensor db_, Tensor dy_, const Dr
     const auto run = [&](auto n) {
       constexpr int64_t lines = threads / masked_threads<n>(strip), loops = 2;
       const unsigned strips = blocks_for(C, strip);
-      // Some blocks of every strip, so that all SMs have a few: more would only leave more partial sums.
+      // Some blocks of every strip, eight in all for each of the 132 SMs of H100 and H200: more would only leave more
+      // partial sums.
       blocks = partial_blocks(std::min(ceil_div(N, lines * loops), ceil_div(1056, strips)), C);
       launch(queue, {name, dim3(strips, blocks), threads},
              d.active() ? backward_kernel<T, n, true> : backward_kernel<T, n, false>, dh,
