@@ -13,8 +13,8 @@ namespace column_sums {
 constexpr int strip = 32, lines = 16;
 }
 
-// How many blocks such a kernel may have, each leaving `floats` of them: two for each SM of the largest card, however
-// many the card has, so that sums do not depend on it; fewer when the workspace or the work is small.
+// How many blocks such a kernel may have, each leaving `floats` of them: two for each of the 132 SMs of H100 and H200,
+// on every card, so that sums do not depend on it; fewer when the workspace or the work is small.
 inline unsigned partial_blocks(int64_t work, int64_t floats) {
   const int64_t room = workspace_bytes / (floats * static_cast<int64_t>(sizeof(float)));
   CHECK(room > 0, "partial sums of {} floats do not fit into the workspace of {} bytes", floats, workspace_bytes);
@@ -32,8 +32,10 @@ __global__ void __launch_bounds__(column_sums::strip* column_sums::lines)
   const int column = static_cast<int>(threadIdx.x) % strip, line = static_cast<int>(threadIdx.x) / strip;
   const int64_t c = int64_t{blockIdx.x} * strip + column;
   float sum = 0;
-  if (c < C)
+  if (c < C) {
+#pragma unroll 8
     for (int64_t row = line; row < rows; row += lines) sum += partial[row * C + c];
+  }
   sums[line][column] = sum;
   sync_threads();
   if (line != 0 || c >= C) return;

@@ -218,7 +218,13 @@ __global__ void __launch_bounds__(threads)
       if (c >= C) continue;
 #pragma unroll
       for (int k = 0; k < num_sums; k++)
-        for (int i = 0; i < n; i++) to[k * C + c + i] = sums[k][p][i] + (turn ? before[k * C + c + i] : 0);
+#pragma unroll
+        for (int i = 0; i < n; i += 4) {  // 16 bytes at a time: lanes are n floats apart
+          Vector<float, 4> sum{};
+          if (turn) sum = load<4>(before + k * C + c + i);
+          for (int j = 0; j < 4; j++) sum[j] = sums[k][p][i + j] + sum[j];
+          store(to + k * C + c + i, sum);
+        }
     }
   }
 }
