@@ -6,13 +6,13 @@
 //   launching    launch(queue, {"name", grid, block, shared_bytes}, kernel<T>, arguments...)   arguments convert
 //   qualifiers   __global__ __device__ __launch_bounds__(n) __shared__; threadIdx blockIdx blockDim gridDim, dim3
 //   barriers     sync_threads(), sync_warp(mask)       every thread of the block, every lane of the mask, from one line
-//   votes        ballot(p, mask), any(p, mask), all(p, mask)
-//   shuffles     shuffle(v, lane, mask), shuffle_xor(v, bits, mask), shuffle_down(v, by, mask); v of 4 or 8 bytes
+//   votes        ballot(p, mask), any(p, mask)
+//   shuffles     shuffle(v, lane, mask), shuffle_xor(v, bits, mask); v of 4 or 8 bytes
 //   memory       load<n>(p), store(p, v): n elements, n * sizeof(T) 1, 2, 4, 8 or a multiple of 16, p so aligned (to 16
 //                at most); load_once, store_once: the same for what nobody reads again soon
 //                shared_memory<T>(byte): the launch's shared memory from that byte on, a multiple of 16
 //   bf16         to_float(v); to<T>(f), to nearest even; pack(low, high): two bf16 in 32 bits; low(u), high(u): as f32
-//   fast math    fast_exp2, fast_exp, fast_log, fast_rsqrt: relative error 2^-21 or so; fast_tanh: 2^-10
+//   fast math    fast_exp2, fast_exp: relative error 2^-21 or so
 //   matrices     load_matrix<n>(r, p), load_matrix_transposed<n>(r, p): ldmatrix .x1 .x2 .x4 of 8x8 16-bit tiles; p is
 //                lane i's row of 16 bytes in shared memory
 //                multiply_add(d, a, b): d (16x8 f32) += a (16x16 bf16, rows) * b (16x8 bf16, columns), mma.sync's

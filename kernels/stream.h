@@ -82,12 +82,6 @@ class Stream {
     record.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
-  // An op that has no CUDA kernel yet.
-  template <class Cpu>
-  void launch(const char* name, Cost cost, Cpu&& cpu) {
-    launch(name, cost, cpu, [name](auto) { FAIL("{} has no CUDA kernel yet; use run.device = cpu", name); });
-  }
-
   // The host writes tensors: fill(host) gets tensors of the same shapes in memory of the host (in the cpu world, `to`
   // themselves) and runs now; work launched from here on sees what it wrote.
   void upload(const char* name, std::initializer_list<Tensor> to,

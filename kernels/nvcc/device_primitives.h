@@ -42,7 +42,6 @@ __device__ inline void sync_warp(unsigned mask = full_mask) { __syncwarp(mask); 
 
 __device__ inline unsigned ballot(bool p, unsigned mask = full_mask) { return __ballot_sync(mask, p); }
 __device__ inline bool any(bool p, unsigned mask = full_mask) { return __any_sync(mask, p); }
-__device__ inline bool all(bool p, unsigned mask = full_mask) { return __all_sync(mask, p); }
 
 template <class T>
 __device__ T shuffle(T v, int lane, unsigned mask = full_mask) {
@@ -51,10 +50,6 @@ __device__ T shuffle(T v, int lane, unsigned mask = full_mask) {
 template <class T>
 __device__ T shuffle_xor(T v, int bits, unsigned mask = full_mask) {
   return __shfl_xor_sync(mask, v, bits);
-}
-template <class T>
-__device__ T shuffle_down(T v, int by, unsigned mask = full_mask) {
-  return __shfl_down_sync(mask, v, static_cast<unsigned>(by));
 }
 
 template <class T, int n>
@@ -164,13 +159,6 @@ __device__ inline float fast_exp2(float v) {
   return y;
 }
 __device__ inline float fast_exp(float v) { return __expf(v); }
-__device__ inline float fast_log(float v) { return __logf(v); }
-__device__ inline float fast_rsqrt(float v) { return rsqrtf(v); }
-__device__ inline float fast_tanh(float v) {
-  float y;
-  asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(v));
-  return y;
-}
 
 __device__ inline unsigned shared_address(const void* p) { return static_cast<unsigned>(__cvta_generic_to_shared(p)); }
 

@@ -84,11 +84,6 @@ template <class T>
 T shuffle_xor(T v, int bits, unsigned mask = full_mask, Where where = Where::current()) {
   return exchange("shuffle_xor", v, (static_cast<int>(threadIdx.x) ^ bits) & 31, mask, where);
 }
-template <class T>
-T shuffle_down(T v, int by, unsigned mask = full_mask, Where where = Where::current()) {
-  const int lane = static_cast<int>(threadIdx.x) & 31;
-  return exchange("shuffle_down", v, lane + by < 32 ? lane + by : lane, mask, where);
-}
 inline unsigned ballot(bool p, unsigned mask = full_mask, Where where = Where::current()) {
   unsigned mine = p;
   simt::meet(
@@ -104,9 +99,6 @@ inline unsigned ballot(bool p, unsigned mask = full_mask, Where where = Where::c
   return mine;
 }
 inline bool any(bool p, unsigned mask = full_mask, Where where = Where::current()) { return ballot(p, mask, where); }
-inline bool all(bool p, unsigned mask = full_mask, Where where = Where::current()) {
-  return ballot(p, mask, where) == mask;
-}
 
 template <class T, int n>
 struct Vector {
@@ -166,9 +158,6 @@ inline float high(unsigned u) { return std::bit_cast<float>(u & 0xffff0000u); }
 
 inline float fast_exp2(float v) { return std::exp2(v); }
 inline float fast_exp(float v) { return std::exp(v); }
-inline float fast_log(float v) { return std::log(v); }
-inline float fast_rsqrt(float v) { return 1 / std::sqrt(v); }
-inline float fast_tanh(float v) { return std::tanh(v); }
 
 // Lane i gives row i % 8 of tile i / 8; of each tile it gets two neighbours of row (or, transposed, column) i / 4.
 struct Tiles {
