@@ -15,16 +15,6 @@ constexpr int64_t most_shared = 160 * 1024;  // a block of any card has so much
 
 __device__ constexpr float minus_infinity() { return -std::numeric_limits<float>::infinity(); }
 
-// Which column a target has here, -1 where it has none.
-struct Part {
-  int64_t first, count, total;
-  __device__ int64_t column_of(int64_t target) const {
-    return first <= target && target < first + count ? target - first : -1;
-  }
-  __device__ bool valid(int64_t target) const { return -1 <= target && target < total; }
-};
-Part part_of(const VocabularyPart& part) { return {part.first, part.count, part.total}; }
-
 template <class T>
 __device__ float exponential(float x) {
   if constexpr (std::is_same_v<T, float>) {
@@ -143,8 +133,9 @@ __device__ inline float loss_of(Softmax s, float target_logit) { return logf(s.s
 
 // losses null: no loss. gradient null: the logits stay. in_shared: the launch has room for the row.
 template <class T, int n, bool in_shared>
-__global__ void __launch_bounds__(threads) whole_kernel(float* losses, T* gradient, const T* logits,
-                                                        const int32_t* targets, int64_t width, Part part, float scale) {
+__global__ void __launch_bounds__(threads)
+    whole_kernel(float* losses, T* gradient, const T* logits, const int32_t* targets, int64_t width,
+                 VocabularyPart part, float scale) {
   const int64_t row = blockIdx.x, target = targets[row], V = part.count;
   const T* z = logits + row * width;
   T* const out = gradient ? gradient + row * width : nullptr;
@@ -153,8 +144,8 @@ __global__ void __launch_bounds__(threads) whole_kernel(float* losses, T* gradie
     if (out) write_zeros<T, n>(out, width);
     return;
   }
-  const int64_t column = part.column_of(target);
-  const float target_logit = logit_of(z, column, part.valid(target));
+  const int64_t column = part.index_of(target);
+  const float target_logit = logit_of(z, column, part.exists(target));
   T* const kept = in_shared ? shared_memory<T>() : nullptr;
   const Softmax s = row_softmax<T, n>(z, V, [&](int64_t c, const auto& from) {
     if constexpr (in_shared) store(kept + c, from);
@@ -165,23 +156,23 @@ __global__ void __launch_bounds__(threads) whole_kernel(float* losses, T* gradie
 
 template <class T, int n>
 __global__ void __launch_bounds__(threads)
-    part_kernel(float* stats, const T* logits, const int32_t* targets, int64_t N, int64_t width, Part part) {
+    part_kernel(float* stats, const T* logits, const int32_t* targets, int64_t N, int64_t width, VocabularyPart part) {
   const int64_t row = blockIdx.x, target = targets[row];
   const T* z = logits + row * width;
   const Softmax s = row_softmax<T, n>(z, target == -1 ? 0 : part.count, [](int64_t, const auto&) {});
   if (threadIdx.x != 0) return;
   stats[row] = s.max;
   stats[N + row] = s.sum;
-  stats[2 * N + row] = logit_of(z, part.column_of(target), part.valid(target));
+  stats[2 * N + row] = logit_of(z, part.index_of(target), target == -1 || part.exists(target));
 }
 
 template <class T, int n>
 __global__ void __launch_bounds__(threads) gradient_kernel(T* logits, const float* stats, const int32_t* targets,
-                                                           int64_t N, int64_t width, Part part, float scale) {
+                                                           int64_t N, int64_t width, VocabularyPart part, float scale) {
   const int64_t row = blockIdx.x, target = targets[row];
   T* z = logits + row * width;
   if (target == -1) return write_zeros<T, n>(z, width);
-  const int64_t column = part.column_of(target);
+  const int64_t column = part.index_of(target);
   const float target_logit = logit_of(z, column, true);
   sync_threads();  // the target's logit is overwritten below
   write_gradient<T, n>(z, z, part.count, width, {stats[row], stats[N + row]}, column, target_logit, scale);
@@ -215,7 +206,7 @@ void run_whole(Queue queue, const char* name, Tensor losses, Tensor logits, Tens
       const bool in_shared = write && row_bytes <= most_shared;
       launch(queue, {name, blocks_for(N, 1), threads, in_shared ? row_bytes : 0},
              in_shared ? whole_kernel<T, n, true> : whole_kernel<T, n, false>, losses.data<float>(), gradient,
-             logits.data<T>(), targets.data<int32_t>(), width, part_of(part), scale);
+             logits.data<T>(), targets.data<int32_t>(), width, part, scale);
     };
     if (in_vectors({logits})) return run(std::integral_constant<int, 16 / sizeof(T)>{});
     run(std::integral_constant<int, 1>{});
@@ -238,7 +229,7 @@ void softmax_part(Queue queue, Tensor stats, Tensor logits, Tensor targets, cons
     using T = decltype(tag);
     launch(queue, {"softmax_part", blocks_for(N, 1), threads},
            in_vectors({logits}) ? part_kernel<T, 16 / sizeof(T)> : part_kernel<T, 1>, stats.data<float>(),
-           logits.data<T>(), targets.data<int32_t>(), N, width, part_of(part));
+           logits.data<T>(), targets.data<int32_t>(), N, width, part);
   });
 }
 
@@ -264,7 +255,7 @@ void cross_entropy_gradient(Queue queue, Tensor logits, Tensor stats, Tensor tar
     using T = decltype(tag);
     launch(queue, {"cross_entropy_gradient", blocks_for(N, 1), threads},
            in_vectors({logits}) ? gradient_kernel<T, 16 / sizeof(T)> : gradient_kernel<T, 1>, logits.data<T>(),
-           stats.data<float>(), targets.data<int32_t>(), N, width, part_of(part), scale);
+           stats.data<float>(), targets.data<int32_t>(), N, width, part, scale);
   });
 }
 

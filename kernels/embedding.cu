@@ -11,26 +11,16 @@ namespace megalith::cuda {
 namespace {
 constexpr int threads = 256, warps = threads / warp_size;
 
-// The row of the table that holds the token, or -1; what is no token at all is to be seen in the results.
-struct Part {
-  int64_t first, count, total;
-  __device__ int64_t row_of(int64_t token) const {
-    return first <= token && token < first + count ? token - first : -1;
-  }
-  __device__ bool valid(int64_t token) const { return 0 <= token && token < total; }
-};
-Part part_of(const VocabularyPart& part) { return {part.first, part.count, part.total}; }
-
 template <class T, int n>
 __global__ void __launch_bounds__(threads) forward_kernel(T* y, const int32_t* tokens, const T* wte, const T* wpe,
-                                                          int64_t N, int64_t C, int64_t length, Part part) {
+                                                          int64_t N, int64_t C, int64_t length, VocabularyPart part) {
   const int64_t row = int64_t{blockIdx.x} * warps + warp_index();
   if (row >= N) return;
-  const int64_t token = tokens[row], table_row = part.row_of(token);
+  const int64_t token = tokens[row], table_row = part.index_of(token);
   T* to_row = y + row * C;
   if (table_row < 0) {
     Vector<T, n> nothing;
-    for (int k = 0; k < n; k++) nothing[k] = to<T>(part.valid(token) ? 0.0f : NAN);
+    for (int k = 0; k < n; k++) nothing[k] = to<T>(part.exists(token) ? 0.0f : NAN);
     for (int64_t c = lane_index() * n; c < C; c += warp_size * n) store(to_row + c, nothing);
     return;
   }
@@ -126,12 +116,12 @@ __device__ inline void sort_pass(Keyed* y, const Keyed* x, int64_t N, int shift,
 
 // sorted: the rows by key, and within a key as they come. One block; `spare` has room for N as well.
 __global__ void __launch_bounds__(sort_threads)
-    sort_kernel(Keyed* sorted, Keyed* spare, const int32_t* tokens, int64_t N, int passes, Part part) {
+    sort_kernel(Keyed* sorted, Keyed* spare, const int32_t* tokens, int64_t N, int passes, VocabularyPart part) {
   __shared__ int places[sort_warps][digits], totals[digits];
   // An odd number of passes ends in the other of the two.
   Keyed *from = passes % 2 ? spare : sorted, *into = passes % 2 ? sorted : spare;
   for (int64_t n = threadIdx.x; n < N; n += sort_threads) {
-    const int64_t row = part.row_of(tokens[n]);
+    const int64_t row = part.index_of(tokens[n]);
     from[n] = {static_cast<int32_t>(row < 0 ? part.count : row), static_cast<int32_t>(n)};
   }
   for (int pass = 0; pass < passes; pass++) {
@@ -245,7 +235,7 @@ void embedding_forward(Queue queue, Tensor y_, Tensor tokens_, Tensor wte_, Tens
     using E = decltype(tag);
     launch(queue, {"embedding_forward", blocks_for(N, warps), threads},
            in_vectors({y_, wte_, wpe_}) ? forward_kernel<E, 16 / sizeof(E)> : forward_kernel<E, 1>, y_.data<E>(),
-           tokens_.data<int32_t>(), wte_.data<E>(), wpe_.data<E>(), N, C, T, part_of(part));
+           tokens_.data<int32_t>(), wte_.data<E>(), wpe_.data<E>(), N, C, T, part);
   });
 }
 
@@ -272,8 +262,7 @@ void embedding_backward(Queue queue, Tensor dwte_, Tensor dwpe_, Tensor dy_, Ten
   float *dwte = dwte_.data<float>(), *dwpe = dwpe_.data<float>();
   const auto none = static_cast<int32_t>(part.count);
   if (part.count > 0) {
-    launch(queue, {name, 1, sort_threads}, sort_kernel, sorted, spare, tokens_.data<int32_t>(), N, passes,
-           part_of(part));
+    launch(queue, {name, 1, sort_threads}, sort_kernel, sorted, spare, tokens_.data<int32_t>(), N, passes, part);
   }
   with_compute_type(dy_.dtype(), [&](auto tag) {
     using E = decltype(tag);

@@ -15,7 +15,10 @@ struct VocabularyPart {
   int64_t first = 0, count = 0, total = 0;
 
   bool whole() const { return count == total; }
-  bool holds(int64_t token) const { return first <= token && token < first + count; }
+  constexpr bool exists(int64_t token) const { return 0 <= token && token < total; }
+  constexpr bool holds(int64_t token) const { return first <= token && token < first + count; }
+  // Its row or column here, -1 where it is not held.
+  constexpr int64_t index_of(int64_t token) const { return holds(token) ? token - first : -1; }
   double share() const { return static_cast<double>(count) / static_cast<double>(total); }
 };
 
