@@ -11,7 +11,7 @@ namespace megalith::cuda {
 
 namespace {
 constexpr int threads = 512, warps = threads / warp_size;
-constexpr int64_t most_shared = 160 * 1024;  // a block of any card has so much
+constexpr int64_t most_shared = 160 * 1024;  // a block of A100, H100, H200 and B200 has so much
 
 __device__ constexpr float minus_infinity() { return -std::numeric_limits<float>::infinity(); }
 

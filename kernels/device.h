@@ -7,7 +7,8 @@
 // releases and destroys never fails: at the end of a broken process there is nobody left to tell. Where an exception is
 // on its way memory is not released: that would wait for the GPU, which may wait for another one that never comes.
 //
-// Nothing here waits for the GPU but the two synchronize().
+// The host waits for the GPU in the two synchronize(), where memory is released, and in a copy to common memory; in
+// nothing else here.
 #pragma once
 
 #include <cstdint>

@@ -137,11 +137,11 @@ struct Gemm::Library {
     int count = 0;
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, d.matmul, d.left, d.right, d.result, d.result,
                                                                  preference.handle, 1, &found, &count);
-    if (status == CUBLAS_STATUS_SUCCESS && count == 1) {
-      d.algorithm = found.algo;
-      d.found = CUBLAS_STATUS_SUCCESS;
-    } else if (status != CUBLAS_STATUS_SUCCESS) {
+    if (status != CUBLAS_STATUS_SUCCESS) {
       d.found = status;
+    } else if (count == 1) {
+      d.algorithm = found.algo;
+      d.found = found.state;  // the rest of it holds only where this is success
     }
   }
 
