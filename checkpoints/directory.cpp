@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "checkpoints/damage.h"
 #include "checkpoints/durable.h"
 #include "checkpoints/manifest.h"
 #include "kernels/check.h"
@@ -57,9 +58,10 @@ std::string why_incomplete(const std::string& folder) {
     const Manifest manifest = read_manifest(folder);
     check_files(folder, manifest);
     const auto step = step_of(fs::path(folder).filename().string(), "", "");
-    CHECK(!step || *step == manifest.step, "{} holds a checkpoint of step {}: it was renamed", folder, manifest.step);
+    CHECK_INTACT(!step || *step == manifest.step, "{} holds a checkpoint of step {}: it was renamed", folder,
+                 manifest.step);
     return "";
-  } catch (const Error& e) {
+  } catch (const Damage& e) {
     return e.what();
   }
 }

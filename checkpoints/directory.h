@@ -19,17 +19,18 @@ struct CheckpointListing {
   std::vector<SkippedCheckpoint> skipped;  // step-* that are not complete, and unfinished folders; newest first
 };
 
-// A directory that does not exist has no checkpoints; one that cannot be read is an Error.
+// A directory that does not exist has no checkpoints. What cannot be looked at, the directory or a file of a
+// checkpoint, is an Error: it may be as whole as ever.
 CheckpointListing scan_checkpoints(const std::string& directory);
 
 // Only the complete ones, newest first.
 std::vector<std::string> list_checkpoints(const std::string& directory);
 
-// Why the folder is not a complete checkpoint; empty when it is one.
+// Why the folder is not a complete checkpoint; empty when it is one. Error where it cannot be looked at.
 std::string why_incomplete(const std::string& folder);
 
-// Renames a checkpoint that turned out damaged to <folder>.damaged-K, so that it is neither used, nor counted, nor in the
-// way of a new one of its step. Returns the new path.
+// Renames a checkpoint that turned out damaged to <folder>.damaged-K, so that it is neither used, nor counted, nor in
+// the way of a new one of its step. Returns the new path.
 std::string set_aside(const std::string& folder);
 
 // Removes complete checkpoints beyond the `keep` newest (0: keeps all), and the unfinished folders of earlier deaths.

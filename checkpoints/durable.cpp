@@ -12,7 +12,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "kernels/check.h"
+#include "checkpoints/damage.h"
 
 namespace megalith {
 namespace {
@@ -57,6 +57,7 @@ void Descriptor::reset() noexcept {
 Descriptor open_to_read(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   const int error = errno;
+  CHECK_INTACT(fd >= 0 || !means_absent({error, std::generic_category()}), "cannot open {}: {}", path, why(error));
   CHECK(fd >= 0, "cannot open {}: {}{}", path, why(error),
         error == EMFILE ? "; allow this process more open files (ulimit -n)" : "");
   return Descriptor(fd);
@@ -75,7 +76,7 @@ void read_exactly(const Descriptor& file, const std::string& path, int64_t offse
     const ssize_t n = ::pread(file.get(), position, static_cast<size_t>(std::min(left, largest_call)), offset);
     if (n < 0 && errno == EINTR) continue;
     CHECK(n >= 0, "cannot read {} bytes at {} of {}: {}", left, offset, path, why(errno));
-    CHECK(n > 0, "{} ends at byte {}, {} bytes too early: it is truncated", path, offset, left);
+    CHECK_INTACT(n > 0, "{} ends at byte {}, {} bytes too early: it is truncated", path, offset, left);
     position += n;
     offset += n;
     left -= n;

@@ -24,9 +24,10 @@ class Descriptor {
   int fd_ = -1;
 };
 
+// Damage if there is no such file.
 Descriptor open_to_read(const std::string& path);
 int64_t size_of_file(const Descriptor& file, const std::string& path);
-// Exactly `bytes` bytes from `offset`; Error if the file ends before.
+// Exactly `bytes` bytes from `offset`; Damage if the file ends before.
 void read_exactly(const Descriptor& file, const std::string& path, int64_t offset, void* out, int64_t bytes);
 std::string read_text(const std::string& path);
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "checkpoints/checksum.h"
+#include "checkpoints/durable.h"
 #include "kernels/check.h"
 
 namespace megalith {
@@ -238,6 +239,7 @@ HDF5Layout lay_out_hdf5(const std::vector<DatasetRecord>& datasets) {
 }
 
 std::vector<std::string> compare_with_hdf5(const std::string& path, const FileRecord& record) {
+  open_to_read(path);  // what keeps a file from being opened is no difference
   std::vector<std::string> differences;
   const QuietErrors quiet;
   try {

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "checkpoints/checksum.h"
+#include "checkpoints/damage.h"
 #include "checkpoints/durable.h"
 #include "kernels/check.h"
 
@@ -115,14 +116,15 @@ std::string to_text(const Manifest& manifest) {
 }
 
 Manifest manifest_from_text(const std::string& text, const std::string& path) {
-  CHECK(text.size() > prefix.size() + zeros.size() && text.starts_with(prefix),
-        "{} ({} bytes) does not begin as a manifest does: it is damaged, or was edited or made by something else", path,
-        text.size());
+  CHECK_INTACT(
+      text.size() > prefix.size() + zeros.size() && text.starts_with(prefix),
+      "{} ({} bytes) does not begin as a manifest does: it is damaged, or was edited or made by something else", path,
+      text.size());
   std::string zeroed = text;
   zeroed.replace(prefix.size(), zeros.size(), zeros);
   const std::string expected = text.substr(prefix.size(), zeros.size());
   const std::string found = hex(checksum_of(zeroed.data(), static_cast<int64_t>(zeroed.size())));
-  CHECK(expected == found, "{} is damaged: checksum {}, expected {}", path, found, expected);
+  CHECK_INTACT(expected == found, "{} is damaged: checksum {}, expected {}", path, found, expected);
   try {
     const Json j = Json::parse(text);
     CHECK(j.at("format") == format_name, "{} is not a manifest of a {}", path, format_name);
@@ -140,11 +142,13 @@ Manifest manifest_from_text(const std::string& text, const std::string& path) {
 
 Manifest read_manifest(const std::string& folder) {
   const std::string path = folder + "/manifest.json";
-  std::error_code ignored;
-  CHECK(std::filesystem::is_directory(folder, ignored), "{} is not a folder; a checkpoint is one, named step-*",
-        folder);
-  CHECK(std::filesystem::exists(path, ignored), "{} is absent: the folder is no checkpoint, or was never finished",
-        path);
+  std::error_code error;
+  const bool is_folder = std::filesystem::is_directory(folder, error);
+  CHECK(!error || means_absent(error), "cannot examine {}: {}", folder, error.message());
+  CHECK_INTACT(is_folder, "{} is not a folder; a checkpoint is one, named step-*", folder);
+  const bool exists = std::filesystem::exists(path, error);
+  CHECK(!error, "cannot examine {}: {}", path, error.message());
+  CHECK_INTACT(exists, "{} is absent: the folder is no checkpoint, or was never finished", path);
   return manifest_from_text(read_text(path), path);
 }
 
@@ -153,8 +157,9 @@ void check_files(const std::string& folder, const Manifest& manifest) {
     const std::string path = folder + "/" + f.name;
     std::error_code error;
     const auto bytes = std::filesystem::file_size(path, error);
+    CHECK_INTACT(!means_absent(error), "{} of the checkpoint is absent: {}", path, error.message());
     CHECK(!error, "{} of the checkpoint cannot be examined: {}", path, error.message());
-    CHECK(bytes == static_cast<uintmax_t>(f.bytes), "{} has {} bytes, expected {}", path, bytes, f.bytes);
+    CHECK_INTACT(bytes == static_cast<uintmax_t>(f.bytes), "{} has {} bytes, expected {}", path, bytes, f.bytes);
   }
 }
 
@@ -168,7 +173,8 @@ void check_complete(const Manifest& manifest) {
     for (const Piece* p : pieces)
       for (const CopyRun& r : copy_runs(*p, whole)) covered.push_back({r.destination, r.destination + r.length});
     const std::vector<Range> missing = gaps(std::move(covered), whole.numel());
-    CHECK(missing.empty(), "no rank stored elements [{}, {}) of {}", missing[0].begin, missing[0].end, describe(whole));
+    CHECK_INTACT(missing.empty(), "no rank stored elements [{}, {}) of {}", missing[0].begin, missing[0].end,
+                 describe(whole));
   }
 }
 

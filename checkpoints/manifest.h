@@ -43,14 +43,14 @@ struct Manifest {
 std::string to_text(const Manifest& manifest);
 Manifest manifest_from_text(const std::string& text, const std::string& path);
 
-// Reads folder/manifest.json; Error if it is absent or not intact.
+// Reads folder/manifest.json; Damage if it is absent or not intact.
 Manifest read_manifest(const std::string& folder);
 
-// Throws Error, naming the first that is not, unless every file is there with its size.
+// Throws Damage, naming the first that is not, unless every file is there with its size.
 void check_files(const std::string& folder, const Manifest& manifest);
 
-// Throws Error, naming the tensor and the first missing elements, unless the files together hold every element of every
-// tensor they mention, under one shape each.
+// Throws Damage, naming the tensor and the first missing elements, unless the files together hold every element of
+// every tensor they mention, under one shape each.
 void check_complete(const Manifest& manifest);
 
 }  // namespace megalith

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "checkpoints/checksum.h"
+#include "checkpoints/damage.h"
 #include "checkpoints/durable.h"
 #include "checkpoints/hdf5_file.h"
 #include "kernels/check.h"
@@ -78,8 +79,8 @@ void CheckpointReader::read(const Piece& wanted, float* out) {
     copies.emplace_back(&s, std::move(runs));
   }
   const std::vector<Range> missing = gaps(std::move(covered), wanted.numel());
-  CHECK(missing.empty(), "{} does not hold elements [{}, {}) of {}", folder_, missing[0].begin, missing[0].end,
-        describe(wanted));
+  CHECK_INTACT(missing.empty(), "{} does not hold elements [{}, {}) of {}", folder_, missing[0].begin, missing[0].end,
+               describe(wanted));
   for (const auto& [source, runs] : copies) copy_from(*source, runs, out);
 }
 
@@ -111,8 +112,8 @@ void CheckpointReader::copy_from(const Source& source, const std::vector<CopyRun
     position += count;
   }
   if (verified) return;
-  CHECK(checksum.value() == record.checksum, "{}",
-        damage(file.path, "dataset " + record.dataset, checksum.value(), record.checksum));
+  CHECK_INTACT(checksum.value() == record.checksum, "{}",
+               damage(file.path, "dataset " + record.dataset, checksum.value(), record.checksum));
   file.verified[source.dataset] = true;
 }
 
@@ -123,7 +124,7 @@ void verify_file(const std::string& folder, const FileRecord& record, VerifyRepo
   const std::string path = folder + "/" + record.name;
   const Descriptor file = open_to_read(path);
   const int64_t bytes = size_of_file(file, path);
-  CHECK(bytes == record.bytes, "{} has {} bytes, expected {}", path, bytes, record.bytes);
+  CHECK_INTACT(bytes == record.bytes, "{} has {} bytes, expected {}", path, bytes, record.bytes);
   std::vector<char> chunk(static_cast<size_t>(std::min(chunk_elements * 4, bytes)));
   const auto add = [&](Checksum& checksum, int64_t begin, int64_t end) {
     for (int64_t position = begin; position < end;) {
@@ -160,7 +161,7 @@ VerifyReport verify_checkpoint(const std::string& folder) {
   const auto guard = [&](const auto& check) {
     try {
       check();
-    } catch (const Error& e) {
+    } catch (const Damage& e) {
       report.damaged.push_back(e.what());
     }
   };

@@ -17,7 +17,7 @@ namespace megalith {
 
 class CheckpointReader : public TensorSource {
  public:
-  // Reads the manifest and checks that every file is there with its size; Error names the one that is not.
+  // Reads the manifest and checks that every file is there with its size; Damage (damage.h) names the one that is not.
   explicit CheckpointReader(const std::string& folder);
   ~CheckpointReader() override;
   CheckpointReader(const CheckpointReader&) = delete;
@@ -31,7 +31,7 @@ class CheckpointReader : public TensorSource {
   std::vector<int64_t> shape(const std::string& name) const override;
 
   // The first read of a dataset reads all of it and checks it; later ones read what they need. A few MiB of memory,
-  // and each file is opened once. Error on damage: file, dataset, expected and found checksum.
+  // and each file is opened once. Damage: file, dataset, expected and found checksum.
   void read(const Piece& wanted, float* out) override;
 
  private:
@@ -55,8 +55,8 @@ struct VerifyReport {
   std::vector<std::string> damaged;  // one sentence for every damaged file or dataset; empty: all is well
 };
 
-// Reads every byte of every file. The manifest itself being damaged, or a file absent, is one entry as well: this does
-// not throw for anything that is wrong with the checkpoint.
+// Reads every byte of every file. The manifest itself being damaged, or a file absent, is one entry as well: this
+// throws only where it cannot look, or where the manifest, intact, is not one that this version reads.
 VerifyReport verify_checkpoint(const std::string& folder);
 
 // What `megalith checkpoint inspect` prints: step, state, files, and a table of tensors with shape, elements and

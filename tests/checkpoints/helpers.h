@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -63,6 +64,25 @@ inline std::string error_of(const std::function<void()>& call) {
   ADD_FAILURE() << "no Error was thrown";
   return "";
 }
+
+// While it lives, this process can have so many files open beside those that are open already.
+class FewFiles {
+ public:
+  explicit FewFiles(int more) {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    const int lowest = ::dup(0);  // all below are taken
+    ::close(lowest);
+    struct rlimit few = before_;
+    few.rlim_cur = static_cast<rlim_t>(lowest + more);
+    ::setrlimit(RLIMIT_NOFILE, &few);
+  }
+  ~FewFiles() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  FewFiles(const FewFiles&) = delete;
+  FewFiles& operator=(const FewFiles&) = delete;
+
+ private:
+  struct rlimit before_ {};
+};
 
 struct TestTensor {
   std::string name;
