@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include <fmt/ranges.h>
 
@@ -24,8 +25,7 @@ std::string damage(const std::string& path, const std::string& what, uint64_t fo
 
 struct CheckpointReader::File {
   std::string path;
-  Descriptor descriptor;
-  bool open = false;
+  Descriptor descriptor;       // of the file that is open_
   std::vector<bool> verified;  // by dataset
 };
 
@@ -87,9 +87,10 @@ void CheckpointReader::read(const Piece& wanted, float* out) {
 void CheckpointReader::copy_from(const Source& source, const std::vector<CopyRun>& runs, float* out) {
   const DatasetRecord& record = manifest_.files[source.file].datasets[source.dataset];
   File& file = *files_[source.file];
-  if (!file.open) {
+  if (open_ != &file) {
+    if (open_) std::exchange(open_, nullptr)->descriptor.reset();
     file.descriptor = open_to_read(file.path);
-    file.open = true;
+    open_ = &file;
   }
   const bool verified = file.verified[source.dataset];
   const int64_t begin = verified ? runs.front().source : 0;

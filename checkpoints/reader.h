@@ -31,7 +31,7 @@ class CheckpointReader : public TensorSource {
   std::vector<int64_t> shape(const std::string& name) const override;
 
   // The first read of a dataset reads all of it and checks it; later ones read what they need. A few MiB of memory,
-  // and each file is opened once. Damage: file, dataset, expected and found checksum.
+  // and one file open at a time. Damage: file, dataset, expected and found checksum.
   void read(const Piece& wanted, float* out) override;
 
  private:
@@ -44,7 +44,8 @@ class CheckpointReader : public TensorSource {
 
   std::string folder_;
   Manifest manifest_;
-  std::vector<std::unique_ptr<File>> files_;            // parallel to manifest_.files; opened on first use
+  std::vector<std::unique_ptr<File>> files_;            // parallel to manifest_.files
+  File* open_ = nullptr;                                // one at a time
   std::map<std::string, std::vector<Source>> sources_;  // by tensor name
 };
 

@@ -139,6 +139,16 @@ TEST(NoDamage, files_that_cannot_be_examined) {
   }
 }
 
+// As many files as the checkpoint has ranks need not be open at a time.
+TEST(NoDamage, one_open_file_is_enough) {
+  const TemporaryFolder folder;
+  const std::string checkpoint = write_checkpoint(folder.path(), 1, 1, 12);
+  const FewFiles one(1);
+  CheckpointReader reader(checkpoint);
+  EXPECT_TRUE(reads_right(reader));
+  EXPECT_TRUE(reads_right(reader));
+}
+
 // Whoever edits the manifest and its checksum gets what he asked for, but not a crash.
 TEST(DamageReport, forged_manifests_do_not_crash) {
   const TemporaryFolder folder;
