@@ -29,10 +29,10 @@ class Rows {
       : table_(table), name_(name), section_(section) {}
 
   template <class Member>
-  void number(std::string_view key, Member Section::*member, std::string_view unit, Range range,
+  void number(std::string_view key, Member Section::*member, std::string_view unit, NumberRange range,
               std::string_view help) {
     static_assert(std::is_same_v<Member, int64_t> || std::is_same_v<Member, double>);
-    if (std::is_same_v<Member, int64_t>) range.max = std::min(range.max, Range::largest_integer);
+    if (std::is_same_v<Member, int64_t>) range.max = std::min(range.max, NumberRange::largest_integer);
     Field& field = add(key, member, help);
     field.unit = unit;
     field.range = range;
@@ -230,13 +230,13 @@ std::vector<Field> build_table() {
 
 }  // namespace
 
-bool Range::holds(double x) const {
+bool NumberRange::holds(double x) const {
   const bool above_min = min_excluded ? x > min : x >= min;
   const bool below_max = max_excluded ? x < max : x <= max;
   return std::isfinite(x) && above_min && below_max;
 }
 
-std::string Range::text() const {
+std::string NumberRange::text() const {
   const auto number = [](double x) {
     return std::abs(x) <= largest_integer && x == std::floor(x) ? fmt::format("{}", static_cast<int64_t>(x))
                                                                 : fmt::format("{}", x);
@@ -245,10 +245,10 @@ std::string Range::text() const {
   return fmt::format("{} to {}{}", number(min), max_excluded ? "below " : "", number(max));
 }
 
-Range between(double min, double max) { return {.min = min, .max = max}; }
-Range from_to_below(double min, double max) { return {.min = min, .max = max, .max_excluded = true}; }
-Range at_least(double min) { return {.min = min}; }
-Range above(double min) { return {.min = min, .min_excluded = true}; }
+NumberRange between(double min, double max) { return {.min = min, .max = max}; }
+NumberRange from_to_below(double min, double max) { return {.min = min, .max = max, .max_excluded = true}; }
+NumberRange at_least(double min) { return {.min = min}; }
+NumberRange above(double min) { return {.min = min, .min_excluded = true}; }
 
 std::string Field::name() const { return fmt::format("{}.{}", section, key); }
 

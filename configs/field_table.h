@@ -19,7 +19,7 @@ namespace megalith {
 using Value = std::variant<int64_t, double, bool, std::string>;
 
 // What a number may be. Integers are compared as doubles, so none may reach 2^53, where doubles stop being exact.
-struct Range {
+struct NumberRange {
   static constexpr double largest_integer = 9007199254740991.0;  // 2^53 - 1
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
@@ -30,10 +30,10 @@ struct Range {
   std::string text() const;    // "1 to 4096", "above 0", "0 to below 1"
 };
 
-Range between(double min, double max);
-Range from_to_below(double min, double max);
-Range at_least(double min);
-Range above(double min);
+NumberRange between(double min, double max);
+NumberRange from_to_below(double min, double max);
+NumberRange at_least(double min);
+NumberRange above(double min);
 
 struct Field {
   enum class Kind { integer, real, boolean, text, choice };
@@ -42,7 +42,7 @@ struct Field {
   std::string_view key;
   Kind kind;
   std::string_view unit;  // empty where there is none
-  Range range;            // of integers and reals
+  NumberRange range;      // of integers and reals
   std::vector<std::string> choices;
   std::string_view help;  // one sentence, no full stop
 
