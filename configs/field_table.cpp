@@ -183,7 +183,9 @@ std::vector<Field> build_table() {
       "Update, counted from the start, at which the decay ends; 0: train.steps (or the end of the warm-up, if later)");
   optimizer.number("beta1", &OptimizerConfig::beta1, "", from_to_below(0, 1), "AdamW's memory of the gradient");
   optimizer.number("beta2", &OptimizerConfig::beta2, "", from_to_below(0, 1), "AdamW's memory of the squared gradient");
-  optimizer.number("epsilon", &OptimizerConfig::epsilon, "", above(0), "AdamW's guard against division by zero");
+  // The update is in f32, where less may be 0, and 0 / 0 is what it guards against.
+  optimizer.number("epsilon", &OptimizerConfig::epsilon, "", at_least(std::numeric_limits<float>::min()),
+                   "AdamW's guard against division by zero");
   optimizer.number("weight_decay", &OptimizerConfig::weight_decay, "", at_least(0),
                    "Decoupled decay of tensors with two or more dimensions");
   optimizer.number("gradient_clip", &OptimizerConfig::gradient_clip, "", at_least(0),

@@ -98,8 +98,8 @@ TEST(Read, OutOfRange) {
             "run.toml:2: model.layers = 10001 is out of range, expected an integer (layers, 1 to 10000)");
   EXPECT_EQ(refusal("[model]\ndropout = 1.0\n"),
             "run.toml:2: model.dropout = 1.0 is out of range, expected a number (probability, 0 to below 1)");
-  EXPECT_EQ(refusal("[optimizer]\nepsilon = 0\n"),
-            "run.toml:2: optimizer.epsilon = 0.0 is out of range, expected a number (above 0)");
+  EXPECT_EQ(refusal("[optimizer]\nlearning_rate = 0\n"),
+            "run.toml:2: optimizer.learning_rate = 0.0 is out of range, expected a number (above 0)");
   for (const char* value : {"nan", "inf", "-inf"})
     EXPECT_NE(refusal(fmt::format("[optimizer]\nweight_decay = {}\n", value)).find("is out of range"),
               std::string::npos);

@@ -53,6 +53,15 @@ TEST(Rules, LearningRate) {
                                {"optimizer.warmup_steps=11", "optimizer.decay_steps=10", "optimizer.decay=constant"}));
 }
 
+TEST(Rules, EpsilonIsOneInF32) {
+  for (const char* text : {"1e-50", "1e-45", "1.17e-38", "0.0"})
+    EXPECT_NE(refusal({fmt::format("optimizer.epsilon={}", text)})
+                  .find("is out of range, expected a number (1.1754943508222875e-38 or more)"),
+              std::string::npos)
+        << text;
+  EXPECT_TRUE(allowed({"optimizer.epsilon=1.2e-38"}));
+}
+
 TEST(Rules, ACutRunKeepsItsWarmUp) {
   EXPECT_NO_THROW(
       parse_config("", "run.toml", {"train.steps=2", "optimizer.warmup_steps=700", "optimizer.decay_steps=1000"}));

@@ -113,7 +113,7 @@ TEST(Print, RoundTripsOddValues) {
   Config config = resolve(Config{});
   config.run.output = "tab\t line\n \"quote\" back\\slash 'single' # no comment \x01\x7f caf\xc3\xa9";
   config.optimizer.learning_rate = std::nextafter(0.1, 1.0);
-  config.optimizer.epsilon = std::numeric_limits<double>::denorm_min();
+  config.optimizer.min_learning_rate = std::numeric_limits<double>::denorm_min();
   config.optimizer.weight_decay = std::numeric_limits<double>::max();
   config.optimizer.gradient_clip = 1.0 / 3.0;
   config.data.seed = 9007199254740991;
@@ -127,9 +127,9 @@ TEST(Print, RoundTripsAnyDouble) {
     Config config = resolve(Config{});
     double x = std::abs(std::bit_cast<double>(random()));
     if (!(x > 0 && x <= std::numeric_limits<double>::max())) continue;
-    config.optimizer.epsilon = x;
-    const Config again = parse_config(fmt::format("optimizer.epsilon = {}", toml_text(x)), "printed");
-    ASSERT_EQ(std::bit_cast<uint64_t>(again.optimizer.epsilon), std::bit_cast<uint64_t>(x)) << toml_text(x);
+    config.optimizer.weight_decay = x;
+    const Config again = parse_config(fmt::format("optimizer.weight_decay = {}", toml_text(x)), "printed");
+    ASSERT_EQ(std::bit_cast<uint64_t>(again.optimizer.weight_decay), std::bit_cast<uint64_t>(x)) << toml_text(x);
   }
 }
 
