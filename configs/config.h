@@ -120,7 +120,7 @@ struct TrainConfig {
   int64_t steps = 1000;
   double minutes = 0.0;  // 0: no limit; otherwise the run ends, as if complete, after the update that passes it
   int64_t seed = 1;
-  int64_t evaluate_every = 0;  // 0: never
+  int64_t evaluate_every = 0;  // 0: only at the end
   int64_t evaluate_batches = 20;
   bool operator==(const TrainConfig&) const = default;
 };

@@ -197,7 +197,7 @@ std::vector<Field> build_table() {
                "End the run after this much training even if steps remain; 0: no limit");
   train.number("seed", &TrainConfig::seed, "", at_least(0), "Seed of initial weights and dropout");
   train.number("evaluate_every", &TrainConfig::evaluate_every, "updates", between(0, 1e12),
-               "Updates between evaluations on data.validation; 0: never");
+               "Updates between evaluations on data.validation; 0: only at the end");
   train.number("evaluate_batches", &TrainConfig::evaluate_batches, "batches", between(1, 1e9),
                "Global batches an evaluation reads");
 
