@@ -177,6 +177,11 @@ Config resolve(Config config);
 // The rules between keys, and the values that are declared but not available yet. Ranges of single keys are checked
 // here as well, so that a Config built by hand is as safe as one that was read.
 void validate(const Config& config);
+bool is_valid(const Config& config);
+
+// parallel.layers_per_stage as numbers, of a valid Config: at least 1 for each (virtual) stage, model.layers in all, or
+// none where it is empty.
+std::vector<int64_t> layers_per_stage(const Config& config);
 
 // Every key with its value and its sentence. parse_config(to_toml(c), ...) == resolve(c), to the last bit of a double.
 std::string to_toml(const Config& config);

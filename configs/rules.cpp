@@ -174,6 +174,43 @@ Found check_pipeline(const Config& config) {
   return {};
 }
 
+// The words of a list such as "5 6 5".
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
+// 0: not a number from 1 to `layers`.
+int64_t layer_count(const std::string& word, int64_t layers) {
+  int64_t count = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), count);
+  const bool number = error == std::errc() && end == word.data() + word.size();
+  return number && count >= 1 && count <= layers ? count : 0;
+}
+
+Found check_layers_per_stage(const Config& config) {
+  const ParallelConfig& parallel = config.parallel;
+  if (parallel.layers_per_stage.empty()) return {};
+  const int64_t layers = config.model.layers, stages = parallel.pipeline_parallel_degree * parallel.virtual_stages;
+  const auto wrong = [&](const std::string& what) {
+    return problem(config, "parallel.layers_per_stage",
+                   "{}; give {} numbers that add up to model.layers = {}, or leave it empty", what, stages, layers);
+  };
+  const std::vector<std::string> words = words_of(parallel.layers_per_stage);
+  int64_t sum = 0;
+  for (const std::string& word : words) {
+    const int64_t count = layer_count(word, layers);
+    if (count == 0) return wrong(fmt::format("holds {}, which is no number from 1 to {}", toml_quoted(word), layers));
+    sum += count;
+  }
+  if (static_cast<int64_t>(words.size()) != stages)
+    return wrong(
+        fmt::format("has {} for the {} stages of parallel.pipeline_parallel_degree = {} x parallel.virtual_stages = {}",
+                    words.size(), stages, parallel.pipeline_parallel_degree, parallel.virtual_stages));
+  if (sum != layers) return wrong(fmt::format("makes {} layers", sum));
+  return {};
+}
+
 Found check_sharding(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
   if (parallel.sharding_strategy != ShardingStrategy::no_shard) return {};
@@ -193,8 +230,7 @@ Found check_sharding(const Config& config) {
 Found check_placement(const Config& config) {
   std::string words = config.parallel.placement;
   std::replace(words.begin(), words.end(), ',', ' ');
-  std::istringstream stream(words);
-  std::vector<std::string> axes{std::istream_iterator<std::string>(stream), {}};
+  std::vector<std::string> axes = words_of(words);
   std::sort(axes.begin(), axes.end());
   if (axes != std::vector<std::string>{"data", "pipeline", "shard", "tensor"})
     return problem(config, "parallel.placement",
@@ -239,9 +275,10 @@ Found check_run(const Config& config) {
 
 Found check_communication(const Config& config) {
   if (config.communication.backend == Backend::mpi && !config.communication.rendezvous.empty())
-    return problem(config, "communication.rendezvous",
-                   "is for ranks that were started without MPI, and communication.backend = \"mpi\" needs it; empty the "
-                   "one, or set nccl");
+    return problem(
+        config, "communication.rendezvous",
+        "is for ranks that were started without MPI, and communication.backend = \"mpi\" needs it; empty the "
+        "one, or set nccl");
   return {};
 }
 
@@ -249,15 +286,24 @@ Found check_communication(const Config& config) {
 
 std::optional<Problem> first_problem(const Config& config) {
   // check_values goes first: the others divide by what it has found to be positive.
-  for (const auto check :
-       {check_values, check_shapes, check_tensor_parallel, check_pipeline, check_sharding, check_placement,
-        check_tokenizer, check_learning_rate, check_loss_scale, check_run, check_communication, check_available})
+  for (const auto check : {check_values, check_shapes, check_tensor_parallel, check_pipeline, check_layers_per_stage,
+                           check_sharding, check_placement, check_tokenizer, check_learning_rate, check_loss_scale,
+                           check_run, check_communication, check_available})
     if (Found found = check(config)) return found;
   return {};
 }
 
 void validate(const Config& config) {
   if (const Found found = first_problem(config)) FAIL("{}", found->message);
+}
+
+bool is_valid(const Config& config) { return !first_problem(config); }
+
+std::vector<int64_t> layers_per_stage(const Config& config) {
+  std::vector<int64_t> counts;
+  for (const std::string& word : words_of(config.parallel.layers_per_stage))
+    counts.push_back(layer_count(word, config.model.layers));
+  return counts;
 }
 
 Config resolve(Config config) {

@@ -24,7 +24,10 @@ bool allowed(const std::vector<std::string>& overrides) {
   return true;
 }
 
-TEST(Rules, DefaultsAreValid) { EXPECT_NO_THROW(validate(resolve(Config{}))); }
+TEST(Rules, DefaultsAreValid) {
+  EXPECT_NO_THROW(validate(resolve(Config{})));
+  EXPECT_TRUE(is_valid(resolve(Config{})));
+}
 
 TEST(Rules, HeadsDivideHidden) {
   expect_refusal({"model.heads=7"}, "model.heads = 7 does not divide model.hidden = 768; these do: 1 2 3 4 6 8 12 16");
@@ -145,6 +148,35 @@ TEST(Rules, PipelineStagesHaveLayers) {
                          fmt::format("parallel.virtual_stages={}", chunks)}));
 }
 
+TEST(Rules, LayersOfStages) {
+  const auto with = [](const char* list) {
+    return std::vector<std::string>{fmt::format("parallel.layers_per_stage=\"{}\"", list),
+                                    "parallel.pipeline_parallel_degree=3", "model.layers=16"};
+  };
+  const auto counts = [](const std::vector<std::string>& overrides) {
+    return layers_per_stage(parse_config("", "run.toml", overrides));
+  };
+  EXPECT_EQ(counts(with("5 6 5")), (std::vector<int64_t>{5, 6, 5}));
+  EXPECT_EQ(counts(with("  1\t14 1 ")), (std::vector<int64_t>{1, 14, 1}));
+  EXPECT_EQ(counts({"parallel.layers_per_stage=12"}), std::vector<int64_t>{12});
+  EXPECT_EQ(counts({}), std::vector<int64_t>{});
+
+  const std::string way_out = "; give 3 numbers that add up to model.layers = 16, or leave it empty";
+  const auto expect = [&](const char* list, const std::string& why) {
+    EXPECT_TRUE(refusal(with(list)).ends_with(why + way_out)) << refusal(with(list));
+  };
+  for (const auto& [list, count] : {std::pair{" ", 0}, {"5 6", 2}, {"5 6 4 1", 4}})
+    expect(list, fmt::format("has {} for the 3 stages of parallel.pipeline_parallel_degree = 3 x "
+                             "parallel.virtual_stages = 1",
+                             count));
+  expect("5 6 6", "makes 17 layers");
+  for (const char* word : {"0", "-2", "six", "6.0", "5,6,5", "17", "9223372036854775807", "99999999999999999999"})
+    expect(fmt::format("5 {} 5", word).c_str(), fmt::format("holds \"{}\", which is no number from 1 to 16", word));
+  EXPECT_EQ(
+      message_of([] { parse_config("[parallel]\nlayers_per_stage = \"11\"\n", "run.toml"); }).rfind("run.toml:2: ", 0),
+      0u);
+}
+
 TEST(Rules, Sharding) {
   const std::pair<const char*, const char*> useless[] = {
       {"parallel.sharded_data_parallel_degree = 2", "has nothing to share under X; set 0"},
@@ -225,6 +257,7 @@ TEST(Rules, WhatIsNotAvailableIsRefusedByName) {
 TEST(Rules, AConfigBuiltByHandIsCheckedAsWell) {
   Config config = resolve(Config{});
   config.model.heads = 0;
+  EXPECT_FALSE(is_valid(config));
   EXPECT_EQ(message_of([&] { validate(config); }),
             "model.heads = 0 is out of range, expected an integer (heads, 1 to 1000000)");
 }

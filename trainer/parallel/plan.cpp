@@ -40,7 +40,7 @@ std::vector<Chunk> chunks_of_stage(const Config& config, int64_t stages, int64_t
   const std::vector<int64_t> layers =
       config.parallel.layers_per_stage.empty()
           ? split_layers(stage_costs(config.model, config.batch.sequence_length), stages, virtual_stages)
-          : parse_layers_per_stage(config.parallel.layers_per_stage, config.model.layers, all);
+          : layers_per_stage(config);
   std::vector<Chunk> chunks;
   int64_t first_layer = 0;
   for (int64_t c = 0; c < all; c++) {

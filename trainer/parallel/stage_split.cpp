@@ -1,9 +1,6 @@
 #include "trainer/parallel/stage_split.h"
 
 #include <algorithm>
-#include <charconv>
-#include <numeric>
-#include <sstream>
 
 #include "kernels/check.h"
 #include "trainer/model/spec.h"
@@ -36,10 +33,7 @@ StageCosts stage_costs(const ModelConfig& model, int64_t sequence_length) {
 
 std::vector<int64_t> split_layers(const StageCosts& costs, int64_t stages, int64_t virtual_stages) {
   const int64_t chunks = stages * virtual_stages;
-  CHECK(chunks <= costs.layers,
-        "parallel.pipeline_parallel_degree = {} times parallel.virtual_stages = {} makes {} chunks of model.layers = "
-        "{}, and each needs a layer: their product can be {} at most",
-        stages, virtual_stages, chunks, costs.layers, costs.layers);
+  CHECK(chunks <= costs.layers, "{} layers for {} chunks, and each needs one", costs.layers, chunks);
   std::vector<int64_t> layers(static_cast<size_t>(chunks), 1);
   std::vector<double> chunk_loads(layers.size(), 1);
   chunk_loads.front() += costs.embedding;
@@ -57,28 +51,6 @@ std::vector<int64_t> split_layers(const StageCosts& costs, int64_t stages, int64
     loads[stage]++;
   }
   return layers;
-}
-
-std::vector<int64_t> parse_layers_per_stage(const std::string& text, int64_t layers, int64_t chunks) {
-  const auto refuse = [&](const std::string& why) {
-    FAIL("parallel.layers_per_stage = \"{}\": {}; give {} numbers that add up to model.layers = {}, or leave it empty",
-         text, why, chunks, layers);
-  };
-  std::vector<int64_t> counts;
-  std::istringstream words(text);
-  for (std::string word; words >> word;) {
-    int64_t count = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), count);
-    if (error != std::errc() || end != word.data() + word.size()) refuse(fmt::format("'{}' is not a number", word));
-    if (count < 1) refuse(fmt::format("{} layers, and each chunk needs one", count));
-    if (count > layers) refuse(fmt::format("{} layers are more than the model has", count));
-    counts.push_back(count);
-  }
-  if (static_cast<int64_t>(counts.size()) != chunks)
-    refuse(fmt::format("{} numbers for the {} chunks (stages times virtual stages)", counts.size(), chunks));
-  const int64_t sum = std::accumulate(counts.begin(), counts.end(), int64_t{0});
-  if (sum != layers) refuse(fmt::format("{} layers in all", sum));
-  return counts;
 }
 
 }  // namespace megalith

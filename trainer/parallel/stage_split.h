@@ -3,7 +3,6 @@
 // chunk, the final norm and the head to the last.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "configs/config.h"
@@ -23,10 +22,7 @@ StageCosts stage_costs(const ModelConfig& model, int64_t sequence_length);
 
 // Layers of each chunk, at least one. A stage's load is the sum over its chunks; the largest is as small as can be.
 // Equal loads go to the later stage, which keeps fewer microbatches alive. A stage's layers are dealt to its chunks in
-// the same way. Error, with more chunks than layers: names the two keys and the most that they can make.
+// the same way. There are no more chunks than layers.
 std::vector<int64_t> split_layers(const StageCosts& costs, int64_t stages, int64_t virtual_stages);
-
-// parallel.layers_per_stage: "5 6 5". Errors name the key, its value and what is wrong with it.
-std::vector<int64_t> parse_layers_per_stage(const std::string& text, int64_t layers, int64_t chunks);
 
 }  // namespace megalith
