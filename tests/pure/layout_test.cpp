@@ -139,13 +139,6 @@ TEST(Layout, RefusalsNameTheNumbersAndTheWaysOut) {
       {12, degrees(2, 2, 2),
        "parallel.sharded_data_parallel_degree = 2 does not divide the 3 data-parallel ranks that "
        "tensor_parallel_degree 2 x pipeline_parallel_degree 2 leave of 12 ranks; these do: 1 3"},
-      {4,
-       [&](ParallelConfig& p) {
-         degrees(1, 1, 2)(p);
-         p.sharding_strategy = ShardingStrategy::no_shard;
-       },
-       "parallel.sharded_data_parallel_degree = 2 with parallel.sharding_strategy = no_shard; use full_shard, or leave "
-       "the degree at 0"},
       {6,
        [&](ParallelConfig& p) {
          p.hierarchical_allgather = true;
@@ -163,8 +156,6 @@ TEST(Layout, RefusalsNameTheNumbersAndTheWaysOut) {
        "parallel.hierarchical_allgather = true: shard groups of 6 ranks that stand 2 apart neither lie inside nodes of "
        "parallel.ranks_per_node = 8 nor fill whole ones; parallel.sharded_data_parallel_degree could be one of 1 2, or "
        "parallel.ranks_per_node one of 2 4 6 12, or set parallel.hierarchical_allgather = false"},
-      {4, [](ParallelConfig& p) { p.placement = "tensor shard data"; },
-       "parallel.placement = \"tensor shard data\" leaves out pipeline"},
   };
   for (const Case& c : cases) EXPECT_EQ(message_of([&] { mesh_shape(with(c.change), c.ranks); }), c.message);
 }

@@ -372,9 +372,10 @@ TEST(Schedule, FaultsAreFoundForWhatTheyAre) {
 }
 
 TEST(Schedule, ImpossibleShapes) {
-  EXPECT_EQ(message_of([] { make_schedule({.stages = 1, .virtual_stages = 2}, 0); }),
-            "parallel.virtual_stages = 2 with one pipeline stage; set it to 1, or parallel.pipeline_parallel_degree to "
-            "2 or more");
+  EXPECT_NE(message_of([] {
+              make_schedule({.stages = 1, .virtual_stages = 2}, 0);
+            }).find("a pipeline of 1 stages with 2 virtual stages"),
+            std::string::npos);
   EXPECT_EQ(message_of([] { make_schedule({.stages = 2}, 2); }), "stage 2 of a pipeline of 2");
   EXPECT_NE(message_of([] { forward_schedule({.stages = 0}, 0); }).find("stages start at 1"), std::string::npos);
 }

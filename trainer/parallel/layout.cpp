@@ -45,8 +45,6 @@ std::string either(const std::vector<std::string>& words) {
 
 std::array<Axis, 4> placement_of(std::string_view words) {
   std::array<Axis, 4> placement = all_axes;
-  for (Axis axis : placement)
-    CHECK(words.find(name_of(axis)) != words.npos, "parallel.placement = \"{}\" leaves out {}", words, name_of(axis));
   std::sort(placement.begin(), placement.end(),
             [&](Axis a, Axis b) { return words.find(name_of(a)) < words.find(name_of(b)); });
   return placement;
@@ -85,17 +83,9 @@ Attempt attempt(const Config& config, int64_t num_ranks) {
   return {p.hierarchical_allgather && !nodes_fit(shape) ? Misfit::nodes : Misfit::none, shape};
 }
 
-// Whether a proposal keeps the rules of configs/rules.cpp that degrees take part in, and fits.
+// Whether a proposal is a valid config that fits.
 bool possible(const Config& config, int64_t num_ranks) {
-  const ParallelConfig& p = config.parallel;
-  const BatchConfig& b = config.batch;
-  const int64_t tensor = p.tensor_parallel_degree;
-  const int64_t sequences = b.microbatch_size * (p.prescaled_batch ? 1 : tensor);
-  return config.model.heads % tensor == 0 && p.pipeline_parallel_degree * p.virtual_stages <= config.model.layers &&
-         (p.virtual_stages == 1 || p.pipeline_parallel_degree > 1) &&
-         (p.prescaled_batch || b.global_batch_size % sequences == 0) &&
-         (!p.sequence_parallel || !p.prescaled_batch || b.microbatch_size * b.sequence_length % tensor == 0) &&
-         attempt(config, num_ranks).misfit == Misfit::none;
+  return attempt(config, num_ranks).misfit == Misfit::none && is_valid(config);
 }
 
 // The two nearest numbers of ranks that the config as it is can run on.
@@ -130,9 +120,7 @@ std::vector<std::string> possible_degrees(const Config& config, int64_t num_rank
     for (int64_t p : divisors(num_ranks / t)) {
       other.parallel.tensor_parallel_degree = t;
       other.parallel.pipeline_parallel_degree = p;
-      const bool stages_listed = !config.parallel.layers_per_stage.empty();
-      if ((p == pipeline || !stages_listed) && possible(other, num_ranks))
-        pairs.push_back({t, p, factor(t, tensor) * factor(p, pipeline)});
+      if (possible(other, num_ranks)) pairs.push_back({t, p, factor(t, tensor) * factor(p, pipeline)});
     }
   std::sort(pairs.begin(), pairs.end(), [](const Pair& a, const Pair& b) {
     return std::tuple(a.away, -a.tensor * a.pipeline, -a.tensor) <
@@ -218,12 +206,7 @@ std::string ways_to_run(const Config& config, int num_ranks) {
 }  // namespace
 
 MeshShape mesh_shape(const Config& config, int num_ranks) {
-  const ParallelConfig& p = config.parallel;
   CHECK(num_ranks >= 1, "a mesh of {} ranks; at least one", num_ranks);
-  CHECK(p.sharding_strategy != ShardingStrategy::no_shard || p.sharded_data_parallel_degree <= 1,
-        "parallel.sharded_data_parallel_degree = {} with parallel.sharding_strategy = no_shard; use full_shard, or "
-        "leave the degree at 0",
-        p.sharded_data_parallel_degree);
   const Attempt made = attempt(config, num_ranks);
   switch (made.misfit) {
     case Misfit::product: refuse_product(config, num_ranks);

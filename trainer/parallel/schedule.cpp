@@ -16,14 +16,11 @@ using Actions = std::vector<Action>;
 constexpr int64_t forward_time = 1, backward_time = 2, never = std::numeric_limits<int64_t>::max();
 
 void check(const PipelineShape& shape, int64_t stage) {
-  CHECK(shape.stages > 0 && shape.virtual_stages > 0 && shape.microbatches >= 0 && shape.active_microbatches >= 0,
-        "a pipeline of {} stages with {} virtual stages and {} microbatches, {} of them active: stages start at 1, "
-        "microbatches at 0",
+  CHECK(shape.stages > 0 && shape.virtual_stages > 0 && shape.microbatches >= 0 && shape.active_microbatches >= 0 &&
+            (shape.stages > 1 || shape.virtual_stages == 1),
+        "a pipeline of {} stages with {} virtual stages and {} microbatches, {} of them active: stages start at 1, one "
+        "alone has one virtual stage, microbatches start at 0",
         shape.stages, shape.virtual_stages, shape.microbatches, shape.active_microbatches);
-  CHECK(shape.stages > 1 || shape.virtual_stages == 1,
-        "parallel.virtual_stages = {} with one pipeline stage; set it to 1, or parallel.pipeline_parallel_degree to 2 "
-        "or more",
-        shape.virtual_stages);
   CHECK(0 <= stage && stage < shape.stages, "stage {} of a pipeline of {}", stage, shape.stages);
 }
 
