@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -185,6 +186,9 @@ std::vector<int64_t> layers_per_stage(const Config& config);
 
 // Every key with its value and its sentence. parse_config(to_toml(c), ...) == resolve(c), to the last bit of a double.
 std::string to_toml(const Config& config);
+
+// The same as a map: "section.key" to its value, as to_toml writes it.
+std::map<std::string, std::string> key_values(const Config& config);
 
 // Every option: key, default, unit, range or choices, sentence. For --help and the documentation.
 std::string describe_options();

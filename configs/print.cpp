@@ -33,6 +33,12 @@ std::string to_toml(const Config& config) {
   return out;
 }
 
+std::map<std::string, std::string> key_values(const Config& config) {
+  std::map<std::string, std::string> values;
+  for (const Field& field : field_table()) values[field.name()] = toml_text(field.get(config));
+  return values;
+}
+
 std::string describe_options() {
   const Config defaults;
   std::string out;

@@ -133,6 +133,17 @@ TEST(Print, RoundTripsAnyDouble) {
   }
 }
 
+TEST(Print, AMapHoldsEveryKey) {
+  Config config;
+  config.run.output = "a  # b = \"c\"\n";
+  config.model.dropout = 0.5;
+  const std::map<std::string, std::string> values = key_values(config);
+  EXPECT_EQ(values.size(), field_table().size());
+  EXPECT_EQ(values.at("run.output"), "\"a  # b = \\\"c\\\"\\n\"");
+  EXPECT_EQ(values.at("model.dropout"), "0.5");
+  EXPECT_EQ(values.at("model.layers"), "12");
+}
+
 TEST(Print, IsCompleteAndCommented) {
   const std::string text = to_toml(resolve(Config{}));
   const std::string description = describe_options();

@@ -117,24 +117,6 @@ Fingerprint::File tokenizer_folder(const DataConfig& data) {
 
 using Keys = std::map<std::string, std::string>;
 
-Keys keys_of(const std::string& config) {
-  Keys keys;
-  std::string section;
-  for (size_t begin = 0; begin < config.size();) {
-    const size_t end = std::min(config.find('\n', begin), config.size());
-    const std::string line = config.substr(begin, end - begin);
-    begin = end + 1;
-    const size_t equals = line.find(" = ");
-    if (line.starts_with("[")) {
-      section = line.substr(1, line.find(']') - 1);
-    } else if (equals != std::string::npos) {
-      const std::string value = line.substr(equals + 3, line.rfind("  # ") - equals - 3);
-      keys[section + "." + line.substr(0, equals)] = value.substr(0, value.find_last_not_of(' ') + 1);
-    }
-  }
-  return keys;
-}
-
 // The message.
 
 using Ranks = std::vector<size_t>;
@@ -240,7 +222,7 @@ Fingerprint fingerprint_of(const Config& config) {
   ::gethostname(host, sizeof host - 1);
   return {
       host,
-      keys_of(to_toml(config)),
+      key_values(config),
       {executable(), token_file(config.data.train), token_file(config.data.validation), tokenizer_folder(config.data)}};
 }
 
