@@ -8,10 +8,14 @@
 
 namespace megalith {
 
-TokenStream TokenStream::open(const std::string& path) {
-  const std::string idx_path = std::filesystem::path(path).replace_extension(".idx").string();
+std::string index_beside(const std::string& path) {
+  const std::string index = std::filesystem::path(path).replace_extension(".idx").string();
   std::error_code absent;
-  if (idx_path != path && std::filesystem::exists(idx_path, absent)) return {path, open_megatron(path, idx_path)};
+  return index != path && std::filesystem::exists(index, absent) ? index : "";
+}
+
+TokenStream TokenStream::open(const std::string& path) {
+  if (const std::string index = index_beside(path); !index.empty()) return {path, open_megatron(path, index)};
   if (has_llmc_header(path)) return {path, open_llmc(path)};
   return {path, open_raw(path)};
 }

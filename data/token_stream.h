@@ -28,6 +28,9 @@ class TokenSource {
   virtual int32_t max_possible_token() const = 0;
 };
 
+// The .idx that belongs to a token file, if there is one; otherwise empty.
+std::string index_beside(const std::string& path);
+
 class TokenStream {
  public:
   // Errors name the path and the sizes: missing, empty, truncated, .idx and .bin that disagree, foreign .idx.

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "checkpoints/checksum.h"
+#include "data/token_stream.h"
 #include "trainer/train/agreement.h"
 
 namespace megalith {
@@ -95,9 +96,8 @@ Fingerprint::File executable() {
 Fingerprint::File token_file(const std::string& path) {
   if (path.empty()) return {"", "none"};
   Fingerprint::File file{absolute(path), content_of(path, Read::samples)};
-  const std::string index = fs::path(path).replace_extension(".idx").string();
-  std::error_code absent;
-  if (index != path && fs::exists(index, absent)) file.content += "; .idx " + content_of(index, Read::samples);
+  if (const std::string index = index_beside(path); !index.empty())
+    file.content += "; .idx " + content_of(index, Read::samples);
   return file;
 }
 
