@@ -82,6 +82,11 @@ Index check_index(const std::string& path) {
 
 }  // namespace
 
+bool is_megatron_index(const std::string& path) {
+  const MappedFile file(path);
+  return file.bytes().size() >= sizeof(format::Magic) && Reader(file).next<format::Magic>() == format::magic;
+}
+
 std::unique_ptr<TokenSource> open_megatron(const std::string& bin_path, const std::string& idx_path) {
   const Index index = check_index(idx_path);
   auto bin = std::make_unique<MappedFile>(bin_path);

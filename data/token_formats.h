@@ -20,6 +20,7 @@ std::unique_ptr<TokenSource> open_llmc(const std::string& path);
 std::unique_ptr<TokenSource> open_raw(const std::string& path);
 
 bool has_llmc_header(const std::string& path);
+bool is_megatron_index(const std::string& path);
 
 // What the formats share: little-endian tokens of one width, packed, from `offset` bytes on to the end of a file.
 template <class T>

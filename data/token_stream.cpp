@@ -16,6 +16,8 @@ std::string index_beside(const std::string& path) {
 
 TokenStream TokenStream::open(const std::string& path) {
   if (const std::string index = index_beside(path); !index.empty()) return {path, open_megatron(path, index)};
+  CHECK(!is_megatron_index(path), "{} is the index of a token file and holds no tokens; name the file itself, {}", path,
+        std::filesystem::path(path).replace_extension(".bin").string());
   if (has_llmc_header(path)) return {path, open_llmc(path)};
   return {path, open_raw(path)};
 }

@@ -33,7 +33,8 @@ std::string index_beside(const std::string& path);
 
 class TokenStream {
  public:
-  // Errors name the path and the sizes: missing, empty, truncated, .idx and .bin that disagree, foreign .idx.
+  // Errors name the path and the sizes: missing, empty, truncated, .idx and .bin that disagree, foreign .idx, an .idx
+  // in place of its .bin.
   static TokenStream open(const std::string& path);
 
   const std::string& path() const { return path_; }

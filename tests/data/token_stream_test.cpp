@@ -88,6 +88,16 @@ TEST(IndexedDataset, FormatToTheByte) {
   EXPECT_EQ(all_of(TokenStream::open(scratch.path("a.bin"))), (std::vector<int32_t>{1, 2, 299, 4}));
 }
 
+TEST(IndexedDataset, AnIndexIsNoTokenFile) {
+  Scratch scratch;
+  IndexedDatasetWriter writer(scratch.path("a"), 300);
+  writer.add(std::vector<int32_t>{1, 2, 3, 4});
+  writer.end_document();
+  writer.finish();
+  ASSERT_EQ(read_all(scratch.path("a.idx")).size() % 2, 0u) << "it could be uint16 tokens";
+  EXPECT_ERROR(TokenStream::open(scratch.path("a.idx")), "a.idx is the index", "name the file itself", "a.bin");
+}
+
 TEST(IndexedDataset, WideTokensFromAVocabularyOf65500On) {
   Scratch scratch;
   IndexedDatasetWriter wide(scratch.path("wide"), 65500), narrow(scratch.path("narrow"), 65499);
