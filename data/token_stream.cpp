@@ -19,7 +19,7 @@ TokenStream TokenStream::open(const std::string& path) {
   CHECK(!is_megatron_index(path), "{} is the index of a token file and holds no tokens; name the file itself, {}", path,
         std::filesystem::path(path).replace_extension(".bin").string());
   if (has_llmc_header(path)) return {path, open_llmc(path)};
-  return {path, open_raw(path)};
+  return {path, open_raw(path), true};
 }
 
 void TokenStream::read(int64_t begin, std::span<int32_t> out) const {

@@ -40,15 +40,17 @@ class TokenStream {
   const std::string& path() const { return path_; }
   int64_t size() const { return source_->size(); }                              // in tokens, at least 1
   int32_t max_possible_token() const { return source_->max_possible_token(); }  // 65535 for uint16
-  void read(int64_t begin, std::span<int32_t> out) const;                       // tokens [begin, begin + out.size())
-  int32_t max_token(int64_t begin, int64_t end) const;                          // scans [begin, end) at memory speed
+  bool is_raw() const { return raw_; }  // nothing says that these are uint16 tokens, they were taken for it
+  void read(int64_t begin, std::span<int32_t> out) const;  // tokens [begin, begin + out.size())
+  int32_t max_token(int64_t begin, int64_t end) const;     // scans [begin, end) at memory speed
 
  private:
-  TokenStream(std::string path, std::shared_ptr<const TokenSource> source)
-      : path_(std::move(path)), source_(std::move(source)) {}
+  TokenStream(std::string path, std::shared_ptr<const TokenSource> source, bool raw = false)
+      : path_(std::move(path)), source_(std::move(source)), raw_(raw) {}
 
   std::string path_;
   std::shared_ptr<const TokenSource> source_;
+  bool raw_;
 };
 
 }  // namespace megalith

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <vector>
 
 namespace megalith {
@@ -40,6 +41,11 @@ Loader open_data(const std::string& key, const std::string& path, const Config& 
   CHECK(!path.empty(), "{} is empty; name a token file made by `megalith prepare`, e.g. {}=runs/text/train.bin", key,
         key);
   TokenStream stream = TokenStream::open(path);
+  constexpr int64_t most = std::numeric_limits<uint16_t>::max() + 1;
+  CHECK(!stream.is_raw() || config.model.vocab <= most,
+        "{} = {} has no .idx beside it and is taken for raw uint16 tokens, which are too narrow for model.vocab = {}; "
+        "put back the .idx that `megalith prepare` made with it, or set model.vocab to {} or less",
+        key, path, config.model.vocab, most);
   const Interval share = part_of({0, stream.size()}, rank, ranks);
   if (stream.max_possible_token() >= config.model.vocab && share.size() > 0) {
     const int32_t largest = stream.max_token(share.begin, share.end);

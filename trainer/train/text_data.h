@@ -18,8 +18,9 @@ namespace megalith {
 // to what was found, and config.model.vocab when it is 0; checks that the tokenizer's ids fit into it.
 std::unique_ptr<Tokenizer> open_tokenizer(Config& config);
 
-// Opens a token file as samples of batch.sequence_length, and checks that no token id is beyond the vocabulary. Rank
-// `rank` of `ranks` scans its share of the file.
+// Opens a token file as samples of batch.sequence_length, and checks that no token id is beyond the vocabulary and,
+// of a file without .idx or header, that uint16 can hold the vocabulary. Rank `rank` of `ranks` scans its share of the
+// file.
 Loader open_data(const std::string& key, const std::string& path, const Config& config, bool shuffle, int rank,
                  int ranks);
 

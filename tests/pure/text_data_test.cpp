@@ -1,0 +1,53 @@
+// Data and tokenizer as a run finds them: what does not belong together is refused, with both sides and the remedy.
+#include "trainer/train/text_data.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/pure/testing.h"
+
+namespace megalith {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TextDataTest : public testing::Test {
+ protected:
+  TextDataTest() : folder_(fs::temp_directory_path() / fmt::format("megalith-text-data-{}", ::getpid())) {
+    fs::create_directories(folder_);
+  }
+  ~TextDataTest() override { fs::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(folder_ / name, std::ios::binary) << bytes;
+    return path(name);
+  }
+  void expect_refusal(const std::function<void()>& f, const std::vector<std::string>& words) const {
+    const std::string message = message_of(f);
+    for (const std::string& word : words)
+      EXPECT_NE(message.find(word), std::string::npos) << "\"" << word << "\" is missing: " << message;
+  }
+
+  fs::path folder_;
+};
+
+Config of_vocabulary(int64_t vocab) {
+  Config config;
+  config.model.vocab = vocab;
+  config.batch.sequence_length = 4;
+  return config;
+}
+
+TEST_F(TextDataTest, RawTokensCannotStandForALargeVocabulary) {
+  const std::string raw = write("raw.bin", std::string(40, '\1'));
+  const auto open = [&](int64_t vocab) { open_data("data.train", raw, of_vocabulary(vocab), false, 0, 1); };
+  expect_refusal([&] { open(65537); },
+                 {"data.train = " + raw, "no .idx", "uint16", "model.vocab = 65537", "prepare", "65536 or less"});
+  EXPECT_NO_THROW(open(65536));
+}
+
+}  // namespace
+}  // namespace megalith
