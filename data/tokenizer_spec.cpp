@@ -35,6 +35,10 @@ std::vector<TextRange> sample_of(const std::vector<TextRange>& texts, const Trai
 
 }  // namespace
 
+bool names_folder(const std::string& spec) {
+  return !spec.empty() && spec != "bytes" && !spec.starts_with(train_prefix);
+}
+
 int32_t vocab_to_train(const std::string& spec) {
   if (!spec.starts_with(train_prefix)) return 0;
   const char *begin = spec.data() + train_prefix.size(), *end = spec.data() + spec.size();

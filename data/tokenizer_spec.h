@@ -12,6 +12,9 @@
 
 namespace megalith {
 
+// Neither empty, nor "bytes", nor "train:...".
+bool names_folder(const std::string& spec);
+
 // The VOCAB of "train:VOCAB"; 0 for other specs. Errors: VOCAB is not a number from 258 to 16777216.
 int32_t vocab_to_train(const std::string& spec);
 

@@ -13,6 +13,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+Config of_vocabulary(int64_t vocab) {
+  Config config;
+  config.model.vocab = vocab;
+  config.batch.sequence_length = 4;
+  return config;
+}
+
 class TextDataTest : public testing::Test {
  protected:
   TextDataTest() : folder_(fs::temp_directory_path() / fmt::format("megalith-text-data-{}", ::getpid())) {
@@ -34,11 +41,16 @@ class TextDataTest : public testing::Test {
   fs::path folder_;
 };
 
-Config of_vocabulary(int64_t vocab) {
-  Config config;
-  config.model.vocab = vocab;
-  config.batch.sequence_length = 4;
-  return config;
+TEST_F(TextDataTest, WhereTheTokenizerIs) {
+  const auto of = [](const char* train, const char* tokenizer) {
+    return tokenizer_path({.train = train, .validation = {}, .tokenizer = tokenizer});
+  };
+  for (const char* beside : {"", "bytes", "train:300", "train:4k"}) {
+    EXPECT_EQ(of("data/train.bin", beside), "data/tokenizer");
+    EXPECT_EQ(of("train.bin", beside), "tokenizer");
+    EXPECT_EQ(of("", beside), "");
+  }
+  EXPECT_EQ(of("data/train.bin", "gpt2"), "gpt2");
 }
 
 TEST_F(TextDataTest, RawTokensCannotStandForALargeVocabulary) {

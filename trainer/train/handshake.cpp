@@ -13,6 +13,7 @@
 #include "checkpoints/checksum.h"
 #include "data/token_stream.h"
 #include "trainer/train/agreement.h"
+#include "trainer/train/text_data.h"
 
 namespace megalith {
 
@@ -101,11 +102,10 @@ Fingerprint::File token_file(const std::string& path) {
   return file;
 }
 
-// Where open_tokenizer would find it.
 Fingerprint::File tokenizer_folder(const DataConfig& data) {
   std::error_code absent;
-  fs::path folder = data.tokenizer;
-  if (!fs::is_directory(folder, absent)) folder = fs::path(data.train).parent_path() / "tokenizer";
+  const fs::path folder = tokenizer_path(data);
+  if (folder.empty()) return {"", "none"};
   Fingerprint::File all{absolute(folder.string()), ""};
   for (const char* name : {"bytes.txt", "vocab.json", "merges.txt"})
     if (const fs::path file = folder / name; fs::exists(file, absent))

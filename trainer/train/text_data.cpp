@@ -5,34 +5,36 @@
 #include <limits>
 #include <vector>
 
+#include "data/tokenizer_spec.h"
+
 namespace megalith {
 
+std::string tokenizer_path(const DataConfig& data) {
+  if (names_folder(data.tokenizer)) return data.tokenizer;
+  return data.train.empty() ? "" : (std::filesystem::path(data.train).parent_path() / "tokenizer").string();
+}
+
 std::unique_ptr<Tokenizer> open_tokenizer(Config& config) {
-  std::string& wanted = config.data.tokenizer;
-  const bool as_prepared = wanted == "bytes" || wanted.starts_with("train:");
-  if (wanted.empty() || as_prepared) {
-    // Where `prepare` puts it.
-    const std::filesystem::path beside = std::filesystem::path(config.data.train).parent_path() / "tokenizer";
-    const bool found = !config.data.train.empty() && std::filesystem::is_directory(beside);
+  const std::string wanted = config.data.tokenizer, path = tokenizer_path(config.data);
+  if (!names_folder(wanted)) {
+    const bool found = std::filesystem::is_directory(path);
     CHECK(
-        found || !as_prepared,
+        found || wanted.empty(),
         "data.tokenizer = {}, but no tokenizer/ stands beside data.train = \"{}\"; run `megalith prepare` with it, or "
         "name a tokenizer's folder",
         wanted, config.data.train);
-    if (found) wanted = beside.string();
-  }
-  if (wanted.empty()) {
-    CHECK(config.model.vocab > 0,
+    CHECK(found || config.model.vocab > 0,
           "model.vocab = 0, data.tokenizer is empty, and no tokenizer/ stands beside data.train = \"{}\"; set one of "
           "them",
           config.data.train);
-    return nullptr;
+    if (!found) return nullptr;
   }
-  auto tokenizer = load_tokenizer(config.data.tokenizer);
+  auto tokenizer = load_tokenizer(path);
+  config.data.tokenizer = path;
   if (config.model.vocab == 0) config.model.vocab = tokenizer->vocab_size();
   CHECK(tokenizer->vocab_size() <= config.model.vocab,
-        "the tokenizer in {} has {} ids, but model.vocab = {}; raise model.vocab or leave it at 0",
-        config.data.tokenizer, tokenizer->vocab_size(), config.model.vocab);
+        "the tokenizer in {} has {} ids, but model.vocab = {}; raise model.vocab or leave it at 0", path,
+        tokenizer->vocab_size(), config.model.vocab);
   return tokenizer;
 }
 

@@ -13,9 +13,13 @@
 
 namespace megalith {
 
-// The tokenizer of data.tokenizer or, when that is empty or in the words of `prepare` (bytes, train:VOCAB), of the
-// folder tokenizer/ beside data.train; nothing when it is empty and there is no such folder. Sets config.data.tokenizer
-// to what was found, and config.model.vocab when it is 0; checks that the tokenizer's ids fit into it.
+// The folder of data.tokenizer or, when that is empty or in the words of `prepare` (bytes, train:VOCAB), tokenizer/
+// beside data.train, where prepare puts it; whether it is there or not.
+std::string tokenizer_path(const DataConfig& data);
+
+// The tokenizer in tokenizer_path; nothing when data.tokenizer is empty and there is no such folder. Sets
+// config.data.tokenizer to what was found, and config.model.vocab when it is 0; checks that the tokenizer's ids fit
+// into it.
 std::unique_ptr<Tokenizer> open_tokenizer(Config& config);
 
 // Opens a token file as samples of batch.sequence_length, and checks that no token id is beyond the vocabulary and,
