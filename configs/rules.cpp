@@ -76,28 +76,6 @@ Found check_available(const Config& config) {
   return {};
 }
 
-// data.tokenizer = "bytes" or "train:VOCAB" says how many tokens there are; a folder is opened by the trainer.
-Found check_tokenizer(const Config& config) {
-  constexpr std::string_view training = "train:";
-  constexpr int64_t smallest = 257;  // each tokenizer of ours has the 256 bytes and the end of a text
-  constexpr int64_t most = 2147483647;
-  const std::string& tokenizer = config.data.tokenizer;
-  int64_t tokens = tokenizer == "bytes" ? smallest : 0;
-  if (tokenizer.starts_with(training)) {
-    const char* first = tokenizer.data() + training.size();
-    const char* last = tokenizer.data() + tokenizer.size();
-    const auto [end, error] = std::from_chars(first, last, tokens);
-    if (error != std::errc{} || end != last || tokens < smallest || tokens > most)
-      return problem(config, "data.tokenizer",
-                     "is malformed; train: is followed by the number of tokens, {} or more, as in train:4096",
-                     smallest);
-  }
-  if (config.model.vocab != 0 && config.model.vocab < tokens)
-    return problem(config, "model.vocab", "is below the {} tokens of data.tokenizer = {}; 0 takes the tokenizer's",
-                   tokens, toml_quoted(tokenizer));
-  return {};
-}
-
 Found check_shapes(const Config& config) {
   const ModelConfig& model = config.model;
   const BatchConfig& batch = config.batch;
@@ -286,9 +264,9 @@ Found check_communication(const Config& config) {
 
 std::optional<Problem> first_problem(const Config& config) {
   // check_values goes first: the others divide by what it has found to be positive.
-  for (const auto check : {check_values, check_shapes, check_tensor_parallel, check_pipeline, check_layers_per_stage,
-                           check_sharding, check_placement, check_tokenizer, check_learning_rate, check_loss_scale,
-                           check_run, check_communication, check_available})
+  for (const auto check :
+       {check_values, check_shapes, check_tensor_parallel, check_pipeline, check_layers_per_stage, check_sharding,
+        check_placement, check_learning_rate, check_loss_scale, check_run, check_communication, check_available})
     if (Found found = check(config)) return found;
   return {};
 }

@@ -70,19 +70,6 @@ TEST(Rules, ACutRunKeepsItsWarmUp) {
       parse_config("", "run.toml", {"train.steps=2", "optimizer.warmup_steps=700", "optimizer.decay_steps=1000"}));
 }
 
-TEST(Rules, Tokenizer) {
-  const std::string malformed =
-      "is malformed; train: is followed by the number of tokens, 257 or more, as in train:4096";
-  for (const char* text : {"train:", "train:256", "train:4k", "train:-300", "train:99999999999999999999"})
-    expect_refusal({fmt::format("data.tokenizer={}", text)},
-                   fmt::format("data.tokenizer = \"{}\" {}", text, malformed));
-  expect_refusal({"model.vocab=4000", "data.tokenizer=train:4096"},
-                 "model.vocab = 4000 is below the 4096 tokens of data.tokenizer = \"train:4096\"; 0 takes the "
-                 "tokenizer's");
-  EXPECT_NE(refusal({"model.vocab=256", "data.tokenizer=bytes"}).find("257 tokens"), std::string::npos);
-  EXPECT_NO_THROW(parse_config("", "run.toml", {"model.vocab=4224", "data.tokenizer=train:4096"}));
-}
-
 TEST(Rules, TensorParallelism) {
   expect_refusal({"parallel.tensor_parallel_degree=7", "model.heads=72", "model.hidden=144"},
                  "parallel.tensor_parallel_degree = 7 does not divide model.heads = 72; these do: 1 2 3 4 6 8 9 12");

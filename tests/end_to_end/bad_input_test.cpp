@@ -164,6 +164,7 @@ const std::vector<Case>& cases() {
        2,
        train_with({new_run, "data.tokenizer=no_tokenizer"}),
        {"no_tokenizer", "vocab.json"}},
+      {"tokenizer_malformed", 2, train_with({new_run, "data.tokenizer=train:4k"}), {"\"train:4k\"", "258 to 16777216"}},
       {"tokenizer_never_prepared",
        2,
        train_with({new_run, "model.vocab=0", "data.tokenizer=train:4096"}),

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "data/prepare.h"
 #include "tests/pure/testing.h"
 
 namespace megalith {
@@ -32,6 +33,19 @@ class TextDataTest : public testing::Test {
     std::ofstream(folder_ / name, std::ios::binary) << bytes;
     return path(name);
   }
+  void prepared(const std::string& tokenizer) const {
+    fs::remove_all(folder_ / "data");
+    std::string text;
+    for (int i = 0; i < 300; i++) text += fmt::format("line {} of {}\n", i, i * i);
+    prepare({.text_files = {write("text", text)}, .tokenizer = tokenizer, .out = path("data")});
+  }
+  Config open(const std::string& tokenizer, int64_t vocab = 0) const {
+    Config config = of_vocabulary(vocab);
+    config.data.train = path("data/train.bin");
+    config.data.tokenizer = tokenizer;
+    open_tokenizer(config);
+    return config;
+  }
   void expect_refusal(const std::function<void()>& f, const std::vector<std::string>& words) const {
     const std::string message = message_of(f);
     for (const std::string& word : words)
@@ -51,6 +65,13 @@ TEST_F(TextDataTest, WhereTheTokenizerIs) {
     EXPECT_EQ(of("", beside), "");
   }
   EXPECT_EQ(of("data/train.bin", "gpt2"), "gpt2");
+}
+
+TEST_F(TextDataTest, AMalformedTokenizerIsRefusedWhateverIsThere) {
+  prepared("bytes");
+  for (const char* spec : {"train:", "train:257", "train:4k", "train:-300", "train:99999999999999999999"})
+    for (const int64_t vocab : {0, 300})
+      expect_refusal([&] { open(spec, vocab); }, {fmt::format("\"{}\"", spec), "258 to 16777216", "train:4096"});
 }
 
 TEST_F(TextDataTest, RawTokensCannotStandForALargeVocabulary) {

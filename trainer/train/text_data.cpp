@@ -16,6 +16,7 @@ std::string tokenizer_path(const DataConfig& data) {
 
 std::unique_ptr<Tokenizer> open_tokenizer(Config& config) {
   const std::string wanted = config.data.tokenizer, path = tokenizer_path(config.data);
+  vocab_to_train(wanted);
   if (!names_folder(wanted)) {
     const bool found = std::filesystem::is_directory(path);
     CHECK(
