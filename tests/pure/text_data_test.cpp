@@ -74,6 +74,21 @@ TEST_F(TextDataTest, AMalformedTokenizerIsRefusedWhateverIsThere) {
       expect_refusal([&] { open(spec, vocab); }, {fmt::format("\"{}\"", spec), "258 to 16777216", "train:4096"});
 }
 
+TEST_F(TextDataTest, AnotherTokenizerThanThatOfTheDataIsRefused) {
+  const std::string folder = path("data/tokenizer");
+  prepared("bytes");
+  expect_refusal([&] { open("train:9999"); },
+                 {"data.tokenizer = train:9999", folder, "bytes, with 257 ids", "empty", "prepare"});
+  for (const char* right : {"bytes", "", folder.c_str()}) {
+    EXPECT_EQ(open(right).model.vocab, 257);
+    EXPECT_EQ(open(right).data.tokenizer, folder);
+  }
+  prepared("train:300");
+  expect_refusal([&] { open("train:301"); }, {"data.tokenizer = train:301", folder, "a BPE of 300 ids", "train:301"});
+  expect_refusal([&] { open("bytes"); }, {"data.tokenizer = bytes", folder, "a BPE of 300 ids"});
+  EXPECT_EQ(open("train:300").model.vocab, 300);
+}
+
 TEST_F(TextDataTest, RawTokensCannotStandForALargeVocabulary) {
   const std::string raw = write("raw.bin", std::string(40, '\1'));
   const auto open = [&](int64_t vocab) { open_data("data.train", raw, of_vocabulary(vocab), false, 0, 1); };

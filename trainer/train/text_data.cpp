@@ -14,6 +14,20 @@ std::string tokenizer_path(const DataConfig& data) {
   return data.train.empty() ? "" : (std::filesystem::path(data.train).parent_path() / "tokenizer").string();
 }
 
+namespace {
+
+// Whether the tokenizer in a folder, which made the data beside it, is the one of these words of prepare.
+void check_as_prepared(const std::string& words, const std::string& folder, const Tokenizer& tokenizer) {
+  const bool of_bytes = std::filesystem::exists(std::filesystem::path(folder) / byte_tokenizer_file);
+  const bool same = words == "bytes" ? of_bytes : !of_bytes && tokenizer.vocab_size() == vocab_to_train(words);
+  CHECK(same,
+        "data.tokenizer = {}, but {}, with which data.train was prepared, {} {} ids; leave data.tokenizer empty to use "
+        "it, or run `megalith prepare` again with {}",
+        words, folder, of_bytes ? "is that of bytes, with" : "is a BPE of", tokenizer.vocab_size(), words);
+}
+
+}  // namespace
+
 std::unique_ptr<Tokenizer> open_tokenizer(Config& config) {
   const std::string wanted = config.data.tokenizer, path = tokenizer_path(config.data);
   vocab_to_train(wanted);
@@ -31,6 +45,7 @@ std::unique_ptr<Tokenizer> open_tokenizer(Config& config) {
     if (!found) return nullptr;
   }
   auto tokenizer = load_tokenizer(path);
+  if (!wanted.empty() && !names_folder(wanted)) check_as_prepared(wanted, path, *tokenizer);
   config.data.tokenizer = path;
   if (config.model.vocab == 0) config.model.vocab = tokenizer->vocab_size();
   CHECK(tokenizer->vocab_size() <= config.model.vocab,

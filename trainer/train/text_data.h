@@ -19,7 +19,7 @@ std::string tokenizer_path(const DataConfig& data);
 
 // The tokenizer in tokenizer_path; nothing when data.tokenizer is empty and there is no such folder. Sets
 // config.data.tokenizer to what was found, and config.model.vocab when it is 0; checks that the tokenizer's ids fit
-// into it.
+// into it, and that it is the one of the words of prepare, where data.tokenizer is these.
 std::unique_ptr<Tokenizer> open_tokenizer(Config& config);
 
 // Opens a token file as samples of batch.sequence_length, and checks that no token id is beyond the vocabulary and,
