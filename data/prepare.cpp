@@ -177,10 +177,16 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
         "the text has one byte a file: too little for a validation set; give more text, or a validation fraction of 0");
   const int32_t vocab_to_learn = vocab_to_train(options.tokenizer);
   std::unique_ptr<Tokenizer> tokenizer;
-  if (options.tokenizer == "bytes")
+  if (options.tokenizer == "bytes") {
     tokenizer = make_byte_tokenizer();
-  else if (vocab_to_learn == 0)
+  } else if (vocab_to_learn == 0) {
+    std::error_code absent;
+    CHECK(fs::is_directory(options.tokenizer, absent),
+          "the tokenizer {} is not a folder; give \"bytes\", \"train:VOCAB\" or a folder that holds vocab.json and "
+          "merges.txt",
+          options.tokenizer);
     tokenizer = load_tokenizer(options.tokenizer);
+  }
 
   std::vector<std::string> names{"tokenizer", "train.idx", "train.bin"};
   if (!validation.empty()) names.insert(names.end(), {"validation.idx", "validation.bin"});

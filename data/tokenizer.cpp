@@ -18,9 +18,9 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& folder) {
   namespace fs = std::filesystem;
   std::error_code absent;
   CHECK(fs::is_directory(folder, absent),
-        "the tokenizer {} is not a folder; give \"bytes\", \"train:VOCAB\" or a folder that holds "
-        "vocab.json and merges.txt",
-        folder);
+        "the tokenizer {} is not a folder; name one that holds vocab.json and merges.txt, or {} where prepare made it "
+        "of bytes",
+        folder, byte_tokenizer_file);
   if (fs::exists(fs::path(folder) / byte_tokenizer_file, absent)) return make_byte_tokenizer();
   for (const char* name : {"vocab.json", "merges.txt"})
     CHECK(fs::exists(fs::path(folder) / name, absent),

@@ -44,6 +44,13 @@ TEST(Tokenizer, BytesAreThemselves) {
   EXPECT_EQ(load_tokenizer(scratch.path("."))->vocab_size(), 257);
 }
 
+TEST(Tokenizer, AFolderIsWhatIsLoaded) {
+  const std::string message = test::error_of([] { load_tokenizer("bytes"); });
+  EXPECT_EQ(message,
+            "the tokenizer bytes is not a folder; name one that holds vocab.json and merges.txt, or bytes.txt where "
+            "prepare made it of bytes");
+}
+
 TEST(Tokenizer, EveryPublishedCaseOfGpt2) {
   SKIP_WITHOUT_GPT2();
   std::ifstream cases(gpt2_folder() + "/cases.jsonl");
