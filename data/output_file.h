@@ -29,7 +29,8 @@ class OutputFile {
   int fd_;
 };
 
-// Makes the names in a folder durable, as fsync on a file does its bytes.
+// Makes the names in a folder durable, as fsync on a file does its bytes. No error where the file system cannot sync
+// folders.
 void sync_names(const std::string& folder);
 
 // What is written at once and whole.

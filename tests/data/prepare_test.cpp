@@ -1,10 +1,12 @@
 #include "data/prepare.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 
 #include <csignal>
 
 #include "data/ordered_parallel.h"
+#include "data/output_file.h"
 #include "data/text_windows.h"
 #include "data/token_stream.h"
 #include "data/tokenizer.h"
@@ -205,6 +207,16 @@ TEST(Prepare, AFullDiskIsAnErrorAndLeavesNothing) {
   std::signal(SIGXFSZ, handler);
   EXPECT_NE(message.find("train.bin (30000 of "), std::string::npos) << message;
   EXPECT_FALSE(fs::exists(scratch.path("out")));
+}
+
+// Some network file systems refuse to sync a folder just so.
+TEST(OutputFile, AFolderThatCannotBeSyncedIsNoError) {
+  const int fd = ::open("/proc", O_RDONLY | O_DIRECTORY);
+  ASSERT_EQ(::fsync(fd), -1);
+  ASSERT_EQ(errno, EINVAL);
+  ::close(fd);
+  EXPECT_NO_THROW(sync_names("/proc"));
+  EXPECT_ERROR(sync_names("/proc/none"), "/proc/none", "No such file");
 }
 
 TEST(OrderedParallel, KeepsOrderAndThrowsTheFirstError) {
