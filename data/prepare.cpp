@@ -28,7 +28,11 @@ class Workplace {
       : out_(std::move(out)), partial_(out_ / "prepare.partial"), names_(std::move(names)) {
     refuse_existing();
     std::error_code error;
-    made_out_ = fs::create_directories(out_, error);
+    for (fs::path folder = out_; !folder.empty() && !exists(symlink_status(folder, error));
+         folder = folder.parent_path())
+      made_.push_back(folder);
+    fs::create_directories(out_, error);
+    if (error) clean_out();
     CHECK(!error, "cannot make the folder {}: {}; give one that can be written", out_.string(), error.message());
     const bool made = fs::create_directory(partial_, error);
     if (!made) clean_out();
@@ -79,12 +83,12 @@ class Workplace {
   }
   void clean_out() const {
     std::error_code ignored;  // not empty: others have put something there
-    if (made_out_) fs::remove(out_, ignored);
+    for (const fs::path& folder : made_) fs::remove(folder, ignored);
   }
 
   fs::path out_, partial_;
   std::vector<std::string> names_;
-  bool made_out_ = false;
+  std::vector<fs::path> made_;  // OUT and what is above it, as far as it was not there
   size_t num_published_ = 0;
 };
 

@@ -165,6 +165,35 @@ TEST(Prepare, RefusesBadInputAndLeavesNothing) {
   EXPECT_FALSE(fs::exists(scratch.path("out")));
 }
 
+TEST(Prepare, AFailureLeavesNoFolderOnTheWayThere) {
+  Scratch scratch;
+  const std::string text = scratch.write("text", "some text\n");
+  for (const char* out : {"x", "x/y/z", "x/y/z/"})
+    for (const char* kept : {"", "x/", "x/y/"}) {
+      fs::create_directories(scratch.path(kept));
+      const auto run = [&] { prepare({.text_files = {text}, .tokenizer = "train:400", .out = scratch.path(out)}); };
+      EXPECT_ERROR(run(), "tokens only, not 400");
+      int num_left = 0;
+      for ([[maybe_unused]] const auto& left : fs::recursive_directory_iterator(scratch.path("."))) num_left++;
+      EXPECT_EQ(num_left, 1 + static_cast<int>(std::string(kept).size() / 2)) << out << " with " << kept;
+      fs::remove_all(scratch.path("x"));
+    }
+}
+
+TEST(Prepare, AFolderThatCannotBeMadeLeavesNoneOfThoseAboveIt) {
+  Scratch scratch;
+  fs::create_symlink("nowhere", scratch.path("link"));
+  const PrepareOptions options{.text_files = {scratch.write("text", "some text\n")},
+                               .tokenizer = "bytes",
+                               .out = scratch.path("x/y/" + std::string(300, 'z'))};
+  EXPECT_ERROR(prepare(options), "cannot make the folder", "File name too long");
+  EXPECT_FALSE(fs::exists(scratch.path("x")));
+  PrepareOptions behind = options;
+  behind.out = scratch.path("link");
+  EXPECT_ERROR(prepare(behind), "cannot make the folder");
+  EXPECT_TRUE(fs::is_symlink(scratch.path("link"))) << "which others made";
+}
+
 TEST(Prepare, NeverOverwrites) {
   Scratch scratch;
   PrepareOptions options{
