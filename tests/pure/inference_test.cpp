@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <numeric>
 #include <random>
 
@@ -174,6 +175,7 @@ TEST_F(InferenceTest, TheEndOfTheTextEndsIt) {
   std::fill(table.end() - plain_.model.hidden, table.end(), 5);
   Inference inference(exported(plain_), bytes());
   EXPECT_EQ(text_of(inference, "abc", 20, {}), "abc");
+  EXPECT_EQ(text_of(inference, "abc", std::numeric_limits<int64_t>::max(), {}), "abc") << "until then";
   EXPECT_EQ(text_of(inference, "", 20, {}), "") << "no prompt: as after the end of another text";
 }
 

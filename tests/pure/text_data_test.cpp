@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "data/indexed_dataset_writer.h"
 #include "data/prepare.h"
 #include "tests/pure/testing.h"
 
@@ -87,6 +88,15 @@ TEST_F(TextDataTest, AnotherTokenizerThanThatOfTheDataIsRefused) {
   expect_refusal([&] { open("train:301"); }, {"data.tokenizer = train:301", folder, "a BPE of 300 ids", "train:301"});
   expect_refusal([&] { open("bytes"); }, {"data.tokenizer = bytes", folder, "a BPE of 300 ids"});
   EXPECT_EQ(open("train:300").model.vocab, 300);
+}
+
+TEST_F(TextDataTest, TheLargestTokenThereCanBeIsTooLarge) {
+  IndexedDatasetWriter writer(path("large"), 70000);
+  writer.add(std::vector<int32_t>(9, 2147483647));
+  writer.end_document();
+  writer.finish();
+  expect_refusal([&] { open_data("data.train", path("large.bin"), of_vocabulary(70000), false, 0, 1); },
+                 {"token 2147483647", "vocabulary of 70000", "at least 2147483648"});
 }
 
 TEST_F(TextDataTest, RawTokensCannotStandForALargeVocabulary) {

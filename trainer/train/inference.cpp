@@ -106,7 +106,8 @@ void Inference::generate(const std::string& prompt, int64_t count, const Samplin
   tokenizer_->encode(prompt, ids);
   if (ids.empty()) ids.push_back(tokenizer_->end_of_text());  // texts follow one another in training
 
-  const int64_t T = std::min<int64_t>(weights_.model.context, static_cast<int64_t>(ids.size()) + count);
+  const int64_t context = weights_.model.context;
+  const int64_t T = std::min(context, static_cast<int64_t>(ids.size()) + std::min(context, count));
   const auto engine = make_engine(1, T);
   out(prompt);
   for (int64_t i = 0; i < count; i++) {

@@ -71,7 +71,7 @@ Loader open_data(const std::string& key, const std::string& path, const Config& 
         largest < config.model.vocab,
         "{} = {} holds token {}, beyond the vocabulary of {}; use the tokenizer that made it, or set model.vocab to at "
         "least {}",
-        key, path, largest, config.model.vocab, largest + 1);
+        key, path, largest, config.model.vocab, int64_t{largest} + 1);
   }
   return Loader(std::move(stream), config.batch.sequence_length, shuffle, static_cast<uint64_t>(config.data.seed));
 }
