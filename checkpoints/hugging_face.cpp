@@ -78,7 +78,8 @@ std::vector<GPT2Parameter> gpt2_parameters(const GPT2Shape& m) {
 
 bool is_hugging_face_folder(const std::string& folder) {
   std::error_code ignored;
-  return std::filesystem::exists(folder + weights_file, ignored);
+  return std::filesystem::exists(folder + weights_file, ignored) ||
+         std::filesystem::exists(folder + config_file, ignored);
 }
 
 GPT2Shape read_hugging_face_shape(const std::string& folder) {

@@ -32,7 +32,8 @@ struct GPT2Parameter {
 // Every parameter, in the order of the model: THE table of names that import, export and trainer share.
 std::vector<GPT2Parameter> gpt2_parameters(const GPT2Shape& shape);
 
-// Whether the folder holds a model.safetensors, and so is to be read as one of these.
+// Whether the folder holds a model.safetensors or a config.json, and so is to be read as one of these, or refused as
+// one.
 bool is_hugging_face_folder(const std::string& folder);
 
 // From folder/config.json. Error, with the value, for what this model is not: another activation than tanh-GELU,

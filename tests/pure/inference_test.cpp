@@ -237,6 +237,10 @@ TEST_F(InferenceTest, EvaluatesEverySampleOnce) {
 TEST_F(InferenceTest, SaysWhatIsMissing) {
   EXPECT_NE(message_of([&] { Inference(folder_ + "/absent", ""); }).find("no such folder"), std::string::npos);
   EXPECT_NE(message_of([&] { Inference(bytes(), ""); }).find("holds no complete checkpoint"), std::string::npos);
+  const std::string in_parts = exported(plain_), whole = in_parts + "/model.safetensors";
+  std::filesystem::rename(whole, in_parts + "/model-00001-of-00002.safetensors");
+  const std::string message = message_of([&] { Inference(in_parts, bytes()); });
+  EXPECT_NE(message.find(whole + " is absent; save the model in one file"), std::string::npos) << message;
   Inference without_tokenizer(exported(plain_), "");
   EXPECT_NE(message_of([&] { text_of(without_tokenizer, "a", 1, {}); }).find("--tokenizer"), std::string::npos);
 }
