@@ -91,12 +91,7 @@ Feed feed_from(const Loader& loader, int64_t first, int64_t vocab) {
 }
 
 std::optional<HeldOut> open_held_out(const Config& config, const Tokenizer* tokenizer, int rank, int ranks) {
-  if (config.data.validation.empty()) {
-    CHECK(config.train.evaluate_every == 0,
-          "train.evaluate_every = {} but data.validation is empty; name a token file, or set evaluate_every = 0",
-          config.train.evaluate_every);
-    return std::nullopt;
-  }
+  if (config.data.validation.empty()) return std::nullopt;
   HeldOut held{open_data("data.validation", config.data.validation, config, false, rank, ranks)};
   held.sequences = std::min(held.loader.num_samples(), config.train.evaluate_batches * config.batch.global_batch_size);
   if (tokenizer) held.bytes = target_bytes(held.loader, held.sequences, *tokenizer);

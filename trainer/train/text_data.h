@@ -38,7 +38,7 @@ struct HeldOut {
   int64_t bytes = 0;      // of text under their targets; 0 without a tokenizer
 };
 
-// Nothing when data.validation is empty, which train.evaluate_every must allow.
+// Nothing when data.validation is empty.
 std::optional<HeldOut> open_held_out(const Config& config, const Tokenizer* tokenizer, int rank, int ranks);
 
 // Bytes of text that the targets of samples [0, sequences) stand for.
