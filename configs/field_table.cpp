@@ -133,7 +133,7 @@ std::vector<Field> build_table() {
   parallel.word("hierarchical_allgather", &ParallelConfig::hierarchical_allgather,
                 "Gather weights between nodes first, then inside each");
   parallel.number("max_live_parameters", &ParallelConfig::max_live_parameters, "parameters", between(0, 1e12),
-                  "Most parameters of layers that full_shard keeps gathered; 0: two layers");
+                  "Most parameters of layers that full_shard keeps gathered, two layers or more; 0: two layers");
   parallel.number("replicate_below", &ParallelConfig::replicate_below, "parameters", between(0, 1e12),
                   "Gathered units of at most this size stay gathered until the update, and reduce once a step");
   parallel.word("prescaled_batch", &ParallelConfig::prescaled_batch,

@@ -189,6 +189,21 @@ TEST(Plan, RefusalsNameTheRemedy) {
   EXPECT_EQ(message_of([&] { make_plan(config, 6, 0); }),
             "parallel.sharded_data_parallel_degree = 4 does not divide the 6 data-parallel ranks; these do: 1 2 3 6");
   EXPECT_NE(message_of([&] { make_plan(config, 2, 0); }).find("these do: 1 2"), std::string::npos);
+  // A layer has 12 * 15 * 15 + 13 * 15 = 2895 parameters.
+  config = small_config();
+  config.parallel.max_live_parameters = 5789;
+  for (int ranks : {2, 3, 8})
+    EXPECT_EQ(message_of([&] { make_plan(config, ranks, 0); }),
+              "parallel.max_live_parameters = 5789 is less than two layers of 2895 parameters, which are gathered at a "
+              "time; set 5790 or more, or 0");
+  EXPECT_NO_THROW(make_plan(config, 1, 0)) << "nothing is gathered";
+  for (const auto& [parameters, live] : {std::pair{0, 2}, {5790, 2}, {8684, 2}, {8685, 3}}) {
+    config.parallel.max_live_parameters = parameters;
+    EXPECT_EQ(make_plan(config, 8, 0).live_units, live) << parameters;
+  }
+  config.parallel.max_live_parameters = 2895;
+  config.parallel.pipeline_parallel_degree = 3;
+  EXPECT_NO_THROW(make_plan(config, 6, 0)) << "a layer on each stage";
   config = small_config();
   config.model.vocab = 0;
   EXPECT_NE(message_of([&] { make_plan(config, 1, 0); }).find("set model.vocab or data.tokenizer"), std::string::npos);

@@ -19,7 +19,7 @@ TEST_P(SimulatedGpuLayouts, AgreeWithTheCpu) {
        {"sharding_strategy=full_shard", "tensor_parallel_degree=2 sequence_parallel=true",
         "pipeline_parallel_degree=2 virtual_stages=2"}},
       {4,
-       {"hierarchical_allgather=true ranks_per_node=2 max_live_parameters=3000", "sharded_data_parallel_degree=2",
+       {"hierarchical_allgather=true ranks_per_node=2 max_live_parameters=9840", "sharded_data_parallel_degree=2",
         "tensor_parallel_degree=2 pipeline_parallel_degree=2 sharding_strategy=shard_optimizer",
         "pipeline_parallel_degree=4 pipeline_schedule=gpipe",
         "tensor_parallel_degree=2 sharding_strategy=shard_grad_op prescaled_batch=false"}}};

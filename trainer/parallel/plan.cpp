@@ -52,6 +52,24 @@ std::vector<Chunk> chunks_of_stage(const Config& config, int64_t stages, int64_t
   return chunks;
 }
 
+// Two at least, so that the next layer is gathered while one is at work. Layers are of one size; the padding of their
+// shards, which changes with the number of ranks, does not count.
+int64_t live_units(const Plan& plan, int64_t max_live_parameters) {
+  constexpr int64_t least = 2;
+  if (max_live_parameters == 0) return least;
+  int64_t num_shared = 0, layer = 0;
+  for (const Chunk& chunk : plan.chunks) num_shared += chunk.num_layers;
+  const UnitPlan& unit = plan.units[plan.chunks.front().first_unit];
+  for (const PlacedParam& param : unit.params) layer += param.shape.numel();
+  const int64_t wanted = std::min(least, num_shared);
+  CHECK(plan.mesh.shard == 1 || unit.keep_gathered || max_live_parameters >= wanted * layer,
+        "parallel.max_live_parameters = {} is less than {} of {} parameters{}, which are gathered at a time; set {} or "
+        "more, or 0",
+        max_live_parameters, wanted == 1 ? "a layer" : "two layers", layer,
+        plan.tensor.degree > 1 ? " on each tensor-parallel rank" : "", wanted * layer);
+  return std::max(least, max_live_parameters / layer);
+}
+
 // Lays out the units of the rank's chunks and says how each is gathered and reduced.
 void add_units(Plan& plan, const Config& config) {
   const ShardingStrategy strategy = config.parallel.sharding_strategy;
@@ -78,8 +96,7 @@ void add_units(Plan& plan, const Config& config) {
     for (int64_t i = 0; i < chunk.num_layers; i++) add(static_cast<size_t>(2 + chunk.first_layer + i), true);
   }
   if (last) plan.norm = add(spec.size() - 1, false);
-  const int64_t layer = plan.units[plan.chunks.front().first_unit].numel;
-  plan.live_units = std::max<int64_t>(2, config.parallel.max_live_parameters / layer);
+  plan.live_units = live_units(plan, config.parallel.max_live_parameters);
 }
 
 }  // namespace
