@@ -29,6 +29,12 @@ std::string processor_name() {
   return "unknown processor";
 }
 
+cuda::Queue queue_of(DeviceQueue* owner, int generation) {
+  cuda::Queue queue = owner ? owner->queue() : cuda::Queue{};
+  if (generation) queue.generation = generation;
+  return queue;
+}
+
 }  // namespace
 
 void select_gpu() {
@@ -52,10 +58,10 @@ std::string describe(World world) {
       .dump();
 }
 
-Desk::Desk(World w, int64_t bytes)
+Desk::Desk(World w, int64_t bytes, int generation)
     : world(w),
       queue(w == World::cuda ? std::make_unique<DeviceQueue>() : nullptr),
-      stream(w, queue ? queue->queue() : cuda::Queue{}),
+      stream(w, queue_of(queue.get(), generation)),
       arena(w, "bench", bytes) {
   if (world != World::cuda) return;
   cache_ = device::properties().cache;

@@ -22,7 +22,8 @@ struct Timing {
 
 class Desk {
  public:
-  Desk(World world, int64_t bytes);
+  // On a GPU with the kernels of a generation before its own, where one is named.
+  Desk(World world, int64_t bytes, int generation = 0);
 
   // Small normal values: no denormals, no infinities, and not zeros, on which real data's switching power is not spent.
   Tensor tensor(DType t, Shape shape);

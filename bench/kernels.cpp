@@ -8,7 +8,9 @@
 // the larger floor over the time. Ops that are no products are held to the plain units' rate, for which the product in
 // f32 stands. On the CPU data that stays in cache can pass 1.
 //
-//   bench_kernels [--device cpu|cuda] [--filter REGEX] [--seconds 0.2] [--json FILE] [--describe]
+//   bench_kernels [--device cpu|cuda] [--filter REGEX] [--seconds 0.2] [--json FILE] [--generation 8] [--describe]
+//
+// On a Hopper, `--filter attention --generation 8` measures attention with the products of warps that older GPUs have.
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <fstream>
@@ -77,11 +79,11 @@ Measured measure(Desk& desk, const Row& row, const Limits& limits, double second
   return m;
 }
 
-void run(World world, const std::string& filter, double seconds, const std::string& json) {
+void run(World world, const std::string& filter, double seconds, const std::string& json, int generation) {
   // On a GPU the largest row asks for 10 GiB; a smaller card does without such rows.
   const int64_t room =
       world == World::cuda ? std::min(device::properties().free * 9 / 10, int64_t{12} << 30) : int64_t{3} << 30;
-  Desk desk(world, room);
+  Desk desk(world, room, generation);
   const Limits limits(desk);
   fmt::print("{}\n{}\n", describe(world), limits.summary());
   fmt::print("{:32} {:18} {:5} {:>11} {:>9} {:>9} {:>11} {:>11} {:>9}\n", "op", "shape", "dtype", "us", "GB/s",
@@ -123,11 +125,13 @@ int main(int argc, char** argv) {
   CLI::App cli("Times each op at the shapes of models, against what the machine can do.");
   std::string on = "cpu", filter = ".", json;
   double seconds = 0.2;
+  int generation = 0;
   bool only_describe = false;
   cli.add_option("--device", on)->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
   cli.add_option("--filter", filter, "regular expression over op/shape/dtype");
   cli.add_option("--seconds", seconds, "for each row, about")->check(CLI::PositiveNumber)->capture_default_str();
   cli.add_option("--json", json, "file for the rows");
+  cli.add_option("--generation", generation, "of the GPU's kernels; 0: its own")->check(CLI::Range(0, 12));
   cli.add_flag("--describe", only_describe, "only print the device, as JSON");
   CLI11_PARSE(cli, argc, argv);
   try {
@@ -136,7 +140,7 @@ int main(int argc, char** argv) {
     if (only_describe) {
       fmt::print("{}\n", describe(world));
     } else {
-      run(world, filter, seconds, json);
+      run(world, filter, seconds, json, generation);
     }
   } catch (const std::exception& error) {
     fmt::print(stderr, "bench_kernels: {}\n", error.what());
