@@ -1,7 +1,9 @@
-// What is under way in NCCL on this rank, and the thread that watches it (nccl.h says why). For builds with CUDA only.
+// What is under way in NCCL on this rank, and who watches it (nccl.h says why). For builds with CUDA only.
 //
-// The host's thread tells of calls and transfers; the watcher only looks. What both touch is under the mutex, which
-// nobody holds while waiting for NCCL or the GPU.
+// The host's thread tells of calls and transfers. A second thread asks CUDA how far these are; where the host's is kept
+// in CUDA, that question may be kept as well. So a third one watches, which calls nothing of CUDA: the clock, NCCL's
+// errors, the session. What they share is under the mutex, which nobody holds in a call of NCCL that communicates, or
+// of CUDA.
 #pragma once
 
 #include <chrono>
@@ -25,6 +27,7 @@ struct Flight {
   device::OwnedEvent begun = device::make_event(), over = device::make_event();
   const char* operation = nullptr;
   std::optional<std::chrono::steady_clock::time_point> seen;  // to have begun
+  bool ended = false;                                         // as was seen
 };
 
 // An NCCL communicator and the transfers it was given, which end in the order in which they were enqueued.
@@ -74,9 +77,11 @@ class NcclWatch {
     Clock::time_point since;
   };
 
-  void run();
-  std::string look();
-  void land(Line& line);
+  void ask_on();
+  void ask();
+  void watch_on();
+  std::string look() const;
+  void report(const std::string& error);
 
   const Session& session_;
   const NcclLibrary& library_;
@@ -88,10 +93,11 @@ class NcclWatch {
   std::optional<Doing> doing_;
   Clock::time_point progress_ = Clock::now();  // when a transfer was last seen to have ended
   std::string error_;
-  bool stop_ = false;
+  Clock::time_point found_;  // the error
+  bool stop_asking_ = false, stop_watching_ = false;
   std::condition_variable stopped_;
 
-  std::thread thread_;  // the last member: it uses the others
+  std::thread asking_, watching_;  // the last members: they use the others
 };
 
 }  // namespace megalith

@@ -18,17 +18,24 @@ double seconds(std::chrono::steady_clock::duration d) { return std::chrono::dura
 }  // namespace
 
 NcclWatch::NcclWatch(const Session& session, const NcclLibrary& library, double timeout)
-    : session_(session), library_(library), timeout_(timeout), gpu_(device::properties().index), thread_([this] {
-        run();
-      }) {}
+    : session_(session),
+      library_(library),
+      timeout_(timeout),
+      gpu_(device::properties().index),
+      asking_([this] { ask_on(); }),
+      watching_([this] { watch_on(); }) {}
 
 NcclWatch::~NcclWatch() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  stopped_.notify_all();
-  thread_.join();
+  const auto end = [this](bool& stop, std::thread& thread) {
+    {
+      const std::lock_guard lock(mutex_);
+      stop = true;
+    }
+    stopped_.notify_all();
+    thread.join();
+  };
+  end(stop_asking_, asking_);  // watched to the end
+  end(stop_watching_, watching_);
 }
 
 void NcclWatch::add(Line& line) {
@@ -53,17 +60,18 @@ NcclWatch::Call::~Call() {
 }
 
 std::shared_ptr<Flight> NcclWatch::next_flight(Line& line, const char* operation) {
-  const std::lock_guard lock(mutex_);
-  land(line);
   std::shared_ptr<Flight> flight;
-  if (line.landed.empty()) {
-    flight = std::make_shared<Flight>();
-  } else {
-    flight = std::move(line.landed.back());
-    line.landed.pop_back();
+  {
+    const std::lock_guard lock(mutex_);
+    if (!line.landed.empty()) {
+      flight = std::move(line.landed.back());
+      line.landed.pop_back();
+    }
   }
+  if (!flight) flight = std::make_shared<Flight>();
   flight->operation = operation;
   flight->seen.reset();
+  flight->ended = false;
   return flight;
 }
 
@@ -72,14 +80,30 @@ void NcclWatch::departed(Line& line, std::shared_ptr<Flight> flight) {
   line.flights.push_back(std::move(flight));
 }
 
-// Takes those off the list that have ended.
-void NcclWatch::land(Line& line) {
-  while (!line.flights.empty() && device::passed(line.flights.front()->over.get())) {
-    // One that somebody still wants to wait for is not used again.
-    if (line.flights.front().use_count() == 1) line.landed.push_back(line.flights.front());
-    line.flights.pop_front();
-    progress_ = Clock::now();
+// How far the flights are; those that have ended are taken off their lists.
+void NcclWatch::ask() {
+  std::vector<std::deque<std::shared_ptr<Flight>>> under_way;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Line* line : lines_) under_way.push_back(line->flights);
   }
+  for (const auto& flights : under_way)
+    for (const std::shared_ptr<Flight>& flight : flights) {
+      const bool over = device::passed(flight->over.get()), begun = over || device::passed(flight->begun.get());
+      const std::lock_guard lock(mutex_);
+      if (begun && !flight->seen) flight->seen = Clock::now();
+      if (!over) break;
+      flight->ended = true;
+      progress_ = Clock::now();
+    }
+  under_way.clear();
+  const std::lock_guard lock(mutex_);
+  for (Line* line : lines_)
+    while (!line->flights.empty() && line->flights.front()->ended) {
+      // One that somebody still wants to wait for is not used again.
+      if (line->flights.front().use_count() == 1) line->landed.push_back(line->flights.front());
+      line->flights.pop_front();
+    }
 }
 
 void NcclWatch::check() {
@@ -93,14 +117,12 @@ bool NcclWatch::found_one() {
 }
 
 // Empty, or what is wrong.
-std::string NcclWatch::look() {
+std::string NcclWatch::look() const {
   const Clock::time_point now = Clock::now();
   std::string longest;
   Clock::time_point since = now;
-  for (Line* line : lines_) {
-    land(*line);
-    Flight* first = line->flights.empty() ? nullptr : line->flights.front().get();
-    if (first && !first->seen && device::passed(first->begun.get())) first->seen = now;
+  for (const Line* line : lines_) {
+    const Flight* first = line->flights.empty() ? nullptr : line->flights.front().get();
     if (first && first->seen && *first->seen < since) {
       since = *first->seen;
       longest = fmt::format("{}: {}", line->channel, first->operation);
@@ -121,13 +143,33 @@ std::string NcclWatch::look() {
   return "";
 }
 
-void NcclWatch::run() {
-  device::select(gpu_);
-  Clock::time_point found;
+void NcclWatch::report(const std::string& error) {
+  if (error.empty() || !error_.empty()) return;
+  error_ = error;
+  found_ = Clock::now();
+}
+
+void NcclWatch::ask_on() {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  try {
+    device::select(gpu_);
+    for (;;) {
+      lock.lock();
+      if (stopped_.wait_for(lock, interval, [this] { return stop_asking_; })) return;
+      lock.unlock();
+      ask();
+    }
+  } catch (const std::exception& e) {
+    const std::lock_guard again(mutex_);
+    report(e.what());
+  }
+}
+
+void NcclWatch::watch_on() {
   std::unique_lock lock(mutex_);
-  for (int64_t looks = 0; !stopped_.wait_for(lock, interval, [this] { return stop_; }); looks++) {
+  for (int64_t looks = 0; !stopped_.wait_for(lock, interval, [this] { return stop_watching_; }); looks++) {
     if (!error_.empty()) {
-      if (seconds(Clock::now() - found) < std::min(longest_grace, timeout_)) continue;
+      if (seconds(Clock::now() - found_) < std::min(longest_grace, timeout_)) continue;
       fmt::print(stderr, "megalith: rank {}: {}\n", session_.rank(), error_);
       session_.abort(1);
     }
@@ -143,8 +185,7 @@ void NcclWatch::run() {
       error = e.what();
     }
     if (!lock.owns_lock()) lock.lock();
-    error_ = error;
-    found = Clock::now();
+    report(error);
   }
 }
 
