@@ -51,6 +51,29 @@ TEST_P(Conformance, TransfersAreInOrderWithTheStream) {
   });
 }
 
+// A gather of what another one gathers, in groups of opposite orders, and work of the stream between their beginning
+// and their end.
+TEST_P(Conformance, AGatherBehindAnother) {
+  const Group reversed = c_.split("reversed", num(Channel::in_node), 0, -rank_);
+  for (int64_t n : {1, 4001}) {
+    const Owned in = owned(DType::bf16, n), some = owned(DType::bf16, n * size_),
+                all = owned(DType::bf16, n * size_ * size_), copied = owned(DType::bf16, n);
+    const auto every_rank = [&](int round) {
+      return [=, this](int64_t i) { return value(static_cast<int>(i / n % size_), round + i % n); };
+    };
+    for (int round = 0; round < 4; round++) {
+      write_values(in, rank_, round);
+      {
+        Pending both = reversed->all_gather(s_, all, some, c_.all_gather(s_, some, in));
+        copy(s_, copied, in);
+        if (round % 2 == 0) both.wait();
+      }
+      expect_values(all, every_rank(round));
+      expect_values(copied, [&](int64_t i) { return value(rank_, round + i); });
+    }
+  }
+}
+
 TEST_P(Conformance, APendingWaitsOnceHoweverItEnds) {
   const Owned a = owned(DType::f32, 9), b = owned(DType::f32, 9), d = owned(DType::f32, 9);
   for (const Owned* t : {&a, &b, &d}) write_values(*t, rank_);

@@ -179,6 +179,20 @@ TEST(Overlap, GathersAndScattersRunUnderTheWorkOfALayer) {
   EXPECT_GE(hidden, static_cast<int>(scatters.size()) - 6) << "of " << scatters.size();
 }
 
+// Both halves of it, one behind the other.
+TEST(Overlap, ATwoLevelGatherRunsUnderTheWorkOfALayer) {
+  Config config = model();
+  config.parallel.hierarchical_allgather = true;
+  config.parallel.ranks_per_node = 4;
+  const Step step(config, 8);
+  for (Channel channel : {Channel::between_nodes, Channel::in_node}) {
+    const std::vector<TraceEvent> gathers = step.on(channel, Transfer::all_gather);
+    int hidden = 0;
+    for (const TraceEvent& gather : gathers) hidden += ops_under(step.trace, gather.id) >= 8;
+    EXPECT_GE(hidden, static_cast<int>(gathers.size()) - 4) << name_of(channel) << " of " << gathers.size();
+  }
+}
+
 TEST(Overlap, MessagesTravelUnderTheActionBefore) {
   Config config = model();
   config.parallel.pipeline_parallel_degree = 4;

@@ -84,11 +84,7 @@ Pending Sharding::gather(size_t unit, Tensor whole) {
   Communicator& in_node = channel(Channel::in_node);
   const int64_t each = whole.numel() / in_node.size();
   const Tensor of_place = whole.flat(in_node.rank() * each, (in_node.rank() + 1) * each);
-  auto between = std::make_shared<Pending>(channel(Channel::between_nodes).all_gather(s, of_place, shard));
-  return Pending([&s, &in_node, between, whole, of_place] {
-    between->wait();
-    in_node.all_gather(s, whole, of_place).wait();
-  });
+  return in_node.all_gather(s, whole, of_place, channel(Channel::between_nodes).all_gather(s, of_place, shard));
 }
 
 void Sharding::prefetch(size_t unit) {

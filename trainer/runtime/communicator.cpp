@@ -26,11 +26,38 @@ Pending Communicator::traced(Stream& s, Transfer transfer, int64_t bytes, int pe
   return pending;
 }
 
-Pending Communicator::all_gather(Stream& s, Tensor out, Tensor in) {
+void Communicator::check_all_gather(const Tensor& out, const Tensor& in) const {
   CHECK(out.numel() == in.numel() * size_ && out.dtype() == in.dtype(),
         "{}: all_gather of {} {} from {} ranks into {} {}", name_, in.numel(), name_of(in.dtype()), size_, out.numel(),
         name_of(out.dtype()));
+}
+
+Pending Communicator::all_gather(Stream& s, Tensor out, Tensor in) {
+  check_all_gather(out, in);
   return traced(s, Transfer::all_gather, out.bytes(), -1, [&] { return do_all_gather(s, out, in); });
+}
+
+Pending Communicator::all_gather(Stream& s, Tensor out, Tensor in, Pending after) {
+  check_all_gather(out, in);
+  const auto first = std::make_shared<Pending>(std::move(after));
+  return traced(s, Transfer::all_gather, out.bytes(), -1, [&] {
+    if (!first->over())
+      return Pending([=, this, &s] {
+        first->wait();
+        do_all_gather(s, out, in).wait();
+      });
+    const auto second = std::make_shared<Pending>(do_all_gather_behind(s, out, in, first->over()));
+    const auto wait = [=] {
+      first->wait();
+      second->wait();
+    };
+    return Pending(wait, second->over());
+  });
+}
+
+Pending Communicator::do_all_gather_behind(Stream& s, Tensor out, Tensor in, CUevent_st* after) {
+  device::wait(s.queue().stream, after);
+  return do_all_gather(s, out, in);
 }
 
 Pending Communicator::reduce_scatter(Stream& s, Tensor out, Tensor in) {

@@ -34,14 +34,17 @@ double ring_bytes(Transfer transfer, double payload, int size);
 class Pending {
  public:
   Pending() = default;
-  explicit Pending(std::function<void()> wait) : wait_(std::move(wait)) {}
+  // `over`: on a stream of a GPU, the event behind which the transfer is over, there until wait().
+  explicit Pending(std::function<void()> wait, CUevent_st* over = nullptr) : wait_(std::move(wait)), over_(over) {}
   Pending(Pending&& other) noexcept
       : wait_(std::exchange(other.wait_, nullptr)),
+        over_(std::exchange(other.over_, nullptr)),
         trace_(std::exchange(other.trace_, nullptr)),
         ticket_(other.ticket_) {}
   Pending& operator=(Pending&& other) {
     wait();
     wait_ = std::exchange(other.wait_, nullptr);
+    over_ = std::exchange(other.over_, nullptr);
     trace_ = std::exchange(other.trace_, nullptr);
     ticket_ = other.ticket_;
     return *this;
@@ -51,12 +54,16 @@ class Pending {
   }
   void wait() {
     if (Trace* trace = std::exchange(trace_, nullptr)) trace->wait(ticket_);
+    over_ = nullptr;
     if (auto w = std::exchange(wait_, nullptr)) w();
   }
+  // Null where there is none, and once it was waited for.
+  CUevent_st* over() const { return over_; }
 
  private:
   friend class Communicator;
   std::function<void()> wait_;
+  CUevent_st* over_ = nullptr;
   Trace* trace_ = nullptr;
   int64_t ticket_ = 0;
 };
@@ -77,6 +84,9 @@ class Communicator {
 
   // out = the in of rank 0, rank 1, ...; in may be rank's own part of out.
   Pending all_gather(Stream& s, Tensor out, Tensor in);
+  // The same behind another transfer, which writes `in`: streams of a GPU go from one to the other by themselves; where
+  // the host carries the tensors, this one begins when it is waited for. Waits for both.
+  Pending all_gather(Stream& s, Tensor out, Tensor in, Pending after);
   // out = the rank-th part of the sum over ranks of in (f32 or bf16). They must not overlap. Here and below, bf16 adds
   // in f32 and rounds each partial sum to nearest.
   Pending reduce_scatter(Stream& s, Tensor out, Tensor in);
@@ -95,6 +105,8 @@ class Communicator {
 
  protected:
   virtual Pending do_all_gather(Stream& s, Tensor out, Tensor in) = 0;
+  // On a stream of a GPU, behind an event of another: unless there is a better way the stream itself waits for it.
+  virtual Pending do_all_gather_behind(Stream& s, Tensor out, Tensor in, CUevent_st* after);
   virtual Pending do_reduce_scatter(Stream& s, Tensor out, Tensor in) = 0;
   virtual Pending do_all_reduce(Stream& s, Tensor data, Reduce op) = 0;
   virtual Pending do_broadcast(Stream& s, Tensor data, int root) = 0;
@@ -105,6 +117,7 @@ class Communicator {
   void count_copy(int64_t bytes) { copied_ += bytes; }
 
  private:
+  void check_all_gather(const Tensor& out, const Tensor& in) const;
   // Writes the beginning into the trace, then begins; the Pending will write the end.
   template <class Begin>
   Pending traced(Stream& s, Transfer transfer, int64_t bytes, int peer, Begin begin);

@@ -127,6 +127,10 @@ class NcclCommunicator : public Communicator {
       return library().all_gather(in.raw(), out.raw(), count(in), datatype(in.dtype()), comm, on);
     });
   }
+  Pending do_all_gather_behind(Stream& s, Tensor out, Tensor in, CUevent_st* after) override {
+    device::wait(on_compute_ ? s.queue().stream : main_line().stream(), after);
+    return do_all_gather(s, out, in);
+  }
   Pending do_reduce_scatter(Stream& s, Tensor out, Tensor in) override {
     return begin(s, "reduce_scatter", main_line(), [&](ncclComm_t comm, CUstream_st* on) {
       return library().reduce_scatter(in.raw(), out.raw(), count(out), datatype(in.dtype()), ncclSum, comm, on);
@@ -214,7 +218,7 @@ class NcclCommunicator : public Communicator {
     CUstream_st* compute = s.queue().stream;
     const std::shared_ptr<Flight> flight = line.enqueue(compute, on_compute_, operation, f);
     if (on_compute_) return {};
-    return Pending([flight, compute] { device::wait(compute, flight->over.get()); });
+    return Pending([flight, compute] { device::wait(compute, flight->over.get()); }, flight->over.get());
   }
   // The host waits.
   template <class F>
