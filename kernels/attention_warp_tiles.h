@@ -10,8 +10,8 @@ namespace megalith::cuda::attention {
 template <int D>
 struct WarpTiles {
   static constexpr int rows_together = 16;    // own rows that a product has at once: who holds them goes one way
-  static constexpr int row_elements = D + 8;  // from one row to the eighth after it, an eighth of the way
-  static constexpr int alignment = 16;
+  static constexpr int row_elements = D + 8;  // from row to row; where pieces change places, from a row to the eighth
+                                              // after it, divided by eight
   static constexpr int64_t bytes(int rows) { return int64_t{rows} * row_elements * int64_t{sizeof(bfloat16)}; }
   template <int>
   __device__ static int at(int row, int column) {

@@ -11,7 +11,6 @@ template <int D>
 struct WarpgroupTiles {
   static constexpr int rows_together = 64;
   static constexpr int row_elements = panel_columns;
-  static constexpr int alignment = swizzle_bytes;
   static constexpr int64_t bytes(int rows) {
     return ceil_div(D, panel_columns) * rows * panel_columns * int64_t{sizeof(bfloat16)};
   }

@@ -10,7 +10,8 @@
 //   shuffles     shuffle(v, lane, mask), shuffle_xor(v, bits, mask); v of 4 or 8 bytes
 //   memory       load<n>(p), store(p, v): n elements, n * sizeof(T) 1, 2, 4, 8 or a multiple of 16, p so aligned (to 16
 //                at most); load_once, store_once: the same for what nobody reads again soon
-//                shared_memory<T>(byte): the launch's shared memory from that byte on, a multiple of 16
+//                shared_memory<T>(byte): the launch's shared memory from that byte on, a multiple of 16; its first byte
+//                lies on a multiple of 1024
 //   bf16         to_float(v); to<T>(f), to nearest even; pack(low, high): two bf16 in 32 bits; low(u), high(u): as f32
 //   fast math    fast_exp2, fast_exp: relative error 2^-21 or so
 //   matrices     load_matrix<n>(r, p), load_matrix_transposed<n>(r, p): ldmatrix .x1 .x2 .x4 of 8x8 16-bit tiles; p is

@@ -3,9 +3,8 @@
 // implementations is in <warpgroup_primitives.h>: PTX in kernels/nvcc, and in tests/simt a product that is done as late
 // as a wait allows, with registers that hold nothing of use till then.
 //
-//   fragments    of 64 rows, warp w has 16 w..: row i / 4 and i / 4 + 8 are lane i's, as in multiply_add of
-//   device_cuda.h places       MatrixPlace m = matrix_place(p, panel): a matrix of bf16 in shared memory as `swizzled`
-//   below has it,
+//   fragments    of 64 rows, warp w has 16 w.., spread over its lanes as those of multiply_add in device_cuda.h
+//   places       MatrixPlace m = matrix_place(p, panel): a matrix of bf16 in shared memory as `swizzled` below has it,
 //                from p on, which lies on a row that is a multiple of 8; `panel` elements from one panel to the next,
 //                where a product's columns are in more than one. moved(m, elements): the matrix so far behind, on a row
 //                as before, or on a column that is a multiple of 16
@@ -29,8 +28,8 @@ __device__ inline int warpgroup_index() { return static_cast<int>(threadIdx.x) /
 
 // Where element (row, column) of a matrix with `rows` rows lies: panels of 64 columns, whose rows of 128 bytes have
 // their eight pieces of 16 bytes in an order of their own, so that neither eight rows of one piece nor eight pieces of
-// one row come from the same banks ("128-byte swizzle"). The matrix begins on a multiple of swizzle_bytes.
-constexpr int panel_columns = 64, swizzle_bytes = 1024;
+// one row come from the same banks ("128-byte swizzle"). The matrix begins on a multiple of 1024 bytes.
+constexpr int panel_columns = 64;
 __device__ constexpr int swizzled(int row, int column, int rows) {
   const int piece = column % panel_columns / 8 ^ row % 8;
   return (column / panel_columns * rows + row) * panel_columns + piece * 8 + column % 8;

@@ -128,7 +128,7 @@ __device__ __forceinline__ void store_once(T* p, const Vector<T, n>& v) {
 
 template <class T>
 __device__ T* shared_memory(int64_t byte = 0) {
-  extern __shared__ uint4 megalith_shared[];
+  extern __shared__ __align__(1024) uint4 megalith_shared[];
   return reinterpret_cast<T*>(reinterpret_cast<char*>(megalith_shared) + byte);
 }
 
