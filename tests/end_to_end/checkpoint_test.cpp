@@ -159,6 +159,24 @@ TEST(Checkpoint, all_damaged_is_an_error_and_touches_nothing) {
   EXPECT_TRUE(before == after);
 }
 
+// A checkpoint that cannot be looked at may be as whole as ever, and the run does not go on from the one before.
+TEST(Checkpoint, one_that_cannot_be_examined_is_an_error_and_touches_nothing) {
+  SKIP_WITHOUT_REFERENCE();
+  const Scratch scratch;
+  prepare_run(scratch);
+  train(scratch.folder(), 1, {"checkpoint.every=4"});
+  const fs::path file = scratch / "run/checkpoints/step-00000008/rank-00000.h5";
+  fs::rename(file, scratch / "aside");
+  fs::create_symlink(file, file);  // what not even root can follow
+  const Result result = run(mpirun(1, {"train", "config.toml", "train.steps=9"}), scratch.folder());
+  EXPECT_GT(result.status, 0);
+  EXPECT_NE(result.err.find("step-00000008/rank-00000.h5 of the checkpoint cannot be examined"), std::string::npos)
+      << result.text();
+  fs::rename(scratch / "aside", file);
+  const Result resumed = train(scratch.folder(), 1, {"train.steps=9"});
+  EXPECT_NE(resumed.out.find("resumed after step 8\n"), std::string::npos) << resumed.text();
+}
+
 void expect_last_good(const Scratch& scratch, const std::string& run_folder, const Result& failed,
                       const Args& overrides) {
   EXPECT_GT(failed.status, 0) << failed.text();

@@ -15,6 +15,10 @@ class JobError : public Error {
   using Error::Error;
 };
 
+// Collective. What the ranks have to say: every distinct text, with the ranks that say it unless all do; empty where
+// none says anything.
+std::string said_by_ranks(const Session& session, const std::string& mine);
+
 // Collective. `work` must not communicate. The JobError holds every distinct message, with the ranks that had it unless
 // all did.
 void together(const Session& session, const std::function<void()>& work);

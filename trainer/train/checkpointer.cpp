@@ -4,8 +4,8 @@
 
 #include <filesystem>
 
+#include "checkpoints/damage.h"
 #include "checkpoints/directory.h"
-#include "checkpoints/reader.h"
 #include "trainer/train/agreement.h"
 #include "trainer/train/weight_source.h"
 
@@ -120,9 +120,7 @@ std::string Checkpointer::save(const Progress& progress) {
   return session_.broadcast_text(path);
 }
 
-Progress Checkpointer::load(const std::string& path) {
-  CheckpointReader reader(path);
-  check_resumable(path, reader.manifest(), config_.model);
+Progress Checkpointer::load(CheckpointReader& reader) {
   trainer_.clear();
   for (const HeldPiece& h : held(false, false)) read_piece(trainer_.stream(), h, reader);
   return {.step = reader.manifest().step, .sequences = reader.manifest().state.at("sequences").get<int64_t>()};
@@ -152,32 +150,40 @@ std::optional<Progress> Checkpointer::resume() {
     paths.push_back(joined.substr(at, joined.find('\n', at) - at));
   if (paths.empty()) return std::nullopt;
 
-  std::vector<std::string> unreadable;
+  std::vector<std::string> damaged;
   for (const std::string& path : paths) {
-    // A checkpoint of another model is the user's mistake and ends the run; damage is not.
+    // Only damage has the one before tried. All else is the user's to mend: a checkpoint of another model, one that may
+    // not be read, or that some of the ranks do not see.
+    std::optional<CheckpointReader> reader;
     together(session_, [&] {
-      std::optional<CheckpointReader> reader;
       try {
         reader.emplace(path);
-      } catch (const Error&) {
-        return;  // met again below
+      } catch (const Damage& e) {
+        FAIL("{}, but rank 0 has just found this checkpoint whole; do all ranks see the same folder?", e.what());
       }
       check_resumable(path, reader->manifest(), config_.model);
     });
     Progress progress;
-    try {
-      together(session_, [&] { progress = load(path); });
-    } catch (const JobError& e) {
-      if (names_a_checkpoint(wanted)) throw;
+    std::string damage;
+    together(session_, [&] {
+      try {
+        progress = load(*reader);
+      } catch (const Damage& e) {
+        damage = e.what();
+      }
+    });
+    damage = said_by_ranks(session_, damage);
+    if (!damage.empty()) {
+      if (names_a_checkpoint(wanted)) throw JobError(__FILE__, __LINE__, damage);
       if (session_.rank() == 0)
-        spdlog::warn("warning: checkpoint {} cannot be read, trying the one before: {}", path, e.what());
-      unreadable.push_back(path);
+        spdlog::warn("warning: checkpoint {} is damaged, trying the one before: {}", path, damage);
+      damaged.push_back(path);
       continue;
     }
     // Out of the way of the checkpoints to come, but only now that an older one has been read.
     together(session_, [&] {
       if (session_.rank() == 0)
-        for (const std::string& bad : unreadable) spdlog::warn("warning: {} is now {}", bad, set_aside(bad));
+        for (const std::string& bad : damaged) spdlog::warn("warning: {} is now {}", bad, set_aside(bad));
     });
     trainer_.weights_loaded();
     return progress;

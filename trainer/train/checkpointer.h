@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoints/tensor_source.h"
+#include "checkpoints/reader.h"
 #include "checkpoints/writer.h"
 #include "trainer/runtime/session.h"
 #include "trainer/train/held_pieces.h"
@@ -33,8 +33,8 @@ class Checkpointer {
   std::string save(const Progress& progress);
 
   // Collective. Follows checkpoint.resume: fills weights and optimizer state and says where the run stood, or nothing
-  // when the run starts from the beginning. A checkpoint that turns out damaged is skipped for the one before, with a
-  // warning in the log.
+  // when the run starts from the beginning. A checkpoint that turns out damaged is set aside for the one before, with a
+  // warning in the log; one that cannot be read for another reason is a JobError.
   std::optional<Progress> resume();
 
   // Collective. Weights from checkpoint.init_from (see open_weights).
@@ -44,7 +44,7 @@ class Checkpointer {
   // Every piece of state of this rank. With `mine_only` what several ranks hold is dealt out among them, so that each
   // element is written once.
   std::vector<HeldPiece> held(bool parameters_only, bool mine_only) const;
-  Progress load(const std::string& path);
+  Progress load(CheckpointReader& reader);
 
   const Config& config_;
   const Session& session_;

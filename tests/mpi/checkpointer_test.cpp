@@ -1,0 +1,95 @@
+// Which checkpoint a job goes on from where one of its ranks cannot read the newest: the one before if the checkpoint
+// is damaged, and none if the rank is at fault.
+#include "trainer/train/checkpointer.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/checkpoints/helpers.h"
+#include "tests/mpi/session.h"
+#include "tests/pure/small_run.h"
+#include "trainer/train/agreement.h"
+
+namespace megalith {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool last_rank() { return session().rank() == session().size() - 1; }
+
+// Checkpoints of steps 1 and 2, in a folder where all ranks are at home.
+class Resume : public ::testing::Test {
+ protected:
+  Resume() : home_(fs::current_path()) {
+    const std::string shared = session().broadcast_text(folder_.path());
+    together(session(), [&] { fs::current_path(shared); });
+    config_.checkpoint.directory = "checkpoints";
+    SmallRun run = make();
+    Checkpointer checkpointer(config_, session(), run.trainer);
+    for (int64_t step : {1, 2}) checkpointer.save({.step = step, .sequences = 5 * step});
+  }
+  ~Resume() override {
+    session().all_gather_text("done");
+    fs::current_path(home_);
+  }
+
+  SmallRun make() { return SmallRun(config_, Mesh(mesh_shape(config_, session().size()), *session().world())); }
+
+  // The step, or the error; the same on all ranks.
+  std::string resume() {
+    SmallRun run = make();
+    try {
+      const auto progress = Checkpointer(config_, session(), run.trainer).resume();
+      return progress ? fmt::format("step {}", progress->step) : "from the start";
+    } catch (const JobError& e) {
+      return e.what();
+    }
+  }
+
+  const testing::TemporaryFolder folder_;
+  fs::path home_;
+  Config config_ = small_config();
+};
+
+TEST_F(Resume, TheNewestIsTaken) { EXPECT_EQ(resume(), "step 2"); }
+
+TEST_F(Resume, DamageHasTheOneBeforeTaken) {
+  const auto files = CheckpointReader("checkpoints/step-00000002").manifest().files;
+  session().broadcast_text("read");
+  if (session().rank() == 0) {
+    std::fstream file("checkpoints/step-00000002/" + files.back().name, std::ios::in | std::ios::out);
+    file.seekp(files.back().datasets.back().offset);
+    file << "?!";
+  }
+  session().broadcast_text("damaged");
+  EXPECT_EQ(resume(), "step 1");
+  EXPECT_TRUE(fs::exists("checkpoints/step-00000002.damaged-1"));
+  EXPECT_FALSE(fs::exists("checkpoints/step-00000002"));
+}
+
+TEST_F(Resume, ARankThatCanOpenNoFileIsNoDamage) {
+  if (session().size() == 1) GTEST_SKIP() << "rank 0 looks for checkpoints, and would fail earlier";
+  SmallRun run = make();
+  Checkpointer checkpointer(config_, session(), run.trainer);
+  const std::string message = message_of([&] {
+    std::optional<testing::FewFiles> none;
+    if (last_rank()) none.emplace(0);
+    checkpointer.resume();
+  });
+  EXPECT_NE(message.find("Too many open files"), std::string::npos) << message;
+  EXPECT_EQ(resume(), "step 2");
+}
+
+TEST_F(Resume, AFolderThatIsNotSharedIsNoDamage) {
+  if (session().size() == 1) GTEST_SKIP() << "shared with nobody";
+  const fs::path shared = fs::current_path();
+  if (last_rank()) fs::current_path(home_);
+  const std::string message = resume();
+  EXPECT_TRUE(message.starts_with(fmt::format("rank {}: ", session().size() - 1))) << message;
+  EXPECT_NE(message.find("do all ranks see the same folder?"), std::string::npos) << message;
+  fs::current_path(shared);
+  EXPECT_EQ(resume(), "step 2");
+}
+
+}  // namespace
+}  // namespace megalith
