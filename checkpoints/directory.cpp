@@ -74,10 +74,10 @@ CheckpointListing scan_checkpoints(const std::string& directory) {
     if (reason.empty())
       listing.complete.push_back(e.path);
     else
-      listing.skipped.push_back({e.path, reason});
+      listing.skipped.push_back({e.path, reason, true});
   }
   for (const Entry& e : entries.unfinished)
-    listing.skipped.push_back({e.path, e.path + " was begun and never finished"});
+    listing.skipped.push_back({e.path, e.path + " was begun and never finished", false});
   return listing;
 }
 

@@ -12,6 +12,7 @@ namespace megalith {
 struct SkippedCheckpoint {
   std::string path;
   std::string reason;  // a sentence with the file and the numbers
+  bool published;      // a step-*, which was complete once; else one that a death left unfinished
 };
 
 struct CheckpointListing {

@@ -34,6 +34,8 @@ TEST(Directory, incomplete_ones_are_skipped_with_a_reason) {
   ASSERT_EQ(listing.skipped.size(), reasons.size());
   for (size_t i = 0; i < reasons.size(); i++)
     EXPECT_NE(listing.skipped[i].reason.find(reasons[i]), std::string::npos) << listing.skipped[i].reason;
+  for (const SkippedCheckpoint& s : listing.skipped)
+    EXPECT_EQ(s.published, s.path != folder / ".step-00000008.partial");
   EXPECT_THROW(CheckpointReader(folder / "step-00000003"), Error);
 }
 

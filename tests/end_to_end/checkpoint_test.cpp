@@ -159,6 +159,29 @@ TEST(Checkpoint, all_damaged_is_an_error_and_touches_nothing) {
   EXPECT_TRUE(before == after);
 }
 
+// None is complete any more, and so nothing to go on from; but neither to begin again and bury what was.
+TEST(Checkpoint, all_incomplete_is_an_error_and_touches_nothing) {
+  SKIP_WITHOUT_REFERENCE();
+  const Scratch scratch;
+  prepare_run(scratch);
+  train(scratch.folder(), 2, {"checkpoint.every=4"});
+  for (const char* name : {"step-00000004", "step-00000008"})
+    fs::remove(scratch / "run/checkpoints/" + name + std::string("/rank-00000.h5"));
+  const auto before = snapshot(scratch / "run");
+  const Result result = run(mpirun(2, {"train", "config.toml"}), scratch.folder());
+  EXPECT_GT(result.status, 0);
+  for (const char* words : {"none of the 2 checkpoints in run/checkpoints is complete", "step-00000008/rank-00000.h5",
+                            "move them away", "checkpoint.resume = never"})
+    EXPECT_NE(result.err.find(words), std::string::npos) << words << " is missing: " << result.text();
+  EXPECT_TRUE(before == snapshot(scratch / "run"));
+
+  // The remedy: the run begins again, and what the first one wrote is still there.
+  train(scratch.folder(), 2, {"checkpoint.every=4", "checkpoint.resume=never"});
+  EXPECT_EQ(read_steps(scratch / "run").size(), 8u);
+  EXPECT_EQ(read_file(scratch / "run/metrics.earlier-1.jsonl"), before.at("metrics.jsonl"));
+  EXPECT_TRUE(fs::exists(scratch / "run/checkpoints/step-00000008.damaged-1"));
+}
+
 // A checkpoint that cannot be looked at may be as whole as ever, and the run does not go on from the one before.
 TEST(Checkpoint, one_that_cannot_be_examined_is_an_error_and_touches_nothing) {
   SKIP_WITHOUT_REFERENCE();

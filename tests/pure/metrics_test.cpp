@@ -53,6 +53,21 @@ TEST_F(MetricsFile, DropsStepsBeyondTheCheckpoint) {
   EXPECT_TRUE(lines_kept(0).empty());
 }
 
+TEST_F(MetricsFile, AStartFromTheBeginningLosesNothing) {
+  const auto earlier = [&](int k) {
+    std::ifstream in(folder_ + fmt::format("/metrics.earlier-{}.jsonl", k));
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  put("{\"step\":1}\n{\"step\":2}\n");
+  EXPECT_TRUE(lines_kept(0).empty());
+  EXPECT_EQ(earlier(1), "{\"step\":1}\n{\"step\":2}\n");
+  put("{\"step\":1}\n{\"st");
+  EXPECT_TRUE(lines_kept(0).empty());
+  EXPECT_EQ(earlier(2), "{\"step\":1}\n{\"st");
+  EXPECT_TRUE(lines_kept(0).empty());
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/metrics.earlier-3.jsonl")) << "there was no step to keep";
+}
+
 TEST_F(MetricsFile, DropsALineThatADeathCutShort) {
   const std::string whole = "{\"step\":1}\n", last = "{\"step\":2,\"loss\":3.25}";
   for (size_t length = 0; length < last.size(); length++) {

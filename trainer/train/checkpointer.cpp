@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "checkpoints/damage.h"
@@ -35,6 +36,17 @@ void check_resumable(const std::string& path, const Manifest& manifest, const Mo
 
 bool names_a_checkpoint(const std::string& resume) { return resume != "auto" && resume != "never"; }
 
+// Checkpoints that were complete once stand for work that a start from the beginning would bury.
+void check_none_was_complete(const std::string& directory, const std::vector<SkippedCheckpoint>& skipped) {
+  const auto was_complete = [](const SkippedCheckpoint& s) { return s.published; };
+  const auto newest = std::find_if(skipped.begin(), skipped.end(), was_complete);
+  CHECK(
+      newest == skipped.end(),
+      "none of the {} checkpoints in {} is complete; the newest: {}. Put it right or, to start again from step 0, move "
+      "them away or set checkpoint.resume = never",
+      std::count_if(skipped.begin(), skipped.end(), was_complete), directory, newest->reason);
+}
+
 }  // namespace
 
 void check_start(const Config& config) {
@@ -56,8 +68,9 @@ void check_start(const Config& config) {
           checkpoint.resume, manifest.step, checkpoint.directory, last);
   } else if (!newest.empty()) {
     check_resumable(newest, CheckpointReader(newest).manifest(), config.model);
-  } else if (!checkpoint.init_from.empty()) {
-    open_initial_weights(config);
+  } else {
+    if (checkpoint.resume != "never") check_none_was_complete(checkpoint.directory, listing.skipped);
+    if (!checkpoint.init_from.empty()) open_initial_weights(config);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numbers>
 #include <utility>
@@ -28,6 +29,16 @@ std::string lines_until(const std::string& path, int64_t completed) {
   return kept;
 }
 
+// Nobody has asked for the loss of what an earlier start has written.
+void keep_earlier(const std::string& run_folder, const std::string& path) {
+  if (lines_until(path, std::numeric_limits<int64_t>::max()).empty()) return;
+  std::string kept;
+  for (int k = 1; kept.empty() || std::filesystem::exists(kept); k++)
+    kept = fmt::format("{}/metrics.earlier-{}.jsonl", run_folder, k);
+  std::filesystem::rename(path, kept);
+  spdlog::info("the run starts from step 0; the metrics of an earlier start are now {}", kept);
+}
+
 std::string duration_text(double seconds) {
   const auto s = static_cast<int64_t>(seconds);
   if (s >= 3600) return fmt::format("{}h{:02}m", s / 3600, s / 60 % 60);
@@ -43,6 +54,7 @@ double bits_per_byte(double loss, int64_t tokens, int64_t bytes) {
 Metrics::Metrics(const std::string& run_folder, bool rank0, int64_t completed, const Rates& rates)
     : active_(rank0), path_(run_folder + "/metrics.jsonl"), rates_(rates), first_step_(completed) {
   if (!active_) return;
+  if (completed == 0) keep_earlier(run_folder, path_);
   const std::string kept = lines_until(path_, completed), temporary = path_ + ".partial";
   {
     std::ofstream out(temporary, std::ios::trunc);

@@ -1,4 +1,5 @@
-// What a run tells: one line a step on the console and in log.txt, and one object a step in metrics.jsonl. Rank 0 only.
+// What a run tells: a line for each step and each evaluation on the console and in log.txt, and an object for each in
+// metrics.jsonl. Rank 0 only.
 #pragma once
 
 #include <chrono>
@@ -19,13 +20,14 @@ struct Rates {
   double peak_flops = 0;               // of a device, a second; 0: unknown
   int devices = 1;
   int64_t steps = 0;     // of the whole run, for the ETA
-  MemorySizes memory{};  // peaks of this rank
+  MemorySizes memory{};  // planned, of the fullest rank
 };
 
 class Metrics {
  public:
   // Opens DIR/metrics.jsonl and drops what it holds beyond `completed` steps, so that it reads as if the run had never
-  // stopped. On other ranks than 0 nothing is opened and every call does nothing.
+  // stopped. Where the run starts from step 0, steps of an earlier start are kept as DIR/metrics.earlier-K.jsonl. On
+  // other ranks than 0 nothing is opened and every call does nothing.
   Metrics(const std::string& run_folder, bool rank0, int64_t completed, const Rates& rates);
   ~Metrics();
   Metrics(const Metrics&) = delete;
