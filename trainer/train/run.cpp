@@ -91,7 +91,8 @@ void run_training(Config config, const Session& session) {
     where == World::cuda ? check_gpu_memory(rehearsal.memory, chosen.ranks) : check_memory(rehearsal.memory, session);
     if (session.rank() == 0) check_start(config);
   });
-  together(session, [&] { open_run_folder(config, session.rank()); });
+  std::optional<RunFolder> folder;
+  together(session, [&] { folder.emplace(config, session.rank()); });
 
   std::optional<Transport> transport;
   together(session, [&] { transport.emplace(where, config.communication, session); });

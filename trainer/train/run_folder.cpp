@@ -11,16 +11,26 @@
 
 namespace megalith {
 
-void open_run_folder(const Config& config, int rank) {
+namespace {
+
+void lock_folder(std::optional<FolderLock>& lock, const std::string& key, const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  CHECK(!error, "{} = {}: cannot create the folder: {}; choose another with {}=DIR", key, folder, error.message(), key);
+  lock.emplace(folder, fmt::format("choose another with {}=DIR", key));
+}
+
+}  // namespace
+
+RunFolder::RunFolder(const Config& config, int rank) {
   if (rank != 0) {
     spdlog::set_level(spdlog::level::off);
     return;
   }
   const std::filesystem::path folder = config.run.output;
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  CHECK(!error, "run.output = {}: cannot create the folder: {}; choose another with run.output=DIR", folder.string(),
-        error.message());
+  lock_folder(output_, "run.output", config.run.output);
+  if (std::error_code absent; !std::filesystem::equivalent(folder, config.checkpoint.directory, absent))
+    lock_folder(checkpoints_, "checkpoint.directory", config.checkpoint.directory);
   const std::string resolved = (folder / "config.toml").string();
   std::ofstream out(resolved, std::ios::trunc);
   out << to_toml(config);
@@ -38,6 +48,9 @@ void open_run_folder(const Config& config, int rank) {
   } catch (const spdlog::spdlog_ex& e) {
     FAIL("cannot open {}: {}", (folder / "log.txt").string(), e.what());
   }
+  if (!output_->absent().empty())
+    spdlog::warn("warning: {} cannot be locked ({}): nothing but your care keeps another job out of it",
+                 config.run.output, output_->absent());
 }
 
 }  // namespace megalith

@@ -1,12 +1,23 @@
-// The folder of a run: run.output/config.toml, log.txt and, by Metrics, metrics.jsonl.
+// The folder of a run: run.output/config.toml, log.txt and, by Metrics, metrics.jsonl. No other job writes there, nor
+// into checkpoint.directory, for as long as this one lives.
 #pragma once
 
+#include <optional>
+
 #include "configs/config.h"
+#include "trainer/train/folder_lock.h"
 
 namespace megalith {
 
-// Rank 0 creates the folder, writes the resolved config and from then on logs to the console and to log.txt. The other
-// ranks keep silent. Errors: a folder or file that cannot be created or written.
-void open_run_folder(const Config& config, int rank);
+class RunFolder {
+ public:
+  // Rank 0 creates both folders and locks them, writes the resolved config and from then on logs to the console and to
+  // log.txt. The other ranks keep silent. Errors: a folder that another job uses; a folder or file that cannot be
+  // created or written.
+  RunFolder(const Config& config, int rank);
+
+ private:
+  std::optional<FolderLock> output_, checkpoints_;
+};
 
 }  // namespace megalith
