@@ -17,6 +17,7 @@
 #include "trainer/train/handshake.h"
 #include "trainer/train/learning_rate.h"
 #include "trainer/train/metrics.h"
+#include "trainer/train/nodes.h"
 #include "trainer/train/rehearsal.h"
 #include "trainer/train/run_folder.h"
 #include "trainer/train/text_data.h"
@@ -37,14 +38,6 @@ void check_memory(const MemorySizes& sizes, const Session& session) {
       "batch.microbatch_size, memory.activation_checkpointing = each, or more machines",
       static_cast<double>(total(sizes)) / (1 << 30), session.ranks_on_this_node(), classes,
       static_cast<double>(present) / (1 << 30));
-}
-
-// Collective. Ranks on each node, or 0 where nodes have different numbers of them.
-int launched_ranks_per_node(const Session& session) {
-  const std::string here = std::to_string(session.ranks_on_this_node());
-  for (const std::string& there : session.all_gather_text(here))
-    if (there != here) return 0;
-  return session.ranks_on_this_node();
 }
 
 // Collective. FLOPs that all ranks execute in a step, and the memory of the fullest of them.
@@ -73,18 +66,16 @@ void run_training(Config config, const Session& session) {
 
   const DeviceChoice chosen = choose_device(config, session);
   const World where = chosen.world;
-  const int ranks_per_node = launched_ranks_per_node(session);
 
   std::unique_ptr<Tokenizer> tokenizer;
   std::optional<Loader> data;
   std::optional<HeldOut> held_out;
   Plan plan;
   Rehearsal rehearsal;
+  together(session, [&] { tokenizer = open_tokenizer(config); });
+  const Placed on_nodes = placed(config, session);  // what is written down stays as it was asked for
   together(session, [&] {
-    tokenizer = open_tokenizer(config);
-    Config placed = config;  // what is written down stays as it was asked for
-    if (placed.parallel.ranks_per_node == 0) placed.parallel.ranks_per_node = ranks_per_node;
-    plan = make_plan(placed, session.size(), session.rank());
+    plan = make_plan(on_nodes.config, session.size(), session.rank());
     data = open_data("data.train", config.data.train, config, config.data.shuffle, session.rank(), session.size());
     held_out = open_held_out(config, tokenizer.get(), session.rank(), session.size());
     rehearsal = rehearse(config, plan);
@@ -123,6 +114,7 @@ void run_training(Config config, const Session& session) {
                  session.rank(), gpu.name, gpu.major, gpu.minor, static_cast<double>(gpu.memory) / (1 << 30),
                  gpu.driver, session.size() > 1 ? "; " + transport->name() : "");
   }
+  if (!on_nodes.warning.empty()) spdlog::warn("warning: {}", on_nodes.warning);
   if (plan.batch.idle() > 0)
     spdlog::warn(
         "warning: batch.global_batch_size = {} does not fill {} microbatches of {} on {} data-parallel ranks: {:.0f} % "

@@ -18,6 +18,7 @@
 #include "trainer/train/difference.h"
 #include "trainer/train/handshake.h"
 #include "trainer/train/learning_rate.h"
+#include "trainer/train/nodes.h"
 #include "trainer/train/observed_run.h"
 #include "trainer/train/text_data.h"
 
@@ -362,7 +363,8 @@ bool run_verify(const VerifyOptions& options, const Session& session) {
   together(session, [&] { transport_a.emplace(where_a, config_a.communication, session); });
   together(session, [&] { transport_b.emplace(where_b, config_b.communication, session); });
 
-  ObservedRun a(config_a, {}), b(config_b, fault);
+  const Placed placed_a = placed(config_a, session), placed_b = placed(config_b, session);
+  ObservedRun a(placed_a.config, {}), b(placed_b.config, fault);
   for (ObservedRun* run : {&a, &b}) run->plan(session);
   together(session, [&] {
     check_memory(memory_in(World::cpu, {{where_a, &a}, {where_b, &b}}), session);
@@ -380,6 +382,8 @@ bool run_verify(const VerifyOptions& options, const Session& session) {
     fmt::print("{} ranks; {} steps of {} sequences of {} tokens, {}\n", session.size(), options.steps,
                config_a.batch.global_batch_size, config_a.batch.sequence_length,
                data ? "from " + config_a.data.train : "made up, for data.train is empty");
+    const std::string& warning = placed_a.warning.empty() ? placed_b.warning : placed_a.warning;
+    if (!warning.empty()) fmt::print("warning: {}\n", warning);
     fmt::print("differences are |a - b| / max |a|, of the element that is nearest to its tolerance\n\n");
   }
   Comparison comparison(session, *world, a, b, options.tolerance);
