@@ -75,6 +75,28 @@ TEST(Gpu, APlanHasToFit) {
   expect_says("for each of the 2 ranks on it", [&] { check_gpu_memory({free / 2 + 1}, 2, true); });
 }
 
+// As the driver spells them.
+TEST(Gpu, PeaksAreThoseOfTheDataSheets) {
+  const std::pair<const char*, double> peaks[] = {{"NVIDIA A100-SXM4-40GB", 312e12},
+                                                  {"NVIDIA A100-SXM4-80GB", 312e12},
+                                                  {"NVIDIA A100-PCIE-40GB", 312e12},
+                                                  {"NVIDIA A100 80GB PCIe", 312e12},
+                                                  {"NVIDIA H100 80GB HBM3", 989.4e12},
+                                                  {"NVIDIA H100 PCIe", 756e12},
+                                                  {"NVIDIA H100 NVL", 835e12},
+                                                  {"NVIDIA H200", 989.4e12},
+                                                  {"NVIDIA H200 NVL", 835e12},
+                                                  {"NVIDIA GH200 480GB", 989.4e12},
+                                                  {"NVIDIA GH200 144G HBM3e", 989.4e12},
+                                                  {"NVIDIA B200", 2250e12},
+                                                  {"NVIDIA GB200", 2500e12}};
+  for (const auto& [name, flops] : peaks) EXPECT_EQ(peak_flops(name), flops) << name;
+  for (const char* name :
+       {"", "NVIDIA RTX A1000", "NVIDIA RTX A1000 Laptop GPU", "NVIDIA A10", "NVIDIA A100X", "NVIDIA H20",
+        "NVIDIA H800", "NVIDIA GB300", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", "Tesla V100-SXM2-16GB"})
+    EXPECT_EQ(peak_flops(name), 0) << name;
+}
+
 TEST(Gpu, AMachineWithoutOneSaysSo) {
   if (!device::in_build()) GTEST_SKIP() << "this build has no CUDA";
   if (device::count() > 0) GTEST_SKIP() << "this machine has a GPU";

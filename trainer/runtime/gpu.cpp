@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <sstream>
 
 #include "kernels/device.h"
 
@@ -48,12 +50,22 @@ void check_each_has_its_own(const std::vector<std::string>& ids) {
 }
 
 double peak_flops(const std::string& gpu) {
-  // The first that the name holds counts.
-  constexpr std::pair<const char*, double> peaks[] = {{"A100", 312e12},    {"H100 PCIe", 756e12}, {"H100 NVL", 835e12},
-                                                      {"H100", 989.4e12},  {"H200 NVL", 835e12},  {"H200", 989.4e12},
-                                                      {"GH200", 989.4e12}, {"B200", 2250e12}};
-  for (const auto& [name, flops] : peaks)
-    if (gpu.find(name) != std::string::npos) return flops;
+  std::set<std::string> words;  // "NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe"
+  std::string spaced = gpu;
+  std::replace(spaced.begin(), spaced.end(), '-', ' ');
+  std::istringstream in(spaced);
+  for (std::string word; in >> word;) words.insert(word);
+  if (words.contains("MIG")) return 0;  // a part of one
+  struct Row {
+    const char *model, *form;
+    double flops;
+  };
+  // The first that fits counts.
+  constexpr Row rows[] = {{"A100", "", 312e12},    {"H100", "PCIe", 756e12}, {"H100", "NVL", 835e12},
+                          {"H100", "", 989.4e12},  {"H200", "NVL", 835e12},  {"H200", "", 989.4e12},
+                          {"GH200", "", 989.4e12}, {"B200", "", 2250e12},    {"GB200", "", 2500e12}};
+  for (const Row& row : rows)
+    if (words.contains(row.model) && (!*row.form || words.contains(row.form))) return row.flops;
   return 0;
 }
 

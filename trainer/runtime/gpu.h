@@ -27,7 +27,7 @@ int gpu_of(const GpuOffer& offer);
 // `ids` are the GPUs selected by all ranks. Error: two ranks have one.
 void check_each_has_its_own(const std::vector<std::string>& ids);
 
-// Dense bf16 FLOP/s of a GPU by its name, from NVIDIA's data sheets; 0 for one that is not listed. What utilization is
+// Dense bf16 FLOP/s of a GPU by its name, from NVIDIA's data sheets; 0 for one that is not listed, or a part of one. What utilization is
 // quoted against, whatever the type computed in.
 double peak_flops(const std::string& gpu);
 
