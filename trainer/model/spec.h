@@ -1,7 +1,8 @@
 // THE list of parameters: every weight of the model, its global shape, how it starts, whether it decays, and how tensor
 // parallelism splits it. Names are those of Hugging Face's GPT-2; matrices are (out, in).
-// Initial values: Radford et al., Language Models are Unsupervised Multitask Learners, 2019, section 2.3 (normal 0.02,
-// residual projections divided by sqrt(2 L)).
+// Initial values: normal 0.02, residual projections divided by sqrt(2 L) (Radford et al., Language Models are
+// Unsupervised Multitask Learners, 2019, section 2.3), and positions normal 0.01 (their code, src/model.py of
+// openai/gpt-2).
 #pragma once
 
 #include <string>
