@@ -112,8 +112,10 @@ CollectiveEntry verify_command(CLI::App& cli) {
       "mpirun. Needs the memory of both layouts at once, and writes nothing to disk");
   auto options = std::make_shared<VerifyOptions>();
   add_config(app, options->config, options->overrides);
-  app->add_option("--against", options->against,
-                  "section.key=value ... of the other layout: parallel.*, memory.*, precision.*, batch.microbatch_size")
+  app->add_option(
+         "--against", options->against,
+         "section.key=value ... of the other layout: parallel.*, memory.*, precision.*, batch.microbatch_size, "
+         "run.device, communication.backend")
       ->required();
   app->add_option("--steps", options->steps, "updates under each")
       ->capture_default_str()
