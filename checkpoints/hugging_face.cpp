@@ -191,7 +191,11 @@ void HuggingFaceReader::read(const Piece& wanted, float* out) {
   }
 }
 
-void export_hugging_face(TensorSource& source, const GPT2Shape& model, const std::string& folder) {
+void export_hugging_face(TensorSource& source, const GPT2Shape& model, std::optional<int64_t> end_of_text,
+                         const std::string& folder) {
+  CHECK(!end_of_text || (0 <= *end_of_text && *end_of_text < model.vocab),
+        "the token {} ends a text, but the model has {} of them; is it another model's tokenizer?", *end_of_text,
+        model.vocab);
   const std::vector<GPT2Parameter> parameters = gpt2_parameters(model);
   std::vector<SafeTensorsWriter::Declared> declared;
   for (const GPT2Parameter& p : parameters) {
@@ -238,9 +242,8 @@ void export_hugging_face(TensorSource& source, const GPT2Shape& model, const std
                  {"layer_norm_epsilon", 1e-5},
                  {"tie_word_embeddings", true},
                  {"torch_dtype", "float32"}};
-  // GPT-2's own end of text, or none: the default of `transformers` may lie beyond this vocabulary.
-  const Json end_of_text = model.vocab >= 50257 ? Json(50256) : Json(nullptr);
-  config["bos_token_id"] = config["eos_token_id"] = end_of_text;
+  // Said even where there is none: `transformers` would take 50256.
+  config["bos_token_id"] = config["eos_token_id"] = end_of_text ? Json(*end_of_text) : Json(nullptr);
   const std::string text = config.dump(1) + "\n";
   DurableFile file(folder + config_file, static_cast<int64_t>(text.size()));
   file.write(0, text.data(), static_cast<int64_t>(text.size()));

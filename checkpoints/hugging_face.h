@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,8 @@ class HuggingFaceReader : public TensorSource {
 
 // Writes folder/config.json and folder/model.safetensors, which GPT2LMHeadModel.from_pretrained loads. Holds one tensor
 // in memory at a time. Creates the folder; an existing file of either name is an Error before anything is written.
-void export_hugging_face(TensorSource& source, const GPT2Shape& model, const std::string& folder);
+// `end_of_text` is the token that begins and ends texts there; none: no token does.
+void export_hugging_face(TensorSource& source, const GPT2Shape& model, std::optional<int64_t> end_of_text,
+                         const std::string& folder);
 
 }  // namespace megalith

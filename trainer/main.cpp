@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "checkpoints/reader.h"
 #include "configs/config.h"
 #include "data/prepare.h"
+#include "data/tokenizer.h"
 #include "trainer/plan/dry_run.h"
 #include "trainer/runtime/machine.h"
 #include "trainer/runtime/open_session.h"
@@ -232,11 +234,14 @@ std::vector<Entry> checkpoint_commands(CLI::App& cli) {
   group->require_subcommand(1);
   auto path = std::make_shared<std::string>();
   auto out = std::make_shared<std::string>();
+  auto tokenizer = std::make_shared<std::string>();
   auto* inspect = group->add_subcommand("inspect", "What a checkpoint holds");
   auto* verify = group->add_subcommand("verify", "Read every byte and compare every checksum");
   auto* convert = group->add_subcommand("export", "To a Hugging Face GPT-2 folder");
   for (CLI::App* app : {inspect, verify, convert}) app->add_option("checkpoint", *path, "step-* folder")->required();
   convert->add_option("--out", *out, "folder for config.json and model.safetensors")->required();
+  convert->add_option("--tokenizer", *tokenizer,
+                      "folder, for the token that ends a text; default: the one the checkpoint was trained with");
   return {{inspect,
            [path] {
              fmt::print("{}", describe_checkpoint(*path));
@@ -250,11 +255,17 @@ std::vector<Entry> checkpoint_commands(CLI::App& cli) {
                         r.damaged.empty() ? "all well" : "DAMAGED");
              return r.damaged.empty() ? 0 : 1;
            }},
-          {convert, [path, out] {
+          {convert, [path, out, tokenizer] {
              CheckpointReader reader(*path);
              const ModelConfig m = model_of(reader.manifest(), *path);
-             export_hugging_face(reader, {m.layers, m.hidden, m.heads, m.vocab, m.context}, *out);
-             fmt::print("{}\n", *out);
+             const std::string known = reader.manifest().state.value("tokenizer", "");
+             const std::string folder = tokenizer->empty() && std::filesystem::exists(known) ? known : *tokenizer;
+             std::optional<int64_t> end_of_text;
+             if (!folder.empty()) end_of_text = load_tokenizer(folder)->end_of_text();
+             export_hugging_face(reader, {m.layers, m.hidden, m.heads, m.vocab, m.context}, end_of_text, *out);
+             fmt::print("{}\nend of text: {}\n", *out,
+                        end_of_text ? fmt::format("token {}, of {}", *end_of_text, folder)
+                                    : "none, for no tokenizer is known; --tokenizer FOLDER names one");
              return 0;
            }}};
 }

@@ -151,7 +151,7 @@ TEST(HuggingFace, through_a_checkpoint_and_out_again) {
   const FileRecord record = write_rank_file(unfinished, 0, stored);
   CheckpointReader checkpoint(publish_checkpoint(unfinished, {1, nlohmann::json::object(), {record}}));
   const std::string out = folder / "exported/model";
-  export_hugging_face(checkpoint, source.model(), out);
+  export_hugging_face(checkpoint, source.model(), std::nullopt, out);
   EXPECT_EQ(read_hugging_face_shape(out), source.model());
   const auto before = parse(slurp(tiny + "/model.safetensors")), after = parse(slurp(out + "/model.safetensors"));
   EXPECT_EQ(after.size(), before.size());
@@ -172,15 +172,34 @@ TEST(HuggingFace, an_export_overwrites_nothing) {
   for (const std::string name : {"config.json", "model.safetensors"}) {
     const TemporaryFolder folder;
     spill(folder / name, "precious");
-    expect_part(error_of([&] { export_hugging_face(source, small, folder.path()); }), folder / name);
+    expect_part(error_of([&] { export_hugging_face(source, small, std::nullopt, folder.path()); }), folder / name);
     EXPECT_EQ(slurp(folder / name), "precious");
     EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
   }
   const TemporaryFolder folder;
   GPT2Shape other = small;
   other.vocab = 8;
-  expect_part(error_of([&] { export_hugging_face(source, other, folder / "x"); }), "wte.weight");
+  expect_part(error_of([&] { export_hugging_face(source, other, std::nullopt, folder / "x"); }), "wte.weight");
   EXPECT_FALSE(fs::exists(folder / "x"));
+}
+
+// It is the tokenizer's, and no number follows from the size of a vocabulary.
+TEST(HuggingFace, an_export_says_which_token_ends_a_text) {
+  Model model(small_tensors(), config_of(small));
+  HuggingFaceReader source(model.path());
+  const TemporaryFolder folder;
+  const auto exported = [&](const std::string& name, std::optional<int64_t> end_of_text) {
+    export_hugging_face(source, small, end_of_text, folder / name);
+    return nlohmann::json::parse(slurp(folder / name + "/config.json"));
+  };
+  const auto with = exported("with", small.vocab - 1), without = exported("without", std::nullopt);
+  for (const char* key : {"bos_token_id", "eos_token_id"}) {
+    EXPECT_EQ(with.at(key), small.vocab - 1) << key;
+    EXPECT_TRUE(without.at(key).is_null()) << key;
+  }
+  const std::string message = error_of([&] { exported("beyond", small.vocab); });
+  expect_part(message, "another model's tokenizer");
+  EXPECT_FALSE(fs::exists(folder / "beyond"));
 }
 
 TEST(HuggingFace, names_with_a_prefix_masks_and_a_tied_head) {

@@ -55,7 +55,7 @@ TEST(Python, transformers_computes_the_reference_logits_from_an_export) {
   if (!fs::exists(tiny)) GTEST_SKIP() << tiny << " is absent";
   const TemporaryFolder folder;
   HuggingFaceReader source(tiny);
-  export_hugging_face(source, source.model(), folder / "export");
+  export_hugging_face(source, source.model(), std::nullopt, folder / "export");
   const std::string command =
       fmt::format("'{}' '{}' '{}' '{}' '{}'", python, MEGALITH_SOURCE_DIR "/tests/checkpoints/export_loads.py",
                   folder / "export", tiny + "/tokens.bin", tiny + "/reference.h5");

@@ -139,6 +139,23 @@ TEST_P(Text, becomes_a_model_that_continues_it) {
                                fs::temp_directory_path());
   EXPECT_EQ(elsewhere.status, 0) << elsewhere.text();
   EXPECT_EQ(elsewhere.out, sample);
+  // An export knows the token that ends a text, which is the tokenizer's last.
+  const std::string checkpoint = "run/checkpoints/step-00000060";
+  const Result exported = succeed(megalith({"checkpoint", "export", checkpoint, "--out", "export"}), scratch);
+  const auto hugging_face = nlohmann::json::parse(read_file(scratch / "export/config.json"));
+  const int64_t last_token = GetParam() == "bytes" ? 256 : 299;
+  EXPECT_EQ(hugging_face.at("eos_token_id"), last_token) << hugging_face;
+  EXPECT_NE(exported.out.find(fmt::format("end of text: token {}, of ", last_token)), std::string::npos)
+      << exported.text();
+  fs::rename(scratch / "data/tokenizer", scratch / "moved");
+  for (const auto& [more, id] :
+       {std::pair{Args{}, nlohmann::json()}, {Args{"--tokenizer", "moved"}, nlohmann::json(last_token)}}) {
+    Args args{"checkpoint", "export", checkpoint, "--out", fmt::format("export{}", more.size())};
+    args.insert(args.end(), more.begin(), more.end());
+    succeed(megalith(args), scratch);
+    EXPECT_EQ(nlohmann::json::parse(read_file(scratch / args[4] + "/config.json")).at("eos_token_id"), id);
+  }
+  fs::rename(scratch / "moved", scratch / "data/tokenizer");
   // No prompt, and one that is no UTF-8.
   EXPECT_GT(succeed(megalith({"generate", "--checkpoint", "run", "--tokens", "5"}), scratch).out.size(), 0u);
   EXPECT_TRUE(succeed(megalith({"generate", "--checkpoint", "run", "--prompt", "\xff\xfe", "--tokens", "5"}), scratch)

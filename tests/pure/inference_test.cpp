@@ -87,7 +87,7 @@ class InferenceTest : public testing::Test {
     InMemory source(plain);
     const ModelConfig& m = plain.model;
     const std::string folder = fmt::format("{}/model{}", folder_, exports_++);
-    export_hugging_face(source, {m.layers, m.hidden, m.heads, m.vocab, m.context}, folder);
+    export_hugging_face(source, {m.layers, m.hidden, m.heads, m.vocab, m.context}, std::nullopt, folder);
     return folder;
   }
 
