@@ -229,6 +229,13 @@ Entry evaluate_command(CLI::App& cli) {
           }};
 }
 
+// The checkpoint that a path names, which is told where the path is not it.
+std::string tell_checkpoint(const std::string& path) {
+  const std::string found = find_weights(path);
+  if (found != path) fmt::print("checkpoint {}\n", found);
+  return found;
+}
+
 std::vector<Entry> checkpoint_commands(CLI::App& cli) {
   auto* group = cli.add_subcommand("checkpoint", "Look at, check and convert checkpoints");
   group->require_subcommand(1);
@@ -238,26 +245,27 @@ std::vector<Entry> checkpoint_commands(CLI::App& cli) {
   auto* inspect = group->add_subcommand("inspect", "What a checkpoint holds");
   auto* verify = group->add_subcommand("verify", "Read every byte and compare every checksum");
   auto* convert = group->add_subcommand("export", "To a Hugging Face GPT-2 folder");
-  for (CLI::App* app : {inspect, verify, convert}) app->add_option("checkpoint", *path, "step-* folder")->required();
+  for (CLI::App* app : {inspect, verify, convert})
+    app->add_option("checkpoint", *path, "step-* folder, or a run folder: its newest complete one")->required();
   convert->add_option("--out", *out, "folder for config.json and model.safetensors")->required();
   convert->add_option("--tokenizer", *tokenizer,
                       "folder, for the token that ends a text; default: the one the checkpoint was trained with");
   return {{inspect,
            [path] {
-             fmt::print("{}", describe_checkpoint(*path));
+             fmt::print("{}", describe_checkpoint(find_weights(*path)));
              return 0;
            }},
           {verify,
            [path] {
-             const VerifyReport r = verify_checkpoint(*path);
+             const VerifyReport r = verify_checkpoint(tell_checkpoint(*path));
              for (const std::string& damage : r.damaged) fmt::print("damaged: {}\n", damage);
              fmt::print("{} files, {} datasets, {} bytes: {}\n", r.num_files, r.num_datasets, r.bytes,
                         r.damaged.empty() ? "all well" : "DAMAGED");
              return r.damaged.empty() ? 0 : 1;
            }},
           {convert, [path, out, tokenizer] {
-             CheckpointReader reader(*path);
-             const ModelConfig m = model_of(reader.manifest(), *path);
+             CheckpointReader reader(tell_checkpoint(*path));
+             const ModelConfig m = model_of(reader.manifest(), reader.folder());
              const std::string known = reader.manifest().state.value("tokenizer", "");
              const std::string folder = tokenizer->empty() && std::filesystem::exists(known) ? known : *tokenizer;
              std::optional<int64_t> end_of_text;

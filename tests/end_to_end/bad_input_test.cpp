@@ -289,7 +289,7 @@ const std::vector<Case>& cases() {
        0,
        {"evaluate", "--checkpoint", "run", "--data", reference("tiny") + "/tokens.bin", "--sequence-length", "-5"},
        {"--sequence-length", "-5"}},
-      {"inspect_no_checkpoint", 0, {"checkpoint", "inspect", "data"}, {"data", "manifest.json"}},
+      {"inspect_no_checkpoint", 0, {"checkpoint", "inspect", "data"}, {"data", "no complete checkpoint", "run folder"}},
       {"export_onto_existing",
        0,
        {"checkpoint", "export", "run/checkpoints/step-00000002", "--out", "hf_damaged"},

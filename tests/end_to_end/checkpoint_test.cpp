@@ -57,6 +57,16 @@ TEST(Checkpoint, inspect_verify_and_export) {
   EXPECT_EQ(whole.status, 0) << whole.text();
   EXPECT_NE(whole.out.find("all well"), std::string::npos) << whole.text();
 
+  // A run folder stands for its newest.
+  for (const char* folder : {"run", "run/checkpoints"}) {
+    EXPECT_EQ(run(megalith({"checkpoint", "inspect", folder}), scratch.folder()).out, inspected.out);
+    EXPECT_EQ(run(megalith({"checkpoint", "verify", folder}), scratch.folder()).out,
+              "checkpoint " + checkpoint + "\n" + whole.out);
+  }
+  const Result from_run = run(megalith({"checkpoint", "export", "run", "--out", "from_run"}), scratch.folder());
+  EXPECT_EQ(from_run.status, 0) << from_run.text();
+  EXPECT_TRUE(from_run.out.starts_with("checkpoint " + checkpoint + "\nfrom_run\n")) << from_run.text();
+
   // A byte in the middle of a known dataset.
   const auto manifest = nlohmann::json::parse(read_file(scratch / checkpoint + "/manifest.json"));
   const auto& file = manifest.at("files").at(1);

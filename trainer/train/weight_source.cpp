@@ -9,8 +9,6 @@
 
 namespace megalith {
 
-namespace {
-
 std::string find_weights(const std::string& path) {
   const std::filesystem::path folder = path;
   CHECK(std::filesystem::is_directory(folder), "no such folder: {}", path);
@@ -24,8 +22,6 @@ std::string find_weights(const std::string& path) {
       "folder",
       path);
 }
-
-}  // namespace
 
 WeightSource open_weights(const std::string& path) {
   WeightSource source;

@@ -19,6 +19,7 @@ struct WeightSource {
 
 // `path`: a checkpoint, a directory of checkpoints or a run folder (then the newest complete one), or a Hugging Face
 // folder. Error when there is none of these.
+std::string find_weights(const std::string& path);
 WeightSource open_weights(const std::string& path);
 
 // The shape of a model as a checkpoint's manifest holds it, and back; `path` names the checkpoint in messages.
