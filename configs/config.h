@@ -119,7 +119,9 @@ struct OptimizerConfig {
 
 struct TrainConfig {
   int64_t steps = 1000;
-  double minutes = 0.0;  // 0: no limit; otherwise the run ends, as if complete, after the update that passes it
+  // 0: no limit; otherwise the run ends, as if complete, one update after the one that passes it; on GPUs, which are
+  // ahead of the host, two.
+  double minutes = 0.0;
   int64_t seed = 1;
   int64_t evaluate_every = 0;  // 0: only at the end
   int64_t evaluate_batches = 20;
