@@ -1,5 +1,6 @@
 // Copies between the GPU of a stream and the host, without the host waiting: through pinned memory, which is taken once
-// and used again when the copies from or to it are over.
+// and used again when the copies from or to it are over. Taking some can make streams wait for each other (CUDA
+// programming guide, implicit synchronization), so the first few MiB are taken at once, when this is made.
 #pragma once
 
 #include <deque>
@@ -18,7 +19,7 @@ class HostTransfers {
   using Read = std::function<void(Tensor host)>;
   using Idle = std::function<void()>;
 
-  explicit HostTransfers(CUstream_st* stream) : stream_(stream), end_(device::make_event()) {}
+  explicit HostTransfers(CUstream_st* stream);
 
   // fill() writes host tensors of the same shapes, now; what it wrote is then copied in the stream's order.
   void upload(std::span<const Tensor> to, const Fill& fill);
@@ -32,7 +33,8 @@ class HostTransfers {
 
  private:
   struct Buffer {
-    device::Pinned memory;
+    device::Pinned own;  // none where it is a piece of the pool
+    void* memory = nullptr;
     int64_t bytes = 0;
     device::OwnedEvent over;
     bool unread = false;
@@ -48,6 +50,8 @@ class HostTransfers {
 
   CUstream_st* stream_;
   device::OwnedEvent end_;
+  device::Pinned pool_;
+  int64_t pool_used_ = 0;  // bytes
   std::vector<Buffer> buffers_;
   std::deque<Download> downloads_;  // unread, the last one being number num_downloads_ - 1
   int64_t num_downloads_ = 0;
