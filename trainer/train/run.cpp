@@ -64,15 +64,15 @@ void run_training(Config config, const Session& session) {
   shake_hands(config, session);
   const int threads = use_threads(session.ranks_on_this_node());
 
+  std::unique_ptr<Tokenizer> tokenizer;
+  together(session, [&] { tokenizer = open_tokenizer(config); });
   const DeviceChoice chosen = choose_device(config, session);
   const World where = chosen.world;
 
-  std::unique_ptr<Tokenizer> tokenizer;
   std::optional<Loader> data;
   std::optional<HeldOut> held_out;
   Plan plan;
   Rehearsal rehearsal;
-  together(session, [&] { tokenizer = open_tokenizer(config); });
   const Placed on_nodes = placed(config, session);  // what is written down stays as it was asked for
   together(session, [&] {
     plan = make_plan(on_nodes.config, session.size(), session.rank());
