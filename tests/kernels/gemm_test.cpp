@@ -14,18 +14,18 @@ struct Size {
 
 // Products of whole numbers whose sums stay below 2^24 are exact in f32, in any order: every bit must be right.
 TEST(Gemm, ExactOnWholeNumbers) {
-  for (bool native : {false, true})
-    for (DType type : {DType::f32, DType::bf16})
-      for (auto [M, N, K] : {Size{1, 1, 1}, {65, 97, 33}, {131, 1100, 70}, {260, 50, 1601}})
+  const auto whole = [](Arg arg) {
+    for (double& v : arg.values) v = std::round(v * 2);
+    return arg;
+  };
+  for (DType type : {DType::f32, DType::bf16})
+    for (auto [M, N, K] : {Size{1, 1, 1}, {65, 97, 33}, {131, 1100, 70}, {260, 50, 1601}}) {
+      const Arg a = whole(in("a", type, {M, K})), b = whole(in("b", type, {K, N}));
+      const Arg c = whole(in("c", DType::f32, {M, N})), add = whole(in("bias", type, {N}));
+      for (bool native : {false, true})
         for (int flags = 0; flags < 16; flags++) {
           const bool ta = flags & 1, tb = flags & 2, accumulate = flags & 4, bias = flags & 8;
           SCOPED_TRACE(fmt::format("{}x{}x{} {} flags {} native {}", M, N, K, name_of(type), flags, native));
-          const auto whole = [](Arg arg) {
-            for (double& v : arg.values) v = std::round(v * 2);
-            return arg;
-          };
-          const Arg a = whole(in("a", type, {M, K})), b = whole(in("b", type, {K, N}));
-          const Arg c = whole(in("c", DType::f32, {M, N})), add = whole(in("bias", type, {N}));
           Memory ma(a, 1), mb(b, 1), mc(c, 1), madd(add, 1);
           cpu::Gemm gemm(native);
           gemm.run({.a = ma.tensor().raw(),
@@ -48,6 +48,7 @@ TEST(Gemm, ExactOnWholeNumbers) {
               ASSERT_EQ(mc.get(m * N + n), want) << m << ", " << n;
             }
         }
+    }
 }
 
 TEST(Gemm, ManyTilesGiveTheSameBitsForAnyThreads) {
