@@ -114,6 +114,7 @@ std::string plain_error_of(const Call& call) {
 }
 
 TEST(NoDamage, no_more_open_files) {
+  if (MEGALITH_SANITIZED) GTEST_SKIP() << "the sanitizer opens a pipe whenever it looks at an object";
   const TemporaryFolder folder;
   const std::string checkpoint = write_checkpoint(folder.path(), 1, 1, 2);
   const std::string manifest = "cannot open " + checkpoint + "/manifest.json: Too many open files";
@@ -141,6 +142,7 @@ TEST(NoDamage, files_that_cannot_be_examined) {
 
 // As many files as the checkpoint has ranks need not be open at a time.
 TEST(NoDamage, one_open_file_is_enough) {
+  if (MEGALITH_SANITIZED) GTEST_SKIP() << "the sanitizer opens a pipe whenever it looks at an object";
   const TemporaryFolder folder;
   const std::string checkpoint = write_checkpoint(folder.path(), 1, 1, 12);
   const FewFiles one(1);

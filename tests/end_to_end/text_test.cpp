@@ -134,9 +134,10 @@ TEST_P(Text, becomes_a_model_that_continues_it) {
   EXPECT_EQ(generate({"--top-k", "1", "--seed", "3"}), generate({"--temperature", "0"}));
   EXPECT_EQ(succeed(megalith({"generate", "--checkpoint", "run", "--prompt", "the old", "--tokens", "0"}), scratch).out,
             "the old\n");
+  const Scratch other;
   const Result elsewhere = run(megalith({"generate", "--checkpoint", scratch / "run/checkpoints/step-00000060",
                                          "--prompt", "the old", "--tokens", "60", "--seed", "5"}),
-                               fs::temp_directory_path());
+                               other.folder());
   EXPECT_EQ(elsewhere.status, 0) << elsewhere.text();
   EXPECT_EQ(elsewhere.out, sample);
   // An export knows the token that ends a text, which is the tokenizer's last.
