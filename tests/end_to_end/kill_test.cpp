@@ -89,10 +89,7 @@ TEST(Kill, sixty_kills_lose_nothing) {
     } else {
       ::kill(victim == Victim::mpirun ? process.pid() : ranks[random() % ranks.size()], SIGKILL);
       result = process.wait(30);
-      const double end = now() + 30;
-      while (!Process::ranks().empty() && now() < end) sleep_for(0.005);
-      EXPECT_TRUE(Process::ranks().empty())
-          << "ranks live on after " << (victim == Victim::mpirun ? "mpirun" : "a rank");
+      EXPECT_TRUE(Process::ranks_end(30)) << "ranks live on after " << (victim == Victim::mpirun ? "mpirun" : "a rank");
       EXPECT_FALSE(result.timed_out);
     }
 
@@ -175,8 +172,7 @@ TEST(Kill, a_rank_that_dies_ends_the_others) {
     EXPECT_FALSE(result.timed_out);
     EXPECT_NE(result.status, 0);
     EXPECT_FALSE(result.err.empty());
-    while (!Process::ranks().empty() && now() < killed + 30) sleep_for(0.01);
-    EXPECT_TRUE(Process::ranks().empty());
+    EXPECT_TRUE(Process::ranks_end(30));
     fmt::print("  rank {} of 3: the others ended after {:.2f} s\n", victim, now() - killed);
   }
 }

@@ -178,6 +178,12 @@ std::vector<pid_t> Process::ranks() {
   return found;
 }
 
+bool Process::ranks_end(double seconds) {
+  for (const double end = now() + seconds; !ranks().empty(); sleep_for(0.005))
+    if (now() > end) return false;
+  return true;
+}
+
 std::string place(const char* name, const std::string& built) {
   const char* elsewhere = std::getenv(name);
   return elsewhere ? elsewhere : built;

@@ -45,6 +45,8 @@ class Process {
 
   // The ranks: processes of the program under test that descend from this process.
   static std::vector<pid_t> ranks();
+  // Whether all of them end within so many seconds; mpirun does not wait for those that it has ended.
+  static bool ranks_end(double seconds);
 
  private:
   Result finish(int wait_status, bool timed_out);
