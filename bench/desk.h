@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "kernels/arena.h"
+#include "kernels/base/arena.h"
 #include "kernels/device_queue.h"
 
 namespace megalith::bench {

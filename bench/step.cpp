@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "bench/limits.h"
-#include "trainer/runtime/gpu.h"
-#include "trainer/runtime/machine.h"
-#include "trainer/train/rehearsal.h"
+#include "trainer/job/gpu.h"
+#include "trainer/session/machine.h"
+#include "trainer/step/rehearsal.h"
 
 using namespace megalith;
 using nlohmann::ordered_json;

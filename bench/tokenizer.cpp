@@ -11,7 +11,7 @@
 #include "data/mapped_file.h"
 #include "data/output_file.h"
 #include "data/tokenizer.h"
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 using namespace megalith;
 

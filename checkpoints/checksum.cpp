@@ -2,7 +2,7 @@
 
 #include <xxhash.h>
 
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 namespace megalith {
 

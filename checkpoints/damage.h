@@ -5,7 +5,7 @@
 
 #include <system_error>
 
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 namespace megalith {
 

@@ -7,7 +7,7 @@
 #include "checkpoints/damage.h"
 #include "checkpoints/durable.h"
 #include "checkpoints/manifest.h"
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 namespace megalith {
 namespace {

@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "checkpoints/durable.h"
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 namespace megalith {
 namespace {

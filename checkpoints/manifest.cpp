@@ -8,7 +8,7 @@
 #include "checkpoints/checksum.h"
 #include "checkpoints/damage.h"
 #include "checkpoints/durable.h"
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 namespace megalith {
 namespace {

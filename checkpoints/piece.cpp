@@ -4,7 +4,7 @@
 
 #include <fmt/ranges.h>
 
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 namespace megalith {
 namespace {

@@ -10,7 +10,7 @@
 #include "checkpoints/damage.h"
 #include "checkpoints/durable.h"
 #include "checkpoints/hdf5_file.h"
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 namespace megalith {
 namespace {

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoints/durable.h"
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 namespace megalith {
 namespace {

@@ -8,7 +8,7 @@
 #include "checkpoints/directory.h"
 #include "checkpoints/durable.h"
 #include "checkpoints/hdf5_file.h"
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 namespace megalith {
 namespace {

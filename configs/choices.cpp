@@ -1,6 +1,6 @@
 #include "configs/choices.h"
 
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 #include <charconv>
 

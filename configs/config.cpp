@@ -3,7 +3,7 @@
 #include "configs/field_table.h"
 #include "configs/rules.h"
 #include "configs/suggest.h"
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 #include <toml++/toml.h>
 

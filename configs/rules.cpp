@@ -1,7 +1,7 @@
 #include "configs/rules.h"
 
 #include "configs/field_table.h"
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 #include <fmt/ranges.h>
 

@@ -5,7 +5,7 @@
 #include <functional>
 #include <limits>
 
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 namespace megalith {
 

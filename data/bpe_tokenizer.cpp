@@ -3,7 +3,7 @@
 #include "data/bpe_merger.h"
 #include "data/piece_cache.h"
 #include "data/pretokenizer.h"
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 namespace megalith {
 

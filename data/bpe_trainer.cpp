@@ -6,7 +6,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 namespace megalith {
 

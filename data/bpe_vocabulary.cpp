@@ -7,7 +7,7 @@
 
 #include "data/mapped_file.h"
 #include "data/output_file.h"
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 namespace megalith {
 

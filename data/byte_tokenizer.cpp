@@ -3,7 +3,7 @@
 
 #include "data/output_file.h"
 #include "data/tokenizer.h"
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 namespace megalith {
 

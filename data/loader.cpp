@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "data/permutation.h"
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 namespace megalith {
 

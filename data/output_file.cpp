@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 namespace megalith {
 

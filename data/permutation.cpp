@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 namespace megalith {
 

@@ -12,7 +12,7 @@
 #include "data/text_windows.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_spec.h"
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 namespace megalith {
 

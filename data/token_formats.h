@@ -11,7 +11,7 @@
 
 #include "data/mapped_file.h"
 #include "data/token_stream.h"
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 namespace megalith {
 

@@ -4,7 +4,7 @@
 #include <system_error>
 
 #include "data/token_formats.h"
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 namespace megalith {
 

@@ -37,9 +37,9 @@ class Tokenizer {
   // The bytes that an id stands for, alive as long as the tokenizer; empty for the end of a text. Refuses other ids.
   virtual std::string_view token_bytes(int32_t id) const = 0;
 
-  // Where a text larger than memory may be cut: a c <= text.size() such that encode(text + more) == encode(text[0..c)) +
-  // encode(text[c..) + more) for every `more`. A late such place, but not always the last; 0 if none is found, which a
-  // longer text may change.
+  // Where a text larger than memory may be cut: a c <= text.size() such that encode(text + more) == encode(text[0..c))
+  // + encode(text[c..) + more) for every `more`. A late such place, but not always the last; 0 if none is found, which
+  // a longer text may change.
   virtual size_t last_cut(std::string_view text) const = 0;
 
   // Writes the files that load_tokenizer reads into an existing folder, each synced to the disk; overwrites none.

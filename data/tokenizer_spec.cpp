@@ -6,7 +6,7 @@
 #include "data/bpe_tokenizer.h"
 #include "data/bpe_trainer.h"
 #include "data/ordered_parallel.h"
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 namespace megalith {
 

@@ -1,6 +1,7 @@
 // One pass: a thread takes four neighbours of every tensor.
 #include <cmath>
 
+#include "kernels/adamw.h"
 #include "kernels/loops_cuda.h"
 
 namespace megalith::cuda {

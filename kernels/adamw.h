@@ -4,8 +4,8 @@
 // Source: Loshchilov, Hutter, Decoupled Weight Decay Regularization, arXiv 1711.05101.
 #pragma once
 
-#include "kernels/stream.h"
-#include "kernels/tensor.h"
+#include "kernels/base/stream.h"
+#include "kernels/base/tensor.h"
 
 namespace megalith {
 
@@ -22,5 +22,14 @@ struct AdamW {
 // working (n) in the compute dtype gets the new parameters, rounded; empty when the master itself is what computes.
 void adamw_update(Stream& s, Tensor master, Tensor m, Tensor v, Tensor working, Tensor grad, Tensor scale,
                   const AdamW& a);
+
+// The implementations; arguments are as above and were checked.
+namespace cpu {
+void adamw_update(Tensor master, Tensor m, Tensor v, Tensor working, Tensor grad, Tensor scale, const AdamW& a);
+}  // namespace cpu
+namespace cuda {
+void adamw_update(Queue queue, Tensor master, Tensor m, Tensor v, Tensor working, Tensor grad, Tensor scale,
+                  const AdamW& a);
+}  // namespace cuda
 
 }  // namespace megalith

@@ -1,7 +1,7 @@
 #include <cmath>
 
+#include "kernels/adamw.h"
 #include "kernels/loops_cpu.h"
-#include "kernels/ops_cpu.h"
 
 namespace megalith::cpu {
 

@@ -11,9 +11,9 @@
 // Source: Dao et al., FlashAttention, arXiv 2205.14135; FlashAttention-2, arXiv 2307.08691.
 #pragma once
 
+#include "kernels/base/stream.h"
+#include "kernels/base/tensor.h"
 #include "kernels/dropout.h"
-#include "kernels/stream.h"
-#include "kernels/tensor.h"
 
 namespace megalith {
 
@@ -28,5 +28,17 @@ void attention_forward(Stream& s, Tensor out, Tensor lse, Tensor qkv, const Atte
 // dqkv (N, 3*H*D) written; delta (B, H, T) f32 is scratch; dout, out (N, H*D), lse, qkv as in the forward pass.
 void attention_backward(Stream& s, Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse, Tensor qkv,
                         const AttentionDims& dims, const Dropout& d);
+
+// The implementations; arguments are as above and were checked.
+namespace cpu {
+void attention_forward(Tensor out, Tensor lse, Tensor qkv, const AttentionDims& dims, const Dropout& d);
+void attention_backward(Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse, Tensor qkv,
+                        const AttentionDims& dims, const Dropout& d);
+}  // namespace cpu
+namespace cuda {
+void attention_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, const AttentionDims& dims, const Dropout& d);
+void attention_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse, Tensor qkv,
+                        const AttentionDims& dims, const Dropout& d);
+}  // namespace cuda
 
 }  // namespace megalith

@@ -1,3 +1,4 @@
+#include "kernels/attention.h"
 #include "kernels/attention_backward_cuda.h"
 #include "kernels/attention_warpgroup_tiles.h"
 

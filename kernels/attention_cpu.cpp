@@ -3,9 +3,9 @@
 #include <limits>
 #include <memory>
 
+#include "kernels/attention.h"
 #include "kernels/dropout_cpu.h"
 #include "kernels/loops_cpu.h"
-#include "kernels/ops_cpu.h"
 #include "kernels/tile_gemm_cpu.h"
 #include "kernels/vector_math_cpu.h"
 

@@ -1,6 +1,7 @@
 // A block owns 128 queries of one head and goes over the keys in tiles of 64, of which the next is on its way while one
 // is used. A warp owns 32 queries, so that each fragment of keys or values that it loads serves two products; scores
 // and probabilities never leave its registers. (Method: FlashAttention-2, arXiv:2307.08691.)
+#include "kernels/attention.h"
 #include "kernels/attention_warp_tiles.h"
 
 namespace megalith::cuda {

@@ -2,6 +2,7 @@
 // and goes over the keys in tiles of 128, from the diagonal down. While the softmax of a tile is taken, its warpgroup's
 // product of the weights before with their values runs, and whatever the other warpgroup has enqueued. (Method:
 // FlashAttention-3, arXiv:2407.08608, section 3.2.)
+#include "kernels/attention.h"
 #include "kernels/attention_warpgroup_tiles.h"
 
 namespace megalith::cuda::attention {

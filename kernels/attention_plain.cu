@@ -3,6 +3,7 @@
 // and the sums of the block's rows stay there.
 //
 // A score and its gradient are the same bits whichever side owns: multiplications commute, and sums go by column.
+#include "kernels/attention.h"
 #include "kernels/attention_cuda.h"
 
 namespace megalith::cuda::attention {

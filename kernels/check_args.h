@@ -1,8 +1,8 @@
 // How an op checks its arguments: every message names the op, the tensor, what it has and what it needs.
 #pragma once
 
+#include "kernels/base/tensor.h"
 #include "kernels/dropout.h"
-#include "kernels/tensor.h"
 
 namespace megalith {
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/cross_entropy.h"
 #include "kernels/device_cuda.h"
 
 namespace megalith::cuda {

@@ -4,8 +4,8 @@
 // read, and their gradient is 0.
 #pragma once
 
-#include "kernels/stream.h"
-#include "kernels/tensor.h"
+#include "kernels/base/stream.h"
+#include "kernels/base/tensor.h"
 #include "kernels/vocabulary.h"
 
 namespace megalith {
@@ -44,5 +44,26 @@ void cross_entropy_loss(Stream& s, Tensor losses, Tensor stats, Tensor targets);
 // logits (N, at least part.count), as softmax_part read them, are overwritten with their gradient; stats of the whole
 // vocabulary, read only.
 void cross_entropy_gradient(Stream& s, Tensor logits, Tensor stats, Tensor targets, VocabularyPart part, double scale);
+
+// The implementations; arguments are as above and were checked.
+namespace cpu {
+void cross_entropy_forward(Tensor losses, Tensor logits, Tensor targets, const VocabularyPart& part);
+void cross_entropy_forward_backward(Tensor losses, Tensor logits, Tensor targets, const VocabularyPart& part,
+                                    double scale);
+void softmax_part(Tensor stats, Tensor logits, Tensor targets, const VocabularyPart& part);
+void merge_softmax(Tensor stats, Tensor max);
+void cross_entropy_loss(Tensor losses, Tensor stats, Tensor targets);
+void cross_entropy_gradient(Tensor logits, Tensor stats, Tensor targets, const VocabularyPart& part, double scale);
+}  // namespace cpu
+namespace cuda {
+void cross_entropy_forward(Queue queue, Tensor losses, Tensor logits, Tensor targets, const VocabularyPart& part);
+void cross_entropy_forward_backward(Queue queue, Tensor losses, Tensor logits, Tensor targets,
+                                    const VocabularyPart& part, double scale);
+void softmax_part(Queue queue, Tensor stats, Tensor logits, Tensor targets, const VocabularyPart& part);
+void merge_softmax(Queue queue, Tensor stats, Tensor max);
+void cross_entropy_loss(Queue queue, Tensor losses, Tensor stats, Tensor targets);
+void cross_entropy_gradient(Queue queue, Tensor logits, Tensor stats, Tensor targets, const VocabularyPart& part,
+                            double scale);
+}  // namespace cuda
 
 }  // namespace megalith

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/cross_entropy.h"
 #include "kernels/loops_cpu.h"
-#include "kernels/ops_cpu.h"
 #include "kernels/vector_math_cpu.h"
 
 namespace megalith::cpu {

@@ -3,7 +3,7 @@
 #include <cublasLt.h>
 #include <dlfcn.h>
 
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 namespace megalith {
 

@@ -25,6 +25,10 @@
 // Beside these, the functions of <cmath> in their f form (sqrtf, fmaf, ...) and constexpr functions of ours may be
 // called. A kernel keeps to: one block is one to 1024 threads, a multiple of 32; warps of 32 and nothing assumed of
 // their order; full masks where all lanes come; no float atomics; 64-bit indices into tensors; all shapes as arguments.
+//
+// The ops of the cuda world enqueue and return. A device cannot throw: a token or a target beyond the vocabulary gives
+// a row, or a loss, of NaN, never a wrong number. What they share: f32 and bf16 storage, arithmetic in f32, sums in an
+// order that depends on shapes only, 16 bytes an access where shape and alignment allow and a plain path where not.
 #pragma once
 
 #include <device_primitives.h>
@@ -33,7 +37,8 @@
 #include <initializer_list>
 #include <type_traits>
 
-#include "kernels/ops_cuda.h"
+#include "kernels/base/queue_cuda.h"
+#include "kernels/base/tensor.h"
 
 namespace megalith::cuda {
 

@@ -2,9 +2,9 @@
 // its workspace and its GEMM library. One for each Stream, which it outlives. Error: a build without CUDA.
 #pragma once
 
-#include "kernels/device.h"
+#include "kernels/base/device.h"
+#include "kernels/base/queue_cuda.h"
 #include "kernels/gemm_cuda.h"
-#include "kernels/queue_cuda.h"
 
 namespace megalith {
 

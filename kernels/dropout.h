@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
+#include "kernels/base/stream.h"
+#include "kernels/base/tensor.h"
 #include "kernels/philox.h"
-#include "kernels/stream.h"
-#include "kernels/tensor.h"
 
 namespace megalith {
 
@@ -34,5 +34,14 @@ inline uint32_t dropout_threshold(const Dropout& d) { return static_cast<uint32_
 // y = mask * x / (1 - p); in place when y and x are the same memory. Forward and backward are this same function.
 //   y, x: (N, C), f32 or bf16.
 void dropout(Stream& s, Tensor y, Tensor x, const Dropout& d);
+
+// The implementations; arguments are as above and were checked.
+namespace cpu {
+void dropout(Tensor y, Tensor x, const Dropout& d);
+}  // namespace cpu
+namespace cuda {
+// The masks are the CPU's.
+void dropout(Queue queue, Tensor y, Tensor x, const Dropout& d);
+}  // namespace cuda
 
 }  // namespace megalith

@@ -1,10 +1,11 @@
 #include "kernels/dropout_cpu.h"
+#include "kernels/dropout.h"
 
 #include <vector>
 
 #include "kernels/column_sums_cpu.h"
+#include "kernels/elementwise.h"
 #include "kernels/loops_cpu.h"
-#include "kernels/ops_cpu.h"
 
 namespace megalith::cpu {
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "kernels/elementwise.h"
 #include "kernels/loops_cuda.h"
 #include "kernels/philox.h"
 

@@ -2,8 +2,8 @@
 // Sums do not depend on the number of threads: partial sums are over fixed blocks, in f64, added in order.
 #pragma once
 
-#include "kernels/stream.h"
-#include "kernels/tensor.h"
+#include "kernels/base/stream.h"
+#include "kernels/base/tensor.h"
 
 namespace megalith {
 
@@ -36,5 +36,27 @@ struct Columns {
 // flattened (rows, columns.count) matrix that takes these columns of a (rows, columns.total) one; with all columns, or
 // no columns at all, an element's place is begin + i.
 void normal_fill(Stream& s, Tensor y, uint64_t seed, uint64_t stream, int64_t begin, double std, Columns columns = {});
+
+// The implementations; arguments are as above and were checked.
+namespace cpu {
+void fill(Tensor y, double value);
+void copy(Tensor y, Tensor x);
+void add(Tensor y, Tensor x);
+void accumulate_sum(Tensor out, Tensor x, double scale);
+void accumulate_square_sum(Tensor out, Tensor x);
+void clip_scale(Tensor scale, Tensor square_sum, double max_norm);
+void normal_fill(Tensor y, uint64_t seed, uint64_t stream, int64_t begin, double std, const Columns& columns);
+}  // namespace cpu
+namespace cuda {
+void fill(Queue queue, Tensor y, double value);
+void copy(Queue queue, Tensor y, Tensor x);
+void add(Queue queue, Tensor y, Tensor x);
+void accumulate_sum(Queue queue, Tensor out, Tensor x, double scale);
+void accumulate_square_sum(Queue queue, Tensor out, Tensor x);
+void clip_scale(Queue queue, Tensor scale, Tensor square_sum, double max_norm);
+// The CPU's random words; log, sin and cos are those of the device in f64, so that a number may differ in the last bit.
+void normal_fill(Queue queue, Tensor y, uint64_t seed, uint64_t stream, int64_t begin, double std,
+                 const Columns& columns);
+}  // namespace cuda
 
 }  // namespace megalith

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <numbers>
 
+#include "kernels/elementwise.h"
 #include "kernels/loops_cpu.h"
-#include "kernels/ops_cpu.h"
 #include "kernels/philox.h"
 
 namespace megalith::cpu {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/device_cuda.h"
+#include "kernels/embedding.h"
 
 namespace megalith::cuda {
 

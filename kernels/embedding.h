@@ -5,8 +5,8 @@
 // exactly. No sum is taken here.
 #pragma once
 
-#include "kernels/stream.h"
-#include "kernels/tensor.h"
+#include "kernels/base/stream.h"
+#include "kernels/base/tensor.h"
 #include "kernels/vocabulary.h"
 
 namespace megalith {
@@ -19,5 +19,17 @@ void embedding_forward(Stream& s, Tensor y, Tensor tokens, Tensor wte, Tensor wp
 // gradient of the sum. dwte receives the rows whose token is held here, and nothing in its padding; dwpe receives all
 // rows, so that every part has the same, complete dwpe. Deterministic for any thread count.
 void embedding_backward(Stream& s, Tensor dwte, Tensor dwpe, Tensor dy, Tensor tokens, int64_t T, VocabularyPart part);
+
+// The implementations; arguments are as above and were checked.
+namespace cpu {
+void embedding_forward(Tensor y, Tensor tokens, Tensor wte, Tensor wpe, int64_t T, const VocabularyPart& part);
+void embedding_backward(Tensor dwte, Tensor dwpe, Tensor dy, Tensor tokens, int64_t T, const VocabularyPart& part);
+}  // namespace cpu
+namespace cuda {
+void embedding_forward(Queue queue, Tensor y, Tensor tokens, Tensor wte, Tensor wpe, int64_t T,
+                       const VocabularyPart& part);
+void embedding_backward(Queue queue, Tensor dwte, Tensor dwpe, Tensor dy, Tensor tokens, int64_t T,
+                        const VocabularyPart& part);
+}  // namespace cuda
 
 }  // namespace megalith

@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "kernels/embedding.h"
 #include "kernels/loops_cpu.h"
-#include "kernels/ops_cpu.h"
 
 namespace megalith::cpu {
 

@@ -1,4 +1,5 @@
 // GELU as in gelu_cpu.cpp: (1 + tanh(u)) / 2 = sigmoid(2u).
+#include "kernels/gelu.h"
 #include "kernels/loops_cuda.h"
 
 namespace megalith::cuda {

@@ -2,8 +2,8 @@
 // Source: Hendrycks, Gimpel, Gaussian Error Linear Units, arXiv 1606.08415.
 #pragma once
 
-#include "kernels/stream.h"
-#include "kernels/tensor.h"
+#include "kernels/base/stream.h"
+#include "kernels/base/tensor.h"
 
 namespace megalith {
 
@@ -15,5 +15,15 @@ void gelu_forward(Stream& s, Tensor y, Tensor x);
 
 // dx = dy * gelu'(x), written; may be the same memory as dy.
 void gelu_backward(Stream& s, Tensor dx, Tensor dy, Tensor x);
+
+// The implementations; arguments are as above and were checked.
+namespace cpu {
+void gelu_forward(Tensor y, Tensor x);
+void gelu_backward(Tensor dx, Tensor dy, Tensor x);
+}  // namespace cpu
+namespace cuda {
+void gelu_forward(Queue queue, Tensor y, Tensor x);
+void gelu_backward(Queue queue, Tensor dx, Tensor dy, Tensor x);
+}  // namespace cuda
 
 }  // namespace megalith

@@ -1,5 +1,5 @@
+#include "kernels/gelu.h"
 #include "kernels/loops_cpu.h"
-#include "kernels/ops_cpu.h"
 #include "kernels/vector_math_cpu.h"
 
 namespace megalith::cpu {

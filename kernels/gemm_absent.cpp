@@ -1,5 +1,5 @@
 // A build without CUDA.
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 #include "kernels/gemm_cuda.h"
 
 namespace megalith::cuda {

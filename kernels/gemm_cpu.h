@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "kernels/tensor.h"
+#include "kernels/base/tensor.h"
 
 namespace megalith::cpu {
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "kernels/queue_cuda.h"
-#include "kernels/tensor.h"
+#include "kernels/base/queue_cuda.h"
+#include "kernels/base/tensor.h"
 
 namespace megalith::cuda {
 

@@ -6,8 +6,8 @@
 #include <tuple>
 #include <utility>
 
-#include "kernels/check.h"
-#include "kernels/device.h"
+#include "kernels/base/check.h"
+#include "kernels/base/device.h"
 #include "kernels/gemm_cuda.h"
 
 namespace megalith::cuda {

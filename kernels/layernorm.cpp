@@ -3,8 +3,6 @@
 #include <utility>
 
 #include "kernels/check_args.h"
-#include "kernels/ops_cpu.h"
-#include "kernels/ops_cuda.h"
 
 namespace megalith {
 

@@ -6,6 +6,7 @@
 
 #include "kernels/column_sums_cuda.h"
 #include "kernels/dropout_cuda.h"
+#include "kernels/layernorm.h"
 
 namespace megalith::cuda {
 

@@ -8,9 +8,9 @@
 // once for the two.
 #pragma once
 
+#include "kernels/base/stream.h"
+#include "kernels/base/tensor.h"
 #include "kernels/dropout.h"
-#include "kernels/stream.h"
-#include "kernels/tensor.h"
 
 namespace megalith {
 
@@ -31,5 +31,23 @@ void residual_layernorm_forward(Stream& s, Tensor y, Tensor ln, Tensor stat, Ten
 // dh may be dx, and nothing more is written. dw, db accumulate; dln, y (N, C), w (C) in dx's dtype; stat as saved.
 void residual_layernorm_backward(Stream& s, Tensor dx, Tensor dh, Tensor dh_b, Tensor dw, Tensor db, Tensor dln,
                                  Tensor y, Tensor stat, Tensor w, const Dropout& d);
+
+// The implementations; arguments are as above and were checked.
+namespace cpu {
+void layernorm_forward(Tensor y, Tensor stat, Tensor x, Tensor w, Tensor b);
+void layernorm_backward(Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor stat, Tensor w);
+void residual_layernorm_forward(Tensor y, Tensor ln, Tensor stat, Tensor x, Tensor h, Tensor h_b, Tensor w, Tensor b,
+                                const Dropout& d);
+void residual_layernorm_backward(Tensor dx, Tensor dh, Tensor dh_b, Tensor dw, Tensor db, Tensor dln, Tensor y,
+                                 Tensor stat, Tensor w, const Dropout& d);
+}  // namespace cpu
+namespace cuda {
+void layernorm_forward(Queue queue, Tensor y, Tensor stat, Tensor x, Tensor w, Tensor b);
+void layernorm_backward(Queue queue, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor stat, Tensor w);
+void residual_layernorm_forward(Queue queue, Tensor y, Tensor ln, Tensor stat, Tensor x, Tensor h, Tensor h_b, Tensor w,
+                                Tensor b, const Dropout& d);
+void residual_layernorm_backward(Queue queue, Tensor dx, Tensor dh, Tensor dh_b, Tensor dw, Tensor db, Tensor dln,
+                                 Tensor y, Tensor stat, Tensor w, const Dropout& d);
+}  // namespace cuda
 
 }  // namespace megalith

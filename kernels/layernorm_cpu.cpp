@@ -4,8 +4,8 @@
 
 #include "kernels/column_sums_cpu.h"
 #include "kernels/dropout_cpu.h"
+#include "kernels/layernorm.h"
 #include "kernels/loops_cpu.h"
-#include "kernels/ops_cpu.h"
 
 namespace megalith::cpu {
 

@@ -2,8 +2,7 @@
 
 #include "kernels/check_args.h"
 #include "kernels/gelu.h"
-#include "kernels/ops_cpu.h"
-#include "kernels/ops_cuda.h"
+#include "kernels/gemm_cpu.h"
 
 namespace megalith {
 
@@ -20,7 +19,8 @@ void linear_forward(Stream& s, Tensor y, Tensor x, Tensor w, Tensor b) {
   const double flops = gemm_flops(w, x.rows()) + (b.empty() ? 0 : static_cast<double>(y.numel()));
   const double bytes = static_cast<double>(y.bytes() + x.bytes() + w.bytes() + b.bytes());
   s.launch(
-      "linear_forward", {.flops = flops, .bytes = bytes}, [=, &s] { cpu::linear_forward(s.gemm(), y, x, w, b); },
+      "linear_forward", {.flops = flops, .bytes = bytes},
+      [=, &s] { cpu::linear_forward(s.state<cpu::Gemm>(), y, x, w, b); },
       [=](auto queue) { cuda::linear_forward(queue, y, x, w, b); });
 }
 
@@ -35,7 +35,7 @@ void linear_gelu_forward(Stream& s, Tensor y, Tensor h, Tensor x, Tensor w, Tens
   const double bytes = static_cast<double>(y.bytes() + h.bytes() + x.bytes() + w.bytes() + b.bytes());
   s.launch(
       "linear_gelu_forward", {.flops = flops, .bytes = bytes},
-      [=, &s] { cpu::linear_gelu_forward(s.gemm(), y, h, x, w, b); },
+      [=, &s] { cpu::linear_gelu_forward(s.state<cpu::Gemm>(), y, h, x, w, b); },
       [=](auto queue) { cuda::linear_gelu_forward(queue, y, h, x, w, b); });
 }
 
@@ -47,7 +47,7 @@ void linear_backward_input(Stream& s, Tensor dx, Tensor dy, Tensor w) {
   const double bytes = static_cast<double>(dx.bytes() + dy.bytes() + w.bytes());
   s.launch(
       "linear_backward_input", {.flops = gemm_flops(w, dy.rows()), .bytes = bytes},
-      [=, &s] { cpu::linear_backward_input(s.gemm(), dx, dy, w); },
+      [=, &s] { cpu::linear_backward_input(s.state<cpu::Gemm>(), dx, dy, w); },
       [=](auto queue) { cuda::linear_backward_input(queue, dx, dy, w); });
 }
 
@@ -61,7 +61,7 @@ void linear_backward_input_gelu(Stream& s, Tensor dh, Tensor dy, Tensor w, Tenso
   const double bytes = static_cast<double>(dh.bytes() + dy.bytes() + w.bytes() + h.bytes());
   s.launch(
       "linear_backward_input_gelu", {.flops = flops, .bytes = bytes},
-      [=, &s] { cpu::linear_backward_input_gelu(s.gemm(), dh, dy, w, h); },
+      [=, &s] { cpu::linear_backward_input_gelu(s.state<cpu::Gemm>(), dh, dy, w, h); },
       [=](auto queue) { cuda::linear_backward_input_gelu(queue, dh, dy, w, h); });
 }
 
@@ -75,7 +75,7 @@ void linear_backward_weight(Stream& s, Tensor dw, Tensor db, Tensor dy, Tensor x
   const double bytes = static_cast<double>(2 * (dw.bytes() + db.bytes()) + dy.bytes() + x.bytes());
   s.launch(
       "linear_backward_weight", {.flops = flops, .bytes = bytes},
-      [=, &s] { cpu::linear_backward_weight(s.gemm(), dw, db, dy, x); },
+      [=, &s] { cpu::linear_backward_weight(s.state<cpu::Gemm>(), dw, db, dy, x); },
       [=](auto queue) { cuda::linear_backward_weight(queue, dw, db, dy, x); });
 }
 

@@ -1,6 +1,7 @@
 // The gradient of a bias: column sums. GEMMs are the library's (linear_cuda.cpp).
 #include "kernels/column_sums_cuda.h"
 #include "kernels/device_cuda.h"
+#include "kernels/linear.h"
 
 namespace megalith::cuda {
 

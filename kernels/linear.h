@@ -2,8 +2,8 @@
 // after a GELU the two are one op, because a library may do both in one pass.
 #pragma once
 
-#include "kernels/stream.h"
-#include "kernels/tensor.h"
+#include "kernels/base/stream.h"
+#include "kernels/base/tensor.h"
 
 namespace megalith {
 
@@ -21,5 +21,24 @@ void linear_backward_input_gelu(Stream& s, Tensor dh, Tensor dy, Tensor w, Tenso
 
 // dw (O, I) += dy^T x and, unless empty, db (O) += sum_n dy; both f32. dy (N, O), x (N, I) both f32 or both bf16.
 void linear_backward_weight(Stream& s, Tensor dw, Tensor db, Tensor dy, Tensor x);
+
+// The implementations; arguments are as above and were checked.
+namespace cpu {
+class Gemm;
+void linear_forward(Gemm& gemm, Tensor y, Tensor x, Tensor w, Tensor b);
+void linear_backward_input(Gemm& gemm, Tensor dx, Tensor dy, Tensor w);
+void linear_gelu_forward(Gemm& gemm, Tensor y, Tensor h, Tensor x, Tensor w, Tensor b);
+void linear_backward_input_gelu(Gemm& gemm, Tensor dh, Tensor dy, Tensor w, Tensor h);
+void linear_backward_weight(Gemm& gemm, Tensor dw, Tensor db, Tensor dy, Tensor x);
+}  // namespace cpu
+namespace cuda {
+void linear_forward(Queue queue, Tensor y, Tensor x, Tensor w, Tensor b);
+void linear_backward_input(Queue queue, Tensor dx, Tensor dy, Tensor w);
+void linear_gelu_forward(Queue queue, Tensor y, Tensor h, Tensor x, Tensor w, Tensor b);
+void linear_backward_input_gelu(Queue queue, Tensor dh, Tensor dy, Tensor w, Tensor h);
+void linear_backward_weight(Queue queue, Tensor dw, Tensor db, Tensor dy, Tensor x);
+// out (C) f32 += the sums of the columns of x (N, C).
+void add_column_sums(Queue queue, Tensor out, Tensor x);
+}  // namespace cuda
 
 }  // namespace megalith

@@ -1,6 +1,7 @@
 #include "kernels/column_sums_cpu.h"
+#include "kernels/gelu.h"
 #include "kernels/gemm_cpu.h"
-#include "kernels/ops_cpu.h"
+#include "kernels/linear.h"
 
 namespace megalith::cpu {
 

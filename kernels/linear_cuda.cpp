@@ -1,5 +1,6 @@
+#include "kernels/gelu.h"
 #include "kernels/gemm_cuda.h"
-#include "kernels/ops_cuda.h"
+#include "kernels/linear.h"
 
 namespace megalith::cuda {
 

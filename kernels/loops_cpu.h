@@ -1,4 +1,6 @@
 // What every CPU op is made of: a loop split over OpenMP's threads, and a choice of element type.
+// What they share: f32 and bf16 storage, arithmetic in f32, and the same bits for any number of threads and wherever
+// the memory lies (GEMM in native bf16 apart: gemm_cpu.h).
 #pragma once
 
 #include <omp.h>
@@ -6,7 +8,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "kernels/tensor.h"
+#include "kernels/base/tensor.h"
 
 namespace megalith::cpu {
 

@@ -1,8 +1,6 @@
 #include "kernels/residual.h"
 
 #include "kernels/check_args.h"
-#include "kernels/ops_cpu.h"
-#include "kernels/ops_cuda.h"
 
 namespace megalith {
 

@@ -2,9 +2,9 @@
 // because with tensor parallelism h is a sum over ranks and b must be added once.
 #pragma once
 
+#include "kernels/base/stream.h"
+#include "kernels/base/tensor.h"
 #include "kernels/dropout.h"
-#include "kernels/stream.h"
-#include "kernels/tensor.h"
 
 namespace megalith {
 
@@ -14,5 +14,15 @@ void residual_forward(Stream& s, Tensor y, Tensor x, Tensor h, Tensor b, const D
 // dh (N, C) = dropout(dy), written; db (C) f32 += sum_n dh. The gradient of x is dy itself. Without dropout dh = dy, so
 // callers may pass the same tensor for both, and then only db is computed.
 void residual_backward(Stream& s, Tensor dh, Tensor db, Tensor dy, const Dropout& d);
+
+// The implementations; arguments are as above and were checked.
+namespace cpu {
+void residual_forward(Tensor y, Tensor x, Tensor h, Tensor b, const Dropout& d);
+void residual_backward(Tensor dh, Tensor db, Tensor dy, const Dropout& d);
+}  // namespace cpu
+namespace cuda {
+void residual_forward(Queue queue, Tensor y, Tensor x, Tensor h, Tensor b, const Dropout& d);
+void residual_backward(Queue queue, Tensor dh, Tensor db, Tensor dy, const Dropout& d);
+}  // namespace cuda
 
 }  // namespace megalith

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 namespace megalith {
 

@@ -6,9 +6,9 @@
 
 #include <cstdint>
 
-#include "kernels/check.h"
-#include "kernels/queue_cuda.h"
-#include "kernels/tensor.h"
+#include "kernels/base/check.h"
+#include "kernels/base/queue_cuda.h"
+#include "kernels/base/tensor.h"
 
 namespace megalith::cuda {
 

@@ -18,7 +18,7 @@
 #include "checkpoints/piece.h"
 #include "checkpoints/reader.h"
 #include "checkpoints/writer.h"
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 namespace megalith::testing {
 

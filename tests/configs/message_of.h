@@ -2,7 +2,7 @@
 // is not megalith::Error through.
 #pragma once
 
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 #include <gtest/gtest.h>
 

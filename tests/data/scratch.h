@@ -10,7 +10,7 @@
 #include <random>
 #include <string>
 
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 namespace megalith::test {
 

@@ -2,7 +2,7 @@
 // vocabulary of 50257 and parts of it, and tensors of more than 2^31 elements. Twins where they are quick enough; GEMMs
 // on whole numbers, where every bit must be right; attention against the CPU op.
 #include "cases.h"
-#include "kernels/arena.h"
+#include "kernels/base/arena.h"
 #include "kernels/device_queue.h"
 #include "kernels/gelu.h"
 #include "tests/device/device.h"

@@ -1,12 +1,12 @@
 // What Stream, Arena and device.h promise of order and memory. Each test of Stream holds for the CPU as well, where it
 // shows at least that the test itself is right.
-#include "kernels/stream.h"
+#include "kernels/base/stream.h"
 
 #include <chrono>
 #include <optional>
 
 #include "cases.h"
-#include "kernels/arena.h"
+#include "kernels/base/arena.h"
 #include "kernels/device_queue.h"
 #include "kernels/elementwise.h"
 #include "tests/device/device.h"

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/stream.h"
-#include "kernels/tensor.h"
+#include "kernels/base/stream.h"
+#include "kernels/base/tensor.h"
 
 namespace megalith::test {
 

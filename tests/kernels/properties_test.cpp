@@ -7,8 +7,8 @@
 
 #include "cases.h"
 #include "kernels/adamw.h"
-#include "kernels/arena.h"
 #include "kernels/attention.h"
+#include "kernels/base/arena.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"

@@ -1,6 +1,6 @@
 // Which checkpoint a job goes on from where one of its ranks cannot read the newest: the one before if the checkpoint
 // is damaged, and none if the rank is at fault.
-#include "trainer/train/checkpointer.h"
+#include "trainer/checkpointing/checkpointer.h"
 
 #include <filesystem>
 #include <fstream>
@@ -8,7 +8,8 @@
 #include "tests/checkpoints/helpers.h"
 #include "tests/mpi/session.h"
 #include "tests/pure/small_run.h"
-#include "trainer/train/agreement.h"
+#include "trainer/communication/mpi.h"
+#include "trainer/job/agreement.h"
 
 namespace megalith {
 namespace {
@@ -33,7 +34,7 @@ class Resume : public ::testing::Test {
     fs::current_path(home_);
   }
 
-  SmallRun make() { return SmallRun(config_, Mesh(mesh_shape(config_, session().size()), *session().world())); }
+  SmallRun make() { return SmallRun(config_, Mesh(mesh_shape(config_, session().size()), *host_world(session()))); }
 
   // The step, or the error; the same on all ranks.
   std::string resume() {

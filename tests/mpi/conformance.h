@@ -13,7 +13,7 @@
 #include "kernels/device_queue.h"
 #include "kernels/elementwise.h"
 #include "tests/mpi/groups.h"
-#include "trainer/runtime/communicator.h"
+#include "trainer/communication/communicator.h"
 
 namespace megalith {
 

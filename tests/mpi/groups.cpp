@@ -2,10 +2,11 @@
 
 #include <cstdlib>
 
-#include "kernels/device.h"
+#include "kernels/base/device.h"
 #include "tests/mpi/session.h"
-#include "trainer/runtime/nccl.h"
-#include "trainer/runtime/staged.h"
+#include "trainer/communication/mpi.h"
+#include "trainer/communication/nccl.h"
+#include "trainer/communication/staged.h"
 
 namespace megalith {
 
@@ -45,10 +46,10 @@ Group alone(Communicator& world) { return world.split("alone", num(Channel::shar
 std::vector<Kind> kinds() {
   std::vector<Kind> all{
       {"self", [] { return self_communicator("self"); }},
-      {"mpi_world", [] { return session().world(); }},
-      {"mpi_reversed", [] { return reversed(*session().world()); }},
-      {"mpi_half", [] { return half_of(*session().world()); }},
-      {"mpi_alone", [] { return alone(*session().world()); }},
+      {"mpi_world", [] { return host_world(session()); }},
+      {"mpi_reversed", [] { return reversed(*host_world(session())); }},
+      {"mpi_half", [] { return half_of(*host_world(session())); }},
+      {"mpi_alone", [] { return alone(*host_world(session())); }},
   };
   if (session().size() > 1) device::expect_waiting_kernels();
   const int gpus_here = device::count();
@@ -57,7 +58,7 @@ std::vector<Kind> kinds() {
   // NCCL wants a GPU for each rank of a host, so ranks that share one say that they are hosts.
   if (gpus_here < session().ranks_on_this_node())
     setenv("NCCL_HOSTID", fmt::format("rank-{}", session().rank()).c_str(), 0);
-  const auto staged = [] { return staged_communicator(session().world()); };
+  const auto staged = [] { return staged_communicator(host_world(session())); };
   for (Kind on_gpu : std::vector<Kind>{
            {"self_on_gpu", [] { return self_communicator("self"); }},
            {"staged_world", staged},

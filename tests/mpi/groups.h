@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/stream.h"
-#include "trainer/runtime/communicator.h"
-#include "trainer/runtime/mesh.h"
+#include "kernels/base/stream.h"
+#include "trainer/communication/communicator.h"
+#include "trainer/communication/mesh.h"
 
 namespace megalith {
 

@@ -4,8 +4,9 @@
 
 #include "tests/mpi/session.h"
 #include "tests/pure/small_run.h"
-#include "trainer/plan/dry_run.h"
-#include "trainer/train/held_pieces.h"
+#include "trainer/checkpointing/held_pieces.h"
+#include "trainer/communication/mpi.h"
+#include "trainer/planner/dry_run.h"
 
 namespace megalith {
 namespace {
@@ -99,7 +100,7 @@ TEST(Layouts, FollowOneRankAlone) {
   const Values weights = weights_of(alone);
   for (const Config& layout : layouts(session().size())) {
     SCOPED_TRACE(name_of(layout));
-    SmallRun run(layout, Mesh(mesh_shape(layout, session().size()), *session().world()));
+    SmallRun run(layout, Mesh(mesh_shape(layout, session().size()), *host_world(session())));
     run.runtime.stream.trace().keep(TraceLevel::everything);
     std::vector<StepScalars> steps{run.step(0)};
     EXPECT_EQ(run.runtime.stream.trace().events(), rehearse(layout, run.plan, TraceLevel::everything).trace)
@@ -127,7 +128,7 @@ TEST(Layouts, FollowInBf16) {
   for (Config layout : layouts(session().size())) {
     SCOPED_TRACE(name_of(layout));
     layout.precision.compute = ComputeType::bf16;
-    SmallRun run(layout, Mesh(mesh_shape(layout, session().size()), *session().world()));
+    SmallRun run(layout, Mesh(mesh_shape(layout, session().size()), *host_world(session())));
     const std::vector<StepScalars> steps = run.steps(2);
     for (size_t s = 0; s < steps.size(); s++) {
       EXPECT_NEAR(steps[s].loss, expected[s].loss, 1.0 / 256 * expected[s].loss) << "step " << s;
@@ -142,7 +143,7 @@ TEST(Layouts, FollowInBf16) {
 TEST(Layouts, CommunicatorsCopyNothing) {
   for (const Config& layout : layouts(session().size())) {
     SCOPED_TRACE(name_of(layout));
-    SmallRun run(layout, Mesh(mesh_shape(layout, session().size()), *session().world()));
+    SmallRun run(layout, Mesh(mesh_shape(layout, session().size()), *host_world(session())));
     run.steps(2);
     for (Channel channel : all_channels) EXPECT_EQ(run.runtime.mesh.channel(channel).copied(), 0) << name_of(channel);
   }

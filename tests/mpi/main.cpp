@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "tests/mpi/session.h"
-#include "trainer/runtime/mpi.h"
+#include "trainer/session/mpi_session.h"
 
 namespace megalith {
 

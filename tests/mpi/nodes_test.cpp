@@ -1,12 +1,12 @@
 // What is made of the nodes that ranks were launched on. The ranks are real, their nodes are claimed.
-#include "trainer/train/nodes.h"
+#include "trainer/job/nodes.h"
 
 #include <cstdlib>
 
 #include "tests/checkpoints/helpers.h"
 #include "tests/mpi/session.h"
-#include "trainer/train/agreement.h"
-#include "trainer/train/verify.h"
+#include "trainer/job/agreement.h"
+#include "trainer/verify/verify.h"
 
 namespace megalith {
 namespace {
@@ -23,7 +23,6 @@ class Elsewhere : public Session {
     return session().all_gather_text(mine);
   }
   std::string broadcast_text(const std::string& text) const override { return session().broadcast_text(text); }
-  std::unique_ptr<Communicator> world() const override { return session().world(); }
   [[noreturn]] void abort(int status) const override {
     session().abort(status);
     std::abort();  // for a compiler that forgets what a virtual call promises

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "tests/pure/testing.h"
-#include "trainer/runtime/session.h"
+#include "trainer/session/session.h"
 
 namespace megalith {
 

@@ -1,7 +1,8 @@
 // Errors of one rank are errors of the job, and text goes round between the ranks.
-#include "trainer/train/agreement.h"
+#include "trainer/job/agreement.h"
 
 #include "tests/mpi/session.h"
+#include "trainer/communication/mpi.h"
 
 namespace megalith {
 namespace {
@@ -83,7 +84,7 @@ TEST(Planted, DISABLED_FailsOnTheLastRank) { EXPECT_NE(session().rank(), session
 TEST(Planted, DISABLED_EndsEarlyOnTheLastRank) {
   ASSERT_NE(session().rank(), session().size() - 1);
   Stream s(World::cpu);
-  session().world()->barrier(s);
+  host_world(session())->barrier(s);
 }
 
 }  // namespace

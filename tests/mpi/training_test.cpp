@@ -6,6 +6,7 @@
 
 #include "tests/mpi/session.h"
 #include "tests/pure/small_run.h"
+#include "trainer/communication/mpi.h"
 
 namespace megalith {
 namespace {
@@ -28,7 +29,7 @@ std::string name_of(const Config& config) {
 }
 
 SmallRun on_all_ranks(const Config& config) {
-  return SmallRun(config, Mesh(mesh_shape(config, session().size()), *session().world()));
+  return SmallRun(config, Mesh(mesh_shape(config, session().size()), *host_world(session())));
 }
 
 using Values = std::map<std::string, std::vector<float>>;

@@ -1,12 +1,12 @@
 // The law by which `verify` compares, without any run.
-#include "trainer/train/difference.h"
+#include "trainer/verify/difference.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "tests/pure/testing.h"
-#include "trainer/train/verify.h"
+#include "trainer/verify/verify.h"
 
 namespace megalith {
 namespace {

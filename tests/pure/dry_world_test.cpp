@@ -5,7 +5,7 @@
 #include "kernels/gelu.h"
 #include "tests/pure/small_run.h"
 #include "tests/pure/testing.h"
-#include "trainer/plan/dry_run.h"
+#include "trainer/planner/dry_run.h"
 
 namespace megalith {
 namespace {

@@ -1,5 +1,5 @@
 // Ranks that meet in a folder: real processes, which come late or never, die, leave, or are those of another job.
-#include "trainer/runtime/file_session.h"
+#include "trainer/session/file_session.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -13,6 +13,7 @@
 
 #include "tests/data/scratch.h"
 #include "tests/pure/testing.h"
+#include "trainer/communication/mpi.h"
 
 namespace megalith {
 namespace {
@@ -238,22 +239,22 @@ TEST_F(FileSessions, ARankIsOneProcess) {
 TEST_F(FileSessions, AloneNeedsNoFolderAndCarriesTensors) {
   const FileSession alone(folder_, {}, soon);
   EXPECT_EQ(talk(alone), "0 of 1, 0 of 1 here");
-  EXPECT_EQ(alone.world()->size(), 1);
-  alone.require_world();
+  EXPECT_EQ(host_world(alone)->size(), 1);
+  alone.require_mpi();
   alone.check();
   EXPECT_FALSE(fs::exists(folder_));
 }
 
 TEST_F(FileSessions, TensorsOfTheHostNeedMpi) {
   for (const End& end : run({0, 1}, 2, never, [](const Session& s) {
-         s.require_world();
+         s.require_mpi();
          return "carried";
        }))
     EXPECT_NE(end.said.find("the 2 ranks of this job met in " + folder_ + " and not through MPI"), std::string::npos)
         << end.said;
   expect_all_say(run({0, 1}, 2, never,
                      [](const Session& s) {
-                       s.world();
+                       s.require_mpi();
                        return "carried";
                      }),
                  "communication.backend = nccl");

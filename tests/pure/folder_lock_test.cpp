@@ -1,5 +1,5 @@
 // A folder has one job at a time, whichever way the one before it ended.
-#include "trainer/train/folder_lock.h"
+#include "trainer/job/folder_lock.h"
 
 #include <signal.h>
 #include <sys/wait.h>

@@ -1,8 +1,8 @@
 // Where ranks compute, decided from what they see: no GPU is needed for that. And what a build or a machine without
 // GPUs says.
-#include "trainer/runtime/gpu.h"
+#include "trainer/job/gpu.h"
 
-#include "kernels/device.h"
+#include "kernels/base/device.h"
 #include "tests/pure/testing.h"
 
 namespace megalith {

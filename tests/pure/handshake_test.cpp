@@ -1,5 +1,5 @@
 // What the ranks tell each other before a run: what a rank's fingerprint sees, and who is named when they differ.
-#include "trainer/train/handshake.h"
+#include "trainer/job/handshake.h"
 
 #include <filesystem>
 #include <fstream>

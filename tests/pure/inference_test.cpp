@@ -1,6 +1,6 @@
 // Generation and evaluation against the plain twin: the same next tokens, the same loss. The model is written as a
 // Hugging Face folder with the byte tokenizer beside it, as a user would bring one.
-#include "trainer/train/inference.h"
+#include "trainer/inference/inference.h"
 
 #include <unistd.h>
 

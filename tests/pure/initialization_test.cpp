@@ -5,7 +5,7 @@
 
 #include "tests/pure/small_run.h"
 #include "tests/pure/testing.h"
-#include "trainer/train/held_pieces.h"
+#include "trainer/checkpointing/held_pieces.h"
 
 namespace megalith {
 namespace {

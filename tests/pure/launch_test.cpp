@@ -1,5 +1,5 @@
 // What launchers say in the environment.
-#include "trainer/runtime/launch.h"
+#include "trainer/session/launch.h"
 
 #include <map>
 

@@ -1,4 +1,4 @@
-// Who may include whom (DESIGN, section 2), and two rules beside it: only trainer/runtime/mpi.cpp calls MPI, and the
+// Who may include whom (DESIGN, section 2), and two rules beside it: mpi.h has one door, and the
 // model's math knows no ranks. Every rule is shown to be able to fail.
 
 #include <algorithm>
@@ -19,21 +19,37 @@ struct Rule {
   std::vector<std::string> may_include;  // folders, with a slash, and single files; beside the folder itself
 };
 
-const std::vector<std::string> everybody = {"kernels/check.h"};
+const std::vector<std::string> everybody = {"kernels/base/check.h"};
 
+// From the ground up.
 const std::vector<Rule>& table() {
+  using Folders = std::vector<std::string>;
+  const auto with = [](Folders folders, const Folders& more) {
+    folders.insert(folders.end(), more.begin(), more.end());
+    return folders;
+  };
+  const Folders math = {"kernels/", "configs/"};
+  const Folders ranks = with(math, {"trainer/session/", "trainer/communication/"});
+  const Folders layout = with(math, {"trainer/communication/", "trainer/model/", "trainer/parallel/"});
+  const Folders step = with(layout, {"trainer/step/", "data/"});
+  const Folders job = with(step, {"trainer/session/", "checkpoints/", "trainer/job/", "trainer/checkpointing/"});
   static const std::vector<Rule> rules = {
-      {"kernels/", {}},
+      {"kernels/base/", {}},
+      {"kernels/", {"kernels/base/"}},
       {"configs/", {}},
       {"data/", {}},
-      {"checkpoints/", {"kernels/tensor.h"}},
-      {"trainer/runtime/", {"kernels/", "configs/"}},
-      {"trainer/model/", {"kernels/", "configs/"}},
-      {"trainer/parallel/", {"kernels/", "configs/", "trainer/runtime/", "trainer/model/"}},
-      {"trainer/train/",
-       {"kernels/", "configs/", "trainer/runtime/", "trainer/model/", "trainer/parallel/", "data/", "checkpoints/"}},
-      {"trainer/plan/",
-       {"kernels/", "configs/", "trainer/runtime/", "trainer/model/", "trainer/parallel/", "trainer/train/"}},
+      {"checkpoints/", {"kernels/base/tensor.h"}},
+      {"trainer/session/", {"kernels/base/", "configs/"}},
+      {"trainer/communication/", ranks},
+      {"trainer/model/", math},
+      {"trainer/parallel/", layout},
+      {"trainer/step/", step},
+      {"trainer/planner/", with(layout, {"trainer/step/"})},
+      {"trainer/job/", with(step, {"trainer/session/", "checkpoints/"})},
+      {"trainer/checkpointing/", with(layout, {"trainer/step/", "trainer/session/", "checkpoints/", "trainer/job/"})},
+      {"trainer/inference/", with(step, {"trainer/checkpointing/"})},
+      {"trainer/verify/", job},
+      {"trainer/train/", job},
       {"trainer/main.cpp", {""}},
   };
   return rules;
@@ -71,7 +87,7 @@ std::vector<std::string> violations(const Files& files) {
       if (!files.contains(include)) found.push_back(path + " includes " + include + ", which is no path from the root");
     }
     for (const std::string& include : captures(code, system))
-      if (include == "mpi.h" && path != "trainer/runtime/mpi.cpp") found.push_back(path + " includes mpi.h");
+      if (include == "mpi.h" && path != "trainer/session/mpi_check.h") found.push_back(path + " includes mpi.h");
     if (path.starts_with("trainer/model/") && std::regex_search(code, std::regex(R"(\brank\b)")))
       found.push_back(path + " says rank");
   }
@@ -101,7 +117,7 @@ Files the_tree() {
 TEST(Layering, EveryIncludeIsAllowed) {
   const Files files = the_tree();
   ASSERT_GT(files.size(), 100u) << "is MEGALITH_SOURCE_DIR the root of the tree?";
-  for (const char* folder : {"kernels/", "configs/", "data/", "checkpoints/", "trainer/model/", "trainer/plan/"})
+  for (const char* folder : {"kernels/", "configs/", "data/", "checkpoints/", "trainer/model/", "trainer/planner/"})
     EXPECT_TRUE(files.lower_bound(folder)->first.starts_with(folder)) << "no sources in " << folder;
   for (const std::string& violation : violations(files)) ADD_FAILURE() << violation;
 }
@@ -114,36 +130,52 @@ TEST(Layering, TheCheckerFindsPlantedViolations) {
     bool wrong;
   };
   const std::vector<Plant> plants = {
-      {"kernels/a.h", "#include \"kernels/tensor.h\"\n", false},
+      {"kernels/a.h", "#include \"kernels/base/tensor.h\"\n", false},
       {"kernels/a.h", "#include \"configs/config.h\"\n", true},
-      {"kernels/a.cpp", "#include \"trainer/runtime/mesh.h\"\n", true},
-      {"configs/a.cpp", "#include \"kernels/check.h\"\n", false},
-      {"configs/a.cpp", "#include \"kernels/tensor.h\"\n", true},
+      {"kernels/a.cpp", "#include \"trainer/communication/mesh.h\"\n", true},
+      {"kernels/a.cpp", "#include \"kernels/base/stream.h\"\n", false},
+      {"kernels/base/a.h", "#include \"kernels/base/tensor.h\"\n", false},
+      {"kernels/base/a.cpp", "#include \"kernels/elementwise.h\"\n", true},
+      {"configs/a.cpp", "#include \"kernels/base/check.h\"\n", false},
+      {"configs/a.cpp", "#include \"kernels/base/tensor.h\"\n", true},
       {"configs/a.cpp", "#include \"trainer/model/spec.h\"\n", true},
       {"data/a.cpp", "#include \"kernels/philox.h\"\n", true},
       {"data/a.cpp", "#  include   \"trainer/train/run.h\"\n", true},
-      {"checkpoints/a.cpp", "#include \"kernels/tensor.h\"\n", false},
-      {"checkpoints/a.cpp", "#include \"kernels/stream.h\"\n", true},
+      {"checkpoints/a.cpp", "#include \"kernels/base/tensor.h\"\n", false},
+      {"checkpoints/a.cpp", "#include \"kernels/base/stream.h\"\n", true},
       {"checkpoints/a.cpp", "#include \"trainer/model/spec.h\"\n", true},
-      {"trainer/runtime/a.h", "#include \"trainer/model/spec.h\"\n", true},
-      {"trainer/model/a.h", "#include \"kernels/stream.h\"\n", false},
-      {"trainer/model/a.h", "#include \"trainer/runtime/mesh.h\"\n", true},
+      {"trainer/session/a.h", "#include \"trainer/communication/communicator.h\"\n", true},
+      {"trainer/communication/a.h", "#include \"trainer/session/session.h\"\n", false},
+      {"trainer/communication/a.h", "#include \"trainer/model/spec.h\"\n", true},
+      {"trainer/model/a.h", "#include \"kernels/base/stream.h\"\n", false},
+      {"trainer/model/a.h", "#include \"trainer/communication/mesh.h\"\n", true},
       {"trainer/model/a.h", "#include \"trainer/parallel/plan.h\"\n", true},
-      {"trainer/parallel/a.h", "#include \"trainer/runtime/mesh.h\"\n", false},
-      {"trainer/parallel/a.h", "#include \"trainer/train/trainer.h\"\n", true},
+      {"trainer/parallel/a.h", "#include \"trainer/communication/mesh.h\"\n", false},
+      {"trainer/parallel/a.h", "#include \"trainer/session/session.h\"\n", true},
+      {"trainer/parallel/a.h", "#include \"trainer/step/trainer.h\"\n", true},
       {"trainer/parallel/a.h", "#include \"data/loader.h\"\n", true},
-      {"trainer/train/a.h", "#include \"data/loader.h\"\n", false},
-      {"trainer/train/a.h", "#include \"trainer/plan/matcher.h\"\n", true},
-      {"trainer/plan/a.h", "#include \"trainer/train/rehearsal.h\"\n", false},
-      {"trainer/plan/a.h", "#include \"data/loader.h\"\n", true},
-      {"trainer/main.cpp", "#include \"trainer/plan/matcher.h\"\n", false},
-      {"trainer/model/a.h", "#include \"../runtime/mesh.h\"\n", true},
+      {"trainer/step/a.h", "#include \"data/loader.h\"\n", false},
+      {"trainer/step/a.h", "#include \"trainer/job/agreement.h\"\n", true},
+      {"trainer/planner/a.h", "#include \"trainer/step/rehearsal.h\"\n", false},
+      {"trainer/planner/a.h", "#include \"data/loader.h\"\n", true},
+      {"trainer/job/a.h", "#include \"trainer/step/text_data.h\"\n", false},
+      {"trainer/job/a.h", "#include \"trainer/checkpointing/checkpointer.h\"\n", true},
+      {"trainer/checkpointing/a.h", "#include \"trainer/job/agreement.h\"\n", false},
+      {"trainer/checkpointing/a.h", "#include \"trainer/train/run.h\"\n", true},
+      {"trainer/inference/a.h", "#include \"trainer/checkpointing/weight_source.h\"\n", false},
+      {"trainer/inference/a.h", "#include \"trainer/job/agreement.h\"\n", true},
+      {"trainer/verify/a.h", "#include \"trainer/job/agreement.h\"\n", false},
+      {"trainer/verify/a.h", "#include \"trainer/train/run.h\"\n", true},
+      {"trainer/train/a.h", "#include \"trainer/checkpointing/checkpointer.h\"\n", false},
+      {"trainer/train/a.h", "#include \"trainer/planner/matcher.h\"\n", true},
+      {"trainer/main.cpp", "#include \"trainer/planner/matcher.h\"\n", false},
+      {"trainer/model/a.h", "#include \"../communication/mesh.h\"\n", true},
       {"trainer/model/a.h", "#include \"block.h\"\n", true},
       {"trainer/train/a.cpp", "#include <mpi.h>\n", true},
-      {"trainer/runtime/mpi.cpp", "#include <mpi.h>\n", false},
+      {"trainer/session/mpi_check.h", "#include <mpi.h>\n", false},
       {"trainer/model/a.cpp", "int rank = 0;\n", true},
       {"trainer/model/a.cpp", "int ranks = 0;  // of every rank\n/* rank */ int franked;\n", false},
-      {"trainer/runtime/a.cpp", "int rank = 0;\n", false},
+      {"trainer/communication/a.cpp", "int rank = 0;\n", false},
       {"trainer/a.h", "\n", true},
       {"extras/a.h", "\n", true},
       {"kernels/a.h", "// #include \"configs/config.h\"\n", false},

@@ -1,5 +1,5 @@
 // The learning rate against the reference's numbers and at the edges of its formula.
-#include "trainer/train/learning_rate.h"
+#include "trainer/step/learning_rate.h"
 
 #include <filesystem>
 #include <fstream>

@@ -6,7 +6,7 @@
 #include "tests/pure/matcher_twin.h"
 #include "tests/pure/small_run.h"
 #include "tests/pure/testing.h"
-#include "trainer/plan/dry_run.h"
+#include "trainer/planner/dry_run.h"
 
 namespace megalith {
 namespace {

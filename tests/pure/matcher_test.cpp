@@ -1,5 +1,5 @@
 // What the matcher says of two ranks, word by word. Real traces with planted faults: matcher_faults_test.cpp.
-#include "trainer/plan/matcher.h"
+#include "trainer/planner/matcher.h"
 
 #include "tests/pure/testing.h"
 

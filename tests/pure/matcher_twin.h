@@ -2,8 +2,8 @@
 // circle, each event before the next one of its rank, and the begin of every partner before a wait.
 #pragma once
 
-#include "trainer/plan/matcher.h"
-#include "trainer/runtime/mesh.h"
+#include "trainer/communication/mesh.h"
+#include "trainer/planner/matcher.h"
 
 namespace megalith {
 

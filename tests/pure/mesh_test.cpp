@@ -1,5 +1,5 @@
 // Placement of the axes on ranks, and the numbering of shards across nodes.
-#include "trainer/runtime/mesh.h"
+#include "trainer/communication/mesh.h"
 
 #include <gtest/gtest.h>
 

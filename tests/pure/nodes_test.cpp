@@ -1,5 +1,5 @@
 // Ranks that fill nodes in order, and all the ways not to.
-#include "trainer/train/nodes.h"
+#include "trainer/job/nodes.h"
 
 #include <algorithm>
 

@@ -5,7 +5,7 @@
 
 #include "tests/pure/small_run.h"
 #include "tests/pure/testing.h"
-#include "trainer/train/learning_rate.h"
+#include "trainer/step/learning_rate.h"
 
 namespace megalith {
 namespace {

@@ -2,7 +2,7 @@
 // receives it, and no message is left over.
 #include "tests/pure/small_run.h"
 #include "tests/pure/testing.h"
-#include "trainer/plan/dry_run.h"
+#include "trainer/planner/dry_run.h"
 
 namespace megalith {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/train/rehearsal.h"
+#include "trainer/step/rehearsal.h"
 
 namespace megalith {
 

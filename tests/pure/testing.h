@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 namespace megalith {
 

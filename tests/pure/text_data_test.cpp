@@ -1,5 +1,5 @@
 // Data and tokenizer as a run finds them: what does not belong together is refused, with both sides and the remedy.
-#include "trainer/train/text_data.h"
+#include "trainer/step/text_data.h"
 
 #include <unistd.h>
 

@@ -1,9 +1,9 @@
 // Traffic against theory: what crosses which links in a step.
-#include "trainer/plan/traffic.h"
+#include "trainer/planner/traffic.h"
 
 #include "tests/pure/small_run.h"
 #include "tests/pure/testing.h"
-#include "trainer/plan/dry_run.h"
+#include "trainer/planner/dry_run.h"
 
 namespace megalith {
 namespace {

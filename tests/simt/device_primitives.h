@@ -10,8 +10,8 @@
 #include <source_location>
 #include <tuple>
 
-#include "kernels/queue_cuda.h"
-#include "kernels/tensor.h"
+#include "kernels/base/queue_cuda.h"
+#include "kernels/base/tensor.h"
 #include "tests/simt/simt.h"
 
 #define __global__

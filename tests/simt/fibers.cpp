@@ -6,7 +6,7 @@
 #include <exception>
 #include <vector>
 
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 #include "tests/simt/machine.h"
 
 namespace megalith::simt {

@@ -1,9 +1,10 @@
 // The GEMM library of this machine's GPU is the CPU's: what is tested is how the ops call it. It does a GELU along with
 // a product in bf16, and in f32 leaves it to the ops, so that both of their ways are taken.
+#include "kernels/gelu.h"
 #include "kernels/gemm_cuda.h"
+#include "kernels/linear.h"
 
 #include "kernels/gemm_cpu.h"
-#include "kernels/ops_cpu.h"
 #include "tests/simt/simt.h"
 
 namespace megalith::cuda {

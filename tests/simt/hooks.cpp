@@ -2,7 +2,7 @@
 // of those sanitizers. This file is compiled without them.
 #include <cstdint>
 
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 #include "tests/simt/machine.h"
 
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 #include "tests/simt/faults.h"
 #include "tests/simt/simt.h"
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 #include "tests/simt/machine.h"
 
 // Of the linker: the writable variables of the program.

@@ -1,7 +1,7 @@
 // Which launches are timed, on the simulated GPU, whose clock is the host's.
 #include <gtest/gtest.h>
 
-#include "kernels/arena.h"
+#include "kernels/base/arena.h"
 #include "kernels/device_queue.h"
 #include "kernels/elementwise.h"
 

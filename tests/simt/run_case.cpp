@@ -1,7 +1,7 @@
 // Cases of tests/kernels on the machine of simt.h; GEMMs are a library's, here gemm.cpp.
 #include "tests/device/device.h"
 
-#include "kernels/device.h"
+#include "kernels/base/device.h"
 #include "kernels/gemm_cuda.h"
 #include "tests/simt/simt.h"
 

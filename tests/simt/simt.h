@@ -89,7 +89,8 @@ void order_warp();  // inside complete: what the lanes did so far is ordered bef
 // Before an access of the running thread, or of the lane of its warp that is named.
 void reads(const void* p, int64_t bytes, int lane = -1);
 void writes(void* p, int64_t bytes);
-// Of shared memory by a product of a warpgroup (warpgroup.h), which sees what its writer has published before a barrier.
+// Of shared memory by a product of a warpgroup (warpgroup.h), which sees what its writer has published before a
+// barrier.
 void publish_shared();
 void reads_of_product(const void* p, int64_t bytes);
 

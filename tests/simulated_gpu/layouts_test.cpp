@@ -1,10 +1,10 @@
-// Several ranks, each with a simulated GPU of its own, that speak through the host or over NCCL, simulated as well: every
-// mechanism of a layout, GPU against CPU, tensor by tensor.
+// Several ranks, each with a simulated GPU of its own, that speak through the host or over NCCL, simulated as well:
+// every mechanism of a layout, GPU against CPU, tensor by tensor.
 #include <map>
 
 #include "tests/data/scratch.h"
 #include "tests/mpi/session.h"
-#include "trainer/train/verify.h"
+#include "trainer/verify/verify.h"
 
 namespace megalith {
 namespace {

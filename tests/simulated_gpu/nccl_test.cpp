@@ -1,6 +1,6 @@
 // What can go wrong with NCCL, on the simulated one: each ends in an error that names channel and operation, and never
 // in a wait without end.
-#include "trainer/runtime/nccl.h"
+#include "trainer/communication/nccl.h"
 
 #include <dlfcn.h>
 #include <sys/wait.h>
@@ -9,13 +9,13 @@
 #include <chrono>
 #include <thread>
 
+#include "kernels/base/stream.h"
 #include "kernels/device_queue.h"
-#include "kernels/stream.h"
 #include "tests/data/scratch.h"
 #include "tests/pure/testing.h"
 #include "tests/simulated_nccl/faults.h"
-#include "trainer/runtime/file_session.h"
-#include "trainer/runtime/mesh.h"
+#include "trainer/communication/mesh.h"
+#include "trainer/session/file_session.h"
 
 namespace megalith {
 namespace {

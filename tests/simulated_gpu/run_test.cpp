@@ -7,9 +7,9 @@
 #include "data/prepare.h"
 #include "tests/data/scratch.h"
 #include "tests/mpi/session.h"
-#include "trainer/train/inference.h"
+#include "trainer/inference/inference.h"
 #include "trainer/train/run.h"
-#include "trainer/train/verify.h"
+#include "trainer/verify/verify.h"
 
 namespace megalith {
 namespace {
@@ -95,8 +95,9 @@ TEST_F(SimulatedGpuRun, VerifyComparesAGpuWithTheCpu) {
 }
 
 TEST_F(SimulatedGpuRun, AModelThatDoesNotFitIsRefusedWithThePlan) {
-  const std::string message =
-      message_of([&] { run_training(config("large", "cuda", {"model.hidden=1024", "model.layers=8"}), session()); });
+  const std::string message = message_of([&] {
+    run_training(config("large", "cuda", {"model.hidden=1024", "model.layers=8"}), session());
+  });
   for (const char* words : {"GiB free; use a smaller batch.microbatch_size", "optimizer", "workspace"})
     EXPECT_NE(message.find(words), std::string::npos) << message;
   EXPECT_FALSE(std::filesystem::exists(scratch_.path("large")));

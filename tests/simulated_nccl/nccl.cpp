@@ -1,7 +1,7 @@
-// NCCL on the simulated GPU of tests/simt, over MPI: what trainer/runtime/nccl_present.cpp finds when it opens the
-// library. It is as strict as the interface allows: a transfer holds its stream until it is over, one of a communicator
-// begins when those before it are over, and a message is over when its other end has taken it. So what could wait for
-// ever on GPUs waits for ever here.
+// NCCL on the simulated GPU of tests/simt, over MPI: what trainer/communication/nccl_present.cpp finds when it opens
+// the library. It is as strict as the interface allows: a transfer holds its stream until it is over, one of a
+// communicator begins when those before it are over, and a message is over when its other end has taken it. So what
+// could wait for ever on GPUs waits for ever here.
 //
 // MPI and device memory do not meet: MPI works whenever it is called, and the host may not touch device memory then.
 #include "tests/simulated_nccl/nccl.h"
@@ -17,7 +17,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "kernels/tensor.h"
+#include "kernels/base/tensor.h"
 #include "tests/simt/simt.h"
 #include "tests/simulated_nccl/faults.h"
 

@@ -1,5 +1,5 @@
 /* The part of NCCL's interface that we use, with its names and numbers, for builds without NCCL: what
- * trainer/runtime/nccl_present.cpp asks for, and what nccl.cpp beside this file answers on the simulated GPU. */
+ * trainer/communication/nccl_present.cpp asks for, and what nccl.cpp beside this file answers on the simulated GPU. */
 #pragma once
 
 #include <stddef.h>

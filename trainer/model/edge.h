@@ -7,10 +7,10 @@
 // tensor returned is the argument's own memory or scratch, valid until the caller's scratch scope ends.
 #pragma once
 
-#include "kernels/arena.h"
+#include "kernels/base/arena.h"
+#include "kernels/base/stream.h"
+#include "kernels/base/tensor.h"
 #include "kernels/dropout.h"
-#include "kernels/stream.h"
-#include "kernels/tensor.h"
 
 namespace megalith {
 

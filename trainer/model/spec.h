@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "configs/config.h"
-#include "kernels/tensor.h"
+#include "kernels/base/tensor.h"
 
 namespace megalith {
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "kernels/vocabulary.h"
+#include "trainer/communication/communicator.h"
 #include "trainer/model/edge.h"
-#include "trainer/runtime/communicator.h"
 
 namespace megalith {
 

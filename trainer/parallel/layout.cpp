@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "kernels/check.h"
+#include "kernels/base/check.h"
 
 namespace megalith {
 namespace {

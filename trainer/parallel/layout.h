@@ -11,7 +11,7 @@
 #pragma once
 
 #include "configs/config.h"
-#include "trainer/runtime/mesh.h"
+#include "trainer/communication/mesh.h"
 
 namespace megalith {
 

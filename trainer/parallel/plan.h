@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "configs/config.h"
-#include "kernels/tensor.h"
+#include "kernels/base/tensor.h"
 #include "trainer/model/block.h"
 #include "trainer/parallel/layout.h"
 #include "trainer/parallel/schedule.h"

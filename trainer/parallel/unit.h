@@ -4,7 +4,7 @@
 #pragma once
 
 #include "trainer/parallel/plan.h"
-#include "trainer/runtime/runtime.h"
+#include "trainer/parallel/runtime.h"
 
 namespace megalith {
 

@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <string>
 
+#include "trainer/step/trainer.h"
 #include "trainer/train/progress_bar.h"
-#include "trainer/train/trainer.h"
 
 namespace megalith {
 

@@ -7,20 +7,20 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "kernels/device.h"
-#include "trainer/runtime/gpu.h"
-#include "trainer/runtime/machine.h"
-#include "trainer/runtime/transport.h"
-#include "trainer/train/agreement.h"
-#include "trainer/train/checkpointer.h"
-#include "trainer/train/device_choice.h"
-#include "trainer/train/handshake.h"
-#include "trainer/train/learning_rate.h"
+#include "kernels/base/device.h"
+#include "trainer/checkpointing/checkpointer.h"
+#include "trainer/communication/transport.h"
+#include "trainer/job/agreement.h"
+#include "trainer/job/device_choice.h"
+#include "trainer/job/gpu.h"
+#include "trainer/job/handshake.h"
+#include "trainer/job/nodes.h"
+#include "trainer/session/machine.h"
+#include "trainer/step/learning_rate.h"
+#include "trainer/step/rehearsal.h"
+#include "trainer/step/text_data.h"
 #include "trainer/train/metrics.h"
-#include "trainer/train/nodes.h"
-#include "trainer/train/rehearsal.h"
 #include "trainer/train/run_folder.h"
-#include "trainer/train/text_data.h"
 
 namespace megalith {
 

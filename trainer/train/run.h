@@ -2,7 +2,7 @@
 #pragma once
 
 #include "configs/config.h"
-#include "trainer/runtime/session.h"
+#include "trainer/session/session.h"
 
 namespace megalith {
 

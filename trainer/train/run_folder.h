@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "configs/config.h"
-#include "trainer/train/folder_lock.h"
+#include "trainer/job/folder_lock.h"
 
 namespace megalith {
 

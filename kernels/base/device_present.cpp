@@ -1,0 +1,179 @@
+// The GPU of this process, through the CUDA runtime.
+#include <cuda_runtime_api.h>
+#include <nvtx3/nvToolsExt.h>
+
+#include <cstdlib>
+#include <exception>
+
+#include "kernels/base/check.h"
+#include "kernels/base/device.h"
+
+namespace megalith::device {
+
+namespace {
+
+std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+int driver_version() {
+  int version = 0;  // stays 0 without a driver
+  return cudaDriverGetVersion(&version) == cudaSuccess ? version : 0;
+}
+
+const char* remedy(cudaError_t error) {
+  switch (error) {
+    case cudaErrorMemoryAllocation:
+      return "; is another process on this GPU? Use a smaller batch.microbatch_size or more GPUs";
+    case cudaErrorNoDevice:
+    case cudaErrorInvalidDevice: return "; does nvidia-smi show it, and does CUDA_VISIBLE_DEVICES name it?";
+    case cudaErrorInsufficientDriver: return "; install a newer driver, or build with the toolkit of this one";
+    case cudaErrorNoKernelImageForDevice:
+      return "; this build has no code for this GPU: configure with -DCMAKE_CUDA_ARCHITECTURES=";
+    case cudaErrorDevicesUnavailable: return "; the GPU is in exclusive use: end the other process";
+    case cudaErrorECCUncorrectable: return "; the GPU's memory is damaged: use another GPU";
+    case cudaErrorIllegalAddress:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorLaunchFailure:
+      return "; an earlier kernel failed: CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer show which";
+    default: return "";
+  }
+}
+
+void check(cudaError_t error, const std::string& call) {
+  if (error == cudaSuccess) return;
+  int index = -1;
+  cudaGetDevice(&index);
+  FAIL("{} failed on GPU {}: {} ({}){}", call, index, cudaGetErrorString(error), cudaGetErrorName(error),
+       remedy(error));
+}
+#define CUDA_CHECK(call) check(call, #call)
+
+double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
+
+}  // namespace
+
+bool in_build() { return true; }
+
+void expect_waiting_kernels() {
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+}
+
+int count() {
+  int n = 0;
+  const cudaError_t error = cudaGetDeviceCount(&n);
+  if (error == cudaErrorNoDevice) return 0;
+  if (error == cudaErrorInsufficientDriver) {
+    const int driver = driver_version();
+    if (driver == 0) return 0;
+    FAIL(
+        "the NVIDIA driver of this machine is too old: it supports CUDA {}, this build needs CUDA {}; install a newer "
+        "driver, build with the older toolkit, or use run.device=cpu",
+        version_text(driver), version_text(CUDART_VERSION));
+  }
+  check(error, "cudaGetDeviceCount");
+  return n;
+}
+
+void select(int index) {
+  CUDA_CHECK(cudaSetDevice(index));
+  CUDA_CHECK(cudaFree(nullptr));  // makes the context, so that what is wrong with the GPU shows here
+}
+
+Properties properties() {
+  int index = 0;
+  CUDA_CHECK(cudaGetDevice(&index));
+  cudaDeviceProp p;
+  CUDA_CHECK(cudaGetDeviceProperties(&p, index));
+  std::string id;
+  for (char byte : p.uuid.bytes) id += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  size_t free = 0, memory = 0;
+  CUDA_CHECK(cudaMemGetInfo(&free, &memory));
+  return {.index = index,
+          .name = p.name,
+          .major = p.major,
+          .minor = p.minor,
+          .processors = p.multiProcessorCount,
+          .memory = static_cast<int64_t>(memory),
+          .free = static_cast<int64_t>(free),
+          .cache = p.l2CacheSize,
+          .id = id,
+          .driver = version_text(driver_version()),
+          .runtime = version_text(CUDART_VERSION)};
+}
+
+void Release::operator()(void* p) const noexcept {
+  if (std::uncaught_exceptions() == 0) cudaFree(p);
+}
+void ReleasePinned::operator()(void* p) const noexcept {
+  if (std::uncaught_exceptions() == 0) cudaFreeHost(p);
+}
+
+Memory allocate(int64_t bytes, const std::string& what) {
+  void* p = nullptr;
+  const cudaError_t error = cudaMalloc(&p, static_cast<size_t>(bytes));
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // it is told of here and must not show in the next call
+    const Properties gpu = properties();
+    FAIL("cannot allocate {:.2f} GiB for {} on GPU {} ({}): {:.2f} of {:.2f} GiB are free{}", gib(bytes), what,
+         gpu.index, gpu.name, gib(gpu.free), gib(gpu.memory), remedy(error));
+  }
+  check(error, fmt::format("cudaMalloc of {} bytes for {}", bytes, what));
+  return Memory(p);
+}
+
+Pinned allocate_pinned(int64_t bytes, const std::string& what) {
+  void* p = nullptr;
+  check(cudaMallocHost(&p, static_cast<size_t>(bytes)),
+        fmt::format("cudaMallocHost of {} bytes of pinned host memory for {}", bytes, what));
+  return Pinned(p);
+}
+
+void Destroy::operator()(CUstream_st* stream) const noexcept { cudaStreamDestroy(stream); }
+void Destroy::operator()(CUevent_st* event) const noexcept { cudaEventDestroy(event); }
+
+OwnedStream make_stream(bool urgent) {
+  int least = 0, greatest = 0;
+  CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+  cudaStream_t stream = nullptr;
+  CUDA_CHECK(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, urgent ? greatest : least));
+  return OwnedStream(stream);
+}
+
+OwnedEvent make_event() {
+  cudaEvent_t event = nullptr;
+  CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  return OwnedEvent(event);
+}
+
+OwnedEvent make_timed_event() {
+  cudaEvent_t event = nullptr;
+  CUDA_CHECK(cudaEventCreate(&event));
+  return OwnedEvent(event);
+}
+
+void record(CUevent_st* event, CUstream_st* stream) { CUDA_CHECK(cudaEventRecord(event, stream)); }
+void wait(CUstream_st* stream, CUevent_st* event) { CUDA_CHECK(cudaStreamWaitEvent(stream, event, 0)); }
+
+bool passed(CUevent_st* event) {
+  const cudaError_t error = cudaEventQuery(event);
+  if (error == cudaErrorNotReady) return false;
+  check(error, "cudaEventQuery");
+  return true;
+}
+
+double seconds_between(CUevent_st* begin, CUevent_st* end) {
+  float milliseconds = 0;
+  CUDA_CHECK(cudaEventElapsedTime(&milliseconds, begin, end));
+  return static_cast<double>(milliseconds) / 1e3;
+}
+
+void synchronize(CUevent_st* event) { CUDA_CHECK(cudaEventSynchronize(event)); }
+void synchronize(CUstream_st* stream) { CUDA_CHECK(cudaStreamSynchronize(stream)); }
+
+void copy(CUstream_st* stream, void* to, const void* from, int64_t bytes) {
+  CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, stream));
+}
+
+Range::Range(const char* name) noexcept { nvtxRangePushA(name); }
+Range::~Range() { nvtxRangePop(); }
+
+}  // namespace megalith::device

@@ -1,0 +1,60 @@
+// Copies between the GPU of a stream and the host, without the host waiting: through pinned memory, which is taken once
+// and used again when the copies from or to it are over. Taking some can make streams wait for each other (CUDA
+// programming guide, implicit synchronization), so the first few MiB are taken at once, when this is made.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "kernels/base/device.h"
+#include "kernels/base/tensor.h"
+
+namespace megalith {
+
+class HostTransfers {
+ public:
+  using Fill = std::function<void(std::span<const Tensor> host)>;
+  using Read = std::function<void(Tensor host)>;
+  using Idle = std::function<void()>;
+
+  explicit HostTransfers(CUstream_st* stream);
+
+  // fill() writes host tensors of the same shapes, now; what it wrote is then copied in the stream's order.
+  void upload(std::span<const Tensor> to, const Fill& fill);
+  // What `from` holds at this place of the stream's order will be shown to read(). Returns its number.
+  int64_t download(Tensor from, Read read);
+  // The host waits for the download of this number, and reads it and those before. `idle` is called over and over
+  // while it waits.
+  void receive(int64_t download, const Idle& idle);
+  // The host waits for all that the stream was given, and reads.
+  void synchronize(const Idle& idle);
+
+ private:
+  struct Buffer {
+    device::Pinned own;  // none where it is a piece of the pool
+    void* memory = nullptr;
+    int64_t bytes = 0;
+    device::OwnedEvent over;
+    bool unread = false;
+  };
+  struct Download {
+    size_t buffer;
+    Tensor host;
+    Read read;
+  };
+
+  // A buffer that nothing comes from or goes to any more.
+  size_t take(int64_t bytes);
+
+  CUstream_st* stream_;
+  device::OwnedEvent end_;
+  device::Pinned pool_;
+  int64_t pool_used_ = 0;  // bytes
+  std::vector<Buffer> buffers_;
+  std::deque<Download> downloads_;  // unread, the last one being number num_downloads_ - 1
+  int64_t num_downloads_ = 0;
+};
+
+}  // namespace megalith

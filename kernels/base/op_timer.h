@@ -1,0 +1,33 @@
+// How long each op takes on the GPU: events around every launch of a stream, which the host reads when it has waited.
+#pragma once
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "kernels/base/device.h"
+
+namespace megalith {
+
+class OpTimer {
+ public:
+  explicit OpTimer(CUstream_st* stream) : stream_(stream) {}
+
+  // Around a launch.
+  void begin(const char* name);
+  void end();
+
+  // add(name, seconds) for each launch since the last call. The stream must have passed them all.
+  void collect(const std::function<void(const char* name, double seconds)>& add);
+
+ private:
+  struct Launch {
+    const char* name = nullptr;
+    device::OwnedEvent begin = device::make_timed_event(), end = device::make_timed_event();
+  };
+  CUstream_st* stream_;
+  std::vector<Launch> launches_;  // the first used_ of them since the last collect(); the others are to be used again
+  size_t used_ = 0;
+};
+
+}  // namespace megalith

@@ -1,0 +1,64 @@
+#include "kernels/base/stream.h"
+
+#include "kernels/base/host_transfers.h"
+
+namespace megalith {
+
+Stream::Stream(World world, cuda::Queue queue) : world_(world), queue_(queue) {
+  CHECK(has_cuda || world_ != World::cuda, "this build has no CUDA; use run.device = cpu, or the preset cuda");
+}
+Stream::~Stream() = default;
+Stream::Stream(Stream&&) noexcept = default;
+
+HostTransfers& Stream::transfers() {
+  if (!transfers_) transfers_ = std::make_unique<HostTransfers>(queue_.stream);
+  return *transfers_;
+}
+
+void Stream::upload(const char* name, std::initializer_list<Tensor> to,
+                    const std::function<void(std::span<const Tensor>)>& fill) {
+  double bytes = 0;
+  for (const Tensor& t : to) bytes += static_cast<double>(t.bytes());
+  const std::span<const Tensor> tensors(to.begin(), to.size());
+  launch(
+      name, {.bytes = bytes}, [&] { fill(tensors); }, [&](auto) { transfers().upload(tensors, fill); });
+}
+
+Stream::Ticket Stream::download(const char* name, Tensor from, std::function<void(Tensor)> read) {
+  Ticket ticket = 0;
+  launch(
+      name, {.bytes = static_cast<double>(from.bytes())}, [&] { read(from); },
+      [&](auto) { ticket = transfers().download(from, std::move(read)); });
+  return ticket;
+}
+
+void Stream::receive(Ticket download) {
+  if (world_ == World::cuda) transfers().receive(download, idle_);
+}
+
+void Stream::synchronize() {
+  if (world_ != World::cuda) return;
+  transfers().synchronize(idle_);
+  if (timer_) timer_->collect([&](const char* name, double seconds) { record_of(name).seconds += seconds; });
+}
+
+void Stream::time_ops() {
+  if (world_ == World::cuda && !timer_) timer_ = std::make_unique<OpTimer>(queue_.stream);
+}
+
+OpRecord& Stream::record_of(const char* name) {
+  for (OpRecord& record : log_)
+    if (record.name == name) return record;
+  return log_.emplace_back(OpRecord{.name = name});
+}
+
+Cost Stream::total() const {
+  Cost sum;
+  for (const OpRecord& record : log_) {
+    sum.flops += record.flops;
+    sum.bytes += record.bytes;
+  }
+  return sum;
+}
+
+}  // namespace megalith

@@ -1,0 +1,130 @@
+// A Stream is an order of work on one backend. All work of a step goes through launch(), which states its cost once,
+// beside the call; planner, profiler, MFU and bench quote that same number.
+//
+//   cpu: launch() runs the op now, on OpenMP's threads.
+//   dry: launch() runs nothing; it only adds the cost to the log.
+//   cuda: launch() enqueues the op on the stream's queue and returns.
+//
+// The log sums per op name, in order of first use. Names are string literals and are compared as pointers. The trace
+// keeps every single event, when asked to.
+// A stream is not thread-safe and must outlive everything launched on it.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kernels/base/check.h"
+#include "kernels/base/device.h"
+#include "kernels/base/op_timer.h"
+#include "kernels/base/queue_cuda.h"
+#include "kernels/base/tensor.h"
+#include "kernels/base/trace.h"
+
+namespace megalith {
+
+class HostTransfers;  // host_transfers.h: the way between host and GPU
+
+enum class World { cpu, dry, cuda };
+
+// Whether this build has the CUDA ops: says CMake. Without them their closures are never instantiated.
+constexpr bool has_cuda = MEGALITH_HAS_CUDA;
+
+struct Cost {
+  double flops = 0;  // multiplications and additions
+  double bytes = 0;  // memory traffic of an ideal op: every argument read or written once
+};
+
+struct OpRecord {
+  const char* name;
+  int64_t launches = 0;
+  double flops = 0;
+  double bytes = 0;
+  double seconds = 0;  // 0 in the dry world, and in the cuda world until time_ops()
+};
+
+class Stream {
+ public:
+  // The queue is for the cuda world only; its stream and its workspace stay the caller's and outlive this.
+  explicit Stream(World world, cuda::Queue queue = {});
+  ~Stream();
+  Stream(Stream&&) noexcept;
+
+  World world() const { return world_; }
+
+  // cuda(queue): a generic lambda, so that a build without CUDA never looks into it.
+  template <class Cpu, class Cuda>
+  void launch(const char* name, Cost cost, Cpu&& cpu, Cuda&& cuda) {
+    OpRecord& record = record_of(name);
+    record.launches++;
+    record.flops += cost.flops;
+    record.bytes += cost.bytes;
+    trace_->op(name);
+    if (world_ == World::dry) return;
+    if constexpr (has_cuda) {
+      if (world_ == World::cuda) {
+        const device::Range range(name);
+        if (timer_) timer_->begin(name);
+        cuda(queue_);
+        if (timer_) timer_->end();
+        return;
+      }
+    }
+    const auto start = std::chrono::steady_clock::now();
+    cpu();
+    record.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  // The host writes tensors: fill(host) gets tensors of the same shapes in memory of the host (in the cpu world, `to`
+  // themselves) and runs now; work launched from here on sees what it wrote.
+  void upload(const char* name, std::initializer_list<Tensor> to,
+              const std::function<void(std::span<const Tensor> host)>& fill);
+  // The host reads a tensor as it is after the work launched so far. In the cpu world read(host) runs now, in the cuda
+  // world when the host waits for it, in the dry world never.
+  using Ticket = int64_t;
+  Ticket download(const char* name, Tensor from, std::function<void(Tensor host)> read);
+  // The host waits for that download and reads it, and those before it; work launched after it goes on.
+  void receive(Ticket download);
+  // The host waits for all work launched so far, and reads what is unread. While it waits in the cuda world, idle() is
+  // called over and over, to look for what would make it wait for ever.
+  void synchronize();
+  void on_idle(std::function<void()> idle) { idle_ = std::move(idle); }
+
+  // For what is not an op: copies and communication.
+  cuda::Queue queue() const { return queue_; }
+
+  // Work launched so far, summed per op.
+  const std::vector<OpRecord>& log() const { return log_; }
+  Cost total() const;
+  void clear_log() { log_.clear(); }
+  // In the cuda world launches do not wait. From now on events measure them, for synchronize() to log.
+  void time_ops();
+
+  // In order, with the transfers that were given this stream; communicators write into it.
+  Trace& trace() { return *trace_; }
+
+  // What the ops of one library keep from call to call, made at the first. Only inside a cpu closure, for one type.
+  template <class State>
+  State& state() {
+    if (!state_) state_ = std::make_shared<State>();
+    return *static_cast<State*>(state_.get());
+  }
+
+ private:
+  OpRecord& record_of(const char* name);
+  HostTransfers& transfers();
+
+  World world_;
+  cuda::Queue queue_;
+  std::vector<OpRecord> log_;
+  std::unique_ptr<Trace> trace_ = std::make_unique<Trace>();  // transfers under way point to it, should the stream move
+  std::shared_ptr<void> state_;
+  std::unique_ptr<HostTransfers> transfers_;
+  std::unique_ptr<OpTimer> timer_;
+  std::function<void()> idle_;
+};
+
+}  // namespace megalith

@@ -1,0 +1,219 @@
+#include "trainer/checkpointing/checkpointer.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "checkpoints/damage.h"
+#include "checkpoints/directory.h"
+#include "trainer/checkpointing/weight_source.h"
+#include "trainer/job/agreement.h"
+
+namespace megalith {
+
+namespace {
+
+// For whoever reads the checkpoint from another folder.
+std::string absolute_or_empty(const std::string& path) {
+  return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
+}
+
+// The weights of checkpoint.init_from, which must be those of this model.
+WeightSource open_initial_weights(const Config& config) {
+  const std::string& path = config.checkpoint.init_from;
+  CHECK(std::filesystem::is_directory(path),
+        "checkpoint.init_from = {} is not a folder; name a checkpoint, a run folder or a Hugging Face GPT-2 folder",
+        path);
+  WeightSource source = open_weights(path);
+  check_same_model("checkpoint.init_from = " + path, source.model, config.model);
+  return source;
+}
+
+void check_resumable(const std::string& path, const Manifest& manifest, const ModelConfig& here) {
+  check_same_model("checkpoint " + path, model_of(manifest, path), here);
+}
+
+bool names_a_checkpoint(const std::string& resume) { return resume != "auto" && resume != "never"; }
+
+// Checkpoints that were complete once stand for work that a start from the beginning would bury.
+void check_none_was_complete(const std::string& directory, const std::vector<SkippedCheckpoint>& skipped) {
+  const auto was_complete = [](const SkippedCheckpoint& s) { return s.published; };
+  const auto newest = std::find_if(skipped.begin(), skipped.end(), was_complete);
+  CHECK(
+      newest == skipped.end(),
+      "none of the {} checkpoints in {} is complete; the newest: {}. Put it right or, to start again from step 0, move "
+      "them away or set checkpoint.resume = never",
+      std::count_if(skipped.begin(), skipped.end(), was_complete), directory, newest->reason);
+}
+
+}  // namespace
+
+void check_start(const Config& config) {
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  const CheckpointListing listing = scan_checkpoints(checkpoint.directory);
+  const std::string newest = listing.complete.empty() ? "" : listing.complete.front();
+  CHECK(
+      checkpoint.resume != "never" || newest.empty(),
+      "checkpoint.resume = never, but {} holds {} checkpoints, the newest {}; use another run.output, or resume = auto",
+      checkpoint.directory, listing.complete.size(), newest);
+  if (names_a_checkpoint(checkpoint.resume)) {
+    const Manifest manifest = CheckpointReader(checkpoint.resume).manifest();
+    check_resumable(checkpoint.resume, manifest, config.model);
+    if (newest.empty()) return;
+    const int64_t last = CheckpointReader(newest).manifest().step;
+    CHECK(last <= manifest.step,
+          "checkpoint.resume = {} is of step {}, but {} goes on to step {} and nothing is overwritten; use another "
+          "run.output, move the newer ones away, or resume = auto",
+          checkpoint.resume, manifest.step, checkpoint.directory, last);
+  } else if (!newest.empty()) {
+    check_resumable(newest, CheckpointReader(newest).manifest(), config.model);
+  } else {
+    if (checkpoint.resume != "never") check_none_was_complete(checkpoint.directory, listing.skipped);
+    if (!checkpoint.init_from.empty()) open_initial_weights(config);
+  }
+}
+
+Checkpointer::Checkpointer(const Config& config, const Session& session, Trainer& trainer)
+    : config_(config), session_(session), trainer_(trainer) {}
+
+std::vector<HeldPiece> Checkpointer::held(bool parameters_only, bool mine_only) const {
+  std::vector<HeldPiece> all;
+  const std::vector<Unit>& units = trainer_.stage().sharding().units();
+  const MeshShape& mesh = trainer_.plan().mesh;
+  const int64_t copy = mesh.coordinate(trainer_.plan().rank, Axis::data);
+  const auto hold = [&](const std::string& path, size_t u, Tensor shard) {
+    const UnitPlan& plan = units[u].plan();
+    const Interval within =
+        mine_only ? part_of(intersect(plan.mine, plan.shard), copy, mesh.data) : Interval{0, plan.numel};
+    for (HeldPiece& piece : held_pieces(units[u], path, shard, within)) all.push_back(std::move(piece));
+  };
+  for (size_t u = 0; u < units.size(); u++) {
+    hold(std::string(parameters_path), u, units[u].master());
+    if (parameters_only) continue;
+    for (const Optimizer::State& state : trainer_.optimizer().state()) hold(state.path + "/", u, state.by_unit[u]);
+  }
+  return all;
+}
+
+std::string Checkpointer::save(const Progress& progress) {
+  const std::string& directory = config_.checkpoint.directory;
+  std::string folder;
+  together(session_, [&] {
+    if (session_.rank() == 0) folder = begin_checkpoint(directory, progress.step);
+  });
+  folder = session_.broadcast_text(folder);
+
+  FileRecord record;
+  try {
+    together(session_, [&] {
+      std::vector<StoredPiece> pieces;
+      for (const HeldPiece& h : held(false, true)) pieces.push_back(stored_piece(trainer_.stream(), h));
+      record = write_rank_file(folder, session_.rank(), pieces);
+    });
+  } catch (const JobError&) {
+    if (session_.rank() == 0) abandon_checkpoint(folder);
+    throw;
+  }
+
+  const std::vector<std::string> records = session_.all_gather_text(to_text(record));
+  std::string path;
+  together(session_, [&] {
+    if (session_.rank() != 0) return;
+    Manifest manifest;
+    manifest.step = progress.step;
+    manifest.state = {{"sequences", progress.sequences},
+                      {"model", describe_model(config_.model)},
+                      {"tokenizer", absolute_or_empty(config_.data.tokenizer)},
+                      {"config", to_toml(config_)}};
+    for (const std::string& text : records) manifest.files.push_back(file_record_from_text(text));
+    path = publish_checkpoint(folder, std::move(manifest));
+    prune_checkpoints(directory, config_.checkpoint.keep);
+  });
+  return session_.broadcast_text(path);
+}
+
+Progress Checkpointer::load(CheckpointReader& reader) {
+  trainer_.clear();
+  for (const HeldPiece& h : held(false, false)) read_piece(trainer_.stream(), h, reader);
+  return {.step = reader.manifest().step, .sequences = reader.manifest().state.at("sequences").get<int64_t>()};
+}
+
+std::optional<Progress> Checkpointer::resume() {
+  const CheckpointConfig& checkpoint = config_.checkpoint;
+  const std::string& wanted = checkpoint.resume;
+
+  // Rank 0 looks, so that all ranks try the same paths.
+  std::string joined;
+  together(session_, [&] {
+    if (session_.rank() != 0) return;
+    if (names_a_checkpoint(wanted)) {
+      joined = wanted + "\n";
+      return;
+    }
+    const CheckpointListing listing = scan_checkpoints(checkpoint.directory);
+    for (const SkippedCheckpoint& skipped : listing.skipped)
+      spdlog::warn("warning: checkpoint {} is not used: {}", skipped.path, skipped.reason);
+    for (const std::string& path : listing.complete) joined += path + "\n";
+  });
+  joined = session_.broadcast_text(joined);
+
+  std::vector<std::string> paths;
+  for (size_t at = 0; at < joined.size(); at = joined.find('\n', at) + 1)
+    paths.push_back(joined.substr(at, joined.find('\n', at) - at));
+  if (paths.empty()) return std::nullopt;
+
+  std::vector<std::string> damaged;
+  for (const std::string& path : paths) {
+    // Only damage has the one before tried. All else is the user's to mend: a checkpoint of another model, one that may
+    // not be read, or that some of the ranks do not see.
+    std::optional<CheckpointReader> reader;
+    together(session_, [&] {
+      try {
+        reader.emplace(path);
+      } catch (const Damage& e) {
+        FAIL("{}, but rank 0 has just found this checkpoint whole; do all ranks see the same folder?", e.what());
+      }
+      check_resumable(path, reader->manifest(), config_.model);
+    });
+    Progress progress;
+    std::string damage;
+    together(session_, [&] {
+      try {
+        progress = load(*reader);
+      } catch (const Damage& e) {
+        damage = e.what();
+      }
+    });
+    damage = said_by_ranks(session_, damage);
+    if (!damage.empty()) {
+      if (names_a_checkpoint(wanted)) throw JobError(__FILE__, __LINE__, damage);
+      if (session_.rank() == 0)
+        spdlog::warn("warning: checkpoint {} is damaged, trying the one before: {}", path, damage);
+      damaged.push_back(path);
+      continue;
+    }
+    // Out of the way of the checkpoints to come, but only now that an older one has been read.
+    together(session_, [&] {
+      if (session_.rank() == 0)
+        for (const std::string& bad : damaged) spdlog::warn("warning: {} is now {}", bad, set_aside(bad));
+    });
+    trainer_.weights_loaded();
+    return progress;
+  }
+  throw JobError(__FILE__, __LINE__,
+                 fmt::format("none of the {} checkpoints in {} can be read; move them away to start again, or name an "
+                             "older copy with checkpoint.resume",
+                             paths.size(), checkpoint.directory));
+}
+
+void Checkpointer::initialize_weights() {
+  together(session_, [&] {
+    const WeightSource source = open_initial_weights(config_);
+    trainer_.clear();
+    for (const HeldPiece& h : held(true, false)) read_piece(trainer_.stream(), h, *source.tensors);
+  });
+  trainer_.weights_loaded();
+}
+
+}  // namespace megalith

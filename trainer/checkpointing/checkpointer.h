@@ -1,0 +1,54 @@
+// Checkpointing of a training run: which pieces this rank keeps, saving them together with the other ranks, and finding
+// and reading the newest checkpoint that is whole. What the files look like is checkpoints/FORMAT.md's matter.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoints/reader.h"
+#include "checkpoints/writer.h"
+#include "trainer/checkpointing/held_pieces.h"
+#include "trainer/session/session.h"
+#include "trainer/step/trainer.h"
+
+namespace megalith {
+
+// Where a run stands: what a checkpoint holds besides tensors.
+struct Progress {
+  int64_t step = 0;       // updates completed
+  int64_t sequences = 0;  // consumed from the training stream since the run began
+};
+
+// What checkpoint.resume and checkpoint.init_from ask for is there, is of this model, and will not run into checkpoints
+// that exist. Opens manifests only; for one rank, before anything is written.
+void check_start(const Config& config);
+
+class Checkpointer {
+ public:
+  Checkpointer(const Config& config, const Session& session, Trainer& trainer);
+
+  // Collective. Writes a complete checkpoint, then deletes those beyond `keep`. JobError when it cannot; the ones
+  // before are untouched. Returns its path.
+  std::string save(const Progress& progress);
+
+  // Collective. Follows checkpoint.resume: fills weights and optimizer state and says where the run stood, or nothing
+  // when the run starts from the beginning. A checkpoint that turns out damaged is set aside for the one before, with a
+  // warning in the log; one that cannot be read for another reason is a JobError.
+  std::optional<Progress> resume();
+
+  // Collective. Weights from checkpoint.init_from (see open_weights).
+  void initialize_weights();
+
+ private:
+  // Every piece of state of this rank. With `mine_only` what several ranks hold is dealt out among them, so that each
+  // element is written once.
+  std::vector<HeldPiece> held(bool parameters_only, bool mine_only) const;
+  Progress load(CheckpointReader& reader);
+
+  const Config& config_;
+  const Session& session_;
+  Trainer& trainer_;
+};
+
+}  // namespace megalith

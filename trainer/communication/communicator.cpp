@@ -1,0 +1,150 @@
+#include "trainer/communication/communicator.h"
+
+#include "kernels/elementwise.h"
+
+namespace megalith {
+
+double ring_bytes(Transfer transfer, double payload, int size) {
+  const double share = static_cast<double>(size - 1) / size;
+  switch (transfer) {
+    case Transfer::all_gather:
+    case Transfer::reduce_scatter: return payload * share;
+    case Transfer::all_reduce: return 2 * payload * share;
+    case Transfer::recv:
+    case Transfer::barrier: return 0;
+    default: return size > 1 ? payload : 0;
+  }
+}
+
+template <class Begin>
+Pending Communicator::traced(Stream& s, Transfer transfer, int64_t bytes, int peer, Begin begin) {
+  if (size_ == 1) return begin();
+  const int64_t ticket = s.trace().begin(channel_, transfer, peer, bytes);
+  Pending pending = begin();
+  pending.trace_ = &s.trace();
+  pending.ticket_ = ticket;
+  return pending;
+}
+
+void Communicator::check_all_gather(const Tensor& out, const Tensor& in) const {
+  CHECK(out.numel() == in.numel() * size_ && out.dtype() == in.dtype(),
+        "{}: all_gather of {} {} from {} ranks into {} {}", name_, in.numel(), name_of(in.dtype()), size_, out.numel(),
+        name_of(out.dtype()));
+}
+
+Pending Communicator::all_gather(Stream& s, Tensor out, Tensor in) {
+  check_all_gather(out, in);
+  return traced(s, Transfer::all_gather, out.bytes(), -1, [&] { return do_all_gather(s, out, in); });
+}
+
+Pending Communicator::all_gather(Stream& s, Tensor out, Tensor in, Pending after) {
+  check_all_gather(out, in);
+  const auto first = std::make_shared<Pending>(std::move(after));
+  return traced(s, Transfer::all_gather, out.bytes(), -1, [&] {
+    if (!first->over())
+      return Pending([=, this, &s] {
+        first->wait();
+        do_all_gather(s, out, in).wait();
+      });
+    const auto second = std::make_shared<Pending>(do_all_gather_behind(s, out, in, first->over()));
+    const auto wait = [=] {
+      first->wait();
+      second->wait();
+    };
+    return Pending(wait, second->over());
+  });
+}
+
+Pending Communicator::do_all_gather_behind(Stream& s, Tensor out, Tensor in, CUevent_st* after) {
+  device::wait(s.queue().stream, after);
+  return do_all_gather(s, out, in);
+}
+
+Pending Communicator::reduce_scatter(Stream& s, Tensor out, Tensor in) {
+  const bool adds = in.dtype() == DType::f32 || in.dtype() == DType::bf16;
+  CHECK(in.numel() == out.numel() * size_ && in.dtype() == out.dtype() && adds,
+        "{}: reduce_scatter of {} {} into {} {} on each of {} ranks; f32 and bf16 of equal parts are supported", name_,
+        in.numel(), name_of(in.dtype()), out.numel(), name_of(out.dtype()), size_);
+  return traced(s, Transfer::reduce_scatter, in.bytes(), -1, [&] { return do_reduce_scatter(s, out, in); });
+}
+
+Pending Communicator::all_reduce(Stream& s, Tensor data, Reduce op) {
+  CHECK(data.dtype() != DType::i32, "{}: all_reduce of i32; f32, f64 and bf16 are supported", name_);
+  return traced(s, Transfer::all_reduce, data.bytes(), -1, [&] { return do_all_reduce(s, data, op); });
+}
+
+Pending Communicator::broadcast(Stream& s, Tensor data, int root) {
+  CHECK(0 <= root && root < size_, "{}: broadcast from rank {} of {}", name_, root, size_);
+  return traced(s, Transfer::broadcast, data.bytes(), root, [&] { return do_broadcast(s, data, root); });
+}
+
+Pending Communicator::send(Stream& s, Tensor data, int peer) {
+  CHECK(0 <= peer && peer < size_ && peer != rank_, "{}: rank {} of {} sends to rank {}", name_, rank_, size_, peer);
+  return traced(s, Transfer::send, data.bytes(), peer, [&] { return do_send(s, data, peer); });
+}
+
+Pending Communicator::recv(Stream& s, Tensor data, int peer) {
+  CHECK(0 <= peer && peer < size_ && peer != rank_, "{}: rank {} of {} receives from rank {}", name_, rank_, size_,
+        peer);
+  return traced(s, Transfer::recv, data.bytes(), peer, [&] { return do_recv(s, data, peer); });
+}
+
+void Communicator::barrier(Stream& s) {
+  traced(s, Transfer::barrier, 0, -1, [this] { return Pending([this] { do_barrier(); }); }).wait();
+}
+
+namespace {
+
+class SelfCommunicator : public Communicator {
+ public:
+  explicit SelfCommunicator(std::string name) : Communicator(std::move(name), -1, 0, 1) {}
+  std::unique_ptr<Communicator> split(std::string name, int, int, int) override {
+    return self_communicator(std::move(name));
+  }
+
+ protected:
+  Pending do_all_gather(Stream& s, Tensor out, Tensor in) override { return copy_to(s, out, in); }
+  Pending do_reduce_scatter(Stream& s, Tensor out, Tensor in) override { return copy_to(s, out, in); }
+  Pending do_all_reduce(Stream&, Tensor, Reduce) override { return {}; }
+  Pending do_broadcast(Stream&, Tensor, int) override { return {}; }
+  Pending do_send(Stream&, Tensor, int) override { return {}; }
+  Pending do_recv(Stream&, Tensor, int) override { return {}; }
+  void do_barrier() override {}
+
+ private:
+  Pending copy_to(Stream& s, Tensor out, Tensor in) {
+    if (out.raw() == in.raw()) return {};
+    count_copy(in.bytes());
+    copy(s, out, in);
+    return {};
+  }
+};
+
+class DryCommunicator : public Communicator {
+ public:
+  using Communicator::Communicator;
+  std::unique_ptr<Communicator> split(std::string name, int, int, int) override {
+    FAIL("a dry communicator cannot be split (wanted: {})", name);
+  }
+
+ protected:
+  Pending do_all_gather(Stream&, Tensor, Tensor) override { return {}; }
+  Pending do_reduce_scatter(Stream&, Tensor, Tensor) override { return {}; }
+  Pending do_all_reduce(Stream&, Tensor, Reduce) override { return {}; }
+  Pending do_broadcast(Stream&, Tensor, int) override { return {}; }
+  Pending do_send(Stream&, Tensor, int) override { return {}; }
+  Pending do_recv(Stream&, Tensor, int) override { return {}; }
+  void do_barrier() override {}
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> self_communicator(std::string name) {
+  return std::make_unique<SelfCommunicator>(std::move(name));
+}
+
+std::unique_ptr<Communicator> dry_communicator(std::string name, int channel, int rank, int size) {
+  return std::make_unique<DryCommunicator>(std::move(name), channel, rank, size);
+}
+
+}  // namespace megalith

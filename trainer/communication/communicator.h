@@ -1,0 +1,137 @@
+// A Communicator moves tensors between the ranks of one group. It knows nothing of what it carries.
+//
+// Calls are collective over the group and must be made in the same order by all its members. They are asynchronous:
+// the work starts after everything launched so far on `s`, and the tensors must stay untouched until the returned
+// Pending has been waited for. wait() orders the stream behind the transfer; it does not look at device memory.
+// A group of one rank copies (or does nothing), so no caller asks for the size first.
+//
+// The public functions check shapes and write the stream's trace; each world implements the protected ones. What is
+// traced is the payload: the bytes of the whole tensor that the group gathers, scatters or sums (see ring_bytes for the
+// share that crosses a rank's link). A group of one traces nothing.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/base/stream.h"
+#include "kernels/base/tensor.h"
+#include "kernels/base/trace.h"
+
+namespace megalith {
+
+enum class Reduce : uint8_t { sum, max };
+
+// Bytes that a rank of a group of `size` sends when the payload goes round a ring: all_gather and reduce_scatter
+// (size-1)/size of it, all_reduce twice that, a broadcast or a message all of it (recv nothing).
+double ring_bytes(Transfer transfer, double payload, int size);
+
+// A transfer under way. Waiting twice is allowed; destroying one that was not waited for waits, except where an
+// exception is on its way: the other end may never come. The first wait is an event of the trace.
+class Pending {
+ public:
+  Pending() = default;
+  // `over`: on a stream of a GPU, the event behind which the transfer is over, there until wait().
+  explicit Pending(std::function<void()> wait, CUevent_st* over = nullptr) : wait_(std::move(wait)), over_(over) {}
+  Pending(Pending&& other) noexcept
+      : wait_(std::exchange(other.wait_, nullptr)),
+        over_(std::exchange(other.over_, nullptr)),
+        trace_(std::exchange(other.trace_, nullptr)),
+        ticket_(other.ticket_) {}
+  Pending& operator=(Pending&& other) {
+    wait();
+    wait_ = std::exchange(other.wait_, nullptr);
+    over_ = std::exchange(other.over_, nullptr);
+    trace_ = std::exchange(other.trace_, nullptr);
+    ticket_ = other.ticket_;
+    return *this;
+  }
+  ~Pending() {
+    if (std::uncaught_exceptions() == 0) wait();
+  }
+  void wait() {
+    if (Trace* trace = std::exchange(trace_, nullptr)) trace->wait(ticket_);
+    over_ = nullptr;
+    if (auto w = std::exchange(wait_, nullptr)) w();
+  }
+  // Null where there is none, and once it was waited for.
+  CUevent_st* over() const { return over_; }
+
+ private:
+  friend class Communicator;
+  std::function<void()> wait_;
+  CUevent_st* over_ = nullptr;
+  Trace* trace_ = nullptr;
+  int64_t ticket_ = 0;
+};
+
+class Communicator {
+ public:
+  // `channel` is the number by which the trace and its readers know the group's purpose (mesh.h); none: -1.
+  Communicator(std::string name, int channel, int rank, int size)
+      : name_(std::move(name)), channel_(channel), rank_(rank), size_(size) {}
+  virtual ~Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  const std::string& name() const { return name_; }
+  int channel() const { return channel_; }
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  // out = the in of rank 0, rank 1, ...; in may be rank's own part of out.
+  Pending all_gather(Stream& s, Tensor out, Tensor in);
+  // The same behind another transfer, which writes `in`: streams of a GPU go from one to the other by themselves; where
+  // the host carries the tensors, this one begins when it is waited for. Waits for both.
+  Pending all_gather(Stream& s, Tensor out, Tensor in, Pending after);
+  // out = the rank-th part of the sum over ranks of in (f32 or bf16). They must not overlap. Here and below, bf16 adds
+  // in f32 and rounds each partial sum to nearest.
+  Pending reduce_scatter(Stream& s, Tensor out, Tensor in);
+  // data = the sum or maximum over ranks of data (f32, f64 or bf16). The result is the same on every rank.
+  Pending all_reduce(Stream& s, Tensor data, Reduce op);
+  Pending broadcast(Stream& s, Tensor data, int root);
+  Pending send(Stream& s, Tensor data, int peer);
+  Pending recv(Stream& s, Tensor data, int peer);
+  void barrier(Stream& s);
+
+  // Ranks of equal color form a group, in the order of key.
+  virtual std::unique_ptr<Communicator> split(std::string name, int channel, int color, int key) = 0;
+
+  // Bytes copied on this rank beside what the transfers themselves move: a group of one, whose parts lie elsewhere.
+  int64_t copied() const { return copied_; }
+
+ protected:
+  virtual Pending do_all_gather(Stream& s, Tensor out, Tensor in) = 0;
+  // On a stream of a GPU, behind an event of another: unless there is a better way the stream itself waits for it.
+  virtual Pending do_all_gather_behind(Stream& s, Tensor out, Tensor in, CUevent_st* after);
+  virtual Pending do_reduce_scatter(Stream& s, Tensor out, Tensor in) = 0;
+  virtual Pending do_all_reduce(Stream& s, Tensor data, Reduce op) = 0;
+  virtual Pending do_broadcast(Stream& s, Tensor data, int root) = 0;
+  virtual Pending do_send(Stream& s, Tensor data, int peer) = 0;
+  virtual Pending do_recv(Stream& s, Tensor data, int peer) = 0;
+  virtual void do_barrier() = 0;
+
+  void count_copy(int64_t bytes) { copied_ += bytes; }
+
+ private:
+  void check_all_gather(const Tensor& out, const Tensor& in) const;
+  // Writes the beginning into the trace, then begins; the Pending will write the end.
+  template <class Begin>
+  Pending traced(Stream& s, Transfer transfer, int64_t bytes, int peer, Begin begin);
+
+  std::string name_;
+  int channel_, rank_, size_;
+  int64_t copied_ = 0;
+};
+
+// A group of one: gathers and scatters are copies, everything else is nothing.
+std::unique_ptr<Communicator> self_communicator(std::string name);
+
+// A rank of a group that exists on paper only: transfers are traced and that is all. `split` is not available; the
+// mesh makes the communicators of a dry world by itself.
+std::unique_ptr<Communicator> dry_communicator(std::string name, int channel, int rank, int size);
+
+}  // namespace megalith

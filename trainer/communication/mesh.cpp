@@ -1,0 +1,117 @@
+#include "trainer/communication/mesh.h"
+
+namespace megalith {
+
+const char* name_of(Axis axis) {
+  switch (axis) {
+    case Axis::tensor: return "tensor";
+    case Axis::shard: return "shard";
+    case Axis::data: return "data";
+    default: return "pipeline";
+  }
+}
+
+const char* name_of(Channel channel) {
+  switch (channel) {
+    case Channel::tensor: return "tensor";
+    case Channel::shard: return "shard";
+    case Channel::between_nodes: return "shard between nodes";
+    case Channel::in_node: return "shard in node";
+    case Channel::data: return "data";
+    case Channel::forward: return "pipeline forward";
+    case Channel::backward: return "pipeline backward";
+    default: return "world";
+  }
+}
+
+int MeshShape::extent(Axis axis) const {
+  switch (axis) {
+    case Axis::tensor: return tensor;
+    case Axis::shard: return shard;
+    case Axis::data: return data;
+    default: return pipeline;
+  }
+}
+
+int MeshShape::stride(Axis axis) const {
+  int stride = 1;
+  for (Axis inner : placement) {
+    if (inner == axis) break;
+    stride *= extent(inner);
+  }
+  return stride;
+}
+
+int MeshShape::shard_nodes() const {
+  const int distance = stride(Axis::shard);
+  if (ranks_per_node == 0 || ranks_per_node % distance != 0 || distance * shard % ranks_per_node != 0) return 1;
+  return distance * shard / ranks_per_node;
+}
+
+int MeshShape::coordinate(int rank, Axis axis) const {
+  const int along = rank / stride(axis) % extent(axis);
+  if (axis != Axis::shard) return along;
+  const int nodes = shard_nodes(), in_node = shard / nodes;
+  return along % in_node * nodes + along / in_node;
+}
+
+MeshShape::Place MeshShape::place(int rank, Channel channel) const {
+  const auto on_axis = [&](Axis axis) -> Place {
+    const int distance = stride(axis), along = rank / distance % extent(axis);
+    return {rank - along * distance, coordinate(rank, axis), extent(axis)};
+  };
+  switch (channel) {
+    case Channel::tensor: return on_axis(Axis::tensor);
+    case Channel::data: return on_axis(Axis::data);
+    case Channel::forward:
+    case Channel::backward: return on_axis(Axis::pipeline);
+    case Channel::world: return {0, rank, size()};
+    default: break;
+  }
+  const Place whole = on_axis(Axis::shard);
+  if (channel == Channel::shard) return whole;
+  const int nodes = shard_nodes(), in_node = shard / nodes, distance = stride(Axis::shard);
+  const int node = whole.index % nodes, place_in_node = whole.index / nodes;
+  if (channel == Channel::between_nodes) return {whole.group + place_in_node * distance, node, nodes};
+  return {whole.group + node * in_node * distance, place_in_node, in_node};
+}
+
+std::string MeshShape::summary() const {
+  std::string axes;
+  for (Axis axis : all_axes)
+    if (extent(axis) > 1) axes += fmt::format("{}{} {}", axes.empty() ? ": " : " x ", name_of(axis), extent(axis));
+  return fmt::format("{} {}{}", size(), size() == 1 ? "rank" : "ranks", axes);
+}
+
+std::string MeshShape::describe(int rank) const {
+  std::string where;
+  for (Axis axis : all_axes)
+    if (extent(axis) > 1)
+      where += fmt::format("{}{} {}", where.empty() ? "" : ", ", name_of(axis), coordinate(rank, axis));
+  return where.empty() ? fmt::format("rank {}", rank) : fmt::format("rank {} ({})", rank, where);
+}
+
+Mesh::Mesh(const MeshShape& shape, Communicator& world) : Mesh(shape, world.rank()) {
+  CHECK(shape.size() == world.size(), "a mesh of {} ranks on a world of {}", shape.size(), world.size());
+  for (Channel channel : all_channels) {
+    const MeshShape::Place place = shape.place(rank_, channel);
+    // A split is collective, so groups of one are split off only when all groups of the channel are; they all have the
+    // same size.
+    channels_[static_cast<size_t>(channel)] =
+        place.size == 1 ? self_communicator(name_of(channel))
+                        : world.split(name_of(channel), static_cast<int>(channel), place.group, place.index);
+  }
+}
+
+Mesh Mesh::dry(const MeshShape& shape, int rank) {
+  Mesh mesh(shape, rank);
+  for (Channel channel : all_channels) {
+    const MeshShape::Place place = shape.place(rank, channel);
+    mesh.channels_[static_cast<size_t>(channel)] =
+        place.size == 1 ? self_communicator(name_of(channel))
+                        : dry_communicator(name_of(channel), static_cast<int>(channel), place.index, place.size);
+  }
+  return mesh;
+}
+
+}  // namespace megalith

@@ -1,0 +1,88 @@
+// The mesh: which rank stands where, and who talks to whom. A rank has one coordinate on each axis; the placement says
+// which axis's neighbours are neighbouring ranks. By default tensor is innermost (its ranks talk most):
+//   rank = ((pipeline * data + d) * shard + s) * tensor + t.
+// `shard` ranks share one copy of the weights; `data` counts the copies; together they split the batch.
+//
+// Ranks fill the nodes in order. Where a shard group spans several nodes evenly, its parts are numbered across the
+// nodes first (part = place in the node * nodes + node): a gather between nodes followed by one inside each node then
+// leaves every part where it belongs, and no copy puts them in order.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+
+#include "trainer/communication/communicator.h"
+
+namespace megalith {
+
+enum class Axis : uint8_t { tensor, shard, data, pipeline };
+constexpr std::array<Axis, 4> all_axes{Axis::tensor, Axis::shard, Axis::data, Axis::pipeline};
+const char* name_of(Axis axis);
+
+// What a communicator is for. Each is a group of ranks of its own, so that transfers of one never wait for another's.
+enum class Channel : uint8_t {
+  tensor,
+  shard,          // the whole shard group
+  between_nodes,  // of a shard group: those at the same place of each node; one rank where it does not span nodes
+  in_node,        // of a shard group: those on one node
+  data,
+  forward,   // the pipeline axis: activations
+  backward,  // the pipeline axis: their gradients
+  world,
+};
+constexpr int num_channels = 8;
+constexpr std::array<Channel, num_channels> all_channels{Channel::tensor,   Channel::shard, Channel::between_nodes,
+                                                         Channel::in_node,  Channel::data,  Channel::forward,
+                                                         Channel::backward, Channel::world};
+const char* name_of(Channel channel);
+
+struct MeshShape {
+  int tensor = 1, shard = 1, data = 1, pipeline = 1;
+  std::array<Axis, 4> placement = all_axes;  // innermost first
+  int ranks_per_node = 0;                    // 0: all on one
+
+  int size() const { return tensor * shard * data * pipeline; }
+  int extent(Axis axis) const;
+  int stride(Axis axis) const;  // distance between neighbours on the axis, in ranks
+  int coordinate(int rank, Axis axis) const;
+  int node(int rank) const { return ranks_per_node > 0 ? rank / ranks_per_node : 0; }
+  // How many nodes each shard group spans, all with as many of its ranks; 1 as well where nodes and groups do not fit.
+  int shard_nodes() const;
+
+  // Where a rank stands in a channel: the group is named by a number that its members share.
+  struct Place {
+    int group, index, size;
+  };
+  Place place(int rank, Channel channel) const;
+
+  // The batch is split over data and shard: which of how many parts this rank takes.
+  int batch_ranks() const { return shard * data; }
+  int batch_rank(int rank) const { return coordinate(rank, Axis::data) * shard + coordinate(rank, Axis::shard); }
+
+  std::string summary() const;           // "8 ranks: tensor 2 x shard 4"
+  std::string describe(int rank) const;  // "rank 3 (data 1, shard 1)": axes of extent 1 are left out
+};
+
+// One communicator for each channel of one rank.
+class Mesh {
+ public:
+  // Splits `world`; collective.
+  Mesh(const MeshShape& shape, Communicator& world);
+  // The dry mesh of any rank.
+  static Mesh dry(const MeshShape& shape, int rank);
+
+  const MeshShape& shape() const { return shape_; }
+  int rank() const { return rank_; }
+  int coordinate(Axis axis) const { return shape_.coordinate(rank_, axis); }
+  Communicator& channel(Channel channel) const { return *channels_[static_cast<size_t>(channel)]; }
+
+ private:
+  Mesh(const MeshShape& shape, int rank) : shape_(shape), rank_(rank) {}
+
+  MeshShape shape_;
+  int rank_;
+  std::array<std::unique_ptr<Communicator>, num_channels> channels_;
+};
+
+}  // namespace megalith

@@ -1,0 +1,128 @@
+#include "trainer/communication/mpi.h"
+
+#include "trainer/session/mpi_check.h"
+
+namespace megalith {
+
+namespace {
+
+MPI_Datatype datatype(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return MPI_FLOAT;
+    case DType::f64: return MPI_DOUBLE;
+    case DType::i32: return MPI_INT32_T;
+    default: return MPI_UINT16_T;  // bf16 travels as bits
+  }
+}
+
+Pending pending(MPI_Request request) {
+  return Pending([request]() mutable { MPI_CHECK(MPI_Wait(&request, MPI_STATUS_IGNORE)); });
+}
+
+bfloat16 sum(bfloat16 a, bfloat16 b) { return bfloat16(static_cast<float>(a) + static_cast<float>(b)); }
+bfloat16 max(bfloat16 a, bfloat16 b) { return static_cast<float>(a) > static_cast<float>(b) ? a : b; }
+
+template <bfloat16 (*combine)(bfloat16, bfloat16)>
+void combine_bf16(void* in, void* inout, int* length, MPI_Datatype*) {
+  const auto* a = static_cast<const bfloat16*>(in);
+  auto* b = static_cast<bfloat16*>(inout);
+  for (int i = 0; i < *length; i++) b[i] = combine(a[i], b[i]);
+}
+
+// All communicators made from one world share it; MPI wants it freed before MPI_Finalize.
+class ReduceBf16 {
+ public:
+  ReduceBf16() {
+    MPI_CHECK(MPI_Op_create(&combine_bf16<megalith::sum>, 1, &sum_));
+    MPI_CHECK(MPI_Op_create(&combine_bf16<megalith::max>, 1, &max_));
+  }
+  ~ReduceBf16() {
+    MPI_Op_free(&sum_);
+    MPI_Op_free(&max_);
+  }
+  ReduceBf16(const ReduceBf16&) = delete;
+  ReduceBf16& operator=(const ReduceBf16&) = delete;
+
+  MPI_Op sum() const { return sum_; }
+  MPI_Op max() const { return max_; }
+
+ private:
+  MPI_Op sum_, max_;
+};
+
+// The CPU stream has run everything by the time a call arrives here, so transfers only have to start.
+class MpiCommunicator : public Communicator {
+ public:
+  MpiCommunicator(std::string name, int channel, MPI_Comm comm, std::shared_ptr<const ReduceBf16> reduce_bf16)
+      : Communicator(std::move(name), channel, mpi_rank(comm), mpi_size(comm)),
+        comm_(comm),
+        reduce_bf16_(std::move(reduce_bf16)) {}
+  ~MpiCommunicator() override { MPI_Comm_free(&comm_); }
+
+  std::unique_ptr<Communicator> split(std::string name, int channel, int color, int key) override {
+    MPI_Comm part;
+    MPI_CHECK(MPI_Comm_split(comm_, color, key, &part));
+    return std::make_unique<MpiCommunicator>(std::move(name), channel, part, reduce_bf16_);
+  }
+
+ protected:
+  Pending do_all_gather(Stream&, Tensor out, Tensor in) override {
+    const Tensor own = out.flat(rank() * in.numel(), (rank() + 1) * in.numel());
+    const bool in_place = own.raw() == in.raw();
+    MPI_Request request;
+    MPI_CHECK(MPI_Iallgather(in_place ? MPI_IN_PLACE : in.raw(), mpi_count(in.numel()), datatype(in.dtype()), out.raw(),
+                             mpi_count(in.numel()), datatype(out.dtype()), comm_, &request));
+    return pending(request);
+  }
+  Pending do_reduce_scatter(Stream&, Tensor out, Tensor in) override {
+    MPI_Request request;
+    MPI_CHECK(MPI_Ireduce_scatter_block(in.raw(), out.raw(), mpi_count(out.numel()), datatype(out.dtype()),
+                                        op_of(out.dtype(), Reduce::sum), comm_, &request));
+    return pending(request);
+  }
+  Pending do_all_reduce(Stream&, Tensor data, Reduce op) override {
+    MPI_Request request;
+    MPI_CHECK(MPI_Iallreduce(MPI_IN_PLACE, data.raw(), mpi_count(data.numel()), datatype(data.dtype()),
+                             op_of(data.dtype(), op), comm_, &request));
+    return pending(request);
+  }
+  Pending do_broadcast(Stream&, Tensor data, int root) override {
+    MPI_Request request;
+    MPI_CHECK(MPI_Ibcast(data.raw(), mpi_count(data.numel()), datatype(data.dtype()), root, comm_, &request));
+    return pending(request);
+  }
+  Pending do_send(Stream&, Tensor data, int peer) override {
+    MPI_Request request;
+    MPI_CHECK(MPI_Isend(data.raw(), mpi_count(data.numel()), datatype(data.dtype()), peer, 0, comm_, &request));
+    return pending(request);
+  }
+  Pending do_recv(Stream&, Tensor data, int peer) override {
+    MPI_Request request;
+    MPI_CHECK(MPI_Irecv(data.raw(), mpi_count(data.numel()), datatype(data.dtype()), peer, 0, comm_, &request));
+    return pending(request);
+  }
+  void do_barrier() override { MPI_CHECK(MPI_Barrier(comm_)); }
+
+ private:
+  MPI_Op op_of(DType dtype, Reduce op) const {
+    if (dtype == DType::bf16) return op == Reduce::sum ? reduce_bf16_->sum() : reduce_bf16_->max();
+    return op == Reduce::sum ? MPI_SUM : MPI_MAX;
+  }
+
+  MPI_Comm comm_;
+  std::shared_ptr<const ReduceBf16> reduce_bf16_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> host_world(const Session& session) {
+  session.require_mpi();
+  int initialized = 0;
+  MPI_CHECK(MPI_Initialized(&initialized));
+  if (!initialized) return self_communicator("world");
+  MPI_Comm copy;
+  MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
+  return std::make_unique<MpiCommunicator>("world", -1, copy, std::make_shared<ReduceBf16>());
+}
+
+}  // namespace megalith

@@ -1,0 +1,54 @@
+// NCCL: communicators over the GPUs that the ranks have selected. The library is opened when it is asked for, so that a
+// machine without it can do all else.
+//
+// Transfers of the tensor channel are enqueued on the stream itself, for the next op needs them; each other channel has
+// a stream of its own, which events put in order with it. The host waits for none of them, except in a barrier.
+// NCCL runs what one of its communicators is given one after the other, and a message holds the GPU until its other end
+// is there. So on the channels of the pipeline each neighbour is met on a line of its own: a rank that waits for the
+// stage before it still sends to the stage after it. NCCL makes connections when they are first used, and the host then
+// waits for the other end; messages have theirs from the start.
+//
+// Errors and time-outs. A rank that died leaves the others waiting in transfers, on the GPU, and then on the host as
+// well, in whatever call it makes when the GPU takes no more work. So a thread watches: when NCCL reports an error, a
+// transfer or a call of NCCL does not end, or the session says that a rank has given up, the host gets an error from
+// its next call or check(), which names channel and operation. A host that does not get so far is ended by the watcher,
+// together with the job. After an error nothing waits for the GPU any more: communicators are left as they are.
+#pragma once
+
+#include <memory>
+
+#include "trainer/communication/communicator.h"
+#include "trainer/session/session.h"
+
+namespace megalith {
+
+struct NcclOptions {
+  int max_ctas = 0;      // thread blocks (of a GPU's hundred or so) for each communicator; 0: NCCL's choice
+  double timeout = 600;  // seconds within which some transfer under way has to end
+  std::string library = "libnccl.so.2";
+};
+
+class NcclSession {
+ public:
+  // `session` must outlive it and its communicators. Errors: a build without CUDA; the library is not found.
+  NcclSession(const Session& session, NcclOptions options);
+  ~NcclSession();
+  NcclSession(const NcclSession&) = delete;
+  NcclSession& operator=(const NcclSession&) = delete;
+
+  // Collective: all ranks of the job, each with a GPU selected. Communicators may outlive the session.
+  std::unique_ptr<Communicator> world() const;
+
+  // For Stream::on_idle: the error that the watcher has found, if it has.
+  void check() const;
+
+  std::string version() const;
+
+  struct Shared;  // of all communicators
+
+ private:
+  const Session& session_;
+  std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace megalith

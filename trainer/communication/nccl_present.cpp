@@ -1,0 +1,261 @@
+#include <cstring>
+#include <exception>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernels/base/device.h"
+#include "trainer/communication/mesh.h"
+#include "trainer/communication/nccl.h"
+#include "trainer/communication/nccl_watch.h"
+
+namespace megalith {
+
+namespace {
+
+ncclDataType_t datatype(DType type) {
+  switch (type) {
+    case DType::f32: return ncclFloat32;
+    case DType::f64: return ncclFloat64;
+    case DType::i32: return ncclInt32;
+    default: return ncclBfloat16;
+  }
+}
+ncclRedOp_t op_of(Reduce op) { return op == Reduce::sum ? ncclSum : ncclMax; }
+size_t count(const Tensor& t) { return static_cast<size_t>(t.numel()); }
+
+}  // namespace
+
+struct NcclSession::Shared {
+  NcclLibrary library;
+  int max_ctas;
+  NcclWatch watch;
+
+  Shared(const Session& session, const NcclOptions& options)
+      : library(options.library), max_ctas(options.max_ctas), watch(session, library, options.timeout) {}
+
+  ncclConfig_t config() const {
+    ncclConfig_t c = NCCL_CONFIG_INITIALIZER;
+    c.blocking = 1;
+    if (max_ctas > 0) c.maxCTAs = max_ctas;
+    return c;
+  }
+
+  template <class F>
+  void call(const std::string& channel, const char* operation, F f) {
+    const NcclWatch::Call call(watch, channel, operation);
+    library.check(f(), channel, operation);
+  }
+};
+
+namespace {
+
+using Shared = std::shared_ptr<NcclSession::Shared>;
+
+// A communicator of NCCL with a stream of its own.
+class OwnedLine {
+ public:
+  OwnedLine(Shared shared, const std::string& channel, ncclComm_t comm)
+      : shared_(std::move(shared)), stream_(device::make_stream(true)), ready_(device::make_event()) {
+    line_.comm = comm;
+    line_.channel = channel;
+    shared_->watch.add(line_);
+  }
+  ~OwnedLine() {
+    shared_->watch.remove(line_);
+    // Others may be gone, and with them what an orderly end waits for.
+    if (std::uncaught_exceptions() > 0 || shared_->watch.found_one()) return;
+    try {
+      shared_->call(line_.channel, "ncclCommDestroy", [&] { return shared_->library.destroy(line_.comm); });
+    } catch (const Error&) {  // an end that is not orderly after all
+    }
+  }
+  OwnedLine(const OwnedLine&) = delete;
+  OwnedLine& operator=(const OwnedLine&) = delete;
+
+  ncclComm_t comm() const { return line_.comm; }
+  CUstream_st* stream() const { return stream_.get(); }
+
+  // Enqueues on the line's stream, behind what `compute` was given, or on `compute` itself.
+  template <class F>
+  std::shared_ptr<Flight> enqueue(CUstream_st* compute, bool on_compute, const char* operation, F f) {
+    const device::Range range(operation);
+    CUstream_st* on = on_compute ? compute : stream_.get();
+    if (on != compute) {
+      device::record(ready_.get(), compute);
+      device::wait(on, ready_.get());
+    }
+    std::shared_ptr<Flight> flight = shared_->watch.next_flight(line_, operation);
+    device::record(flight->begun.get(), on);
+    shared_->call(line_.channel, operation, [&] { return f(line_.comm, on); });
+    device::record(flight->over.get(), on);
+    shared_->watch.departed(line_, flight);
+    return flight;
+  }
+
+ private:
+  Shared shared_;
+  Line line_;
+  device::OwnedStream stream_;
+  device::OwnedEvent ready_;
+};
+
+class NcclCommunicator : public Communicator {
+ public:
+  // Takes `comm`.
+  NcclCommunicator(std::string name, int channel, Shared shared, ncclComm_t comm)
+      : Communicator(std::move(name), channel, rank_in(*shared, comm), size_of(*shared, comm)),
+        shared_(std::move(shared)),
+        on_compute_(channel == static_cast<int>(Channel::tensor)),
+        forward_(channel == static_cast<int>(Channel::forward)),
+        pipeline_(forward_ || channel == static_cast<int>(Channel::backward)) {
+    const int32_t zero = 0;
+    add_line(comm);
+    device::copy(main_line().stream(), token_.get(), &zero, sizeof zero);
+    device::synchronize(main_line().stream());
+    if (pipeline_) connect_neighbours();
+  }
+
+  std::unique_ptr<Communicator> split(std::string name, int channel, int color, int key) override {
+    ncclComm_t part = part_of(color, key, name);
+    return std::make_unique<NcclCommunicator>(std::move(name), channel, shared_, part);
+  }
+
+ protected:
+  Pending do_all_gather(Stream& s, Tensor out, Tensor in) override {
+    return begin(s, "all_gather", main_line(), [&](ncclComm_t comm, CUstream_st* on) {
+      return library().all_gather(in.raw(), out.raw(), count(in), datatype(in.dtype()), comm, on);
+    });
+  }
+  Pending do_all_gather_behind(Stream& s, Tensor out, Tensor in, CUevent_st* after) override {
+    device::wait(on_compute_ ? s.queue().stream : main_line().stream(), after);
+    return do_all_gather(s, out, in);
+  }
+  Pending do_reduce_scatter(Stream& s, Tensor out, Tensor in) override {
+    return begin(s, "reduce_scatter", main_line(), [&](ncclComm_t comm, CUstream_st* on) {
+      return library().reduce_scatter(in.raw(), out.raw(), count(out), datatype(in.dtype()), ncclSum, comm, on);
+    });
+  }
+  Pending do_all_reduce(Stream& s, Tensor data, Reduce op) override {
+    return begin(s, "all_reduce", main_line(), [&](ncclComm_t comm, CUstream_st* on) {
+      return library().all_reduce(data.raw(), data.raw(), count(data), datatype(data.dtype()), op_of(op), comm, on);
+    });
+  }
+  Pending do_broadcast(Stream& s, Tensor data, int root) override {
+    return begin(s, "broadcast", main_line(), [&](ncclComm_t comm, CUstream_st* on) {
+      return library().broadcast(data.raw(), data.raw(), count(data), datatype(data.dtype()), root, comm, on);
+    });
+  }
+  Pending do_send(Stream& s, Tensor data, int peer) override {
+    return begin(s, "send", line_between(rank(), peer), [&](ncclComm_t comm, CUstream_st* on) {
+      return library().send(data.raw(), count(data), datatype(data.dtype()), peer, comm, on);
+    });
+  }
+  Pending do_recv(Stream& s, Tensor data, int peer) override {
+    return begin(s, "recv", line_between(peer, rank()), [&](ncclComm_t comm, CUstream_st* on) {
+      return library().recv(data.raw(), count(data), datatype(data.dtype()), peer, comm, on);
+    });
+  }
+  void do_barrier() override {
+    pass_token(main_line(), "barrier", [&](ncclComm_t comm, CUstream_st* on) {
+      return library().all_reduce(token_.get(), token_.get(), 1, ncclInt32, ncclMax, comm, on);
+    });
+  }
+
+ private:
+  static int rank_in(NcclSession::Shared& shared, ncclComm_t comm) {
+    int rank = 0;
+    shared.library.check(shared.library.user_rank(comm, &rank), "communicator", "ncclCommUserRank");
+    return rank;
+  }
+  static int size_of(NcclSession::Shared& shared, ncclComm_t comm) {
+    int size = 0;
+    shared.library.check(shared.library.count(comm, &size), "communicator", "ncclCommCount");
+    return size;
+  }
+
+  const NcclLibrary& library() const { return shared_->library; }
+
+  ncclComm_t part_of(int color, int key, const std::string& channel) {
+    ncclComm_t part = nullptr;
+    ncclConfig_t config = shared_->config();
+    shared_->call(channel, "ncclCommSplit",
+                  [&] { return library().split(main_line().comm(), color, key, &part, &config); });
+    return part;
+  }
+  void add_line(ncclComm_t comm) { lines_.push_back(std::make_unique<OwnedLine>(shared_, name(), comm)); }
+  OwnedLine& main_line() const { return *lines_.front(); }
+
+  // Edge e of the ring joins e and e + 1. No two at one rank share a line: two lines, three where the ring is odd.
+  OwnedLine& line_of_edge(int edge) const {
+    const bool last_of_odd = size() % 2 == 1 && edge == size() - 1;
+    return *lines_[static_cast<size_t>(last_of_odd ? 2 : edge % 2)];
+  }
+  OwnedLine& line_between(int from, int to) {
+    if (!pipeline_ || size() == 1) return main_line();
+    const int edge = forward_ ? from : to;
+    CHECK((edge + 1) % size() == (forward_ ? to : from),
+          "{}: a message from {} to {} of {}; they go from neighbour to neighbour, in the channel's direction", name(),
+          from, to, size());
+    return line_of_edge(edge);
+  }
+  void connect_neighbours() {
+    if (size() == 1) return;
+    for (int lines = size() % 2 == 0 ? 2 : 3, i = 1; i < lines; i++) add_line(part_of(0, rank(), name()));
+    for (int first : {0, 1})
+      for (int edge = first; edge < size(); edge += 2) {
+        const int next = (edge + 1) % size(), from = forward_ ? edge : next, to = forward_ ? next : edge;
+        if (rank() != from && rank() != to) continue;
+        pass_token(line_of_edge(edge), "first message", [&](ncclComm_t comm, CUstream_st* on) {
+          return rank() == from ? library().send(token_.get(), 1, ncclInt32, to, comm, on)
+                                : library().recv(token_.get(), 1, ncclInt32, from, comm, on);
+        });
+      }
+  }
+
+  template <class F>
+  Pending begin(Stream& s, const char* operation, OwnedLine& line, F f) {
+    CUstream_st* compute = s.queue().stream;
+    const std::shared_ptr<Flight> flight = line.enqueue(compute, on_compute_, operation, f);
+    if (on_compute_) return {};
+    return Pending([flight, compute] { device::wait(compute, flight->over.get()); }, flight->over.get());
+  }
+  // The host waits.
+  template <class F>
+  void pass_token(OwnedLine& line, const char* operation, F f) {
+    const std::shared_ptr<Flight> flight = line.enqueue(line.stream(), true, operation, f);
+    while (!device::passed(flight->over.get())) {
+      shared_->watch.check();
+      std::this_thread::yield();
+    }
+  }
+
+  Shared shared_;
+  bool on_compute_, forward_, pipeline_;
+  device::Memory token_ = device::allocate(sizeof(int32_t), "barriers");
+  std::vector<std::unique_ptr<OwnedLine>> lines_;
+};
+
+}  // namespace
+
+NcclSession::NcclSession(const Session& session, NcclOptions options)
+    : session_(session), shared_(std::make_shared<Shared>(session, options)) {}
+NcclSession::~NcclSession() = default;
+
+std::unique_ptr<Communicator> NcclSession::world() const {
+  const NcclLibrary& library = shared_->library;
+  ncclUniqueId id{};
+  if (session_.rank() == 0) shared_->call("world", "ncclGetUniqueId", [&] { return library.get_unique_id(&id); });
+  const std::string bytes = session_.broadcast_text(std::string(id.internal, sizeof(id.internal)));
+  std::memcpy(id.internal, bytes.data(), sizeof(id.internal));
+  ncclComm_t comm = nullptr;
+  ncclConfig_t config = shared_->config();
+  shared_->call("world", "ncclCommInitRankConfig",
+                [&] { return library.init_rank(&comm, session_.size(), id, session_.rank(), &config); });
+  return std::make_unique<NcclCommunicator>("world", -1, shared_, comm);
+}
+
+void NcclSession::check() const { shared_->watch.check(); }
+std::string NcclSession::version() const { return shared_->library.version(); }
+
+}  // namespace megalith

@@ -1,0 +1,103 @@
+// What is under way in NCCL on this rank, and who watches it (nccl.h says why). For builds with CUDA only.
+//
+// The host's thread tells of calls and transfers. A second thread asks CUDA how far these are; where the host's is kept
+// in CUDA, that question may be kept as well. So a third one watches, which calls nothing of CUDA: the clock, NCCL's
+// errors, the session. What they share is under the mutex, which nobody holds in a call of NCCL that communicates, or
+// of CUDA.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernels/base/device.h"
+#include "trainer/communication/nccl_library.h"
+#include "trainer/session/session.h"
+
+namespace megalith {
+
+// A transfer that was enqueued.
+struct Flight {
+  device::OwnedEvent begun = device::make_event(), over = device::make_event();
+  const char* operation = nullptr;
+  std::optional<std::chrono::steady_clock::time_point> seen;  // to have begun
+  bool ended = false;                                         // as was seen
+};
+
+// An NCCL communicator and the transfers it was given, which end in the order in which they were enqueued.
+struct Line {
+  ncclComm_t comm = nullptr;
+  std::string channel;
+  std::deque<std::shared_ptr<Flight>> flights;
+  std::vector<std::shared_ptr<Flight>> landed;  // to be used again
+};
+
+class NcclWatch {
+ public:
+  // The GPU is the one selected. `session` and `library` outlive it.
+  NcclWatch(const Session& session, const NcclLibrary& library, double timeout);
+  ~NcclWatch();
+  NcclWatch(const NcclWatch&) = delete;
+  NcclWatch& operator=(const NcclWatch&) = delete;
+
+  void add(Line& line);
+  void remove(Line& line);
+
+  // A call of NCCL is what the host is doing until the Call goes. Error: one was found before.
+  class Call {
+   public:
+    Call(NcclWatch& watch, const std::string& channel, const char* operation);
+    ~Call();
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+   private:
+    NcclWatch& watch_;
+  };
+
+  // A flight for a transfer whose `begun` is still to be recorded; then, with `over` recorded, it is under way.
+  std::shared_ptr<Flight> next_flight(Line& line, const char* operation);
+  void departed(Line& line, std::shared_ptr<Flight> flight);
+
+  // Error: what was found.
+  void check();
+  bool found_one();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Doing {
+    std::string channel;
+    const char* operation;
+    Clock::time_point since;
+  };
+
+  void ask_on();
+  void ask();
+  void watch_on();
+  std::string look() const;
+  void report(const std::string& error);
+
+  const Session& session_;
+  const NcclLibrary& library_;
+  double timeout_;
+  int gpu_;
+
+  std::mutex mutex_;  // of all below
+  std::vector<Line*> lines_;
+  std::optional<Doing> doing_;
+  Clock::time_point progress_ = Clock::now();  // when a transfer was last seen to have ended
+  std::string error_;
+  Clock::time_point found_;  // the error
+  bool stop_asking_ = false, stop_watching_ = false;
+  std::condition_variable stopped_;
+
+  std::thread asking_, watching_;  // the last members: they use the others
+};
+
+}  // namespace megalith

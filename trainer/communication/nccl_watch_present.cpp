@@ -1,0 +1,192 @@
+#include "trainer/communication/nccl_watch.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "kernels/base/check.h"
+
+namespace megalith {
+
+namespace {
+
+constexpr auto interval = std::chrono::milliseconds(100);  // of looks
+constexpr int looks_a_question = 20;                       // to the session, which may have to read files
+constexpr double longest_grace = 5;                        // seconds for the host to meet the error by itself
+
+double seconds(std::chrono::steady_clock::duration d) { return std::chrono::duration<double>(d).count(); }
+
+}  // namespace
+
+NcclWatch::NcclWatch(const Session& session, const NcclLibrary& library, double timeout)
+    : session_(session),
+      library_(library),
+      timeout_(timeout),
+      gpu_(device::properties().index),
+      asking_([this] { ask_on(); }),
+      watching_([this] { watch_on(); }) {}
+
+NcclWatch::~NcclWatch() {
+  const auto end = [this](bool& stop, std::thread& thread) {
+    {
+      const std::lock_guard lock(mutex_);
+      stop = true;
+    }
+    stopped_.notify_all();
+    thread.join();
+  };
+  end(stop_asking_, asking_);  // watched to the end
+  end(stop_watching_, watching_);
+}
+
+void NcclWatch::add(Line& line) {
+  const std::lock_guard lock(mutex_);
+  lines_.push_back(&line);
+}
+
+void NcclWatch::remove(Line& line) {
+  const std::lock_guard lock(mutex_);
+  std::erase(lines_, &line);
+}
+
+NcclWatch::Call::Call(NcclWatch& watch, const std::string& channel, const char* operation) : watch_(watch) {
+  const std::lock_guard lock(watch_.mutex_);
+  CHECK(watch_.error_.empty(), "{}", watch_.error_);
+  watch_.doing_ = {channel, operation, Clock::now()};
+}
+
+NcclWatch::Call::~Call() {
+  const std::lock_guard lock(watch_.mutex_);
+  watch_.doing_.reset();
+}
+
+std::shared_ptr<Flight> NcclWatch::next_flight(Line& line, const char* operation) {
+  std::shared_ptr<Flight> flight;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!line.landed.empty()) {
+      flight = std::move(line.landed.back());
+      line.landed.pop_back();
+    }
+  }
+  if (!flight) flight = std::make_shared<Flight>();
+  flight->operation = operation;
+  flight->seen.reset();
+  flight->ended = false;
+  return flight;
+}
+
+void NcclWatch::departed(Line& line, std::shared_ptr<Flight> flight) {
+  const std::lock_guard lock(mutex_);
+  line.flights.push_back(std::move(flight));
+}
+
+// How far the flights are; those that have ended are taken off their lists.
+void NcclWatch::ask() {
+  std::vector<std::deque<std::shared_ptr<Flight>>> under_way;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Line* line : lines_) under_way.push_back(line->flights);
+  }
+  for (const auto& flights : under_way)
+    for (const std::shared_ptr<Flight>& flight : flights) {
+      const bool over = device::passed(flight->over.get()), begun = over || device::passed(flight->begun.get());
+      const std::lock_guard lock(mutex_);
+      if (begun && !flight->seen) flight->seen = Clock::now();
+      if (!over) break;
+      flight->ended = true;
+      progress_ = Clock::now();
+    }
+  under_way.clear();
+  const std::lock_guard lock(mutex_);
+  for (Line* line : lines_)
+    while (!line->flights.empty() && line->flights.front()->ended) {
+      // One that somebody still wants to wait for is not used again.
+      if (line->flights.front().use_count() == 1) line->landed.push_back(line->flights.front());
+      line->flights.pop_front();
+    }
+}
+
+void NcclWatch::check() {
+  const std::lock_guard lock(mutex_);
+  CHECK(error_.empty(), "{}", error_);
+}
+
+bool NcclWatch::found_one() {
+  const std::lock_guard lock(mutex_);
+  return !error_.empty();
+}
+
+// Empty, or what is wrong.
+std::string NcclWatch::look() const {
+  const Clock::time_point now = Clock::now();
+  std::string longest;
+  Clock::time_point since = now;
+  for (const Line* line : lines_) {
+    const Flight* first = line->flights.empty() ? nullptr : line->flights.front().get();
+    if (first && first->seen && *first->seen < since) {
+      since = *first->seen;
+      longest = fmt::format("{}: {}", line->channel, first->operation);
+    }
+    ncclResult_t state = ncclSuccess;
+    const ncclResult_t asked = library_.async_error(line->comm, &state);
+    if (asked != ncclSuccess || (state != ncclSuccess && state != ncclInProgress))
+      return fmt::format("{}: {}: NCCL reports: {}: {}; has another rank or a link died?", line->channel,
+                         first ? first->operation : "between transfers",
+                         library_.error_string(asked != ncclSuccess ? asked : state), library_.last_error(line->comm));
+  }
+  const char* cause = "another rank or a link has died, or waits elsewhere";
+  if (!longest.empty() && seconds(now - std::max(since, progress_)) > timeout_)
+    return fmt::format("{} has not ended for {:g} s (communication.timeout): {}", longest, timeout_, cause);
+  if (doing_ && seconds(now - doing_->since) > timeout_)
+    return fmt::format("{}: {} has kept the host for {:g} s (communication.timeout): {}", doing_->channel,
+                       doing_->operation, timeout_, cause);
+  return "";
+}
+
+void NcclWatch::report(const std::string& error) {
+  if (error.empty() || !error_.empty()) return;
+  error_ = error;
+  found_ = Clock::now();
+}
+
+void NcclWatch::ask_on() {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  try {
+    device::select(gpu_);
+    for (;;) {
+      lock.lock();
+      if (stopped_.wait_for(lock, interval, [this] { return stop_asking_; })) return;
+      lock.unlock();
+      ask();
+    }
+  } catch (const std::exception& e) {
+    const std::lock_guard again(mutex_);
+    report(e.what());
+  }
+}
+
+void NcclWatch::watch_on() {
+  std::unique_lock lock(mutex_);
+  for (int64_t looks = 0; !stopped_.wait_for(lock, interval, [this] { return stop_watching_; }); looks++) {
+    if (!error_.empty()) {
+      if (seconds(Clock::now() - found_) < std::min(longest_grace, timeout_)) continue;
+      fmt::print(stderr, "megalith: rank {}: {}\n", session_.rank(), error_);
+      session_.abort(1);
+    }
+    std::string error;
+    try {
+      error = look();
+      if (error.empty() && looks % looks_a_question == 0) {
+        lock.unlock();
+        session_.check();
+        lock.lock();
+      }
+    } catch (const std::exception& e) {
+      error = e.what();
+    }
+    if (!lock.owns_lock()) lock.lock();
+    report(error);
+  }
+}
+
+}  // namespace megalith

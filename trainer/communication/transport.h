@@ -1,0 +1,35 @@
+// What carries tensors between the ranks of a job, wherever they lie: MPI for those of the host, communication.backend
+// for those of GPUs.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "configs/config.h"
+#include "kernels/base/stream.h"
+#include "trainer/communication/nccl.h"
+#include "trainer/session/session.h"
+
+namespace megalith {
+
+class Transport {
+ public:
+  // For tensors of `where`; on GPUs each rank has selected its own. `session` must outlive it. Errors as in nccl.h.
+  Transport(World where, const CommunicationConfig& config, const Session& session);
+
+  // Collective. All ranks of the job.
+  std::unique_ptr<Communicator> world() const;
+
+  std::string name() const;  // "NCCL 2.28.9"
+
+  // A host that waits for the stream learns of transfers that failed.
+  void watch(Stream& s) const;
+
+ private:
+  const Session& session_;
+  bool staged_;
+  std::optional<NcclSession> nccl_;
+};
+
+}  // namespace megalith

@@ -1,0 +1,37 @@
+#include "trainer/job/agreement.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace megalith {
+
+std::string said_by_ranks(const Session& session, const std::string& mine) {
+  const std::vector<std::string> all = session.all_gather_text(mine);
+  std::vector<std::string> distinct;
+  for (const std::string& message : all)
+    if (!message.empty() && std::find(distinct.begin(), distinct.end(), message) == distinct.end())
+      distinct.push_back(message);
+
+  std::string text;
+  for (const std::string& message : distinct) {
+    std::string ranks;
+    for (size_t r = 0; r < all.size(); r++)
+      if (all[r] == message) ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", r);
+    const bool everybody = std::count(all.begin(), all.end(), message) == static_cast<int64_t>(all.size());
+    text += (text.empty() ? "" : "\n") + (everybody ? message : fmt::format("rank {}: {}", ranks, message));
+  }
+  return text;
+}
+
+void together(const Session& session, const std::function<void()>& work) {
+  std::string mine;
+  try {
+    work();
+  } catch (const std::exception& e) {
+    mine = e.what();
+    if (mine.empty()) mine = "an error without a message";
+  }
+  if (const std::string text = said_by_ranks(session, mine); !text.empty()) throw JobError(__FILE__, __LINE__, text);
+}
+
+}  // namespace megalith

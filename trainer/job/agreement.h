@@ -1,0 +1,27 @@
+// Errors of one rank are errors of the job. together() runs local work on every rank and then lets them compare notes:
+// either all go on, or all throw the same JobError, so that no rank waits in a collective for one that has given up.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "kernels/base/check.h"
+#include "trainer/session/session.h"
+
+namespace megalith {
+
+// Already agreed upon by all ranks: rank 0 prints it, everybody ends with a non-zero status.
+class JobError : public Error {
+ public:
+  using Error::Error;
+};
+
+// Collective. What the ranks have to say: every distinct text, with the ranks that say it unless all do; empty where
+// none says anything.
+std::string said_by_ranks(const Session& session, const std::string& mine);
+
+// Collective. `work` must not communicate. The JobError holds every distinct message, with the ranks that had it unless
+// all did.
+void together(const Session& session, const std::function<void()>& work);
+
+}  // namespace megalith

@@ -1,0 +1,38 @@
+// Which GPU a rank computes on, if any.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "configs/config.h"
+#include "kernels/base/stream.h"
+#include "trainer/parallel/runtime.h"
+
+namespace megalith {
+
+// What each rank tells the others before they decide: how many GPUs it sees, and how many ranks share its node.
+struct GpuOffer {
+  int gpus = 0;
+  int ranks_on_node = 1, rank_on_node = 0;
+};
+
+// The world that all ranks compute in, the same answer on all of them. run.device = auto takes GPUs where every rank
+// sees one. A rank that sees one GPU only has been given it by the launcher. With Backend::mpi ranks may share a GPU.
+// Errors: no CUDA in the build, no GPU, GPUs on some nodes only, and with NCCL fewer GPUs on a node than ranks.
+World choose_world(Device wanted, Backend backend, const std::vector<GpuOffer>& of_all_ranks);
+
+// The GPU of a rank: they are dealt out among the ranks of the node.
+int gpu_of(const GpuOffer& offer);
+
+// `ids` are the GPUs selected by all ranks. Error: two ranks have one.
+void check_each_has_its_own(const std::vector<std::string>& ids);
+
+// Dense bf16 FLOP/s of a GPU by its name, from NVIDIA's data sheets; 0 for one that is not listed, or a part of one.
+// What utilization is quoted against, whatever the type computed in.
+double peak_flops(const std::string& gpu);
+
+// Error: the GPU that is selected has not this much memory free for each of its ranks, with the plan's table.
+// queues_made: each of these ranks has its DeviceQueue already.
+void check_gpu_memory(const MemorySizes& planned, int ranks, bool queues_made = false);
+
+}  // namespace megalith

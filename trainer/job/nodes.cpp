@@ -1,0 +1,51 @@
+#include "trainer/job/nodes.h"
+
+#include <nlohmann/json.hpp>
+
+#include "trainer/job/agreement.h"
+
+namespace megalith {
+
+std::string why_out_of_order(const std::vector<NodePlace>& of_all_ranks) {
+  const int each = of_all_ranks.front().ranks_on_node;
+  for (size_t r = 0; r < of_all_ranks.size(); r++) {
+    const auto [place, there] = of_all_ranks[r];
+    if (there != each)
+      return fmt::format("rank 0 is on a node with {} ranks and rank {} on one with {}", each, r, there);
+    // All of these are right only if each node has the next `each` ranks: by induction over the nodes.
+    if (const int in_order = static_cast<int>(r) % each; place != in_order)
+      return fmt::format("rank {} is number {} on a node with {} ranks, where it would be number {} in order", r, place,
+                         each, in_order);
+  }
+  return "";
+}
+
+Placed placed(Config config, const Session& session) {
+  const nlohmann::json mine = {session.rank_on_this_node(), session.ranks_on_this_node()};
+  std::vector<NodePlace> places;
+  for (const std::string& text : session.all_gather_text(mine.dump())) {
+    const auto rank = nlohmann::json::parse(text);
+    places.push_back({.rank_on_node = rank[0], .ranks_on_node = rank[1]});
+  }
+  Placed result{std::move(config), ""};
+  ParallelConfig& parallel = result.config.parallel;
+  if (parallel.ranks_per_node > 0) return result;
+  const std::string why = why_out_of_order(places);
+  if (why.empty()) {
+    parallel.ranks_per_node = session.ranks_on_this_node();
+    return result;
+  }
+  const char* remedy =
+      "start as many ranks on every node, each node filled before the next (mpirun --map-by ppr:N:node)";
+  together(session, [&] {
+    CHECK(!parallel.hierarchical_allgather,
+          "parallel.hierarchical_allgather = true, but {}; {}, or set parallel.hierarchical_allgather = false", why,
+          remedy);
+  });
+  result.warning = fmt::format(
+      "{}; nodes are taken to hold consecutive ranks, so what is planned to stay inside a node may leave it: {}", why,
+      remedy);
+  return result;
+}
+
+}  // namespace megalith

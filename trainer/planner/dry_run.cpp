@@ -1,0 +1,85 @@
+#include "trainer/planner/dry_run.h"
+
+#include <algorithm>
+
+#include "trainer/planner/traffic.h"
+
+namespace megalith {
+
+namespace {
+
+double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
+
+std::string memory_table(const Config& config, const DryRun& run) {
+  const auto largest = std::max_element(run.memory.begin(), run.memory.end(),
+                                        [](const auto& a, const auto& b) { return total(a) < total(b); });
+  std::string text = fmt::format("memory of the fullest rank, {}:\n",
+                                 run.mesh.describe(static_cast<int>(largest - run.memory.begin())));
+  for (MemoryClass c : all_memory_classes) {
+    const int64_t bytes = (*largest)[static_cast<size_t>(c)];
+    text += fmt::format("  {:<14} {:>16} bytes {:>10.3f} GiB\n", name_of(c), bytes, gib(bytes));
+  }
+  text += fmt::format("  {:<14} {:>16} bytes {:>10.3f} GiB\n", "total", total(*largest), gib(total(*largest)));
+  if (config.run.device != Device::cpu)
+    text += fmt::format("  on a GPU also  {:>16} bytes {:>10.3f} GiB of workspace, and what CUDA and NCCL take\n",
+                        DeviceQueue::bytes, gib(DeviceQueue::bytes));
+  return text;
+}
+
+std::string work_table(const Config& config, const DryRun& run) {
+  double hardware = 0, bytes = 0;
+  for (const auto& ops : run.ops)
+    for (const OpRecord& op : ops) {
+      hardware += op.flops;
+      bytes += op.bytes;
+    }
+  const auto ranks = static_cast<double>(run.ops.size());
+  const double tokens = static_cast<double>(config.batch.global_batch_size * config.batch.sequence_length);
+  const auto model = [&](bool causal) {
+    return tokens * model_flops_per_token(config.model, config.batch.sequence_length, causal);
+  };
+  return fmt::format(
+      "work of one step: {:.0f} tokens\n"
+      "  model FLOPs     {:.4g} (causal attention), {:.4g} (full attention)\n"
+      "  hardware FLOPs  {:.4g} as executed, {:.4g} a rank\n"
+      "  memory traffic  {:.4g} bytes a rank, if every op read and wrote each argument once\n",
+      tokens, model(true), model(false), hardware, hardware / ranks, bytes / ranks);
+}
+
+}  // namespace
+
+DryRun dry_run(const Config& config, int num_ranks) {
+  CHECK(num_ranks >= 1, "--ranks {}: at least one rank", num_ranks);
+  DryRun run;
+  run.mesh = mesh_shape(config, num_ranks);
+  for (int rank = 0; rank < num_ranks; rank++) {
+    Rehearsal rehearsal = rehearse(config, make_plan(config, num_ranks, rank));
+    run.memory.push_back(rehearsal.memory);
+    run.ops.push_back(std::move(rehearsal.ops));
+    run.traces.push_back(std::move(rehearsal.trace));
+  }
+  run.faults = match(run.mesh, run.traces);
+  return run;
+}
+
+std::string report(const Config& config, const DryRun& run) {
+  const auto spec = model_spec(config.model);
+  const BatchPlan batch = make_plan(config, run.mesh.size(), 0).batch;
+  std::string text = fmt::format(
+      "model: {} parameters, {} layers, {} wide, {} heads, vocabulary {}\n"
+      "layout: {} ranks: {} pipeline stages, {} copies sharded over {} ranks each, tensors split by {}; batch of {} "
+      "sequences of {}, {} microbatches of {}\n",
+      num_parameters(spec), config.model.layers, config.model.hidden, config.model.heads, config.model.vocab,
+      run.mesh.size(), run.mesh.pipeline, run.mesh.data, run.mesh.shard, run.mesh.tensor, batch.batch,
+      config.batch.sequence_length, batch.num_microbatches(), batch.microbatch);
+  if (batch.idle() > 0) text += fmt::format("  {:.1f} % of the sequence slots are masked\n", 100 * batch.idle());
+  text +=
+      memory_table(config, run) + traffic_table(run.mesh, traffic_of(run.mesh, run.traces)) + work_table(config, run);
+  if (run.faults.empty()) return text + "transfers: all match and drain\n";
+  text += "transfers: FAULTS\n";
+  for (size_t i = 0; i < run.faults.size() && i < 20; i++) text += "  " + run.faults[i] + "\n";
+  if (run.faults.size() > 20) text += fmt::format("  and {} more\n", run.faults.size() - 20);
+  return text;
+}
+
+}  // namespace megalith

@@ -1,0 +1,101 @@
+#include "trainer/planner/traffic.h"
+
+#include <algorithm>
+
+namespace megalith {
+
+namespace {
+
+// Ranks of each group of a channel, in order.
+using Groups = std::map<int, std::vector<int>>;
+
+Groups groups_of(const MeshShape& mesh, Channel channel) {
+  Groups groups;
+  for (int rank = 0; rank < mesh.size(); rank++) groups[mesh.place(rank, channel).group].push_back(rank);
+  return groups;
+}
+
+int next_in_ring(const std::vector<int>& members, int rank) {
+  const auto after = std::upper_bound(members.begin(), members.end(), rank);
+  return after == members.end() ? members.front() : *after;
+}
+
+int member(const MeshShape& mesh, Channel channel, const std::vector<int>& members, int index) {
+  return *std::find_if(members.begin(), members.end(), [&](int r) { return mesh.place(r, channel).index == index; });
+}
+
+double gib(double bytes) { return bytes / (1 << 30); }
+
+}  // namespace
+
+Traffic& Traffic::operator+=(const Traffic& other) {
+  calls += other.calls;
+  payload += other.payload;
+  in_node += other.in_node;
+  between_nodes += other.between_nodes;
+  return *this;
+}
+
+std::vector<RankTraffic> traffic_of(const MeshShape& mesh, const Traces& traces) {
+  CHECK(static_cast<int>(traces.size()) == mesh.size(), "{} traces for a mesh of {} ranks", traces.size(), mesh.size());
+  std::vector<RankTraffic> all(traces.size());
+  for (Channel channel : all_channels) {
+    if (mesh.place(0, channel).size == 1) continue;
+    for (const auto& [group, members] : groups_of(mesh, channel))
+      for (int rank : members) {
+        std::map<int, int> peers;  // by index in the group
+        const int next = next_in_ring(members, rank), size = static_cast<int>(members.size());
+        for (const TraceEvent& e : transfers_on(traces[static_cast<size_t>(rank)], static_cast<int>(channel))) {
+          int to = next;
+          if (e.transfer == Transfer::send) {
+            const auto [peer, is_new] = peers.emplace(e.peer, -1);
+            if (is_new) peer->second = member(mesh, channel, members, e.peer);
+            to = peer->second;
+          }
+          const auto payload = static_cast<double>(e.bytes);
+          const double sent = ring_bytes(e.transfer, payload, size);
+          const bool inside = mesh.node(rank) == mesh.node(to);
+          all[static_cast<size_t>(rank)][{channel, e.transfer}] +=
+              {.calls = 1, .payload = payload, .in_node = inside ? sent : 0, .between_nodes = inside ? 0 : sent};
+        }
+      }
+  }
+  return all;
+}
+
+std::string traffic_table(const MeshShape& mesh, const std::vector<RankTraffic>& ranks) {
+  RankTraffic busiest, job;
+  std::map<int, double> out_of_node;
+  for (size_t rank = 0; rank < ranks.size(); rank++)
+    for (const auto& [what, traffic] : ranks[rank]) {
+      if (what.second == Transfer::recv) continue;
+      job[what] += traffic;
+      if (traffic.sent() >= busiest[what].sent()) busiest[what] = traffic;
+      out_of_node[mesh.node(static_cast<int>(rank))] += traffic.between_nodes;
+    }
+  if (job.empty()) return "traffic: none\n";
+
+  std::string text = fmt::format(
+      "traffic of one step, GiB, inside nodes and between them; collectives go round a ring in the order of the ranks\n"
+      "  {:>74}{:>25}\n"
+      "  {:<20}{:<15}{:>3}{:>8}{:>11}{:>11}{:>11}{:>14}{:>11}\n",
+      "of the rank that sends most", "of all ranks", "channel", "", "of", "calls", "payload", "inside", "between",
+      "inside", "between");
+  Traffic whole;
+  for (const auto& [what, most] : busiest) {
+    const Traffic& all = job[what];
+    text += fmt::format("  {:<20}{:<15}{:>3}{:>8}{:>11.4g}{:>11.4g}{:>11.4g}{:>14.4g}{:>11.4g}\n", name_of(what.first),
+                        name_of(what.second), mesh.place(0, what.first).size, most.calls, gib(most.payload),
+                        gib(most.in_node), gib(most.between_nodes), gib(all.in_node), gib(all.between_nodes));
+    whole += all;
+  }
+  text += fmt::format("  {:<79}{:>14.4g}{:>11.4g}\n", "together", gib(whole.in_node), gib(whole.between_nodes));
+  const int nodes = mesh.node(mesh.size() - 1) + 1;
+  if (nodes == 1) return text + "  all ranks are on one node\n";
+  const auto fullest = std::max_element(out_of_node.begin(), out_of_node.end(),
+                                        [](const auto& a, const auto& b) { return a.second < b.second; });
+  return text + fmt::format("  {} nodes of {} ranks; node {} sends most to others: {:.4g} GiB\n", nodes,
+                            mesh.ranks_per_node, fullest->first, gib(fullest->second));
+}
+
+}  // namespace megalith

@@ -1,0 +1,68 @@
+// The session of ranks that were started without MPI: they meet in a folder of a file system that all their nodes see.
+// No MPI is initialised, so tensors travel between GPUs only (nccl.h).
+//
+// The folder may be used again and again, by one job at a time or by several whose launcher tells them apart
+// (launch.h). What an earlier job has left is never taken for this one's: each rank writes a number drawn at random,
+// JOB.hello.R; rank 0 answers with all that it reads, JOB.start; and a rank comes in when its own number is in there.
+// From then on everything lies in a folder with a random number of rank 0 in its name, the room. Files are written
+// aside and renamed. Ranks that wait look again after a tenth of the time they have waited, at least every second.
+//
+// A rank that leaves puts a notice into the room. One that others have waited for longer than the time-out, or that has
+// left with an error, is an error on all of them, which names it. The last to leave removes the room; ranks that are
+// killed all at once leave theirs behind, with a few small files in it.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "trainer/session/launch.h"
+#include "trainer/session/session.h"
+
+namespace megalith {
+
+class FileSession : public Session {
+ public:
+  // Waits for all ranks. `folder` is made if it is not there; a job of one rank does not touch it. Errors: ranks that
+  // do not come within the time-out; the folder cannot be written.
+  FileSession(std::string folder, const Launch& launch, double timeout_seconds);
+  ~FileSession() override;
+
+  std::vector<std::string> all_gather_text(const std::string& mine) const override;
+  std::string broadcast_text(const std::string& text) const override;
+  void require_mpi() const override;
+  void check() const override;
+  [[noreturn]] void abort(int status) const override;
+
+ private:
+  using Names = std::set<std::string>;  // of files in the room
+
+  void meet(const std::string& job, const std::string& number);
+  void answer() const;
+  void introduce(const std::string& number);
+
+  // An exchange: every rank brings its part, rank 0 makes the whole of them; or rank 0 alone has something to say.
+  std::string exchange(const std::string& mine, bool only_rank_0) const;
+  std::string part(int rank) const;
+  std::string whole() const;
+  std::string joined_parts() const;
+  std::vector<int> without_part(const Names& names) const;
+
+  template <class Ready, class Missing>
+  void wait(Ready ready, Missing missing) const;
+  void publish(const std::string& path, const std::string& text) const;
+  Names look() const;
+  std::string in_room(const std::string& name) const { return room_ + "/" + name; }
+  std::string told(const Names& names) const;
+  [[noreturn]] void give_up(const std::vector<int>& missing) const;
+  void leave(const std::string& error) const noexcept;
+
+  std::string folder_;
+  double timeout_;
+  std::string hello_, start_;  // paths, for as long as the ranks meet
+  std::string room_;           // path; empty: not in yet
+  mutable int64_t exchange_ = 0;
+  mutable std::vector<std::string> wholes_;  // of rank 0: there until all ranks are known to have read them
+};
+
+}  // namespace megalith

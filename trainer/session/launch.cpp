@@ -1,0 +1,57 @@
+#include "trainer/session/launch.h"
+
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+#include "kernels/base/check.h"
+
+namespace megalith {
+
+namespace {
+
+struct Launcher {
+  const char* name;
+  const char *rank, *size;
+  std::array<const char*, 2> job;
+};
+// srun's are those of a step: the batch script itself has no SLURM_STEP_NUM_TASKS and is no rank.
+constexpr std::array<Launcher, 3> launchers{
+    {{"torchrun", "RANK", "WORLD_SIZE", {"TORCHELASTIC_RUN_ID", nullptr}},
+     {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", {"PMIX_NAMESPACE", nullptr}},
+     {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", {"SLURM_JOB_ID", "SLURM_STEP_ID"}}}};
+
+int number(const char* variable, const char* text) {
+  int n = 0;
+  const char* end = text + std::strlen(text);
+  const auto [last, error] = std::from_chars(text, end, n);
+  CHECK(error == std::errc{} && last == end && n >= 0, "{}=\"{}\" in the environment is no number of ranks", variable,
+        text);
+  return n;
+}
+
+}  // namespace
+
+Launch launch_of(const std::function<const char*(const char*)>& variable) {
+  for (const Launcher& l : launchers) {
+    const char *rank = variable(l.rank), *size = variable(l.size);
+    if (!rank || !size) continue;
+    Launch launch{.rank = number(l.rank, rank), .size = number(l.size, size), .launcher = l.name, .job = {}};
+    CHECK(launch.rank < launch.size, "{}={} and {}={} in the environment: ranks count from 0", l.rank, launch.rank,
+          l.size, launch.size);
+    for (const char* name : l.job)
+      if (const char* part = name ? variable(name) : nullptr)
+        launch.job += (launch.job.empty() ? "" : "-") + std::string(part);
+    if (launch.job.empty()) launch.job = "job";
+    return launch;
+  }
+  return {.rank = 0, .size = 1, .launcher = {}, .job = "job"};
+}
+
+Launch launch_of_this_process() {
+  return launch_of([](const char* name) -> const char* { return std::getenv(name); });
+}
+
+}  // namespace megalith

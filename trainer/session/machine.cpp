@@ -1,0 +1,30 @@
+#include "trainer/session/machine.h"
+
+#include <omp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+
+namespace megalith {
+
+int use_threads(int ranks_on_this_node) {
+  if (std::getenv("OMP_NUM_THREADS")) return omp_get_max_threads();
+  const auto cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  const int threads = std::clamp(cores / std::max(1, ranks_on_this_node), 1, omp_get_num_procs());
+  omp_set_num_threads(threads);
+  return threads;
+}
+
+int64_t physical_memory() { return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE); }
+
+std::string machine_id() {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  std::string start;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), start);
+  return name + (" " + start);
+}
+
+}  // namespace megalith

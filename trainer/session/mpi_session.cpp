@@ -1,0 +1,64 @@
+#include "trainer/session/mpi_session.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "trainer/session/mpi_check.h"
+
+namespace megalith {
+
+MpiSession::MpiSession(int* argc, char*** argv) {
+  // Ranks may outnumber cores: a rank that waits gives its core away.
+  setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+  int provided = 0;
+  MPI_CHECK(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided));
+  MPI_CHECK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+  rank_ = mpi_rank(MPI_COMM_WORLD);
+  size_ = mpi_size(MPI_COMM_WORLD);
+  MPI_Comm node;
+  MPI_CHECK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+  node_rank_ = mpi_rank(node);
+  node_size_ = mpi_size(node);
+  MPI_CHECK(MPI_Comm_free(&node));
+}
+
+MpiSession::~MpiSession() { MPI_Finalize(); }
+
+std::vector<std::string> MpiSession::all_gather_text(const std::string& mine) const {
+  const int length = mpi_count(static_cast<int64_t>(mine.size()));
+  const auto ranks = static_cast<size_t>(size_);
+  std::vector<int> lengths(ranks), offsets(ranks);
+  MPI_CHECK(MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, MPI_COMM_WORLD));
+  int64_t total = 0;
+  for (size_t r = 0; r < ranks; r++) {
+    offsets[r] = mpi_count(total);
+    total += lengths[r];
+  }
+  std::string all(static_cast<size_t>(total), '\0');
+  MPI_CHECK(MPI_Allgatherv(mine.data(), length, MPI_CHAR, all.data(), lengths.data(), offsets.data(), MPI_CHAR,
+                           MPI_COMM_WORLD));
+  std::vector<std::string> texts;
+  for (size_t r = 0; r < ranks; r++)
+    texts.push_back(all.substr(static_cast<size_t>(offsets[r]), static_cast<size_t>(lengths[r])));
+  return texts;
+}
+
+std::string MpiSession::broadcast_text(const std::string& text) const {
+  int length = mpi_count(static_cast<int64_t>(text.size()));
+  MPI_CHECK(MPI_Bcast(&length, 1, MPI_INT, 0, MPI_COMM_WORLD));
+  std::string copy = text;
+  copy.resize(static_cast<size_t>(length));
+  MPI_CHECK(MPI_Bcast(copy.data(), length, MPI_CHAR, 0, MPI_COMM_WORLD));
+  return copy;
+}
+
+void MpiSession::abort(int status) const {
+  int main_thread = 0;
+  MPI_Is_thread_main(&main_thread);
+  if (main_thread) MPI_Abort(MPI_COMM_WORLD, status);
+  // Other threads may not ask; mpirun ends the job when a rank ends like this.
+  std::fflush(nullptr);
+  std::_Exit(status);
+}
+
+}  // namespace megalith

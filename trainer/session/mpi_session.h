@@ -1,0 +1,19 @@
+// The session of ranks that mpirun, or srun with its PMI, has started.
+#pragma once
+
+#include "trainer/session/session.h"
+
+namespace megalith {
+
+// MPI_Init to MPI_Finalize. Alone, without mpirun, it is a world of one.
+class MpiSession : public Session {
+ public:
+  MpiSession(int* argc, char*** argv);
+  ~MpiSession() override;
+
+  std::vector<std::string> all_gather_text(const std::string& mine) const override;
+  std::string broadcast_text(const std::string& text) const override;
+  [[noreturn]] void abort(int status) const override;
+};
+
+}  // namespace megalith

@@ -1,0 +1,22 @@
+#include "trainer/session/open_session.h"
+
+#include "kernels/base/check.h"
+#include "trainer/session/file_session.h"
+#include "trainer/session/mpi_session.h"
+
+namespace megalith {
+
+std::unique_ptr<Session> open_session(const CommunicationConfig& config, int* argc, char*** argv) {
+  if (config.rendezvous.empty()) return std::make_unique<MpiSession>(argc, argv);
+  return std::make_unique<FileSession>(config.rendezvous, launch_of_this_process(), config.timeout);
+}
+
+void check_launch(const Launch& launch, const Session& session) {
+  CHECK(session.size() > 1 || launch.size == 1,
+        "{} has started {} processes, but MPI says that each is alone: they would train {} models into one folder. Use "
+        "the mpirun of the MPI that this program was built with, srun with its PMI (srun --mpi=list shows them), or "
+        "communication.rendezvous = FOLDER",
+        launch.launcher, launch.size, launch.size);
+}
+
+}  // namespace megalith

@@ -1,0 +1,18 @@
+// The session of a process, as communication.rendezvous asks for it.
+#pragma once
+
+#include <memory>
+
+#include "configs/config.h"
+#include "trainer/session/launch.h"
+#include "trainer/session/session.h"
+
+namespace megalith {
+
+// MPI's, or, with a rendezvous, one over its folder. Errors as in file_session.h.
+std::unique_ptr<Session> open_session(const CommunicationConfig& config, int* argc, char*** argv);
+
+// Error: a launcher has started several processes and the session knows of one: each would be a job of its own.
+void check_launch(const Launch& launch, const Session& session);
+
+}  // namespace megalith

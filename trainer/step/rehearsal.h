@@ -1,0 +1,20 @@
+// A rehearsal is one rank's real step in the dry world: nothing is executed or allocated, and what comes out is what
+// the run will need. Training takes its arenas' sizes from it, and planning is a rehearsal of every rank.
+#pragma once
+
+#include <vector>
+
+#include "trainer/step/trainer.h"
+
+namespace megalith {
+
+struct Rehearsal {
+  MemorySizes memory{};           // peaks, bytes
+  std::vector<OpRecord> ops;      // of one training step
+  std::vector<TraceEvent> trace;  // of one training step
+};
+
+// config.model.vocab must be set.
+Rehearsal rehearse(const Config& config, const Plan& plan, TraceLevel level = TraceLevel::transfers);
+
+}  // namespace megalith

@@ -1,0 +1,112 @@
+#include "trainer/step/text_data.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <vector>
+
+#include "data/tokenizer_spec.h"
+
+namespace megalith {
+
+std::string tokenizer_path(const DataConfig& data) {
+  if (names_folder(data.tokenizer)) return data.tokenizer;
+  return data.train.empty() ? "" : (std::filesystem::path(data.train).parent_path() / "tokenizer").string();
+}
+
+namespace {
+
+// Whether the tokenizer in a folder, which made the data beside it, is the one of these words of prepare.
+void check_as_prepared(const std::string& words, const std::string& folder, const Tokenizer& tokenizer) {
+  const bool of_bytes = std::filesystem::exists(std::filesystem::path(folder) / byte_tokenizer_file);
+  const bool same = words == "bytes" ? of_bytes : !of_bytes && tokenizer.vocab_size() == vocab_to_train(words);
+  CHECK(same,
+        "data.tokenizer = {}, but {}, with which data.train was prepared, {} {} ids; leave data.tokenizer empty to use "
+        "it, or run `megalith prepare` again with {}",
+        words, folder, of_bytes ? "is that of bytes, with" : "is a BPE of", tokenizer.vocab_size(), words);
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> open_tokenizer(Config& config) {
+  const std::string wanted = config.data.tokenizer, path = tokenizer_path(config.data);
+  vocab_to_train(wanted);
+  if (!names_folder(wanted)) {
+    const bool found = std::filesystem::is_directory(path);
+    CHECK(
+        found || wanted.empty(),
+        "data.tokenizer = {}, but no tokenizer/ stands beside data.train = \"{}\"; run `megalith prepare` with it, or "
+        "name a tokenizer's folder",
+        wanted, config.data.train);
+    CHECK(found || config.model.vocab > 0,
+          "model.vocab = 0, data.tokenizer is empty, and no tokenizer/ stands beside data.train = \"{}\"; set one of "
+          "them",
+          config.data.train);
+    if (!found) return nullptr;
+  }
+  auto tokenizer = load_tokenizer(path);
+  if (!wanted.empty() && !names_folder(wanted)) check_as_prepared(wanted, path, *tokenizer);
+  config.data.tokenizer = path;
+  if (config.model.vocab == 0) config.model.vocab = tokenizer->vocab_size();
+  CHECK(tokenizer->vocab_size() <= config.model.vocab,
+        "the tokenizer in {} has {} ids, but model.vocab = {}; raise model.vocab or leave it at 0", path,
+        tokenizer->vocab_size(), config.model.vocab);
+  return tokenizer;
+}
+
+Loader open_data(const std::string& key, const std::string& path, const Config& config, bool shuffle, int rank,
+                 int ranks) {
+  CHECK(!path.empty(), "{} is empty; name a token file made by `megalith prepare`, e.g. {}=runs/text/train.bin", key,
+        key);
+  TokenStream stream = TokenStream::open(path);
+  constexpr int64_t most = std::numeric_limits<uint16_t>::max() + 1;
+  CHECK(!stream.is_raw() || config.model.vocab <= most,
+        "{} = {} has no .idx beside it and is taken for raw uint16 tokens, which are too narrow for model.vocab = {}; "
+        "put back the .idx that `megalith prepare` made with it, or set model.vocab to {} or less",
+        key, path, config.model.vocab, most);
+  const Interval share = part_of({0, stream.size()}, rank, ranks);
+  if (stream.max_possible_token() >= config.model.vocab && share.size() > 0) {
+    const int32_t largest = stream.max_token(share.begin, share.end);
+    CHECK(
+        largest < config.model.vocab,
+        "{} = {} holds token {}, beyond the vocabulary of {}; use the tokenizer that made it, or set model.vocab to at "
+        "least {}",
+        key, path, largest, config.model.vocab, int64_t{largest} + 1);
+  }
+  return Loader(std::move(stream), config.batch.sequence_length, shuffle, static_cast<uint64_t>(config.data.seed));
+}
+
+Feed feed_from(const Loader& loader, int64_t first, int64_t vocab) {
+  return [&loader, first, vocab](Interval sequences, Tensor tokens, Tensor targets) {
+    const int64_t T = loader.sequence_length(), n = sequences.size() * T, N = tokens.numel();
+    int32_t* in = tokens.data<int32_t>();
+    int32_t* out = targets.data<int32_t>();
+    loader.fill(first + sequences.begin, sequences.size(), {in, static_cast<size_t>(n)}, {out, static_cast<size_t>(n)});
+    for (int64_t i = 0; i < n; i++)
+      CHECK(in[i] >= 0 && in[i] < vocab && out[i] >= 0 && out[i] < vocab,
+            "a token of sequence {} is beyond the vocabulary of {}", first + sequences.begin + i / T, vocab);
+    std::fill(in + n, in + N, 0);
+    std::fill(out + n, out + N, -1);
+  };
+}
+
+std::optional<HeldOut> open_held_out(const Config& config, const Tokenizer* tokenizer, int rank, int ranks) {
+  if (config.data.validation.empty()) return std::nullopt;
+  HeldOut held{open_data("data.validation", config.data.validation, config, false, rank, ranks)};
+  held.sequences = std::min(held.loader.num_samples(), config.train.evaluate_batches * config.batch.global_batch_size);
+  if (tokenizer) held.bytes = target_bytes(held.loader, held.sequences, *tokenizer);
+  return held;
+}
+
+int64_t target_bytes(const Loader& loader, int64_t sequences, const Tokenizer& tokenizer) {
+  const auto T = static_cast<size_t>(loader.sequence_length());
+  std::vector<int32_t> inputs(T), targets(T);
+  int64_t bytes = 0;
+  for (int64_t i = 0; i < sequences; i++) {
+    loader.fill(i, 1, inputs, targets);
+    for (int32_t id : targets) bytes += static_cast<int64_t>(tokenizer.token_bytes(id).size());
+  }
+  return bytes;
+}
+
+}  // namespace megalith

@@ -1,0 +1,165 @@
+#include "trainer/verify/observed_run.h"
+
+#include <algorithm>
+
+#include "kernels/philox.h"
+#include "trainer/checkpointing/checkpointer.h"
+#include "trainer/job/agreement.h"
+#include "trainer/step/rehearsal.h"
+#include "trainer/step/text_data.h"
+
+namespace megalith {
+
+namespace {
+
+Feed made_up_tokens(const Config& config, int64_t first) {
+  const int64_t T = config.batch.sequence_length;
+  const auto seed = static_cast<uint64_t>(config.data.seed), vocab = static_cast<uint64_t>(config.model.vocab);
+  return [=](Interval sequences, Tensor tokens, Tensor targets) {
+    const auto at = [=](int64_t i) {
+      return static_cast<int32_t>(philox(seed, static_cast<uint64_t>(i), 0)[0] % vocab);
+    };
+    const int64_t begin = (first + sequences.begin) * T, n = sequences.size() * T;
+    for (int64_t i = 0; i < tokens.numel(); i++) {
+      tokens.data<int32_t>()[i] = i < n ? at(begin + i) : 0;
+      targets.data<int32_t>()[i] = i < n ? at(begin + i + 1) : -1;
+    }
+  };
+}
+
+std::vector<float> floats(Tensor t) {
+  std::vector<float> values;
+  values.reserve(static_cast<size_t>(t.numel()));
+  for (int64_t i = 0; i < t.numel(); i++)
+    values.push_back(t.dtype() == DType::bf16 ? static_cast<float>(t.data<bfloat16>()[i]) : t.data<float>()[i]);
+  return values;
+}
+void put(Tensor element, float value) {
+  if (element.dtype() == DType::bf16)
+    *element.data<bfloat16>() = bfloat16(value);
+  else
+    *element.data<float>() = value;
+}
+
+// Where the middle element of the whole tensor is in this piece; -1: elsewhere.
+int64_t middle_of_the_whole(const Piece& piece) {
+  const int64_t cols = piece.cols(), middle = piece.rows() * cols / 2, column = middle % cols - piece.col_begin;
+  const int64_t width = piece.col_end - piece.col_begin, at = middle / cols * width + column - piece.begin;
+  return column < 0 || column >= width || at >= piece.numel() ? -1 : std::max<int64_t>(at, -1);
+}
+
+}  // namespace
+
+void ObservedRun::plan(const Session& session) {
+  together(session, [&] {
+    plan_ = make_plan(config_, session.size(), session.rank());
+    memory_ = rehearse(config_, plan_, TraceLevel::off).memory;
+  });
+}
+
+void ObservedRun::start(const Session& session, World where, const Transport& transport) {
+  world_ = transport.world();
+  Mesh mesh(plan_.mesh, *world_);
+  together(session, [&] {
+    runtime_.emplace(where, memory_, std::move(mesh));
+    transport.watch(runtime_->stream);
+    trainer_.emplace(config_, plan_, *runtime_);
+  });
+  if (config_.checkpoint.init_from.empty())
+    trainer_->initialize();
+  else
+    Checkpointer(config_, session, *trainer_).initialize_weights();
+
+  const int64_t rows = config_.batch.global_batch_size * config_.batch.sequence_length;
+  trainer_->stage().observe([this, rows](const std::string& name, int64_t first_row, Tensor seen) {
+    const int64_t C = seen.cols();
+    show(flat_piece(name, {rows, C}, first_row * C, first_row * C + seen.numel()), seen);
+  });
+  show_weights();
+  if (fault_.step == 0) trainer_->weights_loaded();
+}
+
+void ObservedRun::step(int64_t step, const Loader* data) {
+  step_ = step;
+  const int64_t first = (step - 1) * config_.batch.global_batch_size;
+  StepScalars scalars;
+  trainer_->step(step - 1, first, data ? feed_from(*data, first, config_.model.vocab) : made_up_tokens(config_, first),
+                 false, &scalars);
+  runtime_->stream.synchronize();
+  show_scalar("mean loss", scalars.loss);
+  show_gradients();
+  show_scalar("gradient norm", scalars.grad_norm);
+  show_weights();
+}
+
+void ObservedRun::show(const Piece& piece, Tensor data) {
+  Stream& s = runtime_->stream;
+  std::vector<float> values;
+  s.download("show", data, [&](Tensor host) { values = floats(host); });
+  s.synchronize();
+  if (const float* wrong = spoil(piece, values))
+    s.upload("spoil", {data.flat(wrong - values.data(), wrong - values.data() + 1)},
+             [&](std::span<const Tensor> host) { put(host[0], *wrong); });
+  keep(piece, values);
+}
+
+void ObservedRun::show_scalar(const std::string& name, double value) {
+  std::vector<float> values = {static_cast<float>(value)};
+  const Piece piece = whole_piece(name, {1});
+  spoil(piece, values);
+  keep(piece, values);
+}
+
+const float* ObservedRun::spoil(const Piece& piece, std::vector<float>& values) const {
+  if (step_ != fault_.step || piece.name != fault_.name) return nullptr;
+  const int64_t at = middle_of_the_whole(piece);
+  if (at < 0) return nullptr;
+  float& value = values[static_cast<size_t>(at)];
+  value += 1;
+  return &value;
+}
+
+void ObservedRun::keep(const Piece& piece, const std::vector<float>& values) {
+  Shown& shown = shown_[piece.name];
+  shown.pieces.push_back(piece);
+  shown.values.insert(shown.values.end(), values.begin(), values.end());
+}
+
+void ObservedRun::show_gradients() {
+  for (const Unit& unit : trainer_->stage().sharding().units())
+    for (const HeldPiece& held : held_pieces(unit, "d ", unit.gradient(), {0, unit.plan().numel}))
+      show(held.piece, held.data);
+}
+
+void ObservedRun::show_weights() {
+  weights_.clear();
+  for (const Unit& unit : trainer_->stage().sharding().units())
+    for (const HeldPiece& held : held_pieces(unit, "", unit.master(), {0, unit.plan().numel})) {
+      show(held.piece, held.data);
+      weights_[held.piece.name].push_back(held.data);
+    }
+}
+
+Shown ObservedRun::take(const std::string& name) {
+  const auto found = shown_.find(name);
+  if (found == shown_.end()) return {};
+  Shown shown = std::move(found->second);
+  shown_.erase(found);
+  return shown;
+}
+
+void ObservedRun::set_weights(const std::string& name, std::span<const float> values) {
+  for (const Tensor& piece : weights_[name]) {
+    const auto n = static_cast<size_t>(piece.numel());
+    runtime_->stream.upload("set_weights", {piece}, [&](std::span<const Tensor> host) {
+      std::copy_n(values.data(), n, host[0].data<float>());
+    });
+    values = values.subspan(n);
+  }
+}
+
+void ObservedRun::weights_set() {
+  for (Unit& unit : trainer_->stage().sharding().units()) unit.round_working(runtime_->stream);
+}
+
+}  // namespace megalith

@@ -1,0 +1,401 @@
+#include "trainer/verify/verify.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "trainer/communication/mpi.h"
+#include "trainer/communication/transport.h"
+#include "trainer/job/agreement.h"
+#include "trainer/job/device_choice.h"
+#include "trainer/job/gpu.h"
+#include "trainer/job/handshake.h"
+#include "trainer/job/nodes.h"
+#include "trainer/session/machine.h"
+#include "trainer/step/learning_rate.h"
+#include "trainer/step/text_data.h"
+#include "trainer/verify/difference.h"
+#include "trainer/verify/observed_run.h"
+
+namespace megalith {
+
+namespace {
+
+// "[STEP:]NAME"
+Fault parse_fault(const std::string& text, const VerifyOptions& options, const Config& config) {
+  if (text.empty()) return {};
+  const auto has = [](const std::vector<ComparedTensor>& all, const std::string& name) {
+    return std::any_of(all.begin(), all.end(), [&](const ComparedTensor& t) { return t.name == name; });
+  };
+  Fault fault{.name = text.substr(text.find(':') + 1)};
+  fault.step = has(tensors_before(config), fault.name) ? 0 : 1;
+  if (const size_t colon = text.find(':'); colon != std::string::npos) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + colon, fault.step);
+    CHECK(error == std::errc{} && end == text.data() + colon && fault.step >= 0 && fault.step <= options.steps,
+          "--inject {}: the step is a number from 0 to {}", text, options.steps);
+  }
+  CHECK(has(fault.step == 0 ? tensors_before(config) : tensors_of_step(config), fault.name),
+        "--inject {}: no tensor of step {} has this name; write it as the table does", text, fault.step);
+  return fault;
+}
+
+// What the rank that compared a tensor found.
+struct Finding {
+  Difference difference;
+  std::string fault;  // the tensor is not whole, or ranks disagree about it
+  bool exceeds() const { return !fault.empty() || difference.exceeds(); }
+};
+
+nlohmann::json to_json(const Finding& f) {
+  const auto bits = [](double v) { return std::bit_cast<uint64_t>(v); };  // JSON knows neither infinity nor NaN
+  const Difference& d = f.difference;
+  return {d.at, bits(d.a), bits(d.b), bits(d.size), bits(d.tolerance), bits(d.part), f.fault};
+}
+Finding finding_from(const nlohmann::json& j) {
+  const auto real = [&](size_t i) { return std::bit_cast<double>(j.at(i).get<uint64_t>()); };
+  return {{j.at(0), real(1), real(2), real(3), real(4), real(5)}, j.at(6)};
+}
+
+// Brings what all ranks show of both layouts together, tensor by tensor, on the rank that compares it.
+class Comparison {
+ public:
+  Comparison(const Session& session, Communicator& world, ObservedRun& a, ObservedRun& b, double factor)
+      : session_(session), world_(world), a_(a), b_(b), factor_(factor) {
+    const bool fp32 =
+        a.config().precision.compute == ComputeType::fp32 && b.config().precision.compute == ComputeType::fp32;
+    compute_ = fp32 ? ComputeType::fp32 : ComputeType::bf16;
+  }
+
+  // Collective; the same on every rank, in the order of `tensors`. `step` counts updates. The second layout then has
+  // the weights of the first.
+  std::vector<Finding> compare(const std::vector<ComparedTensor>& tensors, int64_t step);
+
+ private:
+  using Pieces = std::vector<Piece>;
+  std::vector<std::vector<Pieces>> exchange_pieces(const std::vector<ComparedTensor>& tensors, ObservedRun& run);
+  WholeTensor gather(const ComparedTensor& tensor, ObservedRun& run, const std::vector<std::vector<Pieces>>& pieces,
+                     size_t index);
+  void take_over(const ComparedTensor& tensor, const WholeTensor& a, const std::vector<std::vector<Pieces>>& pieces,
+                 size_t index);
+  Finding judge(const ComparedTensor& tensor, const WholeTensor& a, const WholeTensor& b, int64_t step);
+
+  int judge_of(const ComparedTensor& tensor) const {
+    return static_cast<int>(tensor.id % static_cast<uint64_t>(session_.size()));
+  }
+  static Tensor tensor_of(std::vector<float>& values) {
+    return {values.data(), DType::f32, {static_cast<int64_t>(values.size())}};
+  }
+  static size_t numel_of(const Pieces& pieces) {
+    int64_t numel = 0;
+    for (const Piece& piece : pieces) numel += piece.numel();
+    return static_cast<size_t>(numel);
+  }
+
+  const Session& session_;
+  Communicator& world_;
+  ObservedRun &a_, &b_;
+  double factor_;
+  ComputeType compute_;
+  Stream stream_{World::cpu};
+  std::map<uint64_t, UncertainUpdate> updates_;  // of the parameters compared here
+};
+
+// By rank and tensor.
+std::vector<std::vector<Comparison::Pieces>> Comparison::exchange_pieces(const std::vector<ComparedTensor>& tensors,
+                                                                         ObservedRun& run) {
+  nlohmann::json mine = nlohmann::json::array();
+  for (const ComparedTensor& tensor : tensors) {
+    nlohmann::json numbers = nlohmann::json::array();
+    for (const Piece& p : run.pieces(tensor.name))
+      for (int64_t n : {p.col_begin, p.col_end, p.begin, p.end}) numbers.push_back(n);
+    mine.push_back(std::move(numbers));
+  }
+  std::vector<std::vector<Pieces>> all;
+  for (const std::string& text : session_.all_gather_text(mine.dump())) {
+    const nlohmann::json theirs = nlohmann::json::parse(text);
+    std::vector<Pieces> of_rank(tensors.size());
+    for (size_t t = 0; t < tensors.size(); t++) {
+      const auto n = theirs.at(t).get<std::vector<int64_t>>();
+      for (size_t i = 0; i < n.size(); i += 4)
+        of_rank[t].push_back({tensors[t].name, tensors[t].shape, n.at(i), n.at(i + 1), n.at(i + 2), n.at(i + 3)});
+    }
+    all.push_back(std::move(of_rank));
+  }
+  return all;
+}
+
+// On the rank that compares the tensor: all of it. On the others: what is here is sent there.
+WholeTensor Comparison::gather(const ComparedTensor& tensor, ObservedRun& run,
+                               const std::vector<std::vector<Pieces>>& pieces, size_t index) {
+  Shown here = run.take(tensor.name);
+  if (session_.rank() != judge_of(tensor)) {
+    if (!here.values.empty()) world_.send(stream_, tensor_of(here.values), judge_of(tensor)).wait();
+    return {tensor.name, {0}};
+  }
+  WholeTensor whole(tensor.name, tensor.shape);
+  std::vector<float> received;
+  for (int rank = 0; rank < session_.size(); rank++) {
+    const Pieces& theirs = pieces[static_cast<size_t>(rank)][index];
+    if (rank == session_.rank()) {
+      whole.add(rank, theirs, here.values);
+      continue;
+    }
+    received.resize(numel_of(theirs));
+    if (!received.empty()) world_.recv(stream_, tensor_of(received), rank).wait();
+    whole.add(rank, theirs, received);
+  }
+  return whole;
+}
+
+// From the rank that has all of the first layout's weight to all that hold pieces of it in the second.
+void Comparison::take_over(const ComparedTensor& tensor, const WholeTensor& a,
+                           const std::vector<std::vector<Pieces>>& pieces, size_t index) {
+  const auto here = static_cast<size_t>(session_.rank());
+  std::vector<float> values(numel_of(pieces[here][index]));
+  if (session_.rank() != judge_of(tensor)) {
+    if (!values.empty()) world_.recv(stream_, tensor_of(values), judge_of(tensor)).wait();
+    b_.set_weights(tensor.name, values);
+    return;
+  }
+  for (int rank = 0; rank < session_.size(); rank++) {
+    const Pieces& theirs = pieces[static_cast<size_t>(rank)][index];
+    values.clear();
+    for (const Piece& piece : theirs) a.append_piece(values, piece);
+    if (rank == session_.rank())
+      b_.set_weights(tensor.name, values);
+    else if (!values.empty())
+      world_.send(stream_, tensor_of(values), rank).wait();
+  }
+}
+
+Finding Comparison::judge(const ComparedTensor& tensor, const WholeTensor& a, const WholeTensor& b, int64_t step) {
+  Finding finding;
+  for (const auto& [layout, whole] : {std::pair{"A", &a}, {"B", &b}})
+    if (const std::string fault = whole->fault(); !fault.empty() && finding.fault.empty())
+      finding.fault = fmt::format("layout {}: {}", layout, fault);
+  const double tolerance = factor_ * tolerance_of(tensor.kind, compute_);
+  if (tensor.kind == TensorKind::weight) {
+    finding.difference = largest_difference(a.values(), b.values(), tolerance, updates_[tensor.id].allowance());
+    return finding;
+  }
+  finding.difference = largest_difference(a.values(), b.values(), tolerance);
+  if (tensor.parameter && tensor.kind == TensorKind::gradient)
+    updates_[tensor.id].add(a.values(), tolerance, learning_rate_at(a_.config().optimizer, step - 1));
+  return finding;
+}
+
+std::vector<Finding> Comparison::compare(const std::vector<ComparedTensor>& tensors, int64_t step) {
+  const auto pieces_a = exchange_pieces(tensors, a_), pieces_b = exchange_pieces(tensors, b_);
+  nlohmann::json mine = nlohmann::json::object();
+  for (size_t t = 0; t < tensors.size(); t++) {
+    const WholeTensor a = gather(tensors[t], a_, pieces_a, t), b = gather(tensors[t], b_, pieces_b, t);
+    if (!a.values().empty()) mine[std::to_string(t)] = to_json(judge(tensors[t], a, b, step));
+    if (tensors[t].kind == TensorKind::weight) take_over(tensors[t], a, pieces_b, t);
+  }
+  if (step > 0) b_.weights_set();
+  std::vector<Finding> all(tensors.size());
+  for (const std::string& text : session_.all_gather_text(mine.dump())) {
+    const nlohmann::json theirs = nlohmann::json::parse(text);
+    for (const auto& [t, finding] : theirs.items()) all[std::stoul(t)] = finding_from(finding);
+  }
+  return all;
+}
+
+// Prints on rank 0 and keeps what the verdict needs.
+class Report {
+ public:
+  Report(bool print, bool all) : print_(print), all_(all) {}
+
+  void step(int64_t step, const std::vector<ComparedTensor>& tensors, const std::vector<Finding>& findings);
+  // The verdict; true when nothing exceeds its tolerance.
+  bool finish(int64_t steps) const;
+
+ private:
+  template <class... Args>
+  void print(fmt::format_string<Args...> format, Args&&... args) const {
+    if (print_) fmt::print(format, std::forward<Args>(args)...);
+  }
+  void line(int64_t step, const ComparedTensor& tensor, const Finding& finding) const;
+
+  bool print_, all_, equal_ = true;
+  std::string first_;   // beyond its tolerance
+  double nearest_ = 0;  // to its tolerance
+  std::string nearest_text_;
+  int64_t compared_ = 0, exceeding_ = 0;
+};
+
+void Report::line(int64_t step, const ComparedTensor& tensor, const Finding& finding) const {
+  const Difference& d = finding.difference;
+  std::string where = d.size != 0 ? describe_place(tensor.shape, d.at) : "equal";
+  if (!finding.fault.empty()) where = finding.fault;
+  print("{:>4}  {:<28} {:>10.2e}  {:>10.2e}  {}{}\n", step, tensor.name, d.size, d.tolerance, where,
+        finding.exceeds() ? "  EXCEEDS" : "");
+}
+
+void Report::step(int64_t step, const std::vector<ComparedTensor>& tensors, const std::vector<Finding>& findings) {
+  if (compared_ == 0) print("{:>4}  {:<28} {:>10}  {:>10}  {}\n", "step", "tensor", "difference", "tolerance", "where");
+  const bool equal = std::all_of(findings.begin(), findings.end(),
+                                 [](const Finding& f) { return f.fault.empty() && f.difference.part == 0; });
+  equal_ = equal_ && equal;
+  // An updated weight that passes is told of last: where its update is uncertain, that is often used up.
+  const auto nearness = [](const ComparedTensor& tensor, const Finding& f) {
+    if (f.exceeds()) return std::numeric_limits<double>::infinity();
+    return f.difference.part - (tensor.kind == TensorKind::weight ? 1 : 0);
+  };
+  size_t worst = 0, first = tensors.size();
+  for (size_t t = 0; t < tensors.size(); t++) {
+    const Finding& f = findings[t];
+    const double nearest = nearness(tensors[t], f);
+    if (nearest > nearness(tensors[worst], findings[worst])) worst = t;
+    if (compared_++ == 0 || nearest > nearest_) {
+      nearest_ = nearest;
+      nearest_text_ = fmt::format("{} of step {}: {:.2e} of {:.2e}", tensors[t].name, step, f.difference.size,
+                                  f.difference.tolerance);
+    }
+    if (!f.exceeds()) continue;
+    exceeding_++;
+    first = std::min(first, t);
+    if (!first_.empty()) continue;
+    const Difference& d = f.difference;
+    first_ = !f.fault.empty() ? fmt::format("step {}, {}: {}", step, tensors[t].name, f.fault)
+                              : fmt::format("step {}, {} at {}: {:.7g} against {:.7g}", step, tensors[t].name,
+                                            describe_place(tensors[t].shape, d.at), d.a, d.b);
+  }
+  if (equal && !all_) {
+    print("{:>4}  {:<28} all are equal\n", step, fmt::format("{} tensors", tensors.size()));
+    return;
+  }
+  for (size_t t = 0; t < tensors.size(); t++)
+    if (all_ || step == 1 || t == worst || t == first) line(step, tensors[t], findings[t]);
+}
+
+bool Report::finish(int64_t steps) const {
+  if (equal_)
+    print("all are equal: {} comparisons in {} steps\n", compared_, steps);
+  else if (first_.empty())
+    print("no tensor exceeds its tolerance: {} comparisons in {} steps; nearest to it is {}\n", compared_, steps,
+          nearest_text_);
+  else
+    print("first difference beyond its tolerance: {}\n{} of {} comparisons exceed theirs\n", first_, exceeding_,
+          compared_);
+  return first_.empty();
+}
+
+// Those of both layouts that compute in `where`.
+MemorySizes memory_in(World where, std::initializer_list<std::pair<World, const ObservedRun*>> layouts) {
+  MemorySizes sum{};
+  for (const auto& [there, run] : layouts)
+    for (size_t c = 0; c < sum.size(); c++) sum[c] += there == where ? run->memory()[c] : 0;
+  return sum;
+}
+
+void check_memory(const MemorySizes& sizes, const Session& session) {
+  const int64_t wanted = total(sizes) * session.ranks_on_this_node(), present = physical_memory();
+  CHECK(wanted <= present,
+        "both layouts together need {:.2f} GiB on the {} ranks of this machine, which has {:.2f} GiB; use fewer "
+        "model.layers, a smaller batch.microbatch_size, or more machines",
+        static_cast<double>(wanted) / (1 << 30), session.ranks_on_this_node(),
+        static_cast<double>(present) / (1 << 30));
+}
+
+// Ranks that were given other options would wait for one another.
+void check_same_options(const VerifyOptions& o, const Session& session) {
+  const std::string mine =
+      fmt::format("--steps {} --tolerance {} --inject \"{}\"{}", o.steps, o.tolerance, o.inject, o.all ? " --all" : "");
+  const std::string of_rank_0 = session.broadcast_text(mine);
+  together(session, [&] {
+    CHECK(mine == of_rank_0, "the options are {}, but {} on rank 0; start every rank with the same command", mine,
+          of_rank_0);
+  });
+}
+
+}  // namespace
+
+void check_against(const std::vector<std::string>& against) {
+  CHECK(!against.empty(),
+        "nothing to verify: name the other layout, as in --against parallel.tensor_parallel_degree=2");
+  for (const std::string& text : against) {
+    const size_t begin = std::min(text.find_first_not_of(" \t"), text.size());
+    const std::string key = text.substr(begin, text.find_first_of(" \t=", begin) - begin);
+    bool layout = key == "batch.microbatch_size" || key == "run.device" || key == "communication.backend";
+    for (const char* section : {"parallel.", "memory.", "precision."}) layout = layout || key.starts_with(section);
+    CHECK(layout,
+          "--against {}: {} changes what is computed, not how; verify compares layouts of one run, which differ in "
+          "parallel.*, memory.*, precision.*, batch.microbatch_size, run.device or communication.backend. Before "
+          "--against, a key holds for both",
+          text, key);
+  }
+}
+
+bool run_verify(const VerifyOptions& options, const Session& session) {
+  Config config_a, config_b;
+  together(session, [&] {
+    std::vector<std::string> overrides = options.overrides;
+    config_a = load_config(options.config, overrides);
+    overrides.insert(overrides.end(), options.against.begin(), options.against.end());
+    config_b = load_config(options.config, overrides);
+    check_against(options.against);
+  });
+  check_same_options(options, session);
+  together(session, [&] { session.require_mpi(); });  // to compare by
+  shake_hands(config_a, session);
+  shake_hands(config_b, session);
+  use_threads(session.ranks_on_this_node());
+
+  std::optional<Loader> data;
+  Fault fault;
+  together(session, [&] {
+    for (Config* config : {&config_a, &config_b}) open_tokenizer(*config);
+    if (!config_a.data.train.empty())
+      data =
+          open_data("data.train", config_a.data.train, config_a, config_a.data.shuffle, session.rank(), session.size());
+    fault = parse_fault(options.inject, options, config_a);
+  });
+
+  const DeviceChoice device_a = choose_device(config_a, session), device_b = choose_device(config_b, session);
+  const World where_a = device_a.world, where_b = device_b.world;
+  std::optional<Transport> transport_a, transport_b;
+  together(session, [&] { transport_a.emplace(where_a, config_a.communication, session); });
+  together(session, [&] { transport_b.emplace(where_b, config_b.communication, session); });
+
+  const Placed placed_a = placed(config_a, session), placed_b = placed(config_b, session);
+  ObservedRun a(placed_a.config, {}), b(placed_b.config, fault);
+  for (ObservedRun* run : {&a, &b}) run->plan(session);
+  together(session, [&] {
+    check_memory(memory_in(World::cpu, {{where_a, &a}, {where_b, &b}}), session);
+    if (where_a == World::cuda || where_b == World::cuda)
+      check_gpu_memory(memory_in(World::cuda, {{where_a, &a}, {where_b, &b}}),
+                       std::max(device_a.ranks, device_b.ranks));
+  });
+  a.start(session, where_a, *transport_a);
+  b.start(session, where_b, *transport_b);
+  const auto world = host_world(session);
+
+  if (session.rank() == 0) {
+    fmt::print("A: {}{}{}\nB: the same with {}\n", options.config, options.overrides.empty() ? "" : " ",
+               fmt::join(options.overrides, " "), fmt::join(options.against, " "));
+    fmt::print("{} ranks; {} steps of {} sequences of {} tokens, {}\n", session.size(), options.steps,
+               config_a.batch.global_batch_size, config_a.batch.sequence_length,
+               data ? "from " + config_a.data.train : "made up, for data.train is empty");
+    const std::string& warning = placed_a.warning.empty() ? placed_b.warning : placed_a.warning;
+    if (!warning.empty()) fmt::print("warning: {}\n", warning);
+    fmt::print("differences are |a - b| / max |a|, of the element that is nearest to its tolerance\n\n");
+  }
+  Comparison comparison(session, *world, a, b, options.tolerance);
+  Report report(session.rank() == 0, options.all);
+  const auto before = tensors_before(config_a), of_step = tensors_of_step(config_a);
+  report.step(0, before, comparison.compare(before, 0));
+  for (int64_t step = 1; step <= options.steps; step++) {
+    for (ObservedRun* run : {&a, &b}) run->step(step, data ? &*data : nullptr);
+    report.step(step, of_step, comparison.compare(of_step, step));
+  }
+  return report.finish(options.steps);
+}
+
+}  // namespace megalith
