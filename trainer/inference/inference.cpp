@@ -72,6 +72,7 @@ struct Inference::Engine {
   }
   void run_once() {
     stage->evaluate({.feed = {}, .batch = plan.batch, .dropout = {}});
+    stage->run_layers({.feed = {}, .batch = plan.batch, .dropout = {}});
     stage->logits(0, logits);
   }
 };

@@ -58,6 +58,7 @@ struct Chunk {
   int64_t first_layer = 0, num_layers = 0;
   size_t first_unit = 0;  // of its layers
   int64_t live = 1;       // most microbatches that wait for their backward pass
+  size_t unit(int64_t layer) const { return first_unit + static_cast<size_t>(layer); }  // counted in the chunk
 };
 
 struct Plan {
@@ -84,6 +85,7 @@ struct Plan {
   std::vector<Action> schedule;  // of one step
 
   int64_t rows() const { return block.branch_rows(); }
+  bool is_layer(size_t unit) const { return unit != tokens && unit != positions && unit != norm; }
   // The token table stands on the first and on the last stage; gradients are added up between the two.
   bool ties_stages() const { return mesh.pipeline > 1 && tokens != nowhere; }
 };

@@ -1,14 +1,11 @@
-// A Stage obeys actions: it leases weights, calls the model's math in order, keeps what backward needs, exchanges
-// activations and their gradients with the neighbouring stages, and lets gradients be reduced. It owns the slots of
-// saved activations, one for each microbatch alive in each chunk, and nothing of the optimizer or of files.
-//
-// Communication runs under compute: while one action runs, the message of the next is being received and the weights of
-// the next unit are being gathered; what was sent is waited for when its memory is needed again.
+// A Stage obeys a program, instruction by instruction: it calls the model's math, exchanges messages with the
+// neighbouring stages and has the sharding move weights and gradients. It owns the memory that the program names, and
+// nothing of the optimizer or of files; it decides nothing.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +13,7 @@
 #include "trainer/model/embedding.h"
 #include "trainer/model/head.h"
 #include "trainer/parallel/edges.h"
+#include "trainer/parallel/program.h"
 #include "trainer/parallel/sharding.h"
 
 namespace megalith {
@@ -53,7 +51,7 @@ class Stage {
 
   // Forward of microbatch 0 up to the input of the final norm; needs all of the model on this rank.
   void run_layers(BatchContext batch);
-  // logits (1, columns) of row `row` of the microbatch that ran last.
+  // logits (1, columns) of row `row` of what run_layers() ran last.
   void logits(int64_t row, Tensor logits);
 
   // None by default. It must outlive the stage.
@@ -63,67 +61,60 @@ class Stage {
   Tensor loss() const { return loss_; }
 
  private:
-  enum class Mode { train, evaluate, layers };
-
-  // Memory that a message comes from or goes to, and the message on its way.
-  struct Buffer {
+  struct Residual {
     Tensor tensor;
-    Pending message;
+    Pending message;  // from it or to it
   };
-  struct Slot {
-    Tensor tokens, targets;         // (N) i32, at the ends of the model
-    Tensor losses;                  // (N) f32, below the head
-    std::vector<Tensor> x;          // inputs of the blocks but the first, (R, C)
-    std::vector<BlockSaved> saved;  // by block; empty when recomputing
+  struct Batch {
+    Tensor tokens, targets;  // (N) i32
+    Tensor losses;           // (N) f32, where the head is
   };
-  // A chunk's memory. Microbatch k uses element k modulo their number of each.
-  struct Part {
-    const Chunk* chunk;
-    std::vector<Block> blocks;
-    std::vector<Slot> slots;
-    std::vector<Buffer> inputs, outputs, gradients;  // of the first block, of the last, of either on the way back
+  // What a layer recomputed, in scratch memory until its backward pass is over.
+  struct Recomputed {
+    Recomputed(Arena& scratch, const Block& block, DType compute)
+        : scope(scratch), saved(block.allocate(scratch, compute)) {}
+    Arena::Scope scope;
+    BlockSaved saved;
   };
 
-  template <class T>
-  static T& of(std::vector<T>& all, int64_t microbatch) {
-    return all[static_cast<size_t>(microbatch) % all.size()];
-  }
+  void run(const Program& program, BatchContext batch, bool observed);
+  void obey(const Instruction& i);
 
-  Part make_part(const Chunk& chunk, bool training);
-  void begin(BatchContext batch, Mode mode);
-  void run(std::span<const Action> actions);
-  void forward(Part& part, int64_t microbatch);
-  void head(Part& part, int64_t microbatch);
-  void backward(Part& part, int64_t microbatch);
+  void receive(const Instruction& i);
+  void send(const Instruction& i);
+  void load(const Instruction& i);
+  void embed(const Instruction& i);
+  void forward(const Instruction& i);
+  void recompute(const Instruction& i);
+  void head(const Instruction& i);
+  void backward(const Instruction& i);
+  void embed_backward(const Instruction& i);
 
-  void begin_receive(const Action& action);
-  void send(Channel channel, Buffer& buffer);
-  // Where the message comes from that the action needs, or null.
-  Buffer* incoming(const Action& action);
-
-  // Leases are known beforehand: the next one's weights are always on their way.
-  std::vector<size_t> leases_of(const Action& action) const;
-  Sharding::Lease lease(size_t unit);
-
+  Residual& residual(int32_t number) { return residuals_[static_cast<size_t>(number)]; }
+  Batch& batch(const Instruction& i) { return batches_[static_cast<size_t>(i.batch)]; }
+  HeadWeights head_weights() const;
   Context context(int64_t microbatch);
   double loss_scale() const;
-  void show(const std::string& name, int64_t microbatch, Tensor rows, int64_t first_row_here) const;
-  bool is_last(int64_t microbatch) const { return microbatch + 1 == batch_.batch.num_microbatches(); }
+  void show(const std::string& name, const Instruction& i, Tensor rows, int64_t first_row_here) const;
 
   const Plan& plan_;
   Runtime& runtime_;
+  const Program training_;  // empty without training
+  const Needs needs_;
   Sharding sharding_;
   std::unique_ptr<Edge> edge_;
   Embedding embedding_;
   Head head_;
-  std::vector<Part> parts_;
+  std::vector<Residual> residuals_;
+  std::vector<BlockSaved> saved_;
+  std::vector<Batch> batches_;
+  std::deque<Recomputed> recomputed_;  // the first is the next to be used
   Tensor loss_;
+  Tensor layers_output_;  // of run_layers()
 
   BatchContext batch_;
-  Mode mode_ = Mode::train;
   Observer observer_;
-  std::vector<size_t> leases_;
-  size_t next_lease_ = 0;
+  bool observed_ = false;
 };
 
 }  // namespace megalith

@@ -1,0 +1,395 @@
+#include "trainer/parallel/program.h"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <utility>
+
+namespace megalith {
+
+namespace {
+
+using Op = Instruction::Op;
+constexpr int32_t none = Instruction::none;
+
+template <class N>
+int32_t number(N n) {
+  return static_cast<int32_t>(n);
+}
+
+// Numbers [first, first + count) that microbatches take in turn.
+struct Turns {
+  int32_t first = 0, count = 0;
+  int32_t of(int64_t microbatch) const { return first + number(microbatch % count); }
+};
+
+// The memory of a chunk. Where messages come or go there are more residuals than are in use, so that they travel while
+// the others are worked on: one that comes, and one that goes, or, where the next stage may first have to do other
+// chunks, as many as it may fall behind.
+struct ChunkMemory {
+  Turns inputs, outputs, gradients;  // residuals: of the first layer, of the last, of either on the way back
+  Turns slots;                       // microbatches alive
+  int32_t between = 0, saved = 0;    // of the first slot: inputs of the layers but the first, what layers save
+  int64_t layers = 0;
+
+  int32_t slot(int64_t microbatch) const { return slots.of(microbatch) - slots.first; }
+  // The input of layer i of the chunk; of the layer after the last, the output.
+  int32_t x(int64_t microbatch, int64_t i) const {
+    if (i == 0) return inputs.of(microbatch);
+    return i == layers ? outputs.of(microbatch) : between + number(slot(microbatch) * (layers - 1) + i - 1);
+  }
+  int32_t saved_of(int64_t microbatch, int64_t i) const { return saved + number(slot(microbatch) * layers + i); }
+};
+
+std::vector<ChunkMemory> lay_out(const Plan& plan, bool training) {
+  std::vector<ChunkMemory> all;
+  int32_t residuals = 0, saved = 0, slots = 0;
+  const auto take = [](int32_t& taken, int64_t count) {
+    const int32_t first = taken;
+    taken += number(count);
+    return Turns{first, number(count)};
+  };
+  for (const Chunk& chunk : plan.chunks) {
+    const int64_t live = training ? chunk.live : 1, behind = plan.chunks.size() > 1 ? live : 1;
+    ChunkMemory m;
+    m.layers = chunk.num_layers;
+    m.inputs = take(residuals, live + (chunk.first ? 0 : 1));
+    m.outputs = take(residuals, chunk.last ? 1 : 1 + behind);
+    if (training) m.gradients = take(residuals, chunk.last ? live + (chunk.first ? 0 : behind) : 2 + behind);
+    m.between = take(residuals, live * (chunk.num_layers - 1)).first;
+    m.saved = take(saved, live * chunk.num_layers).first;
+    m.slots = take(slots, live);
+    all.push_back(m);
+  }
+  return all;
+}
+
+// Gradients of units that are sharded, in slots: the ends of the model keep theirs over forward and backward, and so
+// does what is reduced once; the layers that are left share two, so that one layer's are scattered while the next
+// one's are computed.
+class Gradients {
+ public:
+  Gradients(const Plan& plan, Program& list) : plan_(plan), list_(list), own_(plan.units.size(), none) {
+    int32_t sharing = 0;
+    for (size_t u = 0; u < plan.units.size(); u++) {
+      if (plan.units[u].reduce_once || !plan.is_layer(u)) {
+        own_[u] = number(slots_.size());
+        slots_.emplace_back();
+      } else {
+        sharing++;
+      }
+    }
+    next_ = first_shared_ = slots_.size();
+    slots_.resize(slots_.size() + static_cast<size_t>(std::min(sharing, 2)));
+    if (!sharded())
+      for (size_t u = 0; u < plan.units.size(); u++) list_.push_back({.op = Op::zero, .unit = number(u)});
+  }
+
+  // The unit's gradients are about to be added to.
+  void open(size_t unit) {
+    if (!sharded() || find(unit)) return;
+    const size_t slot = own_[unit] != none ? static_cast<size_t>(own_[unit]) : next_;
+    if (own_[unit] == none && ++next_ == slots_.size()) next_ = first_shared_;
+    collect(slot);
+    slots_[slot].unit = number(unit);
+    list_.push_back({.op = Op::zero, .unit = number(unit), .slot = number(slot)});
+  }
+
+  // A microbatch is in them.
+  void reduce(size_t unit, bool last_microbatch) {
+    if (!sharded()) {
+      if (last_microbatch) sum_copies(unit);
+      return;
+    }
+    if (plan_.units[unit].reduce_once && !last_microbatch) return;
+    Slot& slot = *find(unit);
+    slot.scattering = true;
+    slot.add = !scattered_.insert(unit).second;
+    slot.last = last_microbatch;
+    list_.push_back({.op = Op::scatter, .add = slot.add, .unit = slot.unit, .slot = number(&slot - slots_.data())});
+  }
+
+  void finish() {
+    for (size_t slot = 0; slot < slots_.size(); slot++) collect(slot);
+    await_sums();
+    for (size_t u = 0; u < plan_.units.size(); u++) {
+      const UnitPlan& unit = plan_.units[u];
+      if (!unit.sum_unsplit || intersect({unit.split, unit.numel}, unit.shard).size() == 0) continue;
+      list_.push_back({.op = Op::sum_tensor, .unit = number(u)});
+      summing_ = true;
+    }
+    await_sums();
+    if (plan_.ties_stages()) list_.push_back({.op = Op::sum_tied});
+  }
+
+ private:
+  struct Slot {
+    int32_t unit = none;
+    bool scattering = false, add = false, last = false;
+  };
+  bool sharded() const { return plan_.mesh.shard > 1; }
+  Slot* find(size_t unit) {
+    for (Slot& slot : slots_)
+      if (slot.unit == number(unit) && !slot.scattering) return &slot;
+    return nullptr;
+  }
+  void collect(size_t s) {
+    Slot& slot = slots_[s];
+    if (!slot.scattering) return;
+    list_.push_back({.op = Op::collect, .add = slot.add, .unit = slot.unit, .slot = number(s)});
+    if (slot.last) sum_copies(static_cast<size_t>(slot.unit));
+    slot = {};
+  }
+  void sum_copies(size_t unit) {
+    if (plan_.mesh.data == 1) return;
+    list_.push_back({.op = Op::sum_copies, .unit = number(unit)});
+    summing_ = true;
+  }
+  void await_sums() {
+    if (std::exchange(summing_, false)) list_.push_back({.op = Op::await_sums});
+  }
+
+  const Plan& plan_;
+  Program& list_;
+  std::vector<int32_t> own_;  // by unit: its slot, or none
+  std::vector<Slot> slots_;   // those of one unit, then the shared ones
+  size_t first_shared_ = 0, next_ = 0;
+  std::set<size_t> scattered_;
+  bool summing_ = false;
+};
+
+// Lists the math of actions and what it takes; of weights, only where they are used: await_gather without a slot.
+class Lister {
+ public:
+  enum class Mode { train, evaluate, layers };
+
+  Lister(const Plan& plan, Mode mode, int64_t microbatches)
+      : plan_(plan), mode_(mode), microbatches_(microbatches), memory_(lay_out(plan, mode == Mode::train)) {}
+
+  // While one action runs, the message of the next is being received; what was sent is awaited when its memory is
+  // needed again.
+  Program run(const std::vector<Action>& actions) {
+    std::optional<Gradients> gradients;
+    if (mode_ == Mode::train) gradients_ = &gradients.emplace(plan_, list_);
+    if (!actions.empty()) begin_receive(actions.front());
+    for (size_t i = 0; i < actions.size(); i++) {
+      const Action& action = actions[i];
+      await(incoming(action));
+      if (i + 1 < actions.size()) begin_receive(actions[i + 1]);
+      action.kind == Action::Kind::forward ? forward(action) : backward(action);
+    }
+    for (const ChunkMemory& m : memory_)
+      for (const Turns& sent : {m.outputs, m.gradients})
+        for (int32_t y = sent.first; y < sent.first + sent.count; y++) await(y);
+    if (gradients_) gradients_->finish();
+    return std::move(list_);
+  }
+
+ private:
+  const Chunk& chunk(const Action& a) const { return plan_.chunks[static_cast<size_t>(a.chunk)]; }
+  const ChunkMemory& memory(const Action& a) const { return memory_[static_cast<size_t>(a.chunk)]; }
+  bool last_microbatch(const Action& a) const { return a.microbatch + 1 == microbatches_; }
+
+  void emit(const Action& a, Instruction i) {
+    i.microbatch = number(a.microbatch);
+    list_.push_back(i);
+  }
+  void use(size_t unit) { list_.push_back({.op = Op::await_gather, .unit = number(unit)}); }
+
+  // The residual that the action's message comes into, or none.
+  int32_t incoming(const Action& a) const {
+    if (a.kind == Action::Kind::forward) return chunk(a).first ? none : memory(a).inputs.of(a.microbatch);
+    return chunk(a).last ? none : memory(a).gradients.of(a.microbatch);
+  }
+  void begin_receive(const Action& a) {
+    const int32_t y = incoming(a);
+    if (y == none) return;
+    await(y);
+    begin(Op::receive, a, y);
+  }
+  void begin(Op op, const Action& a, int32_t y) {
+    const Channel channel = a.kind == Action::Kind::forward ? Channel::forward : Channel::backward;
+    emit(a, {.op = op, .channel = channel, .y = y});
+    on_its_way_.insert(y);
+  }
+  void await(int32_t y) {
+    if (on_its_way_.erase(y)) list_.push_back({.op = Op::await_message, .y = y});
+  }
+
+  void forward(const Action& a) {
+    const Chunk& c = chunk(a);
+    const ChunkMemory& m = memory(a);
+    const int64_t k = a.microbatch;
+    if (c.first || c.last) emit(a, {.op = Op::load, .batch = m.slots.of(k)});
+    if (c.first) {
+      use(plan_.tokens);
+      use(plan_.positions);
+      emit(a, {.op = Op::embed, .y = m.inputs.of(k), .batch = m.slots.of(k)});
+    }
+    await(m.outputs.of(k));
+    const bool keep = mode_ == Mode::train && !plan_.recompute;
+    for (int64_t i = 0; i < c.num_layers; i++) {
+      use(c.unit(i));
+      Instruction layer = of_layer(Op::forward, c, i);
+      layer.x = m.x(k, i);
+      layer.y = m.x(k, i + 1);
+      if (keep) layer.saved = m.saved_of(k, i);
+      emit(a, layer);
+    }
+    if (!c.last)
+      begin(Op::send, a, m.outputs.of(k));
+    else if (mode_ != Mode::layers)
+      head(a);
+  }
+
+  void head(const Action& a) {
+    const ChunkMemory& m = memory(a);
+    const int32_t batch = m.slots.of(a.microbatch), x = m.outputs.of(a.microbatch);
+    use(plan_.norm);
+    use(plan_.tokens);
+    if (mode_ == Mode::train) {
+      const int32_t gradient = m.gradients.of(a.microbatch);
+      await(gradient);
+      gradients_->open(plan_.norm);
+      gradients_->open(plan_.tokens);
+      emit(a, {.op = Op::head, .x = x, .y = gradient, .batch = batch});
+      gradients_->reduce(plan_.norm, last_microbatch(a));
+      if (!plan_.chunks.front().first) gradients_->reduce(plan_.tokens, last_microbatch(a));
+    } else {
+      emit(a, {.op = Op::head_loss, .x = x, .batch = batch});
+    }
+    emit(a, {.op = Op::count_loss, .batch = batch});
+  }
+
+  void backward(const Action& a) {
+    const Chunk& c = chunk(a);
+    const ChunkMemory& m = memory(a);
+    const int64_t k = a.microbatch;
+    const int32_t gradient = m.gradients.of(k);
+    for (int64_t i = c.num_layers; i-- > 0;) {
+      use(c.unit(i));
+      gradients_->open(c.unit(i));
+      Instruction layer = of_layer(Op::recompute, c, i);
+      layer.x = m.x(k, i);
+      if (plan_.recompute) emit(a, layer);
+      layer.op = Op::backward;
+      layer.y = gradient;
+      if (!plan_.recompute) layer.saved = m.saved_of(k, i);
+      emit(a, layer);
+      gradients_->reduce(c.unit(i), last_microbatch(a));
+    }
+    if (!c.first) return begin(Op::send, a, gradient);
+    gradients_->open(plan_.tokens);
+    gradients_->open(plan_.positions);
+    emit(a, {.op = Op::embed_backward, .y = gradient, .batch = m.slots.of(k)});
+    gradients_->reduce(plan_.tokens, last_microbatch(a));
+    gradients_->reduce(plan_.positions, last_microbatch(a));
+  }
+
+  static Instruction of_layer(Op op, const Chunk& c, int64_t i) {
+    return {.op = op, .layer = number(c.first_layer + i), .unit = number(c.unit(i))};
+  }
+
+  const Plan& plan_;
+  const Mode mode_;
+  const int64_t microbatches_;
+  const std::vector<ChunkMemory> memory_;
+  Program list_;
+  Gradients* gradients_ = nullptr;
+  std::set<int32_t> on_its_way_;  // residuals
+};
+
+// Puts gathers before the uses of weights: the next unit's weights are always on their way. Units that keep what was
+// gathered have slots of their own, the others share plan.live_units of them; the one that was not used for longest
+// gives way.
+Program with_gathers(const Plan& plan, const Program& uses) {
+  const auto is_use = [](const Instruction& i) { return i.op == Op::await_gather; };
+  Program list;
+  if (plan.mesh.shard == 1) {
+    std::copy_if(uses.begin(), uses.end(), std::back_inserter(list), [&](const auto& i) { return !is_use(i); });
+    return list;
+  }
+  std::vector<int32_t> slot_of(plan.units.size(), none), own = slot_of;
+  std::set<int32_t> on_their_way;
+  int32_t num_own = 0, num_sharing = 0;
+  for (size_t u = 0; u < plan.units.size(); u++)
+    if (plan.units[u].keep_gathered)
+      own[u] = num_own++;
+    else
+      num_sharing++;
+  std::vector<int32_t> shared(static_cast<size_t>(std::min<int64_t>(num_sharing, plan.live_units)));
+  std::iota(shared.begin(), shared.end(), num_own);  // the one whose turn it is comes first
+
+  const auto gather = [&](int32_t unit) {
+    int32_t& slot = slot_of[static_cast<size_t>(unit)];
+    if (slot != none) return;
+    slot = own[static_cast<size_t>(unit)];
+    if (slot == none) {
+      const int32_t taken = shared.front();
+      std::replace(slot_of.begin(), slot_of.end(), taken, none);
+      std::rotate(shared.begin(), shared.begin() + 1, shared.end());
+      slot = taken;
+    }
+    on_their_way.insert(unit);
+    list.push_back({.op = Op::gather, .unit = unit, .slot = slot});
+  };
+  for (auto at = uses.begin(); at != uses.end(); ++at) {
+    if (!is_use(*at)) {
+      list.push_back(*at);
+      continue;
+    }
+    gather(at->unit);
+    const int32_t slot = slot_of[static_cast<size_t>(at->unit)];
+    if (on_their_way.erase(at->unit)) list.push_back({.op = Op::await_gather, .unit = at->unit, .slot = slot});
+    if (const auto turn = std::find(shared.begin(), shared.end(), slot); turn != shared.end())
+      std::rotate(turn, turn + 1, shared.end());
+    if (const auto next = std::find_if(at + 1, uses.end(), is_use); next != uses.end()) gather(next->unit);
+  }
+  return list;
+}
+
+Program program(const Plan& plan, Lister::Mode mode, const std::vector<Action>& actions, int64_t microbatches) {
+  return with_gathers(plan, Lister(plan, mode, microbatches).run(actions));
+}
+
+}  // namespace
+
+Program training_program(const Plan& plan) {
+  return program(plan, Lister::Mode::train, plan.schedule, plan.pipeline.microbatches);
+}
+
+Program evaluation_program(const Plan& plan, int64_t microbatches) {
+  PipelineShape pipeline = plan.pipeline;
+  pipeline.microbatches = microbatches;
+  return program(plan, Lister::Mode::evaluate,
+                 forward_schedule(pipeline, plan.mesh.coordinate(plan.rank, Axis::pipeline)), microbatches);
+}
+
+Program layers_program(const Plan& plan) {
+  CHECK(plan.mesh.pipeline == 1, "one of {} stages cannot run all layers", plan.mesh.pipeline);
+  return program(plan, Lister::Mode::layers, {{Action::Kind::forward, 0}}, 1);
+}
+
+Needs needs_of(const Plan& plan, std::initializer_list<const Program*> programs) {
+  Needs needs;
+  const auto raise = [](int64_t& most, int32_t index) { most = std::max<int64_t>(most, index + 1); };
+  const auto slot = [&](std::vector<Needs::Slot>& slots, const Instruction& i) {
+    const auto at = static_cast<size_t>(i.slot);
+    if (at >= slots.size()) slots.resize(at + 1);
+    slots[at].numel = std::max(slots[at].numel, plan.units[static_cast<size_t>(i.unit)].numel);
+    slots[at].partial = slots[at].partial || i.add;
+  };
+  for (const Program* program : programs)
+    for (const Instruction& i : *program) {
+      for (int32_t residual : {i.x, i.y}) raise(needs.residuals, residual);
+      raise(needs.saved, i.saved);
+      raise(needs.batches, i.batch);
+      if (i.op == Op::gather) slot(needs.weights, i);
+      if ((i.op == Op::zero || i.op == Op::scatter) && i.slot != none) slot(needs.gradients, i);
+    }
+  return needs;
+}
+
+}  // namespace megalith

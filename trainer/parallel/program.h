@@ -1,0 +1,85 @@
+// A Program is what one rank does in a step: a list of instructions that a Stage obeys one by one. Making the list is a
+// pure function of the plan; whatever decides what is gathered, kept, sent or added up when, and where it lies, is
+// decided here. The stage decides nothing.
+//
+// Instructions name memory by number:
+//   residuals   tensors (R, C) of the compute type: inputs and outputs of layers, their gradients, messages
+//   saved       what the backward pass of a layer needs of its forward pass (BlockSaved)
+//   batches     tokens and targets of a microbatch
+//   weight and gradient slots   of sharding.h
+// How many there are of each is read off the list: needs_of().
+//
+// Laws of every list (tests/pure/program_test.cpp runs the lists of all ranks against each other, without tensors):
+// - Weights are gathered before they are used, and layers that share slots are gathered into at most plan.live_units.
+// - A residual is not written while it is on its way in a message or still to be read; what is saved is used once.
+// - Each microbatch counts once in the gradient of each unit, which is scattered and summed when it is complete.
+// - Messages are received in the order in which they are sent, each in its own direction, and none is left.
+// - All ranks of a shard, data or tensor group make the same calls to it in the same order.
+#pragma once
+
+#include "trainer/parallel/plan.h"
+
+namespace megalith {
+
+struct Instruction {
+  enum class Op : uint8_t {
+    // Weights, over the shard axis; await orders what follows after the gather.
+    gather,        // unit, slot
+    await_gather,  // unit, slot
+    // Gradients. Slot none: of a unit that is not sharded, in its own memory.
+    zero,        // unit, slot: the slot is the unit's from here on
+    scatter,     // unit, slot, add: sends the slot off, into the unit's gradient or, to be added, beside it
+    collect,     // unit, slot, add: awaits that; the slot is nobody's from here on
+    sum_copies,  // unit: over the data axis
+    sum_tensor,  // unit: of what several tensor ranks have a share in
+    await_sums,  // all sums that were begun
+    sum_tied,    // the token table, over the two ends of the pipeline
+    // Messages between stages, of residual y. A residual has one message at a time.
+    receive,
+    send,
+    await_message,
+    // Math of one microbatch; the weights used are those of the unit, of embedding and head those of the plan.
+    load,            // batch
+    embed,           // batch -> y
+    forward,         // x -> y; saved, or none: nothing is kept
+    recompute,       // x: forward again, into scratch memory until the backward pass that follows has used it
+    head,            // x, batch -> losses and gradient y
+    head_loss,       // x, batch -> losses
+    count_loss,      // batch: adds its losses to the sum of the step
+    backward,        // x, saved (or none: what was recomputed last); gradient y in place
+    embed_backward,  // batch; gradient y is used up
+  };
+  static constexpr int32_t none = -1;
+
+  Op op;
+  bool add = false;                    // scatter, collect: the unit has been scattered before in this step
+  Channel channel = Channel::forward;  // receive, send
+  int32_t microbatch = none;
+  int32_t layer = none;  // of the model
+  int32_t unit = none, slot = none;
+  int32_t x = none, y = none, saved = none, batch = none;
+
+  bool operator==(const Instruction&) const = default;
+};
+
+using Program = std::vector<Instruction>;
+
+// One training step: the schedule of the plan.
+Program training_program(const Plan& plan);
+// Forward only, of so many microbatches, with the losses.
+Program evaluation_program(const Plan& plan, int64_t microbatches);
+// Microbatch 0 up to the input of the final norm, which is y of the last instruction. Error: one of several stages.
+Program layers_program(const Plan& plan);
+
+// The memory that a program uses; for several programs, the largest of each.
+struct Needs {
+  struct Slot {
+    int64_t numel = 0;
+    bool partial = false;  // a scattered part waits beside the unit's gradient to be added
+  };
+  int64_t residuals = 0, saved = 0, batches = 0;
+  std::vector<Slot> weights, gradients;
+};
+Needs needs_of(const Plan& plan, std::initializer_list<const Program*> programs);
+
+}  // namespace megalith
