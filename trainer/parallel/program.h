@@ -27,9 +27,10 @@ struct Instruction {
     gather,        // unit, slot
     await_gather,  // unit, slot
     // Gradients. Slot none: of a unit that is not sharded, in its own memory.
-    zero,        // unit, slot: the slot is the unit's from here on
-    scatter,     // unit, slot, add: sends the slot off, into the unit's gradient or, to be added, beside it
-    collect,     // unit, slot, add: awaits that; the slot is nobody's from here on
+    zero,     // unit, slot: the slot is the unit's from here on
+    scatter,  // unit, slot, add: sends the slot off, into the unit's gradient or, to be added, beside it; the unit may
+              // then be zeroed in another slot
+    collect,  // unit, slot, add: awaits that
     sum_copies,  // unit: over the data axis
     sum_tensor,  // unit: of what several tensor ranks have a share in
     await_sums,  // all sums that were begun

@@ -58,6 +58,7 @@ Tensor Sharding::target(size_t unit, const Slot& slot, bool add) const {
 
 void Sharding::scatter(size_t unit, size_t at, bool add) {
   Slot& slot = gradient_slots_[at];
+  slot.unit = Plan::nowhere;  // the unit may be in another before this one is collected
   slot.scatter =
       channel(Channel::shard)
           .reduce_scatter(runtime_.stream, target(unit, slot, add), slot.memory.flat(0, plan_.units[unit].numel));
@@ -66,7 +67,6 @@ void Sharding::scatter(size_t unit, size_t at, bool add) {
 void Sharding::collect(size_t unit, size_t at, bool add) {
   Slot& slot = gradient_slots_[at];
   slot.scatter.wait();
-  slot.unit = Plan::nowhere;
   if (add) megalith::add(runtime_.stream, units_[unit].gradient(), target(unit, slot, add));
 }
 
