@@ -26,6 +26,11 @@ for argument in "$@"; do
 done
 [ -z "$(ls -A "$out")" ] || { echo "$out is not empty; name a new folder" >&2; exit 1; }
 cd "$(dirname "$0")/.."
+command -v orted >/dev/null || {
+  echo "a bundle holds the launcher of Open MPI 4, and here is none (Debian 13 has Open MPI 5): make it on Debian 12 or" \
+    "Ubuntu 24.04, by docker/*.Dockerfile for instance" >&2
+  exit 1
+}
 
 # Not for the processor of this machine only.
 build=build/bundle-$preset

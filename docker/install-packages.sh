@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs what Megalith is built from and runs with, from the packages of Debian 12 or Ubuntu 24.04. Does nothing, and
-# asks for no rights, when all of it is there.
+# Installs what Megalith is built from and runs with, from the packages of Debian 12, Debian 13 or Ubuntu 24.04. Does
+# nothing, and asks for no rights, when all of it is there.
+#   install-packages.sh [--cuda]     --cuda: what the cuda preset needs as well, which of these Debian 13 alone has
 set -euo pipefail
 
 packages=(
@@ -12,6 +13,11 @@ packages=(
   libgtest-dev                                         # tests
   dict-gcide dictzip                                   # the quickstart's text
 )
+case ${1:-} in
+  '') ;;
+  --cuda) packages+=(nvidia-cuda-toolkit libnccl-dev) ;;
+  *) echo "usage: $0 [--cuda]" >&2; exit 2 ;;
+esac
 
 missing=()
 for package in "${packages[@]}"; do
@@ -27,4 +33,18 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 export DEBIAN_FRONTEND=noninteractive
 "${as_root[@]}" apt-get update -qq
+if [ "${1:-}" = --cuda ]; then
+  version_of() { apt-cache policy "$1" | awk '$1 == "Candidate:" && $2 != "(none)" {print $2}'; }
+  toolkit=$(version_of nvidia-cuda-toolkit)
+  if [ -n "$toolkit" ] && dpkg --compare-versions "$toolkit" lt 12; then
+    echo "apt has CUDA $toolkit here, and Megalith needs 12 or later: take Debian 13, or install CUDA and NCCL from" \
+      "NVIDIA instead of with --cuda." >&2
+    exit 1
+  elif [ -z "$toolkit" ] || [ -z "$(version_of libnccl-dev)" ]; then
+    echo "apt knows no nvidia-cuda-toolkit or no libnccl-dev. Debian 13 has both in contrib and non-free: write" \
+      "'Components: main contrib non-free' into /etc/apt/sources.list.d/debian.sources, or add these two words to the" \
+      "lines of /etc/apt/sources.list, and run this again. Elsewhere install CUDA 12 or later and NCCL from NVIDIA." >&2
+    exit 1
+  fi
+fi
 "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

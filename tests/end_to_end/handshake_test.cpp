@@ -10,26 +10,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What some ranks of a job are started with; mpirun calls it a context and puts ':' between them.
-struct Part {
-  int ranks;
-  Args args;
-  std::string program = MEGALITH_PROGRAM;
-  std::string folder = ".";
-};
-
-Args job(const std::vector<Part>& parts) {
-  Args command{MEGALITH_MPIRUN, "--oversubscribe"};
-  for (const Part& part : parts) {
-    if (&part != &parts.front()) command.push_back(":");
-    for (const std::string& word : {std::string("-n"), std::to_string(part.ranks), std::string("-wdir"), part.folder})
-      command.push_back(word);
-    command.push_back(part.program);
-    command.insert(command.end(), part.args.begin(), part.args.end());
-  }
-  return command;
-}
-
 std::string host() {
   char name[256] = "";
   ::gethostname(name, sizeof name - 1);
@@ -46,7 +26,7 @@ class Handshake : public testing::Test {
   // Refused by every rank within five seconds, told once, in these words, and nothing written.
   void expect_refusal(const std::vector<Part>& parts, const Args& words) {
     const auto before = snapshot(scratch.folder());
-    const Result result = run(job(parts), scratch.folder(), 20);
+    const Result result = run(mpirun(parts), scratch.folder(), 20);
     EXPECT_FALSE(result.timed_out);
     EXPECT_GT(result.status, 0) << result.text();
     EXPECT_LT(result.status, 128) << "ended by a signal: " << result.text();
@@ -69,7 +49,7 @@ TEST_F(Handshake, ranks_that_agree_train) {
   write_reference_config(scratch / "other/config.toml", reference("tiny"), "");
   Args args = train_it;
   args.insert(args.end(), {"train.steps=1", "run.output=" + (scratch / "run")});
-  const Result result = run(job({{1, args}, {1, args, MEGALITH_PROGRAM, "other"}}), scratch.folder());
+  const Result result = run(mpirun({{1, args}, {1, args, MEGALITH_PROGRAM, "other"}}), scratch.folder());
   EXPECT_EQ(result.status, 0) << result.text();
   EXPECT_EQ(read_steps(scratch / "run").size(), 1u);
 }

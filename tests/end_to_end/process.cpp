@@ -14,7 +14,6 @@
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <sstream>
 #include <stdexcept>
 #include <thread>
 
@@ -24,15 +23,6 @@ namespace {
 std::string slurp(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
-}
-
-// Open MPI's hwloc complains on standard error where /sys is not mounted, as in a chroot; that is not the program's.
-std::string without_hwloc(const std::string& text) {
-  std::istringstream lines(text);
-  std::string kept, line;
-  while (std::getline(lines, line))
-    if (!line.starts_with("[hwloc/")) kept += line + "\n";
-  return kept;
 }
 
 struct Entry {
@@ -109,6 +99,10 @@ Process::Process(const Args& command, const std::string& folder, const std::stri
     ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
     ::setenv("OMP_NUM_THREADS", "1", 1);
     ::setenv("OMP_WAIT_POLICY", "PASSIVE", 1);
+    // What Open MPI says on standard error of a chroot without /sys, or of a network that ranks of one machine do not
+    // need, is not the program's.
+    ::setenv("HWLOC_HIDE_ERRORS", "2", 1);
+    ::setenv("OMPI_MCA_btl", "^tcp", 1);
     ::setenv("ASAN_OPTIONS", "detect_leaks=0", 0);  // Open MPI's, in a build with sanitizers
     ::execvp(argv[0], argv.data());
     ::_exit(127);
@@ -132,7 +126,7 @@ Result Process::finish(int wait_status, bool timed_out) {
   return {.status = WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status),
           .timed_out = timed_out,
           .out = slurp(out_path_),
-          .err = without_hwloc(slurp(err_path_)),
+          .err = slurp(err_path_),
           .seconds = now() - start_};
 }
 
@@ -195,12 +189,26 @@ Args megalith(const Args& args) {
   return command;
 }
 
-Args mpirun(int ranks, const Args& args) {
+namespace {
+Args on_ranks(int ranks, const Args& program) {
   Args command{
-      place("MEGALITH_MPIRUN", MEGALITH_MPIRUN),  "--oversubscribe", "--bind-to", "none", "-n", std::to_string(ranks),
-      place("MEGALITH_PROGRAM", MEGALITH_PROGRAM)};
-  command.insert(command.end(), args.begin(), args.end());
+      place("MEGALITH_MPIRUN", MEGALITH_MPIRUN), "--oversubscribe", "--bind-to", "none", "-n", std::to_string(ranks)};
+  command.insert(command.end(), program.begin(), program.end());
   return command;
+}
+}  // namespace
+
+Args mpirun(int ranks, const Args& args) { return on_ranks(ranks, megalith(args)); }
+
+Args mpirun(const std::vector<Part>& parts) {
+  std::string script;
+  int ranks = 0;
+  for (const Part& part : parts) {
+    ranks += part.ranks;
+    script += fmt::format("[ $OMPI_COMM_WORLD_RANK -ge {} ] || {{ cd '{}'; exec '{}' '{}'; }}\n", ranks, part.folder,
+                          part.program, fmt::join(part.args, "' '"));
+  }
+  return on_ranks(ranks, {"/bin/sh", "-c", script});
 }
 
 Result run(const Args& command, const std::string& folder, double timeout, const std::string& shell_prefix) {

@@ -62,6 +62,18 @@ std::string place(const char* name, const std::string& built);
 
 Args megalith(const Args& args);           // the program alone
 Args mpirun(int ranks, const Args& args);  // under mpirun; also for one rank
+
+// So many ranks of a job, started with the same.
+struct Part {
+  int ranks;
+  Args args;
+  std::string program = MEGALITH_PROGRAM;
+  std::string folder = ".";
+};
+// The parts' ranks in order. Each rank becomes its part by a shell: Open MPI 5.0.7, which Debian 13 has, dies of a
+// command line that names several programs. No word may hold a quote.
+Args mpirun(const std::vector<Part>& parts);
+
 Result run(const Args& command, const std::string& folder, double timeout = 120, const std::string& shell_prefix = "");
 
 // MEGALITH_PYTHON, if it can import these packages ("torch, h5py"), or "".

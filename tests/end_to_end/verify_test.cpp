@@ -168,15 +168,10 @@ TEST_F(Verify, wrong_input_is_refused) {
 
 // Ranks with other options would wait for one another for ever.
 TEST_F(Verify, other_options_on_one_rank_are_refused) {
-  const Args common{"verify", "config.toml", "--against", "memory.lm_head_chunks=3", "--steps"};
-  Args command{MEGALITH_MPIRUN, "--oversubscribe"};
-  for (const std::string steps : {"2", "3"}) {
-    if (steps == "3") command.push_back(":");
-    command.insert(command.end(), {"-n", "1", MEGALITH_PROGRAM});
-    command.insert(command.end(), common.begin(), common.end());
-    command.push_back(steps);
-  }
-  const Result result = run(command, scratch.folder(), 20);
+  std::vector<Part> parts;
+  for (const char* steps : {"2", "3"})
+    parts.push_back({1, {"verify", "config.toml", "--against", "memory.lm_head_chunks=3", "--steps", steps}});
+  const Result result = run(mpirun(parts), scratch.folder(), 20);
   EXPECT_FALSE(result.timed_out);
   EXPECT_EQ(result.status, 1) << result.text();
   EXPECT_NE(result.err.find("rank 1: the options are --steps 3"), std::string::npos) << result.text();
