@@ -24,6 +24,7 @@ struct PlacedParam {
 // A unit laid out flat: decayed parameters first, then the others, so that the optimizer sees two runs; of each, those
 // split over the tensor axis first; padded with zeros so that every shard has the same size.
 struct UnitPlan {
+  UnitRole role;
   std::string name;
   std::vector<PlacedParam> params{};  // in the order of the spec
   int64_t numel = 0;                  // padded

@@ -29,7 +29,6 @@ void Sharding::make_slots(bool training) {
   };
 
   int64_t sharing_weights = 0, sharing_gradients = 0, largest_weights = 0, largest_gradients = 0;
-  const auto is_layer = [&](size_t u) { return u != plan_.tokens && u != plan_.positions && u != plan_.norm; };
   for (size_t u = 0; u < units_.size(); u++) {
     const UnitPlan& unit = plan_.units[u];
     if (unit.keep_gathered) {
@@ -41,7 +40,7 @@ void Sharding::make_slots(bool training) {
     }
     if (!training) continue;
     // The ends of the model keep theirs over forward and backward.
-    if (unit.reduce_once || !is_layer(u)) {
+    if (unit.reduce_once || unit.role != UnitRole::layer) {
       own_gradients_[u] = gradient_slots_.size();
       add_gradients(unit.numel, unit.reduce_once);
     } else {
@@ -114,7 +113,7 @@ void Sharding::begin_gradients() {
     for (Unit& unit : units_) fill(runtime_.stream, unit.gradient(), 0);
 }
 
-std::vector<Tensor> Sharding::gradients(size_t unit) {
+UnitTensors Sharding::gradients(size_t unit) {
   if (!sharded()) return views(unit, units_[unit].gradient());
   return views(unit, gradient_slot(unit).memory);
 }
@@ -209,10 +208,10 @@ void Sharding::sum_tied_table() {
   add(runtime_.stream, mine, tied_);
 }
 
-std::vector<Tensor> Sharding::views(size_t unit, Tensor flat) const {
-  std::vector<Tensor> tensors;
+UnitTensors Sharding::views(size_t unit, Tensor flat) const {
+  UnitTensors tensors;
   for (const PlacedParam& param : plan_.units[unit].params)
-    tensors.push_back(flat.flat(param.range().begin, param.range().end).view(param.shape));
+    tensors.*param.spec.member = flat.flat(param.range().begin, param.range().end).view(param.shape);
   return tensors;
 }
 

@@ -28,7 +28,7 @@ class Sharding {
   const std::vector<Unit>& units() const { return units_; }
 
   class Lease;
-  // The unit's weights, in the order of its spec, until the lease ends.
+  // The unit's weights, until the lease ends.
   [[nodiscard]] Lease lease(size_t unit);
   // Starts the gather of a unit that is about to be leased. Nothing happens where it is here already.
   void prefetch(size_t unit);
@@ -37,8 +37,8 @@ class Sharding {
 
   // A step: begin_gradients; for every microbatch and unit gradients, perhaps again, then reduce; finish_gradients.
   void begin_gradients();
-  // The unit's gradients in f32, in the order of its spec; they accumulate from 0 until they are reduced.
-  std::vector<Tensor> gradients(size_t unit);
+  // The unit's gradients in f32; they accumulate from 0 until they are reduced.
+  UnitTensors gradients(size_t unit);
   void reduce(size_t unit, bool last_microbatch);
   // Waits for what reduce() issued, and adds up what several tensor ranks or stages have a share in;
   // Unit::gradient() is then the sum over all ranks and microbatches.
@@ -70,7 +70,7 @@ class Sharding {
   void sum_over_data(size_t unit);
   void sum_unsplit_over_tensor();
   void sum_tied_table();
-  std::vector<Tensor> views(size_t unit, Tensor flat) const;
+  UnitTensors views(size_t unit, Tensor flat) const;
 
   const Plan& plan_;
   Runtime& runtime_;
@@ -90,18 +90,18 @@ class Sharding {
 // Weights borrowed for a scope.
 class Sharding::Lease {
  public:
-  Lease(std::vector<Tensor> tensors, int* users) : tensors_(std::move(tensors)), users_(users) {
+  Lease(const UnitTensors& tensors, int* users) : tensors_(tensors), users_(users) {
     if (users_) ++*users_;
   }
   ~Lease() {
     if (users_) --*users_;
   }
-  Lease(Lease&& other) noexcept : tensors_(std::move(other.tensors_)), users_(std::exchange(other.users_, nullptr)) {}
+  Lease(Lease&& other) noexcept : tensors_(other.tensors_), users_(std::exchange(other.users_, nullptr)) {}
   Lease& operator=(Lease&&) = delete;
-  const std::vector<Tensor>& tensors() const { return tensors_; }
+  const UnitTensors& tensors() const { return tensors_; }
 
  private:
-  std::vector<Tensor> tensors_;
+  UnitTensors tensors_;
   int* users_;
 };
 

@@ -182,7 +182,7 @@ void Stage::forward(Part& part, int64_t microbatch) {
   }
   if (chunk.first) {
     const auto tokens = lease(plan_.tokens), positions = lease(plan_.positions);
-    embedding_.forward(c, {tokens.tensors()[0], positions.tensors()[0]}, slot.tokens, x);
+    embedding_.forward(c, {tokens.tensors().wte, positions.tensors().wpe}, slot.tokens, x);
     show("embedding", microbatch, x, plan_.block.first_row);
   }
   Buffer& output = of(part.outputs, microbatch);
@@ -195,7 +195,7 @@ void Stage::forward(Part& part, int64_t microbatch) {
     BlockSaved saved = save ? slot.saved[i] : block.allocate(c.scratch, plan_.compute);
     saved.x = x;
     const Tensor y = i + 1 < part.blocks.size() ? slot.x[i] : output.tensor;
-    block.forward(c, BlockWeights::bind(weights.tensors()), saved, y);
+    block.forward(c, weights.tensors(), saved, y);
     show(layer_name(chunk, static_cast<int64_t>(i)), microbatch, y, plan_.block.first_row);
     x = y;
   }
@@ -209,13 +209,13 @@ void Stage::head(Part& part, int64_t microbatch) {
   const Context c = context(microbatch);
   Slot& slot = of(part.slots, microbatch);
   const auto norm = lease(plan_.norm), tokens = lease(plan_.tokens);
-  const HeadWeights w{norm.tensors()[0], norm.tensors()[1], tokens.tensors()[0]};
+  const HeadWeights w{norm.tensors().lnf_w, norm.tensors().lnf_b, tokens.tensors().wte};
   const Tensor x = of(part.outputs, microbatch).tensor;
   if (mode_ == Mode::train) {
     Buffer& gradient = of(part.gradients, microbatch);
     gradient.message.wait();
-    const std::vector<Tensor> dnorm = sharding_.gradients(plan_.norm);
-    const HeadWeights dw{dnorm[0], dnorm[1], sharding_.gradients(plan_.tokens)[0]};
+    const UnitTensors dnorm = sharding_.gradients(plan_.norm);
+    const HeadWeights dw{dnorm.lnf_w, dnorm.lnf_b, sharding_.gradients(plan_.tokens).wte};
     head_.loss_and_gradient(c, w, x, slot.targets, loss_scale(), slot.losses, gradient.tensor, dw);
     show("loss", microbatch, slot.losses.view({slot.losses.numel(), 1}), 0);
     show("d " + layer_name(*part.chunk, part.chunk->num_layers - 1), microbatch, gradient.tensor,
@@ -236,8 +236,8 @@ void Stage::backward(Part& part, int64_t microbatch) {
   for (size_t i = part.blocks.size(); i-- > 0;) {
     const Block& block = part.blocks[i];
     const auto weights = lease(chunk.first_unit + i);
-    const BlockWeights w = BlockWeights::bind(weights.tensors());
-    const BlockWeights dw = BlockWeights::bind(sharding_.gradients(chunk.first_unit + i));
+    const UnitTensors& w = weights.tensors();
+    const UnitTensors dw = sharding_.gradients(chunk.first_unit + i);
     const auto scope = c.scratch.scope();
     BlockSaved saved = plan_.recompute ? block.allocate(c.scratch, plan_.compute) : slot.saved[i];
     saved.x = i > 0 ? slot.x[i - 1] : of(part.inputs, microbatch).tensor;
@@ -253,7 +253,7 @@ void Stage::backward(Part& part, int64_t microbatch) {
     send(Channel::backward, gradient);
     return;
   }
-  const EmbeddingWeights dw{sharding_.gradients(plan_.tokens)[0], sharding_.gradients(plan_.positions)[0]};
+  const EmbeddingWeights dw{sharding_.gradients(plan_.tokens).wte, sharding_.gradients(plan_.positions).wpe};
   embedding_.backward(c, dw, slot.tokens, gradient.tensor);
   sharding_.reduce(plan_.tokens, is_last(microbatch));
   sharding_.reduce(plan_.positions, is_last(microbatch));
@@ -261,7 +261,7 @@ void Stage::backward(Part& part, int64_t microbatch) {
 
 void Stage::logits(int64_t row, Tensor logits) {
   const auto norm = sharding_.lease(plan_.norm), tokens = sharding_.lease(plan_.tokens);
-  head_.logits(context(0), {norm.tensors()[0], norm.tensors()[1], tokens.tensors()[0]},
+  head_.logits(context(0), {norm.tensors().lnf_w, norm.tensors().lnf_b, tokens.tensors().wte},
                parts_.back().outputs.front().tensor.rows(row, row + 1), logits);
 }
 
