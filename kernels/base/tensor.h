@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "kernels/base/check.h"
 
@@ -75,6 +76,7 @@ class Shape {
     for (int64_t d : dims) dims_[static_cast<size_t>(num_dims_++)] = d;
   }
   int num_dims() const { return num_dims_; }
+  std::vector<int64_t> dims() const { return {dims_.begin(), dims_.begin() + num_dims_}; }
   int64_t operator[](int i) const { return dims_[static_cast<size_t>(i)]; }
   int64_t numel() const {
     int64_t n = num_dims_ > 0 ? 1 : 0;
