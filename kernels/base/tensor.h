@@ -67,6 +67,16 @@ struct dtype_of<int32_t> {
   static constexpr DType value = DType::i32;
 };
 
+// On the host: f(T{}) with T float or bfloat16.
+template <class F>
+void with_compute_type(DType dtype, F&& f) {
+  if (dtype == DType::bf16) {
+    f(bfloat16{});
+  } else {
+    f(float{});
+  }
+}
+
 // Up to four dimensions; a Shape of no dimensions belongs to the empty Tensor.
 class Shape {
  public:
@@ -135,9 +145,5 @@ class Tensor {
   DType dtype_ = DType::f32;
   Shape shape_;
 };
-
-inline void check_shape(const char* name, const Tensor& t, const Shape& want) {
-  CHECK(t.shape() == want, "{} has shape {}, expected {}", name, t.shape().str(), want.str());
-}
 
 }  // namespace megalith
