@@ -48,41 +48,12 @@ int64_t positive(const Json& config, const std::string& path, const char* key) {
 
 }  // namespace
 
-std::vector<GPT2Parameter> gpt2_parameters(const GPT2Shape& m) {
-  const int64_t c = m.hidden;
-  std::vector<GPT2Parameter> all;
-  const auto add = [&](std::string name, std::vector<int64_t> shape, bool transposed = false) {
-    all.push_back({std::move(name), std::move(shape), transposed});
-  };
-  add("wte.weight", {m.vocab, c});
-  add("wpe.weight", {m.context, c});
-  for (int64_t i = 0; i < m.layers; i++) {
-    const std::string h = fmt::format("h.{}.", i);
-    add(h + "ln_1.weight", {c});
-    add(h + "ln_1.bias", {c});
-    add(h + "attn.c_attn.weight", {3 * c, c}, true);
-    add(h + "attn.c_attn.bias", {3 * c});
-    add(h + "attn.c_proj.weight", {c, c}, true);
-    add(h + "attn.c_proj.bias", {c});
-    add(h + "ln_2.weight", {c});
-    add(h + "ln_2.bias", {c});
-    add(h + "mlp.c_fc.weight", {4 * c, c}, true);
-    add(h + "mlp.c_fc.bias", {4 * c});
-    add(h + "mlp.c_proj.weight", {c, 4 * c}, true);
-    add(h + "mlp.c_proj.bias", {c});
-  }
-  add("ln_f.weight", {c});
-  add("ln_f.bias", {c});
-  return all;
-}
-
 bool is_hugging_face_folder(const std::string& folder) {
   std::error_code ignored;
-  return std::filesystem::exists(folder + weights_file, ignored) ||
-         std::filesystem::exists(folder + config_file, ignored);
+  return fs::exists(folder + weights_file, ignored) || fs::exists(folder + config_file, ignored);
 }
 
-GPT2Shape read_hugging_face_shape(const std::string& folder) {
+ModelConfig read_hugging_face_shape(const std::string& folder) {
   const std::string path = folder + config_file;
   Json config;
   try {
@@ -91,7 +62,7 @@ GPT2Shape read_hugging_face_shape(const std::string& folder) {
     FAIL("{} is not JSON: {}", path, e.what());
   }
   CHECK(config.is_object(), "{} is not a JSON object", path);
-  GPT2Shape m;
+  ModelConfig m;
   m.layers = positive(config, path, "n_layer");
   m.hidden = positive(config, path, "n_embd");
   m.heads = positive(config, path, "n_head");
@@ -99,7 +70,7 @@ GPT2Shape read_hugging_face_shape(const std::string& folder) {
   m.context = positive(config, path, "n_positions");
   CHECK(m.hidden % m.heads == 0, "{}: n_head = {} does not divide n_embd = {}", path, m.heads, m.hidden);
   require(config, path, "model_type", {"gpt2"});
-  require(config, path, "n_inner", {4 * m.hidden, nullptr});
+  require(config, path, "n_inner", {m.feed_forward(), nullptr});
   require(config, path, "activation_function", {"gelu_new", "gelu_pytorch_tanh"});  // two names of the tanh form
   require(config, path, "layer_norm_epsilon", {1e-5});
   require(config, path, "tie_word_embeddings", {true});
@@ -109,8 +80,8 @@ GPT2Shape read_hugging_face_shape(const std::string& folder) {
   return m;
 }
 
-HuggingFaceReader::HuggingFaceReader(const std::string& folder)
-    : model_(read_hugging_face_shape(folder)), tensors_([&] {
+HuggingFaceReader::HuggingFaceReader(const std::string& folder, const std::vector<StoredParameter>& parameters)
+    : tensors_([&] {
         std::error_code ignored;
         CHECK(fs::exists(folder + weights_file, ignored),
               "{}{} is absent; save the model in one file with model.save_pretrained(folder, safe_serialization=True, "
@@ -123,17 +94,16 @@ HuggingFaceReader::HuggingFaceReader(const std::string& folder)
     const std::string bare = name.starts_with(prefix) ? name.substr(std::string(prefix).size()) : name;
     CHECK(unclaimed.emplace(bare, name).second, "{} holds {} with and without '{}'", tensors_.path(), bare, prefix);
   }
-  for (const GPT2Parameter& p : gpt2_parameters(model_)) {
+  for (const StoredParameter& p : parameters) {
     const auto it = unclaimed.find(p.name);
-    CHECK(it != unclaimed.end(), "{} holds no {}, which a model of {} layers has", tensors_.path(), p.name,
-          model_.layers);
+    CHECK(it != unclaimed.end(), "{} holds no {}, which the model of its config.json has", tensors_.path(), p.name);
     const SafeTensors::Entry& e = tensors_.entry(it->second);
     const std::vector<int64_t> expected = p.transposed ? reversed(p.shape) : p.shape;
     CHECK(e.shape == expected, "{}: {} has shape ({}), expected ({}) from config.json", tensors_.path(), it->second,
           fmt::join(e.shape, ", "), fmt::join(expected, ", "));
     CHECK(e.dtype == "F32" || e.dtype == "F16" || e.dtype == "BF16",
           "{}: {} is stored as {}; F32, F16 and BF16 can be read", tensors_.path(), it->second, e.dtype);
-    stored_.emplace(ours(p.name), Stored{it->second, p.shape, p.transposed});
+    stored_.emplace(ours(p.name), StoredParameter{it->second, p.shape, p.transposed});
     unclaimed.erase(it);
   }
   if (const auto it = unclaimed.find("lm_head.weight"); it != unclaimed.end()) {
@@ -141,41 +111,33 @@ HuggingFaceReader::HuggingFaceReader(const std::string& folder)
     unclaimed.erase(it);
   }
   for (const auto& [bare, name] : unclaimed)
-    CHECK(is_mask(bare), "{} holds {}, which is no parameter of GPT-2 with {} layers", tensors_.path(), name,
-          model_.layers);
+    CHECK(is_mask(bare), "{} holds {}, which is no parameter of the model of its config.json", tensors_.path(), name);
 }
 
 void HuggingFaceReader::check_tied(const std::string& head) const {
-  const Stored& table = stored(ours("wte.weight"));
+  const StoredParameter& table = stored(ours("wte.weight"));
+  const int64_t rows = table.shape[0], cols = table.shape[1];
   CHECK(tensors_.entry(head).shape == table.shape, "{}: {} has another shape than wte.weight", tensors_.path(), head);
-  std::vector<float> a(static_cast<size_t>(model_.hidden)), b(a.size());
-  for (int64_t row = 0; row < model_.vocab; row++) {
-    tensors_.read(head, row * model_.hidden, 1, model_.hidden, a.data());
-    tensors_.read(table.name, row * model_.hidden, 1, model_.hidden, b.data());
+  std::vector<float> a(static_cast<size_t>(cols)), b(a.size());
+  for (int64_t row = 0; row < rows; row++) {
+    tensors_.read(head, row * cols, 1, cols, a.data());
+    tensors_.read(table.name, row * cols, 1, cols, b.data());
     CHECK(a == b, "{}: row {} of {} differs from wte.weight; megalith ties the head to the token table",
           tensors_.path(), row, head);
   }
 }
 
-const HuggingFaceReader::Stored& HuggingFaceReader::stored(const std::string& name) const {
+const StoredParameter& HuggingFaceReader::stored(const std::string& name) const {
   const auto it = stored_.find(name);
   CHECK(it != stored_.end(), "{} holds no {}", tensors_.path(), name);
   return it->second;
 }
 
-std::vector<std::string> HuggingFaceReader::names() const {
-  std::vector<std::string> result;
-  for (const auto& [name, s] : stored_) result.push_back(name);
-  return result;
-}
-
-bool HuggingFaceReader::has(const std::string& name) const { return stored_.contains(name); }
-
 std::vector<int64_t> HuggingFaceReader::shape(const std::string& name) const { return stored(name).shape; }
 
 void HuggingFaceReader::read(const Piece& wanted, float* out) {
   check_piece(wanted);
-  const Stored& s = stored(wanted.name);
+  const StoredParameter& s = stored(wanted.name);
   CHECK(s.shape == wanted.shape, "{}: {} has shape ({}), expected ({}); is it another model?", tensors_.path(),
         wanted.name, fmt::join(s.shape, ", "), fmt::join(wanted.shape, ", "));
   const int64_t rows = wanted.rows(), cols = wanted.cols(), width = wanted.col_end - wanted.col_begin;
@@ -191,14 +153,13 @@ void HuggingFaceReader::read(const Piece& wanted, float* out) {
   }
 }
 
-void export_hugging_face(TensorSource& source, const GPT2Shape& model, std::optional<int64_t> end_of_text,
-                         const std::string& folder) {
+void export_hugging_face(TensorSource& source, const ModelConfig& model, const std::vector<StoredParameter>& parameters,
+                         std::optional<int64_t> end_of_text, const std::string& folder) {
   CHECK(!end_of_text || (0 <= *end_of_text && *end_of_text < model.vocab),
         "the token {} ends a text, but the model has {} of them; is it another model's tokenizer?", *end_of_text,
         model.vocab);
-  const std::vector<GPT2Parameter> parameters = gpt2_parameters(model);
   std::vector<SafeTensorsWriter::Declared> declared;
-  for (const GPT2Parameter& p : parameters) {
+  for (const StoredParameter& p : parameters) {
     const std::vector<int64_t> found = source.shape(ours(p.name));
     CHECK(found == p.shape, "{} has shape ({}), expected ({}) for this model", p.name, fmt::join(found, ", "),
           fmt::join(p.shape, ", "));
@@ -212,7 +173,7 @@ void export_hugging_face(TensorSource& source, const GPT2Shape& model, std::opti
   CHECK(!error, "cannot create {}: {}", folder, error.message());
 
   SafeTensorsWriter weights(folder + weights_file, declared);
-  for (const GPT2Parameter& p : parameters) {
+  for (const StoredParameter& p : parameters) {
     const Piece whole = whole_piece(ours(p.name), p.shape);
     std::vector<float> data(static_cast<size_t>(whole.numel()));
     source.read(whole, data.data());

@@ -50,14 +50,6 @@ CheckpointReader::CheckpointReader(const std::string& folder) : folder_(folder),
 
 CheckpointReader::~CheckpointReader() = default;
 
-std::vector<std::string> CheckpointReader::names() const {
-  std::vector<std::string> result;
-  for (const auto& [name, sources] : sources_) result.push_back(name);
-  return result;
-}
-
-bool CheckpointReader::has(const std::string& name) const { return sources_.contains(name); }
-
 std::vector<int64_t> CheckpointReader::shape(const std::string& name) const {
   const auto it = sources_.find(name);
   CHECK(it != sources_.end(), "{} holds no tensor {}; is it a checkpoint of another model?", folder_, name);

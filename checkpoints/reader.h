@@ -26,8 +26,6 @@ class CheckpointReader : public TensorSource {
   const std::string& folder() const { return folder_; }
   const Manifest& manifest() const { return manifest_; }
 
-  std::vector<std::string> names() const override;
-  bool has(const std::string& name) const override;
   std::vector<int64_t> shape(const std::string& name) const override;
 
   // The first read of a dataset reads all of it and checks it; later ones read what they need. A few MiB of memory,

@@ -32,7 +32,6 @@ class SafeTensors {
 
   const std::string& path() const { return path_; }
   const std::map<std::string, Entry>& entries() const { return entries_; }
-  bool has(const std::string& name) const { return entries_.contains(name); }
   const Entry& entry(const std::string& name) const;  // Error if absent
 
   // `count` elements, `stride` apart, from element `first` of the flattened tensor, as floats: F32, F16 or BF16

@@ -18,8 +18,6 @@ class TensorSource {
  public:
   virtual ~TensorSource() = default;
 
-  virtual std::vector<std::string> names() const = 0;  // sorted
-  virtual bool has(const std::string& name) const = 0;
   virtual std::vector<int64_t> shape(const std::string& name) const = 0;  // Error if absent
 
   // Writes wanted.numel() floats to `out`. Error if the tensor is absent, has another shape, is not covered completely

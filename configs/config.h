@@ -43,6 +43,8 @@ struct ModelConfig {
   int64_t vocab = 0;  // 0: the tokenizer's, set by the trainer
   int64_t context = 1024;
   double dropout = 0.0;
+
+  int64_t feed_forward() const { return 4 * hidden; }  // features between the two matrices of an MLP
   bool operator==(const ModelConfig&) const = default;
 };
 

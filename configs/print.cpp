@@ -3,34 +3,28 @@
 
 #include <fmt/format.h>
 
-#include <iterator>
-
 namespace megalith {
 namespace {
 
-// Calls section(name) before the first field of each section, then row(field).
-template <class Section, class Row>
-void for_each_row(Section section, Row row) {
+// A header before the first field of each section, and row(field) for each of them.
+template <class Row>
+std::string sections(Row row) {
+  std::string out;
   std::string_view current;
   for (const Field& field : field_table()) {
-    if (field.section != current) section(current = field.section);
-    row(field);
+    if (field.section != current) out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", current = field.section);
+    out += row(field);
   }
+  return out;
 }
 
 }  // namespace
 
 std::string to_toml(const Config& config) {
-  std::string out;
-  for_each_row(
-      [&](std::string_view name) {
-        fmt::format_to(std::back_inserter(out), "{}[{}]\n", out.empty() ? "" : "\n", name);
-      },
-      [&](const Field& field) {
-        const std::string assignment = fmt::format("{} = {}", field.key, toml_text(field.get(config)));
-        fmt::format_to(std::back_inserter(out), "{:<36}  # {}\n", assignment, field.help);
-      });
-  return out;
+  return sections([&](const Field& field) {
+    const std::string assignment = fmt::format("{} = {}", field.key, toml_text(field.get(config)));
+    return fmt::format("{:<36}  # {}\n", assignment, field.help);
+  });
 }
 
 std::map<std::string, std::string> key_values(const Config& config) {
@@ -40,17 +34,10 @@ std::map<std::string, std::string> key_values(const Config& config) {
 }
 
 std::string describe_options() {
-  const Config defaults;
-  std::string out;
-  for_each_row(
-      [&](std::string_view name) {
-        fmt::format_to(std::back_inserter(out), "{}[{}]\n", out.empty() ? "" : "\n", name);
-      },
-      [&](const Field& field) {
-        const std::string assignment = fmt::format("{} = {}", field.key, toml_text(field.get(defaults)));
-        fmt::format_to(std::back_inserter(out), "  {:<36}  {}\n      {}.\n", assignment, field.expected(), field.help);
-      });
-  return out;
+  return sections([defaults = Config{}](const Field& field) {
+    const std::string assignment = fmt::format("{} = {}", field.key, toml_text(field.get(defaults)));
+    return fmt::format("  {:<36}  {}\n      {}.\n", assignment, field.expected(), field.help);
+  });
 }
 
 }  // namespace megalith

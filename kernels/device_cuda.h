@@ -54,16 +54,6 @@ inline bool in_vectors(std::initializer_list<Tensor> tensors) {
   return true;
 }
 
-// Host: f(T{}) with T float or bfloat16.
-template <class F>
-void with_compute_type(DType dtype, F&& f) {
-  if (dtype == DType::bf16) {
-    f(bfloat16{});
-  } else {
-    f(float{});
-  }
-}
-
 // Host: how many blocks of `each` pieces hold n.
 inline unsigned blocks_for(int64_t n, int64_t each) {
   const int64_t blocks = ceil_div(n, each);

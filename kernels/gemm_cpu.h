@@ -2,27 +2,11 @@
 // there are depends on the shape alone, so the bits do not depend on the number of threads.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 
-#include "kernels/base/tensor.h"
+#include "kernels/gemm_call.h"
 
 namespace megalith::cpu {
-
-// C (M, N) = A (M, K) B (K, N) [+ C] [+ bias (N)], sums in f32. A and B are f32 or bf16 alike, each stored row-major,
-// or its transpose is; C is f32 or A's type; `accumulate` needs C in f32.
-struct GemmCall {
-  const void* a = nullptr;
-  const void* b = nullptr;
-  void* c = nullptr;
-  const void* bias = nullptr;  // in A's type; null for none
-  int64_t M = 0, N = 0, K = 0;
-  bool a_transposed = false;  // stored (K, M)
-  bool b_transposed = false;  // stored (N, K)
-  bool accumulate = false;
-  DType input = DType::f32;
-  DType output = DType::f32;
-};
 
 // Whether this processor multiplies bf16 faster than f32. With AVX512-BF16 but without AMX, Intel's does it at half the
 // rate of f32 (measured: 107 and 205 GFLOP/s a core): there, tiles are widened to f32 first.

@@ -3,33 +3,12 @@
 // gives the same bits.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 
 #include "kernels/base/queue_cuda.h"
-#include "kernels/base/tensor.h"
+#include "kernels/gemm_call.h"
 
 namespace megalith::cuda {
-
-// What follows the product and the bias: nothing; C = gelu(v) and gelu_input = v; or C = v * gelu'(gelu_input).
-enum class Gelu { none, forward, backward };
-
-// C (M, N) = A (M, K) B (K, N) [+ C] [+ bias (N)], in device memory. A and B are f32 or bf16 alike, each stored
-// row-major, or its transpose is; C is f32 or A's type; `accumulate` needs C in f32.
-struct GemmCall {
-  const void* a = nullptr;
-  const void* b = nullptr;
-  void* c = nullptr;
-  const void* bias = nullptr;  // in C's type; null for none
-  int64_t M = 0, N = 0, K = 0;
-  bool a_transposed = false;  // stored (K, M)
-  bool b_transposed = false;  // stored (N, K)
-  bool accumulate = false;
-  Gelu gelu = Gelu::none;
-  void* gelu_input = nullptr;  // (M, N) in C's type
-  DType input = DType::f32;
-  DType output = DType::f32;
-};
 
 class Gemm {
  public:

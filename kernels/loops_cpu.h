@@ -45,14 +45,4 @@ inline float get(const bfloat16& from) { return std::bit_cast<float>(static_cast
 inline void put(float& to, float value) { to = value; }
 inline void put(bfloat16& to, float value) { to.bits = bfloat16(value).bits; }
 
-// f(T{}) with T float or bfloat16.
-template <class F>
-void with_compute_type(DType dtype, F&& f) {
-  if (dtype == DType::bf16) {
-    f(bfloat16{});
-  } else {
-    f(float{});
-  }
-}
-
 }  // namespace megalith::cpu

@@ -270,7 +270,7 @@ std::vector<Entry> checkpoint_commands(CLI::App& cli) {
              const std::string folder = tokenizer->empty() && std::filesystem::exists(known) ? known : *tokenizer;
              std::optional<int64_t> end_of_text;
              if (!folder.empty()) end_of_text = load_tokenizer(folder)->end_of_text();
-             export_hugging_face(reader, {m.layers, m.hidden, m.heads, m.vocab, m.context}, end_of_text, *out);
+             export_hugging_face(reader, m, stored_parameters(m), end_of_text, *out);
              fmt::print("{}\nend of text: {}\n", *out,
                         end_of_text ? fmt::format("token {}, of {}", *end_of_text, folder)
                                     : "none, for no tokenizer is known; --tokenizer FOLDER names one");

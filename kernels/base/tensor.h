@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "kernels/base/check.h"
 
@@ -66,6 +67,16 @@ struct dtype_of<int32_t> {
   static constexpr DType value = DType::i32;
 };
 
+// On the host: f(T{}) with T float or bfloat16.
+template <class F>
+void with_compute_type(DType dtype, F&& f) {
+  if (dtype == DType::bf16) {
+    f(bfloat16{});
+  } else {
+    f(float{});
+  }
+}
+
 // Up to four dimensions; a Shape of no dimensions belongs to the empty Tensor.
 class Shape {
  public:
@@ -75,6 +86,7 @@ class Shape {
     for (int64_t d : dims) dims_[static_cast<size_t>(num_dims_++)] = d;
   }
   int num_dims() const { return num_dims_; }
+  std::vector<int64_t> dims() const { return {dims_.begin(), dims_.begin() + num_dims_}; }
   int64_t operator[](int i) const { return dims_[static_cast<size_t>(i)]; }
   int64_t numel() const {
     int64_t n = num_dims_ > 0 ? 1 : 0;
@@ -133,9 +145,5 @@ class Tensor {
   DType dtype_ = DType::f32;
   Shape shape_;
 };
-
-inline void check_shape(const char* name, const Tensor& t, const Shape& want) {
-  CHECK(t.shape() == want, "{} has shape {}, expected {}", name, t.shape().str(), want.str());
-}
 
 }  // namespace megalith

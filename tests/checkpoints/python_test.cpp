@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "checkpoints/hugging_face.h"
+#include "tests/checkpoints/gpt2.h"
 #include "tests/checkpoints/helpers.h"
 
 namespace megalith {
@@ -54,8 +54,9 @@ TEST(Python, transformers_computes_the_reference_logits_from_an_export) {
   const std::string tiny = MEGALITH_SOURCE_DIR "/../shared/reference/tiny";
   if (!fs::exists(tiny)) GTEST_SKIP() << tiny << " is absent";
   const TemporaryFolder folder;
-  HuggingFaceReader source(tiny);
-  export_hugging_face(source, source.model(), std::nullopt, folder / "export");
+  HuggingFaceReader source = open_gpt2(tiny);
+  const ModelConfig model = read_hugging_face_shape(tiny);
+  export_hugging_face(source, model, gpt2_parameters(model), std::nullopt, folder / "export");
   const std::string command =
       fmt::format("'{}' '{}' '{}' '{}' '{}'", python, MEGALITH_SOURCE_DIR "/tests/checkpoints/export_loads.py",
                   folder / "export", tiny + "/tokens.bin", tiny + "/reference.h5");

@@ -12,7 +12,7 @@
 #include <numeric>
 #include <random>
 
-#include "checkpoints/hugging_face.h"
+#include "tests/checkpoints/gpt2.h"
 #include "tests/pure/plain_model.h"
 #include "tests/pure/testing.h"
 
@@ -29,16 +29,9 @@ ModelConfig model_of_bytes() {
 class InMemory : public TensorSource {
  public:
   explicit InMemory(const PlainModel& plain) : plain_(plain) {
-    const ModelConfig& m = plain.model;
-    for (const GPT2Parameter& p : gpt2_parameters({m.layers, m.hidden, m.heads, m.vocab, m.context}))
+    for (const StoredParameter& p : gpt2_parameters(plain.model))
       shapes_[std::string(parameters_path) + p.name] = p.shape;
   }
-  std::vector<std::string> names() const override {
-    std::vector<std::string> all;
-    for (const auto& [name, shape] : shapes_) all.push_back(name);
-    return all;
-  }
-  bool has(const std::string& name) const override { return shapes_.contains(name); }
   std::vector<int64_t> shape(const std::string& name) const override { return shapes_.at(name); }
   void read(const Piece& wanted, float* out) override {
     const std::vector<double>& values = plain_.weights.at(wanted.name.substr(parameters_path.size()));
@@ -70,8 +63,7 @@ class InferenceTest : public testing::Test {
   static PlainModel random_model(const ModelConfig& model) {
     std::mt19937 random(5);
     PlainModel plain{.model = model, .weights = {}};
-    for (const GPT2Parameter& p :
-         gpt2_parameters({model.layers, model.hidden, model.heads, model.vocab, model.context})) {
+    for (const StoredParameter& p : gpt2_parameters(model)) {
       std::vector<double>& values = plain.weights[p.name];
       values.resize(
           static_cast<size_t>(std::accumulate(p.shape.begin(), p.shape.end(), int64_t{1}, std::multiplies<>())));
@@ -85,9 +77,8 @@ class InferenceTest : public testing::Test {
   }
   std::string exported(const PlainModel& plain) const {
     InMemory source(plain);
-    const ModelConfig& m = plain.model;
     const std::string folder = fmt::format("{}/model{}", folder_, exports_++);
-    export_hugging_face(source, {m.layers, m.hidden, m.heads, m.vocab, m.context}, std::nullopt, folder);
+    export_hugging_face(source, plain.model, gpt2_parameters(plain.model), std::nullopt, folder);
     return folder;
   }
 

@@ -4,8 +4,9 @@
 #include <cmath>
 #include <set>
 
-#include "checkpoints/hugging_face.h"
+#include "tests/checkpoints/gpt2.h"
 #include "tests/pure/testing.h"
+#include "trainer/checkpointing/weight_source.h"
 
 namespace megalith {
 namespace {
@@ -37,17 +38,31 @@ TEST(Spec, RecipesHaveTheModelsTheyAreNamedFor) {
   }
 }
 
-TEST(Spec, NamesAndShapesAreThoseOfTheCheckpoints) {
+TEST(Spec, NamesShapesAndTransposesAreHuggingFaces) {
   const ModelConfig model{.layers = 3, .hidden = 15, .heads = 3, .vocab = 31, .context = 9, .dropout = 0};
-  const std::vector<ParamSpec> ours = flat(model_spec(model));
-  const std::vector<GPT2Parameter> theirs = gpt2_parameters({3, 15, 3, 31, 9});
+  const std::vector<StoredParameter> ours = stored_parameters(model), theirs = gpt2_parameters(model);
   ASSERT_EQ(ours.size(), theirs.size());
   for (size_t i = 0; i < ours.size(); i++) {
     EXPECT_EQ(ours[i].name, theirs[i].name);
-    std::vector<int64_t> shape;
-    for (int d = 0; d < ours[i].shape.num_dims(); d++) shape.push_back(ours[i].shape[d]);
-    EXPECT_EQ(shape, theirs[i].shape) << ours[i].name;
+    EXPECT_EQ(ours[i].shape, theirs[i].shape) << ours[i].name;
+    EXPECT_EQ(ours[i].transposed, theirs[i].transposed) << ours[i].name;
   }
+}
+
+// Every tensor is some unit's, and no tensor is two parameters'.
+TEST(Spec, EveryRoleIsOneParameter) {
+  std::vector<UnitSpec> spec = model_spec(gpt2(1, 64, 4));
+  UnitTensors tensors;
+  double storage = 0;
+  for (const UnitSpec& unit : spec)
+    for (const ParamSpec& param : unit.params) {
+      EXPECT_TRUE((tensors.*param.member).empty()) << param.name;
+      tensors.*param.member = Tensor(&storage, DType::f32, param.shape);
+    }
+  static_assert(sizeof(UnitTensors) % sizeof(Tensor) == 0);
+  EXPECT_EQ(flat(spec).size(), sizeof(UnitTensors) / sizeof(Tensor));
+  EXPECT_EQ(tensors.wte.shape(), (Shape{50257, 64}));
+  EXPECT_EQ(tensors.fc_b.shape(), (Shape{256}));
 }
 
 TEST(Spec, IdsAndNamesAreUniqueAndIdsAreThePosition) {
@@ -63,6 +78,11 @@ TEST(Spec, IdsAndNamesAreUniqueAndIdsAreThePosition) {
 TEST(Spec, UnitsAreTablesBlocksNorm) {
   const std::vector<UnitSpec> spec = model_spec(gpt2(4, 64, 4));
   ASSERT_EQ(spec.size(), 7u);
+  EXPECT_EQ(&unit_of(spec, UnitRole::tokens), &spec[0]);
+  EXPECT_EQ(&unit_of(spec, UnitRole::positions), &spec[1]);
+  for (size_t i = 0; i < 4; i++) EXPECT_EQ(&unit_of(spec, UnitRole::layer, static_cast<int64_t>(i)), &spec[i + 2]);
+  EXPECT_EQ(&unit_of(spec, UnitRole::norm), &spec[6]);
+  EXPECT_THROW(unit_of(spec, UnitRole::layer, 4), Error);
   ASSERT_EQ(spec[0].params.size(), 1u);
   EXPECT_EQ(spec[0].params[0].name, "wte.weight");
   ASSERT_EQ(spec[1].params.size(), 1u);

@@ -3,11 +3,22 @@
 #include <filesystem>
 
 #include "checkpoints/directory.h"
-#include "checkpoints/hugging_face.h"
 #include "checkpoints/reader.h"
 #include "kernels/base/check.h"
+#include "trainer/model/spec.h"
 
 namespace megalith {
+
+namespace {
+
+// What of [model] is the shape of a model. The rest may change from run to run.
+constexpr std::pair<const char*, int64_t ModelConfig::*> shape_keys[] = {{"layers", &ModelConfig::layers},
+                                                                         {"hidden", &ModelConfig::hidden},
+                                                                         {"heads", &ModelConfig::heads},
+                                                                         {"vocab", &ModelConfig::vocab},
+                                                                         {"context", &ModelConfig::context}};
+
+}  // namespace
 
 std::string find_weights(const std::string& path) {
   const std::filesystem::path folder = path;
@@ -27,15 +38,9 @@ WeightSource open_weights(const std::string& path) {
   WeightSource source;
   source.path = find_weights(path);
   if (is_hugging_face_folder(source.path)) {
-    auto reader = std::make_unique<HuggingFaceReader>(source.path);
-    const GPT2Shape& shape = reader->model();
-    source.model.layers = shape.layers;
-    source.model.hidden = shape.hidden;
-    source.model.heads = shape.heads;
-    source.model.vocab = shape.vocab;
-    source.model.context = shape.context;
+    source.model = read_hugging_face_shape(source.path);
+    source.tensors = std::make_unique<HuggingFaceReader>(source.path, stored_parameters(source.model));
     if (std::filesystem::exists(std::filesystem::path(source.path) / "merges.txt")) source.tokenizer = source.path;
-    source.tensors = std::move(reader);
   } else {
     auto reader = std::make_unique<CheckpointReader>(source.path);
     source.model = model_of(reader->manifest(), source.path);
@@ -45,42 +50,36 @@ WeightSource open_weights(const std::string& path) {
   return source;
 }
 
+std::vector<StoredParameter> stored_parameters(const ModelConfig& model) {
+  std::vector<StoredParameter> all;
+  for (const UnitSpec& unit : model_spec(model))
+    for (const ParamSpec& param : unit.params) all.push_back({param.name, param.shape.dims(), param.stored_transposed});
+  return all;
+}
+
 nlohmann::json describe_model(const ModelConfig& model) {
-  return {{"layers", model.layers},
-          {"hidden", model.hidden},
-          {"heads", model.heads},
-          {"vocab", model.vocab},
-          {"context", model.context}};
+  nlohmann::json shape;
+  for (const auto& [key, member] : shape_keys) shape[key] = model.*member;
+  return shape;
 }
 
 ModelConfig model_of(const Manifest& manifest, const std::string& path) {
+  ModelConfig model;
   try {
-    const auto& m = manifest.state.at("model");
-    ModelConfig model;
-    model.layers = m.at("layers");
-    model.hidden = m.at("hidden");
-    model.heads = m.at("heads");
-    model.vocab = m.at("vocab");
-    model.context = m.at("context");
-    return model;
+    for (const auto& [key, member] : shape_keys) model.*member = manifest.state.at("model").at(key);
   } catch (const nlohmann::json::exception& e) {
     FAIL("checkpoint {}: its manifest does not describe a model ({}); was it written by another program?", path,
          e.what());
   }
+  return model;
 }
 
 void check_same_model(const std::string& what, const ModelConfig& there, const ModelConfig& here) {
-  auto same = [&](const char* key, int64_t in_checkpoint, int64_t in_config) {
-    CHECK(in_checkpoint == in_config,
+  for (const auto& [key, member] : shape_keys)
+    CHECK(there.*member == here.*member,
           "{} is of another model: model.{} is {} there and {} in this config; use the model it was trained with, or "
           "other weights: another run.output, checkpoint.directory or checkpoint.init_from",
-          what, key, in_checkpoint, in_config);
-  };
-  same("layers", there.layers, here.layers);
-  same("hidden", there.hidden, here.hidden);
-  same("heads", there.heads, here.heads);
-  same("vocab", there.vocab, here.vocab);
-  same("context", there.context, here.context);
+          what, key, there.*member, here.*member);
 }
 
 }  // namespace megalith

@@ -3,7 +3,9 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "checkpoints/hugging_face.h"
 #include "checkpoints/manifest.h"
 #include "checkpoints/tensor_source.h"
 #include "configs/config.h"
@@ -21,6 +23,9 @@ struct WeightSource {
 // folder. Error when there is none of these.
 std::string find_weights(const std::string& path);
 WeightSource open_weights(const std::string& path);
+
+// Every parameter of the model as a Hugging Face folder stores it, in the order of the model.
+std::vector<StoredParameter> stored_parameters(const ModelConfig& model);
 
 // The shape of a model as a checkpoint's manifest holds it, and back; `path` names the checkpoint in messages.
 nlohmann::json describe_model(const ModelConfig& model);

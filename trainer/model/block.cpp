@@ -6,14 +6,9 @@
 
 namespace megalith {
 
-BlockWeights BlockWeights::bind(std::span<const Tensor> t) {
-  CHECK(t.size() == 12, "a block has 12 parameters, not {}", t.size());
-  return {t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10], t[11]};
-}
-
 BlockSaved Block::allocate(Arena& arena, DType compute) const {
   const AttentionDims& dims = shape_.attention;
-  const int64_t N = shape_.branch_rows(), R = shape_.rows, C = shape_.C, A = dims.H * dims.D, F = 4 * A;
+  const int64_t N = shape_.branch_rows(), R = shape_.rows, C = shape_.C, A = dims.H * dims.D;
   return {.x = {},
           .stat1 = arena.tensor(DType::f32, {R, 2}),
           .stat2 = arena.tensor(DType::f32, {R, 2}),
@@ -23,11 +18,11 @@ BlockSaved Block::allocate(Arena& arena, DType compute) const {
           .att = arena.tensor(compute, {N, A}),
           .lse = arena.tensor(DType::f32, {dims.B, dims.H, dims.T}),
           .mid = arena.tensor(compute, {R, C}),
-          .fc = arena.tensor(compute, {N, F}),
-          .act = arena.tensor(compute, {N, F})};
+          .fc = arena.tensor(compute, {N, shape_.F}),
+          .act = arena.tensor(compute, {N, shape_.F})};
 }
 
-void Block::forward(const Context& c, const BlockWeights& w, const BlockSaved& a, Tensor y) const {
+void Block::forward(const Context& c, const UnitTensors& w, const BlockSaved& a, Tensor y) const {
   // What a branch adds, before its bias.
   auto branch_output = [&] { return c.scratch.tensor(y.dtype(), {shape_.branch_rows(), shape_.C}); };
 
@@ -50,7 +45,7 @@ void Block::forward(const Context& c, const BlockWeights& w, const BlockSaved& a
   }
 }
 
-void Block::backward(const Context& c, const BlockWeights& w, const BlockSaved& a, const BlockWeights& dw,
+void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw,
                      Tensor dy) const {
   auto like = [&](Tensor t) { return c.scratch.tensor(t.dtype(), t.shape()); };
   auto entered = [&] { return c.scratch.tensor(dy.dtype(), {shape_.branch_rows(), shape_.C}); };

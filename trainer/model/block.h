@@ -4,31 +4,17 @@
 // Recomputation calls the same forward with scratch memory in place of saved memory: there is no second forward.
 #pragma once
 
-#include <span>
-
 #include "kernels/attention.h"
 #include "trainer/model/edge.h"
+#include "trainer/model/spec.h"
 
 namespace megalith {
 
-// The weights of a layer in the compute dtype, or their gradients in f32. C width, F = 4C, tp the number of parts that
-// heads and features are split into.
-struct BlockWeights {
-  Tensor ln1_w, ln1_b;    // (C)
-  Tensor qkv_w, qkv_b;    // (3C/tp, C), (3C/tp)
-  Tensor proj_w, proj_b;  // (C, C/tp), (C)
-  Tensor ln2_w, ln2_b;    // (C)
-  Tensor fc_w, fc_b;      // (F/tp, C), (F/tp)
-  Tensor out_w, out_b;    // (C, F/tp), (C)
-
-  // From the tensors of the layer's unit, in the order of the spec.
-  static BlockWeights bind(std::span<const Tensor> t);
-};
-
-// Local sizes. The branches work on N = B*T rows, the residual on `rows` of them from first_row on.
+// Local sizes. The branches work on N = B*T rows, the residual on `rows` of them from first_row on. F is the part of
+// the feed-forward width that is here.
 struct BlockShape {
   AttentionDims attention;
-  int64_t C = 0;
+  int64_t C = 0, F = 0;
   int64_t first_row = 0, rows = 0;
 
   int64_t branch_rows() const { return attention.B * attention.T; }
@@ -43,7 +29,7 @@ struct BlockSaved {
   Tensor att;           // (N, C/tp)
   Tensor lse;           // (B, H/tp, T) f32
   Tensor mid;           // (R, C)
-  Tensor fc, act;       // (N, F/tp)
+  Tensor fc, act;       // (N, F)
 };
 
 class Block {
@@ -54,10 +40,10 @@ class Block {
   BlockSaved allocate(Arena& arena, DType compute) const;
 
   // y (R, C) written; fills `a`.
-  void forward(const Context& c, const BlockWeights& w, const BlockSaved& a, Tensor y) const;
+  void forward(const Context& c, const UnitTensors& w, const BlockSaved& a, Tensor y) const;
 
   // dy (R, C) becomes dx in place; `dw` accumulates.
-  void backward(const Context& c, const BlockWeights& w, const BlockSaved& a, const BlockWeights& dw, Tensor dy) const;
+  void backward(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw, Tensor dy) const;
 
  private:
   enum class Site { attention, attention_residual, mlp_residual };

@@ -1,8 +1,6 @@
 // The bottom of the model: x = dropout(wte[token] + wpe[position]).
 #pragma once
 
-#include <span>
-
 #include "kernels/vocabulary.h"
 #include "trainer/model/edge.h"
 

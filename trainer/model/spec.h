@@ -1,5 +1,5 @@
-// THE list of parameters: every weight of the model, its global shape, how it starts, whether it decays, and how tensor
-// parallelism splits it. Names are those of Hugging Face's GPT-2; matrices are (out, in).
+// THE table of parameters: every weight of the model, its global shape, how it starts, whether it decays, how tensor
+// parallelism splits it, and how Hugging Face's GPT-2, whose names these are, stores it. Matrices are (out, in).
 // Initial values: normal 0.02, residual projections divided by sqrt(2 L) (Radford et al., Language Models are
 // Unsupervised Multitask Learners, 2019, section 2.3), and positions normal 0.01 (their code, src/model.py of
 // openai/gpt-2).
@@ -19,27 +19,52 @@ enum class Split : uint8_t {
   columns,  // input features are shared out; the products are then summed
 };
 
-struct ParamSpec {
-  std::string name;
-  Shape shape;        // global
-  double init_std;    // normal(0, std); 0: constant
-  double init_value;  // the constant
-  bool decay;         // weight decay: matrices and tables, not vectors
-  Split split = Split::none;
-  int row_groups = 1;        // row splits apply within each group: 3 for q, k, v
-  int64_t row_multiple = 1;  // rows of a part are padded to a multiple of this
-  uint64_t id = 0;           // position in the whole list: the key of its initial values
+// The tensors of a unit by role: weights in the compute dtype, or their gradients in f32. Those that are another unit's
+// are empty. C width, F feed-forward width, tp the number of parts that heads, features and vocabulary are split into.
+struct UnitTensors {
+  Tensor wte;  // (V/tp, padded; C): the token table, also the head's
+  Tensor wpe;  // (context, C): the position table
+  // A layer.
+  Tensor ln1_w, ln1_b;    // (C)
+  Tensor qkv_w, qkv_b;    // (3C/tp, C), (3C/tp)
+  Tensor proj_w, proj_b;  // (C, C/tp), (C)
+  Tensor ln2_w, ln2_b;    // (C)
+  Tensor fc_w, fc_b;      // (F/tp, C), (F/tp)
+  Tensor out_w, out_b;    // (C, F/tp), (C)
+  // The final norm.
+  Tensor lnf_w, lnf_b;  // (C)
 };
+
+struct ParamSpec {
+  Tensor UnitTensors::*member = nullptr;  // its role
+  std::string name;
+  Shape shape{};          // global
+  double init_std = 0;    // normal(0, std); 0: constant
+  double init_value = 0;  // the constant
+  bool decay = false;     // weight decay: matrices and tables, not vectors
+  Split split = Split::none;
+  int row_groups = 1;              // row splits apply within each group: 3 for q, k, v
+  int64_t row_multiple = 1;        // rows of a part are padded to a multiple of this
+  bool stored_transposed = false;  // by Hugging Face: [in, out]
+  uint64_t id = 0;                 // position in the whole list: the key of its initial values
+};
+
+enum class UnitRole : uint8_t { tokens, positions, layer, norm };
 
 // What is gathered, reduced and recomputed as one.
 struct UnitSpec {
+  UnitRole role;
   std::string name;
-  std::vector<ParamSpec> params;  // in the order of the matching struct of weights in block.h, embedding.h, head.h
+  std::vector<ParamSpec> params;
 };
 
 // The token table (also the head's), the position table, one unit a layer, the final norm.
 std::vector<UnitSpec> model_spec(const ModelConfig& model);
 
+// The unit of that role; of the layers, `layer`. Error where there is none.
+const UnitSpec& unit_of(const std::vector<UnitSpec>& spec, UnitRole role, int64_t layer = 0);
+
+int64_t num_parameters(const UnitSpec& unit);
 int64_t num_parameters(const std::vector<UnitSpec>& spec);
 
 // Model FLOPs of forward and backward for one token, counted as in Narayanan et al., arXiv 2104.04473, appendix:

@@ -13,7 +13,7 @@ int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1
 UnitPlan place(const UnitSpec& spec, const TensorRank& tensor, int64_t shards, int64_t shard) {
   // Parameters and shards start on cache lines, also in bf16.
   constexpr int64_t alignment = 64;
-  UnitPlan unit{.name = spec.name};
+  UnitPlan unit{.role = spec.role, .name = spec.name};
   for (const ParamSpec& param : spec.params) unit.params.push_back({param, local_shape(param, tensor), 0});
   int64_t offset = 0;
   for (bool decay : {true, false}) {
@@ -71,31 +71,30 @@ int64_t live_units(const Plan& plan, int64_t max_live_parameters) {
 }
 
 // Lays out the units of the rank's chunks and says how each is gathered and reduced.
-void add_units(Plan& plan, const Config& config) {
+void add_units(Plan& plan, const Config& config, const std::vector<UnitSpec>& spec) {
   const ShardingStrategy strategy = config.parallel.sharding_strategy;
   const int64_t shards = plan.mesh.shard, shard = plan.mesh.coordinate(plan.rank, Axis::shard);
-  const std::vector<UnitSpec> spec = model_spec(config.model);
-  const auto add = [&](size_t index, bool layer) {
-    UnitPlan unit = place(spec[index], plan.tensor, shards, shard);
+  const auto add = [&](UnitRole role, int64_t layer = 0) {
+    UnitPlan unit = place(unit_of(spec, role, layer), plan.tensor, shards, shard);
     const bool small = unit.numel <= config.parallel.replicate_below;
-    unit.keep_gathered = !layer || small || strategy != ShardingStrategy::full_shard;
+    unit.keep_gathered = role != UnitRole::layer || small || strategy != ShardingStrategy::full_shard;
     unit.reduce_once = small || strategy == ShardingStrategy::shard_optimizer;
     // Rows of the residual are shared out under sequence parallelism, and with them what these gradients are sums over;
     // the embedding sees all rows.
-    unit.sum_unsplit = plan.sequence_parallel && index > 1;
+    unit.sum_unsplit = plan.sequence_parallel && (role == UnitRole::layer || role == UnitRole::norm);
     plan.units.push_back(std::move(unit));
     return plan.units.size() - 1;
   };
 
   const bool first = plan.chunks.front().first, last = plan.chunks.back().last;
-  if (first || last) plan.tokens = add(0, false);
-  if (first) plan.positions = add(1, false);
+  if (first || last) plan.tokens = add(UnitRole::tokens);
+  if (first) plan.positions = add(UnitRole::positions);
   if (!first && last) plan.units[plan.tokens].mine = {};
   for (Chunk& chunk : plan.chunks) {
     chunk.first_unit = plan.units.size();
-    for (int64_t i = 0; i < chunk.num_layers; i++) add(static_cast<size_t>(2 + chunk.first_layer + i), true);
+    for (int64_t i = 0; i < chunk.num_layers; i++) add(UnitRole::layer, chunk.first_layer + i);
   }
-  if (last) plan.norm = add(spec.size() - 1, false);
+  if (last) plan.norm = add(UnitRole::norm);
   plan.live_units = live_units(plan, config.parallel.max_live_parameters);
 }
 
@@ -129,13 +128,15 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
                               .D = config.model.hidden / config.model.heads,
                               .first_head = plan.tensor.rank * heads},
                 .C = config.model.hidden,
+                .F = config.model.feed_forward() / plan.tensor.degree,
                 .first_row = 0,
                 .rows = N};
   if (plan.sequence_parallel) {
     plan.block.rows = N / plan.tensor.degree;
     plan.block.first_row = plan.tensor.rank * plan.block.rows;
   }
-  const ParamSpec table = model_spec(config.model).front().params.front();
+  const std::vector<UnitSpec> spec = model_spec(config.model);
+  const ParamSpec& table = unit_of(spec, UnitRole::tokens).params.front();
   plan.vocabulary = vocabulary_part(table, plan.tensor);
   plan.logit_columns = local_shape(table, plan.tensor)[0];
 
@@ -155,7 +156,7 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
   plan.chunks = chunks_of_stage(config, plan.mesh.pipeline, stage);
   const std::vector<int64_t> live = live_microbatches(plan.schedule, plan.pipeline.virtual_stages);
   for (size_t c = 0; c < plan.chunks.size(); c++) plan.chunks[c].live = live[c];
-  add_units(plan, config);
+  add_units(plan, config, spec);
   return plan;
 }
 

@@ -24,6 +24,7 @@ struct PlacedParam {
 // A unit laid out flat: decayed parameters first, then the others, so that the optimizer sees two runs; of each, those
 // split over the tensor axis first; padded with zeros so that every shard has the same size.
 struct UnitPlan {
+  UnitRole role;
   std::string name;
   std::vector<PlacedParam> params{};  // in the order of the spec
   int64_t numel = 0;                  // padded
@@ -85,7 +86,7 @@ struct Plan {
   std::vector<Action> schedule;  // of one step
 
   int64_t rows() const { return block.branch_rows(); }
-  bool is_layer(size_t unit) const { return unit != tokens && unit != positions && unit != norm; }
+  bool is_layer(size_t unit) const { return units[unit].role == UnitRole::layer; }
   // The token table stands on the first and on the last stage; gradients are added up between the two.
   bool ties_stages() const { return mesh.pipeline > 1 && tokens != nowhere; }
 };

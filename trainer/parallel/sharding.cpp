@@ -108,18 +108,18 @@ const Tensor& Sharding::whole(const std::vector<Slot>& slots, size_t unit, const
   return found->memory;
 }
 
-std::vector<Tensor> Sharding::weights(size_t unit) const {
+UnitTensors Sharding::weights(size_t unit) const {
   return views(unit, whole(weight_slots_, unit, units_[unit].working()));
 }
 
-std::vector<Tensor> Sharding::gradients(size_t unit) const {
+UnitTensors Sharding::gradients(size_t unit) const {
   return views(unit, whole(gradient_slots_, unit, units_[unit].gradient()));
 }
 
-std::vector<Tensor> Sharding::views(size_t unit, Tensor flat) const {
-  std::vector<Tensor> tensors;
+UnitTensors Sharding::views(size_t unit, Tensor flat) const {
+  UnitTensors tensors;
   for (const PlacedParam& param : plan_.units[unit].params)
-    tensors.push_back(flat.flat(param.range().begin, param.range().end).view(param.shape));
+    tensors.*param.spec.member = flat.flat(param.range().begin, param.range().end).view(param.shape);
   return tensors;
 }
 

@@ -35,9 +35,9 @@ class Sharding {
   void await_sums();
   void sum_tied();
 
-  // In the order of the unit's spec: its weights, in the compute dtype, and its gradients, in f32.
-  std::vector<Tensor> weights(size_t unit) const;
-  std::vector<Tensor> gradients(size_t unit) const;
+  // The unit's weights, in the compute dtype, and its gradients, in f32.
+  UnitTensors weights(size_t unit) const;
+  UnitTensors gradients(size_t unit) const;
 
   // The weights were updated: what was gathered is stale.
   void weights_changed();
@@ -54,7 +54,7 @@ class Sharding {
   Pending begin_gather(size_t unit, Tensor whole);
   Tensor target(size_t unit, const Slot& slot, bool add) const;
   const Tensor& whole(const std::vector<Slot>& slots, size_t unit, const Tensor& own) const;
-  std::vector<Tensor> views(size_t unit, Tensor flat) const;
+  UnitTensors views(size_t unit, Tensor flat) const;
 
   const Plan& plan_;
   Runtime& runtime_;

@@ -118,8 +118,8 @@ void Stage::load(const Instruction& i) {
 
 void Stage::embed(const Instruction& i) {
   const Tensor y = residual(i.y).tensor;
-  embedding_.forward(context(i.microbatch), {sharding_.weights(plan_.tokens)[0], sharding_.weights(plan_.positions)[0]},
-                     batch(i).tokens, y);
+  embedding_.forward(context(i.microbatch),
+                     {sharding_.weights(plan_.tokens).wte, sharding_.weights(plan_.positions).wpe}, batch(i).tokens, y);
   show(output_name(-1), i, y, plan_.block.first_row);
 }
 
@@ -131,7 +131,7 @@ void Stage::forward(const Instruction& i) {
       i.saved != Instruction::none ? saved_[static_cast<size_t>(i.saved)] : block.allocate(c.scratch, plan_.compute);
   saved.x = residual(i.x).tensor;
   const Tensor y = residual(i.y).tensor;
-  block.forward(c, BlockWeights::bind(sharding_.weights(static_cast<size_t>(i.unit))), saved, y);
+  block.forward(c, sharding_.weights(static_cast<size_t>(i.unit)), saved, y);
   show(output_name(i.layer), i, y, plan_.block.first_row);
 }
 
@@ -141,19 +141,19 @@ void Stage::recompute(const Instruction& i) {
   Recomputed& r = recomputed_.emplace_front(c.scratch, block, plan_.compute);
   r.saved.x = residual(i.x).tensor;
   const Tensor y = i.y != Instruction::none ? residual(i.y).tensor : c.scratch.tensor(plan_.compute, r.saved.x.shape());
-  block.forward(c, BlockWeights::bind(sharding_.weights(static_cast<size_t>(i.unit))), r.saved, y);
+  block.forward(c, sharding_.weights(static_cast<size_t>(i.unit)), r.saved, y);
 }
 
 HeadWeights Stage::head_weights() const {
-  const std::vector<Tensor> norm = sharding_.weights(plan_.norm);
-  return {norm[0], norm[1], sharding_.weights(plan_.tokens)[0]};
+  const UnitTensors norm = sharding_.weights(plan_.norm);
+  return {norm.lnf_w, norm.lnf_b, sharding_.weights(plan_.tokens).wte};
 }
 
 void Stage::head(const Instruction& i) {
   const Batch& b = batch(i);
   const Tensor gradient = residual(i.y).tensor;
-  const std::vector<Tensor> dnorm = sharding_.gradients(plan_.norm);
-  const HeadWeights dw{dnorm[0], dnorm[1], sharding_.gradients(plan_.tokens)[0]};
+  const UnitTensors dnorm = sharding_.gradients(plan_.norm);
+  const HeadWeights dw{dnorm.lnf_w, dnorm.lnf_b, sharding_.gradients(plan_.tokens).wte};
   head_.loss_and_gradient(context(i.microbatch), head_weights(), residual(i.x).tensor, b.targets, loss_scale(),
                           b.losses, gradient, dw);
   show("loss", i, b.losses.view({b.losses.numel(), 1}), 0);
@@ -167,16 +167,15 @@ void Stage::backward(const Instruction& i) {
   BlockSaved saved = kept ? saved_[static_cast<size_t>(i.saved)] : recomputed_.front().saved;
   saved.x = residual(i.x).tensor;
   Block(i.layer, plan_.block)
-      .backward(context(i.microbatch), BlockWeights::bind(sharding_.weights(unit)), saved,
-                BlockWeights::bind(sharding_.gradients(unit)), gradient);
+      .backward(context(i.microbatch), sharding_.weights(unit), saved, sharding_.gradients(unit), gradient);
   if (!kept) recomputed_.pop_front();
   show("d " + output_name(i.layer - 1), i, gradient, plan_.block.first_row);
 }
 
 void Stage::embed_backward(const Instruction& i) {
   embedding_.backward(context(i.microbatch),
-                      {sharding_.gradients(plan_.tokens)[0], sharding_.gradients(plan_.positions)[0]}, batch(i).tokens,
-                      residual(i.y).tensor);
+                      {sharding_.gradients(plan_.tokens).wte, sharding_.gradients(plan_.positions).wpe},
+                      batch(i).tokens, residual(i.y).tensor);
 }
 
 Context Stage::context(int64_t microbatch) {

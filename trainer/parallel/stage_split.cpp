@@ -17,15 +17,14 @@ size_t lightest(const std::vector<double>& loads) {
 }  // namespace
 
 StageCosts stage_costs(const ModelConfig& model, int64_t sequence_length) {
-  ModelConfig layer = model, none = model, head = model;
+  const std::vector<UnitSpec> spec = model_spec(model);
+  const auto parameters = [&](UnitRole role) { return static_cast<double>(num_parameters(unit_of(spec, role))); };
+  ModelConfig layer = model, head = model;
   layer.layers = 1;
-  none.layers = head.layers = 0;
-  layer.vocab = none.vocab = 0;
+  layer.vocab = head.layers = 0;
   const double layer_flops = model_flops_per_token(layer, sequence_length, true);
-  const auto layer_parameters =
-      static_cast<double>(num_parameters(model_spec(layer)) - num_parameters(model_spec(none)));
-  const double tokens = static_cast<double>(model.vocab * model.hidden),
-               positions = static_cast<double>(model.context * model.hidden);
+  const double layer_parameters = parameters(UnitRole::layer), tokens = parameters(UnitRole::tokens),
+               positions = parameters(UnitRole::positions);
   return {.layers = model.layers,
           .embedding = (tokens + positions) / layer_parameters / 2,
           .head = (model_flops_per_token(head, sequence_length, true) / layer_flops + tokens / layer_parameters) / 2};

@@ -15,11 +15,8 @@ namespace {
 std::vector<ComparedTensor> parameters(const Config& config, const std::string& prefix, TensorKind kind) {
   std::vector<ComparedTensor> all;
   for (const UnitSpec& unit : model_spec(config.model))
-    for (const ParamSpec& param : unit.params) {
-      std::vector<int64_t> shape;
-      for (int i = 0; i < param.shape.num_dims(); i++) shape.push_back(param.shape[i]);
-      all.push_back({prefix + param.name, shape, kind, true, param.id});
-    }
+    for (const ParamSpec& param : unit.params)
+      all.push_back({prefix + param.name, param.shape.dims(), kind, true, param.id});
   return all;
 }
 
