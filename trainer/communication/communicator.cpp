@@ -18,12 +18,7 @@ double ring_bytes(Transfer transfer, double payload, int size) {
 
 template <class Begin>
 Pending Communicator::traced(Stream& s, Transfer transfer, int64_t bytes, int peer, Begin begin) {
-  if (size_ == 1) return begin();
-  const int64_t ticket = s.trace().begin(channel_, transfer, peer, bytes);
-  Pending pending = begin();
-  pending.trace_ = &s.trace();
-  pending.ticket_ = ticket;
-  return pending;
+  return size_ == 1 ? begin() : Pending::traced(s.trace(), channel_, transfer, peer, bytes, begin);
 }
 
 void Communicator::check_all_gather(const Tensor& out, const Tensor& in) const {
