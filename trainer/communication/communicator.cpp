@@ -11,7 +11,9 @@ double ring_bytes(Transfer transfer, double payload, int size) {
     case Transfer::reduce_scatter: return payload * share;
     case Transfer::all_reduce: return 2 * payload * share;
     case Transfer::recv:
-    case Transfer::barrier: return 0;
+    case Transfer::barrier:
+    case Transfer::to_host:
+    case Transfer::to_device: return 0;
     default: return size > 1 ? payload : 0;
   }
 }
@@ -90,31 +92,6 @@ void Communicator::barrier(Stream& s) {
 
 namespace {
 
-class SelfCommunicator : public Communicator {
- public:
-  explicit SelfCommunicator(std::string name) : Communicator(std::move(name), -1, 0, 1) {}
-  std::unique_ptr<Communicator> split(std::string name, int, int, int) override {
-    return self_communicator(std::move(name));
-  }
-
- protected:
-  Pending do_all_gather(Stream& s, Tensor out, Tensor in) override { return copy_to(s, out, in); }
-  Pending do_reduce_scatter(Stream& s, Tensor out, Tensor in) override { return copy_to(s, out, in); }
-  Pending do_all_reduce(Stream&, Tensor, Reduce) override { return {}; }
-  Pending do_broadcast(Stream&, Tensor, int) override { return {}; }
-  Pending do_send(Stream&, Tensor, int) override { return {}; }
-  Pending do_recv(Stream&, Tensor, int) override { return {}; }
-  void do_barrier() override {}
-
- private:
-  Pending copy_to(Stream& s, Tensor out, Tensor in) {
-    if (out.raw() == in.raw()) return {};
-    count_copy(in.bytes());
-    copy(s, out, in);
-    return {};
-  }
-};
-
 class DryCommunicator : public Communicator {
  public:
   using Communicator::Communicator;
@@ -130,6 +107,27 @@ class DryCommunicator : public Communicator {
   Pending do_send(Stream&, Tensor, int) override { return {}; }
   Pending do_recv(Stream&, Tensor, int) override { return {}; }
   void do_barrier() override {}
+};
+
+// Alone there is nobody to talk to either.
+class SelfCommunicator : public DryCommunicator {
+ public:
+  explicit SelfCommunicator(std::string name) : DryCommunicator(std::move(name), -1, 0, 1) {}
+  std::unique_ptr<Communicator> split(std::string name, int, int, int) override {
+    return self_communicator(std::move(name));
+  }
+
+ protected:
+  Pending do_all_gather(Stream& s, Tensor out, Tensor in) override { return copy_to(s, out, in); }
+  Pending do_reduce_scatter(Stream& s, Tensor out, Tensor in) override { return copy_to(s, out, in); }
+
+ private:
+  Pending copy_to(Stream& s, Tensor out, Tensor in) {
+    if (out.raw() == in.raw()) return {};
+    count_copy(in.bytes());
+    copy(s, out, in);
+    return {};
+  }
 };
 
 }  // namespace

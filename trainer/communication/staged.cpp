@@ -26,7 +26,7 @@ class Twin {
 
  private:
   Tensor of_;
-  device::Pinned memory_;
+  device::Memory memory_;
 };
 
 class StagedCommunicator : public Communicator {
