@@ -9,10 +9,6 @@
 
 namespace megalith {
 
-namespace {
-double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
-}  // namespace
-
 World choose_world(Device wanted, Backend backend, const std::vector<GpuOffer>& of_all_ranks) {
   if (wanted == Device::cpu || (wanted == Device::automatic && !device::in_build())) return World::cpu;
   CHECK(device::in_build(),
@@ -67,20 +63,6 @@ double peak_flops(const std::string& gpu) {
   for (const Row& row : rows)
     if (words.contains(row.model) && (!*row.form || words.contains(row.form))) return row.flops;
   return 0;
-}
-
-void check_gpu_memory(const MemorySizes& planned, int ranks, bool queues_made) {
-  const device::Properties gpu = device::properties();
-  const int64_t free = gpu.free + (queues_made ? ranks * DeviceQueue::bytes : 0);
-  const int64_t wanted = total(planned) + DeviceQueue::bytes;
-  std::string classes;
-  for (MemoryClass c : all_memory_classes)
-    classes += fmt::format("\n  {:<14}{:8.2f} GiB", name_of(c), gib(planned[static_cast<size_t>(c)]));
-  CHECK(wanted * ranks <= free,
-        "this run needs {:.2f} GiB on each GPU{}, and GPU {} ({}) has {:.2f} of {:.2f} GiB free; use a smaller "
-        "batch.microbatch_size, memory.activation_checkpointing = each, or more GPUs. The plan:{}\n  {:<14}{:8.2f} GiB",
-        gib(wanted), ranks > 1 ? fmt::format(" for each of the {} ranks on it", ranks) : "", gpu.index, gpu.name,
-        gib(free), gib(gpu.memory), classes, "workspace", gib(DeviceQueue::bytes));
 }
 
 }  // namespace megalith

@@ -6,7 +6,6 @@
 
 #include "configs/config.h"
 #include "kernels/base/stream.h"
-#include "trainer/parallel/runtime.h"
 
 namespace megalith {
 
@@ -30,9 +29,5 @@ void check_each_has_its_own(const std::vector<std::string>& ids);
 // Dense bf16 FLOP/s of a GPU by its name, from NVIDIA's data sheets; 0 for one that is not listed, or a part of one.
 // What utilization is quoted against, whatever the type computed in.
 double peak_flops(const std::string& gpu);
-
-// Error: the GPU that is selected has not this much memory free for each of its ranks, with the plan's table.
-// queues_made: each of these ranks has its DeviceQueue already.
-void check_gpu_memory(const MemorySizes& planned, int ranks, bool queues_made = false);
 
 }  // namespace megalith
