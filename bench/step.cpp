@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "bench/limits.h"
-#include "trainer/job/gpu.h"
+#include "trainer/job/device_choice.h"
 #include "trainer/job/memory_check.h"
 #include "trainer/session/machine.h"
 #include "trainer/step/rehearsal.h"

@@ -1,9 +1,8 @@
 // Where ranks compute, decided from what they see, and whether the memory is there: no GPU is needed for that. And what
 // a build or a machine without GPUs says.
-#include "trainer/job/gpu.h"
-
 #include "kernels/base/device.h"
 #include "tests/pure/testing.h"
+#include "trainer/job/device_choice.h"
 #include "trainer/job/memory_check.h"
 
 namespace megalith {

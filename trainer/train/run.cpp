@@ -12,7 +12,6 @@
 #include "trainer/communication/transport.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/device_choice.h"
-#include "trainer/job/gpu.h"
 #include "trainer/job/handshake.h"
 #include "trainer/job/memory_check.h"
 #include "trainer/job/nodes.h"
