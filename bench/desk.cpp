@@ -111,7 +111,7 @@ double Desk::stretch(const std::function<void()>& work, int64_t fills) {
   device::record(begin_.get(), stream.queue().stream);
   work();
   device::record(end_.get(), stream.queue().stream);
-  device::synchronize(end_.get());
+  device::synchronize(stream.queue().stream);
   return device::seconds_between(begin_.get(), end_.get());
 }
 

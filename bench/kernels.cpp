@@ -72,7 +72,11 @@ Measured measure(Desk& desk, const Row& row, const Limits& limits, double second
   } while (desk.arena.used() - before < desk.cold_bytes());
   desk.stream.clear_log();
   sets[0]();
-  Measured m{.row = row, .timing = {}, .cost = desk.stream.total()};
+  Measured m{.row = row, .timing = {}, .cost = {}};
+  for (const OpRecord& op : desk.stream.log()) {
+    m.cost.flops += op.flops;
+    m.cost.bytes += op.bytes;
+  }
   m.timing = desk.time(sets, seconds);
   m.floor_operations = limits.floor_operations(m.cost, unit_of(row.op), row.dtype);
   m.floor_bytes = limits.floor_bytes(m.cost);

@@ -14,7 +14,8 @@
 #include <vector>
 
 #include "bench/limits.h"
-#include "trainer/job/gpu.h"
+#include "trainer/job/device_choice.h"
+#include "trainer/job/memory_check.h"
 #include "trainer/session/machine.h"
 #include "trainer/step/rehearsal.h"
 
@@ -91,7 +92,7 @@ class Steps {
                        {"floor_operations", floor_operations},
                        {"floor_bytes", limits_.floor_bytes(all)},
                        {"floor", floor},
-                       {"memory_planned", total(memory_)}};
+                       {"memory_planned", memory_.total(Place::device)}};
     if (world_ != World::cuda) return facts;
     const device::Properties gpu = device::properties();
     facts["memory_in_use"] = gpu.memory - gpu.free;

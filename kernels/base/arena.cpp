@@ -2,46 +2,47 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <utility>
-
-#include "kernels/base/device.h"
 
 namespace megalith {
 
 namespace {
 int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 constexpr int64_t page = 4096;
+// Dry addresses start away from null so that a view of one is never taken for "no tensor".
+constexpr uintptr_t dry_device = page, dry_host = uintptr_t{1} << 62;
+
+device::Memory allocate(World world, Place place, int64_t bytes, const std::string& name) {
+  if (world == World::cuda)
+    return place == Place::host ? device::allocate_pinned(bytes, name) : device::allocate(bytes, name);
+  device::Memory memory(std::aligned_alloc(page, static_cast<size_t>(round_up(bytes, page))), {std::free});
+  CHECK(memory != nullptr, "cannot allocate {} bytes of memory for {}; use a smaller microbatch or more ranks", bytes,
+        name);
+  return memory;
+}
 }  // namespace
 
-void Arena::Free::operator()(void* p) const {
-  if (world == World::cuda)
-    device::Release{}(p);
-  else
-    std::free(p);
-}
+bool in_dry_host_arena(const Tensor& t) { return reinterpret_cast<uintptr_t>(t.raw()) >= dry_host; }
 
-Arena::Arena(World world, std::string name, int64_t capacity)
-    : world_(world), name_(std::move(name)), capacity_(capacity) {
-  if (world_ == World::dry || capacity_ == 0) return;
-  if (world_ == World::cuda) {
-    memory_ = std::unique_ptr<void, Free>(device::allocate(capacity_, name_).release(), Free{world_});
-    return;
+Arena::Arena(World world, std::string name, int64_t capacity, Place place)
+    : name_(std::move(name)), capacity_(world == World::dry ? std::numeric_limits<int64_t>::max() : capacity) {
+  if (world == World::dry) {
+    base_ = reinterpret_cast<char*>(place == Place::host ? dry_host : dry_device);
+  } else if (capacity > 0) {
+    memory_ = allocate(world, place, capacity, name_);
+    base_ = static_cast<char*>(memory_.get());
   }
-  memory_.reset(std::aligned_alloc(page, static_cast<size_t>(round_up(capacity_, page))));
-  CHECK(memory_ != nullptr, "cannot allocate {} bytes of memory for {}; use a smaller microbatch or more ranks",
-        capacity_, name_);
 }
 
 Tensor Arena::tensor(DType dtype, Shape shape) {
   const int64_t begin = used_;
   const int64_t end = begin + round_up(shape.numel() * size_of(dtype), alignment);
-  CHECK(world_ == World::dry || end <= capacity_, "arena {}: {} bytes wanted, {} of {} used; the dry run planned less",
-        name_, end - begin, begin, capacity_);
+  CHECK(end <= capacity_, "arena {}: {} bytes wanted, {} of {} used; the dry run planned less", name_, end - begin,
+        begin, capacity_);
   used_ = end;
   peak_ = std::max(peak_, used_);
-  // Dry addresses start away from null so that a view of one is never taken for "no tensor".
-  char* base = world_ == World::dry ? reinterpret_cast<char*>(page) : static_cast<char*>(memory_.get());
-  return {base + begin, dtype, shape};
+  return {base_ + begin, dtype, shape};
 }
 
 }  // namespace megalith

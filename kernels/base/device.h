@@ -7,7 +7,7 @@
 // releases and destroys never fails: at the end of a broken process there is nobody left to tell. Where an exception is
 // on its way memory is not released: that would wait for the GPU, which may wait for another one that never comes.
 //
-// The host waits for the GPU in the two synchronize(), where memory is released, and in a copy to common memory; in
+// The host waits for the GPU in synchronize(), where memory is released, and in a copy to common memory; in
 // nothing else here.
 #pragma once
 
@@ -42,17 +42,15 @@ struct Properties {
 };
 Properties properties();
 
-// Memory of the GPU, and memory of the host that the GPU copies from and to by itself. `what` is for the message.
+// Memory of the GPU, and pinned memory of the host, which the GPU copies from and to by itself. `what` is for the
+// message.
 struct Release {
-  void operator()(void* p) const noexcept;
-};
-struct ReleasePinned {
-  void operator()(void* p) const noexcept;
+  void (*how)(void*) = nullptr;
+  void operator()(void* p) const noexcept { how(p); }
 };
 using Memory = std::unique_ptr<void, Release>;
-using Pinned = std::unique_ptr<void, ReleasePinned>;
 Memory allocate(int64_t bytes, const std::string& what);
-Pinned allocate_pinned(int64_t bytes, const std::string& what);
+Memory allocate_pinned(int64_t bytes, const std::string& what);
 
 // Streams are orders of work; an event is a place in one. Neither follows the default stream of CUDA.
 struct Destroy {
@@ -73,7 +71,6 @@ bool passed(CUevent_st* event);
 double seconds_between(CUevent_st* begin, CUevent_st* end);
 
 // The host waits.
-void synchronize(CUevent_st* event);
 void synchronize(CUstream_st* stream);
 
 // Enqueued, between the GPU, pinned and common memory; common memory is copied before the call returns or, from the

@@ -15,9 +15,7 @@ void select(int) { absent(); }
 Properties properties() { absent(); }
 
 Memory allocate(int64_t, const std::string&) { absent(); }
-Pinned allocate_pinned(int64_t, const std::string&) { absent(); }
-void Release::operator()(void*) const noexcept {}
-void ReleasePinned::operator()(void*) const noexcept {}
+Memory allocate_pinned(int64_t, const std::string&) { absent(); }
 
 OwnedStream make_stream(bool) { absent(); }
 OwnedEvent make_event() { absent(); }
@@ -28,7 +26,6 @@ void record(CUevent_st*, CUstream_st*) { absent(); }
 void wait(CUstream_st*, CUevent_st*) { absent(); }
 bool passed(CUevent_st*) { absent(); }
 double seconds_between(CUevent_st*, CUevent_st*) { absent(); }
-void synchronize(CUevent_st*) { absent(); }
 void synchronize(CUstream_st*) { absent(); }
 
 void copy(CUstream_st*, void*, const void*, int64_t) { absent(); }

@@ -48,6 +48,13 @@ void check(cudaError_t error, const std::string& call) {
 
 double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
+template <cudaError_t (*give_back)(void*)>
+Memory owned(void* p) {
+  return Memory(p, {[](void* memory) {
+                  if (std::uncaught_exceptions() == 0) give_back(memory);
+                }});
+}
+
 }  // namespace
 
 bool in_build() { return true; }
@@ -100,13 +107,6 @@ Properties properties() {
           .runtime = version_text(CUDART_VERSION)};
 }
 
-void Release::operator()(void* p) const noexcept {
-  if (std::uncaught_exceptions() == 0) cudaFree(p);
-}
-void ReleasePinned::operator()(void* p) const noexcept {
-  if (std::uncaught_exceptions() == 0) cudaFreeHost(p);
-}
-
 Memory allocate(int64_t bytes, const std::string& what) {
   void* p = nullptr;
   const cudaError_t error = cudaMalloc(&p, static_cast<size_t>(bytes));
@@ -117,14 +117,19 @@ Memory allocate(int64_t bytes, const std::string& what) {
          gpu.index, gpu.name, gib(gpu.free), gib(gpu.memory), remedy(error));
   }
   check(error, fmt::format("cudaMalloc of {} bytes for {}", bytes, what));
-  return Memory(p);
+  return owned<cudaFree>(p);
 }
 
-Pinned allocate_pinned(int64_t bytes, const std::string& what) {
+Memory allocate_pinned(int64_t bytes, const std::string& what) {
   void* p = nullptr;
-  check(cudaMallocHost(&p, static_cast<size_t>(bytes)),
-        fmt::format("cudaMallocHost of {} bytes of pinned host memory for {}", bytes, what));
-  return Pinned(p);
+  const cudaError_t error = cudaMallocHost(&p, static_cast<size_t>(bytes));
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    FAIL("cannot allocate {:.2f} GiB of pinned host memory for {}; use fewer ranks a node, or nodes with more memory",
+         gib(bytes), what);
+  }
+  check(error, fmt::format("cudaMallocHost of {} bytes for {}", bytes, what));
+  return owned<cudaFreeHost>(p);
 }
 
 void Destroy::operator()(CUstream_st* stream) const noexcept { cudaStreamDestroy(stream); }
@@ -166,7 +171,6 @@ double seconds_between(CUevent_st* begin, CUevent_st* end) {
   return static_cast<double>(milliseconds) / 1e3;
 }
 
-void synchronize(CUevent_st* event) { CUDA_CHECK(cudaEventSynchronize(event)); }
 void synchronize(CUstream_st* stream) { CUDA_CHECK(cudaStreamSynchronize(stream)); }
 
 void copy(CUstream_st* stream, void* to, const void* from, int64_t bytes) {

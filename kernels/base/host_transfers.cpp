@@ -74,6 +74,16 @@ void HostTransfers::receive(int64_t download, const Idle& idle) {
   }
 }
 
+Pending HostTransfers::copy_beside(Tensor to, Tensor from) {
+  if (!beside_) beside_ = device::make_stream(false);
+  const std::shared_ptr<CUevent_st> place = device::make_event();  // in the stream, then in the queue beside it
+  device::record(place.get(), stream_);
+  device::wait(beside_.get(), place.get());
+  device::copy(beside_.get(), to.raw(), from.raw(), from.bytes());
+  device::record(place.get(), beside_.get());
+  return Pending([place, stream = stream_] { device::wait(stream, place.get()); }, place.get());
+}
+
 void HostTransfers::synchronize(const Idle& idle) {
   device::record(end_.get(), stream_);
   wait_for(end_.get(), idle);

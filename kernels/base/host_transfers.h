@@ -1,6 +1,7 @@
-// Copies between the GPU of a stream and the host, without the host waiting: through pinned memory, which is taken once
-// and used again when the copies from or to it are over. Taking some can make streams wait for each other (CUDA
-// programming guide, implicit synchronization), so the first few MiB are taken at once, when this is made.
+// Copies between the GPU of a stream and the host, without the host waiting. What the host itself writes or reads goes
+// through pinned memory, which is taken once and used again when the copies from or to it are over. Taking some can
+// make streams wait for each other (CUDA programming guide, implicit synchronization), so the first few MiB are taken
+// at once, when this is made.
 #pragma once
 
 #include <deque>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "kernels/base/device.h"
+#include "kernels/base/pending.h"
 #include "kernels/base/tensor.h"
 
 namespace megalith {
@@ -28,12 +30,14 @@ class HostTransfers {
   // The host waits for the download of this number, and reads it and those before. `idle` is called over and over
   // while it waits.
   void receive(int64_t download, const Idle& idle);
+  // On a queue beside the stream, which the Pending's wait() orders behind the copy; one of them in pinned memory.
+  Pending copy_beside(Tensor to, Tensor from);
   // The host waits for all that the stream was given, and reads.
   void synchronize(const Idle& idle);
 
  private:
   struct Buffer {
-    device::Pinned own;  // none where it is a piece of the pool
+    device::Memory own;  // none where it is a piece of the pool
     void* memory = nullptr;
     int64_t bytes = 0;
     device::OwnedEvent over;
@@ -49,8 +53,9 @@ class HostTransfers {
   size_t take(int64_t bytes);
 
   CUstream_st* stream_;
+  device::OwnedStream beside_;  // from the first copy on
   device::OwnedEvent end_;
-  device::Pinned pool_;
+  device::Memory pool_;
   int64_t pool_used_ = 0;  // bytes
   std::vector<Buffer> buffers_;
   std::deque<Download> downloads_;  // unread, the last one being number num_downloads_ - 1

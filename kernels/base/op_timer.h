@@ -14,11 +14,19 @@ class OpTimer {
   explicit OpTimer(CUstream_st* stream) : stream_(stream) {}
 
   // Around a launch.
-  void begin(const char* name);
-  void end();
+  void begin(const char* name) {
+    if (used_ == launches_.size()) launches_.emplace_back();
+    launches_[used_].name = name;
+    device::record(launches_[used_].begin.get(), stream_);
+  }
+  void end() { device::record(launches_[used_++].end.get(), stream_); }
 
   // add(name, seconds) for each launch since the last call. The stream must have passed them all.
-  void collect(const std::function<void(const char* name, double seconds)>& add);
+  void collect(const std::function<void(const char* name, double seconds)>& add) {
+    for (size_t i = 0; i < used_; i++)
+      add(launches_[i].name, device::seconds_between(launches_[i].begin.get(), launches_[i].end.get()));
+    used_ = 0;
+  }
 
  private:
   struct Launch {

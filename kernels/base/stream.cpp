@@ -1,5 +1,8 @@
 #include "kernels/base/stream.h"
 
+#include <cstring>
+
+#include "kernels/base/arena.h"
 #include "kernels/base/host_transfers.h"
 
 namespace megalith {
@@ -36,6 +39,19 @@ void Stream::receive(Ticket download) {
   if (world_ == World::cuda) transfers().receive(download, idle_);
 }
 
+Pending Stream::copy_beside(Transfer direction, Tensor to, Tensor from) {
+  CHECK(to.numel() == from.numel() && to.dtype() == from.dtype(), "{}: {} {} are copied to {} {}", name_of(direction),
+        from.numel(), name_of(from.dtype()), to.numel(), name_of(to.dtype()));
+  const bool to_host = direction == Transfer::to_host;
+  CHECK(world_ != World::dry || (in_dry_host_arena(to) == to_host && in_dry_host_arena(from) != to_host),
+        "{}: the tensors' arenas are not one on the device and one on the host, in this direction", name_of(direction));
+  return Pending::traced(*trace_, host_channel, direction, -1, from.bytes(), [&] {
+    if (world_ == World::cuda) return transfers().copy_beside(to, from);
+    if (world_ == World::dry) return Pending();
+    return Pending([=] { std::memcpy(to.raw(), from.raw(), static_cast<size_t>(from.bytes())); });
+  });
+}
+
 void Stream::synchronize() {
   if (world_ != World::cuda) return;
   transfers().synchronize(idle_);
@@ -50,15 +66,6 @@ OpRecord& Stream::record_of(const char* name) {
   for (OpRecord& record : log_)
     if (record.name == name) return record;
   return log_.emplace_back(OpRecord{.name = name});
-}
-
-Cost Stream::total() const {
-  Cost sum;
-  for (const OpRecord& record : log_) {
-    sum.flops += record.flops;
-    sum.bytes += record.bytes;
-  }
-  return sum;
 }
 
 }  // namespace megalith

@@ -20,6 +20,7 @@
 #include "kernels/base/check.h"
 #include "kernels/base/device.h"
 #include "kernels/base/op_timer.h"
+#include "kernels/base/pending.h"
 #include "kernels/base/queue_cuda.h"
 #include "kernels/base/tensor.h"
 #include "kernels/base/trace.h"
@@ -88,6 +89,12 @@ class Stream {
   Ticket download(const char* name, Tensor from, std::function<void(Tensor host)> read);
   // The host waits for that download and reads it, and those before it; work launched after it goes on.
   void receive(Ticket download);
+  // Copies between the two places of memory (arena.h), beside the ops, on a queue of their own that keeps their order.
+  // A copy starts after everything launched so far; what is launched once it was waited for comes after it. The host
+  // waits for nothing, so before it looks into host memory itself it must synchronize(). In the cpu world the copy is
+  // made when it is waited for.
+  Pending to_host(Tensor to, Tensor from) { return copy_beside(Transfer::to_host, to, from); }
+  Pending to_device(Tensor to, Tensor from) { return copy_beside(Transfer::to_device, to, from); }
   // The host waits for all work launched so far, and reads what is unread. While it waits in the cuda world, idle() is
   // called over and over, to look for what would make it wait for ever.
   void synchronize();
@@ -98,7 +105,6 @@ class Stream {
 
   // Work launched so far, summed per op.
   const std::vector<OpRecord>& log() const { return log_; }
-  Cost total() const;
   void clear_log() { log_.clear(); }
   // In the cuda world launches do not wait. From now on events measure them, for synchronize() to log.
   void time_ops();
@@ -115,6 +121,7 @@ class Stream {
 
  private:
   OpRecord& record_of(const char* name);
+  Pending copy_beside(Transfer direction, Tensor to, Tensor from);
   HostTransfers& transfers();
 
   World world_;

@@ -1,23 +1,15 @@
 #include "kernels/base/trace.h"
 
-#include <algorithm>
-
-#include "kernels/base/check.h"
+#include <cstddef>
 
 namespace megalith {
 
 using Kind = TraceEvent::Kind;
 
 const char* name_of(Transfer transfer) {
-  switch (transfer) {
-    case Transfer::all_gather: return "all_gather";
-    case Transfer::reduce_scatter: return "reduce_scatter";
-    case Transfer::all_reduce: return "all_reduce";
-    case Transfer::broadcast: return "broadcast";
-    case Transfer::send: return "send";
-    case Transfer::recv: return "recv";
-    default: return "barrier";
-  }
+  constexpr const char* names[] = {"all_gather", "reduce_scatter", "all_reduce", "broadcast", "send",
+                                   "recv",       "barrier",        "to_host",    "to_device"};
+  return names[static_cast<size_t>(transfer)];
 }
 
 void Trace::keep(TraceLevel level) {
@@ -47,14 +39,6 @@ std::vector<TraceEvent> transfers_on(const std::vector<TraceEvent>& trace, int c
   for (const TraceEvent& e : trace)
     if (e.kind == Kind::begin && e.channel == channel) found.push_back(e);
   return found;
-}
-
-int64_t ops_under(const std::vector<TraceEvent>& trace, int32_t id) {
-  const auto is = [id](Kind kind) { return [=](const TraceEvent& e) { return e.kind == kind && e.id == id; }; };
-  const auto begin = std::find_if(trace.begin(), trace.end(), is(Kind::begin));
-  CHECK(begin != trace.end(), "no transfer {} in a trace of {} events", id, trace.size());
-  return std::count_if(begin, std::find_if(begin, trace.end(), is(Kind::wait)),
-                       [](const TraceEvent& e) { return e.kind == Kind::op; });
 }
 
 }  // namespace megalith

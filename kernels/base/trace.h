@@ -1,5 +1,6 @@
-// A Trace is what one rank did, in order: ops launched, transfers begun and transfers waited for, on all its channels.
-// Every Stream carries one, in every world; it is off until asked for, because a long run would fill memory.
+// A Trace is what one rank did, in order: ops launched, transfers begun and transfers waited for, on all its channels,
+// copies between device and host among them. Every Stream carries one, in every world; it is off until asked for,
+// because a long run would fill memory.
 //
 // Transfers have numbers, in the order in which they began. Transfers of a group of one rank do not appear.
 #pragma once
@@ -9,15 +10,27 @@
 
 namespace megalith {
 
-enum class Transfer : uint8_t { all_gather, reduce_scatter, all_reduce, broadcast, send, recv, barrier };
+enum class Transfer : uint8_t {
+  all_gather,
+  reduce_scatter,
+  all_reduce,
+  broadcast,
+  send,
+  recv,
+  barrier,
+  to_host,    // a copy from the device; these two have no peer
+  to_device,  // a copy from the host
+};
 const char* name_of(Transfer transfer);
+
+constexpr int host_channel = 127;  // of copies between device and host; no communicator has this number
 
 struct TraceEvent {
   enum class Kind : uint8_t { op, begin, wait };
 
   Kind kind;
   Transfer transfer{};       // begin
-  int8_t channel = -1;       // begin: the number that the communicator was made with
+  int8_t channel = -1;       // begin: the number that the communicator was made with, or host_channel
   int32_t peer = -1;         // begin, of a message or a broadcast: the other member of the group, or the root
   int32_t id = -1;           // begin, wait: number of the transfer
   int64_t bytes = 0;         // begin: payload
@@ -49,9 +62,5 @@ class Trace {
 
 // The transfers begun on one channel, in order.
 std::vector<TraceEvent> transfers_on(const std::vector<TraceEvent>& trace, int channel);
-
-// How many ops were launched while transfer `id` was under way: between its begin and its wait, or the end of the trace
-// where nobody waits. That is the work that hides it. The trace must be of everything.
-int64_t ops_under(const std::vector<TraceEvent>& trace, int32_t id);
 
 }  // namespace megalith

@@ -178,7 +178,7 @@ TEST_F(Gpu, TimedEventsMeasureTheWork) {
     device::record(begin.get(), stream);
     for (int i = 0; i < fills; i++) fill(s, x, i);
     device::record(end.get(), stream);
-    device::synchronize(end.get());
+    device::synchronize(stream);
     return device::seconds_between(begin.get(), end.get());
   };
   seconds_of(1);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tests/pure/testing.h"
+#include "trainer/parallel/runtime.h"
 
 namespace megalith {
 namespace {
@@ -49,6 +50,37 @@ TEST(Arena, RefusesWhatDoesNotFit) {
   EXPECT_EQ(message_of([&] { arena.tensor(DType::f32, {1}); }),
             "arena scratch: 256 bytes wanted, 1024 of 1024 used; the dry run planned less");
   EXPECT_EQ(arena.used(), 1024) << "a refusal takes nothing";
+}
+
+TEST(Arena, BothPlacesOfTheCpuAreMemoryAndDryOnesLieApart) {
+  Arena device(World::cpu, "device", 4096), host(World::cpu, "host", 4096, Place::host);
+  const Tensor a = device.tensor(DType::f32, {1024}), b = host.tensor(DType::f32, {1024});
+  std::memset(a.raw(), 1, 4096);
+  std::memset(b.raw(), 2, 4096);
+  EXPECT_EQ(static_cast<char*>(a.raw())[4095], 1);
+
+  Arena dry_device(World::dry, "device", 0), dry_host(World::dry, "host", 0, Place::host);
+  for (int i = 0; i < 3; i++) {
+    EXPECT_FALSE(in_dry_host_arena(dry_device.tensor(DType::f32, {int64_t{1} << 50})));
+    EXPECT_TRUE(in_dry_host_arena(dry_host.tensor(DType::f32, {int64_t{1} << 50})));
+  }
+}
+
+TEST(Arena, EveryClassHasAnArenaInEachPlace) {
+  MemorySizes sizes;
+  sizes.at(MemoryClass::saved, Place::device) = 512;
+  sizes.at(MemoryClass::saved, Place::host) = 1024;
+  Memory memory(World::cpu, sizes);
+  memory[MemoryClass::saved].tensor(DType::f32, {128});
+  memory.at(MemoryClass::saved, Place::host).tensor(DType::f32, {256});
+  EXPECT_EQ(memory.peaks(), sizes);
+  EXPECT_EQ(memory.peaks().total(Place::device), 512);
+  EXPECT_EQ(memory.peaks().total(Place::host), 1024);
+  for (Place place : all_places)
+    EXPECT_NE(message_of([&] {
+                memory.at(MemoryClass::saved, place).tensor(DType::f32, {1});
+              }).find(place == Place::host ? "arena saved on the host: " : "arena saved: "),
+              std::string::npos);
 }
 
 TEST(Arena, TheDryOneHasNoLimitAndNoNullTensor) {

@@ -2,6 +2,7 @@
 // traces of rehearsals, which tests/mpi/layouts_test.cpp holds equal to those of the real step.
 #include <map>
 
+#include "tests/pure/ops_under.h"
 #include "tests/pure/small_run.h"
 #include "tests/pure/testing.h"
 

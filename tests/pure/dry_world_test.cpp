@@ -49,8 +49,9 @@ TEST_P(DryWorld, PeaksAreThoseOfTheRun) {
   run.evaluate(8);
   const MemorySizes real = run.runtime.memory.peaks();
   for (MemoryClass c : all_memory_classes)
-    EXPECT_EQ(real[static_cast<size_t>(c)], run.rehearsal.memory[static_cast<size_t>(c)]) << name_of(c);
-  EXPECT_GT(real[static_cast<size_t>(MemoryClass::scratch)], 0);
+    for (Place place : all_places) EXPECT_EQ(real.at(c, place), run.rehearsal.memory.at(c, place)) << name_of(c);
+  EXPECT_GT(real.at(MemoryClass::scratch, Place::device), 0);
+  EXPECT_EQ(real.total(Place::host), 0);
 }
 
 TEST_P(DryWorld, WorkIsThatOfTheRun) {
@@ -86,7 +87,7 @@ TEST(DryWorld, RecomputeKeepsLess) {
   const MemorySizes kept = SmallRun(config).rehearsal.memory;
   config.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each;
   const MemorySizes recomputed = SmallRun(config).rehearsal.memory;
-  EXPECT_LT(recomputed[static_cast<size_t>(MemoryClass::saved)], kept[static_cast<size_t>(MemoryClass::saved)] / 2);
+  EXPECT_LT(recomputed.at(MemoryClass::saved, Place::device), kept.at(MemoryClass::saved, Place::device) / 2);
 }
 
 double product_flops(const std::vector<OpRecord>& ops) {
@@ -134,7 +135,8 @@ TEST(DryRun, PlansThirtyBillionParametersOn256RanksInFiveSeconds) {
     const double parameters = static_cast<double>(num_parameters(model_spec(config.model)));
     const double shards = degree ? static_cast<double>(degree) : 256;
     const MemorySizes& m = run.memory.front();
-    EXPECT_NEAR(static_cast<double>(m[0] + m[1]), 14 * parameters / shards, 1e-3 * 14 * parameters / shards);
+    const int64_t state = m.at(MemoryClass::parameters, Place::device) + m.at(MemoryClass::optimizer, Place::device);
+    EXPECT_NEAR(static_cast<double>(state), 14 * parameters / shards, 1e-3 * 14 * parameters / shards);
     const std::string text = report(config, run);
     EXPECT_NE(text.find("all match and drain"), std::string::npos) << text;
     EXPECT_NE(text.find(fmt::format("{} parameters", num_parameters(model_spec(config.model)))), std::string::npos);
@@ -153,6 +155,37 @@ TEST(DryRun, PlansManyMicrobatchesOfTensorAndPipelineInFiveSeconds) {
   EXPECT_LT(seconds, MEGALITH_SANITIZED ? 50 : 5);
   RecordProperty("seconds", fmt::format("{:.2f}", seconds));
   EXPECT_TRUE(run.faults.empty()) << run.faults.front();
+}
+
+// A GPU holds what its rank has on the device, a node what all its ranks have on the host.
+TEST(DryRun, ThePlanSaysWhichPlace) {
+  Config config = small_config();
+  config.parallel.ranks_per_node = 2;
+  DryRun run = dry_run(config, 4);
+  const std::string before = report(config, run);
+  EXPECT_NE(before.find("memory of the fullest rank, rank 0 (shard 0), on its device:\n"), std::string::npos) << before;
+  EXPECT_EQ(before.find("host"), std::string::npos) << before;
+
+  const int64_t device = run.memory[3].total(Place::device);
+  run.memory[0].at(MemoryClass::saved, Place::host) = 500;
+  run.memory[2].at(MemoryClass::saved, Place::host) = 300;
+  run.memory[3].at(MemoryClass::saved, Place::host) = 400;
+  run.memory[3].at(MemoryClass::optimizer, Place::host) = 11;
+  EXPECT_EQ(run.memory[3].total(Place::host), 411);
+  EXPECT_EQ(run.memory[3].total(Place::device), device);
+  const std::string text = report(config, run);
+  const auto line = [](const char* name, int64_t bytes) {
+    return fmt::format("  {:<14} {:>16} bytes      0.000 GiB\n", name, bytes);
+  };
+  EXPECT_NE(text.find("host memory of the fullest node, 1, for all of its ranks:\n" + line("parameters", 0) +
+                      line("optimizer", 11) + line("gradients", 0) + line("saved", 700) + line("scratch", 0) +
+                      line("communication", 0) + line("total", 711)),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find(line("total", device)), std::string::npos) << "the device's is what it was\n" << text;
+  config.run.device = Device::cpu;
+  for (const char* words : {"(shard 0), in its node's memory:", "for all of its ranks, beside that:"})
+    EXPECT_NE(report(config, run).find(words), std::string::npos) << report(config, run);
 }
 
 TEST(DryRun, ReportsFaults) {

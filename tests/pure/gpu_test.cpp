@@ -1,9 +1,9 @@
-// Where ranks compute, decided from what they see: no GPU is needed for that. And what a build or a machine without
-// GPUs says.
-#include "trainer/job/gpu.h"
-
+// Where ranks compute, decided from what they see, and whether the memory is there: no GPU is needed for that. And what
+// a build or a machine without GPUs says.
 #include "kernels/base/device.h"
 #include "tests/pure/testing.h"
+#include "trainer/job/device_choice.h"
+#include "trainer/job/memory_check.h"
 
 namespace megalith {
 namespace {
@@ -73,6 +73,41 @@ TEST(Gpu, APlanHasToFit) {
   expect_says("this run needs", [&] { check_gpu_memory({free + 1}, 1, true); });
   check_gpu_memory({free / 2}, 2, true);
   expect_says("for each of the 2 ranks on it", [&] { check_gpu_memory({free / 2 + 1}, 2, true); });
+}
+
+MemorySizes saved(int64_t on_device, int64_t on_host) {
+  MemorySizes sizes;
+  sizes.at(MemoryClass::saved, Place::device) = on_device;
+  sizes.at(MemoryClass::saved, Place::host) = on_host;
+  return sizes;
+}
+
+// Of a run on GPUs the node holds the host's part, for all its ranks; of one on the CPU both.
+TEST(Gpu, ANodeHasToHoldTheHostsPart) {
+  const int64_t GiB = int64_t{1} << 30;
+  check_node_memory({{World::cuda, saved(1000 * GiB, 2 * GiB)}}, 4, 8 * GiB);
+  expect_says(
+      "this run needs 2.00 GiB on each of 4 ranks of this machine (in GiB: saved on the host 2.00), which has 8", [&] {
+        check_node_memory({{World::cuda, saved(0, 2 * GiB)}}, 4, 8 * GiB - 1);
+      });
+  check_node_memory({{World::cpu, saved(3 * GiB, GiB)}}, 2, 8 * GiB);
+  expect_says("needs 4.00 GiB on each of 2 ranks of this machine (in GiB: saved 3.00, saved on the host 1.00)", [&] {
+    check_node_memory({{World::cpu, saved(3 * GiB, GiB)}}, 2, 8 * GiB - 1);
+  });
+  const std::vector<MemoryNeed> both = {{World::cpu, saved(3 * GiB, GiB)}, {World::cuda, saved(9 * GiB, GiB)}};
+  check_node_memory(both, 1, 5 * GiB);
+  expect_says("both layouts together need 5.00 GiB", [&] { check_node_memory(both, 1, 5 * GiB - 1); });
+}
+
+// A GPU is not asked for the host's part, nor the node for the device's.
+TEST(Gpu, EachPlaceIsComparedWithItsOwn) {
+  if (!device::in_build() || device::count() == 0) GTEST_SKIP() << "no GPU here";
+  const int64_t free = device::properties().free, queue = DeviceQueue::bytes, far_too_much = int64_t{1} << 50;
+  check_gpu_memory(saved(free - queue, far_too_much), 1);
+  check_memory({{World::cuda, saved(free - queue, 1000)}}, 8, 1);
+  expect_says("GiB on each GPU", [&] { check_memory({{World::cuda, saved(free - queue + 1, 1000)}}, 8, 1); });
+  expect_says("saved on the host", [&] { check_memory({{World::cuda, saved(0, far_too_much)}}, 1, 1); });
+  expect_says("ranks of this machine", [&] { check_memory({{World::cpu, saved(far_too_much, 0)}}, 1, 1); });
 }
 
 // As the driver spells them.

@@ -23,7 +23,7 @@ Values initialised(const Config& config, int ranks, uint64_t seed, std::vector<f
     const Plan plan = make_plan(config, ranks, rank);
     Stream s(World::cpu);
     MemorySizes sizes;
-    sizes.fill(int64_t{1} << 20);
+    sizes.bytes.fill(int64_t{1} << 20);
     Memory memory(World::cpu, sizes);
     for (const UnitPlan& unit_plan : plan.units) {
       Unit unit(unit_plan, plan.tensor, DType::f32, true, memory);

@@ -144,6 +144,46 @@ TEST(Traffic, OfTensorInsideAndPipelineAcross) {
   }
 }
 
+// They are the rank's own business: counted, shown where there are any, and sent to nobody.
+TEST(Traffic, CopiesToTheHostAreCountedAndCrossNoLink) {
+  const MeshShape mesh{.shard = 2};
+  DryRun run;
+  for (int rank = 0; rank < 2; rank++) {
+    Stream s(World::dry);
+    s.trace().keep(TraceLevel::transfers);
+    Arena device(World::dry, "device", 0), host(World::dry, "host", 0, Place::host);
+    const Tensor x = device.tensor(DType::bf16, {1 << 20}), kept = host.tensor(DType::bf16, {1 << 20});
+    Pending away = s.to_host(kept, x);
+    if (rank == 0) s.to_host(kept, x).wait();
+    away.wait();
+    const Pending back = s.to_device(x, kept);
+    run.traces.push_back(s.trace().events());
+  }
+  EXPECT_EQ(match(mesh, run.traces), std::vector<std::string>{});
+  const std::vector<RankTraffic> ranks = traffic_of(mesh, run.traces);
+  for (int64_t rank = 0; rank < 2; rank++) {
+    const RankTraffic& mine = ranks[static_cast<size_t>(rank)];
+    EXPECT_EQ(mine.size(), 2u);
+    EXPECT_EQ(mine.at({Channel::host, Transfer::to_host}).calls, rank == 0 ? 2 : 1);
+    EXPECT_EQ(mine.at({Channel::host, Transfer::to_device}).payload, 1 << 21);
+    EXPECT_EQ(mine.at({Channel::host, Transfer::to_host}).sent(), 0);
+  }
+  const std::string text = traffic_table(mesh, ranks);
+  EXPECT_NE(text.find(fmt::format("  {:<20}{:<15}{:>3}{:>8}{:>11.4g}", "host", "to_host", 1, 2, 1.0 / 256)),
+            std::string::npos)
+      << text;
+
+  // What the matcher says where they are broken.
+  run.traces[1][1].id = 7;
+  EXPECT_NE(fmt::format("{}", fmt::join(match(mesh, run.traces), "; ")).find("a transfer that it has not begun"),
+            std::string::npos);
+  run.traces[1].push_back(run.traces[1][0]);
+  EXPECT_NE(
+      fmt::format("{}", fmt::join(match(mesh, run.traces), "; "))
+          .find("host, group of rank 1: to_host of 2097152 bytes that rank 1 (shard 1) began at event 3: another"),
+      std::string::npos);
+}
+
 TraceEvent begin(Channel channel, Transfer transfer, int64_t bytes, int peer = -1) {
   return {.kind = TraceEvent::Kind::begin,
           .transfer = transfer,

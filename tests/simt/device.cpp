@@ -142,19 +142,17 @@ Properties properties() {
 }
 
 Memory allocate(int64_t bytes, const std::string& what) {
-  return Memory(simt::allocate(what, bytes, simt::Contents::unwritten));
+  return Memory(simt::allocate(what, bytes, simt::Contents::unwritten), {simt::release});
 }
-Pinned allocate_pinned(int64_t bytes, const std::string&) {
-  Pinned p(::operator new(static_cast<size_t>(bytes)));
-  const auto begin = reinterpret_cast<uintptr_t>(p.get());
+Memory allocate_pinned(int64_t bytes, const std::string&) {
+  void* p = ::operator new(static_cast<size_t>(bytes));
+  const auto begin = reinterpret_cast<uintptr_t>(p);
   device().pinned[begin] = begin + static_cast<uintptr_t>(bytes);
-  std::memset(p.get(), 0xa5, static_cast<size_t>(bytes));
-  return p;
-}
-void Release::operator()(void* p) const noexcept { simt::release(p); }
-void ReleasePinned::operator()(void* p) const noexcept {
-  device().pinned.erase(reinterpret_cast<uintptr_t>(p));
-  ::operator delete(p);
+  std::memset(p, 0xa5, static_cast<size_t>(bytes));
+  return Memory(p, {[](void* memory) {
+                  device().pinned.erase(reinterpret_cast<uintptr_t>(memory));
+                  ::operator delete(memory);
+                }});
 }
 
 OwnedStream make_stream(bool) {
@@ -189,9 +187,6 @@ bool passed(CUevent_st* event) {
 double seconds_between(CUevent_st* begin, CUevent_st* end) {
   return std::chrono::duration<double>(end->recorded->at - begin->recorded->at).count();
 }
-void synchronize(CUevent_st* event) {
-  while (event->recorded->passed < event->recorded->enqueued) simt::go_on();
-}
 void synchronize(CUstream_st* stream) {
   while (!stream->items.empty()) simt::go_on();
 }
@@ -199,12 +194,15 @@ void synchronize(CUstream_st* stream) {
 void copy(CUstream_st* stream, void* to, const void* from, int64_t bytes) {
   const auto is_common = [](const void* p) { return !simt::is_device_memory(p) && !simt::is_pinned(p); };
   const auto n = static_cast<size_t>(bytes);
+  const bool to_pinned = simt::is_pinned(to), from_pinned = simt::is_pinned(from);
   std::shared_ptr<char[]> before;  // common memory is read before the call returns
   if (is_common(from)) {
     before = std::make_shared<char[]>(n);
     std::memcpy(before.get(), from, n);
   }
   simt::submit(stream, [=] {
+    CHECK((!to_pinned || simt::is_pinned(to)) && (!from_pinned || simt::is_pinned(from)),
+          "a copy of {} bytes from or to pinned memory that was released", bytes);
     if (simt::is_device_memory(from)) simt::reads_by_library(from, bytes);
     std::memcpy(to, before ? before.get() : from, n);
     if (simt::is_device_memory(to)) simt::writes_by_library(to, bytes);

@@ -11,19 +11,16 @@ double ring_bytes(Transfer transfer, double payload, int size) {
     case Transfer::reduce_scatter: return payload * share;
     case Transfer::all_reduce: return 2 * payload * share;
     case Transfer::recv:
-    case Transfer::barrier: return 0;
+    case Transfer::barrier:
+    case Transfer::to_host:
+    case Transfer::to_device: return 0;
     default: return size > 1 ? payload : 0;
   }
 }
 
 template <class Begin>
 Pending Communicator::traced(Stream& s, Transfer transfer, int64_t bytes, int peer, Begin begin) {
-  if (size_ == 1) return begin();
-  const int64_t ticket = s.trace().begin(channel_, transfer, peer, bytes);
-  Pending pending = begin();
-  pending.trace_ = &s.trace();
-  pending.ticket_ = ticket;
-  return pending;
+  return size_ == 1 ? begin() : Pending::traced(s.trace(), channel_, transfer, peer, bytes, begin);
 }
 
 void Communicator::check_all_gather(const Tensor& out, const Tensor& in) const {

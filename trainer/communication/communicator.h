@@ -1,8 +1,7 @@
 // A Communicator moves tensors between the ranks of one group. It knows nothing of what it carries.
 //
 // Calls are collective over the group and must be made in the same order by all its members. They are asynchronous:
-// the work starts after everything launched so far on `s`, and the tensors must stay untouched until the returned
-// Pending has been waited for. wait() orders the stream behind the transfer; it does not look at device memory.
+// the work starts after everything launched so far on `s`, and is over when the returned Pending has been waited for.
 // A group of one rank copies (or does nothing), so no caller asks for the size first.
 //
 // The public functions check shapes and write the stream's trace; each world implements the protected ones. What is
@@ -10,13 +9,11 @@
 // share that crosses a rank's link). A group of one traces nothing.
 #pragma once
 
-#include <exception>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
+#include "kernels/base/pending.h"
 #include "kernels/base/stream.h"
 #include "kernels/base/tensor.h"
 #include "kernels/base/trace.h"
@@ -28,45 +25,6 @@ enum class Reduce : uint8_t { sum, max };
 // Bytes that a rank of a group of `size` sends when the payload goes round a ring: all_gather and reduce_scatter
 // (size-1)/size of it, all_reduce twice that, a broadcast or a message all of it (recv nothing).
 double ring_bytes(Transfer transfer, double payload, int size);
-
-// A transfer under way. Waiting twice is allowed; destroying one that was not waited for waits, except where an
-// exception is on its way: the other end may never come. The first wait is an event of the trace.
-class Pending {
- public:
-  Pending() = default;
-  // `over`: on a stream of a GPU, the event behind which the transfer is over, there until wait().
-  explicit Pending(std::function<void()> wait, CUevent_st* over = nullptr) : wait_(std::move(wait)), over_(over) {}
-  Pending(Pending&& other) noexcept
-      : wait_(std::exchange(other.wait_, nullptr)),
-        over_(std::exchange(other.over_, nullptr)),
-        trace_(std::exchange(other.trace_, nullptr)),
-        ticket_(other.ticket_) {}
-  Pending& operator=(Pending&& other) {
-    wait();
-    wait_ = std::exchange(other.wait_, nullptr);
-    over_ = std::exchange(other.over_, nullptr);
-    trace_ = std::exchange(other.trace_, nullptr);
-    ticket_ = other.ticket_;
-    return *this;
-  }
-  ~Pending() {
-    if (std::uncaught_exceptions() == 0) wait();
-  }
-  void wait() {
-    if (Trace* trace = std::exchange(trace_, nullptr)) trace->wait(ticket_);
-    over_ = nullptr;
-    if (auto w = std::exchange(wait_, nullptr)) w();
-  }
-  // Null where there is none, and once it was waited for.
-  CUevent_st* over() const { return over_; }
-
- private:
-  friend class Communicator;
-  std::function<void()> wait_;
-  CUevent_st* over_ = nullptr;
-  Trace* trace_ = nullptr;
-  int64_t ticket_ = 0;
-};
 
 class Communicator {
  public:
@@ -118,7 +76,6 @@ class Communicator {
 
  private:
   void check_all_gather(const Tensor& out, const Tensor& in) const;
-  // Writes the beginning into the trace, then begins; the Pending will write the end.
   template <class Begin>
   Pending traced(Stream& s, Transfer transfer, int64_t bytes, int peer, Begin begin);
 

@@ -3,12 +3,8 @@
 namespace megalith {
 
 const char* name_of(Axis axis) {
-  switch (axis) {
-    case Axis::tensor: return "tensor";
-    case Axis::shard: return "shard";
-    case Axis::data: return "data";
-    default: return "pipeline";
-  }
+  constexpr const char* names[] = {"tensor", "shard", "data", "pipeline"};
+  return names[static_cast<size_t>(axis)];
 }
 
 const char* name_of(Channel channel) {
@@ -20,6 +16,7 @@ const char* name_of(Channel channel) {
     case Channel::data: return "data";
     case Channel::forward: return "pipeline forward";
     case Channel::backward: return "pipeline backward";
+    case Channel::host: return "host";
     default: return "world";
   }
 }
@@ -66,6 +63,7 @@ MeshShape::Place MeshShape::place(int rank, Channel channel) const {
     case Channel::forward:
     case Channel::backward: return on_axis(Axis::pipeline);
     case Channel::world: return {0, rank, size()};
+    case Channel::host: return {rank, 0, 1};
     default: break;
   }
   const Place whole = on_axis(Axis::shard);

@@ -30,8 +30,9 @@ enum class Channel : uint8_t {
   forward,   // the pipeline axis: activations
   backward,  // the pipeline axis: their gradients
   world,
+  host = host_channel,  // no group: the rank's own copies between device and host
 };
-constexpr int num_channels = 8;
+constexpr int num_channels = 8;  // of groups
 constexpr std::array<Channel, num_channels> all_channels{Channel::tensor,   Channel::shard, Channel::between_nodes,
                                                          Channel::in_node,  Channel::data,  Channel::forward,
                                                          Channel::backward, Channel::world};

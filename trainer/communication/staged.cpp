@@ -9,11 +9,12 @@ namespace megalith {
 
 namespace {
 
-// A tensor's twin in memory of the host.
+// A tensor's twin in memory of the host; none of no tensor.
 class Twin {
  public:
-  explicit Twin(Tensor of)
-      : of_(of), memory_(device::allocate_pinned(std::max<int64_t>(of.bytes(), 1), "a transfer through the host")) {}
+  explicit Twin(Tensor of) : of_(of) {
+    if (!of.empty()) memory_ = device::allocate_pinned(std::max<int64_t>(of.bytes(), 1), "a transfer through the host");
+  }
   Tensor tensor() const { return {memory_.get(), of_.dtype(), of_.shape()}; }
   void read(CUstream_st* stream) const {
     device::copy(stream, memory_.get(), of_.raw(), of_.bytes());
@@ -26,7 +27,7 @@ class Twin {
 
  private:
   Tensor of_;
-  device::Pinned memory_;
+  device::Memory memory_;
 };
 
 class StagedCommunicator : public Communicator {
@@ -41,47 +42,40 @@ class StagedCommunicator : public Communicator {
 
  protected:
   Pending do_all_gather(Stream& s, Tensor out, Tensor in) override {
-    return both(s, out, in, [&](Tensor o, Tensor i) { return through_->all_gather(host_, o, i); });
+    return staged(s, out, in, [&](Tensor o, Tensor i) { return through_->all_gather(host_, o, i); });
   }
   Pending do_reduce_scatter(Stream& s, Tensor out, Tensor in) override {
-    return both(s, out, in, [&](Tensor o, Tensor i) { return through_->reduce_scatter(host_, o, i); });
+    return staged(s, out, in, [&](Tensor o, Tensor i) { return through_->reduce_scatter(host_, o, i); });
   }
   Pending do_all_reduce(Stream& s, Tensor data, Reduce op) override {
-    return one(s, data, true, true, [&](Tensor d) { return through_->all_reduce(host_, d, op); });
+    return staged(s, data, data, [&](Tensor d, Tensor) { return through_->all_reduce(host_, d, op); });
   }
   Pending do_broadcast(Stream& s, Tensor data, int root) override {
-    return one(s, data, rank() == root, rank() != root, [&](Tensor d) { return through_->broadcast(host_, d, root); });
+    if (rank() == root)
+      return staged(s, {}, data, [&](Tensor, Tensor i) { return through_->broadcast(host_, i, root); });
+    return staged(s, data, {}, [&](Tensor o, Tensor) { return through_->broadcast(host_, o, root); });
   }
   Pending do_send(Stream& s, Tensor data, int peer) override {
-    return one(s, data, true, false, [&](Tensor d) { return through_->send(host_, d, peer); });
+    return staged(s, {}, data, [&](Tensor, Tensor i) { return through_->send(host_, i, peer); });
   }
   Pending do_recv(Stream& s, Tensor data, int peer) override {
-    return one(s, data, false, true, [&](Tensor d) { return through_->recv(host_, d, peer); });
+    return staged(s, data, {}, [&](Tensor o, Tensor) { return through_->recv(host_, o, peer); });
   }
   void do_barrier() override { through_->barrier(host_); }
 
  private:
+  // From what `in` holds now to what `out` holds once it was waited for; one of them may be none, both may be the same.
   template <class Begin>
-  Pending both(Stream& s, Tensor out, Tensor in, Begin begin) {
+  Pending staged(Stream& s, Tensor out, Tensor in, Begin begin) {
     CUstream_st* stream = s.queue().stream;
-    auto to = std::make_shared<Twin>(out), from = std::make_shared<Twin>(in);
-    from->read(stream);
+    const bool same = out.raw() == in.raw() && out.numel() == in.numel();
+    const auto to = std::make_shared<Twin>(out), from = same ? to : std::make_shared<Twin>(in);
+    if (!in.empty()) from->read(stream);
     auto under_way = std::make_shared<Pending>(begin(to->tensor(), from->tensor()));
     return Pending([=] {
       under_way->wait();
-      to->write(stream);
+      if (!out.empty()) to->write(stream);
       (void)from;  // until here
-    });
-  }
-  template <class Begin>
-  Pending one(Stream& s, Tensor data, bool reads, bool writes, Begin begin) {
-    CUstream_st* stream = s.queue().stream;
-    auto twin = std::make_shared<Twin>(data);
-    if (reads) twin->read(stream);
-    auto under_way = std::make_shared<Pending>(begin(twin->tensor()));
-    return Pending([=] {
-      under_way->wait();
-      if (writes) twin->write(stream);
     });
   }
 

@@ -1,13 +1,71 @@
 #include "trainer/job/device_choice.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
 
 #include "kernels/base/device.h"
 #include "trainer/job/agreement.h"
-#include "trainer/job/gpu.h"
 
 namespace megalith {
+
+World choose_world(Device wanted, Backend backend, const std::vector<GpuOffer>& of_all_ranks) {
+  if (wanted == Device::cpu || (wanted == Device::automatic && !device::in_build())) return World::cpu;
+  CHECK(device::in_build(),
+        "run.device = cuda: this build has no CUDA; use run.device=cpu, or configure with: cmake --preset cuda");
+  const auto without =
+      std::find_if(of_all_ranks.begin(), of_all_ranks.end(), [](const auto& o) { return o.gpus == 0; });
+  if (without != of_all_ranks.end()) {
+    const bool none = std::all_of(of_all_ranks.begin(), of_all_ranks.end(), [](const auto& o) { return o.gpus == 0; });
+    if (none && wanted == Device::automatic) return World::cpu;
+    CHECK(!none,
+          "run.device = cuda: this machine has no NVIDIA GPU, or no driver, or CUDA_VISIBLE_DEVICES hides it; does "
+          "nvidia-smi show one? Without: run.device=cpu");
+    FAIL("rank {} sees no GPU, while others do; start ranks on nodes with GPUs only, or use run.device=cpu",
+         without - of_all_ranks.begin());
+  }
+  for (const GpuOffer& offer : of_all_ranks)
+    CHECK(
+        backend == Backend::mpi || offer.gpus == 1 || offer.gpus >= offer.ranks_on_node,
+        "{} ranks on a node with {} GPUs: with NCCL each rank computes on a GPU of its own; start {} ranks a node, use "
+        "more nodes, communication.backend=mpi (slow), or run.device=cpu",
+        offer.ranks_on_node, offer.gpus, offer.gpus);
+  return World::cuda;
+}
+
+int gpu_of(const GpuOffer& offer) { return offer.rank_on_node % offer.gpus; }
+
+void check_each_has_its_own(const std::vector<std::string>& ids) {
+  std::map<std::string, int> ranks;
+  for (const std::string& id : ids) ranks[id]++;
+  for (const auto& [id, count] : ranks)
+    CHECK(count == 1,
+          "{} ranks were given one GPU, {} ranks have {} GPUs: with NCCL each rank computes on a GPU of its own; start "
+          "fewer ranks a node, use more nodes, communication.backend=mpi (slow), or run.device=cpu",
+          count, ids.size(), ranks.size());
+}
+
+double peak_flops(const std::string& gpu) {
+  std::set<std::string> words;  // "NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe"
+  std::string spaced = gpu;
+  std::replace(spaced.begin(), spaced.end(), '-', ' ');
+  std::istringstream in(spaced);
+  for (std::string word; in >> word;) words.insert(word);
+  if (words.contains("MIG")) return 0;  // a part of one
+  struct Row {
+    const char *model, *form;
+    double flops;
+  };
+  // The first that fits counts.
+  constexpr Row rows[] = {{"A100", "", 312e12},    {"H100", "PCIe", 756e12}, {"H100", "NVL", 835e12},
+                          {"H100", "", 989.4e12},  {"H200", "NVL", 835e12},  {"H200", "", 989.4e12},
+                          {"GH200", "", 989.4e12}, {"B200", "", 2250e12},    {"GB200", "", 2500e12}};
+  for (const Row& row : rows)
+    if (words.contains(row.model) && (!*row.form || words.contains(row.form))) return row.flops;
+  return 0;
+}
 
 DeviceChoice choose_device(const Config& config, const Session& session) {
   const Device wanted = config.run.device;

@@ -1,35 +1,33 @@
 #include "trainer/parallel/runtime.h"
 
-#include <numeric>
-
 namespace megalith {
 
 const char* name_of(MemoryClass memory_class) {
-  switch (memory_class) {
-    case MemoryClass::parameters: return "parameters";
-    case MemoryClass::optimizer: return "optimizer";
-    case MemoryClass::gradients: return "gradients";
-    case MemoryClass::saved: return "saved";
-    case MemoryClass::scratch: return "scratch";
-    default: return "communication";
-  }
+  constexpr const char* names[] = {"parameters", "optimizer", "gradients", "saved", "scratch", "communication"};
+  return names[static_cast<size_t>(memory_class)];
 }
 
-int64_t total(const MemorySizes& sizes) { return std::accumulate(sizes.begin(), sizes.end(), int64_t{0}); }
-
-namespace {
-template <size_t... I>
-std::array<Arena, num_memory_classes> make_arenas(World world, const MemorySizes& sizes, std::index_sequence<I...>) {
-  return {Arena(world, name_of(all_memory_classes[I]), sizes[I])...};
+int64_t MemorySizes::total(Place place) const {
+  int64_t sum = 0;
+  for (MemoryClass c : all_memory_classes) sum += at(c, place);
+  return sum;
 }
-}  // namespace
 
-Memory::Memory(World world, const MemorySizes& sizes)
-    : arenas_(make_arenas(world, sizes, std::make_index_sequence<num_memory_classes>())) {}
+MemorySizes& MemorySizes::operator+=(const MemorySizes& other) {
+  for (size_t i = 0; i < bytes.size(); i++) bytes[i] += other.bytes[i];
+  return *this;
+}
+
+Memory::Memory(World world, const MemorySizes& sizes) {
+  for (Place place : all_places)
+    for (MemoryClass c : all_memory_classes)
+      arenas_.emplace_back(world, fmt::format("{}{}", name_of(c), place == Place::host ? " on the host" : ""),
+                           sizes.at(c, place), place);
+}
 
 MemorySizes Memory::peaks() const {
-  MemorySizes peaks{};
-  for (size_t i = 0; i < peaks.size(); i++) peaks[i] = arenas_[i].peak();
+  MemorySizes peaks;
+  for (size_t i = 0; i < arenas_.size(); i++) peaks.bytes[i] = arenas_[i].peak();
   return peaks;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "kernels/base/arena.h"
 #include "kernels/base/stream.h"
@@ -12,7 +13,7 @@
 
 namespace megalith {
 
-// Classes of memory, each with one arena and one line in the plan.
+// Classes of memory, each with one arena a place and one line in the plan.
 enum class MemoryClass : uint8_t {
   parameters,     // master weights and the copy that computes
   optimizer,      // moments
@@ -27,18 +28,30 @@ constexpr std::array<MemoryClass, num_memory_classes> all_memory_classes{
     MemoryClass::saved,      MemoryClass::scratch,   MemoryClass::communication};
 const char* name_of(MemoryClass memory_class);
 
-using MemorySizes = std::array<int64_t, num_memory_classes>;  // bytes, indexed by MemoryClass
-int64_t total(const MemorySizes& sizes);
+// Bytes by class of memory and place.
+struct MemorySizes {
+  static constexpr size_t index(MemoryClass c, Place place) {
+    return static_cast<size_t>(place) * num_memory_classes + static_cast<size_t>(c);
+  }
+  std::array<int64_t, num_memory_classes * all_places.size()> bytes{};
+
+  int64_t at(MemoryClass c, Place place) const { return bytes[index(c, place)]; }
+  int64_t& at(MemoryClass c, Place place) { return bytes[index(c, place)]; }
+  int64_t total(Place place) const;  // what two places hold is never one sum
+  MemorySizes& operator+=(const MemorySizes& other);
+  bool operator==(const MemorySizes&) const = default;
+};
 
 class Memory {
  public:
   // In the dry world `sizes` is ignored.
   Memory(World world, const MemorySizes& sizes);
-  Arena& operator[](MemoryClass memory_class) { return arenas_[static_cast<size_t>(memory_class)]; }
+  Arena& at(MemoryClass c, Place place) { return arenas_[MemorySizes::index(c, place)]; }
+  Arena& operator[](MemoryClass c) { return at(c, Place::device); }
   MemorySizes peaks() const;
 
  private:
-  std::array<Arena, num_memory_classes> arenas_;
+  std::vector<Arena> arenas_;  // by MemorySizes::index
 };
 
 struct Runtime {

@@ -10,19 +10,39 @@ namespace {
 
 double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
+std::string memory_lines(const MemorySizes& sizes, Place place) {
+  std::string text;
+  const auto line = [&](const char* name, int64_t bytes) {
+    text += fmt::format("  {:<14} {:>16} bytes {:>10.3f} GiB\n", name, bytes, gib(bytes));
+  };
+  for (MemoryClass c : all_memory_classes) line(name_of(c), sizes.at(c, place));
+  line("total", sizes.total(place));
+  return text;
+}
+
+// Of the rank, or node, that takes most in a place.
+auto fullest(const std::vector<MemorySizes>& all, Place place) {
+  return std::ranges::max_element(all, {}, [=](const MemorySizes& sizes) { return sizes.total(place); });
+}
+
+// The device is each rank's own; the host is shared by the ranks of a node.
 std::string memory_table(const Config& config, const DryRun& run) {
-  const auto largest = std::max_element(run.memory.begin(), run.memory.end(),
-                                        [](const auto& a, const auto& b) { return total(a) < total(b); });
-  std::string text = fmt::format("memory of the fullest rank, {}:\n",
-                                 run.mesh.describe(static_cast<int>(largest - run.memory.begin())));
-  for (MemoryClass c : all_memory_classes) {
-    const int64_t bytes = (*largest)[static_cast<size_t>(c)];
-    text += fmt::format("  {:<14} {:>16} bytes {:>10.3f} GiB\n", name_of(c), bytes, gib(bytes));
-  }
-  text += fmt::format("  {:<14} {:>16} bytes {:>10.3f} GiB\n", "total", total(*largest), gib(total(*largest)));
-  if (config.run.device != Device::cpu)
+  const bool cpu = config.run.device == Device::cpu;
+  const auto rank = fullest(run.memory, Place::device);
+  std::string text = fmt::format("memory of the fullest rank, {}, {}:\n",
+                                 run.mesh.describe(static_cast<int>(rank - run.memory.begin())),
+                                 cpu ? "in its node's memory" : "on its device") +
+                     memory_lines(*rank, Place::device);
+  if (!cpu)
     text += fmt::format("  on a GPU also  {:>16} bytes {:>10.3f} GiB of workspace, and what CUDA and NCCL take\n",
                         DeviceQueue::bytes, gib(DeviceQueue::bytes));
+  std::vector<MemorySizes> nodes(static_cast<size_t>(run.mesh.node(run.mesh.size() - 1) + 1));
+  for (int r = 0; r < run.mesh.size(); r++)
+    nodes[static_cast<size_t>(run.mesh.node(r))] += run.memory[static_cast<size_t>(r)];
+  if (const auto node = fullest(nodes, Place::host); node->total(Place::host) > 0)
+    text += fmt::format("host memory of the fullest node, {}, for all of its ranks{}:\n", node - nodes.begin(),
+                        cpu ? ", beside that" : "") +
+            memory_lines(*node, Place::host);
   return text;
 }
 

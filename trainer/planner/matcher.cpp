@@ -93,13 +93,10 @@ class Play {
 
   void begin(End end) {
     const TraceEvent& e = event(end);
-    CHECK(0 <= e.channel && e.channel < num_channels && e.id >= 0, "{} uses channel {} at event {}; a mesh has {}",
-          who(end.rank), e.channel, end.at, num_channels);
-    const MeshShape::Place place = place_of(end);
-    CHECK(is_message(e) ? 0 <= e.peer && e.peer < place.size : e.peer < place.size, "{}: no such member",
-          describe(end));
-    Group& g = group(static_cast<size_t>(e.channel), place);
-    const size_t meeting = is_message(e) ? message(g, place.index, end) : collective(g, place.index, end);
+    const bool alone = e.channel == host_channel;
+    CHECK(e.id >= 0 && (alone || (0 <= e.channel && e.channel < num_channels)),
+          "{} uses channel {} at event {}; a mesh has {}", who(end.rank), e.channel, end.at, num_channels);
+    const size_t meeting = alone ? new_meeting({.begun = {end}, .complete = true}) : meet(end);
     auto& meetings = meeting_of_[static_cast<size_t>(end.rank)];
     const auto id = static_cast<size_t>(e.id);
     if (meetings.size() <= id) meetings.resize(id + 1, none);
@@ -107,6 +104,15 @@ class Play {
       faults_.push_back(fmt::format("{}: another transfer of the trace has its number, {}", describe(end), e.id));
     meetings[id] = meeting;
     if (meetings_[meeting].complete) wake(meetings_[meeting]);
+  }
+
+  size_t meet(End end) {
+    const TraceEvent& e = event(end);
+    const MeshShape::Place place = place_of(end);
+    CHECK(is_message(e) ? 0 <= e.peer && e.peer < place.size : e.peer < place.size, "{}: no such member",
+          describe(end));
+    Group& g = group(static_cast<size_t>(e.channel), place);
+    return is_message(e) ? message(g, place.index, end) : collective(g, place.index, end);
   }
 
   size_t collective(Group& g, int index, End end) {
@@ -140,8 +146,8 @@ class Play {
     return number;
   }
 
-  size_t new_meeting() {
-    meetings_.emplace_back();
+  size_t new_meeting(Meeting meeting = {}) {
+    meetings_.push_back(std::move(meeting));
     return meetings_.size() - 1;
   }
 
@@ -249,8 +255,9 @@ class Play {
     if (e.transfer == Transfer::recv || e.transfer == Transfer::broadcast)
       with = fmt::format(" from member {}", e.peer);
     return fmt::format("{}, group of rank {}: {} of {} bytes{} that {} began at event {}",
-                       name_of(static_cast<Channel>(e.channel)), place_of(end).group, name_of(e.transfer), e.bytes,
-                       with, who(end.rank), end.at);
+                       name_of(static_cast<Channel>(e.channel)),
+                       mesh_.place(end.rank, static_cast<Channel>(e.channel)).group, name_of(e.transfer), e.bytes, with,
+                       who(end.rank), end.at);
   }
 
   const MeshShape mesh_;

@@ -60,6 +60,9 @@ std::vector<RankTraffic> traffic_of(const MeshShape& mesh, const Traces& traces)
         }
       }
   }
+  for (size_t rank = 0; rank < traces.size(); rank++)
+    for (const TraceEvent& e : transfers_on(traces[rank], host_channel))
+      all[rank][{Channel::host, e.transfer}] += {.calls = 1, .payload = static_cast<double>(e.bytes)};
   return all;
 }
 
@@ -70,7 +73,8 @@ std::string traffic_table(const MeshShape& mesh, const std::vector<RankTraffic>&
     for (const auto& [what, traffic] : ranks[rank]) {
       if (what.second == Transfer::recv) continue;
       job[what] += traffic;
-      if (traffic.sent() >= busiest[what].sent()) busiest[what] = traffic;
+      Traffic& most = busiest[what];
+      if (std::pair(traffic.sent(), traffic.payload) >= std::pair(most.sent(), most.payload)) most = traffic;
       out_of_node[mesh.node(static_cast<int>(rank))] += traffic.between_nodes;
     }
   if (job.empty()) return "traffic: none\n";

@@ -23,7 +23,8 @@ struct Traffic {
   Traffic& operator+=(const Traffic& other);
 };
 
-// Of one rank. Messages stand where they are sent: recv has calls and payload, and sends nothing.
+// Of one rank. Messages stand where they are sent: recv has calls and payload, and sends nothing. So do the copies
+// between device and host, which leave no rank.
 using RankTraffic = std::map<std::pair<Channel, Transfer>, Traffic>;
 
 // By rank; a pure function of what the ranks did.

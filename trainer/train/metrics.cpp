@@ -106,7 +106,7 @@ void Metrics::end_step(int64_t step, const StepScalars& scalars, double learning
                eta);
   bar_.draw(static_cast<double>(step) / static_cast<double>(rates_.steps), "ETA " + eta);
   nlohmann::ordered_json memory;
-  for (MemoryClass c : all_memory_classes) memory[name_of(c)] = rates_.memory[static_cast<size_t>(c)];
+  for (MemoryClass c : all_memory_classes) memory[name_of(c)] = rates_.memory.at(c, Place::device);
   write(nlohmann::ordered_json{{"step", step},
                                {"loss", scalars.loss},
                                {"grad_norm", scalars.grad_norm},

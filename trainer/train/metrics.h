@@ -20,7 +20,7 @@ struct Rates {
   double peak_flops = 0;               // of a device, a second; 0: unknown
   int devices = 1;
   int64_t steps = 0;     // of the whole run, for the ETA
-  MemorySizes memory{};  // planned, of the fullest rank
+  MemorySizes memory{};  // planned, of the rank that is fullest on its device
 };
 
 class Metrics {

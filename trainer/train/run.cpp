@@ -12,8 +12,8 @@
 #include "trainer/communication/transport.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/device_choice.h"
-#include "trainer/job/gpu.h"
 #include "trainer/job/handshake.h"
+#include "trainer/job/memory_check.h"
 #include "trainer/job/nodes.h"
 #include "trainer/session/machine.h"
 #include "trainer/step/learning_rate.h"
@@ -26,33 +26,20 @@ namespace megalith {
 
 namespace {
 
-void check_memory(const MemorySizes& sizes, const Session& session) {
-  const int64_t wanted = total(sizes) * session.ranks_on_this_node(), present = physical_memory();
-  std::string classes;
-  for (MemoryClass c : all_memory_classes)
-    classes += fmt::format("{}{} {:.2f}", classes.empty() ? "" : ", ", name_of(c),
-                           static_cast<double>(sizes[static_cast<size_t>(c)]) / (1 << 30));
-  CHECK(
-      wanted <= present,
-      "this run needs {:.2f} GiB on each of {} ranks of this machine (in GiB: {}), which has {:.2f} GiB; use a smaller "
-      "batch.microbatch_size, memory.activation_checkpointing = each, or more machines",
-      static_cast<double>(total(sizes)) / (1 << 30), session.ranks_on_this_node(), classes,
-      static_cast<double>(present) / (1 << 30));
-}
-
 // Collective. FLOPs that all ranks execute in a step, and the memory of the fullest of them.
 struct JobTotals {
   double flops = 0;
   MemorySizes memory{};
 };
 JobTotals totals_of(const Rehearsal& rehearsal, const Session& session) {
-  nlohmann::json mine = {{"flops", 0.0}, {"memory", rehearsal.memory}};
+  nlohmann::json mine = {{"flops", 0.0}, {"memory", rehearsal.memory.bytes}};
   for (const OpRecord& op : rehearsal.ops) mine["flops"] = mine["flops"].get<double>() + op.flops;
   JobTotals totals;
   for (const std::string& text : session.all_gather_text(mine.dump())) {
     const auto rank = nlohmann::json::parse(text);
     totals.flops += rank["flops"].get<double>();
-    if (const auto memory = rank["memory"].get<MemorySizes>(); total(memory) > total(totals.memory))
+    if (const MemorySizes memory{.bytes = rank["memory"]};
+        memory.total(Place::device) > totals.memory.total(Place::device))
       totals.memory = memory;
   }
   return totals;
@@ -79,7 +66,7 @@ void run_training(Config config, const Session& session) {
     data = open_data("data.train", config.data.train, config, config.data.shuffle, session.rank(), session.size());
     held_out = open_held_out(config, tokenizer.get(), session.rank(), session.size());
     rehearsal = rehearse(config, plan);
-    where == World::cuda ? check_gpu_memory(rehearsal.memory, chosen.ranks) : check_memory(rehearsal.memory, session);
+    check_memory({{where, rehearsal.memory}}, session.ranks_on_this_node(), chosen.ranks);
     if (session.rank() == 0) check_start(config);
   });
   std::optional<RunFolder> folder;
@@ -135,7 +122,8 @@ void run_training(Config config, const Session& session) {
 
   const JobTotals totals = totals_of(rehearsal, session);
   const int64_t G = config.batch.global_batch_size, T = config.batch.sequence_length;
-  spdlog::info("planned memory of the fullest rank: {:.1f} MiB", static_cast<double>(total(totals.memory)) / (1 << 20));
+  spdlog::info("planned memory of the fullest rank: {:.1f} MiB",
+               static_cast<double>(totals.memory.total(Place::device)) / (1 << 20));
   std::optional<Metrics> metrics;
   together(session, [&] {
     metrics.emplace(config.run.output, session.rank() == 0, progress.step,

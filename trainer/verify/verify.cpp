@@ -14,8 +14,8 @@
 #include "trainer/communication/transport.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/device_choice.h"
-#include "trainer/job/gpu.h"
 #include "trainer/job/handshake.h"
+#include "trainer/job/memory_check.h"
 #include "trainer/job/nodes.h"
 #include "trainer/session/machine.h"
 #include "trainer/step/learning_rate.h"
@@ -287,23 +287,6 @@ bool Report::finish(int64_t steps) const {
   return first_.empty();
 }
 
-// Those of both layouts that compute in `where`.
-MemorySizes memory_in(World where, std::initializer_list<std::pair<World, const ObservedRun*>> layouts) {
-  MemorySizes sum{};
-  for (const auto& [there, run] : layouts)
-    for (size_t c = 0; c < sum.size(); c++) sum[c] += there == where ? run->memory()[c] : 0;
-  return sum;
-}
-
-void check_memory(const MemorySizes& sizes, const Session& session) {
-  const int64_t wanted = total(sizes) * session.ranks_on_this_node(), present = physical_memory();
-  CHECK(wanted <= present,
-        "both layouts together need {:.2f} GiB on the {} ranks of this machine, which has {:.2f} GiB; use fewer "
-        "model.layers, a smaller batch.microbatch_size, or more machines",
-        static_cast<double>(wanted) / (1 << 30), session.ranks_on_this_node(),
-        static_cast<double>(present) / (1 << 30));
-}
-
 // Ranks that were given other options would wait for one another.
 void check_same_options(const VerifyOptions& o, const Session& session) {
   const std::string mine =
@@ -368,10 +351,8 @@ bool run_verify(const VerifyOptions& options, const Session& session) {
   ObservedRun a(placed_a.config, {}), b(placed_b.config, fault);
   for (ObservedRun* run : {&a, &b}) run->plan(session);
   together(session, [&] {
-    check_memory(memory_in(World::cpu, {{where_a, &a}, {where_b, &b}}), session);
-    if (where_a == World::cuda || where_b == World::cuda)
-      check_gpu_memory(memory_in(World::cuda, {{where_a, &a}, {where_b, &b}}),
-                       std::max(device_a.ranks, device_b.ranks));
+    check_memory({{where_a, a.memory()}, {where_b, b.memory()}}, session.ranks_on_this_node(),
+                 std::max(device_a.ranks, device_b.ranks));
   });
   a.start(session, where_a, *transport_a);
   b.start(session, where_b, *transport_b);

@@ -1,0 +1,60 @@
+// A transfer under way: between ranks (trainer/communication), or between device and host (Stream). Its tensors stay
+// untouched, and their memory taken, until it has been waited for: wait() orders the stream behind the transfer, and
+// the host goes on. Waiting twice is allowed; destroying one that was not waited for waits, except where an exception
+// is on its way: the other end may never come. The first wait is an event of the trace.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <utility>
+
+#include "kernels/base/trace.h"
+
+struct CUevent_st;  // of the CUDA runtime
+
+namespace megalith {
+
+class Pending {
+ public:
+  Pending() = default;
+  // `over`: on a stream of a GPU, the event behind which the transfer is over, there until wait().
+  explicit Pending(std::function<void()> wait, CUevent_st* over = nullptr)
+      : state_{.wait = std::move(wait), .over = over} {}
+  Pending(Pending&& other) noexcept : state_(std::exchange(other.state_, {})) {}
+  Pending& operator=(Pending&& other) {
+    wait();
+    state_ = std::exchange(other.state_, {});
+    return *this;
+  }
+  ~Pending() {
+    if (std::uncaught_exceptions() == 0) wait();
+  }
+  // Writes the beginning into the trace, then calls begin(); the Pending that it returns will write the end.
+  template <class Begin>
+  static Pending traced(Trace& trace, int channel, Transfer transfer, int peer, int64_t bytes, Begin begin) {
+    const int64_t ticket = trace.begin(channel, transfer, peer, bytes);
+    Pending pending = begin();
+    pending.state_.trace = &trace;
+    pending.state_.ticket = ticket;
+    return pending;
+  }
+
+  void wait() {
+    const State ending = std::exchange(state_, {});
+    if (ending.trace) ending.trace->wait(ending.ticket);
+    if (ending.wait) ending.wait();
+  }
+  // Null where there is none, and once it was waited for.
+  CUevent_st* over() const { return state_.over; }
+
+ private:
+  struct State {
+    std::function<void()> wait;
+    CUevent_st* over = nullptr;
+    Trace* trace = nullptr;
+    int64_t ticket = 0;
+  };
+  State state_;
+};
+
+}  // namespace megalith

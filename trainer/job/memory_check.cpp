@@ -1,0 +1,53 @@
+#include "trainer/job/memory_check.h"
+
+#include "kernels/base/device.h"
+#include "trainer/session/machine.h"
+
+namespace megalith {
+
+namespace {
+double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
+}  // namespace
+
+void check_memory(const std::vector<MemoryNeed>& runs, int ranks_on_node, int ranks_on_gpu) {
+  check_node_memory(runs, ranks_on_node, physical_memory());
+  MemorySizes on_gpu;
+  for (const MemoryNeed& run : runs)
+    if (run.world == World::cuda) on_gpu += run.sizes;
+  if (on_gpu.total(Place::device) > 0) check_gpu_memory(on_gpu, ranks_on_gpu);
+}
+
+void check_node_memory(const std::vector<MemoryNeed>& runs, int ranks, int64_t present) {
+  int64_t wanted = 0;
+  std::string classes;
+  for (Place place : all_places)
+    for (MemoryClass c : all_memory_classes) {
+      int64_t bytes = 0;
+      for (const MemoryNeed& run : runs)
+        if (run.world == World::cpu || place == Place::host) bytes += run.sizes.at(c, place);
+      if (bytes == 0) continue;
+      wanted += bytes;
+      classes += fmt::format("{}{}{} {:.2f}", classes.empty() ? "" : ", ", name_of(c),
+                             place == Place::host ? " on the host" : "", gib(bytes));
+    }
+  CHECK(wanted * ranks <= present,
+        "{} {:.2f} GiB on each of {} ranks of this machine (in GiB: {}), which has {:.2f} GiB; use a smaller "
+        "batch.microbatch_size, memory.activation_checkpointing = each, or more machines",
+        runs.size() > 1 ? "both layouts together need" : "this run needs", gib(wanted), ranks, classes, gib(present));
+}
+
+void check_gpu_memory(const MemorySizes& planned, int ranks, bool queues_made) {
+  const device::Properties gpu = device::properties();
+  const int64_t free = gpu.free + (queues_made ? ranks * DeviceQueue::bytes : 0);
+  const int64_t wanted = planned.total(Place::device) + DeviceQueue::bytes;
+  std::string classes;
+  for (MemoryClass c : all_memory_classes)
+    classes += fmt::format("\n  {:<14}{:8.2f} GiB", name_of(c), gib(planned.at(c, Place::device)));
+  CHECK(wanted * ranks <= free,
+        "this run needs {:.2f} GiB on each GPU{}, and GPU {} ({}) has {:.2f} of {:.2f} GiB free; use a smaller "
+        "batch.microbatch_size, memory.activation_checkpointing = each, or more GPUs. The plan:{}\n  {:<14}{:8.2f} GiB",
+        gib(wanted), ranks > 1 ? fmt::format(" for each of the {} ranks on it", ranks) : "", gpu.index, gpu.name,
+        gib(free), gib(gpu.memory), classes, "workspace", gib(DeviceQueue::bytes));
+}
+
+}  // namespace megalith
