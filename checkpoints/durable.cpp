@@ -90,19 +90,23 @@ std::string read_text(const std::string& path) {
   return text;
 }
 
-DurableFile::DurableFile(std::string path, int64_t bytes)
-    : path_(std::move(path)), temporary_(path_ + ".partial"), bytes_(bytes) {
+DurableFile::DurableFile(std::string path, int64_t bytes) : DurableFile(std::move(path)) { reserve(bytes); }
+
+DurableFile::DurableFile(std::string path) : path_(std::move(path)), temporary_(path_ + ".partial") {
   ::unlink(temporary_.c_str());
   const int fd = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   CHECK(fd >= 0, "cannot create {}: {}; does the folder exist, and may this user write there?", temporary_, why(errno));
   file_ = Descriptor(fd);
+}
+
+void DurableFile::reserve(int64_t bytes) {
+  bytes_ = bytes;
   if (bytes == 0) return;
   int result;
-  do result = ::fallocate(fd, 0, 0, bytes) == 0 ? 0 : errno;
+  do result = ::fallocate(file_.get(), 0, 0, bytes) == 0 ? 0 : errno;
   while (result == EINTR);
   // File systems that cannot reserve say so; there the writes themselves find the end of the disk.
   if (result == 0 || result == EOPNOTSUPP || result == ENOSYS || result == EINVAL) return;
-  ::unlink(temporary_.c_str());
   fail("reserve", result);
 }
 

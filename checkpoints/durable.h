@@ -42,16 +42,19 @@ class DurableFile {
   DurableFile(const DurableFile&) = delete;
   DurableFile& operator=(const DurableFile&) = delete;
 
+  // Declares and reserves another size, for a file whose whole size is known later than a part of it.
+  void reserve(int64_t bytes);
   void write(int64_t offset, const void* data, int64_t bytes);
   // fsync, rename, fsync of the folder. `path` must not exist (Error).
   void commit();
 
  private:
+  explicit DurableFile(std::string path);
   [[noreturn]] void fail(const char* what, int error) const;
 
   std::string path_;
   std::string temporary_;
-  int64_t bytes_;
+  int64_t bytes_ = 0;
   Descriptor file_;
   bool committed_ = false;
 };

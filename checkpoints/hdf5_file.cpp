@@ -1,14 +1,14 @@
 #include "checkpoints/hdf5_file.h"
 
 #include <hdf5.h>
+#include <sys/mman.h>
 
-#include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
 #include "checkpoints/checksum.h"
-#include "checkpoints/durable.h"
 #include "kernels/base/check.h"
 
 namespace megalith {
@@ -67,91 +67,6 @@ class Handle {
   Close close_;
 };
 
-// --- A file driver that keeps the file in memory, page by page ------------------------------------------------------
-// Only what is written takes memory, and elements never are: their space is allocated and left alone.
-
-struct MemoryTarget {
-  HDF5Layout* layout;
-};
-
-struct MemoryFile {
-  H5FD_t base;  // first, as HDF5 demands
-  HDF5Layout* layout;
-  haddr_t end_of_allocation;
-};
-
-MemoryFile* memory(H5FD_t* f) { return reinterpret_cast<MemoryFile*>(f); }
-const MemoryFile* memory(const H5FD_t* f) { return reinterpret_cast<const MemoryFile*>(f); }
-
-H5FD_t* open_memory(const char*, unsigned, hid_t access, haddr_t) {
-  const auto* target = static_cast<const MemoryTarget*>(H5Pget_driver_info(access));
-  return target ? &(new MemoryFile{{}, target->layout, 0})->base : nullptr;
-}
-
-herr_t close_memory(H5FD_t* f) {
-  memory(f)->layout->bytes = static_cast<int64_t>(memory(f)->end_of_allocation);
-  delete memory(f);
-  return 0;
-}
-
-// Calls visit(offset of the page, offset within it, offset in the caller's buffer, count) for each page that the range
-// touches.
-template <class Visit>
-void for_each_page(haddr_t address, size_t size, Visit visit) {
-  constexpr size_t page = HDF5Layout::page_bytes;
-  for (size_t done = 0; done < size;) {
-    const size_t within = (address + done) % page, count = std::min(page - within, size - done);
-    visit(static_cast<int64_t>(address + done - within), within, done, count);
-    done += count;
-  }
-}
-
-herr_t read_memory(H5FD_t* f, H5FD_mem_t, hid_t, haddr_t address, size_t size, void* buffer) {
-  const HDF5Layout::Pages& pages = memory(f)->layout->pages;
-  for_each_page(address, size, [&](int64_t page, size_t within, size_t done, size_t count) {
-    const auto it = pages.find(page);
-    char* out = static_cast<char*>(buffer) + done;
-    if (it == pages.end())
-      std::memset(out, 0, count);
-    else
-      std::memcpy(out, it->second.data() + within, count);
-  });
-  return 0;
-}
-
-herr_t write_memory(H5FD_t* f, H5FD_mem_t, hid_t, haddr_t address, size_t size, const void* buffer) {
-  for_each_page(address, size, [&](int64_t page, size_t within, size_t done, size_t count) {
-    auto& bytes = memory(f)->layout->pages[page];  // zeros at first
-    std::memcpy(bytes.data() + within, static_cast<const char*>(buffer) + done, count);
-  });
-  return 0;
-}
-
-haddr_t get_end(const H5FD_t* f, H5FD_mem_t) { return memory(f)->end_of_allocation; }
-
-herr_t set_end(H5FD_t* f, H5FD_mem_t, haddr_t address) {
-  memory(f)->end_of_allocation = address;
-  return 0;
-}
-
-Handle register_memory_driver() {
-  H5FD_class_t driver{};
-  driver.name = "megalith memory";
-  driver.maxaddr = INT64_MAX;
-  driver.fc_degree = H5F_CLOSE_STRONG;
-  driver.fapl_size = sizeof(MemoryTarget);
-  driver.open = open_memory;
-  driver.close = close_memory;
-  driver.get_eoa = get_end;
-  driver.set_eoa = set_end;
-  driver.get_eof = get_end;
-  driver.read = read_memory;
-  driver.write = write_memory;
-  const H5FD_mem_t types[] = H5FD_FLMAP_DICHOTOMY;  // headers and elements do not reuse each other's space
-  std::copy(std::begin(types), std::end(types), driver.fl_map);
-  return {HDF5_CHECK(H5FDregister(&driver)), H5FDunregister};
-}
-
 // --- Attributes -----------------------------------------------------------------------------------------------------
 
 Handle string_type(size_t length) {
@@ -203,12 +118,13 @@ void describe_in(hid_t dataset, const DatasetRecord& d) {
 
 HDF5Layout lay_out_hdf5(const std::vector<DatasetRecord>& datasets) {
   HDF5Layout layout;
+  layout.file = Descriptor(::memfd_create("checkpoint", MFD_CLOEXEC));
+  CHECK(layout.file.get() >= 0, "cannot create a file in memory: {}", std::strerror(errno));
+  const std::string path = fmt::format("/proc/self/fd/{}", layout.file.get());
   const QuietErrors quiet;
-  const Handle driver = register_memory_driver();
   const Handle access(HDF5_CHECK(H5Pcreate(H5P_FILE_ACCESS)), H5Pclose);
-  const MemoryTarget target{&layout};
-  HDF5_CHECK(H5Pset_driver(access, driver, &target));
-  Handle file(HDF5_CHECK(H5Fcreate("in memory", H5F_ACC_TRUNC, H5P_DEFAULT, access)), H5Fclose);
+  HDF5_CHECK(H5Pset_fapl_stdio(access));  // the default driver asks where the link leads, and that has no path
+  Handle file(HDF5_CHECK(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access)), H5Fclose);
   {
     const Handle root(HDF5_CHECK(H5Gopen2(file, "/", H5P_DEFAULT)), H5Gclose);
     write_attribute(root, "format", "megalith checkpoint");
@@ -235,6 +151,7 @@ HDF5Layout lay_out_hdf5(const std::vector<DatasetRecord>& datasets) {
     }
   }
   file.close();
+  layout.bytes = size_of_file(layout.file, path);
   return layout;
 }
 

@@ -33,25 +33,22 @@ uint64_t checksum_of(const StoredPiece& stored) {
   return checksum.value();
 }
 
-// The checksum of all bytes outside the datasets, taken from the pages as they will lie in the file.
-uint64_t structure_checksum(const HDF5Layout& layout, const std::vector<DatasetRecord>& datasets) {
-  static constexpr std::array<char, HDF5Layout::page_bytes> nothing{};
+// Copies all bytes outside the datasets, which are sorted by offset, and returns their checksum.
+uint64_t copy_structure(const HDF5Layout& layout, const std::vector<DatasetRecord>& datasets, DurableFile& file) {
   Checksum checksum;
-  const auto add = [&](int64_t begin, int64_t end) {
-    while (begin < end) {
-      const int64_t within = begin % HDF5Layout::page_bytes;
-      const int64_t count = std::min(HDF5Layout::page_bytes - within, end - begin);
-      const auto page = layout.pages.find(begin - within);
-      checksum.add((page == layout.pages.end() ? nothing : page->second).data() + within, count);
-      begin += count;
-    }
-  };
+  std::vector<char> bytes;
   int64_t position = 0;
+  const auto copy_until = [&](int64_t end) {
+    bytes.resize(static_cast<size_t>(end - position));
+    read_exactly(layout.file, "a file in memory", position, bytes.data(), end - position);
+    file.write(position, bytes.data(), end - position);
+    checksum.add(bytes.data(), end - position);
+  };
   for (const DatasetRecord& d : datasets) {
-    add(position, d.offset);
+    copy_until(d.offset);
     position = d.offset + d.piece.numel() * 4;
   }
-  add(position, layout.bytes);
+  copy_until(layout.bytes);
   return checksum.value();
 }
 
@@ -83,6 +80,7 @@ FileRecord write_rank_file(const std::string& folder, int rank, std::span<const 
   record.name = fmt::format("rank-{:05}.h5", rank);
   std::vector<const StoredPiece*> stored;
   std::map<std::string, int> pieces_of;
+  int64_t element_bytes = 0;
   for (const StoredPiece& p : pieces) {
     check_piece(p.piece);
     if (p.piece.numel() == 0) continue;
@@ -90,24 +88,24 @@ FileRecord write_rank_file(const std::string& folder, int rank, std::span<const 
     const int k = pieces_of[p.piece.name]++;
     record.datasets.push_back({p.piece, k ? fmt::format("{}#{}", p.piece.name, k) : p.piece.name, 0, checksum_of(p)});
     stored.push_back(&p);
+    element_bytes += p.piece.numel() * 4;
   }
 
+  // A full disk, or a limit on files, is known before HDF5 meets it.
+  DurableFile file(folder + "/" + record.name, element_bytes);
   const HDF5Layout layout = lay_out_hdf5(record.datasets);
   record.bytes = layout.bytes;
-  for (size_t i = 0; i < record.datasets.size(); i++) record.datasets[i].offset = layout.offsets[i];
-
-  DurableFile file(folder + "/" + record.name, layout.bytes);
-  for (const auto& [offset, page] : layout.pages)
-    file.write(offset, page.data(), std::min(HDF5Layout::page_bytes, layout.bytes - offset));
-  for (size_t i = 0; i < stored.size(); i++)
-    in_parts(*stored[i], [&, offset = record.datasets[i].offset](int64_t begin, int64_t count, const float* elements) {
-      file.write(offset + begin * 4, elements, count * 4);
+  file.reserve(layout.bytes);
+  for (size_t i = 0; i < stored.size(); i++) {
+    record.datasets[i].offset = layout.offsets[i];
+    in_parts(*stored[i], [&](int64_t begin, int64_t count, const float* elements) {
+      file.write(layout.offsets[i] + begin * 4, elements, count * 4);
     });
-  file.commit();
-
+  }
   std::sort(record.datasets.begin(), record.datasets.end(),
             [](const DatasetRecord& a, const DatasetRecord& b) { return a.offset < b.offset; });
-  record.structure = structure_checksum(layout, record.datasets);
+  record.structure = copy_structure(layout, record.datasets, file);
+  file.commit();
   return record;
 }
 

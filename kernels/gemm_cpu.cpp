@@ -39,6 +39,16 @@ struct Gemm::Primitives {
     return {{rows, cols}, element, strides};
   }
 
+  // oneDNN 2 has a description before the primitive's; oneDNN 3 merged the two.
+  template <class... Matrices>
+  dnnl::matmul::primitive_desc describe(const dnnl::primitive_attr& attributes, const Matrices&... matrices) const {
+#if DNNL_VERSION_MAJOR < 3
+    return {dnnl::matmul::desc(matrices...), attributes, engine};
+#else
+    return {engine, matrices..., attributes};
+#endif
+  }
+
   Plan make(const GemmCall& call) {
     const auto a = matrix(call.M, call.K, call.input, call.a_transposed);
     const auto b = matrix(call.K, call.N, call.input, call.b_transposed);
@@ -49,9 +59,8 @@ struct Gemm::Primitives {
     dnnl::primitive_attr attributes;
     attributes.set_post_ops(post);
     const bool has_bias = call.bias != nullptr;
-    const auto descriptor = has_bias ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
     Plan plan;
-    plan.primitive = dnnl::matmul(dnnl::matmul::primitive_desc(descriptor, attributes, engine));
+    plan.primitive = dnnl::matmul(has_bias ? describe(attributes, a, b, bias, c) : describe(attributes, a, b, c));
     plan.a = dnnl::memory(a, engine, DNNL_MEMORY_NONE);
     plan.b = dnnl::memory(b, engine, DNNL_MEMORY_NONE);
     plan.c = dnnl::memory(c, engine, DNNL_MEMORY_NONE);

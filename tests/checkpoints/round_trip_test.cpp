@@ -1,10 +1,12 @@
 // What one layout writes, every other reads; what was written can be told apart from what was not.
 #include <hdf5.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <cmath>
 #include <limits>
 
+#include "checkpoints/hdf5_file.h"
 #include "tests/checkpoints/helpers.h"
 
 namespace megalith {
@@ -84,6 +86,16 @@ TEST(RoundTrip, the_same_pieces_give_the_same_bytes) {
   const std::string first = write_checkpoint(a.path(), 5), second = write_checkpoint(b.path(), 5);
   for (const char* file : {"/manifest.json", "/rank-00000.h5", "/rank-00001.h5"})
     EXPECT_EQ(slurp(first + file), slurp(second + file)) << file;
+}
+
+TEST(RoundTrip, elements_take_no_memory_while_hdf5_lays_them_out) {
+  std::vector<DatasetRecord> datasets;
+  for (const char* name : {"a", "b", "c"}) datasets.push_back({whole_piece(name, {1 << 28}), name, 0, 0});
+  const HDF5Layout layout = lay_out_hdf5(datasets);
+  EXPECT_GT(layout.bytes, int64_t{3} << 30);
+  struct stat info {};
+  ASSERT_EQ(::fstat(layout.file.get(), &info), 0);
+  EXPECT_LT(info.st_blocks * 512, 65536);
 }
 
 TEST(RoundTrip, hdf5_itself_reads_the_file) {

@@ -1,5 +1,7 @@
 #include "data/bpe_trainer.h"
 
+#include <algorithm>
+#include <array>
 #include <map>
 
 #include "data/bpe_tokenizer.h"
