@@ -8,10 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "data/mapped_file.h"
-#include "data/output_file.h"
 #include "data/tokenizer.h"
-#include "kernels/base/check.h"
+#include "kernels/base/files.h"
 
 using namespace megalith;
 
@@ -49,7 +47,7 @@ int main(int argc, char** argv) {
     CHECK(argc >= 4, "usage: {} FOLDER TEXT THREADS [REPEATS]", argv[0]);
     const auto tokenizer = load_tokenizer(argv[1]);
     const MappedFile file(argv[2]);
-    const std::string text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+    const std::string_view text = file.text();
     const int threads = std::atoi(argv[3]), repeats = argc > 4 ? std::atoi(argv[4]) : 5;
     CHECK(threads >= 1 && repeats >= 1, "{} threads and {} repeats; both must be at least 1", threads, repeats);
 
@@ -64,9 +62,9 @@ int main(int argc, char** argv) {
     fmt::print("{{\"threads\": {}, \"megabytes\": {:.1f}, \"tokens\": {}, \"seconds\": {:.4f}, \"MB/s\": {:.1f}}}\n",
                threads, megabytes, tokens, median, megabytes / median);
     if (argc > 5) {
-      OutputFile out(argv[5]);
-      for (const auto& part : ids) out.write(std::span<const int32_t>(part));
-      out.finish();
+      NewFile out(argv[5]);
+      for (const auto& part : ids) out.append(std::span<const int32_t>(part));
+      out.publish();
     }
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());

@@ -4,10 +4,8 @@
 #include <filesystem>
 #include <optional>
 
-#include "checkpoints/damage.h"
-#include "checkpoints/durable.h"
 #include "checkpoints/manifest.h"
-#include "kernels/base/check.h"
+#include "kernels/base/files.h"
 
 namespace megalith {
 namespace {
@@ -88,7 +86,7 @@ std::string set_aside(const std::string& folder) {
   int k = 1;
   while (fs::exists(fmt::format("{}.damaged-{}", folder, k), ignored)) k++;
   std::string aside = fmt::format("{}.damaged-{}", folder, k);
-  rename_folder(folder, aside);
+  move_file(folder, aside);
   return aside;
 }
 
@@ -98,7 +96,7 @@ std::vector<std::string> prune_checkpoints(const std::string& directory, int64_t
   const Entries entries = entries_of(directory);
   for (const auto* leftovers : {&entries.unfinished, &entries.removed})
     for (const Entry& e : *leftovers) {
-      remove_folder(e.path);
+      remove_all(e.path);
       removed.push_back(e.path);
     }
   if (keep == 0) return removed;
@@ -107,8 +105,8 @@ std::vector<std::string> prune_checkpoints(const std::string& directory, int64_t
     // Renamed first: a death half way leaves something that nobody takes for a checkpoint.
     const std::string name = fs::path(complete[i]).filename().string();
     const std::string doomed = fmt::format("{}/.{}.removed", directory, name);
-    rename_folder(complete[i], doomed);
-    remove_folder(doomed);
+    move_file(complete[i], doomed);
+    remove_all(doomed);
     removed.push_back(complete[i]);
   }
   return removed;

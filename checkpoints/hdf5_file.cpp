@@ -1,11 +1,8 @@
 #include "checkpoints/hdf5_file.h"
 
 #include <hdf5.h>
-#include <sys/mman.h>
 
 #include <bit>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "checkpoints/checksum.h"
@@ -118,13 +115,10 @@ void describe_in(hid_t dataset, const DatasetRecord& d) {
 
 HDF5Layout lay_out_hdf5(const std::vector<DatasetRecord>& datasets) {
   HDF5Layout layout;
-  layout.file = Descriptor(::memfd_create("checkpoint", MFD_CLOEXEC));
-  CHECK(layout.file.get() >= 0, "cannot create a file in memory: {}", std::strerror(errno));
-  const std::string path = fmt::format("/proc/self/fd/{}", layout.file.get());
   const QuietErrors quiet;
   const Handle access(HDF5_CHECK(H5Pcreate(H5P_FILE_ACCESS)), H5Pclose);
   HDF5_CHECK(H5Pset_fapl_stdio(access));  // the default driver asks where the link leads, and that has no path
-  Handle file(HDF5_CHECK(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access)), H5Fclose);
+  Handle file(HDF5_CHECK(H5Fcreate(layout.file.path().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access)), H5Fclose);
   {
     const Handle root(HDF5_CHECK(H5Gopen2(file, "/", H5P_DEFAULT)), H5Gclose);
     write_attribute(root, "format", "megalith checkpoint");
@@ -151,12 +145,12 @@ HDF5Layout lay_out_hdf5(const std::vector<DatasetRecord>& datasets) {
     }
   }
   file.close();
-  layout.bytes = size_of_file(layout.file, path);
+  layout.bytes = layout.file.size();
   return layout;
 }
 
 std::vector<std::string> compare_with_hdf5(const std::string& path, const FileRecord& record) {
-  open_to_read(path);  // what keeps a file from being opened is no difference
+  File(path, File::Use::read);  // what keeps a file from being opened is no difference
   std::vector<std::string> differences;
   const QuietErrors quiet;
   try {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "checkpoints/durable.h"
 #include "checkpoints/manifest.h"
+#include "kernels/base/files.h"
 
 namespace megalith {
 
@@ -15,7 +15,7 @@ namespace megalith {
 struct HDF5Layout {
   std::vector<int64_t> offsets;  // parallel to the datasets given
   int64_t bytes = 0;             // of the file
-  Descriptor file;
+  File file = File::in_memory();
 };
 
 // Lays out a file of these datasets in memory; uses piece, dataset and checksum of each, and touches no element. Pieces

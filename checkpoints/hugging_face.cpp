@@ -6,8 +6,7 @@
 
 #include <fmt/ranges.h>
 
-#include "checkpoints/durable.h"
-#include "kernels/base/check.h"
+#include "kernels/base/files.h"
 
 namespace megalith {
 namespace {
@@ -57,7 +56,7 @@ ModelConfig read_hugging_face_shape(const std::string& folder) {
   const std::string path = folder + config_file;
   Json config;
   try {
-    config = Json::parse(read_text(path));
+    config = Json::parse(read_file(path));
   } catch (const nlohmann::json::exception& e) {
     FAIL("{} is not JSON: {}", path, e.what());
   }
@@ -169,8 +168,7 @@ void export_hugging_face(TensorSource& source, const ModelConfig& model, const s
   for (const char* file : {config_file, weights_file})
     CHECK(!fs::exists(folder + file, error), "{}{} exists already and is not overwritten; choose another folder",
           folder, file);
-  fs::create_directories(folder, error);
-  CHECK(!error, "cannot create {}: {}", folder, error.message());
+  make_folders(folder, "choose another");
 
   SafeTensorsWriter weights(folder + weights_file, declared);
   for (const StoredParameter& p : parameters) {
@@ -205,10 +203,7 @@ void export_hugging_face(TensorSource& source, const ModelConfig& model, const s
                  {"torch_dtype", "float32"}};
   // Said even where there is none: `transformers` would take 50256.
   config["bos_token_id"] = config["eos_token_id"] = end_of_text ? Json(*end_of_text) : Json(nullptr);
-  const std::string text = config.dump(1) + "\n";
-  DurableFile file(folder + config_file, static_cast<int64_t>(text.size()));
-  file.write(0, text.data(), static_cast<int64_t>(text.size()));
-  file.commit();
+  write_file(folder + config_file, config.dump(1) + "\n");
 }
 
 }  // namespace megalith

@@ -6,9 +6,7 @@
 #include <map>
 
 #include "checkpoints/checksum.h"
-#include "checkpoints/damage.h"
-#include "checkpoints/durable.h"
-#include "kernels/base/check.h"
+#include "kernels/base/files.h"
 
 namespace megalith {
 namespace {
@@ -149,7 +147,7 @@ Manifest read_manifest(const std::string& folder) {
   const bool exists = std::filesystem::exists(path, error);
   CHECK(!error, "cannot examine {}: {}", path, error.message());
   CHECK_INTACT(exists, "{} is absent: the folder is no checkpoint, or was never finished", path);
-  return manifest_from_text(read_text(path), path);
+  return manifest_from_text(read_file(path), path);
 }
 
 void check_files(const std::string& folder, const Manifest& manifest) {

@@ -7,10 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "checkpoints/checksum.h"
-#include "checkpoints/damage.h"
-#include "checkpoints/durable.h"
 #include "checkpoints/hdf5_file.h"
-#include "kernels/base/check.h"
 
 namespace megalith {
 namespace {
@@ -23,38 +20,23 @@ std::string damage(const std::string& path, const std::string& what, uint64_t fo
 
 }  // namespace
 
-struct CheckpointReader::File {
-  std::string path;
-  Descriptor descriptor;       // of the file that is open_
-  std::vector<bool> verified;  // by dataset
-};
-
 CheckpointReader::CheckpointReader(const std::string& folder) : folder_(folder), manifest_(read_manifest(folder)) {
   check_files(folder, manifest_);
-  for (size_t f = 0; f < manifest_.files.size(); f++) {
-    const FileRecord& record = manifest_.files[f];
-    auto file = std::make_unique<File>();
-    file->path = folder + "/" + record.name;
-    file->verified.resize(record.datasets.size());
-    files_.push_back(std::move(file));
-    for (size_t d = 0; d < record.datasets.size(); d++) {
-      const Piece& piece = record.datasets[d].piece;
+  for (const FileRecord& file : manifest_.files)
+    for (const DatasetRecord& record : file.datasets) {
+      const Piece& piece = record.piece;
+      const std::string path = folder + "/" + file.name;
       auto& sources = sources_[piece.name];
-      if (!sources.empty())
-        CHECK(shape(piece.name) == piece.shape, "{}: {} has another shape in another file", files_[f]->path,
-              describe(piece));
-      sources.push_back({f, d});
+      CHECK(sources.empty() || shape(piece.name) == piece.shape, "{}: {} has another shape in another file", path,
+            describe(piece));
+      sources.push_back({path, &record});
     }
-  }
 }
-
-CheckpointReader::~CheckpointReader() = default;
 
 std::vector<int64_t> CheckpointReader::shape(const std::string& name) const {
   const auto it = sources_.find(name);
   CHECK(it != sources_.end(), "{} holds no tensor {}; is it a checkpoint of another model?", folder_, name);
-  const Source& first = it->second[0];
-  return manifest_.files[first.file].datasets[first.dataset].piece.shape;
+  return it->second[0].record->piece.shape;
 }
 
 void CheckpointReader::read(const Piece& wanted, float* out) {
@@ -63,9 +45,9 @@ void CheckpointReader::read(const Piece& wanted, float* out) {
   CHECK(stored == wanted.shape, "{} has shape ({}) in {}, expected ({}); is it a checkpoint of another model?",
         wanted.name, fmt::join(stored, ", "), folder_, fmt::join(wanted.shape, ", "));
   std::vector<Range> covered;
-  std::vector<std::pair<const Source*, std::vector<CopyRun>>> copies;
-  for (const Source& s : sources_.at(wanted.name)) {
-    auto runs = copy_runs(manifest_.files[s.file].datasets[s.dataset].piece, wanted);
+  std::vector<std::pair<Source*, std::vector<CopyRun>>> copies;
+  for (Source& s : sources_.at(wanted.name)) {
+    auto runs = copy_runs(s.record->piece, wanted);
     if (runs.empty()) continue;
     for (const CopyRun& r : runs) covered.push_back({r.destination, r.destination + r.length});
     copies.emplace_back(&s, std::move(runs));
@@ -76,15 +58,13 @@ void CheckpointReader::read(const Piece& wanted, float* out) {
   for (const auto& [source, runs] : copies) copy_from(*source, runs, out);
 }
 
-void CheckpointReader::copy_from(const Source& source, const std::vector<CopyRun>& runs, float* out) {
-  const DatasetRecord& record = manifest_.files[source.file].datasets[source.dataset];
-  File& file = *files_[source.file];
-  if (open_ != &file) {
-    if (open_) std::exchange(open_, nullptr)->descriptor.reset();
-    file.descriptor = open_to_read(file.path);
-    open_ = &file;
+void CheckpointReader::copy_from(Source& source, const std::vector<CopyRun>& runs, float* out) {
+  const DatasetRecord& record = *source.record;
+  if (!open_ || open_->path() != source.path) {
+    open_.reset();
+    open_.emplace(source.path, File::Use::read);
   }
-  const bool verified = file.verified[source.dataset];
+  const bool verified = source.verified;
   const int64_t begin = verified ? runs.front().source : 0;
   const int64_t end = verified ? runs.back().source + runs.back().length : record.piece.numel();
 
@@ -93,7 +73,7 @@ void CheckpointReader::copy_from(const Source& source, const std::vector<CopyRun
   size_t next = 0;  // the first run not yet copied to its end
   for (int64_t position = begin; position < end;) {
     const int64_t count = std::min(chunk_elements, end - position);
-    read_exactly(file.descriptor, file.path, record.offset + position * 4, chunk.data(), count * 4);
+    open_->read(record.offset + position * 4, chunk.data(), count * 4);
     if (!verified) checksum.add(chunk.data(), count * 4);
     for (size_t r = next; r < runs.size() && runs[r].source < position + count; r++) {
       const int64_t from = std::max(runs[r].source, position);
@@ -106,8 +86,8 @@ void CheckpointReader::copy_from(const Source& source, const std::vector<CopyRun
   }
   if (verified) return;
   CHECK_INTACT(checksum.value() == record.checksum, "{}",
-               damage(file.path, "dataset " + record.dataset, checksum.value(), record.checksum));
-  file.verified[source.dataset] = true;
+               damage(source.path, "dataset " + record.dataset, checksum.value(), record.checksum));
+  source.verified = true;
 }
 
 namespace {
@@ -115,14 +95,14 @@ namespace {
 // One pass over a file: every dataset's checksum, and that of the bytes between them.
 void verify_file(const std::string& folder, const FileRecord& record, VerifyReport& report) {
   const std::string path = folder + "/" + record.name;
-  const Descriptor file = open_to_read(path);
-  const int64_t bytes = size_of_file(file, path);
+  const File file(path, File::Use::read);
+  const int64_t bytes = file.size();
   CHECK_INTACT(bytes == record.bytes, "{} has {} bytes, expected {}", path, bytes, record.bytes);
   std::vector<char> chunk(static_cast<size_t>(std::min(chunk_elements * 4, bytes)));
   const auto add = [&](Checksum& checksum, int64_t begin, int64_t end) {
     for (int64_t position = begin; position < end;) {
       const int64_t count = std::min(static_cast<int64_t>(chunk.size()), end - position);
-      read_exactly(file, path, position, chunk.data(), count);
+      file.read(position, chunk.data(), count);
       checksum.add(chunk.data(), count);
       position += count;
       report.bytes += count;

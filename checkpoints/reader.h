@@ -6,22 +6,20 @@
 #pragma once
 
 #include <map>
-#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "checkpoints/manifest.h"
 #include "checkpoints/tensor_source.h"
+#include "kernels/base/files.h"
 
 namespace megalith {
 
 class CheckpointReader : public TensorSource {
  public:
-  // Reads the manifest and checks that every file is there with its size; Damage (damage.h) names the one that is not.
+  // Reads the manifest and checks that every file is there with its size; Damage names the one that is not.
   explicit CheckpointReader(const std::string& folder);
-  ~CheckpointReader() override;
-  CheckpointReader(const CheckpointReader&) = delete;
-  CheckpointReader& operator=(const CheckpointReader&) = delete;
 
   const std::string& folder() const { return folder_; }
   const Manifest& manifest() const { return manifest_; }
@@ -33,17 +31,16 @@ class CheckpointReader : public TensorSource {
   void read(const Piece& wanted, float* out) override;
 
  private:
-  struct File;
   struct Source {
-    size_t file;  // indices into manifest_.files and its datasets
-    size_t dataset;
+    std::string path;
+    const DatasetRecord* record;  // in manifest_
+    bool verified = false;
   };
-  void copy_from(const Source& source, const std::vector<CopyRun>& runs, float* out);
+  void copy_from(Source& source, const std::vector<CopyRun>& runs, float* out);
 
   std::string folder_;
   Manifest manifest_;
-  std::vector<std::unique_ptr<File>> files_;            // parallel to manifest_.files
-  File* open_ = nullptr;                                // one at a time
+  std::optional<File> open_;                            // one at a time
   std::map<std::string, std::vector<Source>> sources_;  // by tensor name
 };
 

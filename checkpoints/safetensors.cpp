@@ -1,16 +1,10 @@
 #include "checkpoints/safetensors.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
-
-#include "checkpoints/durable.h"
-#include "kernels/base/check.h"
 
 namespace megalith {
 namespace {
@@ -74,16 +68,13 @@ SafeTensors::Entry entry_from(const nlohmann::json& j, const std::string& name, 
 
 }  // namespace
 
-SafeTensors::SafeTensors(const std::string& path) : path_(path) {
-  const Descriptor file = open_to_read(path);
-  const int64_t bytes = size_of_file(file, path);
+SafeTensors::SafeTensors(const std::string& path) : file_(path) {
+  const auto bytes = static_cast<int64_t>(file_.bytes().size());
   CHECK(bytes > length_bytes, "{} has {} bytes: it is no safetensors file, or truncated", path, bytes);
-  uint64_t length = 0;
-  read_exactly(file, path, 0, &length, length_bytes);
+  const auto length = load<uint64_t>(file_.bytes().data());
   CHECK(length <= static_cast<uint64_t>(std::min(largest_header, bytes - length_bytes)),
         "{} has {} bytes, and declares a header of {}: it is no safetensors file, or truncated", path, bytes, length);
-  std::string header(length, '\0');
-  read_exactly(file, path, length_bytes, header.data(), static_cast<int64_t>(length));
+  const std::string_view header = file_.text().substr(length_bytes, length);
   const int64_t start = length_bytes + static_cast<int64_t>(length);
   try {
     const nlohmann::json j = nlohmann::json::parse(header);
@@ -106,20 +97,11 @@ SafeTensors::SafeTensors(const std::string& path) : path_(path) {
     position = e->end;
   }
   CHECK(position == bytes, "{} has {} bytes, and its tensors end at {}", path, bytes, position);
-
-  void* data = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ, MAP_PRIVATE, file.get(), 0);
-  CHECK(data != MAP_FAILED, "cannot map {} ({} bytes): {}", path, bytes, std::strerror(errno));
-  data_ = static_cast<const std::byte*>(data);
-  bytes_ = bytes;
-}
-
-SafeTensors::~SafeTensors() {
-  if (data_) ::munmap(const_cast<std::byte*>(data_), static_cast<size_t>(bytes_));
 }
 
 const SafeTensors::Entry& SafeTensors::entry(const std::string& name) const {
   const auto it = entries_.find(name);
-  CHECK(it != entries_.end(), "{} holds no tensor {}", path_, name);
+  CHECK(it != entries_.end(), "{} holds no tensor {}", path(), name);
   return it->second;
 }
 
@@ -128,7 +110,7 @@ void SafeTensors::read(const std::string& name, int64_t first, int64_t stride, i
   if (count == 0) return;
   CHECK(count > 0 && first >= 0 && stride >= 1 && first < e.numel && count - 1 <= (e.numel - 1 - first) / stride,
         "{} elements of {} from {} at stride {}, of {}", count, name, first, stride, e.numel);
-  const std::byte* from = data_ + e.begin;
+  const std::byte* from = file_.bytes().data() + e.begin;
   if (e.dtype == "F32") {
     if (stride == 1)
       std::memcpy(out, from + first * 4, static_cast<size_t>(count) * 4);
@@ -141,11 +123,11 @@ void SafeTensors::read(const std::string& name, int64_t first, int64_t stride, i
       out[i] = half ? from_half(bits) : std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
     }
   } else {
-    FAIL("{}: tensor {} is stored as {}; F32, F16 and BF16 can be read", path_, name, e.dtype);
+    FAIL("{}: tensor {} is stored as {}; F32, F16 and BF16 can be read", path(), name, e.dtype);
   }
 }
 
-SafeTensorsWriter::SafeTensorsWriter(const std::string& path, const std::vector<Declared>& tensors) : path_(path) {
+SafeTensorsWriter::SafeTensorsWriter(const std::string& path, const std::vector<Declared>& tensors) : file_(path) {
   nlohmann::ordered_json header;
   header["__metadata__"] = {{"format", "pt"}};  // `transformers` refuses files that do not say so
   int64_t data = 0;
@@ -161,21 +143,21 @@ SafeTensorsWriter::SafeTensorsWriter(const std::string& path, const std::vector<
   const auto length = static_cast<uint64_t>(text.size());
   position_ = length_bytes + static_cast<int64_t>(length);
   bytes_ = position_ + data;
-  file_ = std::make_unique<DurableFile>(path, bytes_);
-  file_->write(0, &length, length_bytes);
-  file_->write(length_bytes, text.data(), static_cast<int64_t>(length));
+  file_.reserve(bytes_);
+  file_.write(0, &length, length_bytes);
+  file_.write(length_bytes, text.data(), static_cast<int64_t>(length));
 }
 
-SafeTensorsWriter::~SafeTensorsWriter() = default;
-
 void SafeTensorsWriter::append(const float* data, int64_t count) {
-  file_->write(position_, data, count * 4);
+  CHECK(position_ + count * 4 <= bytes_, "{} elements more than declared for {}", position_ / 4 + count - bytes_ / 4,
+        file_.path());
+  file_.write(position_, data, count * 4);
   position_ += count * 4;
 }
 
 void SafeTensorsWriter::finish() {
-  CHECK(position_ == bytes_, "{}: {} bytes of tensors are missing", path_, bytes_ - position_);
-  file_->commit();
+  CHECK(position_ == bytes_, "{}: {} bytes of tensors are missing", file_.path(), bytes_ - position_);
+  file_.publish();
 }
 
 }  // namespace megalith

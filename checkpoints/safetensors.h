@@ -2,16 +2,14 @@
 // length, a JSON header, and dense tensors. The reader trusts nothing in the header; the writer writes F32 only.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
-namespace megalith {
+#include "kernels/base/files.h"
 
-class DurableFile;
+namespace megalith {
 
 // A file, memory-mapped for reading. Opening checks the header, that the tensors fill the file without gap or overlap,
 // and that their sizes follow from shape and type; Error says which does not. The file must not be changed meanwhile.
@@ -26,11 +24,8 @@ class SafeTensors {
   };
 
   explicit SafeTensors(const std::string& path);
-  ~SafeTensors();
-  SafeTensors(const SafeTensors&) = delete;
-  SafeTensors& operator=(const SafeTensors&) = delete;
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_.path(); }
   const std::map<std::string, Entry>& entries() const { return entries_; }
   const Entry& entry(const std::string& name) const;  // Error if absent
 
@@ -39,9 +34,7 @@ class SafeTensors {
   void read(const std::string& name, int64_t first, int64_t stride, int64_t count, float* out) const;
 
  private:
-  std::string path_;
-  const std::byte* data_ = nullptr;
-  int64_t bytes_ = 0;
+  MappedFile file_;
   std::map<std::string, Entry> entries_;
 };
 
@@ -54,16 +47,12 @@ class SafeTensorsWriter {
     std::vector<int64_t> shape;
   };
   SafeTensorsWriter(const std::string& path, const std::vector<Declared>& tensors);
-  ~SafeTensorsWriter();
-  SafeTensorsWriter(const SafeTensorsWriter&) = delete;
-  SafeTensorsWriter& operator=(const SafeTensorsWriter&) = delete;
 
   void append(const float* data, int64_t count);  // the next elements, in any portions
   void finish();                                  // Error unless all elements came; fsync, rename
 
  private:
-  std::unique_ptr<DurableFile> file_;
-  std::string path_;
+  NewFile file_;
   int64_t position_ = 0;  // in the file
   int64_t bytes_ = 0;     // of the file
 };

@@ -6,9 +6,8 @@
 
 #include "checkpoints/checksum.h"
 #include "checkpoints/directory.h"
-#include "checkpoints/durable.h"
 #include "checkpoints/hdf5_file.h"
-#include "kernels/base/check.h"
+#include "kernels/base/files.h"
 
 namespace megalith {
 namespace {
@@ -34,13 +33,13 @@ uint64_t checksum_of(const StoredPiece& stored) {
 }
 
 // Copies all bytes outside the datasets, which are sorted by offset, and returns their checksum.
-uint64_t copy_structure(const HDF5Layout& layout, const std::vector<DatasetRecord>& datasets, DurableFile& file) {
+uint64_t copy_structure(const HDF5Layout& layout, const std::vector<DatasetRecord>& datasets, File& file) {
   Checksum checksum;
   std::vector<char> bytes;
   int64_t position = 0;
   const auto copy_until = [&](int64_t end) {
     bytes.resize(static_cast<size_t>(end - position));
-    read_exactly(layout.file, "a file in memory", position, bytes.data(), end - position);
+    layout.file.read(position, bytes.data(), end - position);
     file.write(position, bytes.data(), end - position);
     checksum.add(bytes.data(), end - position);
   };
@@ -63,14 +62,9 @@ std::string begin_checkpoint(const std::string& directory, int64_t step) {
   const std::string target = checkpoint_path(directory, step);
   CHECK(!why_incomplete(target).empty(),
         "{} is a complete checkpoint and is not overwritten; resume from it, or choose another directory", target);
-  std::error_code error;
-  fs::create_directories(directory, error);
-  CHECK(!error, "cannot create {} for checkpoints: {}", directory, error.message());
   const std::string folder = fmt::format("{}/.step-{:08}.partial", directory, step);
-  remove_folder(folder);
-  fs::create_directory(folder, error);
-  CHECK(!error, "cannot create {}: {}; may this user write to {}?", folder, error.message(), directory);
-  sync_folder(directory);
+  remove_all(folder);
+  make_folders(folder, "may this user write checkpoints there?");
   return folder;
 }
 
@@ -92,7 +86,8 @@ FileRecord write_rank_file(const std::string& folder, int rank, std::span<const 
   }
 
   // A full disk, or a limit on files, is known before HDF5 meets it.
-  DurableFile file(folder + "/" + record.name, element_bytes);
+  NewFile file(folder + "/" + record.name);
+  file.reserve(element_bytes);
   const HDF5Layout layout = lay_out_hdf5(record.datasets);
   record.bytes = layout.bytes;
   file.reserve(layout.bytes);
@@ -105,7 +100,7 @@ FileRecord write_rank_file(const std::string& folder, int rank, std::span<const 
   std::sort(record.datasets.begin(), record.datasets.end(),
             [](const DatasetRecord& a, const DatasetRecord& b) { return a.offset < b.offset; });
   record.structure = copy_structure(layout, record.datasets, file);
-  file.commit();
+  file.publish();
   return record;
 }
 
@@ -122,17 +117,12 @@ std::string publish_checkpoint(const std::string& folder, Manifest manifest) {
     check_files(folder, manifest);
     check_complete(manifest);
 
-    const std::string text = to_text(manifest);
-    const auto bytes = static_cast<int64_t>(text.size());
-    DurableFile file(folder + "/manifest.json", bytes);
-    file.write(0, text.data(), bytes);
-    file.commit();
-
+    write_file(folder + "/manifest.json", to_text(manifest));
     if (std::error_code ignored; fs::exists(target, ignored)) {
       CHECK(!why_incomplete(target).empty(), "{} is a complete checkpoint and is not overwritten", target);
       set_aside(target);
     }
-    rename_folder(folder, target);
+    move_file(folder, target);
     return target;
   } catch (const Error& e) {
     try {
@@ -144,6 +134,6 @@ std::string publish_checkpoint(const std::string& folder, Manifest manifest) {
   }
 }
 
-void abandon_checkpoint(const std::string& folder) { remove_folder(folder); }
+void abandon_checkpoint(const std::string& folder) { remove_all(folder); }
 
 }  // namespace megalith

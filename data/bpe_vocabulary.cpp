@@ -5,9 +5,7 @@
 #include <span>
 #include <unordered_map>
 
-#include "data/mapped_file.h"
-#include "data/output_file.h"
-#include "kernels/base/check.h"
+#include "kernels/base/files.h"
 
 namespace megalith {
 
@@ -54,10 +52,7 @@ class Notation {
   std::unordered_map<std::string, char> to_byte_;
 };
 
-std::string read_text(const std::string& path) {
-  const MappedFile file(path);
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-}
+std::string read_text(const std::string& path) { return std::string(MappedFile(path).text()); }
 
 using Ids = std::unordered_map<std::string, int32_t>;
 
@@ -165,7 +160,6 @@ void write_bpe(const BpeVocabulary& vocabulary, const std::string& folder) {
     merges += name(merge.left) + " " + name(merge.right) + "\n";
   write_file(folder + "/vocab.json", json.dump() + "\n");
   write_file(folder + "/merges.txt", merges);
-  sync_names(folder);
 }
 
 }  // namespace megalith

@@ -1,9 +1,8 @@
 #include <array>
 #include <filesystem>
 
-#include "data/output_file.h"
 #include "data/tokenizer.h"
-#include "kernels/base/check.h"
+#include "kernels/base/files.h"
 
 namespace megalith {
 
@@ -37,7 +36,6 @@ class ByteTokenizer final : public Tokenizer {
   void save(const std::string& folder) const override {
     write_file((std::filesystem::path(folder) / byte_tokenizer_file).string(),
                "Ids 0 to 255 are the bytes of the text, 256 is its end.\n");
-    sync_names(folder);
   }
 
  private:

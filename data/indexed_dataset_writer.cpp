@@ -15,9 +15,9 @@ IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, int64_t vo
 void IndexedDatasetWriter::add(std::span<const int32_t> ids) {
   document_tokens_ += static_cast<int64_t>(ids.size());
   num_tokens_ += static_cast<int64_t>(ids.size());
-  if (element_ == format::Element::int32) return bin_.write(ids);
+  if (element_ == format::Element::int32) return bin_.append(ids);
   narrow_.assign(ids.begin(), ids.end());
-  bin_.write(std::span<const uint16_t>(narrow_));
+  bin_.append(std::span<const uint16_t>(narrow_));
 }
 
 void IndexedDatasetWriter::end_document() {
@@ -28,7 +28,7 @@ void IndexedDatasetWriter::end_document() {
 }
 
 void IndexedDatasetWriter::finish() {
-  bin_.finish();
+  bin_.publish();
   std::vector<int64_t> pointers;
   int64_t pointer = 0;
   for (const int32_t length : lengths_) {
@@ -36,17 +36,17 @@ void IndexedDatasetWriter::finish() {
     pointer += int64_t{length} * format::bytes_of(element_);
   }
   const uint64_t num_sequences = lengths_.size(), num_bounds = bounds_.size();
-  OutputFile idx(prefix_ + ".idx");
-  const auto write = [&]<class T>(const T& value) { idx.write(std::span<const T>(&value, 1)); };
-  write(format::magic);
-  write(format::version);
-  write(element_);
-  write(num_sequences);
-  write(num_bounds);
-  idx.write(std::span<const int32_t>(lengths_));
-  idx.write(std::span<const int64_t>(pointers));
-  idx.write(std::span<const int64_t>(bounds_));
-  idx.finish();
+  NewFile idx(prefix_ + ".idx");
+  const auto append = [&]<class T>(const T& value) { idx.append(std::span<const T>(&value, 1)); };
+  append(format::magic);
+  append(format::version);
+  append(element_);
+  append(num_sequences);
+  append(num_bounds);
+  idx.append(std::span<const int32_t>(lengths_));
+  idx.append(std::span<const int64_t>(pointers));
+  idx.append(std::span<const int64_t>(bounds_));
+  idx.publish();
 }
 
 }  // namespace megalith

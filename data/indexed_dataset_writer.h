@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data/indexed_dataset.h"
-#include "data/output_file.h"
+#include "kernels/base/files.h"
 
 namespace megalith {
 
@@ -29,7 +29,7 @@ class IndexedDatasetWriter {
   std::string prefix_;
   indexed_dataset::Element element_;
   int64_t longest_sequence_;
-  OutputFile bin_;
+  NewFile bin_;
   std::vector<uint16_t> narrow_;  // scratch
   std::vector<int32_t> lengths_;
   std::vector<int64_t> bounds_{0};

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <filesystem>
 #include <memory>
-#include <system_error>
 #include <thread>
 
 #include "data/indexed_dataset_writer.h"
@@ -12,7 +11,7 @@
 #include "data/text_windows.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_spec.h"
-#include "kernels/base/check.h"
+#include "kernels/base/files.h"
 
 namespace megalith {
 
@@ -27,25 +26,27 @@ class Workplace {
   Workplace(std::string out, std::vector<std::string> names)
       : out_(std::move(out)), partial_(out_ / "prepare.partial"), names_(std::move(names)) {
     refuse_existing();
-    std::error_code error;
-    for (fs::path folder = out_; !folder.empty() && !exists(symlink_status(folder, error));
+    std::error_code absent;
+    for (fs::path folder = out_; !folder.empty() && !exists(symlink_status(folder, absent));
          folder = folder.parent_path())
       made_.push_back(folder);
-    fs::create_directories(out_, error);
-    if (error) clean_out();
-    CHECK(!error, "cannot make the folder {}: {}; give one that can be written", out_.string(), error.message());
-    const bool made = fs::create_directory(partial_, error);
-    if (!made) clean_out();
-    CHECK(!error, "cannot write in the folder {}: {}; give one that can be written", out_.string(), error.message());
-    CHECK(made, "{} exists: another prepare writes there, or one was killed; if none runs, remove it",
-          partial_.string());
+    try {
+      make_folders(out_.string(), "give one that can be written");
+      CHECK(make_folders(partial_.string(), "give one that can be written"),
+            "{} exists: another prepare writes there, or one was killed; if none runs, remove it", partial_.string());
+    } catch (const Error&) {
+      clean_out();
+      throw;
+    }
   }
 
   ~Workplace() {
     if (num_published_ == names_.size()) return;
-    std::error_code ignored;  // a destructor: there is an error under way already
-    for (size_t i = 0; i < num_published_; i++) fs::remove_all(out_ / names_[i], ignored);
-    fs::remove_all(partial_, ignored);
+    try {
+      for (size_t i = 0; i < num_published_; i++) remove_all((out_ / names_[i]).string());
+      remove_all(partial_.string());
+    } catch (const Error&) {  // there is an error under way already
+    }
     clean_out();
   }
   Workplace(const Workplace&) = delete;
@@ -53,25 +54,14 @@ class Workplace {
 
   std::string path(const std::string& name) const { return (partial_ / name).string(); }
 
-  void make_folder(const std::string& name) const {
-    std::error_code error;
-    fs::create_directory(partial_ / name, error);
-    CHECK(!error, "cannot make the folder {}: {}", path(name), error.message());
-  }
-
   // Moves the names into OUT, in their order.
   void publish() {
-    sync_names(partial_.string());
     refuse_existing();
-    std::error_code error;
     for (const std::string& name : names_) {
-      fs::rename(partial_ / name, out_ / name, error);
-      CHECK(!error, "cannot rename {} to {}: {}", path(name), (out_ / name).string(), error.message());
+      move_file(path(name), (out_ / name).string());
       num_published_++;
     }
-    fs::remove(partial_, error);
-    CHECK(!error, "all is written, but {} cannot be removed: {}; remove it", partial_.string(), error.message());
-    sync_names(out_.string());
+    remove_all(partial_.string());
   }
 
  private:
@@ -82,8 +72,7 @@ class Workplace {
             "{} exists, and nothing is overwritten; remove it or write to another folder", (out_ / name).string());
   }
   void clean_out() const {
-    std::error_code ignored;  // not empty: others have put something there
-    for (const fs::path& folder : made_) fs::remove(folder, ignored);
+    for (const fs::path& folder : made_) discard(folder.string());  // unless others have put something there
   }
 
   fs::path out_, partial_;
@@ -93,7 +82,7 @@ class Workplace {
 };
 
 // Where a file's validation part begins, see prepare.h.
-int64_t split_of(const TextFile& file, double fraction) {
+int64_t split_of(const File& file, double fraction) {
   constexpr int64_t longest_search = 64 << 10;
   const int64_t size = file.size();
   const auto wanted = static_cast<int64_t>(std::ceil(static_cast<double>(size) * fraction));
@@ -101,12 +90,12 @@ int64_t split_of(const TextFile& file, double fraction) {
   if (wanted == 0) return size;
   const int64_t first = std::max<int64_t>(begin - std::min(wanted, longest_search), 1);
   std::string before(static_cast<size_t>(begin - first + 1), '\0');  // the byte before each possible beginning
-  file.read(first - 1, before);
+  file.read(first - 1, before.data(), static_cast<int64_t>(before.size()));
   const size_t line_end = before.rfind('\n');
   if (line_end != std::string::npos) return first + static_cast<int64_t>(line_end);
 
   std::string at(static_cast<size_t>(std::min<int64_t>(size - begin, 4)), '\0');
-  file.read(begin, at);
+  file.read(begin, at.data(), static_cast<int64_t>(at.size()));
   size_t skip = 0;
   while (skip < at.size() && (static_cast<uint8_t>(at[skip]) & 0xc0) == 0x80) skip++;
   return skip < at.size() ? begin + static_cast<int64_t>(skip) : begin;
@@ -169,10 +158,11 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
   const int threads =
       options.threads > 0 ? options.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 
-  std::vector<std::unique_ptr<TextFile>> files;
+  std::vector<std::unique_ptr<File>> files;
   std::vector<TextRange> train, validation;
   for (const std::string& path : options.text_files) {
-    const TextFile& file = *files.emplace_back(std::make_unique<TextFile>(path));
+    const File& file = *files.emplace_back(std::make_unique<File>(path, File::Use::read));
+    CHECK(file.size() > 0, "the text {} is empty (0 bytes); leave it out", path);
     const int64_t split = split_of(file, options.validation_fraction);
     train.push_back({&file, 0, split});
     if (split < file.size()) validation.push_back({&file, split, file.size()});
@@ -201,7 +191,7 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
   if (!tokenizer)
     tokenizer = train_tokenizer(train, vocab_to_learn, threads, {},
                                 [&](int64_t done, int64_t total) { tell("training the tokenizer", done, total); });
-  work.make_folder("tokenizer");
+  make_folders(work.path("tokenizer"), "give one that can be written");
   tokenizer->save(work.path("tokenizer"));
 
   int64_t done = 0;

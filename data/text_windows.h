@@ -8,30 +8,13 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/base/files.h"
+
 namespace megalith {
-
-// A text file open for reading. Refuses what is missing, empty or not a plain file.
-class TextFile {
- public:
-  explicit TextFile(const std::string& path);
-  ~TextFile();
-  TextFile(const TextFile&) = delete;
-  TextFile& operator=(const TextFile&) = delete;
-
-  const std::string& path() const { return path_; }
-  int64_t size() const { return size_; }
-  // Bytes [begin, begin + text.size()) into text. An error if the file has shrunk since it was opened.
-  void read(int64_t begin, std::string& text) const;
-
- private:
-  std::string path_;
-  int fd_;
-  int64_t size_ = 0;
-};
 
 // Bytes [begin, end) of a file. Refers to the file, which must outlive it.
 struct TextRange {
-  const TextFile* file;
+  const File* file;
   int64_t begin, end;
   int64_t size() const { return end - begin; }
 };

@@ -9,9 +9,8 @@
 #include <memory>
 #include <string>
 
-#include "data/mapped_file.h"
 #include "data/token_stream.h"
-#include "kernels/base/check.h"
+#include "kernels/base/files.h"
 
 namespace megalith {
 

@@ -5,8 +5,6 @@
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 
-#include "checkpoints/durable.h"
-#include "checkpoints/safetensors.h"
 #include "tests/checkpoints/helpers.h"
 
 namespace megalith {
@@ -58,44 +56,6 @@ TEST(FullDisk, limit_on_the_size_of_a_file) {
   }
   const std::string again = write_checkpoint(folder.path(), 2);
   EXPECT_TRUE(verify_checkpoint(again).damaged.empty());
-}
-
-TEST(FullDisk, no_space_for_the_manifest) {
-  const TemporaryFolder folder;
-  const std::string before = write_checkpoint(folder.path(), 1);
-  const std::string unfinished = begin_checkpoint(folder.path(), 2);
-  const FileRecord record = write_megabyte(unfinished);
-  {
-    const FileSizeLimit limit(100);
-    const std::string message = error_of([&] {
-      publish_checkpoint(unfinished, {2, nlohmann::json::object(), {record}});
-    });
-    EXPECT_NE(message.find("manifest.json"), std::string::npos) << message;
-  }
-  EXPECT_FALSE(fs::exists(unfinished));
-  EXPECT_EQ(list_checkpoints(folder.path()), std::vector{before});
-}
-
-// As on file systems that cannot reserve space: the write itself finds the end.
-TEST(FullDisk, the_limit_is_met_while_writing) {
-  const TemporaryFolder folder;
-  {
-    DurableFile file(folder / "f", 1 << 20);
-    const FileSizeLimit limit(65536);
-    const std::string message = error_of([&] {
-      for (int64_t offset = 0; offset < 1 << 20; offset += 4096) file.write(offset, megabyte().data(), 4096);
-    });
-    for (const char* part : {"/f.partial", "1048576 bytes wanted", "65536"})
-      EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;
-  }
-  EXPECT_TRUE(fs::is_empty(folder.path()));
-}
-
-TEST(FullDisk, an_export_leaves_nothing) {
-  const TemporaryFolder folder;
-  const FileSizeLimit limit(65536);
-  EXPECT_THROW(SafeTensorsWriter(folder / "model.safetensors", {{"t", {262144}}}), Error);
-  EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
 TEST(FullDisk, a_small_file_system) {

@@ -98,7 +98,7 @@ TEST(RoundTrip, elements_take_no_memory_while_hdf5_lays_them_out) {
   const HDF5Layout layout = lay_out_hdf5(datasets);
   EXPECT_GT(layout.bytes, int64_t{3} << 30);
   struct stat info {};
-  ASSERT_EQ(::fstat(layout.file.get(), &info), 0);
+  ASSERT_EQ(::stat(layout.file.path().c_str(), &info), 0);
   EXPECT_LT(info.st_blocks * 512, 65536);
 }
 

@@ -1,12 +1,11 @@
 // A folder has one job at a time, whichever way the one before it ended.
-#include "trainer/job/folder_lock.h"
-
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <optional>
 
+#include "kernels/base/files.h"
 #include "tests/data/scratch.h"
 #include "tests/pure/testing.h"
 

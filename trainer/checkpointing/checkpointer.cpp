@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "checkpoints/damage.h"
 #include "checkpoints/directory.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/job/agreement.h"

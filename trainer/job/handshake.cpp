@@ -1,17 +1,15 @@
 #include "trainer/job/handshake.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <system_error>
 
 #include "checkpoints/checksum.h"
 #include "data/token_stream.h"
+#include "kernels/base/files.h"
 #include "trainer/job/agreement.h"
 #include "trainer/step/text_data.h"
 
@@ -26,55 +24,35 @@ constexpr size_t shown_keys = 3, shown_hosts = 4, shown_groups = 4;  // a messag
 
 // The files.
 
-class OpenFile {
- public:
-  explicit OpenFile(const std::string& path) : buffer_(MiB), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    check(fd_ >= 0);
+void add_part(Checksum& sum, const File& file, int64_t begin, int64_t end) {
+  std::vector<char> buffer(static_cast<size_t>(std::min(end - begin, MiB)));
+  for (; begin < end; begin += MiB) {
+    const int64_t count = std::min(end - begin, MiB);
+    file.read(begin, buffer.data(), count);
+    sum.add(buffer.data(), count);
   }
-  ~OpenFile() { ::close(fd_); }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-
-  int64_t size() const {
-    const off_t end = ::lseek(fd_, 0, SEEK_END);
-    check(end >= 0);
-    return end;
-  }
-  void add(Checksum& sum, int64_t begin, int64_t end) {
-    while (begin < end) {
-      const ssize_t n = ::pread(fd_, buffer_.data(), static_cast<size_t>(std::min(end - begin, MiB)), begin);
-      if (n < 0 && errno == EINTR) continue;
-      check(n >= 0);
-      CHECK(n > 0, "it shrinks while it is read");
-      sum.add(buffer_.data(), n);
-      begin += n;
-    }
-  }
-
- private:
-  static void check(bool good) { CHECK(good, "{}", std::strerror(errno)); }
-  std::vector<char> buffer_;
-  int fd_;
-};
+}
 
 enum class Read { everything, samples };
 
 std::string content_of(const std::string& path, Read how) {
   try {
-    std::error_code absent;
-    CHECK(!fs::exists(path, absent) || fs::is_regular_file(path, absent), "not a file");
-    OpenFile file(path);
+    std::error_code error;
+    const fs::file_status status = fs::status(path, error);
+    CHECK(!error, "{}", error.message());
+    CHECK(fs::is_regular_file(status), "not a file");
+    const File file(path, File::Use::read);
     const int64_t size = file.size(), between = size - 2 * MiB;
     Checksum sum;
     if (how == Read::everything || between <= num_blocks * block) {
-      file.add(sum, 0, size);
+      add_part(sum, file, 0, size);
     } else {
-      file.add(sum, 0, MiB);
+      add_part(sum, file, 0, MiB);
       for (int64_t i = 0; i < num_blocks; i++) {
         const int64_t begin = MiB + (between - block) * i / (num_blocks - 1);
-        file.add(sum, begin, begin + block);
+        add_part(sum, file, begin, begin + block);
       }
-      file.add(sum, size - MiB, size);
+      add_part(sum, file, size - MiB, size);
     }
     return fmt::format("{} bytes, hash {}", size, hex(sum.value()));
   } catch (const Error& e) {

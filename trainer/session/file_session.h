@@ -12,7 +12,7 @@
 // killed all at once leave theirs behind, with a few small files in it.
 #pragma once
 
-#include <set>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,7 +25,7 @@ class FileSession : public Session {
  public:
   // Waits for all ranks. `folder` is made if it is not there; a job of one rank does not touch it. Errors: ranks that
   // do not come within the time-out; the folder cannot be written.
-  FileSession(std::string folder, const Launch& launch, double timeout_seconds);
+  FileSession(const std::string& folder, const Launch& launch, double timeout_seconds);
   ~FileSession() override;
 
   std::vector<std::string> all_gather_text(const std::string& mine) const override;
@@ -35,34 +35,8 @@ class FileSession : public Session {
   [[noreturn]] void abort(int status) const override;
 
  private:
-  using Names = std::set<std::string>;  // of files in the room
-
-  void meet(const std::string& job, const std::string& number);
-  void answer() const;
-  void introduce(const std::string& number);
-
-  // An exchange: every rank brings its part, rank 0 makes the whole of them; or rank 0 alone has something to say.
-  std::string exchange(const std::string& mine, bool only_rank_0) const;
-  std::string part(int rank) const;
-  std::string whole() const;
-  std::string joined_parts() const;
-  std::vector<int> without_part(const Names& names) const;
-
-  template <class Ready, class Missing>
-  void wait(Ready ready, Missing missing) const;
-  void publish(const std::string& path, const std::string& text) const;
-  Names look() const;
-  std::string in_room(const std::string& name) const { return room_ + "/" + name; }
-  std::string told(const Names& names) const;
-  [[noreturn]] void give_up(const std::vector<int>& missing) const;
-  void leave(const std::string& error) const noexcept;
-
-  std::string folder_;
-  double timeout_;
-  std::string hello_, start_;  // paths, for as long as the ranks meet
-  std::string room_;           // path; empty: not in yet
-  mutable int64_t exchange_ = 0;
-  mutable std::vector<std::string> wholes_;  // of rank 0: there until all ranks are known to have read them
+  class Room;
+  std::unique_ptr<Room> room_;  // none for a rank that is alone
 };
 
 }  // namespace megalith

@@ -1,16 +1,13 @@
 #include "trainer/train/metrics.h"
 
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numbers>
+#include <sstream>
 #include <utility>
 
 namespace megalith {
@@ -19,7 +16,8 @@ namespace {
 
 // Lines of steps up to `completed`. A last line that a death cut short is dropped as well.
 std::string lines_until(const std::string& path, int64_t completed) {
-  std::ifstream in(path);
+  if (std::error_code absent; !std::filesystem::exists(path, absent)) return "";
+  std::istringstream in(read_file(path));
   std::string kept, line;
   while (std::getline(in, line)) {
     const auto object = nlohmann::json::parse(line, nullptr, false);
@@ -35,7 +33,7 @@ void keep_earlier(const std::string& run_folder, const std::string& path) {
   std::string kept;
   for (int k = 1; kept.empty() || std::filesystem::exists(kept); k++)
     kept = fmt::format("{}/metrics.earlier-{}.jsonl", run_folder, k);
-  std::filesystem::rename(path, kept);
+  move_file(path, kept);
   spdlog::info("the run starts from step 0; the metrics of an earlier start are now {}", kept);
 }
 
@@ -55,31 +53,14 @@ Metrics::Metrics(const std::string& run_folder, bool rank0, int64_t completed, c
     : active_(rank0), path_(run_folder + "/metrics.jsonl"), rates_(rates), first_step_(completed) {
   if (!active_) return;
   if (completed == 0) keep_earlier(run_folder, path_);
-  const std::string kept = lines_until(path_, completed), temporary = path_ + ".partial";
-  {
-    std::ofstream out(temporary, std::ios::trunc);
-    out << kept;
-    out.close();
-    CHECK(out.good(), "cannot write {}: {}; is the disk full or the folder read-only?", temporary,
-          std::strerror(errno));
-  }
-  std::filesystem::rename(temporary, path_);
-  file_ = std::fopen(path_.c_str(), "a");
-  CHECK(file_, "cannot open {}: {}", path_, std::strerror(errno));
+  write_file(path_, lines_until(path_, completed), {.replace = true});
+  file_.emplace(path_, File::Use::append);
 }
 
-Metrics::~Metrics() {
-  if (file_) std::fclose(file_);
-}
-
-void Metrics::write(const std::string& line) {
-  const bool written = std::fputs((line + "\n").c_str(), file_) >= 0 && std::fflush(file_) == 0;
-  CHECK(written, "cannot write to {}: {}; is the disk full?", path_, std::strerror(errno));
-}
+void Metrics::write(const std::string& line) { file_->append(line + "\n"); }
 
 void Metrics::sync() {
-  if (!active_) return;
-  CHECK(fsync(fileno(file_)) == 0, "cannot write {} to the disk: {}", path_, std::strerror(errno));
+  if (active_) file_->sync();
 }
 
 void Metrics::end_step(int64_t step, const StepScalars& scalars, double learning_rate) {

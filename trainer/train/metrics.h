@@ -3,9 +3,10 @@
 #pragma once
 
 #include <chrono>
-#include <cstdio>
+#include <optional>
 #include <string>
 
+#include "kernels/base/files.h"
 #include "trainer/step/trainer.h"
 #include "trainer/train/progress_bar.h"
 
@@ -29,9 +30,6 @@ class Metrics {
   // stopped. Where the run starts from step 0, steps of an earlier start are kept as DIR/metrics.earlier-K.jsonl. On
   // other ranks than 0 nothing is opened and every call does nothing.
   Metrics(const std::string& run_folder, bool rank0, int64_t completed, const Rates& rates);
-  ~Metrics();
-  Metrics(const Metrics&) = delete;
-  Metrics& operator=(const Metrics&) = delete;
 
   // Steps follow one another from here on, by the wall clock of this rank: a step's time is the time since the one
   // before it ended.
@@ -51,7 +49,7 @@ class Metrics {
   bool active_;
   std::string path_;
   Rates rates_;
-  std::FILE* file_ = nullptr;
+  std::optional<File> file_;
   ProgressBar bar_;
   Clock::time_point begin_{}, run_begin_ = Clock::now();
   int64_t first_step_;

@@ -5,19 +5,15 @@
 #include <spdlog/spdlog.h>
 
 #include <filesystem>
-#include <fstream>
-
-#include "kernels/base/check.h"
 
 namespace megalith {
 
 namespace {
 
 void lock_folder(std::optional<FolderLock>& lock, const std::string& key, const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  CHECK(!error, "{} = {}: cannot create the folder: {}; choose another with {}=DIR", key, folder, error.message(), key);
-  lock.emplace(folder, fmt::format("choose another with {}=DIR", key));
+  const std::string remedy = fmt::format("choose another with {}=DIR", key);
+  make_folders(folder, fmt::format("it is {} = {}; {}", key, folder, remedy));
+  lock.emplace(folder, remedy);
 }
 
 }  // namespace
@@ -31,12 +27,7 @@ RunFolder::RunFolder(const Config& config, int rank) {
   lock_folder(output_, "run.output", config.run.output);
   if (std::error_code absent; !std::filesystem::equivalent(folder, config.checkpoint.directory, absent))
     lock_folder(checkpoints_, "checkpoint.directory", config.checkpoint.directory);
-  const std::string resolved = (folder / "config.toml").string();
-  std::ofstream out(resolved, std::ios::trunc);
-  out << to_toml(config);
-  out.close();
-  CHECK(out.good(), "cannot write {}; is the disk full or the folder read-only? Choose another with run.output=DIR",
-        resolved);
+  write_file((folder / "config.toml").string(), to_toml(config), {.replace = true});
   try {
     auto console = std::make_shared<spdlog::sinks::stdout_color_sink_mt>();
     console->set_pattern("%v");

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "configs/config.h"
-#include "trainer/job/folder_lock.h"
+#include "kernels/base/files.h"
 
 namespace megalith {
 

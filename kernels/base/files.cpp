@@ -1,0 +1,280 @@
+#include "kernels/base/files.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+namespace megalith {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t largest_call = int64_t{1} << 30;  // read and write take at most 2 GiB at once
+
+const FileHook::Decide* installed = nullptr;
+
+FileFate fate_of(const FileEvent& event) { return installed ? (*installed)(event) : FileFate{}; }
+
+// Makes a call, again when a signal has interrupted it: 0, or the errno.
+template <class Call>
+int error_of(const FileEvent& event, Call call) {
+  if (const int error = fate_of(event).error; error != 0) return error;
+  int result;
+  do result = call();
+  while (result < 0 && errno == EINTR);
+  return result < 0 ? errno : 0;
+}
+
+std::string parent_of(const std::string& path) {
+  fs::path p(path);
+  if (!p.has_filename()) p = p.parent_path();  // "a/b/"
+  const std::string parent = p.parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+// What the system says, and what to do about it.
+std::string why(int error, const std::string& path) {
+  std::string remedy;
+  struct rlimit limit {};
+  struct statvfs disk {};
+  if (error == EFBIG && ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    remedy =
+        fmt::format("; the largest file allowed to this process has {} bytes; raise it (ulimit -f)", limit.rlim_cur);
+  else if (error == ENOSPC || error == EFBIG || error == EDQUOT)
+    remedy = fmt::format(
+        "; {} bytes are available there; free some space, keep fewer checkpoints or choose another folder",
+        ::statvfs(parent_of(path).c_str(), &disk) == 0 ? std::to_string(disk.f_bavail * disk.f_frsize) : "unknown");
+  else if (error == EMFILE)
+    remedy = "; allow this process more open files (ulimit -n)";
+  else if (error == ENOENT || error == ENOTDIR || error == EACCES || error == EPERM || error == EROFS)
+    remedy = "; check the path and the rights to it";
+  return std::strerror(error) + remedy;
+}
+
+void refuse_existing(const std::string& path) {
+  CHECK(::access(path.c_str(), F_OK) != 0, "{} exists already and is not overwritten; remove it or choose another",
+        path);
+}
+
+// The name that a new file has at first, free of what an earlier death left there.
+std::string place_aside(const std::string& path, const Publishing& how) {
+  if (!how.replace) refuse_existing(path);
+  discard(path + how.aside);
+  return path + how.aside;
+}
+
+void rename(const std::string& from, const std::string& to) {
+  const int error = error_of({FileCall::rename, from, 0, to}, [&] { return ::rename(from.c_str(), to.c_str()); });
+  CHECK(error == 0, "cannot rename {} to {}: {}", from, to, why(error, to));
+}
+
+}  // namespace
+
+File::File(std::string path, Use use) : File() {
+  path_ = std::move(path);
+  const bool reads = use == Use::read;
+  const int flags = reads ? O_RDONLY : O_RDWR | O_CREAT | (use == Use::create ? O_EXCL : 0);
+  const int error = error_of({reads ? FileCall::open : FileCall::create, path_},
+                             [&] { return fd_ = ::open(path_.c_str(), flags | O_CLOEXEC, 0666); });
+  CHECK_INTACT(!reads || !means_absent({error, std::generic_category()}), "cannot open {}: {}", path_,
+               why(error, path_));
+  CHECK(error == 0, "cannot {} {}: {}", reads ? "open" : "write", path_, why(error, path_));
+  size();
+}
+
+File File::in_memory() {
+  File file;
+  file.fd_ = ::memfd_create("megalith", MFD_CLOEXEC);
+  CHECK(file.fd_ >= 0, "cannot create a file in memory: {}", std::strerror(errno));
+  file.path_ = fmt::format("/proc/self/fd/{}", file.fd_);
+  return file;
+}
+
+File::File(File&& other) noexcept : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+
+File::~File() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void File::close() { CHECK(::close(std::exchange(fd_, -1)) == 0, "cannot close {}: {}", path_, why(errno, path_)); }
+
+int64_t File::size() const {
+  struct stat info {};
+  CHECK(::fstat(fd_, &info) == 0, "cannot examine {}: {}", path_, why(errno, path_));
+  CHECK(S_ISREG(info.st_mode), "{} is not a plain file", path_);
+  return info.st_size;
+}
+
+void File::read(int64_t offset, void* out, int64_t bytes) const {
+  for (int64_t done = 0; done < bytes;) {
+    const auto count = static_cast<size_t>(std::min(bytes - done, largest_call));
+    const ssize_t n = ::pread(fd_, static_cast<char*>(out) + done, count, offset + done);
+    if (n < 0 && errno == EINTR) continue;
+    CHECK(n >= 0, "cannot read {} bytes at {} of {}: {}", bytes - done, offset + done, path_, why(errno, path_));
+    CHECK_INTACT(n > 0, "{} ends at byte {}, {} bytes too early: it is truncated", path_, offset + done, bytes - done);
+    done += n;
+  }
+}
+
+void File::write(int64_t offset, const void* data, int64_t bytes) {
+  for (int64_t done = 0; done < bytes;) {
+    const FileFate fate = fate_of({FileCall::write, path_, bytes - done});
+    const int64_t allowed = fate.error != 0 && fate.bytes > bytes ? 0 : fate.bytes;
+    const auto count = static_cast<size_t>(std::min({bytes - done, largest_call, allowed}));
+    const ssize_t n = count == 0 ? 0 : ::pwrite(fd_, static_cast<const char*>(data) + done, count, offset + done);
+    if (n < 0 && errno == EINTR) continue;
+    const int error = n < 0 ? errno : n == 0 && fate.error == 0 ? ENOSPC : fate.error;
+    done += std::max<ssize_t>(n, 0);
+    CHECK(error == 0, "cannot write {} ({} of {} bytes at {} went): {}", path_, done, bytes, offset, why(error, path_));
+  }
+}
+
+void File::reserve(int64_t bytes) {
+  if (bytes == 0) return;
+  const int error = error_of({FileCall::reserve, path_, bytes}, [&] { return ::fallocate(fd_, 0, 0, bytes); });
+  // File systems that cannot reserve say so; there the writes themselves find the end of the disk.
+  CHECK(error == 0 || error == EOPNOTSUPP || error == ENOSYS || error == EINVAL,
+        "cannot reserve {}, {} bytes wanted: {}", path_, bytes, why(error, path_));
+}
+
+void File::sync() {
+  const int error = error_of({FileCall::sync, path_}, [&] { return ::fsync(fd_); });
+  CHECK(error == 0, "cannot flush {} to the disk: {}", path_, why(error, path_));
+}
+
+MappedFile::MappedFile(const std::string& path) : path_(path) {
+  const File file(path, File::Use::read);
+  size_ = static_cast<size_t>(file.size());
+  CHECK(size_ > 0, "{} is empty (0 bytes); it was perhaps never written", path);
+  void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.fd_, 0);
+  CHECK(address != MAP_FAILED, "cannot map {} ({} bytes): {}", path, size_, why(errno, path));
+  data_ = static_cast<const std::byte*>(address);
+}
+
+MappedFile::~MappedFile() { ::munmap(const_cast<std::byte*>(data_), size_); }
+
+NewFile::NewFile(std::string path, const Publishing& how)
+    : File(place_aside(path, how), Use::create), name_(std::move(path)), how_(how) {}
+
+NewFile::~NewFile() {
+  if (!published_) discard(path());
+}
+
+void NewFile::publish() {
+  if (how_.durable) sync();
+  close();
+  if (how_.replace) {
+    rename(path(), name_);
+    if (how_.durable) sync_folder(parent_of(name_));
+  } else {
+    move_file(path(), name_);
+  }
+  published_ = true;
+}
+
+std::string read_file(const std::string& path) {
+  const File file(path, File::Use::read);
+  std::string text(static_cast<size_t>(file.size()), '\0');
+  file.read(0, text.data(), static_cast<int64_t>(text.size()));
+  return text;
+}
+
+void write_file(const std::string& path, std::string_view text, const Publishing& how) {
+  NewFile file(path, how);
+  file.append(text);
+  file.publish();
+}
+
+bool make_folders(const std::string& path, const std::string& remedy) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) return false;
+  if (!fs::exists(parent_of(path), ignored)) make_folders(parent_of(path), remedy);
+  const int error = error_of({FileCall::make_folder, path}, [&] { return ::mkdir(path.c_str(), 0777); });
+  if (error == EEXIST && fs::is_directory(path, ignored)) return false;  // another process was faster
+  CHECK(error == 0, "cannot make the folder {}: {}; {}", path, std::strerror(error), remedy);
+  try {
+    sync_folder(parent_of(path));
+  } catch (const Error&) {
+    discard(path);
+    throw;
+  }
+  return true;
+}
+
+void move_file(const std::string& from, const std::string& to) {
+  refuse_existing(to);
+  rename(from, to);
+  try {
+    sync_folder(parent_of(to));
+  } catch (const Error&) {
+    rename(to, from);
+    throw;
+  }
+}
+
+void sync_folder(const std::string& folder) {
+  int fd = -1;
+  int error = error_of({FileCall::sync_folder, folder},
+                       [&] { return fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+  if (fd >= 0) {
+    if (::fsync(fd) != 0) error = errno;
+    ::close(fd);
+  }
+  // Some network file systems cannot sync a folder and make names durable by themselves.
+  CHECK(error == 0 || error == EINVAL, "cannot flush the folder {} to the disk: {}", folder, why(error, folder));
+}
+
+void remove_all(const std::string& path) {
+  std::error_code error(fate_of({FileCall::remove, path}).error, std::generic_category());
+  if (!error) fs::remove_all(path, error);
+  CHECK(!error, "cannot remove {}: {}", path, error.message());
+}
+
+void discard(const std::string& path) noexcept {
+  std::error_code ignored;
+  if (fate_of({FileCall::remove, path}).error == 0) fs::remove(path, ignored);
+}
+
+FolderLock::FolderLock(const std::string& folder, const std::string& remedy)
+    : file_(folder + "/lock", File::Use::append) {
+  const int error = error_of({FileCall::lock, file_.path()}, [&] { return ::flock(file_.fd_, LOCK_EX | LOCK_NB); });
+  if (error == EWOULDBLOCK) {
+    std::string holder(512, '\n');
+    if (::pread(file_.fd_, holder.data(), holder.size() - 1, 0) <= 0) holder[0] = '\n';  // it has left meanwhile
+    holder.resize(holder.find('\n'));
+    FAIL("{} is in use by {}: two jobs would overwrite each other's files; wait for that one to end, stop it, or {}",
+         folder, holder.empty() ? "another process" : holder, remedy);
+  }
+  if (error != 0) absent_ = std::strerror(error);
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  const std::string text = fmt::format("process {} on {}\n", ::getpid(), host);
+  file_.write(0, text.data(), static_cast<int64_t>(text.size()));
+  CHECK(::ftruncate(file_.fd_, static_cast<off_t>(text.size())) == 0, "cannot shorten {}: {}", file_.path(),
+        std::strerror(errno));
+}
+
+FolderLock::~FolderLock() {
+  // Nobody is in here any more. A name left behind would only be the wrong one to the next reader.
+  if (::ftruncate(file_.fd_, 0) != 0) errno = 0;
+}
+
+FileHook::FileHook(Decide decide) : decide_(std::move(decide)) {
+  CHECK(!installed, "a hook for files is installed already; one at a time");
+  installed = &decide_;
+}
+
+FileHook::~FileHook() { installed = nullptr; }
+
+}  // namespace megalith

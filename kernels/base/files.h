@@ -1,0 +1,182 @@
+// The one door to the operating system's files. What the project opens, maps, writes, flushes, renames, locks or
+// removes goes through here, so that a test sees every call in its order and can have any of them fail (FileHook, at
+// the end). Looking (is it there, how large is it, what does a folder hold) is left to std::filesystem.
+//
+// Errors name the path, the numbers, what the system says and a remedy. Every folder may include this file.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "kernels/base/check.h"
+
+namespace megalith {
+
+// The Error that a file itself is at fault for: it is not there, it ends too early, its checksum is wrong. Whoever
+// looks again, from anywhere, meets it again. What merely keeps this process from looking (rights, open files, memory,
+// a disk that does not answer) is a plain Error, and no reason to think ill of the file.
+class Damage : public Error {
+ public:
+  using Error::Error;
+};
+
+// Whether a look at a file that failed like this means that no such file is there.
+inline bool means_absent(std::error_code error) {
+  return error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory ||
+         error == std::errc::is_a_directory;
+}
+
+// An open file, closed with the object.
+class File {
+ public:
+  enum class Use {
+    read,    // one that is there, else Damage
+    create,  // a new one
+    append,  // one that is there or a new one
+  };
+  File(std::string path, Use use);  // refuses what is no plain file
+  static File in_memory();          // without a name on any disk; path() opens it as long as it lives
+  ~File();
+  File(File&& other) noexcept;
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  const std::string& path() const { return path_; }
+  int64_t size() const;
+  // Exactly `bytes` bytes from `offset`; Damage if the file ends before.
+  void read(int64_t offset, void* out, int64_t bytes) const;
+  void write(int64_t offset, const void* data, int64_t bytes);
+  void append(std::string_view bytes) { write(size(), bytes.data(), static_cast<int64_t>(bytes.size())); }
+  template <class T>
+  void append(std::span<const T> values) {
+    append({reinterpret_cast<const char*>(values.data()), values.size_bytes()});
+  }
+  // Makes the file as large, so that a full disk is known before the first byte is written. Does nothing on file
+  // systems that cannot.
+  void reserve(int64_t bytes);
+  void sync();  // what was written is on the disk
+
+ protected:
+  void close();
+
+ private:
+  friend class FolderLock;
+  friend class MappedFile;
+  File() = default;
+
+  std::string path_;
+  int fd_ = -1;
+};
+
+// A file mapped read-only into memory for the life of the object. It must not shrink meanwhile.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::string& path);  // refuses one that is empty
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
+
+ private:
+  std::string path_;
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+struct Publishing {
+  bool replace = false;            // what is there gives way at once; else its being there is an Error
+  bool durable = true;             // file and name are on the disk when publish() returns; false only with `replace`
+  std::string aside = ".partial";  // what the name ends in until then
+};
+
+// A new file beside `path`, which gets its name in publish() and is removed by the destructor otherwise. Nothing exists
+// under `path` before it is whole.
+class NewFile : public File {
+ public:
+  explicit NewFile(std::string path, const Publishing& how = {});  // replaces what an earlier death left aside
+  ~NewFile();
+  void publish();
+
+ private:
+  std::string name_;
+  Publishing how_;
+  bool published_ = false;
+};
+
+std::string read_file(const std::string& path);
+void write_file(const std::string& path, std::string_view text, const Publishing& how = {});
+
+// With those above it, durably. False if it was there.
+bool make_folders(const std::string& path, const std::string& remedy);
+// Renames a file or a folder, durably. `to` must not exist. On Error it has its old name.
+void move_file(const std::string& from, const std::string& to);
+// Makes the names in a folder durable, as File::sync does bytes. No error where the file system cannot sync folders.
+void sync_folder(const std::string& folder);
+void remove_all(const std::string& path);        // whether or not it is there
+void discard(const std::string& path) noexcept;  // a file or an empty folder, if that can be done
+
+// One process at a time in a folder: a lock of the kernel on the file FOLDER/lock, which ends with the process, however
+// that ends. It holds between machines where their file system has locks, as NFS does. The file stays; while it is
+// locked, it says by whom.
+class FolderLock {
+ public:
+  // Errors: another process has it, with the folder, its host and process id; the file cannot be written. `remedy` ends
+  // the former.
+  FolderLock(const std::string& folder, const std::string& remedy);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+  // Why this file system cannot lock, and so nothing keeps others out; else empty.
+  const std::string& absent() const { return absent_; }
+
+ private:
+  File file_;
+  std::string absent_;
+};
+
+// For tests. While one lives, `decide` is asked before each call of this process to the system, and may not throw. It
+// is the only state here that belongs to no object: one at a time, installed and removed while no other thread has
+// files.
+enum class FileCall { open, create, reserve, write, sync, rename, sync_folder, make_folder, remove, lock };
+
+struct FileEvent {
+  FileCall call;
+  std::string path;
+  int64_t bytes = 0;    // to write or reserve
+  std::string to = {};  // of a rename
+};
+
+struct FileFate {
+  int error = 0;                                        // the errno that the call fails with; 0: it is made
+  int64_t bytes = std::numeric_limits<int64_t>::max();  // a write first writes this many, and is short or fails then
+};
+
+class FileHook {
+ public:
+  using Decide = std::function<FileFate(const FileEvent&)>;
+  explicit FileHook(Decide decide);
+  ~FileHook();
+  FileHook(const FileHook&) = delete;
+  FileHook& operator=(const FileHook&) = delete;
+
+ private:
+  Decide decide_;
+};
+
+}  // namespace megalith
+
+// CHECK for what a file must be.
+#define CHECK_INTACT(condition, ...)                                                            \
+  do {                                                                                          \
+    if (!(condition)) throw ::megalith::Damage(__FILE__, __LINE__, ::fmt::format(__VA_ARGS__)); \
+  } while (false)
