@@ -313,10 +313,7 @@ class CommandLine {
     });
     if (help) return session.rank() == 0 ? cli_.exit(*stop_) : 0;
     for (const CollectiveEntry& entry : collective_)
-      if (entry.app->parsed()) {
-        together(session, [&] { check_launch(launch_of_this_process(), session); });
-        return entry.run(session);
-      }
+      if (entry.app->parsed()) return entry.run(session);
     int status = 0;
     together(session, [&] {
       if (session.rank() != 0) return;  // the other ranks have nothing to do
