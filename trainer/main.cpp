@@ -101,7 +101,7 @@ CollectiveEntry train_command(CLI::App& cli) {
           [=](const Session& session) {
             Config config;
             together(session, [&] { config = load_config(*path, *overrides); });
-            run_training(config, session);
+            Run(config, session).train();
             return 0;
           },
           [=] { return communication_of(*path, *overrides); }};
