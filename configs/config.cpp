@@ -52,8 +52,9 @@ class Reader {
  public:
   explicit Reader(std::string_view source) : source_(source) {}
 
-  void read(std::string_view text) {
+  void read(std::string_view text, std::string_view only = "") {
     for (const auto& [section, node] : parse(text)) {
+      if (!only.empty() && section.str() != only) continue;
       const toml::table* keys = node.as_table();
       if (!keys) refuse_as_section(section.str(), node);
       bool known = false;
@@ -74,6 +75,8 @@ class Reader {
     CHECK(dot != std::string::npos, "{} is malformed; write section.key=value", where);
     set_override(*field, trimmed(text.substr(equals + 1)), where);
   }
+
+  const CommunicationConfig& communication() const { return config_.communication; }
 
   Config finish() {
     config_ = resolve(std::move(config_));
@@ -196,6 +199,20 @@ Config parse_config(std::string_view toml, std::string_view source_name, const s
 
 Config load_config(const std::string& toml_path, const std::vector<std::string>& overrides) {
   return parse_config(read_file(toml_path), toml_path, overrides);
+}
+
+CommunicationConfig load_communication(const std::string& toml_path, const std::vector<std::string>& overrides) {
+  Reader reader(toml_path);
+  const auto attempt = [](const auto& work) {
+    try {
+      work();
+    } catch (const Error&) {
+      // load_config reports it.
+    }
+  };
+  attempt([&] { reader.read(read_file(toml_path), "communication"); });
+  for (const std::string& text : overrides) attempt([&] { reader.override_with(text); });
+  return reader.communication();
 }
 
 }  // namespace megalith

@@ -176,6 +176,10 @@ Config load_config(const std::string& toml_path, const std::vector<std::string>&
 Config parse_config(std::string_view toml, std::string_view source_name,
                     const std::vector<std::string>& overrides = {});
 
+// The section [communication] alone, whatever is wrong elsewhere: by it ranks meet, which then find together what is
+// wrong. What cannot be read of it keeps its default.
+CommunicationConfig load_communication(const std::string& toml_path, const std::vector<std::string>& overrides);
+
 // Fills in what one key takes from another: batch.sequence_length, optimizer.decay_steps, checkpoint.directory.
 Config resolve(Config config);
 

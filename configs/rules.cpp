@@ -33,10 +33,8 @@ std::vector<int64_t> divisors_near(int64_t n, int64_t x) {
     divisors.push_back(d);
     if (d != n / d) divisors.push_back(n / d);
   }
-  std::sort(divisors.begin(), divisors.end(), [x](int64_t a, int64_t b) { return std::abs(a - x) < std::abs(b - x); });
-  divisors.resize(std::min<size_t>(divisors.size(), 8));
   std::sort(divisors.begin(), divisors.end());
-  return divisors;
+  return nearest(divisors, x, 8);
 }
 
 Found check_values(const Config& config) {
@@ -100,7 +98,7 @@ std::vector<int64_t> multiples_near(int64_t step, int64_t n, int64_t most) {
   return found;
 }
 
-// What needs the number of ranks is mesh_shape's, in trainer/parallel/layout.cpp.
+// What needs the number of ranks is in degrees.cpp.
 Found check_tensor_parallel(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
   const BatchConfig& batch = config.batch;
@@ -261,6 +259,14 @@ Found check_communication(const Config& config) {
 }
 
 }  // namespace
+
+std::vector<int64_t> nearest(std::vector<int64_t> values, int64_t x, size_t most) {
+  std::stable_sort(values.begin(), values.end(),
+                   [x](int64_t a, int64_t b) { return std::abs(a - x) < std::abs(b - x); });
+  values.resize(std::min(values.size(), most));
+  std::sort(values.begin(), values.end());
+  return values;
+}
 
 std::optional<Problem> first_problem(const Config& config) {
   // check_values goes first: the others divide by what it has found to be positive.

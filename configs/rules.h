@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace megalith {
 
@@ -16,5 +17,8 @@ struct Problem {
 
 // The first rule that a resolved Config breaks, or nothing.
 std::optional<Problem> first_problem(const Config& config);
+
+// The `most` values that are nearest to x, in order.
+std::vector<int64_t> nearest(std::vector<int64_t> values, int64_t x, size_t most);
 
 }  // namespace megalith

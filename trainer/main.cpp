@@ -1,7 +1,10 @@
 // megalith: subcommands, nothing else.
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -31,16 +34,19 @@
 namespace megalith {
 namespace {
 
-// Each command adds its options to the parser and returns what to do when it was chosen.
-struct Entry {
+// A command has its options in the parser. Of most commands rank 0 does the work; in some all ranks take part, and
+// these say how the ranks find each other.
+struct Command {
   CLI::App* app;
-  std::function<int()> run;
+  std::function<int()> on_rank_0;
+  std::function<int(const Session&)> on_all_ranks = {};
+  std::function<CommunicationConfig()> communication = {};
 };
-// A command in which all ranks take part, and how they find each other.
-struct CollectiveEntry {
-  CLI::App* app;
-  std::function<int(const Session&)> run;
-  std::function<CommunicationConfig()> communication;
+
+struct ConfigArguments {
+  std::string path;
+  std::vector<std::string> overrides;
+  Config load() const { return load_config(path, overrides); }
 };
 
 void add_config(CLI::App* app, std::string& path, std::vector<std::string>& overrides) {
@@ -49,7 +55,27 @@ void add_config(CLI::App* app, std::string& path, std::vector<std::string>& over
   app->footer("Options of the configuration:\n" + describe_options());
 }
 
-Entry prepare_command(CLI::App& cli) {
+template <class T>
+CLI::Option* add_number(CLI::App* app, const char* name, T& value, const char* sentence) {
+  return app->add_option(name, value, sentence)->capture_default_str()->check(CLI::NonNegativeNumber);
+}
+
+struct ModelArguments {
+  std::string checkpoint, tokenizer;
+  Device device = Device::automatic;
+  Inference open() const { return {checkpoint, tokenizer, choose_device(device)}; }
+};
+
+void add_model(CLI::App* app, ModelArguments& model) {
+  app->add_option("--checkpoint", model.checkpoint, "checkpoint, run folder, or Hugging Face GPT-2 folder")->required();
+  app->add_option("--tokenizer", model.tokenizer, "folder; default: the one the checkpoint was trained with");
+  const std::map<std::string, Device> words{{"auto", Device::automatic}, {"cuda", Device::cuda}, {"cpu", Device::cpu}};
+  app->add_option("--device", model.device, "auto, cuda or cpu; auto: a GPU where there is one")
+      ->transform(CLI::CheckedTransformer(words))
+      ->default_str("auto");
+}
+
+Command prepare_command(CLI::App& cli) {
   auto* app = cli.add_subcommand("prepare", "Text files to token files");
   auto options = std::make_shared<PrepareOptions>();
   app->add_option("--text", options->text_files, "text files, one document each")->required();
@@ -76,38 +102,20 @@ Entry prepare_command(CLI::App& cli) {
           }};
 }
 
-// A config that cannot be read is the command's to tell, which it had better do where the other ranks are.
-CommunicationConfig communication_of(const std::string& path, const std::vector<std::string>& overrides) {
-  try {
-    return load_config(path, overrides).communication;
-  } catch (const Error&) {
-  }
-  std::vector<std::string> ours;
-  for (const std::string& text : overrides)
-    if (text.starts_with("communication.")) ours.push_back(text);
-  try {
-    return parse_config("", "", ours).communication;
-  } catch (const Error&) {
-    return {};
-  }
-}
-
-CollectiveEntry train_command(CLI::App& cli) {
+Command train_command(CLI::App& cli) {
   auto* app = cli.add_subcommand("train", "Train; alone or under mpirun");
-  auto path = std::make_shared<std::string>();
-  auto overrides = std::make_shared<std::vector<std::string>>();
-  add_config(app, *path, *overrides);
-  return {app,
-          [=](const Session& session) {
-            Config config;
-            together(session, [&] { config = load_config(*path, *overrides); });
-            run_training(config, session);
-            return 0;
-          },
-          [=] { return communication_of(*path, *overrides); }};
+  auto from = std::make_shared<ConfigArguments>();
+  add_config(app, from->path, from->overrides);
+  const auto train = [from](const Session& session) {
+    Config config;
+    together(session, [&] { config = from->load(); });
+    Run(config, session).train();
+    return 0;
+  };
+  return {app, {}, train, [from] { return load_communication(from->path, from->overrides); }};
 }
 
-CollectiveEntry verify_command(CLI::App& cli) {
+Command verify_command(CLI::App& cli) {
   auto* app = cli.add_subcommand(
       "verify",
       "The same steps under two layouts: what differs, and whether more than rounding may; alone or under "
@@ -122,27 +130,26 @@ CollectiveEntry verify_command(CLI::App& cli) {
   app->add_option("--steps", options->steps, "updates under each")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000000));
-  app->add_option("--tolerance", options->tolerance, "multiplies every tolerance")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+  add_number(app, "--tolerance", options->tolerance, "multiplies every tolerance");
   app->add_flag("--all", options->all, "print every tensor of every step; else of the first, and then the worst");
   app->add_option("--inject", options->inject,
                   "test of verify itself: adds 1 to an element of the tensor [STEP:]NAME of the other layout")
       ->group("");  // not listed
-  return {app, [=](const Session& session) { return run_verify(*options, session) ? 0 : 1; },
-          [=] { return communication_of(options->config, options->overrides); }};
+  return {app,
+          {},
+          [=](const Session& session) { return run_verify(*options, session) ? 0 : 1; },
+          [=] { return load_communication(options->config, options->overrides); }};
 }
 
-Entry plan_command(CLI::App& cli) {
+Command plan_command(CLI::App& cli) {
   auto* app =
       cli.add_subcommand("plan", "Run every rank's step dry: memory, traffic, work, and whether all transfers meet");
-  auto path = std::make_shared<std::string>();
-  auto overrides = std::make_shared<std::vector<std::string>>();
+  auto from = std::make_shared<ConfigArguments>();
   auto ranks = std::make_shared<int>(1);
-  add_config(app, *path, *overrides);
+  add_config(app, from->path, from->overrides);
   app->add_option("--ranks", *ranks, "number of ranks")->required();
   return {app, [=] {
-            Config config = load_config(*path, *overrides);
+            Config config = from->load();
             if (config.model.vocab == 0) {
               try {
                 open_tokenizer(config);
@@ -157,70 +164,47 @@ Entry plan_command(CLI::App& cli) {
           }};
 }
 
-void add_device(CLI::App* app, Device& device) {
-  const std::map<std::string, Device> words{{"auto", Device::automatic}, {"cuda", Device::cuda}, {"cpu", Device::cpu}};
-  app->add_option("--device", device, "auto, cuda or cpu; auto: a GPU where there is one")
-      ->transform(CLI::CheckedTransformer(words))
-      ->default_str("auto");
-}
-
-Entry generate_command(CLI::App& cli) {
+Command generate_command(CLI::App& cli) {
   auto* app = cli.add_subcommand("generate", "Continue a text");
   struct Options {
-    std::string checkpoint, tokenizer, prompt;
+    ModelArguments model;
+    std::string prompt;
     int64_t tokens = 200;
     Sampling sampling;
-    Device device = Device::automatic;
   };
   auto o = std::make_shared<Options>();
-  app->add_option("--checkpoint", o->checkpoint, "checkpoint, run folder, or Hugging Face GPT-2 folder")->required();
-  app->add_option("--tokenizer", o->tokenizer, "folder; default: the one the checkpoint was trained with");
+  add_model(app, o->model);
   app->add_option("--prompt", o->prompt, "text to continue");
-  app->add_option("--tokens", o->tokens, "how many to add at most")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  app->add_option("--temperature", o->sampling.temperature, "0: always the likeliest")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  app->add_option("--top-k", o->sampling.top_k, "sample among so many; 0: all")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+  add_number(app, "--tokens", o->tokens, "how many to add at most");
+  add_number(app, "--temperature", o->sampling.temperature, "0: always the likeliest");
+  add_number(app, "--top-k", o->sampling.top_k, "sample among so many; 0: all");
   app->add_option("--seed", o->sampling.seed)->capture_default_str();
-  add_device(app, o->device);
   return {app, [o] {
-            Inference(o->checkpoint, o->tokenizer, choose_device(o->device))
-                .generate(o->prompt, o->tokens, o->sampling, [](std::string_view text) {
-                  std::fwrite(text.data(), 1, text.size(), stdout);
-                  std::fflush(stdout);
-                });
+            o->model.open().generate(o->prompt, o->tokens, o->sampling, [](std::string_view text) {
+              fmt::print("{}", text);
+              std::fflush(stdout);
+            });
             fmt::print("\n");
             return 0;
           }};
 }
 
-Entry evaluate_command(CLI::App& cli) {
+Command evaluate_command(CLI::App& cli) {
   auto* app = cli.add_subcommand("evaluate", "Loss and bits per byte of a checkpoint on a token file");
   struct Options {
-    std::string checkpoint, tokenizer, data;
+    ModelArguments model;
+    std::string data;
     int64_t sequence_length = 0, sequences = 0;
-    Device device = Device::automatic;
   };
   auto o = std::make_shared<Options>();
-  app->add_option("--checkpoint", o->checkpoint, "checkpoint, run folder, or Hugging Face GPT-2 folder")->required();
-  app->add_option("--tokenizer", o->tokenizer, "folder; default: the one the checkpoint was trained with");
+  add_model(app, o->model);
   app->add_option("--data", o->data, "token file")->required();
-  app->add_option("--sequence-length", o->sequence_length, "0: the model's context")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  app->add_option("--sequences", o->sequences, "only the first so many; 0: all")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  add_device(app, o->device);
+  add_number(app, "--sequence-length", o->sequence_length, "0: the model's context");
+  add_number(app, "--sequences", o->sequences, "only the first so many; 0: all");
   return {app, [o] {
             ProgressBar bar;
-            const EvaluationResult r = Inference(o->checkpoint, o->tokenizer, choose_device(o->device))
-                                           .evaluate(o->data, o->sequence_length, o->sequences,
-                                                     [&](double share) { bar.draw(share, "evaluating"); });
+            const EvaluationResult r = o->model.open().evaluate(o->data, o->sequence_length, o->sequences,
+                                                                [&](double share) { bar.draw(share, "evaluating"); });
             bar.clear();
             fmt::print("loss {:.8f} nats a token over {} tokens", r.loss, r.tokens);
             if (r.bytes > 0) fmt::print(", {:.4f} bits per byte", bits_per_byte(r.loss, r.tokens, r.bytes));
@@ -236,55 +220,59 @@ std::string tell_checkpoint(const std::string& path) {
   return found;
 }
 
-std::vector<Entry> checkpoint_commands(CLI::App& cli) {
+int verify_folder(const std::string& path) {
+  const VerifyReport r = verify_checkpoint(tell_checkpoint(path));
+  for (const std::string& damage : r.damaged) fmt::print("damaged: {}\n", damage);
+  fmt::print("{} files, {} datasets, {} bytes: {}\n", r.num_files, r.num_datasets, r.bytes,
+             r.damaged.empty() ? "all well" : "DAMAGED");
+  return r.damaged.empty() ? 0 : 1;
+}
+
+int export_folder(const std::string& path, const std::string& tokenizer, const std::string& out) {
+  CheckpointReader reader(tell_checkpoint(path));
+  const ModelConfig m = model_of(reader.manifest(), reader.folder());
+  const std::string known = reader.manifest().state.value("tokenizer", "");
+  const std::string folder = tokenizer.empty() && std::filesystem::exists(known) ? known : tokenizer;
+  std::optional<int64_t> end_of_text;
+  if (!folder.empty()) end_of_text = load_tokenizer(folder)->end_of_text();
+  export_hugging_face(reader, m, stored_parameters(m), end_of_text, out);
+  fmt::print("{}\nend of text: {}\n", out,
+             end_of_text ? fmt::format("token {}, of {}", *end_of_text, folder)
+                         : "none, for no tokenizer is known; --tokenizer FOLDER names one");
+  return 0;
+}
+
+std::vector<Command> checkpoint_commands(CLI::App& cli) {
   auto* group = cli.add_subcommand("checkpoint", "Look at, check and convert checkpoints");
   group->require_subcommand(1);
-  auto path = std::make_shared<std::string>();
-  auto out = std::make_shared<std::string>();
-  auto tokenizer = std::make_shared<std::string>();
+  struct Options {
+    std::string path, out, tokenizer;
+  };
+  auto o = std::make_shared<Options>();
   auto* inspect = group->add_subcommand("inspect", "What a checkpoint holds");
   auto* verify = group->add_subcommand("verify", "Read every byte and compare every checksum");
   auto* convert = group->add_subcommand("export", "To a Hugging Face GPT-2 folder");
   for (CLI::App* app : {inspect, verify, convert})
-    app->add_option("checkpoint", *path, "step-* folder, or a run folder: its newest complete one")->required();
-  convert->add_option("--out", *out, "folder for config.json and model.safetensors")->required();
-  convert->add_option("--tokenizer", *tokenizer,
+    app->add_option("checkpoint", o->path, "step-* folder, or a run folder: its newest complete one")->required();
+  convert->add_option("--out", o->out, "folder for config.json and model.safetensors")->required();
+  convert->add_option("--tokenizer", o->tokenizer,
                       "folder, for the token that ends a text; default: the one the checkpoint was trained with");
-  return {{inspect,
-           [path] {
-             fmt::print("{}", describe_checkpoint(find_weights(*path)));
-             return 0;
-           }},
-          {verify,
-           [path] {
-             const VerifyReport r = verify_checkpoint(tell_checkpoint(*path));
-             for (const std::string& damage : r.damaged) fmt::print("damaged: {}\n", damage);
-             fmt::print("{} files, {} datasets, {} bytes: {}\n", r.num_files, r.num_datasets, r.bytes,
-                        r.damaged.empty() ? "all well" : "DAMAGED");
-             return r.damaged.empty() ? 0 : 1;
-           }},
-          {convert, [path, out, tokenizer] {
-             CheckpointReader reader(tell_checkpoint(*path));
-             const ModelConfig m = model_of(reader.manifest(), reader.folder());
-             const std::string known = reader.manifest().state.value("tokenizer", "");
-             const std::string folder = tokenizer->empty() && std::filesystem::exists(known) ? known : *tokenizer;
-             std::optional<int64_t> end_of_text;
-             if (!folder.empty()) end_of_text = load_tokenizer(folder)->end_of_text();
-             export_hugging_face(reader, m, stored_parameters(m), end_of_text, *out);
-             fmt::print("{}\nend of text: {}\n", *out,
-                        end_of_text ? fmt::format("token {}, of {}", *end_of_text, folder)
-                                    : "none, for no tokenizer is known; --tokenizer FOLDER names one");
-             return 0;
-           }}};
+  const auto describe = [o] {
+    fmt::print("{}", describe_checkpoint(find_weights(o->path)));
+    return 0;
+  };
+  return {{inspect, describe},
+          {verify, [o] { return verify_folder(o->path); }},
+          {convert, [o] { return export_folder(o->path, o->tokenizer, o->out); }}};
 }
 
 class CommandLine {
  public:
   CommandLine(int argc, char** argv) {
     cli_.require_subcommand(0, 1);  // so that an unknown one is named, see below
-    collective_ = {train_command(cli_), verify_command(cli_)};
-    local_ = {prepare_command(cli_), plan_command(cli_), generate_command(cli_), evaluate_command(cli_)};
-    for (Entry& entry : checkpoint_commands(cli_)) local_.push_back(std::move(entry));
+    commands_ = {train_command(cli_), verify_command(cli_),   prepare_command(cli_),
+                 plan_command(cli_),  generate_command(cli_), evaluate_command(cli_)};
+    for (Command& command : checkpoint_commands(cli_)) commands_.push_back(std::move(command));
     try {
       cli_.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
@@ -293,59 +281,62 @@ class CommandLine {
   }
 
   CommunicationConfig communication() const {
-    for (const CollectiveEntry& entry : collective_)
-      if (entry.app->parsed() && !stop_) return entry.communication();
-    return {};
+    const Command* chosen = stop_ ? nullptr : parsed();
+    return chosen && chosen->communication ? chosen->communication() : CommunicationConfig{};
   }
 
+  // Collective. The exit status of all ranks.
   int run(const Session& session) const {
     const bool help = stop_ && stop_->get_exit_code() == 0;
     together(session, [&] {
       if (stop_ && !help) FAIL("{}; see megalith --help", stop_->what());
-      CHECK(help || !cli_.get_subcommands().empty(), "no command given; see megalith --help");
+      CHECK(help || parsed(), "no command given; see megalith --help");
     });
     // Different commands communicate differently, and would wait for one another for ever.
     const std::string command = help ? "--help" : cli_.get_subcommands().front()->get_name();
-    const std::string command_of_rank_0 = session.broadcast_text(command);
+    const std::string of_rank_0 = session.broadcast_text(command);
     together(session, [&] {
-      CHECK(command == command_of_rank_0, "the command is {}, but {} on rank 0; start every rank with the same command",
-            command, command_of_rank_0);
+      CHECK(command == of_rank_0, "the command is {}, but {} on rank 0; start every rank with the same command",
+            command, of_rank_0);
     });
-    if (help) return session.rank() == 0 ? cli_.exit(*stop_) : 0;
-    for (const CollectiveEntry& entry : collective_)
-      if (entry.app->parsed()) {
-        together(session, [&] { check_launch(launch_of_this_process(), session); });
-        return entry.run(session);
-      }
+    if (!help && parsed()->on_all_ranks) return parsed()->on_all_ranks(session);
     int status = 0;
     together(session, [&] {
       if (session.rank() != 0) return;  // the other ranks have nothing to do
       use_threads(1);
-      for (const Entry& entry : local_)
-        if (entry.app->parsed()) status = entry.run();
+      status = help ? cli_.exit(*stop_) : parsed()->on_rank_0();
     });
-    return status;
+    return std::stoi(session.broadcast_text(std::to_string(status)));
   }
 
  private:
+  const Command* parsed() const {
+    const auto chosen =
+        std::find_if(commands_.begin(), commands_.end(), [](const Command& c) { return c.app->parsed(); });
+    return chosen == commands_.end() ? nullptr : &*chosen;
+  }
+
   CLI::App cli_{"Megalith trains GPT-2 style language models, from a laptop's CPU to hundreds of GPUs.", "megalith"};
-  std::vector<CollectiveEntry> collective_;
-  std::vector<Entry> local_;
+  std::vector<Command> commands_;
   std::optional<CLI::Error> stop_;  // what is wrong with it, or a wish for help
 };
 
 int run(const CommandLine& line, const Session& session) {
-  // mpirun ends a job when one rank ends with an error, so all wait until rank 0 has printed.
-  const auto end_together = [&](int status) {
-    std::fflush(nullptr);
+  try {
+    int status = 1;
+    try {
+      status = line.run(session);
+      together(session, [] {
+        CHECK(std::fflush(stdout) == 0 && !std::ferror(stdout), "cannot write all of the output: {}; is the disk full?",
+              std::strerror(errno));
+      });
+    } catch (const JobError& e) {  // all ranks have it
+      if (session.rank() == 0) fmt::print(stderr, "megalith: {}\n", e.what());
+      status = 1;
+    }
+    // mpirun ends a job when one rank ends with an error, so all wait until rank 0 has printed.
     session.broadcast_text("printed");
     return status;
-  };
-  try {
-    return end_together(line.run(session));
-  } catch (const JobError& e) {  // all ranks have it
-    if (session.rank() == 0) fmt::print(stderr, "megalith: {}\n", e.what());
-    return end_together(1);
   } catch (const Error& e) {
     fmt::print(stderr, "megalith: rank {}: {} ({}:{})\n", session.rank(), e.what(), e.file(), e.line());
   } catch (const std::exception& e) {

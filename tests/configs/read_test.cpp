@@ -2,6 +2,8 @@
 #include "configs/config.h"
 #include "tests/configs/message_of.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -25,6 +27,17 @@ TEST(Read, EmptyTextGivesTheDefaultsResolved) {
   EXPECT_EQ(config.batch.sequence_length, config.model.context);
   EXPECT_EQ(config.optimizer.decay_steps, config.train.steps);
   EXPECT_EQ(config.checkpoint.directory, config.run.output + "/checkpoints");
+}
+
+TEST(Read, CommunicationAloneWhateverElseIsWrong) {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / fmt::format("megalith-{}.toml", ::getpid())).string();
+  std::ofstream(path) << "[batch]\nsize = 1\n[communication]\nrendezvous = \"here\"\n[model]\nlayers = \"two\"\n";
+  EXPECT_EQ(load_communication(path, {}), (CommunicationConfig{.rendezvous = "here"}));
+  EXPECT_EQ(load_communication(path, {"x", "model.layers=-1", "communication.timeout=2", "communication.backend=fax"}),
+            (CommunicationConfig{.rendezvous = "here", .timeout = 2}));
+  std::filesystem::remove(path);
+  EXPECT_EQ(load_communication(path, {"communication.rendezvous=there"}), (CommunicationConfig{.rendezvous = "there"}));
 }
 
 TEST(Read, EveryKindOfValue) {

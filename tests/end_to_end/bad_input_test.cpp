@@ -104,7 +104,8 @@ const std::vector<Case>& cases() {
       {"degree_does_not_divide",
        2,
        train_with({new_run, "parallel.sharded_data_parallel_degree=3"}),
-       {"parallel.sharded_data_parallel_degree = 3", "2 data-parallel ranks", "these do: 1 2"}},
+       {"does not divide the 2 data-parallel ranks", "parallel.sharded_data_parallel_degree = 3",
+        "would fit: 3 or 6 ranks", "= 1 or 2"}},
       {"warmup_beyond_decay",
        2,
        train_with({new_run, "optimizer.warmup_steps=100"}),
@@ -361,6 +362,55 @@ TEST(BadInput, is_refused) {
   for (const auto& [name, bytes] : before)
     EXPECT_TRUE(after.contains(name) && after.at(name) == bytes) << name << " was changed";
   for (const auto& [name, bytes] : after) EXPECT_TRUE(before.contains(name)) << name << " was left behind";
+}
+
+// The folder where ranks meet is named by the config itself, which is wrong: they meet nevertheless, and one says so.
+TEST(BadInput, in_a_config_that_names_a_rendezvous_is_said_once) {
+  SKIP_WITHOUT_REFERENCE();
+  const Scratch scratch;
+  for (const auto& [text, message] : {std::pair{"[communication]\nrendezvous = \"meeting\"\n[model]\nlayer = 2\n",
+                                                "megalith: wrong.toml:4: unknown key `model.layer`"},
+                                      {"[communication]\nrendezvous = \"meeting\"\nbackend = \"mpi\"\n",
+                                       "megalith: wrong.toml:2: communication.rendezvous = "}}) {
+    write_file(scratch / "wrong.toml", text);
+    std::vector<std::unique_ptr<Process>> ranks;
+    for (int r = 0; r < 3; r++)
+      ranks.push_back(std::make_unique<Process>(megalith({"train", "wrong.toml"}), scratch.folder(),
+                                                fmt::format("export RANK={} WORLD_SIZE=3", r)));
+    for (size_t r = 0; r < ranks.size(); r++) {
+      const Result result = ranks[r]->wait(20);
+      EXPECT_EQ(result.status, 1) << result.text();
+      EXPECT_EQ(count(result.err, "megalith: "), r == 0 ? 1 : 0) << result.text();
+      if (r == 0) {
+        EXPECT_TRUE(result.err.starts_with(message)) << result.text();
+      }
+    }
+  }
+}
+
+// A command that works on one rank ends as badly on all, or a launcher takes the job for a success.
+TEST(BadInput, is_the_status_of_every_rank) {
+  SKIP_WITHOUT_REFERENCE();
+  const Scratch scratch;
+  write_reference_config(scratch / "config.toml", reference("tiny"), "");
+  train(scratch.folder(), 1, {"train.steps=1"});
+  flip_byte(scratch / "run/checkpoints/step-00000001/rank-00000.h5", 300000);
+  const Result result = run({MEGALITH_MPIRUN, "--oversubscribe", "-n", "3", "sh", "-c",
+                             megalith({}).front() + " checkpoint verify run; echo status $?"},
+                            scratch.folder(), 20);
+  EXPECT_EQ(count(result.out, "DAMAGED"), 1) << result.text();
+  EXPECT_EQ(count(result.out, "status 1\n"), 3) << result.text();
+}
+
+// What was asked for and could not be written is no success.
+TEST(BadInput, a_full_disk_under_the_output_is_said) {
+  SKIP_WITHOUT_REFERENCE();
+  const Scratch scratch;
+  write_reference_config(scratch / "config.toml", reference("tiny"), "");
+  const Result result =
+      run({"sh", "-c", megalith({}).front() + " plan config.toml --ranks 2 > /dev/full"}, scratch.folder(), 20);
+  EXPECT_EQ(result.status, 1) << result.text();
+  EXPECT_EQ(result.err, "megalith: cannot write all of the output: No space left on device; is the disk full?\n");
 }
 
 }  // namespace

@@ -57,18 +57,17 @@ TEST_F(Handshake, ranks_that_agree_train) {
 TEST_F(Handshake, another_override_on_one_rank) {
   const Args other{"train", "config.toml", "optimizer.learning_rate=0.125"};
   expect_refusal({{1, train_it}, {1, other}, {1, train_it}},
-                 {"config: rank 1 on " + host() +
-                      " has optimizer.learning_rate = 0.125; 2 of the 3 ranks have "
-                      "optimizer.learning_rate = ",
-                  "the same config file and overrides"});
+                 {"megalith: rank 1: was started with other things than rank 0; give every rank the same program, "
+                  "config, overrides and files. On " +
+                  host() + ":\n  optimizer.learning_rate: 0.125; on rank 0: 0.003\n"});
+  // Whoever differs from rank 0 is named, also where rank 0 is the odd one.
+  expect_refusal({{1, other}, {2, train_it}}, {"megalith: rank 1, 2: was ", "0.003; on rank 0: 0.125\n"});
 }
 
 TEST_F(Handshake, another_run_folder_on_one_rank) {
   expect_refusal({{1, train_it}, {1, {"train", "config.toml", "run.output=elsewhere"}}},
-                 {"config: rank 1 on " + host() +
-                  " has checkpoint.directory = \"elsewhere/checkpoints\", run.output = "
-                  "\"elsewhere\"; rank 0 on " +
-                  host() + " has "});
+                 {"rank 1: ", "\n  checkpoint.directory: \"elsewhere/checkpoints\"; on rank 0: ",
+                  "\n  run.output: \"elsewhere\"; on rank 0: "});
 }
 
 TEST_F(Handshake, another_executable_on_one_rank) {
@@ -76,8 +75,7 @@ TEST_F(Handshake, another_executable_on_one_rank) {
   write_file(copy, read_file(MEGALITH_PROGRAM) + '\0');
   fs::permissions(copy, fs::perms::owner_all);
   expect_refusal({{2, train_it}, {1, train_it, copy}},
-                 {"executable: rank 2 on " + host() + " has " + copy + " (", "; 2 of the 3 ranks have ",
-                  "Give every rank the same executable:"});
+                 {"rank 2: ", "\n  executable: " + copy + " (", "; on rank 0: " MEGALITH_PROGRAM " ("});
 }
 
 TEST_F(Handshake, another_file_of_the_same_name_on_one_rank) {
@@ -89,10 +87,10 @@ TEST_F(Handshake, another_file_of_the_same_name_on_one_rank) {
   flip_byte(scratch / "node1/tokens.bin", tokens.size() / 2);
   const Args args{"train", "config.toml", "data.train=tokens.bin"};
   const std::vector<Part> parts{{2, args, MEGALITH_PROGRAM, "node0"}, {1, args, MEGALITH_PROGRAM, "node1"}};
-  expect_refusal(parts, {"data.train: rank 2 on " + host() + " has ", "node1/tokens.bin (", "; 2 of the 3 ranks have ",
-                         "node0/tokens.bin ("});
+  expect_refusal(
+      parts, {"rank 2: ", "\n  the file of data.train: ", "node1/tokens.bin (", "; on rank 0: ", "node0/tokens.bin ("});
   fs::remove(scratch / "node1/tokens.bin");
-  expect_refusal(parts, {"data.train: rank 2 on " + host() + " has ", "tokens.bin (cannot be read: No such file"});
+  expect_refusal(parts, {"rank 2: ", "node1/tokens.bin (cannot be read: No such file"});
 }
 
 // So early that one has no config to compare.

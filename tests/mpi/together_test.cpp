@@ -49,6 +49,24 @@ TEST(Together, EqualErrorsShareALine) {
   EXPECT_EQ(message, fmt::format("rank 1: that\nrank {}: this", others));
 }
 
+// Twelve ranks that all say something else.
+class Babel : public Session {
+ public:
+  Babel() { size_ = 12; }
+  std::vector<std::string> all_gather_text(const std::string& mine) const override {
+    std::vector<std::string> all;
+    for (int r = 0; r < size_; r++) all.push_back(fmt::format("{} of {}", mine, r));
+    return all;
+  }
+  std::string broadcast_text(const std::string& text) const override { return text; }
+  [[noreturn]] void abort(int status) const override { std::exit(status); }
+};
+
+TEST(Together, MoreThanEightErrorsAreCounted) {
+  const std::string text = said_by_ranks(Babel(), "that");
+  EXPECT_TRUE(text.ends_with("\nrank 7: that of 7\nand 4 more")) << text;
+}
+
 TEST(Together, EveryKindOfExceptionCounts) {
   EXPECT_NE(job_error_of([] {
               if (session().rank() == session().size() - 1) throw std::bad_alloc();

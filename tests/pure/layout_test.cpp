@@ -2,7 +2,7 @@
 #include "trainer/parallel/layout.h"
 
 #include <algorithm>
-#include <cmath>
+#include <map>
 #include <regex>
 #include <set>
 
@@ -93,35 +93,27 @@ TEST(Layout, RefusalsNameTheNumbersAndTheWaysOut) {
   const Case cases[] = {
       {0, degrees(1, 1), "a mesh of 0 ranks; at least one"},
       {8, degrees(4, 3),
-       "parallel.tensor_parallel_degree 4 x pipeline_parallel_degree 3 = 12 does not divide the 8 ranks; run on 12 or "
-       "24 ranks, or with 4 x 2, 2 x 4, 4 x 1 or 2 x 2"},
+       "parallel.tensor_parallel_degree 4 x pipeline_parallel_degree 3 = 12 does not divide the 8 ranks; any of these "
+       "would fit: 12 or 24 ranks; parallel.pipeline_parallel_degree = 1 or 2"},
       // No 8 x 1: there are 12 heads.
       {8, degrees(6, 1),
-       "parallel.tensor_parallel_degree 6 x pipeline_parallel_degree 1 = 6 does not divide the 8 ranks; run on 6 or 12 "
-       "ranks, or with 4 x 1, 4 x 2, 2 x 1 or 2 x 2"},
+       "parallel.tensor_parallel_degree 6 x pipeline_parallel_degree 1 = 6 does not divide the 8 ranks; any of these "
+       "would fit: 6 or 12 ranks; parallel.tensor_parallel_degree = 1 or 2 or 4"},
       // No 1 x 8: there are 6 layers.
       {8, degrees(1, 6),
-       "parallel.tensor_parallel_degree 1 x pipeline_parallel_degree 6 = 6 does not divide the 8 ranks; run on 6 or 12 "
-       "ranks, or with 1 x 4, 2 x 4, 1 x 2 or 2 x 2"},
+       "parallel.tensor_parallel_degree 1 x pipeline_parallel_degree 6 = 6 does not divide the 8 ranks; any of these "
+       "would fit: 6 or 12 ranks; parallel.pipeline_parallel_degree = 1 or 2 or 4"},
       // The shard degree stays as it is asked for.
       {8, degrees(3, 1, 4),
-       "parallel.tensor_parallel_degree 3 x pipeline_parallel_degree 1 = 3 does not divide the 8 ranks; run on 12 or "
-       "24 "
-       "ranks, or with 2 x 1, 1 x 1 or 1 x 2"},
-      {8,
-       [&](ParallelConfig& p) {
-         degrees(3, 2)(p);
-         p.virtual_stages = 2;
-       },
-       "parallel.tensor_parallel_degree 3 x pipeline_parallel_degree 2 = 6 does not divide the 8 ranks; run on 6 or 12 "
-       "ranks, or with 4 x 2, 2 x 2 or 1 x 2"},
+       "parallel.tensor_parallel_degree 3 x pipeline_parallel_degree 1 = 3 does not divide the 8 ranks; any of these "
+       "would fit: 12 or 24 ranks; parallel.tensor_parallel_degree = 1 or 2"},
       {4,
        [&](ParallelConfig& p) {
          degrees(1, 3)(p);
          p.layers_per_stage = "1 2 3";
        },
-       "parallel.tensor_parallel_degree 1 x pipeline_parallel_degree 3 = 3 does not divide the 4 ranks; run on 3 or 6 "
-       "ranks"},
+       "parallel.tensor_parallel_degree 1 x pipeline_parallel_degree 3 = 3 does not divide the 4 ranks; any of these "
+       "would fit: 3 or 6 ranks"},
       // Three stages are listed, and four sharers do not fit nodes of three whatever the number of ranks.
       {4,
        [&](ParallelConfig& p) {
@@ -130,32 +122,27 @@ TEST(Layout, RefusalsNameTheNumbersAndTheWaysOut) {
          p.hierarchical_allgather = true;
          p.ranks_per_node = 3;
        },
-       "parallel.tensor_parallel_degree 1 x pipeline_parallel_degree 3 = 3 does not divide the 4 ranks; set "
-       "virtual_stages, layers_per_stage, sharded_data_parallel_degree and hierarchical_allgather to their defaults "
-       "and "
-       "run on 3 or 6 ranks, or with 1 x 4, 1 x 2, 2 x 2 or 1 x 1"},
+       "parallel.tensor_parallel_degree 1 x pipeline_parallel_degree 3 = 3 does not divide the 4 ranks; any of these "
+       "would fit: the defaults of [parallel]"},
       {6, degrees(1, 1, 4),
-       "parallel.sharded_data_parallel_degree = 4 does not divide the 6 data-parallel ranks; these do: 1 2 3 6"},
+       "parallel.sharded_data_parallel_degree = 4 does not divide the 6 data-parallel ranks that "
+       "tensor_parallel_degree 1 x pipeline_parallel_degree 1 leave of 6 ranks; any of these would fit: 4 or 8 ranks; "
+       "parallel.sharded_data_parallel_degree = 1 or 2 or 3 or 6"},
       {12, degrees(2, 2, 2),
        "parallel.sharded_data_parallel_degree = 2 does not divide the 3 data-parallel ranks that "
-       "tensor_parallel_degree 2 x pipeline_parallel_degree 2 leave of 12 ranks; these do: 1 3"},
+       "tensor_parallel_degree 2 x pipeline_parallel_degree 2 leave of 12 ranks; any of these would fit: 8 or 16 "
+       "ranks; parallel.tensor_parallel_degree = 1 or 3; parallel.pipeline_parallel_degree = 1 or 3; "
+       "parallel.sharded_data_parallel_degree = 1 or 3"},
       {6,
        [&](ParallelConfig& p) {
          p.hierarchical_allgather = true;
          p.ranks_per_node = 4;
        },
-       "parallel.hierarchical_allgather = true: shard groups of 6 ranks neither lie inside nodes of "
-       "parallel.ranks_per_node = 4 nor fill whole ones; parallel.sharded_data_parallel_degree could be one of 1 2, or "
-       "parallel.ranks_per_node one of 1 2 3 6, or set parallel.hierarchical_allgather = false"},
-      {12,
-       [&](ParallelConfig& p) {
-         degrees(2, 1)(p);
-         p.hierarchical_allgather = true;
-         p.ranks_per_node = 8;
-       },
-       "parallel.hierarchical_allgather = true: shard groups of 6 ranks that stand 2 apart neither lie inside nodes of "
-       "parallel.ranks_per_node = 8 nor fill whole ones; parallel.sharded_data_parallel_degree could be one of 1 2, or "
-       "parallel.ranks_per_node one of 2 4 6 12, or set parallel.hierarchical_allgather = false"},
+       "parallel.hierarchical_allgather = true: shard groups of 6 ranks that stand 1 apart neither lie inside nodes of "
+       "parallel.ranks_per_node = 4 nor fill whole ones; any of these would fit: 4 or 8 ranks; "
+       "parallel.tensor_parallel_degree = 6; parallel.pipeline_parallel_degree = 3 or 6; "
+       "parallel.sharded_data_parallel_degree = 1 or 2; parallel.ranks_per_node = 1 or 2 or 3 or 6; "
+       "parallel.hierarchical_allgather = false"},
   };
   for (const Case& c : cases) EXPECT_EQ(message_of([&] { mesh_shape(with(c.change), c.ranks); }), c.message);
 }
@@ -187,42 +174,55 @@ struct Sweep {
     return message_of([&] { mesh_shape(config, ranks); }) == "nothing was thrown";
   }
 
-  static std::vector<int> numbers(const std::string& text) {
-    std::vector<int> found;
-    static const std::regex number("\\d+");
-    for (std::sregex_iterator it(text.begin(), text.end(), number), end; it != end; ++it)
-      found.push_back(std::stoi(it->str()));
-    return found;
-  }
-
-  static std::string after(const std::string& text, const std::string& words, const std::string& until) {
-    const size_t at = text.find(words);
-    if (at == text.npos) return "";
-    return text.substr(at + words.size(), text.find(until, at + words.size()) - at - words.size());
-  }
-
   void propose(const Config& config, int ranks, const std::string& message) {
     proposals++;
     EXPECT_TRUE(fits(config, ranks)) << message << "\n  proposes what is refused with: "
                                      << message_of([&] { validate(config), mesh_shape(config, ranks); });
   }
 
-  // The pair nearest to what was asked for is the first of those proposed.
-  void check_nearest(const Config& config, int ranks, int tensor, int pipeline, const std::string& message) {
-    const auto away = [&](double t, double p) {
-      const auto octaves = [](double a, double b) { return std::abs(std::log2(a / b)); };
-      return octaves(t, static_cast<double>(config.parallel.tensor_parallel_degree)) +
-             octaves(p, static_cast<double>(config.parallel.pipeline_parallel_degree));
-    };
-    for (int t = 1; t <= ranks; t++)
-      for (int p = 1; t * p <= ranks; p++) {
-        if (ranks % (t * p) != 0) continue;
+  // One of "4 or 8 ranks", "parallel.KEY = 1 or 2", "parallel.hierarchical_allgather = false", "the defaults of
+  // [parallel]".
+  void check_way_out(const Config& config, int ranks, const std::string& way, const std::string& message) {
+    static const std::regex number("\\d+"), key("parallel\\.(\\w+) = ");
+    static const std::map<std::string, int64_t ParallelConfig::*> keys = {
+        {"tensor_parallel_degree", &ParallelConfig::tensor_parallel_degree},
+        {"pipeline_parallel_degree", &ParallelConfig::pipeline_parallel_degree},
+        {"sharded_data_parallel_degree", &ParallelConfig::sharded_data_parallel_degree},
+        {"ranks_per_node", &ParallelConfig::ranks_per_node}};
+    Config other = config;
+    if (way == "the defaults of [parallel]") {
+      other.parallel = {};
+      return propose(other, ranks, message);
+    }
+    if (way == "parallel.hierarchical_allgather = false") {
+      other.parallel.hierarchical_allgather = false;
+      propose(other, ranks, message);
+      if (message.starts_with("parallel.hierarchical_allgather")) {
+        EXPECT_FALSE(gathers_by_nodes(mesh_shape(other, ranks))) << message;
+      }
+      return;
+    }
+    std::smatch name;
+    const bool of_a_key = std::regex_search(way, name, key);
+    ASSERT_TRUE(of_a_key ? keys.contains(name[1]) : way.ends_with(" ranks")) << way << " in " << message;
+    for (std::sregex_iterator it(way.begin(), way.end(), number), end; it != end; ++it) {
+      const int value = std::stoi(it->str());
+      if (of_a_key) other.parallel.*keys.at(name[1]) = value;
+      propose(other, of_a_key ? ranks : value, message);
+    }
+  }
+
+  // What one of the degrees alone could be is said.
+  void check_none_is_missed(const Config& config, int ranks, const std::string& message) {
+    using P = ParallelConfig;
+    for (const auto& [name, degree] : {std::pair{"parallel.tensor_parallel_degree = ", &P::tensor_parallel_degree},
+                                       {"parallel.pipeline_parallel_degree = ", &P::pipeline_parallel_degree},
+                                       {"parallel.sharded_data_parallel_degree = ", &P::sharded_data_parallel_degree}})
+      for (int value = 1; value <= ranks; value++) {
         Config other = config;
-        other.parallel.tensor_parallel_degree = t;
-        other.parallel.pipeline_parallel_degree = p;
+        other.parallel.*degree = value;
         if (fits(other, ranks)) {
-          ASSERT_GT(tensor, 0) << message << "\n  does not propose " << t << " x " << p;
-          ASSERT_GE(away(t, p), away(tensor, pipeline) - 1e-9) << message << "\n  but " << t << " x " << p;
+          ASSERT_NE(message.find(name, message.find(ways)), message.npos) << message << "\n  but " << name << value;
         }
       }
   }
@@ -244,49 +244,18 @@ struct Sweep {
       message = error.what();
     }
     refused++;
+    ASSERT_NE(message.find(ways), message.npos) << message;
     const int before = proposals;
-    Config other = config;
-    if (message.find("; set virtual_stages") != message.npos) {
-      other.parallel.virtual_stages = 1;
-      other.parallel.layers_per_stage.clear();
-      other.parallel.sharded_data_parallel_degree = 0;
-      other.parallel.hierarchical_allgather = false;
-    }
-    const Config changed = other;
-    if (message.find("does not divide the") != message.npos && message.find(" x ") < message.find(" = ")) {
-      for (int n : numbers(after(message, "run on ", " ranks"))) propose(changed, n, message);
-      const std::string pairs = after(message, "with ", "\n");
-      const std::vector<int> found = numbers(pairs);
-      ASSERT_EQ(found.size() % 2, 0u) << message;
-      for (size_t i = 0; i < found.size(); i += 2) {
-        other.parallel.tensor_parallel_degree = found[i];
-        other.parallel.pipeline_parallel_degree = found[i + 1];
-        propose(other, ranks, message);
-      }
-      check_nearest(changed, ranks, found.empty() ? 0 : found[0], found.empty() ? 0 : found[1], message);
-    } else if (message.find("does not divide the") != message.npos) {
-      for (int n : numbers(after(message, "these do: ", "\n"))) {
-        other.parallel.sharded_data_parallel_degree = n;
-        propose(other, ranks, message);
-      }
-    } else {
-      ASSERT_NE(message.find("hierarchical_allgather = true"), message.npos) << message;
-      other.parallel.hierarchical_allgather = false;
-      propose(other, ranks, message);
-      ASSERT_FALSE(gathers_by_nodes(mesh_shape(other, ranks))) << message;
-      other = config;
-      for (int n : numbers(after(message, "sharded_data_parallel_degree could be one of ", ", or"))) {
-        other.parallel.sharded_data_parallel_degree = n;
-        propose(other, ranks, message);
-      }
-      other = config;
-      for (int n : numbers(after(message, "or parallel.ranks_per_node one of ", ", or"))) {
-        other.parallel.ranks_per_node = n;
-        propose(other, ranks, message);
-      }
+    for (size_t at = message.find(ways) + ways.size(); at < message.size();) {
+      const size_t end = std::min(message.find("; ", at), message.size());
+      check_way_out(config, ranks, message.substr(at, end - at), message);
+      at = end + 2;
     }
     ASSERT_GT(proposals, before) << message;
+    if (refused % 16 == 0) check_none_is_missed(config, ranks, message);  // it makes many more refusals
   }
+
+  const std::string ways = "; any of these would fit: ";
 };
 
 TEST(Layout, EveryProductIsLaidOutOrRefusedWithWhatIsAccepted) {

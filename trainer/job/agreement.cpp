@@ -12,6 +12,9 @@ std::string said_by_ranks(const Session& session, const std::string& mine) {
     if (!message.empty() && std::find(distinct.begin(), distinct.end(), message) == distinct.end())
       distinct.push_back(message);
 
+  constexpr size_t shown = 8;  // a message is for reading
+  const std::string more = distinct.size() > shown ? fmt::format("\nand {} more", distinct.size() - shown) : "";
+  distinct.resize(std::min(distinct.size(), shown));
   std::string text;
   for (const std::string& message : distinct) {
     std::string ranks;
@@ -20,7 +23,7 @@ std::string said_by_ranks(const Session& session, const std::string& mine) {
     const bool everybody = std::count(all.begin(), all.end(), message) == static_cast<int64_t>(all.size());
     text += (text.empty() ? "" : "\n") + (everybody ? message : fmt::format("rank {}: {}", ranks, message));
   }
-  return text;
+  return text + more;
 }
 
 void together(const Session& session, const std::function<void()>& work) {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "kernels/base/check.h"
 #include "trainer/session/session.h"
@@ -16,9 +18,20 @@ class JobError : public Error {
   using Error::Error;
 };
 
-// Collective. What the ranks have to say: every distinct text, with the ranks that say it unless all do; empty where
-// none says anything.
+// Collective. What the ranks have to say: every distinct text up to eight, with the ranks that say it unless all do;
+// empty where none says anything.
 std::string said_by_ranks(const Session& session, const std::string& mine);
+
+// Collective. Every rank's value, in rank order: anything that becomes JSON, and back from it.
+template <class T>
+std::vector<T> of_all_ranks(const Session& session, const T& mine) {
+  std::string bytes;
+  nlohmann::json::to_cbor(mine, bytes);  // unlike the text, it knows infinity and NaN
+  std::vector<T> all;
+  for (const std::string& theirs : session.all_gather_text(bytes))
+    all.push_back(nlohmann::json::from_cbor(theirs).template get<T>());
+  return all;
+}
 
 // Collective. `work` must not communicate. The JobError holds every distinct message, with the ranks that had it unless
 // all did.

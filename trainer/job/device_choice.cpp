@@ -1,8 +1,8 @@
 #include "trainer/job/device_choice.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
@@ -77,11 +77,9 @@ DeviceChoice choose_device(const Config& config, const Session& session) {
     mine.gpus = device::count();
   });
   std::vector<GpuOffer> offers;
-  const nlohmann::json offer = {mine.gpus, mine.ranks_on_node, mine.rank_on_node};
-  for (const std::string& text : session.all_gather_text(offer.dump())) {
-    const auto rank = nlohmann::json::parse(text);
-    offers.push_back({.gpus = rank[0], .ranks_on_node = rank[1], .rank_on_node = rank[2]});
-  }
+  for (const auto& [gpus, ranks, rank] :
+       of_all_ranks(session, std::array{mine.gpus, mine.ranks_on_node, mine.rank_on_node}))
+    offers.push_back({.gpus = gpus, .ranks_on_node = ranks, .rank_on_node = rank});
   DeviceChoice choice;
   std::string id;
   together(session, [&] {

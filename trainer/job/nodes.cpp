@@ -1,7 +1,5 @@
 #include "trainer/job/nodes.h"
 
-#include <nlohmann/json.hpp>
-
 #include "trainer/job/agreement.h"
 
 namespace megalith {
@@ -21,12 +19,10 @@ std::string why_out_of_order(const std::vector<NodePlace>& of_all_ranks) {
 }
 
 Placed placed(Config config, const Session& session) {
-  const nlohmann::json mine = {session.rank_on_this_node(), session.ranks_on_this_node()};
   std::vector<NodePlace> places;
-  for (const std::string& text : session.all_gather_text(mine.dump())) {
-    const auto rank = nlohmann::json::parse(text);
-    places.push_back({.rank_on_node = rank[0], .ranks_on_node = rank[1]});
-  }
+  for (const auto& [place, there] :
+       of_all_ranks(session, std::pair(session.rank_on_this_node(), session.ranks_on_this_node())))
+    places.push_back({.rank_on_node = place, .ranks_on_node = there});
   Placed result{std::move(config), ""};
   ParallelConfig& parallel = result.config.parallel;
   if (parallel.ranks_per_node > 0) return result;

@@ -4,200 +4,153 @@
 
 #include <cmath>
 #include <deque>
-#include <nlohmann/json.hpp>
-#include <optional>
 
 #include "kernels/base/device.h"
-#include "trainer/checkpointing/checkpointer.h"
-#include "trainer/communication/transport.h"
 #include "trainer/job/agreement.h"
-#include "trainer/job/device_choice.h"
 #include "trainer/job/handshake.h"
 #include "trainer/job/memory_check.h"
-#include "trainer/job/nodes.h"
 #include "trainer/session/machine.h"
 #include "trainer/step/learning_rate.h"
-#include "trainer/step/rehearsal.h"
-#include "trainer/step/text_data.h"
-#include "trainer/train/metrics.h"
-#include "trainer/train/run_folder.h"
 
 namespace megalith {
 
-namespace {
+Run::Run(Config config, const Session& session) : session_(session), config_(std::move(config)) {
+  shake_hands(config_, session);
+  const int threads = use_threads(session.ranks_on_this_node());
+  std::unique_ptr<Tokenizer> tokenizer;
+  together(session, [&] { tokenizer = open_tokenizer(config_); });
+  work_.emplace(config_, session);
+  together(session, [&] {
+    work_->rehearse();
+    data_ = open_data("data.train", config_.data.train, config_, config_.data.shuffle, session.rank(), session.size());
+    held_out_ = open_held_out(config_, tokenizer.get(), session.rank(), session.size());
+    const DeviceChoice& device = work_->device;
+    check_memory({{device.world, work_->rehearsal.memory}}, session.ranks_on_this_node(), device.ranks);
+    if (session.rank() == 0) check_start(config_);
+  });
+  together(session, [&] { folder_.emplace(config_, session.rank()); });
+  work_->open();
+  checkpointer_.emplace(config_, session, *work_->trainer);
+  introduce(threads);
+  set_weights();
 
-// Collective. FLOPs that all ranks execute in a step, and the memory of the fullest of them.
-struct JobTotals {
   double flops = 0;
-  MemorySizes memory{};
-};
-JobTotals totals_of(const Rehearsal& rehearsal, const Session& session) {
-  nlohmann::json mine = {{"flops", 0.0}, {"memory", rehearsal.memory.bytes}};
-  for (const OpRecord& op : rehearsal.ops) mine["flops"] = mine["flops"].get<double>() + op.flops;
-  JobTotals totals;
-  for (const std::string& text : session.all_gather_text(mine.dump())) {
-    const auto rank = nlohmann::json::parse(text);
-    totals.flops += rank["flops"].get<double>();
-    if (const MemorySizes memory{.bytes = rank["memory"]};
-        memory.total(Place::device) > totals.memory.total(Place::device))
-      totals.memory = memory;
+  for (const OpRecord& op : work_->rehearsal.ops) flops += op.flops;
+  for (const auto& [theirs, memory] : of_all_ranks(session, std::pair(flops, work_->rehearsal.memory.bytes))) {
+    flops_ += theirs;
+    if (const MemorySizes sizes{memory}; sizes.total(Place::device) > memory_.total(Place::device)) memory_ = sizes;
   }
-  return totals;
+  spdlog::info("planned memory of the fullest rank: {:.1f} MiB",
+               static_cast<double>(memory_.total(Place::device)) / (1 << 20));
+  together(session, [&] { metrics_.emplace(config_.run.output, session.rank() == 0, progress_.step, rates()); });
 }
 
-}  // namespace
-
-void run_training(Config config, const Session& session) {
-  shake_hands(config, session);
-  const int threads = use_threads(session.ranks_on_this_node());
-
-  std::unique_ptr<Tokenizer> tokenizer;
-  together(session, [&] { tokenizer = open_tokenizer(config); });
-  const DeviceChoice chosen = choose_device(config, session);
-  const World where = chosen.world;
-
-  std::optional<Loader> data;
-  std::optional<HeldOut> held_out;
-  Plan plan;
-  Rehearsal rehearsal;
-  const Placed on_nodes = placed(config, session);  // what is written down stays as it was asked for
-  together(session, [&] {
-    plan = make_plan(on_nodes.config, session.size(), session.rank());
-    data = open_data("data.train", config.data.train, config, config.data.shuffle, session.rank(), session.size());
-    held_out = open_held_out(config, tokenizer.get(), session.rank(), session.size());
-    rehearsal = rehearse(config, plan);
-    check_memory({{where, rehearsal.memory}}, session.ranks_on_this_node(), chosen.ranks);
-    if (session.rank() == 0) check_start(config);
-  });
-  std::optional<RunFolder> folder;
-  together(session, [&] { folder.emplace(config, session.rank()); });
-
-  std::optional<Transport> transport;
-  together(session, [&] { transport.emplace(where, config.communication, session); });
-  const auto world = transport->world();
-  Mesh mesh(plan.mesh, *world);
-  // Once more, beside what NCCL and the GEMM library have taken, and before any rank of the GPU takes its share.
-  std::unique_ptr<DeviceQueue> queue;
-  if (where == World::cuda) {
-    together(session, [&] { queue = std::make_unique<DeviceQueue>(); });
-    together(session, [&] { check_gpu_memory(rehearsal.memory, chosen.ranks, true); });
-  }
-  std::optional<Runtime> runtime;
-  std::optional<Trainer> trainer;
-  together(session, [&] {
-    runtime.emplace(where, rehearsal.memory, std::move(mesh), std::move(queue));
-    transport->watch(runtime->stream);
-    trainer.emplace(config, plan, *runtime);
-  });
-  Checkpointer checkpointer(config, session, *trainer);
-
-  const auto spec = model_spec(config.model);
-  spdlog::info("parameters {}, layers {}; {}, {} threads each, {}, {}; run folder {}", num_parameters(spec),
-               config.model.layers, plan.mesh.summary(), threads, to_string(config.parallel.sharding_strategy),
-               to_string(config.precision.compute), config.run.output);
-  if (where == World::cuda) {
+void Run::introduce(int threads) const {
+  const Plan& plan = work_->plan;
+  spdlog::info("parameters {}, layers {}; {}, {} threads each, {}, {}; run folder {}",
+               num_parameters(model_spec(config_.model)), config_.model.layers, plan.mesh.summary(), threads,
+               to_string(config_.parallel.sharding_strategy), to_string(config_.precision.compute), config_.run.output);
+  if (work_->device.world == World::cuda) {
     const device::Properties gpu = device::properties();
     spdlog::info("each rank on a GPU; rank {}: {}, compute capability {}.{}, {:.1f} GiB, driver for CUDA {}{}",
-                 session.rank(), gpu.name, gpu.major, gpu.minor, static_cast<double>(gpu.memory) / (1 << 30),
-                 gpu.driver, session.size() > 1 ? "; " + transport->name() : "");
+                 session_.rank(), gpu.name, gpu.major, gpu.minor, static_cast<double>(gpu.memory) / (1 << 30),
+                 gpu.driver, session_.size() > 1 ? "; " + work_->transport->name() : "");
   }
-  if (!on_nodes.warning.empty()) spdlog::warn("warning: {}", on_nodes.warning);
+  if (!work_->placed.warning.empty()) spdlog::warn("warning: {}", work_->placed.warning);
   if (plan.batch.idle() > 0)
     spdlog::warn(
         "warning: batch.global_batch_size = {} does not fill {} microbatches of {} on {} data-parallel ranks: {:.0f} % "
         "of the work is on masked sequences",
         plan.batch.batch, plan.batch.num_microbatches(), plan.batch.microbatch, plan.batch.ranks,
         100 * plan.batch.idle());
+}
 
-  Progress progress;
-  if (const std::optional<Progress> resumed = checkpointer.resume()) {
-    progress = *resumed;
-    spdlog::info("resumed after step {}", progress.step);
-  } else if (!config.checkpoint.init_from.empty()) {
-    checkpointer.initialize_weights();
-    spdlog::info("weights from {}", config.checkpoint.init_from);
+void Run::set_weights() {
+  if (const std::optional<Progress> resumed = checkpointer_->resume()) {
+    progress_ = *resumed;
+    spdlog::info("resumed after step {}", progress_.step);
+  } else if (!config_.checkpoint.init_from.empty()) {
+    checkpointer_->initialize_weights();
+    spdlog::info("weights from {}", config_.checkpoint.init_from);
   } else {
-    trainer->initialize();
+    work_->trainer->initialize();
   }
+}
 
-  const JobTotals totals = totals_of(rehearsal, session);
-  const int64_t G = config.batch.global_batch_size, T = config.batch.sequence_length;
-  spdlog::info("planned memory of the fullest rank: {:.1f} MiB",
-               static_cast<double>(totals.memory.total(Place::device)) / (1 << 20));
-  std::optional<Metrics> metrics;
-  together(session, [&] {
-    metrics.emplace(config.run.output, session.rank() == 0, progress.step,
-                    Rates{.tokens_per_step = static_cast<double>(G * T),
-                          .model_flops_per_token = model_flops_per_token(config.model, T, true),
-                          .full_flops_per_token = model_flops_per_token(config.model, T, false),
-                          .hardware_flops_per_step = totals.flops,
-                          .peak_flops = where == World::cuda ? peak_flops(device::properties().name) : 0,
-                          .devices = session.size(),
-                          .steps = config.train.steps,
-                          .memory = totals.memory});
-  });
+Rates Run::rates() const {
+  const int64_t T = config_.batch.sequence_length;
+  return {.tokens_per_step = static_cast<double>(config_.batch.global_batch_size * T),
+          .model_flops_per_token = model_flops_per_token(config_.model, T, true),
+          .full_flops_per_token = model_flops_per_token(config_.model, T, false),
+          .hardware_flops_per_step = flops_,
+          .peak_flops = work_->device.world == World::cuda ? peak_flops(device::properties().name) : 0,
+          .devices = session_.size(),
+          .steps = config_.train.steps,
+          .memory = memory_};
+}
 
-  auto evaluate = [&] {
-    const double loss = trainer->evaluate(held_out->sequences, feed_from(held_out->loader, 0, config.model.vocab));
-    metrics->evaluation(progress.step, loss, held_out->sequences * T, held_out->bytes);
-  };
-  auto save = [&] {
-    together(session, [&] { metrics->sync(); });
-    const std::string path = checkpointer.save(progress);
-    spdlog::info("step {}  checkpoint {}", progress.step, path);
-  };
-
-  // Steps that were launched and are not told of. A GPU is given the next step before the last one is read, so that it
-  // never waits for the host.
-  struct Launched {
-    Stream::Ticket ticket = 0;
-    StepScalars scalars;
-  };
+void Run::train() {
+  // A GPU is given the next step before the last one is read, so that it never waits for the host.
+  const size_t ahead = work_->device.world == World::cuda ? 1 : 0;
   std::deque<Launched> launched;
-  const size_t ahead = where == World::cuda ? 1 : 0;
-  bool stop = false;
-  auto launch = [&](bool vote_to_stop) {
-    Launched& next = launched.emplace_back();
-    next.ticket = trainer->step(progress.step, progress.sequences,
-                                feed_from(*data, progress.sequences, config.model.vocab), vote_to_stop, &next.scalars);
-    progress.step++;
-    progress.sequences += G;
+  const auto report_all_but = [&](size_t last) {
+    for (; launched.size() > last; launched.pop_front()) report(launched.front());
   };
-  auto tell_oldest = [&] {
-    runtime->stream.receive(launched.front().ticket);
-    const StepScalars scalars = launched.front().scalars;
-    const int64_t step = progress.step - static_cast<int64_t>(launched.size()) + 1;
-    launched.pop_front();
-    metrics->end_step(step, scalars, learning_rate_at(config.optimizer, step - 1));
-    if (!std::isfinite(scalars.loss) || !std::isfinite(scalars.grad_norm))
-      throw JobError(
-          __FILE__, __LINE__,
-          fmt::format("step {}: the loss is {} and the gradient norm {}; the checkpoints in {} are from before. "
-                      "Lower optimizer.learning_rate, or set optimizer.gradient_clip",
-                      step, scalars.loss, scalars.grad_norm, config.checkpoint.directory));
-    stop = stop || scalars.stop_votes > 0;
-  };
-
-  const auto start = std::chrono::steady_clock::now();
-  metrics->start_clock();
-  while (progress.step < config.train.steps && !stop) {
-    const double minutes = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / 60;
-    launch(config.train.minutes > 0 && minutes >= config.train.minutes && session.rank() == 0);
-    while (launched.size() > ahead) tell_oldest();
-
-    const auto due = [&](int64_t every) {
-      return stop || progress.step == config.train.steps || (every > 0 && progress.step % every == 0);
-    };
-    const auto evaluates = [&] { return held_out && due(config.train.evaluate_every); };
-    const auto saves = [&] { return due(config.checkpoint.every); };
+  const auto evaluates = [&] { return held_out_ && due(config_.train.evaluate_every); };
+  const auto saves = [&] { return due(config_.checkpoint.every); };
+  start_ = std::chrono::steady_clock::now();
+  metrics_->start_clock();
+  while (progress_.step < config_.train.steps && !stop_) {
+    launched.push_back(step());
+    report_all_but(ahead);
     if (!evaluates() && !saves()) continue;
-    // In this order, so that a checkpoint stands for a step that is told of completely.
-    while (!launched.empty()) tell_oldest();
+    // In this order, so that a checkpoint stands for a step that is reported completely.
+    report_all_but(0);
     if (evaluates()) evaluate();
     if (saves()) save();
-    metrics->start_clock();
+    metrics_->start_clock();
   }
-  spdlog::info("done: {} steps, {} sequences", progress.step, progress.sequences);
+  spdlog::info("done: {} steps, {} sequences", progress_.step, progress_.sequences);
+}
+
+Run::Launched Run::step() {
+  const double minutes = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() / 60;
+  const bool time_is_up = config_.train.minutes > 0 && minutes >= config_.train.minutes;
+  Launched launched;
+  launched.ticket = work_->trainer->step(progress_.step, progress_.sequences,
+                                         feed_from(*data_, progress_.sequences, config_.model.vocab),
+                                         time_is_up && session_.rank() == 0, launched.scalars.get());
+  launched.number = ++progress_.step;
+  progress_.sequences += config_.batch.global_batch_size;
+  return launched;
+}
+
+void Run::report(const Launched& step) {
+  work_->runtime->stream.receive(step.ticket);
+  const StepScalars& scalars = *step.scalars;
+  metrics_->end_step(step.number, scalars, learning_rate_at(config_.optimizer, step.number - 1));
+  if (!std::isfinite(scalars.loss) || !std::isfinite(scalars.grad_norm))
+    throw JobError(__FILE__, __LINE__,
+                   fmt::format("step {}: the loss is {} and the gradient norm {}; the checkpoints in {} are from "
+                               "before. Lower optimizer.learning_rate, or set optimizer.gradient_clip",
+                               step.number, scalars.loss, scalars.grad_norm, config_.checkpoint.directory));
+  stop_ = stop_ || scalars.stop_votes > 0;
+}
+
+void Run::evaluate() {
+  const double loss =
+      work_->trainer->evaluate(held_out_->sequences, feed_from(held_out_->loader, 0, config_.model.vocab));
+  metrics_->evaluation(progress_.step, loss, held_out_->sequences * config_.batch.sequence_length, held_out_->bytes);
+}
+
+void Run::save() {
+  together(session_, [&] { metrics_->sync(); });
+  const std::string path = checkpointer_->save(progress_);
+  spdlog::info("step {}  checkpoint {}", progress_.step, path);
+}
+
+bool Run::due(int64_t every) const {
+  return stop_ || progress_.step == config_.train.steps || (every > 0 && progress_.step % every == 0);
 }
 
 }  // namespace megalith

@@ -1,12 +1,60 @@
 // `megalith train`: a run from config to last checkpoint.
 #pragma once
 
-#include "configs/config.h"
-#include "trainer/session/session.h"
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "trainer/checkpointing/checkpointer.h"
+#include "trainer/job/workplace.h"
+#include "trainer/step/text_data.h"
+#include "trainer/train/metrics.h"
+#include "trainer/train/run_folder.h"
 
 namespace megalith {
 
-// Collective. Everything that can be wrong is found before training starts and thrown as a JobError on all ranks.
-void run_training(Config config, const Session& session);
+class Run {
+ public:
+  // Collective. Everything that can be wrong is found here, before training starts, and thrown as a JobError on all
+  // ranks. `session` must outlive it.
+  Run(Config config, const Session& session);
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  // Collective: to the last step, or until the time is up.
+  void train();
+
+ private:
+  // A step that the stream works on: its scalars are there when they have been received.
+  struct Launched {
+    int64_t number = 0;  // from 1
+    Stream::Ticket ticket = 0;
+    std::unique_ptr<StepScalars> scalars = std::make_unique<StepScalars>();
+  };
+
+  void introduce(int threads) const;
+  void set_weights();
+  Rates rates() const;
+
+  Launched step();
+  void report(const Launched& step);
+  void evaluate();
+  void save();
+  bool due(int64_t every) const;
+
+  const Session& session_;
+  Config config_;
+  std::optional<Workplace> work_;
+  std::optional<Loader> data_;
+  std::optional<HeldOut> held_out_;
+  std::optional<RunFolder> folder_;
+  std::optional<Checkpointer> checkpointer_;
+  Progress progress_;
+  double flops_ = 0;      // of a step, on all ranks
+  MemorySizes memory_{};  // of the fullest rank
+  std::optional<Metrics> metrics_;
+  std::chrono::steady_clock::time_point start_;
+  bool stop_ = false;  // all ranks know that the time is up
+};
 
 }  // namespace megalith

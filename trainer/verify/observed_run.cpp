@@ -4,8 +4,6 @@
 
 #include "kernels/philox.h"
 #include "trainer/checkpointing/checkpointer.h"
-#include "trainer/job/agreement.h"
-#include "trainer/step/rehearsal.h"
 #include "trainer/step/text_data.h"
 
 namespace megalith {
@@ -50,42 +48,30 @@ int64_t middle_of_the_whole(const Piece& piece) {
 
 }  // namespace
 
-void ObservedRun::plan(const Session& session) {
-  together(session, [&] {
-    plan_ = make_plan(config_, session.size(), session.rank());
-    memory_ = rehearse(config_, plan_, TraceLevel::off).memory;
-  });
-}
-
-void ObservedRun::start(const Session& session, World where, const Transport& transport) {
-  world_ = transport.world();
-  Mesh mesh(plan_.mesh, *world_);
-  together(session, [&] {
-    runtime_.emplace(where, memory_, std::move(mesh));
-    transport.watch(runtime_->stream);
-    trainer_.emplace(config_, plan_, *runtime_);
-  });
-  if (config_.checkpoint.init_from.empty())
-    trainer_->initialize();
+void ObservedRun::start() {
+  work_.open();
+  if (config().checkpoint.init_from.empty())
+    work_.trainer->initialize();
   else
-    Checkpointer(config_, session, *trainer_).initialize_weights();
+    Checkpointer(config(), work_.session, *work_.trainer).initialize_weights();
 
-  const int64_t rows = config_.batch.global_batch_size * config_.batch.sequence_length;
-  trainer_->stage().observe([this, rows](const std::string& name, int64_t first_row, Tensor seen) {
+  const int64_t rows = config().batch.global_batch_size * config().batch.sequence_length;
+  work_.trainer->stage().observe([this, rows](const std::string& name, int64_t first_row, Tensor seen) {
     const int64_t C = seen.cols();
     show(flat_piece(name, {rows, C}, first_row * C, first_row * C + seen.numel()), seen);
   });
   show_weights();
-  if (fault_.step == 0) trainer_->weights_loaded();
+  if (fault_.step == 0) work_.trainer->weights_loaded();
 }
 
 void ObservedRun::step(int64_t step, const Loader* data) {
   step_ = step;
-  const int64_t first = (step - 1) * config_.batch.global_batch_size;
+  const int64_t first = (step - 1) * config().batch.global_batch_size;
   StepScalars scalars;
-  trainer_->step(step - 1, first, data ? feed_from(*data, first, config_.model.vocab) : made_up_tokens(config_, first),
-                 false, &scalars);
-  runtime_->stream.synchronize();
+  work_.trainer->step(step - 1, first,
+                      data ? feed_from(*data, first, config().model.vocab) : made_up_tokens(config(), first), false,
+                      &scalars);
+  work_.runtime->stream.synchronize();
   show_scalar("mean loss", scalars.loss);
   show_gradients();
   show_scalar("gradient norm", scalars.grad_norm);
@@ -93,7 +79,7 @@ void ObservedRun::step(int64_t step, const Loader* data) {
 }
 
 void ObservedRun::show(const Piece& piece, Tensor data) {
-  Stream& s = runtime_->stream;
+  Stream& s = work_.runtime->stream;
   std::vector<float> values;
   s.download("show", data, [&](Tensor host) { values = floats(host); });
   s.synchronize();
@@ -126,14 +112,14 @@ void ObservedRun::keep(const Piece& piece, const std::vector<float>& values) {
 }
 
 void ObservedRun::show_gradients() {
-  for (const Unit& unit : trainer_->stage().sharding().units())
+  for (const Unit& unit : work_.trainer->stage().sharding().units())
     for (const HeldPiece& held : held_pieces(unit, "d ", unit.gradient(), {0, unit.plan().numel}))
       show(held.piece, held.data);
 }
 
 void ObservedRun::show_weights() {
   weights_.clear();
-  for (const Unit& unit : trainer_->stage().sharding().units())
+  for (const Unit& unit : work_.trainer->stage().sharding().units())
     for (const HeldPiece& held : held_pieces(unit, "", unit.master(), {0, unit.plan().numel})) {
       show(held.piece, held.data);
       weights_[held.piece.name].push_back(held.data);
@@ -151,7 +137,7 @@ Shown ObservedRun::take(const std::string& name) {
 void ObservedRun::set_weights(const std::string& name, std::span<const float> values) {
   for (const Tensor& piece : weights_[name]) {
     const auto n = static_cast<size_t>(piece.numel());
-    runtime_->stream.upload("set_weights", {piece}, [&](std::span<const Tensor> host) {
+    work_.runtime->stream.upload("set_weights", {piece}, [&](std::span<const Tensor> host) {
       std::copy_n(values.data(), n, host[0].data<float>());
     });
     values = values.subspan(n);
@@ -159,7 +145,7 @@ void ObservedRun::set_weights(const std::string& name, std::span<const float> va
 }
 
 void ObservedRun::weights_set() {
-  for (Unit& unit : trainer_->stage().sharding().units()) unit.round_working(runtime_->stream);
+  for (Unit& unit : work_.trainer->stage().sharding().units()) unit.round_working(work_.runtime->stream);
 }
 
 }  // namespace megalith

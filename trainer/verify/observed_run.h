@@ -4,15 +4,13 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "checkpoints/piece.h"
 #include "data/loader.h"
-#include "trainer/communication/transport.h"
-#include "trainer/step/trainer.h"
+#include "trainer/job/workplace.h"
 
 namespace megalith {
 
@@ -30,17 +28,16 @@ struct Fault {
 
 class ObservedRun {
  public:
-  // `fault` is a test of whoever looks.
-  ObservedRun(const Config& config, Fault fault) : config_(config), fault_(std::move(fault)) {}
-  ObservedRun(const ObservedRun&) = delete;  // the stage knows where it is
+  // Collective. `fault` is a test of whoever looks.
+  ObservedRun(const Config& config, const Session& session, Fault fault)
+      : work_(config, session), fault_(std::move(fault)) {}
 
-  // Collective, and apart, so that several runs are known to fit before any takes its memory. Then the initial weights
-  // are shown. The transport is for tensors of `where` and outlives the run.
-  void plan(const Session& session);
-  void start(const Session& session, World where, const Transport& transport);
-  const MemorySizes& memory() const { return memory_; }  // once planned
+  // Collective: the initial weights, which are shown. The workplace has been rehearsed: apart, so that several runs are
+  // known to fit before any takes its memory.
+  void start();
 
-  const Config& config() const { return config_; }
+  Workplace& work() { return work_; }
+  const Config& config() const { return work_.placed.config; }
 
   // Update number `step`, counted from 1, on that batch of `data` or, without, on made-up tokens.
   void step(int64_t step, const Loader* data);
@@ -64,13 +61,8 @@ class ObservedRun {
   void show_gradients();
   void show_weights();
 
-  Config config_;
+  Workplace work_;
   Fault fault_;
-  Plan plan_;
-  MemorySizes memory_{};
-  std::unique_ptr<Communicator> world_;
-  std::optional<Runtime> runtime_;
-  std::optional<Trainer> trainer_;
   int64_t step_ = 0;
   std::map<std::string, Shown> shown_;
   std::map<std::string, std::vector<Tensor>> weights_;  // memory of the pieces

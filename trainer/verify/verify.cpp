@@ -3,7 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <charconv>
 #include <limits>
 #include <map>
@@ -11,12 +11,9 @@
 #include <optional>
 
 #include "trainer/communication/mpi.h"
-#include "trainer/communication/transport.h"
 #include "trainer/job/agreement.h"
-#include "trainer/job/device_choice.h"
 #include "trainer/job/handshake.h"
 #include "trainer/job/memory_check.h"
-#include "trainer/job/nodes.h"
 #include "trainer/session/machine.h"
 #include "trainer/step/learning_rate.h"
 #include "trainer/step/text_data.h"
@@ -24,6 +21,8 @@
 #include "trainer/verify/observed_run.h"
 
 namespace megalith {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Difference, at, a, b, size, tolerance, part)
 
 namespace {
 
@@ -52,15 +51,7 @@ struct Finding {
   bool exceeds() const { return !fault.empty() || difference.exceeds(); }
 };
 
-nlohmann::json to_json(const Finding& f) {
-  const auto bits = [](double v) { return std::bit_cast<uint64_t>(v); };  // JSON knows neither infinity nor NaN
-  const Difference& d = f.difference;
-  return {d.at, bits(d.a), bits(d.b), bits(d.size), bits(d.tolerance), bits(d.part), f.fault};
-}
-Finding finding_from(const nlohmann::json& j) {
-  const auto real = [&](size_t i) { return std::bit_cast<double>(j.at(i).get<uint64_t>()); };
-  return {{j.at(0), real(1), real(2), real(3), real(4), real(5)}, j.at(6)};
-}
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Finding, difference, fault)
 
 // Brings what all ranks show of both layouts together, tensor by tensor, on the rank that compares it.
 class Comparison {
@@ -109,23 +100,15 @@ class Comparison {
 // By rank and tensor.
 std::vector<std::vector<Comparison::Pieces>> Comparison::exchange_pieces(const std::vector<ComparedTensor>& tensors,
                                                                          ObservedRun& run) {
-  nlohmann::json mine = nlohmann::json::array();
-  for (const ComparedTensor& tensor : tensors) {
-    nlohmann::json numbers = nlohmann::json::array();
-    for (const Piece& p : run.pieces(tensor.name))
-      for (int64_t n : {p.col_begin, p.col_end, p.begin, p.end}) numbers.push_back(n);
-    mine.push_back(std::move(numbers));
-  }
+  std::vector<std::vector<std::array<int64_t, 4>>> mine(tensors.size());
+  for (size_t t = 0; t < tensors.size(); t++)
+    for (const Piece& p : run.pieces(tensors[t].name)) mine[t].push_back({p.col_begin, p.col_end, p.begin, p.end});
   std::vector<std::vector<Pieces>> all;
-  for (const std::string& text : session_.all_gather_text(mine.dump())) {
-    const nlohmann::json theirs = nlohmann::json::parse(text);
-    std::vector<Pieces> of_rank(tensors.size());
-    for (size_t t = 0; t < tensors.size(); t++) {
-      const auto n = theirs.at(t).get<std::vector<int64_t>>();
-      for (size_t i = 0; i < n.size(); i += 4)
-        of_rank[t].push_back({tensors[t].name, tensors[t].shape, n.at(i), n.at(i + 1), n.at(i + 2), n.at(i + 3)});
-    }
-    all.push_back(std::move(of_rank));
+  for (const auto& theirs : of_all_ranks(session_, mine)) {
+    std::vector<Pieces>& of_rank = all.emplace_back(tensors.size());
+    for (size_t t = 0; t < tensors.size(); t++)
+      for (const auto& [col_begin, col_end, begin, end] : theirs.at(t))
+        of_rank[t].push_back({tensors[t].name, tensors[t].shape, col_begin, col_end, begin, end});
   }
   return all;
 }
@@ -192,18 +175,16 @@ Finding Comparison::judge(const ComparedTensor& tensor, const WholeTensor& a, co
 
 std::vector<Finding> Comparison::compare(const std::vector<ComparedTensor>& tensors, int64_t step) {
   const auto pieces_a = exchange_pieces(tensors, a_), pieces_b = exchange_pieces(tensors, b_);
-  nlohmann::json mine = nlohmann::json::object();
+  std::map<size_t, Finding> mine;
   for (size_t t = 0; t < tensors.size(); t++) {
     const WholeTensor a = gather(tensors[t], a_, pieces_a, t), b = gather(tensors[t], b_, pieces_b, t);
-    if (!a.values().empty()) mine[std::to_string(t)] = to_json(judge(tensors[t], a, b, step));
+    if (!a.values().empty()) mine[t] = judge(tensors[t], a, b, step);
     if (tensors[t].kind == TensorKind::weight) take_over(tensors[t], a, pieces_b, t);
   }
   if (step > 0) b_.weights_set();
   std::vector<Finding> all(tensors.size());
-  for (const std::string& text : session_.all_gather_text(mine.dump())) {
-    const nlohmann::json theirs = nlohmann::json::parse(text);
-    for (const auto& [t, finding] : theirs.items()) all[std::stoul(t)] = finding_from(finding);
-  }
+  for (const auto& theirs : of_all_ranks(session_, mine))
+    for (const auto& [t, finding] : theirs) all.at(t) = finding;
   return all;
 }
 
@@ -287,17 +268,6 @@ bool Report::finish(int64_t steps) const {
   return first_.empty();
 }
 
-// Ranks that were given other options would wait for one another.
-void check_same_options(const VerifyOptions& o, const Session& session) {
-  const std::string mine =
-      fmt::format("--steps {} --tolerance {} --inject \"{}\"{}", o.steps, o.tolerance, o.inject, o.all ? " --all" : "");
-  const std::string of_rank_0 = session.broadcast_text(mine);
-  together(session, [&] {
-    CHECK(mine == of_rank_0, "the options are {}, but {} on rank 0; start every rank with the same command", mine,
-          of_rank_0);
-  });
-}
-
 }  // namespace
 
 void check_against(const std::vector<std::string>& against) {
@@ -325,9 +295,11 @@ bool run_verify(const VerifyOptions& options, const Session& session) {
     config_b = load_config(options.config, overrides);
     check_against(options.against);
   });
-  check_same_options(options, session);
   together(session, [&] { session.require_mpi(); });  // to compare by
-  shake_hands(config_a, session);
+  shake_hands(config_a, session,
+              {{"--steps", {fmt::format("{}", options.steps), ""}},
+               {"--tolerance", {fmt::format("{}", options.tolerance), ""}},
+               {"--inject", {options.inject, ""}}});
   shake_hands(config_b, session);
   use_threads(session.ranks_on_this_node());
 
@@ -341,21 +313,13 @@ bool run_verify(const VerifyOptions& options, const Session& session) {
     fault = parse_fault(options.inject, options, config_a);
   });
 
-  const DeviceChoice device_a = choose_device(config_a, session), device_b = choose_device(config_b, session);
-  const World where_a = device_a.world, where_b = device_b.world;
-  std::optional<Transport> transport_a, transport_b;
-  together(session, [&] { transport_a.emplace(where_a, config_a.communication, session); });
-  together(session, [&] { transport_b.emplace(where_b, config_b.communication, session); });
-
-  const Placed placed_a = placed(config_a, session), placed_b = placed(config_b, session);
-  ObservedRun a(placed_a.config, {}), b(placed_b.config, fault);
-  for (ObservedRun* run : {&a, &b}) run->plan(session);
+  ObservedRun a(config_a, session, {}), b(config_b, session, fault);
   together(session, [&] {
-    check_memory({{where_a, a.memory()}, {where_b, b.memory()}}, session.ranks_on_this_node(),
-                 std::max(device_a.ranks, device_b.ranks));
+    const Workplace &of_a = a.work(), &of_b = b.work();
+    check_memory({{of_a.device.world, of_a.rehearsal.memory}, {of_b.device.world, of_b.rehearsal.memory}},
+                 session.ranks_on_this_node(), std::max(of_a.device.ranks, of_b.device.ranks));
   });
-  a.start(session, where_a, *transport_a);
-  b.start(session, where_b, *transport_b);
+  for (ObservedRun* run : {&a, &b}) run->start();
   const auto world = host_world(session);
 
   if (session.rank() == 0) {
@@ -364,7 +328,7 @@ bool run_verify(const VerifyOptions& options, const Session& session) {
     fmt::print("{} ranks; {} steps of {} sequences of {} tokens, {}\n", session.size(), options.steps,
                config_a.batch.global_batch_size, config_a.batch.sequence_length,
                data ? "from " + config_a.data.train : "made up, for data.train is empty");
-    const std::string& warning = placed_a.warning.empty() ? placed_b.warning : placed_a.warning;
+    const std::string& warning = (a.work().placed.warning.empty() ? b : a).work().placed.warning;
     if (!warning.empty()) fmt::print("warning: {}\n", warning);
     fmt::print("differences are |a - b| / max |a|, of the element that is nearest to its tolerance\n\n");
   }

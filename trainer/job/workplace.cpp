@@ -1,0 +1,33 @@
+#include "trainer/job/workplace.h"
+
+#include "trainer/job/agreement.h"
+#include "trainer/job/memory_check.h"
+
+namespace megalith {
+
+Workplace::Workplace(const Config& config, const Session& s)
+    : session(s), device(choose_device(config, s)), placed(megalith::placed(config, s)) {}
+
+void Workplace::rehearse() {
+  plan = make_plan(placed.config, session.size(), session.rank());
+  rehearsal = megalith::rehearse(placed.config, plan);
+}
+
+void Workplace::open() {
+  together(session, [&] { transport.emplace(device.world, placed.config.communication, session); });
+  world = transport->world();
+  Mesh mesh(plan.mesh, *world);
+  // Once more, beside what NCCL and the GEMM library have taken, and before any rank of the GPU takes its share.
+  std::unique_ptr<DeviceQueue> queue;
+  if (device.world == World::cuda) {
+    together(session, [&] { queue = std::make_unique<DeviceQueue>(); });
+    together(session, [&] { check_gpu_memory(rehearsal.memory, device.ranks, true); });
+  }
+  together(session, [&] {
+    runtime.emplace(device.world, rehearsal.memory, std::move(mesh), std::move(queue));
+    transport->watch(runtime->stream);
+    trainer.emplace(placed.config, plan, *runtime);
+  });
+}
+
+}  // namespace megalith
