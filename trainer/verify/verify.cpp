@@ -224,7 +224,7 @@ void Report::step(int64_t step, const std::vector<ComparedTensor>& tensors, cons
   const bool equal = std::all_of(findings.begin(), findings.end(),
                                  [](const Finding& f) { return f.fault.empty() && f.difference.part == 0; });
   equal_ = equal_ && equal;
-  // An updated weight that passes is told of last: where its update is uncertain, that is often used up.
+  // An updated weight that passes is reported last: where its update is uncertain, that is often used up.
   const auto nearness = [](const ComparedTensor& tensor, const Finding& f) {
     if (f.exceeds()) return std::numeric_limits<double>::infinity();
     return f.difference.part - (tensor.kind == TensorKind::weight ? 1 : 0);
@@ -277,13 +277,29 @@ MemorySizes memory_in(World where, ObservedRun& a, ObservedRun& b) {
   return sum;
 }
 
-void check_memory(const MemorySizes& sizes, const Session& session) {
-  const int64_t wanted = total(sizes) * session.ranks_on_this_node(), present = physical_memory();
+// Error: both do not fit at the same time.
+void rehearse(ObservedRun& a, ObservedRun& b, const Session& session) {
+  for (ObservedRun* run : {&a, &b}) run->work().rehearse();
+  const MemorySizes on_gpu = memory_in(World::cuda, a, b);
+  if (total(on_gpu) > 0) check_gpu_memory(on_gpu, std::max(a.work().device.ranks, b.work().device.ranks));
+  const int ranks = session.ranks_on_this_node();
+  const int64_t wanted = total(memory_in(World::cpu, a, b)) * ranks, present = physical_memory();
   CHECK(wanted <= present,
         "both layouts together need {:.2f} GiB on the {} ranks of this machine, which has {:.2f} GiB; use fewer "
         "model.layers, a smaller batch.microbatch_size, or more machines",
-        static_cast<double>(wanted) / (1 << 30), session.ranks_on_this_node(),
-        static_cast<double>(present) / (1 << 30));
+        static_cast<double>(wanted) / (1 << 30), ranks, static_cast<double>(present) / (1 << 30));
+}
+
+void introduce(const VerifyOptions& options, ObservedRun& a, ObservedRun& b, int ranks) {
+  const Config& config = a.config();
+  fmt::print("A: {}{}{}\nB: the same with {}\n", options.config, options.overrides.empty() ? "" : " ",
+             fmt::join(options.overrides, " "), fmt::join(options.against, " "));
+  fmt::print("{} ranks; {} steps of {} sequences of {} tokens, {}\n", ranks, options.steps,
+             config.batch.global_batch_size, config.batch.sequence_length,
+             config.data.train.empty() ? "made up, for data.train is empty" : "from " + config.data.train);
+  const std::string& warning = (a.work().placed.warning.empty() ? b : a).work().placed.warning;
+  if (!warning.empty()) fmt::print("warning: {}\n", warning);
+  fmt::print("differences are |a - b| / max |a|, of the element that is nearest to its tolerance\n\n");
 }
 
 }  // namespace
@@ -325,32 +341,16 @@ bool run_verify(const VerifyOptions& options, const Session& session) {
   Fault fault;
   together(session, [&] {
     for (Config* config : {&config_a, &config_b}) open_tokenizer(*config);
-    if (!config_a.data.train.empty())
-      data =
-          open_data("data.train", config_a.data.train, config_a, config_a.data.shuffle, session.rank(), session.size());
+    const DataConfig& d = config_a.data;
+    if (!d.train.empty()) data = open_data("data.train", d.train, config_a, d.shuffle, session.rank(), session.size());
     fault = parse_fault(options.inject, options, config_a);
   });
-
   ObservedRun a(config_a, session, {}), b(config_b, session, fault);
-  together(session, [&] {
-    for (ObservedRun* run : {&a, &b}) run->work().rehearse();
-    check_memory(memory_in(World::cpu, a, b), session);
-    if (memory_in(World::cuda, a, b) != MemorySizes{})
-      check_gpu_memory(memory_in(World::cuda, a, b), std::max(a.work().device.ranks, b.work().device.ranks));
-  });
+  together(session, [&] { rehearse(a, b, session); });
   for (ObservedRun* run : {&a, &b}) run->start();
-  const auto world = host_world(session);
+  if (session.rank() == 0) introduce(options, a, b, session.size());
 
-  if (session.rank() == 0) {
-    fmt::print("A: {}{}{}\nB: the same with {}\n", options.config, options.overrides.empty() ? "" : " ",
-               fmt::join(options.overrides, " "), fmt::join(options.against, " "));
-    fmt::print("{} ranks; {} steps of {} sequences of {} tokens, {}\n", session.size(), options.steps,
-               config_a.batch.global_batch_size, config_a.batch.sequence_length,
-               data ? "from " + config_a.data.train : "made up, for data.train is empty");
-    const std::string& warning = (a.work().placed.warning.empty() ? b : a).work().placed.warning;
-    if (!warning.empty()) fmt::print("warning: {}\n", warning);
-    fmt::print("differences are |a - b| / max |a|, of the element that is nearest to its tolerance\n\n");
-  }
+  const auto world = host_world(session);
   Comparison comparison(session, *world, a, b, options.tolerance);
   Report report(session.rank() == 0, options.all);
   const auto before = tensors_before(config_a), of_step = tensors_of_step(config_a);
