@@ -61,16 +61,16 @@ class SimulatedGpuRun : public testing::Test {
 };
 
 TEST_F(SimulatedGpuRun, CheckpointsMoveBetweenGpuAndCpu) {
-  Run(config("cpu", "cpu"), session()).train();
-  Run(config("gpu", "cuda"), session()).train();
+  megalith::Run(config("cpu", "cpu"), session()).train();
+  megalith::Run(config("gpu", "cuda"), session()).train();
   expect_same_course("cpu", "gpu");
   // Two steps on one, checkpoint, two on the other.
   for (const auto& [first, second] : {std::pair{"cpu", "cuda"}, {"cuda", "cpu"}}) {
     const std::string run = fmt::format("{}_then_{}", first, second);
-    Run(config(run, first), session()).train();
+    megalith::Run(config(run, first), session()).train();
     const std::string checkpoints = scratch_.path(run) + "/checkpoints/";
     std::filesystem::remove_all(checkpoints + "step-00000004");
-    Run(config(run, second), session()).train();
+    megalith::Run(config(run, second), session()).train();
     expect_same_course("cpu", run);
   }
 }
@@ -96,7 +96,7 @@ TEST_F(SimulatedGpuRun, VerifyComparesAGpuWithTheCpu) {
 
 TEST_F(SimulatedGpuRun, AModelThatDoesNotFitIsRefusedWithThePlan) {
   const std::string message = message_of([&] {
-    Run(config("large", "cuda", {"model.hidden=1024", "model.layers=8"}), session()).train();
+    megalith::Run(config("large", "cuda", {"model.hidden=1024", "model.layers=8"}), session()).train();
   });
   for (const char* words : {"GiB free; use a smaller batch.microbatch_size", "optimizer", "workspace"})
     EXPECT_NE(message.find(words), std::string::npos) << message;
@@ -104,7 +104,7 @@ TEST_F(SimulatedGpuRun, AModelThatDoesNotFitIsRefusedWithThePlan) {
 }
 
 TEST_F(SimulatedGpuRun, InferenceGivesTheSameText) {
-  Run(config("cpu", "cpu"), session()).train();
+  megalith::Run(config("cpu", "cpu"), session()).train();
   std::string texts[2];
   double losses[2];
   for (World where : {World::cpu, World::cuda}) {

@@ -224,7 +224,7 @@ void Report::step(int64_t step, const std::vector<ComparedTensor>& tensors, cons
   const bool equal = std::all_of(findings.begin(), findings.end(),
                                  [](const Finding& f) { return f.fault.empty() && f.difference.part == 0; });
   equal_ = equal_ && equal;
-  // An updated weight that passes is told of last: where its update is uncertain, that is often used up.
+  // An updated weight that passes is reported last: where its update is uncertain, that is often used up.
   const auto nearness = [](const ComparedTensor& tensor, const Finding& f) {
     if (f.exceeds()) return std::numeric_limits<double>::infinity();
     return f.difference.part - (tensor.kind == TensorKind::weight ? 1 : 0);
@@ -268,6 +268,25 @@ bool Report::finish(int64_t steps) const {
   return first_.empty();
 }
 
+// Error: both do not fit at the same time.
+void rehearse(Workplace& a, Workplace& b, const Session& session) {
+  for (Workplace* work : {&a, &b}) work->rehearse();
+  check_memory({{a.device.world, a.rehearsal.memory}, {b.device.world, b.rehearsal.memory}},
+               session.ranks_on_this_node(), std::max(a.device.ranks, b.device.ranks));
+}
+
+void introduce(const VerifyOptions& options, ObservedRun& a, ObservedRun& b, int ranks) {
+  const Config& config = a.config();
+  fmt::print("A: {}{}{}\nB: the same with {}\n", options.config, options.overrides.empty() ? "" : " ",
+             fmt::join(options.overrides, " "), fmt::join(options.against, " "));
+  fmt::print("{} ranks; {} steps of {} sequences of {} tokens, {}\n", ranks, options.steps,
+             config.batch.global_batch_size, config.batch.sequence_length,
+             config.data.train.empty() ? "made up, for data.train is empty" : "from " + config.data.train);
+  const std::string& warning = (a.work().placed.warning.empty() ? b : a).work().placed.warning;
+  if (!warning.empty()) fmt::print("warning: {}\n", warning);
+  fmt::print("differences are |a - b| / max |a|, of the element that is nearest to its tolerance\n\n");
+}
+
 }  // namespace
 
 void check_against(const std::vector<std::string>& against) {
@@ -307,31 +326,16 @@ bool run_verify(const VerifyOptions& options, const Session& session) {
   Fault fault;
   together(session, [&] {
     for (Config* config : {&config_a, &config_b}) open_tokenizer(*config);
-    if (!config_a.data.train.empty())
-      data =
-          open_data("data.train", config_a.data.train, config_a, config_a.data.shuffle, session.rank(), session.size());
+    const DataConfig& d = config_a.data;
+    if (!d.train.empty()) data = open_data("data.train", d.train, config_a, d.shuffle, session.rank(), session.size());
     fault = parse_fault(options.inject, options, config_a);
   });
-
   ObservedRun a(config_a, session, {}), b(config_b, session, fault);
-  together(session, [&] {
-    const Workplace &of_a = a.work(), &of_b = b.work();
-    check_memory({{of_a.device.world, of_a.rehearsal.memory}, {of_b.device.world, of_b.rehearsal.memory}},
-                 session.ranks_on_this_node(), std::max(of_a.device.ranks, of_b.device.ranks));
-  });
+  together(session, [&] { rehearse(a.work(), b.work(), session); });
   for (ObservedRun* run : {&a, &b}) run->start();
-  const auto world = host_world(session);
+  if (session.rank() == 0) introduce(options, a, b, session.size());
 
-  if (session.rank() == 0) {
-    fmt::print("A: {}{}{}\nB: the same with {}\n", options.config, options.overrides.empty() ? "" : " ",
-               fmt::join(options.overrides, " "), fmt::join(options.against, " "));
-    fmt::print("{} ranks; {} steps of {} sequences of {} tokens, {}\n", session.size(), options.steps,
-               config_a.batch.global_batch_size, config_a.batch.sequence_length,
-               data ? "from " + config_a.data.train : "made up, for data.train is empty");
-    const std::string& warning = (a.work().placed.warning.empty() ? b : a).work().placed.warning;
-    if (!warning.empty()) fmt::print("warning: {}\n", warning);
-    fmt::print("differences are |a - b| / max |a|, of the element that is nearest to its tolerance\n\n");
-  }
+  const auto world = host_world(session);
   Comparison comparison(session, *world, a, b, options.tolerance);
   Report report(session.rank() == 0, options.all);
   const auto before = tensors_before(config_a), of_step = tensors_of_step(config_a);
