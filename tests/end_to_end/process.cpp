@@ -195,10 +195,16 @@ Args megalith(const Args& args) {
   return command;
 }
 
-Args mpirun(int ranks, const Args& args) {
-  Args command{
-      place("MEGALITH_MPIRUN", MEGALITH_MPIRUN),  "--oversubscribe", "--bind-to", "none", "-n", std::to_string(ranks),
-      place("MEGALITH_PROGRAM", MEGALITH_PROGRAM)};
+Args mpirun(int ranks, const Args& args) { return mpirun(ranks, place("MEGALITH_PROGRAM", MEGALITH_PROGRAM), args); }
+
+Args mpirun(int ranks, const std::string& program, const Args& args) {
+  Args command{place("MEGALITH_MPIRUN", MEGALITH_MPIRUN),
+               "--oversubscribe",
+               "--bind-to",
+               "none",
+               "-n",
+               std::to_string(ranks),
+               program};
   command.insert(command.end(), args.begin(), args.end());
   return command;
 }

@@ -62,6 +62,7 @@ std::string place(const char* name, const std::string& built);
 
 Args megalith(const Args& args);           // the program alone
 Args mpirun(int ranks, const Args& args);  // under mpirun; also for one rank
+Args mpirun(int ranks, const std::string& program, const Args& args);
 Result run(const Args& command, const std::string& folder, double timeout = 120, const std::string& shell_prefix = "");
 
 // MEGALITH_PYTHON, if it can import these packages ("torch, h5py"), or "".
