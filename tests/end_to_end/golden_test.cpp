@@ -8,23 +8,10 @@
 #include <filesystem>
 
 #include "checkpoints/reader.h"
-#include "tests/end_to_end/helpers.h"
+#include "tests/end_to_end/layout.h"
 
 namespace megalith::e2e {
 namespace {
-
-struct Layout {
-  int ranks;
-  std::string strategy;
-  int degree;  // ranks that share one copy; 0: all
-  int microbatch;
-  std::string recompute;
-};
-
-std::string describe(const Layout& l) {
-  return fmt::format("{} ranks, {} {}, microbatches of {}, recompute {}", l.ranks, l.strategy, l.degree, l.microbatch,
-                     l.recompute);
-}
 
 using Values = std::vector<float>;
 
@@ -61,48 +48,38 @@ double check_gradients(const Weights& found, const std::string& folder) {
   return worst;
 }
 
-void check(const std::string& folder, const std::vector<Layout>& layouts) {
-  for (const Layout& layout : layouts) {
-    SCOPED_TRACE(describe(layout));
-    const Scratch scratch;
-    write_reference_config(scratch / "config.toml", folder, folder);
-    train(scratch.folder(), layout.ranks,
-          {"parallel.sharding_strategy=" + layout.strategy,
-           fmt::format("parallel.sharded_data_parallel_degree={}", layout.degree),
-           fmt::format("batch.microbatch_size={}", layout.microbatch),
-           "memory.activation_checkpointing=" + layout.recompute});
-    fmt::print("  {:<62}  {}\n", describe(layout),
-               expect_same_course(course_of(scratch.folder(), scratch / "run"), reference_course(folder)));
+using Layouts = std::map<int, std::vector<std::string>>;  // by ranks, in the words of layout.h
+
+void check(const std::string& folder, const Layouts& layouts) {
+  const Scratch scratch;
+  write_reference_config(scratch / "config.toml", folder, folder);
+  for (const auto& [ranks, words] : layouts) {
+    std::vector<Training> trainings;
+    for (const std::string& w : words) trainings.push_back({fmt::format("run{}_{}", ranks, trainings.size()), w, {}});
+    train_several(scratch, ranks, trainings);
+    expect_courses(scratch, trainings, reference_course(folder));
   }
 }
 
 TEST(Golden, tiny_in_every_layout) {
   SKIP_WITHOUT_REFERENCE();
-  check(reference("tiny"), {{1, "full_shard", 0, 1, "none"},
-                            {1, "no_shard", 0, 8, "each"},
-                            {1, "full_shard", 0, 4, "each"},
-                            {2, "full_shard", 0, 1, "each"},
-                            {2, "full_shard", 0, 4, "none"},
-                            {2, "full_shard", 1, 2, "none"},
-                            {2, "no_shard", 0, 2, "each"},
-                            {3, "full_shard", 0, 1, "none"},
-                            {3, "full_shard", 0, 2, "each"},
-                            {3, "no_shard", 0, 8, "none"},
-                            {4, "full_shard", 0, 2, "none"},
-                            {4, "full_shard", 2, 1, "each"},
-                            {4, "full_shard", 2, 4, "none"},
-                            {4, "no_shard", 0, 1, "each"}});
+  check(reference("tiny"),
+        {{1, {"full_shard microbatch=1", "no_shard microbatch=8 recompute", "full_shard microbatch=4 recompute"}},
+         {2,
+          {"full_shard microbatch=1 recompute", "full_shard microbatch=4", "full_shard shard=1 microbatch=2",
+           "no_shard microbatch=2 recompute"}},
+         {3, {"full_shard microbatch=1", "full_shard microbatch=2 recompute", "no_shard microbatch=8"}},
+         {4,
+          {"full_shard microbatch=2", "full_shard shard=2 microbatch=1 recompute", "full_shard shard=2 microbatch=4",
+           "no_shard microbatch=1 recompute"}}});
 }
 
 TEST(Golden, small_in_every_layout) {
   SKIP_WITHOUT_REFERENCE();
-  check(reference("small"), {{1, "full_shard", 0, 4, "none"},
-                             {2, "full_shard", 0, 8, "each"},
-                             {2, "no_shard", 0, 1, "none"},
-                             {3, "full_shard", 0, 2, "none"},
-                             {3, "no_shard", 0, 4, "each"},
-                             {4, "full_shard", 0, 4, "none"},
-                             {4, "full_shard", 2, 1, "each"}});
+  check(reference("small"), {{1, {"full_shard microbatch=4"}},
+                             {2, {"full_shard microbatch=8 recompute", "no_shard microbatch=1"}},
+                             {3, {"full_shard microbatch=2", "no_shard microbatch=4 recompute"}},
+                             {4, {"full_shard microbatch=4", "full_shard shard=2 microbatch=1 recompute"}}});
 }
 
 // A step with a learning rate that moves nothing, no clipping and beta1 = 0: what the checkpoint then holds are the
@@ -181,7 +158,7 @@ TEST(Golden, logits_gradients_and_an_exact_round_trip_of_the_weights) {
 struct OddShape {
   std::string name;
   Args options;
-  std::vector<Layout> layouts;
+  Layouts layouts;
 };
 
 void PrintTo(const OddShape& shape, std::ostream* out) { *out << shape.name; }
@@ -208,25 +185,26 @@ INSTANTIATE_TEST_SUITE_P(
                  {"--layers", "3",  "--hidden",  "48", "--heads",       "3", "--vocab", "131",
                   "--seq",    "33", "--context", "40", "--batch",       "5", "--accum", "3",
                   "--steps",  "9",  "--warmup",  "3",  "--decay-steps", "7", "--seed",  "5"},
-                 {{1, "full_shard", 0, 5, "none"},
-                  {2, "full_shard", 0, 3, "each"},
-                  {3, "no_shard", 0, 5, "none"},
-                  {4, "full_shard", 2, 1, "none"},
-                  {4, "full_shard", 0, 3, "none"}}},
+                 {{1, {"full_shard microbatch=5"}},
+                  {2, {"full_shard microbatch=3 recompute"}},
+                  {3, {"no_shard microbatch=5"}},
+                  {4, {"full_shard shard=2 microbatch=1", "full_shard microbatch=3"}}}},
         // One layer, heads of 7 and 1-token microbatches; every step is clipped, hard; no warm-up.
         OddShape{"heads_of_seven",
                  {"--layers", "1",    "--hidden",       "35",  "--heads", "5", "--vocab",  "77", "--seq",         "19",
                   "--batch",  "7",    "--accum",        "1",   "--steps", "8", "--warmup", "0",  "--decay-steps", "8",
                   "--clip",   "0.05", "--weight-decay", "0.3", "--seed",  "11"},
-                 {{1, "no_shard", 0, 7, "each"},
-                  {2, "full_shard", 0, 1, "none"},
-                  {3, "full_shard", 0, 7, "none"},
-                  {4, "no_shard", 0, 1, "each"}}},
+                 {{1, {"no_shard microbatch=7 recompute"}},
+                  {2, {"full_shard microbatch=1"}},
+                  {3, {"full_shard microbatch=7"}},
+                  {4, {"no_shard microbatch=1 recompute"}}}},
         // A head as wide as the model, one wider than 64, and sequences of 2.
         OddShape{"one_head",
                  {"--layers", "2", "--hidden", "112", "--heads", "1", "--vocab", "300", "--seq",  "2",
                   "--batch",  "6", "--accum",  "2",   "--steps", "6", "--clip",  "0",   "--seed", "3"},
-                 {{1, "full_shard", 0, 4, "none"}, {3, "full_shard", 3, 2, "none"}, {4, "full_shard", 0, 3, "each"}}}),
+                 {{1, {"full_shard microbatch=4"}},
+                  {3, {"full_shard shard=3 microbatch=2"}},
+                  {4, {"full_shard microbatch=3 recompute"}}}}),
     [](const auto& suite) { return suite.param.name; });
 
 }  // namespace

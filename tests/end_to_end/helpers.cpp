@@ -42,6 +42,14 @@ void write_file(const std::string& path, const std::string& bytes) {
   if (!file) throw std::runtime_error("cannot write " + path);
 }
 
+size_t count(const std::string& text, const std::string& words) {
+  size_t n = 0;
+  for (size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) n++;
+  return n;
+}
+
+bool long_tests() { return place("MEGALITH_LONG_TESTS", "0") == "1"; }
+
 void flip_byte(const std::string& path, size_t position) {
   std::string bytes = read_file(path);
   bytes.at(position) = static_cast<char>(bytes.at(position) ^ 0x10);

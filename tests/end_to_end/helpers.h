@@ -28,6 +28,7 @@ class Scratch {
 
 std::string read_file(const std::string& path);
 void write_file(const std::string& path, const std::string& bytes);
+size_t count(const std::string& text, const std::string& words);  // how often they stand in it
 void flip_byte(const std::string& path, size_t position);
 
 // Every file below a folder, by relative path, with what it holds; folders end in '/'.
@@ -78,6 +79,9 @@ Course course_of(const std::string& folder, const std::string& run_folder);
 // learning rates within 1e-9, and each tensor of the weights within 1e-3 in relative norm, with no tensor and no row
 // more. Returns the largest errors, in words.
 std::string expect_same_course(const Course& found, const Course& expected);
+
+// Whether MEGALITH_LONG_TESTS=1 asks for the long loops (tests/nightly.sh).
+bool long_tests();
 
 // Folders step-* of a checkpoint directory, by name.
 std::vector<std::string> checkpoints_in(const std::string& directory);

@@ -17,8 +17,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t steps = 150, keep = 2;
-constexpr int wanted_kills = 60;
+constexpr int64_t keep = 2;
+const int wanted_kills = long_tests() ? 60 : 8;
+const int64_t steps = long_tests() ? 150 : 40;
 
 // Small and quick, but with everything that a resume must restore: shuffling over many epochs, dropout, accumulation.
 void write_config(const std::string& path) {
@@ -46,7 +47,7 @@ int64_t last_told(const std::string& out) {
 
 enum class Victim { all, one_rank, mpirun };
 
-TEST(Kill, sixty_kills_lose_nothing) {
+TEST(Kill, kills_lose_nothing) {
   SKIP_WITHOUT_REFERENCE();
   const Scratch scratch;
   write_config(scratch / "config.toml");
@@ -65,8 +66,8 @@ TEST(Kill, sixty_kills_lose_nothing) {
   while (kills < wanted_kills || !before.empty()) {
     const bool enough = kills >= wanted_kills;
     Process process(mpirun(2, {"train", "config.toml"}), scratch.folder());
-    // One in five dies on its way up; the others once they have saved again, so that the run gets on.
-    const bool early = random() % 5 == 0;
+    // The first and one in five die on their way up; the others once they have saved again, so that the run gets on.
+    const bool early = kills == 0 || random() % 5 == 0;
     const int64_t newest = before.empty() ? 0 : step_of(before.front());
     const double start = now();
     while (!enough && process.running()) {
@@ -146,8 +147,10 @@ TEST(Kill, sixty_kills_lose_nothing) {
   fmt::print(
       "  {} kills in {:.0f} s: {} during a save, {} during a removal, {} before the first step; {} runs completed\n",
       kills, now() - begin, while_saving, while_removing, while_starting, completed);
-  EXPECT_GT(while_saving, 0);
   EXPECT_GT(while_starting, 0);
+  if (long_tests()) {
+    EXPECT_GT(while_saving, 0);
+  }
   EXPECT_GE(completed, 1);
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <sstream>
 #include <stdexcept>
@@ -96,10 +95,6 @@ struct Degrees {
 
 }  // namespace
 
-void PrintTo(const Layout& l, std::ostream* out) {
-  *out << fmt::format("{} on {} ranks: {}", l.model, l.ranks, l.words);
-}
-
 Args overrides_of(const std::string& words) {
   Args overrides;
   std::istringstream stream(words);
@@ -113,16 +108,6 @@ Args overrides_of(const std::string& words) {
     for (const std::string& o : found->second) overrides.push_back(o.ends_with('=') ? o + value : o);
   }
   return overrides;
-}
-
-std::string test_name(const std::string& text) {
-  std::string name;
-  for (char c : text)
-    if (std::isalnum(static_cast<unsigned char>(c)) || c == '_')
-      name += c;
-    else if (c != '=')
-      name += '_';
-  return name;
 }
 
 std::set<std::string> mechanisms_of(int ranks, const Args& overrides) {
@@ -209,12 +194,24 @@ Course prepare_model(const Scratch& scratch, const std::string& model) {
   return course_of(scratch.folder(), scratch / "alone");
 }
 
-Course trained(const Scratch& scratch, int ranks, const std::string& words, const Args& overrides) {
-  Args args = overrides_of(words);
-  args.insert(args.end(), overrides.begin(), overrides.end());
-  std::filesystem::remove_all(scratch / "run");
-  train(scratch.folder(), ranks, args);
-  return course_of(scratch.folder(), scratch / "run");
+Result train_several(const Scratch& scratch, int ranks, const std::vector<Training>& trainings) {
+  Args args{"config.toml"};
+  for (const Training& t : trainings) {
+    if (args.size() > 1) args.push_back("--");
+    args.push_back("run.output=" + t.name);
+    for (const Args& more : {overrides_of(t.words), t.overrides}) args.insert(args.end(), more.begin(), more.end());
+  }
+  const std::string program = place("MEGALITH_TRAIN_SEVERAL", MEGALITH_TRAIN_SEVERAL);
+  const Result result = run(mpirun(ranks, program, args), scratch.folder(), 300);
+  EXPECT_EQ(result.status, 0) << result.text();
+  return result;
+}
+
+void expect_courses(const Scratch& scratch, const std::vector<Training>& trainings, const Course& expected) {
+  for (const Training& t : trainings) {
+    SCOPED_TRACE(t.words);
+    fmt::print("  {}: {}\n", t.words, expect_same_course(course_of(scratch.folder(), scratch / t.name), expected));
+  }
 }
 
 }  // namespace megalith::e2e

@@ -19,13 +19,22 @@ struct Layout {
   int ranks;
   std::string words;
 };
-void PrintTo(const Layout& layout, std::ostream* out);
+// The table's rows of one model and number of ranks are trained in one job.
+struct Size {
+  std::string model;
+  int ranks;
+  auto operator<=>(const Size&) const = default;
+  std::string name() const { return model + "_on_" + std::to_string(ranks); }
+};
+template <class Rows>
+std::set<Size> sizes_of(const Rows& rows) {
+  std::set<Size> sizes;
+  for (const auto& row : rows) sizes.insert({row.model, row.ranks});
+  return sizes;
+}
 
 // The overrides that the words stand for; layout.cpp has the list. Throws on a word that is not there.
 Args overrides_of(const std::string& words);
-
-// Letters, digits and '_' only, as GoogleTest wants names.
-std::string test_name(const std::string& text);
 
 // What a layout puts to work on so many ranks: an option that changes nothing there does not count, such as sequence
 // parallelism without tensor parallelism, or a strategy of sharding without data parallelism.
@@ -41,7 +50,15 @@ bool exclude_each_other(const std::string& a, const std::string& b);
 // The config of a model in the scratch folder, and the course that its training must take.
 Course prepare_model(const Scratch& scratch, const std::string& model);
 
-// What training comes to in a layout, from the beginning, in run/.
-Course trained(const Scratch& scratch, int ranks, const std::string& words, const Args& overrides = {});
+// One training of several: `words` and `overrides` in the run folder `name`.
+struct Training {
+  std::string name, words;
+  Args overrides;
+};
+// All of them, one after the other, in one job of so many ranks (tests/train_several), from the config of
+// prepare_model. What each comes to is course_of(scratch.folder(), scratch / name).
+Result train_several(const Scratch& scratch, int ranks, const std::vector<Training>& trainings);
+// That each took the expected course, and prints how far off it was.
+void expect_courses(const Scratch& scratch, const std::vector<Training>& trainings, const Course& expected);
 
 }  // namespace megalith::e2e

@@ -21,14 +21,6 @@ struct Twins {
   int other_ranks = 0;  // 0: the same
 };
 
-void PrintTo(const Twins& t, std::ostream* out) {
-  *out << fmt::format("{} on {} ranks: {} | {}", t.model, t.ranks, t.words, t.others);
-}
-
-std::string name_of(const Twins& t) {
-  return test_name(fmt::format("{}_{}_{}_and_{}", t.model, t.ranks, t.words, t.others));
-}
-
 constexpr auto all = Twins::Equal::all, weights = Twins::Equal::weights;
 const std::vector<Twins> twins = {
     // Kept or gathered again; scattered now or after the last microbatch, where it is the only one.
@@ -64,31 +56,48 @@ const std::vector<Twins> twins = {
     {weights, "tiny", 2, "shard_optimizer microbatch=1", "no_shard microbatch=1"},
 };
 
-class BitEqual : public testing::TestWithParam<Twins> {};
+class BitEqual : public testing::TestWithParam<std::string> {};
 
-TEST_P(BitEqual, layouts_that_only_move_data) {
-  const Twins& t = GetParam();
-  SKIP_WITHOUT_MODEL(t.model);
-  const Scratch scratch;
-  prepare_model(scratch, t.model);
-  Args more{"model.dropout=0.1", "data.shuffle=true"};
-  if (t.equal == weights) more.push_back("optimizer.gradient_clip=0");
-  const Course a = trained(scratch, t.ranks, t.words, more);
-  const Course b = trained(scratch, t.other_ranks ? t.other_ranks : t.ranks, t.others, more);
+void expect_equal(const Course& a, const Course& b, Twins::Equal equal) {
   ASSERT_EQ(a.steps.size(), b.steps.size());
   ASSERT_FALSE(a.steps.empty());
   for (size_t i = 0; i < a.steps.size(); i++) {
     const Step &x = a.steps[i], &y = b.steps[i];
-    EXPECT_NEAR(x.loss, y.loss, t.equal == all ? 0 : 1e-14 * x.loss) << "step " << x.step;
-    EXPECT_NEAR(x.grad_norm, y.grad_norm, t.equal == all ? 0 : 1e-14 * x.grad_norm) << "step " << x.step;
+    EXPECT_NEAR(x.loss, y.loss, equal == all ? 0 : 1e-14 * x.loss) << "step " << x.step;
+    EXPECT_NEAR(x.grad_norm, y.grad_norm, equal == all ? 0 : 1e-14 * x.grad_norm) << "step " << x.step;
   }
   ASSERT_EQ(a.weights.size(), b.weights.size());
   for (const auto& [name, weight] : a.weights)
     EXPECT_TRUE(b.weights.contains(name) && b.weights.at(name) == weight) << name << " differs";
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, BitEqual, testing::ValuesIn(twins),
-                         [](const auto& suite) { return name_of(suite.param); });
+TEST_P(BitEqual, layouts_that_only_move_data) {
+  const std::string model = GetParam();
+  SKIP_WITHOUT_MODEL(model);
+  const Scratch scratch;
+  prepare_model(scratch, model);
+  std::map<int, std::vector<Training>> trainings;  // by ranks
+  const auto run_of = [](const char* which, size_t i) { return fmt::format("{}{}", which, i); };
+  for (size_t i = 0; i < twins.size(); i++) {
+    const Twins& t = twins[i];
+    if (t.model != model) continue;
+    Args more{"model.dropout=0.1", "data.shuffle=true"};
+    if (t.equal == weights) more.push_back("optimizer.gradient_clip=0");
+    trainings[t.ranks].push_back({run_of("one", i), t.words, more});
+    trainings[t.other_ranks ? t.other_ranks : t.ranks].push_back({run_of("other", i), t.others, more});
+  }
+  for (const auto& [ranks, several] : trainings) train_several(scratch, ranks, several);
+  for (size_t i = 0; i < twins.size(); i++) {
+    const Twins& t = twins[i];
+    if (t.model != model) continue;
+    SCOPED_TRACE(fmt::format("{} ranks: {} | {}", t.ranks, t.words, t.others));
+    expect_equal(course_of(scratch.folder(), scratch / run_of("one", i)),
+                 course_of(scratch.folder(), scratch / run_of("other", i)), t.equal);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, BitEqual, testing::Values("tiny", "small", "odd"),
+                         [](const auto& suite) { return suite.param; });
 
 // A run that changes its layout halfway.
 struct Move {
@@ -98,14 +107,6 @@ struct Move {
   int then_ranks;
   std::string then;
 };
-
-void PrintTo(const Move& m, std::ostream* out) {
-  *out << fmt::format("{} on {} ranks: {}, then {}: {}", m.model, m.ranks, m.words, m.then_ranks, m.then);
-}
-
-std::string name_of(const Move& m) {
-  return test_name(fmt::format("{}_{}_{}_then_{}_{}", m.model, m.ranks, m.words, m.then_ranks, m.then));
-}
 
 const std::vector<Move> moves = {
     {"small", 4, "tensor=4", 4, "pipeline=4 microbatch=1"},
@@ -121,42 +122,31 @@ const std::vector<Move> moves = {
     {"odd", 6, "tensor=3 unscaled", 6, "pipeline=3 virtual=2 layers=2,1,1,1,1,2"},
 };
 
-class Moves : public testing::TestWithParam<Move> {};
+class Moves : public testing::TestWithParam<std::string> {};
 
 TEST_P(Moves, a_checkpoint_goes_on_in_another_layout) {
-  const Move& m = GetParam();
-  SKIP_WITHOUT_MODEL(m.model);
+  const std::string model = GetParam();
+  SKIP_WITHOUT_MODEL(model);
   const Scratch scratch;
-  const Course expected = prepare_model(scratch, m.model);
+  const Course expected = prepare_model(scratch, model);
   const int64_t half = static_cast<int64_t>(expected.steps.size()) / 2;
-  Args overrides = overrides_of(m.words);
-  overrides.push_back(fmt::format("train.steps={}", half));
-  train(scratch.folder(), m.ranks, overrides);
-  const Result rest = train(scratch.folder(), m.then_ranks, overrides_of(m.then));
-  EXPECT_NE(rest.out.find(fmt::format("resumed after step {}\n", half)), std::string::npos) << rest.text();
-  fmt::print("  {}\n", expect_same_course(course_of(scratch.folder(), scratch / "run"), expected));
-}
-
-INSTANTIATE_TEST_SUITE_P(Layouts, Moves, testing::ValuesIn(moves),
-                         [](const auto& suite) { return name_of(suite.param); });
-
-// Checkpoints of the same step are the same model in the eyes of Hugging Face, whatever wrote them: the same tensors,
-// without a padded row.
-TEST(Layouts, export_to_the_same_model) {
-  SKIP_WITHOUT_REFERENCE();
-  const Scratch scratch;
-  const Course whole = prepare_model(scratch, "tiny");
-  const Args half{"train.steps=4"};
-  const Course alone = trained(scratch, 1, "", half);
-  ASSERT_EQ(alone.weights.size(), whole.weights.size());
-  for (const auto& [name, weight] : whole.weights) EXPECT_EQ(alone.weights.at(name).shape, weight.shape) << name;
-  for (const Layout& layout :
-       {Layout{"", 4, "tensor=4 sequence"}, Layout{"", 3, "full_shard"}, Layout{"", 2, "pipeline=2"},
-        Layout{"", 8, "tensor=2 pipeline=2 shard_optimizer"}, Layout{"", 8, "shard=4 nodes=2 two_level"}}) {
-    SCOPED_TRACE(layout.words);
-    expect_same_course(trained(scratch, layout.ranks, layout.words, half), alone);
+  std::map<int, std::vector<Training>> first, then;  // by ranks
+  for (size_t i = 0; i < moves.size(); i++) {
+    const Move& m = moves[i];
+    if (m.model != model) continue;
+    first[m.ranks].push_back({fmt::format("run{}", i), m.words, {fmt::format("train.steps={}", half)}});
+    then[m.then_ranks].push_back({fmt::format("run{}", i), m.then, {}});
+  }
+  for (const auto& [ranks, trainings] : first) train_several(scratch, ranks, trainings);
+  for (const auto& [ranks, trainings] : then) {
+    const Result rest = train_several(scratch, ranks, trainings);
+    EXPECT_EQ(count(rest.out, fmt::format("resumed after step {}\n", half)), trainings.size()) << rest.text();
+    expect_courses(scratch, trainings, expected);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Layouts, Moves, testing::Values("tiny", "small", "odd"),
+                         [](const auto& suite) { return suite.param; });
 
 }  // namespace
 }  // namespace megalith::e2e

@@ -200,6 +200,12 @@ Args on_ranks(int ranks, const Args& program) {
 
 Args mpirun(int ranks, const Args& args) { return on_ranks(ranks, megalith(args)); }
 
+Args mpirun(int ranks, const std::string& program, const Args& args) {
+  Args command{program};
+  command.insert(command.end(), args.begin(), args.end());
+  return on_ranks(ranks, command);
+}
+
 Args mpirun(const std::vector<Part>& parts) {
   std::string script;
   int ranks = 0;

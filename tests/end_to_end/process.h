@@ -62,6 +62,7 @@ std::string place(const char* name, const std::string& built);
 
 Args megalith(const Args& args);           // the program alone
 Args mpirun(int ranks, const Args& args);  // under mpirun; also for one rank
+Args mpirun(int ranks, const std::string& program, const Args& args);
 
 // So many ranks of a job, started with the same.
 struct Part {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include "tests/end_to_end/helpers.h"
+#include "tests/end_to_end/layout.h"
 
 namespace megalith::e2e {
 namespace {
@@ -45,12 +45,16 @@ TEST(Resume, after_any_step_the_rest_is_the_same) {
   const Scratch scratch;
   prepare_run(scratch);
   train(scratch.folder(), 1, {"run.output=whole"});
+  std::vector<Training> stopped, rest;
+  for (int64_t k = 1; k < steps; k++) {
+    stopped.push_back({fmt::format("stopped{}", k), "", {fmt::format("train.steps={}", k)}});
+    rest.push_back({fmt::format("stopped{}", k), "", {}});
+  }
+  train_several(scratch, 1, stopped);
+  const Result resumed = train_several(scratch, 1, rest);
   for (int64_t k = 1; k < steps; k++) {
     SCOPED_TRACE(fmt::format("stopped after step {}", k));
-    const std::string name = fmt::format("run.output=stopped{}", k);
-    train(scratch.folder(), 1, {name, fmt::format("train.steps={}", k)});
-    const Result rest = train(scratch.folder(), 1, {name});
-    EXPECT_NE(rest.out.find(fmt::format("resumed after step {}\n", k)), std::string::npos) << rest.text();
+    EXPECT_EQ(count(resumed.out, fmt::format("resumed after step {}\n", k)), 1u) << resumed.text();
     expect_equal_runs(scratch / "whole", scratch / fmt::format("stopped{}", k));
   }
 }
@@ -65,15 +69,16 @@ void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; 
 
 class ResumeVariant : public testing::TestWithParam<Variant> {};
 
-// One run folder, stopped after every single step.
+// One run folder, stopped after every single step, and all that in one process: what a start reads is the checkpoint.
 TEST_P(ResumeVariant, stopped_after_every_step) {
   SKIP_WITHOUT_REFERENCE();
   const auto& [name, ranks, overrides] = GetParam();
   const Scratch scratch;
   prepare_run(scratch);
-  train(scratch.folder(), ranks, with({"run.output=whole"}, overrides));
+  std::vector<Training> trainings{{"whole", "", overrides}};
   for (int64_t k = 1; k <= steps; k++)
-    train(scratch.folder(), ranks, with({"run.output=pieces", fmt::format("train.steps={}", k)}, overrides));
+    trainings.push_back({"pieces", "", with({fmt::format("train.steps={}", k)}, overrides)});
+  train_several(scratch, ranks, trainings);
   expect_equal_runs(scratch / "whole", scratch / "pieces");
 }
 
@@ -118,6 +123,27 @@ TEST(Resume, with_another_number_of_ranks) {
     }
     EXPECT_LT(worst, 1e-5);
     fmt::print("  from {} to {} ranks: largest difference of a loss {:.1e}\n", change.before, change.after, worst);
+  }
+}
+
+// Data goes on after the sequences that were trained on, which are those of the old batch: with a learning rate that
+// moves nothing, a loss tells which sequences it is of.
+TEST(Resume, with_another_batch_goes_on_after_the_same_sequences) {
+  SKIP_WITHOUT_REFERENCE();
+  const Scratch scratch;
+  prepare_run(scratch);
+  const Args still{"optimizer.learning_rate=1e-300", "optimizer.min_learning_rate=0", "model.dropout=0"};
+  const auto batch = [&](int64_t sequences, int64_t until) {
+    return with(still, {fmt::format("batch.global_batch_size={}", sequences), fmt::format("train.steps={}", until)});
+  };
+  train_several(scratch, 1, {{"small", "", batch(4, 16)}, {"changed", "", batch(8, 4)}});
+  train_several(scratch, 1, {{"changed", "", batch(4, 8)}});
+  const std::vector<Step> small = read_steps(scratch / "small"), changed = read_steps(scratch / "changed");
+  ASSERT_EQ(small.size(), 16u);
+  ASSERT_EQ(changed.size(), 8u);
+  for (size_t i = 4; i < 8; i++) {  // after 4 batches of 8: the 9th of 4, and on
+    EXPECT_EQ(changed[i].loss, small[i + 4].loss) << "step " << i + 1;
+    EXPECT_NE(changed[i].loss, small[i].loss) << "step " << i + 1;
   }
 }
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <map>
 
+#include "tests/mpi/late.h"
 #include "tests/mpi/session.h"
 #include "tests/pure/small_run.h"
 #include "trainer/checkpointing/held_pieces.h"
@@ -116,6 +117,8 @@ TEST(Layouts, FollowOneRankAlone) {
     EXPECT_EQ(run.runtime.memory.peaks(), run.rehearsal.memory) << "planned to the byte";
     const DryRun dry = dry_run(layout, session().size());
     EXPECT_TRUE(dry.faults.empty()) << dry.faults.front();
+    // Nothing is copied on the way to or from a transfer: parts are gathered in place and sums are taken in place.
+    for (Channel channel : all_channels) EXPECT_EQ(run.runtime.mesh.channel(channel).copied(), 0) << name_of(channel);
   }
 }
 
@@ -139,13 +142,21 @@ TEST(Layouts, FollowInBf16) {
   }
 }
 
-// Nothing is copied on the way to or from a transfer: parts are gathered in place and sums are taken in place.
-TEST(Layouts, CommunicatorsCopyNothing) {
+// Whatever is under way is left alone until it was waited for, in every layout.
+TEST(Layouts, TouchNothingThatIsUnderWay) {
+  SmallRun alone(model());
+  const std::vector<StepScalars> expected = alone.steps(2);
+  const double evaluated = alone.evaluate(7);
   for (const Config& layout : layouts(session().size())) {
     SCOPED_TRACE(name_of(layout));
-    SmallRun run(layout, Mesh(mesh_shape(layout, session().size()), *host_world(session())));
-    run.steps(2);
-    for (Channel channel : all_channels) EXPECT_EQ(run.runtime.mesh.channel(channel).copied(), 0) << name_of(channel);
+    LateCommunicator world(host_world(session()));
+    SmallRun run(layout, Mesh(mesh_shape(layout, session().size()), world));
+    const std::vector<StepScalars> steps = run.steps(2);
+    for (size_t s = 0; s < steps.size(); s++) {
+      EXPECT_NEAR(steps[s].loss, expected[s].loss, 1e-5 * expected[s].loss) << "step " << s;
+      EXPECT_NEAR(steps[s].grad_norm, expected[s].grad_norm, 1e-4 * expected[s].grad_norm) << "step " << s;
+    }
+    EXPECT_NEAR(run.evaluate(7), evaluated, 1e-5 * evaluated);
   }
 }
 

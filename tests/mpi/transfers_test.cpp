@@ -32,6 +32,24 @@ TEST_P(Conformance, SeveralOutstandingWaitedInAnyOrder) {
   expect_values(root, [](int64_t i) { return value(0, i); });
 }
 
+// Each passes on what it has received, so that nothing but the order of two calls keeps the ranks apart: one that is
+// too early or has the wrong peer hangs or carries something else.
+TEST_P(Conformance, ATokenGoesRoundTheRing) {
+  if (size_ == 1) return;
+  const int next = (rank_ + 1) % size_, previous = (rank_ + size_ - 1) % size_;
+  for (int64_t n : transfer_sizes) {
+    const Owned token = owned(DType::f32, n);
+    write_values(token, rank_);
+    for (int round = 0; round < 3; round++) {
+      if (rank_ > 0 || round > 0) c_.recv(s_, token, previous).wait();
+      expect_values(token, [](int64_t i) { return value(0, i); });
+      c_.send(s_, token, next).wait();
+    }
+    if (rank_ == 0) c_.recv(s_, token, previous).wait();
+    expect_values(token, [](int64_t i) { return value(0, i); });
+  }
+}
+
 // What a transfer reads was launched before it, what reads its result comes after the wait; all on the host's side
 // without waiting.
 TEST_P(Conformance, TransfersAreInOrderWithTheStream) {

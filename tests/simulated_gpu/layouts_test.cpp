@@ -18,6 +18,7 @@ TEST_P(SimulatedGpuLayouts, AgreeWithTheCpu) {
       {2,
        {"sharding_strategy=full_shard", "tensor_parallel_degree=2 sequence_parallel=true",
         "pipeline_parallel_degree=2 virtual_stages=2"}},
+      {3, {"pipeline_parallel_degree=3 virtual_stages=2", "pipeline_parallel_degree=3 pipeline_schedule=gpipe"}},
       {4,
        {"hierarchical_allgather=true ranks_per_node=2 max_live_parameters=9840", "sharded_data_parallel_degree=2",
         "tensor_parallel_degree=2 pipeline_parallel_degree=2 sharding_strategy=shard_optimizer",
@@ -25,10 +26,13 @@ TEST_P(SimulatedGpuLayouts, AgreeWithTheCpu) {
         "tensor_parallel_degree=2 sharding_strategy=shard_grad_op prescaled_batch=false"}}};
   const test::Scratch scratch;
   VerifyOptions options;
-  options.config = scratch.write("config.toml",
-                                 "[model]\nlayers = 4\nhidden = 16\nheads = 2\nvocab = 31\ncontext = 6\ndropout = 0.1\n"
-                                 "[batch]\nglobal_batch_size = 8\nmicrobatch_size = 2\n"
-                                 "[optimizer]\nlearning_rate = 1e-3\n");
+  // Two layers a stage, where they are three.
+  options.config =
+      scratch.write("config.toml",
+                    fmt::format("[model]\nlayers = {}\nhidden = 16\nheads = 2\nvocab = 31\ncontext = 6\ndropout = 0.1\n"
+                                "[batch]\nglobal_batch_size = 8\nmicrobatch_size = 2\n"
+                                "[optimizer]\nlearning_rate = 1e-3\n",
+                                session().size() == 3 ? 6 : 4));
   options.steps = 1;
   options.against = {"run.device=cpu"};
   for (const std::string& layout : layouts.at(session().size())) {
