@@ -23,7 +23,8 @@ TEST(RunFiles, ACheckpointComesAfterTheMetricsOfItsSteps) {
       "test", {});
   const auto logger = spdlog::default_logger();
   const test::RecordedFiles recorded;
-  run_training(config, FileSession("", {}, 1));
+  const FileSession session("", {}, 1);
+  megalith::Run(config, session).train();
   spdlog::set_default_logger(logger);
   EXPECT_EQ(test::order_fault(recorded.events()), "");
 

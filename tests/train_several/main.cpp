@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
       trainings.back().push_back(word);
   try {
     for (const std::vector<std::string>& overrides : trainings)
-      megalith::run_training(megalith::load_config(argv[1], overrides), session);
+      megalith::Run(megalith::load_config(argv[1], overrides), session).train();
   } catch (const std::exception& e) {
     fmt::print(stderr, "train_several: rank {}: {}\n", session.rank(), e.what());
     std::fflush(nullptr);
