@@ -90,7 +90,7 @@ TEST_F(Handshake, another_file_of_the_same_name_on_one_rank) {
   expect_refusal(
       parts, {"rank 2: ", "\n  the file of data.train: ", "node1/tokens.bin (", "; on rank 0: ", "node0/tokens.bin ("});
   fs::remove(scratch / "node1/tokens.bin");
-  expect_refusal(parts, {"rank 2: ", "node1/tokens.bin (cannot be read: No such file"});
+  expect_refusal(parts, {"rank 2: ", "node1/tokens.bin (cannot open ", "No such file"});
 }
 
 // So early that one has no config to compare.

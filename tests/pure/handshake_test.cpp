@@ -78,7 +78,7 @@ TEST_F(FingerprintTest, holds_every_key_of_the_config) {
 }
 
 TEST_F(FingerprintTest, tells_files_apart) {
-  EXPECT_EQ(train_content(), "cannot be read: No such file or directory");
+  EXPECT_NE(train_content().find("No such file or directory"), std::string::npos) << train_content();
   write("train.bin", "tokens");
   const std::string tokens = train_content();
   EXPECT_TRUE(tokens.starts_with("6 bytes, hash ")) << tokens;
@@ -99,7 +99,7 @@ TEST_F(FingerprintTest, tells_files_apart) {
   EXPECT_TRUE(tokenizer().starts_with("3 bytes, hash ")) << tokenizer();
 
   config_.data.train = folder_.string();
-  EXPECT_EQ(train_content(), "cannot be read: Is a directory");
+  EXPECT_NE(train_content().find("is not a plain file"), std::string::npos) << train_content();
 }
 
 // Of a large file not all is read; the header says so, and this is why a single byte can go unseen.

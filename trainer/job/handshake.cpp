@@ -34,7 +34,7 @@ std::string content_of(const fs::path& path) {
     }
     return fmt::format("{} bytes, hash {}", size, hex(sum.value()));
   } catch (const Error& e) {
-    return fmt::format("cannot be read: {}", e.what());
+    return e.what();
   }
 }
 
