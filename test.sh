@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs every test; then the parts that need no other process once more under the
-# address and undefined-behaviour sanitizers. With CI=true, warnings are errors.
+# Installs what is missing, builds, and runs every test once: those of the libraries under the address and
+# undefined-behaviour sanitizers, those of programs on the program as it is. tests/nightly.sh also runs the long loops.
+# With CI=true, warnings are errors.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -21,5 +22,5 @@ cmake --build --preset cpu-asan -j "$jobs" -- --quiet
 # Both run to their end, so that one failure does not hide another.
 status=0
 ctest --preset cpu-asan -j "$jobs" --no-tests=error || status=1
-ctest --preset cpu -j "$jobs" --no-tests=error || status=1
+ctest --preset cpu-programs -j "$jobs" --no-tests=error || status=1
 exit "$status"

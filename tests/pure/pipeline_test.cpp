@@ -21,7 +21,7 @@ Traces evaluation_traces(const Config& config, int ranks, int64_t sequences) {
 }
 
 class PipelineDrains : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Over, PipelineDrains, testing::Range(2, 9),
+INSTANTIATE_TEST_SUITE_P(Over, PipelineDrains, testing::Range(2, 5),
                          [](const auto& p) { return fmt::format("{}_stages", p.param); });
 
 TEST_P(PipelineDrains, WhateverTheSchedule) {
