@@ -213,7 +213,7 @@ Command evaluate_command(CLI::App& cli) {
           }};
 }
 
-// The checkpoint that a path names, which is told where the path is not it.
+// The checkpoint that a path names, which is printed where the path is not the checkpoint itself.
 std::string tell_checkpoint(const std::string& path) {
   const std::string found = find_weights(path);
   if (found != path) fmt::print("checkpoint {}\n", found);
@@ -292,7 +292,7 @@ class CommandLine {
       if (stop_ && !help) FAIL("{}; see megalith --help", stop_->what());
       CHECK(help || parsed(), "no command given; see megalith --help");
     });
-    // Different commands communicate differently, and would wait for one another for ever.
+    // Different commands communicate differently, and would wait for one another forever.
     const std::string command = help ? "--help" : cli_.get_subcommands().front()->get_name();
     const std::string of_rank_0 = session.broadcast_text(command);
     together(session, [&] {

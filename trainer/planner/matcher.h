@@ -1,5 +1,5 @@
 // The matcher plays the traces of all ranks together, as a job would run, and finds whether every transfer meets its
-// partners and nobody waits for ever. It needs no devices.
+// partners and nobody waits forever. It needs no devices.
 //
 // Laws of the play:
 // - Beginning a transfer blocks nobody. A wait blocks its rank until the transfer is complete.

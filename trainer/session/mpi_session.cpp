@@ -56,7 +56,7 @@ void MpiSession::abort(int status) const {
   int main_thread = 0;
   MPI_Is_thread_main(&main_thread);
   if (main_thread) MPI_Abort(MPI_COMM_WORLD, status);
-  // Other threads may not ask; mpirun ends the job when a rank ends like this.
+  // Other threads may not call MPI; mpirun ends the job when a rank ends like this.
   std::fflush(nullptr);
   std::_Exit(status);
 }
