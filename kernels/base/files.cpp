@@ -266,7 +266,7 @@ FolderLock::FolderLock(const std::string& folder, const std::string& remedy)
 }
 
 FolderLock::~FolderLock() {
-  // Nobody is in here any more. A name left behind would only be the wrong one to the next reader.
+  // The folder is free again: a name left in the file would mislead the next reader.
   if (::ftruncate(file_.fd_, 0) != 0) errno = 0;
 }
 

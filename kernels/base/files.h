@@ -20,7 +20,7 @@ namespace megalith {
 
 // The Error that a file itself is at fault for: it is not there, it ends too early, its checksum is wrong. Whoever
 // looks again, from anywhere, meets it again. What merely keeps this process from looking (rights, open files, memory,
-// a disk that does not answer) is a plain Error, and no reason to think ill of the file.
+// a disk that does not answer) is a plain Error and says nothing about the file.
 class Damage : public Error {
  public:
   using Error::Error;
@@ -49,7 +49,7 @@ class File {
 
   const std::string& path() const { return path_; }
   int64_t size() const;
-  // Exactly `bytes` bytes from `offset`; Damage if the file ends before.
+  // Exactly `bytes` bytes from `offset`; Damage if the file ends before that.
   void read(int64_t offset, void* out, int64_t bytes) const;
   void write(int64_t offset, const void* data, int64_t bytes);
   void append(std::string_view bytes) { write(size(), bytes.data(), static_cast<int64_t>(bytes.size())); }
@@ -57,7 +57,7 @@ class File {
   void append(std::span<const T> values) {
     append({reinterpret_cast<const char*>(values.data()), values.size_bytes()});
   }
-  // Makes the file as large, so that a full disk is known before the first byte is written. Does nothing on file
+  // Reserves this size, so that a full disk is known before the first byte is written. Does nothing on file
   // systems that cannot.
   void reserve(int64_t bytes);
   void sync();  // what was written is on the disk
@@ -93,7 +93,7 @@ class MappedFile {
 };
 
 struct Publishing {
-  bool replace = false;            // what is there gives way at once; else its being there is an Error
+  bool replace = false;            // replaces an existing file; else one that exists is an Error
   bool durable = true;             // file and name are on the disk when publish() returns; false only with `replace`
   std::string aside = ".partial";  // what the name ends in until then
 };
@@ -115,7 +115,7 @@ class NewFile : public File {
 std::string read_file(const std::string& path);
 void write_file(const std::string& path, std::string_view text, const Publishing& how = {});
 
-// With those above it, durably. False if it was there.
+// Makes a folder and those above it, durably. False if it was there.
 bool make_folders(const std::string& path, const std::string& remedy);
 // Renames a file or a folder, durably. `to` must not exist. On Error it has its old name.
 void move_file(const std::string& from, const std::string& to);

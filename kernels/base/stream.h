@@ -31,7 +31,7 @@ class HostTransfers;  // host_transfers.h: the way between host and GPU
 
 enum class World { cpu, dry, cuda };
 
-// Whether this build has the CUDA ops: says CMake. Without them their closures are never instantiated.
+// Whether this build has the CUDA ops, set by CMake. Without them their closures are never instantiated.
 constexpr bool has_cuda = MEGALITH_HAS_CUDA;
 
 struct Cost {
@@ -56,7 +56,7 @@ class Stream {
 
   World world() const { return world_; }
 
-  // cuda(queue): a generic lambda, so that a build without CUDA never looks into it.
+  // cuda(queue): a generic lambda, so that a build without CUDA never instantiates it.
   template <class Cpu, class Cuda>
   void launch(const char* name, Cost cost, Cpu&& cpu, Cuda&& cuda) {
     OpRecord& record = record_of(name);
