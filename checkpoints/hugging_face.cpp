@@ -30,7 +30,7 @@ std::vector<int64_t> reversed(std::vector<int64_t> shape) {
   return shape;
 }
 
-// Refuses a setting that is there with another value than the only one that this model has.
+// Refuses a setting that is present with a value other than the one that this model has.
 void require(const Json& config, const std::string& path, const char* key, const std::vector<Json>& allowed) {
   if (!config.contains(key)) return;
   for (const Json& value : allowed)

@@ -343,14 +343,14 @@ int run(const CommandLine& line, const Session& session) {
     fmt::print(stderr, "megalith: rank {}: {}\n", session.rank(), e.what());
   }
   session.abort(1);
-  return 1;  // it does not
+  return 1;  // not reached: abort() does not return
 }
 
 }  // namespace
 }  // namespace megalith
 
 int main(int argc, char** argv) {
-  // A limit on file sizes is met as an error of the write, which says what to do, and not as a death in silence.
+  // Exceeding a limit on file sizes becomes an error of the write, which names the remedy, and not a silent death.
   std::signal(SIGXFSZ, SIG_IGN);
   const megalith::CommandLine line(argc, argv);
   std::unique_ptr<megalith::Session> session;

@@ -26,7 +26,7 @@ class Damage : public Error {
   using Error::Error;
 };
 
-// Whether a look at a file that failed like this means that no such file is there.
+// Whether this error, met when a file was examined, means that no such file exists.
 inline bool means_absent(std::error_code error) {
   return error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory ||
          error == std::errc::is_a_directory;
@@ -36,9 +36,9 @@ inline bool means_absent(std::error_code error) {
 class File {
  public:
   enum class Use {
-    read,    // one that is there, else Damage
+    read,    // one that exists, else Damage
     create,  // a new one
-    append,  // one that is there or a new one
+    append,  // one that exists or a new one
   };
   File(std::string path, Use use);  // refuses what is no plain file
   static File in_memory();          // without a name on any disk; path() opens it as long as it lives
@@ -121,7 +121,7 @@ bool make_folders(const std::string& path, const std::string& remedy);
 void move_file(const std::string& from, const std::string& to);
 // Makes the names in a folder durable, as File::sync does bytes. No error where the file system cannot sync folders.
 void sync_folder(const std::string& folder);
-void remove_all(const std::string& path);        // whether or not it is there
+void remove_all(const std::string& path);        // whether or not it exists
 void discard(const std::string& path) noexcept;  // a file or an empty folder, if that can be done
 
 // One process at a time in a folder: a lock of the kernel on the file FOLDER/lock, which ends with the process, however

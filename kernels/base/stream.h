@@ -96,7 +96,7 @@ class Stream {
   Pending to_host(Tensor to, Tensor from) { return copy_beside(Transfer::to_host, to, from); }
   Pending to_device(Tensor to, Tensor from) { return copy_beside(Transfer::to_device, to, from); }
   // The host waits for all work launched so far, and reads what is unread. While it waits in the cuda world, idle() is
-  // called over and over, to look for what would make it wait for ever.
+  // called over and over, to look for what would make it wait forever.
   void synchronize();
   void on_idle(std::function<void()> idle) { idle_ = std::move(idle); }
 

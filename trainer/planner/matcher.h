@@ -8,7 +8,7 @@
 // - A message is complete, at both ends, when both have begun it: the k-th send from one member to another on a channel
 //   meets the k-th receive there, of the same size. So a program that needs its sends to be buffered is at fault.
 // - A copy between device and host needs no partner: it is complete when it has begun.
-// - In the end every rank has come to the end of its trace, and nothing that began is incomplete.
+// - In the end every rank has reached the end of its trace, and nothing that began is incomplete.
 #pragma once
 
 #include <string>

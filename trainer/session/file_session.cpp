@@ -153,7 +153,7 @@ class FileSession::Room {
     discard(hello(rank_));
   }
 
-  // The ranks that this exchange still takes.
+  // The ranks that this exchange still waits for.
   std::vector<int> missing(const Names& names, bool parts) const {
     std::vector<int> ranks;
     if (rank_ != 0 && names.contains(whole())) return ranks;

@@ -8,7 +8,7 @@
 namespace megalith {
 
 MpiSession::MpiSession(int* argc, char*** argv) {
-  // Ranks may outnumber cores: a rank that waits gives its core away.
+  // Ranks may outnumber cores: a rank that waits yields its core.
   setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   int provided = 0;
   MPI_CHECK(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided));

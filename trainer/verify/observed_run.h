@@ -32,8 +32,8 @@ class ObservedRun {
   ObservedRun(const Config& config, const Session& session, Fault fault)
       : work_(config, session), fault_(std::move(fault)) {}
 
-  // Collective: the initial weights, which are shown. The workplace has been rehearsed: apart, so that several runs are
-  // known to fit before any takes its memory.
+  // Collective: the initial weights, which are shown. The workplace has been rehearsed before, in a call of its own: so
+  // several runs are known to fit before any takes its memory.
   void start();
 
   Workplace& work() { return work_; }
