@@ -108,7 +108,7 @@ std::vector<Field> build_table() {
   batch.number("global_batch_size", &BatchConfig::global_batch_size, "sequences", between(1, 1e9),
                "Sequences an update, over all ranks");
   batch.number("microbatch_size", &BatchConfig::microbatch_size, "sequences", between(1, 1e9),
-               "Sequences a tensor-parallel group runs at a time; the rest of the batch is accumulated");
+               "Sequences a tensor-parallel group runs at a time; gradients accumulate over the batch");
 
   Rows parallel(table, "parallel", &Config::parallel);
   parallel.number("tensor_parallel_degree", &ParallelConfig::tensor_parallel_degree, "ranks", between(1, 1e6),

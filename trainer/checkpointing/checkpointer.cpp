@@ -39,11 +39,10 @@ bool names_a_checkpoint(const std::string& resume) { return resume != "auto" && 
 void check_none_was_complete(const std::string& directory, const std::vector<SkippedCheckpoint>& skipped) {
   const auto was_complete = [](const SkippedCheckpoint& s) { return s.published; };
   const auto newest = std::find_if(skipped.begin(), skipped.end(), was_complete);
-  CHECK(
-      newest == skipped.end(),
-      "none of the {} checkpoints in {} is complete; the newest: {}. Put it right or, to start again from step 0, move "
-      "them away or set checkpoint.resume = never",
-      std::count_if(skipped.begin(), skipped.end(), was_complete), directory, newest->reason);
+  CHECK(newest == skipped.end(),
+        "none of the {} checkpoints in {} is complete; the newest: {}. Repair it or, to start again from step 0, move "
+        "them away or set checkpoint.resume = never",
+        std::count_if(skipped.begin(), skipped.end(), was_complete), directory, newest->reason);
 }
 
 }  // namespace
@@ -171,7 +170,7 @@ std::optional<Progress> Checkpointer::resume() {
       try {
         reader.emplace(path);
       } catch (const Damage& e) {
-        FAIL("{}, but rank 0 has just found this checkpoint whole; do all ranks see the same folder?", e.what());
+        FAIL("{}, but rank 0 has just found this checkpoint complete; do all ranks see the same folder?", e.what());
       }
       check_resumable(path, reader->manifest(), config_.model);
     });

@@ -9,9 +9,9 @@ namespace megalith {
 
 namespace {
 
-constexpr auto interval = std::chrono::milliseconds(100);  // of looks
-constexpr int looks_a_question = 20;                       // to the session, which may have to read files
-constexpr double longest_grace = 5;                        // seconds for the host to meet the error by itself
+constexpr auto interval = std::chrono::milliseconds(100);  // between two looks at the flights
+constexpr int looks_a_question = 20;                       // for each question to the session, which may read files
+constexpr double longest_grace = 5;                        // seconds for the host to find the error by itself
 
 double seconds(std::chrono::steady_clock::duration d) { return std::chrono::duration<double>(d).count(); }
 

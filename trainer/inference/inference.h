@@ -16,8 +16,8 @@
 namespace megalith {
 
 struct Sampling {
-  double temperature = 0.8;  // 0: always the likeliest token
-  int64_t top_k = 50;        // sample among so many; 0: all
+  double temperature = 0.8;  // 0: always the most likely token
+  int64_t top_k = 50;        // sample among this many most likely tokens; 0: all
   uint64_t seed = 1;
 };
 

@@ -176,8 +176,8 @@ class FileSession::Room {
     }
   }
 
-  // Nobody ever sees half of it. What others have changed in a folder of a network file system is seen only when this
-  // machine has asked the server again, which it puts off for up to a minute; publishing something there makes it ask.
+  // Nobody ever sees half a file. What others have changed in a folder of a network file system is seen only when this
+  // machine has asked the server again, which it delays by up to a minute; publishing something there makes it ask.
   void publish(const std::string& path, const std::string& text) const {
     write_file(path, text, {.replace = true, .durable = false, .aside = fmt::format(".by-{}", rank_)});
   }
