@@ -25,7 +25,7 @@ if [ ! -e "$out/data/train.bin" ]; then
   fi
   "$megalith" prepare --text "${texts[@]}" --tokenizer train:4096 --out "$out/data"
 else
-  echo "$out/data is there already; remove it, or set OUT, to prepare another text"
+  echo "$out/data exists already; remove it, or set OUT, to prepare another text"
 fi
 
 train() {
@@ -33,7 +33,7 @@ train() {
     "data.validation=$out/data/validation.bin" "data.tokenizer=$out/data/tokenizer" "$@"
 }
 
-# The learning rate falls over the whole run, so the number of steps must be known before: a few steps tell this
+# The learning rate decays over the whole run, so the number of steps must be known before: a few steps measure this
 # machine's speed.
 if [ ! -e "$out/steps" ]; then
   echo "== measuring this machine"

@@ -1,4 +1,4 @@
-// What a row of a bench works at: a stream and memory on the CPU or on the GPU, inputs, and a clock.
+// What a row of a bench works with: a stream and memory on the CPU or on the GPU, inputs, and a clock.
 #pragma once
 
 #include <functional>
@@ -25,14 +25,14 @@ class Desk {
   // On a GPU with the kernels of a generation before its own, where one is named.
   Desk(World world, int64_t bytes, int generation = 0);
 
-  // Small normal values: no denormals, no infinities, and not zeros, on which real data's switching power is not spent.
+  // Small normal values: no denormals, no infinities, and not zeros, which draw less power than real data.
   Tensor tensor(DType t, Shape shape);
   Tensor zeros(DType t, Shape shape);
   Tensor tokens(int64_t n, int64_t V);
 
   // How long work takes once launched. `sets` are the same work on different memory, taken in turn, so that a GPU's
   // cache does not hold what a real step would have to fetch. On a GPU many launches are measured as one stretch, by
-  // events, behind so much other work that the host is never waited for.
+  // events, after so much other work that the GPU never waits for the host.
   Timing time(const std::vector<std::function<void()>>& sets, double seconds);
 
   // Bytes of memory that work must span to be fetched anew each time; 0 on the CPU, whose rows stay as they are.

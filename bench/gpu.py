@@ -47,7 +47,7 @@ def end_descendants():
 
 
 def adopt_orphans():
-    """What outlives its parent becomes a child of this process, so that nothing can stay behind."""
+    """A process that outlives its parent becomes a child of this one, so that none is left running."""
     PR_SET_CHILD_SUBREAPER = 36
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 
@@ -127,7 +127,7 @@ def find(folder, name):
 
 
 def make_parts(o, gpus, work):
-    """All there is to do, in order of importance."""
+    """All parts, in order of importance."""
     test_gpu, mpi = find(o.folder, "test_gpu"), find(o.folder, "test_mpi")
     kernels, step = find(o.folder, "bench_kernels"), find(o.folder, "bench_step")
     wrapped = os.path.abspath(os.path.join(o.folder, "mpirun"))
@@ -195,7 +195,7 @@ def make_parts(o, gpus, work):
 
 
 def library(name, function):
-    """Version and place of a library that is opened at run time. Its folder is told to the loader where that knows none."""
+    """Version and place of a library that is opened at run time. Gives the loader its folder where it knows none."""
     packages = [os.path.join(p, "nvidia/*/lib") for p in sys.path + glob.glob(os.path.join(sys.prefix, "lib*/python3*/*-packages"))]
     elsewhere = [f for folder in ["/usr/local/cuda*/lib64"] + packages for f in glob.glob(os.path.join(folder, name))]
     for path in [name] + elsewhere:

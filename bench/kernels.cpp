@@ -35,7 +35,7 @@ std::vector<Row> rows_for(World world) {
               {"1558M", 8, 1024, 1600, 25, 50257, 50304, 400 << 20}};
   std::vector<Row> all;
   const auto add = [&](std::vector<Row> some) { std::move(some.begin(), some.end(), std::back_inserter(all)); };
-  // What models are trained in comes first: there may be time for a part only.
+  // What models are trained in comes first: there may not be time for all rows.
   for (const Model& m : models) add(rows_of(m, bf16));
   if (world == World::cuda) add(attention_rows());
   for (const Model& m : models) add(rows_of(m, f32));

@@ -195,7 +195,7 @@ def commands_of(name, B, o, has_torch):
 
 
 def run_programs(commands, o, env, all_must_fit):
-    """The programs, at their end: with rounds, or a reason why not. Once it is in vain no other is started."""
+    """The programs, at their end: with rounds, or a reason why not. Starts no more when the row is lost."""
     all_programs = []
     for group in [commands] if o.device == "cpu" else [[command] for command in commands]:
         programs = []

@@ -23,7 +23,7 @@ GCIDE = "/usr/share/dictd/gcide.dict.dz"
 
 
 def parts_of(text, count):
-    """About equal parts, cut in front of a space."""
+    """Stretches of about equal length, cut before a space."""
     parts, begin = [], 0
     for i in range(1, count):
         cut = text.rfind(" ", begin, len(text) * i // count)

@@ -102,7 +102,7 @@ std::vector<std::string> prune_checkpoints(const std::string& directory, int64_t
   if (keep == 0) return removed;
   const std::vector<std::string> complete = list_checkpoints(directory);
   for (size_t i = static_cast<size_t>(keep); i < complete.size(); i++) {
-    // Renamed first: a death half way leaves something that nobody takes for a checkpoint.
+    // Renamed first: a death half way leaves a folder that nobody takes for a checkpoint.
     const std::string name = fs::path(complete[i]).filename().string();
     const std::string doomed = fmt::format("{}/.{}.removed", directory, name);
     move_file(complete[i], doomed);

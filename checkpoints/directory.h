@@ -20,17 +20,17 @@ struct CheckpointListing {
   std::vector<SkippedCheckpoint> skipped;  // step-* that are not complete, and unfinished folders; newest first
 };
 
-// A directory that does not exist has no checkpoints. What cannot be looked at, the directory or a file of a
-// checkpoint, is an Error: it may be as whole as ever.
+// A directory that does not exist has no checkpoints. A directory or a file of a checkpoint that cannot be examined is
+// an Error: it may be intact.
 CheckpointListing scan_checkpoints(const std::string& directory);
 
 // Only the complete ones, newest first.
 std::vector<std::string> list_checkpoints(const std::string& directory);
 
-// Why the folder is not a complete checkpoint; empty when it is one. Error where it cannot be looked at.
+// Why the folder is not a complete checkpoint; empty when it is one. Error where it cannot be examined.
 std::string why_incomplete(const std::string& folder);
 
-// Renames a checkpoint that turned out damaged to <folder>.damaged-K, so that it is neither used, nor counted, nor in
+// Renames a damaged checkpoint to <folder>.damaged-K, so that it is neither used, nor counted, nor in
 // the way of a new one of its step. Returns the new path.
 std::string set_aside(const std::string& folder);
 

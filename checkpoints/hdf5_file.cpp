@@ -13,7 +13,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "elements are written as they lie in memory");
 
-// HDF5 prints errors on stderr unless told not to; the innermost one goes into ours instead.
+// HDF5 prints errors on stderr unless this is turned off; the innermost one becomes part of ours instead.
 class QuietErrors {
  public:
   QuietErrors() {
@@ -117,7 +117,7 @@ HDF5Layout lay_out_hdf5(const std::vector<DatasetRecord>& datasets) {
   HDF5Layout layout;
   const QuietErrors quiet;
   const Handle access(HDF5_CHECK(H5Pcreate(H5P_FILE_ACCESS)), H5Pclose);
-  HDF5_CHECK(H5Pset_fapl_stdio(access));  // the default driver asks where the link leads, and that has no path
+  HDF5_CHECK(H5Pset_fapl_stdio(access));  // the default driver resolves the link, whose target has no path
   Handle file(HDF5_CHECK(H5Fcreate(layout.file.path().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access)), H5Fclose);
   {
     const Handle root(HDF5_CHECK(H5Gopen2(file, "/", H5P_DEFAULT)), H5Gclose);
@@ -150,7 +150,7 @@ HDF5Layout lay_out_hdf5(const std::vector<DatasetRecord>& datasets) {
 }
 
 std::vector<std::string> compare_with_hdf5(const std::string& path, const FileRecord& record) {
-  File(path, File::Use::read);  // what keeps a file from being opened is no difference
+  File(path, File::Use::read);  // a file that cannot be opened is an Error, not a difference
   std::vector<std::string> differences;
   const QuietErrors quiet;
   try {

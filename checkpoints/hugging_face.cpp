@@ -30,7 +30,7 @@ std::vector<int64_t> reversed(std::vector<int64_t> shape) {
   return shape;
 }
 
-// Refuses a setting that is there with another value than the only one that this model has.
+// Refuses a setting that is present with a value other than the one that this model has.
 void require(const Json& config, const std::string& path, const char* key, const std::vector<Json>& allowed) {
   if (!config.contains(key)) return;
   for (const Json& value : allowed)
@@ -201,7 +201,7 @@ void export_hugging_face(TensorSource& source, const ModelConfig& model, const s
                  {"layer_norm_epsilon", 1e-5},
                  {"tie_word_embeddings", true},
                  {"torch_dtype", "float32"}};
-  // Said even where there is none: `transformers` would take 50256.
+  // Written even where there is none: `transformers` would take 50256.
   config["bos_token_id"] = config["eos_token_id"] = end_of_text ? Json(*end_of_text) : Json(nullptr);
   write_file(folder + config_file, config.dump(1) + "\n");
 }

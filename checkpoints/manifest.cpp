@@ -17,7 +17,7 @@ constexpr const char* format_name = "megalith checkpoint";
 constexpr int format_version = 1;
 
 // The file begins with its own checksum, taken over the text with these digits as zeros: a reader can check it before
-// trusting a single brace, and a stranger with two lines of Python.
+// it parses anything, and anyone else with two lines of Python.
 constexpr std::string_view prefix = "{\n \"checksum\": \"";
 constexpr std::string_view zeros = "0000000000000000";
 

@@ -1,6 +1,6 @@
 // Reads a checkpoint, whatever layout wrote it, into whatever layout is wanted.
 //
-// The datasets are read from where the manifest says they lie; the manifest vouches for itself and for every dataset by
+// The datasets are read from where the manifest says they lie; the manifest covers itself and every dataset by
 // checksum, so a changed byte is an Error or harmless, never other data. The HDF5 library, which was not made to
 // survive damaged files, opens one only in verify_checkpoint, after the checksum of its structure agreed.
 #pragma once
@@ -52,7 +52,7 @@ struct VerifyReport {
 };
 
 // Reads every byte of every file. The manifest itself being damaged, or a file absent, is one entry as well: this
-// throws only where it cannot look, or where the manifest, intact, is not one that this version reads.
+// throws only where it cannot read, or where the manifest, intact, is not one that this version reads.
 VerifyReport verify_checkpoint(const std::string& folder);
 
 // What `megalith checkpoint inspect` prints: step, state, files, and a table of tensors with shape, elements and

@@ -13,7 +13,7 @@ constexpr int64_t length_bytes = 8;              // of the header, before it
 constexpr int64_t largest_header = 100'000'000;  // as the format's own readers allow
 constexpr int64_t largest_tensor = int64_t{1} << 56;
 
-// Bytes of an element; 0 for a type this reader has not heard of, whose size it then cannot check.
+// Bytes of an element; 0 for a type unknown to this reader, whose size it cannot check.
 int64_t element_bytes(const std::string& dtype) {
   if (dtype == "F64" || dtype == "I64" || dtype == "U64") return 8;
   if (dtype == "F32" || dtype == "I32" || dtype == "U32") return 4;

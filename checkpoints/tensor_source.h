@@ -21,7 +21,7 @@ class TensorSource {
   virtual std::vector<int64_t> shape(const std::string& name) const = 0;  // Error if absent
 
   // Writes wanted.numel() floats to `out`. Error if the tensor is absent, has another shape, is not covered completely
-  // or is damaged; what `out` then holds is undefined. Not for several threads at once.
+  // or is damaged; what `out` then holds is undefined. Not thread-safe.
   virtual void read(const Piece& wanted, float* out) = 0;
 };
 

@@ -27,7 +27,7 @@ namespace megalith {
 
 struct StoredPiece {
   // show(begin, end, use) calls use(p), where p are elements [begin, end) of the piece and stay valid meanwhile. It is
-  // asked for a part at a time, and more than once, so that elements may lie where the host cannot read them.
+  // called for one range at a time, and more than once, so that elements may lie where the host cannot read them.
   using Show = std::function<void(int64_t begin, int64_t end, const std::function<void(const float*)>& use)>;
 
   StoredPiece(Piece p, Show s) : piece(std::move(p)), show(std::move(s)) {}

@@ -153,7 +153,7 @@ class Reader {
     set(field.name(), table->begin()->second, where);
   }
 
-  // Nothing, unless the text is exactly one value.
+  // Empty unless the text is exactly one value.
   static std::optional<toml::table> as_toml(const std::string& text) {
     try {
       toml::table table = toml::parse("value = " + text);

@@ -1,10 +1,10 @@
-// Config: everything a run is told, validated before any device is opened.
+// Config: every option of a run, validated before any device is opened.
 //
 // A Config is a plain value: text goes in (a TOML file and `section.key=value` overrides), a struct with one member a
 // key comes out. Members carry the defaults; field_table.cpp declares each key once (unit, range, choices, sentence),
 // and reading, printing, the option list and the error messages all follow from that table.
 //
-// load_config and parse_config return a Config that is resolved and validated: nobody later derives a fill-in again.
+// load_config and parse_config return a Config that is resolved and validated: nobody derives a default again later.
 // The exception is model.vocab = 0, which needs the tokenizer: the trainer sets it. Neither function opens anything but
 // the TOML file itself, and neither knows the number of ranks; rules that need the data or the ranks belong to the
 // trainer.
@@ -121,8 +121,8 @@ struct OptimizerConfig {
 
 struct TrainConfig {
   int64_t steps = 1000;
-  // 0: no limit; otherwise the run ends, as if complete, one update after the one that passes it; on GPUs, which are
-  // ahead of the host, two.
+  // 0: no limit; otherwise the run ends, as if complete, one update after the one that exceeds it; on GPUs, whose
+  // results the host reads one step late, two.
   double minutes = 0.0;
   int64_t seed = 1;
   int64_t evaluate_every = 0;  // 0: only at the end
@@ -176,8 +176,8 @@ Config load_config(const std::string& toml_path, const std::vector<std::string>&
 Config parse_config(std::string_view toml, std::string_view source_name,
                     const std::vector<std::string>& overrides = {});
 
-// The section [communication] alone, whatever is wrong elsewhere: by it ranks meet, which then find together what is
-// wrong. What cannot be read of it keeps its default.
+// The section [communication] alone, whatever is wrong elsewhere: ranks need it to meet, and then report together what
+// is wrong. What cannot be read of it keeps its default.
 CommunicationConfig load_communication(const std::string& toml_path, const std::vector<std::string>& overrides);
 
 // Fills in what one key takes from another: batch.sequence_length, optimizer.decay_steps, checkpoint.directory.

@@ -27,7 +27,7 @@ bool fit_nodes(const Degrees& d, int64_t distance, int64_t node) {
          (node % distance == 0 && block % node == 0);
 }
 
-// What does not fit, or nothing and the degrees.
+// What does not fit; empty where all fits, and then the degrees.
 std::string misfit(const Config& config, int64_t num_ranks, Degrees& d) {
   const ParallelConfig& p = config.parallel;
   const int64_t tensor = p.tensor_parallel_degree, pipeline = p.pipeline_parallel_degree, product = tensor * pipeline;

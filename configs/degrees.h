@@ -1,4 +1,4 @@
-// How the ranks of a job are shared out among the axes of its mesh:
+// How the ranks of a job are divided among the axes of its mesh:
 //
 //   tensor * pipeline divides the ranks; what remains are the data-parallel ranks;
 //   shard of them share one copy of the state: parallel.sharded_data_parallel_degree, or all; one under no_shard;

@@ -108,7 +108,7 @@ std::vector<Field> build_table() {
   batch.number("global_batch_size", &BatchConfig::global_batch_size, "sequences", between(1, 1e9),
                "Sequences an update, over all ranks");
   batch.number("microbatch_size", &BatchConfig::microbatch_size, "sequences", between(1, 1e9),
-               "Sequences a tensor-parallel group runs at a time; accumulation follows");
+               "Sequences a tensor-parallel group runs at a time; gradients accumulate over the batch");
 
   Rows parallel(table, "parallel", &Config::parallel);
   parallel.number("tensor_parallel_degree", &ParallelConfig::tensor_parallel_degree, "ranks", between(1, 1e6),
@@ -118,16 +118,15 @@ std::vector<Field> build_table() {
   parallel.number("pipeline_parallel_degree", &ParallelConfig::pipeline_parallel_degree, "ranks", between(1, 1e6),
                   "Ranks that split the stack of layers");
   parallel.number("virtual_stages", &ParallelConfig::virtual_stages, "stages", between(1, 1e4),
-                  "Pieces of the stack each pipeline rank holds, interleaved");
+                  "Chunks of the stack that each pipeline rank holds, interleaved");
   parallel.word("pipeline_schedule", &ParallelConfig::pipeline_schedule,
-                "One forward, one backward in turn (interleaved with virtual_stages), or all forward first");
+                "One forward, one backward in turn (interleaved with virtual_stages), or all forwards first");
   parallel.number("active_microbatches", &ParallelConfig::active_microbatches, "microbatches", between(0, 1e9),
                   "Most microbatches in flight on a pipeline rank; 0: what the schedule needs");
   parallel.word("layers_per_stage", &ParallelConfig::layers_per_stage,
                 "Layers of each (virtual) stage in the order of the model, as in \"5 6 5\"; empty: balanced");
-  parallel.word(
-      "sharding_strategy", &ParallelConfig::sharding_strategy,
-      "What data-parallel ranks share out: all (ZeRO-3), gradients and optimizer (2), optimizer (1), nothing");
+  parallel.word("sharding_strategy", &ParallelConfig::sharding_strategy,
+                "What data-parallel ranks shard: all (ZeRO-3), gradients and optimizer (2), optimizer (1), nothing");
   parallel.number("sharded_data_parallel_degree", &ParallelConfig::sharded_data_parallel_degree, "ranks",
                   between(0, 1e6), "Ranks that share one copy of the state; 0: all data-parallel ranks");
   parallel.word("hierarchical_allgather", &ParallelConfig::hierarchical_allgather,
@@ -137,21 +136,21 @@ std::vector<Field> build_table() {
   parallel.number("replicate_below", &ParallelConfig::replicate_below, "parameters", between(0, 1e12),
                   "Gathered units of at most this size stay gathered until the update, and reduce once a step");
   parallel.word("prescaled_batch", &ParallelConfig::prescaled_batch,
-                "Let microbatch_size be that of a tensor-parallel group; false: each of its ranks brings as many");
+                "Count microbatch_size for a tensor-parallel group; false: for each of its ranks");
   parallel.word("placement", &ParallelConfig::placement,
-                "Order of the axes on the ranks, innermost first: those that talk most go first");
+                "Order of the axes on the ranks, innermost first; put those that communicate most first");
   parallel.number("ranks_per_node", &ParallelConfig::ranks_per_node, "ranks", between(0, 1e6),
-                  "Ranks on a machine; 0: as launched, and 8 when planning");
+                  "Ranks on a node; 0: as launched, and 8 when planning");
 
   Rows memory(table, "memory", &Config::memory);
   memory.word("activation_checkpointing", &MemoryConfig::activation_checkpointing,
-              "Which activations backward computes again instead of keeping");
+              "Which activations the backward pass recomputes instead of keeping");
   memory.word("offload_activations", &MemoryConfig::offload_activations, "Keep saved activations in host memory");
   memory.number("activation_loading_horizon", &MemoryConfig::activation_loading_horizon, "layers", between(1, 1e4),
-                "How far ahead of backward offloaded activations are fetched");
+                "How far ahead of the backward pass offloaded activations are fetched");
   memory.word("offload_optimizer", &MemoryConfig::offload_optimizer, "Keep master weights and moments in host memory");
   memory.number("lm_head_chunks", &MemoryConfig::lm_head_chunks, "chunks", between(0, 1e6),
-                "Pieces in which logits are computed; 0: chosen from the shapes");
+                "Chunks of rows in which logits are computed; 0: chosen from the shapes");
 
   Rows precision(table, "precision", &Config::precision);
   precision.word("compute", &PrecisionConfig::compute, "Type of activations and of the weights used in them");
@@ -162,9 +161,9 @@ std::vector<Field> build_table() {
   precision.word("stochastic_rounding", &PrecisionConfig::stochastic_rounding,
                  "Round bf16 master weights at random, without bias");
   precision.number("loss_scale", &PrecisionConfig::loss_scale, "", at_least(0),
-                   "Fixed factor on the loss under fp16; 0: found while running");
+                   "Fixed factor on the loss under fp16; 0: dynamic");
   precision.number("initial_loss_scale", &PrecisionConfig::initial_loss_scale, "", above(0),
-                   "Where the search for the loss scale begins");
+                   "Dynamic loss scale at the start");
   precision.number("loss_scale_window", &PrecisionConfig::loss_scale_window, "updates", between(1, 1e12),
                    "Updates without overflow after which the loss scale doubles");
   precision.number("minimum_loss_scale", &PrecisionConfig::minimum_loss_scale, "", above(0),
@@ -177,19 +176,19 @@ std::vector<Field> build_table() {
                    "Learning rate where the decay ends");
   optimizer.number("warmup_steps", &OptimizerConfig::warmup_steps, "updates", between(0, 1e12),
                    "Updates over which the learning rate rises from zero, linearly");
-  optimizer.word("decay", &OptimizerConfig::decay, "Shape of the way from learning_rate down to min_learning_rate");
+  optimizer.word("decay", &OptimizerConfig::decay, "Shape of the decay from learning_rate to min_learning_rate");
   optimizer.number(
       "decay_steps", &OptimizerConfig::decay_steps, "updates", between(0, 1e12),
       "Update, counted from the start, at which the decay ends; 0: train.steps (or the end of the warm-up, if later)");
-  optimizer.number("beta1", &OptimizerConfig::beta1, "", from_to_below(0, 1), "AdamW's memory of the gradient");
-  optimizer.number("beta2", &OptimizerConfig::beta2, "", from_to_below(0, 1), "AdamW's memory of the squared gradient");
-  // The update is in f32, where less may be 0, and 0 / 0 is what it guards against.
+  optimizer.number("beta1", &OptimizerConfig::beta1, "", from_to_below(0, 1), "Decay rate of AdamW's first moment");
+  optimizer.number("beta2", &OptimizerConfig::beta2, "", from_to_below(0, 1), "Decay rate of AdamW's second moment");
+  // The update is in f32, where a smaller epsilon may be 0 and no longer guards against 0 / 0.
   optimizer.number("epsilon", &OptimizerConfig::epsilon, "", at_least(std::numeric_limits<float>::min()),
-                   "AdamW's guard against division by zero");
+                   "Added to AdamW's denominator, against division by zero");
   optimizer.number("weight_decay", &OptimizerConfig::weight_decay, "", at_least(0),
                    "Decoupled decay of tensors with two or more dimensions");
   optimizer.number("gradient_clip", &OptimizerConfig::gradient_clip, "", at_least(0),
-                   "Largest global gradient norm; longer gradients are shortened to it; 0: off");
+                   "Largest global gradient norm; larger gradients are scaled down to it; 0: off");
 
   Rows train(table, "train", &Config::train);
   train.number("steps", &TrainConfig::steps, "updates", between(1, 1e12), "Updates in the whole run");
@@ -211,19 +210,19 @@ std::vector<Field> build_table() {
   checkpoint.word("resume", &CheckpointConfig::resume,
                   "auto: the newest complete checkpoint, if any; never; or the path of one");
   checkpoint.word("init_from", &CheckpointConfig::init_from,
-                  "Checkpoint or Hugging Face GPT-2 folder that gives the initial weights; empty: random");
+                  "Checkpoint or Hugging Face GPT-2 folder with the initial weights; empty: random");
 
   Rows run(table, "run", &Config::run);
   run.word("output", &RunConfig::output, "Folder for the log, the metrics and the resolved configuration");
-  run.word("device", &RunConfig::device, "What computes; auto: a GPU if there is one");
+  run.word("device", &RunConfig::device, "Where to compute; auto: on a GPU if there is one");
 
   Rows communication(table, "communication", &Config::communication);
   communication.word("rendezvous", &CommunicationConfig::rendezvous,
-                     "Folder on a file system of all nodes where ranks meet that were started without MPI; empty: MPI");
+                     "Folder that all nodes see, where ranks started without MPI meet; empty: ranks meet by MPI");
   communication.word("backend", &CommunicationConfig::backend,
-                     "What carries tensors between GPUs; mpi: through the host, slowly, and ranks may share a GPU");
+                     "Transport of tensors between GPUs; mpi: through the host, slowly, and ranks may share a GPU");
   communication.number("max_ctas", &CommunicationConfig::max_ctas, "thread blocks", between(0, 64),
-                       "Most that NCCL may occupy of a GPU for each communicator; 0: its own choice");
+                       "Most that NCCL may occupy of a GPU for each communicator; 0: NCCL's choice");
   communication.number("timeout", &CommunicationConfig::timeout, "seconds", above(0),
                        "How long ranks wait for one another, in NCCL and at the rendezvous, before the job ends");
 

@@ -1,4 +1,4 @@
-// The table behind Config: one Field a key. Inside configs/ only; others see what follows from it in config.h.
+// The table that Config is read by: one Field a key. Inside configs/ only; others see what follows from it in config.h.
 //
 // A Field reads and writes its member through Value, the four kinds of thing a TOML key can hold here. Choices travel
 // as their words.

@@ -84,7 +84,7 @@ void BpeMerger::merge_long(std::string_view piece, std::vector<int32_t>& out) {
     const auto position = static_cast<int32_t>(heap_.back() & 0xffffffffu);
     heap_.pop_back();
     Link& left = links_[static_cast<size_t>(position)];
-    if (left.id < 0 || left.next < 0) continue;  // an entry of before a merge: the pair is gone
+    if (left.id < 0 || left.next < 0) continue;  // an entry from before a merge: the pair is gone
     Link& right = links_[static_cast<size_t>(left.next)];
     const MergeTable::Found found = table_.find(left.id, right.id);
     if (found.rank != rank) continue;

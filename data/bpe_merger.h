@@ -1,7 +1,7 @@
-// Byte-pair merging of one piece: as long as two neighbours are a merge, the earliest merge is done, at its leftmost
+// Byte-pair merging of one pre-token: while two neighbours are a merge, the earliest merge is done, at its leftmost
 // place (Sennrich, Haddow, Birch 2016, on bytes).
 //
-// Short pieces are scanned again after every merge; long ones keep their pairs in a heap, O(n log n) for n bytes.
+// Short pre-tokens are scanned again after every merge; long ones keep their pairs in a heap, O(n log n) for n bytes.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ class BpeMerger {
  public:
   explicit BpeMerger(const MergeTable& table) : table_(table) {}
 
-  // Appends the ids of a piece of less than 2^31 bytes.
+  // Appends the ids of a pre-token of less than 2^31 bytes.
   void merge(std::string_view piece, std::vector<int32_t>& out);
 
  private:

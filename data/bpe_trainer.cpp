@@ -12,7 +12,7 @@ namespace megalith {
 
 namespace {
 
-using Position = uint32_t;  // of a byte among all different pieces
+using Position = uint32_t;  // of a byte among all different pre-tokens
 constexpr Position nowhere = std::numeric_limits<Position>::max();
 
 using PairKey = uint64_t;
@@ -29,10 +29,10 @@ struct Candidate {
   bool operator<(const Candidate& other) const { return count != other.count ? count < other.count : key > other.key; }
 };
 
-// All pieces, one behind the other, as linked lists of tokens, and the pairs in them.
+// All pre-tokens, one after the other, as linked lists of tokens, and the pairs in them.
 class Corpus {
  public:
-  // Pieces in any order: places decide nothing but the order of work inside a piece.
+  // Pre-tokens in any order: places decide nothing but the order of work inside one.
   void add_piece(std::string_view piece, int64_t count, const std::array<int32_t, 256>& byte_ids) {
     const auto begin = static_cast<Position>(links_.size());
     const auto end = static_cast<Position>(begin + piece.size());
@@ -50,7 +50,7 @@ class Corpus {
   }
   void forget(PairKey key) { pairs_.erase(key); }
 
-  // Makes `result` of each pair `key`, left to right. Returns the pairs that came to be.
+  // Makes `result` of each pair `key`, left to right. Returns the new pairs.
   std::vector<PairKey> merge(PairKey key, int32_t result) {
     std::vector<Position> places = std::move(pairs_.at(key).places);
     std::sort(places.begin(), places.end());
@@ -92,7 +92,7 @@ class Corpus {
   }
 
   std::vector<Link> links_;
-  std::vector<int64_t> counts_;  // of each piece
+  std::vector<int64_t> counts_;  // of each pre-token
   std::unordered_map<PairKey, Pair> pairs_;
 };
 
@@ -126,7 +126,7 @@ BpeVocabulary train_bpe(const PieceCounts& counts, int32_t vocab_size) {
   }
   size_t bytes = 0;
   for (const auto& [piece, count] : counts.counts_) bytes += piece.size();
-  CHECK(bytes < nowhere, "the different pieces of the text have {} bytes; training takes less than {}", bytes, nowhere);
+  CHECK(bytes < nowhere, "the text's different pre-tokens have {} bytes; training takes less than {}", bytes, nowhere);
   Corpus corpus;
   for (const auto& [piece, count] : counts.counts_) corpus.add_piece(piece, count, vocabulary.byte_ids);
 

@@ -1,11 +1,11 @@
-// Trains a byte-level BPE: the most frequent pair of neighbours inside pieces becomes a token, again and again
+// Trains a byte-level BPE: the most frequent pair of neighbours inside pre-tokens becomes a token, again and again
 // (Sennrich, Haddow, Birch 2016, on bytes).
 //
 // Deterministic: of equally frequent pairs the one with the smaller left id goes first, then the smaller right id. In
 // runs of one token overlapping pairs count each. A pair whose bytes are a token already is passed over, so that ids
 // and merges keep one order: 0..255 are the bytes (in GPT-2's order), 256.. the merges, the last is the end of a text.
 //
-// Memory: counting keeps each different piece once, training about 25 bytes for each of their bytes.
+// Memory: counting keeps each different pre-token once, training about 25 bytes for each of their bytes.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace megalith {
 
-// How often each piece occurs. One for each thread, then added up.
+// How often each pre-token occurs. One for each thread, then added up.
 class PieceCounts {
  public:
   void count(const Pretokenizer& pretokenizer, std::string_view text);
@@ -36,7 +36,7 @@ class PieceCounts {
   Map counts_;
 };
 
-// Errors: vocab_size below smallest_trained_vocab; pieces that do not yield so many tokens.
+// Errors: vocab_size below smallest_trained_vocab; a text that does not yield so many tokens.
 BpeVocabulary train_bpe(const PieceCounts& counts, int32_t vocab_size);
 
 constexpr int32_t smallest_trained_vocab = 258;  // the bytes, one merge, the end of a text

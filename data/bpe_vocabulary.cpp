@@ -134,7 +134,7 @@ BpeVocabulary read_bpe(const std::string& folder) {
     else
       vocabulary.tokens[static_cast<size_t>(id)] = notation.read(name, vocab_path);
   }
-  CHECK(vocabulary.end_of_text >= 0, "{} has no token {}; add it, so that texts can be told apart", vocab_path,
+  CHECK(vocabulary.end_of_text >= 0, "{} has no token {}; add it, so that texts can be separated", vocab_path,
         end_of_text_name);
   for (int byte = 0; byte < 256; byte++) {
     const auto found = ids.find(notation.write(std::string(1, static_cast<char>(byte))));

@@ -7,7 +7,7 @@
 //   uint64    number of sequences n
 //   uint64    number of document bounds m, one more than there are documents
 //   int32[n]  length of each sequence in tokens
-//   int64[n]  where each sequence begins in the .bin, in bytes: here, one behind the other
+//   int64[n]  where each sequence begins in the .bin, in bytes: here, one after the other
 //   int64[m]  document bounds, in sequences, from 0 to n: document d is sequences [bound[d], bound[d+1])
 #pragma once
 

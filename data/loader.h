@@ -1,4 +1,4 @@
-// A Loader says which tokens are trained on, in which order. It is a pure function of (stream, T, shuffle, seed): it
+// A Loader defines which tokens are trained on, in which order. It is a pure function of (stream, T, shuffle, seed): it
 // has no position, so resuming and any division among ranks need no state.
 //
 // Sample i of a stream is tokens[i*T .. i*T+T]: T inputs, and the T targets that follow each of them. There are

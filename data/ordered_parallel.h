@@ -1,5 +1,5 @@
 // A pipeline that keeps order: items are taken from one source, worked on by several threads at once, and their results
-// handed on in the order of the items. At most 3 items a thread are under way. The first error stops all and is thrown.
+// passed on in the order of the items. At most 3 items a thread are under way. The first error stops all and is thrown.
 #pragma once
 
 #include <condition_variable>

@@ -81,7 +81,7 @@ class Workplace {
   size_t num_published_ = 0;
 };
 
-// Where a file's validation part begins, see prepare.h.
+// Where a file's validation document begins, see prepare.h.
 int64_t split_of(const File& file, double fraction) {
   constexpr int64_t longest_search = 64 << 10;
   const int64_t size = file.size();

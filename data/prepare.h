@@ -8,12 +8,12 @@
 // before them (up to v, and up to 64 KiB) as make it begin with a line; failing that, with a character. At least one
 // byte is left for training. A fraction of 0 makes no validation files.
 //
-// The tokens are those of encoding each part whole: files are read in windows and cut only where the tokenizer says
+// The tokens are those of encoding each document whole: files are read in windows and cut only where the tokenizer says
 // that a cut changes nothing, and a window without such a place is read again, twice as large. Order is kept, whatever
 // the number of threads. Memory: about 20 times window_bytes for each thread.
 //
 // Everything is written under OUT/prepare.partial, synced, and renamed when complete; .idx before .bin, so that no
-// .bin is ever taken for a raw one. Nothing that exists is overwritten, and a failure leaves nothing behind.
+// .bin is ever taken for a raw one. Nothing that exists is overwritten, and a failure leaves no files.
 //
 // Errors: a text that is missing, empty or not a plain file; a spec that is none of the three; what load_tokenizer and
 // train_bpe refuse; OUT that holds one of the names already or cannot be written; a full disk.
@@ -45,7 +45,7 @@ struct PrepareReport {
   int bytes_per_token = 0;  // in the .bin: 2 or 4
 };
 
-// Told by one thread at a time, not always the caller's: what is being done, and how many of how many bytes.
+// Called by one thread at a time, not always the caller's: what is being done, and how many of how many bytes.
 using PrepareProgress = std::function<void(std::string_view stage, int64_t bytes_done, int64_t bytes_total)>;
 
 PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& progress = {});

@@ -87,7 +87,7 @@ inline Pretokenizer::Char Pretokenizer::char_at(const uint8_t* p, const uint8_t*
   return {CharClass::other, 1};
 }
 
-// Behind the characters of one class that begin at p.
+// The end of the characters of one class that begin at p.
 inline const uint8_t* Pretokenizer::skip(CharClass kind, const uint8_t* p, const uint8_t* end) const {
   while (p < end) {
     const Char c = char_at(p, end);
@@ -128,10 +128,10 @@ CharClass Pretokenizer::class_before(const uint8_t* begin, const uint8_t* p) con
   return lead + c.bytes == p ? c.kind : CharClass::other;  // otherwise the byte before p is a stray one
 }
 
-// No piece runs from a character that is not space into one of another class, except from an apostrophe (contractions).
-// The piece before such a place ends there also when the text does, since only runs of space look at what follows them.
+// No pre-token runs from a character that is not space into one of another class, except from an apostrophe
+// (contractions). The one before such a place ends there also when the text does: only runs of space look ahead.
 size_t Pretokenizer::last_cut(std::string_view text) const {
-  constexpr size_t longest_char = 4;  // so that the character behind the cut is whole
+  constexpr size_t longest_char = 4;  // so that the character after the cut is whole
   const auto* begin = reinterpret_cast<const uint8_t*>(text.data());
   const uint8_t* end = begin + text.size();
   for (size_t cut = text.size() < longest_char ? 0 : text.size() - longest_char; cut > 0; cut--) {

@@ -1,5 +1,5 @@
-// Cuts text into the pieces inside which GPT-2's BPE merges. The law is this pattern, the first alternative that
-// matches winning, as a hand-written scanner:
+// Cuts text into pre-tokens (`piece` in code), inside which GPT-2's BPE merges. The law is this pattern, the first
+// alternative that matches winning, as a hand-written scanner:
 //
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 //
@@ -23,7 +23,7 @@ class Pretokenizer {
  public:
   Pretokenizer();  // tabulates all code points, a few milliseconds
 
-  // The length of the first piece of text, which is not empty.
+  // The length of the first pre-token of a text, which is not empty.
   size_t first_piece(std::string_view text) const;
 
   // See Tokenizer::last_cut.

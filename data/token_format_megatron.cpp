@@ -63,13 +63,13 @@ Index check_index(const std::string& path) {
     const auto pointer = pointers.next<int64_t>();
     CHECK(length >= 0 && pointer == index.tokens * format::bytes_of(index.element),
           "{}: sequence {} of {} tokens begins at byte {}, expected {}; the index is damaged, or its sequences do not "
-          "stand one behind the other",
+          "lie one after the other",
           path, i, length, pointer, index.tokens * format::bytes_of(index.element));
     index.tokens += length;
   }
   int64_t last = 0;
   for (uint64_t i = 0; i < bounds; i++) {
-    const auto bound = pointers.next<int64_t>();  // the bounds stand behind the pointers
+    const auto bound = pointers.next<int64_t>();  // the bounds follow the pointers
     CHECK(bound >= last && bound <= static_cast<int64_t>(sequences) && (i > 0 || bound == 0),
           "{}: document bound {} is {}, after {} and with {} sequences in all; the index is damaged", path, i, bound,
           last, sequences);

@@ -1,5 +1,5 @@
 // The formats of TokenStream, one function and one file each. A function maps the files, checks their sizes and
-// refuses what does not add up.
+// refuses what is inconsistent.
 #pragma once
 
 #include <algorithm>

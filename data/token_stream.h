@@ -1,7 +1,7 @@
 // A TokenStream is a file of tokens, seen as one long sequence, memory-mapped and read-only. Copies share the mapping;
 // any number of threads may read at once.
 //
-// Formats, told apart by what is found:
+// Formats, recognised by what is found:
 //   X.bin with X.idx beside it      Megatron-LM's IndexedDataset, the output of prepare: all documents in file order
 //   X.bin beginning with llm.c's header (256 int32: 20240520, 1, number of tokens), then uint16 tokens
 //   any other X.bin                 raw little-endian uint16 tokens (nanoGPT)

@@ -5,7 +5,7 @@
 // merges.txt, in the names and the notation that Hugging Face uses; the token "<|endoftext|>" ends a text).
 //
 // A Tokenizer is immutable: any number of threads may call it at once. An Encoder is the fast way to encode much text:
-// it remembers the pieces it has seen, belongs to one thread, and refers to its Tokenizer, which must outlive it.
+// it remembers the pre-tokens it has seen, belongs to one thread, and refers to its Tokenizer, which must outlive it.
 #pragma once
 
 #include <cstddef>

@@ -20,8 +20,8 @@ int32_t vocab_to_train(const std::string& spec);
 
 // Trains a BPE on texts, with all of them if they have at most sample_bytes, otherwise on windows that are evenly
 // spread over them (their ends may fall into a word). The result depends on the text and the sizes only, not on the
-// threads. Memory: about 35 times sample_bytes when no piece occurs twice (random bytes), less than sample_bytes for a
-// language.
+// threads. Memory: about 35 times sample_bytes when no pre-token occurs twice (random bytes), less than sample_bytes
+// for a language.
 struct TrainingSample {
   int64_t sample_bytes = int64_t{128} << 20;
   int64_t window_bytes = 1 << 20;

@@ -32,7 +32,7 @@ command -v orted >/dev/null || {
   exit 1
 }
 
-# Not for the processor of this machine only.
+# For other processors than this machine's as well.
 build=build/bundle-$preset
 targets=(megalith)
 if [ $tests = ON ]; then
@@ -49,14 +49,14 @@ if [ $tests = ON ]; then
   mkdir "$out/bench"
   cp bench/gpu.sh bench/gpu.py bench/step.py "$out/bench/"
   [ ! -d ../shared/reference ] || cp -r ../shared/reference "$out/reference"
-  # Whose sources these are, for the results file.
+  # The commit of the sources, for the results file.
   if commit=$(git rev-parse HEAD 2>/dev/null); then
     git diff --quiet HEAD || commit+=" with changes"
     echo "$commit" > "$out/commit"
   fi
 fi
 
-# Open MPI finds its parts below OPAL_PREFIX in the places that it was built for, relative to its own prefix.
+# Open MPI finds its files below OPAL_PREFIX in the places that it was built for, relative to its own prefix.
 path_of() { ompi_info --parseable --path "$1" | cut -d: -f3; }
 prefix=$(path_of prefix) plugins=$(path_of pkglibdir) helps=$(path_of pkgdatadir) settings=$(path_of sysconfdir)
 place() { echo "$out${1#"$prefix"}"; }
@@ -88,7 +88,7 @@ for program in megalith mpirun; do
 #!/bin/sh
 here=$(dirname "$(readlink -f "$0")")
 export OPAL_PREFIX="$here" OPAL_SYSCONFDIR="$here/etc" PMIX_MCA_mca_base_component_path="$here/pmix/lib/pmix"
-# Without a remote shell there is this machine only, which Open MPI has to be told.
+# Without a remote shell there is this machine only, and Open MPI needs a setting for that.
 command -v ssh >/dev/null || command -v rsh >/dev/null || export OMPI_MCA_plm="${OMPI_MCA_plm:-isolated}"
 # For Open MPI's own programs; megalith looks in lib by itself.
 export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"

@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(backward_threads, 1)
   for (int i = begin; i < end; i++) {
     copy_async_wait<0>();
     Tiles::publish();
-    sync_threads();  // this tile is there, and everyone is done with the one before
+    sync_threads();  // this tile has arrived, and all threads are done with the one before
     if (i + 1 < end) copy_other(i + 1);
     const int theirs = i * other_tile;
     if (of_keys ? theirs + other_tile - 1 < ours : theirs > ours + Tiles::rows_together - 1) continue;

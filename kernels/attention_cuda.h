@@ -62,7 +62,7 @@ struct HeadMask {
 };
 
 // Begins to copy rows [first, first + rows) of a head to a tile, by all threads of the block; rows from T on become
-// zeros. A thread keeps to one column of pieces, so that it goes from row to row by constant steps.
+// zeros. A thread keeps to one column of vectors, so that it goes from row to row by constant steps.
 template <class Tiles, int D, int rows, int threads>
 __device__ void copy_tile(bfloat16* tile, const bfloat16* head, int64_t stride, int first, int T) {
   constexpr int across = D == 64 ? 8 : 16, step = threads / across;
@@ -164,7 +164,7 @@ __device__ void softmax_step(float (&scores)[n][4], float (&top)[2], float (&sum
 }
 template <int n>
 __device__ void rescale_rows(float (&sums)[n][4], const float (&rescale)[2]) {
-  if (!any(rescale[0] != 1 || rescale[1] != 1)) return;  // so it is for most keys after the first
+  if (!any(rescale[0] != 1 || rescale[1] != 1)) return;  // the case for most keys after the first
 #pragma unroll
   for (int j = 0; j < n; j++)
 #pragma unroll

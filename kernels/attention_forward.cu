@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(threads, 2)
   const int tiles = last_query / key_tile + 1;
   for (int i = 0; i < tiles; i++) {
     copy_async_wait<0>();
-    sync_threads();  // this tile is there, and everyone is done with the one before
+    sync_threads();  // this tile has arrived, and all threads are done with the one before
     if (i + 1 < tiles) copy_keys(i + 1);
     const int first_key = i * key_tile;
     if (first_key > mine + warp_rows - 1) continue;

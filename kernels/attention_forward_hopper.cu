@@ -43,8 +43,8 @@ __global__ void __launch_bounds__(threads, 1)
         drop<8>(scores[0], kept_bits<false>(head_mask, mine, i * key_tile + part * 8), part);
     }
   };
-  // The sums and their weights are free, and take what the softmax has given. What was copied is there, and everyone
-  // is done with the tiles whose places come next.
+  // The sums and their weights are free, and take the softmax's results. The copies have arrived, and all threads are
+  // done with the tiles whose places come next.
   const auto turn = [&] {
     Tiles::template wait<0>(sums);
     rescale_rows(sums[0], rescale);

@@ -1,5 +1,5 @@
 // Attention's tiles for products of warps (mma.sync): every GPU has these. Their rows lie an odd number of 16-byte
-// pieces apart, for every head size that is a multiple of 16, so that the 8 rows of a matrix load come from different
+// units apart, for every head size that is a multiple of 16, so that the 8 rows of a matrix load come from different
 // banks; and a fragment's place is the lane's own plus a constant.
 #pragma once
 
@@ -10,7 +10,7 @@ namespace megalith::cuda::attention {
 template <int D>
 struct WarpTiles {
   static constexpr int rows_together = 16;    // own rows that a product has at once: who holds them goes one way
-  static constexpr int row_elements = D + 8;  // from row to row; where pieces change places, from a row to the eighth
+  static constexpr int row_elements = D + 8;  // from row to row; where units change places, from a row to the eighth
                                               // after it, divided by eight
   static constexpr int64_t bytes(int rows) { return int64_t{rows} * row_elements * int64_t{sizeof(bfloat16)}; }
   template <int>
@@ -36,7 +36,7 @@ struct WarpTiles {
   // d[m] (16 x 8n each) = own rows 16 (ms * warp + m).. times the other rows, transposed.
   template <int, int, int ms, int n>
   __device__ static void multiply_rows(float (&d)[ms][n][4], const bfloat16* own, const bfloat16* other) {
-    // The piece that this lane gives to a load of 16x16 elements, so that its four registers are a left factor's
+    // The row that this lane gives to a load of 16x16 elements, so that its four registers are a left factor's
     // fragment, or those of two right factors whose columns are rows of the tile.
     const int lane = lane_index();
     own += at<0>(warp_index() * 16 * ms + lane % 16, lane / 16 * 8);

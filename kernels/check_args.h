@@ -1,4 +1,4 @@
-// How an op checks its arguments: every message names the op, the tensor, what it has and what it needs.
+// How an op checks its arguments: every message names the op, the tensor, what was given and what is expected.
 #pragma once
 
 #include "kernels/base/tensor.h"

@@ -8,7 +8,7 @@ namespace megalith::cpu {
 // Rows are summed in blocks of so many, blocks in order.
 constexpr int64_t column_sum_rows = 64;
 
-// Threads share out columns, so their number changes nothing.
+// Threads divide the columns, so their number changes nothing.
 template <class T>
 void column_sums(float* out, const T* x, int64_t N, int64_t C) {
   constexpr int64_t strip = 64, block_rows = column_sum_rows;

@@ -129,7 +129,7 @@ template <class T>
 __device__ float logit_of(const T* z, int64_t column, bool valid) {
   return column >= 0 ? to_float(z[column]) : valid ? 0.0f : NAN;
 }
-// The parts' stats and the whole op's row come to the same expression, and to the same bits.
+// The parts' stats and the whole op's row go through the same expression, and so have the same bits.
 __device__ inline float loss_of(Softmax s, float target_logit) { return logf(s.sum) + (s.max - target_logit); }
 
 // losses null: no loss. gradient null: the logits stay. in_shared: the launch has room for the row.

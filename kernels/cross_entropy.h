@@ -24,7 +24,7 @@ void cross_entropy_forward_backward(Stream& s, Tensor losses, Tensor logits, Ten
 // The order is
 //   softmax_part            stats of the tokens held here
 //   (maximum over parts)    of a copy of row 0: never NaN, which is not ordered
-//   merge_softmax           the sums now speak of that maximum
+//   merge_softmax           the sums become relative to that maximum
 //   (sum over parts)        of rows 1 and 2: stats of the whole vocabulary, the same in every part
 //   cross_entropy_loss, cross_entropy_gradient
 // With one part each step gives the same bits as the whole ops. NaN and infinite logits reach the loss as they do

@@ -48,7 +48,7 @@ template <class T>
   std::fill(z + V, z + width, T{});
 }
 
-// The parts' stats and the whole op's row come to the same expression, and to the same bits.
+// The parts' stats and the whole op's row go through the same expression, and so have the same bits.
 float loss_of(SoftmaxRow row, float target_logit) { return std::log(row.sum) + (row.max - target_logit); }
 
 void check_targets(const char* op, const int32_t* targets, int64_t N, const VocabularyPart& part) {

@@ -1,5 +1,5 @@
 // The functions of cuBLASLt that gemm_present.cpp calls, found in the library when the first of them is called: so a
-// machine without it, or without a GPU, can do all else.
+// machine without it, or without a GPU, can do everything else.
 #include <cublasLt.h>
 #include <dlfcn.h>
 

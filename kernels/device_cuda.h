@@ -47,17 +47,17 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 inline bool aligned(const void* p, uintptr_t bytes = 16) { return reinterpret_cast<uintptr_t>(p) % bytes == 0; }
 
-// Host: may all of these be read and written in pieces of 16 bytes, row by row? Empty tensors may.
+// Host: whether all of these can be read and written 16 bytes at a time, row by row. Empty tensors can.
 inline bool in_vectors(std::initializer_list<Tensor> tensors) {
   for (const Tensor& t : tensors)
     if (!aligned(t.raw()) || t.cols() * size_of(t.dtype()) % 16 != 0) return false;
   return true;
 }
 
-// Host: how many blocks of `each` pieces hold n.
+// Host: how many blocks of `each` items hold n.
 inline unsigned blocks_for(int64_t n, int64_t each) {
   const int64_t blocks = ceil_div(n, each);
-  CHECK(blocks > 0 && blocks < int64_t{1} << 31, "{} pieces in blocks of {} are no grid", n, each);
+  CHECK(blocks > 0 && blocks < int64_t{1} << 31, "{} items in blocks of {} are no grid", n, each);
   return static_cast<unsigned>(blocks);
 }
 

@@ -12,7 +12,7 @@ class DeviceQueue {
  public:
   DeviceQueue() : stream_(device::make_stream(false)) {}
 
-  // What it takes beside what the plan counts.
+  // What it takes beyond what the plan counts.
   static constexpr int64_t bytes = cuda::workspace_bytes;
 
   cuda::Queue queue() {

@@ -62,7 +62,7 @@ class DropoutMask {
   float scale_;
 };
 
-constexpr int64_t masked_run = 256;  // columns whose factors are drawn at once; a multiple of 64
+constexpr int64_t masked_run = 256;  // columns whose factors are drawn together; a multiple of 64
 constexpr int64_t draw_work = 8;     // element operations that a factor costs
 
 // y = x + dropout(h + b), a row.

@@ -1,5 +1,5 @@
 // The mask of Dropout for kernels over rows. One Philox block serves four columns that lie 16 apart, so a thread takes
-// four pieces of n neighbours, 16 columns from one to the next, and draws each block once.
+// four runs of n neighbours, 16 columns from one to the next, and draws each block once.
 #pragma once
 
 #include "kernels/device_cuda.h"
@@ -24,7 +24,7 @@ namespace mask_pieces {
 constexpr int count = 4, apart = 16, group = count * apart;
 }
 
-// How many threads cover a row of C, n neighbours a piece; and where the first piece of the i-th of them begins.
+// How many threads cover a row of C, n neighbours a run; and where the first run of the i-th of them begins.
 template <int n>
 __device__ __host__ constexpr int64_t masked_threads(int64_t C) {
   return (C + mask_pieces::group - 1) / mask_pieces::group * (mask_pieces::apart / n);
@@ -48,7 +48,7 @@ __device__ void draw(float (&factors)[mask_pieces::count][n], const DropoutMask&
   }
 }
 
-// The same for one piece: factors[k] for column c + k of that row, where the lanes of a warp have neighbouring pieces
+// The same for one run: factors[k] for column c + k of that row, where the lanes of a warp have neighbouring runs
 // and lane 0 begins at a multiple of 64. The lanes of a group share its blocks, so all lanes come, with a column or
 // not.
 template <int n>

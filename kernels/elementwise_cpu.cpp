@@ -53,7 +53,7 @@ double block_sum(const float* x, int64_t n, F&& f) {
   parallel_for(blocks, size, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; block++) {
       const int64_t first = block * size, last = std::min(first + size, n);
-      // Many sums at once: one alone waits for its own last addition.
+      // Many sums side by side: a single one would wait for its own last addition.
       constexpr int64_t width = 32;
       double sums[width] = {};
       int64_t i = first;

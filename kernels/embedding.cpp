@@ -19,7 +19,7 @@ void embedding_forward(Stream& s, Tensor y, Tensor tokens, Tensor wte, Tensor wp
   expect_matrix(op, "wpe", wpe, y.dtype(), wpe.rows(), y.cols());
   expect_part(op, part, "wte", wte.rows());
   expect_positions(op, y.rows(), T, "wpe", wpe);
-  // Tokens are data: a part is taken to hold its share of them.
+  // A cost may not depend on data: a part is assumed to hold its share of the tokens.
   const double bytes = (1 + part.share()) * static_cast<double>(y.bytes()) +
                        static_cast<double>(tokens.bytes() + T * y.cols() * size_of(y.dtype()));
   s.launch(

@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(sum_threads)
     for (int step = 0; step < steps; step++) {
       if (first + step >= end) continue;
       const int32_t key = at[step].key;
-      if (key == none) return;  // none of those behind is held either
+      if (key == none) return;  // none of those after it is held either
       for (int k = 0; k < n; k++) sum[k] += to_float(d[step][k]);
       const bool last = first + step + 1 == end;
       if (!last && sorted[first + step + 1].key == key) continue;

@@ -43,7 +43,7 @@ void embedding_backward(Tensor dwte_, Tensor dwpe_, Tensor dy_, Tensor tokens_, 
     using E = decltype(tag);
     float *dwte = dwte_.data<float>(), *dwpe = dwpe_.data<float>();
     const E* dy = dy_.data<E>();
-    // Threads share out columns: equal tokens are summed in row order by one thread.
+    // Threads divide the columns: equal tokens are summed in row order by one thread.
     constexpr int64_t strip = 16;
     parallel_for((C + strip - 1) / strip, 2 * N * strip, [=](int64_t begin, int64_t end) {
       const int64_t first = begin * strip, last = std::min(end * strip, C);

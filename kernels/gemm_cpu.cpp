@@ -200,7 +200,7 @@ void Gemm::run(const GemmCall& call) {
   const Tiling tiling(call.M, call.N);
   const int64_t tiles = tiling.num_rows * tiling.num_cols;
   scratch_->of_thread.resize(static_cast<size_t>(omp_get_max_threads()));
-  std::atomic<int> failed = dnnl_success;  // a throw may not leave a parallel region
+  std::atomic<int> failed = dnnl_success;  // an exception may not leave a parallel region
   // Even a single tile goes through the region: inside one, the library keeps to the calling thread.
 #pragma omp parallel for schedule(dynamic) if (omp_get_max_threads() > 1)
   for (int64_t i = 0; i < tiles; i++) {

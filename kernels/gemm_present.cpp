@@ -22,7 +22,7 @@ void check(cublasStatus_t status, const char* call) {
 
 cudaDataType datatype(DType type) { return type == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
 
-// Bytes that an address is a multiple of, as far as the library cares.
+// The alignment of an address in bytes, up to the most that the library uses.
 uint32_t alignment(const void* p) {
   const auto address = reinterpret_cast<uintptr_t>(p) | 256;
   return static_cast<uint32_t>(address & (~address + 1));
@@ -165,7 +165,7 @@ Gemm::Gemm() : library_(std::make_unique<Library>()) { CUBLAS_CHECK(cublasLtCrea
 Gemm::~Gemm() = default;
 
 // cuBLASLt's GELU is the tanh form (PyTorch pull request 104061); how exactly it takes the tanh is not documented, so
-// only in bf16. It is part of the GEMM's kernel, and then the faster way, on Hopper (llm.c pull request 653, SGLang
+// only in bf16. It runs inside the GEMM's kernel, and then is the faster way, on Hopper (llm.c pull request 653, SGLang
 // 34350) and on B200 (SGLang 28168). On generations before and after these it was measured to be a slow second pass
 // (llm.c 338, SGLang 34350): there the second pass is ours.
 bool Gemm::fuses(const GemmCall& call) {

@@ -50,7 +50,7 @@ template <class T>
   return {sum / static_cast<float>(C), dot / static_cast<float>(C)};
 }
 
-// Rows in bundles, which threads share out. For every row end_row(bundle, row, gradient) is called, which has to call
+// Rows in bundles, divided among threads. For every row end_row(bundle, row, gradient) is called, which has to call
 // gradient(first, count, use) for all its columns: that writes dx, and use(c, v) gets dx as it is before rounding.
 template <class T, class End>
 void backward(const Tensor& dx_, const Tensor& dw_, const Tensor& db_, const Tensor& dy_, const Tensor& x_,

@@ -1,4 +1,4 @@
-// Dropout and the residual that ends in it. A thread takes four pieces of a row, as the mask is drawn: dropout_cuda.h.
+// Dropout and the residual that ends in it. A thread takes four runs of a row, as the mask is drawn: dropout_cuda.h.
 #include "kernels/column_sums_cuda.h"
 #include "kernels/dropout_cuda.h"
 #include "kernels/elementwise.h"

@@ -15,7 +15,7 @@ inline float exp(float x) {
   const float c = x < low ? low : x > high ? high : x;
   const float shifted = c * 1.44269504f + round;
   const float n = shifted - round;
-  const float r = (c - n * 0.693359375f) + n * 2.12194440e-4f;  // log(2) in two parts: n times the first is exact
+  const float r = (c - n * 0.693359375f) + n * 2.12194440e-4f;  // log(2) as a sum of two: n times the first is exact
   float p = 1.0f / 5040;
   p = p * r + 1.0f / 720;
   p = p * r + 1.0f / 120;

@@ -6,8 +6,8 @@
 //   fragments    of 64 rows, warp w has 16 w.., spread over its lanes as those of multiply_add in device_cuda.h
 //   places       MatrixPlace m = matrix_place(p, panel): a matrix of bf16 in shared memory as `swizzled` below has it,
 //                from p on, which lies on a row that is a multiple of 8; `panel` elements from one panel to the next,
-//                where a product's columns are in more than one. moved(m, elements): the matrix so far behind, on a row
-//                as before, or on a column that is a multiple of 16
+//                where a product's columns are in more than one. moved(m, elements): the matrix that many further on,
+//                which begins on a row as before, or on a column that is a multiple of 16
 //   products     product_of_rows<n, add>(d, a, b): d (64, n) [+]= a (64, 16) b^T, b (n, 16), both by places;
 //                product_of_weights(d, a, b): d (64, n) += a (64, 16), as fragments, times b (16, n), by place
 //   order        products_begin(d...): before the first product, and after sums or fragments d were touched otherwise;
@@ -27,7 +27,7 @@ constexpr int warpgroup_size = 128;
 __device__ inline int warpgroup_index() { return static_cast<int>(threadIdx.x) / warpgroup_size; }
 
 // Where element (row, column) of a matrix with `rows` rows lies: panels of 64 columns, whose rows of 128 bytes have
-// their eight pieces of 16 bytes in an order of their own, so that neither eight rows of one piece nor eight pieces of
+// their eight units of 16 bytes in an order of their own, so that neither eight rows of one unit nor eight units of
 // one row come from the same banks ("128-byte swizzle"). The matrix begins on a multiple of 1024 bytes.
 constexpr int panel_columns = 64;
 __device__ constexpr int swizzled(int row, int column, int rows) {

@@ -79,9 +79,8 @@ Command prepare_command(CLI::App& cli) {
   auto* app = cli.add_subcommand("prepare", "Text files to token files");
   auto options = std::make_shared<PrepareOptions>();
   app->add_option("--text", options->text_files, "text files, one document each")->required();
-  app->add_option(
-         "--tokenizer", options->tokenizer,
-         "bytes, train:VOCAB (byte-level BPE learnt from the text), or a folder with vocab.json and merges.txt")
+  app->add_option("--tokenizer", options->tokenizer,
+                  "bytes, train:VOCAB (byte-level BPE trained on the text), or a folder with vocab.json and merges.txt")
       ->required();
   app->add_option("--out", options->out, "folder for train.bin, validation.bin and tokenizer/")->required();
   app->add_option("--validation", options->validation_fraction, "share of each text held out, from its end")
@@ -118,7 +117,7 @@ Command train_command(CLI::App& cli) {
 Command verify_command(CLI::App& cli) {
   auto* app = cli.add_subcommand(
       "verify",
-      "The same steps under two layouts: what differs, and whether more than rounding may; alone or under "
+      "Run the same steps under two layouts and report what differs by more than rounding; alone or under "
       "mpirun. Needs the memory of both layouts at once, and writes nothing to disk");
   auto options = std::make_shared<VerifyOptions>();
   add_config(app, options->config, options->overrides);
@@ -127,7 +126,7 @@ Command verify_command(CLI::App& cli) {
          "section.key=value ... of the other layout: parallel.*, memory.*, precision.*, batch.microbatch_size, "
          "run.device, communication.backend")
       ->required();
-  app->add_option("--steps", options->steps, "updates under each")
+  app->add_option("--steps", options->steps, "updates under each layout")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000000));
   add_number(app, "--tolerance", options->tolerance, "multiplies every tolerance");
@@ -175,9 +174,9 @@ Command generate_command(CLI::App& cli) {
   auto o = std::make_shared<Options>();
   add_model(app, o->model);
   app->add_option("--prompt", o->prompt, "text to continue");
-  add_number(app, "--tokens", o->tokens, "how many to add at most");
-  add_number(app, "--temperature", o->sampling.temperature, "0: always the likeliest");
-  add_number(app, "--top-k", o->sampling.top_k, "sample among so many; 0: all");
+  add_number(app, "--tokens", o->tokens, "most tokens to add");
+  add_number(app, "--temperature", o->sampling.temperature, "0: always the most likely token");
+  add_number(app, "--top-k", o->sampling.top_k, "sample among this many most likely tokens; 0: all");
   app->add_option("--seed", o->sampling.seed)->capture_default_str();
   return {app, [o] {
             o->model.open().generate(o->prompt, o->tokens, o->sampling, [](std::string_view text) {
@@ -200,7 +199,7 @@ Command evaluate_command(CLI::App& cli) {
   add_model(app, o->model);
   app->add_option("--data", o->data, "token file")->required();
   add_number(app, "--sequence-length", o->sequence_length, "0: the model's context");
-  add_number(app, "--sequences", o->sequences, "only the first so many; 0: all");
+  add_number(app, "--sequences", o->sequences, "only this many, from the first on; 0: all");
   return {app, [o] {
             ProgressBar bar;
             const EvaluationResult r = o->model.open().evaluate(o->data, o->sequence_length, o->sequences,
@@ -213,7 +212,7 @@ Command evaluate_command(CLI::App& cli) {
           }};
 }
 
-// The checkpoint that a path names, which is told where the path is not it.
+// The checkpoint that a path names, which is printed where the path is not the checkpoint itself.
 std::string tell_checkpoint(const std::string& path) {
   const std::string found = find_weights(path);
   if (found != path) fmt::print("checkpoint {}\n", found);
@@ -243,7 +242,7 @@ int export_folder(const std::string& path, const std::string& tokenizer, const s
 }
 
 std::vector<Command> checkpoint_commands(CLI::App& cli) {
-  auto* group = cli.add_subcommand("checkpoint", "Look at, check and convert checkpoints");
+  auto* group = cli.add_subcommand("checkpoint", "Inspect, verify and export checkpoints");
   group->require_subcommand(1);
   struct Options {
     std::string path, out, tokenizer;
@@ -256,7 +255,7 @@ std::vector<Command> checkpoint_commands(CLI::App& cli) {
     app->add_option("checkpoint", o->path, "step-* folder, or a run folder: its newest complete one")->required();
   convert->add_option("--out", o->out, "folder for config.json and model.safetensors")->required();
   convert->add_option("--tokenizer", o->tokenizer,
-                      "folder, for the token that ends a text; default: the one the checkpoint was trained with");
+                      "folder, for its end-of-text token; default: the one the checkpoint was trained with");
   const auto describe = [o] {
     fmt::print("{}", describe_checkpoint(find_weights(o->path)));
     return 0;
@@ -269,7 +268,7 @@ std::vector<Command> checkpoint_commands(CLI::App& cli) {
 class CommandLine {
  public:
   CommandLine(int argc, char** argv) {
-    cli_.require_subcommand(0, 1);  // so that an unknown one is named, see below
+    cli_.require_subcommand(0, 1);  // so that the error names an unknown one, see below
     commands_ = {train_command(cli_), verify_command(cli_),   prepare_command(cli_),
                  plan_command(cli_),  generate_command(cli_), evaluate_command(cli_)};
     for (Command& command : checkpoint_commands(cli_)) commands_.push_back(std::move(command));
@@ -292,7 +291,7 @@ class CommandLine {
       if (stop_ && !help) FAIL("{}; see megalith --help", stop_->what());
       CHECK(help || parsed(), "no command given; see megalith --help");
     });
-    // Different commands communicate differently, and would wait for one another for ever.
+    // Different commands communicate differently, and would wait for one another forever.
     const std::string command = help ? "--help" : cli_.get_subcommands().front()->get_name();
     const std::string of_rank_0 = session.broadcast_text(command);
     together(session, [&] {
@@ -343,14 +342,14 @@ int run(const CommandLine& line, const Session& session) {
     fmt::print(stderr, "megalith: rank {}: {}\n", session.rank(), e.what());
   }
   session.abort(1);
-  return 1;  // it does not
+  return 1;  // not reached: abort() does not return
 }
 
 }  // namespace
 }  // namespace megalith
 
 int main(int argc, char** argv) {
-  // A limit on file sizes is met as an error of the write, which says what to do, and not as a death in silence.
+  // Exceeding a limit on file sizes becomes an error of the write, which names the remedy, and not a silent death.
   std::signal(SIGXFSZ, SIG_IGN);
   const megalith::CommandLine line(argc, argv);
   std::unique_ptr<megalith::Session> session;

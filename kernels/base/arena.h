@@ -59,7 +59,7 @@ class Arena {
   char* base_ = nullptr;
 };
 
-// Whether the tensor is of an arena on the host. For the dry world only, where addresses tell.
+// Whether the tensor is of an arena on the host. For the dry world only, where addresses show it.
 bool in_dry_host_arena(const Tensor& t);
 
 }  // namespace megalith

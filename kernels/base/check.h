@@ -1,7 +1,7 @@
 // The one exception type and the two ways to throw it. Every folder may include this file.
 //
 // An Error says what was wrong: the object, the numbers and the remedy, in one sentence or two. It carries the file and
-// line that threw it for the log. Nothing of ours throws anything else on purpose.
+// line that threw it for the log. Our code throws nothing else on purpose.
 #pragma once
 
 #include <fmt/format.h>

@@ -4,8 +4,8 @@
 //
 // A process works with one GPU, the one selected; every host thread that calls anything below `select` has to select it
 // first. Errors name the call, the GPU and the remedy; a failed kernel shows in a later call, as CUDA has it. What
-// releases and destroys never fails: at the end of a broken process there is nobody left to tell. Where an exception is
-// on its way memory is not released: that would wait for the GPU, which may wait for another one that never comes.
+// releases and destroys never throws: at the end of a broken process nobody would catch it. While an exception
+// propagates memory is not released: that would wait for the GPU, which may wait for another one that never comes.
 //
 // The host waits for the GPU in synchronize(), where memory is released, and in a copy to common memory; in
 // nothing else here.
@@ -21,10 +21,10 @@ struct CUevent_st;
 namespace megalith::device {
 
 bool in_build();
-// Before anything below: kernels will wait for other GPUs, and none of ours may wait behind one that does. So each
-// stream gets a connection to the GPU of its own, as far as there are any, and kernels are loaded at the beginning, for
-// loading one can wait for those that run. What the environment says on that (CUDA_DEVICE_MAX_CONNECTIONS,
-// CUDA_MODULE_LOADING) is left as it is.
+// Before anything below: some kernels wait for other GPUs, and no other kernel may queue after one that does. So each
+// stream gets a connection of its own to the GPU, as far as there are enough, and kernels are loaded at the beginning,
+// since loading one can wait for those that run. Values that the environment sets (CUDA_DEVICE_MAX_CONNECTIONS,
+// CUDA_MODULE_LOADING) are kept.
 void expect_waiting_kernels();
 // GPUs that this process sees; 0 without any driver. Error: a driver too old for this build.
 int count();
@@ -59,7 +59,7 @@ struct Destroy {
 };
 using OwnedStream = std::unique_ptr<CUstream_st, Destroy>;
 using OwnedEvent = std::unique_ptr<CUevent_st, Destroy>;
-// Blocks of an urgent stream go before those of others: for communication.
+// Blocks of an urgent stream are scheduled before those of others: for communication.
 OwnedStream make_stream(bool urgent);
 OwnedEvent make_event();
 OwnedEvent make_timed_event();  // dearer to record

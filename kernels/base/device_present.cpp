@@ -111,7 +111,7 @@ Memory allocate(int64_t bytes, const std::string& what) {
   void* p = nullptr;
   const cudaError_t error = cudaMalloc(&p, static_cast<size_t>(bytes));
   if (error == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // it is told of here and must not show in the next call
+    cudaGetLastError();  // reported here; it must not show in the next call
     const Properties gpu = properties();
     FAIL("cannot allocate {:.2f} GiB for {} on GPU {} ({}): {:.2f} of {:.2f} GiB are free{}", gib(bytes), what,
          gpu.index, gpu.name, gib(gpu.free), gib(gpu.memory), remedy(error));

@@ -136,7 +136,7 @@ void File::write(int64_t offset, const void* data, int64_t bytes) {
     if (n < 0 && errno == EINTR) continue;
     const int error = n < 0 ? errno : n == 0 && fate.error == 0 ? ENOSPC : fate.error;
     done += std::max<ssize_t>(n, 0);
-    CHECK(error == 0, "cannot write {} ({} of {} bytes at {} went): {}", path_, done, bytes, offset, why(error, path_));
+    CHECK(error == 0, "cannot write {} ({} of {} bytes at {} done): {}", path_, done, bytes, offset, why(error, path_));
   }
 }
 
@@ -266,7 +266,7 @@ FolderLock::FolderLock(const std::string& folder, const std::string& remedy)
 }
 
 FolderLock::~FolderLock() {
-  // Nobody is in here any more. A name left behind would only be the wrong one to the next reader.
+  // The folder is free again: a name left in the file would mislead the next reader.
   if (::ftruncate(file_.fd_, 0) != 0) errno = 0;
 }
 

@@ -20,13 +20,13 @@ namespace megalith {
 
 // The Error that a file itself is at fault for: it is not there, it ends too early, its checksum is wrong. Whoever
 // looks again, from anywhere, meets it again. What merely keeps this process from looking (rights, open files, memory,
-// a disk that does not answer) is a plain Error, and no reason to think ill of the file.
+// a disk that does not answer) is a plain Error and says nothing about the file.
 class Damage : public Error {
  public:
   using Error::Error;
 };
 
-// Whether a look at a file that failed like this means that no such file is there.
+// Whether this error, met when a file was examined, means that no such file exists.
 inline bool means_absent(std::error_code error) {
   return error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory ||
          error == std::errc::is_a_directory;
@@ -36,9 +36,9 @@ inline bool means_absent(std::error_code error) {
 class File {
  public:
   enum class Use {
-    read,    // one that is there, else Damage
+    read,    // one that exists, else Damage
     create,  // a new one
-    append,  // one that is there or a new one
+    append,  // one that exists or a new one
   };
   File(std::string path, Use use);  // refuses what is no plain file
   static File in_memory();          // without a name on any disk; path() opens it as long as it lives
@@ -49,7 +49,7 @@ class File {
 
   const std::string& path() const { return path_; }
   int64_t size() const;
-  // Exactly `bytes` bytes from `offset`; Damage if the file ends before.
+  // Exactly `bytes` bytes from `offset`; Damage if the file ends before that.
   void read(int64_t offset, void* out, int64_t bytes) const;
   void write(int64_t offset, const void* data, int64_t bytes);
   void append(std::string_view bytes) { write(size(), bytes.data(), static_cast<int64_t>(bytes.size())); }
@@ -57,7 +57,7 @@ class File {
   void append(std::span<const T> values) {
     append({reinterpret_cast<const char*>(values.data()), values.size_bytes()});
   }
-  // Makes the file as large, so that a full disk is known before the first byte is written. Does nothing on file
+  // Reserves this size, so that a full disk is known before the first byte is written. Does nothing on file
   // systems that cannot.
   void reserve(int64_t bytes);
   void sync();  // what was written is on the disk
@@ -93,7 +93,7 @@ class MappedFile {
 };
 
 struct Publishing {
-  bool replace = false;            // what is there gives way at once; else its being there is an Error
+  bool replace = false;            // replaces an existing file; else one that exists is an Error
   bool durable = true;             // file and name are on the disk when publish() returns; false only with `replace`
   std::string aside = ".partial";  // what the name ends in until then
 };
@@ -115,13 +115,13 @@ class NewFile : public File {
 std::string read_file(const std::string& path);
 void write_file(const std::string& path, std::string_view text, const Publishing& how = {});
 
-// With those above it, durably. False if it was there.
+// Makes a folder and those above it, durably. False if it was there.
 bool make_folders(const std::string& path, const std::string& remedy);
 // Renames a file or a folder, durably. `to` must not exist. On Error it has its old name.
 void move_file(const std::string& from, const std::string& to);
 // Makes the names in a folder durable, as File::sync does bytes. No error where the file system cannot sync folders.
 void sync_folder(const std::string& folder);
-void remove_all(const std::string& path);        // whether or not it is there
+void remove_all(const std::string& path);        // whether or not it exists
 void discard(const std::string& path) noexcept;  // a file or an empty folder, if that can be done
 
 // One process at a time in a folder: a lock of the kernel on the file FOLDER/lock, which ends with the process, however

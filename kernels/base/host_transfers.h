@@ -1,7 +1,7 @@
 // Copies between the GPU of a stream and the host, without the host waiting. What the host itself writes or reads goes
-// through pinned memory, which is taken once and used again when the copies from or to it are over. Taking some can
-// make streams wait for each other (CUDA programming guide, implicit synchronization), so the first few MiB are taken
-// at once, when this is made.
+// through pinned memory, which is allocated once and reused when the copies from or to it are over. Allocating some can
+// make streams wait for each other (CUDA programming guide, implicit synchronization), so the first few MiB are
+// allocated in the constructor.
 #pragma once
 
 #include <deque>
@@ -30,14 +30,14 @@ class HostTransfers {
   // The host waits for the download of this number, and reads it and those before. `idle` is called over and over
   // while it waits.
   void receive(int64_t download, const Idle& idle);
-  // On a queue beside the stream, which the Pending's wait() orders behind the copy; one of them in pinned memory.
+  // On a queue beside the stream, which the Pending's wait() orders after the copy; one of them in pinned memory.
   Pending copy_beside(Tensor to, Tensor from);
   // The host waits for all that the stream was given, and reads.
   void synchronize(const Idle& idle);
 
  private:
   struct Buffer {
-    device::Memory own;  // none where it is a piece of the pool
+    device::Memory own;  // none where it lies in the pool
     void* memory = nullptr;
     int64_t bytes = 0;
     device::OwnedEvent over;

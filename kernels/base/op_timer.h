@@ -34,7 +34,7 @@ class OpTimer {
     device::OwnedEvent begin = device::make_timed_event(), end = device::make_timed_event();
   };
   CUstream_st* stream_;
-  std::vector<Launch> launches_;  // the first used_ of them since the last collect(); the others are to be used again
+  std::vector<Launch> launches_;  // the first used_ of them since the last collect(); the others are for reuse
   size_t used_ = 0;
 };
 

@@ -1,7 +1,7 @@
 // A transfer under way: between ranks (trainer/communication), or between device and host (Stream). Its tensors stay
-// untouched, and their memory taken, until it has been waited for: wait() orders the stream behind the transfer, and
-// the host goes on. Waiting twice is allowed; destroying one that was not waited for waits, except where an exception
-// is on its way: the other end may never come. The first wait is an event of the trace.
+// untouched, and their memory taken, until it has been waited for: wait() orders the stream after the transfer, and
+// the host goes on. Waiting twice is allowed; destroying one that was not waited for waits, except while an exception
+// propagates: the peer may never come. The first wait is an event of the trace.
 #pragma once
 
 #include <exception>
@@ -17,7 +17,7 @@ namespace megalith {
 class Pending {
  public:
   Pending() = default;
-  // `over`: on a stream of a GPU, the event behind which the transfer is over, there until wait().
+  // `over`: on a GPU stream, the event after which the transfer is over; it exists until wait().
   explicit Pending(std::function<void()> wait, CUevent_st* over = nullptr)
       : state_{.wait = std::move(wait), .over = over} {}
   Pending(Pending&& other) noexcept : state_(std::exchange(other.state_, {})) {}

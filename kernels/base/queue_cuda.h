@@ -13,7 +13,7 @@ namespace megalith::cuda {
 
 class Gemm;  // gemm_cuda.h: the GEMM library, with its choices by shape
 
-// Ops may count on so much: LayerNorm's partial sums, with a residual and 8192 wide, need three quarters of it.
+// The size ops may rely on: LayerNorm's partial sums, with a residual and 8192 wide, need three quarters of it.
 constexpr int64_t workspace_bytes = int64_t{32} << 20;
 
 struct Queue {

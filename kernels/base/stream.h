@@ -31,7 +31,7 @@ class HostTransfers;  // host_transfers.h: the way between host and GPU
 
 enum class World { cpu, dry, cuda };
 
-// Whether this build has the CUDA ops: says CMake. Without them their closures are never instantiated.
+// Whether this build has the CUDA ops, set by CMake. Without them their closures are never instantiated.
 constexpr bool has_cuda = MEGALITH_HAS_CUDA;
 
 struct Cost {
@@ -56,7 +56,7 @@ class Stream {
 
   World world() const { return world_; }
 
-  // cuda(queue): a generic lambda, so that a build without CUDA never looks into it.
+  // cuda(queue): a generic lambda, so that a build without CUDA never instantiates it.
   template <class Cpu, class Cuda>
   void launch(const char* name, Cost cost, Cpu&& cpu, Cuda&& cuda) {
     OpRecord& record = record_of(name);
@@ -96,7 +96,7 @@ class Stream {
   Pending to_host(Tensor to, Tensor from) { return copy_beside(Transfer::to_host, to, from); }
   Pending to_device(Tensor to, Tensor from) { return copy_beside(Transfer::to_device, to, from); }
   // The host waits for all work launched so far, and reads what is unread. While it waits in the cuda world, idle() is
-  // called over and over, to look for what would make it wait for ever.
+  // called over and over, to look for what would make it wait forever.
   void synchronize();
   void on_idle(std::function<void()> idle) { idle_ = std::move(idle); }
 

@@ -79,9 +79,9 @@ TEST_F(Nccl, TellsItsVersion) { EXPECT_EQ(NcclSession(alone_, {}).version(), "2.
 
 TEST_F(Nccl, ACallThatFailsNamesChannelAndOperation) {
   EXPECT_EQ(what_sum_says(60, [&] { faults_->fail_calls = true; }),
-            "data: NCCL's all_reduce failed: internal error: by order of the test; NCCL_DEBUG=WARN tells more");
+            "data: NCCL's all_reduce failed: internal error: by order of the test; NCCL_DEBUG=WARN shows more");
   EXPECT_EQ(message_of([&] { NcclSession(alone_, {}).world(); }),
-            "world: NCCL's ncclGetUniqueId failed: internal error: by order of the test; NCCL_DEBUG=WARN tells more");
+            "world: NCCL's ncclGetUniqueId failed: internal error: by order of the test; NCCL_DEBUG=WARN shows more");
 }
 
 TEST_F(Nccl, AnAsynchronousErrorIsMetWhileTheHostWaits) {

@@ -13,7 +13,7 @@ namespace megalith {
 
 namespace {
 
-// For whoever reads the checkpoint from another folder.
+// Absolute, for whoever reads the checkpoint from another folder.
 std::string absolute_or_empty(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
 }
@@ -35,15 +35,14 @@ void check_resumable(const std::string& path, const Manifest& manifest, const Mo
 
 bool names_a_checkpoint(const std::string& resume) { return resume != "auto" && resume != "never"; }
 
-// Checkpoints that were complete once stand for work that a start from the beginning would bury.
+// Checkpoints that were complete once hold work that a start from the beginning would bury.
 void check_none_was_complete(const std::string& directory, const std::vector<SkippedCheckpoint>& skipped) {
   const auto was_complete = [](const SkippedCheckpoint& s) { return s.published; };
   const auto newest = std::find_if(skipped.begin(), skipped.end(), was_complete);
-  CHECK(
-      newest == skipped.end(),
-      "none of the {} checkpoints in {} is complete; the newest: {}. Put it right or, to start again from step 0, move "
-      "them away or set checkpoint.resume = never",
-      std::count_if(skipped.begin(), skipped.end(), was_complete), directory, newest->reason);
+  CHECK(newest == skipped.end(),
+        "none of the {} checkpoints in {} is complete; the newest: {}. Repair it or, to start again from step 0, move "
+        "them away or set checkpoint.resume = never",
+        std::count_if(skipped.begin(), skipped.end(), was_complete), directory, newest->reason);
 }
 
 }  // namespace
@@ -164,14 +163,14 @@ std::optional<Progress> Checkpointer::resume() {
 
   std::vector<std::string> damaged;
   for (const std::string& path : paths) {
-    // Only damage has the one before tried. All else is the user's to mend: a checkpoint of another model, one that may
-    // not be read, or that some of the ranks do not see.
+    // Only damage makes it try the one before. All else is the user's to mend: a checkpoint of another model, one that
+    // may not be read, or that some of the ranks do not see.
     std::optional<CheckpointReader> reader;
     together(session_, [&] {
       try {
         reader.emplace(path);
       } catch (const Damage& e) {
-        FAIL("{}, but rank 0 has just found this checkpoint whole; do all ranks see the same folder?", e.what());
+        FAIL("{}, but rank 0 has just found this checkpoint complete; do all ranks see the same folder?", e.what());
       }
       check_resumable(path, reader->manifest(), config_.model);
     });

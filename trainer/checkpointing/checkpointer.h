@@ -1,5 +1,5 @@
 // Checkpointing of a training run: which pieces this rank keeps, saving them together with the other ranks, and finding
-// and reading the newest checkpoint that is whole. What the files look like is checkpoints/FORMAT.md's matter.
+// and reading the newest complete checkpoint. checkpoints/FORMAT.md describes the files.
 #pragma once
 
 #include <optional>
@@ -20,8 +20,8 @@ struct Progress {
   int64_t sequences = 0;  // consumed from the training stream since the run began
 };
 
-// What checkpoint.resume and checkpoint.init_from ask for is there, is of this model, and will not run into checkpoints
-// that exist. Opens manifests only; for one rank, before anything is written.
+// Checks that what checkpoint.resume and checkpoint.init_from name exists and is of this model, and that no save will
+// collide with an existing checkpoint. Opens manifests only; for one rank, before anything is written.
 void check_start(const Config& config);
 
 class Checkpointer {
@@ -33,7 +33,7 @@ class Checkpointer {
   std::string save(const Progress& progress);
 
   // Collective. Follows checkpoint.resume: fills weights and optimizer state and says where the run stood, or nothing
-  // when the run starts from the beginning. A checkpoint that turns out damaged is set aside for the one before, with a
+  // when the run starts from the beginning. A damaged checkpoint is set aside and the one before is tried, with a
   // warning in the log; one that cannot be read for another reason is a JobError.
   std::optional<Progress> resume();
 

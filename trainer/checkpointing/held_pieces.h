@@ -21,10 +21,10 @@ struct HeldPiece {
 // `path` + the parameter's; padding belongs to none.
 std::vector<HeldPiece> held_pieces(const Unit& unit, const std::string& path, Tensor shard, Interval within);
 
-// The piece as it is when it is written; that waits for the stream, which must outlive what is returned.
+// The piece with its values at the time of the write, which waits for the stream. The stream must outlive the result.
 StoredPiece stored_piece(Stream& s, const HeldPiece& held);
 
-// Reads the piece, which work launched from here on sees.
+// Reads the piece into its memory; work launched from here on sees it.
 void read_piece(Stream& s, const HeldPiece& held, TensorSource& source);
 
 }  // namespace megalith

@@ -109,7 +109,7 @@ class DryCommunicator : public Communicator {
   void do_barrier() override {}
 };
 
-// A group of one moves nothing either, but copies a part that lies elsewhere.
+// A group of one moves nothing either, but copies a tensor to an output with memory of its own.
 class SelfCommunicator : public DryCommunicator {
  public:
   explicit SelfCommunicator(std::string name) : DryCommunicator(std::move(name), -1, 0, 1) {}

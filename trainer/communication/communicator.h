@@ -42,8 +42,8 @@ class Communicator {
 
   // out = the in of rank 0, rank 1, ...; in may be rank's own part of out.
   Pending all_gather(Stream& s, Tensor out, Tensor in);
-  // The same behind another transfer, which writes `in`: streams of a GPU go from one to the other by themselves; where
-  // the host carries the tensors, this one begins when it is waited for. Waits for both.
+  // The same after another transfer, which writes `in`: GPU streams keep this order by themselves; where the host
+  // carries the tensors, this one begins when it is waited for. Waits for both.
   Pending all_gather(Stream& s, Tensor out, Tensor in, Pending after);
   // out = the rank-th part of the sum over ranks of in (f32 or bf16). They must not overlap. Here and below, bf16 adds
   // in f32 and rounds each partial sum to nearest.
@@ -58,12 +58,12 @@ class Communicator {
   // Ranks of equal color form a group, in the order of key.
   virtual std::unique_ptr<Communicator> split(std::string name, int channel, int color, int key) = 0;
 
-  // Bytes copied on this rank beside what the transfers themselves move: a group of one, whose parts lie elsewhere.
+  // Bytes that this rank copies although no transfer moves them: a group of one, whose output has memory of its own.
   int64_t copied() const { return copied_; }
 
  protected:
   virtual Pending do_all_gather(Stream& s, Tensor out, Tensor in) = 0;
-  // On a stream of a GPU, behind an event of another: unless there is a better way the stream itself waits for it.
+  // On a GPU stream, after an event of another stream: by default the stream itself waits for the event.
   virtual Pending do_all_gather_behind(Stream& s, Tensor out, Tensor in, CUevent_st* after);
   virtual Pending do_reduce_scatter(Stream& s, Tensor out, Tensor in) = 0;
   virtual Pending do_all_reduce(Stream& s, Tensor data, Reduce op) = 0;

@@ -3,9 +3,9 @@
 //   rank = ((pipeline * data + d) * shard + s) * tensor + t.
 // `shard` ranks share one copy of the weights; `data` counts the copies; together they split the batch.
 //
-// Ranks fill the nodes in order. Where a shard group spans several nodes evenly, its parts are numbered across the
-// nodes first (part = place in the node * nodes + node): a gather between nodes followed by one inside each node then
-// leaves every part where it belongs, and no copy puts them in order.
+// Ranks fill the nodes in order. Where a shard group spans several nodes evenly, its shards are numbered across the
+// nodes first (shard = place in the node * nodes + node): a gather between nodes followed by one inside each node then
+// leaves every shard in its place, with no copy to reorder them.
 #pragma once
 
 #include <array>
@@ -57,7 +57,7 @@ struct MeshShape {
   };
   Place place(int rank, Channel channel) const;
 
-  // The batch is split over data and shard: which of how many parts this rank takes.
+  // The batch is split over data and shard: which of how many shares this rank takes.
   int batch_ranks() const { return shard * data; }
   int batch_rank(int rank) const { return coordinate(rank, Axis::data) * shard + coordinate(rank, Axis::shard); }
 

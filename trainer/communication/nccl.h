@@ -1,18 +1,18 @@
-// NCCL: communicators over the GPUs that the ranks have selected. The library is opened when it is asked for, so that a
-// machine without it can do all else.
+// NCCL: communicators over the GPUs that the ranks have selected. The library is opened on first use, so that a machine
+// without it can do everything else.
 //
 // Transfers of the tensor channel are enqueued on the stream itself, for the next op needs them; each other channel has
 // a stream of its own, which events put in order with it. The host waits for none of them, except in a barrier.
-// NCCL runs what one of its communicators is given one after the other, and a message holds the GPU until its other end
-// is there. So on the channels of the pipeline each neighbour is met on a line of its own: a rank that waits for the
-// stage before it still sends to the stage after it. NCCL makes connections when they are first used, and the host then
-// waits for the other end; messages have theirs from the start.
+// NCCL runs the operations of one communicator one after the other, and a message occupies the GPU until its peer
+// arrives. So on the pipeline's channels each neighbour has a line (an NCCL communicator) of its own: a rank that waits
+// for the stage before it still sends to the stage after it. NCCL connects on first use, and the host then waits for
+// the peer; the lines of messages are connected from the start.
 //
 // Errors and time-outs. A rank that died leaves the others waiting in transfers, on the GPU, and then on the host as
 // well, in whatever call it makes when the GPU takes no more work. So a thread watches: when NCCL reports an error, a
-// transfer or a call of NCCL does not end, or the session says that a rank has given up, the host gets an error from
+// transfer or a call of NCCL does not end, or the session reports that a rank has given up, the host gets an error from
 // its next call or check(), which names channel and operation. A host that does not get so far is ended by the watcher,
-// together with the job. After an error nothing waits for the GPU any more: communicators are left as they are.
+// together with the job. After an error nothing waits for the GPU any more: communicators are not destroyed.
 #pragma once
 
 #include <memory>

@@ -42,7 +42,7 @@ NcclLibrary::NcclLibrary(const std::string& file) {
 void NcclLibrary::check(ncclResult_t result, const std::string& channel, const char* operation) const {
   if (result == ncclSuccess) return;
   const std::string detail = last_error(nullptr);
-  FAIL("{}: NCCL's {} failed: {}{}{}; NCCL_DEBUG=WARN tells more", channel, operation, error_string(result),
+  FAIL("{}: NCCL's {} failed: {}{}{}; NCCL_DEBUG=WARN shows more", channel, operation, error_string(result),
        detail.empty() ? "" : ": ", detail);
 }
 

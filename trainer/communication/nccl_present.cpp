@@ -63,7 +63,7 @@ class OwnedLine {
   }
   ~OwnedLine() {
     shared_->watch.remove(line_);
-    // Others may be gone, and with them what an orderly end waits for.
+    // An orderly end waits for the other ranks, which may be gone.
     if (std::uncaught_exceptions() > 0 || shared_->watch.found_one()) return;
     try {
       shared_->call(line_.channel, "ncclCommDestroy", [&] { return shared_->library.destroy(line_.comm); });
@@ -76,7 +76,7 @@ class OwnedLine {
   ncclComm_t comm() const { return line_.comm; }
   CUstream_st* stream() const { return stream_.get(); }
 
-  // Enqueues on the line's stream, behind what `compute` was given, or on `compute` itself.
+  // Enqueues on the line's stream, after what `compute` was given, or on `compute` itself.
   template <class F>
   std::shared_ptr<Flight> enqueue(CUstream_st* compute, bool on_compute, const char* operation, F f) {
     const device::Range range(operation);

@@ -1,9 +1,9 @@
 // What is under way in NCCL on this rank, and who watches it (nccl.h says why). For builds with CUDA only.
 //
-// The host's thread tells of calls and transfers. A second thread asks CUDA how far these are; where the host's is kept
-// in CUDA, that question may be kept as well. So a third one watches, which calls nothing of CUDA: the clock, NCCL's
-// errors, the session. What they share is under the mutex, which nobody holds in a call of NCCL that communicates, or
-// of CUDA.
+// The host's thread reports calls and transfers. A second thread asks CUDA for their progress; where the host's thread
+// is stuck in CUDA, that query may be stuck as well. So a third thread, which makes no CUDA call, watches the clock,
+// NCCL's errors and the session. What they share is under the mutex, which nobody holds during a CUDA call or an NCCL
+// call that communicates.
 #pragma once
 
 #include <chrono>
@@ -35,7 +35,7 @@ struct Line {
   ncclComm_t comm = nullptr;
   std::string channel;
   std::deque<std::shared_ptr<Flight>> flights;
-  std::vector<std::shared_ptr<Flight>> landed;  // to be used again
+  std::vector<std::shared_ptr<Flight>> landed;  // for reuse
 };
 
 class NcclWatch {
@@ -49,7 +49,7 @@ class NcclWatch {
   void add(Line& line);
   void remove(Line& line);
 
-  // A call of NCCL is what the host is doing until the Call goes. Error: one was found before.
+  // The host is in a call of NCCL until the Call is destroyed. Error: one was found before.
   class Call {
    public:
     Call(NcclWatch& watch, const std::string& channel, const char* operation);

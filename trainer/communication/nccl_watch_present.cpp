@@ -9,9 +9,9 @@ namespace megalith {
 
 namespace {
 
-constexpr auto interval = std::chrono::milliseconds(100);  // of looks
-constexpr int looks_a_question = 20;                       // to the session, which may have to read files
-constexpr double longest_grace = 5;                        // seconds for the host to meet the error by itself
+constexpr auto interval = std::chrono::milliseconds(100);  // between two looks at the flights
+constexpr int looks_a_question = 20;                       // for each question to the session, which may read files
+constexpr double longest_grace = 5;                        // seconds for the host to find the error by itself
 
 double seconds(std::chrono::steady_clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
@@ -80,7 +80,7 @@ void NcclWatch::departed(Line& line, std::shared_ptr<Flight> flight) {
   line.flights.push_back(std::move(flight));
 }
 
-// How far the flights are; those that have ended are taken off their lists.
+// Updates the progress of the flights; those that have ended are taken off their lists.
 void NcclWatch::ask() {
   std::vector<std::deque<std::shared_ptr<Flight>>> under_way;
   {
@@ -100,7 +100,7 @@ void NcclWatch::ask() {
   const std::lock_guard lock(mutex_);
   for (Line* line : lines_)
     while (!line->flights.empty() && line->flights.front()->ended) {
-      // One that somebody still wants to wait for is not used again.
+      // One that somebody may still wait for is not reused.
       if (line->flights.front().use_count() == 1) line->landed.push_back(line->flights.front());
       line->flights.pop_front();
     }
@@ -116,7 +116,7 @@ bool NcclWatch::found_one() {
   return !error_.empty();
 }
 
-// Empty, or what is wrong.
+// The error; empty where there is none.
 std::string NcclWatch::look() const {
   const Clock::time_point now = Clock::now();
   std::string longest;

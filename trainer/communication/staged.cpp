@@ -9,7 +9,7 @@ namespace megalith {
 
 namespace {
 
-// A tensor's twin in memory of the host; none of no tensor.
+// A tensor's twin in memory of the host; empty for an empty tensor.
 class Twin {
  public:
   explicit Twin(Tensor of) : of_(of) {

@@ -1,4 +1,4 @@
-// A communicator for tensors in GPU memory that sends them through the host, by one for tensors in host memory. The
+// A communicator for tensors in GPU memory that sends them through the host, over one for tensors in host memory. The
 // host waits for every transfer: it is for several ranks on one GPU, in tests, and not for speed.
 #pragma once
 

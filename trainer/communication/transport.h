@@ -23,7 +23,7 @@ class Transport {
 
   std::string name() const;  // "NCCL 2.28.9"
 
-  // A host that waits for the stream learns of transfers that failed.
+  // Makes a host that waits for the stream see the errors of failed transfers.
   void watch(Stream& s) const;
 
  private:

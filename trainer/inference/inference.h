@@ -16,8 +16,8 @@
 namespace megalith {
 
 struct Sampling {
-  double temperature = 0.8;  // 0: always the likeliest token
-  int64_t top_k = 50;        // sample among so many; 0: all
+  double temperature = 0.8;  // 0: always the most likely token
+  int64_t top_k = 50;        // sample among this many most likely tokens; 0: all
   uint64_t seed = 1;
 };
 
@@ -34,7 +34,7 @@ class Inference {
   Inference(const std::string& path, const std::string& tokenizer, World where = World::cpu);
   ~Inference();
 
-  // Continues the prompt by `count` tokens or until the end of the text; each piece of text goes to `out` as it comes.
+  // Continues the prompt by `count` tokens or until the end of the text; text goes to `out` as it is generated.
   void generate(const std::string& prompt, int64_t count, const Sampling& sampling,
                 const std::function<void(std::string_view)>& out);
 

@@ -12,7 +12,7 @@ std::string said_by_ranks(const Session& session, const std::string& mine) {
     if (!message.empty() && std::find(distinct.begin(), distinct.end(), message) == distinct.end())
       distinct.push_back(message);
 
-  constexpr size_t shown = 8;  // a message is for reading
+  constexpr size_t shown = 8;  // so that a message stays readable
   const std::string more = distinct.size() > shown ? fmt::format("\nand {} more", distinct.size() - shown) : "";
   distinct.resize(std::min(distinct.size(), shown));
   std::string text;

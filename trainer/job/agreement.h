@@ -1,4 +1,4 @@
-// Errors of one rank are errors of the job. together() runs local work on every rank and then lets them compare notes:
+// Errors of one rank are errors of the job. together() runs local work on every rank and then exchanges the outcome:
 // either all go on, or all throw the same JobError, so that no rank waits in a collective for one that has given up.
 #pragma once
 
@@ -18,15 +18,15 @@ class JobError : public Error {
   using Error::Error;
 };
 
-// Collective. What the ranks have to say: every distinct text up to eight, with the ranks that say it unless all do;
-// empty where none says anything.
+// Collective. The ranks' messages: every distinct one up to eight, with the ranks that have it unless all do; empty
+// where no rank has one.
 std::string said_by_ranks(const Session& session, const std::string& mine);
 
 // Collective. Every rank's value, in rank order: anything that becomes JSON, and back from it.
 template <class T>
 std::vector<T> of_all_ranks(const Session& session, const T& mine) {
   std::string bytes;
-  nlohmann::json::to_cbor(mine, bytes);  // unlike the text, it knows infinity and NaN
+  nlohmann::json::to_cbor(mine, bytes);  // unlike JSON's text, CBOR has infinity and NaN
   std::vector<T> all;
   for (const std::string& theirs : session.all_gather_text(bytes))
     all.push_back(nlohmann::json::from_cbor(theirs).template get<T>());

@@ -53,7 +53,7 @@ double peak_flops(const std::string& gpu) {
   std::replace(spaced.begin(), spaced.end(), '-', ' ');
   std::istringstream in(spaced);
   for (std::string word; in >> word;) words.insert(word);
-  if (words.contains("MIG")) return 0;  // a part of one
+  if (words.contains("MIG")) return 0;  // a slice of a GPU
   struct Row {
     const char *model, *form;
     double flops;

@@ -10,7 +10,7 @@
 
 namespace megalith {
 
-// What each rank tells the others before they decide: how many GPUs it sees, and how many ranks share its node.
+// What each rank reports to the others before they decide: how many GPUs it sees, and how many ranks share its node.
 struct GpuOffer {
   int gpus = 0;
   int ranks_on_node = 1, rank_on_node = 0;
@@ -27,7 +27,7 @@ int gpu_of(const GpuOffer& offer);
 // `ids` are the GPUs selected by all ranks. Error: two ranks have one.
 void check_each_has_its_own(const std::vector<std::string>& ids);
 
-// Dense bf16 FLOP/s of a GPU by its name, from NVIDIA's data sheets; 0 for one that is not listed, or a part of one.
+// Dense bf16 FLOP/s of a GPU by its name, from NVIDIA's data sheets; 0 for one that is not listed, or a slice of one.
 // What utilization is quoted against, whatever the type computed in.
 double peak_flops(const std::string& gpu);
 

@@ -69,7 +69,7 @@ Fingerprint fingerprint_of(const Config& config) {
 }
 
 std::string differences(const Fingerprint& mine, const Fingerprint& of_rank_0) {
-  constexpr int shown = 8;  // a message is for reading
+  constexpr int shown = 8;  // so that a message stays readable
   Fingerprint names = mine;
   names.insert(of_rank_0.begin(), of_rank_0.end());
   const auto text = [](const Fingerprint& of, const std::string& name) {

@@ -1,5 +1,5 @@
 // The handshake of a job: before a run touches anything, every rank compares what it was started with to what rank 0
-// was. Ranks that differ in silence would train, to the end, a model that is nobody's.
+// was started with. Ranks that differ unnoticed would train a model that no config describes.
 //
 // What is compared: the resolved config, key by key; the executable, without the libraries that it loads; data.train
 // and data.validation, each with the .idx beside it if there is one; the tokenizer's files. Of a file that is its size

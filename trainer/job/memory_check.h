@@ -1,4 +1,4 @@
-// Whether the memory that runs are planned to take is there, before it is taken: each place against its own capacity.
+// Whether the memory that runs are planned to take is free, before it is taken: each place against its own capacity.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@ struct MemoryNeed {
   MemorySizes sizes;
 };
 
-// `runs` are there at once, on each of the ranks of this node and of this rank's GPU, and all ranks need what this one
+// `runs` coexist, on each of the ranks of this node and of this rank's GPU, and all ranks need what this one
 // does. Errors: those of the two below.
 void check_memory(const std::vector<MemoryNeed>& runs, int ranks_on_node, int ranks_on_gpu);
 

@@ -15,7 +15,7 @@ namespace megalith {
 struct Workplace {
   const Session& session;
   DeviceChoice device;
-  Placed placed;  // what is written down stays as it was asked for
+  Placed placed;  // the config that is written to disk stays as it was given
   Plan plan;
   Rehearsal rehearsal;
   std::optional<Transport> transport;

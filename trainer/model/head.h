@@ -1,4 +1,4 @@
-// The top of the model: logits = ln_f(x) wte^T, the loss, and their gradients in one go. The logits exist for a chunk
+// The top of the model: logits = ln_f(x) wte^T, the loss, and their gradients in one pass. The logits exist for a chunk
 // of rows at a time and are overwritten with their gradient, so neither all of them nor a copy is ever in memory.
 #pragma once
 

@@ -20,7 +20,7 @@ UnitPlan place(const UnitSpec& spec, const TensorRank& tensor, int64_t shards, i
     for (bool split : {true, false})
       for (PlacedParam& param : unit.params)
         if (param.spec.decay == decay && (param.spec.split != Split::none) == split) {
-          CHECK(!split || unit.split == offset, "{}: split parameters behind unsplit ones", spec.name);
+          CHECK(!split || unit.split == offset, "{}: split parameters after unsplit ones", spec.name);
           param.offset = offset;
           offset = round_up(offset + param.shape.numel(), alignment);
           if (split) unit.split = offset;

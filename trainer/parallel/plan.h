@@ -32,7 +32,7 @@ struct UnitPlan {
   int64_t split = 0;  // elements [0, split) are of this tensor rank, the rest is the same on all of them
   Interval shard{};   // what this rank owns of [0, numel)
   // What it answers for among the ranks that hold the same elements, those of other data-parallel copies apart: its
-  // part of norms and checkpoints.
+  // share of norms and checkpoints.
   Interval mine{};
 
   bool keep_gathered = false;  // gathered once a step, in memory of its own; else in memory that layers take turns in
@@ -40,12 +40,12 @@ struct UnitPlan {
   bool sum_unsplit = false;    // gradients of [split, numel) are partial sums over the tensor axis
 };
 
-// What a batch of sequences is to one rank: sequences [first, first + count) of the batch in microbatch k. Where the
+// A batch of sequences as one rank sees it: sequences [first, first + count) of the batch in microbatch k. Where the
 // batch does not fill all microbatches of all ranks, count is less than the microbatch size, down to 0, and the missing
 // sequences are masked: they cost time and change no number.
 struct BatchPlan {
   int64_t batch = 0;       // sequences, over all ranks
-  int64_t microbatch = 0;  // sequences a tensor-parallel group takes at once
+  int64_t microbatch = 0;  // sequences a tensor-parallel group runs at a time
   int64_t ranks = 1, rank = 0;
   int64_t num_microbatches() const { return (batch + microbatch * ranks - 1) / (microbatch * ranks); }
   Interval sequences(int64_t k) const;
@@ -53,7 +53,7 @@ struct BatchPlan {
   double idle() const;
 };
 
-// A run of layers that this rank executes in one go: a virtual stage, or the whole model.
+// Consecutive layers that this rank executes together: a virtual stage, or the whole model.
 struct Chunk {
   bool first = true, last = true;  // of the model: begins with the embedding, ends with the head
   int64_t first_layer = 0, num_layers = 0;

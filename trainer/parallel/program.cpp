@@ -97,7 +97,7 @@ class Gradients {
     list_.push_back({.op = Op::zero, .unit = number(unit), .slot = number(slot)});
   }
 
-  // A microbatch is in them.
+  // They hold a microbatch.
   void reduce(size_t unit, bool last_microbatch) {
     if (!sharded()) {
       if (last_microbatch) sum_copies(unit);

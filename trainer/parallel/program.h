@@ -76,7 +76,7 @@ Program layers_program(const Plan& plan);
 struct Needs {
   struct Slot {
     int64_t numel = 0;
-    bool partial = false;  // a scattered part waits beside the unit's gradient to be added
+    bool partial = false;  // a scattered sum waits beside the unit's gradient to be added
   };
   int64_t residuals = 0, saved = 0, batches = 0;
   std::vector<Slot> weights, gradients;

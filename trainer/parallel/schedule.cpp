@@ -44,7 +44,7 @@ Actions only_existing(Actions actions, int64_t microbatches) {
 
 // All stages against one clock. A stage starts a forward while it is within its warm-up, and a backward otherwise, when
 // they have arrived: these are the lists of the papers. Where active_microbatches is below what the schedule needs, a
-// list by warm-up counts would wait for forwards that come late, or for ever, with backwards at hand; so there a stage
+// list by warm-up counts would wait for forwards that come late, or forever, with backwards at hand; so there a stage
 // starts whichever of the two can start first. What has run in some order of time cannot deadlock.
 class Clock {
  public:

@@ -33,7 +33,7 @@ Pending Sharding::begin_gather(size_t unit, Tensor whole) {
   const Tensor shard = units_[unit].working();
   Stream& s = runtime_.stream;
   if (!plan_.hierarchical) return channel(Channel::shard).all_gather(s, whole, shard);
-  // The parts at this place of every node lie side by side: see mesh.h.
+  // The shards at this place of every node lie side by side: see mesh.h.
   Communicator& in_node = channel(Channel::in_node);
   const int64_t each = whole.numel() / in_node.size();
   const Tensor of_place = whole.flat(in_node.rank() * each, (in_node.rank() + 1) * each);

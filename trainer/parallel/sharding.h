@@ -1,8 +1,8 @@
 // Sharded data parallelism over the units of a model: weights are gathered, gradients are scattered.
 //
-// On the shard axis each rank owns a part of every unit. A unit is gathered whole into a slot of memory before it is
-// used, and its whole gradient accumulates in another, to be added up over the axis into each rank's part; after the
-// last microbatch the parts are summed over the data axis as well (MiCS: Zhang et al., arXiv 2205.00119). On a shard
+// On the shard axis each rank owns a shard of every unit. A unit is gathered whole into a slot of memory before it is
+// used, and its whole gradient accumulates in another, to be summed over the axis into each rank's shard; after the
+// last microbatch the shards are summed over the data axis as well (MiCS: Zhang et al., arXiv 2205.00119). On a shard
 // axis of one rank nothing is gathered or copied.
 //
 // The stages of ZeRO differ in nothing but memory: which units have slots of their own, and which take turns. A program

@@ -57,7 +57,7 @@ class Stage {
   // None by default. It must outlive the stage.
   void observe(Observer observer) { observer_ = std::move(observer); }
 
-  // (1) f64: this rank's part of the mean loss over the batch; 0 where the head is not.
+  // (1) f64: this rank's share of the mean loss over the batch; 0 where the head is not.
   Tensor loss() const { return loss_; }
 
  private:

@@ -1,6 +1,6 @@
-// A Unit is one FSDP unit on one rank: its part of the flat parameters and of their gradients (ZeRO: Rajbhandari et
+// A Unit is one FSDP unit on one rank: its shard of the flat parameters and of their gradients (ZeRO: Rajbhandari et
 // al., arXiv 1910.02054; FSDP: Zhao et al., arXiv 2304.11277). It owns the views, the arenas own the memory. Padding
-// elements stay 0 for ever.
+// elements stay 0.
 #pragma once
 
 #include "trainer/parallel/plan.h"
@@ -24,7 +24,7 @@ class Unit {
   // All 0, as padding must be before the rest is read from a checkpoint.
   void clear(Stream& s);
 
-  // After the master was written by anyone but the optimizer.
+  // To be called after anyone but the optimizer has written the master.
   void round_working(Stream& s);
 
   // What this rank's shard holds of a parameter within elements `within` of the unit. Strip::local counts from the

@@ -1,5 +1,5 @@
 // The matcher plays the traces of all ranks together, as a job would run, and finds whether every transfer meets its
-// partners and nobody waits for ever. It needs no devices.
+// partners and nobody waits forever. It needs no devices.
 //
 // Laws of the play:
 // - Beginning a transfer blocks nobody. A wait blocks its rank until the transfer is complete.
@@ -8,7 +8,7 @@
 // - A message is complete, at both ends, when both have begun it: the k-th send from one member to another on a channel
 //   meets the k-th receive there, of the same size. So a program that needs its sends to be buffered is at fault.
 // - A copy between device and host needs no partner: it is complete when it has begun.
-// - In the end every rank has come to the end of its trace, and nothing that began is incomplete.
+// - In the end every rank has reached the end of its trace, and nothing that began is incomplete.
 #pragma once
 
 #include <string>

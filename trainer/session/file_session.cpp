@@ -78,7 +78,7 @@ class FileSession::Room {
     return nlohmann::json::from_msgpack(exchange(mine, true)).get<std::vector<std::string>>();
   }
 
-  // Every rank brings a part and rank 0 makes the whole of them, a list of texts; or rank 0 alone speaks.
+  // Every rank brings a text and rank 0 makes the list of them; or rank 0 alone brings one.
   std::string exchange(const std::string& mine, bool parts) {
     exchange_++;
     if (parts) publish(in_room(part(rank_)), mine);
@@ -89,7 +89,7 @@ class FileSession::Room {
       nlohmann::json texts;
       for (int r = 0; r < size_; r++) texts.push_back(read_file(in_room(part(r))));
       nlohmann::json::to_msgpack(texts, text);
-      // Whoever has come to this exchange is through with those before.
+      // Whoever has come to this exchange is done with those before.
       for (const std::string& name : std::exchange(wholes_, {})) discard(in_room(name));
     }
     publish(in_room(whole()), parts ? text : mine);
@@ -101,7 +101,7 @@ class FileSession::Room {
   // The error that a rank has left with, if one has.
   void check() const { check(look()); }
 
-  // Of who leaves because of another, `error` is what that one has left with.
+  // Of a rank that leaves because of another, `error` is what the other has left with.
   void leave(std::string error) const noexcept {
     try {
       if (!prefix_.empty()) discard(rank_ == 0 ? start() : hello(rank_));
@@ -153,7 +153,7 @@ class FileSession::Room {
     discard(hello(rank_));
   }
 
-  // The ranks that this exchange still takes.
+  // The ranks that this exchange still waits for.
   std::vector<int> missing(const Names& names, bool parts) const {
     std::vector<int> ranks;
     if (rank_ != 0 && names.contains(whole())) return ranks;
@@ -176,8 +176,8 @@ class FileSession::Room {
     }
   }
 
-  // Nobody ever sees half of it. What others have changed in a folder of a network file system is seen only when this
-  // machine has asked the server again, which it puts off for up to a minute; publishing something there makes it ask.
+  // Nobody ever sees half a file. What others have changed in a folder of a network file system is seen only when this
+  // machine has asked the server again, which it delays by up to a minute; publishing something there makes it ask.
   void publish(const std::string& path, const std::string& text) const {
     write_file(path, text, {.replace = true, .durable = false, .aside = fmt::format(".by-{}", rank_)});
   }

@@ -1,4 +1,4 @@
-// What the launcher says of this process in its environment.
+// What the launcher says about this process in its environment.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@ struct Launch {
   bool operator==(const Launch&) const = default;
 };
 
-// torchrun and its like (RANK, WORLD_SIZE), mpirun of Open MPI, or srun. The first that speaks counts: one that was
-// started by another is the nearer one. `variable` is std::getenv, except in tests. Error: what is said makes no sense.
+// torchrun and its like (RANK, WORLD_SIZE), mpirun of Open MPI, or srun. The first of them that is found counts: it may
+// have been started by a later one. `variable` is std::getenv, except in tests. Error: variables that make no sense.
 Launch launch_of(const std::function<const char*(const char*)>& variable);
 Launch launch_of_this_process();
 

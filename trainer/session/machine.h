@@ -1,4 +1,4 @@
-// What the machine under a rank has: threads and memory.
+// The machine that a rank runs on: threads and memory.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 namespace megalith {
 
 MpiSession::MpiSession(int* argc, char*** argv) {
-  // Ranks may outnumber cores: a rank that waits gives its core away.
+  // Ranks may outnumber cores: a rank that waits yields its core.
   setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   int provided = 0;
   MPI_CHECK(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided));
@@ -56,7 +56,7 @@ void MpiSession::abort(int status) const {
   int main_thread = 0;
   MPI_Is_thread_main(&main_thread);
   if (main_thread) MPI_Abort(MPI_COMM_WORLD, status);
-  // Other threads may not ask; mpirun ends the job when a rank ends like this.
+  // Other threads may not call MPI; mpirun ends the job when a rank ends like this.
   std::fflush(nullptr);
   std::_Exit(status);
 }

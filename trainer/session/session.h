@@ -1,5 +1,5 @@
-// The ranks of a job, before and beside the tensors that they exchange: who is there, and text that goes round between
-// them. How they found each other is the matter of what implements it: mpi_session.h, file_session.h.
+// The ranks of a job, before and beside the tensors that they exchange: who is there, and the text that they exchange.
+// How they find each other is up to the implementation: mpi_session.h, file_session.h.
 //
 // One per process: made first and the last to go, after all communicators. Calls are collective unless said otherwise:
 // all ranks make them, in the same order.
@@ -30,8 +30,8 @@ class Session {
   // Not collective. Error: ranks that met without MPI, which alone carries tensors in memory of the host.
   virtual void require_mpi() const {}
 
-  // Not collective, from any thread: an Error when a rank of the job is known to have given up. Who waits for others
-  // outside of this session asks now and then.
+  // Not collective, from any thread: an Error when a rank of the job is known to have given up. Whoever waits for
+  // others outside of this session calls it now and then.
   virtual void check() const {}
 
   // Not collective, from any thread: ends every rank of the job, with this exit status.

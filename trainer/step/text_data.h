@@ -14,7 +14,7 @@
 namespace megalith {
 
 // The folder of data.tokenizer or, when that is empty or in the words of `prepare` (bytes, train:VOCAB), tokenizer/
-// beside data.train, where prepare puts it; whether it is there or not.
+// beside data.train, where prepare puts it; whether it exists or not.
 std::string tokenizer_path(const DataConfig& data);
 
 // The tokenizer in tokenizer_path; nothing when data.tokenizer is empty and there is no such folder. Sets

@@ -1,6 +1,6 @@
 // The Trainer is the step: batches in, one update of the weights out. It drives a Stage through the plan's schedule,
-// clips, and lets the optimizer update. It never looks at device values inside a step: what a step has to tell is
-// copied to StepScalars, to be read once the stream has got there.
+// clips, and lets the optimizer update. It never reads device values inside a step: what a step reports is copied to
+// StepScalars, to be read once the stream has passed the copy.
 #pragma once
 
 #include "configs/config.h"
@@ -9,7 +9,7 @@
 
 namespace megalith {
 
-// What a step tells the host, the same on every rank.
+// What a step reports to the host, the same on every rank.
 struct StepScalars {
   double loss = 0;        // mean over the tokens of the global batch, before the update
   double grad_norm = 0;   // of the global gradient, before clipping

@@ -27,7 +27,7 @@ std::string lines_until(const std::string& path, int64_t completed) {
   return kept;
 }
 
-// Nobody has asked for the loss of what an earlier start has written.
+// Keeps what an earlier start has written: nobody has asked to discard it.
 void keep_earlier(const std::string& run_folder, const std::string& path) {
   if (lines_until(path, std::numeric_limits<int64_t>::max()).empty()) return;
   std::string kept;

@@ -1,4 +1,4 @@
-// What a run tells: a line for each step and each evaluation on the console and in log.txt, and an object for each in
+// What a run reports: a line for each step and each evaluation on the console and in log.txt, and an object for each in
 // metrics.jsonl. Rank 0 only.
 #pragma once
 

@@ -12,7 +12,7 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // Share in [0, 1]; text stands behind the bar. Draws at most ten times a second, and always at the end.
+  // Share in [0, 1]; the text follows the bar. Draws at most ten times a second, and always at the end.
   void draw(double share, const std::string& text);
   // Removes the bar, so that a line can be printed in its place.
   void clear();

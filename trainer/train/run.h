@@ -25,7 +25,7 @@ class Run {
   void train();
 
  private:
-  // A step that the stream works on: its scalars are there when they have been received.
+  // A step in flight: its scalars are valid once they have been received.
   struct Launched {
     int64_t number = 0;  // from 1
     Stream::Ticket ticket = 0;

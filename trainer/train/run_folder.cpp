@@ -40,8 +40,8 @@ RunFolder::RunFolder(const Config& config, int rank) {
     FAIL("cannot open {}: {}", (folder / "log.txt").string(), e.what());
   }
   if (!output_->absent().empty())
-    spdlog::warn("warning: {} cannot be locked ({}): nothing but your care keeps another job out of it",
-                 config.run.output, output_->absent());
+    spdlog::warn("warning: {} cannot be locked ({}): make sure that no other job uses it", config.run.output,
+                 output_->absent());
 }
 
 }  // namespace megalith

@@ -110,7 +110,7 @@ void UncertainUpdate::add(std::span<const float> gradient, double tolerance, dou
   uncertainty_ = std::max(uncertainty_, tolerance * scale);
   for (size_t i = 0; i < gradient.size(); i++) {
     largest_[i] = std::max(largest_[i], std::abs(gradient[i]));
-    // Of a gradient that is nowhere other than 0, nothing is uncertain.
+    // Where a gradient is 0 everywhere, nothing is uncertain.
     const double share = uncertainty_ == 0 ? 0 : uncertainty_ < 2.0 * largest_[i] ? uncertainty_ / largest_[i] : 2;
     allowance_[i] = static_cast<float>(rate * share);
   }

@@ -18,7 +18,7 @@ struct ComparedTensor {
   std::vector<int64_t> shape;  // global
   TensorKind kind;
   bool parameter = false;  // its weight or gradient, whose elements are those of the parameter `id`
-  uint64_t id = 0;         // who has the same may be compared with the help of one another
+  uint64_t id = 0;         // shared by the weight and the gradient of one parameter
 };
 
 // Before the first step: the initial weights.
@@ -32,7 +32,7 @@ std::vector<ComparedTensor> tensors_of_step(const Config& config);
 //   fp32: what the project promises of any two layouts: activations and losses 1e-5, gradients 1e-4, weights 1e-3.
 //   bf16: in units of 2^-7, the distance of neighbouring bf16 numbers: activations 8, losses (computed in f32) 1,
 //         gradients 16. An element of the residual is rounded twice a layer, and two layouts that sum in another order
-//         part by such roundings; measured with 4 layers of 256: 2, 0.13 and 1.7 units.
+//         differ by such roundings; measured with 4 layers of 256: 2, 0.13 and 1.7 units.
 // Weights are kept in f32 and have 1e-3 in either case, and beside that the allowance of UncertainUpdate.
 double tolerance_of(TensorKind kind, ComputeType compute);
 
@@ -41,7 +41,7 @@ class WholeTensor {
  public:
   WholeTensor(std::string name, std::vector<int64_t> shape);
 
-  // What `rank` holds: the values of the pieces, one behind the other.
+  // What `rank` holds: the values of the pieces, one after the other.
   void add(int rank, std::span<const Piece> pieces, std::span<const float> values);
 
   // What is wrong with it: elements that nobody holds, or that two ranks hold with different bits. Empty: nothing.
@@ -53,10 +53,10 @@ class WholeTensor {
   Piece whole_;
   std::vector<float> values_;
   std::vector<int32_t> holder_;  // who was the first to hold an element; -1: nobody
-  std::string disagreement_;     // the first that was met
+  std::string disagreement_;     // the first that was found
 };
 
-// How far two runs may part in one update although they start from the same weights and their gradients agree. AdamW
+// How far two runs may diverge in one update although they start from the same weights and their gradients agree. AdamW
 // divides a gradient by its own size, so that an element whose gradient is not known to be other than 0 (the bias of
 // the keys: always) moves by the learning rate in either direction. With d the gradient's tolerance (absolute) and g
 // the largest gradient that the element has had, in any step so far, an update is uncertain by rate * min(2, d / g).
@@ -71,7 +71,7 @@ class UncertainUpdate {
   double uncertainty_ = 0;
 };
 
-// The element whose difference is the largest part of what is allowed for it; without allowance, the largest.
+// The element whose difference is the largest share of what is allowed for it; without allowance, the largest.
 struct Difference {
   int64_t at = 0;        // of the flattened tensor
   double a = 0, b = 0;   // the values there

@@ -14,7 +14,7 @@
 
 namespace megalith {
 
-// What a rank shows of one tensor in one step: the values of the pieces, one behind the other.
+// What a rank shows of one tensor in one step: the values of the pieces, one after the other.
 struct Shown {
   std::vector<Piece> pieces;
   std::vector<float> values;
@@ -28,12 +28,12 @@ struct Fault {
 
 class ObservedRun {
  public:
-  // Collective. `fault` is a test of whoever looks.
+  // Collective. `fault` tests whoever compares.
   ObservedRun(const Config& config, const Session& session, Fault fault)
       : work_(config, session), fault_(std::move(fault)) {}
 
-  // Collective: the initial weights, which are shown. The workplace has been rehearsed: apart, so that several runs are
-  // known to fit before any takes its memory.
+  // Collective: the initial weights, which are shown. The workplace has been rehearsed before, in a call of its own: so
+  // several runs are known to fit before any takes its memory.
   void start();
 
   Workplace& work() { return work_; }
@@ -47,8 +47,8 @@ class ObservedRun {
   // The same with its values, once.
   Shown take(const std::string& name);
 
-  // Other weights for the pieces shown last. What was gathered of the old ones is stale since the update, and stays
-  // that: a layout that counts on it is to be found out.
+  // Replaces the weights of the pieces shown last. What was gathered of the old ones is stale since the update, and
+  // stays so: a layout that still relies on it is to be found out.
   void set_weights(const std::string& name, std::span<const float> values);
   void weights_set();
 

@@ -113,7 +113,7 @@ std::vector<std::vector<Comparison::Pieces>> Comparison::exchange_pieces(const s
   return all;
 }
 
-// On the rank that compares the tensor: all of it. On the others: what is here is sent there.
+// The rank that compares the tensor gets all of it; the others send it what they have.
 WholeTensor Comparison::gather(const ComparedTensor& tensor, ObservedRun& run,
                                const std::vector<std::vector<Pieces>>& pieces, size_t index) {
   Shown here = run.take(tensor.name);

@@ -3,7 +3,7 @@
 // tensor that is not whole, or of which two ranks hold different bits, is at fault as well.
 //
 // Every step starts from the same weights: after each comparison the second layout takes over those of the first; its
-// moments stay its own. Otherwise the optimizer would tear rounding errors apart (see UncertainUpdate), from the second
+// moments stay its own. Otherwise the optimizer would amplify rounding errors (see UncertainUpdate), from the second
 // step on everything would be as uncertain as its updates, and nothing could be said of a small difference.
 //
 // The batches are those of data.train or, when that is empty, made-up tokens; the weights those of checkpoint.init_from
@@ -25,7 +25,7 @@ namespace megalith {
 struct VerifyOptions {
   std::string config;                  // path
   std::vector<std::string> overrides;  // of both layouts
-  std::vector<std::string> against;    // of the second, behind those
+  std::vector<std::string> against;    // of the second, after those
   int64_t steps = 3;
   double tolerance = 1;  // factor of all tolerances
   bool all = false;      // print every tensor of every step
