@@ -61,10 +61,10 @@ class Machine {
     std::map<int32_t, int64_t> batches;    // microbatch
     std::map<int32_t, bool> has_losses;
     std::map<int32_t, Slot> weights, gradients;
-    std::map<int32_t, std::set<int64_t>> own;       // by unit: microbatches in its finished gradient
-    std::set<int32_t> summed, tensor_summed;        // units
-    std::set<int64_t> counted;                      // microbatches whose losses are
-    std::map<Channel, std::vector<int32_t>> calls;  // units, in order
+    std::map<int32_t, std::set<int64_t>> own;          // by unit: microbatches in its finished gradient
+    std::set<int32_t> summed, awaited, tensor_summed;  // units
+    std::set<int64_t> counted;                         // microbatches whose losses are
+    std::map<Channel, std::vector<int32_t>> calls;     // units, in order
     bool summing = false, tied = false;
     std::map<std::pair<size_t, Channel>, std::deque<std::string>> mail;  // what has been sent to it
   };
@@ -182,7 +182,7 @@ class Machine {
         rank.summing = true;
         break;
       case Op::sum_tensor:
-        expect(plan.mesh.data == 1 || (rank.summed.contains(i.unit) && !rank.summing), "summed too early");
+        expect(plan.mesh.data == 1 || rank.awaited.contains(i.unit), "summed too early");
         expect(rank.tensor_summed.insert(i.unit).second, "summed twice");
         rank.calls[Channel::tensor].push_back(i.unit);
         rank.summing = true;
@@ -190,6 +190,7 @@ class Machine {
       case Op::await_sums:
         expect(rank.summing, "no sums to await");
         rank.summing = false;
+        rank.awaited = rank.summed;
         break;
       case Op::sum_tied:
         expect(!rank.summing && !rank.tied, "the tied table is summed too early or twice");

@@ -54,6 +54,12 @@ const std::vector<Layout>& layouts() {
          c.parallel.tensor_parallel_degree = 2;
          c.parallel.sequence_parallel = true;
        }},
+      {"sequence_in_copies", 4,
+       [](Config& c) {
+         c.parallel.tensor_parallel_degree = 2;
+         c.parallel.sequence_parallel = true;
+         c.parallel.sharding_strategy = ShardingStrategy::no_shard;
+       }},
       {"pipeline", 2, pipeline(2, 1, one_f_one_b, 0)},
       {"pipeline_of_3_interleaved", 3, pipeline(3, 2, one_f_one_b, 0)},
       {"interleaved_with_few_active", 4, pipeline(2, 3, one_f_one_b, 2)},
