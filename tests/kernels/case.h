@@ -1,5 +1,6 @@
 // One case is one op at one shape: its arguments by name, the call, and its plain twin, which does the same on doubles.
-// The checks in ops_test.cpp and gradients_test.cpp run every case; a new op is one function here and its lines there.
+// The checks in ops_test.cpp and gradients_test.cpp run every case; a new op is one function in a *cases.cpp and its
+// line in case_list.cpp.
 #pragma once
 
 #include <fmt/format.h>
