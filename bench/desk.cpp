@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "kernels/base/json.h"
 #include "kernels/elementwise.h"
 
 namespace megalith::bench {
@@ -45,17 +46,16 @@ void select_gpu() {
 
 std::string describe(World world) {
   if (world != World::cuda)
-    return nlohmann::ordered_json{{"name", processor_name()}, {"threads", omp_get_max_threads()}}.dump();
+    return json_text(nlohmann::ordered_json{{"name", processor_name()}, {"threads", omp_get_max_threads()}});
   const device::Properties p = device::properties();
-  return nlohmann::ordered_json{{"name", p.name},
-                                {"compute_capability", fmt::format("{}.{}", p.major, p.minor)},
-                                {"processors", p.processors},
-                                {"memory", p.memory},
-                                {"free", p.free},
-                                {"cache", p.cache},
-                                {"driver", p.driver},
-                                {"runtime", p.runtime}}
-      .dump();
+  return json_text(nlohmann::ordered_json{{"name", p.name},
+                                          {"compute_capability", fmt::format("{}.{}", p.major, p.minor)},
+                                          {"processors", p.processors},
+                                          {"memory", p.memory},
+                                          {"free", p.free},
+                                          {"cache", p.cache},
+                                          {"driver", p.driver},
+                                          {"runtime", p.runtime}});
 }
 
 Desk::Desk(World w, int64_t bytes, int generation)

@@ -19,6 +19,7 @@
 
 #include "bench/kernel_rows.h"
 #include "bench/limits.h"
+#include "kernels/base/json.h"
 
 using namespace megalith;
 using namespace megalith::bench;
@@ -92,7 +93,7 @@ void run(World world, const std::string& filter, double seconds, const std::stri
   fmt::print("{}\n{}\n", describe(world), limits.summary());
   fmt::print("{:32} {:18} {:5} {:>11} {:>9} {:>9} {:>11} {:>11} {:>9}\n", "op", "shape", "dtype", "us", "GB/s",
              "TFLOP/s", "floor ops", "floor bytes", "of limit");
-  nlohmann::ordered_json results{{"device", nlohmann::json::parse(describe(world))},
+  nlohmann::ordered_json results{{"device", parse_json(describe(world))},
                                  {"limits",
                                   {{"bf16_flops", limits.operations.at(bf16)},
                                    {"f32_flops", limits.operations.at(f32)},
@@ -101,7 +102,7 @@ void run(World world, const std::string& filter, double seconds, const std::stri
                                  {"left_out", nlohmann::ordered_json::array()}};
   const auto write = [&] {  // after each row, so that what ends it early leaves the others
     if (json.empty()) return;
-    std::ofstream(json + ".part") << results.dump(1) << "\n";
+    std::ofstream(json + ".part") << json_text(results, 1) << "\n";
     std::filesystem::rename(json + ".part", json);
   };
   write();

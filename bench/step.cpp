@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bench/limits.h"
+#include "kernels/base/json.h"
 #include "trainer/job/device_choice.h"
 #include "trainer/job/memory_check.h"
 #include "trainer/session/machine.h"
@@ -84,7 +85,7 @@ class Steps {
       floor_operations += operations;
       floor += std::max(operations, limits_.floor_bytes(cost));
     }
-    ordered_json facts{{"device", ordered_json::parse(bench::describe(world_))},
+    ordered_json facts{{"device", parse_json(bench::describe(world_))},
                        {"tokens", tokens()},
                        {"model_flops", model_flops()},
                        {"flops", all.flops},
@@ -180,10 +181,10 @@ int main(int argc, char** argv) {
     if (world == World::cuda) bench::select_gpu();
     Steps run(config, world);
     if (on_request) {
-      fmt::print("{}\n", run.facts().dump());
+      fmt::print("{}\n", json_text(run.facts()));
       std::fflush(stdout);
       for (std::string line; std::getline(std::cin, line);) {
-        fmt::print("{}\n", ordered_json{{"seconds", run.median_of(steps)}}.dump());
+        fmt::print("{}\n", json_text(ordered_json{{"seconds", run.median_of(steps)}}));
         std::fflush(stdout);
       }
       return 0;

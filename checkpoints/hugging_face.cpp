@@ -7,16 +7,16 @@
 #include <fmt/ranges.h>
 
 #include "kernels/base/files.h"
+#include "kernels/base/json.h"
 
 namespace megalith {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr const char* weights_file = "/model.safetensors";
 constexpr const char* config_file = "/config.json";
-constexpr const char* prefix = "transformer.";
+constexpr const char* names_prefix = "transformer.";
 
 std::string ours(const std::string& name) { return std::string(parameters_path) + name; }
 
@@ -31,17 +31,19 @@ std::vector<int64_t> reversed(std::vector<int64_t> shape) {
 }
 
 // Refuses a setting that is present with a value other than the one that this model has.
-void require(const Json& config, const std::string& path, const char* key, const std::vector<Json>& allowed) {
+void require(const nlohmann::json& config, const std::string& path, const char* key,
+             const std::vector<nlohmann::json>& allowed) {
   if (!config.contains(key)) return;
-  for (const Json& value : allowed)
+  for (const nlohmann::json& value : allowed)
     if (config[key] == value) return;
-  FAIL("{}: {} = {}; megalith trains models with {} = {} only", path, key, config[key].dump(), key, allowed[0].dump());
+  FAIL("{}: {} = {}; megalith trains models with {} = {} only", path, key, json_text(config[key]), key,
+       json_text(allowed[0]));
 }
 
-int64_t positive(const Json& config, const std::string& path, const char* key) {
+int64_t positive(const nlohmann::json& config, const std::string& path, const char* key) {
   CHECK(config.contains(key), "{} has no {}", path, key);
   CHECK(config[key].is_number_integer() && config[key] > 0, "{}: {} = {}; expected a positive integer", path, key,
-        config[key].dump());
+        json_text(config[key]));
   return config[key].get<int64_t>();
 }
 
@@ -54,9 +56,9 @@ bool is_hugging_face_folder(const std::string& folder) {
 
 ModelConfig read_hugging_face_shape(const std::string& folder) {
   const std::string path = folder + config_file;
-  Json config;
+  nlohmann::json config;
   try {
-    config = Json::parse(read_file(path));
+    config = parse_json(read_file(path));
   } catch (const nlohmann::json::exception& e) {
     FAIL("{} is not JSON: {}", path, e.what());
   }
@@ -90,8 +92,9 @@ HuggingFaceReader::HuggingFaceReader(const std::string& folder, const std::vecto
       }()) {
   std::map<std::string, std::string> unclaimed;  // name without prefix -> name in the file
   for (const auto& [name, entry] : tensors_.entries()) {
-    const std::string bare = name.starts_with(prefix) ? name.substr(std::string(prefix).size()) : name;
-    CHECK(unclaimed.emplace(bare, name).second, "{} holds {} with and without '{}'", tensors_.path(), bare, prefix);
+    const std::string bare = name.starts_with(names_prefix) ? name.substr(std::string(names_prefix).size()) : name;
+    CHECK(unclaimed.emplace(bare, name).second, "{} holds {} with and without '{}'", tensors_.path(), bare,
+          names_prefix);
   }
   for (const StoredParameter& p : parameters) {
     const auto it = unclaimed.find(p.name);
@@ -162,7 +165,7 @@ void export_hugging_face(TensorSource& source, const ModelConfig& model, const s
     const std::vector<int64_t> found = source.shape(ours(p.name));
     CHECK(found == p.shape, "{} has shape ({}), expected ({}) for this model", p.name, fmt::join(found, ", "),
           fmt::join(p.shape, ", "));
-    declared.push_back({prefix + p.name, p.transposed ? reversed(p.shape) : p.shape});
+    declared.push_back({names_prefix + p.name, p.transposed ? reversed(p.shape) : p.shape});
   }
   std::error_code error;
   for (const char* file : {config_file, weights_file})
@@ -188,22 +191,22 @@ void export_hugging_face(TensorSource& source, const ModelConfig& model, const s
   }
   weights.finish();
 
-  Json config = {{"architectures", {"GPT2LMHeadModel"}},
-                 {"model_type", "gpt2"},
-                 {"vocab_size", model.vocab},
-                 {"n_positions", model.context},
-                 {"n_ctx", model.context},
-                 {"n_embd", model.hidden},
-                 {"n_layer", model.layers},
-                 {"n_head", model.heads},
-                 {"n_inner", nullptr},
-                 {"activation_function", "gelu_new"},
-                 {"layer_norm_epsilon", 1e-5},
-                 {"tie_word_embeddings", true},
-                 {"torch_dtype", "float32"}};
+  nlohmann::ordered_json config = {{"architectures", {"GPT2LMHeadModel"}},
+                                   {"model_type", "gpt2"},
+                                   {"vocab_size", model.vocab},
+                                   {"n_positions", model.context},
+                                   {"n_ctx", model.context},
+                                   {"n_embd", model.hidden},
+                                   {"n_layer", model.layers},
+                                   {"n_head", model.heads},
+                                   {"n_inner", nullptr},
+                                   {"activation_function", "gelu_new"},
+                                   {"layer_norm_epsilon", 1e-5},
+                                   {"tie_word_embeddings", true},
+                                   {"torch_dtype", "float32"}};
   // Written even where there is none: `transformers` would take 50256.
-  config["bos_token_id"] = config["eos_token_id"] = end_of_text ? Json(*end_of_text) : Json(nullptr);
-  write_file(folder + config_file, config.dump(1) + "\n");
+  config["bos_token_id"] = config["eos_token_id"] = end_of_text ? nlohmann::ordered_json(*end_of_text) : nullptr;
+  write_file(folder + config_file, json_text(config, 1) + "\n");
 }
 
 }  // namespace megalith

@@ -7,11 +7,10 @@
 
 #include "checkpoints/checksum.h"
 #include "kernels/base/files.h"
+#include "kernels/base/json.h"
 
 namespace megalith {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* format_name = "megalith checkpoint";
 constexpr int format_version = 1;
@@ -21,7 +20,7 @@ constexpr int format_version = 1;
 constexpr std::string_view prefix = "{\n \"checksum\": \"";
 constexpr std::string_view zeros = "0000000000000000";
 
-Json to_json(const DatasetRecord& d) {
+nlohmann::ordered_json to_json(const DatasetRecord& d) {
   return {{"tensor", d.piece.name},
           {"shape", d.piece.shape},
           {"columns", {d.piece.col_begin, d.piece.col_end}},
@@ -34,13 +33,13 @@ Json to_json(const DatasetRecord& d) {
 
 std::string lines_of(const FileRecord& record, const char* separator) {
   std::string text = fmt::format("{{\"name\": {}, \"bytes\": {}, \"structure\": \"{}\", \"datasets\": [",
-                                 Json(record.name).dump(), record.bytes, hex(record.structure));
+                                 json_text(nlohmann::json(record.name)), record.bytes, hex(record.structure));
   for (size_t i = 0; i < record.datasets.size(); i++)
-    text += fmt::format("{}{}{}", i ? "," : "", separator, to_json(record.datasets[i]).dump());
+    text += fmt::format("{}{}{}", i ? "," : "", separator, json_text(to_json(record.datasets[i])));
   return text + "]}";
 }
 
-DatasetRecord dataset_from(const Json& j) {
+DatasetRecord dataset_from(const nlohmann::json& j) {
   DatasetRecord d;
   d.piece.name = j.at("tensor").get<std::string>();
   d.piece.shape = j.at("shape").get<std::vector<int64_t>>();
@@ -57,12 +56,12 @@ DatasetRecord dataset_from(const Json& j) {
   return d;
 }
 
-FileRecord file_from(const Json& j) {
+FileRecord file_from(const nlohmann::json& j) {
   FileRecord f;
   f.name = j.at("name").get<std::string>();
   f.bytes = j.at("bytes").get<int64_t>();
   f.structure = from_hex(j.at("structure").get<std::string>());
-  for (const Json& d : j.at("datasets")) f.datasets.push_back(dataset_from(d));
+  for (const nlohmann::json& d : j.at("datasets")) f.datasets.push_back(dataset_from(d));
   CHECK(!f.name.empty() && f.name[0] != '.' && f.name.find('/') == std::string::npos, "'{}' is no name for a file",
         f.name);
   int64_t position = 0;
@@ -89,7 +88,7 @@ std::string to_text(const FileRecord& record) { return lines_of(record, " "); }
 
 FileRecord file_record_from_text(const std::string& text) {
   try {
-    return file_from(Json::parse(text));
+    return file_from(parse_json(text));
   } catch (const nlohmann::json::exception& e) {
     FAIL("the record of a rank's file cannot be read: {}", e.what());
   }
@@ -102,7 +101,7 @@ std::string to_text(const Manifest& manifest) {
   try {
     std::string text = fmt::format("{}{}\",\n", prefix, zeros);
     text += fmt::format(" \"format\": \"{}\",\n \"version\": {},\n \"step\": {},\n \"state\": {},\n \"files\": [",
-                        format_name, format_version, manifest.step, manifest.state.dump(1));
+                        format_name, format_version, manifest.step, json_text(manifest.state, 1));
     for (size_t i = 0; i < manifest.files.size(); i++)
       text += fmt::format("{}\n  {}", i ? "," : "", lines_of(manifest.files[i], "\n   "));
     text += "\n ]\n}\n";
@@ -124,14 +123,14 @@ Manifest manifest_from_text(const std::string& text, const std::string& path) {
   const std::string found = hex(checksum_of(zeroed.data(), static_cast<int64_t>(zeroed.size())));
   CHECK_INTACT(expected == found, "{} is damaged: checksum {}, expected {}", path, found, expected);
   try {
-    const Json j = Json::parse(text);
+    const nlohmann::json j = parse_json(text);
     CHECK(j.at("format") == format_name, "{} is not a manifest of a {}", path, format_name);
     CHECK(j.at("version") == format_version, "{} is of format version {}; this version of megalith reads {}", path,
-          j.at("version").dump(), format_version);
+          json_text(j.at("version")), format_version);
     Manifest m;
     m.step = j.at("step").get<int64_t>();
-    m.state = nlohmann::json::parse(j.at("state").dump());
-    for (const Json& f : j.at("files")) m.files.push_back(file_from(f));
+    m.state = j.at("state");
+    for (const nlohmann::json& f : j.at("files")) m.files.push_back(file_from(f));
     return m;
   } catch (const nlohmann::json::exception& e) {
     FAIL("{} cannot be understood, though its checksum is right: {}", path, e.what());

@@ -8,6 +8,7 @@
 
 #include "checkpoints/checksum.h"
 #include "checkpoints/hdf5_file.h"
+#include "kernels/base/json.h"
 
 namespace megalith {
 namespace {
@@ -168,7 +169,7 @@ std::string describe_checkpoint(const std::string& folder) {
                          count == 1 ? "piece " : "pieces", fmt::join(whole.shape, ", "));
   }
   return fmt::format("{}\nstep {}\n{} files, {} bytes, {} tensors, {} elements of f32\nstate {}\ntensors\n{}", folder,
-                     manifest.step, manifest.files.size(), bytes, pieces.size(), elements, manifest.state.dump(1),
+                     manifest.step, manifest.files.size(), bytes, pieces.size(), elements, json_text(manifest.state, 1),
                      table);
 }
 

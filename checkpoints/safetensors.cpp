@@ -6,6 +6,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "kernels/base/json.h"
+
 namespace megalith {
 namespace {
 
@@ -45,7 +47,7 @@ SafeTensors::Entry entry_from(const nlohmann::json& j, const std::string& name, 
   e.numel = 1;
   for (const auto& d : j.at("shape")) {
     CHECK(d.is_number_unsigned() && d.get<uint64_t>() <= static_cast<uint64_t>(largest_tensor),
-          "{}: tensor {} has a dimension of {}", path, name, d.dump());
+          "{}: tensor {} has a dimension of {}", path, name, json_text(d));
     e.shape.push_back(d.get<int64_t>());
     CHECK(e.shape.back() == 0 || e.numel <= largest_tensor / e.shape.back(), "{}: the shape of tensor {} is too large",
           path, name);
@@ -53,7 +55,7 @@ SafeTensors::Entry entry_from(const nlohmann::json& j, const std::string& name, 
   }
   const auto& offsets = j.at("data_offsets");
   CHECK(offsets.is_array() && offsets.size() == 2 && offsets[0].is_number_unsigned() && offsets[1].is_number_unsigned(),
-        "{}: tensor {} has offsets {}", path, name, offsets.dump());
+        "{}: tensor {} has offsets {}", path, name, json_text(offsets));
   const auto begin = offsets[0].get<uint64_t>(), end = offsets[1].get<uint64_t>(),
              size = static_cast<uint64_t>(bytes - start);
   CHECK(begin <= end && end <= size, "{}: tensor {} lies at [{}, {}) of {} bytes: the file is truncated or damaged",
@@ -77,7 +79,7 @@ SafeTensors::SafeTensors(const std::string& path) : file_(path) {
   const std::string_view header = file_.text().substr(length_bytes, length);
   const int64_t start = length_bytes + static_cast<int64_t>(length);
   try {
-    const nlohmann::json j = nlohmann::json::parse(header);
+    const nlohmann::json j = parse_json(header);
     CHECK(j.is_object(), "the header of {} is not a JSON object", path);
     for (const auto& [name, value] : j.items())
       if (name != "__metadata__") entries_.emplace(name, entry_from(value, name, path, start, bytes));
@@ -138,7 +140,7 @@ SafeTensorsWriter::SafeTensorsWriter(const std::string& path, const std::vector<
     header[t.name] = {{"dtype", "F32"}, {"shape", t.shape}, {"data_offsets", {data, data + bytes}}};
     data += bytes;
   }
-  std::string text = header.dump();
+  std::string text = json_text(header);
   text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the tensors are aligned
   const auto length = static_cast<uint64_t>(text.size());
   position_ = length_bytes + static_cast<int64_t>(length);

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "kernels/base/files.h"
+#include "kernels/base/json.h"
 
 namespace megalith {
 
@@ -60,7 +61,7 @@ using Ids = std::unordered_map<std::string, int32_t>;
 Ids read_names(const std::string& path) {
   const nlohmann::json json = [&] {
     try {
-      return nlohmann::json::parse(read_text(path));
+      return parse_json(read_text(path));
     } catch (const nlohmann::json::exception& error) {
       FAIL("{} is not JSON: {}; copy it again", path, error.what());
     }
@@ -71,7 +72,7 @@ Ids read_names(const std::string& path) {
   Ids ids;
   for (const auto& [name, value] : json.items()) {
     CHECK(value.is_number_integer(), "{}: the token \"{}\" has the id {}, which is not an integer", path, name,
-          value.dump());
+          json_text(value));
     const auto id = value.get<int64_t>();
     CHECK(id >= 0 && id < size, "{}: the token \"{}\" has the id {}, but {} tokens need the ids 0 to {}", path, name,
           id, size, size - 1);
@@ -158,7 +159,7 @@ void write_bpe(const BpeVocabulary& vocabulary, const std::string& folder) {
     json.get_ref<nlohmann::ordered_json::object_t&>().emplace_back(name(id), id);
   for (const BpeVocabulary::Merge& merge : vocabulary.merges)
     merges += name(merge.left) + " " + name(merge.right) + "\n";
-  write_file(folder + "/vocab.json", json.dump() + "\n");
+  write_file(folder + "/vocab.json", json_text(json) + "\n");
   write_file(folder + "/merges.txt", merges);
 }
 

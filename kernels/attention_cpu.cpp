@@ -15,8 +15,6 @@ namespace {
 constexpr int64_t query_tile = 48, key_tile = 64;
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
-
 // The sizes that one head works with: rows of `width` floats, D padded with zeros to whole vectors.
 struct HeadDims {
   int64_t T, D, width, tiles;

@@ -5,7 +5,6 @@
 namespace megalith {
 
 namespace {
-double bytes_of(const Tensor& t) { return static_cast<double>(t.bytes()); }
 // Logits of the tokens held: padding costs nothing until its gradient is written.
 double held(const Tensor& logits, const VocabularyPart& part) {
   return static_cast<double>(logits.rows() * part.count);

@@ -5,7 +5,6 @@
 namespace megalith {
 
 namespace {
-double bytes_of(const Tensor& t) { return static_cast<double>(t.bytes()); }
 double numel_of(const Tensor& t) { return static_cast<double>(t.numel()); }
 }  // namespace
 

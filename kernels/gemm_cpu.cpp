@@ -90,8 +90,6 @@ struct Gemm::Primitives {
 };
 
 namespace {
-int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
-
 // Tiles of about 256 x 768: wide enough that packing costs the library a few percent, small enough that C stays in the
 // second cache for what follows, and an even number of them where there is work for two threads.
 struct Tiling {

@@ -8,7 +8,6 @@
 namespace megalith {
 
 namespace {
-int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 constexpr int64_t page = 4096;
 // Dry addresses start away from null so that a view of one is never taken for "no tensor".
 constexpr uintptr_t dry_device = page, dry_host = uintptr_t{1} << 62;

@@ -21,6 +21,11 @@ namespace megalith {
 enum class Place : uint8_t { device, host };
 constexpr std::array<Place, 2> all_places{Place::device, Place::host};
 
+template <class N>
+constexpr double gib(N bytes) {
+  return static_cast<double>(bytes) / (1 << 30);
+}
+
 class Arena {
  public:
   static constexpr int64_t alignment = 256;  // bytes: every tensor starts on such a boundary

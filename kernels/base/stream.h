@@ -38,6 +38,7 @@ struct Cost {
   double flops = 0;  // multiplications and additions
   double bytes = 0;  // memory traffic of an ideal op: every argument read or written once
 };
+inline double bytes_of(const Tensor& t) { return static_cast<double>(t.bytes()); }
 
 struct OpRecord {
   const char* name;

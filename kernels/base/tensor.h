@@ -16,6 +16,8 @@
 
 namespace megalith {
 
+constexpr int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
 enum class DType : uint8_t { f32, bf16, f64, i32 };
 
 constexpr int64_t size_of(DType type) {

@@ -1,5 +1,6 @@
-// Who may include whom (DESIGN, section 2), and three rules beside it: mpi.h has one door, the system's files have one
-// (kernels/base/files.h), and the model's math knows no ranks. Every rule is shown to be able to fail.
+// Who may include whom (DESIGN, section 2), and four rules beside it: mpi.h has one door, the system's files have one
+// (kernels/base/files.h), JSON's text has one (kernels/base/json.h), and the model's math knows no ranks. Every rule is
+// shown to be able to fail.
 
 #include <algorithm>
 #include <filesystem>
@@ -19,7 +20,7 @@ struct Rule {
   std::vector<std::string> may_include;  // folders, with a slash, and single files; beside the folder itself
 };
 
-const std::vector<std::string> everybody = {"kernels/base/check.h", "kernels/base/files.h"};
+const std::vector<std::string> everybody = {"kernels/base/check.h", "kernels/base/files.h", "kernels/base/json.h"};
 
 // From the ground up.
 const std::vector<Rule>& table() {
@@ -71,6 +72,7 @@ std::vector<std::string> violations(const Files& files) {
   static const std::regex ours(R"(#\s*include\s*"([^"\n]*)\")"), system(R"(#\s*include\s*<([^>\n]*)>)");
   static const std::regex own_files(R"((<fcntl\.h>|<sys/(mman|file)\.h>|\b(ofstream|fopen)\b)"
                                     R"(|(std|filesystem|fs)::(rename|remove|remove_all|create_director(y|ies))\())");
+  static const std::regex json_text(R"((json::(?:parse|accept|(?:from|to)_\w+)\(|\.dump\())");
   std::vector<std::string> found;
   for (const auto& [path, text] : files) {
     const auto rule =
@@ -93,6 +95,8 @@ std::vector<std::string> violations(const Files& files) {
     if (path != "kernels/base/files.cpp")
       for (const std::string& call : captures(code, own_files))
         found.push_back(path + " has files of its own: " + call);
+    if (path != "kernels/base/json.cpp")
+      for (const std::string& call : captures(code, json_text)) found.push_back(path + " reads or writes JSON: " + call);
     if (path.starts_with("trainer/model/") && std::regex_search(code, std::regex(R"(\brank\b)")))
       found.push_back(path + " says rank");
   }
@@ -185,6 +189,10 @@ TEST(Layering, TheCheckerFindsPlantedViolations) {
       {"trainer/train/a.cpp", "std::filesystem::rename(a, b);\n", true},
       {"trainer/train/a.cpp", "fs::remove_all(a);\n", true},
       {"trainer/train/a.cpp", "fs::exists(a);\n", false},
+      {"trainer/train/a.cpp", "const auto j = nlohmann::json::parse(text);\n", true},
+      {"checkpoints/a.cpp", "write(header.dump());\n", true},
+      {"checkpoints/a.cpp", "nlohmann::json j = {{\"a\", 1}};\nj.at(\"a\").get<int>();\n", false},
+      {"kernels/base/json.cpp", "return nlohmann::json::parse(text);\n", false},
       {"trainer/model/a.cpp", "int rank = 0;\n", true},
       {"trainer/model/a.cpp", "int ranks = 0;  // of every rank\n/* rank */ int franked;\n", false},
       {"trainer/communication/a.cpp", "int rank = 0;\n", false},

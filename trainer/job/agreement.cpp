@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/base/json.h"
+
 namespace megalith {
 
 std::string said_by_ranks(const Session& session, const std::string& mine) {
@@ -24,6 +26,12 @@ std::string said_by_ranks(const Session& session, const std::string& mine) {
     text += (text.empty() ? "" : "\n") + (everybody ? message : fmt::format("rank {}: {}", ranks, message));
   }
   return text + more;
+}
+
+std::vector<nlohmann::json> json_of_all_ranks(const Session& session, const nlohmann::json& mine) {
+  std::vector<nlohmann::json> all;
+  for (const std::string& theirs : session.all_gather_text(to_cbor(mine))) all.push_back(from_cbor(theirs));
+  return all;
 }
 
 void together(const Session& session, const std::function<void()>& work) {

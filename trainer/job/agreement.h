@@ -22,14 +22,12 @@ class JobError : public Error {
 // where no rank has one.
 std::string said_by_ranks(const Session& session, const std::string& mine);
 
-// Collective. Every rank's value, in rank order: anything that becomes JSON, and back from it.
+// Collective. Every rank's value, in rank order: anything that becomes JSON, and back from it. Infinity and NaN arrive.
+std::vector<nlohmann::json> json_of_all_ranks(const Session& session, const nlohmann::json& mine);
 template <class T>
 std::vector<T> of_all_ranks(const Session& session, const T& mine) {
-  std::string bytes;
-  nlohmann::json::to_cbor(mine, bytes);  // unlike JSON's text, CBOR has infinity and NaN
   std::vector<T> all;
-  for (const std::string& theirs : session.all_gather_text(bytes))
-    all.push_back(nlohmann::json::from_cbor(theirs).template get<T>());
+  for (const nlohmann::json& theirs : json_of_all_ranks(session, mine)) all.push_back(theirs.template get<T>());
   return all;
 }
 

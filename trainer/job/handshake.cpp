@@ -10,6 +10,7 @@
 #include "checkpoints/checksum.h"
 #include "data/token_stream.h"
 #include "kernels/base/files.h"
+#include "kernels/base/json.h"
 #include "trainer/job/agreement.h"
 #include "trainer/session/open_session.h"
 #include "trainer/step/text_data.h"
@@ -90,12 +91,11 @@ std::string differences(const Fingerprint& mine, const Fingerprint& of_rank_0) {
 
 void shake_hands(const Config& config, const Session& session, const Fingerprint& more) {
   if (session.size() == 1) return together(session, [&] { check_launch(launch_of_this_process(), session); });
-  using json = nlohmann::json;
   Fingerprint mine = fingerprint_of(config);
   mine.insert(more.begin(), more.end());
-  const std::string text = session.broadcast_text(json(mine).dump(-1, ' ', false, json::error_handler_t::replace));
+  const std::string of_rank_0 = session.broadcast_text(to_cbor(mine));
   together(session, [&] {
-    const std::string found = differences(mine, json::parse(text).get<Fingerprint>());
+    const std::string found = differences(mine, from_cbor(of_rank_0).get<Fingerprint>());
     char host[256] = "";
     ::gethostname(host, sizeof host - 1);
     CHECK(found.empty(),

@@ -5,10 +5,6 @@
 
 namespace megalith {
 
-namespace {
-double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
-}  // namespace
-
 void check_memory(const std::vector<MemoryNeed>& runs, int ranks_on_node, int ranks_on_gpu) {
   check_node_memory(runs, ranks_on_node, physical_memory());
   MemorySizes on_gpu;

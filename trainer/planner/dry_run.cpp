@@ -8,8 +8,6 @@ namespace megalith {
 
 namespace {
 
-double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
-
 std::string memory_lines(const MemorySizes& sizes, Place place) {
   std::string text;
   const auto line = [&](const char* name, int64_t bytes) {

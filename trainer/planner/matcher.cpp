@@ -8,8 +8,6 @@ namespace megalith {
 
 namespace {
 
-using Kind = TraceEvent::Kind;
-
 bool is_message(const TraceEvent& e) { return e.transfer == Transfer::send || e.transfer == Transfer::recv; }
 
 // One end of a transfer: the event of a rank that began it.
@@ -78,8 +76,8 @@ class Play {
   void advance(int rank) {
     for (size_t& at = at_[static_cast<size_t>(rank)]; at < trace(rank).size(); at++) {
       const TraceEvent& e = trace(rank)[at];
-      if (e.kind == Kind::begin) begin({rank, at});
-      if (e.kind == Kind::wait && !over(rank, at)) return;
+      if (e.kind == TraceEvent::Kind::begin) begin({rank, at});
+      if (e.kind == TraceEvent::Kind::wait && !over(rank, at)) return;
     }
   }
 
@@ -163,7 +161,7 @@ class Play {
   const Meeting* awaited_by(int rank) const {
     if (done(rank)) return nullptr;
     const TraceEvent& e = trace(rank)[at_[static_cast<size_t>(rank)]];
-    if (e.kind != Kind::wait) return nullptr;
+    if (e.kind != TraceEvent::Kind::wait) return nullptr;
     const size_t meeting = meeting_of(rank, e.id);
     return meeting == none ? nullptr : &meetings_[meeting];
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/base/arena.h"
+
 namespace megalith {
 
 namespace {
@@ -23,8 +25,6 @@ int next_in_ring(const std::vector<int>& members, int rank) {
 int member(const MeshShape& mesh, Channel channel, const std::vector<int>& members, int index) {
   return *std::find_if(members.begin(), members.end(), [&](int r) { return mesh.place(r, channel).index == index; });
 }
-
-double gib(double bytes) { return bytes / (1 << 30); }
 
 }  // namespace
 

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "kernels/base/files.h"
+#include "kernels/base/json.h"
 #include "trainer/session/machine.h"
 
 namespace megalith {
@@ -75,7 +76,7 @@ class FileSession::Room {
 
   // The texts of all ranks.
   std::vector<std::string> exchange_all(const std::string& mine) {
-    return nlohmann::json::from_msgpack(exchange(mine, true)).get<std::vector<std::string>>();
+    return from_cbor(exchange(mine, true)).get<std::vector<std::string>>();
   }
 
   // Every rank brings a text and rank 0 makes the list of them; or rank 0 alone brings one.
@@ -88,7 +89,7 @@ class FileSession::Room {
     if (parts) {
       nlohmann::json texts;
       for (int r = 0; r < size_; r++) texts.push_back(read_file(in_room(part(r))));
-      nlohmann::json::to_msgpack(texts, text);
+      text = to_cbor(texts);
       // Whoever has come to this exchange is done with those before.
       for (const std::string& name : std::exchange(wholes_, {})) discard(in_room(name));
     }

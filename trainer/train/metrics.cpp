@@ -10,19 +10,26 @@
 #include <sstream>
 #include <utility>
 
+#include "kernels/base/json.h"
+
 namespace megalith {
 
 namespace {
 
-// Lines of steps up to `completed`. A last line that a death cut short is dropped as well.
+// None of a line that a death cut short.
+std::optional<int64_t> step_of(const std::string& line) try {
+  return parse_json(line).at("step").get<int64_t>();
+} catch (const nlohmann::json::exception&) {
+  return {};
+}
+
+// Lines of steps up to `completed`.
 std::string lines_until(const std::string& path, int64_t completed) {
   if (std::error_code absent; !std::filesystem::exists(path, absent)) return "";
   std::istringstream in(read_file(path));
   std::string kept, line;
   while (std::getline(in, line)) {
-    const auto object = nlohmann::json::parse(line, nullptr, false);
-    const bool counts = object.is_object() && object.contains("step") && object["step"].is_number_integer();
-    if (counts && object["step"].get<int64_t>() <= completed) kept += line + "\n";
+    if (const std::optional<int64_t> step = step_of(line); step && *step <= completed) kept += line + "\n";
   }
   return kept;
 }
@@ -88,20 +95,19 @@ void Metrics::end_step(int64_t step, const StepScalars& scalars, double learning
   bar_.draw(static_cast<double>(step) / static_cast<double>(rates_.steps), "ETA " + eta);
   nlohmann::ordered_json memory;
   for (MemoryClass c : all_memory_classes) memory[name_of(c)] = rates_.memory.at(c, Place::device);
-  write(nlohmann::ordered_json{{"step", step},
-                               {"loss", scalars.loss},
-                               {"grad_norm", scalars.grad_norm},
-                               {"learning_rate", learning_rate},
-                               {"tokens", static_cast<int64_t>(rates_.tokens_per_step)},
-                               {"step_seconds", seconds},
-                               {"tokens_per_second", tokens_per_second},
-                               {"model_tflops_per_device", model_tflops},
-                               {"hardware_tflops_per_device", hardware_tflops},
-                               {"mfu", mfu},
-                               {"mfu_full", mfu_full},
-                               {"hfu", hfu},
-                               {"memory_bytes", memory}}
-            .dump());
+  write(json_text(nlohmann::ordered_json{{"step", step},
+                                         {"loss", scalars.loss},
+                                         {"grad_norm", scalars.grad_norm},
+                                         {"learning_rate", learning_rate},
+                                         {"tokens", static_cast<int64_t>(rates_.tokens_per_step)},
+                                         {"step_seconds", seconds},
+                                         {"tokens_per_second", tokens_per_second},
+                                         {"model_tflops_per_device", model_tflops},
+                                         {"hardware_tflops_per_device", hardware_tflops},
+                                         {"mfu", mfu},
+                                         {"mfu_full", mfu_full},
+                                         {"hfu", hfu},
+                                         {"memory_bytes", memory}}));
 }
 
 void Metrics::evaluation(int64_t step, double loss, int64_t tokens, int64_t bytes) {
@@ -114,7 +120,7 @@ void Metrics::evaluation(int64_t step, double loss, int64_t tokens, int64_t byte
     bits = fmt::format("  {:.4f} bits per byte", bits_per_byte(loss, tokens, bytes));
   }
   spdlog::info("step {}  validation loss {:.4f}{}", step, loss, bits);
-  write(line.dump());
+  write(json_text(line));
 }
 
 }  // namespace megalith

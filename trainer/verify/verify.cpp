@@ -7,7 +7,6 @@
 #include <charconv>
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "trainer/communication/mpi.h"

@@ -1,0 +1,22 @@
+// JSON and CBOR, to text and back. The library's readers and writers are templates that take seconds to compile; here
+// they are compiled once, and elsewhere objects are only built and looked into.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+namespace megalith {
+
+// Throws nlohmann::json::parse_error, which says where the text stops being JSON.
+nlohmann::json parse_json(std::string_view text);
+
+// On one line, or with so many blanks a level. Bytes that are not UTF-8 throw nlohmann::json::type_error.
+std::string json_text(const nlohmann::json& value, int indent = -1);
+std::string json_text(const nlohmann::ordered_json& value, int indent = -1);
+
+// Unlike JSON's text, CBOR has infinity, NaN and any bytes as a string.
+std::string to_cbor(const nlohmann::json& value);
+nlohmann::json from_cbor(std::string_view bytes);
+
+}  // namespace megalith
