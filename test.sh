@@ -15,12 +15,12 @@ jobs=$(nproc)
 strict=-DCMAKE_COMPILE_WARNING_AS_ERROR=$([ "${CI:-false}" = false ] && echo OFF || echo ON)
 
 cmake --preset cpu "$strict" >/dev/null
-cmake --build --preset cpu -j "$jobs" -- --quiet
+cmake --build --preset cpu-programs -j "$jobs" -- --quiet
 cmake --preset cpu-asan "$strict" >/dev/null
 cmake --build --preset cpu-asan -j "$jobs" -- --quiet
 
 # Both run to their end, so that one failure does not hide another.
 status=0
 ctest --preset cpu-asan -j "$jobs" --no-tests=error || status=1
-ctest --preset cpu-programs -j "$jobs" --no-tests=error || status=1
+ctest --preset cpu-programs -j $((jobs + jobs / 2)) --no-tests=error || status=1
 exit "$status"

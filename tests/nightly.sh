@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
-# All tests, with the long loops: 60 kills of a training instead of 8. For a machine at night.
+# All tests, with all of the loops that test.sh takes a part of (tests/long_tests.h). For a machine at night.
 set -euo pipefail
-MEGALITH_LONG_TESTS=1 exec "$(dirname "$0")/../test.sh"
+cd "$(dirname "$0")/.."
+MEGALITH_LONG_TESTS=1 ./test.sh
+cmake --build --preset cpu -j "$(nproc)" -- --quiet  # the benchmarks as well

@@ -15,7 +15,7 @@ namespace {
 using namespace testing;
 
 // As a trainer that keeps one checkpoint.
-void save(const std::string& directory, int64_t step) {
+void save_step(const std::string& directory, int64_t step) {
   const std::string folder = begin_checkpoint(directory, step);
   try {
     Manifest manifest{step, {{"samples", step}}, {}};
@@ -30,9 +30,9 @@ void save(const std::string& directory, int64_t step) {
 
 TEST(FileCalls, of_a_save_come_in_their_order) {
   const TemporaryFolder folder;
-  save(folder.path(), 1);
+  save_step(folder.path(), 1);
   const test::RecordedFiles recorded;
-  save(folder.path(), 2);
+  save_step(folder.path(), 2);
   EXPECT_EQ(test::order_fault(recorded.events()), "");
 
   const std::string aside = ".step-00000002.partial", rank0 = aside + "/rank-00000.h5",
@@ -80,7 +80,7 @@ bool save_with(int n, const std::string& directory, const std::function<FileFate
   int calls = 0;
   const FileHook hook(
       [&](const FileEvent& e) { return e.call != FileCall::open && calls++ == n ? fate(e) : FileFate{}; });
-  save(directory, 2);
+  save_step(directory, 2);
   return calls > n;
 }
 
@@ -89,7 +89,7 @@ TEST(FileCalls, a_full_disk_at_any_of_them_leaves_the_checkpoint_before) {
     for (int n = 0;; n++) {
       SCOPED_TRACE(fmt::format("call {}, {}", n, torn ? "torn" : "refused"));
       const TemporaryFolder folder;
-      save(folder.path(), 1);
+      save_step(folder.path(), 1);
       std::string refused;
       FileCall call{};
       const auto full = [&](const FileEvent& e) {
@@ -111,7 +111,7 @@ TEST(FileCalls, a_full_disk_at_any_of_them_leaves_the_checkpoint_before) {
       const bool published = fs::exists(checkpoint_path(folder.path(), 2));
       EXPECT_TRUE(published || fs::exists(checkpoint_path(folder.path(), 1)));
       EXPECT_TRUE(published || !saved);
-      save(folder.path(), published ? 3 : 2);
+      save_step(folder.path(), published ? 3 : 2);
       expect_whole(folder.path());
       EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1) << "something is left behind";
     }
@@ -121,7 +121,7 @@ TEST(FileCalls, a_death_at_any_of_them_leaves_a_whole_checkpoint) {
   for (int n = 0;; n++) {
     SCOPED_TRACE(n);
     const TemporaryFolder folder;
-    save(folder.path(), 1);
+    save_step(folder.path(), 1);
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
@@ -131,14 +131,14 @@ TEST(FileCalls, a_death_at_any_of_them_leaves_a_whole_checkpoint) {
         dies = calls++ == n;
         return dies && e.call == FileCall::write ? FileFate{0, e.bytes / 2} : FileFate{};
       });
-      save(folder.path(), 2);
+      save_step(folder.path(), 2);
       ::_exit(0);
     }
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     expect_whole(folder.path());
     if (WEXITSTATUS(status) == 0) break;
-    save(folder.path(), 3);
+    save_step(folder.path(), 3);
     EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1) << "something is left behind";
   }
 }
@@ -146,7 +146,7 @@ TEST(FileCalls, a_death_at_any_of_them_leaves_a_whole_checkpoint) {
 TEST(FileCalls, a_write_may_be_short) {
   const TemporaryFolder folder;
   const FileHook hook([](const FileEvent& e) { return FileFate{0, (e.bytes + 1) / 2}; });
-  save(folder.path(), 1);
+  save_step(folder.path(), 1);
   expect_whole(folder.path());
 }
 
@@ -155,7 +155,7 @@ TEST(FileCalls, a_file_system_need_not_reserve) {
   const TemporaryFolder folder;
   for (const int error : {EOPNOTSUPP, ENOSYS, EINVAL}) {
     const FileHook hook([&](const FileEvent& e) { return FileFate{e.call == FileCall::reserve ? error : 0}; });
-    save(folder.path(), error);
+    save_step(folder.path(), error);
   }
   expect_whole(folder.path());
 }

@@ -1,4 +1,5 @@
-// GPT-2's parameters as Hugging Face's files hold them, written out by hand: the plain twin of the trainer's table.
+// A GPT-2 in Hugging Face's files, and its parameters as they hold them, written out by hand: the plain twin of the
+// trainer's table.
 #pragma once
 
 #include <fmt/format.h>
@@ -6,6 +7,8 @@
 #include "checkpoints/hugging_face.h"
 
 namespace megalith {
+
+inline const std::string tiny = MEGALITH_SOURCE_DIR "/../shared/reference/tiny";
 
 inline std::vector<StoredParameter> gpt2_parameters(const ModelConfig& m) {
   const int64_t c = m.hidden;

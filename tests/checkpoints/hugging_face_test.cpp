@@ -15,8 +15,6 @@ namespace {
 using namespace testing;
 using Json = nlohmann::ordered_json;
 
-const std::string tiny = MEGALITH_SOURCE_DIR "/../shared/reference/tiny";
-
 #define NEEDS_REFERENCE() \
   if (!fs::exists(tiny)) GTEST_SKIP() << tiny << " is absent"
 

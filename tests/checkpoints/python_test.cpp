@@ -51,7 +51,6 @@ TEST(Python, the_snippet_of_the_format_page_reads_every_tensor) {
 TEST(Python, transformers_computes_the_reference_logits_from_an_export) {
   const std::string python = python_with("transformers, torch, h5py");
   if (python.empty()) GTEST_SKIP() << "MEGALITH_PYTHON does not name a Python with transformers";
-  const std::string tiny = MEGALITH_SOURCE_DIR "/../shared/reference/tiny";
   if (!fs::exists(tiny)) GTEST_SKIP() << tiny << " is absent";
   const TemporaryFolder folder;
   HuggingFaceReader source = open_gpt2(tiny);

@@ -11,6 +11,7 @@
 #include "checkpoints/directory.h"
 #include "checkpoints/reader.h"
 #include "tests/end_to_end/helpers.h"
+#include "tests/long_tests.h"
 
 namespace megalith::e2e {
 namespace {

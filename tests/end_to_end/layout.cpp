@@ -7,6 +7,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "tests/long_tests.h"
+
 namespace megalith::e2e {
 namespace {
 
@@ -192,6 +194,14 @@ Course prepare_model(const Scratch& scratch, const std::string& model) {
              "[train]\nsteps = 6\n[run]\noutput = \"run\"\n");
   train(scratch.folder(), 1, {"run.output=alone"});
   return course_of(scratch.folder(), scratch / "alone");
+}
+
+Args shorten(Course& course) {
+  constexpr size_t steps = 10;
+  if (long_tests() || course.steps.size() <= steps) return {};
+  course.steps.resize(steps);
+  course.weights.clear();
+  return {fmt::format("train.steps={}", steps)};
 }
 
 Result train_several(const Scratch& scratch, int ranks, const std::vector<Training>& trainings) {

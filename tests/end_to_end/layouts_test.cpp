@@ -76,11 +76,12 @@ TEST_P(LayoutTable, takes_the_course_of_the_reference) {
   const auto& [model, ranks] = GetParam();
   SKIP_WITHOUT_MODEL(model);
   const Scratch scratch;
-  const Course expected = prepare_model(scratch, model);
+  Course expected = prepare_model(scratch, model);
+  const Args shorter = shorten(expected);
   std::vector<Training> trainings;
   for (const Layout& l : layouts)
     if (l.model == model && l.ranks == ranks)
-      trainings.push_back({fmt::format("run{}", trainings.size()), l.words, {}});
+      trainings.push_back({fmt::format("run{}", trainings.size()), l.words, shorter});
   train_several(scratch, ranks, trainings);
   expect_courses(scratch, trainings, expected);
 }

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "kernels/gelu.h"
+#include "tests/long_tests.h"
 #include "tests/pure/small_run.h"
 #include "tests/pure/testing.h"
 #include "trainer/planner/dry_run.h"
@@ -145,6 +146,7 @@ TEST(DryRun, PlansThirtyBillionParametersOn256RanksInFiveSeconds) {
 
 // Every layer of every microbatch has transfers of its own here: about three million, all of them matched.
 TEST(DryRun, PlansManyMicrobatchesOfTensorAndPipelineInFiveSeconds) {
+  if (!long_tests()) GTEST_SKIP() << "a long test";
   Config config = config_of_30b();
   config.parallel.tensor_parallel_degree = 8;
   config.parallel.pipeline_parallel_degree = 4;

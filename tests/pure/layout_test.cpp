@@ -6,6 +6,7 @@
 #include <regex>
 #include <set>
 
+#include "tests/long_tests.h"
 #include "tests/pure/testing.h"
 
 namespace megalith {
@@ -289,15 +290,16 @@ TEST(Layout, EveryProductIsLaidOutOrRefusedWithWhatIsAccepted) {
           config.parallel.tensor_parallel_degree = tensor;
           config.parallel.pipeline_parallel_degree = pipeline;
           config.parallel.sharded_data_parallel_degree = shard;
+          if (!long_tests() && (tensor + pipeline + shard) % 3 != 0) continue;
           if (!keeps_the_rules(config)) continue;
           for (int ranks = 1; ranks <= 16; ranks++) {
             sweep(config, ranks);
             if (HasFatalFailure()) return;
           }
         }
-    EXPECT_GT(sweep.accepted, 20);
-    EXPECT_GT(sweep.refused, 100);
-    EXPECT_GT(sweep.proposals, 200);
+    EXPECT_GT(sweep.accepted, long_tests() ? 20 : 6);
+    EXPECT_GT(sweep.refused, long_tests() ? 100 : 30);
+    EXPECT_GT(sweep.proposals, long_tests() ? 200 : 60);
   }
 }
 
@@ -310,6 +312,7 @@ TEST(Layout, HierarchicalGathersFitTheirNodes) {
         for (int shard : {0, 2, 3, 4})
           for (int node : {0, 1, 2, 3, 4, 6, 8})
             for (int ranks = 1; ranks <= 16; ranks++) {
+              if (!long_tests() && (tensor + shard + node + ranks) % 3 != 0) continue;
               Config config = base();
               config.parallel.hierarchical_allgather = true;
               config.parallel.placement = placement;
@@ -320,8 +323,8 @@ TEST(Layout, HierarchicalGathersFitTheirNodes) {
               sweep(config, ranks);
               if (HasFatalFailure()) return;
             }
-  EXPECT_GT(sweep.accepted, 500);
-  EXPECT_GT(sweep.refused, 500);
+  EXPECT_GT(sweep.accepted, long_tests() ? 500 : 150);
+  EXPECT_GT(sweep.refused, long_tests() ? 500 : 150);
 }
 
 }  // namespace

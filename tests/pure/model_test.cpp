@@ -5,6 +5,7 @@
 #include <map>
 #include <random>
 
+#include "tests/long_tests.h"
 #include "tests/pure/plain_model.h"
 #include "tests/pure/small_run.h"
 #include "tests/pure/testing.h"
@@ -132,7 +133,7 @@ TEST_P(Gradients, AreTheDifferencesOfTheLoss) {
     std::vector<size_t> elements(gradient.size());
     for (size_t i = 0; i < elements.size(); i++) elements[i] = i;
     std::shuffle(elements.begin(), elements.end(), random);
-    elements.resize(std::min<size_t>(elements.size(), 30));
+    elements.resize(std::min<size_t>(elements.size(), long_tests() ? 30 : 8));
     for (size_t i : elements) {
       std::vector<double> direction(gradient.size(), 0);
       direction[i] = 1;
