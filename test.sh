@@ -19,8 +19,9 @@ cmake --build --preset cpu-programs -j "$jobs" -- --quiet
 cmake --preset cpu-asan "$strict" >/dev/null
 cmake --build --preset cpu-asan -j "$jobs" -- --quiet
 
-# Both run to their end, so that one failure does not hide another.
+# Both run to their end, so that one failure does not hide another. Some wait more than they compute.
+at_once=$((jobs + jobs / 2))
 status=0
-ctest --preset cpu-asan -j "$jobs" --no-tests=error || status=1
-ctest --preset cpu-programs -j $((jobs + jobs / 2)) --no-tests=error || status=1
+ctest --preset cpu-asan -j "$at_once" --no-tests=error || status=1
+ctest --preset cpu-programs -j "$at_once" --no-tests=error || status=1
 exit "$status"

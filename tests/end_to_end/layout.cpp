@@ -197,7 +197,7 @@ Course prepare_model(const Scratch& scratch, const std::string& model) {
 }
 
 Args shorten(Course& course) {
-  constexpr size_t steps = 10;
+  constexpr size_t steps = 6;
   if (long_tests() || course.steps.size() <= steps) return {};
   course.steps.resize(steps);
   course.weights.clear();

@@ -121,7 +121,8 @@ Config config_of_30b() {
 
 // Processor time, so that a busy machine does not fail it. The sanitizers slow it down, and get ten times as long.
 TEST(DryRun, PlansThirtyBillionParametersOn256RanksInFiveSeconds) {
-  for (int64_t degree : {0, 32}) {
+  for (int64_t degree : {32, 0}) {
+    if (degree == 0 && !long_tests()) continue;
     Config config = config_of_30b();
     config.parallel.sharded_data_parallel_degree = degree;
     const std::clock_t start = std::clock();

@@ -13,7 +13,7 @@ namespace megalith {
 
 namespace {
 
-ncclDataType_t datatype(DType type) {
+ncclDataType_t nccl_type(DType type) {
   switch (type) {
     case DType::f32: return ncclFloat32;
     case DType::f64: return ncclFloat64;
@@ -124,7 +124,7 @@ class NcclCommunicator : public Communicator {
  protected:
   Pending do_all_gather(Stream& s, Tensor out, Tensor in) override {
     return begin(s, "all_gather", main_line(), [&](ncclComm_t comm, CUstream_st* on) {
-      return library().all_gather(in.raw(), out.raw(), count(in), datatype(in.dtype()), comm, on);
+      return library().all_gather(in.raw(), out.raw(), count(in), nccl_type(in.dtype()), comm, on);
     });
   }
   Pending do_all_gather_behind(Stream& s, Tensor out, Tensor in, CUevent_st* after) override {
@@ -133,27 +133,27 @@ class NcclCommunicator : public Communicator {
   }
   Pending do_reduce_scatter(Stream& s, Tensor out, Tensor in) override {
     return begin(s, "reduce_scatter", main_line(), [&](ncclComm_t comm, CUstream_st* on) {
-      return library().reduce_scatter(in.raw(), out.raw(), count(out), datatype(in.dtype()), ncclSum, comm, on);
+      return library().reduce_scatter(in.raw(), out.raw(), count(out), nccl_type(in.dtype()), ncclSum, comm, on);
     });
   }
   Pending do_all_reduce(Stream& s, Tensor data, Reduce op) override {
     return begin(s, "all_reduce", main_line(), [&](ncclComm_t comm, CUstream_st* on) {
-      return library().all_reduce(data.raw(), data.raw(), count(data), datatype(data.dtype()), op_of(op), comm, on);
+      return library().all_reduce(data.raw(), data.raw(), count(data), nccl_type(data.dtype()), op_of(op), comm, on);
     });
   }
   Pending do_broadcast(Stream& s, Tensor data, int root) override {
     return begin(s, "broadcast", main_line(), [&](ncclComm_t comm, CUstream_st* on) {
-      return library().broadcast(data.raw(), data.raw(), count(data), datatype(data.dtype()), root, comm, on);
+      return library().broadcast(data.raw(), data.raw(), count(data), nccl_type(data.dtype()), root, comm, on);
     });
   }
   Pending do_send(Stream& s, Tensor data, int peer) override {
     return begin(s, "send", line_between(rank(), peer), [&](ncclComm_t comm, CUstream_st* on) {
-      return library().send(data.raw(), count(data), datatype(data.dtype()), peer, comm, on);
+      return library().send(data.raw(), count(data), nccl_type(data.dtype()), peer, comm, on);
     });
   }
   Pending do_recv(Stream& s, Tensor data, int peer) override {
     return begin(s, "recv", line_between(peer, rank()), [&](ncclComm_t comm, CUstream_st* on) {
-      return library().recv(data.raw(), count(data), datatype(data.dtype()), peer, comm, on);
+      return library().recv(data.raw(), count(data), nccl_type(data.dtype()), peer, comm, on);
     });
   }
   void do_barrier() override {
