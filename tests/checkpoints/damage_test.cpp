@@ -32,7 +32,7 @@ bool right_or_error(const std::string& checkpoint) {
 TEST_P(Damaged, flipped_bytes) {
   std::mt19937 random(1);
   int64_t wrong = 0, unnoticed = 0;
-  for (size_t i = long_tests() ? 0 : random() % 4; i < good_.size(); i += long_tests() ? 1 : 4) {
+  for (size_t i = long_tests() ? 0 : random() % 7; i < good_.size(); i += long_tests() ? 1 : 7) {
     const auto flipped = static_cast<char>(good_[i] ^ static_cast<char>(1u << random() % 8));
     poke(path(), i, {flipped});
     wrong += !right_or_error(checkpoint_);
@@ -64,7 +64,7 @@ TEST_P(Damaged, truncated_after_opening) {
 
 TEST_P(Damaged, zeros_and_noise) {
   std::mt19937 random(2);
-  for (int round = 0; round < 100; round++) {
+  for (int round = 0; round < (long_tests() ? 100 : 40); round++) {
     std::string bytes = good_;
     const size_t begin = random() % bytes.size(), length = std::min<size_t>(random() % 600, bytes.size() - begin);
     for (size_t i = begin; i < begin + length; i++) bytes[i] = round % 2 ? static_cast<char>(random()) : '\0';

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t keep = 2;
 const int wanted_kills = long_tests() ? 60 : 8;
-const int64_t steps = long_tests() ? 150 : 40;
+const int64_t all_steps = long_tests() ? 150 : 40;
 
 // Small and quick, but with everything that a resume must restore: shuffling over many epochs, dropout, accumulation.
 void write_config(const std::string& path) {
@@ -29,7 +29,7 @@ void write_config(const std::string& path) {
                                "[batch]\nsequence_length = 16\nglobal_batch_size = 8\nmicrobatch_size = 2\n"
                                "[optimizer]\nlearning_rate = 1e-3\nwarmup_steps = 5\n"
                                "[train]\nsteps = {}\n[checkpoint]\nevery = 1\nkeep = {}\n[run]\noutput = \"run\"\n",
-                               reference("tiny"), steps, keep));
+                               reference("tiny"), all_steps, keep));
 }
 
 int64_t step_of(const std::string& path) { return std::stoll(fs::path(path).filename().string().substr(5)); }
@@ -54,7 +54,7 @@ TEST(Kill, kills_lose_nothing) {
   write_config(scratch / "config.toml");
   train(scratch.folder(), 2, {"run.output=whole", "checkpoint.every=0"});
   const std::vector<Step> whole = read_steps(scratch / "whole");
-  ASSERT_EQ(whole.size(), static_cast<size_t>(steps));
+  ASSERT_EQ(whole.size(), static_cast<size_t>(all_steps));
 
   const char* seed = std::getenv("MEGALITH_KILL_SEED");
   std::mt19937 random(seed ? static_cast<unsigned>(std::atoi(seed)) : 1u);
@@ -100,8 +100,9 @@ TEST(Kill, kills_lose_nothing) {
       // The run came to its end, between kills or because there were enough.
       completed++;
       EXPECT_TRUE(read_steps(scratch / "run") == whole) << "the metrics differ from the uninterrupted run's";
-      EXPECT_EQ(read_metrics(scratch / "run").size(), static_cast<size_t>(steps));
-      expect_same_rank_files(directory + "/" + step_name(steps), scratch / "whole/checkpoints/" + step_name(steps));
+      EXPECT_EQ(read_metrics(scratch / "run").size(), static_cast<size_t>(all_steps));
+      expect_same_rank_files(directory + "/" + step_name(all_steps),
+                             scratch / "whole/checkpoints/" + step_name(all_steps));
       EXPECT_EQ(listing.complete.size(), static_cast<size_t>(keep));
       EXPECT_TRUE(listing.skipped.empty());
       fs::remove_all(scratch / "run");

@@ -9,7 +9,7 @@
 namespace megalith::e2e {
 namespace {
 
-constexpr int64_t steps = 11;
+constexpr int64_t whole_run = 11;
 
 // Eight sequences an update from 64 samples: an epoch is eight updates, and the ninth draws a new order. Four
 // microbatches an update on one rank.
@@ -29,15 +29,15 @@ Args with(Args a, const Args& b) {
 
 void expect_equal_runs(const std::string& a, const std::string& b) {
   const std::vector<Step> x = read_steps(a), y = read_steps(b);
-  ASSERT_EQ(x.size(), static_cast<size_t>(steps));
-  ASSERT_EQ(y.size(), static_cast<size_t>(steps));
+  ASSERT_EQ(x.size(), static_cast<size_t>(whole_run));
+  ASSERT_EQ(y.size(), static_cast<size_t>(whole_run));
   for (size_t i = 0; i < x.size(); i++) {
     EXPECT_EQ(x[i].step, static_cast<int64_t>(i) + 1);
     EXPECT_TRUE(x[i] == y[i]) << fmt::format("step {}: loss {} and {}, norm {} and {}, rate {} and {}", i + 1,
                                              x[i].loss, y[i].loss, x[i].grad_norm, y[i].grad_norm, x[i].learning_rate,
                                              y[i].learning_rate);
   }
-  expect_same_rank_files(a + "/checkpoints/" + step_name(steps), b + "/checkpoints/" + step_name(steps));
+  expect_same_rank_files(a + "/checkpoints/" + step_name(whole_run), b + "/checkpoints/" + step_name(whole_run));
 }
 
 TEST(Resume, after_any_step_the_rest_is_the_same) {
@@ -46,13 +46,13 @@ TEST(Resume, after_any_step_the_rest_is_the_same) {
   prepare_run(scratch);
   train(scratch.folder(), 1, {"run.output=whole"});
   std::vector<Training> stopped, rest;
-  for (int64_t k = 1; k < steps; k++) {
+  for (int64_t k = 1; k < whole_run; k++) {
     stopped.push_back({fmt::format("stopped{}", k), "", {fmt::format("train.steps={}", k)}});
     rest.push_back({fmt::format("stopped{}", k), "", {}});
   }
   train_several(scratch, 1, stopped);
   const Result resumed = train_several(scratch, 1, rest);
-  for (int64_t k = 1; k < steps; k++) {
+  for (int64_t k = 1; k < whole_run; k++) {
     SCOPED_TRACE(fmt::format("stopped after step {}", k));
     EXPECT_EQ(count(resumed.out, fmt::format("resumed after step {}\n", k)), 1u) << resumed.text();
     expect_equal_runs(scratch / "whole", scratch / fmt::format("stopped{}", k));
@@ -76,7 +76,7 @@ TEST_P(ResumeVariant, stopped_after_every_step) {
   const Scratch scratch;
   prepare_run(scratch);
   std::vector<Training> trainings{{"whole", "", overrides}};
-  for (int64_t k = 1; k <= steps; k++)
+  for (int64_t k = 1; k <= whole_run; k++)
     trainings.push_back({"pieces", "", with({fmt::format("train.steps={}", k)}, overrides)});
   train_several(scratch, ranks, trainings);
   expect_equal_runs(scratch / "whole", scratch / "pieces");
