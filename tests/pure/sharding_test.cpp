@@ -13,7 +13,9 @@ TEST(Sharding, AUnitIsInTheSlotThatItWasGatheredIntoLast) {
   Runtime runtime(World::dry, {}, Mesh::dry(plan.mesh, plan.rank));
   const size_t one = plan.chunks[0].unit(0), other = plan.chunks[0].unit(1);
   const int64_t numel = plan.units[one].numel;
-  Sharding sharding(plan, runtime, {.weights = {{numel}, {numel}}}, false);
+  Needs slots;
+  slots.weights = {{numel}, {numel}};
+  Sharding sharding(plan, runtime, slots, false);
   const auto place = [&](size_t unit) { return sharding.weights(unit).*plan.units[unit].params.front().spec.member; };
   sharding.gather(one, 0);
   const void* first = place(one).raw();
