@@ -161,8 +161,8 @@ Course reference_course(const std::string& reference_folder) {
   return course;
 }
 
-Course course_of(const std::string& folder, const std::string& run_folder) {
-  return {read_steps(run_folder), exported_weights(folder, run_folder)};
+Course course_of(const std::string& run_folder) {
+  return {read_steps(run_folder), read_weights(run_folder + "/export/model.safetensors")};
 }
 
 std::string expect_same_course(const Course& found, const Course& expected) {

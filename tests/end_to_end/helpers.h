@@ -73,11 +73,11 @@ struct Course {
   Weights weights;
 };
 Course reference_course(const std::string& reference_folder);  // as the reference says it must be
-Course course_of(const std::string& folder, const std::string& run_folder);
+Course course_of(const std::string& run_folder);               // of a run of tests/train_several
 
 // Expects what the reference's README demands: every loss within 1e-5, every gradient norm within 1e-4, relative,
-// learning rates within 1e-9, and each tensor of the weights, where they are expected, within 1e-3 in relative norm, with
-// no tensor and no row more. Returns the largest errors, in words.
+// learning rates within 1e-9, and each tensor of the weights, where they are expected, within 1e-3 in relative norm,
+// with no tensor and no row more. Returns the largest errors, in words.
 std::string expect_same_course(const Course& found, const Course& expected);
 
 // Folders step-* of a checkpoint directory, by name.

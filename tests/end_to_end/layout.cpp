@@ -193,7 +193,7 @@ Course prepare_model(const Scratch& scratch, const std::string& model) {
              "[optimizer]\nlearning_rate = 3e-3\nwarmup_steps = 2\ndecay_steps = 6\n"
              "[train]\nsteps = 6\n[run]\noutput = \"run\"\n");
   train(scratch.folder(), 1, {"run.output=alone"});
-  return course_of(scratch.folder(), scratch / "alone");
+  return {read_steps(scratch / "alone"), exported_weights(scratch.folder(), scratch / "alone")};
 }
 
 Args shorten(Course& course) {
@@ -220,7 +220,7 @@ Result train_several(const Scratch& scratch, int ranks, const std::vector<Traini
 void expect_courses(const Scratch& scratch, const std::vector<Training>& trainings, const Course& expected) {
   for (const Training& t : trainings) {
     SCOPED_TRACE(t.words);
-    fmt::print("  {}: {}\n", t.words, expect_same_course(course_of(scratch.folder(), scratch / t.name), expected));
+    fmt::print("  {}: {}\n", t.words, expect_same_course(course_of(scratch / t.name), expected));
   }
 }
 

@@ -59,7 +59,7 @@ struct Training {
   Args overrides;
 };
 // All of them, one after the other, in one job of so many ranks (tests/train_several), from the config of
-// prepare_model. What each comes to is course_of(scratch.folder(), scratch / name).
+// prepare_model. What each comes to is course_of(scratch / name).
 Result train_several(const Scratch& scratch, int ranks, const std::vector<Training>& trainings);
 // That each took the expected course, and prints how far off it was.
 void expect_courses(const Scratch& scratch, const std::vector<Training>& trainings, const Course& expected);

@@ -98,7 +98,7 @@ TEST_P(BitEqual, layouts_that_only_move_data) {
     const Twins& t = twins[i];
     if (t.model != model) continue;
     SCOPED_TRACE(fmt::format("{} ranks: {} | {}", t.ranks, t.words, t.others));
-    expect_equal(course_of(scratch.folder(), runs[i].first), course_of(scratch.folder(), runs[i].second), t.equal);
+    expect_equal(course_of(runs[i].first), course_of(runs[i].second), t.equal);
   }
 }
 
