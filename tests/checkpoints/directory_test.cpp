@@ -4,7 +4,7 @@
 namespace megalith {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 TEST(Directory, newest_first_by_number) {
   const TemporaryFolder folder;

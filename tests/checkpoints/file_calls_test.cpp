@@ -12,7 +12,7 @@
 namespace megalith {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 // As a trainer that keeps one checkpoint.
 void save_step(const std::string& directory, int64_t step) {

@@ -10,7 +10,7 @@
 namespace megalith {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 // The largest file that this process may write, for a scope.
 class FileSizeLimit {

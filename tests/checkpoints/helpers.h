@@ -20,7 +20,7 @@
 #include "checkpoints/writer.h"
 #include "kernels/base/check.h"
 
-namespace megalith::testing {
+namespace megalith::test {
 
 namespace fs = std::filesystem;
 
@@ -159,4 +159,4 @@ inline bool reads_right(TensorSource& source, int tensor_degree = 1, int shards 
   return true;
 }
 
-}  // namespace megalith::testing
+}  // namespace megalith::test

@@ -12,7 +12,7 @@
 namespace megalith {
 namespace {
 
-using namespace testing;
+using namespace test;
 using Json = nlohmann::ordered_json;
 
 #define NEEDS_REFERENCE() \

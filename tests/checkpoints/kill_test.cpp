@@ -10,7 +10,7 @@
 namespace megalith {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 const std::vector<int64_t> saved_shape = {64, 1001};
 

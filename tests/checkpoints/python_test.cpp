@@ -9,7 +9,7 @@
 namespace megalith {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 std::string python_with(const std::string& packages) {
   const char* python = std::getenv("MEGALITH_PYTHON");

@@ -13,7 +13,7 @@
 namespace megalith {
 namespace {
 
-using namespace testing;
+using namespace test;
 
 TEST(RoundTrip, any_layout_reads_any_checkpoint) {
   const std::vector<std::array<int, 2>> layouts = {{1, 1}, {1, 2}, {1, 3}, {1, 4}, {1, 7},

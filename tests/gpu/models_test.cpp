@@ -11,7 +11,6 @@ namespace megalith::test {
 namespace {
 
 using ModelShapes = OnDevice;
-constexpr DType f32 = DType::f32, bf16 = DType::bf16;
 
 void holds(const Case& c) { gives_again(agrees_with_its_twin(c), c); }
 

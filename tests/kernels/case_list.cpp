@@ -59,12 +59,12 @@ struct Logits {
   VocabularyPart part;
   int64_t padding;
 };
-const std::vector<Logits> logits{
+const std::vector<Logits> parts_of_logits{
     {1, {0, 1, 1}, 0}, {5, {0, 2, 3}, 0}, {7, {1, 65, 70}, 3}, {33, {0, 257, 700}, 7}, {3, {40000, 10257, 50257}, 47},
     {5, {9, 0, 9}, 4}};
 template <class F>
 std::vector<Case> each_logits(F&& make) {
-  return each(logits, [&](Logits l, DType t) { return make(l.N, l.part, l.padding, t); });
+  return each(parts_of_logits, [&](Logits l, DType t) { return make(l.N, l.part, l.padding, t); });
 }
 
 struct Linear {
@@ -104,7 +104,6 @@ std::vector<Case> fill_cases() {
           fill_case(40011, DType::bf16), fill_case(1031, DType::f64), fill_case(1031, DType::i32)};
 }
 std::vector<Case> copy_cases() {
-  constexpr DType f32 = DType::f32, bf16 = DType::bf16;
   return {copy_case(1, f32, f32),       copy_case(7, f32, bf16),
           copy_case(7, bf16, f32),      copy_case(40011, f32, bf16),
           copy_case(40011, bf16, f32),  copy_case(40011, f32, f32),

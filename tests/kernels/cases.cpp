@@ -14,7 +14,6 @@
 namespace megalith::test {
 
 namespace {
-constexpr DType f32 = DType::f32;
 double gelu(double x) { return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x))); }
 double gelu_derivative(double x) {
   const double u = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x), tanh = std::tanh(u);

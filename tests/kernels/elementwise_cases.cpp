@@ -9,10 +9,6 @@
 
 namespace megalith::test {
 
-namespace {
-constexpr DType f32 = DType::f32, f64 = DType::f64;
-}  // namespace
-
 Case adamw_case(int64_t n, int64_t update, bool has_working, DType t) {
   const AdamW a{
       .learning_rate = 3e-2, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .update = update};

@@ -7,8 +7,6 @@
 namespace megalith::test {
 
 namespace {
-constexpr DType f32 = DType::f32;
-
 // What a twin of other names does to `d`: pairs of its names and ours.
 using Names = std::vector<std::pair<std::string, std::string>>;
 void run_twin(const std::function<void(Doubles&)>& twin, Doubles& d, const Names& in, const Names& out) {

@@ -53,8 +53,6 @@ void check_gradient(const Case& forward, Case backward) {
   EXPECT_GT(compared, 0);
 }
 
-constexpr DType f32 = DType::f32;
-
 TEST(Gradients, Gelu) { check_gradient(gelu_forward_case(3, 7, f32), gelu_backward_case(3, 7, f32)); }
 TEST(Gradients, LayerNorm) {
   check_gradient(layernorm_forward_case(5, 7, f32), layernorm_backward_case(5, 7, f32));

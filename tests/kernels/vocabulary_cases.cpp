@@ -9,7 +9,6 @@
 namespace megalith::test {
 
 namespace {
-constexpr DType f32 = DType::f32;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 std::string name_of(const VocabularyPart& part, int64_t padding) {

@@ -47,7 +47,7 @@ class Resume : public ::testing::Test {
     }
   }
 
-  const testing::TemporaryFolder folder_;
+  const test::TemporaryFolder folder_;
   fs::path home_;
   Config config_ = small_config();
 };
@@ -73,7 +73,7 @@ TEST_F(Resume, ARankThatCanOpenNoFileIsNoDamage) {
   SmallRun run = make();
   Checkpointer checkpointer(config_, session(), run.trainer);
   const std::string message = message_of([&] {
-    std::optional<testing::FewFiles> none;
+    std::optional<test::FewFiles> none;
     if (last_rank()) none.emplace(0);
     checkpointer.resume();
   });

@@ -82,10 +82,10 @@ TEST(Nodes, UnequalAreRefusedOrWarnedOf) {
 TEST(Nodes, AreTheSameToVerify) {
   const int ranks = session().size();
   if (ranks != 6) GTEST_SKIP() << "nodes of 3 ranks and groups of 2 are needed";
-  const testing::TemporaryFolder folder;
+  const test::TemporaryFolder folder;
   VerifyOptions options;
   options.config = folder / "config.toml";
-  testing::spill(options.config,
+  test::spill(options.config,
                  "[model]\nlayers = 1\nhidden = 8\nheads = 2\nvocab = 31\ncontext = 8\n"
                  "[batch]\nsequence_length = 8\nglobal_batch_size = 6\nmicrobatch_size = 1\n"
                  "[parallel]\nsharded_data_parallel_degree = 2\n");
