@@ -158,6 +158,7 @@ Course reference_course(const std::string& reference_folder) {
     H5Dclose(dataset);
   }
   H5Fclose(file);
+  EXPECT_FALSE(course.weights.empty());
   return course;
 }
 

@@ -3,6 +3,7 @@
 
 #include "tests/mpi/session.h"
 #include "trainer/communication/mpi.h"
+#include "trainer/job/handshake.h"
 
 namespace megalith {
 namespace {
@@ -95,6 +96,13 @@ TEST(Session, RankZerosTextIsBroadcast) {
 TEST(Session, KnowsItsMachine) {
   EXPECT_GE(session().ranks_on_this_node(), 1);
   EXPECT_LE(session().ranks_on_this_node(), session().size());
+}
+
+// A path is any bytes, and JSON's text is not.
+TEST(Handshake, APathNeedNotBeUtf8) {
+  Config config;
+  config.run.output = "run \xff";
+  EXPECT_NO_THROW(shake_hands(config, session()));
 }
 
 // ctest runs this one alone and expects the program to fail: it shows that one rank's failure is the program's.

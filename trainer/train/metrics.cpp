@@ -18,7 +18,8 @@ namespace {
 
 // None of a line that a death cut short.
 std::optional<int64_t> step_of(const std::string& line) try {
-  return parse_json(line).at("step").get<int64_t>();
+  const nlohmann::json object = parse_json(line), &step = object.at("step");
+  return step.is_number_integer() ? std::optional(step.get<int64_t>()) : std::nullopt;
 } catch (const nlohmann::json::exception&) {
   return {};
 }
