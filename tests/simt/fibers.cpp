@@ -11,6 +11,8 @@
 
 namespace megalith::simt {
 
+Running running;
+
 namespace {
 constexpr int warp_size = 32, warpgroup_size = 128, max_threads = 1024;
 constexpr size_t stack_bytes = 128 * 1024, guard_bytes = 4096;
@@ -36,7 +38,6 @@ struct Machine {
   dim3 block;
   const std::function<void()>* thread = nullptr;
   int threads = 0;
-  int running = -1;
   uint32_t number = 1, first = 0, barrier = 0;  // 1 is the host
   std::array<uint32_t, max_threads / warp_size> order{};
   std::string fault;
@@ -54,12 +55,9 @@ struct Machine {
       fibers[static_cast<size_t>(i)].stack = stack + guard_bytes;
     }
   }
-};
-Machine& machine() {
-  static Machine the_one;
-  return the_one;
-}
-Fiber& fiber(int i) { return machine().fibers[static_cast<size_t>(i)]; }
+} the_machine;
+Machine& machine() { return the_machine; }
+Fiber& fiber(int i) { return the_machine.fibers[static_cast<size_t>(i)]; }
 
 std::string place(const Where& where) { return fmt::format("{}:{}", where.file_name(), where.line()); }
 std::string triple(const dim3& d) { return fmt::format("({}, {}, {})", d.x, d.y, d.z); }
@@ -77,8 +75,7 @@ std::string doing(const Fiber& f) {
 }
 
 void switch_to_scheduler() {
-  Machine& m = machine();
-  if (_setjmp(fiber(m.running).at) == 0) _longjmp(m.scheduler, 1);
+  if (_setjmp(fiber(running.thread).at) == 0) _longjmp(machine().scheduler, 1);
 }
 
 // One fiber for every thread index; it serves block after block.
@@ -88,9 +85,9 @@ void fiber_main() {
     try {
       (*m.thread)();
     } catch (const std::exception& e) {
-      m.fault = about(m.running, e.what());
+      m.fault = about(running.thread, e.what());
     }
-    fiber(m.running).state = State::ended;
+    fiber(running.thread).state = State::ended;
     switch_to_scheduler();
   }
 }
@@ -98,9 +95,17 @@ void fiber_main() {
 // Neither frame changes a local variable between _setjmp and its return.
 [[gnu::noinline]] void switch_to(int i) {
   Machine& m = machine();
-  m.running = i;
   m.counters.switches++;
   Fiber& f = fiber(i);
+  const int warp = i / warp_size;
+  running = {.thread = i,
+             .actor = {.block = m.number,
+                       .first = m.first,
+                       .barrier = m.barrier,
+                       .order = m.order[static_cast<size_t>(warp)],
+                       .thread = static_cast<uint16_t>(i),
+                       .warp = static_cast<uint16_t>(warp)},
+             .index = f.index};
   if (_setjmp(m.scheduler) == 0) {
     if (f.started) _longjmp(f.at, 1);
     f.started = true;
@@ -111,7 +116,7 @@ void fiber_main() {
     makecontext(&context, fiber_main, 0);
     setcontext(&context);
   }
-  machine().running = -1;
+  running.thread = -1;
 }
 
 // Nobody can go on: all at one barrier, or a fault, which is described.
@@ -204,26 +209,13 @@ Counters counters() {
   return c;
 }
 
-bool in_kernel() { return machine().running >= 0; }
-int running_thread() { return machine().running; }
-Actor actor(int lane) {
-  const Machine& m = machine();
-  const int warp = m.running / warp_size, thread = lane < 0 ? m.running : warp * warp_size + lane;
-  return {.block = m.number,
-          .first = m.first,
-          .barrier = m.barrier,
-          .order = m.order[static_cast<size_t>(warp)],
-          .thread = static_cast<uint16_t>(thread),
-          .warp = static_cast<uint16_t>(warp)};
-}
-
-dim3 thread_index() { return fiber(machine().running).index; }
+dim3 thread_index() { return running.index; }
 dim3 block_index() { return machine().block; }
 dim3 block_size() { return machine().grid.threads; }
 dim3 grid_size() { return machine().grid.blocks; }
 
 void barrier(Where where) {
-  Fiber& f = fiber(machine().running);
+  Fiber& f = fiber(running.thread);
   f.where = where;
   f.state = State::at_barrier;
   switch_to_scheduler();
@@ -233,7 +225,7 @@ namespace {
 void meet_group(int group, const char* operation, unsigned mask, void* mine, void (*complete)(void* const* threads),
                 Where where) {
   Machine& m = machine();
-  const int self = m.running, first = self / group * group;
+  const int self = running.thread, first = self / group * group;
   Fiber& f = fiber(self);
   if (!(mask >> self % warp_size & 1))
     fault(fmt::format("{} of mask {:#x} without itself, {}", operation, mask, place(where)));
@@ -245,7 +237,7 @@ void meet_group(int group, const char* operation, unsigned mask, void* mine, voi
   f.mine = mine;
   f.where = where;
   std::array<void*, warpgroup_size> threads{};
-  for (int k = 0; k < group; k++) {
+  for (int k = group - 1; k >= 0; k--) {  // threads run in order, so the last one is missing most often
     if (!(mask >> k % warp_size & 1)) continue;
     const Fiber& other = fiber(first + k);
     if (other.state != State::at_meeting || other.mask != mask || other.operation != operation ||
@@ -268,15 +260,12 @@ void meet_warpgroup(const char* operation, void* mine, void (*complete)(void* co
   meet_group(warpgroup_size, operation, ~0u, mine, complete, where);
 }
 
-void order_warp() {
-  Machine& m = machine();
-  m.order[static_cast<size_t>(m.running / warp_size)]++;
-}
+void order_warp() { running.actor.order = ++machine().order[running.actor.warp]; }
 
 void fault(const std::string& what) {
   Machine& m = machine();
-  if (m.running < 0) FAIL("{}", what);
-  m.fault = about(m.running, what);
+  if (!in_kernel()) FAIL("{}", what);
+  m.fault = about(running.thread, what);
   _longjmp(m.scheduler, 1);
 }
 

@@ -17,9 +17,14 @@ struct Actor {
   uint16_t thread, warp;
 };
 
-bool in_kernel();
-Actor actor(int lane);  // the running thread, or that lane of its warp
-int running_thread();
+// The thread that runs, as every access asks for it; the fibers keep it.
+struct Running {
+  int thread = -1;  // none: the host runs
+  Actor actor{};
+  dim3 index;
+};
+extern Running running;
+inline bool in_kernel() { return running.thread >= 0; }
 
 // The memory's side.
 void begin_block(int64_t shared_bytes);

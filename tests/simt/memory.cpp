@@ -17,12 +17,17 @@ namespace {
 constexpr int64_t unit = 2, device_bytes = int64_t{512} << 20, shared_capacity = 256 * 1024, gap = 4096;
 constexpr uint16_t many = 0xffff, by_host = 0xfffe;
 
+// Who made an access, and when.
+struct Stamp {
+  uint32_t block = 0, barrier = 0, order = 0;  // block 0: nobody
+  uint16_t thread = 0, warp = 0;
+};
 struct Cell {
-  uint32_t write_block = 0, write_barrier = 0, write_order = 0;  // block 0: never written
-  uint32_t read_block = 0, read_barrier = 0, read_order = 0;
-  uint16_t write_thread = 0, write_warp = 0, read_thread = 0, read_warp = 0;
+  Stamp write, read;             // the last of each
   uint32_t write_published = 0;  // how often its writer had published then
 };
+
+constexpr Cell written_by_host{.write = {.block = 1, .thread = by_host}, .read = {}};
 
 struct Allocation {
   std::string name;
@@ -73,11 +78,8 @@ struct Memory {
   std::vector<uint32_t> published = std::vector<uint32_t>(1024), published_before = std::vector<uint32_t>(1024);
   size_t last = 0;  // allocation of the last access
   int64_t accesses = 0;
-};
-Memory& memory() {
-  static Memory the_one;
-  return the_one;
-}
+} the_memory;
+Memory& memory() { return the_memory; }
 
 const char* verb(bool write) { return write ? "writes" : "reads"; }
 
@@ -105,102 +107,120 @@ const Allocation& holder(uintptr_t p, int64_t bytes, const char* does) {
   FAIL("a library {} {} bytes that are not within an allocation of the simulated device", does, bytes);
 }
 
-struct Place {
-  Cell* cells = nullptr;
-  const Allocation* of = nullptr;
-  uintptr_t begin = 0;
-  bool shared = false;
-};
-std::string name_of(const Place& place, uintptr_t p) {
-  if (place.of) return fmt::format("byte {} of {}", p - place.begin, place.of->name);
-  return place.begin ? fmt::format("byte {} of shared memory", p - place.begin) : "a __shared__ variable";
+[[noreturn]] void outside_shared(uintptr_t p, int64_t bytes, bool write) {
+  fault(fmt::format("{} {} bytes at byte {} of shared memory, the launch asked for {}", verb(write), bytes,
+                    static_cast<int64_t>(p) - static_cast<int64_t>(memory().shared), memory().shared_bytes));
+}
+[[noreturn]] void writes_read_only(const Allocation& a) {
+  fault(fmt::format("writes to {}, which is read-only", a.name));
 }
 
-Place find(uintptr_t p, int64_t bytes, bool write) {
+enum class Space { device, shared, local };
+struct Place {
+  Cell* cells = nullptr;  // none of what is a thread's own
+  Space space = Space::local;
+};
+
+inline Place find(uintptr_t p, int64_t bytes, bool write) {
   Memory& m = memory();
   if (m.device.holds(p)) {
     const Allocation& a = allocation(p, bytes, write);
-    if (write && a.read_only) fault(fmt::format("writes to {}, which is read-only", a.name));
-    return {m.device.cell(p), &a, a.begin, false};
+    if (write && a.read_only) writes_read_only(a);
+    return {m.device.cell(p), Space::device};
   }
   if (m.dynamic.holds(p)) {
     if (p < m.shared || p + static_cast<uintptr_t>(bytes) > m.shared + static_cast<uintptr_t>(m.shared_bytes))
-      fault(fmt::format("{} {} bytes at byte {} of shared memory, the launch asked for {}", verb(write), bytes,
-                        static_cast<int64_t>(p) - static_cast<int64_t>(m.shared), m.shared_bytes));
-    return {m.dynamic.cell(p), nullptr, m.shared, true};
+      outside_shared(p, bytes, write);
+    return {m.dynamic.cell(p), Space::shared};
   }
-  if (m.fixed.holds(p)) return {m.fixed.cell(p), nullptr, 0, true};
+  if (m.fixed.holds(p)) return {m.fixed.cell(p), Space::shared};
   return {};
 }
 
-// Is what `thread` of `warp` did in `block`, at (barrier, order), ordered before what `a` does now?
-bool ordered(const Actor& a, uint32_t block, uint32_t barrier, uint32_t order, uint16_t thread, uint16_t warp) {
-  if (block != a.block) return block < a.first;  // an earlier launch; blocks of one launch have no order
-  return thread == a.thread || barrier < a.barrier || (warp == a.warp && order < a.order);
+std::string name_of(uintptr_t p) {
+  const Memory& m = memory();
+  if (m.device.holds(p)) {
+    const Allocation& a = allocation(p, 1, false);
+    return fmt::format("byte {} of {}", p - a.begin, a.name);
+  }
+  return m.dynamic.holds(p) ? fmt::format("byte {} of shared memory", p - m.shared) : "a __shared__ variable";
 }
 
-// What another block did to shared memory was done to its own.
-bool lives(uint32_t block, const Place& place, const Actor& a) { return place.shared ? block == a.block : block != 0; }
+// Whether what is stamped happened to this memory: what another block did to shared memory was done to its own.
+template <Space space>
+bool lives(const Stamp& s, const Actor& a) {
+  return space == Space::shared ? s.block == a.block : s.block != 0;
+}
 
-[[noreturn]] void race(const Place& place, uintptr_t p, bool write, bool was_write, const Actor& a, uint32_t block,
-                       uint16_t thread) {
-  const std::string who = block != a.block ? fmt::format("block {} of this launch", block - a.first)
-                          : thread == many ? "other threads"
-                                           : fmt::format("thread {} of the block", thread);
-  fault(fmt::format("race: {} {}, which {} {} with no barrier between", verb(write), name_of(place, p), who,
+// Whether what is stamped, and lives, is ordered before what `a` does now.
+template <Space space>
+bool ordered(const Stamp& s, const Actor& a) {
+  if (space == Space::device && s.block != a.block)
+    return s.block < a.first;  // an earlier launch; blocks of one launch have no order
+  return s.thread == a.thread || s.barrier < a.barrier || (s.warp == a.warp && s.order < a.order);
+}
+
+[[noreturn]] void race(uintptr_t p, bool write, bool was_write, const Stamp& other, const Actor& a) {
+  const std::string who = other.block != a.block ? fmt::format("block {} of this launch", other.block - a.first)
+                          : other.thread == many ? "other threads"
+                                                 : fmt::format("thread {} of the block", other.thread);
+  fault(fmt::format("race: {} {}, which {} {} with no barrier between", verb(write), name_of(p), who,
                     was_write ? "wrote" : "read"));
 }
-
-void read_cell(Cell& c, const Place& place, uintptr_t p, const Actor& a) {
-  if (place.shared ? c.write_block != a.block : c.write_block == 0)
-    fault(fmt::format("reads {}, which no thread{} has written (or whose asynchronous copy nobody waited for)",
-                      name_of(place, p), place.shared ? " of the block" : ""));
-  if (!ordered(a, c.write_block, c.write_barrier, c.write_order, c.write_thread, c.write_warp))
-    race(place, p, false, true, a, c.write_block, c.write_thread);
-  const bool join = lives(c.read_block, place, a) &&
-                    !ordered(a, c.read_block, c.read_barrier, c.read_order, c.read_thread, c.read_warp);
-  c.read_thread = join ? many : a.thread;
-  c.read_warp = join && c.read_warp != a.warp ? many : a.warp;
-  c.read_block = a.block;
-  c.read_barrier = a.barrier;
-  c.read_order = a.order;
+[[noreturn]] void unwritten(uintptr_t p, bool shared) {
+  fault(fmt::format("reads {}, which no thread{} has written (or whose asynchronous copy nobody waited for)",
+                    name_of(p), shared ? " of the block" : ""));
 }
 
-void write_cell(Cell& c, const Place& place, uintptr_t p, const Actor& a) {
-  if (lives(c.write_block, place, a) &&
-      !ordered(a, c.write_block, c.write_barrier, c.write_order, c.write_thread, c.write_warp))
-    race(place, p, true, true, a, c.write_block, c.write_thread);
-  if (lives(c.read_block, place, a) &&
-      !ordered(a, c.read_block, c.read_barrier, c.read_order, c.read_thread, c.read_warp))
-    race(place, p, true, false, a, c.read_block, c.read_thread);
-  c.write_block = a.block;
-  c.write_barrier = a.barrier;
-  c.write_order = a.order;
-  c.write_thread = a.thread;
-  c.write_warp = a.warp;
+template <Space space>
+void read_cell(Cell& c, uintptr_t p, const Actor& a) {
+  if (!lives<space>(c.write, a)) unwritten(p, space == Space::shared);
+  if (!ordered<space>(c.write, a)) race(p, false, true, c.write, a);
+  const bool join = lives<space>(c.read, a) && !ordered<space>(c.read, a);
+  c.read = {.block = a.block,
+            .barrier = a.barrier,
+            .order = a.order,
+            .thread = join ? many : a.thread,
+            .warp = join && c.read.warp != a.warp ? many : a.warp};
+}
+
+template <Space space>
+void write_cell(Cell& c, uintptr_t p, const Actor& a) {
+  if (lives<space>(c.write, a) && !ordered<space>(c.write, a)) race(p, true, true, c.write, a);
+  if (lives<space>(c.read, a) && !ordered<space>(c.read, a)) race(p, true, false, c.read, a);
+  c.write = {.block = a.block, .barrier = a.barrier, .order = a.order, .thread = a.thread, .warp = a.warp};
   c.write_published = memory().published[a.thread];
 }
 
-void access(const void* pointer, int64_t bytes, bool write, int lane) {
-  if (!in_kernel()) return;
-  const auto p = reinterpret_cast<uintptr_t>(pointer);
-  const Place place = find(p, bytes, write);
-  if (!place.cells) return;
-  memory().accesses++;
-  const Actor a = actor(lane);
-  const int64_t cells = (static_cast<int64_t>(p % unit) + bytes + unit - 1) / unit;
-  for (int64_t i = 0; i < cells; i++) {
-    if (write) {
-      write_cell(place.cells[i], place, p + static_cast<uintptr_t>(i * unit), a);
+template <Space space, bool write>
+void access_cells(Cell* cells, uintptr_t p, int64_t bytes, const Actor& a) {
+  const int64_t n = (static_cast<int64_t>(p % unit) + bytes + unit - 1) / unit;
+  for (int64_t i = 0; i < n; i++) {
+    if constexpr (write) {
+      write_cell<space>(cells[i], p + static_cast<uintptr_t>(i * unit), a);
     } else {
-      read_cell(place.cells[i], place, p + static_cast<uintptr_t>(i * unit), a);
+      read_cell<space>(cells[i], p + static_cast<uintptr_t>(i * unit), a);
     }
   }
 }
 
+template <bool write>
+inline void access(const void* pointer, int64_t bytes, const Actor& a) {
+  if (!in_kernel()) return;
+  const auto p = reinterpret_cast<uintptr_t>(pointer);
+  const Place place = find(p, bytes, write);
+  if (place.space == Space::local) return;
+  memory().accesses++;
+  if (place.space == Space::device) {
+    access_cells<Space::device, write>(place.cells, p, bytes, a);
+  } else {
+    access_cells<Space::shared, write>(place.cells, p, bytes, a);
+  }
+}
+
 Pending& pending_of_thread() {
-  Pending& p = memory().pending[static_cast<size_t>(running_thread())];
-  const uint32_t block = actor(-1).block;
+  Pending& p = memory().pending[static_cast<size_t>(running.thread)];
+  const uint32_t block = running.actor.block;
   if (p.block != block) p = {.block = block, .groups = 0, .copies = {}};
   return p;
 }
@@ -214,8 +234,7 @@ void* allocate(const std::string& name, int64_t bytes, Contents contents, int64_
   m.used = end;
   m.allocations.push_back({name, begin, end, contents == Contents::read_only});
   if (contents != Contents::unwritten)
-    for (Cell* c = m.device.cell(begin); c != m.device.cell(end + unit - 1); c++)
-      *c = {.write_block = 1, .write_thread = by_host};
+    for (Cell* c = m.device.cell(begin); c != m.device.cell(end + unit - 1); c++) *c = written_by_host;
   return reinterpret_cast<void*>(begin);
 }
 
@@ -251,7 +270,7 @@ void reads_by_library(const void* pointer, int64_t bytes) {
   const auto p = reinterpret_cast<uintptr_t>(pointer);
   const Allocation& a = holder(p, bytes, "reads");
   for (Cell* c = m.device.cell(p); c != m.device.cell(p + static_cast<uintptr_t>(bytes) + unit - 1); c++)
-    CHECK(c->write_block, "a library reads byte {} of {}, which nobody has written",
+    CHECK(c->write.block, "a library reads byte {} of {}, which nobody has written",
           p - a.begin + static_cast<uintptr_t>(c - m.device.cell(p)) * unit, a.name);
 }
 
@@ -260,8 +279,7 @@ void writes_by_library(void* pointer, int64_t bytes) {
   const auto p = reinterpret_cast<uintptr_t>(pointer);
   const Allocation& a = holder(p, bytes, "writes");
   CHECK(!a.read_only, "a library writes to {}, which is read-only", a.name);
-  std::fill(m.device.cell(p), m.device.cell(p + static_cast<uintptr_t>(bytes) + unit - 1),
-            Cell{.write_block = 1, .write_thread = by_host});
+  std::fill(m.device.cell(p), m.device.cell(p + static_cast<uintptr_t>(bytes) + unit - 1), written_by_host);
 }
 
 void open_to_host(bool open) {
@@ -286,10 +304,15 @@ void begin_block(int64_t shared_bytes) { memory().shared_bytes = shared_bytes; }
 char* shared_begin() { return reinterpret_cast<char*>(memory().shared); }
 int64_t accesses() { return memory().accesses; }
 
-void reads(const void* p, int64_t bytes, int lane) { access(p, bytes, false, lane); }
-void writes(void* p, int64_t bytes) { access(p, bytes, true, -1); }
+void reads(const void* p, int64_t bytes) { access<false>(p, bytes, running.actor); }
+void reads(const void* p, int64_t bytes, int lane) {
+  Actor a = running.actor;
+  a.thread = static_cast<uint16_t>(a.warp * 32 + lane);
+  access<false>(p, bytes, a);
+}
+void writes(void* p, int64_t bytes) { access<true>(p, bytes, running.actor); }
 
-void publish_shared() { memory().published[static_cast<size_t>(running_thread())]++; }
+void publish_shared() { memory().published[static_cast<size_t>(running.thread)]++; }
 void barrier_passed(int threads) {
   Memory& m = memory();
   std::copy_n(m.published.begin(), threads, m.published_before.begin());
@@ -297,12 +320,11 @@ void barrier_passed(int threads) {
 void reads_of_product(const void* p, int64_t bytes) {
   reads(p, bytes);
   const Place place = find(reinterpret_cast<uintptr_t>(p), bytes, false);
-  if (!place.shared) fault("a product reads what is not shared memory");
+  if (place.space != Space::shared) fault("a product reads what is not shared memory");
   for (int64_t i = 0; i < bytes / unit; i++)
-    if (const Cell& c = place.cells[i]; c.write_published >= memory().published_before[c.write_thread])
+    if (const Cell& c = place.cells[i]; c.write_published >= memory().published_before[c.write.thread])
       fault(fmt::format("a product reads {}, which thread {} has not published before the last barrier",
-                        name_of(place, reinterpret_cast<uintptr_t>(p) + static_cast<uintptr_t>(i * unit)),
-                        c.write_thread));
+                        name_of(reinterpret_cast<uintptr_t>(p) + static_cast<uintptr_t>(i * unit)), c.write.thread));
 }
 
 void copy_async(void* shared, const void* global, bool valid) {
@@ -311,8 +333,8 @@ void copy_async(void* shared, const void* global, bool valid) {
   if (valid) reads(global, 16);
   writes(shared, 16);
   const Place place = find(reinterpret_cast<uintptr_t>(shared), 16, true);
-  if (!place.shared) fault("an asynchronous copy to what is not shared memory");
-  for (int i = 0; i < 16 / unit; i++) place.cells[i].write_block = 0;  // under way
+  if (place.space != Space::shared) fault("an asynchronous copy to what is not shared memory");
+  for (int i = 0; i < 16 / unit; i++) place.cells[i].write.block = 0;  // under way
   Pending& p = pending_of_thread();
   p.copies.push_back({shared, valid ? global : nullptr, p.groups});
 }

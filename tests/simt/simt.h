@@ -87,7 +87,8 @@ void meet_warpgroup(const char* operation, void* mine, void (*complete)(void* co
 void order_warp();  // inside complete: what the lanes did so far is ordered before what they do next
 
 // Before an access of the running thread, or of the lane of its warp that is named.
-void reads(const void* p, int64_t bytes, int lane = -1);
+void reads(const void* p, int64_t bytes);
+void reads(const void* p, int64_t bytes, int lane);
 void writes(void* p, int64_t bytes);
 // Of shared memory by a product of a warpgroup (warpgroup.h), which sees what its writer has published before a
 // barrier.

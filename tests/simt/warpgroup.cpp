@@ -38,8 +38,8 @@ struct Warpgroup {
 
 Warpgroup& warpgroup() {
   static std::map<int, Warpgroup> all;
-  Warpgroup& w = all[running_thread() / size];
-  if (const uint32_t block = actor(-1).block; w.block != block)
+  Warpgroup& w = all[running.thread / size];
+  if (const uint32_t block = running.actor.block; w.block != block)
     w = {.block = block, .begun = false, .open = {}, .committed = {}};
   return w;
 }
