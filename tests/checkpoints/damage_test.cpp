@@ -60,7 +60,7 @@ TEST_P(Damaged, truncated_after_opening) {
   if (std::string(GetParam()) == "manifest.json")
     EXPECT_TRUE(reads_right(reader));
   else
-    EXPECT_NE(error_of([&] { reads_right(reader); }).find("truncated"), std::string::npos);
+    EXPECT_NE(message_of([&] { reads_right(reader); }).find("truncated"), std::string::npos);
 }
 
 TEST_P(Damaged, zeros_and_noise) {
@@ -94,7 +94,7 @@ TEST(DamageReport, names_file_dataset_and_both_checksums) {
   const DatasetRecord& d = record.datasets[0];
   CheckpointReader reader(checkpoint);
   std::vector<float> out(static_cast<size_t>(whole_piece(d.piece.name, d.piece.shape).numel()));
-  const std::string message = error_of([&] { reader.read(whole_piece(d.piece.name, d.piece.shape), out.data()); });
+  const std::string message = message_of([&] { reader.read(whole_piece(d.piece.name, d.piece.shape), out.data()); });
   const std::string found = hex(checksum_of(bytes.data() + d.offset, d.piece.numel() * 4));
   for (const std::string& part : {path, d.dataset, hex(d.checksum), found})
     EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;

@@ -69,7 +69,7 @@ TEST(Directory, a_complete_checkpoint_is_never_overwritten) {
   const TemporaryFolder folder;
   const std::string path = write_checkpoint(folder.path(), 1);
   const std::string before = slurp(path + "/rank-00000.h5");
-  EXPECT_NE(error_of([&] { begin_checkpoint(folder.path(), 1); }).find("not overwritten"), std::string::npos);
+  EXPECT_NE(message_of([&] { begin_checkpoint(folder.path(), 1); }).find("not overwritten"), std::string::npos);
 
   // It appears between begin and publish.
   fs::rename(path, folder / "aside");
@@ -110,7 +110,7 @@ TEST(Directory, publishing_needs_every_file) {
   const std::string path = begin_checkpoint(folder.path(), 1);
   const FileRecord a = write_rank(path, 0, 1, 2), b = write_rank(path, 1, 1, 2);
   fs::remove(path + "/" + b.name);
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(message_of([&] {
               publish_checkpoint(path, {1, nlohmann::json::object(), {a, b}});
             }).find(b.name),
             std::string::npos);
@@ -120,9 +120,9 @@ TEST(Directory, publishing_needs_every_file) {
 TEST(Directory, a_folder_that_cannot_be_written_is_named) {
   const TemporaryFolder folder;
   spill(folder / "file", "");
-  const std::string message = error_of([&] { begin_checkpoint(folder / "file/checkpoints", 1); });
+  const std::string message = message_of([&] { begin_checkpoint(folder / "file/checkpoints", 1); });
   EXPECT_NE(message.find(folder / "file/checkpoints"), std::string::npos) << message;
-  EXPECT_NE(error_of([&] { write_rank(folder / "absent", 0, 1, 1); }).find("absent"), std::string::npos);
+  EXPECT_NE(message_of([&] { write_rank(folder / "absent", 0, 1, 1); }).find("absent"), std::string::npos);
 }
 
 }  // namespace

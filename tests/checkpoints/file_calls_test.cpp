@@ -163,7 +163,7 @@ TEST(FileCalls, a_file_system_need_not_reserve) {
 // Some network file systems refuse to sync a folder just so.
 TEST(FileCalls, a_folder_that_cannot_be_flushed_is_no_error) {
   EXPECT_NO_THROW(sync_folder("/proc"));
-  EXPECT_NE(error_of([] { sync_folder("/proc/none"); }).find("/proc/none to the disk: No such file"),
+  EXPECT_NE(message_of([] { sync_folder("/proc/none"); }).find("/proc/none to the disk: No such file"),
             std::string::npos);
 }
 

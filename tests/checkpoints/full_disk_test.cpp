@@ -46,7 +46,7 @@ TEST(FullDisk, limit_on_the_size_of_a_file) {
     const std::string unfinished = begin_checkpoint(folder.path(), 2);
     {
       const FileSizeLimit limit(65536);
-      const std::string message = error_of([&] { write_megabyte(unfinished); });
+      const std::string message = message_of([&] { write_megabyte(unfinished); });
       for (const char* part : {"rank-00000.h5", "65536", "ulimit -f"})
         EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;
     }
@@ -73,7 +73,7 @@ TEST(FullDisk, a_small_file_system) {
   ::statvfs(folder.path().c_str(), &at_first);
   for (int round = 0; round < 20; round++) {
     const std::string unfinished = begin_checkpoint(folder.path(), 2);
-    const std::string message = error_of([&] { write_megabyte(unfinished); });
+    const std::string message = message_of([&] { write_megabyte(unfinished); });
     for (const char* part : {"rank-00000.h5", "No space left", "bytes wanted", "bytes are available", "keep fewer"})
       EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;
     abandon_checkpoint(unfinished);

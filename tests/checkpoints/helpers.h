@@ -19,6 +19,7 @@
 #include "checkpoints/reader.h"
 #include "checkpoints/writer.h"
 #include "kernels/base/check.h"
+#include "tests/message_of.h"
 
 namespace megalith::test {
 
@@ -52,17 +53,6 @@ inline void spill(const std::string& path, const std::string& bytes) {
 inline void poke(const std::string& path, size_t offset, const std::string& bytes) {
   std::fstream(path, std::ios::binary | std::ios::in | std::ios::out).seekp(static_cast<std::streamoff>(offset))
       << bytes;
-}
-
-// The message of the Error that a call throws; any other outcome fails the test.
-inline std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  ADD_FAILURE() << "no Error was thrown";
-  return "";
 }
 
 // While it lives, this process can have so many files open beside those that are open already.

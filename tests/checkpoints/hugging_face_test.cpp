@@ -85,7 +85,7 @@ class Model {
   }
   const std::string& path() const { return folder_.path(); }
   std::string open_error() const {
-    return error_of([&] { open_gpt2(path()); });
+    return message_of([&] { open_gpt2(path()); });
   }
 
  private:
@@ -171,7 +171,7 @@ TEST(HuggingFace, an_export_overwrites_nothing) {
     const TemporaryFolder folder;
     spill(folder / name, "precious");
     expect_part(
-        error_of([&] { export_hugging_face(source, small, gpt2_parameters(small), std::nullopt, folder.path()); }),
+        message_of([&] { export_hugging_face(source, small, gpt2_parameters(small), std::nullopt, folder.path()); }),
         folder / name);
     EXPECT_EQ(slurp(folder / name), "precious");
     EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
@@ -179,8 +179,9 @@ TEST(HuggingFace, an_export_overwrites_nothing) {
   const TemporaryFolder folder;
   ModelConfig other = small;
   other.vocab = 8;
-  expect_part(error_of([&] { export_hugging_face(source, other, gpt2_parameters(other), std::nullopt, folder / "x"); }),
-              "wte.weight");
+  expect_part(
+      message_of([&] { export_hugging_face(source, other, gpt2_parameters(other), std::nullopt, folder / "x"); }),
+      "wte.weight");
   EXPECT_FALSE(fs::exists(folder / "x"));
 }
 
@@ -198,7 +199,7 @@ TEST(HuggingFace, an_export_says_which_token_ends_a_text) {
     EXPECT_EQ(with.at(key), small.vocab - 1) << key;
     EXPECT_TRUE(without.at(key).is_null()) << key;
   }
-  const std::string message = error_of([&] { exported("beyond", small.vocab); });
+  const std::string message = message_of([&] { exported("beyond", small.vocab); });
   expect_part(message, "another model's tokenizer");
   EXPECT_FALSE(fs::exists(folder / "beyond"));
 }
@@ -265,9 +266,9 @@ TEST(HuggingFace, other_architectures_are_refused_with_the_value) {
   same.update({{"activation_function", "gelu_pytorch_tanh"}, {"layer_norm_epsilon", 1e-5}, {"n_inner", nullptr}});
   open_gpt2(Model(small_tensors(), same).path());
   const TemporaryFolder empty;
-  expect_part(error_of([&] { open_gpt2(empty.path()); }), "config.json");
+  expect_part(message_of([&] { open_gpt2(empty.path()); }), "config.json");
   spill(empty / "config.json", config_of(small).dump());
-  expect_part(error_of([&] { open_gpt2(empty.path()); }), "safe_serialization");
+  expect_part(message_of([&] { open_gpt2(empty.path()); }), "safe_serialization");
 }
 
 TEST(SafeTensors, every_half_and_every_bfloat16) {
@@ -304,7 +305,7 @@ TEST(SafeTensors, malformed_files_are_refused) {
   const TemporaryFolder folder;
   const auto refused = [&](const std::string& bytes, const std::string& part) {
     spill(folder / "f", bytes);
-    const std::string message = error_of([&] { SafeTensors file(folder / "f"); });
+    const std::string message = message_of([&] { SafeTensors file(folder / "f"); });
     expect_part(message, folder / "f");
     expect_part(message, part);
   };

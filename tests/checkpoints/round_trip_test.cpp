@@ -166,9 +166,9 @@ TEST(RoundTrip, what_is_not_there_is_an_error) {
   EXPECT_EQ(reader.shape("scalar"), std::vector<int64_t>{1});
   EXPECT_THROW(reader.shape("parameters"), Error);
   EXPECT_EQ(reader.shape("moments/first/deep"), (std::vector<int64_t>{2, 3, 4}));
-  const std::string absent = error_of([&] { reader.read(whole_piece("parameters/h.9.ln_1.bias", {6}), out); });
+  const std::string absent = message_of([&] { reader.read(whole_piece("parameters/h.9.ln_1.bias", {6}), out); });
   EXPECT_NE(absent.find("h.9.ln_1.bias"), std::string::npos) << absent;
-  const std::string shape = error_of([&] { reader.read(whole_piece("parameters/h.0.ln_1.bias", {7}), out); });
+  const std::string shape = message_of([&] { reader.read(whole_piece("parameters/h.0.ln_1.bias", {7}), out); });
   EXPECT_NE(shape.find("(6)"), std::string::npos) << shape;
   EXPECT_NE(shape.find("(7)"), std::string::npos) << shape;
   EXPECT_THROW(reader.read({"scalar", {1}, 0, 1, 0, 2}, out), Error);
@@ -179,7 +179,7 @@ TEST(RoundTrip, a_checkpoint_with_a_hole_is_not_published) {
   const std::string path = begin_checkpoint(folder.path(), 1);
   Manifest manifest{1, nlohmann::json::object(), {}};
   for (int rank : {0, 2}) manifest.files.push_back(write_rank(path, rank, 1, 3));
-  const std::string message = error_of([&] { publish_checkpoint(path, manifest); });
+  const std::string message = message_of([&] { publish_checkpoint(path, manifest); });
   EXPECT_NE(message.find("no rank stored elements"), std::string::npos) << message;
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
@@ -200,7 +200,7 @@ TEST(RoundTrip, names_that_collide_are_refused) {
   const std::string path = begin_checkpoint(folder.path(), 1);
   const std::array<StoredPiece, 2> pieces = {StoredPiece{whole_piece("a", {1}), &value},
                                              StoredPiece{whole_piece("a/b", {1}), &value}};
-  EXPECT_NE(error_of([&] { write_rank_file(path, 0, pieces); }).find("a/b"), std::string::npos);
+  EXPECT_NE(message_of([&] { write_rank_file(path, 0, pieces); }).find("a/b"), std::string::npos);
   EXPECT_TRUE(fs::is_empty(path));
 }
 

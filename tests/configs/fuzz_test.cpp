@@ -1,9 +1,11 @@
 // Damaged input either reads or is refused with megalith::Error: nothing else is thrown, nothing is undefined (this
 // runs under the sanitizers too). Seeds are fixed, so a failure comes back.
-#include "configs/config.h"
-#include "tests/configs/message_of.h"
+#include <gtest/gtest.h>
 
 #include <random>
+
+#include "configs/config.h"
+#include "kernels/base/check.h"
 
 namespace megalith {
 namespace {

@@ -1,6 +1,6 @@
 // Reading: what a file and overrides set, and what every kind of bad input is told.
 #include "configs/config.h"
-#include "tests/configs/message_of.h"
+#include "tests/message_of.h"
 
 #include <unistd.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 Config overridden(const std::vector<std::string>& overrides) { return parse_config("", "run.toml", overrides); }
 
-std::string refusal(std::string_view toml) {
+std::string text_refusal(std::string_view toml) {
   return message_of([&] { parse_config(toml, "run.toml"); });
 }
 
@@ -74,67 +74,70 @@ TEST(Read, WhatIsSetIsNotFilledIn) {
 }
 
 TEST(Read, UnknownNamesAreAnsweredWithTheNearest) {
-  EXPECT_EQ(refusal("\n[modle]\nlayers = 4\n"), "run.toml:3: unknown key `modle.layers`, did you mean `model.layers`?");
-  EXPECT_EQ(refusal("[model]\nlayer = 4\n"), "run.toml:2: unknown key `model.layer`, did you mean `model.layers`?");
-  EXPECT_EQ(refusal("layers = 4\n"), "run.toml:1: unknown key `layers`, did you mean `model.layers`?");
-  EXPECT_EQ(refusal("[train]\nlearning_rate = 1.0\n"),
+  EXPECT_EQ(text_refusal("\n[modle]\nlayers = 4\n"),
+            "run.toml:3: unknown key `modle.layers`, did you mean `model.layers`?");
+  EXPECT_EQ(text_refusal("[model]\nlayer = 4\n"),
+            "run.toml:2: unknown key `model.layer`, did you mean `model.layers`?");
+  EXPECT_EQ(text_refusal("layers = 4\n"), "run.toml:1: unknown key `layers`, did you mean `model.layers`?");
+  EXPECT_EQ(text_refusal("[train]\nlearning_rate = 1.0\n"),
             "run.toml:2: unknown key `train.learning_rate`, did you mean `optimizer.learning_rate`?");
-  EXPECT_EQ(refusal("[modle]\n"), "run.toml:1: unknown section [modle], did you mean [model]?");
-  EXPECT_EQ(refusal("[model]\nquux = 1\n"),
+  EXPECT_EQ(text_refusal("[modle]\n"), "run.toml:1: unknown section [modle], did you mean [model]?");
+  EXPECT_EQ(text_refusal("[model]\nquux = 1\n"),
             "run.toml:2: unknown key `model.quux`; [model] has layers hidden heads vocab context dropout");
-  EXPECT_EQ(refusal("[quux]\nfoo = 1\n"),
+  EXPECT_EQ(text_refusal("[quux]\nfoo = 1\n"),
             "run.toml:2: unknown key `quux.foo`; the sections are model data batch parallel memory precision optimizer "
             "train checkpoint run communication");
 }
 
 TEST(Read, WrongTypes) {
-  EXPECT_EQ(refusal("[model]\nlayers = \"four\"\n"),
+  EXPECT_EQ(text_refusal("[model]\nlayers = \"four\"\n"),
             "run.toml:2: model.layers = \"four\" is a string, expected an integer (layers, 1 to 10000)");
-  EXPECT_EQ(refusal("[model]\nlayers = 1.5\n"),
+  EXPECT_EQ(text_refusal("[model]\nlayers = 1.5\n"),
             "run.toml:2: model.layers = 1.5 is a real number, expected an integer (layers, 1 to 10000)");
-  EXPECT_EQ(refusal("[model]\nlayers = true\n"),
+  EXPECT_EQ(text_refusal("[model]\nlayers = true\n"),
             "run.toml:2: model.layers = true is a boolean, expected an integer (layers, 1 to 10000)");
-  EXPECT_EQ(refusal("[model]\nlayers = [4]\n"),
+  EXPECT_EQ(text_refusal("[model]\nlayers = [4]\n"),
             "run.toml:2: model.layers is an array, expected an integer (layers, 1 to 10000)");
-  EXPECT_EQ(refusal("[model.layers]\nx = 1\n"),
+  EXPECT_EQ(text_refusal("[model.layers]\nx = 1\n"),
             "run.toml:1: model.layers is a section, expected an integer (layers, 1 to 10000)");
-  EXPECT_EQ(refusal("[data]\nshuffle = 1\n"), "run.toml:2: data.shuffle = 1 is an integer, expected true or false");
-  EXPECT_EQ(refusal("[run]\noutput = 1979-05-27\n"), "run.toml:2: run.output is a date, expected a string");
-  EXPECT_EQ(refusal("model = 4\n"),
+  EXPECT_EQ(text_refusal("[data]\nshuffle = 1\n"),
+            "run.toml:2: data.shuffle = 1 is an integer, expected true or false");
+  EXPECT_EQ(text_refusal("[run]\noutput = 1979-05-27\n"), "run.toml:2: run.output is a date, expected a string");
+  EXPECT_EQ(text_refusal("model = 4\n"),
             "run.toml:1: model = 4 is an integer, expected a section; write [model] and its keys below");
 }
 
 TEST(Read, OutOfRange) {
-  EXPECT_EQ(refusal("[model]\nlayers = 0\n"),
+  EXPECT_EQ(text_refusal("[model]\nlayers = 0\n"),
             "run.toml:2: model.layers = 0 is out of range, expected an integer (layers, 1 to 10000)");
-  EXPECT_EQ(refusal("[model]\nlayers = 10001\n"),
+  EXPECT_EQ(text_refusal("[model]\nlayers = 10001\n"),
             "run.toml:2: model.layers = 10001 is out of range, expected an integer (layers, 1 to 10000)");
-  EXPECT_EQ(refusal("[model]\ndropout = 1.0\n"),
+  EXPECT_EQ(text_refusal("[model]\ndropout = 1.0\n"),
             "run.toml:2: model.dropout = 1.0 is out of range, expected a number (probability, 0 to below 1)");
-  EXPECT_EQ(refusal("[optimizer]\nlearning_rate = 0\n"),
+  EXPECT_EQ(text_refusal("[optimizer]\nlearning_rate = 0\n"),
             "run.toml:2: optimizer.learning_rate = 0.0 is out of range, expected a number (above 0)");
   for (const char* value : {"nan", "inf", "-inf"})
-    EXPECT_NE(refusal(fmt::format("[optimizer]\nweight_decay = {}\n", value)).find("is out of range"),
+    EXPECT_NE(text_refusal(fmt::format("[optimizer]\nweight_decay = {}\n", value)).find("is out of range"),
               std::string::npos);
   // 2^53 is the first integer that a double may confuse with its neighbour.
   EXPECT_EQ(parse_config("train.seed = 9007199254740991\n", "run.toml").train.seed, 9007199254740991);
-  EXPECT_NE(refusal("train.seed = 9007199254740992\n").find("is out of range"), std::string::npos);
+  EXPECT_NE(text_refusal("train.seed = 9007199254740992\n").find("is out of range"), std::string::npos);
 }
 
 TEST(Read, UnknownChoiceListsTheChoices) {
-  EXPECT_EQ(refusal("[optimizer]\ndecay = \"cubic\"\n"),
+  EXPECT_EQ(text_refusal("[optimizer]\ndecay = \"cubic\"\n"),
             "run.toml:2: optimizer.decay = \"cubic\" is not a choice, expected one of cosine linear constant");
-  EXPECT_EQ(refusal("[memory]\nactivation_checkpointing = \"group_0\"\n"),
+  EXPECT_EQ(text_refusal("[memory]\nactivation_checkpointing = \"group_0\"\n"),
             "run.toml:2: memory.activation_checkpointing = \"group_0\" is not a choice, expected one of none selective "
             "each group_N contiguous");
 }
 
 TEST(Read, SyntaxErrorsSayWhere) {
-  EXPECT_EQ(refusal("[model]\nlayers = 1\nlayers = 2\n").rfind("run.toml:3:", 0), 0u);
-  EXPECT_NE(refusal("[model]\nlayers = 1\nlayers = 2\n").find("keep one of the two"), std::string::npos);
-  EXPECT_EQ(refusal("\n\n[model\n").rfind("run.toml:3:", 0), 0u);
-  EXPECT_EQ(refusal("[run]\noutput = \"\xff\"\n").rfind("run.toml:2:", 0), 0u);
-  EXPECT_NE(refusal("[run]\noutput = \"a\\u0000b\"\n").find("holds a NUL character"), std::string::npos);
+  EXPECT_EQ(text_refusal("[model]\nlayers = 1\nlayers = 2\n").rfind("run.toml:3:", 0), 0u);
+  EXPECT_NE(text_refusal("[model]\nlayers = 1\nlayers = 2\n").find("keep one of the two"), std::string::npos);
+  EXPECT_EQ(text_refusal("\n\n[model\n").rfind("run.toml:3:", 0), 0u);
+  EXPECT_EQ(text_refusal("[run]\noutput = \"\xff\"\n").rfind("run.toml:2:", 0), 0u);
+  EXPECT_NE(text_refusal("[run]\noutput = \"a\\u0000b\"\n").find("holds a NUL character"), std::string::npos);
 }
 
 TEST(Override, ReadsTomlAndBareWords) {

@@ -1,9 +1,10 @@
 // Every recipe in configs/ loads, validates and reads back from its own print, and is the model it is named for.
-#include "configs/config.h"
-#include "tests/configs/message_of.h"
+#include <gtest/gtest.h>
 
 #include <filesystem>
 #include <set>
+
+#include "configs/config.h"
 
 namespace megalith {
 namespace {

@@ -1,7 +1,7 @@
 // The rules between keys: one case breaks one rule, and its message names the key, the numbers and the way out.
 #include "configs/config.h"
 #include "configs/field_table.h"
-#include "tests/configs/message_of.h"
+#include "tests/message_of.h"
 
 namespace megalith {
 namespace {

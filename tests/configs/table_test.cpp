@@ -1,13 +1,14 @@
 // The field table covers Config, and what is printed from it reads back to the same value.
-#include "configs/config.h"
-#include "configs/field_table.h"
-#include "tests/configs/message_of.h"
+#include <gtest/gtest.h>
 
 #include <bit>
 #include <limits>
 #include <map>
 #include <random>
 #include <set>
+
+#include "configs/config.h"
+#include "configs/field_table.h"
 
 namespace megalith {
 namespace {

@@ -10,7 +10,7 @@
 #include <random>
 #include <string>
 
-#include "kernels/base/check.h"
+#include "tests/message_of.h"
 
 namespace megalith::test {
 
@@ -41,21 +41,9 @@ inline std::string read_all(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The message of the Error that `run` throws; fails the test if it throws none.
-template <class Run>
-std::string error_of(Run run) {
-  try {
-    run();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return {};
-}
-
 #define EXPECT_ERROR(statement, ...)                                                                    \
   do {                                                                                                  \
-    const std::string message = ::megalith::test::error_of([&] { statement; });                         \
+    const std::string message = message_of([&] { statement; });                                         \
     for (const char* part : {__VA_ARGS__}) EXPECT_NE(message.find(part), std::string::npos) << message; \
   } while (false)
 

@@ -45,7 +45,7 @@ TEST(Tokenizer, BytesAreThemselves) {
 }
 
 TEST(Tokenizer, AFolderIsWhatIsLoaded) {
-  const std::string message = test::error_of([] { load_tokenizer("bytes"); });
+  const std::string message = message_of([] { load_tokenizer("bytes"); });
   EXPECT_EQ(message,
             "the tokenizer bytes is not a folder; name one that holds vocab.json and merges.txt, or bytes.txt where "
             "prepare made it of bytes");

@@ -10,9 +10,9 @@ namespace {
 // Two layouts in which every number of the model comes from the same sums in the same order.
 struct Twins {
   enum class Equal {
-    all,      // losses and norms as well
-    weights,  // ranks own other parts: what is added up over them in f64 may differ in its last digits, and clipping,
-              // which depends on it, is off
+    everything,  // losses and norms as well
+    weights,     // ranks own other parts: what is added up over them in f64 may differ in its last digits, and
+                 // clipping, which depends on it, is off
   };
   Equal equal;
   std::string model;
@@ -21,29 +21,29 @@ struct Twins {
   int other_ranks = 0;  // 0: the same
 };
 
-constexpr auto all = Twins::Equal::all, weights = Twins::Equal::weights;
+constexpr auto everything = Twins::Equal::everything, weights = Twins::Equal::weights;
 const std::vector<Twins> twins = {
     // Kept or gathered again; scattered now or after the last microbatch, where it is the only one.
-    {all, "tiny", 4, "full_shard microbatch=1", "shard_grad_op microbatch=1"},
-    {all, "tiny", 8, "full_shard shard=2 microbatch=1", "shard_grad_op shard=2 microbatch=1"},
-    {all, "odd", 3, "full_shard", "shard_grad_op"},
-    {all, "tiny", 4, "shard_grad_op microbatch=2", "shard_optimizer microbatch=2"},
-    {all, "small", 4, "full_shard", "full_shard replicate=20000"},
-    {all, "small", 4, "full_shard microbatch=1", "full_shard live=1000000 microbatch=1"},
+    {everything, "tiny", 4, "full_shard microbatch=1", "shard_grad_op microbatch=1"},
+    {everything, "tiny", 8, "full_shard shard=2 microbatch=1", "shard_grad_op shard=2 microbatch=1"},
+    {everything, "odd", 3, "full_shard", "shard_grad_op"},
+    {everything, "tiny", 4, "shard_grad_op microbatch=2", "shard_optimizer microbatch=2"},
+    {everything, "small", 4, "full_shard", "full_shard replicate=20000"},
+    {everything, "small", 4, "full_shard microbatch=1", "full_shard live=1000000 microbatch=1"},
     // In one level or in two.
-    {all, "tiny", 8, "shard=4 nodes=2 microbatch=1", "shard=4 nodes=2 two_level microbatch=1"},
-    {all, "tiny", 8, "tensor=2 nodes=4", "tensor=2 nodes=4 two_level"},
-    {all, "tiny", 8, "pipeline=2 shard_optimizer nodes=2", "pipeline=2 shard_optimizer nodes=2 two_level"},
+    {everything, "tiny", 8, "shard=4 nodes=2 microbatch=1", "shard=4 nodes=2 two_level microbatch=1"},
+    {everything, "tiny", 8, "tensor=2 nodes=4", "tensor=2 nodes=4 two_level"},
+    {everything, "tiny", 8, "pipeline=2 shard_optimizer nodes=2", "pipeline=2 shard_optimizer nodes=2 two_level"},
     // Computed once or twice.
-    {all, "tiny", 4, "tensor=4 sequence", "tensor=4 sequence recompute"},
-    {all, "small", 4, "pipeline=4 microbatch=1", "pipeline=4 microbatch=1 recompute"},
+    {everything, "tiny", 4, "tensor=4 sequence", "tensor=4 sequence recompute"},
+    {everything, "small", 4, "pipeline=4 microbatch=1", "pipeline=4 microbatch=1 recompute"},
     // Now or later: a layer's gradients are added up in the order of the microbatches.
-    {all, "small", 4, "pipeline=4 microbatch=1", "pipeline=4 gpipe microbatch=1"},
-    {all, "small", 4, "pipeline=4 microbatch=1", "pipeline=4 active=2 microbatch=1"},
-    {all, "small", 2, "pipeline=2 virtual=2 microbatch=1", "pipeline=2 virtual=2 gpipe microbatch=1"},
-    {all, "odd", 8, "pipeline=4 virtual=2", "pipeline=4 virtual=2 gpipe active=2 recompute shard_grad_op"},
+    {everything, "small", 4, "pipeline=4 microbatch=1", "pipeline=4 gpipe microbatch=1"},
+    {everything, "small", 4, "pipeline=4 microbatch=1", "pipeline=4 active=2 microbatch=1"},
+    {everything, "small", 2, "pipeline=2 virtual=2 microbatch=1", "pipeline=2 virtual=2 gpipe microbatch=1"},
+    {everything, "odd", 8, "pipeline=4 virtual=2", "pipeline=4 virtual=2 gpipe active=2 recompute shard_grad_op"},
     // A batch by another name.
-    {all, "tiny", 4, "tensor=2 microbatch=4", "tensor=2 unscaled microbatch=2"},
+    {everything, "tiny", 4, "tensor=2 microbatch=4", "tensor=2 unscaled microbatch=2"},
     // On other ranks.
     {weights, "small", 2, "pipeline=2 microbatch=1", "pipeline=2 virtual=2 microbatch=1"},
     {weights, "small", 2, "pipeline=2 microbatch=1", "pipeline=2 layers=1,3 microbatch=1"},
@@ -63,8 +63,8 @@ void expect_equal(const Course& a, const Course& b, Twins::Equal equal) {
   ASSERT_FALSE(a.steps.empty());
   for (size_t i = 0; i < a.steps.size(); i++) {
     const Step &x = a.steps[i], &y = b.steps[i];
-    EXPECT_NEAR(x.loss, y.loss, equal == all ? 0 : 1e-14 * x.loss) << "step " << x.step;
-    EXPECT_NEAR(x.grad_norm, y.grad_norm, equal == all ? 0 : 1e-14 * x.grad_norm) << "step " << x.step;
+    EXPECT_NEAR(x.loss, y.loss, equal == everything ? 0 : 1e-14 * x.loss) << "step " << x.step;
+    EXPECT_NEAR(x.grad_norm, y.grad_norm, equal == everything ? 0 : 1e-14 * x.grad_norm) << "step " << x.step;
   }
   ASSERT_EQ(a.weights.size(), b.weights.size());
   for (const auto& [name, weight] : a.weights)

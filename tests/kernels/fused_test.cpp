@@ -20,12 +20,12 @@ std::vector<std::vector<unsigned char>> bits_after(const Case& c, const Run& run
   return bits;
 }
 
-constexpr int64_t N = 150, C = 300;
+constexpr int64_t some_rows = 150, some_columns = 300;
 
 TEST(Fused, ResidualLayerNormForward) {
   for (DType t : {DType::f32, DType::bf16})
     for (double p : {0.0, 0.1}) {
-      const Case c = residual_layernorm_forward_case(N, C, p, t);
+      const Case c = residual_layernorm_forward_case(some_rows, some_columns, p, t);
       SCOPED_TRACE(c.name());
       EXPECT_EQ(bits_after(c, c.run), bits_after(c, [p](Stream& s, const Tensors& a) {
                   residual_forward(s, a[0], a[3], a[4], a[5], mask_of(p));
@@ -37,7 +37,7 @@ TEST(Fused, ResidualLayerNormForward) {
 // In f32 only: in bf16 the two round dx in between.
 TEST(Fused, ResidualLayerNormBackward) {
   for (double p : {0.0, 0.1}) {
-    const Case c = residual_layernorm_backward_case(N, C, p, DType::f32);
+    const Case c = residual_layernorm_backward_case(some_rows, some_columns, p, DType::f32);
     SCOPED_TRACE(c.name());
     EXPECT_EQ(bits_after(c, c.run), bits_after(c, [p](Stream& s, const Tensors& a) {
                 layernorm_backward(s, a[0], a[3], a[4], a[5], a[6], a[7], a[8]);
@@ -48,7 +48,7 @@ TEST(Fused, ResidualLayerNormBackward) {
 
 TEST(Fused, WithoutDropoutTheGradientMayBeTheBranchs) {
   for (DType t : {DType::f32, DType::bf16}) {
-    const Case c = residual_layernorm_backward_case(N, C, 0, t);
+    const Case c = residual_layernorm_backward_case(some_rows, some_columns, 0, t);
     Case in_place = c;
     in_place.run = [](Stream& s, const Tensors& a) {
       residual_layernorm_backward(s, a[0], a[0], a[2], a[3], a[4], a[5], a[6], a[7], a[8], {});

@@ -8,7 +8,7 @@
 namespace megalith::test {
 namespace {
 
-struct Size {
+struct GemmSize {
   int64_t M, N, K;
 };
 
@@ -19,7 +19,7 @@ TEST(Gemm, ExactOnWholeNumbers) {
     return arg;
   };
   for (DType type : {DType::f32, DType::bf16})
-    for (auto [M, N, K] : {Size{1, 1, 1}, {65, 97, 33}, {131, 1100, 70}, {260, 50, 1601}}) {
+    for (auto [M, N, K] : {GemmSize{1, 1, 1}, {65, 97, 33}, {131, 1100, 70}, {260, 50, 1601}}) {
       const Arg a = whole(in("a", type, {M, K})), b = whole(in("b", type, {K, N}));
       const Arg c = whole(in("c", DType::f32, {M, N})), add = whole(in("bias", type, {N}));
       for (bool native : {false, true})

@@ -2,7 +2,6 @@
 // in full.
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <numeric>
 
 #include "cases.h"
@@ -17,16 +16,11 @@
 #include "kernels/philox.h"
 #include "kernels/residual.h"
 #include "kernels/vector_math_cpu.h"
+#include "tensor_of.h"
+#include "tests/message_of.h"
 
 namespace megalith::test {
 namespace {
-
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-constexpr float inf = std::numeric_limits<float>::infinity();
-
-Tensor of(std::vector<float>& v, Shape shape) { return {v.data(), DType::f32, shape}; }
-Tensor of(std::vector<int32_t>& v, Shape shape) { return {v.data(), DType::i32, shape}; }
-Tensor of(double& v) { return {&v, DType::f64, {1}}; }
 
 // The known answers that come with the paper's implementation (Random123, kat_vectors).
 TEST(Philox, KnownAnswers) {
@@ -43,9 +37,9 @@ TEST(VectorMath, Exp) {
   }
   EXPECT_EQ(cpu::exp(0), 1);
   EXPECT_EQ(cpu::exp(-100), 0);
-  EXPECT_EQ(cpu::exp(-inf), 0);
-  EXPECT_EQ(cpu::exp(inf), inf);
-  EXPECT_EQ(cpu::exp(89), inf);
+  EXPECT_EQ(cpu::exp(-infinity), 0);
+  EXPECT_EQ(cpu::exp(infinity), infinity);
+  EXPECT_EQ(cpu::exp(89), infinity);
   EXPECT_TRUE(std::isnan(cpu::exp(nan)));
 }
 
@@ -208,7 +202,7 @@ TEST(InPlace, GivesTheSameBits) {
 
 TEST(NotANumber, ReachesTheLoss) {
   Stream s(World::cpu);
-  for (float bad : {nan, inf})
+  for (float bad : {nan, infinity})
     for (int64_t V : {3, 65, 5000})
       for (int64_t where : {int64_t{0}, V / 2, V - 1}) {
         std::vector<float> logits(size_t(2 * V), 0.5f), losses(2);
@@ -228,7 +222,7 @@ TEST(NotANumber, ReachesTheLoss) {
 TEST(NotANumber, MinusInfinityIsAProbabilityOfZero) {
   Stream s(World::cpu);
   const int64_t V = 5000;
-  std::vector<float> logits(size_t(V), -inf), losses(1);
+  std::vector<float> logits(size_t(V), -infinity), losses(1);
   std::vector<int32_t> targets{4321};
   logits[4321] = logits[7] = 1;
   cross_entropy_forward_backward(s, of(losses, {1}), of(logits, {1, V}), of(targets, {1}), whole_vocabulary(V), 1);
@@ -240,7 +234,7 @@ TEST(NotANumber, MinusInfinityIsAProbabilityOfZero) {
 
 TEST(NotANumber, NeverAClipScaleOfOne) {
   Stream s(World::cpu);
-  for (double bad : {double(nan), double(inf), -1.0})
+  for (double bad : {double(nan), double(infinity), -1.0})
     for (double max_norm : {0.0, 1.0}) {
       double sum = bad, scale = 5;
       clip_scale(s, of(scale), of(sum), max_norm);
@@ -269,22 +263,12 @@ TEST(NotANumber, PassesThroughEveryOp) {
 
 TEST(Gelu, FarOut) {
   Stream s(World::cpu);
-  std::vector<float> x{-inf, -1e30f, -100, -20, 0, 20, 100, 1e30f}, y(8), one(8, 1.0f), dx(8);
+  std::vector<float> x{-infinity, -1e30f, -100, -20, 0, 20, 100, 1e30f}, y(8), one(8, 1.0f), dx(8);
   gelu_forward(s, of(y, {1, 8}), of(x, {1, 8}));
   gelu_backward(s, of(dx, {1, 8}), of(one, {1, 8}), of(x, {1, 8}));
   for (size_t i = 1; i < 4; i++) EXPECT_NEAR(y[i], 0, 1e-6) << x[i];
   for (size_t i = 4; i < 8; i++) EXPECT_EQ(y[i], x[i]) << x[i];
   EXPECT_EQ(dx, (std::vector<float>{dx[0], 0, 0, 0, 0.5, 1, 1, 1}));
-}
-
-template <class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 TEST(Errors, NameOpTensorAndNumbers) {

@@ -5,11 +5,11 @@
 #include "cases.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/embedding.h"
+#include "tensor_of.h"
 
 namespace megalith::test {
 
 namespace {
-constexpr double infinity = std::numeric_limits<double>::infinity();
 
 std::string name_of(const VocabularyPart& part, int64_t padding) {
   return fmt::format("tokens [{}, +{}) of {} padding {}", part.first, part.count, part.total, padding);
@@ -97,7 +97,7 @@ void loss_twin(Doubles& d, int64_t N, int64_t V, int64_t padding, double scale) 
     }
   }
 }
-constexpr double scale = 0.125;
+constexpr double loss_scale = 0.125;
 }  // namespace
 
 Case cross_entropy_forward_case(int64_t N, int64_t V, int64_t padding, DType t) {
@@ -115,8 +115,8 @@ Case cross_entropy_forward_backward_case(int64_t N, int64_t V, int64_t padding, 
   Case c = cross_entropy_forward_case(N, V, padding, t);
   c.op = "cross_entropy_forward_backward";
   c.args[1].written = true;
-  c.run = [=](Stream& s, const Tensors& a) { cross_entropy_forward_backward(s, a[0], a[1], a[2], part, scale); };
-  c.twin = [=](Doubles& d) { loss_twin(d, N, V, padding, scale); };
+  c.run = [=](Stream& s, const Tensors& a) { cross_entropy_forward_backward(s, a[0], a[1], a[2], part, loss_scale); };
+  c.twin = [=](Doubles& d) { loss_twin(d, N, V, padding, loss_scale); };
   return c;
 }
 
@@ -189,7 +189,7 @@ Case cross_entropy_gradient_case(int64_t N, VocabularyPart part, int64_t padding
          .shape = fmt::format("{} rows {}", N, name_of(part, padding)),
          .dtype = t,
          .args = {logits_of(N, part, padding, t), in("stats", f32, {3, N}), targets_of(N, part.total)},
-         .run = [=](Stream& s, const Tensors& a) { cross_entropy_gradient(s, a[0], a[1], a[2], part, scale); },
+         .run = [=](Stream& s, const Tensors& a) { cross_entropy_gradient(s, a[0], a[1], a[2], part, loss_scale); },
          .twin =
              [=](Doubles& d) {
                for (int64_t n = 0; n < N; n++) {
@@ -199,7 +199,7 @@ Case cross_entropy_gradient_case(int64_t N, VocabularyPart part, int64_t padding
                    const double probability =
                        v < part.count ? std::exp(z - d["stats"][at(n)]) / d["stats"][at(N + n)] : 0;
                    const bool is_target = v < part.count && part.first + v == target;
-                   z = target < 0 ? 0 : scale * (probability - (is_target ? 1 : 0));
+                   z = target < 0 ? 0 : loss_scale * (probability - (is_target ? 1 : 0));
                  }
                }
              }};

@@ -3,21 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "cases.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/embedding.h"
+#include "tensor_of.h"
+#include "tests/message_of.h"
 
 namespace megalith::test {
 namespace {
-
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-constexpr float infinity = std::numeric_limits<float>::infinity();
-
-Tensor of(std::vector<float>& v, Shape shape) { return {v.data(), DType::f32, shape}; }
-Tensor of(std::vector<bfloat16>& v, Shape shape) { return {v.data(), DType::bf16, shape}; }
-Tensor of(std::vector<int32_t>& v, Shape shape) { return {v.data(), DType::i32, shape}; }
 
 template <class T>
 std::vector<T> normal(int64_t n, float scale, uint32_t seed = 1) {
@@ -58,13 +52,13 @@ std::vector<T> columns_of(const std::vector<T>& logits, const VocabularyPart& pa
 }
 
 template <class T>
-struct Loss {
+struct LossAndGradient {
   std::vector<float> losses;
   std::vector<T> gradient;  // (N, V)
 };
 
 template <class T>
-Loss<T> whole_loss(std::vector<T> logits, std::vector<int32_t> targets, int64_t V, double scale) {
+LossAndGradient<T> whole_loss(std::vector<T> logits, std::vector<int32_t> targets, int64_t V, double scale) {
   Stream s(World::cpu);
   const int64_t N = std::ssize(targets);
   std::vector<float> losses(at(N));
@@ -73,8 +67,8 @@ Loss<T> whole_loss(std::vector<T> logits, std::vector<int32_t> targets, int64_t 
 }
 
 template <class T>
-Loss<T> loss_in_parts(const std::vector<T>& logits, std::vector<int32_t> targets, int64_t V, int64_t num_parts,
-                      double scale) {
+LossAndGradient<T> loss_in_parts(const std::vector<T>& logits, std::vector<int32_t> targets, int64_t V,
+                                 int64_t num_parts, double scale) {
   Stream s(World::cpu);
   constexpr int64_t padding = 3;
   const int64_t N = std::ssize(targets);
@@ -98,7 +92,7 @@ Loss<T> loss_in_parts(const std::vector<T>& logits, std::vector<int32_t> targets
   }
   std::copy(max.begin(), max.end(), sum.begin());
 
-  Loss<T> loss{std::vector<float>(at(N)), std::vector<T>(logits.size())};
+  LossAndGradient<T> loss{std::vector<float>(at(N)), std::vector<T>(logits.size())};
   cross_entropy_loss(s, of(loss.losses, {N}), of(sum, {3, N}), of(targets, {N}));
   for (size_t p = 0; p < parts.size(); p++) {
     const int64_t count = parts[p].count, width = count + padding;
@@ -135,8 +129,8 @@ TYPED_TEST(VocabularyParts, LossAndGradientAreThoseOfTheWhole) {
         std::vector<int32_t> targets = integers_below(V, N);
         targets[4] = -1;
         const std::vector<T> logits = normal<T>(N * V, spread);
-        const Loss<T> whole = whole_loss(logits, targets, V, scale);
-        const Loss<T> parts = loss_in_parts(logits, targets, V, num_parts, scale);
+        const LossAndGradient<T> whole = whole_loss(logits, targets, V, scale);
+        const LossAndGradient<T> parts = loss_in_parts(logits, targets, V, num_parts, scale);
         if (num_parts == 1) {
           EXPECT_TRUE(same_bits(whole.losses, parts.losses));
           EXPECT_TRUE(same_bits(whole.gradient, parts.gradient));
@@ -195,7 +189,7 @@ TEST(LossInParts, NotANumberReachesTheLoss) {
     for (int64_t where = 0; where < V; where++) {
       std::vector<float> logits(2 * V, 0.5f);
       logits[at(where)] = bad;
-      const Loss<float> loss = loss_in_parts(logits, {1, 1}, V, 3, 1);
+      const LossAndGradient<float> loss = loss_in_parts(logits, {1, 1}, V, 3, 1);
       EXPECT_FALSE(std::isfinite(loss.losses[0])) << bad << " at " << where;
       EXPECT_NEAR(loss.losses[1], std::log(10.0), 1e-6);
       for (int64_t v = 0; v < V; v++) {
@@ -208,7 +202,7 @@ TEST(LossInParts, NotANumberReachesTheLoss) {
 TEST(LossInParts, MinusInfinityIsAProbabilityOfZero) {
   std::vector<float> logits(9, -infinity);  // nothing else in the first and in the last part
   logits[4] = logits[5] = 1;
-  const Loss<float> loss = loss_in_parts(logits, {5}, 9, 3, 1);
+  const LossAndGradient<float> loss = loss_in_parts(logits, {5}, 9, 3, 1);
   EXPECT_NEAR(loss.losses[0], std::log(2.0), 1e-6);
   EXPECT_EQ(loss.gradient[0], 0);
   EXPECT_NEAR(loss.gradient[4], 0.5, 1e-6);
@@ -218,7 +212,7 @@ TEST(LossInParts, MinusInfinityIsAProbabilityOfZero) {
 
 // Logits of hundreds, the largest in another part: exp of any of them alone would be infinite.
 TEST(LossInParts, LargeLogits) {
-  const Loss<float> loss = loss_in_parts<float>({300, 299, 400, 399, -500}, {3}, 5, 5, 1);
+  const LossAndGradient<float> loss = loss_in_parts<float>({300, 299, 400, 399, -500}, {3}, 5, 5, 1);
   const double sum = 1 + std::exp(-1.0);
   EXPECT_NEAR(loss.losses[0], 1 + std::log(sum), 1e-6);
   EXPECT_NEAR(loss.gradient[2], 1 / sum, 1e-6);
@@ -243,16 +237,6 @@ TEST(NormalFill, AnyRangeOfAnyColumnsIsTheSame) {
       for (int64_t c = 0; c < count; c++)
         ASSERT_EQ(part[at(r * count + c)], whole[at(r * total + first + c)]) << r << ", " << first + c;
   }
-}
-
-template <class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 TEST(VocabularyErrors, NameOpTensorAndNumbers) {

@@ -6,9 +6,7 @@
 #include <fstream>
 
 #include "tests/checkpoints/helpers.h"
-#include "tests/mpi/session.h"
-#include "tests/pure/small_run.h"
-#include "trainer/communication/mpi.h"
+#include "tests/mpi/on_all_ranks.h"
 #include "trainer/job/agreement.h"
 
 namespace megalith {
@@ -34,7 +32,7 @@ class Resume : public ::testing::Test {
     fs::current_path(home_);
   }
 
-  SmallRun make() { return SmallRun(config_, Mesh(mesh_shape(config_, session().size()), *host_world(session()))); }
+  SmallRun make() { return on_all_ranks(config_); }
 
   // The step, or the error; the same on all ranks.
   std::string resume() {

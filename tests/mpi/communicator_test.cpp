@@ -4,8 +4,8 @@
 #include <cmath>
 #include <random>
 
+#include "tests/message_of.h"
 #include "tests/mpi/conformance.h"
-#include "tests/pure/testing.h"
 
 namespace megalith {
 namespace {

@@ -1,12 +1,9 @@
 // Every kind of parallelism, alone and together, in-process on every rank, against one rank alone.
 #include <cmath>
-#include <map>
 
 #include "tests/mpi/late.h"
-#include "tests/mpi/session.h"
-#include "tests/pure/small_run.h"
+#include "tests/mpi/on_all_ranks.h"
 #include "trainer/checkpointing/held_pieces.h"
-#include "trainer/communication/mpi.h"
 #include "trainer/planner/dry_run.h"
 
 namespace megalith {
@@ -18,17 +15,6 @@ Config model() {
   config.model = {.layers = 8, .hidden = 12, .heads = 6, .vocab = 31, .context = 13, .dropout = 0.1};
   config.batch = {.sequence_length = 12, .global_batch_size = 6, .microbatch_size = 1};
   return config;
-}
-
-std::string name_of(const Config& c) {
-  const ParallelConfig& p = c.parallel;
-  return fmt::format(
-      "tensor {}{}, pipeline {} x {} {} active {}, {} over {}{}, {} microbatches{}", p.tensor_parallel_degree,
-      p.sequence_parallel ? " with sequence" : "", p.pipeline_parallel_degree, p.virtual_stages,
-      to_string(p.pipeline_schedule), p.active_microbatches, to_string(p.sharding_strategy),
-      p.sharded_data_parallel_degree, p.hierarchical_allgather ? fmt::format(" on nodes of {}", p.ranks_per_node) : "",
-      c.batch.global_batch_size,
-      c.memory.activation_checkpointing.kind == ActivationCheckpointing::Kind::each ? ", recompute" : "");
 }
 
 // All layouts that this many ranks allow.
@@ -63,8 +49,6 @@ std::vector<Config> layouts(int ranks) {
   return all;
 }
 
-using Values = std::map<std::string, std::vector<float>>;
-
 // The largest difference of a weight here from the whole ones, relative to the largest of its tensor.
 double difference(SmallRun& run, const Values& whole) {
   double worst = 0;
@@ -83,25 +67,14 @@ double difference(SmallRun& run, const Values& whole) {
   return worst;
 }
 
-Values weights_of(SmallRun& alone) {
-  Values all;
-  for (Unit& unit : alone.units())
-    for (const HeldPiece& held : held_pieces(unit, "", unit.master(), {0, unit.plan().numel})) {
-      std::vector<float>& whole = all[held.piece.name];
-      const std::vector<float> values = values_of(held.data);
-      whole.insert(whole.end(), values.begin(), values.end());
-    }
-  return all;
-}
-
 TEST(Layouts, FollowOneRankAlone) {
   SmallRun alone(model());
   const std::vector<StepScalars> expected = alone.steps(3);
   const double evaluated = alone.evaluate(7);
   const Values weights = weights_of(alone);
   for (const Config& layout : layouts(session().size())) {
-    SCOPED_TRACE(name_of(layout));
-    SmallRun run(layout, Mesh(mesh_shape(layout, session().size()), *host_world(session())));
+    SCOPED_TRACE(described(layout));
+    SmallRun run = on_all_ranks(layout);
     run.runtime.stream.trace().keep(TraceLevel::everything);
     std::vector<StepScalars> steps{run.step(0)};
     EXPECT_EQ(run.runtime.stream.trace().events(), rehearse(layout, run.plan, TraceLevel::everything).trace)
@@ -129,9 +102,9 @@ TEST(Layouts, FollowInBf16) {
   SmallRun alone(config);
   const std::vector<StepScalars> expected = alone.steps(2);
   for (Config layout : layouts(session().size())) {
-    SCOPED_TRACE(name_of(layout));
+    SCOPED_TRACE(described(layout));
     layout.precision.compute = ComputeType::bf16;
-    SmallRun run(layout, Mesh(mesh_shape(layout, session().size()), *host_world(session())));
+    SmallRun run = on_all_ranks(layout);
     const std::vector<StepScalars> steps = run.steps(2);
     for (size_t s = 0; s < steps.size(); s++) {
       EXPECT_NEAR(steps[s].loss, expected[s].loss, 1.0 / 256 * expected[s].loss) << "step " << s;
@@ -148,7 +121,7 @@ TEST(Layouts, TouchNothingThatIsUnderWay) {
   const std::vector<StepScalars> expected = alone.steps(2);
   const double evaluated = alone.evaluate(7);
   for (const Config& layout : layouts(session().size())) {
-    SCOPED_TRACE(name_of(layout));
+    SCOPED_TRACE(described(layout));
     LateCommunicator world(host_world(session()));
     SmallRun run(layout, Mesh(mesh_shape(layout, session().size()), world));
     const std::vector<StepScalars> steps = run.steps(2);

@@ -2,17 +2,14 @@
 // and gradient norms, the memory that the rehearsal planned and the traffic that theory asks for. Every layout that
 // this number of ranks allows is tried.
 #include <cmath>
-#include <map>
 
-#include "tests/mpi/session.h"
-#include "tests/pure/small_run.h"
-#include "trainer/communication/mpi.h"
+#include "tests/mpi/on_all_ranks.h"
 
 namespace megalith {
 namespace {
 
 // full_shard over all ranks, no_shard, and every degree in between.
-std::vector<Config> layouts(const Config& config) {
+std::vector<Config> sharded_layouts(const Config& config) {
   std::vector<Config> all{config, config};
   all[1].parallel.sharding_strategy = ShardingStrategy::no_shard;
   for (int degree = 2; degree < session().size(); degree++)
@@ -20,30 +17,6 @@ std::vector<Config> layouts(const Config& config) {
       all.push_back(config);
       all.back().parallel.sharded_data_parallel_degree = degree;
     }
-  return all;
-}
-std::string name_of(const Config& config) {
-  return fmt::format("{} {}, batch {} in {}", to_string(config.parallel.sharding_strategy),
-                     config.parallel.sharded_data_parallel_degree, config.batch.global_batch_size,
-                     config.batch.microbatch_size);
-}
-
-SmallRun on_all_ranks(const Config& config) {
-  return SmallRun(config, Mesh(mesh_shape(config, session().size()), *host_world(session())));
-}
-
-using Values = std::map<std::string, std::vector<float>>;
-
-// Whole parameters, gathered over the shard axis. Collective.
-Values weights_of(SmallRun& run) {
-  Values all;
-  Communicator& axis = run.runtime.mesh.channel(Channel::shard);
-  for (Unit& unit : run.units()) {
-    std::vector<float> flat(static_cast<size_t>(unit.plan().numel));
-    axis.all_gather(run.runtime.stream, {flat.data(), DType::f32, {unit.plan().numel}}, unit.master()).wait();
-    for (const PlacedParam& param : unit.plan().params)
-      all[param.spec.name] = {flat.begin() + param.range().begin, flat.begin() + param.range().end};
-  }
   return all;
 }
 
@@ -80,8 +53,8 @@ TEST(ShardedTraining, FollowsOneRankAlone) {
       SmallRun alone(config);
       const std::vector<StepScalars> expected = alone.steps(4);
       EXPECT_LT(expected[3].loss, expected[0].loss);
-      for (const Config& layout : layouts(config)) {
-        SCOPED_TRACE(name_of(layout));
+      for (const Config& layout : sharded_layouts(config)) {
+        SCOPED_TRACE(described(layout));
         SmallRun run = on_all_ranks(layout);
         expect_same_path(run.steps(4), expected, 1e-5, 1e-4);
         EXPECT_NEAR(run.evaluate(7), alone.evaluate(7), 1e-5);
@@ -92,8 +65,8 @@ TEST(ShardedTraining, FollowsOneRankAlone) {
 TEST(ShardedTraining, StartsFromTheSameWeightsEverywhere) {
   SmallRun alone(small_config());
   const Values expected = weights_of(alone);
-  for (const Config& layout : layouts(small_config())) {
-    SCOPED_TRACE(name_of(layout));
+  for (const Config& layout : sharded_layouts(small_config())) {
+    SCOPED_TRACE(described(layout));
     SmallRun run = on_all_ranks(layout);
     EXPECT_EQ(weights_of(run), expected);
   }
@@ -102,8 +75,8 @@ TEST(ShardedTraining, StartsFromTheSameWeightsEverywhere) {
 TEST(ShardedTraining, TwiceTheSameRunIsTheSameBits) {
   Config config = large_batch();
   config.model.dropout = 0.1;
-  for (const Config& layout : layouts(config)) {
-    SCOPED_TRACE(name_of(layout));
+  for (const Config& layout : sharded_layouts(config)) {
+    SCOPED_TRACE(described(layout));
     SmallRun first = on_all_ranks(layout), second = on_all_ranks(layout);
     expect_same_bits(first.steps(3), second.steps(3));
     EXPECT_EQ(weights_of(first), weights_of(second));
@@ -113,8 +86,8 @@ TEST(ShardedTraining, TwiceTheSameRunIsTheSameBits) {
 TEST(ShardedTraining, RecomputeChangesNoBit) {
   Config config = large_batch();
   config.model.dropout = 0.1;
-  for (Config layout : layouts(config)) {
-    SCOPED_TRACE(name_of(layout));
+  for (Config layout : sharded_layouts(config)) {
+    SCOPED_TRACE(described(layout));
     SmallRun kept = on_all_ranks(layout);
     layout.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each;
     SmallRun recomputed = on_all_ranks(layout);
@@ -127,13 +100,13 @@ TEST(ShardedTraining, MaskedSlotsChangeNothing) {
   Config config = small_config();
   config.batch.global_batch_size = 7;
   config.batch.microbatch_size = 1;
-  for (const Config& layout : layouts(config)) {
+  for (const Config& layout : sharded_layouts(config)) {
     SmallRun run = on_all_ranks(layout);
     const StepScalars expected = run.step(0);
     for (int64_t microbatch : {2, 3, 7, 9}) {
       Config masked = layout;
       masked.batch.microbatch_size = microbatch;
-      SCOPED_TRACE(name_of(masked));
+      SCOPED_TRACE(described(masked));
       SmallRun other = on_all_ranks(masked);
       expect_same_path({other.step(0)}, {expected}, 1e-6, 1e-6);
     }
@@ -141,8 +114,8 @@ TEST(ShardedTraining, MaskedSlotsChangeNothing) {
 }
 
 TEST(ShardedTraining, EveryRankIsToldTheSameAndCopiesStayEqual) {
-  for (const Config& layout : layouts(large_batch())) {
-    SCOPED_TRACE(name_of(layout));
+  for (const Config& layout : sharded_layouts(large_batch())) {
+    SCOPED_TRACE(described(layout));
     SmallRun run = on_all_ranks(layout);
     std::string mine;
     for (const StepScalars& step : run.steps(3)) mine += fmt::format("{:a} {:a} ", step.loss, step.grad_norm);
@@ -156,7 +129,7 @@ TEST(ShardedTraining, EveryRankIsToldTheSameAndCopiesStayEqual) {
 }
 
 TEST(ShardedTraining, AVoteOfOneRankIsCounted) {
-  for (const Config& layout : layouts(accumulating())) {
+  for (const Config& layout : sharded_layouts(accumulating())) {
     SmallRun run = on_all_ranks(layout);
     EXPECT_EQ(run.step(0).stop_votes, 0);
     EXPECT_EQ(run.step(1, session().rank() == session().size() - 1).stop_votes, 1);
@@ -169,8 +142,8 @@ TEST(ShardedTraining, Bf16FollowsToItsPrecision) {
   config.precision.compute = ComputeType::bf16;
   SmallRun alone(config);
   const std::vector<StepScalars> expected = alone.steps(3);
-  for (const Config& layout : layouts(config)) {
-    SCOPED_TRACE(name_of(layout));
+  for (const Config& layout : sharded_layouts(config)) {
+    SCOPED_TRACE(described(layout));
     SmallRun run = on_all_ranks(layout);
     // The same roundings of the same numbers, but for sums of gradients in another order.
     expect_same_path(run.steps(3), expected, 1e-3, 1e-2);
@@ -188,8 +161,8 @@ std::vector<Config> memory_variants() {
 
 TEST(Rehearsal, PeaksAreThoseOfEveryRank) {
   for (const Config& variant : memory_variants())
-    for (const Config& layout : layouts(variant)) {
-      SCOPED_TRACE(name_of(layout));
+    for (const Config& layout : sharded_layouts(variant)) {
+      SCOPED_TRACE(described(layout));
       SmallRun run = on_all_ranks(layout);
       run.steps(2);
       run.evaluate(9);
@@ -200,8 +173,8 @@ TEST(Rehearsal, PeaksAreThoseOfEveryRank) {
 // Every step is what was rehearsed: op by op, transfer by transfer, wait by wait.
 TEST(Rehearsal, TransfersAndWorkAreThoseOfEveryRank) {
   for (const Config& variant : memory_variants())
-    for (const Config& layout : layouts(variant)) {
-      SCOPED_TRACE(name_of(layout));
+    for (const Config& layout : sharded_layouts(variant)) {
+      SCOPED_TRACE(described(layout));
       SmallRun run = on_all_ranks(layout);
       const Trace& trace = run.runtime.stream.trace();
       const std::vector<TraceEvent> planned = rehearse(run.config, run.plan, TraceLevel::everything).trace;
@@ -233,9 +206,9 @@ TEST(Rehearsal, TransfersAndWorkAreThoseOfEveryRank) {
 // over the copies once a step.
 TEST(Traffic, IsWhatTheoryAsksFor) {
   for (int64_t layers : {2, 3, 6})
-    for (Config layout : layouts(large_batch())) {
+    for (Config layout : sharded_layouts(large_batch())) {
       layout.model.layers = layers;
-      SCOPED_TRACE(fmt::format("{}, {} layers", name_of(layout), layers));
+      SCOPED_TRACE(fmt::format("{}, {} layers", described(layout), layers));
       SmallRun run = on_all_ranks(layout);
       run.runtime.stream.trace().keep(TraceLevel::transfers);
       run.step(0);
@@ -257,9 +230,8 @@ TEST(Traffic, IsWhatTheoryAsksFor) {
         }
       const auto expect = [&](Channel channel, Transfer transfer, int64_t calls, double sent) {
         const auto& found = counted[{channel, transfer}];
-        EXPECT_EQ(found.first, calls) << megalith::name_of(channel) << " " << megalith::name_of(transfer);
-        EXPECT_NEAR(found.second, sent, 1e-6 * sent)
-            << megalith::name_of(channel) << " " << megalith::name_of(transfer);
+        EXPECT_EQ(found.first, calls) << name_of(channel) << " " << name_of(transfer);
+        EXPECT_NEAR(found.second, sent, 1e-6 * sent) << name_of(channel) << " " << name_of(transfer);
       };
       const double others = static_cast<double>(shard - 1) / shard, copies = 2.0 * (data - 1) / data;
       if (shard > 1) {

@@ -1,8 +1,8 @@
 // The conformance suite, second part: transfers while they are under way. Their order, when they are waited for, what
 // an error does to them, and what a trace keeps of them.
+#include "tests/message_of.h"
 #include "tests/mpi/conformance.h"
 #include "tests/pure/ops_under.h"
-#include "tests/pure/testing.h"
 
 namespace megalith {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "tests/pure/testing.h"
+#include "tests/message_of.h"
 #include "trainer/parallel/runtime.h"
 
 namespace megalith {

@@ -1,10 +1,11 @@
 // What each kind of parallelism sends in a step, against theory, and that it sends it under compute: read from the
 // traces of rehearsals, which tests/mpi/layouts_test.cpp holds equal to those of the real step.
+#include <gtest/gtest.h>
+
 #include <map>
 
 #include "tests/pure/ops_under.h"
 #include "tests/pure/small_run.h"
-#include "tests/pure/testing.h"
 
 namespace megalith {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/pure/testing.h"
+#include "tests/message_of.h"
 #include "trainer/verify/verify.h"
 
 namespace megalith {

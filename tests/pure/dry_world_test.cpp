@@ -1,11 +1,12 @@
 // The dry world against the real one: what a rehearsal plans is what the CPU run needs and does, to the byte; and the
 // plan of a large job takes no time to speak of.
+#include <gtest/gtest.h>
+
 #include <chrono>
 
 #include "kernels/gelu.h"
 #include "tests/long_tests.h"
 #include "tests/pure/small_run.h"
-#include "tests/pure/testing.h"
 #include "trainer/planner/dry_run.h"
 
 namespace megalith {

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "tests/data/scratch.h"
-#include "tests/pure/testing.h"
+#include "tests/message_of.h"
 #include "trainer/communication/mpi.h"
 
 namespace megalith {

@@ -7,7 +7,7 @@
 
 #include "kernels/base/files.h"
 #include "tests/data/scratch.h"
-#include "tests/pure/testing.h"
+#include "tests/message_of.h"
 
 namespace megalith {
 namespace {

@@ -1,11 +1,11 @@
 // What the ranks compare before a run: what a rank's fingerprint sees, and how differences are named.
 #include "trainer/job/handshake.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-
-#include "tests/pure/testing.h"
 
 namespace megalith {
 namespace {

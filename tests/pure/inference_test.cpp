@@ -13,8 +13,8 @@
 #include <random>
 
 #include "tests/checkpoints/gpt2.h"
+#include "tests/message_of.h"
 #include "tests/pure/plain_model.h"
-#include "tests/pure/testing.h"
 
 namespace megalith {
 namespace {

@@ -1,10 +1,11 @@
 // Initial weights are a pure function of the seed: however many shards, the same numbers.
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <map>
 #include <set>
 
 #include "tests/pure/small_run.h"
-#include "tests/pure/testing.h"
 #include "trainer/checkpointing/held_pieces.h"
 
 namespace megalith {

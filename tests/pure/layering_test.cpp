@@ -1,6 +1,8 @@
-// Who may include whom (DESIGN, section 2), and four rules beside it: mpi.h has one door, the system's files have one
+// Who may include whom (ARCHITECTURE.md), and four rules beside it: mpi.h has one door, the system's files have one
 // (kernels/base/files.h), JSON's text has one (kernels/base/json.h), and the model's math knows no ranks. Every rule is
 // shown to be able to fail.
+
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -8,8 +10,6 @@
 #include <map>
 #include <regex>
 #include <sstream>
-
-#include "tests/pure/testing.h"
 
 namespace {
 
@@ -96,7 +96,8 @@ std::vector<std::string> violations(const Files& files) {
       for (const std::string& call : captures(code, own_files))
         found.push_back(path + " has files of its own: " + call);
     if (path != "kernels/base/json.cpp")
-      for (const std::string& call : captures(code, json_text)) found.push_back(path + " reads or writes JSON: " + call);
+      for (const std::string& call : captures(code, json_text))
+        found.push_back(path + " reads or writes JSON: " + call);
     if (path.starts_with("trainer/model/") && std::regex_search(code, std::regex(R"(\brank\b)")))
       found.push_back(path + " says rank");
   }

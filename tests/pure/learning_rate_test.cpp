@@ -1,11 +1,11 @@
 // The learning rate against the reference's numbers and at the edges of its formula.
 #include "trainer/step/learning_rate.h"
 
+#include <gtest/gtest.h>
+
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-
-#include "tests/pure/testing.h"
 
 namespace megalith {
 namespace {

@@ -1,12 +1,13 @@
 // The matcher against planted faults, one at a time at a random place of real traces: every one is found, and none is
 // invented.
+#include <gtest/gtest.h>
+
 #include <map>
 #include <random>
 
 #include "tests/long_tests.h"
 #include "tests/pure/matcher_twin.h"
 #include "tests/pure/small_run.h"
-#include "tests/pure/testing.h"
 #include "trainer/planner/dry_run.h"
 
 namespace megalith {

@@ -1,7 +1,7 @@
 // What the matcher says of two ranks, word by word. Real traces with planted faults: matcher_faults_test.cpp.
 #include "trainer/planner/matcher.h"
 
-#include "tests/pure/testing.h"
+#include "tests/message_of.h"
 
 namespace megalith {
 namespace {

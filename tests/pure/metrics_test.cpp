@@ -9,7 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "tests/pure/testing.h"
+#include "tests/message_of.h"
 
 namespace megalith {
 namespace {

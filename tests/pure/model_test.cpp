@@ -1,5 +1,7 @@
 // The whole model, forward and backward, against its plain twin in double precision: loss, and the gradient of every
 // parameter as the twin's finite differences give it; and what must not change a bit of them.
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -8,7 +10,6 @@
 #include "tests/long_tests.h"
 #include "tests/pure/plain_model.h"
 #include "tests/pure/small_run.h"
-#include "tests/pure/testing.h"
 
 namespace megalith {
 namespace {

@@ -1,9 +1,9 @@
 // Ranks that fill nodes in order, and all the ways not to.
 #include "trainer/job/nodes.h"
 
-#include <algorithm>
+#include <gtest/gtest.h>
 
-#include "tests/pure/testing.h"
+#include <algorithm>
 
 namespace megalith {
 namespace {

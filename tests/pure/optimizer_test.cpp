@@ -1,10 +1,11 @@
 // Updates as the step makes them: clipped by the global norm, decayed where the spec says so, moments carried on.
 // Against AdamW in doubles, parameter by parameter, from the gradients that the step itself computed.
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <map>
 
 #include "tests/pure/small_run.h"
-#include "tests/pure/testing.h"
 #include "trainer/step/learning_rate.h"
 
 namespace megalith {

@@ -1,7 +1,8 @@
 // The real stages, rehearsed: whatever the schedule, no rank waits for ever, even where nothing is sent before somebody
 // receives it, and no message is left over.
+#include <gtest/gtest.h>
+
 #include "tests/pure/small_run.h"
-#include "tests/pure/testing.h"
 #include "trainer/planner/dry_run.h"
 
 namespace megalith {

@@ -5,8 +5,8 @@
 #include <map>
 #include <set>
 
+#include "tests/message_of.h"
 #include "tests/pure/small_run.h"
-#include "tests/pure/testing.h"
 
 namespace megalith {
 namespace {

@@ -1,10 +1,11 @@
 // The laws of program.h, on the machine of program_machine.h. That it sees faults is shown by leaving out every single
 // instruction in turn.
+#include <gtest/gtest.h>
+
 #include "trainer/parallel/program.h"
 
 #include "tests/pure/program_machine.h"
 #include "tests/pure/small_run.h"
-#include "tests/pure/testing.h"
 
 namespace megalith {
 namespace {

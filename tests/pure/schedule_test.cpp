@@ -10,7 +10,7 @@
 #include <set>
 
 #include "tests/long_tests.h"
-#include "tests/pure/testing.h"
+#include "tests/message_of.h"
 
 namespace megalith {
 namespace {

@@ -1,7 +1,8 @@
+#include <gtest/gtest.h>
+
 #include "trainer/parallel/sharding.h"
 
 #include "tests/pure/small_run.h"
-#include "tests/pure/testing.h"
 
 namespace megalith {
 namespace {

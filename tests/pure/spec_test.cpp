@@ -1,11 +1,12 @@
 // The list of parameters: counts of the published models, names shared with the checkpoints, order, identities.
 #include "trainer/model/spec.h"
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <set>
 
 #include "tests/checkpoints/gpt2.h"
-#include "tests/pure/testing.h"
 #include "trainer/checkpointing/weight_source.h"
 
 namespace megalith {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "tests/pure/testing.h"
+#include "tests/message_of.h"
 
 namespace megalith {
 namespace {

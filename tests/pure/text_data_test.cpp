@@ -8,7 +8,7 @@
 
 #include "data/indexed_dataset_writer.h"
 #include "data/prepare.h"
-#include "tests/pure/testing.h"
+#include "tests/message_of.h"
 
 namespace megalith {
 namespace {

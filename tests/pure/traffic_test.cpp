@@ -1,8 +1,9 @@
 // Traffic against theory: what crosses which links in a step.
+#include <gtest/gtest.h>
+
 #include "trainer/planner/traffic.h"
 
 #include "tests/pure/small_run.h"
-#include "tests/pure/testing.h"
 #include "trainer/planner/dry_run.h"
 
 namespace megalith {

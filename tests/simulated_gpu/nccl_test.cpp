@@ -12,7 +12,7 @@
 #include "kernels/base/stream.h"
 #include "kernels/device_queue.h"
 #include "tests/data/scratch.h"
-#include "tests/pure/testing.h"
+#include "tests/message_of.h"
 #include "tests/simulated_nccl/faults.h"
 #include "trainer/communication/mesh.h"
 #include "trainer/session/file_session.h"

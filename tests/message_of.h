@@ -1,17 +1,17 @@
-// What a call threw, for tests that read the message: fails the test where nothing was thrown, and lets anything that
-// is not megalith::Error through.
+// The message of an error that a test expects.
 #pragma once
-
-#include "kernels/base/check.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "kernels/base/check.h"
+
 namespace megalith {
 
+// What `call` throws, which must be megalith::Error: the test fails if nothing is thrown, and anything else goes on.
 template <class Call>
-std::string message_of(Call call) {
+std::string message_of(const Call& call) {
   try {
     call();
   } catch (const Error& error) {

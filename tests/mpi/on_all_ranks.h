@@ -1,0 +1,45 @@
+// A small model on all ranks of the session, as a layout has it, and its whole weights.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/mpi/session.h"
+#include "tests/pure/small_run.h"
+#include "trainer/communication/mpi.h"
+
+namespace megalith {
+
+inline SmallRun on_all_ranks(const Config& config) {
+  return SmallRun(config, Mesh(mesh_shape(config, session().size()), *host_world(session())));
+}
+
+using Values = std::map<std::string, std::vector<float>>;
+
+// The parameters of this rank's units, gathered over the shard axis. Collective over that axis.
+inline Values weights_of(SmallRun& run) {
+  Values all;
+  Communicator& axis = run.runtime.mesh.channel(Channel::shard);
+  for (Unit& unit : run.units()) {
+    std::vector<float> flat(static_cast<size_t>(unit.plan().numel));
+    axis.all_gather(run.runtime.stream, {flat.data(), DType::f32, {unit.plan().numel}}, unit.master()).wait();
+    for (const PlacedParam& param : unit.plan().params)
+      all[param.spec.name] = {flat.begin() + param.range().begin, flat.begin() + param.range().end};
+  }
+  return all;
+}
+
+// The layout and the batch, for a failure's trace.
+inline std::string described(const Config& c) {
+  const ParallelConfig& p = c.parallel;
+  return fmt::format(
+      "tensor {}{}, pipeline {} x {} {} active {}, {} over {}{}, batch {} in {}{}", p.tensor_parallel_degree,
+      p.sequence_parallel ? " with sequence" : "", p.pipeline_parallel_degree, p.virtual_stages,
+      to_string(p.pipeline_schedule), p.active_microbatches, to_string(p.sharding_strategy),
+      p.sharded_data_parallel_degree, p.hierarchical_allgather ? fmt::format(" on nodes of {}", p.ranks_per_node) : "",
+      c.batch.global_batch_size, c.batch.microbatch_size,
+      c.memory.activation_checkpointing.kind == ActivationCheckpointing::Kind::each ? ", recompute" : "");
+}
+
+}  // namespace megalith
