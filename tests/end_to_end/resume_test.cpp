@@ -13,7 +13,7 @@ constexpr int64_t whole_run = 11;
 
 // Eight sequences an update from 64 samples: an epoch is eight updates, and the ninth draws a new order. Four
 // microbatches an update on one rank.
-void prepare_run(const Scratch& scratch) {
+void prepare_shuffled(const Scratch& scratch) {
   std::string config = read_file(write_reference_config(scratch / "config.toml", reference("tiny"), ""));
   config.replace(config.find("shuffle = false"), 15, "shuffle = true");
   config.replace(config.find("microbatch_size = 4"), 19, "microbatch_size = 2");
@@ -43,7 +43,7 @@ void expect_equal_runs(const std::string& a, const std::string& b) {
 TEST(Resume, after_any_step_the_rest_is_the_same) {
   SKIP_WITHOUT_REFERENCE();
   const Scratch scratch;
-  prepare_run(scratch);
+  prepare_shuffled(scratch);
   train(scratch.folder(), 1, {"run.output=whole"});
   std::vector<Training> stopped, rest;
   for (int64_t k = 1; k < whole_run; k++) {
@@ -74,7 +74,7 @@ TEST_P(ResumeVariant, stopped_after_every_step) {
   SKIP_WITHOUT_REFERENCE();
   const auto& [name, ranks, overrides] = GetParam();
   const Scratch scratch;
-  prepare_run(scratch);
+  prepare_shuffled(scratch);
   std::vector<Training> trainings{{"whole", "", overrides}};
   for (int64_t k = 1; k <= whole_run; k++)
     trainings.push_back({"pieces", "", with({fmt::format("train.steps={}", k)}, overrides)});
@@ -98,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Resume, with_another_number_of_ranks) {
   SKIP_WITHOUT_REFERENCE();
   const Scratch scratch;
-  prepare_run(scratch);
+  prepare_shuffled(scratch);
   train(scratch.folder(), 1, {"run.output=whole"});
   const std::vector<Step> whole = read_steps(scratch / "whole");
   struct Change {
@@ -131,7 +131,7 @@ TEST(Resume, with_another_number_of_ranks) {
 TEST(Resume, with_another_batch_goes_on_after_the_same_sequences) {
   SKIP_WITHOUT_REFERENCE();
   const Scratch scratch;
-  prepare_run(scratch);
+  prepare_shuffled(scratch);
   const Args still{"optimizer.learning_rate=1e-300", "optimizer.min_learning_rate=0", "model.dropout=0"};
   const auto batch = [&](int64_t sequences, int64_t until) {
     return with(still, {fmt::format("batch.global_batch_size={}", sequences), fmt::format("train.steps={}", until)});
@@ -151,7 +151,7 @@ TEST(Resume, with_another_batch_goes_on_after_the_same_sequences) {
 TEST(Resume, a_finished_run_is_left_as_it_is) {
   SKIP_WITHOUT_REFERENCE();
   const Scratch scratch;
-  prepare_run(scratch);
+  prepare_shuffled(scratch);
   const Args overrides{"data.validation=" + reference("tiny") + "/tokens.bin", "train.evaluate_every=4",
                        "checkpoint.every=3"};
   train(scratch.folder(), 2, overrides);
@@ -168,7 +168,7 @@ TEST(Resume, a_finished_run_is_left_as_it_is) {
 TEST(Resume, evaluations_are_the_same_as_well) {
   SKIP_WITHOUT_REFERENCE();
   const Scratch scratch;
-  prepare_run(scratch);
+  prepare_shuffled(scratch);
   const Args overrides{"data.validation=" + reference("tiny") + "/tokens.bin", "train.evaluate_every=2"};
   train(scratch.folder(), 2, with({"run.output=whole"}, overrides));
   for (const char* k : {"2", "6", "11"})

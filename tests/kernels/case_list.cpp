@@ -48,10 +48,10 @@ std::vector<Case> each_attention(F&& make) {
 struct Loss {
   int64_t N, V, padding;
 };
-const std::vector<Loss> losses{{1, 1, 0}, {5, 2, 3}, {7, 65, 0}, {33, 257, 7}, {3, 50257, 47}, {2, 4099, 0}};
+const std::vector<Loss> loss_sizes{{1, 1, 0}, {5, 2, 3}, {7, 65, 0}, {33, 257, 7}, {3, 50257, 47}, {2, 4099, 0}};
 template <class F>
 std::vector<Case> each_loss(F&& make) {
-  return each(losses, [&](Loss l, DType t) { return make(l.N, l.V, l.padding, t); });
+  return each(loss_sizes, [&](Loss l, DType t) { return make(l.N, l.V, l.padding, t); });
 }
 // Logits of a part: the first, one in the middle, the last, and one of padding only.
 struct Logits {

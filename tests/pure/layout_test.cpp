@@ -270,11 +270,11 @@ struct Sweep {
 };
 
 TEST(Layout, EveryProductIsLaidOutOrRefusedWithWhatIsAccepted) {
-  struct Variant {
+  struct NamedChange {
     const char* name;
     std::function<void(Config&)> change;
   };
-  const Variant variants[] = {
+  const NamedChange variants[] = {
       {"plain", [](Config&) {}},
       {"no_shard", [](Config& c) { c.parallel.sharding_strategy = ShardingStrategy::no_shard; }},
       {"virtual stages", [](Config& c) { c.parallel.virtual_stages = 2; }},
@@ -289,7 +289,7 @@ TEST(Layout, EveryProductIsLaidOutOrRefusedWithWhatIsAccepted) {
          c.batch.global_batch_size = 6;
        }},
   };
-  for (const Variant& variant : variants) {
+  for (const NamedChange& variant : variants) {
     SCOPED_TRACE(variant.name);
     Sweep sweep;
     for (int tensor = 1; tensor <= 8; tensor++)

@@ -23,7 +23,7 @@ Job job_of(const Config& config, int ranks) {
 }
 
 // Two microbatches of 8 layers a rank, whatever the layout.
-Config model() {
+Config eight_layers() {
   Config config = small_config();
   config.model = {.layers = 8, .hidden = 12, .heads = 6, .vocab = 31, .context = 12, .dropout = 0};
   config.batch = {.sequence_length = 12, .global_batch_size = 16, .microbatch_size = 1};
@@ -31,27 +31,27 @@ Config model() {
 }
 
 Job sharded() {
-  Config config = model();
+  Config config = eight_layers();
   config.parallel.sharded_data_parallel_degree = 4;
   return job_of(config, 8);
 }
 
 Job two_levels() {
-  Config config = model();
+  Config config = eight_layers();
   config.parallel.hierarchical_allgather = true;
   config.parallel.ranks_per_node = 4;
   return job_of(config, 8);
 }
 
 Job pipeline() {
-  Config config = model();
+  Config config = eight_layers();
   config.parallel.pipeline_parallel_degree = 4;
   config.parallel.virtual_stages = 2;
   return job_of(config, 8);
 }
 
 Job composed() {
-  Config config = model();
+  Config config = eight_layers();
   config.parallel.tensor_parallel_degree = 2;
   config.parallel.sequence_parallel = true;
   config.parallel.pipeline_parallel_degree = 2;

@@ -15,12 +15,11 @@
 namespace megalith {
 namespace {
 
-using Kind = Action::Kind;
 using Actions = std::vector<Action>;
 using enum PipelineSchedule;
 
 std::string words(const Action& a) {
-  return fmt::format("{}{}{}", a.kind == Kind::forward ? 'F' : 'B', a.microbatch,
+  return fmt::format("{}{}{}", a.kind == Action::Kind::forward ? 'F' : 'B', a.microbatch,
                      a.chunk ? fmt::format(".{}", a.chunk) : "");
 }
 std::string words(const Actions& actions) {
@@ -99,7 +98,7 @@ class Simulator {
     StageState& s = stages_[stage];
     if (s.next == lists_[stage].size()) return false;
     const Action& a = lists_[stage][s.next];
-    const bool forward = a.kind == Kind::forward;
+    const bool forward = a.kind == Action::Kind::forward;
     const size_t chunk = static_cast<size_t>(a.chunk) * p_ + stage, last = p_ * v_ - 1;
     const auto wrong = [&](const std::string& what) {
       finding_ = fmt::format("stage {}, action {} ({}): {}", stage, s.next, words(a), what);
@@ -201,12 +200,14 @@ int64_t makespan(const PipelineShape& shape) {
   return s.makespan();
 }
 
-// v > 1 takes p > 1. Every number of microbatches only in a long run.
+// v > 1 takes p > 1. Every number of stages and of microbatches only in a long run.
 void for_each_size(const std::function<void(int64_t p, int64_t v, int64_t m)>& f) {
-  for (int64_t p = 1; p <= 8; p++)
+  for (int64_t p : {1, 2, 3, 4, 5, 6, 7, 8}) {
+    if (!long_tests() && (p == 6 || p == 7)) continue;
     for (int64_t v = 1; v <= (p > 1 ? 4 : 1); v++)
       for (int64_t m = 1; m <= 32; m++)
         if (long_tests() || m <= 9 || m % p == 1 || m == 32) f(p, v, m);
+  }
 }
 
 TEST(Schedule, CompleteInOrderFreeOfDeadlockAndWithinItsBounds) {
@@ -224,7 +225,7 @@ TEST(Schedule, CompleteInOrderFreeOfDeadlockAndWithinItsBounds) {
         proven++;
       }
   });
-  EXPECT_GT(proven, long_tests() ? 10000 : 4000);
+  EXPECT_GT(proven, long_tests() ? 10000 : 3000);
 }
 
 TEST(Schedule, EvaluationNeedsOneSlotAChunk) {
@@ -273,7 +274,7 @@ TEST(Schedule, UnboundedIsTheListByWarmUpCounts) {
       for (int64_t i = 0; i < 2 * total; i++) {
         const bool steady = i >= warm_up && i < 2 * total - warm_up;
         const bool forward = steady ? (i - warm_up) % 2 == 0 : i < warm_up;
-        ASSERT_EQ(actions[static_cast<size_t>(i)].kind == Kind::forward, forward) << words(actions);
+        ASSERT_EQ(actions[static_cast<size_t>(i)].kind == Action::Kind::forward, forward) << words(actions);
       }
     }
   });
