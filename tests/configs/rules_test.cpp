@@ -15,13 +15,9 @@ void expect_refusal(const std::vector<std::string>& overrides, const std::string
 }
 
 bool allowed(const std::vector<std::string>& overrides) {
-  try {
-    parse_config("", "run.toml", overrides);
-  } catch (const Error& error) {
-    ADD_FAILURE() << error.what();
-    return false;
-  }
-  return true;
+  const std::optional<std::string> error = error_of([&] { parse_config("", "run.toml", overrides); });
+  EXPECT_FALSE(error) << *error;
+  return !error;
 }
 
 TEST(Rules, DefaultsAreValid) {

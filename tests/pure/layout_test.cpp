@@ -163,18 +163,8 @@ bool gathers_by_nodes(const MeshShape& mesh) {
   return counts.size() == 1 && (count == 1 || count == mesh.shard || mesh.shard_nodes() == mesh.shard / count);
 }
 
-template <class Check>
-std::string refusal(const Check& check) {
-  try {
-    check();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 bool keeps_the_rules(const Config& config) {
-  return refusal([&] { validate(config); }).empty();
+  return !error_of([&] { validate(config); });
 }
 
 struct Sweep {
@@ -182,13 +172,13 @@ struct Sweep {
 
   static bool fits(const Config& config, int ranks) {
     if (!keeps_the_rules(config)) return false;
-    return refusal([&] { mesh_shape(config, ranks); }).empty();
+    return !error_of([&] { mesh_shape(config, ranks); });
   }
 
   void propose(const Config& config, int ranks, const std::string& message) {
     proposals++;
     EXPECT_TRUE(fits(config, ranks)) << message << "\n  proposes what is refused with: "
-                                     << refusal([&] { validate(config), mesh_shape(config, ranks); });
+                                     << *error_of([&] { validate(config), mesh_shape(config, ranks); });
   }
 
   // One of "4 or 8 ranks", "parallel.KEY = 1 or 2", "parallel.hierarchical_allgather = false", "the defaults of
