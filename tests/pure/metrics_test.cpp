@@ -81,8 +81,10 @@ TEST_F(MetricsFile, DropsALineThatADeathCutShort) {
 TEST_F(MetricsFile, DropsWhatIsNoStep) {
   put("3\n\n{\"loss\":1}\n[1]\nnot json\n{\"step\":1}\n");
   EXPECT_EQ(lines_kept(5), std::vector<std::string>{"{\"step\":1}"});
-  put("{\"step\":\"one\"}\n{\"step\":1}\n");
-  EXPECT_EQ(lines_kept(5), std::vector<std::string>{"{\"step\":1}"});
+  for (const char* no_number : {"\"one\"", "1.5", "true", "null", "[1]"}) {
+    put(fmt::format("{{\"step\":{}}}\n{{\"step\":1}}\n", no_number));
+    EXPECT_EQ(lines_kept(5), std::vector<std::string>{"{\"step\":1}"}) << no_number;
+  }
 }
 
 TEST_F(MetricsFile, AppendsOneObjectAStep) {
