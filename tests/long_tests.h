@@ -1,5 +1,5 @@
-// Whether MEGALITH_LONG_TESTS=1 asks for the long loops (tests/nightly.sh). Otherwise a test takes a part of what it goes
-// through, spread over all of it.
+// Whether MEGALITH_LONG_TESTS=1 asks for the long loops (tests/nightly.sh). Otherwise a test takes a part of what it
+// goes through, spread over all of it.
 #pragma once
 
 #include <cstdlib>

@@ -12,14 +12,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void prepare_three_steps(const Scratch& scratch) {
+void prepare_tiny(const Scratch& scratch) {
   write_reference_config(scratch / "config.toml", reference("tiny"), reference("tiny"));
 }
 
 TEST(Checkpoint, keep_retains_the_newest) {
   SKIP_WITHOUT_REFERENCE();
   const Scratch scratch;
-  prepare_three_steps(scratch);
+  prepare_tiny(scratch);
   const auto names = [](std::initializer_list<int64_t> steps) {
     std::vector<std::string> all;
     for (int64_t step : steps) all.push_back(step_name(step));
@@ -44,7 +44,7 @@ TEST(Checkpoint, keep_retains_the_newest) {
 TEST(Checkpoint, inspect_verify_and_export) {
   SKIP_WITHOUT_REFERENCE();
   const Scratch scratch;
-  prepare_three_steps(scratch);
+  prepare_tiny(scratch);
   train(scratch.folder(), 3, {});
   const std::string checkpoint = "run/checkpoints/step-00000008";
   const Result inspected = run(megalith({"checkpoint", "inspect", checkpoint}), scratch.folder());
@@ -116,7 +116,7 @@ class DamagedNewest : public testing::TestWithParam<Damage> {};
 TEST_P(DamagedNewest, falls_back_says_so_and_gets_to_the_same_end) {
   SKIP_WITHOUT_REFERENCE();
   const Scratch scratch;
-  prepare_three_steps(scratch);
+  prepare_tiny(scratch);
   train(scratch.folder(), 2, {"run.output=whole", "checkpoint.every=3"});
   train(scratch.folder(), 2, {"checkpoint.every=3", "train.steps=6"});
   GetParam().inflict(scratch / "run/checkpoints/step-00000006");
@@ -152,7 +152,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Checkpoint, all_damaged_is_an_error_and_touches_nothing) {
   SKIP_WITHOUT_REFERENCE();
   const Scratch scratch;
-  prepare_three_steps(scratch);
+  prepare_tiny(scratch);
   train(scratch.folder(), 2, {"checkpoint.every=4"});
   for (const char* name : {"step-00000004", "step-00000008"})
     flip_byte(scratch / "run/checkpoints/" + name + std::string("/rank-00000.h5"), 300000);
@@ -174,7 +174,7 @@ TEST(Checkpoint, all_damaged_is_an_error_and_touches_nothing) {
 TEST(Checkpoint, all_incomplete_is_an_error_and_touches_nothing) {
   SKIP_WITHOUT_REFERENCE();
   const Scratch scratch;
-  prepare_three_steps(scratch);
+  prepare_tiny(scratch);
   train(scratch.folder(), 2, {"checkpoint.every=4"});
   for (const char* name : {"step-00000004", "step-00000008"})
     fs::remove(scratch / "run/checkpoints/" + name + std::string("/rank-00000.h5"));
@@ -197,7 +197,7 @@ TEST(Checkpoint, all_incomplete_is_an_error_and_touches_nothing) {
 TEST(Checkpoint, one_that_cannot_be_examined_is_an_error_and_touches_nothing) {
   SKIP_WITHOUT_REFERENCE();
   const Scratch scratch;
-  prepare_three_steps(scratch);
+  prepare_tiny(scratch);
   train(scratch.folder(), 1, {"checkpoint.every=4"});
   const fs::path file = scratch / "run/checkpoints/step-00000008/rank-00000.h5";
   fs::rename(file, scratch / "aside");
@@ -234,7 +234,7 @@ void expect_last_good(const Scratch& scratch, const std::string& run_folder, con
 TEST(Checkpoint, a_disk_that_fills_while_running_costs_one_checkpoint) {
   SKIP_WITHOUT_REFERENCE();
   const Scratch scratch;
-  prepare_three_steps(scratch);
+  prepare_tiny(scratch);
   // Above what the log and the metrics take, below a rank's file.
   Process process(mpirun(2, {"train", "config.toml", "train.steps=100000", "checkpoint.every=5", "checkpoint.keep=2"}),
                   scratch.folder());
@@ -267,7 +267,7 @@ struct SmallDisk {
 TEST(Checkpoint, a_full_file_system_costs_one_checkpoint) {
   SKIP_WITHOUT_REFERENCE();
   const Scratch scratch;
-  prepare_three_steps(scratch);
+  prepare_tiny(scratch);
   const std::string disk = scratch / "disk";
   fs::create_directory(disk);
   const SmallDisk mounted(disk);

@@ -19,9 +19,7 @@ class GpuTraining : public testing::TestWithParam<std::string> {
     overrides.push_back("run.device=" + device);
     train(scratch_.folder(), ranks, overrides);
   }
-  Course found() const {
-    return {read_steps(scratch_ / "run"), exported_weights(scratch_.folder(), scratch_ / "run")};
-  }
+  Course found() const { return {read_steps(scratch_ / "run"), exported_weights(scratch_.folder(), scratch_ / "run")}; }
   void expect_the_course_of_the_reference() {
     fmt::print("  {}\n", expect_same_course(found(), reference_course(reference(GetParam()))));
   }

@@ -1,4 +1,4 @@
-// Tensors over a test's own values, and what no computation should touch.
+// Tensors over a test's own values, and the two values that are no ordinary numbers.
 #pragma once
 
 #include <cstdint>

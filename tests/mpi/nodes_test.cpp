@@ -86,9 +86,9 @@ TEST(Nodes, AreTheSameToVerify) {
   VerifyOptions options;
   options.config = folder / "config.toml";
   test::spill(options.config,
-                 "[model]\nlayers = 1\nhidden = 8\nheads = 2\nvocab = 31\ncontext = 8\n"
-                 "[batch]\nsequence_length = 8\nglobal_batch_size = 6\nmicrobatch_size = 1\n"
-                 "[parallel]\nsharded_data_parallel_degree = 2\n");
+              "[model]\nlayers = 1\nhidden = 8\nheads = 2\nvocab = 31\ncontext = 8\n"
+              "[batch]\nsequence_length = 8\nglobal_batch_size = 6\nmicrobatch_size = 1\n"
+              "[parallel]\nsharded_data_parallel_degree = 2\n");
   options.against = {"parallel.hierarchical_allgather=true"};
   options.steps = 1;
   const std::string message = message_of([&] { run_verify(options, in_order(3)); });
