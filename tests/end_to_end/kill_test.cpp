@@ -34,8 +34,8 @@ void write_config(const std::string& path) {
 
 int64_t step_of(const std::string& path) { return std::stoll(fs::path(path).filename().string().substr(5)); }
 
-// Steps of the checkpoints that the program has told of, on a console that was cut off at any byte.
-int64_t last_told(const std::string& out) {
+// The step of the last checkpoint that the program has reported, on a console that was cut off at any byte.
+int64_t last_reported(const std::string& out) {
   const std::string word = "  checkpoint ";
   int64_t last = 0;
   for (size_t at = out.find(word); at != std::string::npos; at = out.find(word, at + 1)) {
@@ -73,7 +73,7 @@ TEST(Kill, kills_lose_nothing) {
     const double start = now();
     while (!enough && process.running()) {
       ASSERT_LT(now() - start, 60) << "no progress";
-      if (early || last_told(process.out()) > newest) break;
+      if (early || last_reported(process.out()) > newest) break;
       sleep_for(0.002);
     }
     if (!enough) sleep_for(uniform(0, early ? 0.3 : 0.08));
@@ -86,7 +86,8 @@ TEST(Kill, kills_lose_nothing) {
       result = process.wait();
     } else if (!was_running) {
       result = process.wait(0);
-    } else if (victim == Victim::all || ranks.empty()) {
+    } else if (victim == Victim::all || ranks.empty() || process.out().empty()) {
+      // The last: Open MPI 5 may wait for ever for a rank that dies in MPI_Init.
       result = process.kill_all();
     } else {
       ::kill(victim == Victim::mpirun ? process.pid() : ranks[random() % ranks.size()], SIGKILL);
@@ -128,8 +129,8 @@ TEST(Kill, kills_lose_nothing) {
       const VerifyReport report = verify_checkpoint(directory + "/" + name);
       EXPECT_TRUE(report.damaged.empty()) << name << ": " << report.damaged.front();
     }
-    // Whatever was there or was told of is there, or was followed by `keep` newer ones.
-    const int64_t safe = std::max(newest, last_told(result.out));
+    // Whatever was there or was reported is there, or was followed by `keep` newer ones.
+    const int64_t safe = std::max(newest, last_reported(result.out));
     if (safe > 0) {
       ASSERT_FALSE(listing.complete.empty()) << "every checkpoint is gone; there was one of step " << safe;
       EXPECT_GE(step_of(listing.complete.front()), safe);
