@@ -17,7 +17,7 @@ class Damaged : public ::testing::TestWithParam<const char*> {
 
   TemporaryFolder folder_;
   std::string checkpoint_ = write_checkpoint(folder_.path(), 1, 2, 1);
-  std::string good_ = slurp(path());
+  std::string good_ = read_file(path());
 };
 
 bool right_or_error(const std::string& checkpoint) {
@@ -87,7 +87,7 @@ TEST(DamageReport, names_file_dataset_and_both_checksums) {
   const CheckpointReader before(checkpoint);
   const FileRecord& record = before.manifest().files[1];
   const std::string path = checkpoint + "/" + record.name;
-  std::string bytes = slurp(path);
+  std::string bytes = read_file(path);
   for (const DatasetRecord& d : {record.datasets[0], record.datasets[2]}) bytes[static_cast<size_t>(d.offset)]++;
   spill(path, bytes);
 
@@ -114,7 +114,7 @@ TEST(DamageReport, a_piece_does_not_vouch_for_its_dataset) {
   const auto record = std::find_if(file.datasets.begin(), file.datasets.end(),
                                    [&](const DatasetRecord& d) { return d.piece.name == whole.name; });
   ASSERT_EQ(record->piece.numel(), whole.numel());
-  const std::string path = checkpoint + "/" + file.name, good = slurp(path);
+  const std::string path = checkpoint + "/" + file.name, good = read_file(path);
   std::vector<float> out(10);
   for (const int64_t element : {0, 39, 40, 45, 49, 50, 101}) {
     const auto at = static_cast<size_t>(record->offset + element * 4);
@@ -181,7 +181,7 @@ TEST(NoDamage, one_open_file_is_enough) {
 TEST(DamageReport, forged_manifests_do_not_crash) {
   const TemporaryFolder folder;
   const std::string checkpoint = write_checkpoint(folder.path(), 1, 1, 1), path = checkpoint + "/manifest.json";
-  const std::string good = slurp(path);
+  const std::string good = read_file(path);
   const size_t digits = good.find('"', good.find(':')) + 1;
   std::mt19937 random(3);
   const std::string alphabet = "0123456789-[]{}\",:aefn.";

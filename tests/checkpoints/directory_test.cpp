@@ -68,7 +68,7 @@ TEST(Directory, a_removal_that_died_is_finished) {
 TEST(Directory, a_complete_checkpoint_is_never_overwritten) {
   const TemporaryFolder folder;
   const std::string path = write_checkpoint(folder.path(), 1);
-  const std::string before = slurp(path + "/rank-00000.h5");
+  const std::string before = read_file(path + "/rank-00000.h5");
   EXPECT_NE(message_of([&] { begin_checkpoint(folder.path(), 1); }).find("not overwritten"), std::string::npos);
 
   // It appears between begin and publish.
@@ -78,7 +78,7 @@ TEST(Directory, a_complete_checkpoint_is_never_overwritten) {
   fs::rename(folder / "aside", path);
   EXPECT_THROW(publish_checkpoint(unfinished, {1, nlohmann::json::object(), {record}}), Error);
   EXPECT_FALSE(fs::exists(unfinished));
-  EXPECT_EQ(slurp(path + "/rank-00000.h5"), before);
+  EXPECT_EQ(read_file(path + "/rank-00000.h5"), before);
 }
 
 TEST(Directory, a_damaged_one_in_the_way_is_put_aside) {
@@ -88,8 +88,8 @@ TEST(Directory, a_damaged_one_in_the_way_is_put_aside) {
     spill(path + "/manifest.json", fmt::format("damage {}", k));
   }
   write_checkpoint(folder.path(), 1);
-  EXPECT_EQ(slurp(folder / "step-00000001.damaged-1/manifest.json"), "damage 1");
-  EXPECT_EQ(slurp(folder / "step-00000001.damaged-2/manifest.json"), "damage 2");
+  EXPECT_EQ(read_file(folder / "step-00000001.damaged-1/manifest.json"), "damage 1");
+  EXPECT_EQ(read_file(folder / "step-00000001.damaged-2/manifest.json"), "damage 2");
   EXPECT_EQ(list_checkpoints(folder.path()).size(), 1u);
 }
 

@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -19,6 +18,7 @@
 #include "checkpoints/reader.h"
 #include "checkpoints/writer.h"
 #include "kernels/base/check.h"
+#include "kernels/base/files.h"
 #include "tests/message_of.h"
 
 namespace megalith::test {
@@ -42,10 +42,6 @@ class TemporaryFolder {
   std::string path_;
 };
 
-inline std::string slurp(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 inline void spill(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 }

@@ -101,7 +101,7 @@ TEST(HuggingFace, reads_the_reference_in_our_layout) {
   HuggingFaceReader reader = open_gpt2(tiny);
   const ModelConfig model = read_hugging_face_shape(tiny);
   EXPECT_EQ(model, (ModelConfig{.layers = 2, .hidden = 64, .heads = 4, .vocab = 257, .context = 32}));
-  const auto raw = parse(slurp(tiny + "/model.safetensors"));
+  const auto raw = parse(read_file(tiny + "/model.safetensors"));
   EXPECT_EQ(gpt2_parameters(model).size(), raw.size());
   std::mt19937 random(1);
   for (const StoredParameter& p : gpt2_parameters(model)) {
@@ -152,7 +152,8 @@ TEST(HuggingFace, through_a_checkpoint_and_out_again) {
   const std::string out = folder / "exported/model";
   export_hugging_face(checkpoint, model, gpt2_parameters(model), std::nullopt, out);
   EXPECT_EQ(read_hugging_face_shape(out), model);
-  const auto before = parse(slurp(tiny + "/model.safetensors")), after = parse(slurp(out + "/model.safetensors"));
+  const auto before = parse(read_file(tiny + "/model.safetensors")),
+             after = parse(read_file(out + "/model.safetensors"));
   EXPECT_EQ(after.size(), before.size());
   for (const auto& [name, t] : before) {
     ASSERT_TRUE(after.contains("transformer." + name)) << name;
@@ -173,7 +174,7 @@ TEST(HuggingFace, an_export_overwrites_nothing) {
     expect_part(
         message_of([&] { export_hugging_face(source, small, gpt2_parameters(small), std::nullopt, folder.path()); }),
         folder / name);
-    EXPECT_EQ(slurp(folder / name), "precious");
+    EXPECT_EQ(read_file(folder / name), "precious");
     EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
   }
   const TemporaryFolder folder;
@@ -192,7 +193,7 @@ TEST(HuggingFace, an_export_says_which_token_ends_a_text) {
   const TemporaryFolder folder;
   const auto exported = [&](const std::string& name, std::optional<int64_t> end_of_text) {
     export_hugging_face(source, small, gpt2_parameters(small), end_of_text, folder / name);
-    return nlohmann::json::parse(slurp(folder / name + "/config.json"));
+    return nlohmann::json::parse(read_file(folder / name + "/config.json"));
   };
   const auto with = exported("with", small.vocab - 1), without = exported("without", std::nullopt);
   for (const char* key : {"bos_token_id", "eos_token_id"}) {
@@ -338,7 +339,7 @@ TEST(SafeTensors, malformed_files_are_refused) {
 TEST(SafeTensors, any_changed_byte_of_the_header_is_survived) {
   Model model(small_tensors(), config_of(small));
   const std::string path = model.path() + "/model.safetensors";
-  const std::string bytes = slurp(path);
+  const std::string bytes = read_file(path);
   uint64_t length = 0;
   std::memcpy(&length, bytes.data(), 8);
   std::mt19937 random(1);

@@ -21,7 +21,7 @@ std::string python_with(const std::string& packages) {
 TEST(Python, the_snippet_of_the_format_page_reads_every_tensor) {
   const std::string python = python_with("h5py, numpy");
   if (python.empty()) GTEST_SKIP() << "MEGALITH_PYTHON does not name a Python with h5py";
-  const std::string page = slurp(MEGALITH_SOURCE_DIR "/checkpoints/FORMAT.md"), open = "```python\n";
+  const std::string page = read_file(MEGALITH_SOURCE_DIR "/checkpoints/FORMAT.md"), open = "```python\n";
   const size_t begin = page.find(open) + open.size();
   const TemporaryFolder folder;
   spill(folder / "snippet.py", page.substr(begin, page.find("```", begin) - begin));
@@ -32,20 +32,20 @@ TEST(Python, the_snippet_of_the_format_page_reads_every_tensor) {
                            .c_str());
   };
   for (const TestTensor& t : test_tensors()) {
-    ASSERT_EQ(run(t.name), 0) << slurp(folder / "err");
+    ASSERT_EQ(run(t.name), 0) << read_file(folder / "err");
     const std::vector<float> expected = values_of(t, whole_piece(t.name, t.shape));
-    const std::string bytes = slurp(folder / "out");
+    const std::string bytes = read_file(folder / "out");
     ASSERT_EQ(bytes.size(), expected.size() * 4) << t.name;
     EXPECT_EQ(std::memcmp(bytes.data(), expected.data(), bytes.size()), 0) << t.name;
   }
   // A flipped bit is found there as well.
   const CheckpointReader reader(checkpoint);
   const FileRecord& record = reader.manifest().files[0];
-  std::string bytes = slurp(checkpoint + "/" + record.name);
+  std::string bytes = read_file(checkpoint + "/" + record.name);
   bytes[static_cast<size_t>(record.datasets[0].offset)]++;
   spill(checkpoint + "/" + record.name, bytes);
   EXPECT_NE(run(record.datasets[0].piece.name), 0);
-  EXPECT_NE(slurp(folder / "err").find("is damaged"), std::string::npos);
+  EXPECT_NE(read_file(folder / "err").find("is damaged"), std::string::npos);
 }
 
 TEST(Python, transformers_computes_the_reference_logits_from_an_export) {

@@ -89,7 +89,7 @@ TEST(RoundTrip, the_same_pieces_give_the_same_bytes) {
   const TemporaryFolder a, b;
   const std::string first = write_checkpoint(a.path(), 5), second = write_checkpoint(b.path(), 5);
   for (const char* file : {"/manifest.json", "/rank-00000.h5", "/rank-00001.h5"})
-    EXPECT_EQ(slurp(first + file), slurp(second + file)) << file;
+    EXPECT_EQ(read_file(first + file), read_file(second + file)) << file;
 }
 
 TEST(RoundTrip, elements_take_no_memory_while_hdf5_lays_them_out) {

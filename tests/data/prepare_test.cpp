@@ -17,7 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 using test::gpt2_folder;
 using test::random_text;
-using test::read_all;
 using test::Scratch;
 
 std::vector<int32_t> tokens_in(const std::string& path) {
@@ -93,12 +92,12 @@ TEST(Prepare, TrainsATokenizerThatDoesNotDependOnThreads) {
     EXPECT_EQ(report.vocab_size, 500);
   }
   for (const char* name : {"tokenizer/vocab.json", "tokenizer/merges.txt", "train.bin", "train.idx", "validation.bin"})
-    EXPECT_EQ(read_all(scratch.path(std::string("1/") + name)), read_all(scratch.path(std::string("3/") + name)))
+    EXPECT_EQ(read_file(scratch.path(std::string("1/") + name)), read_file(scratch.path(std::string("3/") + name)))
         << name;
 
   // The folder it made is one to prepare with.
   prepare({.text_files = {text}, .tokenizer = scratch.path("1/tokenizer"), .out = scratch.path("again")});
-  EXPECT_EQ(read_all(scratch.path("again/train.bin")), read_all(scratch.path("1/train.bin")));
+  EXPECT_EQ(read_file(scratch.path("again/train.bin")), read_file(scratch.path("1/train.bin")));
 }
 
 TEST(Prepare, LargeTextsAreSampledForTraining) {
@@ -111,7 +110,7 @@ TEST(Prepare, LargeTextsAreSampledForTraining) {
                                            [&](int64_t, int64_t total) { *total_seen = total; });
     scratch.write("t/kept", "");
     tokenizer->save(scratch.path("t"));
-    const std::string merges = read_all(scratch.path("t/merges.txt"));
+    const std::string merges = read_file(scratch.path("t/merges.txt"));
     fs::remove_all(scratch.path("t"));
     return merges;
   };
@@ -199,11 +198,11 @@ TEST(Prepare, NeverOverwrites) {
       .text_files = {scratch.write("text", "some text\n")}, .tokenizer = "bytes", .out = scratch.path("out")};
   scratch.write("out/notes", "others may have files there");
   prepare(options);
-  const std::string before = read_all(scratch.path("out/train.bin"));
+  const std::string before = read_file(scratch.path("out/train.bin"));
   EXPECT_ERROR(prepare(options), "out/tokenizer exists", "remove it");
   fs::remove_all(scratch.path("out/tokenizer"));
   EXPECT_ERROR(prepare(options), "out/train.idx exists");
-  EXPECT_EQ(read_all(scratch.path("out/train.bin")), before);
+  EXPECT_EQ(read_file(scratch.path("out/train.bin")), before);
   EXPECT_TRUE(fs::exists(scratch.path("out/notes")));
 
   options.out = scratch.path("locked");

@@ -1,4 +1,4 @@
-// What the tests of this folder share: a folder that vanishes, whole files, an error's text, random text.
+// What the tests of this folder share: a folder that vanishes, an error's text, random text.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -6,10 +6,10 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <random>
 #include <string>
 
+#include "kernels/base/files.h"
 #include "tests/message_of.h"
 
 namespace megalith::test {
@@ -35,11 +35,6 @@ class Scratch {
  private:
   std::filesystem::path folder_;
 };
-
-inline std::string read_all(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 #define EXPECT_ERROR(statement, ...)                                                                    \
   do {                                                                                                  \

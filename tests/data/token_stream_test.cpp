@@ -9,7 +9,6 @@
 namespace megalith {
 namespace {
 
-using test::read_all;
 using test::Scratch;
 
 template <class T>
@@ -79,12 +78,12 @@ TEST(IndexedDataset, FormatToTheByte) {
   writer.add(std::vector<int32_t>{4});
   writer.end_document();
   writer.finish();
-  EXPECT_EQ(read_all(scratch.path("a.bin")), bytes_of(std::vector<uint16_t>{1, 2, 299, 4}));
+  EXPECT_EQ(read_file(scratch.path("a.bin")), bytes_of(std::vector<uint16_t>{1, 2, 299, 4}));
   const std::string header = std::string("MMIDIDX\0\0", 9) + bytes_of(std::vector<uint64_t>{1}) + "\x08" +
                              bytes_of(std::vector<uint64_t>{3, 3});
-  EXPECT_EQ(read_all(scratch.path("a.idx")), header + bytes_of(std::vector<int32_t>{2, 1, 1}) +
-                                                 bytes_of(std::vector<int64_t>{0, 4, 6}) +
-                                                 bytes_of(std::vector<int64_t>{0, 2, 3}));
+  EXPECT_EQ(read_file(scratch.path("a.idx")), header + bytes_of(std::vector<int32_t>{2, 1, 1}) +
+                                                  bytes_of(std::vector<int64_t>{0, 4, 6}) +
+                                                  bytes_of(std::vector<int64_t>{0, 2, 3}));
   EXPECT_EQ(all_of(TokenStream::open(scratch.path("a.bin"))), (std::vector<int32_t>{1, 2, 299, 4}));
 }
 
@@ -94,7 +93,7 @@ TEST(IndexedDataset, AnIndexIsNoTokenFile) {
   writer.add(std::vector<int32_t>{1, 2, 3, 4});
   writer.end_document();
   writer.finish();
-  ASSERT_EQ(read_all(scratch.path("a.idx")).size() % 2, 0u) << "it could be uint16 tokens";
+  ASSERT_EQ(read_file(scratch.path("a.idx")).size() % 2, 0u) << "it could be uint16 tokens";
   EXPECT_ERROR(TokenStream::open(scratch.path("a.idx")), "a.idx is the index", "name the file itself", "a.bin");
 }
 
@@ -106,10 +105,10 @@ TEST(IndexedDataset, WideTokensFromAVocabularyOf65500On) {
     writer->end_document();
     writer->finish();
   }
-  EXPECT_EQ(read_all(scratch.path("wide.bin")).size(), 4u);
-  EXPECT_EQ(read_all(scratch.path("wide.idx"))[17], 4);
-  EXPECT_EQ(read_all(scratch.path("narrow.bin")).size(), 2u);
-  EXPECT_EQ(read_all(scratch.path("narrow.idx"))[17], 8);
+  EXPECT_EQ(read_file(scratch.path("wide.bin")).size(), 4u);
+  EXPECT_EQ(read_file(scratch.path("wide.idx"))[17], 4);
+  EXPECT_EQ(read_file(scratch.path("narrow.bin")).size(), 2u);
+  EXPECT_EQ(read_file(scratch.path("narrow.idx"))[17], 8);
   const auto stream = TokenStream::open(scratch.path("wide.bin"));
   EXPECT_EQ(all_of(stream), std::vector<int32_t>{65498});
   EXPECT_EQ(stream.max_possible_token(), std::numeric_limits<int32_t>::max());
@@ -124,7 +123,7 @@ TEST(IndexedDataset, RefusesDamage) {
   writer.add(std::vector<int32_t>{1, 2, 3});
   writer.end_document();
   writer.finish();
-  const std::string bin = read_all(scratch.path("a.bin")), idx = read_all(scratch.path("a.idx"));
+  const std::string bin = read_file(scratch.path("a.bin")), idx = read_file(scratch.path("a.idx"));
   const auto open = [&](const std::string& new_bin, const std::string& new_idx) {
     scratch.write("a.bin", new_bin);
     scratch.write("a.idx", new_idx);

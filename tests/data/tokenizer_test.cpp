@@ -13,7 +13,6 @@ namespace {
 
 using test::gpt2_folder;
 using test::random_text;
-using test::read_all;
 using test::Scratch;
 
 std::vector<int32_t> ids_of(const Tokenizer& tokenizer, std::string_view text) {
@@ -94,9 +93,9 @@ TEST(Tokenizer, SaveAndLoadRoundTrip) {
   Scratch scratch;
   scratch.write("copy/kept", "");
   gpt2().save(scratch.path("copy"));
-  EXPECT_EQ(read_all(scratch.path("copy/merges.txt")), read_all(gpt2_folder() + "/merges.txt"));
-  EXPECT_EQ(nlohmann::json::parse(read_all(scratch.path("copy/vocab.json"))),
-            nlohmann::json::parse(read_all(gpt2_folder() + "/vocab.json")));
+  EXPECT_EQ(read_file(scratch.path("copy/merges.txt")), read_file(gpt2_folder() + "/merges.txt"));
+  EXPECT_EQ(nlohmann::json::parse(read_file(scratch.path("copy/vocab.json"))),
+            nlohmann::json::parse(read_file(gpt2_folder() + "/vocab.json")));
   EXPECT_ERROR(gpt2().save(scratch.path("copy")), "vocab.json", "exists");
 }
 
@@ -145,7 +144,7 @@ TEST(Tokenizer, MergingEqualsItsDefinitionAtAllLengths) {
 TEST(Tokenizer, RefusesDamagedFolders) {
   SKIP_WITHOUT_GPT2();
   Scratch scratch;
-  const std::string vocab = read_all(gpt2_folder() + "/vocab.json"), merges = read_all(gpt2_folder() + "/merges.txt");
+  const std::string vocab = read_file(gpt2_folder() + "/vocab.json"), merges = read_file(gpt2_folder() + "/merges.txt");
   const auto load = [&](const std::string& vocab_text, const std::string& merges_text) {
     scratch.write("t/vocab.json", vocab_text);
     scratch.write("t/merges.txt", merges_text);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/files.h"
 #include "tests/end_to_end/process.h"
 
 namespace megalith::e2e {
@@ -26,7 +27,6 @@ class Scratch {
   std::string root_, folder_;
 };
 
-std::string read_file(const std::string& path);
 void write_file(const std::string& path, const std::string& bytes);
 size_t count(const std::string& text, const std::string& words);  // how often they stand in it
 void flip_byte(const std::string& path, size_t position);

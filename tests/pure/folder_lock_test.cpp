@@ -17,7 +17,7 @@ class Lock : public testing::Test {
   std::string refusal() const {
     return message_of([&] { const FolderLock second(folder_, "choose another with run.output=DIR"); });
   }
-  std::string said() const { return test::read_all(folder_ + "/lock"); }
+  std::string said() const { return read_file(folder_ + "/lock"); }
 
   const test::Scratch scratch_;
   const std::string folder_ = scratch_.path("");
