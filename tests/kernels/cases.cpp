@@ -120,10 +120,11 @@ Case linear_forward_case(int64_t N, int64_t I, int64_t O, bool bias, DType t) {
           .run = [](Stream& s, const Tensors& a) { linear_forward(s, a[0], a[1], a[2], a[3]); },
           .twin =
               [=](Doubles& d) {
+                const Values &x = d["x"], &w = d["w"];
                 for (int64_t n = 0; n < N; n++)
                   for (int64_t o = 0; o < O; o++) {
                     double sum = bias ? d["b"][at(o)] : 0;
-                    for (int64_t i = 0; i < I; i++) sum += d["x"][at(n * I + i)] * d["w"][at(o * I + i)];
+                    for (int64_t i = 0; i < I; i++) sum += x[at(n * I + i)] * w[at(o * I + i)];
                     d["y"][at(n * O + o)] = sum;
                   }
               },
@@ -138,10 +139,11 @@ Case linear_backward_input_case(int64_t N, int64_t I, int64_t O, DType t) {
           .run = [](Stream& s, const Tensors& a) { linear_backward_input(s, a[0], a[1], a[2]); },
           .twin =
               [=](Doubles& d) {
+                const Values &dy = d["dy"], &w = d["w"];
                 for (int64_t n = 0; n < N; n++)
                   for (int64_t i = 0; i < I; i++) {
                     double sum = 0;
-                    for (int64_t o = 0; o < O; o++) sum += d["dy"][at(n * O + o)] * d["w"][at(o * I + i)];
+                    for (int64_t o = 0; o < O; o++) sum += dy[at(n * O + o)] * w[at(o * I + i)];
                     d["dx"][at(n * I + i)] = sum;
                   }
               },
@@ -157,10 +159,12 @@ Case linear_backward_weight_case(int64_t N, int64_t I, int64_t O, bool bias, DTy
           .run = [](Stream& s, const Tensors& a) { linear_backward_weight(s, a[0], a[1], a[2], a[3]); },
           .twin =
               [=](Doubles& d) {
+                const Values& x = d["x"];
+                Values& dw = d["dw"];
                 for (int64_t n = 0; n < N; n++)
                   for (int64_t o = 0; o < O; o++) {
                     const double dy = d["dy"][at(n * O + o)];
-                    for (int64_t i = 0; i < I; i++) d["dw"][at(o * I + i)] += dy * d["x"][at(n * I + i)];
+                    for (int64_t i = 0; i < I; i++) dw[at(o * I + i)] += dy * x[at(n * I + i)];
                     if (bias) d["db"][at(o)] += dy;
                   }
               },
