@@ -200,8 +200,8 @@ TEST_F(FileSessions, ARankThatDiesIsNamed) {
     const int victim = victims[i / 3];
     const bool died = static_cast<int>(i % 3) == victim;
     EXPECT_EQ(ends[i].status, died ? -SIGKILL : 1);
-    if (!died)
-      expect_all_say({ends[i]}, fmt::format("error: rank {} of 3 has not been heard of for {:g} s", victim, soon));
+    const std::string error = fmt::format("error: rank {} of 3 has not been heard of for {:g} s", victim, soon);
+    EXPECT_TRUE(died || ends[i].said.starts_with(error)) << ends[i].said;
   }
   EXPECT_EQ(left_behind(), std::vector<std::string>());
 }
@@ -218,7 +218,7 @@ TEST_F(FileSessions, ARankThatEndsWithAnErrorEndsTheOthersAtOnce) {
       }
       return talk(s);
     });
-    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), never / 2);
+    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 10);
     for (int r : {0, 1})
       EXPECT_EQ(ends[static_cast<size_t>(r)].said,
                 "error: rank 2 of 3 has ended with an error; its own output says which");
