@@ -136,6 +136,7 @@ TEST_F(FileSessions, WhatAnEarlierJobLeftIsNotTakenForThisOne) {
   const auto killed_once_there = [&](const std::vector<int>& ranks, const std::vector<std::string>& files) {
     for (int r : ranks) start({r, 3, "", "job"}, never, [](const Session&) { return "they have met"; });
     wait_for(files);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // time to take what is there for this job's
     for (pid_t child : children_) ::kill(child, SIGKILL);
     for (const End& end : finish()) EXPECT_EQ(end.status, -SIGKILL);
     for (const std::string& name : files) EXPECT_TRUE(fs::exists(folder_ + "/" + name)) << name;
