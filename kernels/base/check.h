@@ -23,10 +23,18 @@ class Error : public std::runtime_error {
   int line_;
 };
 
+// Behind FAIL. Formats elsewhere, so that the many places that may fail stay small.
+[[noreturn]] void throw_error(const char* file, int line, fmt::string_view format, fmt::format_args values);
+
+template <typename... Args>
+[[noreturn]] void fail(const char* file, int line, fmt::format_string<Args...> format, Args&&... args) {
+  throw_error(file, line, format, fmt::make_format_args(args...));
+}
+
 }  // namespace megalith
 
 // FAIL("cannot open {}: {}; does the folder exist?", path, why)
-#define FAIL(...) throw ::megalith::Error(__FILE__, __LINE__, ::fmt::format(__VA_ARGS__))
+#define FAIL(...) ::megalith::fail(__FILE__, __LINE__, __VA_ARGS__)
 
 // CHECK(rows == n, "{} rows, expected {}", rows, n): for input and for our own invariants alike; always compiled in.
 #define CHECK(condition, ...)            \
