@@ -1,7 +1,6 @@
 // metrics.jsonl: one object a step, and after a resume it reads as if the run had never stopped.
 #include "trainer/train/metrics.h"
 
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -10,21 +9,22 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/message_of.h"
+#include "trainer/job/log.h"
 
 namespace megalith {
 namespace {
 
 class MetricsFile : public testing::Test {
  protected:
-  MetricsFile() : level_(spdlog::get_level()) {
-    spdlog::set_level(spdlog::level::off);
+  MetricsFile() {
+    log_nowhere();
     std::string pattern = (std::filesystem::temp_directory_path() / "megalith_metrics_XXXXXX").string();
     CHECK(mkdtemp(pattern.data()), "cannot make {}", pattern);
     folder_ = pattern;
   }
   ~MetricsFile() override {
     std::filesystem::remove_all(folder_);
-    spdlog::set_level(level_);
+    log_to_console();
   }
 
   std::string path() const { return folder_ + "/metrics.jsonl"; }
@@ -42,7 +42,6 @@ class MetricsFile : public testing::Test {
   }
 
   std::string folder_;
-  spdlog::level::level_enum level_;
 };
 
 TEST_F(MetricsFile, DropsStepsBeyondTheCheckpoint) {

@@ -1,10 +1,9 @@
 // The files of a run, in the order in which they reach the disk: a checkpoint stands for steps that metrics.jsonl has.
-#include <spdlog/spdlog.h>
-
 #include <fstream>
 
 #include "tests/data/scratch.h"
 #include "tests/recorded_files.h"
+#include "trainer/job/log.h"
 #include "trainer/session/file_session.h"
 #include "trainer/train/run.h"
 
@@ -21,11 +20,10 @@ TEST(RunFiles, ACheckpointComesAfterTheMetricsOfItsSteps) {
                   "[checkpoint]\nevery = 1\nkeep = 2\n[run]\noutput = \"{}\"\n",
                   scratch.path("train.bin"), run),
       "test", {});
-  const auto logger = spdlog::default_logger();
   const test::RecordedFiles recorded;
   const FileSession session("", {}, 1);
   megalith::Run(config, session).train();
-  spdlog::set_default_logger(logger);
+  log_to_console();
   EXPECT_EQ(test::order_fault(recorded.events()), "");
 
   // How many lines the disk is known to have when a checkpoint gets its name.

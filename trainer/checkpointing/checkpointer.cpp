@@ -1,6 +1,5 @@
 #include "trainer/checkpointing/checkpointer.h"
 
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -8,6 +7,7 @@
 #include "checkpoints/directory.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/job/agreement.h"
+#include "trainer/job/log.h"
 
 namespace megalith {
 
@@ -151,7 +151,7 @@ std::optional<Progress> Checkpointer::resume() {
     }
     const CheckpointListing listing = scan_checkpoints(checkpoint.directory);
     for (const SkippedCheckpoint& skipped : listing.skipped)
-      spdlog::warn("warning: checkpoint {} is not used: {}", skipped.path, skipped.reason);
+      log_warning("checkpoint {} is not used: {}", skipped.path, skipped.reason);
     for (const std::string& path : listing.complete) joined += path + "\n";
   });
   joined = session_.broadcast_text(joined);
@@ -187,14 +187,14 @@ std::optional<Progress> Checkpointer::resume() {
     if (!damage.empty()) {
       if (names_a_checkpoint(wanted)) throw JobError(__FILE__, __LINE__, damage);
       if (session_.rank() == 0)
-        spdlog::warn("warning: checkpoint {} is damaged, trying the one before: {}", path, damage);
+        log_warning("checkpoint {} is damaged, trying the one before: {}", path, damage);
       damaged.push_back(path);
       continue;
     }
     // Out of the way of the checkpoints to come, but only now that an older one has been read.
     together(session_, [&] {
       if (session_.rank() == 0)
-        for (const std::string& bad : damaged) spdlog::warn("warning: {} is now {}", bad, set_aside(bad));
+        for (const std::string& bad : damaged) log_warning("{} is now {}", bad, set_aside(bad));
     });
     trainer_.weights_loaded();
     return progress;

@@ -1,6 +1,5 @@
 #include "trainer/train/metrics.h"
 
-#include <spdlog/spdlog.h>
 
 #include <cmath>
 #include <filesystem>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "kernels/base/json.h"
+#include "trainer/job/log.h"
 
 namespace megalith {
 
@@ -42,7 +42,7 @@ void keep_earlier(const std::string& run_folder, const std::string& path) {
   for (int k = 1; kept.empty() || std::filesystem::exists(kept); k++)
     kept = fmt::format("{}/metrics.earlier-{}.jsonl", run_folder, k);
   move_file(path, kept);
-  spdlog::info("the run starts from step 0; the metrics of an earlier start are now {}", kept);
+  log_info("the run starts from step 0; the metrics of an earlier start are now {}", kept);
 }
 
 std::string duration_text(double seconds) {
@@ -90,9 +90,9 @@ void Metrics::end_step(int64_t step, const StepScalars& scalars, double learning
                                  ? fmt::format("  MFU {:.1f} %, full {:.1f} %, HFU {:.1f} %", 100 * mfu.get<double>(),
                                                100 * mfu_full.get<double>(), 100 * hfu.get<double>())
                                  : "";
-  spdlog::info("step {}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:.0f} tokens/s  {:.3f} TFLOP/s{}  ETA {}", step,
-               rates_.steps, scalars.loss, scalars.grad_norm, learning_rate, tokens_per_second, model_tflops, shares,
-               eta);
+  log_info("step {}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:.0f} tokens/s  {:.3f} TFLOP/s{}  ETA {}", step,
+           rates_.steps, scalars.loss, scalars.grad_norm, learning_rate, tokens_per_second, model_tflops, shares,
+           eta);
   bar_.draw(static_cast<double>(step) / static_cast<double>(rates_.steps), "ETA " + eta);
   nlohmann::ordered_json memory;
   for (MemoryClass c : all_memory_classes) memory[name_of(c)] = rates_.memory.at(c, Place::device);
@@ -120,7 +120,7 @@ void Metrics::evaluation(int64_t step, double loss, int64_t tokens, int64_t byte
     line["bits_per_byte"] = bits_per_byte(loss, tokens, bytes);
     bits = fmt::format("  {:.4f} bits per byte", bits_per_byte(loss, tokens, bytes));
   }
-  spdlog::info("step {}  validation loss {:.4f}{}", step, loss, bits);
+  log_info("step {}  validation loss {:.4f}{}", step, loss, bits);
   write(json_text(line));
 }
 

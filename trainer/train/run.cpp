@@ -1,6 +1,5 @@
 #include "trainer/train/run.h"
 
-#include <spdlog/spdlog.h>
 
 #include <cmath>
 #include <deque>
@@ -8,6 +7,7 @@
 #include "kernels/base/device.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/handshake.h"
+#include "trainer/job/log.h"
 #include "trainer/job/memory_check.h"
 #include "trainer/session/machine.h"
 #include "trainer/step/learning_rate.h"
@@ -40,26 +40,26 @@ Run::Run(Config config, const Session& session) : session_(session), config_(std
     flops_ += theirs;
     if (const MemorySizes sizes{memory}; sizes.total(Place::device) > memory_.total(Place::device)) memory_ = sizes;
   }
-  spdlog::info("planned memory of the fullest rank: {:.1f} MiB",
-               static_cast<double>(memory_.total(Place::device)) / (1 << 20));
+  log_info("planned memory of the fullest rank: {:.1f} MiB",
+           static_cast<double>(memory_.total(Place::device)) / (1 << 20));
   together(session, [&] { metrics_.emplace(config_.run.output, session.rank() == 0, progress_.step, rates()); });
 }
 
 void Run::introduce(int threads) const {
   const Plan& plan = work_->plan;
-  spdlog::info("parameters {}, layers {}; {}, {} threads each, {}, {}; run folder {}",
-               num_parameters(model_spec(config_.model)), config_.model.layers, plan.mesh.summary(), threads,
-               to_string(config_.parallel.sharding_strategy), to_string(config_.precision.compute), config_.run.output);
+  log_info("parameters {}, layers {}; {}, {} threads each, {}, {}; run folder {}",
+           num_parameters(model_spec(config_.model)), config_.model.layers, plan.mesh.summary(), threads,
+           to_string(config_.parallel.sharding_strategy), to_string(config_.precision.compute), config_.run.output);
   if (work_->device.world == World::cuda) {
     const device::Properties gpu = device::properties();
-    spdlog::info("each rank on a GPU; rank {}: {}, compute capability {}.{}, {:.1f} GiB, driver for CUDA {}{}",
-                 session_.rank(), gpu.name, gpu.major, gpu.minor, static_cast<double>(gpu.memory) / (1 << 30),
-                 gpu.driver, session_.size() > 1 ? "; " + work_->transport->name() : "");
+    log_info("each rank on a GPU; rank {}: {}, compute capability {}.{}, {:.1f} GiB, driver for CUDA {}{}",
+             session_.rank(), gpu.name, gpu.major, gpu.minor, static_cast<double>(gpu.memory) / (1 << 30),
+             gpu.driver, session_.size() > 1 ? "; " + work_->transport->name() : "");
   }
-  if (!work_->placed.warning.empty()) spdlog::warn("warning: {}", work_->placed.warning);
+  if (!work_->placed.warning.empty()) log_warning("{}", work_->placed.warning);
   if (plan.batch.idle() > 0)
-    spdlog::warn(
-        "warning: batch.global_batch_size = {} does not fill {} microbatches of {} on {} data-parallel ranks: {:.0f} % "
+    log_warning(
+        "batch.global_batch_size = {} does not fill {} microbatches of {} on {} data-parallel ranks: {:.0f} % "
         "of the work is on masked sequences",
         plan.batch.batch, plan.batch.num_microbatches(), plan.batch.microbatch, plan.batch.ranks,
         100 * plan.batch.idle());
@@ -68,10 +68,10 @@ void Run::introduce(int threads) const {
 void Run::set_weights() {
   if (const std::optional<Progress> resumed = checkpointer_->resume()) {
     progress_ = *resumed;
-    spdlog::info("resumed after step {}", progress_.step);
+    log_info("resumed after step {}", progress_.step);
   } else if (!config_.checkpoint.init_from.empty()) {
     checkpointer_->initialize_weights();
-    spdlog::info("weights from {}", config_.checkpoint.init_from);
+    log_info("weights from {}", config_.checkpoint.init_from);
   } else {
     work_->trainer->initialize();
   }
@@ -110,7 +110,7 @@ void Run::train() {
     if (saves()) save();
     metrics_->start_clock();
   }
-  spdlog::info("done: {} steps, {} sequences", progress_.step, progress_.sequences);
+  log_info("done: {} steps, {} sequences", progress_.step, progress_.sequences);
 }
 
 Run::Launched Run::step() {
@@ -146,7 +146,7 @@ void Run::evaluate() {
 void Run::save() {
   together(session_, [&] { metrics_->sync(); });
   const std::string path = checkpointer_->save(progress_);
-  spdlog::info("step {}  checkpoint {}", progress_.step, path);
+  log_info("step {}  checkpoint {}", progress_.step, path);
 }
 
 bool Run::due(int64_t every) const {

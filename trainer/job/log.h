@@ -1,0 +1,29 @@
+// What a job tells its user while it runs: lines on the console and, once a run has a folder, in its log.txt. spdlog writes
+// them; only log.cpp knows that, because each file that does compiles fmt's formatter anew.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+
+namespace megalith {
+
+void log_line(const std::string& text);
+
+template <typename... Args>
+void log_info(fmt::format_string<Args...> format, Args&&... args) {
+  log_line(fmt::vformat(format, fmt::make_format_args(args...)));
+}
+
+template <typename... Args>
+void log_warning(fmt::format_string<Args...> format, Args&&... args) {
+  log_line("warning: " + fmt::vformat(format, fmt::make_format_args(args...)));
+}
+
+// Where lines go from now on. At first they go to the console.
+void log_to_console();
+void log_nowhere();  // on ranks other than 0
+// To both, in the file with the time and after what it holds. Error: the file cannot be opened.
+void log_to_console_and(const std::string& path);
+
+}  // namespace megalith
