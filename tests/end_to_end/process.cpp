@@ -102,9 +102,11 @@ Process::Process(const Args& command, const std::string& folder, const std::stri
     ::setenv("OMP_NUM_THREADS", "1", 1);
     ::setenv("OMP_WAIT_POLICY", "PASSIVE", 1);
     // What Open MPI says on standard error of a chroot without /sys, or of networks that ranks of one machine do not
-    // need, is not the program's; and libfabric (ofi) takes a second to find that there is none.
+    // need, is not the program's; and libraries of such networks take long to find that there is none: libfabric (ofi)
+    // a second, those of PSM, which any pml but ob1 looks for, a tenth each.
     ::setenv("HWLOC_HIDE_ERRORS", "2", 1);
     ::setenv("OMPI_MCA_btl", "^tcp,ofi", 1);
+    ::setenv("OMPI_MCA_pml", "ob1", 1);
     // Ranks that mpirun has told to end, it ends at once, and not after a second or two.
     ::setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 1);
     ::setenv("PRTE_MCA_odls_base_sigkill_timeout", "0", 1);
