@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs every test once: those of the libraries under the address and
 # undefined-behaviour sanitizers, those of programs on the program as it is. With CI=true, warnings are errors.
-# tests/nightly.sh also runs the long loops, and looks for all the undefined behaviour that there is a check for.
+# tests/nightly.sh also runs the long loops, and has the sanitizers look at stacks and for all undefined behaviour.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -14,9 +14,10 @@ export OMP_WAIT_POLICY=PASSIVE
 jobs=$(nproc)
 strict=-DCMAKE_COMPILE_WARNING_AS_ERROR=$([ "${CI:-false}" = false ] && echo OFF || echo ON)
 
-cmake --preset cpu "$strict" >/dev/null
+cmake --preset cpu "$strict" >/dev/null &
+cmake --preset cpu-asan "$strict" ${MEGALITH_SANITIZE_FULLY:+-DMEGALITH_SANITIZE_FULLY=ON} >/dev/null
+wait "$!"
 cmake --build --preset cpu-programs -j "$jobs" -- --quiet
-cmake --preset cpu-asan "$strict" ${MEGALITH_SANITIZE_WITHOUT:+-DMEGALITH_SANITIZE_WITHOUT=$MEGALITH_SANITIZE_WITHOUT} >/dev/null
 cmake --build --preset cpu-asan -j "$jobs" -- --quiet
 
 # Both run to their end, so that one failure does not hide another. Some wait more than they compute.
