@@ -103,7 +103,7 @@ Process::Process(const Args& command, const std::string& folder, const std::stri
     ::setenv("OMP_WAIT_POLICY", "PASSIVE", 1);
     // What Open MPI says on standard error of a chroot without /sys, or of networks that ranks of one machine do not
     // need, is not the program's; and libraries of such networks take long to find that there is none: libfabric (ofi)
-    // a second, those of PSM, which any pml but ob1 looks for, a tenth each.
+    // a second, two of PSM, opened only to choose a pml, a tenth each.
     ::setenv("HWLOC_HIDE_ERRORS", "2", 1);
     ::setenv("OMPI_MCA_btl", "^tcp,ofi", 1);
     ::setenv("OMPI_MCA_pml", "ob1", 1);

@@ -1,6 +1,5 @@
 #include "trainer/checkpointing/checkpointer.h"
 
-
 #include <algorithm>
 #include <filesystem>
 

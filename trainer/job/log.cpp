@@ -4,6 +4,9 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <memory>
+#include <vector>
+
 #include "kernels/base/check.h"
 
 namespace megalith {

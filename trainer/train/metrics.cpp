@@ -1,6 +1,5 @@
 #include "trainer/train/metrics.h"
 
-
 #include <cmath>
 #include <filesystem>
 #include <limits>

@@ -1,6 +1,5 @@
 #include "trainer/train/run.h"
 
-
 #include <cmath>
 #include <deque>
 

@@ -1,6 +1,5 @@
 #include "trainer/train/run_folder.h"
 
-
 #include <filesystem>
 
 #include "trainer/job/log.h"
