@@ -1,87 +1,11 @@
 #include "configs/field_table.h"
 
-#include "configs/choices.h"
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
-#include <cmath>
-#include <type_traits>
-
 namespace megalith {
 namespace {
 
-template <class Member>
-constexpr Field::Kind kind_of() {
-  if constexpr (std::is_same_v<Member, int64_t>) return Field::Kind::integer;
-  if constexpr (std::is_same_v<Member, double>) return Field::Kind::real;
-  if constexpr (std::is_same_v<Member, bool>) return Field::Kind::boolean;
-  if constexpr (std::is_same_v<Member, std::string>) return Field::Kind::text;
-  return Field::Kind::choice;
-}
-
-// Adds the rows of one section; remembers its name and where it lies in Config.
-template <class Section>
-class Rows {
- public:
-  Rows(std::vector<Field>& table, std::string_view name, Section Config::*section)
-      : table_(table), name_(name), section_(section) {}
-
-  template <class Member>
-  void number(std::string_view key, Member Section::*member, std::string_view unit, NumberRange range,
-              std::string_view help) {
-    static_assert(std::is_same_v<Member, int64_t> || std::is_same_v<Member, double>);
-    if (std::is_same_v<Member, int64_t>) range.max = std::min(range.max, NumberRange::largest_integer);
-    Field& field = add(key, member, help);
-    field.unit = unit;
-    field.range = range;
-  }
-
-  template <class Member>
-  void word(std::string_view key, Member Section::*member, std::string_view help) {
-    Field& field = add(key, member, help);
-    if constexpr (kind_of<Member>() == Field::Kind::choice) field.choices = choice_words<Member>();
-  }
-
- private:
-  template <class Member>
-  Field& add(std::string_view key, Member Section::*member, std::string_view help) {
-    Field field{.section = name_,
-                .key = key,
-                .kind = kind_of<Member>(),
-                .unit = {},
-                .range = {},
-                .choices = {},
-                .help = help,
-                .get = {},
-                .set = {}};
-    const auto section = section_;
-    if constexpr (kind_of<Member>() == Field::Kind::choice) {
-      field.get = [=](const Config& config) -> Value { return to_string(config.*section.*member); };
-      field.set = [=](Config& config, const Value& value) {
-        const std::optional<Member> choice = parse_choice<Member>(std::get<std::string>(value));
-        if (choice) config.*section.*member = *choice;
-        return choice.has_value();
-      };
-    } else {
-      field.get = [=](const Config& config) -> Value { return config.*section.*member; };
-      field.set = [=](Config& config, const Value& value) {
-        config.*section.*member = std::get<Member>(value);
-        return true;
-      };
-    }
-    return table_.emplace_back(std::move(field));
-  }
-
-  std::vector<Field>& table_;
-  std::string_view name_;
-  Section Config::*section_;
-};
-
 // Upper limits are far beyond any use; they keep every product of two sizes inside 64 bits.
-std::vector<Field> build_table() {
-  std::vector<Field> table;
+Table<Config> build_table() {
+  Table<Config> table;
 
   Rows model(table, "model", &Config::model);
   model.number("layers", &ModelConfig::layers, "layers", between(1, 1e4), "Transformer blocks");
@@ -231,90 +155,11 @@ std::vector<Field> build_table() {
 
 }  // namespace
 
-bool NumberRange::holds(double x) const {
-  const bool above_min = min_excluded ? x > min : x >= min;
-  const bool below_max = max_excluded ? x < max : x <= max;
-  return std::isfinite(x) && above_min && below_max;
-}
-
-std::string NumberRange::text() const {
-  const auto number = [](double x) {
-    return std::abs(x) <= largest_integer && x == std::floor(x) ? fmt::format("{}", static_cast<int64_t>(x))
-                                                                : fmt::format("{}", x);
-  };
-  if (!std::isfinite(max)) return min_excluded ? "above " + number(min) : number(min) + " or more";
-  return fmt::format("{} to {}{}", number(min), max_excluded ? "below " : "", number(max));
-}
-
-NumberRange between(double min, double max) { return {.min = min, .max = max}; }
-NumberRange from_to_below(double min, double max) { return {.min = min, .max = max, .max_excluded = true}; }
-NumberRange at_least(double min) { return {.min = min}; }
-NumberRange above(double min) { return {.min = min, .min_excluded = true}; }
-
-std::string Field::name() const { return fmt::format("{}.{}", section, key); }
-
-std::string Field::expected() const {
-  const std::string limits = unit.empty() ? range.text() : fmt::format("{}, {}", unit, range.text());
-  switch (kind) {
-    case Kind::integer: return fmt::format("an integer ({})", limits);
-    case Kind::real: return fmt::format("a number ({})", limits);
-    case Kind::boolean: return "true or false";
-    case Kind::text: return "a string";
-    case Kind::choice: return fmt::format("one of {}", fmt::join(choices, " "));
-  }
-  return {};
-}
-
-const std::vector<Field>& field_table() {
-  static const std::vector<Field> table = build_table();
+const Table<Config>& field_table() {
+  static const Table<Config> table = build_table();
   return table;
 }
 
-const Field* find_field(std::string_view name) {
-  for (const Field& field : field_table())
-    if (field.name() == name) return &field;
-  return nullptr;
-}
-
-std::string value_problem(const Field& field, const Value& value) {
-  // No file system takes such a name, and C strings would cut it short in silence.
-  if (const auto* text = std::get_if<std::string>(&value); text && text->find('\0') != std::string::npos)
-    return "holds a NUL character; leave it out";
-  const bool integer = std::holds_alternative<int64_t>(value);
-  if (!integer && !std::holds_alternative<double>(value)) return {};
-  const double number = integer ? static_cast<double>(std::get<int64_t>(value)) : std::get<double>(value);
-  return field.range.holds(number) ? "" : fmt::format("is out of range, expected {}", field.expected());
-}
-
-std::string toml_quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\')
-      out += {'\\', c};
-    else if (c == '\n')
-      out += "\\n";
-    else if (c == '\t')
-      out += "\\t";
-    else if (byte < 0x20 || byte == 0x7f)
-      out += fmt::format("\\u{:04X}", byte);
-    else
-      out += c;
-  }
-  return out + '"';
-}
-
-std::string toml_text(const Value& value) {
-  struct Writer {
-    std::string operator()(int64_t x) const { return fmt::format("{}", x); }
-    std::string operator()(bool x) const { return x ? "true" : "false"; }
-    std::string operator()(const std::string& x) const { return toml_quoted(x); }
-    std::string operator()(double x) const {
-      const std::string digits = fmt::format("{}", x);  // the shortest that reads back to x
-      return digits.find_first_of(".en") == std::string::npos ? digits + ".0" : digits;  // en: exponent, inf, nan
-    }
-  };
-  return std::visit(Writer{}, value);
-}
+const Field* find_field(std::string_view name) { return find_field(field_table(), name); }
 
 }  // namespace megalith

@@ -1,7 +1,5 @@
 #include "configs/suggest.h"
 
-#include "configs/field_table.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -44,22 +42,22 @@ std::string nearest(std::string_view name, const std::vector<std::string>& candi
   return best;
 }
 
-std::vector<std::string> section_names() {
+std::vector<std::string> section_names(const std::vector<Key>& keys) {
   std::vector<std::string> names;
-  for (const Field& field : field_table())
+  for (const Key& field : keys)
     if (names.empty() || names.back() != field.section) names.emplace_back(field.section);
   return names;
 }
 
 }  // namespace
 
-std::string unknown_key_message(std::string_view name) {
+std::string unknown_key_message(std::string_view name, const std::vector<Key>& keys) {
   const size_t dot = name.find('.');
   const std::string_view section = dot == std::string_view::npos ? std::string_view{} : name.substr(0, dot);
   const std::string_view key = dot == std::string_view::npos ? name : name.substr(dot + 1);
 
   std::vector<std::string> full_names, keys_of_section, homes;
-  for (const Field& field : field_table()) {
+  for (const Key& field : keys) {
     full_names.push_back(field.name());
     if (field.section == section) keys_of_section.emplace_back(field.key);
     if (field.key == key) homes.push_back(field.name());
@@ -75,13 +73,13 @@ std::string unknown_key_message(std::string_view name) {
   if (!best.empty()) return fmt::format("unknown key `{}`, did you mean `{}`?", shown(name), best);
   if (!keys_of_section.empty())
     return fmt::format("unknown key `{}`; [{}] has {}", shown(name), section, fmt::join(keys_of_section, " "));
-  return fmt::format("unknown key `{}`; the sections are {}", shown(name), fmt::join(section_names(), " "));
+  return fmt::format("unknown key `{}`; the sections are {}", shown(name), fmt::join(section_names(keys), " "));
 }
 
-std::string unknown_section_message(std::string_view name) {
-  const std::string best = nearest(name, section_names());
+std::string unknown_section_message(std::string_view name, const std::vector<Key>& keys) {
+  const std::string best = nearest(name, section_names(keys));
   if (!best.empty()) return fmt::format("unknown section [{}], did you mean [{}]?", shown(name), best);
-  return fmt::format("unknown section [{}]; the sections are {}", shown(name), fmt::join(section_names(), " "));
+  return fmt::format("unknown section [{}]; the sections are {}", shown(name), fmt::join(section_names(keys), " "));
 }
 
 std::string shown(std::string_view text) {

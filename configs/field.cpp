@@ -1,0 +1,85 @@
+#include "configs/field.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+namespace megalith {
+
+bool NumberRange::holds(double x) const {
+  const bool above_min = min_excluded ? x > min : x >= min;
+  const bool below_max = max_excluded ? x < max : x <= max;
+  return std::isfinite(x) && above_min && below_max;
+}
+
+std::string NumberRange::text() const {
+  const auto number = [](double x) {
+    return std::abs(x) <= largest_integer && x == std::floor(x) ? fmt::format("{}", static_cast<int64_t>(x))
+                                                                : fmt::format("{}", x);
+  };
+  if (!std::isfinite(max)) return min_excluded ? "above " + number(min) : number(min) + " or more";
+  return fmt::format("{} to {}{}", number(min), max_excluded ? "below " : "", number(max));
+}
+
+NumberRange between(double min, double max) { return {.min = min, .max = max}; }
+NumberRange from_to_below(double min, double max) { return {.min = min, .max = max, .max_excluded = true}; }
+NumberRange at_least(double min) { return {.min = min}; }
+NumberRange above(double min) { return {.min = min, .min_excluded = true}; }
+
+std::string Key::name() const { return fmt::format("{}.{}", section, key); }
+
+std::string Key::expected() const {
+  const std::string limits = unit.empty() ? range.text() : fmt::format("{}, {}", unit, range.text());
+  switch (kind) {
+    case Kind::integer: return fmt::format("an integer ({})", limits);
+    case Kind::real: return fmt::format("a number ({})", limits);
+    case Kind::boolean: return "true or false";
+    case Kind::text: return "a string";
+    case Kind::choice: return fmt::format("one of {}", fmt::join(choices, " "));
+  }
+  return {};
+}
+
+std::string value_problem(const Key& key, const Value& value) {
+  // No file system takes such a name, and C strings would cut it short in silence.
+  if (const auto* text = std::get_if<std::string>(&value); text && text->find('\0') != std::string::npos)
+    return "holds a NUL character; leave it out";
+  const bool integer = std::holds_alternative<int64_t>(value);
+  if (!integer && !std::holds_alternative<double>(value)) return {};
+  const double number = integer ? static_cast<double>(std::get<int64_t>(value)) : std::get<double>(value);
+  return key.range.holds(number) ? "" : fmt::format("is out of range, expected {}", key.expected());
+}
+
+std::string toml_quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\')
+      out += {'\\', c};
+    else if (c == '\n')
+      out += "\\n";
+    else if (c == '\t')
+      out += "\\t";
+    else if (byte < 0x20 || byte == 0x7f)
+      out += fmt::format("\\u{:04X}", byte);
+    else
+      out += c;
+  }
+  return out + '"';
+}
+
+std::string toml_text(const Value& value) {
+  struct Writer {
+    std::string operator()(int64_t x) const { return fmt::format("{}", x); }
+    std::string operator()(bool x) const { return x ? "true" : "false"; }
+    std::string operator()(const std::string& x) const { return toml_quoted(x); }
+    std::string operator()(double x) const {
+      const std::string digits = fmt::format("{}", x);  // the shortest that reads back to x
+      return digits.find_first_of(".en") == std::string::npos ? digits + ".0" : digits;  // en: exponent, inf, nan
+    }
+  };
+  return std::visit(Writer{}, value);
+}
+
+}  // namespace megalith

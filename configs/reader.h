@@ -1,0 +1,179 @@
+// Reads TOML and overrides into a record, by its table of fields. Inside configs/ only.
+#pragma once
+
+#include "configs/field.h"
+#include "configs/suggest.h"
+#include "kernels/base/check.h"
+
+#include <toml++/toml.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace megalith {
+
+// The text of a configuration file. Error: it cannot be read.
+std::string read_configuration(const std::string& path);
+
+inline std::string_view kind_name(const toml::node& node) {
+  switch (node.type()) {
+    case toml::node_type::none: return "nothing";
+    case toml::node_type::table: return "a section";
+    case toml::node_type::array: return "an array";
+    case toml::node_type::string: return "a string";
+    case toml::node_type::integer: return "an integer";
+    case toml::node_type::floating_point: return "a real number";
+    case toml::node_type::boolean: return "a boolean";
+    case toml::node_type::date: return "a date";
+    case toml::node_type::time: return "a time";
+    case toml::node_type::date_time: return "a date and time";
+  }
+  return "unknown";
+}
+
+inline std::optional<Value> scalar(const toml::node& node) {
+  if (const auto* x = node.as_integer()) return x->get();
+  if (const auto* x = node.as_floating_point()) return x->get();
+  if (const auto* x = node.as_boolean()) return x->get();
+  if (const auto* x = node.as_string()) return x->get();
+  return {};
+}
+
+// "key = value", or the key alone where the value is no scalar.
+inline std::string assignment(std::string_view key, const std::optional<Value>& value) {
+  return value ? fmt::format("{} = {}", key, toml_text(*value)) : std::string(key);
+}
+
+// Builds one record and remembers which line or override set each key. Errors name the source, the line or override, the
+// key, its value and what was expected.
+template <class Record>
+class Reader {
+ public:
+  // The table outlives the reader; `source` stands for the text in messages.
+  Reader(const Table<Record>& table, std::string_view source)
+      : table_(table), keys_(table.begin(), table.end()), source_(source) {}
+
+  void read(std::string_view text, std::string_view only = "") {
+    for (const auto& [section, node] : parse(text)) {
+      if (!only.empty() && section.str() != only) continue;
+      const toml::table* keys = node.as_table();
+      if (!keys) refuse_as_section(section.str(), node);
+      bool known = false;
+      for (const Key& field : keys_) known = known || field.section == section.str();
+      CHECK(known || !keys->empty(), "{}: {}", line_of(node), unknown_section_message(section.str(), keys_));
+      for (const auto& [key, value] : *keys) set(fmt::format("{}.{}", section.str(), key.str()), value, line_of(value));
+    }
+  }
+
+  void override_with(const std::string& text) {
+    const std::string where = fmt::format("override `{}`", shown(text));
+    const size_t equals = text.find('=');
+    const std::string name = trimmed(text.substr(0, equals));
+    const size_t dot = name.find('.');
+    CHECK(equals != std::string::npos && !name.empty(), "{} is malformed; write section.key=value", where);
+    const FieldOf<Record>* field = find_field(table_, name);
+    CHECK(field, "{}: {}", where, unknown_key_message(name, keys_));
+    CHECK(dot != std::string::npos, "{} is malformed; write section.key=value", where);
+    set_override(*field, trimmed(text.substr(equals + 1)), where);
+  }
+
+  const Record& record() const { return record_; }
+  // Where a key was set, "file:line" or "override `...`"; empty: nowhere.
+  std::string where_set(const std::string& name) const {
+    const auto found = set_at_.find(name);
+    return found == set_at_.end() ? "" : found->second;
+  }
+
+ private:
+  toml::table parse(std::string_view text) const {
+    try {
+      return toml::parse(text);
+    } catch (const toml::parse_error& error) {
+      const toml::source_position at = error.source().begin;
+      const bool twice = error.description().find("redefine") != std::string_view::npos;
+      FAIL("{}:{}:{}: not TOML: {}{}", source_, at.line, at.column, shown(error.description()),
+           twice ? "; keep one of the two" : "");
+    }
+  }
+
+  std::string line_of(const toml::node& node) const { return fmt::format("{}:{}", source_, node.source().begin.line); }
+
+  [[noreturn]] void refuse_as_section(std::string_view name, const toml::node& node) const {
+    bool section = false;
+    for (const Key& field : keys_) section = section || field.section == name;
+    if (!section) FAIL("{}: {}", line_of(node), unknown_key_message(name, keys_));
+    FAIL("{}: {} is {}, expected a section; write [{}] and its keys below", line_of(node),
+         assignment(name, scalar(node)), kind_name(node), name);
+  }
+
+  void set(const std::string& name, const toml::node& node, const std::string& where) {
+    const FieldOf<Record>* field = find_field(table_, name);
+    CHECK(field, "{}: {}", where, unknown_key_message(name, keys_));
+    std::optional<Value> value = scalar(node);
+    const auto mismatch = [&] {
+      return fmt::format("{}: {} is {}, expected {}", where, assignment(name, value), kind_name(node),
+                         field->expected());
+    };
+    const auto expect = [&](bool right) { CHECK(right, "{}", mismatch()); };
+    switch (field->kind) {
+      case Key::Kind::integer: expect(node.is_integer()); break;
+      case Key::Kind::boolean: expect(node.is_boolean()); break;
+      case Key::Kind::real:
+        expect(node.is_number());
+        if (const auto* integer = node.as_integer()) value = static_cast<double>(integer->get());
+        break;
+      case Key::Kind::text:
+      case Key::Kind::choice: expect(node.is_string()); break;
+    }
+    store(*field, *value, where);
+  }
+
+  void store(const FieldOf<Record>& field, const Value& value, const std::string& where) {
+    const std::string wrong = value_problem(field, value);
+    CHECK(wrong.empty(), "{}: {} {}", where, assignment(field.name(), value), wrong);
+    CHECK(field.set(record_, value), "{}: {} is not a choice, expected {}", where, assignment(field.name(), value),
+          field.expected());
+    set_at_[field.name()] = where;
+  }
+
+  // TOML if it is TOML; otherwise, and wherever a string is wanted and TOML would see another thing ("2024", "true"),
+  // the text as it stands.
+  void set_override(const FieldOf<Record>& field, const std::string& text, const std::string& where) {
+    const bool wants_string = field.kind == Key::Kind::text || field.kind == Key::Kind::choice;
+    std::optional<toml::table> table = as_toml(text);
+    if (!table || (wants_string && !table->begin()->second.is_string())) {
+      CHECK(!text.starts_with('"') && !text.starts_with('\''), "{}: the quotes do not match; close or drop them",
+            where);
+      table = as_toml(toml_quoted(text));
+      CHECK(table, "{}: the value is not UTF-8; use a name that is", where);
+    }
+    set(field.name(), table->begin()->second, where);
+  }
+
+  // Empty unless the text is exactly one value.
+  static std::optional<toml::table> as_toml(const std::string& text) {
+    try {
+      toml::table table = toml::parse("value = " + text);
+      if (table.size() == 1 && text.find('\n') == std::string::npos) return table;
+    } catch (const toml::parse_error&) {
+      // Not TOML, which is an answer here and no error.
+    }
+    return {};
+  }
+
+  static std::string trimmed(std::string_view text) {
+    const size_t first = text.find_first_not_of(" \t");
+    if (first == std::string_view::npos) return {};
+    return std::string(text.substr(first, text.find_last_not_of(" \t") - first + 1));
+  }
+
+  const Table<Record>& table_;
+  const std::vector<Key> keys_;
+  std::string source_;
+  Record record_;
+  std::map<std::string, std::string> set_at_;  // key -> "file:line" or "override `...`"
+};
+
+}  // namespace megalith
