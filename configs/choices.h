@@ -2,6 +2,7 @@
 #pragma once
 
 #include "configs/config.h"
+#include "configs/hardware.h"
 
 #include <array>
 #include <optional>
@@ -29,6 +30,11 @@ template <>
 inline constexpr auto enum_words<Device> = std::array<std::string_view, 3>{"auto", "cuda", "cpu"};
 template <>
 inline constexpr auto enum_words<Backend> = std::array<std::string_view, 2>{"nccl", "mpi"};
+template <>
+inline constexpr auto enum_words<Topology> = std::array<std::string_view, 2>{"switch", "host"};
+template <>
+inline constexpr auto enum_words<AttentionKernel> =
+    std::array<std::string_view, 3>{"fused", "fused_softmax", "unfused"};
 
 template <class Choice>
 std::vector<std::string> choice_words() {

@@ -153,6 +153,13 @@ struct CommunicationConfig {
   bool operator==(const CommunicationConfig&) const = default;
 };
 
+// What `megalith plan` and `search` plan for; a run finds out by itself.
+struct HardwareConfig {
+  std::string profile;  // a file as configs/hardware/p4d.24xlarge.toml (hardware.h)
+  int64_t nodes = 1;
+  bool operator==(const HardwareConfig&) const = default;
+};
+
 struct Config {
   ModelConfig model;
   DataConfig data;
@@ -165,6 +172,7 @@ struct Config {
   CheckpointConfig checkpoint;
   RunConfig run;
   CommunicationConfig communication;
+  HardwareConfig hardware;
   bool operator==(const Config&) const = default;
 };
 

@@ -1,6 +1,6 @@
-// A Field is one key of a TOML file that is read into a record (Config, Hardware): declared once, and reading, printing,
-// lists of options and error messages all follow. Inside configs/ only; others see what follows from it in config.h and
-// hardware.h.
+// A Field is one key of a TOML file that is read into a record (Config, Hardware): declared once, and reading,
+// printing, lists of options and error messages all follow. Inside configs/ only; others see what follows from it in
+// config.h and hardware.h.
 //
 // A Field reads and writes its member through Value, the four kinds of thing a TOML key can hold here. Choices travel
 // as their words.

@@ -150,6 +150,11 @@ Table<Config> build_table() {
   communication.number("timeout", &CommunicationConfig::timeout, "seconds", above(0),
                        "How long ranks wait for one another, in NCCL and at the rendezvous, before the job ends");
 
+  Rows hardware(table, "hardware", &Config::hardware);
+  hardware.word("profile", &HardwareConfig::profile,
+                "For plan and search: file that describes the machines, as configs/hardware/p4d.24xlarge.toml");
+  hardware.number("nodes", &HardwareConfig::nodes, "nodes", between(1, 1e6), "For plan and search: how many of them");
+
   return table;
 }
 

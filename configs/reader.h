@@ -46,8 +46,8 @@ inline std::string assignment(std::string_view key, const std::optional<Value>& 
   return value ? fmt::format("{} = {}", key, toml_text(*value)) : std::string(key);
 }
 
-// Builds one record and remembers which line or override set each key. Errors name the source, the line or override, the
-// key, its value and what was expected.
+// Builds one record and remembers which line or override set each key. Errors name the source, the line or override,
+// the key, its value and what was expected.
 template <class Record>
 class Reader {
  public:

@@ -9,6 +9,9 @@ namespace {
 double product_flops(const AttentionDims& d) {
   return static_cast<double>(d.B * d.H * d.D) * static_cast<double>(d.T) * static_cast<double>(d.T + 1);
 }
+Cost attention_cost(int products, double bytes, const AttentionDims& d) {
+  return {products * product_flops(d), bytes, Cost::Kind::attention, d.B * d.H, d.T, d.D};
+}
 void expect_dims(const char* op, const AttentionDims& d) {
   CHECK(d.B > 0 && d.T > 0 && d.H > 0 && d.D > 0, "{}: B {}, T {}, H {}, D {}; all must be positive", op, d.B, d.T, d.H,
         d.D);
@@ -26,8 +29,7 @@ void attention_forward(Stream& s, Tensor out, Tensor lse, Tensor qkv, const Atte
   expect_dropout(op, d);
   const double bytes = static_cast<double>(out.bytes() + lse.bytes() + qkv.bytes());
   s.launch(
-      "attention_forward", {.flops = 2 * product_flops(dims), .bytes = bytes},
-      [=] { cpu::attention_forward(out, lse, qkv, dims, d); },
+      "attention_forward", attention_cost(2, bytes, dims), [=] { cpu::attention_forward(out, lse, qkv, dims, d); },
       [=](auto queue) { cuda::attention_forward(queue, out, lse, qkv, dims, d); });
 }
 
@@ -47,7 +49,7 @@ void attention_backward(Stream& s, Tensor dqkv, Tensor delta, Tensor dout, Tenso
   const double bytes =
       static_cast<double>(dqkv.bytes() + 2 * delta.bytes() + dout.bytes() + out.bytes() + lse.bytes() + qkv.bytes());
   s.launch(
-      "attention_backward", {.flops = 5 * product_flops(dims), .bytes = bytes},
+      "attention_backward", attention_cost(5, bytes, dims),
       [=] { cpu::attention_backward(dqkv, delta, dout, out, lse, qkv, dims, d); },
       [=](auto queue) { cuda::attention_backward(queue, dqkv, delta, dout, out, lse, qkv, dims, d); });
 }

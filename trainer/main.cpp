@@ -15,6 +15,7 @@
 #include "checkpoints/hugging_face.h"
 #include "checkpoints/reader.h"
 #include "configs/config.h"
+#include "configs/hardware.h"
 #include "data/prepare.h"
 #include "data/tokenizer.h"
 #include "trainer/checkpointing/checkpointer.h"
@@ -23,6 +24,7 @@
 #include "trainer/job/agreement.h"
 #include "trainer/job/device_choice.h"
 #include "trainer/planner/dry_run.h"
+#include "trainer/planner/verdict.h"
 #include "trainer/session/machine.h"
 #include "trainer/session/open_session.h"
 #include "trainer/step/text_data.h"
@@ -140,27 +142,51 @@ Command verify_command(CLI::App& cli) {
           [=] { return load_communication(options->config, options->overrides); }};
 }
 
+int plan(Config config, std::optional<int> asked, double tokens, const std::string& trace) {
+  if (config.model.vocab == 0) {
+    try {
+      open_tokenizer(config);
+    } catch (const Error& e) {
+      FAIL("model.vocab = 0 asks for the tokenizer ({}); to plan without one, add model.vocab=N", e.what());
+    }
+  }
+  std::optional<Hardware> hardware;
+  if (!config.hardware.profile.empty()) hardware = load_hardware(config.hardware.profile);
+  CHECK(hardware || asked, "--ranks is missing, and no hardware.profile says how many devices there are; give one");
+  CHECK(hardware || trace.empty(), "--trace is a time line, which needs hardware.profile");
+  const int ranks = asked ? *asked : static_cast<int>(config.hardware.nodes * hardware->device.per_node);
+  if (config.parallel.ranks_per_node == 0)
+    config.parallel.ranks_per_node = hardware ? std::min<int64_t>(ranks, hardware->device.per_node) : 8;
+  const DryRun run = dry_run(config, ranks);
+  fmt::print("{}", report(config, run));
+  bool fits = true;
+  if (hardware && run.faults.empty()) {
+    const Prediction prediction = predict(config, *hardware, rehearse_stages(config, ranks), !trace.empty());
+    const double all = tokens > 0 ? tokens : prediction.tokens * static_cast<double>(config.train.steps);
+    fmt::print("{}", report(prediction, run.mesh, all));
+    const Verdict found = verdict(config, *hardware, run.mesh, run.memory, prediction);
+    fmt::print("{}", found.text);
+    fits = found.fits;
+    if (!trace.empty()) write_trace(prediction, trace);
+  }
+  return run.faults.empty() && fits ? 0 : 1;
+}
+
 Command plan_command(CLI::App& cli) {
   auto* app =
       cli.add_subcommand("plan", "Run every rank's step dry: memory, traffic, work, and whether all transfers meet");
   auto from = std::make_shared<ConfigArguments>();
-  auto ranks = std::make_shared<int>(1);
+  struct Options {
+    std::optional<int> ranks;
+    double tokens = 0;
+    std::string trace;
+  };
+  auto o = std::make_shared<Options>();
   add_config(app, from->path, from->overrides);
-  app->add_option("--ranks", *ranks, "number of ranks")->required();
-  return {app, [=] {
-            Config config = from->load();
-            if (config.model.vocab == 0) {
-              try {
-                open_tokenizer(config);
-              } catch (const Error& e) {
-                FAIL("model.vocab = 0 asks for the tokenizer ({}); to plan without one, add model.vocab=N", e.what());
-              }
-            }
-            if (config.parallel.ranks_per_node == 0) config.parallel.ranks_per_node = 8;
-            const DryRun run = dry_run(config, *ranks);
-            fmt::print("{}", report(config, run));
-            return run.faults.empty() ? 0 : 1;
-          }};
+  app->add_option("--ranks", o->ranks, "number of ranks; default: all devices of [hardware]");
+  add_number(app, "--tokens", o->tokens, "of the whole run, for its hours; 0: train.steps");
+  app->add_option("--trace", o->trace, "file for the predicted time line, to be opened in ui.perfetto.dev");
+  return {app, [=] { return plan(from->load(), o->ranks, o->tokens, o->trace); }};
 }
 
 Command generate_command(CLI::App& cli) {

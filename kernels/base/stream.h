@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "kernels/base/check.h"
+#include "kernels/base/cost.h"
 #include "kernels/base/device.h"
 #include "kernels/base/op_timer.h"
 #include "kernels/base/pending.h"
@@ -34,10 +35,6 @@ enum class World { cpu, dry, cuda };
 // Whether this build has the CUDA ops, set by CMake. Without them their closures are never instantiated.
 constexpr bool has_cuda = MEGALITH_HAS_CUDA;
 
-struct Cost {
-  double flops = 0;  // multiplications and additions
-  double bytes = 0;  // memory traffic of an ideal op: every argument read or written once
-};
 inline double bytes_of(const Tensor& t) { return static_cast<double>(t.bytes()); }
 
 struct OpRecord {
@@ -64,7 +61,7 @@ class Stream {
     record.launches++;
     record.flops += cost.flops;
     record.bytes += cost.bytes;
-    trace_->op(name);
+    trace_->op(name, cost);
     if (world_ == World::dry) return;
     if constexpr (has_cuda) {
       if (world_ == World::cuda) {

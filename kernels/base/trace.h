@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/base/cost.h"
+
 namespace megalith {
 
 enum class Transfer : uint8_t {
@@ -35,6 +37,7 @@ struct TraceEvent {
   int32_t id = -1;           // begin, wait: number of the transfer
   int64_t bytes = 0;         // begin: payload
   const char* op = nullptr;  // op: its name, a literal
+  Cost cost{};               // op
 
   bool operator==(const TraceEvent&) const = default;
 };
@@ -47,8 +50,8 @@ class Trace {
   void keep(TraceLevel level);
   const std::vector<TraceEvent>& events() const { return events_; }
 
-  void op(const char* name) {
-    if (level_ == TraceLevel::everything) events_.push_back({.kind = TraceEvent::Kind::op, .op = name});
+  void op(const char* name, const Cost& cost) {
+    if (level_ == TraceLevel::everything) events_.push_back({.kind = TraceEvent::Kind::op, .op = name, .cost = cost});
   }
   // What to call wait() with.
   int64_t begin(int channel, Transfer transfer, int peer, int64_t bytes);

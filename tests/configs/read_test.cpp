@@ -86,7 +86,7 @@ TEST(Read, UnknownNamesAreAnsweredWithTheNearest) {
             "run.toml:2: unknown key `model.quux`; [model] has layers hidden heads vocab context dropout");
   EXPECT_EQ(text_refusal("[quux]\nfoo = 1\n"),
             "run.toml:2: unknown key `quux.foo`; the sections are model data batch parallel memory precision optimizer "
-            "train checkpoint run communication");
+            "train checkpoint run communication hardware");
 }
 
 TEST(Read, WrongTypes) {

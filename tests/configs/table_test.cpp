@@ -39,7 +39,8 @@ TEST(Table, HasOneLineForEachMember) {
                                                        {"train", members<TrainConfig>()},
                                                        {"checkpoint", members<CheckpointConfig>()},
                                                        {"run", members<RunConfig>()},
-                                                       {"communication", members<CommunicationConfig>()}};
+                                                       {"communication", members<CommunicationConfig>()},
+                                                       {"hardware", members<HardwareConfig>()}};
   EXPECT_EQ(lines, expected);
   EXPECT_EQ(members<Config>(), expected.size());
 }

@@ -211,7 +211,8 @@ const std::vector<BadInputCase>& bad_input_cases() {
       // The other commands.
       {"no_command", 0, {}, {"no command", "--help"}},
       {"no_arguments", 2, {"train"}, {"config is required", "--help"}},
-      {"plan_without_ranks", 0, {"plan", "config.toml"}, {"--ranks is required"}},
+      {"plan_without_ranks", 0, {"plan", "config.toml"}, {"--ranks is missing", "hardware.profile"}},
+      {"plan_without_profile", 0, {"plan", "config.toml", "hardware.profile=no/such.toml"}, {"no/such.toml", "path"}},
       {"plan_no_ranks", 0, {"plan", "config.toml", "--ranks", "0"}, {"--ranks 0", "at least one"}},
       {"prepare_onto_existing",
        0,

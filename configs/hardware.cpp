@@ -1,0 +1,74 @@
+#include "configs/hardware.h"
+
+#include "configs/reader.h"
+
+namespace megalith {
+namespace {
+
+Table<Hardware> build_hardware_table() {
+  Table<Hardware> table;
+
+  Rows device(table, "device", &Hardware::device);
+  device.word("name", &DeviceProfile::name, "As the driver calls it");
+  device.number("per_node", &DeviceProfile::per_node, "devices", between(1, 1e4), "Devices of a node");
+  device.number("memory", &DeviceProfile::memory, "GiB", above(0), "Memory that programs find");
+  device.number("reserved", &DeviceProfile::reserved, "GiB", at_least(0), "What driver, NCCL and cuBLAS keep");
+  device.number("bandwidth", &DeviceProfile::bandwidth, "GB/s", above(0), "Of its memory");
+  device.number("bf16", &DeviceProfile::bf16, "TFLOP/s", above(0), "Dense peak rate");
+  device.number("fp16", &DeviceProfile::fp16, "TFLOP/s", above(0), "Dense peak rate");
+  device.number("fp32", &DeviceProfile::fp32, "TFLOP/s", above(0), "Peak rate outside tensor cores");
+  device.number("multiprocessors", &DeviceProfile::multiprocessors, "", between(1, 1e4), "That share out a GEMM");
+
+  Rows host(table, "host", &Hardware::host);
+  host.number("memory", &HostProfile::memory, "GiB", above(0), "Of a node");
+  host.number("link", &HostProfile::link, "GB/s", above(0), "Between a device and the host, one way");
+
+  Rows node(table, "node", &Hardware::node);
+  node.number("link", &NodeProfile::link, "GB/s", above(0), "What a device sends to others of its node");
+  node.word("topology", &NodeProfile::topology, "Whether any pair has the full rate, or the host's bus is between");
+  node.number("latency", &NodeProfile::latency, "us", at_least(0), "Of a step of a ring inside a node");
+
+  Rows network(table, "network", &Hardware::network);
+  network.number("link", &NetworkProfile::link, "GB/s", above(0), "What a node sends to others");
+  network.number("latency", &NetworkProfile::latency, "us", at_least(0), "Of a step of a ring between nodes");
+
+  Rows calibrated(table, "calibrated", &Hardware::calibrated);
+  calibrated.number("gemm", &Calibration::gemm, "share", between(0.001, 1), "Of the peak rate, in large GEMMs");
+  calibrated.number("attention", &Calibration::attention, "share", between(0.001, 2), "Of a GEMM's rate, in attention");
+  calibrated.number("memory", &Calibration::memory, "share", between(0.001, 1), "Of the bandwidth, elementwise");
+  calibrated.number("node_link", &Calibration::node_link, "share", between(0.001, 1), "Of node.link, in collectives");
+  calibrated.number("network_link", &Calibration::network_link, "share", between(0.001, 1), "Of network.link");
+  calibrated.number("collective_delay", &Calibration::collective_delay, "us", at_least(0), "Before the first byte");
+  calibrated.number("overlap", &Calibration::overlap, "share", between(0, 1), "Of the shorter of two, lost by overlap");
+  calibrated.number("launch", &Calibration::launch, "us", at_least(0), "Of the host, for each op");
+  calibrated.number("microbatch", &Calibration::microbatch, "ms", at_least(0), "A microbatch, of what is nowhere else");
+  calibrated.number("step", &Calibration::step, "ms", at_least(0), "A step, of what is nowhere else");
+
+  Rows stack(table, "stack", &Hardware::stack);
+  stack.number("elementwise", &StackProfile::elementwise, "", above(0), "Time of ops bound by memory, over Megalith's");
+  stack.word("attention", &StackProfile::attention, "How attention is computed");
+  stack.number("tensor_exposed", &StackProfile::tensor_exposed, "share", between(0, 1), "Of tensor-parallel sums");
+  stack.number("accumulate_bytes", &StackProfile::accumulate_bytes, "bytes", at_least(0), "A parameter and microbatch");
+
+  return table;
+}
+
+const Table<Hardware>& hardware_table() {
+  static const Table<Hardware> table = build_hardware_table();
+  return table;
+}
+
+}  // namespace
+
+Hardware parse_hardware(std::string_view toml, std::string_view source_name) {
+  Reader reader(hardware_table(), source_name);
+  reader.read(toml);
+  for (const Key& key : hardware_table())
+    CHECK(key.section == "calibrated" || key.section == "stack" || !reader.where_set(key.name()).empty(),
+          "{}: {} is missing; write [{}] {} = {}", source_name, key.name(), key.section, key.key, key.expected());
+  return reader.record();
+}
+
+Hardware load_hardware(const std::string& path) { return parse_hardware(read_configuration(path), path); }
+
+}  // namespace megalith

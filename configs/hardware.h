@@ -1,0 +1,90 @@
+// Hardware: the machines of a job as data, for planning. A profile is a TOML file, configs/hardware/*.toml, in which
+// each number has its source; [hardware] of a Config names one.
+//
+// What data sheets say stands in [device], [host], [node] and [network], and every key of these must be there. What
+// they do not say, how much of it programs get, is calibrated: a dozen numbers with defaults, which fit most machines
+// of today and which measured runs replace. [stack] describes a training program other than Megalith, to hold
+// predictions against what others have published.
+//
+// Errors: megalith::Error, whose message names file:line, the key, the value and the remedy.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace megalith {
+
+enum class Topology { switched, host };  // written "switch": any pair at full rate; "host": through the host's bus
+enum class AttentionKernel { fused, fused_softmax, unfused };
+
+struct DeviceProfile {
+  std::string name;  // as the driver calls it
+  int64_t per_node = 0;
+  double memory = 0;          // GiB
+  double reserved = 0;        // GiB that driver, NCCL and cuBLAS keep for themselves
+  double bandwidth = 0;       // GB/s of its memory
+  double bf16 = 0, fp16 = 0;  // TFLOP/s, dense
+  double fp32 = 0;            // TFLOP/s, outside tensor cores
+  int64_t multiprocessors = 0;
+  bool operator==(const DeviceProfile&) const = default;
+};
+
+struct HostProfile {
+  double memory = 0;  // GiB a node
+  double link = 0;    // GB/s between a device and the host, one way
+  bool operator==(const HostProfile&) const = default;
+};
+
+struct NodeProfile {
+  double link = 0;  // GB/s that a device sends to others of its node
+  Topology topology = Topology::switched;
+  double latency = 0;  // us a step of a ring
+  bool operator==(const NodeProfile&) const = default;
+};
+
+struct NetworkProfile {
+  double link = 0;     // GB/s that a node sends to others
+  double latency = 0;  // us a step of a ring
+  bool operator==(const NetworkProfile&) const = default;
+};
+
+// The defaults are those of A100s and H100s in the study that ../planner/op_time.h quotes.
+struct Calibration {
+  double gemm = 0.82;            // of the peak rate, that a large GEMM reaches
+  double attention = 0.55;       // of a GEMM's rate, that attention over a long sequence reaches
+  double memory = 0.77;          // of the memory's bandwidth, that an elementwise op reaches
+  double node_link = 0.79;       // of the link's rate, that a collective inside a node reaches
+  double network_link = 0.78;    // of the network's, between nodes
+  double collective_delay = 50;  // us before the first byte of a collective moves
+  double overlap = 0.86;         // of the shorter one, that a transfer and the work beside it take longer together
+  double launch = 6;             // us that the host needs to launch an op
+  double microbatch = 1.6;       // ms a microbatch, of what is nowhere else
+  double step = 14;              // ms a step, of what is nowhere else
+  bool operator==(const Calibration&) const = default;
+};
+
+struct StackProfile {
+  double elementwise = 1;  // time of ops bound by memory, relative to Megalith's
+  AttentionKernel attention = AttentionKernel::fused;
+  double tensor_exposed = 1;    // share of a tensor-parallel sum that no other work hides
+  double accumulate_bytes = 0;  // a parameter and microbatch, of adding gradients to the sum of those before
+  bool operator==(const StackProfile&) const = default;
+};
+
+struct Hardware {
+  DeviceProfile device;
+  HostProfile host;
+  NodeProfile node;
+  NetworkProfile network;
+  Calibration calibrated;
+  StackProfile stack;
+  bool operator==(const Hardware&) const = default;
+};
+
+Hardware load_hardware(const std::string& path);
+Hardware parse_hardware(std::string_view toml, std::string_view source_name);
+
+std::string to_string(Topology value);
+std::string to_string(AttentionKernel value);
+
+}  // namespace megalith

@@ -1,0 +1,53 @@
+// Every profile in configs/hardware/ loads, and what is wrong with one is said.
+#include "configs/hardware.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+
+#include "tests/message_of.h"
+
+namespace megalith {
+namespace {
+
+const std::string profiles = MEGALITH_SOURCE_DIR "/configs/hardware/";
+
+TEST(HardwareProfiles, AllLoad) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(profiles)) {
+    const Hardware h = load_hardware(entry.path());
+    names.insert(entry.path().stem());
+    EXPECT_LT(h.device.reserved, h.device.memory / 4) << entry.path();
+    EXPECT_LE(h.device.fp32, h.device.bf16) << entry.path();
+    EXPECT_LE(h.network.link / static_cast<double>(h.device.per_node), h.node.link) << entry.path();
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"dgx_a100", "dgx_b200", "dgx_h100", "l40s", "p4d.24xlarge", "p4de.24xlarge",
+                                          "p5.48xlarge", "p5en.48xlarge", "rtx_4090"}));
+}
+
+TEST(HardwareProfiles, TheFirstHasItsNumbers) {
+  const Hardware h = load_hardware(profiles + "p4d.24xlarge.toml");
+  EXPECT_EQ(h.device.per_node, 8);
+  EXPECT_EQ(h.device.bf16, 312);
+  EXPECT_EQ(h.node.topology, Topology::switched);
+  EXPECT_EQ(h.network.link, 50);
+  EXPECT_EQ(h.calibrated, Calibration{}) << "nothing measured on it yet";
+}
+
+TEST(HardwareProfiles, SayWhatIsWrong) {
+  const auto message = [](const std::string& toml) { return message_of([&] { parse_hardware(toml, "x.toml"); }); };
+  EXPECT_NE(message("[device]\nname = \"a\"\n")
+                .find("x.toml: device.per_node is missing; write [device] per_node = an "
+                      "integer (devices, 1 to 10000)"),
+            std::string::npos);
+  EXPECT_NE(message("[device]\nmemry = 3.0\n").find("did you mean `device.memory`?"), std::string::npos);
+  EXPECT_NE(message("[node]\ntopology = \"star\"\n").find("x.toml:2: node.topology = \"star\" is not a choice"),
+            std::string::npos)
+      << message("[node]\ntopology = \"star\"\n");
+  EXPECT_NE(message("[calibrated]\ngemm = 1.5\n").find("is out of range"), std::string::npos);
+  EXPECT_NE(message_of([] { load_hardware("no/such.toml"); }).find("no/such.toml"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace megalith

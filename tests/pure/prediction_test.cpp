@@ -1,0 +1,244 @@
+// The predicted step: the laws of the time line on traces made by hand, where the answer is known, and on real layouts
+// the accounts and what each number of a profile does to them.
+#include "trainer/planner/prediction.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "tests/pure/small_run.h"
+#include "trainer/planner/verdict.h"
+
+namespace megalith {
+namespace {
+
+using Kind = TraceEvent::Kind;
+
+// A second for each 1e9 bytes of memory, of a link inside the node and of the network; nothing else takes time.
+Hardware unit_hardware() {
+  Hardware h;
+  h.device = {.name = "unit",
+              .per_node = 2,
+              .memory = 1,
+              .reserved = 0,
+              .bandwidth = 1,
+              .bf16 = 1e-3,
+              .fp16 = 1e-3,
+              .fp32 = 1e-3,
+              .multiprocessors = 1};
+  h.host = {.memory = 1, .link = 1};
+  h.node = {.link = 1, .topology = Topology::switched, .latency = 0};
+  h.network = {.link = 1, .latency = 0};
+  h.calibrated = {.gemm = 1,
+                  .attention = 1,
+                  .memory = 1,
+                  .node_link = 1,
+                  .network_link = 1,
+                  .collective_delay = 0,
+                  .overlap = 0,
+                  .launch = 0,
+                  .microbatch = 0,
+                  .step = 0};
+  return h;
+}
+
+TraceEvent op(double seconds) { return {.kind = Kind::op, .op = "op", .cost = {.bytes = seconds * 1e9}}; }
+TraceEvent begin(Channel channel, Transfer transfer, int id, double seconds, int peer = -1) {
+  return {.kind = Kind::begin,
+          .transfer = transfer,
+          .channel = static_cast<int8_t>(channel),
+          .peer = peer,
+          .id = id,
+          .bytes = std::llround(seconds * 1e9)};
+}
+TraceEvent wait(int id) { return {.kind = Kind::wait, .id = id}; }
+
+double at(const Accounts& accounts, Account account) { return accounts[static_cast<size_t>(account)]; }
+
+TimeLine play(const MeshShape& mesh, const std::vector<std::vector<TraceEvent>>& traces, const Hardware& hardware) {
+  std::vector<StageTrace> stages;
+  for (size_t i = 0; i < traces.size(); i++) stages.push_back({static_cast<int>(i), traces[i]});
+  return time_line(mesh, stages, hardware, processor_of(hardware, ComputeType::fp32, 0));
+}
+
+const MeshShape two_shards{.shard = 2}, two_stages{.pipeline = 2};
+
+// A gather of 2 s over a ring of two sends half of it.
+TEST(TimeLine, ATransferHidesBehindWork) {
+  Hardware h = unit_hardware();
+  const std::vector<std::vector<TraceEvent>> trace = {
+      {begin(Channel::shard, Transfer::all_gather, 0, 6), op(2), wait(0), op(1)}};
+  TimeLine line = play(two_shards, trace, h);
+  EXPECT_DOUBLE_EQ(line.seconds, 4);  // 3 s of transfer, of which 1 is waited for, and 1 s of work after it
+  EXPECT_DOUBLE_EQ(at(line.accounts[0], Account::gathers), 1);
+  EXPECT_DOUBLE_EQ(at(line.accounts[0], Account::elementwise), 3);
+
+  h.calibrated.overlap = 0.5;  // max(2, 3) + 0.5 min(2, 3), and 1
+  line = play(two_shards, trace, h);
+  EXPECT_DOUBLE_EQ(line.seconds, 5);
+  EXPECT_DOUBLE_EQ(at(line.accounts[0], Account::slowed), 1);
+  EXPECT_DOUBLE_EQ(at(line.accounts[0], Account::gathers), 1);
+}
+
+TEST(TimeLine, TransfersOfOneLinkShareItAndThoseOfOneChannelQueue) {
+  const Hardware h = unit_hardware();
+  const TraceEvent gather = begin(Channel::shard, Transfer::all_gather, 0, 4);  // 2 s
+  EXPECT_DOUBLE_EQ(
+      play(two_shards, {{gather, begin(Channel::shard, Transfer::reduce_scatter, 1, 2), wait(1)}}, h).seconds, 3);
+  const MeshShape both{.shard = 2, .data = 2};
+  const TimeLine line = play(both, {{gather, begin(Channel::data, Transfer::all_reduce, 1, 1), wait(1), wait(0)}}, h);
+  EXPECT_DOUBLE_EQ(line.seconds, 3);
+  EXPECT_DOUBLE_EQ(at(line.accounts[0], Account::copy_sums), 2) << "1 s at half the rate";
+  EXPECT_DOUBLE_EQ(at(line.accounts[0], Account::gathers), 1);
+}
+
+TEST(TimeLine, AMessageStartsWhenBothEndsHaveBegunIt) {
+  const TimeLine line = play(two_stages,
+                             {{op(2), begin(Channel::forward, Transfer::send, 0, 1, 1), wait(0), op(1)},
+                              {begin(Channel::forward, Transfer::recv, 0, 1, 0), op(0.5), wait(0), op(4)}},
+                             unit_hardware());
+  EXPECT_DOUBLE_EQ(line.seconds, 7);
+  EXPECT_DOUBLE_EQ(at(line.accounts[1], Account::bubble), 1.5);
+  EXPECT_DOUBLE_EQ(at(line.accounts[1], Account::messages), 1);
+  EXPECT_DOUBLE_EQ(at(line.accounts[0], Account::bubble), 3) << "at the end, for the other stage";
+}
+
+TEST(TimeLine, TheHostLaunchesNoFasterThanItCan) {
+  Hardware h = unit_hardware();
+  h.calibrated.launch = 1e6;
+  const TimeLine line = play({}, {{op(0.25), op(3), op(0.25)}}, h);
+  EXPECT_DOUBLE_EQ(line.seconds, 5.25);  // 1 + 0.25, waits to 2, 3, and the third is launched by then
+  EXPECT_DOUBLE_EQ(at(line.accounts[0], Account::launches), 1.75);
+}
+
+// Narayanan et al., arXiv 2104.04473: of m microbatches over p equal stages, (p - 1) / m of the work is bubble.
+TEST(TimeLine, OneForwardOneBackwardHasTheBubbleOfTheBooks) {
+  constexpr int stages = 4, microbatches = 6;
+  const MeshShape mesh{.pipeline = stages};
+  std::vector<std::vector<TraceEvent>> traces(stages);
+  for (int stage = 0; stage < stages; stage++) {
+    int id = 0;
+    auto& trace = traces[static_cast<size_t>(stage)];
+    const auto message = [&](Channel channel, Transfer transfer, int peer) {
+      trace.push_back(begin(channel, transfer, id, 0, peer));
+      if (transfer == Transfer::recv) trace.push_back(wait(id));
+      id++;
+    };
+    for (const Action& a : make_schedule({.stages = stages, .microbatches = microbatches}, stage)) {
+      const bool forward = a.kind == Action::Kind::forward;
+      const Channel channel = forward ? Channel::forward : Channel::backward;
+      const int from = forward ? stage - 1 : stage + 1, to = forward ? stage + 1 : stage - 1;
+      if (from >= 0 && from < stages) message(channel, Transfer::recv, from);
+      trace.push_back(op(forward ? 1 : 2));
+      if (to >= 0 && to < stages) message(channel, Transfer::send, to);
+    }
+  }
+  const TimeLine line = play(mesh, traces, unit_hardware());
+  EXPECT_DOUBLE_EQ(line.seconds, 3 * (microbatches + stages - 1));
+  for (const Accounts& stage : line.accounts) EXPECT_DOUBLE_EQ(at(stage, Account::bubble), 3 * (stages - 1));
+}
+
+// A model large enough for every account, on two nodes of four.
+Config real_config() {
+  Config config = small_config();
+  config.model = {.layers = 4, .hidden = 256, .heads = 4, .vocab = 1000, .context = 128, .dropout = 0};
+  config.batch = {.sequence_length = 128, .global_batch_size = 32, .microbatch_size = 2};
+  config.parallel.ranks_per_node = 4;
+  return config;
+}
+
+Hardware real_hardware() { return load_hardware(MEGALITH_SOURCE_DIR "/configs/hardware/p4d.24xlarge.toml"); }
+
+Prediction predicted(const Config& config, const Hardware& hardware, int ranks = 8) {
+  return predict(config, hardware, rehearse_stages(config, ranks));
+}
+
+TEST(Prediction, AccountsAddUpToTheStep) {
+  Config config = real_config();
+  for (const auto& [tensor, pipeline, strategy] : {std::tuple{1, 1, ShardingStrategy::full_shard},
+                                                   {2, 1, ShardingStrategy::no_shard},
+                                                   {2, 2, ShardingStrategy::shard_optimizer},
+                                                   {1, 4, ShardingStrategy::shard_grad_op}}) {
+    config.parallel.tensor_parallel_degree = tensor;
+    config.parallel.pipeline_parallel_degree = pipeline;
+    config.parallel.sharding_strategy = strategy;
+    const Prediction p = predicted(config, real_hardware());
+    ASSERT_EQ(p.line.accounts.size(), static_cast<size_t>(pipeline));
+    for (const Accounts& stage : p.line.accounts)
+      EXPECT_NEAR(std::accumulate(stage.begin(), stage.end(), 0.0) / p.seconds, 1, 1e-12);
+    EXPECT_GT(p.hfu, p.mfu);
+  }
+}
+
+// Every number of a profile, and the account that it moves.
+TEST(Prediction, EachNumberMovesItsAccount) {
+  Config config = real_config();
+  config.parallel.tensor_parallel_degree = 2;
+  config.parallel.pipeline_parallel_degree = 2;
+  config.parallel.sharded_data_parallel_degree = 2;
+  config.parallel.ranks_per_node = 2;
+  config.parallel.placement = "tensor shard data pipeline";
+  config.parallel.sharding_strategy = ShardingStrategy::full_shard;
+  Hardware base = real_hardware();
+  base.calibrated.overlap = 0;  // so that work and transfers keep their own accounts
+  const Rehearsed rehearsed = rehearse_stages(config, 8);
+  const Prediction before = predict(config, base, rehearsed);
+  const auto after = [&](auto change) {
+    Hardware h = base;
+    change(h);
+    return predict(config, h, rehearsed);
+  };
+  const auto ratio = [&](const Prediction& p, Account account) {
+    return at(p.line.accounts[0], account) / at(before.line.accounts[0], account);
+  };
+  EXPECT_NEAR(ratio(after([](Hardware& h) { h.device.fp32 /= 2; }), Account::gemm), 2, 1e-9);
+  EXPECT_NEAR(ratio(after([](Hardware& h) { h.calibrated.gemm /= 2; }), Account::gemm), 2, 1e-9);
+  EXPECT_NEAR(ratio(after([](Hardware& h) { h.calibrated.attention /= 2; }), Account::attention), 2, 1e-9);
+  EXPECT_NEAR(ratio(after([](Hardware& h) { h.device.bandwidth *= 2; }), Account::elementwise), 0.5, 1e-9);
+  EXPECT_NEAR(ratio(after([](Hardware& h) { h.stack.elementwise = 3; }), Account::elementwise), 3, 1e-9);
+  EXPECT_GT(ratio(after([](Hardware& h) { h.node.link /= 8; }), Account::tensor_sums), 1);
+  EXPECT_GT(ratio(after([](Hardware& h) { h.node.latency *= 10; }), Account::tensor_sums), 1);
+  EXPECT_NEAR(ratio(after([](Hardware& h) { h.stack.tensor_exposed = 0.5; }), Account::tensor_sums), 0.5, 1e-9);
+  EXPECT_GT(ratio(after([](Hardware& h) { h.network.link /= 8; }), Account::gathers), 1);
+  EXPECT_GT(ratio(after([](Hardware& h) { h.network.latency *= 10; }), Account::scatters), 1);
+  EXPECT_GT(ratio(after([](Hardware& h) { h.calibrated.collective_delay *= 10; }), Account::tensor_sums), 2);
+  EXPECT_GT(ratio(after([](Hardware& h) { h.calibrated.launch = 1000; }), Account::launches), 2);
+  EXPECT_NEAR(
+      ratio(after([](Hardware& h) { h.calibrated.step *= 2, h.calibrated.microbatch *= 2; }), Account::elsewhere), 2,
+      1e-9);
+  EXPECT_GT(at(after([](Hardware& h) { h.calibrated.overlap = 1; }).line.accounts[0], Account::slowed), 0);
+  EXPECT_EQ(at(before.line.accounts[0], Account::slowed), 0);
+
+  Config more = config;
+  more.batch.global_batch_size *= 4;
+  const Prediction longer = predict(more, base, rehearse_stages(more, 8));
+  EXPECT_LT(at(longer.line.accounts[0], Account::bubble) / longer.seconds,
+            at(before.line.accounts[0], Account::bubble) / before.seconds);
+}
+
+TEST(Verdict, FitsUpToTheLastByteAndWarns) {
+  Config config = real_config();
+  config.run.device = Device::cpu;  // no workspace of CUDA's libraries
+  const Rehearsed rehearsed = rehearse_stages(config, 8);
+  const std::vector<MemorySizes> memory(8, rehearsed.memory.front());
+  Hardware h = real_hardware();
+  const auto judged = [&] { return verdict(config, h, rehearsed.mesh, memory, predict(config, h, rehearsed)); };
+  const double needed = static_cast<double>(device_bytes(config, memory.front())) / (1 << 30);
+  h.device.memory = needed + h.device.reserved;
+  EXPECT_TRUE(judged().fits);
+  EXPECT_EQ(judged().text.find("NOT"), std::string::npos);
+  h.device.memory *= 0.999;
+  EXPECT_FALSE(judged().fits);
+  EXPECT_NE(judged().text.find("DOES NOT FIT"), std::string::npos);
+
+  config.parallel.tensor_parallel_degree = 8;
+  config.model.heads = 8;
+  const Rehearsed across = rehearse_stages(config, 8);
+  const std::string text = verdict(config, h, across.mesh, memory, predict(config, h, across)).text;
+  EXPECT_NE(text.find("leave their node of 4"), std::string::npos) << text;
+  EXPECT_NE(text.find("no multiple of 64"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace megalith

@@ -1,0 +1,94 @@
+#include "trainer/planner/prediction.h"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "kernels/base/files.h"
+#include "kernels/base/json.h"
+#include "trainer/model/spec.h"
+#include "trainer/step/rehearsal.h"
+
+namespace megalith {
+
+Rehearsed rehearse_stages(const Config& config, int num_ranks) {
+  Rehearsed all;
+  all.mesh = mesh_shape(config, num_ranks);
+  for (int stage = 0; stage < all.mesh.pipeline; stage++) {
+    int rank = 0;  // the first of the stage
+    while (all.mesh.coordinate(rank, Axis::pipeline) != stage) rank++;
+    const Plan plan = make_plan(config, num_ranks, rank);
+    Rehearsal rehearsal = rehearse(config, plan, TraceLevel::everything);
+    all.stages.push_back({rank, std::move(rehearsal.trace)});
+    all.memory.push_back(rehearsal.memory);
+    all.microbatches = plan.batch.num_microbatches();
+    const double ranks = static_cast<double>(num_ranks) / all.mesh.pipeline;
+    for (const OpRecord& op : rehearsal.ops) all.hardware_flops += op.flops * ranks;
+  }
+  return all;
+}
+
+Prediction predict(const Config& config, const Hardware& hardware, const Rehearsed& rehearsed, bool with_spans) {
+  const MeshShape& mesh = rehearsed.mesh;
+  const Processor processor = processor_of(hardware, config.precision.compute, mesh.ranks_per_node);
+  Prediction p;
+  p.line = time_line(mesh, rehearsed.stages, hardware, processor, with_spans);
+
+  // In a pipeline the first stage's microbatches follow one another, and each stage adds one.
+  const auto microbatches = static_cast<double>(rehearsed.microbatches + mesh.pipeline - 1);
+  const double elsewhere = 1e-3 * (hardware.calibrated.step + hardware.calibrated.microbatch * microbatches);
+  for (Accounts& stage : p.line.accounts) stage[static_cast<size_t>(Account::elsewhere)] += elsewhere;
+  p.line.seconds += elsewhere;
+  p.seconds = p.line.seconds;
+  const auto bubble = [](const Accounts& stage) { return stage[static_cast<size_t>(Account::bubble)]; };
+  p.slowest = static_cast<size_t>(std::ranges::min_element(p.line.accounts, {}, bubble) - p.line.accounts.begin());
+
+  const int64_t T = config.batch.sequence_length;
+  p.tokens = static_cast<double>(config.batch.global_batch_size * T);
+  p.tokens_per_second = p.tokens / p.seconds;
+  const double peak = processor.peak * mesh.size();
+  p.mfu = p.tokens_per_second * model_flops_per_token(config.model, T, true) / peak;
+  p.mfu_full = p.tokens_per_second * model_flops_per_token(config.model, T, false) / peak;
+  p.hfu = rehearsed.hardware_flops / p.seconds / peak;
+  return p;
+}
+
+std::string report(const Prediction& p, const MeshShape& mesh, double tokens_of_run) {
+  std::string text = fmt::format(
+      "predicted: {:.4g} s a step, {:.5g} tokens/s, {:.5g} a rank; MFU {:.1f} % (causal), {:.1f} % (full), HFU {:.1f} "
+      "%\n",
+      p.seconds, p.tokens_per_second, p.tokens_per_second / mesh.size(), 100 * p.mfu, 100 * p.mfu_full, 100 * p.hfu);
+  const Accounts& accounts = p.line.accounts[p.slowest];
+  text += mesh.pipeline > 1 ? fmt::format("  of stage {}, which waits least for others:\n", p.slowest) : "";
+  for (size_t a = 0; a < num_accounts; a++)
+    if (accounts[a] > 0)
+      text += fmt::format("  {:<26}{:>10.4g} s {:>6.1f} %\n", name_of(static_cast<Account>(a)), accounts[a],
+                          100 * accounts[a] / p.seconds);
+  const double hours = tokens_of_run / p.tokens_per_second / 3600;
+  return text + fmt::format("  {:.4g} tokens: {:.4g} hours, {:.4g} hours of a rank\n", tokens_of_run, hours,
+                            hours * mesh.size());
+}
+
+void write_trace(const Prediction& prediction, const std::string& path) {
+  nlohmann::json events = nlohmann::json::array();
+  for (size_t stage = 0; stage < prediction.line.spans.size(); stage++) {
+    const auto name = [&](const char* what, int lane, const std::string& text) {
+      events.push_back({{"ph", "M"}, {"name", what}, {"pid", stage}, {"tid", lane + 1}, {"args", {{"name", text}}}});
+    };
+    name("process_name", -1, fmt::format("stage {}", stage));
+    name("thread_name", -1, "compute");
+    for (Channel channel : all_channels) name("thread_name", static_cast<int>(channel), name_of(channel));
+    name("thread_name", host_channel, name_of(Channel::host));
+    for (const Span& span : prediction.line.spans[stage])
+      events.push_back({{"ph", "X"},
+                        {"name", span.name},
+                        {"pid", stage},
+                        {"tid", span.lane + 1},
+                        {"ts", span.begin * 1e6},
+                        {"dur", (span.end - span.begin) * 1e6}});
+  }
+  write_file(path, json_text(nlohmann::json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}}),
+             {.replace = true});
+}
+
+}  // namespace megalith

@@ -1,0 +1,42 @@
+// The prediction: how long a step takes on given machines, and where its time goes, from the rehearsal of one rank of
+// each pipeline stage.
+#pragma once
+
+#include <string>
+
+#include "configs/config.h"
+#include "configs/hardware.h"
+#include "trainer/parallel/runtime.h"
+#include "trainer/planner/time_line.h"
+
+namespace megalith {
+
+// Everything of a layout that its time follows from, whatever the machines' numbers are.
+struct Rehearsed {
+  MeshShape mesh;
+  std::vector<StageTrace> stages;
+  std::vector<MemorySizes> memory;  // peaks, by stage
+  int64_t microbatches = 0;
+  double hardware_flops = 0;  // of one step, over all ranks
+};
+
+// config.model.vocab must be set.
+Rehearsed rehearse_stages(const Config& config, int num_ranks);
+
+struct Prediction {
+  double seconds = 0;  // a step
+  size_t slowest = 0;  // the stage that waits least for others
+  TimeLine line;       // what is `elsewhere` included
+  double tokens = 0;   // a step
+  double tokens_per_second = 0, mfu = 0, mfu_full = 0, hfu = 0;
+};
+
+Prediction predict(const Config& config, const Hardware& hardware, const Rehearsed& rehearsed, bool with_spans = false);
+
+// The table that `megalith plan` prints. tokens: of a whole run, for its hours; 0: train.steps.
+std::string report(const Prediction& prediction, const MeshShape& mesh, double tokens_of_run);
+
+// The time line for ui.perfetto.dev: a process a stage, a thread for its ops and one for each channel.
+void write_trace(const Prediction& prediction, const std::string& path);
+
+}  // namespace megalith

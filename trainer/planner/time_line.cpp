@@ -1,0 +1,301 @@
+#include "trainer/planner/time_line.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <limits>
+#include <map>
+#include <tuple>
+
+#include "trainer/planner/transfer_time.h"
+
+namespace megalith {
+
+const char* name_of(Account account) {
+  constexpr const char* names[num_accounts] = {"GEMM",
+                                               "attention",
+                                               "elementwise",
+                                               "optimizer",
+                                               "work slowed by transfers",
+                                               "gathers",
+                                               "scatters",
+                                               "tensor-parallel sums",
+                                               "sums over copies",
+                                               "messages",
+                                               "bubble",
+                                               "host copies",
+                                               "launches",
+                                               "elsewhere"};
+  return names[static_cast<size_t>(account)];
+}
+
+namespace {
+
+// A transfer of one rank's trace.
+struct Moving {
+  size_t id = 0;
+  double left = 0;  // seconds, alone on its link
+  Link link = Link::node;
+  double begun = 0;
+};
+
+// Of a transfer in which several stages take part: when it starts and ends, once all have begun it.
+struct Joint {
+  size_t needed = 2, begun = 0;
+  double start = 0, end = 0;
+  std::vector<size_t> stages;
+  bool complete() const { return begun == needed; }
+};
+
+struct Ending {
+  bool over = false;
+  Joint* joint = nullptr;  // null: a transfer within the stage
+  Account account{};
+  int channel = 0;
+  Transfer transfer{};
+};
+
+// The clock of one stage.
+struct Clock {
+  double now = 0;   // of the compute queue
+  double host = 0;  // of the launches
+  size_t at = 0;    // the event that comes next
+  Accounts accounts{};
+  std::array<std::deque<Moving>, num_channels + 1> queues;  // by channel; the last: copies to and from the host
+  std::vector<Ending> endings;                              // by number of the transfer
+};
+
+Account account_of_wait(Channel channel, Transfer transfer) {
+  switch (channel) {
+    case Channel::tensor: return Account::tensor_sums;
+    case Channel::data: return Account::copy_sums;
+    case Channel::forward:
+    case Channel::backward:
+    case Channel::world: return Account::messages;
+    case Channel::host: return Account::host_copies;
+    default: return transfer == Transfer::all_gather ? Account::gathers : Account::scatters;
+  }
+}
+
+bool updates(const char* op) {
+  for (const char* name : {"adamw_update", "clip_scale", "accumulate_square_sum"})
+    if (std::strcmp(op, name) == 0) return true;
+  return false;
+}
+
+class ClockedPlay {
+ public:
+  ClockedPlay(const MeshShape& mesh, const std::vector<StageTrace>& stages, const Hardware& hardware,
+              const Processor& processor, bool with_spans)
+      : stages_(stages), hardware_(hardware), processor_(processor), with_spans_(with_spans), clocks_(stages.size()) {
+    for (const StageTrace& stage : stages) {
+      auto& links = links_.emplace_back();
+      for (Channel channel : all_channels)
+        links[static_cast<size_t>(channel)] = group_link(mesh, hardware, stage.rank, channel);
+      links[num_channels] = group_link(mesh, hardware, stage.rank, Channel::host);
+    }
+    if (with_spans) spans_.resize(stages.size());
+  }
+
+  TimeLine run() {
+    for (size_t stage = 0; stage < stages_.size(); stage++) ready_.push_back(stage);
+    while (!ready_.empty()) {
+      const size_t stage = ready_.back();
+      ready_.pop_back();
+      advance(stage);
+    }
+    TimeLine line;
+    for (size_t stage = 0; stage < stages_.size(); stage++) {
+      CHECK(clocks_[stage].at == stages_[stage].events.size(), "stage {} waits for ever at event {}", stage,
+            clocks_[stage].at);
+      line.seconds = std::max(line.seconds, clocks_[stage].now);
+    }
+    for (size_t stage = 0; stage < stages_.size(); stage++) {
+      idle(stage, line.seconds, Account::bubble);
+      line.accounts.push_back(clocks_[stage].accounts);
+    }
+    line.spans = std::move(spans_);
+    return line;
+  }
+
+ private:
+  void advance(size_t stage) {
+    Clock& clock = clocks_[stage];
+    const std::vector<TraceEvent>& events = stages_[stage].events;
+    for (; clock.at < events.size(); clock.at++) {
+      const TraceEvent& e = events[clock.at];
+      if (e.kind == TraceEvent::Kind::op) op(stage, e);
+      if (e.kind == TraceEvent::Kind::begin) begin(stage, e);
+      if (e.kind == TraceEvent::Kind::wait && !wait(stage, e)) return;
+    }
+  }
+
+  void launch(size_t stage) {
+    Clock& clock = clocks_[stage];
+    clock.host += hardware_.calibrated.launch * 1e-6;
+    idle(stage, clock.host, Account::launches);
+  }
+
+  void op(size_t stage, const TraceEvent& e) {
+    launch(stage);
+    const auto [found, is_new] = times_.try_emplace({e.op, e.cost.m, e.cost.n, e.cost.k, e.cost.bytes});
+    if (is_new) {
+      const Account kind = e.cost.kind == Cost::Kind::gemm        ? Account::gemm
+                           : e.cost.kind == Cost::Kind::attention ? Account::attention
+                           : updates(e.op)                        ? Account::optimizer
+                                                                  : Account::elementwise;
+      found->second = {op_time(e.cost, processor_, hardware_), kind};
+    }
+    const double begin = clocks_[stage].now;
+    work(stage, found->second.first, found->second.second);
+    if (with_spans_) spans_[stage].push_back({e.op, -1, begin, clocks_[stage].now});
+  }
+
+  void begin(size_t stage, const TraceEvent& e) {
+    launch(stage);
+    Clock& clock = clocks_[stage];
+    const auto id = static_cast<size_t>(e.id);
+    if (clock.endings.size() <= id) clock.endings.resize(id + 1);
+    Ending& ending = clock.endings[id];
+    const auto channel = static_cast<Channel>(e.channel);
+    const size_t queue = channel == Channel::host ? num_channels : static_cast<size_t>(e.channel);
+    const GroupLink& group = links_[stage][queue];
+    ending = {.account = account_of_wait(channel, e.transfer), .channel = e.channel, .transfer = e.transfer};
+    double seconds = transfer_time(group, e.transfer, static_cast<double>(e.bytes), hardware_);
+    if (channel == Channel::tensor) seconds *= hardware_.stack.tensor_exposed;
+    if (channel == Channel::world || channel == Channel::forward || channel == Channel::backward)
+      meet(stage, e, seconds, ending);
+    else
+      clock.queues[queue].push_back({.id = id, .left = seconds, .link = group.link, .begun = clock.now});
+  }
+
+  void meet(size_t stage, const TraceEvent& e, double seconds, Ending& ending) {
+    const bool all = static_cast<Channel>(e.channel) == Channel::world;
+    const auto here = static_cast<int>(stage);
+    const bool sends = e.transfer == Transfer::send;
+    const Line line = all     ? Line{e.channel, -1, -1}
+                      : sends ? Line{e.channel, here, e.peer}
+                              : Line{e.channel, e.peer, here};
+    std::deque<Joint>& joints = joints_[line];
+    size_t& call = calls_[{line, stage}];
+    while (joints.size() <= call) joints.emplace_back().needed = all ? stages_.size() : 2;
+    Joint& joint = joints[call];
+    const double before = call > 0 ? joints[call - 1].end : 0;
+    call++;
+    joint.start = std::max({joint.start, clocks_[stage].now, before});
+    joint.end = std::max(joint.end, joint.start + seconds);
+    joint.begun++;
+    joint.stages.push_back(stage);
+    ending.joint = &joint;
+    if (joint.complete())
+      for (size_t other : joint.stages)
+        if (other != stage) ready_.push_back(other);
+  }
+
+  // False: it cannot be known yet when that is.
+  bool wait(size_t stage, const TraceEvent& e) {
+    Clock& clock = clocks_[stage];
+    Ending& ending = clock.endings[static_cast<size_t>(e.id)];
+    if (ending.joint) {
+      if (!ending.joint->complete()) return false;
+      idle(stage, ending.joint->start, Account::bubble);
+      idle(stage, ending.joint->end, ending.account);
+      if (with_spans_) note(stage, ending, ending.joint->start, ending.joint->end);
+    } else {
+      while (!ending.over) pass(stage, 0, next_arrival(stage, 1), ending.account);
+    }
+    return true;
+  }
+
+  // So many seconds of work, longer where transfers are under way beside it.
+  void work(size_t stage, double seconds, Account account) {
+    while (seconds > 0) {
+      const double slow = 1 / (1 + (moves(stage) ? hardware_.calibrated.overlap : 0));
+      const double time = std::min(seconds / slow, next_arrival(stage, slow));
+      seconds = time == seconds / slow ? 0 : seconds - time * slow;
+      pass(stage, slow, time, account);
+    }
+  }
+
+  void idle(size_t stage, double until, Account account) {
+    while (clocks_[stage].now < until) {
+      const double all = until - clocks_[stage].now, arrival = next_arrival(stage, 1);
+      pass(stage, 0, std::min(all, arrival), account);
+      if (all <= arrival) clocks_[stage].now = until;
+    }
+  }
+
+  // Time passes: at rate `working` of full speed for work and transfers alike, or 0 for waiting.
+  void pass(size_t stage, double working, double time, Account account) {
+    Clock& clock = clocks_[stage];
+    clock.now += time;
+    clock.accounts[static_cast<size_t>(account)] += working > 0 ? time * working : time;
+    if (working > 0) clock.accounts[static_cast<size_t>(Account::slowed)] += time * (1 - working);
+    const std::array<double, 3> rates = rates_of(stage, working > 0 ? working : 1);
+    for (std::deque<Moving>& queue : clock.queues) {
+      if (queue.empty()) continue;
+      Moving& first = queue.front();
+      const double rate = rates[static_cast<size_t>(first.link)];
+      const bool arrives = first.left <= time * rate * (1 + 1e-12);
+      first.left -= time * rate;
+      if (!arrives) continue;
+      Ending& ending = clock.endings[first.id];
+      ending.over = true;
+      if (with_spans_) note(stage, ending, first.begun, clock.now);
+      queue.pop_front();
+      if (!queue.empty()) queue.front().begun = std::max(queue.front().begun, clock.now);
+    }
+  }
+
+  bool moves(size_t stage) const {
+    return std::ranges::any_of(clocks_[stage].queues, [](const auto& queue) { return !queue.empty(); });
+  }
+
+  // Transfers on one kind of link share it.
+  std::array<double, 3> rates_of(size_t stage, double rate) const {
+    std::array<double, 3> sharing{};
+    for (const auto& queue : clocks_[stage].queues)
+      if (!queue.empty()) sharing[static_cast<size_t>(queue.front().link)]++;
+    for (double& share : sharing) share = share > 0 ? rate / share : rate;
+    return sharing;
+  }
+
+  double next_arrival(size_t stage, double rate) const {
+    const std::array<double, 3> rates = rates_of(stage, rate);
+    double time = std::numeric_limits<double>::infinity();
+    for (const auto& queue : clocks_[stage].queues)
+      if (!queue.empty()) time = std::min(time, queue.front().left / rates[static_cast<size_t>(queue.front().link)]);
+    return time;
+  }
+
+  void note(size_t stage, const Ending& ending, double begin, double end) {
+    spans_[stage].push_back({name_of(ending.transfer), ending.channel, begin, end});
+  }
+
+  struct Line {
+    int channel, from, to;
+    auto operator<=>(const Line&) const = default;
+  };
+  using OpKey = std::tuple<const char*, int64_t, int64_t, int64_t, double>;
+
+  const std::vector<StageTrace>& stages_;
+  const Hardware& hardware_;
+  const Processor& processor_;
+  const bool with_spans_;
+  std::vector<Clock> clocks_;
+  std::vector<std::array<GroupLink, num_channels + 1>> links_;  // by stage
+  std::map<OpKey, std::pair<double, Account>> times_;
+  std::map<Line, std::deque<Joint>> joints_;
+  std::map<std::pair<Line, size_t>, size_t> calls_;
+  std::vector<size_t> ready_;
+  std::vector<std::vector<Span>> spans_;
+};
+
+}  // namespace
+
+TimeLine time_line(const MeshShape& mesh, const std::vector<StageTrace>& stages, const Hardware& hardware,
+                   const Processor& processor, bool with_spans) {
+  return ClockedPlay(mesh, stages, hardware, processor, with_spans).run();
+}
+
+}  // namespace megalith

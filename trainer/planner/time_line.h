@@ -1,0 +1,70 @@
+// The time line of a step: the traces of all ranks played with a clock. Ranks that differ only in their place on the
+// tensor, shard and data axes do the same at the same time, so one rank of each pipeline stage stands for all.
+//
+// Laws of the play:
+// - A rank has a compute queue, on which ops run in order, and a queue for each channel, on which transfers do. A
+//   transfer starts after what was launched before it; a wait holds up the compute queue, and nothing else.
+// - The host launches in order and is never held up; an op starts no earlier than the host comes to it.
+// - While a rank computes and transfers at once, both take longer: of the shorter one a share (calibrated.overlap) is
+// lost.
+//   Transfers on the same kind of link share it.
+// - A message starts when both ends have begun it. The sum over all ranks ends for all when the last has begun it.
+// - The accounts of a stage add up to the step.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "configs/hardware.h"
+#include "trainer/communication/mesh.h"
+#include "trainer/planner/op_time.h"
+
+namespace megalith {
+
+// What the time of a step goes to.
+enum class Account : uint8_t {
+  gemm,
+  attention,
+  elementwise,
+  optimizer,    // update and norm
+  slowed,       // work that takes longer beside a transfer
+  gathers,      // waits for weights
+  scatters,     // waits for sums of gradients, over the shard group
+  tensor_sums,  // waits for the tensor-parallel group
+  copy_sums,    // waits for sums over copies
+  messages,     // waits while a message travels
+  bubble,       // waits for another stage, to begin a message or at the end
+  host_copies,  // waits for copies between device and host
+  launches,     // waits for the host
+  elsewhere,    // calibrated: what is not in the model
+};
+constexpr size_t num_accounts = 14;
+const char* name_of(Account account);
+
+using Accounts = std::array<double, num_accounts>;  // seconds
+
+// What one rank did in a step, ops included, which stands for its stage.
+struct StageTrace {
+  int rank = 0;
+  std::vector<TraceEvent> events;
+};
+
+// One op or transfer.
+struct Span {
+  std::string name;
+  int lane = -1;  // the channel of a transfer; -1: an op
+  double begin = 0, end = 0;
+};
+
+struct TimeLine {
+  double seconds = 0;                    // of the step
+  std::vector<Accounts> accounts;        // by stage
+  std::vector<std::vector<Span>> spans;  // by stage, where asked for
+};
+
+// The traces are in the order of the stages and match (matcher.h).
+TimeLine time_line(const MeshShape& mesh, const std::vector<StageTrace>& stages, const Hardware& hardware,
+                   const Processor& processor, bool with_spans = false);
+
+}  // namespace megalith

@@ -1,0 +1,28 @@
+// How long a transfer takes: by its group, the links that its ring crosses, and who shares them. Pure functions.
+//
+// A collective goes round a ring of its group's members in the order of their ranks (traffic.h). All groups of a
+// channel do the same at the same time, so the rings that leave a node share its network.
+#pragma once
+
+#include "configs/hardware.h"
+#include "trainer/communication/mesh.h"
+
+namespace megalith {
+
+// What transfers share when they are under way at the same time.
+enum class Link : uint8_t { node, network, host };
+
+struct GroupLink {
+  int size = 1;  // of the group
+  Link link = Link::node;
+  double bandwidth = 0;  // bytes/s of a rank's part of the ring
+  double latency = 0;    // seconds a step of the ring
+};
+
+// Of a rank's group on a channel; a message goes from a stage to the next one.
+GroupLink group_link(const MeshShape& mesh, const Hardware& hardware, int rank, Channel channel);
+
+// Seconds, alone on its link.
+double transfer_time(const GroupLink& group, Transfer transfer, double payload, const Hardware& hardware);
+
+}  // namespace megalith

@@ -1,0 +1,89 @@
+#include "trainer/planner/verdict.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "trainer/parallel/runtime.h"
+
+namespace megalith {
+
+namespace {
+
+constexpr double gibibyte = 1024.0 * 1024 * 1024;
+
+// "fits"; free is what is left, or, below 0, what is missing.
+std::string line(const std::string& where, double needed, double reserved, double all) {
+  const double left = all - reserved - needed;
+  return fmt::format("  {}: {:.1f} GiB and {:.1f} reserved of {:.1f}: {}\n", where, needed, reserved, all,
+                     left >= 0 ? fmt::format("fits, {:.1f} GiB are free", left)
+                               : fmt::format("DOES NOT FIT, {:.1f} GiB are missing", -left));
+}
+
+bool leaves_node(const MeshShape& mesh, Channel channel) {
+  std::vector<int> node_of(static_cast<size_t>(mesh.size()), -1);
+  for (int rank = 0; rank < mesh.size(); rank++) {
+    int& node = node_of[static_cast<size_t>(mesh.place(rank, channel).group)];
+    if (node < 0) node = mesh.node(rank);
+    if (node != mesh.node(rank)) return true;
+  }
+  return false;
+}
+
+std::vector<std::string> warnings_of(const Config& config, const MeshShape& mesh, const Prediction& prediction) {
+  std::vector<std::string> warnings;
+  if (leaves_node(mesh, Channel::tensor))
+    warnings.push_back(
+        fmt::format("tensor-parallel groups of {} ranks leave their node of {}: every layer waits for the "
+                    "network; make the degree a divisor of the node, or placement begin with tensor",
+                    mesh.tensor, mesh.ranks_per_node));
+  for (Axis axis : {Axis::tensor, Axis::shard, Axis::pipeline})
+    if (!std::has_single_bit(static_cast<unsigned>(mesh.extent(axis))))
+      warnings.push_back(fmt::format("the {} axis has {} ranks, which is no power of two: rings and trees are uneven",
+                                     name_of(axis), mesh.extent(axis)));
+  const int64_t head = config.model.hidden / config.model.heads, width = config.model.hidden / mesh.tensor;
+  if (head % 16 != 0 || head > 256)
+    warnings.push_back(
+        fmt::format("heads have {} features; attention kernels take multiples of 16 up to 256 without "
+                    "padding, and 64 and 128 are fastest",
+                    head));
+  if (width % 64 != 0)
+    warnings.push_back(
+        fmt::format("a rank's part of the width is {}, no multiple of 64: tiles of GEMMs are padded", width));
+  const double gathers = prediction.line.accounts[prediction.slowest][static_cast<size_t>(Account::gathers)];
+  constexpr double much = 0.05;
+  if (gathers > much * prediction.seconds)
+    warnings.push_back(
+        fmt::format("microbatches of {} sequences are too small to hide the gathers of weights: {:.3g} s, "
+                    "{:.0f} % of the step; raise batch.microbatch_size, or share copies among fewer "
+                    "ranks by parallel.sharded_data_parallel_degree",
+                    config.batch.microbatch_size, gathers, 100 * gathers / prediction.seconds));
+  return warnings;
+}
+
+}  // namespace
+
+int64_t device_bytes(const Config& config, const MemorySizes& memory) {
+  return memory.total(Place::device) + (config.run.device == Device::cpu ? 0 : DeviceQueue::bytes);
+}
+
+Verdict verdict(const Config& config, const Hardware& hardware, const MeshShape& mesh,
+                const std::vector<MemorySizes>& memory, const Prediction& prediction) {
+  int64_t device = 0;
+  std::vector<int64_t> host(static_cast<size_t>(mesh.node(mesh.size() - 1) + 1));
+  for (int rank = 0; rank < mesh.size(); rank++) {
+    const MemorySizes& sizes = memory[static_cast<size_t>(rank)];
+    device = std::max(device, device_bytes(config, sizes));
+    host[static_cast<size_t>(mesh.node(rank))] += sizes.total(Place::host);
+  }
+  const double on_device = static_cast<double>(device) / gibibyte;
+  const double on_host = static_cast<double>(*std::ranges::max_element(host)) / gibibyte;
+  Verdict v;
+  v.fits = on_device + hardware.device.reserved <= hardware.device.memory && on_host <= hardware.host.memory;
+  v.text = "verdict:\n" + line(fmt::format("device ({})", hardware.device.name), on_device, hardware.device.reserved,
+                               hardware.device.memory);
+  if (on_host > 0) v.text += line("host of a node", on_host, 0, hardware.host.memory);
+  for (const std::string& warning : warnings_of(config, mesh, prediction)) v.text += "  warning: " + warning + "\n";
+  return v;
+}
+
+}  // namespace megalith

@@ -1,0 +1,23 @@
+// The verdict: whether a layout fits on given machines, by how much, and what of it they will not like.
+#pragma once
+
+#include <string>
+
+#include "configs/hardware.h"
+#include "trainer/planner/prediction.h"
+
+namespace megalith {
+
+struct Verdict {
+  bool fits = true;
+  std::string text;  // a line for each device and host, and one for each warning
+};
+
+// memory: peaks by rank.
+Verdict verdict(const Config& config, const Hardware& hardware, const MeshShape& mesh,
+                const std::vector<MemorySizes>& memory, const Prediction& prediction);
+
+// What a rank needs of its device beside `reserved`: all classes and the workspace of the device's libraries.
+int64_t device_bytes(const Config& config, const MemorySizes& memory);
+
+}  // namespace megalith
