@@ -58,7 +58,7 @@ double at(const Accounts& accounts, Account account) { return accounts[static_ca
 
 TimeLine play(const MeshShape& mesh, const std::vector<std::vector<TraceEvent>>& traces, const Hardware& hardware) {
   std::vector<StageTrace> stages;
-  for (size_t i = 0; i < traces.size(); i++) stages.push_back({static_cast<int>(i), traces[i]});
+  for (size_t i = 0; i < traces.size(); i++) stages.push_back(stage_trace(static_cast<int>(i), traces[i]));
   return time_line(mesh, stages, hardware, processor_of(hardware, ComputeType::fp32, 0));
 }
 

@@ -19,7 +19,7 @@ Rehearsed rehearse_stages(const Config& config, int num_ranks) {
     while (all.mesh.coordinate(rank, Axis::pipeline) != stage) rank++;
     const Plan plan = make_plan(config, num_ranks, rank);
     Rehearsal rehearsal = rehearse(config, plan, TraceLevel::everything);
-    all.stages.push_back({rank, std::move(rehearsal.trace)});
+    all.stages.push_back(stage_trace(rank, rehearsal.trace));
     all.memory.push_back(rehearsal.memory);
     all.microbatches = plan.batch.num_microbatches();
     const double ranks = static_cast<double>(num_ranks) / all.mesh.pipeline;

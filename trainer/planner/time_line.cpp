@@ -5,7 +5,6 @@
 #include <deque>
 #include <limits>
 #include <map>
-#include <tuple>
 
 #include "trainer/planner/transfer_time.h"
 
@@ -83,16 +82,24 @@ bool updates(const char* op) {
   return false;
 }
 
+// A stretch on given machines.
+struct TimedStretch {
+  double seconds = 0;
+  Accounts accounts{};
+  double lead = 0;  // by so much the host must be ahead at its start to hold nothing up
+};
+
 class ClockedPlay {
  public:
   ClockedPlay(const MeshShape& mesh, const std::vector<StageTrace>& stages, const Hardware& hardware,
               const Processor& processor, bool with_spans)
-      : stages_(stages), hardware_(hardware), processor_(processor), with_spans_(with_spans), clocks_(stages.size()) {
+      : stages_(stages), hardware_(hardware), with_spans_(with_spans), clocks_(stages.size()) {
     for (const StageTrace& stage : stages) {
       auto& links = links_.emplace_back();
       for (Channel channel : all_channels)
         links[static_cast<size_t>(channel)] = group_link(mesh, hardware, stage.rank, channel);
       links[num_channels] = group_link(mesh, hardware, stage.rank, Channel::host);
+      time(stage, processor);
     }
     if (with_spans) spans_.resize(stages.size());
   }
@@ -119,12 +126,34 @@ class ClockedPlay {
   }
 
  private:
+  void time(const StageTrace& stage, const Processor& processor) {
+    auto& times = times_.emplace_back();
+    for (const StageTrace::Op& op : stage.ops) {
+      const Account kind = op.cost.kind == Cost::Kind::gemm        ? Account::gemm
+                           : op.cost.kind == Cost::Kind::attention ? Account::attention
+                           : updates(op.name)                      ? Account::optimizer
+                                                                   : Account::elementwise;
+      times.emplace_back(op_time(op.cost, processor, hardware_), kind);
+    }
+    auto& stretches = stretches_.emplace_back();
+    for (const StageTrace::Stretch& ops : stage.stretches) {
+      TimedStretch& timed = stretches.emplace_back();
+      double launched = 0;
+      for (uint32_t op : ops) {
+        launched += hardware_.calibrated.launch * 1e-6;
+        timed.lead = std::max(timed.lead, launched - timed.seconds);
+        timed.seconds += times[op].first;
+        timed.accounts[static_cast<size_t>(times[op].second)] += times[op].first;
+      }
+    }
+  }
+
   void advance(size_t stage) {
     Clock& clock = clocks_[stage];
-    const std::vector<TraceEvent>& events = stages_[stage].events;
+    const std::vector<StageTrace::Event>& events = stages_[stage].events;
     for (; clock.at < events.size(); clock.at++) {
-      const TraceEvent& e = events[clock.at];
-      if (e.kind == TraceEvent::Kind::op) op(stage, e);
+      const StageTrace::Event& e = events[clock.at];
+      if (e.kind == TraceEvent::Kind::op) stretch(stage, e.id);
       if (e.kind == TraceEvent::Kind::begin) begin(stage, e);
       if (e.kind == TraceEvent::Kind::wait && !wait(stage, e)) return;
     }
@@ -136,25 +165,30 @@ class ClockedPlay {
     idle(stage, clock.host, Account::launches);
   }
 
-  void op(size_t stage, const TraceEvent& e) {
-    launch(stage);
-    const auto [found, is_new] = times_.try_emplace({e.op, e.cost.m, e.cost.n, e.cost.k, e.cost.bytes});
-    if (is_new) {
-      const Account kind = e.cost.kind == Cost::Kind::gemm        ? Account::gemm
-                           : e.cost.kind == Cost::Kind::attention ? Account::attention
-                           : updates(e.op)                        ? Account::optimizer
-                                                                  : Account::elementwise;
-      found->second = {op_time(e.cost, processor_, hardware_), kind};
+  void stretch(size_t stage, uint32_t number) {
+    Clock& clock = clocks_[stage];
+    const TimedStretch& timed = stretches_[stage][number];
+    const StageTrace::Stretch& ops = stages_[stage].stretches[number];
+    if (!with_spans_ && clock.now - clock.host >= timed.lead) {
+      clock.host += hardware_.calibrated.launch * 1e-6 * static_cast<double>(ops.size());
+      work(stage, timed.seconds);
+      for (size_t a = 0; a < num_accounts; a++) clock.accounts[a] += timed.accounts[a];
+      return;
     }
-    const double begin = clocks_[stage].now;
-    work(stage, found->second.first, found->second.second);
-    if (with_spans_) spans_[stage].push_back({e.op, -1, begin, clocks_[stage].now});
+    for (uint32_t op : ops) {
+      launch(stage);
+      const double begin = clock.now;
+      const auto [seconds, account] = times_[stage][op];
+      work(stage, seconds);
+      clock.accounts[static_cast<size_t>(account)] += seconds;
+      if (with_spans_) spans_[stage].push_back({stages_[stage].ops[op].name, -1, begin, clock.now});
+    }
   }
 
-  void begin(size_t stage, const TraceEvent& e) {
+  void begin(size_t stage, const StageTrace::Event& e) {
     launch(stage);
     Clock& clock = clocks_[stage];
-    const auto id = static_cast<size_t>(e.id);
+    const size_t id = e.id;
     if (clock.endings.size() <= id) clock.endings.resize(id + 1);
     Ending& ending = clock.endings[id];
     const auto channel = static_cast<Channel>(e.channel);
@@ -169,7 +203,7 @@ class ClockedPlay {
       clock.queues[queue].push_back({.id = id, .left = seconds, .link = group.link, .begun = clock.now});
   }
 
-  void meet(size_t stage, const TraceEvent& e, double seconds, Ending& ending) {
+  void meet(size_t stage, const StageTrace::Event& e, double seconds, Ending& ending) {
     const bool all = static_cast<Channel>(e.channel) == Channel::world;
     const auto here = static_cast<int>(stage);
     const bool sends = e.transfer == Transfer::send;
@@ -193,51 +227,55 @@ class ClockedPlay {
   }
 
   // False: it cannot be known yet when that is.
-  bool wait(size_t stage, const TraceEvent& e) {
+  bool wait(size_t stage, const StageTrace::Event& e) {
     Clock& clock = clocks_[stage];
-    Ending& ending = clock.endings[static_cast<size_t>(e.id)];
+    Ending& ending = clock.endings[e.id];
     if (ending.joint) {
       if (!ending.joint->complete()) return false;
       idle(stage, ending.joint->start, Account::bubble);
       idle(stage, ending.joint->end, ending.account);
       if (with_spans_) note(stage, ending, ending.joint->start, ending.joint->end);
     } else {
-      while (!ending.over) pass(stage, 0, next_arrival(stage, 1), ending.account);
+      const double since = clock.now;
+      while (!ending.over) pass(stage, next_arrival(stage, 1), 1);
+      clock.accounts[static_cast<size_t>(ending.account)] += clock.now - since;
     }
     return true;
   }
 
-  // So many seconds of work, longer where transfers are under way beside it.
-  void work(size_t stage, double seconds, Account account) {
+  // So many seconds of work, which the caller accounts for; longer where transfers are under way beside it.
+  void work(size_t stage, double seconds) {
     while (seconds > 0) {
-      const double slow = 1 / (1 + (moves(stage) ? hardware_.calibrated.overlap : 0));
-      const double time = std::min(seconds / slow, next_arrival(stage, slow));
-      seconds = time == seconds / slow ? 0 : seconds - time * slow;
-      pass(stage, slow, time, account);
+      const double rate = 1 / (1 + (moves(stage) ? hardware_.calibrated.overlap : 0));
+      const double whole = seconds / rate, time = std::min(whole, next_arrival(stage, rate));
+      seconds = time == whole ? 0 : seconds - time * rate;
+      clocks_[stage].accounts[static_cast<size_t>(Account::slowed)] += time * (1 - rate);
+      pass(stage, time, rate);
     }
   }
 
   void idle(size_t stage, double until, Account account) {
-    while (clocks_[stage].now < until) {
-      const double all = until - clocks_[stage].now, arrival = next_arrival(stage, 1);
-      pass(stage, 0, std::min(all, arrival), account);
-      if (all <= arrival) clocks_[stage].now = until;
+    Clock& clock = clocks_[stage];
+    if (clock.now >= until) return;
+    clock.accounts[static_cast<size_t>(account)] += until - clock.now;
+    while (clock.now < until) {
+      const double all = until - clock.now, arrival = next_arrival(stage, 1);
+      pass(stage, std::min(all, arrival), 1);
+      if (all <= arrival) clock.now = until;
     }
   }
 
-  // Time passes: at rate `working` of full speed for work and transfers alike, or 0 for waiting.
-  void pass(size_t stage, double working, double time, Account account) {
+  // Time passes, with transfers at a share of their full rate.
+  void pass(size_t stage, double time, double rate) {
     Clock& clock = clocks_[stage];
     clock.now += time;
-    clock.accounts[static_cast<size_t>(account)] += working > 0 ? time * working : time;
-    if (working > 0) clock.accounts[static_cast<size_t>(Account::slowed)] += time * (1 - working);
-    const std::array<double, 3> rates = rates_of(stage, working > 0 ? working : 1);
+    const std::array<double, 3> rates = rates_of(stage, rate);
     for (std::deque<Moving>& queue : clock.queues) {
       if (queue.empty()) continue;
       Moving& first = queue.front();
-      const double rate = rates[static_cast<size_t>(first.link)];
-      const bool arrives = first.left <= time * rate * (1 + 1e-12);
-      first.left -= time * rate;
+      const double done = time * rates[static_cast<size_t>(first.link)];
+      const bool arrives = first.left <= done * (1 + 1e-12);
+      first.left -= done;
       if (!arrives) continue;
       Ending& ending = clock.endings[first.id];
       ending.over = true;
@@ -276,15 +314,14 @@ class ClockedPlay {
     int channel, from, to;
     auto operator<=>(const Line&) const = default;
   };
-  using OpKey = std::tuple<const char*, int64_t, int64_t, int64_t, double>;
 
   const std::vector<StageTrace>& stages_;
   const Hardware& hardware_;
-  const Processor& processor_;
   const bool with_spans_;
   std::vector<Clock> clocks_;
   std::vector<std::array<GroupLink, num_channels + 1>> links_;  // by stage
-  std::map<OpKey, std::pair<double, Account>> times_;
+  std::vector<std::vector<std::pair<double, Account>>> times_;  // by stage and op
+  std::vector<std::vector<TimedStretch>> stretches_;            // by stage
   std::map<Line, std::deque<Joint>> joints_;
   std::map<std::pair<Line, size_t>, size_t> calls_;
   std::vector<size_t> ready_;
@@ -292,6 +329,32 @@ class ClockedPlay {
 };
 
 }  // namespace
+
+StageTrace stage_trace(int rank, const std::vector<TraceEvent>& trace) {
+  StageTrace stage{rank, {}, {}, {}};
+  std::map<StageTrace::Stretch, uint32_t> numbers;
+  StageTrace::Stretch open;
+  const auto close = [&] {
+    if (open.empty()) return;
+    const auto [found, is_new] = numbers.try_emplace(open, static_cast<uint32_t>(stage.stretches.size()));
+    if (is_new) stage.stretches.push_back(open);
+    stage.events.push_back({.kind = TraceEvent::Kind::op, .id = found->second});
+    open.clear();
+  };
+  for (const TraceEvent& e : trace) {
+    if (e.kind == TraceEvent::Kind::op) {
+      const StageTrace::Op op{e.op, e.cost};
+      const auto found = std::find(stage.ops.begin(), stage.ops.end(), op);
+      open.push_back(static_cast<uint32_t>(found - stage.ops.begin()));
+      if (found == stage.ops.end()) stage.ops.push_back(op);
+      continue;
+    }
+    close();
+    stage.events.push_back({e.kind, e.transfer, e.channel, e.peer, static_cast<uint32_t>(e.id), e.bytes});
+  }
+  close();
+  return stage;
+}
 
 TimeLine time_line(const MeshShape& mesh, const std::vector<StageTrace>& stages, const Hardware& hardware,
                    const Processor& processor, bool with_spans) {

@@ -44,11 +44,32 @@ const char* name_of(Account account);
 
 using Accounts = std::array<double, num_accounts>;  // seconds
 
-// What one rank did in a step, ops included, which stands for its stage.
+// What one rank did in a step, which stands for its stage: transfers and, between them, stretches of ops. Stretches
+// that are the same, as those of layers are, are held once.
 struct StageTrace {
+  struct Op {
+    const char* name;
+    Cost cost;
+    bool operator==(const Op&) const = default;
+  };
+  using Stretch = std::vector<uint32_t>;  // of ops
+  struct Event {
+    TraceEvent::Kind kind;  // op: a whole stretch
+    Transfer transfer{};
+    int8_t channel = -1;
+    int32_t peer = -1;
+    uint32_t id = 0;  // of the transfer, or the stretch
+    int64_t bytes = 0;
+  };
+
   int rank = 0;
-  std::vector<TraceEvent> events;
+  std::vector<Op> ops;
+  std::vector<Stretch> stretches;
+  std::vector<Event> events;
 };
+
+// Of a trace with ops in it.
+StageTrace stage_trace(int rank, const std::vector<TraceEvent>& trace);
 
 // One op or transfer.
 struct Span {
