@@ -1,5 +1,7 @@
 #include "configs/hardware.h"
 
+#include <fmt/ranges.h>
+
 #include "configs/reader.h"
 
 namespace megalith {
@@ -45,6 +47,7 @@ Table<Hardware> build_hardware_table() {
   calibrated.number("step", &Calibration::step, "ms", at_least(0), "A step, of what is nowhere else");
 
   Rows stack(table, "stack", &Hardware::stack);
+  stack.word("name", &StackProfile::name, "The program");
   stack.number("elementwise", &StackProfile::elementwise, "", above(0), "Time of ops bound by memory, over Megalith's");
   stack.word("attention", &StackProfile::attention, "How attention is computed");
   stack.number("tensor_exposed", &StackProfile::tensor_exposed, "share", between(0, 1), "Of tensor-parallel sums");
@@ -58,7 +61,33 @@ const Table<Hardware>& hardware_table() {
   return table;
 }
 
+const FieldOf<Hardware>& real_field(const std::string& name) {
+  const FieldOf<Hardware>* field = find_field(hardware_table(), name);
+  CHECK(field && field->kind == Key::Kind::real,
+        "{} is no number of a hardware profile that can be fitted; these can: {}", name,
+        fmt::join(numbers_of("calibrated"), " "));
+  return *field;
+}
+
 }  // namespace
+
+double number_of(const Hardware& hardware, const std::string& name) {
+  return std::get<double>(real_field(name).get(hardware));
+}
+
+void set_number(Hardware& hardware, const std::string& name, double value) {
+  const FieldOf<Hardware>& field = real_field(name);
+  const std::string wrong = value_problem(field, value);
+  CHECK(wrong.empty(), "{} = {} {}", name, value, wrong);
+  field.set(hardware, value);
+}
+
+std::vector<std::string> numbers_of(const std::string& section) {
+  std::vector<std::string> names;
+  for (const Key& key : hardware_table())
+    if (key.section == section && key.kind == Key::Kind::real) names.push_back(key.name());
+  return names;
+}
 
 Hardware parse_hardware(std::string_view toml, std::string_view source_name) {
   Reader reader(hardware_table(), source_name);

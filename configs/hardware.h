@@ -11,6 +11,8 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace megalith {
 
@@ -64,6 +66,7 @@ struct Calibration {
 };
 
 struct StackProfile {
+  std::string name = "Megalith";
   double elementwise = 1;  // time of ops bound by memory, relative to Megalith's
   AttentionKernel attention = AttentionKernel::fused;
   double tensor_exposed = 1;    // share of a tensor-parallel sum that no other work hides
@@ -83,6 +86,12 @@ struct Hardware {
 
 Hardware load_hardware(const std::string& path);
 Hardware parse_hardware(std::string_view toml, std::string_view source_name);
+
+// A number of a profile by its name, as "calibrated.gemm". Error: there is no such number, or it is out of range.
+double number_of(const Hardware& hardware, const std::string& name);
+void set_number(Hardware& hardware, const std::string& name, double value);
+// Every number of a section, by name.
+std::vector<std::string> numbers_of(const std::string& section);
 
 std::string to_string(Topology value);
 std::string to_string(AttentionKernel value);

@@ -23,6 +23,7 @@
 #include "trainer/inference/inference.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/device_choice.h"
+#include "trainer/planner/calibrate.h"
 #include "trainer/planner/dry_run.h"
 #include "trainer/planner/verdict.h"
 #include "trainer/session/machine.h"
@@ -142,6 +143,15 @@ Command verify_command(CLI::App& cli) {
           [=] { return load_communication(options->config, options->overrides); }};
 }
 
+int calibrate_on(const std::vector<std::string>& folders, const std::vector<std::string>& keys,
+                 const std::string& json) {
+  std::vector<MeasuredRun> runs = read_runs(folders);
+  const std::vector<Fitted> fitted = calibrate(runs, keys);
+  fmt::print("{}", report(runs, fitted));
+  if (!json.empty()) write_json(runs, fitted, json);
+  return 0;
+}
+
 int plan(Config config, std::optional<int> asked, double tokens, const std::string& trace) {
   if (config.model.vocab == 0) {
     try {
@@ -179,14 +189,27 @@ Command plan_command(CLI::App& cli) {
   struct Options {
     std::optional<int> ranks;
     double tokens = 0;
-    std::string trace;
+    std::string trace, json;
+    std::vector<std::string> runs, fit = numbers_of("calibrated");
   };
   auto o = std::make_shared<Options>();
   add_config(app, from->path, from->overrides);
+  app->get_option("config")->required(false);
   app->add_option("--ranks", o->ranks, "number of ranks; default: all devices of [hardware]");
   add_number(app, "--tokens", o->tokens, "of the whole run, for its hours; 0: train.steps");
   app->add_option("--trace", o->trace, "file for the predicted time line, to be opened in ui.perfetto.dev");
-  return {app, [=] { return plan(from->load(), o->ranks, o->tokens, o->trace); }};
+  app->add_option("--calibrate", o->runs,
+                  "run folders: compares their measured steps with predicted ones, and fits the numbers of --fit");
+  app->add_option("--fit", o->fit, "numbers of the hardware profile, with --calibrate; none: fits nothing")
+      ->delimiter(',')
+      ->capture_default_str();
+  app->add_option("--json", o->json, "file for what --calibrate found");
+  return {app, [=] {
+            if (o->fit == std::vector<std::string>{"none"}) o->fit.clear();
+            if (!o->runs.empty()) return calibrate_on(o->runs, o->fit, o->json);
+            CHECK(!from->path.empty(), "config is required, unless --calibrate names runs");
+            return plan(from->load(), o->ranks, o->tokens, o->trace);
+          }};
 }
 
 Command generate_command(CLI::App& cli) {

@@ -99,6 +99,7 @@ void Metrics::end_step(int64_t step, const StepScalars& scalars, double learning
                                          {"loss", scalars.loss},
                                          {"grad_norm", scalars.grad_norm},
                                          {"learning_rate", learning_rate},
+                                         {"ranks", rates_.devices},
                                          {"tokens", static_cast<int64_t>(rates_.tokens_per_step)},
                                          {"step_seconds", seconds},
                                          {"tokens_per_second", tokens_per_second},

@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+"""Holds predicted step times against published ones.
+
+    bench/published.py [--rows FOLDER] [--program MEGALITH] [--json FILE] [--fit | --data-sheets]
+
+Each usable row of the folder's CSV files (their README says where they come from) becomes a config, with a hardware
+profile of configs/hardware and the [stack] of the program that was measured, from bench/stacks. `megalith plan
+--calibrate` predicts them all; nothing is fitted to a row. Rows that are left out are listed with the reason.
+
+--fit fits the numbers of the profiles and stacks to all rows, and, for each source, to all others before predicting it.
+--data-sheets takes peak rates and bandwidths as they stand, with the defaults of [calibrated] and a plain [stack].
+The JSON has `rows`: source, line, predicted and measured seconds.
+"""
+
+import argparse
+import csv
+import json
+import os
+import subprocess
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+
+
+class Unusable(Exception):
+    """Why a row is left out."""
+
+
+def number(text):
+    try:
+        return float(text)
+    except ValueError:
+        raise Unusable(f"no time: {text or 'empty'}") from None
+
+
+# Source -> rows to leave out. The study of these rows found them contradictory (shared/TIME-MODEL.md).
+CONTRADICTORY = {
+    "hagemann": {60, 71, 72, 78, 429, 467} | set(range(259, 268)),
+    "bigscience": {648, 830, 658, 634, 517, 535, 750},
+    "llm_foundry": {62, 89} | set(range(38, 42)),
+    "validation": {5, 33},
+}
+
+
+def hagemann(row, line):
+    """Hagemann et al., arXiv 2311.05610: Llama-type models on DGX A100, ZeRO-1, vocabulary of 128,000."""
+    seconds = number(row["step_s"])
+    layers, hidden, heads = {"13B": (40, 5120, 40), "30B": (60, 6656, 52), "65B": (80, 8192, 64)}[row["model"]]
+    sequence, gpus = int(row["seq"]), int(row["gpus"])
+    kernel = {"flash_attention2 + RMS kernel": "fa2_rms", "flash_attention2": "fa2", "flash_attentionv1.0.8": "fa1",
+              "fused": "fused", "torch": "torch"}[row["kernel"]]
+    # What the published MFU and time say of the batch: 2048 sequences, or 512 of the long ones.
+    return dict(group=(row["model"], sequence, gpus), profile="dgx_a100", stack="hagemann_" + kernel, gpus=gpus,
+                seconds=seconds, layers=layers, hidden=hidden, heads=heads, vocab=128000, sequence=sequence,
+                batch=2048 if sequence == 2048 else 512, microbatch=int(row["mbs"]), tensor=int(row["tp"]),
+                pipeline=int(row["pp"]), sequence_parallel=row["sp"] == "1",
+                recompute=row["act_ckpt"] == "every_layer", strategy="shard_optimizer")
+
+
+def bigscience(row, line):
+    """BigScience's chronicles: Megatron-DeepSpeed on A100-80 with Omni-Path, ZeRO-1, full recomputation."""
+    seconds = number(row["sec_it"])
+    layers, hidden, tensor, pipeline = (int(row[k]) for k in ("L", "h", "TP", "PP"))
+    gpus = int(row["DP"]) * tensor * pipeline
+    if gpus > int(row["nodes"]) * 8:
+        raise Unusable(f"DP x TP x PP = {gpus} on {row['nodes']} nodes of 8")
+    return dict(group=(layers, hidden, int(row["heads"])), profile="jean_zay", stack="bigscience", gpus=gpus,
+                seconds=seconds, layers=layers, hidden=hidden, heads=int(row["heads"]), vocab=250880, sequence=2048,
+                batch=int(row["GBS"]), microbatch=int(row["MBS"]), tensor=tensor, pipeline=pipeline,
+                sequence_parallel=False, recompute=True, strategy="shard_optimizer")
+
+
+MPT = {"125m": (12, 768, 12), "350m": (24, 1024, 16), "760m": (24, 1536, 12), "1b": (24, 2048, 16), "3b": (32, 2560, 20),
+       "7b": (32, 4096, 32), "13b": (40, 5120, 40), "30b": (48, 7168, 56), "70b": (80, 8192, 64)}
+
+
+def llm_foundry(row, line):
+    """MosaicML's llm-foundry: FSDP over all GPUs, Triton's attention, vocabulary of 50,368."""
+    if "fp8" in row["prec"]:
+        raise Unusable("FP8")
+    layers, hidden, heads = MPT[row["model"]]
+    h100 = row["gpu"].startswith("h100")
+    profile = "dgx_h100" if h100 else "mosaic_a100_40" if "40" in row["gpu"] else "mosaic_a100_80"
+    gpus = int(row["gpus"])
+    return dict(group=(row["model"], row["gpu"], gpus), profile=profile,
+                stack="mosaic_h100" if h100 else "mosaic_pure" if row["mp_mode"] == "PURE" else "mosaic", gpus=gpus,
+                seconds=number(row["gbs_tok"]) / number(row["tps"]), layers=layers, hidden=hidden, heads=heads,
+                vocab=50368, sequence=int(row["seq"]), batch=int(row["gbs"]), microbatch=int(row["mbs"]), tensor=1,
+                pipeline=1, sequence_parallel=False, recompute=row["act_ckpt"] == "True",
+                strategy="full_shard" if row["shard"] == "FULL_SHARD" else "shard_grad_op")
+
+
+def validation(row, line):
+    """Single runs of several programs."""
+    if not row["mbs"]:
+        raise Unusable("no microbatch size")
+    if not row["L"]:
+        raise Unusable("no shape")
+    if "selective" in row["ckpt"]:
+        raise Unusable("selective recomputation, which Megalith does not have yet")
+    if row["source"].startswith("modded-nanogpt 2024"):
+        raise Unusable("another optimizer and model (Muon, compiled)")
+    seconds = number(row["step_s"])
+    profile = {"A100-40": "p4d.24xlarge", "A100-80": "selene", "H100": "dgx_h100"}[row["gpu"]]
+    stack = "llm_c" if "llm.c" in row["source"] else "nemo" if "NeMo" in row["source"] else "megatron"
+    return dict(group=(row["source"], row["params_B"]), profile=profile, stack=stack, gpus=int(row["gpus"]),
+                seconds=seconds, layers=int(row["L"]), hidden=int(row["h"]), heads=int(row["heads"]),
+                vocab=int(row["V"]), sequence=int(row["s"]), batch=int(row["gbs"]), microbatch=int(row["mbs"]),
+                tensor=int(row["tp"]), pipeline=int(row["pp"]), virtual=int(row["vpp"] or 1), sequence_parallel=False,
+                recompute=row["ckpt"] == "full",
+                strategy="shard_optimizer" if row["zero"] == "ZeRO-1" else "no_shard")
+
+
+SOURCES = {"hagemann": ("hagemann_2311.05610.csv", hagemann), "bigscience": ("bigscience_prequel.csv", bigscience),
+           "llm_foundry": ("llm_foundry.csv", llm_foundry), "validation": ("validation.csv", validation)}
+
+
+def read_rows(folder):
+    usable, left_out = [], []
+    for source, (name, parse) in SOURCES.items():
+        with open(os.path.join(folder, name), newline="") as file:
+            for line, row in enumerate(csv.DictReader(file), 2):
+                # BigScience's lines are those of the chronicles.
+                line = int(row["line"]) if source == "bigscience" else line
+                try:
+                    if line in CONTRADICTORY[source]:
+                        raise Unusable("contradicts its neighbours or itself, or repeats one")
+                    usable.append(dict(parse(row, line), source=source, line=line))
+                except Unusable as reason:
+                    left_out.append((source, line, str(reason)))
+    return usable, left_out
+
+
+def config_of(row, profile):
+    strategy = row["strategy"] if row["gpus"] > row["tensor"] * row["pipeline"] else "no_shard"
+    # A GPT-2 block stands in for a Llama-type one: the same GEMM work to 1 %.
+    return f"""[model]
+layers = {row["layers"]}
+hidden = {row["hidden"]}
+heads = {row["heads"]}
+vocab = {row["vocab"]}
+context = {row["sequence"]}
+[batch]
+global_batch_size = {row["batch"]}
+microbatch_size = {row["microbatch"]}
+[parallel]
+tensor_parallel_degree = {row["tensor"]}
+sequence_parallel = {str(row["sequence_parallel"]).lower()}
+pipeline_parallel_degree = {row["pipeline"]}
+virtual_stages = {row.get("virtual", 1)}
+sharding_strategy = "{strategy}"
+[memory]
+activation_checkpointing = "{"each" if row["recompute"] else "none"}"
+[precision]
+compute = "bf16"
+[hardware]
+profile = "{profile}"
+"""
+
+
+def text_of(path):
+    with open(path) as file:
+        return file.read()
+
+
+def write_run(folder, row, profiles, plain):
+    os.makedirs(folder)
+    profile = os.path.join(profiles, f"{row['profile']}-{row['stack']}.toml")
+    if not os.path.exists(profile):
+        device = os.path.join(ROOT, "configs", "hardware", row["profile"] + ".toml")
+        if not os.path.exists(device):
+            device = os.path.join(HERE, "stacks", row["profile"] + ".toml")
+        stack = text_of(os.path.join(HERE, "stacks", row["stack"] + ".toml"))
+        if plain:  # of the stack, only which kind of attention it has
+            stack = "[stack]\n" + "\n".join(l for l in stack.splitlines() if l.startswith(("attention", "name")))
+        with open(profile, "w") as file:
+            file.write(text_of(device) + "\n" + stack + "\n")
+    with open(os.path.join(folder, "config.toml"), "w") as file:
+        file.write(config_of(row, profile))
+    with open(os.path.join(folder, "metrics.jsonl"), "w") as file:
+        file.write(json.dumps({"step": 1, "step_seconds": row["seconds"], "ranks": row["gpus"]}) + "\n")
+
+
+def predict(program, folders, scratch, fit="none"):
+    out = os.path.join(scratch, "out.json")
+    subprocess.run([program, "plan", "--calibrate", *folders, "--fit", fit, "--json", out], check=True,
+                   stdout=subprocess.DEVNULL)
+    with open(out) as file:
+        return json.load(file)
+
+
+def percentile(values, share):
+    values = sorted(values)
+    return values[min(len(values) - 1, int(share * len(values)))] if values else float("nan")
+
+
+def ranks(values):
+    order = sorted(range(len(values)), key=values.__getitem__)
+    result = [0.0] * len(values)
+    for place, i in enumerate(order):
+        result[i] = float(place)
+    return result
+
+
+def rank_correlation(a, b):
+    ra, rb = ranks(a), ranks(b)
+    mean = (len(a) - 1) / 2
+    top = sum((x - mean) * (y - mean) for x, y in zip(ra, rb))
+    return top / sum((x - mean) ** 2 for x in ra)
+
+
+def summary(rows):
+    print(f"{'source':<14}{'rows':>5}{'median':>9}{'90th':>8}{'bias':>8}")
+    for source in [*SOURCES, "all"]:
+        of = [r for r in rows if source in ("all", r["source"])]
+        errors = [abs(r["predicted"] / r["seconds"] - 1) for r in of]
+        bias = percentile([r["predicted"] / r["seconds"] - 1 for r in of], 0.5)
+        print(f"{source:<14}{len(of):>5}{100 * percentile(errors, 0.5):>8.1f}%{100 * percentile(errors, 0.9):>7.1f}%"
+              f"{100 * bias:>+7.1f}%")
+    groups = {}
+    for r in rows:
+        groups.setdefault((r["source"], r["group"]), []).append(r)
+    correlations, near = [], []
+    for group in groups.values():
+        if len(group) >= 4:
+            correlations.append(rank_correlation([r["seconds"] for r in group], [r["predicted"] for r in group]))
+        if len(group) >= 3:
+            top = sorted(group, key=lambda r: r["predicted"])[:3]
+            near.append(min(r["seconds"] for r in top) <= 1.05 * min(r["seconds"] for r in group))
+    print(f"rank correlation of layouts, median of {len(correlations)} groups: {percentile(correlations, 0.5):.2f}")
+    print(f"best of the three predicted best within 5 % of the best: {sum(near)} of {len(near)} groups")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", default=os.path.join(os.path.dirname(ROOT), "shared", "published"))
+    parser.add_argument("--program", default=os.path.join(ROOT, "build", "cpu", "trainer", "megalith"))
+    parser.add_argument("--json")
+    parser.add_argument("--fit", action="store_true")
+    parser.add_argument("--data-sheets", action="store_true")
+    parser.add_argument("--keys", default="calibrated.gemm,calibrated.attention,calibrated.memory,calibrated.node_link,"
+                        "calibrated.network_link,calibrated.collective_delay,calibrated.overlap,calibrated.microbatch,"
+                        "calibrated.step,stack.elementwise")
+    args = parser.parse_args()
+    usable, left_out = read_rows(args.rows)
+    with tempfile.TemporaryDirectory() as scratch:
+        profiles = os.path.join(scratch, "profiles")
+        os.makedirs(profiles)
+        folders = []
+        for row in usable:
+            folders.append(os.path.join(scratch, "runs", f"{row['source']}-{row['line']}"))
+            write_run(folders[-1], row, profiles, args.data_sheets)
+        found = predict(args.program, folders, scratch, args.keys if args.fit else "none")
+        for row, run in zip(usable, found["runs"]):
+            row["predicted"] = run["predicted"]
+        for f in found["fitted"]:
+            print(f"{f['key']:<30}{f['before']:>10.4g} -> {f['after']:<10.4g} {f['scope']}")
+    summary(usable)
+    reasons = {}
+    for source, line, reason in left_out:
+        reasons.setdefault((source, reason), []).append(line)
+    for (source, reason), lines in reasons.items():
+        print(f"left out of {source}: {len(lines)} ({reason}), lines {' '.join(map(str, lines))}")
+    if args.json:
+        with open(args.json, "w") as file:
+            json.dump({"rows": [{"source": r["source"], "line": r["line"], "predicted": r["predicted"],
+                                 "measured": r["seconds"]} for r in usable]}, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
