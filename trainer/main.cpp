@@ -171,7 +171,7 @@ int plan(Config config, std::optional<int> asked, double tokens, const std::stri
   fmt::print("{}", report(config, run));
   bool fits = true;
   if (hardware && run.faults.empty()) {
-    const Prediction prediction = predict(config, *hardware, rehearse_stages(config, ranks), !trace.empty());
+    const Prediction prediction = predict(config, *hardware, rehearse_stages(config, ranks, true), !trace.empty());
     const double all = tokens > 0 ? tokens : prediction.tokens * static_cast<double>(config.train.steps);
     fmt::print("{}", report(prediction, run.mesh, all));
     const Verdict found = verdict(config, *hardware, run.mesh, run.memory, prediction);

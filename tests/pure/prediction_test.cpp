@@ -151,7 +151,7 @@ Config real_config() {
 Hardware real_hardware() { return load_hardware(MEGALITH_SOURCE_DIR "/configs/hardware/p4d.24xlarge.toml"); }
 
 Prediction predicted(const Config& config, const Hardware& hardware, int ranks = 8) {
-  return predict(config, hardware, rehearse_stages(config, ranks));
+  return predict(config, hardware, rehearse_stages(config, ranks, true));
 }
 
 TEST(Prediction, AccountsAddUpToTheStep) {
@@ -171,6 +171,22 @@ TEST(Prediction, AccountsAddUpToTheStep) {
   }
 }
 
+TEST(Prediction, ShortStepsStandForALongOne) {
+  Config config = real_config();
+  config.batch.global_batch_size = 256;
+  for (const auto& [pipeline, virtual_stages] : {std::pair{1, 1}, {2, 1}, {4, 1}, {2, 2}}) {
+    config.parallel.pipeline_parallel_degree = pipeline;
+    config.parallel.virtual_stages = virtual_stages;
+    const Rehearsed whole = rehearse_stages(config, 8, true), fewer = rehearse_stages(config, 8, false);
+    ASSERT_LT(fewer.step.microbatches, whole.step.microbatches);
+    const Prediction exact = predict(config, real_hardware(), whole), p = predict(config, real_hardware(), fewer);
+    EXPECT_NEAR(p.seconds / exact.seconds, 1, 1e-3);
+    EXPECT_NEAR(p.hfu / exact.hfu, 1, 1e-3);
+    for (const Accounts& stage : p.line.accounts)
+      EXPECT_NEAR(std::accumulate(stage.begin(), stage.end(), 0.0) / p.seconds, 1, 1e-12);
+  }
+}
+
 // Every number of a profile, and the account that it moves.
 TEST(Prediction, EachNumberMovesItsAccount) {
   Config config = real_config();
@@ -182,7 +198,7 @@ TEST(Prediction, EachNumberMovesItsAccount) {
   config.parallel.sharding_strategy = ShardingStrategy::full_shard;
   Hardware base = real_hardware();
   base.calibrated.overlap = 0;  // so that work and transfers keep their own accounts
-  const Rehearsed rehearsed = rehearse_stages(config, 8);
+  const Rehearsed rehearsed = rehearse_stages(config, 8, true);
   const Prediction before = predict(config, base, rehearsed);
   const auto after = [&](auto change) {
     Hardware h = base;
@@ -212,7 +228,7 @@ TEST(Prediction, EachNumberMovesItsAccount) {
 
   Config more = config;
   more.batch.global_batch_size *= 4;
-  const Prediction longer = predict(more, base, rehearse_stages(more, 8));
+  const Prediction longer = predict(more, base, rehearse_stages(more, 8, true));
   EXPECT_LT(at(longer.line.accounts[0], Account::bubble) / longer.seconds,
             at(before.line.accounts[0], Account::bubble) / before.seconds);
 }
@@ -220,7 +236,7 @@ TEST(Prediction, EachNumberMovesItsAccount) {
 TEST(Verdict, FitsUpToTheLastByteAndWarns) {
   Config config = real_config();
   config.run.device = Device::cpu;  // no workspace of CUDA's libraries
-  const Rehearsed rehearsed = rehearse_stages(config, 8);
+  const Rehearsed rehearsed = rehearse_stages(config, 8, true);
   const std::vector<MemorySizes> memory(8, rehearsed.memory.front());
   Hardware h = real_hardware();
   const auto judged = [&] { return verdict(config, h, rehearsed.mesh, memory, predict(config, h, rehearsed)); };
@@ -234,7 +250,7 @@ TEST(Verdict, FitsUpToTheLastByteAndWarns) {
 
   config.parallel.tensor_parallel_degree = 8;
   config.model.heads = 8;
-  const Rehearsed across = rehearse_stages(config, 8);
+  const Rehearsed across = rehearse_stages(config, 8, true);
   const std::string text = verdict(config, h, across.mesh, memory, predict(config, h, across)).text;
   EXPECT_NE(text.find("leave their node of 4"), std::string::npos) << text;
   EXPECT_NE(text.find("no multiple of 64"), std::string::npos) << text;

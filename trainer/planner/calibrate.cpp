@@ -43,7 +43,7 @@ MeasuredRun read_run(const std::string& folder) {
   run.seconds = median(seconds);
   if (run.config.parallel.ranks_per_node == 0)
     run.config.parallel.ranks_per_node = std::min<int64_t>(ranks, run.hardware.device.per_node);
-  run.rehearsed = rehearse_stages(run.config, ranks);
+  run.rehearsed = rehearse_stages(run.config, ranks, false);
   return run;
 }
 

@@ -11,28 +11,76 @@
 
 namespace megalith {
 
-Rehearsed rehearse_stages(const Config& config, int num_ranks) {
-  Rehearsed all;
-  all.mesh = mesh_shape(config, num_ranks);
-  for (int stage = 0; stage < all.mesh.pipeline; stage++) {
+namespace {
+
+Rehearsed::Step rehearse_step(const Config& config, int num_ranks, std::vector<MemorySizes>& memory) {
+  Rehearsed::Step step;
+  const MeshShape mesh = mesh_shape(config, num_ranks);
+  memory.clear();
+  for (int stage = 0; stage < mesh.pipeline; stage++) {
     int rank = 0;  // the first of the stage
-    while (all.mesh.coordinate(rank, Axis::pipeline) != stage) rank++;
+    while (mesh.coordinate(rank, Axis::pipeline) != stage) rank++;
     const Plan plan = make_plan(config, num_ranks, rank);
-    Rehearsal rehearsal = rehearse(config, plan, TraceLevel::everything);
-    all.stages.push_back(stage_trace(rank, rehearsal.trace));
-    all.memory.push_back(rehearsal.memory);
-    all.microbatches = plan.batch.num_microbatches();
-    const double ranks = static_cast<double>(num_ranks) / all.mesh.pipeline;
-    for (const OpRecord& op : rehearsal.ops) all.hardware_flops += op.flops * ranks;
+    const Rehearsal rehearsal = rehearse(config, plan, TraceLevel::everything);
+    step.stages.push_back(stage_trace(rank, rehearsal.trace));
+    step.microbatches = plan.batch.num_microbatches();
+    memory.push_back(rehearsal.memory);
+    const double ranks = static_cast<double>(num_ranks) / mesh.pipeline;
+    for (const OpRecord& op : rehearsal.ops) step.hardware_flops += op.flops * ranks;
   }
-  return all;
+  return step;
+}
+
+// Of `shorter` and `longer`, what so many microbatches make of it.
+double extended(double shorter, double longer, const Rehearsed& r) {
+  const auto more = static_cast<double>(r.microbatches - r.step.microbatches);
+  return longer + (longer - shorter) * more / static_cast<double>(r.step.microbatches - r.shorter.microbatches);
+}
+
+TimeLine extended(const TimeLine& shorter, TimeLine line, const Rehearsed& r) {
+  line.seconds = extended(shorter.seconds, line.seconds, r);
+  for (size_t stage = 0; stage < line.accounts.size(); stage++)
+    for (size_t a = 0; a < num_accounts; a++)
+      line.accounts[stage][a] = extended(shorter.accounts[stage][a], line.accounts[stage][a], r);
+  return line;
+}
+
+}  // namespace
+
+Rehearsed rehearse_stages(const Config& config, int num_ranks, bool whole) {
+  Rehearsed r;
+  r.mesh = mesh_shape(config, num_ranks);
+  const BatchPlan batch = make_plan(config, num_ranks, 0).batch;
+  r.microbatches = batch.num_microbatches();
+  const ParallelConfig& parallel = config.parallel;
+  // As many as the pipeline needs to fill and to drain; without a bound on those alive, gpipe is never periodic.
+  const int64_t period = parallel.pipeline_parallel_degree * parallel.virtual_stages;
+  const bool periodic = parallel.pipeline_schedule != PipelineSchedule::gpipe || parallel.active_microbatches > 0 ||
+                        parallel.pipeline_parallel_degree == 1;
+  if (whole || !periodic || r.microbatches <= 3 * period + parallel.active_microbatches) {
+    r.step = rehearse_step(config, num_ranks, r.memory);
+    return r;
+  }
+  const auto of = [&](int64_t microbatches) {
+    Config fewer = config;
+    fewer.batch.global_batch_size = microbatches * batch.microbatch * batch.ranks;
+    return rehearse_step(fewer, num_ranks, r.memory);
+  };
+  r.shorter = of(2 * period + parallel.active_microbatches);
+  r.step = of(3 * period + parallel.active_microbatches);
+  return r;
 }
 
 Prediction predict(const Config& config, const Hardware& hardware, const Rehearsed& rehearsed, bool with_spans) {
   const MeshShape& mesh = rehearsed.mesh;
   const Processor processor = processor_of(hardware, config.precision.compute, mesh.ranks_per_node);
   Prediction p;
-  p.line = time_line(mesh, rehearsed.stages, hardware, processor, with_spans);
+  p.line = time_line(mesh, rehearsed.step.stages, hardware, processor, with_spans);
+  double hardware_flops = rehearsed.step.hardware_flops;
+  if (rehearsed.shorter.microbatches > 0) {
+    p.line = extended(time_line(mesh, rehearsed.shorter.stages, hardware, processor), std::move(p.line), rehearsed);
+    hardware_flops = extended(rehearsed.shorter.hardware_flops, hardware_flops, rehearsed);
+  }
 
   // In a pipeline the first stage's microbatches follow one another, and each stage adds one.
   const auto microbatches = static_cast<double>(rehearsed.microbatches + mesh.pipeline - 1);
@@ -49,7 +97,7 @@ Prediction predict(const Config& config, const Hardware& hardware, const Rehears
   const double peak = processor.peak * mesh.size();
   p.mfu = p.tokens_per_second * model_flops_per_token(config.model, T, true) / peak;
   p.mfu_full = p.tokens_per_second * model_flops_per_token(config.model, T, false) / peak;
-  p.hfu = rehearsed.hardware_flops / p.seconds / peak;
+  p.hfu = hardware_flops / p.seconds / peak;
   return p;
 }
 

@@ -11,17 +11,24 @@
 
 namespace megalith {
 
-// Everything of a layout that its time follows from, whatever the machines' numbers are.
+// Everything of a layout that its time follows from, whatever the machines' numbers are. A step of many microbatches is
+// periodic but for its beginning and its end, so two short ones can stand for it: what the longer has more is what its
+// additional microbatches take.
 struct Rehearsed {
+  struct Step {
+    int64_t microbatches = 0;
+    std::vector<StageTrace> stages;
+    double hardware_flops = 0;  // over all ranks
+  };
   MeshShape mesh;
-  std::vector<StageTrace> stages;
-  std::vector<MemorySizes> memory;  // peaks, by stage
   int64_t microbatches = 0;
-  double hardware_flops = 0;  // of one step, over all ranks
+  Step step;                        // of all microbatches, or of fewer
+  Step shorter;                     // empty, or of fewer still
+  std::vector<MemorySizes> memory;  // peaks, by stage
 };
 
-// config.model.vocab must be set.
-Rehearsed rehearse_stages(const Config& config, int num_ranks);
+// config.model.vocab must be set. whole: no shorter steps stand for the one that is asked for.
+Rehearsed rehearse_stages(const Config& config, int num_ranks, bool whole);
 
 struct Prediction {
   double seconds = 0;  // a step
