@@ -52,6 +52,7 @@ Table<Hardware> build_hardware_table() {
   stack.word("attention", &StackProfile::attention, "How attention is computed");
   stack.number("tensor_exposed", &StackProfile::tensor_exposed, "share", between(0, 1), "Of tensor-parallel sums");
   stack.number("accumulate_bytes", &StackProfile::accumulate_bytes, "bytes", at_least(0), "A parameter and microbatch");
+  stack.number("gradient_bytes", &StackProfile::gradient_bytes, "bytes", above(0), "A parameter, in sums over ranks");
 
   return table;
 }

@@ -70,7 +70,8 @@ struct StackProfile {
   double elementwise = 1;  // time of ops bound by memory, relative to Megalith's
   AttentionKernel attention = AttentionKernel::fused;
   double tensor_exposed = 1;    // share of a tensor-parallel sum that no other work hides
-  double accumulate_bytes = 0;  // a parameter and microbatch, of adding gradients to the sum of those before
+  double accumulate_bytes = 0;  // a parameter and microbatch, of adding gradients outside of their GEMM
+  double gradient_bytes = 4;    // a parameter, of gradients on their way to a sum over ranks
   bool operator==(const StackProfile&) const = default;
 };
 

@@ -77,7 +77,7 @@ void linear_backward_weight(Stream& s, Tensor dw, Tensor db, Tensor dy, Tensor x
   const double flops = gemm_flops(dw, dy.rows()) + (db.empty() ? 0 : static_cast<double>(dy.numel()));
   const double bytes = static_cast<double>(2 * (dw.bytes() + db.bytes()) + dy.bytes() + x.bytes());
   s.launch(
-      "linear_backward_weight", gemm_cost(flops, bytes, dw, dy.rows()),
+      "linear_backward_weight", {flops, bytes, Cost::Kind::gemm_add, dw.rows(), dw.cols(), dy.rows()},
       [=, &s] { cpu::linear_backward_weight(s.state<cpu::Gemm>(), dw, db, dy, x); },
       [=](auto queue) { cuda::linear_backward_weight(queue, dw, db, dy, x); });
 }

@@ -18,6 +18,7 @@
 #include "configs/hardware.h"
 #include "data/prepare.h"
 #include "data/tokenizer.h"
+#include "kernels/base/files.h"
 #include "trainer/checkpointing/checkpointer.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/inference/inference.h"
@@ -25,6 +26,7 @@
 #include "trainer/job/device_choice.h"
 #include "trainer/planner/calibrate.h"
 #include "trainer/planner/dry_run.h"
+#include "trainer/planner/search.h"
 #include "trainer/planner/verdict.h"
 #include "trainer/session/machine.h"
 #include "trainer/session/open_session.h"
@@ -152,34 +154,58 @@ int calibrate_on(const std::vector<std::string>& folders, const std::vector<std:
   return 0;
 }
 
-int plan(Config config, std::optional<int> asked, double tokens, const std::string& trace) {
-  if (config.model.vocab == 0) {
-    try {
-      open_tokenizer(config);
-    } catch (const Error& e) {
-      FAIL("model.vocab = 0 asks for the tokenizer ({}); to plan without one, add model.vocab=N", e.what());
-    }
-  }
+// What plan and search plan for: the vocabulary is known, and so are the machines where the config names them.
+struct Job {
+  Config config;
   std::optional<Hardware> hardware;
-  if (!config.hardware.profile.empty()) hardware = load_hardware(config.hardware.profile);
-  CHECK(hardware || asked, "--ranks is missing, and no hardware.profile says how many devices there are; give one");
-  CHECK(hardware || trace.empty(), "--trace is a time line, which needs hardware.profile");
-  const int ranks = asked ? *asked : static_cast<int>(config.hardware.nodes * hardware->device.per_node);
-  if (config.parallel.ranks_per_node == 0)
-    config.parallel.ranks_per_node = hardware ? std::min<int64_t>(ranks, hardware->device.per_node) : 8;
-  const DryRun run = dry_run(config, ranks);
-  fmt::print("{}", report(config, run));
-  bool fits = true;
-  if (hardware && run.faults.empty()) {
-    const Prediction prediction = predict(config, *hardware, rehearse_stages(config, ranks, true), !trace.empty());
-    const double all = tokens > 0 ? tokens : prediction.tokens * static_cast<double>(config.train.steps);
-    fmt::print("{}", report(prediction, run.mesh, all));
-    const Verdict found = verdict(config, *hardware, run.mesh, run.memory, prediction);
-    fmt::print("{}", found.text);
-    fits = found.fits;
-    if (!trace.empty()) write_trace(prediction, trace);
+  int ranks = 0;
+
+  Job(Config read, std::optional<int> asked) : config(std::move(read)) {
+    if (config.model.vocab == 0) {
+      try {
+        open_tokenizer(config);
+      } catch (const Error& e) {
+        FAIL("model.vocab = 0 asks for the tokenizer ({}); to plan without one, add model.vocab=N", e.what());
+      }
+    }
+    if (!config.hardware.profile.empty()) hardware = load_hardware(config.hardware.profile);
+    CHECK(hardware || asked, "--ranks is missing, and no hardware.profile says how many devices there are; give one");
+    ranks = asked ? *asked : static_cast<int>(config.hardware.nodes * hardware->device.per_node);
+    if (config.parallel.ranks_per_node == 0)
+      config.parallel.ranks_per_node = hardware ? std::min<int64_t>(ranks, hardware->device.per_node) : 8;
   }
-  return run.faults.empty() && fits ? 0 : 1;
+};
+
+int plan(const Job& job, double tokens, const std::string& trace) {
+  CHECK(job.hardware || trace.empty(), "--trace is a time line, which needs hardware.profile");
+  const Config& config = job.config;
+  const DryRun run = dry_run(config, job.ranks);
+  fmt::print("{}", report(config, run));
+  if (!run.faults.empty()) return 1;
+  if (!job.hardware) return 0;
+  const Prediction prediction =
+      predict(config, *job.hardware, rehearse_stages(config, job.ranks, true), !trace.empty());
+  const double all = tokens > 0 ? tokens : prediction.tokens * static_cast<double>(config.train.steps);
+  const Verdict found = verdict(config, *job.hardware, run.mesh, run.memory, prediction);
+  fmt::print("{}{}", report(prediction, run.mesh, all), found.text);
+  if (!trace.empty()) write_trace(prediction, trace);
+  return found.fits ? 0 : 1;
+}
+
+int search_layouts(const Config& read, std::optional<int> ranks, size_t most, const std::string& out) {
+  const Job job(read, ranks);
+  CHECK(job.hardware, "search needs the machines: set hardware.profile, as configs/hardware/p4d.24xlarge.toml");
+  const Search found = search(job.config, *job.hardware, job.ranks);
+  fmt::print("{}", report(found, *job.hardware, most));
+  if (!out.empty() && !found.fitting.empty()) {
+    Config best = read;  // nothing that was found out on the way
+    best.parallel = found.fitting.front().config.parallel;
+    best.parallel.ranks_per_node = read.parallel.ranks_per_node;
+    best.memory = found.fitting.front().config.memory;
+    best.batch = found.fitting.front().config.batch;
+    write_file(out, to_toml(best), {.replace = true});
+  }
+  return found.fitting.empty() ? 1 : 0;
 }
 
 Command plan_command(CLI::App& cli) {
@@ -208,8 +234,24 @@ Command plan_command(CLI::App& cli) {
             if (o->fit == std::vector<std::string>{"none"}) o->fit.clear();
             if (!o->runs.empty()) return calibrate_on(o->runs, o->fit, o->json);
             CHECK(!from->path.empty(), "config is required, unless --calibrate names runs");
-            return plan(from->load(), o->ranks, o->tokens, o->trace);
+            return plan(Job(from->load(), o->ranks), o->tokens, o->trace);
           }};
+}
+
+Command search_command(CLI::App& cli) {
+  auto* app = cli.add_subcommand("search", "Try every layout on the machines of [hardware]: the fastest that fit");
+  auto from = std::make_shared<ConfigArguments>();
+  struct Options {
+    std::optional<int> ranks;
+    size_t most = 10;
+    std::string out;
+  };
+  auto o = std::make_shared<Options>();
+  add_config(app, from->path, from->overrides);
+  app->add_option("--ranks", o->ranks, "number of ranks; default: all devices of [hardware]");
+  add_number(app, "--most", o->most, "layouts to print");
+  app->add_option("--write", o->out, "file for the config in the fastest layout");
+  return {app, [=] { return search_layouts(from->load(), o->ranks, o->most, o->out); }};
 }
 
 Command generate_command(CLI::App& cli) {
@@ -318,8 +360,8 @@ class CommandLine {
  public:
   CommandLine(int argc, char** argv) {
     cli_.require_subcommand(0, 1);  // so that the error names an unknown one, see below
-    commands_ = {train_command(cli_), verify_command(cli_),   prepare_command(cli_),
-                 plan_command(cli_),  generate_command(cli_), evaluate_command(cli_)};
+    commands_ = {train_command(cli_),  verify_command(cli_),   prepare_command(cli_), plan_command(cli_),
+                 search_command(cli_), generate_command(cli_), evaluate_command(cli_)};
     for (Command& command : checkpoint_commands(cli_)) commands_.push_back(std::move(command));
     try {
       cli_.parse(argc, argv);

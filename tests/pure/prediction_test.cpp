@@ -173,8 +173,9 @@ TEST(Prediction, AccountsAddUpToTheStep) {
 
 TEST(Prediction, ShortStepsStandForALongOne) {
   Config config = real_config();
+  config.model.layers = 8;
   config.batch.global_batch_size = 256;
-  for (const auto& [pipeline, virtual_stages] : {std::pair{1, 1}, {2, 1}, {4, 1}, {2, 2}}) {
+  for (const auto& [pipeline, virtual_stages] : {std::pair{1, 1}, {2, 1}, {4, 1}, {2, 2}, {2, 4}, {4, 2}}) {
     config.parallel.pipeline_parallel_degree = pipeline;
     config.parallel.virtual_stages = virtual_stages;
     const Rehearsed whole = rehearse_stages(config, 8, true), fewer = rehearse_stages(config, 8, false);

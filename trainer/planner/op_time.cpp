@@ -73,6 +73,10 @@ double op_time(const Cost& cost, const Processor& processor, const Hardware& har
   const double through_memory = cost.bytes / (processor.bandwidth * hardware.calibrated.memory);
   switch (cost.kind) {
     case Cost::Kind::gemm: return std::max(through_memory, gemm_time(cost, processor, hardware));
+    case Cost::Kind::gemm_add:
+      return std::max(through_memory, gemm_time(cost, processor, hardware)) +
+             hardware.stack.accumulate_bytes * static_cast<double>(cost.m * cost.n) /
+                 (processor.bandwidth * hardware.calibrated.memory);
     case Cost::Kind::attention: return std::max(through_memory, attention_time(cost, processor, hardware));
     default: return through_memory * hardware.stack.elementwise;
   }

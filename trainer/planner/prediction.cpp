@@ -54,7 +54,7 @@ Rehearsed rehearse_stages(const Config& config, int num_ranks, bool whole) {
   r.microbatches = batch.num_microbatches();
   const ParallelConfig& parallel = config.parallel;
   // As many as the pipeline needs to fill and to drain; without a bound on those alive, gpipe is never periodic.
-  const int64_t period = parallel.pipeline_parallel_degree * parallel.virtual_stages;
+  const int64_t period = parallel.pipeline_parallel_degree;
   const bool periodic = parallel.pipeline_schedule != PipelineSchedule::gpipe || parallel.active_microbatches > 0 ||
                         parallel.pipeline_parallel_degree == 1;
   if (whole || !periodic || r.microbatches <= 3 * period + parallel.active_microbatches) {

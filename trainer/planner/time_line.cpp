@@ -129,10 +129,10 @@ class ClockedPlay {
   void time(const StageTrace& stage, const Processor& processor) {
     auto& times = times_.emplace_back();
     for (const StageTrace::Op& op : stage.ops) {
-      const Account kind = op.cost.kind == Cost::Kind::gemm        ? Account::gemm
-                           : op.cost.kind == Cost::Kind::attention ? Account::attention
-                           : updates(op.name)                      ? Account::optimizer
-                                                                   : Account::elementwise;
+      const Account kind = op.cost.kind == Cost::Kind::gemm || op.cost.kind == Cost::Kind::gemm_add ? Account::gemm
+                           : op.cost.kind == Cost::Kind::attention                                  ? Account::attention
+                           : updates(op.name)                                                       ? Account::optimizer
+                                              : Account::elementwise;
       times.emplace_back(op_time(op.cost, processor, hardware_), kind);
     }
     auto& stretches = stretches_.emplace_back();
@@ -195,12 +195,23 @@ class ClockedPlay {
     const size_t queue = channel == Channel::host ? num_channels : static_cast<size_t>(e.channel);
     const GroupLink& group = links_[stage][queue];
     ending = {.account = account_of_wait(channel, e.transfer), .channel = e.channel, .transfer = e.transfer};
-    double seconds = transfer_time(group, e.transfer, static_cast<double>(e.bytes), hardware_);
+    const bool gradients =
+        (e.transfer == Transfer::reduce_scatter && channel != Channel::tensor) || channel == Channel::data;
+    const double payload = static_cast<double>(e.bytes) * (gradients ? hardware_.stack.gradient_bytes / 4 : 1);
+    double seconds = transfer_time(group, e.transfer, payload, hardware_);
     if (channel == Channel::tensor) seconds *= hardware_.stack.tensor_exposed;
-    if (channel == Channel::world || channel == Channel::forward || channel == Channel::backward)
+    const auto& events = stages_[stage].events;
+    const bool awaited = clock.at + 1 < events.size() && events[clock.at + 1].kind == TraceEvent::Kind::wait &&
+                         events[clock.at + 1].id == e.id;
+    if (channel == Channel::world || channel == Channel::forward || channel == Channel::backward) {
       meet(stage, e, seconds, ending);
-    else
+    } else if (awaited && !moves(stage)) {  // alone: no need to queue
+      ending.over = true;
+      if (with_spans_) note(stage, ending, clock.now, clock.now + seconds);
+      idle(stage, clock.now + seconds, ending.account);
+    } else {
       clock.queues[queue].push_back({.id = id, .left = seconds, .link = group.link, .begun = clock.now});
+    }
   }
 
   void meet(size_t stage, const StageTrace::Event& e, double seconds, Ending& ending) {
