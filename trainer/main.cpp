@@ -16,6 +16,7 @@
 #include "checkpoints/reader.h"
 #include "configs/config.h"
 #include "configs/hardware.h"
+#include "configs/shrink.h"
 #include "data/prepare.h"
 #include "data/tokenizer.h"
 #include "kernels/base/files.h"
@@ -106,13 +107,31 @@ Command prepare_command(CLI::App& cli) {
           }};
 }
 
+// The layout for all devices of [hardware], on a few ranks.
+Config rehearsal_of(Config config, int64_t few_ranks) {
+  CHECK(!config.hardware.profile.empty(),
+        "--shrink: hardware.profile is empty, so it is not known for how many devices the layout is; name one of "
+        "configs/hardware");
+  const int64_t per_node = load_hardware(config.hardware.profile).device.per_node;
+  if (config.parallel.ranks_per_node == 0) config.parallel.ranks_per_node = per_node;
+  return shrink(config, config.hardware.nodes * per_node, few_ranks);
+}
+
 Command train_command(CLI::App& cli) {
   auto* app = cli.add_subcommand("train", "Train; alone or under mpirun");
   auto from = std::make_shared<ConfigArguments>();
   add_config(app, from->path, from->overrides);
-  const auto train = [from](const Session& session) {
+  auto few = std::make_shared<int64_t>(0);
+  app->add_option(
+         "--shrink", *few,
+         "rehearse the layout of [hardware] on this many ranks: a small model with every option of the large one")
+      ->check(CLI::PositiveNumber);
+  const auto train = [=](const Session& session) {
     Config config;
-    together(session, [&] { config = from->load(); });
+    together(session, [&] {
+      config = from->load();
+      if (*few > 0) config = rehearsal_of(config, *few);
+    });
     Run(config, session).train();
     return 0;
   };

@@ -30,7 +30,8 @@ TEST(Recipes, AllLoadAndRoundTrip) {
     EXPECT_FALSE(config.data.validation.empty());
     EXPECT_NO_THROW(load_config(entry.path(), {"train.steps=2"})) << "a recipe can be cut short";
   }
-  EXPECT_EQ(names, (std::set<std::string>{"quickstart", "gpt2_124m", "gpt2_350m", "gpt2_774m", "gpt2_1558m"}));
+  EXPECT_EQ(names, (std::set<std::string>{"quickstart", "gpt2_124m", "gpt2_350m", "gpt2_774m", "gpt2_1558m", "10b_p4d",
+                                          "30b_p4d", "30b_p4d_sharded_2048", "30b_p4d_sharded_512", "60b_p4d"}));
 }
 
 TEST(Recipes, ParameterCounts) {
@@ -42,6 +43,9 @@ TEST(Recipes, ParameterCounts) {
   EXPECT_EQ(count("gpt2_774m.toml", 50257), 774030080);
   EXPECT_EQ(count("gpt2_1558m.toml", 50257), 1557611200);
   EXPECT_EQ(count("quickstart.toml", 4096), 4273664);
+  EXPECT_EQ(count("10b_p4d.toml", 50257), 10276950016);
+  EXPECT_EQ(count("30b_p4d.toml", 50257), 29963408384);
+  EXPECT_EQ(count("60b_p4d.toml", 50257), 60016467968);
 }
 
 TEST(Recipes, Gpt2Shape) {

@@ -1,0 +1,78 @@
+#include "configs/shrink.h"
+
+#include "configs/degrees.h"
+#include "kernels/base/check.h"
+
+#include <algorithm>
+#include <array>
+
+namespace megalith {
+
+namespace {
+
+constexpr int64_t layers_a_stage = 2, heads_a_rank = 2, head_size = 8, sequence = 32, microbatch = 2;
+
+// Divides the largest by two until the product is `few`.
+void divide(std::array<int64_t*, 4> degrees, int64_t few) {
+  const auto product = [&] {
+    int64_t p = 1;
+    for (const int64_t* degree : degrees) p *= *degree;
+    return p;
+  };
+  while (product() > few) {
+    int64_t* largest = *std::ranges::max_element(degrees, {}, [](const int64_t* degree) { return *degree; });
+    CHECK(
+        *largest % 2 == 0 && *largest > 2,
+        "the layout, with tensor {} x shard {} x data {} x pipeline {}, does not shrink to {} ranks; {} keep all of it",
+        *degrees[0], *degrees[1], *degrees[2], *degrees[3], few, product());
+    *largest /= 2;
+  }
+}
+
+double parameters_of_layer(const ModelConfig& model) {
+  const auto h = static_cast<double>(model.hidden);
+  return 12 * h * h + 13 * h;
+}
+
+}  // namespace
+
+Config shrink(const Config& config, int64_t num_ranks, int64_t few_ranks) {
+  Degrees d = degrees(config, num_ranks);
+  const int64_t groups = d.shard * d.data, batch = config.batch.global_batch_size;
+  const int64_t per_group = config.batch.microbatch_size * (config.parallel.prescaled_batch ? 1 : d.tensor);
+  const int64_t microbatches = std::max<int64_t>(1, batch / (groups * per_group));
+  const int64_t per_node = config.parallel.ranks_per_node;
+  divide({&d.tensor, &d.shard, &d.data, &d.pipeline}, few_ranks);
+
+  Config small = config;
+  ModelConfig& model = small.model;
+  ParallelConfig& parallel = small.parallel;
+  model.layers = std::min(model.layers, layers_a_stage * d.pipeline * parallel.virtual_stages);
+  model.heads = heads_a_rank * d.tensor;
+  model.hidden = head_size * model.heads;
+  model.vocab = 0;
+  model.context = small.batch.sequence_length = std::min(sequence, config.batch.sequence_length);
+  parallel.tensor_parallel_degree = d.tensor;
+  parallel.pipeline_parallel_degree = d.pipeline;
+  parallel.layers_per_stage.clear();
+  if (parallel.sharded_data_parallel_degree > 0) parallel.sharded_data_parallel_degree = d.shard;
+  // Several nodes stay several, and a shard group that spans some spans two.
+  if (0 < per_node && per_node < num_ranks)
+    parallel.ranks_per_node = std::max(d.tensor, std::min(few_ranks / 2, d.tensor * d.shard / 2));
+  const auto scaled = [&](int64_t parameters) {
+    return static_cast<int64_t>(static_cast<double>(parameters) * parameters_of_layer(model) /
+                                parameters_of_layer(config.model));
+  };
+  parallel.max_live_parameters = scaled(parallel.max_live_parameters);
+  parallel.replicate_below = scaled(parallel.replicate_below);
+  small.batch.microbatch_size = std::min(microbatch, config.batch.microbatch_size);
+  small.batch.global_batch_size =
+      small.batch.microbatch_size * (parallel.prescaled_batch ? 1 : d.tensor) * d.shard * d.data * microbatches;
+  small.run.output += "-shrunk";
+  small.checkpoint.directory = small.run.output + "/checkpoints";
+  small.hardware.profile.clear();
+  validate(small);
+  return small;
+}
+
+}  // namespace megalith

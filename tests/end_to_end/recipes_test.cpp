@@ -1,0 +1,88 @@
+// Every recipe for a cluster, rehearsed: its layout with a small model on 8 ranks, killed and resumed, takes the course
+// of the same small model on one rank.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/end_to_end/helpers.h"
+#include "tests/end_to_end/process.h"
+
+namespace megalith::e2e {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string root = MEGALITH_SOURCE_DIR;
+
+// Recipes with [hardware]: the others are for whatever machine is at hand.
+std::vector<std::string> cluster_recipes() {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(root + "/configs"))
+    if (entry.path().extension() == ".toml" && read_file(entry.path()).find("[hardware]") != std::string::npos)
+      names.push_back(entry.path().stem());
+  std::ranges::sort(names);
+  return names;
+}
+
+std::string profile_of(const std::string& recipe) {
+  const std::string text = read_file(root + "/configs/" + recipe + ".toml"), key = "profile = \"";
+  const size_t begin = text.find(key) + key.size();
+  return root + "/" + text.substr(begin, text.find('"', begin) - begin);
+}
+
+// Of 3 steps and more: as many as the run has made when it is killed, and two after.
+void rehearse(const Scratch& scratch, const std::string& recipe) {
+  SCOPED_TRACE(recipe);
+  const std::string config = root + "/configs/" + recipe + ".toml", folder = scratch / (recipe + "-shrunk");
+  Args args{"train", config, "--shrink", "8", "hardware.profile=" + profile_of(recipe), "run.output=" + recipe};
+  for (const char* override : {"data.train=data/train.bin", "data.validation=data/validation.bin", "data.tokenizer=",
+                               "train.steps=100000", "optimizer.warmup_steps=2", "optimizer.decay_steps=100",
+                               "optimizer.learning_rate=3e-3", "checkpoint.every=1", "precision.compute=fp32"})
+    args.push_back(override);
+  {
+    Process killed(mpirun(8, args), scratch.folder());
+    while (killed.running() && killed.seconds() < 60 && checkpoints_in(folder + "/checkpoints").empty())
+      sleep_for(0.01);
+    killed.kill_all();
+  }
+  const std::vector<std::string> saved = checkpoints_in(folder + "/checkpoints");
+  ASSERT_FALSE(saved.empty());
+  const int64_t steps = std::stoll(saved.back().substr(saved.back().find('-') + 1)) + 2;
+  for (std::string& argument : args)
+    if (argument.starts_with("train.steps")) argument = "train.steps=" + std::to_string(steps);
+  const Result resumed = run(mpirun(8, args), scratch.folder());
+  ASSERT_EQ(resumed.status, 0) << resumed.text();
+  EXPECT_NE(resumed.out.find("resumed after step"), std::string::npos) << resumed.text();
+
+  const Result alone =
+      run(megalith({"train", folder + "/config.toml", "parallel.tensor_parallel_degree=1",
+                    "parallel.sequence_parallel=false", "parallel.pipeline_parallel_degree=1",
+                    "parallel.virtual_stages=1", "parallel.active_microbatches=0",
+                    "parallel.sharding_strategy=no_shard", "parallel.sharded_data_parallel_degree=0",
+                    "parallel.hierarchical_allgather=false", "memory.activation_checkpointing=none",
+                    "checkpoint.directory=alone/checkpoints", "checkpoint.every=0", "run.output=alone/" + recipe}),
+          scratch.folder());
+  ASSERT_EQ(alone.status, 0) << alone.text();
+  const std::vector<Step> expected = read_steps(scratch / ("alone/" + recipe));
+  EXPECT_EQ(static_cast<int64_t>(expected.size()), steps);
+  expect_same_course({read_steps(folder), {}}, {expected, {}});
+}
+
+TEST(Recipes, of_clusters_are_rehearsed) {
+  const Scratch scratch;
+  std::string text;
+  for (int i = 0; i < 2000; i++) text += "line " + std::to_string(i * i) + " of a text.\n";
+  write_file(scratch / "text.txt", text);
+  const Result prepared =
+      run(megalith({"prepare", "--text", "text.txt", "--tokenizer", "bytes", "--out", "data"}), scratch.folder());
+  ASSERT_EQ(prepared.status, 0) << prepared.text();
+  const std::vector<std::string> recipes = cluster_recipes();
+  EXPECT_GE(recipes.size(), 5u);
+  for (const std::string& recipe : recipes) {
+    rehearse(scratch, recipe);
+    fs::remove_all(scratch / "alone/checkpoints");
+  }
+}
+
+}  // namespace
+}  // namespace megalith::e2e
