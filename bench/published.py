@@ -23,6 +23,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 
 
+# Clusters that are one of configs/hardware with another network: GB/s that a node sends, and where that is said.
+CLUSTERS = {
+    "jean_zay": ("dgx_a100", {"network.link": 50.0}),  # 4 Omni-Path of 100 Gb/s: BigScience's chronicles
+    "mosaic_a100_40": ("p4d.24xlarge", {"network.link": 200.0, "network.latency": 14.0}),  # 1600 Gb/s RoCE: the tables
+}
+
+
 class Unusable(Exception):
     """Why a row is left out."""
 
@@ -81,7 +88,7 @@ def llm_foundry(row, line):
         raise Unusable("FP8")
     layers, hidden, heads = MPT[row["model"]]
     h100 = row["gpu"].startswith("h100")
-    profile = "dgx_h100" if h100 else "mosaic_a100_40" if "40" in row["gpu"] else "mosaic_a100_80"
+    profile = "dgx_h100" if h100 else "mosaic_a100_40" if "40gb" in row["gpu"] else "dgx_a100"
     gpus = int(row["gpus"])
     return dict(group=(row["model"], row["gpu"], gpus), profile=profile,
                 stack="mosaic_h100" if h100 else "mosaic_pure" if row["mp_mode"] == "PURE" else "mosaic", gpus=gpus,
@@ -102,7 +109,7 @@ def validation(row, line):
     if row["source"].startswith("modded-nanogpt 2024"):
         raise Unusable("another optimizer and model (Muon, compiled)")
     seconds = number(row["step_s"])
-    profile = {"A100-40": "p4d.24xlarge", "A100-80": "selene", "H100": "dgx_h100"}[row["gpu"]]
+    profile = {"A100-40": "p4d.24xlarge", "A100-80": "dgx_a100", "H100": "dgx_h100"}[row["gpu"]]
     stack = "llm_c" if "llm.c" in row["source"] else "nemo" if "NeMo" in row["source"] else "megatron"
     return dict(group=(row["source"], row["params_B"]), profile=profile, stack=stack, gpus=int(row["gpus"]),
                 seconds=seconds, layers=int(row["L"]), hidden=int(row["h"]), heads=int(row["heads"]),
@@ -164,18 +171,34 @@ def text_of(path):
         return file.read()
 
 
+def with_numbers(text, numbers):
+    """The profile with these numbers, by "section.key", in place of its own."""
+    section, lines = "", []
+    for line in text.splitlines():
+        if line.startswith("["):
+            section = line.strip("[]")
+        key = f"{section}.{line.split(' ')[0]}"
+        lines.append(f"{line.split(' ')[0]} = {numbers[key]}" if key in numbers else line)
+    return "\n".join(lines)
+
+
+def profile_text(row, plain):
+    base, numbers = CLUSTERS.get(row["profile"], (row["profile"], {}))
+    text = with_numbers(text_of(os.path.join(ROOT, "configs", "hardware", base + ".toml")), numbers)
+    stack = text_of(os.path.join(HERE, "stacks", row["stack"] + ".toml"))
+    if plain:  # the data sheet, and of the stack which kind of attention it has
+        text = text.split("[calibrated]")[0]
+        stack = "[stack]\n" + "\n".join(l for l in stack.splitlines() if l.startswith(("attention = \"", "name")))
+        stack = stack.split("[calibrated]")[0]
+    return f"{text}\n{stack}\n"
+
+
 def write_run(folder, row, profiles, plain):
     os.makedirs(folder)
     profile = os.path.join(profiles, f"{row['profile']}-{row['stack']}.toml")
     if not os.path.exists(profile):
-        device = os.path.join(ROOT, "configs", "hardware", row["profile"] + ".toml")
-        if not os.path.exists(device):
-            device = os.path.join(HERE, "stacks", row["profile"] + ".toml")
-        stack = text_of(os.path.join(HERE, "stacks", row["stack"] + ".toml"))
-        if plain:  # of the stack, only which kind of attention it has
-            stack = "[stack]\n" + "\n".join(l for l in stack.splitlines() if l.startswith(("attention", "name")))
         with open(profile, "w") as file:
-            file.write(text_of(device) + "\n" + stack + "\n")
+            file.write(profile_text(row, plain))
     with open(os.path.join(folder, "config.toml"), "w") as file:
         file.write(config_of(row, profile))
     with open(os.path.join(folder, "metrics.jsonl"), "w") as file:

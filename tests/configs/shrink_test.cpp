@@ -1,0 +1,62 @@
+// A shrunk config has every mechanism of the large one.
+#include "configs/shrink.h"
+
+#include <gtest/gtest.h>
+
+#include "configs/degrees.h"
+#include "tests/message_of.h"
+
+namespace megalith {
+namespace {
+
+Config large() {
+  Config config;
+  config.model = {.layers = 64, .hidden = 4096, .heads = 32, .vocab = 50257, .context = 2048, .dropout = 0};
+  config.batch = {.sequence_length = 2048, .global_batch_size = 512, .microbatch_size = 4};
+  config.parallel.tensor_parallel_degree = 8;
+  config.parallel.pipeline_parallel_degree = 4;
+  config.parallel.virtual_stages = 2;
+  config.parallel.ranks_per_node = 8;
+  config.parallel.max_live_parameters = 1'000'000'000;
+  config.parallel.sharding_strategy = ShardingStrategy::full_shard;
+  config.parallel.sharded_data_parallel_degree = 4;
+  return resolve(config);
+}
+
+TEST(Shrink, KeepsEveryAxisThatThereIs) {
+  const Config config = large();  // 8 x 4 x 4 x 2 on 256 ranks
+  const Config small = shrink(config, 256, 16);
+  const Degrees d = degrees(small, 16);
+  EXPECT_EQ(d.tensor, 2);
+  EXPECT_EQ(d.pipeline, 2);
+  EXPECT_EQ(d.shard, 2);
+  EXPECT_EQ(d.data, 2);
+  EXPECT_EQ(small.parallel.virtual_stages, 2);
+  EXPECT_EQ(small.model.layers, 8);
+  EXPECT_GT(small.parallel.ranks_per_node, 0);
+  EXPECT_LT(small.parallel.ranks_per_node, 16) << "several nodes";
+  EXPECT_GT(small.parallel.max_live_parameters, 0);
+  EXPECT_LT(small.parallel.max_live_parameters, 100'000);
+  // 512 sequences on 8 groups in microbatches of 4: 16 of them, and still.
+  EXPECT_EQ(small.batch.global_batch_size / (small.batch.microbatch_size * d.shard * d.data), 16);
+  EXPECT_EQ(small.parallel.sharding_strategy, ShardingStrategy::full_shard);
+  EXPECT_EQ(small.run.output, "runs/default-shrunk");
+  EXPECT_NO_THROW(validate(small));
+}
+
+TEST(Shrink, TheLargestDegreeGivesWayFirst) {
+  Config config = large();
+  config.parallel.pipeline_parallel_degree = 1;
+  config.parallel.virtual_stages = 1;
+  const Degrees d = degrees(shrink(config, 256, 32), 32);  // 8 x 4 x 8
+  EXPECT_EQ(d.tensor * d.shard * d.data, 32);
+  EXPECT_EQ(d.shard, 4);
+}
+
+TEST(Shrink, SaysWhatDoesNotGo) {
+  const std::string message = message_of([] { shrink(large(), 256, 8); });
+  EXPECT_NE(message.find("does not shrink to 8 ranks; 16 keep all of it"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace megalith
