@@ -4,6 +4,9 @@
 
 #include "configs/reader.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace megalith {
 namespace {
 
@@ -81,6 +84,12 @@ void set_number(Hardware& hardware, const std::string& name, double value) {
   const std::string wrong = value_problem(field, value);
   CHECK(wrong.empty(), "{} = {} {}", name, value, wrong);
   field.set(hardware, value);
+}
+
+double within_range(const std::string& name, double value) {
+  const NumberRange& range = real_field(name).range;
+  const double least = range.min_excluded ? std::nextafter(range.min, value) : range.min;
+  return std::clamp(value, least, std::max(least, range.max));
 }
 
 std::vector<std::string> numbers_of(const std::string& section) {

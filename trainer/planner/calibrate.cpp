@@ -17,7 +17,6 @@ namespace {
 constexpr size_t warm_up = 2;         // steps of a run that are not counted
 constexpr double small_error = 0.05;  // where the penalty of an error becomes linear
 constexpr double likely_change = 1;   // of the logarithm of a number; beyond, runs must have good reasons
-constexpr double first_stride = 0.2, last_stride = 0.004;
 
 double median(std::vector<double> values) {
   std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
@@ -82,36 +81,120 @@ struct Parameter {
   std::vector<size_t> runs;
 };
 
-// One step of the search: whether the number at `value` is better, which it then has.
-bool try_value(std::vector<MeasuredRun>& runs, Parameter& p, double value) {
-  const auto cost_of = [&](double at) { return std::pow(std::log(at / p.fitted.before) / likely_change, 2) / 2; };
-  double before = cost_of(p.fitted.after);
-  for (size_t i : p.runs) before += penalty(runs[i]);
-  std::vector<MeasuredRun*> touched;
-  std::vector<double> predicted;
-  for (size_t i : p.runs) {
-    touched.push_back(&runs[i]);
-    predicted.push_back(runs[i].predicted);
-  }
-  try {
-    for (MeasuredRun* run : touched) set_number(run->hardware, p.fitted.key, value);
-  } catch (const Error&) {  // out of range
-    for (MeasuredRun* run : touched) set_number(run->hardware, p.fitted.key, p.fitted.after);
-    return false;
-  }
-  in_parallel(touched.size(), [&](size_t i) { predict_run(*touched[i]); });
-  double after = cost_of(value);
-  for (const MeasuredRun* run : touched) after += penalty(*run);
-  if (after < before) {
-    p.fitted.after = value;
-    return true;
-  }
-  for (size_t i = 0; i < touched.size(); i++) {
-    set_number(touched[i]->hardware, p.fitted.key, p.fitted.after);
-    touched[i]->predicted = predicted[i];
-  }
-  return false;
+double error_of(const MeasuredRun& run) { return std::log(run.predicted / run.seconds); }
+
+void set(std::vector<MeasuredRun>& runs, const Parameter& p, double logarithm) {
+  for (size_t i : p.runs) set_number(runs[i].hardware, p.fitted.key, std::exp(logarithm));
 }
+
+// Solves a x = b for a symmetric, positive definite a, by Cholesky's factorisation; a is overwritten.
+std::vector<double> solve(std::vector<std::vector<double>>& a, std::vector<double> b) {
+  const size_t n = b.size();
+  for (size_t j = 0; j < n; j++) {
+    for (size_t k = 0; k < j; k++) a[j][j] -= a[j][k] * a[j][k];
+    a[j][j] = std::sqrt(a[j][j]);
+    for (size_t i = j + 1; i < n; i++) {
+      for (size_t k = 0; k < j; k++) a[i][j] -= a[i][k] * a[j][k];
+      a[i][j] /= a[j][j];
+    }
+  }
+  for (size_t i = 0; i < n; i++) {
+    for (size_t k = 0; k < i; k++) b[i] -= a[i][k] * b[k];
+    b[i] /= a[i][i];
+  }
+  for (size_t i = n; i-- > 0;) {
+    for (size_t k = i + 1; k < n; k++) b[i] -= a[k][i] * b[k];
+    b[i] /= a[i][i];
+  }
+  return b;
+}
+
+// Least squares in the logarithms of numbers and times, by Levenberg's and Marquardt's steps; large errors weigh less
+// (Huber).
+class Fit {
+ public:
+  Fit(std::vector<MeasuredRun>& runs, std::vector<Parameter>& parameters) : runs_(runs), parameters_(parameters) {
+    for (const Parameter& p : parameters) start_.push_back(std::log(p.fitted.before));
+  }
+
+  void run() {
+    std::vector<double> at = start_;
+    double cost = cost_of(at), damping = 1e-3;
+    for (int step = 0; step < most_steps && damping < most_damping; step++) {
+      const auto [matrix, gradient] = linearize(at);
+      for (; damping < most_damping; damping *= 10) {
+        auto damped = matrix;
+        for (size_t j = 0; j < at.size(); j++) damped[j][j] *= 1 + damping;
+        const std::vector<double> change = solve(damped, gradient);
+        std::vector<double> next = at;
+        for (size_t j = 0; j < at.size(); j++) next[j] = bounded(j, at[j] - std::clamp(change[j], -most, most));
+        const double after = cost_of(next);
+        if (after >= cost) continue;
+        const bool converged = after > cost * (1 - least_gain);
+        at = next;
+        cost = after;
+        damping = converged ? most_damping : damping / 10;
+        break;
+      }
+    }
+    cost_of(at);
+    for (size_t j = 0; j < at.size(); j++) parameters_[j].fitted.after = std::exp(at[j]);
+  }
+
+ private:
+  static constexpr int most_steps = 30;
+  static constexpr double most_damping = 1e6, most = 0.5, least_gain = 1e-4, difference = 0.01;
+
+  double bounded(size_t j, double logarithm) const {
+    return std::log(within_range(parameters_[j].fitted.key, std::exp(logarithm)));
+  }
+
+  double cost_of(const std::vector<double>& at) {
+    double cost = 0;
+    for (size_t j = 0; j < at.size(); j++) {
+      set(runs_, parameters_[j], at[j]);
+      cost += std::pow((at[j] - start_[j]) / likely_change, 2) / 2;
+    }
+    in_parallel(runs_.size(), [&](size_t i) { predict_run(runs_[i]); });
+    for (const MeasuredRun& run : runs_) cost += penalty(run);
+    return cost;
+  }
+
+  // The normal equations around a point at which the runs are predicted.
+  std::pair<std::vector<std::vector<double>>, std::vector<double>> linearize(const std::vector<double>& at) {
+    const size_t n = at.size();
+    std::vector<std::vector<double>> slopes(n, std::vector<double>(runs_.size()));
+    std::vector<double> errors;
+    for (const MeasuredRun& run : runs_) errors.push_back(error_of(run));
+    for (size_t j = 0; j < n; j++) {
+      const Parameter& p = parameters_[j];
+      const double moved = bounded(j, at[j] + difference) > at[j] ? difference : -difference;
+      set(runs_, p, at[j] + moved);
+      in_parallel(p.runs.size(), [&](size_t i) { predict_run(runs_[p.runs[i]]); });
+      for (size_t i : p.runs) slopes[j][i] = (error_of(runs_[i]) - errors[i]) / moved;
+      set(runs_, p, at[j]);
+      for (size_t i : p.runs) runs_[i].predicted = runs_[i].seconds * std::exp(errors[i]);
+    }
+    std::vector<std::vector<double>> matrix(n, std::vector<double>(n));
+    std::vector<double> gradient(n);
+    for (size_t j = 0; j < n; j++) {
+      for (size_t i = 0; i < runs_.size(); i++) {
+        const double weight = std::min(1.0, small_error / std::abs(errors[i])) / (small_error * small_error);
+        gradient[j] += weight * slopes[j][i] * errors[i];
+        for (size_t k = 0; k <= j; k++) matrix[j][k] += weight * slopes[j][i] * slopes[k][i];
+      }
+      gradient[j] += (at[j] - start_[j]) / (likely_change * likely_change);
+      matrix[j][j] += 1 / (likely_change * likely_change);
+    }
+    for (size_t j = 0; j < n; j++)
+      for (size_t k = j + 1; k < n; k++) matrix[j][k] = matrix[k][j];
+    return {matrix, gradient};
+  }
+
+  std::vector<MeasuredRun>& runs_;
+  std::vector<Parameter>& parameters_;
+  std::vector<double> start_;  // logarithms
+};
 
 std::vector<double> errors_of(const std::vector<MeasuredRun>& runs) {
   std::vector<double> errors;
@@ -145,16 +228,7 @@ std::vector<Fitted> calibrate(std::vector<MeasuredRun>& runs, const std::vector<
       parameters.push_back({{key, scope, start, start}, std::move(members)});
     }
   }
-  for (double stride = first_stride; stride > last_stride;) {
-    bool better = false;
-    for (Parameter& p : parameters)
-      for (double factor : {1 + stride, 1 / (1 + stride)})
-        if (try_value(runs, p, p.fitted.after * factor)) {
-          better = true;
-          break;
-        }
-    if (!better) stride /= 2;
-  }
+  Fit(runs, parameters).run();
   std::vector<Fitted> fitted;
   for (const Parameter& p : parameters) fitted.push_back(p.fitted);
   return fitted;
