@@ -39,7 +39,6 @@ Table<Hardware> build_hardware_table() {
 
   Rows calibrated(table, "calibrated", &Hardware::calibrated);
   calibrated.number("gemm", &Calibration::gemm, "share", between(0.001, 1), "Of the peak rate, in large GEMMs");
-  calibrated.number("attention", &Calibration::attention, "share", between(0.001, 2), "Of a GEMM's rate, in attention");
   calibrated.number("memory", &Calibration::memory, "share", between(0.001, 1), "Of the bandwidth, elementwise");
   calibrated.number("node_link", &Calibration::node_link, "share", between(0.001, 1), "Of node.link, in collectives");
   calibrated.number("network_link", &Calibration::network_link, "share", between(0.001, 1), "Of network.link");
@@ -53,6 +52,8 @@ Table<Hardware> build_hardware_table() {
   stack.word("name", &StackProfile::name, "The program");
   stack.number("elementwise", &StackProfile::elementwise, "", above(0), "Time of ops bound by memory, over Megalith's");
   stack.word("attention", &StackProfile::attention, "How attention is computed");
+  stack.number("attention_share", &StackProfile::attention_share, "share", between(0.001, 2),
+               "Of a GEMM's rate, in fused attention");
   stack.number("tensor_exposed", &StackProfile::tensor_exposed, "share", between(0, 1), "Of tensor-parallel sums");
   stack.number("accumulate_bytes", &StackProfile::accumulate_bytes, "bytes", at_least(0), "A parameter and microbatch");
   stack.number("gradient_bytes", &StackProfile::gradient_bytes, "bytes", above(0), "A parameter, in sums over ranks");

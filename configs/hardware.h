@@ -22,7 +22,7 @@ enum class AttentionKernel { fused, fused_softmax, unfused };
 struct DeviceProfile {
   std::string name;  // as the driver calls it
   int64_t per_node = 0;
-  double memory = 0;          // GiB
+  double memory = 0.69;       // GiB
   double reserved = 0;        // GiB that driver, NCCL and cuBLAS keep for themselves
   double bandwidth = 0;       // GB/s of its memory
   double bf16 = 0, fp16 = 0;  // TFLOP/s, dense
@@ -32,8 +32,8 @@ struct DeviceProfile {
 };
 
 struct HostProfile {
-  double memory = 0;  // GiB a node
-  double link = 0;    // GB/s between a device and the host, one way
+  double memory = 0.69;  // GiB a node
+  double link = 0;       // GB/s between a device and the host, one way
   bool operator==(const HostProfile&) const = default;
 };
 
@@ -52,16 +52,15 @@ struct NetworkProfile {
 
 // The defaults are those of A100s and H100s in the study that ../planner/op_time.h quotes.
 struct Calibration {
-  double gemm = 0.82;            // of the peak rate, that a large GEMM reaches
-  double attention = 0.55;       // of a GEMM's rate, that attention over a long sequence reaches
-  double memory = 0.77;          // of the memory's bandwidth, that an elementwise op reaches
-  double node_link = 0.79;       // of the link's rate, that a collective inside a node reaches
-  double network_link = 0.78;    // of the network's, between nodes
-  double collective_delay = 50;  // us before the first byte of a collective moves
-  double overlap = 0.86;         // of the shorter one, that a transfer and the work beside it take longer together
-  double launch = 6;             // us that the host needs to launch an op
-  double microbatch = 1.6;       // ms a microbatch, of what is nowhere else
-  double step = 14;              // ms a step, of what is nowhere else
+  double gemm = 0.79;             // of the peak rate, that a large GEMM reaches
+  double memory = 0.69;           // of the memory's bandwidth, that an elementwise op reaches
+  double node_link = 0.79;        // of the link's rate, that a collective inside a node reaches
+  double network_link = 0.78;     // of the network's, between nodes
+  double collective_delay = 190;  // us before the first byte of a collective moves
+  double overlap = 0.24;          // of the shorter one, that a transfer and the work beside it take longer together
+  double launch = 6;              // us that the host needs to launch an op
+  double microbatch = 1.4;        // ms a microbatch, of what is nowhere else
+  double step = 15;               // ms a step, of what is nowhere else
   bool operator==(const Calibration&) const = default;
 };
 
@@ -69,9 +68,10 @@ struct StackProfile {
   std::string name = "Megalith";
   double elementwise = 1;  // time of ops bound by memory, relative to Megalith's
   AttentionKernel attention = AttentionKernel::fused;
-  double tensor_exposed = 1;    // share of a tensor-parallel sum that no other work hides
-  double accumulate_bytes = 0;  // a parameter and microbatch, of adding gradients outside of their GEMM
-  double gradient_bytes = 4;    // a parameter, of gradients on their way to a sum over ranks
+  double attention_share = 0.55;  // of a GEMM's rate, that fused attention over a long sequence reaches
+  double tensor_exposed = 1;      // share of a tensor-parallel sum that no other work hides
+  double accumulate_bytes = 0;    // a parameter and microbatch, of adding gradients outside of their GEMM
+  double gradient_bytes = 4;      // a parameter, of gradients on their way to a sum over ranks
   bool operator==(const StackProfile&) const = default;
 };
 

@@ -238,6 +238,7 @@ Command plan_command(CLI::App& cli) {
     std::vector<std::string> runs, fit = numbers_of("calibrated");
   };
   auto o = std::make_shared<Options>();
+  o->fit.push_back("stack.attention_share");
   add_config(app, from->path, from->overrides);
   app->get_option("config")->required(false);
   app->add_option("--ranks", o->ranks, "number of ranks; default: all devices of [hardware]");

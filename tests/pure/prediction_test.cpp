@@ -31,7 +31,6 @@ Hardware unit_hardware() {
   h.node = {.link = 1, .topology = Topology::switched, .latency = 0};
   h.network = {.link = 1, .latency = 0};
   h.calibrated = {.gemm = 1,
-                  .attention = 1,
                   .memory = 1,
                   .node_link = 1,
                   .network_link = 1,
@@ -211,7 +210,7 @@ TEST(Prediction, EachNumberMovesItsAccount) {
   };
   EXPECT_NEAR(ratio(after([](Hardware& h) { h.device.fp32 /= 2; }), Account::gemm), 2, 1e-9);
   EXPECT_NEAR(ratio(after([](Hardware& h) { h.calibrated.gemm /= 2; }), Account::gemm), 2, 1e-9);
-  EXPECT_NEAR(ratio(after([](Hardware& h) { h.calibrated.attention /= 2; }), Account::attention), 2, 1e-9);
+  EXPECT_NEAR(ratio(after([](Hardware& h) { h.stack.attention_share /= 2; }), Account::attention), 2, 1e-9);
   EXPECT_NEAR(ratio(after([](Hardware& h) { h.device.bandwidth *= 2; }), Account::elementwise), 0.5, 1e-9);
   EXPECT_NEAR(ratio(after([](Hardware& h) { h.stack.elementwise = 3; }), Account::elementwise), 3, 1e-9);
   EXPECT_GT(ratio(after([](Hardware& h) { h.node.link /= 8; }), Account::tensor_sums), 1);

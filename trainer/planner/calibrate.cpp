@@ -71,7 +71,7 @@ double penalty(const MeasuredRun& run) {
 
 std::string scope_of(const std::string& key, const Hardware& hardware) {
   if (key == "calibrated.gemm") return hardware.device.name;
-  if (key == "calibrated.attention" || key.starts_with("stack.")) return hardware.stack.name;
+  if (key.starts_with("stack.")) return hardware.stack.name;
   return "";
 }
 

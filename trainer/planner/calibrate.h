@@ -23,7 +23,7 @@ struct MeasuredRun {
 std::vector<MeasuredRun> read_runs(const std::vector<std::string>& folders);
 
 // A number that was fitted. It is one for all runs that share its scope: calibrated.gemm, those on the same device;
-// calibrated.attention and stack.*, the same stack; the others, all.
+// stack.*, the same stack; the others, all.
 struct Fitted {
   std::string key, scope;
   double before = 0, after = 0;

@@ -19,7 +19,7 @@ constexpr double ramp = 176;                // inner dimension at which half of 
 constexpr double attention_ramp = 1080;     // positions at which attention has half of its best rate
 constexpr double small_heads = 0.92;        // rate of attention with heads of 64 features or fewer
 constexpr double unfused_gemm = 0.45;       // rate of unfused attention's products, of a GEMM's
-constexpr double odd_heads = 0.12;          // the same where a head's size is no multiple of 8
+constexpr double odd_heads = 0.12;          // of that, where a head's size is no multiple of 8
 constexpr double fused_softmax_bytes = 31, unfused_bytes = 61;  // of memory traffic a score, forward and backward
 
 int64_t blocks(int64_t size, int64_t block) { return (size + block - 1) / block; }
@@ -46,10 +46,10 @@ double attention_time(const Cost& cost, const Processor& processor, const Hardwa
   const auto s = static_cast<double>(cost.n);
   if (hardware.stack.attention == AttentionKernel::fused) {
     const double heads = cost.k <= 64 ? small_heads : 1;
-    return cost.flops / (gemm_rate * hardware.calibrated.attention * heads * s / (s + attention_ramp));
+    return cost.flops / (gemm_rate * hardware.stack.attention_share * heads * s / (s + attention_ramp));
   }
   // Both halves of the square, and the scores through memory; backward has 5 of the 7 products.
-  const double full = 2 * cost.flops, rate = gemm_rate * (cost.k % 8 == 0 ? unfused_gemm : odd_heads);
+  const double full = 2 * cost.flops, rate = gemm_rate * unfused_gemm * (cost.k % 8 == 0 ? 1 : odd_heads);
   const double scores = static_cast<double>(cost.m) * s * s;
   const double products = full / (2 * scores * static_cast<double>(cost.k));
   const double bytes = hardware.stack.attention == AttentionKernel::unfused ? unfused_bytes : fused_softmax_bytes;
