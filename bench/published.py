@@ -7,8 +7,10 @@ Each usable row of the folder's CSV files (their README says where they come fro
 profile of configs/hardware and the [stack] of the program that was measured, from bench/stacks. `megalith plan
 --calibrate` predicts them all; nothing is fitted to a row. Rows that are left out are listed with the reason.
 
---fit fits the numbers of the profiles and stacks to all rows, and, for each source, to all others before predicting it.
---data-sheets takes peak rates and bandwidths as they stand, with the defaults of [calibrated] and a plain [stack].
+--fit fits the numbers of profiles and stacks to all rows and prints them. --cross-validate predicts each source with
+numbers fitted to the others: what belongs to its own stack or device alone is then as counted. --data-sheets has nothing
+that was fitted: peak rates and bandwidths as they stand, and what counting and other papers say (written down when the
+fit was known, but not changed by it).
 The JSON has `rows`: source, line, predicted and measured seconds.
 """
 
@@ -18,6 +20,7 @@ import json
 import os
 import subprocess
 import tempfile
+import tomllib
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -230,12 +233,21 @@ def profile_text(row, plain):
     return f"{text}\n{stack}\n"
 
 
-def write_run(folder, row, profiles, plain):
-    os.makedirs(folder)
-    profile = os.path.join(profiles, f"{row['profile']}-{row['stack']}.toml")
-    if not os.path.exists(profile):
+def apply(fitted, folders):
+    """Puts fitted numbers into the profiles of these runs, where device and stack have been seen."""
+    for profile in {tomllib.loads(text_of(os.path.join(f, "config.toml")))["hardware"]["profile"] for f in folders}:
+        text = text_of(profile)
+        known = tomllib.loads(text)
+        scopes = {"", known["device"]["name"], known["stack"]["name"]}
         with open(profile, "w") as file:
-            file.write(profile_text(row, plain))
+            file.write(with_numbers(text, {f["key"]: f["after"] for f in fitted if f["scope"] in scopes}))
+
+
+def write_run(folder, row, profiles, plain):
+    os.makedirs(folder, exist_ok=True)
+    profile = os.path.join(profiles, f"{row['profile']}-{row['stack']}.toml")
+    with open(profile, "w") as file:
+        file.write(profile_text(row, plain))
     with open(os.path.join(folder, "config.toml"), "w") as file:
         file.write(config_of(row, profile))
     with open(os.path.join(folder, "metrics.jsonl"), "w") as file:
@@ -300,6 +312,7 @@ def main():
     parser.add_argument("--program", default=os.path.join(ROOT, "build", "cpu", "trainer", "megalith"))
     parser.add_argument("--json")
     parser.add_argument("--fit", action="store_true")
+    parser.add_argument("--cross-validate", action="store_true")
     parser.add_argument("--data-sheets", action="store_true")
     parser.add_argument("--keys", default="calibrated.gemm,stack.attention_share,calibrated.memory,"
                         "calibrated.collective_delay,calibrated.overlap,calibrated.microbatch,"
@@ -312,8 +325,21 @@ def main():
         folders = []
         for row in usable:
             folders.append(os.path.join(scratch, "runs", f"{row['source']}-{row['line']}"))
-            write_run(folders[-1], row, profiles, args.data_sheets)
-        found = predict(args.program, folders, scratch, args.keys if args.fit else "none")
+            write_run(folders[-1], row, profiles, args.data_sheets or args.cross_validate)
+        found = {"runs": [], "fitted": []}
+        if args.cross_validate:
+            left = {row["source"]: [] for row in usable}
+            for source in left:
+                fitted = predict(args.program, [f for r, f in zip(usable, folders) if r["source"] != source], scratch,
+                                 args.keys)["fitted"]
+                mine = [f for r, f in zip(usable, folders) if r["source"] == source]
+                apply(fitted, mine)
+                left[source] = iter(predict(args.program, mine, scratch)["runs"])
+                for row, folder in zip(usable, folders):
+                    write_run(folder, row, profiles, True)
+            found["runs"] = [next(left[row["source"]]) for row in usable]
+        else:
+            found = predict(args.program, folders, scratch, args.keys if args.fit else "none")
         for row, run in zip(usable, found["runs"]):
             row["predicted"] = run["predicted"]
         for f in found["fitted"]:

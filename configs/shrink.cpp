@@ -37,6 +37,8 @@ double parameters_of_layer(const ModelConfig& model) {
 }  // namespace
 
 Config shrink(const Config& config, int64_t num_ranks, int64_t few_ranks) {
+  CHECK(few_ranks <= num_ranks, "the layout is for {} ranks, fewer than {}; shrink it to at most as many", num_ranks,
+        few_ranks);
   Degrees d = degrees(config, num_ranks);
   const int64_t groups = d.shard * d.data, batch = config.batch.global_batch_size;
   const int64_t per_group = config.batch.microbatch_size * (config.parallel.prescaled_batch ? 1 : d.tensor);

@@ -214,17 +214,17 @@ int plan(const Job& job, double tokens, const std::string& trace) {
 int search_layouts(const Config& read, std::optional<int> ranks, size_t most, const std::string& out) {
   const Job job(read, ranks);
   CHECK(job.hardware, "search needs the machines: set hardware.profile, as configs/hardware/p4d.24xlarge.toml");
-  const Search found = search(job.config, *job.hardware, job.ranks);
-  fmt::print("{}", report(found, *job.hardware, most));
-  if (!out.empty() && !found.fitting.empty()) {
+  const Search found = search(job.config, *job.hardware, job.ranks, most);
+  fmt::print("{}", report(found, *job.hardware));
+  if (!out.empty() && !found.best.empty()) {
     Config best = read;  // nothing that was found out on the way
-    best.parallel = found.fitting.front().config.parallel;
+    best.parallel = found.best.front().config.parallel;
     best.parallel.ranks_per_node = read.parallel.ranks_per_node;
-    best.memory = found.fitting.front().config.memory;
-    best.batch = found.fitting.front().config.batch;
+    best.memory = found.best.front().config.memory;
+    best.batch = found.best.front().config.batch;
     write_file(out, to_toml(best), {.replace = true});
   }
-  return found.fitting.empty() ? 1 : 0;
+  return found.best.empty() ? 1 : 0;
 }
 
 Command plan_command(CLI::App& cli) {

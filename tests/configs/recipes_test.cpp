@@ -30,8 +30,10 @@ TEST(Recipes, AllLoadAndRoundTrip) {
     EXPECT_FALSE(config.data.validation.empty());
     EXPECT_NO_THROW(load_config(entry.path(), {"train.steps=2"})) << "a recipe can be cut short";
   }
-  EXPECT_EQ(names, (std::set<std::string>{"quickstart", "gpt2_124m", "gpt2_350m", "gpt2_774m", "gpt2_1558m", "10b_p4d",
-                                          "30b_p4d", "30b_p4d_sharded_2048", "30b_p4d_sharded_512", "60b_p4d"}));
+  EXPECT_EQ(names,
+            (std::set<std::string>{"quickstart", "gpt2_124m", "gpt2_350m", "gpt2_774m", "gpt2_1558m", "10b_p4d",
+                                   "30b_p4d", "30b_p4d_sharded_2048", "30b_p4d_sharded_512", "60b_p4d", "10b_h100",
+                                   "30b_h100", "60b_h100", "10b_h200", "30b_h200", "60b_h200", "gpt2_774m_24gib"}));
 }
 
 TEST(Recipes, ParameterCounts) {

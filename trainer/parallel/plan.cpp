@@ -100,6 +100,13 @@ void add_units(Plan& plan, const Config& config, const std::vector<UnitSpec>& sp
 
 }  // namespace
 
+BatchPlan batch_plan(const Config& config, const MeshShape& mesh, int rank) {
+  return {.batch = config.batch.global_batch_size,
+          .microbatch = config.batch.microbatch_size * (config.parallel.prescaled_batch ? 1 : mesh.tensor),
+          .ranks = mesh.batch_ranks(),
+          .rank = mesh.batch_rank(rank)};
+}
+
 Interval BatchPlan::sequences(int64_t k) const {
   const int64_t first = std::min(batch, (k * ranks + rank) * microbatch);
   return {first, std::min(batch, first + microbatch)};
@@ -120,9 +127,10 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
   plan.sequence_parallel = config.parallel.sequence_parallel && plan.tensor.degree > 1;
   plan.hierarchical = config.parallel.hierarchical_allgather && plan.mesh.shard_nodes() > 1;
 
-  const int64_t microbatch = config.batch.microbatch_size * (config.parallel.prescaled_batch ? 1 : plan.tensor.degree);
-  const int64_t heads = config.model.heads / plan.tensor.degree, N = microbatch * config.batch.sequence_length;
-  plan.block = {.attention = {.B = microbatch,
+  plan.batch = batch_plan(config, plan.mesh, rank);
+  const int64_t heads = config.model.heads / plan.tensor.degree,
+                N = plan.batch.microbatch * config.batch.sequence_length;
+  plan.block = {.attention = {.B = plan.batch.microbatch,
                               .T = config.batch.sequence_length,
                               .H = heads,
                               .D = config.model.hidden / config.model.heads,
@@ -142,10 +150,6 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
 
   plan.recompute = config.memory.activation_checkpointing.kind == ActivationCheckpointing::Kind::each;
   plan.head_chunks = config.memory.lm_head_chunks;
-  plan.batch = {.batch = config.batch.global_batch_size,
-                .microbatch = microbatch,
-                .ranks = plan.mesh.batch_ranks(),
-                .rank = plan.mesh.batch_rank(rank)};
   plan.pipeline = {.stages = plan.mesh.pipeline,
                    .virtual_stages = config.parallel.virtual_stages,
                    .microbatches = plan.batch.num_microbatches(),

@@ -52,6 +52,7 @@ struct BatchPlan {
   // Share of all sequence slots that are masked.
   double idle() const;
 };
+BatchPlan batch_plan(const Config& config, const MeshShape& mesh, int rank);
 
 // Consecutive layers that this rank executes together: a virtual stage, or the whole model.
 struct Chunk {

@@ -50,7 +50,7 @@ TimeLine extended(const TimeLine& shorter, TimeLine line, const Rehearsed& r) {
 Rehearsed rehearse_stages(const Config& config, int num_ranks, bool whole) {
   Rehearsed r;
   r.mesh = mesh_shape(config, num_ranks);
-  const BatchPlan batch = make_plan(config, num_ranks, 0).batch;
+  const BatchPlan batch = batch_plan(config, r.mesh, 0);
   r.microbatches = batch.num_microbatches();
   const ParallelConfig& parallel = config.parallel;
   // As many as the pipeline needs to fill and to drain; without a bound on those alive, gpipe is never periodic.

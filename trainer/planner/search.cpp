@@ -5,6 +5,8 @@
 #include <set>
 #include <tuple>
 
+#include "trainer/model/spec.h"
+#include "trainer/parallel/layout.h"
 #include "trainer/planner/verdict.h"
 
 namespace megalith {
@@ -13,7 +15,7 @@ namespace {
 
 using Strategy = ShardingStrategy;
 
-constexpr int64_t most_tensor = 64, most_stages = 64, most_virtual = 4, most_microbatch = 64;
+constexpr int64_t most_tensor = 64, most_stages = 32, most_virtual = 4, most_microbatch = 64;
 
 std::vector<int64_t> powers_of_two(int64_t most) {
   std::vector<int64_t> powers;
@@ -51,97 +53,114 @@ using Family = std::vector<Config>;
 
 std::vector<Family> families(const Config& asked, int64_t ranks, int64_t per_node) {
   std::vector<Family> all;
-  const int64_t layers = asked.model.layers;
-  for (int64_t tensor : powers_of_two(std::min({most_tensor, per_node, ranks})))
-    for (int64_t stages : powers_of_two(std::min({most_stages, layers, ranks / tensor})))
-      for (int64_t chunks : powers_of_two(stages == 1 ? 1 : std::min(most_virtual, layers / stages))) {
-        if (asked.model.heads % tensor != 0 || ranks % (tensor * stages) != 0) continue;
-        const int64_t data = ranks / (tensor * stages);
-        if (asked.batch.global_batch_size % data != 0) continue;
-        for (const Sharing& sharing : sharings(data, per_node / tensor))
-          for (const char* recompute : {"none", "each"}) {
+  const int64_t layers = asked.model.layers, batch = asked.batch.global_batch_size;
+  using Kind = ActivationCheckpointing::Kind;
+  for (Kind recompute : {Kind::none, Kind::each})  // the faster first, so that the slower need no rehearsal
+    for (int64_t stages : powers_of_two(std::min({most_stages, layers, ranks})))
+      for (int64_t tensor : powers_of_two(std::min({most_tensor, per_node, ranks / stages})))
+        for (int64_t chunks : powers_of_two(stages == 1 ? 1 : std::min(most_virtual, layers / stages))) {
+          const int64_t data = ranks / (tensor * stages);
+          if (asked.model.heads % tensor != 0 || ranks % (tensor * stages) != 0 || batch % data != 0) continue;
+          for (const Sharing& sharing : sharings(data, per_node / tensor)) {
             Family family;
-            for (int64_t size : microbatches(asked.batch.global_batch_size / data, asked.batch.microbatch_size)) {
+            for (int64_t size : microbatches(batch / data, asked.batch.microbatch_size)) {
               Config c = asked;
-              c.parallel.tensor_parallel_degree = tensor;
-              c.parallel.sequence_parallel = tensor > 1;
-              c.parallel.pipeline_parallel_degree = stages;
-              c.parallel.virtual_stages = chunks;
-              c.parallel.pipeline_schedule = PipelineSchedule::one_f_one_b;
-              c.parallel.active_microbatches = 0;
-              c.parallel.layers_per_stage.clear();
-              c.parallel.sharding_strategy = sharing.strategy;
-              c.parallel.sharded_data_parallel_degree = sharing.degree;
-              c.parallel.hierarchical_allgather = false;
-              c.parallel.max_live_parameters = 0;
-              c.parallel.replicate_below = 0;
-              c.parallel.prescaled_batch = true;
-              c.memory.activation_checkpointing = {recompute == std::string("each")
-                                                       ? ActivationCheckpointing::Kind::each
-                                                       : ActivationCheckpointing::Kind::none};
+              c.parallel = {.tensor_parallel_degree = tensor,
+                            .sequence_parallel = tensor > 1,
+                            .pipeline_parallel_degree = stages,
+                            .virtual_stages = chunks,
+                            .layers_per_stage = {},
+                            .sharding_strategy = sharing.strategy,
+                            .sharded_data_parallel_degree = sharing.degree,
+                            .ranks_per_node = per_node};
+              c.memory.activation_checkpointing = {recompute};
               c.batch.microbatch_size = size;
               if (is_valid(c)) family.push_back(std::move(c));
             }
             if (!family.empty()) all.push_back(std::move(family));
           }
-      }
+        }
   return all;
+}
+
+// Seconds that a step takes at least: GEMMs and attention at the full rate of large GEMMs, layers once more forward
+// where they are recomputed, and the bubble of the pipeline.
+double least_time(const Config& c, const Hardware& hardware, int num_ranks) {
+  const ModelConfig& m = c.model;
+  const double tokens = static_cast<double>(c.batch.global_batch_size * c.batch.sequence_length);
+  const double h = static_cast<double>(m.hidden), layers = 12 * static_cast<double>(m.layers) * h * h;
+  const bool again = c.memory.activation_checkpointing.kind == ActivationCheckpointing::Kind::each;
+  const double flops = tokens * (model_flops_per_token(m, c.batch.sequence_length, true) + (again ? 2 * layers : 0));
+  const Processor processor = processor_of(hardware, c.precision.compute, static_cast<int>(c.parallel.ranks_per_node));
+  const BatchPlan batch = batch_plan(c, mesh_shape(c, num_ranks), 0);
+  const double bubble = static_cast<double>(c.parallel.pipeline_parallel_degree - 1) /
+                        static_cast<double>(batch.num_microbatches() * c.parallel.virtual_stages);
+  return flops / (processor.peak * hardware.calibrated.gemm * num_ranks) * (1 + bubble);
+}
+
+bool faster(const Candidate& a, const Candidate& b) {
+  const auto order = [](const Candidate& c) {  // of its own, whatever thread came first
+    const ParallelConfig& p = c.config.parallel;
+    return std::tuple(c.prediction.seconds, p.tensor_parallel_degree, p.pipeline_parallel_degree, p.virtual_stages,
+                      p.sharding_strategy, p.sharded_data_parallel_degree, c.config.batch.microbatch_size);
+  };
+  return order(a) < order(b);
 }
 
 }  // namespace
 
-Search search(const Config& asked, const Hardware& hardware, int num_ranks) {
-  Config base = asked;
-  const int64_t per_node = std::min<int64_t>(num_ranks, hardware.device.per_node);
-  base.parallel.ranks_per_node = per_node;
-  base.parallel.placement = ParallelConfig{}.placement;
-  const std::vector<Family> all = families(base, num_ranks, per_node);
-  const auto most = static_cast<int64_t>((hardware.device.memory - hardware.device.reserved) * (1 << 30));
+Search search(const Config& asked, const Hardware& hardware, int num_ranks, size_t most) {
+  const std::vector<Family> all = families(asked, num_ranks, std::min<int64_t>(num_ranks, hardware.device.per_node));
+  const auto room = static_cast<int64_t>((hardware.device.memory - hardware.device.reserved) * (1 << 30));
 
   Search found;
   std::exception_ptr error;
+  const auto keep = [&](Candidate candidate) {
+    found.best.insert(std::ranges::upper_bound(found.best, candidate, faster), std::move(candidate));
+    if (found.best.size() > most) found.best.pop_back();
+  };
+  const auto attempt = [&](const Family& family) {
+    for (const Config& config : family) {
+      bool too_slow = false;
+#pragma omp critical
+      {
+        too_slow =
+            found.best.size() == most && least_time(config, hardware, num_ranks) > found.best.back().prediction.seconds;
+        (too_slow ? found.too_slow : found.tried)++;
+      }
+      if (too_slow) continue;
+      const Rehearsed rehearsed = rehearse_stages(config, num_ranks, false);
+      int64_t needed = 0;
+      for (const MemorySizes& sizes : rehearsed.memory) needed = std::max(needed, device_bytes(config, sizes));
+      if (needed > room) {
+#pragma omp atomic
+        found.too_large++;
+        return;
+      }
+      Candidate candidate{config, predict(config, hardware, rehearsed), needed};
+#pragma omp critical
+      keep(std::move(candidate));
+    }
+  };
 #pragma omp parallel for schedule(dynamic)
   for (size_t i = 0; i < all.size(); i++) {
     try {
-      for (const Config& config : all[i]) {
-        const Rehearsed rehearsed = rehearse_stages(config, num_ranks, false);
-        int64_t needed = 0;
-        for (const MemorySizes& sizes : rehearsed.memory) needed = std::max(needed, device_bytes(config, sizes));
-        const bool fits = needed <= most;
-        Prediction prediction;
-        if (fits) prediction = predict(config, hardware, rehearsed);
-#pragma omp critical
-        {
-          found.tried++;
-          if (fits)
-            found.fitting.push_back({config, std::move(prediction), needed});
-          else
-            found.too_large++;
-        }
-        if (!fits) break;
-      }
+      attempt(all[i]);
     } catch (...) {
 #pragma omp critical
       if (!error) error = std::current_exception();
     }
   }
   if (error) std::rethrow_exception(error);
-  // In an order of its own, whatever thread came first.
-  std::ranges::sort(found.fitting, {}, [](const Candidate& c) {
-    const ParallelConfig& p = c.config.parallel;
-    return std::tuple(c.prediction.seconds, p.tensor_parallel_degree, p.pipeline_parallel_degree, p.virtual_stages,
-                      p.sharding_strategy, p.sharded_data_parallel_degree, c.config.batch.microbatch_size);
-  });
   return found;
 }
 
-std::string report(const Search& search, const Hardware& hardware, size_t most) {
+std::string report(const Search& search, const Hardware& hardware) {
   std::string text = fmt::format(
-      "{} layouts were tried; {} fit, {} and those with larger microbatches do not\n"
+      "{} layouts were tried; {} do not fit, nor do they with larger microbatches; {} more cannot be faster\n"
       "  {:>8} {:>9} {:>6} {:>6}  {:<46} what the time goes to beside GEMM and attention\n",
-      search.tried, search.fitting.size(), search.too_large, "s/step", "tokens/s", "MFU", "GiB", "layout");
-  for (size_t i = 0; i < std::min(most, search.fitting.size()); i++) {
-    const Candidate& c = search.fitting[i];
+      search.tried, search.too_large, search.too_slow, "s/step", "tokens/s", "MFU", "GiB", "layout");
+  for (const Candidate& c : search.best) {
     const ParallelConfig& p = c.config.parallel;
     std::string layout = fmt::format("tensor {} pipeline {}", p.tensor_parallel_degree, p.pipeline_parallel_degree);
     if (p.virtual_stages > 1) layout += fmt::format(" x {}", p.virtual_stages);
@@ -158,7 +177,7 @@ std::string report(const Search& search, const Hardware& hardware, size_t most) 
         text += fmt::format(" {} {:.0f}%", name_of(static_cast<Account>(a)), 100 * accounts[a] / c.prediction.seconds);
     text += "\n";
   }
-  if (search.fitting.empty())
+  if (search.best.empty())
     text += fmt::format("none fits {} with {:.4g} GiB each; take more nodes, or memory of another size\n",
                         hardware.device.name, hardware.device.memory - hardware.device.reserved);
   return text;

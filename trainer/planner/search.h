@@ -17,16 +17,17 @@ struct Candidate {
 };
 
 struct Search {
-  std::vector<Candidate> fitting;  // the fastest first
-  int64_t tried = 0, too_large = 0;
+  std::vector<Candidate> best;  // the fastest first
+  int64_t tried = 0, too_large = 0, too_slow = 0;
 };
 
 // Changes degrees, stages, sharding, microbatch size and recomputation of [parallel], [batch] and [memory], and nothing
 // of the model, the batch or the numbers' types. Ranks are all devices of hardware.nodes. What needs more than a device
-// has is dropped. config.model.vocab must be set.
-Search search(const Config& config, const Hardware& hardware, int num_ranks);
+// has is dropped, and, without a rehearsal, what cannot be among the `most` fastest even if nothing but its GEMMs and
+// its pipeline's bubble took time. config.model.vocab must be set.
+Search search(const Config& config, const Hardware& hardware, int num_ranks, size_t most);
 
-// The table that `megalith search` prints, of the first so many.
-std::string report(const Search& search, const Hardware& hardware, size_t most);
+// The table that `megalith search` prints.
+std::string report(const Search& search, const Hardware& hardware);
 
 }  // namespace megalith

@@ -1,5 +1,7 @@
 #include "trainer/step/rehearsal.h"
 
+#include <algorithm>
+
 namespace megalith {
 
 Rehearsal rehearse(const Config& config, const Plan& plan, TraceLevel level) {
@@ -15,7 +17,8 @@ Rehearsal rehearse(const Config& config, const Plan& plan, TraceLevel level) {
   rehearsal.ops = runtime.stream.log();
   rehearsal.trace = runtime.stream.trace().events();
   runtime.stream.trace().keep(TraceLevel::off);
-  trainer.evaluate(plan.batch.batch, {});
+  // Two microbatches of an evaluation use all the memory that any number of them does.
+  trainer.evaluate(std::min(plan.batch.batch, 2 * plan.batch.microbatch * plan.batch.ranks), {});
   rehearsal.memory = runtime.memory.peaks();
   return rehearsal;
 }

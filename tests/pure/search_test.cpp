@@ -1,0 +1,67 @@
+// The search finds what trying everything finds.
+#include "trainer/planner/search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "tests/pure/small_run.h"
+#include "trainer/planner/verdict.h"
+
+namespace megalith {
+namespace {
+
+Config asked() {
+  Config config = small_config();
+  config.model = {.layers = 8, .hidden = 512, .heads = 8, .vocab = 1000, .context = 256, .dropout = 0};
+  config.batch = {.sequence_length = 256, .global_batch_size = 64, .microbatch_size = 1};
+  config.run.device = Device::cpu;
+  return config;
+}
+
+Hardware machines() {
+  Hardware h = load_hardware(MEGALITH_SOURCE_DIR "/configs/hardware/p4d.24xlarge.toml");
+  h.device.per_node = 4;
+  h.device.memory = 0.5;
+  h.device.reserved = 0;
+  return h;
+}
+
+TEST(SearchLayouts, TheFastestOfAllThatFit) {
+  const Search all = search(asked(), machines(), 8, 1'000'000), few = search(asked(), machines(), 8, 5);
+  EXPECT_EQ(all.too_slow, 0);
+  EXPECT_GT(all.too_large, 0);
+  EXPECT_GT(few.too_slow, 0);
+  ASSERT_EQ(few.best.size(), 5u);
+  for (size_t i = 0; i < few.best.size(); i++) {
+    EXPECT_EQ(few.best[i].config, all.best[i].config) << i;
+    EXPECT_EQ(few.best[i].prediction.seconds, all.best[i].prediction.seconds);
+  }
+  const auto seconds = [](const Candidate& c) { return c.prediction.seconds; };
+  EXPECT_TRUE(std::ranges::is_sorted(all.best, {}, seconds));
+  std::set<int64_t> tensor, pipeline;
+  for (const Candidate& c : all.best) {
+    EXPECT_LE(c.device_bytes, 1 << 29);
+    EXPECT_NO_THROW(validate(c.config));
+    EXPECT_EQ(c.config.model, asked().model);
+    EXPECT_EQ(c.config.batch.global_batch_size, 64);
+    tensor.insert(c.config.parallel.tensor_parallel_degree);
+    pipeline.insert(c.config.parallel.pipeline_parallel_degree);
+  }
+  EXPECT_EQ(tensor, (std::set<int64_t>{1, 2, 4}));
+  EXPECT_EQ(pipeline, (std::set<int64_t>{1, 2, 4, 8}));
+  const Candidate& best = few.best.front();
+  EXPECT_EQ(predict(best.config, machines(), rehearse_stages(best.config, 8, false)).seconds, seconds(best));
+}
+
+TEST(SearchLayouts, SaysThatNothingFits) {
+  Hardware h = machines();
+  h.device.memory = 0.001;
+  const Search none = search(asked(), h, 8, 10);
+  EXPECT_TRUE(none.best.empty());
+  EXPECT_NE(report(none, h).find("none fits"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace megalith
