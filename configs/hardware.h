@@ -50,7 +50,6 @@ struct NetworkProfile {
   bool operator==(const NetworkProfile&) const = default;
 };
 
-// The defaults are those of A100s and H100s in the study that ../planner/op_time.h quotes.
 struct Calibration {
   double gemm = 0.79;             // of the peak rate, that a large GEMM reaches
   double memory = 0.69;           // of the memory's bandwidth, that an elementwise op reaches

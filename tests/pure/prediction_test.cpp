@@ -254,6 +254,10 @@ TEST(Verdict, FitsUpToTheLastByteAndWarns) {
   const std::string text = verdict(config, h, across.mesh, memory, predict(config, h, across)).text;
   EXPECT_NE(text.find("leave their node of 4"), std::string::npos) << text;
   EXPECT_NE(text.find("no multiple of 64"), std::string::npos) << text;
+  EXPECT_EQ(text.find("through the host"), std::string::npos) << text;
+  h.node.topology = Topology::host;
+  EXPECT_NE(verdict(config, h, across.mesh, memory, predict(config, h, across)).text.find("through the host"),
+            std::string::npos);
 }
 
 }  // namespace

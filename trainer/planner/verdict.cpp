@@ -29,8 +29,15 @@ bool leaves_node(const MeshShape& mesh, Channel channel) {
   return false;
 }
 
-std::vector<std::string> warnings_of(const Config& config, const MeshShape& mesh, const Prediction& prediction) {
+std::vector<std::string> warnings_of(const Config& config, const Hardware& hardware, const MeshShape& mesh,
+                                     const Prediction& prediction) {
   std::vector<std::string> warnings;
+  if (mesh.tensor > 1 && hardware.node.topology == Topology::host)
+    warnings.push_back(
+        fmt::format("the devices of a node reach each other through the host alone: tensor-parallel sums of {} ranks, "
+                    "{} GB/s, wait "
+                    "in every layer",
+                    mesh.tensor, hardware.node.link));
   if (leaves_node(mesh, Channel::tensor))
     warnings.push_back(
         fmt::format("tensor-parallel groups of {} ranks leave their node of {}: every layer waits for the "
@@ -82,7 +89,8 @@ Verdict verdict(const Config& config, const Hardware& hardware, const MeshShape&
   v.text = "verdict:\n" + line(fmt::format("device ({})", hardware.device.name), on_device, hardware.device.reserved,
                                hardware.device.memory);
   if (on_host > 0) v.text += line("host of a node", on_host, 0, hardware.host.memory);
-  for (const std::string& warning : warnings_of(config, mesh, prediction)) v.text += "  warning: " + warning + "\n";
+  for (const std::string& warning : warnings_of(config, hardware, mesh, prediction))
+    v.text += "  warning: " + warning + "\n";
   return v;
 }
 
