@@ -79,7 +79,7 @@ struct ParallelConfig {
   int64_t replicate_below = 0;
   bool prescaled_batch = true;
   std::string placement = "tensor shard data pipeline";  // innermost first
-  int64_t ranks_per_node = 0;                            // 0: as launched; 8 when planning
+  int64_t ranks_per_node = 0;                            // 0: as launched; when planning, the profile's, or 8
   bool operator==(const ParallelConfig&) const = default;
 };
 

@@ -64,7 +64,7 @@ Table<Config> build_table() {
   parallel.word("placement", &ParallelConfig::placement,
                 "Order of the axes on the ranks, innermost first; put those that communicate most first");
   parallel.number("ranks_per_node", &ParallelConfig::ranks_per_node, "ranks", between(0, 1e6),
-                  "Ranks on a node; 0: as launched, and 8 when planning");
+                  "Ranks on a node; 0: as launched; when planning, as many as hardware.profile has devices, or 8");
 
   Rows memory(table, "memory", &Config::memory);
   memory.word("activation_checkpointing", &MemoryConfig::activation_checkpointing,

@@ -22,7 +22,7 @@ enum class AttentionKernel { fused, fused_softmax, unfused };
 struct DeviceProfile {
   std::string name;  // as the driver calls it
   int64_t per_node = 0;
-  double memory = 0.69;       // GiB
+  double memory = 0;          // GiB
   double reserved = 0;        // GiB that driver, NCCL and cuBLAS keep for themselves
   double bandwidth = 0;       // GB/s of its memory
   double bf16 = 0, fp16 = 0;  // TFLOP/s, dense
@@ -32,8 +32,8 @@ struct DeviceProfile {
 };
 
 struct HostProfile {
-  double memory = 0.69;  // GiB a node
-  double link = 0;       // GB/s between a device and the host, one way
+  double memory = 0;  // GiB a node
+  double link = 0;    // GB/s between a device and the host, one way
   bool operator==(const HostProfile&) const = default;
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 namespace megalith {
 
@@ -27,6 +28,7 @@ void divide(std::array<int64_t*, 4> degrees, int64_t few) {
         *degrees[0], *degrees[1], *degrees[2], *degrees[3], few, product());
     *largest /= 2;
   }
+  CHECK(product() == few, "the layout shrinks by halves, to {} ranks but not to {}; take the former", product(), few);
 }
 
 double parameters_of_layer(const ModelConfig& model) {
@@ -37,12 +39,13 @@ double parameters_of_layer(const ModelConfig& model) {
 }  // namespace
 
 Config shrink(const Config& config, int64_t num_ranks, int64_t few_ranks) {
-  CHECK(few_ranks <= num_ranks, "the layout is for {} ranks, fewer than {}; shrink it to at most as many", num_ranks,
+  CHECK(few_ranks >= 1 && few_ranks <= num_ranks,
+        "the layout is for {} ranks, fewer than {}; shrink it to at most as many, and at least one", num_ranks,
         few_ranks);
   Degrees d = degrees(config, num_ranks);
   const int64_t groups = d.shard * d.data, batch = config.batch.global_batch_size;
   const int64_t per_group = config.batch.microbatch_size * (config.parallel.prescaled_batch ? 1 : d.tensor);
-  const int64_t microbatches = std::max<int64_t>(1, batch / (groups * per_group));
+  const int64_t microbatches = (batch + groups * per_group - 1) / (groups * per_group);
   const int64_t per_node = config.parallel.ranks_per_node;
   divide({&d.tensor, &d.shard, &d.data, &d.pipeline}, few_ranks);
 
@@ -62,8 +65,8 @@ Config shrink(const Config& config, int64_t num_ranks, int64_t few_ranks) {
   if (0 < per_node && per_node < num_ranks)
     parallel.ranks_per_node = std::max(d.tensor, std::min(few_ranks / 2, d.tensor * d.shard / 2));
   const auto scaled = [&](int64_t parameters) {
-    return static_cast<int64_t>(static_cast<double>(parameters) * parameters_of_layer(model) /
-                                parameters_of_layer(config.model));
+    const double share = parameters_of_layer(model) / parameters_of_layer(config.model);
+    return parameters == 0 ? 0 : std::max<int64_t>(1, std::llround(static_cast<double>(parameters) * share));
   };
   parallel.max_live_parameters = scaled(parallel.max_live_parameters);
   parallel.replicate_below = scaled(parallel.replicate_below);

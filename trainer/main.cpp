@@ -269,7 +269,7 @@ Command search_command(CLI::App& cli) {
   auto o = std::make_shared<Options>();
   add_config(app, from->path, from->overrides);
   app->add_option("--ranks", o->ranks, "number of ranks; default: all devices of [hardware]");
-  add_number(app, "--most", o->most, "layouts to print");
+  app->add_option("--most", o->most, "layouts to print")->capture_default_str()->check(CLI::PositiveNumber);
   app->add_option("--write", o->out, "file for the config in the fastest layout");
   return {app, [=] { return search_layouts(from->load(), o->ranks, o->most, o->out); }};
 }

@@ -56,6 +56,7 @@ TEST(Shrink, TheLargestDegreeGivesWayFirst) {
 TEST(Shrink, SaysWhatDoesNotGo) {
   const std::string message = message_of([] { shrink(large(), 256, 8); });
   EXPECT_NE(message_of([] { shrink(large(), 256, 512); }).find("for 256 ranks, fewer than 512"), std::string::npos);
+  EXPECT_NE(message_of([] { shrink(large(), 256, 24); }).find("to 16 ranks but not to 24"), std::string::npos);
   EXPECT_NE(message.find("does not shrink to 8 ranks; 16 keep all of it"), std::string::npos) << message;
 }
 

@@ -187,6 +187,13 @@ TEST(Prediction, ShortStepsStandForALongOne) {
   }
 }
 
+TEST(Prediction, ARankHasOneDeviceAtMost) {
+  const Hardware h = real_hardware();
+  EXPECT_EQ(processor_of(h, ComputeType::bf16, 8).peak, 312e12);
+  EXPECT_EQ(processor_of(h, ComputeType::bf16, 1).peak, 312e12);
+  EXPECT_EQ(processor_of(h, ComputeType::bf16, 16).peak, 156e12);
+}
+
 // Every number of a profile, and the account that it moves.
 TEST(Prediction, EachNumberMovesItsAccount) {
   Config config = real_config();

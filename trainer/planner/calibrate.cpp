@@ -84,7 +84,8 @@ struct Parameter {
 double error_of(const MeasuredRun& run) { return std::log(run.predicted / run.seconds); }
 
 void set(std::vector<MeasuredRun>& runs, const Parameter& p, double logarithm) {
-  for (size_t i : p.runs) set_number(runs[i].hardware, p.fitted.key, std::exp(logarithm));
+  const double value = within_range(p.fitted.key, std::exp(logarithm));
+  for (size_t i : p.runs) set_number(runs[i].hardware, p.fitted.key, value);
 }
 
 // Solves a x = b for a symmetric, positive definite a, by Cholesky's factorisation; a is overwritten.
@@ -168,7 +169,7 @@ class Fit {
     for (const MeasuredRun& run : runs_) errors.push_back(error_of(run));
     for (size_t j = 0; j < n; j++) {
       const Parameter& p = parameters_[j];
-      const double moved = bounded(j, at[j] + difference) > at[j] ? difference : -difference;
+      const double moved = bounded(j, at[j] + difference) >= at[j] + difference / 2 ? difference : -difference;
       set(runs_, p, at[j] + moved);
       in_parallel(p.runs.size(), [&](size_t i) { predict_run(runs_[p.runs[i]]); });
       for (size_t i : p.runs) slopes[j][i] = (error_of(runs_[i]) - errors[i]) / moved;
@@ -228,7 +229,7 @@ std::vector<Fitted> calibrate(std::vector<MeasuredRun>& runs, const std::vector<
       parameters.push_back({{key, scope, start, start}, std::move(members)});
     }
   }
-  Fit(runs, parameters).run();
+  if (!parameters.empty()) Fit(runs, parameters).run();
   std::vector<Fitted> fitted;
   for (const Parameter& p : parameters) fitted.push_back(p.fitted);
   return fitted;

@@ -14,7 +14,7 @@ struct MeasuredRun {
   Config config;
   Hardware hardware;
   Rehearsed rehearsed;
-  double seconds = 0;    // a step, measured: the median of metrics.jsonl but its first two
+  double seconds = 0;    // a step, measured: the median of metrics.jsonl, of five steps and more without the first two
   double predicted = 0;  // with `hardware` as it is
 };
 
@@ -34,7 +34,7 @@ struct Fitted {
 // they say nothing about, of how far each number went.
 std::vector<Fitted> calibrate(std::vector<MeasuredRun>& runs, const std::vector<std::string>& keys);
 
-// The table that `megalith plan --calibrate` prints, and the numbers as the section of a profile.
+// The table that `megalith plan --calibrate` prints.
 std::string report(const std::vector<MeasuredRun>& runs, const std::vector<Fitted>& fitted);
 // The same for programs.
 void write_json(const std::vector<MeasuredRun>& runs, const std::vector<Fitted>& fitted, const std::string& path);

@@ -60,7 +60,7 @@ double attention_time(const Cost& cost, const Processor& processor, const Hardwa
 
 Processor processor_of(const Hardware& hardware, ComputeType compute, int ranks_per_node) {
   const DeviceProfile& device = hardware.device;
-  const double devices = ranks_per_node > 0 ? static_cast<double>(device.per_node) / ranks_per_node : 1;
+  const double devices = ranks_per_node > 0 ? std::min(1.0, static_cast<double>(device.per_node) / ranks_per_node) : 1;
   const double peak = compute == ComputeType::bf16   ? device.bf16
                       : compute == ComputeType::fp16 ? device.fp16
                                                      : device.fp32;

@@ -16,14 +16,14 @@
 
 namespace megalith {
 
-// What one rank computes with: a device, or its share of a node's processor.
+// What one rank computes with.
 struct Processor {
   double peak = 0;       // FLOP/s of GEMMs in the type that the step computes in
   double bandwidth = 0;  // bytes/s
   int64_t multiprocessors = 1;
 };
 
-// ranks_per_node ranks share the devices of a node, or cores, where a device is one.
+// A device, or a share of one where there are more ranks on a node than devices.
 Processor processor_of(const Hardware& hardware, ComputeType compute, int ranks_per_node);
 
 // Seconds.

@@ -55,9 +55,10 @@ Rehearsed rehearse_stages(const Config& config, int num_ranks, bool whole) {
   const ParallelConfig& parallel = config.parallel;
   // As many as the pipeline needs to fill and to drain; without a bound on those alive, gpipe is never periodic.
   const int64_t period = parallel.pipeline_parallel_degree;
+  const int64_t few = (parallel.virtual_stages > 1 ? 3 : 2) * period + parallel.active_microbatches;
   const bool periodic = parallel.pipeline_schedule != PipelineSchedule::gpipe || parallel.active_microbatches > 0 ||
                         parallel.pipeline_parallel_degree == 1;
-  if (whole || !periodic || r.microbatches <= 3 * period + parallel.active_microbatches) {
+  if (whole || !periodic || r.microbatches <= few + period) {
     r.step = rehearse_step(config, num_ranks, r.memory);
     return r;
   }
@@ -66,8 +67,8 @@ Rehearsed rehearse_stages(const Config& config, int num_ranks, bool whole) {
     fewer.batch.global_batch_size = microbatches * batch.microbatch * batch.ranks;
     return rehearse_step(fewer, num_ranks, r.memory);
   };
-  r.shorter = of(2 * period + parallel.active_microbatches);
-  r.step = of(3 * period + parallel.active_microbatches);
+  r.shorter = of(few);
+  r.step = of(few + period);
   return r;
 }
 

@@ -102,7 +102,8 @@ bool faster(const Candidate& a, const Candidate& b) {
   const auto order = [](const Candidate& c) {  // of its own, whatever thread came first
     const ParallelConfig& p = c.config.parallel;
     return std::tuple(c.prediction.seconds, p.tensor_parallel_degree, p.pipeline_parallel_degree, p.virtual_stages,
-                      p.sharding_strategy, p.sharded_data_parallel_degree, c.config.batch.microbatch_size);
+                      p.sharding_strategy, p.sharded_data_parallel_degree, c.config.batch.microbatch_size,
+                      c.config.memory.activation_checkpointing.kind);
   };
   return order(a) < order(b);
 }
@@ -110,6 +111,7 @@ bool faster(const Candidate& a, const Candidate& b) {
 }  // namespace
 
 Search search(const Config& asked, const Hardware& hardware, int num_ranks, size_t most) {
+  CHECK(num_ranks >= 1 && most >= 1, "{} ranks, the best {} layouts; at least one of each", num_ranks, most);
   const std::vector<Family> all = families(asked, num_ranks, std::min<int64_t>(num_ranks, hardware.device.per_node));
   const auto room = static_cast<int64_t>((hardware.device.memory - hardware.device.reserved) * (1 << 30));
 
@@ -121,11 +123,11 @@ Search search(const Config& asked, const Hardware& hardware, int num_ranks, size
   };
   const auto attempt = [&](const Family& family) {
     for (const Config& config : family) {
+      const double least = least_time(config, hardware, num_ranks);
       bool too_slow = false;
 #pragma omp critical
       {
-        too_slow =
-            found.best.size() == most && least_time(config, hardware, num_ranks) > found.best.back().prediction.seconds;
+        too_slow = found.best.size() == most && least > found.best.back().prediction.seconds;
         (too_slow ? found.too_slow : found.tried)++;
       }
       if (too_slow) continue;
@@ -177,7 +179,9 @@ std::string report(const Search& search, const Hardware& hardware) {
         text += fmt::format(" {} {:.0f}%", name_of(static_cast<Account>(a)), 100 * accounts[a] / c.prediction.seconds);
     text += "\n";
   }
-  if (search.best.empty())
+  if (search.best.empty() && search.tried == 0)
+    text += "no layout is possible: change batch.global_batch_size, model.heads or the number of ranks\n";
+  else if (search.best.empty())
     text += fmt::format("none fits {} with {:.4g} GiB each; take more nodes, or memory of another size\n",
                         hardware.device.name, hardware.device.memory - hardware.device.reserved);
   return text;

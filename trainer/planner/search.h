@@ -21,10 +21,10 @@ struct Search {
   int64_t tried = 0, too_large = 0, too_slow = 0;
 };
 
-// Changes degrees, stages, sharding, microbatch size and recomputation of [parallel], [batch] and [memory], and nothing
-// of the model, the batch or the numbers' types. Ranks are all devices of hardware.nodes. What needs more than a device
-// has is dropped, and, without a rehearsal, what cannot be among the `most` fastest even if nothing but its GEMMs and
-// its pipeline's bubble took time. config.model.vocab must be set.
+// Chooses degrees, stages, sharding, microbatch size and recomputation; every other key of [parallel] gets its default,
+// and nothing of the model, the batch or the numbers' types changes. What needs more than a device has is dropped, and,
+// without a rehearsal, what cannot be among the `most` fastest even if nothing but its GEMMs and its pipeline's bubble
+// took time. config.model.vocab must be set.
 Search search(const Config& config, const Hardware& hardware, int num_ranks, size_t most);
 
 // The table that `megalith search` prints.
