@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds predicted step times against published ones.
 
-    bench/published.py [--rows FOLDER] [--program MEGALITH] [--json FILE] [--fit | --data-sheets]
+    bench/published.py [--rows FOLDER] [--program MEGALITH] [--json FILE] [--fit | --cross-validate | --data-sheets]
 
 Each usable row of the folder's CSV files (their README says where they come from) becomes a config, with a hardware
 profile of configs/hardware and the [stack] of the program that was measured, from bench/stacks. `megalith plan
@@ -57,7 +57,7 @@ COUNTED = {
     "llm_c": {"elementwise": 1.0, "attention_share": 0.5},
 }
 # cuBLAS reaches 80 % of the peak and copies 85 % of the bandwidth (NVIDIA's samples); NCCL's tests 80 % of links, after
-# 50 us; a transfer costs a quarter of what it overlaps with (a guess); nothing is elsewhere.
+# 50 us; a transfer costs a quarter of what it overlaps with, and 1 ms a microbatch and 10 a step are elsewhere (guesses).
 GUESSED = """[calibrated]
 gemm = 0.8
 memory = 0.85
@@ -65,8 +65,8 @@ node_link = 0.8
 network_link = 0.8
 collective_delay = 50.0
 overlap = 0.25
-microbatch = 0.0
-step = 0.0
+microbatch = 1.0
+step = 10.0
 """
 
 
@@ -81,7 +81,7 @@ def number(text):
         raise Unusable(f"no time: {text or 'empty'}") from None
 
 
-# Source -> rows to leave out. The study of these rows found them contradictory (shared/TIME-MODEL.md).
+# Source -> rows to leave out: they contradict their neighbours or their own other columns, or repeat one.
 CONTRADICTORY = {
     "hagemann": {60, 71, 72, 78, 429, 467} | set(range(259, 268)),
     "bigscience": {648, 830, 658, 634, 517, 535, 750},
@@ -298,7 +298,7 @@ def summary(rows):
         if len(group) >= 4:
             correlations.append(rank_correlation([r["seconds"] / r["batch"] for r in group],
                                                  [r["predicted"] / r["batch"] for r in group]))
-        if len(group) > 3:
+        if len(group) > 3:  # of three, one is always the best
             top = sorted(group, key=lambda r: r["predicted"] / r["batch"])[:3]
             near.append(min(r["seconds"] / r["batch"] for r in top) <=
                         1.05 * min(r["seconds"] / r["batch"] for r in group))
@@ -311,10 +311,11 @@ def main():
     parser.add_argument("--rows", default=os.path.join(os.path.dirname(ROOT), "shared", "published"))
     parser.add_argument("--program", default=os.path.join(ROOT, "build", "cpu", "trainer", "megalith"))
     parser.add_argument("--json")
-    parser.add_argument("--fit", action="store_true")
-    parser.add_argument("--cross-validate", action="store_true")
-    parser.add_argument("--data-sheets", action="store_true")
-    parser.add_argument("--keys", default="calibrated.gemm,stack.attention_share,calibrated.memory,"
+    numbers = parser.add_mutually_exclusive_group()
+    numbers.add_argument("--fit", action="store_true")
+    numbers.add_argument("--cross-validate", action="store_true")
+    numbers.add_argument("--data-sheets", action="store_true")
+    parser.add_argument("--keys", help="numbers that --fit and --cross-validate fit", default="calibrated.gemm,stack.attention_share,calibrated.memory,"
                         "calibrated.collective_delay,calibrated.overlap,calibrated.microbatch,"
                         "calibrated.step,stack.elementwise")
     args = parser.parse_args()
@@ -325,13 +326,16 @@ def main():
         folders = []
         for row in usable:
             folders.append(os.path.join(scratch, "runs", f"{row['source']}-{row['line']}"))
-            write_run(folders[-1], row, profiles, args.data_sheets or args.cross_validate)
+            write_run(folders[-1], row, profiles, args.fit or args.data_sheets or args.cross_validate)
         found = {"runs": [], "fitted": []}
         if args.cross_validate:
             left = {row["source"]: [] for row in usable}
             for source in left:
                 fitted = predict(args.program, [f for r, f in zip(usable, folders) if r["source"] != source], scratch,
                                  args.keys)["fitted"]
+                shown = [f"{f['key']} {f['after']:.3g} {f['scope']}".strip() for f in fitted
+                         if not f["key"].startswith("stack.")]
+                print(f"without {source}: {', '.join(shown)}")
                 mine = [f for r, f in zip(usable, folders) if r["source"] == source]
                 apply(fitted, mine)
                 left[source] = iter(predict(args.program, mine, scratch)["runs"])

@@ -15,6 +15,7 @@ Table<Hardware> build_hardware_table() {
 
   Rows device(table, "device", &Hardware::device);
   device.word("name", &DeviceProfile::name, "As the driver calls it");
+  device.word("kind", &DeviceProfile::kind, "Whether each rank has one, or all ranks of a node share it");
   device.number("per_node", &DeviceProfile::per_node, "devices", between(1, 1e4), "Devices of a node");
   device.number("memory", &DeviceProfile::memory, "GiB", above(0), "Memory that programs find");
   device.number("reserved", &DeviceProfile::reserved, "GiB", at_least(0), "What driver, NCCL and cuBLAS keep");
@@ -69,7 +70,7 @@ const Table<Hardware>& hardware_table() {
 const FieldOf<Hardware>& real_field(const std::string& name) {
   const FieldOf<Hardware>* field = find_field(hardware_table(), name);
   CHECK(field && field->kind == Key::Kind::real,
-        "{} is no number of a hardware profile that can be fitted; these can: {}", name,
+        "{} is no number of a hardware profile that can be fitted; among those that can are {}", name,
         fmt::join(numbers_of("calibrated"), " "));
   return *field;
 }
@@ -104,7 +105,8 @@ Hardware parse_hardware(std::string_view toml, std::string_view source_name) {
   Reader reader(hardware_table(), source_name);
   reader.read(toml);
   for (const Key& key : hardware_table())
-    CHECK(key.section == "calibrated" || key.section == "stack" || !reader.where_set(key.name()).empty(),
+    CHECK(key.section == "calibrated" || key.section == "stack" || key.name() == "device.kind" ||
+              !reader.where_set(key.name()).empty(),
           "{}: {} is missing; write [{}] {} = {}", source_name, key.name(), key.section, key.key, key.expected());
   return reader.record();
 }

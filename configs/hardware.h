@@ -2,9 +2,9 @@
 // each number has its source; [hardware] of a Config names one.
 //
 // What data sheets say stands in [device], [host], [node] and [network], and every key of these must be there. What
-// they do not say, how much of it programs get, is calibrated: a dozen numbers with defaults, which fit most machines
-// of today and which measured runs replace. [stack] describes a training program other than Megalith, to hold
-// predictions against what others have published.
+// they do not say, how much of it programs get, is calibrated: nine numbers, whose defaults bench/published.py fits to
+// published runs, and which measured runs of one's own replace. [stack] describes a training program other than
+// Megalith, to hold predictions against what others have published.
 //
 // Errors: megalith::Error, whose message names file:line, the key, the value and the remedy.
 #pragma once
@@ -19,8 +19,12 @@ namespace megalith {
 enum class Topology { switched, host };  // written "switch": any pair at full rate; "host": through the host's bus
 enum class AttentionKernel { fused, fused_softmax, unfused };
 
+// A gpu is one rank's alone; the cores of a cpu are one device, which all ranks of its node share.
+enum class DeviceKind { gpu, cpu };
+
 struct DeviceProfile {
   std::string name;  // as the driver calls it
+  DeviceKind kind = DeviceKind::gpu;
   int64_t per_node = 0;
   double memory = 0;          // GiB
   double reserved = 0;        // GiB that driver, NCCL and cuBLAS keep for themselves
@@ -52,14 +56,14 @@ struct NetworkProfile {
 
 struct Calibration {
   double gemm = 0.79;             // of the peak rate, that a large GEMM reaches
-  double memory = 0.69;           // of the memory's bandwidth, that an elementwise op reaches
+  double memory = 0.859;           // of the memory's bandwidth, that an elementwise op reaches
   double node_link = 0.79;        // of the link's rate, that a collective inside a node reaches
   double network_link = 0.78;     // of the network's, between nodes
-  double collective_delay = 190;  // us before the first byte of a collective moves
-  double overlap = 0.24;          // of the shorter one, that a transfer and the work beside it take longer together
+  double collective_delay = 178;  // us before the first byte of a collective moves
+  double overlap = 0.315;          // of the shorter one, that a transfer and the work beside it take longer together
   double launch = 6;              // us that the host needs to launch an op
-  double microbatch = 1.4;        // ms a microbatch, of what is nowhere else
-  double step = 15;               // ms a step, of what is nowhere else
+  double microbatch = 1.07;        // ms a microbatch, of what is nowhere else
+  double step = 16.5;               // ms a step, of what is nowhere else
   bool operator==(const Calibration&) const = default;
 };
 
@@ -95,6 +99,7 @@ double within_range(const std::string& name, double value);
 // Every number of a section, by name.
 std::vector<std::string> numbers_of(const std::string& section);
 
+std::string to_string(DeviceKind value);
 std::string to_string(Topology value);
 std::string to_string(AttentionKernel value);
 

@@ -1,6 +1,7 @@
 #include "configs/shrink.h"
 
 #include "configs/degrees.h"
+#include "configs/hardware.h"
 #include "kernels/base/check.h"
 
 #include <algorithm>
@@ -15,6 +16,7 @@ constexpr int64_t layers_a_stage = 2, heads_a_rank = 2, head_size = 8, sequence 
 
 // Divides the largest by two until the product is `few`.
 void divide(std::array<int64_t*, 4> degrees, int64_t few) {
+  const std::array<int64_t, 4> whole{*degrees[0], *degrees[1], *degrees[2], *degrees[3]};
   const auto product = [&] {
     int64_t p = 1;
     for (const int64_t* degree : degrees) p *= *degree;
@@ -25,7 +27,7 @@ void divide(std::array<int64_t*, 4> degrees, int64_t few) {
     CHECK(
         *largest % 2 == 0 && *largest > 2,
         "the layout, with tensor {} x shard {} x data {} x pipeline {}, does not shrink to {} ranks; {} keep all of it",
-        *degrees[0], *degrees[1], *degrees[2], *degrees[3], few, product());
+        whole[0], whole[1], whole[2], whole[3], few, product());
     *largest /= 2;
   }
   CHECK(product() == few, "the layout shrinks by halves, to {} ranks but not to {}; take the former", product(), few);
@@ -78,6 +80,16 @@ Config shrink(const Config& config, int64_t num_ranks, int64_t few_ranks) {
   small.hardware.profile.clear();
   validate(small);
   return small;
+}
+
+Config shrink(const Config& config, int64_t few_ranks) {
+  CHECK(!config.hardware.profile.empty(),
+        "--shrink: hardware.profile is empty, so it is not known for how many devices the layout is; name one of "
+        "configs/hardware");
+  const int64_t per_node = load_hardware(config.hardware.profile).device.per_node;
+  Config placed = config;
+  if (placed.parallel.ranks_per_node == 0) placed.parallel.ranks_per_node = per_node;
+  return shrink(placed, config.hardware.nodes * per_node, few_ranks);
 }
 
 }  // namespace megalith

@@ -13,4 +13,7 @@ namespace megalith {
 // folder. Error: the layout does not go onto so few ranks, and the least that it does.
 Config shrink(const Config& config, int64_t num_ranks, int64_t few_ranks);
 
+// The same for all devices of [hardware], which must name them.
+Config shrink(const Config& config, int64_t few_ranks);
+
 }  // namespace megalith

@@ -25,10 +25,7 @@
 #include "trainer/inference/inference.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/device_choice.h"
-#include "trainer/planner/calibrate.h"
-#include "trainer/planner/dry_run.h"
-#include "trainer/planner/search.h"
-#include "trainer/planner/verdict.h"
+#include "trainer/planner/commands.h"
 #include "trainer/session/machine.h"
 #include "trainer/session/open_session.h"
 #include "trainer/step/text_data.h"
@@ -47,12 +44,6 @@ struct Command {
   std::function<int()> on_rank_0;
   std::function<int(const Session&)> on_all_ranks = {};
   std::function<CommunicationConfig()> communication = {};
-};
-
-struct ConfigArguments {
-  std::string path;
-  std::vector<std::string> overrides;
-  Config load() const { return load_config(path, overrides); }
 };
 
 void add_config(CLI::App* app, std::string& path, std::vector<std::string>& overrides) {
@@ -107,35 +98,29 @@ Command prepare_command(CLI::App& cli) {
           }};
 }
 
-// The layout for all devices of [hardware], on a few ranks.
-Config rehearsal_of(Config config, int64_t few_ranks) {
-  CHECK(!config.hardware.profile.empty(),
-        "--shrink: hardware.profile is empty, so it is not known for how many devices the layout is; name one of "
-        "configs/hardware");
-  const int64_t per_node = load_hardware(config.hardware.profile).device.per_node;
-  if (config.parallel.ranks_per_node == 0) config.parallel.ranks_per_node = per_node;
-  return shrink(config, config.hardware.nodes * per_node, few_ranks);
-}
-
 Command train_command(CLI::App& cli) {
   auto* app = cli.add_subcommand("train", "Train; alone or under mpirun");
-  auto from = std::make_shared<ConfigArguments>();
-  add_config(app, from->path, from->overrides);
-  auto few = std::make_shared<int64_t>(0);
+  struct Options {
+    std::string config;
+    std::vector<std::string> overrides;
+    int64_t shrink = 0;
+  };
+  auto o = std::make_shared<Options>();
+  add_config(app, o->config, o->overrides);
   app->add_option(
-         "--shrink", *few,
+         "--shrink", o->shrink,
          "rehearse the layout of [hardware] on this many ranks: a small model with every option of the large one")
       ->check(CLI::PositiveNumber);
-  const auto train = [=](const Session& session) {
+  const auto train = [o](const Session& session) {
     Config config;
     together(session, [&] {
-      config = from->load();
-      if (*few > 0) config = rehearsal_of(config, *few);
+      config = load_config(o->config, o->overrides);
+      if (o->shrink > 0) config = shrink(config, o->shrink);
     });
     Run(config, session).train();
     return 0;
   };
-  return {app, {}, train, [from] { return load_communication(from->path, from->overrides); }};
+  return {app, {}, train, [o] { return load_communication(o->config, o->overrides); }};
 }
 
 Command verify_command(CLI::App& cli) {
@@ -164,114 +149,49 @@ Command verify_command(CLI::App& cli) {
           [=] { return load_communication(options->config, options->overrides); }};
 }
 
-int calibrate_on(const std::vector<std::string>& folders, const std::vector<std::string>& keys,
-                 const std::string& json) {
-  std::vector<MeasuredRun> runs = read_runs(folders);
-  const std::vector<Fitted> fitted = calibrate(runs, keys);
-  fmt::print("{}", report(runs, fitted));
-  if (!json.empty()) write_json(runs, fitted, json);
-  return 0;
-}
-
-// What plan and search plan for: the vocabulary is known, and so are the machines where the config names them.
-struct Job {
-  Config config;
-  std::optional<Hardware> hardware;
-  int ranks = 0;
-
-  Job(Config read, std::optional<int> asked) : config(std::move(read)) {
-    if (config.model.vocab == 0) {
-      try {
-        open_tokenizer(config);
-      } catch (const Error& e) {
-        FAIL("model.vocab = 0 asks for the tokenizer ({}); to plan without one, add model.vocab=N", e.what());
-      }
-    }
-    if (!config.hardware.profile.empty()) hardware = load_hardware(config.hardware.profile);
-    CHECK(hardware || asked, "--ranks is missing, and no hardware.profile says how many devices there are; give one");
-    ranks = asked ? *asked : static_cast<int>(config.hardware.nodes * hardware->device.per_node);
-    if (config.parallel.ranks_per_node == 0)
-      config.parallel.ranks_per_node = hardware ? std::min<int64_t>(ranks, hardware->device.per_node) : 8;
-  }
-};
-
-int plan(const Job& job, double tokens, const std::string& trace) {
-  CHECK(job.hardware || trace.empty(), "--trace is a time line, which needs hardware.profile");
-  const Config& config = job.config;
-  const DryRun run = dry_run(config, job.ranks);
-  fmt::print("{}", report(config, run));
-  if (!run.faults.empty()) return 1;
-  if (!job.hardware) return 0;
-  const Prediction prediction =
-      predict(config, *job.hardware, rehearse_stages(config, job.ranks, true), !trace.empty());
-  const double all = tokens > 0 ? tokens : prediction.tokens * static_cast<double>(config.train.steps);
-  const Verdict found = verdict(config, *job.hardware, run.mesh, run.memory, prediction);
-  fmt::print("{}{}", report(prediction, run.mesh, all), found.text);
-  if (!trace.empty()) write_trace(prediction, trace);
-  return found.fits ? 0 : 1;
-}
-
-int search_layouts(const Config& read, std::optional<int> ranks, size_t most, const std::string& out) {
-  const Job job(read, ranks);
-  CHECK(job.hardware, "search needs the machines: set hardware.profile, as configs/hardware/p4d.24xlarge.toml");
-  const Search found = search(job.config, *job.hardware, job.ranks, most);
-  fmt::print("{}", report(found, *job.hardware));
-  if (!out.empty() && !found.best.empty()) {
-    Config best = read;  // nothing that was found out on the way
-    best.parallel = found.best.front().config.parallel;
-    best.parallel.ranks_per_node = read.parallel.ranks_per_node;
-    best.memory = found.best.front().config.memory;
-    best.batch = found.best.front().config.batch;
-    write_file(out, to_toml(best), {.replace = true});
-  }
-  return found.best.empty() ? 1 : 0;
-}
-
 Command plan_command(CLI::App& cli) {
   auto* app =
       cli.add_subcommand("plan", "Run every rank's step dry: memory, traffic, work, and whether all transfers meet");
-  auto from = std::make_shared<ConfigArguments>();
   struct Options {
-    std::optional<int> ranks;
-    double tokens = 0;
-    std::string trace, json;
-    std::vector<std::string> runs, fit = numbers_of("calibrated");
+    PlanOptions plan;
+    CalibrationOptions calibration;
   };
   auto o = std::make_shared<Options>();
-  o->fit.push_back("stack.attention_share");
-  add_config(app, from->path, from->overrides);
-  app->get_option("config")->required(false);
-  app->add_option("--ranks", o->ranks, "number of ranks; default: all devices of [hardware]");
-  add_number(app, "--tokens", o->tokens, "of the whole run, for its hours; 0: train.steps");
-  app->add_option("--trace", o->trace, "file for the predicted time line, to be opened in ui.perfetto.dev");
-  app->add_option("--calibrate", o->runs,
-                  "run folders: compares their measured steps with predicted ones, and fits the numbers of --fit");
-  app->add_option("--fit", o->fit, "numbers of the hardware profile, with --calibrate; none: fits nothing")
+  o->calibration.keys = numbers_of("calibrated");
+  o->calibration.keys.push_back("stack.attention_share");
+  add_config(app, o->plan.config, o->plan.overrides);
+  auto* config = app->get_option("config")->required(false);
+  auto* calibrate =
+      app->add_option("--calibrate", o->calibration.runs,
+                      "run folders: compares their measured steps with predicted ones, and fits the numbers of --fit");
+  app->add_option("--fit", o->calibration.keys, "numbers of the hardware profile; none: fits nothing")
       ->delimiter(',')
-      ->capture_default_str();
-  app->add_option("--json", o->json, "file for what --calibrate found");
+      ->capture_default_str()
+      ->needs(calibrate);
+  app->add_option("--json", o->calibration.json, "file for what --calibrate found")->needs(calibrate);
+  calibrate->excludes(
+      config, app->add_option("--ranks", o->plan.ranks, "number of ranks; default: all devices of [hardware]"),
+      add_number(app, "--tokens", o->plan.tokens, "of the whole run, for its hours; 0: train.steps"),
+      app->add_option("--trace", o->plan.trace, "file for the predicted time line, to be opened in ui.perfetto.dev"));
   return {app, [=] {
-            if (o->fit == std::vector<std::string>{"none"}) o->fit.clear();
-            if (!o->runs.empty()) return calibrate_on(o->runs, o->fit, o->json);
-            CHECK(!from->path.empty(), "config is required, unless --calibrate names runs");
-            return plan(Job(from->load(), o->ranks), o->tokens, o->trace);
+            if (o->calibration.runs.empty()) {
+              CHECK(config->count() > 0, "config is required, unless --calibrate names runs; see megalith plan --help");
+              return run_plan(o->plan) ? 0 : 1;
+            }
+            if (o->calibration.keys == std::vector<std::string>{"none"}) o->calibration.keys.clear();
+            run_calibration(o->calibration);
+            return 0;
           }};
 }
 
 Command search_command(CLI::App& cli) {
   auto* app = cli.add_subcommand("search", "Try every layout on the machines of [hardware]: the fastest that fit");
-  auto from = std::make_shared<ConfigArguments>();
-  struct Options {
-    std::optional<int> ranks;
-    size_t most = 10;
-    std::string out;
-  };
-  auto o = std::make_shared<Options>();
-  add_config(app, from->path, from->overrides);
-  app->add_option("--ranks", o->ranks, "number of ranks; default: all devices of [hardware]");
-  app->add_option("--most", o->most, "layouts to print")->capture_default_str()->check(CLI::PositiveNumber);
-  app->add_option("--write", o->out, "file for the config in the fastest layout");
-  return {app, [=] { return search_layouts(from->load(), o->ranks, o->most, o->out); }};
+  auto options = std::make_shared<SearchOptions>();
+  add_config(app, options->config, options->overrides);
+  app->add_option("--ranks", options->ranks, "number of ranks; default: all devices of [hardware]");
+  app->add_option("--most", options->most, "layouts to print")->capture_default_str()->check(CLI::PositiveNumber);
+  app->add_option("--write", options->out, "file for the config in the fastest layout");
+  return {app, [options] { return run_search(*options) ? 0 : 1; }};
 }
 
 Command generate_command(CLI::App& cli) {

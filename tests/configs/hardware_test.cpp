@@ -29,11 +29,13 @@ TEST(HardwareProfiles, AllLoad) {
 TEST(HardwareProfiles, TheFirstHasItsNumbers) {
   const Hardware h = load_hardware(profiles + "p4d.24xlarge.toml");
   EXPECT_EQ(h.device.per_node, 8);
+  EXPECT_EQ(h.device.kind, DeviceKind::gpu);
   EXPECT_EQ(h.device.bf16, 312);
   EXPECT_EQ(h.node.topology, Topology::switched);
   EXPECT_EQ(h.network.link, 50);
   Calibration calibrated;
-  calibrated.gemm = 0.78;
+  EXPECT_NE(h.calibrated.gemm, calibrated.gemm);
+  calibrated.gemm = h.calibrated.gemm;
   EXPECT_EQ(h.calibrated, calibrated) << "the others keep their defaults";
   EXPECT_EQ(load_hardware(profiles + "l40s.toml").calibrated, Calibration{});
 }

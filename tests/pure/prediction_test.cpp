@@ -103,6 +103,47 @@ TEST(TimeLine, AMessageStartsWhenBothEndsHaveBegunIt) {
   EXPECT_DOUBLE_EQ(at(line.accounts[0], Account::bubble), 3) << "at the end, for the other stage";
 }
 
+TEST(TimeLine, MessagesOfOneWayFollowOneAnother) {
+  const TimeLine line =
+      play(two_stages,
+           {{begin(Channel::forward, Transfer::send, 0, 1, 1), begin(Channel::forward, Transfer::send, 1, 1, 1)},
+            {begin(Channel::forward, Transfer::recv, 0, 1, 0), begin(Channel::forward, Transfer::recv, 1, 1, 0),
+             wait(0), wait(1)}},
+           unit_hardware());
+  EXPECT_DOUBLE_EQ(line.seconds, 2);
+}
+
+TEST(TimeLine, AMessageTakesTheWayToItsPeer) {
+  Hardware h = unit_hardware();
+  h.network.link = 0.25;
+  MeshShape mesh{.pipeline = 4};
+  mesh.ranks_per_node = 2;
+  const std::vector<std::vector<TraceEvent>> traces = {{begin(Channel::backward, Transfer::recv, 0, 1, 1), wait(0)},
+                                                       {begin(Channel::backward, Transfer::send, 0, 1, 0)},
+                                                       {},
+                                                       {}};
+  EXPECT_DOUBLE_EQ(play(mesh, traces, h).seconds, 1) << "though the stage after the sender's is on another node";
+}
+
+TEST(TimeLine, TheSumOverAllRanksWaitsForTheLast) {
+  const auto stage = [](double seconds) {
+    return std::vector<TraceEvent>{op(seconds), begin(Channel::world, Transfer::all_reduce, 0, 0), wait(0), op(1)};
+  };
+  const TimeLine line = play({.pipeline = 3}, {stage(1), stage(4), stage(2)}, unit_hardware());
+  EXPECT_DOUBLE_EQ(line.seconds, 5);
+  EXPECT_DOUBLE_EQ(at(line.accounts[0], Account::bubble), 3);
+}
+
+TEST(TimeLine, AnotherProgramsGradientsAndSumsCostLess) {
+  Hardware h = unit_hardware();
+  h.stack.gradient_bytes = 2;
+  h.stack.tensor_exposed = 0.25;
+  const TraceEvent scatter = begin(Channel::shard, Transfer::reduce_scatter, 0, 4);  // 2 s in f32
+  EXPECT_DOUBLE_EQ(play(two_shards, {{scatter, wait(0)}}, h).seconds, 1);
+  const TraceEvent sum = begin(Channel::tensor, Transfer::all_reduce, 0, 4);  // 4 s
+  EXPECT_DOUBLE_EQ(play({.tensor = 2}, {{sum, wait(0)}}, h).seconds, 1);
+}
+
 TEST(TimeLine, TheHostLaunchesNoFasterThanItCan) {
   Hardware h = unit_hardware();
   h.calibrated.launch = 1e6;
@@ -247,7 +288,7 @@ TEST(Verdict, FitsUpToTheLastByteAndWarns) {
   const std::vector<MemorySizes> memory(8, rehearsed.memory.front());
   Hardware h = real_hardware();
   const auto judged = [&] { return verdict(config, h, rehearsed.mesh, memory, predict(config, h, rehearsed)); };
-  const double needed = static_cast<double>(device_bytes(config, memory.front())) / (1 << 30);
+  const double needed = static_cast<double>(device_bytes(config, h, memory.front())) / (1 << 30);
   h.device.memory = needed + h.device.reserved;
   EXPECT_TRUE(judged().fits);
   EXPECT_EQ(judged().text.find("NOT"), std::string::npos);
@@ -265,6 +306,57 @@ TEST(Verdict, FitsUpToTheLastByteAndWarns) {
   h.node.topology = Topology::host;
   EXPECT_NE(verdict(config, h, across.mesh, memory, predict(config, h, across)).text.find("through the host"),
             std::string::npos);
+}
+
+TEST(Verdict, CountsEveryRankOfADeviceAndOfAHost) {
+  Config config = real_config();
+  config.run.device = Device::cpu;
+  const Rehearsed rehearsed = rehearse_stages(config, 8, true);
+  std::vector<MemorySizes> memory(8, rehearsed.memory.front());
+  for (MemorySizes& sizes : memory) sizes.at(MemoryClass::saved, Place::host) = int64_t{1} << 30;
+  Hardware h = real_hardware();
+  const auto judged = [&] { return verdict(config, h, rehearsed.mesh, memory, predict(config, h, rehearsed)); };
+  h.host.memory = 4;
+  EXPECT_TRUE(judged().fits) << judged().text;
+  h.host.memory = 3.9;
+  EXPECT_FALSE(judged().fits) << "four ranks of a node";
+
+  h.host.memory = 4;
+  h.device.per_node = 2;  // two ranks a device
+  const double needed = 2 * static_cast<double>(memory.front().total(Place::device)) / (1 << 30);
+  h.device.memory = needed + h.device.reserved;
+  EXPECT_TRUE(judged().fits);
+  EXPECT_NE(judged().text.find("4 ranks of a node share 2 devices"), std::string::npos) << judged().text;
+  h.device.memory *= 0.999;
+  EXPECT_FALSE(judged().fits);
+}
+
+TEST(Verdict, WarnsOfUnevenRingsAndOfGathersInTheOpen) {
+  Config config = real_config();
+  config.batch.global_batch_size = 36;
+  config.batch.microbatch_size = 1;
+  config.parallel.sharding_strategy = ShardingStrategy::full_shard;
+  Hardware h = real_hardware();
+  h.network.latency = 1e5;
+  const Rehearsed rehearsed = rehearse_stages(config, 6, true);
+  const std::vector<MemorySizes> memory(6, rehearsed.memory.front());
+  const std::string text = verdict(config, h, rehearsed.mesh, memory, predict(config, h, rehearsed)).text;
+  EXPECT_NE(text.find("the shard axis has 6 ranks, which is no power of two: rings and trees are uneven; take 4 or 8"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("too small to hide the gathers"), std::string::npos) << text;
+}
+
+TEST(Prediction, TheRanksOfANodeHaveItsDevices) {
+  Hardware h = real_hardware();
+  Config config;
+  EXPECT_EQ(ranks_on_a_node(config, h, 4), 4);
+  EXPECT_EQ(ranks_on_a_node(config, h, 64), 8) << "more nodes than are said";
+  h.device.kind = DeviceKind::cpu;
+  h.device.per_node = 1;
+  EXPECT_EQ(ranks_on_a_node(config, h, 4), 4);
+  config.hardware.nodes = 2;
+  EXPECT_EQ(ranks_on_a_node(config, h, 4), 2);
 }
 
 }  // namespace

@@ -2,21 +2,21 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "kernels/base/files.h"
 #include "kernels/base/json.h"
+#include "trainer/planner/in_parallel.h"
 
 namespace megalith {
 
 namespace {
 
-constexpr size_t warm_up = 2;         // steps of a run that are not counted
-constexpr double small_error = 0.05;  // where the penalty of an error becomes linear
-constexpr double likely_change = 1;   // of the logarithm of a number; beyond, runs must have good reasons
+constexpr size_t warm_up = 2;          // steps of a run that are not counted
+constexpr double small_error = 0.05;   // where the penalty of an error becomes linear
+constexpr double likely_change = 0.5;  // of the logarithm of a number; beyond, runs must have good reasons
 
 double median(std::vector<double> values) {
   std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
@@ -41,25 +41,9 @@ MeasuredRun read_run(const std::string& folder) {
   if (seconds.size() > 2 * warm_up) seconds.erase(seconds.begin(), seconds.begin() + warm_up);
   run.seconds = median(seconds);
   if (run.config.parallel.ranks_per_node == 0)
-    run.config.parallel.ranks_per_node = std::min<int64_t>(ranks, run.hardware.device.per_node);
+    run.config.parallel.ranks_per_node = ranks_on_a_node(run.config, run.hardware, ranks);
   run.rehearsed = rehearse_stages(run.config, ranks, false);
   return run;
-}
-
-// Calls work(i) for each, on all threads; the first error goes on.
-template <class Work>
-void in_parallel(size_t count, Work work) {
-  std::exception_ptr error;
-#pragma omp parallel for schedule(dynamic)
-  for (size_t i = 0; i < count; i++) {
-    try {
-      work(i);
-    } catch (...) {
-#pragma omp critical
-      if (!error) error = std::current_exception();
-    }
-  }
-  if (error) std::rethrow_exception(error);
 }
 
 void predict_run(MeasuredRun& run) { run.predicted = predict(run.config, run.hardware, run.rehearsed).seconds; }

@@ -47,6 +47,12 @@ TimeLine extended(const TimeLine& shorter, TimeLine line, const Rehearsed& r) {
 
 }  // namespace
 
+int64_t ranks_on_a_node(const Config& config, const Hardware& hardware, int num_ranks) {
+  const int64_t ranks = num_ranks, nodes = config.hardware.nodes;
+  if (hardware.device.kind == DeviceKind::cpu) return (ranks + nodes - 1) / nodes;
+  return std::min(ranks, hardware.device.per_node);
+}
+
 Rehearsed rehearse_stages(const Config& config, int num_ranks, bool whole) {
   Rehearsed r;
   r.mesh = mesh_shape(config, num_ranks);

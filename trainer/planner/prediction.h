@@ -11,6 +11,9 @@
 
 namespace megalith {
 
+// Of a job on the machines of [hardware]: a GPU each, node by node, or an equal share of every node's CPU.
+int64_t ranks_on_a_node(const Config& config, const Hardware& hardware, int num_ranks);
+
 // Everything of a layout that its time follows from, whatever the machines' numbers are. A step of many microbatches is
 // periodic but for its beginning and its end, so two short ones can stand for it: what the longer has more is what its
 // additional microbatches take.
@@ -40,7 +43,7 @@ struct Prediction {
 
 Prediction predict(const Config& config, const Hardware& hardware, const Rehearsed& rehearsed, bool with_spans = false);
 
-// The table that `megalith plan` prints. tokens: of a whole run, for its hours; 0: train.steps.
+// The table that `megalith plan` prints, with the hours of a run of so many tokens.
 std::string report(const Prediction& prediction, const MeshShape& mesh, double tokens_of_run);
 
 // The time line for ui.perfetto.dev: a process a stage, a thread for its ops and one for each channel.

@@ -1,12 +1,12 @@
 #include "trainer/planner/search.h"
 
 #include <algorithm>
-#include <exception>
 #include <set>
 #include <tuple>
 
 #include "trainer/model/spec.h"
 #include "trainer/parallel/layout.h"
+#include "trainer/planner/in_parallel.h"
 #include "trainer/planner/verdict.h"
 
 namespace megalith {
@@ -112,11 +112,10 @@ bool faster(const Candidate& a, const Candidate& b) {
 
 Search search(const Config& asked, const Hardware& hardware, int num_ranks, size_t most) {
   CHECK(num_ranks >= 1 && most >= 1, "{} ranks, the best {} layouts; at least one of each", num_ranks, most);
-  const std::vector<Family> all = families(asked, num_ranks, std::min<int64_t>(num_ranks, hardware.device.per_node));
+  const std::vector<Family> all = families(asked, num_ranks, ranks_on_a_node(asked, hardware, num_ranks));
   const auto room = static_cast<int64_t>((hardware.device.memory - hardware.device.reserved) * (1 << 30));
 
   Search found;
-  std::exception_ptr error;
   const auto keep = [&](Candidate candidate) {
     found.best.insert(std::ranges::upper_bound(found.best, candidate, faster), std::move(candidate));
     if (found.best.size() > most) found.best.pop_back();
@@ -133,7 +132,7 @@ Search search(const Config& asked, const Hardware& hardware, int num_ranks, size
       if (too_slow) continue;
       const Rehearsed rehearsed = rehearse_stages(config, num_ranks, false);
       int64_t needed = 0;
-      for (const MemorySizes& sizes : rehearsed.memory) needed = std::max(needed, device_bytes(config, sizes));
+      for (const MemorySizes& sizes : rehearsed.memory) needed = std::max(needed, device_bytes(config, hardware, sizes));
       if (needed > room) {
 #pragma omp atomic
         found.too_large++;
@@ -144,16 +143,7 @@ Search search(const Config& asked, const Hardware& hardware, int num_ranks, size
       keep(std::move(candidate));
     }
   };
-#pragma omp parallel for schedule(dynamic)
-  for (size_t i = 0; i < all.size(); i++) {
-    try {
-      attempt(all[i]);
-    } catch (...) {
-#pragma omp critical
-      if (!error) error = std::current_exception();
-    }
-  }
-  if (error) std::rethrow_exception(error);
+  in_parallel(all.size(), [&](size_t i) { attempt(all[i]); });
   return found;
 }
 

@@ -64,6 +64,8 @@ struct Clock {
   std::vector<Ending> endings;                              // by number of the transfer
 };
 
+bool carries_messages(Channel channel) { return channel == Channel::forward || channel == Channel::backward; }
+
 Account account_of_wait(Channel channel, Transfer transfer) {
   switch (channel) {
     case Channel::tensor: return Account::tensor_sums;
@@ -93,11 +95,12 @@ class ClockedPlay {
  public:
   ClockedPlay(const MeshShape& mesh, const std::vector<StageTrace>& stages, const Hardware& hardware,
               const Processor& processor, bool with_spans)
-      : stages_(stages), hardware_(hardware), with_spans_(with_spans), clocks_(stages.size()) {
+      : mesh_(mesh), stages_(stages), hardware_(hardware), with_spans_(with_spans), clocks_(stages.size()) {
     for (const StageTrace& stage : stages) {
       auto& links = links_.emplace_back();
       for (Channel channel : all_channels)
-        links[static_cast<size_t>(channel)] = group_link(mesh, hardware, stage.rank, channel);
+        if (!carries_messages(channel))
+          links[static_cast<size_t>(channel)] = group_link(mesh, hardware, stage.rank, channel);
       links[num_channels] = group_link(mesh, hardware, stage.rank, Channel::host);
       time(stage, processor);
     }
@@ -193,7 +196,10 @@ class ClockedPlay {
     Ending& ending = clock.endings[id];
     const auto channel = static_cast<Channel>(e.channel);
     const size_t queue = channel == Channel::host ? num_channels : static_cast<size_t>(e.channel);
-    const GroupLink& group = links_[stage][queue];
+    const bool message = carries_messages(channel);
+    const GroupLink group =
+        message ? message_link(mesh_, hardware_, stages_[stage].rank, stages_[static_cast<size_t>(e.peer)].rank)
+                : links_[stage][queue];
     ending = {.account = account_of_wait(channel, e.transfer), .channel = e.channel, .transfer = e.transfer};
     const bool gradients =
         (e.transfer == Transfer::reduce_scatter && channel != Channel::tensor) || channel == Channel::data;
@@ -203,7 +209,7 @@ class ClockedPlay {
     const auto& events = stages_[stage].events;
     const bool awaited = clock.at + 1 < events.size() && events[clock.at + 1].kind == TraceEvent::Kind::wait &&
                          events[clock.at + 1].id == e.id;
-    if (channel == Channel::world || channel == Channel::forward || channel == Channel::backward) {
+    if (channel == Channel::world || message) {
       meet(stage, e, seconds, ending);
     } else if (awaited && !moves(stage)) {  // alone: no need to queue
       ending.over = true;
@@ -326,11 +332,12 @@ class ClockedPlay {
     auto operator<=>(const Line&) const = default;
   };
 
+  const MeshShape& mesh_;
   const std::vector<StageTrace>& stages_;
   const Hardware& hardware_;
   const bool with_spans_;
   std::vector<Clock> clocks_;
-  std::vector<std::array<GroupLink, num_channels + 1>> links_;  // by stage
+  std::vector<std::array<GroupLink, num_channels + 1>> links_;  // by stage and channel of collectives; the last: host
   std::vector<std::vector<std::pair<double, Account>>> times_;  // by stage and op
   std::vector<std::vector<TimedStretch>> stretches_;            // by stage
   std::map<Line, std::deque<Joint>> joints_;

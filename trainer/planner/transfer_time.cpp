@@ -1,8 +1,9 @@
 #include "trainer/planner/transfer_time.h"
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
 #include <map>
+#include <vector>
 
 namespace megalith {
 
@@ -10,53 +11,66 @@ namespace {
 
 constexpr double giga = 1e9, micro = 1e-6;
 
-GroupLink inside(const Hardware& h, int size) {
-  return {.size = size,
-          .link = Link::node,
-          .bandwidth = h.node.link * giga * h.calibrated.node_link,
-          .latency = h.node.latency * micro};
+double bandwidth_inside(const Hardware& h) { return h.node.link * giga * h.calibrated.node_link; }
+
+// Of one of a node's `sharing` rings or messages.
+double bandwidth_between(const Hardware& h, double sharing) {
+  return std::min(h.network.link / sharing, h.node.link) * giga * h.calibrated.network_link;
 }
 
-// Of a node's `sharing` rings or messages each.
-GroupLink between(const Hardware& h, int size, double sharing) {
-  return {.size = size,
-          .link = Link::network,
-          .bandwidth = std::min(h.network.link / sharing, h.node.link) * giga * h.calibrated.network_link,
-          .latency = h.network.latency * micro};
+double ranks_a_node(const MeshShape& mesh) {
+  return static_cast<double>(mesh.ranks_per_node > 0 ? mesh.ranks_per_node : mesh.size());
+}
+
+std::vector<int> members_of(const MeshShape& mesh, int rank, Channel channel) {
+  std::vector<int> members;
+  const int group = mesh.place(rank, channel).group;
+  for (int other = 0; other < mesh.size(); other++)
+    if (mesh.place(other, channel).group == group) members.push_back(other);
+  return members;
 }
 
 }  // namespace
 
 GroupLink group_link(const MeshShape& mesh, const Hardware& hardware, int rank, Channel channel) {
-  if (channel == Channel::host)
-    return {.size = 1, .link = Link::host, .bandwidth = hardware.host.link * giga, .latency = 0};
-  const MeshShape::Place here = mesh.place(rank, channel);
+  if (channel == Channel::host) return {.link = Link::host, .bandwidth = hardware.host.link * giga};
+  const std::vector<int> members = members_of(mesh, rank, channel);
+  const auto size = static_cast<int>(members.size());
   std::map<int, int> by_node;  // members on each node
-  int neighbour = rank;
-  for (int other = 0; other < mesh.size(); other++) {
-    const MeshShape::Place place = mesh.place(other, channel);
-    if (place.group != here.group) continue;
-    by_node[mesh.node(other)]++;
-    if (place.index == (here.index + 1) % here.size) neighbour = other;
+  int crossings = 0;           // steps of the ring that leave a node
+  for (int i = 0; i < size; i++) {
+    const auto node = [&](int member) { return mesh.node(members[static_cast<size_t>(member % size)]); };
+    by_node[node(i)]++;
+    crossings += node(i) != node(i + 1);
   }
-  const bool messages = channel == Channel::forward || channel == Channel::backward;
-  const int per_node = mesh.ranks_per_node > 0 ? mesh.ranks_per_node : mesh.size();
-  if (messages)
-    return mesh.node(neighbour) == mesh.node(rank) ? inside(hardware, here.size)
-                                                   : between(hardware, here.size, per_node);
-  if (by_node.size() == 1) return inside(hardware, here.size);
-  return between(hardware, here.size, static_cast<double>(per_node) / by_node[mesh.node(rank)]);
+  const double node_step = hardware.node.latency * micro, network_step = hardware.network.latency * micro;
+  // What comes last has gone all of the ring but one step.
+  const int far = std::min(crossings, size - 1), near = size - 1 - far;
+  const int chain = std::ranges::max_element(by_node, {}, [](const auto& n) { return n.second; })->second - 1;
+  const int levels = std::bit_width(by_node.size() - 1);  // the logarithm, rounded up
+  const double sharing = ranks_a_node(mesh) / by_node[mesh.node(rank)];
+  const bool inside = by_node.size() == 1;
+  return {.size = size,
+          .link = inside ? Link::node : Link::network,
+          .bandwidth = inside ? bandwidth_inside(hardware) : bandwidth_between(hardware, sharing),
+          .ring = near * node_step + far * network_step,
+          .tree = chain * node_step + levels * network_step};
+}
+
+GroupLink message_link(const MeshShape& mesh, const Hardware& hardware, int rank, int peer) {
+  const bool inside = mesh.node(rank) == mesh.node(peer);
+  return {.size = 2,
+          .link = inside ? Link::node : Link::network,
+          .bandwidth = inside ? bandwidth_inside(hardware) : bandwidth_between(hardware, ranks_a_node(mesh)),
+          .ring = micro * (inside ? hardware.node.latency : hardware.network.latency)};
 }
 
 double transfer_time(const GroupLink& group, Transfer transfer, double payload, const Hardware& hardware) {
-  const bool copy = group.link == Link::host;
-  const bool message = transfer == Transfer::send || transfer == Transfer::recv;
-  // A ring has size - 1 steps, and a sum goes round twice; small sums go up and down a tree.
-  double steps = message || copy ? 1 : group.size - 1;
-  if (transfer == Transfer::all_reduce) steps = 2 * std::min(steps, std::ceil(std::log2(group.size)));
-  const double sent = message || copy ? payload : ring_bytes(transfer, payload, group.size);
-  const double delay = copy || message ? 0 : hardware.calibrated.collective_delay * micro;
-  return delay + steps * group.latency + sent / group.bandwidth;
+  if (group.link == Link::host) return payload / group.bandwidth;
+  if (transfer == Transfer::send || transfer == Transfer::recv) return group.ring + payload / group.bandwidth;
+  const double latency = transfer == Transfer::all_reduce ? 2 * std::min(group.ring, group.tree) : group.ring;
+  return hardware.calibrated.collective_delay * micro + latency +
+         ring_bytes(transfer, payload, group.size) / group.bandwidth;
 }
 
 }  // namespace megalith

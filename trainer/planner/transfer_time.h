@@ -1,7 +1,8 @@
 // How long a transfer takes: by its group, the links that its ring crosses, and who shares them. Pure functions.
 //
 // A collective goes round a ring of its group's members in the order of their ranks (traffic.h). All groups of a
-// channel do the same at the same time, so the rings that leave a node share its network.
+// channel do the same at the same time, so the rings that leave a node share its network. Small sums go up and down a
+// tree of nodes and a chain inside each, as NCCL's do (its src/graph/tuning.cc has the latencies of both).
 #pragma once
 
 #include "configs/hardware.h"
@@ -15,12 +16,14 @@ enum class Link : uint8_t { node, network, host };
 struct GroupLink {
   int size = 1;  // of the group
   Link link = Link::node;
-  double bandwidth = 0;  // bytes/s of a rank's part of the ring
-  double latency = 0;    // seconds a step of the ring
+  double bandwidth = 0;       // bytes/s of a rank's part of the ring
+  double ring = 0, tree = 0;  // seconds of latency: once round the ring, once up the tree
 };
 
-// Of a rank's group on a channel; a message goes from a stage to the next one.
+// Of a rank's group on a channel of collectives, or of its copies to and from the host.
 GroupLink group_link(const MeshShape& mesh, const Hardware& hardware, int rank, Channel channel);
+// Of messages between two ranks.
+GroupLink message_link(const MeshShape& mesh, const Hardware& hardware, int rank, int peer);
 
 // Seconds, alone on its link.
 double transfer_time(const GroupLink& group, Transfer transfer, double payload, const Hardware& hardware);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double gibibyte = 1024.0 * 1024 * 1024;
 
-// "fits"; free is what is left, or, below 0, what is missing.
+// Of GiB; what is left of `all`, or what is missing.
 std::string line(const std::string& where, double needed, double reserved, double all) {
   const double left = all - reserved - needed;
   return fmt::format("  {}: {:.1f} GiB and {:.1f} reserved of {:.1f}: {}\n", where, needed, reserved, all,
@@ -33,44 +33,55 @@ std::vector<std::string> warnings_of(const Config& config, const Hardware& hardw
                                      const Prediction& prediction) {
   std::vector<std::string> warnings;
   if (mesh.tensor > 1 && hardware.node.topology == Topology::host)
-    warnings.push_back(
-        fmt::format("the devices of a node reach each other through the host alone: tensor-parallel sums of {} ranks, "
-                    "{} GB/s, wait "
-                    "in every layer",
-                    mesh.tensor, hardware.node.link));
+    warnings.push_back(fmt::format(
+        "tensor-parallel sums of {} ranks go through the host, {} GB/s, and every layer waits for them; lower "
+        "parallel.tensor_parallel_degree",
+        mesh.tensor, hardware.node.link));
   if (leaves_node(mesh, Channel::tensor))
-    warnings.push_back(
-        fmt::format("tensor-parallel groups of {} ranks leave their node of {}: every layer waits for the "
-                    "network; make the degree a divisor of the node, or placement begin with tensor",
-                    mesh.tensor, mesh.ranks_per_node));
-  for (Axis axis : {Axis::tensor, Axis::shard, Axis::pipeline})
+    warnings.push_back(fmt::format(
+        "tensor-parallel groups of {} ranks leave their node of {}: every layer waits for the network; make "
+        "parallel.tensor_parallel_degree a divisor of the node, or let parallel.placement begin with tensor",
+        mesh.tensor, mesh.ranks_per_node));
+  for (Axis axis : all_axes)
     if (!std::has_single_bit(static_cast<unsigned>(mesh.extent(axis))))
-      warnings.push_back(fmt::format("the {} axis has {} ranks, which is no power of two: rings and trees are uneven",
-                                     name_of(axis), mesh.extent(axis)));
+      warnings.push_back(
+          fmt::format("the {} axis has {} ranks, which is no power of two: rings and trees are uneven; take {} or {}",
+                      name_of(axis), mesh.extent(axis), std::bit_floor(static_cast<unsigned>(mesh.extent(axis))),
+                      std::bit_ceil(static_cast<unsigned>(mesh.extent(axis)))));
   const int64_t head = config.model.hidden / config.model.heads, width = config.model.hidden / mesh.tensor;
   if (head % 16 != 0 || head > 256)
-    warnings.push_back(
-        fmt::format("heads have {} features; attention kernels take multiples of 16 up to 256 without "
-                    "padding, and 64 and 128 are fastest",
-                    head));
+    warnings.push_back(fmt::format(
+        "heads have {} features; attention kernels take multiples of 16 up to 256 without padding, and 64 and 128 are "
+        "fastest; change model.heads",
+        head));
   if (width % 64 != 0)
     warnings.push_back(
-        fmt::format("a rank's part of the width is {}, no multiple of 64: tiles of GEMMs are padded", width));
+        fmt::format("a rank's part of the width is {}, no multiple of 64, so that tiles of GEMMs are padded; change "
+                    "model.hidden or "
+                    "parallel.tensor_parallel_degree",
+                    width));
+  const int64_t on_node = config.parallel.ranks_per_node, devices = hardware.device.per_node;
+  if (on_node > devices)
+    warnings.push_back(
+        fmt::format("{} ranks of a node share {} device{}; take more of hardware.nodes, or fewer ranks, to give each "
+                    "its own",
+                    on_node, devices, devices == 1 ? "" : "s"));
   const double gathers = prediction.line.accounts[prediction.slowest][static_cast<size_t>(Account::gathers)];
   constexpr double much = 0.05;
   if (gathers > much * prediction.seconds)
-    warnings.push_back(
-        fmt::format("microbatches of {} sequences are too small to hide the gathers of weights: {:.3g} s, "
-                    "{:.0f} % of the step; raise batch.microbatch_size, or share copies among fewer "
-                    "ranks by parallel.sharded_data_parallel_degree",
-                    config.batch.microbatch_size, gathers, 100 * gathers / prediction.seconds));
+    warnings.push_back(fmt::format(
+        "microbatches of {} sequences are too small to hide the gathers of weights: {:.3g} s, {:.0f} % of the step; "
+        "raise batch.microbatch_size, or share copies among fewer ranks by parallel.sharded_data_parallel_degree",
+        config.batch.microbatch_size, gathers, 100 * gathers / prediction.seconds));
   return warnings;
 }
 
 }  // namespace
 
-int64_t device_bytes(const Config& config, const MemorySizes& memory) {
-  return memory.total(Place::device) + (config.run.device == Device::cpu ? 0 : DeviceQueue::bytes);
+int64_t device_bytes(const Config& config, const Hardware& hardware, const MemorySizes& memory) {
+  const int64_t per_node = hardware.device.per_node;
+  const int64_t ranks = std::max<int64_t>(1, (config.parallel.ranks_per_node + per_node - 1) / per_node);
+  return ranks * (memory.total(Place::device) + (config.run.device == Device::cpu ? 0 : DeviceQueue::bytes));
 }
 
 Verdict verdict(const Config& config, const Hardware& hardware, const MeshShape& mesh,
@@ -79,7 +90,7 @@ Verdict verdict(const Config& config, const Hardware& hardware, const MeshShape&
   std::vector<int64_t> host(static_cast<size_t>(mesh.node(mesh.size() - 1) + 1));
   for (int rank = 0; rank < mesh.size(); rank++) {
     const MemorySizes& sizes = memory[static_cast<size_t>(rank)];
-    device = std::max(device, device_bytes(config, sizes));
+    device = std::max(device, device_bytes(config, hardware, sizes));
     host[static_cast<size_t>(mesh.node(rank))] += sizes.total(Place::host);
   }
   const double on_device = static_cast<double>(device) / gibibyte;

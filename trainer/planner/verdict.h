@@ -10,14 +10,15 @@ namespace megalith {
 
 struct Verdict {
   bool fits = true;
-  std::string text;  // a line for each device and host, and one for each warning
+  std::string text;  // a line for the fullest device, one for the fullest host, and one for each warning
 };
 
 // memory: peaks by rank.
 Verdict verdict(const Config& config, const Hardware& hardware, const MeshShape& mesh,
                 const std::vector<MemorySizes>& memory, const Prediction& prediction);
 
-// What a rank needs of its device beside `reserved`: all classes and the workspace of the device's libraries.
-int64_t device_bytes(const Config& config, const MemorySizes& memory);
+// What a device must have beside `reserved`: all classes of its rank, or of its ranks where a node has more ranks than
+// devices, and the workspace of the device's libraries.
+int64_t device_bytes(const Config& config, const Hardware& hardware, const MemorySizes& memory);
 
 }  // namespace megalith

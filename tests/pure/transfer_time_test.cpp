@@ -1,0 +1,67 @@
+// How long transfers take: by hand, on meshes where it is plain who goes where.
+#include "trainer/planner/transfer_time.h"
+
+#include <gtest/gtest.h>
+
+namespace megalith {
+namespace {
+
+// Inside a node 1 GB/s and 1 us a step, between nodes 2 GB/s of a node and 100 us.
+Hardware hardware() {
+  Hardware h;
+  h.host = {.memory = 1, .link = 4};
+  h.node = {.link = 1, .topology = Topology::switched, .latency = 1};
+  h.network = {.link = 2, .latency = 100};
+  h.calibrated = {};
+  h.calibrated.node_link = h.calibrated.network_link = 1;
+  h.calibrated.collective_delay = 0;
+  return h;
+}
+
+double microseconds(const GroupLink& link, Transfer transfer, double payload = 0) {
+  return transfer_time(link, transfer, payload, hardware()) * 1e6;
+}
+
+TEST(TransferTime, AMessageTakesTheWayToItsPeer) {
+  const MeshShape mesh{.pipeline = 4, .ranks_per_node = 2};
+  const auto message = [&](int from, int to) {
+    return microseconds(message_link(mesh, hardware(), from, to), Transfer::send, 1000);
+  };
+  EXPECT_DOUBLE_EQ(message(0, 1), 1 + 1);
+  EXPECT_DOUBLE_EQ(message(1, 0), 1 + 1) << "whatever stage comes after it";
+  EXPECT_DOUBLE_EQ(message(1, 2), 100 + 1) << "half of the node's network";
+  EXPECT_DOUBLE_EQ(message(2, 1), 100 + 1);
+}
+
+TEST(TransferTime, ARingWaitsForTheNetworkOnceANode) {
+  const MeshShape mesh{.shard = 16, .ranks_per_node = 4};
+  const GroupLink link = group_link(mesh, hardware(), 5, Channel::shard);
+  EXPECT_EQ(link.link, Link::network);
+  // 15 steps, of which those that end a node are between nodes.
+  EXPECT_DOUBLE_EQ(microseconds(link, Transfer::all_gather), 4 * 100 + 11 * 1);
+  // Up a tree of four nodes and along a chain in each, and down again.
+  EXPECT_DOUBLE_EQ(microseconds(link, Transfer::all_reduce), 2 * (2 * 100 + 3 * 1));
+  // All of a node's network is one ring's, but a device sends no faster than its link.
+  EXPECT_DOUBLE_EQ(link.bandwidth, 1e9);
+}
+
+TEST(TransferTime, RingsOfANodeShareItsNetwork) {
+  // The shard groups take every second rank: two of four ranks of a node are in each.
+  const MeshShape mesh{.tensor = 2, .shard = 4, .data = 2, .ranks_per_node = 4};
+  const GroupLink shard = group_link(mesh, hardware(), 0, Channel::shard);
+  EXPECT_DOUBLE_EQ(shard.bandwidth, 1e9);
+  EXPECT_DOUBLE_EQ(microseconds(shard, Transfer::reduce_scatter), 2 * 100 + 1);
+  const GroupLink data = group_link(mesh, hardware(), 0, Channel::data);  // all four of a node cross
+  EXPECT_DOUBLE_EQ(data.bandwidth, 0.5e9);
+  EXPECT_DOUBLE_EQ(microseconds(data, Transfer::all_reduce, 1000), 2 * 100 + 2);
+  const GroupLink tensor = group_link(mesh, hardware(), 0, Channel::tensor);
+  EXPECT_EQ(tensor.link, Link::node);
+  EXPECT_DOUBLE_EQ(microseconds(tensor, Transfer::all_reduce, 1000), 2 * 1 + 1);
+}
+
+TEST(TransferTime, ACopyToTheHostHasItsLink) {
+  EXPECT_DOUBLE_EQ(microseconds(group_link({}, hardware(), 0, Channel::host), Transfer::to_device, 4000), 1);
+}
+
+}  // namespace
+}  // namespace megalith

@@ -1,0 +1,80 @@
+#include "trainer/planner/commands.h"
+
+#include "kernels/base/files.h"
+#include "trainer/planner/calibrate.h"
+#include "trainer/planner/dry_run.h"
+#include "trainer/planner/search.h"
+#include "trainer/planner/verdict.h"
+#include "trainer/step/text_data.h"
+
+namespace megalith {
+
+namespace {
+
+// What is planned for, with everything in it that a file may leave out.
+struct Job {
+  Config config;
+  std::optional<Hardware> hardware;
+  int ranks = 0;
+
+  Job(Config read, std::optional<int> asked) : config(std::move(read)) {
+    if (config.model.vocab == 0) {
+      try {
+        open_tokenizer(config);
+      } catch (const Error& e) {
+        FAIL("model.vocab = 0 asks for the tokenizer ({}); to plan without one, add model.vocab=N", e.what());
+      }
+    }
+    if (!config.hardware.profile.empty()) hardware = load_hardware(config.hardware.profile);
+    CHECK(hardware || asked, "--ranks is missing, and no hardware.profile says how many devices there are; give one");
+    ranks = asked ? *asked : static_cast<int>(config.hardware.nodes * hardware->device.per_node);
+    if (config.parallel.ranks_per_node == 0)
+      config.parallel.ranks_per_node = hardware ? ranks_on_a_node(config, *hardware, ranks) : 8;
+  }
+};
+
+}  // namespace
+
+bool run_plan(const PlanOptions& options) {
+  const Job job(load_config(options.config, options.overrides), options.ranks);
+  const Config& config = job.config;
+  CHECK(job.hardware || (options.trace.empty() && options.tokens == 0),
+        "--trace and --tokens ask for times, which only machines have; set hardware.profile");
+  const DryRun run = dry_run(config, job.ranks);
+  fmt::print("{}", report(config, run));
+  if (!run.faults.empty() || !job.hardware) return run.faults.empty();
+  const Prediction prediction =
+      predict(config, *job.hardware, rehearse_stages(config, job.ranks, true), !options.trace.empty());
+  const double tokens =
+      options.tokens > 0 ? options.tokens : prediction.tokens * static_cast<double>(config.train.steps);
+  const Verdict found = verdict(config, *job.hardware, run.mesh, run.memory, prediction);
+  fmt::print("{}{}", report(prediction, run.mesh, tokens), found.text);
+  if (!options.trace.empty()) write_trace(prediction, options.trace);
+  return found.fits;
+}
+
+bool run_search(const SearchOptions& options) {
+  const Config read = load_config(options.config, options.overrides);
+  const Job job(read, options.ranks);
+  CHECK(job.hardware, "search needs the machines: set hardware.profile, as configs/hardware/p4d.24xlarge.toml");
+  const Search found = search(job.config, *job.hardware, job.ranks, options.most);
+  fmt::print("{}", report(found, *job.hardware));
+  if (!options.out.empty() && !found.best.empty()) {
+    Config best = read;  // nothing that was found out on the way
+    best.parallel = found.best.front().config.parallel;
+    best.parallel.ranks_per_node = read.parallel.ranks_per_node;
+    best.memory = found.best.front().config.memory;
+    best.batch = found.best.front().config.batch;
+    write_file(options.out, to_toml(best), {.replace = true});
+  }
+  return !found.best.empty();
+}
+
+void run_calibration(const CalibrationOptions& options) {
+  std::vector<MeasuredRun> runs = read_runs(options.runs);
+  const std::vector<Fitted> fitted = calibrate(runs, options.keys);
+  fmt::print("{}", report(runs, fitted));
+  if (!options.json.empty()) write_json(runs, fitted, options.json);
+}
+
+}  // namespace megalith

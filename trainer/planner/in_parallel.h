@@ -1,0 +1,25 @@
+// Calls on all threads of the process.
+#pragma once
+
+#include <cstddef>
+#include <exception>
+
+namespace megalith {
+
+// work(i) for each i below count, in any order and at once. The first error goes on, when all have ended.
+template <class Work>
+void in_parallel(size_t count, Work work) {
+  std::exception_ptr error;
+#pragma omp parallel for schedule(dynamic)
+  for (size_t i = 0; i < count; i++) {
+    try {
+      work(i);
+    } catch (...) {
+#pragma omp critical
+      if (!error) error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace megalith
