@@ -26,6 +26,7 @@
 #include "trainer/job/agreement.h"
 #include "trainer/job/device_choice.h"
 #include "trainer/planner/commands.h"
+#include "trainer/planner/this_machine.h"
 #include "trainer/session/machine.h"
 #include "trainer/session/open_session.h"
 #include "trainer/step/text_data.h"
@@ -194,6 +195,22 @@ Command search_command(CLI::App& cli) {
   return {app, [options] { return run_search(*options) ? 0 : 1; }};
 }
 
+Command measure_command(CLI::App& cli) {
+  auto* app = cli.add_subcommand(
+      "measure", "What this machine's CPU and the link between its ranks do, as a profile for plan; under mpirun -n 2");
+  auto out = std::make_shared<std::string>();
+  app->add_option("--write", *out, "file for the profile; default: prints it");
+  return {app, {}, [out](const Session& session) {
+            together(session, [&] { check_measurable(session); });
+            const std::string profile = measure_this_machine(session);
+            if (session.rank() == 0 && out->empty()) fmt::print("{}", profile);
+            together(session, [&] {
+              if (session.rank() == 0 && !out->empty()) write_file(*out, profile, {.replace = true});
+            });
+            return 0;
+          }};
+}
+
 Command generate_command(CLI::App& cli) {
   auto* app = cli.add_subcommand("generate", "Continue a text");
   struct Options {
@@ -300,8 +317,8 @@ class CommandLine {
  public:
   CommandLine(int argc, char** argv) {
     cli_.require_subcommand(0, 1);  // so that the error names an unknown one, see below
-    commands_ = {train_command(cli_),  verify_command(cli_),   prepare_command(cli_), plan_command(cli_),
-                 search_command(cli_), generate_command(cli_), evaluate_command(cli_)};
+    commands_ = {train_command(cli_),  verify_command(cli_),  prepare_command(cli_),  plan_command(cli_),
+                 search_command(cli_), measure_command(cli_), generate_command(cli_), evaluate_command(cli_)};
     for (Command& command : checkpoint_commands(cli_)) commands_.push_back(std::move(command));
     try {
       cli_.parse(argc, argv);

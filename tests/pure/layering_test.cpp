@@ -45,7 +45,7 @@ const std::vector<Rule>& table() {
       {"trainer/model/", math},
       {"trainer/parallel/", layout},
       {"trainer/step/", step},
-      {"trainer/planner/", with(layout, {"trainer/step/"})},
+      {"trainer/planner/", with(layout, {"trainer/step/", "trainer/session/"})},
       {"trainer/job/", with(step, {"trainer/session/", "checkpoints/"})},
       {"trainer/checkpointing/", with(layout, {"trainer/step/", "trainer/session/", "checkpoints/", "trainer/job/"})},
       {"trainer/inference/", with(step, {"trainer/checkpointing/"})},

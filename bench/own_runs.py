@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Holds predicted step times against runs on this machine's CPU.
+
+    bench/own_runs.py [--program MEGALITH] [--rounds N] [--json FILE] [--keep FOLDER]
+
+`megalith measure` makes the profile of this machine. The quickstart, a GPT-2 of 124M parameters and nanoGPT's small CPU
+recipe then train a few steps on 1, 2 and 4 ranks in several layouts, all of them in turn, several rounds. The numbers of
+the profile are fitted to three of the runs (CALIBRATED); all others are predicted with them.
+The JSON has `rows`: run, predicted and measured seconds, whether it was calibrated on.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+
+from published import ROOT, percentile, text_of, with_numbers
+
+# What this machine was measured to do is the start; these say how much of it a step gets.
+KEYS = "calibrated.gemm,calibrated.node_link,calibrated.launch,stack.elementwise,stack.attention_share"
+
+# nanoGPT's README, "I only have a macbook": 4 layers of 128, 12 x 64 tokens; bytes in place of its 65 characters.
+NANOGPT = ["model.layers=4", "model.hidden=128", "model.heads=4", "model.vocab=256", "model.context=64",
+           "batch.sequence_length=64", "batch.global_batch_size=12"]
+QUICKSTART = ["model.vocab=4096", "batch.global_batch_size=8"]
+GPT2_124M = ["batch.sequence_length=128", "batch.global_batch_size=4", "precision.compute=fp32"]
+MODELS = {"quickstart": ("quickstart", QUICKSTART, 25), "nanogpt": ("quickstart", NANOGPT, 60),
+          "124m": ("gpt2_124m", GPT2_124M, 5)}
+
+PLAIN = ["parallel.sharding_strategy=no_shard"]
+SHARDED = ["parallel.sharding_strategy=full_shard"]
+OPTIMIZER = ["parallel.sharding_strategy=shard_optimizer"]
+TENSOR = ["parallel.tensor_parallel_degree=2", "parallel.sharding_strategy=no_shard"]
+STAGES = ["parallel.pipeline_parallel_degree=2", "parallel.sharding_strategy=no_shard"]
+
+
+def runs():
+    """(name, model, ranks, overrides)"""
+    found = []
+    for model in MODELS:
+        size = {"quickstart": 2, "nanogpt": 3, "124m": 1}[model]
+        for ranks, layout, overrides in [(1, "plain", PLAIN), (1, "small", PLAIN), (2, "plain", PLAIN),
+                                         (2, "sharded", SHARDED), (2, "optimizer", OPTIMIZER), (2, "tensor", TENSOR),
+                                         (2, "stages", STAGES), (4, "plain", PLAIN), (4, "sharded", SHARDED),
+                                         (4, "tensor", TENSOR + ["parallel.sharding_strategy=full_shard"])]:
+            micro = 1 if layout == "small" else size
+            if model == "124m" and layout == "small":
+                continue
+            found.append((f"{model} on {ranks}, {layout}", model, ranks,
+                          overrides + [f"batch.microbatch_size={micro}"]))
+    return found
+
+
+CALIBRATED = ["quickstart on 2, sharded", "nanogpt on 1, plain", "124m on 2, plain"]
+
+
+def mpirun(ranks, *command):
+    return ["mpirun", "--oversubscribe", "-n", str(ranks), *command]
+
+
+def prepare(program, folder):
+    with open(os.path.join(folder, "text"), "w") as file:
+        for i in range(60000):
+            file.write(f"line {i * i}\n")
+    data = os.path.join(folder, "data")
+    subprocess.run([program, "prepare", "--text", os.path.join(folder, "text"), "--tokenizer", "bytes", "--out", data],
+                   check=True, stdout=subprocess.DEVNULL)
+    return os.path.join(data, "train.bin")
+
+
+def train(program, run, out, profile, data):
+    _, model, ranks, overrides = run
+    base, shape, steps = MODELS[model]
+    settings = [f"data.train={data}", "data.validation=", "data.tokenizer=", f"train.steps={steps}", "train.evaluate_every=0",
+                "checkpoint.every=0", "checkpoint.resume=never", f"hardware.profile={profile}", "run.device=cpu",
+                "optimizer.warmup_steps=1", f"run.output={out}", *shape, *overrides]
+    subprocess.run(mpirun(ranks, program, "train", os.path.join(ROOT, "configs", base + ".toml"), *settings), check=True,
+                   stdout=subprocess.DEVNULL)
+
+
+def calibrate(program, folders, keys, out):
+    subprocess.run([program, "plan", "--calibrate", *folders, "--fit", keys, "--json", out], check=True,
+                   stdout=subprocess.DEVNULL)
+    with open(out) as file:
+        return json.load(file)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", default=os.path.join(ROOT, "build", "cpu", "trainer", "megalith"))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json")
+    parser.add_argument("--keep", help="folder for the runs and the profile; default: they are removed")
+    args = parser.parse_args()
+    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
+        os.environ.setdefault(name, "1")
+    folder = args.keep or tempfile.mkdtemp()
+    os.makedirs(folder, exist_ok=True)
+    try:
+        report(measure(args.program, args.rounds, os.path.abspath(folder)), args.json)
+    finally:
+        if not args.keep:
+            shutil.rmtree(folder)
+
+
+def measure(program, rounds, folder):
+    profile = os.path.join(folder, "this.toml")
+    subprocess.run(mpirun(2, program, "measure", "--write", profile), check=True)
+    data = prepare(program, folder)
+    folders = {run[0]: os.path.join(folder, run[0].replace(", ", "-").replace(" ", "-")) for run in runs()}
+    for number in range(rounds):
+        for run in runs():
+            out = f"{folders[run[0]]}-round-{number}"
+            train(program, run, out, profile, data)
+            os.makedirs(folders[run[0]], exist_ok=True)
+            shutil.copy(os.path.join(out, "config.toml"), folders[run[0]])
+            steps = text_of(os.path.join(out, "metrics.jsonl")).splitlines()[2:]  # without what is slow at the start
+            with open(os.path.join(folders[run[0]], "metrics.jsonl"), "a") as file:
+                file.write("\n".join(steps) + "\n")
+            shutil.rmtree(out)  # its checkpoint is large
+    scratch = os.path.join(folder, "out.json")
+    fitted = calibrate(program, [folders[name] for name in CALIBRATED], KEYS, scratch)["fitted"]
+    for f in fitted:
+        print(f"{f['key']:<30}{f['before']:>10.4g} -> {f['after']:<10.4g}")
+    numbers = {f["key"]: f["after"] for f in fitted}
+    text = text_of(profile)
+    stack = {key.split(".")[1]: value for key, value in numbers.items() if key.startswith("stack.")}
+    with open(profile, "w") as file:
+        file.write(with_numbers(text, numbers) + "\n[stack]\n" + "".join(f"{k} = {v}\n" for k, v in stack.items()))
+    found = calibrate(program, list(folders.values()), "none", scratch)["runs"]
+    return [dict(run=name, predicted=r["predicted"], measured=r["measured"], calibrated=name in CALIBRATED)
+            for name, r in zip(folders, found)]
+
+
+def report(rows, path):
+    for r in rows:
+        print(f"{r['run']:<26}{r['measured']:>9.4f} s measured {r['predicted']:>9.4f} s predicted "
+              f"{100 * (r['predicted'] / r['measured'] - 1):>+7.1f} %{'  calibrated on' if r['calibrated'] else ''}")
+    errors = [abs(r["predicted"] / r["measured"] - 1) for r in rows if not r["calibrated"]]
+    print(f"{len(errors)} others: median error {100 * percentile(errors, 0.5):.1f} %, 90th percentile "
+          f"{100 * percentile(errors, 0.9):.1f} %, largest {100 * max(errors):.1f} %")
+    if path:
+        with open(path, "w") as file:
+            json.dump({"rows": rows}, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+#include "trainer/planner/this_machine.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <functional>
+
+#include "kernels/base/arena.h"
+#include "kernels/elementwise.h"
+#include "kernels/linear.h"
+#include "trainer/communication/mpi.h"
+#include "trainer/session/machine.h"
+
+namespace megalith {
+
+namespace {
+
+constexpr int repeats = 9;
+constexpr int64_t product = 1024;              // rows, columns and inner dimension of the measured GEMM
+constexpr int64_t copied = int64_t{64} << 20;  // bytes that a rank copies, and all gather: far more than caches hold
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  return "CPU";
+}
+
+class Bench {
+ public:
+  explicit Bench(const Session& session)
+      : session_(session), world_(host_world(session)), stream_(World::cpu, {}), arena_(World::cpu, "measure", size) {}
+
+  double gemm_rate(DType type) {
+    const auto scope = arena_.scope();
+    const Tensor y = filled(type, {product, product}), x = filled(type, {product, product}),
+                 w = filled(type, {product, product});
+    const double seconds = time([&] { linear_forward(stream_, y, x, w, {}); });
+    return sum(2 * std::pow(static_cast<double>(product), 3) / seconds);
+  }
+
+  double copy_rate() {
+    const auto scope = arena_.scope();
+    const Tensor y = filled(DType::f32, {copied / 4}), x = filled(DType::f32, {copied / 4});
+    return sum(2.0 * copied / time([&] { copy(stream_, y, x); }));  // read and written
+  }
+
+  // Seconds of a gather with so many bytes of each rank.
+  double gather(int64_t bytes) {
+    const auto scope = arena_.scope();
+    const Tensor mine = filled(DType::f32, {bytes / 4}), all = filled(DType::f32, {bytes / 4 * session_.size()});
+    return time([&] { world_->all_gather(stream_, all, mine).wait(); });
+  }
+
+  double sum(double mine) {
+    double all = 0;
+    for (const std::string& text : session_.all_gather_text(fmt::format("{}", mine))) all += std::stod(text);
+    return all;
+  }
+
+ private:
+  static constexpr int64_t size = 4 * copied;
+
+  Tensor filled(DType type, Shape shape) {
+    const Tensor x = arena_.tensor(type, shape);
+    fill(stream_, x, 1);
+    return x;
+  }
+
+  // The median; all ranks begin together.
+  double time(const std::function<void()>& work) {
+    std::vector<double> seconds;
+    for (int i = 0; i <= repeats; i++) {
+      world_->barrier(stream_);
+      const double start = now();
+      work();
+      if (i > 0) seconds.push_back(now() - start);  // the first warms up
+    }
+    std::ranges::nth_element(seconds, seconds.begin() + repeats / 2);
+    return seconds[repeats / 2];
+  }
+
+  const Session& session_;
+  std::unique_ptr<Communicator> world_;
+  Stream stream_;
+  Arena arena_;
+};
+
+// GiB that all ranks had taken before they allocated anything.
+double resident(Bench& bench) {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return bench.sum(static_cast<double>(usage.ru_maxrss) / (1 << 20));
+}
+
+}  // namespace
+
+void check_measurable(const Session& session) {
+  CHECK(session.size() > 1, "one rank has no link to others to be measured; start mpirun -n 2 megalith measure");
+  CHECK(session.ranks_on_this_node() == session.size(),
+        "{} of {} ranks are on this node, and what is measured is one node; start all ranks on one",
+        session.ranks_on_this_node(), session.size());
+}
+
+std::string measure_this_machine(const Session& session) {
+  const int ranks = session.size();
+  const int threads = use_threads(ranks);
+  Bench bench(session);
+  const double reserved = resident(bench);
+  const double f32 = bench.gemm_rate(DType::f32) * 1e-12, bf16 = bench.gemm_rate(DType::bf16) * 1e-12;
+  const double bandwidth = bench.copy_rate() * 1e-9, memory = static_cast<double>(physical_memory()) / (1 << 30);
+  const int64_t part = copied / ranks;
+  const double step = bench.gather(256) / (ranks - 1);
+  const double link = static_cast<double>(part) * (ranks - 1) / (bench.gather(part) - step * (ranks - 1)) * 1e-9;
+  return session.broadcast_text(fmt::format(
+      R"(# This machine, as `megalith measure` found it with {0} ranks of {1} thread{2} each, all at work at once.
+#
+# The shares of [calibrated] are 1, since it is what programs reach that was measured. MPI's transfers take the cores'
+# time, so nothing of them overlaps with work. What an op costs before its first byte, and what is elsewhere, are guesses:
+# fit them to a few runs of your own, with megalith plan --calibrate RUN...
+
+[device]
+name = "{3}"  # all its cores are one device, which the ranks share
+kind = "cpu"
+per_node = 1
+memory = {4:.2f}    # GiB: the machine's
+reserved = {5:.2f}  # GiB that {0} ranks had taken before they allocated anything
+bandwidth = {6:.2f}  # GB/s, copies of {7} MB, read and written
+bf16 = {8:.4f}   # TFLOP/s, products of {9} x {9} matrices
+fp16 = {8:.4f}   # not measured, there is no op for it: bf16's
+fp32 = {10:.4f}  # TFLOP/s, products of {9} x {9} matrices
+multiprocessors = 1
+
+[host]
+memory = {4:.2f}  # GiB: the same
+link = {11:.2f}    # GB/s: a copy
+
+[node]
+link = {12:.3f}  # GB/s that a rank sends, gathers of {7} MB in all
+topology = "host"
+latency = {13:.2f}  # us a step of a gather of 256 bytes a rank
+
+[network]
+link = {12:.3f}  # no other node was seen: the node's
+latency = {13:.2f}
+
+[calibrated]
+gemm = 1.0
+memory = 1.0
+node_link = 1.0
+network_link = 1.0
+collective_delay = 10.0
+overlap = 1.0
+launch = 5.0
+microbatch = 0.1
+step = 0.1
+)",
+      ranks, threads, threads == 1 ? "" : "s", processor_name(), memory, reserved, bandwidth, copied >> 20, bf16,
+      product, f32, bandwidth / 2, link, step * 1e6));
+}
+
+}  // namespace megalith

@@ -1,0 +1,18 @@
+// This machine as data: what its CPU and the link between its ranks were measured to do, as a profile of
+// configs/hardware, so that runs on it can be planned. GPUs are not measured; theirs are the numbers of data sheets.
+#pragma once
+
+#include <string>
+
+#include "trainer/session/session.h"
+
+namespace megalith {
+
+// Error: one rank, or several nodes.
+void check_measurable(const Session& session);
+
+// Collective, of ranks that are measurable. The profile as TOML, the same on every rank: all the machine's cores are one
+// device, which the ranks share. Rates are the sums of what the ranks reach at the same time.
+std::string measure_this_machine(const Session& session);
+
+}  // namespace megalith
