@@ -56,20 +56,20 @@ struct NetworkProfile {
 
 struct Calibration {
   double gemm = 0.79;             // of the peak rate, that a large GEMM reaches
-  double memory = 0.859;           // of the memory's bandwidth, that an elementwise op reaches
+  double memory = 0.851;           // of the memory's bandwidth, that an elementwise op reaches
   double node_link = 0.79;        // of the link's rate, that a collective inside a node reaches
   double network_link = 0.78;     // of the network's, between nodes
-  double collective_delay = 178;  // us before the first byte of a collective moves
-  double overlap = 0.315;          // of the shorter one, that a transfer and the work beside it take longer together
+  double collective_delay = 179;  // us before the first byte of a collective moves
+  double overlap = 0.346;          // of the shorter one, that a transfer and the work beside it take longer together
   double launch = 6;              // us that the host needs to launch an op
-  double microbatch = 1.07;        // ms a microbatch, of what is nowhere else
-  double step = 16.5;               // ms a step, of what is nowhere else
+  double microbatch = 1.08;        // ms a microbatch, of what is nowhere else
+  double step = 16.6;               // ms a step, of what is nowhere else
   bool operator==(const Calibration&) const = default;
 };
 
 struct StackProfile {
   std::string name = "Megalith";
-  double elementwise = 1;  // time of ops bound by memory, relative to Megalith's
+  double elementwise = 1;  // time of a layer's ops that are bound by memory, relative to Megalith's
   AttentionKernel attention = AttentionKernel::fused;
   double attention_share = 0.55;  // of a GEMM's rate, that fused attention over a long sequence reaches
   double tensor_exposed = 1;      // share of a tensor-parallel sum that no other work hides

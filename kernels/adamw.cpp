@@ -21,7 +21,7 @@ void adamw_update(Stream& s, Tensor master, Tensor m, Tensor v, Tensor working, 
   const double bytes = static_cast<double>(2 * (master.bytes() + m.bytes() + v.bytes()) + grad.bytes() +
                                            working.bytes() + scale.bytes());
   s.launch(
-      "adamw_update", {.flops = 14.0 * static_cast<double>(n), .bytes = bytes},
+      "adamw_update", {.flops = 14.0 * static_cast<double>(n), .bytes = bytes, .kind = Cost::Kind::update},
       [=] { cpu::adamw_update(master, m, v, working, grad, scale, a); },
       [=](auto queue) { cuda::adamw_update(queue, master, m, v, working, grad, scale, a); });
 }

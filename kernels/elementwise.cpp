@@ -45,7 +45,7 @@ void accumulate_square_sum(Stream& s, Tensor out, Tensor x) {
   expect_numel("accumulate_square_sum", "out", out, DType::f64, 1);
   expect_dtype("accumulate_square_sum", "x", x, DType::f32);
   s.launch(
-      "accumulate_square_sum", {.flops = 2 * numel_of(x), .bytes = bytes_of(x) + 16},
+      "accumulate_square_sum", {.flops = 2 * numel_of(x), .bytes = bytes_of(x) + 16, .kind = Cost::Kind::update},
       [=] { cpu::accumulate_square_sum(out, x); }, [=](auto queue) { cuda::accumulate_square_sum(queue, out, x); });
 }
 
@@ -53,7 +53,8 @@ void clip_scale(Stream& s, Tensor scale, Tensor square_sum, double max_norm) {
   expect_numel("clip_scale", "scale", scale, DType::f64, 1);
   expect_numel("clip_scale", "square_sum", square_sum, DType::f64, 1);
   s.launch(
-      "clip_scale", {.flops = 3, .bytes = 16}, [=] { cpu::clip_scale(scale, square_sum, max_norm); },
+      "clip_scale", {.flops = 3, .bytes = 16, .kind = Cost::Kind::update},
+      [=] { cpu::clip_scale(scale, square_sum, max_norm); },
       [=](auto queue) { cuda::clip_scale(queue, scale, square_sum, max_norm); });
 }
 

@@ -10,8 +10,9 @@ struct Cost {
   double bytes = 0;  // memory traffic of an ideal op: every argument read or written once
 
   // What the op is at its heart, whose rate depends on its sizes: a matrix product (m, k) x (k, n), which may be added to
-  // what is there, or causal attention of m heads, over all sequences, with n positions of k features.
-  enum class Kind : uint8_t { elementwise, gemm, gemm_add, attention };
+  // what is there, or causal attention of m heads, over all sequences, with n positions of k features. An update is the
+  // optimizer's, which passes over weights and not over activations.
+  enum class Kind : uint8_t { elementwise, update, gemm, gemm_add, attention };
   Kind kind = Kind::elementwise;
   int64_t m = 0, n = 0, k = 0;
 

@@ -98,6 +98,12 @@ std::string write_reference_config(const std::string& path, const std::string& r
   return path;
 }
 
+Result succeed(const Args& command, const Scratch& scratch) {
+  const Result result = run(command, scratch.folder());
+  EXPECT_EQ(result.status, 0) << result.text();
+  return result;
+}
+
 Result train(const std::string& folder, int ranks, const Args& overrides) {
   Args args{"train", "config.toml"};
   args.insert(args.end(), overrides.begin(), overrides.end());

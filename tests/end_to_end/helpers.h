@@ -51,6 +51,8 @@ std::string reference(const std::string& name);  // folder of ../shared/referenc
 std::string write_reference_config(const std::string& path, const std::string& reference_folder,
                                    const std::string& init_from);
 
+// Runs in the scratch folder, and is expected to succeed.
+Result succeed(const Args& command, const Scratch& scratch);
 // `megalith train config.toml ...` in `folder`, expected to succeed.
 Result train(const std::string& folder, int ranks, const Args& overrides);
 

@@ -33,12 +33,6 @@ const std::string config =
     "[train]\nsteps = 60\nevaluate_every = 30\nevaluate_batches = 4\n"
     "[checkpoint]\nevery = 20\nkeep = 2\n[run]\noutput = \"run\"\n";
 
-Result succeed(const Args& command, const Scratch& scratch) {
-  const Result result = run(command, scratch.folder());
-  EXPECT_EQ(result.status, 0) << result.text();
-  return result;
-}
-
 int lines_with(const std::string& text, const std::string& word) {
   int n = 0;
   for (size_t at = 0; at < text.size();
@@ -191,68 +185,6 @@ TEST(TextData, minutes_end_a_run_with_a_checkpoint) {
   const std::vector<Step> steps = read_steps(scratch / "run");
   ASSERT_FALSE(steps.empty());
   EXPECT_EQ(checkpoints_in(scratch / "run/checkpoints").back(), step_name(steps.back().step));
-}
-
-TEST(Plan, every_recipe) {
-  const Scratch scratch;
-  int recipes = 0;
-  for (const auto& entry : fs::directory_iterator(MEGALITH_SOURCE_DIR "/configs")) {
-    if (entry.path().extension() != ".toml") continue;
-    recipes++;
-    const bool of_cluster = read_file(entry.path()).find("[hardware]") != std::string::npos;
-    for (const char* ranks : {"1", "2", "8"}) {
-      // The vocabulary that the quickstart's tokenizer will have once there is one.
-      Args args{"plan", entry.path(), "--ranks", ranks};
-      if (entry.path().stem() == "quickstart") args.push_back("model.vocab=4096");
-      if (of_cluster) args = {"plan", entry.path()};
-      const Result result = run(megalith(args), of_cluster ? MEGALITH_SOURCE_DIR : scratch.folder());
-      EXPECT_EQ(result.status, 0) << entry.path() << result.text();
-      for (const char* word : {"parameters", "optimizer", "gradients", "saved", "scratch", "communication", "FLOPs",
-                               "transfers: all match and drain"})
-        EXPECT_NE(result.out.find(word), std::string::npos) << word << ": " << result.text();
-      EXPECT_LT(result.seconds, of_cluster ? 30 : 5);
-      if (!of_cluster) continue;
-      for (const char* word : {"predicted:", "MFU", ": fits, "})
-        EXPECT_NE(result.out.find(word), std::string::npos) << word << ": " << result.text();
-      break;
-    }
-  }
-  EXPECT_GE(recipes, 10);
-}
-
-// 256 ranks of a model of 30 billion parameters, on whatever machine this is.
-TEST(Plan, thirty_billion_on_256_ranks) {
-  const Scratch scratch;
-  write_file(scratch / "config.toml",
-             "[model]\nlayers = 60\nhidden = 6400\nheads = 50\nvocab = 50257\ncontext = 2048\n"
-             "[batch]\nglobal_batch_size = 512\nmicrobatch_size = 1\n[memory]\nactivation_checkpointing = \"each\"\n"
-             "[precision]\ncompute = \"bf16\"\n");
-  for (const char* degree : {"0", "16"}) {
-    const Result result = succeed(megalith({"plan", "config.toml", "--ranks", "256",
-                                            fmt::format("parallel.sharded_data_parallel_degree={}", degree)}),
-                                  scratch);
-    EXPECT_LT(result.seconds, 5);
-    EXPECT_NE(result.out.find("256 ranks"), std::string::npos) << result.text();
-    EXPECT_NE(result.out.find("all match and drain"), std::string::npos) << result.text();
-    fmt::print("  degree {}: {:.2f} s\n", degree, result.seconds);
-  }
-}
-
-// What `plan` says a rank will need is what the run takes.
-TEST(Plan, memory_is_that_of_the_run) {
-  SKIP_WITHOUT_REFERENCE();
-  const Scratch scratch;
-  write_reference_config(scratch / "config.toml", reference("tiny"), "");
-  const Args overrides{"batch.microbatch_size=1", "memory.activation_checkpointing=each"};
-  Args args{"plan", "config.toml", "--ranks", "3"};
-  args.insert(args.end(), overrides.begin(), overrides.end());
-  const Result planned = succeed(megalith(args), scratch);
-  train(scratch.folder(), 3, overrides);
-  const nlohmann::json first = read_metrics(scratch / "run").front();
-  for (const auto& [memory, bytes] : first.at("memory_bytes").items()) {
-    const std::string line = fmt::format("  {:<14} {:>16} bytes", memory, bytes.get<int64_t>());
-    EXPECT_NE(planned.out.find(line), std::string::npos) << line << " is not in " << planned.text();
-  }
 }
 
 }  // namespace

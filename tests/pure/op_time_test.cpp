@@ -57,6 +57,7 @@ TEST(OpTime, NoFasterThanItsBytes) {
   EXPECT_DOUBLE_EQ(seconds(add, h), 5 + 3e6 / 1e9) << "what other programs add outside of the GEMM";
   h.stack.elementwise = 4;
   EXPECT_DOUBLE_EQ(seconds({.bytes = 5e9}, h), 20);
+  EXPECT_DOUBLE_EQ(seconds({.bytes = 5e9, .kind = Cost::Kind::update}, h), 5);
   EXPECT_DOUBLE_EQ(seconds(gemm(128, 128, 128, 5e9), h), 5);
   h.calibrated.memory = 0.5;
   EXPECT_DOUBLE_EQ(seconds({.bytes = 5e9}, h), 40);
@@ -87,9 +88,10 @@ TEST(OpTime, UnfusedAttentionMovesItsScores) {
 }
 
 TEST(OpTime, ACpuHasNoTiles) {
-  Processor cpu = processor;
-  cpu.multiprocessors = 1;
-  EXPECT_DOUBLE_EQ(op_time(gemm(1, 1, 1), cpu, hardware()), 2e-12);
+  Hardware h = hardware();
+  h.device.kind = DeviceKind::cpu;
+  EXPECT_DOUBLE_EQ(seconds(gemm(1, 1, 1), h), 2e-12);
+  EXPECT_DOUBLE_EQ(seconds(attention(10, 8), h), attention(10, 8).flops / 0.5e12) << "nor ramps";
 }
 
 }  // namespace

@@ -150,6 +150,9 @@ TEST(TimeLine, TheHostLaunchesNoFasterThanItCan) {
   const TimeLine line = play({}, {{op(0.25), op(3), op(0.25)}}, h);
   EXPECT_DOUBLE_EQ(line.seconds, 5.25);  // 1 + 0.25, waits to 2, 3, and the third is launched by then
   EXPECT_DOUBLE_EQ(at(line.accounts[0], Account::launches), 1.75);
+
+  h.device.kind = DeviceKind::cpu;  // which launches nothing ahead
+  EXPECT_DOUBLE_EQ(play({}, {{op(0.25), op(3), op(0.25)}}, h).seconds, 6.5);
 }
 
 // Narayanan et al., arXiv 2104.04473: of m microbatches over p equal stages, (p - 1) / m of the work is bubble.

@@ -26,7 +26,7 @@ int64_t blocks(int64_t size, int64_t block) { return (size + block - 1) / block;
 
 double gemm_time(const Cost& cost, const Processor& processor, const Hardware& hardware) {
   const double rate = processor.peak * hardware.calibrated.gemm;
-  if (processor.multiprocessors == 1) return cost.flops / rate;  // no tiles to share out
+  if (hardware.device.kind == DeviceKind::cpu) return cost.flops / rate;
   double best = 0;
   for (const Tile& tile : tiles)
     for (const int64_t split : splits) {
@@ -44,6 +44,7 @@ double gemm_time(const Cost& cost, const Processor& processor, const Hardware& h
 double attention_time(const Cost& cost, const Processor& processor, const Hardware& hardware) {
   const double gemm_rate = processor.peak * hardware.calibrated.gemm;
   const auto s = static_cast<double>(cost.n);
+  if (hardware.device.kind == DeviceKind::cpu) return cost.flops / (gemm_rate * hardware.stack.attention_share);
   if (hardware.stack.attention == AttentionKernel::fused) {
     const double heads = cost.k <= 64 ? small_heads : 1;
     return cost.flops / (gemm_rate * hardware.stack.attention_share * heads * s / (s + attention_ramp));
@@ -78,6 +79,7 @@ double op_time(const Cost& cost, const Processor& processor, const Hardware& har
              hardware.stack.accumulate_bytes * static_cast<double>(cost.m * cost.n) /
                  (processor.bandwidth * hardware.calibrated.memory);
     case Cost::Kind::attention: return std::max(through_memory, attention_time(cost, processor, hardware));
+    case Cost::Kind::update: return through_memory;
     default: return through_memory * hardware.stack.elementwise;
   }
 }

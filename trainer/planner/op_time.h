@@ -1,10 +1,13 @@
 // How long an op takes on a device: rooflines of what its Cost says. Pure functions.
 //
-// - elementwise: its bytes at the share of the memory's bandwidth that such ops reach.
+// - elementwise: its bytes at the share of the memory's bandwidth that such ops reach, times what another program moves
+//   more; the optimizer's updates are one pass in all programs.
 // - GEMM: the product, padded to whole tiles, at the share of the peak rate that large ones reach; less where the last
 //   wave of tiles leaves multiprocessors idle or where the inner dimension is short; never faster than its bytes.
 //   The best of a few tile sizes and splits of the inner dimension is taken, as libraries do.
 // - attention: its FLOPs at a share of that rate, which grows with the sequence; never faster than its bytes.
+//
+// A CPU has no tiles, and no ramps: its products take their operations at the rate.
 //
 // The forms are those of a study of published runs: Hagemann et al., arXiv 2311.05610, MosaicML's llm-foundry and
 // BigScience's tables; bench/published.py holds them against such runs.

@@ -132,7 +132,8 @@ Search search(const Config& asked, const Hardware& hardware, int num_ranks, size
       if (too_slow) continue;
       const Rehearsed rehearsed = rehearse_stages(config, num_ranks, false);
       int64_t needed = 0;
-      for (const MemorySizes& sizes : rehearsed.memory) needed = std::max(needed, device_bytes(config, hardware, sizes));
+      for (const MemorySizes& sizes : rehearsed.memory)
+        needed = std::max(needed, device_bytes(config, hardware, sizes));
       if (needed > room) {
 #pragma omp atomic
         found.too_large++;

@@ -1,7 +1,6 @@
 #include "trainer/planner/time_line.h"
 
 #include <algorithm>
-#include <cstring>
 #include <deque>
 #include <limits>
 #include <map>
@@ -78,10 +77,14 @@ Account account_of_wait(Channel channel, Transfer transfer) {
   }
 }
 
-bool updates(const char* op) {
-  for (const char* name : {"adamw_update", "clip_scale", "accumulate_square_sum"})
-    if (std::strcmp(op, name) == 0) return true;
-  return false;
+Account account_of_op(Cost::Kind kind) {
+  switch (kind) {
+    case Cost::Kind::gemm:
+    case Cost::Kind::gemm_add: return Account::gemm;
+    case Cost::Kind::attention: return Account::attention;
+    case Cost::Kind::update: return Account::optimizer;
+    default: return Account::elementwise;
+  }
 }
 
 // A stretch on given machines.
@@ -131,13 +134,8 @@ class ClockedPlay {
  private:
   void time(const StageTrace& stage, const Processor& processor) {
     auto& times = times_.emplace_back();
-    for (const StageTrace::Op& op : stage.ops) {
-      const Account kind = op.cost.kind == Cost::Kind::gemm || op.cost.kind == Cost::Kind::gemm_add ? Account::gemm
-                           : op.cost.kind == Cost::Kind::attention                                  ? Account::attention
-                           : updates(op.name)                                                       ? Account::optimizer
-                                              : Account::elementwise;
-      times.emplace_back(op_time(op.cost, processor, hardware_), kind);
-    }
+    for (const StageTrace::Op& op : stage.ops)
+      times.emplace_back(op_time(op.cost, processor, hardware_), account_of_op(op.cost.kind));
     auto& stretches = stretches_.emplace_back();
     for (const StageTrace::Stretch& ops : stage.stretches) {
       TimedStretch& timed = stretches.emplace_back();
@@ -164,6 +162,7 @@ class ClockedPlay {
 
   void launch(size_t stage) {
     Clock& clock = clocks_[stage];
+    if (is_its_own_host_) clock.host = std::max(clock.host, clock.now);
     clock.host += hardware_.calibrated.launch * 1e-6;
     idle(stage, clock.host, Account::launches);
   }
@@ -172,7 +171,7 @@ class ClockedPlay {
     Clock& clock = clocks_[stage];
     const TimedStretch& timed = stretches_[stage][number];
     const StageTrace::Stretch& ops = stages_[stage].stretches[number];
-    if (!with_spans_ && clock.now - clock.host >= timed.lead) {
+    if (!with_spans_ && !is_its_own_host_ && clock.now - clock.host >= timed.lead) {
       clock.host += hardware_.calibrated.launch * 1e-6 * static_cast<double>(ops.size());
       work(stage, timed.seconds);
       for (size_t a = 0; a < num_accounts; a++) clock.accounts[a] += timed.accounts[a];
@@ -336,6 +335,7 @@ class ClockedPlay {
   const std::vector<StageTrace>& stages_;
   const Hardware& hardware_;
   const bool with_spans_;
+  const bool is_its_own_host_ = hardware_.device.kind == DeviceKind::cpu;
   std::vector<Clock> clocks_;
   std::vector<std::array<GroupLink, num_channels + 1>> links_;  // by stage and channel of collectives; the last: host
   std::vector<std::vector<std::pair<double, Account>>> times_;  // by stage and op

@@ -61,7 +61,7 @@ std::vector<std::string> warnings_of(const Config& config, const Hardware& hardw
                     "parallel.tensor_parallel_degree",
                     width));
   const int64_t on_node = config.parallel.ranks_per_node, devices = hardware.device.per_node;
-  if (on_node > devices)
+  if (on_node > devices && hardware.device.kind == DeviceKind::gpu)
     warnings.push_back(
         fmt::format("{} ranks of a node share {} device{}; take more of hardware.nodes, or fewer ranks, to give each "
                     "its own",

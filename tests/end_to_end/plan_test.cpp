@@ -1,0 +1,112 @@
+// megalith plan, and what it knows of machines: every recipe, memory as in a run, this machine measured and calibrated
+// on a run of its own.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/end_to_end/helpers.h"
+#include "tests/end_to_end/process.h"
+
+namespace megalith::e2e {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(Plan, every_recipe) {
+  const Scratch scratch;
+  int recipes = 0;
+  for (const auto& entry : fs::directory_iterator(MEGALITH_SOURCE_DIR "/configs")) {
+    if (entry.path().extension() != ".toml") continue;
+    recipes++;
+    const bool of_cluster = read_file(entry.path()).find("[hardware]") != std::string::npos;
+    for (const char* ranks : {"1", "2", "8"}) {
+      // The vocabulary that the quickstart's tokenizer will have once there is one.
+      Args args{"plan", entry.path(), "--ranks", ranks};
+      if (entry.path().stem() == "quickstart") args.push_back("model.vocab=4096");
+      if (of_cluster) args = {"plan", entry.path()};
+      const Result result = run(megalith(args), of_cluster ? MEGALITH_SOURCE_DIR : scratch.folder());
+      EXPECT_EQ(result.status, 0) << entry.path() << result.text();
+      for (const char* word : {"parameters", "optimizer", "gradients", "saved", "scratch", "communication", "FLOPs",
+                               "transfers: all match and drain"})
+        EXPECT_NE(result.out.find(word), std::string::npos) << word << ": " << result.text();
+      EXPECT_LT(result.seconds, of_cluster ? 30 : 5);
+      if (!of_cluster) continue;
+      for (const char* word : {"predicted:", "MFU", ": fits, "})
+        EXPECT_NE(result.out.find(word), std::string::npos) << word << ": " << result.text();
+      break;
+    }
+  }
+  EXPECT_GE(recipes, 10);
+}
+
+// 256 ranks of a model of 30 billion parameters, on whatever machine this is.
+TEST(Plan, thirty_billion_on_256_ranks) {
+  const Scratch scratch;
+  write_file(scratch / "config.toml",
+             "[model]\nlayers = 60\nhidden = 6400\nheads = 50\nvocab = 50257\ncontext = 2048\n"
+             "[batch]\nglobal_batch_size = 512\nmicrobatch_size = 1\n[memory]\nactivation_checkpointing = \"each\"\n"
+             "[precision]\ncompute = \"bf16\"\n");
+  for (const char* degree : {"0", "16"}) {
+    const Result result = succeed(megalith({"plan", "config.toml", "--ranks", "256",
+                                            fmt::format("parallel.sharded_data_parallel_degree={}", degree)}),
+                                  scratch);
+    EXPECT_LT(result.seconds, 5);
+    EXPECT_NE(result.out.find("256 ranks"), std::string::npos) << result.text();
+    EXPECT_NE(result.out.find("all match and drain"), std::string::npos) << result.text();
+    fmt::print("  degree {}: {:.2f} s\n", degree, result.seconds);
+  }
+}
+
+// What `plan` says a rank will need is what the run takes.
+TEST(Plan, memory_is_that_of_the_run) {
+  SKIP_WITHOUT_REFERENCE();
+  const Scratch scratch;
+  write_reference_config(scratch / "config.toml", reference("tiny"), "");
+  const Args overrides{"batch.microbatch_size=1", "memory.activation_checkpointing=each"};
+  Args args{"plan", "config.toml", "--ranks", "3"};
+  args.insert(args.end(), overrides.begin(), overrides.end());
+  const Result planned = succeed(megalith(args), scratch);
+  train(scratch.folder(), 3, overrides);
+  const nlohmann::json first = read_metrics(scratch / "run").front();
+  for (const auto& [memory, bytes] : first.at("memory_bytes").items()) {
+    const std::string line = fmt::format("  {:<14} {:>16} bytes", memory, bytes.get<int64_t>());
+    EXPECT_NE(planned.out.find(line), std::string::npos) << line << " is not in " << planned.text();
+  }
+}
+
+// A run on this machine, measured a moment before: its time is predicted, badly as it may be on a busy machine.
+TEST(Plan, this_machine_and_a_run_on_it) {
+  const Scratch scratch;
+  succeed(mpirun(2, {"measure", "--write", "this.toml"}), scratch);
+  const Args model{"hardware.profile=this.toml", "model.vocab=300", "model.layers=2", "model.hidden=64"};
+  Args args{"plan", MEGALITH_SOURCE_DIR "/configs/quickstart.toml", "--ranks", "2"};
+  args.insert(args.end(), model.begin(), model.end());
+  const Result planned = succeed(megalith(args), scratch);
+  for (const char* word : {"predicted:", "GEMM", ": fits, "})
+    EXPECT_NE(planned.out.find(word), std::string::npos) << planned.text();
+
+  write_file(scratch / "text.txt", std::string(5000, 'x'));
+  succeed(megalith({"prepare", "--text", "text.txt", "--tokenizer", "bytes", "--out", "data"}), scratch);
+  args = {"train",
+          args[1],
+          "data.train=data/train.bin",
+          "data.validation=",
+          "data.tokenizer=",
+          "train.steps=6",
+          "optimizer.warmup_steps=1",
+          "run.output=run",
+          "batch.sequence_length=64",
+          "train.evaluate_every=0"};
+  args.insert(args.end(), model.begin(), model.end());
+  succeed(mpirun(2, args), scratch);
+  const Result fitted =
+      succeed(megalith({"plan", "--calibrate", "run", "--fit", "calibrated.gemm", "--json", "out"}), scratch);
+  const nlohmann::json out = nlohmann::json::parse(read_file(scratch / "out"));
+  EXPECT_GT(out["runs"][0]["measured"].get<double>(), 0) << fitted.text();
+  EXPECT_GT(out["runs"][0]["predicted"].get<double>(), 0) << fitted.text();
+  EXPECT_EQ(out["fitted"][0]["key"], "calibrated.gemm");
+}
+
+}  // namespace
+}  // namespace megalith::e2e
