@@ -73,8 +73,9 @@ Config shrink(const Config& config, int64_t num_ranks, int64_t few_ranks) {
   parallel.max_live_parameters = scaled(parallel.max_live_parameters);
   parallel.replicate_below = scaled(parallel.replicate_below);
   small.batch.microbatch_size = std::min(microbatch, config.batch.microbatch_size);
-  small.batch.global_batch_size =
-      small.batch.microbatch_size * (parallel.prescaled_batch ? 1 : d.tensor) * d.shard * d.data * microbatches;
+  const int64_t alive = std::max(d.pipeline * parallel.virtual_stages, parallel.active_microbatches);
+  small.batch.global_batch_size = small.batch.microbatch_size * (parallel.prescaled_batch ? 1 : d.tensor) * d.shard *
+                                  d.data * std::min(microbatches, 3 * alive);
   small.run.output += "-shrunk";
   small.checkpoint.directory = small.run.output + "/checkpoints";
   small.hardware.profile.clear();

@@ -37,8 +37,14 @@ TEST(Shrink, KeepsEveryAxisThatThereIs) {
   EXPECT_LT(small.parallel.ranks_per_node, 16) << "several nodes";
   EXPECT_GT(small.parallel.max_live_parameters, 0);
   EXPECT_LT(small.parallel.max_live_parameters, 100'000);
-  // 512 sequences on 8 groups in microbatches of 4: 16 of them, and still.
-  EXPECT_EQ(small.batch.global_batch_size / (small.batch.microbatch_size * d.shard * d.data), 16);
+  // 512 sequences on 8 groups in microbatches of 4 are 16 of them; 3 x 2 x 2 fill the pipeline three times.
+  const auto microbatches = [&](const Config& c) {
+    return c.batch.global_batch_size / (c.batch.microbatch_size * d.shard * d.data);
+  };
+  EXPECT_EQ(microbatches(small), 12);
+  Config fewer = config;
+  fewer.batch.global_batch_size = 9 * 8 * 4;
+  EXPECT_EQ(microbatches(shrink(fewer, 256, 16)), 9) << "as they are";
   EXPECT_EQ(small.parallel.sharding_strategy, ShardingStrategy::full_shard);
   EXPECT_EQ(small.run.output, "runs/default-shrunk");
   EXPECT_NO_THROW(validate(small));

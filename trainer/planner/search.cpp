@@ -6,6 +6,7 @@
 
 #include "trainer/model/spec.h"
 #include "trainer/parallel/layout.h"
+#include "trainer/parallel/plan.h"
 #include "trainer/planner/in_parallel.h"
 #include "trainer/planner/verdict.h"
 
