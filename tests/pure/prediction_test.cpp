@@ -211,6 +211,8 @@ TEST(Prediction, AccountsAddUpToTheStep) {
     for (const Accounts& stage : p.line.accounts)
       EXPECT_NEAR(std::accumulate(stage.begin(), stage.end(), 0.0) / p.seconds, 1, 1e-12);
     EXPECT_GT(p.hfu, p.mfu);
+    for (const Accounts& stage : p.line.accounts)
+      EXPECT_LE(at(p.line.accounts[p.slowest], Account::bubble), at(stage, Account::bubble));
   }
 }
 

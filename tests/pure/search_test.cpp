@@ -28,6 +28,20 @@ Hardware machines() {
   return h;
 }
 
+TEST(SearchLayouts, NothingIsDroppedThatCouldBeFaster) {
+  Hardware h = machines();  // on which nothing but products and the bubble takes time
+  h.device.kind = DeviceKind::cpu;
+  h.device.bandwidth = 1e6;
+  h.device.memory = 1000;
+  h.node.link = h.network.link = 1e6;
+  h.node.latency = h.network.latency = 0;
+  h.calibrated = {.gemm = 1, .collective_delay = 0, .overlap = 0, .launch = 0, .microbatch = 0, .step = 0};
+  h.stack.attention_share = 1;
+  const Search all = search(asked(), h, 8, 1'000'000), few = search(asked(), h, 8, 5);
+  EXPECT_GT(few.too_slow, 0);
+  for (size_t i = 0; i < 5; i++) EXPECT_EQ(few.best.at(i).config, all.best.at(i).config) << i;
+}
+
 TEST(SearchLayouts, TheFastestOfAllThatFit) {
   const Search all = search(asked(), machines(), 8, 1'000'000), few = search(asked(), machines(), 8, 5);
   EXPECT_EQ(all.too_slow, 0);

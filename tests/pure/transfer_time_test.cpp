@@ -31,6 +31,8 @@ TEST(TransferTime, AMessageTakesTheWayToItsPeer) {
   EXPECT_DOUBLE_EQ(message(1, 0), 1 + 1) << "whatever stage comes after it";
   EXPECT_DOUBLE_EQ(message(1, 2), 100 + 1) << "half of the node's network";
   EXPECT_DOUBLE_EQ(message(2, 1), 100 + 1);
+  const MeshShape wide{.data = 4, .pipeline = 2, .ranks_per_node = 4};
+  EXPECT_DOUBLE_EQ(message_link(wide, hardware(), 0, 4).bandwidth, 0.5e9) << "all four of a node send";
 }
 
 TEST(TransferTime, ARingWaitsForTheNetworkOnceANode) {
