@@ -14,15 +14,21 @@ export OMP_WAIT_POLICY=PASSIVE
 jobs=$(nproc)
 strict=-DCMAKE_COMPILE_WARNING_AS_ERROR=$([ "${CI:-false}" = false ] && echo OFF || echo ON)
 
-cmake --preset cpu "$strict" >/dev/null &
-cmake --preset cpu-asan "$strict" ${MEGALITH_SANITIZE_FULLY:+-DMEGALITH_SANITIZE_FULLY=ON} >/dev/null
-wait "$!"
-cmake --build --preset cpu-programs -j "$jobs" -- --quiet
-cmake --build --preset cpu-asan -j "$jobs" -- --quiet
-
-# Both run to their end, so that one failure does not hide another. Some wait more than they compute.
+# Some tests wait more than they compute.
 at_once=$((jobs + jobs / 2))
-status=0
-ctest --preset cpu-asan -j "$at_once" --no-tests=error || status=1
-ctest --preset cpu-programs -j "$at_once" --no-tests=error || status=1
+test_libraries() {
+  cmake --preset cpu-asan "$strict" ${MEGALITH_SANITIZE_FULLY:+-DMEGALITH_SANITIZE_FULLY=ON} >/dev/null &&
+    cmake --build --preset cpu-asan -j "$jobs" -- --quiet &&
+    ctest --preset cpu-asan -j "$at_once" --no-tests=error
+}
+
+# Beside the build of the programs, so that no processor waits for the last file of either; both run to their end, so that
+# one failure does not hide another.
+mkdir -p build
+test_libraries >build/libraries.log 2>&1 &
+libraries=$! built=true status=0
+{ cmake --preset cpu "$strict" >/dev/null && cmake --build --preset cpu-programs -j "$jobs" -- --quiet; } || built=false
+wait "$libraries" || status=1
+cat build/libraries.log
+$built && ctest --preset cpu-programs -j "$at_once" --no-tests=error || status=1
 exit "$status"

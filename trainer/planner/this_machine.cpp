@@ -19,7 +19,7 @@ namespace megalith {
 
 namespace {
 
-constexpr int repeats = 30;
+constexpr int repeats = 15;
 constexpr int64_t product = 1024;              // rows, columns and inner dimension of the measured GEMM
 constexpr int64_t copied = int64_t{64} << 20;  // bytes that a rank copies, and all gather: far more than caches hold
 
