@@ -5,7 +5,8 @@
 
 `megalith measure` makes the profile of this machine. The quickstart, a GPT-2 of 124M parameters and nanoGPT's small CPU
 recipe then train a few steps on 1, 2 and 4 ranks in several layouts, all of them in turn, several rounds; the fastest
-quarter of each one's steps is what counts, since what else the machine does only takes time. The numbers of the profile are fitted to three of the runs (CALIBRATED); all others are predicted with them.
+quarter of each one's steps is what counts, since what else the machine does only takes time. The numbers of the profile
+are fitted to three of the runs (CALIBRATED); all others are predicted with them.
 The JSON has `rows`: run, predicted and measured seconds, whether it was calibrated on.
 """
 
