@@ -1,4 +1,5 @@
 // The field table covers Config, and what is printed from it reads back to the same value.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <bit>

@@ -1,6 +1,8 @@
 // Runs every test on every rank. Rank 0 prints as usual, the others only what failed. A test that failed on one rank
 // fails the program on all: at the end of each test the ranks compare notes. A failure that ends a test early (ASSERT,
 // an exception) would leave the other ranks waiting in a collective, so it ends the job.
+#include <fmt/format.h>
+
 #include <cstdio>
 #include <memory>
 

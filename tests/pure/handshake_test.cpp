@@ -1,6 +1,7 @@
 // What the ranks compare before a run: what a rank's fingerprint sees, and how differences are named.
 #include "trainer/job/handshake.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
