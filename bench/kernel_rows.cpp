@@ -144,11 +144,11 @@ std::vector<Row> rows_of(const Model& m, DType t) {
   add("adamw_update", [=](Desk& d) -> Launch {
     const Shape shape{m.parameters};
     const Tensor master = d.tensor(f32, shape), m1 = d.tensor(f32, shape), v = d.arena.tensor(f32, shape),
-                 g = d.tensor(f32, shape), scale = d.arena.tensor(DType::f64, {1});
+                 g = d.tensor(f32, shape), state = d.zeros(DType::f64, {UpdateState::numel});
     const Tensor working = t == f32 ? Tensor() : d.tensor(t, shape);
     fill(d.stream, v, 1);
-    fill(d.stream, scale, 1);
-    return [=, &d] { adamw_update(d.stream, master, m1, v, working, g, scale, {.learning_rate = 1e-4, .update = 9}); };
+    decide_update(d.stream, state, d.zeros(DType::f64, {2}), {}, {.learning_rate = 1e-4});
+    return [=, &d] { adamw_update(d.stream, master, m1, v, working, g, state, {.learning_rate = 1e-4}); };
   });
   if (t == bf16) return rows;
   add("accumulate_square_sum", [=](Desk& d) -> Launch {

@@ -127,6 +127,8 @@ struct TrainConfig {
   int64_t seed = 1;
   int64_t evaluate_every = 0;  // 0: only at the end
   int64_t evaluate_batches = 20;
+  int64_t max_bad_steps = 3;     // in a row, until the run ends
+  double skip_norm_above = 0.0;  // times the running median; 0: off
   bool operator==(const TrainConfig&) const = default;
 };
 

@@ -123,6 +123,11 @@ Table<Config> build_table() {
                "Updates between evaluations on data.validation; 0: only at the end");
   train.number("evaluate_batches", &TrainConfig::evaluate_batches, "batches", between(1, 1e9),
                "Global batches an evaluation reads");
+  train.number("max_bad_steps", &TrainConfig::max_bad_steps, "steps", between(1, 1e9),
+               "Steps in a row that may be skipped, for a loss or norm that is not finite or by skip_norm_above, until "
+               "the run ends");
+  train.number("skip_norm_above", &TrainConfig::skip_norm_above, "", at_least(0),
+               "Skip steps whose gradient norm is above this many times the median of the last 128 updates'; 0: off");
 
   Rows checkpoint(table, "checkpoint", &Config::checkpoint);
   checkpoint.word("directory", &CheckpointConfig::directory,

@@ -249,6 +249,15 @@ Found check_run(const Config& config) {
   return {};
 }
 
+// Half of all norms are above the median.
+Found check_skipping(const Config& config) {
+  const double above = config.train.skip_norm_above;
+  if (above > 0 && above <= 1)
+    return problem(config, "train.skip_norm_above",
+                   "would skip steps as they should be; set more than 1, such as 10, or 0 to skip none");
+  return {};
+}
+
 Found check_communication(const Config& config) {
   if (config.communication.backend == Backend::mpi && !config.communication.rendezvous.empty())
     return problem(
@@ -270,9 +279,9 @@ std::vector<int64_t> nearest(std::vector<int64_t> values, int64_t x, size_t most
 
 std::optional<Problem> first_problem(const Config& config) {
   // check_values goes first: the others divide by what it has found to be positive.
-  for (const auto check :
-       {check_values, check_shapes, check_tensor_parallel, check_pipeline, check_layers_per_stage, check_sharding,
-        check_placement, check_learning_rate, check_loss_scale, check_run, check_communication, check_available})
+  for (const auto check : {check_values, check_shapes, check_tensor_parallel, check_pipeline, check_layers_per_stage,
+                           check_sharding, check_placement, check_learning_rate, check_loss_scale, check_run,
+                           check_skipping, check_communication, check_available})
     if (Found found = check(config)) return found;
   return {};
 }

@@ -49,15 +49,6 @@ void accumulate_square_sum(Stream& s, Tensor out, Tensor x) {
       [=] { cpu::accumulate_square_sum(out, x); }, [=](auto queue) { cuda::accumulate_square_sum(queue, out, x); });
 }
 
-void clip_scale(Stream& s, Tensor scale, Tensor square_sum, double max_norm) {
-  expect_numel("clip_scale", "scale", scale, DType::f64, 1);
-  expect_numel("clip_scale", "square_sum", square_sum, DType::f64, 1);
-  s.launch(
-      "clip_scale", {.flops = 3, .bytes = 16, .kind = Cost::Kind::update},
-      [=] { cpu::clip_scale(scale, square_sum, max_norm); },
-      [=](auto queue) { cuda::clip_scale(queue, scale, square_sum, max_norm); });
-}
-
 void normal_fill(Stream& s, Tensor y, uint64_t seed, uint64_t stream, int64_t begin, double std, Columns columns) {
   expect_dtype("normal_fill", "y", y, DType::f32);
   CHECK(begin >= 0, "normal_fill: begins at element {}", begin);

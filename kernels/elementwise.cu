@@ -186,14 +186,6 @@ void sum_into(Queue queue, const char* name, const Tensor& out, const Tensor& x,
   launch(queue, {name, 1, threads}, finish_sum_kernel, out.data<double>(), partial, blocks, scale);
 }
 
-__global__ void __launch_bounds__(warp_size)
-    clip_scale_kernel(double* scale, const double* square_sum, double max_norm) {
-  if (threadIdx.x != 0) return;
-  const double norm = sqrt(*square_sum), factor = max_norm / (norm + 1e-6);
-  // norm - norm is 0, or NaN where the norm is not finite: such a norm must never pass as 1.
-  *scale = max_norm == 0 ? 1.0 + (norm - norm) : factor > 1 ? 1.0 : factor;
-}
-
 // As in elementwise_cpu.cpp, one element a thread: this runs once in a training.
 __global__ void __launch_bounds__(threads)
     normal_kernel(float* y, int64_t n, uint64_t seed, uint64_t stream, int64_t begin, double deviation, int64_t count,
@@ -214,11 +206,6 @@ void accumulate_sum(Queue queue, Tensor out, Tensor x, double scale) {
 }
 void accumulate_square_sum(Queue queue, Tensor out, Tensor x) {
   sum_into<true>(queue, "accumulate_square_sum", out, x, 1);
-}
-
-void clip_scale(Queue queue, Tensor scale, Tensor square_sum, double max_norm) {
-  launch(queue, {"clip_scale", 1, warp_size}, clip_scale_kernel, scale.data<double>(), square_sum.data<double>(),
-         max_norm);
 }
 
 void normal_fill(Queue queue, Tensor y, uint64_t seed, uint64_t stream, int64_t begin, double std,

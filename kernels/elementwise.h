@@ -1,4 +1,4 @@
-// Small ops on whole tensors: fills, copies, sums and the gradient norm. Shapes are compared by number of elements.
+// Small ops on whole tensors: fills, copies and sums. Shapes are compared by number of elements.
 // Sums do not depend on the number of threads: partial sums are over fixed blocks, in f64, added in order.
 #pragma once
 
@@ -22,10 +22,6 @@ void accumulate_sum(Stream& s, Tensor out, Tensor x, double scale);
 // out (1) f64 += sum(x^2); x f32.
 void accumulate_square_sum(Stream& s, Tensor out, Tensor x);
 
-// scale (1) f64 = min(1, max_norm / (sqrt(square_sum) + 1e-6)), or 1 when max_norm is 0. A norm that is not finite
-// gives a scale of 0 or NaN, never a silent 1.
-void clip_scale(Stream& s, Tensor scale, Tensor square_sum, double max_norm);
-
 // Columns [begin, begin + count) of a matrix that has `total`. As it stands: all of them, however many there are.
 struct Columns {
   int64_t begin = 0, count = 1, total = 1;
@@ -44,7 +40,6 @@ void copy(Tensor y, Tensor x);
 void add(Tensor y, Tensor x);
 void accumulate_sum(Tensor out, Tensor x, double scale);
 void accumulate_square_sum(Tensor out, Tensor x);
-void clip_scale(Tensor scale, Tensor square_sum, double max_norm);
 void normal_fill(Tensor y, uint64_t seed, uint64_t stream, int64_t begin, double std, const Columns& columns);
 }  // namespace cpu
 namespace cuda {

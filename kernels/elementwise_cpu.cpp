@@ -111,13 +111,6 @@ void accumulate_square_sum(Tensor out, Tensor x) {
   *out.data<double>() += block_sum(x.data<float>(), x.numel(), [](double v) { return v * v; });
 }
 
-void clip_scale(Tensor scale, Tensor square_sum, double max_norm) {
-  const double norm = std::sqrt(*square_sum.data<double>());
-  const double factor = max_norm / (norm + 1e-6);
-  // norm - norm is 0, or NaN where the norm is not finite: such a norm must never pass as 1.
-  *scale.data<double>() = max_norm == 0 ? 1.0 + (norm - norm) : factor > 1 ? 1.0 : factor;
-}
-
 namespace {
 // y[0, n) are the elements from `first` on.
 // Box and Muller, A Note on the Generation of Random Normal Deviates, 1958: two uniforms make two normals, so a block

@@ -66,6 +66,14 @@ TEST(Rules, ACutRunKeepsItsWarmUp) {
       parse_config("", "run.toml", {"train.steps=2", "optimizer.warmup_steps=700", "optimizer.decay_steps=1000"}));
 }
 
+TEST(Rules, ASpikeIsAboveTheMedian) {
+  for (const char* above : {"1", "0.5"})
+    EXPECT_NE(refusal({std::string("train.skip_norm_above=") + above}).find("set more than 1"), std::string::npos);
+  EXPECT_TRUE(allowed({"train.skip_norm_above=0"}));
+  EXPECT_TRUE(allowed({"train.skip_norm_above=1.5"}));
+  EXPECT_NE(refusal({"train.max_bad_steps=0"}).find("out of range"), std::string::npos);
+}
+
 TEST(Rules, TensorParallelism) {
   expect_refusal({"parallel.tensor_parallel_degree=7", "model.heads=72", "model.hidden=144"},
                  "parallel.tensor_parallel_degree = 7 does not divide model.heads = 72; these do: 1 2 3 4 6 8 9 12");

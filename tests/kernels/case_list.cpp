@@ -94,10 +94,51 @@ std::vector<Case> each_embedding(F&& make) {
 }
 
 std::vector<Case> adamw_cases() {
-  return {adamw_case(1, 1, true, DType::f32),       adamw_case(7, 2, true, DType::bf16),
-          adamw_case(257, 10, true, DType::bf16),   adamw_case(20011, 1000, true, DType::bf16),
-          adamw_case(257, 10, true, DType::f32),    adamw_case(1, 3, false, DType::f32),
-          adamw_case(20011, 100, false, DType::f32)};
+  return {adamw_case(1, 1, true, DType::f32),
+          adamw_case(7, 2, true, DType::bf16),
+          adamw_case(257, 10, true, DType::bf16),
+          adamw_case(20011, 1000, true, DType::bf16),
+          adamw_case(257, 10, true, DType::f32),
+          adamw_case(1, 3, false, DType::f32),
+          adamw_case(20011, 100, false, DType::f32),
+          adamw_case(257, 10, true, DType::bf16, Decision::not_finite),
+          adamw_case(257, 10, false, DType::f32, Decision::spike)};
+}
+// 1, 2, ... n in an order of their own; their median is (n + 1) / 2.
+Values mixed(int64_t n) {
+  Values all;
+  for (int64_t i = 0; i < n; i++) all.push_back(static_cast<double>(1 + (i * 61 + 17) % n));
+  return all;
+}
+std::vector<Case> decide_update_cases() {
+  const double infinite = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  const UpdateRules clip{.max_norm = 1}, guard{.max_norm = 1, .skip_above = 2};
+  Values many(300, 0.25);  // more than threads that add them up
+  many.back() = 3;
+  Values long_ago = mixed(128);
+  long_ago.insert(long_ago.begin(), 200, 1000.0);
+  return {decide_update_case("nothing", {0, 3}, clip, {}),
+          decide_update_case("no parts", {3}, clip, {}),
+          decide_update_case("small", {0.25, 3}, clip, {}),
+          decide_update_case("large", {4, 5, 3}, clip, {}),
+          decide_update_case("not clipped", {4, 5, 3}, {}, {}),
+          decide_update_case("many", many, clip, {}),
+          decide_update_case("nan loss", {4, nan}, clip, {}),
+          decide_update_case("infinite loss", {4, -infinite}, {}, {}),
+          decide_update_case("infinite norm", {4, infinite, 3}, clip, {}, 2),
+          decide_update_case("good again", {4, 3}, clip, {}, 2),
+          decide_update_case("over", {4, 3}, clip, {}, 3),
+          decide_update_case("too few norms", {1e9, 3}, guard, mixed(15)),
+          decide_update_case("a spike", {289.1, 3}, guard, mixed(16)),
+          decide_update_case("just none", {289, 3}, guard, mixed(16)),
+          decide_update_case("a spike", {324.1, 3}, guard, mixed(17)),
+          decide_update_case("just none", {324, 3}, guard, mixed(17)),
+          decide_update_case("all equal", {101, 3}, guard, Values(100, 5.0)),
+          decide_update_case("all equal", {100, 3}, guard, Values(100, 5.0)),
+          decide_update_case("a spike", {16641.1, 3}, guard, long_ago),
+          decide_update_case("just none", {16641, 3}, guard, long_ago),
+          decide_update_case("no guard", {16641.1, 3}, clip, long_ago),
+          decide_update_case("a spike without a loss", {1e9, nan}, guard, long_ago)};
 }
 std::vector<Case> fill_cases() {
   return {fill_case(1, DType::f32),      fill_case(7, DType::bf16),   fill_case(40011, DType::f32),
@@ -158,6 +199,7 @@ std::vector<Op> all_ops() {
        }},
       {"cross_entropy_gradient", [] { return each_logits(cross_entropy_gradient_case); }},
       {"adamw_update", adamw_cases},
+      {"decide_update", decide_update_cases},
       {"fill", fill_cases},
       {"copy", copy_cases},
       {"add", add_cases},
@@ -169,11 +211,6 @@ std::vector<Op> all_ops() {
        [] {
          return std::vector{accumulate_square_sum_case(7), accumulate_square_sum_case(1025),
                             accumulate_square_sum_case(1000003)};
-       }},
-      {"clip_scale",
-       [] {
-         return std::vector{clip_scale_case(0, 1), clip_scale_case(0.25, 1), clip_scale_case(9, 1),
-                            clip_scale_case(9, 0)};
        }},
       {"normal_fill",
        [] {

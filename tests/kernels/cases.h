@@ -2,6 +2,7 @@
 #pragma once
 
 #include "case.h"
+#include "kernels/adamw.h"
 #include "kernels/attention.h"
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
@@ -37,13 +38,15 @@ Case softmax_part_case(int64_t N, VocabularyPart part, int64_t padding, DType t)
 Case merge_softmax_case(int64_t N);
 Case cross_entropy_loss_case(int64_t N);
 Case cross_entropy_gradient_case(int64_t N, VocabularyPart part, int64_t padding, DType t);
-Case adamw_case(int64_t n, int64_t update, bool has_working, DType t);
+Case adamw_case(int64_t n, int64_t update, bool has_working, DType t, Decision decision = Decision::update);
+// After updates with these norms and so many skipped steps; the last of the sums is the loss.
+Case decide_update_case(const std::string& what, const Values& sums, const UpdateRules& rules, const Values& norms,
+                        int64_t skipped = 0);
 Case fill_case(int64_t n, DType t);
 Case copy_case(int64_t n, DType to, DType from);
 Case add_case(int64_t n, DType t);
 Case accumulate_sum_case(int64_t n);
 Case accumulate_square_sum_case(int64_t n);
-Case clip_scale_case(double square_sum, double max_norm);
 Case normal_fill_case(int64_t begin, int64_t n, Columns columns);
 
 // The mask of every case with that probability.

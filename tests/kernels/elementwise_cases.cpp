@@ -1,5 +1,6 @@
 // The ops on whole tensors: the update, fills, copies, sums.
 #include <algorithm>
+#include <cstring>
 #include <numbers>
 
 #include "cases.h"
@@ -9,29 +10,101 @@
 
 namespace megalith::test {
 
-Case adamw_case(int64_t n, int64_t update, bool has_working, DType t) {
-  const AdamW a{
-      .learning_rate = 3e-2, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .update = update};
+namespace {
+Values values_of(const UpdateState& state) {
+  Values values(UpdateState::numel);
+  std::memcpy(values.data(), &state, sizeof state);
+  return values;
+}
+UpdateState state_of(const Values& values) {
+  UpdateState state;
+  std::memcpy(&state, values.data(), sizeof state);
+  return state;
+}
+}  // namespace
+
+Case adamw_case(int64_t n, int64_t update, bool has_working, DType t, Decision decision) {
+  const AdamW a{.learning_rate = 3e-2, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
+  const double scale = 0.7, c1 = 1 - std::pow(a.beta1, double(update)), c2 = 1 - std::pow(a.beta2, double(update));
+  UpdateState state{};
+  state.decision = double(decision);
+  state.scale = scale;
+  state.rate = a.learning_rate / c1;
+  state.root = 1 / c2;
   Case c{.op = "adamw_update",
-         .shape = fmt::format("{} update {}{}", n, update, has_working ? " working" : ""),
+         .shape = fmt::format("{} update {}{} decision {}", n, update, has_working ? " working" : "", int(decision)),
          .dtype = t,
          .args = {out("master", f32, {n}), out("m", f32, {n}), out("v", f32, {n}),
-                  out("working", t, has_working ? Shape{n} : Shape{}), in("grad", f32, {n}), in("scale", f64, {1})},
+                  out("working", t, has_working ? Shape{n} : Shape{}), in("grad", f32, {n}),
+                  in("state", f64, {UpdateState::numel})},
          .run = [a](Stream& s, const Tensors& x) { adamw_update(s, x[0], x[1], x[2], x[3], x[4], x[5], a); },
          .twin =
              [=](Doubles& d) {
-               for (size_t i = 0; i < at(n); i++) {
-                 const double g = d["scale"][0] * d["grad"][i];
+               for (size_t i = 0; i < at(n) && decision == Decision::update; i++) {
+                 const double g = scale * d["grad"][i];
                  double &m = d["m"][i], &v = d["v"][i], &p = d["master"][i];
                  m = a.beta1 * m + (1 - a.beta1) * g;
                  v = a.beta2 * v + (1 - a.beta2) * g * g;
-                 const double mhat = m / (1 - std::pow(a.beta1, double(update)));
-                 const double vhat = v / (1 - std::pow(a.beta2, double(update)));
-                 p = p - a.learning_rate * a.weight_decay * p - a.learning_rate * mhat / (std::sqrt(vhat) + a.epsilon);
+                 p = p - a.learning_rate * a.weight_decay * p -
+                     a.learning_rate * (m / c1) / (std::sqrt(v / c2) + a.epsilon);
                  if (has_working) d["working"][i] = p;
                }
              }};
   for (double& v : c.args[2].values) v = std::abs(v);
+  c.args[5].values = values_of(state);
+  return c;
+}
+
+Case decide_update_case(const std::string& what, const Values& sums, const UpdateRules& rules, const Values& norms,
+                        int64_t skipped) {
+  const AdamW a{.learning_rate = 3e-2, .beta1 = 0.9, .beta2 = 0.95};
+  UpdateState before{};
+  before.updates = 7;
+  before.skipped = double(skipped);
+  before.num_norms = double(norms.size());
+  for (size_t i = 0; i < norms.size(); i++) before.norms[i % UpdateState::window] = norms[i];
+  Case c{.op = "decide_update",
+         .shape = fmt::format("{}, {} sums, {} norms, skipped {}, max {} above {} most {}", what, sums.size(),
+                              norms.size(), skipped, rules.max_norm, rules.skip_above, rules.most_skipped),
+         .dtype = f64,
+         .args = {out("state", f64, {UpdateState::numel}), in("sums", f64, {int64_t(sums.size())})},
+         .run = [=](Stream& s, const Tensors& x) { decide_update(s, x[0], x[1], rules, a); },
+         .twin =
+             [=](Doubles& d) {
+               UpdateState state = state_of(d["state"]);
+               double squares = 0;
+               for (size_t i = 0; i + 1 < sums.size(); i++) squares += sums[i];
+               const double norm = std::sqrt(squares), loss = sums.back();
+               Values last(norms.end() - std::min<ptrdiff_t>(norms.end() - norms.begin(), 128), norms.end());
+               std::sort(last.begin(), last.end());
+               double median = 0;
+               if (rules.skip_above > 0 && last.size() >= 16) {
+                 const size_t half = last.size() / 2;
+                 median = last.size() % 2 ? last[half] : (last[half - 1] + last[half]) / 2;
+               }
+               Decision decision = Decision::update;
+               if (median > 0 && norm > rules.skip_above * median) decision = Decision::spike;
+               if (!std::isfinite(norm) || !std::isfinite(loss)) decision = Decision::not_finite;
+               if (skipped >= rules.most_skipped) decision = Decision::over;
+               state.decision = double(decision);
+               state.norm = norm;
+               state.median = median;
+               if (decision == Decision::update) {
+                 state.scale = rules.max_norm == 0 ? 1 : std::min(1.0, rules.max_norm / (norm + 1e-6));
+                 state.rate = a.learning_rate / (1 - std::pow(a.beta1, 8));
+                 state.root = 1 / (1 - std::pow(a.beta2, 8));
+                 state.norms[norms.size() % 128] = norm;
+                 state.num_norms++;
+                 state.updates++;
+                 state.skipped = 0;
+               } else {
+                 state.skipped++;
+               }
+               d["state"] = values_of(state);
+             }};
+  c.args[0].values = values_of(before);
+  c.args[1].values = sums;
+  c.args[1].any_shape = true;
   return c;
 }
 
@@ -92,20 +165,6 @@ Case accumulate_square_sum_case(int64_t n) {
                for (double x : d["x"]) d["out"][0] += x * x;
              }};
   c.args[1].any_shape = true;
-  return c;
-}
-
-Case clip_scale_case(double square_sum, double max_norm) {
-  Case c{.op = "clip_scale",
-         .shape = fmt::format("{} max {}", square_sum, max_norm),
-         .dtype = f64,
-         .args = {out("scale", f64, {1}), in("square_sum", f64, {1})},
-         .run = [=](Stream& s, const Tensors& a) { clip_scale(s, a[0], a[1], max_norm); },
-         .twin =
-             [=](Doubles& d) {
-               d["scale"][0] = max_norm == 0 ? 1 : std::min(1.0, max_norm / (std::sqrt(d["square_sum"][0]) + 1e-6));
-             }};
-  c.args[1].values = {square_sum};
   return c;
 }
 

@@ -232,13 +232,18 @@ TEST(NotANumber, MinusInfinityIsAProbabilityOfZero) {
   EXPECT_NEAR(logits[4321], -0.5, 1e-6);
 }
 
-TEST(NotANumber, NeverAClipScaleOfOne) {
+TEST(NotANumber, NeverAnUpdate) {
   Stream s(World::cpu);
-  for (double bad : {double(nan), double(infinity), -1.0})
+  for (double bad : {double(nan), double(infinity), -9.0})
     for (double max_norm : {0.0, 1.0}) {
-      double sum = bad, scale = 5;
-      clip_scale(s, of(scale), of(sum), max_norm);
-      EXPECT_TRUE(std::isnan(scale) || scale == 0) << bad << " " << max_norm << " gives " << scale;
+      std::vector<double> state(UpdateState::numel, 0.0), sums{1, bad, 1, 2};
+      decide_update(s, of(state), of(sums), {.max_norm = max_norm, .skip_above = 10}, {.learning_rate = 1});
+      EXPECT_EQ(state[0], double(Decision::not_finite)) << bad << " " << max_norm;
+      std::vector<float> master{1, 2}, m{3, 4}, v{5, 6}, grad{float(bad), 7};
+      adamw_update(s, of(master, {2}), of(m, {2}), of(v, {2}), {}, of(grad, {2}), of(state), {.learning_rate = 1});
+      EXPECT_EQ(master, (std::vector<float>{1, 2}));
+      EXPECT_EQ(m, (std::vector<float>{3, 4}));
+      EXPECT_EQ(v, (std::vector<float>{5, 6}));
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "tests/checkpoints/helpers.h"
 #include "tests/mpi/on_all_ranks.h"
@@ -51,6 +52,56 @@ class Resume : public ::testing::Test {
 };
 
 TEST_F(Resume, TheNewestIsTaken) { EXPECT_EQ(resume(), "step 2"); }
+
+// Of three steps one was skipped, the last.
+TEST_F(Resume, WhatWasSkippedGoesOn) {
+  SmallRun run = make();
+  for (int64_t s : {0, 1}) run.step(s);
+  run.trainer.stage().observe([](const std::string& name, int64_t, Tensor rows) {
+    if (name == "loss") rows.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+  });
+  EXPECT_TRUE(run.step(2).skipped());
+  run.trainer.stage().observe({});
+  Checkpointer(config_, session(), run.trainer).save({.step = 3, .sequences = 15, .skipped = 4, .skipped_in_a_row = 1});
+
+  SmallRun again = make();
+  const auto progress = Checkpointer(config_, session(), again.trainer).resume();
+  ASSERT_TRUE(progress);
+  EXPECT_EQ(progress->step, 3);
+  EXPECT_EQ(progress->sequences, 15);
+  EXPECT_EQ(progress->skipped, 4);
+  EXPECT_EQ(progress->skipped_in_a_row, 1);
+  const Optimizer::History history = again.trainer.optimizer().history(again.runtime.stream);
+  EXPECT_EQ(history.updates, 2);
+  EXPECT_EQ(history.skipped, 1);
+  EXPECT_EQ(history.norms, run.trainer.optimizer().history(run.runtime.stream).norms);
+  EXPECT_EQ(history.norms.size(), 2u);
+  for (int64_t s : {3, 4}) {
+    EXPECT_EQ(run.step(s).grad_norm, again.step(s).grad_norm);
+    for (size_t u = 0; u < run.units().size(); u++)
+      EXPECT_EQ(values_of(run.units()[u].master()), values_of(again.units()[u].master())) << s << " " << u;
+  }
+}
+
+// As checkpoints were before steps could be skipped: as many updates as steps.
+TEST_F(Resume, WithoutAWordOfSkippedSteps) {
+  if (session().rank() == 0) {
+    Manifest manifest = CheckpointReader("checkpoints/step-00000002").manifest();
+    for (const char* key : {"updates", "skipped", "skipped_in_a_row", "norms"})
+      EXPECT_EQ(manifest.state.erase(key), 1u) << key;
+    std::ofstream("checkpoints/step-00000002/manifest.json") << to_text(manifest);
+  }
+  session().broadcast_text("rewritten");
+  SmallRun run = make();
+  const auto progress = Checkpointer(config_, session(), run.trainer).resume();
+  ASSERT_TRUE(progress);
+  EXPECT_EQ(progress->step, 2);
+  EXPECT_EQ(progress->skipped, 0);
+  const Optimizer::History history = run.trainer.optimizer().history(run.runtime.stream);
+  EXPECT_EQ(history.updates, 2);
+  EXPECT_EQ(history.skipped, 0);
+  EXPECT_TRUE(history.norms.empty());
+}
 
 TEST_F(Resume, DamageHasTheOneBeforeTaken) {
   const auto files = CheckpointReader("checkpoints/step-00000002").manifest().files;

@@ -244,7 +244,9 @@ TEST(Traffic, IsWhatTheoryAsksFor) {
       }
       if (data > 1) expect(Channel::data, Transfer::all_reduce, layers + 3, copies * 4 * all / shard);
       const int ranks = session().size();
-      if (ranks > 1) expect(Channel::world, Transfer::all_reduce, 1, 24 * 2.0 * (ranks - 1) / ranks);  // scalars
+      if (ranks > 1) {  // a square sum for each unit, the loss and the votes
+        expect(Channel::world, Transfer::all_reduce, 1, 8 * static_cast<double>(layers + 5) * 2 * (ranks - 1) / ranks);
+      }
     }
 }
 

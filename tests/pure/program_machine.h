@@ -63,7 +63,7 @@ class Machine {
     std::map<int32_t, Slot> weights, gradients;
     std::map<int32_t, std::set<int64_t>> own;          // by unit: microbatches in its finished gradient
     std::set<int32_t> summed, awaited, tensor_summed;  // units
-    std::set<int64_t> counted;                         // microbatches whose losses are
+    std::set<int64_t> kept, counted;                   // microbatches whose losses are
     std::map<Channel, std::vector<int32_t>> calls;     // units, in order
     bool summing = false, tied = false;
     std::map<std::pair<size_t, Channel>, std::deque<std::string>> mail;  // what has been sent to it
@@ -255,6 +255,10 @@ class Machine {
         add_gradient(r, plan.tokens, k);
         write(rank, i.y, word("d " + output(L - 1), k));
         break;
+      case Op::keep_loss:
+        expect(mode_ == Mode::train && rank.has_losses[i.batch] && rank.batches.at(i.batch) == k, "no losses to keep");
+        expect(rank.kept.insert(k).second, "kept before");
+        break;
       case Op::count_loss:
         expect(rank.has_losses[i.batch] && rank.batches.at(i.batch) == k && rank.counted.insert(k).second, "no losses");
         rank.has_losses[i.batch] = false;
@@ -298,6 +302,7 @@ class Machine {
     for (const auto& [at, slot] : rank.weights) expect(!slot.on_its_way, "weights are still on their way");
     if (plan.chunks.back().last && mode_ != Mode::layers)
       expect(static_cast<int64_t>(rank.counted.size()) == microbatches_, "losses are missing");
+    if (plan.chunks.back().last && mode_ == Mode::train) expect(rank.kept == rank.counted, "losses were not kept");
     if (mode_ == Mode::layers) expect(programs_[r].back().op == Op::forward, "the last layer comes last");
     if (mode_ != Mode::train) return;
     for (size_t u = 0; u < plan.units.size(); u++) {

@@ -93,7 +93,7 @@ std::vector<HeldPiece> Checkpointer::held(bool parameters_only, bool mine_only) 
   return all;
 }
 
-std::string Checkpointer::save(const Progress& progress) {
+std::string Checkpointer::save(const Progress& progress, bool keep_all) {
   const std::string& directory = config_.checkpoint.directory;
   std::string folder;
   together(session_, [&] {
@@ -117,15 +117,20 @@ std::string Checkpointer::save(const Progress& progress) {
   std::string path;
   together(session_, [&] {
     if (session_.rank() != 0) return;
+    const Optimizer::History history = trainer_.optimizer().history(trainer_.stream());
     Manifest manifest;
     manifest.step = progress.step;
     manifest.state = {{"sequences", progress.sequences},
+                      {"updates", history.updates},
+                      {"skipped", progress.skipped},
+                      {"skipped_in_a_row", progress.skipped_in_a_row},
+                      {"norms", history.norms},
                       {"model", describe_model(config_.model)},
                       {"tokenizer", absolute_or_empty(config_.data.tokenizer)},
                       {"config", to_toml(config_)}};
     for (const std::string& text : records) manifest.files.push_back(file_record_from_text(text));
     path = publish_checkpoint(folder, std::move(manifest));
-    prune_checkpoints(directory, config_.checkpoint.keep);
+    if (!keep_all) prune_checkpoints(directory, config_.checkpoint.keep);
   });
   return session_.broadcast_text(path);
 }
@@ -133,7 +138,17 @@ std::string Checkpointer::save(const Progress& progress) {
 Progress Checkpointer::load(CheckpointReader& reader) {
   trainer_.clear();
   for (const HeldPiece& h : held(false, false)) read_piece(trainer_.stream(), h, reader);
-  return {.step = reader.manifest().step, .sequences = reader.manifest().state.at("sequences").get<int64_t>()};
+  // Before steps could be skipped, none was.
+  const int64_t step = reader.manifest().step;
+  const nlohmann::json& state = reader.manifest().state;
+  const Progress progress{.step = step,
+                          .sequences = state.at("sequences").get<int64_t>(),
+                          .skipped = state.value("skipped", int64_t{0}),
+                          .skipped_in_a_row = state.value("skipped_in_a_row", int64_t{0})};
+  trainer_.optimizer().restore(trainer_.stream(), {.updates = state.value("updates", step),
+                                                   .skipped = progress.skipped_in_a_row,
+                                                   .norms = state.value("norms", std::vector<double>{})});
+  return progress;
 }
 
 std::optional<Progress> Checkpointer::resume() {
@@ -185,8 +200,7 @@ std::optional<Progress> Checkpointer::resume() {
     damage = said_by_ranks(session_, damage);
     if (!damage.empty()) {
       if (names_a_checkpoint(wanted)) throw JobError(__FILE__, __LINE__, damage);
-      if (session_.rank() == 0)
-        log_warning("checkpoint {} is damaged, trying the one before: {}", path, damage);
+      if (session_.rank() == 0) log_warning("checkpoint {} is damaged, trying the one before: {}", path, damage);
       damaged.push_back(path);
       continue;
     }

@@ -14,10 +14,12 @@
 
 namespace megalith {
 
-// Where a run stands: what a checkpoint holds besides tensors.
+// Where a run stands: what a checkpoint holds besides tensors and the optimizer's history.
 struct Progress {
-  int64_t step = 0;       // updates completed
+  int64_t step = 0;       // completed, whether they updated or were skipped
   int64_t sequences = 0;  // consumed from the training stream since the run began
+  int64_t skipped = 0;    // steps, in all
+  int64_t skipped_in_a_row = 0;
 };
 
 // Checks that what checkpoint.resume and checkpoint.init_from name exists and is of this model, and that no save will
@@ -28,9 +30,9 @@ class Checkpointer {
  public:
   Checkpointer(const Config& config, const Session& session, Trainer& trainer);
 
-  // Collective. Writes a complete checkpoint, then deletes those beyond `keep`. JobError when it cannot; the ones
-  // before are untouched. Returns its path.
-  std::string save(const Progress& progress);
+  // Collective. Writes a complete checkpoint, then deletes those beyond `keep`, unless `keep_all`. JobError when it
+  // cannot; the ones before are untouched. Returns its path.
+  std::string save(const Progress& progress, bool keep_all = false);
 
   // Collective. Follows checkpoint.resume: fills weights and optimizer state and says where the run stood, or nothing
   // when the run starts from the beginning. A damaged checkpoint is set aside and the one before is tried, with a

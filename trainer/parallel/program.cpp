@@ -260,6 +260,7 @@ class Lister {
     } else {
       emit(a, {.op = Op::head_loss, .x = x, .batch = batch});
     }
+    if (mode_ == Mode::train) emit(a, {.op = Op::keep_loss, .batch = batch});
     emit(a, {.op = Op::count_loss, .batch = batch});
   }
 

@@ -46,6 +46,7 @@ struct Instruction {
     recompute,       // x: forward again, into scratch memory until the backward pass that follows has used it
     head,            // x, batch -> losses and gradient y
     head_loss,       // x, batch -> losses
+    keep_loss,       // batch: the sum of its losses, by itself
     count_loss,      // batch: adds its losses to the sum of the step
     backward,        // x, saved (or none: what was recomputed last); gradient y in place
     embed_backward,  // batch; gradient y is used up

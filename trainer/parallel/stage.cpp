@@ -36,6 +36,7 @@ Stage::Stage(const Plan& plan, Runtime& runtime, bool training)
   Arena& arena = runtime.memory[MemoryClass::saved];
   const int64_t N = plan.rows();
   loss_ = arena.tensor(DType::f64, {1});
+  if (training && plan.chunks.back().last) losses_ = arena.tensor(DType::f64, {plan.batch.num_microbatches()});
   for (int64_t i = 0; i < needs_.residuals; i++)
     residuals_.push_back({arena.tensor(plan.compute, {plan.block.rows, plan.block.C}), {}});
   for (int64_t i = 0; i < needs_.saved; i++) saved_.push_back(Block(0, plan.block).allocate(arena, plan.compute));
@@ -45,7 +46,10 @@ Stage::Stage(const Plan& plan, Runtime& runtime, bool training)
   }
 }
 
-void Stage::train(BatchContext batch) { run(training_, std::move(batch), true); }
+void Stage::train(BatchContext batch) {
+  if (!losses_.empty()) fill(runtime_.stream, losses_, 0);
+  run(training_, std::move(batch), true);
+}
 
 void Stage::evaluate(BatchContext batch) {
   const Program program = evaluation_program(plan_, batch.batch.num_microbatches());
@@ -92,6 +96,9 @@ void Stage::obey(const Instruction& i) {
     case Op::head: return head(i);
     case Op::head_loss:
       return head_.loss(context(i.microbatch), head_weights(), residual(i.x).tensor, batch(i).targets, batch(i).losses);
+    case Op::keep_loss:
+      return accumulate_sum(runtime_.stream, losses_.flat(i.microbatch, i.microbatch + 1), batch(i).losses,
+                            loss_scale());
     case Op::count_loss: return accumulate_sum(runtime_.stream, loss_, batch(i).losses, loss_scale());
     case Op::backward: return backward(i);
     case Op::embed_backward: return embed_backward(i);

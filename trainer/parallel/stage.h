@@ -59,6 +59,8 @@ class Stage {
 
   // (1) f64: this rank's share of the mean loss over the batch; 0 where the head is not.
   Tensor loss() const { return loss_; }
+  // (microbatches) f64: the shares of the microbatches of the last training step; empty where the head is not.
+  Tensor losses() const { return losses_; }
 
  private:
   struct Residual {
@@ -109,7 +111,7 @@ class Stage {
   std::vector<BlockSaved> saved_;
   std::vector<Batch> batches_;
   std::deque<Recomputed> recomputed_;  // the first is the next to be used
-  Tensor loss_;
+  Tensor loss_, losses_;
   Tensor layers_output_;  // of run_layers()
 
   BatchContext batch_;

@@ -1,20 +1,48 @@
 #include "trainer/step/trainer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <limits>
 
 #include "kernels/elementwise.h"
 
 namespace megalith {
+
+namespace {
+// Of each unit of the plan, its place in the model.
+std::vector<int64_t> places_in_model(const Plan& plan, const std::vector<UnitSpec>& model) {
+  std::vector<int64_t> places;
+  for (const UnitPlan& unit : plan.units) {
+    const auto same = [&](const UnitSpec& spec) { return spec.name == unit.name; };
+    places.push_back(std::find_if(model.begin(), model.end(), same) - model.begin());
+  }
+  return places;
+}
+
+std::vector<size_t> not_finite(const double* values, int64_t n) {
+  std::vector<size_t> places;
+  for (int64_t i = 0; i < n; i++)
+    if (!std::isfinite(values[i])) places.push_back(static_cast<size_t>(i));
+  return places;
+}
+
+// A NaN's sign means nothing, and would be printed.
+double unsigned_nan(double v) { return std::isnan(v) ? std::numeric_limits<double>::quiet_NaN() : v; }
+}  // namespace
 
 Trainer::Trainer(const Config& config, const Plan& plan, Runtime& runtime)
     : config_(config),
       plan_(plan),
       runtime_(runtime),
       stage_(plan, runtime, true),
-      optimizer_(config.optimizer, stage_.sharding().units(), runtime.memory) {
-  Arena& arena = runtime.memory[MemoryClass::gradients];
-  scalars_ = arena.tensor(DType::f64, {3});
-  scale_ = arena.tensor(DType::f64, {1});
+      optimizer_(config, stage_.sharding().units(), runtime.memory) {
+  const std::vector<UnitSpec> model = model_spec(plan.model);
+  num_units_ = static_cast<int64_t>(model.size());
+  unit_index_ = places_in_model(plan, model);
+  scalars_ = runtime.memory[MemoryClass::gradients].tensor(DType::f64, {2, num_units_ + 2});
+  mine_ = scalars_.rows(0, 1);
+  sums_ = scalars_.rows(1, 2);
 }
 
 void Trainer::initialize() {
@@ -42,27 +70,53 @@ Stream::Ticket Trainer::step(int64_t step, int64_t first_sequence, Feed feed, bo
        .first_row = first_sequence * plan_.block.attention.T});
 
   Stream& s = runtime_.stream;
-  const Tensor square_sum = scalars_.flat(0, 1), loss = scalars_.flat(1, 2), votes = scalars_.flat(2, 3);
-  fill(s, square_sum, 0);
-  // Every element of the gradient and every loss counts once, whoever else holds it.
-  if (runtime_.mesh.coordinate(Axis::data) == 0)
-    for (const Unit& unit : stage_.sharding().units()) {
-      const UnitPlan& plan = unit.plan();
-      const Interval here = intersect(plan.mine, plan.shard);
-      if (here.size() > 0)
-        accumulate_square_sum(s, square_sum,
-                              unit.gradient().flat(here.begin - plan.shard.begin, here.end - plan.shard.begin));
-    }
-  share_of_loss(loss);
-  fill(s, votes, vote_to_stop ? 1 : 0);
-  runtime_.mesh.channel(Channel::world).all_reduce(s, scalars_, Reduce::sum).wait();
+  share_of_squares(mine_.flat(0, num_units_));
+  share_of_loss(mine_.flat(num_units_, num_units_ + 1));
+  fill(s, mine_.flat(num_units_ + 1, num_units_ + 2), vote_to_stop ? 1 : 0);
+  copy(s, sums_, mine_);
+  runtime_.mesh.channel(Channel::world).all_reduce(s, sums_, Reduce::sum).wait();
 
-  clip_scale(s, scale_, square_sum, config_.optimizer.gradient_clip);
-  optimizer_.update(s, stage_.sharding().units(), step, scale_);
+  optimizer_.update(s, stage_.sharding().units(), step, sums_.flat(0, num_units_ + 1));
   stage_.sharding().weights_changed();
-  return s.download("read_scalars", scalars_, [out](Tensor scalars) {
-    const double* v = scalars.data<double>();
-    *out = {.loss = v[1], .grad_norm = std::sqrt(v[0]), .stop_votes = v[2]};
+  return read(out);
+}
+
+// Every element of the gradient counts once, whoever else holds it. Those that another rank counts are added times 0,
+// which is 0 or, where one is not finite, NaN: nobody updates when anybody's copy is spoilt.
+void Trainer::share_of_squares(Tensor shares) {
+  Stream& s = runtime_.stream;
+  fill(s, shares, 0);
+  const bool counts = runtime_.mesh.coordinate(Axis::data) == 0;
+  const std::vector<Unit>& units = stage_.sharding().units();
+  for (size_t u = 0; u < units.size(); u++) {
+    const Interval shard = units[u].plan().shard, mine = units[u].plan().mine;  // which begins with the unit
+    const int64_t counted = counts ? std::clamp(mine.end, shard.begin, shard.end) - shard.begin : 0;
+    const Tensor gradient = units[u].gradient(), share = shares.flat(unit_index_[u], unit_index_[u] + 1);
+    if (counted > 0) accumulate_square_sum(s, share, gradient.flat(0, counted));
+    if (counted < shard.size()) accumulate_sum(s, share, gradient.flat(counted, shard.size()), 0);
+  }
+}
+
+Stream::Ticket Trainer::read(StepScalars* out) {
+  Stream& s = runtime_.stream;
+  s.download("read_decision", optimizer_.decision(), [out](Tensor host) {
+    UpdateState state;
+    std::memcpy(&state, host.raw(), sizeof state);
+    *out = {.grad_norm = unsigned_nan(state.norm),
+            .decision = static_cast<Decision>(state.decision),
+            .median = state.median};
+  });
+  if (!stage_.losses().empty())
+    s.download("read_losses", stage_.losses(), [out](Tensor host) {
+      for (const size_t k : not_finite(host.data<double>(), host.numel()))
+        out->bad_microbatches.push_back(static_cast<int64_t>(k));
+    });
+  return s.download("read_scalars", scalars_, [out, n = num_units_](Tensor host) {
+    const double *mine = host.data<double>(), *sums = mine + n + 2;
+    out->loss = unsigned_nan(sums[n]);
+    out->stop_votes = sums[n + 1];
+    if (const std::vector<size_t> bad = not_finite(sums, n); !bad.empty()) out->bad_unit = bad.front();
+    out->bad_units = not_finite(mine, n);
   });
 }
 
@@ -71,7 +125,7 @@ double Trainer::evaluate(int64_t sequences, Feed feed) {
   batch.batch = sequences;
   stage_.evaluate({.feed = std::move(feed), .batch = batch, .dropout = {}});
   Stream& s = runtime_.stream;
-  const Tensor sum = scalars_.flat(1, 2);
+  const Tensor sum = sums_.flat(num_units_, num_units_ + 1);
   share_of_loss(sum);
   runtime_.mesh.channel(Channel::world).all_reduce(s, sum, Reduce::sum).wait();
   double loss = 0;

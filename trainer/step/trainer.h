@@ -1,7 +1,11 @@
-// The Trainer is the step: batches in, one update of the weights out. It drives a Stage through the plan's schedule,
-// clips, and lets the optimizer update. It never reads device values inside a step: what a step reports is copied to
-// StepScalars, to be read once the stream has passed the copy.
+// The Trainer is the step: batches in, one update of the weights out, or none where a loss or gradient is not fit for
+// one. It drives a Stage through the plan's schedule, sums over the ranks what the optimizer decides by, and lets it
+// update. It never reads device values inside a step: what a step reports is copied to StepScalars, to be read once the
+// stream has passed the copy.
 #pragma once
+
+#include <optional>
+#include <vector>
 
 #include "configs/config.h"
 #include "trainer/parallel/stage.h"
@@ -9,11 +13,20 @@
 
 namespace megalith {
 
-// What a step reports to the host, the same on every rank.
+// What a step reports to the host.
 struct StepScalars {
+  // The same on every rank.
   double loss = 0;        // mean over the tokens of the global batch, before the update
   double grad_norm = 0;   // of the global gradient, before clipping
   double stop_votes = 0;  // ranks that asked for the run to end
+  Decision decision = Decision::update;
+  double median = 0;                 // of the norms before, where decision is spike
+  std::optional<size_t> bad_unit{};  // the first of the model whose gradient is not finite
+  // What this rank alone knows: its microbatches whose loss is not finite, and the model's units whose gradient is not
+  // in the part that this rank answers for.
+  std::vector<int64_t> bad_microbatches{};
+  std::vector<size_t> bad_units{};
+  bool skipped() const { return decision != Decision::update; }
 };
 
 class Trainer {
@@ -27,7 +40,7 @@ class Trainer {
   void clear();
   void weights_loaded();
 
-  // Update number step + 1, on sequences [first_sequence, first_sequence + global batch) counted since the run began;
+  // Step number step + 1, on sequences [first_sequence, first_sequence + global batch) counted since the run began;
   // `feed` gets positions within that batch. `out` is written when the stream receives what is returned.
   Stream::Ticket step(int64_t step, int64_t first_sequence, Feed feed, bool vote_to_stop, StepScalars* out);
 
@@ -40,17 +53,23 @@ class Trainer {
   const Plan& plan() const { return plan_; }
 
  private:
-  // What this rank adds to the sum of losses over all ranks: tensor-parallel ranks all hold the same.
+  // What this rank adds to the sums over all ranks: the square sum of its part of each unit's gradient; its loss, where
+  // tensor-parallel ranks all hold the same.
+  void share_of_squares(Tensor shares);
   void share_of_loss(Tensor share);
+  // Copies the step's scalars to `out` when the stream receives what is returned.
+  Stream::Ticket read(StepScalars* out);
 
   const Config& config_;
   const Plan& plan_;
   Runtime& runtime_;
   Stage stage_;
   Optimizer optimizer_;
-  // (1) f64 each, on the device. The first three lie in one tensor so that they travel together.
-  Tensor scalars_;  // square sum of the gradient, loss, stop votes
-  Tensor scale_;    // the clip factor
+  int64_t num_units_;                // of the whole model
+  std::vector<int64_t> unit_index_;  // in the model, of each unit of the plan
+  // (units + 2) f64: the square sum of each unit's gradient, the loss, the votes to stop; of this rank, and summed over
+  // all. They lie in one tensor, so that the host reads both at once.
+  Tensor scalars_, mine_, sums_;
 };
 
 }  // namespace megalith

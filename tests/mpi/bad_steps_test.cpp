@@ -1,0 +1,183 @@
+// A step that goes wrong on one rank updates on none: the run is then the same, to the last bit, as one that has never
+// made this step, in every kind of layout; and the ranks know between them what was wrong.
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "tests/mpi/on_all_ranks.h"
+#include "trainer/job/agreement.h"
+
+namespace megalith {
+namespace {
+
+constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+
+Config model() {
+  Config config = small_config();
+  config.model = {.layers = 8, .hidden = 12, .heads = 6, .vocab = 31, .context = 13, .dropout = 0.1};
+  config.batch = {.sequence_length = 12, .global_batch_size = 12, .microbatch_size = 1};
+  return config;
+}
+
+// What this number of ranks allows of: each axis alone, all of them, and the strategies of sharding.
+std::vector<Config> layouts() {
+  const int ranks = session().size();
+  std::vector<Config> all;
+  const auto add = [&](int tensor, int pipeline, ShardingStrategy strategy, int degree, auto change) {
+    if (ranks % (tensor * pipeline) != 0 || (degree > 0 && ranks / (tensor * pipeline) % degree != 0)) return;
+    Config c = model();
+    c.parallel.tensor_parallel_degree = tensor;
+    c.parallel.pipeline_parallel_degree = pipeline;
+    c.parallel.sharding_strategy = strategy;
+    c.parallel.sharded_data_parallel_degree = degree;
+    change(c);
+    all.push_back(c);
+  };
+  const auto as_it_is = [](Config&) {};
+  using enum ShardingStrategy;
+  add(1, 1, full_shard, 0, as_it_is);
+  add(1, 1, full_shard, 0, [](Config& c) { c.precision.compute = ComputeType::bf16; });
+  add(1, 1, no_shard, 0, [](Config& c) {
+    c.batch.global_batch_size = 16;
+    c.batch.microbatch_size = 2;
+  });
+  add(1, 1, shard_grad_op, 2, as_it_is);
+  add(2, 1, full_shard, 0, as_it_is);
+  add(2, 1, no_shard, 0, [](Config& c) { c.parallel.sequence_parallel = true; });
+  add(6, 1, full_shard, 0, as_it_is);
+  add(1, 2, full_shard, 0, [](Config& c) { c.parallel.virtual_stages = 2; });
+  add(1, 4, shard_optimizer, 0, [](Config& c) { c.parallel.pipeline_schedule = PipelineSchedule::gpipe; });
+  add(2, 2, shard_grad_op, 0, [](Config& c) { c.parallel.sequence_parallel = true; });
+  return all;
+}
+
+// Weights and moments of this rank, and the copy that computes.
+std::vector<std::vector<char>> bits_of(SmallRun& run) {
+  std::vector<std::vector<char>> all;
+  const auto add = [&](Tensor t) {
+    all.emplace_back(static_cast<char*>(t.raw()), static_cast<char*>(t.raw()) + t.bytes());
+  };
+  for (Unit& unit : run.units()) {
+    add(unit.master());
+    add(unit.working());
+  }
+  for (const Optimizer::State& state : run.trainer.optimizer().state())
+    for (const Tensor& t : state.by_unit) add(t);
+  return all;
+}
+
+void expect_equal(const StepScalars& a, const StepScalars& b) {
+  EXPECT_EQ(a.loss, b.loss);
+  EXPECT_EQ(a.grad_norm, b.grad_norm);
+  EXPECT_EQ(a.decision, b.decision);
+}
+
+void spoil(Tensor element) {
+  if (element.dtype() == DType::bf16)
+    *element.data<bfloat16>() = bfloat16(nan);
+  else
+    *element.data<float>() = nan;
+}
+
+// A fault: makes `run` spoil the step that comes, and says what is to be found out about it.
+struct Fault {
+  std::string name;
+  std::function<void(SmallRun&)> plant;
+  bool loss;              // is not finite
+  std::string unit;       // the first whose gradient is not; empty: none
+  int64_t sequence = -1;  // of the batch, whose loss is not; -1: none
+};
+
+// An element of what the step shows under that name in a row of the batch, on every rank that has it.
+std::function<void(SmallRun&)> in_row(const std::string& what, int64_t row) {
+  return [=](SmallRun& run) {
+    run.trainer.stage().observe([=](const std::string& name, int64_t first_row, Tensor rows) {
+      if (name == what && first_row <= row && row < first_row + rows.rows())
+        spoil(rows.rows(row - first_row, row - first_row + 1).flat(0, 1));
+    });
+  };
+}
+// An element of the gradient of layer 5, while it is made, on the last rank of those that make it. Tensor-parallel
+// ranks have it each for itself, and this one is not the one whose copy counts in the norm.
+void in_gradient_of_one_rank(SmallRun& run) {
+  const auto here = [&] {
+    for (const UnitPlan& unit : run.plan.units)
+      if (unit.name == "block 5") return true;
+    return false;
+  };
+  const std::vector<bool> have = of_all_ranks(session(), here());
+  int last = 0;
+  for (int r = 0; r < session().size(); r++)
+    if (have[static_cast<size_t>(r)]) last = r;
+  if (last != session().rank()) return;
+  run.trainer.stage().observe([&run](const std::string& name, int64_t, Tensor) {
+    if (name != "d h.4") return;
+    for (size_t u = 0; u < run.plan.units.size(); u++)
+      if (run.plan.units[u].name == "block 5") spoil(run.trainer.stage().sharding().gradients(u).ln1_b.flat(3, 4));
+  });
+}
+
+const std::vector<Fault>& faults() {
+  static const std::vector<Fault> all = {
+      {"data", in_row("embedding", 5 * 12 + 7), true, "token table", 5},
+      {"last layer", in_row("h.7", 9 * 12), true, "token table", 9},
+      {"loss alone", in_row("loss", 2 * 12 + 3), true, "", 2},
+      {"gradient of one rank", in_gradient_of_one_rank, false, "block 5"},
+  };
+  return all;
+}
+
+std::string name_of_unit(const Config& config, size_t unit) { return model_spec(config.model).at(unit).name; }
+
+void expect_found_out(SmallRun& run, const StepScalars& step, const Fault& fault) {
+  EXPECT_EQ(step.decision, Decision::not_finite);
+  EXPECT_EQ(std::isfinite(step.loss), !fault.loss);
+  EXPECT_EQ(std::isfinite(step.grad_norm), fault.unit.empty());
+  ASSERT_EQ(step.bad_unit.has_value(), !fault.unit.empty());
+  if (step.bad_unit) {
+    EXPECT_EQ(name_of_unit(run.config, *step.bad_unit), fault.unit);
+  }
+
+  // The ranks that have the head of this sequence, and no others, know that its microbatch is to blame.
+  std::vector<int64_t> blamed;
+  if (run.plan.chunks.back().last)
+    for (int64_t k = 0; k < run.plan.batch.num_microbatches(); k++) {
+      const Interval sequences = run.plan.batch.sequences(k);
+      if (sequences.begin <= fault.sequence && fault.sequence < sequences.end) blamed.push_back(k);
+    }
+  EXPECT_EQ(step.bad_microbatches, blamed);
+  // Somebody has the gradient that is to blame, and it is the same unit.
+  std::set<size_t> units;
+  for (const std::vector<size_t>& theirs : of_all_ranks(session(), step.bad_units))
+    units.insert(theirs.begin(), theirs.end());
+  EXPECT_EQ(units.empty(), fault.unit.empty());
+  if (!units.empty()) {
+    EXPECT_EQ(name_of_unit(run.config, *units.begin()), fault.unit);
+  }
+}
+
+TEST(BadSteps, UpdateOnNoRankAndLeaveNoTrace) {
+  for (const Config& layout : layouts())
+    for (const Fault& fault : faults()) {
+      SCOPED_TRACE(described(layout) + ": " + fault.name);
+      SmallRun run = on_all_ranks(layout), never = on_all_ranks(layout);
+      for (SmallRun* r : {&run, &never}) r->step(0);
+      const auto before = bits_of(run);
+      fault.plant(run);
+      const StepScalars bad = run.step(1);
+      run.trainer.stage().observe({});
+      expect_found_out(run, bad, fault);
+      EXPECT_TRUE(bits_of(run) == before) << "something was updated";
+      for (int64_t s : {2, 3}) expect_equal(run.step(s), never.step(s));
+      EXPECT_TRUE(bits_of(run) == bits_of(never)) << "the bad step has left something behind";
+      const Optimizer::History a = run.trainer.optimizer().history(run.runtime.stream),
+                               b = never.trainer.optimizer().history(never.runtime.stream);
+      EXPECT_EQ(a.updates, 3);
+      EXPECT_EQ(a.skipped, 0);
+      EXPECT_EQ(a.norms, b.norms);
+      EXPECT_EQ(a.norms.size(), 3u);
+    }
+}
+
+}  // namespace
+}  // namespace megalith
