@@ -137,6 +137,22 @@ TEST_F(MetricsFile, ALossKeepsEveryBit) {
   EXPECT_TRUE(object.at("mfu").is_null()) << "the peak is not known";
 }
 
+TEST_F(MetricsFile, MarksStepsThatWereSkipped) {
+  {
+    Metrics metrics(folder_, true, 0, {});
+    metrics.end_step(1, {.loss = 1, .grad_norm = 2}, 0.1);
+    metrics.end_step(2, {.loss = NAN, .grad_norm = INFINITY, .decision = Decision::not_finite}, 0.1);
+    metrics.end_step(3, {.loss = 1, .grad_norm = 200, .decision = Decision::spike}, 0.1);
+  }
+  const auto line = [&](size_t i) { return nlohmann::json::parse(lines().at(i)); };
+  EXPECT_FALSE(line(0).contains("skipped"));
+  EXPECT_EQ(line(1).at("skipped"), "not finite");
+  EXPECT_TRUE(line(1).at("loss").is_null());
+  EXPECT_TRUE(line(1).at("grad_norm").is_null());
+  EXPECT_EQ(line(2).at("skipped"), "norm");
+  EXPECT_EQ(line(2).at("grad_norm"), 200);
+}
+
 TEST_F(MetricsFile, OtherRanksTouchNothing) {
   put("{\"step\":7}\n");
   Metrics metrics(folder_, false, 0, {});

@@ -1,5 +1,6 @@
 // The program's parts, on the simulated GPU: a run with checkpoints and what follows from it, moved between a GPU and
 // the CPU; inference; and the layout verifier, which compares every tensor of a step.
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -92,6 +93,46 @@ TEST_F(SimulatedGpuRun, VerifyComparesAGpuWithTheCpu) {
   options.inject = "";
   options.overrides.insert(options.overrides.end(), wide.begin(), wide.end());
   EXPECT_TRUE(run_verify(options, session()));
+}
+
+// Trains; in these steps, counted from 1, the losses have a NaN.
+void train_with_bad_steps(const Config& config, int64_t first, int64_t last) {
+  megalith::Run run(config, session());
+  Stream& s = run.trainer().stream();
+  run.trainer().stage().observe(
+      [&, shown = int64_t{0}](const std::string& name, int64_t first_row, Tensor rows) mutable {
+        if (name != "loss" || first_row != 0) return;
+        shown++;
+        if (shown >= first && shown <= last)
+          s.upload("spoil", {rows.flat(0, 1)}, [](std::span<const Tensor> host) { host[0].data<float>()[0] = NAN; });
+      });
+  run.train();
+}
+
+// The host knows of a bad step when the next one has been launched: what is decided is decided on the device.
+TEST_F(SimulatedGpuRun, BadStepsAreSkipped) {
+  const auto of = [&](const std::string& run, const std::string& device, const std::string& steps) {
+    return config(run, device,
+                  {"data.validation=", "train.evaluate_every=0", "checkpoint.every=0", "train.steps=" + steps});
+  };
+  for (const char* device : {"cpu", "cuda"}) train_with_bad_steps(of(device, device, "6"), 2, 3);
+  const auto cpu = told("cpu"), gpu = told("cuda");
+  ASSERT_EQ(cpu.size(), 6u);
+  ASSERT_EQ(gpu.size(), 6u);
+  for (size_t i = 0; i < 6; i++) {
+    EXPECT_EQ(gpu[i].contains("skipped"), i == 1 || i == 2) << i;
+    EXPECT_NEAR(gpu[i].at("grad_norm").get<double>(), cpu[i].at("grad_norm").get<double>(), 1e-3) << i;
+    EXPECT_EQ(gpu[i].at("loss").is_null(), i == 1 || i == 2) << i;
+  }
+
+  // Three in a row, after which the fourth, a good one, has been launched as well.
+  const std::string message = message_of([&] { train_with_bad_steps(of("ended", "cuda", "6"), 3, 5); });
+  EXPECT_NE(message.find("steps 3 to 5 were skipped"), std::string::npos) << message;
+  megalith::Run(of("before", "cuda", "2"), session()).train();
+  const auto file = [&](const std::string& run) {
+    return read_file(scratch_.path(run) + "/checkpoints/step-00000002/rank-00000.h5");
+  };
+  EXPECT_TRUE(file("ended") == file("before"));
 }
 
 TEST_F(SimulatedGpuRun, AModelThatDoesNotFitIsRefusedWithThePlan) {

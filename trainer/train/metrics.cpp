@@ -89,26 +89,28 @@ void Metrics::end_step(int64_t step, const StepScalars& scalars, double learning
                                  ? fmt::format("  MFU {:.1f} %, full {:.1f} %, HFU {:.1f} %", 100 * mfu.get<double>(),
                                                100 * mfu_full.get<double>(), 100 * hfu.get<double>())
                                  : "";
-  log_info("step {}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:.0f} tokens/s  {:.3f} TFLOP/s{}  ETA {}", step,
-           rates_.steps, scalars.loss, scalars.grad_norm, learning_rate, tokens_per_second, model_tflops, shares,
-           eta);
+  log_info("step {}/{}  loss {:.4f}  norm {:.3f}{}  lr {:.2e}  {:.0f} tokens/s  {:.3f} TFLOP/s{}  ETA {}", step,
+           rates_.steps, scalars.loss, scalars.grad_norm, scalars.skipped() ? "  skipped" : "", learning_rate,
+           tokens_per_second, model_tflops, shares, eta);
   bar_.draw(static_cast<double>(step) / static_cast<double>(rates_.steps), "ETA " + eta);
   nlohmann::ordered_json memory;
   for (MemoryClass c : all_memory_classes) memory[name_of(c)] = rates_.memory.at(c, Place::device);
-  write(json_text(nlohmann::ordered_json{{"step", step},
-                                         {"loss", scalars.loss},
-                                         {"grad_norm", scalars.grad_norm},
-                                         {"learning_rate", learning_rate},
-                                         {"ranks", rates_.devices},
-                                         {"tokens", static_cast<int64_t>(rates_.tokens_per_step)},
-                                         {"step_seconds", seconds},
-                                         {"tokens_per_second", tokens_per_second},
-                                         {"model_tflops_per_device", model_tflops},
-                                         {"hardware_tflops_per_device", hardware_tflops},
-                                         {"mfu", mfu},
-                                         {"mfu_full", mfu_full},
-                                         {"hfu", hfu},
-                                         {"memory_bytes", memory}}));
+  nlohmann::ordered_json line{{"step", step},
+                              {"loss", scalars.loss},
+                              {"grad_norm", scalars.grad_norm},
+                              {"learning_rate", learning_rate},
+                              {"ranks", rates_.devices},
+                              {"tokens", static_cast<int64_t>(rates_.tokens_per_step)},
+                              {"step_seconds", seconds},
+                              {"tokens_per_second", tokens_per_second},
+                              {"model_tflops_per_device", model_tflops},
+                              {"hardware_tflops_per_device", hardware_tflops},
+                              {"mfu", mfu},
+                              {"mfu_full", mfu_full},
+                              {"hfu", hfu},
+                              {"memory_bytes", memory}};
+  if (scalars.skipped()) line["skipped"] = scalars.decision == Decision::spike ? "norm" : "not finite";
+  write(json_text(line));
 }
 
 void Metrics::evaluation(int64_t step, double loss, int64_t tokens, int64_t bytes) {

@@ -1,7 +1,7 @@
 #include "trainer/train/run.h"
 
-#include <cmath>
 #include <deque>
+#include <sstream>
 
 #include "kernels/base/device.h"
 #include "trainer/job/agreement.h"
@@ -10,6 +10,7 @@
 #include "trainer/job/memory_check.h"
 #include "trainer/session/machine.h"
 #include "trainer/step/learning_rate.h"
+#include "trainer/train/skipped_step.h"
 
 namespace megalith {
 
@@ -74,6 +75,8 @@ void Run::set_weights() {
   } else {
     work_->trainer->initialize();
   }
+  last_update_ = progress_;
+  saved_ = progress_.step;
 }
 
 Rates Run::rates() const {
@@ -106,20 +109,21 @@ void Run::train() {
     // In this order, so that a checkpoint stands for a step that is reported completely.
     report_all_but(0);
     if (evaluates()) evaluate();
-    if (saves()) save();
+    if (saves()) save(progress_);
     metrics_->start_clock();
   }
-  log_info("done: {} steps, {} sequences", progress_.step, progress_.sequences);
+  log_info("done: {} steps, {} sequences{}", progress_.step, progress_.sequences,
+           progress_.skipped > 0 ? fmt::format("; skipped: {}", progress_.skipped) : "");
 }
 
 Run::Launched Run::step() {
   const double minutes = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() / 60;
   const bool time_is_up = config_.train.minutes > 0 && minutes >= config_.train.minutes;
-  Launched launched;
+  Launched launched{.number = progress_.step + 1, .first_sequence = progress_.sequences};
   launched.ticket = work_->trainer->step(progress_.step, progress_.sequences,
                                          feed_from(*data_, progress_.sequences, config_.model.vocab),
                                          time_is_up && session_.rank() == 0, launched.scalars.get());
-  launched.number = ++progress_.step;
+  progress_.step++;
   progress_.sequences += config_.batch.global_batch_size;
   return launched;
 }
@@ -128,12 +132,41 @@ void Run::report(const Launched& step) {
   work_->runtime->stream.receive(step.ticket);
   const StepScalars& scalars = *step.scalars;
   metrics_->end_step(step.number, scalars, learning_rate_at(config_.optimizer, step.number - 1));
-  if (!std::isfinite(scalars.loss) || !std::isfinite(scalars.grad_norm))
-    throw JobError(__FILE__, __LINE__,
-                   fmt::format("step {}: the loss is {} and the gradient norm {}; the checkpoints in {} are from "
-                               "before. Lower optimizer.learning_rate, or set optimizer.gradient_clip",
-                               step.number, scalars.loss, scalars.grad_norm, config_.checkpoint.directory));
   stop_ = stop_ || scalars.stop_votes > 0;
+  if (scalars.skipped()) return report_skipped(step);
+  progress_.skipped_in_a_row = 0;
+  last_update_ = {.step = step.number,
+                  .sequences = step.first_sequence + config_.batch.global_batch_size,
+                  .skipped = progress_.skipped};
+}
+
+void Run::report_skipped(const Launched& step) {
+  progress_.skipped++;
+  progress_.skipped_in_a_row++;
+  log_warning("step {} is skipped, {} in a row and {} in all: {}", step.number, progress_.skipped_in_a_row,
+              progress_.skipped, why_skipped(config_, *step.scalars));
+  std::istringstream seen(
+      said_by_ranks(session_, seen_by_this_rank(work_->plan, *step.scalars, *data_, step.first_sequence)));
+  for (std::string line; std::getline(seen, line);)
+    log_warning("step {}: {}{}", step.number, line.starts_with("rank ") ? "" : "all ranks: ", line);
+  if (progress_.skipped_in_a_row >= config_.train.max_bad_steps) give_up(step);
+}
+
+// A step that was launched since is skipped as well (decide_update), so the weights are those of the last update.
+void Run::give_up(const Launched& step) {
+  work_->runtime->stream.synchronize();  // which fills its scalars while they are there
+  // All are kept: it may be this update that spoilt the weights.
+  if (saved_ < last_update_.step) save(last_update_, true);
+  const std::string there = saved_ > 0 ? fmt::format("the newest checkpoint in {}, of step {}, is from before them",
+                                                     config_.checkpoint.directory, saved_)
+                                       : "no update was made before them";
+  const int64_t first = step.number - progress_.skipped_in_a_row + 1;
+  const std::string steps =
+      first == step.number ? fmt::format("step {} was", first) : fmt::format("steps {} to {} were", first, step.number);
+  throw JobError(__FILE__, __LINE__,
+                 fmt::format("{} skipped, and train.max_bad_steps = {}; in the last, {}; {}. {}", steps,
+                             config_.train.max_bad_steps, why_skipped(config_, *step.scalars), there,
+                             remedy_of(step.scalars->decision)));
 }
 
 void Run::evaluate() {
@@ -142,10 +175,11 @@ void Run::evaluate() {
   metrics_->evaluation(progress_.step, loss, held_out_->sequences * config_.batch.sequence_length, held_out_->bytes);
 }
 
-void Run::save() {
+void Run::save(const Progress& progress, bool keep_all) {
   together(session_, [&] { metrics_->sync(); });
-  const std::string path = checkpointer_->save(progress_);
-  log_info("step {}  checkpoint {}", progress_.step, path);
+  const std::string path = checkpointer_->save(progress, keep_all);
+  saved_ = progress.step;
+  log_info("step {}  checkpoint {}", progress.step, path);
 }
 
 bool Run::due(int64_t every) const {

@@ -21,13 +21,19 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  // Collective: to the last step, or until the time is up.
+  // Collective: to the last step, or until the time is up. JobError after train.max_bad_steps skipped in a row; there
+  // is then a checkpoint of the last update, if any was made.
   void train();
+
+  // For tests, which spoil a step.
+  Trainer& trainer() { return *work_->trainer; }
+  const Progress& progress() const { return progress_; }
 
  private:
   // A step in flight: its scalars are valid once they have been received.
   struct Launched {
     int64_t number = 0;  // from 1
+    int64_t first_sequence = 0;
     Stream::Ticket ticket = 0;
     std::unique_ptr<StepScalars> scalars = std::make_unique<StepScalars>();
   };
@@ -38,8 +44,10 @@ class Run {
 
   Launched step();
   void report(const Launched& step);
+  void report_skipped(const Launched& step);
+  [[noreturn]] void give_up(const Launched& step);
   void evaluate();
-  void save();
+  void save(const Progress& progress, bool keep_all = false);
   bool due(int64_t every) const;
 
   const Session& session_;
@@ -49,7 +57,9 @@ class Run {
   std::optional<HeldOut> held_out_;
   std::optional<RunFolder> folder_;
   std::optional<Checkpointer> checkpointer_;
-  Progress progress_;
+  Progress progress_;     // of the latest step; what was skipped, of the latest that was reported
+  Progress last_update_;  // as it was then
+  int64_t saved_ = 0;     // the step of the newest checkpoint
   double flops_ = 0;      // of a step, on all ranks
   MemorySizes memory_{};  // of the fullest rank
   std::optional<Metrics> metrics_;

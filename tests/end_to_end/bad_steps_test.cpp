@@ -1,0 +1,194 @@
+// A step that goes wrong in a run of several ranks: told, counted, skipped, and the same whether the run is stopped,
+// killed or left alone; and when there are too many, an error, with a checkpoint from before them.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "tests/end_to_end/layout.h"
+
+namespace megalith::e2e {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What stays the same of the lines of steps.
+std::vector<nlohmann::json> course(const std::string& run_folder) {
+  std::vector<nlohmann::json> steps;
+  for (const nlohmann::json& line : read_metrics(run_folder))
+    if (line.contains("grad_norm"))
+      steps.push_back({line.at("step"), line.at("loss"), line.at("grad_norm"), line.at("learning_rate"),
+                       line.value("skipped", "")});
+  return steps;
+}
+std::vector<int64_t> skipped_steps(const std::string& run_folder) {
+  std::vector<int64_t> steps;
+  for (const nlohmann::json& line : read_metrics(run_folder))
+    if (line.value("skipped", "") == "not finite") steps.push_back(line.at("step"));
+  return steps;
+}
+nlohmann::json state_of(const std::string& run_folder, int64_t step) {
+  const std::string manifest = run_folder + "/checkpoints/" + step_name(step) + "/manifest.json";
+  return nlohmann::json::parse(read_file(manifest)).at("state");
+}
+
+void expect_equal_runs(const std::string& a, const std::string& b, int64_t steps) {
+  EXPECT_EQ(course(a), course(b));
+  expect_same_rank_files(a + "/checkpoints/" + step_name(steps), b + "/checkpoints/" + step_name(steps));
+  const nlohmann::json x = state_of(a, steps), y = state_of(b, steps);
+  for (const char* key : {"sequences", "updates", "skipped", "skipped_in_a_row", "norms"})
+    EXPECT_EQ(x.at(key), y.at(key)) << key;
+}
+
+// Sequence 7 of the batch is at fault, whose rows begin at 7 * 24: in the data, so to speak, in the last layer, and in
+// the gradient of the rank that has this sequence.
+const std::vector<std::string> places = {"172:embedding", "170:h.7", "169:d h.3"};
+
+const std::vector<Layout>& layouts() {
+  static const std::vector<Layout> all = {{"odd", 2, "full_shard"},
+                                          {"odd", 2, "tensor=2"},
+                                          {"odd", 2, "pipeline=2 virtual=2"},
+                                          {"odd", 4, "tensor=2 sequence pipeline=2"}};
+  return all;
+}
+
+// Stopped after every step, before, between and after two that are skipped.
+TEST(BadSteps, are_skipped_and_resumed_through) {
+  const Scratch scratch;
+  prepare_model(scratch, "odd");
+  for (const Size& size : sizes_of(layouts())) {
+    std::vector<Training> trainings;
+    std::vector<std::string> runs;
+    for (const Layout& layout : layouts())
+      for (size_t place = 0; place < places.size() && layout.ranks == size.ranks; place++) {
+        const std::string name = fmt::format("{}{}", runs.size(), place), spoil = "spoil=3-4:" + places[place];
+        runs.push_back(name);
+        trainings.push_back({"whole" + name, layout.words, {spoil}});
+        for (int k = 1; k <= 6; k++)
+          trainings.push_back({"pieces" + name, layout.words, {spoil, fmt::format("train.steps={}", k)}});
+      }
+    train_several(scratch, size.ranks, trainings);
+    for (const std::string& name : runs) {
+      SCOPED_TRACE(size.name() + " " + name);
+      expect_equal_runs(scratch / ("whole" + name), scratch / ("pieces" + name), 6);
+      EXPECT_EQ(skipped_steps(scratch / ("whole" + name)), (std::vector<int64_t>{3, 4}));
+      const nlohmann::json between = state_of(scratch / ("pieces" + name), 4),
+                           end = state_of(scratch / ("whole" + name), 6);
+      EXPECT_EQ(between.at("skipped"), 2);
+      EXPECT_EQ(between.at("skipped_in_a_row"), 2);
+      EXPECT_EQ(between.at("updates"), 2);
+      EXPECT_EQ(between.at("sequences"), 48);
+      EXPECT_EQ(end.at("skipped"), 2);
+      EXPECT_EQ(end.at("skipped_in_a_row"), 0);
+      EXPECT_EQ(end.at("updates"), 4);
+      EXPECT_EQ(end.at("norms").size(), 4u);
+    }
+    fs::remove_all(scratch / "whole");
+  }
+}
+
+// The log says which ranks, which samples of the data and which unit.
+TEST(BadSteps, are_told_with_ranks_samples_and_unit) {
+  const Scratch scratch;
+  prepare_model(scratch, "odd");
+  // Rank 1 has sequences 6 to 11 of a batch, three microbatches of two; in the order of the file, samples 12 to 23 are
+  // the second batch.
+  const Result data = train_several(scratch, 2, {{"data", "", {"data.shuffle=false", "spoil=2-2:172:embedding"}}});
+  EXPECT_EQ(count(data.out,
+                  "warning: step 2 is skipped, 1 in a row and 1 in all: the loss is nan and the gradient norm "
+                  "nan; the first unit whose gradient is not finite is the token table\n"),
+            1u)
+      << data.text();
+  EXPECT_EQ(count(data.out,
+                  "warning: step 2: rank 1: the loss is not finite in microbatch 1, samples 18, 19 of data.train; "),
+            1u)
+      << data.text();
+  EXPECT_EQ(count(data.out, "samples 18, 19 of data.train"), 1u) << data.text();
+  EXPECT_EQ(count(data.out, "done: 6 steps, 72 sequences; skipped: 1\n"), 1u) << data.text();
+  const Result gradient = train_several(scratch, 2, {{"gradient", "pipeline=2", {"spoil=2-2:172:d h.1"}}});
+  EXPECT_EQ(count(gradient.out,
+                  "rank 0: its part of the gradient is not finite in token table, position table, block 0, "
+                  "block 1\n"),
+            1u)
+      << gradient.text();
+  EXPECT_EQ(count(gradient.out, "samples"), 0u) << gradient.text();
+}
+
+// Killed while or soon after it skips; the run that goes on is the run that was never killed.
+TEST(BadSteps, survive_a_kill) {
+  const Scratch scratch;
+  prepare_model(scratch, "odd");
+  const std::string program = place("MEGALITH_TRAIN_SEVERAL", MEGALITH_TRAIN_SEVERAL);
+  for (const Layout& layout : layouts()) {
+    SCOPED_TRACE(layout.words);
+    const auto job = [&](const std::string& name) {
+      Args args{"config.toml",        "run.output=" + name, "train.steps=20",
+                "checkpoint.every=1", "checkpoint.keep=2",  "spoil=5-6:172:h.7"};
+      for (const std::string& o : overrides_of(layout.words)) args.push_back(o);
+      return mpirun(layout.ranks, program, args);
+    };
+    fs::remove_all(scratch / "whole");
+    fs::remove_all(scratch / "killed");
+    succeed(job("whole"), scratch);
+    // Once when it has just skipped, and once more as soon as it has gone on.
+    for (const char* when : {"step 5 is skipped", "\nstep "}) {
+      Process process(job("killed"), scratch.folder());
+      const double start = now();
+      while (process.running() && process.out().find(when) == std::string::npos && now() - start < 60) sleep_for(0.002);
+      process.kill_all();
+      EXPECT_LT(checkpoints_in(scratch / "killed/checkpoints").back(), step_name(20)) << "it was killed too late";
+    }
+    succeed(job("killed"), scratch);
+    EXPECT_EQ(skipped_steps(scratch / "killed"), (std::vector<int64_t>{5, 6}));
+    expect_equal_runs(scratch / "whole", scratch / "killed", 20);
+  }
+}
+
+// Three in a row: the run ends, and goes on from where it stood before them.
+TEST(BadSteps, too_many_end_the_run) {
+  const Scratch scratch;
+  prepare_model(scratch, "odd");
+  const std::string program = place("MEGALITH_TRAIN_SEVERAL", MEGALITH_TRAIN_SEVERAL);
+  for (const Layout& layout : layouts()) {
+    SCOPED_TRACE(layout.words);
+    Args args{"config.toml", "run.output=ended", "checkpoint.keep=1"};
+    for (const std::string& o : overrides_of(layout.words)) args.push_back(o);
+    const auto with = [&](const std::string& more) {
+      Args all = args;
+      all.push_back(more);
+      return mpirun(layout.ranks, program, all);
+    };
+    for (const char* folder : {"ended", "before", "good"}) fs::remove_all(scratch / folder);
+    const Result ended = run(with("spoil=3-5:172:embedding"), scratch.folder());
+    EXPECT_NE(ended.status, 0);
+    for (const char* words : {"steps 3 to 5 were skipped, and train.max_bad_steps = 3",
+                              "of step 2, is from before them", "Lower optimizer.learning_rate"})
+      EXPECT_NE(ended.err.find(words), std::string::npos) << words << ended.text();
+    EXPECT_EQ(checkpoints_in(scratch / "ended/checkpoints"), std::vector<std::string>{step_name(2)});
+    // That checkpoint is what a run of two steps leaves, and what comes of it is what comes of the good steps.
+    train_several(scratch, layout.ranks, {{"before", layout.words, {"train.steps=2"}}, {"good", layout.words, {}}});
+    expect_same_rank_files(scratch / "ended/checkpoints/" + step_name(2),
+                           scratch / "before/checkpoints/" + step_name(2));
+    for (const char* key : {"sequences", "updates", "skipped", "skipped_in_a_row", "norms"})
+      EXPECT_EQ(state_of(scratch / "ended", 2).at(key), state_of(scratch / "before", 2).at(key)) << key;
+    succeed(with("train.steps=6"), scratch);
+    expect_equal_runs(scratch / "ended", scratch / "good", 6);
+  }
+}
+
+// A cause of the real kind: a learning rate that destroys the weights. Checkpoints from before that are all kept.
+TEST(BadSteps, a_run_that_diverges_keeps_its_checkpoints) {
+  const Scratch scratch;
+  prepare_model(scratch, "odd");
+  train(scratch.folder(), 2, {"train.steps=2", "checkpoint.every=1", "checkpoint.keep=1"});
+  const Result diverged = run(
+      mpirun(2, {"train", "config.toml", "checkpoint.keep=1", "train.max_bad_steps=1", "optimizer.learning_rate=1e30"}),
+      scratch.folder());
+  EXPECT_EQ(diverged.status, 1) << diverged.text();
+  EXPECT_EQ(count(diverged.err, "megalith: "), 1u) << diverged.text();
+  for (const char* words : {"step 4 was skipped, and train.max_bad_steps = 1", "of step 3, is from before them"})
+    EXPECT_NE(diverged.err.find(words), std::string::npos) << words << diverged.text();
+  EXPECT_EQ(checkpoints_in(scratch / "run/checkpoints"), (std::vector<std::string>{step_name(2), step_name(3)}));
+}
+
+}  // namespace
+}  // namespace megalith::e2e

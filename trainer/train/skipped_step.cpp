@@ -1,0 +1,61 @@
+#include "trainer/train/skipped_step.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace megalith {
+
+namespace {
+
+std::string unit_name(const ModelConfig& model, size_t unit) { return model_spec(model).at(unit).name; }
+
+// "17, 4 and 9 more"
+std::string some_of(const std::vector<std::string>& all) {
+  constexpr size_t shown = 8;  // so that a message stays readable
+  const auto end = all.begin() + static_cast<ptrdiff_t>(std::min(shown, all.size()));
+  const std::string more = all.size() > shown ? fmt::format(" and {} more", all.size() - shown) : "";
+  return fmt::format("{}{}", fmt::join(all.begin(), end, ", "), more);
+}
+
+}  // namespace
+
+std::string why_skipped(const Config& config, const StepScalars& scalars) {
+  if (scalars.decision == Decision::spike)
+    return fmt::format("the gradient norm {:.4g} is more than train.skip_norm_above = {} times {:.4g}, the median",
+                       scalars.grad_norm, config.train.skip_norm_above, scalars.median);
+  const std::string first = scalars.bad_unit ? fmt::format("; the first unit whose gradient is not finite is the {}",
+                                                           unit_name(config.model, *scalars.bad_unit))
+                                             : "; every unit's gradient is finite";
+  return fmt::format("the loss is {} and the gradient norm {}{}", scalars.loss, scalars.grad_norm, first);
+}
+
+std::string seen_by_this_rank(const Plan& plan, const StepScalars& scalars, const Loader& data,
+                              int64_t first_sequence) {
+  std::vector<std::string> microbatches, samples;
+  for (const int64_t k : scalars.bad_microbatches) {
+    microbatches.push_back(std::to_string(k));
+    const Interval sequences = plan.batch.sequences(k);
+    for (int64_t i = sequences.begin; i < sequences.end; i++)
+      samples.push_back(std::to_string(data.sample_at(first_sequence + i)));
+  }
+  std::string text;
+  if (!microbatches.empty())
+    text = fmt::format("the loss is not finite in microbatch {}, samples {} of data.train", some_of(microbatches),
+                       some_of(samples));
+  if (scalars.bad_units.empty()) return text;
+  std::vector<std::string> units;
+  for (const size_t unit : scalars.bad_units) units.push_back(unit_name(plan.model, unit));
+  return fmt::format("{}{}its part of the gradient is not finite in {}", text, text.empty() ? "" : "; ",
+                     some_of(units));
+}
+
+std::string remedy_of(Decision decision) {
+  return decision == Decision::spike
+             ? "Raise train.skip_norm_above, or set it to 0, if larger gradients are here to stay; else lower "
+               "optimizer.learning_rate"
+             : "Lower optimizer.learning_rate, set optimizer.gradient_clip, or look at the samples that the log names; "
+               "train.max_bad_steps is how many steps in a row may be skipped";
+}
+
+}  // namespace megalith

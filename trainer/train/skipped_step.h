@@ -1,0 +1,22 @@
+// A step that was skipped, in words: why, and what each rank knows of it.
+#pragma once
+
+#include <string>
+
+#include "configs/config.h"
+#include "data/loader.h"
+#include "trainer/step/trainer.h"
+
+namespace megalith {
+
+// The same on every rank. config.model.vocab must be set.
+std::string why_skipped(const Config& config, const StepScalars& scalars);
+
+// What this rank alone can say of a step on the batch that begins with sequence `first_sequence` of the run: the
+// samples of its microbatches whose loss is not finite, and where its part of the gradient is not. Empty: nothing.
+std::string seen_by_this_rank(const Plan& plan, const StepScalars& scalars, const Loader& data, int64_t first_sequence);
+
+// What to do about it.
+std::string remedy_of(Decision decision);
+
+}  // namespace megalith
