@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <memory>
 
+#include <fmt/format.h>
+
 #include "tests/mpi/session.h"
 #include "trainer/session/mpi_session.h"
 
