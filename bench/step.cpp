@@ -165,7 +165,7 @@ int main(int argc, char** argv) {
   cli.add_option("--sequence", config.batch.sequence_length)->capture_default_str();
   cli.add_option("--batch", config.batch.microbatch_size)->capture_default_str();
   cli.add_option("--compute", compute)->check(CLI::IsMember({"fp32", "bf16"}))->capture_default_str();
-  cli.add_option("--recompute", recompute)->check(CLI::IsMember({"none", "each"}))->capture_default_str();
+  cli.add_option("--recompute", recompute)->check(CLI::IsMember({"none", "selective", "each"}))->capture_default_str();
   cli.add_option("--steps", steps, "in a round")->check(CLI::PositiveNumber)->capture_default_str();
   cli.add_flag("--table", table, "also print the ops");
   cli.add_flag("--on-request", on_request, "a round for each line of standard input");
@@ -173,7 +173,10 @@ int main(int argc, char** argv) {
   config.batch.global_batch_size = config.batch.microbatch_size;
   config.model.context = config.batch.sequence_length;
   config.precision.compute = compute == "fp32" ? ComputeType::fp32 : ComputeType::bf16;
-  if (recompute == "each") config.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each;
+  using Kind = ActivationCheckpointing::Kind;
+  config.memory.activation_checkpointing.kind = recompute == "each"        ? Kind::each
+                                                : recompute == "selective" ? Kind::selective
+                                                                           : Kind::none;
 
   try {
     use_threads(1);

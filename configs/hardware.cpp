@@ -58,6 +58,7 @@ Table<Hardware> build_hardware_table() {
   stack.number("tensor_exposed", &StackProfile::tensor_exposed, "share", between(0, 1), "Of tensor-parallel sums");
   stack.number("accumulate_bytes", &StackProfile::accumulate_bytes, "bytes", at_least(0), "A parameter and microbatch");
   stack.number("gradient_bytes", &StackProfile::gradient_bytes, "bytes", above(0), "A parameter, in sums over ranks");
+  stack.word("recomputes_outputs", &StackProfile::recomputes_outputs, "Of recomputed layers, which nobody reads");
 
   return table;
 }

@@ -71,10 +71,11 @@ struct StackProfile {
   std::string name = "Megalith";
   double elementwise = 1;  // time of a layer's ops that are bound by memory, relative to Megalith's
   AttentionKernel attention = AttentionKernel::fused;
-  double attention_share = 0.55;  // of a GEMM's rate, that fused attention over a long sequence reaches
-  double tensor_exposed = 1;      // share of a tensor-parallel sum that no other work hides
-  double accumulate_bytes = 0;    // a parameter and microbatch, of adding gradients outside of their GEMM
-  double gradient_bytes = 4;      // a parameter, of gradients on their way to a sum over ranks
+  double attention_share = 0.55;    // of a GEMM's rate, that fused attention over a long sequence reaches
+  double tensor_exposed = 1;        // share of a tensor-parallel sum that no other work hides
+  double accumulate_bytes = 0;      // a parameter and microbatch, of adding gradients outside of their GEMM
+  double gradient_bytes = 4;        // a parameter, of gradients on their way to a sum over ranks
+  bool recomputes_outputs = false;  // of layers that are recomputed, though nobody reads them: Megalith does not
   bool operator==(const StackProfile&) const = default;
 };
 

@@ -53,8 +53,6 @@ Found check_available(const Config& config) {
   const auto words = [](auto... word) { return std::vector<Value>{std::string(word)...}; };
   const std::vector<Value> no = {false};
   const std::vector<Offer> offers = {
-      {"memory.activation_checkpointing", words("none", "each")},
-      {"memory.offload_activations", no},
       {"memory.offload_optimizer", no},
       {"precision.compute", words("bf16", "fp32")},
       {"precision.master", words("fp32")},
@@ -214,6 +212,17 @@ Found check_placement(const Config& config) {
   return {};
 }
 
+Found check_memory(const Config& config) {
+  using Kind = ActivationCheckpointing::Kind;
+  const Kind kind = config.memory.activation_checkpointing.kind;
+  if (config.memory.offload_activations && (kind == Kind::none || kind == Kind::selective))
+    return problem(config, "memory.offload_activations",
+                   "copies the inputs of recomputed layers, and memory.activation_checkpointing = \"{}\" recomputes no "
+                   "whole layer; set each, group_N or contiguous there",
+                   to_string(config.memory.activation_checkpointing));
+  return {};
+}
+
 Found check_learning_rate(const Config& config) {
   const OptimizerConfig& optimizer = config.optimizer;
   if (optimizer.min_learning_rate > optimizer.learning_rate)
@@ -280,8 +289,8 @@ std::vector<int64_t> nearest(std::vector<int64_t> values, int64_t x, size_t most
 std::optional<Problem> first_problem(const Config& config) {
   // check_values goes first: the others divide by what it has found to be positive.
   for (const auto check : {check_values, check_shapes, check_tensor_parallel, check_pipeline, check_layers_per_stage,
-                           check_sharding, check_placement, check_learning_rate, check_loss_scale, check_run,
-                           check_skipping, check_communication, check_available})
+                           check_sharding, check_placement, check_memory, check_learning_rate, check_loss_scale,
+                           check_run, check_skipping, check_communication, check_available})
     if (Found found = check(config)) return found;
   return {};
 }

@@ -7,10 +7,6 @@
 
 namespace megalith {
 
-// What follows the product and the bias, on a GPU: nothing; C = gelu(v) and gelu_input = v; or C = v *
-// gelu'(gelu_input).
-enum class Gelu { none, forward, backward };
-
 // C (M, N) = A (M, K) B (K, N) [+ C] [+ bias (N)], sums in f32. A and B are f32 or bf16 alike, each stored row-major,
 // or its transpose is; C is f32 or A's type; `accumulate` needs C in f32, a bias A's type.
 struct GemmCall {
@@ -22,8 +18,7 @@ struct GemmCall {
   bool a_transposed = false;  // stored (K, M)
   bool b_transposed = false;  // stored (N, K)
   bool accumulate = false;
-  Gelu gelu = Gelu::none;
-  void* gelu_input = nullptr;  // (M, N) in C's type
+  const void* gelu_input = nullptr;  // (M, N) in C's type; on a GPU only: C = (A B) * gelu'(gelu_input)
   DType input = DType::f32;
   DType output = DType::f32;
 };

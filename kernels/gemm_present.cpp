@@ -66,7 +66,7 @@ struct Preference {
 
 // The library stores by columns, so it is asked for C^T = B^T A^T: its left matrix is our b, its rows are our N.
 struct Gemm::Library {
-  using Key = std::tuple<int64_t, int64_t, int64_t, bool, bool, bool, Gelu, DType, DType, uint32_t, uint32_t, uint32_t,
+  using Key = std::tuple<int64_t, int64_t, int64_t, bool, bool, bool, bool, DType, DType, uint32_t, uint32_t, uint32_t,
                          uint32_t, uint32_t>;
 
   cublasLtHandle_t handle = nullptr;
@@ -85,7 +85,7 @@ struct Gemm::Library {
             g.a_transposed,
             g.b_transposed,
             g.accumulate,
-            g.gelu,
+            g.gelu_input != nullptr,
             g.input,
             g.output,
             alignment(g.a),
@@ -96,16 +96,13 @@ struct Gemm::Library {
   }
 
   static cublasLtEpilogue_t epilogue(const GemmCall& g) {
-    switch (g.gelu) {
-      case Gelu::forward: return g.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
-      case Gelu::backward: return CUBLASLT_EPILOGUE_DGELU;
-      default: return g.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-    }
+    if (g.gelu_input) return CUBLASLT_EPILOGUE_DGELU;
+    return g.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
   }
   // The heuristics look at them too.
   static void set_pointers(Descriptors& d, const GemmCall& g) {
     if (g.bias) d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
-    if (g.gelu != Gelu::none) d.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g.gelu_input);
+    if (g.gelu_input) d.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g.gelu_input);
   }
 
   void describe(Descriptors& d, const GemmCall& g) {
@@ -114,7 +111,7 @@ struct Gemm::Library {
     d.set(CUBLASLT_MATMUL_DESC_TRANSB, g.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     d.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue(g));
     if (g.bias) d.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, datatype(g.output));
-    if (g.gelu != Gelu::none) d.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g.N);
+    if (g.gelu_input) d.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g.N);
     const auto layout = [](cublasLtMatrixLayout_t& out, DType type, int64_t rows, int64_t cols) {
       CUBLAS_CHECK(cublasLtMatrixLayoutCreate(&out, datatype(type), static_cast<uint64_t>(rows),
                                               static_cast<uint64_t>(cols), rows));

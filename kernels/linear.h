@@ -1,5 +1,6 @@
 // A linear layer, weights stored (out, in):  y = x w^T + b.  GEMMs come from a library; sums are in f32. Before and
-// after a GELU the two are one op, because a library may do both in one pass.
+// after a GELU the two are one op. In backward a library may do both in one pass; in forward it may not, since a layer
+// that computes the GELU again, from what is stored of its input, must get the same bits.
 #pragma once
 
 #include "kernels/base/stream.h"
@@ -10,7 +11,8 @@ namespace megalith {
 // y (N, O) written; x (N, I); w (O, I); b (O), or an empty tensor for none. All f32 or all bf16.
 void linear_forward(Stream& s, Tensor y, Tensor x, Tensor w, Tensor b);
 
-// y (N, O) = gelu(h) of h (N, O) = x w^T + b, as it is or as it is stored; both written, the rest as above.
+// h (N, O) = x w^T + b, and y (N, O) = gelu(h) of h as it is stored: gelu_forward's bits. Both written, the rest as
+// above.
 void linear_gelu_forward(Stream& s, Tensor y, Tensor h, Tensor x, Tensor w, Tensor b);
 
 // dx (N, I) = dy w, written; dy (N, O); w (O, I). All f32 or all bf16.

@@ -16,10 +16,6 @@ void linear_forward(Queue queue, Tensor y, Tensor x, Tensor w, Tensor b) {
 }
 
 void linear_gelu_forward(Queue queue, Tensor y, Tensor h, Tensor x, Tensor w, Tensor b) {
-  GemmCall fused = linear_forward_call(y, x, w, b);
-  fused.gelu = Gelu::forward;
-  fused.gelu_input = h.raw();
-  if (gemm_of(queue).fuses(fused)) return gemm_of(queue).run(queue, fused);
   linear_forward(queue, h, x, w, b);
   gelu_forward(queue, y, h);
 }
@@ -30,7 +26,6 @@ void linear_backward_input(Queue queue, Tensor dx, Tensor dy, Tensor w) {
 
 void linear_backward_input_gelu(Queue queue, Tensor dh, Tensor dy, Tensor w, Tensor h) {
   GemmCall fused = linear_backward_input_call(dh, dy, w);
-  fused.gelu = Gelu::backward;
   fused.gelu_input = h.raw();
   if (gemm_of(queue).fuses(fused)) return gemm_of(queue).run(queue, fused);
   linear_backward_input(queue, dh, dy, w);

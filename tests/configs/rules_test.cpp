@@ -223,12 +223,20 @@ TEST(Rules, ARendezvousIsWithoutMpi) {
             std::string::npos);
 }
 
+TEST(Rules, OffloadNeedsLayersThatAreRecomputed) {
+  for (const char* kind : {"none", "selective"})
+    expect_refusal(
+        {"memory.offload_activations=true", fmt::format("memory.activation_checkpointing={}", kind)},
+        fmt::format("memory.offload_activations = true copies the inputs of recomputed layers, and "
+                    "memory.activation_checkpointing = \"{}\" recomputes no whole layer; set each, group_N or "
+                    "contiguous there",
+                    kind));
+  for (const char* kind : {"each", "group_4", "contiguous"})
+    EXPECT_TRUE(allowed({"memory.offload_activations=true", fmt::format("memory.activation_checkpointing={}", kind)}));
+}
+
 TEST(Rules, WhatIsNotAvailableIsRefusedByName) {
   const std::pair<std::string, std::string> cases[] = {
-      {"memory.activation_checkpointing=\"selective\"", "\"none\" and \"each\" are"},
-      {"memory.activation_checkpointing=\"group_4\"", "\"none\" and \"each\" are"},
-      {"memory.activation_checkpointing=\"contiguous\"", "\"none\" and \"each\" are"},
-      {"memory.offload_activations=true", "false is"},
       {"memory.offload_optimizer=true", "false is"},
       {"precision.compute=\"fp16\"", "\"bf16\" and \"fp32\" are"},
       {"precision.master=\"bf16\"", "\"fp32\" is"},

@@ -33,6 +33,8 @@ const std::map<std::string, Args>& dictionary() {
                                                     {"replicate=", {"parallel.replicate_below="}},
                                                     {"order=", {"parallel.placement="}},
                                                     {"recompute", {"memory.activation_checkpointing=each"}},
+                                                    {"recompute=", {"memory.activation_checkpointing="}},
+                                                    {"offload", {"memory.offload_activations=true"}},
                                                     {"microbatch=", {"batch.microbatch_size="}},
                                                     {"clip=", {"optimizer.gradient_clip="}}};
   return words;

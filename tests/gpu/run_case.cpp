@@ -35,15 +35,14 @@ Tensor as_words(void* p, int64_t bytes) { return {p, DType::i32, {bytes / 4}}; }
 
 // As Gemm::fuses has it; elsewhere the GELU is a kernel of ours.
 double library_gelu(const Case& c, Doubles& want, const Arg& arg, int64_t i, int64_t offset) {
-  const bool forward = c.op == "linear_gelu_forward" && arg.name == "y";
-  if (!forward && (c.op != "linear_backward_input_gelu" || arg.name != "dh")) return 0;
+  if (c.op != "linear_backward_input_gelu" || arg.name != "dh") return 0;
   const int generation = gpu().queue.queue().generation;
   const int64_t cols = arg.shape[arg.shape.num_dims() - 1];
   if ((generation != 9 && generation != 10) || c.dtype != DType::bf16 || offset != 0 || cols % 8 != 0) return 0;
-  // y = h (1 + t) / 2 and dh = product * ((1 + t) / 2 + h (1 - t^2) u' / 2), by t; and as bf16 rounds it.
+  // dh = product * ((1 + t) / 2 + h (1 - t^2) u' / 2), by t; and as bf16 rounds it.
   const auto at = static_cast<size_t>(i);
   const double h = want["h"][at], du = std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * h * h);
-  const double by_t = forward ? std::abs(h) / 2 : std::abs(want["product"][at]) * (0.5 + std::abs(h) * du);
+  const double by_t = std::abs(want["product"][at]) * (0.5 + std::abs(h) * du);
   return 0x1p-11 * by_t * (1 + 0x1p-8);
 }
 

@@ -17,6 +17,18 @@ Config model() {
   return config;
 }
 
+// What may be recomputed and offloaded: it changes no bit.
+std::vector<MemoryConfig> kinds_of_memory() {
+  using Kind = ActivationCheckpointing::Kind;
+  return {{.activation_checkpointing = {Kind::none}},
+          {.activation_checkpointing = {Kind::each}},
+          {.activation_checkpointing = {Kind::selective}},
+          {.activation_checkpointing = {Kind::group, 3}},
+          {.activation_checkpointing = {Kind::contiguous}},
+          {.activation_checkpointing = {Kind::each}, .offload_activations = true, .activation_loading_horizon = 1},
+          {.activation_checkpointing = {Kind::group, 2}, .offload_activations = true, .activation_loading_horizon = 2}};
+}
+
 // All layouts that this many ranks allow.
 std::vector<Config> layouts(int ranks) {
   std::vector<Config> all;
@@ -38,7 +50,7 @@ std::vector<Config> layouts(int ranks) {
           if (pipeline > 1 && pipeline <= 4 && n % 3 == 0) c.parallel.virtual_stages = 2;
           if (n % 4 == 1) c.parallel.pipeline_schedule = PipelineSchedule::gpipe;
           if (n % 5 == 2) c.parallel.active_microbatches = 2;
-          if (n % 3 == 1) c.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each;
+          c.memory = kinds_of_memory()[n % kinds_of_memory().size()];
           if (degree > 2 && degree % 2 == 0) {
             c.parallel.hierarchical_allgather = true;
             c.parallel.ranks_per_node = 2 * tensor;
@@ -92,6 +104,33 @@ TEST(Layouts, FollowOneRankAlone) {
     EXPECT_TRUE(dry.faults.empty()) << dry.faults.front();
     // Nothing is copied on the way to or from a transfer: parts are gathered in place and sums are taken in place.
     for (Channel channel : all_channels) EXPECT_EQ(run.runtime.mesh.channel(channel).copied(), 0) << name_of(channel);
+  }
+}
+
+// Two kinds in each layout, in fp32 and bf16 by turns.
+TEST(Layouts, WhatIsRecomputedOrOffloadedChangesNoBit) {
+  const std::vector<MemoryConfig> kinds = kinds_of_memory();
+  size_t turn = 0;
+  for (Config layout : layouts(session().size())) {
+    layout.precision.compute = turn % 4 == 0 ? ComputeType::fp32 : ComputeType::bf16;
+    layout.memory = {};
+    SmallRun kept = on_all_ranks(layout);
+    const std::vector<StepScalars> steps = kept.steps(2);
+    const double evaluated = kept.evaluate(7);
+    const Values weights = weights_of(kept);
+    for (int i = 0; i < 2; i++) {
+      layout.memory = kinds[1 + turn++ % (kinds.size() - 1)];
+      SCOPED_TRACE(described(layout));
+      SmallRun run = on_all_ranks(layout);
+      const std::vector<StepScalars> same = run.steps(2);
+      for (size_t s = 0; s < steps.size(); s++) {
+        EXPECT_EQ(same[s].loss, steps[s].loss) << "step " << s;
+        EXPECT_EQ(same[s].grad_norm, steps[s].grad_norm) << "step " << s;
+      }
+      EXPECT_EQ(run.evaluate(7), evaluated);
+      EXPECT_EQ(weights_of(run), weights);
+      EXPECT_EQ(run.runtime.memory.peaks(), run.rehearsal.memory) << "planned to the byte, on device and host";
+    }
   }
 }
 

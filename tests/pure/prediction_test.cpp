@@ -155,6 +155,16 @@ TEST(TimeLine, TheHostLaunchesNoFasterThanItCan) {
   EXPECT_DOUBLE_EQ(play({}, {{op(0.25), op(3), op(0.25)}}, h).seconds, 6.5);
 }
 
+TEST(TimeLine, CountsTheCopiesThatWorkHides) {
+  const auto copy = [](int id, double seconds) { return begin(Channel::host, Transfer::to_host, id, seconds); };
+  const TimeLine line =
+      play({}, {{copy(0, 2), op(3), wait(0), copy(1, 2), op(1), wait(1), copy(2, 2), wait(2)}}, unit_hardware());
+  EXPECT_DOUBLE_EQ(line.seconds, 7);
+  EXPECT_DOUBLE_EQ(at(line.accounts[0], Account::host_copies), 3);
+  EXPECT_EQ(line.copies[0].all, 3);
+  EXPECT_EQ(line.copies[0].hidden, 1);
+}
+
 // Narayanan et al., arXiv 2104.04473: of m microbatches over p equal stages, (p - 1) / m of the work is bubble.
 TEST(TimeLine, OneForwardOneBackwardHasTheBubbleOfTheBooks) {
   constexpr int stages = 4, microbatches = 6;
@@ -194,7 +204,7 @@ Config real_config() {
 Hardware real_hardware() { return load_hardware(MEGALITH_SOURCE_DIR "/configs/hardware/p4d.24xlarge.toml"); }
 
 Prediction predicted(const Config& config, const Hardware& hardware, int ranks = 8) {
-  return predict(config, hardware, rehearse_stages(config, ranks, true));
+  return predict(config, hardware, rehearse_stages(config, {}, ranks, true));
 }
 
 TEST(Prediction, AccountsAddUpToTheStep) {
@@ -223,7 +233,7 @@ TEST(Prediction, ShortStepsStandForALongOne) {
   for (const auto& [pipeline, virtual_stages] : {std::pair{1, 1}, {2, 1}, {4, 1}, {2, 2}, {2, 4}, {4, 2}}) {
     config.parallel.pipeline_parallel_degree = pipeline;
     config.parallel.virtual_stages = virtual_stages;
-    const Rehearsed whole = rehearse_stages(config, 8, true), fewer = rehearse_stages(config, 8, false);
+    const Rehearsed whole = rehearse_stages(config, {}, 8, true), fewer = rehearse_stages(config, {}, 8, false);
     ASSERT_LT(fewer.step.microbatches, whole.step.microbatches);
     const Prediction exact = predict(config, real_hardware(), whole), p = predict(config, real_hardware(), fewer);
     EXPECT_NEAR(p.seconds / exact.seconds, 1, 1e-3);
@@ -251,7 +261,7 @@ TEST(Prediction, EachNumberMovesItsAccount) {
   config.parallel.sharding_strategy = ShardingStrategy::full_shard;
   Hardware base = real_hardware();
   base.calibrated.overlap = 0;  // so that work and transfers keep their own accounts
-  const Rehearsed rehearsed = rehearse_stages(config, 8, true);
+  const Rehearsed rehearsed = rehearse_stages(config, {}, 8, true);
   const Prediction before = predict(config, base, rehearsed);
   const auto after = [&](auto change) {
     Hardware h = base;
@@ -281,7 +291,7 @@ TEST(Prediction, EachNumberMovesItsAccount) {
 
   Config more = config;
   more.batch.global_batch_size *= 4;
-  const Prediction longer = predict(more, base, rehearse_stages(more, 8, true));
+  const Prediction longer = predict(more, base, rehearse_stages(more, {}, 8, true));
   EXPECT_LT(at(longer.line.accounts[0], Account::bubble) / longer.seconds,
             at(before.line.accounts[0], Account::bubble) / before.seconds);
 }
@@ -289,7 +299,7 @@ TEST(Prediction, EachNumberMovesItsAccount) {
 TEST(Verdict, FitsUpToTheLastByteAndWarns) {
   Config config = real_config();
   config.run.device = Device::cpu;  // no workspace of CUDA's libraries
-  const Rehearsed rehearsed = rehearse_stages(config, 8, true);
+  const Rehearsed rehearsed = rehearse_stages(config, {}, 8, true);
   const std::vector<MemorySizes> memory(8, rehearsed.memory.front());
   Hardware h = real_hardware();
   const auto judged = [&] { return verdict(config, h, rehearsed.mesh, memory, predict(config, h, rehearsed)); };
@@ -303,7 +313,7 @@ TEST(Verdict, FitsUpToTheLastByteAndWarns) {
 
   config.parallel.tensor_parallel_degree = 8;
   config.model.heads = 8;
-  const Rehearsed across = rehearse_stages(config, 8, true);
+  const Rehearsed across = rehearse_stages(config, {}, 8, true);
   const std::string text = verdict(config, h, across.mesh, memory, predict(config, h, across)).text;
   EXPECT_NE(text.find("leave their node of 4"), std::string::npos) << text;
   EXPECT_NE(text.find("no multiple of 64"), std::string::npos) << text;
@@ -316,7 +326,7 @@ TEST(Verdict, FitsUpToTheLastByteAndWarns) {
 TEST(Verdict, CountsEveryRankOfADeviceAndOfAHost) {
   Config config = real_config();
   config.run.device = Device::cpu;
-  const Rehearsed rehearsed = rehearse_stages(config, 8, true);
+  const Rehearsed rehearsed = rehearse_stages(config, {}, 8, true);
   std::vector<MemorySizes> memory(8, rehearsed.memory.front());
   for (MemorySizes& sizes : memory) sizes.at(MemoryClass::saved, Place::host) = int64_t{1} << 30;
   Hardware h = real_hardware();
@@ -343,7 +353,7 @@ TEST(Verdict, WarnsOfUnevenRingsAndOfGathersInTheOpen) {
   config.parallel.sharding_strategy = ShardingStrategy::full_shard;
   Hardware h = real_hardware();
   h.network.latency = 1e5;
-  const Rehearsed rehearsed = rehearse_stages(config, 6, true);
+  const Rehearsed rehearsed = rehearse_stages(config, {}, 6, true);
   const std::vector<MemorySizes> memory(6, rehearsed.memory.front());
   const std::string text = verdict(config, h, rehearsed.mesh, memory, predict(config, h, rehearsed)).text;
   EXPECT_NE(text.find("the shard axis has 6 ranks, which is no power of two: rings and trees are uneven; take 4 or 8"),

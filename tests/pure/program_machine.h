@@ -46,7 +46,12 @@ class Machine {
   struct Residual {
     std::string word;
     bool on_its_way = false;
-    int readers = 0;  // backward passes that will still read it
+    bool leaving = false;              // on its way to the host: it may be read
+    int32_t host = Instruction::none;  // of the host's, the other end of that way
+  };
+  struct Recomputed {
+    std::string word;
+    int32_t saved = Instruction::none;
   };
   struct Slot {
     int32_t unit = Instruction::none;
@@ -57,7 +62,8 @@ class Machine {
     size_t at = 0;
     std::map<int32_t, Residual> residuals;
     std::map<int32_t, std::string> saved;  // word of the layer and microbatch
-    std::deque<std::string> recomputed;    // the same; the first is used next
+    std::deque<Recomputed> recomputed;     // the first is used next
+    std::map<int32_t, std::string> host;   // words
     std::map<int32_t, int64_t> batches;    // microbatch
     std::map<int32_t, bool> has_losses;
     std::map<int32_t, Slot> weights, gradients;
@@ -95,12 +101,17 @@ class Machine {
 
   void write(Rank& rank, int32_t y, std::string value) {
     Residual& r = rank.residuals[y];
-    expect(!r.on_its_way && r.readers == 0, fmt::format("residual {} is written while {} is needed", y, r.word));
+    expect(!r.on_its_way, fmt::format("residual {} is written while {} is on its way", y, r.word));
     r.word = std::move(value);
   }
   void read(Rank& rank, int32_t x, const std::string& wanted) {
     const Residual& r = rank.residuals[x];
-    expect(!r.on_its_way && r.word == wanted, fmt::format("residual {} has {}, wanted {}", x, r.word, wanted));
+    expect((!r.on_its_way || r.leaving) && r.word == wanted,
+           fmt::format("residual {} has {}, wanted {}", x, r.word, wanted));
+  }
+  void expect_still(const Rank& rank, int32_t host) {
+    for (const auto& [at, residual] : rank.residuals)
+      expect(residual.host != host, fmt::format("{} on the host is still on its way", host));
   }
   void expect_batch(const Rank& rank, const Instruction& i) {
     const auto batch = rank.batches.find(i.batch);
@@ -198,7 +209,7 @@ class Machine {
         break;
       case Op::receive: {
         Residual& y = rank.residuals[i.y];
-        expect(!y.on_its_way && y.readers == 0, "received over what is needed");
+        expect(!y.on_its_way, "received over what is on its way");
         y = {.word = fmt::format("message {}", static_cast<int>(i.channel)), .on_its_way = true};
         break;
       }
@@ -210,9 +221,27 @@ class Machine {
         y.on_its_way = true;
         break;
       }
-      case Op::await_message: {
+      case Op::offload: {
         Residual& y = rank.residuals[i.y];
-        expect(y.on_its_way, "no message to await");
+        expect(!y.on_its_way, "copied to the host while it is on its way");
+        expect_still(rank, i.host);
+        y.on_its_way = y.leaving = true;
+        y.host = i.host;
+        rank.host[i.host] = y.word;
+        break;
+      }
+      case Op::fetch: {
+        Residual& y = rank.residuals[i.y];
+        expect(!y.on_its_way, "fetched over what is on its way");
+        expect_still(rank, i.host);
+        y = {.word = rank.host[i.host], .on_its_way = true, .host = i.host};
+        break;
+      }
+      case Op::await_transfer: {
+        Residual& y = rank.residuals[i.y];
+        expect(y.on_its_way, "no transfer to await");
+        y.leaving = false;
+        y.host = Instruction::none;
         if (y.word.starts_with("message ")) {
           const auto channel = static_cast<Channel>(std::stoi(y.word.substr(8)));
           auto& mail = rank.mail[{neighbour(r, channel == Channel::forward ? -1 : 1), channel}];
@@ -234,14 +263,17 @@ class Machine {
         use_weights(r, unit);
         read(rank, i.x, word(output(l - 1), k));
         write(rank, i.y, word(output(l), k));
-        if (mode_ == Mode::train) rank.residuals[i.x].readers++;
         if (i.saved != Instruction::none)
           expect(rank.saved.emplace(i.saved, word(output(l), k)).second, "saved over what is needed");
         break;
       case Op::recompute:
         use_weights(r, unit);
         read(rank, i.x, word(output(l - 1), k));
-        rank.recomputed.push_front(word(output(l), k));
+        if (i.y != Instruction::none) write(rank, i.y, word(output(l), k));
+        if (i.saved != Instruction::none) expect(rank.saved[i.saved] == word(output(l), k), "another layer was saved");
+        rank.recomputed.push_front({word(output(l), k), i.saved});
+        expect(static_cast<int64_t>(rank.recomputed.size()) <= plan.group,
+               "more layers are recomputed than a group has");
         break;
       case Op::head:
       case Op::head_loss:
@@ -271,11 +303,12 @@ class Machine {
           expect(rank.saved[i.saved] == word(output(l), k), "another layer was saved");
           rank.saved.erase(i.saved);
         } else {
-          expect(!rank.recomputed.empty() && rank.recomputed.front() == word(output(l), k), "another was recomputed");
+          expect(!rank.recomputed.empty() && rank.recomputed.front().word == word(output(l), k),
+                 "another was recomputed");
+          rank.saved.erase(rank.recomputed.front().saved);
           rank.recomputed.pop_front();
         }
         add_gradient(r, unit, k);
-        rank.residuals[i.x].readers--;
         write(rank, i.y, word("d " + output(l - 1), k));
         break;
       }
@@ -297,7 +330,7 @@ class Machine {
     expect(rank.at == programs_[r].size(), fmt::format("rank {} waits for ever", r));
     for (const auto& [from, mail] : rank.mail) expect(mail.empty(), "mail is left");
     for (const auto& [number, residual] : rank.residuals)
-      expect(!residual.on_its_way && residual.readers == 0, "a residual was not used, or is still on its way");
+      expect(!residual.on_its_way, "a residual is still on its way");
     expect(rank.saved.empty() && rank.recomputed.empty() && !rank.summing, "something was saved for nothing");
     for (const auto& [at, slot] : rank.weights) expect(!slot.on_its_way, "weights are still on their way");
     if (plan.chunks.back().last && mode_ != Mode::layers)

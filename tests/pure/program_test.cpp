@@ -12,6 +12,7 @@ namespace {
 
 using test::Fault;
 using test::Machine;
+using test::Op;
 using test::Programs;
 
 struct Layout {
@@ -36,10 +37,39 @@ const std::vector<Layout>& layouts() {
       c.parallel.sharded_data_parallel_degree = degree;
     };
   };
+  const auto recompute = [](ActivationCheckpointing what, int64_t horizon = 0) {
+    return [=](Config& c) {
+      c.memory.activation_checkpointing = what;
+      c.memory.offload_activations = horizon > 0;
+      c.memory.activation_loading_horizon = std::max<int64_t>(1, horizon);
+    };
+  };
+  using Kind = ActivationCheckpointing::Kind;
   constexpr auto one_f_one_b = PipelineSchedule::one_f_one_b, gpipe = PipelineSchedule::gpipe;
   static const std::vector<Layout> all = {
       {"alone", 1, [](Config&) {}},
-      {"recompute", 1, [](Config& c) { c.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each; }},
+      {"each", 1, recompute({Kind::each})},
+      {"selective", 2, recompute({Kind::selective})},
+      {"groups_that_do_not_divide", 2, recompute({Kind::group, 4})},
+      {"contiguous", 1, recompute({Kind::contiguous})},
+      {"offload", 1, recompute({Kind::each}, 1)},
+      {"offload_of_groups_sharded", 2, recompute({Kind::group, 2}, 1)},
+      {"offload_far_ahead", 1, recompute({Kind::each}, 3)},
+      {"offload_in_a_pipeline", 3,
+       [=](Config& c) {
+         pipeline(3, 2, one_f_one_b, 0)(c);
+         recompute({Kind::each}, 1)(c);
+       }},
+      {"offload_in_waves", 4,
+       [=](Config& c) {
+         pipeline(2, 1, gpipe, 4)(c);
+         recompute({Kind::each}, 2)(c);
+       }},
+      {"contiguous_offload_in_a_pipeline", 2,
+       [=](Config& c) {
+         pipeline(2, 3, one_f_one_b, 0)(c);
+         recompute({Kind::contiguous}, 1)(c);
+       }},
       {"full_shard", 2, sharded(ShardingStrategy::full_shard, 0)},
       {"full_shard_of_4_live_3", 4,
        [](Config& c) {
@@ -146,7 +176,71 @@ TEST_P(ProgramLaws, TwoMicrobatchesOfAnEvaluationUseAllItsMemory) {
     EXPECT_EQ(of_many.saved, 0);
     int64_t live = 0;
     for (const Chunk& chunk : plan.chunks) live += chunk.live * chunk.num_layers;
-    EXPECT_EQ(of_all.saved, plan.recompute ? 0 : live) << "a layer keeps one for each microbatch alive";
+    EXPECT_EQ(of_all.saved, plan.kept == Kept::input ? 0 : live) << "a layer keeps one for each microbatch alive";
+  }
+}
+
+// The inputs of groups that wait for their backward pass, of a model of so many layers on one rank.
+Needs needs_with(int64_t layers, ActivationCheckpointing what, int64_t horizon, int64_t microbatches) {
+  Config config = config_of({"", 1, [](Config&) {}});
+  config.model.layers = layers;
+  config.batch.global_batch_size = microbatches;
+  config.memory.activation_checkpointing = what;
+  config.memory.offload_activations = horizon > 0;
+  config.memory.activation_loading_horizon = std::max<int64_t>(1, horizon);
+  const Plan plan = make_plan(config, 1, 0);
+  const Program training = training_program(plan), evaluation = evaluation_program(plan, 2);
+  return needs_of(plan, {&training, &evaluation});
+}
+
+TEST(Recomputation, KeepsTheInputsOfGroups) {
+  using Kind = ActivationCheckpointing::Kind;
+  const auto residuals = [](ActivationCheckpointing what) { return needs_with(12, what, 0, 2).residuals; };
+  constexpr int64_t beside = 2;  // the output of the last layer, and the gradient
+  EXPECT_EQ(residuals({Kind::none}), 12 + beside);
+  EXPECT_EQ(residuals({Kind::selective}), 12 + beside);
+  EXPECT_EQ(residuals({Kind::each}), 12 + beside);
+  EXPECT_EQ(residuals({Kind::group, 4}), 3 + 3 + beside) << "and inside of a group";
+  EXPECT_EQ(residuals({Kind::group, 5}), 3 + 4 + beside);
+  EXPECT_EQ(residuals({Kind::contiguous}), 1 + 11 + beside);
+}
+
+TEST(Recomputation, OffloadBoundsTheDeviceByTheHorizon) {
+  using Kind = ActivationCheckpointing::Kind;
+  constexpr int64_t beside = 2;
+  for (int64_t horizon : {1, 2, 5})
+    for (int64_t layers : {12, 40})
+      for (int64_t microbatches : {1, 3}) {
+        const Needs each = needs_with(layers, {Kind::each}, horizon, microbatches);
+        EXPECT_EQ(each.residuals, horizon + 1 + beside) << layers << " layers";
+        EXPECT_EQ(each.host, layers - (horizon + 1)) << "what is used again before it is put out is not copied";
+        const Needs groups = needs_with(layers, {Kind::group, 2}, horizon, microbatches);
+        EXPECT_EQ(groups.residuals, std::min(horizon + 1, layers / 2) + 1 + beside);
+      }
+  EXPECT_EQ(needs_with(4, {Kind::each}, 5, 2).host, 0);
+}
+
+// Between the start of a copy and its use lie the backward passes of `horizon` other layers.
+TEST(Recomputation, WhatIsOffloadedComesBackAheadOfItsUse) {
+  for (int64_t horizon : {1, 2, 5}) {
+    Config config = config_of({"", 1, [](Config&) {}});
+    config.model.layers = 12;
+    config.memory = {.activation_checkpointing = {ActivationCheckpointing::Kind::each},
+                     .offload_activations = true,
+                     .activation_loading_horizon = horizon};
+    const Program list = training_program(make_plan(config, 1, 0));
+    std::map<int32_t, int64_t> backwards;  // since the copy into a residual began
+    int64_t copies = 0;
+    for (const Instruction& i : list) {
+      if (i.op == Op::fetch) backwards[i.y] = 0;
+      if (i.op == Op::backward)
+        for (auto& [residual, count] : backwards) count++;
+      if (i.op != Op::await_transfer || !backwards.contains(i.y)) continue;
+      EXPECT_EQ(backwards.at(i.y), horizon);
+      backwards.erase(i.y);
+      copies++;
+    }
+    EXPECT_EQ(copies, 10 * (12 - horizon - 1)) << "in each microbatch";
   }
 }
 

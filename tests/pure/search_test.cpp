@@ -66,7 +66,7 @@ TEST(SearchLayouts, TheFastestOfAllThatFit) {
   EXPECT_EQ(tensor, (std::set<int64_t>{1, 2, 4}));
   EXPECT_EQ(pipeline, (std::set<int64_t>{1, 2, 4, 8}));
   const Candidate& best = few.best.front();
-  EXPECT_EQ(predict(best.config, machines(), rehearse_stages(best.config, 8, false)).seconds, seconds(best));
+  EXPECT_EQ(predict(best.config, machines(), rehearse_stages(best.config, {}, 8, false)).seconds, seconds(best));
 }
 
 TEST(SearchLayouts, SaysThatNothingFits) {

@@ -1,5 +1,5 @@
-// The GEMM library of this machine's GPU is the CPU's: what is tested is how the ops call it. It does a GELU along with
-// a product in bf16, and in f32 leaves it to the ops, so that both of their ways are taken.
+// The GEMM library of this machine's GPU is the CPU's: what is tested is how the ops call it. In backward it does a
+// GELU along with a product in bf16, and in f32 leaves it to the ops, so that both of their ways are taken.
 #include "kernels/gelu.h"
 #include "kernels/gemm_cuda.h"
 #include "kernels/linear.h"
@@ -22,10 +22,10 @@ void Gemm::run(const Queue& queue, const GemmCall& g) {
     simt::reads_by_library(g.b, g.N * g.K * in);
     if (g.bias) simt::reads_by_library(g.bias, g.N * out);
     if (g.accumulate) simt::reads_by_library(g.c, g.M * g.N * out);
-    if (g.gelu == Gelu::backward) simt::reads_by_library(g.gelu_input, g.M * g.N * out);
+    if (g.gelu_input) simt::reads_by_library(g.gelu_input, g.M * g.N * out);
     library_->gemm.run({.a = g.a,
                         .b = g.b,
-                        .c = g.gelu == Gelu::forward ? g.gelu_input : g.c,
+                        .c = g.c,
                         .bias = g.bias,
                         .M = g.M,
                         .N = g.N,
@@ -35,12 +35,8 @@ void Gemm::run(const Queue& queue, const GemmCall& g) {
                         .accumulate = g.accumulate,
                         .input = g.input,
                         .output = g.output});
-    const Tensor c(g.c, g.output, {g.M, g.N}), gelu_input(g.gelu_input, g.output, {g.M, g.N});
-    if (g.gelu == Gelu::forward) {
-      cpu::gelu_forward(c, gelu_input);
-      simt::writes_by_library(g.gelu_input, g.M * g.N * out);
-    }
-    if (g.gelu == Gelu::backward) cpu::gelu_backward(c, c, gelu_input);
+    const Tensor c(g.c, g.output, {g.M, g.N});
+    if (g.gelu_input) cpu::gelu_backward(c, c, {const_cast<void*>(g.gelu_input), g.output, {g.M, g.N}});
     simt::writes_by_library(g.c, g.M * g.N * out);
   });
 }

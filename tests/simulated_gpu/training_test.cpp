@@ -6,6 +6,7 @@
 #include "tests/mpi/session.h"
 #include "tests/pure/small_run.h"
 #include "tests/simt/simt.h"
+#include "trainer/planner/prediction.h"
 
 namespace megalith {
 namespace {
@@ -49,9 +50,61 @@ TEST(SimulatedGpu, DrawsTheSameDropoutAndRecomputes) {
   expect_same_course(config);
 }
 
+// Kernels alone and fused give the same bits, and a copy that is late is waited for.
+TEST(SimulatedGpu, WhatIsRecomputedOrOffloadedChangesNoBit) {
+  using Kind = ActivationCheckpointing::Kind;
+  for (ComputeType type : {ComputeType::fp32, ComputeType::bf16}) {
+    Config config = small_config();
+    config.batch.global_batch_size = 2;
+    config.model.dropout = 0.2;
+    config.precision.compute = type;
+    const auto trained = [&](const MemoryConfig& memory) {
+      config.memory = memory;
+      SmallRun run(config, World::cuda);
+      std::vector<float> all;
+      for (const StepScalars& step : run.steps(2))
+        for (double scalar : {step.loss, step.grad_norm}) all.push_back(static_cast<float>(scalar));
+      for (const Unit& unit : run.units())
+        for (float weight : on_host(run.runtime.stream, unit.master())) all.push_back(weight);
+      return all;
+    };
+    const std::vector<float> kept = trained({});
+    EXPECT_EQ(trained({.activation_checkpointing = {Kind::selective}}), kept) << to_string(type);
+    EXPECT_EQ(trained({.activation_checkpointing = {Kind::each}, .offload_activations = true}), kept)
+        << to_string(type);
+    EXPECT_EQ(trained({.activation_checkpointing = {Kind::group, 2}}), kept) << to_string(type);
+  }
+}
+
+// Copies are begun where the plan has them, and on machines whose link is fast enough for it no work waits for one.
+TEST(SimulatedGpu, OffloadsAsPlanned) {
+  Config config = small_config();
+  config.model.layers = 8;
+  config.memory = {.activation_checkpointing = {ActivationCheckpointing::Kind::each},
+                   .offload_activations = true,
+                   .activation_loading_horizon = 2};
+  SmallRun run(config, World::cuda);
+  run.runtime.stream.trace().keep(TraceLevel::everything);
+  run.step(0);
+  const std::vector<TraceEvent> done = run.runtime.stream.trace().events();
+  const std::vector<TraceEvent> planned = rehearse(config, run.plan, TraceLevel::everything).trace;
+  EXPECT_EQ(done, planned);
+  Hardware h = load_hardware(MEGALITH_SOURCE_DIR "/configs/hardware/p4d.24xlarge.toml");
+  h.calibrated.launch = 0;
+  for (const auto& [link, hidden] : {std::pair{1e4, true}, {1e-4, false}}) {
+    h.host.link = link;
+    const TimeLine line = time_line({}, {stage_trace(0, done)}, h, processor_of(h, config.precision.compute, 1));
+    EXPECT_EQ(line.copies[0].all, 2 * 3 * 5) << "there and back, of 3 microbatches, 8 layers but 3";
+    EXPECT_EQ(line.copies[0].hidden == line.copies[0].all, hidden);
+  }
+}
+
 // All of a step is enqueued and none of it done when step() returns: the GPU never waits for the host within one.
 TEST(SimulatedGpu, TheHostWaitsForNothingWithinAStep) {
-  SmallRun run(small_config(), World::cuda);
+  Config config = small_config();
+  config.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each;
+  config.memory.offload_activations = true;
+  SmallRun run(config, World::cuda);
   run.step(0);  // which makes what is used again
   ASSERT_EQ(simt::work_enqueued(), 0);
   const auto launches = [&] {

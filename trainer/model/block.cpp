@@ -1,30 +1,36 @@
 #include "trainer/model/block.h"
 
+#include "kernels/gelu.h"
 #include "kernels/layernorm.h"
 #include "kernels/linear.h"
 #include "kernels/residual.h"
 
 namespace megalith {
 
-BlockSaved Block::allocate(Arena& arena, DType compute) const {
+void Block::allocate(Arena& arena, DType compute, BlockSaved& a) const {
+  const int64_t N = shape_.branch_rows(), R = shape_.rows, C = shape_.C;
+  if (a.qkv.empty()) allocate_products(arena, compute, a);
+  if (!a.ln1.empty()) return;
+  a.stat1 = arena.tensor(DType::f32, {R, 2});
+  a.stat2 = arena.tensor(DType::f32, {R, 2});
+  a.ln1 = arena.tensor(compute, {R, C});
+  a.ln2 = arena.tensor(compute, {R, C});
+  a.act = arena.tensor(compute, {N, shape_.F});
+}
+
+void Block::allocate_products(Arena& arena, DType compute, BlockSaved& a) const {
   const AttentionDims& dims = shape_.attention;
-  const int64_t N = shape_.branch_rows(), R = shape_.rows, C = shape_.C, A = dims.H * dims.D;
-  return {.x = {},
-          .stat1 = arena.tensor(DType::f32, {R, 2}),
-          .stat2 = arena.tensor(DType::f32, {R, 2}),
-          .ln1 = arena.tensor(compute, {R, C}),
-          .ln2 = arena.tensor(compute, {R, C}),
-          .qkv = arena.tensor(compute, {N, 3 * A}),
-          .att = arena.tensor(compute, {N, A}),
-          .lse = arena.tensor(DType::f32, {dims.B, dims.H, dims.T}),
-          .mid = arena.tensor(compute, {R, C}),
-          .fc = arena.tensor(compute, {N, shape_.F}),
-          .act = arena.tensor(compute, {N, shape_.F})};
+  const int64_t N = shape_.branch_rows(), A = dims.H * dims.D;
+  a.qkv = arena.tensor(compute, {N, 3 * A});
+  a.att = arena.tensor(compute, {N, A});
+  a.lse = arena.tensor(DType::f32, {dims.B, dims.H, dims.T});
+  a.mid = arena.tensor(compute, {shape_.rows, shape_.C});
+  a.fc = arena.tensor(compute, {N, shape_.F});
 }
 
 void Block::forward(const Context& c, const UnitTensors& w, const BlockSaved& a, Tensor y) const {
   // What a branch adds, before its bias.
-  auto branch_output = [&] { return c.scratch.tensor(y.dtype(), {shape_.branch_rows(), shape_.C}); };
+  auto branch_output = [&] { return c.scratch.tensor(a.x.dtype(), {shape_.branch_rows(), shape_.C}); };
 
   {  // mid = x + dropout(leave(proj(attention(qkv(enter(ln_1(x)))))) + proj_b),  ln2 = ln_2(mid)
     const auto scope = c.scratch.scope();
@@ -38,11 +44,18 @@ void Block::forward(const Context& c, const UnitTensors& w, const BlockSaved& a,
   }
   {  // y = mid + dropout(leave(out(gelu(fc(enter(ln2))))) + out_b)
     const auto scope = c.scratch.scope();
-    const Tensor h = branch_output();
     linear_gelu_forward(c.s, a.act, a.fc, c.edge.enter(c.s, c.scratch, a.ln2), w.fc_w, w.fc_b);
+    if (y.empty()) return;
+    const Tensor h = branch_output();
     linear_forward(c.s, h, a.act, w.out_w, {});
     residual_forward(c.s, y, a.mid, c.edge.leave(c.s, c.scratch, h), w.out_b, dropout(c, Site::mlp_residual));
   }
+}
+
+void Block::forward_elementwise(const Context& c, const UnitTensors& w, const BlockSaved& a) const {
+  layernorm_forward(c.s, a.ln1, a.stat1, a.x, w.ln1_w, w.ln1_b);
+  layernorm_forward(c.s, a.ln2, a.stat2, a.mid, w.ln2_w, w.ln2_b);
+  gelu_forward(c.s, a.act, a.fc);
 }
 
 void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw,

@@ -1,7 +1,8 @@
 // One transformer layer of GPT-2 (pre-norm), forward and backward, on local shapes:
 //   mid = x   + dropout(proj(attention(qkv(ln_1(x)))))
 //   y   = mid + dropout(out(gelu(fc(ln_2(mid)))))
-// Recomputation calls the same forward with scratch memory in place of saved memory: there is no second forward.
+// Recomputation calls the same forward with scratch memory in place of saved memory: there is no second forward, but
+// for the elementwise ops alone.
 #pragma once
 
 #include "kernels/attention.h"
@@ -22,25 +23,32 @@ struct BlockShape {
 
 // What backward needs of forward.
 struct BlockSaved {
-  Tensor x;             // (R, C): the caller's, the rest comes from Block::allocate
+  Tensor x;  // (R, C): the caller's, the rest comes from Block::allocate
+  // Products: what GEMMs, attention and the edges made.
+  Tensor qkv;  // (N, 3C/tp)
+  Tensor att;  // (N, C/tp)
+  Tensor lse;  // (B, H/tp, T) f32
+  Tensor mid;  // (R, C)
+  Tensor fc;   // (N, F)
+  // What elementwise ops make of them.
   Tensor stat1, stat2;  // (R, 2) f32
   Tensor ln1, ln2;      // (R, C)
-  Tensor qkv;           // (N, 3C/tp)
-  Tensor att;           // (N, C/tp)
-  Tensor lse;           // (B, H/tp, T) f32
-  Tensor mid;           // (R, C)
-  Tensor fc, act;       // (N, F)
+  Tensor act;           // (N, F)
 };
 
 class Block {
  public:
   Block(int64_t layer, const BlockShape& shape) : layer_(layer), shape_(shape) {}
 
-  // Memory for everything but x.
-  BlockSaved allocate(Arena& arena, DType compute) const;
+  // Memory for what of `a` has none yet, but for x; for its products.
+  void allocate(Arena& arena, DType compute, BlockSaved& a) const;
+  void allocate_products(Arena& arena, DType compute, BlockSaved& a) const;
 
-  // y (R, C) written; fills `a`.
+  // y (R, C) written; fills `a`. Without y (an empty tensor) only what `a` holds is computed.
   void forward(const Context& c, const UnitTensors& w, const BlockSaved& a, Tensor y) const;
+
+  // Fills the rest of `a` from x and the products, with the bits that forward() gave it.
+  void forward_elementwise(const Context& c, const UnitTensors& w, const BlockSaved& a) const;
 
   // dy (R, C) becomes dx in place; `dw` accumulates.
   void backward(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw, Tensor dy) const;

@@ -98,6 +98,15 @@ void add_units(Plan& plan, const Config& config, const std::vector<UnitSpec>& sp
   plan.live_units = live_units(plan, config.parallel.max_live_parameters);
 }
 
+void set_recomputation(Plan& plan, const MemoryConfig& memory) {
+  using Kind = ActivationCheckpointing::Kind;
+  const ActivationCheckpointing& choice = memory.activation_checkpointing;
+  plan.kept = choice.kind == Kind::none ? Kept::all : choice.kind == Kind::selective ? Kept::products : Kept::input;
+  if (choice.kind == Kind::group) plan.group = choice.group_size;
+  if (choice.kind == Kind::contiguous) plan.group = plan.model.layers;
+  if (memory.offload_activations) plan.horizon = memory.activation_loading_horizon;
+}
+
 }  // namespace
 
 BatchPlan batch_plan(const Config& config, const MeshShape& mesh, int rank) {
@@ -148,7 +157,7 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
   plan.vocabulary = vocabulary_part(table, plan.tensor);
   plan.logit_columns = local_shape(table, plan.tensor)[0];
 
-  plan.recompute = config.memory.activation_checkpointing.kind == ActivationCheckpointing::Kind::each;
+  set_recomputation(plan, config.memory);
   plan.head_chunks = config.memory.lm_head_chunks;
   plan.pipeline = {.stages = plan.mesh.pipeline,
                    .virtual_stages = config.parallel.virtual_stages,

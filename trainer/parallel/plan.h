@@ -54,6 +54,9 @@ struct BatchPlan {
 };
 BatchPlan batch_plan(const Config& config, const MeshShape& mesh, int rank);
 
+// What a layer keeps of its forward pass for its backward pass; the rest is computed again.
+enum class Kept : uint8_t { all, products, input };
+
 // Consecutive layers that this rank executes together: a virtual stage, or the whole model.
 struct Chunk {
   bool first = true, last = true;  // of the model: begins with the embedding, ends with the head
@@ -79,7 +82,10 @@ struct Plan {
   std::vector<UnitPlan> units;                                   // of this rank
   size_t tokens = nowhere, positions = nowhere, norm = nowhere;  // units at the ends of the model, where they are here
   int64_t live_units = 2;                                        // layers whose gathered weights have memory at once
-  bool recompute = false;   // keep only the input of each block, and run its forward again in backward
+  Kept kept = Kept::all;
+  int64_t group = 1;               // layers that are recomputed as one: only the input of the first is kept
+  bool recompute_outputs = false;  // of groups, though nobody reads them: as other programs do
+  int64_t horizon = 0;      // groups ahead of which kept inputs come back from the host; 0: they stay on the device
   int64_t head_chunks = 0;  // as in Head
   BatchPlan batch;
   PipelineShape pipeline;

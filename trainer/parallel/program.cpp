@@ -1,5 +1,7 @@
 #include "trainer/parallel/program.h"
 
+#include "trainer/parallel/offload.h"
+
 #include <algorithm>
 #include <iterator>
 #include <numeric>
@@ -31,14 +33,18 @@ struct Turns {
 struct ChunkMemory {
   Turns inputs, outputs, gradients;  // residuals: of the first layer, of the last, of either on the way back
   Turns slots;                       // microbatches alive
-  int32_t between = 0, saved = 0;    // of the first slot: inputs of the layers but the first, what layers save
-  int64_t layers = 0;
+  int32_t between = 0, saved = 0;    // of the first slot: inputs of the groups but the first, what layers save
+  int32_t inside = 0;                // inputs of the layers of a group but the first, which all groups share
+  int64_t layers = 0, group = 1;
 
   int32_t slot(int64_t microbatch) const { return slots.of(microbatch) - slots.first; }
+  int64_t groups() const { return (layers + group - 1) / group; }
   // The input of layer i of the chunk; of the layer after the last, the output.
   int32_t x(int64_t microbatch, int64_t i) const {
     if (i == 0) return inputs.of(microbatch);
-    return i == layers ? outputs.of(microbatch) : between + number(slot(microbatch) * (layers - 1) + i - 1);
+    if (i == layers) return outputs.of(microbatch);
+    if (i % group != 0) return inside + number(i % group - 1);
+    return between + number(slot(microbatch) * (groups() - 1) + i / group - 1);
   }
   int32_t saved_of(int64_t microbatch, int64_t i) const { return saved + number(slot(microbatch) * layers + i); }
 };
@@ -55,14 +61,16 @@ std::vector<ChunkMemory> lay_out(const Plan& plan, bool training) {
     const int64_t live = training ? chunk.live : 1, behind = plan.chunks.size() > 1 ? live : 1;
     ChunkMemory m;
     m.layers = chunk.num_layers;
+    m.group = std::min(plan.group, m.layers);
     m.inputs = take(residuals, live + (chunk.first ? 0 : 1));
     m.outputs = take(residuals, chunk.last ? 1 : 1 + behind);
     if (training) m.gradients = take(residuals, chunk.last ? live + (chunk.first ? 0 : behind) : 2 + behind);
-    m.between = take(residuals, live * (chunk.num_layers - 1)).first;
+    m.between = take(residuals, live * (m.groups() - 1)).first;
     m.saved = take(saved, live * chunk.num_layers).first;
     m.slots = take(slots, live);
     all.push_back(m);
   }
+  for (ChunkMemory& m : all) m.inside = residuals;
   return all;
 }
 
@@ -187,6 +195,19 @@ class Lister {
     return std::move(list_);
   }
 
+  // By residual: whether it is the input of a group, which the group's backward pass reads.
+  std::vector<bool> kept() const {
+    std::vector<bool> kept;
+    for (const ChunkMemory& m : memory_) {
+      const Turns between{m.between, number(m.slots.count * (m.groups() - 1))};
+      for (const Turns& of : {m.inputs, between}) {
+        kept.resize(std::max(kept.size(), static_cast<size_t>(m.inside + number(m.group))));
+        std::fill_n(kept.begin() + of.first, of.count, true);
+      }
+    }
+    return kept;
+  }
+
  private:
   const Chunk& chunk(const Action& a) const { return plan_.chunks[static_cast<size_t>(a.chunk)]; }
   const ChunkMemory& memory(const Action& a) const { return memory_[static_cast<size_t>(a.chunk)]; }
@@ -215,7 +236,7 @@ class Lister {
     on_its_way_.insert(y);
   }
   void await(int32_t y) {
-    if (on_its_way_.erase(y)) list_.push_back({.op = Op::await_message, .y = y});
+    if (on_its_way_.erase(y)) list_.push_back({.op = Op::await_transfer, .y = y});
   }
 
   void forward(const Action& a) {
@@ -229,13 +250,13 @@ class Lister {
       emit(a, {.op = Op::embed, .y = m.inputs.of(k), .batch = m.slots.of(k)});
     }
     await(m.outputs.of(k));
-    const bool keep = mode_ == Mode::train && !plan_.recompute;
+    const bool keeps = mode_ == Mode::train && plan_.kept != Kept::input;
     for (int64_t i = 0; i < c.num_layers; i++) {
       use(c.unit(i));
       Instruction layer = of_layer(Op::forward, c, i);
       layer.x = m.x(k, i);
       layer.y = m.x(k, i + 1);
-      if (keep) layer.saved = m.saved_of(k, i);
+      if (keeps) layer.saved = m.saved_of(k, i);
       emit(a, layer);
     }
     if (!c.last)
@@ -269,17 +290,27 @@ class Lister {
     const ChunkMemory& m = memory(a);
     const int64_t k = a.microbatch;
     const int32_t gradient = m.gradients.of(k);
-    for (int64_t i = c.num_layers; i-- > 0;) {
-      use(c.unit(i));
-      gradients_->open(c.unit(i));
-      Instruction layer = of_layer(Op::recompute, c, i);
-      layer.x = m.x(k, i);
-      if (plan_.recompute) emit(a, layer);
-      layer.op = Op::backward;
-      layer.y = gradient;
-      if (!plan_.recompute) layer.saved = m.saved_of(k, i);
-      emit(a, layer);
-      gradients_->reduce(c.unit(i), last_microbatch(a));
+    for (int64_t g = m.groups(); g-- > 0;) {
+      const int64_t first = g * m.group, end = std::min(first + m.group, c.num_layers);
+      for (int64_t i = first; plan_.kept != Kept::all && i < end; i++) {
+        use(c.unit(i));
+        Instruction layer = of_layer(Op::recompute, c, i);
+        layer.x = m.x(k, i);
+        if (i + 1 < end) layer.y = m.x(k, i + 1);
+        if (i + 1 == end && plan_.recompute_outputs) layer.y = m.inside + number(m.group - 1);
+        if (plan_.kept == Kept::products) layer.saved = m.saved_of(k, i);
+        emit(a, layer);
+      }
+      for (int64_t i = end; i-- > first;) {
+        use(c.unit(i));
+        gradients_->open(c.unit(i));
+        Instruction layer = of_layer(Op::backward, c, i);
+        layer.x = m.x(k, i);
+        layer.y = gradient;
+        if (plan_.kept == Kept::all) layer.saved = m.saved_of(k, i);
+        emit(a, layer);
+        gradients_->reduce(c.unit(i), last_microbatch(a));
+      }
     }
     if (!c.first) return begin(Op::send, a, gradient);
     gradients_->open(plan_.tokens);
@@ -346,13 +377,18 @@ Program with_gathers(const Plan& plan, const Program& uses) {
     if (on_their_way.erase(at->unit)) list.push_back({.op = Op::await_gather, .unit = at->unit, .slot = slot});
     if (const auto turn = std::find(shared.begin(), shared.end(), slot); turn != shared.end())
       std::rotate(turn, turn + 1, shared.end());
-    if (const auto next = std::find_if(at + 1, uses.end(), is_use); next != uses.end()) gather(next->unit);
+    const auto next =
+        std::find_if(at + 1, uses.end(), [&](const Instruction& i) { return is_use(i) && i.unit != at->unit; });
+    if (next != uses.end()) gather(next->unit);
   }
   return list;
 }
 
 Program program(const Plan& plan, Lister::Mode mode, const std::vector<Action>& actions, int64_t microbatches) {
-  return with_gathers(plan, Lister(plan, mode, microbatches).run(actions));
+  Lister lister(plan, mode, microbatches);
+  Program list = lister.run(actions);
+  if (plan.horizon > 0) list = with_offload(list, lister.kept(), plan.horizon);
+  return with_gathers(plan, list);
 }
 
 }  // namespace
@@ -385,6 +421,7 @@ Needs needs_of(const Plan& plan, std::initializer_list<const Program*> programs)
   for (const Program* program : programs)
     for (const Instruction& i : *program) {
       for (int32_t residual : {i.x, i.y}) raise(needs.residuals, residual);
+      raise(needs.host, i.host);
       raise(needs.saved, i.saved);
       raise(needs.batches, i.batch);
       if (i.op == Op::gather) slot(needs.weights, i);

@@ -4,14 +4,15 @@
 //
 // Instructions name memory by number:
 //   residuals   tensors (R, C) of the compute type: inputs and outputs of layers, their gradients, messages
-//   saved       what the backward pass of a layer needs of its forward pass (BlockSaved)
+//   host        residuals in memory of the host, for what waits there
+//   saved       what a layer keeps of its forward pass for its backward pass (BlockSaved, or its products)
 //   batches     tokens and targets of a microbatch
 //   weight and gradient slots   of sharding.h
 // How many there are of each is read off the list: needs_of().
 //
 // Laws of every list (tests/pure/program_test.cpp runs the lists of all ranks against each other, without tensors):
 // - Weights are gathered before they are used, and layers that share slots are gathered into at most plan.live_units.
-// - A residual is not written while it is on its way in a message or still to be read; what is saved is used once.
+// - A residual is not written while it is on its way or still to be read; what is saved is used once.
 // - Each microbatch counts once in the gradient of each unit, which is scattered and summed when it is complete.
 // - Messages are received in the order in which they are sent, each in its own direction, and none is left.
 // - All ranks of a shard, data or tensor group make the same calls to it in the same order.
@@ -35,20 +36,24 @@ struct Instruction {
     sum_tensor,  // unit: of what several tensor ranks have a share in
     await_sums,  // all sums that were begun
     sum_tied,    // the token table, over the two ends of the pipeline
-    // Messages between stages, of residual y. A residual has one message at a time.
+    // Messages between stages, of residual y, and its copies to the host and back. A residual has one of them at a
+    // time.
     receive,
     send,
-    await_message,
+    offload,         // y -> host
+    fetch,           // host -> y
+    await_transfer,  // y
     // Math of one microbatch; the weights used are those of the unit, of embedding and head those of the plan.
-    load,            // batch
-    embed,           // batch -> y
-    forward,         // x -> y; saved, or none: nothing is kept
-    recompute,       // x: forward again, into scratch memory until the backward pass that follows has used it
-    head,            // x, batch -> losses and gradient y
-    head_loss,       // x, batch -> losses
-    keep_loss,       // batch: the sum of its losses, by itself
-    count_loss,      // batch: adds its losses to the sum of the step
-    backward,        // x, saved (or none: what was recomputed last); gradient y in place
+    load,        // batch
+    embed,       // batch -> y
+    forward,     // x -> y; saved, or none: nothing is kept
+    recompute,   // x, saved: what that lacks, into scratch memory until a backward pass has used it, the one that was
+                 // recomputed last first; saved none: all of forward, with y where the next layer recomputes too
+    head,        // x, batch -> losses and gradient y
+    head_loss,   // x, batch -> losses
+    keep_loss,   // batch: the sum of its losses, by itself
+    count_loss,  // batch: adds its losses to the sum of the step
+    backward,    // x, saved (or none: what was recomputed last); gradient y in place
     embed_backward,  // batch; gradient y is used up
   };
   static constexpr int32_t none = -1;
@@ -59,7 +64,7 @@ struct Instruction {
   int32_t microbatch = none;
   int32_t layer = none;  // of the model
   int32_t unit = none, slot = none;
-  int32_t x = none, y = none, saved = none, batch = none;
+  int32_t x = none, y = none, saved = none, batch = none, host = none;
 
   bool operator==(const Instruction&) const = default;
 };
@@ -79,7 +84,7 @@ struct Needs {
     int64_t numel = 0;
     bool partial = false;  // a scattered sum waits beside the unit's gradient to be added
   };
-  int64_t residuals = 0, saved = 0, batches = 0;
+  int64_t residuals = 0, host = 0, saved = 0, batches = 0;
   std::vector<Slot> weights, gradients;
 };
 Needs needs_of(const Plan& plan, std::initializer_list<const Program*> programs);

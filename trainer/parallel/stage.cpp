@@ -39,7 +39,13 @@ Stage::Stage(const Plan& plan, Runtime& runtime, bool training)
   if (training && plan.chunks.back().last) losses_ = arena.tensor(DType::f64, {plan.batch.num_microbatches()});
   for (int64_t i = 0; i < needs_.residuals; i++)
     residuals_.push_back({arena.tensor(plan.compute, {plan.block.rows, plan.block.C}), {}});
-  for (int64_t i = 0; i < needs_.saved; i++) saved_.push_back(Block(0, plan.block).allocate(arena, plan.compute));
+  Arena& host = runtime.memory.at(MemoryClass::saved, Place::host);
+  for (int64_t i = 0; i < needs_.host; i++) host_.push_back(host.tensor(plan.compute, {plan.block.rows, plan.block.C}));
+  const Block any(0, plan.block);
+  saved_.resize(static_cast<size_t>(needs_.saved));
+  for (BlockSaved& saved : saved_)
+    plan.kept == Kept::all ? any.allocate(arena, plan.compute, saved)
+                           : any.allocate_products(arena, plan.compute, saved);
   for (int64_t i = 0; i < needs_.batches; i++) {
     batches_.push_back({arena.tensor(DType::i32, {N}), arena.tensor(DType::i32, {N}), {}});
     if (plan.chunks.back().last) batches_.back().losses = arena.tensor(DType::f32, {N});
@@ -88,7 +94,13 @@ void Stage::obey(const Instruction& i) {
     case Op::sum_tied: return sharding_.sum_tied();
     case Op::receive: return receive(i);
     case Op::send: return send(i);
-    case Op::await_message: return residual(i.y).message.wait();
+    case Op::offload:
+      residual(i.y).transfer = runtime_.stream.to_host(host_[static_cast<size_t>(i.host)], residual(i.y).tensor);
+      return;
+    case Op::fetch:
+      residual(i.y).transfer = runtime_.stream.to_device(residual(i.y).tensor, host_[static_cast<size_t>(i.host)]);
+      return;
+    case Op::await_transfer: return residual(i.y).transfer.wait();
     case Op::load: return load(i);
     case Op::embed: return embed(i);
     case Op::forward: return forward(i);
@@ -108,13 +120,13 @@ void Stage::obey(const Instruction& i) {
 void Stage::receive(const Instruction& i) {
   Communicator& line = runtime_.mesh.channel(i.channel);
   const int from = (line.rank() + (i.channel == Channel::forward ? line.size() - 1 : 1)) % line.size();
-  residual(i.y).message = line.recv(runtime_.stream, residual(i.y).tensor, from);
+  residual(i.y).transfer = line.recv(runtime_.stream, residual(i.y).tensor, from);
 }
 
 void Stage::send(const Instruction& i) {
   Communicator& line = runtime_.mesh.channel(i.channel);
   const int to = (line.rank() + (i.channel == Channel::forward ? 1 : line.size() - 1)) % line.size();
-  residual(i.y).message = line.send(runtime_.stream, residual(i.y).tensor, to);
+  residual(i.y).transfer = line.send(runtime_.stream, residual(i.y).tensor, to);
 }
 
 void Stage::load(const Instruction& i) {
@@ -130,13 +142,19 @@ void Stage::embed(const Instruction& i) {
   show(output_name(-1), i, y, plan_.block.first_row);
 }
 
+// What the layer keeps, with its input.
+BlockSaved Stage::kept(const Instruction& i) {
+  BlockSaved kept = i.saved != Instruction::none ? saved_[static_cast<size_t>(i.saved)] : BlockSaved{};
+  kept.x = residual(i.x).tensor;
+  return kept;
+}
+
 void Stage::forward(const Instruction& i) {
   const Context c = context(i.microbatch);
   const Block block(i.layer, plan_.block);
   const auto scope = c.scratch.scope();
-  BlockSaved saved =
-      i.saved != Instruction::none ? saved_[static_cast<size_t>(i.saved)] : block.allocate(c.scratch, plan_.compute);
-  saved.x = residual(i.x).tensor;
+  BlockSaved saved = kept(i);
+  block.allocate(c.scratch, plan_.compute, saved);
   const Tensor y = residual(i.y).tensor;
   block.forward(c, sharding_.weights(static_cast<size_t>(i.unit)), saved, y);
   show(output_name(i.layer), i, y, plan_.block.first_row);
@@ -145,10 +163,12 @@ void Stage::forward(const Instruction& i) {
 void Stage::recompute(const Instruction& i) {
   const Context c = context(i.microbatch);
   const Block block(i.layer, plan_.block);
-  Recomputed& r = recomputed_.emplace_front(c.scratch, block, plan_.compute);
-  r.saved.x = residual(i.x).tensor;
-  const Tensor y = i.y != Instruction::none ? residual(i.y).tensor : c.scratch.tensor(plan_.compute, r.saved.x.shape());
-  block.forward(c, sharding_.weights(static_cast<size_t>(i.unit)), r.saved, y);
+  const BlockSaved& saved = recomputed_.emplace_front(c.scratch, block, plan_.compute, kept(i)).saved;
+  const UnitTensors weights = sharding_.weights(static_cast<size_t>(i.unit));
+  if (i.saved != Instruction::none)
+    block.forward_elementwise(c, weights, saved);
+  else
+    block.forward(c, weights, saved, i.y != Instruction::none ? residual(i.y).tensor : Tensor{});
 }
 
 HeadWeights Stage::head_weights() const {
@@ -170,12 +190,11 @@ void Stage::head(const Instruction& i) {
 void Stage::backward(const Instruction& i) {
   const auto unit = static_cast<size_t>(i.unit);
   const Tensor gradient = residual(i.y).tensor;
-  const bool kept = i.saved != Instruction::none;
-  BlockSaved saved = kept ? saved_[static_cast<size_t>(i.saved)] : recomputed_.front().saved;
-  saved.x = residual(i.x).tensor;
+  const bool recomputed = i.saved == Instruction::none;
+  const BlockSaved saved = recomputed ? recomputed_.front().saved : kept(i);
   Block(i.layer, plan_.block)
       .backward(context(i.microbatch), sharding_.weights(unit), saved, sharding_.gradients(unit), gradient);
-  if (!kept) recomputed_.pop_front();
+  if (recomputed) recomputed_.pop_front();
   show("d " + output_name(i.layer - 1), i, gradient, plan_.block.first_row);
 }
 

@@ -65,7 +65,7 @@ class Stage {
  private:
   struct Residual {
     Tensor tensor;
-    Pending message;  // from it or to it
+    Pending transfer;  // from it or to it
   };
   struct Batch {
     Tensor tokens, targets;  // (N) i32
@@ -73,8 +73,10 @@ class Stage {
   };
   // What a layer recomputed, in scratch memory until its backward pass is over.
   struct Recomputed {
-    Recomputed(Arena& scratch, const Block& block, DType compute)
-        : scope(scratch), saved(block.allocate(scratch, compute)) {}
+    Recomputed(Arena& scratch, const Block& block, DType compute, const BlockSaved& kept)
+        : scope(scratch), saved(kept) {
+      block.allocate(scratch, compute, saved);
+    }
     Arena::Scope scope;
     BlockSaved saved;
   };
@@ -86,6 +88,7 @@ class Stage {
   void send(const Instruction& i);
   void load(const Instruction& i);
   void embed(const Instruction& i);
+  BlockSaved kept(const Instruction& i);
   void forward(const Instruction& i);
   void recompute(const Instruction& i);
   void head(const Instruction& i);
@@ -108,6 +111,7 @@ class Stage {
   Embedding embedding_;
   Head head_;
   std::vector<Residual> residuals_;
+  std::vector<Tensor> host_;
   std::vector<BlockSaved> saved_;
   std::vector<Batch> batches_;
   std::deque<Recomputed> recomputed_;  // the first is the next to be used

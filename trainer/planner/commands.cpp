@@ -44,7 +44,7 @@ bool run_plan(const PlanOptions& options) {
   fmt::print("{}", report(config, run));
   if (!run.faults.empty() || !job.hardware) return run.faults.empty();
   const Prediction prediction =
-      predict(config, *job.hardware, rehearse_stages(config, job.ranks, true), !options.trace.empty());
+      predict(config, *job.hardware, rehearse_stages(config, job.hardware->stack, job.ranks, true), !options.trace.empty());
   const double tokens =
       options.tokens > 0 ? options.tokens : prediction.tokens * static_cast<double>(config.train.steps);
   const Verdict found = verdict(config, *job.hardware, run.mesh, run.memory, prediction);

@@ -13,14 +13,16 @@ namespace megalith {
 
 namespace {
 
-Rehearsed::Step rehearse_step(const Config& config, int num_ranks, std::vector<MemorySizes>& memory) {
+Rehearsed::Step rehearse_step(const Config& config, const StackProfile& stack, int num_ranks,
+                              std::vector<MemorySizes>& memory) {
   Rehearsed::Step step;
   const MeshShape mesh = mesh_shape(config, num_ranks);
   memory.clear();
   for (int stage = 0; stage < mesh.pipeline; stage++) {
     int rank = 0;  // the first of the stage
     while (mesh.coordinate(rank, Axis::pipeline) != stage) rank++;
-    const Plan plan = make_plan(config, num_ranks, rank);
+    Plan plan = make_plan(config, num_ranks, rank);
+    plan.recompute_outputs = stack.recomputes_outputs;
     const Rehearsal rehearsal = rehearse(config, plan, TraceLevel::everything);
     step.stages.push_back(stage_trace(rank, rehearsal.trace));
     step.microbatches = plan.batch.num_microbatches();
@@ -42,6 +44,11 @@ TimeLine extended(const TimeLine& shorter, TimeLine line, const Rehearsed& r) {
   for (size_t stage = 0; stage < line.accounts.size(); stage++)
     for (size_t a = 0; a < num_accounts; a++)
       line.accounts[stage][a] = extended(shorter.accounts[stage][a], line.accounts[stage][a], r);
+  for (size_t stage = 0; stage < line.copies.size(); stage++) {
+    TimeLine::Copies& copies = line.copies[stage];
+    copies.all = extended(shorter.copies[stage].all, copies.all, r);
+    copies.hidden = extended(shorter.copies[stage].hidden, copies.hidden, r);
+  }
   return line;
 }
 
@@ -53,7 +60,7 @@ int64_t ranks_on_a_node(const Config& config, const Hardware& hardware, int num_
   return std::min(ranks, hardware.device.per_node);
 }
 
-Rehearsed rehearse_stages(const Config& config, int num_ranks, bool whole) {
+Rehearsed rehearse_stages(const Config& config, const StackProfile& stack, int num_ranks, bool whole) {
   Rehearsed r;
   r.mesh = mesh_shape(config, num_ranks);
   const BatchPlan batch = batch_plan(config, r.mesh, 0);
@@ -65,13 +72,13 @@ Rehearsed rehearse_stages(const Config& config, int num_ranks, bool whole) {
   const bool periodic = parallel.pipeline_schedule != PipelineSchedule::gpipe || parallel.active_microbatches > 0 ||
                         parallel.pipeline_parallel_degree == 1;
   if (whole || !periodic || r.microbatches <= few + period) {
-    r.step = rehearse_step(config, num_ranks, r.memory);
+    r.step = rehearse_step(config, stack, num_ranks, r.memory);
     return r;
   }
   const auto of = [&](int64_t microbatches) {
     Config fewer = config;
     fewer.batch.global_batch_size = microbatches * batch.microbatch * batch.ranks;
-    return rehearse_step(fewer, num_ranks, r.memory);
+    return rehearse_step(fewer, stack, num_ranks, r.memory);
   };
   r.shorter = of(few);
   r.step = of(few + period);
@@ -119,6 +126,8 @@ std::string report(const Prediction& p, const MeshShape& mesh, double tokens_of_
     if (accounts[a] > 0)
       text += fmt::format("  {:<26}{:>10.4g} s {:>6.1f} %\n", name_of(static_cast<Account>(a)), accounts[a],
                           100 * accounts[a] / p.seconds);
+  if (const TimeLine::Copies& copies = p.line.copies[p.slowest]; copies.all > 0)
+    text += fmt::format("  {:.0f} copies to the host or back, of which work hides {:.0f}\n", copies.all, copies.hidden);
   const double hours = tokens_of_run / p.tokens_per_second / 3600;
   return text + fmt::format("  {:.4g} tokens: {:.4g} hours, {:.4g} hours of a rank\n", tokens_of_run, hours,
                             hours * mesh.size());

@@ -30,8 +30,9 @@ struct Rehearsed {
   std::vector<MemorySizes> memory;  // peaks, by stage
 };
 
-// config.model.vocab must be set. whole: no shorter steps stand for the one that is asked for.
-Rehearsed rehearse_stages(const Config& config, int num_ranks, bool whole);
+// As the program `stack` does it; config.model.vocab must be set. whole: no shorter steps stand for the one that is
+// asked for.
+Rehearsed rehearse_stages(const Config& config, const StackProfile& stack, int num_ranks, bool whole);
 
 struct Prediction {
   double seconds = 0;  // a step

@@ -56,7 +56,8 @@ std::vector<Family> families(const Config& asked, int64_t ranks, int64_t per_nod
   std::vector<Family> all;
   const int64_t layers = asked.model.layers, batch = asked.batch.global_batch_size;
   using Kind = ActivationCheckpointing::Kind;
-  for (Kind recompute : {Kind::none, Kind::each})  // the faster first, so that the slower need no rehearsal
+  for (Kind recompute :
+       {Kind::none, Kind::selective, Kind::each})  // the faster first, so that the slower need no rehearsal
     for (int64_t stages : powers_of_two(std::min({most_stages, layers, ranks})))
       for (int64_t tensor : powers_of_two(std::min({most_tensor, per_node, ranks / stages})))
         for (int64_t chunks : powers_of_two(stages == 1 ? 1 : std::min(most_virtual, layers / stages))) {
@@ -84,14 +85,15 @@ std::vector<Family> families(const Config& asked, int64_t ranks, int64_t per_nod
   return all;
 }
 
-// Seconds that a step takes at least: GEMMs and attention at the full rate of large GEMMs, layers once more forward
-// where they are recomputed, and the bubble of the pipeline.
+// Seconds that a step takes at least: GEMMs and attention at the full rate of large GEMMs, once more those that are
+// recomputed, all of a layer's but the last, and the bubble of the pipeline.
 double least_time(const Config& c, const Hardware& hardware, int num_ranks) {
   const ModelConfig& m = c.model;
   const double tokens = static_cast<double>(c.batch.global_batch_size * c.batch.sequence_length);
-  const double h = static_cast<double>(m.hidden), layers = 12 * static_cast<double>(m.layers) * h * h;
+  const double h = static_cast<double>(m.hidden), recomputed = 8 * static_cast<double>(m.layers) * h * h;
   const bool again = c.memory.activation_checkpointing.kind == ActivationCheckpointing::Kind::each;
-  const double flops = tokens * (model_flops_per_token(m, c.batch.sequence_length, true) + (again ? 2 * layers : 0));
+  const double flops =
+      tokens * (model_flops_per_token(m, c.batch.sequence_length, true) + (again ? 2 * recomputed : 0));
   const Processor processor = processor_of(hardware, c.precision.compute, static_cast<int>(c.parallel.ranks_per_node));
   const BatchPlan batch = batch_plan(c, mesh_shape(c, num_ranks), 0);
   const double bubble = static_cast<double>(c.parallel.pipeline_parallel_degree - 1) /
@@ -131,7 +133,7 @@ Search search(const Config& asked, const Hardware& hardware, int num_ranks, size
         (too_slow ? found.too_slow : found.tried)++;
       }
       if (too_slow) continue;
-      const Rehearsed rehearsed = rehearse_stages(config, num_ranks, false);
+      const Rehearsed rehearsed = rehearse_stages(config, hardware.stack, num_ranks, false);
       int64_t needed = 0;
       for (const MemorySizes& sizes : rehearsed.memory)
         needed = std::max(needed, device_bytes(config, hardware, sizes));

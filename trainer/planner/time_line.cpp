@@ -47,6 +47,7 @@ struct Joint {
 
 struct Ending {
   bool over = false;
+  bool held_up = false;    // work has waited for it
   Joint* joint = nullptr;  // null: a transfer within the stage
   Account account{};
   int channel = 0;
@@ -59,6 +60,7 @@ struct Clock {
   double host = 0;  // of the launches
   size_t at = 0;    // the event that comes next
   Accounts accounts{};
+  TimeLine::Copies copies;
   std::array<std::deque<Moving>, num_channels + 1> queues;  // by channel; the last: copies to and from the host
   std::vector<Ending> endings;                              // by number of the transfer
 };
@@ -126,6 +128,7 @@ class ClockedPlay {
     for (size_t stage = 0; stage < stages_.size(); stage++) {
       idle(stage, line.seconds, Account::bubble);
       line.accounts.push_back(clocks_[stage].accounts);
+      line.copies.push_back(clocks_[stage].copies);
     }
     line.spans = std::move(spans_);
     return line;
@@ -211,7 +214,7 @@ class ClockedPlay {
     if (channel == Channel::world || message) {
       meet(stage, e, seconds, ending);
     } else if (awaited && !moves(stage)) {  // alone: no need to queue
-      ending.over = true;
+      ending.over = ending.held_up = true;
       if (with_spans_) note(stage, ending, clock.now, clock.now + seconds);
       idle(stage, clock.now + seconds, ending.account);
     } else {
@@ -253,7 +256,12 @@ class ClockedPlay {
       if (with_spans_) note(stage, ending, ending.joint->start, ending.joint->end);
     } else {
       const double since = clock.now;
+      ending.held_up = ending.held_up || !ending.over;
       while (!ending.over) pass(stage, next_arrival(stage, 1), 1);
+      if (ending.account == Account::host_copies) {
+        clock.copies.all++;
+        clock.copies.hidden += ending.held_up ? 0 : 1;
+      }
       clock.accounts[static_cast<size_t>(ending.account)] += clock.now - since;
     }
     return true;

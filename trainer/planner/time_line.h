@@ -4,7 +4,8 @@
 // Laws of the play:
 // - A rank has a compute queue, on which ops run in order, and a queue for each channel, on which transfers do. A
 //   transfer starts after what was launched before it; a wait holds up the compute queue, and nothing else.
-// - The host launches in order and is never held up; an op starts no earlier than the host comes to it. A CPU is its own
+// - The host launches in order and is never held up; an op starts no earlier than the host comes to it. A CPU is its
+// own
 //   host, and starts each op when the one before has ended.
 // - While a rank computes and transfers at once, both take longer: calibrated.overlap of the shorter one is lost.
 //   Transfers on the same kind of link share it. Messages and the sum over all ranks are small, and do neither.
@@ -79,8 +80,13 @@ struct Span {
 };
 
 struct TimeLine {
+  // Between device and host; hidden: over when the work waits for it.
+  struct Copies {
+    double all = 0, hidden = 0;
+  };
   double seconds = 0;                    // of the step
   std::vector<Accounts> accounts;        // by stage
+  std::vector<Copies> copies;            // by stage
   std::vector<std::vector<Span>> spans;  // by stage, where asked for
 };
 
