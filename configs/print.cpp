@@ -1,6 +1,8 @@
 #include "configs/config.h"
 #include "configs/field_table.h"
 
+#include "kernels/base/check.h"
+
 #include <fmt/format.h>
 
 namespace megalith {
@@ -31,6 +33,12 @@ std::map<std::string, std::string> key_values(const Config& config) {
   std::map<std::string, std::string> values;
   for (const Field& field : field_table()) values[field.name()] = toml_text(field.get(config));
   return values;
+}
+
+std::vector<std::string> choices_of(const std::string& key) {
+  const Field* field = find_field(key);
+  CHECK(field, "there is no option {}; megalith train --help lists them", key);
+  return field->choices;
 }
 
 std::string describe_options() {

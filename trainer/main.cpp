@@ -173,7 +173,9 @@ Command plan_command(CLI::App& cli) {
   calibrate->excludes(
       config, app->add_option("--ranks", o->plan.ranks, "number of ranks; default: all devices of [hardware]"),
       add_number(app, "--tokens", o->plan.tokens, "of the whole run, for its hours; 0: train.steps"),
-      app->add_option("--trace", o->plan.trace, "file for the predicted time line, to be opened in ui.perfetto.dev"));
+      app->add_option("--trace", o->plan.trace, "file for the predicted time line, to be opened in ui.perfetto.dev"),
+      app->add_option("--compare", o->plan.compare,
+                      "KEY or KEY=VALUE,VALUE: memory, work and time under each value of an option, in a table"));
   return {app, [=] {
             if (o->calibration.runs.empty()) {
               CHECK(config->count() > 0, "config is required, unless --calibrate names runs; see megalith plan --help");

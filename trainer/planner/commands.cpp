@@ -1,7 +1,10 @@
 #include "trainer/planner/commands.h"
 
+#include <algorithm>
+
 #include "kernels/base/files.h"
 #include "trainer/planner/calibrate.h"
+#include "trainer/planner/compare.h"
 #include "trainer/planner/dry_run.h"
 #include "trainer/planner/search.h"
 #include "trainer/planner/verdict.h"
@@ -33,9 +36,27 @@ struct Job {
   }
 };
 
+bool run_comparison(const PlanOptions& options) {
+  const Comparison asked = comparison_of(options.compare, load_config(options.config, options.overrides));
+  std::vector<Compared> all;
+  for (const std::string& value : asked.values) {
+    std::vector<std::string> overrides = options.overrides;
+    overrides.push_back(asked.key + "=" + value);
+    try {
+      const Job job(load_config(options.config, overrides), options.ranks);
+      all.push_back(compare(value, job.config, job.hardware, job.ranks));
+    } catch (const Error& e) {
+      all.push_back({.value = value, .refused = e.what()});
+    }
+  }
+  fmt::print("{}", report(asked.key, all));
+  return std::ranges::any_of(all, [](const Compared& c) { return c.refused.empty(); });
+}
+
 }  // namespace
 
 bool run_plan(const PlanOptions& options) {
+  if (!options.compare.empty()) return run_comparison(options);
   const Job job(load_config(options.config, options.overrides), options.ranks);
   const Config& config = job.config;
   CHECK(job.hardware || (options.trace.empty() && options.tokens == 0),
@@ -43,8 +64,8 @@ bool run_plan(const PlanOptions& options) {
   const DryRun run = dry_run(config, job.ranks);
   fmt::print("{}", report(config, run));
   if (!run.faults.empty() || !job.hardware) return run.faults.empty();
-  const Prediction prediction =
-      predict(config, *job.hardware, rehearse_stages(config, job.hardware->stack, job.ranks, true), !options.trace.empty());
+  const Prediction prediction = predict(
+      config, *job.hardware, rehearse_stages(config, job.hardware->stack, job.ranks, true), !options.trace.empty());
   const double tokens =
       options.tokens > 0 ? options.tokens : prediction.tokens * static_cast<double>(config.train.steps);
   const Verdict found = verdict(config, *job.hardware, run.mesh, run.memory, prediction);

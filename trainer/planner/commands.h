@@ -1,6 +1,6 @@
-// `megalith plan`, `megalith search` and `megalith plan --calibrate`: from options to what is printed. Config files may
-// leave out how many ranks share a node, the vocabulary where a tokenizer tells it, and, where they name machines, the
-// number of ranks.
+// `megalith plan` with --compare and --calibrate, and `megalith search`: from options to what is printed. Config files
+// may leave out how many ranks share a node, the vocabulary where a tokenizer tells it, and, where they name machines,
+// the number of ranks.
 #pragma once
 
 #include <optional>
@@ -17,6 +17,7 @@ struct PlanOptions {
   std::optional<int> ranks;  // none: all devices of [hardware]
   double tokens = 0;         // of the whole run, for its hours; 0: train.steps
   std::string trace;         // file for the predicted time line; empty: none
+  std::string compare;       // instead of a plan: an option under each of its values (compare.h); empty: none
 };
 
 // Whether all transfers match and, where machines are named, everything fits on them.

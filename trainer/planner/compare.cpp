@@ -1,0 +1,76 @@
+#include "trainer/planner/compare.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "trainer/model/spec.h"
+
+namespace megalith {
+
+namespace {
+
+bool is_no_worse(const Compared& a, const Compared& b) {
+  const int64_t bytes = a.memory.total(Place::device), others = b.memory.total(Place::device);
+  return a.refused.empty() && bytes <= others && a.memory.total(Place::host) <= b.memory.total(Place::host) &&
+         a.flops <= b.flops && (bytes < others || a.flops < b.flops);
+}
+
+}  // namespace
+
+Comparison comparison_of(const std::string& text, const Config& config) {
+  Comparison found;
+  const size_t equals = text.find('=');
+  found.key = text.substr(0, equals);
+  if (equals != std::string::npos) {
+    std::istringstream values(text.substr(equals + 1));
+    for (std::string value; std::getline(values, value, ',');) found.values.push_back(value);
+  } else {
+    for (const std::string& choice : choices_of(found.key)) {
+      if (choice != "group_N") found.values.push_back(choice);
+      for (int64_t n = 2; choice == "group_N" && n < config.model.layers; n *= 2)
+        found.values.push_back(fmt::format("group_{}", n));
+    }
+    CHECK(!found.values.empty(), "--compare {}: it has no list of choices; name values, as in --compare {}=1,2,4", text,
+          text);
+  }
+  return found;
+}
+
+Compared compare(const std::string& value, const Config& config, const std::optional<Hardware>& hardware,
+                 int num_ranks) {
+  Compared found{.value = value};
+  const Rehearsed rehearsed = rehearse_stages(config, hardware ? hardware->stack : StackProfile{}, num_ranks, true);
+  found.memory = *std::ranges::max_element(rehearsed.memory, {}, [](const auto& m) { return m.total(Place::device); });
+  const int64_t T = config.batch.sequence_length;
+  found.flops = rehearsed.step.hardware_flops / (static_cast<double>(config.batch.global_batch_size * T) *
+                                                 model_flops_per_token(config.model, T, true));
+  if (hardware) found.tokens = predict(config, *hardware, rehearsed).tokens_per_second;
+  return found;
+}
+
+std::string report(const std::string& key, std::vector<Compared> all) {
+  for (Compared& c : all)
+    for (const Compared& other : all)
+      if (c.refused.empty() && c.no_better.empty() && is_no_worse(other, c)) c.no_better = other.value;
+  const bool timed = std::ranges::any_of(all, [](const Compared& c) { return c.tokens > 0; });
+  std::string text = fmt::format("{}: GiB of the fullest rank, and hardware over model FLOPs\n  {:<14}", key, "");
+  for (MemoryClass c : all_memory_classes) text += fmt::format("{:>15}", name_of(c));
+  text += fmt::format("{:>10}{:>10}{:>8}{}\n", "total", "on host", "FLOPs", timed ? "   tokens/s" : "");
+  for (const Compared& c : all) {
+    text += fmt::format("  {:<14}", c.value);
+    if (!c.refused.empty()) {
+      text += c.refused + "\n";
+      continue;
+    }
+    for (MemoryClass m : all_memory_classes) text += fmt::format("{:>15.3f}", gib(c.memory.at(m, Place::device)));
+    text += fmt::format("{:>10.3f}{:>10.3f}{:>8.3f}", gib(c.memory.total(Place::device)),
+                        gib(c.memory.total(Place::host)), c.flops);
+    if (timed) text += fmt::format("{:>11.5g}", c.tokens);
+    if (!c.no_better.empty())
+      text += fmt::format("  costs more than it saves: {} takes no more of either", c.no_better);
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace megalith
