@@ -33,6 +33,14 @@ void add(Stream& s, Tensor y, Tensor x) {
       [=](auto queue) { cuda::add(queue, y, x); });
 }
 
+void sum_rows(Stream& s, Tensor y, Tensor x, bool add) {
+  expect_compute("sum_rows", "y", y);
+  expect_matrix("sum_rows", "x", x, DType::bf16, x.rows(), y.numel());
+  s.launch(
+      "sum_rows", {.flops = numel_of(x), .bytes = (add ? 2 : 1) * bytes_of(y) + bytes_of(x)},
+      [=] { cpu::sum_rows(y, x, add); }, [=](auto queue) { cuda::sum_rows(queue, y, x, add); });
+}
+
 void accumulate_sum(Stream& s, Tensor out, Tensor x, double scale) {
   expect_numel("accumulate_sum", "out", out, DType::f64, 1);
   expect_dtype("accumulate_sum", "x", x, DType::f32);

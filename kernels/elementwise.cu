@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "kernels/elementwise.h"
+#include "kernels/in_place.h"
 #include "kernels/loops_cuda.h"
 #include "kernels/philox.h"
 
@@ -32,6 +33,36 @@ __global__ void __launch_bounds__(threads) copy_kernel(To* y, const From* x, int
       [&](auto width, int64_t i, const auto& from) {
         Vector<To, width> result;
         for (int k = 0; k < width; k++) result[k] = convert<To>(from[k]);
+        store(y + i, result);
+      });
+}
+
+// All elements are read before the first is written: y and x may lie in one place.
+constexpr int front_threads = 1024, front_steps = 4;
+template <class To, class From>
+__global__ void __launch_bounds__(front_threads) copy_front_kernel(To* y, const From* x, int64_t count) {
+  From held[front_steps];
+  for (int step = 0; step < front_steps; step++)
+    if (const int64_t i = step * front_threads + threadIdx.x; i < count) held[step] = x[i];
+  sync_threads();
+  for (int step = 0; step < front_steps; step++)
+    if (const int64_t i = step * front_threads + threadIdx.x; i < count) y[i] = convert<To>(held[step]);
+}
+
+template <class T, int n>
+__global__ void __launch_bounds__(threads)
+    sum_rows_kernel(T* y, const bfloat16* x, int64_t rows, int64_t count, bool add) {
+  for_elements<n, 1>(
+      count, [](auto, int64_t) { return 0; },
+      [&](auto width, int64_t i, int) {
+        float sums[width] = {};
+        for (int64_t r = 0; r < rows; r++) {
+          const Vector<bfloat16, width> row = load_once<width>(x + r * count + i);
+          for (int k = 0; k < width; k++) sums[k] += to_float(row[k]);
+        }
+        Vector<T, width> result;
+        if (add) result = load<width>(y + i);
+        for (int k = 0; k < width; k++) result[k] = convert<T>(add ? to_float(result[k]) + sums[k] : sums[k]);
         store(y + i, result);
       });
 }
@@ -85,6 +116,32 @@ void copy_as(Queue queue, const Tensor& y, const Tensor& x) {
   }
 }
 
+// In parts where one is the front of the other's memory.
+template <class To, class From>
+void convert_parts(Queue queue, const Tensor& y, const Tensor& x) {
+  if (y.raw() != x.raw()) return copy_as<To, From>(queue, y, x);
+  constexpr int64_t front = front_threads * front_steps;
+  convert_in_place(y.numel(), front, sizeof(To) > sizeof(From), [&](int64_t begin, int64_t end) {
+    if (begin > 0) return copy_as<To, From>(queue, y.flat(begin, end), x.flat(begin, end));
+    launch(queue, {"copy", 1, front_threads}, copy_front_kernel<To, From>, y.data<To>(), x.data<From>(), end);
+  });
+}
+
+template <class T>
+void sum_rows_to(Queue queue, const Tensor& y, const Tensor& x, bool add) {
+  constexpr int n = 8;
+  T* to = y.data<T>();
+  const bfloat16* from = x.data<bfloat16>();
+  const int64_t count = y.numel();
+  if (in_vectors({y, x})) {
+    launch(queue, {"sum_rows", element_grid(count, n, 1), threads}, sum_rows_kernel<T, n>, to, from, x.rows(), count,
+           add);
+  } else {
+    launch(queue, {"sum_rows", element_grid(count, 1, 1), threads}, sum_rows_kernel<T, 1>, to, from, x.rows(), count,
+           add);
+  }
+}
+
 template <class T>
 void add_to(Queue queue, const Tensor& y, const Tensor& x) {
   constexpr int n = 16 / sizeof(T);
@@ -117,8 +174,14 @@ void copy(Queue queue, Tensor y, Tensor x) {
       default: return copy_as<uint64_t, uint64_t>(queue, y, x);
     }
   }
-  if (y.dtype() == DType::bf16) return copy_as<bfloat16, float>(queue, y, x);
-  copy_as<float, bfloat16>(queue, y, x);
+  if (y.dtype() == DType::bf16) return convert_parts<bfloat16, float>(queue, y, x);
+  convert_parts<float, bfloat16>(queue, y, x);
+}
+
+void sum_rows(Queue queue, Tensor y, Tensor x, bool add) {
+  if (y.numel() == 0) return;
+  if (y.dtype() == DType::f32) return sum_rows_to<float>(queue, y, x, add);
+  sum_rows_to<bfloat16>(queue, y, x, add);
 }
 
 void add(Queue queue, Tensor y, Tensor x) {

@@ -10,11 +10,14 @@ namespace megalith {
 // y = value; any dtype.
 void fill(Stream& s, Tensor y, double value);
 
-// y = x, converted when the dtypes differ (f32 and bf16).
+// y = x, converted when the dtypes differ (f32 and bf16), of which one may be the front of the other's memory.
 void copy(Stream& s, Tensor y, Tensor x);
 
 // y += x; y f32 or bf16 or f64, x of the same dtype.
 void add(Stream& s, Tensor y, Tensor x);
+
+// y = the sum of the rows of x, added in f32 one after the other, or y += it; y (n) f32 or bf16, x (R, n) bf16.
+void sum_rows(Stream& s, Tensor y, Tensor x, bool add);
 
 // out (1) f64 += scale * sum(x); x f32.
 void accumulate_sum(Stream& s, Tensor out, Tensor x, double scale);
@@ -38,6 +41,7 @@ namespace cpu {
 void fill(Tensor y, double value);
 void copy(Tensor y, Tensor x);
 void add(Tensor y, Tensor x);
+void sum_rows(Tensor y, Tensor x, bool add);
 void accumulate_sum(Tensor out, Tensor x, double scale);
 void accumulate_square_sum(Tensor out, Tensor x);
 void normal_fill(Tensor y, uint64_t seed, uint64_t stream, int64_t begin, double std, const Columns& columns);
@@ -46,6 +50,7 @@ namespace cuda {
 void fill(Queue queue, Tensor y, double value);
 void copy(Queue queue, Tensor y, Tensor x);
 void add(Queue queue, Tensor y, Tensor x);
+void sum_rows(Queue queue, Tensor y, Tensor x, bool add);
 void accumulate_sum(Queue queue, Tensor out, Tensor x, double scale);
 void accumulate_square_sum(Queue queue, Tensor out, Tensor x);
 void clip_scale(Queue queue, Tensor scale, Tensor square_sum, double max_norm);

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "kernels/elementwise.h"
+#include "kernels/in_place.h"
 #include "kernels/loops_cpu.h"
 #include "kernels/philox.h"
 
@@ -24,6 +25,33 @@ void convert(Tensor y_, Tensor x_) {
   parallel_for(y_.numel(), 1, [=](int64_t begin, int64_t end) {
 #pragma omp simd
     for (int64_t i = begin; i < end; i++) put(y[i], get(x[i]));
+  });
+}
+
+// In parts where one is the front of the other's memory.
+template <class To, class From>
+void convert_parts(Tensor y, Tensor x) {
+  if (y.raw() != x.raw()) return convert<To, From>(y, x);
+  convert_in_place(y.numel(), 1, sizeof(To) > sizeof(From),
+                   [=](int64_t begin, int64_t end) { convert<To, From>(y.flat(begin, end), x.flat(begin, end)); });
+}
+
+template <class T>
+void sum_rows_to(Tensor y_, Tensor x_, bool add) {
+  T* y = y_.data<T>();
+  const bfloat16* x = x_.data<bfloat16>();
+  const int64_t n = y_.numel(), rows = x_.rows();
+  parallel_for(n, rows, [=](int64_t begin, int64_t end) {
+    constexpr int64_t width = 256;
+    for (int64_t first = begin; first < end; first += width) {
+      const int64_t count = std::min(width, end - first);
+      float sums[width] = {};
+      for (int64_t r = 0; r < rows; r++)
+#pragma omp simd
+        for (int64_t i = 0; i < count; i++) sums[i] += get(x[r * n + first + i]);
+#pragma omp simd
+      for (int64_t i = 0; i < count; i++) put(y[first + i], add ? get(y[first + i]) + sums[i] : sums[i]);
+    }
   });
 }
 
@@ -89,9 +117,9 @@ void copy(Tensor y, Tensor x) {
       std::memmove(to + begin, from + begin, static_cast<size_t>(end - begin));
     });
   } else if (y.dtype() == DType::f32) {
-    convert<float, bfloat16>(y, x);
+    convert_parts<float, bfloat16>(y, x);
   } else {
-    convert<bfloat16, float>(y, x);
+    convert_parts<bfloat16, float>(y, x);
   }
 }
 
@@ -101,6 +129,10 @@ void add(Tensor y, Tensor x) {
     case DType::bf16: add_to<bfloat16>(y, x); break;
     default: add_to<double>(y, x); break;
   }
+}
+
+void sum_rows(Tensor y, Tensor x, bool add) {
+  with_compute_type(y.dtype(), [&]<class T>(T) { sum_rows_to<T>(y, x, add); });
 }
 
 void accumulate_sum(Tensor out, Tensor x, double scale) {

@@ -93,6 +93,26 @@ TEST_F(DeviceWidths, Attention) {
       }
 }
 
+// Fewer elements than one block takes at once, as many, and several parts more.
+TEST_F(DeviceBits, ConversionsInPlaceAreThoseOfTheCpu) {
+  for (int64_t n : {1, 7, 4096, 4097, 8192, 20011})
+    for (int64_t offset : {0, 1}) {
+      Case c = copy_case(n, DType::bf16, DType::f32);
+      c.args = {out("narrow", DType::f32, {n}), out("wide", DType::f32, {n})};
+      c.run = [](Stream& s, const Tensors& a) {
+        for (const Tensor& x : a) {
+          const Tensor front(x.raw(), DType::bf16, {x.numel()});
+          copy(s, front, x);
+          if (&x == &a.back()) copy(s, x, front);
+        }
+      };
+      Memories host(c, offset);
+      Stream s(World::cpu);
+      c.run(s, host.tensors());
+      EXPECT_TRUE(bits_of(on_device(c, offset)) == bits_of(host)) << n;
+    }
+}
+
 TEST_F(DeviceBits, MasksAreThoseOfTheCpu) {
   for (const Case& c : {dropout_case(5, 200, 0.3, DType::f32), dropout_case(5, 203, 0.3, DType::bf16),
                         residual_layernorm_forward_case(5, 200, 0.5, DType::f32),

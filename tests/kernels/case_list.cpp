@@ -203,6 +203,15 @@ std::vector<Op> all_ops() {
       {"fill", fill_cases},
       {"copy", copy_cases},
       {"add", add_cases},
+      {"sum_rows",
+       [] {
+         std::vector<Case> all;
+         for (DType t : {DType::f32, DType::bf16})
+           for (bool add : {false, true})
+             for (Size s : {Size{1, 1}, {2, 7}, {3, 48}, {8, 4104}, {5, 20011}})
+               all.push_back(sum_rows_case(s.first, s.second, add, t));
+         return all;
+       }},
       {"accumulate_sum",
        [] {
          return std::vector{accumulate_sum_case(1), accumulate_sum_case(1025), accumulate_sum_case(100003)};

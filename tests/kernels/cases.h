@@ -45,6 +45,7 @@ Case decide_update_case(const std::string& what, const Values& sums, const Updat
 Case fill_case(int64_t n, DType t);
 Case copy_case(int64_t n, DType to, DType from);
 Case add_case(int64_t n, DType t);
+Case sum_rows_case(int64_t rows, int64_t n, bool add, DType t);
 Case accumulate_sum_case(int64_t n);
 Case accumulate_square_sum_case(int64_t n);
 Case normal_fill_case(int64_t begin, int64_t n, Columns columns);

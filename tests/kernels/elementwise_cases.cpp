@@ -140,6 +140,22 @@ Case add_case(int64_t n, DType t) {
               }};
 }
 
+Case sum_rows_case(int64_t rows, int64_t n, bool add, DType t) {
+  return {.op = "sum_rows",
+          .shape = fmt::format("{} x {}{}", rows, n, add ? " added" : ""),
+          .dtype = t,
+          .args = {out("y", t, {n}), in("x", DType::bf16, {rows, n})},
+          .run = [add](Stream& s, const Tensors& a) { sum_rows(s, a[0], a[1], add); },
+          .twin =
+              [=](Doubles& d) {
+                for (size_t i = 0; i < at(n); i++) {
+                  double sum = add ? d["y"][i] : 0;
+                  for (size_t r = 0; r < at(rows); r++) sum += d["x"][r * at(n) + i];
+                  d["y"][i] = sum;
+                }
+              }};
+}
+
 Case accumulate_sum_case(int64_t n) {
   Case c{.op = "accumulate_sum",
          .shape = fmt::format("{}", n),

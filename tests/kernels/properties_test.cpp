@@ -200,6 +200,58 @@ TEST(InPlace, GivesTheSameBits) {
   }
 }
 
+TEST(InPlace, ConversionsGiveTheSameBits) {
+  Stream s(World::cpu);
+  for (int64_t n : {1, 2, 3, 4, 5, 64, 1000, 40011}) {
+    std::vector<float> x(size_t(n) + 1);
+    normal_fill(s, of(x, {n + 1}), 1, 2, 0, 1.0);
+    const std::vector<float> whole = x;
+    std::vector<bfloat16> apart(static_cast<size_t>(n));
+    const Tensor wide = of(x, {n + 1}).flat(0, n), front(x.data(), DType::bf16, {n});
+    copy(s, of(apart, {n}), wide);
+    copy(s, front, wide);
+    EXPECT_EQ(std::memcmp(x.data(), apart.data(), size_t(2 * n)), 0) << n;
+    for (size_t i = size_t(n + 1) / 2; i <= size_t(n); i++) ASSERT_EQ(x[i], whole[i]) << "what is behind stays";
+    copy(s, wide, front);
+    for (size_t i = 0; i < size_t(n); i++) ASSERT_EQ(x[i], static_cast<float>(apart[i])) << i << " of " << n;
+    EXPECT_EQ(x.back(), whole.back());
+  }
+}
+
+// What is rounded once and added in f32 is as good for any number of terms. Sums that are rounded each time are not.
+TEST(SumRows, IsOffByOneRoundingHoweverManyRowsThereAre) {
+  Stream s(World::cpu);
+  const int64_t n = 20000;
+  std::vector<float> x(static_cast<size_t>(n)), y(x.size());
+  std::vector<bfloat16> rounded_each_time(x.size());
+  double before = 0;
+  for (int64_t R : {1, 2, 8, 64, 512}) {
+    std::vector<bfloat16> rows(static_cast<size_t>(R * n));
+    std::vector<double> exact(x.size());
+    fill(s, of(rounded_each_time, {n}), 0);
+    for (int64_t r = 0; r < R; r++) {
+      normal_fill(s, of(x, {n}), 7, uint64_t(r), 0, 1.0);
+      for (size_t i = 0; i < x.size(); i++) exact[i] += double(x[i]);
+      const Tensor row = of(rows, {R, n}).rows(r, r + 1);
+      copy(s, row, of(x, {n}));
+      add(s, of(rounded_each_time, {n}), row.view({n}));
+    }
+    sum_rows(s, of(y, {n}), of(rows, {R, n}), false);
+    double size = 0, once = 0, each_time = 0;
+    for (size_t i = 0; i < x.size(); i++) {
+      const auto squared = [](double v) { return v * v; };
+      size += squared(exact[i]);
+      once += squared(double(y[i]) - exact[i]);
+      each_time += squared(double(static_cast<float>(rounded_each_time[i])) - exact[i]);
+    }
+    EXPECT_LE(std::sqrt(once / size), 0x1p-9) << R;
+    if (R >= 8) {
+      EXPECT_GT(std::sqrt(each_time / size), 1.3 * before) << R;
+    }
+    before = std::sqrt(each_time / size);
+  }
+}
+
 TEST(NotANumber, ReachesTheLoss) {
   Stream s(World::cpu);
   for (float bad : {nan, infinity})

@@ -1,0 +1,25 @@
+// Converting elements to a type of another size where they lie: in parts that neither write what they read nor what is
+// still to be read.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+namespace megalith {
+
+// convert(begin, end) on ranges that cover [0, n), in order. All but the one of the first `front` elements can be
+// converted in any order of theirs: [b, 2b) of the smaller elements end where [b, 2b) of the larger, twice the size,
+// begin. The larger are written from behind.
+template <class F>
+void convert_in_place(int64_t n, int64_t front, bool to_larger, F&& convert) {
+  if (!to_larger) convert(int64_t{0}, std::min(n, front));
+  const int64_t parts = n > front ? std::bit_width(static_cast<uint64_t>((n - 1) / front)) : 0;
+  for (int64_t i = 0; i < parts; i++) {
+    const int64_t begin = front << (to_larger ? parts - 1 - i : i);
+    convert(begin, std::min(n, 2 * begin));
+  }
+  if (to_larger) convert(int64_t{0}, std::min(n, front));
+}
+
+}  // namespace megalith
