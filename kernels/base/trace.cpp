@@ -7,8 +7,8 @@ namespace megalith {
 using Kind = TraceEvent::Kind;
 
 const char* name_of(Transfer transfer) {
-  constexpr const char* names[] = {"all_gather", "reduce_scatter", "all_reduce", "broadcast", "send",
-                                   "recv",       "barrier",        "to_host",    "to_device"};
+  constexpr const char* names[] = {"all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast",
+                                   "send",       "recv",           "barrier",    "to_host",    "to_device"};
   return names[static_cast<size_t>(transfer)];
 }
 

@@ -16,6 +16,7 @@ enum class Transfer : uint8_t {
   all_gather,
   reduce_scatter,
   all_reduce,
+  all_to_all,
   broadcast,
   send,
   recv,

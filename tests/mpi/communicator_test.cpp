@@ -44,6 +44,17 @@ TEST_P(Conformance, ReduceScatterGivesEachItsPartOfTheSum) {
     }
 }
 
+TEST_P(Conformance, AllToAllGivesEachItsPieces) {
+  for (DType dtype : all_types)
+    for (int64_t n : transfer_sizes) {
+      const Owned in = owned(dtype, n * size_), out = owned(dtype, n * size_);
+      write_values(in, rank_);
+      c_.all_to_all(s_, out, in).wait();
+      expect_values(out, [&](int64_t i) { return value(static_cast<int>(i / n), rank_ * n + i % n); });
+      expect_values(in, [&](int64_t i) { return value(rank_, i); });  // the input stays
+    }
+}
+
 TEST_P(Conformance, AllReduceSumsAndFindsTheMaximum) {
   for (DType dtype : {DType::f32, DType::f64, DType::bf16})
     for (int64_t n : transfer_sizes)
@@ -231,6 +242,9 @@ TEST_P(Conformance, WrongCallsAreRefusedBeforeAnythingIsSent) {
   refused("reduce_scatter", [&] { c_.reduce_scatter(s_, f1, odd); });
   refused("f32 and bf16 of equal parts", [&] { c_.reduce_scatter(s_, d, d_whole); });
   refused("reduce_scatter", [&] { c_.reduce_scatter(s_, b1, f); });
+  refused("all_to_all", [&] { c_.all_to_all(s_, odd, f); });
+  refused("all_to_all", [&] { c_.all_to_all(s_, d_whole, f); });
+  if (size_ > 1) refused("equal pieces are supported", [&] { c_.all_to_all(s_, odd, odd); });
   refused("all_reduce of i32; f32, f64 and bf16 are supported", [&] { c_.all_reduce(s_, i, Reduce::sum); });
   refused(fmt::format("broadcast from rank {}", size_), [&] { c_.broadcast(s_, f, size_); });
   refused("broadcast from rank -1", [&] { c_.broadcast(s_, f, -1); });
@@ -245,7 +259,8 @@ TEST_P(Conformance, WrongCallsAreRefusedBeforeAnythingIsSent) {
 
 TEST_P(Conformance, OnlyAGroupOfOneCopies) {
   const int64_t n = 17;
-  const Owned in = owned(DType::f32, n), gathered = owned(DType::f32, n * size_), part = owned(DType::f32, n);
+  const Owned in = owned(DType::f32, n), gathered = owned(DType::f32, n * size_), part = owned(DType::f32, n),
+              exchanged = owned(DType::f32, n * size_);
   write_values(in, rank_);
   write_values(gathered, rank_);
   c_.all_gather(s_, gathered, gathered->flat(rank_ * n, (rank_ + 1) * n)).wait();
@@ -253,7 +268,8 @@ TEST_P(Conformance, OnlyAGroupOfOneCopies) {
   EXPECT_EQ(c_.copied(), 0);
   c_.all_gather(s_, gathered, in).wait();
   c_.reduce_scatter(s_, part, gathered).wait();
-  EXPECT_EQ(c_.copied(), GetParam().name.starts_with("self") ? 2 * 4 * n : 0);
+  c_.all_to_all(s_, exchanged, gathered).wait();
+  EXPECT_EQ(c_.copied(), GetParam().name.starts_with("self") ? 3 * 4 * n : 0);
 }
 
 }  // namespace

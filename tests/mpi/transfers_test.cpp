@@ -10,16 +10,19 @@ namespace {
 TEST_P(Conformance, SeveralOutstandingWaitedInAnyOrder) {
   constexpr int64_t n = 4001;
   const Owned in = owned(DType::f32, n), gathered = owned(DType::f32, n * size_), whole = owned(DType::f32, n * size_),
-              part = owned(DType::f32, n), sum = owned(DType::f32, n), root = owned(DType::i32, 5);
+              part = owned(DType::f32, n), sum = owned(DType::f32, n), root = owned(DType::i32, 5),
+              exchanged = owned(DType::f32, n * size_);
   write_values(in, rank_);
   write_values(whole, rank_);
   write_values(sum, rank_);
   if (rank_ == 0) write_values(root, 0);
   Pending a = c_.all_gather(s_, gathered, in), b = c_.reduce_scatter(s_, part, whole),
-          d = c_.all_reduce(s_, sum, Reduce::sum), e = c_.broadcast(s_, root, 0);
+          d = c_.all_reduce(s_, sum, Reduce::sum), e = c_.broadcast(s_, root, 0),
+          f = c_.all_to_all(s_, exchanged, whole);
   e.wait();
   b.wait();
   d.wait();
+  f.wait();
   a.wait();
   const auto sum_of = [&](int64_t i) {
     double all = 0;
@@ -28,6 +31,7 @@ TEST_P(Conformance, SeveralOutstandingWaitedInAnyOrder) {
   };
   expect_values(gathered, [&](int64_t i) { return value(static_cast<int>(i / n), i % n); });
   expect_values(part, [&](int64_t i) { return sum_of(rank_ * n + i); });
+  expect_values(exchanged, [&](int64_t i) { return value(static_cast<int>(i / n), rank_ * n + i % n); });
   expect_values(sum, sum_of);
   expect_values(root, [](int64_t i) { return value(0, i); });
 }
@@ -133,7 +137,7 @@ TEST_P(Conformance, BarrierHoldsNobodyForEver) {
 TEST_P(Conformance, TheTraceHoldsEveryTransferAndWhenItWasWaitedFor) {
   using Event = TraceEvent::Kind;
   const Owned in = owned(DType::bf16, 3), out = owned(DType::bf16, 3 * size_), whole = owned(DType::f32, 5 * size_),
-              part = owned(DType::f32, 5), sum = owned(DType::f64, 2);
+              part = owned(DType::f32, 5), sum = owned(DType::f64, 2), exchanged = owned(DType::f32, 5 * size_);
   for (const Owned* t : {&in, &whole, &sum}) write_values(*t, 0);
   Pending before = c_.all_gather(s_, out, in);
   EXPECT_TRUE(s_.trace().events().empty()) << "nothing is kept unless asked for";
@@ -156,6 +160,7 @@ TEST_P(Conformance, TheTraceHoldsEveryTransferAndWhenItWasWaitedFor) {
   }
   c_.all_reduce(s_, sum, Reduce::sum).wait();
   c_.broadcast(s_, sum, size_ - 1).wait();
+  c_.all_to_all(s_, exchanged, whole).wait();
   c_.barrier(s_);
 
   const auto channel = static_cast<int8_t>(c_.channel());
@@ -176,8 +181,10 @@ TEST_P(Conformance, TheTraceHoldsEveryTransferAndWhenItWasWaitedFor) {
                                             wait(2),
                                             begin(Transfer::broadcast, 3, 16, size_ - 1),
                                             wait(3),
-                                            begin(Transfer::barrier, 4, 0),
-                                            wait(4)};
+                                            begin(Transfer::all_to_all, 4, 20 * size_),
+                                            wait(4),
+                                            begin(Transfer::barrier, 5, 0),
+                                            wait(5)};
   std::vector<TraceEvent> found = s_.trace().events();
   if (size_ == 1) {
     for (const TraceEvent& e : found) EXPECT_EQ(e.kind, Event::op) << "a group of one has no transfers";
@@ -185,8 +192,8 @@ TEST_P(Conformance, TheTraceHoldsEveryTransferAndWhenItWasWaitedFor) {
     EXPECT_EQ(ops_under(found, 0), 1);
     EXPECT_EQ(ops_under(found, 1), 2);
     EXPECT_EQ(ops_under(found, 2), 0);
-    EXPECT_NE(message_of([&] { ops_under(found, 5); }).find("no transfer 5"), std::string::npos);
-    EXPECT_EQ(transfers_on(found, c_.channel()).size(), 5u);
+    EXPECT_NE(message_of([&] { ops_under(found, 6); }).find("no transfer 6"), std::string::npos);
+    EXPECT_EQ(transfers_on(found, c_.channel()).size(), 6u);
     EXPECT_TRUE(transfers_on(found, c_.channel() + 1).empty());
     ASSERT_EQ(found.size(), expected.size());
     for (size_t i = 0; i < found.size(); i++) {

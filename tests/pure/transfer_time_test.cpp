@@ -61,6 +61,17 @@ TEST(TransferTime, RingsOfANodeShareItsNetwork) {
   EXPECT_DOUBLE_EQ(microseconds(tensor, Transfer::all_reduce, 1000), 2 * 1 + 1);
 }
 
+// Each byte that leaves a node shares its network with those of the node's other ranks; a ring's leave it once for all.
+TEST(TransferTime, AnAllToAllGoesToEachMemberDirectly) {
+  const GroupLink inside = group_link({.shard = 4}, hardware(), 0, Channel::shard);
+  EXPECT_DOUBLE_EQ(microseconds(inside, Transfer::all_to_all, 4000), 1 + 3) << "three quarters at 1 GB/s";
+  const GroupLink across = group_link({.shard = 8, .ranks_per_node = 4}, hardware(), 5, Channel::shard);
+  EXPECT_DOUBLE_EQ(microseconds(across, Transfer::all_to_all, 4000), 100 + 4) << "half at a quarter of 2 GB/s";
+  const GroupLink apart = group_link({.tensor = 4, .shard = 4, .ranks_per_node = 4}, hardware(), 5, Channel::shard);
+  EXPECT_DOUBLE_EQ(microseconds(apart, Transfer::all_to_all, 4000), 100 + 6) << "one of the group on each node";
+  EXPECT_DOUBLE_EQ(microseconds(apart, Transfer::reduce_scatter, 8000), 3 * 100 + 12) << "the same in f32";
+}
+
 TEST(TransferTime, ACopyToTheHostHasItsLink) {
   EXPECT_DOUBLE_EQ(microseconds(group_link({}, hardware(), 0, Channel::host), Transfer::to_device, 4000), 1);
 }

@@ -15,6 +15,7 @@
 #include <memory>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "kernels/base/tensor.h"
@@ -134,6 +135,62 @@ ncclResult_t reduce(const void* in, void* out, size_t bytes, size_t part_begin, 
       });
 }
 
+// Messages that begin and are over together; of one communicator, on one stream.
+struct Message {
+  ncclComm_t comm;
+  cudaStream_t stream;
+  const void* from;  // null: is received
+  void* to;
+  size_t bytes;
+  int peer;
+};
+struct Group {
+  bool open = false;
+  std::vector<Message> messages;
+};
+Group& group() {
+  static Group the_one;
+  return the_one;
+}
+
+ncclResult_t enqueue_group(const std::vector<Message>& messages) {
+  if (messages.empty()) return ncclSuccess;
+  ncclComm_t comm = messages.front().comm;
+  for (const Message& m : messages)
+    if (m.comm != comm || m.stream != messages.front().stream) return ncclInvalidUsage;
+  const int64_t turn = comm->begun++;
+  auto transfers = std::make_shared<std::vector<Transfer>>(messages.size());
+  simt::submit_attempts(messages.front().stream, [=] {
+    if (comm->over != turn || faults().hold_transfers) return false;
+    const bool alone = comm->mpi == MPI_COMM_NULL;  // then what is sent is what is received next
+    int all = 1;
+    for (size_t i = 0; i < messages.size(); i++) {
+      const Message& m = messages[i];
+      Transfer& t = (*transfers)[i];
+      const auto bytes = static_cast<int>(m.bytes);
+      if (!t.begun && m.from) {
+        simt::reads_by_library(m.from, static_cast<int64_t>(m.bytes));
+        t.sent.assign(static_cast<const char*>(m.from), static_cast<const char*>(m.from) + m.bytes);
+        if (!alone) MPI_Issend(t.sent.data(), bytes, MPI_BYTE, m.peer, 0, comm->mpi, &t.request);
+      } else if (!t.begun) {
+        t.come.resize(m.bytes);
+        if (alone) t.come = (*transfers)[i - 1].sent;
+        if (!alone) MPI_Irecv(t.come.data(), bytes, MPI_BYTE, m.peer, 0, comm->mpi, &t.request);
+      }
+      t.begun = true;
+      int done = 1;
+      if (!alone) MPI_Test(&t.request, &done, MPI_STATUS_IGNORE);
+      all = all && done;
+    }
+    if (!all) return false;
+    for (size_t i = 0; i < messages.size(); i++)
+      if (!messages[i].from) put(messages[i].to, (*transfers)[i].come.data(), messages[i].bytes);
+    comm->over++;
+    return true;
+  });
+  return ncclSuccess;
+}
+
 }  // namespace
 
 extern "C" {
@@ -220,9 +277,22 @@ ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType
       [=](Transfer& t) { MPI_Ibcast(t.sent.data(), static_cast<int>(bytes), MPI_BYTE, root, comm->mpi, &t.request); },
       [=](Transfer& t) { put(out, t.sent.data(), bytes); });
 }
+ncclResult_t ncclGroupStart() {
+  group().open = true;
+  return called();
+}
+ncclResult_t ncclGroupEnd() {
+  const Group ended = std::exchange(group(), {});
+  const ncclResult_t wrong = called();
+  return wrong ? wrong : enqueue_group(ended.messages);
+}
 ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
   const size_t bytes = count * size_of(type);
+  if (group().open) {
+    group().messages.push_back({comm, stream, data, nullptr, bytes, peer});
+    return called();
+  }
   return enqueue(
       comm, stream, data, bytes, 0,
       [=](Transfer& t) {
@@ -232,6 +302,10 @@ ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int p
 }
 ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
   const size_t bytes = count * size_of(type);
+  if (group().open) {
+    group().messages.push_back({comm, stream, nullptr, data, bytes, peer});
+    return called();
+  }
   return enqueue(
       comm, stream, nullptr, 0, bytes,
       [=](Transfer& t) { MPI_Irecv(t.come.data(), static_cast<int>(bytes), MPI_BYTE, peer, 0, comm->mpi, &t.request); },

@@ -8,6 +8,7 @@ double ring_bytes(Transfer transfer, double payload, int size) {
   const double share = static_cast<double>(size - 1) / size;
   switch (transfer) {
     case Transfer::all_gather:
+    case Transfer::all_to_all:
     case Transfer::reduce_scatter: return payload * share;
     case Transfer::all_reduce: return 2 * payload * share;
     case Transfer::recv:
@@ -70,6 +71,13 @@ Pending Communicator::all_reduce(Stream& s, Tensor data, Reduce op) {
   return traced(s, Transfer::all_reduce, data.bytes(), -1, [&] { return do_all_reduce(s, data, op); });
 }
 
+Pending Communicator::all_to_all(Stream& s, Tensor out, Tensor in) {
+  CHECK(in.numel() == out.numel() && in.numel() % size_ == 0 && in.dtype() == out.dtype(),
+        "{}: all_to_all of {} {} into {} {} among {} ranks; as many of one type in equal pieces are supported", name_,
+        in.numel(), name_of(in.dtype()), out.numel(), name_of(out.dtype()), size_);
+  return traced(s, Transfer::all_to_all, in.bytes(), -1, [&] { return do_all_to_all(s, out, in); });
+}
+
 Pending Communicator::broadcast(Stream& s, Tensor data, int root) {
   CHECK(0 <= root && root < size_, "{}: broadcast from rank {} of {}", name_, root, size_);
   return traced(s, Transfer::broadcast, data.bytes(), root, [&] { return do_broadcast(s, data, root); });
@@ -103,6 +111,7 @@ class DryCommunicator : public Communicator {
   Pending do_all_gather(Stream&, Tensor, Tensor) override { return {}; }
   Pending do_reduce_scatter(Stream&, Tensor, Tensor) override { return {}; }
   Pending do_all_reduce(Stream&, Tensor, Reduce) override { return {}; }
+  Pending do_all_to_all(Stream&, Tensor, Tensor) override { return {}; }
   Pending do_broadcast(Stream&, Tensor, int) override { return {}; }
   Pending do_send(Stream&, Tensor, int) override { return {}; }
   Pending do_recv(Stream&, Tensor, int) override { return {}; }
@@ -120,6 +129,7 @@ class SelfCommunicator : public DryCommunicator {
  protected:
   Pending do_all_gather(Stream& s, Tensor out, Tensor in) override { return copy_to(s, out, in); }
   Pending do_reduce_scatter(Stream& s, Tensor out, Tensor in) override { return copy_to(s, out, in); }
+  Pending do_all_to_all(Stream& s, Tensor out, Tensor in) override { return copy_to(s, out, in); }
 
  private:
   Pending copy_to(Stream& s, Tensor out, Tensor in) {

@@ -5,8 +5,8 @@
 // A group of one rank copies (or does nothing), so no caller asks for the size first.
 //
 // The public functions check shapes and write the stream's trace; each world implements the protected ones. What is
-// traced is the payload: the bytes of the whole tensor that the group gathers, scatters or sums (see ring_bytes for the
-// share that crosses a rank's link). A group of one traces nothing.
+// traced is the payload: the bytes of the whole tensor that the group gathers, scatters, sums or exchanges (see
+// ring_bytes for the share that crosses a rank's link). A group of one traces nothing.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,8 @@ namespace megalith {
 enum class Reduce : uint8_t { sum, max };
 
 // Bytes that a rank of a group of `size` sends when the payload goes round a ring: all_gather and reduce_scatter
-// (size-1)/size of it, all_reduce twice that, a broadcast or a message all of it (recv nothing).
+// (size-1)/size of it, all_reduce twice that, a broadcast or a message all of it (recv nothing). An all_to_all goes to
+// each member by itself, and is as much as a reduce_scatter.
 double ring_bytes(Transfer transfer, double payload, int size);
 
 class Communicator {
@@ -50,6 +51,8 @@ class Communicator {
   Pending reduce_scatter(Stream& s, Tensor out, Tensor in);
   // data = the sum or maximum over ranks of data (f32, f64 or bf16). The result is the same on every rank.
   Pending all_reduce(Stream& s, Tensor data, Reduce op);
+  // Piece r of out = piece rank of the in of rank r, of `size` equal pieces. They must not overlap.
+  Pending all_to_all(Stream& s, Tensor out, Tensor in);
   Pending broadcast(Stream& s, Tensor data, int root);
   Pending send(Stream& s, Tensor data, int peer);
   Pending recv(Stream& s, Tensor data, int peer);
@@ -67,6 +70,7 @@ class Communicator {
   virtual Pending do_all_gather_behind(Stream& s, Tensor out, Tensor in, CUevent_st* after);
   virtual Pending do_reduce_scatter(Stream& s, Tensor out, Tensor in) = 0;
   virtual Pending do_all_reduce(Stream& s, Tensor data, Reduce op) = 0;
+  virtual Pending do_all_to_all(Stream& s, Tensor out, Tensor in) = 0;
   virtual Pending do_broadcast(Stream& s, Tensor data, int root) = 0;
   virtual Pending do_send(Stream& s, Tensor data, int peer) = 0;
   virtual Pending do_recv(Stream& s, Tensor data, int peer) = 0;
@@ -84,7 +88,7 @@ class Communicator {
   int64_t copied_ = 0;
 };
 
-// A group of one: gathers and scatters are copies, everything else is nothing.
+// A group of one: gathers, scatters and exchanges are copies, everything else is nothing.
 std::unique_ptr<Communicator> self_communicator(std::string name);
 
 // A rank of a group that exists on paper only: transfers are traced and that is all. `split` is not available; the

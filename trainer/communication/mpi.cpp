@@ -86,6 +86,13 @@ class MpiCommunicator : public Communicator {
                              op_of(data.dtype(), op), comm_, &request));
     return pending(request);
   }
+  Pending do_all_to_all(Stream&, Tensor out, Tensor in) override {
+    MPI_Request request;
+    const int each = mpi_count(in.numel() / size());
+    MPI_CHECK(
+        MPI_Ialltoall(in.raw(), each, datatype(in.dtype()), out.raw(), each, datatype(out.dtype()), comm_, &request));
+    return pending(request);
+  }
   Pending do_broadcast(Stream&, Tensor data, int root) override {
     MPI_Request request;
     MPI_CHECK(MPI_Ibcast(data.raw(), mpi_count(data.numel()), datatype(data.dtype()), root, comm_, &request));

@@ -29,6 +29,8 @@ struct NcclLibrary {
   decltype(&ncclReduceScatter) reduce_scatter;
   decltype(&ncclAllReduce) all_reduce;
   decltype(&ncclBroadcast) broadcast;
+  decltype(&ncclGroupStart) group_start;
+  decltype(&ncclGroupEnd) group_end;
   decltype(&ncclSend) send;
   decltype(&ncclRecv) recv;
 };

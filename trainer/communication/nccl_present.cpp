@@ -141,6 +141,21 @@ class NcclCommunicator : public Communicator {
       return library().all_reduce(data.raw(), data.raw(), count(data), nccl_type(data.dtype()), op_of(op), comm, on);
     });
   }
+  // Messages to and from every member, itself too, that begin and end together.
+  Pending do_all_to_all(Stream& s, Tensor out, Tensor in) override {
+    return begin(s, "all_to_all", main_line(), [&](ncclComm_t comm, CUstream_st* on) {
+      const int64_t each = in.numel() / size();
+      ncclResult_t result = library().group_start();
+      for (int r = 0; r < size() && result == ncclSuccess; r++) {
+        const Tensor to = in.flat(r * each, (r + 1) * each), from = out.flat(r * each, (r + 1) * each);
+        result = library().send(to.raw(), count(to), nccl_type(to.dtype()), r, comm, on);
+        if (result == ncclSuccess)
+          result = library().recv(from.raw(), count(from), nccl_type(from.dtype()), r, comm, on);
+      }
+      const ncclResult_t end = library().group_end();
+      return result == ncclSuccess ? end : result;
+    });
+  }
   Pending do_broadcast(Stream& s, Tensor data, int root) override {
     return begin(s, "broadcast", main_line(), [&](ncclComm_t comm, CUstream_st* on) {
       return library().broadcast(data.raw(), data.raw(), count(data), nccl_type(data.dtype()), root, comm, on);

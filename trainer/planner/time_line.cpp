@@ -203,8 +203,8 @@ class ClockedPlay {
         message ? message_link(mesh_, hardware_, stages_[stage].rank, stages_[static_cast<size_t>(e.peer)].rank)
                 : links_[stage][queue];
     ending = {.account = account_of_wait(channel, e.transfer), .channel = e.channel, .transfer = e.transfer};
-    const bool gradients =
-        (e.transfer == Transfer::reduce_scatter && channel != Channel::tensor) || channel == Channel::data;
+    const bool gradients = (e.transfer == Transfer::reduce_scatter && channel != Channel::tensor) ||
+                           (e.transfer == Transfer::all_reduce && channel == Channel::data);
     const double payload = static_cast<double>(e.bytes) * (gradients ? hardware_.stack.gradient_bytes / 4 : 1);
     double seconds = transfer_time(group, e.transfer, payload, hardware_);
     if (channel == Channel::tensor) seconds *= hardware_.stack.tensor_exposed;

@@ -45,6 +45,7 @@ std::vector<RankTraffic> traffic_of(const MeshShape& mesh, const Traces& traces)
       for (int rank : members) {
         std::map<int, int> peers;  // by index in the group
         const int next = next_in_ring(members, rank), size = static_cast<int>(members.size());
+        const auto away = std::ranges::count_if(members, [&](int r) { return mesh.node(r) != mesh.node(rank); });
         for (const TraceEvent& e : transfers_on(traces[static_cast<size_t>(rank)], static_cast<int>(channel))) {
           int to = next;
           if (e.transfer == Transfer::send) {
@@ -54,9 +55,11 @@ std::vector<RankTraffic> traffic_of(const MeshShape& mesh, const Traces& traces)
           }
           const auto payload = static_cast<double>(e.bytes);
           const double sent = ring_bytes(e.transfer, payload, size);
-          const bool inside = mesh.node(rank) == mesh.node(to);
+          const double leaves = e.transfer == Transfer::all_to_all ? payload * static_cast<double>(away) / size
+                                : mesh.node(rank) == mesh.node(to) ? 0
+                                                                   : sent;
           all[static_cast<size_t>(rank)][{channel, e.transfer}] +=
-              {.calls = 1, .payload = payload, .in_node = inside ? sent : 0, .between_nodes = inside ? 0 : sent};
+              {.calls = 1, .payload = payload, .in_node = sent - leaves, .between_nodes = leaves};
         }
       }
   }

@@ -1,8 +1,9 @@
 // Traffic: how many bytes each rank sends in a step, on which channel, and over which kind of link.
 //
 // Laws: a collective goes round a ring of its group's members in the order of their ranks, so node by node, and every
-// member sends ring_bytes to the next one. A message goes from its sender to its receiver. What a rank sends stays
-// inside its node if the other end is on the same node (MeshShape::node), and goes between nodes otherwise.
+// member sends ring_bytes to the next one; in an all-to-all it sends each other member a piece. A message goes from its
+// sender to its receiver. What a rank sends stays inside its node if the other end is on the same node
+// (MeshShape::node), and goes between nodes otherwise.
 #pragma once
 
 #include <map>

@@ -48,13 +48,18 @@ GroupLink group_link(const MeshShape& mesh, const Hardware& hardware, int rank, 
   const int far = std::min(crossings, size - 1), near = size - 1 - far;
   const int chain = std::ranges::max_element(by_node, {}, [](const auto& n) { return n.second; })->second - 1;
   const int levels = std::bit_width(by_node.size() - 1);  // the logarithm, rounded up
-  const double sharing = ranks_a_node(mesh) / by_node[mesh.node(rank)];
+  const int here = by_node[mesh.node(rank)];
+  const double sharing = ranks_a_node(mesh) / here;
   const bool inside = by_node.size() == 1;
+  const double near_share = static_cast<double>(here - 1) / size, far_share = static_cast<double>(size - here) / size;
   return {.size = size,
           .link = inside ? Link::node : Link::network,
           .bandwidth = inside ? bandwidth_inside(hardware) : bandwidth_between(hardware, sharing),
           .ring = near * node_step + far * network_step,
-          .tree = chain * node_step + levels * network_step};
+          .tree = chain * node_step + levels * network_step,
+          .direct = std::max(near_share / bandwidth_inside(hardware),
+                             inside ? 0 : far_share / bandwidth_between(hardware, ranks_a_node(mesh))),
+          .step = inside ? node_step : network_step};
 }
 
 GroupLink message_link(const MeshShape& mesh, const Hardware& hardware, int rank, int peer) {
@@ -68,9 +73,10 @@ GroupLink message_link(const MeshShape& mesh, const Hardware& hardware, int rank
 double transfer_time(const GroupLink& group, Transfer transfer, double payload, const Hardware& hardware) {
   if (group.link == Link::host) return payload / group.bandwidth;
   if (transfer == Transfer::send || transfer == Transfer::recv) return group.ring + payload / group.bandwidth;
+  const double delay = hardware.calibrated.collective_delay * micro;
+  if (transfer == Transfer::all_to_all) return delay + group.step + payload * group.direct;
   const double latency = transfer == Transfer::all_reduce ? 2 * std::min(group.ring, group.tree) : group.ring;
-  return hardware.calibrated.collective_delay * micro + latency +
-         ring_bytes(transfer, payload, group.size) / group.bandwidth;
+  return delay + latency + ring_bytes(transfer, payload, group.size) / group.bandwidth;
 }
 
 }  // namespace megalith
