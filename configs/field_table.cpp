@@ -81,7 +81,7 @@ Table<Config> build_table() {
   precision.word("master", &PrecisionConfig::master, "Type of the weights the optimizer updates");
   precision.word("moments", &PrecisionConfig::moments, "Type of the optimizer's two moments");
   precision.word("gradient_reduce", &PrecisionConfig::gradient_reduce,
-                 "Type in which gradients are summed over ranks and microbatches");
+                 "Type in which gradients travel between data-parallel ranks; they are added in fp32");
   precision.word("stochastic_rounding", &PrecisionConfig::stochastic_rounding,
                  "Round bf16 master weights at random, without bias");
   precision.number("loss_scale", &PrecisionConfig::loss_scale, "", at_least(0),

@@ -57,7 +57,6 @@ Found check_available(const Config& config) {
       {"precision.compute", words("bf16", "fp32")},
       {"precision.master", words("fp32")},
       {"precision.moments", words("fp32")},
-      {"precision.gradient_reduce", words("fp32")},
       {"precision.stochastic_rounding", no},
   };
   for (const Offer& offer : offers) {

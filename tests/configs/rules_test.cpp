@@ -241,7 +241,6 @@ TEST(Rules, WhatIsNotAvailableIsRefusedByName) {
       {"precision.compute=\"fp16\"", "\"bf16\" and \"fp32\" are"},
       {"precision.master=\"bf16\"", "\"fp32\" is"},
       {"precision.moments=\"bf16\"", "\"fp32\" is"},
-      {"precision.gradient_reduce=\"bf16\"", "\"fp32\" is"},
       {"precision.stochastic_rounding=true", "false is"},
   };
   for (const auto& [text, offer] : cases) {

@@ -17,18 +17,19 @@ inline SmallRun on_all_ranks(const Config& config) {
 
 using Values = std::map<std::string, std::vector<float>>;
 
-// The parameters of this rank's units, gathered over the shard axis. Collective over that axis.
-inline Values weights_of(SmallRun& run) {
+// What this rank's units have of each parameter, gathered over the shard axis. Collective over that axis.
+inline Values gathered(SmallRun& run, Tensor (Unit::*shard)() const) {
   Values all;
   Communicator& axis = run.runtime.mesh.channel(Channel::shard);
   for (Unit& unit : run.units()) {
     std::vector<float> flat(static_cast<size_t>(unit.plan().numel));
-    axis.all_gather(run.runtime.stream, {flat.data(), DType::f32, {unit.plan().numel}}, unit.master()).wait();
+    axis.all_gather(run.runtime.stream, {flat.data(), DType::f32, {unit.plan().numel}}, (unit.*shard)()).wait();
     for (const PlacedParam& param : unit.plan().params)
       all[param.spec.name] = {flat.begin() + param.range().begin, flat.begin() + param.range().end};
   }
   return all;
 }
+inline Values weights_of(SmallRun& run) { return gathered(run, &Unit::master); }
 
 // The layout and the batch, for a failure's trace.
 inline std::string described(const Config& c) {

@@ -181,6 +181,23 @@ TEST(Overlap, GathersAndScattersRunUnderTheWorkOfALayer) {
   EXPECT_GE(hidden, static_cast<int>(scatters.size()) - 6) << "of " << scatters.size();
 }
 
+// In bf16 as well: parts on their way to be summed, and sums over copies in both halves.
+TEST(Overlap, GradientsInBf16RunUnderTheWorkOfALayer) {
+  Config config = model();
+  config.precision.gradient_reduce = StorageType::bf16;
+  config.parallel.sharded_data_parallel_degree = 2;
+  const Step step(config, 4);
+  for (const auto& [channel, transfer, exposed] : {std::tuple(Channel::shard, Transfer::all_to_all, 6),
+                                                   {Channel::data, Transfer::all_to_all, 6},
+                                                   {Channel::data, Transfer::all_gather, 6}}) {
+    const std::vector<TraceEvent> transfers = step.on(channel, transfer);
+    int hidden = 0;
+    for (const TraceEvent& t : transfers) hidden += ops_under(step.trace, t.id) >= 8;
+    EXPECT_GE(hidden, static_cast<int>(transfers.size()) - exposed)
+        << name_of(channel) << " " << name_of(transfer) << " of " << transfers.size();
+  }
+}
+
 // Both halves of it, one behind the other.
 TEST(Overlap, ATwoLevelGatherRunsUnderTheWorkOfALayer) {
   Config config = model();

@@ -67,10 +67,10 @@ class Machine {
     std::map<int32_t, int64_t> batches;    // microbatch
     std::map<int32_t, bool> has_losses;
     std::map<int32_t, Slot> weights, gradients;
-    std::map<int32_t, std::set<int64_t>> own;          // by unit: microbatches in its finished gradient
-    std::set<int32_t> summed, awaited, tensor_summed;  // units
-    std::set<int64_t> kept, counted;                   // microbatches whose losses are
-    std::map<Channel, std::vector<int32_t>> calls;     // units, in order
+    std::map<int32_t, std::set<int64_t>> own;                  // by unit: microbatches in its finished gradient
+    std::set<int32_t> summed, shared, awaited, tensor_summed;  // units
+    std::set<int64_t> kept, counted;                           // microbatches whose losses are
+    std::map<Channel, std::vector<int32_t>> calls;             // units, in order
     bool summing = false, tied = false;
     std::map<std::pair<size_t, Channel>, std::deque<std::string>> mail;  // what has been sent to it
   };
@@ -192,6 +192,12 @@ class Machine {
         rank.calls[Channel::data].push_back(i.unit);
         rank.summing = true;
         break;
+      case Op::share_sums:
+        expect(plan.wire != DType::f32 && rank.summed.contains(i.unit), "nothing to share");
+        expect(rank.shared.insert(i.unit).second, "shared twice");
+        expect(rank.shared == rank.summed, "the parts of two units are under way");
+        rank.calls[Channel::data].push_back(-2 - i.unit);
+        break;
       case Op::sum_tensor:
         expect(plan.mesh.data == 1 || rank.awaited.contains(i.unit), "summed too early");
         expect(rank.tensor_summed.insert(i.unit).second, "summed twice");
@@ -200,6 +206,7 @@ class Machine {
         break;
       case Op::await_sums:
         expect(rank.summing, "no sums to await");
+        expect(plan.wire == DType::f32 || rank.shared == rank.summed, "sums that were not shared");
         rank.summing = false;
         rank.awaited = rank.summed;
         break;

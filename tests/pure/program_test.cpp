@@ -45,6 +45,12 @@ const std::vector<Layout>& layouts() {
     };
   };
   using Kind = ActivationCheckpointing::Kind;
+  const auto in_bf16 = [](const std::function<void(Config&)>& change) {
+    return [=](Config& c) {
+      change(c);
+      c.precision.gradient_reduce = StorageType::bf16;
+    };
+  };
   constexpr auto one_f_one_b = PipelineSchedule::one_f_one_b, gpipe = PipelineSchedule::gpipe;
   static const std::vector<Layout> all = {
       {"alone", 1, [](Config&) {}},
@@ -80,6 +86,8 @@ const std::vector<Layout>& layouts() {
       {"shard_optimizer_in_copies", 4, sharded(ShardingStrategy::shard_optimizer, 2)},
       {"replicate_below", 2, [](Config& c) { c.parallel.replicate_below = 200; }},
       {"no_shard", 3, sharded(ShardingStrategy::no_shard, 0)},
+      {"no_shard_in_bf16", 3, in_bf16(sharded(ShardingStrategy::no_shard, 0))},
+      {"copies_in_bf16", 4, in_bf16(sharded(ShardingStrategy::full_shard, 2))},
       {"sequence", 4,
        [](Config& c) {
          c.parallel.tensor_parallel_degree = 2;

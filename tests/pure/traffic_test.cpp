@@ -76,6 +76,49 @@ TEST(Traffic, OfFullShardIsThatOfRings) {
     }
 }
 
+// In bf16 half as many bytes leave each rank on the way to sums; weights travel as before.
+TEST(Traffic, OfGradientsInBf16IsHalf) {
+  for (int degree : {2, 4, 8}) {
+    Config config = model(8, 0);
+    config.model.hidden = 192;  // so that padding is nothing beside it
+    config.parallel.sharded_data_parallel_degree = degree;
+    const Job wide(config, 8);
+    config.precision.gradient_reduce = StorageType::bf16;
+    const Job narrow(config, 8);
+    const double padding = narrow.parameters() / wide.parameters();
+    EXPECT_LE(padding, 1.01);
+    for (int rank = 0; rank < 8; rank++) {
+      const auto sent = [rank](const Job& job, Channel channel, std::initializer_list<Transfer> transfers) {
+        double sum = 0;
+        for (Transfer transfer : transfers) sum += job.of(rank, channel, transfer).sent();
+        return sum;
+      };
+      const auto [reduce_scatter, all_reduce, all_to_all, all_gather] =
+          std::tuple(Transfer::reduce_scatter, Transfer::all_reduce, Transfer::all_to_all, Transfer::all_gather);
+      const double scattered = sent(wide, Channel::shard, {reduce_scatter});
+      EXPECT_GT(scattered, 0);
+      EXPECT_NEAR(sent(narrow, Channel::shard, {all_to_all}), padding * scattered / 2, 1e-9 * scattered);
+      const double summed = sent(wide, Channel::data, {all_reduce});
+      EXPECT_EQ(summed > 0, degree < 8);
+      EXPECT_NEAR(sent(narrow, Channel::data, {all_to_all, all_gather}), padding * summed / 2, 1e-9 * summed);
+      EXPECT_EQ(sent(narrow, Channel::shard, {reduce_scatter}) + sent(narrow, Channel::data, {all_reduce}), 0);
+      const double gathered = sent(wide, Channel::shard, {all_gather});
+      EXPECT_NEAR(sent(narrow, Channel::shard, {all_gather}), padding * gathered, 0.01 * gathered);
+    }
+  }
+}
+
+// Around a ring the sum of all a node's ranks leaves it once; what each sends every other does not add up on the way.
+TEST(Traffic, OfAnAllToAllBetweenNodesIsThatOfEachRank) {
+  Config config = model(8, 4);
+  const Job ring(config, 8);
+  config.precision.gradient_reduce = StorageType::bf16;
+  const Job direct(config, 8);
+  const double payload = microbatches * ring.parameters();
+  EXPECT_NEAR(ring.all(Channel::shard, Transfer::reduce_scatter).between_nodes, 2 * 7.0 / 8 * payload, 1e-9 * payload);
+  EXPECT_NEAR(direct.all(Channel::shard, Transfer::all_to_all).between_nodes, 8 * payload / 2 / 2, 1e-9 * payload);
+}
+
 // MiCS (Zhang et al., arXiv 2205.00119): with groups inside a node, no parameter crosses nodes; only the sum of the
 // gradients does, of each shard between its copies, once a step.
 TEST(Traffic, OfGroupsInsideNodesKeepsParametersInside) {
@@ -198,7 +241,8 @@ TEST(Traffic, IsClassifiedByTheNodesOfBothEnds) {
   const MeshShape mesh{.tensor = 2, .pipeline = 4, .ranks_per_node = 3};
   Traces traces(8);
   for (auto& trace : traces)
-    trace = {begin(Channel::forward, Transfer::all_reduce, 400), begin(Channel::tensor, Transfer::all_gather, 10)};
+    trace = {begin(Channel::forward, Transfer::all_reduce, 400), begin(Channel::tensor, Transfer::all_gather, 10),
+             begin(Channel::forward, Transfer::all_to_all, 400)};
   traces[2].push_back(begin(Channel::forward, Transfer::send, 7, 2));  // to rank 4
   traces[2].push_back(begin(Channel::forward, Transfer::send, 9, 0));  // to rank 0
   traces[4].push_back(begin(Channel::forward, Transfer::recv, 7, 1));
@@ -212,6 +256,11 @@ TEST(Traffic, IsClassifiedByTheNodesOfBothEnds) {
     const Traffic& gather = ranks[rank].at({Channel::tensor, Transfer::all_gather});
     EXPECT_EQ(gather.between_nodes, crosses_tensor[rank] ? 5 : 0) << rank;
     EXPECT_EQ(gather.in_node, crosses_tensor[rank] ? 0 : 5) << rank;
+    // Ranks 0 and 2, and of the others 3 and 5, have a member beside them.
+    const bool has_company = rank == 0 || rank == 2 || rank == 3 || rank == 5;
+    const Traffic& exchange = ranks[rank].at({Channel::forward, Transfer::all_to_all});
+    EXPECT_EQ(exchange.in_node, has_company ? 100 : 0) << rank;
+    EXPECT_EQ(exchange.between_nodes, has_company ? 200 : 300) << rank;
   }
   const Traffic& sends = ranks[2].at({Channel::forward, Transfer::send});
   EXPECT_EQ(sends.calls, 2);
@@ -237,12 +286,14 @@ TEST(Traffic, TableSumsTheJobAndNamesTheBusiestNode) {
 TEST(RingBytes, AreWhatARankSends) {
   EXPECT_EQ(ring_bytes(Transfer::all_gather, 800, 8), 700);
   EXPECT_EQ(ring_bytes(Transfer::reduce_scatter, 800, 8), 700);
+  EXPECT_EQ(ring_bytes(Transfer::all_to_all, 800, 8), 700);
   EXPECT_EQ(ring_bytes(Transfer::all_reduce, 800, 8), 1400);
   EXPECT_EQ(ring_bytes(Transfer::broadcast, 800, 8), 800);
   EXPECT_EQ(ring_bytes(Transfer::send, 800, 8), 800);
   EXPECT_EQ(ring_bytes(Transfer::recv, 800, 8), 0);
   EXPECT_EQ(ring_bytes(Transfer::barrier, 0, 8), 0);
-  for (Transfer t : {Transfer::all_gather, Transfer::reduce_scatter, Transfer::all_reduce, Transfer::broadcast})
+  for (Transfer t : {Transfer::all_gather, Transfer::reduce_scatter, Transfer::all_reduce, Transfer::all_to_all,
+                     Transfer::broadcast})
     EXPECT_EQ(ring_bytes(t, 800, 1), 0) << name_of(t);
 }
 

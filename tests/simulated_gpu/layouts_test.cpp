@@ -16,11 +16,12 @@ TEST_P(SimulatedGpuLayouts, AgreeWithTheCpu) {
   if (session().size() == 1) GTEST_SKIP() << "runs under mpirun";
   const std::map<int, std::vector<std::string>> layouts{
       {2,
-       {"sharding_strategy=full_shard", "tensor_parallel_degree=2 sequence_parallel=true",
-        "pipeline_parallel_degree=2 virtual_stages=2"}},
+       {"sharding_strategy=full_shard", "precision.gradient_reduce=bf16",
+        "tensor_parallel_degree=2 sequence_parallel=true", "pipeline_parallel_degree=2 virtual_stages=2"}},
       {3, {"pipeline_parallel_degree=3 virtual_stages=2", "pipeline_parallel_degree=3 pipeline_schedule=gpipe"}},
       {4,
        {"hierarchical_allgather=true ranks_per_node=2 max_live_parameters=9840", "sharded_data_parallel_degree=2",
+        "sharded_data_parallel_degree=2 precision.gradient_reduce=bf16",
         "tensor_parallel_degree=2 pipeline_parallel_degree=2 sharding_strategy=shard_optimizer",
         "pipeline_parallel_degree=4 pipeline_schedule=gpipe",
         "tensor_parallel_degree=2 sharding_strategy=shard_grad_op prescaled_batch=false"}}};
@@ -38,8 +39,10 @@ TEST_P(SimulatedGpuLayouts, AgreeWithTheCpu) {
   for (const std::string& layout : layouts.at(session().size())) {
     SCOPED_TRACE(layout);
     options.overrides = {"run.device=cuda", fmt::format("communication.backend={}", GetParam())};
-    for (size_t at = 0; at < layout.size(); at = std::min(layout.find(' ', at), layout.size() - 1) + 1)
-      options.overrides.push_back("parallel." + layout.substr(at, layout.find(' ', at) - at));
+    for (size_t at = 0; at < layout.size(); at = std::min(layout.find(' ', at), layout.size() - 1) + 1) {
+      const std::string word = layout.substr(at, layout.find(' ', at) - at);
+      options.overrides.push_back((word.find('.') < word.find('=') ? "" : "parallel.") + word);
+    }
     EXPECT_TRUE(run_verify(options, session()));
   }
 }

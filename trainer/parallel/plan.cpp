@@ -10,8 +10,9 @@ namespace {
 
 int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-UnitPlan place(const UnitSpec& spec, const TensorRank& tensor, int64_t shards, int64_t shard) {
-  // Parameters and shards start on cache lines, also in bf16.
+// `parts`: into which each shard can be divided.
+UnitPlan place(const UnitSpec& spec, const TensorRank& tensor, int64_t shards, int64_t shard, int64_t parts) {
+  // Parameters, shards and their parts start on cache lines, also in bf16.
   constexpr int64_t alignment = 64;
   UnitPlan unit{.role = spec.role, .name = spec.name};
   for (const ParamSpec& param : spec.params) unit.params.push_back({param, local_shape(param, tensor), 0});
@@ -27,7 +28,7 @@ UnitPlan place(const UnitSpec& spec, const TensorRank& tensor, int64_t shards, i
         }
     if (decay) unit.decayed = offset;
   }
-  unit.numel = round_up(offset, alignment * shards);
+  unit.numel = round_up(offset, alignment * shards * parts);
   const int64_t size = unit.numel / shards;
   unit.shard = {shard * size, (shard + 1) * size};
   unit.mine = {0, tensor.rank == 0 ? unit.numel : unit.split};
@@ -74,8 +75,9 @@ int64_t live_units(const Plan& plan, int64_t max_live_parameters) {
 void add_units(Plan& plan, const Config& config, const std::vector<UnitSpec>& spec) {
   const ShardingStrategy strategy = config.parallel.sharding_strategy;
   const int64_t shards = plan.mesh.shard, shard = plan.mesh.coordinate(plan.rank, Axis::shard);
+  const int64_t parts = plan.wire == DType::f32 ? 1 : plan.mesh.data;
   const auto add = [&](UnitRole role, int64_t layer = 0) {
-    UnitPlan unit = place(unit_of(spec, role, layer), plan.tensor, shards, shard);
+    UnitPlan unit = place(unit_of(spec, role, layer), plan.tensor, shards, shard, parts);
     const bool small = unit.numel <= config.parallel.replicate_below;
     unit.keep_gathered = role != UnitRole::layer || small || strategy != ShardingStrategy::full_shard;
     unit.reduce_once = small || strategy == ShardingStrategy::shard_optimizer;
@@ -132,6 +134,7 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
   plan.rank = rank;
   plan.tensor = {plan.mesh.tensor, plan.mesh.coordinate(rank, Axis::tensor)};
   plan.compute = config.precision.compute == ComputeType::fp32 ? DType::f32 : DType::bf16;
+  plan.wire = config.precision.gradient_reduce == StorageType::fp32 ? DType::f32 : DType::bf16;
   plan.model = config.model;
   plan.sequence_parallel = config.parallel.sequence_parallel && plan.tensor.degree > 1;
   plan.hierarchical = config.parallel.hierarchical_allgather && plan.mesh.shard_nodes() > 1;

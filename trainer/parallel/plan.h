@@ -22,7 +22,8 @@ struct PlacedParam {
 };
 
 // A unit laid out flat: decayed parameters first, then the others, so that the optimizer sees two runs; of each, those
-// split over the tensor axis first; padded with zeros so that every shard has the same size.
+// split over the tensor axis first; padded with zeros so that every shard has the same size and, where sums over copies
+// travel in bf16, so has every copy's part of a shard.
 struct UnitPlan {
   UnitRole role;
   std::string name;
@@ -73,6 +74,7 @@ struct Plan {
   int rank = 0;
   TensorRank tensor;
   DType compute = DType::f32;
+  DType wire = DType::f32;  // of gradients on their way to sums over the shard and data axes, which add in f32
   ModelConfig model;
   BlockShape block;           // of a microbatch
   VocabularyPart vocabulary;  // rows of the token table that are here

@@ -150,12 +150,20 @@ class Gradients {
     if (slot.last) sum_copies(static_cast<size_t>(slot.unit));
     slot = {};
   }
+  // In bf16 a unit's parts are under way while the next one is worked on, and its sums from then on.
   void sum_copies(size_t unit) {
     if (plan_.mesh.data == 1) return;
+    share_sums();
     list_.push_back({.op = Op::sum_copies, .unit = number(unit)});
+    if (plan_.wire != DType::f32) parted_ = number(unit);
     summing_ = true;
   }
+  void share_sums() {
+    if (const int32_t unit = std::exchange(parted_, none); unit != none)
+      list_.push_back({.op = Op::share_sums, .unit = unit});
+  }
   void await_sums() {
+    share_sums();
     if (std::exchange(summing_, false)) list_.push_back({.op = Op::await_sums});
   }
 
@@ -165,6 +173,7 @@ class Gradients {
   std::vector<Slot> slots_;   // those of one unit, then the shared ones
   size_t first_shared_ = 0, next_ = 0;
   std::set<size_t> scattered_;
+  int32_t parted_ = none;  // the unit whose parts are under way
   bool summing_ = false;
 };
 
@@ -416,7 +425,7 @@ Needs needs_of(const Plan& plan, std::initializer_list<const Program*> programs)
     const auto at = static_cast<size_t>(i.slot);
     if (at >= slots.size()) slots.resize(at + 1);
     slots[at].numel = std::max(slots[at].numel, plan.units[static_cast<size_t>(i.unit)].numel);
-    slots[at].partial = slots[at].partial || i.add;
+    slots[at].partial = slots[at].partial || (i.add && plan.wire == DType::f32);
   };
   for (const Program* program : programs)
     for (const Instruction& i : *program) {

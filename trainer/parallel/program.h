@@ -33,6 +33,8 @@ struct Instruction {
               // then be zeroed in another slot
     collect,  // unit, slot, add: awaits that
     sum_copies,  // unit: over the data axis
+    share_sums,  // unit, of gradients in bf16: awaits the parts that sum_copies has sent, adds them up and sends off
+                 // the sums
     sum_tensor,  // unit: of what several tensor ranks have a share in
     await_sums,  // all sums that were begun
     sum_tied,    // the token table, over the two ends of the pipeline
@@ -82,7 +84,7 @@ Program layers_program(const Plan& plan);
 struct Needs {
   struct Slot {
     int64_t numel = 0;
-    bool partial = false;  // a scattered sum waits beside the unit's gradient to be added
+    bool partial = false;  // a scattered sum in f32 waits beside the unit's gradient to be added
   };
   int64_t residuals = 0, host = 0, saved = 0, batches = 0;
   std::vector<Slot> weights, gradients;

@@ -6,6 +6,25 @@
 
 namespace megalith {
 
+namespace {
+
+// The halves of f32 memory: as many elements each.
+Tensor sent_of(const Tensor& gradient) { return {gradient.raw(), DType::bf16, {gradient.numel()}}; }
+Tensor received_of(const Tensor& gradient) {
+  const int64_t n = gradient.numel();
+  return Tensor(gradient.raw(), DType::bf16, {2 * n}).flat(n, 2 * n);
+}
+Tensor own_part(const Tensor& whole, const Communicator& group) {
+  const int64_t each = whole.numel() / group.size();
+  return whole.flat(group.rank() * each, (group.rank() + 1) * each);
+}
+// What each rank of the group has sent, as rows.
+Tensor by_rank(const Tensor& parts, const Communicator& group) {
+  return parts.view({group.size(), parts.numel() / group.size()});
+}
+
+}  // namespace
+
 Sharding::Sharding(const Plan& plan, Runtime& runtime, const Needs& needs, bool training)
     : plan_(plan), runtime_(runtime) {
   for (const UnitPlan& unit : plan.units)
@@ -59,30 +78,56 @@ Tensor Sharding::target(size_t unit, const Slot& slot, bool add) const {
 void Sharding::scatter(size_t unit, size_t at, bool add) {
   Slot& slot = gradient_slots_[at];
   slot.unit = Plan::nowhere;  // the unit may be in another before this one is collected
-  slot.scatter =
-      channel(Channel::shard)
-          .reduce_scatter(runtime_.stream, target(unit, slot, add), slot.memory.flat(0, plan_.units[unit].numel));
+  const Tensor whole = slot.memory.flat(0, plan_.units[unit].numel);
+  slot.scatter = plan_.wire == DType::f32
+                     ? channel(Channel::shard).reduce_scatter(runtime_.stream, target(unit, slot, add), whole)
+                     : send_parts(Channel::shard, whole);
+}
+
+Pending Sharding::send_parts(Channel over, Tensor gradient) {
+  copy(runtime_.stream, sent_of(gradient), gradient);
+  return channel(over).all_to_all(runtime_.stream, received_of(gradient), sent_of(gradient));
 }
 
 void Sharding::collect(size_t unit, size_t at, bool add) {
   Slot& slot = gradient_slots_[at];
   slot.scatter.wait();
+  if (plan_.wire != DType::f32) {
+    const Tensor received = received_of(slot.memory.flat(0, plan_.units[unit].numel));
+    return sum_rows(runtime_.stream, units_[unit].gradient(), by_rank(received, channel(Channel::shard)), add);
+  }
   if (add) megalith::add(runtime_.stream, units_[unit].gradient(), target(unit, slot, add));
 }
 
 void Sharding::sum_copies(size_t unit) {
-  sums_.push_back(channel(Channel::data).all_reduce(runtime_.stream, units_[unit].gradient(), Reduce::sum));
+  const Tensor gradient = units_[unit].gradient();
+  if (plan_.wire == DType::f32)
+    sums_.push_back({channel(Channel::data).all_reduce(runtime_.stream, gradient, Reduce::sum)});
+  else
+    parts_ = send_parts(Channel::data, gradient);
+}
+
+// All copies take the sum as it was sent, the one that has added it up as well: they must not drift apart.
+void Sharding::share_sums(size_t unit) {
+  parts_.wait();
+  const Tensor gradient = units_[unit].gradient(), sent = sent_of(gradient);
+  Communicator& copies = channel(Channel::data);
+  sum_rows(runtime_.stream, own_part(sent, copies), by_rank(received_of(gradient), copies), false);
+  sums_.push_back({copies.all_gather(runtime_.stream, sent, own_part(sent, copies)), gradient});
 }
 
 void Sharding::sum_tensor(size_t unit) {
   const UnitPlan& plan = plan_.units[unit];
   const Interval here = intersect({plan.split, plan.numel}, plan.shard);
   const Tensor part = units_[unit].gradient().flat(here.begin - plan.shard.begin, here.end - plan.shard.begin);
-  sums_.push_back(channel(Channel::tensor).all_reduce(runtime_.stream, part, Reduce::sum));
+  sums_.push_back({channel(Channel::tensor).all_reduce(runtime_.stream, part, Reduce::sum)});
 }
 
 void Sharding::await_sums() {
-  for (Pending& sum : sums_) sum.wait();
+  for (Sum& sum : sums_) {
+    sum.pending.wait();
+    if (!sum.narrow.empty()) copy(runtime_.stream, sum.narrow, sent_of(sum.narrow));
+  }
   sums_.clear();
 }
 

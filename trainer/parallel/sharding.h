@@ -5,6 +5,12 @@
 // last microbatch the shards are summed over the data axis as well (MiCS: Zhang et al., arXiv 2205.00119). On a shard
 // axis of one rank nothing is gathered or copied.
 //
+// Gradients that travel in bf16 are rounded once on the way to a sum, and summed in f32 by the rank whose part it is:
+// each sends the others their parts, and adds what it gets in the order of the ranks. So the error of a sum over the
+// shard axis is that of one rounding however many ranks there are; a sum over copies is rounded once more, to be sent
+// to all of them. No memory is taken for it: what is sent lies in the first half of the f32 that it was, what arrives
+// in the other.
+//
 // The stages of ZeRO differ in nothing but memory: which units have slots of their own, and which take turns. A program
 // says so, and makes the calls below (program.h). All ranks of a mesh make them in the same order.
 #pragma once
@@ -31,6 +37,7 @@ class Sharding {
   void scatter(size_t unit, size_t slot, bool add);
   void collect(size_t unit, size_t slot, bool add);
   void sum_copies(size_t unit);
+  void share_sums(size_t unit);
   void sum_tensor(size_t unit);
   void await_sums();
   void sum_tied();
@@ -50,8 +57,15 @@ class Sharding {
     Pending gather{}, scatter{};
   };
 
+  // Of gradients; narrow: in bf16, in the first half of their memory, until they are awaited.
+  struct Sum {
+    Pending pending;
+    Tensor narrow{};
+  };
+
   Communicator& channel(Channel channel) { return runtime_.mesh.channel(channel); }
   Pending begin_gather(size_t unit, Tensor whole);
+  Pending send_parts(Channel over, Tensor gradient);
   Tensor target(size_t unit, const Slot& slot, bool add) const;
   const Tensor& whole(const std::vector<Slot>& slots, size_t unit, const Tensor& own) const;
   UnitTensors views(size_t unit, Tensor flat) const;
@@ -60,7 +74,8 @@ class Sharding {
   Runtime& runtime_;
   std::vector<Unit> units_;
   std::vector<Slot> weight_slots_, gradient_slots_;
-  std::vector<Pending> sums_;
+  Pending parts_;  // of the unit that is to be shared next
+  std::vector<Sum> sums_;
   Tensor tied_;  // shard of the token table, f32: what the other end of the pipeline has for it
 };
 

@@ -89,6 +89,7 @@ void Stage::obey(const Instruction& i) {
     case Op::scatter: return sharding_.scatter(unit, slot, i.add);
     case Op::collect: return sharding_.collect(unit, slot, i.add);
     case Op::sum_copies: return sharding_.sum_copies(unit);
+    case Op::share_sums: return sharding_.share_sums(unit);
     case Op::sum_tensor: return sharding_.sum_tensor(unit);
     case Op::await_sums: return sharding_.await_sums();
     case Op::sum_tied: return sharding_.sum_tied();

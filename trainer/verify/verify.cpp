@@ -57,9 +57,11 @@ class Comparison {
  public:
   Comparison(const Session& session, Communicator& world, ObservedRun& a, ObservedRun& b, double factor)
       : session_(session), world_(world), a_(a), b_(b), factor_(factor) {
-    const bool fp32 =
-        a.config().precision.compute == ComputeType::fp32 && b.config().precision.compute == ComputeType::fp32;
-    compute_ = fp32 ? ComputeType::fp32 : ComputeType::bf16;
+    for (const ObservedRun* run : {&a, &b}) {
+      const PrecisionConfig& precision = run->config().precision;
+      if (precision.compute != ComputeType::fp32) compute_ = gradients_ = ComputeType::bf16;
+      if (precision.gradient_reduce != StorageType::fp32) gradients_ = ComputeType::bf16;
+    }
   }
 
   // Collective; the same on every rank, in the order of `tensors`. `step` counts updates. The second layout then has
@@ -91,7 +93,7 @@ class Comparison {
   Communicator& world_;
   ObservedRun &a_, &b_;
   double factor_;
-  ComputeType compute_;
+  ComputeType compute_ = ComputeType::fp32, gradients_ = ComputeType::fp32;
   Stream stream_{World::cpu};
   std::map<uint64_t, UncertainUpdate> updates_;  // of the parameters compared here
 };
@@ -161,7 +163,8 @@ Finding Comparison::judge(const ComparedTensor& tensor, const WholeTensor& a, co
   for (const auto& [layout, whole] : {std::pair{"A", &a}, {"B", &b}})
     if (const std::string fault = whole->fault(); !fault.empty() && finding.fault.empty())
       finding.fault = fmt::format("layout {}: {}", layout, fault);
-  const double tolerance = factor_ * tolerance_of(tensor.kind, compute_);
+  const bool reduced = tensor.parameter || tensor.name == "gradient norm";  // the residual is summed over no copies
+  const double tolerance = factor_ * tolerance_of(tensor.kind, reduced ? gradients_ : compute_);
   if (tensor.kind == TensorKind::weight) {
     finding.difference = largest_difference(a.values(), b.values(), tolerance, updates_[tensor.id].allowance());
     return finding;
