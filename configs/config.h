@@ -87,7 +87,8 @@ struct MemoryConfig {
   ActivationCheckpointing activation_checkpointing;
   bool offload_activations = false;
   int64_t activation_loading_horizon = 1;
-  bool offload_optimizer = false;
+  double offload_optimizer = 0.0;  // share of it
+  bool offload_parameters = false;
   int64_t lm_head_chunks = 0;  // 0: chosen from the shapes
   bool operator==(const MemoryConfig&) const = default;
 };

@@ -72,7 +72,10 @@ Table<Config> build_table() {
   memory.word("offload_activations", &MemoryConfig::offload_activations, "Keep saved activations in host memory");
   memory.number("activation_loading_horizon", &MemoryConfig::activation_loading_horizon, "layers", between(1, 1e4),
                 "How far ahead of the backward pass offloaded activations are fetched");
-  memory.word("offload_optimizer", &MemoryConfig::offload_optimizer, "Keep master weights and moments in host memory");
+  memory.number("offload_optimizer", &MemoryConfig::offload_optimizer, "share", between(0, 1),
+                "How much of master weights and moments waits in host memory between updates");
+  memory.word("offload_parameters", &MemoryConfig::offload_parameters,
+              "Keep the weights that full_shard gathers in host memory as well");
   memory.number("lm_head_chunks", &MemoryConfig::lm_head_chunks, "chunks", between(0, 1e6),
                 "Chunks of rows in which logits are computed; 0: chosen from the shapes");
 

@@ -53,7 +53,6 @@ Found check_available(const Config& config) {
   const auto words = [](auto... word) { return std::vector<Value>{std::string(word)...}; };
   const std::vector<Value> no = {false};
   const std::vector<Offer> offers = {
-      {"memory.offload_optimizer", no},
       {"precision.compute", words("bf16", "fp32")},
       {"precision.master", words("fp32")},
       {"precision.moments", words("fp32")},
@@ -219,6 +218,16 @@ Found check_memory(const Config& config) {
                    "copies the inputs of recomputed layers, and memory.activation_checkpointing = \"{}\" recomputes no "
                    "whole layer; set each, group_N or contiguous there",
                    to_string(config.memory.activation_checkpointing));
+  if (config.memory.offload_parameters && config.parallel.sharding_strategy != ShardingStrategy::full_shard)
+    return problem(config, "memory.offload_parameters",
+                   "copies a layer to the device when it is gathered, which parallel.sharding_strategy = \"{}\" does "
+                   "not do for each use; set full_shard there, which one rank may have as well",
+                   to_string(config.parallel.sharding_strategy));
+  if (config.memory.offload_parameters && config.memory.offload_optimizer < 1)
+    return problem(config, "memory.offload_parameters",
+                   "leaves {} of the master weights, which are twice as large, on the device; set "
+                   "memory.offload_optimizer = 1",
+                   1 - config.memory.offload_optimizer);
   return {};
 }
 

@@ -235,9 +235,21 @@ TEST(Rules, OffloadNeedsLayersThatAreRecomputed) {
     EXPECT_TRUE(allowed({"memory.offload_activations=true", fmt::format("memory.activation_checkpointing={}", kind)}));
 }
 
+TEST(Rules, ParametersAreOffloadedBesideTheOptimizerAndWhereTheyAreGathered) {
+  expect_refusal({"memory.offload_parameters=true", "memory.offload_optimizer=0.75"},
+                 "memory.offload_parameters = true leaves 0.25 of the master weights, which are twice as large, on the "
+                 "device; set memory.offload_optimizer = 1");
+  expect_refusal(
+      {"memory.offload_parameters=true", "memory.offload_optimizer=1", "parallel.sharding_strategy=shard_grad_op"},
+      "memory.offload_parameters = true copies a layer to the device when it is gathered, which "
+      "parallel.sharding_strategy = \"shard_grad_op\" does not do for each use; set full_shard there, which "
+      "one rank may have as well");
+  EXPECT_TRUE(allowed({"memory.offload_parameters=true", "memory.offload_optimizer=1"}));
+  EXPECT_TRUE(allowed({"memory.offload_optimizer=0.5", "parallel.sharding_strategy=no_shard"}));
+}
+
 TEST(Rules, WhatIsNotAvailableIsRefusedByName) {
   const std::pair<std::string, std::string> cases[] = {
-      {"memory.offload_optimizer=true", "false is"},
       {"precision.compute=\"fp16\"", "\"bf16\" and \"fp32\" are"},
       {"precision.master=\"bf16\"", "\"fp32\" is"},
       {"precision.moments=\"bf16\"", "\"fp32\" is"},

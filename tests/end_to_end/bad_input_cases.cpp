@@ -74,7 +74,7 @@ const std::vector<BadInputCase>& bad_input_cases() {
       {"not_available_yet",
        2,
        train_with({new_run, "memory.offload_optimizer=true"}),
-       {"memory.offload_optimizer = true", "not available yet", "false is"}},
+       {"memory.offload_optimizer = true", "expected a number (share, 0 to 1)"}},
       {"no_config", 2, {"train", "absent.toml"}, {"absent.toml", "No such file", "is the path right"}},
       {"config_is_a_folder", 2, {"train", "run"}, {"configuration run", "is a folder", "TOML"}},
       {"heads_do_not_divide",

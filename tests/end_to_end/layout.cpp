@@ -35,6 +35,8 @@ const std::map<std::string, Args>& dictionary() {
                                                     {"recompute", {"memory.activation_checkpointing=each"}},
                                                     {"recompute=", {"memory.activation_checkpointing="}},
                                                     {"offload", {"memory.offload_activations=true"}},
+                                                    {"offload_optimizer=", {"memory.offload_optimizer="}},
+                                                    {"offload_parameters", {"memory.offload_parameters=true"}},
                                                     {"microbatch=", {"batch.microbatch_size="}},
                                                     {"clip=", {"optimizer.gradient_clip="}}};
   return words;

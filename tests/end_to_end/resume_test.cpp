@@ -84,14 +84,18 @@ TEST_P(ResumeVariant, stopped_after_every_step) {
 
 INSTANTIATE_TEST_SUITE_P(
     Resume, ResumeVariant,
-    testing::Values(Variant{"two_ranks_bf16", 2, {"precision.compute=bf16"}},
-                    Variant{
-                        "two_ranks_recompute", 2, {"memory.activation_checkpointing=each", "batch.microbatch_size=1"}},
-                    // Three ranks do not divide the batch; the order of the file, no dropout.
-                    Variant{"three_ranks_no_shard",
-                            3,
-                            {"parallel.sharding_strategy=no_shard", "data.shuffle=false", "model.dropout=0"}},
-                    Variant{"four_ranks_hybrid", 4, {"parallel.sharded_data_parallel_degree=2"}}),
+    testing::Values(
+        Variant{"two_ranks_bf16", 2, {"precision.compute=bf16"}},
+        Variant{"two_ranks_recompute", 2, {"memory.activation_checkpointing=each", "batch.microbatch_size=1"}},
+        Variant{"two_ranks_with_all_on_the_host",
+                2,
+                {"precision.compute=bf16", "memory.activation_checkpointing=each", "memory.offload_activations=true",
+                 "memory.offload_optimizer=1", "memory.offload_parameters=true"}},
+        // Three ranks do not divide the batch; the order of the file, no dropout.
+        Variant{"three_ranks_no_shard",
+                3,
+                {"parallel.sharding_strategy=no_shard", "data.shuffle=false", "model.dropout=0"}},
+        Variant{"four_ranks_hybrid", 4, {"parallel.sharded_data_parallel_degree=2"}}),
     [](const auto& suite) { return suite.param.name; });
 
 // The data goes on where it stopped and the masks are drawn for the same tokens: only the order of sums differs.

@@ -26,7 +26,13 @@ std::vector<MemoryConfig> kinds_of_memory() {
           {.activation_checkpointing = {Kind::group, 3}},
           {.activation_checkpointing = {Kind::contiguous}},
           {.activation_checkpointing = {Kind::each}, .offload_activations = true, .activation_loading_horizon = 1},
-          {.activation_checkpointing = {Kind::group, 2}, .offload_activations = true, .activation_loading_horizon = 2}};
+          {.activation_checkpointing = {Kind::group, 2}, .offload_activations = true, .activation_loading_horizon = 2},
+          {.activation_checkpointing = {}, .offload_optimizer = 1},
+          {.activation_checkpointing = {Kind::selective}, .offload_optimizer = 0.5},
+          {.activation_checkpointing = {Kind::each},
+           .offload_activations = true,
+           .offload_optimizer = 1,
+           .offload_parameters = true}};
 }
 
 // All layouts that this many ranks allow.

@@ -99,7 +99,7 @@ TEST(History, KeepsTheLastNormsInTheirOrder) {
     if (s == 4) {  // what is restored is what was there
       const Optimizer::History history = optimizer.history(run.runtime.stream);
       EXPECT_EQ(history.norms, norms);
-      optimizer.initialize(run.runtime.stream);
+      optimizer.initialize(run.runtime.stream, run.units());
       optimizer.restore(run.runtime.stream, history);
     }
   }

@@ -118,7 +118,7 @@ class Machine {
     expect(batch != rank.batches.end() && batch->second == i.microbatch, "tokens of another microbatch");
   }
   void use_weights(size_t r, size_t unit) {
-    if (plans_[r].mesh.shard == 1) return;
+    if (!plans_[r].gathers()) return;
     for (const auto& [at, slot] : ranks_[r].weights)
       if (slot.unit == static_cast<int32_t>(unit)) return expect(!slot.on_its_way, "weights are still on their way");
     throw plans_[r].units[unit].name + " is not gathered";

@@ -72,7 +72,11 @@ TEST(SimulatedGpu, WhatIsRecomputedOrOffloadedChangesNoBit) {
     EXPECT_EQ(trained({.activation_checkpointing = {Kind::selective}}), kept) << to_string(type);
     EXPECT_EQ(trained({.activation_checkpointing = {Kind::each}, .offload_activations = true}), kept)
         << to_string(type);
-    EXPECT_EQ(trained({.activation_checkpointing = {Kind::group, 2}}), kept) << to_string(type);
+    EXPECT_EQ(trained({.activation_checkpointing = {Kind::group, 2}, .offload_optimizer = 0.5}), kept)
+        << to_string(type);
+    EXPECT_EQ(trained({.activation_checkpointing = {Kind::none}, .offload_optimizer = 1, .offload_parameters = true}),
+              kept)
+        << to_string(type);
   }
 }
 

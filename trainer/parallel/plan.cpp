@@ -63,7 +63,7 @@ int64_t live_units(const Plan& plan, int64_t max_live_parameters) {
   const UnitPlan& unit = plan.units[plan.chunks.front().first_unit];
   for (const PlacedParam& param : unit.params) layer += param.shape.numel();
   const int64_t wanted = std::min(least, num_shared);
-  CHECK(plan.mesh.shard == 1 || unit.keep_gathered || max_live_parameters >= wanted * layer,
+  CHECK(!plan.gathers() || unit.keep_gathered || max_live_parameters >= wanted * layer,
         "parallel.max_live_parameters = {} is less than {} of {} parameters{}, which are gathered at a time; set {} or "
         "more, or 0",
         max_live_parameters, wanted == 1 ? "a layer" : "two layers", layer,
@@ -100,13 +100,25 @@ void add_units(Plan& plan, const Config& config, const std::vector<UnitSpec>& sp
   plan.live_units = live_units(plan, config.parallel.max_live_parameters);
 }
 
-void set_recomputation(Plan& plan, const MemoryConfig& memory) {
+// Whole units, spread over all of them, so that while one is copied another is updated.
+void offload_optimizer(std::vector<UnitPlan>& units, double share) {
+  double all = 0, on_host = 0;
+  for (UnitPlan& unit : units) {
+    const auto size = static_cast<double>(unit.shard.size());
+    all += size;
+    unit.optimizer_on_host = on_host + size / 2 < share * all;
+    if (unit.optimizer_on_host) on_host += size;
+  }
+}
+
+void set_memory(Plan& plan, const MemoryConfig& memory) {
   using Kind = ActivationCheckpointing::Kind;
   const ActivationCheckpointing& choice = memory.activation_checkpointing;
   plan.kept = choice.kind == Kind::none ? Kept::all : choice.kind == Kind::selective ? Kept::products : Kept::input;
   if (choice.kind == Kind::group) plan.group = choice.group_size;
   if (choice.kind == Kind::contiguous) plan.group = plan.model.layers;
   if (memory.offload_activations) plan.horizon = memory.activation_loading_horizon;
+  plan.parameters_on_host = memory.offload_parameters;
 }
 
 }  // namespace
@@ -160,7 +172,7 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
   plan.vocabulary = vocabulary_part(table, plan.tensor);
   plan.logit_columns = local_shape(table, plan.tensor)[0];
 
-  set_recomputation(plan, config.memory);
+  set_memory(plan, config.memory);
   plan.head_chunks = config.memory.lm_head_chunks;
   plan.pipeline = {.stages = plan.mesh.pipeline,
                    .virtual_stages = config.parallel.virtual_stages,
@@ -173,6 +185,7 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
   const std::vector<int64_t> live = live_microbatches(plan.schedule, plan.pipeline.virtual_stages);
   for (size_t c = 0; c < plan.chunks.size(); c++) plan.chunks[c].live = live[c];
   add_units(plan, config, spec);
+  offload_optimizer(plan.units, config.memory.offload_optimizer);
   return plan;
 }
 

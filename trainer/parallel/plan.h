@@ -38,7 +38,8 @@ struct UnitPlan {
 
   bool keep_gathered = false;  // gathered once a step, in memory of its own; else in memory that layers take turns in
   bool reduce_once = false;    // whole gradients accumulate here and are reduced once a step; else every microbatch
-  bool sum_unsplit = false;    // gradients of [split, numel) are partial sums over the tensor axis
+  bool optimizer_on_host = false;  // master weights and moments, between updates
+  bool sum_unsplit = false;        // gradients of [split, numel) are partial sums over the tensor axis
 };
 
 // A batch of sequences as one rank sees it: sequences [first, first + count) of the batch in microbatch k. Where the
@@ -87,14 +88,17 @@ struct Plan {
   Kept kept = Kept::all;
   int64_t group = 1;               // layers that are recomputed as one: only the input of the first is kept
   bool recompute_outputs = false;  // of groups, though nobody reads them: as other programs do
-  int64_t horizon = 0;      // groups ahead of which kept inputs come back from the host; 0: they stay on the device
-  int64_t head_chunks = 0;  // as in Head
+  int64_t horizon = 0;  // groups ahead of which kept inputs come back from the host; 0: they stay on the device
+  bool parameters_on_host = false;  // the weights that are gathered, between uses
+  int64_t head_chunks = 0;          // as in Head
   BatchPlan batch;
   PipelineShape pipeline;
   std::vector<Chunk> chunks;
   std::vector<Action> schedule;  // of one step
 
   int64_t rows() const { return block.branch_rows(); }
+  // Whether weights come into slots to be used: from other ranks, from the host, or both.
+  bool gathers() const { return mesh.shard > 1 || parameters_on_host; }
   bool is_layer(size_t unit) const { return units[unit].role == UnitRole::layer; }
   // The token table stands on the first and on the last stage; gradients are added up between the two.
   bool ties_stages() const { return mesh.pipeline > 1 && tokens != nowhere; }

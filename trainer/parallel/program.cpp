@@ -348,7 +348,7 @@ class Lister {
 Program with_gathers(const Plan& plan, const Program& uses) {
   const auto is_use = [](const Instruction& i) { return i.op == Op::await_gather; };
   Program list;
-  if (plan.mesh.shard == 1) {
+  if (!plan.gathers()) {
     std::copy_if(uses.begin(), uses.end(), std::back_inserter(list), [&](const auto& i) { return !is_use(i); });
     return list;
   }

@@ -28,7 +28,8 @@ Tensor by_rank(const Tensor& parts, const Communicator& group) {
 Sharding::Sharding(const Plan& plan, Runtime& runtime, const Needs& needs, bool training)
     : plan_(plan), runtime_(runtime) {
   for (const UnitPlan& unit : plan.units)
-    units_.emplace_back(unit, plan.tensor, plan.compute, training, runtime.memory);
+    units_.emplace_back(unit, plan.tensor, plan.compute, plan.parameters_on_host ? Place::host : Place::device,
+                        training, runtime.memory);
   Arena& arena = runtime.memory[MemoryClass::communication];
   if (training && plan.ties_stages()) tied_ = arena.tensor(DType::f32, {plan.units[plan.tokens].shard.size()});
   for (const Needs::Slot& slot : needs.weights)
@@ -49,14 +50,23 @@ void Sharding::gather(size_t unit, size_t at) {
 }
 
 Pending Sharding::begin_gather(size_t unit, Tensor whole) {
-  const Tensor shard = units_[unit].working();
+  Tensor shard = units_[unit].working();
   Stream& s = runtime_.stream;
-  if (!plan_.hierarchical) return channel(Channel::shard).all_gather(s, whole, shard);
+  Pending fetched;
+  if (plan_.parameters_on_host) {
+    const Interval mine = plan_.units[unit].shard;
+    const Tensor part = whole.flat(mine.begin, mine.end);
+    fetched = s.to_device(part, shard);
+    if (plan_.mesh.shard == 1) return fetched;
+    shard = part;
+  }
+  if (!plan_.hierarchical) return channel(Channel::shard).all_gather(s, whole, shard, std::move(fetched));
   // The shards at this place of every node lie side by side: see mesh.h.
   Communicator& in_node = channel(Channel::in_node);
   const int64_t each = whole.numel() / in_node.size();
   const Tensor of_place = whole.flat(in_node.rank() * each, (in_node.rank() + 1) * each);
-  return in_node.all_gather(s, whole, of_place, channel(Channel::between_nodes).all_gather(s, of_place, shard));
+  return in_node.all_gather(s, whole, of_place,
+                            channel(Channel::between_nodes).all_gather(s, of_place, shard, std::move(fetched)));
 }
 
 void Sharding::weights_changed() {
@@ -68,7 +78,7 @@ void Sharding::weights_changed() {
 
 void Sharding::zero(size_t unit, int32_t at) {
   if (at != Instruction::none) gradient_slots_[static_cast<size_t>(at)].unit = unit;
-  fill(runtime_.stream, whole(gradient_slots_, unit, units_[unit].gradient()).flat(0, plan_.units[unit].numel), 0);
+  fill(runtime_.stream, whole_gradient(unit).flat(0, plan_.units[unit].numel), 0);
 }
 
 Tensor Sharding::target(size_t unit, const Slot& slot, bool add) const {
@@ -145,21 +155,22 @@ void Sharding::sum_tied() {
   add(runtime_.stream, mine, tied_);
 }
 
-// The slot that has the unit, or, of units that are not sharded, their own memory.
-const Tensor& Sharding::whole(const std::vector<Slot>& slots, size_t unit, const Tensor& own) const {
-  if (plan_.mesh.shard == 1) return own;
+// The slot that has the unit.
+const Tensor& Sharding::whole(const std::vector<Slot>& slots, size_t unit) const {
   const auto found = std::find_if(slots.begin(), slots.end(), [=](const Slot& slot) { return slot.unit == unit; });
   CHECK(found != slots.end(), "{} is used, but no slot has it", plan_.units[unit].name);
   return found->memory;
 }
 
-UnitTensors Sharding::weights(size_t unit) const {
-  return views(unit, whole(weight_slots_, unit, units_[unit].working()));
+Tensor Sharding::whole_gradient(size_t unit) const {
+  return plan_.mesh.shard > 1 ? whole(gradient_slots_, unit) : units_[unit].gradient();
 }
 
-UnitTensors Sharding::gradients(size_t unit) const {
-  return views(unit, whole(gradient_slots_, unit, units_[unit].gradient()));
+UnitTensors Sharding::weights(size_t unit) const {
+  return views(unit, plan_.gathers() ? whole(weight_slots_, unit) : units_[unit].working());
 }
+
+UnitTensors Sharding::gradients(size_t unit) const { return views(unit, whole_gradient(unit)); }
 
 UnitTensors Sharding::views(size_t unit, Tensor flat) const {
   UnitTensors tensors;

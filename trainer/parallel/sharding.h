@@ -3,7 +3,7 @@
 // On the shard axis each rank owns a shard of every unit. A unit is gathered whole into a slot of memory before it is
 // used, and its whole gradient accumulates in another, to be summed over the axis into each rank's shard; after the
 // last microbatch the shards are summed over the data axis as well (MiCS: Zhang et al., arXiv 2205.00119). On a shard
-// axis of one rank nothing is gathered or copied.
+// axis of one rank nothing is gathered or copied, unless weights wait on the host.
 //
 // Gradients that travel in bf16 are rounded once on the way to a sum, and summed in f32 by the rank whose part it is:
 // each sends the others their parts, and adds what it gets in the order of the ranks. So the error of a sum over the
@@ -67,7 +67,8 @@ class Sharding {
   Pending begin_gather(size_t unit, Tensor whole);
   Pending send_parts(Channel over, Tensor gradient);
   Tensor target(size_t unit, const Slot& slot, bool add) const;
-  const Tensor& whole(const std::vector<Slot>& slots, size_t unit, const Tensor& own) const;
+  const Tensor& whole(const std::vector<Slot>& slots, size_t unit) const;
+  Tensor whole_gradient(size_t unit) const;
   UnitTensors views(size_t unit, Tensor flat) const;
 
   const Plan& plan_;

@@ -4,11 +4,14 @@
 
 namespace megalith {
 
-Unit::Unit(const UnitPlan& plan, const TensorRank& tensor, DType compute, bool training, Memory& memory)
-    : plan_(&plan), tensor_(tensor) {
+Unit::Unit(const UnitPlan& plan, const TensorRank& tensor, DType compute, Place working, bool training, Memory& memory)
+    : plan_(&plan), tensor_(tensor), working_place_(working) {
   const int64_t S = plan.shard.size();
-  master_ = memory[MemoryClass::parameters].tensor(DType::f32, {S});
-  working_ = compute == DType::f32 ? master_ : memory[MemoryClass::parameters].tensor(compute, {S});
+  const Place place = plan.optimizer_on_host ? Place::host : Place::device;
+  master_ = memory.at(MemoryClass::parameters, place).tensor(DType::f32, {S});
+  working_ = compute == DType::f32 && working == place
+                 ? master_
+                 : memory.at(MemoryClass::parameters, working).tensor(compute, {S});
   if (training) gradient_ = memory[MemoryClass::gradients].tensor(DType::f32, {S});
 }
 
@@ -20,23 +23,41 @@ std::vector<Strip> Unit::strips_of(const PlacedParam& param, Interval within) co
   return strips;
 }
 
-void Unit::clear(Stream& s) { fill(s, master_, 0); }
+void Unit::clear(Stream& s) {
+  fill(s, desk(), 0);
+  put_away(s);
+}
 
 void Unit::initialize(Stream& s, uint64_t seed) {
-  clear(s);
+  fill(s, desk(), 0);
   for (const PlacedParam& param : plan_->params)
     for (const Strip& strip : strips_of(param, {0, plan_->numel})) {
-      const Tensor values = master_.flat(strip.local, strip.local + strip.elements.size());
+      const Tensor values = desk().flat(strip.local, strip.local + strip.elements.size());
       if (param.spec.init_std > 0)
         normal_fill(s, values, seed, param.spec.id, strip.elements.begin, param.spec.init_std, strip.columns);
       else
         fill(s, values, param.spec.init_value);
     }
-  round_working(s);
+  put_away(s);
+  set_working(s);
 }
 
 void Unit::round_working(Stream& s) {
-  if (working_.raw() != master_.raw()) copy(s, working_, master_);
+  if (plan_->optimizer_on_host) s.to_device(desk(), master_).wait();
+  set_working(s);
+}
+
+void Unit::put_away(Stream& s) {
+  if (plan_->optimizer_on_host) s.to_host(master_, desk()).wait();
+}
+
+// From the master's values at the desk, which are used up if the working copy is on the host.
+void Unit::set_working(Stream& s) {
+  if (!has_own_working()) return;
+  if (!working_on_host()) return copy(s, working_, desk());
+  const Tensor rounded(desk().raw(), working_.dtype(), working_.shape());
+  copy(s, rounded, desk());
+  s.to_host(working_, rounded).wait();
 }
 
 }  // namespace megalith

@@ -10,12 +10,16 @@ namespace megalith {
 
 class Unit {
  public:
-  // Memory only; values come from initialize() or a checkpoint. Without `training` there are no gradients.
-  Unit(const UnitPlan& plan, const TensorRank& tensor, DType compute, bool training, Memory& memory);
+  // Memory only; values come from initialize() or a checkpoint. Without `training` there are no gradients, and nothing
+  // may be on the host. `working`: where what is gathered lies.
+  Unit(const UnitPlan& plan, const TensorRank& tensor, DType compute, Place working, bool training, Memory& memory);
 
   const UnitPlan& plan() const { return *plan_; }
-  Tensor master() const { return master_; }      // (S) f32: what the optimizer updates and checkpoints keep
-  Tensor working() const { return working_; }    // (S) compute dtype: what is gathered; the master itself in fp32
+  Tensor master() const { return master_; }  // (S) f32: what the optimizer updates and checkpoints keep
+  // (S) compute dtype: what is gathered; in fp32 the master itself, if that is in the same place.
+  Tensor working() const { return working_; }
+  bool has_own_working() const { return working_.raw() != master_.raw(); }
+  bool working_on_host() const { return working_place_ == Place::host; }
   Tensor gradient() const { return gradient_; }  // (S) f32: mean over the batch, once finished
 
   // Initial weights: a pure function of the seed, the parameter and the global element.
@@ -32,8 +36,15 @@ class Unit {
   std::vector<Strip> strips_of(const PlacedParam& param, Interval within) const;
 
  private:
+  // Where the master's values are made on the device: in itself or, if it is on the host, in the gradient's memory,
+  // which nobody needs outside of a step.
+  Tensor desk() const { return plan_->optimizer_on_host ? gradient_ : master_; }
+  void put_away(Stream& s);
+  void set_working(Stream& s);
+
   const UnitPlan* plan_;
   TensorRank tensor_;
+  Place working_place_;
   Tensor master_, working_, gradient_;
 };
 

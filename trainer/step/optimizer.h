@@ -2,6 +2,7 @@
 // up by name, so that checkpoints need not know which optimizer wrote it.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -13,11 +14,12 @@ namespace megalith {
 
 class Optimizer {
  public:
-  // Moments in the optimizer arena, uninitialised.
+  // Moments in the optimizer arena, uninitialised, of each unit where its master is. Those on the host are updated on
+  // the device in two desks that units take in turn, so that one is copied while another is updated.
   Optimizer(const Config& config, const std::vector<Unit>& units, Memory& memory);
 
-  // As before the first update.
-  void initialize(Stream& s);
+  // As before the first update. Gradients are used up.
+  void initialize(Stream& s, const std::vector<Unit>& units);
 
   // One update of every unit from its finished gradient, or none of any, as decide_update (adamw.h) makes of `sums`,
   // which are those of all ranks. The learning rate is that of `step`, counted from 0.
@@ -43,10 +45,24 @@ class Optimizer {
   const std::vector<State>& state() const { return state_; }
 
  private:
+  // What an update of a unit reads and writes beside its gradient.
+  struct Operands {
+    Tensor master, first, second, working;
+  };
+  struct Desk {
+    Operands memory;  // of the largest unit
+    std::array<Pending, 3> coming{};
+    std::array<Pending, 4> going{};
+  };
+  void update(Stream& s, const Unit& unit, const Operands& operands, AdamW adamw) const;
+  void fetch(Stream& s, const std::vector<Unit>& units, size_t unit, Desk& desk) const;
+  void put_away(Stream& s, const std::vector<Unit>& units, size_t unit, Desk& desk) const;
+
   OptimizerConfig config_;
   UpdateRules rules_;
   std::vector<State> state_;  // first moments, second moments
   Tensor decision_;
+  std::vector<Desk> desks_;  // two, or none
 };
 
 }  // namespace megalith

@@ -48,13 +48,13 @@ Trainer::Trainer(const Config& config, const Plan& plan, Runtime& runtime)
 void Trainer::initialize() {
   for (Unit& unit : stage_.sharding().units())
     unit.initialize(runtime_.stream, static_cast<uint64_t>(config_.train.seed));
-  optimizer_.initialize(runtime_.stream);
+  optimizer_.initialize(runtime_.stream, stage_.sharding().units());
   stage_.sharding().weights_changed();
 }
 
 void Trainer::clear() {
   for (Unit& unit : stage_.sharding().units()) unit.clear(runtime_.stream);
-  optimizer_.initialize(runtime_.stream);
+  optimizer_.initialize(runtime_.stream, stage_.sharding().units());
 }
 
 void Trainer::weights_loaded() {
