@@ -70,6 +70,8 @@ void expect_equal(const StepScalars& a, const StepScalars& b) {
   EXPECT_EQ(a.loss, b.loss);
   EXPECT_EQ(a.grad_norm, b.grad_norm);
   EXPECT_EQ(a.decision, b.decision);
+  EXPECT_EQ(a.bad_microbatches, b.bad_microbatches);
+  EXPECT_EQ(a.bad_units, b.bad_units);
 }
 
 void spoil(Tensor element) {
