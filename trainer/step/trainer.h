@@ -22,8 +22,8 @@ struct StepScalars {
   Decision decision = Decision::update;
   double median = 0;                 // of the norms before, where decision is spike
   std::optional<size_t> bad_unit{};  // the first of the model whose gradient is not finite
-  // What this rank alone knows: its microbatches whose loss is not finite, and the model's units whose gradient is not
-  // in the part that this rank answers for.
+  // What this rank alone knows: its microbatches whose loss is not finite, and the model's units of whose gradient it
+  // holds what is not.
   std::vector<int64_t> bad_microbatches{};
   std::vector<size_t> bad_units{};
   bool skipped() const { return decision != Decision::update; }
