@@ -196,6 +196,18 @@ TEST(Overlap, GradientsInBf16RunUnderTheWorkOfALayer) {
     EXPECT_GE(hidden, static_cast<int>(transfers.size()) - exposed)
         << name_of(channel) << " " << name_of(transfer) << " of " << transfers.size();
   }
+  config.parallel.sharded_data_parallel_degree = 0;
+  config.parallel.ranks_per_node = 2;
+  const Step relayed(config, 4);
+  for (Channel channel : {Channel::in_node, Channel::between_nodes}) {
+    int hidden = 0, all = 0;
+    for (const TraceEvent& t : relayed.on(channel, Transfer::all_to_all)) {
+      hidden += ops_under(relayed.trace, t.id) >= 8;
+      all++;
+    }
+    EXPECT_EQ(all, relayed.microbatches() * (8 + 3));
+    EXPECT_GE(hidden, all - 12) << name_of(channel) << " of " << all;
+  }
 }
 
 // Both halves of it, one behind the other.

@@ -55,7 +55,7 @@ class Machine {
   };
   struct Slot {
     int32_t unit = Instruction::none;
-    bool on_its_way = false;
+    bool on_its_way = false, relayed = false;
     std::set<int64_t> microbatches{};  // of gradients: those that are in it
   };
   struct Rank {
@@ -179,8 +179,16 @@ class Machine {
         if (!i.add) rank.own[i.unit] = {};
         break;
       }
+      case Op::relay: {
+        Slot& slot = rank.gradients[i.slot];
+        expect(plan.relay && slot.unit == i.unit && slot.on_its_way && !slot.relayed, "nothing to relay");
+        slot.relayed = true;
+        rank.calls[Channel::shard].push_back(-1000 - i.unit);
+        break;
+      }
       case Op::collect: {
         Slot& slot = rank.gradients[i.slot];
+        expect(slot.relayed == plan.relay, "collected before it was relayed");
         expect(slot.unit == i.unit && slot.on_its_way, "what is collected was not scattered");
         for (int64_t m : slot.microbatches) expect(rank.own[i.unit].insert(m).second, "a microbatch counts twice");
         slot = {};

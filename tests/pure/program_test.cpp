@@ -87,6 +87,10 @@ const std::vector<Layout>& layouts() {
       {"replicate_below", 2, [](Config& c) { c.parallel.replicate_below = 200; }},
       {"no_shard", 3, sharded(ShardingStrategy::no_shard, 0)},
       {"no_shard_in_bf16", 3, in_bf16(sharded(ShardingStrategy::no_shard, 0))},
+      {"nodes_in_bf16", 4, in_bf16([=](Config& c) {
+         sharded(ShardingStrategy::full_shard, 0)(c);
+         c.parallel.ranks_per_node = 2;
+       })},
       {"copies_in_bf16", 4, in_bf16(sharded(ShardingStrategy::full_shard, 2))},
       {"sequence", 4,
        [](Config& c) {

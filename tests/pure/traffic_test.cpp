@@ -108,15 +108,24 @@ TEST(Traffic, OfGradientsInBf16IsHalf) {
   }
 }
 
-// Around a ring the sum of all a node's ranks leaves it once; what each sends every other does not add up on the way.
-TEST(Traffic, OfAnAllToAllBetweenNodesIsThatOfEachRank) {
-  Config config = model(8, 4);
-  const Job ring(config, 8);
-  config.precision.gradient_reduce = StorageType::bf16;
-  const Job direct(config, 8);
-  const double payload = microbatches * ring.parameters();
-  EXPECT_NEAR(ring.all(Channel::shard, Transfer::reduce_scatter).between_nodes, 2 * 7.0 / 8 * payload, 1e-9 * payload);
-  EXPECT_NEAR(direct.all(Channel::shard, Transfer::all_to_all).between_nodes, 8 * payload / 2 / 2, 1e-9 * payload);
+// Added up inside each node first, gradients leave it once, in half as many bytes as around a ring.
+TEST(Traffic, OfGradientsInBf16LeavesEachNodeOnce) {
+  for (int ranks_per_node : {1, 2, 4}) {
+    Config config = model(8, ranks_per_node);
+    config.precision.gradient_reduce = StorageType::bf16;
+    const Job job(config, 8);
+    const double payload = microbatches * job.parameters() / 2;
+    const int nodes = 8 / ranks_per_node;
+    if (ranks_per_node == 1) {
+      EXPECT_NEAR(job.all(Channel::shard, Transfer::all_to_all).between_nodes, 7 * payload, 1e-9 * payload);
+      continue;
+    }
+    EXPECT_EQ(job.all(Channel::shard, Transfer::all_to_all).calls, 0);
+    EXPECT_NEAR(job.all(Channel::in_node, Transfer::all_to_all).in_node, (8 - nodes) * payload, 1e-9 * payload);
+    EXPECT_EQ(job.all(Channel::in_node, Transfer::all_to_all).between_nodes, 0);
+    EXPECT_NEAR(job.all(Channel::between_nodes, Transfer::all_to_all).between_nodes, (nodes - 1) * payload,
+                1e-9 * payload);
+  }
 }
 
 // MiCS (Zhang et al., arXiv 2205.00119): with groups inside a node, no parameter crosses nodes; only the sum of the

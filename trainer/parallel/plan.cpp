@@ -147,6 +147,8 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
   plan.tensor = {plan.mesh.tensor, plan.mesh.coordinate(rank, Axis::tensor)};
   plan.compute = config.precision.compute == ComputeType::fp32 ? DType::f32 : DType::bf16;
   plan.wire = config.precision.gradient_reduce == StorageType::fp32 ? DType::f32 : DType::bf16;
+  const int nodes = plan.mesh.shard_nodes();
+  plan.relay = plan.wire != DType::f32 && nodes > 1 && nodes < plan.mesh.shard;
   plan.model = config.model;
   plan.sequence_parallel = config.parallel.sequence_parallel && plan.tensor.degree > 1;
   plan.hierarchical = config.parallel.hierarchical_allgather && plan.mesh.shard_nodes() > 1;

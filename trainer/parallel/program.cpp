@@ -76,7 +76,7 @@ std::vector<ChunkMemory> lay_out(const Plan& plan, bool training) {
 
 // Gradients of units that are sharded, in slots: the ends of the model keep theirs over forward and backward, and so
 // does what is reduced once; the layers that are left share two, so that one layer's are scattered while the next
-// one's are computed.
+// one's are computed, and where they are relayed three, so that the one before is on its way between nodes.
 class Gradients {
  public:
   Gradients(const Plan& plan, Program& list) : plan_(plan), list_(list), own_(plan.units.size(), none) {
@@ -90,7 +90,7 @@ class Gradients {
       }
     }
     next_ = first_shared_ = slots_.size();
-    slots_.resize(slots_.size() + static_cast<size_t>(std::min(sharing, 2)));
+    slots_.resize(slots_.size() + static_cast<size_t>(std::min(sharing, plan.relay ? 3 : 2)));
     if (!sharded())
       for (size_t u = 0; u < plan.units.size(); u++) list_.push_back({.op = Op::zero, .unit = number(u)});
   }
@@ -112,11 +112,13 @@ class Gradients {
       return;
     }
     if (plan_.units[unit].reduce_once && !last_microbatch) return;
+    relay();
     Slot& slot = *find(unit);
     slot.scattering = true;
     slot.add = !scattered_.insert(unit).second;
     slot.last = last_microbatch;
     list_.push_back({.op = Op::scatter, .add = slot.add, .unit = slot.unit, .slot = number(&slot - slots_.data())});
+    if (plan_.relay) in_node_ = list_.back();
   }
 
   void finish() {
@@ -143,9 +145,16 @@ class Gradients {
       if (slot.unit == number(unit) && !slot.scattering) return &slot;
     return nullptr;
   }
+  // While the next unit is worked on, what was scattered comes together inside the node, and goes to others from then
+  // on.
+  void relay() {
+    if (const auto scattered = std::exchange(in_node_, {}))
+      list_.push_back({.op = Op::relay, .unit = scattered->unit, .slot = scattered->slot});
+  }
   void collect(size_t s) {
     Slot& slot = slots_[s];
     if (!slot.scattering) return;
+    if (in_node_ && in_node_->slot == number(s)) relay();
     list_.push_back({.op = Op::collect, .add = slot.add, .unit = slot.unit, .slot = number(s)});
     if (slot.last) sum_copies(static_cast<size_t>(slot.unit));
     slot = {};
@@ -173,7 +182,8 @@ class Gradients {
   std::vector<Slot> slots_;   // those of one unit, then the shared ones
   size_t first_shared_ = 0, next_ = 0;
   std::set<size_t> scattered_;
-  int32_t parted_ = none;  // the unit whose parts are under way
+  std::optional<Instruction> in_node_;  // the scatter that is to be relayed
+  int32_t parted_ = none;               // the unit whose parts are under way
   bool summing_ = false;
 };
 

@@ -31,6 +31,7 @@ struct Instruction {
     zero,     // unit, slot: the slot is the unit's from here on
     scatter,  // unit, slot, add: sends the slot off, into the unit's gradient or, to be added, beside it; the unit may
               // then be zeroed in another slot
+    relay,    // unit, slot: where gradients in bf16 are added up in each node first: awaits that and sends the sums on
     collect,  // unit, slot, add: awaits that
     sum_copies,  // unit: over the data axis
     share_sums,  // unit, of gradients in bf16: awaits the parts that sum_copies has sent, adds them up and sends off

@@ -91,7 +91,7 @@ void Sharding::scatter(size_t unit, size_t at, bool add) {
   const Tensor whole = slot.memory.flat(0, plan_.units[unit].numel);
   slot.scatter = plan_.wire == DType::f32
                      ? channel(Channel::shard).reduce_scatter(runtime_.stream, target(unit, slot, add), whole)
-                     : send_parts(Channel::shard, whole);
+                     : send_parts(plan_.relay ? Channel::in_node : Channel::shard, whole);
 }
 
 Pending Sharding::send_parts(Channel over, Tensor gradient) {
@@ -99,12 +99,25 @@ Pending Sharding::send_parts(Channel over, Tensor gradient) {
   return channel(over).all_to_all(runtime_.stream, received_of(gradient), sent_of(gradient));
 }
 
+// Shards at one place of every node lie side by side: see mesh.h.
+void Sharding::relay(size_t unit, size_t at) {
+  Slot& slot = gradient_slots_[at];
+  slot.scatter.wait();
+  const Tensor whole = slot.memory.flat(0, plan_.units[unit].numel);
+  Communicator &in_node = channel(Channel::in_node), &between_nodes = channel(Channel::between_nodes);
+  const Tensor received = received_of(whole), sums = sent_of(whole).flat(0, whole.numel() / in_node.size());
+  sum_rows(runtime_.stream, sums, by_rank(received, in_node), false);
+  slot.scatter = between_nodes.all_to_all(runtime_.stream, received.flat(0, sums.numel()), sums);
+}
+
 void Sharding::collect(size_t unit, size_t at, bool add) {
   Slot& slot = gradient_slots_[at];
   slot.scatter.wait();
   if (plan_.wire != DType::f32) {
-    const Tensor received = received_of(slot.memory.flat(0, plan_.units[unit].numel));
-    return sum_rows(runtime_.stream, units_[unit].gradient(), by_rank(received, channel(Channel::shard)), add);
+    const Tensor gradient = units_[unit].gradient(),
+                 received = received_of(slot.memory.flat(0, plan_.units[unit].numel));
+    const Communicator& from = channel(plan_.relay ? Channel::between_nodes : Channel::shard);
+    return sum_rows(runtime_.stream, gradient, by_rank(received.flat(0, from.size() * gradient.numel()), from), add);
   }
   if (add) megalith::add(runtime_.stream, units_[unit].gradient(), target(unit, slot, add));
 }

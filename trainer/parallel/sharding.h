@@ -8,8 +8,9 @@
 // Gradients that travel in bf16 are rounded once on the way to a sum, and summed in f32 by the rank whose part it is:
 // each sends the others their parts, and adds what it gets in the order of the ranks. So the error of a sum over the
 // shard axis is that of one rounding however many ranks there are; a sum over copies is rounded once more, to be sent
-// to all of them. No memory is taken for it: what is sent lies in the first half of the f32 that it was, what arrives
-// in the other.
+// to all of them. What is sent lies in the first half of the f32 that it was, what arrives in the other. Where a shard
+// group has several ranks on each of several nodes, sums inside a node are rounded and relayed to the other nodes,
+// whose network would else carry each rank's parts by themselves: two roundings.
 //
 // The stages of ZeRO differ in nothing but memory: which units have slots of their own, and which take turns. A program
 // says so, and makes the calls below (program.h). All ranks of a mesh make them in the same order.
@@ -35,6 +36,7 @@ class Sharding {
   void await_gather(size_t slot) { weight_slots_[slot].gather.wait(); }
   void zero(size_t unit, int32_t slot);
   void scatter(size_t unit, size_t slot, bool add);
+  void relay(size_t unit, size_t slot);
   void collect(size_t unit, size_t slot, bool add);
   void sum_copies(size_t unit);
   void share_sums(size_t unit);

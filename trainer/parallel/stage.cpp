@@ -87,6 +87,7 @@ void Stage::obey(const Instruction& i) {
     case Op::await_gather: return sharding_.await_gather(slot);
     case Op::zero: return sharding_.zero(unit, i.slot);
     case Op::scatter: return sharding_.scatter(unit, slot, i.add);
+    case Op::relay: return sharding_.relay(unit, slot);
     case Op::collect: return sharding_.collect(unit, slot, i.add);
     case Op::sum_copies: return sharding_.sum_copies(unit);
     case Op::share_sums: return sharding_.share_sums(unit);
