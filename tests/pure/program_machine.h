@@ -190,7 +190,12 @@ class Machine {
         Slot& slot = rank.gradients[i.slot];
         expect(slot.relayed == plan.relay, "collected before it was relayed");
         expect(slot.unit == i.unit && slot.on_its_way, "what is collected was not scattered");
-        for (int64_t m : slot.microbatches) expect(rank.own[i.unit].insert(m).second, "a microbatch counts twice");
+        std::set<int64_t>& own = rank.own[i.unit];
+        expect(i.add != own.empty(), "collected over what is needed, or added to nothing");
+        for (int64_t m : slot.microbatches) {
+          expect(own.empty() || m >= *own.rbegin(), "a microbatch is added after a later one");
+          expect(own.insert(m).second, "a microbatch counts twice");
+        }
         slot = {};
         break;
       }

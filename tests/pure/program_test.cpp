@@ -108,6 +108,17 @@ const std::vector<Layout>& layouts() {
       {"interleaved_with_few_active", 4, pipeline(2, 3, one_f_one_b, 2)},
       {"gpipe_in_waves", 4, pipeline(4, 1, gpipe, 3)},
       {"gpipe_interleaved_sharded", 4, pipeline(2, 2, gpipe, 0)},
+      {"gpipe_interleaved_in_copies", 8,
+       [=](Config& c) {
+         pipeline(2, 3, gpipe, 0)(c);
+         sharded(ShardingStrategy::full_shard, 2)(c);
+       }},
+      {"interleaved_over_nodes_in_bf16", 8, in_bf16([=](Config& c) {
+         pipeline(2, 2, one_f_one_b, 0)(c);
+         c.model.layers = 8;
+         c.batch.global_batch_size = 8;
+         c.parallel.ranks_per_node = 2;
+       })},
       {"everything", 8,
        [=](Config& c) {
          pipeline(2, 3, one_f_one_b, 0)(c);

@@ -122,7 +122,10 @@ class Gradients {
   }
 
   void finish() {
-    for (size_t slot = 0; slot < slots_.size(); slot++) collect(slot);
+    // Of the slots that units share, the oldest first: what two of them hold may be of the same unit.
+    for (size_t slot = 0; slot < first_shared_; slot++) collect(slot);
+    for (size_t slot = next_; slot < slots_.size(); slot++) collect(slot);
+    for (size_t slot = first_shared_; slot < next_; slot++) collect(slot);
     await_sums();
     for (size_t u = 0; u < plan_.units.size(); u++) {
       const UnitPlan& unit = plan_.units[u];
