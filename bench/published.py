@@ -39,7 +39,7 @@ CLUSTERS = {
 # h the width. A Llama block in eager PyTorch: RMSNorm 34 h each, rotary embedding 36 h, residuals 12 h, SwiGLU 27 h,
 # transposes 12 h: 465 h in all; with a fused RMSNorm 285 h. Megatron's: LayerNorm 8 h, bias, dropout and residual 14 h,
 # bias and GELU 16 h, transposes 12 h: 150 h. MPT's, with the last three unfused, 144 h. Transformer Engine's: half of
-# Megatron's (a guess). llm.c fuses as we do.
+# Megatron's (a guess). llm.c fuses about as we do.
 # attention_share: FlashAttention's papers (Dao et al. 2022; Dao 2023), over 80 % of the peak: 2 reaches 65 % of an A100,
 # 1 and Triton's 30 to 35 %, and Triton's 20 % of an H100.
 COUNTED = {

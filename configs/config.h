@@ -209,7 +209,8 @@ std::string to_toml(const Config& config);
 // The same as a map: "section.key" to its value, as to_toml writes it.
 std::map<std::string, std::string> key_values(const Config& config);
 
-// The words that an option may be, as "none" or "group_N"; none: it is no such option. Error: there is no such key.
+// The words that an option may be, as "none", "group_N" or "true"; none: it is no such option. Error: there is no such
+// key.
 std::vector<std::string> choices_of(const std::string& key);
 
 // Every option: key, default, unit, range or choices, sentence. For --help and the documentation.

@@ -69,9 +69,10 @@ Table<Config> build_table() {
   Rows memory(table, "memory", &Config::memory);
   memory.word("activation_checkpointing", &MemoryConfig::activation_checkpointing,
               "Which activations the backward pass recomputes instead of keeping");
-  memory.word("offload_activations", &MemoryConfig::offload_activations, "Keep saved activations in host memory");
-  memory.number("activation_loading_horizon", &MemoryConfig::activation_loading_horizon, "layers", between(1, 1e4),
-                "How far ahead of the backward pass offloaded activations are fetched");
+  memory.word("offload_activations", &MemoryConfig::offload_activations,
+              "Keep the inputs of recomputed layers or groups in host memory");
+  memory.number("activation_loading_horizon", &MemoryConfig::activation_loading_horizon, "groups", between(1, 1e4),
+                "How far ahead of its backward pass the offloaded input of a layer or group is fetched");
   memory.number("offload_optimizer", &MemoryConfig::offload_optimizer, "share", between(0, 1),
                 "How much of master weights and moments waits in host memory between updates");
   memory.word("offload_parameters", &MemoryConfig::offload_parameters,

@@ -38,7 +38,7 @@ std::map<std::string, std::string> key_values(const Config& config) {
 std::vector<std::string> choices_of(const std::string& key) {
   const Field* field = find_field(key);
   CHECK(field, "there is no option {}; megalith train --help lists them", key);
-  return field->choices;
+  return field->kind == Key::Kind::boolean ? std::vector<std::string>{"false", "true"} : field->choices;
 }
 
 std::string describe_options() {

@@ -225,9 +225,9 @@ Found check_memory(const Config& config) {
                    to_string(config.parallel.sharding_strategy));
   if (config.memory.offload_parameters && config.memory.offload_optimizer < 1)
     return problem(config, "memory.offload_parameters",
-                   "leaves {} of the master weights, which are twice as large, on the device; set "
-                   "memory.offload_optimizer = 1",
-                   1 - config.memory.offload_optimizer);
+                   "is for weights whose master weights are in host memory too, and memory.offload_optimizer = {} "
+                   "leaves some on the device; set 1 there",
+                   config.memory.offload_optimizer);
   return {};
 }
 

@@ -35,7 +35,7 @@ void linear_gelu_forward(Stream& s, Tensor y, Tensor h, Tensor x, Tensor w, Tens
   expect(op, "y", y, x.dtype(), h.shape());
   expect(op, "b", b, x.dtype(), {w.rows()});
   const double flops = gemm_flops(w, x.rows()) + (1 + gelu_forward_flops) * static_cast<double>(y.numel());
-  const double bytes = static_cast<double>(y.bytes() + h.bytes() + x.bytes() + w.bytes() + b.bytes());
+  const double bytes = static_cast<double>(y.bytes() + 2 * h.bytes() + x.bytes() + w.bytes() + b.bytes());
   s.launch(
       "linear_gelu_forward", gemm_cost(flops, bytes, y, x.cols()),
       [=, &s] { cpu::linear_gelu_forward(s.state<cpu::Gemm>(), y, h, x, w, b); },

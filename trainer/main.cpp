@@ -170,12 +170,15 @@ Command plan_command(CLI::App& cli) {
       ->capture_default_str()
       ->needs(calibrate);
   app->add_option("--json", o->calibration.json, "file for what --calibrate found")->needs(calibrate);
-  calibrate->excludes(
-      config, app->add_option("--ranks", o->plan.ranks, "number of ranks; default: all devices of [hardware]"),
-      add_number(app, "--tokens", o->plan.tokens, "of the whole run, for its hours; 0: train.steps"),
-      app->add_option("--trace", o->plan.trace, "file for the predicted time line, to be opened in ui.perfetto.dev"),
+  app->add_option("--ranks", o->plan.ranks, "number of ranks; default: all devices of [hardware]")->excludes(calibrate);
+  auto* tokens = add_number(app, "--tokens", o->plan.tokens, "of the whole run, for its hours; 0: train.steps");
+  auto* trace =
+      app->add_option("--trace", o->plan.trace, "file for the predicted time line, to be opened in ui.perfetto.dev");
+  auto* compare =
       app->add_option("--compare", o->plan.compare,
-                      "KEY or KEY=VALUE,VALUE: memory, work and time under each value of an option, in a table"));
+                      "KEY or KEY=VALUE,VALUE: memory, work and time under each value of an option, in a table");
+  compare->excludes(tokens, trace);
+  calibrate->excludes(config, tokens, trace, compare);
   return {app, [=] {
             if (o->calibration.runs.empty()) {
               CHECK(config->count() > 0, "config is required, unless --calibrate names runs; see megalith plan --help");

@@ -237,8 +237,8 @@ TEST(Rules, OffloadNeedsLayersThatAreRecomputed) {
 
 TEST(Rules, ParametersAreOffloadedBesideTheOptimizerAndWhereTheyAreGathered) {
   expect_refusal({"memory.offload_parameters=true", "memory.offload_optimizer=0.75"},
-                 "memory.offload_parameters = true leaves 0.25 of the master weights, which are twice as large, on the "
-                 "device; set memory.offload_optimizer = 1");
+                 "memory.offload_parameters = true is for weights whose master weights are in host memory too, and "
+                 "memory.offload_optimizer = 0.75 leaves some on the device; set 1 there");
   expect_refusal(
       {"memory.offload_parameters=true", "memory.offload_optimizer=1", "parallel.sharding_strategy=shard_grad_op"},
       "memory.offload_parameters = true copies a layer to the device when it is gathered, which "

@@ -56,7 +56,8 @@ std::vector<Config> layouts(int ranks) {
           if (pipeline > 1 && pipeline <= 4 && n % 3 == 0) c.parallel.virtual_stages = 2;
           if (n % 4 == 1) c.parallel.pipeline_schedule = PipelineSchedule::gpipe;
           if (n % 5 == 2) c.parallel.active_microbatches = 2;
-          c.memory = kinds_of_memory()[n % kinds_of_memory().size()];
+          for (size_t kind = n; kind == n || !is_valid(c); kind++)
+            c.memory = kinds_of_memory()[kind % kinds_of_memory().size()];
           if (degree > 2 && degree % 2 == 0) {
             c.parallel.hierarchical_allgather = true;
             c.parallel.ranks_per_node = 2 * tensor;

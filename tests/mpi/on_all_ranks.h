@@ -34,14 +34,15 @@ inline Values weights_of(SmallRun& run) { return gathered(run, &Unit::master); }
 // The layout and the batch, for a failure's trace.
 inline std::string described(const Config& c) {
   const ParallelConfig& p = c.parallel;
-  return fmt::format("tensor {}{}, pipeline {} x {} {} active {}, {} over {}{}, batch {} in {}{}",
-                     p.tensor_parallel_degree, p.sequence_parallel ? " with sequence" : "", p.pipeline_parallel_degree,
-                     p.virtual_stages, to_string(p.pipeline_schedule), p.active_microbatches,
-                     to_string(p.sharding_strategy), p.sharded_data_parallel_degree,
-                     p.hierarchical_allgather ? fmt::format(" on nodes of {}", p.ranks_per_node) : "",
-                     c.batch.global_batch_size, c.batch.microbatch_size,
-                     fmt::format(", {}{}, {}", to_string(c.memory.activation_checkpointing),
-                                 c.memory.offload_activations ? " offloaded" : "", to_string(c.precision.compute)));
+  return fmt::format(
+      "tensor {}{}, pipeline {} x {} {} active {}, {} over {}{}, batch {} in {}{}", p.tensor_parallel_degree,
+      p.sequence_parallel ? " with sequence" : "", p.pipeline_parallel_degree, p.virtual_stages,
+      to_string(p.pipeline_schedule), p.active_microbatches, to_string(p.sharding_strategy),
+      p.sharded_data_parallel_degree, p.hierarchical_allgather ? fmt::format(" on nodes of {}", p.ranks_per_node) : "",
+      c.batch.global_batch_size, c.batch.microbatch_size,
+      fmt::format(", {}{}, {} of the optimizer{} on the host, {}", to_string(c.memory.activation_checkpointing),
+                  c.memory.offload_activations ? " offloaded" : "", c.memory.offload_optimizer,
+                  c.memory.offload_parameters ? " and the weights" : "", to_string(c.precision.compute)));
 }
 
 }  // namespace megalith

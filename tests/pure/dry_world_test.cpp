@@ -120,6 +120,28 @@ TEST(DryWorld, RecomputationKeepsLess) {
   EXPECT_LT(saved({Kind::each}, true), each / 2);
 }
 
+// Two desks of a layer stay, of the 16 bytes a parameter that fp32 has beside its gradient.
+TEST(DryWorld, WhatWaitsOnTheHostTakesNoDeviceMemory) {
+  Config config = small_config();
+  config.model.layers = 12;
+  config.precision.compute = ComputeType::bf16;
+  const auto of = [&](double optimizer, bool parameters) {
+    config.memory.offload_optimizer = optimizer;
+    config.memory.offload_parameters = parameters;
+    return SmallRun(config).rehearsal.memory;
+  };
+  const auto bytes = [](const MemorySizes& sizes, Place place) {
+    return sizes.at(MemoryClass::parameters, place) + sizes.at(MemoryClass::optimizer, place);
+  };
+  const MemorySizes here = of(0, false), half = of(0.5, false), all = of(1, false), with_weights = of(1, true);
+  const auto whole = static_cast<double>(bytes(here, Place::device));  // 4 + 2 + 8 bytes a parameter
+  EXPECT_NEAR(static_cast<double>(bytes(half, Place::host)) / whole, 6.0 / 14, 0.05);
+  EXPECT_NEAR(static_cast<double>(bytes(all, Place::host)) / whole, 12.0 / 14, 0.01);
+  EXPECT_NEAR(static_cast<double>(bytes(all, Place::device)) / whole, 2.0 / 14 + 2.0 / 12 * 12 / 14, 0.05);
+  EXPECT_NEAR(static_cast<double>(bytes(with_weights, Place::host)) / whole, 1, 0.01);
+  EXPECT_LT(static_cast<double>(bytes(with_weights, Place::device)) / whole, 2.0 / 12 + 0.05);
+}
+
 // Of 24 C^2 FLOPs a token and layer forward, without attention's own, the last product is 8 C^2 and is not made again.
 TEST(DryWorld, RecomputationLeavesOutTheLastProduct) {
   Config config = small_config();

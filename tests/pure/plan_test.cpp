@@ -204,5 +204,26 @@ TEST(Plan, RefusalsNameTheRemedy) {
   EXPECT_NE(message_of([&] { make_plan(config, 1, 0); }).find("set model.vocab or data.tokenizer"), std::string::npos);
 }
 
+// Whole units, whose sizes add up to the share but for half of one, and not all side by side.
+TEST(Plan, OffloadsAShareOfTheOptimizer) {
+  Config config = small_config();
+  config.model.layers = 20;
+  for (double share : {0.0, 0.25, 0.5, 1.0}) {
+    config.memory.offload_optimizer = share;
+    const Plan plan = make_plan(config, 2, 1);
+    int64_t all = 0, on_host = 0, largest = 0;
+    size_t in_a_row = 0, most_in_a_row = 0;
+    for (const UnitPlan& unit : plan.units) {
+      all += unit.shard.size();
+      on_host += unit.optimizer_on_host ? unit.shard.size() : 0;
+      largest = std::max(largest, unit.shard.size());
+      in_a_row = unit.optimizer_on_host ? in_a_row + 1 : 0;
+      most_in_a_row = std::max(most_in_a_row, in_a_row);
+    }
+    EXPECT_NEAR(static_cast<double>(on_host), share * static_cast<double>(all), static_cast<double>(largest) / 2);
+    EXPECT_LE(most_in_a_row, share == 1 ? plan.units.size() : 2u) << share;
+  }
+}
+
 }  // namespace
 }  // namespace megalith

@@ -22,7 +22,7 @@ TEST_P(SimulatedGpuLayouts, AgreeWithTheCpu) {
       {4,
        {"hierarchical_allgather=true ranks_per_node=2 max_live_parameters=9840", "sharded_data_parallel_degree=2",
         "sharded_data_parallel_degree=2 precision.gradient_reduce=bf16",
-        "ranks_per_node=2 precision.gradient_reduce=bf16",
+        "ranks_per_node=2 precision.gradient_reduce=bf16 memory.offload_optimizer=1 memory.offload_parameters=true",
         "tensor_parallel_degree=2 pipeline_parallel_degree=2 sharding_strategy=shard_optimizer",
         "pipeline_parallel_degree=4 pipeline_schedule=gpipe",
         "tensor_parallel_degree=2 sharding_strategy=shard_grad_op prescaled_batch=false"}}};

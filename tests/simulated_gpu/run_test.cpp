@@ -65,13 +65,14 @@ TEST_F(SimulatedGpuRun, CheckpointsMoveBetweenGpuAndCpu) {
   megalith::Run(config("cpu", "cpu"), session()).train();
   megalith::Run(config("gpu", "cuda"), session()).train();
   expect_same_course("cpu", "gpu");
-  // Two steps on one, checkpoint, two on the other.
+  // Two steps on one, checkpoint, two on the other; what is saved waits on the host.
   for (const auto& [first, second] : {std::pair{"cpu", "cuda"}, {"cuda", "cpu"}}) {
     const std::string run = fmt::format("{}_then_{}", first, second);
-    megalith::Run(config(run, first), session()).train();
+    const std::vector<std::string> on_host{"memory.offload_optimizer=1", "memory.offload_parameters=true"};
+    megalith::Run(config(run, first, on_host), session()).train();
     const std::string checkpoints = scratch_.path(run) + "/checkpoints/";
     std::filesystem::remove_all(checkpoints + "step-00000004");
-    megalith::Run(config(run, second), session()).train();
+    megalith::Run(config(run, second, on_host), session()).train();
     expect_same_course("cpu", run);
   }
 }

@@ -319,7 +319,8 @@ class Lister {
         Instruction layer = of_layer(Op::recompute, c, i);
         layer.x = m.x(k, i);
         if (i + 1 < end) layer.y = m.x(k, i + 1);
-        if (i + 1 == end && plan_.recompute_outputs) layer.y = m.inside + number(m.group - 1);
+        if (i + 1 == end && plan_.recompute_outputs && plan_.kept == Kept::input)
+          layer.y = m.inside + number(m.group - 1);
         if (plan_.kept == Kept::products) layer.saved = m.saved_of(k, i);
         emit(a, layer);
       }

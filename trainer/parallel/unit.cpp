@@ -6,6 +6,8 @@ namespace megalith {
 
 Unit::Unit(const UnitPlan& plan, const TensorRank& tensor, DType compute, Place working, bool training, Memory& memory)
     : plan_(&plan), tensor_(tensor), working_place_(working) {
+  CHECK(working == Place::device || (training && plan.optimizer_on_host),
+        "{}: weights on the host are rounded from master weights there", plan.name);
   const int64_t S = plan.shard.size();
   const Place place = plan.optimizer_on_host ? Place::host : Place::device;
   master_ = memory.at(MemoryClass::parameters, place).tensor(DType::f32, {S});

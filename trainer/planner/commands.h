@@ -20,7 +20,8 @@ struct PlanOptions {
   std::string compare;       // instead of a plan: an option under each of its values (compare.h); empty: none
 };
 
-// Whether all transfers match and, where machines are named, everything fits on them.
+// Whether all transfers match and, where machines are named, everything fits on them; of a comparison, whether there is
+// anything to compare.
 bool run_plan(const PlanOptions& options);
 
 struct SearchOptions {

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "trainer/model/spec.h"
+#include "trainer/planner/verdict.h"
 
 namespace megalith {
 
@@ -11,8 +12,8 @@ namespace {
 
 bool is_no_worse(const Compared& a, const Compared& b) {
   const int64_t bytes = a.memory.total(Place::device), others = b.memory.total(Place::device);
-  return a.refused.empty() && bytes <= others && a.memory.total(Place::host) <= b.memory.total(Place::host) &&
-         a.flops <= b.flops && (bytes < others || a.flops < b.flops);
+  return a.refused.empty() && bytes <= others && a.on_host <= b.on_host && a.flops <= b.flops && a.tokens >= b.tokens &&
+         (bytes < others || a.flops < b.flops);
 }
 
 }  // namespace
@@ -44,7 +45,11 @@ Compared compare(const std::string& value, const Config& config, const std::opti
   const int64_t T = config.batch.sequence_length;
   found.flops = rehearsed.step.hardware_flops / (static_cast<double>(config.batch.global_batch_size * T) *
                                                  model_flops_per_token(config.model, T, true));
-  if (hardware) found.tokens = predict(config, *hardware, rehearsed).tokens_per_second;
+  for (const MemorySizes& sizes : rehearsed.memory) found.on_host = std::max(found.on_host, sizes.total(Place::host));
+  if (!hardware) return found;
+  found.tokens = predict(config, *hardware, rehearsed).tokens_per_second;
+  found.fits =
+      gib(device_bytes(config, *hardware, found.memory)) + hardware->device.reserved <= hardware->device.memory;
   return found;
 }
 
@@ -63,11 +68,11 @@ std::string report(const std::string& key, std::vector<Compared> all) {
       continue;
     }
     for (MemoryClass m : all_memory_classes) text += fmt::format("{:>15.3f}", gib(c.memory.at(m, Place::device)));
-    text += fmt::format("{:>10.3f}{:>10.3f}{:>8.3f}", gib(c.memory.total(Place::device)),
-                        gib(c.memory.total(Place::host)), c.flops);
+    text += fmt::format("{:>10.3f}{:>10.3f}{:>8.3f}", gib(c.memory.total(Place::device)), gib(c.on_host), c.flops);
     if (timed) text += fmt::format("{:>11.5g}", c.tokens);
+    if (!c.fits) text += "  does not fit";
     if (!c.no_better.empty())
-      text += fmt::format("  costs more than it saves: {} takes no more of either", c.no_better);
+      text += fmt::format("  costs more than it saves: {} takes no more memory, and no more work", c.no_better);
     text += "\n";
   }
   return text;

@@ -76,6 +76,7 @@ std::vector<Family> families(const Config& asked, int64_t ranks, int64_t per_nod
                             .sharded_data_parallel_degree = sharing.degree,
                             .ranks_per_node = per_node};
               c.memory.activation_checkpointing = {recompute};
+              c.memory.offload_activations = asked.memory.offload_activations && recompute == Kind::each;
               c.batch.microbatch_size = size;
               if (is_valid(c)) family.push_back(std::move(c));
             }
@@ -134,10 +135,12 @@ Search search(const Config& asked, const Hardware& hardware, int num_ranks, size
       }
       if (too_slow) continue;
       const Rehearsed rehearsed = rehearse_stages(config, hardware.stack, num_ranks, false);
-      int64_t needed = 0;
-      for (const MemorySizes& sizes : rehearsed.memory)
+      int64_t needed = 0, on_host = 0;
+      for (const MemorySizes& sizes : rehearsed.memory) {
         needed = std::max(needed, device_bytes(config, hardware, sizes));
-      if (needed > room) {
+        on_host = std::max(on_host, config.parallel.ranks_per_node * sizes.total(Place::host));
+      }
+      if (needed > room || gib(on_host) > hardware.host.memory) {
 #pragma omp atomic
         found.too_large++;
         return;

@@ -22,15 +22,27 @@ Optimizer::Optimizer(const Config& config, const std::vector<Unit>& units, Memor
           memory.at(MemoryClass::optimizer, place(unit)).tensor(DType::f32, {unit.plan().shard.size()}));
     state_.push_back(std::move(state));
   }
-  const Unit* largest = nullptr;
-  for (const Unit& unit : units)
-    if (place(unit) == Place::host && (!largest || unit.plan().shard.size() > largest->plan().shard.size()))
-      largest = &unit;
-  if (!largest) return;
-  const auto take = [&](DType type) { return memory[MemoryClass::optimizer].tensor(type, largest->master().shape()); };
-  for (int i = 0; i < 2; i++) {
+  make_desks(units, memory);
+}
+
+// Desks of the size of a layer: what is larger, such as the token table, passes through in pieces.
+void Optimizer::make_desks(const std::vector<Unit>& units, Memory& memory) {
+  int64_t layer = 0, largest = 0;
+  const Unit* any = nullptr;
+  for (const Unit& unit : units) {
+    if (!unit.plan().optimizer_on_host) continue;
+    any = &unit;
+    largest = std::max(largest, unit.plan().shard.size());
+    if (unit.plan().role == UnitRole::layer) layer = unit.plan().shard.size();
+  }
+  const int64_t size = layer > 0 ? layer : largest;
+  for (size_t i = 0; i < units.size(); i++)
+    for (int64_t at = 0; units[i].plan().optimizer_on_host && at < units[i].plan().shard.size(); at += size)
+      pieces_.push_back({i, {at, std::min(at + size, units[i].plan().shard.size())}});
+  const auto take = [&](DType type) { return memory[MemoryClass::optimizer].tensor(type, {size}); };
+  for (size_t i = 0; i < std::min<size_t>(2, pieces_.size()); i++) {
     Operands operands{take(DType::f32), take(DType::f32), take(DType::f32), {}};
-    if (largest->has_own_working() && largest->working_on_host()) operands.working = take(largest->working().dtype());
+    if (any->has_own_working() && any->working_on_host()) operands.working = take(any->working().dtype());
     desks_.push_back({std::move(operands)});
   }
 }
@@ -52,64 +64,78 @@ void Optimizer::update(Stream& s, const std::vector<Unit>& units, int64_t step, 
               .epsilon = config_.epsilon,
               .weight_decay = 0};
   decide_update(s, decision_, sums, rules_, adamw);
-  std::vector<size_t> on_host;
-  for (size_t i = 0; i < units.size(); i++)
-    if (units[i].plan().optimizer_on_host) on_host.push_back(i);
-  if (!on_host.empty()) fetch(s, units, on_host[0], desks_[0]);
-  size_t n = 0;  // how many of those on the host were updated
+  if (!pieces_.empty()) fetch(s, units, 0);
+  size_t n = 0;  // the next piece
   for (size_t i = 0; i < units.size(); i++) {
     const Unit& unit = units[i];
     if (!unit.plan().optimizer_on_host) {
       const Tensor working = unit.has_own_working() ? unit.working() : Tensor{};
-      update(s, unit, {unit.master(), state_[0].by_unit[i], state_[1].by_unit[i], working}, adamw);
-      continue;
+      update(s, unit, {0, unit.plan().shard.size()},
+             {unit.master(), state_[0].by_unit[i], state_[1].by_unit[i], working}, adamw);
     }
-    Desk& desk = desks_[n % 2];
-    if (++n < on_host.size()) fetch(s, units, on_host[n], desks_[n % 2]);
-    // What was put away is waited for here, and not when its memory is fetched into: copies keep their order.
-    for (Pending& copy : desk.going) copy.wait();
-    for (Pending& copy : desk.coming) copy.wait();
-    const auto part = [&](const Tensor& t) { return t.flat(0, unit.plan().shard.size()); };
-    Operands operands{part(desk.memory.master), part(desk.memory.first), part(desk.memory.second), {}};
-    if (unit.has_own_working() && !unit.working_on_host()) operands.working = unit.working();
-    update(s, unit, operands, adamw);
-    put_away(s, units, i, desk);
+    for (; n < pieces_.size() && pieces_[n].unit == i; n++) {
+      if (n + 1 < pieces_.size()) fetch(s, units, n + 1);
+      update_at_desk(s, unit, n, adamw);
+      put_away(s, unit, n);
+    }
   }
   for (Desk& desk : desks_)
     for (Pending& copy : desk.going) copy.wait();
 }
 
-void Optimizer::update(Stream& s, const Unit& unit, const Operands& operands, AdamW adamw) const {
+void Optimizer::update(Stream& s, const Unit& unit, Interval part, const Operands& operands, AdamW adamw) const {
   const UnitPlan& plan = unit.plan();
+  const int64_t first = plan.shard.begin + part.begin;
   for (bool decayed : {true, false}) {
     const Interval all = decayed ? Interval{0, plan.decayed} : Interval{plan.decayed, plan.numel};
-    const Interval here = intersect(all, plan.shard);
+    const Interval here = intersect(all, {first, plan.shard.begin + part.end});
     if (here.size() == 0) continue;
-    const int64_t begin = here.begin - plan.shard.begin, end = here.end - plan.shard.begin;
-    const auto part = [&](const Tensor& t) { return t.empty() ? t : t.flat(begin, end); };
+    const auto at = [&](const Tensor& t) { return t.empty() ? t : t.flat(here.begin - first, here.end - first); };
     adamw.weight_decay = decayed ? config_.weight_decay : 0;
-    adamw_update(s, part(operands.master), part(operands.first), part(operands.second), part(operands.working),
-                 part(unit.gradient()), decision_, adamw);
+    adamw_update(s, at(operands.master), at(operands.first), at(operands.second), at(operands.working),
+                 at(unit.gradient().flat(part.begin, part.end)), decision_, adamw);
   }
 }
 
-void Optimizer::fetch(Stream& s, const std::vector<Unit>& units, size_t unit, Desk& desk) const {
-  const int64_t S = units[unit].plan().shard.size();
-  desk.coming = {s.to_device(desk.memory.master.flat(0, S), units[unit].master()),
-                 s.to_device(desk.memory.first.flat(0, S), state_[0].by_unit[unit]),
-                 s.to_device(desk.memory.second.flat(0, S), state_[1].by_unit[unit])};
+// The piece lies at the front of its desk.
+Optimizer::Operands Optimizer::at_desk(size_t piece) const {
+  const Operands& whole = desks_[piece % desks_.size()].memory;
+  const auto front = [&](const Tensor& t) { return t.empty() ? t : t.flat(0, pieces_[piece].part.size()); };
+  return {front(whole.master), front(whole.first), front(whole.second), front(whole.working)};
+}
+
+void Optimizer::fetch(Stream& s, const std::vector<Unit>& units, size_t piece) {
+  const auto& [unit, part] = pieces_[piece];
+  const Operands to = at_desk(piece);
+  const auto from = [&](const Tensor& t) { return t.flat(part.begin, part.end); };
+  desks_[piece % desks_.size()].coming = {s.to_device(to.master, from(units[unit].master())),
+                                          s.to_device(to.first, from(state_[0].by_unit[unit])),
+                                          s.to_device(to.second, from(state_[1].by_unit[unit]))};
+}
+
+void Optimizer::update_at_desk(Stream& s, const Unit& unit, size_t piece, const AdamW& adamw) {
+  Desk& desk = desks_[piece % desks_.size()];
+  // What was put away is waited for here, and not when its memory is fetched into: copies keep their order.
+  for (Pending& copy : desk.going) copy.wait();
+  for (Pending& copy : desk.coming) copy.wait();
+  const Interval part = pieces_[piece].part;
+  Operands operands = at_desk(piece);
+  operands.working =
+      unit.has_own_working() && !unit.working_on_host() ? unit.working().flat(part.begin, part.end) : Tensor{};
+  update(s, unit, part, operands, adamw);
 }
 
 // The working copy is rounded from what the master is now, whether or not it was updated.
-void Optimizer::put_away(Stream& s, const std::vector<Unit>& units, size_t unit, Desk& desk) const {
-  const int64_t S = units[unit].plan().shard.size();
-  const Tensor master = desk.memory.master.flat(0, S);
-  const bool working = !desk.memory.working.empty();
-  if (working) copy(s, desk.memory.working.flat(0, S), master);
-  desk.going = {s.to_host(units[unit].master(), master),
-                s.to_host(state_[0].by_unit[unit], desk.memory.first.flat(0, S)),
-                s.to_host(state_[1].by_unit[unit], desk.memory.second.flat(0, S)),
-                working ? s.to_host(units[unit].working(), desk.memory.working.flat(0, S)) : Pending()};
+void Optimizer::put_away(Stream& s, const Unit& unit, size_t piece) {
+  const auto& [i, part] = pieces_[piece];
+  const Operands from = at_desk(piece);
+  const auto to = [&, begin = part.begin, end = part.end](const Tensor& t) { return t.flat(begin, end); };
+  const bool working = !from.working.empty();
+  if (working) copy(s, from.working, from.master);
+  desks_[piece % desks_.size()].going = {s.to_host(to(unit.master()), from.master),
+                                         s.to_host(to(state_[0].by_unit[i]), from.first),
+                                         s.to_host(to(state_[1].by_unit[i]), from.second),
+                                         working ? s.to_host(to(unit.working()), from.working) : Pending()};
 }
 
 Optimizer::History Optimizer::history(Stream& s) const {

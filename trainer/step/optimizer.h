@@ -49,20 +49,29 @@ class Optimizer {
   struct Operands {
     Tensor master, first, second, working;
   };
+  // Of a unit on the host, elements of its shard.
+  struct Piece {
+    size_t unit;
+    Interval part;
+  };
   struct Desk {
-    Operands memory;  // of the largest unit
+    Operands memory;
     std::array<Pending, 3> coming{};
     std::array<Pending, 4> going{};
   };
-  void update(Stream& s, const Unit& unit, const Operands& operands, AdamW adamw) const;
-  void fetch(Stream& s, const std::vector<Unit>& units, size_t unit, Desk& desk) const;
-  void put_away(Stream& s, const std::vector<Unit>& units, size_t unit, Desk& desk) const;
+  void make_desks(const std::vector<Unit>& units, Memory& memory);
+  void update(Stream& s, const Unit& unit, Interval part, const Operands& operands, AdamW adamw) const;
+  Operands at_desk(size_t piece) const;
+  void fetch(Stream& s, const std::vector<Unit>& units, size_t piece);
+  void update_at_desk(Stream& s, const Unit& unit, size_t piece, const AdamW& adamw);
+  void put_away(Stream& s, const Unit& unit, size_t piece);
 
   OptimizerConfig config_;
   UpdateRules rules_;
   std::vector<State> state_;  // first moments, second moments
   Tensor decision_;
-  std::vector<Desk> desks_;  // two, or none
+  std::vector<Piece> pieces_;
+  std::vector<Desk> desks_;  // which pieces take in turn: two, or fewer
 };
 
 }  // namespace megalith
