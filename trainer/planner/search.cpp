@@ -50,39 +50,35 @@ std::vector<int64_t> microbatches(int64_t sequences, int64_t own) {
 }
 
 // Layouts that differ in the microbatch size alone, from the smallest: where one is too large, so are those after it.
+// Each is tried with as little recomputation as fits.
 using Family = std::vector<Config>;
 
 std::vector<Family> families(const Config& asked, int64_t ranks, int64_t per_node) {
   std::vector<Family> all;
   const int64_t layers = asked.model.layers, batch = asked.batch.global_batch_size;
-  using Kind = ActivationCheckpointing::Kind;
-  for (Kind recompute :
-       {Kind::none, Kind::selective, Kind::each})  // the faster first, so that the slower need no rehearsal
-    for (int64_t stages : powers_of_two(std::min({most_stages, layers, ranks})))
-      for (int64_t tensor : powers_of_two(std::min({most_tensor, per_node, ranks / stages})))
-        for (int64_t chunks : powers_of_two(stages == 1 ? 1 : std::min(most_virtual, layers / stages))) {
-          const int64_t data = ranks / (tensor * stages);
-          if (asked.model.heads % tensor != 0 || ranks % (tensor * stages) != 0 || batch % data != 0) continue;
-          for (const Sharing& sharing : sharings(data, per_node / tensor)) {
-            Family family;
-            for (int64_t size : microbatches(batch / data, asked.batch.microbatch_size)) {
-              Config c = asked;
-              c.parallel = {.tensor_parallel_degree = tensor,
-                            .sequence_parallel = tensor > 1,
-                            .pipeline_parallel_degree = stages,
-                            .virtual_stages = chunks,
-                            .layers_per_stage = {},
-                            .sharding_strategy = sharing.strategy,
-                            .sharded_data_parallel_degree = sharing.degree,
-                            .ranks_per_node = per_node};
-              c.memory.activation_checkpointing = {recompute};
-              c.memory.offload_activations = asked.memory.offload_activations && recompute == Kind::each;
-              c.batch.microbatch_size = size;
-              if (is_valid(c)) family.push_back(std::move(c));
-            }
-            if (!family.empty()) all.push_back(std::move(family));
+  for (int64_t stages : powers_of_two(std::min({most_stages, layers, ranks})))
+    for (int64_t tensor : powers_of_two(std::min({most_tensor, per_node, ranks / stages})))
+      for (int64_t chunks : powers_of_two(stages == 1 ? 1 : std::min(most_virtual, layers / stages))) {
+        const int64_t data = ranks / (tensor * stages);
+        if (asked.model.heads % tensor != 0 || ranks % (tensor * stages) != 0 || batch % data != 0) continue;
+        for (const Sharing& sharing : sharings(data, per_node / tensor)) {
+          Family family;
+          for (int64_t size : microbatches(batch / data, asked.batch.microbatch_size)) {
+            Config c = asked;
+            c.parallel = {.tensor_parallel_degree = tensor,
+                          .sequence_parallel = tensor > 1,
+                          .pipeline_parallel_degree = stages,
+                          .virtual_stages = chunks,
+                          .layers_per_stage = {},
+                          .sharding_strategy = sharing.strategy,
+                          .sharded_data_parallel_degree = sharing.degree,
+                          .ranks_per_node = per_node};
+            c.batch.microbatch_size = size;
+            if (is_valid(c)) family.push_back(std::move(c));
           }
+          if (!family.empty()) all.push_back(std::move(family));
         }
+      }
   return all;
 }
 
@@ -124,30 +120,41 @@ Search search(const Config& asked, const Hardware& hardware, int num_ranks, size
     found.best.insert(std::ranges::upper_bound(found.best, candidate, faster), std::move(candidate));
     if (found.best.size() > most) found.best.pop_back();
   };
+  // Whether it fits; if it cannot be fast enough, that is not asked.
+  const auto try_one = [&](const Config& config) {
+    const double least = least_time(config, hardware, num_ranks);
+    bool too_slow = false;
+#pragma omp critical
+    {
+      too_slow = found.best.size() == most && least > found.best.back().prediction.seconds;
+      (too_slow ? found.too_slow : found.tried)++;
+    }
+    if (too_slow) return true;
+    const Rehearsed rehearsed = rehearse_stages(config, hardware.stack, num_ranks, false);
+    int64_t needed = 0, on_host = 0;
+    for (const MemorySizes& sizes : rehearsed.memory) {
+      needed = std::max(needed, device_bytes(config, hardware, sizes));
+      on_host = std::max(on_host, config.parallel.ranks_per_node * sizes.total(Place::host));
+    }
+    if (needed > room || gib(on_host) > hardware.host.memory) return false;
+    Candidate candidate{config, predict(config, hardware, rehearsed), needed};
+#pragma omp critical
+    keep(std::move(candidate));
+    return true;
+  };
   const auto attempt = [&](const Family& family) {
-    for (const Config& config : family) {
-      const double least = least_time(config, hardware, num_ranks);
-      bool too_slow = false;
-#pragma omp critical
-      {
-        too_slow = found.best.size() == most && least > found.best.back().prediction.seconds;
-        (too_slow ? found.too_slow : found.tried)++;
+    using Kind = ActivationCheckpointing::Kind;
+    for (Config config : family) {
+      bool fits = false;
+      for (Kind kind : {Kind::none, Kind::selective, Kind::each}) {  // each slower than the one before
+        config.memory.activation_checkpointing = {kind};
+        config.memory.offload_activations = asked.memory.offload_activations && kind == Kind::each;
+        fits = fits || (is_valid(config) && try_one(config));
       }
-      if (too_slow) continue;
-      const Rehearsed rehearsed = rehearse_stages(config, hardware.stack, num_ranks, false);
-      int64_t needed = 0, on_host = 0;
-      for (const MemorySizes& sizes : rehearsed.memory) {
-        needed = std::max(needed, device_bytes(config, hardware, sizes));
-        on_host = std::max(on_host, config.parallel.ranks_per_node * sizes.total(Place::host));
-      }
-      if (needed > room || gib(on_host) > hardware.host.memory) {
+      if (fits) continue;
 #pragma omp atomic
-        found.too_large++;
-        return;
-      }
-      Candidate candidate{config, predict(config, hardware, rehearsed), needed};
-#pragma omp critical
-      keep(std::move(candidate));
+      found.too_large++;
+      return;
     }
   };
   in_parallel(all.size(), [&](size_t i) { attempt(all[i]); });
