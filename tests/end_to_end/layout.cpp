@@ -177,11 +177,7 @@ bool exclude_each_other(const std::string& a, const std::string& b) {
          });
 }
 
-Course prepare_model(const Scratch& scratch, const std::string& model) {
-  if (model != "odd") {
-    write_reference_config(scratch / "config.toml", reference(model), reference(model));
-    return reference_course(reference(model));
-  }
+void write_odd(const Scratch& scratch) {
   std::string tokens;
   uint64_t state = 1;
   for (int i = 0; i < 4 * 12 * 24 + 1; i++) {
@@ -196,6 +192,14 @@ Course prepare_model(const Scratch& scratch, const std::string& model) {
              "[batch]\nsequence_length = 24\nglobal_batch_size = 12\nmicrobatch_size = 2\n"
              "[optimizer]\nlearning_rate = 3e-3\nwarmup_steps = 2\ndecay_steps = 6\n"
              "[train]\nsteps = 6\n[run]\noutput = \"run\"\n");
+}
+
+Course prepare_model(const Scratch& scratch, const std::string& model) {
+  if (model != "odd") {
+    write_reference_config(scratch / "config.toml", reference(model), reference(model));
+    return reference_course(reference(model));
+  }
+  write_odd(scratch);
   train(scratch.folder(), 1, {"run.output=alone"});
   return {read_steps(scratch / "alone"), exported_weights(scratch.folder(), scratch / "alone")};
 }

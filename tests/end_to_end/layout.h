@@ -47,6 +47,8 @@ bool exclude_each_other(const std::string& a, const std::string& b);
   if (model != "odd" && !std::filesystem::exists(reference(model))) \
   GTEST_SKIP() << "no reference at " << reference(model)
 
+// The config and the tokens of odd in the scratch folder.
+void write_odd(const Scratch& scratch);
 // The config of a model in the scratch folder, and the course that its training must take.
 Course prepare_model(const Scratch& scratch, const std::string& model);
 // But for a long run, makes a course one of 6 steps at most, of whose weights nothing is known, and returns the

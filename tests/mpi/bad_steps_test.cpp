@@ -4,6 +4,7 @@
 #include <limits>
 #include <set>
 
+#include "tests/mpi/late.h"
 #include "tests/mpi/on_all_ranks.h"
 #include "trainer/job/agreement.h"
 
@@ -42,6 +43,16 @@ std::vector<Config> layouts() {
     c.batch.microbatch_size = 2;
   });
   add(1, 1, shard_grad_op, 2, as_it_is);
+  add(1, 1, shard_grad_op, 2, [](Config& c) { c.precision.gradient_reduce = StorageType::bf16; });
+  add(1, 1, full_shard, 0, [](Config& c) {
+    c.precision.compute = ComputeType::bf16;
+    c.memory.offload_optimizer = 1;
+    c.memory.offload_parameters = true;
+  });
+  add(1, 1, full_shard, 0, [](Config& c) {
+    c.precision.compute = ComputeType::bf16;
+    c.memory.offload_optimizer = 0.5;
+  });
   add(2, 1, full_shard, 0, as_it_is);
   add(2, 1, no_shard, 0, [](Config& c) { c.parallel.sequence_parallel = true; });
   add(6, 1, full_shard, 0, as_it_is);
@@ -86,7 +97,7 @@ struct Fault {
   std::string name;
   std::function<void(SmallRun&)> plant;
   bool loss;              // is not finite
-  std::string unit;       // the first whose gradient is not; empty: none
+  std::string unit;       // the last whose gradient is not; empty: none
   int64_t sequence = -1;  // of the batch, whose loss is not; -1: none
 };
 
@@ -121,8 +132,9 @@ void in_gradient_of_one_rank(SmallRun& run) {
 
 const std::vector<Fault>& faults() {
   static const std::vector<Fault> all = {
-      {"data", in_row("embedding", 5 * 12 + 7), true, "token table", 5},
-      {"last layer", in_row("h.7", 9 * 12), true, "token table", 9},
+      {"data", in_row("embedding", 5 * 12 + 7), true, "final norm", 5},
+      {"last layer", in_row("h.7", 9 * 12), true, "final norm", 9},
+      {"gradient of a layer", in_row("d h.3", 4 * 12 + 6), false, "block 3"},
       {"loss alone", in_row("loss", 2 * 12 + 3), true, "", 2},
       {"gradient of one rank", in_gradient_of_one_rank, false, "block 5"},
   };
@@ -154,7 +166,7 @@ void expect_found_out(SmallRun& run, const StepScalars& step, const Fault& fault
     units.insert(theirs.begin(), theirs.end());
   EXPECT_EQ(units.empty(), fault.unit.empty());
   if (!units.empty()) {
-    EXPECT_EQ(name_of_unit(run.config, *units.begin()), fault.unit);
+    EXPECT_EQ(name_of_unit(run.config, *units.rbegin()), fault.unit);
   }
 }
 
@@ -179,6 +191,42 @@ TEST(BadSteps, UpdateOnNoRankAndLeaveNoTrace) {
       EXPECT_EQ(a.norms, b.norms);
       EXPECT_EQ(a.norms.size(), 3u);
     }
+}
+
+// Spoils what the second of the ranks with the same gradient has of the sum, once it is there.
+class SpoiltCopy : public LateCommunicator {
+ public:
+  explicit SpoiltCopy(Communicator* inner) : LateCommunicator(std::unique_ptr<Communicator>(inner)), inner_(inner) {}
+  std::unique_ptr<Communicator> split(std::string name, int channel, int color, int key) override {
+    return std::make_unique<SpoiltCopy>(inner_->split(std::move(name), channel, color, key).release());
+  }
+
+ protected:
+  Pending do_all_reduce(Stream& s, Tensor data, Reduce op) override {
+    auto sum = std::make_shared<Pending>(LateCommunicator::do_all_reduce(s, data, op));
+    return Pending([this, sum, data] {
+      sum->wait();
+      if (channel() == static_cast<int>(Channel::data) && rank() == 1) spoil(data.flat(0, 1));
+    });
+  }
+
+ private:
+  Communicator* inner_;
+};
+
+// One that does not count in the norm is looked at all the same.
+TEST(BadSteps, ASpoiltCopyOfAGoodGradientUpdatesNobody) {
+  if (session().size() == 1) GTEST_SKIP() << "one rank has no copies";
+  Config config = model();
+  config.parallel.sharding_strategy = ShardingStrategy::no_shard;
+  SpoiltCopy world(host_world(session()).release());
+  SmallRun run(config, Mesh(mesh_shape(config, session().size()), world));
+  const auto before = bits_of(run);
+  const StepScalars bad = run.step(0);
+  EXPECT_EQ(bad.decision, Decision::not_finite);
+  EXPECT_TRUE(std::isfinite(bad.loss));
+  EXPECT_EQ(bad.bad_units.empty(), session().rank() != 1);
+  EXPECT_TRUE(bits_of(run) == before) << "something was updated";
 }
 
 }  // namespace

@@ -116,13 +116,33 @@ TEST(SkippedStep, IsToldWithItsCause) {
   StepScalars scalars{.loss = nan, .grad_norm = nan, .decision = Decision::not_finite};
   scalars.bad_unit = 3;
   EXPECT_EQ(why_skipped(config, scalars),
-            "the loss is nan and the gradient norm nan; the first unit whose gradient is not finite is the block 1");
+            "the loss is nan and the gradient norm nan; the gradient is not finite from block 1 back");
   scalars = {.loss = std::numeric_limits<double>::infinity(), .grad_norm = 2, .decision = Decision::not_finite};
   EXPECT_EQ(why_skipped(config, scalars), "the loss is inf and the gradient norm 2; every unit's gradient is finite");
   config.train.skip_norm_above = 10;
   scalars = {.loss = 3, .grad_norm = 61.25, .decision = Decision::spike, .median = 0.5};
   EXPECT_EQ(why_skipped(config, scalars),
             "the gradient norm 61.25 is more than train.skip_norm_above = 10 times 0.5, the median");
+}
+
+TEST(SkippedStep, EveryLineSaysWhoSaysSo) {
+  using Lines = std::vector<std::string>;
+  EXPECT_EQ(lines_of(""), Lines{});
+  EXPECT_EQ(lines_of("the loss"), Lines{"all ranks: the loss"});
+  EXPECT_EQ(lines_of("rank 0, 2: the loss"), Lines{"rank 0, 2: the loss"});
+  EXPECT_EQ(lines_of("rank 0: a\nrank 1: b\nand 56 more"), (Lines{"rank 0: a", "rank 1: b", "and 56 more"}));
+}
+
+// Backward carries what is not finite from where it arises to all that comes before.
+TEST(BadSteps, NameTheUnitWhereTheGradientWentWrong) {
+  SmallRun run(small_config());
+  const std::string block_0 = "; the gradient is not finite from block 0 back",
+                    norm = "; the gradient is not finite from final norm back";
+  const auto why = [&](int64_t s, const std::string& what) {
+    return why_skipped(run.config, step_with(run, s, what, nan));
+  };
+  EXPECT_TRUE(why(0, "d h.0").ends_with(block_0));
+  EXPECT_TRUE(why(1, "h.2").ends_with(norm)) << "the loss is not finite";
 }
 
 }  // namespace

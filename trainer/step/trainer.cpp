@@ -115,7 +115,7 @@ Stream::Ticket Trainer::read(StepScalars* out) {
     const double *mine = host.data<double>(), *sums = mine + n + 2;
     out->loss = unsigned_nan(sums[n]);
     out->stop_votes = sums[n + 1];
-    if (const std::vector<size_t> bad = not_finite(sums, n); !bad.empty()) out->bad_unit = bad.front();
+    if (const std::vector<size_t> bad = not_finite(sums, n); !bad.empty()) out->bad_unit = bad.back();
     out->bad_units = not_finite(mine, n);
   });
 }

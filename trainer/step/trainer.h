@@ -20,8 +20,9 @@ struct StepScalars {
   double grad_norm = 0;   // of the global gradient, before clipping
   double stop_votes = 0;  // ranks that asked for the run to end
   Decision decision = Decision::update;
-  double median = 0;                 // of the norms before, where decision is spike
-  std::optional<size_t> bad_unit{};  // the first of the model whose gradient is not finite
+  double median = 0;  // of the norms before, where train.skip_norm_above is set and there are enough of them
+  // The last of the model whose gradient is not finite: from there backward carries it to those before.
+  std::optional<size_t> bad_unit{};
   // What this rank alone knows: its microbatches whose loss is not finite, and the model's units of whose gradient it
   // holds what is not.
   std::vector<int64_t> bad_microbatches{};

@@ -1,8 +1,8 @@
 #include "trainer/train/run.h"
 
 #include <deque>
-#include <sstream>
 
+#include "checkpoints/directory.h"
 #include "kernels/base/device.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/handshake.h"
@@ -76,7 +76,17 @@ void Run::set_weights() {
     work_->trainer->initialize();
   }
   last_update_ = progress_;
-  saved_ = progress_.step;
+  saved_ = newest_saved();
+}
+
+int64_t Run::newest_saved() const {
+  int64_t step = 0;
+  together(session_, [&] {
+    if (session_.rank() != 0) return;
+    const std::vector<std::string> all = list_checkpoints(config_.checkpoint.directory);
+    if (!all.empty()) step = CheckpointReader(all.front()).manifest().step;
+  });
+  return of_all_ranks(session_, step).front();
 }
 
 Rates Run::rates() const {
@@ -109,7 +119,8 @@ void Run::train() {
     // In this order, so that a checkpoint stands for a step that is reported completely.
     report_all_but(0);
     if (evaluates()) evaluate();
-    if (saves()) save(progress_);
+    // Until a step updates again, those from before the last update are kept.
+    if (saves()) save(progress_, progress_.skipped_in_a_row > 0);
     metrics_->start_clock();
   }
   log_info("done: {} steps, {} sequences{}", progress_.step, progress_.sequences,
@@ -145,10 +156,8 @@ void Run::report_skipped(const Launched& step) {
   progress_.skipped_in_a_row++;
   log_warning("step {} is skipped, {} in a row and {} in all: {}", step.number, progress_.skipped_in_a_row,
               progress_.skipped, why_skipped(config_, *step.scalars));
-  std::istringstream seen(
-      said_by_ranks(session_, seen_by_this_rank(work_->plan, *step.scalars, *data_, step.first_sequence)));
-  for (std::string line; std::getline(seen, line);)
-    log_warning("step {}: {}{}", step.number, line.starts_with("rank ") ? "" : "all ranks: ", line);
+  const std::string seen = seen_by_this_rank(work_->plan, *step.scalars, *data_, step.first_sequence);
+  for (const std::string& line : lines_of(said_by_ranks(session_, seen))) log_warning("step {}: {}", step.number, line);
   if (progress_.skipped_in_a_row >= config_.train.max_bad_steps) give_up(step);
 }
 
@@ -157,10 +166,12 @@ void Run::give_up(const Launched& step) {
   work_->runtime->stream.synchronize();  // which fills its scalars while they are there
   // All are kept: it may be this update that spoilt the weights.
   if (saved_ < last_update_.step) save(last_update_, true);
-  const std::string there = saved_ > 0 ? fmt::format("the newest checkpoint in {}, of step {}, is from before them",
-                                                     config_.checkpoint.directory, saved_)
-                                       : "no update was made before them";
   const int64_t first = step.number - progress_.skipped_in_a_row + 1;
+  const std::string there =
+      saved_ == 0 ? "no update was made before them"
+                  : fmt::format("the newest checkpoint in {}, of step {}, {}", config_.checkpoint.directory, saved_,
+                                saved_ < first ? "is from before them"
+                                               : "was saved among them, with the weights from before them");
   const std::string steps =
       first == step.number ? fmt::format("step {} was", first) : fmt::format("steps {} to {} were", first, step.number);
   throw JobError(__FILE__, __LINE__,

@@ -21,8 +21,8 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  // Collective: to the last step, or until the time is up. JobError after train.max_bad_steps skipped in a row; there
-  // is then a checkpoint of the last update, if any was made.
+  // Collective: to the last step, or until the time is up. JobError after train.max_bad_steps skipped in a row; the
+  // newest checkpoint in checkpoint.directory then has the weights of the last update, if any was made.
   void train();
 
   // For tests, which spoil a step.
@@ -40,6 +40,8 @@ class Run {
 
   void introduce(int threads) const;
   void set_weights();
+  // The step of the newest checkpoint in checkpoint.directory, where one that is resumed by name need not be; 0: none.
+  int64_t newest_saved() const;
   Rates rates() const;
 
   Launched step();
@@ -58,8 +60,8 @@ class Run {
   std::optional<RunFolder> folder_;
   std::optional<Checkpointer> checkpointer_;
   Progress progress_;     // of the latest step; what was skipped, of the latest that was reported
-  Progress last_update_;  // as it was then
-  int64_t saved_ = 0;     // the step of the newest checkpoint
+  Progress last_update_;  // as it was then; before the first since a resume, as it was resumed, skipped or not
+  int64_t saved_ = 0;     // as newest_saved() says
   double flops_ = 0;      // of a step, on all ranks
   MemorySizes memory_{};  // of the fullest rank
   std::optional<Metrics> metrics_;

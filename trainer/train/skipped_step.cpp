@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <sstream>
 
 namespace megalith {
 
@@ -24,10 +25,10 @@ std::string why_skipped(const Config& config, const StepScalars& scalars) {
   if (scalars.decision == Decision::spike)
     return fmt::format("the gradient norm {:.4g} is more than train.skip_norm_above = {} times {:.4g}, the median",
                        scalars.grad_norm, config.train.skip_norm_above, scalars.median);
-  const std::string first = scalars.bad_unit ? fmt::format("; the first unit whose gradient is not finite is the {}",
-                                                           unit_name(config.model, *scalars.bad_unit))
-                                             : "; every unit's gradient is finite";
-  return fmt::format("the loss is {} and the gradient norm {}{}", scalars.loss, scalars.grad_norm, first);
+  const std::string from = scalars.bad_unit ? fmt::format("; the gradient is not finite from {} back",
+                                                          unit_name(config.model, *scalars.bad_unit))
+                                            : "; every unit's gradient is finite";
+  return fmt::format("the loss is {} and the gradient norm {}{}", scalars.loss, scalars.grad_norm, from);
 }
 
 std::string seen_by_this_rank(const Plan& plan, const StepScalars& scalars, const Loader& data,
@@ -48,6 +49,15 @@ std::string seen_by_this_rank(const Plan& plan, const StepScalars& scalars, cons
   for (const size_t unit : scalars.bad_units) units.push_back(unit_name(plan.model, unit));
   return fmt::format("{}{}its part of the gradient is not finite in {}", text, text.empty() ? "" : "; ",
                      some_of(units));
+}
+
+std::vector<std::string> lines_of(const std::string& said) {
+  std::vector<std::string> lines;
+  std::istringstream text(said);
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  // What all ranks say is alone.
+  if (lines.size() == 1 && !said.starts_with("rank ")) lines[0] = "all ranks: " + lines[0];
+  return lines;
 }
 
 std::string remedy_of(Decision decision) {

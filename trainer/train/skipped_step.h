@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "configs/config.h"
 #include "data/loader.h"
@@ -13,8 +14,12 @@ namespace megalith {
 std::string why_skipped(const Config& config, const StepScalars& scalars);
 
 // What this rank alone can say of a step on the batch that begins with sequence `first_sequence` of the run: the
-// samples of its microbatches whose loss is not finite, and where its part of the gradient is not. Empty: nothing.
+// samples of its microbatches whose loss is not finite, and where its part of the gradient is not. That part
+// is summed over ranks, so that whoever has it need not be who spoilt it. Empty: nothing.
 std::string seen_by_this_rank(const Plan& plan, const StepScalars& scalars, const Loader& data, int64_t first_sequence);
+
+// The lines of what said_by_ranks makes of it, each with who says so.
+std::vector<std::string> lines_of(const std::string& said);
 
 // What to do about it.
 std::string remedy_of(Decision decision);
