@@ -145,7 +145,7 @@ def validation(row, line):
     if not row["L"]:
         raise Unusable("no shape")
     if "selective" in row["ckpt"]:
-        raise Unusable("selective recomputation, which Megalith does not have yet")
+        raise Unusable("recomputation of attention alone, which Megalith does not do")
     if row["source"].startswith("modded-nanogpt 2024"):
         raise Unusable("another optimizer and model (Muon, compiled)")
     seconds = number(row["step_s"])
