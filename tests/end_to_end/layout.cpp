@@ -205,7 +205,7 @@ Course prepare_model(const Scratch& scratch, const std::string& model) {
 }
 
 Args shorten(Course& course) {
-  constexpr size_t steps = 6;
+  constexpr size_t steps = 4;
   if (long_tests() || course.steps.size() <= steps) return {};
   course.steps.resize(steps);
   course.weights.clear();

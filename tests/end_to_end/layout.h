@@ -51,7 +51,7 @@ bool exclude_each_other(const std::string& a, const std::string& b);
 void write_odd(const Scratch& scratch);
 // The config of a model in the scratch folder, and the course that its training must take.
 Course prepare_model(const Scratch& scratch, const std::string& model);
-// But for a long run, makes a course one of 6 steps at most, of whose weights nothing is known, and returns the
+// But for a long run, makes a course one of 4 steps at most, of whose weights nothing is known, and returns the
 // overrides that make a training one.
 Args shorten(Course& course);
 
