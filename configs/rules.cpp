@@ -211,9 +211,10 @@ Found check_placement(const Config& config) {
 }
 
 Found check_memory(const Config& config) {
-  using Kind = ActivationCheckpointing::Kind;
-  const Kind kind = config.memory.activation_checkpointing.kind;
-  if (config.memory.offload_activations && (kind == Kind::none || kind == Kind::selective))
+  const ActivationCheckpointing::Kind kind = config.memory.activation_checkpointing.kind;
+  const bool whole_layers =
+      kind != ActivationCheckpointing::Kind::none && kind != ActivationCheckpointing::Kind::selective;
+  if (config.memory.offload_activations && !whole_layers)
     return problem(config, "memory.offload_activations",
                    "copies the inputs of recomputed layers, and memory.activation_checkpointing = \"{}\" recomputes no "
                    "whole layer; set each, group_N or contiguous there",

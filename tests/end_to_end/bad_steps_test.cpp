@@ -45,7 +45,7 @@ void expect_equal_runs(const std::string& a, const std::string& b, int64_t steps
 // the gradient of the rank that has this sequence.
 const std::vector<std::string> places = {"172:embedding", "170:h.7", "169:d h.3"};
 
-const std::vector<Layout>& layouts() {
+const std::vector<Layout>& spoilt_layouts() {
   static const std::vector<Layout> all = {{"odd", 2, "full_shard"},
                                           {"odd", 2, "tensor=2"},
                                           {"odd", 2, "pipeline=2 virtual=2"},
@@ -57,11 +57,11 @@ const std::vector<Layout>& layouts() {
 TEST(BadSteps, are_skipped_and_resumed_through) {
   const Scratch scratch;
   write_odd(scratch);
-  for (const Size& size : sizes_of(layouts())) {
+  for (const Size& size : sizes_of(spoilt_layouts())) {
     std::vector<Training> trainings;
     std::vector<std::string> runs;
-    for (size_t i = 0; i < layouts().size(); i++) {
-      const Layout& layout = layouts()[i];
+    for (size_t i = 0; i < spoilt_layouts().size(); i++) {
+      const Layout& layout = spoilt_layouts()[i];
       if (layout.ranks != size.ranks) continue;
       const std::string name = fmt::format("{}_on_{}", i, size.ranks), spoil = "spoil=3-4:" + places[i % places.size()];
       runs.push_back(name);
@@ -152,7 +152,7 @@ std::string error_of(const Scratch& scratch, int ranks, Args args) {
 TEST(BadSteps, too_many_end_the_run) {
   const Scratch scratch;
   write_odd(scratch);
-  for (const Layout& layout : {layouts().front(), layouts().back()}) {
+  for (const Layout& layout : {spoilt_layouts().front(), spoilt_layouts().back()}) {
     SCOPED_TRACE(layout.words);
     for (const char* folder : {"ended", "before", "good"}) fs::remove_all(scratch / folder);
     Args args{"run.output=ended", "checkpoint.keep=1", "spoil=3-5:172:embedding"};

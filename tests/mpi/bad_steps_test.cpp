@@ -13,7 +13,7 @@ namespace {
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
-Config model() {
+Config spoilt_model() {
   Config config = small_config();
   config.model = {.layers = 8, .hidden = 12, .heads = 6, .vocab = 31, .context = 13, .dropout = 0.1};
   config.batch = {.sequence_length = 12, .global_batch_size = 12, .microbatch_size = 1};
@@ -21,12 +21,12 @@ Config model() {
 }
 
 // What this number of ranks allows of: each axis alone, all of them, and the strategies of sharding.
-std::vector<Config> layouts() {
+std::vector<Config> spoilt_layouts() {
   const int ranks = session().size();
   std::vector<Config> all;
   const auto add = [&](int tensor, int pipeline, ShardingStrategy strategy, int degree, auto change) {
     if (ranks % (tensor * pipeline) != 0 || (degree > 0 && ranks / (tensor * pipeline) % degree != 0)) return;
-    Config c = model();
+    Config c = spoilt_model();
     c.parallel.tensor_parallel_degree = tensor;
     c.parallel.pipeline_parallel_degree = pipeline;
     c.parallel.sharding_strategy = strategy;
@@ -171,7 +171,7 @@ void expect_found_out(SmallRun& run, const StepScalars& step, const Fault& fault
 }
 
 TEST(BadSteps, UpdateOnNoRankAndLeaveNoTrace) {
-  for (const Config& layout : layouts())
+  for (const Config& layout : spoilt_layouts())
     for (const Fault& fault : faults()) {
       SCOPED_TRACE(described(layout) + ": " + fault.name);
       SmallRun run = on_all_ranks(layout), never = on_all_ranks(layout);
@@ -217,7 +217,7 @@ class SpoiltCopy : public LateCommunicator {
 // One that does not count in the norm is looked at all the same.
 TEST(BadSteps, ASpoiltCopyOfAGoodGradientUpdatesNobody) {
   if (session().size() == 1) GTEST_SKIP() << "one rank has no copies";
-  Config config = model();
+  Config config = spoilt_model();
   config.parallel.sharding_strategy = ShardingStrategy::no_shard;
   SpoiltCopy world(host_world(session()).release());
   SmallRun run(config, Mesh(mesh_shape(config, session().size()), world));

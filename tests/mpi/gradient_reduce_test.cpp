@@ -8,7 +8,7 @@
 namespace megalith {
 namespace {
 
-Config model() {
+Config model_of_reductions() {
   Config config = small_config();
   config.model = {.layers = 4, .hidden = 36, .heads = 4, .vocab = 31, .context = 12, .dropout = 0.1};
   config.batch = {.sequence_length = 12, .global_batch_size = 24, .microbatch_size = 1};
@@ -16,10 +16,10 @@ Config model() {
 }
 
 // Every way to sum gradients over this many ranks.
-std::vector<Config> layouts() {
+std::vector<Config> layouts_of_reductions() {
   std::vector<Config> all;
   const auto add = [&](ShardingStrategy strategy, int degree) -> ParallelConfig& {
-    all.push_back(model());
+    all.push_back(model_of_reductions());
     all.back().parallel.sharding_strategy = strategy;
     all.back().parallel.sharded_data_parallel_degree = degree;
     return all.back().parallel;
@@ -61,7 +61,7 @@ double relative_error(const Values& a, const Values& b) {
 // two powers of two being random: less than 2^-9. Roundings of numbers that are not known to each other add up as the
 // squares do, in the sum as in each element.
 TEST(GradientReduce, IsOffByOneRoundingOnTheWayAndTwoMoreForCopies) {
-  for (const Config& layout : layouts())
+  for (const Config& layout : layouts_of_reductions())
     for (int64_t seed : {1, 2}) {
       SCOPED_TRACE(fmt::format("{}, seed {}", described(layout), seed));
       Config config = layout;
@@ -79,7 +79,7 @@ TEST(GradientReduce, IsOffByOneRoundingOnTheWayAndTwoMoreForCopies) {
 }
 
 TEST(GradientReduce, FollowsTheCourseOfFp32) {
-  for (const Config& layout : layouts()) {
+  for (const Config& layout : layouts_of_reductions()) {
     SCOPED_TRACE(described(layout));
     SmallRun exact = on_all_ranks(layout), run = on_all_ranks(in_bf16(layout));
     const std::vector<StepScalars> expected = exact.steps(6), found = run.steps(6);
@@ -95,7 +95,7 @@ TEST(GradientReduce, FollowsTheCourseOfFp32) {
 // The same bits twice, on transfers that deliver late as on others, and in all copies; as planned, call by call and to
 // the byte.
 TEST(GradientReduce, IsTheSameBitsTwiceAndAsRehearsed) {
-  for (const Config& fp32 : layouts()) {
+  for (const Config& fp32 : layouts_of_reductions()) {
     const Config layout = in_bf16(fp32);
     SCOPED_TRACE(described(layout));
     LateCommunicator world(host_world(session()));
@@ -134,7 +134,7 @@ TEST(GradientReduce, IsTheSameBitsTwiceAndAsRehearsed) {
 }
 
 TEST(GradientReduce, TakesNoMemoryOfItsOwn) {
-  for (const Config& layout : layouts()) {
+  for (const Config& layout : layouts_of_reductions()) {
     const Plan plan = make_plan(layout, session().size(), session().rank()),
                narrow = make_plan(in_bf16(layout), session().size(), session().rank());
     if (plan.mesh.data > 1 || narrow.relay) continue;  // padding, or a slot more

@@ -34,7 +34,7 @@ std::vector<std::vector<float>> weights_of(SmallRun& run) {
   return all;
 }
 
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 constexpr int64_t enough = UpdateState::enough;
 
 TEST(SpikeGuard, SkipsANormFarAboveTheMedian) {
@@ -73,9 +73,9 @@ TEST(SpikeGuard, IsOffByDefault) {
 TEST(BadSteps, AfterTooManyNothingIsUpdatedAnyMore) {
   SmallRun run(small_config());
   run.step(0);
-  for (int64_t s : {1, 2}) EXPECT_EQ(step_with(run, s, "loss", nan).decision, Decision::not_finite);
+  for (int64_t s : {1, 2}) EXPECT_EQ(step_with(run, s, "loss", not_a_number).decision, Decision::not_finite);
   EXPECT_EQ(run.step(3).decision, Decision::update) << "two in a row";
-  for (int64_t s : {4, 5, 6}) EXPECT_EQ(step_with(run, s, "loss", nan).decision, Decision::not_finite);
+  for (int64_t s : {4, 5, 6}) EXPECT_EQ(step_with(run, s, "loss", not_a_number).decision, Decision::not_finite);
   const auto before = weights_of(run);
   EXPECT_EQ(run.step(7).decision, Decision::over) << "three in a row";
   EXPECT_EQ(weights_of(run), before);
@@ -113,10 +113,11 @@ TEST(History, KeepsTheLastNormsInTheirOrder) {
 
 TEST(SkippedStep, IsToldWithItsCause) {
   Config config = small_config();
-  StepScalars scalars{.loss = nan, .grad_norm = nan, .decision = Decision::not_finite};
+  StepScalars scalars{.loss = not_a_number, .grad_norm = not_a_number, .decision = Decision::not_finite};
   scalars.bad_unit = 3;
-  EXPECT_EQ(why_skipped(config, scalars),
-            "the loss is nan and the gradient norm nan; the gradient is not finite from block 1 back");
+  EXPECT_EQ(
+      why_skipped(config, scalars),
+      "the loss is nan and the gradient norm nan; the gradient is not finite from block 1 back");
   scalars = {.loss = std::numeric_limits<double>::infinity(), .grad_norm = 2, .decision = Decision::not_finite};
   EXPECT_EQ(why_skipped(config, scalars), "the loss is inf and the gradient norm 2; every unit's gradient is finite");
   config.train.skip_norm_above = 10;
@@ -139,7 +140,7 @@ TEST(BadSteps, NameTheUnitWhereTheGradientWentWrong) {
   const std::string block_0 = "; the gradient is not finite from block 0 back",
                     norm = "; the gradient is not finite from final norm back";
   const auto why = [&](int64_t s, const std::string& what) {
-    return why_skipped(run.config, step_with(run, s, what, nan));
+    return why_skipped(run.config, step_with(run, s, what, not_a_number));
   };
   EXPECT_TRUE(why(0, "d h.0").ends_with(block_0));
   EXPECT_TRUE(why(1, "h.2").ends_with(norm)) << "the loss is not finite";

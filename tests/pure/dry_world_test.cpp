@@ -107,17 +107,17 @@ double product_flops(const std::vector<OpRecord>& ops) {
 TEST(DryWorld, RecomputationKeepsLess) {
   Config config = small_config();
   config.model.layers = 12;
-  using Kind = ActivationCheckpointing::Kind;
+  using What = ActivationCheckpointing::Kind;
   const auto saved = [&](ActivationCheckpointing what, bool offload = false) {
     config.memory.activation_checkpointing = what;
     config.memory.offload_activations = offload;
     return SmallRun(config).rehearsal.memory.at(MemoryClass::saved, Place::device);
   };
-  const int64_t none = saved({Kind::none}), each = saved({Kind::each});
-  EXPECT_LT(saved({Kind::selective}), none * 3 / 4);
+  const int64_t none = saved({What::none}), each = saved({What::each});
+  EXPECT_LT(saved({What::selective}), none * 3 / 4);
   EXPECT_LT(each, none / 8);
-  EXPECT_LT(saved({Kind::group, 3}), each);
-  EXPECT_LT(saved({Kind::each}, true), each / 2);
+  EXPECT_LT(saved({What::group, 3}), each);
+  EXPECT_LT(saved({What::each}, true), each / 2);
 }
 
 // Two desks of a layer stay, of the 16 bytes a parameter that fp32 has beside its gradient.
@@ -150,10 +150,10 @@ TEST(DryWorld, RecomputationLeavesOutTheLastProduct) {
     config.memory.activation_checkpointing.kind = kind;
     return product_flops(rehearse(config, make_plan(config, 1, 0)).ops);
   };
-  using Kind = ActivationCheckpointing::Kind;
+  using What = ActivationCheckpointing::Kind;
   const double elementwise = 3 * 15 + 4 * 15 * (1 + gelu_forward_flops);  // what biases and the GELU add
-  EXPECT_EQ(flops(Kind::each) - flops(Kind::none), 3 * (16 * 15 * 15 + elementwise) * 5 * 7);
-  EXPECT_EQ(flops(Kind::selective), flops(Kind::none));
+  EXPECT_EQ(flops(What::each) - flops(What::none), 3 * (16 * 15 * 15 + elementwise) * 5 * 7);
+  EXPECT_EQ(flops(What::selective), flops(What::none));
 }
 
 // 2 flops forward and 4 backward for every weight that multiplies and every token; a bias adds a little. The GELUs that

@@ -44,7 +44,7 @@ const std::vector<Layout>& layouts() {
       c.memory.activation_loading_horizon = std::max<int64_t>(1, horizon);
     };
   };
-  using Kind = ActivationCheckpointing::Kind;
+  using What = ActivationCheckpointing::Kind;
   const auto in_bf16 = [](const std::function<void(Config&)>& change) {
     return [=](Config& c) {
       change(c);
@@ -54,27 +54,27 @@ const std::vector<Layout>& layouts() {
   constexpr auto one_f_one_b = PipelineSchedule::one_f_one_b, gpipe = PipelineSchedule::gpipe;
   static const std::vector<Layout> all = {
       {"alone", 1, [](Config&) {}},
-      {"each", 1, recompute({Kind::each})},
-      {"selective", 2, recompute({Kind::selective})},
-      {"groups_that_do_not_divide", 2, recompute({Kind::group, 4})},
-      {"contiguous", 1, recompute({Kind::contiguous})},
-      {"offload", 1, recompute({Kind::each}, 1)},
-      {"offload_of_groups_sharded", 2, recompute({Kind::group, 2}, 1)},
-      {"offload_far_ahead", 1, recompute({Kind::each}, 3)},
+      {"each", 1, recompute({What::each})},
+      {"selective", 2, recompute({What::selective})},
+      {"groups_that_do_not_divide", 2, recompute({What::group, 4})},
+      {"contiguous", 1, recompute({What::contiguous})},
+      {"offload", 1, recompute({What::each}, 1)},
+      {"offload_of_groups_sharded", 2, recompute({What::group, 2}, 1)},
+      {"offload_far_ahead", 1, recompute({What::each}, 3)},
       {"offload_in_a_pipeline", 3,
        [=](Config& c) {
          pipeline(3, 2, one_f_one_b, 0)(c);
-         recompute({Kind::each}, 1)(c);
+         recompute({What::each}, 1)(c);
        }},
       {"offload_in_waves", 4,
        [=](Config& c) {
          pipeline(2, 1, gpipe, 4)(c);
-         recompute({Kind::each}, 2)(c);
+         recompute({What::each}, 2)(c);
        }},
       {"contiguous_offload_in_a_pipeline", 2,
        [=](Config& c) {
          pipeline(2, 3, one_f_one_b, 0)(c);
-         recompute({Kind::contiguous}, 1)(c);
+         recompute({What::contiguous}, 1)(c);
        }},
       {"full_shard", 2, sharded(ShardingStrategy::full_shard, 0)},
       {"full_shard_of_4_live_3", 4,
@@ -217,30 +217,30 @@ Needs needs_with(int64_t layers, ActivationCheckpointing what, int64_t horizon, 
 }
 
 TEST(Recomputation, KeepsTheInputsOfGroups) {
-  using Kind = ActivationCheckpointing::Kind;
+  using What = ActivationCheckpointing::Kind;
   const auto residuals = [](ActivationCheckpointing what) { return needs_with(12, what, 0, 2).residuals; };
   constexpr int64_t beside = 2;  // the output of the last layer, and the gradient
-  EXPECT_EQ(residuals({Kind::none}), 12 + beside);
-  EXPECT_EQ(residuals({Kind::selective}), 12 + beside);
-  EXPECT_EQ(residuals({Kind::each}), 12 + beside);
-  EXPECT_EQ(residuals({Kind::group, 4}), 3 + 3 + beside) << "and inside of a group";
-  EXPECT_EQ(residuals({Kind::group, 5}), 3 + 4 + beside);
-  EXPECT_EQ(residuals({Kind::contiguous}), 1 + 11 + beside);
+  EXPECT_EQ(residuals({What::none}), 12 + beside);
+  EXPECT_EQ(residuals({What::selective}), 12 + beside);
+  EXPECT_EQ(residuals({What::each}), 12 + beside);
+  EXPECT_EQ(residuals({What::group, 4}), 3 + 3 + beside) << "and inside of a group";
+  EXPECT_EQ(residuals({What::group, 5}), 3 + 4 + beside);
+  EXPECT_EQ(residuals({What::contiguous}), 1 + 11 + beside);
 }
 
 TEST(Recomputation, OffloadBoundsTheDeviceByTheHorizon) {
-  using Kind = ActivationCheckpointing::Kind;
+  using What = ActivationCheckpointing::Kind;
   constexpr int64_t beside = 2;
   for (int64_t horizon : {1, 2, 5})
     for (int64_t layers : {12, 40})
       for (int64_t microbatches : {1, 3}) {
-        const Needs each = needs_with(layers, {Kind::each}, horizon, microbatches);
+        const Needs each = needs_with(layers, {What::each}, horizon, microbatches);
         EXPECT_EQ(each.residuals, horizon + 1 + beside) << layers << " layers";
         EXPECT_EQ(each.host, layers - (horizon + 1)) << "what is used again before it is put out is not copied";
-        const Needs groups = needs_with(layers, {Kind::group, 2}, horizon, microbatches);
+        const Needs groups = needs_with(layers, {What::group, 2}, horizon, microbatches);
         EXPECT_EQ(groups.residuals, std::min(horizon + 1, layers / 2) + 1 + beside);
       }
-  EXPECT_EQ(needs_with(4, {Kind::each}, 5, 2).host, 0);
+  EXPECT_EQ(needs_with(4, {What::each}, 5, 2).host, 0);
 }
 
 // Between the start of a copy and its use lie the backward passes of `horizon` other layers.

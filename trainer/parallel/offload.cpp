@@ -9,8 +9,7 @@ namespace megalith {
 
 namespace {
 
-using Op = Instruction::Op;
-constexpr int32_t none = Instruction::none;
+constexpr int32_t nothing = Instruction::none;
 
 // What a kept residual holds from when it is written until it is read for the last time.
 struct Value {
@@ -23,34 +22,34 @@ struct Uses {
   std::vector<Value> values;
   std::vector<size_t> value_of;                          // by step
   std::map<size_t, size_t> begins;                       // position of a step's first instruction, to the step
-  std::map<size_t, std::pair<int32_t, int32_t>> places;  // position, to the values in x and y, or none
+  std::map<size_t, std::pair<int32_t, int32_t>> places;  // position, to the values in x and y, or nothing
 };
 
 Uses uses_of(const Program& list, const std::vector<bool>& kept) {
   Uses uses;
   std::map<int32_t, int32_t> in;  // residual, to the value that it holds
-  const auto is_kept = [&](int32_t residual) { return residual != none && kept[static_cast<size_t>(residual)]; };
+  const auto is_kept = [&](int32_t residual) { return residual != nothing && kept[static_cast<size_t>(residual)]; };
   for (size_t at = 0; at < list.size(); at++) {
     const Instruction& i = list[at];
-    std::pair<int32_t, int32_t> place{none, none};
+    std::pair<int32_t, int32_t> place{nothing, nothing};
     if (is_kept(i.x)) {
       place.first = in.at(i.x);
       Value& value = uses.values[static_cast<size_t>(place.first)];
       value.last_read = at;
-      if (i.op != Op::backward) {  // which belongs to the step of the recomputation
+      if (i.op != Instruction::Op::backward) {  // which belongs to the step of the recomputation
         value.steps.push_back(uses.value_of.size());
         uses.begins[at] = uses.value_of.size();
         uses.value_of.push_back(static_cast<size_t>(place.first));
       }
     }
     if (is_kept(i.y)) {
-      if (i.op != Op::await_transfer) {
+      if (i.op != Instruction::Op::await_transfer) {
         in[i.y] = static_cast<int32_t>(uses.values.size());
         uses.values.emplace_back();
       }
       place.second = in.at(i.y);
     }
-    if (place.first != none || place.second != none) uses.places[at] = place;
+    if (place.first != nothing || place.second != nothing) uses.places[at] = place;
   }
   return uses;
 }
@@ -60,9 +59,9 @@ class Offloading {
   Offloading(const Program& list, const std::vector<bool>& kept, int64_t horizon)
       : list_(list), uses_(uses_of(list, kept)), horizon_(static_cast<size_t>(horizon)), states_(uses_.values.size()) {
     const bool receives = std::any_of(list.begin(), list.end(), [&](const Instruction& i) {
-      return i.op == Op::receive && kept[static_cast<size_t>(i.y)];
+      return i.op == Instruction::Op::receive && kept[static_cast<size_t>(i.y)];
     });
-    slots_.assign(horizon_ + (receives ? 2 : 1), none);
+    slots_.assign(horizon_ + (receives ? 2 : 1), nothing);
   }
 
   Program run() {
@@ -75,12 +74,12 @@ class Offloading {
       }
       const auto [x, y] = place->second;
       if (const auto begins = uses_.begins.find(at); begins != uses_.begins.end()) begin(begins->second);
-      if (x != none) i.x = slot_number(state(x).slot);
-      if (y != none)
+      if (x != nothing) i.x = slot_number(state(x).slot);
+      if (y != nothing)
         write(i, y);
       else
         out_.push_back(i);
-      if (x != none && uses_.values[static_cast<size_t>(x)].last_read == at) forget(x);
+      if (x != nothing && uses_.values[static_cast<size_t>(x)].last_read == at) forget(x);
     }
     drop_useless_copies();
     number_anew();
@@ -105,7 +104,7 @@ class Offloading {
     const auto v = static_cast<int32_t>(value);
     fetch(v, true);
     if (std::exchange(state(v).on_its_way, false))
-      out_.push_back({.op = Op::await_transfer, .y = slot_number(state(v).slot)});
+      out_.push_back({.op = Instruction::Op::await_transfer, .y = slot_number(state(v).slot)});
     for (size_t ahead = step + 1; ahead < uses_.value_of.size() && ahead <= step + horizon_; ahead++)
       fetch(static_cast<int32_t>(uses_.value_of[ahead]), false);
   }
@@ -116,7 +115,7 @@ class Offloading {
     if (slot == nowhere) return;
     put(v, slot);
     state(v).on_its_way = true;
-    out_.push_back({.op = Op::fetch, .y = slot_number(slot), .host = v});
+    out_.push_back({.op = Instruction::Op::fetch, .y = slot_number(slot), .host = v});
   }
 
   // y of the instruction: embedding and forward write it; a message has come when it was awaited.
@@ -124,10 +123,10 @@ class Offloading {
     if (state(v).slot == nowhere) put(v, take(true));
     i.y = slot_number(state(v).slot);
     out_.push_back(i);
-    if (i.op == Op::receive) return;
+    if (i.op == Instruction::Op::receive) return;
     state(v).written = true;
     state(v).offload = out_.size();
-    out_.push_back({.op = Op::offload, .y = i.y, .host = v});
+    out_.push_back({.op = Instruction::Op::offload, .y = i.y, .host = v});
   }
 
   void put(int32_t v, size_t slot) {
@@ -136,7 +135,7 @@ class Offloading {
   }
 
   void forget(int32_t v) {
-    slots_[state(v).slot] = none;
+    slots_[state(v).slot] = nothing;
     state(v).slot = nowhere;
     state(v).end = out_.size();
   }
@@ -153,7 +152,7 @@ class Offloading {
     size_t best = nowhere, latest = 0;
     for (size_t slot = 0; slot < slots_.size(); slot++) {
       const int32_t v = slots_[slot];
-      if (v == none) return slot;
+      if (v == nothing) return slot;
       const bool fresh = next_use(v) == uses_.values[static_cast<size_t>(v)].steps.front();
       if (state(v).on_its_way || fresh || next_use(v) <= step_ + horizon_ || next_use(v) <= latest) continue;
       best = slot;
@@ -165,7 +164,7 @@ class Offloading {
     }
     State& evicted = state(slots_[best]);
     if (!std::exchange(evicted.needed_on_host, true))
-      out_.push_back({.op = Op::await_transfer, .y = slot_number(best)});
+      out_.push_back({.op = Instruction::Op::await_transfer, .y = slot_number(best)});
     evicted.slot = nowhere;
     return best;
   }
@@ -176,7 +175,7 @@ class Offloading {
     std::vector<size_t> position(all.size() + 1);
     for (size_t at = 0; at < all.size(); at++) {
       position[at] = out_.size();
-      if (all[at].op != Op::offload || state(all[at].host).needed_on_host) out_.push_back(all[at]);
+      if (all[at].op != Instruction::Op::offload || state(all[at].host).needed_on_host) out_.push_back(all[at]);
     }
     position.back() = out_.size();
     for (State& s : states_) s.end = position[s.end];
@@ -186,7 +185,7 @@ class Offloading {
   void number_anew() {
     std::map<int32_t, int32_t> residuals;
     const auto number = [&](int32_t& residual) {
-      if (residual != none)
+      if (residual != nothing)
         residual = residuals.emplace(residual, static_cast<int32_t>(residuals.size())).first->second;
     };
     std::map<size_t, std::vector<int32_t>> ends;  // by position: values
@@ -201,11 +200,11 @@ class Offloading {
       Instruction& i = out_[at];
       number(i.x);
       number(i.y);
-      if (i.op == Op::offload) {
+      if (i.op == Instruction::Op::offload) {
         on_host[i.host] = free.empty() ? most++ : *free.begin();
         free.erase(on_host[i.host]);
       }
-      if (i.host != none) i.host = on_host.at(i.host);
+      if (i.host != nothing) i.host = on_host.at(i.host);
     }
   }
 
@@ -213,7 +212,7 @@ class Offloading {
   const Uses uses_;
   const size_t horizon_;
   std::vector<State> states_;   // by value
-  std::vector<int32_t> slots_;  // the value in each, or none
+  std::vector<int32_t> slots_;  // the value in each, or nothing
   size_t step_ = 0;             // the one that has begun last
   Program out_;                 // `host` is the value until all are numbered anew
 };

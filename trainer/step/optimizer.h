@@ -15,7 +15,7 @@ namespace megalith {
 class Optimizer {
  public:
   // Moments in the optimizer arena, uninitialised, of each unit where its master is. Those on the host are updated on
-  // the device in two desks that units take in turn, so that one is copied while another is updated.
+  // the device in pieces, at two desks, so that one is copied while another is updated.
   Optimizer(const Config& config, const std::vector<Unit>& units, Memory& memory);
 
   // As before the first update. Gradients are used up.
