@@ -53,7 +53,6 @@ void add(Queue queue, Tensor y, Tensor x);
 void sum_rows(Queue queue, Tensor y, Tensor x, bool add);
 void accumulate_sum(Queue queue, Tensor out, Tensor x, double scale);
 void accumulate_square_sum(Queue queue, Tensor out, Tensor x);
-void clip_scale(Queue queue, Tensor scale, Tensor square_sum, double max_norm);
 // The CPU's random words; log, sin and cos are those of the device in f64, so that a number may differ in the last bit.
 void normal_fill(Queue queue, Tensor y, uint64_t seed, uint64_t stream, int64_t begin, double std,
                  const Columns& columns);

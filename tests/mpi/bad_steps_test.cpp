@@ -13,12 +13,7 @@ namespace {
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
-Config spoilt_model() {
-  Config config = small_config();
-  config.model = {.layers = 8, .hidden = 12, .heads = 6, .vocab = 31, .context = 13, .dropout = 0.1};
-  config.batch = {.sequence_length = 12, .global_batch_size = 12, .microbatch_size = 1};
-  return config;
-}
+Config spoilt_model() { return deep_model(12); }
 
 // What this number of ranks allows of: each axis alone, all of them, and the strategies of sharding.
 std::vector<Config> spoilt_layouts() {

@@ -9,13 +9,7 @@
 namespace megalith {
 namespace {
 
-// Six heads, so that degrees 2, 3 and 6 divide them; a vocabulary that none of them divides.
-Config model() {
-  Config config = small_config();
-  config.model = {.layers = 8, .hidden = 12, .heads = 6, .vocab = 31, .context = 13, .dropout = 0.1};
-  config.batch = {.sequence_length = 12, .global_batch_size = 6, .microbatch_size = 1};
-  return config;
-}
+Config model() { return deep_model(6); }
 
 // What may be recomputed and offloaded: it changes no bit.
 std::vector<MemoryConfig> kinds_of_memory() {

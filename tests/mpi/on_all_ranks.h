@@ -11,6 +11,15 @@
 
 namespace megalith {
 
+// Eight layers, for pipelines; six heads, so that degrees 2, 3 and 6 divide them; a vocabulary that none of them
+// divides.
+inline Config deep_model(int64_t batch) {
+  Config config = small_config();
+  config.model = {.layers = 8, .hidden = 12, .heads = 6, .vocab = 31, .context = 13, .dropout = 0.1};
+  config.batch = {.sequence_length = 12, .global_batch_size = batch, .microbatch_size = 1};
+  return config;
+}
+
 inline SmallRun on_all_ranks(const Config& config) {
   return SmallRun(config, Mesh(mesh_shape(config, session().size()), *host_world(session())));
 }

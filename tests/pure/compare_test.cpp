@@ -70,6 +70,19 @@ TEST(Compare, SaysWhatCostsMoreThanItSaves) {
   EXPECT_NE(line("contiguous").find("costs more than it saves: "), std::string::npos) << text;
   for (const char* good : {"none", "selective", "each"})
     EXPECT_EQ(line(good).find("costs more"), std::string::npos) << text;
+
+  // What takes more memory may be faster for it.
+  Compared small{.value = "small", .flops = 1}, large = small;
+  large.value = "large";
+  large.memory.bytes[0] = 1;
+  EXPECT_NE(report("x", {small, large}).find("saves: small"), std::string::npos);
+  small.tokens = 1;
+  large.tokens = 2;
+  EXPECT_EQ(report("x", {small, large}).find("saves: small"), std::string::npos);
+  EXPECT_EQ(report("x", {small, large}).find("does not fit"), std::string::npos);
+  large.fits = false;
+  EXPECT_NE(report("x", {small, large}).find("does not fit"), std::string::npos);
+
   const std::string refused = report("x", {{.value = "a", .refused = "it cannot be"}});
   EXPECT_NE(refused.find("  a             it cannot be\n"), std::string::npos) << refused;
 }

@@ -69,6 +69,16 @@ TEST(SearchLayouts, TheFastestOfAllThatFit) {
   EXPECT_EQ(predict(best.config, machines(), rehearse_stages(best.config, {}, 8, false)).seconds, seconds(best));
 }
 
+TEST(SearchLayouts, WhatWaitsOnTheHostHasToFitThere) {
+  Config config = asked();
+  config.memory.offload_optimizer = 1;
+  Hardware h = machines();
+  h.device.memory = 1000;
+  EXPECT_FALSE(search(config, h, 8, 1).best.empty());
+  h.host.memory = 1e-3;
+  EXPECT_TRUE(search(config, h, 8, 1).best.empty());
+}
+
 TEST(SearchLayouts, SaysThatNothingFits) {
   Hardware h = machines();
   h.device.memory = 0.001;

@@ -1,13 +1,12 @@
 #include "trainer/parallel/program.h"
 
-#include "trainer/parallel/offload.h"
-
 #include <algorithm>
-#include <iterator>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
+
+#include "trainer/parallel/gathers.h"
+#include "trainer/parallel/offload.h"
 
 namespace megalith {
 
@@ -300,10 +299,10 @@ class Lister {
       emit(a, {.op = Op::head, .x = x, .y = gradient, .batch = batch});
       gradients_->reduce(plan_.norm, last_microbatch(a));
       if (!plan_.chunks.front().first) gradients_->reduce(plan_.tokens, last_microbatch(a));
+      emit(a, {.op = Op::keep_loss, .batch = batch});
     } else {
       emit(a, {.op = Op::head_loss, .x = x, .batch = batch});
     }
-    if (mode_ == Mode::train) emit(a, {.op = Op::keep_loss, .batch = batch});
     emit(a, {.op = Op::count_loss, .batch = batch});
   }
 
@@ -355,57 +354,6 @@ class Lister {
   Gradients* gradients_ = nullptr;
   std::set<int32_t> on_its_way_;  // residuals
 };
-
-// Puts gathers before the uses of weights: the next unit's weights are always on their way. Units that keep what was
-// gathered have slots of their own, the others share plan.live_units of them; the one that was not used for longest
-// gives way.
-Program with_gathers(const Plan& plan, const Program& uses) {
-  const auto is_use = [](const Instruction& i) { return i.op == Op::await_gather; };
-  Program list;
-  if (!plan.gathers()) {
-    std::copy_if(uses.begin(), uses.end(), std::back_inserter(list), [&](const auto& i) { return !is_use(i); });
-    return list;
-  }
-  std::vector<int32_t> slot_of(plan.units.size(), none), own = slot_of;
-  std::set<int32_t> on_their_way;
-  int32_t num_own = 0, num_sharing = 0;
-  for (size_t u = 0; u < plan.units.size(); u++)
-    if (plan.units[u].keep_gathered)
-      own[u] = num_own++;
-    else
-      num_sharing++;
-  std::vector<int32_t> shared(static_cast<size_t>(std::min<int64_t>(num_sharing, plan.live_units)));
-  std::iota(shared.begin(), shared.end(), num_own);  // the one whose turn it is comes first
-
-  const auto gather = [&](int32_t unit) {
-    int32_t& slot = slot_of[static_cast<size_t>(unit)];
-    if (slot != none) return;
-    slot = own[static_cast<size_t>(unit)];
-    if (slot == none) {
-      const int32_t taken = shared.front();
-      std::replace(slot_of.begin(), slot_of.end(), taken, none);
-      std::rotate(shared.begin(), shared.begin() + 1, shared.end());
-      slot = taken;
-    }
-    on_their_way.insert(unit);
-    list.push_back({.op = Op::gather, .unit = unit, .slot = slot});
-  };
-  for (auto at = uses.begin(); at != uses.end(); ++at) {
-    if (!is_use(*at)) {
-      list.push_back(*at);
-      continue;
-    }
-    gather(at->unit);
-    const int32_t slot = slot_of[static_cast<size_t>(at->unit)];
-    if (on_their_way.erase(at->unit)) list.push_back({.op = Op::await_gather, .unit = at->unit, .slot = slot});
-    if (const auto turn = std::find(shared.begin(), shared.end(), slot); turn != shared.end())
-      std::rotate(turn, turn + 1, shared.end());
-    const auto next =
-        std::find_if(at + 1, uses.end(), [&](const Instruction& i) { return is_use(i) && i.unit != at->unit; });
-    if (next != uses.end()) gather(next->unit);
-  }
-  return list;
-}
 
 Program program(const Plan& plan, Lister::Mode mode, const std::vector<Action>& actions, int64_t microbatches) {
   Lister lister(plan, mode, microbatches);
