@@ -103,6 +103,9 @@ std::vector<int64_t> read_integers(hid_t object, const char* name) {
   return values;
 }
 
+// HDF5 has no bf16: its bits are stored.
+hid_t type_of(const DatasetRecord& d) { return d.dtype == DType::bf16 ? H5T_STD_U16LE : H5T_IEEE_F32LE; }
+
 void describe_in(hid_t dataset, const DatasetRecord& d) {
   write_attribute(dataset, "tensor", d.piece.name);
   write_attribute(dataset, "shape", d.piece.shape);
@@ -134,7 +137,7 @@ HDF5Layout lay_out_hdf5(const std::vector<DatasetRecord>& datasets) {
     for (const DatasetRecord& d : datasets) {
       const hsize_t length = static_cast<hsize_t>(d.piece.numel());
       const Handle space(HDF5_CHECK(H5Screate_simple(1, &length, nullptr)), H5Sclose);
-      const hid_t id = H5Dcreate2(file, d.dataset.c_str(), H5T_IEEE_F32LE, space, links, creation, H5P_DEFAULT);
+      const hid_t id = H5Dcreate2(file, d.dataset.c_str(), type_of(d), space, links, creation, H5P_DEFAULT);
       CHECK(id >= 0, "HDF5 cannot create dataset {} (is one name the beginning of another's path?): {}", d.dataset,
             innermost_error());
       const Handle dataset(id, H5Dclose);
@@ -163,7 +166,7 @@ std::vector<std::string> compare_with_hdf5(const std::string& path, const FileRe
       const Handle type(HDF5_CHECK(H5Dget_type(dataset)), H5Tclose);
       const bool same =
           H5Dget_offset(dataset) == static_cast<haddr_t>(d.offset) && H5Sget_simple_extent_ndims(space) == 1 &&
-          H5Sget_simple_extent_npoints(space) == d.piece.numel() && H5Tequal(type, H5T_IEEE_F32LE) > 0 &&
+          H5Sget_simple_extent_npoints(space) == d.piece.numel() && H5Tequal(type, type_of(d)) > 0 &&
           read_string(dataset, "tensor") == d.piece.name && read_integers(dataset, "shape") == d.piece.shape &&
           read_integers(dataset, "columns") == std::vector{d.piece.col_begin, d.piece.col_end} &&
           read_integers(dataset, "elements") == std::vector{d.piece.begin, d.piece.end} &&

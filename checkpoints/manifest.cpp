@@ -25,7 +25,7 @@ nlohmann::ordered_json to_json(const DatasetRecord& d) {
           {"shape", d.piece.shape},
           {"columns", {d.piece.col_begin, d.piece.col_end}},
           {"elements", {d.piece.begin, d.piece.end}},
-          {"dtype", "f32"},
+          {"dtype", name_of(d.dtype)},
           {"dataset", d.dataset},
           {"offset", d.offset},
           {"checksum", hex(d.checksum)}};
@@ -51,7 +51,8 @@ DatasetRecord dataset_from(const nlohmann::json& j) {
   d.offset = j.at("offset").get<int64_t>();
   d.checksum = from_hex(j.at("checksum").get<std::string>());
   const auto dtype = j.at("dtype").get<std::string>();
-  CHECK(dtype == "f32", "{} is stored as {}; this version reads f32", d.piece.name, dtype);
+  CHECK(dtype == "f32" || dtype == "bf16", "{} is stored as {}; this version reads f32 and bf16", d.piece.name, dtype);
+  if (dtype == "bf16") d.dtype = DType::bf16;
   check_piece(d.piece);
   return d;
 }
@@ -66,10 +67,9 @@ FileRecord file_from(const nlohmann::json& j) {
         f.name);
   int64_t position = 0;
   for (const DatasetRecord& d : f.datasets) {
-    const int64_t bytes = d.piece.numel() * 4;
-    CHECK(d.offset >= position && bytes <= f.bytes && d.offset <= f.bytes - bytes,
+    CHECK(d.offset >= position && d.bytes() <= f.bytes && d.offset <= f.bytes - d.bytes(),
           "dataset {} of {} at byte {} lies outside the file or over another", d.dataset, f.name, d.offset);
-    position = d.offset + bytes;
+    position = d.offset + d.bytes();
   }
   return f;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -59,6 +60,20 @@ void CheckpointReader::read(const Piece& wanted, float* out) {
   for (const auto& [source, runs] : copies) copy_from(*source, runs, out);
 }
 
+namespace {
+void widen(float* to, const char* from, int64_t count, DType dtype) {
+  if (dtype == DType::f32) {
+    std::memcpy(to, from, static_cast<size_t>(count) * sizeof(float));
+    return;
+  }
+  for (int64_t i = 0; i < count; i++) {
+    bfloat16 element;
+    std::memcpy(&element, from + i * static_cast<int64_t>(sizeof element), sizeof element);
+    to[i] = static_cast<float>(element);
+  }
+}
+}  // namespace
+
 void CheckpointReader::copy_from(Source& source, const std::vector<CopyRun>& runs, float* out) {
   const DatasetRecord& record = *source.record;
   if (!open_ || open_->path() != source.path) {
@@ -69,18 +84,19 @@ void CheckpointReader::copy_from(Source& source, const std::vector<CopyRun>& run
   const int64_t begin = verified ? runs.front().source : 0;
   const int64_t end = verified ? runs.back().source + runs.back().length : record.piece.numel();
 
-  std::vector<float> chunk(static_cast<size_t>(std::min(chunk_elements, end - begin)));
+  const int64_t size = size_of(record.dtype);
+  std::vector<char> chunk(static_cast<size_t>(std::min(chunk_elements, end - begin) * size));
   Checksum checksum;
   size_t next = 0;  // the first run not yet copied to its end
   for (int64_t position = begin; position < end;) {
     const int64_t count = std::min(chunk_elements, end - position);
-    open_->read(record.offset + position * 4, chunk.data(), count * 4);
-    if (!verified) checksum.add(chunk.data(), count * 4);
+    open_->read(record.offset + position * size, chunk.data(), count * size);
+    if (!verified) checksum.add(chunk.data(), count * size);
     for (size_t r = next; r < runs.size() && runs[r].source < position + count; r++) {
       const int64_t from = std::max(runs[r].source, position);
       const int64_t to = std::min(runs[r].source + runs[r].length, position + count);
-      std::memcpy(out + runs[r].destination + (from - runs[r].source), chunk.data() + (from - position),
-                  static_cast<size_t>(to - from) * 4);
+      widen(out + runs[r].destination + (from - runs[r].source), chunk.data() + (from - position) * size, to - from,
+            record.dtype);
       if (to == runs[r].source + runs[r].length) next = r + 1;
     }
     position += count;
@@ -113,7 +129,7 @@ void verify_file(const std::string& folder, const FileRecord& record, VerifyRepo
   int64_t position = 0;
   for (const DatasetRecord& d : record.datasets) {
     add(structure, position, d.offset);
-    position = d.offset + d.piece.numel() * 4;
+    position = d.offset + d.bytes();
     Checksum data;
     add(data, d.offset, position);
     report.num_datasets++;
@@ -154,10 +170,14 @@ std::string describe_checkpoint(const std::string& folder) {
   const CheckpointReader reader(folder);
   const Manifest& manifest = reader.manifest();
   std::map<std::string, int64_t> pieces;
+  std::set<std::string> types;
   int64_t bytes = 0, elements = 0;
   for (const FileRecord& f : manifest.files) {
     bytes += f.bytes;
-    for (const DatasetRecord& d : f.datasets) pieces[d.piece.name]++;
+    for (const DatasetRecord& d : f.datasets) {
+      pieces[d.piece.name]++;
+      types.insert(name_of(d.dtype));
+    }
   }
   std::string table;
   size_t width = 0;
@@ -168,9 +188,9 @@ std::string describe_checkpoint(const std::string& folder) {
     table += fmt::format("  {:<{}}  {:>12}  {:>3} {}  ({})\n", name, width, whole.numel(), count,
                          count == 1 ? "piece " : "pieces", fmt::join(whole.shape, ", "));
   }
-  return fmt::format("{}\nstep {}\n{} files, {} bytes, {} tensors, {} elements of f32\nstate {}\ntensors\n{}", folder,
-                     manifest.step, manifest.files.size(), bytes, pieces.size(), elements, json_text(manifest.state, 1),
-                     table);
+  return fmt::format("{}\nstep {}\n{} files, {} bytes, {} tensors, {} elements of {}\nstate {}\ntensors\n{}", folder,
+                     manifest.step, manifest.files.size(), bytes, pieces.size(), elements, fmt::join(types, " and "),
+                     json_text(manifest.state, 1), table);
 }
 
 }  // namespace megalith

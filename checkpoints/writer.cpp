@@ -16,19 +16,19 @@ namespace fs = std::filesystem;
 
 constexpr int64_t part_elements = int64_t{4} << 20;
 
-// Calls use(begin, count, elements) for all of the piece, in order.
+// Calls use(first byte, bytes, elements) for all of the piece, in order.
 template <class Use>
 void in_parts(const StoredPiece& stored, Use use) {
-  const int64_t numel = stored.piece.numel();
+  const int64_t numel = stored.piece.numel(), size = size_of(stored.dtype);
   for (int64_t begin = 0; begin < numel; begin += part_elements) {
     const int64_t end = std::min(begin + part_elements, numel);
-    stored.show(begin, end, [&](const float* elements) { use(begin, end - begin, elements); });
+    stored.show(begin, end, [&](const void* elements) { use(begin * size, (end - begin) * size, elements); });
   }
 }
 
 uint64_t checksum_of(const StoredPiece& stored) {
   Checksum checksum;
-  in_parts(stored, [&](int64_t, int64_t count, const float* elements) { checksum.add(elements, count * 4); });
+  in_parts(stored, [&](int64_t, int64_t bytes, const void* elements) { checksum.add(elements, bytes); });
   return checksum.value();
 }
 
@@ -45,7 +45,7 @@ uint64_t copy_structure(const HDF5Layout& layout, const std::vector<DatasetRecor
   };
   for (const DatasetRecord& d : datasets) {
     copy_until(d.offset);
-    position = d.offset + d.piece.numel() * 4;
+    position = d.offset + d.bytes();
   }
   copy_until(layout.bytes);
   return checksum.value();
@@ -80,9 +80,10 @@ FileRecord write_rank_file(const std::string& folder, int rank, std::span<const 
     if (p.piece.numel() == 0) continue;
     CHECK(p.show, "no data for {}", describe(p.piece));
     const int k = pieces_of[p.piece.name]++;
-    record.datasets.push_back({p.piece, k ? fmt::format("{}#{}", p.piece.name, k) : p.piece.name, 0, checksum_of(p)});
+    record.datasets.push_back(
+        {p.piece, p.dtype, k ? fmt::format("{}#{}", p.piece.name, k) : p.piece.name, 0, checksum_of(p)});
     stored.push_back(&p);
-    element_bytes += p.piece.numel() * 4;
+    element_bytes += record.datasets.back().bytes();
   }
 
   // A full disk, or a limit on files, is known before HDF5 meets it.
@@ -93,8 +94,8 @@ FileRecord write_rank_file(const std::string& folder, int rank, std::span<const 
   file.reserve(layout.bytes);
   for (size_t i = 0; i < stored.size(); i++) {
     record.datasets[i].offset = layout.offsets[i];
-    in_parts(*stored[i], [&](int64_t begin, int64_t count, const float* elements) {
-      file.write(layout.offsets[i] + begin * 4, elements, count * 4);
+    in_parts(*stored[i], [&](int64_t begin, int64_t bytes, const void* elements) {
+      file.write(layout.offsets[i] + begin, elements, bytes);
     });
   }
   std::sort(record.datasets.begin(), record.datasets.end(),

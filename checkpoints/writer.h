@@ -26,17 +26,19 @@
 namespace megalith {
 
 struct StoredPiece {
-  // show(begin, end, use) calls use(p), where p are elements [begin, end) of the piece and stay valid meanwhile. It is
-  // called for one range at a time, and more than once, so that elements may lie where the host cannot read them.
-  using Show = std::function<void(int64_t begin, int64_t end, const std::function<void(const float*)>& use)>;
+  // show(begin, end, use) calls use(p), where p are elements [begin, end) of the piece, of its type, and stay valid
+  // meanwhile. It is called for one range at a time, and more than once, so that elements may lie where the host cannot
+  // read them.
+  using Show = std::function<void(int64_t begin, int64_t end, const std::function<void(const void*)>& use)>;
 
-  StoredPiece(Piece p, Show s) : piece(std::move(p)), show(std::move(s)) {}
+  StoredPiece(Piece p, DType type, Show s) : piece(std::move(p)), dtype(type), show(std::move(s)) {}
   // piece.numel() elements in memory of the caller.
   StoredPiece(Piece p, const float* data) : piece(std::move(p)) {
     if (data) show = [data](int64_t begin, int64_t, const auto& use) { use(data + begin); };
   }
 
   Piece piece;
+  DType dtype = DType::f32;  // or bf16
   Show show;
 };
 

@@ -99,9 +99,10 @@ struct PrecisionConfig {
   StorageType moments = StorageType::fp32;
   StorageType gradient_reduce = StorageType::fp32;
   bool stochastic_rounding = false;
-  double loss_scale = 0.0;  // fp16 only; 0: dynamic, by the three keys below
+  double loss_scale = 0.0;  // fp16 only; 0: dynamic, by the keys below
   double initial_loss_scale = 65536.0;
   int64_t loss_scale_window = 1000;
+  int64_t delayed_shift = 2;
   double minimum_loss_scale = 1.0;
   bool operator==(const PrecisionConfig&) const = default;
 };

@@ -87,15 +87,17 @@ Table<Config> build_table() {
   precision.word("gradient_reduce", &PrecisionConfig::gradient_reduce,
                  "Type in which gradients travel between data-parallel ranks; they are added in fp32");
   precision.word("stochastic_rounding", &PrecisionConfig::stochastic_rounding,
-                 "Round bf16 master weights at random, without bias");
+                 "Round master weights and moments in bf16 at random, so that small updates are not lost");
   precision.number("loss_scale", &PrecisionConfig::loss_scale, "", at_least(0),
                    "Fixed factor on the loss under fp16; 0: dynamic");
   precision.number("initial_loss_scale", &PrecisionConfig::initial_loss_scale, "", above(0),
                    "Dynamic loss scale at the start");
   precision.number("loss_scale_window", &PrecisionConfig::loss_scale_window, "updates", between(1, 1e12),
                    "Updates without overflow after which the loss scale doubles");
+  precision.number("delayed_shift", &PrecisionConfig::delayed_shift, "overflows", between(1, 1e6),
+                   "The overflow, counted since the loss scale last doubled, from which on each halves it");
   precision.number("minimum_loss_scale", &PrecisionConfig::minimum_loss_scale, "", above(0),
-                   "Loss scale below which overflow is an error");
+                   "Loss scale that overflows do not halve: there they count for train.max_bad_steps");
 
   Rows optimizer(table, "optimizer", &Config::optimizer);
   optimizer.number("learning_rate", &OptimizerConfig::learning_rate, "", above(0),

@@ -44,32 +44,6 @@ Found check_values(const Config& config) {
   return {};
 }
 
-// THE list of what is declared but not built yet. An option leaves it when it works.
-Found check_available(const Config& config) {
-  struct Offer {
-    std::string_view key;
-    std::vector<Value> values;
-  };
-  const auto words = [](auto... word) { return std::vector<Value>{std::string(word)...}; };
-  const std::vector<Value> no = {false};
-  const std::vector<Offer> offers = {
-      {"precision.compute", words("bf16", "fp32")},
-      {"precision.master", words("fp32")},
-      {"precision.moments", words("fp32")},
-      {"precision.stochastic_rounding", no},
-  };
-  for (const Offer& offer : offers) {
-    const Field* field = find_field(offer.key);
-    CHECK(field, "rules.cpp names {}, which is not in the field table", offer.key);
-    if (std::find(offer.values.begin(), offer.values.end(), field->get(config)) != offer.values.end()) continue;
-    std::vector<std::string> texts;
-    for (const Value& value : offer.values) texts.push_back(toml_text(value));
-    return problem(config, field->name(), "is not available yet; {} {}", fmt::join(texts, " and "),
-                   texts.size() > 1 ? "are" : "is");
-  }
-  return {};
-}
-
 Found check_shapes(const Config& config) {
   const ModelConfig& model = config.model;
   const BatchConfig& batch = config.batch;
@@ -232,6 +206,18 @@ Found check_memory(const Config& config) {
   return {};
 }
 
+Found check_optimizer_state(const Config& config) {
+  const PrecisionConfig& precision = config.precision;
+  if (precision.master == StorageType::bf16 && precision.compute != ComputeType::bf16)
+    return problem(config, "precision.master",
+                   "holds fewer digits than weights have with precision.compute = \"{}\"; set bf16 there, or fp32 here",
+                   to_string(precision.compute));
+  if (precision.stochastic_rounding && precision.master != StorageType::bf16 && precision.moments != StorageType::bf16)
+    return problem(config, "precision.stochastic_rounding",
+                   "has nothing to round: precision.master and precision.moments are fp32; set bf16 there, or false");
+  return {};
+}
+
 Found check_learning_rate(const Config& config) {
   const OptimizerConfig& optimizer = config.optimizer;
   if (optimizer.min_learning_rate > optimizer.learning_rate)
@@ -298,8 +284,8 @@ std::vector<int64_t> nearest(std::vector<int64_t> values, int64_t x, size_t most
 std::optional<Problem> first_problem(const Config& config) {
   // check_values goes first: the others divide by what it has found to be positive.
   for (const auto check : {check_values, check_shapes, check_tensor_parallel, check_pipeline, check_layers_per_stage,
-                           check_sharding, check_placement, check_memory, check_learning_rate, check_loss_scale,
-                           check_run, check_skipping, check_communication, check_available})
+                           check_sharding, check_placement, check_memory, check_optimizer_state, check_learning_rate,
+                           check_loss_scale, check_run, check_skipping, check_communication})
     if (Found found = check(config)) return found;
   return {};
 }

@@ -1,30 +1,25 @@
 #include "kernels/adamw.h"
 
 #include "kernels/check_args.h"
+#include "kernels/decide_update.h"
 
 namespace megalith {
 
-void decide_update(Stream& s, Tensor state, Tensor sums, const UpdateRules& rules, const AdamW& a) {
-  const char* op = "decide_update";
-  expect_numel(op, "state", state, DType::f64, UpdateState::numel);
-  expect_dtype(op, "sums", sums, DType::f64);
-  CHECK(sums.numel() >= 1, "{}: sums has no elements, expected the loss at least", op);
-  s.launch(
-      "decide_update",
-      {.flops = static_cast<double>(sums.numel()),
-       .bytes = bytes_of(sums) + 2 * bytes_of(state),
-       .kind = Cost::Kind::update},
-      [=] { cpu::decide_update(state, sums, rules, a); },
-      [=](auto queue) { cuda::decide_update(queue, state, sums, rules, a); });
+namespace {
+void expect_state(const char* op, const char* name, const Tensor& t, int64_t n) {
+  CHECK(t.dtype() == DType::f32 || t.dtype() == DType::bf16, "{}: {} is {}, expected f32 or bf16", op, name,
+        name_of(t.dtype()));
+  expect_numel(op, name, t, t.dtype(), n);
 }
+}  // namespace
 
 void adamw_update(Stream& s, Tensor master, Tensor m, Tensor v, Tensor working, Tensor grad, Tensor state,
-                  const AdamW& a) {
+                  const AdamW& a, const Rounding& rounding) {
   const char* op = "adamw_update";
   const int64_t n = master.numel();
-  expect_dtype(op, "master", master, DType::f32);
-  expect_numel(op, "m", m, DType::f32, n);
-  expect_numel(op, "v", v, DType::f32, n);
+  expect_state(op, "master", master, n);
+  expect_state(op, "m", m, n);
+  expect_numel(op, "v", v, m.dtype(), n);
   expect_numel(op, "grad", grad, DType::f32, n);
   expect_numel(op, "state", state, DType::f64, UpdateState::numel);
   if (!working.empty()) {
@@ -35,8 +30,8 @@ void adamw_update(Stream& s, Tensor master, Tensor m, Tensor v, Tensor working, 
       static_cast<double>(2 * (master.bytes() + m.bytes() + v.bytes()) + grad.bytes() + working.bytes());
   s.launch(
       "adamw_update", {.flops = 14.0 * static_cast<double>(n), .bytes = bytes, .kind = Cost::Kind::update},
-      [=] { cpu::adamw_update(master, m, v, working, grad, state, a); },
-      [=](auto queue) { cuda::adamw_update(queue, master, m, v, working, grad, state, a); });
+      [=] { cpu::adamw_update(master, m, v, working, grad, state, a, rounding); },
+      [=](auto queue) { cuda::adamw_update(queue, master, m, v, working, grad, state, a, rounding); });
 }
 
 }  // namespace megalith

@@ -1,5 +1,7 @@
-// The update in one pass: a thread takes four neighbours of every tensor. The decision on one block.
+// The update in one pass: a thread takes four neighbours of every tensor. It waits for memory, so one kernel serves all
+// types of state: which they are is asked as it loads and stores.
 #include "kernels/adamw.h"
+#include "kernels/decide_update.h"
 #include "kernels/loops_cuda.h"
 
 namespace megalith::cuda {
@@ -20,105 +22,103 @@ Rates rates_of(const AdamW& a) {
           .epsilon = f32(a.epsilon)};
 }
 
-UpdateState* state_of(const Tensor& t) { return reinterpret_cast<UpdateState*>(t.data<double>()); }
+struct Floats {
+  void* data;
+  DType type;
+};
+Floats floats_of(const Tensor& t) { return {t.raw(), t.dtype()}; }
 
-// v of all threads of the block, in every thread.
-constexpr int deciders = 128;  // threads
-__device__ inline double block_sum(double v) {
-  __shared__ double room[deciders / warp_size];
-  for (int bits = warp_size / 2; bits > 0; bits /= 2) v += shuffle_xor(v, bits);
-  if (lane_index() == 0) room[warp_index()] = v;
-  sync_threads();
-  double sum = 0;
-  for (int w = 0; w < deciders / warp_size; w++) sum += room[w];
-  return sum;
+template <class T, int n>
+__device__ Vector<float, n> load_as(const Floats& f, int64_t i) {
+  const Vector<T, n> from = load<n>(static_cast<const T*>(f.data) + i);
+  Vector<float, n> v;
+  for (int k = 0; k < n; k++) v[k] = to_float(from[k]);
+  return v;
+}
+template <int n>
+__device__ Vector<float, n> load_floats(const Floats& f, int64_t i) {
+  return f.type == DType::bf16 ? load_as<bfloat16, n>(f, i) : load_as<float, n>(f, i);
+}
+template <class T, int n>
+__device__ void store_as(const Floats& f, int64_t i, const Vector<float, n>& v) {
+  Vector<T, n> rounded;
+  for (int k = 0; k < n; k++) rounded[k] = to<T>(v[k]);
+  store(static_cast<T*>(f.data) + i, rounded);
+}
+template <int n>
+__device__ void store_floats(const Floats& f, int64_t i, const Vector<float, n>& v) {
+  if (f.type == DType::bf16)
+    store_as<bfloat16>(f, i, v);
+  else
+    store_as<float>(f, i, v);
 }
 
-// In every thread; 0 where there are not enough. Each thread finds the rank of its norm, equal ones in their order.
-static_assert(deciders == UpdateState::window);
-__device__ inline double median_of_norms(const UpdateState& state) {
-  __shared__ double middle[2];
-  const int written = static_cast<int>(state.num_norms < deciders ? state.num_norms : deciders);
-  if (written < UpdateState::enough) return 0;
-  if (const int i = static_cast<int>(threadIdx.x); i < written) {
-    const double mine = state.norms[i];
-    int before = 0;
-    for (int k = 0; k < written; k++) before += state.norms[k] < mine || (state.norms[k] == mine && k < i);
-    if (before == (written - 1) / 2) middle[0] = mine;
-    if (before == written / 2) middle[1] = mine;
-  }
-  sync_threads();
-  return (middle[0] + middle[1]) / 2;
-}
-
-__global__ void __launch_bounds__(deciders)
-    decide_kernel(UpdateState* state, const double* sums, int64_t parts, UpdateRules rules, double learning_rate,
-                  double beta1, double beta2) {
-  const double median = rules.skip_above > 0 ? median_of_norms(*state) : 0;
-  double square_sum = 0;
-  for (int64_t i = threadIdx.x; i < parts; i += deciders) square_sum += sums[i];
-  const double norm = sqrt(block_sum(square_sum));
-  if (threadIdx.x != 0) return;
-  state->norm = norm;
-  state->median = median;
-  if (!decide(*state, rules, sums[parts])) return;
-  state->rate = learning_rate / (1 - pow(beta1, state->updates));
-  state->root = 1 / (1 - pow(beta2, state->updates));
+// p, m and v: in bf16, v becomes what is stored.
+template <bool stochastic, int n>
+__device__ void store_state(const Floats (&state)[3], int64_t i, Vector<float, n> (&v)[3], const Rounding& rounding) {
+  if constexpr (stochastic)
+    for (int k = 0; k < n; k++) {
+      const PhiloxBlock words = rounding.words(i + k);
+      for (int j = 0; j < 3; j++)
+        if (state[j].type == DType::bf16) {
+          bfloat16 drawn;
+          drawn.bits = stochastic_bf16(v[j][k], words[static_cast<size_t>(j)]);
+          v[j][k] = to_float(drawn);
+        }
+    }
+  for (int j = 0; j < 3; j++) store_floats(state[j], i, v[j]);
 }
 
 template <int n>
 struct State {
-  Vector<float, n> p, m, v, grad;
+  Vector<float, n> of[3], grad;
 };
 
-// working may be null.
-template <class T, int n>
-__global__ void __launch_bounds__(threads) update_kernel(float* p, float* m, float* v, T* working, const float* grad,
-                                                         const UpdateState* state, int64_t count, Rates r) {
+// working.data may be null.
+template <bool stochastic, int n>
+__global__ void __launch_bounds__(threads)
+    update_kernel(Floats p, Floats m, Floats v, Floats working, const float* grad, const UpdateState* state,
+                  int64_t count, Rates r, Rounding rounding) {
   if (state->decision != static_cast<double>(Decision::update)) return;
+  const Floats all[3] = {p, m, v};
   const float scale = static_cast<float>(state->scale), rate = static_cast<float>(state->rate),
               root = static_cast<float>(state->root);
   for_elements<n, 1>(
       count,
       [&](auto width, int64_t i) {
-        return State<width>{load<width>(p + i), load<width>(m + i), load<width>(v + i), load_once<width>(grad + i)};
+        return State<width>{{load_floats<width>(p, i), load_floats<width>(m, i), load_floats<width>(v, i)},
+                            load_once<width>(grad + i)};
       },
       [&](auto width, int64_t i, auto& s) {
-        Vector<T, width> rounded;
         for (int k = 0; k < width; k++) {
           const float g = scale * s.grad[k];
-          s.m[k] = r.b1 * s.m[k] + r.c1 * g;
-          s.v[k] = r.b2 * s.v[k] + r.c2 * (g * g);
-          s.p[k] = r.keep * s.p[k] - rate * s.m[k] / (sqrtf(s.v[k] * root) + r.epsilon);
-          rounded[k] = to<T>(s.p[k]);
+          float &pi = s.of[0][k], &mi = s.of[1][k], &vi = s.of[2][k];
+          mi = r.b1 * mi + r.c1 * g;
+          vi = r.b2 * vi + r.c2 * (g * g);
+          pi = r.keep * pi - rate * mi / (sqrtf(vi * root) + r.epsilon);
         }
-        store(p + i, s.p);
-        store(m + i, s.m);
-        store(v + i, s.v);
-        if (working) store(working + i, rounded);
+        store_state<stochastic>(all, i, s.of, rounding);
+        if (!working.data) return;
+        if (p.type == DType::bf16)
+          for (int k = 0; k < width; k++) s.of[0][k] = to_float(to<bfloat16>(s.of[0][k]));
+        store_floats(working, i, s.of[0]);
       });
 }
 }  // namespace
 
-void decide_update(Queue queue, Tensor state, Tensor sums, const UpdateRules& rules, const AdamW& a) {
-  launch(queue, {"decide_update", 1, deciders}, decide_kernel, state_of(state), sums.data<double>(), sums.numel() - 1,
-         rules, a.learning_rate, a.beta1, a.beta2);
-}
-
 void adamw_update(Queue queue, Tensor master, Tensor m, Tensor v, Tensor working, Tensor grad, Tensor state,
-                  const AdamW& a) {
+                  const AdamW& a, const Rounding& rounding) {
   const int64_t count = master.numel();
   if (count == 0) return;
-  with_compute_type(working.empty() ? DType::f32 : working.dtype(), [&](auto tag) {
-    using T = decltype(tag);
-    T* rounded = working.empty() ? nullptr : working.data<T>();
-    const bool vectors = aligned(master.raw()) && aligned(m.raw()) && aligned(v.raw()) && aligned(grad.raw()) &&
-                         aligned(rounded, 4 * sizeof(T));
-    const int n = vectors ? 4 : 1;
-    launch(queue, {"adamw_update", element_grid(count, n, 1), threads},
-           vectors ? update_kernel<T, 4> : update_kernel<T, 1>, master.data<float>(), m.data<float>(), v.data<float>(),
-           rounded, grad.data<float>(), state_of(state), count, rates_of(a));
-  });
+  bool vectors = true;
+  for (const Tensor& t : {master, m, v, working, grad}) vectors = vectors && aligned(t.raw(), 4 * size_of(t.dtype()));
+  const auto kernel = [&] {
+    if (rounding.stochastic) return vectors ? update_kernel<true, 4> : update_kernel<true, 1>;
+    return vectors ? update_kernel<false, 4> : update_kernel<false, 1>;
+  }();
+  launch(queue, {"adamw_update", element_grid(count, vectors ? 4 : 1, 1), threads}, kernel, floats_of(master),
+         floats_of(m), floats_of(v), floats_of(working), grad.data<float>(),
+         reinterpret_cast<const UpdateState*>(state.data<double>()), count, rates_of(a), rounding);
 }
 
 }  // namespace megalith::cuda

@@ -19,6 +19,10 @@ void expect_logits(const char* op, const Tensor& logits, const Tensor& targets, 
   expect_numel(op, "targets", targets, DType::i32, logits.rows());
 }
 
+void expect_scale(const char* op, const GradientScale& scale) {
+  if (!scale.in_memory.empty()) expect_numel(op, "scale", scale.in_memory, DType::f64, 1);
+}
+
 void expect_whole(const char* op, const Tensor& losses, const Tensor& logits, const Tensor& targets,
                   const VocabularyPart& part) {
   expect_logits(op, logits, targets, part);
@@ -38,8 +42,9 @@ void cross_entropy_forward(Stream& s, Tensor losses, Tensor logits, Tensor targe
 }
 
 void cross_entropy_forward_backward(Stream& s, Tensor losses, Tensor logits, Tensor targets, VocabularyPart part,
-                                    double scale) {
+                                    const GradientScale& scale) {
   expect_whole("cross_entropy_forward_backward", losses, logits, targets, part);
+  expect_scale("cross_entropy_forward_backward", scale);
   const double bytes = bytes_of(losses) + held_bytes(logits, part) + bytes_of(logits) + bytes_of(targets);
   s.launch(
       "cross_entropy_forward_backward", {.flops = 6 * held(logits, part), .bytes = bytes},
@@ -79,8 +84,10 @@ void cross_entropy_loss(Stream& s, Tensor losses, Tensor stats, Tensor targets) 
       [=](auto queue) { cuda::cross_entropy_loss(queue, losses, stats, targets); });
 }
 
-void cross_entropy_gradient(Stream& s, Tensor logits, Tensor stats, Tensor targets, VocabularyPart part, double scale) {
+void cross_entropy_gradient(Stream& s, Tensor logits, Tensor stats, Tensor targets, VocabularyPart part,
+                            const GradientScale& scale) {
   const char* op = "cross_entropy_gradient";
+  expect_scale(op, scale);
   expect_logits(op, logits, targets, part);
   expect(op, "stats", stats, DType::f32, {3, logits.rows()});
   const double bytes = bytes_of(stats) + held_bytes(logits, part) + bytes_of(logits) + bytes_of(targets);

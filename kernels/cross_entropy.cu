@@ -96,6 +96,15 @@ __device__ Softmax row_softmax(const T* z, int64_t V, Keep&& keep) {
   return block_softmax<T>(mine);
 }
 
+// GradientScale, as kernels are given it.
+struct Scale {
+  double factor;
+  const double* in_memory;  // or null
+  explicit Scale(const GradientScale& s)
+      : factor(s.factor), in_memory(s.in_memory.empty() ? nullptr : s.in_memory.data<double>()) {}
+  __device__ float value() const { return static_cast<float>(in_memory ? factor * *in_memory : factor); }
+};
+
 // z[0, V) becomes the gradient of the logits in `from`, and the padding up to width 0.
 template <class T, int n>
 __device__ void write_gradient(T* z, const T* from, int64_t V, int64_t width, Softmax s, int64_t target,
@@ -136,7 +145,7 @@ __device__ inline float loss_of(Softmax s, float target_logit) { return logf(s.s
 template <class T, int n, bool in_shared>
 __global__ void __launch_bounds__(threads)
     whole_kernel(float* losses, T* gradient, const T* logits, const int32_t* targets, int64_t width,
-                 VocabularyPart part, float scale) {
+                 VocabularyPart part, Scale scale) {
   const int64_t row = blockIdx.x, target = targets[row], V = part.count;
   const T* z = logits + row * width;
   T* const out = gradient ? gradient + row * width : nullptr;
@@ -152,7 +161,7 @@ __global__ void __launch_bounds__(threads)
     if constexpr (in_shared) store(kept + c, from);
   });
   if (threadIdx.x == 0) losses[row] = loss_of(s, target_logit);
-  if (out) write_gradient<T, n>(out, in_shared ? kept : z, V, width, s, column, target_logit, scale);
+  if (out) write_gradient<T, n>(out, in_shared ? kept : z, V, width, s, column, target_logit, scale.value());
 }
 
 template <class T, int n>
@@ -169,14 +178,14 @@ __global__ void __launch_bounds__(threads)
 
 template <class T, int n>
 __global__ void __launch_bounds__(threads) gradient_kernel(T* logits, const float* stats, const int32_t* targets,
-                                                           int64_t N, int64_t width, VocabularyPart part, float scale) {
+                                                           int64_t N, int64_t width, VocabularyPart part, Scale scale) {
   const int64_t row = blockIdx.x, target = targets[row];
   T* z = logits + row * width;
   if (target == -1) return write_zeros<T, n>(z, width);
   const int64_t column = part.index_of(target);
   const float target_logit = logit_of(z, column, true);
   sync_threads();  // the target's logit is overwritten below
-  write_gradient<T, n>(z, z, part.count, width, {stats[row], stats[N + row]}, column, target_logit, scale);
+  write_gradient<T, n>(z, z, part.count, width, {stats[row], stats[N + row]}, column, target_logit, scale.value());
 }
 
 constexpr int row_threads = 128;  // of the kernels with a thread a row
@@ -196,7 +205,7 @@ __global__ void __launch_bounds__(row_threads)
 }
 
 void run_whole(Queue queue, const char* name, Tensor losses, Tensor logits, Tensor targets, const VocabularyPart& part,
-               bool write, double scale) {
+               bool write, const GradientScale& scale) {
   const int64_t N = logits.rows(), width = logits.cols();
   if (N == 0) return;
   with_compute_type(logits.dtype(), [&](auto tag) {
@@ -207,7 +216,7 @@ void run_whole(Queue queue, const char* name, Tensor losses, Tensor logits, Tens
       const bool in_shared = write && row_bytes <= most_shared;
       launch(queue, {name, blocks_for(N, 1), threads, in_shared ? row_bytes : 0},
              in_shared ? whole_kernel<T, n, true> : whole_kernel<T, n, false>, losses.data<float>(), gradient,
-             logits.data<T>(), targets.data<int32_t>(), width, part, scale);
+             logits.data<T>(), targets.data<int32_t>(), width, part, Scale(scale));
     };
     if (in_vectors({logits})) return run(std::integral_constant<int, 16 / sizeof(T)>{});
     run(std::integral_constant<int, 1>{});
@@ -219,7 +228,7 @@ void cross_entropy_forward(Queue queue, Tensor losses, Tensor logits, Tensor tar
   run_whole(queue, "cross_entropy_forward", losses, logits, targets, part, false, 0);
 }
 void cross_entropy_forward_backward(Queue queue, Tensor losses, Tensor logits, Tensor targets,
-                                    const VocabularyPart& part, double scale) {
+                                    const VocabularyPart& part, const GradientScale& scale) {
   run_whole(queue, "cross_entropy_forward_backward", losses, logits, targets, part, true, scale);
 }
 
@@ -249,14 +258,14 @@ void cross_entropy_loss(Queue queue, Tensor losses, Tensor stats, Tensor targets
 }
 
 void cross_entropy_gradient(Queue queue, Tensor logits, Tensor stats, Tensor targets, const VocabularyPart& part,
-                            double scale) {
+                            const GradientScale& scale) {
   const int64_t N = logits.rows(), width = logits.cols();
   if (N == 0) return;
   with_compute_type(logits.dtype(), [&](auto tag) {
     using T = decltype(tag);
     launch(queue, {"cross_entropy_gradient", blocks_for(N, 1), threads},
            in_vectors({logits}) ? gradient_kernel<T, 16 / sizeof(T)> : gradient_kernel<T, 1>, logits.data<T>(),
-           stats.data<float>(), targets.data<int32_t>(), N, width, part, scale);
+           stats.data<float>(), targets.data<int32_t>(), N, width, part, Scale(scale));
   });
 }
 

@@ -10,6 +10,13 @@
 
 namespace megalith {
 
+// What gradients are multiplied by: a number and, unless empty, another in memory of the device, (1) f64.
+struct GradientScale {
+  double factor;
+  Tensor in_memory;
+  GradientScale(double f, Tensor m = {}) : factor(f), in_memory(m) {}
+};
+
 // Whole: every token has its column here, part.count == part.total.
 
 // losses (N) f32 written; logits (N, at least part.count) f32 or bf16, read only; targets (N) i32 in [-1, part.total).
@@ -17,7 +24,7 @@ void cross_entropy_forward(Stream& s, Tensor losses, Tensor logits, Tensor targe
 
 // The same, and the logits are overwritten with their gradient: no second (N, V) tensor exists, nor an f32 copy.
 void cross_entropy_forward_backward(Stream& s, Tensor losses, Tensor logits, Tensor targets, VocabularyPart part,
-                                    double scale);
+                                    const GradientScale& scale);
 
 // In parts: each holds the logits of its own tokens, and all agree through three numbers a row, stats (3, N) f32:
 //   row 0  the largest logit, row 1  the sum of exp(z - row 0), row 2  the target's logit.
@@ -43,27 +50,29 @@ void cross_entropy_loss(Stream& s, Tensor losses, Tensor stats, Tensor targets);
 
 // logits (N, at least part.count), as softmax_part read them, are overwritten with their gradient; stats of the whole
 // vocabulary, read only.
-void cross_entropy_gradient(Stream& s, Tensor logits, Tensor stats, Tensor targets, VocabularyPart part, double scale);
+void cross_entropy_gradient(Stream& s, Tensor logits, Tensor stats, Tensor targets, VocabularyPart part,
+                            const GradientScale& scale);
 
 // The implementations; arguments are as above and were checked.
 namespace cpu {
 void cross_entropy_forward(Tensor losses, Tensor logits, Tensor targets, const VocabularyPart& part);
 void cross_entropy_forward_backward(Tensor losses, Tensor logits, Tensor targets, const VocabularyPart& part,
-                                    double scale);
+                                    const GradientScale& scale);
 void softmax_part(Tensor stats, Tensor logits, Tensor targets, const VocabularyPart& part);
 void merge_softmax(Tensor stats, Tensor max);
 void cross_entropy_loss(Tensor losses, Tensor stats, Tensor targets);
-void cross_entropy_gradient(Tensor logits, Tensor stats, Tensor targets, const VocabularyPart& part, double scale);
+void cross_entropy_gradient(Tensor logits, Tensor stats, Tensor targets, const VocabularyPart& part,
+                            const GradientScale& scale);
 }  // namespace cpu
 namespace cuda {
 void cross_entropy_forward(Queue queue, Tensor losses, Tensor logits, Tensor targets, const VocabularyPart& part);
 void cross_entropy_forward_backward(Queue queue, Tensor losses, Tensor logits, Tensor targets,
-                                    const VocabularyPart& part, double scale);
+                                    const VocabularyPart& part, const GradientScale& scale);
 void softmax_part(Queue queue, Tensor stats, Tensor logits, Tensor targets, const VocabularyPart& part);
 void merge_softmax(Queue queue, Tensor stats, Tensor max);
 void cross_entropy_loss(Queue queue, Tensor losses, Tensor stats, Tensor targets);
 void cross_entropy_gradient(Queue queue, Tensor logits, Tensor stats, Tensor targets, const VocabularyPart& part,
-                            double scale);
+                            const GradientScale& scale);
 }  // namespace cuda
 
 }  // namespace megalith

@@ -56,6 +56,10 @@ void check_targets(const char* op, const int32_t* targets, int64_t N, const Voca
     CHECK(-1 <= targets[n] && targets[n] < part.total, "{}: target {} at row {}, but the vocabulary has {}", op,
           targets[n], n, part.total);
 }
+
+float value_of(const GradientScale& scale) {
+  return static_cast<float>(scale.in_memory.empty() ? scale.factor : scale.factor * *scale.in_memory.data<double>());
+}
 }  // namespace
 
 void cross_entropy_forward(Tensor losses_, Tensor logits_, Tensor targets_, const VocabularyPart& part) {
@@ -76,7 +80,7 @@ void cross_entropy_forward(Tensor losses_, Tensor logits_, Tensor targets_, cons
 }
 
 void cross_entropy_forward_backward(Tensor losses_, Tensor logits_, Tensor targets_, const VocabularyPart& part,
-                                    double scale_) {
+                                    const GradientScale& scale_) {
   const int32_t* targets = targets_.data<int32_t>();
   const int64_t V = part.count, width = logits_.cols();
   check_targets("cross_entropy_forward_backward", targets, logits_.rows(), part);
@@ -84,7 +88,7 @@ void cross_entropy_forward_backward(Tensor losses_, Tensor logits_, Tensor targe
     using T = decltype(tag);
     float* losses = losses_.data<float>();
     T* logits = logits_.data<T>();
-    const auto scale = static_cast<float>(scale_);
+    const float scale = value_of(scale_);
     parallel_for(logits_.rows(), 16 * V, [=](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; n++) {
         T* z = logits + n * width;
@@ -141,7 +145,8 @@ void cross_entropy_loss(Tensor losses_, Tensor stats_, Tensor targets_) {
   for (int64_t n = 0; n < N; n++) losses[n] = targets[n] < 0 ? 0 : loss_of({max[n], sum[n]}, target[n]);
 }
 
-void cross_entropy_gradient(Tensor logits_, Tensor stats_, Tensor targets_, const VocabularyPart& part, double scale_) {
+void cross_entropy_gradient(Tensor logits_, Tensor stats_, Tensor targets_, const VocabularyPart& part,
+                            const GradientScale& scale_) {
   const int32_t* targets = targets_.data<int32_t>();
   const int64_t N = logits_.rows(), V = part.count, width = logits_.cols();
   check_targets("cross_entropy_gradient", targets, N, part);
@@ -149,7 +154,7 @@ void cross_entropy_gradient(Tensor logits_, Tensor stats_, Tensor targets_, cons
     using T = decltype(tag);
     const float *max = stats_.data<float>(), *sum = max + N;
     T* logits = logits_.data<T>();
-    const auto scale = static_cast<float>(scale_);
+    const float scale = value_of(scale_);
     parallel_for(N, 8 * width, [=](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; n++) {
         T* z = logits + n * width;

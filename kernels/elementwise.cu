@@ -250,12 +250,11 @@ void sum_into(Queue queue, const char* name, const Tensor& out, const Tensor& x,
 }
 
 // As in elementwise_cpu.cpp, one element a thread: this runs once in a training.
-__global__ void __launch_bounds__(threads)
-    normal_kernel(float* y, int64_t n, uint64_t seed, uint64_t stream, int64_t begin, double deviation, int64_t count,
-                  int64_t total, int64_t first_column) {
+__global__ void __launch_bounds__(threads) normal_kernel(float* y, int64_t n, uint64_t seed, uint64_t stream,
+                                                         int64_t begin, double deviation, Columns columns) {
   const int64_t i = int64_t{blockIdx.x} * threads + threadIdx.x;
   if (i >= n) return;
-  const int64_t place = (begin + i) / count * total + first_column + (begin + i) % count;
+  const int64_t place = place_in_whole(columns, begin + i);
   const PhiloxBlock words = philox(seed, stream, static_cast<uint64_t>(place / 4));
   const bool second = place % 4 >= 2;
   const double radius = deviation * sqrt(-2 * log(double{uniform(second ? words[2] : words[0])}));
@@ -275,11 +274,8 @@ void normal_fill(Queue queue, Tensor y, uint64_t seed, uint64_t stream, int64_t 
                  const Columns& columns) {
   const int64_t n = y.numel();
   if (n == 0) return;
-  // With all its columns a matrix is one row of elements.
-  const bool whole = columns.count == columns.total;
-  const int64_t count = whole ? begin + n : columns.count;
   launch(queue, {"normal_fill", blocks_for(n, threads), threads}, normal_kernel, y.data<float>(), n, seed, stream,
-         begin, std, count, whole ? count : columns.total, whole ? 0 : columns.begin);
+         begin, std, columns);
 }
 
 }  // namespace megalith::cuda

@@ -4,6 +4,7 @@
 
 #include "kernels/base/stream.h"
 #include "kernels/base/tensor.h"
+#include "kernels/columns.h"
 
 namespace megalith {
 
@@ -24,11 +25,6 @@ void accumulate_sum(Stream& s, Tensor out, Tensor x, double scale);
 
 // out (1) f64 += sum(x^2); x f32.
 void accumulate_square_sum(Stream& s, Tensor out, Tensor x);
-
-// Columns [begin, begin + count) of a matrix that has `total`. As it stands: all of them, however many there are.
-struct Columns {
-  int64_t begin = 0, count = 1, total = 1;
-};
 
 // y[i] = std * normal(of the key, at the element's place in the whole parameter): a pure function of (seed, stream,
 // place), so any range of any split can be initialised anywhere. y f32 is elements [begin, begin + y.numel()) of the

@@ -94,12 +94,51 @@ TEST(RoundTrip, the_same_pieces_give_the_same_bytes) {
 
 TEST(RoundTrip, elements_take_no_memory_while_hdf5_lays_them_out) {
   std::vector<DatasetRecord> datasets;
-  for (const char* name : {"a", "b", "c"}) datasets.push_back({whole_piece(name, {1 << 28}), name, 0, 0});
+  for (const char* name : {"a", "b", "c"}) datasets.push_back({.piece = whole_piece(name, {1 << 28}), .dataset = name});
   const HDF5Layout layout = lay_out_hdf5(datasets);
   EXPECT_GT(layout.bytes, int64_t{3} << 30);
   struct stat info {};
   ASSERT_EQ(::stat(layout.file.path().c_str(), &info), 0);
   EXPECT_LT(info.st_blocks * 512, 65536);
+}
+
+// f32 and bf16 in one file, and the bf16 tensor in two pieces that meet in the middle of a row.
+TEST(RoundTrip, bf16_is_kept_as_it_is) {
+  const TemporaryFolder folder;
+  std::vector<float> wide(15);
+  std::vector<bfloat16> narrow(35);
+  for (size_t i = 0; i < wide.size(); i++) wide[i] = 1.0f / static_cast<float>(i + 3);
+  for (size_t i = 0; i < narrow.size(); i++) narrow[i] = bfloat16(1.0f / static_cast<float>(i + 3));
+  const auto shown = [&](int64_t first, int64_t last) {
+    Piece piece = whole_piece("moments/a", {5, 7});
+    piece.begin = first;
+    piece.end = last;
+    return StoredPiece(piece, DType::bf16, [&narrow, first](int64_t begin, int64_t, const auto& use) {
+      use(narrow.data() + first + begin);
+    });
+  };
+  const std::array<StoredPiece, 3> pieces = {shown(0, 17), StoredPiece{whole_piece("b", {3, 5}), wide.data()},
+                                             shown(17, 35)};
+  const std::string unfinished = begin_checkpoint(folder.path(), 4);
+  Manifest manifest;
+  manifest.step = 4;
+  manifest.files = {file_record_from_text(to_text(write_rank_file(unfinished, 0, pieces)))};
+  EXPECT_LT(manifest.files[0].datasets[1].offset + 2 * 35, manifest.files[0].bytes);
+  const std::string path = publish_checkpoint(unfinished, std::move(manifest));
+  EXPECT_TRUE(verify_checkpoint(path).damaged.empty());
+  EXPECT_NE(describe_checkpoint(path).find("50 elements of bf16 and f32"), std::string::npos);
+  CheckpointReader reader(path);
+  for (int turn = 0; turn < 2; turn++) {  // the second without checking all of a dataset
+    std::vector<float> out(15);
+    reader.read(whole_piece("b", {3, 5}), out.data());
+    EXPECT_EQ(out, wide);
+    Piece middle = whole_piece("moments/a", {5, 7});
+    middle.begin = 15;
+    middle.end = 19;
+    out.resize(4);
+    reader.read(middle, out.data());
+    for (size_t i = 0; i < 4; i++) EXPECT_EQ(out[i], static_cast<float>(narrow[15 + i])) << i;
+  }
 }
 
 TEST(RoundTrip, hdf5_itself_reads_the_file) {

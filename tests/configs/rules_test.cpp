@@ -248,20 +248,18 @@ TEST(Rules, ParametersAreOffloadedBesideTheOptimizerAndWhereTheyAreGathered) {
   EXPECT_TRUE(allowed({"memory.offload_optimizer=0.5", "parallel.sharding_strategy=no_shard"}));
 }
 
-TEST(Rules, WhatIsNotAvailableIsRefusedByName) {
-  const std::pair<std::string, std::string> cases[] = {
-      {"precision.compute=\"fp16\"", "\"bf16\" and \"fp32\" are"},
-      {"precision.master=\"bf16\"", "\"fp32\" is"},
-      {"precision.moments=\"bf16\"", "\"fp32\" is"},
-      {"precision.stochastic_rounding=true", "false is"},
-  };
-  for (const auto& [text, offer] : cases) {
-    const size_t equals = text.find('=');
-    EXPECT_NE(refusal({text}).find(fmt::format("{} = {} is not available yet; {}", text.substr(0, equals),
-                                               text.substr(equals + 1), offer)),
-              std::string::npos)
-        << refusal({text});
-  }
+TEST(Rules, StateInBf16) {
+  const std::string narrow = "precision.master=bf16", random = "precision.stochastic_rounding=true";
+  expect_refusal({narrow},
+                 "precision.master = \"bf16\" holds fewer digits than weights have with precision.compute = "
+                 "\"fp32\"; set bf16 there, or fp32 here");
+  EXPECT_NE(refusal({narrow, "precision.compute=fp16"}).find("\"fp16\"; set bf16 there"), std::string::npos);
+  expect_refusal(
+      {random},
+      "precision.stochastic_rounding = true has nothing to round: precision.master and precision.moments are "
+      "fp32; set bf16 there, or false");
+  EXPECT_TRUE(allowed({narrow, random, "precision.compute=bf16"}));
+  EXPECT_TRUE(allowed({random, "precision.moments=bf16"}));
 }
 
 TEST(Rules, AConfigBuiltByHandIsCheckedAsWell) {

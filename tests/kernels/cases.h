@@ -4,6 +4,7 @@
 #include "case.h"
 #include "kernels/adamw.h"
 #include "kernels/attention.h"
+#include "kernels/decide_update.h"
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
 #include "kernels/vocabulary.h"
@@ -38,10 +39,16 @@ Case softmax_part_case(int64_t N, VocabularyPart part, int64_t padding, DType t)
 Case merge_softmax_case(int64_t N);
 Case cross_entropy_loss_case(int64_t N);
 Case cross_entropy_gradient_case(int64_t N, VocabularyPart part, int64_t padding, DType t);
-Case adamw_case(int64_t n, int64_t update, bool has_working, DType t, Decision decision = Decision::update);
+struct StateTypes {
+  DType master = DType::f32, moments = DType::f32;
+  Rounding rounding{};
+};
+// t: of the working copy.
+Case adamw_case(int64_t n, int64_t update, bool has_working, DType t, Decision decision = Decision::update,
+                const StateTypes& state = {});
 // After updates with these norms and so many skipped steps; the last of the sums is the loss.
 Case decide_update_case(const std::string& what, const Values& sums, const UpdateRules& rules, const Values& norms,
-                        int64_t skipped = 0);
+                        int64_t skipped = 0, const UpdateState& start = {});
 Case fill_case(int64_t n, DType t);
 Case copy_case(int64_t n, DType to, DType from);
 Case add_case(int64_t n, DType t);

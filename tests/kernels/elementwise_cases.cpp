@@ -5,6 +5,7 @@
 
 #include "cases.h"
 #include "kernels/adamw.h"
+#include "kernels/decide_update.h"
 #include "kernels/elementwise.h"
 #include "kernels/philox.h"
 
@@ -21,9 +22,15 @@ UpdateState state_of(const Values& values) {
   std::memcpy(&state, values.data(), sizeof state);
   return state;
 }
+
+double drawn(double value, uint32_t word) {
+  bfloat16 rounded;
+  rounded.bits = stochastic_bf16(static_cast<float>(value), word);
+  return static_cast<double>(static_cast<float>(rounded));
+}
 }  // namespace
 
-Case adamw_case(int64_t n, int64_t update, bool has_working, DType t, Decision decision) {
+Case adamw_case(int64_t n, int64_t update, bool has_working, DType t, Decision decision, const StateTypes& types) {
   const AdamW a{.learning_rate = 3e-2, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
   const double scale = 0.7, c1 = 1 - std::pow(a.beta1, double(update)), c2 = 1 - std::pow(a.beta2, double(update));
   UpdateState state{};
@@ -32,12 +39,15 @@ Case adamw_case(int64_t n, int64_t update, bool has_working, DType t, Decision d
   state.rate = a.learning_rate / c1;
   state.root = 1 / c2;
   Case c{.op = "adamw_update",
-         .shape = fmt::format("{} update {}{} decision {}", n, update, has_working ? " working" : "", int(decision)),
+         .shape = fmt::format("{} update {}{} decision {}, {} of {}{}", n, update, has_working ? " working" : "",
+                              int(decision), name_of(types.moments), name_of(types.master),
+                              types.rounding.stochastic ? " rounded at random" : ""),
          .dtype = t,
-         .args = {out("master", f32, {n}), out("m", f32, {n}), out("v", f32, {n}),
+         .args = {out("master", types.master, {n}), out("m", types.moments, {n}), out("v", types.moments, {n}),
                   out("working", t, has_working ? Shape{n} : Shape{}), in("grad", f32, {n}),
                   in("state", f64, {UpdateState::numel})},
-         .run = [a](Stream& s, const Tensors& x) { adamw_update(s, x[0], x[1], x[2], x[3], x[4], x[5], a); },
+         .run = [a, rounding = types.rounding](
+                    Stream& s, const Tensors& x) { adamw_update(s, x[0], x[1], x[2], x[3], x[4], x[5], a, rounding); },
          .twin =
              [=](Doubles& d) {
                for (size_t i = 0; i < at(n) && decision == Decision::update; i++) {
@@ -47,6 +57,12 @@ Case adamw_case(int64_t n, int64_t update, bool has_working, DType t, Decision d
                  v = a.beta2 * v + (1 - a.beta2) * g * g;
                  p = p - a.learning_rate * a.weight_decay * p -
                      a.learning_rate * (m / c1) / (std::sqrt(v / c2) + a.epsilon);
+                 if (types.rounding.stochastic) {
+                   const PhiloxBlock words = types.rounding.words(int64_t(i));
+                   if (types.master == bf16) p = drawn(p, words[0]);
+                   if (types.moments == bf16) m = drawn(m, words[1]);
+                   if (types.moments == bf16) v = drawn(v, words[2]);
+                 }
                  if (has_working) d["working"][i] = p;
                }
              }};
@@ -56,16 +72,17 @@ Case adamw_case(int64_t n, int64_t update, bool has_working, DType t, Decision d
 }
 
 Case decide_update_case(const std::string& what, const Values& sums, const UpdateRules& rules, const Values& norms,
-                        int64_t skipped) {
+                        int64_t skipped, const UpdateState& start) {
   const AdamW a{.learning_rate = 3e-2, .beta1 = 0.9, .beta2 = 0.95};
-  UpdateState before{};
+  UpdateState before = start;
   before.updates = 7;
   before.skipped = double(skipped);
   before.num_norms = double(norms.size());
   for (size_t i = 0; i < norms.size(); i++) before.norms[i % UpdateState::window] = norms[i];
   Case c{.op = "decide_update",
-         .shape = fmt::format("{}, {} sums, {} norms, skipped {}, max {} above {} most {}", what, sums.size(),
-                              norms.size(), skipped, rules.max_norm, rules.skip_above, rules.most_skipped),
+         .shape = fmt::format("{}, {} sums, {} norms, skipped {}, max {} above {} most {}, loss scale {}", what,
+                              sums.size(), norms.size(), skipped, rules.max_norm, rules.skip_above, rules.most_skipped,
+                              start.next_loss_scale),
          .dtype = f64,
          .args = {out("state", f64, {UpdateState::numel}), in("sums", f64, {int64_t(sums.size())})},
          .run = [=](Stream& s, const Tensors& x) { decide_update(s, x[0], x[1], rules, a); },
@@ -74,7 +91,10 @@ Case decide_update_case(const std::string& what, const Values& sums, const Updat
                UpdateState state = state_of(d["state"]);
                double squares = 0;
                for (size_t i = 0; i + 1 < sums.size(); i++) squares += sums[i];
-               const double norm = std::sqrt(squares), loss = sums.back();
+               const LossScaling& scaling = rules.loss_scaling;
+               const double factor = scaling.initial > 0 ? before.next_loss_scale : 1;
+               const double norm = std::sqrt(squares) / factor, loss = sums.back();
+               if (scaling.initial > 0) state.loss_scale = factor;
                Values last(norms.end() - std::min<ptrdiff_t>(norms.end() - norms.begin(), 128), norms.end());
                std::sort(last.begin(), last.end());
                double median = 0;
@@ -85,18 +105,30 @@ Case decide_update_case(const std::string& what, const Values& sums, const Updat
                Decision decision = Decision::update;
                if (median > 0 && norm > rules.skip_above * median) decision = Decision::spike;
                if (!std::isfinite(norm) || !std::isfinite(loss)) decision = Decision::not_finite;
+               if (!std::isfinite(norm) && std::isfinite(loss) && scaling.dynamic && factor > scaling.minimum)
+                 decision = Decision::overflow;
                if (skipped >= rules.most_skipped) decision = Decision::over;
                state.decision = double(decision);
                state.norm = norm;
                state.median = median;
                if (decision == Decision::update) {
-                 state.scale = rules.max_norm == 0 ? 1 : std::min(1.0, rules.max_norm / (norm + 1e-6));
+                 state.scale = (rules.max_norm == 0 ? 1 : std::min(1.0, rules.max_norm / (norm + 1e-6))) / factor;
+                 state.good_steps++;
+                 if (scaling.dynamic && state.good_steps == double(scaling.window)) {
+                   state.next_loss_scale = 2 * factor;
+                   state.good_steps = state.overflows = 0;
+                 }
                  state.rate = a.learning_rate / (1 - std::pow(a.beta1, 8));
                  state.root = 1 / (1 - std::pow(a.beta2, 8));
                  state.norms[norms.size() % 128] = norm;
                  state.num_norms++;
                  state.updates++;
                  state.skipped = 0;
+               } else if (decision == Decision::overflow) {
+                 state.good_steps = 0;
+                 state.overflows++;
+                 if (state.overflows >= double(scaling.delayed_shift))
+                   state.next_loss_scale = std::max(scaling.minimum, factor / 2);
                } else {
                  state.skipped++;
                }

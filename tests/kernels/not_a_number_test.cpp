@@ -4,6 +4,7 @@
 #include "kernels/adamw.h"
 #include "kernels/attention.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/decide_update.h"
 #include "kernels/elementwise.h"
 #include "kernels/gelu.h"
 #include "kernels/layernorm.h"

@@ -62,6 +62,12 @@ std::vector<Config> layouts(int ranks) {
   return all;
 }
 
+void with_state_in_bf16(Config& config) {
+  config.precision.compute = ComputeType::bf16;
+  config.precision.master = config.precision.moments = StorageType::bf16;
+  config.precision.stochastic_rounding = true;
+}
+
 // The largest difference of a weight here from the whole ones, relative to the largest of its tensor.
 double difference(SmallRun& run, const Values& whole) {
   double worst = 0;
@@ -108,12 +114,13 @@ TEST(Layouts, FollowOneRankAlone) {
   }
 }
 
-// Two kinds in each layout, in fp32 and bf16 by turns.
+// Two kinds in each layout, in fp32 and bf16 by turns, and there with the optimizer's state in bf16 as well.
 TEST(Layouts, WhatIsRecomputedOrOffloadedChangesNoBit) {
   const std::vector<MemoryConfig> kinds = kinds_of_memory();
   size_t turn = 0;
   for (Config layout : layouts(session().size())) {
     layout.precision.compute = turn % 4 == 0 ? ComputeType::fp32 : ComputeType::bf16;
+    if (turn % 4 == 2) with_state_in_bf16(layout);
     layout.memory = {};
     SmallRun kept = on_all_ranks(layout);
     const std::vector<StepScalars> steps = kept.steps(2);
@@ -152,6 +159,53 @@ TEST(Layouts, FollowInBf16) {
     }
     run.evaluate(7);
     EXPECT_EQ(run.runtime.memory.peaks(), run.rehearsal.memory);
+  }
+}
+
+// From the same gradients every layout makes the same weights and moments, to the last bit: the draws belong to the
+// element of the whole parameter and to the step.
+TEST(Layouts, RoundAtRandomAlike) {
+  // Elements of whole tensors by place; those that are not here are absent.
+  using Elements = std::map<std::string, std::map<int64_t, float>>;
+  const auto each_element = [](const HeldPiece& held, const auto& use) {
+    const Columns columns{held.piece.col_begin, held.piece.col_end - held.piece.col_begin, held.piece.cols()};
+    for (int64_t i = 0; i < held.data.numel(); i++) use(i, place_in_whole(columns, held.piece.begin + i));
+  };
+  const auto state_after_updates = [&](SmallRun& run) {
+    double sums[] = {0.25, 1};
+    for (int64_t step : {0, 1, 2}) {
+      for (Unit& unit : run.units())
+        for (const HeldPiece& held : held_pieces(unit, "", unit.gradient(), {0, unit.plan().numel}))
+          each_element(held, [&](int64_t i, int64_t place) {
+            held.data.data<float>()[i] = static_cast<float>(std::sin(static_cast<double>(place + 7 * step)));
+          });
+      run.trainer.optimizer().update(run.runtime.stream, run.units(), step, {sums, DType::f64, {2}});
+    }
+    Elements state;
+    const auto add = [&](const std::string& path, const Unit& unit, Tensor shard) {
+      for (const HeldPiece& held : held_pieces(unit, path, shard, {0, unit.plan().numel})) {
+        const std::vector<float> values = values_of(held.data);
+        each_element(held,
+                     [&](int64_t i, int64_t place) { state[held.piece.name][place] = values[static_cast<size_t>(i)]; });
+      }
+    };
+    for (size_t u = 0; u < run.units().size(); u++) {
+      add("", run.units()[u], run.units()[u].master());
+      for (const Optimizer::State& moments : run.trainer.optimizer().state())
+        add(moments.path, run.units()[u], moments.by_unit[u]);
+    }
+    return state;
+  };
+  Config config = model();
+  with_state_in_bf16(config);
+  SmallRun alone(config);
+  const Elements whole = state_after_updates(alone);
+  for (Config layout : layouts(session().size())) {
+    SCOPED_TRACE(described(layout));
+    with_state_in_bf16(layout);
+    SmallRun run = on_all_ranks(layout);
+    for (const auto& [name, elements] : state_after_updates(run))
+      for (const auto& [place, value] : elements) ASSERT_EQ(value, whole.at(name).at(place)) << name << " " << place;
   }
 }
 

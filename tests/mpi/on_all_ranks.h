@@ -31,8 +31,11 @@ inline Values gathered(SmallRun& run, Tensor (Unit::*shard)() const) {
   Values all;
   Communicator& axis = run.runtime.mesh.channel(Channel::shard);
   for (Unit& unit : run.units()) {
-    std::vector<float> flat(static_cast<size_t>(unit.plan().numel));
-    axis.all_gather(run.runtime.stream, {flat.data(), DType::f32, {unit.plan().numel}}, (unit.*shard)()).wait();
+    const Tensor mine = (unit.*shard)();
+    std::vector<char> room(static_cast<size_t>(unit.plan().numel * size_of(mine.dtype())));
+    const Tensor whole(room.data(), mine.dtype(), {unit.plan().numel});
+    axis.all_gather(run.runtime.stream, whole, mine).wait();
+    const std::vector<float> flat = values_of(whole);
     for (const PlacedParam& param : unit.plan().params)
       all[param.spec.name] = {flat.begin() + param.range().begin, flat.begin() + param.range().end};
   }
@@ -51,7 +54,8 @@ inline std::string described(const Config& c) {
       c.batch.global_batch_size, c.batch.microbatch_size,
       fmt::format(", {}{}, {} of the optimizer{} on the host, {}", to_string(c.memory.activation_checkpointing),
                   c.memory.offload_activations ? " offloaded" : "", c.memory.offload_optimizer,
-                  c.memory.offload_parameters ? " and the weights" : "", to_string(c.precision.compute)));
+                  c.memory.offload_parameters ? " and the weights" : "", to_string(c.precision.compute)) +
+          (c.precision.stochastic_rounding ? " rounded at random" : ""));
 }
 
 }  // namespace megalith

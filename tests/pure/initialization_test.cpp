@@ -27,7 +27,7 @@ Values initialised(const Config& config, int ranks, uint64_t seed, std::vector<f
     sizes.bytes.fill(int64_t{1} << 20);
     Memory memory(World::cpu, sizes);
     for (const UnitPlan& unit_plan : plan.units) {
-      Unit unit(unit_plan, plan.tensor, DType::f32, Place::device, true, memory);
+      Unit unit(unit_plan, plan, true, memory);
       std::fill_n(unit.master().data<float>(), unit.master().numel(), 123.0f);
       unit.initialize(s, seed);
       std::vector<bool> used(static_cast<size_t>(unit.master().numel()), false);

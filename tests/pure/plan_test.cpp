@@ -74,7 +74,7 @@ TEST(Plan, RanksAnswerForEveryElementOnce) {
           const Plan plan = make_plan(config, ranks, rank);
           Memory memory(World::dry, {});
           for (const UnitPlan& unit_plan : plan.units) {
-            const Unit unit(unit_plan, plan.tensor, DType::f32, Place::device, true, memory);
+            const Unit unit(unit_plan, plan, true, memory);
             for (const PlacedParam& param : unit_plan.params)
               for (const Strip& strip : unit.strips_of(param, unit_plan.mine))
                 for (int64_t e = strip.elements.begin; e < strip.elements.end; e++) {

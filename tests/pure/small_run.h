@@ -72,6 +72,11 @@ struct SmallRun {
   std::vector<Unit>& units() { return trainer.stage().sharding().units(); }
 };
 
-inline std::vector<float> values_of(Tensor t) { return {t.data<float>(), t.data<float>() + t.numel()}; }
+inline std::vector<float> values_of(Tensor t) {
+  if (t.dtype() == DType::f32) return {t.data<float>(), t.data<float>() + t.numel()};
+  std::vector<float> values;
+  for (int64_t i = 0; i < t.numel(); i++) values.push_back(static_cast<float>(t.data<bfloat16>()[i]));
+  return values;
+}
 
 }  // namespace megalith

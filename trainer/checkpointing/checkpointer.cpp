@@ -125,6 +125,9 @@ std::string Checkpointer::save(const Progress& progress, bool keep_all) {
                       {"skipped", progress.skipped},
                       {"skipped_in_a_row", progress.skipped_in_a_row},
                       {"norms", history.norms},
+                      {"loss_scale", history.loss_scale},
+                      {"overflows", history.overflows},
+                      {"good_steps", history.good_steps},
                       {"model", describe_model(config_.model)},
                       {"tokenizer", absolute_or_empty(config_.data.tokenizer)},
                       {"config", to_toml(config_)}};
@@ -147,7 +150,10 @@ Progress Checkpointer::load(CheckpointReader& reader) {
                           .skipped_in_a_row = state.value("skipped_in_a_row", int64_t{0})};
   trainer_.optimizer().restore(trainer_.stream(), {.updates = state.value("updates", step),
                                                    .skipped = progress.skipped_in_a_row,
-                                                   .norms = state.value("norms", std::vector<double>{})});
+                                                   .norms = state.value("norms", std::vector<double>{}),
+                                                   .loss_scale = state.value("loss_scale", 0.0),
+                                                   .overflows = state.value("overflows", int64_t{0}),
+                                                   .good_steps = state.value("good_steps", int64_t{0})});
   return progress;
 }
 

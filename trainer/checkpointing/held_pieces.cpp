@@ -1,6 +1,7 @@
 #include "trainer/checkpointing/held_pieces.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace megalith {
 
@@ -18,9 +19,18 @@ std::vector<HeldPiece> held_pieces(const Unit& unit, const std::string& path, Te
   return held;
 }
 
+namespace {
+void read_into(const Tensor& to, const Piece& wanted, TensorSource& source) {
+  if (to.dtype() == DType::f32) return source.read(wanted, to.data<float>());
+  std::vector<float> values(static_cast<size_t>(to.numel()));
+  source.read(wanted, values.data());
+  std::transform(values.begin(), values.end(), to.data<bfloat16>(), [](float v) { return bfloat16(v); });
+}
+}  // namespace
+
 StoredPiece stored_piece(Stream& s, const HeldPiece& held) {
-  return {held.piece, [&s, data = held.data](int64_t begin, int64_t end, const auto& use) {
-            s.download("save", data.flat(begin, end), [&](Tensor host) { use(host.data<float>()); });
+  return {held.piece, held.data.dtype(), [&s, data = held.data](int64_t begin, int64_t end, const auto& use) {
+            s.download("save", data.flat(begin, end), [&](Tensor host) { use(host.raw()); });
             s.synchronize();
           }};
 }
@@ -33,7 +43,7 @@ void read_piece(Stream& s, const HeldPiece& held, TensorSource& source) {
     wanted.begin += begin;
     wanted.end = std::min(wanted.begin + part, held.piece.end);
     s.upload("load", {held.data.flat(begin, begin + wanted.numel())},
-             [&](std::span<const Tensor> host) { source.read(wanted, host[0].data<float>()); });
+             [&](std::span<const Tensor> host) { read_into(host[0], wanted, source); });
   }
 }
 

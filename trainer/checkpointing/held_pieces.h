@@ -14,7 +14,7 @@ namespace megalith {
 
 struct HeldPiece {
   Piece piece;
-  Tensor data;  // f32, wherever the stream's tensors lie
+  Tensor data;  // f32 or bf16, wherever the stream's tensors lie
 };
 
 // The pieces of `shard`, a tensor laid out as the unit's shard, within elements `within` of the unit. Names are
@@ -24,7 +24,7 @@ std::vector<HeldPiece> held_pieces(const Unit& unit, const std::string& path, Te
 // The piece with its values at the time of the write, which waits for the stream. The stream must outlive the result.
 StoredPiece stored_piece(Stream& s, const HeldPiece& held);
 
-// Reads the piece into its memory; work launched from here on sees it.
+// Reads the piece into its memory, rounded to nearest if that is bf16; work launched from here on sees it.
 void read_piece(Stream& s, const HeldPiece& held, TensorSource& source);
 
 }  // namespace megalith

@@ -10,6 +10,7 @@
 #include "kernels/base/arena.h"
 #include "kernels/base/stream.h"
 #include "kernels/base/tensor.h"
+#include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
 
 namespace megalith {
@@ -26,7 +27,7 @@ class Edge {
   // vocabulary taken together; the second also overwrites the logits with the gradient of scale * sum(losses).
   virtual void loss(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets) const = 0;
   virtual void loss_and_gradient(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets,
-                                 double scale) const = 0;
+                                 const GradientScale& scale) const = 0;
 };
 
 // What a pass over the model is given besides tensors.

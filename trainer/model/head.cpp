@@ -27,8 +27,8 @@ void Head::loss(const Context& c, const HeadWeights& w, Tensor x, Tensor targets
   }
 }
 
-void Head::loss_and_gradient(const Context& c, const HeadWeights& w, Tensor x, Tensor targets, double scale,
-                             Tensor losses, Tensor dx, const HeadWeights& dw) const {
+void Head::loss_and_gradient(const Context& c, const HeadWeights& w, Tensor x, Tensor targets,
+                             const GradientScale& scale, Tensor losses, Tensor dx, const HeadWeights& dw) const {
   const auto scope = c.scratch.scope();
   const Tensor ln = c.scratch.tensor(x.dtype(), x.shape()), stat = c.scratch.tensor(DType::f32, {x.rows(), 2});
   const Tensor dh = c.scratch.tensor(x.dtype(), {N_, x.cols()});

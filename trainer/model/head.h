@@ -22,8 +22,8 @@ class Head {
   void loss(const Context& c, const HeadWeights& w, Tensor x, Tensor targets, Tensor losses) const;
 
   // The same; dx (R, C) written and dw accumulates, both of scale * sum(losses).
-  void loss_and_gradient(const Context& c, const HeadWeights& w, Tensor x, Tensor targets, double scale, Tensor losses,
-                         Tensor dx, const HeadWeights& dw) const;
+  void loss_and_gradient(const Context& c, const HeadWeights& w, Tensor x, Tensor targets, const GradientScale& scale,
+                         Tensor losses, Tensor dx, const HeadWeights& dw) const;
 
   // logits (n, columns) written, of n rows x (n, C).
   void logits(const Context& c, const HeadWeights& w, Tensor x, Tensor logits) const;

@@ -9,7 +9,8 @@ void WholeEdge::loss(Stream& s, Arena&, Tensor losses, Tensor logits, Tensor tar
   cross_entropy_forward(s, losses, logits, targets, part_);
 }
 
-void WholeEdge::loss_and_gradient(Stream& s, Arena&, Tensor losses, Tensor logits, Tensor targets, double scale) const {
+void WholeEdge::loss_and_gradient(Stream& s, Arena&, Tensor losses, Tensor logits, Tensor targets,
+                                  const GradientScale& scale) const {
   cross_entropy_forward_backward(s, losses, logits, targets, part_, scale);
 }
 
@@ -39,7 +40,7 @@ void TensorEdge::loss(Stream& s, Arena& scratch, Tensor losses, Tensor logits, T
 }
 
 void TensorEdge::loss_and_gradient(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets,
-                                   double scale) const {
+                                   const GradientScale& scale) const {
   const Tensor stats = whole_softmax(s, scratch, logits, targets);
   cross_entropy_loss(s, losses, stats, targets);
   cross_entropy_gradient(s, logits, stats, targets, part_, scale);

@@ -17,7 +17,7 @@ class WholeEdge : public Edge {
   Tensor leave_backward(Stream&, Arena&, Tensor dh) const override { return dh; }
   void loss(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets) const override;
   void loss_and_gradient(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets,
-                         double scale) const override;
+                         const GradientScale& scale) const override;
 
  private:
   VocabularyPart part_;
@@ -36,7 +36,7 @@ class TensorEdge : public Edge {
   // Maxima and sums over the whole vocabulary are found together; no logits travel.
   void loss(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets) const override;
   void loss_and_gradient(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets,
-                         double scale) const override;
+                         const GradientScale& scale) const override;
 
  protected:
   Communicator& group_;

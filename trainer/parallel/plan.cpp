@@ -8,6 +8,15 @@ namespace megalith {
 
 namespace {
 
+DType computed_in(ComputeType type) {
+  switch (type) {
+    case ComputeType::fp32: return DType::f32;
+    case ComputeType::fp16: FAIL("precision.compute = fp16 has no kernels yet");
+    default: return DType::bf16;
+  }
+}
+DType stored_in(StorageType type) { return type == StorageType::fp32 ? DType::f32 : DType::bf16; }
+
 int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 // `parts`: into which each shard can be divided.
@@ -145,8 +154,9 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
   plan.mesh = mesh_shape(config, num_ranks);
   plan.rank = rank;
   plan.tensor = {plan.mesh.tensor, plan.mesh.coordinate(rank, Axis::tensor)};
-  plan.compute = config.precision.compute == ComputeType::fp32 ? DType::f32 : DType::bf16;
-  plan.wire = config.precision.gradient_reduce == StorageType::fp32 ? DType::f32 : DType::bf16;
+  plan.compute = computed_in(config.precision.compute);
+  plan.master = stored_in(config.precision.master);
+  plan.wire = stored_in(config.precision.gradient_reduce);
   const int nodes = plan.mesh.shard_nodes();
   plan.relay = plan.wire != DType::f32 && nodes > 1 && nodes < plan.mesh.shard;
   plan.model = config.model;

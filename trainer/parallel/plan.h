@@ -75,8 +75,9 @@ struct Plan {
   int rank = 0;
   TensorRank tensor;
   DType compute = DType::f32;
-  DType wire = DType::f32;  // of gradients on their way to sums over the shard and data axes, which add in f32
-  bool relay = false;       // such gradients are added up inside each node before they go to others
+  DType master = DType::f32;  // of the weights that the optimizer updates
+  DType wire = DType::f32;    // of gradients on their way to sums over the shard and data axes, which add in f32
+  bool relay = false;         // such gradients are added up inside each node before they go to others
   ModelConfig model;
   BlockShape block;           // of a microbatch
   VocabularyPart vocabulary;  // rows of the token table that are here

@@ -27,9 +27,7 @@ Tensor by_rank(const Tensor& parts, const Communicator& group) {
 
 Sharding::Sharding(const Plan& plan, Runtime& runtime, const Needs& needs, bool training)
     : plan_(plan), runtime_(runtime) {
-  for (const UnitPlan& unit : plan.units)
-    units_.emplace_back(unit, plan.tensor, plan.compute, plan.parameters_on_host ? Place::host : Place::device,
-                        training, runtime.memory);
+  for (const UnitPlan& unit : plan.units) units_.emplace_back(unit, plan, training, runtime.memory);
   Arena& arena = runtime.memory[MemoryClass::communication];
   if (training && plan.ties_stages()) tied_ = arena.tensor(DType::f32, {plan.units[plan.tokens].shard.size()});
   for (const Needs::Slot& slot : needs.weights)

@@ -112,8 +112,8 @@ void Stage::obey(const Instruction& i) {
       return head_.loss(context(i.microbatch), head_weights(), residual(i.x).tensor, batch(i).targets, batch(i).losses);
     case Op::keep_loss:
       return accumulate_sum(runtime_.stream, losses_.flat(i.microbatch, i.microbatch + 1), batch(i).losses,
-                            loss_scale());
-    case Op::count_loss: return accumulate_sum(runtime_.stream, loss_, batch(i).losses, loss_scale());
+                            share_of_token());
+    case Op::count_loss: return accumulate_sum(runtime_.stream, loss_, batch(i).losses, share_of_token());
     case Op::backward: return backward(i);
     case Op::embed_backward: return embed_backward(i);
   }
@@ -183,8 +183,8 @@ void Stage::head(const Instruction& i) {
   const Tensor gradient = residual(i.y).tensor;
   const UnitTensors dnorm = sharding_.gradients(plan_.norm);
   const HeadWeights dw{dnorm.lnf_w, dnorm.lnf_b, sharding_.gradients(plan_.tokens).wte};
-  head_.loss_and_gradient(context(i.microbatch), head_weights(), residual(i.x).tensor, b.targets, loss_scale(),
-                          b.losses, gradient, dw);
+  head_.loss_and_gradient(context(i.microbatch), head_weights(), residual(i.x).tensor, b.targets,
+                          {share_of_token(), batch_.loss_scale}, b.losses, gradient, dw);
   show("loss", i, b.losses.view({b.losses.numel(), 1}), 0);
   show("d " + output_name(plan_.model.layers - 1), i, gradient, plan_.block.first_row);
 }
@@ -213,7 +213,7 @@ Context Stage::context(int64_t microbatch) {
   return {runtime_.stream, runtime_.memory[MemoryClass::scratch], *edge_, dropout};
 }
 
-double Stage::loss_scale() const { return 1.0 / static_cast<double>(batch_.batch.batch * plan_.block.attention.T); }
+double Stage::share_of_token() const { return 1.0 / static_cast<double>(batch_.batch.batch * plan_.block.attention.T); }
 
 void Stage::show(const std::string& name, const Instruction& i, Tensor rows, int64_t first_row_here) const {
   if (!observed_) return;

@@ -34,6 +34,7 @@ struct BatchContext {
   BatchPlan batch;
   Dropout dropout;        // p, seed and step; the first row and the site are set here
   int64_t first_row = 0;  // global row of the batch's first token
+  Tensor loss_scale{};    // (1) f64: what gradients are multiplied by, beside the loss's own; empty: nothing
 };
 
 class Stage {
@@ -99,7 +100,7 @@ class Stage {
   Batch& batch(const Instruction& i) { return batches_[static_cast<size_t>(i.batch)]; }
   HeadWeights head_weights() const;
   Context context(int64_t microbatch);
-  double loss_scale() const;
+  double share_of_token() const;  // in the mean loss
   void show(const std::string& name, const Instruction& i, Tensor rows, int64_t first_row_here) const;
 
   const Plan& plan_;

@@ -4,16 +4,16 @@
 
 namespace megalith {
 
-Unit::Unit(const UnitPlan& plan, const TensorRank& tensor, DType compute, Place working, bool training, Memory& memory)
-    : plan_(&plan), tensor_(tensor), working_place_(working) {
-  CHECK(working == Place::device || (training && plan.optimizer_on_host),
-        "{}: weights on the host are rounded from master weights there", plan.name);
-  const int64_t S = plan.shard.size();
-  const Place place = plan.optimizer_on_host ? Place::host : Place::device;
-  master_ = memory.at(MemoryClass::parameters, place).tensor(DType::f32, {S});
-  working_ = compute == DType::f32 && working == place
+Unit::Unit(const UnitPlan& unit, const Plan& plan, bool training, Memory& memory)
+    : plan_(&unit), tensor_(plan.tensor), working_place_(plan.parameters_on_host ? Place::host : Place::device) {
+  CHECK(!working_on_host() || (training && unit.optimizer_on_host),
+        "{}: weights on the host are rounded from master weights there", unit.name);
+  const int64_t S = unit.shard.size();
+  const Place place = unit.optimizer_on_host ? Place::host : Place::device;
+  master_ = memory.at(MemoryClass::parameters, place).tensor(plan.master, {S});
+  working_ = plan.compute == plan.master && working_place_ == place
                  ? master_
-                 : memory.at(MemoryClass::parameters, working).tensor(compute, {S});
+                 : memory.at(MemoryClass::parameters, working_place_).tensor(plan.compute, {S});
   if (training) gradient_ = memory[MemoryClass::gradients].tensor(DType::f32, {S});
 }
 
@@ -26,39 +26,50 @@ std::vector<Strip> Unit::strips_of(const PlacedParam& param, Interval within) co
 }
 
 void Unit::clear(Stream& s) {
-  fill(s, desk(), 0);
-  put_away(s);
+  fill(s, initial_values(), 0);
+  keep(s, initial_values());
 }
 
 void Unit::initialize(Stream& s, uint64_t seed) {
-  fill(s, desk(), 0);
+  const Tensor all = initial_values();
+  fill(s, all, 0);
   for (const PlacedParam& param : plan_->params)
     for (const Strip& strip : strips_of(param, {0, plan_->numel})) {
-      const Tensor values = desk().flat(strip.local, strip.local + strip.elements.size());
+      const Tensor values = all.flat(strip.local, strip.local + strip.elements.size());
       if (param.spec.init_std > 0)
         normal_fill(s, values, seed, param.spec.id, strip.elements.begin, param.spec.init_std, strip.columns);
       else
         fill(s, values, param.spec.init_value);
     }
-  put_away(s);
+  keep(s, all);
   set_working(s);
 }
 
 void Unit::round_working(Stream& s) {
-  if (plan_->optimizer_on_host) s.to_device(desk(), master_).wait();
+  if (plan_->optimizer_on_host) s.to_device(at_desk(), master_).wait();
   set_working(s);
 }
 
-void Unit::put_away(Stream& s) {
-  if (plan_->optimizer_on_host) s.to_host(master_, desk()).wait();
+Tensor Unit::initial_values() const {
+  return plan_->optimizer_on_host || master_.dtype() != DType::f32 ? gradient_ : master_;
 }
 
-// From the master's values at the desk, which are used up if the working copy is on the host.
+void Unit::keep(Stream& s, Tensor values) {
+  const Tensor desk = at_desk();
+  if (desk.dtype() != DType::f32) copy(s, desk, values);
+  if (plan_->optimizer_on_host) s.to_host(master_, desk).wait();
+}
+
+Tensor Unit::at_desk() const {
+  return plan_->optimizer_on_host ? Tensor(gradient_.raw(), master_.dtype(), master_.shape()) : master_;
+}
+
+// From the master at its desk, which is used up if the working copy is on the host.
 void Unit::set_working(Stream& s) {
   if (!has_own_working()) return;
-  if (!working_on_host()) return copy(s, working_, desk());
-  const Tensor rounded(desk().raw(), working_.dtype(), working_.shape());
-  copy(s, rounded, desk());
+  if (!working_on_host()) return copy(s, working_, at_desk());
+  const Tensor rounded(gradient_.raw(), working_.dtype(), working_.shape());
+  copy(s, rounded, at_desk());
   s.to_host(working_, rounded).wait();
 }
 

@@ -11,12 +11,12 @@ namespace megalith {
 class Unit {
  public:
   // Memory only; values come from initialize() or a checkpoint. Without `training` there are no gradients, and nothing
-  // may be on the host. `working`: where what is gathered lies.
-  Unit(const UnitPlan& plan, const TensorRank& tensor, DType compute, Place working, bool training, Memory& memory);
+  // may be on the host. Both plans must outlive it.
+  Unit(const UnitPlan& unit, const Plan& plan, bool training, Memory& memory);
 
   const UnitPlan& plan() const { return *plan_; }
-  Tensor master() const { return master_; }  // (S) f32: what the optimizer updates and checkpoints keep
-  // (S) compute dtype: what is gathered; in fp32 the master itself, if that is in the same place.
+  Tensor master() const { return master_; }  // (S) f32 or bf16: what the optimizer updates and checkpoints keep
+  // (S) compute dtype: what is gathered; the master itself, if that is of the same type in the same place.
   Tensor working() const { return working_; }
   bool has_own_working() const { return working_.raw() != master_.raw(); }
   bool working_on_host() const { return working_place_ == Place::host; }
@@ -36,10 +36,12 @@ class Unit {
   std::vector<Strip> strips_of(const PlacedParam& param, Interval within) const;
 
  private:
-  // Where the master's values are made on the device: in itself or, if it is on the host, in the gradient's memory,
-  // which nobody needs outside of a step.
-  Tensor desk() const { return plan_->optimizer_on_host ? gradient_ : master_; }
-  void put_away(Stream& s);
+  // Where initial values are made, in f32: in the master itself or, if it is of another type or on the host, in the
+  // gradient's memory, which nobody needs outside of a step.
+  Tensor initial_values() const;
+  void keep(Stream& s, Tensor values);
+  // The master on the device: in the gradient's memory, if it is on the host.
+  Tensor at_desk() const;
   void set_working(Stream& s);
 
   const UnitPlan* plan_;

@@ -67,7 +67,8 @@ Stream::Ticket Trainer::step(int64_t step, int64_t first_sequence, Feed feed, bo
       {.feed = std::move(feed),
        .batch = plan_.batch,
        .dropout = {.p = config_.model.dropout, .seed = static_cast<uint64_t>(config_.train.seed), .step = step},
-       .first_row = first_sequence * plan_.block.attention.T});
+       .first_row = first_sequence * plan_.block.attention.T,
+       .loss_scale = optimizer_.loss_scale()});
 
   Stream& s = runtime_.stream;
   share_of_squares(mine_.flat(0, num_units_));
@@ -104,7 +105,9 @@ Stream::Ticket Trainer::read(StepScalars* out) {
     std::memcpy(&state, host.raw(), sizeof state);
     *out = {.grad_norm = unsigned_nan(state.norm),
             .decision = static_cast<Decision>(state.decision),
-            .median = state.median};
+            .median = state.median,
+            .loss_scale = state.loss_scale,
+            .next_loss_scale = state.next_loss_scale};
   });
   if (!stage_.losses().empty())
     s.download("read_losses", stage_.losses(), [out](Tensor host) {

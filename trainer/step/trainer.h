@@ -20,7 +20,9 @@ struct StepScalars {
   double grad_norm = 0;   // of the global gradient, before clipping
   double stop_votes = 0;  // ranks that asked for the run to end
   Decision decision = Decision::update;
-  double median = 0;  // of the norms before, where train.skip_norm_above is set and there are enough of them
+  double median = 0;      // of the norms before, where train.skip_norm_above is set and there are enough of them
+  double loss_scale = 0;  // in fp16, of this step and of the next
+  double next_loss_scale = 0;
   // The last of the model whose gradient is not finite: from there backward carries it to those before.
   std::optional<size_t> bad_unit{};
   // What this rank alone knows: its microbatches whose loss is not finite, and the model's units of whose gradient it

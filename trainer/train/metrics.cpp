@@ -50,6 +50,13 @@ std::string duration_text(double seconds) {
   return fmt::format("{}m{:02}s", s / 60, s % 60);
 }
 
+const char* reason_in_a_word(Decision decision) {
+  switch (decision) {
+    case Decision::spike: return "norm";
+    case Decision::overflow: return "overflow";
+    default: return "not finite";
+  }
+}
 }  // namespace
 
 double bits_per_byte(double loss, int64_t tokens, int64_t bytes) {
@@ -109,7 +116,8 @@ void Metrics::end_step(int64_t step, const StepScalars& scalars, double learning
                               {"mfu_full", mfu_full},
                               {"hfu", hfu},
                               {"memory_bytes", memory}};
-  if (scalars.skipped()) line["skipped"] = scalars.decision == Decision::spike ? "norm" : "not finite";
+  if (scalars.skipped()) line["skipped"] = reason_in_a_word(scalars.decision);
+  if (scalars.loss_scale > 0) line["loss_scale"] = scalars.loss_scale;
   write(json_text(line));
 }
 

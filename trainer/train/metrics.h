@@ -34,7 +34,8 @@ class Metrics {
   // Steps follow one another from here on, by the wall clock of this rank: a step's time is the time since the one
   // before it ended.
   void start_clock() { begin_ = Clock::now(); }
-  // A step that was skipped has the field "skipped": "not finite" (what of loss and norm is not, is null) or "norm".
+  // A step that was skipped has the field "skipped": "not finite" (what of loss and norm is not, is null), "norm" or
+  // "overflow"; in fp16 each has its "loss_scale".
   void end_step(int64_t step, const StepScalars& scalars, double learning_rate);
 
   // What was written so far is on the disk: called before a checkpoint, which must not know of more steps.

@@ -53,8 +53,8 @@ void Run::introduce(int threads) const {
   if (work_->device.world == World::cuda) {
     const device::Properties gpu = device::properties();
     log_info("each rank on a GPU; rank {}: {}, compute capability {}.{}, {:.1f} GiB, driver for CUDA {}{}",
-             session_.rank(), gpu.name, gpu.major, gpu.minor, static_cast<double>(gpu.memory) / (1 << 30),
-             gpu.driver, session_.size() > 1 ? "; " + work_->transport->name() : "");
+             session_.rank(), gpu.name, gpu.major, gpu.minor, static_cast<double>(gpu.memory) / (1 << 30), gpu.driver,
+             session_.size() > 1 ? "; " + work_->transport->name() : "");
   }
   if (!work_->placed.warning.empty()) log_warning("{}", work_->placed.warning);
   if (plan.batch.idle() > 0)
@@ -153,6 +153,10 @@ void Run::report(const Launched& step) {
 
 void Run::report_skipped(const Launched& step) {
   progress_.skipped++;
+  if (step.scalars->decision == Decision::overflow) {  // the remedy is made
+    log_info("step {} is skipped, {} in all: {}", step.number, progress_.skipped, why_skipped(config_, *step.scalars));
+    return;
+  }
   progress_.skipped_in_a_row++;
   log_warning("step {} is skipped, {} in a row and {} in all: {}", step.number, progress_.skipped_in_a_row,
               progress_.skipped, why_skipped(config_, *step.scalars));

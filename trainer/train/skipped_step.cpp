@@ -25,6 +25,9 @@ std::string why_skipped(const Config& config, const StepScalars& scalars) {
   if (scalars.decision == Decision::spike)
     return fmt::format("the gradient norm {:.4g} is more than train.skip_norm_above = {} times {:.4g}, the median",
                        scalars.grad_norm, config.train.skip_norm_above, scalars.median);
+  if (scalars.decision == Decision::overflow)
+    return fmt::format("the gradient overflows at a loss scale of {}; the next step's is {}", scalars.loss_scale,
+                       scalars.next_loss_scale);
   const std::string from = scalars.bad_unit ? fmt::format("; the gradient is not finite from {} back",
                                                           unit_name(config.model, *scalars.bad_unit))
                                             : "; every unit's gradient is finite";

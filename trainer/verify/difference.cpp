@@ -47,16 +47,17 @@ std::vector<ComparedTensor> tensors_of_step(const Config& config) {
   return all;
 }
 
-double tolerance_of(TensorKind kind, ComputeType compute) {
-  const bool fp32 = compute == ComputeType::fp32;
+double tolerance_of(TensorKind kind, ComputeType type) {
+  const bool fp32 = type == ComputeType::fp32;
   const double bf16_step = 0x1p-7;
   switch (kind) {
     case TensorKind::initial_weight: return 0;
     case TensorKind::activation: return fp32 ? 1e-5 : 8 * bf16_step;
     case TensorKind::loss: return fp32 ? 1e-5 : bf16_step;
     case TensorKind::gradient: return fp32 ? 1e-4 : 16 * bf16_step;
-    default: return 1e-3;
+    case TensorKind::weight: return fp32 ? 1e-3 : 1e-3 + bf16_step;
   }
+  FAIL("a tensor of kind {}", static_cast<int>(kind));
 }
 
 WholeTensor::WholeTensor(std::string name, std::vector<int64_t> shape)

@@ -33,8 +33,9 @@ std::vector<ComparedTensor> tensors_of_step(const Config& config);
 //   bf16: in units of 2^-7, the distance of neighbouring bf16 numbers: activations 8, losses (computed in f32) 1,
 //         gradients 16. An element of the residual is rounded twice a layer, and two layouts that sum in another order
 //         differ by such roundings; measured with 4 layers of 256: 2, 0.13 and 1.7 units.
-// Weights are kept in f32 and have 1e-3 in either case, and beside that the allowance of UncertainUpdate.
-double tolerance_of(TensorKind kind, ComputeType compute);
+// Weights that are kept in f32 have 1e-3 whatever computes; in bf16 they may be rounded to neighbours. Beside that they
+// have the allowance of UncertainUpdate. `type`: of what is compared.
+double tolerance_of(TensorKind kind, ComputeType type);
 
 // A tensor as several ranks hold it.
 class WholeTensor {

@@ -138,7 +138,7 @@ void ObservedRun::set_weights(const std::string& name, std::span<const float> va
   for (const Tensor& piece : weights_[name]) {
     const auto n = static_cast<size_t>(piece.numel());
     work_.runtime->stream.upload("set_weights", {piece}, [&](std::span<const Tensor> host) {
-      std::copy_n(values.data(), n, host[0].data<float>());
+      for (size_t i = 0; i < n; i++) put(host[0].flat(static_cast<int64_t>(i), static_cast<int64_t>(i) + 1), values[i]);
     });
     values = values.subspan(n);
   }

@@ -61,6 +61,7 @@ class Comparison {
       const PrecisionConfig& precision = run->config().precision;
       if (precision.compute != ComputeType::fp32) compute_ = gradients_ = ComputeType::bf16;
       if (precision.gradient_reduce != StorageType::fp32) gradients_ = ComputeType::bf16;
+      if (precision.master != StorageType::fp32) weights_ = ComputeType::bf16;
     }
   }
 
@@ -93,7 +94,7 @@ class Comparison {
   Communicator& world_;
   ObservedRun &a_, &b_;
   double factor_;
-  ComputeType compute_ = ComputeType::fp32, gradients_ = ComputeType::fp32;
+  ComputeType compute_ = ComputeType::fp32, gradients_ = ComputeType::fp32, weights_ = ComputeType::fp32;
   Stream stream_{World::cpu};
   std::map<uint64_t, UncertainUpdate> updates_;  // of the parameters compared here
 };
@@ -164,7 +165,8 @@ Finding Comparison::judge(const ComparedTensor& tensor, const WholeTensor& a, co
     if (const std::string fault = whole->fault(); !fault.empty() && finding.fault.empty())
       finding.fault = fmt::format("layout {}: {}", layout, fault);
   const bool reduced = tensor.parameter || tensor.name == "gradient norm";  // the residual is summed over no copies
-  const double tolerance = factor_ * tolerance_of(tensor.kind, reduced ? gradients_ : compute_);
+  const ComputeType type = tensor.kind == TensorKind::weight ? weights_ : reduced ? gradients_ : compute_;
+  const double tolerance = factor_ * tolerance_of(tensor.kind, type);
   if (tensor.kind == TensorKind::weight) {
     finding.difference = largest_difference(a.values(), b.values(), tolerance, updates_[tensor.id].allowance());
     return finding;
