@@ -47,10 +47,11 @@ __device__ void store_as(const Floats& f, int64_t i, const Vector<float, n>& v) 
 }
 template <int n>
 __device__ void store_floats(const Floats& f, int64_t i, const Vector<float, n>& v) {
-  if (f.type == DType::bf16)
-    store_as<bfloat16>(f, i, v);
-  else
-    store_as<float>(f, i, v);
+  switch (f.type) {
+    case DType::bf16: return store_as<bfloat16>(f, i, v);
+    case DType::f16: return store_as<float16>(f, i, v);
+    default: return store_as<float>(f, i, v);
+  }
 }
 
 // p, m and v: in bf16, v becomes what is stored.

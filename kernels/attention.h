@@ -3,8 +3,8 @@
 // with lse_i = log(sum_j exp(S[i, j])) saved, and in the backward pass, with P = exp(S - lse):
 //   delta_i = out_i . dout_i,  dP = dropout(dout v^T),  dS = P * (dP - delta),
 //   dq = dS k / sqrt(D),  dk = dS^T q / sqrt(D),  dv = dropout(P)^T dout.
-// Neither pass holds T*T numbers: scores exist in tiles. Sums are in f32; in bf16 the CUDA ops round the weights of the
-// sums (dropout(P) and dS) for the tensor cores, as all of their factors.
+// Neither pass holds T*T numbers: scores exist in tiles. Sums are in f32; in 16 bits the CUDA ops round the weights of
+// the sums (dropout(P) and dS) for the tensor cores, as all of their factors.
 //
 // A row of dS sums to 0, so the gradient of anything added to all keys alike (the key's bias) is 0. Rounding leaves a
 // residue, of which AdamW would make steps of full size; in f32 the backward pass takes it from the diagonal of dS.
@@ -22,7 +22,7 @@ struct AttentionDims {
   int64_t first_head = 0;  // global index of the first local head: dropout's mask goes by the global one
 };
 
-// out (N, H*D) and lse (B, H, T) f32 written; qkv (N, 3*H*D): row = q of all heads, then k, then v. f32 or bf16.
+// out (N, H*D) and lse (B, H, T) f32 written; qkv (N, 3*H*D): row = q of all heads, then k, then v. f32, bf16 or f16.
 void attention_forward(Stream& s, Tensor out, Tensor lse, Tensor qkv, const AttentionDims& dims, const Dropout& d);
 
 // dqkv (N, 3*H*D) written; delta (B, H, T) f32 is scratch; dout, out (N, H*D), lse, qkv as in the forward pass.

@@ -23,20 +23,20 @@ __device__ inline Statistics statistics_of(const float* lse, const float* delta,
   return {lse[query] * log2_e, delta[query]};
 }
 
-template <class Tiles, int D, bool of_keys, bool dropped>
+template <class Tiles, class E, int D, bool of_keys, bool dropped>
 __global__ void __launch_bounds__(backward_threads, 1)
-    backward_kernel(bfloat16* dqkv, const float* delta, const bfloat16* dout_, const float* lse, const bfloat16* qkv,
-                    Heads s, Mask mask, float scale) {
+    backward_kernel(E* dqkv, const float* delta, const E* dout_, const float* lse, const E* qkv, Heads s, Mask mask,
+                    float scale) {
   constexpr int columns = other_tile / 8, depth = other_tile / 16;
   const Place at(s, blockIdx.z, blockIdx.y);
   const int T = static_cast<int>(s.T);
   const int64_t C = at.out_stride;
-  const bfloat16 *q = qkv + at.qkv, *k = q + C, *v = k + C, *dout = dout_ + at.out;
+  const E *q = qkv + at.qkv, *k = q + C, *v = k + C, *dout = dout_ + at.out;
   lse += at.statistics;
   delta += at.statistics;
   // Scores are own times other; their gradients own_gradient times other_gradient.
-  const bfloat16 *own = of_keys ? k : q, *own_gradient = of_keys ? v : dout;
-  const bfloat16 *other = of_keys ? q : k, *other_gradient = of_keys ? dout : v;
+  const E *own = of_keys ? k : q, *own_gradient = of_keys ? v : dout;
+  const E *other = of_keys ? q : k, *other_gradient = of_keys ? dout : v;
   const int64_t own_gradient_stride = of_keys ? at.stride : C, other_gradient_stride = of_keys ? C : at.stride;
 
   // The longest first.
@@ -45,9 +45,9 @@ __global__ void __launch_bounds__(backward_threads, 1)
   // Rows of this warp and of those that it goes together with.
   const int ours = first + row / Tiles::rows_together * Tiles::rows_together;
   constexpr int64_t own_bytes = Tiles::bytes(own_tile), other_bytes = Tiles::bytes(other_tile);
-  bfloat16 *a = shared_memory<bfloat16>(), *a_gradient = shared_memory<bfloat16>(own_bytes);
-  const auto b = [](int i) { return shared_memory<bfloat16>(2 * own_bytes + i % 2 * other_bytes); };
-  const auto b_gradient = [](int i) { return shared_memory<bfloat16>(2 * own_bytes + (2 + i % 2) * other_bytes); };
+  E *a = shared_memory<E>(), *a_gradient = shared_memory<E>(own_bytes);
+  const auto b = [](int i) { return shared_memory<E>(2 * own_bytes + i % 2 * other_bytes); };
+  const auto b_gradient = [](int i) { return shared_memory<E>(2 * own_bytes + (2 + i % 2) * other_bytes); };
   const auto statistics = [](int i) {
     return shared_memory<float>(2 * own_bytes + 4 * other_bytes + i % 2 * statistics_bytes);
   };
@@ -111,8 +111,8 @@ __global__ void __launch_bounds__(backward_threads, 1)
       for (int j = 0; j < columns; j++)
 #pragma unroll
         for (int half = 0; half < 2; half++)
-          weights[0][j / 2][j % 2 * 2 + half] =
-              pack(scores[0][j][2 * half] * factor(j, 2 * half), scores[0][j][2 * half + 1] * factor(j, 2 * half + 1));
+          weights[0][j / 2][j % 2 * 2 + half] = pack<E>(scores[0][j][2 * half] * factor(j, 2 * half),
+                                                        scores[0][j][2 * half + 1] * factor(j, 2 * half + 1));
       Tiles::begin(dv, weights);
       Tiles::template multiply_weights<other_tile>(dv, weights, b_gradient(i));
       Tiles::commit();
@@ -122,29 +122,29 @@ __global__ void __launch_bounds__(backward_threads, 1)
     for (int j = 0; j < columns; j++)
 #pragma unroll
       for (int e = 0; e < 4; e++) dp[0][j][e] = scores[0][j][e] * fmaf(dp[0][j][e], factor(j, e), -of(j, e).delta);
-    pack_weights(gradients[0], dp[0]);
+    pack_weights<E>(gradients[0], dp[0]);
     Tiles::begin(sums, gradients);
     Tiles::template multiply_weights<other_tile>(sums, gradients, b(i));
     Tiles::commit();
     Tiles::template wait<0>(sums, dv);
   }
   sync_threads();  // nobody multiplies with the own rows any more
-  bfloat16* to = dqkv + at.qkv;
+  E* to = dqkv + at.qkv;
   const float scaled[2] = {scale, scale}, one[2] = {1, 1};
   write_rows<Tiles, D, own_tile>(of_keys ? to + C : to, at.stride, mine, T, sums[0], scaled, a, row);
   if constexpr (of_keys) write_rows<Tiles, D, own_tile>(to + 2 * C, at.stride, mine, T, dv[0], one, a_gradient, row);
 }
 
 // Host: both kernels.
-template <template <int> class Tiles>
+template <template <class, int> class Tiles>
 void launch_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv,
                      const AttentionDims& dims, const Dropout& d) {
-  with_constants(dims, d, [&](auto D, auto dropped) {
+  with_constants(qkv.dtype(), dims, d, [&](auto tag, auto D, auto dropped) {
+    using E = decltype(tag);
     const auto run = [&](auto of_keys) {
-      launch(queue, {"attention_backward", grid_of(dims, own_tile), backward_threads, backward_bytes<Tiles<D>>},
-             backward_kernel<Tiles<D>, D, of_keys, dropped>, dqkv.data<bfloat16>(), delta.data<float>(),
-             dout.data<bfloat16>(), lse.data<float>(), qkv.data<bfloat16>(), heads_of(dims), mask_of(d),
-             scale_of(dims));
+      launch(queue, {"attention_backward", grid_of(dims, own_tile), backward_threads, backward_bytes<Tiles<E, D>>},
+             backward_kernel<Tiles<E, D>, E, D, of_keys, dropped>, dqkv.data<E>(), delta.data<float>(), dout.data<E>(),
+             lse.data<float>(), qkv.data<E>(), heads_of(dims), mask_of(d), scale_of(dims));
     };
     run(std::true_type{});
     run(std::false_type{});

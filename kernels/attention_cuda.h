@@ -63,13 +63,13 @@ struct HeadMask {
 
 // Begins to copy rows [first, first + rows) of a head to a tile, by all threads of the block; rows from T on become
 // zeros. A thread keeps to one column of vectors, so that it goes from row to row by constant steps.
-template <class Tiles, int D, int rows, int threads>
-__device__ void copy_tile(bfloat16* tile, const bfloat16* head, int64_t stride, int first, int T) {
+template <class Tiles, int D, int rows, int threads, class E>
+__device__ void copy_tile(E* tile, const E* head, int64_t stride, int first, int T) {
   constexpr int across = D == 64 ? 8 : 16, step = threads / across;
   static_assert(rows % step == 0 && step % 8 == 0);
   const int row = static_cast<int>(threadIdx.x) / across, c = static_cast<int>(threadIdx.x) % across * 8;
   if (c >= D) return;
-  const bfloat16* from = head + int64_t{first + row} * stride + c;
+  const E* from = head + int64_t{first + row} * stride + c;
   tile += Tiles::template at<rows>(row, c);
 #pragma unroll
   for (int i = 0; i < rows; i += step) {
@@ -180,27 +180,27 @@ __device__ void drop(float (&scores)[n][4], unsigned kept, int first = 0) {
 }
 
 // A product's fragment as left factors'.
-template <int n>
+template <class E, int n>
 __device__ void pack_weights(unsigned (&weights)[n / 2][4], const float (&d)[n][4]) {
 #pragma unroll
   for (int j = 0; j < n; j++)
 #pragma unroll
-    for (int half = 0; half < 2; half++) weights[j / 2][j % 2 * 2 + half] = pack(d[j][2 * half], d[j][2 * half + 1]);
+    for (int half = 0; half < 2; half++) weights[j / 2][j % 2 * 2 + half] = pack<E>(d[j][2 * half], d[j][2 * half + 1]);
 }
 
 // Writes the head's rows first.. to first + 15 by way of rows `row`.. of a tile, which this warp alone uses: d times
 // factor[half of the row].
-template <class Tiles, int D, int rows>
-__device__ void write_rows(bfloat16* head, int64_t stride, int first, int T, const float (&d)[D / 8][4],
-                           const float (&factor)[2], bfloat16* tile, int row) {
+template <class Tiles, int D, int rows, class E>
+__device__ void write_rows(E* head, int64_t stride, int first, int T, const float (&d)[D / 8][4],
+                           const float (&factor)[2], E* tile, int row) {
   sync_warp();
 #pragma unroll
   for (int j = 0; j < D / 8; j++)
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-      bfloat16* to = tile + Tiles::template at<rows>(row + fragment_row(2 * half), j * 8 + fragment_column());
+      E* to = tile + Tiles::template at<rows>(row + fragment_row(2 * half), j * 8 + fragment_column());
       store(reinterpret_cast<unsigned*>(to),
-            Vector<unsigned, 1>{pack(d[j][2 * half] * factor[half], d[j][2 * half + 1] * factor[half])});
+            Vector<unsigned, 1>{pack<E>(d[j][2 * half] * factor[half], d[j][2 * half + 1] * factor[half])});
     }
   sync_warp();
 #pragma unroll
@@ -212,9 +212,9 @@ __device__ void write_rows(bfloat16* head, int64_t stride, int first, int T, con
 }
 
 // The end of 16 rows of attention: out is the sums over the softmax's total, lse its logarithm.
-template <class Tiles, int D, int rows>
-__device__ void finish_rows(bfloat16* out, float* lse, const Place& at, int first, int T, const float (&sums)[D / 8][4],
-                            const float (&top)[2], const float (&sum)[2], float scale, float mask_scale, bfloat16* tile,
+template <class Tiles, int D, int rows, class E>
+__device__ void finish_rows(E* out, float* lse, const Place& at, int first, int T, const float (&sums)[D / 8][4],
+                            const float (&top)[2], const float (&sum)[2], float scale, float mask_scale, E* tile,
                             int row) {
   float factor[2];
 #pragma unroll
@@ -230,10 +230,11 @@ __device__ void finish_rows(bfloat16* out, float* lse, const Place& at, int firs
 // Host: what kernels with tiles can be launched for; others have plain_forward and plain_backward.
 inline bool fits_tiles(const AttentionDims& dims, std::initializer_list<Tensor> tensors) {
   for (const Tensor& t : tensors)
-    if (t.dtype() != DType::bf16) return false;
+    if (!is_16_bit(t.dtype()) || t.dtype() != tensors.begin()->dtype()) return false;
   return dims.D % 16 == 0 && dims.D >= 64 && dims.D <= 128 && in_vectors(tensors);
 }
-// Host: f(dropped), or f(D, dropped), with whether there is a mask, and the head size, as constants.
+// Host: f(dropped), with whether there is a mask as a constant; and f(E{}, D, dropped), with the element type, 16 bits,
+// and the head size.
 template <class F>
 void with_mask(const Dropout& d, F&& f) {
   if (d.active()) {
@@ -243,8 +244,10 @@ void with_mask(const Dropout& d, F&& f) {
   }
 }
 template <class F>
-void with_constants(const AttentionDims& dims, const Dropout& d, F&& f) {
-  const auto with_size = [&](auto D) { with_mask(d, [&](auto dropped) { f(D, dropped); }); };
+void with_constants(DType type, const AttentionDims& dims, const Dropout& d, F&& f) {
+  const auto with_size = [&](auto D) {
+    with_mask(d, [&](auto dropped) { with_16_bits(type, [&](auto tag) { f(tag, D, dropped); }); });
+  };
   switch (dims.D) {
     case 64: return with_size(std::integral_constant<int, 64>{});
     case 80: return with_size(std::integral_constant<int, 80>{});

@@ -11,23 +11,23 @@ using namespace attention;
 constexpr int warps = 4, threads = warps * warp_size, ms = 2, warp_rows = 16 * ms, query_tile = warps * warp_rows;
 constexpr int key_tile = 64, columns = 4, depth = columns / 2;
 
-template <int D>
-constexpr int64_t shared_bytes = WarpTiles<D>::bytes(query_tile) + 4 * WarpTiles<D>::bytes(key_tile);
+template <class Tiles>
+constexpr int64_t shared_bytes = Tiles::bytes(query_tile) + 4 * Tiles::bytes(key_tile);
 
-template <int D, bool dropped>
+template <class E, int D, bool dropped>
 __global__ void __launch_bounds__(threads, 2)
-    forward_kernel(bfloat16* out, float* lse, const bfloat16* qkv, Heads s, Mask mask, float scale) {
-  using Tiles = WarpTiles<D>;
+    forward_kernel(E* out, float* lse, const E* qkv, Heads s, Mask mask, float scale) {
+  using Tiles = WarpTiles<E, D>;
   const Place at(s, blockIdx.z, blockIdx.y);
   const HeadMask head_mask(mask, s, blockIdx.z, blockIdx.y);
-  const bfloat16 *q = qkv + at.qkv, *k = q + at.out_stride, *v = k + at.out_stride;
+  const E *q = qkv + at.qkv, *k = q + at.out_stride, *v = k + at.out_stride;
   const int T = static_cast<int>(s.T);
   const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * query_tile;  // the longest first
   const int mine = first + warp_index() * warp_rows;
   constexpr int64_t query_bytes = Tiles::bytes(query_tile), key_bytes = Tiles::bytes(key_tile);
-  bfloat16* queries = shared_memory<bfloat16>();
-  const auto keys = [](int i) { return shared_memory<bfloat16>(query_bytes + i % 2 * key_bytes); };
-  const auto values = [](int i) { return shared_memory<bfloat16>(query_bytes + (2 + i % 2) * key_bytes); };
+  E* queries = shared_memory<E>();
+  const auto keys = [](int i) { return shared_memory<E>(query_bytes + i % 2 * key_bytes); };
+  const auto values = [](int i) { return shared_memory<E>(query_bytes + (2 + i % 2) * key_bytes); };
   const auto copy_keys = [&](int i) {
     copy_tile<Tiles, D, key_tile, threads>(keys(i), k, at.stride, i * key_tile, T);
     copy_tile<Tiles, D, key_tile, threads>(values(i), v, at.stride, i * key_tile, T);
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(threads, 2)
           drop<columns>(scores[m], kept[m]);
           kept[m] >>= 4 * columns;
         }
-        pack_weights(weights[m], scores[m]);
+        pack_weights<E>(weights[m], scores[m]);
       }
       Tiles::template multiply_weights<key_tile>(sums, weights, values(i) + Tiles::template at<key_tile>(part, 0));
     }
@@ -86,10 +86,11 @@ __global__ void __launch_bounds__(threads, 2)
 void attention_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, const AttentionDims& dims, const Dropout& d) {
   if (!fits_tiles(dims, {out, qkv})) return plain_forward(queue, out, lse, qkv, dims, d);
   if (queue.generation == 9) return hopper_forward(queue, out, lse, qkv, dims, d);
-  with_constants(dims, d, [&](auto D, auto dropped) {
-    launch(queue, {"attention_forward", grid_of(dims, query_tile), threads, shared_bytes<D>},
-           forward_kernel<D, dropped>, out.data<bfloat16>(), lse.data<float>(), qkv.data<bfloat16>(), heads_of(dims),
-           mask_of(d), scale_of(dims));
+  with_constants(qkv.dtype(), dims, d, [&](auto tag, auto D, auto dropped) {
+    using E = decltype(tag);
+    launch(queue, {"attention_forward", grid_of(dims, query_tile), threads, shared_bytes<WarpTiles<E, D>>},
+           forward_kernel<E, D, dropped>, out.data<E>(), lse.data<float>(), qkv.data<E>(), heads_of(dims), mask_of(d),
+           scale_of(dims));
   });
 }
 

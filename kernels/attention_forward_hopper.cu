@@ -11,22 +11,22 @@ namespace {
 constexpr int threads = 2 * warpgroup_size, query_tile = 128, key_tile = 128;
 constexpr int columns = key_tile / 8, depth = key_tile / 16;
 
-template <int D>
-constexpr int64_t shared_bytes = WarpgroupTiles<D>::bytes(query_tile) + 4 * WarpgroupTiles<D>::bytes(key_tile);
+template <class Tiles>
+constexpr int64_t shared_bytes = Tiles::bytes(query_tile) + 4 * Tiles::bytes(key_tile);
 
-template <int D, bool dropped>
+template <class E, int D, bool dropped>
 __global__ void __launch_bounds__(threads, 1)
-    forward_kernel(bfloat16* out, float* lse, const bfloat16* qkv, Heads s, Mask mask, float scale) {
-  using Tiles = WarpgroupTiles<D>;
+    forward_kernel(E* out, float* lse, const E* qkv, Heads s, Mask mask, float scale) {
+  using Tiles = WarpgroupTiles<E, D>;
   const Place at(s, blockIdx.z, blockIdx.y);
-  const bfloat16 *q = qkv + at.qkv, *k = q + at.out_stride, *v = k + at.out_stride;
+  const E *q = qkv + at.qkv, *k = q + at.out_stride, *v = k + at.out_stride;
   const int T = static_cast<int>(s.T);
   const int last = static_cast<int>(gridDim.x - 1 - blockIdx.x);  // tile; the longest first
   const int row = warp_index() * 16, mine = last * query_tile + row;
   constexpr int64_t query_bytes = Tiles::bytes(query_tile), key_bytes = Tiles::bytes(key_tile);
-  bfloat16* queries = shared_memory<bfloat16>();
-  const auto keys = [](int i) { return shared_memory<bfloat16>(query_bytes + i % 2 * key_bytes); };
-  const auto values = [](int i) { return shared_memory<bfloat16>(query_bytes + (2 + i % 2) * key_bytes); };
+  E* queries = shared_memory<E>();
+  const auto keys = [](int i) { return shared_memory<E>(query_bytes + i % 2 * key_bytes); };
+  const auto values = [](int i) { return shared_memory<E>(query_bytes + (2 + i % 2) * key_bytes); };
   const auto copy_keys = [&](int i) { copy_tile<Tiles, D, key_tile, threads>(keys(i), k, at.stride, i * key_tile, T); };
   const auto copy_values = [&](int i) {
     copy_tile<Tiles, D, key_tile, threads>(values(i), v, at.stride, i * key_tile, T);
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(threads, 1)
   const auto turn = [&] {
     Tiles::template wait<0>(sums);
     rescale_rows(sums[0], rescale);
-    pack_weights(weights[0], scores[0]);
+    pack_weights<E>(weights[0], scores[0]);
     copy_async_wait<0>();
     publish_shared();
     sync_threads();
@@ -92,10 +92,11 @@ __global__ void __launch_bounds__(threads, 1)
 }  // namespace
 
 void hopper_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, const AttentionDims& dims, const Dropout& d) {
-  with_constants(dims, d, [&](auto D, auto dropped) {
-    launch(queue, {"attention_forward", grid_of(dims, query_tile), threads, shared_bytes<D>},
-           forward_kernel<D, dropped>, out.data<bfloat16>(), lse.data<float>(), qkv.data<bfloat16>(), heads_of(dims),
-           mask_of(d), scale_of(dims));
+  with_constants(qkv.dtype(), dims, d, [&](auto tag, auto D, auto dropped) {
+    using E = decltype(tag);
+    launch(queue, {"attention_forward", grid_of(dims, query_tile), threads, shared_bytes<WarpgroupTiles<E, D>>},
+           forward_kernel<E, D, dropped>, out.data<E>(), lse.data<float>(), qkv.data<E>(), heads_of(dims), mask_of(d),
+           scale_of(dims));
   });
 }
 

@@ -7,12 +7,12 @@
 
 namespace megalith::cuda::attention {
 
-template <int D>
+template <class E, int D>
 struct WarpTiles {
   static constexpr int rows_together = 16;    // own rows that a product has at once: who holds them goes one way
   static constexpr int row_elements = D + 8;  // from row to row; where units change places, from a row to the eighth
                                               // after it, divided by eight
-  static constexpr int64_t bytes(int rows) { return int64_t{rows} * row_elements * int64_t{sizeof(bfloat16)}; }
+  static constexpr int64_t bytes(int rows) { return int64_t{rows} * row_elements * int64_t{sizeof(E)}; }
   template <int>
   __device__ static int at(int row, int column) {
     return row * row_elements + column;
@@ -29,13 +29,13 @@ struct WarpTiles {
   __device__ static void multiply_add_two(float (&d0)[4], float (&d1)[4], const unsigned (&a)[4],
                                           const unsigned (&b)[4]) {
     const unsigned b0[2] = {b[0], b[1]}, b1[2] = {b[2], b[3]};
-    multiply_add(d0, a, b0);
-    multiply_add(d1, a, b1);
+    multiply_add<E>(d0, a, b0);
+    multiply_add<E>(d1, a, b1);
   }
 
   // d[m] (16 x 8n each) = own rows 16 (ms * warp + m).. times the other rows, transposed.
   template <int, int, int ms, int n>
-  __device__ static void multiply_rows(float (&d)[ms][n][4], const bfloat16* own, const bfloat16* other) {
+  __device__ static void multiply_rows(float (&d)[ms][n][4], const E* own, const E* other) {
     // The row that this lane gives to a load of 16x16 elements, so that its four registers are a left factor's
     // fragment, or those of two right factors whose columns are rows of the tile.
     const int lane = lane_index();
@@ -64,8 +64,7 @@ struct WarpTiles {
 
   // d[m] (16 x D each) += a[m] (16 x 16 depth, as left factors' fragments) times the other rows.
   template <int, int ms, int depth>
-  __device__ static void multiply_weights(float (&d)[ms][D / 8][4], const unsigned (&a)[ms][depth][4],
-                                          const bfloat16* other) {
+  __device__ static void multiply_weights(float (&d)[ms][D / 8][4], const unsigned (&a)[ms][depth][4], const E* other) {
     other += at<0>(lane_index() % 16, lane_index() / 16 * 8);
 #pragma unroll
     for (int k = 0; k < depth; k++)

@@ -7,12 +7,12 @@
 
 namespace megalith::cuda::attention {
 
-template <int D>
+template <class E, int D>
 struct WarpgroupTiles {
   static constexpr int rows_together = 64;
   static constexpr int row_elements = panel_columns;
   static constexpr int64_t bytes(int rows) {
-    return ceil_div(D, panel_columns) * rows * panel_columns * int64_t{sizeof(bfloat16)};
+    return ceil_div(D, panel_columns) * rows * panel_columns * int64_t{sizeof(E)};
   }
   template <int rows>
   __device__ static int at(int row, int column) {
@@ -31,21 +31,20 @@ struct WarpgroupTiles {
 
   // d (64 x 8n) = own rows 64 * warpgroup.. times the other rows, transposed.
   template <int own_rows, int other_rows, int n>
-  __device__ static void multiply_rows(float (&d)[1][n][4], const bfloat16* own, const bfloat16* other) {
+  __device__ static void multiply_rows(float (&d)[1][n][4], const E* own, const E* other) {
     const MatrixPlace left = matrix_place(own + at<own_rows>(warpgroup_index() * 64, 0)), right = matrix_place(other);
-    product_of_rows<8 * n, false>(d[0], left, right);
+    product_of_rows<E, 8 * n, false>(d[0], left, right);
 #pragma unroll
     for (int c = 16; c < D; c += 16)
-      product_of_rows<8 * n, true>(d[0], moved(left, at<own_rows>(0, c)), moved(right, at<other_rows>(0, c)));
+      product_of_rows<E, 8 * n, true>(d[0], moved(left, at<own_rows>(0, c)), moved(right, at<other_rows>(0, c)));
   }
 
   // d (64 x D) += a (64 x 16 depth, as fragments) times the other rows.
   template <int other_rows, int depth>
-  __device__ static void multiply_weights(float (&d)[1][D / 8][4], const unsigned (&a)[1][depth][4],
-                                          const bfloat16* other) {
+  __device__ static void multiply_weights(float (&d)[1][D / 8][4], const unsigned (&a)[1][depth][4], const E* other) {
     const MatrixPlace right = matrix_place(other, at<other_rows>(0, panel_columns));
 #pragma unroll
-    for (int k = 0; k < depth; k++) product_of_weights(d[0], a[0][k], moved(right, at<other_rows>(16 * k, 0)));
+    for (int k = 0; k < depth; k++) product_of_weights<E>(d[0], a[0][k], moved(right, at<other_rows>(16 * k, 0)));
   }
 };
 

@@ -9,9 +9,9 @@ namespace megalith {
 inline void expect_dtype(const char* op, const char* name, const Tensor& t, DType want) {
   CHECK(t.dtype() == want, "{}: {} is {}, expected {}", op, name, name_of(t.dtype()), name_of(want));
 }
-// f32 or bf16: what a model computes in.
+// What a model computes in.
 inline void expect_compute(const char* op, const char* name, const Tensor& t) {
-  CHECK(t.dtype() == DType::f32 || t.dtype() == DType::bf16, "{}: {} is {}, expected f32 or bf16", op, name,
+  CHECK(t.dtype() == DType::f32 || is_16_bit(t.dtype()), "{}: {} is {}, expected f32, bf16 or f16", op, name,
         name_of(t.dtype()));
 }
 inline void expect(const char* op, const char* name, const Tensor& t, DType dtype, const Shape& shape) {

@@ -19,7 +19,8 @@ struct GradientScale {
 
 // Whole: every token has its column here, part.count == part.total.
 
-// losses (N) f32 written; logits (N, at least part.count) f32 or bf16, read only; targets (N) i32 in [-1, part.total).
+// losses (N) f32 written; logits (N, at least part.count) f32, bf16 or f16, read only; targets (N) i32 in [-1,
+// part.total).
 void cross_entropy_forward(Stream& s, Tensor losses, Tensor logits, Tensor targets, VocabularyPart part);
 
 // The same, and the logits are overwritten with their gradient: no second (N, V) tensor exists, nor an f32 copy.

@@ -12,12 +12,12 @@
 //                at most); load_once, store_once: the same for what nobody reads again soon
 //                shared_memory<T>(byte): the launch's shared memory from that byte on, a multiple of 16; its first byte
 //                lies on a multiple of 1024
-//   bf16         to_float(v); to<T>(f), to nearest even; pack(low, high): two bf16 in 32 bits; low(u), high(u): as f32
+//   16 bits      to_float(v); to<T>(f), to nearest even; pack<T>(low, high): two bf16 or f16 in 32 bits
 //   fast math    fast_exp2, fast_exp: relative error 2^-21 or so
 //   matrices     load_matrix<n>(r, p), load_matrix_transposed<n>(r, p): ldmatrix .x1 .x2 .x4 of 8x8 16-bit tiles; p is
 //                lane i's row of 16 bytes in shared memory
-//                multiply_add(d, a, b): d (16x8 f32) += a (16x16 bf16, rows) * b (16x8 bf16, columns), mma.sync's
-//                fragments
+//                multiply_add<T>(d, a, b): d (16x8 f32) += a (16x16 T, rows) * b (16x8 T, columns), T bf16 or f16,
+//                mma.sync's fragments
 //   async copy   copy_async(shared, global, valid): 16 bytes, zeros when not valid; copy_async_commit();
 //                copy_async_wait<n>(): all but the last n groups of this thread are there; others see them after a
 //                barrier
@@ -27,8 +27,9 @@
 // their order; full masks where all lanes come; no float atomics; 64-bit indices into tensors; all shapes as arguments.
 //
 // The ops of the cuda world enqueue and return. A device cannot throw: a token or a target beyond the vocabulary gives
-// a row, or a loss, of NaN, never a wrong number. What they share: f32 and bf16 storage, arithmetic in f32, sums in an
-// order that depends on shapes only, 16 bytes an access where shape and alignment allow and a plain path where not.
+// a row, or a loss, of NaN, never a wrong number. What they share: f32, bf16 and f16 storage, arithmetic in f32, sums
+// in an order that depends on shapes only, 16 bytes an access where shape and alignment allow and a plain path where
+// not.
 #pragma once
 
 #include <device_primitives.h>
@@ -61,7 +62,7 @@ inline unsigned blocks_for(int64_t n, int64_t each) {
   return static_cast<unsigned>(blocks);
 }
 
-// One element as another type; bf16 goes through f32.
+// One element as another type; 16-bit types go through f32.
 template <class To, class From>
 __device__ To convert(From v) {
   if constexpr (std::is_same_v<To, From>) {

@@ -32,7 +32,7 @@ inline uint64_t dropout_key(const Dropout& d) {
 inline uint32_t dropout_threshold(const Dropout& d) { return static_cast<uint32_t>(d.p * 4294967296.0); }
 
 // y = mask * x / (1 - p); in place when y and x are the same memory. Forward and backward are this same function.
-//   y, x: (N, C), f32 or bf16.
+//   y, x: (N, C), f32, bf16 or f16.
 void dropout(Stream& s, Tensor y, Tensor x, const Dropout& d);
 
 // The implementations; arguments are as above and were checked.

@@ -18,6 +18,8 @@ void copy(Stream& s, Tensor y, Tensor x) {
   if (y.dtype() != x.dtype()) {
     expect_compute("copy", "y", y);
     expect_compute("copy", "x", x);
+    CHECK(y.dtype() == DType::f32 || x.dtype() == DType::f32, "copy: y is {} and x is {}, expected f32 of one",
+          name_of(y.dtype()), name_of(x.dtype()));
   }
   expect_numel("copy", "x", x, x.dtype(), y.numel());
   s.launch(
@@ -26,7 +28,7 @@ void copy(Stream& s, Tensor y, Tensor x) {
 }
 
 void add(Stream& s, Tensor y, Tensor x) {
-  CHECK(y.dtype() != DType::i32, "add: y is i32, expected f32, bf16 or f64");
+  CHECK(y.dtype() != DType::i32, "add: y is i32, expected f32, bf16, f16 or f64");
   expect_numel("add", "x", x, y.dtype(), y.numel());
   s.launch(
       "add", {.flops = numel_of(y), .bytes = 2 * bytes_of(y) + bytes_of(x)}, [=] { cpu::add(y, x); },
@@ -34,7 +36,8 @@ void add(Stream& s, Tensor y, Tensor x) {
 }
 
 void sum_rows(Stream& s, Tensor y, Tensor x, bool add) {
-  expect_compute("sum_rows", "y", y);
+  CHECK(y.dtype() == DType::f32 || y.dtype() == DType::bf16, "sum_rows: y is {}, expected f32 or bf16",
+        name_of(y.dtype()));
   expect_matrix("sum_rows", "x", x, DType::bf16, x.rows(), y.numel());
   s.launch(
       "sum_rows", {.flops = numel_of(x), .bytes = (add ? 2 : 1) * bytes_of(y) + bytes_of(x)},

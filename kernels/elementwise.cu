@@ -69,11 +69,11 @@ __global__ void __launch_bounds__(threads)
 
 template <class T>
 __device__ T sum_of(T a, T b) {
-  return a + b;
-}
-template <>
-__device__ inline bfloat16 sum_of(bfloat16 a, bfloat16 b) {
-  return to<bfloat16>(to_float(a) + to_float(b));
+  if constexpr (sizeof(T) == 2) {
+    return to<T>(to_float(a) + to_float(b));
+  } else {
+    return a + b;
+  }
 }
 template <class T, int n>
 struct Terms {
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(threads) add_kernel(T* y, const T* x, int64_t 
 template <class T>
 void fill_with(Queue queue, const Tensor& y, T value) {
   constexpr int n = 16 / sizeof(T);
-  T* to = y.data<T>();
+  T* to = static_cast<T*>(y.raw());
   if (aligned(y.raw())) {
     launch(queue, {"fill", grid_of(y.numel(), n), threads}, fill_kernel<T, n>, to, value, y.numel());
   } else {
@@ -159,7 +159,8 @@ void fill(Queue queue, Tensor y, double value) {
   if (y.numel() == 0) return;
   switch (y.dtype()) {
     case DType::f32: return fill_with(queue, y, static_cast<float>(value));
-    case DType::bf16: return fill_with(queue, y, bfloat16(static_cast<float>(value)));
+    case DType::bf16: return fill_with(queue, y, bfloat16(static_cast<float>(value)).bits);
+    case DType::f16: return fill_with(queue, y, float16(static_cast<float>(value)).bits);
     case DType::f64: return fill_with(queue, y, value);
     case DType::i32: return fill_with(queue, y, static_cast<int32_t>(value));
   }
@@ -174,8 +175,9 @@ void copy(Queue queue, Tensor y, Tensor x) {
       default: return copy_as<uint64_t, uint64_t>(queue, y, x);
     }
   }
-  if (y.dtype() == DType::bf16) return convert_parts<bfloat16, float>(queue, y, x);
-  convert_parts<float, bfloat16>(queue, y, x);
+  if (y.dtype() == DType::f32)
+    return with_16_bits(x.dtype(), [&](auto tag) { convert_parts<float, decltype(tag)>(queue, y, x); });
+  with_16_bits(y.dtype(), [&](auto tag) { convert_parts<decltype(tag), float>(queue, y, x); });
 }
 
 void sum_rows(Queue queue, Tensor y, Tensor x, bool add) {
@@ -186,9 +188,8 @@ void sum_rows(Queue queue, Tensor y, Tensor x, bool add) {
 
 void add(Queue queue, Tensor y, Tensor x) {
   if (y.numel() == 0) return;
-  if (y.dtype() == DType::f32) return add_to<float>(queue, y, x);
-  if (y.dtype() == DType::bf16) return add_to<bfloat16>(queue, y, x);
-  add_to<double>(queue, y, x);
+  if (y.dtype() == DType::f64) return add_to<double>(queue, y, x);
+  with_compute_type(y.dtype(), [&](auto tag) { add_to<decltype(tag)>(queue, y, x); });
 }
 
 // --- Sums of all elements, in two launches and f64: each block leaves one, then one block adds them up.

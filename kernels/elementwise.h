@@ -11,10 +11,10 @@ namespace megalith {
 // y = value; any dtype.
 void fill(Stream& s, Tensor y, double value);
 
-// y = x, converted when the dtypes differ (f32 and bf16), of which one may be the front of the other's memory.
+// y = x, converted when one is f32 and the other bf16 or f16; then one may be the front of the other's memory.
 void copy(Stream& s, Tensor y, Tensor x);
 
-// y += x; y f32 or bf16 or f64, x of the same dtype.
+// y += x; y f32, bf16, f16 or f64, x of the same dtype.
 void add(Stream& s, Tensor y, Tensor x);
 
 // y = the sum of the rows of x, added in f32 one after the other, or y += it; y (n) f32 or bf16, x (R, n) bf16.

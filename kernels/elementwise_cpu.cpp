@@ -62,7 +62,7 @@ void add_to(Tensor y_, Tensor x_) {
   parallel_for(y_.numel(), 1, [=](int64_t begin, int64_t end) {
 #pragma omp simd
     for (int64_t i = begin; i < end; i++) {
-      if constexpr (std::is_same_v<T, bfloat16>) {
+      if constexpr (sizeof(T) == 2) {
         put(y[i], get(y[i]) + get(x[i]));
       } else {
         y[i] += x[i];
@@ -104,6 +104,7 @@ void fill(Tensor y, double value) {
   switch (y.dtype()) {
     case DType::f32: fill_with(y, static_cast<float>(value)); break;
     case DType::bf16: fill_with(y, bfloat16(static_cast<float>(value))); break;
+    case DType::f16: fill_with(y, float16(static_cast<float>(value))); break;
     case DType::f64: fill_with(y, value); break;
     case DType::i32: fill_with(y, static_cast<int32_t>(value)); break;
   }
@@ -117,22 +118,20 @@ void copy(Tensor y, Tensor x) {
       std::memmove(to + begin, from + begin, static_cast<size_t>(end - begin));
     });
   } else if (y.dtype() == DType::f32) {
-    convert_parts<float, bfloat16>(y, x);
+    with_16_bits(x.dtype(), [&]<class From>(From) { convert_parts<float, From>(y, x); });
   } else {
-    convert_parts<bfloat16, float>(y, x);
+    with_16_bits(y.dtype(), [&]<class To>(To) { convert_parts<To, float>(y, x); });
   }
 }
 
 void add(Tensor y, Tensor x) {
-  switch (y.dtype()) {
-    case DType::f32: add_to<float>(y, x); break;
-    case DType::bf16: add_to<bfloat16>(y, x); break;
-    default: add_to<double>(y, x); break;
-  }
+  if (y.dtype() == DType::f64) return add_to<double>(y, x);
+  with_compute_type(y.dtype(), [&]<class T>(T) { add_to<T>(y, x); });
 }
 
 void sum_rows(Tensor y, Tensor x, bool add) {
-  with_compute_type(y.dtype(), [&]<class T>(T) { sum_rows_to<T>(y, x, add); });
+  if (y.dtype() == DType::f32) return sum_rows_to<float>(y, x, add);
+  sum_rows_to<bfloat16>(y, x, add);
 }
 
 void accumulate_sum(Tensor out, Tensor x, double scale) {

@@ -12,10 +12,10 @@
 namespace megalith {
 
 // y (N, C) written; tokens (N) i32, each in [0, part.total); wte (at least part.count, C); wpe (at least T, C). N is a
-// multiple of T; row n stands at position n % T. f32 or bf16 throughout.
+// multiple of T; row n stands at position n % T. f32, bf16 or f16 throughout.
 void embedding_forward(Stream& s, Tensor y, Tensor tokens, Tensor wte, Tensor wpe, int64_t T, VocabularyPart part);
 
-// dwte (at least part.count, C) f32 and dwpe (at least T, C) f32 accumulate; dy (N, C) in f32 or bf16, the whole
+// dwte (at least part.count, C) f32 and dwpe (at least T, C) f32 accumulate; dy (N, C) in f32, bf16 or f16, the whole
 // gradient of the sum. dwte receives the rows whose token is held here, and nothing in its padding; dwpe receives all
 // rows, so that every part has the same, complete dwpe. Deterministic for any thread count.
 void embedding_backward(Stream& s, Tensor dwte, Tensor dwpe, Tensor dy, Tensor tokens, int64_t T, VocabularyPart part);

@@ -10,7 +10,7 @@ namespace megalith {
 // Of an element.
 constexpr double gelu_forward_flops = 16, gelu_backward_flops = 24;
 
-// y written; x of the same shape, f32 or bf16.
+// y written; x of the same shape, f32, bf16 or f16.
 void gelu_forward(Stream& s, Tensor y, Tensor x);
 
 // dx = dy * gelu'(x), written; may be the same memory as dy.

@@ -7,8 +7,8 @@
 
 namespace megalith {
 
-// C (M, N) = A (M, K) B (K, N) [+ C] [+ bias (N)], sums in f32. A and B are f32 or bf16 alike, each stored row-major,
-// or its transpose is; C is f32 or A's type; `accumulate` needs C in f32, a bias A's type.
+// C (M, N) = A (M, K) B (K, N) [+ C] [+ bias (N)], sums in f32. A and B are f32, bf16 or f16 alike, each stored
+// row-major, or its transpose is; C is f32 or A's type; `accumulate` needs C in f32, a bias A's type.
 struct GemmCall {
   const void* a = nullptr;
   const void* b = nullptr;

@@ -107,9 +107,10 @@ struct Tiling {
 };
 
 // Elements [row, row + rows) x [col, col + cols) of a stored matrix, widened.
-void widen(float* to, const bfloat16* from, int64_t stride, int64_t row, int64_t col, int64_t rows, int64_t cols) {
+template <class T>
+void widen(float* to, const T* from, int64_t stride, int64_t row, int64_t col, int64_t rows, int64_t cols) {
   for (int64_t r = 0; r < rows; r++) {
-    const bfloat16* source = from + (row + r) * stride + col;
+    const T* source = from + (row + r) * stride + col;
     float* target = to + r * cols;
 #pragma omp simd
     for (int64_t c = 0; c < cols; c++) target[c] = get(source[c]);
@@ -141,11 +142,12 @@ dnnl_status_t run_f32(const GemmCall& call, const Tile& t) {
 }
 
 // The same through f32 copies of A and B, a block of K at a time.
+template <class T>
 dnnl_status_t run_widened(const GemmCall& call, const Tile& t, std::vector<float>& scratch) {
   constexpr int64_t depth = 768;
   scratch.resize(static_cast<size_t>((t.rows + t.cols) * depth + t.rows * t.cols));
   float *a = scratch.data(), *b = a + t.rows * depth, *sums = b + t.cols * depth;
-  const auto *from_a = static_cast<const bfloat16*>(call.a), *from_b = static_cast<const bfloat16*>(call.b);
+  const auto *from_a = static_cast<const T*>(call.a), *from_b = static_cast<const T*>(call.b);
   const bool to_f32 = call.output == DType::f32;
   float* c = to_f32 ? static_cast<float*>(call.c) + t.row * call.N + t.col : sums;
   dnnl_status_t status = dnnl_success;
@@ -164,14 +166,14 @@ dnnl_status_t run_widened(const GemmCall& call, const Tile& t, std::vector<float
     status = multiply(call, t.rows, t.cols, k, a, call.a_transposed ? t.rows : k, b, call.b_transposed ? k : t.cols,
                       call.accumulate || first > 0, c, to_f32 ? call.N : t.cols);
   }
-  const auto* bias = static_cast<const bfloat16*>(call.bias);
+  const auto* bias = static_cast<const T*>(call.bias);
   for (int64_t r = 0; r < t.rows; r++) {
     float* row = c + r * (to_f32 ? call.N : t.cols);
     if (bias != nullptr)
 #pragma omp simd
       for (int64_t i = 0; i < t.cols; i++) row[i] += get(bias[t.col + i]);
     if (to_f32) continue;
-    bfloat16* target = static_cast<bfloat16*>(call.c) + (t.row + r) * call.N + t.col;
+    T* target = static_cast<T*>(call.c) + (t.row + r) * call.N + t.col;
 #pragma omp simd
     for (int64_t i = 0; i < t.cols; i++) put(target[i], row[i]);
   }
@@ -190,8 +192,7 @@ Gemm::~Gemm() = default;
 void Gemm::run(const GemmCall& call) {
   CHECK(!call.accumulate || call.output == DType::f32, "a GEMM accumulates in f32, not {}", name_of(call.output));
   if (call.M == 0 || call.N == 0) return;
-  const bool is_bf16 = call.input == DType::bf16;
-  if (is_bf16 && native_bf16_) {
+  if (call.input == DType::bf16 && native_bf16_) {
     primitives_->run(call);
     return;
   }
@@ -204,9 +205,10 @@ void Gemm::run(const GemmCall& call) {
   for (int64_t i = 0; i < tiles; i++) {
     const int64_t row = i % tiling.num_rows * tiling.rows, col = i / tiling.num_rows * tiling.cols;
     const Tile tile{row, col, std::min(tiling.rows, call.M - row), std::min(tiling.cols, call.N - col)};
-    const dnnl_status_t status =
-        is_bf16 ? run_widened(call, tile, scratch_->of_thread[static_cast<size_t>(omp_get_thread_num())])
-                : run_f32(call, tile);
+    std::vector<float>& scratch = scratch_->of_thread[static_cast<size_t>(omp_get_thread_num())];
+    const dnnl_status_t status = call.input == DType::f32    ? run_f32(call, tile)
+                                 : call.input == DType::bf16 ? run_widened<bfloat16>(call, tile, scratch)
+                                                             : run_widened<float16>(call, tile, scratch);
     if (status != dnnl_success) failed = status;
   }
   CHECK(failed == dnnl_success, "GEMM of {} x {} x {}: oneDNN fails with status {}", call.M, call.N, call.K,

@@ -20,7 +20,9 @@ void check(cublasStatus_t status, const char* call) {
 }
 #define CUBLAS_CHECK(call) check(call, #call)
 
-cudaDataType datatype(DType type) { return type == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
+cudaDataType datatype(DType type) {
+  return type == DType::bf16 ? CUDA_R_16BF : type == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
+}
 
 // The alignment of an address in bytes, up to the most that the library uses.
 uint32_t alignment(const void* p) {
@@ -162,9 +164,10 @@ Gemm::Gemm() : library_(std::make_unique<Library>()) { CUBLAS_CHECK(cublasLtCrea
 Gemm::~Gemm() = default;
 
 // cuBLASLt's GELU is the tanh form (PyTorch pull request 104061); how exactly it takes the tanh is not documented, so
-// only in bf16. It runs inside the GEMM's kernel, and then is the faster way, on Hopper (llm.c pull request 653, SGLang
-// 34350) and on B200 (SGLang 28168). On generations before and after these it was measured to be a slow second pass
-// (llm.c 338, SGLang 34350): there the second pass is ours.
+// only in bf16: the error of the GPU's instruction for it, 2^-11, is as large as the rounding of f16. It runs inside
+// the GEMM's kernel, and then is the faster way, on Hopper (llm.c pull request 653, SGLang 34350) and on B200 (SGLang
+// 28168). On generations before and after these it was measured to be a slow second pass (llm.c 338, SGLang 34350):
+// there the second pass is ours.
 bool Gemm::fuses(const GemmCall& call) {
   if (call.output != DType::bf16 || (library_->generation != 9 && library_->generation != 10)) return false;
   // The documented law of the library's second matrix, and vectors of the usual size in it.

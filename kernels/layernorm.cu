@@ -267,7 +267,7 @@ __global__ void __launch_bounds__(threads)
 }
 
 // f(group, parts), as constants, for the smallest group of warps of which no thread holds more than `most` elements of
-// a row of C; false when there is none. Parts come and go by 8 elements, so f32 has no more kernels than bf16.
+// a row of C; false when there is none. Parts come and go by 8 elements, so f32 has no more kernels than 16-bit types.
 template <class T, int most, int group = 1, int parts = 8 / Part<T, group>::n, class F>
 bool with_group(int64_t C, F&& f) {
   constexpr int more = 8 / Part<T, group>::n, most_parts = most / Part<T, group>::n;
@@ -323,7 +323,7 @@ void backward(Queue queue, const char* name, const Tensor& dx_, BranchGradient<T
            x, stat, w, N, C);
   };
   const bool fast = in_vectors({dx_, dy_, x_, w_}) && aligned(branch.dh) && aligned(stat, 8) &&
-                    (with_group<T, 16>(C, run) || with_group<T, 32, warps>(C, run));
+                    (with_group<T, 16>(C, run) || with_group<T, 32, warps, 24 / Part<T, warps>::n>(C, run));
   if (!fast) {
     blocks = partial_blocks(N, num_sums * C);
     launch(queue, {name, blocks, threads}, backward_any_kernel<T, residual>, dx, branch, partial, dy, x, stat, w, N, C);

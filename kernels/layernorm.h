@@ -14,7 +14,7 @@
 
 namespace megalith {
 
-// y (N, C) and stat (N, 2) f32 = {mean, rstd} written; x (N, C); w, b (C). y, x, w, b share f32 or bf16.
+// y (N, C) and stat (N, 2) f32 = {mean, rstd} written; x (N, C); w, b (C). y, x, w, b share f32, bf16 or f16.
 void layernorm_forward(Stream& s, Tensor y, Tensor stat, Tensor x, Tensor w, Tensor b);
 
 // dx (N, C) accumulates (it is the gradient of the residual stream that x is part of); dw, db (C) f32 accumulate,
@@ -22,7 +22,7 @@ void layernorm_forward(Stream& s, Tensor y, Tensor stat, Tensor x, Tensor w, Ten
 void layernorm_backward(Stream& s, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor stat, Tensor w);
 
 // y = x + dropout(h + h_b) and ln = layernorm(y), of y as it is stored. y, ln (N, C) and stat (N, 2) f32 written;
-// x, h (N, C); h_b, w, b (C); f32 or bf16 throughout.
+// x, h (N, C); h_b, w, b (C); f32, bf16 or f16 throughout.
 void residual_layernorm_forward(Stream& s, Tensor y, Tensor ln, Tensor stat, Tensor x, Tensor h, Tensor h_b, Tensor w,
                                 Tensor b, const Dropout& d);
 

@@ -8,20 +8,20 @@
 
 namespace megalith {
 
-// y (N, O) written; x (N, I); w (O, I); b (O), or an empty tensor for none. All f32 or all bf16.
+// y (N, O) written; x (N, I); w (O, I); b (O), or an empty tensor for none. All f32, all bf16 or all f16.
 void linear_forward(Stream& s, Tensor y, Tensor x, Tensor w, Tensor b);
 
 // h (N, O) = x w^T + b, and y (N, O) = gelu(h) of h as it is stored: gelu_forward's bits. Both written, the rest as
 // above.
 void linear_gelu_forward(Stream& s, Tensor y, Tensor h, Tensor x, Tensor w, Tensor b);
 
-// dx (N, I) = dy w, written; dy (N, O); w (O, I). All f32 or all bf16.
+// dx (N, I) = dy w, written; dy (N, O); w (O, I). All f32, all bf16 or all f16.
 void linear_backward_input(Stream& s, Tensor dx, Tensor dy, Tensor w);
 
 // The same where x = gelu(h): dh (N, I) = (dy w) * gelu'(h), written; h (N, I).
 void linear_backward_input_gelu(Stream& s, Tensor dh, Tensor dy, Tensor w, Tensor h);
 
-// dw (O, I) += dy^T x and, unless empty, db (O) += sum_n dy; both f32. dy (N, O), x (N, I) both f32 or both bf16.
+// dw (O, I) += dy^T x and, unless empty, db (O) += sum_n dy; both f32. dy (N, O), x (N, I) both f32, bf16 or f16.
 void linear_backward_weight(Stream& s, Tensor dw, Tensor db, Tensor dy, Tensor x);
 
 // The implementations; arguments are as above and were checked.

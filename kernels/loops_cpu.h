@@ -1,6 +1,6 @@
 // What every CPU op is made of: a loop split over OpenMP's threads, and a choice of element type.
-// What they share: f32 and bf16 storage, arithmetic in f32, and the same bits for any number of threads and wherever
-// the memory lies (GEMM in native bf16 apart: gemm_cpu.h).
+// What they share: f32, bf16 and f16 storage, arithmetic in f32, and the same bits for any number of threads and
+// wherever the memory lies (GEMM in native bf16 apart: gemm_cpu.h).
 #pragma once
 
 #include <omp.h>
@@ -39,10 +39,12 @@ void parallel_for(int64_t n, int64_t work, F&& f) {
   }
 }
 
-// Elements as f32. bfloat16 goes by its bits: copies of a struct keep the compiler from making vectors of a loop.
+// Elements as f32. 16-bit types go by their bits: copies of a struct keep the compiler from making vectors of a loop.
 inline float get(const float& from) { return from; }
 inline float get(const bfloat16& from) { return std::bit_cast<float>(static_cast<uint32_t>(from.bits) << 16); }
+inline float get(const float16& from) { return float16::value_of(from.bits); }
 inline void put(float& to, float value) { to = value; }
 inline void put(bfloat16& to, float value) { to.bits = bfloat16(value).bits; }
+inline void put(float16& to, float value) { to.bits = float16::bits_of(value); }
 
 }  // namespace megalith::cpu

@@ -8,7 +8,7 @@
 
 namespace megalith {
 
-// y (N, C) written; x, h (N, C); b (C); f32 or bf16 throughout. y may be h's memory.
+// y (N, C) written; x, h (N, C); b (C); f32, bf16 or f16 throughout. y may be h's memory.
 void residual_forward(Stream& s, Tensor y, Tensor x, Tensor h, Tensor b, const Dropout& d);
 
 // dh (N, C) = dropout(dy), written; db (C) f32 += sum_n dh. The gradient of x is dy itself. Without dropout dh = dy, so

@@ -18,11 +18,12 @@ namespace megalith {
 
 constexpr int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-enum class DType : uint8_t { f32, bf16, f64, i32 };
+enum class DType : uint8_t { f32, bf16, f16, f64, i32 };
 
 constexpr int64_t size_of(DType type) {
   switch (type) {
-    case DType::bf16: return 2;
+    case DType::bf16:
+    case DType::f16: return 2;
     case DType::f64: return 8;
     default: return 4;
   }
@@ -31,6 +32,7 @@ constexpr const char* name_of(DType type) {
   switch (type) {
     case DType::f32: return "f32";
     case DType::bf16: return "bf16";
+    case DType::f16: return "f16";
     case DType::f64: return "f64";
     default: return "i32";
   }
@@ -50,6 +52,40 @@ struct bfloat16 {
   explicit operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 };
 
+// IEEE 754 binary16: a sign, 5 bits of exponent, 10 of fraction. Conversion rounds to nearest, ties to even, beyond
+// 65504 to infinity; NaN stays NaN. Both ways are selects without branches, so that loops become vectors, and compute
+// with no subnormal float, which processors are slow at.
+struct float16 {
+  uint16_t bits = 0;
+
+  float16() = default;
+  constexpr explicit float16(float value) : bits(bits_of(value)) {}
+  constexpr explicit operator float() const { return value_of(bits); }
+
+  static constexpr uint16_t bits_of(float value) {
+    const uint32_t u = std::bit_cast<uint32_t>(value), size = u & 0x7fffffffu;
+    const uint32_t rounded = (size - rebias + 0xfffu + ((size >> 13) & 1u)) >> 13;
+    const uint32_t finite = rounded < 0x7c00u ? rounded : 0x7c00u;
+    // Beside one half, a float's last place is the unit of the subnormals; up to half of that unit they are 0.
+    const uint32_t at_least = size > 0x33000000u ? size : 0x33000000u;
+    const uint32_t subnormal = std::bit_cast<uint32_t>(std::bit_cast<float>(at_least) + 0.5f) - 0x3f000000u;
+    const uint32_t number = size < 0x38800000u ? subnormal : finite;
+    const bool nan = size > 0x7f800000u;
+    return static_cast<uint16_t>(((u >> 16) & 0x8000u) | (nan ? 0x7e00u | ((u >> 13) & 0x3ffu) : number));
+  }
+  static constexpr float value_of(uint16_t bits) {
+    const uint32_t sign = (bits & 0x8000u) << 16, size = (bits & 0x7fffu) << 13;
+    // The smallest normal number's exponent, by which a subnormal is too large.
+    constexpr uint32_t smallest = rebias + (1u << 23);
+    const float subnormal = std::bit_cast<float>(size + smallest) - std::bit_cast<float>(smallest);
+    const uint32_t number = size + (size < 0x7c00u << 13 ? rebias : 2 * rebias);
+    return std::bit_cast<float>(sign | (size < 1u << 23 ? std::bit_cast<uint32_t>(subnormal) : number));
+  }
+
+ private:
+  static constexpr uint32_t rebias = (127 - 15) << 23;  // from this exponent to float's
+};
+
 template <class T>
 struct dtype_of;
 template <>
@@ -61,6 +97,10 @@ struct dtype_of<bfloat16> {
   static constexpr DType value = DType::bf16;
 };
 template <>
+struct dtype_of<float16> {
+  static constexpr DType value = DType::f16;
+};
+template <>
 struct dtype_of<double> {
   static constexpr DType value = DType::f64;
 };
@@ -69,13 +109,23 @@ struct dtype_of<int32_t> {
   static constexpr DType value = DType::i32;
 };
 
-// On the host: f(T{}) with T float or bfloat16.
+constexpr bool is_16_bit(DType type) { return type == DType::bf16 || type == DType::f16; }
+
+// On the host: f(T{}) with T bfloat16 or float16; and with T float or one of these.
 template <class F>
-void with_compute_type(DType dtype, F&& f) {
+void with_16_bits(DType dtype, F&& f) {
   if (dtype == DType::bf16) {
     f(bfloat16{});
   } else {
+    f(float16{});
+  }
+}
+template <class F>
+void with_compute_type(DType dtype, F&& f) {
+  if (dtype == DType::f32) {
     f(float{});
+  } else {
+    with_16_bits(dtype, f);
   }
 }
 

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/base/check.h"
 #include "kernels/base/queue_cuda.h"
@@ -134,6 +136,7 @@ __device__ T* shared_memory(int64_t byte = 0) {
 
 __device__ inline float to_float(float v) { return v; }
 __device__ inline float to_float(bfloat16 v) { return __uint_as_float(static_cast<unsigned>(v.bits) << 16); }
+__device__ inline float to_float(float16 v) { return __half2float(__ushort_as_half(v.bits)); }
 template <class T>
 __device__ T to(float v);
 template <>
@@ -146,12 +149,24 @@ __device__ inline bfloat16 to<bfloat16>(float v) {
   y.bits = __bfloat16_as_ushort(__float2bfloat16_rn(v));
   return y;
 }
-__device__ inline unsigned pack(float low, float high) {
+template <>
+__device__ inline float16 to<float16>(float v) {
+  float16 y;
+  y.bits = __half_as_ushort(__float2half_rn(v));
+  return y;
+}
+template <class T>
+__device__ unsigned pack(float low, float high);
+template <>
+__device__ inline unsigned pack<bfloat16>(float low, float high) {
   const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
   return static_cast<unsigned>(__bfloat16_as_ushort(both.y)) << 16 | __bfloat16_as_ushort(both.x);
 }
-__device__ inline float low(unsigned u) { return __uint_as_float(u << 16); }
-__device__ inline float high(unsigned u) { return __uint_as_float(u & 0xffff0000u); }
+template <>
+__device__ inline unsigned pack<float16>(float low, float high) {
+  const __half2 both = __floats2half2_rn(low, high);
+  return static_cast<unsigned>(__half_as_ushort(both.y)) << 16 | __half_as_ushort(both.x);
+}
 
 __device__ inline float fast_exp2(float v) {
   float y;
@@ -199,13 +214,18 @@ __device__ void load_matrix_transposed(unsigned (&r)[n], const void* row) {
   }
 }
 
-__device__ inline void multiply_add(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#define MEGALITH_MULTIPLY_ADD(type)                                                   \
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                 \
+               ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                       \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+template <class T>
+__device__ void multiply_add(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  static_assert(std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>);
+  if constexpr (std::is_same_v<T, bfloat16>) MEGALITH_MULTIPLY_ADD("bf16");
+  if constexpr (std::is_same_v<T, float16>) MEGALITH_MULTIPLY_ADD("f16");
 }
+#undef MEGALITH_MULTIPLY_ADD
 
 __device__ inline void copy_async(void* shared, const void* global, bool valid = true) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"

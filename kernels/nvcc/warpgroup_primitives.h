@@ -4,6 +4,7 @@
 #include <device_primitives.h>
 
 #include <cstdint>
+#include <type_traits>
 
 namespace megalith::cuda {
 
@@ -59,39 +60,49 @@ __device__ inline void publish_shared() { asm volatile("fence.proxy.async.shared
 #define MEGALITH_COLUMNS_112 MEGALITH_COLUMNS_96, MEGALITH_COLUMNS_16(12)
 #define MEGALITH_COLUMNS_128 MEGALITH_COLUMNS_112, MEGALITH_COLUMNS_16(14)
 
-#define MEGALITH_PRODUCT_OF_ROWS(n, a, b, add_)                                                                        \
-  asm volatile(                                                                                                        \
-      "{ .reg .pred add; .reg .b64 left, right; setp.ne.b32 add, %" #add_ ", 0; " MEGALITH_DESCRIPTOR("left", a)       \
-          MEGALITH_DESCRIPTOR("right", b) "wgmma.mma_async.sync.aligned.m64n" #n                                       \
-                                          "k16.f32.bf16.bf16 {" MEGALITH_SUMS_##n "}, left, right, add, 1, 1, 0, 0; }" \
-      : MEGALITH_COLUMNS_##n                                                                                           \
-      : "r"(left), "r"(right), "n"(add))
-#define MEGALITH_PRODUCT_OF_WEIGHTS(n, a0, a1, a2, a3, b)                                                     \
-  asm volatile("{ .reg .pred add; .reg .b64 right; setp.eq.b32 add, 0, 0; " MEGALITH_DESCRIPTOR(              \
-                   "right", b) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" MEGALITH_SUMS_##n \
-               "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, right, add, 1, 1, 1; }"                          \
-               : MEGALITH_COLUMNS_##n                                                                         \
+#define MEGALITH_PRODUCT_OF_ROWS(type, n, a, b, add_)                                                              \
+  asm volatile("{ .reg .pred add; .reg .b64 left, right; setp.ne.b32 add, %" #add_                                 \
+               ", 0; " MEGALITH_DESCRIPTOR("left", a)                                                              \
+                   MEGALITH_DESCRIPTOR("right", b) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type \
+                                                   " {" MEGALITH_SUMS_##n "}, left, right, add, 1, 1, 0, 0; }"     \
+               : MEGALITH_COLUMNS_##n                                                                              \
+               : "r"(left), "r"(right), "n"(add))
+#define MEGALITH_PRODUCT_OF_WEIGHTS(type, n, a0, a1, a2, a3, b)                                                       \
+  asm volatile("{ .reg .pred add; .reg .b64 right; setp.eq.b32 add, 0, 0; " MEGALITH_DESCRIPTOR(                      \
+                   "right", b) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" MEGALITH_SUMS_##n \
+               "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, right, add, 1, 1, 1; }"                                  \
+               : MEGALITH_COLUMNS_##n                                                                                 \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(right))
+// Of either type.
+#define MEGALITH_OF_TYPE(product, ...)         \
+  if constexpr (std::is_same_v<T, bfloat16>) { \
+    product("bf16", __VA_ARGS__);              \
+  } else {                                     \
+    product("f16", __VA_ARGS__);               \
+  }
 
-template <int n, bool add>
+template <class T, int n, bool add>
 __device__ void product_of_rows(float (&d)[n / 8][4], MatrixPlace left, MatrixPlace right) {
   static_assert(n == 64 || n == 128);
-  if constexpr (n == 64) MEGALITH_PRODUCT_OF_ROWS(64, 32, 33, 34);
-  if constexpr (n == 128) MEGALITH_PRODUCT_OF_ROWS(128, 64, 65, 66);
+  static_assert(std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>);
+  if constexpr (n == 64) MEGALITH_OF_TYPE(MEGALITH_PRODUCT_OF_ROWS, 64, 32, 33, 34)
+  if constexpr (n == 128) MEGALITH_OF_TYPE(MEGALITH_PRODUCT_OF_ROWS, 128, 64, 65, 66)
 }
 
-template <int eights>
+template <class T, int eights>
 __device__ void product_of_weights(float (&d)[eights][4], const unsigned (&a)[4], MatrixPlace right) {
   constexpr int n = 8 * eights;
   static_assert(n == 64 || n == 80 || n == 96 || n == 112 || n == 128);
-  if constexpr (n == 64) MEGALITH_PRODUCT_OF_WEIGHTS(64, 32, 33, 34, 35, 36);
-  if constexpr (n == 80) MEGALITH_PRODUCT_OF_WEIGHTS(80, 40, 41, 42, 43, 44);
-  if constexpr (n == 96) MEGALITH_PRODUCT_OF_WEIGHTS(96, 48, 49, 50, 51, 52);
-  if constexpr (n == 112) MEGALITH_PRODUCT_OF_WEIGHTS(112, 56, 57, 58, 59, 60);
-  if constexpr (n == 128) MEGALITH_PRODUCT_OF_WEIGHTS(128, 64, 65, 66, 67, 68);
+  static_assert(std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>);
+  if constexpr (n == 64) MEGALITH_OF_TYPE(MEGALITH_PRODUCT_OF_WEIGHTS, 64, 32, 33, 34, 35, 36)
+  if constexpr (n == 80) MEGALITH_OF_TYPE(MEGALITH_PRODUCT_OF_WEIGHTS, 80, 40, 41, 42, 43, 44)
+  if constexpr (n == 96) MEGALITH_OF_TYPE(MEGALITH_PRODUCT_OF_WEIGHTS, 96, 48, 49, 50, 51, 52)
+  if constexpr (n == 112) MEGALITH_OF_TYPE(MEGALITH_PRODUCT_OF_WEIGHTS, 112, 56, 57, 58, 59, 60)
+  if constexpr (n == 128) MEGALITH_OF_TYPE(MEGALITH_PRODUCT_OF_WEIGHTS, 128, 64, 65, 66, 67, 68)
 }
 
 #undef MEGALITH_DESCRIPTOR
+#undef MEGALITH_OF_TYPE
 #undef MEGALITH_PRODUCT_OF_ROWS
 #undef MEGALITH_PRODUCT_OF_WEIGHTS
 

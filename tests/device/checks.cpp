@@ -7,7 +7,8 @@ bool is_attention(const Case& c) { return c.op == "attention_forward" || c.op ==
 }  // namespace
 
 double rounded_weights(const Case& c, const Arg& arg, int64_t offset, double largest) {
-  return is_attention(c) && offset == 0 && arg.dtype == DType::bf16 ? 0x1p-9 * largest : 0;
+  if (!is_attention(c) || offset != 0 || !is_16_bit(arg.dtype)) return 0;
+  return (arg.dtype == DType::bf16 ? 0x1p-9 : 0x1p-12) * largest;
 }
 
 Bits agrees_with_its_twin(const Case& c, int64_t offset, int generation) {

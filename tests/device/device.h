@@ -26,7 +26,7 @@ Bits bits_of(const Memories& memories);
 Bits agrees_with_its_twin(const Case& c, int64_t offset = 0, int generation = own_generation);
 void gives_again(const Bits& bits, const Case& c);
 
-// What attention in bf16 may be off by beyond tolerance(): it rounds its probabilities, and their gradients, for the
+// What attention in 16 bits may be off by beyond tolerance(): it rounds its probabilities, and their gradients, for the
 // tensor cores, half a unit of what they weigh, in sums of any sign. Where memory is not aligned for these, it does
 // not.
 double rounded_weights(const Case& c, const Arg& arg, int64_t offset, double largest);

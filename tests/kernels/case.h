@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -59,6 +60,7 @@ inline double rounded(double v, DType dtype) {
   switch (dtype) {
     case DType::f32: return static_cast<double>(static_cast<float>(v));
     case DType::bf16: return static_cast<double>(static_cast<float>(bfloat16(static_cast<float>(v))));
+    case DType::f16: return static_cast<double>(static_cast<float>(float16(static_cast<float>(v))));
     default: return v;
   }
 }
@@ -105,6 +107,7 @@ class Memory {
     switch (arg_->dtype) {
       case DType::f32: put(i, static_cast<float>(v)); break;
       case DType::bf16: put(i, bfloat16(static_cast<float>(v))); break;
+      case DType::f16: put(i, float16(static_cast<float>(v))); break;
       case DType::f64: put(i, v); break;
       case DType::i32: put(i, static_cast<int32_t>(v)); break;
     }
@@ -113,6 +116,7 @@ class Memory {
     switch (arg_->dtype) {
       case DType::f32: return static_cast<double>(at<float>(i));
       case DType::bf16: return static_cast<double>(static_cast<float>(at<bfloat16>(i)));
+      case DType::f16: return static_cast<double>(static_cast<float>(at<float16>(i)));
       case DType::f64: return at<double>(i);
       default: return at<int32_t>(i);
     }
@@ -164,11 +168,16 @@ inline Doubles doubles(const Case& c) {
   return d;
 }
 
-// What one f32 or bf16 result may be off by: half a unit of its own last place, and the rounding of sums in f32, which
-// goes with the largest number of the tensor.
+// What one result may be off by: half a unit of its own last place, and the rounding of sums in f32, which goes with
+// the largest number of the tensor.
 inline double tolerance(DType dtype, double want, double largest) {
-  const double half_unit = dtype == DType::bf16 ? 0x1p-8 : dtype == DType::f32 ? 0x1p-23 : 0x1p-52;
-  return half_unit * std::abs(want) + (dtype == DType::f64 ? 1e-12 : 3e-6) * largest;
+  const double of_sums = (dtype == DType::f64 ? 1e-12 : 3e-6) * largest;
+  switch (dtype) {
+    case DType::bf16: return 0x1p-8 * std::abs(want) + of_sums;
+    case DType::f16: return 0x1p-11 * std::max(std::abs(want), 0x1p-14) + of_sums;  // subnormals have one unit
+    case DType::f32: return 0x1p-23 * std::abs(want) + of_sums;
+    default: return 0x1p-52 * std::abs(want) + of_sums;
+  }
 }
 
 }  // namespace megalith::test

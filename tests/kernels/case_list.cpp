@@ -6,7 +6,7 @@ namespace {
 // Odd sizes on purpose: a tail of every vector length, and sizes on both sides of a fork.
 using Size = std::pair<int64_t, int64_t>;
 const std::vector<Size> matrices{{1, 1}, {3, 7}, {33, 48}, {70, 257}, {5, 768}};
-const std::vector<AttentionDims> attentions{{1, 1, 1, 1},   {2, 33, 3, 7},    {1, 5, 2, 16},   {1, 64, 1, 64},
+const std::vector<AttentionDims> attentions{{1, 1, 1, 1},   {2, 33, 3, 7},    {1, 64, 1, 64},  {1, 5, 2, 16},
                                             {1, 65, 2, 64}, {1, 130, 1, 16},  {1, 34, 1, 112}, {1, 40, 2, 128},
                                             {1, 3, 1, 200}, {1, 70, 2, 24, 4}};
 const std::vector<double> rates{0.0, 0.1, 0.5};
@@ -16,13 +16,18 @@ const std::vector<Size> norms{{1, 3}, {3, 7}, {33, 48}, {70, 257}, {5, 768}};
 template <class F>
 std::vector<Case> each_type(F&& add) {
   std::vector<Case> all;
-  for (DType t : {DType::f32, DType::bf16}) add(all, t);
+  for (DType t : {f32, bf16, f16}) add(all, t);
   return all;
+}
+// In f16, which has bf16's code but for its conversions, the second and the third: vectors fit the latter only.
+template <class S>
+std::vector<S> of_type(DType t, const std::vector<S>& sizes) {
+  return t == f16 ? std::vector<S>{sizes[1], sizes[2]} : sizes;
 }
 template <class F>
 std::vector<Case> each(const auto& sizes, F&& make) {
   return each_type([&](auto& all, DType t) {
-    for (const auto& size : sizes) all.push_back(make(size, t));
+    for (const auto& size : of_type(t, sizes)) all.push_back(make(size, t));
   });
 }
 template <class F>
@@ -34,21 +39,21 @@ std::vector<Case> each_matrix_and_rate(F&& make, const std::vector<double>& of =
                                        const std::vector<Size>& sizes = matrices) {
   return each_type([&](auto& all, DType t) {
     for (double p : of)
-      for (auto [N, C] : sizes) all.push_back(make(N, C, p, t));
+      for (auto [N, C] : of_type(t, sizes)) all.push_back(make(N, C, p, t));
   });
 }
 template <class F>
 std::vector<Case> each_attention(F&& make) {
   return each_type([&](auto& all, DType t) {
     for (double p : {0.0, 0.2})
-      for (const AttentionDims& dims : attentions) all.push_back(make(dims, p, t));
+      for (const AttentionDims& dims : of_type(t, attentions)) all.push_back(make(dims, p, t));
   });
 }
 
 struct Loss {
   int64_t N, V, padding;
 };
-const std::vector<Loss> loss_sizes{{1, 1, 0}, {5, 2, 3}, {7, 65, 0}, {33, 257, 7}, {3, 50257, 47}, {2, 4099, 0}};
+const std::vector<Loss> loss_sizes{{1, 1, 0}, {7, 65, 0}, {33, 257, 7}, {5, 2, 3}, {3, 50257, 47}, {2, 4099, 0}};
 template <class F>
 std::vector<Case> each_loss(F&& make) {
   return each(loss_sizes, [&](Loss l, DType t) { return make(l.N, l.V, l.padding, t); });
@@ -60,7 +65,7 @@ struct Logits {
   int64_t padding;
 };
 const std::vector<Logits> parts_of_logits{
-    {1, {0, 1, 1}, 0}, {5, {0, 2, 3}, 0}, {7, {1, 65, 70}, 3}, {33, {0, 257, 700}, 7}, {3, {40000, 10257, 50257}, 47},
+    {1, {0, 1, 1}, 0}, {7, {1, 65, 70}, 3}, {33, {0, 257, 700}, 7}, {5, {0, 2, 3}, 0}, {3, {40000, 10257, 50257}, 47},
     {5, {9, 0, 9}, 4}};
 template <class F>
 std::vector<Case> each_logits(F&& make) {
@@ -75,7 +80,7 @@ template <class F>
 std::vector<Case> each_linear(F&& make) {
   return each_type([&](auto& all, DType t) {
     for (bool bias : {false, true})
-      for (auto [N, I, O] : linears) all.push_back(make(N, I, O, bias, t));
+      for (auto [N, I, O] : of_type(t, linears)) all.push_back(make(N, I, O, bias, t));
   });
 }
 
@@ -103,6 +108,7 @@ std::vector<Case> adamw_cases() {
       adamw_case(7, 2, true, DType::bf16),
       adamw_case(257, 10, true, DType::bf16),
       adamw_case(20011, 1000, true, DType::bf16),
+      adamw_case(257, 10, true, DType::f16),
       adamw_case(257, 10, true, DType::f32),
       adamw_case(1, 3, false, DType::f32),
       adamw_case(20011, 100, false, DType::f32),
@@ -177,17 +183,20 @@ std::vector<Case> decide_update_cases() {
 }
 std::vector<Case> fill_cases() {
   return {fill_case(1, DType::f32),      fill_case(7, DType::bf16),   fill_case(40011, DType::f32),
-          fill_case(40011, DType::bf16), fill_case(1031, DType::f64), fill_case(1031, DType::i32)};
+          fill_case(40011, DType::bf16), fill_case(1031, DType::f64), fill_case(1031, DType::i32),
+          fill_case(1031, f16)};
 }
 std::vector<Case> copy_cases() {
   return {copy_case(1, f32, f32),       copy_case(7, f32, bf16),
           copy_case(7, bf16, f32),      copy_case(40011, f32, bf16),
           copy_case(40011, bf16, f32),  copy_case(40011, f32, f32),
-          copy_case(40011, bf16, bf16), copy_case(1031, DType::f64, DType::f64)};
+          copy_case(40011, bf16, bf16), copy_case(1031, DType::f64, DType::f64),
+          copy_case(7, f32, f16),       copy_case(40011, f16, f32),
+          copy_case(40011, f32, f16),   copy_case(1031, f16, f16)};
 }
 std::vector<Case> add_cases() {
-  return {add_case(1, DType::f32), add_case(7, DType::bf16), add_case(40011, DType::f32), add_case(40011, DType::bf16),
-          add_case(1031, DType::f64)};
+  return {add_case(1, DType::f32),      add_case(7, DType::bf16),   add_case(40011, DType::f32),
+          add_case(40011, DType::bf16), add_case(1031, DType::f64), add_case(1031, f16)};
 }
 }  // namespace
 

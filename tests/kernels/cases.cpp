@@ -128,7 +128,7 @@ Case linear_forward_case(int64_t N, int64_t I, int64_t O, bool bias, DType t) {
                     d["y"][at(n * O + o)] = sum;
                   }
               },
-          .same_for_any_threads = t == DType::f32 || !cpu::has_fast_bf16()};
+          .same_for_any_threads = t != bf16 || !cpu::has_fast_bf16()};
 }
 
 Case linear_backward_input_case(int64_t N, int64_t I, int64_t O, DType t) {
@@ -147,7 +147,7 @@ Case linear_backward_input_case(int64_t N, int64_t I, int64_t O, DType t) {
                     d["dx"][at(n * I + i)] = sum;
                   }
               },
-          .same_for_any_threads = t == DType::f32 || !cpu::has_fast_bf16()};
+          .same_for_any_threads = t != bf16 || !cpu::has_fast_bf16()};
 }
 
 Case linear_backward_weight_case(int64_t N, int64_t I, int64_t O, bool bias, DType t) {
@@ -168,7 +168,7 @@ Case linear_backward_weight_case(int64_t N, int64_t I, int64_t O, bool bias, DTy
                     if (bias) d["db"][at(o)] += dy;
                   }
               },
-          .same_for_any_threads = t == DType::f32 || !cpu::has_fast_bf16(),
+          .same_for_any_threads = t != bf16 || !cpu::has_fast_bf16(),
           .accumulates = {"dw", "db"}};
 }
 

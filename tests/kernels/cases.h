@@ -11,7 +11,7 @@
 
 namespace megalith::test {
 
-constexpr DType f32 = DType::f32, bf16 = DType::bf16, f64 = DType::f64;
+constexpr DType f32 = DType::f32, bf16 = DType::bf16, f16 = DType::f16, f64 = DType::f64;
 using Tensors = std::vector<Tensor>;
 inline size_t at(int64_t i) { return static_cast<size_t>(i); }
 

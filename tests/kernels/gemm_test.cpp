@@ -18,7 +18,7 @@ TEST(Gemm, ExactOnWholeNumbers) {
     for (double& v : arg.values) v = std::round(v * 2);
     return arg;
   };
-  for (DType type : {DType::f32, DType::bf16})
+  for (DType type : {DType::f32, DType::bf16, DType::f16})
     for (auto [M, N, K] : {GemmSize{1, 1, 1}, {65, 97, 33}, {131, 1100, 70}, {260, 50, 1601}}) {
       const Arg a = whole(in("a", type, {M, K})), b = whole(in("b", type, {K, N}));
       const Arg c = whole(in("c", DType::f32, {M, N})), add = whole(in("bias", type, {N}));

@@ -200,14 +200,15 @@ TEST(InPlace, GivesTheSameBits) {
   }
 }
 
-TEST(InPlace, ConversionsGiveTheSameBits) {
+template <class T>
+void converts_in_place() {
   Stream s(World::cpu);
   for (int64_t n : {1, 2, 3, 4, 5, 64, 1000, 40011}) {
     std::vector<float> x(size_t(n) + 1);
     normal_fill(s, of(x, {n + 1}), 1, 2, 0, 1.0);
     const std::vector<float> whole = x;
-    std::vector<bfloat16> apart(static_cast<size_t>(n));
-    const Tensor wide = of(x, {n + 1}).flat(0, n), front(x.data(), DType::bf16, {n});
+    std::vector<T> apart(static_cast<size_t>(n));
+    const Tensor wide = of(x, {n + 1}).flat(0, n), front(x.data(), dtype_of<T>::value, {n});
     copy(s, of(apart, {n}), wide);
     copy(s, front, wide);
     EXPECT_EQ(std::memcmp(x.data(), apart.data(), size_t(2 * n)), 0) << n;
@@ -216,6 +217,10 @@ TEST(InPlace, ConversionsGiveTheSameBits) {
     for (size_t i = 0; i < size_t(n); i++) ASSERT_EQ(x[i], static_cast<float>(apart[i])) << i << " of " << n;
     EXPECT_EQ(x.back(), whole.back());
   }
+}
+TEST(InPlace, ConversionsGiveTheSameBits) {
+  converts_in_place<bfloat16>();
+  converts_in_place<float16>();
 }
 
 // What is rounded once and added in f32 is as good for any number of terms. Sums that are rounded each time are not.
@@ -272,7 +277,7 @@ TEST(Errors, NameOpTensorAndNumbers) {
   EXPECT_EQ(message_of([&] {
               gelu_forward(s, of(y, {2, 3}), Tensor(x.data(), DType::i32, {2, 3}));
             }),
-            "gelu_forward: x is i32, expected f32 or bf16");
+            "gelu_forward: x is i32, expected f32, bf16 or f16");
   EXPECT_EQ(message_of([&] {
               gelu_forward(s, Tensor(y.data(), DType::bf16, {2, 3}), of(x, {2, 3}));
             }),

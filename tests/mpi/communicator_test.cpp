@@ -3,6 +3,7 @@
 // carries eagerly. What it promises of transfers under way is in transfers_test.cpp.
 #include <cmath>
 #include <random>
+#include <utility>
 
 #include "tests/message_of.h"
 #include "tests/mpi/conformance.h"
@@ -30,7 +31,7 @@ TEST_P(Conformance, AllGatherPutsPartsInOrder) {
 }
 
 TEST_P(Conformance, ReduceScatterGivesEachItsPartOfTheSum) {
-  for (DType dtype : {DType::f32, DType::bf16})
+  for (DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (int64_t n : transfer_sizes) {
       const Owned in = owned(dtype, n * size_), out = owned(dtype, n);
       write(in, [&](int64_t i) { return small_value(rank_, i); });
@@ -56,7 +57,7 @@ TEST_P(Conformance, AllToAllGivesEachItsPieces) {
 }
 
 TEST_P(Conformance, AllReduceSumsAndFindsTheMaximum) {
-  for (DType dtype : {DType::f32, DType::f64, DType::bf16})
+  for (DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16})
     for (int64_t n : transfer_sizes)
       for (Reduce op : {Reduce::sum, Reduce::max}) {
         const Owned data = owned(dtype, n);
@@ -71,35 +72,39 @@ TEST_P(Conformance, AllReduceSumsAndFindsTheMaximum) {
       }
 }
 
-// 8 bits of significand: each partial sum is off by at most 2^-8 of itself, and of nothing but itself. A sum that was
-// cut off instead of rounded would drift to one side by half of that.
-TEST_P(Conformance, SumsInBf16RoundToNearest) {
-  const int64_t n = 70001;
-  std::vector<double> exact(static_cast<size_t>(n)), mine(static_cast<size_t>(n));
-  for (int r = 0; r < size_; r++) {
-    std::mt19937 random(static_cast<unsigned>(r));
-    std::uniform_real_distribution<float> uniform(1, 2);
-    for (size_t i = 0; i < exact.size(); i++) {
-      const auto x = static_cast<double>(static_cast<float>(bfloat16(uniform(random))));
-      exact[i] += x;
-      if (r == rank_) mine[i] = x;
+// 8 bits of significand, or 11: each partial sum is off by at most 2^-8 or 2^-11 of itself, and of nothing but
+// itself. A sum that was cut off instead of rounded would drift to one side by half of that.
+TEST_P(Conformance, SumsIn16BitsRoundToNearest) {
+  for (const auto& [dtype, half_unit] : {std::pair{DType::bf16, 0x1p-8}, {DType::f16, 0x1p-11}}) {
+    const int64_t n = 70001;
+    std::vector<double> exact(static_cast<size_t>(n)), mine(static_cast<size_t>(n));
+    for (int r = 0; r < size_; r++) {
+      std::mt19937 random(static_cast<unsigned>(r));
+      std::uniform_real_distribution<float> uniform(1, 2);
+      for (size_t i = 0; i < exact.size(); i++) {
+        const float drawn = uniform(random);
+        const auto x = static_cast<double>(dtype == DType::bf16 ? static_cast<float>(bfloat16(drawn))
+                                                                : static_cast<float>(float16(drawn)));
+        exact[i] += x;
+        if (r == rank_) mine[i] = x;
+      }
     }
-  }
-  const Owned whole = owned(DType::bf16, n * size_), part = owned(DType::bf16, n), data = owned(DType::bf16, n);
-  const auto element = [&](int64_t i) { return mine[static_cast<size_t>(i % n)]; };
-  write(data, element);
-  write(whole, element);
-  c_.all_reduce(s_, data, Reduce::sum).wait();
-  c_.reduce_scatter(s_, part, whole).wait();
-  for (const Owned* sum : {&data, &part}) {
-    const std::vector<double> found = read(*sum);
-    double drift = 0;
-    for (size_t i = 0; i < found.size(); i++) {
-      const double off = found[i] / exact[i] - 1;
-      ASSERT_LE(std::abs(off), (size_ - 1) * std::ldexp(1, -8)) << i;
-      drift += off / static_cast<double>(n);
+    const Owned whole = owned(dtype, n * size_), part = owned(dtype, n), data = owned(dtype, n);
+    const auto element = [&](int64_t i) { return mine[static_cast<size_t>(i % n)]; };
+    write(data, element);
+    write(whole, element);
+    c_.all_reduce(s_, data, Reduce::sum).wait();
+    c_.reduce_scatter(s_, part, whole).wait();
+    for (const Owned* sum : {&data, &part}) {
+      const std::vector<double> found = read(*sum);
+      double drift = 0;
+      for (size_t i = 0; i < found.size(); i++) {
+        const double off = found[i] / exact[i] - 1;
+        ASSERT_LE(std::abs(off), (size_ - 1) * half_unit) << i;
+        drift += off / static_cast<double>(n);
+      }
+      EXPECT_LE(std::abs(drift), (size_ - 1) * half_unit / 16);
     }
-    EXPECT_LE(std::abs(drift), (size_ - 1) * std::ldexp(1, -12));
   }
 }
 
@@ -240,12 +245,12 @@ TEST_P(Conformance, WrongCallsAreRefusedBeforeAnythingIsSent) {
   refused("all_gather", [&] { c_.all_gather(s_, odd, f1); });
   refused("all_gather", [&] { c_.all_gather(s_, f, b1); });
   refused("reduce_scatter", [&] { c_.reduce_scatter(s_, f1, odd); });
-  refused("f32 and bf16 of equal parts", [&] { c_.reduce_scatter(s_, d, d_whole); });
+  refused("f32, bf16 and f16 of equal parts", [&] { c_.reduce_scatter(s_, d, d_whole); });
   refused("reduce_scatter", [&] { c_.reduce_scatter(s_, b1, f); });
   refused("all_to_all", [&] { c_.all_to_all(s_, odd, f); });
   refused("all_to_all", [&] { c_.all_to_all(s_, d_whole, f); });
   if (size_ > 1) refused("equal pieces are supported", [&] { c_.all_to_all(s_, odd, odd); });
-  refused("all_reduce of i32; f32, f64 and bf16 are supported", [&] { c_.all_reduce(s_, i, Reduce::sum); });
+  refused("all_reduce of i32; f32, f64, bf16 and f16 are supported", [&] { c_.all_reduce(s_, i, Reduce::sum); });
   refused(fmt::format("broadcast from rank {}", size_), [&] { c_.broadcast(s_, f, size_); });
   refused("broadcast from rank -1", [&] { c_.broadcast(s_, f, -1); });
   refused("sends to rank", [&] { c_.send(s_, f, rank_); });

@@ -38,6 +38,7 @@ inline void set(const Tensor& t, int64_t i, double value) {
     case DType::f32: t.data<float>()[i] = static_cast<float>(value); return;
     case DType::f64: t.data<double>()[i] = value; return;
     case DType::bf16: t.data<bfloat16>()[i] = bfloat16(static_cast<float>(value)); return;
+    case DType::f16: t.data<float16>()[i] = float16(static_cast<float>(value)); return;
     default: t.data<int32_t>()[i] = static_cast<int32_t>(value);
   }
 }
@@ -46,6 +47,7 @@ inline double get(const Tensor& t, int64_t i) {
     case DType::f32: return static_cast<double>(t.data<float>()[i]);
     case DType::f64: return t.data<double>()[i];
     case DType::bf16: return static_cast<double>(static_cast<float>(t.data<bfloat16>()[i]));
+    case DType::f16: return static_cast<double>(static_cast<float>(t.data<float16>()[i]));
     default: return t.data<int32_t>()[i];
   }
 }
@@ -55,7 +57,7 @@ inline double value(int rank, int64_t i) { return static_cast<double>((i * 7 + r
 inline double small_value(int rank, int64_t i) { return static_cast<double>((i * 7 + rank * 31) % 31 - 15); }
 
 constexpr int64_t transfer_sizes[] = {1, 3, 17, 1023, 20011};
-constexpr DType all_types[] = {DType::f32, DType::bf16, DType::f64, DType::i32};
+constexpr DType all_types[] = {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32};
 
 class Conformance : public testing::TestWithParam<Kind> {
  protected:

@@ -146,15 +146,15 @@ T* shared_memory(int64_t byte = 0) {
 
 inline float to_float(float v) { return v; }
 inline float to_float(bfloat16 v) { return static_cast<float>(v); }
+inline float to_float(float16 v) { return static_cast<float>(v); }
 template <class T>
 T to(float v) {
   return T(v);
 }
-inline unsigned pack(float low, float high) {
-  return static_cast<unsigned>(bfloat16(high).bits) << 16 | bfloat16(low).bits;
+template <class T>
+unsigned pack(float low, float high) {
+  return static_cast<unsigned>(T(high).bits) << 16 | T(low).bits;
 }
-inline float low(unsigned u) { return std::bit_cast<float>(u << 16); }
-inline float high(unsigned u) { return std::bit_cast<float>(u & 0xffff0000u); }
 
 inline float fast_exp2(float v) { return std::exp2(v); }
 inline float fast_exp(float v) { return std::exp(v); }
@@ -205,12 +205,14 @@ struct Fragments {
   float* d;
   const unsigned *a, *b;
 };
-inline void multiply_add(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
-                         Where where = Where::current()) {
+template <class T>
+void multiply_add(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], Where where = Where::current()) {
   Fragments mine{d, a, b};
   simt::meet(
       "multiply_add", full_mask, &mine,
       [](void* const* lanes) {
+        const auto low = [](unsigned two) { return to_float(std::bit_cast<T>(static_cast<uint16_t>(two))); };
+        const auto high = [&](unsigned two) { return low(two >> 16); };
         float A[16][16], B[16][8];
         for (int i = 0; i < 32; i++) {
           const auto& lane = *static_cast<Fragments*>(lanes[i]);

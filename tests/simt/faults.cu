@@ -98,12 +98,13 @@ __global__ void async(float* y, const float* x, int) {
 }
 
 // D (16, 8) = A (16, 16) * B (16, 8), twice: with B read in columns, and transposed on the way.
+template <class T>
 __global__ void matrices(float* y, const float* x, int) {
-  bfloat16* a = shared_memory<bfloat16>();
-  bfloat16 *b = a + 256, *b_columns = b + 128;
-  for (int i = static_cast<int>(threadIdx.x); i < 256; i += 64) a[i] = to<bfloat16>(x[i % 128]);
+  T* a = shared_memory<T>();
+  T *b = a + 256, *b_columns = b + 128;
+  for (int i = static_cast<int>(threadIdx.x); i < 256; i += 64) a[i] = to<T>(x[i % 128]);
   for (int i = static_cast<int>(threadIdx.x); i < 128; i += 64) {
-    b[i] = to<bfloat16>(x[i]);
+    b[i] = to<T>(x[i]);
     b_columns[i % 8 * 16 + i / 8] = b[i];
   }
   sync_threads();
@@ -116,7 +117,7 @@ __global__ void matrices(float* y, const float* x, int) {
     load_matrix_transposed(columns, b + lane % 16 * 8);
   }
   float d[4] = {};
-  multiply_add(d, fragment, columns);
+  multiply_add<T>(d, fragment, columns);
   if (blockIdx.x != 0) return;
   float* to = y + 128 * warp_index() + lane / 4 * 8 + lane % 4 * 2;
   to[0] = d[0];
@@ -135,17 +136,28 @@ struct Planted {
 const Planted all[] = {
 #define PLANTED(name, ...) \
   { #name, name, __VA_ARGS__ }
-    PLANTED(reduction, 0),           PLANTED(divergent_barrier, 0),
-    PLANTED(two_barriers, 0),        PLANTED(missing_lane, 0),
-    PLANTED(lane_of_no_mask, 0),     PLANTED(unwritten_shared, 0),
-    PLANTED(unwritten_dynamic, 256), PLANTED(beyond_dynamic, 256, 1),
-    PLANTED(beyond_tensor, 0),       PLANTED(before_tensor, 0),
-    PLANTED(beyond_array, 0, 24),    PLANTED(writes_input, 0),
-    PLANTED(unwritten_tensor, 0),    PLANTED(race_in_block, 0),
-    PLANTED(race_after_read, 0),     PLANTED(race_of_blocks, 0),
-    PLANTED(warp_order, 0),          PLANTED(misaligned, 0, 1),
-    PLANTED(early_async, 256),       PLANTED(async, 256),
-    PLANTED(matrices, 1024),
+    PLANTED(reduction, 0),
+    PLANTED(divergent_barrier, 0),
+    PLANTED(two_barriers, 0),
+    PLANTED(missing_lane, 0),
+    PLANTED(lane_of_no_mask, 0),
+    PLANTED(unwritten_shared, 0),
+    PLANTED(unwritten_dynamic, 256),
+    PLANTED(beyond_dynamic, 256, 1),
+    PLANTED(beyond_tensor, 0),
+    PLANTED(before_tensor, 0),
+    PLANTED(beyond_array, 0, 24),
+    PLANTED(writes_input, 0),
+    PLANTED(unwritten_tensor, 0),
+    PLANTED(race_in_block, 0),
+    PLANTED(race_after_read, 0),
+    PLANTED(race_of_blocks, 0),
+    PLANTED(warp_order, 0),
+    PLANTED(misaligned, 0, 1),
+    PLANTED(early_async, 256),
+    PLANTED(async, 256),
+    {"matrices of bf16", matrices<bfloat16>, 1024},
+    {"matrices of f16", matrices<float16>, 1024},
 };
 }  // namespace
 

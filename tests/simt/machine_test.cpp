@@ -45,15 +45,17 @@ TEST(Machine, CopiesAsynchronously) {
   EXPECT_EQ(y[32], 0);
 }
 TEST(Machine, MultipliesMatrices) {
-  const std::vector<float> y = result_of("matrices");
-  for (int row = 0; row < 16; row++)
-    for (int column = 0; column < 8; column++) {
-      float want = 0;
-      for (int k = 0; k < 16; k++)
-        want += static_cast<float>((row * 16 + k) % 128) / 8 * static_cast<float>(k * 8 + column) / 8;
-      EXPECT_EQ(y[static_cast<size_t>(row * 8 + column)], want);
-      EXPECT_EQ(y[static_cast<size_t>(128 + row * 8 + column)], want);
-    }
+  for (const char* kernel : {"matrices of bf16", "matrices of f16"}) {
+    const std::vector<float> y = result_of(kernel);
+    for (int row = 0; row < 16; row++)
+      for (int column = 0; column < 8; column++) {
+        float want = 0;
+        for (int k = 0; k < 16; k++)
+          want += static_cast<float>((row * 16 + k) % 128) / 8 * static_cast<float>(k * 8 + column) / 8;
+        EXPECT_EQ(y[static_cast<size_t>(row * 8 + column)], want) << kernel;
+        EXPECT_EQ(y[static_cast<size_t>(128 + row * 8 + column)], want) << kernel;
+      }
+  }
 }
 
 // By rows: a row of x times a row; by weights: the same, since b has x's columns again and again.
@@ -67,7 +69,10 @@ std::vector<float> wanted_products(bool by_rows) {
             (by_rows ? x(row, k) * x(column, k) : 0) + x(row, k) * x(k, column);
   return want;
 }
-TEST(Machine, MultipliesByWarpgroups) { EXPECT_EQ(result_of("products", run_planted_products), wanted_products(true)); }
+TEST(Machine, MultipliesByWarpgroups) {
+  for (const char* kernel : {"products", "products of f16"})
+    EXPECT_EQ(result_of(kernel, run_planted_products), wanted_products(true)) << kernel;
+}
 TEST(Machine, ProductsTakeTheirTime) {
   for (const float sum : result_of("early_read", run_planted_products)) EXPECT_TRUE(std::isnan(sum));
   EXPECT_EQ(result_of("overwritten", run_planted_products), wanted_products(false));

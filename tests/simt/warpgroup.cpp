@@ -52,10 +52,13 @@ const char* address(const MatrixPlace& place, int row, int column) {
   byte ^= (byte >> 7 & 7) << 4;
   return shared_begin() + byte;
 }
-float element(const MatrixPlace& place, int row, int column) {
+float number(DType type, uint16_t bits) {
+  return type == DType::f16 ? float16::value_of(bits) : static_cast<float>(std::bit_cast<bfloat16>(bits));
+}
+float element(DType type, const MatrixPlace& place, int row, int column) {
   uint16_t bits;
   std::memcpy(&bits, address(place, row, column), sizeof(bits));
-  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+  return number(type, bits);
 }
 void check_published(const MatrixPlace& place, int num_rows, int num_columns) {
   for (int row = 0; row < num_rows; row++)
@@ -68,18 +71,19 @@ void finish(const Enqueued& e) {
   std::vector<float> left(rows * depth), right(static_cast<size_t>(n * depth));
   for (int k = 0; k < depth; k++)
     for (int c = 0; c < n; c++)
-      right[static_cast<size_t>(c * depth + k)] = p.of_weights ? element(p.right, k, c) : element(p.right, c, k);
+      right[static_cast<size_t>(c * depth + k)] =
+          p.of_weights ? element(p.type, p.right, k, c) : element(p.type, p.right, c, k);
   for (int i = 0; i < size; i++) {
     const int row = i / warp_size * 16 + i % warp_size / 4, k = i % 4 * 2;
     if (!p.of_weights) break;
     for (int part = 0; part < 4; part++)
       for (int half = 0; half < 2; half++)
-        left[static_cast<size_t>((row + part % 2 * 8) * depth + k + part / 2 * 8 + half)] =
-            std::bit_cast<float>(half ? e.of[static_cast<size_t>(i)].fragments[static_cast<size_t>(part)] & 0xffff0000u
-                                      : e.of[static_cast<size_t>(i)].fragments[static_cast<size_t>(part)] << 16);
+        left[static_cast<size_t>((row + part % 2 * 8) * depth + k + part / 2 * 8 + half)] = number(
+            p.type,
+            static_cast<uint16_t>(e.of[static_cast<size_t>(i)].fragments[static_cast<size_t>(part)] >> 16 * half));
   }
   for (int row = 0; row < rows && !p.of_weights; row++)
-    for (int k = 0; k < depth; k++) left[static_cast<size_t>(row * depth + k)] = element(p.left, row, k);
+    for (int k = 0; k < depth; k++) left[static_cast<size_t>(row * depth + k)] = element(p.type, p.left, row, k);
   for (int i = 0; i < size; i++)
     for (int j = 0; j < n / 2; j++) {
       const int row = i / warp_size * 16 + i % warp_size / 4 + j % 4 / 2 * 8, column = j / 4 * 8 + i % 4 * 2 + j % 2;

@@ -11,6 +11,7 @@
 #include <array>
 #include <cstdint>
 
+#include "kernels/base/tensor.h"
 #include "tests/simt/simt.h"
 
 namespace megalith::simt {
@@ -30,6 +31,7 @@ struct Product {
   MatrixPlace left;
   std::array<unsigned, 4> fragments;
   MatrixPlace right;
+  DType type;               // of both factors
   bool of_weights = false;  // left in fragments, right by rows of depth
 };
 void product(const Product& mine, Where where);

@@ -18,17 +18,17 @@ __device__ void write_sums(float* y, const float (&d)[8][4]) {
 }
 
 // y = a a^T + p a, where a (64, 16) is x, and p (64, 16) too, but as fragments; a lies in the second group of columns.
-template <Fault fault>
+template <Fault fault, class T = bfloat16>
 __global__ void products(float* y, const float* x, int) {
   constexpr int rows = 64, first = 16;
-  bfloat16* a = shared_memory<bfloat16>();
+  T* a = shared_memory<T>();
   const auto element = [&](int row, int column) { return x[(row * 16 + column) % 128]; };
   for (int i = static_cast<int>(threadIdx.x); i < rows * 16; i += warpgroup_size)
-    a[swizzled(i / 16, first + i % 16, rows)] = to<bfloat16>(element(i / 16, i % 16));
+    a[swizzled(i / 16, first + i % 16, rows)] = to<T>(element(i / 16, i % 16));
   // p (64, 16) times b (16, 64): b's rows are the first of a second matrix.
-  bfloat16* b = a + rows * panel_columns;
+  T* b = a + rows * panel_columns;
   for (int i = static_cast<int>(threadIdx.x); i < 16 * panel_columns; i += warpgroup_size)
-    b[swizzled(i / panel_columns, i % panel_columns, 16)] = to<bfloat16>(element(i / panel_columns, i % 16));
+    b[swizzled(i / panel_columns, i % panel_columns, 16)] = to<T>(element(i / panel_columns, i % 16));
   if (fault != Fault::not_published) publish_shared();
   sync_threads();
 
@@ -36,20 +36,20 @@ __global__ void products(float* y, const float* x, int) {
   unsigned p[4];
   for (int part = 0; part < 4; part++) {
     const int row = warp_index() * 16 + lane_index() / 4 + part % 2 * 8, k = lane_index() % 4 * 2 + part / 2 * 8;
-    p[part] = pack(element(row, k), element(row, k + 1));
+    p[part] = pack<T>(element(row, k), element(row, k + 1));
   }
   if (fault == Fault::one_warp_only && warp_index() > 0) return;
   const MatrixPlace place =
       moved(matrix_place(a), fault == Fault::different_places && warp_index() == 2 ? 0 : swizzled(0, first, rows));
   if (fault != Fault::not_begun) products_begin(d);
-  product_of_rows<64, false>(d, place, place);
-  product_of_weights(d, p, matrix_place(b));
+  product_of_rows<T, 64, false>(d, place, place);
+  product_of_weights<T>(d, p, matrix_place(b));
   products_commit();
   if (fault == Fault::early_read) return write_sums(y, d);
   if (fault == Fault::overwritten) {
     sync_threads();
     for (int i = static_cast<int>(threadIdx.x); i < rows * 16; i += warpgroup_size)
-      a[swizzled(i / 16, first + i % 16, rows)] = to<bfloat16>(0);
+      a[swizzled(i / 16, first + i % 16, rows)] = to<T>(0);
     sync_threads();
   }
   products_wait<0>(d);
@@ -62,6 +62,7 @@ struct Planted {
   Kernel kernel;
 };
 const Planted all[] = {{"products", products<Fault::none>},
+                       {"products of f16", products<Fault::none, float16>},
                        {"not_begun", products<Fault::not_begun>},
                        {"not_published", products<Fault::not_published>},
                        {"one_warp_only", products<Fault::one_warp_only>},

@@ -22,11 +22,18 @@ void products_wait(D&...) {
 }
 inline void publish_shared() { simt::publish_shared(); }
 
-template <int n, bool add>
+template <class T, int n, bool add>
 void product_of_rows(float (&d)[n / 8][4], MatrixPlace left, MatrixPlace right, Where where = Where::current()) {
-  simt::product({.sums = d[0], .columns = n, .add = add, .left = left, .fragments = {}, .right = right}, where);
+  simt::product({.sums = d[0],
+                 .columns = n,
+                 .add = add,
+                 .left = left,
+                 .fragments = {},
+                 .right = right,
+                 .type = dtype_of<T>::value},
+                where);
 }
-template <int eights>
+template <class T, int eights>
 void product_of_weights(float (&d)[eights][4], const unsigned (&a)[4], MatrixPlace right,
                         Where where = Where::current()) {
   simt::product({.sums = d[0],
@@ -35,6 +42,7 @@ void product_of_weights(float (&d)[eights][4], const unsigned (&a)[4], MatrixPla
                  .left = {},
                  .fragments = {a[0], a[1], a[2], a[3]},
                  .right = right,
+                 .type = dtype_of<T>::value,
                  .of_weights = true},
                 where);
 }

@@ -49,6 +49,7 @@ ncclResult_t called() {
 size_t size_of(ncclDataType_t type) {
   switch (type) {
     case ncclFloat64: return 8;
+    case ncclFloat16:
     case ncclBfloat16: return 2;
     default: return 4;
   }
@@ -60,9 +61,9 @@ void combine(std::vector<char>& sum, const char* other, ncclRedOp_t op) {
     T a, b;
     std::memcpy(&a, sum.data() + at, sizeof(T));
     std::memcpy(&b, other + at, sizeof(T));
-    if constexpr (std::is_same_v<T, bfloat16>) {
+    if constexpr (sizeof(T) == 2) {
       const auto x = static_cast<float>(a), y = static_cast<float>(b);
-      a = bfloat16(op == ncclSum ? x + y : std::max(x, y));
+      a = T(op == ncclSum ? x + y : std::max(x, y));
     } else {
       a = op == ncclSum ? a + b : std::max(a, b);
     }
@@ -74,6 +75,7 @@ void combine(std::vector<char>& sum, const char* other, ncclDataType_t type, ncc
     case ncclFloat32: return combine<float>(sum, other, op);
     case ncclFloat64: return combine<double>(sum, other, op);
     case ncclInt32: return combine<int32_t>(sum, other, op);
+    case ncclFloat16: return combine<float16>(sum, other, op);
     default: return combine<bfloat16>(sum, other, op);
   }
 }

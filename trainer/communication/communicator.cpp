@@ -59,15 +59,15 @@ Pending Communicator::do_all_gather_behind(Stream& s, Tensor out, Tensor in, CUe
 }
 
 Pending Communicator::reduce_scatter(Stream& s, Tensor out, Tensor in) {
-  const bool adds = in.dtype() == DType::f32 || in.dtype() == DType::bf16;
+  const bool adds = in.dtype() == DType::f32 || is_16_bit(in.dtype());
   CHECK(in.numel() == out.numel() * size_ && in.dtype() == out.dtype() && adds,
-        "{}: reduce_scatter of {} {} into {} {} on each of {} ranks; f32 and bf16 of equal parts are supported", name_,
-        in.numel(), name_of(in.dtype()), out.numel(), name_of(out.dtype()), size_);
+        "{}: reduce_scatter of {} {} into {} {} on each of {} ranks; f32, bf16 and f16 of equal parts are supported",
+        name_, in.numel(), name_of(in.dtype()), out.numel(), name_of(out.dtype()), size_);
   return traced(s, Transfer::reduce_scatter, in.bytes(), -1, [&] { return do_reduce_scatter(s, out, in); });
 }
 
 Pending Communicator::all_reduce(Stream& s, Tensor data, Reduce op) {
-  CHECK(data.dtype() != DType::i32, "{}: all_reduce of i32; f32, f64 and bf16 are supported", name_);
+  CHECK(data.dtype() != DType::i32, "{}: all_reduce of i32; f32, f64, bf16 and f16 are supported", name_);
   return traced(s, Transfer::all_reduce, data.bytes(), -1, [&] { return do_all_reduce(s, data, op); });
 }
 

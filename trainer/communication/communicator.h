@@ -46,10 +46,10 @@ class Communicator {
   // The same after another transfer, which writes `in`: GPU streams keep this order by themselves; where the host
   // carries the tensors, this one begins when it is waited for. Waits for both.
   Pending all_gather(Stream& s, Tensor out, Tensor in, Pending after);
-  // out = the rank-th part of the sum over ranks of in (f32 or bf16). They must not overlap. Here and below, bf16 adds
-  // in f32 and rounds each partial sum to nearest.
+  // out = the rank-th part of the sum over ranks of in (f32, bf16 or f16). They must not overlap. Here and below, 16
+  // bits are added in f32 and each partial sum is rounded to nearest.
   Pending reduce_scatter(Stream& s, Tensor out, Tensor in);
-  // data = the sum or maximum over ranks of data (f32, f64 or bf16). The result is the same on every rank.
+  // data = the sum or maximum over ranks of data (f32, f64, bf16 or f16). The result is the same on every rank.
   Pending all_reduce(Stream& s, Tensor data, Reduce op);
   // Piece r of out = piece rank of the in of rank r, of `size` equal pieces. They must not overlap.
   Pending all_to_all(Stream& s, Tensor out, Tensor in);

@@ -11,7 +11,7 @@ MPI_Datatype datatype(DType dtype) {
     case DType::f32: return MPI_FLOAT;
     case DType::f64: return MPI_DOUBLE;
     case DType::i32: return MPI_INT32_T;
-    default: return MPI_UINT16_T;  // bf16 travels as bits
+    default: return MPI_UINT16_T;  // 16-bit types travel as bits
   }
 }
 
@@ -19,50 +19,61 @@ Pending pending(MPI_Request request) {
   return Pending([request]() mutable { MPI_CHECK(MPI_Wait(&request, MPI_STATUS_IGNORE)); });
 }
 
-bfloat16 sum(bfloat16 a, bfloat16 b) { return bfloat16(static_cast<float>(a) + static_cast<float>(b)); }
-bfloat16 max(bfloat16 a, bfloat16 b) { return static_cast<float>(a) > static_cast<float>(b) ? a : b; }
+template <class T>
+T sum(T a, T b) {
+  return T(static_cast<float>(a) + static_cast<float>(b));
+}
+template <class T>
+T max(T a, T b) {
+  return static_cast<float>(a) > static_cast<float>(b) ? a : b;
+}
 
-template <bfloat16 (*combine)(bfloat16, bfloat16)>
-void combine_bf16(void* in, void* inout, int* length, MPI_Datatype*) {
-  const auto* a = static_cast<const bfloat16*>(in);
-  auto* b = static_cast<bfloat16*>(inout);
+template <class T, T (*combine)(T, T)>
+void combine_all(void* in, void* inout, int* length, MPI_Datatype*) {
+  const auto* a = static_cast<const T*>(in);
+  auto* b = static_cast<T*>(inout);
   for (int i = 0; i < *length; i++) b[i] = combine(a[i], b[i]);
 }
 
-// All communicators made from one world share it; MPI wants it freed before MPI_Finalize.
-class ReduceBf16 {
+// MPI's operators for a 16-bit type.
+template <class T>
+class Operators {
  public:
-  ReduceBf16() {
-    MPI_CHECK(MPI_Op_create(&combine_bf16<megalith::sum>, 1, &sum_));
-    MPI_CHECK(MPI_Op_create(&combine_bf16<megalith::max>, 1, &max_));
+  Operators() {
+    MPI_CHECK(MPI_Op_create(&combine_all<T, megalith::sum<T>>, 1, &sum_));
+    MPI_CHECK(MPI_Op_create(&combine_all<T, megalith::max<T>>, 1, &max_));
   }
-  ~ReduceBf16() {
+  ~Operators() {
     MPI_Op_free(&sum_);
     MPI_Op_free(&max_);
   }
-  ReduceBf16(const ReduceBf16&) = delete;
-  ReduceBf16& operator=(const ReduceBf16&) = delete;
+  Operators(const Operators&) = delete;
+  Operators& operator=(const Operators&) = delete;
 
-  MPI_Op sum() const { return sum_; }
-  MPI_Op max() const { return max_; }
+  MPI_Op of(Reduce op) const { return op == Reduce::sum ? sum_ : max_; }
 
  private:
   MPI_Op sum_, max_;
+};
+// All communicators made from one world share them; MPI wants them freed before MPI_Finalize.
+struct Operators16 {
+  Operators<bfloat16> bf16;
+  Operators<float16> f16;
 };
 
 // The CPU stream has run everything by the time a call arrives here, so transfers only have to start.
 class MpiCommunicator : public Communicator {
  public:
-  MpiCommunicator(std::string name, int channel, MPI_Comm comm, std::shared_ptr<const ReduceBf16> reduce_bf16)
+  MpiCommunicator(std::string name, int channel, MPI_Comm comm, std::shared_ptr<const Operators16> operators)
       : Communicator(std::move(name), channel, mpi_rank(comm), mpi_size(comm)),
         comm_(comm),
-        reduce_bf16_(std::move(reduce_bf16)) {}
+        operators_(std::move(operators)) {}
   ~MpiCommunicator() override { MPI_Comm_free(&comm_); }
 
   std::unique_ptr<Communicator> split(std::string name, int channel, int color, int key) override {
     MPI_Comm part;
     MPI_CHECK(MPI_Comm_split(comm_, color, key, &part));
-    return std::make_unique<MpiCommunicator>(std::move(name), channel, part, reduce_bf16_);
+    return std::make_unique<MpiCommunicator>(std::move(name), channel, part, operators_);
   }
 
  protected:
@@ -112,12 +123,13 @@ class MpiCommunicator : public Communicator {
 
  private:
   MPI_Op op_of(DType dtype, Reduce op) const {
-    if (dtype == DType::bf16) return op == Reduce::sum ? reduce_bf16_->sum() : reduce_bf16_->max();
+    if (dtype == DType::bf16) return operators_->bf16.of(op);
+    if (dtype == DType::f16) return operators_->f16.of(op);
     return op == Reduce::sum ? MPI_SUM : MPI_MAX;
   }
 
   MPI_Comm comm_;
-  std::shared_ptr<const ReduceBf16> reduce_bf16_;
+  std::shared_ptr<const Operators16> operators_;
 };
 
 }  // namespace
@@ -129,7 +141,7 @@ std::unique_ptr<Communicator> host_world(const Session& session) {
   if (!initialized) return self_communicator("world");
   MPI_Comm copy;
   MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
-  return std::make_unique<MpiCommunicator>("world", -1, copy, std::make_shared<ReduceBf16>());
+  return std::make_unique<MpiCommunicator>("world", -1, copy, std::make_shared<Operators16>());
 }
 
 }  // namespace megalith

@@ -18,6 +18,7 @@ ncclDataType_t nccl_type(DType type) {
     case DType::f32: return ncclFloat32;
     case DType::f64: return ncclFloat64;
     case DType::i32: return ncclInt32;
+    case DType::f16: return ncclFloat16;
     default: return ncclBfloat16;
   }
 }

@@ -112,7 +112,8 @@ std::string measure_this_machine(const Session& session) {
   const int threads = use_threads(ranks);
   Bench bench(session);
   const double reserved = resident(bench);
-  const double f32 = bench.gemm_rate(DType::f32) * 1e-12, bf16 = bench.gemm_rate(DType::bf16) * 1e-12;
+  const double f32 = bench.gemm_rate(DType::f32) * 1e-12, bf16 = bench.gemm_rate(DType::bf16) * 1e-12,
+               f16 = bench.gemm_rate(DType::f16) * 1e-12;
   const double bandwidth = bench.copy_rate() * 1e-9, memory = static_cast<double>(physical_memory()) / (1 << 30);
   const int64_t part = copied / ranks;
   const double step = bench.gather(256) / (ranks - 1);
@@ -132,7 +133,7 @@ memory = {4:.2f}    # GiB: the machine's
 reserved = {5:.2f}  # GiB that {0} ranks had taken before they allocated anything
 bandwidth = {6:.2f}  # GB/s, copies of {7} MB, read and written
 bf16 = {8:.4f}   # TFLOP/s, products of {9} x {9} matrices
-fp16 = {8:.4f}   # not measured, there is no op for it: bf16's
+fp16 = {14:.4f}   # TFLOP/s, products of {9} x {9} matrices
 fp32 = {10:.4f}  # TFLOP/s, products of {9} x {9} matrices
 multiprocessors = 1
 
@@ -161,7 +162,7 @@ microbatch = 0.1
 step = 0.1
 )",
       ranks, threads, threads == 1 ? "" : "s", processor_name(), memory, reserved, bandwidth, copied >> 20, bf16,
-      product, f32, bandwidth / 2, link, step * 1e6));
+      product, f32, bandwidth / 2, link, step * 1e6, f16));
 }
 
 }  // namespace megalith

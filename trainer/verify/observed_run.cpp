@@ -28,15 +28,13 @@ Feed made_up_tokens(const Config& config, int64_t first) {
 std::vector<float> floats(Tensor t) {
   std::vector<float> values;
   values.reserve(static_cast<size_t>(t.numel()));
-  for (int64_t i = 0; i < t.numel(); i++)
-    values.push_back(t.dtype() == DType::bf16 ? static_cast<float>(t.data<bfloat16>()[i]) : t.data<float>()[i]);
+  with_compute_type(t.dtype(), [&]<class T>(T) {
+    for (int64_t i = 0; i < t.numel(); i++) values.push_back(static_cast<float>(t.data<T>()[i]));
+  });
   return values;
 }
 void put(Tensor element, float value) {
-  if (element.dtype() == DType::bf16)
-    *element.data<bfloat16>() = bfloat16(value);
-  else
-    *element.data<float>() = value;
+  with_compute_type(element.dtype(), [&]<class T>(T) { *element.data<T>() = T(value); });
 }
 
 // Where the middle element of the whole tensor is in this piece; -1: elsewhere.
