@@ -123,7 +123,7 @@ class Steps {
   }
 
  private:
-  DType dtype() const { return config_.precision.compute == ComputeType::bf16 ? DType::bf16 : DType::f32; }
+  DType dtype() const { return plan_.compute; }
   const MemorySizes& checked(const MemorySizes& sizes) const {
     if (world_ == World::cuda) check_gpu_memory(sizes, 1);
     return sizes;
@@ -164,7 +164,7 @@ int main(int argc, char** argv) {
   cli.add_option("--vocab", config.model.vocab)->capture_default_str();
   cli.add_option("--sequence", config.batch.sequence_length)->capture_default_str();
   cli.add_option("--batch", config.batch.microbatch_size)->capture_default_str();
-  cli.add_option("--compute", compute)->check(CLI::IsMember({"fp32", "bf16"}))->capture_default_str();
+  cli.add_option("--compute", compute)->check(CLI::IsMember({"fp32", "bf16", "fp16"}))->capture_default_str();
   cli.add_option("--recompute", recompute)->check(CLI::IsMember({"none", "selective", "each"}))->capture_default_str();
   cli.add_option("--steps", steps, "in a round")->check(CLI::PositiveNumber)->capture_default_str();
   cli.add_flag("--table", table, "also print the ops");
@@ -172,7 +172,9 @@ int main(int argc, char** argv) {
   CLI11_PARSE(cli, argc, argv);
   config.batch.global_batch_size = config.batch.microbatch_size;
   config.model.context = config.batch.sequence_length;
-  config.precision.compute = compute == "fp32" ? ComputeType::fp32 : ComputeType::bf16;
+  config.precision.compute = compute == "fp32"   ? ComputeType::fp32
+                             : compute == "bf16" ? ComputeType::bf16
+                                                 : ComputeType::fp16;
   using Kind = ActivationCheckpointing::Kind;
   config.memory.activation_checkpointing.kind = recompute == "each"        ? Kind::each
                                                 : recompute == "selective" ? Kind::selective

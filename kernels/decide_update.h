@@ -98,7 +98,7 @@ constexpr bool decide(UpdateState& state, const UpdateRules& rules, double loss)
   const double factor = rules.max_norm / (norm + 1e-6);
   state.scale = rules.max_norm == 0 || factor > 1 ? 1.0 : factor;
   if (scaling.initial > 0) state.scale /= state.loss_scale;
-  state.good_steps += 1;
+  if (scaling.dynamic) state.good_steps += 1;
   if (scaling.dynamic && state.good_steps >= static_cast<double>(scaling.window)) {
     state.next_loss_scale = 2 * state.loss_scale;
     state.overflows = 0;

@@ -2,7 +2,9 @@
 // killed or left alone; and when there are too many, an error, with a checkpoint from before them.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "tests/end_to_end/layout.h"
 
@@ -17,13 +19,13 @@ std::vector<nlohmann::json> course(const std::string& run_folder) {
   for (const nlohmann::json& line : read_metrics(run_folder))
     if (line.contains("grad_norm"))
       steps.push_back({line.at("step"), line.at("loss"), line.at("grad_norm"), line.at("learning_rate"),
-                       line.value("skipped", "")});
+                       line.value("skipped", ""), line.value("loss_scale", 0.0)});
   return steps;
 }
 std::vector<int64_t> skipped_steps(const std::string& run_folder) {
   std::vector<int64_t> steps;
   for (const nlohmann::json& line : read_metrics(run_folder))
-    if (line.value("skipped", "") == "not finite") steps.push_back(line.at("step"));
+    if (line.contains("skipped")) steps.push_back(line.at("step"));
   return steps;
 }
 nlohmann::json manifest_of(const std::string& run_folder, int64_t step) {
@@ -37,7 +39,8 @@ void expect_equal_runs(const std::string& a, const std::string& b, int64_t steps
   EXPECT_EQ(course(a), course(b));
   expect_same_rank_files(a + "/checkpoints/" + step_name(steps), b + "/checkpoints/" + step_name(steps));
   const nlohmann::json x = state_of(a, steps), y = state_of(b, steps);
-  for (const char* key : {"sequences", "updates", "skipped", "skipped_in_a_row", "norms"})
+  for (const char* key :
+       {"sequences", "updates", "skipped", "skipped_in_a_row", "norms", "loss_scale", "overflows", "good_steps"})
     EXPECT_EQ(x.at(key), y.at(key)) << key;
 }
 
@@ -89,6 +92,42 @@ TEST(BadSteps, are_skipped_and_resumed_through) {
   }
 }
 
+// In fp16 the loss scale, its overflows and the updates since are carried over as well.
+TEST(BadSteps, a_loss_scale_falls_and_rises_alike_in_pieces) {
+  const Scratch scratch;
+  write_odd(scratch);
+  const std::vector<std::string> fp16 = {"precision.compute=fp16", "precision.initial_loss_scale=268435456",
+                                         "precision.loss_scale_window=2", "train.steps=14"};
+  for (const Size& size : sizes_of(spoilt_layouts())) {
+    std::vector<Training> trainings;
+    std::vector<std::string> runs;
+    for (size_t i = 0; i < spoilt_layouts().size(); i++) {
+      const Layout& layout = spoilt_layouts()[i];
+      if (layout.ranks != size.ranks) continue;
+      runs.push_back(fmt::format("{}_on_{}", i, size.ranks));
+      trainings.push_back({"whole" + runs.back(), layout.words, fp16});
+      for (int k : {2, 9, 14}) {
+        trainings.push_back({"pieces" + runs.back(), layout.words, fp16});
+        trainings.back().overrides.push_back(fmt::format("train.steps={}", k));
+      }
+    }
+    train_several(scratch, size.ranks, trainings);
+    for (const std::string& name : runs) {
+      SCOPED_TRACE(name);
+      expect_equal_runs(scratch / ("whole" + name), scratch / ("pieces" + name), 14);
+      const std::vector<int64_t> skipped = skipped_steps(scratch / ("whole" + name));
+      EXPECT_GT(skipped.size(), 3u);
+      EXPECT_LT(skipped.size(), 12u);
+      std::set<double> scales;
+      for (const nlohmann::json& line : read_metrics(scratch / ("whole" + name)))
+        if (line.contains("loss_scale")) scales.insert(line.at("loss_scale").get<double>());
+      EXPECT_GT(scales.size(), 3u);
+      EXPECT_EQ(state_of(scratch / ("whole" + name), 14).at("skipped"), skipped.size());
+      EXPECT_EQ(state_of(scratch / ("whole" + name), 14).at("updates"), 14 - skipped.size());
+    }
+  }
+}
+
 // The log says which ranks, which samples of the data and which unit.
 TEST(BadSteps, are_told_with_ranks_samples_and_unit) {
   const Scratch scratch;
@@ -116,18 +155,21 @@ TEST(BadSteps, are_told_with_ranks_samples_and_unit) {
   EXPECT_EQ(count(gradient.out, "samples"), 0u) << gradient.text();
 }
 
-// Killed while or soon after it skips; the run that goes on is the run that was never killed.
+// Killed while or soon after it skips, for overflows in fp16 first and then for a NaN in the data; the run that goes on
+// is the run that was never killed.
 TEST(BadSteps, survive_a_kill) {
   const Scratch scratch;
   write_odd(scratch);
   const auto job = [&](const std::string& name) {
     return mpirun(2, place("MEGALITH_TRAIN_SEVERAL", MEGALITH_TRAIN_SEVERAL),
                   {"config.toml", "run.output=" + name, "train.steps=10", "checkpoint.every=1", "checkpoint.keep=2",
-                   "spoil=5-6:172:h.7"});
+                   "precision.compute=fp16", "precision.initial_loss_scale=8388608", "spoil=5-6:172:h.7"});
   };
   succeed(job("whole"), scratch);
-  // Once when it has just skipped, and once more as soon as it has gone on.
-  for (const char* when : {"step 5 is skipped", "\nstep "}) {
+  const std::vector<int64_t> skipped = skipped_steps(scratch / "whole");
+  for (const int64_t step : {1, 2, 5, 6}) EXPECT_EQ(std::count(skipped.begin(), skipped.end(), step), 1) << step;
+  // When it has just skipped, and once more as soon as it has gone on.
+  for (const char* when : {"step 2 is skipped", "step 5 is skipped", "\nstep "}) {
     Process process(job("killed"), scratch.folder());
     const double start = now();
     while (process.running() && process.out().find(when) == std::string::npos && now() - start < 60) sleep_for(0.002);
@@ -135,7 +177,7 @@ TEST(BadSteps, survive_a_kill) {
     EXPECT_LT(checkpoints_in(scratch / "killed/checkpoints").back(), step_name(10)) << "it was killed too late";
   }
   succeed(job("killed"), scratch);
-  EXPECT_EQ(skipped_steps(scratch / "killed"), (std::vector<int64_t>{5, 6}));
+  EXPECT_EQ(skipped_steps(scratch / "killed"), skipped);
   expect_equal_runs(scratch / "whole", scratch / "killed", 10);
 }
 
@@ -168,7 +210,8 @@ TEST(BadSteps, too_many_end_the_run) {
         {{"before", layout.words, {"train.steps=2"}}, {"good", layout.words, {}}, {"ended", layout.words, {}}});
     expect_same_rank_files(scratch / "ended/checkpoints/" + step_name(2),
                            scratch / "before/checkpoints/" + step_name(2));
-    for (const char* key : {"sequences", "updates", "skipped", "skipped_in_a_row", "norms"})
+    for (const char* key :
+         {"sequences", "updates", "skipped", "skipped_in_a_row", "norms", "loss_scale", "overflows", "good_steps"})
       EXPECT_EQ(state_of(scratch / "ended", 2).at(key), state_of(scratch / "before", 2).at(key)) << key;
     expect_equal_runs(scratch / "ended", scratch / "good", 6);
   }

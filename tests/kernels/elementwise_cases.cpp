@@ -113,7 +113,7 @@ Case decide_update_case(const std::string& what, const Values& sums, const Updat
                state.median = median;
                if (decision == Decision::update) {
                  state.scale = (rules.max_norm == 0 ? 1 : std::min(1.0, rules.max_norm / (norm + 1e-6))) / factor;
-                 state.good_steps++;
+                 if (scaling.dynamic) state.good_steps++;
                  if (scaling.dynamic && state.good_steps == double(scaling.window)) {
                    state.next_loss_scale = 2 * factor;
                    state.good_steps = state.overflows = 0;

@@ -188,6 +188,44 @@ TEST(BadSteps, UpdateOnNoRankAndLeaveNoTrace) {
     }
 }
 
+// A loss scale that is too large falls on all ranks at once, without an update, until gradients are finite. The run is
+// then the same, to the last bit, as one that has that scale from the start.
+TEST(BadSteps, AnOverflowLowersTheLossScaleOfAllRanks) {
+  for (Config layout : spoilt_layouts()) {
+    if (layout.precision.compute == ComputeType::bf16) continue;
+    layout.precision.compute = ComputeType::fp16;
+    layout.precision.initial_loss_scale = 0x1p30;
+    layout.precision.delayed_shift = 1;
+    SCOPED_TRACE(described(layout));
+    SmallRun run = on_all_ranks(layout);
+    const auto before = bits_of(run);
+    int64_t s = 0;
+    double scale = 0x1p30;
+    StepScalars step;
+    for (step = run.step(s); step.decision == Decision::overflow; step = run.step(++s)) {
+      EXPECT_TRUE(std::isfinite(step.loss));
+      EXPECT_EQ(step.loss_scale, scale);
+      EXPECT_EQ(step.next_loss_scale, scale / 2);
+      EXPECT_TRUE(bits_of(run) == before) << "something was updated";
+      scale /= 2;
+    }
+    EXPECT_EQ(step.decision, Decision::update);
+    EXPECT_GT(s, 3) << "more than train.max_bad_steps in a row";
+    EXPECT_LT(s, 25);
+    layout.precision.initial_loss_scale = scale;
+    SmallRun never = on_all_ranks(layout);
+    expect_equal(never.step(s), step);
+    do {  // it may be small enough for this batch only
+      step = run.step(++s);
+      const StepScalars other = never.step(s);
+      EXPECT_EQ(other.decision, step.decision);
+      EXPECT_EQ(other.loss_scale, step.loss_scale);
+    } while (step.decision == Decision::overflow);
+    EXPECT_TRUE(bits_of(run) == bits_of(never)) << "an overflow has left something behind";
+    EXPECT_EQ(run.trainer.optimizer().history(run.runtime.stream).updates, 2);
+  }
+}
+
 // Spoils what the second of the ranks with the same gradient has of the sum, once it is there.
 class SpoiltCopy : public LateCommunicator {
  public:

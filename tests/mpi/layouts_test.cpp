@@ -142,20 +142,26 @@ TEST(Layouts, WhatIsRecomputedOrOffloadedChangesNoBit) {
   }
 }
 
-// Rounding differs by layout, but little: bf16 keeps 8 bits, and a loss is a mean over 72 tokens.
-TEST(Layouts, FollowInBf16) {
-  Config config = model();
-  config.precision.compute = ComputeType::bf16;
-  SmallRun alone(config);
-  const std::vector<StepScalars> expected = alone.steps(2);
+// Rounding differs by layout, but little: bf16 keeps 8 bits, fp16 11, and a loss is a mean over 72 tokens. By turns.
+TEST(Layouts, FollowInSixteenBits) {
+  const auto in = [](Config config, bool fp16) {
+    config.precision.compute = fp16 ? ComputeType::fp16 : ComputeType::bf16;
+    return config;
+  };
+  SmallRun in_bf16(in(model(), false)), in_fp16(in(model(), true));
+  const std::vector<StepScalars> alone[] = {in_bf16.steps(2), in_fp16.steps(2)};
+  bool fp16 = false;
   for (Config layout : layouts(session().size())) {
     SCOPED_TRACE(described(layout));
-    layout.precision.compute = ComputeType::bf16;
+    fp16 = !fp16;
+    layout = in(layout, fp16);
+    const std::vector<StepScalars>& expected = alone[fp16];
+    const double digit = fp16 ? 1.0 / 2048 : 1.0 / 256;
     SmallRun run = on_all_ranks(layout);
     const std::vector<StepScalars> steps = run.steps(2);
     for (size_t s = 0; s < steps.size(); s++) {
-      EXPECT_NEAR(steps[s].loss, expected[s].loss, 1.0 / 256 * expected[s].loss) << "step " << s;
-      EXPECT_NEAR(steps[s].grad_norm, expected[s].grad_norm, 4.0 / 256 * expected[s].grad_norm) << "step " << s;
+      EXPECT_NEAR(steps[s].loss, expected[s].loss, digit * expected[s].loss) << "step " << s;
+      EXPECT_NEAR(steps[s].grad_norm, expected[s].grad_norm, 4 * digit * expected[s].grad_norm) << "step " << s;
     }
     run.evaluate(7);
     EXPECT_EQ(run.runtime.memory.peaks(), run.rehearsal.memory);

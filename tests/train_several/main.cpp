@@ -8,8 +8,8 @@
 // spoil=FIRST-LAST:ROW:NAME among the overrides writes NaN into an element of that row of the batch, in these steps,
 // where the step shows it under that name (Observer in stage.h).
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -41,8 +41,9 @@ void plant(megalith::Run& run, const Spoil& spoil) {
         if (name != spoil.name || spoil.row < first_row || spoil.row >= first_row + rows.rows()) return;
         step++;
         if (step < spoil.first || step > spoil.last) return;
-        *rows.rows(spoil.row - first_row, spoil.row - first_row + 1).data<float>() =
-            std::numeric_limits<float>::quiet_NaN();
+        // All bits are 1 in a NaN of any type.
+        std::memset(rows.rows(spoil.row - first_row, spoil.row - first_row + 1).raw(), 0xff,
+                    static_cast<size_t>(megalith::size_of(rows.dtype())));
       });
 }
 
