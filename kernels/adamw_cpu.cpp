@@ -2,6 +2,7 @@
 #include "kernels/adamw.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "kernels/decide_update.h"
@@ -10,7 +11,7 @@
 namespace megalith::cpu {
 
 namespace {
-constexpr int64_t block = 512;  // elements
+constexpr int64_t cached = 512;  // elements at a time
 
 // Elements [begin, begin + n) as f32: where they are, or in `room`.
 float* widened(const Tensor& t, int64_t begin, int64_t n, float* room) {
@@ -66,9 +67,9 @@ void adamw_update(Tensor master, Tensor m, Tensor v, Tensor working, Tensor grad
   const UpdateState& state = *reinterpret_cast<const UpdateState*>(state_.data<double>());
   if (state.decision != static_cast<double>(Decision::update)) return;
   parallel_for(master.numel(), 4, [&](int64_t first, int64_t end) {
-    float room[3][block];
-    for (int64_t begin = first; begin < end; begin += block) {
-      const int64_t n = std::min(block, end - begin);
+    float room[3][cached];
+    for (int64_t begin = first; begin < end; begin += cached) {
+      const int64_t n = std::min(cached, end - begin);
       float *const p = widened(master, begin, n, room[0]), *const mi = widened(m, begin, n, room[1]),
                    *const vi = widened(v, begin, n, room[2]);
       update(p, mi, vi, grad.data<float>() + begin, n, state, a);

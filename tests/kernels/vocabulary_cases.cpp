@@ -98,6 +98,15 @@ void loss_twin(Doubles& d, int64_t N, int64_t V, int64_t padding, double scale) 
   }
 }
 constexpr double loss_scale = 0.125;
+// Half of it in memory, in every other case.
+void scale_in_memory(Case& c, int64_t N) {
+  if (N % 2) return;
+  c.args.push_back(in("scale", f64, {1}));
+  c.args.back().values = {0.5};
+}
+GradientScale scale_of(const Tensors& a) {
+  return a.size() > 3 ? GradientScale(2 * loss_scale, a[3]) : GradientScale(loss_scale);
+}
 }  // namespace
 
 Case cross_entropy_forward_case(int64_t N, int64_t V, int64_t padding, DType t) {
@@ -115,7 +124,8 @@ Case cross_entropy_forward_backward_case(int64_t N, int64_t V, int64_t padding, 
   Case c = cross_entropy_forward_case(N, V, padding, t);
   c.op = "cross_entropy_forward_backward";
   c.args[1].written = true;
-  c.run = [=](Stream& s, const Tensors& a) { cross_entropy_forward_backward(s, a[0], a[1], a[2], part, loss_scale); };
+  c.run = [=](Stream& s, const Tensors& a) { cross_entropy_forward_backward(s, a[0], a[1], a[2], part, scale_of(a)); };
+  scale_in_memory(c, N);
   c.twin = [=](Doubles& d) { loss_twin(d, N, V, padding, loss_scale); };
   return c;
 }
@@ -189,7 +199,7 @@ Case cross_entropy_gradient_case(int64_t N, VocabularyPart part, int64_t padding
          .shape = fmt::format("{} rows {}", N, name_of(part, padding)),
          .dtype = t,
          .args = {logits_of(N, part, padding, t), in("stats", f32, {3, N}), targets_of(N, part.total)},
-         .run = [=](Stream& s, const Tensors& a) { cross_entropy_gradient(s, a[0], a[1], a[2], part, loss_scale); },
+         .run = [=](Stream& s, const Tensors& a) { cross_entropy_gradient(s, a[0], a[1], a[2], part, scale_of(a)); },
          .twin =
              [=](Doubles& d) {
                for (int64_t n = 0; n < N; n++) {
@@ -204,6 +214,7 @@ Case cross_entropy_gradient_case(int64_t N, VocabularyPart part, int64_t padding
                }
              }};
   c.args[0].written = true;
+  scale_in_memory(c, N);
   // The other parts hold a somewhat larger logit, and as much of the sum as this one.
   Values& stats = c.args[1].values;
   for (int64_t n = 0; n < N; n++) {

@@ -166,18 +166,21 @@ void expect_found_out(SmallRun& run, const StepScalars& step, const Fault& fault
 }
 
 TEST(BadSteps, UpdateOnNoRankAndLeaveNoTrace) {
-  for (const Config& layout : spoilt_layouts())
+  for (const Config& layout : spoilt_layouts()) {
+    SmallRun never = on_all_ranks(layout);
+    never.step(0);
+    const auto before = bits_of(never);
+    const StepScalars expected[] = {never.step(2), never.step(3)};
     for (const Fault& fault : faults()) {
       SCOPED_TRACE(described(layout) + ": " + fault.name);
-      SmallRun run = on_all_ranks(layout), never = on_all_ranks(layout);
-      for (SmallRun* r : {&run, &never}) r->step(0);
-      const auto before = bits_of(run);
+      SmallRun run = on_all_ranks(layout);
+      run.step(0);
       fault.plant(run);
       const StepScalars bad = run.step(1);
       run.trainer.stage().observe({});
       expect_found_out(run, bad, fault);
       EXPECT_TRUE(bits_of(run) == before) << "something was updated";
-      for (int64_t s : {2, 3}) expect_equal(run.step(s), never.step(s));
+      for (int64_t s : {2, 3}) expect_equal(run.step(s), expected[s - 2]);
       EXPECT_TRUE(bits_of(run) == bits_of(never)) << "the bad step has left something behind";
       const Optimizer::History a = run.trainer.optimizer().history(run.runtime.stream),
                                b = never.trainer.optimizer().history(never.runtime.stream);
@@ -186,6 +189,7 @@ TEST(BadSteps, UpdateOnNoRankAndLeaveNoTrace) {
       EXPECT_EQ(a.norms, b.norms);
       EXPECT_EQ(a.norms.size(), 3u);
     }
+  }
 }
 
 // A loss scale that is too large falls on all ranks at once, without an update, until gradients are finite. The run is
@@ -194,13 +198,13 @@ TEST(BadSteps, AnOverflowLowersTheLossScaleOfAllRanks) {
   for (Config layout : spoilt_layouts()) {
     if (layout.precision.compute == ComputeType::bf16) continue;
     layout.precision.compute = ComputeType::fp16;
-    layout.precision.initial_loss_scale = 0x1p30;
+    layout.precision.initial_loss_scale = 0x1p26;
     layout.precision.delayed_shift = 1;
     SCOPED_TRACE(described(layout));
     SmallRun run = on_all_ranks(layout);
     const auto before = bits_of(run);
     int64_t s = 0;
-    double scale = 0x1p30;
+    double scale = 0x1p26;
     StepScalars step;
     for (step = run.step(s); step.decision == Decision::overflow; step = run.step(++s)) {
       EXPECT_TRUE(std::isfinite(step.loss));

@@ -50,6 +50,29 @@ TEST(SimulatedGpu, DrawsTheSameDropoutAndRecomputes) {
   expect_same_course(config);
 }
 
+// What the CPU and the kernels round differs, and so may where gradients begin to overflow, by one halving.
+TEST(SimulatedGpu, LowersTheLossScaleAsTheCpu) {
+  Config config = small_config();
+  config.precision.compute = ComputeType::fp16;
+  config.precision.initial_loss_scale = 0x1p24;
+  config.precision.delayed_shift = 1;
+  config.model.layers = 1;
+  config.batch = {.sequence_length = 7, .global_batch_size = 1, .microbatch_size = 1};
+  SmallRun cpu(config), gpu(config, World::cuda);
+  const auto first_update = [](SmallRun& run) {
+    StepScalars step = run.step(0);
+    for (int i = 0; i < 20 && step.decision == Decision::overflow; i++) step = run.step(0);
+    return step;
+  };
+  const StepScalars a = first_update(cpu), b = first_update(gpu);
+  EXPECT_EQ(a.decision, Decision::update);
+  EXPECT_EQ(b.decision, Decision::update);
+  EXPECT_LT(a.loss_scale, 0x1p24);
+  EXPECT_LE(std::abs(std::log2(a.loss_scale / b.loss_scale)), 1);
+  EXPECT_NEAR(a.loss, b.loss, a.loss / 2048);
+  EXPECT_NEAR(a.grad_norm, b.grad_norm, 4.0 / 2048 * a.grad_norm);
+}
+
 // Kernels alone and fused give the same bits, and a copy that is late is waited for.
 TEST(SimulatedGpu, WhatIsRecomputedOrOffloadedChangesNoBit) {
   using Kind = ActivationCheckpointing::Kind;
