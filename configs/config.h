@@ -195,8 +195,8 @@ CommunicationConfig load_communication(const std::string& toml_path, const std::
 // Fills in what one key takes from another: batch.sequence_length, optimizer.decay_steps, checkpoint.directory.
 Config resolve(Config config);
 
-// The rules between keys, and the values that are declared but not available yet. Ranges of single keys are checked
-// here as well, so that a Config built by hand is as safe as one that was read.
+// The rules between keys. Ranges of single keys are checked here as well, so that a Config built by hand is as safe as
+// one that was read.
 void validate(const Config& config);
 bool is_valid(const Config& config);
 

@@ -83,6 +83,24 @@ TEST(Updates, PaddingStaysZero) {
   }
 }
 
+TEST(Updates, DrawAnewInEachStep) {
+  Config config = small_config();
+  config.precision.compute = ComputeType::bf16;
+  config.precision.master = StorageType::bf16;
+  config.precision.stochastic_rounding = true;
+  config.optimizer.warmup_steps = 0;
+  config.optimizer.decay = Decay::constant;
+  const auto weights_after = [&](int64_t step) {
+    SmallRun run(config);
+    for (const Unit& unit : run.units()) std::fill_n(unit.gradient().data<float>(), unit.gradient().numel(), 0.01f);
+    double sums[] = {1, 1};
+    run.trainer.optimizer().update(run.runtime.stream, run.units(), step, {sums, DType::f64, {2}});
+    return values_of(run.units()[2].master());
+  };
+  EXPECT_EQ(weights_after(0), weights_after(0));
+  EXPECT_NE(weights_after(0), weights_after(1));
+}
+
 TEST(Updates, TheWorkingCopyIsTheMasterRounded) {
   Config config = small_config();
   config.precision.compute = ComputeType::bf16;

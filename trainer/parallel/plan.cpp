@@ -15,7 +15,6 @@ DType computed_in(ComputeType type) {
     default: return DType::bf16;
   }
 }
-DType stored_in(StorageType type) { return type == StorageType::fp32 ? DType::f32 : DType::bf16; }
 
 int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
@@ -147,6 +146,8 @@ Interval BatchPlan::sequences(int64_t k) const {
 double BatchPlan::idle() const {
   return 1.0 - static_cast<double>(batch) / static_cast<double>(num_microbatches() * microbatch * ranks);
 }
+
+DType stored_in(StorageType type) { return type == StorageType::fp32 ? DType::f32 : DType::bf16; }
 
 Plan make_plan(const Config& config, int num_ranks, int rank) {
   CHECK(config.model.vocab > 0, "model.vocab = 0: no tokenizer to take it from; set model.vocab or data.tokenizer");

@@ -106,6 +106,8 @@ struct Plan {
   bool ties_stages() const { return mesh.pipeline > 1 && tokens != nowhere; }
 };
 
+DType stored_in(StorageType type);
+
 // config.model.vocab must be set.
 Plan make_plan(const Config& config, int num_ranks, int rank);
 

@@ -29,7 +29,7 @@ Optimizer::Optimizer(const Config& config, const std::vector<Unit>& units, Memor
              .most_skipped = config.train.max_bad_steps,
              .loss_scaling = loss_scaling(config.precision)},
       decision_(memory[MemoryClass::optimizer].tensor(DType::f64, {UpdateState::numel})) {
-  const DType type = config.precision.moments == StorageType::fp32 ? DType::f32 : DType::bf16;
+  const DType type = stored_in(config.precision.moments);
   const auto place = [](const Unit& unit) { return unit.plan().optimizer_on_host ? Place::host : Place::device; };
   for (const char* path : {"moments/first", "moments/second"}) {
     State state{path, {}};
