@@ -1,12 +1,11 @@
 #include "checkpoints/safetensors.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "kernels/base/json.h"
+#include "kernels/base/tensor.h"
 
 namespace megalith {
 namespace {
@@ -22,15 +21,6 @@ int64_t element_bytes(const std::string& dtype) {
   if (dtype == "F16" || dtype == "BF16" || dtype == "I16" || dtype == "U16") return 2;
   if (dtype == "I8" || dtype == "U8" || dtype == "BOOL" || dtype == "F8_E4M3" || dtype == "F8_E5M2") return 1;
   return 0;
-}
-
-// IEEE 754 binary16: 1 sign, 5 exponent (bias 15), 10 fraction bits. Every value is a float.
-float from_half(uint16_t h) {
-  const uint32_t sign = (h & 0x8000u) << 16, exponent = (h >> 10) & 31u, fraction = h & 1023u;
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | fraction << 13);
-  if (exponent > 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | fraction << 13);
-  const float subnormal = std::ldexp(static_cast<float>(fraction), -24);
-  return sign ? -subnormal : subnormal;
 }
 
 template <class T>
@@ -121,8 +111,8 @@ void SafeTensors::read(const std::string& name, int64_t first, int64_t stride, i
   } else if (e.dtype == "BF16" || e.dtype == "F16") {
     const bool half = e.dtype == "F16";
     for (int64_t i = 0; i < count; i++) {
-      const auto bits = load<uint16_t>(from + (first + i * stride) * 2);
-      out[i] = half ? from_half(bits) : std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+      const std::byte* at = from + (first + i * stride) * 2;
+      out[i] = half ? static_cast<float>(load<float16>(at)) : static_cast<float>(load<bfloat16>(at));
     }
   } else {
     FAIL("{}: tensor {} is stored as {}; F32, F16 and BF16 can be read", path(), name, e.dtype);
