@@ -96,8 +96,8 @@ TEST(BadSteps, are_skipped_and_resumed_through) {
 TEST(BadSteps, a_loss_scale_falls_and_rises_alike_in_pieces) {
   const Scratch scratch;
   write_odd(scratch);
-  const std::vector<std::string> fp16 = {"precision.compute=fp16", "precision.initial_loss_scale=268435456",
-                                         "precision.loss_scale_window=2", "train.steps=14"};
+  const std::vector<std::string> fp16 = {"precision.compute=fp16", "precision.initial_loss_scale=16777216",
+                                         "precision.loss_scale_window=5", "train.steps=14"};
   for (const Size& size : sizes_of(spoilt_layouts())) {
     std::vector<Training> trainings;
     std::vector<std::string> runs;
@@ -106,7 +106,7 @@ TEST(BadSteps, a_loss_scale_falls_and_rises_alike_in_pieces) {
       if (layout.ranks != size.ranks) continue;
       runs.push_back(fmt::format("{}_on_{}", i, size.ranks));
       trainings.push_back({"whole" + runs.back(), layout.words, fp16});
-      for (int k : {4, 14}) {
+      for (int k : {2, 7, 14}) {
         trainings.push_back({"pieces" + runs.back(), layout.words, fp16});
         trainings.back().overrides.push_back(fmt::format("train.steps={}", k));
       }
@@ -116,12 +116,12 @@ TEST(BadSteps, a_loss_scale_falls_and_rises_alike_in_pieces) {
       SCOPED_TRACE(name);
       expect_equal_runs(scratch / ("whole" + name), scratch / ("pieces" + name), 14);
       const std::vector<int64_t> skipped = skipped_steps(scratch / ("whole" + name));
-      EXPECT_GT(skipped.size(), 3u);
+      EXPECT_GT(skipped.size(), 1u);
       EXPECT_LT(skipped.size(), 12u);
       std::set<double> scales;
       for (const nlohmann::json& line : read_metrics(scratch / ("whole" + name)))
         if (line.contains("loss_scale")) scales.insert(line.at("loss_scale").get<double>());
-      EXPECT_GT(scales.size(), 3u);
+      EXPECT_GT(scales.size(), 2u);
       EXPECT_EQ(state_of(scratch / ("whole" + name), 14).at("skipped"), skipped.size());
       EXPECT_EQ(state_of(scratch / ("whole" + name), 14).at("updates"), 14 - skipped.size());
     }

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "tests/pure/small_run.h"
 #include "trainer/step/learning_rate.h"
@@ -83,22 +84,65 @@ TEST(Updates, PaddingStaysZero) {
   }
 }
 
-TEST(Updates, DrawAnewInEachStep) {
+Config rounded_at_random() {
   Config config = small_config();
   config.precision.compute = ComputeType::bf16;
   config.precision.master = StorageType::bf16;
   config.precision.stochastic_rounding = true;
   config.optimizer.warmup_steps = 0;
   config.optimizer.decay = Decay::constant;
+  config.optimizer.weight_decay = 30;
+  return config;
+}
+// One update from gradients that are all alike, but for padding, which has none.
+void update(SmallRun& run, int64_t step) {
+  for (const Unit& unit : run.units()) {
+    std::fill_n(unit.gradient().data<float>(), unit.gradient().numel(), 0.0f);
+    for (const PlacedParam& param : unit.plan().params)
+      for (const Strip& strip : unit.strips_of(param, {0, unit.plan().numel}))
+        std::fill_n(unit.gradient().data<float>() + strip.local, strip.elements.size(), 0.01f);
+  }
+  double sums[] = {1, 1};
+  run.trainer.optimizer().update(run.runtime.stream, run.units(), step, {sums, DType::f64, {2}});
+}
+
+TEST(Updates, DrawAnewInEachStepAndForEachParameter) {
   const auto weights_after = [&](int64_t step) {
-    SmallRun run(config);
-    for (const Unit& unit : run.units()) std::fill_n(unit.gradient().data<float>(), unit.gradient().numel(), 0.01f);
-    double sums[] = {1, 1};
-    run.trainer.optimizer().update(run.runtime.stream, run.units(), step, {sums, DType::f64, {2}});
+    SmallRun run(rounded_at_random());
+    update(run, step);
     return values_of(run.units()[2].master());
   };
-  EXPECT_EQ(weights_after(0), weights_after(0));
-  EXPECT_NE(weights_after(0), weights_after(1));
+  const std::vector<float> weights = weights_after(0);
+  EXPECT_EQ(weights_after(0), weights);
+  EXPECT_NE(weights_after(1), weights);
+
+  const SmallRun run(rounded_at_random());
+  std::set<std::vector<float>> norms;
+  for (const PlacedParam& param : run.plan.units[2].params)
+    if (param.spec.name.ends_with(".weight") && param.spec.name.find(".ln_") != std::string::npos)
+      norms.insert({weights.begin() + param.range().begin, weights.begin() + param.range().end});
+  EXPECT_EQ(norms.size(), 2u) << "both began as ones";
+}
+
+TEST(Updates, RoundedAtRandomAreThoseOfFp32) {
+  Config config = rounded_at_random();
+  SmallRun narrow(config);
+  config.precision.master = StorageType::fp32;
+  config.precision.stochastic_rounding = false;
+  SmallRun wide(config);
+  for (size_t u = 0; u < wide.units().size(); u++) {
+    const std::vector<float> weights = values_of(narrow.units()[u].master());
+    std::copy(weights.begin(), weights.end(), wide.units()[u].master().data<float>());
+  }
+  update(narrow, 0);
+  update(wide, 0);
+  for (size_t u = 0; u < wide.units().size(); u++) {
+    const std::vector<float> weights = values_of(narrow.units()[u].master()),
+                             expected = values_of(wide.units()[u].master());
+    for (const PlacedParam& param : wide.plan.units[u].params)
+      for (auto i = static_cast<size_t>(param.range().begin); i < static_cast<size_t>(param.range().end); i++)
+        ASSERT_NEAR(weights[i], expected[i], std::abs(expected[i]) / 128) << param.spec.name << " " << i;
+  }
 }
 
 TEST(Updates, TheWorkingCopyIsTheMasterRounded) {
