@@ -208,7 +208,7 @@ TEST(Plan, RefusalsNameTheRemedy) {
 TEST(Plan, OffloadsAShareOfTheOptimizer) {
   Config config = small_config();
   config.model.layers = 20;
-  for (double share : {0.0, 0.25, 0.5, 1.0}) {
+  for (double share : {0.0, 0.1, 0.25, 0.3, 0.47, 0.5, 0.7, 0.9, 1.0}) {
     config.memory.offload_optimizer = share;
     const Plan plan = make_plan(config, 2, 1);
     int64_t all = 0, on_host = 0, largest = 0;
@@ -221,7 +221,9 @@ TEST(Plan, OffloadsAShareOfTheOptimizer) {
       most_in_a_row = std::max(most_in_a_row, in_a_row);
     }
     EXPECT_NEAR(static_cast<double>(on_host), share * static_cast<double>(all), static_cast<double>(largest) / 2);
-    EXPECT_LE(most_in_a_row, share == 1 ? plan.units.size() : 2u) << share;
+    if (share <= 0.5) {
+      EXPECT_LE(most_in_a_row, 2u) << share;
+    }
   }
 }
 
