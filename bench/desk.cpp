@@ -32,7 +32,7 @@ std::string processor_name() {
 
 cuda::Queue queue_of(DeviceQueue* owner, int generation) {
   cuda::Queue queue = owner ? owner->queue() : cuda::Queue{};
-  if (generation) queue.generation = generation;
+  if (generation) queue.chip.generation = generation;
   return queue;
 }
 

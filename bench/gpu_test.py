@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """bench/gpu.py and bench/step.py on programs that only pretend: what they make of those that pass, fail, die, hang, lack
 memory or are not there."""
-import argparse, glob, json, os, re, stat, subprocess, sys, tempfile, time, unittest
+import argparse, glob, json, os, re, shutil, stat, subprocess, sys, tempfile, time, unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.dont_write_bytecode = True
@@ -14,6 +14,13 @@ SKIPS = """echo '[ RUN      ] A.three'; echo 'x.cpp:9: Skipped'; echo 'no refere
 DIES = """echo '[ RUN      ] A.four'; kill -SEGV $$"""
 HANGS = """(setsid sleep 987 &) ; echo '[ RUN      ] A.five'; sleep 987"""
 A_GPU = """echo '{"name": "NVIDIA Pretence 9000", "runtime": "13.0"}'"""
+# What GoogleTest lists; then one test is run at a time, and the third one of them poisons its process.
+OPS = """case "$*" in
+*--gtest_list_tests*) printf 'All/DeviceOps.\\n  AgreesWithItsTwin/gelu  # GetParam() = 8-byte object\\n  AgreesWithItsTwin/add\\nDeviceBits.\\n  Masks\\n';;
+*=All/DeviceOps.AgreesWithItsTwin/gelu) echo '[ RUN      ] All/DeviceOps.AgreesWithItsTwin/gelu'; kill -SEGV $$;;
+*=All/DeviceOps.AgreesWithItsTwin/add) echo '[ RUN      ] All/DeviceOps.AgreesWithItsTwin/add'; echo '[       OK ] All/DeviceOps.AgreesWithItsTwin/add (2 ms)';;
+*=DeviceBits.Masks) echo '[ RUN      ] DeviceBits.Masks'; sleep ${MASKS:-0}; echo '[       OK ] DeviceBits.Masks (4 ms)';;
+*) echo "not one test: $*"; exit 1;; esac"""
 ROW = {"op": "gelu_forward", "shape": "124M", "dtype": "bf16", "seconds": 1e-5, "bytes": 2e7, "flops": 1e8, "of_limit": 0.5}
 
 
@@ -92,6 +99,79 @@ class Gpu(unittest.TestCase):
         self.assertEqual(results["parts"][0]["tests"][1]["outcome"], "died")
         self.assertIn("died: A.four", printed)
 
+    def test_every_op_has_a_process_of_its_own(self):
+        self.program("test_gpu", OPS)
+        status, results, printed, _ = self.go("--only", "^kernels$")
+        part = results["parts"][0]
+        self.assertEqual((status, part["outcome"]), (1, "failed"))
+        self.assertEqual([(t["name"], t["outcome"]) for t in part["tests"]],
+                         [("All/DeviceOps.AgreesWithItsTwin/gelu", "died"), ("All/DeviceOps.AgreesWithItsTwin/add", "passed"),
+                          ("DeviceBits.Masks", "passed")])
+        self.assertIn("died: All/DeviceOps.AgreesWithItsTwin/gelu", printed)
+
+    def test_an_op_that_hangs_leaves_time_to_the_others(self):
+        hangs = OPS.replace("; kill -SEGV $$", "; sleep 987")
+        self.program("test_gpu", hangs)
+        part = gpu.Part("kernels", "test", [self.folder + "/bin/test_gpu", "--gtest_filter=All*:Device*"], 60, each=1)
+        found = gpu.run_each(part, 60)
+        self.assertEqual([(t["name"].rsplit("/", 1)[-1], t["outcome"]) for t in found["tests"]],
+                         [("gelu", "timed out"), ("add", "passed"), ("DeviceBits.Masks", "passed")])
+        self.assertEqual(found["outcome"], "timed out")
+        # And what the part has no time for is told apart from what it found.
+        found = gpu.run_each(part, 0.5)
+        self.assertEqual([t["outcome"] for t in found["tests"]], ["timed out", "skipped", "skipped"])
+        self.assertEqual(found["outcome"], "timed out")
+
+    def test_ranks_that_share_a_gpu_are_last_and_not_fatal(self):
+        self.program("test_gpu", PASSES)
+        self.program("test_mpi", FAILS)
+        self.program("mpirun", 'while [ "$1" != -n ]; do shift; done; shift 2; exec "$@"', "")
+        status, results, printed, _ = self.go("--only", "^kernels$|^NCCL")
+        outcomes = {part["name"]: part["outcome"] for part in results["parts"]}
+        shared = ["NCCL, 2 ranks on one GPU", "NCCL, 3 ranks on one GPU"]
+        self.assertEqual([part["name"] for part in results["parts"]][-2:], shared)
+        self.assertEqual([outcomes[name] for name in shared], ["failed", "failed"])
+        self.assertEqual((status, results["passed"]), (0, True))
+        self.assertIn("failed: A.two", printed)
+        self.program("nvidia-smi", "echo A; echo B")
+        os.environ["PATH"] = self.folder + "/bin:" + os.environ["PATH"]
+        self.addCleanup(os.environ.update, PATH=os.environ["PATH"].split(":", 1)[1])
+        for path in glob.glob(self.folder + "/out/*"):
+            os.remove(path)
+        status, results, _, _ = self.go("--only", "^kernels$|^NCCL, a GPU each$")
+        self.assertEqual((status, results["passed"]), (1, False))
+
+    def test_without_a_reference_verify_compares_with_the_cpu(self):
+        os.rmdir(self.folder + "/reference")
+        self.program("test_gpu", PASSES)
+        self.program("megalith", 'case "$*" in *fp16*) echo "wte differs"; exit 1;; esac; [ -f "$2" ]', "")
+        self.program("mpirun", 'while [ "$1" != -n ]; do shift; done; shift 2; exec "$@"', "")
+        options = ["--reference", self.folder + "/reference", "--only", "^training|^verify|share"]
+        status, results, _, _ = self.go(*options)
+        parts = {part["name"]: part for part in results["parts"]}
+        self.assertIn("there is no reference", parts["training"]["why"])
+        for name, words in [("verify, fp32", "precision.compute=fp32"), ("verify, bf16", "precision.compute=bf16"),
+                            ("verify, 2 ranks on one GPU", "communication.backend=mpi")]:
+            self.assertEqual(parts[name]["outcome"], "passed", parts[name])
+            self.assertIn(words, parts[name]["command"])
+            self.assertIn(" --against run.device=cpu", parts[name]["command"])
+        self.assertEqual((parts["verify, fp16"]["outcome"], parts["verify, fp16"]["output"]), ("failed", "wte differs"))
+        self.assertEqual(status, 1)
+        os.mkdir(self.folder + "/reference")
+        options = argparse.Namespace(folder=self.folder, reference=self.folder + "/reference", device="cuda")
+        self.assertFalse([part.name for part in gpu.make_parts(options, 1, self.folder) if part.name.startswith("verify")])
+
+    def test_what_is_left_out_comes_with_the_command_for_it(self):
+        self.program("test_gpu", PASSES)
+        _, results, printed, _ = self.go("--minutes", "0")
+        rest = re.search("--only '(.*)'", printed)[1]
+        left = [part["name"] for part in results["parts"] if part["why"] == "no time left"]
+        self.assertIn("kernels", left)
+        self.assertEqual([part["name"] for part in results["parts"] if re.search(rest, part["name"])], left)
+
+    def test_nine_minutes_are_the_default(self):
+        self.assertEqual(gpu.options(["FOLDER"]).minutes, 9)
+
     def test_nothing_but_skipped_tests_is_no_pass(self):
         self.program("test_gpu", SKIPS)
         status, results, _, _ = self.go("--only", "^kernels$")
@@ -142,11 +222,93 @@ class Gpu(unittest.TestCase):
         tests = "[ RUN      ] A.one\n[       OK ] A.one (3 ms)\n"
         self.assertEqual(judge(0, tests + "========= ERROR SUMMARY: 0 errors\n"), "passed")
         self.assertEqual(judge(0, tests + "========= ERROR SUMMARY: 3 errors\n"), "failed")
-        self.assertEqual(judge(0, "========= RACECHECK SUMMARY: 1 hazard displayed (0 errors, 1 warning)\n"), "failed")
-        self.assertEqual(judge(0, "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\n"), "passed")
+        self.assertEqual(judge(0, tests + "========= RACECHECK SUMMARY: 1 hazard displayed (0 errors, 1 warning)\n"), "failed")
+        self.assertEqual(judge(0, tests + "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\n"), "passed")
         self.assertEqual(judge(1, "========= Error: Device not supported\n"), "skipped")
+        # It does not take this machine, whatever became of the tests and of its count.
+        for words in ["Error: Device not supported. Please refer to the documentation", "Internal Sanitizer Error: no injection",
+                      "Target application terminated before first instrumented API call"]:
+            for rest in ["========= ERROR SUMMARY: 1 error\n", "[ RUN      ] A.two\nno device\n[  FAILED  ] A.two (1 ms)\n"]:
+                self.assertEqual(judge(1, "========= " + words + "\n" + rest), "skipped", words)
+        self.assertEqual(judge(0, "========= ERROR SUMMARY: 0 errors\n"), "skipped")  # and no test was run
+        found = "========= Invalid __global__ read of size 4 bytes\n"
+        self.assertEqual(judge(1, found + "========= Internal Sanitizer Error: x\n========= ERROR SUMMARY: 2 errors\n"), "failed")
         self.assertEqual(judge(None, tests), "timed out")
         self.assertEqual(judge(1, "[ RUN      ] A.two\n[  FAILED  ] A.two (1 ms)\n========= ERROR SUMMARY: 0 errors\n"), "failed")
+
+
+class Build(unittest.TestCase):
+    """bench/gpu.sh where it builds: on a compiler that only pretends, and a gpu.py that says what it was given."""
+
+    def build(self, *options, cmake="exit 0"):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        os.makedirs(folder.name + "/bench")
+        os.mkdir(folder.name + "/bin")
+        with open(HERE + "/gpu.sh") as ours, open(folder.name + "/bench/gpu.sh", "w") as copy:
+            copy.write(ours.read())
+        with open(folder.name + "/bench/gpu.py", "w") as file:
+            file.write("import sys; print('gpu.py', *sys.argv[1:])")
+        for name, script in [("nvidia-smi", "printf '8.0\\n9.0\\n9.0\\n'"), ("cmake", 'echo "cmake $*" >> "$LOG"; ' + cmake)]:
+            with open(folder.name + "/bin/" + name, "w") as file:
+                file.write("#!/bin/sh\n" + script + "\n")
+            os.chmod(folder.name + "/bin/" + name, 0o700)
+        log = folder.name + "/log"
+        done = subprocess.run(["bash", folder.name + "/bench/gpu.sh", *options], capture_output=True, text=True, timeout=60,
+                              env=dict(os.environ, LOG=log, PATH=folder.name + "/bin:" + os.environ["PATH"]))
+        with open(log) as file:
+            return done, file.read()
+
+    def test_for_the_gpus_of_this_machine_and_whatever_a_compiler_warns_of(self):
+        done, log = self.build("--only", "x")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("-DCMAKE_CUDA_ARCHITECTURES=80-real;90a-real", log)
+        self.assertIn("-DCMAKE_COMPILE_WARNING_AS_ERROR=OFF", log)
+        self.assertRegex(done.stdout, "gpu.py .*build/gpu --only x")
+
+    def test_for_one_architecture(self):
+        done, log = self.build("--architectures", "90a", "--only", "x")
+        self.assertIn("-DCMAKE_CUDA_ARCHITECTURES=90a-real ", log)
+        self.assertRegex(done.stdout, "gpu.py .*build/gpu --only x")
+
+    def test_what_the_compiler_says_is_shown_whole(self):
+        errors = "\\n".join(f"x.cu({line}): error: no" for line in range(200))
+        done, _ = self.build(cmake=f"""case "$*" in *--build*) echo '[1/9] Building CUDA object y'; printf '{errors}\\n'; exit 1;; esac""")
+        self.assertNotEqual(done.returncode, 0)
+        said = done.stdout + done.stderr
+        self.assertEqual([line in said for line in (f"x.cu({n}): error: no" for n in range(200))], [True] * 200)
+        self.assertNotIn("gpu.py", said)
+
+
+class Bundle(unittest.TestCase):
+    """A bundle on a machine with this C library."""
+
+    def said(self, found, program="c-library.sh", needed="2.36"):
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkdir(folder + "/bin")
+            shutil.copy(HERE + "/../docker/c-library.sh", folder)
+            with open(folder + "/c-library", "w") as file:
+                file.write(needed + "\n")
+            with open(folder + "/bin/getconf", "w") as file:
+                file.write(f"#!/bin/sh\n[ -n '{found}' ] && echo glibc {found}\n")
+            os.chmod(folder + "/bin/getconf", 0o700)
+            command = [folder + "/c-library.sh"] if program == "c-library.sh" else ["bash", HERE + "/gpu.sh", folder]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60,
+                                  env=dict(os.environ, PATH=folder + "/bin:" + os.environ["PATH"]))
+            return done.returncode, done.stderr.strip()
+
+    def test_needs_a_c_library_that_is_no_older(self):
+        for found in ["2.36", "2.39", "3.0", "2.100"]:
+            self.assertEqual(self.said(found), (0, ""), found)
+        for found in ["2.34", "2.35", "2.9", ""]:
+            status, words = self.said(found)
+            self.assertEqual((status, words.count("\n")), (1, 0), found)
+            self.assertIn("glibc 2.36 or later, and this machine has " + (found or "no glibc"), words)
+
+    def test_gpu_sh_says_so_as_well(self):
+        status, words = self.said("2.35", "gpu.sh")
+        self.assertEqual(status, 1)
+        self.assertIn("glibc 2.36 or later, and this machine has 2.35", words)
 
 
 # Says when it begins and ends, and needs a GiB for each sequence. The peer knows its own way to say that.

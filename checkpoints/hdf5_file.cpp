@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "checkpoints/checksum.h"
+#include "checkpoints/reader.h"
 #include "kernels/base/check.h"
 
 namespace megalith {
@@ -115,6 +116,12 @@ void describe_in(hid_t dataset, const DatasetRecord& d) {
 }
 
 }  // namespace
+
+std::string hdf5_version() {
+  unsigned major = 0, minor = 0, release = 0;
+  H5get_libversion(&major, &minor, &release);
+  return fmt::format("{}.{}.{}", major, minor, release);
+}
 
 HDF5Layout lay_out_hdf5(const std::vector<DatasetRecord>& datasets) {
   HDF5Layout layout;

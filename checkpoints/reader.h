@@ -16,6 +16,9 @@
 
 namespace megalith {
 
+// Of the HDF5 library, "1.10.8".
+std::string hdf5_version();
+
 class CheckpointReader : public TensorSource {
  public:
   // Reads the manifest and checks that every file is there with its size; Damage names the one that is not.

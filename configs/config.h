@@ -152,7 +152,8 @@ struct RunConfig {
 struct CommunicationConfig {
   std::string rendezvous;  // empty: the ranks were started by MPI
   Backend backend = Backend::nccl;
-  int64_t max_ctas = 0;    // 0: NCCL's choice
+  int64_t max_ctas = 0;  // 0: NCCL's choice, and 4 for messages and for all ranks
+  bool nvls = false;
   double timeout = 600.0;  // seconds
   bool operator==(const CommunicationConfig&) const = default;
 };

@@ -156,8 +156,12 @@ Table<Config> build_table() {
                      "Folder that all nodes see, where ranks started without MPI meet; empty: ranks meet by MPI");
   communication.word("backend", &CommunicationConfig::backend,
                      "Transport of tensors between GPUs; mpi: through the host, slowly, and ranks may share a GPU");
-  communication.number("max_ctas", &CommunicationConfig::max_ctas, "thread blocks", between(0, 64),
-                       "Most that NCCL may occupy of a GPU for each communicator; 0: NCCL's choice");
+  communication.number(
+      "max_ctas", &CommunicationConfig::max_ctas, "thread blocks", between(0, 64),
+      "Most that NCCL may occupy of a GPU for each communicator; 0: NCCL's choice, 4 for messages and for all ranks");
+  communication.word(
+      "nvls", &CommunicationConfig::nvls,
+      "Let NCCL add in NVLink's switches: faster on Hopper and later, and not the same from call to call");
   communication.number("timeout", &CommunicationConfig::timeout, "seconds", above(0),
                        "How long ranks wait for one another, in NCCL and at the rendezvous, before the job ends");
 

@@ -2,10 +2,13 @@
 # Makes a folder that runs on machines without any of our packages, and without root: megalith, Open MPI's launcher, and
 # their libraries. CUDA's libraries and the C library stay the machine's own: it must have a driver, cuBLAS and NCCL to
 # train on GPUs, and a C library no older than this one's.
-#   docker/bundle.sh OUT [PRESET] [--tests] [-DOPTION=VALUE...]
+#   docker/bundle.sh OUT [PRESET] [--tests] [--architectures LIST] [--packed] [-DOPTION=VALUE...]
 #     PRESET     cuda (the default) or cpu; builds what is not built, in build/bundle-PRESET
 #     --tests    also the tests, benches and reference runs that bench/gpu.sh takes to a machine with GPUs
-#     -D...      for CMake: -DCMAKE_CUDA_ARCHITECTURES=90a-real leaves out what H100 and H200 do not run
+#     --architectures 90a    for H100 and H200 alone, 80 for A100, '80 90a' for both: less to build, and to carry
+#     --packed   also OUT.tar.gz, of 64 MiB at most, which is what may be carried to a machine that is lent: with --tests
+#                that takes a single architecture
+#     -D...      for CMake
 # Then, anywhere:  OUT/megalith train ...   or   OUT/mpirun -n 8 OUT/megalith train ...   or   srun OUT/megalith train ...
 #           and:  OUT/bench/gpu.sh OUT     (or bench/gpu.sh OUT, in a checkout)
 # The folder may be moved and copied. Between nodes MPI speaks TCP: the tensors travel by NCCL.
@@ -15,14 +18,21 @@ usage() { sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0" >&2; exit 2; }
 mkdir -p "$1"
 out=$(cd "$1" && pwd)
 shift
-preset=cuda tests=OFF options=()
-for argument in "$@"; do
-  case $argument in
-    cpu | cuda) preset=$argument ;;
+preset=cuda tests=OFF packed=OFF options=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    cpu | cuda) preset=$1 ;;
     --tests) tests=ON ;;
-    -D*) options+=("$argument") ;;
+    --packed) packed=ON ;;
+    --architectures)
+      [ $# -ge 2 ] || usage
+      options+=("-DCMAKE_CUDA_ARCHITECTURES=$(printf '%s-real\n' $2 | paste -sd ';')")
+      shift
+      ;;
+    -D*) options+=("$1") ;;
     *) usage ;;
   esac
+  shift
 done
 [ -z "$(ls -A "$out")" ] || { echo "$out is not empty; name a new folder" >&2; exit 1; }
 cd "$(dirname "$0")/.."
@@ -83,10 +93,19 @@ find "$out" -type f \( -name '*.so*' -o -path '*/bin/*' \) -print0 | xargs -0 ld
     [[ $name =~ $the_machines ]] || [ -e "$out/lib/$name" ] || cp -L "$file" "$out/lib/$name"
   done
 
+# The versions that the programs and libraries ask of the C library: the highest, and who asks for it.
+needs=$(find "$out" -type f \( -name '*.so*' -o -path '*/bin/*' \) -print | while read -r file; do
+  objdump -T "$file" 2>/dev/null | grep -oE 'GLIBC_[0-9.]+' | sort -u | sed "s|GLIBC_\(.*\)|\1 ${file##*/}|" || true
+done | sort -V)
+glibc=$(tail -n 1 <<<"$needs" | cut -d ' ' -f 1)
+echo "$glibc" > "$out/c-library"
+cp docker/c-library.sh "$out/"
+
 for program in megalith mpirun; do
   cat > "$out/$program" <<'END'
 #!/bin/sh
 here=$(dirname "$(readlink -f "$0")")
+"$here/c-library.sh" || exit 1
 export OPAL_PREFIX="$here" OPAL_SYSCONFDIR="$here/etc" PMIX_MCA_mca_base_component_path="$here/pmix/lib/pmix"
 # Without a remote shell there is this machine only, and Open MPI needs a setting for that.
 command -v ssh >/dev/null || command -v rsh >/dev/null || export OMPI_MCA_plm="${OMPI_MCA_plm:-isolated}"
@@ -97,6 +116,14 @@ END
   chmod +x "$out/$program"
 done
 
-glibc=$(find "$out" -type f \( -name '*.so*' -o -path '*/bin/*' \) -print0 | xargs -0 -n 1 objdump -T 2>/dev/null |
-  grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -n 1)
-echo "$out: $(du -sh "$out" | cut -f1), needs a C library of at least ${glibc/_/ }"
+size=$(du -sm "$out" | cut -f 1)
+echo "$out: $size MiB, needs a C library of at least $glibc ($(awk -v v="$glibc" '$1 == v {print $2}' <<<"$needs" | sort -u | paste -sd ' '))"
+if [ $packed = ON ]; then
+  tar -C "$(dirname "$out")" -cz -f "$out.tar.gz" "$(basename "$out")"
+  bytes=$(stat -c %s "$out.tar.gz")
+  echo "$out.tar.gz: $((bytes >> 20)) MiB"
+  [ "$bytes" -le $((64 << 20)) ] || {
+    echo "$out.tar.gz has more than 64 MiB; name one architecture, as in --architectures 90a, or leave out --tests" >&2
+    exit 1
+  }
+fi

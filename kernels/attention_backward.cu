@@ -31,7 +31,7 @@ void attention_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Ten
            delta.data<float>(), dout.data<E>(), out.data<E>(), dims.B, dims.T, dims.H, dims.D);
   });
   if (!fits_tiles(dims, {dqkv, dout, qkv})) return plain_backward(queue, dqkv, delta, dout, lse, qkv, dims, d);
-  if (queue.generation == 9) return hopper_backward(queue, dqkv, delta, dout, lse, qkv, dims, d);
+  if (queue.chip.generation == 9) return hopper_backward(queue, dqkv, delta, dout, lse, qkv, dims, d);
   launch_backward<WarpTiles>(queue, dqkv, delta, dout, lse, qkv, dims, d);
 }
 

@@ -1,18 +1,21 @@
 // The backward pass over tiles: two kernels of one shape, so that every sum has one owner and one order. A block owns
 // 128 keys, goes over the queries that see them and writes dk and dv; then a block owns 128 queries, goes over the keys
-// that they see and writes dq. Each computes the scores anew. The other side comes in tiles of 64, the next on its way
-// while one is used; a warp owns 16 rows, whose scores and gradients never leave its registers.
+// that they see and writes dq. Each computes the scores anew. The other side comes in tiles of 64, or as many as the
+// GPU has memory for, the next on its way while one is used; a warp owns 16 rows, whose scores and gradients never
+// leave its registers.
 #pragma once
 
 #include "kernels/attention_cuda.h"
 
 namespace megalith::cuda::attention {
 
-constexpr int backward_threads = 256, own_tile = backward_threads / 2, other_tile = 64;
-constexpr int64_t statistics_bytes = other_tile * 2 * static_cast<int64_t>(sizeof(float));
+constexpr int backward_threads = 256, own_tile = backward_threads / 2;
+constexpr int64_t statistics_bytes(int other_tile) { return other_tile * 2 * static_cast<int64_t>(sizeof(float)); }
 
 template <class Tiles>
-constexpr int64_t backward_bytes = 2 * Tiles::bytes(own_tile) + 4 * Tiles::bytes(other_tile) + 2 * statistics_bytes;
+constexpr int64_t backward_bytes(int other_tile) {
+  return 2 * Tiles::bytes(own_tile) + 4 * Tiles::bytes(other_tile) + 2 * statistics_bytes(other_tile);
+}
 
 // What a score needs of its query: lse in powers of 2, and delta. Queries that are not there have probability 0.
 struct Statistics {
@@ -23,7 +26,7 @@ __device__ inline Statistics statistics_of(const float* lse, const float* delta,
   return {lse[query] * log2_e, delta[query]};
 }
 
-template <class Tiles, class E, int D, bool of_keys, bool dropped>
+template <class Tiles, class E, int D, int other_tile, bool of_keys, bool dropped>
 __global__ void __launch_bounds__(backward_threads, 1)
     backward_kernel(E* dqkv, const float* delta, const E* dout_, const float* lse, const E* qkv, Heads s, Mask mask,
                     float scale) {
@@ -49,7 +52,7 @@ __global__ void __launch_bounds__(backward_threads, 1)
   const auto b = [](int i) { return shared_memory<E>(2 * own_bytes + i % 2 * other_bytes); };
   const auto b_gradient = [](int i) { return shared_memory<E>(2 * own_bytes + (2 + i % 2) * other_bytes); };
   const auto statistics = [](int i) {
-    return shared_memory<float>(2 * own_bytes + 4 * other_bytes + i % 2 * statistics_bytes);
+    return shared_memory<float>(2 * own_bytes + 4 * other_bytes + i % 2 * statistics_bytes(other_tile));
   };
   const auto copy_other = [&](int i) {
     copy_tile<Tiles, D, other_tile, backward_threads>(b(i), other, at.stride, i * other_tile, T);
@@ -81,7 +84,7 @@ __global__ void __launch_bounds__(backward_threads, 1)
     const int theirs = i * other_tile;
     if (of_keys ? theirs + other_tile - 1 < ours : theirs > ours + Tiles::rows_together - 1) continue;
     unsigned kept = ~0u;  // drawn while little else is held in registers
-    if constexpr (dropped) kept = kept_bits<of_keys>(HeadMask(mask, s, blockIdx.z, blockIdx.y), mine, theirs);
+    if constexpr (dropped) kept = kept_bits<of_keys, columns>(HeadMask(mask, s, blockIdx.z, blockIdx.y), mine, theirs);
     float scores[1][columns][4], dp[1][columns][4];
     Tiles::begin(scores, dp);
     Tiles::template multiply_rows<own_tile, other_tile>(scores, a, b(i));
@@ -136,18 +139,22 @@ __global__ void __launch_bounds__(backward_threads, 1)
 }
 
 // Host: both kernels.
-template <template <class, int> class Tiles>
+template <template <class, int> class TilesOf>
 void launch_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv,
                      const AttentionDims& dims, const Dropout& d) {
   with_constants(qkv.dtype(), dims, d, [&](auto tag, auto D, auto dropped) {
     using E = decltype(tag);
-    const auto run = [&](auto of_keys) {
-      launch(queue, {"attention_backward", grid_of(dims, own_tile), backward_threads, backward_bytes<Tiles<E, D>>},
-             backward_kernel<Tiles<E, D>, E, D, of_keys, dropped>, dqkv.data<E>(), delta.data<float>(), dout.data<E>(),
-             lse.data<float>(), qkv.data<E>(), heads_of(dims), mask_of(d), scale_of(dims));
-    };
-    run(std::true_type{});
-    run(std::false_type{});
+    using Tiles = TilesOf<E, D>;
+    const auto bytes = [](int other_tile) { return backward_bytes<Tiles>(other_tile); };
+    with_rows<Tiles>(queue, bytes, [&](auto other_tile) {
+      const auto run = [&](auto kernel) {
+        launch(queue, {"attention_backward", grid_of(dims, own_tile), backward_threads, bytes(other_tile)}, kernel,
+               dqkv.data<E>(), delta.data<float>(), dout.data<E>(), lse.data<float>(), qkv.data<E>(), heads_of(dims),
+               mask_of(d), scale_of(dims));
+      };
+      run(backward_kernel<Tiles, E, D, other_tile, true, dropped>);
+      run(backward_kernel<Tiles, E, D, other_tile, false, dropped>);
+    });
   });
 }
 

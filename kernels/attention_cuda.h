@@ -82,15 +82,16 @@ __device__ void copy_tile(E* tile, const E* head, int64_t stride, int first, int
 __device__ inline int fragment_row(int element = 0) { return lane_index() / 4 + element / 2 * 8; }
 __device__ inline int fragment_column(int element = 0) { return lane_index() % 4 * 2 + element % 2; }
 
-// Of a fragment of 16 x 64 scores, whose rows are keys or queries and begin at `own`: bit 4 * j + e says whether
-// element e of the j-th 8 columns is kept. `other` is a multiple of 64. The loops stay loops: what they hold is all in
-// use.
-template <bool of_keys>
+// Of a fragment of 16 rows of scores, keys or queries from `own` on, by 8 * columns of the other from `other` on, of
+// which that is a multiple: bit 4 * j + e says whether element e of the j-th 8 columns is kept. The loops stay loops:
+// what they hold is all in use.
+template <bool of_keys, int columns = 8>
 __device__ unsigned kept_bits(const HeadMask& mask, int own, int other) {
+  static_assert(columns == 2 || columns == 4 || columns == 8);
   unsigned bits = 0;
   if constexpr (of_keys) {
 #pragma unroll 1
-    for (int i = 0; i < 32; i++) {
+    for (int i = 0; i < 4 * columns; i++) {
       const int64_t query = other + i / 4 * 8 + fragment_column(i % 4), key = own + fragment_row(i % 4);
       bits |= static_cast<unsigned>(mask.keeps(query, key)) << i;
     }
@@ -98,10 +99,12 @@ __device__ unsigned kept_bits(const HeadMask& mask, int own, int other) {
 #pragma unroll 1
     for (int i = 0; i < 8; i++) {  // element e of the columns j, j + 2, j + 4 and j + 6
       const int j = i / 4, e = i % 4;
-      const PhiloxBlock four = mask.words(own + fragment_row(e), other / 4 + j * 8 + fragment_column(e));
+      const PhiloxBlock four = mask.words(own + fragment_row(e), other / 64 * 16 + j * 8 + fragment_column(e));
+      const int first = columns == 8 ? 0 : other % 64 / 16;
 #pragma unroll
       for (int w = 0; w < 4; w++)
-        bits |= static_cast<unsigned>(four[static_cast<size_t>(w)] >= mask.mask.threshold) << (8 * w + i);
+        if (w >= first && w < first + columns / 2)
+          bits |= static_cast<unsigned>(four[static_cast<size_t>(w)] >= mask.mask.threshold) << (8 * (w - first) + i);
     }
   }
   return bits;
@@ -225,6 +228,24 @@ __device__ void finish_rows(E* out, float* lse, const Place& at, int first, int 
     if (lane_index() % 4 == 0 && query < T) lse[at.statistics + query] = fmaf(top[half], scale, logf(total));
   }
   write_rows<Tiles, D, rows>(out + at.out, at.out_stride, first, T, sums, factor, tile, row);
+}
+
+// Host: the most rows of the other side that a block can have at once with so much shared memory, where bytes(rows) is
+// what it takes. 0: none.
+template <class Bytes>
+constexpr int most_rows(int64_t shared_memory, Bytes&& bytes) {
+  for (int rows : {64, 32, 16})
+    if (bytes(rows) <= shared_memory) return rows;
+  return 0;
+}
+
+// Host: f(rows), as a constant: 64 where the GPU has the memory, else what every GPU of these tiles has.
+template <class Tiles, class Bytes, class F>
+void with_rows(const Queue& queue, Bytes bytes, F&& f) {
+  constexpr int everywhere = most_rows(Tiles::shared_memory, Bytes{});
+  if constexpr (everywhere < 64)
+    if (bytes(64) > queue.chip.shared_memory) return f(std::integral_constant<int, everywhere>{});
+  f(std::integral_constant<int, 64>{});
 }
 
 // Host: what kernels with tiles can be launched for; others have plain_forward and plain_backward.

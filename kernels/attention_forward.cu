@@ -1,6 +1,7 @@
-// A block owns 128 queries of one head and goes over the keys in tiles of 64, of which the next is on its way while one
-// is used. A warp owns 32 queries, so that each fragment of keys or values that it loads serves two products; scores
-// and probabilities never leave its registers. (Method: FlashAttention-2, arXiv:2307.08691.)
+// A block owns 128 queries of one head and goes over the keys in tiles of 64, or 32 where the GPU has memory for no
+// more, of which the next is on its way while one is used. A warp owns 32 queries, so that each fragment of keys or
+// values that it loads serves two products; scores and probabilities never leave its registers. (Method:
+// FlashAttention-2, arXiv:2307.08691.)
 #include "kernels/attention.h"
 #include "kernels/attention_warp_tiles.h"
 
@@ -9,12 +10,9 @@ namespace megalith::cuda {
 namespace {
 using namespace attention;
 constexpr int warps = 4, threads = warps * warp_size, ms = 2, warp_rows = 16 * ms, query_tile = warps * warp_rows;
-constexpr int key_tile = 64, columns = 4, depth = columns / 2;
+constexpr int columns = 4, depth = columns / 2;
 
-template <class Tiles>
-constexpr int64_t shared_bytes = Tiles::bytes(query_tile) + 4 * Tiles::bytes(key_tile);
-
-template <class E, int D, bool dropped>
+template <class E, int D, int key_tile, bool dropped>
 __global__ void __launch_bounds__(threads, 2)
     forward_kernel(E* out, float* lse, const E* qkv, Heads s, Mask mask, float scale) {
   using Tiles = WarpTiles<E, D>;
@@ -50,7 +48,7 @@ __global__ void __launch_bounds__(threads, 2)
     if (first_key > mine + warp_rows - 1) continue;
     [[maybe_unused]] unsigned kept[ms];
     if constexpr (dropped) {
-      for (int m = 0; m < ms; m++) kept[m] = kept_bits<false>(head_mask, mine + 16 * m, first_key);
+      for (int m = 0; m < ms; m++) kept[m] = kept_bits<false, key_tile / 8>(head_mask, mine + 16 * m, first_key);
     }
     // Half a tile at a time: the scores of all of it would not fit into registers beside the sums.
 #pragma unroll 1
@@ -85,12 +83,16 @@ __global__ void __launch_bounds__(threads, 2)
 
 void attention_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, const AttentionDims& dims, const Dropout& d) {
   if (!fits_tiles(dims, {out, qkv})) return plain_forward(queue, out, lse, qkv, dims, d);
-  if (queue.generation == 9) return hopper_forward(queue, out, lse, qkv, dims, d);
+  if (queue.chip.generation == 9) return hopper_forward(queue, out, lse, qkv, dims, d);
   with_constants(qkv.dtype(), dims, d, [&](auto tag, auto D, auto dropped) {
     using E = decltype(tag);
-    launch(queue, {"attention_forward", grid_of(dims, query_tile), threads, shared_bytes<WarpTiles<E, D>>},
-           forward_kernel<E, D, dropped>, out.data<E>(), lse.data<float>(), qkv.data<E>(), heads_of(dims), mask_of(d),
-           scale_of(dims));
+    using Memory = WarpTiles<E, D>;
+    const auto bytes = [](int key_tile) { return Memory::bytes(query_tile) + 4 * Memory::bytes(key_tile); };
+    with_rows<Memory>(queue, bytes, [&](auto key_tile) {
+      launch(queue, {"attention_forward", grid_of(dims, query_tile), threads, bytes(key_tile)},
+             forward_kernel<E, D, key_tile, dropped>, out.data<E>(), lse.data<float>(), qkv.data<E>(), heads_of(dims),
+             mask_of(d), scale_of(dims));
+    });
   });
 }
 

@@ -9,7 +9,14 @@
 namespace megalith::cuda::attention {
 
 namespace {
-constexpr int tile = 32, threads = 256, warps = threads / warp_size, room = tile * (tile + 1);
+constexpr int tile = 32, threads = 256, warps = threads / warp_size, cells = tile * (tile + 1);
+// Of a block's shared memory, before its sums.
+struct ForwardRoom {
+  float scratch[2 * cells], weights[cells], top[tile], total[tile], rescale[tile];
+};
+struct BackwardRoom {
+  float scratch[2 * cells], weights[cells], gradients[cells], excess[tile];
+};
 using Product = float[2][2];  // of thread i: rows i / 16 and + 16, columns i % 16 and + 16
 
 __device__ int own_row(int r) { return static_cast<int>(threadIdx.x) / 16 + 16 * r; }
@@ -36,7 +43,7 @@ struct Rows {
 template <class E>
 __device__ void multiply_rows(Product& p, float* scratch, Rows<E> own, int64_t first, Rows<E> other,
                               int64_t other_first, int64_t T, int64_t D) {
-  float *a = scratch, *b = scratch + room;
+  float *a = scratch, *b = scratch + cells;
   for (auto& row : p) row[0] = row[1] = 0;
   for (int64_t column = 0; column < D; column += tile) {
     sync_threads();
@@ -83,12 +90,12 @@ __device__ void write_sums(E* head, int64_t stride, const float* sums, int64_t f
 template <class E, bool dropped>
 __global__ void __launch_bounds__(threads)
     forward_kernel(E* out, float* lse, const E* qkv, Heads s, Mask mask, float scale) {
-  __shared__ float scratch[2 * room], weights[room], top[tile], total[tile], rescale[tile];
+  auto& [scratch, weights, top, total, rescale] = *shared_memory<ForwardRoom>();
   const Place at(s, blockIdx.z, blockIdx.y);
   const HeadMask head_mask(mask, s, blockIdx.z, blockIdx.y);
   const int64_t first = (gridDim.x - 1 - int64_t{blockIdx.x}) * tile;  // the longest first
   const Rows<E> q{qkv + at.qkv, at.stride}, k{q.head + at.out_stride, at.stride}, v{k.head + at.out_stride, at.stride};
-  float* sums = shared_memory<float>();
+  float* sums = shared_memory<float>(sizeof(ForwardRoom));
   clear(sums, tile * s.D);
   if (threadIdx.x < tile) {
     top[threadIdx.x] = -infinity;
@@ -132,7 +139,7 @@ __global__ void __launch_bounds__(threads)
     backward_kernel(E* dqkv, const float* delta, const E* dout_, const float* lse, const E* qkv, Heads s, Mask mask,
                     float scale) {
   constexpr bool balanced = !of_keys && std::is_same_v<E, float>;
-  __shared__ float scratch[2 * room], weights[room], gradients[room], excess[tile];
+  auto& [scratch, weights, gradients, excess] = *shared_memory<BackwardRoom>();
   const Place at(s, blockIdx.z, blockIdx.y);
   const HeadMask head_mask(mask, s, blockIdx.z, blockIdx.y);
   const int64_t T = s.T, D = s.D, C = at.out_stride;
@@ -141,7 +148,7 @@ __global__ void __launch_bounds__(threads)
   const Rows<E> own = of_keys ? k : q, own_gradient = of_keys ? v : dout;
   const Rows<E> other = of_keys ? q : k, other_gradient = of_keys ? dout : v;
   const int64_t first = (of_keys ? int64_t{blockIdx.x} : gridDim.x - 1 - int64_t{blockIdx.x}) * tile;
-  float *sums = shared_memory<float>(), *dv = sums + tile * D;
+  float *sums = shared_memory<float>(sizeof(BackwardRoom)), *dv = sums + tile * D;
   clear(sums, (of_keys ? 2 : 1) * tile * D);
   if (threadIdx.x < tile) excess[threadIdx.x] = 0;
   for (int64_t begin = of_keys ? first : 0; begin <= (of_keys ? T - 1 : first); begin += tile) {
@@ -187,16 +194,21 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-int64_t bytes_of_sums(const char* name, int64_t tensors, int64_t D) {
-  const int64_t bytes = tensors * tile * D * static_cast<int64_t>(sizeof(float));
-  CHECK(bytes <= 128 * 1024, "{}: head size {}; the CUDA kernels hold {} at most", name, D, 1024 / tensors);
-  return bytes;
+// Of a block with sums of so many tensors.
+int64_t shared_bytes(Queue queue, const char* name, int64_t room, int64_t tensors, int64_t D) {
+  const int64_t of_a_column = tensors * tile * static_cast<int64_t>(sizeof(float)), all = queue.chip.shared_memory;
+  CHECK(
+      room + D * of_a_column <= all,
+      "{}: head size {}; a block of this GPU has {} bytes of shared memory, which hold heads of {} at most: take more "
+      "heads",
+      name, D, all, (all - room) / of_a_column);
+  return room + D * of_a_column;
 }
 }  // namespace
 
 void plain_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, const AttentionDims& dims, const Dropout& d) {
   const char* name = "attention_forward";
-  const int64_t shared = bytes_of_sums(name, 1, dims.D);
+  const int64_t shared = shared_bytes(queue, name, sizeof(ForwardRoom), 1, dims.D);
   with_compute_type(qkv.dtype(), [&](auto tag) {
     using E = decltype(tag);
     with_mask(d, [&](auto dropped) {
@@ -209,7 +221,8 @@ void plain_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, const Attent
 void plain_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv,
                     const AttentionDims& dims, const Dropout& d) {
   const char* name = "attention_backward";
-  const int64_t of_keys = bytes_of_sums(name, 2, dims.D), of_queries = bytes_of_sums(name, 1, dims.D);
+  const auto shared = [&](int64_t sums) { return shared_bytes(queue, name, sizeof(BackwardRoom), sums, dims.D); };
+  const int64_t of_keys = shared(2), of_queries = shared(1);
   with_compute_type(qkv.dtype(), [&](auto tag) {
     using E = decltype(tag);
     with_mask(d, [&](auto dropped) {

@@ -9,6 +9,8 @@ namespace megalith::cuda::attention {
 
 template <class E, int D>
 struct WarpTiles {
+  // What a block has on every GPU that runs these: the cards with least, of compute capabilities 8.6, 8.9 and 12.0.
+  static constexpr int64_t shared_memory = 99 * 1024;
   static constexpr int rows_together = 16;    // own rows that a product has at once: who holds them goes one way
   static constexpr int row_elements = D + 8;  // from row to row; where units change places, from a row to the eighth
                                               // after it, divided by eight

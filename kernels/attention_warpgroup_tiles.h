@@ -9,6 +9,7 @@ namespace megalith::cuda::attention {
 
 template <class E, int D>
 struct WarpgroupTiles {
+  static constexpr int64_t shared_memory = 227 * 1024;  // what a block of a Hopper has
   static constexpr int rows_together = 64;
   static constexpr int row_elements = panel_columns;
   static constexpr int64_t bytes(int rows) {

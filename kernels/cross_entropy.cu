@@ -1,7 +1,7 @@
 // A block has a row. Its threads keep a running maximum and the sum of exponentials relative to it, so that the row is
-// read once for the statistics; where the row fits into shared memory, the gradient is made of the copy there, and the
-// logits are read from device memory once in all. Every op goes through the same functions, in the same order of sums,
-// so that a vocabulary of one part gives the same bits as the whole.
+// read once for the statistics; where the row fits into the GPU's shared memory, the gradient is made of the copy
+// there, and the logits are read from device memory once in all. Every op goes through the same functions, in the same
+// order of sums, so that a vocabulary of one part gives the same bits as the whole.
 #include <cmath>
 #include <limits>
 
@@ -12,7 +12,13 @@ namespace megalith::cuda {
 
 namespace {
 constexpr int threads = 512, warps = threads / warp_size;
-constexpr int64_t most_shared = 160 * 1024;  // a block of A100, H100, H200 and B200 has so much
+
+// Of a block's shared memory, before the row that is kept there.
+struct BlockRoom {
+  float maxima[warps], sums[warps];
+};
+constexpr int64_t room_bytes = sizeof(BlockRoom);
+static_assert(room_bytes % 16 == 0);
 
 __device__ constexpr float minus_infinity() { return -std::numeric_limits<float>::infinity(); }
 
@@ -43,18 +49,18 @@ __device__ void raise(Softmax& s, float max) {
 // Of the whole block, the same bits in every thread.
 template <class T>
 __device__ Softmax block_softmax(Softmax mine) {
-  __shared__ float maxima[warps], sums[warps];
+  BlockRoom& room = *shared_memory<BlockRoom>();
   float max = warp_max(mine.max);
-  if (lane_index() == 0) maxima[warp_index()] = max;
+  if (lane_index() == 0) room.maxima[warp_index()] = max;
   sync_threads();
-  max = maxima[0];
-  for (int w = 1; w < warps; w++) max = fmaxf(max, maxima[w]);
+  max = room.maxima[0];
+  for (int w = 1; w < warps; w++) max = fmaxf(max, room.maxima[w]);
   raise<T>(mine, max);
   const float sum = warp_sum(mine.sum);
-  if (lane_index() == 0) sums[warp_index()] = sum;
+  if (lane_index() == 0) room.sums[warp_index()] = sum;
   sync_threads();
-  float total = sums[0];
-  for (int w = 1; w < warps; w++) total += sums[w];
+  float total = room.sums[0];
+  for (int w = 1; w < warps; w++) total += room.sums[w];
   return {max, total};
 }
 
@@ -156,7 +162,7 @@ __global__ void __launch_bounds__(threads)
   }
   const int64_t column = part.index_of(target);
   const float target_logit = logit_of(z, column, part.exists(target));
-  T* const kept = in_shared ? shared_memory<T>() : nullptr;
+  T* const kept = in_shared ? shared_memory<T>(room_bytes) : nullptr;
   const Softmax s = row_softmax<T, n>(z, V, [&](int64_t c, const auto& from) {
     if constexpr (in_shared) store(kept + c, from);
   });
@@ -213,8 +219,8 @@ void run_whole(Queue queue, const char* name, Tensor losses, Tensor logits, Tens
     T* const gradient = write ? logits.data<T>() : nullptr;
     const int64_t row_bytes = part.count * static_cast<int64_t>(sizeof(T));
     const auto run = [&](auto n) {
-      const bool in_shared = write && row_bytes <= most_shared;
-      launch(queue, {name, blocks_for(N, 1), threads, in_shared ? row_bytes : 0},
+      const bool in_shared = write && room_bytes + row_bytes <= queue.chip.shared_memory;
+      launch(queue, {name, blocks_for(N, 1), threads, room_bytes + (in_shared ? row_bytes : 0)},
              in_shared ? whole_kernel<T, n, true> : whole_kernel<T, n, false>, losses.data<float>(), gradient,
              logits.data<T>(), targets.data<int32_t>(), width, part, Scale(scale));
     };
@@ -237,7 +243,7 @@ void softmax_part(Queue queue, Tensor stats, Tensor logits, Tensor targets, cons
   if (N == 0) return;
   with_compute_type(logits.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    launch(queue, {"softmax_part", blocks_for(N, 1), threads},
+    launch(queue, {"softmax_part", blocks_for(N, 1), threads, room_bytes},
            in_vectors({logits}) ? part_kernel<T, 16 / sizeof(T)> : part_kernel<T, 1>, stats.data<float>(),
            logits.data<T>(), targets.data<int32_t>(), N, width, part);
   });

@@ -3,7 +3,7 @@
 // is no #ifdef in a kernel: what needs two implementations is in <device_primitives.h>, found in kernels/nvcc or in
 // tests/simt by the include path, and is this:
 //
-//   launching    launch(queue, {"name", grid, block, shared_bytes}, kernel<T>, arguments...)   arguments convert
+//   launching    Launch{"name", grid, block, shared_bytes}, allow_shared_memory(), start(), for launch() below
 //   qualifiers   __global__ __device__ __launch_bounds__(n) __shared__; threadIdx blockIdx blockDim gridDim, dim3
 //   barriers     sync_threads(), sync_warp(mask)       every thread of the block, every lane of the mask, from one line
 //   votes        ballot(p, mask), any(p, mask)
@@ -47,6 +47,15 @@ constexpr int warp_size = 32;
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 inline bool aligned(const void* p, uintptr_t bytes = 16) { return reinterpret_cast<uintptr_t>(p) % bytes == 0; }
+
+// Host: `kernel` on the queue's stream; arguments convert. Without being asked, CUDA gives a block 48 KiB of shared
+// memory, the kernel's own __shared__ variables included; so whoever launches with any asks. Error: what CUDA refuses,
+// with what was asked for and what the GPU has.
+template <class... Parameters, class... Arguments>
+void launch(Queue queue, const Launch& l, void (*kernel)(Parameters...), Arguments&&... arguments) {
+  if (l.shared_bytes > 0) allow_shared_memory(l, kernel);
+  start(queue, l, kernel, static_cast<Parameters>(arguments)...);
+}
 
 // Host: whether all of these can be read and written 16 bytes at a time, row by row. Empty tensors can.
 inline bool in_vectors(std::initializer_list<Tensor> tensors) {

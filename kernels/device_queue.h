@@ -15,15 +15,17 @@ class DeviceQueue {
   // What it takes beyond what the plan counts.
   static constexpr int64_t bytes = cuda::workspace_bytes;
 
+  static cuda::Chip chip_of(const device::Properties& gpu) { return {gpu.major, gpu.shared_memory}; }
+
   cuda::Queue queue() {
-    return {.stream = stream_.get(), .workspace = workspace_.get(), .gemm = &gemm_, .generation = generation_};
+    return {.stream = stream_.get(), .workspace = workspace_.get(), .gemm = &gemm_, .chip = chip_};
   }
 
  private:
   device::OwnedStream stream_;
   device::Memory workspace_ = device::allocate(bytes, "the workspace of ops");
   cuda::Gemm gemm_;
-  int generation_ = device::properties().major;
+  cuda::Chip chip_ = chip_of(device::properties());
 };
 
 }  // namespace megalith

@@ -185,6 +185,11 @@ struct Gemm::Scratch {
   std::vector<std::vector<float>> of_thread;
 };
 
+std::string gemm_version() {
+  const dnnl_version_t& v = *dnnl_version();
+  return fmt::format("{}.{}.{}", v.major, v.minor, v.patch);
+}
+
 Gemm::Gemm(bool native_bf16)
     : native_bf16_(native_bf16), primitives_(std::make_unique<Primitives>()), scratch_(std::make_unique<Scratch>()) {}
 Gemm::~Gemm() = default;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "kernels/gemm_call.h"
 
@@ -11,6 +12,9 @@ namespace megalith::cpu {
 // Whether this processor multiplies bf16 faster than f32. With AVX512-BF16 but without AMX, Intel's does it at half the
 // rate of f32 (measured: 107 and 205 GFLOP/s a core): there, tiles are widened to f32 first.
 bool has_fast_bf16();
+
+// Of the library, "2.6.3".
+std::string gemm_version();
 
 class Gemm {
  public:

@@ -25,6 +25,7 @@
 #include "trainer/inference/inference.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/device_choice.h"
+#include "trainer/job/inventory.h"
 #include "trainer/planner/commands.h"
 #include "trainer/planner/this_machine.h"
 #include "trainer/session/machine.h"
@@ -61,7 +62,11 @@ CLI::Option* add_number(CLI::App* app, const char* name, T& value, const char* s
 struct ModelArguments {
   std::string checkpoint, tokenizer;
   Device device = Device::automatic;
-  Inference open() const { return {checkpoint, tokenizer, choose_device(device)}; }
+  Inference open() const {
+    const WorldChoice choice = choose_device(device);
+    if (!choice.why_cpu.empty()) fmt::print(stderr, "on the CPU: {}\n", choice.why_cpu);
+    return {checkpoint, tokenizer, choice.world};
+  }
 };
 
 void add_model(CLI::App* app, ModelArguments& model) {
@@ -216,6 +221,16 @@ Command measure_command(CLI::App& cli) {
           }};
 }
 
+Command info_command(CLI::App& cli) {
+  auto* app = cli.add_subcommand(
+      "info", "What this build and this machine have, GPUs, links, limits, and what of it would stop a run");
+  return {app, [] {
+            const Inventory machine = look_around();
+            fmt::print("{}", describe(machine));
+            return obstacles(machine).empty() ? 0 : 1;
+          }};
+}
+
 Command generate_command(CLI::App& cli) {
   auto* app = cli.add_subcommand("generate", "Continue a text");
   struct Options {
@@ -322,8 +337,9 @@ class CommandLine {
  public:
   CommandLine(int argc, char** argv) {
     cli_.require_subcommand(0, 1);  // so that the error names an unknown one, see below
-    commands_ = {train_command(cli_),  verify_command(cli_),  prepare_command(cli_),  plan_command(cli_),
-                 search_command(cli_), measure_command(cli_), generate_command(cli_), evaluate_command(cli_)};
+    commands_ = {train_command(cli_), verify_command(cli_),   prepare_command(cli_),
+                 plan_command(cli_),  search_command(cli_),   measure_command(cli_),
+                 info_command(cli_),  generate_command(cli_), evaluate_command(cli_)};
     for (Command& command : checkpoint_commands(cli_)) commands_.push_back(std::move(command));
     try {
       cli_.parse(argc, argv);

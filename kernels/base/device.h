@@ -21,13 +21,18 @@ struct CUevent_st;
 namespace megalith::device {
 
 bool in_build();
+// What the build has code for, as CMAKE_CUDA_ARCHITECTURES has it: "80-real, 90a-real, 100".
+std::string architectures();
 // Before anything below: some kernels wait for other GPUs, and no other kernel may queue after one that does. So each
 // stream gets a connection of its own to the GPU, as far as there are enough, and kernels are loaded at the beginning,
 // since loading one can wait for those that run. Values that the environment sets (CUDA_DEVICE_MAX_CONNECTIONS,
-// CUDA_MODULE_LOADING) are kept.
+// CUDA_MODULE_LOADING, CUDA_MODULE_DATA_LOADING) are kept.
 void expect_waiting_kernels();
 // GPUs that this process sees; 0 without any driver. Error: a driver too old for this build.
 int count();
+// Why this build cannot work on a GPU that is there, with the remedy; empty: it can. That is a compute capability below
+// 8.0, whose chips lack what the kernels are written with, or one that this build has no code for.
+std::string unusable(int index);
 void select(int index);
 
 struct Properties {
@@ -37,10 +42,15 @@ struct Properties {
   int processors = 0;
   int64_t memory = 0, free = 0;  // bytes
   int64_t cache = 0;             // bytes of the last level (L2)
+  int64_t shared_memory = 0;     // bytes that a block may have, static and dynamic together, when it asks
   std::string id;                // the same in every process, whatever it calls the GPU
   std::string driver, runtime;   // the CUDA version that the driver supports, and the one of this build: "13.0"
 };
 Properties properties();
+
+// How one GPU reads another's memory: through the host, over PCIe, or over NVLink, whose mark is that atomics cross it.
+enum class Link { none, peer, nvlink };
+Link link(int from, int to);
 
 // Memory of the GPU, and pinned memory of the host, which the GPU copies from and to by itself. `what` is for the
 // message.

@@ -9,10 +9,13 @@ namespace {
 }  // namespace
 
 bool in_build() { return false; }
+std::string architectures() { absent(); }
 void expect_waiting_kernels() {}
 int count() { return 0; }
+std::string unusable(int) { absent(); }
 void select(int) { absent(); }
 Properties properties() { absent(); }
+Link link(int, int) { absent(); }
 
 Memory allocate(int64_t, const std::string&) { absent(); }
 Memory allocate_pinned(int64_t, const std::string&) { absent(); }

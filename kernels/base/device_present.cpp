@@ -7,6 +7,7 @@
 
 #include "kernels/base/check.h"
 #include "kernels/base/device.h"
+#include "kernels/base/device_code.h"
 
 namespace megalith::device {
 
@@ -28,6 +29,15 @@ const char* remedy(cudaError_t error) {
     case cudaErrorNoKernelImageForDevice:
       return "; this build has no code for this GPU: configure with -DCMAKE_CUDA_ARCHITECTURES=";
     case cudaErrorDevicesUnavailable: return "; the GPU is in exclusive use: end the other process";
+    case cudaErrorSystemNotReady:
+      return "; the GPUs' NVLink switches are not set up: start nvidia-fabricmanager, of the driver's version, or wait "
+             "until it is up (systemctl status nvidia-fabricmanager)";
+    case cudaErrorSystemDriverMismatch:
+      return "; the driver's libraries are of another version than its kernel module: restart the machine after an "
+             "update of the driver, and take no libcuda.so of another version into the container or LD_LIBRARY_PATH";
+    case cudaErrorCompatNotSupportedOnDevice:
+      return "; this GPU takes no libcuda.so newer than its driver: take CUDA's compat folder out of LD_LIBRARY_PATH, "
+             "and install a newer driver or build with the toolkit of this one";
     case cudaErrorECCUncorrectable: return "; the GPU's memory is damaged: use another GPU";
     case cudaErrorIllegalAddress:
     case cudaErrorMisalignedAddress:
@@ -41,8 +51,8 @@ void check(cudaError_t error, const std::string& call) {
   if (error == cudaSuccess) return;
   int index = -1;
   cudaGetDevice(&index);
-  FAIL("{} failed on GPU {}: {} ({}){}", call, index, cudaGetErrorString(error), cudaGetErrorName(error),
-       remedy(error));
+  FAIL("{} failed{}: {} ({}){}", call, index < 0 ? "" : fmt::format(" on GPU {}", index), cudaGetErrorString(error),
+       cudaGetErrorName(error), remedy(error));
 }
 #define CUDA_CHECK(call) check(call, #call)
 
@@ -62,6 +72,7 @@ bool in_build() { return true; }
 void expect_waiting_kernels() {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  setenv("CUDA_MODULE_DATA_LOADING", "EAGER", 0);
 }
 
 int count() {
@@ -78,6 +89,25 @@ int count() {
   }
   check(error, "cudaGetDeviceCount");
   return n;
+}
+
+std::string unusable(int index) {
+  cudaDeviceProp p;
+  CUDA_CHECK(cudaGetDeviceProperties(&p, index));
+  const std::string gpu = fmt::format("GPU {} ({}) has compute capability {}.{}", index, p.name, p.major, p.minor);
+  if (p.major < 8) return gpu + "; the kernels need 8.0 (A100) or later: use another GPU, or run.device=cpu";
+  CUDA_CHECK(cudaSetDevice(index));
+  cudaFuncAttributes attributes;
+  const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel_of_build());
+  if (error != cudaErrorNoKernelImageForDevice && error != cudaErrorInvalidDeviceFunction) {
+    check(error, "cudaFuncGetAttributes");
+    return "";
+  }
+  cudaGetLastError();  // reported here; it must not show in the next call
+  return fmt::format(
+      "{}; this build has code for {} alone: configure with -DCMAKE_CUDA_ARCHITECTURES={}{}, or use "
+      "run.device=cpu",
+      gpu, architectures(), p.major, p.minor);
 }
 
 void select(int index) {
@@ -102,9 +132,18 @@ Properties properties() {
           .memory = static_cast<int64_t>(memory),
           .free = static_cast<int64_t>(free),
           .cache = p.l2CacheSize,
+          .shared_memory = static_cast<int64_t>(p.sharedMemPerBlockOptin),
           .id = id,
           .driver = version_text(driver_version()),
           .runtime = version_text(CUDART_VERSION)};
+}
+
+Link link(int from, int to) {
+  int reaches = 0, has_atomics = 0;
+  CUDA_CHECK(cudaDeviceCanAccessPeer(&reaches, from, to));
+  if (!reaches) return Link::none;
+  CUDA_CHECK(cudaDeviceGetP2PAttribute(&has_atomics, cudaDevP2PAttrNativeAtomicSupported, from, to));
+  return has_atomics ? Link::nvlink : Link::peer;
 }
 
 Memory allocate(int64_t bytes, const std::string& what) {

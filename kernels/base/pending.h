@@ -44,6 +44,8 @@ class Pending {
     if (ending.trace) ending.trace->wait(ending.ticket);
     if (ending.wait) ending.wait();
   }
+  // False for one of nothing, and once it was waited for.
+  bool under_way() const { return state_.wait || state_.over || state_.trace; }
   // Null where there is none, and once it was waited for.
   CUevent_st* over() const { return state_.over; }
 

@@ -16,11 +16,17 @@ class Gemm;  // gemm_cuda.h: the GEMM library, with its choices by shape
 // The size ops may rely on: LayerNorm's partial sums, with a residual and 8192 wide, need three quarters of it.
 constexpr int64_t workspace_bytes = int64_t{32} << 20;
 
+// What ops choose their kernels by.
+struct Chip {
+  int generation = 0;         // of the GPU: its compute capability's major number, 9 for Hopper
+  int64_t shared_memory = 0;  // bytes that a block may have, the kernel's own variables included
+};
+
 struct Queue {
   CUstream_st* stream = nullptr;
   void* workspace = nullptr;  // workspace_bytes, on a boundary of 256 bytes
   Gemm* gemm = nullptr;       // whoever makes the stream makes it too
-  int generation = 0;         // of the GPU: its compute capability's major number, 9 for Hopper
+  Chip chip;
 };
 
 }  // namespace megalith::cuda

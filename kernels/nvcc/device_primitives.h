@@ -22,21 +22,36 @@ struct Launch {
   int64_t shared_bytes = 0;
 };
 
-template <class... Parameters, class... Arguments>
-void launch(Queue queue, const Launch& l, void (*kernel)(Parameters...), Arguments&&... arguments) {
-  if (l.shared_bytes > 48 * 1024) {
-    const cudaError_t e =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(l.shared_bytes));
-    CHECK(e == cudaSuccess, "{}: {} bytes of shared memory: {}", l.name, l.shared_bytes, cudaGetErrorString(e));
-  }
+// For messages: what was asked for, and what the GPU lets this kernel have.
+template <class... Parameters>
+std::string refused(const Launch& l, void (*kernel)(Parameters...), cudaError_t error) {
+  int gpu = 0, most_shared = 0;
+  cudaFuncAttributes own{};
+  cudaGetDevice(&gpu);
+  cudaDeviceGetAttribute(&most_shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu);
+  cudaFuncGetAttributes(&own, kernel);
+  return fmt::format(
+      "{}: a launch of ({}, {}, {}) blocks of {} threads, each block with {} bytes of shared memory beside {} of the "
+      "kernel's own: {} ({}). GPU {} gives a block {} bytes, and {} threads with the {} registers of each",
+      l.name, l.grid.x, l.grid.y, l.grid.z, l.block.x * l.block.y * l.block.z, l.shared_bytes, own.sharedSizeBytes,
+      cudaGetErrorString(error), cudaGetErrorName(error), gpu, most_shared, own.maxThreadsPerBlock, own.numRegs);
+}
+
+template <class... Parameters>
+void allow_shared_memory(const Launch& l, void (*kernel)(Parameters...)) {
+  const cudaError_t e =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(l.shared_bytes));
+  CHECK(e == cudaSuccess, "{}", refused(l, kernel, e));
+}
+template <class... Parameters>
+void start(Queue queue, const Launch& l, void (*kernel)(Parameters...), Parameters... arguments) {
   cudaLaunchConfig_t config{};
   config.gridDim = l.grid;
   config.blockDim = l.block;
   config.dynamicSmemBytes = static_cast<size_t>(l.shared_bytes);
   config.stream = queue.stream;
-  const cudaError_t e = cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
-  CHECK(e == cudaSuccess, "{}: launch of ({}, {}, {}) blocks of {} threads: {}", l.name, l.grid.x, l.grid.y, l.grid.z,
-        l.block.x * l.block.y * l.block.z, cudaGetErrorString(e));
+  const cudaError_t e = cudaLaunchKernelEx(&config, kernel, arguments...);
+  CHECK(e == cudaSuccess, "{}", refused(l, kernel, e));
 }
 
 __device__ inline void sync_threads() { __syncthreads(); }

@@ -11,11 +11,12 @@ double rounded_weights(const Case& c, const Arg& arg, int64_t offset, double lar
   return (arg.dtype == DType::bf16 ? 0x1p-9 : 0x1p-12) * largest;
 }
 
-Bits agrees_with_its_twin(const Case& c, int64_t offset, int generation) {
-  SCOPED_TRACE(c.name() + fmt::format(" offset {} generation {}", offset, generation));
+Bits agrees_with_its_twin(const Case& c, int64_t offset, const cuda::Chip& chip) {
+  SCOPED_TRACE(c.name() + fmt::format(" offset {}, as for generation {} with {} bytes of shared memory", offset,
+                                      chip.generation, chip.shared_memory));
   Doubles want = doubles(c);
   c.twin(want);
-  const Memories got = on_device(c, offset, generation);
+  const Memories got = on_device(c, offset, chip);
   for (size_t a = 0; a < c.args.size(); a++) {
     const Arg& arg = c.args[a];
     if (arg.scratch || !arg.written) continue;

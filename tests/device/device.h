@@ -13,9 +13,10 @@ std::string no_device();
 
 // What is in the arguments of a case after its op ran on the device, each argument `offset` elements behind a boundary
 // of 64 bytes. What the op may not write to is watched; scratch and the workspace start with nothing of use in them.
-// `c` must outlive the result. A GPU runs the kernels of its own generation, or those of one before.
-constexpr int own_generation = 0;
-Memories on_device(const Case& c, int64_t offset, int generation = own_generation);
+// `c` must outlive the result. The ops choose their kernels as for `chip`: the device's own, or one before it or with
+// less memory.
+constexpr cuda::Chip own_chip{}, ampere{8, 163 << 10}, small_ampere{8, 99 << 10}, hopper{9, 227 << 10};
+Memories on_device(const Case& c, int64_t offset, const cuda::Chip& chip = own_chip);
 
 // Of every argument in turn.
 using Bits = std::vector<std::vector<unsigned char>>;
@@ -23,7 +24,7 @@ Bits bits_of(const Memories& memories);
 
 // Expects what an op promises: the CPU op's tolerance, and the same bits for the same call. The first returns those it
 // got, of which the second expects that they come again.
-Bits agrees_with_its_twin(const Case& c, int64_t offset = 0, int generation = own_generation);
+Bits agrees_with_its_twin(const Case& c, int64_t offset = 0, const cuda::Chip& chip = own_chip);
 void gives_again(const Bits& bits, const Case& c);
 
 // What attention in 16 bits may be off by beyond tolerance(): it rounds its probabilities, and their gradients, for the

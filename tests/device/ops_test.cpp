@@ -76,10 +76,25 @@ TEST_F(DeviceWidths, CrossEntropy) {
          {cross_entropy_forward_case(1, 50257, 47, t), cross_entropy_forward_backward_case(2, 50257, 47, t),
           softmax_part_case(1, {0, 50257, 50257}, 47, t), cross_entropy_gradient_case(1, {0, 50257, 50257}, 47, t)})
       agrees_with_its_twin(c);
+  // The longest row that fits into a block's memory with what is reduced there, and the next.
+  for (int64_t V : {50624, 50632})
+    agrees_with_its_twin(cross_entropy_forward_backward_case(1, V, 0, DType::bf16), 0, small_ampere);
+}
+
+// About as much shared memory as CUDA gives a block unasked, and more.
+TEST_F(DeviceWidths, SharedMemoryBeyondWhatIsGivenUnasked) {
+  for (int64_t bytes : {48 * 1024 - 1008, 48 * 1024}) {
+    agrees_with_its_twin(cross_entropy_forward_backward_case(2, bytes / 4, 0, DType::f32));
+    agrees_with_its_twin(cross_entropy_forward_backward_case(2, bytes / 2, 0, DType::bf16));
+  }
+  for (int64_t D : {125, 128, 192})
+    for (DType t : {DType::f32, DType::bf16})
+      agrees_with_its_twin(attention_backward_case({1, 33, 1, D}, 0, t), t == DType::f32 ? 0 : 1);
+  for (int64_t D : {281, 384}) agrees_with_its_twin(attention_forward_case({1, 33, 1, D}, 0, DType::f32));
 }
 
 // Every head size of the tensor cores, lengths about the edges of tiles, and the products of warps that every GPU has
-// beside those of its own generation.
+// beside those of its own generation, in tiles of all sizes.
 TEST_F(DeviceWidths, Attention) {
   for (const AttentionDims& dims : {AttentionDims{1, 1, 1, 64},
                                     {2, 17, 1, 80},
@@ -89,11 +104,11 @@ TEST_F(DeviceWidths, Attention) {
                                     {1, 200, 1, 64},
                                     {1, 260, 1, 128}})
     for (double p : {0.0, 0.2})
-      for (int generation : {8, own_generation})
+      for (const cuda::Chip& chip : {ampere, small_ampere, own_chip})
         for (DType t : {DType::bf16, DType::f16}) {
           if (t == DType::f16 && dims.T > 129) continue;  // every head size, but not every length
-          agrees_with_its_twin(attention_forward_case(dims, p, t), 0, generation);
-          agrees_with_its_twin(attention_backward_case(dims, p, t), 0, generation);
+          agrees_with_its_twin(attention_forward_case(dims, p, t), 0, chip);
+          agrees_with_its_twin(attention_backward_case(dims, p, t), 0, chip);
         }
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <set>
 
 #include "tests/end_to_end/layout.h"
@@ -56,39 +57,57 @@ const std::vector<Layout>& spoilt_layouts() {
   return all;
 }
 
+// Trains each of spoilt_layouts() in one go and in pieces that end at the steps `ends`, with the overrides of its
+// number, and expects the same of both. Returns the run folders of those in one go; those in pieces are beside them.
+struct InPieces {
+  int ranks;
+  std::string whole, pieces;
+};
+std::vector<InPieces> train_whole_and_in_pieces(const Scratch& scratch,
+                                                const std::function<std::vector<std::string>(size_t)>& overrides,
+                                                const std::vector<int>& ends) {
+  std::vector<InPieces> runs;
+  for (const Size& size : sizes_of(spoilt_layouts())) {
+    std::vector<Training> trainings;
+    for (size_t i = 0; i < spoilt_layouts().size(); i++) {
+      const Layout& layout = spoilt_layouts()[i];
+      if (layout.ranks != size.ranks) continue;
+      const std::string name = fmt::format("{}_on_{}", i, size.ranks);
+      trainings.push_back({"whole" + name, layout.words, overrides(i)});
+      trainings.back().overrides.push_back(fmt::format("train.steps={}", ends.back()));
+      for (int end : ends) {
+        trainings.push_back({"pieces" + name, layout.words, overrides(i)});
+        trainings.back().overrides.push_back(fmt::format("train.steps={}", end));
+      }
+      runs.push_back({size.ranks, scratch / ("whole" + name), scratch / ("pieces" + name)});
+    }
+    train_several(scratch, size.ranks, trainings);
+  }
+  for (const auto& [ranks, whole, pieces] : runs) {
+    SCOPED_TRACE(whole);
+    EXPECT_EQ(manifest_of(whole, ends.back()).at("files").size(), static_cast<size_t>(ranks));
+    expect_equal_runs(whole, pieces, ends.back());
+  }
+  return runs;
+}
+
 // Stopped before, between and after two that are skipped.
 TEST(BadSteps, are_skipped_and_resumed_through) {
   const Scratch scratch;
   write_odd(scratch);
-  for (const Size& size : sizes_of(spoilt_layouts())) {
-    std::vector<Training> trainings;
-    std::vector<std::string> runs;
-    for (size_t i = 0; i < spoilt_layouts().size(); i++) {
-      const Layout& layout = spoilt_layouts()[i];
-      if (layout.ranks != size.ranks) continue;
-      const std::string name = fmt::format("{}_on_{}", i, size.ranks), spoil = "spoil=3-4:" + places[i % places.size()];
-      runs.push_back(name);
-      trainings.push_back({"whole" + name, layout.words, {spoil}});
-      for (int k : {2, 3, 4, 6})
-        trainings.push_back({"pieces" + name, layout.words, {spoil, fmt::format("train.steps={}", k)}});
-    }
-    train_several(scratch, size.ranks, trainings);
-    for (const std::string& name : runs) {
-      SCOPED_TRACE(name);
-      EXPECT_EQ(manifest_of(scratch / ("whole" + name), 6).at("files").size(), static_cast<size_t>(size.ranks));
-      expect_equal_runs(scratch / ("whole" + name), scratch / ("pieces" + name), 6);
-      EXPECT_EQ(skipped_steps(scratch / ("whole" + name)), (std::vector<int64_t>{3, 4}));
-      const nlohmann::json between = state_of(scratch / ("pieces" + name), 4),
-                           end = state_of(scratch / ("whole" + name), 6);
-      EXPECT_EQ(between.at("skipped"), 2);
-      EXPECT_EQ(between.at("skipped_in_a_row"), 2);
-      EXPECT_EQ(between.at("updates"), 2);
-      EXPECT_EQ(between.at("sequences"), 48);
-      EXPECT_EQ(end.at("skipped"), 2);
-      EXPECT_EQ(end.at("skipped_in_a_row"), 0);
-      EXPECT_EQ(end.at("updates"), 4);
-      EXPECT_EQ(end.at("norms").size(), 4u);
-    }
+  const auto spoil = [](size_t i) { return std::vector<std::string>{"spoil=3-4:" + places[i % places.size()]}; };
+  for (const auto& [ranks, whole, pieces] : train_whole_and_in_pieces(scratch, spoil, {2, 3, 4, 6})) {
+    SCOPED_TRACE(whole);
+    EXPECT_EQ(skipped_steps(whole), (std::vector<int64_t>{3, 4}));
+    const nlohmann::json between = state_of(pieces, 4), end = state_of(whole, 6);
+    EXPECT_EQ(between.at("skipped"), 2);
+    EXPECT_EQ(between.at("skipped_in_a_row"), 2);
+    EXPECT_EQ(between.at("updates"), 2);
+    EXPECT_EQ(between.at("sequences"), 48);
+    EXPECT_EQ(end.at("skipped"), 2);
+    EXPECT_EQ(end.at("skipped_in_a_row"), 0);
+    EXPECT_EQ(end.at("updates"), 4);
+    EXPECT_EQ(end.at("norms").size(), 4u);
   }
 }
 
@@ -96,35 +115,21 @@ TEST(BadSteps, are_skipped_and_resumed_through) {
 TEST(BadSteps, a_loss_scale_falls_and_rises_alike_in_pieces) {
   const Scratch scratch;
   write_odd(scratch);
-  const std::vector<std::string> fp16 = {"precision.compute=fp16", "precision.initial_loss_scale=16777216",
-                                         "precision.loss_scale_window=5", "train.steps=14"};
-  for (const Size& size : sizes_of(spoilt_layouts())) {
-    std::vector<Training> trainings;
-    std::vector<std::string> runs;
-    for (size_t i = 0; i < spoilt_layouts().size(); i++) {
-      const Layout& layout = spoilt_layouts()[i];
-      if (layout.ranks != size.ranks) continue;
-      runs.push_back(fmt::format("{}_on_{}", i, size.ranks));
-      trainings.push_back({"whole" + runs.back(), layout.words, fp16});
-      for (int k : {2, 7, 14}) {
-        trainings.push_back({"pieces" + runs.back(), layout.words, fp16});
-        trainings.back().overrides.push_back(fmt::format("train.steps={}", k));
-      }
-    }
-    train_several(scratch, size.ranks, trainings);
-    for (const std::string& name : runs) {
-      SCOPED_TRACE(name);
-      expect_equal_runs(scratch / ("whole" + name), scratch / ("pieces" + name), 14);
-      const std::vector<int64_t> skipped = skipped_steps(scratch / ("whole" + name));
-      EXPECT_GT(skipped.size(), 1u);
-      EXPECT_LT(skipped.size(), 12u);
-      std::set<double> scales;
-      for (const nlohmann::json& line : read_metrics(scratch / ("whole" + name)))
-        if (line.contains("loss_scale")) scales.insert(line.at("loss_scale").get<double>());
-      EXPECT_GT(scales.size(), 2u);
-      EXPECT_EQ(state_of(scratch / ("whole" + name), 14).at("skipped"), skipped.size());
-      EXPECT_EQ(state_of(scratch / ("whole" + name), 14).at("updates"), 14 - skipped.size());
-    }
+  const auto fp16 = [](size_t) {
+    return std::vector<std::string>{"precision.compute=fp16", "precision.initial_loss_scale=16777216",
+                                    "precision.loss_scale_window=5"};
+  };
+  for (const InPieces& run : train_whole_and_in_pieces(scratch, fp16, {2, 7, 14})) {
+    SCOPED_TRACE(run.whole);
+    const std::vector<int64_t> skipped = skipped_steps(run.whole);
+    EXPECT_GT(skipped.size(), 1u);
+    EXPECT_LT(skipped.size(), 12u);
+    std::set<double> scales;
+    for (const nlohmann::json& line : read_metrics(run.whole))
+      if (line.contains("loss_scale")) scales.insert(line.at("loss_scale").get<double>());
+    EXPECT_GT(scales.size(), 2u);
+    EXPECT_EQ(state_of(run.whole, 14).at("skipped"), skipped.size());
+    EXPECT_EQ(state_of(run.whole, 14).at("updates"), 14 - skipped.size());
   }
 }
 

@@ -26,17 +26,34 @@ TEST_F(NoGpu, is_said) {
       r.err.find("run.device = cuda: this machine has no NVIDIA GPU, or no driver, or CUDA_VISIBLE_DEVICES hides"),
       std::string::npos)
       << r.text();
-  EXPECT_EQ(ask("auto", "export CUDA_VISIBLE_DEVICES=").status, 0) << "the CPU does";
+  const Result instead = ask("auto", "export CUDA_VISIBLE_DEVICES=");
+  EXPECT_EQ(instead.status, 0) << instead.text();
+  EXPECT_NE(instead.out.find("on the CPU: this machine has no NVIDIA GPU"), std::string::npos) << instead.text();
 }
 
 TEST_F(NoGpu, a_driver_that_is_too_old_is_named) {
-  const std::string old = "export LD_LIBRARY_PATH=" MEGALITH_OLD_DRIVER;
+  const std::string old = "export LD_LIBRARY_PATH=" MEGALITH_PRETENDED_DRIVER;
   const Result r = ask("cuda", old);
   EXPECT_EQ(r.status, 1) << r.text();
   EXPECT_NE(r.err.find("the NVIDIA driver of this machine is too old: it supports CUDA 11.4, this build needs CUDA "),
             std::string::npos)
       << r.text();
   EXPECT_EQ(ask("cpu", old).status, 0) << "the CPU does";
+}
+
+// What the machine has to be helped with is said, whatever the program was about to do.
+TEST_F(NoGpu, a_driver_that_is_not_in_order_comes_with_the_way_out) {
+  for (const auto& [number, name, remedy] :
+       {std::tuple(802, "cudaErrorSystemNotReady", "start nvidia-fabricmanager"),
+        {803, "cudaErrorSystemDriverMismatch", "restart the machine after an update of the driver"},
+        {804, "cudaErrorCompatNotSupportedOnDevice", "take CUDA's compat folder out of LD_LIBRARY_PATH"}}) {
+    const Result r =
+        ask("cuda",
+            fmt::format("export LD_LIBRARY_PATH=" MEGALITH_PRETENDED_DRIVER " MEGALITH_PRETENDED_ERROR={}", number));
+    EXPECT_EQ(r.status, 1) << r.text();
+    for (const char* words : {"cudaGetDeviceCount failed: ", name, remedy})
+      EXPECT_NE(r.err.find(words), std::string::npos) << r.text();
+  }
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ Tensor as_words(void* p, int64_t bytes) { return {p, DType::i32, {bytes / 4}}; }
 // As Gemm::fuses has it; elsewhere the GELU is a kernel of ours.
 double library_gelu(const Case& c, Doubles& want, const Arg& arg, int64_t i, int64_t offset) {
   if (c.op != "linear_backward_input_gelu" || arg.name != "dh") return 0;
-  const int generation = gpu().queue.queue().generation;
+  const int generation = gpu().queue.queue().chip.generation;
   const int64_t cols = arg.shape[arg.shape.num_dims() - 1];
   if ((generation != 9 && generation != 10) || c.dtype != DType::bf16 || offset != 0 || cols % 8 != 0) return 0;
   // dh = product * ((1 + t) / 2 + h (1 - t^2) u' / 2), by t; and as bf16 rounds it.
@@ -47,9 +47,9 @@ double library_gelu(const Case& c, Doubles& want, const Arg& arg, int64_t i, int
 }
 
 // Memory ends with its tensor, so that compute-sanitizer sees what goes beyond.
-Memories on_device(const Case& c, int64_t offset, int generation) {
+Memories on_device(const Case& c, int64_t offset, const cuda::Chip& chip) {
   cuda::Queue queue = gpu().queue.queue();
-  if (generation != own_generation) queue.generation = generation;
+  if (chip.generation != 0) queue.chip = chip;
   const bool uninitialized = leaves_uninitialized();
   device::Memory fresh;
   if (uninitialized) {

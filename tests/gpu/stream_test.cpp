@@ -3,6 +3,7 @@
 #include "kernels/base/stream.h"
 
 #include <chrono>
+#include <cstdlib>
 #include <optional>
 
 #include "cases.h"
@@ -233,6 +234,19 @@ TEST_F(Gpu, ItsPropertiesMakeSense) {
   EXPECT_GT(p.cache, 0);
   EXPECT_GT(p.memory, p.free);
   EXPECT_EQ(p.id.size(), 32u);
+}
+
+// Kernels and what they read, before the first of them waits for another GPU; what the environment says is kept.
+TEST(Environment, IsThatOfKernelsThatWait) {
+  constexpr const char* names[] = {"CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_MODULE_LOADING", "CUDA_MODULE_DATA_LOADING"};
+  for (const char* name : names) unsetenv(name);
+  device::expect_waiting_kernels();
+  const auto said = [&] { return fmt::format("{} {} {}", getenv(names[0]), getenv(names[1]), getenv(names[2])); };
+  EXPECT_EQ(said(), "32 EAGER EAGER");
+  for (const char* name : names) setenv(name, "mine", 1);
+  device::expect_waiting_kernels();
+  EXPECT_EQ(said(), "mine mine mine");
+  for (const char* name : names) unsetenv(name);
 }
 
 }  // namespace

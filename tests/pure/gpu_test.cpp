@@ -20,14 +20,14 @@ std::vector<GpuOffer> node(int ranks, int gpus) {
 }
 
 TEST(Gpu, TheCpuIsTakenWhereAskedForAndWhereThereIsNothingElse) {
-  EXPECT_EQ(choose_world(Device::cpu, Backend::nccl, node(2, 8)), World::cpu);
-  EXPECT_EQ(choose_world(Device::automatic, Backend::nccl, node(2, 0)), World::cpu);
+  EXPECT_EQ(choose_world(Device::cpu, Backend::nccl, node(2, 8)).world, World::cpu);
+  EXPECT_EQ(choose_world(Device::automatic, Backend::nccl, node(2, 0)).world, World::cpu);
 }
 
 TEST(Gpu, ABuildWithoutCudaSaysSo) {
   if (device::in_build()) GTEST_SKIP() << "this build has CUDA";
   EXPECT_EQ(device::count(), 0);
-  EXPECT_EQ(choose_world(Device::automatic, Backend::nccl, node(2, 8)), World::cpu);
+  EXPECT_EQ(choose_world(Device::automatic, Backend::nccl, node(2, 8)).world, World::cpu);
   expect_says("this build has no CUDA", [&] { choose_world(Device::cuda, Backend::nccl, node(1, 1)); });
   expect_says("cmake --preset cuda", [&] { const Arena arena(World::cuda, "arena", 1); });
   expect_says("no CUDA", [&] { const Stream s(World::cuda); });
@@ -37,10 +37,11 @@ TEST(Gpu, ABuildWithoutCudaSaysSo) {
 TEST(Gpu, EachRankNeedsOneOfItsOwn) {
   if (!device::in_build()) GTEST_SKIP() << "this build has no CUDA";
   for (Device wanted : {Device::automatic, Device::cuda}) {
-    EXPECT_EQ(choose_world(wanted, Backend::nccl, node(1, 1)), World::cuda);
-    EXPECT_EQ(choose_world(wanted, Backend::nccl, node(8, 8)), World::cuda);
-    EXPECT_EQ(choose_world(wanted, Backend::nccl, node(2, 8)), World::cuda);
-    EXPECT_EQ(choose_world(wanted, Backend::nccl, node(4, 1)), World::cuda) << "one given to each by the launcher";
+    EXPECT_EQ(choose_world(wanted, Backend::nccl, node(1, 1)).world, World::cuda);
+    EXPECT_EQ(choose_world(wanted, Backend::nccl, node(8, 8)).world, World::cuda);
+    EXPECT_EQ(choose_world(wanted, Backend::nccl, node(2, 8)).world, World::cuda);
+    EXPECT_EQ(choose_world(wanted, Backend::nccl, node(4, 1)).world, World::cuda)
+        << "one given to each by the launcher";
     expect_says("8 ranks on a node with 4 GPUs", [&] { choose_world(wanted, Backend::nccl, node(8, 4)); });
     auto mixed = node(2, 2);
     mixed.push_back({.gpus = 0, .ranks_on_node = 1, .rank_on_node = 0});
@@ -49,9 +50,27 @@ TEST(Gpu, EachRankNeedsOneOfItsOwn) {
   expect_says("this machine has no NVIDIA GPU", [&] { choose_world(Device::cuda, Backend::nccl, node(2, 0)); });
 }
 
+TEST(Gpu, OneThatCannotBeUsedIsNamed) {
+  if (!device::in_build()) GTEST_SKIP() << "this build has no CUDA";
+  const std::string old = "GPU 0 (Tesla V100) has compute capability 7.0; the kernels need 8.0";
+  auto offers = node(2, 2);
+  offers[1].unusable = old;
+  for (Device wanted : {Device::automatic, Device::cuda})
+    for (Backend backend : {Backend::nccl, Backend::mpi})
+      expect_says("rank 1: " + old, [&] { choose_world(wanted, backend, offers); });
+  offers[0].unusable = old;
+  expect_says("rank 0: " + old, [&] { choose_world(Device::cuda, Backend::nccl, offers); });
+  const WorldChoice instead = choose_world(Device::automatic, Backend::nccl, offers);
+  EXPECT_EQ(instead.world, World::cpu);
+  EXPECT_EQ(instead.why_cpu, old);
+  EXPECT_NE(choose_world(Device::automatic, Backend::nccl, node(2, 0)).why_cpu.find("no NVIDIA GPU"),
+            std::string::npos);
+  EXPECT_EQ(choose_world(Device::cpu, Backend::nccl, node(2, 0)).why_cpu, "");
+}
+
 TEST(Gpu, ThroughTheHostRanksShareThem) {
   if (!device::in_build()) GTEST_SKIP() << "this build has no CUDA";
-  EXPECT_EQ(choose_world(Device::cuda, Backend::mpi, node(8, 4)), World::cuda);
+  EXPECT_EQ(choose_world(Device::cuda, Backend::mpi, node(8, 4)).world, World::cuda);
   expect_says("this machine has no NVIDIA GPU", [&] { choose_world(Device::cuda, Backend::mpi, node(2, 0)); });
 }
 

@@ -126,20 +126,28 @@ namespace megalith::device {
 using simt::device;
 
 bool in_build() { return true; }
+std::string architectures() { return "none but the simulated GPU"; }
 void expect_waiting_kernels() {}
 int count() { return 1; }
+std::string unusable(int index) {
+  return simt::chip().major < 8 ? fmt::format("GPU {} is a simulated {}", index, simt::chip().name) : "";
+}
 void select(int index) { CHECK(index == 0, "the simulated machine has one GPU, not {}", index + 1); }
 Properties properties() {
   return {.index = 0,
-          .name = "simulated GPU",
-          .major = 9,  // a Hopper, so that every path runs somewhere
+          .name = fmt::format("simulated {}", simt::chip().name),
+          .major = simt::chip().major,
+          .minor = simt::chip().minor,
           .processors = 1,
           .memory = int64_t{512} << 20,
           .free = int64_t{512} << 20,
+          .shared_memory = simt::chip().shared_memory,
           .id = fmt::format("simulated for process {}", getpid()),
           .driver = "none",
           .runtime = "none"};
 }
+
+Link link(int, int) { return Link::none; }
 
 Memory allocate(int64_t bytes, const std::string& what) {
   return Memory(simt::allocate(what, bytes, simt::Contents::unwritten), {simt::release});

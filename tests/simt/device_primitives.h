@@ -9,6 +9,7 @@
 #include <cstring>
 #include <source_location>
 #include <tuple>
+#include <vector>
 
 #include "kernels/base/queue_cuda.h"
 #include "kernels/base/tensor.h"
@@ -36,11 +37,29 @@ struct Launch {
   int64_t shared_bytes = 0;
 };
 
-template <class... Parameters, class... Arguments>
-void launch(Queue queue, const Launch& l, void (*kernel)(Parameters...), Arguments&&... arguments) {
-  const std::tuple<Parameters...> given(static_cast<Parameters>(arguments)...);
+template <class... Parameters>
+void allow_shared_memory(const Launch& l, void (*kernel)(Parameters...)) {
+  simt::allow_shared_memory(l.name, reinterpret_cast<const void*>(kernel), l.shared_bytes);
+}
+// As CUDA lays out a kernel's parameters.
+template <class... Parameters>
+std::vector<char> laid_out(const Parameters&... given) {
+  std::vector<char> bytes;
+  const auto append = [&]<class T>(const T& p) {
+    const size_t begin = (bytes.size() + alignof(T) - 1) / alignof(T) * alignof(T);
+    bytes.resize(begin + sizeof(T));
+    std::memcpy(bytes.data() + begin, static_cast<const void*>(&p), sizeof(T));
+  };
+  (append(given), ...);
+  return bytes;
+}
+template <class... Parameters>
+void start(Queue queue, const Launch& l, void (*kernel)(Parameters...), Parameters... arguments) {
+  const std::tuple<Parameters...> given(arguments...);
+  const std::vector<char> parameters = laid_out(arguments...);
   simt::submit(queue.stream, [=] {
-    simt::run({l.name, l.grid, l.block, l.shared_bytes}, [&] { std::apply(kernel, given); });
+    simt::run({l.name, l.grid, l.block, l.shared_bytes, reinterpret_cast<const void*>(kernel), parameters},
+              [&] { std::apply(kernel, given); });
   });
 }
 

@@ -126,6 +126,18 @@ __global__ void matrices(float* y, const float* x, int) {
   to[65] = d[3];
 }
 
+// Its own shared memory and the launch's, each by 32 threads.
+__global__ void own_and_dynamic(float* y, const float* x, int) {
+  __shared__ float own[32];
+  float* dynamic = shared_memory<float>();
+  const int lane = lane_index();
+  if (warp_index() == 0) own[lane] = x[lane];
+  if (warp_index() == 1) dynamic[lane] = x[32 + lane];
+  sync_threads();
+  const int i = static_cast<int>(threadIdx.x);
+  y[blockIdx.x * 64 + threadIdx.x] = i < 32 ? own[i] : dynamic[i - 32];
+}
+
 using Kernel = void (*)(float*, const float*, int);
 struct Planted {
   const char* name;
@@ -160,6 +172,12 @@ const Planted all[] = {
     {"matrices of f16", matrices<float16>, 1024},
 };
 }  // namespace
+
+void run_with_shared(int64_t bytes, bool asks, dim3 grid, int threads, Tensor y, Tensor x) {
+  const Launch l{"own_and_dynamic", grid, threads, bytes};
+  if (asks) allow_shared_memory(l, own_and_dynamic);
+  start(Queue{}, l, own_and_dynamic, y.data<float>(), static_cast<const float*>(x.data<float>()), 0);
+}
 
 void run_planted(const char* kernel, Tensor y, Tensor x) {
   for (const Planted& p : all)

@@ -3,7 +3,10 @@
 #include <ucontext.h>
 
 #include <array>
+#include <cstdlib>
 #include <exception>
+#include <map>
+#include <string_view>
 #include <vector>
 
 #include "kernels/base/check.h"
@@ -15,6 +18,7 @@ Running running;
 
 namespace {
 constexpr int warp_size = 32, warpgroup_size = 128, max_threads = 1024;
+constexpr int64_t unasked_shared_memory = 48 << 10;  // of a block whose kernel nobody allowed more
 constexpr size_t stack_bytes = 128 * 1024, guard_bytes = 4096;
 
 enum class State { ready, at_barrier, at_meeting, ended };
@@ -32,7 +36,17 @@ struct Fiber {
   char* stack = nullptr;
 };
 
+Chip chip_of_environment() {
+  const char* name = std::getenv("MEGALITH_SIMULATED_GPU");
+  if (!name) return h100;
+  for (const Chip& c : {a100, h100, l4})
+    if (std::string_view(name) == c.name) return c;
+  FAIL("MEGALITH_SIMULATED_GPU={}: the simulated GPU is an A100, an H100 or an L4", name);
+}
+
 struct Machine {
+  Chip chip = chip_of_environment();
+  std::map<const void*, int64_t> allowed;  // dynamic shared memory, by kernel
   std::vector<Fiber> fibers = std::vector<Fiber>(max_threads);
   Grid grid;
   dim3 block;
@@ -153,7 +167,6 @@ void run_block() {
   m.number++;
   m.barrier = 0;
   m.order.fill(0);
-  begin_block(m.grid.shared_bytes);
   for (int i = 0; i < m.threads; i++) fiber(i).state = State::ready;
   for (;;) {
     bool went_on = false, all_ended = true;
@@ -171,16 +184,36 @@ void run_block() {
 }
 }  // namespace
 
+const Chip& chip() { return machine().chip; }
+AsChip::AsChip(const Chip& chip) : before_(machine().chip) {
+  machine().chip = chip;
+  machine().allowed.clear();
+}
+AsChip::~AsChip() { machine().chip = before_; }
+
+void allow_shared_memory(const char* kernel, const void* function, int64_t bytes) {
+  const Chip& c = chip();
+  CHECK(bytes <= c.shared_memory, "{}: {} bytes of shared memory; a block of the simulated {} has {} at most", kernel,
+        bytes, c.name, c.shared_memory);
+  machine().allowed[function] = bytes;
+}
+
 void run(const Grid& grid, const std::function<void()>& thread) {
   Machine& m = machine();
   CHECK(!in_kernel(), "{}: a kernel launches a kernel", grid.kernel);
   const int64_t threads = int64_t{grid.threads.x} * grid.threads.y * grid.threads.z;
   CHECK(threads > 0 && threads <= max_threads && threads % warp_size == 0,
         "{}: {} threads a block, expected 1 to 32 whole warps", grid.kernel, threads);
-  CHECK(grid.blocks.x > 0 && grid.blocks.y > 0 && grid.blocks.z > 0 && grid.blocks.y < 65536 && grid.blocks.z < 65536,
+  CHECK(grid.blocks.x > 0 && grid.blocks.y > 0 && grid.blocks.z > 0 && grid.blocks.x < 1u << 31 &&
+            grid.blocks.y < 65536 && grid.blocks.z < 65536,
         "{}: a grid of {} blocks", grid.kernel, triple(grid.blocks));
-  CHECK(grid.shared_bytes <= 227 * 1024, "{}: {} bytes of shared memory, an SM of sm_90 has 227 KiB for a block",
-        grid.kernel, grid.shared_bytes);
+  const auto allowed = m.allowed.find(grid.function);
+  const bool asked = allowed != m.allowed.end() && allowed->second >= grid.shared_bytes;
+  const int64_t most = asked ? m.chip.shared_memory : unasked_shared_memory;
+  CHECK(grid.shared_bytes <= most, "{}: {} bytes of shared memory, of which it is allowed {}", grid.kernel,
+        grid.shared_bytes, most);
+  if (executor()) return executor()(grid);
+  begin_launch(grid.shared_bytes, most);
   m.grid = grid;
   m.thread = &thread;
   m.threads = static_cast<int>(threads);
@@ -201,6 +234,11 @@ void run(const Grid& grid, const std::function<void()>& thread) {
     for (Fiber& f : m.fibers) f.started = false;  // they stopped in the middle; the next launch makes new ones
     throw;
   }
+}
+
+Executor& executor() {
+  static Executor none;
+  return none;
 }
 
 Counters counters() {

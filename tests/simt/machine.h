@@ -27,7 +27,8 @@ extern Running running;
 inline bool in_kernel() { return running.thread >= 0; }
 
 // The memory's side.
-void begin_block(int64_t shared_bytes);
+// Shared memory of the launch: dynamic, and the most that it may be together with the static.
+void begin_launch(int64_t shared_bytes, int64_t most_shared_bytes);
 void barrier_passed(int threads);
 int64_t accesses();
 

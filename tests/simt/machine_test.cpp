@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <vector>
 
 #include "kernels/base/check.h"
@@ -13,8 +14,8 @@ namespace megalith::test {
 namespace {
 
 // y of 256 floats that nobody has written, x of 128 with x[i] = i / 8; y after the launch.
-using Run = void (*)(const char*, Tensor, Tensor);
-std::vector<float> result_of(const char* kernel, Run run = run_planted) {
+using Run = std::function<void(const char*, Tensor, Tensor)>;
+std::vector<float> result_of(const char* kernel, const Run& run = run_planted) {
   simt::clear_memory();
   const Tensor y(simt::allocate("y", 1024, simt::Contents::unwritten), DType::f32, {256});
   const Tensor x(simt::allocate("x", 512, simt::Contents::read_only), DType::f32, {128});
@@ -22,7 +23,7 @@ std::vector<float> result_of(const char* kernel, Run run = run_planted) {
   run(kernel, y, x);
   return {y.data<float>(), y.data<float>() + 256};
 }
-void expect_fault(const char* kernel, const std::string& where, const std::string& what, Run run = run_planted) {
+void expect_fault(const char* kernel, const std::string& where, const std::string& what, const Run& run = run_planted) {
   try {
     result_of(kernel, run);
     ADD_FAILURE() << kernel << ": nothing found";
@@ -110,6 +111,41 @@ TEST(Machine, FindsAccessesOutside) {
   expect_fault("writes_input", "block (0, 0, 0), thread (9, 0, 0)", "writes to x, which is read-only");
   expect_fault("misaligned", "block (0, 0, 0), thread (0, 0, 0)", "misaligned");
 }
+// What a GPU with so much shared memory, of whatever size, says of a launch; empty: it runs.
+std::string refusal(int64_t shared_bytes, bool asks, dim3 grid = {2}, int threads = 64) {
+  try {
+    result_of("own_and_dynamic", [=](const char*, Tensor y, Tensor x) {
+      run_with_shared(shared_bytes, asks, grid, threads, y, x);
+      for (int i = 0; i < 128; i++) EXPECT_EQ(y.data<float>()[i], static_cast<float>(i % 64) / 8);
+    });
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+void expect_refused(const std::string& words, const std::string& refusal) {
+  EXPECT_NE(refusal.find(words), std::string::npos) << refusal;
+}
+TEST(Machine, GivesWhatCudaGivesUnasked) {
+  constexpr int64_t unasked = 48 << 10;
+  EXPECT_EQ(refusal(unasked - 1024, false), "");
+  expect_refused("128 bytes", refusal(unasked - 1023, false));
+  expect_refused("it is allowed 49152 in all", refusal(unasked, false));
+  expect_refused("49153 bytes of shared memory, of which it is allowed 49152", refusal(unasked + 1, false));
+  EXPECT_EQ(refusal(unasked + 1, true), "");
+}
+TEST(Machine, GivesWhatTheChipHas) {
+  for (const simt::Chip& chip : {simt::a100, simt::h100, simt::l4}) {
+    const simt::AsChip machine(chip);
+    EXPECT_EQ(refusal(chip.shared_memory - 1024, true), "") << chip.name;
+    expect_refused("128 bytes", refusal(chip.shared_memory - 1023, true));
+    expect_refused("a block of the simulated", refusal(chip.shared_memory + 1, true));
+  }
+  expect_refused("threads a block", refusal(256, true, {2}, 1056));
+  expect_refused("a grid of", refusal(256, true, {1, 65536}));
+  expect_refused("a grid of", refusal(256, true, {1u << 31}));
+}
+
 TEST(Machine, FindsRaces) {
   expect_fault("race_in_block", "block (0, 0, 0), thread (1, 0, 0)", "thread 0 of the block wrote");
   expect_fault("race_after_read", "block (0, 0, 0), thread (32, 0, 0)", "thread 0 of the block read");

@@ -7,6 +7,7 @@
 
 #include "kernels/base/check.h"
 #include "tests/simt/machine.h"
+#include "tests/simt/symbols.h"
 
 // Of the linker: the writable variables of the program.
 extern "C" char __data_start, _end;
@@ -70,7 +71,8 @@ struct Memory {
   Region dynamic = region(reserve<char>(2 * shared_capacity), 2 * shared_capacity);
   Region fixed = region(&__data_start, &_end - &__data_start);
   uintptr_t shared = dynamic.begin + gap;
-  int64_t shared_bytes = 0;
+  int64_t shared_bytes = 0, most_shared_bytes = 0, static_bytes = 0;
+  std::vector<Symbol> variables;  // __shared__ ones that the launch has touched
   uintptr_t used = device.begin;
   std::vector<Allocation> allocations;
   std::vector<Pending> pending = std::vector<Pending>(1024);
@@ -115,6 +117,27 @@ const Allocation& holder(uintptr_t p, int64_t bytes, const char* does) {
   fault(fmt::format("writes to {}, which is read-only", a.name));
 }
 
+// Dynamic memory begins on a multiple of 1024 (device_cuda.h), after the static.
+[[noreturn]] void too_much_shared(const Symbol& variable) {
+  const Memory& m = memory();
+  fault(fmt::format(
+      "its __shared__ variables have {} bytes with {}, beside {} that the launch asked for; it is allowed {} "
+      "in all",
+      m.static_bytes, variable.name, m.shared_bytes, m.most_shared_bytes));
+}
+// A variable of the program that a kernel touches is a __shared__ one.
+void touch_variable(uintptr_t p) {
+  Memory& m = memory();
+  for (const Symbol& s : m.variables)
+    if (p - s.begin < static_cast<uintptr_t>(s.size)) return;
+  const Symbol s = symbol_of(reinterpret_cast<const void*>(p));
+  if (s.name.empty()) return;
+  m.variables.push_back(s);
+  m.static_bytes += s.size;
+  const int64_t before_dynamic = m.shared_bytes > 0 ? (m.static_bytes + 1023) / 1024 * 1024 : m.static_bytes;
+  if (before_dynamic + m.shared_bytes > m.most_shared_bytes) too_much_shared(s);
+}
+
 enum class Space { device, shared, local };
 struct Place {
   Cell* cells = nullptr;  // none of what is a thread's own
@@ -133,7 +156,10 @@ inline Place find(uintptr_t p, int64_t bytes, bool write) {
       outside_shared(p, bytes, write);
     return {m.dynamic.cell(p), Space::shared};
   }
-  if (m.fixed.holds(p)) return {m.fixed.cell(p), Space::shared};
+  if (m.fixed.holds(p)) {
+    touch_variable(p);
+    return {m.fixed.cell(p), Space::shared};
+  }
   return {};
 }
 
@@ -300,7 +326,13 @@ void clear_memory() {
   m.allocations.clear();
 }
 
-void begin_block(int64_t shared_bytes) { memory().shared_bytes = shared_bytes; }
+void begin_launch(int64_t shared_bytes, int64_t most_shared_bytes) {
+  Memory& m = memory();
+  m.shared_bytes = shared_bytes;
+  m.most_shared_bytes = most_shared_bytes;
+  m.static_bytes = 0;
+  m.variables.clear();
+}
 char* shared_begin() { return reinterpret_cast<char*>(memory().shared); }
 int64_t accesses() { return memory().accesses; }
 

@@ -1,8 +1,8 @@
 // Cases of tests/kernels on the machine of simt.h; GEMMs are a library's, here gemm.cpp.
 #include "tests/device/device.h"
 
-#include "kernels/base/device.h"
-#include "kernels/gemm_cuda.h"
+#include "kernels/base/check.h"
+#include "kernels/device_queue.h"
 #include "tests/simt/simt.h"
 
 namespace megalith::test {
@@ -11,9 +11,20 @@ std::string no_device() { return ""; }
 
 double library_gelu(const Case&, Doubles&, const Arg&, int64_t, int64_t) { return 0; }
 
+namespace {
+simt::Chip simulated(const cuda::Chip& chip) {
+  for (const simt::Chip& known : {simt::a100, simt::h100, simt::l4})
+    if (known.major == chip.generation && known.shared_memory == chip.shared_memory) return known;
+  CHECK(chip.generation == 0, "the simulated GPU is no chip of generation {} with {} bytes of shared memory",
+        chip.generation, chip.shared_memory);
+  return simt::chip();
+}
+}  // namespace
+
 // What an op only writes starts out with values, as for the CPU.
-Memories on_device(const Case& c, int64_t offset, int generation) {
+Memories on_device(const Case& c, int64_t offset, const cuda::Chip& chip) {
   simt::clear_memory();
+  const simt::AsChip machine(simulated(chip));
   Memories host(c, 0);
   std::vector<Tensor> tensors;
   for (size_t a = 0; a < c.args.size(); a++) {
@@ -32,8 +43,9 @@ Memories on_device(const Case& c, int64_t offset, int generation) {
   }
   void* workspace = simt::allocate("the workspace", cuda::workspace_bytes, simt::Contents::unwritten);
   cuda::Gemm gemm;
-  if (generation == own_generation) generation = device::properties().major;
-  Stream s(World::cuda, {.stream = nullptr, .workspace = workspace, .gemm = &gemm, .generation = generation});
+  Stream s(
+      World::cuda,
+      {.stream = nullptr, .workspace = workspace, .gemm = &gemm, .chip = DeviceQueue::chip_of(device::properties())});
   c.run(s, tensors);
   for (size_t a = 0; a < c.args.size(); a++)
     if (!tensors[a].empty())

@@ -7,6 +7,8 @@
 //   - reads of shared or device memory that nobody has written, and of asynchronous copies not waited for;
 //   - accesses outside a tensor or the launch's shared memory, writes to what is read-only, misaligned vectors,
 //     indices outside a local or shared array of known size;
+//   - launches that the chip refuses: more threads, blocks, or shared memory than it has or the kernel was allowed. A
+//     kernel's own __shared__ variables count as soon as it touches them;
 //   - data races: two threads at one place, one of them writing, with no barrier between (sync_warp counts within a
 //     warp, sync_threads within a block, nothing between blocks).
 //
@@ -17,13 +19,15 @@
 // swapcontext (method: Engelschall, Portable Multithreading, USENIX 2000).
 //
 // Limits: one machine a process, one thread, because the compiler's hooks have no argument; a place is two bytes, so
-// byte arrays race with their neighbours; a partial sync_warp orders the whole warp; atomics are not there.
+// byte arrays race with their neighbours; a partial sync_warp orders the whole warp; atomics are not there; registers
+// and __launch_bounds__ are known to nvcc alone (tests/ptxas, tests/ptx).
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <source_location>
 #include <string>
+#include <vector>
 
 struct CUstream_st;
 
@@ -36,13 +40,43 @@ namespace megalith::simt {
 
 using Where = std::source_location;
 
+// What differs between GPUs. Shared memory: bytes of a block, static and dynamic together, of a kernel that is allowed
+// them (CUDA C++ Programming Guide, "Compute Capabilities").
+struct Chip {
+  const char* name;
+  int major, minor;
+  int64_t shared_memory;
+};
+inline constexpr Chip a100{"A100", 8, 0, 163 << 10}, h100{"H100", 9, 0, 227 << 10}, l4{"L4", 8, 9, 99 << 10};
+// The environment's MEGALITH_SIMULATED_GPU names one of these; without it the H100, so that every path runs somewhere.
+const Chip& chip();
+// While it lives, the simulated GPU is this chip.
+class AsChip {
+ public:
+  explicit AsChip(const Chip& chip);
+  ~AsChip();
+  AsChip(const AsChip&) = delete;
+  AsChip& operator=(const AsChip&) = delete;
+
+ private:
+  Chip before_;
+};
+
 struct Grid {
   const char* kernel;
   dim3 blocks, threads;
   int64_t shared_bytes = 0;
+  const void* function = nullptr;  // whose allowance counts
+  std::vector<char> parameters{};  // as CUDA lays them out: one behind the other at their natural alignments
 };
+// From now on launches of `function` may have so much dynamic shared memory; without this, 48 KiB with its own.
+void allow_shared_memory(const char* kernel, const void* function, int64_t bytes);
 // `thread` is the kernel with its arguments; called once a thread.
 void run(const Grid& grid, const std::function<void()>& thread);
+
+// Who executes a launch instead of the fibers, once run() has checked it. None at first.
+using Executor = std::function<void(const Grid&)>;
+Executor& executor();
 
 // Switches between fibers, threads run and accesses to shared and device memory since the program began.
 struct Counters {

@@ -1,9 +1,14 @@
 // Several ranks, each with a simulated GPU of its own, that speak through the host or over NCCL, simulated as well:
 // every mechanism of a layout, GPU against CPU, tensor by tensor.
+#include <dlfcn.h>
+
 #include <map>
 
 #include "tests/data/scratch.h"
 #include "tests/mpi/session.h"
+#include "tests/pure/small_run.h"
+#include "tests/simulated_nccl/faults.h"
+#include "trainer/job/workplace.h"
 #include "trainer/verify/verify.h"
 
 namespace megalith {
@@ -47,6 +52,34 @@ TEST_P(SimulatedGpuLayouts, AgreeWithTheCpu) {
       options.overrides.push_back((word.find('.') < word.find('=') ? "" : "parallel.") + word);
     }
     EXPECT_TRUE(run_verify(options, session()));
+  }
+}
+
+// Memory that NCCL takes for messages is taken when the memory of GPUs is checked, and not by the first step.
+TEST_P(SimulatedGpuLayouts, ConnectBeforeMemoryIsChecked) {
+  if (session().size() != 4 || GetParam() != std::string("nccl")) GTEST_SKIP() << "4 ranks over NCCL are needed";
+  auto* const faults = reinterpret_cast<decltype(&simulated_nccl_faults)>(
+      dlsym(dlopen("libnccl.so.2", RTLD_NOW), "simulated_nccl_faults"))();
+  using Set = void (*)(ParallelConfig&);
+  for (Set set : {Set([](ParallelConfig&) {}), Set([](ParallelConfig& p) { p.sharded_data_parallel_degree = 2; }),
+                  Set([](ParallelConfig& p) { p.ranks_per_node = 2; }),
+                  Set([](ParallelConfig& p) { p.pipeline_parallel_degree = 2; })}) {
+    Config config = small_config();
+    config.run.device = Device::cuda;
+    config.precision.gradient_reduce = StorageType::bf16;
+    config.batch.global_batch_size = 8;
+    set(config.parallel);
+    Workplace work(config, session());
+    work.rehearse();
+    faults->connected = 0;
+    work.open();
+    const int connected = faults->connected;
+    EXPECT_GT(connected, 0);
+    work.trainer->initialize();
+    StepScalars scalars;
+    Stream& s = work.runtime->stream;
+    s.receive(work.trainer->step(0, 0, feed_text(config, 0), false, &scalars));
+    EXPECT_EQ(faults->connected, connected);
   }
 }
 

@@ -3,10 +3,12 @@
 #include "trainer/communication/nccl.h"
 
 #include <dlfcn.h>
+#include <nccl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "kernels/base/stream.h"
@@ -61,6 +63,101 @@ class Nccl : public testing::Test {
 TEST_F(Nccl, CarriesWhatItIsGiven) {
   sum(60, [] {});
   EXPECT_EQ(faults_->max_ctas, 7);
+}
+
+// Sums through NVLink's switches differ from call to call, and what connects later takes memory that was counted as
+// free. Whoever has set NCCL's second variable knows why; the first is the config's.
+TEST_F(Nccl, IsToldWhatTheRunDependsOn) {
+  setenv("NCCL_NVLS_ENABLE", "1", 1);
+  unsetenv("NCCL_RUNTIME_CONNECT");
+  NcclSession(alone_, {}).world();
+  EXPECT_EQ(faults_->nvls_enable, 0);
+  EXPECT_EQ(faults_->runtime_connect, 0);
+  setenv("NCCL_RUNTIME_CONNECT", "1", 1);
+  NcclSession(alone_, {}).world();
+  EXPECT_EQ(faults_->runtime_connect, 1);
+  unsetenv("NCCL_RUNTIME_CONNECT");
+  for (const char* chosen : {"", "2"}) {
+    unsetenv("NCCL_NVLS_ENABLE");
+    if (*chosen) setenv("NCCL_NVLS_ENABLE", chosen, 1);
+    NcclSession(alone_, {.nvls = true}).world();
+    EXPECT_EQ(faults_->nvls_enable, *chosen ? std::atoi(chosen) : -1);
+  }
+}
+
+// And those of all ranks, which share a few numbers, take little memory.
+TEST_F(Nccl, MessagesOfAPipelineThatWaitLeaveTheGpuToOthers) {
+  const auto blocks = [&](Channel channel, int max_ctas) {
+    const NcclSession nccl(alone_, {.max_ctas = max_ctas});
+    const auto world = nccl.world(), part = world->split(name_of(channel), static_cast<int>(channel), 0, 0);
+    return faults_->max_ctas.load();
+  };
+  for (Channel channel : {Channel::forward, Channel::backward, Channel::world}) {
+    EXPECT_EQ(blocks(channel, 0), 4) << name_of(channel);
+    EXPECT_EQ(blocks(channel, 2), 2) << name_of(channel);
+    EXPECT_EQ(blocks(channel, 8), 8) << name_of(channel);
+  }
+  NcclSession(alone_, {}).world();
+  EXPECT_EQ(faults_->max_ctas, 4);
+  const ncclConfig_t untouched = NCCL_CONFIG_INITIALIZER;
+  EXPECT_EQ(blocks(Channel::shard, 0), untouched.maxCTAs);
+  EXPECT_EQ(blocks(Channel::shard, 8), 8);
+}
+
+TEST_F(Nccl, ConnectsForAnExchangeBeforeTheFirst) {
+  const NcclSession nccl(alone_, {});
+  const auto world = nccl.world(), shard = world->split("shard", static_cast<int>(Channel::shard), 0, 0);
+  faults_->connected = 0;
+  shard->connect_all_to_all();
+  EXPECT_EQ(faults_->connected, 1) << "itself";
+  DeviceQueue queue;
+  Stream s(World::cuda, queue.queue());
+  const device::Memory memory = device::allocate(16, "a tensor of the test");
+  const Tensor tensor(memory.get(), DType::f32, {4});
+  s.upload("write", {tensor}, [](std::span<const Tensor> host) { std::fill_n(host[0].data<float>(), 4, 3.f); });
+  shard->all_to_all(s, tensor.flat(0, 2), tensor.flat(2, 4)).wait();
+  s.synchronize();
+  EXPECT_EQ(faults_->connected, 1);
+}
+
+// What holds up a transfer holds up those behind it, and no work on the stream before they are waited for. Behind a
+// gather between nodes comes one inside each: NCCL's, or of one rank, with its result in place or to be copied.
+TEST_F(Nccl, WorkGoesOnUnderAGatherOfTwoLevels) {
+  const NcclSession nccl(alone_, {.timeout = 5});
+  const auto world = nccl.world(), outer = world->split("outer", static_cast<int>(Channel::between_nodes), 0, 0);
+  const auto of_nccl = world->split("inner", static_cast<int>(Channel::in_node), 0, 0);
+  const auto of_one = self_communicator("inner");
+  DeviceQueue queue;
+  Stream s(World::cuda, queue.queue());
+  s.on_idle([&] { nccl.check(); });
+  const device::Memory memory = device::allocate(64, "tensors of the test");
+  const Tensor all(memory.get(), DType::f32, {16});
+  const Tensor shard = all.flat(0, 4), between = all.flat(4, 8), whole = all.flat(8, 12), other = all.flat(12, 16);
+  const auto write = [&](const Tensor& t, float v) {
+    s.upload("write", {t}, [v](std::span<const Tensor> host) { std::fill_n(host[0].data<float>(), 4, v); });
+  };
+  const auto read = [&](const Tensor& t) {
+    float seen = 0;
+    s.receive(s.download("read", t, [&](Tensor host) { seen = host.data<float>()[3]; }));
+    return seen;
+  };
+  for (Communicator* inner : {of_nccl.get(), of_one.get()})
+    for (const Tensor& result : {between, whole}) {
+      SCOPED_TRACE(fmt::format("{} of {}", inner == of_one.get() ? "one" : "NCCL",
+                               result.raw() == between.raw() ? "what is in place" : "what is copied"));
+      write(all.flat(0, 4), 5);
+      for (const Tensor& t : {between, whole, other}) write(t, 0);
+      s.synchronize();
+      faults_->hold_transfers = true;
+      faults_->enqueued = 0;
+      Pending gather = inner->all_gather(s, result, between, outer->all_gather(s, between, shard, Pending()));
+      EXPECT_GE(faults_->enqueued, 1) << "nothing came before it, and it has not begun";
+      write(other, 7);
+      EXPECT_EQ(read(other), 7);
+      faults_->hold_transfers = false;
+      gather.wait();
+      EXPECT_EQ(read(result), 5);
+    }
 }
 
 TEST_F(Nccl, AMissingLibraryIsAnErrorWithTheWayOut) {

@@ -11,6 +11,10 @@ struct Faults {
   std::atomic<bool> report_error = false;    // asynchronously
   std::atomic<bool> hold_transfers = false;  // they do not end
   std::atomic<int> max_ctas = 0;             // of the communicator made last
+  std::atomic<int> enqueued = 0;             // transfers and groups of messages
+  std::atomic<int> connected = 0;            // pairs of ranks, by their first message
+  // NCCL's own variables as its first call read them; -1: not set.
+  std::atomic<int> nvls_enable = -1, runtime_connect = -1;
 };
 
 }  // namespace megalith::simulated_nccl

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -28,6 +29,7 @@ struct ncclComm {
   MPI_Comm mpi = MPI_COMM_NULL;  // null: alone
   int rank = 0, size = 1;
   int64_t begun = 0, over = 0;  // transfers
+  std::set<int> peers;          // that a message has gone to or come from
 };
 
 namespace {
@@ -37,6 +39,21 @@ constexpr const char* id_text = "simulated";
 simulated_nccl::Faults& faults() {
   static simulated_nccl::Faults the_ones;
   return the_ones;
+}
+
+// As NCCL does, before the first communicator of a job.
+void read_environment() {
+  const auto number = [](const char* name) {
+    const char* value = std::getenv(name);
+    return value ? std::atoi(value) : -1;
+  };
+  faults().nvls_enable = number("NCCL_NVLS_ENABLE");
+  faults().runtime_connect = number("NCCL_RUNTIME_CONNECT");
+}
+
+// NCCL takes memory for messages between two ranks when the first of them is enqueued.
+void connect(ncclComm_t comm, int peer) {
+  if (comm->peers.insert(peer).second) faults().connected++;
 }
 
 // A call with which something is wrong by order of a test.
@@ -92,6 +109,7 @@ ncclResult_t enqueue(ncclComm_t comm, cudaStream_t stream, const void* in, size_
                      Begin begin, End end) {
   if (const ncclResult_t wrong = called()) return wrong;
   const int64_t turn = comm->begun++;
+  faults().enqueued++;
   auto t = std::make_shared<Transfer>();
   simt::submit_attempts(stream, [=] {
     if (comm->over != turn || faults().hold_transfers) return false;
@@ -161,6 +179,7 @@ ncclResult_t enqueue_group(const std::vector<Message>& messages) {
   for (const Message& m : messages)
     if (m.comm != comm || m.stream != messages.front().stream) return ncclInvalidUsage;
   const int64_t turn = comm->begun++;
+  faults().enqueued++;
   auto transfers = std::make_shared<std::vector<Transfer>>(messages.size());
   simt::submit_attempts(messages.front().stream, [=] {
     if (comm->over != turn || faults().hold_transfers) return false;
@@ -204,14 +223,18 @@ ncclResult_t ncclGetVersion(int* version) {
   return ncclSuccess;
 }
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  read_environment();
   std::strncpy(id->internal, id_text, sizeof id->internal);
   return called();
 }
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
   if (std::strcmp(id.internal, id_text) != 0 || config->blocking != 1) return ncclInvalidArgument;
   if (const ncclResult_t wrong = called()) return wrong;
+  if (rank != 0) read_environment();
   faults().max_ctas = config->maxCTAs;
-  *comm = new ncclComm{.rank = rank, .size = size};
+  *comm = new ncclComm;
+  (*comm)->rank = rank;
+  (*comm)->size = size;
   if (size > 1) MPI_Comm_dup(MPI_COMM_WORLD, &(*comm)->mpi);
   return ncclSuccess;
 }
@@ -291,6 +314,7 @@ ncclResult_t ncclGroupEnd() {
 ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
   const size_t bytes = count * size_of(type);
+  connect(comm, peer);
   if (group().open) {
     group().messages.push_back({comm, stream, data, nullptr, bytes, peer});
     return called();
@@ -304,6 +328,7 @@ ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int p
 }
 ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
   const size_t bytes = count * size_of(type);
+  connect(comm, peer);
   if (group().open) {
     group().messages.push_back({comm, stream, nullptr, data, bytes, peer});
     return called();

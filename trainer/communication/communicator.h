@@ -43,8 +43,8 @@ class Communicator {
 
   // out = the in of rank 0, rank 1, ...; in may be rank's own part of out.
   Pending all_gather(Stream& s, Tensor out, Tensor in);
-  // The same after another transfer, which writes `in`: GPU streams keep this order by themselves; where the host
-  // carries the tensors, this one begins when it is waited for. Waits for both.
+  // The same after another transfer, if there is one, which writes `in`: GPU streams keep this order by themselves;
+  // where the host carries the tensors, this one begins when it is waited for. Waits for both.
   Pending all_gather(Stream& s, Tensor out, Tensor in, Pending after);
   // out = the rank-th part of the sum over ranks of in (f32, bf16 or f16). They must not overlap. Here and below, 16
   // bits are added in f32 and each partial sum is rounded to nearest.
@@ -58,6 +58,9 @@ class Communicator {
   Pending recv(Stream& s, Tensor data, int peer);
   void barrier(Stream& s);
 
+  // Collective. Connects what all_to_all needs, whose memory would otherwise be taken by the first one.
+  virtual void connect_all_to_all() {}
+
   // Ranks of equal color form a group, in the order of key.
   virtual std::unique_ptr<Communicator> split(std::string name, int channel, int color, int key) = 0;
 
@@ -66,7 +69,8 @@ class Communicator {
 
  protected:
   virtual Pending do_all_gather(Stream& s, Tensor out, Tensor in) = 0;
-  // On a GPU stream, after an event of another stream: by default the stream itself waits for the event.
+  // On a GPU stream, after an event of another stream: by default the stream itself waits for the event. The Pending
+  // is waited for after what the event is of.
   virtual Pending do_all_gather_behind(Stream& s, Tensor out, Tensor in, CUevent_st* after);
   virtual Pending do_reduce_scatter(Stream& s, Tensor out, Tensor in) = 0;
   virtual Pending do_all_reduce(Stream& s, Tensor data, Reduce op) = 0;

@@ -6,7 +6,9 @@
 // NCCL runs the operations of one communicator one after the other, and a message occupies the GPU until its peer
 // arrives. So on the pipeline's channels each neighbour has a line (an NCCL communicator) of its own: a rank that waits
 // for the stage before it still sends to the stage after it. NCCL connects on first use, and the host then waits for
-// the peer; the lines of messages are connected from the start.
+// the peer; the lines of messages are connected from the start. Two variables of NCCL's are set for the process:
+// NCCL_RUNTIME_CONNECT=0, where nobody has set it, so that what takes memory takes it before ours is allocated, and
+// NCCL_NVLS_ENABLE=0 unless NcclOptions::nvls.
 //
 // Errors and time-outs. A rank that died leaves the others waiting in transfers, on the GPU, and then on the host as
 // well, in whatever call it makes when the GPU takes no more work. So a thread watches: when NCCL reports an error, a
@@ -23,10 +25,15 @@
 namespace megalith {
 
 struct NcclOptions {
-  int max_ctas = 0;      // thread blocks (of a GPU's hundred or so) for each communicator; 0: NCCL's choice
+  int max_ctas = 0;      // thread blocks (of a GPU's hundred or so) for each communicator; 0: NCCL's choice, and 4
+                         // for a pipeline's messages and for what all ranks share
+  bool nvls = false;     // sums in NVLink's switches, which differ from call to call
   double timeout = 600;  // seconds within which some transfer under way has to end
   std::string library = "libnccl.so.2";
 };
+
+// Of the library. Errors: a build without CUDA; the library is not found, or too old.
+std::string nccl_version(const std::string& library);
 
 class NcclSession {
  public:

@@ -3,10 +3,13 @@
 
 namespace megalith {
 
+namespace {
+[[noreturn]] void absent() { FAIL("this build has no CUDA and no NCCL; configure with: cmake --preset cuda"); }
+}  // namespace
+
+std::string nccl_version(const std::string&) { absent(); }
 struct NcclSession::Shared {};
-NcclSession::NcclSession(const Session& session, NcclOptions) : session_(session) {
-  FAIL("this build has no CUDA and no NCCL; configure with: cmake --preset cuda");
-}
+NcclSession::NcclSession(const Session& session, NcclOptions) : session_(session) { absent(); }
 NcclSession::~NcclSession() = default;
 std::unique_ptr<Communicator> NcclSession::world() const { return nullptr; }
 void NcclSession::check() const {}

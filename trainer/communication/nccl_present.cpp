@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -25,6 +26,26 @@ ncclDataType_t nccl_type(DType type) {
 ncclRedOp_t op_of(Reduce op) { return op == Reduce::sum ? ncclSum : ncclMax; }
 size_t count(const Tensor& t) { return static_cast<size_t>(t.numel()); }
 
+bool is_pipeline(int channel) {
+  return channel == static_cast<int>(Channel::forward) || channel == static_cast<int>(Channel::backward);
+}
+
+// A message holds its blocks for as long as it waits for its peer, and with NVLink NCCL gives one up to 32. Four carry
+// 56 GB/s between nodes by NCCL's own count (14 each, src/graph/paths.cc), so all of a 400 Gbit/s adapter. All ranks
+// together share a few numbers only, and what NCCL connects for each block of a communicator, 30 MB or so, it connects
+// at once.
+constexpr int few_ctas = 4;
+constexpr int of_none = -1;  // the channel of what is there to be split
+bool takes_few(int channel) {
+  return is_pipeline(channel) || channel == static_cast<int>(Channel::world) || channel == of_none;
+}
+
+// NCCL reads its variables once, in its first call.
+void set_environment(const NcclOptions& options) {
+  if (!options.nvls) setenv("NCCL_NVLS_ENABLE", "0", 1);
+  setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+}
+
 }  // namespace
 
 struct NcclSession::Shared {
@@ -33,12 +54,17 @@ struct NcclSession::Shared {
   NcclWatch watch;
 
   Shared(const Session& session, const NcclOptions& options)
-      : library(options.library), max_ctas(options.max_ctas), watch(session, library, options.timeout) {}
+      : library(options.library), max_ctas(options.max_ctas), watch(session, library, options.timeout) {
+    set_environment(options);
+  }
 
-  ncclConfig_t config() const {
+  ncclConfig_t config(int channel) const {
     ncclConfig_t c = NCCL_CONFIG_INITIALIZER;
     c.blocking = 1;
-    if (max_ctas > 0) c.maxCTAs = max_ctas;
+    if (max_ctas > 0)
+      c.maxCTAs = max_ctas;
+    else if (takes_few(channel))
+      c.maxCTAs = few_ctas;
     return c;
   }
 
@@ -109,7 +135,7 @@ class NcclCommunicator : public Communicator {
         shared_(std::move(shared)),
         on_compute_(channel == static_cast<int>(Channel::tensor)),
         forward_(channel == static_cast<int>(Channel::forward)),
-        pipeline_(forward_ || channel == static_cast<int>(Channel::backward)) {
+        pipeline_(is_pipeline(channel)) {
     const int32_t zero = 0;
     add_line(comm);
     device::copy(main_line().stream(), token_.get(), &zero, sizeof zero);
@@ -118,8 +144,18 @@ class NcclCommunicator : public Communicator {
   }
 
   std::unique_ptr<Communicator> split(std::string name, int channel, int color, int key) override {
-    ncclComm_t part = part_of(color, key, name);
+    ncclComm_t part = part_of(color, key, name, channel);
     return std::make_unique<NcclCommunicator>(std::move(name), channel, shared_, part);
+  }
+
+  void connect_all_to_all() override {
+    const device::Memory memory = device::allocate(2 * size() * int64_t{sizeof(int32_t)}, "first messages");
+    const Tensor all(memory.get(), DType::i32, {2 * size()}), to = all.flat(0, size());
+    const std::vector<int32_t> zeros(static_cast<size_t>(size()));
+    device::copy(main_line().stream(), to.raw(), zeros.data(), to.bytes());
+    device::synchronize(main_line().stream());
+    pass_token(main_line(), "first messages",
+               [&](ncclComm_t comm, CUstream_st* on) { return exchange(all.flat(size(), 2 * size()), to, comm, on); });
   }
 
  protected:
@@ -142,20 +178,9 @@ class NcclCommunicator : public Communicator {
       return library().all_reduce(data.raw(), data.raw(), count(data), nccl_type(data.dtype()), op_of(op), comm, on);
     });
   }
-  // Messages to and from every member, itself too, that begin and end together.
   Pending do_all_to_all(Stream& s, Tensor out, Tensor in) override {
-    return begin(s, "all_to_all", main_line(), [&](ncclComm_t comm, CUstream_st* on) {
-      const int64_t each = in.numel() / size();
-      ncclResult_t result = library().group_start();
-      for (int r = 0; r < size() && result == ncclSuccess; r++) {
-        const Tensor to = in.flat(r * each, (r + 1) * each), from = out.flat(r * each, (r + 1) * each);
-        result = library().send(to.raw(), count(to), nccl_type(to.dtype()), r, comm, on);
-        if (result == ncclSuccess)
-          result = library().recv(from.raw(), count(from), nccl_type(from.dtype()), r, comm, on);
-      }
-      const ncclResult_t end = library().group_end();
-      return result == ncclSuccess ? end : result;
-    });
+    return begin(s, "all_to_all", main_line(),
+                 [&](ncclComm_t comm, CUstream_st* on) { return exchange(out, in, comm, on); });
   }
   Pending do_broadcast(Stream& s, Tensor data, int root) override {
     return begin(s, "broadcast", main_line(), [&](ncclComm_t comm, CUstream_st* on) {
@@ -192,11 +217,23 @@ class NcclCommunicator : public Communicator {
 
   const NcclLibrary& library() const { return shared_->library; }
 
-  ncclComm_t part_of(int color, int key, const std::string& channel) {
+  // Messages to and from every member, itself too, that begin and end together.
+  ncclResult_t exchange(Tensor out, Tensor in, ncclComm_t comm, CUstream_st* on) const {
+    const int64_t each = in.numel() / size();
+    ncclResult_t result = library().group_start();
+    for (int r = 0; r < size() && result == ncclSuccess; r++) {
+      const Tensor to = in.flat(r * each, (r + 1) * each), from = out.flat(r * each, (r + 1) * each);
+      result = library().send(to.raw(), count(to), nccl_type(to.dtype()), r, comm, on);
+      if (result == ncclSuccess) result = library().recv(from.raw(), count(from), nccl_type(from.dtype()), r, comm, on);
+    }
+    const ncclResult_t end = library().group_end();
+    return result == ncclSuccess ? end : result;
+  }
+
+  ncclComm_t part_of(int color, int key, const std::string& of, int for_channel) {
     ncclComm_t part = nullptr;
-    ncclConfig_t config = shared_->config();
-    shared_->call(channel, "ncclCommSplit",
-                  [&] { return library().split(main_line().comm(), color, key, &part, &config); });
+    ncclConfig_t config = shared_->config(for_channel);
+    shared_->call(of, "ncclCommSplit", [&] { return library().split(main_line().comm(), color, key, &part, &config); });
     return part;
   }
   void add_line(ncclComm_t comm) { lines_.push_back(std::make_unique<OwnedLine>(shared_, name(), comm)); }
@@ -217,7 +254,7 @@ class NcclCommunicator : public Communicator {
   }
   void connect_neighbours() {
     if (size() == 1) return;
-    for (int lines = size() % 2 == 0 ? 2 : 3, i = 1; i < lines; i++) add_line(part_of(0, rank(), name()));
+    for (int lines = size() % 2 == 0 ? 2 : 3, i = 1; i < lines; i++) add_line(part_of(0, rank(), name(), channel()));
     for (int first : {0, 1})
       for (int edge = first; edge < size(); edge += 2) {
         const int next = (edge + 1) % size(), from = forward_ ? edge : next, to = forward_ ? next : edge;
@@ -258,6 +295,8 @@ NcclSession::NcclSession(const Session& session, NcclOptions options)
     : session_(session), shared_(std::make_shared<Shared>(session, options)) {}
 NcclSession::~NcclSession() = default;
 
+std::string nccl_version(const std::string& library) { return NcclLibrary(library).version(); }
+
 std::unique_ptr<Communicator> NcclSession::world() const {
   const NcclLibrary& library = shared_->library;
   ncclUniqueId id{};
@@ -265,10 +304,10 @@ std::unique_ptr<Communicator> NcclSession::world() const {
   const std::string bytes = session_.broadcast_text(std::string(id.internal, sizeof(id.internal)));
   std::memcpy(id.internal, bytes.data(), sizeof(id.internal));
   ncclComm_t comm = nullptr;
-  ncclConfig_t config = shared_->config();
+  ncclConfig_t config = shared_->config(of_none);
   shared_->call("world", "ncclCommInitRankConfig",
                 [&] { return library.init_rank(&comm, session_.size(), id, session_.rank(), &config); });
-  return std::make_unique<NcclCommunicator>("world", -1, shared_, comm);
+  return std::make_unique<NcclCommunicator>("world", of_none, shared_, comm);
 }
 
 void NcclSession::check() const { shared_->watch.check(); }

@@ -1,7 +1,6 @@
 #include "trainer/job/device_choice.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <set>
 #include <sstream>
@@ -11,20 +10,29 @@
 
 namespace megalith {
 
-World choose_world(Device wanted, Backend backend, const std::vector<GpuOffer>& of_all_ranks) {
-  if (wanted == Device::cpu || (wanted == Device::automatic && !device::in_build())) return World::cpu;
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GpuOffer, gpus, ranks_on_node, rank_on_node, unusable)
+
+WorldChoice choose_world(Device wanted, Backend backend, const std::vector<GpuOffer>& of_all_ranks) {
+  if (wanted == Device::cpu || (wanted == Device::automatic && !device::in_build())) return {World::cpu};
   CHECK(device::in_build(),
         "run.device = cuda: this build has no CUDA; use run.device=cpu, or configure with: cmake --preset cuda");
   const auto without =
       std::find_if(of_all_ranks.begin(), of_all_ranks.end(), [](const auto& o) { return o.gpus == 0; });
   if (without != of_all_ranks.end()) {
     const bool none = std::all_of(of_all_ranks.begin(), of_all_ranks.end(), [](const auto& o) { return o.gpus == 0; });
-    if (none && wanted == Device::automatic) return World::cpu;
-    CHECK(!none,
-          "run.device = cuda: this machine has no NVIDIA GPU, or no driver, or CUDA_VISIBLE_DEVICES hides it; does "
-          "nvidia-smi show one? Without: run.device=cpu");
+    const char* nothing = "this machine has no NVIDIA GPU, or no driver, or CUDA_VISIBLE_DEVICES hides it";
+    if (none && wanted == Device::automatic) return {World::cpu, nothing};
+    CHECK(!none, "run.device = cuda: {}; does nvidia-smi show one? Without: run.device=cpu", nothing);
     FAIL("rank {} sees no GPU, while others do; start ranks on nodes with GPUs only, or use run.device=cpu",
          without - of_all_ranks.begin());
+  }
+  const auto unusable =
+      std::find_if(of_all_ranks.begin(), of_all_ranks.end(), [](const auto& o) { return !o.unusable.empty(); });
+  if (unusable != of_all_ranks.end()) {
+    const bool all =
+        std::none_of(of_all_ranks.begin(), of_all_ranks.end(), [](const auto& o) { return o.unusable.empty(); });
+    if (all && wanted == Device::automatic) return {World::cpu, unusable->unusable};
+    FAIL("rank {}: {}", unusable - of_all_ranks.begin(), unusable->unusable);
   }
   for (const GpuOffer& offer : of_all_ranks)
     CHECK(
@@ -32,7 +40,7 @@ World choose_world(Device wanted, Backend backend, const std::vector<GpuOffer>& 
         "{} ranks on a node with {} GPUs: with NCCL each rank computes on a GPU of its own; start {} ranks a node, use "
         "more nodes, communication.backend=mpi (slow), or run.device=cpu",
         offer.ranks_on_node, offer.gpus, offer.gpus);
-  return World::cuda;
+  return {World::cuda};
 }
 
 int gpu_of(const GpuOffer& offer) { return offer.rank_on_node % offer.gpus; }
@@ -67,6 +75,13 @@ double peak_flops(const std::string& gpu) {
   return 0;
 }
 
+namespace {
+void look(GpuOffer& mine) {
+  mine.gpus = device::count();
+  if (mine.gpus > 0) mine.unusable = device::unusable(gpu_of(mine));
+}
+}  // namespace
+
 DeviceChoice choose_device(const Config& config, const Session& session) {
   const Device wanted = config.run.device;
   const Backend backend = config.communication.backend;
@@ -74,16 +89,14 @@ DeviceChoice choose_device(const Config& config, const Session& session) {
   together(session, [&] {
     if (wanted == Device::cpu) return;
     if (session.size() > 1) device::expect_waiting_kernels();
-    mine.gpus = device::count();
+    look(mine);
   });
-  std::vector<GpuOffer> offers;
-  for (const auto& [gpus, ranks, rank] :
-       of_all_ranks(session, std::array{mine.gpus, mine.ranks_on_node, mine.rank_on_node}))
-    offers.push_back({.gpus = gpus, .ranks_on_node = ranks, .rank_on_node = rank});
+  const std::vector<GpuOffer> offers = of_all_ranks(session, mine);
   DeviceChoice choice;
   std::string id;
   together(session, [&] {
-    choice.world = choose_world(wanted, backend, offers);
+    const WorldChoice chosen = choose_world(wanted, backend, offers);
+    choice = {.world = chosen.world, .why_cpu = chosen.why_cpu};
     if (choice.world == World::cpu || backend == Backend::mpi) session.require_mpi();
     if (choice.world == World::cpu) return;
     device::select(gpu_of(mine));
@@ -96,11 +109,12 @@ DeviceChoice choose_device(const Config& config, const Session& session) {
   return choice;
 }
 
-World choose_device(Device wanted) {
-  const GpuOffer mine{.gpus = wanted == Device::cpu ? 0 : device::count()};
-  const World world = choose_world(wanted, Backend::nccl, {mine});
-  if (world == World::cuda) device::select(0);
-  return world;
+WorldChoice choose_device(Device wanted) {
+  GpuOffer mine;
+  if (wanted != Device::cpu) look(mine);
+  const WorldChoice choice = choose_world(wanted, Backend::nccl, {mine});
+  if (choice.world == World::cuda) device::select(0);
+  return choice;
 }
 
 }  // namespace megalith

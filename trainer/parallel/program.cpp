@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "trainer/parallel/gathers.h"
+#include "trainer/parallel/gradients.h"
 #include "trainer/parallel/offload.h"
 
 namespace megalith {
@@ -15,15 +16,10 @@ namespace {
 using Op = Instruction::Op;
 constexpr int32_t none = Instruction::none;
 
-template <class N>
-int32_t number(N n) {
-  return static_cast<int32_t>(n);
-}
-
 // Numbers [first, first + count) that microbatches take in turn.
 struct Turns {
   int32_t first = 0, count = 0;
-  int32_t of(int64_t microbatch) const { return first + number(microbatch % count); }
+  int32_t of(int64_t microbatch) const { return first + as_number(microbatch % count); }
 };
 
 // The memory of a chunk. Where messages come or go there are more residuals than are in use, so that they travel while
@@ -42,10 +38,10 @@ struct ChunkMemory {
   int32_t x(int64_t microbatch, int64_t i) const {
     if (i == 0) return inputs.of(microbatch);
     if (i == layers) return outputs.of(microbatch);
-    if (i % group != 0) return inside + number(i % group - 1);
-    return between + number(slot(microbatch) * (groups() - 1) + i / group - 1);
+    if (i % group != 0) return inside + as_number(i % group - 1);
+    return between + as_number(slot(microbatch) * (groups() - 1) + i / group - 1);
   }
-  int32_t saved_of(int64_t microbatch, int64_t i) const { return saved + number(slot(microbatch) * layers + i); }
+  int32_t saved_of(int64_t microbatch, int64_t i) const { return saved + as_number(slot(microbatch) * layers + i); }
 };
 
 std::vector<ChunkMemory> lay_out(const Plan& plan, bool training) {
@@ -53,8 +49,8 @@ std::vector<ChunkMemory> lay_out(const Plan& plan, bool training) {
   int32_t residuals = 0, saved = 0, slots = 0;
   const auto take = [](int32_t& taken, int64_t count) {
     const int32_t first = taken;
-    taken += number(count);
-    return Turns{first, number(count)};
+    taken += as_number(count);
+    return Turns{first, as_number(count)};
   };
   for (const Chunk& chunk : plan.chunks) {
     const int64_t live = training ? chunk.live : 1, behind = plan.chunks.size() > 1 ? live : 1;
@@ -72,122 +68,6 @@ std::vector<ChunkMemory> lay_out(const Plan& plan, bool training) {
   for (ChunkMemory& m : all) m.inside = residuals;
   return all;
 }
-
-// Gradients of units that are sharded, in slots: the ends of the model keep theirs over forward and backward, and so
-// does what is reduced once; the layers that are left share two, so that one layer's are scattered while the next
-// one's are computed, and where they are relayed three, so that the one before is on its way between nodes.
-class Gradients {
- public:
-  Gradients(const Plan& plan, Program& list) : plan_(plan), list_(list), own_(plan.units.size(), none) {
-    int32_t sharing = 0;
-    for (size_t u = 0; u < plan.units.size(); u++) {
-      if (plan.units[u].reduce_once || !plan.is_layer(u)) {
-        own_[u] = number(slots_.size());
-        slots_.emplace_back();
-      } else {
-        sharing++;
-      }
-    }
-    next_ = first_shared_ = slots_.size();
-    slots_.resize(slots_.size() + static_cast<size_t>(std::min(sharing, plan.relay ? 3 : 2)));
-    if (!sharded())
-      for (size_t u = 0; u < plan.units.size(); u++) list_.push_back({.op = Op::zero, .unit = number(u)});
-  }
-
-  // The unit's gradients are about to be added to.
-  void open(size_t unit) {
-    if (!sharded() || find(unit)) return;
-    const size_t slot = own_[unit] != none ? static_cast<size_t>(own_[unit]) : next_;
-    if (own_[unit] == none && ++next_ == slots_.size()) next_ = first_shared_;
-    collect(slot);
-    slots_[slot].unit = number(unit);
-    list_.push_back({.op = Op::zero, .unit = number(unit), .slot = number(slot)});
-  }
-
-  // They hold a microbatch.
-  void reduce(size_t unit, bool last_microbatch) {
-    if (!sharded()) {
-      if (last_microbatch) sum_copies(unit);
-      return;
-    }
-    if (plan_.units[unit].reduce_once && !last_microbatch) return;
-    relay();
-    Slot& slot = *find(unit);
-    slot.scattering = true;
-    slot.add = !scattered_.insert(unit).second;
-    slot.last = last_microbatch;
-    list_.push_back({.op = Op::scatter, .add = slot.add, .unit = slot.unit, .slot = number(&slot - slots_.data())});
-    if (plan_.relay) in_node_ = list_.back();
-  }
-
-  void finish() {
-    // Of the slots that units share, the oldest first: what two of them hold may be of the same unit.
-    for (size_t slot = 0; slot < first_shared_; slot++) collect(slot);
-    for (size_t slot = next_; slot < slots_.size(); slot++) collect(slot);
-    for (size_t slot = first_shared_; slot < next_; slot++) collect(slot);
-    await_sums();
-    for (size_t u = 0; u < plan_.units.size(); u++) {
-      const UnitPlan& unit = plan_.units[u];
-      if (!unit.sum_unsplit || intersect({unit.split, unit.numel}, unit.shard).size() == 0) continue;
-      list_.push_back({.op = Op::sum_tensor, .unit = number(u)});
-      summing_ = true;
-    }
-    await_sums();
-    if (plan_.ties_stages()) list_.push_back({.op = Op::sum_tied});
-  }
-
- private:
-  struct Slot {
-    int32_t unit = none;
-    bool scattering = false, add = false, last = false;
-  };
-  bool sharded() const { return plan_.mesh.shard > 1; }
-  Slot* find(size_t unit) {
-    for (Slot& slot : slots_)
-      if (slot.unit == number(unit) && !slot.scattering) return &slot;
-    return nullptr;
-  }
-  // While the next unit is worked on, what was scattered comes together inside the node, and goes to others from then
-  // on.
-  void relay() {
-    if (const auto scattered = std::exchange(in_node_, {}))
-      list_.push_back({.op = Op::relay, .unit = scattered->unit, .slot = scattered->slot});
-  }
-  void collect(size_t s) {
-    Slot& slot = slots_[s];
-    if (!slot.scattering) return;
-    if (in_node_ && in_node_->slot == number(s)) relay();
-    list_.push_back({.op = Op::collect, .add = slot.add, .unit = slot.unit, .slot = number(s)});
-    if (slot.last) sum_copies(static_cast<size_t>(slot.unit));
-    slot = {};
-  }
-  // In bf16 a unit's parts are under way while the next one is worked on, and its sums from then on.
-  void sum_copies(size_t unit) {
-    if (plan_.mesh.data == 1) return;
-    share_sums();
-    list_.push_back({.op = Op::sum_copies, .unit = number(unit)});
-    if (plan_.wire != DType::f32) parted_ = number(unit);
-    summing_ = true;
-  }
-  void share_sums() {
-    if (const int32_t unit = std::exchange(parted_, none); unit != none)
-      list_.push_back({.op = Op::share_sums, .unit = unit});
-  }
-  void await_sums() {
-    share_sums();
-    if (std::exchange(summing_, false)) list_.push_back({.op = Op::await_sums});
-  }
-
-  const Plan& plan_;
-  Program& list_;
-  std::vector<int32_t> own_;  // by unit: its slot, or none
-  std::vector<Slot> slots_;   // those of one unit, then the shared ones
-  size_t first_shared_ = 0, next_ = 0;
-  std::set<size_t> scattered_;
-  std::optional<Instruction> in_node_;  // the scatter that is to be relayed
-  int32_t parted_ = none;               // the unit whose parts are under way
-  bool summing_ = false;
-};
 
 // Lists the math of actions and what it takes; of weights, only where they are used: await_gather without a slot.
 class Lister {
@@ -220,9 +100,9 @@ class Lister {
   std::vector<bool> kept() const {
     std::vector<bool> kept;
     for (const ChunkMemory& m : memory_) {
-      const Turns between{m.between, number(m.slots.count * (m.groups() - 1))};
+      const Turns between{m.between, as_number(m.slots.count * (m.groups() - 1))};
       for (const Turns& of : {m.inputs, between}) {
-        kept.resize(std::max(kept.size(), static_cast<size_t>(m.inside + number(m.group))));
+        kept.resize(std::max(kept.size(), static_cast<size_t>(m.inside + as_number(m.group))));
         std::fill_n(kept.begin() + of.first, of.count, true);
       }
     }
@@ -235,10 +115,10 @@ class Lister {
   bool last_microbatch(const Action& a) const { return a.microbatch + 1 == microbatches_; }
 
   void emit(const Action& a, Instruction i) {
-    i.microbatch = number(a.microbatch);
+    i.microbatch = as_number(a.microbatch);
     list_.push_back(i);
   }
-  void use(size_t unit) { list_.push_back({.op = Op::await_gather, .unit = number(unit)}); }
+  void use(size_t unit) { list_.push_back({.op = Op::await_gather, .unit = as_number(unit)}); }
 
   // The residual that the action's message comes into, or none.
   int32_t incoming(const Action& a) const {
@@ -319,7 +199,7 @@ class Lister {
         layer.x = m.x(k, i);
         if (i + 1 < end) layer.y = m.x(k, i + 1);
         if (i + 1 == end && plan_.recompute_outputs && plan_.kept == Kept::input)
-          layer.y = m.inside + number(m.group - 1);
+          layer.y = m.inside + as_number(m.group - 1);
         if (plan_.kept == Kept::products) layer.saved = m.saved_of(k, i);
         emit(a, layer);
       }
@@ -343,7 +223,7 @@ class Lister {
   }
 
   static Instruction of_layer(Op op, const Chunk& c, int64_t i) {
-    return {.op = op, .layer = number(c.first_layer + i), .unit = number(c.unit(i))};
+    return {.op = op, .layer = as_number(c.first_layer + i), .unit = as_number(c.unit(i))};
   }
 
   const Plan& plan_;

@@ -59,7 +59,7 @@ struct Instruction {
     backward,    // x, saved (or none: what was recomputed last); gradient y in place
     embed_backward,  // batch; gradient y is used up
   };
-  static constexpr int32_t none = -1;
+  static constexpr int32_t none = -1;  // of the numbers below
 
   Op op;
   bool add = false;                    // scatter, collect: the unit has been scattered before in this step
@@ -73,6 +73,12 @@ struct Instruction {
 };
 
 using Program = std::vector<Instruction>;
+
+// An index or a count as instructions have it.
+template <class N>
+int32_t as_number(N n) {
+  return static_cast<int32_t>(n);
+}
 
 // One training step: the schedule of the plan.
 Program training_program(const Plan& plan);

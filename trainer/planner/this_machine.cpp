@@ -25,13 +25,6 @@ constexpr int64_t copied = int64_t{64} << 20;  // bytes that a rank copies, and 
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  return "CPU";
-}
-
 class Bench {
  public:
   explicit Bench(const Session& session)

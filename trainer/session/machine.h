@@ -10,6 +10,9 @@ namespace megalith {
 // machine dealt out among its ranks (and never more than this process may run on).
 int use_threads(int ranks_on_this_node);
 
+// As the system names it: "Intel(R) Xeon(R) Platinum 8480+".
+std::string processor_name();
+
 // Bytes of physical memory.
 int64_t physical_memory();
 

@@ -1,11 +1,20 @@
 #include "trainer/session/mpi_session.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
 #include "trainer/session/mpi_check.h"
 
 namespace megalith {
+
+std::string mpi_version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  MPI_CHECK(MPI_Get_library_version(text, &length));
+  const std::string all(text);
+  return all.substr(0, std::min(all.find(','), all.find('\n')));
+}
 
 MpiSession::MpiSession(int* argc, char*** argv) {
   // Ranks may outnumber cores: a rank that waits yields its core.

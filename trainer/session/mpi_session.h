@@ -5,6 +5,9 @@
 
 namespace megalith {
 
+// The library's own line about itself. May be asked for without a session.
+std::string mpi_version();
+
 // MPI_Init to MPI_Finalize. Alone, without mpirun, it is a world of one.
 class MpiSession : public Session {
  public:

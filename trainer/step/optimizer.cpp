@@ -54,9 +54,10 @@ void Optimizer::make_desks(const std::vector<Unit>& units, Memory& memory) {
   for (size_t i = 0; i < units.size(); i++)
     for (int64_t at = 0; units[i].plan().optimizer_on_host && at < units[i].plan().shard.size(); at += size)
       pieces_.push_back({i, {at, std::min(at + size, units[i].plan().shard.size())}});
+  if (pieces_.empty()) return;
+  const DType moments = state_[0].by_unit[0].dtype();
   const auto take = [&](DType type) { return memory[MemoryClass::optimizer].tensor(type, {size}); };
   for (size_t i = 0; i < std::min<size_t>(2, pieces_.size()); i++) {
-    const DType moments = state_[0].by_unit[0].dtype();
     Operands operands{take(any->master().dtype()), take(moments), take(moments), {}};
     if (any->has_own_working() && any->working_on_host()) operands.working = take(any->working().dtype());
     desks_.push_back({std::move(operands)});

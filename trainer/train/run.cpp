@@ -56,6 +56,7 @@ void Run::introduce(int threads) const {
              session_.rank(), gpu.name, gpu.major, gpu.minor, static_cast<double>(gpu.memory) / (1 << 30), gpu.driver,
              session_.size() > 1 ? "; " + work_->transport->name() : "");
   }
+  if (!work_->device.why_cpu.empty()) log_info("on the CPU: {}", work_->device.why_cpu);
   if (!work_->placed.warning.empty()) log_warning("{}", work_->placed.warning);
   if (plan.batch.idle() > 0)
     log_warning(

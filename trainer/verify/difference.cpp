@@ -49,13 +49,13 @@ std::vector<ComparedTensor> tensors_of_step(const Config& config) {
 
 double tolerance_of(TensorKind kind, ComputeType type) {
   const bool fp32 = type == ComputeType::fp32;
-  const double bf16_step = 0x1p-7;
+  const double unit = type == ComputeType::fp16 ? 0x1p-10 : 0x1p-7;
   switch (kind) {
     case TensorKind::initial_weight: return 0;
-    case TensorKind::activation: return fp32 ? 1e-5 : 8 * bf16_step;
-    case TensorKind::loss: return fp32 ? 1e-5 : bf16_step;
-    case TensorKind::gradient: return fp32 ? 1e-4 : 16 * bf16_step;
-    case TensorKind::weight: return fp32 ? 1e-3 : 1e-3 + bf16_step;
+    case TensorKind::activation: return fp32 ? 1e-5 : 8 * unit;
+    case TensorKind::loss: return fp32 ? 1e-5 : unit;
+    case TensorKind::gradient: return fp32 ? 1e-4 : 16 * unit;
+    case TensorKind::weight: return fp32 ? 1e-3 : 1e-3 + unit;
   }
   FAIL("a tensor of kind {}", static_cast<int>(kind));
 }

@@ -30,10 +30,9 @@ std::vector<ComparedTensor> tensors_of_step(const Config& config);
 
 // The largest |a - b| / max |a| that passes. Initial weights must be equal: every layout draws or reads the same.
 //   fp32: what the project promises of any two layouts: activations and losses 1e-5, gradients 1e-4, weights 1e-3.
-//   bf16: in units of 2^-7, the distance of neighbouring bf16 numbers: activations 8, losses (computed in f32) 1,
-//         gradients 16. An element of the residual is rounded twice a layer, and two layouts that sum in another order
-//         differ by such roundings; measured with 4 layers of 256: 2, 0.13 and 1.7 units.
-//   fp16: as bf16, though its numbers are eight times as close.
+//   bf16, fp16: in units of the distance of their neighbouring numbers, 2^-7 and 2^-10: activations 8, losses (computed
+//         in f32) 1, gradients 16. An element of the residual is rounded twice a layer, and two layouts that sum in
+//         another order differ by such roundings; measured with 4 layers of 256 in bf16: 2, 0.13 and 1.7 units.
 // Weights that are kept in f32 have 1e-3 whatever computes; in bf16 they may be rounded to neighbours. Beside that they
 // have the allowance of UncertainUpdate. `type`: of what is compared.
 double tolerance_of(TensorKind kind, ComputeType type);

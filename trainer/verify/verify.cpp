@@ -52,6 +52,13 @@ struct Finding {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Finding, difference, fault)
 
+// Of two types, the one whose neighbouring numbers are farther apart.
+ComputeType coarser(ComputeType a, ComputeType b) {
+  for (ComputeType type : {ComputeType::bf16, ComputeType::fp16})
+    if (a == type || b == type) return type;
+  return ComputeType::fp32;
+}
+
 // Brings what all ranks show of both layouts together, tensor by tensor, on the rank that compares it.
 class Comparison {
  public:
@@ -59,9 +66,10 @@ class Comparison {
       : session_(session), world_(world), a_(a), b_(b), factor_(factor) {
     for (const ObservedRun* run : {&a, &b}) {
       const PrecisionConfig& precision = run->config().precision;
-      if (precision.compute != ComputeType::fp32) compute_ = gradients_ = ComputeType::bf16;
-      if (precision.gradient_reduce != StorageType::fp32) gradients_ = ComputeType::bf16;
-      if (precision.master != StorageType::fp32) weights_ = ComputeType::bf16;
+      compute_ = coarser(compute_, precision.compute);
+      gradients_ = coarser(gradients_, precision.compute);
+      if (precision.gradient_reduce == StorageType::bf16) gradients_ = ComputeType::bf16;
+      if (precision.master == StorageType::bf16) weights_ = ComputeType::bf16;
     }
   }
 

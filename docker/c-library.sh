@@ -1,0 +1,11 @@
+#!/bin/sh
+# In a bundle, before its programs: where the machine's C library is older than that of the machine that made it, the
+# loader would name symbols; this says what is missing.
+here=$(dirname "$(readlink -f "$0")")
+needed=$(cat "$here/c-library")
+found=$(getconf GNU_LIBC_VERSION 2>/dev/null) || found=
+found=${found#glibc }
+[ "$(printf '%s\n' "$needed" "${found:-0}" | sort -V | head -n 1)" = "$needed" ] && exit 0
+echo "the programs in $here need glibc $needed or later, and this machine has ${found:-no glibc}: take a system that has it \
+(Debian 12 has 2.36, Ubuntu 24.04 2.39), an image of docker/cuda.Dockerfile, or build Megalith on this one" >&2
+exit 1

@@ -1,0 +1,14 @@
+#include "kernels/base/device_code.h"
+
+#include "kernels/base/device.h"
+
+namespace megalith::device {
+
+namespace {
+__global__ void nothing() {}
+}  // namespace
+
+std::string architectures() { return MEGALITH_CUDA_ARCHITECTURES; }
+const void* kernel_of_build() { return reinterpret_cast<const void*>(nothing); }
+
+}  // namespace megalith::device
