@@ -1,0 +1,71 @@
+// megalith checkpoint inspect, verify, export.
+#include <filesystem>
+#include <optional>
+
+#include "checkpoints/hugging_face.h"
+#include "checkpoints/reader.h"
+#include "data/tokenizer.h"
+#include "trainer/checkpointing/checkpointer.h"
+#include "trainer/checkpointing/weight_source.h"
+#include "trainer/commands/command.h"
+
+namespace megalith {
+
+namespace {
+
+// The checkpoint that a path names, which is printed where the path is not the checkpoint itself.
+std::string tell_checkpoint(const std::string& path) {
+  const std::string found = find_weights(path);
+  if (found != path) fmt::print("checkpoint {}\n", found);
+  return found;
+}
+
+int verify_folder(const std::string& path) {
+  const VerifyReport r = verify_checkpoint(tell_checkpoint(path));
+  for (const std::string& damage : r.damaged) fmt::print("damaged: {}\n", damage);
+  fmt::print("{} files, {} datasets, {} bytes: {}\n", r.num_files, r.num_datasets, r.bytes,
+             r.damaged.empty() ? "all well" : "DAMAGED");
+  return r.damaged.empty() ? 0 : 1;
+}
+
+int export_folder(const std::string& path, const std::string& tokenizer, const std::string& out) {
+  CheckpointReader reader(tell_checkpoint(path));
+  const ModelConfig m = model_of(reader.manifest(), reader.folder());
+  const std::string known = reader.manifest().state.value("tokenizer", "");
+  const std::string folder = tokenizer.empty() && std::filesystem::exists(known) ? known : tokenizer;
+  std::optional<int64_t> end_of_text;
+  if (!folder.empty()) end_of_text = load_tokenizer(folder)->end_of_text();
+  export_hugging_face(reader, m, stored_parameters(m), end_of_text, out);
+  fmt::print("{}\nend of text: {}\n", out,
+             end_of_text ? fmt::format("token {}, of {}", *end_of_text, folder)
+                         : "none, for no tokenizer is known; --tokenizer FOLDER names one");
+  return 0;
+}
+
+}  // namespace
+
+std::vector<Command> checkpoint_commands(CLI::App& cli) {
+  auto* group = cli.add_subcommand("checkpoint", "Inspect, verify and export checkpoints");
+  group->require_subcommand(1);
+  struct Options {
+    std::string path, out, tokenizer;
+  };
+  auto o = std::make_shared<Options>();
+  auto* inspect = group->add_subcommand("inspect", "What a checkpoint holds");
+  auto* verify = group->add_subcommand("verify", "Read every byte and compare every checksum");
+  auto* convert = group->add_subcommand("export", "To a Hugging Face GPT-2 folder");
+  for (CLI::App* app : {inspect, verify, convert})
+    app->add_option("checkpoint", o->path, "step-* folder, or a run folder: its newest complete one")->required();
+  convert->add_option("--out", o->out, "folder for config.json and model.safetensors")->required();
+  convert->add_option("--tokenizer", o->tokenizer,
+                      "folder, for its end-of-text token; default: the one the checkpoint was trained with");
+  const auto describe = [o] {
+    fmt::print("{}", describe_checkpoint(find_weights(o->path)));
+    return 0;
+  };
+  return {{inspect, describe},
+          {verify, [o] { return verify_folder(o->path); }},
+          {convert, [o] { return export_folder(o->path, o->tokenizer, o->out); }}};
+}
+
+}  // namespace megalith

@@ -1,0 +1,88 @@
+// megalith plan, search, measure, info.
+#include "configs/hardware.h"
+#include "kernels/base/files.h"
+#include "trainer/commands/command.h"
+#include "trainer/job/agreement.h"
+#include "trainer/job/inventory.h"
+#include "trainer/planner/commands.h"
+#include "trainer/planner/this_machine.h"
+
+namespace megalith {
+
+Command plan_command(CLI::App& cli) {
+  auto* app =
+      cli.add_subcommand("plan", "Run every rank's step dry: memory, traffic, work, and whether all transfers meet");
+  struct Options {
+    PlanOptions plan;
+    CalibrationOptions calibration;
+  };
+  auto o = std::make_shared<Options>();
+  o->calibration.keys = numbers_of("calibrated");
+  o->calibration.keys.push_back("stack.attention_share");
+  add_config(app, o->plan.config, o->plan.overrides);
+  auto* config = app->get_option("config")->required(false);
+  auto* calibrate =
+      app->add_option("--calibrate", o->calibration.runs,
+                      "run folders: compares their measured steps with predicted ones, and fits the numbers of --fit");
+  app->add_option("--fit", o->calibration.keys, "numbers of the hardware profile; none: fits nothing")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->needs(calibrate);
+  app->add_option("--json", o->calibration.json, "file for what --calibrate found")->needs(calibrate);
+  app->add_option("--ranks", o->plan.ranks, "number of ranks; default: all devices of [hardware]")->excludes(calibrate);
+  auto* tokens = add_number(app, "--tokens", o->plan.tokens, "of the whole run, for its hours; 0: train.steps");
+  auto* trace =
+      app->add_option("--trace", o->plan.trace, "file for the predicted time line, to be opened in ui.perfetto.dev");
+  auto* compare =
+      app->add_option("--compare", o->plan.compare,
+                      "KEY or KEY=VALUE,VALUE: memory, work and time under each value of an option, in a table");
+  compare->excludes(tokens, trace);
+  calibrate->excludes(config, tokens, trace, compare);
+  return {app, [=] {
+            if (o->calibration.runs.empty()) {
+              CHECK(config->count() > 0, "config is required, unless --calibrate names runs; see megalith plan --help");
+              return run_plan(o->plan) ? 0 : 1;
+            }
+            if (o->calibration.keys == std::vector<std::string>{"none"}) o->calibration.keys.clear();
+            run_calibration(o->calibration);
+            return 0;
+          }};
+}
+
+Command search_command(CLI::App& cli) {
+  auto* app = cli.add_subcommand("search", "Try every layout on the machines of [hardware]: the fastest that fit");
+  auto options = std::make_shared<SearchOptions>();
+  add_config(app, options->config, options->overrides);
+  app->add_option("--ranks", options->ranks, "number of ranks; default: all devices of [hardware]");
+  app->add_option("--most", options->most, "layouts to print")->capture_default_str()->check(CLI::PositiveNumber);
+  app->add_option("--write", options->out, "file for the config in the fastest layout");
+  return {app, [options] { return run_search(*options) ? 0 : 1; }};
+}
+
+Command measure_command(CLI::App& cli) {
+  auto* app = cli.add_subcommand(
+      "measure", "What this machine's CPU and the link between its ranks do, as a profile for plan; under mpirun -n 2");
+  auto out = std::make_shared<std::string>();
+  app->add_option("--write", *out, "file for the profile; default: prints it");
+  return {app, {}, [out](const Session& session) {
+            together(session, [&] { check_measurable(session); });
+            const std::string profile = measure_this_machine(session);
+            if (session.rank() == 0 && out->empty()) fmt::print("{}", profile);
+            together(session, [&] {
+              if (session.rank() == 0 && !out->empty()) write_file(*out, profile, {.replace = true});
+            });
+            return 0;
+          }};
+}
+
+Command info_command(CLI::App& cli) {
+  auto* app = cli.add_subcommand(
+      "info", "What this build and this machine have, GPUs, links, limits, and what of it would stop a run");
+  return {app, [] {
+            const Inventory machine = look_around();
+            fmt::print("{}", describe(machine));
+            return obstacles(machine).empty() ? 0 : 1;
+          }};
+}
+
+}  // namespace megalith
