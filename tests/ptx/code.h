@@ -40,8 +40,10 @@ struct Operation {
 // By opcode with all its modifiers; some have several forms.
 using Operations = std::unordered_multimap<std::string, Operation>;
 const Operations& operations();
-// Their parts: operations.cpp, memory.cpp, matrices.cpp.
+// Their parts, each in the file of its name.
 void add_arithmetic(Operations&);
+void add_conversions(Operations&);
+void add_exchanges(Operations&);
 void add_memory(Operations&);
 void add_matrices(Operations&);
 
@@ -79,8 +81,6 @@ struct Code {
   int max_threads = 0;
   bool has_products = false;  // wgmma
 };
-// A mangled name as C++ writes it; what is none, as it is.
-std::string demangled(const std::string& name);
 // Fails with file and line at what is not known.
 std::shared_ptr<const Code> decode(const Kernel& kernel);
 

@@ -5,7 +5,6 @@
 #include <sstream>
 
 #include "kernels/base/check.h"
-#include "tests/ptx/code.h"
 #include "tests/simt/symbols.h"
 
 namespace megalith::ptx {

@@ -9,9 +9,8 @@
 //
 //   - accesses outside an allocation of the simulated device or the launch's shared memory, misaligned ones, writes to
 //     what is read-only, reads of what nobody has written;
-//   - races in shared memory: two threads at one place, one of them writing, with no bar.sync between, nor
-//   bar.warp.sync
-//     within a warp;
+//   - races in shared memory: two threads at one place, one of them writing, with no bar.sync between, nor within a
+//     warp a bar.warp.sync;
 //   - lanes, threads or warpgroups that wait for others which do not come; a bar.sync after some thread has ended;
 //   - launches of other than .maxntid allows, or with other parameters than the kernel has.
 //
@@ -82,6 +81,8 @@ class Module {
   std::vector<std::unique_ptr<uint64_t[]>> memory_;
 };
 
+// A mangled name as C++ writes it; what is none, as it is.
+std::string demangled(const std::string& name);
 // Runs a launch; device memory is that of tests/simt.
 void run(Kernel& kernel, const simt::Grid& grid);
 

@@ -1,242 +1,16 @@
-// Text to modules, and a kernel's text to code (PTX ISA, "Syntax", "Directives", "Instruction operands").
-#include <cxxabi.h>
-
+// A kernel's text to code (PTX ISA, "Directives", "Instruction operands").
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <map>
-#include <optional>
 
 #include "kernels/base/check.h"
 #include "tests/ptx/code.h"
+#include "tests/ptx/operands.h"
+#include "tests/ptx/reader.h"
 
 namespace megalith::ptx {
 
 namespace {
-bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-bool in_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '%'; }
-
-// Reads words and signs from left to right, and counts lines.
-class Reader {
- public:
-  Reader(std::string_view file, std::string_view text, int line) : file_(file), text_(text), line_(line) {}
-  bool done() {
-    skip();
-    return at_ == text_.size();
-  }
-  char peek() {
-    skip();
-    return at_ < text_.size() ? text_[at_] : '\0';
-  }
-  bool take(char c) {
-    if (peek() != c) return false;
-    at_++;
-    return true;
-  }
-  void expect(char c) {
-    if (!take(c)) fail_here(fmt::format("expected '{}'", c));
-  }
-  // Letters, digits, _ $ %, and with `dotted` also '.' and "::".
-  std::string_view word(bool dotted = false) {
-    skip();
-    const size_t begin = at_;
-    while (at_ < text_.size() && (in_word(text_[at_]) || (dotted && text_[at_] == '.'))) {
-      at_++;
-      if (dotted && text_.substr(at_, 2) == "::") at_ += 2;
-    }
-    if (begin == at_) fail_here("expected a word");
-    return text_.substr(begin, at_ - begin);
-  }
-  int64_t integer() {
-    const bool negative = take('-');
-    std::string_view digits = word();
-    int base = 10;
-    if (digits.starts_with("0x") || digits.starts_with("0X")) digits.remove_prefix(2), base = 16;
-    if (digits.ends_with('U')) digits.remove_suffix(1);
-    uint64_t value = 0;
-    const auto end = std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
-    if (end.ec != std::errc() || end.ptr != digits.data() + digits.size()) fail_here("expected an integer");
-    return static_cast<int64_t>(negative ? 0 - value : value);
-  }
-  std::string_view until(char c) {
-    skip();
-    const size_t begin = at_, end = text_.find(c, at_);
-    if (end == std::string_view::npos) fail_here(fmt::format("expected a '{}'", c));
-    for (; at_ < end; at_++) line_ += text_[at_] == '\n';
-    return text_.substr(begin, at_ - begin);
-  }
-  // What is between this brace and its partner.
-  std::string_view braced() {
-    expect('{');
-    const size_t begin = at_;
-    for (int depth = 1; depth > 0;) {
-      if (done()) fail_here("a brace is not closed");
-      depth += text_[at_] == '{' ? 1 : text_[at_] == '}' ? -1 : 0;
-      at_++;
-    }
-    return text_.substr(begin, at_ - 1 - begin);
-  }
-  int line() {
-    skip();
-    return line_;
-  }
-  size_t at() const { return at_; }
-  std::string_view from(size_t begin) const { return text_.substr(begin, at_ - begin); }
-  [[noreturn]] void fail_here(const std::string& what) const {
-    const size_t begin = std::min(text_.rfind('\n', at_ ? at_ - 1 : 0) + 1, at_);
-    FAIL("{}:{}: {}: {}", file_, line_, what,
-         text_.substr(begin, std::min<size_t>(text_.find('\n', at_), begin + 300) - begin));
-  }
-
- private:
-  void skip() {
-    while (at_ < text_.size()) {
-      if (is_space(text_[at_])) {
-        line_ += text_[at_++] == '\n';
-      } else if (text_.substr(at_, 2) == "//") {
-        at_ = std::min(text_.find('\n', at_), text_.size());
-      } else {
-        return;
-      }
-    }
-  }
-  std::string_view file_, text_;
-  size_t at_ = 0;
-  int line_;
-};
-
-// "u32" to 4 bytes.
-std::optional<int64_t> bytes_of_type(std::string_view type) {
-  static const std::map<std::string_view, int64_t> bytes{{"b8", 1},  {"u8", 1},  {"s8", 1},  {"b16", 2}, {"u16", 2},
-                                                         {"s16", 2}, {"b32", 4}, {"u32", 4}, {"s32", 4}, {"f32", 4},
-                                                         {"b64", 8}, {"u64", 8}, {"s64", 8}, {"f64", 8}};
-  const auto at = bytes.find(type);
-  return at == bytes.end() ? std::nullopt : std::optional(at->second);
-}
-
-using Named = std::vector<std::pair<std::string, Module::Symbol>>;
-
-// [.align N] .TYPE NAME [[COUNT]], behind the word for the space.
-Named::value_type declaration(Reader& r, std::string_view space) {
-  Module::Symbol s{.space = std::string(space)};
-  std::string_view type = r.word(true);
-  const bool aligned = type == ".align";
-  if (aligned) s.align = r.integer(), type = r.word(true);
-  const auto bytes = bytes_of_type(type.substr(1));
-  if (!bytes) r.fail_here(fmt::format("unknown type {}", type));
-  if (!aligned) s.align = *bytes;
-  s.bytes = s.element = *bytes;
-  const std::string name(r.word());
-  if (r.take('[')) {
-    s.dynamic = r.peek() == ']';
-    if (!s.dynamic) s.bytes *= r.integer();
-    r.expect(']');
-  }
-  return {name, s};
-}
-Named parameters(Reader& r) {
-  Named all;
-  r.expect('(');
-  while (!r.take(')')) {
-    if (r.word(true) != ".param") r.fail_here("expected a .param");
-    all.push_back(declaration(r, "param"));
-    r.take(',');
-  }
-  return all;
-}
-std::vector<std::string> names(const Named& all) {
-  std::vector<std::string> only;
-  for (const auto& [name, symbol] : all) only.push_back(name);
-  return only;
-}
-uint64_t aligned_up(uint64_t n, int64_t to) {
-  return (n + static_cast<uint64_t>(to) - 1) / static_cast<uint64_t>(to) * static_cast<uint64_t>(to);
-}
-}  // namespace
-
-Module::Module(std::string name, const std::string& text) : name_(std::move(name)) {
-  Reader r(name_, text, 1);
-  while (!r.done()) {
-    std::string_view word = r.word(true);
-    if (word == ".version" || word == ".target" || word == ".address_size") {
-      const std::string_view value = r.word(true);
-      if (word == ".address_size" && value != "64") r.fail_here("addresses of other than 64 bits");
-      continue;
-    }
-    while (word == ".visible" || word == ".extern" || word == ".weak") word = r.word(true);
-    if (word == ".entry") {
-      Kernel k;
-      k.name = demangled(std::string(r.word()));
-      k.line = r.line();
-      k.module = this;
-      const size_t begin = r.at();
-      r.until('{');
-      k.header = r.from(begin);
-      k.body = r.braced();
-      kernels_.push_back(std::move(k));
-    } else if (word == ".func") {
-      Function f;
-      if (r.peek() == '(') f.results = names(parameters(r));
-      const std::string function_name(r.word());
-      f.parameters = names(parameters(r));
-      if (r.take(';')) continue;
-      f.line = r.line();
-      f.body = r.braced();
-      functions_.emplace_back(function_name, std::move(f));
-    } else if (word == ".shared" || word == ".global") {
-      auto [symbol_name, symbol] = declaration(r, word.substr(1));
-      if (word == ".global") {
-        memory_.push_back(std::make_unique<uint64_t[]>(static_cast<size_t>(symbol.bytes) / 8 + 3));
-        symbol.address = aligned_up(reinterpret_cast<uint64_t>(memory_.back().get()), symbol.align);
-        if (symbol.align > 16) r.fail_here("a variable of more than 16 bytes' alignment");
-        if (r.take('=')) {
-          r.expect('{');
-          auto* to = reinterpret_cast<unsigned char*>(symbol.address);
-          for (int64_t i = 0; !r.take('}'); i++) {
-            if (symbol.element != 1 || i == symbol.bytes) r.fail_here("unknown form of values");
-            to[i] = static_cast<unsigned char>(r.integer());
-            r.take(',');
-          }
-        }
-        symbol.placed = true;
-      }
-      r.expect(';');
-      symbols_.emplace_back(symbol_name, symbol);
-    } else {
-      r.fail_here(fmt::format("unknown directive {}", word));
-    }
-  }
-}
-Module::~Module() = default;
-
-const Module::Function* Module::function(const std::string& name) const {
-  for (const auto& [of, f] : functions_)
-    if (of == name) return &f;
-  return nullptr;
-}
-bool Module::holds(uint64_t address, int64_t bytes) const {
-  return std::any_of(symbols_.begin(), symbols_.end(), [&](const auto& named) {
-    const Symbol& s = named.second;
-    return s.space == "global" && address >= s.address &&
-           address + static_cast<uint64_t>(bytes) <= s.address + static_cast<uint64_t>(s.bytes);
-  });
-}
-
-namespace {
-struct Operand {
-  // As in Operation::form; '#' an integer, 'f' and 'd' numbers of 32 and 64 bits, 'A' an address of 64 bits, 'S' that
-  // of a shared variable, 'G' of another.
-  char kind;
-  int slot = -1;
-  uint64_t value = 0;                // of a number, or the address's offset
-  Module::Symbol* symbol = nullptr;  // of an address or an address's base
-  std::string label;
-};
-struct Group {
-  bool vector = false;
-  std::vector<Operand> operands;
-};
-
 class Decoder {
  public:
   explicit Decoder(const Kernel& k) : kernel_(k), code_(std::make_shared<Code>()) {}
@@ -468,39 +242,6 @@ class Decoder {
     return {.kind = 'w', .slot = code_->constants.back().slot, .label = {}};
   }
 
-  // Letter by letter; a digit stands for a vector of so many.
-  static bool matches(std::string_view form, const std::vector<Group>& groups) {
-    size_t g = 0;
-    bool written = form.find('=') != std::string_view::npos;
-    for (size_t f = 0; f < form.size(); f++) {
-      if (form[f] == '=') {
-        written = false;
-        continue;
-      }
-      size_t count = 0;
-      while (std::isdigit(static_cast<unsigned char>(form[f])))
-        count = count * 10 + static_cast<size_t>(form[f++] - '0');
-      if (g == groups.size() || groups[g].vector != (count > 0)) return false;
-      if (groups[g].operands.size() != std::max<size_t>(count, 1)) return false;
-      for (const Operand& o : groups[g].operands)
-        if (!matches(form[f], o.kind, written)) return false;
-      g++;
-    }
-    return g == groups.size();
-  }
-  static bool matches(char wanted, char given, bool written) {
-    if (wanted == given) return true;
-    if (written) return false;
-    switch (wanted) {
-      case 'w': return given == '#' || given == 'f' || given == 'S';
-      case 'l': return given == '#' || given == 'd' || given == 'S' || given == 'G';
-      case 'p': return given == '#';
-      case 'a': return given == 'A';
-      case 'n': return given == '#';
-      default: return false;
-    }
-  }
-
   void append(Instruction i, const std::vector<Group>& groups) {
     const size_t first = code_->slots.size();
     std::string_view form = i.operation->form;
@@ -624,19 +365,14 @@ class Decoder {
 };
 }  // namespace
 
-std::string demangled(const std::string& name) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status),
-                                                         std::free);
-  return status == 0 ? text.get() : name;
-}
-
 std::shared_ptr<const Code> decode(const Kernel& kernel) { return Decoder(kernel).decode(); }
 
 const Operations& operations() {
   static const Operations all = [] {
     Operations made;
     add_arithmetic(made);
+    add_conversions(made);
+    add_exchanges(made);
     add_memory(made);
     add_matrices(made);
     return made;
