@@ -112,7 +112,7 @@ class Gpu(unittest.TestCase):
     def test_an_op_that_hangs_leaves_time_to_the_others(self):
         hangs = OPS.replace("; kill -SEGV $$", "; sleep 987")
         self.program("test_gpu", hangs)
-        part = gpu.Part("kernels", "test", [self.folder + "/bin/test_gpu", "--gtest_filter=All*:Device*"], 60, each=1)
+        part = gpu.Part("kernels", "test", [self.folder + "/bin/test_gpu", "--gtest_filter=All*:Device*"], 60, each=3)
         found = gpu.run_each(part, 60)
         self.assertEqual([(t["name"].rsplit("/", 1)[-1], t["outcome"]) for t in found["tests"]],
                          [("gelu", "timed out"), ("add", "passed"), ("DeviceBits.Masks", "passed")])
@@ -180,8 +180,9 @@ class Gpu(unittest.TestCase):
     def test_what_hangs_is_ended_with_all_it_started(self):
         self.program("test_gpu", HANGS)
         start = time.monotonic()
-        status, results, _, _ = self.go("--only", "^kernels$", "--minutes", "0.05")
-        self.assertLess(time.monotonic() - start, 20)
+        # Enough to begin on a machine that is busy with other tests, and far less than what it sleeps.
+        status, results, _, _ = self.go("--only", "^kernels$", "--minutes", "0.15")
+        self.assertLess(time.monotonic() - start, 60)
         self.assertEqual((status, results["parts"][0]["outcome"]), (1, "timed out"))
         self.assertEqual(results["parts"][1]["why"], "not asked for")
         left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
