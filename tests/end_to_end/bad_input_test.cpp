@@ -110,7 +110,7 @@ TEST(BadInput, a_full_disk_under_the_output_is_said) {
   const Scratch scratch;
   write_reference_config(scratch / "config.toml", reference("tiny"), "");
   const Result result =
-      run({"sh", "-c", megalith({}).front() + " plan config.toml --ranks 2 > /dev/full"}, scratch.folder(), 20);
+      run({"sh", "-c", megalith({}).front() + " plan config.toml --ranks 2 > /dev/full"}, scratch.folder());
   EXPECT_EQ(result.status, 1) << result.text();
   EXPECT_EQ(result.err, "megalith: cannot write all of the output: No space left on device; is the disk full?\n");
 }

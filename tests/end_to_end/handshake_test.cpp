@@ -26,7 +26,7 @@ class Handshake : public testing::Test {
   // Refused by every rank within five seconds, told once, in these words, and nothing written.
   void expect_refusal(const std::vector<Part>& parts, const Args& words) {
     const auto before = snapshot(scratch.folder());
-    const Result result = run(mpirun(parts), scratch.folder(), 20);
+    const Result result = run(mpirun(parts), scratch.folder());
     EXPECT_FALSE(result.timed_out);
     EXPECT_GT(result.status, 0) << result.text();
     EXPECT_LT(result.status, 128) << "ended by a signal: " << result.text();

@@ -171,7 +171,7 @@ TEST_P(RefusedLayout, ends_all_ranks_at_once_with_one_message) {
   Args args{"train", "config.toml"};
   args.insert(args.end(), GetParam().overrides.begin(), GetParam().overrides.end());
   const auto before = snapshot(scratch.folder());
-  const Result result = run(mpirun(GetParam().ranks, args), scratch.folder(), 20);
+  const Result result = run(mpirun(GetParam().ranks, args), scratch.folder());
   EXPECT_FALSE(result.timed_out);
   EXPECT_GT(result.status, 0) << result.text();
   EXPECT_LT(result.status, 128) << "ended by a signal: " << result.text();

@@ -34,7 +34,7 @@ TEST(TwoJobs, do_not_share_a_folder) {
   Process first(mpirun(2, never_ending({})), scratch.folder());
   wait_for(first, "\nstep 3/");
   const auto refused = [&](const Args& overrides, const std::string& folder, const std::string& remedy) {
-    const Result second = run(mpirun(2, never_ending(overrides)), scratch.folder(), 30);
+    const Result second = run(mpirun(2, never_ending(overrides)), scratch.folder());
     EXPECT_EQ(second.status, 1) << second.text();
     EXPECT_EQ(second.out.find("step "), std::string::npos) << second.text();
     for (const std::string& words : {folder + " is in use by process ", std::string(host), remedy})

@@ -20,7 +20,7 @@ class Verify : public testing::Test {
     Args all{"verify", "config.toml"};
     all.insert(all.end(), args.begin(), args.end());
     const auto before = snapshot(scratch.folder());
-    const Result result = run(ranks == 1 ? megalith(all) : mpirun(ranks, all), scratch.folder(), 30);
+    const Result result = run(ranks == 1 ? megalith(all) : mpirun(ranks, all), scratch.folder());
     EXPECT_TRUE(snapshot(scratch.folder()) == before) << "something was written";
     return result;
   }
@@ -171,7 +171,7 @@ TEST_F(Verify, other_options_on_one_rank_are_refused) {
   std::vector<Part> parts;
   for (const char* steps : {"2", "3"})
     parts.push_back({1, {"verify", "config.toml", "--against", "memory.lm_head_chunks=3", "--steps", steps}});
-  const Result result = run(mpirun(parts), scratch.folder(), 20);
+  const Result result = run(mpirun(parts), scratch.folder());
   EXPECT_FALSE(result.timed_out);
   EXPECT_EQ(result.status, 1) << result.text();
   EXPECT_NE(result.err.find("\n  --steps: 3; on rank 0: 2"), std::string::npos) << result.text();
