@@ -56,6 +56,12 @@ TEST(Inventory, EachObstacleIsNamedAlone) {
       {"GPU 1: 20.0 GiB of 80.0 GiB are in use", [](Inventory& m) { m.gpus[1].properties.free = 60 * GiB; }},
       {"cannot open libnccl", [](Inventory& m) { m.nccl_error = "cannot open libnccl.so.2"; }},
       {"/dev/shm has 64 MiB free", [](Inventory& m) { m.shared_files = GiB / 16; }},
+      {"/dev/shm has 32 MiB free, and MPI",
+       [](Inventory& m) {
+         m.gpus.pop_back();
+         m.links.clear();
+         m.shared_files = GiB / 32;
+       }},
       {"ulimit -l unlimited", [](Inventory& m) { m.locked_limit = 65536; }},
       {"mlx5_0 is DOWN", [](Inventory& m) { m.ports[0].state = "DOWN"; }},
       {"ulimit -n", [](Inventory& m) { m.open_files = 256; }},
