@@ -144,7 +144,8 @@ TEST(StepClock, TimeGoesToWhatIsInnermost) {
   EXPECT_EQ(by_name["step 3"]->end, by_name["step 4"]->begin);
 }
 
-// A training as it is: its time is that of the wall, and what nothing accounts for is little.
+// A training as it is: its time is that of the wall, and what nothing accounts for is little (in the step that others
+// interrupt least).
 TEST(StepClock, AccountsOfATrainingAddUpToItsTime) {
   Config config = small_config();
   config.model = {.layers = 4, .hidden = 128, .heads = 4, .vocab = 500, .context = 64, .dropout = 0.1};
@@ -156,15 +157,18 @@ TEST(StepClock, AccountsOfATrainingAddUpToItsTime) {
   StepClock clock(run.runtime.stream);
   run.trainer.tell([&] { return Told{.so_far = clock.so_far(), .resident = 1}; });
   run.runtime.stream.trace().keep_time(&clock);
-  for (int64_t step = 1; step <= 3; step++) {
+  double elsewhere = 1;
+  for (int64_t step = 1; step <= 4; step++) {
+    const double before = StepClock::host_now();
     clock.begin_step();
     const double begin = StepClock::host_now();
     const StepScalars scalars = run.step(step);
-    const double wall = StepClock::host_now() - begin;
+    const double end = StepClock::host_now();
     clock.end_step(step);
     const Accounts spent = clock.take();
-    EXPECT_NEAR(total(spent) / wall, 1, 0.01);
-    EXPECT_LT(at(spent, Account::elsewhere) / wall, 0.1);
+    EXPECT_GE(total(spent), end - begin);
+    EXPECT_LE(total(spent), StepClock::host_now() - before);
+    elsewhere = std::min(elsewhere, at(spent, Account::elsewhere) / total(spent));
     for (const Account a : {Account::gemm, Account::attention, Account::elementwise, Account::optimizer,
                             Account::host_copies, Account::input})
       EXPECT_GT(at(spent, a), 0) << name_of(a);
@@ -174,6 +178,7 @@ TEST(StepClock, AccountsOfATrainingAddUpToItsTime) {
     const std::vector<Accounts> ranks = accounts_of_ranks({scalars.told[0].so_far}, 0, spent);
     for (size_t a = 0; a < num_accounts; a++) EXPECT_NEAR(ranks[0][a], spent[a], 1e-12);
   }
+  EXPECT_LT(elsewhere, 0.03);
   run.runtime.stream.trace().keep_time(nullptr);
 }
 
