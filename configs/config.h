@@ -131,6 +131,7 @@ struct TrainConfig {
   int64_t evaluate_batches = 20;
   int64_t max_bad_steps = 3;     // in a row, until the run ends
   double skip_norm_above = 0.0;  // times the running median; 0: off
+  std::string trace_steps;       // as step_range.h reads it; empty: none
   bool operator==(const TrainConfig&) const = default;
 };
 

@@ -134,6 +134,10 @@ Table<Config> build_table() {
                "the run ends");
   train.number("skip_norm_above", &TrainConfig::skip_norm_above, "", at_least(0),
                "Skip steps whose gradient norm is above this many times the median of the last 128 updates'; 0: off");
+  train.word(
+      "trace_steps", &TrainConfig::trace_steps,
+      "Steps, as 10 or 10-12, to write a trace of for ui.perfetto.dev: trace-10-12.json under run.output; empty: "
+      "none");
 
   Rows checkpoint(table, "checkpoint", &Config::checkpoint);
   checkpoint.word("directory", &CheckpointConfig::directory,

@@ -1,6 +1,7 @@
 #include "configs/rules.h"
 
 #include "configs/field_table.h"
+#include "configs/step_range.h"
 #include "kernels/base/check.h"
 
 #include <fmt/ranges.h>
@@ -253,6 +254,19 @@ Found check_run(const Config& config) {
   return {};
 }
 
+Found check_trace(const Config& config) {
+  const std::string& text = config.train.trace_steps;
+  if (text.empty()) return {};
+  const std::optional<StepRange> steps = step_range(text);
+  if (!steps)
+    return problem(config, "train.trace_steps",
+                   "names no steps; write one, as 10, or the first and the last, as 10-12");
+  if (steps->last > config.train.steps)
+    return problem(config, "train.trace_steps", "is beyond train.steps = {}; name earlier ones, or raise that",
+                   config.train.steps);
+  return {};
+}
+
 // Half of all norms are above the median.
 Found check_skipping(const Config& config) {
   const double above = config.train.skip_norm_above;
@@ -285,7 +299,7 @@ std::optional<Problem> first_problem(const Config& config) {
   // check_values goes first: the others divide by what it has found to be positive.
   for (const auto check : {check_values, check_shapes, check_tensor_parallel, check_pipeline, check_layers_per_stage,
                            check_sharding, check_placement, check_memory, check_optimizer_state, check_learning_rate,
-                           check_loss_scale, check_run, check_skipping, check_communication})
+                           check_loss_scale, check_run, check_trace, check_skipping, check_communication})
     if (Found found = check(config)) return found;
   return {};
 }

@@ -11,8 +11,8 @@ struct Cost {
 
   // What the op is at its heart, whose rate depends on its sizes: a matrix product (m, k) x (k, n), which may be added to
   // what is there, or causal attention of m heads, over all sequences, with n positions of k features. An update is the
-  // optimizer's, which passes over weights and not over activations.
-  enum class Kind : uint8_t { elementwise, update, gemm, gemm_add, attention };
+  // optimizer's, which passes over weights and not over activations. An input is what the host writes.
+  enum class Kind : uint8_t { elementwise, update, gemm, gemm_add, attention, input };
   Kind kind = Kind::elementwise;
   int64_t m = 0, n = 0, k = 0;
 

@@ -34,6 +34,7 @@ class Pending {
   static Pending traced(Trace& trace, int channel, Transfer transfer, int peer, int64_t bytes, Begin begin) {
     const int64_t ticket = trace.begin(channel, transfer, peer, bytes);
     Pending pending = begin();
+    trace.begun();
     pending.state_.trace = &trace;
     pending.state_.ticket = ticket;
     return pending;
@@ -43,6 +44,7 @@ class Pending {
     const State ending = std::exchange(state_, {});
     if (ending.trace) ending.trace->wait(ending.ticket);
     if (ending.wait) ending.wait();
+    if (ending.trace) ending.trace->waited();
   }
   // False for one of nothing, and once it was waited for.
   bool under_way() const { return state_.wait || state_.over || state_.trace; }

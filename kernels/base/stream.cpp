@@ -24,7 +24,8 @@ void Stream::upload(const char* name, std::initializer_list<Tensor> to,
   for (const Tensor& t : to) bytes += static_cast<double>(t.bytes());
   const std::span<const Tensor> tensors(to.begin(), to.size());
   launch(
-      name, {.bytes = bytes}, [&] { fill(tensors); }, [&](auto) { transfers().upload(tensors, fill); });
+      name, {.bytes = bytes, .kind = Cost::Kind::input}, [&] { fill(tensors); },
+      [&](auto) { transfers().upload(tensors, fill); });
 }
 
 Stream::Ticket Stream::download(const char* name, Tensor from, std::function<void(Tensor)> read) {

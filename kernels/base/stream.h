@@ -63,18 +63,10 @@ class Stream {
     record.bytes += cost.bytes;
     trace_->op(name, cost);
     if (world_ == World::dry) return;
-    if constexpr (has_cuda) {
-      if (world_ == World::cuda) {
-        const device::Range range(name);
-        if (timer_) timer_->begin(name);
-        cuda(queue_);
-        if (timer_) timer_->end();
-        return;
-      }
-    }
-    const auto start = std::chrono::steady_clock::now();
-    cpu();
-    record.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    Timekeeper* const timekeeper = trace_->timekeeper();
+    if (timekeeper) timekeeper->begin_op(name, cost);
+    run(name, record, cpu, cuda);
+    if (timekeeper) timekeeper->end();
   }
 
   // The host writes tensors: fill(host) gets tensors of the same shapes in memory of the host (in the cpu world, `to`
@@ -118,6 +110,21 @@ class Stream {
   }
 
  private:
+  template <class Cpu, class Cuda>
+  void run(const char* name, OpRecord& record, Cpu& cpu, Cuda& cuda) {
+    if constexpr (has_cuda) {
+      if (world_ == World::cuda) {
+        const device::Range range(name);
+        if (timer_) timer_->begin(name);
+        cuda(queue_);
+        if (timer_) timer_->end();
+        return;
+      }
+    }
+    const auto start = std::chrono::steady_clock::now();
+    cpu();
+    record.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
   OpRecord& record_of(const char* name);
   Pending copy_beside(Transfer direction, Tensor to, Tensor from);
   HostTransfers& transfers();

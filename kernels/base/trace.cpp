@@ -26,12 +26,14 @@ int64_t Trace::begin(int channel, Transfer transfer, int peer, int64_t bytes) {
                        .peer = peer,
                        .id = static_cast<int32_t>(next_ - first_),
                        .bytes = bytes});
+  if (timekeeper_) timekeeper_->begin_transfer(next_, channel, transfer);
   return next_++;
 }
 
 void Trace::wait(int64_t ticket) {
   if (level_ != TraceLevel::off && ticket >= first_)
     events_.push_back({.kind = Kind::wait, .id = static_cast<int32_t>(ticket - first_)});
+  if (timekeeper_) timekeeper_->begin_wait(ticket);
 }
 
 std::vector<TraceEvent> transfers_on(const std::vector<TraceEvent>& trace, int channel) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/base/cost.h"
+#include "kernels/base/timekeeper.h"
 
 namespace megalith {
 
@@ -57,9 +58,21 @@ class Trace {
   // What to call wait() with.
   int64_t begin(int channel, Transfer transfer, int peer, int64_t bytes);
   void wait(int64_t ticket);
+  // The call that begins a transfer has returned; the wait is over.
+  void begun() const { end(); }
+  void waited() const { end(); }
+
+  // Is told what of the stream begins and ends from now on; null: nobody. It must outlive its time here.
+  void keep_time(Timekeeper* timekeeper) { timekeeper_ = timekeeper; }
+  Timekeeper* timekeeper() const { return timekeeper_; }
 
  private:
+  void end() const {
+    if (timekeeper_) timekeeper_->end();
+  }
+
   TraceLevel level_ = TraceLevel::off;
+  Timekeeper* timekeeper_ = nullptr;
   int64_t next_ = 0, first_ = 0;  // tickets: of the next transfer, and of the first in this trace
   std::vector<TraceEvent> events_;
 };

@@ -53,8 +53,6 @@ TraceEvent begin(Channel channel, Transfer transfer, int id, double seconds, int
 }
 TraceEvent wait(int id) { return {.kind = Kind::wait, .id = id}; }
 
-double at(const Accounts& accounts, Account account) { return accounts[static_cast<size_t>(account)]; }
-
 TimeLine play(const MeshShape& mesh, const std::vector<std::vector<TraceEvent>>& traces, const Hardware& hardware) {
   std::vector<StageTrace> stages;
   for (size_t i = 0; i < traces.size(); i++) stages.push_back(stage_trace(static_cast<int>(i), traces[i]));
@@ -223,6 +221,41 @@ TEST(Prediction, AccountsAddUpToTheStep) {
     EXPECT_GT(p.hfu, p.mfu);
     for (const Accounts& stage : p.line.accounts)
       EXPECT_LE(at(p.line.accounts[p.slowest], Account::bubble), at(stage, Account::bubble));
+  }
+}
+
+// A trace of the predicted step, summed as a measured one is, is its account.
+TEST(Prediction, SpansOfComputeAreTheStep) {
+  Config config = real_config();
+  config.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each;
+  config.memory.offload_activations = true;
+  for (const auto& [tensor, pipeline] : {std::pair{1, 1}, {2, 1}, {2, 2}, {1, 4}}) {
+    config.parallel.tensor_parallel_degree = tensor;
+    config.parallel.pipeline_parallel_degree = pipeline;
+    const Prediction p = predict(config, real_hardware(), rehearse_stages(config, {}, 8, true), true);
+    ASSERT_EQ(p.line.spans.size(), static_cast<size_t>(pipeline));
+    for (size_t stage = 0; stage < p.line.spans.size(); stage++) {
+      Laps laps(0, Account::checkpoint);  // which a prediction has none of
+      for (const Span& span : p.line.spans[stage]) {
+        if (span.lane != -1) continue;
+        laps.enter(span.begin, span.account);
+        laps.leave(span.end);
+      }
+      const Accounts summed = laps.take(p.seconds), &predicted = p.line.accounts[stage];
+      EXPECT_NEAR(total(summed) / p.seconds, 1, 1e-12);
+      double work = 0;  // beside transfers it is slower, which the prediction accounts for by itself
+      for (size_t a = 0; a < num_accounts; a++) {
+        const auto account = static_cast<Account>(a);
+        const bool works = account == Account::gemm || account == Account::attention ||
+                           account == Account::elementwise || account == Account::optimizer ||
+                           account == Account::input || account == Account::slowed;
+        if (works)
+          work += summed[a] - predicted[a];
+        else
+          EXPECT_NEAR(summed[a], predicted[a], 1e-9 * p.seconds) << name_of(account);
+      }
+      EXPECT_NEAR(work, 0, 1e-9 * p.seconds);
+    }
   }
 }
 

@@ -6,8 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "data/prepare.h"
+#include "kernels/base/json.h"
 #include "tests/data/scratch.h"
 #include "tests/mpi/session.h"
+#include "tests/trace_faults.h"
 #include "trainer/inference/inference.h"
 #include "trainer/train/run.h"
 #include "trainer/verify/verify.h"
@@ -75,6 +77,31 @@ TEST_F(SimulatedGpuRun, CheckpointsMoveBetweenGpuAndCpu) {
     megalith::Run(config(run, second, on_host), session()).train();
     expect_same_course("cpu", run);
   }
+}
+
+// Events in the stream are the clock, where the stream runs late.
+TEST_F(SimulatedGpuRun, TimeGoesToOpsAndWaitsOfTheGpu) {
+  megalith::Run(
+      config("gpu", "cuda",
+             {"train.trace_steps=2-3", "memory.activation_checkpointing=each", "memory.offload_activations=true"}),
+      session())
+      .train();
+  for (const nlohmann::json& line : told("gpu")) {
+    if (!line.contains("step_seconds")) continue;
+    const int64_t step = line["step"];
+    EXPECT_GT(line["memory_measured"]["host"], 0);
+    ASSERT_EQ(line.contains("time"), step == 2 || step == 3) << "those that are traced: " << line;
+    if (!line.contains("time")) continue;
+    for (const char* name : {"GEMM", "attention", "elementwise", "optimizer", "input", "launches"})
+      EXPECT_GT(line["time"].value(name, 0.0), 0) << name;
+  }
+  const nlohmann::json trace = parse_json(read_file(scratch_.path("gpu") + "/trace-2-3.json"));
+  EXPECT_EQ(test::trace_faults(trace), std::vector<std::string>{});
+  std::map<std::string, int> names;
+  for (const nlohmann::json& e : trace["traceEvents"]) names[e["name"]]++;
+  EXPECT_EQ(names["step 2"] + names["step 3"], 2);
+  EXPECT_EQ(names["attention_forward"], 2 * 2 * 2 * 2) << "steps, microbatches, layers, and each is recomputed";
+  EXPECT_EQ(names["to_host"], 2 * 2 * 2);
 }
 
 // Its weights, and every activation and gradient on the way, in both types. Heads of 64: attention on tensor cores.

@@ -2,6 +2,7 @@
 #include "configs/shrink.h"
 #include "trainer/commands/command.h"
 #include "trainer/job/agreement.h"
+#include "trainer/planner/prediction.h"
 #include "trainer/train/run.h"
 #include "trainer/verify/verify.h"
 
@@ -26,7 +27,7 @@ Command train_command(CLI::App& cli) {
       config = load_config(o->config, o->overrides);
       if (o->shrink > 0) config = shrink(config, o->shrink);
     });
-    Run(config, session).train();
+    Run(config, session, predicted_step).train();
     return 0;
   };
   return {app, {}, train, [o] { return load_communication(o->config, o->overrides); }};

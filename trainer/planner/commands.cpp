@@ -70,7 +70,11 @@ bool run_plan(const PlanOptions& options) {
       options.tokens > 0 ? options.tokens : prediction.tokens * static_cast<double>(config.train.steps);
   const Verdict found = verdict(config, *job.hardware, run.mesh, run.memory, prediction);
   fmt::print("{}{}", report(prediction, run.mesh, tokens), found.text);
-  if (!options.trace.empty()) write_trace(prediction, options.trace);
+  if (!options.trace.empty()) {
+    TraceFile file(options.trace);
+    for (const TraceProcess& stage : trace_of(prediction)) file.add(stage);
+    file.publish();
+  }
   return found.fits;
 }
 

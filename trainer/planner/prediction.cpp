@@ -2,10 +2,6 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
-#include "kernels/base/files.h"
-#include "kernels/base/json.h"
 #include "trainer/model/spec.h"
 #include "trainer/step/rehearsal.h"
 
@@ -99,7 +95,11 @@ Prediction predict(const Config& config, const Hardware& hardware, const Rehears
   // In a pipeline the first stage's microbatches follow one another, and each stage adds one.
   const auto microbatches = static_cast<double>(rehearsed.microbatches + mesh.pipeline - 1);
   const double elsewhere = 1e-3 * (hardware.calibrated.step + hardware.calibrated.microbatch * microbatches);
-  for (Accounts& stage : p.line.accounts) stage[static_cast<size_t>(Account::elsewhere)] += elsewhere;
+  for (Accounts& stage : p.line.accounts) at(stage, Account::elsewhere) += elsewhere;
+  if (elsewhere > 0)
+    for (std::vector<Span>& stage : p.line.spans)
+      stage.push_back(
+          {name_of(Account::elsewhere), -1, p.line.seconds, p.line.seconds + elsewhere, Account::elsewhere});
   p.line.seconds += elsewhere;
   p.seconds = p.line.seconds;
   const auto bubble = [](const Accounts& stage) { return stage[static_cast<size_t>(Account::bubble)]; };
@@ -133,26 +133,16 @@ std::string report(const Prediction& p, const MeshShape& mesh, double tokens_of_
                             hours * mesh.size());
 }
 
-void write_trace(const Prediction& prediction, const std::string& path) {
-  nlohmann::json events = nlohmann::json::array();
-  for (size_t stage = 0; stage < prediction.line.spans.size(); stage++) {
-    const auto name = [&](const char* what, int lane, const std::string& text) {
-      events.push_back({{"ph", "M"}, {"name", what}, {"pid", stage}, {"tid", lane + 1}, {"args", {{"name", text}}}});
-    };
-    name("process_name", -1, fmt::format("stage {}", stage));
-    name("thread_name", -1, "compute");
-    for (Channel channel : all_channels) name("thread_name", static_cast<int>(channel), name_of(channel));
-    name("thread_name", host_channel, name_of(Channel::host));
-    for (const Span& span : prediction.line.spans[stage])
-      events.push_back({{"ph", "X"},
-                        {"name", span.name},
-                        {"pid", stage},
-                        {"tid", span.lane + 1},
-                        {"ts", span.begin * 1e6},
-                        {"dur", (span.end - span.begin) * 1e6}});
-  }
-  write_file(path, json_text(nlohmann::json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}}),
-             {.replace = true});
+std::vector<TraceProcess> trace_of(const Prediction& prediction) {
+  std::vector<TraceProcess> stages;
+  for (const std::vector<Span>& spans : prediction.line.spans)
+    stages.push_back({fmt::format("predicted, stage {}", stages.size()), spans});
+  return stages;
+}
+
+std::vector<TraceProcess> predicted_step(const Config& config, int num_ranks) {
+  const Hardware hardware = load_hardware(config.hardware.profile);
+  return trace_of(predict(config, hardware, rehearse_stages(config, hardware.stack, num_ranks, true), true));
 }
 
 }  // namespace megalith

@@ -47,7 +47,9 @@ Prediction predict(const Config& config, const Hardware& hardware, const Rehears
 // The table that `megalith plan` prints, with the hours of a run of so many tokens.
 std::string report(const Prediction& prediction, const MeshShape& mesh, double tokens_of_run);
 
-// The time line for ui.perfetto.dev: a process a stage, a thread for its ops and one for each channel.
-void write_trace(const Prediction& prediction, const std::string& path);
+// The time line for a trace (trace_file.h), of a prediction with spans: a process a stage.
+std::vector<TraceProcess> trace_of(const Prediction& prediction);
+// All of it, from a config that names machines and the ranks of a node.
+std::vector<TraceProcess> predicted_step(const Config& config, int num_ranks);
 
 }  // namespace megalith

@@ -9,24 +9,6 @@
 
 namespace megalith {
 
-const char* name_of(Account account) {
-  constexpr const char* names[num_accounts] = {"GEMM",
-                                               "attention",
-                                               "elementwise",
-                                               "optimizer",
-                                               "work slowed by transfers",
-                                               "gathers",
-                                               "scatters",
-                                               "tensor-parallel sums",
-                                               "sums over copies",
-                                               "messages",
-                                               "bubble",
-                                               "host copies",
-                                               "launches",
-                                               "elsewhere"};
-  return names[static_cast<size_t>(account)];
-}
-
 namespace {
 
 // A transfer of one rank's trace.
@@ -66,28 +48,6 @@ struct Clock {
 };
 
 bool carries_messages(Channel channel) { return channel == Channel::forward || channel == Channel::backward; }
-
-Account account_of_wait(Channel channel, Transfer transfer) {
-  switch (channel) {
-    case Channel::tensor: return Account::tensor_sums;
-    case Channel::data: return Account::copy_sums;
-    case Channel::forward:
-    case Channel::backward:
-    case Channel::world: return Account::messages;
-    case Channel::host: return Account::host_copies;
-    default: return transfer == Transfer::all_gather ? Account::gathers : Account::scatters;
-  }
-}
-
-Account account_of_op(Cost::Kind kind) {
-  switch (kind) {
-    case Cost::Kind::gemm:
-    case Cost::Kind::gemm_add: return Account::gemm;
-    case Cost::Kind::attention: return Account::attention;
-    case Cost::Kind::update: return Account::optimizer;
-    default: return Account::elementwise;
-  }
-}
 
 // A stretch on given machines.
 struct TimedStretch {
@@ -186,7 +146,7 @@ class ClockedPlay {
       const auto [seconds, account] = times_[stage][op];
       work(stage, seconds);
       clock.accounts[static_cast<size_t>(account)] += seconds;
-      if (with_spans_) spans_[stage].push_back({stages_[stage].ops[op].name, -1, begin, clock.now});
+      if (with_spans_) spans_[stage].push_back({stages_[stage].ops[op].name, -1, begin, clock.now, account});
     }
   }
 
@@ -263,6 +223,7 @@ class ClockedPlay {
         clock.copies.hidden += ending.held_up ? 0 : 1;
       }
       clock.accounts[static_cast<size_t>(ending.account)] += clock.now - since;
+      note_wait(stage, since, clock.now, ending.account);
     }
     return true;
   }
@@ -282,6 +243,7 @@ class ClockedPlay {
     Clock& clock = clocks_[stage];
     if (clock.now >= until) return;
     clock.accounts[static_cast<size_t>(account)] += until - clock.now;
+    note_wait(stage, clock.now, until, account);
     while (clock.now < until) {
       const double all = until - clock.now, arrival = next_arrival(stage, 1);
       pass(stage, std::min(all, arrival), 1);
@@ -331,7 +293,11 @@ class ClockedPlay {
   }
 
   void note(size_t stage, const Ending& ending, double begin, double end) {
-    spans_[stage].push_back({name_of(ending.transfer), ending.channel, begin, end});
+    spans_[stage].push_back({name_of(ending.transfer), ending.channel, begin, end, ending.account});
+  }
+  void note_wait(size_t stage, double begin, double end, Account account) {
+    if (with_spans_ && end > begin)
+      spans_[stage].push_back({fmt::format("wait: {}", name_of(account)), -1, begin, end, account});
   }
 
   struct Line {

@@ -13,37 +13,14 @@
 // - The accounts of a stage add up to the step.
 #pragma once
 
-#include <array>
-#include <string>
 #include <vector>
 
 #include "configs/hardware.h"
 #include "trainer/communication/mesh.h"
 #include "trainer/planner/op_time.h"
+#include "trainer/step/trace_file.h"
 
 namespace megalith {
-
-// What the time of a step goes to.
-enum class Account : uint8_t {
-  gemm,
-  attention,
-  elementwise,
-  optimizer,    // update and norm
-  slowed,       // work that takes longer beside a transfer
-  gathers,      // waits for weights
-  scatters,     // waits for sums of gradients, over the shard group
-  tensor_sums,  // waits for the tensor-parallel group
-  copy_sums,    // waits for sums over copies
-  messages,     // waits while a message travels
-  bubble,       // waits for another stage, to begin a message or at the end
-  host_copies,  // waits for copies between device and host
-  launches,     // waits for the host
-  elsewhere,    // calibrated: what is not in the model
-};
-constexpr size_t num_accounts = 14;
-const char* name_of(Account account);
-
-using Accounts = std::array<double, num_accounts>;  // seconds
 
 // What one rank did in a step, which stands for its stage: transfers and, between them, stretches of ops. Stretches
 // that are the same, as those of layers are, are held once.
@@ -72,13 +49,6 @@ struct StageTrace {
 // Of a trace with ops in it.
 StageTrace stage_trace(int rank, const std::vector<TraceEvent>& trace);
 
-// One op or transfer.
-struct Span {
-  std::string name;
-  int lane = -1;  // the channel of a transfer; -1: an op
-  double begin = 0, end = 0;
-};
-
 struct TimeLine {
   // Between device and host; hidden: over when the work waits for it.
   struct Copies {
@@ -87,7 +57,7 @@ struct TimeLine {
   double seconds = 0;                    // of the step
   std::vector<Accounts> accounts;        // by stage
   std::vector<Copies> copies;            // by stage
-  std::vector<std::vector<Span>> spans;  // by stage, where asked for
+  std::vector<std::vector<Span>> spans;  // by stage, where asked for; those of compute fill the step
 };
 
 // The traces are in the order of the stages and match (matcher.h).

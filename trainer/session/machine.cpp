@@ -26,6 +26,12 @@ std::string processor_name() {
 
 int64_t physical_memory() { return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE); }
 
+int64_t resident_memory() {
+  int64_t all = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> all >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
 std::string machine_id() {
   char name[256] = "";
   gethostname(name, sizeof name - 1);

@@ -16,6 +16,9 @@ std::string processor_name();
 // Bytes of physical memory.
 int64_t physical_memory();
 
+// Bytes of this process that lie in physical memory now, files that it has mapped included.
+int64_t resident_memory();
+
 // The same for all processes of a machine, and for no other's: its name and when it was started.
 std::string machine_id();
 

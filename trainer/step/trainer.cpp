@@ -27,6 +27,8 @@ std::vector<size_t> not_finite(const double* values, int64_t n) {
   return places;
 }
 
+constexpr int64_t numbers_told = sizeof(Told) / sizeof(double);
+
 // A NaN's sign means nothing, and would be printed.
 double unsigned_nan(double v) { return std::isnan(v) ? std::numeric_limits<double>::quiet_NaN() : v; }
 }  // namespace
@@ -40,7 +42,8 @@ Trainer::Trainer(const Config& config, const Plan& plan, Runtime& runtime)
   const std::vector<UnitSpec> model = model_spec(plan.model);
   num_units_ = static_cast<int64_t>(model.size());
   unit_index_ = places_in_model(plan, model);
-  scalars_ = runtime.memory[MemoryClass::gradients].tensor(DType::f64, {2, num_units_ + 2});
+  const int64_t told = plan.mesh.size() * numbers_told;
+  scalars_ = runtime.memory[MemoryClass::gradients].tensor(DType::f64, {2, num_units_ + 2 + told});
   mine_ = scalars_.rows(0, 1);
   sums_ = scalars_.rows(1, 2);
 }
@@ -74,6 +77,12 @@ Stream::Ticket Trainer::step(int64_t step, int64_t first_sequence, Feed feed, bo
   share_of_squares(mine_.flat(0, num_units_));
   share_of_loss(mine_.flat(num_units_, num_units_ + 1));
   fill(s, mine_.flat(num_units_ + 1, num_units_ + 2), vote_to_stop ? 1 : 0);
+  s.upload("tell", {mine_.flat(num_units_ + 2, mine_.numel())}, [&](std::span<const Tensor> host) {
+    double* all = host[0].data<double>();
+    std::fill_n(all, host[0].numel(), 0);
+    const Told told = tell_ ? tell_() : Told{};
+    std::memcpy(all + plan_.rank * numbers_told, &told, sizeof told);
+  });
   copy(s, sums_, mine_);
   runtime_.mesh.channel(Channel::world).all_reduce(s, sums_, Reduce::sum).wait();
 
@@ -115,11 +124,13 @@ Stream::Ticket Trainer::read(StepScalars* out) {
         out->bad_microbatches.push_back(static_cast<int64_t>(k));
     });
   return s.download("read_scalars", scalars_, [out, n = num_units_](Tensor host) {
-    const double *mine = host.data<double>(), *sums = mine + n + 2;
+    const double *mine = host.data<double>(), *sums = mine + host.cols();
     out->loss = unsigned_nan(sums[n]);
     out->stop_votes = sums[n + 1];
     if (const std::vector<size_t> bad = not_finite(sums, n); !bad.empty()) out->bad_unit = bad.back();
     out->bad_units = not_finite(mine, n);
+    out->told.resize(static_cast<size_t>((host.cols() - n - 2) / numbers_told));
+    std::memcpy(out->told.data(), sums + n + 2, out->told.size() * sizeof(Told));
   });
 }
 

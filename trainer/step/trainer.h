@@ -4,14 +4,23 @@
 // stream has passed the copy.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
 #include "configs/config.h"
 #include "trainer/parallel/stage.h"
+#include "trainer/step/account.h"
 #include "trainer/step/optimizer.h"
 
 namespace megalith {
+
+// What each rank tells all others of itself with the sums of a step: numbers of the host, taken when the host launches
+// the last sum.
+struct Told {
+  Accounts so_far{};                             // of this step's time; in the cuda world nothing
+  double resident = 0, device = 0, on_host = 0;  // bytes of memory taken
+};
 
 // What a step reports to the host.
 struct StepScalars {
@@ -29,6 +38,7 @@ struct StepScalars {
   // holds what is not.
   std::vector<int64_t> bad_microbatches{};
   std::vector<size_t> bad_units{};
+  std::vector<Told> told{};  // by rank
   bool skipped() const { return decision != Decision::update; }
 };
 
@@ -46,6 +56,9 @@ class Trainer {
   // Step number step + 1, on sequences [first_sequence, first_sequence + global batch) counted since the run began;
   // `feed` gets positions within that batch. `out` is written when the stream receives what is returned.
   Stream::Ticket step(int64_t step, int64_t first_sequence, Feed feed, bool vote_to_stop, StepScalars* out);
+
+  // Who is asked what this rank tells; nobody: it tells nothing but zeros.
+  void tell(std::function<Told()> tell) { tell_ = std::move(tell); }
 
   // Mean loss over `sequences` sequences, forward only, without dropout; the same on every rank. Waits for the result.
   double evaluate(int64_t sequences, Feed feed);
@@ -70,9 +83,11 @@ class Trainer {
   Optimizer optimizer_;
   int64_t num_units_;                // of the whole model
   std::vector<int64_t> unit_index_;  // in the model, of each unit of the plan
-  // (units + 2) f64: the square sum of each unit's gradient, the loss, the votes to stop; of this rank, and summed over
-  // all. They lie in one tensor, so that the host reads both at once.
+  // (units + 2 + ranks x Told) f64: the square sum of each unit's gradient, the loss, the votes to stop, and what each
+  // rank tells, which is 0 on the others; of this rank, and summed over all. They lie in one tensor, so that the host
+  // reads both at once.
   Tensor scalars_, mine_, sums_;
+  std::function<Told()> tell_;
 };
 
 }  // namespace megalith

@@ -77,7 +77,7 @@ void Metrics::sync() {
   if (active_) file_->sync();
 }
 
-void Metrics::end_step(int64_t step, const StepScalars& scalars, double learning_rate) {
+void Metrics::end_step(int64_t step, const StepScalars& scalars, double learning_rate, const Measured& measured) {
   if (!active_) return;
   const Clock::time_point now = Clock::now();
   const double seconds = std::chrono::duration<double>(now - std::exchange(begin_, now)).count();
@@ -118,6 +118,7 @@ void Metrics::end_step(int64_t step, const StepScalars& scalars, double learning
                               {"memory_bytes", memory}};
   if (scalars.skipped()) line["skipped"] = reason_in_a_word(scalars.decision);
   if (scalars.loss_scale > 0) line["loss_scale"] = scalars.loss_scale;
+  add_fields(line, measured);
   write(json_text(line));
 }
 

@@ -8,6 +8,7 @@
 
 #include "kernels/base/files.h"
 #include "trainer/step/trainer.h"
+#include "trainer/train/measured.h"
 #include "trainer/train/progress_bar.h"
 
 namespace megalith {
@@ -36,7 +37,7 @@ class Metrics {
   void start_clock() { begin_ = Clock::now(); }
   // A step that was skipped has the field "skipped": "not finite" (what of loss and norm is not, is null), "norm" or
   // "overflow"; in fp16 each has its "loss_scale".
-  void end_step(int64_t step, const StepScalars& scalars, double learning_rate);
+  void end_step(int64_t step, const StepScalars& scalars, double learning_rate, const Measured& measured = {});
 
   // What was written so far is on the disk: called before a checkpoint, which must not know of more steps.
   void sync();

@@ -14,7 +14,8 @@
 
 namespace megalith {
 
-Run::Run(Config config, const Session& session) : session_(session), config_(std::move(config)) {
+Run::Run(Config config, const Session& session, const Forecast& forecast)
+    : session_(session), config_(std::move(config)) {
   shake_hands(config_, session);
   const int threads = use_threads(session.ranks_on_this_node());
   std::unique_ptr<Tokenizer> tokenizer;
@@ -43,6 +44,7 @@ Run::Run(Config config, const Session& session) : session_(session), config_(std
   log_info("planned memory of the fullest rank: {:.1f} MiB",
            static_cast<double>(memory_.total(Place::device)) / (1 << 20));
   together(session, [&] { metrics_.emplace(config_.run.output, session.rank() == 0, progress_.step, rates()); });
+  together(session, [&] { books_.emplace(config_, session, *work_, forecast); });
 }
 
 void Run::introduce(int threads) const {
@@ -113,17 +115,19 @@ void Run::train() {
   const auto saves = [&] { return due(config_.checkpoint.every); };
   start_ = std::chrono::steady_clock::now();
   metrics_->start_clock();
+  books_->start(progress_.step);
   while (progress_.step < config_.train.steps && !stop_) {
     launched.push_back(step());
     report_all_but(ahead);
     if (!evaluates() && !saves()) continue;
     // In this order, so that a checkpoint stands for a step that is reported completely.
     report_all_but(0);
-    if (evaluates()) evaluate();
+    if (evaluates()) books_->between(Account::evaluation, [&] { evaluate(); });
     // Until a step updates again, those from before the last update are kept.
-    if (saves()) save(progress_, progress_.skipped_in_a_row > 0);
+    if (saves()) books_->between(Account::checkpoint, [&] { save(progress_, progress_.skipped_in_a_row > 0); });
     metrics_->start_clock();
   }
+  books_->finish();
   log_info("done: {} steps, {} sequences{}", progress_.step, progress_.sequences,
            progress_.skipped > 0 ? fmt::format("; skipped: {}", progress_.skipped) : "");
 }
@@ -132,9 +136,11 @@ Run::Launched Run::step() {
   const double minutes = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() / 60;
   const bool time_is_up = config_.train.minutes > 0 && minutes >= config_.train.minutes;
   Launched launched{.number = progress_.step + 1, .first_sequence = progress_.sequences};
+  books_->begin_launch(launched.number);
   launched.ticket = work_->trainer->step(progress_.step, progress_.sequences,
                                          feed_from(*data_, progress_.sequences, config_.model.vocab),
                                          time_is_up && session_.rank() == 0, launched.scalars.get());
+  books_->end_launch(launched.number);
   progress_.step++;
   progress_.sequences += config_.batch.global_batch_size;
   return launched;
@@ -143,7 +149,12 @@ Run::Launched Run::step() {
 void Run::report(const Launched& step) {
   work_->runtime->stream.receive(step.ticket);
   const StepScalars& scalars = *step.scalars;
-  metrics_->end_step(step.number, scalars, learning_rate_at(config_.optimizer, step.number - 1));
+  const Measured measured = books_->report(step.number, scalars);
+  metrics_->end_step(step.number, scalars, learning_rate_at(config_.optimizer, step.number - 1), measured);
+  if (books_->trace_is_over(step.number)) {
+    books_->write_trace();
+    metrics_->start_clock();
+  }
   stop_ = stop_ || scalars.stop_votes > 0;
   if (scalars.skipped()) return report_skipped(step);
   progress_.skipped_in_a_row = 0;

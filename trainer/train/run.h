@@ -8,6 +8,7 @@
 #include "trainer/checkpointing/checkpointer.h"
 #include "trainer/job/workplace.h"
 #include "trainer/step/text_data.h"
+#include "trainer/train/bookkeeper.h"
 #include "trainer/train/metrics.h"
 #include "trainer/train/run_folder.h"
 
@@ -16,8 +17,8 @@ namespace megalith {
 class Run {
  public:
   // Collective. Everything that can be wrong is found here, before training starts, and thrown as a JobError on all
-  // ranks. `session` must outlive it.
-  Run(Config config, const Session& session);
+  // ranks. `session` must outlive it. The forecast is for a trace (bookkeeper.h).
+  Run(Config config, const Session& session, const Forecast& forecast = {});
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
@@ -65,6 +66,7 @@ class Run {
   double flops_ = 0;      // of a step, on all ranks
   MemorySizes memory_{};  // of the fullest rank
   std::optional<Metrics> metrics_;
+  std::optional<Bookkeeper> books_;
   std::chrono::steady_clock::time_point start_;
   bool stop_ = false;  // all ranks know that the time is up
 };

@@ -1,0 +1,101 @@
+// The clock of a rank's steps: told by a Stream what begins and ends (timekeeper.h), it says what the time of a step
+// went to and, on request, when each op and transfer was. It changes nothing of what it measures.
+//
+// In the cpu and dry worlds it reads the host's clock. In the cuda world the host runs ahead, so events in the stream
+// take the time; a step's is known once the stream has passed its end. Their cost is a few microseconds an op, so the
+// caller chooses steps to measure. What is between ops is there Account::launches: the GPU waits for the host; in the
+// other worlds Account::elsewhere.
+//
+// A transfer lasts from the call that begins it until the wait for it is over; that it was over before, nobody saw.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <optional>
+
+#include "kernels/base/stream.h"
+#include "trainer/step/account.h"
+#include "trainer/step/trace_file.h"
+
+namespace megalith {
+
+class StepClock : public Timekeeper {
+ public:
+  using Now = std::function<double()>;  // seconds
+  static double host_now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+
+  // Of a stream in the cuda world; else `now` is read. Nothing is told until the stream's trace is given this.
+  explicit StepClock(const Stream& stream, Now now = host_now);
+
+  // All times are counted from here.
+  void align();
+  void keep_spans(bool keep) { keeps_spans_ = keep; }
+  std::vector<Span> take_spans() { return std::exchange(spans_, {}); }
+
+  void begin_op(const char* name, const Cost& cost) override;
+  void begin_transfer(int64_t ticket, int channel, Transfer transfer) override;
+  void begin_wait(int64_t ticket) override;
+  void end() override { mark({.what = Mark::What::end}); }
+
+  // A step begins, and ends; the next begins with its end, unless it is said to begin later.
+  void begin_step() { mark({.what = Mark::What::begin_step}); }
+  void end_step(int64_t number) { mark({.what = Mark::What::end_step, .ticket = number}); }
+  // Of the step that has ended, the first where there are several. In the cuda world the stream must have passed its
+  // end.
+  Accounts take();
+  // Of the step that is under way. Not in the cuda world.
+  Accounts so_far();
+  bool is_of_gpu() const { return stream_ != nullptr; }
+
+ private:
+  struct Mark {
+    enum class What : uint8_t { op, transfer, wait, end, begin_step, end_step };
+    What what;
+    Transfer transfer{};
+    Account account{};
+    int channel = -1;
+    const char* name = nullptr;
+    int64_t ticket = 0;  // of the transfer; of a step its number
+  };
+  struct Flight {
+    int64_t ticket;
+    int channel;
+    Transfer transfer;
+    double begin;
+  };
+  struct Open {
+    const char* name;  // of an op
+    Account account;
+    double begin;
+    std::optional<Flight> flight{};  // that is over with it
+  };
+  struct Later {
+    Mark mark;
+    device::OwnedEvent event;
+  };
+
+  double now() const { return now_() - zero_; }
+  void mark(const Mark& mark);
+  void apply(const Mark& mark, double at);
+  void open(double at, const Open& what);
+  void close(double at);
+
+  CUstream_st* stream_ = nullptr;  // in the cuda world
+  Now now_;
+  double zero_ = 0;
+  device::OwnedEvent zero_event_;
+  std::deque<Later> later_;                 // in the cuda world, what the stream may not have passed
+  std::vector<device::OwnedEvent> unused_;  // events
+  Laps laps_;
+  std::deque<Accounts> steps_;  // that have ended
+  std::vector<Open> open_;
+  std::vector<Flight> flights_;
+  bool keeps_spans_ = false;
+  double step_begin_ = 0;
+  std::vector<Span> spans_;
+};
+
+}  // namespace megalith

@@ -1,0 +1,184 @@
+#include "trainer/train/bookkeeper.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "kernels/base/device.h"
+#include "kernels/base/json.h"
+#include "trainer/job/agreement.h"
+#include "trainer/job/log.h"
+#include "trainer/session/machine.h"
+
+namespace megalith {
+
+namespace {
+
+constexpr const char* step_prefix = "step ";
+
+// Names are long and few.
+std::string text_of(const std::vector<Span>& spans) {
+  nlohmann::json names = nlohmann::json::array(), rows = nlohmann::json::array();
+  std::map<std::string, size_t> places;
+  for (const Span& span : spans) {
+    const auto [found, is_new] = places.try_emplace(span.name, places.size());
+    if (is_new) names.push_back(span.name);
+    rows.push_back({found->second, span.lane, span.begin, span.end, static_cast<int>(span.account)});
+  }
+  return to_cbor({{"names", std::move(names)}, {"spans", std::move(rows)}});
+}
+
+std::vector<Span> spans_of(const std::string& text) {
+  const nlohmann::json all = from_cbor(text);
+  std::vector<Span> spans;
+  for (const nlohmann::json& row : all.at("spans"))
+    spans.push_back({all.at("names").at(row.at(0).get<size_t>()).get<std::string>(), row.at(1).get<int>(),
+                     row.at(2).get<double>(), row.at(3).get<double>(), static_cast<Account>(row.at(4).get<int>())});
+  return spans;
+}
+
+// The forecast of a step, once for each that was made.
+std::vector<TraceProcess> repeated(std::vector<TraceProcess> of_a_step, const std::vector<Span>& made) {
+  for (TraceProcess& process : of_a_step) {
+    const std::vector<Span> once = std::exchange(process.spans, {});
+    for (const Span& step : made) {
+      if (!step.name.starts_with(step_prefix)) continue;
+      for (Span span : once) {
+        span.begin += step.begin;
+        span.end += step.begin;
+        process.spans.push_back(std::move(span));
+      }
+    }
+  }
+  return of_a_step;
+}
+
+}  // namespace
+
+Bookkeeper::Bookkeeper(const Config& config, const Session& session, Workplace& work, const Forecast& forecast)
+    : config_(config),
+      session_(session),
+      work_(work),
+      clock_(work.runtime->stream),
+      traced_(step_range(config.train.trace_steps)) {
+  if (traced_ && session.rank() == 0 && forecast && !config.hardware.profile.empty())
+    predicted_ = forecast(work.placed.config, session.size());
+  work_.trainer->tell([this] { return tell(); });
+}
+
+Bookkeeper::~Bookkeeper() {
+  work_.runtime->stream.trace().keep_time(nullptr);
+  work_.trainer->tell({});
+}
+
+Told Bookkeeper::tell() {
+  const MemorySizes peaks = work_.runtime->memory.peaks();
+  return {.so_far = on_gpu() ? Accounts{} : clock_.so_far(),
+          .resident = static_cast<double>(resident_memory()),
+          .device = on_gpu() ? device_bytes_ : static_cast<double>(peaks.total(Place::device)),
+          .on_host = static_cast<double>(peaks.total(Place::host))};
+}
+
+void Bookkeeper::start(int64_t completed) {
+  if (traced_ && traced_->last <= completed) {
+    log_info("train.trace_steps = {}: the run continues after step {}, so there is no trace", config_.train.trace_steps,
+             completed);
+    traced_.reset();
+  }
+  clock_.align();
+  if (!on_gpu()) work_.runtime->stream.trace().keep_time(&clock_);
+}
+
+void Bookkeeper::begin_launch(int64_t step) {
+  if (!measures(step)) return;
+  if (traces(step) && !tracing_) begin_trace();
+  if (!on_gpu()) return;
+  if (!tracing_) clock_.align();
+  const device::Properties gpu = device::properties();
+  device_bytes_ = static_cast<double>(gpu.memory - gpu.free);
+  work_.runtime->stream.trace().keep_time(&clock_);
+  clock_.begin_step();
+}
+
+void Bookkeeper::end_launch(int64_t step) {
+  if (!on_gpu() || !measures(step)) return;
+  clock_.end_step(step);
+  work_.runtime->stream.trace().keep_time(nullptr);
+}
+
+// The clocks of the ranks begin together, as far as a barrier ends for all at once.
+void Bookkeeper::begin_trace() {
+  Stream& s = work_.runtime->stream;
+  const double begin = StepClock::host_now();
+  s.synchronize();
+  work_.runtime->mesh.channel(Channel::world).barrier(s);
+  clock_.align();
+  if (!on_gpu()) at(between_, Account::elsewhere) += StepClock::host_now() - begin;
+  clock_.keep_spans(tracing_ = true);
+}
+
+Measured Bookkeeper::report(int64_t step, const StepScalars& scalars) {
+  Measured measured{.time = {}, .memory = fullest(scalars.told)};
+  if (!measures(step)) return measured;
+  if (!on_gpu()) clock_.end_step(step);
+  const Accounts mine = clock_.take();
+  std::vector<Accounts> ranks;
+  if (on_gpu()) {
+    ranks = of_all_ranks(session_, mine);
+  } else {
+    for (const Told& told : scalars.told) ranks.push_back(told.so_far);
+    ranks = accounts_of_ranks(ranks, static_cast<size_t>(session_.rank()), mine);
+  }
+  measured.time = {.accounts = mean(ranks), .slowest = slowest(ranks)};
+  measured.time->accounts += std::exchange(between_, {});
+  sum_ += measured.time->accounts;
+  measured_++;
+  return measured;
+}
+
+void Bookkeeper::between(Account account, const std::function<void()>& work) {
+  const double begin = StepClock::host_now();
+  work();
+  at(between_, account) += StepClock::host_now() - begin;
+  if (!on_gpu()) clock_.begin_step();
+}
+
+void Bookkeeper::finish() {
+  if (tracing_) write_trace();
+  sum_ += between_;
+  if (measured_ > 0)
+    log_info("where the time went{}, {:.4g} s on average of {} ranks: {}",
+             on_gpu() ? fmt::format(" in {} steps that were measured", measured_) : "", total(sum_), session_.size(),
+             shares_in_words(sum_));
+}
+
+void Bookkeeper::write_trace() {
+  const std::vector<Span> mine = clock_.take_spans();
+  clock_.keep_spans(tracing_ = false);
+  const std::string path = config_.run.output + "/trace-" + config_.train.trace_steps + ".json";
+  const bool writes = session_.rank() == 0;
+  std::optional<TraceFile> file;
+  together(session_, [&] {
+    if (writes) file.emplace(path);
+  });
+  // In turn: nobody holds more than one other rank's.
+  for (int rank = 0; rank < session_.size(); rank++) {
+    const std::string text =
+        session_.all_gather_text(rank == session_.rank() ? text_of(mine) : "")[static_cast<size_t>(rank)];
+    together(session_, [&] {
+      if (writes) file->add({work_.plan.mesh.describe(rank), spans_of(text)});
+    });
+  }
+  together(session_, [&] {
+    if (!writes) return;
+    for (const TraceProcess& stage : repeated(predicted_, mine)) file->add(stage);
+    file->publish();
+  });
+  log_info("trace of steps {}: {}{}; open it with ui.perfetto.dev", config_.train.trace_steps, path,
+           !predicted_.empty()
+               ? ", with the plan's prediction"
+               : ", without a prediction: hardware.profile names no machine (`megalith measure` makes a "
+                 "profile of this one)");
+  if (!on_gpu()) clock_.begin_step();
+}
+
+}  // namespace megalith

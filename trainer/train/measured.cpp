@@ -1,0 +1,45 @@
+#include "trainer/train/measured.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+namespace megalith {
+
+void add_fields(nlohmann::ordered_json& line, const Measured& measured) {
+  if (measured.time) {
+    nlohmann::ordered_json& time = line["time"] = nlohmann::ordered_json::object();
+    for (size_t a = 0; a < num_accounts; a++)
+      if (const double seconds = measured.time->accounts[a]; seconds > 0)
+        time[name_of(static_cast<Account>(a))] = seconds;
+    line["slowest_rank"] = measured.time->slowest;
+  }
+  if (measured.memory)
+    line["memory_measured"] = {{"resident", static_cast<int64_t>(measured.memory->resident)},
+                               {"device", static_cast<int64_t>(measured.memory->device)},
+                               {"host", static_cast<int64_t>(measured.memory->on_host)}};
+}
+
+std::optional<Told> fullest(const std::vector<Told>& ranks) {
+  if (ranks.empty()) return {};
+  Told most;
+  for (const Told& rank : ranks) {
+    most.resident = std::max(most.resident, rank.resident);
+    most.device = std::max(most.device, rank.device);
+    most.on_host = std::max(most.on_host, rank.on_host);
+  }
+  return most;
+}
+
+std::string shares_in_words(const Accounts& accounts) {
+  std::array<size_t, num_accounts> order{};
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, std::greater(), [&](size_t a) { return accounts[a]; });
+  std::string text;
+  for (const size_t a : order)
+    if (const double percent = 100 * accounts[a] / total(accounts); percent >= 0.05)
+      text += fmt::format("{}{} {:.1f} %", text.empty() ? "" : ", ", name_of(static_cast<Account>(a)), percent);
+  return text;
+}
+
+}  // namespace megalith
