@@ -77,7 +77,8 @@ void Metrics::sync() {
   if (active_) file_->sync();
 }
 
-void Metrics::end_step(int64_t step, const StepScalars& scalars, double learning_rate) {
+void Metrics::end_step(int64_t step, const StepScalars& scalars, double learning_rate,
+                       std::array<int64_t, 2> samples) {
   if (!active_) return;
   const Clock::time_point now = Clock::now();
   const double seconds = std::chrono::duration<double>(now - std::exchange(begin_, now)).count();
@@ -116,6 +117,7 @@ void Metrics::end_step(int64_t step, const StepScalars& scalars, double learning
                               {"mfu_full", mfu_full},
                               {"hfu", hfu},
                               {"memory_bytes", memory}};
+  if (samples[1] > samples[0]) line["samples"] = samples;
   if (scalars.skipped()) line["skipped"] = reason_in_a_word(scalars.decision);
   if (scalars.loss_scale > 0) line["loss_scale"] = scalars.loss_scale;
   write(json_text(line));

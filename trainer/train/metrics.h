@@ -2,6 +2,7 @@
 // metrics.jsonl. Rank 0 only.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -35,8 +36,8 @@ class Metrics {
   // before it ended.
   void start_clock() { begin_ = Clock::now(); }
   // A step that was skipped has the field "skipped": "not finite" (what of loss and norm is not, is null), "norm" or
-  // "overflow"; in fp16 each has its "loss_scale".
-  void end_step(int64_t step, const StepScalars& scalars, double learning_rate);
+  // "overflow"; in fp16 each has its "loss_scale". `samples`: which of the run the step trained on, [first, end).
+  void end_step(int64_t step, const StepScalars& scalars, double learning_rate, std::array<int64_t, 2> samples = {});
 
   // What was written so far is on the disk: called before a checkpoint, which must not know of more steps.
   void sync();
