@@ -17,15 +17,20 @@ megalith=build/cpu/trainer/megalith
 
 echo "== text to tokens"
 texts=("$@")
+sums() { cksum "$@" | cut -d ' ' -f 1,2; }
 if [ ! -e "$out/data/train.bin" ]; then
   mkdir -p "$out"
   if [ ${#texts[@]} -eq 0 ]; then
     dictzip -dc /usr/share/dictd/gcide.dict.dz > "$out/text.txt"
     texts=("$out/text.txt")
   fi
+  sums "${texts[@]}" > "$out/texts"
   "$megalith" prepare --text "${texts[@]}" --tokenizer train:4096 --out "$out/data"
+elif [ ${#texts[@]} -eq 0 ] || [ "$(sums "${texts[@]}")" = "$(cat "$out/texts" 2>/dev/null)" ]; then
+  echo "$out/data exists already; the run goes on with it"
 else
-  echo "$out/data exists already; remove it, or set OUT, to prepare another text"
+  echo "$out is a run on other texts than these; name another folder, OUT=runs/other ./quickstart.sh TEXT..., or remove $out" >&2
+  exit 1
 fi
 
 train() {

@@ -7,8 +7,8 @@
 namespace megalith {
 namespace {
 
-Config finished(const Reader<Config>& reader, std::string_view source) {
-  Config config = resolve(reader.record());
+Config finished(const Config& read, const Reader<Config>& reader, std::string_view source) {
+  Config config = resolve(read);
   if (const std::optional<Problem> problem = first_problem(config)) {
     const std::string where = reader.where_set(problem->key);
     FAIL("{}: {}", where.empty() ? source : where, problem->message);
@@ -16,20 +16,8 @@ Config finished(const Reader<Config>& reader, std::string_view source) {
   return config;
 }
 
-}  // namespace
-
-Config parse_config(std::string_view toml, std::string_view source_name, const std::vector<std::string>& overrides) {
-  Reader reader(field_table(), source_name);
-  reader.read(toml);
-  for (const std::string& text : overrides) reader.override_with(text);
-  return finished(reader, source_name);
-}
-
-Config load_config(const std::string& toml_path, const std::vector<std::string>& overrides) {
-  return parse_config(read_configuration(toml_path), toml_path, overrides);
-}
-
-CommunicationConfig load_communication(const std::string& toml_path, const std::vector<std::string>& overrides) {
+Config readable_part(const std::string& toml_path, const std::vector<std::string>& overrides,
+                     std::initializer_list<std::string_view> sections) {
   Reader reader(field_table(), toml_path);
   const auto attempt = [](const auto& work) {
     try {
@@ -38,9 +26,51 @@ CommunicationConfig load_communication(const std::string& toml_path, const std::
       // load_config reports it.
     }
   };
-  attempt([&] { reader.read(read_configuration(toml_path), "communication"); });
+  for (const std::string_view section : sections)
+    attempt([&] { reader.read(read_configuration(toml_path), section); });
   for (const std::string& text : overrides) attempt([&] { reader.override_with(text); });
-  return reader.record().communication;
+  return reader.record();
+}
+
+}  // namespace
+
+Config parse_config(std::string_view toml, std::string_view source_name, const std::vector<std::string>& overrides) {
+  Reader reader(field_table(), source_name);
+  reader.read(toml);
+  for (const std::string& text : overrides) reader.override_with(text);
+  return finished(reader.record(), reader, source_name);
+}
+
+Config load_config(const std::string& toml_path, const std::vector<std::string>& overrides) {
+  return parse_config(read_configuration(toml_path), toml_path, overrides);
+}
+
+Config load_config(const std::string& toml_path, const std::vector<std::string>& overrides, const KnownShape& known) {
+  Config defaults;
+  defaults.model = known.model;
+  Reader reader(field_table(), toml_path, defaults);
+  reader.read(read_configuration(toml_path));
+  for (const std::string& text : overrides) reader.override_with(text);
+  ModelConfig model = reader.record().model;
+  if (model.vocab == 0) model.vocab = known.model.vocab;
+  std::string wrong;
+  for (const auto& [key, member] : shape_keys)
+    if (model.*member != known.model.*member)
+      wrong += fmt::format("{}{}: model.{} = {}, but {} there", wrong.empty() ? "" : "; ",
+                           reader.where_set(std::string("model.") + key), key, model.*member, known.model.*member);
+  CHECK(wrong.empty(), "{} is of another model than this config says: {}. Leave these keys out, and they are those of the "
+        "weights; or use other weights", known.source, wrong);
+  Config config = reader.record();
+  config.model = model;
+  return finished(config, reader, toml_path);
+}
+
+Config load_places(const std::string& toml_path, const std::vector<std::string>& overrides) {
+  return resolve(readable_part(toml_path, overrides, {"run", "checkpoint"}));
+}
+
+CommunicationConfig load_communication(const std::string& toml_path, const std::vector<std::string>& overrides) {
+  return readable_part(toml_path, overrides, {"communication"}).communication;
 }
 
 }  // namespace megalith

@@ -16,6 +16,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace megalith {
@@ -49,7 +50,7 @@ struct ModelConfig {
 };
 
 struct DataConfig {
-  std::string train;
+  std::string train;  // file, prefix or glob; or a list of them with weights, as lines that each end (data/sources.h)
   std::string validation;
   std::string tokenizer;
   bool shuffle = true;
@@ -140,7 +141,8 @@ struct CheckpointConfig {
   int64_t every = 0;            // 0: only at the end
   int64_t keep = 0;             // 0: all
   std::string resume = "auto";  // "auto", "never" or the path of a checkpoint
-  std::string init_from;        // empty: initial weights from train.seed
+  bool allow_changes = false;
+  std::string init_from;  // empty: initial weights from train.seed
   bool operator==(const CheckpointConfig&) const = default;
 };
 
@@ -186,7 +188,21 @@ struct Config {
 // TOML; what is not TOML is taken as a string, so paths and choices need no quotes.
 Config load_config(const std::string& toml_path, const std::vector<std::string>& overrides = {});
 
-// The same from text. source_name stands for the file in messages.
+// The shape of a model that weights are of: what of [model] they decide.
+struct KnownShape {
+  std::string source;  // whose it is, in messages
+  ModelConfig model;
+};
+
+// The same, where weights are given: keys of the shape that are set nowhere are theirs, and so is a vocabulary of 0. One
+// Error names all keys that are set to something else.
+Config load_config(const std::string& toml_path, const std::vector<std::string>& overrides, const KnownShape& known);
+
+// The sections [run] and [checkpoint] alone, resolved, whatever is wrong elsewhere: they tell which weights there are
+// to begin with. What cannot be read of them keeps its default.
+Config load_places(const std::string& toml_path, const std::vector<std::string>& overrides);
+
+// From text. source_name stands for the file in messages.
 Config parse_config(std::string_view toml, std::string_view source_name,
                     const std::vector<std::string>& overrides = {});
 
@@ -211,6 +227,13 @@ std::string to_toml(const Config& config);
 
 // The same as a map: "section.key" to its value, as to_toml writes it.
 std::map<std::string, std::string> key_values(const Config& config);
+
+// What of [model] is the shape of a model, and its members. The rest may change from run to run.
+constexpr std::pair<const char*, int64_t ModelConfig::*> shape_keys[] = {{"layers", &ModelConfig::layers},
+                                                                         {"hidden", &ModelConfig::hidden},
+                                                                         {"heads", &ModelConfig::heads},
+                                                                         {"vocab", &ModelConfig::vocab},
+                                                                         {"context", &ModelConfig::context}};
 
 // The words that an option may be, as "none", "group_N" or "true"; none: it is no such option. Error: there is no such
 // key.

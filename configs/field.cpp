@@ -35,7 +35,7 @@ std::string Key::expected() const {
     case Kind::integer: return fmt::format("an integer ({})", limits);
     case Kind::real: return fmt::format("a number ({})", limits);
     case Kind::boolean: return "true or false";
-    case Kind::text: return "a string";
+    case Kind::text: return may_list ? "a string or a list of strings" : "a string";
     case Kind::choice: return fmt::format("one of {}", fmt::join(choices, " "));
   }
   return {};
@@ -45,6 +45,14 @@ std::string value_problem(const Key& key, const Value& value) {
   // No file system takes such a name, and C strings would cut it short in silence.
   if (const auto* text = std::get_if<std::string>(&value); text && text->find('\0') != std::string::npos)
     return "holds a NUL character; leave it out";
+  if (const auto* words = std::get_if<Words>(&value)) {
+    if (words->empty()) return "is an empty list; leave the key out, or name something";
+    for (const std::string& word : *words)
+      if (word.find_first_of(std::string("\0\n", 2)) != std::string::npos)
+        return "holds a NUL character or a line break; leave it out";
+  }
+  if (const auto* text = std::get_if<std::string>(&value); key.may_list && text && text->find('\n') != std::string::npos)
+    return "holds a line break; leave it out, or write a list";
   const bool integer = std::holds_alternative<int64_t>(value);
   if (!integer && !std::holds_alternative<double>(value)) return {};
   const double number = integer ? static_cast<double>(std::get<int64_t>(value)) : std::get<double>(value);
@@ -69,11 +77,34 @@ std::string toml_quoted(std::string_view text) {
   return out + '"';
 }
 
+Value value_of_lines(const std::string& text) {
+  if (text.find('\n') == std::string::npos) return text;
+  Words words;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    words.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
+}
+
+std::string lines_of_value(const Value& value) {
+  if (const auto* text = std::get_if<std::string>(&value)) return *text;
+  std::string lines;
+  for (const std::string& word : std::get<Words>(value)) lines += word + "\n";
+  return lines;
+}
+
 std::string toml_text(const Value& value) {
   struct Writer {
     std::string operator()(int64_t x) const { return fmt::format("{}", x); }
     std::string operator()(bool x) const { return x ? "true" : "false"; }
     std::string operator()(const std::string& x) const { return toml_quoted(x); }
+    std::string operator()(const Words& x) const {
+      std::string list;
+      for (const std::string& word : x) list += (list.empty() ? "" : ", ") + toml_quoted(word);
+      return "[" + list + "]";
+    }
     std::string operator()(double x) const {
       const std::string digits = fmt::format("{}", x);  // the shortest that reads back to x
       return digits.find_first_of(".en") == std::string::npos ? digits + ".0" : digits;  // en: exponent, inf, nan

@@ -2,8 +2,8 @@
 // printing, lists of options and error messages all follow. Inside configs/ only; others see what follows from it in
 // config.h and hardware.h.
 //
-// A Field reads and writes its member through Value, the four kinds of thing a TOML key can hold here. Choices travel
-// as their words.
+// A Field reads and writes its member through Value, the five kinds of thing a TOML key can hold here. Choices travel
+// as their words. A list of strings is kept as one string, of lines that each end.
 #pragma once
 
 #include "configs/choices.h"
@@ -20,7 +20,8 @@
 
 namespace megalith {
 
-using Value = std::variant<int64_t, double, bool, std::string>;
+using Words = std::vector<std::string>;
+using Value = std::variant<int64_t, double, bool, std::string, Words>;
 
 // What a number may be. Integers are compared as doubles, so none may reach 2^53, where doubles stop being exact.
 struct NumberRange {
@@ -49,6 +50,7 @@ struct Key {
   std::string_view unit;  // empty where there is none
   NumberRange range;      // of integers and reals
   std::vector<std::string> choices;
+  bool may_list = false;  // a text that may be a list of strings as well
   std::string_view help;  // one sentence, no full stop
 
   std::string name() const;      // "model.layers"
@@ -78,6 +80,10 @@ std::string value_problem(const Key& key, const Value& value);
 // As TOML that reads back to the same value, to the last bit.
 std::string toml_text(const Value& value);
 std::string toml_quoted(std::string_view text);
+
+// What a string holds that may be a list: itself, or its lines; and back.
+Value value_of_lines(const std::string& text);
+std::string lines_of_value(const Value& value);
 
 template <class Member>
 constexpr Key::Kind kind_of() {
@@ -109,6 +115,19 @@ class Rows {
   void word(std::string_view key, Member Section::*member, std::string_view help) {
     Key& field = add(key, member, help);
     if constexpr (kind_of<Member>() == Key::Kind::choice) field.choices = choice_words<Member>();
+  }
+
+  // A string or a list of strings.
+  void word_or_list(std::string_view key, std::string Section::*member, std::string_view help) {
+    add(key, member, help);
+    FieldOf<Record>& field = table_.back();
+    field.may_list = true;
+    const auto section = section_;
+    field.get = [=](const Record& record) { return value_of_lines(record.*section.*member); };
+    field.set = [=](Record& record, const Value& value) {
+      record.*section.*member = lines_of_value(value);
+      return true;
+    };
   }
 
  private:

@@ -19,8 +19,10 @@ Table<Config> build_table() {
                "Dropout on embeddings, attention and both residual branches");
 
   Rows data(table, "data", &Config::data);
-  data.word("train", &DataConfig::train, "Token file to train on");
-  data.word("validation", &DataConfig::validation, "Token file to evaluate on; empty: none");
+  data.word_or_list("train", &DataConfig::train,
+                    "Tokens to train on: a file, a prefix of shards, a glob, or a list of these with weights, as in "
+                    "[\"wiki/*.bin 0.7\", \"code.bin 0.3\"]");
+  data.word("validation", &DataConfig::validation, "Tokens to evaluate on: a file, a prefix or a glob; empty: none");
   data.word("tokenizer", &DataConfig::tokenizer,
             "bytes, train:VOCAB or a tokenizer's folder, as given to prepare; empty: tokenizer/ beside data.train");
   data.word("shuffle", &DataConfig::shuffle, "Draw samples in a new random order every epoch instead of the file's");
@@ -148,8 +150,11 @@ Table<Config> build_table() {
                     "Newest checkpoints that are kept; 0: all");
   checkpoint.word("resume", &CheckpointConfig::resume,
                   "auto: the newest complete checkpoint, if any; never; or the path of one");
+  checkpoint.word("allow_changes", &CheckpointConfig::allow_changes,
+                  "Resume although data, seeds, sequence length, batch or learning rates are others than before");
   checkpoint.word("init_from", &CheckpointConfig::init_from,
-                  "Checkpoint or Hugging Face GPT-2 folder with the initial weights; empty: random");
+                  "Checkpoint or Hugging Face GPT-2 folder with the initial weights and the keys of [model] that are not set; empty: "
+                  "random");
 
   Rows run(table, "run", &Config::run);
   run.word("output", &RunConfig::output, "Folder for the log, the metrics and the resolved configuration");

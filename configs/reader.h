@@ -33,11 +33,20 @@ inline std::string_view kind_name(const toml::node& node) {
   return "unknown";
 }
 
+// A scalar or a list of strings; nothing of another value.
 inline std::optional<Value> scalar(const toml::node& node) {
   if (const auto* x = node.as_integer()) return x->get();
   if (const auto* x = node.as_floating_point()) return x->get();
   if (const auto* x = node.as_boolean()) return x->get();
   if (const auto* x = node.as_string()) return x->get();
+  if (const auto* list = node.as_array()) {
+    Words words;
+    for (const toml::node& word : *list) {
+      if (!word.is_string()) return {};
+      words.push_back(word.as_string()->get());
+    }
+    return words;
+  }
   return {};
 }
 
@@ -51,9 +60,9 @@ inline std::string assignment(std::string_view key, const std::optional<Value>& 
 template <class Record>
 class Reader {
  public:
-  // The table outlives the reader; `source` stands for the text in messages.
-  Reader(const Table<Record>& table, std::string_view source)
-      : table_(table), keys_(table.begin(), table.end()), source_(source) {}
+  // The table outlives the reader; `source` stands for the text in messages. What is not read is as in `defaults`.
+  Reader(const Table<Record>& table, std::string_view source, Record defaults = {})
+      : table_(table), keys_(table.begin(), table.end()), source_(source), record_(std::move(defaults)) {}
 
   void read(std::string_view text, std::string_view only = "") {
     for (const auto& [section, node] : parse(text)) {
@@ -124,7 +133,7 @@ class Reader {
         expect(node.is_number());
         if (const auto* integer = node.as_integer()) value = static_cast<double>(integer->get());
         break;
-      case Key::Kind::text:
+      case Key::Kind::text: expect(node.is_string() || (field->may_list && value)); break;
       case Key::Kind::choice: expect(node.is_string()); break;
     }
     store(*field, *value, where);
@@ -143,7 +152,8 @@ class Reader {
   void set_override(const FieldOf<Record>& field, const std::string& text, const std::string& where) {
     const bool wants_string = field.kind == Key::Kind::text || field.kind == Key::Kind::choice;
     std::optional<toml::table> table = as_toml(text);
-    if (!table || (wants_string && !table->begin()->second.is_string())) {
+    const bool is_list = table && field.may_list && table->begin()->second.is_array();
+    if (!table || (wants_string && !is_list && !table->begin()->second.is_string())) {
       CHECK(!text.starts_with('"') && !text.starts_with('\''), "{}: the quotes do not match; close or drop them",
             where);
       table = as_toml(toml_quoted(text));

@@ -33,4 +33,7 @@ std::array<uint8_t, 256> bytes_in_gpt2_order();
 BpeVocabulary read_bpe(const std::string& folder);
 void write_bpe(const BpeVocabulary& vocabulary, const std::string& folder);
 
+// Every token and merge, in order: equal for equal vocabularies only.
+std::string content_of(const BpeVocabulary& vocabulary);
+
 }  // namespace megalith

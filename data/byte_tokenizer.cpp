@@ -33,6 +33,8 @@ class ByteTokenizer final : public Tokenizer {
     return {&bytes_[static_cast<size_t>(id)], 1};
   }
 
+  std::string content() const override { return "bytes"; }
+
   void save(const std::string& folder) const override {
     write_file((std::filesystem::path(folder) / byte_tokenizer_file).string(),
                "Ids 0 to 255 are the bytes of the text, 256 is its end.\n");

@@ -1,29 +1,36 @@
 #include "data/loader.h"
 
 #include <algorithm>
-#include <vector>
+#include <numeric>
 
-#include "data/permutation.h"
 #include "kernels/base/check.h"
 
 namespace megalith {
 
-Loader::Loader(TokenStream stream, int64_t sequence_length, bool shuffle, uint64_t seed)
-    : stream_(std::move(stream)), sequence_length_(sequence_length), shuffle_(shuffle), seed_(seed) {
+namespace {
+
+std::vector<int64_t> samples_of(const std::vector<TokenStream>& streams, int64_t sequence_length) {
   CHECK(sequence_length >= 1, "a sequence length of {}; it must be at least 1", sequence_length);
-  num_samples_ = (stream_.size() - 1) / sequence_length;
-  CHECK(
-      num_samples_ >= 1,
-      "{} holds {} tokens, but one sample of sequence length {} takes {}; give more text or a sequence length of {} or "
-      "less",
-      stream_.path(), stream_.size(), sequence_length, sequence_length + 1, std::max<int64_t>(stream_.size() - 1, 1));
+  std::vector<int64_t> samples;
+  for (const TokenStream& stream : streams) {
+    samples.push_back((stream.size() - 1) / sequence_length);
+    CHECK(samples.back() >= 1,
+          "{} holds {} tokens, but one sample of sequence length {} takes {}; give more text or a sequence length of {} "
+          "or less",
+          stream.path(), stream.size(), sequence_length, sequence_length + 1, std::max<int64_t>(stream.size() - 1, 1));
+  }
+  return samples;
 }
 
-int64_t Loader::sample_at(int64_t n) const {
-  CHECK(n >= 0, "sample {} of a run", n);
-  const int64_t position = n % num_samples_;
-  if (!shuffle_) return position;
-  return Permutation(num_samples_, seed_, static_cast<uint64_t>(n / num_samples_))(position);
+}  // namespace
+
+Loader::Loader(std::vector<TokenStream> streams, Blend blend, int64_t sequence_length, bool shuffle, uint64_t seed)
+    : streams_(std::move(streams)),
+      sequence_length_(sequence_length),
+      order_(samples_of(streams_, sequence_length), std::move(blend), shuffle, seed) {}
+
+int64_t Loader::num_samples() const {
+  return std::accumulate(order_.sizes().begin(), order_.sizes().end(), int64_t{0});
 }
 
 void Loader::fill(int64_t first, int64_t count, std::span<int32_t> inputs, std::span<int32_t> targets) const {
@@ -32,13 +39,20 @@ void Loader::fill(int64_t first, int64_t count, std::span<int32_t> inputs, std::
   CHECK(count >= 0 && inputs.size() == want && targets.size() == want,
         "{} samples of {} tokens asked into {} inputs and {} targets", count, sequence_length_, inputs.size(),
         targets.size());
-  std::vector<int32_t> sample(length + 1);
+  std::vector<int32_t> tokens(length + 1);
   for (int64_t i = 0; i < count; i++) {
-    stream_.read(sample_at(first + i) * sequence_length_, sample);
+    const Sample sample = order_.at(first + i);
+    streams_[sample.source].read(sample.index * sequence_length_, tokens);
     const size_t row = static_cast<size_t>(i) * length;
-    std::copy_n(sample.begin(), length, inputs.begin() + static_cast<ptrdiff_t>(row));
-    std::copy_n(sample.begin() + 1, length, targets.begin() + static_cast<ptrdiff_t>(row));
+    std::copy_n(tokens.begin(), length, inputs.begin() + static_cast<ptrdiff_t>(row));
+    std::copy_n(tokens.begin() + 1, length, targets.begin() + static_cast<ptrdiff_t>(row));
   }
+}
+
+std::string Loader::name_of(int64_t n) const {
+  const Sample sample = order_.at(n);
+  return streams_.size() == 1 ? std::to_string(sample.index)
+                              : fmt::format("{} ({})", sample.index, streams_[sample.source].path());
 }
 
 }  // namespace megalith

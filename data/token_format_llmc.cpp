@@ -1,4 +1,5 @@
-// llm.c's token files: a header of 256 int32 {magic, version, number of tokens}, then uint16 tokens.
+// llm.c's token files: a header of 256 int32 {magic, version, number of tokens}, then the tokens. Magic and version say
+// how wide they are: uint16 for GPT-2's ids, uint32 for Llama 3's (HEADERS_INFO in its dev/data/data_common.py).
 #include "data/token_formats.h"
 
 namespace megalith {
@@ -7,6 +8,7 @@ namespace {
 
 constexpr size_t header_bytes = 256 * sizeof(int32_t);
 constexpr int32_t magic_uint16 = 20240520, magic_uint32 = 20240801;
+constexpr int32_t version_uint16 = 1, version_uint32 = 7;
 
 int32_t header_field(const MappedFile& file, size_t index) {
   int32_t value;
@@ -29,12 +31,15 @@ std::unique_ptr<TokenSource> open_llmc(const std::string& path) {
   CHECK(bytes > header_bytes, "{} has llm.c's magic number, but {} bytes, and the header alone is {}; it is truncated",
         path, bytes, header_bytes);
   const int32_t magic = header_field(*file, 0), version = header_field(*file, 1), tokens = header_field(*file, 2);
-  CHECK(magic == magic_uint16 && version == 1,
-        "{} is an llm.c file of magic {} and version {}; only {} and 1 (uint16 tokens) are read", path, magic, version,
-        magic_uint16);
-  CHECK(tokens >= 1 && bytes == header_bytes + 2 * static_cast<size_t>(tokens),
+  const bool wide = magic == magic_uint32;
+  CHECK(version == (wide ? version_uint32 : version_uint16),
+        "{} is an llm.c file of magic {} and version {}; read are {} with {} (uint16 tokens) and {} with {} (uint32)",
+        path, magic, version, magic_uint16, version_uint16, magic_uint32, version_uint32);
+  const int64_t width = wide ? 4 : 2, want = static_cast<int64_t>(header_bytes) + width * tokens;
+  CHECK(tokens >= 1 && static_cast<int64_t>(bytes) == want,
         "{} has a header that promises {} tokens, {} bytes in all, but the file has {}; it is truncated or damaged",
-        path, tokens, static_cast<int64_t>(header_bytes) + 2 * int64_t{tokens}, bytes);
+        path, tokens, want, bytes);
+  if (wide) return std::make_unique<PackedTokens<uint32_t>>(std::move(file), header_bytes);
   return std::make_unique<PackedTokens<uint16_t>>(std::move(file), header_bytes);
 }
 

@@ -31,7 +31,7 @@ class Reader {
 
 struct Index {
   format::Element element;
-  int64_t tokens;
+  int64_t tokens, documents;
 };
 
 Index check_index(const std::string& path) {
@@ -57,7 +57,7 @@ Index check_index(const std::string& path) {
 
   Reader lengths = header, pointers = header;
   pointers.skip(sequences * sizeof(int32_t));
-  Index index{static_cast<format::Element>(code), 0};
+  Index index{static_cast<format::Element>(code), 0, std::max<int64_t>(static_cast<int64_t>(bounds) - 1, 0)};
   for (uint64_t i = 0; i < sequences; i++) {
     const auto length = lengths.next<int32_t>();
     const auto pointer = pointers.next<int64_t>();
@@ -87,7 +87,8 @@ bool is_megatron_index(const std::string& path) {
   return file.bytes().size() >= sizeof(format::Magic) && Reader(file).next<format::Magic>() == format::magic;
 }
 
-std::unique_ptr<TokenSource> open_megatron(const std::string& bin_path, const std::string& idx_path) {
+std::unique_ptr<TokenSource> open_megatron(const std::string& bin_path, const std::string& idx_path,
+                                           int64_t& documents) {
   const Index index = check_index(idx_path);
   auto bin = std::make_unique<MappedFile>(bin_path);
   const int64_t want = index.tokens * format::bytes_of(index.element);
@@ -96,6 +97,7 @@ std::unique_ptr<TokenSource> open_megatron(const std::string& bin_path, const st
       "{} has {} bytes, but {} lists {} tokens of {} bytes, {} in all; one of the two is truncated or of another run: "
       "prepare the text again",
       bin_path, bin->bytes().size(), idx_path, index.tokens, format::bytes_of(index.element), want);
+  documents = index.documents;
   if (index.element == format::Element::uint16) return std::make_unique<PackedTokens<uint16_t>>(std::move(bin), 0);
   return std::make_unique<PackedTokens<int32_t>>(std::move(bin), 0);
 }

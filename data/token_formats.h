@@ -14,7 +14,7 @@
 
 namespace megalith {
 
-std::unique_ptr<TokenSource> open_megatron(const std::string& bin_path, const std::string& idx_path);
+std::unique_ptr<TokenSource> open_megatron(const std::string& bin_path, const std::string& idx_path, int64_t& documents);
 std::unique_ptr<TokenSource> open_llmc(const std::string& path);
 std::unique_ptr<TokenSource> open_raw(const std::string& path);
 
@@ -31,11 +31,13 @@ class PackedTokens final : public TokenSource {
         size_(static_cast<int64_t>((file_->bytes().size() - offset) / sizeof(T))) {}
 
   int64_t size() const override { return size_; }
-  int32_t max_possible_token() const override { return std::numeric_limits<T>::max(); }
+  int32_t max_possible_token() const override {
+    return static_cast<int32_t>(std::min<uint64_t>(std::numeric_limits<T>::max(), largest_token));
+  }
 
   void read(int64_t begin, std::span<int32_t> out) const override {
     const std::byte* from = data_ + static_cast<size_t>(begin) * sizeof(T);
-    for (size_t i = 0; i < out.size(); i++) out[i] = load(from + i * sizeof(T));
+    for (size_t i = 0; i < out.size(); i++) out[i] = static_cast<int32_t>(load(from + i * sizeof(T)));
   }
 
   int32_t max_token(int64_t begin, int64_t end) const override {
@@ -50,10 +52,15 @@ class PackedTokens final : public TokenSource {
     if constexpr (std::numeric_limits<T>::is_signed)
       CHECK(smallest >= 0, "{} holds token {}, and ids are never negative; prepare the file again", file_->path(),
             smallest);
-    return largest;
+    else
+      CHECK(uint32_t{largest} <= largest_token, "{} holds token {}, and ids go to {}; prepare the file again", file_->path(), largest,
+            largest_token);
+    return static_cast<int32_t>(largest);
   }
 
  private:
+  static constexpr uint32_t largest_token = std::numeric_limits<int32_t>::max();
+
   static T load(const std::byte* p) {
     T value;
     std::memcpy(&value, p, sizeof(T));

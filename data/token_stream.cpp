@@ -1,5 +1,6 @@
 #include "data/token_stream.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -14,12 +15,93 @@ std::string index_beside(const std::string& path) {
   return index != path && std::filesystem::exists(index, absent) ? index : "";
 }
 
+namespace {
+
+// Sources one after the other.
+class JoinedTokens final : public TokenSource {
+ public:
+  explicit JoinedTokens(std::vector<std::shared_ptr<const TokenSource>> parts) : parts_(std::move(parts)) {
+    for (const auto& part : parts_) ends_.push_back(size() + part->size());
+  }
+
+  int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
+  int32_t max_possible_token() const override {
+    int32_t most = 0;
+    for (const auto& part : parts_) most = std::max(most, part->max_possible_token());
+    return most;
+  }
+  void read(int64_t begin, std::span<int32_t> out) const override {
+    for_each_part(begin, begin + static_cast<int64_t>(out.size()), [&](const TokenSource& part, int64_t from, int64_t to) {
+      const auto count = static_cast<size_t>(to - from);
+      part.read(from, out.first(count));
+      out = out.subspan(count);
+    });
+  }
+  int32_t max_token(int64_t begin, int64_t end) const override {
+    int32_t most = 0;
+    for_each_part(begin, end, [&](const TokenSource& part, int64_t from, int64_t to) {
+      most = std::max(most, part.max_token(from, to));
+    });
+    return most;
+  }
+
+ private:
+  // visit(part, from, to), by the part's own count.
+  template <class Visit>
+  void for_each_part(int64_t begin, int64_t end, Visit visit) const {
+    for (auto i = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), begin) - ends_.begin()); begin < end;
+         i++) {
+      const int64_t first = ends_[i] - parts_[i]->size(), until = std::min(end, ends_[i]);
+      visit(*parts_[i], begin - first, until - first);
+      begin = until;
+    }
+  }
+
+  std::vector<std::shared_ptr<const TokenSource>> parts_;
+  std::vector<int64_t> ends_;
+};
+
+}  // namespace
+
 TokenStream TokenStream::open(const std::string& path) {
-  if (const std::string index = index_beside(path); !index.empty()) return {path, open_megatron(path, index)};
+  TokenStream stream;
+  stream.path_ = path;
+  stream.files_ = {path};
+  if (const std::string index = index_beside(path); !index.empty()) {
+    stream.source_ = open_megatron(path, index, stream.documents_);
+    stream.format_ = "Megatron-LM's IndexedDataset";
+    return stream;
+  }
   CHECK(!is_megatron_index(path), "{} is the index of a token file and holds no tokens; name the file itself, {}", path,
         std::filesystem::path(path).replace_extension(".bin").string());
-  if (has_llmc_header(path)) return {path, open_llmc(path)};
-  return {path, open_raw(path), true};
+  if (has_llmc_header(path)) {
+    stream.source_ = open_llmc(path);
+    stream.format_ = "llm.c's tokens";
+    return stream;
+  }
+  stream.source_ = open_raw(path);
+  stream.format_ = "raw uint16 tokens";
+  stream.raw_ = true;
+  return stream;
+}
+
+TokenStream TokenStream::open(const std::string& name, const std::vector<std::string>& paths) {
+  CHECK(!paths.empty(), "{}: no files to open", name);
+  TokenStream all;
+  all.path_ = name;
+  all.files_ = paths;
+  all.documents_ = 0;
+  std::vector<std::shared_ptr<const TokenSource>> parts;
+  for (const std::string& path : paths) {
+    const TokenStream one = open(path);
+    parts.push_back(one.source_);
+    all.raw_ = all.raw_ || one.raw_;
+    if (all.format_.find(one.format_) == std::string::npos) all.format_ += (all.format_.empty() ? "" : " and ") + one.format_;
+    const bool known = all.documents_ != unknown_documents && one.documents_ != unknown_documents;
+    all.documents_ = known ? all.documents_ + one.documents_ : unknown_documents;
+  }
+  all.source_ = parts.size() == 1 ? parts.front() : std::make_shared<JoinedTokens>(std::move(parts));
+  return all;
 }
 
 void TokenStream::read(int64_t begin, std::span<int32_t> out) const {

@@ -1,10 +1,11 @@
-// A TokenStream is a file of tokens, seen as one long sequence, memory-mapped and read-only. Copies share the mapping;
-// any number of threads may read at once.
+// A TokenStream is one file of tokens or several, seen as one long sequence, memory-mapped and read-only. Copies share
+// the mapping; any number of threads may read at once.
 //
 // Formats, recognised by what is found:
 //   X.bin with X.idx beside it      Megatron-LM's IndexedDataset, the output of prepare: all documents in file order
-//   X.bin beginning with llm.c's header (256 int32: 20240520, 1, number of tokens), then uint16 tokens
-//   any other X.bin                 raw little-endian uint16 tokens (nanoGPT)
+//   X.bin beginning with llm.c's header (256 int32: 20240520, 1, number of tokens), then uint16 tokens; or, of magic
+//                                   20240801 and version 7, uint32 tokens
+//   any other X.bin                 raw little-endian uint16 tokens (nanoGPT), unless it looks like a text
 // Sizes and the document index are checked when the file is opened; the ids are not, see max_token.
 // A new format is one file with a TokenSource and one line in TokenStream::open.
 #pragma once
@@ -13,6 +14,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace megalith {
 
@@ -28,6 +30,8 @@ class TokenSource {
   virtual int32_t max_possible_token() const = 0;
 };
 
+constexpr int64_t unknown_documents = -1;
+
 // The .idx that belongs to a token file, if there is one; otherwise empty.
 std::string index_beside(const std::string& path);
 
@@ -36,21 +40,28 @@ class TokenStream {
   // Errors name the path and the sizes: missing, empty, truncated, .idx and .bin that disagree, foreign .idx, an .idx
   // in place of its .bin.
   static TokenStream open(const std::string& path);
+  // Several files, at least one, one after the other. `name` stands for all of them in messages.
+  static TokenStream open(const std::string& name, const std::vector<std::string>& paths);
 
   const std::string& path() const { return path_; }
+  const std::vector<std::string>& files() const { return files_; }
+  const std::string& format() const { return format_; }  // in words
+  int64_t documents() const { return documents_; }       // or unknown_documents
   int64_t size() const { return source_->size(); }                              // in tokens, at least 1
   int32_t max_possible_token() const { return source_->max_possible_token(); }  // 65535 for uint16
-  bool is_raw() const { return raw_; }  // nothing says that these are uint16 tokens, they were taken for it
+  bool is_raw() const { return raw_; }  // nothing says that (some of) these are uint16 tokens, they were taken for it
   void read(int64_t begin, std::span<int32_t> out) const;  // tokens [begin, begin + out.size())
   int32_t max_token(int64_t begin, int64_t end) const;     // scans [begin, end) at memory speed
 
  private:
-  TokenStream(std::string path, std::shared_ptr<const TokenSource> source, bool raw = false)
-      : path_(std::move(path)), source_(std::move(source)), raw_(raw) {}
+  TokenStream() = default;
 
   std::string path_;
+  std::vector<std::string> files_;
+  std::string format_;
+  int64_t documents_ = unknown_documents;
   std::shared_ptr<const TokenSource> source_;
-  bool raw_;
+  bool raw_ = false;
 };
 
 }  // namespace megalith

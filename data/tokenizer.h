@@ -45,6 +45,10 @@ class Tokenizer {
   // Writes the files that load_tokenizer reads into an existing folder, each synced to the disk; overwrites none.
   virtual void save(const std::string& folder) const = 0;
 
+  // All that decides which ids a text becomes, as bytes: the same for the same tokenizer, whatever files it was read
+  // from.
+  virtual std::string content() const = 0;
+
   // Appends the ids of text to out, for a text now and then; otherwise see Encoder.
   void encode(std::string_view text, std::vector<int32_t>& out) const { encoder()->encode(text, out); }
   std::string decode(std::span<const int32_t> ids) const;

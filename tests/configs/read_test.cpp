@@ -140,6 +140,24 @@ TEST(Read, SyntaxErrorsSayWhere) {
   EXPECT_NE(text_refusal("[run]\noutput = \"a\\u0000b\"\n").find("holds a NUL character"), std::string::npos);
 }
 
+// data.train may be a list; it prints as one and reads back. Elsewhere a list is refused.
+TEST(Override, ReadsLists) {
+  for (const std::string list : {R"(["a b.bin 0.7", "c.bin 0.3"])", R"([ 'one "quoted" 1' ])"}) {
+    const Config config = overridden({"data.train=" + list});
+    EXPECT_TRUE(config.data.train.ends_with('\n')) << config.data.train;
+    EXPECT_EQ(parse_config("[data]\ntrain = " + list + "\n", "test").data.train, config.data.train);
+    EXPECT_EQ(parse_config(to_toml(config), "test").data.train, config.data.train) << to_toml(config);
+  }
+  EXPECT_EQ(overridden({R"(data.train=["a 1", "b 2"])"}).data.train, "a 1\nb 2\n");
+  EXPECT_EQ(overridden({"data.train=wiki/*.bin"}).data.train, "wiki/*.bin");
+  EXPECT_EQ(overridden({"data.train=[a"}).data.train, "[a");
+  EXPECT_NE(text_refusal("[data]\ntrain = [1, 2]\n").find("is an array, expected a string or a list of strings"), std::string::npos);
+  EXPECT_NE(text_refusal("[data]\ntrain = []\n").find("empty list"), std::string::npos);
+  EXPECT_NE(text_refusal("[data]\ntrain = \"a\\nb\"\n").find("line break"), std::string::npos);
+  EXPECT_NE(text_refusal("[data]\ntrain = [\"a\\nb 1\"]\n").find("line break"), std::string::npos);
+  EXPECT_NE(text_refusal("[data]\nvalidation = [\"a\"]\n").find("expected a string"), std::string::npos);
+}
+
 TEST(Override, ReadsTomlAndBareWords) {
   const Config config =
       overridden({"model.layers=3", "model.layers = 5", "run.output=runs/a b#c", "data.train=\"quoted\"",

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <limits>
+#include <random>
 
 #include "data/indexed_dataset_writer.h"
 #include "tests/data/scratch.h"
@@ -47,6 +48,42 @@ TEST(TokenStream, Raw) {
   EXPECT_ERROR(stream.max_token(2, 2), "[2, 2)");
 }
 
+// Llama 3's, whose ids go beyond 65,535; what no id can be is refused.
+TEST(TokenStream, LlmCWithWideIds) {
+  Scratch scratch;
+  const auto stream = TokenStream::open(
+      scratch.write("a.bin", llmc_header(20240801, 7, 3) + bytes_of(std::vector<uint32_t>{5, 128255, 70000})));
+  EXPECT_EQ(all_of(stream), (std::vector<int32_t>{5, 128255, 70000}));
+  EXPECT_EQ(stream.max_possible_token(), 2147483647);
+  EXPECT_EQ(stream.max_token(0, 3), 128255);
+  EXPECT_FALSE(stream.is_raw());
+  const auto wrong = TokenStream::open(
+      scratch.write("b.bin", llmc_header(20240801, 7, 1) + bytes_of(std::vector<uint32_t>{4294967295u})));
+  EXPECT_ERROR(wrong.max_token(0, 1), "4294967295", "2147483647");
+}
+
+// A text that is named in place of its tokens, of an even or an odd size, in any language; but not tokens.
+TEST(TokenStream, ATextIsNoTokens) {
+  Scratch scratch;
+  for (const size_t more : {0u, 1u}) {
+    std::string ascii, cyrillic;
+    while (ascii.size() < 200'000) ascii += "It was a bright cold day in April.\r\n\t";
+    while (cyrillic.size() < 150'000) cyrillic += "\xd0\xbc\xd0\xb8\xd1\x80, \xe4\xb8\x96\xe7\x95\x8c ";
+    for (std::string text : {ascii, cyrillic, ascii.substr(0, 100)}) {
+      text.resize(text.size() / 2 * 2);
+      if (more) text.insert(0, "a");
+      EXPECT_ERROR(TokenStream::open(scratch.write("book.txt", text)), "book.txt is a text", "prepare --text");
+    }
+  }
+  std::mt19937 random(1);
+  for (const int vocab : {256, 4096, 50257, 65536}) {
+    std::vector<uint16_t> tokens;
+    for (int i = 0; i < 1000; i++) tokens.push_back(static_cast<uint16_t>(random() % static_cast<unsigned>(vocab)));
+    EXPECT_NO_THROW(TokenStream::open(scratch.write("a.bin", bytes_of(tokens)))) << vocab;
+  }
+  EXPECT_NO_THROW(TokenStream::open(scratch.write("a.bin", "few bytes!")));
+}
+
 TEST(TokenStream, LlmC) {
   Scratch scratch;
   const std::string tokens = bytes_of(std::vector<uint16_t>{5, 6, 50256});
@@ -55,7 +92,10 @@ TEST(TokenStream, LlmC) {
   EXPECT_ERROR(TokenStream::open(scratch.write("b.bin", llmc_header(20240520, 1, 4) + tokens)), "promises 4 tokens",
                "1032 bytes", "has 1030");
   EXPECT_ERROR(TokenStream::open(scratch.write("c.bin", llmc_header(20240520, 2, 3) + tokens)), "version 2");
-  EXPECT_ERROR(TokenStream::open(scratch.write("d.bin", llmc_header(20240801, 7, 3) + tokens)), "magic 20240801");
+  EXPECT_ERROR(TokenStream::open(scratch.write("d.bin", llmc_header(20240801, 1, 3) + tokens)), "magic 20240801",
+               "version 1");
+  EXPECT_ERROR(TokenStream::open(scratch.write("d.bin", llmc_header(20240801, 7, 3) + tokens)), "promises 3 tokens",
+               "1036 bytes", "has 1030");
   EXPECT_ERROR(TokenStream::open(scratch.write("e.bin", llmc_header(20240520, 1, 0).substr(0, 100))), "100 bytes",
                "1024");
 }

@@ -24,6 +24,7 @@ void prepare_bad_inputs(const Scratch& scratch) {
   write_file(scratch / "odd.bin", tokens.substr(0, 1001));
   write_file(scratch / "short.bin", tokens.substr(0, 20));
   write_file(scratch / "plain.txt", "a text\n");
+  write_file(scratch / "book.txt", std::string(200, 'a') + "\n");
   write_file(scratch / "empty.txt", "");
   std::string llmc(1024, '\0');
   const int32_t header[] = {20240520, 1, 5000};
@@ -198,7 +199,17 @@ const std::vector<BadInputCase>& bad_input_cases() {
       {"init_from_another_model",
        2,
        train_with({new_run, "checkpoint.init_from=" + reference("small")}),
-       {"checkpoint.init_from", "another model", "model.layers is 4 there and 2", "use the model"}},
+       {"checkpoint.init_from", "another model", "config.toml:2: model.layers = 2, but 4 there; config.toml:3: model.hidden",
+        "Leave these keys out"}},
+      {"text_as_tokens", 2, train_with({new_run, "data.train=book.txt"}), {"book.txt is a text", "prepare --text"}},
+      {"blend_without_weights",
+       2,
+       train_with({new_run, "data.train=[\"odd.bin\", \"short.bin\"]"}),
+       {"data.train: \"odd.bin\" in the list has no weight", "NAME 0.3"}},
+      {"resume_with_another_schedule",
+       2,
+       train_with({"optimizer.warmup_steps=1", "optimizer.learning_rate=1e-4"}),
+       {"optimizer.learning_rate: ", "there, 0.0001 here", "checkpoint.allow_changes = true"}},
       {"init_from_nowhere",
        2,
        train_with({new_run, "checkpoint.init_from=absent"}),

@@ -142,7 +142,11 @@ TEST_P(Text, becomes_a_model_that_continues_it) {
   EXPECT_EQ(hugging_face.at("eos_token_id"), last_token) << hugging_face;
   EXPECT_NE(exported.out.find(fmt::format("end of text: token {}, of ", last_token)), std::string::npos)
       << exported.text();
+  // The run folder holds it, too, wherever the data's has gone.
   fs::rename(scratch / "data/tokenizer", scratch / "moved");
+  const Result held = succeed(megalith({"checkpoint", "export", checkpoint, "--out", "held"}), scratch);
+  EXPECT_NE(held.out.find(fmt::format("end of text: token {}, of ", last_token)), std::string::npos) << held.text();
+  fs::rename(scratch / "run/tokenizer", scratch / "held/tokenizer");
   for (const auto& [more, id] :
        {std::pair{Args{}, nlohmann::json()}, {Args{"--tokenizer", "moved"}, nlohmann::json(last_token)}}) {
     Args args{"checkpoint", "export", checkpoint, "--out", fmt::format("export{}", more.size())};
@@ -150,7 +154,7 @@ TEST_P(Text, becomes_a_model_that_continues_it) {
     succeed(megalith(args), scratch);
     EXPECT_EQ(nlohmann::json::parse(read_file(scratch / args[4] + "/config.json")).at("eos_token_id"), id);
   }
-  fs::rename(scratch / "moved", scratch / "data/tokenizer");
+  fs::rename(scratch / "moved", scratch / "run/tokenizer");
   // No prompt, and one that is no UTF-8.
   EXPECT_GT(succeed(megalith({"generate", "--checkpoint", "run", "--tokens", "5"}), scratch).out.size(), 0u);
   EXPECT_TRUE(succeed(megalith({"generate", "--checkpoint", "run", "--prompt", "\xff\xfe", "--tokens", "5"}), scratch)

@@ -47,7 +47,7 @@ const std::vector<Rule>& table() {
       {"trainer/step/", step},
       {"trainer/planner/", with(layout, {"trainer/step/", "trainer/session/"})},
       {"trainer/job/", with(step, {"trainer/session/", "checkpoints/"})},
-      {"trainer/checkpointing/", with(layout, {"trainer/step/", "trainer/session/", "checkpoints/", "trainer/job/"})},
+      {"trainer/checkpointing/", with(step, {"trainer/session/", "checkpoints/", "trainer/job/"})},
       {"trainer/inference/", with(step, {"trainer/checkpointing/"})},
       {"trainer/verify/", job},
       {"trainer/train/", job},

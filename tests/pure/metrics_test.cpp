@@ -99,7 +99,7 @@ TEST_F(MetricsFile, AppendsOneObjectAStep) {
                      .steps = 9,
                      .memory = {1, 2, 3, 4, 5, 6}});
     metrics.start_clock();
-    metrics.end_step(2, {.loss = 3.5, .grad_norm = 0.25, .stop_votes = 0}, 1e-3);
+    metrics.end_step({.step = 2, .scalars = {.loss = 3.5, .grad_norm = 0.25, .stop_votes = 0}, .learning_rate = 1e-3});
     metrics.evaluation(2, 3.0, 70, 140);
     EXPECT_EQ(lines().size(), 3u) << "written at once, not when the run ends";
   }
@@ -129,7 +129,7 @@ TEST_F(MetricsFile, ALossKeepsEveryBit) {
   const double loss = 5.547562428956056, next = std::nextafter(loss, 6);
   {
     Metrics metrics(folder_, true, 0, {});
-    metrics.end_step(1, {.loss = loss, .grad_norm = next, .stop_votes = 0}, 0.1);
+    metrics.end_step({.step = 1, .scalars = {.loss = loss, .grad_norm = next, .stop_votes = 0}, .learning_rate = 0.1});
   }
   const auto object = nlohmann::json::parse(lines().at(0));
   EXPECT_EQ(object.at("loss").get<double>(), loss);
@@ -140,9 +140,12 @@ TEST_F(MetricsFile, ALossKeepsEveryBit) {
 TEST_F(MetricsFile, MarksStepsThatWereSkipped) {
   {
     Metrics metrics(folder_, true, 0, {});
-    metrics.end_step(1, {.loss = 1, .grad_norm = 2}, 0.1);
-    metrics.end_step(2, {.loss = NAN, .grad_norm = INFINITY, .decision = Decision::not_finite}, 0.1);
-    metrics.end_step(3, {.loss = 1, .grad_norm = 200, .decision = Decision::spike}, 0.1);
+    metrics.end_step({.step = 1, .scalars = {.loss = 1, .grad_norm = 2}, .learning_rate = 0.1});
+    metrics.end_step({.step = 2,
+                      .scalars = {.loss = NAN, .grad_norm = INFINITY, .decision = Decision::not_finite},
+                      .learning_rate = 0.1});
+    metrics.end_step(
+        {.step = 3, .scalars = {.loss = 1, .grad_norm = 200, .decision = Decision::spike}, .learning_rate = 0.1});
   }
   const auto line = [&](size_t i) { return nlohmann::json::parse(lines().at(i)); };
   EXPECT_FALSE(line(0).contains("skipped"));
@@ -157,7 +160,7 @@ TEST_F(MetricsFile, OtherRanksTouchNothing) {
   put("{\"step\":7}\n");
   Metrics metrics(folder_, false, 0, {});
   metrics.start_clock();
-  metrics.end_step(1, {}, 0.1);
+  metrics.end_step({.step = 1, .scalars = {}, .learning_rate = 0.1});
   metrics.evaluation(1, 1, 1, 1);
   EXPECT_EQ(lines(), std::vector<std::string>{"{\"step\":7}"});
 }

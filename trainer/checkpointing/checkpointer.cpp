@@ -12,17 +12,16 @@ namespace megalith {
 
 namespace {
 
-// Absolute, for whoever reads the checkpoint from another folder.
-std::string absolute_or_empty(const std::string& path) {
-  return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
+void check_names_folder(const std::string& init_from) {
+  CHECK(std::filesystem::is_directory(init_from),
+        "checkpoint.init_from = {} is not a folder; name a checkpoint, a run folder or a Hugging Face GPT-2 folder",
+        init_from);
 }
 
 // The weights of checkpoint.init_from, which must be those of this model.
 WeightSource open_initial_weights(const Config& config) {
   const std::string& path = config.checkpoint.init_from;
-  CHECK(std::filesystem::is_directory(path),
-        "checkpoint.init_from = {} is not a folder; name a checkpoint, a run folder or a Hugging Face GPT-2 folder",
-        path);
+  check_names_folder(path);
   WeightSource source = open_weights(path);
   check_same_model("checkpoint.init_from = " + path, source.model, config.model);
   return source;
@@ -46,7 +45,11 @@ void check_none_was_complete(const std::string& directory, const std::vector<Ski
 
 }  // namespace
 
-void check_start(const Config& config) {
+void check_start(const Config& config, const Course& course) {
+  const auto check = [&](const std::string& path, const Manifest& manifest) {
+    check_resumable(path, manifest, config.model);
+    check_course("checkpoint " + path, manifest.state, course, config);
+  };
   const CheckpointConfig& checkpoint = config.checkpoint;
   const CheckpointListing listing = scan_checkpoints(checkpoint.directory);
   const std::string newest = listing.complete.empty() ? "" : listing.complete.front();
@@ -56,7 +59,7 @@ void check_start(const Config& config) {
       checkpoint.directory, listing.complete.size(), newest);
   if (names_a_checkpoint(checkpoint.resume)) {
     const Manifest manifest = CheckpointReader(checkpoint.resume).manifest();
-    check_resumable(checkpoint.resume, manifest, config.model);
+    check(checkpoint.resume, manifest);
     if (newest.empty()) return;
     const int64_t last = CheckpointReader(newest).manifest().step;
     CHECK(last <= manifest.step,
@@ -64,15 +67,31 @@ void check_start(const Config& config) {
           "run.output, move the newer ones away, or resume = auto",
           checkpoint.resume, manifest.step, checkpoint.directory, last);
   } else if (!newest.empty()) {
-    check_resumable(newest, CheckpointReader(newest).manifest(), config.model);
+    check(newest, CheckpointReader(newest).manifest());
   } else {
     if (checkpoint.resume != "never") check_none_was_complete(checkpoint.directory, listing.skipped);
     if (!checkpoint.init_from.empty()) open_initial_weights(config);
   }
 }
 
-Checkpointer::Checkpointer(const Config& config, const Session& session, Trainer& trainer)
-    : config_(config), session_(session), trainer_(trainer) {}
+Config load_run_config(const std::string& toml_path, const std::vector<std::string>& overrides) {
+  const CheckpointConfig places = load_places(toml_path, overrides).checkpoint;
+  if (places.init_from.empty()) return load_config(toml_path, overrides);
+  std::string weights = places.init_from;
+  if (!std::filesystem::is_directory(weights)) {
+    const std::vector<std::string> saved = list_checkpoints(places.directory);
+    if (names_a_checkpoint(places.resume))
+      weights = places.resume;
+    else if (!saved.empty())
+      weights = saved.front();
+    check_names_folder(weights);
+  }
+  return load_config(toml_path, overrides, {"checkpoint.init_from = " + weights, open_weights(weights).model});
+}
+
+Checkpointer::Checkpointer(const Config& config, const Session& session, Trainer& trainer,
+                           std::optional<Course> course)
+    : config_(config), session_(session), trainer_(trainer), course_(std::move(course)) {}
 
 std::vector<HeldPiece> Checkpointer::held(bool parameters_only, bool mine_only) const {
   std::vector<HeldPiece> all;
@@ -129,8 +148,12 @@ std::string Checkpointer::save(const Progress& progress, bool keep_all) {
                       {"overflows", history.overflows},
                       {"good_steps", history.good_steps},
                       {"model", describe_model(config_.model)},
-                      {"tokenizer", absolute_or_empty(config_.data.tokenizer)},
                       {"config", to_toml(config_)}};
+    manifest.state.update(describe_tokenizer(config_, folder));
+    if (course_) {
+      manifest.state["course"] = to_json(*course_);
+      manifest.state["orders"] = orders_with(resumed_, resumed_at_.step, resumed_at_.sequences, *course_);
+    }
     for (const std::string& text : records) manifest.files.push_back(file_record_from_text(text));
     path = publish_checkpoint(folder, std::move(manifest));
     if (!keep_all) prune_checkpoints(directory, config_.checkpoint.keep);
@@ -193,6 +216,9 @@ std::optional<Progress> Checkpointer::resume() {
         FAIL("{}, but rank 0 has just found this checkpoint complete; do all ranks see the same folder?", e.what());
       }
       check_resumable(path, reader->manifest(), config_.model);
+      if (course_)
+        for (const std::string& line : check_course("checkpoint " + path, reader->manifest().state, *course_, config_))
+          log_info("{}", line);
     });
     Progress progress;
     std::string damage;
@@ -216,6 +242,8 @@ std::optional<Progress> Checkpointer::resume() {
         for (const std::string& bad : damaged) log_warning("{} is now {}", bad, set_aside(bad));
     });
     trainer_.weights_loaded();
+    resumed_ = reader->manifest().state;
+    resumed_at_ = progress;
     return progress;
   }
   throw JobError(__FILE__, __LINE__,

@@ -2,12 +2,14 @@
 // and reading the newest complete checkpoint. checkpoints/FORMAT.md describes the files.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "checkpoints/reader.h"
 #include "checkpoints/writer.h"
+#include "trainer/checkpointing/course.h"
 #include "trainer/checkpointing/held_pieces.h"
 #include "trainer/session/session.h"
 #include "trainer/step/trainer.h"
@@ -22,13 +24,19 @@ struct Progress {
   int64_t skipped_in_a_row = 0;
 };
 
-// Checks that what checkpoint.resume and checkpoint.init_from name exists and is of this model, and that no save will
-// collide with an existing checkpoint. Opens manifests only; for one rank, before anything is written.
-void check_start(const Config& config);
+// Checks that what checkpoint.resume and checkpoint.init_from name exists and is of this model and, where it is resumed,
+// of this course, and that no save will collide with an existing checkpoint. Opens manifests only; for one rank, before
+// anything is written.
+void check_start(const Config& config, const Course& course);
+
+// The Config of a run: load_config, where the weights of checkpoint.init_from give the keys of [model] that are not set;
+// where these weights are gone and the run has checkpoints, their newest does.
+Config load_run_config(const std::string& toml_path, const std::vector<std::string>& overrides);
 
 class Checkpointer {
  public:
-  Checkpointer(const Config& config, const Session& session, Trainer& trainer);
+  // The course of rank 0 is the one that counts; without one, checkpoints keep none and none is compared.
+  Checkpointer(const Config& config, const Session& session, Trainer& trainer, std::optional<Course> course = {});
 
   // Collective. Writes a complete checkpoint, then deletes those beyond `keep`, unless `keep_all`. JobError when it
   // cannot; the ones before are untouched. Returns its path.
@@ -51,6 +59,9 @@ class Checkpointer {
   const Config& config_;
   const Session& session_;
   Trainer& trainer_;
+  std::optional<Course> course_;
+  nlohmann::json resumed_;  // the state that was resumed from; null: none
+  Progress resumed_at_;
 };
 
 }  // namespace megalith

@@ -4,21 +4,16 @@
 
 #include "checkpoints/directory.h"
 #include "checkpoints/reader.h"
+#include "data/tokenizer.h"
 #include "kernels/base/check.h"
+#include "trainer/checkpointing/course.h"
 #include "trainer/model/spec.h"
 
 namespace megalith {
 
 namespace {
-
-// What of [model] is the shape of a model. The rest may change from run to run.
-constexpr std::pair<const char*, int64_t ModelConfig::*> shape_keys[] = {{"layers", &ModelConfig::layers},
-                                                                         {"hidden", &ModelConfig::hidden},
-                                                                         {"heads", &ModelConfig::heads},
-                                                                         {"vocab", &ModelConfig::vocab},
-                                                                         {"context", &ModelConfig::context}};
-
-}  // namespace
+namespace fs = std::filesystem;
+}
 
 std::string find_weights(const std::string& path) {
   const std::filesystem::path folder = path;
@@ -44,7 +39,7 @@ WeightSource open_weights(const std::string& path) {
   } else {
     auto reader = std::make_unique<CheckpointReader>(source.path);
     source.model = model_of(reader->manifest(), source.path);
-    source.tokenizer = reader->manifest().state.value("tokenizer", "");
+    source.tokenizer = tokenizer_of(reader->manifest(), source.path);
     source.tensors = std::move(reader);
   }
   return source;
@@ -74,12 +69,46 @@ ModelConfig model_of(const Manifest& manifest, const std::string& path) {
   return model;
 }
 
+std::string run_tokenizer(const Config& config) { return config.run.output + "/tokenizer"; }
+
+nlohmann::json describe_tokenizer(const Config& config, const std::string& checkpoint) {
+  if (config.data.tokenizer.empty()) return {{"tokenizer", ""}};
+  const fs::path path = fs::absolute(run_tokenizer(config)).lexically_normal();
+  const fs::path from = fs::absolute(checkpoint).lexically_normal();
+  return {{"tokenizer", path.string()}, {"tokenizer_from_here", path.lexically_relative(from).string()}};
+}
+
+std::string tokenizer_of(const Manifest& manifest, const std::string& checkpoint) {
+  const auto text = [&](const char* key) { return manifest.state.value(key, std::string()); };
+  const std::string beside = text("tokenizer_from_here"), recorded = text("tokenizer");
+  const std::string known = manifest.state.value(nlohmann::json::json_pointer("/course/tokenizer"), std::string());
+  const auto fits = [&](const std::string& folder) {
+    std::error_code absent;
+    if (folder.empty() || !fs::is_directory(folder, absent)) return false;
+    try {
+      return known.empty() || hash_of(*load_tokenizer(folder)) == known;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  if (!beside.empty()) {
+    const std::string moved = (fs::absolute(checkpoint) / beside).lexically_normal().string();
+    if (fits(moved)) return moved;
+  }
+  std::error_code absent;
+  return fits(recorded) || !fs::is_directory(recorded, absent) ? recorded : "";
+}
+
 void check_same_model(const std::string& what, const ModelConfig& there, const ModelConfig& here) {
+  std::string wrong;
   for (const auto& [key, member] : shape_keys)
-    CHECK(there.*member == here.*member,
-          "{} is of another model: model.{} is {} there and {} in this config; use the model it was trained with, or "
-          "other weights: another run.output, checkpoint.directory or checkpoint.init_from",
-          what, key, there.*member, here.*member);
+    if (there.*member != here.*member)
+      wrong += fmt::format("{}model.{} is {} there and {} in this config", wrong.empty() ? "" : ", ", key, there.*member,
+                           here.*member);
+  CHECK(wrong.empty(),
+        "{} is of another model: {}; use the model it was trained with, or other weights: another run.output, "
+        "checkpoint.directory or checkpoint.init_from",
+        what, wrong);
 }
 
 }  // namespace megalith

@@ -31,7 +31,7 @@ int verify_folder(const std::string& path) {
 int export_folder(const std::string& path, const std::string& tokenizer, const std::string& out) {
   CheckpointReader reader(tell_checkpoint(path));
   const ModelConfig m = model_of(reader.manifest(), reader.folder());
-  const std::string known = reader.manifest().state.value("tokenizer", "");
+  const std::string known = tokenizer_of(reader.manifest(), reader.folder());
   const std::string folder = tokenizer.empty() && std::filesystem::exists(known) ? known : tokenizer;
   std::optional<int64_t> end_of_text;
   if (!folder.empty()) end_of_text = load_tokenizer(folder)->end_of_text();

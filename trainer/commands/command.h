@@ -32,6 +32,7 @@ Command info_command(CLI::App& cli);
 Command generate_command(CLI::App& cli);
 Command evaluate_command(CLI::App& cli);
 std::vector<Command> checkpoint_commands(CLI::App& cli);
+Command data_audit_command(CLI::App& cli);
 
 // The positional arguments of what reads a config.
 void add_config(CLI::App* app, std::string& path, std::vector<std::string>& overrides);

@@ -1,6 +1,7 @@
 // megalith plan, search, measure, info.
 #include "configs/hardware.h"
 #include "kernels/base/files.h"
+#include "trainer/checkpointing/checkpointer.h"
 #include "trainer/commands/command.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/inventory.h"
@@ -8,6 +9,17 @@
 #include "trainer/planner/this_machine.h"
 
 namespace megalith {
+
+namespace {
+
+// Planning reads config files only, so where weights give the shape of the model, it is set for it.
+void take_shape(const std::string& config, std::vector<std::string>& overrides) {
+  if (load_places(config, overrides).checkpoint.init_from.empty()) return;
+  const ModelConfig model = load_run_config(config, overrides).model;
+  for (const auto& [key, member] : shape_keys) overrides.push_back(fmt::format("model.{}={}", key, model.*member));
+}
+
+}  // namespace
 
 Command plan_command(CLI::App& cli) {
   auto* app =
@@ -41,6 +53,7 @@ Command plan_command(CLI::App& cli) {
   return {app, [=] {
             if (o->calibration.runs.empty()) {
               CHECK(config->count() > 0, "config is required, unless --calibrate names runs; see megalith plan --help");
+              take_shape(o->plan.config, o->plan.overrides);
               return run_plan(o->plan) ? 0 : 1;
             }
             if (o->calibration.keys == std::vector<std::string>{"none"}) o->calibration.keys.clear();
@@ -56,7 +69,10 @@ Command search_command(CLI::App& cli) {
   app->add_option("--ranks", options->ranks, "number of ranks; default: all devices of [hardware]");
   app->add_option("--most", options->most, "layouts to print")->capture_default_str()->check(CLI::PositiveNumber);
   app->add_option("--write", options->out, "file for the config in the fastest layout");
-  return {app, [options] { return run_search(*options) ? 0 : 1; }};
+  return {app, [options] {
+            take_shape(options->config, options->overrides);
+            return run_search(*options) ? 0 : 1;
+          }};
 }
 
 Command measure_command(CLI::App& cli) {

@@ -1,5 +1,6 @@
 // megalith train, verify.
 #include "configs/shrink.h"
+#include "trainer/checkpointing/checkpointer.h"
 #include "trainer/commands/command.h"
 #include "trainer/job/agreement.h"
 #include "trainer/planner/prediction.h"
@@ -24,7 +25,7 @@ Command train_command(CLI::App& cli) {
   const auto train = [o](const Session& session) {
     Config config;
     together(session, [&] {
-      config = load_config(o->config, o->overrides);
+      config = load_run_config(o->config, o->overrides);
       if (o->shrink > 0) config = shrink(config, o->shrink);
     });
     Run(config, session, predicted_step).train();

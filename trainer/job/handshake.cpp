@@ -7,11 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "checkpoints/checksum.h"
-#include "data/token_stream.h"
-#include "kernels/base/files.h"
+#include "data/sources.h"
 #include "kernels/base/json.h"
 #include "trainer/job/agreement.h"
+#include "trainer/job/content.h"
 #include "trainer/session/open_session.h"
 #include "trainer/step/text_data.h"
 
@@ -21,30 +20,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string content_of(const fs::path& path) {
-  constexpr int64_t block = 256 << 10, gaps = 255;
-  try {
-    const File file(path, File::Use::read);
-    const int64_t size = file.size(), stride = std::max(block, (size - block + gaps - 1) / gaps);
-    std::vector<char> bytes(block);
-    Checksum sum;
-    for (int64_t begin = 0; begin < size; begin += stride) {
-      const int64_t count = std::min(block, size - begin);
-      file.read(begin, bytes.data(), count);
-      sum.add(bytes.data(), count);
-    }
-    return fmt::format("{} bytes, hash {}", size, hex(sum.value()));
-  } catch (const Error& e) {
-    return e.what();
-  }
-}
-
-std::array<std::string, 2> content_of(const fs::path& place, const std::vector<fs::path>& files) {
-  std::string content;
-  for (const fs::path& file : files) content += (content.empty() ? "" : ", ") + content_of(file);
+std::string whole_path(const std::string& path) {
   std::error_code error;
-  const fs::path whole = fs::absolute(place, error);
-  return {content.empty() ? "none" : content, (error ? place : whole).string()};
+  const fs::path whole = fs::absolute(path, error);
+  return error ? path : whole.string();
 }
 
 }  // namespace
@@ -53,19 +32,19 @@ Fingerprint fingerprint_of(const Config& config) {
   std::error_code error;
   Fingerprint all;
   for (const auto& [key, value] : key_values(config)) all[key] = {value, ""};
-  all["executable"] = content_of(fs::read_symlink("/proc/self/exe", error), {"/proc/self/exe"});
-  for (const auto& [key, path] :
-       {std::pair{"data.train", config.data.train}, {"data.validation", config.data.validation}}) {
-    std::vector<fs::path> files;
-    if (!path.empty()) files.emplace_back(path);
-    if (const std::string index = index_beside(path); !path.empty() && !index.empty()) files.emplace_back(index);
-    all[fmt::format("the file of {}", key)] = content_of(path, files);
-  }
+  all["executable"] = {content_of({"/proc/self/exe"}), fs::read_symlink("/proc/self/exe", error).string()};
+  const auto compare = [&](const std::string& name, const std::string& source) {
+    all[name] = {source.empty() ? "none" : content_of_source(source), source.empty() ? "" : whole_path(source)};
+  };
+  const std::vector<DataSource> sources = parse_sources("data.train", config.data.train);
+  for (const DataSource& source : sources)
+    compare("the file of data.train" + (sources.size() == 1 ? "" : ", " + source.name), source.name);
+  compare("the file of data.validation", config.data.validation);
   const fs::path folder = tokenizer_path(config.data);
-  std::vector<fs::path> files;
+  std::vector<std::string> files;
   for (const char* name : {"bytes.txt", "vocab.json", "merges.txt"})
-    if (!folder.empty() && fs::exists(folder / name, error)) files.push_back(folder / name);
-  all["the tokenizer"] = content_of(folder, files);
+    if (!folder.empty() && fs::exists(folder / name, error)) files.push_back((folder / name).string());
+  all["the tokenizer"] = {files.empty() ? "none" : content_of(files), whole_path(folder.string())};
   return all;
 }
 
@@ -91,7 +70,8 @@ std::string differences(const Fingerprint& mine, const Fingerprint& of_rank_0) {
 
 void shake_hands(const Config& config, const Session& session, const Fingerprint& more) {
   if (session.size() == 1) return together(session, [&] { check_launch(launch_of_this_process(), session); });
-  Fingerprint mine = fingerprint_of(config);
+  Fingerprint mine;
+  together(session, [&] { mine = fingerprint_of(config); });
   mine.insert(more.begin(), more.end());
   const std::string of_rank_0 = session.broadcast_text(to_cbor(mine));
   together(session, [&] {

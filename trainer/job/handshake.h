@@ -1,12 +1,10 @@
 // The handshake of a job: before a run touches anything, every rank compares what it was started with to what rank 0
 // was started with. Ranks that differ unnoticed would train a model that no config describes.
 //
-// What is compared: the resolved config, key by key; the executable, without the libraries that it loads; data.train
-// and data.validation, each with the .idx beside it if there is one; the tokenizer's files. Of a file that is its size
-// and a hash of 256 blocks of 256 KiB, evenly spaced: every byte up to 64 MiB. Token files may be hundreds of GB; this
-// finds another file, not a single flipped byte. Where a file lies is shown but not compared: it may differ from node
-// to node. A file that cannot be read is compared as that; ranks that all lack it agree, and report it when they open
-// it.
+// What is compared: the resolved config, key by key; the executable, without the libraries that it loads; the files of
+// data.train and data.validation, each with the .idx beside it if there is one; the tokenizer's files. How much of a
+// file: content.h. Where a file lies is shown but not compared: it may differ from node to node. A file that cannot be
+// read is compared as that; ranks that all lack it agree, and report it when they open it.
 #pragma once
 
 #include <array>
@@ -21,7 +19,7 @@ namespace megalith {
 // What a rank was started with, by name ("train.steps", "executable"): what is compared and, of files, where they lie.
 using Fingerprint = std::map<std::string, std::array<std::string, 2>>;
 
-// Reads the files; no error, whatever it finds.
+// Reads the files; no error, whatever it finds in them. Error: data.train is a malformed list.
 Fingerprint fingerprint_of(const Config& config);
 
 // A line for each thing in which a rank differs from rank 0, of the first eight; empty when it does not.

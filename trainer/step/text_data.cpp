@@ -5,16 +5,30 @@
 #include <limits>
 #include <vector>
 
+#include "data/sources.h"
 #include "data/tokenizer_spec.h"
 
 namespace megalith {
 
-std::string tokenizer_path(const DataConfig& data) {
-  if (names_folder(data.tokenizer)) return data.tokenizer;
-  return data.train.empty() ? "" : (std::filesystem::path(data.train).parent_path() / "tokenizer").string();
+namespace {
+
+// Where prepare puts the tokenizer of what it makes; of a glob, beside the first file that it matches.
+std::string tokenizer_beside(const std::string& source) {
+  const std::vector<std::string> files = matches_of(source);
+  return (std::filesystem::path(files.empty() ? source : files.front()).parent_path() / "tokenizer").string();
 }
 
-namespace {
+// The tokenizers of the other sources of a blend are this one, if they are known.
+void check_same_beside(const DataConfig& data, const std::string& path, const Tokenizer& tokenizer) {
+  for (const DataSource& source : parse_sources("data.train", data.train)) {
+    const std::string other = tokenizer_beside(source.name);
+    if (other == path || !std::filesystem::is_directory(other)) continue;
+    CHECK(load_tokenizer(other)->content() == tokenizer.content(),
+          "data.train: {} was prepared with the tokenizer in {}, which is another than that in {}; prepare all sources "
+          "with one, as in `megalith prepare --tokenizer {}`",
+          source.name, other, path, path);
+  }
+}
 
 // Whether the tokenizer in a folder, which made the data beside it, is the one of these words of prepare.
 void check_as_prepared(const std::string& words, const std::string& folder, const Tokenizer& tokenizer) {
@@ -27,6 +41,18 @@ void check_as_prepared(const std::string& words, const std::string& folder, cons
 }
 
 }  // namespace
+
+std::string tokenizer_path(const DataConfig& data) {
+  if (names_folder(data.tokenizer)) return data.tokenizer;
+  if (data.train.empty()) return "";
+  std::string first;
+  for (const DataSource& source : parse_sources("data.train", data.train)) {
+    const std::string beside = tokenizer_beside(source.name);
+    if (std::filesystem::is_directory(beside)) return beside;
+    if (first.empty()) first = beside;
+  }
+  return first;
+}
 
 std::unique_ptr<Tokenizer> open_tokenizer(Config& config) {
   const std::string wanted = config.data.tokenizer, path = tokenizer_path(config.data);
@@ -46,6 +72,7 @@ std::unique_ptr<Tokenizer> open_tokenizer(Config& config) {
   }
   auto tokenizer = load_tokenizer(path);
   if (!wanted.empty() && !names_folder(wanted)) check_as_prepared(wanted, path, *tokenizer);
+  if (!names_folder(wanted)) check_same_beside(config.data, path, *tokenizer);
   config.data.tokenizer = path;
   if (config.model.vocab == 0) config.model.vocab = tokenizer->vocab_size();
   CHECK(tokenizer->vocab_size() <= config.model.vocab,
@@ -54,26 +81,61 @@ std::unique_ptr<Tokenizer> open_tokenizer(Config& config) {
   return tokenizer;
 }
 
-Loader open_data(const std::string& key, const std::string& path, const Config& config, bool shuffle, int rank,
-                 int ranks) {
-  CHECK(!path.empty(), "{} is empty; name a token file made by `megalith prepare`, e.g. {}=runs/text/train.bin", key,
-        key);
-  TokenStream stream = TokenStream::open(path);
+namespace {
+
+TokenStream open_source(const std::string& key, const std::string& name, int64_t vocab, int rank, int ranks) {
+  TokenStream stream = TokenStream::open(name, files_of(key, name));
   constexpr int64_t most = std::numeric_limits<uint16_t>::max() + 1;
-  CHECK(!stream.is_raw() || config.model.vocab <= most,
+  CHECK(!stream.is_raw() || vocab <= most,
         "{} = {} has no .idx beside it and is taken for raw uint16 tokens, which are too narrow for model.vocab = {}; "
         "put back the .idx that `megalith prepare` made with it, or set model.vocab to {} or less",
-        key, path, config.model.vocab, most);
+        key, name, vocab, most);
   const Interval share = part_of({0, stream.size()}, rank, ranks);
-  if (stream.max_possible_token() >= config.model.vocab && share.size() > 0) {
+  if (stream.max_possible_token() >= vocab && share.size() > 0) {
     const int32_t largest = stream.max_token(share.begin, share.end);
     CHECK(
-        largest < config.model.vocab,
+        largest < vocab,
         "{} = {} holds token {}, beyond the vocabulary of {}; use the tokenizer that made it, or set model.vocab to at "
         "least {}",
-        key, path, largest, config.model.vocab, int64_t{largest} + 1);
+        key, name, largest, vocab, int64_t{largest} + 1);
   }
-  return Loader(std::move(stream), config.batch.sequence_length, shuffle, static_cast<uint64_t>(config.data.seed));
+  return stream;
+}
+
+}  // namespace
+
+Loader open_data(const std::string& key, const std::string& sources, const Config& config, bool shuffle, int rank,
+                 int ranks) {
+  CHECK(!sources.empty(), "{} is empty; name a token file made by `megalith prepare`, e.g. {}=runs/text/train.bin", key,
+        key);
+  std::vector<TokenStream> streams;
+  std::vector<int64_t> shares;
+  for (const DataSource& source : parse_sources(key, sources)) {
+    streams.push_back(open_source(key, source.name, config.model.vocab, rank, ranks));
+    shares.push_back(source.share);
+  }
+  return Loader(std::move(streams), Blend(std::move(shares)), config.batch.sequence_length, shuffle,
+                static_cast<uint64_t>(config.data.seed));
+}
+
+std::vector<std::string> describe_data(const std::string& key, const Loader& data, int64_t samples) {
+  const SampleOrder& order = data.order();
+  const std::vector<TokenStream>& streams = data.streams();
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < streams.size(); i++) {
+    const TokenStream& s = streams[i];
+    const double epochs = static_cast<double>(order.blend().count(i, samples)) / static_cast<double>(order.sizes()[i]);
+    const auto num = [](int64_t n, const char* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); };
+    lines.push_back(fmt::format(
+        "{} {}{}: {}, {}, {}, {}; the run makes {:.3g} epochs of it", key, s.path(),
+        streams.size() == 1 ? ""
+                            : fmt::format(" ({:.4g} % of samples)", 100.0 * static_cast<double>(order.blend().shares()[i]) /
+                                                                        static_cast<double>(order.blend().cycle())),
+        s.format(), num(static_cast<int64_t>(s.files().size()), "file"),
+        s.documents() == unknown_documents ? "documents unknown" : num(s.documents(), "document"), num(s.size(), "token"),
+        epochs));
+  }
+  return lines;
 }
 
 Feed feed_from(const Loader& loader, int64_t first, int64_t vocab) {

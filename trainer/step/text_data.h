@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "configs/config.h"
 #include "data/loader.h"
@@ -14,19 +15,24 @@
 namespace megalith {
 
 // The folder of data.tokenizer or, when that is empty or in the words of `prepare` (bytes, train:VOCAB), tokenizer/
-// beside data.train, where prepare puts it; whether it exists or not.
+// beside data.train, where prepare puts it; whether it exists or not. Of several sources, beside the first that has one.
 std::string tokenizer_path(const DataConfig& data);
 
 // The tokenizer in tokenizer_path; nothing when data.tokenizer is empty and there is no such folder. Sets
 // config.data.tokenizer to what was found, and config.model.vocab when it is 0; checks that the tokenizer's ids fit
-// into it, and that it is the one of the words of prepare, where data.tokenizer is these.
+// into it, that it is the one of the words of prepare, where data.tokenizer is these, and that no other source of
+// data.train has another beside it.
 std::unique_ptr<Tokenizer> open_tokenizer(Config& config);
 
-// Opens a token file as samples of batch.sequence_length, and checks that no token id is beyond the vocabulary and,
-// of a file without .idx or header, that uint16 can hold the vocabulary. Rank `rank` of `ranks` scans its share of the
-// file.
-Loader open_data(const std::string& key, const std::string& path, const Config& config, bool shuffle, int rank,
+// Opens the sources that a key names (data/sources.h) as samples of batch.sequence_length, and checks that no token id
+// is beyond the vocabulary and, of a file without .idx or header, that uint16 can hold the vocabulary. Rank `rank` of
+// `ranks` scans its share of each.
+Loader open_data(const std::string& key, const std::string& sources, const Config& config, bool shuffle, int rank,
                  int ranks);
+
+// A line for each source: its format, files, documents and tokens, and how many epochs the first `samples` samples of the
+// run are.
+std::vector<std::string> describe_data(const std::string& key, const Loader& data, int64_t samples);
 
 // Feeds sequences of `loader`, counted from `first`; `vocab` is checked again for every batch.
 Feed feed_from(const Loader& loader, int64_t first, int64_t vocab);

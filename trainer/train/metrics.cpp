@@ -77,8 +77,9 @@ void Metrics::sync() {
   if (active_) file_->sync();
 }
 
-void Metrics::end_step(int64_t step, const StepScalars& scalars, double learning_rate, const Measured& measured) {
+void Metrics::end_step(const StepReport& report) {
   if (!active_) return;
+  const auto& [step, scalars, learning_rate, samples, measured] = report;
   const Clock::time_point now = Clock::now();
   const double seconds = std::chrono::duration<double>(now - std::exchange(begin_, now)).count();
   const double tokens_per_second = rates_.tokens_per_step / seconds;
@@ -116,6 +117,7 @@ void Metrics::end_step(int64_t step, const StepScalars& scalars, double learning
                               {"mfu_full", mfu_full},
                               {"hfu", hfu},
                               {"memory_bytes", memory}};
+  if (samples.size() > 0) line["samples"] = {samples.begin, samples.end};
   if (scalars.skipped()) line["skipped"] = reason_in_a_word(scalars.decision);
   if (scalars.loss_scale > 0) line["loss_scale"] = scalars.loss_scale;
   add_fields(line, measured);

@@ -25,6 +25,15 @@ struct Rates {
   MemorySizes memory{};  // planned, of the rank that is fullest on its device
 };
 
+// A step that has ended.
+struct StepReport {
+  int64_t step = 0;
+  const StepScalars& scalars;
+  double learning_rate = 0;
+  Interval samples{};  // which of the run it trained on
+  Measured measured{};
+};
+
 class Metrics {
  public:
   // Opens DIR/metrics.jsonl and drops what it holds beyond `completed` steps, so that it reads as if the run had never
@@ -37,7 +46,7 @@ class Metrics {
   void start_clock() { begin_ = Clock::now(); }
   // A step that was skipped has the field "skipped": "not finite" (what of loss and norm is not, is null), "norm" or
   // "overflow"; in fp16 each has its "loss_scale".
-  void end_step(int64_t step, const StepScalars& scalars, double learning_rate, const Measured& measured = {});
+  void end_step(const StepReport& report);
 
   // What was written so far is on the disk: called before a checkpoint, which must not know of more steps.
   void sync();

@@ -1,9 +1,11 @@
 #include "trainer/train/run.h"
 
 #include <deque>
+#include <filesystem>
 
 #include "checkpoints/directory.h"
 #include "kernels/base/device.h"
+#include "trainer/checkpointing/weight_source.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/handshake.h"
 #include "trainer/job/log.h"
@@ -14,12 +16,26 @@
 
 namespace megalith {
 
+namespace {
+
+// The run folder's copy stands in for a tokenizer that is gone, where the run goes on.
+std::unique_ptr<Tokenizer> open_run_tokenizer(Config& config) {
+  const bool gone = !std::filesystem::is_directory(tokenizer_path(config.data));
+  if (gone && std::filesystem::is_directory(run_tokenizer(config)) &&
+      !list_checkpoints(config.checkpoint.directory).empty())
+    config.data.tokenizer = run_tokenizer(config);
+  return open_tokenizer(config);
+}
+
+}  // namespace
+
 Run::Run(Config config, const Session& session, const Forecast& forecast)
     : session_(session), config_(std::move(config)) {
   shake_hands(config_, session);
   const int threads = use_threads(session.ranks_on_this_node());
   std::unique_ptr<Tokenizer> tokenizer;
-  together(session, [&] { tokenizer = open_tokenizer(config_); });
+  together(session, [&] { tokenizer = open_run_tokenizer(config_); });
+  std::optional<Course> course;
   work_.emplace(config_, session);
   together(session, [&] {
     work_->rehearse();
@@ -27,11 +43,13 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
     held_out_ = open_held_out(config_, tokenizer.get(), session.rank(), session.size());
     const DeviceChoice& device = work_->device;
     check_memory({{device.world, work_->rehearsal.memory}}, session.ranks_on_this_node(), device.ranks);
-    if (session.rank() == 0) check_start(config_);
+    if (session.rank() != 0) return;
+    course = course_of(config_, tokenizer.get(), *data_);
+    check_start(config_, *course);
   });
-  together(session, [&] { folder_.emplace(config_, session.rank()); });
+  together(session, [&] { folder_.emplace(config_, tokenizer.get(), session.rank()); });
   work_->open();
-  checkpointer_.emplace(config_, session, *work_->trainer);
+  checkpointer_.emplace(config_, session, *work_->trainer, std::move(course));
   introduce(threads);
   set_weights();
 
@@ -52,6 +70,9 @@ void Run::introduce(int threads) const {
   log_info("parameters {}, layers {}; {}, {} threads each, {}, {}; run folder {}",
            num_parameters(model_spec(config_.model)), config_.model.layers, plan.mesh.summary(), threads,
            to_string(config_.parallel.sharding_strategy), to_string(config_.precision.compute), config_.run.output);
+  for (const std::string& line :
+       describe_data("data.train", *data_, config_.train.steps * config_.batch.global_batch_size))
+    log_info("{}", line);
   if (work_->device.world == World::cuda) {
     const device::Properties gpu = device::properties();
     log_info("each rank on a GPU; rank {}: {}, compute capability {}.{}, {:.1f} GiB, driver for CUDA {}{}",
@@ -150,7 +171,11 @@ void Run::report(const Launched& step) {
   work_->runtime->stream.receive(step.ticket);
   const StepScalars& scalars = *step.scalars;
   const Measured measured = books_->report(step.number, scalars);
-  metrics_->end_step(step.number, scalars, learning_rate_at(config_.optimizer, step.number - 1), measured);
+  metrics_->end_step({.step = step.number,
+                      .scalars = scalars,
+                      .learning_rate = learning_rate_at(config_.optimizer, step.number - 1),
+                      .samples = {step.first_sequence, step.first_sequence + config_.batch.global_batch_size},
+                      .measured = measured});
   if (books_->trace_is_over(step.number)) {
     books_->write_trace();
     metrics_->start_clock();

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "trainer/checkpointing/weight_source.h"
 #include "trainer/job/log.h"
 
 namespace megalith {
@@ -14,9 +15,36 @@ void lock_folder(std::optional<FolderLock>& lock, const std::string& key, const 
   lock.emplace(folder, remedy);
 }
 
+bool holds(const std::string& folder, const Tokenizer& tokenizer) try {
+  return load_tokenizer(folder)->content() == tokenizer.content();
+} catch (const Error&) {
+  return false;
+}
+
+void keep_tokenizer(const std::string& folder, const Tokenizer& tokenizer) {
+  if (holds(folder, tokenizer)) return;
+  const std::string partial = folder + ".partial";
+  remove_all(partial);
+  make_folders(partial, "choose another folder with run.output=DIR");
+  tokenizer.save(partial);
+  if (std::filesystem::exists(folder)) {
+    std::string kept;
+    for (int k = 1; kept.empty() || std::filesystem::exists(kept); k++) kept = fmt::format("{}.earlier-{}", folder, k);
+    move_file(folder, kept);
+    log_info("{} held another tokenizer, which is now {}", folder, kept);
+  }
+  move_file(partial, folder);
+}
+
+// Where checkpoints lie in the run folder, the config does not say so: it may move with it.
+std::string config_to_keep(Config config) {
+  if (config.checkpoint.directory == config.run.output + "/checkpoints") config.checkpoint.directory.clear();
+  return to_toml(config);
+}
+
 }  // namespace
 
-RunFolder::RunFolder(const Config& config, int rank) {
+RunFolder::RunFolder(const Config& config, const Tokenizer* tokenizer, int rank) {
   if (rank != 0) {
     log_nowhere();
     return;
@@ -25,8 +53,9 @@ RunFolder::RunFolder(const Config& config, int rank) {
   lock_folder(output_, "run.output", config.run.output);
   if (std::error_code absent; !std::filesystem::equivalent(folder, config.checkpoint.directory, absent))
     lock_folder(checkpoints_, "checkpoint.directory", config.checkpoint.directory);
-  write_file((folder / "config.toml").string(), to_toml(config), {.replace = true});
+  write_file((folder / "config.toml").string(), config_to_keep(config), {.replace = true});
   log_to_console_and((folder / "log.txt").string());
+  if (tokenizer) keep_tokenizer(run_tokenizer(config), *tokenizer);
   if (!output_->absent().empty())
     log_warning("{} cannot be locked ({}): make sure that no other job uses it", config.run.output,
                 output_->absent());

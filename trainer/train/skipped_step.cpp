@@ -41,7 +41,7 @@ std::string seen_by_this_rank(const Plan& plan, const StepScalars& scalars, cons
     microbatches.push_back(std::to_string(k));
     const Interval sequences = plan.batch.sequences(k);
     for (int64_t i = sequences.begin; i < sequences.end; i++)
-      samples.push_back(std::to_string(data.sample_at(first_sequence + i)));
+      samples.push_back(data.name_of(first_sequence + i));
   }
   std::string text;
   if (!microbatches.empty())
@@ -66,8 +66,8 @@ std::vector<std::string> lines_of(const std::string& said) {
 std::string remedy_of(Decision decision) {
   return decision == Decision::spike
              ? "Raise train.skip_norm_above, or set it to 0, if larger gradients are here to stay; else lower "
-               "optimizer.learning_rate"
-             : "Lower optimizer.learning_rate, set optimizer.gradient_clip, or look at the samples that the log names; "
+               "optimizer.learning_rate, with checkpoint.allow_changes = true"
+             : "Lower optimizer.learning_rate or set optimizer.gradient_clip, with checkpoint.allow_changes = true, or look at the samples that the log names; "
                "train.max_bad_steps is how many steps in a row may be skipped";
 }
 

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 
+#include "trainer/checkpointing/checkpointer.h"
 #include "trainer/communication/mpi.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/handshake.h"
@@ -321,9 +322,9 @@ bool run_verify(const VerifyOptions& options, const Session& session) {
   Config config_a, config_b;
   together(session, [&] {
     std::vector<std::string> overrides = options.overrides;
-    config_a = load_config(options.config, overrides);
+    config_a = load_run_config(options.config, overrides);
     overrides.insert(overrides.end(), options.against.begin(), options.against.end());
-    config_b = load_config(options.config, overrides);
+    config_b = load_run_config(options.config, overrides);
     check_against(options.against);
   });
   together(session, [&] { session.require_mpi(); });  // to compare by

@@ -1,0 +1,112 @@
+#include "data/sources.h"
+
+#include <glob.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+
+#include "kernels/base/check.h"
+
+namespace megalith {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_file(const std::string& path) {
+  std::error_code absent;
+  return fs::exists(path, absent) && !fs::is_directory(path, absent);
+}
+
+// By name, without the .idx that stand beside them.
+std::vector<std::string> matching(const std::string& pattern) {
+  glob_t found{};
+  std::vector<std::string> paths;
+  if (::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found) == 0)
+    for (size_t i = 0; i < found.gl_pathc; i++)
+      if (is_file(found.gl_pathv[i])) paths.emplace_back(found.gl_pathv[i]);
+  ::globfree(&found);
+  std::erase_if(paths, [](const std::string& path) { return path.ends_with(".idx"); });
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) out += std::string(c == '*' || c == '?' || c == '[' || c == '\\' ? 1 : 0, '\\') + c;
+  return out;
+}
+
+std::vector<std::string> shards_of(const std::string& prefix) {
+  return matching(escaped(prefix) + "-[0-9][0-9][0-9][0-9][0-9].bin");
+}
+
+// A decimal number in units of 1e-9; 0: it is none, or too large or too fine.
+int64_t billionths(const std::string& text) {
+  const size_t point = std::min(text.find('.'), text.size());
+  const std::string whole = text.substr(0, point), part = point < text.size() ? text.substr(point + 1) : "";
+  const auto digits = [](const std::string& s) { return s.find_first_not_of("0123456789") == std::string::npos; };
+  if (!digits(whole) || !digits(part) || whole.size() > 9 || part.size() > 9 || whole.size() + part.size() == 0) return 0;
+  return std::stoll("0" + whole) * 1'000'000'000 + std::stoll("0" + part + std::string(9 - part.size(), '0'));
+}
+
+}  // namespace
+
+std::vector<DataSource> parse_sources(const std::string& key, const std::string& text) {
+  if (text.find('\n') == std::string::npos) return {{text}};
+  std::vector<DataSource> sources;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    const size_t space = line.find_last_of(" \t");
+    const int64_t weight = space == std::string::npos ? 0 : billionths(line.substr(space + 1));
+    CHECK(weight > 0,
+          "{}: \"{}\" in the list has no weight, a positive number after the name with at most nine digits on each side "
+          "of the point; write \"NAME 0.3\"",
+          key, line);
+    const size_t last = line.find_last_not_of(" \t", space), first = line.find_first_not_of(" \t");
+    CHECK(last != std::string::npos && first <= last, "{}: \"{}\" in the list names no source before its weight", key,
+          line);
+    const std::string name = line.substr(first, last - first + 1);
+    for (const DataSource& other : sources)
+      CHECK(other.name != name, "{}: the list names {} twice; add the weights up", key, name);
+    sources.push_back({name, weight});
+  }
+  int64_t divisor = 0;
+  for (const DataSource& source : sources) divisor = std::gcd(divisor, source.share);
+  for (DataSource& source : sources) source.share /= divisor;
+  return sources;
+}
+
+std::vector<std::string> matches_of(const std::string& name) {
+  if (name.empty()) return {};
+  if (is_file(name)) return {name};
+  if (name.find_first_of("*?[") != std::string::npos) return matching(name);
+  if (is_file(name + ".bin")) return {name + ".bin"};
+  return shards_of(name);
+}
+
+std::vector<std::string> files_of(const std::string& key, const std::string& name) {
+  const std::vector<std::string> found = matches_of(name);
+  std::error_code absent;
+  CHECK(!found.empty() || !fs::is_directory(name, absent), "{} = {} is a folder; name its files, as in {}", key, name,
+        (fs::path(name) / "*.bin").string());
+  CHECK(!found.empty(), "{} = {}: no such file, no {}.bin or {}-00000.bin, and as a pattern it matches none", key, name,
+        name, name);
+  if (found.front() == name || found.front() == name + ".bin") {
+    const std::vector<std::string> shards = found.front() == name ? std::vector<std::string>{} : shards_of(name);
+    CHECK(shards.empty(), "{} = {} may be {}.bin or {} shards, {} and on; name the file, or the shards as {}-*.bin", key,
+          name, name, shards.size(), shards.front(), name);
+    return found;
+  }
+  if (name.find_first_of("*?[") == std::string::npos)
+    for (size_t i = 0; i < found.size(); i++)
+      CHECK(found[i] == fmt::format("{}-{:05}.bin", name, i),
+            "{} = {}: after {} shards comes {}; {}-{:05}.bin is missing: copy or prepare it again", key, name, i,
+            found[i], name, i);
+  return found;
+}
+
+}  // namespace megalith

@@ -1,0 +1,283 @@
+// A run that goes on is held against what its checkpoint was trained on; its folder holds what it needs and may move;
+// and its ledger tells which samples it was trained on.
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "checkpoints/directory.h"
+#include "checkpoints/manifest.h"
+#include "data/indexed_dataset_writer.h"
+#include "data/prepare.h"
+#include "tests/data/scratch.h"
+#include "trainer/checkpointing/checkpointer.h"
+#include "trainer/inference/inference.h"
+#include "trainer/job/log.h"
+#include "trainer/session/file_session.h"
+#include "trainer/train/audit.h"
+#include "trainer/train/run.h"
+
+namespace megalith {
+namespace {
+
+namespace fs = std::filesystem;
+using Overrides = std::vector<std::string>;
+
+class CourseTest : public testing::Test {
+ protected:
+  CourseTest() {
+    prepared("a", "some words of a text and more words of it\n", "train:262");
+    scratch_.write("config.toml",
+                   fmt::format("[model]\nlayers = 1\nhidden = 8\nheads = 1\ncontext = 16\n"
+                               "[data]\ntrain = \"{}\"\n[batch]\nsequence_length = 8\nglobal_batch_size = 4\n"
+                               "microbatch_size = 2\n[optimizer]\ndecay_steps = 100\n[train]\nsteps = 3\n"
+                               "[run]\noutput = \"{}\"\n",
+                               path("a/train.bin"), path("run")));
+  }
+  ~CourseTest() override { log_to_console(); }
+
+  std::string path(const std::string& name) const { return scratch_.path(name); }
+  void prepared(const std::string& folder, const std::string& line, const std::string& tokenizer) const {
+    fs::remove_all(path(folder));
+    std::string text;
+    for (int i = 0; i < 200; i++) text += fmt::format("{} {}", i, line);
+    prepare({.text_files = {scratch_.write(folder + ".txt", text)}, .tokenizer = tokenizer, .out = path(folder)});
+  }
+  void train(const Overrides& overrides = {}) const {
+    const FileSession session("", {}, 1);
+    megalith::Run(load_run_config(path("config.toml"), overrides), session).train();
+    log_to_console();
+  }
+  std::string refusal(const Overrides& overrides) const {
+    return message_of([&] { train(overrides); });
+  }
+  std::string read(const std::string& name) const { return read_file(path(name)); }
+  int64_t newest() const { return read_manifest(list_checkpoints(path("run/checkpoints")).front()).step; }
+
+  test::Scratch scratch_;
+};
+
+#define EXPECT_SAYS(text, ...)                                                                        \
+  do {                                                                                                \
+    const std::string said = text;                                                                    \
+    for (const std::string& part : std::vector<std::string>{__VA_ARGS__})                             \
+      EXPECT_NE(said.find(part), std::string::npos) << "\"" << part << "\" is missing: " << said;     \
+  } while (false)
+
+// As quickstart.sh advised: the data removed, other text prepared in its place, the command repeated.
+TEST_F(CourseTest, AnotherTokenizerIsNeverResumedWith) {
+  train();
+  const std::string config = read("run/config.toml"), metrics = read("run/metrics.jsonl");
+  prepared("a", "others, the vocabulary of which is another one\n", "train:262");
+  for (const char* allow : {"checkpoint.allow_changes=false", "checkpoint.allow_changes=true"})
+    EXPECT_SAYS(refusal({allow, "train.steps=6"}), "another tokenizer", "262 ids", "step-00000003",
+                path("run") + "/tokenizer", "another run.output");
+  EXPECT_EQ(read("run/config.toml"), config);
+  EXPECT_EQ(read("run/metrics.jsonl"), metrics);
+  EXPECT_EQ(newest(), 3);
+}
+
+TEST_F(CourseTest, WhatChangesTheCourseNeedsLeave) {
+  prepared("b", "other words of a text\n", "bytes");
+  fs::remove_all(path("b/tokenizer"));
+  fs::copy(path("a/tokenizer"), path("b/tokenizer"));  // another text of the same tokens
+  train();
+  struct Change {
+    std::string key, there, here;
+  };
+  int64_t step = 3;
+  for (const Change& change : {Change{"data.seed", "1", "2"}, Change{"batch.global_batch_size", "4", "2"},
+                               Change{"batch.sequence_length", "8", "4"}, Change{"train.seed", "1", "5"},
+                               Change{"optimizer.learning_rate", "0.0006", "0.001"},
+                               Change{"optimizer.decay_steps", "100", "200"}, Change{"data.shuffle", "true", "false"},
+                               Change{"model.dropout", "0.0", "0.1"}}) {
+    const std::string set = change.key + "=" + change.here;
+    EXPECT_SAYS(refusal({set, "train.steps=9"}), change.key + ": " + change.there + " there, " + change.here + " here",
+                "checkpoint.allow_changes = true", "another run.output");
+    EXPECT_EQ(newest(), step);
+    fs::remove_all(path("copy"));
+    fs::copy(path("run"), path("copy"), fs::copy_options::recursive);
+    train({set, "checkpoint.allow_changes=true", "train.steps=4", "run.output=" + path("copy")});
+    EXPECT_SAYS(read("copy/log.txt"), "changed, as checkpoint.allow_changes permits: " + change.key);
+  }
+  const std::string all = refusal({"data.train=" + path("b/train.bin"), "data.seed=7", "train.steps=9"});
+  EXPECT_SAYS(all, "data.train: " + path("a/train.bin") + " (", "there, " + path("b/train.bin") + " (",
+              "data.seed: 1 there, 7 here");
+  // A longer schedule of its own, or only more steps of the same.
+  EXPECT_SAYS(refusal({"optimizer.decay_steps=0", "train.steps=9"}), "optimizer.decay_steps", "follows train.steps");
+}
+
+// Another layout is the same course; so are the same tokens at another place.
+TEST_F(CourseTest, LayoutsAndPlacesMayChange) {
+  train();
+  fs::rename(path("a"), path("moved"));
+  train({"train.steps=4", "data.train=" + path("moved/train.bin"), "batch.microbatch_size=1",
+         "memory.activation_checkpointing=each", "checkpoint.every=1", "parallel.sharding_strategy=no_shard"});
+  EXPECT_EQ(newest(), 4);
+}
+
+// The tokenizer and all else: generate, evaluate and resume after `mv`, the data's own tokenizer gone.
+TEST_F(CourseTest, ARunFolderMovesAsAWhole) {
+  train();
+  fs::copy(path("a/validation.bin"), path("held.bin"));
+  fs::copy(path("a/validation.idx"), path("held.idx"));
+  fs::rename(path("run"), path("elsewhere"));
+  fs::rename(path("a/tokenizer"), path("a/gone"));
+  const auto generated = [&](const std::string& folder) {
+    std::string text;
+    Inference(path(folder), "", World::cpu).generate("words", 4, {}, [&](std::string_view more) { text += more; });
+    return text;
+  };
+  EXPECT_TRUE(generated("elsewhere").starts_with("words"));
+  EXPECT_GT(Inference(path("elsewhere"), "", World::cpu).evaluate(path("held.bin"), 8, 2, [](double) {}).bytes, 0);
+  const std::string output = "run.output=" + path("elsewhere");
+  train({output, "train.steps=4"});
+  {
+    const FileSession session("", {}, 1);  // by the folder's own config as well
+    megalith::Run(load_run_config(path("elsewhere/config.toml"), {output, "train.steps=5"}), session).train();
+    log_to_console();
+  }
+  EXPECT_FALSE(fs::exists(path("run")));
+  EXPECT_EQ(read_manifest(list_checkpoints(path("elsewhere/checkpoints")).front()).step, 5);
+
+  // A tokenizer of other content where it should be is not taken for it.
+  fs::remove_all(path("elsewhere/tokenizer"));
+  prepared("b", "x", "bytes");
+  fs::copy(path("b/tokenizer"), path("elsewhere/tokenizer"));
+  EXPECT_SAYS(message_of([&] { generated("elsewhere"); }), "--tokenizer");
+}
+
+TEST_F(CourseTest, ATokenizerInTheWayIsKept) {
+  prepared("b", "x", "bytes");
+  fs::create_directories(path("run"));
+  fs::rename(path("b/tokenizer"), path("run/tokenizer"));
+  train();
+  EXPECT_TRUE(fs::exists(path("run/tokenizer.earlier-1/bytes.txt")));
+  EXPECT_EQ(load_tokenizer(path("run/tokenizer"))->content(), load_tokenizer(path("a/tokenizer"))->content());
+}
+
+void edit_state(const std::string& checkpoint, const std::function<void(nlohmann::json&)>& edit) {
+  Manifest manifest = read_manifest(checkpoint);
+  edit(manifest.state);
+  write_file(checkpoint + "/manifest.json", to_text(manifest), {.replace = true});
+}
+
+TEST_F(CourseTest, CheckpointsFromBeforeResume) {
+  train();
+  edit_state(path("run/checkpoints/step-00000003"), [&](nlohmann::json& state) {
+    for (const char* key : {"course", "orders", "tokenizer_from_here"}) state.erase(key);
+    state["tokenizer"] = path("a/tokenizer");
+  });
+  EXPECT_NO_THROW(Inference(path("run"), "", World::cpu));
+  train({"train.steps=4", "data.seed=2"});
+  EXPECT_SAYS(read("run/log.txt"), "could not be compared");
+  edit_state(path("run/checkpoints/step-00000004"), [](nlohmann::json& state) { state["course"].erase("settings"); });
+  EXPECT_SAYS(refusal({"train.steps=5", "data.seed=2"}), "not understood", "settings");
+}
+
+// Keys of [model] that are not set are those of the weights; all that contradict them are told at once.
+TEST_F(CourseTest, InitialWeightsBringTheirShape) {
+  train();
+  scratch_.write("tuned.toml", fmt::format("[data]\ntrain = \"{}\"\n[batch]\nglobal_batch_size = 4\nmicrobatch_size = 2\n"
+                                           "[train]\nsteps = 1\n[checkpoint]\ninit_from = \"{}\"\n[run]\noutput = \"{}\"\n",
+                                           path("a/train.bin"), path("run"), path("tuned")));
+  const auto load = [&](const Overrides& overrides) { return load_run_config(path("tuned.toml"), overrides); };
+  const ModelConfig model = load({}).model;
+  EXPECT_EQ(model, (ModelConfig{.layers = 1, .hidden = 8, .heads = 1, .vocab = 262, .context = 16, .dropout = 0}));
+  EXPECT_EQ(load({}).batch.sequence_length, 16);
+  EXPECT_EQ(load({"model.dropout=0.1", "model.layers=1", "model.vocab=0"}).model.vocab, 262);
+  const std::string all = message_of([&] { load({"model.layers=2", "model.hidden=9", "model.heads=2"}); });
+  EXPECT_SAYS(all, "model.layers = 2, but 1", "model.hidden = 9, but 8", "model.heads = 2, but 1",
+              "override `model.layers=2`", "Leave these keys out");
+  {
+    const FileSession session("", {}, 1);
+    megalith::Run(load({}), session).train();
+    log_to_console();
+  }
+  EXPECT_SAYS(read("tuned/log.txt"), "weights from " + path("run"));
+  // It goes on without the weights that it began from.
+  fs::rename(path("run"), path("gone"));
+  EXPECT_EQ(load({}).model, model);
+  EXPECT_SAYS(message_of([&] { load({"run.output=" + path("new")}); }), "init_from", "is not a folder");
+}
+
+TEST_F(CourseTest, TheStartSaysWhatIsTrainedOn) {
+  for (int i = 0; i < 2; i++) {
+    IndexedDatasetWriter writer(path(fmt::format("c-{:05}", i)), 262);
+    for (int document = 0; document < 3; document++) {
+      writer.add(std::vector<int32_t>(50, 97));
+      writer.end_document();
+    }
+    writer.finish();
+  }
+  train({fmt::format("data.train=[\"{} 3\", \"{} 1\"]", path("a/train.bin"), path("c")), "data.tokenizer=" + path("a/tokenizer"),
+         "train.steps=10"});
+  EXPECT_SAYS(read("run/log.txt"), "a/train.bin (75 % of samples): Megatron-LM's IndexedDataset, 1 file, 1 document, ",
+              "c (25 % of samples): Megatron-LM's IndexedDataset, 2 files, 6 documents, 300 tokens; the run makes 0.27 epochs");
+  // The list comes back from the run's own config.
+  EXPECT_EQ(load_config(path("run/config.toml")).data.train, path("a/train.bin") + " 3\n" + path("c") + " 1\n");
+}
+
+TEST_F(CourseTest, SourcesOfTwoTokenizersDoNotBlend) {
+  prepared("b", "text of bytes\n", "bytes");
+  EXPECT_SAYS(refusal({fmt::format("data.train=[\"{} 3\", \"{} 1\"]", path("a/train.bin"), path("b/train.bin"))}),
+              path("b/train.bin"), "another than that in", "prepare all sources");
+}
+
+// Four starts, one of them with another seed, and many epochs.
+TEST_F(CourseTest, TheLedgerOfARunInPieces) {
+  const Overrides small{"batch.sequence_length=16", "checkpoint.allow_changes=true"};
+  const auto with = [&](Overrides more) {
+    more.insert(more.end(), small.begin(), small.end());
+    return more;
+  };
+  train(with({"train.steps=2"}));
+  train(with({"train.steps=200", "checkpoint.every=40"}));
+  train(with({"train.steps=240"}));
+  const Audit whole = audit_run(path("run"));
+  EXPECT_EQ(whole.violation, "");
+  std::string told;
+  for (const std::string& line : whole.told) told += line + "\n";
+  EXPECT_SAYS(told, "samples [0, 960); steps 1 to 240 on 1 rank", "checkpoints agree", "whole epochs seen");
+  train(with({"train.steps=300", "data.seed=2"}));
+  const Audit changed = audit_run(path("run"));
+  EXPECT_EQ(changed.violation, "");
+  EXPECT_SAYS(changed.told.front(), "from step 241 on, with sample 960");
+
+  // What is planted in the metrics is named.
+  const std::string metrics = read("run/metrics.jsonl");
+  const auto planted = [&](const std::string& from, const std::string& to) {
+    std::string text = metrics;
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    scratch_.write("run/metrics.jsonl", text.replace(at, from.size(), to));
+    return audit_run(path("run")).violation;
+  };
+  EXPECT_SAYS(planted("\"samples\":[40,44]", "\"samples\":[36,40]"), "step 11 ", "step 10 went to 40", "4 samples are repeated");
+  EXPECT_SAYS(planted("\"samples\":[40,44]", "\"samples\":[41,44]"), "step 11 ", "1 samples are left out");
+  EXPECT_SAYS(planted("{\"step\":12,", "{\"step\":11,"), "step 11 comes again");
+  EXPECT_SAYS(planted("{\"step\":12,", "{\"step\":13,"), "steps 12 to 12 are absent");
+  EXPECT_SAYS(planted("\"samples\":[0,4]", "\"samples\":[2,4]"), "step 1 begins with sample 2");
+  scratch_.write("run/metrics.jsonl", metrics);
+  edit_state(path("run/checkpoints/step-00000080"), [](nlohmann::json& state) { state["sequences"] = 316; });
+  EXPECT_SAYS(audit_run(path("run")).violation, "step-00000080", "316", "went to 320");
+}
+
+TEST(Audit, WhatIsMissingOrSkippedIsTold) {
+  std::string metrics;
+  for (int i = 0; i < 6; i++)
+    metrics += fmt::format("{{\"step\":{},\"loss\":1.0,\"ranks\":1,\"samples\":[{},{}]}}\n", i + 1, 4 * i, 4 * i + 4);
+  const auto of = [](std::vector<int64_t> sizes) {
+    return OrderRecord{.step = 0, .sample = 0, .names = {"x"}, .order = SampleOrder(std::move(sizes), Blend({1}), true, 1)};
+  };
+  EXPECT_EQ(audit(metrics, {{"c", 6, 24}}, {of({10})}).violation, "");
+  EXPECT_SAYS(audit(metrics, {{"c", 7, 28}}, {of({10})}).violation, "metrics.jsonl ends with step 6");
+  EXPECT_SAYS(audit(metrics, {}, {}).violation, "no checkpoint says in which order");
+  metrics += "{\"step\":7,\"loss\":1.0,\"ranks\":1,\"sam";  // cut short by a death
+  EXPECT_EQ(audit(metrics, {}, {of({10})}).violation, "");
+  EXPECT_SAYS(message_of([&] { audit("{\"step\":1,\"loss\":2.0}\n", {}, {of({10})}); }), "line 1", "does not say");
+  const std::string skipped = "{\"step\":1,\"loss\":null,\"skipped\":\"not finite\",\"ranks\":2,\"samples\":[0,4]}\n";
+  EXPECT_SAYS(audit(skipped, {}, {of({10})}).told.front(), "step 1, samples [0, 4): skipped (not finite)");
+}
+
+}  // namespace
+}  // namespace megalith

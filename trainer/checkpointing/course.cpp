@@ -1,0 +1,161 @@
+#include "trainer/checkpointing/course.h"
+
+#include "checkpoints/checksum.h"
+#include "kernels/base/check.h"
+#include "trainer/job/content.h"
+
+namespace megalith {
+
+namespace {
+
+// Keys that change what is trained beyond the order of sums. Where one has no effect, it is left out.
+bool matters(const std::string& key, const Config& config) {
+  const bool constant = config.optimizer.decay == Decay::constant;
+  if (constant && (key == "optimizer.decay_steps" || key == "optimizer.min_learning_rate")) return false;
+  for (const char* one : {"model.dropout", "data.shuffle", "data.seed", "batch.sequence_length",
+                          "batch.global_batch_size", "train.seed"})
+    if (key == one) return true;
+  return key.starts_with("optimizer.");
+}
+
+std::string describe(const std::vector<Course::Source>& sources) {
+  std::string text;
+  for (const Course::Source& s : sources)
+    text += fmt::format("{}{}{} ({})", text.empty() ? "" : " and ", s.name,
+                        sources.size() == 1 ? "" : fmt::format(" with weight {}", s.share), s.content);
+  return text;
+}
+
+bool same_data(const std::vector<Course::Source>& a, const std::vector<Course::Source>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Course::Source& x, const Course::Source& y) {
+    return x.content == y.content && x.share == y.share;
+  });
+}
+
+}  // namespace
+
+std::string hash_of(const Tokenizer& tokenizer) {
+  const std::string content = tokenizer.content();
+  return hex(checksum_of(content.data(), static_cast<int64_t>(content.size())));
+}
+
+Course course_of(const Config& config, const Tokenizer* tokenizer, const Loader& data) {
+  Course course;
+  if (tokenizer) {
+    course.tokenizer = hash_of(*tokenizer);
+    course.tokenizer_name =
+        fmt::format("{} ({} ids, hash {})", config.data.tokenizer, tokenizer->vocab_size(), course.tokenizer);
+  }
+  const SampleOrder& order = data.order();
+  for (size_t i = 0; i < data.streams().size(); i++) {
+    const std::string& name = data.streams()[i].path();
+    course.sources.push_back({name, content_of_source(name), order.blend().shares()[i], order.sizes()[i]});
+  }
+  for (const auto& [key, value] : key_values(config))
+    if (matters(key, config)) course.settings[key] = value;
+  return course;
+}
+
+nlohmann::json to_json(const Course& course) {
+  nlohmann::json sources = nlohmann::json::array();
+  for (const Course::Source& s : course.sources)
+    sources.push_back({{"name", s.name}, {"content", s.content}, {"share", s.share}, {"samples", s.samples}});
+  return {{"tokenizer", course.tokenizer},
+          {"tokenizer_name", course.tokenizer_name},
+          {"sources", sources},
+          {"settings", course.settings}};
+}
+
+Course course_from(const nlohmann::json& json) {
+  Course course;
+  course.tokenizer = json.at("tokenizer").get<std::string>();
+  course.tokenizer_name = json.at("tokenizer_name").get<std::string>();
+  for (const nlohmann::json& s : json.at("sources"))
+    course.sources.push_back({s.at("name").get<std::string>(), s.at("content").get<std::string>(),
+                              s.at("share").get<int64_t>(), s.at("samples").get<int64_t>()});
+  course.settings = json.at("settings").get<std::map<std::string, std::string>>();
+  return course;
+}
+
+std::vector<std::string> differences(const Course& there, const Course& here) {
+  std::vector<std::string> lines;
+  if (!same_data(there.sources, here.sources))
+    lines.push_back(fmt::format("data.train: {} there, {} here", describe(there.sources), describe(here.sources)));
+  std::map<std::string, std::string> keys = there.settings;
+  keys.insert(here.settings.begin(), here.settings.end());
+  for (const auto& [key, ignored] : keys) {
+    const auto of = [&key = key](const Course& course) {
+      const auto found = course.settings.find(key);
+      return found == course.settings.end() ? std::string("without effect") : found->second;
+    };
+    if (of(there) != of(here)) lines.push_back(fmt::format("{}: {} there, {} here", key, of(there), of(here)));
+  }
+  return lines;
+}
+
+std::vector<std::string> check_course(const std::string& what, const nlohmann::json& state, const Course& here,
+                                      const Config& config) {
+  if (!state.contains("course"))
+    return {what + " is from before checkpoints kept what they were trained on: data, tokenizer and schedule could not "
+                   "be compared"};
+  Course there;
+  try {
+    there = course_from(state.at("course"));
+  } catch (const nlohmann::json::exception& e) {
+    FAIL("{}: the course in its manifest is not understood ({}); was it written by another program?", what, e.what());
+  }
+  CHECK(there.tokenizer.empty() || here.tokenizer.empty() || there.tokenizer == here.tokenizer,
+        "{} was trained with another tokenizer, {}, than that of this run, {}: to its model the tokens mean other text. "
+        "For other text prepared with another tokenizer use another run.output; to go on, prepare the text with the "
+        "tokenizer of the run, which its folder holds as {}/tokenizer",
+        what, there.tokenizer_name, here.tokenizer_name, config.run.output);
+  std::vector<std::string> changed = differences(there, here);
+  if (changed.empty()) return {};
+  std::string list;
+  for (const std::string& line : changed) list += "\n  " + line;
+  const bool schedule = list.find("\n  optimizer.decay_steps: ") != std::string::npos;
+  CHECK(config.checkpoint.allow_changes,
+        "{} is of a run with another course:{}\nSet these back, or checkpoint.allow_changes = true to go on with what is "
+        "here; for a run of its own use another run.output{}",
+        what, list,
+        schedule ? ". (optimizer.decay_steps = 0 follows train.steps: a longer run has another schedule)" : "");
+  for (std::string& line : changed) line = "changed, as checkpoint.allow_changes permits: " + line;
+  return changed;
+}
+
+OrderRecord order_from(const nlohmann::json& json) {
+  OrderRecord record;
+  std::vector<int64_t> sizes, shares;
+  for (const nlohmann::json& source : json.at("sources")) {
+    record.names.push_back(source.at("name").get<std::string>());
+    shares.push_back(source.at("share").get<int64_t>());
+    sizes.push_back(source.at("samples").get<int64_t>());
+  }
+  record.step = json.at("step").get<int64_t>();
+  record.sample = json.at("sample").get<int64_t>();
+  record.order = SampleOrder(std::move(sizes), Blend(std::move(shares)), json.at("shuffle").get<bool>(),
+                             json.at("seed").get<uint64_t>());
+  return record;
+}
+
+nlohmann::json orders_with(const nlohmann::json& state, int64_t step, int64_t sample, const Course& here) {
+  nlohmann::json orders = nlohmann::json::array();
+  if (state.is_object() && state.contains("orders")) orders = state.at("orders");
+  nlohmann::json sources = nlohmann::json::array();
+  for (const Course::Source& s : here.sources)
+    sources.push_back({{"name", s.name}, {"share", s.share}, {"samples", s.samples}});
+  const nlohmann::json now{{"step", step},
+                           {"sample", sample},
+                           {"shuffle", here.settings.at("data.shuffle") == "true"},
+                           {"seed", std::stoull(here.settings.at("data.seed"))},
+                           {"sources", sources}};
+  const auto without = [](nlohmann::json record) {
+    for (const char* key : {"step", "sample"}) record.erase(key);
+    for (nlohmann::json& source : record.at("sources")) source.erase("name");
+    return record;
+  };
+  if (orders.empty() || without(orders.back()) != without(now)) orders.push_back(now);
+  return orders;
+}
+
+}  // namespace megalith

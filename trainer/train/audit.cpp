@@ -1,0 +1,233 @@
+#include "trainer/train/audit.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <sstream>
+
+#include "checkpoints/directory.h"
+#include "checkpoints/manifest.h"
+#include "kernels/base/files.h"
+#include "kernels/base/json.h"
+
+namespace megalith {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+class Violation : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+template <class... Args>
+void require(bool condition, fmt::format_string<Args...> format, Args&&... args) {
+  if (!condition) throw Violation(fmt::vformat(format, fmt::make_format_args(args...)));
+}
+
+struct StepLine {
+  int64_t step = 0, first = 0, end = 0, ranks = 0;
+  std::string skipped;  // why; empty: it was not
+};
+
+// The steps of metrics.jsonl, in its order. Its last line may be cut short by a death.
+std::vector<StepLine> steps_of(const std::string& metrics) {
+  std::vector<StepLine> steps;
+  std::istringstream in(metrics);
+  int64_t number = 0;
+  for (std::string text; std::getline(in, text);) {
+    number++;
+    try {
+      const nlohmann::json line = parse_json(text);
+      if (!line.contains("loss") || !line.contains("step")) continue;
+      const auto step = line.at("step").get<int64_t>();
+      CHECK(line.contains("samples"),
+            "metrics.jsonl, line {}: step {} does not say which samples it trained on; it is from before runs recorded "
+            "them, and cannot be audited",
+            number, step);
+      steps.push_back({step, line.at("samples").at(0).get<int64_t>(), line.at("samples").at(1).get<int64_t>(),
+                       line.value("ranks", int64_t{0}), line.value("skipped", std::string())});
+    } catch (const nlohmann::json::exception& e) {
+      CHECK(in.eof(), "metrics.jsonl, line {} cannot be read: {}", number, e.what());
+    }
+  }
+  return steps;
+}
+
+// What of each source has come in its present epoch.
+class Epochs {
+ public:
+  // From sample `n` of the run on, samples come in this order; what came before it is another's.
+  void begin(const OrderRecord& record, int64_t n) {
+    record_ = &record;
+    sources_.clear();
+    for (size_t i = 0; i < record.order.sizes().size(); i++) {
+      const int64_t before = record.order.blend().count(i, n), size = record.order.sizes()[i];
+      sources_.push_back({.epoch = before / size, .absent = size - before % size, .seen = {}});
+      sources_.back().seen.resize(static_cast<size_t>(size));
+      sources_.back().whole = before % size == 0;
+    }
+  }
+
+  void add(int64_t step, int64_t n) {
+    const Sample sample = record_->order.at(n);
+    Source& source = sources_[sample.source];
+    const std::string& name = record_->names[sample.source];
+    if (sample.epoch != source.epoch) {
+      require(source.absent == 0 && sample.epoch == source.epoch + 1,
+              "step {}: epoch {} of {} begins, but {} samples of epoch {} were left out", step, sample.epoch, name,
+              source.absent, source.epoch);
+      whole_epochs_[name] += source.whole;
+      source = {.epoch = sample.epoch,
+                .absent = static_cast<int64_t>(source.seen.size()),
+                .seen = std::vector<bool>(source.seen.size())};
+    }
+    require(!source.seen[static_cast<size_t>(sample.index)], "step {}: sample {} of {} comes again in epoch {}", step,
+            sample.index, name, sample.epoch);
+    source.seen[static_cast<size_t>(sample.index)] = true;
+    source.absent--;
+  }
+
+  std::vector<std::string> told() const {
+    std::vector<std::string> lines;
+    for (size_t i = 0; i < sources_.size(); i++) {
+      const Source& s = sources_[i];
+      const std::string& name = record_->names[i];
+      const auto size = static_cast<int64_t>(s.seen.size()), seen = std::count(s.seen.begin(), s.seen.end(), true);
+      const auto found = whole_epochs_.find(name);
+      lines.push_back(fmt::format("{}: {} whole epochs seen; of epoch {}, {} of {} samples", name,
+                                  (found == whole_epochs_.end() ? 0 : found->second) + (s.whole && seen == size),
+                                  s.epoch, seen, size));
+    }
+    return lines;
+  }
+
+ private:
+  struct Source {
+    int64_t epoch = 0;
+    int64_t absent = 0;  // samples that are yet to come in it
+    std::vector<bool> seen;
+    bool whole = true;  // the epoch is seen from its begin
+  };
+  const OrderRecord* record_ = nullptr;
+  std::vector<Source> sources_;
+  std::map<std::string, int64_t> whole_epochs_;
+};
+
+void follow(const std::vector<StepLine>& steps, const std::vector<OrderRecord>& orders, Epochs& epochs,
+            std::vector<std::string>& told) {
+  const StepLine* before = nullptr;
+  size_t next = 0;
+  if (steps.front().step > 1)
+    told.push_back(fmt::format("steps 1 to {} were made by another run, from whose checkpoint this one goes on: not audited",
+                               steps.front().step - 1));
+  for (const StepLine& step : steps) {
+    if (before) {
+      require(step.step > before->step, "step {} comes again after step {}, with samples [{}, {})", step.step,
+              before->step, step.first, step.end);
+      require(step.step == before->step + 1, "steps {} to {} are absent: after step {} comes {}", before->step + 1,
+              step.step - 1, before->step, step.step);
+      require(step.first >= before->end, "step {} trained on samples [{}, {}), but step {} went to {}: {} samples are "
+              "repeated", step.step, step.first, step.end, before->step, before->end, before->end - step.first);
+      require(step.first <= before->end, "step {} trained on samples [{}, {}), but step {} went to {}: {} samples are "
+              "left out", step.step, step.first, step.end, before->step, before->end, step.first - before->end);
+    } else {
+      require(step.step > 1 || step.first == 0, "step 1 begins with sample {}: those before it are left out", step.first);
+    }
+    require(step.end > step.first, "step {} trained on samples [{}, {}), which are none", step.step, step.first,
+            step.end);
+    const size_t was = next;
+    while (next < orders.size() && orders[next].sample <= step.first) next++;
+    require(next > 0, "step {}: no checkpoint says in which order sample {} came", step.step, step.first);
+    if (next != was || !before) epochs.begin(orders[next - 1], step.first);
+    if (next != was && before)
+      told.push_back(fmt::format("from step {} on, with sample {}, the order of samples is another, as "
+                                 "checkpoint.allow_changes permitted: epochs are counted anew",
+                                 step.step, step.first));
+    for (int64_t n = step.first; n < step.end; n++) epochs.add(step.step, n);
+    if (!step.skipped.empty())
+      told.push_back(fmt::format("step {}, samples [{}, {}): skipped ({}), so these were read and not learnt from",
+                                 step.step, step.first, step.end, step.skipped));
+    before = &step;
+  }
+}
+
+void check_checkpoints(const std::vector<StepLine>& steps, const std::vector<LedgerCheckpoint>& checkpoints) {
+  for (const LedgerCheckpoint& c : checkpoints) {
+    if (c.step < steps.front().step) continue;  // of the run from which this one goes on
+    require(c.step <= steps.back().step, "{} is of step {}, but metrics.jsonl ends with step {}", c.path, c.step,
+            steps.back().step);
+    const StepLine& step = steps[static_cast<size_t>(c.step - steps.front().step)];
+    require(c.samples == step.end, "{} was trained on {} samples, but its step {} went to {}", c.path, c.samples,
+            c.step, step.end);
+  }
+}
+
+// "1 to 5 on 2 ranks, 6 to 11 on 4 ranks".
+std::string layouts_of(const std::vector<StepLine>& steps) {
+  std::string text;
+  for (size_t i = 0; i < steps.size();) {
+    size_t end = i;
+    while (end < steps.size() && steps[end].ranks == steps[i].ranks) end++;
+    text += fmt::format("{}{} to {} on {} {}", text.empty() ? "" : ", ", steps[i].step, steps[end - 1].step,
+                        steps[i].ranks, steps[i].ranks == 1 ? "rank" : "ranks");
+    i = end;
+  }
+  return text;
+}
+
+}  // namespace
+
+Audit audit(const std::string& metrics, const std::vector<LedgerCheckpoint>& checkpoints,
+            const std::vector<OrderRecord>& orders) {
+  const std::vector<StepLine> steps = steps_of(metrics);
+  CHECK(!steps.empty(), "metrics.jsonl holds no step: there is nothing to audit");
+  Audit found;
+  Epochs epochs;
+  try {
+    follow(steps, orders, epochs, found.told);
+    check_checkpoints(steps, checkpoints);
+  } catch (const Violation& e) {
+    found.violation = e.what();
+    return found;
+  }
+  found.told.push_back(fmt::format("samples [{}, {}); steps {}; {} checkpoint{} agree{}", steps.front().first,
+                                   steps.back().end, layouts_of(steps), checkpoints.size(),
+                                   checkpoints.size() == 1 ? "" : "s", checkpoints.size() == 1 ? "s" : ""));
+  for (std::string& line : epochs.told()) found.told.push_back(std::move(line));
+  return found;
+}
+
+Audit audit_run(const std::string& run_folder) {
+  const fs::path folder = run_folder;
+  const std::string metrics = (folder / "metrics.jsonl").string(), config = (folder / "config.toml").string();
+  CHECK(fs::exists(metrics), "{} has no metrics.jsonl; name the folder of a run", run_folder);
+  // The folder may have moved.
+  std::string directory = (folder / "checkpoints").string();
+  if (!fs::is_directory(directory) && fs::exists(config)) directory = load_places(config, {}).checkpoint.directory;
+
+  std::vector<LedgerCheckpoint> checkpoints;
+  std::vector<OrderRecord> orders;
+  for (const std::string& path : list_checkpoints(directory)) {
+    const Manifest manifest = read_manifest(path);
+    try {
+      checkpoints.push_back({path, manifest.step, manifest.state.at("sequences").get<int64_t>()});
+      if (checkpoints.size() > 1) continue;  // the newest knows them all
+      CHECK(manifest.state.contains("orders"),
+            "{} does not say in which order samples came; it is from before checkpoints did, and its run cannot be "
+            "audited",
+            path);
+      for (const nlohmann::json& order : manifest.state.at("orders")) orders.push_back(order_from(order));
+    } catch (const nlohmann::json::exception& e) {
+      FAIL("{}: the state in its manifest is not understood ({}); was it written by another program?", path, e.what());
+    }
+  }
+  CHECK(!checkpoints.empty(), "{} holds no complete checkpoint, which would say in which order samples came", directory);
+  Audit found = audit(read_file(metrics), checkpoints, orders);
+  for (int k = 1; fs::exists(folder / fmt::format("metrics.earlier-{}.jsonl", k)); k++)
+    found.told.push_back(fmt::format("metrics.earlier-{}.jsonl is of an earlier start, whose weights were given up", k));
+  return found;
+}
+
+}  // namespace megalith
