@@ -71,7 +71,7 @@ TEST_F(Account, adds_up_to_every_step) {
   EXPECT_LT(elsewhere, 0.05) << "what is not named is little";
   const std::string log = read_file(scratch_ / "run/log.txt");
   EXPECT_EQ(count(log, "where the time went, "), 1u) << log;
-  EXPECT_NE(log.find("average of 2 ranks: "), std::string::npos) << log;
+  EXPECT_NE(log.find("mean of 2 ranks: "), std::string::npos) << log;
 }
 
 // The stage with more layers is the one that the others wait for.

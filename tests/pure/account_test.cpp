@@ -135,7 +135,8 @@ TEST(StepClock, TimeGoesToWhatIsInnermost) {
   std::map<std::string, const Span*> by_name;
   const std::vector<Span> spans = hand.clock.take_spans();
   for (const Span& span : spans) by_name[span.name] = &span;
-  ASSERT_TRUE(by_name.contains("all_gather") && by_name.contains("recv") && by_name.contains("wait: gathers"));
+  ASSERT_TRUE(by_name.contains("all_gather") && by_name.contains("recv") && by_name.contains("wait: gathers") &&
+              by_name.contains("wait: bubble"));
   EXPECT_EQ(by_name["all_gather"]->lane, static_cast<int>(Channel::shard));
   EXPECT_EQ(by_name["all_gather"]->begin, 0);
   EXPECT_EQ(by_name["all_gather"]->end, 7.75) << "until the wait for it was over";
@@ -189,6 +190,7 @@ TEST(TraceFile, IsWhatPerfettoReads) {
   const int shard = static_cast<int>(Channel::shard);
   file.add({"rank \"0\"",
             {{"inner", -1, 1e-6, 2e-6, Account::gemm},
+             {"at once", -1, 0, 1e-6, Account::gemm},
              {"outer", -1, 0, 1, Account::elsewhere},
              {"first", shard, 0.1, 0.4},
              {"beside it", shard, 0.2, 0.6},
@@ -202,7 +204,7 @@ TEST(TraceFile, IsWhatPerfettoReads) {
   std::map<std::string, nlohmann::json> events;
   for (const nlohmann::json& e : trace["traceEvents"])
     if (e["ph"] == "X") events[e["name"]] = e;
-  EXPECT_EQ(events.size(), 8u);
+  EXPECT_EQ(events.size(), 9u);
   EXPECT_EQ(events["first"]["tid"], events["after it"]["tid"]);
   EXPECT_NE(events["first"]["tid"], events["beside it"]["tid"]);
   EXPECT_EQ(events["inner"]["cat"], "GEMM");

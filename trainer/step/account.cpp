@@ -84,11 +84,11 @@ Accounts mean(const std::vector<Accounts>& ranks) {
 
 size_t slowest(const std::vector<Accounts>& ranks) {
   const auto waits = [](const Accounts& rank) {
-    double waits = 0;
+    double seconds = 0;
     for (const Account a : {Account::gathers, Account::scatters, Account::tensor_sums, Account::copy_sums,
                             Account::messages, Account::bubble})
-      waits += at(rank, a);
-    return waits;
+      seconds += at(rank, a);
+    return seconds;
   };
   return static_cast<size_t>(std::ranges::min_element(ranks, {}, waits) - ranks.begin());
 }

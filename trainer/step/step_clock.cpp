@@ -1,6 +1,7 @@
 #include "trainer/step/step_clock.h"
 
 #include <algorithm>
+#include <thread>
 
 namespace megalith {
 
@@ -96,6 +97,7 @@ Accounts StepClock::take() {
     CHECK(!later_.empty(), "no step has ended whose account is not taken");
     Later next = std::move(later_.front());
     later_.pop_front();
+    while (!device::passed(next.event.get())) std::this_thread::yield();
     apply(next.mark, device::seconds_between(zero_event_.get(), next.event.get()));
     unused_.push_back(std::move(next.event));
   }

@@ -43,8 +43,8 @@ class StepClock : public Timekeeper {
   // A step begins, and ends; the next begins with its end, unless it is said to begin later.
   void begin_step() { mark({.what = Mark::What::begin_step}); }
   void end_step(int64_t number) { mark({.what = Mark::What::end_step, .ticket = number}); }
-  // Of the step that has ended, the first where there are several. In the cuda world the stream must have passed its
-  // end.
+  // Of the step that has ended, the first where there are several. In the cuda world the host waits until the stream
+  // has passed its end.
   Accounts take();
   // Of the step that is under way. Not in the cuda world.
   Accounts so_far();

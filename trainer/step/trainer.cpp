@@ -130,7 +130,7 @@ Stream::Ticket Trainer::read(StepScalars* out) {
     if (const std::vector<size_t> bad = not_finite(sums, n); !bad.empty()) out->bad_unit = bad.back();
     out->bad_units = not_finite(mine, n);
     out->told.resize(static_cast<size_t>((host.cols() - n - 2) / numbers_told));
-    std::memcpy(out->told.data(), sums + n + 2, out->told.size() * sizeof(Told));
+    std::memcpy(static_cast<void*>(out->told.data()), sums + n + 2, out->told.size() * sizeof(Told));
   });
 }
 

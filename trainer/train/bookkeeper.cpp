@@ -118,6 +118,7 @@ void Bookkeeper::begin_trace() {
 
 Measured Bookkeeper::report(int64_t step, const StepScalars& scalars) {
   Measured measured{.time = {}, .memory = fullest(scalars.told)};
+  const Accounts between = std::exchange(between_, {});
   if (!measures(step)) return measured;
   if (!on_gpu()) clock_.end_step(step);
   const Accounts mine = clock_.take();
@@ -129,7 +130,7 @@ Measured Bookkeeper::report(int64_t step, const StepScalars& scalars) {
     ranks = accounts_of_ranks(ranks, static_cast<size_t>(session_.rank()), mine);
   }
   measured.time = {.accounts = mean(ranks), .slowest = slowest(ranks)};
-  measured.time->accounts += std::exchange(between_, {});
+  measured.time->accounts += between;
   sum_ += measured.time->accounts;
   measured_++;
   return measured;
@@ -144,11 +145,11 @@ void Bookkeeper::between(Account account, const std::function<void()>& work) {
 
 void Bookkeeper::finish() {
   if (tracing_) write_trace();
-  sum_ += between_;
+  if (!on_gpu()) sum_ += between_;
   if (measured_ > 0)
-    log_info("where the time went{}, {:.4g} s on average of {} ranks: {}",
-             on_gpu() ? fmt::format(" in {} steps that were measured", measured_) : "", total(sum_), session_.size(),
-             shares_in_words(sum_));
+    log_info("where the time went{}, {:.4g} s{}: {}",
+             on_gpu() ? fmt::format(" in {} steps that were measured", measured_) : "", total(sum_),
+             session_.size() > 1 ? fmt::format(", mean of {} ranks", session_.size()) : "", shares_in_words(sum_));
 }
 
 void Bookkeeper::write_trace() {
