@@ -77,8 +77,7 @@ void Metrics::sync() {
   if (active_) file_->sync();
 }
 
-void Metrics::end_step(int64_t step, const StepScalars& scalars, double learning_rate,
-                       std::array<int64_t, 2> samples) {
+void Metrics::end_step(int64_t step, const StepScalars& scalars, double learning_rate, std::array<int64_t, 2> samples) {
   if (!active_) return;
   const Clock::time_point now = Clock::now();
   const double seconds = std::chrono::duration<double>(now - std::exchange(begin_, now)).count();
