@@ -26,8 +26,7 @@ Config readable_part(const std::string& toml_path, const std::vector<std::string
       // load_config reports it.
     }
   };
-  for (const std::string_view section : sections)
-    attempt([&] { reader.read(read_configuration(toml_path), section); });
+  for (const std::string_view section : sections) attempt([&] { reader.read(read_configuration(toml_path), section); });
   for (const std::string& text : overrides) attempt([&] { reader.override_with(text); });
   return reader.record();
 }
@@ -58,8 +57,10 @@ Config load_config(const std::string& toml_path, const std::vector<std::string>&
     if (model.*member != known.model.*member)
       wrong += fmt::format("{}{}: model.{} = {}, but {} there", wrong.empty() ? "" : "; ",
                            reader.where_set(std::string("model.") + key), key, model.*member, known.model.*member);
-  CHECK(wrong.empty(), "{} is of another model than this config says: {}. Leave these keys out, and they are those of the "
-        "weights; or use other weights", known.source, wrong);
+  CHECK(wrong.empty(),
+        "{} is of another model than this config says: {}. Leave these keys out, and they are those of the "
+        "weights; or use other weights",
+        known.source, wrong);
   Config config = reader.record();
   config.model = model;
   return finished(config, reader, toml_path);

@@ -194,8 +194,8 @@ struct KnownShape {
   ModelConfig model;
 };
 
-// The same, where weights are given: keys of the shape that are set nowhere are theirs, and so is a vocabulary of 0. One
-// Error names all keys that are set to something else.
+// The same, where weights are given: keys of the shape that are set nowhere are theirs, and so is a vocabulary of 0.
+// One Error names all keys that are set to something else.
 Config load_config(const std::string& toml_path, const std::vector<std::string>& overrides, const KnownShape& known);
 
 // The sections [run] and [checkpoint] alone, resolved, whatever is wrong elsewhere: they tell which weights there are

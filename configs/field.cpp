@@ -51,7 +51,8 @@ std::string value_problem(const Key& key, const Value& value) {
       if (word.find_first_of(std::string("\0\n", 2)) != std::string::npos)
         return "holds a NUL character or a line break; leave it out";
   }
-  if (const auto* text = std::get_if<std::string>(&value); key.may_list && text && text->find('\n') != std::string::npos)
+  if (const auto* text = std::get_if<std::string>(&value);
+      key.may_list && text && text->find('\n') != std::string::npos)
     return "holds a line break; leave it out, or write a list";
   const bool integer = std::holds_alternative<int64_t>(value);
   if (!integer && !std::holds_alternative<double>(value)) return {};

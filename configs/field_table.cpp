@@ -153,7 +153,8 @@ Table<Config> build_table() {
   checkpoint.word("allow_changes", &CheckpointConfig::allow_changes,
                   "Resume although data, seeds, sequence length, batch or learning rates are others than before");
   checkpoint.word("init_from", &CheckpointConfig::init_from,
-                  "Checkpoint or Hugging Face GPT-2 folder with the initial weights and the keys of [model] that are not set; empty: "
+                  "Checkpoint or Hugging Face GPT-2 folder with the initial weights and the keys of [model] that are "
+                  "not set; empty: "
                   "random");
 
   Rows run(table, "run", &Config::run);

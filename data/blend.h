@@ -1,8 +1,8 @@
 // In which order the samples of several sources come: sample n of a run is a pure function of n and the shares, so that
 // resuming and any division among ranks need no state.
 //
-// Shares are whole numbers that add up to M, the length of a cycle; in each cycle every source comes exactly as often as
-// its share says. Inside it the order is Tijdeman's (The chairman assignment problem, 1980): after any n samples the
+// Shares are whole numbers that add up to M, the length of a cycle; in each cycle every source comes exactly as often
+// as its share says. Inside it the order is Tijdeman's (The chairman assignment problem, 1980): after any n samples the
 // number of those of a source differs from n * share / M by at most 1 - 1 / (2k - 2), where there are k sources, which
 // is the least that can be promised for all shares. So in any window of consecutive samples, 1,000 or other, a source's
 // count differs from its share by at most 1 for two sources, and by at most 2 - 1 / (k - 1), less than 2, for more.

@@ -164,7 +164,8 @@ void write_bpe(const BpeVocabulary& vocabulary, const std::string& folder) {
 }
 
 std::string content_of(const BpeVocabulary& vocabulary) {
-  std::string content = fmt::format("BPE of {} tokens, {} ends a text\n", vocabulary.tokens.size(), vocabulary.end_of_text);
+  std::string content =
+      fmt::format("BPE of {} tokens, {} ends a text\n", vocabulary.tokens.size(), vocabulary.end_of_text);
   for (const std::string& token : vocabulary.tokens) content += fmt::format("{} {}\n", token.size(), token);
   for (const BpeVocabulary::Merge& merge : vocabulary.merges)
     content += fmt::format("{} {} {}\n", merge.left, merge.right, merge.result);

@@ -14,10 +14,11 @@ std::vector<int64_t> samples_of(const std::vector<TokenStream>& streams, int64_t
   std::vector<int64_t> samples;
   for (const TokenStream& stream : streams) {
     samples.push_back((stream.size() - 1) / sequence_length);
-    CHECK(samples.back() >= 1,
-          "{} holds {} tokens, but one sample of sequence length {} takes {}; give more text or a sequence length of {} "
-          "or less",
-          stream.path(), stream.size(), sequence_length, sequence_length + 1, std::max<int64_t>(stream.size() - 1, 1));
+    CHECK(
+        samples.back() >= 1,
+        "{} holds {} tokens, but one sample of sequence length {} takes {}; give more text or a sequence length of {} "
+        "or less",
+        stream.path(), stream.size(), sequence_length, sequence_length + 1, std::max<int64_t>(stream.size() - 1, 1));
   }
   return samples;
 }

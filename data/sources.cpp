@@ -47,7 +47,8 @@ int64_t billionths(const std::string& text) {
   const size_t point = std::min(text.find('.'), text.size());
   const std::string whole = text.substr(0, point), part = point < text.size() ? text.substr(point + 1) : "";
   const auto digits = [](const std::string& s) { return s.find_first_not_of("0123456789") == std::string::npos; };
-  if (!digits(whole) || !digits(part) || whole.size() > 9 || part.size() > 9 || whole.size() + part.size() == 0) return 0;
+  if (!digits(whole) || !digits(part) || whole.size() > 9 || part.size() > 9 || whole.size() + part.size() == 0)
+    return 0;
   return std::stoll("0" + whole) * 1'000'000'000 + std::stoll("0" + part + std::string(9 - part.size(), '0'));
 }
 
@@ -62,10 +63,11 @@ std::vector<DataSource> parse_sources(const std::string& key, const std::string&
     begin = end + 1;
     const size_t space = line.find_last_of(" \t");
     const int64_t weight = space == std::string::npos ? 0 : billionths(line.substr(space + 1));
-    CHECK(weight > 0,
-          "{}: \"{}\" in the list has no weight, a positive number after the name with at most nine digits on each side "
-          "of the point; write \"NAME 0.3\"",
-          key, line);
+    CHECK(
+        weight > 0,
+        "{}: \"{}\" in the list has no weight, a positive number after the name with at most nine digits on each side "
+        "of the point; write \"NAME 0.3\"",
+        key, line);
     const size_t last = line.find_last_not_of(" \t", space), first = line.find_first_not_of(" \t");
     CHECK(last != std::string::npos && first <= last, "{}: \"{}\" in the list names no source before its weight", key,
           line);
@@ -93,12 +95,14 @@ std::vector<std::string> files_of(const std::string& key, const std::string& nam
   std::error_code absent;
   CHECK(!found.empty() || !fs::is_directory(name, absent), "{} = {} is a folder; name its files, as in {}", key, name,
         (fs::path(name) / "*.bin").string());
-  CHECK(!found.empty(), "{} = {}: no such file, no {}.bin or {}-00000.bin, and as a pattern it matches none", key, name,
-        name, name);
+  CHECK(!found.empty(),
+        "{} = {}: No such file or directory, nor {}.bin or {}-00000.bin, and as a pattern it matches none; check the "
+        "path",
+        key, name, name, name);
   if (found.front() == name || found.front() == name + ".bin") {
     const std::vector<std::string> shards = found.front() == name ? std::vector<std::string>{} : shards_of(name);
-    CHECK(shards.empty(), "{} = {} may be {}.bin or {} shards, {} and on; name the file, or the shards as {}-*.bin", key,
-          name, name, shards.size(), shards.front(), name);
+    CHECK(shards.empty(), "{} = {} may be {}.bin or {} shards, {} and on; name the file, or the shards as {}-*.bin",
+          key, name, name, shards.size(), shards.front(), name);
     return found;
   }
   if (name.find_first_of("*?[") == std::string::npos)

@@ -1,5 +1,5 @@
-// Raw little-endian uint16 tokens, as nanoGPT writes them. Nothing in such a file says what it is, so one that reads as a
-// text is refused: its words would be taken for tokens.
+// Raw little-endian uint16 tokens, as nanoGPT writes them. Nothing in such a file says what it is, so one that reads as
+// a text is refused: its words would be taken for tokens.
 #include "data/token_formats.h"
 
 namespace megalith {
@@ -38,10 +38,11 @@ bool reads_as_text(std::string_view bytes) {
 
 std::unique_ptr<TokenSource> open_raw(const std::string& path) {
   auto file = std::make_unique<MappedFile>(path);
-  CHECK(!reads_as_text(file->text()),
-        "{} is a text, not tokens; make tokens of it with `megalith prepare --text {}` and name the train.bin that this "
-        "writes",
-        path, path);
+  CHECK(
+      !reads_as_text(file->text()),
+      "{} is a text, not tokens; make tokens of it with `megalith prepare --text {}` and name the train.bin that this "
+      "writes",
+      path, path);
   CHECK(file->bytes().size() % 2 == 0,
         "{} has {} bytes, an odd number, and no .idx beside it: neither raw uint16 tokens nor the output of prepare; "
         "it is "

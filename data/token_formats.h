@@ -14,7 +14,8 @@
 
 namespace megalith {
 
-std::unique_ptr<TokenSource> open_megatron(const std::string& bin_path, const std::string& idx_path, int64_t& documents);
+std::unique_ptr<TokenSource> open_megatron(const std::string& bin_path, const std::string& idx_path,
+                                           int64_t& documents);
 std::unique_ptr<TokenSource> open_llmc(const std::string& path);
 std::unique_ptr<TokenSource> open_raw(const std::string& path);
 
@@ -53,8 +54,8 @@ class PackedTokens final : public TokenSource {
       CHECK(smallest >= 0, "{} holds token {}, and ids are never negative; prepare the file again", file_->path(),
             smallest);
     else
-      CHECK(uint32_t{largest} <= largest_token, "{} holds token {}, and ids go to {}; prepare the file again", file_->path(), largest,
-            largest_token);
+      CHECK(uint32_t{largest} <= largest_token, "{} holds token {}, and ids go to {}; prepare the file again",
+            file_->path(), largest, largest_token);
     return static_cast<int32_t>(largest);
   }
 

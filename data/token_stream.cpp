@@ -31,11 +31,12 @@ class JoinedTokens final : public TokenSource {
     return most;
   }
   void read(int64_t begin, std::span<int32_t> out) const override {
-    for_each_part(begin, begin + static_cast<int64_t>(out.size()), [&](const TokenSource& part, int64_t from, int64_t to) {
-      const auto count = static_cast<size_t>(to - from);
-      part.read(from, out.first(count));
-      out = out.subspan(count);
-    });
+    for_each_part(begin, begin + static_cast<int64_t>(out.size()),
+                  [&](const TokenSource& part, int64_t from, int64_t to) {
+                    const auto count = static_cast<size_t>(to - from);
+                    part.read(from, out.first(count));
+                    out = out.subspan(count);
+                  });
   }
   int32_t max_token(int64_t begin, int64_t end) const override {
     int32_t most = 0;
@@ -96,7 +97,8 @@ TokenStream TokenStream::open(const std::string& name, const std::vector<std::st
     const TokenStream one = open(path);
     parts.push_back(one.source_);
     all.raw_ = all.raw_ || one.raw_;
-    if (all.format_.find(one.format_) == std::string::npos) all.format_ += (all.format_.empty() ? "" : " and ") + one.format_;
+    if (all.format_.find(one.format_) == std::string::npos)
+      all.format_ += (all.format_.empty() ? "" : " and ") + one.format_;
     const bool known = all.documents_ != unknown_documents && one.documents_ != unknown_documents;
     all.documents_ = known ? all.documents_ + one.documents_ : unknown_documents;
   }

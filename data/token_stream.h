@@ -45,8 +45,8 @@ class TokenStream {
 
   const std::string& path() const { return path_; }
   const std::vector<std::string>& files() const { return files_; }
-  const std::string& format() const { return format_; }  // in words
-  int64_t documents() const { return documents_; }       // or unknown_documents
+  const std::string& format() const { return format_; }                         // in words
+  int64_t documents() const { return documents_; }                              // or unknown_documents
   int64_t size() const { return source_->size(); }                              // in tokens, at least 1
   int32_t max_possible_token() const { return source_->max_possible_token(); }  // 65535 for uint16
   bool is_raw() const { return raw_; }  // nothing says that (some of) these are uint16 tokens, they were taken for it

@@ -151,7 +151,8 @@ TEST(Override, ReadsLists) {
   EXPECT_EQ(overridden({R"(data.train=["a 1", "b 2"])"}).data.train, "a 1\nb 2\n");
   EXPECT_EQ(overridden({"data.train=wiki/*.bin"}).data.train, "wiki/*.bin");
   EXPECT_EQ(overridden({"data.train=[a"}).data.train, "[a");
-  EXPECT_NE(text_refusal("[data]\ntrain = [1, 2]\n").find("is an array, expected a string or a list of strings"), std::string::npos);
+  EXPECT_NE(text_refusal("[data]\ntrain = [1, 2]\n").find("is an array, expected a string or a list of strings"),
+            std::string::npos);
   EXPECT_NE(text_refusal("[data]\ntrain = []\n").find("empty list"), std::string::npos);
   EXPECT_NE(text_refusal("[data]\ntrain = \"a\\nb\"\n").find("line break"), std::string::npos);
   EXPECT_NE(text_refusal("[data]\ntrain = [\"a\\nb 1\"]\n").find("line break"), std::string::npos);

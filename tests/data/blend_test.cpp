@@ -73,7 +73,8 @@ TEST(Blend, SampleNIsAFunctionOfNAlone) {
     EXPECT_EQ(place.before, seen[place.source]++);
     for (size_t i = 0; i < 4; i++) ASSERT_EQ(blend.count(i, n + 1), seen[i]);
   }
-  EXPECT_EQ(blend.at((int64_t{1} << 40) * 21 + 6).before, (int64_t{1} << 40) * blend.shares()[blend.at(6).source] + blend.at(6).before);
+  EXPECT_EQ(blend.at((int64_t{1} << 40) * 21 + 6).before,
+            (int64_t{1} << 40) * blend.shares()[blend.at(6).source] + blend.at(6).before);
 }
 
 TEST(Blend, RefusesWhatItCannotPromise) {
@@ -148,7 +149,7 @@ TEST(Sources, AreFilesPrefixesAndGlobs) {
   EXPECT_EQ(names("s-*"), "s-0.bin s-00000.bin s-00001.bin ");  // no .idx
   EXPECT_EQ(names("*/x.bin"), "d/x.bin ");
   EXPECT_EQ(names("odd[1].bin"), "odd[1].bin ");  // a file before a glob
-  EXPECT_ERROR(names("absent"), "no such file", "absent-00000.bin");
+  EXPECT_ERROR(names("absent"), "No such file", "absent-00000.bin");
   EXPECT_ERROR(names("*.tokens"), "matches none");
   EXPECT_ERROR(names("d"), "is a folder", "d/*.bin");
   EXPECT_ERROR(names("gap"), "gap-00001.bin is missing");

@@ -250,10 +250,9 @@ TEST(BadSteps, a_run_that_diverges_keeps_its_checkpoints) {
   const Scratch scratch;
   write_odd(scratch);
   train(scratch.folder(), 2, {"train.steps=2", "checkpoint.every=1", "checkpoint.keep=1"});
-  const Result diverged = run(
-      mpirun(2, {"train", "config.toml", "checkpoint.keep=1", "train.max_bad_steps=1", "optimizer.learning_rate=1e30",
-              "checkpoint.allow_changes=true"}),
-      scratch.folder());
+  const Result diverged = run(mpirun(2, {"train", "config.toml", "checkpoint.keep=1", "train.max_bad_steps=1",
+                                         "optimizer.learning_rate=1e30", "checkpoint.allow_changes=true"}),
+                              scratch.folder());
   EXPECT_EQ(diverged.status, 1) << diverged.text();
   EXPECT_EQ(count(diverged.err, "megalith: "), 1u) << diverged.text();
   for (const char* words : {"step 4 was skipped, and train.max_bad_steps = 1", "of step 3, is from before them"})

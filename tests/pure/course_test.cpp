@@ -56,11 +56,11 @@ class CourseTest : public testing::Test {
   test::Scratch scratch_;
 };
 
-#define EXPECT_SAYS(text, ...)                                                                        \
-  do {                                                                                                \
-    const std::string said = text;                                                                    \
-    for (const std::string& part : std::vector<std::string>{__VA_ARGS__})                             \
-      EXPECT_NE(said.find(part), std::string::npos) << "\"" << part << "\" is missing: " << said;     \
+#define EXPECT_SAYS(text, ...)                                                                    \
+  do {                                                                                            \
+    const std::string said = text;                                                                \
+    for (const std::string& part : std::vector<std::string>{__VA_ARGS__})                         \
+      EXPECT_NE(said.find(part), std::string::npos) << "\"" << part << "\" is missing: " << said; \
   } while (false)
 
 // As quickstart.sh advised: the data removed, other text prepared in its place, the command repeated.
@@ -85,11 +85,11 @@ TEST_F(CourseTest, WhatChangesTheCourseNeedsLeave) {
     std::string key, there, here;
   };
   int64_t step = 3;
-  for (const Change& change : {Change{"data.seed", "1", "2"}, Change{"batch.global_batch_size", "4", "2"},
-                               Change{"batch.sequence_length", "8", "4"}, Change{"train.seed", "1", "5"},
-                               Change{"optimizer.learning_rate", "0.0006", "0.001"},
-                               Change{"optimizer.decay_steps", "100", "200"}, Change{"data.shuffle", "true", "false"},
-                               Change{"model.dropout", "0.0", "0.1"}}) {
+  for (const Change& change :
+       {Change{"data.seed", "1", "2"}, Change{"batch.global_batch_size", "4", "2"},
+        Change{"batch.sequence_length", "8", "4"}, Change{"train.seed", "1", "5"},
+        Change{"optimizer.learning_rate", "0.0006", "0.001"}, Change{"optimizer.decay_steps", "100", "200"},
+        Change{"data.shuffle", "true", "false"}, Change{"model.dropout", "0.0", "0.1"}}) {
     const std::string set = change.key + "=" + change.here;
     EXPECT_SAYS(refusal({set, "train.steps=9"}), change.key + ": " + change.there + " there, " + change.here + " here",
                 "checkpoint.allow_changes = true", "another run.output");
@@ -177,9 +177,10 @@ TEST_F(CourseTest, CheckpointsFromBeforeResume) {
 // Keys of [model] that are not set are those of the weights; all that contradict them are told at once.
 TEST_F(CourseTest, InitialWeightsBringTheirShape) {
   train();
-  scratch_.write("tuned.toml", fmt::format("[data]\ntrain = \"{}\"\n[batch]\nglobal_batch_size = 4\nmicrobatch_size = 2\n"
-                                           "[train]\nsteps = 1\n[checkpoint]\ninit_from = \"{}\"\n[run]\noutput = \"{}\"\n",
-                                           path("a/train.bin"), path("run"), path("tuned")));
+  scratch_.write("tuned.toml",
+                 fmt::format("[data]\ntrain = \"{}\"\n[batch]\nglobal_batch_size = 4\nmicrobatch_size = 2\n"
+                             "[train]\nsteps = 1\n[checkpoint]\ninit_from = \"{}\"\n[run]\noutput = \"{}\"\n",
+                             path("a/train.bin"), path("run"), path("tuned")));
   const auto load = [&](const Overrides& overrides) { return load_run_config(path("tuned.toml"), overrides); };
   const ModelConfig model = load({}).model;
   EXPECT_EQ(model, (ModelConfig{.layers = 1, .hidden = 8, .heads = 1, .vocab = 262, .context = 16, .dropout = 0}));
@@ -209,10 +210,11 @@ TEST_F(CourseTest, TheStartSaysWhatIsTrainedOn) {
     }
     writer.finish();
   }
-  train({fmt::format("data.train=[\"{} 3\", \"{} 1\"]", path("a/train.bin"), path("c")), "data.tokenizer=" + path("a/tokenizer"),
-         "train.steps=10"});
-  EXPECT_SAYS(read("run/log.txt"), "a/train.bin (75 % of samples): Megatron-LM's IndexedDataset, 1 file, 1 document, ",
-              "c (25 % of samples): Megatron-LM's IndexedDataset, 2 files, 6 documents, 300 tokens; the run makes 0.27 epochs");
+  train({fmt::format("data.train=[\"{} 3\", \"{} 1\"]", path("a/train.bin"), path("c")),
+         "data.tokenizer=" + path("a/tokenizer"), "train.steps=10"});
+  EXPECT_SAYS(
+      read("run/log.txt"), "a/train.bin (75 % of samples): Megatron-LM's IndexedDataset, 1 file, 1 document, ",
+      "c (25 % of samples): Megatron-LM's IndexedDataset, 2 files, 6 documents, 300 tokens; the run makes 0.27 epochs");
   // The list comes back from the run's own config.
   EXPECT_EQ(load_config(path("run/config.toml")).data.train, path("a/train.bin") + " 3\n" + path("c") + " 1\n");
 }
@@ -240,7 +242,7 @@ TEST_F(CourseTest, TheLedgerOfARunInPieces) {
   EXPECT_SAYS(told, "samples [0, 960); steps 1 to 240 on 1 rank", "checkpoints agree", "whole epochs seen");
   train(with({"train.steps=300", "data.seed=2"}));
   const Audit changed = audit_run(path("run"));
-  EXPECT_EQ(changed.violation, "");
+  ASSERT_EQ(changed.violation, "");
   EXPECT_SAYS(changed.told.front(), "from step 241 on, with sample 960");
 
   // What is planted in the metrics is named.
@@ -252,7 +254,8 @@ TEST_F(CourseTest, TheLedgerOfARunInPieces) {
     scratch_.write("run/metrics.jsonl", text.replace(at, from.size(), to));
     return audit_run(path("run")).violation;
   };
-  EXPECT_SAYS(planted("\"samples\":[40,44]", "\"samples\":[36,40]"), "step 11 ", "step 10 went to 40", "4 samples are repeated");
+  EXPECT_SAYS(planted("\"samples\":[40,44]", "\"samples\":[36,40]"), "step 11 ", "step 10 went to 40",
+              "4 samples are repeated");
   EXPECT_SAYS(planted("\"samples\":[40,44]", "\"samples\":[41,44]"), "step 11 ", "1 samples are left out");
   EXPECT_SAYS(planted("{\"step\":12,", "{\"step\":11,"), "step 11 comes again");
   EXPECT_SAYS(planted("{\"step\":12,", "{\"step\":13,"), "steps 12 to 12 are absent");
@@ -267,7 +270,8 @@ TEST(Audit, WhatIsMissingOrSkippedIsTold) {
   for (int i = 0; i < 6; i++)
     metrics += fmt::format("{{\"step\":{},\"loss\":1.0,\"ranks\":1,\"samples\":[{},{}]}}\n", i + 1, 4 * i, 4 * i + 4);
   const auto of = [](std::vector<int64_t> sizes) {
-    return OrderRecord{.step = 0, .sample = 0, .names = {"x"}, .order = SampleOrder(std::move(sizes), Blend({1}), true, 1)};
+    return OrderRecord{
+        .step = 0, .sample = 0, .names = {"x"}, .order = SampleOrder(std::move(sizes), Blend({1}), true, 1)};
   };
   EXPECT_EQ(audit(metrics, {{"c", 6, 24}}, {of({10})}).violation, "");
   EXPECT_SAYS(audit(metrics, {{"c", 7, 28}}, {of({10})}).violation, "metrics.jsonl ends with step 6");

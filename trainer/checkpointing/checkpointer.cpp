@@ -89,8 +89,7 @@ Config load_run_config(const std::string& toml_path, const std::vector<std::stri
   return load_config(toml_path, overrides, {"checkpoint.init_from = " + weights, open_weights(weights).model});
 }
 
-Checkpointer::Checkpointer(const Config& config, const Session& session, Trainer& trainer,
-                           std::optional<Course> course)
+Checkpointer::Checkpointer(const Config& config, const Session& session, Trainer& trainer, std::optional<Course> course)
     : config_(config), session_(session), trainer_(trainer), course_(std::move(course)) {}
 
 std::vector<HeldPiece> Checkpointer::held(bool parameters_only, bool mine_only) const {

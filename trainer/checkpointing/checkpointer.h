@@ -24,13 +24,13 @@ struct Progress {
   int64_t skipped_in_a_row = 0;
 };
 
-// Checks that what checkpoint.resume and checkpoint.init_from name exists and is of this model and, where it is resumed,
-// of this course, and that no save will collide with an existing checkpoint. Opens manifests only; for one rank, before
-// anything is written.
+// Checks that what checkpoint.resume and checkpoint.init_from name exists and is of this model and, where it is
+// resumed, of this course, and that no save will collide with an existing checkpoint. Opens manifests only; for one
+// rank, before anything is written.
 void check_start(const Config& config, const Course& course);
 
-// The Config of a run: load_config, where the weights of checkpoint.init_from give the keys of [model] that are not set;
-// where these weights are gone and the run has checkpoints, their newest does.
+// The Config of a run: load_config, where the weights of checkpoint.init_from give the keys of [model] that are not
+// set; where these weights are gone and the run has checkpoints, their newest does.
 Config load_run_config(const std::string& toml_path, const std::vector<std::string>& overrides);
 
 class Checkpointer {

@@ -12,8 +12,8 @@ namespace {
 bool matters(const std::string& key, const Config& config) {
   const bool constant = config.optimizer.decay == Decay::constant;
   if (constant && (key == "optimizer.decay_steps" || key == "optimizer.min_learning_rate")) return false;
-  for (const char* one : {"model.dropout", "data.shuffle", "data.seed", "batch.sequence_length",
-                          "batch.global_batch_size", "train.seed"})
+  for (const char* one :
+       {"model.dropout", "data.shuffle", "data.seed", "batch.sequence_length", "batch.global_batch_size", "train.seed"})
     if (key == one) return true;
   return key.starts_with("optimizer.");
 }
@@ -96,29 +96,32 @@ std::vector<std::string> differences(const Course& there, const Course& here) {
 std::vector<std::string> check_course(const std::string& what, const nlohmann::json& state, const Course& here,
                                       const Config& config) {
   if (!state.contains("course"))
-    return {what + " is from before checkpoints kept what they were trained on: data, tokenizer and schedule could not "
-                   "be compared"};
+    return {what +
+            " is from before checkpoints kept what they were trained on: data, tokenizer and schedule could not "
+            "be compared"};
   Course there;
   try {
     there = course_from(state.at("course"));
   } catch (const nlohmann::json::exception& e) {
     FAIL("{}: the course in its manifest is not understood ({}); was it written by another program?", what, e.what());
   }
-  CHECK(there.tokenizer.empty() || here.tokenizer.empty() || there.tokenizer == here.tokenizer,
-        "{} was trained with another tokenizer, {}, than that of this run, {}: to its model the tokens mean other text. "
-        "For other text prepared with another tokenizer use another run.output; to go on, prepare the text with the "
-        "tokenizer of the run, which its folder holds as {}/tokenizer",
-        what, there.tokenizer_name, here.tokenizer_name, config.run.output);
+  CHECK(
+      there.tokenizer.empty() || here.tokenizer.empty() || there.tokenizer == here.tokenizer,
+      "{} was trained with another tokenizer, {}, than that of this run, {}: to its model the tokens mean other text. "
+      "For other text prepared with another tokenizer use another run.output; to go on, prepare the text with the "
+      "tokenizer of the run, which its folder holds as {}/tokenizer",
+      what, there.tokenizer_name, here.tokenizer_name, config.run.output);
   std::vector<std::string> changed = differences(there, here);
   if (changed.empty()) return {};
   std::string list;
   for (const std::string& line : changed) list += "\n  " + line;
   const bool schedule = list.find("\n  optimizer.decay_steps: ") != std::string::npos;
-  CHECK(config.checkpoint.allow_changes,
-        "{} is of a run with another course:{}\nSet these back, or checkpoint.allow_changes = true to go on with what is "
-        "here; for a run of its own use another run.output{}",
-        what, list,
-        schedule ? ". (optimizer.decay_steps = 0 follows train.steps: a longer run has another schedule)" : "");
+  CHECK(
+      config.checkpoint.allow_changes,
+      "{} is of a run with another course:{}\nSet these back, or checkpoint.allow_changes = true to go on with what is "
+      "here; for a run of its own use another run.output{}",
+      what, list,
+      schedule ? ". (optimizer.decay_steps = 0 follows train.steps: a longer run has another schedule)" : "");
   for (std::string& line : changed) line = "changed, as checkpoint.allow_changes permits: " + line;
   return changed;
 }

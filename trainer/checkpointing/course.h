@@ -1,6 +1,6 @@
-// What decides the course of a run beyond rounding: tokenizer, data with its order, seeds, batch and schedule. A checkpoint
-// keeps it (checkpoints/FORMAT.md, "course"), and a run that resumes from it is held against it: another layout or number
-// of ranks is welcome, another course only on request, another tokenizer never.
+// What decides the course of a run beyond rounding: tokenizer, data with its order, seeds, batch and schedule. A
+// checkpoint keeps it (checkpoints/FORMAT.md, "course"), and a run that resumes from it is held against it: another
+// layout or number of ranks is welcome, another course only on request, another tokenizer never.
 #pragma once
 
 #include <map>
@@ -39,7 +39,8 @@ Course course_from(const nlohmann::json& json);  // throws nlohmann's exceptions
 std::vector<std::string> differences(const Course& there, const Course& here);
 
 // Throws Error where a checkpoint of this state may not be resumed under this course: the tokenizer is another, or
-// something else is and checkpoint.allow_changes is not set. `what` begins the message. Returns what the log should say.
+// something else is and checkpoint.allow_changes is not set. `what` begins the message. Returns what the log should
+// say.
 std::vector<std::string> check_course(const std::string& what, const nlohmann::json& state, const Course& here,
                                       const Config& config);
 

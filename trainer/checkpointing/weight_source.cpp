@@ -103,8 +103,8 @@ void check_same_model(const std::string& what, const ModelConfig& there, const M
   std::string wrong;
   for (const auto& [key, member] : shape_keys)
     if (there.*member != here.*member)
-      wrong += fmt::format("{}model.{} is {} there and {} in this config", wrong.empty() ? "" : ", ", key, there.*member,
-                           here.*member);
+      wrong += fmt::format("{}model.{} is {} there and {} in this config", wrong.empty() ? "" : ", ", key,
+                           there.*member, here.*member);
   CHECK(wrong.empty(),
         "{} is of another model: {}; use the model it was trained with, or other weights: another run.output, "
         "checkpoint.directory or checkpoint.init_from",

@@ -31,10 +31,10 @@ std::vector<StoredParameter> stored_parameters(const ModelConfig& model);
 nlohmann::json describe_model(const ModelConfig& model);
 ModelConfig model_of(const Manifest& manifest, const std::string& path);
 
-// Where the tokenizer of a checkpoint is, as its manifest holds it: the run folder's copy, absolute and from the folder of
-// the checkpoint; empty without one. And back: the folder of the two whose tokenizer is the one that the checkpoint was
-// trained with, so that a run that has moved is understood. Where both are gone, a path at which there is none; empty
-// where there are only other tokenizers.
+// Where the tokenizer of a checkpoint is, as its manifest holds it: the run folder's copy, absolute and from the folder
+// of the checkpoint; empty without one. And back: the folder of the two whose tokenizer is the one that the checkpoint
+// was trained with, so that a run that has moved is understood. Where both are gone, a path at which there is none;
+// empty where there are only other tokenizers.
 nlohmann::json describe_tokenizer(const Config& config, const std::string& checkpoint);
 std::string tokenizer_of(const Manifest& manifest, const std::string& checkpoint);
 

@@ -40,7 +40,9 @@ std::string content(const std::vector<std::string>& files, int64_t blocks) {
                      hex(checksum_of(all.data(), static_cast<int64_t>(all.size()))));
 }
 
-int64_t blocks_for(size_t files) { return std::max<int64_t>(2, 256 / std::max<int64_t>(1, static_cast<int64_t>(files))); }
+int64_t blocks_for(size_t files) {
+  return std::max<int64_t>(2, 256 / std::max<int64_t>(1, static_cast<int64_t>(files)));
+}
 
 }  // namespace
 

@@ -1,6 +1,6 @@
-// What is in files, in a few words that are compared: sizes, and a hash of 256 blocks of 256 KiB, evenly spaced over the
-// files, in each at least its begin and its end. That is every byte up to 64 MiB. Token files may be hundreds of GB;
-// this finds other, longer, shorter, reordered or exchanged files, not a single flipped byte in them.
+// What is in files, in a few words that are compared: sizes, and a hash of 256 blocks of 256 KiB, evenly spaced over
+// the files, in each at least its begin and its end. That is every byte up to 64 MiB. Token files may be hundreds of
+// GB; this finds other, longer, shorter, reordered or exchanged files, not a single flipped byte in them.
 #pragma once
 
 #include <string>

@@ -15,7 +15,8 @@
 namespace megalith {
 
 // The folder of data.tokenizer or, when that is empty or in the words of `prepare` (bytes, train:VOCAB), tokenizer/
-// beside data.train, where prepare puts it; whether it exists or not. Of several sources, beside the first that has one.
+// beside data.train, where prepare puts it; whether it exists or not. Of several sources, beside the first that has
+// one.
 std::string tokenizer_path(const DataConfig& data);
 
 // The tokenizer in tokenizer_path; nothing when data.tokenizer is empty and there is no such folder. Sets
@@ -30,8 +31,8 @@ std::unique_ptr<Tokenizer> open_tokenizer(Config& config);
 Loader open_data(const std::string& key, const std::string& sources, const Config& config, bool shuffle, int rank,
                  int ranks);
 
-// A line for each source: its format, files, documents and tokens, and how many epochs the first `samples` samples of the
-// run are.
+// A line for each source: its format, files, documents and tokens, and how many epochs the first `samples` samples of
+// the run are.
 std::vector<std::string> describe_data(const std::string& key, const Loader& data, int64_t samples);
 
 // Feeds sequences of `loader`, counted from `first`; `vocab` is checked again for every batch.

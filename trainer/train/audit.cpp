@@ -120,20 +120,26 @@ void follow(const std::vector<StepLine>& steps, const std::vector<OrderRecord>& 
   const StepLine* before = nullptr;
   size_t next = 0;
   if (steps.front().step > 1)
-    told.push_back(fmt::format("steps 1 to {} were made by another run, from whose checkpoint this one goes on: not audited",
-                               steps.front().step - 1));
+    told.push_back(
+        fmt::format("steps 1 to {} were made by another run, from whose checkpoint this one goes on: not audited",
+                    steps.front().step - 1));
   for (const StepLine& step : steps) {
     if (before) {
       require(step.step > before->step, "step {} comes again after step {}, with samples [{}, {})", step.step,
               before->step, step.first, step.end);
       require(step.step == before->step + 1, "steps {} to {} are absent: after step {} comes {}", before->step + 1,
               step.step - 1, before->step, step.step);
-      require(step.first >= before->end, "step {} trained on samples [{}, {}), but step {} went to {}: {} samples are "
-              "repeated", step.step, step.first, step.end, before->step, before->end, before->end - step.first);
-      require(step.first <= before->end, "step {} trained on samples [{}, {}), but step {} went to {}: {} samples are "
-              "left out", step.step, step.first, step.end, before->step, before->end, step.first - before->end);
+      require(step.first >= before->end,
+              "step {} trained on samples [{}, {}), but step {} went to {}: {} samples are "
+              "repeated",
+              step.step, step.first, step.end, before->step, before->end, before->end - step.first);
+      require(step.first <= before->end,
+              "step {} trained on samples [{}, {}), but step {} went to {}: {} samples are "
+              "left out",
+              step.step, step.first, step.end, before->step, before->end, step.first - before->end);
     } else {
-      require(step.step > 1 || step.first == 0, "step 1 begins with sample {}: those before it are left out", step.first);
+      require(step.step > 1 || step.first == 0, "step 1 begins with sample {}: those before it are left out",
+              step.first);
     }
     require(step.end > step.first, "step {} trained on samples [{}, {}), which are none", step.step, step.first,
             step.end);
@@ -142,9 +148,10 @@ void follow(const std::vector<StepLine>& steps, const std::vector<OrderRecord>& 
     require(next > 0, "step {}: no checkpoint says in which order sample {} came", step.step, step.first);
     if (next != was || !before) epochs.begin(orders[next - 1], step.first);
     if (next != was && before)
-      told.push_back(fmt::format("from step {} on, with sample {}, the order of samples is another, as "
-                                 "checkpoint.allow_changes permitted: epochs are counted anew",
-                                 step.step, step.first));
+      told.push_back(
+          fmt::format("from step {} on, with sample {}, the order of samples is another, as "
+                      "checkpoint.allow_changes permitted: epochs are counted anew",
+                      step.step, step.first));
     for (int64_t n = step.first; n < step.end; n++) epochs.add(step.step, n);
     if (!step.skipped.empty())
       told.push_back(fmt::format("step {}, samples [{}, {}): skipped ({}), so these were read and not learnt from",
@@ -223,10 +230,12 @@ Audit audit_run(const std::string& run_folder) {
       FAIL("{}: the state in its manifest is not understood ({}); was it written by another program?", path, e.what());
     }
   }
-  CHECK(!checkpoints.empty(), "{} holds no complete checkpoint, which would say in which order samples came", directory);
+  CHECK(!checkpoints.empty(), "{} holds no complete checkpoint, which would say in which order samples came",
+        directory);
   Audit found = audit(read_file(metrics), checkpoints, orders);
   for (int k = 1; fs::exists(folder / fmt::format("metrics.earlier-{}.jsonl", k)); k++)
-    found.told.push_back(fmt::format("metrics.earlier-{}.jsonl is of an earlier start, whose weights were given up", k));
+    found.told.push_back(
+        fmt::format("metrics.earlier-{}.jsonl is of an earlier start, whose weights were given up", k));
   return found;
 }
 

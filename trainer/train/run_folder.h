@@ -1,5 +1,5 @@
-// The folder of a run: run.output/config.toml, log.txt, tokenizer/ and, by Metrics, metrics.jsonl. No other job writes there, nor
-// into checkpoint.directory, for as long as this one lives.
+// The folder of a run: run.output/config.toml, log.txt, tokenizer/ and, by Metrics, metrics.jsonl. No other job writes
+// there, nor into checkpoint.directory, for as long as this one lives.
 #pragma once
 
 #include <optional>
@@ -12,9 +12,10 @@ namespace megalith {
 
 class RunFolder {
  public:
-  // Rank 0 creates both folders and locks them, writes the resolved config and, if there is one, the tokenizer, and from
-  // then on logs to the console and to log.txt. A tokenizer/ that holds another is kept as tokenizer.earlier-K. The other ranks keep silent. Errors: a folder that another job uses; a folder or file that cannot be
-  // created or written.
+  // Rank 0 creates both folders and locks them, writes the resolved config and, if there is one, the tokenizer, and
+  // from then on logs to the console and to log.txt. A tokenizer/ that holds another is kept as tokenizer.earlier-K.
+  // The other ranks keep silent. Errors: a folder that another job uses; a folder or file that cannot be created or
+  // written.
   RunFolder(const Config& config, const Tokenizer* tokenizer, int rank);
 
  private:

@@ -40,8 +40,7 @@ std::string seen_by_this_rank(const Plan& plan, const StepScalars& scalars, cons
   for (const int64_t k : scalars.bad_microbatches) {
     microbatches.push_back(std::to_string(k));
     const Interval sequences = plan.batch.sequences(k);
-    for (int64_t i = sequences.begin; i < sequences.end; i++)
-      samples.push_back(data.name_of(first_sequence + i));
+    for (int64_t i = sequences.begin; i < sequences.end; i++) samples.push_back(data.name_of(first_sequence + i));
   }
   std::string text;
   if (!microbatches.empty())
@@ -67,7 +66,8 @@ std::string remedy_of(Decision decision) {
   return decision == Decision::spike
              ? "Raise train.skip_norm_above, or set it to 0, if larger gradients are here to stay; else lower "
                "optimizer.learning_rate, with checkpoint.allow_changes = true"
-             : "Lower optimizer.learning_rate or set optimizer.gradient_clip, with checkpoint.allow_changes = true, or look at the samples that the log names; "
+             : "Lower optimizer.learning_rate or set optimizer.gradient_clip, with checkpoint.allow_changes = true, or "
+               "look at the samples that the log names; "
                "train.max_bad_steps is how many steps in a row may be skipped";
 }
 

@@ -1,0 +1,96 @@
+// `megalith data audit` on real runs: killed, resumed on another number of ranks in another layout, on a blend.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "tests/end_to_end/helpers.h"
+
+namespace megalith::e2e {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Raw tokens below 257: `samples` samples of 8.
+std::string tokens(int64_t samples, int seed) {
+  std::string bytes;
+  for (int64_t i = 0; i < 8 * samples + 1; i++) bytes += {static_cast<char>((i * 7 + seed) % 251), '\0'};
+  return bytes;
+}
+
+void expect_words(const Result& result, const std::vector<std::string>& words) {
+  for (const std::string& word : words)
+    EXPECT_NE(result.out.find(word), std::string::npos) << word << "\n" << result.text();
+}
+
+TEST(Ledger, of_a_run_that_is_killed_and_resized) {
+  const Scratch scratch;
+  write_file(scratch / "wiki-00000.bin", tokens(20, 1));
+  write_file(scratch / "wiki-00001.bin", tokens(17, 2));
+  write_file(scratch / "code.bin", tokens(11, 3));
+  write_file(scratch / "config.toml",
+             "[model]\nlayers = 2\nhidden = 16\nheads = 2\nvocab = 257\ncontext = 8\n"
+             "[data]\ntrain = [\"wiki-*.bin 0.7\", \"code.bin 0.3\"]\n"
+             "[batch]\nglobal_batch_size = 8\nmicrobatch_size = 1\n[optimizer]\ndecay = \"constant\"\n"
+             "[train]\nsteps = 100000\n[checkpoint]\nevery = 5\nkeep = 2\n[run]\noutput = \"run\"\n");
+  Process process(mpirun(2, {"train", "config.toml"}), scratch.folder());
+  const double start = now();
+  while (process.out().find("step-00000010") == std::string::npos && process.running()) {
+    ASSERT_LT(now() - start, 60);
+    sleep_for(0.01);
+  }
+  process.kill_all();
+  const std::string newest = checkpoints_in(scratch / "run/checkpoints").back();
+  const int64_t at = std::stoll(newest.substr(5)), end = at + 20;
+  const Result more =
+      train(scratch.folder(), 4, {fmt::format("train.steps={}", end), "parallel.tensor_parallel_degree=2"});
+  expect_words(more,
+               {"data.train wiki-*.bin (70 % of samples): raw uint16 tokens, 2 files, documents unknown, 298 tokens",
+                "data.train code.bin (30 % of samples): raw uint16 tokens, 1 file"});
+  const Result well = succeed(megalith({"data", "audit", "run"}), scratch);
+  expect_words(well, {"all well", fmt::format("samples [0, {})", 8 * end), fmt::format("1 to {} on 2 ranks", at),
+                      fmt::format("{} to {} on 4 ranks", at + 1, end), "wiki-*.bin: ", "code.bin: "});
+
+  const std::string metrics = read_file(scratch / "run/metrics.jsonl");
+  const size_t line = metrics.find(fmt::format("{{\"step\":{},", at + 2)), next = metrics.find('\n', line) + 1;
+  write_file(scratch / "run/metrics.jsonl", metrics.substr(0, next) + metrics.substr(line));
+  const Result planted = run(megalith({"data", "audit", "run"}), scratch.folder());
+  EXPECT_EQ(planted.status, 1);
+  expect_words(planted, {fmt::format("VIOLATION: step {} comes again", at + 2)});
+  EXPECT_NE(run(megalith({"data", "audit", "absent"}), scratch.folder()).status, 0);
+}
+
+// Once it went on with the run on the old text, in silence. Only the script runs here, with stand-ins for what it
+// calls.
+TEST(Quickstart, goes_on_with_its_own_text_only) {
+  const Scratch scratch;
+  fs::copy(MEGALITH_SOURCE_DIR "/quickstart.sh", scratch / "quickstart.sh");
+  for (const char* tool : {"docker/install-packages.sh", "tools/cmake", "tools/mpirun", "build/cpu/trainer/megalith"}) {
+    write_file(scratch / tool, "#!/bin/sh\nexit 0\n");
+    fs::permissions(scratch / tool, fs::perms::owner_all);
+  }
+  write_file(scratch / "a.txt", "a text\n");
+  write_file(scratch / "b.txt", "another\n");
+  const auto start = [&](const Args& texts) {
+    Args args{"bash", "quickstart.sh"};
+    args.insert(args.end(), texts.begin(), texts.end());
+    return run(args, scratch.folder(), 120, "PATH=$PWD/tools:$PATH");
+  };
+  write_file(scratch / "runs/quickstart/steps", "20\n");  // the machine is measured
+  EXPECT_EQ(start({"a.txt"}).status, 0);
+  write_file(scratch / "runs/quickstart/data/train.bin", "");  // as prepare leaves it
+  for (const Args& same : {Args{"a.txt"}, Args{}}) {
+    const Result more = start(same);
+    EXPECT_EQ(more.status, 0) << more.text();
+    EXPECT_NE(more.out.find("goes on with it"), std::string::npos) << more.text();
+  }
+  for (const Args& other : {Args{"b.txt"}, Args{"a.txt", "b.txt"}}) {
+    const Result refused = start(other);
+    EXPECT_EQ(refused.status, 1) << refused.text();
+    EXPECT_NE(refused.err.find("a run on other texts"), std::string::npos) << refused.text();
+    EXPECT_NE(refused.err.find("OUT="), std::string::npos) << refused.text();
+    EXPECT_EQ(refused.out.find("== training"), std::string::npos) << refused.text();
+  }
+}
+
+}  // namespace
+}  // namespace megalith::e2e
