@@ -49,6 +49,7 @@ class BpeTokenizer final : public Tokenizer {
   std::unique_ptr<Encoder> encoder() const override { return std::make_unique<BpeEncoder>(pretokenizer_, table_); }
   size_t last_cut(std::string_view text) const override { return pretokenizer_.last_cut(text); }
   void save(const std::string& folder) const override { write_bpe(vocabulary_, folder); }
+  BpeVocabulary as_bpe() const override { return vocabulary_; }
 
   std::string_view token_bytes(int32_t id) const override {
     CHECK(id >= 0 && id < vocab_size(), "token {} of a vocabulary of {}", id, vocab_size());

@@ -61,10 +61,10 @@ Fingerprint fingerprint_of(const Config& config) {
     if (const std::string index = index_beside(path); !path.empty() && !index.empty()) files.emplace_back(index);
     all[fmt::format("the file of {}", key)] = content_of(path, files);
   }
-  const fs::path folder = tokenizer_path(config.data);
+  const std::string folder = tokenizer_path(config.data);
   std::vector<fs::path> files;
-  for (const char* name : {"bytes.txt", "vocab.json", "merges.txt"})
-    if (!folder.empty() && fs::exists(folder / name, error)) files.push_back(folder / name);
+  for (const std::string& file : folder.empty() ? std::vector<std::string>{} : tokenizer_files(folder))
+    files.emplace_back(file);
   all["the tokenizer"] = content_of(folder, files);
   return all;
 }
