@@ -7,6 +7,7 @@
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/log.h"
+#include "trainer/job/version.h"
 
 namespace megalith {
 
@@ -120,7 +121,8 @@ std::string Checkpointer::save(const Progress& progress, bool keep_all) {
     const Optimizer::History history = trainer_.optimizer().history(trainer_.stream());
     Manifest manifest;
     manifest.step = progress.step;
-    manifest.state = {{"sequences", progress.sequences},
+    manifest.state = {{"written_by", version()},
+                      {"sequences", progress.sequences},
                       {"updates", history.updates},
                       {"skipped", progress.skipped},
                       {"skipped_in_a_row", progress.skipped_in_a_row},

@@ -8,6 +8,7 @@
 #include "trainer/job/handshake.h"
 #include "trainer/job/log.h"
 #include "trainer/job/memory_check.h"
+#include "trainer/job/version.h"
 #include "trainer/session/machine.h"
 #include "trainer/step/learning_rate.h"
 #include "trainer/train/skipped_step.h"
@@ -47,6 +48,7 @@ Run::Run(Config config, const Session& session) : session_(session), config_(std
 
 void Run::introduce(int threads) const {
   const Plan& plan = work_->plan;
+  log_info("{}", version());
   log_info("parameters {}, layers {}; {}, {} threads each, {}, {}; run folder {}",
            num_parameters(model_spec(config_.model)), config_.model.layers, plan.mesh.summary(), threads,
            to_string(config_.parallel.sharding_strategy), to_string(config_.precision.compute), config_.run.output);
