@@ -5,6 +5,7 @@
 
 #include "data/permutation.h"
 #include "kernels/base/check.h"
+#include "kernels/base/counted.h"
 
 namespace megalith {
 
@@ -12,11 +13,11 @@ Loader::Loader(TokenStream stream, int64_t sequence_length, bool shuffle, uint64
     : stream_(std::move(stream)), sequence_length_(sequence_length), shuffle_(shuffle), seed_(seed) {
   CHECK(sequence_length >= 1, "a sequence length of {}; it must be at least 1", sequence_length);
   num_samples_ = (stream_.size() - 1) / sequence_length;
-  CHECK(
-      num_samples_ >= 1,
-      "{} holds {} tokens, but one sample of sequence length {} takes {}; give more text or a sequence length of {} or "
-      "less",
-      stream_.path(), stream_.size(), sequence_length, sequence_length + 1, std::max<int64_t>(stream_.size() - 1, 1));
+  CHECK(num_samples_ >= 1,
+        "{} holds {}, but one sample of sequence length {} takes {}; give more text or a sequence length of {} or "
+        "less",
+        stream_.path(), counted(stream_.size(), "token"), sequence_length, sequence_length + 1,
+        std::max<int64_t>(stream_.size() - 1, 1));
 }
 
 int64_t Loader::sample_at(int64_t n) const {

@@ -6,6 +6,7 @@
 #include "checkpoints/reader.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_json.h"
+#include "kernels/base/counted.h"
 #include "trainer/checkpointing/checkpointer.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/commands/command.h"
@@ -24,8 +25,8 @@ std::string tell_checkpoint(const std::string& path) {
 int verify_folder(const std::string& path) {
   const VerifyReport r = verify_checkpoint(tell_checkpoint(path));
   for (const std::string& damage : r.damaged) fmt::print("damaged: {}\n", damage);
-  fmt::print("{} files, {} datasets, {} bytes: {}\n", r.num_files, r.num_datasets, r.bytes,
-             r.damaged.empty() ? "all well" : "DAMAGED");
+  fmt::print("{}, {}, {}: {}\n", counted(r.num_files, "file"), counted(r.num_datasets, "dataset"),
+             counted(r.bytes, "byte"), r.damaged.empty() ? "all well" : "DAMAGED");
   return r.damaged.empty() ? 0 : 1;
 }
 
@@ -64,8 +65,7 @@ std::vector<Command> checkpoint_commands(CLI::App& cli) {
   for (CLI::App* app : {inspect, verify, convert})
     app->add_option("checkpoint", o->path, "step-* folder, or a run folder: its newest complete one")->required();
   convert->add_option("--out", o->out, "folder for the files, which `transformers` opens")->required();
-  convert->add_option("--tokenizer", o->tokenizer,
-                      "folder; default: the one the checkpoint was trained with");
+  convert->add_option("--tokenizer", o->tokenizer, "folder; default: the one the checkpoint was trained with");
   const auto describe = [o] {
     fmt::print("{}", describe_checkpoint(find_weights(o->path)));
     return 0;

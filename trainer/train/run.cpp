@@ -3,6 +3,7 @@
 #include <deque>
 
 #include "checkpoints/directory.h"
+#include "kernels/base/counted.h"
 #include "kernels/base/device.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/handshake.h"
@@ -49,8 +50,8 @@ Run::Run(Config config, const Session& session) : session_(session), config_(std
 void Run::introduce(int threads) const {
   const Plan& plan = work_->plan;
   log_info("{}", version());
-  log_info("parameters {}, layers {}; {}, {} threads each, {}, {}; run folder {}",
-           num_parameters(model_spec(config_.model)), config_.model.layers, plan.mesh.summary(), threads,
+  log_info("parameters {}, layers {}; {}, {} each, {}, {}; run folder {}", num_parameters(model_spec(config_.model)),
+           config_.model.layers, plan.mesh.summary(), counted(threads, "thread"),
            to_string(config_.parallel.sharding_strategy), to_string(config_.precision.compute), config_.run.output);
   if (work_->device.world == World::cuda) {
     const device::Properties gpu = device::properties();
@@ -126,7 +127,7 @@ void Run::train() {
     if (saves()) save(progress_, progress_.skipped_in_a_row > 0);
     metrics_->start_clock();
   }
-  log_info("done: {} steps, {} sequences{}", progress_.step, progress_.sequences,
+  log_info("done: {}, {}{}", counted(progress_.step, "step"), counted(progress_.sequences, "sequence"),
            progress_.skipped > 0 ? fmt::format("; skipped: {}", progress_.skipped) : "");
 }
 
