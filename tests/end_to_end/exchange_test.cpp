@@ -35,6 +35,15 @@ std::string continued(const Scratch& scratch, const std::string& checkpoint, con
       .out;
 }
 
+// Which program made it, and of which commit, is said in the run's log and in its checkpoints.
+void expect_signed(const Scratch& scratch) {
+  const std::string version = succeed(megalith({"--version"}), scratch).out;
+  const std::string log = read_file(scratch / "run/log.txt");
+  EXPECT_NE(log.find(version), std::string::npos) << log;
+  const auto manifest = nlohmann::json::parse(read_file(scratch / "run/checkpoints/step-00000060/manifest.json"));
+  EXPECT_EQ(manifest.at("state").at("written_by").get<std::string>() + "\n", version);
+}
+
 class Exchange : public testing::TestWithParam<std::string> {};
 
 TEST_P(Exchange, an_export_holds_its_tokenizer_and_reads_back) {
@@ -43,6 +52,7 @@ TEST_P(Exchange, an_export_holds_its_tokenizer_and_reads_back) {
   for (const char* file : {"config.json", "generation_config.json", "model.safetensors", "tokenizer.json",
                            "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt"})
     EXPECT_TRUE(fs::exists(scratch / "export/" + std::string(file))) << file;
+  expect_signed(scratch);
   for (const std::string& prompt : prompts)
     EXPECT_EQ(continued(scratch, "export", prompt), continued(scratch, "run", prompt));
   // Nothing is overwritten, and nothing made where something is in the way.

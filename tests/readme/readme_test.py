@@ -5,7 +5,7 @@
 A command is a line of an indented block; what is no command there is a part of a config, whose keys must exist. What needs
 a GPU, a cluster, a network or minutes is named in NOT_RUN with the reason. The test fails if a command ends badly, if one
 is listed that the README no longer has, and if a command in the text (`megalith ...`) names a subcommand or an option that
-does not exist. With README, of a planted one, nothing is run: only whether everything in it is known.
+does not exist, or a file of the tree that does not. README is the tree's, or a copy with mistakes.
 
 Shortened are, on PATH or in the place of the program: the model and its steps in what trains (not the ranks: a command on
 fewer ranks would be another), the quickstart's text and time, and CMake, whose work is done.
@@ -80,9 +80,12 @@ def commands_and_keys(text):
 
 
 def mentions(text):
-    """The commands in the running text."""
+    """The commands and files of the tree in the running text."""
     running = "\n".join(line for line in text.splitlines() if not line.startswith("    "))
-    return [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", running) if span.startswith("megalith ")]
+    spans = [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", running)]
+    files = [match[0] for span in spans
+             if (match := re.match(r"(\./|(bench|checkpoints|configs|data|docker|kernels|tests|trainer)/)[\w./-]+", span))]
+    return [span for span in spans if span.startswith("megalith ")], files
 
 
 class Help:
@@ -116,9 +119,10 @@ def check_mention(mention, help_of):
 
 def check(text, help_of):
     """What is wrong with the text before anything of it is run."""
-    commands, keys = commands_and_keys(text)
+    (commands, keys), (mentioned, files) = commands_and_keys(text), mentions(text)
     wrong = [f"listed in NOT_RUN, but not in the README: {command}" for command in NOT_RUN if command not in commands]
-    wrong += [complaint for mention in mentions(text) if (complaint := check_mention(mention, help_of))]
+    wrong += [f"no such file: {name}" for name in files if not (ROOT / name).exists()]
+    wrong += [complaint for mention in mentioned if (complaint := check_mention(mention, help_of))]
     wrong += [f"no key of the configuration: {key}" for key in keys if f"\n  {key} = " not in help_of("train")]
     return wrong
 
@@ -138,7 +142,8 @@ def prepare(folder, program):
     (folder / "more.txt").write_text((ROOT / "ARCHITECTURE.md").read_text())
     short = " ".join(f"--{setting}" for setting in SHORT)
     shim = f'[ "$1" = train ] || exec {program} "$@"\n' \
-           f'case "$*" in *--shrink*) exec {program} "$@" --train.steps=2 --optimizer.warmup_steps=1 ;; *) exec {program} "$@" {short} ;; esac\n'
+           f'[[ $* != *--shrink* ]] || exec {program} "$@" --train.steps=2 --optimizer.warmup_steps=1\n' \
+           f'exec {program} "$@" {short}\n'
     write_program(folder / "build/cpu/trainer/megalith", shim)
     write_program(folder / "bin/megalith", shim)
     cmake = shutil.which("cmake")
@@ -177,7 +182,7 @@ def check_the_checks(text, help_of):
     """Planted mistakes are seen."""
     right = len(check(text, help_of))
     for planted in ("\nand\n\n    tensor_parallel_degre = 4\n", "\n`megalith trian` is\n", "\n`megalith plan --rank 3` is\n",
-                    "\n`megalith checkpoint exprot RUN` is\n"):
+                    "\n`megalith checkpoint exprot RUN` is\n", "\n`docker/bundel.sh OUT` makes\n"):
         assert len(check(text + planted, help_of)) > right, f"not seen: {planted}"
     listed = next(command for command in NOT_RUN if command != "./test.sh")
     assert len(check(text.replace(listed, "true"), help_of)) > right, "not seen: a listed command that is gone"
@@ -194,7 +199,7 @@ def main(program, readme=ROOT / "README.md"):
         folder = pathlib.Path(scratch)
         prepare(folder, program)
         wrong += run(commands, folder)
-    print(f"{len(commands)} commands run, {len(NOT_RUN)} listed as not to be run, {len(mentions(text))} in the text")
+    print(f"{len(commands)} commands run, {len(NOT_RUN)} listed as not to be run, {len(mentions(text)[0])} in the text")
     sys.exit("\n".join(wrong) if wrong else 0)
 
 

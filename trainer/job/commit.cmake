@@ -1,5 +1,6 @@
 # Writes FILE, which defines version() of trainer/job/version.h, for the sources in SOURCE. A file that would stay as it is
 # is not touched.
+cmake_policy(VERSION 3.25)
 find_program(GIT git)
 set(commit unknown)
 function(git result output)
