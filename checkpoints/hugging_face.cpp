@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* weights_file = "/model.safetensors";
 constexpr const char* config_file = "/config.json";
+constexpr const char* generation_file = "/generation_config.json";
 constexpr const char* names_prefix = "transformer.";
 
 std::string ours(const std::string& name) { return std::string(parameters_path) + name; }
@@ -168,7 +169,7 @@ void export_hugging_face(TensorSource& source, const ModelConfig& model, const s
     declared.push_back({names_prefix + p.name, p.transposed ? reversed(p.shape) : p.shape});
   }
   std::error_code error;
-  for (const char* file : {config_file, weights_file})
+  for (const char* file : {config_file, generation_file, weights_file})
     CHECK(!fs::exists(folder + file, error), "{}{} exists already and is not overwritten; choose another folder",
           folder, file);
   make_folders(folder, "choose another");
@@ -205,7 +206,11 @@ void export_hugging_face(TensorSource& source, const ModelConfig& model, const s
                                    {"tie_word_embeddings", true},
                                    {"torch_dtype", "float32"}};
   // Written even where there is none: `transformers` would take 50256.
-  config["bos_token_id"] = config["eos_token_id"] = end_of_text ? nlohmann::ordered_json(*end_of_text) : nullptr;
+  nlohmann::ordered_json generation;
+  for (const char* key : {"bos_token_id", "eos_token_id"})
+    config[key] = generation[key] = end_of_text ? nlohmann::ordered_json(*end_of_text) : nullptr;
+  if (end_of_text) generation["pad_token_id"] = *end_of_text;  // or `transformers` warns with each text
+  write_file(folder + generation_file, json_text(generation, 1) + "\n");
   write_file(folder + config_file, json_text(config, 1) + "\n");
 }
 

@@ -48,8 +48,9 @@ class HuggingFaceReader : public TensorSource {
   std::map<std::string, StoredParameter> stored_;  // by our name; its own is the file's, with the prefix
 };
 
-// Writes folder/config.json and folder/model.safetensors, which GPT2LMHeadModel.from_pretrained loads. Holds one tensor
-// in memory at a time. Creates the folder; an existing file of either name is an Error before anything is written.
+// Writes config.json, generation_config.json and model.safetensors, which GPT2LMHeadModel.from_pretrained loads, into the
+// folder. Holds one tensor in memory at a time. Creates the folder; an existing file of one of these names is an Error
+// before anything is written.
 // `end_of_text` is the token that begins and ends texts there; none: no token does.
 void export_hugging_face(TensorSource& source, const ModelConfig& model, const std::vector<StoredParameter>& parameters,
                          std::optional<int64_t> end_of_text, const std::string& folder);

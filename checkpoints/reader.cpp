@@ -9,6 +9,7 @@
 
 #include "checkpoints/checksum.h"
 #include "checkpoints/hdf5_file.h"
+#include "kernels/base/counted.h"
 #include "kernels/base/json.h"
 
 namespace megalith {
@@ -185,12 +186,12 @@ std::string describe_checkpoint(const std::string& folder) {
   for (const auto& [name, count] : pieces) {
     const Piece whole = whole_piece(name, reader.shape(name));
     elements += whole.numel();
-    table += fmt::format("  {:<{}}  {:>12}  {:>3} {}  ({})\n", name, width, whole.numel(), count,
-                         count == 1 ? "piece " : "pieces", fmt::join(whole.shape, ", "));
+    table += fmt::format("  {:<{}}  {:>12}  {:>10}  ({})\n", name, width, whole.numel(), counted(count, "piece"),
+                         fmt::join(whole.shape, ", "));
   }
-  return fmt::format("{}\nstep {}\n{} files, {} bytes, {} tensors, {} elements of {}\nstate {}\ntensors\n{}", folder,
-                     manifest.step, manifest.files.size(), bytes, pieces.size(), elements, fmt::join(types, " and "),
-                     json_text(manifest.state, 1), table);
+  return fmt::format("{}\nstep {}\n{}, {}, {}, {} of {}\nstate {}\ntensors\n{}", folder, manifest.step,
+                     counted(manifest.files.size(), "file"), counted(bytes, "byte"), counted(pieces.size(), "tensor"),
+                     counted(elements, "element"), fmt::join(types, " and "), json_text(manifest.state, 1), table);
 }
 
 }  // namespace megalith

@@ -1,4 +1,4 @@
-// The words of the options that are a choice, beside the enum they stand for. Inside configs/ only.
+// The words of the options that are a choice, beside the enum they stand for.
 #pragma once
 
 #include "configs/config.h"

@@ -2,6 +2,7 @@
 
 #include "configs/rules.h"
 #include "kernels/base/check.h"
+#include "kernels/base/counted.h"
 
 #include <fmt/ranges.h>
 
@@ -41,8 +42,8 @@ std::string misfit(const Config& config, int64_t num_ranks, Degrees& d) {
   if (ranks % shard != 0)
     return fmt::format(
         "parallel.sharded_data_parallel_degree = {} does not divide the {} data-parallel ranks that "
-        "tensor_parallel_degree {} x pipeline_parallel_degree {} leave of {} ranks",
-        shard, ranks, tensor, pipeline, num_ranks);
+        "tensor_parallel_degree {} x pipeline_parallel_degree {} leave of {}",
+        shard, ranks, tensor, pipeline, counted(num_ranks, "rank"));
   d = {.tensor = tensor, .shard = shard, .data = ranks / shard, .pipeline = pipeline};
   const int64_t distance = distance_of_sharers(p.placement, d);
   if (p.hierarchical_allgather && !fit_nodes(d, distance, p.ranks_per_node))
@@ -68,7 +69,9 @@ std::string what_fits(const Config& config, int64_t num_ranks) {
   const int64_t around = num_ranks / unit, most = std::min(around + far, std::numeric_limits<int>::max() / unit);
   for (int64_t k = std::max<int64_t>(1, around - far); k <= most; k++)
     if (Degrees unused; misfit(config, k * unit, unused).empty()) found.push_back(k * unit);
-  if (!found.empty()) ways.push_back(fmt::format("{} ranks", fmt::join(nearest(found, num_ranks, 2), " or ")));
+  if (!found.empty())
+    ways.push_back(
+        fmt::format("{} rank{}", fmt::join(nearest(found, num_ranks, 2), " or "), found.back() == 1 ? "" : "s"));
 
   using P = ParallelConfig;
   for (const auto& [name, key] : {std::pair{"tensor_parallel_degree", &P::tensor_parallel_degree},

@@ -3,6 +3,7 @@
 #include "configs/field_table.h"
 #include "configs/step_range.h"
 #include "kernels/base/check.h"
+#include "kernels/base/counted.h"
 
 #include <fmt/ranges.h>
 
@@ -154,7 +155,7 @@ Found check_layers_per_stage(const Config& config) {
     return wrong(
         fmt::format("has {} for the {} stages of parallel.pipeline_parallel_degree = {} x parallel.virtual_stages = {}",
                     words.size(), stages, parallel.pipeline_parallel_degree, parallel.virtual_stages));
-  if (sum != layers) return wrong(fmt::format("makes {} layers", sum));
+  if (sum != layers) return wrong("makes " + counted(sum, "layer"));
   return {};
 }
 

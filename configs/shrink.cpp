@@ -3,6 +3,7 @@
 #include "configs/degrees.h"
 #include "configs/hardware.h"
 #include "kernels/base/check.h"
+#include "kernels/base/counted.h"
 
 #include <algorithm>
 #include <array>
@@ -24,13 +25,13 @@ void divide(std::array<int64_t*, 4> degrees, int64_t few) {
   };
   while (product() > few) {
     int64_t* largest = *std::ranges::max_element(degrees, {}, [](const int64_t* degree) { return *degree; });
-    CHECK(
-        *largest % 2 == 0 && *largest > 2,
-        "the layout, with tensor {} x shard {} x data {} x pipeline {}, does not shrink to {} ranks; {} keep all of it",
-        whole[0], whole[1], whole[2], whole[3], few, product());
+    CHECK(*largest % 2 == 0 && *largest > 2,
+          "the layout, with tensor {} x shard {} x data {} x pipeline {}, does not shrink to {}; {} keep all of it",
+          whole[0], whole[1], whole[2], whole[3], counted(few, "rank"), product());
     *largest /= 2;
   }
-  CHECK(product() == few, "the layout shrinks by halves, to {} ranks but not to {}; take the former", product(), few);
+  CHECK(product() == few, "the layout shrinks by halves, to {} but not to {}; take the former",
+        counted(product(), "rank"), few);
 }
 
 double parameters_of_layer(const ModelConfig& model) {
@@ -42,8 +43,8 @@ double parameters_of_layer(const ModelConfig& model) {
 
 Config shrink(const Config& config, int64_t num_ranks, int64_t few_ranks) {
   CHECK(few_ranks >= 1 && few_ranks <= num_ranks,
-        "the layout is for {} ranks, fewer than {}; shrink it to at most as many, and at least one", num_ranks,
-        few_ranks);
+        "the layout is for {}, fewer than {}; shrink it to at most as many, and at least one",
+        counted(num_ranks, "rank"), few_ranks);
   Degrees d = degrees(config, num_ranks);
   const int64_t groups = d.shard * d.data, batch = config.batch.global_batch_size;
   const int64_t per_group = config.batch.microbatch_size * (config.parallel.prescaled_batch ? 1 : d.tensor);

@@ -26,7 +26,15 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return last.back();
 }
 
-// Empty when every candidate is too far to be what was meant.
+std::vector<std::string> section_names(const std::vector<Key>& keys) {
+  std::vector<std::string> names;
+  for (const Key& field : keys)
+    if (names.empty() || names.back() != field.section) names.emplace_back(field.section);
+  return names;
+}
+
+}  // namespace
+
 std::string nearest(std::string_view name, const std::vector<std::string>& candidates) {
   constexpr size_t longest = 64;  // no key is; keeps the work small on hostile input
   if (name.size() > longest) return {};
@@ -41,15 +49,6 @@ std::string nearest(std::string_view name, const std::vector<std::string>& candi
   }
   return best;
 }
-
-std::vector<std::string> section_names(const std::vector<Key>& keys) {
-  std::vector<std::string> names;
-  for (const Key& field : keys)
-    if (names.empty() || names.back() != field.section) names.emplace_back(field.section);
-  return names;
-}
-
-}  // namespace
 
 std::string unknown_key_message(std::string_view name, const std::vector<Key>& keys) {
   const size_t dot = name.find('.');

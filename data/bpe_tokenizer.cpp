@@ -50,6 +50,7 @@ class BpeTokenizer final : public Tokenizer {
   size_t last_cut(std::string_view text) const override { return pretokenizer_.last_cut(text); }
   void save(const std::string& folder) const override { write_bpe(vocabulary_, folder); }
   std::string content() const override { return content_of(vocabulary_); }
+  BpeVocabulary as_bpe() const override { return vocabulary_; }
 
   std::string_view token_bytes(int32_t id) const override {
     CHECK(id >= 0 && id < vocab_size(), "token {} of a vocabulary of {}", id, vocab_size());

@@ -40,6 +40,15 @@ class ByteTokenizer final : public Tokenizer {
                "Ids 0 to 255 are the bytes of the text, 256 is its end.\n");
   }
 
+  // Without merges every token is a byte, wherever words are cut.
+  BpeVocabulary as_bpe() const override {
+    BpeVocabulary vocabulary;
+    for (int32_t id = 0; id < end_of_text(); id++) vocabulary.byte_ids[static_cast<size_t>(id)] = id;
+    for (int32_t id = 0; id < vocab_size(); id++) vocabulary.tokens.emplace_back(token_bytes(id));
+    vocabulary.end_of_text = end_of_text();
+    return vocabulary;
+  }
+
  private:
   std::array<char, 256> bytes_;
 };

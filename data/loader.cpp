@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "kernels/base/check.h"
+#include "kernels/base/counted.h"
 
 namespace megalith {
 
@@ -16,9 +17,9 @@ std::vector<int64_t> samples_of(const std::vector<TokenStream>& streams, int64_t
     samples.push_back((stream.size() - 1) / sequence_length);
     CHECK(
         samples.back() >= 1,
-        "{} holds {} tokens, but one sample of sequence length {} takes {}; give more text or a sequence length of {} "
+        "{} holds {}, but one sample of sequence length {} takes {}; give more text or a sequence length of {} "
         "or less",
-        stream.path(), stream.size(), sequence_length, sequence_length + 1, std::max<int64_t>(stream.size() - 1, 1));
+        stream.path(), counted(stream.size(), "token"), sequence_length, sequence_length + 1, std::max<int64_t>(stream.size() - 1, 1));
   }
   return samples;
 }

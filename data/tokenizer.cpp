@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "data/bpe_tokenizer.h"
+#include "data/tokenizer_json.h"
 #include "kernels/base/check.h"
 
 namespace megalith {
@@ -14,19 +15,35 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   return text;
 }
 
+namespace {
+
+std::string tokenizer_folder_holds() {
+  return fmt::format("{}, or vocab.json and merges.txt, or {} where prepare made it of bytes", tokenizer_json_file,
+                     byte_tokenizer_file);
+}
+
+}  // namespace
+
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& folder) {
   namespace fs = std::filesystem;
   std::error_code absent;
-  CHECK(fs::is_directory(folder, absent),
-        "the tokenizer {} is not a folder; name one that holds vocab.json and merges.txt, or {} where prepare made it "
-        "of bytes",
-        folder, byte_tokenizer_file);
-  if (fs::exists(fs::path(folder) / byte_tokenizer_file, absent)) return make_byte_tokenizer();
+  CHECK(fs::is_directory(folder, absent), "the tokenizer {} is not a folder; name one that holds {}", folder,
+        tokenizer_folder_holds());
+  const auto has = [&](const char* name) { return fs::exists(fs::path(folder) / name, absent); };
+  if (has(byte_tokenizer_file)) return make_byte_tokenizer();
+  // The one that says how texts are cut goes first.
+  if (has(tokenizer_json_file)) return make_bpe_tokenizer(read_tokenizer_json(fs::path(folder) / tokenizer_json_file));
   for (const char* name : {"vocab.json", "merges.txt"})
-    CHECK(fs::exists(fs::path(folder) / name, absent),
-          "{} has no {}; a tokenizer folder holds vocab.json and merges.txt, or {} where prepare made it of bytes",
-          folder, name, byte_tokenizer_file);
+    CHECK(has(name), "{} has no {}; a tokenizer folder holds {}", folder, name, tokenizer_folder_holds());
   return make_bpe_tokenizer(read_bpe(folder));
+}
+
+std::vector<std::string> tokenizer_files(const std::string& folder) {
+  std::vector<std::string> found;
+  std::error_code absent;
+  for (const char* name : {byte_tokenizer_file, tokenizer_json_file, "vocab.json", "merges.txt"})
+    if (std::filesystem::exists(std::filesystem::path(folder) / name, absent)) found.push_back(folder + "/" + name);
+  return found;
 }
 
 }  // namespace megalith

@@ -1,8 +1,9 @@
 // A Tokenizer turns bytes into token ids and back. Any byte string is accepted, UTF-8 or not, and
 // decode(encode(text)) == text always. Special tokens that stand in a text are encoded as plain text.
 //
-// Two kinds: bytes (ids 0..255 are the bytes, 256 ends a text) and byte-level BPE in GPT-2's format (vocab.json and
-// merges.txt, in the names and the notation that Hugging Face uses; the token "<|endoftext|>" ends a text).
+// Two kinds: bytes (ids 0..255 are the bytes, 256 ends a text) and byte-level BPE in GPT-2's formats (tokenizer.json,
+// or vocab.json and merges.txt, in the names and the notation that Hugging Face uses; the token "<|endoftext|>" ends a
+// text).
 //
 // A Tokenizer is immutable: any number of threads may call it at once. An Encoder is the fast way to encode much text:
 // it remembers the pre-tokens it has seen, belongs to one thread, and refers to its Tokenizer, which must outlive it.
@@ -15,6 +16,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "data/bpe_vocabulary.h"
 
 namespace megalith {
 
@@ -49,6 +52,9 @@ class Tokenizer {
   // from.
   virtual std::string content() const = 0;
 
+  // A byte-level BPE that makes the same ids, for those who know nothing else.
+  virtual BpeVocabulary as_bpe() const = 0;
+
   // Appends the ids of text to out, for a text now and then; otherwise see Encoder.
   void encode(std::string_view text, std::vector<int32_t>& out) const { encoder()->encode(text, out); }
   std::string decode(std::span<const int32_t> ids) const;
@@ -59,8 +65,12 @@ std::unique_ptr<Tokenizer> make_byte_tokenizer();
 // A folder with this file is a byte tokenizer, whatever the file says.
 constexpr const char* byte_tokenizer_file = "bytes.txt";
 
-// Reads a folder that save() wrote, or a Hugging Face GPT-2 folder. Errors: no such folder, vocab.json or merges.txt
-// missing, malformed JSON, ids that are not 0..V-1, a merge of unknown tokens.
+// Reads a folder that save() wrote, or a Hugging Face folder: its tokenizer.json (tokenizer_json.h) or, without one,
+// its vocab.json and merges.txt. Errors: no such folder or files, malformed JSON, ids that are not 0..V-1, a merge of
+// unknown tokens, what is not done exactly as GPT-2 does it.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& folder);
+
+// The files of a folder that load_tokenizer could read.
+std::vector<std::string> tokenizer_files(const std::string& folder);
 
 }  // namespace megalith

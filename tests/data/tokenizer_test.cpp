@@ -46,8 +46,8 @@ TEST(Tokenizer, BytesAreThemselves) {
 TEST(Tokenizer, AFolderIsWhatIsLoaded) {
   const std::string message = message_of([] { load_tokenizer("bytes"); });
   EXPECT_EQ(message,
-            "the tokenizer bytes is not a folder; name one that holds vocab.json and merges.txt, or bytes.txt where "
-            "prepare made it of bytes");
+            "the tokenizer bytes is not a folder; name one that holds tokenizer.json, or vocab.json and merges.txt, or "
+            "bytes.txt where prepare made it of bytes");
 }
 
 TEST(Tokenizer, EveryPublishedCaseOfGpt2) {

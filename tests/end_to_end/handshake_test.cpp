@@ -102,8 +102,8 @@ TEST_F(Handshake, no_config_on_one_rank) {
 
 // Ranks with another command would wait in another collective, for ever.
 TEST_F(Handshake, another_command_on_one_rank) {
-  expect_refusal({{1, train_it}, {1, {"trian", "config.toml"}}}, {"rank 1: ", "trian", "see megalith --help"});
-  expect_refusal({{1, {"trian", "config.toml"}}, {1, train_it}}, {"rank 0: ", "trian", "see megalith --help"});
+  expect_refusal({{1, train_it}, {1, {"trian", "config.toml"}}}, {"rank 1: ", "trian", "megalith --help"});
+  expect_refusal({{1, {"trian", "config.toml"}}, {1, train_it}}, {"rank 0: ", "trian", "megalith --help"});
   expect_refusal({{1, train_it}, {1, {"plan", "config.toml", "--ranks", "1"}}},
                  {"rank 1: the command is plan, but train on rank 0; start every rank with the same command"});
 }

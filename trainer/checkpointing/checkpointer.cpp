@@ -4,9 +4,11 @@
 #include <filesystem>
 
 #include "checkpoints/directory.h"
+#include "kernels/base/counted.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/log.h"
+#include "trainer/job/version.h"
 
 namespace megalith {
 
@@ -38,9 +40,9 @@ void check_none_was_complete(const std::string& directory, const std::vector<Ski
   const auto was_complete = [](const SkippedCheckpoint& s) { return s.published; };
   const auto newest = std::find_if(skipped.begin(), skipped.end(), was_complete);
   CHECK(newest == skipped.end(),
-        "none of the {} checkpoints in {} is complete; the newest: {}. Repair it or, to start again from step 0, move "
+        "of {} in {} none is complete; the newest: {}. Repair it or, to start again from step 0, move "
         "them away or set checkpoint.resume = never",
-        std::count_if(skipped.begin(), skipped.end(), was_complete), directory, newest->reason);
+        counted(std::count_if(skipped.begin(), skipped.end(), was_complete), "checkpoint"), directory, newest->reason);
 }
 
 }  // namespace
@@ -53,10 +55,9 @@ void check_start(const Config& config, const Course& course) {
   const CheckpointConfig& checkpoint = config.checkpoint;
   const CheckpointListing listing = scan_checkpoints(checkpoint.directory);
   const std::string newest = listing.complete.empty() ? "" : listing.complete.front();
-  CHECK(
-      checkpoint.resume != "never" || newest.empty(),
-      "checkpoint.resume = never, but {} holds {} checkpoints, the newest {}; use another run.output, or resume = auto",
-      checkpoint.directory, listing.complete.size(), newest);
+  CHECK(checkpoint.resume != "never" || newest.empty(),
+        "checkpoint.resume = never, but {} holds {}, the newest {}; use another run.output, or resume = auto",
+        checkpoint.directory, counted(listing.complete.size(), "checkpoint"), newest);
   if (names_a_checkpoint(checkpoint.resume)) {
     const Manifest manifest = CheckpointReader(checkpoint.resume).manifest();
     check(checkpoint.resume, manifest);
@@ -138,7 +139,8 @@ std::string Checkpointer::save(const Progress& progress, bool keep_all) {
     const Optimizer::History history = trainer_.optimizer().history(trainer_.stream());
     Manifest manifest;
     manifest.step = progress.step;
-    manifest.state = {{"sequences", progress.sequences},
+    manifest.state = {{"written_by", version()},
+                      {"sequences", progress.sequences},
                       {"updates", history.updates},
                       {"skipped", progress.skipped},
                       {"skipped_in_a_row", progress.skipped_in_a_row},
@@ -246,9 +248,9 @@ std::optional<Progress> Checkpointer::resume() {
     return progress;
   }
   throw JobError(__FILE__, __LINE__,
-                 fmt::format("none of the {} checkpoints in {} can be read; move them away to start again, or name an "
+                 fmt::format("of {} in {} none can be read; move them away to start again, or name an "
                              "older copy with checkpoint.resume",
-                             paths.size(), checkpoint.directory));
+                             counted(paths.size(), "checkpoint"), checkpoint.directory));
 }
 
 void Checkpointer::initialize_weights() {

@@ -35,7 +35,8 @@ WeightSource open_weights(const std::string& path) {
   if (is_hugging_face_folder(source.path)) {
     source.model = read_hugging_face_shape(source.path);
     source.tensors = std::make_unique<HuggingFaceReader>(source.path, stored_parameters(source.model));
-    if (std::filesystem::exists(std::filesystem::path(source.path) / "merges.txt")) source.tokenizer = source.path;
+    for (const char* file : {"tokenizer.json", "merges.txt"})
+      if (std::filesystem::exists(std::filesystem::path(source.path) / file)) source.tokenizer = source.path;
   } else {
     auto reader = std::make_unique<CheckpointReader>(source.path);
     source.model = model_of(reader->manifest(), source.path);

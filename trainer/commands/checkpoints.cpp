@@ -5,6 +5,8 @@
 #include "checkpoints/hugging_face.h"
 #include "checkpoints/reader.h"
 #include "data/tokenizer.h"
+#include "data/tokenizer_json.h"
+#include "kernels/base/counted.h"
 #include "trainer/checkpointing/checkpointer.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/commands/command.h"
@@ -23,8 +25,8 @@ std::string tell_checkpoint(const std::string& path) {
 int verify_folder(const std::string& path) {
   const VerifyReport r = verify_checkpoint(tell_checkpoint(path));
   for (const std::string& damage : r.damaged) fmt::print("damaged: {}\n", damage);
-  fmt::print("{} files, {} datasets, {} bytes: {}\n", r.num_files, r.num_datasets, r.bytes,
-             r.damaged.empty() ? "all well" : "DAMAGED");
+  fmt::print("{}, {}, {}: {}\n", counted(r.num_files, "file"), counted(r.num_datasets, "dataset"),
+             counted(r.bytes, "byte"), r.damaged.empty() ? "all well" : "DAMAGED");
   return r.damaged.empty() ? 0 : 1;
 }
 
@@ -33,9 +35,15 @@ int export_folder(const std::string& path, const std::string& tokenizer, const s
   const ModelConfig m = model_of(reader.manifest(), reader.folder());
   const std::string known = tokenizer_of(reader.manifest(), reader.folder());
   const std::string folder = tokenizer.empty() && std::filesystem::exists(known) ? known : tokenizer;
+  std::optional<BpeVocabulary> vocabulary;
   std::optional<int64_t> end_of_text;
-  if (!folder.empty()) end_of_text = load_tokenizer(folder)->end_of_text();
+  if (!folder.empty()) {
+    vocabulary = load_tokenizer(folder)->as_bpe();
+    end_of_text = vocabulary->end_of_text;
+    check_no_tokenizer_in(out);
+  }
   export_hugging_face(reader, m, stored_parameters(m), end_of_text, out);
+  if (vocabulary) write_for_transformers(*vocabulary, m.context, out);
   fmt::print("{}\nend of text: {}\n", out,
              end_of_text ? fmt::format("token {}, of {}", *end_of_text, folder)
                          : "none, for no tokenizer is known; --tokenizer FOLDER names one");
@@ -53,12 +61,11 @@ std::vector<Command> checkpoint_commands(CLI::App& cli) {
   auto o = std::make_shared<Options>();
   auto* inspect = group->add_subcommand("inspect", "What a checkpoint holds");
   auto* verify = group->add_subcommand("verify", "Read every byte and compare every checksum");
-  auto* convert = group->add_subcommand("export", "To a Hugging Face GPT-2 folder");
+  auto* convert = group->add_subcommand("export", "To a Hugging Face GPT-2 folder, with its tokenizer");
   for (CLI::App* app : {inspect, verify, convert})
     app->add_option("checkpoint", o->path, "step-* folder, or a run folder: its newest complete one")->required();
-  convert->add_option("--out", o->out, "folder for config.json and model.safetensors")->required();
-  convert->add_option("--tokenizer", o->tokenizer,
-                      "folder, for its end-of-text token; default: the one the checkpoint was trained with");
+  convert->add_option("--out", o->out, "folder for the files, which `transformers` opens")->required();
+  convert->add_option("--tokenizer", o->tokenizer, "folder; default: the one the checkpoint was trained with");
   const auto describe = [o] {
     fmt::print("{}", describe_checkpoint(find_weights(o->path)));
     return 0;

@@ -1,13 +1,15 @@
 // What a subcommand is: its options in the parser, and who does its work.
 #pragma once
 
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "configs/config.h"
+#include "configs/choices.h"
 #include "trainer/session/session.h"
 
 namespace megalith {
@@ -31,15 +33,33 @@ Command measure_command(CLI::App& cli);
 Command info_command(CLI::App& cli);
 Command generate_command(CLI::App& cli);
 Command evaluate_command(CLI::App& cli);
+Command completion_command(CLI::App& cli);
 std::vector<Command> checkpoint_commands(CLI::App& cli);
 Command data_audit_command(CLI::App& cli);
 
-// The positional arguments of what reads a config.
+// The positional arguments of what reads a config; and the option, not listed, that gives one more override, which
+// wins against those.
+constexpr const char* override_option = "--override";
 void add_config(CLI::App* app, std::string& path, std::vector<std::string>& overrides);
 
 template <class T>
 CLI::Option* add_number(CLI::App* app, const char* name, T& value, const char* sentence) {
   return app->add_option(name, value, sentence)->capture_default_str()->check(CLI::NonNegativeNumber);
+}
+
+// An option that is one of the words of a choice of the configuration.
+template <class Choice>
+CLI::Option* add_choice(CLI::App* app, const char* name, Choice& value, const char* sentence) {
+  const std::string words = fmt::format("{}", fmt::join(choice_words<Choice>(), "|"));
+  const auto check = [words](const std::string& word) {
+    return parse_choice<Choice>(word) ? "" : fmt::format("{} is none of {}", word, words);
+  };
+  return app
+      ->add_option_function<std::string>(
+          name, [&value](const std::string& word) { value = *parse_choice<Choice>(word); }, sentence)
+      ->check(CLI::Validator(check, ""))
+      ->type_name(words)
+      ->default_str(to_string(value));
 }
 
 }  // namespace megalith

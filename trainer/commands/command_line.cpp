@@ -1,23 +1,127 @@
 // See command_line.h.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
+#include "configs/config.h"
+#include "configs/suggest.h"
 #include "trainer/commands/command_line.h"
+#include "trainer/commands/help.h"
 #include "trainer/job/agreement.h"
+#include "trainer/job/version.h"
 #include "trainer/session/machine.h"
 
 namespace megalith {
 
+namespace {
+
+// Arguments as the parser knows them: `help X` is X --help, and --section.key=value, where a command takes a
+// configuration, is one of its overrides.
+std::vector<std::string> understood(std::vector<std::string> args, const CLI::App& cli) {
+  if (!args.empty() && args.front() == "help") {
+    args.erase(args.begin());
+    args.emplace_back("--help");
+  }
+  const auto commands = commands_of(cli);
+  const auto named = std::find_if(commands.begin(), commands.end(),
+                                  [&](const CLI::App* c) { return !args.empty() && c->get_name() == args.front(); });
+  if (named == commands.end() || !(*named)->get_option_no_throw("overrides")) return args;
+  for (auto arg = args.begin(); arg != args.end() && *arg != "--"; ++arg) {
+    const std::string key = arg->substr(0, arg->find('='));
+    if (!key.starts_with("--") || key.find('.') == std::string::npos) continue;
+    const bool value_follows = *arg == key;
+    *arg = fmt::format("{}={}", override_option, arg->substr(2));
+    const auto value = arg + 1;
+    if (value_follows && value != args.end() && !value->starts_with("--")) {
+      *arg += "=" + *value;
+      arg = args.erase(value) - 1;
+    }
+  }
+  return args;
+}
+
+// The command that was named last: that of `megalith checkpoint export`, the group where that is all.
+const CLI::App& last_named(const CLI::App& app) {
+  for (const CLI::App* command : commands_of(app))
+    if (command->parsed()) return last_named(*command);
+  return app;
+}
+
+template <class Named>
+std::vector<std::string> names_of(const std::vector<Named>& all) {
+  std::vector<std::string> names;
+  for (const auto* one : all) names.push_back(one->get_name());
+  return names;
+}
+
+// What `--name` may have been meant to be: an option of the command, or a key of its configuration without the section.
+std::string meant_option(const CLI::App& app, const std::string& name) {
+  const std::string option = nearest(name, names_of(options_of(app)));
+  if (!option.empty() || !app.get_option_no_throw("overrides")) return option;
+  std::vector<std::string> bare, keys;
+  for (const auto& [key, value] : key_values(Config{})) {
+    keys.push_back(key);
+    bare.push_back("--" + key.substr(key.find('.') + 1));
+  }
+  const auto found = std::find(bare.begin(), bare.end(), nearest(name, bare));
+  return found == bare.end() ? "" : keys[static_cast<size_t>(found - bare.begin())] + "=...";
+}
+
+// Why a command takes no such argument.
+std::string unknown_argument(const CLI::App& app, const std::string& argument) {
+  const std::string name = argument.substr(0, argument.find('='));
+  const bool option = argument.starts_with("-");
+  const std::vector<std::string> commands = names_of(commands_of(app));
+  if (!option && commands.empty()) return fmt::format("{} does not take `{}`", name_of(app), shown(name));
+  const std::string meant = option ? meant_option(app, name) : nearest(name, commands);
+  const std::string what = fmt::format("{} has no {} `{}`", name_of(app), option ? "option" : "command", shown(name));
+  if (!meant.empty()) return fmt::format("{}; did you mean `{}`?", what, meant);
+  return option ? what : fmt::format("{}, but {}", what, fmt::join(commands, ", "));
+}
+
+}  // namespace
+
 CommandLine::CommandLine(int argc, char** argv) {
+  cli_.formatter(std::make_shared<HelpText>());
+  cli_.get_help_ptr()->description("this text");
+  cli_.set_version_flag("--version", version(), "which Megalith this is, and of which commit");
   cli_.require_subcommand(0, 1);  // so that the error names an unknown one, see below
   commands_ = {train_command(cli_),    verify_command(cli_),    prepare_command(cli_), plan_command(cli_),
                search_command(cli_),   measure_command(cli_),   info_command(cli_),    generate_command(cli_),
-               evaluate_command(cli_), data_audit_command(cli_)};
+               evaluate_command(cli_),  data_audit_command(cli_), completion_command(cli_)};
   for (Command& command : checkpoint_commands(cli_)) commands_.push_back(std::move(command));
+  cli_.footer(
+      "megalith help COMMAND, or megalith COMMAND --help, tells of one command.\n\n"
+      "Exit status: 0 where what was asked is done and holds. 1 where it is not: an error, which standard error names, "
+      "or an answer that is no: a plan that does not fit, layouts that differ, a damaged checkpoint, a machine that "
+      "would "
+      "stop a run. All ranks end with the same; 128 and more are signals.");
   try {
-    cli_.parse(argc, argv);
+    std::vector<std::string> args = understood({argv + std::min(argc, 1), argv + argc}, cli_);
+    std::reverse(args.begin(), args.end());
+    cli_.parse(std::move(args));
   } catch (const CLI::ParseError& e) {
     stop_ = e;
   }
+}
+
+std::string CommandLine::complaint() const {
+  const CLI::App& named = last_named(cli_);
+  const auto see = [&](const std::string& what) {
+    return fmt::format("{}{} {} --help", what, what.ends_with("?") ? " See" : "; see", name_of(named));
+  };
+  const bool told = stop_ && stop_->get_exit_code() == 0;
+  // --help of a command that does not exist is no wish for the help of all others.
+  if (stop_ && !(told && commands_of(named).empty())) {
+    std::vector<std::string> unknown = named.remaining();
+    std::erase(unknown, "--");
+    if (!unknown.empty()) return see(unknown_argument(named, unknown.front()));
+  }
+  if (told) return "";
+  if (!parsed() && named.get_parent() && !commands_of(named).empty())
+    return see(fmt::format("{} needs a command: {}", name_of(named), fmt::join(names_of(commands_of(named)), ", ")));
+  if (stop_) return see(stop_->what());
+  return parsed() ? "" : see("no command given");
 }
 
 CommunicationConfig CommandLine::communication() const {
@@ -28,8 +132,8 @@ CommunicationConfig CommandLine::communication() const {
 int CommandLine::run(const Session& session) const {
   const bool help = stop_ && stop_->get_exit_code() == 0;
   together(session, [&] {
-    if (stop_ && !help) FAIL("{}; see megalith --help", stop_->what());
-    CHECK(help || parsed(), "no command given; see megalith --help");
+    const std::string wrong = complaint();
+    CHECK(wrong.empty(), "{}", wrong);
   });
   // Different commands communicate differently, and would wait for one another forever.
   const std::string command = help ? "--help" : cli_.get_subcommands().front()->get_name();

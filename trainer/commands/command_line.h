@@ -20,6 +20,8 @@ class CommandLine {
 
  private:
   const Command* parsed() const;
+  // What is wrong with the line, with the help that has the remedy; nothing where it asks for help.
+  std::string complaint() const;
 
   CLI::App cli_{"Megalith trains GPT-2 style language models, from a laptop's CPU to hundreds of GPUs.", "megalith"};
   std::vector<Command> commands_;

@@ -11,8 +11,10 @@ Command prepare_command(CLI::App& cli) {
   auto* app = cli.add_subcommand("prepare", "Text files to token files");
   auto options = std::make_shared<PrepareOptions>();
   app->add_option("--text", options->text_files, "text files, one document each")->required();
-  app->add_option("--tokenizer", options->tokenizer,
-                  "bytes, train:VOCAB (byte-level BPE trained on the text), or a folder with vocab.json and merges.txt")
+  app->add_option(
+         "--tokenizer", options->tokenizer,
+         "bytes, train:VOCAB (byte-level BPE trained on the text), or a folder with tokenizer.json, or vocab.json "
+         "and merges.txt")
       ->required();
   app->add_option("--out", options->out, "folder for train.bin, validation.bin and tokenizer/")->required();
   app->add_option("--validation", options->validation_fraction, "share of each text held out, from its end")

@@ -1,6 +1,5 @@
 // megalith generate, evaluate.
 #include <cstdio>
-#include <map>
 
 #include "trainer/commands/command.h"
 #include "trainer/inference/inference.h"
@@ -25,10 +24,7 @@ struct ModelArguments {
 void add_model(CLI::App* app, ModelArguments& model) {
   app->add_option("--checkpoint", model.checkpoint, "checkpoint, run folder, or Hugging Face GPT-2 folder")->required();
   app->add_option("--tokenizer", model.tokenizer, "folder; default: the one the checkpoint was trained with");
-  const std::map<std::string, Device> words{{"auto", Device::automatic}, {"cuda", Device::cuda}, {"cpu", Device::cpu}};
-  app->add_option("--device", model.device, "auto, cuda or cpu; auto: a GPU where there is one")
-      ->transform(CLI::CheckedTransformer(words))
-      ->default_str("auto");
+  add_choice(app, "--device", model.device, "where to compute; auto: on a GPU where there is one");
 }
 
 }  // namespace
@@ -47,7 +43,7 @@ Command generate_command(CLI::App& cli) {
   add_number(app, "--tokens", o->tokens, "most tokens to add");
   add_number(app, "--temperature", o->sampling.temperature, "0: always the most likely token");
   add_number(app, "--top-k", o->sampling.top_k, "sample among this many most likely tokens; 0: all");
-  app->add_option("--seed", o->sampling.seed)->capture_default_str();
+  app->add_option("--seed", o->sampling.seed, "another draws another text")->capture_default_str();
   return {app, [o] {
             o->model.open().generate(o->prompt, o->tokens, o->sampling, [](std::string_view text) {
               fmt::print("{}", text);

@@ -1,5 +1,7 @@
 #include "trainer/communication/mesh.h"
 
+#include "kernels/base/counted.h"
+
 namespace megalith {
 
 const char* name_of(Axis axis) {
@@ -78,7 +80,7 @@ std::string MeshShape::summary() const {
   std::string axes;
   for (Axis axis : all_axes)
     if (extent(axis) > 1) axes += fmt::format("{}{} {}", axes.empty() ? ": " : " x ", name_of(axis), extent(axis));
-  return fmt::format("{} {}{}", size(), size() == 1 ? "rank" : "ranks", axes);
+  return counted(size(), "rank") + axes;
 }
 
 std::string MeshShape::describe(int rank) const {
@@ -90,7 +92,7 @@ std::string MeshShape::describe(int rank) const {
 }
 
 Mesh::Mesh(const MeshShape& shape, Communicator& world) : Mesh(shape, world.rank()) {
-  CHECK(shape.size() == world.size(), "a mesh of {} ranks on a world of {}", shape.size(), world.size());
+  CHECK(shape.size() == world.size(), "a mesh of {} on a world of {}", counted(shape.size(), "rank"), world.size());
   for (Channel channel : all_channels) {
     const MeshShape::Place place = shape.place(rank_, channel);
     // A split is collective, so groups of one are split off only when all groups of the channel are; they all have the

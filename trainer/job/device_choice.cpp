@@ -5,6 +5,7 @@
 #include <set>
 #include <sstream>
 
+#include "kernels/base/counted.h"
 #include "kernels/base/device.h"
 #include "trainer/job/agreement.h"
 
@@ -35,11 +36,10 @@ WorldChoice choose_world(Device wanted, Backend backend, const std::vector<GpuOf
     FAIL("rank {}: {}", unusable - of_all_ranks.begin(), unusable->unusable);
   }
   for (const GpuOffer& offer : of_all_ranks)
-    CHECK(
-        backend == Backend::mpi || offer.gpus == 1 || offer.gpus >= offer.ranks_on_node,
-        "{} ranks on a node with {} GPUs: with NCCL each rank computes on a GPU of its own; start {} ranks a node, use "
-        "more nodes, communication.backend=mpi (slow), or run.device=cpu",
-        offer.ranks_on_node, offer.gpus, offer.gpus);
+    CHECK(backend == Backend::mpi || offer.gpus == 1 || offer.gpus >= offer.ranks_on_node,
+          "{} on a node with {}: with NCCL each rank computes on a GPU of its own; start {} a node, use "
+          "more nodes, communication.backend=mpi (slow), or run.device=cpu",
+          counted(offer.ranks_on_node, "rank"), counted(offer.gpus, "GPU"), counted(offer.gpus, "rank"));
   return {World::cuda};
 }
 
@@ -50,9 +50,9 @@ void check_each_has_its_own(const std::vector<std::string>& ids) {
   for (const std::string& id : ids) ranks[id]++;
   for (const auto& [id, count] : ranks)
     CHECK(count == 1,
-          "{} ranks were given one GPU, {} ranks have {} GPUs: with NCCL each rank computes on a GPU of its own; start "
+          "{} ranks were given one GPU, {} ranks have {}: with NCCL each rank computes on a GPU of its own; start "
           "fewer ranks a node, use more nodes, communication.backend=mpi (slow), or run.device=cpu",
-          count, ids.size(), ranks.size());
+          count, ids.size(), counted(ranks.size(), "GPU"));
 }
 
 double peak_flops(const std::string& gpu) {

@@ -40,11 +40,9 @@ Fingerprint fingerprint_of(const Config& config) {
   for (const DataSource& source : sources)
     compare("the file of data.train" + (sources.size() == 1 ? "" : ", " + source.name), source.name);
   compare("the file of data.validation", config.data.validation);
-  const fs::path folder = tokenizer_path(config.data);
-  std::vector<std::string> files;
-  for (const char* name : {"bytes.txt", "vocab.json", "merges.txt"})
-    if (!folder.empty() && fs::exists(folder / name, error)) files.push_back((folder / name).string());
-  all["the tokenizer"] = {files.empty() ? "none" : content_of(files), whole_path(folder.string())};
+  const std::string folder = tokenizer_path(config.data);
+  const std::vector<std::string> files = folder.empty() ? std::vector<std::string>{} : tokenizer_files(folder);
+  all["the tokenizer"] = {files.empty() ? "none" : content_of(files), whole_path(folder)};
   return all;
 }
 

@@ -1,5 +1,6 @@
 #include "trainer/job/memory_check.h"
 
+#include "kernels/base/counted.h"
 #include "kernels/base/device.h"
 #include "trainer/session/machine.h"
 
@@ -27,9 +28,10 @@ void check_node_memory(const std::vector<MemoryNeed>& runs, int ranks, int64_t p
                              place == Place::host ? " on the host" : "", gib(bytes));
     }
   CHECK(wanted * ranks <= present,
-        "{} {:.2f} GiB on each of {} ranks of this machine (in GiB: {}), which has {:.2f} GiB; use a smaller "
+        "{} {:.2f} GiB on {}this machine (in GiB: {}), which has {:.2f} GiB; use a smaller "
         "batch.microbatch_size, memory.activation_checkpointing = each, or more machines",
-        runs.size() > 1 ? "both layouts together need" : "this run needs", gib(wanted), ranks, classes, gib(present));
+        runs.size() > 1 ? "both layouts together need" : "this run needs", gib(wanted),
+        ranks > 1 ? fmt::format("each of {} ranks of ", ranks) : "", classes, gib(present));
 }
 
 void check_gpu_memory(const MemorySizes& planned, int ranks, bool queues_made) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "kernels/base/counted.h"
 #include "kernels/base/files.h"
 #include "kernels/base/json.h"
 #include "trainer/planner/in_parallel.h"
@@ -225,7 +226,7 @@ std::string report(const std::vector<MeasuredRun>& runs, const std::vector<Fitte
     text += fmt::format("{:>8.4g} s {:>8.4g} s {:>+6.1f} %  {}\n", run.seconds, run.predicted,
                         100 * (run.predicted / run.seconds - 1), run.folder);
   const std::vector<double> errors = errors_of(runs);
-  text += fmt::format("{} runs: median error {:.1f} %, 90th percentile {:.1f} %\n", runs.size(),
+  text += fmt::format("{}: median error {:.1f} %, 90th percentile {:.1f} %\n", counted(runs.size(), "run"),
                       100 * errors[errors.size() / 2], 100 * errors[errors.size() * 9 / 10]);
   if (!fitted.empty()) text += "fitted:\n";
   for (const Fitted& f : fitted)

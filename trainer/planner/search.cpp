@@ -4,6 +4,7 @@
 #include <set>
 #include <tuple>
 
+#include "kernels/base/counted.h"
 #include "trainer/model/spec.h"
 #include "trainer/parallel/layout.h"
 #include "trainer/parallel/plan.h"
@@ -163,9 +164,9 @@ Search search(const Config& asked, const Hardware& hardware, int num_ranks, size
 
 std::string report(const Search& search, const Hardware& hardware) {
   std::string text = fmt::format(
-      "{} layouts were tried; {} do not fit, nor do they with larger microbatches; {} more cannot be faster\n"
+      "tried: {}; {} do not fit, nor do they with larger microbatches; {} more cannot be faster\n"
       "  {:>8} {:>9} {:>6} {:>6}  {:<46} what the time goes to beside GEMM and attention\n",
-      search.tried, search.too_large, search.too_slow, "s/step", "tokens/s", "MFU", "GiB", "layout");
+      counted(search.tried, "layout"), search.too_large, search.too_slow, "s/step", "tokens/s", "MFU", "GiB", "layout");
   for (const Candidate& c : search.best) {
     const ParallelConfig& p = c.config.parallel;
     std::string layout = fmt::format("tensor {} pipeline {}", p.tensor_parallel_degree, p.pipeline_parallel_degree);

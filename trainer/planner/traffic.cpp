@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/base/arena.h"
+#include "kernels/base/counted.h"
 
 namespace megalith {
 
@@ -101,8 +102,8 @@ std::string traffic_table(const MeshShape& mesh, const std::vector<RankTraffic>&
   if (nodes == 1) return text + "  all ranks are on one node\n";
   const auto fullest = std::max_element(out_of_node.begin(), out_of_node.end(),
                                         [](const auto& a, const auto& b) { return a.second < b.second; });
-  return text + fmt::format("  {} nodes of {} ranks; node {} sends most to others: {:.4g} GiB\n", nodes,
-                            mesh.ranks_per_node, fullest->first, gib(fullest->second));
+  return text + fmt::format("  {} nodes of {}; node {} sends most to others: {:.4g} GiB\n", nodes,
+                            counted(mesh.ranks_per_node, "rank"), fullest->first, gib(fullest->second));
 }
 
 }  // namespace megalith

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "kernels/base/counted.h"
 #include "trainer/parallel/runtime.h"
 
 namespace megalith {
@@ -63,16 +64,16 @@ std::vector<std::string> warnings_of(const Config& config, const Hardware& hardw
   const int64_t on_node = config.parallel.ranks_per_node, devices = hardware.device.per_node;
   if (on_node > devices && hardware.device.kind == DeviceKind::gpu)
     warnings.push_back(
-        fmt::format("{} ranks of a node share {} device{}; take more of hardware.nodes, or fewer ranks, to give each "
+        fmt::format("{} of a node share {}; take more of hardware.nodes, or fewer ranks, to give each "
                     "its own",
-                    on_node, devices, devices == 1 ? "" : "s"));
+                    counted(on_node, "rank"), counted(devices, "device")));
   const double gathers = prediction.line.accounts[prediction.slowest][static_cast<size_t>(Account::gathers)];
   constexpr double much = 0.05;
   if (gathers > much * prediction.seconds)
     warnings.push_back(fmt::format(
-        "microbatches of {} sequences are too small to hide the gathers of weights: {:.3g} s, {:.0f} % of the step; "
+        "microbatches of {} are too small to hide the gathers of weights: {:.3g} s, {:.0f} % of the step; "
         "raise batch.microbatch_size, or share copies among fewer ranks by parallel.sharded_data_parallel_degree",
-        config.batch.microbatch_size, gathers, 100 * gathers / prediction.seconds));
+        counted(config.batch.microbatch_size, "sequence"), gathers, 100 * gathers / prediction.seconds));
   return warnings;
 }
 

@@ -4,12 +4,14 @@
 #include <filesystem>
 
 #include "checkpoints/directory.h"
+#include "kernels/base/counted.h"
 #include "kernels/base/device.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/handshake.h"
 #include "trainer/job/log.h"
 #include "trainer/job/memory_check.h"
+#include "trainer/job/version.h"
 #include "trainer/session/machine.h"
 #include "trainer/step/learning_rate.h"
 #include "trainer/train/skipped_step.h"
@@ -67,8 +69,9 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
 
 void Run::introduce(int threads) const {
   const Plan& plan = work_->plan;
-  log_info("parameters {}, layers {}; {}, {} threads each, {}, {}; run folder {}",
-           num_parameters(model_spec(config_.model)), config_.model.layers, plan.mesh.summary(), threads,
+  log_info("{}", version());
+  log_info("parameters {}, layers {}; {}, {} each, {}, {}; run folder {}", num_parameters(model_spec(config_.model)),
+           config_.model.layers, plan.mesh.summary(), counted(threads, "thread"),
            to_string(config_.parallel.sharding_strategy), to_string(config_.precision.compute), config_.run.output);
   for (const std::string& line :
        describe_data("data.train", *data_, config_.train.steps * config_.batch.global_batch_size))
@@ -149,7 +152,7 @@ void Run::train() {
     metrics_->start_clock();
   }
   books_->finish();
-  log_info("done: {} steps, {} sequences{}", progress_.step, progress_.sequences,
+  log_info("done: {}, {}{}", counted(progress_.step, "step"), counted(progress_.sequences, "sequence"),
            progress_.skipped > 0 ? fmt::format("; skipped: {}", progress_.skipped) : "");
 }
 

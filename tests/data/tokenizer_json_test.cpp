@@ -1,0 +1,199 @@
+// tokenizer.json: read in both notations of merges as vocab.json and merges.txt are, written as `tokenizers` reads it,
+// and refused where it would be almost right.
+#include "data/tokenizer_json.h"
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "data/tokenizer.h"
+#include "tests/data/scratch.h"
+
+namespace megalith {
+namespace {
+
+using Json = nlohmann::json;
+using test::gpt2_folder;
+using test::random_text;
+using test::Scratch;
+
+std::vector<int32_t> encoded(const Tokenizer& tokenizer, std::string_view text) {
+  std::vector<int32_t> ids;
+  tokenizer.encode(text, ids);
+  return ids;
+}
+
+// As GPT-2's own on the hub, of the files that we have.
+Json published(bool pairs) {
+  Json merges = Json::array();
+  std::ifstream lines(gpt2_folder() + "/merges.txt");
+  std::string line;
+  std::getline(lines, line);
+  while (std::getline(lines, line)) {
+    const size_t space = line.find(' ');
+    merges.push_back(pairs ? Json{line.substr(0, space), line.substr(space + 1)} : Json(line));
+  }
+  Json file = Json::parse(R"({"version": "1.0", "truncation": null, "padding": null, "normalizer": null,
+    "added_tokens": [{"id": 50256, "special": true, "content": "<|endoftext|>", "single_word": false, "lstrip": false,
+                      "rstrip": false, "normalized": true}],
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true},
+    "post_processor": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": false},
+    "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true},
+    "model": {"dropout": null, "unk_token": null, "continuing_subword_prefix": "", "end_of_word_suffix": "",
+              "fuse_unk": false}})");
+  file["model"]["merges"] = merges;
+  file["model"]["vocab"] = Json::parse(read_file(gpt2_folder() + "/vocab.json"));
+  return file;
+}
+
+// Bytes, "ab", and the end of a text among the added tokens.
+Json small() {
+  Json file = Json::parse(R"({"added_tokens": [{"id": 257, "special": true, "content": "<|endoftext|>"}],
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "decoder": {"type": "ByteLevel"},
+    "model": {"type": "BPE", "vocab": {}, "merges": ["a b"]}})");
+  const Scratch scratch;
+  scratch.write("t/kept", "");
+  write_for_transformers(make_byte_tokenizer()->as_bpe(), 8, scratch.path("t"));
+  file["model"]["vocab"] = Json::parse(read_file(scratch.path("t/vocab.json")));
+  file["model"]["vocab"].erase("<|endoftext|>");
+  file["model"]["vocab"]["ab"] = 256;
+  return file;
+}
+
+std::unique_ptr<Tokenizer> load(const Scratch& scratch, const Json& file) {
+  scratch.write("t/tokenizer.json", file.dump());
+  return load_tokenizer(scratch.path("t"));
+}
+
+TEST(TokenizerJson, EqualsTheOtherFilesOfGpt2InBothNotations) {
+  SKIP_WITHOUT_GPT2();
+  const Scratch scratch;
+  const auto expected = load_tokenizer(gpt2_folder());
+  for (const bool pairs : {false, true}) {
+    const auto found = load(scratch, published(pairs));
+    ASSERT_EQ(found->vocab_size(), 50257);
+    EXPECT_EQ(found->end_of_text(), 50256);
+    std::ifstream cases(gpt2_folder() + "/cases.jsonl");
+    for (std::string line; std::getline(cases, line);) {
+      const Json json = Json::parse(line);
+      EXPECT_EQ(encoded(*found, json.at("text").get<std::string>()), json.at("ids").get<std::vector<int32_t>>());
+    }
+    const std::string text = random_text(20'000, 4);
+    EXPECT_EQ(encoded(*found, text), encoded(*expected, text));
+  }
+}
+
+TEST(TokenizerJson, WhatIsWrittenReadsBack) {
+  const Scratch scratch;
+  const auto bytes = make_byte_tokenizer(), other = load(scratch, small());
+  for (const Tokenizer* tokenizer : {bytes.get(), other.get()}) {
+    const std::string folder = scratch.path(tokenizer == bytes.get() ? "bytes" : "other");
+    std::filesystem::create_directory(folder);
+    check_no_tokenizer_in(folder);
+    write_for_transformers(tokenizer->as_bpe(), 8, folder);
+    for (const char* without : {"", tokenizer_json_file}) {  // by tokenizer.json, and by the two others
+      if (*without) std::filesystem::remove(folder + "/" + without);
+      const auto found = load_tokenizer(folder);
+      EXPECT_EQ(found->end_of_text(), tokenizer->end_of_text());
+      const std::string text = random_text(2000, 9) + "abba";
+      EXPECT_EQ(encoded(*found, text), encoded(*tokenizer, text));
+      EXPECT_EQ(found->decode(encoded(*found, text)), text);
+    }
+    EXPECT_ERROR(check_no_tokenizer_in(folder), "exists already");
+  }
+  EXPECT_EQ(encoded(*other, "abba"), (std::vector<int32_t>{256, 'b', 'a'}));
+}
+
+TEST(TokenizerJson, SpecialTokensKeepTheirIdsAndAreTextInTexts) {
+  const Scratch scratch;
+  Json file = small();
+  file["added_tokens"].push_back({{"id", 258}, {"special", true}, {"content", "<|user|>"}});
+  const auto found = load(scratch, file);
+  EXPECT_EQ(found->vocab_size(), 259);
+  EXPECT_EQ(found->end_of_text(), 257);
+  EXPECT_EQ(found->token_bytes(258), "<|user|>");
+  EXPECT_EQ(encoded(*found, "<|user|>").size(), 8u);
+}
+
+TEST(TokenizerJson, WhatIsNotGpt2sIsRefusedByItsName) {
+  const Scratch scratch;
+  const auto refused = [&](const char* pointer, const Json& value, const std::vector<const char*>& words) {
+    Json file = small();
+    file[Json::json_pointer(pointer)] = value;
+    const std::string message = message_of([&] { load(scratch, file); });
+    for (const char* word : words) EXPECT_NE(message.find(word), std::string::npos) << pointer << ": " << message;
+    EXPECT_NE(message.find("tokenizer.json"), std::string::npos) << message;
+  };
+  refused("/model/type", "Unigram", {"the model is Unigram", "only a byte-level BPE"});
+  refused("/model/dropout", 0.1, {"model.dropout is 0.1"});
+  refused("/model/ignore_merges", true, {"model.ignore_merges is set"});
+  refused("/model/byte_fallback", true, {"model.byte_fallback is set"});
+  refused("/model/end_of_word_suffix", "</w>", {"end_of_word_suffix is \"</w>\""});
+  refused("/normalizer", {{"type", "NFC"}}, {"the normalizer is NFC"});
+  refused("/normalizer", Json::parse(R"({"type": "Sequence", "normalizers": [{"type": "NFC"}]})"), {"is Sequence"});
+  refused("/pre_tokenizer", nullptr, {"the pre-tokenizer is none"});
+  refused("/pre_tokenizer", {{"type", "Metaspace"}}, {"the pre-tokenizer is Metaspace"});
+  refused("/pre_tokenizer/add_prefix_space", true, {"add_prefix_space = true"});
+  refused("/pre_tokenizer", {{"type", "ByteLevel"}}, {"add_prefix_space = true"});
+  refused("/pre_tokenizer/use_regex", false, {"use_regex = false"});
+  refused("/pre_tokenizer", Json::parse(R"({"type": "Sequence", "pretokenizers": [{"type": "Split"},
+          {"type": "ByteLevel", "add_prefix_space": false}]})"),
+          {"a sequence of 2"});
+  refused("/post_processor", {{"type", "TemplateProcessing"}}, {"post_processor is TemplateProcessing", "adds tokens"});
+  refused("/decoder", {{"type", "WordPiece"}}, {"the decoder is WordPiece"});
+  refused("/added_tokens/0/special", false, {"<|endoftext|>", "id 257", "not special"});
+  refused("/added_tokens/0/id", 300, {"id 300", "0 to 257"});
+  refused("/added_tokens/0/id", nullptr, {"no id"});
+  refused("/added_tokens", Json::array(), {"no token <|endoftext|>"});
+  refused("/model/merges", nullptr, {"not a list"});
+  refused("/model/merges/0", "a b c", {"merge 1", "not two tokens"});
+  refused("/model/merges/0", {"a", 3}, {"merge 1", "pair of texts"});
+  refused("/model/merges/0", {"a", "c"}, {"merge 1", "\"ac\" is not in model.vocab"});
+  refused("/model/merges/1", "a b", {"merge 2", "in merge 1 already"});
+  refused("/model/vocab/a", "x", {"\"a\"", "not an integer"});
+  refused("/model/vocab/a", 98, {"same id 98"});
+  refused("/model/vocab", Json::array(), {"not a JSON object of tokens"});
+  refused("/model", nullptr, {"has no model"});
+  scratch.write("t/tokenizer.json", "{");
+  EXPECT_ERROR(load_tokenizer(scratch.path("t")), "tokenizer.json is not JSON");
+  // Sequences of one are what stands in them.
+  Json file = small();
+  file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", Json::array({small().at("pre_tokenizer")})}};
+  file["normalizer"] = {{"type", "Sequence"}, {"normalizers", Json::array()}};
+  EXPECT_EQ(load(scratch, file)->vocab_size(), 258);
+}
+
+// Hugging Face's own library makes our ids of what we write.
+TEST(TokenizerJson, TokenizersMakesTheSameIds) {
+  const char* python = std::getenv("MEGALITH_PYTHON");
+  if (python == nullptr || std::system(fmt::format("'{}' -c 'import tokenizers' 2>/dev/null", python).c_str()) != 0)
+    GTEST_SKIP() << "MEGALITH_PYTHON does not name a Python with tokenizers";
+  const Scratch scratch;
+  std::vector<std::unique_ptr<Tokenizer>> all;
+  all.push_back(make_byte_tokenizer());
+  all.push_back(load(scratch, small()));
+  if (std::filesystem::exists(gpt2_folder())) all.push_back(load_tokenizer(gpt2_folder()));
+  std::string text;  // that library takes UTF-8 only, and cuts <|endoftext|> out
+  for (const char byte : random_text(30'000, 6) + " abba ab")
+    if (static_cast<unsigned char>(byte) < 0x80 && byte != '<') text += byte;
+  text += "caf\xc3\xa9 \xe4\xb8\x96\xe7\x95\x8c \xf0\x9f\x8c\x8d";
+  for (size_t i = 0; i < all.size(); i++) {
+    const std::string folder = scratch.path(fmt::format("w{}", i));
+    std::filesystem::create_directory(folder);
+    write_for_transformers(all[i]->as_bpe(), 8, folder);
+    scratch.write("ids.json", Json{{"text", text}, {"ids", encoded(*all[i], text)}}.dump());
+    scratch.write("same.py",
+                  "import json, sys, tokenizers\n"
+                  "t = tokenizers.Tokenizer.from_file(sys.argv[1])\n"
+                  "want = json.load(open(sys.argv[2]))\n"
+                  "ids = t.encode(want['text']).ids\n"
+                  "assert ids == want['ids'], [p for p in zip(ids, want['ids']) if p[0] != p[1]][:5]\n"
+                  "assert t.decode(ids) == want['text']\n");
+    EXPECT_EQ(std::system(fmt::format("'{}' '{}' '{}' '{}'", python, scratch.path("same.py"),
+                                      folder + "/tokenizer.json", scratch.path("ids.json"))
+                              .c_str()),
+              0);
+  }
+}
+
+}  // namespace
+}  // namespace megalith

@@ -1,0 +1,177 @@
+// The front door: what the program says of itself, and what it understands.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <regex>
+#include <sstream>
+
+#include "tests/end_to_end/helpers.h"
+
+namespace megalith::e2e {
+namespace {
+
+Result said(const Args& args) {
+  const Scratch scratch;
+  return run(megalith(args), scratch.folder(), 20);
+}
+
+// The help of every command and group, by its words, read off the help of the program and of its groups.
+void collect_help(const Args& command, std::map<Args, std::string>& all) {
+  Args help{"help"};
+  help.insert(help.end(), command.begin(), command.end());
+  const Result result = said(help);
+  EXPECT_EQ(result.status, 0) << result.text();
+  const std::string text = all[command] = result.out;
+  const size_t begin = text.find("\ncommands:\n");
+  if (begin == std::string::npos) return;
+  std::istringstream lines(text.substr(begin + 11, text.find("\n\n", begin + 1) - begin - 11));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.size() < 3 || line[2] == ' ') continue;  // a description goes on
+    Args below = command;
+    below.push_back(line.substr(2, line.find(' ', 2) - 2));
+    collect_help(below, all);
+  }
+}
+
+TEST(CommandLine, says_its_version_and_commit) {
+  const Result version = said({"--version"});
+  EXPECT_EQ(version.status, 0);
+  EXPECT_TRUE(std::regex_match(
+      version.out, std::regex("megalith [0-9]+\\.[0-9]+\\.[0-9]+, commit ([0-9a-f]{12}(, with changes)?|unknown)\n")))
+      << version.text();
+}
+
+// What writes the version, on trees of its own.
+TEST(CommandLine, the_commit_is_that_of_the_sources) {
+  const Scratch scratch;
+  const auto sh = [&](const std::string& line) {
+    const Result result = run({"sh", "-c", line}, scratch.folder(), 20);
+    EXPECT_EQ(result.status, 0) << result.text();
+    return result.out;
+  };
+  if (run({"git", "--version"}, scratch.folder(), 20).status != 0) GTEST_SKIP() << "there is no git";
+  const auto written = [&](const std::string& folder) {
+    sh("cmake -DSOURCE=" + scratch / folder + " -DVERSION=1.2.3 -DFILE=" + (scratch / "version.cpp") + " -P " +
+       MEGALITH_SOURCE_DIR "/trainer/job/commit.cmake");
+    const std::string text = read_file(scratch / "version.cpp");
+    const size_t begin = text.find("megalith 1.2.3, ");
+    return text.substr(begin, text.find('"', begin) - begin);
+  };
+  sh("mkdir -p tree/unpacked plain && cd tree && git init -q . && echo a > file && git add file && "
+     "git -c user.name=a -c user.email=a@b commit -qm a");
+  const std::string commit = sh("git -C tree rev-parse --short=12 HEAD").substr(0, 12);
+  EXPECT_EQ(written("tree"), "megalith 1.2.3, commit " + commit);
+  const auto time = std::filesystem::last_write_time(scratch / "version.cpp");
+  written("tree");
+  EXPECT_EQ(std::filesystem::last_write_time(scratch / "version.cpp"), time) << "what stays as it is compiles nothing";
+  write_file(scratch / "tree/file", "b");
+  EXPECT_EQ(written("tree"), "megalith 1.2.3, commit " + commit + ", with changes");
+  EXPECT_EQ(written("tree/unpacked"), "megalith 1.2.3, commit unknown");
+  EXPECT_EQ(written("plain"), "megalith 1.2.3, commit unknown");
+}
+
+TEST(CommandLine, help_is_of_the_command_that_it_names_and_fits_80_columns) {
+  std::map<Args, std::string> all;
+  collect_help({}, all);
+  EXPECT_GE(all.size(), 15u);
+  EXPECT_NE(all[{}].find("Exit status: 0 "), std::string::npos);
+  EXPECT_EQ(all[{}], said({"--help"}).out);
+  EXPECT_EQ((all[{"checkpoint", "export"}]), said({"checkpoint", "export", "-h"}).out);
+  EXPECT_NE(all[{"generate"}].find("--device auto|cuda|cpu"), std::string::npos);
+  for (const auto& [command, text] : all) {
+    const std::string name = fmt::format("{}", fmt::join(command, " "));
+    EXPECT_NE(text.find("usage: megalith " + name), std::string::npos) << text;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_LE(line.size(), 80u) << line;
+      EXPECT_TRUE(line.empty() || line.back() != ' ') << line;
+    }
+    EXPECT_EQ(count(text, "ENUM") + count(text, "->") + count(text, "NONNEGATIVE"), 0u) << text;
+  }
+}
+
+TEST(CommandLine, mistakes_are_answered_with_what_was_meant) {
+  for (const auto& [args, words] : std::vector<std::pair<Args, std::string>>{
+           {{"trian", "x"}, "megalith has no command `trian`; did you mean `train`? See megalith --help"},
+           {{"help", "trian"}, "megalith has no command `trian`; did you mean `train`? See megalith --help"},
+           {{"help", "checkpoint", "exprot"}, "has no command `exprot`; did you mean `export`?"},
+           {{"qqqqqqq"}, "megalith has no command `qqqqqqq`, but train, verify, "},
+           {{"checkpoint"},
+            "megalith checkpoint needs a command: inspect, verify, export; see megalith checkpoint --help"},
+           {{"checkpoint", "exprot", "a"},
+            "has no command `exprot`; did you mean `export`? See megalith checkpoint --help"},
+           {{"train", "--shrnk", "4", "c"},
+            "has no option `--shrnk`; did you mean `--shrink`? See megalith train --help"},
+           {{"train", "--setps=4", "c"},
+            "has no option `--setps`; did you mean `train.steps=...`? See megalith train --help"},
+           {{"train", "--modle.layers=4"}, "megalith: config is required; see megalith train --help"},
+           {{"train"}, "megalith: config is required; see megalith train --help"},
+           {{"generate", "--checkpoint", "a", "--device", "gpu"},
+            "gpu is none of auto|cuda|cpu; see megalith generate --help"},
+           {{"checkpoint", "export", "a"}, "--out is required; see megalith checkpoint export --help"},
+           {{"generate", "--train.steps=1"}, "has no option `--train.steps`; see megalith generate --help"}}) {
+    const Result result = said(args);
+    EXPECT_EQ(result.status, 1) << result.text();
+    EXPECT_NE(result.err.find(words), std::string::npos) << "\"" << words << "\" is missing: " << result.text();
+    EXPECT_EQ(count(result.err, "\n"), 1u) << result.text();
+  }
+}
+
+// --section.key=value is section.key=value, wherever it stands.
+TEST(CommandLine, keys_may_be_written_as_options) {
+  SKIP_WITHOUT_REFERENCE();
+  const Scratch scratch;
+  write_reference_config(scratch / "config.toml", reference("tiny"), "");
+  const auto planned = [&](Args more) {
+    Args args{"plan", "config.toml", "--ranks", "2"};
+    args.insert(args.end(), more.begin(), more.end());
+    return succeed(megalith(args), scratch).out;
+  };
+  const std::string expected = planned({"model.layers=3"});
+  EXPECT_NE(expected, planned({}));
+  EXPECT_EQ(expected, planned({"--model.layers=3"}));
+  EXPECT_EQ(expected, planned({"--model.layers", "3"}));
+  EXPECT_EQ(expected, planned({"model.layers=2", "--model.heads=4", "model.heads=8", "--model.layers=3"}));
+  EXPECT_EQ(succeed(megalith({"plan", "--model.layers=3", "config.toml", "--ranks=2"}), scratch).out, expected);
+  // Behind an option that takes any number of keys.
+  const auto verified = [&](const char* steps) {
+    return succeed(megalith({"verify", "config.toml", "--steps", "1", "--against", "batch.microbatch_size=1", steps}),
+                   scratch)
+        .out;
+  };
+  EXPECT_NE(verified("--model.layers=3").find("h.2."), std::string::npos);
+  const Result wrong = run(megalith({"plan", "config.toml", "--ranks=2", "--modle.layers=3"}), scratch.folder(), 20);
+  EXPECT_NE(wrong.err.find("did you mean `model.layers`?"), std::string::npos) << wrong.text();
+}
+
+TEST(CommandLine, bash_completes) {
+  const Scratch scratch;
+  write_file(scratch / "megalith.bash", said({"completion", "bash"}).out);
+  write_file(scratch / "config.toml", "");
+  // As bash calls it, with its own idea of where words end.
+  const auto completed = [&](const std::string& line) {
+    const Result result = run({"bash", "-c",
+                               "source megalith.bash; COMP_LINE=\"" + line +
+                                   "\" COMP_POINT=${#COMP_LINE} COMP_WORDBREAKS=' ='; COMP_POINT=${#COMP_LINE}; "
+                                   "_megalith && echo \"${COMPREPLY[@]}\""},
+                              scratch.folder(), 20);
+    EXPECT_TRUE(result.status == 0 && result.err.empty()) << result.text();
+    return result.out;
+  };
+  EXPECT_EQ(completed("megalith tr"), "train\n");
+  EXPECT_EQ(completed("build/cpu/trainer/megalith che"), "checkpoint\n");
+  EXPECT_EQ(completed("megalith checkpoint ex"), "export\n");
+  EXPECT_EQ(completed("megalith checkpoint export --o"), "--out\n");
+  EXPECT_EQ(completed("megalith train --shr"), "--shrink\n");
+  EXPECT_EQ(completed("megalith generate --device "), "auto cuda cpu megalith.bash config.toml\n");
+  EXPECT_EQ(completed("megalith train config.toml run.dev"), "run.device=\n");
+  EXPECT_EQ(completed("megalith train config.toml run.device=c"), "cuda cpu\n");
+  EXPECT_EQ(completed("megalith train config.t"), "config.toml\n");
+  EXPECT_EQ(completed("megalith generate run.dev"), "\n");
+}
+
+}  // namespace
+}  // namespace megalith::e2e

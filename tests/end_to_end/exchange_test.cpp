@@ -1,0 +1,99 @@
+// A model that was exported is one that `transformers` continues texts with, as we do.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "tests/end_to_end/helpers.h"
+
+namespace megalith::e2e {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<std::string> prompts{"the old", "nobody sold", "a carter"};
+
+// Trained so little that a sum in another order could not change the likeliest token, and enough to repeat words.
+void train_and_export(const Scratch& scratch, const std::string& tokenizer) {
+  std::string text;
+  for (int i = 0; i < 400; i++)
+    for (const char* sentence : {"the old king sold a stone.\n", "nobody sold the gate, and ", "a carter saw it.\n"})
+      text += sentence;
+  write_file(scratch / "text.txt", text);
+  write_file(scratch / "config.toml",
+             "[model]\nlayers = 1\nhidden = 32\nheads = 2\ncontext = 64\n[data]\ntrain = \"data/train.bin\"\n"
+             "[batch]\nglobal_batch_size = 4\n[optimizer]\nlearning_rate = 1e-2\nwarmup_steps = 5\n"
+             "[train]\nsteps = 60\n[run]\noutput = \"run\"\n");
+  succeed(megalith({"prepare", "--text", "text.txt", "--tokenizer", tokenizer, "--out", "data"}), scratch);
+  train(scratch.folder(), 1, {});
+  succeed(megalith({"checkpoint", "export", "run", "--out", "export"}), scratch);
+}
+
+std::string continued(const Scratch& scratch, const std::string& checkpoint, const std::string& prompt) {
+  return succeed(megalith({"generate", "--checkpoint", checkpoint, "--prompt", prompt, "--tokens", "30",
+                           "--temperature", "0"}),
+                 scratch)
+      .out;
+}
+
+// Which program made it, and of which commit, is said in the run's log and in its checkpoints.
+void expect_signed(const Scratch& scratch) {
+  const std::string version = succeed(megalith({"--version"}), scratch).out;
+  const std::string log = read_file(scratch / "run/log.txt");
+  EXPECT_NE(log.find(version), std::string::npos) << log;
+  const auto manifest = nlohmann::json::parse(read_file(scratch / "run/checkpoints/step-00000060/manifest.json"));
+  EXPECT_EQ(manifest.at("state").at("written_by").get<std::string>() + "\n", version);
+}
+
+class Exchange : public testing::TestWithParam<std::string> {};
+
+TEST_P(Exchange, an_export_holds_its_tokenizer_and_reads_back) {
+  const Scratch scratch;
+  train_and_export(scratch, GetParam());
+  for (const char* file : {"config.json", "generation_config.json", "model.safetensors", "tokenizer.json",
+                           "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt"})
+    EXPECT_TRUE(fs::exists(scratch / "export/" + std::string(file))) << file;
+  expect_signed(scratch);
+  for (const std::string& prompt : prompts)
+    EXPECT_EQ(continued(scratch, "export", prompt), continued(scratch, "run", prompt));
+  // Nothing is overwritten, and nothing made where something is in the way.
+  for (const char* file : {"tokenizer.json", "generation_config.json"}) {
+    write_file(scratch / "taken/" + std::string(file), "precious");
+    const Result refused = run(megalith({"checkpoint", "export", "run", "--out", "taken"}), scratch.folder(), 20);
+    EXPECT_EQ(refused.status, 1) << refused.text();
+    EXPECT_NE(refused.err.find(std::string("taken/") + file + " exists already"), std::string::npos) << refused.text();
+    EXPECT_EQ(snapshot(scratch / "taken").size(), 1u);
+    fs::remove_all(scratch / "taken");
+  }
+}
+
+TEST_P(Exchange, the_pipeline_of_transformers_gives_our_greedy_text) {
+  const std::string python = python_with("torch, transformers");
+  if (python.empty()) GTEST_SKIP() << "MEGALITH_PYTHON does not name a Python with torch and transformers";
+  const Scratch scratch;
+  train_and_export(scratch, GetParam());
+  write_file(scratch / "continue.py",
+             "import json, sys\n"
+             "from transformers import pipeline\n"
+             "continue_text = pipeline('text-generation', sys.argv[1])\n"
+             "for prompt in sys.argv[2:]:\n"
+             "    text = continue_text(prompt, max_new_tokens=30, do_sample=False)[0]['generated_text']\n"
+             "    print(json.dumps(text))\n");
+  Args command{"env", "HF_HUB_OFFLINE=1", python, "continue.py", "export"};
+  command.insert(command.end(), prompts.begin(), prompts.end());
+  const Result theirs = run(command, scratch.folder());
+  ASSERT_EQ(theirs.status, 0) << theirs.text();
+  std::istringstream lines(theirs.out);
+  for (const std::string& prompt : prompts) {
+    std::string line;
+    ASSERT_TRUE(std::getline(lines, line)) << theirs.text();
+    const auto text = nlohmann::json::parse(line).get<std::string>();
+    EXPECT_GT(text.size(), prompt.size() + 10);
+    EXPECT_EQ(text + "\n", continued(scratch, "run", prompt));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Exchange, Exchange, testing::Values("bytes", "train:270"),
+                         [](const auto& suite) { return suite.param.substr(0, 5); });
+
+}  // namespace
+}  // namespace megalith::e2e

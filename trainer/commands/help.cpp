@@ -1,0 +1,225 @@
+#include "trainer/commands/help.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "configs/config.h"
+
+namespace megalith {
+
+namespace {
+
+constexpr size_t width = 80, column = 26;
+
+// Text in lines, each behind `indent` blanks. The first stands behind `head`, or below it where that is too long.
+std::string entry(const std::string& head, const std::string& text, size_t indent) {
+  std::string lines, line = head;
+  if (head.size() + 2 > indent && !head.empty()) {
+    lines = head + "\n";
+    line.clear();
+  }
+  line.resize(std::max(line.size(), indent), ' ');
+  bool empty = true;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(' ', at), text.size());
+    if (!empty && line.size() + 1 + end - at > width) {
+      lines += line + "\n";
+      line = std::string(indent, ' ');
+      empty = true;
+    }
+    line += (empty ? "" : " ") + text.substr(at, end - at);
+    empty = false;
+    at = end + 1;
+  }
+  return lines + line + "\n";
+}
+
+// Lines that are too long go on below where they began: below the last column of what has columns.
+std::string folded(const std::string& text) {
+  std::string lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    const size_t first = line.find_first_not_of(' ');
+    if (line.size() <= width || first == std::string::npos) {
+      lines += line + "\n";
+      continue;
+    }
+    const size_t gap = line.rfind("  ");
+    const size_t text_at = gap == std::string::npos || gap < first ? first : gap + 2;
+    const size_t head = line.find_last_not_of(' ', text_at - 1);
+    lines += entry(head == std::string::npos || text_at == first ? "" : line.substr(0, head + 1), line.substr(text_at),
+                   text_at);
+  }
+  return lines;
+}
+
+// "auto|cuda|cpu", "INT", "TEXT ...".
+std::string value_of(const CLI::Option& option) {
+  if (option.get_type_size_max() == 0) return "";
+  const std::string type = option.get_type_name();
+  std::string value = type.substr(0, type.find(':'));
+  if (value == "FLOAT" || value == "UINT" || value == "INT") value = value == "FLOAT" ? "NUMBER" : "INTEGER";
+  if (value.find(',') != std::string::npos || value.starts_with("[")) value = "TEXT";
+  return value + (option.get_expected_max() > 1 ? " ..." : "");
+}
+
+// "[a,b]" as "a, b".
+std::string spaced(std::string list) {
+  if (list.starts_with('[') && list.ends_with(']')) list = list.substr(1, list.size() - 2);
+  for (size_t at = list.find(','); at != std::string::npos; at = list.find(',', at + 2)) list.insert(at + 1, " ");
+  return list;
+}
+
+std::string names_of(const std::set<CLI::Option*>& options) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : options) names.push_back(option->get_name());
+  std::sort(names.begin(), names.end());
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string describe(const CLI::Option& option) {
+  std::vector<std::string> notes;
+  if (option.get_required()) notes.emplace_back("required");
+  if (const std::string value = option.get_default_str(); !value.empty()) notes.push_back("default " + spaced(value));
+  if (!option.get_needs().empty()) notes.push_back("with " + names_of(option.get_needs()));
+  if (!option.get_excludes().empty()) notes.push_back("not with " + names_of(option.get_excludes()));
+  const std::string text = option.get_description();
+  if (notes.empty()) return text;
+  return fmt::format("{}{}({})", text, text.empty() ? "" : " ", fmt::join(notes, "; "));
+}
+
+std::string head_of(const CLI::Option& option) {
+  if (!option.nonpositional()) return option.get_name() + (option.get_expected_max() > 1 ? " ..." : "");
+  const std::string names = spaced(option.get_name(false, true));
+  const std::string value = value_of(option);
+  return value.empty() ? names : names + " " + value;
+}
+
+}  // namespace
+
+std::string name_of(const CLI::App& app) {
+  return app.get_parent() ? name_of(*app.get_parent()) + " " + app.get_name() : app.get_name();
+}
+
+std::vector<const CLI::App*> commands_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App* command) { return !command->get_name().empty(); });
+}
+
+std::vector<const CLI::Option*> options_of(const CLI::App& app) {
+  return app.get_options([](const CLI::Option* option) { return !option->get_group().empty(); });
+}
+
+std::string HelpText::make_help(const CLI::App* app, std::string, CLI::AppFormatMode) const {
+  std::string usage = "usage: " + name_of(*app), arguments, options, commands;
+  for (const CLI::Option* option : options_of(*app)) {
+    const std::string line = entry("  " + head_of(*option), describe(*option), column);
+    if (option->nonpositional()) {
+      options += line;
+    } else {
+      arguments += line;
+      usage += (option->get_required() ? " " : " [") + head_of(*option) + (option->get_required() ? "" : "]");
+    }
+  }
+  for (const CLI::App* command : commands_of(*app))
+    commands += entry("  " + command->get_name(), command->get_description(), 14);
+  usage += commands.empty() ? " [OPTIONS]" : " COMMAND";
+  std::string text = folded(app->get_description()) + "\n" + usage + "\n";
+  if (!arguments.empty()) text += "\n" + arguments;
+  if (!commands.empty()) text += "\ncommands:\n" + commands;
+  if (!options.empty()) text += "\noptions:\n" + options;
+  if (!app->get_footer().empty()) text += "\n" + folded(app->get_footer());
+  return text;
+}
+
+namespace {
+
+// The words of a choice, or nothing.
+std::vector<std::string> words_of(const CLI::Option& option) {
+  std::vector<std::string> words;
+  const std::string value = value_of(option);
+  if (value.find('|') == std::string::npos) return words;
+  for (size_t at = 0; at <= value.size();) {
+    const size_t end = std::min(value.find('|', at), value.size());
+    words.push_back(value.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
+
+struct Script {
+  std::string commands;  // patterns of "megalith train"
+  std::string offers;    // what stands there
+  std::string values;    // of options
+  std::string keyed;     // patterns of commands that take keys of the configuration
+
+  void add(const CLI::App& app) {
+    const std::string name = name_of(app);
+    std::vector<std::string> words;
+    for (const CLI::App* command : commands_of(app)) {
+      words.push_back(command->get_name());
+      commands += fmt::format("{}'{} {}'", commands.empty() ? "" : " | ", name, command->get_name());
+    }
+    for (const CLI::Option* option : options_of(app)) {
+      for (const std::string& long_name : option->get_lnames()) {
+        words.push_back("--" + long_name);
+        if (const auto choices = words_of(*option); !choices.empty())
+          values += fmt::format("    '{} --{}') offers='{}' ;;\n", name, long_name, fmt::join(choices, " "));
+      }
+      if (option->get_name() == "overrides") keyed += fmt::format("{}'{}'", keyed.empty() ? "" : " | ", name);
+    }
+    offers += fmt::format("    '{}') offers='{}' ;;\n", name, fmt::join(words, " "));
+    for (const CLI::App* command : commands_of(app)) add(*command);
+  }
+};
+
+}  // namespace
+
+std::string bash_completion(const CLI::App& megalith) {
+  Script script;
+  script.add(megalith);
+  std::string keys, choices;
+  for (const auto& [key, value] : key_values(Config{})) {
+    keys += key + "= ";
+    if (const auto words = choices_of(key); !words.empty())
+      choices += fmt::format("      {}=*) offers='{}={}' ;;\n", key, key, fmt::join(words, " " + key + "="));
+  }
+  // Words are those of the line and not bash's own, which ends them at '=' as well.
+  return fmt::format(
+      R"(# Completion of megalith for bash: source <(megalith completion bash)
+_megalith() {{
+  local line=${{COMP_LINE:0:COMP_POINT}} command=megalith word offers= words
+  read -ra words <<< "$line"
+  [[ $line == *[[:space:]] ]] && words+=('')
+  local last=$((${{#words[@]}} - 1))
+  local now=${{words[last]}} before=${{words[last - 1]}}
+  for word in "${{words[@]:1:last - 1}}"; do
+    case "$command $word" in
+      {commands}) command="$command $word" ;;
+    esac
+  done
+  case $command in
+{offers}  esac
+  case $command in {keyed})
+    [[ $now == [a-z]* ]] && offers="$offers {keys}"
+    case $now in
+{choices}    esac ;;
+  esac
+  case "$command $before" in
+{values}  esac
+  COMPREPLY=($(compgen -W "$offers" -- "$now"))
+  [[ $now == -* ]] || COMPREPLY+=($(compgen -f -- "$now"))
+  [[ ${{#COMPREPLY[@]}} == 1 && $COMPREPLY == *= ]] && compopt -o nospace 2>/dev/null
+  [[ $now == *=* && $COMP_WORDBREAKS == *=* ]] && COMPREPLY=("${{COMPREPLY[@]#"${{now%=*}}="}}")
+  return 0
+}}
+complete -o default -F _megalith megalith
+)",
+      fmt::arg("commands", script.commands), fmt::arg("offers", script.offers), fmt::arg("keyed", script.keyed),
+      fmt::arg("keys", keys), fmt::arg("choices", choices), fmt::arg("values", script.values));
+}
+
+}  // namespace megalith

@@ -1,0 +1,41 @@
+# Writes FILE, which defines version() of trainer/job/version.h, for the sources in SOURCE. A file that would stay as it is
+# is not touched.
+cmake_policy(VERSION 3.25)
+find_program(GIT git)
+set(commit unknown)
+function(git result output)
+  execute_process(COMMAND ${GIT} -C ${SOURCE} ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE text ERROR_QUIET
+                  OUTPUT_STRIP_TRAILING_WHITESPACE)
+  set(${result} ${status} PARENT_SCOPE)
+  set(${output} "${text}" PARENT_SCOPE)
+endfunction()
+if(GIT)
+  # Sources that were unpacked inside another project's tree are of no commit of that.
+  git(failed top rev-parse --show-toplevel)
+  get_filename_component(here ${SOURCE} REALPATH)
+  if(NOT failed AND top STREQUAL here)
+    git(failed commit rev-parse --short=12 HEAD)
+    git(changed ignored diff --quiet HEAD)
+    if(failed)
+      set(commit unknown)
+    elseif(changed)
+      string(APPEND commit ", with changes")
+    endif()
+  endif()
+endif()
+set(text "// Made by trainer/job/commit.cmake.
+#include \"trainer/job/version.h\"
+
+namespace megalith {
+
+const char* version() { return \"megalith ${VERSION}, commit ${commit}\"; }
+
+}  // namespace megalith
+")
+set(old)
+if(EXISTS ${FILE})
+  file(READ ${FILE} old)
+endif()
+if(NOT old STREQUAL text)
+  file(WRITE ${FILE} "${text}")
+endif()
