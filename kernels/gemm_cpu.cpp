@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "kernels/few_rows_cpu.h"
 #include "kernels/loops_cpu.h"
 
 namespace megalith::cpu {
@@ -179,6 +180,23 @@ dnnl_status_t run_widened(const GemmCall& call, const Tile& t, std::vector<float
   }
   return status;
 }
+
+// A linear layer's forward pass on so few rows that its weights are read at memory's rate: few_rows_cpu.h.
+bool is_few_rows(const GemmCall& call) {
+  return call.M <= few_rows && !call.a_transposed && call.b_transposed && !call.accumulate;
+}
+
+void run_few_rows(const GemmCall& call) {
+  with_compute_type(call.input, [&](auto tag) {
+    using In = decltype(tag);
+    const auto *x = static_cast<const In*>(call.a), *w = static_cast<const In*>(call.b),
+               *b = static_cast<const In*>(call.bias);
+    if (call.output == DType::f32)
+      multiply_few_rows(static_cast<float*>(call.c), x, w, b, call.M, call.N, call.K);
+    else
+      multiply_few_rows(static_cast<In*>(call.c), x, w, b, call.M, call.N, call.K);
+  });
+}
 }  // namespace
 
 struct Gemm::Scratch {
@@ -197,6 +215,7 @@ Gemm::~Gemm() = default;
 void Gemm::run(const GemmCall& call) {
   CHECK(!call.accumulate || call.output == DType::f32, "a GEMM accumulates in f32, not {}", name_of(call.output));
   if (call.M == 0 || call.N == 0) return;
+  if (is_few_rows(call)) return run_few_rows(call);
   if (call.input == DType::bf16 && native_bf16_) {
     primitives_->run(call);
     return;

@@ -9,6 +9,10 @@ nlohmann::json parse_json(std::string_view text) { return nlohmann::json::parse(
 std::string json_text(const nlohmann::json& value, int indent) { return value.dump(indent); }
 std::string json_text(const nlohmann::ordered_json& value, int indent) { return value.dump(indent); }
 
+std::string json_text_of_bytes(const nlohmann::ordered_json& value) {
+  return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 std::string to_cbor(const nlohmann::json& value) {
   std::string bytes;
   nlohmann::json::to_cbor(value, bytes);

@@ -15,6 +15,9 @@ nlohmann::json parse_json(std::string_view text);
 std::string json_text(const nlohmann::json& value, int indent = -1);
 std::string json_text(const nlohmann::ordered_json& value, int indent = -1);
 
+// On one line, with U+FFFD for bytes that are not UTF-8.
+std::string json_text_of_bytes(const nlohmann::ordered_json& value);
+
 // Unlike JSON's text, CBOR has infinity, NaN and any bytes as a string.
 std::string to_cbor(const nlohmann::json& value);
 nlohmann::json from_cbor(std::string_view bytes);

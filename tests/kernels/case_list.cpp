@@ -50,6 +50,9 @@ std::vector<Case> each_attention(F&& make) {
   });
 }
 
+const std::vector<CacheSizes> caches{{1, 1, 1, 1, 1},    {3, 2, 5, 7, 4},     {2, 3, 17, 16, 9},
+                                     {2, 2, 130, 64, 3}, {1, 1, 300, 112, 5}, {4, 2, 9, 200, 4}};
+
 struct Loss {
   int64_t N, V, padding;
 };
@@ -229,6 +232,8 @@ std::vector<Op> all_ops() {
          return each(linears, [](Linear l, DType t) { return linear_backward_input_gelu_case(l.N, l.I, l.O, t); });
        }},
       {"attention_forward", [] { return each_attention(attention_forward_case); }},
+      {"keep_keys_values", [] { return each(caches, keep_keys_values_case); }},
+      {"cached_attention", [] { return each(caches, cached_attention_case); }},
       {"attention_backward", [] { return each_attention(attention_backward_case); }},
       {"cross_entropy_forward", [] { return each_loss(cross_entropy_forward_case); }},
       {"cross_entropy_forward_backward", [] { return each_loss(cross_entropy_forward_backward_case); }},

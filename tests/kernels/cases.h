@@ -4,6 +4,7 @@
 #include "case.h"
 #include "kernels/adamw.h"
 #include "kernels/attention.h"
+#include "kernels/cached_attention.h"
 #include "kernels/decide_update.h"
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
@@ -14,6 +15,11 @@ namespace megalith::test {
 constexpr DType f32 = DType::f32, bf16 = DType::bf16, f16 = DType::f16, f64 = DType::f64;
 using Tensors = std::vector<Tensor>;
 inline size_t at(int64_t i) { return static_cast<size_t>(i); }
+
+// A cache, and so many rows of a pass.
+struct CacheSizes {
+  int64_t places, H, T, D, rows;
+};
 
 Case gelu_forward_case(int64_t N, int64_t C, DType t);
 Case gelu_backward_case(int64_t N, int64_t C, DType t);
@@ -32,6 +38,8 @@ Case residual_layernorm_backward_case(int64_t N, int64_t C, double p, DType t);
 Case linear_gelu_forward_case(int64_t N, int64_t I, int64_t O, DType t);
 Case linear_backward_input_gelu_case(int64_t N, int64_t I, int64_t O, DType t);
 Case attention_forward_case(const AttentionDims& dims, double p, DType t);
+Case keep_keys_values_case(const CacheSizes& sizes, DType t);
+Case cached_attention_case(const CacheSizes& sizes, DType t);
 Case attention_backward_case(const AttentionDims& dims, double p, DType t);
 Case cross_entropy_forward_case(int64_t N, int64_t V, int64_t padding, DType t);
 Case cross_entropy_forward_backward_case(int64_t N, int64_t V, int64_t padding, DType t);

@@ -15,6 +15,7 @@
 #include "tests/checkpoints/gpt2.h"
 #include "tests/message_of.h"
 #include "tests/pure/plain_model.h"
+#include "trainer/session/alone.h"
 
 namespace megalith {
 namespace {
@@ -83,13 +84,35 @@ class InferenceTest : public testing::Test {
   }
 
   static std::string text_of(Inference& inference, const std::string& prompt, int64_t count, const Sampling& sampling) {
-    std::string text;
-    inference.generate(prompt, count, sampling, [&](std::string_view piece) { text += piece; });
-    return text;
+    return texts_of(inference, {prompt}, {.tokens = count, .sampling = sampling})[0][0];
   }
-  // The twin's logits of the token that follows text[0, end).
-  std::vector<double> next_logits(const std::string& text, size_t end) const {
-    const size_t begin = end - std::min(end, static_cast<size_t>(plain_.model.context));
+  // Prompts with what was added to each, by prompt and sample.
+  static std::vector<std::vector<std::string>> texts_of(Inference& inference, const std::vector<std::string>& prompts,
+                                                        const Generation& how) {
+    std::vector<std::vector<std::string>> texts;
+    for (const std::string& prompt : prompts)
+      texts.push_back(std::vector<std::string>(static_cast<size_t>(how.samples), prompt));
+    size_t ended = 0;
+    inference.generate(
+        prompts, how,
+        [&](size_t prompt, int64_t sample, std::string_view piece) {
+          texts[prompt][static_cast<size_t>(sample)] += piece;
+        },
+        [&](size_t, int64_t) { ended++; });
+    EXPECT_EQ(ended, prompts.size() * static_cast<size_t>(how.samples));
+    return texts;
+  }
+  Inference open(const std::string& path, const std::string& tokenizer = "",
+                 const std::vector<std::string>& options = {}) const {
+    return {path, tokenizer, options, alone_};
+  }
+  // The twin's logits of the token that follows text[0, end), where the text's first `start` tokens were the prompt:
+  // whenever the context is full, its last half is what a text goes on from.
+  std::vector<double> next_logits(const std::string& text, size_t end, size_t start) const {
+    const auto context = static_cast<size_t>(plain_.model.context);
+    size_t begin = start - std::min(start, context);
+    for (size_t i = start; i <= end; i++)
+      if (i - begin > context) begin = i - context / 2;
     std::vector<int32_t> ids;
     for (size_t i = begin; i < end; i++) ids.push_back(static_cast<uint8_t>(text[i]));
     return plain_.logits(ids, {}).back();
@@ -102,16 +125,17 @@ class InferenceTest : public testing::Test {
     return order;
   }
 
+  Alone alone_;
   std::string folder_;
   PlainModel plain_;
   mutable int exports_ = 0;
 };
 
-// The prompt, then three times the context: the window moves on.
+// The prompt, then three times the context, which is begun again from its last half.
 TEST_F(InferenceTest, WithoutTemperatureTheLikeliestTokenFollows) {
-  Inference inference(exported(plain_), bytes());
+  Inference inference = open(exported(plain_), bytes());
   std::string expected = "a text";
-  for (int i = 0; i < 36; i++) expected += static_cast<char>(ranking(next_logits(expected, expected.size()))[0]);
+  for (int i = 0; i < 36; i++) expected += static_cast<char>(ranking(next_logits(expected, expected.size(), 6))[0]);
   EXPECT_EQ(text_of(inference, "a text", 36, {.temperature = 0, .top_k = 0, .seed = 1}), expected);
   EXPECT_EQ(text_of(inference, "a text", 36, {.temperature = 3, .top_k = 1, .seed = 9}), expected)
       << "one to choose from";
@@ -120,7 +144,7 @@ TEST_F(InferenceTest, WithoutTemperatureTheLikeliestTokenFollows) {
 }
 
 TEST_F(InferenceTest, APromptBeyondTheContextCountsByItsEnd) {
-  Inference inference(exported(plain_), bytes());
+  Inference inference = open(exported(plain_), bytes());
   const std::string end = "the last twelve", prompt = std::string(100, 'x') + end;
   const Sampling greedy{.temperature = 0, .top_k = 0, .seed = 1};
   const std::string text = text_of(inference, prompt, 5, greedy);
@@ -128,7 +152,7 @@ TEST_F(InferenceTest, APromptBeyondTheContextCountsByItsEnd) {
 }
 
 TEST_F(InferenceTest, TheSeedDecides) {
-  Inference inference(exported(plain_), bytes());
+  Inference inference = open(exported(plain_), bytes());
   const auto with_seed = [&](uint64_t seed) {
     return text_of(inference, "abc", 20, {.temperature = 1, .top_k = 50, .seed = seed});
   };
@@ -139,13 +163,13 @@ TEST_F(InferenceTest, TheSeedDecides) {
 // Two to choose from, 600 times: always one of the twin's two, and the first as often as its probability says, within
 // five standard deviations.
 TEST_F(InferenceTest, SamplesByTheProbabilitiesOfTheTopTokens) {
-  Inference inference(exported(plain_), bytes());
+  Inference inference = open(exported(plain_), bytes());
   const double temperature = 1.7;
   const std::string text = text_of(inference, "q", 600, {.temperature = temperature, .top_k = 2, .seed = 3});
   ASSERT_EQ(text.size(), 601u);
   double expected = 0, variance = 0, first = 0;
   for (size_t i = 1; i < text.size(); i++) {
-    const std::vector<double> z = next_logits(text, i);
+    const std::vector<double> z = next_logits(text, i, 1);
     const std::vector<size_t> order = ranking(z);
     const double p = 1 / (1 + std::exp((z[order[1]] - z[order[0]]) / temperature));
     const auto token = static_cast<size_t>(static_cast<uint8_t>(text[i]));
@@ -158,13 +182,42 @@ TEST_F(InferenceTest, SamplesByTheProbabilitiesOfTheTopTokens) {
   EXPECT_GT(variance, 50) << "the choice is a real one";
 }
 
+// Texts of unequal lengths, more of them than are continued at once, some beyond the context: each is what it is alone.
+TEST_F(InferenceTest, ABatchGivesEachTextAsAlone) {
+  Inference inference = open(exported(plain_), bytes());
+  const std::vector<std::string> prompts{"a", "some words", "", "the third one is beyond the context", "b", "xyz"};
+  Generation how{.tokens = 20, .samples = 2, .batch = 3, .sampling = {.temperature = 1, .seed = 4}};
+  for (const double temperature : {0.0, 1.0}) {
+    how.sampling.temperature = temperature;
+    const auto together = texts_of(inference, prompts, how);
+    for (size_t p = 0; p < prompts.size(); p++) {
+      Generation alone = how;
+      alone.batch = 1;
+      EXPECT_EQ(texts_of(inference, {prompts[p]}, alone)[0], together[p]);
+      EXPECT_EQ(together[p][0] == together[p][1], temperature == 0) << "samples have draws of their own";
+    }
+  }
+}
+
+TEST_F(InferenceTest, ATextEndsBeforeAStopString) {
+  Inference inference = open(exported(plain_), bytes());
+  Generation how{.tokens = 30, .sampling = {.temperature = 0}};
+  const std::string whole = texts_of(inference, {"a text"}, how)[0][0], added = whole.substr(6);
+  const std::string stop = added.substr(7, 3);
+  const size_t first = added.find(stop);
+  how.stops = {"not in there", stop};
+  EXPECT_EQ(texts_of(inference, {"a text"}, how)[0][0], "a text" + added.substr(0, first));
+  how.stops = {added.substr(27) + "?"};  // kept back at the end, and shown after all
+  EXPECT_EQ(texts_of(inference, {"a text"}, how)[0][0], whole);
+}
+
 TEST_F(InferenceTest, TheEndOfTheTextEndsIt) {
   // The final norm gives about (1, 1, ...), which the last row of the table answers to.
   std::fill(plain_.weights.at("ln_f.weight").begin(), plain_.weights.at("ln_f.weight").end(), 0.01);
   std::fill(plain_.weights.at("ln_f.bias").begin(), plain_.weights.at("ln_f.bias").end(), 1);
   std::vector<double>& table = plain_.weights.at("wte.weight");
   std::fill(table.end() - plain_.model.hidden, table.end(), 5);
-  Inference inference(exported(plain_), bytes());
+  Inference inference = open(exported(plain_), bytes());
   EXPECT_EQ(text_of(inference, "abc", 20, {}), "abc");
   EXPECT_EQ(text_of(inference, "abc", std::numeric_limits<int64_t>::max(), {}), "abc") << "until then";
   EXPECT_EQ(text_of(inference, "", 20, {}), "") << "no prompt: as after the end of another text";
@@ -179,7 +232,7 @@ TEST_F(InferenceTest, NothingIsDrawnBeyondTheTokenizer) {
   std::vector<double>& table = plain.weights.at("wte.weight");
   std::fill(plain.weights.at("ln_f.bias").begin(), plain.weights.at("ln_f.bias").end(), 1);
   std::fill(table.begin() + 257 * model.hidden, table.end(), 3);
-  Inference inference(exported(plain), bytes());
+  Inference inference = open(exported(plain), bytes());
   EXPECT_EQ(text_of(inference, "ab", 8, {.temperature = 0, .top_k = 0, .seed = 1}).size(), 10u);
 }
 
@@ -187,7 +240,7 @@ TEST_F(InferenceTest, ATokenizerLargerThanTheModelIsRefused) {
   ModelConfig model = model_of_bytes();
   model.vocab = 200;
   const std::string folder = exported(random_model(model));
-  const std::string message = message_of([&] { Inference(folder, bytes()); });
+  const std::string message = message_of([&] { open(folder, bytes()); });
   EXPECT_NE(message.find("257"), std::string::npos) << message;
   EXPECT_NE(message.find("200"), std::string::npos) << message;
 }
@@ -206,7 +259,7 @@ TEST_F(InferenceTest, EvaluatesEverySampleOnce) {
     return plain_.loss(sequences, {});
   };
 
-  Inference inference(exported(plain_), bytes());
+  Inference inference = open(exported(plain_), bytes());
   double last = 0;
   const EvaluationResult all = inference.evaluate(path, 7, 0, [&](double share) {
     EXPECT_GT(share, last);
@@ -225,14 +278,64 @@ TEST_F(InferenceTest, EvaluatesEverySampleOnce) {
             std::string::npos);
 }
 
+// Answers of one to several tokens, a context that is empty and one that is cut: the twin's log-likelihoods.
+TEST_F(InferenceTest, AnswersAreAsLikelyAsTheTwinSays) {
+  const std::vector<Question> questions{
+      {.context = "one", .answers = {" two", " t", " three times"}, .right = 1},
+      {.context = "", .answers = {"alone"}, .last_word = true},
+      {.context = "a context of many more tokens", .answers = {" end"}, .last_word = true}};
+  Inference inference = open(exported(plain_), bytes());
+  const std::vector<Answered> found = inference.answer(questions, [](double) {});
+  ASSERT_EQ(found.size(), questions.size());
+  for (size_t i = 0; i < questions.size(); i++)
+    for (size_t a = 0; a < questions[i].answers.size(); a++) {
+      std::vector<int32_t> ids;
+      if (questions[i].context.empty()) ids.push_back(end_of_text);
+      for (char c : questions[i].context + questions[i].answers[a]) ids.push_back(static_cast<uint8_t>(c));
+      if (ids.size() > 13) ids.erase(ids.begin(), ids.end() - 13);
+      const std::vector<int32_t> inputs(ids.begin(), ids.end() - 1);
+      const std::vector<std::vector<double>> logits = plain_.logits(inputs, {});
+      double expected = 0;
+      bool greedy = true;
+      for (size_t at = ids.size() - questions[i].answers[a].size(); at < ids.size(); at++) {
+        const std::vector<double>& z = logits[at - 1];
+        double sum = 0;
+        for (double v : z) sum += std::exp(v);
+        expected += z[static_cast<size_t>(ids[at])] - std::log(sum);
+        greedy = greedy && ranking(z)[0] == static_cast<size_t>(ids[at]);
+      }
+      EXPECT_NEAR(found[i].log_likelihood[a], expected, 1e-4) << i << " " << a;
+      EXPECT_EQ(found[i].greedy[a], greedy);
+    }
+  // What the model would say itself is greedy.
+  const std::string said = text_of(inference, "one", 9, {.temperature = 0});
+  const Question own{.context = "one", .answers = {said.substr(3)}, .last_word = true};
+  EXPECT_TRUE(inference.answer({own}, [](double) {})[0].greedy[0]);
+}
+
+TEST_F(InferenceTest, RefusesWhatItCannotDo) {
+  const auto refused = [&](const std::string& option) {
+    return message_of([&] {
+      Inference inference = open(exported(plain_), bytes(), {option});
+      text_of(inference, "a", 1, {});
+    });
+  };
+  EXPECT_NE(refused("data.train=x").find("override `data.train=x`"), std::string::npos);
+  EXPECT_NE(refused("parallel.pipeline_parallel_degree=2"), "");
+  EXPECT_NE(refused("parallel.tensor_parallel_degree=2"), "");
+  Inference inference = open(exported(plain_), bytes());
+  const Question long_one{.context = "a", .answers = {" an answer beyond the context"}};
+  EXPECT_NE(message_of([&] { inference.answer({long_one}, [](double) {}); }).find("context is 12"), std::string::npos);
+}
+
 TEST_F(InferenceTest, SaysWhatIsMissing) {
-  EXPECT_NE(message_of([&] { Inference(folder_ + "/absent", ""); }).find("no such folder"), std::string::npos);
-  EXPECT_NE(message_of([&] { Inference(bytes(), ""); }).find("holds no complete checkpoint"), std::string::npos);
+  EXPECT_NE(message_of([&] { open(folder_ + "/absent"); }).find("no such folder"), std::string::npos);
+  EXPECT_NE(message_of([&] { open(bytes()); }).find("holds no complete checkpoint"), std::string::npos);
   const std::string in_parts = exported(plain_), whole = in_parts + "/model.safetensors";
   std::filesystem::rename(whole, in_parts + "/model-00001-of-00002.safetensors");
-  const std::string message = message_of([&] { Inference(in_parts, bytes()); });
+  const std::string message = message_of([&] { open(in_parts, bytes()); });
   EXPECT_NE(message.find(whole + " is absent; save the model in one file"), std::string::npos) << message;
-  Inference without_tokenizer(exported(plain_), "");
+  Inference without_tokenizer = open(exported(plain_));
   EXPECT_NE(message_of([&] { text_of(without_tokenizer, "a", 1, {}); }).find("--tokenizer"), std::string::npos);
 }
 

@@ -19,7 +19,7 @@ using Fault = std::optional<std::string>;
 
 class Machine {
  public:
-  enum class Mode { train, evaluate, layers };
+  enum class Mode { train, evaluate, logits };
 
   Machine(const std::vector<Plan>& plans, const Programs& programs, Mode mode, int64_t microbatches)
       : plans_(plans), programs_(programs), mode_(mode), microbatches_(microbatches), ranks_(plans.size()) {}
@@ -307,6 +307,11 @@ class Machine {
         add_gradient(r, plan.tokens, k);
         write(rank, i.y, word("d " + output(L - 1), k));
         break;
+      case Op::head_logits:
+        use_weights(r, plan.norm);
+        use_weights(r, plan.tokens);
+        read(rank, i.x, word(output(L - 1), k));
+        break;
       case Op::keep_loss:
         expect(mode_ == Mode::train && rank.has_losses[i.batch] && rank.batches.at(i.batch) == k, "no losses to keep");
         expect(rank.kept.insert(k).second, "kept before");
@@ -353,10 +358,10 @@ class Machine {
       expect(!residual.on_its_way, "a residual is still on its way");
     expect(rank.saved.empty() && rank.recomputed.empty() && !rank.summing, "something was saved for nothing");
     for (const auto& [at, slot] : rank.weights) expect(!slot.on_its_way, "weights are still on their way");
-    if (plan.chunks.back().last && mode_ != Mode::layers)
+    if (plan.chunks.back().last && mode_ != Mode::logits)
       expect(static_cast<int64_t>(rank.counted.size()) == microbatches_, "losses are missing");
     if (plan.chunks.back().last && mode_ == Mode::train) expect(rank.kept == rank.counted, "losses were not kept");
-    if (mode_ == Mode::layers) expect(programs_[r].back().op == Op::forward, "the last layer comes last");
+    if (mode_ == Mode::logits) expect(programs_[r].back().op == Op::head_logits, "logits come last");
     if (mode_ != Mode::train) return;
     for (size_t u = 0; u < plan.units.size(); u++) {
       const auto unit = static_cast<int32_t>(u);

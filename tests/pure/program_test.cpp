@@ -168,12 +168,12 @@ TEST_P(ProgramLaws, HoldInEvaluation) {
         << microbatches;
 }
 
-TEST_P(ProgramLaws, HoldInLayersAlone) {
+TEST_P(ProgramLaws, HoldForLogits) {
   if (plans_[0].mesh.pipeline > 1) {
-    EXPECT_THROW(layers_program(plans_[0]), Error);
+    EXPECT_THROW(logits_program(plans_[0]), Error);
     return;
   }
-  EXPECT_EQ(fault_of(make(layers_program), Machine::Mode::layers, 1), std::nullopt);
+  EXPECT_EQ(fault_of(make(logits_program), Machine::Mode::logits, 1), std::nullopt);
 }
 
 TEST_P(ProgramLaws, NoInstructionCanBeLeftOut) {

@@ -179,8 +179,11 @@ TEST_F(SimulatedGpuRun, InferenceGivesTheSameText) {
   double losses[2];
   for (World where : {World::cpu, World::cuda}) {
     const size_t i = where == World::cuda;
-    Inference inference(scratch_.path("cpu"), "", where);
-    inference.generate("12 bott", 4, {.temperature = 0}, [&](std::string_view text) { texts[i] += text; });
+    Inference inference(scratch_.path("cpu"), "", {where == World::cpu ? "run.device=cpu" : "run.device=cuda"},
+                        session());
+    inference.generate(
+        {"12 bott", "a"}, {.tokens = 4, .sampling = {.temperature = 0}},
+        [&](size_t prompt, int64_t, std::string_view text) { texts[i] += fmt::format("{}{}", prompt, text); });
     losses[i] = inference.evaluate(scratch_.path("data/validation.bin"), 0, 5, [](double) {}).loss;
   }
   EXPECT_EQ(texts[0], texts[1]);

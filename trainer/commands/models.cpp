@@ -1,9 +1,15 @@
 // megalith generate, evaluate.
 #include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
 
+#include "kernels/base/files.h"
+#include "kernels/base/json.h"
 #include "trainer/commands/command.h"
 #include "trainer/inference/inference.h"
-#include "trainer/job/device_choice.h"
+#include "trainer/job/agreement.h"
+#include "trainer/session/machine.h"
 #include "trainer/train/metrics.h"
 #include "trainer/train/progress_bar.h"
 
@@ -14,10 +20,21 @@ namespace {
 struct ModelArguments {
   std::string checkpoint, tokenizer;
   Device device = Device::automatic;
-  Inference open() const {
-    const WorldChoice choice = choose_device(device);
-    if (!choice.why_cpu.empty()) fmt::print(stderr, "on the CPU: {}\n", choice.why_cpu);
-    return {checkpoint, tokenizer, choice.world};
+  std::vector<std::string> overrides;
+
+  std::vector<std::string> options() const {
+    std::vector<std::string> all{"run.device=" + to_string(device)};
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    return all;
+  }
+  CommunicationConfig communication() const { return load_communication("", overrides); }
+  // Collective.
+  Inference open(const Session& session) const {
+    use_threads(session.ranks_on_this_node());
+    Inference inference(checkpoint, tokenizer, options(), session);
+    if (session.rank() == 0 && !inference.why_cpu().empty())
+      fmt::print(stderr, "on the CPU: {}\n", inference.why_cpu());
+    return inference;
   }
 };
 
@@ -25,57 +42,248 @@ void add_model(CLI::App* app, ModelArguments& model) {
   app->add_option("--checkpoint", model.checkpoint, "checkpoint, run folder, or Hugging Face GPT-2 folder")->required();
   app->add_option("--tokenizer", model.tokenizer, "folder; default: the one the checkpoint was trained with");
   add_choice(app, "--device", model.device, "where to compute; auto: on a GPU where there is one");
+  app->add_option(
+      "overrides", model.overrides,
+      "section.key=value ... under mpirun: parallel.tensor_parallel_degree=2 and the like, as in train; the "
+      "rest of the ranks share the weights out. Also communication.*, precision.compute, "
+      "memory.lm_head_chunks");
+}
+
+// What rank 0 has, on all ranks: errors as well. Any bytes travel.
+std::vector<std::string> of_rank_0(const Session& session, const std::function<std::vector<std::string>()>& read) {
+  std::vector<std::string> texts;
+  together(session, [&] {
+    if (session.rank() == 0) texts = read();
+  });
+  return from_cbor(session.broadcast_text(to_cbor(texts))).get<std::vector<std::string>>();
+}
+
+std::string standard_input() { return {std::istreambuf_iterator<char>(std::cin), {}}; }
+
+// A prompt a line, blank ones apart; in a .jsonl file an object with "prompt".
+std::vector<std::string> read_prompts(const std::string& path) {
+  const std::string text = path == "-" ? standard_input() : read_file(path);
+  std::vector<std::string> prompts;
+  int64_t number = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string line = text.substr(at, end - at);
+    at = end + 1;
+    number++;
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.find_first_not_of(" \t") == std::string::npos) continue;
+    if (path.ends_with(".jsonl")) {
+      nlohmann::json object;
+      try {
+        object = parse_json(line);
+      } catch (const nlohmann::json::parse_error& e) {
+        FAIL("{}:{}: not JSON: {}; expected {{\"prompt\": TEXT}} on each line", path, number, e.what());
+      }
+      CHECK(object.is_object() && object.contains("prompt") && object["prompt"].is_string(),
+            "{}:{}: expected {{\"prompt\": TEXT}}", path, number);
+      line = object["prompt"].get<std::string>();
+    }
+    prompts.push_back(line);
+  }
+  CHECK(!prompts.empty(), "{} holds no prompt; expected one a line", path == "-" ? "standard input" : path);
+  return prompts;
+}
+
+// Texts in the order of prompts and samples: the first that has not ended is printed as it comes, later ones wait.
+class Printer {
+ public:
+  Printer(const std::vector<std::string>& prompts, int64_t samples, bool as_json)
+      : prompts_(prompts), samples_(samples), as_json_(as_json), texts_(prompts.size() * static_cast<size_t>(samples)) {
+    head();
+  }
+  void add(size_t prompt, int64_t sample, std::string_view piece) {
+    const size_t at = number(prompt, sample);
+    if (!as_json_ && at == now_)
+      show(piece);
+    else
+      texts_[at].text += piece;
+  }
+  void end(size_t prompt, int64_t sample) {
+    texts_[number(prompt, sample)].over = true;
+    while (now_ < texts_.size() && texts_[now_].over) {
+      show(as_json_ ? json() : std::string("\n"));
+      now_++;
+      head();
+      if (now_ < texts_.size() && !as_json_) show(std::exchange(texts_[now_].text, ""));
+    }
+  }
+
+ private:
+  struct Text {
+    std::string text = {};
+    bool over = false;
+  };
+  size_t number(size_t prompt, int64_t sample) const {
+    return prompt * static_cast<size_t>(samples_) + static_cast<size_t>(sample);
+  }
+  void head() const {
+    if (as_json_ || now_ == texts_.size()) return;
+    if (now_ > 0) show("---------------\n");
+    show(prompts_[now_ / static_cast<size_t>(samples_)]);
+  }
+  std::string json() const {
+    const auto samples = static_cast<size_t>(samples_);
+    const nlohmann::ordered_json line{
+        {"prompt", prompts_[now_ / samples]}, {"sample", now_ % samples}, {"text", texts_[now_].text}};
+    return json_text_of_bytes(line) + "\n";
+  }
+  static void show(std::string_view text) {
+    fmt::print("{}", text);
+    std::fflush(stdout);
+  }
+
+  const std::vector<std::string>& prompts_;
+  int64_t samples_;
+  bool as_json_;
+  std::vector<Text> texts_;
+  size_t now_ = 0;
+};
+
+struct GenerateOptions {
+  ModelArguments model;
+  std::string prompt, prompts;
+  Generation how;
+};
+
+int generate(const GenerateOptions& o, const Session& session) {
+  const std::vector<std::string> prompts = of_rank_0(session, [&]() -> std::vector<std::string> {
+    CHECK(o.prompt.empty() || o.prompts.empty(), "--prompt and --prompts; give one of them");
+    CHECK(o.how.sampling.top_p > 0 && o.how.sampling.top_p <= 1,
+          "--top-p {} is no probability; give one above 0, up to 1", o.how.sampling.top_p);
+    for (const std::string& stop : o.how.stops) CHECK(!stop.empty(), "--stop is empty; give the text to stop before");
+    if (!o.prompts.empty()) return read_prompts(o.prompts);
+    return {o.prompt == "-" ? standard_input() : o.prompt};
+  });
+  Inference inference = o.model.open(session);
+  std::optional<Printer> printer;
+  const auto printed = [&]() -> Printer& {  // not before there is something to print
+    if (!printer) printer.emplace(prompts, o.how.samples, !o.prompts.empty());
+    return *printer;
+  };
+  const GenerationRate rate = inference.generate(
+      prompts, o.how,
+      [&](size_t prompt, int64_t sample, std::string_view text) { printed().add(prompt, sample, text); },
+      [&](size_t prompt, int64_t sample) { printed().end(prompt, sample); });
+  if (session.rank() == 0 && rate.tokens > 0)
+    fmt::print(stderr, "{} token{} in {:.3f} s, {:.1f} a second\n", rate.tokens, rate.tokens == 1 ? "" : "s",
+               rate.seconds, static_cast<double>(rate.tokens) / rate.seconds);
+  return 0;
+}
+
+struct EvaluateOptions {
+  ModelArguments model;
+  std::string data, choices, items;
+  int64_t sequence_length = 0, sequences = 0;
+};
+
+void write_items(const std::string& path, const std::vector<Question>& questions,
+                 const std::vector<Answered>& answered) {
+  std::string lines;
+  for (size_t i = 0; i < questions.size(); i++) {
+    nlohmann::ordered_json line{{"item", i}, {"log_likelihood", answered[i].log_likelihood}};
+    if (questions[i].last_word) {
+      line["greedy"] = static_cast<bool>(answered[i].greedy[0]);
+    } else {
+      line["label"] = questions[i].right;
+      line["best"] = best_answer(questions[i], answered[i], false);
+      line["best_norm"] = best_answer(questions[i], answered[i], true);
+    }
+    lines += json_text(line) + "\n";
+  }
+  write_file(path, lines, {.replace = true});
+}
+
+void answer_questions(const EvaluateOptions& o, Inference& inference, const Session& session) {
+  std::vector<Question> questions;
+  together(session, [&] { questions = read_questions(o.choices); });
+  ProgressBar bar;
+  const std::vector<Answered> answered =
+      inference.answer(questions, [&](double share) { bar.draw(share, "evaluating"); });
+  bar.clear();
+  together(session, [&] {
+    if (session.rank() != 0) return;
+    if (!o.items.empty()) write_items(o.items, questions, answered);
+    const Scores s = score(questions, answered);
+    if (s.questions > 0)
+      fmt::print("acc {:.6f}, acc_norm {:.6f} over {} question{}\n", s.acc, s.acc_norm, s.questions,
+                 s.questions == 1 ? "" : "s");
+    if (s.last_words > 0)
+      fmt::print("acc {:.6f}, perplexity {:.6f} over {} last word{}\n", s.last_word_acc, s.perplexity, s.last_words,
+                 s.last_words == 1 ? "" : "s");
+  });
+}
+
+int evaluate(const EvaluateOptions& o, const Session& session) {
+  together(session, [&] {
+    CHECK(o.data.empty() != o.choices.empty(), "{}; give --data FILE of tokens, or --choices FILE of questions",
+          o.data.empty() ? "nothing to evaluate on" : "--data and --choices");
+    CHECK(o.items.empty() || !o.choices.empty(), "--items is about the questions of --choices; give that as well");
+  });
+  Inference inference = o.model.open(session);
+  if (!o.choices.empty()) {
+    answer_questions(o, inference, session);
+    return 0;
+  }
+  ProgressBar bar;
+  const EvaluationResult r =
+      inference.evaluate(o.data, o.sequence_length, o.sequences, [&](double share) { bar.draw(share, "evaluating"); });
+  bar.clear();
+  if (session.rank() != 0) return 0;
+  fmt::print("loss {:.8f} nats a token over {} tokens", r.loss, r.tokens);
+  if (r.bytes > 0) fmt::print(", {:.4f} bits per byte", bits_per_byte(r.loss, r.tokens, r.bytes));
+  fmt::print("\n");
+  return 0;
 }
 
 }  // namespace
 
 Command generate_command(CLI::App& cli) {
-  auto* app = cli.add_subcommand("generate", "Continue a text");
-  struct Options {
-    ModelArguments model;
-    std::string prompt;
-    int64_t tokens = 200;
-    Sampling sampling;
-  };
-  auto o = std::make_shared<Options>();
+  auto* app = cli.add_subcommand("generate", "Continue texts; alone or under mpirun");
+  auto o = std::make_shared<GenerateOptions>();
   add_model(app, o->model);
-  app->add_option("--prompt", o->prompt, "text to continue");
-  add_number(app, "--tokens", o->tokens, "most tokens to add");
-  add_number(app, "--temperature", o->sampling.temperature, "0: always the most likely token");
-  add_number(app, "--top-k", o->sampling.top_k, "sample among this many most likely tokens; 0: all");
-  app->add_option("--seed", o->sampling.seed, "another draws another text")->capture_default_str();
-  return {app, [o] {
-            o->model.open().generate(o->prompt, o->tokens, o->sampling, [](std::string_view text) {
-              fmt::print("{}", text);
-              std::fflush(stdout);
-            });
-            fmt::print("\n");
-            return 0;
-          }};
+  Generation& how = o->how;
+  app->add_option("--prompt", o->prompt, "text to continue; -: standard input");
+  app->add_option("--prompts", o->prompts,
+                  "file of texts to continue, one a line, or with {\"prompt\": TEXT} on each line of a .jsonl file; -: "
+                  "standard input. Prints {\"prompt\", \"sample\", \"text\"} for each, in their order");
+  add_number(app, "--tokens", how.tokens, "most tokens to add");
+  app->add_option("--samples", how.samples, "of each text, each with draws of its own")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app->add_option("--batch", how.batch, "texts that are continued at once; memory for the keys and values of each")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app->add_option("--stop", how.stops, "end before this text; may be given several times")->allow_extra_args(false);
+  add_number(app, "--temperature", how.sampling.temperature, "0: always the most likely token");
+  add_number(app, "--top-k", how.sampling.top_k, "sample among this many most likely tokens; 0: all");
+  app->add_option("--top-p", how.sampling.top_p,
+                  "sample among the fewest most likely tokens that together have this probability; 1: all")
+      ->capture_default_str();
+  app->add_option("--seed", how.sampling.seed, "another draws other texts")->capture_default_str();
+  return {
+      app, {}, [o](const Session& session) { return generate(*o, session); }, [o] { return o->model.communication(); }};
 }
 
 Command evaluate_command(CLI::App& cli) {
-  auto* app = cli.add_subcommand("evaluate", "Loss and bits per byte of a checkpoint on a token file");
-  struct Options {
-    ModelArguments model;
-    std::string data;
-    int64_t sequence_length = 0, sequences = 0;
-  };
-  auto o = std::make_shared<Options>();
+  auto* app = cli.add_subcommand(
+      "evaluate",
+      "Loss and bits per byte of a checkpoint on a token file, or its scores on questions; alone or under mpirun");
+  auto o = std::make_shared<EvaluateOptions>();
   add_model(app, o->model);
-  app->add_option("--data", o->data, "token file")->required();
-  add_number(app, "--sequence-length", o->sequence_length, "0: the model's context");
-  add_number(app, "--sequences", o->sequences, "only this many, from the first on; 0: all");
-  return {app, [o] {
-            ProgressBar bar;
-            const EvaluationResult r = o->model.open().evaluate(o->data, o->sequence_length, o->sequences,
-                                                                [&](double share) { bar.draw(share, "evaluating"); });
-            bar.clear();
-            fmt::print("loss {:.8f} nats a token over {} tokens", r.loss, r.tokens);
-            if (r.bytes > 0) fmt::print(", {:.4f} bits per byte", bits_per_byte(r.loss, r.tokens, r.bytes));
-            fmt::print("\n");
-            return 0;
-          }};
+  app->add_option("--data", o->data, "token file");
+  app->add_option("--choices", o->choices,
+                  "file of questions, JSON lines in HellaSwag's form, {\"ctx\", \"endings\", \"label\"}, or LAMBADA's, "
+                  "{\"text\"}, whose last word is the answer; scored as by lm-evaluation-harness");
+  app->add_option("--items", o->items, "with --choices: file for what each question got, JSON lines");
+  add_number(app, "--sequence-length", o->sequence_length, "of --data; 0: the model's context");
+  add_number(app, "--sequences", o->sequences, "of --data: only this many, from the first on; 0: all");
+  return {
+      app, {}, [o](const Session& session) { return evaluate(*o, session); }, [o] { return o->model.communication(); }};
 }
 
 }  // namespace megalith

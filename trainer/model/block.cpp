@@ -1,5 +1,6 @@
 #include "trainer/model/block.h"
 
+#include "kernels/cached_attention.h"
 #include "kernels/gelu.h"
 #include "kernels/layernorm.h"
 #include "kernels/linear.h"
@@ -29,6 +30,25 @@ void Block::allocate_products(Arena& arena, DType compute, BlockSaved& a) const 
 }
 
 void Block::forward(const Context& c, const UnitTensors& w, const BlockSaved& a, Tensor y) const {
+  forward(c, w, a, y, nullptr);
+}
+
+void Block::go_on(const Context& c, const UnitTensors& w, const BlockSaved& a, Tensor y,
+                  const BlockCache& cache) const {
+  forward(c, w, a, y, &cache);
+}
+
+// att = attention(qkv), and of what is kept.
+void Block::attend(const Context& c, const BlockSaved& a, const BlockCache* cache) const {
+  if (cache != nullptr) keep_keys_values(c.s, cache->memory, a.qkv, cache->rows);
+  if (cache == nullptr || cache->fresh)
+    attention_forward(c.s, a.att, a.lse, a.qkv, shape_.attention, dropout(c, Site::attention));
+  else
+    cached_attention(c.s, a.att, a.qkv, cache->memory, cache->rows, cache->longest);
+}
+
+void Block::forward(const Context& c, const UnitTensors& w, const BlockSaved& a, Tensor y,
+                    const BlockCache* cache) const {
   // What a branch adds, before its bias.
   auto branch_output = [&] { return c.scratch.tensor(a.x.dtype(), {shape_.branch_rows(), shape_.C}); };
 
@@ -37,7 +57,7 @@ void Block::forward(const Context& c, const UnitTensors& w, const BlockSaved& a,
     const Tensor h = branch_output();
     layernorm_forward(c.s, a.ln1, a.stat1, a.x, w.ln1_w, w.ln1_b);
     linear_forward(c.s, a.qkv, c.edge.enter(c.s, c.scratch, a.ln1), w.qkv_w, w.qkv_b);
-    attention_forward(c.s, a.att, a.lse, a.qkv, shape_.attention, dropout(c, Site::attention));
+    attend(c, a, cache);
     linear_forward(c.s, h, a.att, w.proj_w, {});
     residual_layernorm_forward(c.s, a.mid, a.ln2, a.stat2, a.x, c.edge.leave(c.s, c.scratch, h), w.proj_b, w.ln2_w,
                                w.ln2_b, dropout(c, Site::attention_residual));

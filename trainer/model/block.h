@@ -21,6 +21,14 @@ struct BlockShape {
   int64_t branch_rows() const { return attention.B * attention.T; }
 };
 
+// The keys and values that a layer keeps from pass to pass (cached_attention.h), and where the rows of this pass stand.
+struct BlockCache {
+  Tensor memory;        // (2 * places, H/tp, positions, D)
+  Tensor rows;          // (N, 2) i32: place and position
+  int64_t longest = 0;  // no row stands at this position or beyond
+  bool fresh = false;   // the rows are whole sequences from position 0 on, as the shape has them
+};
+
 // What backward needs of forward.
 struct BlockSaved {
   Tensor x;  // (R, C): the caller's, the rest comes from Block::allocate
@@ -47,6 +55,9 @@ class Block {
   // y (R, C) written; fills `a`. Without y (an empty tensor) only what `a` holds is computed.
   void forward(const Context& c, const UnitTensors& w, const BlockSaved& a, Tensor y) const;
 
+  // The same of rows that go on from what the cache holds, and are kept in it.
+  void go_on(const Context& c, const UnitTensors& w, const BlockSaved& a, Tensor y, const BlockCache& cache) const;
+
   // Fills the rest of `a` from x and the products, with the bits that forward() gave it.
   void forward_elementwise(const Context& c, const UnitTensors& w, const BlockSaved& a) const;
 
@@ -54,6 +65,9 @@ class Block {
   void backward(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw, Tensor dy) const;
 
  private:
+  void forward(const Context& c, const UnitTensors& w, const BlockSaved& a, Tensor y, const BlockCache* cache) const;
+  void attend(const Context& c, const BlockSaved& a, const BlockCache* cache) const;
+
   enum class Site { attention, attention_residual, mlp_residual };
   Dropout dropout(const Context& c, Site site) const;
 

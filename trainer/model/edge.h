@@ -28,6 +28,8 @@ class Edge {
   virtual void loss(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets) const = 0;
   virtual void loss_and_gradient(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets,
                                  const GradientScale& scale) const = 0;
+  // stats (3, n) f32 written: the largest logit, the sum of exp(z - that), the target's logit (cross_entropy.h).
+  virtual void softmax(Stream& s, Arena& scratch, Tensor stats, Tensor logits, Tensor targets) const = 0;
 };
 
 // What a pass over the model is given besides tensors.

@@ -18,6 +18,20 @@ void Embedding::forward(const Context& c, const EmbeddingWeights& w, Tensor toke
     copy(c.s, x, sum);
 }
 
+void Embedding::forward(const Context& c, const EmbeddingWeights& w, Tensor tokens, std::span<const Run> runs,
+                        Tensor x) const {
+  int64_t row = 0;
+  for (const Run& run : runs) {
+    const int64_t begin = row;
+    row += run.count;
+    embedding_forward(c.s, x.rows(begin, row), tokens.flat(begin, row), w.wte,
+                      w.wpe.rows(run.position, run.position + run.count), run.count, part_);
+  }
+  const auto scope = c.scratch.scope();
+  const Tensor sum = c.edge.leave(c.s, c.scratch, x);
+  if (sum.raw() != x.raw()) copy(c.s, x, sum);
+}
+
 void Embedding::backward(const Context& c, const EmbeddingWeights& dw, Tensor tokens, Tensor dx) const {
   const auto scope = c.scratch.scope();
   if (c.dropout.active()) dropout(c.s, dx, dx, c.dropout);

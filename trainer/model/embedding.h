@@ -1,6 +1,8 @@
 // The bottom of the model: x = dropout(wte[token] + wpe[position]).
 #pragma once
 
+#include <span>
+
 #include "kernels/vocabulary.h"
 #include "trainer/model/edge.h"
 
@@ -18,6 +20,12 @@ class Embedding {
 
   // x (R, C) written; tokens (N) i32, sequences of T.
   void forward(const Context& c, const EmbeddingWeights& w, Tensor tokens, Tensor x) const;
+
+  // The same of runs of tokens that stand anywhere: so many from that position on, one run after the other.
+  struct Run {
+    int64_t position, count;
+  };
+  void forward(const Context& c, const EmbeddingWeights& w, Tensor tokens, std::span<const Run> runs, Tensor x) const;
 
   // dw accumulates; dx (R, C) is used up.
   void backward(const Context& c, const EmbeddingWeights& dw, Tensor tokens, Tensor dx) const;

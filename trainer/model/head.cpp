@@ -47,6 +47,22 @@ void Head::loss_and_gradient(const Context& c, const HeadWeights& w, Tensor x, T
   layernorm_backward(c.s, dx, dw.ln_w, dw.ln_b, c.edge.enter_backward(c.s, c.scratch, dh), x, stat, w.ln_w);
 }
 
+void Head::softmax(const Context& c, const HeadWeights& w, Tensor x, Tensor targets, Tensor stats) const {
+  const auto scope = c.scratch.scope();
+  const Tensor ln = c.scratch.tensor(x.dtype(), x.shape()), stat = c.scratch.tensor(DType::f32, {x.rows(), 2});
+  layernorm_forward(c.s, ln, stat, x, w.ln_w, w.ln_b);
+  const Tensor h = c.edge.enter(c.s, c.scratch, ln);
+  for (int64_t begin = 0; begin < N_; begin += rows_) {
+    const auto chunk_scope = c.scratch.scope();
+    const int64_t end = std::min(N_, begin + rows_), n = end - begin;
+    const Tensor z = c.scratch.tensor(x.dtype(), {n, columns_}), of_chunk = c.scratch.tensor(DType::f32, {3, n});
+    linear_forward(c.s, z, h.rows(begin, end), w.wte, {});
+    c.edge.softmax(c.s, c.scratch, of_chunk, z, targets.flat(begin, end));
+    for (int64_t i = 0; i < 3; i++)
+      copy(c.s, stats.flat(i * N_ + begin, i * N_ + end), of_chunk.flat(i * n, (i + 1) * n));
+  }
+}
+
 void Head::logits(const Context& c, const HeadWeights& w, Tensor x, Tensor logits) const {
   const auto scope = c.scratch.scope();
   const Tensor ln = c.scratch.tensor(x.dtype(), x.shape()), stat = c.scratch.tensor(DType::f32, {x.rows(), 2});

@@ -25,6 +25,9 @@ class Head {
   void loss_and_gradient(const Context& c, const HeadWeights& w, Tensor x, Tensor targets, const GradientScale& scale,
                          Tensor losses, Tensor dx, const HeadWeights& dw) const;
 
+  // stats (3, N) f32 written, of each row as Edge::softmax does; what it makes of a target of -1 means nothing.
+  void softmax(const Context& c, const HeadWeights& w, Tensor x, Tensor targets, Tensor stats) const;
+
   // logits (n, columns) written, of n rows x (n, C).
   void logits(const Context& c, const HeadWeights& w, Tensor x, Tensor logits) const;
 

@@ -5,6 +5,13 @@
 
 namespace megalith {
 
+std::unique_ptr<Edge> make_edge(const Plan& plan, const Mesh& mesh) {
+  Communicator& group = mesh.channel(Channel::tensor);
+  if (plan.sequence_parallel) return std::make_unique<SequenceEdge>(group, plan.vocabulary);
+  if (plan.tensor.degree > 1) return std::make_unique<TensorEdge>(group, plan.vocabulary);
+  return std::make_unique<WholeEdge>(plan.vocabulary);
+}
+
 void WholeEdge::loss(Stream& s, Arena&, Tensor losses, Tensor logits, Tensor targets) const {
   cross_entropy_forward(s, losses, logits, targets, part_);
 }
@@ -12,6 +19,10 @@ void WholeEdge::loss(Stream& s, Arena&, Tensor losses, Tensor logits, Tensor tar
 void WholeEdge::loss_and_gradient(Stream& s, Arena&, Tensor losses, Tensor logits, Tensor targets,
                                   const GradientScale& scale) const {
   cross_entropy_forward_backward(s, losses, logits, targets, part_, scale);
+}
+
+void WholeEdge::softmax(Stream& s, Arena&, Tensor stats, Tensor logits, Tensor targets) const {
+  softmax_part(s, stats, logits, targets, part_);
 }
 
 Tensor TensorEdge::leave(Stream& s, Arena&, Tensor h) const {
@@ -25,14 +36,19 @@ Tensor TensorEdge::enter_backward(Stream& s, Arena&, Tensor dx) const {
 }
 
 Tensor TensorEdge::whole_softmax(Stream& s, Arena& scratch, Tensor logits, Tensor targets) const {
+  const Tensor stats = scratch.tensor(DType::f32, {3, targets.numel()});
+  softmax(s, scratch, stats, logits, targets);
+  return stats;
+}
+
+void TensorEdge::softmax(Stream& s, Arena& scratch, Tensor stats, Tensor logits, Tensor targets) const {
   const int64_t n = targets.numel();
-  const Tensor stats = scratch.tensor(DType::f32, {3, n}), max = scratch.tensor(DType::f32, {n});
+  const Tensor max = scratch.tensor(DType::f32, {n});
   softmax_part(s, stats, logits, targets, part_);
   copy(s, max, stats.flat(0, n));
   group_.all_reduce(s, max, Reduce::max).wait();
   merge_softmax(s, stats, max);
   group_.all_reduce(s, stats.flat(n, 3 * n), Reduce::sum).wait();
-  return stats;
 }
 
 void TensorEdge::loss(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets) const {

@@ -1,9 +1,12 @@
 // The edges of a residual branch, and the loss over the vocabulary, under each kind of parallelism inside a layer.
 #pragma once
 
+#include <memory>
+
 #include "kernels/vocabulary.h"
-#include "trainer/communication/communicator.h"
+#include "trainer/communication/mesh.h"
 #include "trainer/model/edge.h"
+#include "trainer/parallel/plan.h"
 
 namespace megalith {
 
@@ -18,6 +21,7 @@ class WholeEdge : public Edge {
   void loss(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets) const override;
   void loss_and_gradient(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets,
                          const GradientScale& scale) const override;
+  void softmax(Stream& s, Arena& scratch, Tensor stats, Tensor logits, Tensor targets) const override;
 
  private:
   VocabularyPart part_;
@@ -37,12 +41,13 @@ class TensorEdge : public Edge {
   void loss(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets) const override;
   void loss_and_gradient(Stream& s, Arena& scratch, Tensor losses, Tensor logits, Tensor targets,
                          const GradientScale& scale) const override;
+  void softmax(Stream& s, Arena& scratch, Tensor stats, Tensor logits, Tensor targets) const override;
 
  protected:
   Communicator& group_;
 
  private:
-  Tensor whole_softmax(Stream& s, Arena& scratch, Tensor logits, Tensor targets) const;
+  Tensor whole_softmax(Stream& s, Arena& scratch, Tensor logits, Tensor targets) const;  // the stats in scratch
 
   VocabularyPart part_;
 };
@@ -60,5 +65,8 @@ class SequenceEdge : public TensorEdge {
   Tensor gathered(Stream& s, Arena& scratch, Tensor rows) const;
   Tensor scattered(Stream& s, Arena& scratch, Tensor partial) const;
 };
+
+// As the plan has it. `mesh` must outlive it.
+std::unique_ptr<Edge> make_edge(const Plan& plan, const Mesh& mesh);
 
 }  // namespace megalith

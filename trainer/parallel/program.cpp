@@ -72,7 +72,7 @@ std::vector<ChunkMemory> lay_out(const Plan& plan, bool training) {
 // Lists the math of actions and what it takes; of weights, only where they are used: await_gather without a slot.
 class Lister {
  public:
-  enum class Mode { train, evaluate, layers };
+  enum class Mode { train, evaluate, logits };
 
   Lister(const Plan& plan, Mode mode, int64_t microbatches)
       : plan_(plan), mode_(mode), microbatches_(microbatches), memory_(lay_out(plan, mode == Mode::train)) {}
@@ -162,7 +162,7 @@ class Lister {
     }
     if (!c.last)
       begin(Op::send, a, m.outputs.of(k));
-    else if (mode_ != Mode::layers)
+    else
       head(a);
   }
 
@@ -171,6 +171,7 @@ class Lister {
     const int32_t batch = m.slots.of(a.microbatch), x = m.outputs.of(a.microbatch);
     use(plan_.norm);
     use(plan_.tokens);
+    if (mode_ == Mode::logits) return emit(a, {.op = Op::head_logits, .x = x});
     if (mode_ == Mode::train) {
       const int32_t gradient = m.gradients.of(a.microbatch);
       await(gradient);
@@ -255,9 +256,9 @@ Program evaluation_program(const Plan& plan, int64_t microbatches) {
                  forward_schedule(pipeline, plan.mesh.coordinate(plan.rank, Axis::pipeline)), microbatches);
 }
 
-Program layers_program(const Plan& plan) {
+Program logits_program(const Plan& plan) {
   CHECK(plan.mesh.pipeline == 1, "one of {} stages cannot run all layers", plan.mesh.pipeline);
-  return program(plan, Lister::Mode::layers, {{Action::Kind::forward, 0}}, 1);
+  return program(plan, Lister::Mode::logits, {{Action::Kind::forward, 0}}, 1);
 }
 
 Needs needs_of(const Plan& plan, std::initializer_list<const Program*> programs) {

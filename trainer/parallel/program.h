@@ -47,16 +47,17 @@ struct Instruction {
     fetch,           // host -> y
     await_transfer,  // y
     // Math of one microbatch; the weights used are those of the unit, of embedding and head those of the plan.
-    load,        // batch
-    embed,       // batch -> y
-    forward,     // x -> y; saved, or none: nothing is kept
-    recompute,   // x, saved: what that lacks, into scratch memory until a backward pass has used it, the one that was
-                 // recomputed last first; saved none: all of forward, with y where the next layer recomputes too
-    head,        // x, batch -> losses and gradient y
-    head_loss,   // x, batch -> losses
-    keep_loss,   // batch: the sum of its losses, by itself
-    count_loss,  // batch: adds its losses to the sum of the step
-    backward,    // x, saved (or none: what was recomputed last); gradient y in place
+    load,         // batch
+    embed,        // batch -> y
+    forward,      // x -> y; saved, or none: nothing is kept
+    recompute,    // x, saved: what that lacks, into scratch memory until a backward pass has used it, the one that was
+                  // recomputed last first; saved none: all of forward, with y where the next layer recomputes too
+    head,         // x, batch -> losses and gradient y
+    head_loss,    // x, batch -> losses
+    head_logits,  // x -> logits
+    keep_loss,    // batch: the sum of its losses, by itself
+    count_loss,   // batch: adds its losses to the sum of the step
+    backward,     // x, saved (or none: what was recomputed last); gradient y in place
     embed_backward,  // batch; gradient y is used up
   };
   static constexpr int32_t none = -1;  // of the numbers below
@@ -84,8 +85,8 @@ int32_t as_number(N n) {
 Program training_program(const Plan& plan);
 // Forward only, of so many microbatches, with the losses.
 Program evaluation_program(const Plan& plan, int64_t microbatches);
-// Microbatch 0 up to the input of the final norm, which is y of the last instruction. Error: one of several stages.
-Program layers_program(const Plan& plan);
+// Microbatch 0 up to its logits. Error: one of several stages.
+Program logits_program(const Plan& plan);
 
 // The memory that a program uses; for several programs, the largest of each.
 struct Needs {

@@ -6,13 +6,6 @@ namespace megalith {
 
 namespace {
 
-std::unique_ptr<Edge> make_edge(const Plan& plan, const Mesh& mesh) {
-  Communicator& group = mesh.channel(Channel::tensor);
-  if (plan.sequence_parallel) return std::make_unique<SequenceEdge>(group, plan.vocabulary);
-  if (plan.tensor.degree > 1) return std::make_unique<TensorEdge>(group, plan.vocabulary);
-  return std::make_unique<WholeEdge>(plan.vocabulary);
-}
-
 // Two microbatches of an evaluation use all the memory that any number of them does.
 Needs needs(const Plan& plan, const Program& training) {
   const Program evaluation = evaluation_program(plan, 2);
@@ -54,27 +47,16 @@ Stage::Stage(const Plan& plan, Runtime& runtime, bool training)
 
 void Stage::train(BatchContext batch) {
   if (!losses_.empty()) fill(runtime_.stream, losses_, 0);
-  run(training_, std::move(batch), true);
+  run(training_, std::move(batch));
 }
 
 void Stage::evaluate(BatchContext batch) {
   const Program program = evaluation_program(plan_, batch.batch.num_microbatches());
-  run(program, std::move(batch), false);
+  run(program, std::move(batch));
 }
 
-void Stage::run_layers(BatchContext batch) {
-  const Program program = layers_program(plan_);
-  run(program, std::move(batch), false);
-  layers_output_ = residual(program.back().y).tensor;
-}
-
-void Stage::logits(int64_t row, Tensor logits) {
-  head_.logits(context(0), head_weights(), layers_output_.rows(row, row + 1), logits);
-}
-
-void Stage::run(const Program& program, BatchContext batch, bool observed) {
+void Stage::run(const Program& program, BatchContext batch) {
   batch_ = std::move(batch);
-  observed_ = observed && observer_;
   fill(runtime_.stream, loss_, 0);
   for (const Instruction& i : program) obey(i);
 }
@@ -108,8 +90,8 @@ void Stage::obey(const Instruction& i) {
     case Op::forward: return forward(i);
     case Op::recompute: return recompute(i);
     case Op::head: return head(i);
-    case Op::head_loss:
-      return head_.loss(context(i.microbatch), head_weights(), residual(i.x).tensor, batch(i).targets, batch(i).losses);
+    case Op::head_loss: return head_loss(i);
+    case Op::head_logits: FAIL("a stage has no use for logits; see Decoder");
     case Op::keep_loss:
       return accumulate_sum(runtime_.stream, losses_.flat(i.microbatch, i.microbatch + 1), batch(i).losses,
                             share_of_token());
@@ -189,6 +171,20 @@ void Stage::head(const Instruction& i) {
   show("d " + output_name(plan_.model.layers - 1), i, gradient, plan_.block.first_row);
 }
 
+void Stage::head_loss(const Instruction& i) {
+  const Context c = context(i.microbatch);
+  const Batch& b = batch(i);
+  if (!observer_) return head_.loss(c, head_weights(), residual(i.x).tensor, b.targets, b.losses);
+  const auto scope = c.scratch.scope();
+  const int64_t N = b.targets.numel();
+  const Tensor stats = c.scratch.tensor(DType::f32, {3, N});
+  head_.softmax(c, head_weights(), residual(i.x).tensor, b.targets, stats);
+  cross_entropy_loss(c.s, b.losses, stats, b.targets);
+  show("loss", i, b.losses.view({N, 1}), 0);
+  show("largest logit", i, stats.flat(0, N).view({N, 1}), 0);
+  show("target's logit", i, stats.flat(2 * N, 3 * N).view({N, 1}), 0);
+}
+
 void Stage::backward(const Instruction& i) {
   const auto unit = static_cast<size_t>(i.unit);
   const Tensor gradient = residual(i.y).tensor;
@@ -216,7 +212,7 @@ Context Stage::context(int64_t microbatch) {
 double Stage::share_of_token() const { return 1.0 / static_cast<double>(batch_.batch.batch * plan_.block.attention.T); }
 
 void Stage::show(const std::string& name, const Instruction& i, Tensor rows, int64_t first_row_here) const {
-  if (!observed_) return;
+  if (!observer_) return;
   const int64_t T = plan_.block.attention.T;
   const Interval sequences = batch_.batch.sequences(i.microbatch);
   const Interval here = intersect({first_row_here, first_row_here + rows.rows()}, {0, sequences.size() * T});

@@ -25,6 +25,7 @@ using Feed = std::function<void(Interval sequences, Tensor tokens, Tensor target
 // Sees the tensors of a training step as they are computed, under names that every layout uses: "embedding" (the input
 // of the first block), "h.3" (the output of block 3), "loss" (by row) going forward, "d h.3" and "d embedding" (the
 // gradients of those) coming back. Rows count from the first of the batch; those of masked sequences are left out.
+// An evaluation is shown as well, with the row's "largest logit" and "target's logit" beside its "loss".
 // Weights' gradients and weights are not shown: they can be read when the step is over.
 using Observer = std::function<void(const std::string& name, int64_t first_row, Tensor rows)>;
 
@@ -49,11 +50,6 @@ class Stage {
 
   // Forward only, without the gradients.
   void evaluate(BatchContext batch);
-
-  // Forward of microbatch 0 up to the input of the final norm; needs all of the model on this rank.
-  void run_layers(BatchContext batch);
-  // logits (1, columns) of row `row` of what run_layers() ran last.
-  void logits(int64_t row, Tensor logits);
 
   // None by default. It must outlive the stage.
   void observe(Observer observer) { observer_ = std::move(observer); }
@@ -82,7 +78,7 @@ class Stage {
     BlockSaved saved;
   };
 
-  void run(const Program& program, BatchContext batch, bool observed);
+  void run(const Program& program, BatchContext batch);
   void obey(const Instruction& i);
 
   void receive(const Instruction& i);
@@ -93,6 +89,7 @@ class Stage {
   void forward(const Instruction& i);
   void recompute(const Instruction& i);
   void head(const Instruction& i);
+  void head_loss(const Instruction& i);
   void backward(const Instruction& i);
   void embed_backward(const Instruction& i);
 
@@ -117,11 +114,9 @@ class Stage {
   std::vector<Batch> batches_;
   std::deque<Recomputed> recomputed_;  // the first is the next to be used
   Tensor loss_, losses_;
-  Tensor layers_output_;  // of run_layers()
 
   BatchContext batch_;
   Observer observer_;
-  bool observed_ = false;
 };
 
 }  // namespace megalith

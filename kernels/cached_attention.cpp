@@ -1,0 +1,40 @@
+#include "kernels/cached_attention.h"
+
+#include "kernels/check_args.h"
+
+namespace megalith {
+
+namespace {
+void expect_cache(const char* op, const Tensor& cache, const Tensor& qkv, const Tensor& rows) {
+  expect_compute(op, "qkv", qkv);
+  expect_dtype(op, "cache", cache, qkv.dtype());
+  CHECK(cache.shape().num_dims() == 4 && cache.shape()[0] % 2 == 0,
+        "{}: cache has shape {}, expected (2 places, H, T, D)", op, cache.shape().str());
+  expect_matrix(op, "qkv", qkv, cache.dtype(), qkv.rows(), 3 * cache.shape()[1] * cache.shape()[3]);
+  expect(op, "rows", rows, DType::i32, {qkv.rows(), 2});
+}
+}  // namespace
+
+void keep_keys_values(Stream& s, Tensor cache, Tensor qkv, Tensor rows) {
+  expect_cache("keep_keys_values", cache, qkv, rows);
+  const double bytes = static_cast<double>(2 * (qkv.bytes() / 3 * 2) + rows.bytes());
+  s.launch(
+      "keep_keys_values", {.flops = 0, .bytes = bytes}, [=] { cpu::keep_keys_values(cache, qkv, rows); },
+      [=](auto queue) { cuda::keep_keys_values(queue, cache, qkv, rows); });
+}
+
+void cached_attention(Stream& s, Tensor out, Tensor qkv, Tensor cache, Tensor rows, int64_t longest) {
+  const char* op = "cached_attention";
+  expect_cache(op, cache, qkv, rows);
+  const int64_t H = cache.shape()[1], T = cache.shape()[2], D = cache.shape()[3], N = qkv.rows();
+  expect_matrix(op, "out", out, cache.dtype(), N, H * D);
+  CHECK(0 < longest && longest <= T, "{}: rows stand before position {}, but the cache has {}", op, longest, T);
+  const double read = 2.0 * static_cast<double>(N * H * longest * D);
+  s.launch(
+      "cached_attention",
+      {.flops = 2 * read, .bytes = read * size_of(cache.dtype()) + static_cast<double>(out.bytes() + qkv.bytes() / 3)},
+      [=] { cpu::cached_attention(out, qkv, cache, rows, longest); },
+      [=](auto queue) { cuda::cached_attention(queue, out, qkv, cache, rows, longest); });
+}
+
+}  // namespace megalith

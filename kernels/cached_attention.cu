@@ -1,0 +1,116 @@
+// A block has a head of a row. Its warps take the keys in turn: first each its keys' scores, which stay in shared
+// memory; then the softmax; then each its keys' share of the output, which are added up in the order of the warps.
+#include <cmath>
+
+#include "kernels/cached_attention.h"
+#include "kernels/device_cuda.h"
+
+namespace megalith::cuda {
+
+namespace {
+constexpr int threads = 128, warps = threads / warp_size;
+
+// The sizes of a cache; a row is there where its place and position are.
+struct Kept {
+  int64_t places, H, T, D;
+  __device__ bool holds(int64_t place, int64_t position, int64_t longest) const {
+    return 0 <= place && place < places && 0 <= position && position < longest;
+  }
+  __device__ int64_t begin(int64_t kind, int64_t place, int64_t h) const {
+    return ((kind * places + place) * H + h) * T * D;
+  }
+};
+Kept sizes_of(const Tensor& cache) {
+  const Shape& shape = cache.shape();
+  return {shape[0] / 2, shape[1], shape[2], shape[3]};
+}
+
+template <class E>
+__global__ void __launch_bounds__(threads) keep_kernel(E* cache, const E* qkv, const int32_t* rows, Kept kept) {
+  const int64_t n = blockIdx.x, A = kept.H * kept.D, place = rows[2 * n], position = rows[2 * n + 1];
+  if (!kept.holds(place, position, kept.T)) return;
+  for (int64_t i = threadIdx.x; i < 2 * A; i += threads)
+    cache[kept.begin(i / A, place, i % A / kept.D) + position * kept.D + i % kept.D] = qkv[n * 3 * A + A + i];
+}
+
+// The block's sum or maximum, the same in every thread.
+template <class F>
+__device__ float over_block(float v, float* room, F join) {
+  for (int bits = warp_size / 2; bits > 0; bits /= 2) v = join(v, shuffle_xor(v, bits));
+  sync_threads();
+  if (lane_index() == 0) room[warp_index()] = v;
+  sync_threads();
+  v = room[0];
+  for (int w = 1; w < warps; w++) v = join(v, room[w]);
+  return v;
+}
+
+template <class E>
+__global__ void __launch_bounds__(threads)
+    attend_kernel(E* out, const E* qkv, const E* cache, const int32_t* rows, Kept kept, int64_t longest, float scale) {
+  const int64_t n = blockIdx.x, h = blockIdx.y, D = kept.D, A = kept.H * D;
+  const int64_t place = rows[2 * n], position = rows[2 * n + 1];
+  E* to_row = out + n * A + h * D;
+  if (!kept.holds(place, position, longest)) {
+    for (int64_t c = threadIdx.x; c < D; c += threads) to_row[c] = to<E>(NAN);
+    return;
+  }
+  __shared__ float room[warps];
+  float *parts = shared_memory<float>(0), *scores = parts + warps * D;
+  const E *q = qkv + n * 3 * A + h * D, *k = cache + kept.begin(0, place, h), *v = cache + kept.begin(1, place, h);
+  float top = -INFINITY;
+  for (int64_t j = warp_index(); j <= position; j += warps) {
+    float sum = 0;
+    for (int64_t c = lane_index(); c < D; c += warp_size) sum = fmaf(to_float(q[c]), to_float(k[j * D + c]), sum);
+    const float score = scale * warp_sum(sum);
+    if (lane_index() == 0) scores[j] = score;
+    top = fmaxf(top, score);
+  }
+  top = over_block(top, room, [](float a, float b) { return fmaxf(a, b); });
+  float total = 0;
+  for (int64_t j = threadIdx.x; j <= position; j += threads) {
+    const float weight = expf(scores[j] - top);
+    scores[j] = weight;
+    total += weight;
+  }
+  total = over_block(total, room, [](float a, float b) { return a + b; });
+  for (int64_t c = lane_index(); c < D; c += warp_size) {
+    float sum = 0;
+    for (int64_t j = warp_index(); j <= position; j += warps) sum = fmaf(scores[j], to_float(v[j * D + c]), sum);
+    parts[warp_index() * D + c] = sum;
+  }
+  sync_threads();
+  for (int64_t c = threadIdx.x; c < D; c += threads) {
+    float sum = parts[c];
+    for (int w = 1; w < warps; w++) sum += parts[w * D + c];
+    to_row[c] = to<E>(sum / total);
+  }
+}
+}  // namespace
+
+void keep_keys_values(Queue queue, Tensor cache, Tensor qkv, Tensor rows) {
+  with_compute_type(cache.dtype(), [&](auto tag) {
+    using E = decltype(tag);
+    launch(queue, {"keep_keys_values", blocks_for(qkv.rows(), 1), threads}, keep_kernel<E>, cache.data<E>(),
+           qkv.data<E>(), rows.data<int32_t>(), sizes_of(cache));
+  });
+}
+
+void cached_attention(Queue queue, Tensor out, Tensor qkv, Tensor cache, Tensor rows, int64_t longest) {
+  const Kept kept = sizes_of(cache);
+  CHECK(kept.H < 65536, "cached_attention of {} heads; a launch takes 65535", kept.H);
+  const int64_t shared = (warps * kept.D + longest) * static_cast<int64_t>(sizeof(float));
+  CHECK(
+      shared + 1024 <= queue.chip.shared_memory,
+      "cached_attention over {} positions: their scores take {} bytes of shared memory, and a block of this GPU has {}",
+      longest, shared, queue.chip.shared_memory);
+  with_compute_type(cache.dtype(), [&](auto tag) {
+    using E = decltype(tag);
+    const dim3 grid(blocks_for(qkv.rows(), 1), static_cast<unsigned>(kept.H), 1);
+    launch(queue, {"cached_attention", grid, threads, static_cast<int>(shared)}, attend_kernel<E>, out.data<E>(),
+           qkv.data<E>(), cache.data<E>(), rows.data<int32_t>(), kept, longest,
+           1.0f / std::sqrt(static_cast<float>(kept.D)));
+  });
+}
+
+}  // namespace megalith::cuda

@@ -1,0 +1,79 @@
+// Attention over keys and values that are kept.
+#include "cases.h"
+
+#include <algorithm>
+
+namespace megalith::test {
+
+namespace {
+std::string sizes_str(const CacheSizes& s) {
+  return fmt::format("{} rows of {} places x {}x{}x{}", s.rows, s.places, s.H, s.T, s.D);
+}
+// Rows at different positions; the last is at the last position of the last place.
+Arg rows_of(const CacheSizes& s) {
+  Arg arg{.name = "rows", .dtype = DType::i32, .shape = {s.rows, 2}, .values = {}};
+  for (int64_t n = 0; n < s.rows; n++) {
+    const int64_t index = s.places * s.T - 1 - (s.rows - 1 - n) * std::max<int64_t>(1, s.places * s.T / s.rows);
+    arg.values.push_back(static_cast<double>(index / s.T));
+    arg.values.push_back(static_cast<double>(index % s.T));
+  }
+  return arg;
+}
+// Where the keys (kind 0) or values (1) of a head and position begin.
+size_t begin_of(const CacheSizes& s, int64_t kind, int64_t place, int64_t h, int64_t position) {
+  return at((((kind * s.places + place) * s.H + h) * s.T + position) * s.D);
+}
+}  // namespace
+
+Case keep_keys_values_case(const CacheSizes& s, DType t) {
+  const int64_t A = s.H * s.D;
+  return {.op = "keep_keys_values",
+          .shape = sizes_str(s),
+          .dtype = t,
+          .args = {out("cache", t, {2 * s.places, s.H, s.T, s.D}), in("qkv", t, {s.rows, 3 * A}), rows_of(s)},
+          .run = [](Stream& stream, const Tensors& a) { keep_keys_values(stream, a[0], a[1], a[2]); },
+          .twin =
+              [=](Doubles& d) {
+                for (int64_t n = 0; n < s.rows; n++)
+                  for (int64_t kind = 0; kind < 2; kind++)
+                    for (int64_t i = 0; i < A; i++)
+                      d["cache"][begin_of(s, kind, static_cast<int64_t>(d["rows"][at(2 * n)]), i / s.D,
+                                          static_cast<int64_t>(d["rows"][at(2 * n + 1)])) +
+                                 at(i % s.D)] = d["qkv"][at(n * 3 * A + (1 + kind) * A + i)];
+              }};
+}
+
+Case cached_attention_case(const CacheSizes& s, DType t) {
+  const int64_t A = s.H * s.D;
+  return {.op = "cached_attention",
+          .shape = sizes_str(s),
+          .dtype = t,
+          .args = {out("out", t, {s.rows, A}), in("qkv", t, {s.rows, 3 * A}),
+                   in("cache", t, {2 * s.places, s.H, s.T, s.D}), rows_of(s)},
+          .run = [=](Stream& stream, const Tensors& a) { cached_attention(stream, a[0], a[1], a[2], a[3], s.T); },
+          .twin =
+              [=](Doubles& d) {
+                for (int64_t n = 0; n < s.rows; n++)
+                  for (int64_t h = 0; h < s.H; h++) {
+                    const auto place = static_cast<int64_t>(d["rows"][at(2 * n)]),
+                               position = static_cast<int64_t>(d["rows"][at(2 * n + 1)]);
+                    Values weights(at(position + 1));
+                    double total = 0;
+                    for (int64_t j = 0; j <= position; j++) {
+                      double score = 0;
+                      for (int64_t c = 0; c < s.D; c++)
+                        score +=
+                            d["qkv"][at(n * 3 * A + h * s.D + c)] * d["cache"][begin_of(s, 0, place, h, j) + at(c)];
+                      total += weights[at(j)] = std::exp(score / std::sqrt(double(s.D)));
+                    }
+                    for (int64_t c = 0; c < s.D; c++) {
+                      double sum = 0;
+                      for (int64_t j = 0; j <= position; j++)
+                        sum += weights[at(j)] / total * d["cache"][begin_of(s, 1, place, h, j) + at(c)];
+                      d["out"][at(n * A + h * s.D + c)] = sum;
+                    }
+                  }
+              }};
+}
+
+}  // namespace megalith::test

@@ -1,0 +1,67 @@
+// What computes with a trained model on one rank: the plan of a layout, memory as a rehearsal says, what carries
+// tensors and, built on these, a worker (a Stage or a Decoder) that holds this rank's part of the weights and no more.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "trainer/checkpointing/held_pieces.h"
+#include "trainer/communication/transport.h"
+#include "trainer/job/agreement.h"
+#include "trainer/job/memory_check.h"
+#include "trainer/job/nodes.h"
+
+namespace megalith {
+
+template <class Worker>
+struct Engine {
+  Plan plan;
+  std::optional<Transport> transport;
+  std::unique_ptr<Communicator> everybody;
+  std::optional<Runtime> runtime;
+  std::unique_ptr<Worker> worker;
+
+  // Collective. `build` makes the worker in a runtime; `rehearse` does once what takes the most memory, in the dry
+  // world. `ranks_on_gpu`: that share this rank's.
+  template <class Build, class Rehearse>
+  Engine(const Config& config, const Session& session, World where, int ranks_on_gpu, TensorSource& weights,
+         Build build, Rehearse rehearse) {
+    const Config here = placed(config, session).config;
+    MemorySizes sizes;
+    together(session, [&] {
+      plan = make_plan(here, session.size(), session.rank());
+      Runtime dry(World::dry, {}, Mesh::dry(plan.mesh, session.rank()));
+      rehearse(*build(plan, dry), plan);
+      sizes = dry.memory.peaks();
+      check_memory({{where, sizes}}, session.ranks_on_this_node(), ranks_on_gpu);
+    });
+    if (session.size() > 1) {
+      together(session, [&] { transport.emplace(where, here.communication, session); });
+      everybody = transport->world();
+    }
+    Mesh mesh = everybody ? Mesh(plan.mesh, *everybody) : Mesh::dry(plan.mesh, 0);
+    together(session, [&] {
+      runtime.emplace(where, sizes, std::move(mesh));
+      if (transport) transport->watch(runtime->stream);
+      worker = build(plan, *runtime);
+      read(weights);
+    });
+  }
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+ private:
+  void read(TensorSource& weights) {
+    Stream& s = runtime->stream;
+    for (Unit& unit : worker->sharding().units()) {
+      fill(s, unit.master(), 0);  // padding
+      for (const HeldPiece& held :
+           held_pieces(unit, std::string(parameters_path), unit.master(), {0, unit.plan().numel}))
+        read_piece(s, held, weights);
+      unit.round_working(s);
+    }
+    worker->sharding().weights_changed();
+  }
+};
+
+}  // namespace megalith

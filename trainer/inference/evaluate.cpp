@@ -1,0 +1,167 @@
+// Inference::evaluate and Inference::answer: forward passes of a Stage, in any layout.
+#include <algorithm>
+#include <optional>
+
+#include "trainer/inference/engine.h"
+#include "trainer/inference/inference.h"
+#include "trainer/step/text_data.h"
+
+namespace megalith {
+
+namespace {
+
+// Sequences of one evaluation, of T tokens or fewer, and their targets.
+Feed feed_of(const std::vector<AnswerTokens>& sequences, int64_t T) {
+  return [&sequences, T](Interval part, Tensor tokens, Tensor targets) {
+    std::fill_n(tokens.data<int32_t>(), tokens.numel(), 0);
+    std::fill_n(targets.data<int32_t>(), targets.numel(), -1);
+    for (int64_t i = part.begin; i < part.end; i++) {
+      const AnswerTokens& s = sequences[static_cast<size_t>(i)];
+      int32_t *in = tokens.data<int32_t>() + (i - part.begin) * T,
+              *out = targets.data<int32_t>() + (i - part.begin) * T;
+      std::copy(s.ids.begin(), s.ids.end() - 1, in);
+      std::copy(s.ids.end() - s.answer, s.ids.end(), out + static_cast<int64_t>(s.ids.size()) - 1 - s.answer);
+    }
+  };
+}
+
+// What an evaluation shows of the rows that have targets, by sequence.
+struct Tally {
+  Tally(const std::vector<AnswerTokens>& of, int64_t length)
+      : sequences(of), T(length), log_likelihood(of.size()), greedy(of.size(), 1), here(of.size(), 0) {}
+
+  void see(const std::string& name, int64_t first_row, const std::vector<float>& rows) {
+    if (name == "largest logit") {
+      largest = rows;
+      return;
+    }
+    const bool losses = name == "loss";
+    for (int64_t row = 0; row < static_cast<int64_t>(rows.size()); row++) {
+      const auto s = static_cast<size_t>((first_row + row) / T);
+      const int64_t at = (first_row + row) % T, end = static_cast<int64_t>(sequences[s].ids.size()) - 1;
+      if (at < end - sequences[s].answer || at >= end) continue;
+      const float value = rows[static_cast<size_t>(row)];
+      here[s] = 1;
+      if (losses)
+        log_likelihood[s] -= static_cast<double>(value);
+      else if (value < largest[static_cast<size_t>(row)])
+        greedy[s] = 0;
+    }
+  }
+
+  const std::vector<AnswerTokens>& sequences;
+  int64_t T;
+  std::vector<double> log_likelihood;
+  std::vector<char> greedy, here;
+  std::vector<float> largest;
+};
+
+}  // namespace
+
+EvaluationResult Inference::evaluate(const std::string& data, int64_t T, int64_t limit,
+                                     const std::function<void(double)>& progress) {
+  const int64_t length = T > 0 ? T : weights_.model.context;
+  std::optional<Loader> loader;
+  Config config;
+  int64_t sequences = 0;
+  together(session_, [&] {
+    CHECK(length <= weights_.model.context, "sequences of {} tokens, but the model's context is {}", length,
+          weights_.model.context);
+    config = config_for(length, 1);
+    loader = open_data("--data", data, config, false, session_.rank(), session_.size());
+    sequences = limit > 0 ? std::min(limit, loader->num_samples()) : loader->num_samples();
+    config = config_for(length, std::clamp<int64_t>(4096 / length, 1, sequences));
+  });
+  const Feed read = feed_from(*loader, 0, weights_.model.vocab);
+  const double loss = evaluate(config, sequences, read, progress, {});
+  return {.loss = loss,
+          .tokens = sequences * length,
+          .bytes = tokenizer_ ? target_bytes(*loader, sequences, *tokenizer_) : 0};
+}
+
+std::vector<Answered> Inference::answer(const std::vector<Question>& questions,
+                                        const std::function<void(double)>& progress) {
+  const int64_t context = weights_.model.context;
+  std::vector<AnswerTokens> sequences;
+  int64_t T = 1;
+  Config config;
+  together(session_, [&] {
+    for (const Question& question : questions)
+      for (const std::string& answer : question.answers) {
+        AnswerTokens& s = sequences.emplace_back(encode_answer(tokenizer(), question.context, answer));
+        CHECK(s.answer <= context, "an answer of {} tokens, but the model's context is {}: `{}`", s.answer, context,
+              answer);
+        if (const auto size = static_cast<int64_t>(s.ids.size()); size > context + 1)
+          s.ids.erase(s.ids.begin(), s.ids.begin() + (size - context - 1));
+        T = std::max(T, static_cast<int64_t>(s.ids.size()) - 1);
+      }
+    T = std::min(context, round_up(T, layout_.parallel.tensor_parallel_degree));
+    config = config_for(T, std::clamp<int64_t>(4096 / T, 1, static_cast<int64_t>(sequences.size())));
+  });
+  Tally mine(sequences, T);
+  evaluate(config, static_cast<int64_t>(sequences.size()), feed_of(sequences, T), progress,
+           [&](const std::string& name, int64_t first_row, const std::vector<float>& rows) {
+             mine.see(name, first_row, rows);
+           });
+
+  using Part = std::vector<std::tuple<size_t, double, bool>>;
+  Part part;
+  for (size_t s = 0; s < sequences.size(); s++)
+    if (mine.here[s]) part.emplace_back(s, mine.log_likelihood[s], mine.greedy[s] != 0);
+  std::vector<std::pair<double, bool>> all(sequences.size());
+  for (const Part& theirs : of_all_ranks(session_, part))
+    for (const auto& [s, log_likelihood, greedy] : theirs) all[s] = {log_likelihood, greedy};
+  std::vector<Answered> answered;
+  size_t s = 0;
+  for (const Question& question : questions) {
+    Answered& a = answered.emplace_back();
+    for (size_t i = 0; i < question.answers.size(); i++, s++) {
+      a.log_likelihood.push_back(all[s].first);
+      a.greedy.push_back(all[s].second);
+    }
+  }
+  return answered;
+}
+
+double Inference::evaluate(const Config& config, int64_t sequences, const Feed& read,
+                           const std::function<void(double)>& progress, const See& see) {
+  const auto observe = [&](Stage& stage, Runtime& runtime) {
+    if (!see) return;
+    stage.observe([&](const std::string& name, int64_t first_row, Tensor rows) {
+      if (name != "loss" && name != "largest logit" && name != "target's logit") return;
+      std::vector<float> values;
+      runtime.stream.download(
+          "show", rows, [&](Tensor host) { values.assign(host.data<float>(), host.data<float>() + host.numel()); });
+      runtime.stream.synchronize();
+      if (runtime.stream.world() != World::dry) see(name, first_row, values);
+    });
+  };
+  const auto build = [&](const Plan& plan, Runtime& runtime) {
+    auto stage = std::make_unique<Stage>(plan, runtime, false);
+    observe(*stage, runtime);
+    return stage;
+  };
+  const auto rehearse = [](Stage& stage, const Plan& plan) {
+    stage.evaluate({.feed = {}, .batch = plan.batch, .dropout = {}});
+  };
+  Engine<Stage> engine(config, session_, device_.world, device_.ranks, *weights_.tensors, build, rehearse);
+  BatchPlan batch = engine.plan.batch;
+  batch.batch = sequences;
+  const Feed feed = [&](Interval part, Tensor tokens, Tensor targets) {
+    if (part.begin > 0 && part.size() > 0 && session_.rank() == 0)
+      progress(static_cast<double>(part.begin) / static_cast<double>(sequences));
+    read(part, tokens, targets);
+  };
+  Stream& s = engine.runtime->stream;
+  engine.worker->evaluate({.feed = feed, .batch = batch, .dropout = {}});
+  const Tensor sum = engine.worker->loss();
+  if (engine.plan.tensor.rank != 0) fill(s, sum, 0);  // the others of its group count the same
+  engine.runtime->mesh.channel(Channel::world).all_reduce(s, sum, Reduce::sum).wait();
+  double loss = 0;
+  s.download("read_loss", sum, [&](Tensor host) { loss = *host.data<double>(); });
+  s.synchronize();
+  if (session_.rank() == 0) progress(1);
+  return loss;
+}
+
+}  // namespace megalith

@@ -1,0 +1,18 @@
+// The session of a process by itself, which nobody started beside others.
+#pragma once
+
+#include <cstdlib>
+
+#include "trainer/session/session.h"
+
+namespace megalith {
+
+class Alone : public Session {
+ public:
+  Alone() = default;
+  std::vector<std::string> all_gather_text(const std::string& mine) const override { return {mine}; }
+  std::string broadcast_text(const std::string& text) const override { return text; }
+  [[noreturn]] void abort(int status) const override { std::exit(status); }
+};
+
+}  // namespace megalith
