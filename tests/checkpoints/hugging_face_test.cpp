@@ -162,13 +162,13 @@ TEST(HuggingFace, through_a_checkpoint_and_out_again) {
     EXPECT_TRUE(other.bytes == t.bytes) << name;
   }
   open_gpt2(out);
-  EXPECT_EQ(std::distance(fs::directory_iterator(out), {}), 2);
+  EXPECT_EQ(std::distance(fs::directory_iterator(out), {}), 3);
 }
 
 TEST(HuggingFace, an_export_overwrites_nothing) {
   Model model(small_tensors(), config_of(small));
   HuggingFaceReader source = open_gpt2(model.path());
-  for (const std::string name : {"config.json", "model.safetensors"}) {
+  for (const std::string name : {"config.json", "generation_config.json", "model.safetensors"}) {
     const TemporaryFolder folder;
     spill(folder / name, "precious");
     expect_part(
@@ -193,7 +193,11 @@ TEST(HuggingFace, an_export_says_which_token_ends_a_text) {
   const TemporaryFolder folder;
   const auto exported = [&](const std::string& name, std::optional<int64_t> end_of_text) {
     export_hugging_face(source, small, gpt2_parameters(small), end_of_text, folder / name);
-    return nlohmann::json::parse(read_file(folder / name + "/config.json"));
+    const auto config = nlohmann::json::parse(read_file(folder / name + "/config.json"));
+    const auto generation = nlohmann::json::parse(read_file(folder / name + "/generation_config.json"));
+    for (const char* key : {"bos_token_id", "eos_token_id"}) EXPECT_EQ(generation.at(key), config.at(key)) << key;
+    EXPECT_EQ(generation.contains("pad_token_id"), end_of_text.has_value());
+    return config;
   };
   const auto with = exported("with", small.vocab - 1), without = exported("without", std::nullopt);
   for (const char* key : {"bos_token_id", "eos_token_id"}) {
