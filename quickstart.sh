@@ -20,7 +20,8 @@ texts=("$@")
 if [ ! -e "$out/data/train.bin" ]; then
   mkdir -p "$out"
   if [ ${#texts[@]} -eq 0 ]; then
-    dictzip -dc /usr/share/dictd/gcide.dict.dz > "$out/text.txt"
+    # Three of its characters are not UTF-8; iconv leaves them out, and says so by its status.
+    dictzip -dc /usr/share/dictd/gcide.dict.dz | { iconv -c -f UTF-8 -t UTF-8 || true; } > "$out/text.txt"
     texts=("$out/text.txt")
   fi
   "$megalith" prepare --text "${texts[@]}" --tokenizer train:4096 --out "$out/data"
