@@ -94,7 +94,7 @@ void DocumentReader::documents_of(const TextBatch& batch, const Give& give) {
 }
 
 void DocumentReader::lines_of(const TextBatch& batch, const Give& give) {
-  const std::string& path = corpus_.inputs[static_cast<size_t>(batch.begin.input)].path;
+  const std::string path = corpus_.inputs[static_cast<size_t>(batch.begin.input)].name();
   const std::string_view text = batch.text;
   int64_t line_number = batch.begin.lines;
   for (size_t begin = 0; begin < text.size();) {
@@ -117,7 +117,7 @@ void DocumentReader::lines_of(const TextBatch& batch, const Give& give) {
 std::string DocumentReader::fault_of(std::string_view text, const TextBatch& batch, int64_t offset) const {
   if (is_good(text)) return {};
   const size_t at = first_fault(text);
-  const std::string& path = corpus_.inputs[static_cast<size_t>(batch.begin.input)].path;
+  const std::string path = corpus_.inputs[static_cast<size_t>(batch.begin.input)].name();
   const int64_t place = batch.begin.offset + offset + static_cast<int64_t>(at);
   if (at < text.size() && text[at] == '\0')
     return fmt::format("{} has a NUL byte at byte {}, so it is hardly a text; leave it out, or take the byte out", path,

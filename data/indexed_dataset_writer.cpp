@@ -21,6 +21,15 @@ std::unique_ptr<File> reopen(const std::string& path, int64_t bytes) {
   return file;
 }
 
+void for_each_length(const File& lengths, int64_t documents, const std::function<void(int64_t tokens)>& f) {
+  std::vector<int64_t> some;
+  for (int64_t done = 0; done < documents; done += static_cast<int64_t>(some.size())) {
+    some.resize(static_cast<size_t>(std::min(documents - done, lengths_at_once)));
+    lengths.read(done * int64_t{sizeof(int64_t)}, some.data(), static_cast<int64_t>(some.size() * sizeof(int64_t)));
+    for (const int64_t length : some) f(length);
+  }
+}
+
 // Appends values of any kind to a file, many at a time.
 class Appender {
  public:
@@ -41,6 +50,13 @@ class Appender {
 };
 
 }  // namespace
+
+IndexedDatasetWriter::Mark IndexedDatasetWriter::mark_of(const std::string& prefix) {
+  const File lengths(prefix + ".lengths", File::Use::read);
+  Mark mark{0, lengths.size() / int64_t{sizeof(int64_t)}, 0};
+  for_each_length(lengths, mark.documents, [&](int64_t tokens) { mark.tokens += tokens; });
+  return mark;
+}
 
 IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, int64_t vocab_size, int64_t longest_sequence,
                                            const Mark& from)
@@ -70,8 +86,7 @@ void IndexedDatasetWriter::end_document() {
 void IndexedDatasetWriter::drop_document() {
   flush();
   mark_.open_tokens = 0;
-  bin_->resize(mark_.tokens * format::bytes_of(element_));
-  flushed_tokens_ = mark_.tokens;
+  flushed_tokens_ = mark_.tokens;  // what is on the disk is written over: an earlier mark may still need its bytes
 }
 
 void IndexedDatasetWriter::flush() {
@@ -98,29 +113,23 @@ IndexedDatasetWriter::Mark IndexedDatasetWriter::sync() {
 
 void IndexedDatasetWriter::finish() {
   flush();
+  const int64_t bytes = mark_.tokens * format::bytes_of(element_);
+  if (bin_->size() > bytes) bin_->resize(bytes);
   bin_->sync();
   write_index();
 }
 
 void IndexedDatasetWriter::write_index() {
-  const auto for_each_length = [&](const std::function<void(int64_t tokens)>& f) {
-    std::vector<int64_t> lengths;
-    for (int64_t done = 0; done < mark_.documents; done += static_cast<int64_t>(lengths.size())) {
-      lengths.resize(static_cast<size_t>(std::min(mark_.documents - done, lengths_at_once)));
-      lengths_->read(done * int64_t{sizeof(int64_t)}, lengths.data(),
-                     static_cast<int64_t>(lengths.size() * sizeof(int64_t)));
-      for (const int64_t length : lengths) f(length);
-    }
-  };
   // Of a document, all but the last of its sequences are of this length.
   const auto for_each_sequence = [&](const std::function<void(int32_t tokens)>& f) {
-    for_each_length([&](int64_t tokens) {
+    for_each_length(*lengths_, mark_.documents, [&](int64_t tokens) {
       for (int64_t left = tokens; left > 0; left -= longest_sequence_)
         f(static_cast<int32_t>(std::min(left, longest_sequence_)));
     });
   };
   uint64_t num_sequences = 0;
-  for_each_length([&](int64_t tokens) { num_sequences += static_cast<uint64_t>(num_sequences_of(tokens)); });
+  for_each_length(*lengths_, mark_.documents,
+                  [&](int64_t tokens) { num_sequences += static_cast<uint64_t>(num_sequences_of(tokens)); });
 
   NewFile idx(prefix_ + ".idx", {.replace = true});
   Appender out(idx);
@@ -137,7 +146,7 @@ void IndexedDatasetWriter::write_index() {
   });
   int64_t bound = 0;
   out.add(bound);
-  for_each_length([&](int64_t tokens) { out.add(bound += num_sequences_of(tokens)); });
+  for_each_length(*lengths_, mark_.documents, [&](int64_t tokens) { out.add(bound += num_sequences_of(tokens)); });
   out.flush();
   idx.publish();
 }

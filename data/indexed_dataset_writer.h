@@ -25,6 +25,9 @@ class IndexedDatasetWriter {
     bool operator==(const Mark&) const = default;
   };
 
+  // With all documents that an earlier one has ended.
+  static Mark mark_of(const std::string& prefix);
+
   // Writes PREFIX.bin from the mark on. A document of more than longest_sequence tokens becomes several sequences.
   IndexedDatasetWriter(const std::string& prefix, int64_t vocab_size,
                        int64_t longest_sequence = std::numeric_limits<int32_t>::max(), const Mark& from = {0, 0, 0});

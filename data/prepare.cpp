@@ -23,8 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char *made_of_json = "made_of.json", *position_json = "position.json", *publish_json = "publish.json";
-
 // A batch as tokens, and where it left the texts.
 struct EncodedDocument {
   size_t end;     // of its tokens
@@ -155,12 +153,14 @@ void encode(const Corpus& corpus, const Tokenizer& tokenizer, const PrepareOptio
         not_noted += batch.text_bytes;
         if (!can_go_on || not_noted < options.note_bytes || since_noted.seconds() < wait) return;
         since_noted.restart();
-        folder.note(position_json, to_json(files.sync()));
+        folder.note(PrepareFolder::position, to_json(files.sync()));
         folder.keep();
         not_noted = 0;
         // However slow the disk is, this takes a twentieth of the time.
         if (options.note_seconds > 0) wait = std::max(options.note_seconds, 20 * since_noted.seconds());
       });
+  // Finishing cuts off what earlier notes may count.
+  if (can_go_on) folder.note(PrepareFolder::position, to_json(files.sync()));
   files.finish();
 }
 
@@ -268,11 +268,11 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
           "{} is a pipe, which can be read once, and training a tokenizer takes a reading before that which encodes; "
           "write "
           "it into a file, or name a tokenizer that is there already",
-          input.path == "-" ? "the standard input" : input.path);
+          input.name());
 
   PrepareFolder folder(options.out);
   nlohmann::json made = made_of(options, inputs);
-  const auto earlier = folder.noted(made_of_json), noted = folder.noted(position_json);
+  const auto earlier = folder.noted(PrepareFolder::made_of), noted = folder.noted(PrepareFolder::position);
   if (noted) {
     const std::string difference = difference_of(earlier ? earlier->at("of") : nlohmann::json::object(), made);
     CHECK(
@@ -282,7 +282,7 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
         folder.path(""), difference);
   }
   const std::string tokenizer_folder = folder.path("tokenizer");
-  if (const auto done = folder.noted(publish_json)) {
+  if (const auto done = folder.noted(PrepareFolder::publishing)) {
     PrepareReport report = report_from(done->at("report"));
     report.continued = true;
     folder.publish(done->at("names").get<std::vector<std::string>>());
@@ -304,12 +304,12 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
     }
     tokenizer = load_tokenizer(tokenizer_folder);
   } else {
-    folder.note(made_of_json, {{"of", std::move(made)}, {"held_out", held_out_of(corpus)}});
+    folder.note(PrepareFolder::made_of, {{"of", std::move(made)}, {"held_out", held_out_of(corpus)}});
     if (!tokenizer)
       tokenizer = train_tokenizer(corpus, vocab_to_train(options.tokenizer), threads, {},
                                   [&](int64_t done) { tell("training the tokenizer", done, corpus.disk_bytes()); });
     save_tokenizer(*tokenizer, tokenizer_folder);
-    if (corpus.disk_bytes() > 0) folder.note(position_json, to_json(position));
+    if (corpus.disk_bytes() > 0) folder.note(PrepareFolder::position, to_json(position));
   }
 
   const int64_t total = corpus.disk_bytes();
@@ -347,7 +347,7 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
       if (shards == &files.train() && name.ends_with(".bin")) bins.push_back(folder.path(name));
     }
   report.most_common = most_common(bins, *tokenizer, threads);
-  folder.note(publish_json, {{"names", names}, {"report", to_json(report)}});
+  folder.note(PrepareFolder::publishing, {{"names", names}, {"report", to_json(report)}});
   folder.publish(names);
   return report;
 }

@@ -11,8 +11,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* made_of = "made_of.json";
-
 // train.bin, train-00000.idx, ...
 bool is_token_file(const std::string& name) {
   for (const std::string part : {"train", "validation"}) {
@@ -91,7 +89,7 @@ void PrepareFolder::forget(const std::string& name) { remove_all(path(name)); }
 
 void PrepareFolder::refuse_existing() const {
   std::error_code absent;
-  if (fs::exists(partial_ / "publish.json", absent)) return;  // they are ours
+  if (fs::exists(partial_ / publishing, absent)) return;  // they are ours
   std::vector<std::string> found;
   for (const std::string& name : names_in(out_))
     if (name == "tokenizer" || is_token_file(name)) found.push_back(name);

@@ -21,6 +21,8 @@ namespace megalith {
 
 class PrepareFolder {
  public:
+  static constexpr const char *made_of = "made_of.json", *position = "position.json", *publishing = "publish.json";
+
   // Makes the folders. Errors: OUT that cannot be made, another prepare at work there, files in prepare.partial that
   // none of ours made.
   explicit PrepareFolder(const std::string& out);

@@ -8,14 +8,12 @@ namespace megalith {
 
 namespace {
 
-using nlohmann::json;
-
-json to_json(const TokenShards::Mark& mark) {
+nlohmann::json to_json(const TokenShards::Mark& mark) {
   return {mark.shard,  mark.written.tokens, mark.written.documents, mark.written.open_tokens, mark.documents,
           mark.tokens, mark.bytes,          mark.open_bytes};
 }
 
-TokenShards::Mark mark_from(const json& j) {
+TokenShards::Mark mark_from(const nlohmann::json& j) {
   const auto at = [&](size_t i) { return j.at(i).get<int64_t>(); };
   return {.shard = at(0),
           .written = {at(1), at(2), at(3)},
@@ -25,21 +23,21 @@ TokenShards::Mark mark_from(const json& j) {
           .open_bytes = at(7)};
 }
 
-json to_json(const PrepareReport::Part& part) { return {part.documents, part.bytes, part.tokens}; }
-PrepareReport::Part part_from(const json& j) {
+nlohmann::json to_json(const PrepareReport::Part& part) { return {part.documents, part.bytes, part.tokens}; }
+PrepareReport::Part part_from(const nlohmann::json& j) {
   return {j.at(0).get<int64_t>(), j.at(1).get<int64_t>(), j.at(2).get<int64_t>()};
 }
 
 // Bytes that need not be UTF-8.
-json bytes_to_json(std::string_view bytes) { return std::vector<uint8_t>(bytes.begin(), bytes.end()); }
-std::string bytes_from(const json& j) {
+nlohmann::json bytes_to_json(std::string_view bytes) { return std::vector<uint8_t>(bytes.begin(), bytes.end()); }
+std::string bytes_from(const nlohmann::json& j) {
   const auto bytes = j.get<std::vector<uint8_t>>();
   return {bytes.begin(), bytes.end()};
 }
 
 }  // namespace
 
-json to_json(const PreparePosition& p) {
+nlohmann::json to_json(const PreparePosition& p) {
   return {{"input", p.text.input},
           {"offset", p.text.offset},
           {"lines", p.text.lines},
@@ -53,7 +51,7 @@ json to_json(const PreparePosition& p) {
           {"validation", to_json(p.validation)}};
 }
 
-PreparePosition position_from(const json& j) {
+PreparePosition position_from(const nlohmann::json& j) {
   return {.text = {.input = j.at("input").get<int64_t>(),
                    .offset = j.at("offset").get<int64_t>(),
                    .lines = j.at("lines").get<int64_t>(),
@@ -67,8 +65,8 @@ PreparePosition position_from(const json& j) {
           .first_bad = bytes_from(j.at("first_bad"))};
 }
 
-json made_of(const PrepareOptions& options, const std::vector<TextInput>& inputs) {
-  json texts = json::array();
+nlohmann::json made_of(const PrepareOptions& options, const std::vector<TextInput>& inputs) {
+  nlohmann::json texts = nlohmann::json::array();
   for (const TextInput& input : inputs)
     texts.push_back({bytes_to_json(input.path), input.size, input.modified, input.json_lines});
   return {{"version", 1},
@@ -80,10 +78,10 @@ json made_of(const PrepareOptions& options, const std::vector<TextInput>& inputs
           {"--shard-tokens", options.shard_tokens}};
 }
 
-std::string difference_of(const json& before, const json& now) {
+std::string difference_of(const nlohmann::json& before, const nlohmann::json& now) {
   for (const char* option : {"version", "--tokenizer", "--separator", "--field", "--validation", "--shard-tokens"})
     if (!before.contains(option) || before.at(option) != now.at(option)) return fmt::format("{} is another", option);
-  const json &old_texts = before.at("texts"), &texts = now.at("texts");
+  const nlohmann::json &old_texts = before.at("texts"), &texts = now.at("texts");
   for (size_t i = 0; i < std::max(old_texts.size(), texts.size()); i++) {
     if (i >= texts.size()) return fmt::format("{} is missing", bytes_from(old_texts.at(i).at(0)));
     const std::string path = bytes_from(texts.at(i).at(0));
@@ -94,22 +92,22 @@ std::string difference_of(const json& before, const json& now) {
   return {};
 }
 
-json held_out_of(const Corpus& corpus) {
-  json sizes = json::array();
+nlohmann::json held_out_of(const Corpus& corpus) {
+  nlohmann::json sizes = nlohmann::json::array();
   for (const auto& [place, size] : corpus.sizes) sizes.push_back({place.first, place.second, size});
   return {{"rule", static_cast<int>(corpus.held_out.rule())}, {"sizes", sizes}};
 }
 
-Corpus corpus_from(const json& held_out, const CorpusOptions& options, std::vector<TextInput> inputs) {
+Corpus corpus_from(const nlohmann::json& held_out, const CorpusOptions& options, std::vector<TextInput> inputs) {
   DocumentSizes sizes;
-  for (const json& j : held_out.at("sizes"))
+  for (const nlohmann::json& j : held_out.at("sizes"))
     sizes[{j.at(0).get<int64_t>(), j.at(1).get<int64_t>()}] = j.at(2).get<int64_t>();
   return reopen_corpus(options, std::move(inputs), static_cast<HoldOut::Rule>(held_out.at("rule").get<int>()),
                        std::move(sizes));
 }
 
-json to_json(const PrepareReport& r) {
-  json common = json::array();
+nlohmann::json to_json(const PrepareReport& r) {
+  nlohmann::json common = nlohmann::json::array();
   for (const auto& [text, share] : r.most_common) common.push_back({bytes_to_json(text), share});
   return {{"train", to_json(r.train)},
           {"validation", to_json(r.validation)},
@@ -121,7 +119,7 @@ json to_json(const PrepareReport& r) {
           {"first_bad", bytes_to_json(r.first_bad)}};
 }
 
-PrepareReport report_from(const json& j) {
+PrepareReport report_from(const nlohmann::json& j) {
   PrepareReport r{.train = part_from(j.at("train")),
                   .validation = part_from(j.at("validation")),
                   .vocab_size = j.at("vocab_size").get<int32_t>(),
@@ -130,7 +128,7 @@ PrepareReport report_from(const json& j) {
                   .most_common = {},
                   .bad_documents = j.at("bad_documents").get<int64_t>(),
                   .first_bad = bytes_from(j.at("first_bad"))};
-  for (const json& piece : j.at("most_common"))
+  for (const nlohmann::json& piece : j.at("most_common"))
     r.most_common.push_back({bytes_from(piece.at(0)), piece.at(1).get<double>()});
   return r;
 }

@@ -16,6 +16,7 @@ struct TextInput {
   int64_t modified = 0;     // nanoseconds since the epoch; 0 of a pipe
 
   bool operator==(const TextInput&) const = default;
+  std::string name() const { return path == "-" ? "the standard input" : path; }  // for messages
 };
 
 // The name says what a file holds: NAME.jsonl and NAME.json are JSON lines, any other is a text; .gz, .zst or .xz may

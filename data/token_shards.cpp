@@ -10,9 +10,7 @@ namespace megalith {
 
 namespace {
 
-constexpr int64_t longest_sequence = std::numeric_limits<int32_t>::max();
-
-int64_t file_bytes(const std::string& path) { return File(path, File::Use::read).size(); }
+constexpr int64_t whole_document = std::numeric_limits<int32_t>::max();
 
 }  // namespace
 
@@ -29,7 +27,7 @@ std::string TokenShards::prefix_of(int64_t shard) const {
 IndexedDatasetWriter& TokenShards::writer() {
   if (!writer_)
     writer_ = std::make_unique<IndexedDatasetWriter>(folder_ + "/" + prefix_of(mark_.shard), vocab_size_,
-                                                     longest_sequence, mark_.written);
+                                                     whole_document, mark_.written);
   return *writer_;
 }
 
@@ -68,10 +66,7 @@ void TokenShards::finish() {
   if (mark_.documents == 0) return;
   for (int64_t shard = 0; shard < mark_.shard; shard++) {
     const std::string prefix = folder_ + "/" + prefix_of(shard);
-    const IndexedDatasetWriter::Mark all{
-        file_bytes(prefix + ".bin") / indexed_dataset::bytes_of(indexed_dataset::element_for(vocab_size_)),
-        file_bytes(prefix + ".lengths") / int64_t{sizeof(int64_t)}, 0};
-    IndexedDatasetWriter(prefix, vocab_size_, longest_sequence, all).finish();
+    IndexedDatasetWriter(prefix, vocab_size_, whole_document, IndexedDatasetWriter::mark_of(prefix)).finish();
   }
   writer().finish();
 }

@@ -15,6 +15,7 @@
 #include "data/tokenizer.h"
 #include "tests/data/compressed.h"
 #include "tests/data/scratch.h"
+#include "tests/long_tests.h"
 
 namespace megalith {
 namespace {
@@ -62,12 +63,12 @@ std::map<std::string, std::string> files_below(const std::string& folder) {
   return files;
 }
 
-std::string line(const std::string& text) { return "{\"id\": [1, {}], \"text\": \"" + text + "\"}\n"; }
+std::string json_line(const std::string& text) { return "{\"id\": [1, {}], \"text\": \"" + text + "\"}\n"; }
 
 TEST(Corpus, DocumentsOfEveryForm) {
   Scratch scratch;
-  const std::string json = "\xef\xbb\xbf" + line("one\\nline \\u00e9\\ud83d\\ude00") + "\r\n  \n" +
-                           "{\"text\": \"last counts: no\", \"text\": \"yes\"}\r\n" + line("") +
+  const std::string json = "\xef\xbb\xbf" + json_line("one\\nline \\u00e9\\ud83d\\ude00") + "\r\n  \n" +
+                           "{\"text\": \"last counts: no\", \"text\": \"yes\"}\r\n" + json_line("") +
                            "{\"text\":\"no end\"}";
   const Texts of_json = {"one\nline \xc3\xa9\xf0\x9f\x98\x80", "yes", "no end"};
   const std::string text = "<|endoftext|>first<|endoftext|><|endoftext|>\nsecond<|endoftex\n<|endoftext|>third";
@@ -105,13 +106,13 @@ TEST(Corpus, PipesOfBothKinds) {
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   for (const bool json : {false, true})
     for (const double fraction : {0.0, 0.4}) {
-      std::jthread writer([&] { std::ofstream(pipe, std::ios::binary) << line("abcdefghi\\n") + line("k"); });
+      std::jthread writer([&] { std::ofstream(pipe, std::ios::binary) << json_line("abcdefghi\\n") + json_line("k"); });
       PrepareOptions options = options_for({pipe}, scratch.path("out"), fraction);
       options.corpus.pipes_are_json = json;
       const PrepareReport report = prepare(options);
       EXPECT_EQ(report.train.documents, json ? 2 : 1);
       EXPECT_EQ(report.train.bytes + report.validation.bytes,
-                json ? 11 : static_cast<int64_t>((line("abcdefghi\\n") + line("k")).size()));
+                json ? 11 : static_cast<int64_t>((json_line("abcdefghi\\n") + json_line("k")).size()));
       EXPECT_EQ(report.validation.documents, fraction == 0 ? 0 : 1);
       fs::remove_all(scratch.path("out"));
     }
@@ -129,7 +130,7 @@ Texts numbered(int count, int from) {
 }
 std::string as_lines(const Texts& documents) {
   std::string lines;
-  for (const std::string& document : documents) lines += line(document);
+  for (const std::string& document : documents) lines += json_line(document);
   return lines;
 }
 std::string as_text(const Texts& documents) {
@@ -223,17 +224,17 @@ TEST(Corpus, BadDocumentsAreNamedAndCanBeLeftOut) {
   EXPECT_ERROR(run("a.txt", good + "a\xe4\xb8", 0), "a.txt is not UTF-8 at byte 37 (0xe4)", "iconv", "--skip-bad");
   EXPECT_ERROR(run("a.txt", good + "\xff" + good, 0), "at byte 36 (0xff)");
   EXPECT_ERROR(run("a.txt", good + "123" + nul, 0), "NUL byte at byte 39");
-  EXPECT_ERROR(run("a.jsonl", line("x") + "{\"text\": \"x\"\n", 0), "a.jsonl, line 2 (at byte 29) is no JSON",
+  EXPECT_ERROR(run("a.jsonl", json_line("x") + "{\"text\": \"x\"\n", 0), "a.jsonl, line 2 (at byte 29) is no JSON",
                "--skip-bad N");
-  EXPECT_ERROR(run("a.jsonl", line("x") + "\n{\"txt\": \"x\"}\n", 0), "line 3", "without \"text\"", "--field");
+  EXPECT_ERROR(run("a.jsonl", json_line("x") + "\n{\"txt\": \"x\"}\n", 0), "line 3", "without \"text\"", "--field");
   EXPECT_ERROR(run("a.jsonl", "{\"text\": null}\n", 0), "line 1 ", "\"text\" is no string");
   EXPECT_ERROR(run("a.jsonl", "[]\n", 0), "line 1 ", "no object");
   EXPECT_ERROR(run("a.jsonl", "{\n  \"text\": \"over two lines\"\n}\n", 0), "line 1 ", "one whole object");
-  EXPECT_ERROR(run("a.jsonl", line("x\xff"), 0), "line 1 ", "no JSON");
-  EXPECT_ERROR(run("a.jsonl", line("x\\u0000"), 0), "line 1 ", "NUL");
+  EXPECT_ERROR(run("a.jsonl", json_line("x\xff"), 0), "line 1 ", "no JSON");
+  EXPECT_ERROR(run("a.jsonl", json_line("x\\u0000"), 0), "line 1 ", "NUL");
   EXPECT_FALSE(fs::exists(scratch.path("out")));
 
-  const std::string three_bad = line("a") + "{\n" + line("b") + "{}\n[1]\n" + line("c");
+  const std::string three_bad = json_line("a") + "{\n" + json_line("b") + "{}\n[1]\n" + json_line("c");
   for (const int64_t window : {10, 1 << 20}) {
     const PrepareReport report = run("a.jsonl", three_bad, 3, window);
     EXPECT_EQ(documents_in(scratch.path("out/train.bin")), (Texts{"a", "b", "c"}));
@@ -307,7 +308,8 @@ TEST(Corpus, TokensAbove65535Survive) {
   vocabulary.tokens.emplace_back();
   fs::create_directories(scratch.path("bpe"));
   write_bpe(vocabulary, scratch.path("bpe"));
-  PrepareOptions options = options_for({scratch.write("a.jsonl", line("abba") + line("ab"))}, scratch.path("out"), 0);
+  PrepareOptions options =
+      options_for({scratch.write("a.jsonl", json_line("abba") + json_line("ab"))}, scratch.path("out"), 0);
   options.tokenizer = scratch.path("bpe");
   EXPECT_EQ(prepare(options).bytes_per_token, 4);
   std::vector<int32_t> ids(6);
@@ -346,9 +348,10 @@ TEST_P(Restart, GoesOnAfterAFailureAnywhere) {
   EXPECT_EQ(prepare(options("whole")).held_out, GetParam() ? HoldOut::Rule::documents : HoldOut::Rule::ends);
   const auto whole = files_below(scratch_.path("whole"));
   ASSERT_TRUE(whole.contains("train-00001.bin"));
+  const int step = long_tests() ? 1 : 23;
   int num_continued = 0;
   std::string refused = "?";
-  for (int n = 0; !refused.empty(); n += 3 + n / 2) {
+  for (int n = 0; !refused.empty(); n += step) {
     SCOPED_TRACE(n);
     refused.clear();
     {
