@@ -6,7 +6,8 @@ The corpus is a file of JSON lines, compressed with zstd: documents of very diff
 Debian's dict-gcide and changed at random so that no two are equal. Needs the packages tiktoken, zstandard and numpy.
 
 Measured, in one run: the tokenizer alone on the same text in memory (bench_tokenizer), before and after, and prepare, whole.
-Prints both rates in MB/s of text, their ratio, and the most memory that prepare had resident. Then prepares again, killed
+Prints both rates in MB/s of text, their ratio, and the most memory that prepare had resident; and the same for seconds of a
+core, which other work on the machine disturbs less. Then prepares again, killed
 with SIGKILL half way through, and a third time where that was; its files must be the same bytes. At last, tiktoken encodes
 the same documents, and its tokens must be those of the files. Exits with 1 if one of them differs.
 """
@@ -17,6 +18,7 @@ import io
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -59,9 +61,16 @@ def make(folder, count, megabytes):
     return corpus, plain
 
 
+def core_seconds():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def tokenizer_rate(program, tokenizer, plain, threads):
+    """MB/s, and seconds of a core."""
+    start = core_seconds()
     row = subprocess.run([program, tokenizer, plain, str(threads), "1"], check=True, capture_output=True).stdout
-    return json.loads(row)["MB/s"]
+    return json.loads(row)["MB/s"], core_seconds() - start
 
 
 def resident_peak(pid):
@@ -160,12 +169,16 @@ def main():
     command = [options.megalith, "prepare", "--text", corpus, "--tokenizer", options.tokenizer, "--threads",
                str(options.threads)]
 
-    before = tokenizer_rate(options.bench_tokenizer, options.tokenizer, plain, options.threads)
+    before, cores_before = tokenizer_rate(options.bench_tokenizer, options.tokenizer, plain, options.threads)
+    start = core_seconds()
     seconds, peak = prepare(command, out[0])
-    after = tokenizer_rate(options.bench_tokenizer, options.tokenizer, plain, options.threads)
+    cores = core_seconds() - start
+    after, cores_after = tokenizer_rate(options.bench_tokenizer, options.tokenizer, plain, options.threads)
     rate, alone = megabytes / seconds, (before + after) / 2
     print(f"tokenizer alone {before:.1f} and {after:.1f} MB/s, prepare {rate:.1f} MB/s: {100 * rate / alone:.0f} %; "
           f"{peak / 2**20:.0f} MiB resident, {options.threads} threads")
+    print(f"seconds of a core: tokenizer alone {cores_before:.1f} and {cores_after:.1f}, prepare {cores:.1f}: "
+          f"{100 * (cores_before + cores_after) / 2 / cores:.0f} %", flush=True)
 
     killed, _ = prepare(command, out[1], kill_after=megabytes * 1e6 / 2)
     rest, _ = prepare(command, out[1])
