@@ -3,17 +3,18 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "data/bpe_vocabulary.h"
+#include "data/common_tokens.h"
 #include "data/documents.h"
 #include "data/ordered_parallel.h"
 #include "data/prepare_folder.h"
 #include "data/prepare_journal.h"
 #include "data/token_shards.h"
-#include "data/token_stream.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_spec.h"
 
@@ -164,57 +165,15 @@ void encode(const Corpus& corpus, const Tokenizer& tokenizer, const PrepareOptio
   files.finish();
 }
 
-// The most common tokens of files, with their shares.
-std::vector<PrepareReport::Piece> most_common(const std::vector<std::string>& bins, const Tokenizer& tokenizer,
-                                              int threads) {
-  constexpr int64_t at_once = 1 << 20;
+// The most common tokens of the training set, with their shares.
+std::vector<PrepareReport::Piece> common_pieces(const std::vector<std::string>& bins, const Tokenizer& tokenizer,
+                                                int threads, int64_t num_tokens) {
   constexpr size_t most = 5;
-  std::vector<int64_t> counts(static_cast<size_t>(tokenizer.vocab_size()));
-  int64_t total = 0;
-  for (const std::string& bin : bins) {
-    const TokenStream tokens = TokenStream::open(bin);
-    total += tokens.size();
-    using Range = std::pair<int64_t, int64_t>;
-    std::mutex adding;
-    int64_t next = 0;
-    ordered_parallel<Range, int>(
-        threads,
-        [&](Range& range) {
-          range = {next, std::min(next + at_once, tokens.size())};
-          next = range.second;
-          return range.first < range.second;
-        },
-        [&]() -> std::function<int(Range &&)> {
-          // Added up when the thread ends.
-          const std::shared_ptr<std::vector<int64_t>> mine(new std::vector<int64_t>(counts.size()),
-                                                           [&](std::vector<int64_t>* own) {
-                                                             const std::lock_guard lock(adding);
-                                                             for (size_t i = 0; i < counts.size(); i++)
-                                                               counts[i] += (*own)[i];
-                                                             delete own;
-                                                           });
-          return [mine, &tokens, ids = std::vector<int32_t>()](Range&& range) mutable {
-            ids.resize(static_cast<size_t>(range.second - range.first));
-            tokens.read(range.first, ids);
-            for (const int32_t id : ids) (*mine)[static_cast<size_t>(id)]++;
-            return 0;
-          };
-        },
-        [](int&&) {});
-  }
-  std::vector<int32_t> order(counts.size());
-  for (size_t i = 0; i < order.size(); i++) order[i] = static_cast<int32_t>(i);
-  const size_t shown = std::min(most, order.size());
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(shown), order.end(),
-                    [&](int32_t a, int32_t b) {
-                      const int64_t of_a = counts[static_cast<size_t>(a)], of_b = counts[static_cast<size_t>(b)];
-                      return of_a != of_b ? of_a > of_b : a < b;
-                    });
+  const std::vector<int64_t> counts = count_tokens(bins, tokenizer.vocab_size(), threads);
   std::vector<PrepareReport::Piece> pieces;
-  for (size_t i = 0; i < shown && counts[static_cast<size_t>(order[i])] > 0; i++)
-    pieces.push_back({order[i] == tokenizer.end_of_text() ? std::string(end_of_text_name)
-                                                          : std::string(tokenizer.token_bytes(order[i])),
-                      static_cast<double>(counts[static_cast<size_t>(order[i])]) / static_cast<double>(total)});
+  for (const int32_t id : most_common(counts, most))
+    pieces.push_back({std::string(id == tokenizer.end_of_text() ? end_of_text_name : tokenizer.token_bytes(id)),
+                      static_cast<double>(counts[static_cast<size_t>(id)]) / static_cast<double>(num_tokens)});
   return pieces;
 }
 
@@ -346,7 +305,7 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
       names.push_back(name);
       if (shards == &files.train() && name.ends_with(".bin")) bins.push_back(folder.path(name));
     }
-  report.most_common = most_common(bins, *tokenizer, threads);
+  report.most_common = common_pieces(bins, *tokenizer, threads, report.train.tokens);
   folder.note(PrepareFolder::publishing, {{"names", names}, {"report", to_json(report)}});
   folder.publish(names);
   return report;
