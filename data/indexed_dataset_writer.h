@@ -1,8 +1,12 @@
-// Writes the .bin/.idx pair of indexed_dataset.h, token by token, in the memory of one call.
+// Writes the .bin/.idx pair of indexed_dataset.h, token by token, in little memory whatever the number of documents:
+// their lengths are kept beside, in PREFIX.lengths, of which the index is made; that file stays.
+//
+// A writer can go on where an earlier one was, after the death of its process too: at a mark that sync() gave.
 #pragma once
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,26 +18,43 @@ namespace megalith {
 
 class IndexedDatasetWriter {
  public:
-  // Creates PREFIX.bin. A document of more than longest_sequence tokens becomes several sequences.
+  struct Mark {
+    int64_t tokens = 0, documents = 0;  // that are complete
+    int64_t open_tokens = 0;            // of the document after them
+
+    bool operator==(const Mark&) const = default;
+  };
+
+  // With all documents that an earlier one has ended.
+  static Mark mark_of(const std::string& prefix);
+
+  // Writes PREFIX.bin from the mark on. A document of more than longest_sequence tokens becomes several sequences.
   IndexedDatasetWriter(const std::string& prefix, int64_t vocab_size,
-                       int64_t longest_sequence = std::numeric_limits<int32_t>::max());
+                       int64_t longest_sequence = std::numeric_limits<int32_t>::max(), const Mark& from = {0, 0, 0});
 
   void add(std::span<const int32_t> ids);  // to the current document; ids are below vocab_size
   void end_document();
-  void finish();  // once: writes PREFIX.idx, syncs both
+  void drop_document();  // the current one, as if nothing of it had been added
+  Mark sync();           // what was added is on the disk
+  void finish();         // writes PREFIX.idx, syncs both; changes nothing when done again
 
-  int64_t num_tokens() const { return num_tokens_; }
-  int64_t num_documents() const { return static_cast<int64_t>(bounds_.size()) - 1; }
+  int64_t num_tokens() const { return mark_.tokens + mark_.open_tokens; }
+  int64_t num_documents() const { return mark_.documents; }
 
  private:
+  void flush();
+  void write_index();
+  int64_t num_sequences_of(int64_t tokens) const { return (tokens + longest_sequence_ - 1) / longest_sequence_; }
+
   std::string prefix_;
   indexed_dataset::Element element_;
   int64_t longest_sequence_;
-  NewFile bin_;
-  std::vector<uint16_t> narrow_;  // scratch
-  std::vector<int32_t> lengths_;
-  std::vector<int64_t> bounds_{0};
-  int64_t document_tokens_ = 0, num_tokens_ = 0;
+  Mark mark_;
+  std::unique_ptr<File> bin_, lengths_;
+  int64_t flushed_tokens_, flushed_documents_;
+  std::vector<uint16_t> narrow_;  // what is not flushed yet: one of these, by the element
+  std::vector<int32_t> wide_;
+  std::vector<int64_t> new_lengths_;
 };
 
 }  // namespace megalith

@@ -1,17 +1,22 @@
 #include "data/prepare.h"
 
 #include <algorithm>
-#include <cmath>
+#include <chrono>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <thread>
 
-#include "data/indexed_dataset_writer.h"
+#include "data/bpe_vocabulary.h"
+#include "data/common_tokens.h"
+#include "data/documents.h"
 #include "data/ordered_parallel.h"
-#include "data/text_windows.h"
+#include "data/prepare_folder.h"
+#include "data/prepare_journal.h"
+#include "data/token_shards.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_spec.h"
-#include "kernels/base/files.h"
 
 namespace megalith {
 
@@ -19,191 +24,290 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// OUT and, inside it, the folder where everything is made. The latter is also a lock: two runs never mix. Unless all is
-// published, OUT is left as it was found.
-class Workplace {
+// A batch as tokens, and where it left the texts.
+struct EncodedDocument {
+  size_t end;     // of its tokens
+  int64_t bytes;  // of its text
+  bool held_out, is_last;
+  std::string bad;
+};
+struct EncodedBatch {
+  std::vector<int32_t> ids;
+  std::vector<EncodedDocument> documents;
+  TextPosition end;
+  int64_t text_bytes, consumed;
+};
+
+class BatchEncoder {
  public:
-  Workplace(std::string out, std::vector<std::string> names)
-      : out_(std::move(out)), partial_(out_ / "prepare.partial"), names_(std::move(names)) {
-    refuse_existing();
-    std::error_code absent;
-    for (fs::path folder = out_; !folder.empty() && !exists(symlink_status(folder, absent));
-         folder = folder.parent_path())
-      made_.push_back(folder);
-    try {
-      make_folders(out_.string(), "give one that can be written");
-      CHECK(make_folders(partial_.string(), "give one that can be written"),
-            "{} exists: another prepare writes there, or one was killed; if none runs, remove it", partial_.string());
-    } catch (const Error&) {
-      clean_out();
-      throw;
-    }
-  }
+  BatchEncoder(const Corpus& corpus, const Tokenizer& tokenizer)
+      : documents_(corpus), encoder_(tokenizer.encoder()), end_of_text_(tokenizer.end_of_text()) {}
 
-  ~Workplace() {
-    if (num_published_ == names_.size()) return;
-    try {
-      for (size_t i = 0; i < num_published_; i++) remove_all((out_ / names_[i]).string());
-      remove_all(partial_.string());
-    } catch (const Error&) {  // there is an error under way already
-    }
-    clean_out();
-  }
-  Workplace(const Workplace&) = delete;
-  Workplace& operator=(const Workplace&) = delete;
-
-  std::string path(const std::string& name) const { return (partial_ / name).string(); }
-
-  // Moves the names into OUT, in their order.
-  void publish() {
-    refuse_existing();
-    for (const std::string& name : names_) {
-      move_file(path(name), (out_ / name).string());
-      num_published_++;
-    }
-    remove_all(partial_.string());
+  EncodedBatch encode(TextBatch&& batch) {
+    EncodedBatch encoded{{}, {}, batch.end, static_cast<int64_t>(batch.text.size()), batch.consumed};
+    encoded.ids.reserve(batch.text.size() / 3);
+    documents_.documents_of(batch, [&](const Document& document) {
+      if (document.bad.empty()) {
+        encoder_->encode(document.text, encoded.ids);
+        if (document.is_last) encoded.ids.push_back(end_of_text_);
+      }
+      encoded.documents.push_back({encoded.ids.size(), static_cast<int64_t>(document.text.size()), document.held_out,
+                                   document.is_last, document.bad});
+    });
+    return encoded;
   }
 
  private:
-  void refuse_existing() const {
-    std::error_code absent;
-    for (const std::string& name : names_)
-      CHECK(!fs::exists(fs::symlink_status(out_ / name, absent)),
-            "{} exists, and nothing is overwritten; remove it or write to another folder", (out_ / name).string());
-  }
-  void clean_out() const {
-    for (const fs::path& folder : made_) discard(folder.string());  // unless others have put something there
-  }
-
-  fs::path out_, partial_;
-  std::vector<std::string> names_;
-  std::vector<fs::path> made_;  // OUT and what is above it, as far as it was not there
-  size_t num_published_ = 0;
+  DocumentReader documents_;
+  std::unique_ptr<Encoder> encoder_;
+  int32_t end_of_text_;
 };
 
-// Where a file's validation document begins, see prepare.h.
-int64_t split_of(const File& file, double fraction) {
-  constexpr int64_t longest_search = 64 << 10;
-  const int64_t size = file.size();
-  const auto wanted = static_cast<int64_t>(std::ceil(static_cast<double>(size) * fraction));
-  const int64_t begin = std::max<int64_t>(size - wanted, std::min<int64_t>(size, 1));
-  if (wanted == 0) return size;
-  const int64_t first = std::max<int64_t>(begin - std::min(wanted, longest_search), 1);
-  std::string before(static_cast<size_t>(begin - first + 1), '\0');  // the byte before each possible beginning
-  file.read(first - 1, before.data(), static_cast<int64_t>(before.size()));
-  const size_t line_end = before.rfind('\n');
-  if (line_end != std::string::npos) return first + static_cast<int64_t>(line_end);
+// Writes what was encoded, in order, and knows how far that is.
+class TokenFiles {
+ public:
+  TokenFiles(const std::string& folder, const PrepareOptions& options, int64_t vocab_size, PreparePosition from)
+      : skip_bad_(options.skip_bad),
+        train_(folder, "train", vocab_size, options.shard_tokens, from.train),
+        validation_(folder, "validation", vocab_size, options.shard_tokens, from.validation),
+        position_(std::move(from)) {}
 
-  std::string at(static_cast<size_t>(std::min<int64_t>(size - begin, 4)), '\0');
-  file.read(begin, at.data(), static_cast<int64_t>(at.size()));
-  size_t skip = 0;
-  while (skip < at.size() && (static_cast<uint8_t>(at[skip]) & 0xc0) == 0x80) skip++;
-  return skip < at.size() ? begin + static_cast<int64_t>(skip) : begin;
-}
+  void write(const EncodedBatch& batch) {
+    size_t begin = 0;
+    for (const EncodedDocument& document : batch.documents) {
+      write(document, std::span(batch.ids).subspan(begin, document.end - begin));
+      begin = document.end;
+    }
+    position_.text = batch.end;
+  }
 
-struct Encoding {
-  const Tokenizer& tokenizer;
-  int threads;
-  int64_t window_bytes;
-  std::function<void(int64_t bytes)> advance;
+  const PreparePosition& sync() {
+    position_.train = train_.sync();
+    position_.validation = validation_.sync();
+    return position_;
+  }
+  void finish() {
+    train_.finish();
+    validation_.finish();
+    sync();
+  }
+  const PreparePosition& position() const { return position_; }
+  const TokenShards& train() const { return train_; }
+  const TokenShards& validation() const { return validation_; }
+
+ private:
+  void write(const EncodedDocument& document, std::span<const int32_t> ids) {
+    TokenShards& shards = document.held_out ? validation_ : train_;
+    if (!document.bad.empty() && !position_.in_bad_document) {
+      pass_over(document.bad);
+      if (shards.mark().open_bytes > 0) shards.drop_document();
+      position_.in_bad_document = true;
+    }
+    if (position_.in_bad_document) {
+      position_.in_bad_document = !document.is_last;
+      return;
+    }
+    if (document.bytes == 0 && shards.mark().open_bytes == 0) return;  // an empty document is none
+    shards.add(ids, document.bytes);
+    if (document.is_last) shards.end_document();
+  }
+
+  void pass_over(const std::string& bad) {
+    CHECK(skip_bad_ > 0, "{}; or leave such documents out, up to N of them, with --skip-bad N", bad);
+    CHECK(position_.bad_documents < skip_bad_, "{}; it is bad document {}, and --skip-bad {} leaves out no more", bad,
+          position_.bad_documents + 1, skip_bad_);
+    if (position_.bad_documents++ == 0) position_.first_bad = bad;
+  }
+
+  int64_t skip_bad_;
+  TokenShards train_, validation_;
+  PreparePosition position_;
 };
 
-PrepareReport::Part encode(const std::vector<TextRange>& ranges, const std::string& prefix, const Encoding& how) {
-  struct Encoded {
-    std::vector<int32_t> ids;
-    int64_t bytes;
-  };
-  TextWindows windows(ranges, how.window_bytes, [&](std::string_view text) { return how.tokenizer.last_cut(text); });
-  IndexedDatasetWriter writer(prefix, how.tokenizer.vocab_size());
-  PrepareReport::Part part;
-  const int32_t end_of_text = how.tokenizer.end_of_text();
-  ordered_parallel<TextWindow, Encoded>(
-      how.threads, [&](TextWindow& window) { return windows.next(window); },
-      [&]() -> std::function<Encoded(TextWindow &&)> {
-        const std::shared_ptr<Encoder> encoder = how.tokenizer.encoder();
-        return [encoder, end_of_text](TextWindow&& window) {
-          Encoded encoded{{}, static_cast<int64_t>(window.text.size())};
-          encoder->encode(window.text, encoded.ids);
-          if (window.ends_range) encoded.ids.push_back(end_of_text);
-          return encoded;
-        };
+class Clock {
+ public:
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  void restart() { start_ = std::chrono::steady_clock::now(); }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+void encode(const Corpus& corpus, const Tokenizer& tokenizer, const PrepareOptions& options, int threads,
+            PrepareFolder& folder, TokenFiles& files, const std::function<void(int64_t consumed)>& advance) {
+  TextBatches batches(
+      corpus, options.window_bytes, [&](std::string_view text) { return tokenizer.last_cut(text); },
+      files.position().text);
+  const bool can_go_on = corpus.disk_bytes() > 0;
+  Clock since_noted;
+  int64_t not_noted = 0;
+  double wait = options.note_seconds;
+  ordered_parallel<TextBatch, EncodedBatch>(
+      threads, [&](TextBatch& batch) { return batches.next(batch); },
+      [&]() -> std::function<EncodedBatch(TextBatch &&)> {
+        const auto encoder = std::make_shared<BatchEncoder>(corpus, tokenizer);
+        return [encoder](TextBatch&& batch) { return encoder->encode(std::move(batch)); };
       },
-      [&](Encoded&& encoded) {
-        writer.add(encoded.ids);
-        if (encoded.ids.back() == end_of_text) writer.end_document();
-        part.bytes += encoded.bytes;
-        how.advance(encoded.bytes);
+      [&](EncodedBatch&& batch) {
+        files.write(batch);
+        advance(batch.consumed);
+        not_noted += batch.text_bytes;
+        if (!can_go_on || not_noted < options.note_bytes || since_noted.seconds() < wait) return;
+        since_noted.restart();
+        folder.note(PrepareFolder::position, to_json(files.sync()));
+        folder.keep();
+        not_noted = 0;
+        // However slow the disk is, this takes a twentieth of the time.
+        if (options.note_seconds > 0) wait = std::max(options.note_seconds, 20 * since_noted.seconds());
       });
-  writer.finish();
-  part.documents = writer.num_documents();
-  part.tokens = writer.num_tokens();
-  return part;
+  // Finishing cuts off what earlier notes may count.
+  if (can_go_on) folder.note(PrepareFolder::position, to_json(files.sync()));
+  files.finish();
 }
 
-int64_t total_of(const std::vector<TextRange>& ranges) {
-  int64_t total = 0;
-  for (const TextRange& range : ranges) total += range.size();
-  return total;
+// The most common tokens of the training set, with their shares.
+std::vector<PrepareReport::Piece> common_pieces(const std::vector<std::string>& bins, const Tokenizer& tokenizer,
+                                                int threads, int64_t num_tokens) {
+  constexpr size_t most = 5;
+  const std::vector<int64_t> counts = count_tokens(bins, tokenizer.vocab_size(), threads);
+  std::vector<PrepareReport::Piece> pieces;
+  for (const int32_t id : most_common(counts, most))
+    pieces.push_back({std::string(id == tokenizer.end_of_text() ? end_of_text_name : tokenizer.token_bytes(id)),
+                      static_cast<double>(counts[static_cast<size_t>(id)]) / static_cast<double>(num_tokens)});
+  return pieces;
+}
+
+// The tokenizer that is named, except one that is to be trained.
+std::unique_ptr<Tokenizer> named_tokenizer(const std::string& spec) {
+  if (spec == "bytes") return make_byte_tokenizer();
+  if (vocab_to_train(spec) > 0) return nullptr;
+  std::error_code absent;
+  CHECK(fs::is_directory(spec, absent),
+        "the tokenizer {} is not a folder; give \"bytes\", \"train:VOCAB\" or a folder that holds vocab.json and "
+        "merges.txt",
+        spec);
+  return load_tokenizer(spec);
+}
+
+std::map<std::string, std::string> files_of(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    files[entry.path().filename().string()] = read_file(entry.path().string());
+  return files;
+}
+
+void save_tokenizer(const Tokenizer& tokenizer, const std::string& folder) {
+  remove_all(folder);
+  make_folders(folder, "give one that can be written");
+  tokenizer.save(folder);
+}
+
+void check_options(const PrepareOptions& options) {
+  CHECK(!options.corpus.texts.empty(), "no text to prepare; name at least one file");
+  CHECK(!options.out.empty(), "no folder to write to; name one");
+  CHECK(options.threads >= 0, "{} threads; give at least 1, or 0 for one a core", options.threads);
+  CHECK(options.window_bytes >= 1, "windows of {} bytes; give at least 1", options.window_bytes);
+  CHECK(options.shard_tokens >= 0, "shards of {} tokens; give at least 1, or 0 for one file", options.shard_tokens);
+  CHECK(options.skip_bad >= 0, "{} bad documents to leave out; give 0 or more", options.skip_bad);
 }
 
 }  // namespace
 
 PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& progress) {
-  CHECK(!options.text_files.empty(), "no text to prepare; name at least one file");
-  CHECK(!options.out.empty(), "no folder to write to; name one");
-  CHECK(options.validation_fraction >= 0 && options.validation_fraction < 1,
-        "a validation fraction of {}; it must be at least 0 and below 1", options.validation_fraction);
-  CHECK(options.threads >= 0, "{} threads; give at least 1, or 0 for one a core", options.threads);
-  CHECK(options.window_bytes >= 1, "windows of {} bytes; give at least 1", options.window_bytes);
+  check_options(options);
   const int threads =
       options.threads > 0 ? options.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-
-  std::vector<std::unique_ptr<File>> files;
-  std::vector<TextRange> train, validation;
-  for (const std::string& path : options.text_files) {
-    const File& file = *files.emplace_back(std::make_unique<File>(path, File::Use::read));
-    CHECK(file.size() > 0, "the text {} is empty (0 bytes); leave it out", path);
-    const int64_t split = split_of(file, options.validation_fraction);
-    train.push_back({&file, 0, split});
-    if (split < file.size()) validation.push_back({&file, split, file.size()});
-  }
-  CHECK(options.validation_fraction == 0 || !validation.empty(),
-        "the text has one byte a file: too little for a validation set; give more text, or a validation fraction of 0");
-  const int32_t vocab_to_learn = vocab_to_train(options.tokenizer);
-  std::unique_ptr<Tokenizer> tokenizer;
-  if (options.tokenizer == "bytes") {
-    tokenizer = make_byte_tokenizer();
-  } else if (vocab_to_learn == 0) {
-    std::error_code absent;
-    CHECK(fs::is_directory(options.tokenizer, absent),
-          "the tokenizer {} is not a folder; give \"bytes\", \"train:VOCAB\" or a folder that holds vocab.json and "
-          "merges.txt",
-          options.tokenizer);
-    tokenizer = load_tokenizer(options.tokenizer);
-  }
-
-  std::vector<std::string> names{"tokenizer", "train.idx", "train.bin"};
-  if (!validation.empty()) names.insert(names.end(), {"validation.idx", "validation.bin"});
-  Workplace work(options.out, names);
   const auto tell = [&](std::string_view stage, int64_t done, int64_t total) {
     if (progress) progress(stage, done, total);
   };
-  if (!tokenizer)
-    tokenizer = train_tokenizer(train, vocab_to_learn, threads, {},
-                                [&](int64_t done, int64_t total) { tell("training the tokenizer", done, total); });
-  make_folders(work.path("tokenizer"), "give one that can be written");
-  tokenizer->save(work.path("tokenizer"));
+  std::unique_ptr<Tokenizer> tokenizer = named_tokenizer(options.tokenizer);
+  const std::vector<TextInput> inputs = find_texts(options.corpus.texts, options.corpus.pipes_are_json);
+  for (const TextInput& input : inputs)
+    CHECK(tokenizer || input.is_plain,
+          "{} is a pipe, which can be read once, and training a tokenizer takes a reading before that which encodes; "
+          "write "
+          "it into a file, or name a tokenizer that is there already",
+          input.name());
 
-  int64_t done = 0;
-  const int64_t total = total_of(train) + total_of(validation);
-  const Encoding how{*tokenizer, threads, options.window_bytes,
-                     [&](int64_t bytes) { tell("encoding", done += bytes, total); }};
-  PrepareReport report;
-  report.train = encode(train, work.path("train"), how);
-  if (!validation.empty()) report.validation = encode(validation, work.path("validation"), how);
-  report.vocab_size = tokenizer->vocab_size();
-  report.bytes_per_token = indexed_dataset::bytes_of(indexed_dataset::element_for(report.vocab_size));
-  work.publish();
+  PrepareFolder folder(options.out);
+  nlohmann::json made = made_of(options, inputs);
+  const auto earlier = folder.noted(PrepareFolder::made_of), noted = folder.noted(PrepareFolder::position);
+  if (noted) {
+    const std::string difference = difference_of(earlier ? earlier->at("of") : nlohmann::json::object(), made);
+    CHECK(
+        difference.empty(),
+        "{} was begun by a prepare that did not end, and {} since; remove it to start over, or start with what it was "
+        "begun with to go on",
+        folder.path(""), difference);
+  }
+  const std::string tokenizer_folder = folder.path("tokenizer");
+  if (const auto done = folder.noted(PrepareFolder::publishing)) {
+    PrepareReport report = report_from(done->at("report"));
+    report.continued = true;
+    folder.publish(done->at("names").get<std::vector<std::string>>());
+    return report;
+  }
+
+  const Corpus corpus =
+      noted ? corpus_from(earlier->at("held_out"), options.corpus, inputs) : open_corpus(options.corpus);
+  PreparePosition position;
+  if (noted) {
+    position = position_from(*noted);
+    if (tokenizer) {
+      const std::string again = folder.path("tokenizer.again");
+      save_tokenizer(*tokenizer, again);
+      CHECK(files_of(again) == files_of(tokenizer_folder),
+            "{} was begun by a prepare that did not end, and the tokenizer {} changed since; remove it to start over",
+            folder.path(""), options.tokenizer);
+      remove_all(again);
+    }
+    tokenizer = load_tokenizer(tokenizer_folder);
+  } else {
+    folder.note(PrepareFolder::made_of, {{"of", std::move(made)}, {"held_out", held_out_of(corpus)}});
+    if (!tokenizer)
+      tokenizer = train_tokenizer(corpus, vocab_to_train(options.tokenizer), threads, {},
+                                  [&](int64_t done) { tell("training the tokenizer", done, corpus.disk_bytes()); });
+    save_tokenizer(*tokenizer, tokenizer_folder);
+    if (corpus.disk_bytes() > 0) folder.note(PrepareFolder::position, to_json(position));
+  }
+
+  const int64_t total = corpus.disk_bytes();
+  int64_t told = 0;
+  TokenFiles files(folder.path(""), options, tokenizer->vocab_size(), position);
+  encode(corpus, *tokenizer, options, threads, folder, files, [&](int64_t consumed) {
+    if (consumed > told) tell("encoding", told = consumed, total);
+  });
+
+  const auto part_of = [](const TokenShards& shards) {
+    return PrepareReport::Part{shards.mark().documents, shards.mark().bytes, shards.mark().tokens};
+  };
+  PrepareReport report{
+      .train = part_of(files.train()),
+      .validation = part_of(files.validation()),
+      .vocab_size = tokenizer->vocab_size(),
+      .bytes_per_token = indexed_dataset::bytes_of(indexed_dataset::element_for(tokenizer->vocab_size())),
+      .held_out = corpus.held_out.rule(),
+      .most_common = {},
+      .bad_documents = files.position().bad_documents,
+      .first_bad = files.position().first_bad,
+      .continued = noted.has_value() && !(position == PreparePosition())};
+  CHECK(report.train.documents > 0, "the texts have no document to train on{}",
+        report.bad_documents > 0
+            ? fmt::format(": {} were bad, the first so: {}", report.bad_documents, report.first_bad)
+            : "; name a text that is not empty");
+  CHECK(
+      report.held_out != HoldOut::Rule::ends || report.validation.documents > 0,
+      "the text has one byte a document: too little for a validation set; give more text, or a validation fraction of "
+      "0");
+  std::vector<std::string> names{"tokenizer"}, bins;
+  for (const TokenShards* shards : {&files.train(), &files.validation()})
+    for (const std::string& name : shards->files()) {
+      names.push_back(name);
+      if (shards == &files.train() && name.ends_with(".bin")) bins.push_back(folder.path(name));
+    }
+  report.most_common = common_pieces(bins, *tokenizer, threads, report.train.tokens);
+  folder.note(PrepareFolder::publishing, {{"names", names}, {"report", to_json(report)}});
+  folder.publish(names);
   return report;
 }
 

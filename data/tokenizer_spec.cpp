@@ -5,6 +5,7 @@
 
 #include "data/bpe_tokenizer.h"
 #include "data/bpe_trainer.h"
+#include "data/documents.h"
 #include "data/ordered_parallel.h"
 #include "kernels/base/check.h"
 
@@ -15,22 +16,13 @@ namespace {
 constexpr std::string_view train_prefix = "train:";
 constexpr int32_t largest_trained_vocab = 1 << 24;
 
-// The texts themselves, or windows of them at equal distances.
-std::vector<TextRange> sample_of(const std::vector<TextRange>& texts, const TrainingSample& sample) {
+// Every so many batches of a corpus are enough.
+int64_t stride_of(const Corpus& corpus, const TrainingSample& sample) {
+  constexpr int64_t compression = 4;
   int64_t total = 0;
-  for (const TextRange& text : texts) total += text.size();
-  if (total <= sample.sample_bytes) return texts;
-  const int64_t num_windows = std::max<int64_t>(sample.sample_bytes / sample.window_bytes, 1);
-  std::vector<TextRange> windows;
-  int64_t text_begin = 0;  // of the current text, in all texts joined
-  size_t text = 0;
-  for (int64_t i = 0; i < num_windows; i++) {
-    const int64_t begin = i * (total / num_windows);
-    while (begin >= text_begin + texts[text].size()) text_begin += texts[text++].size();
-    const int64_t from = texts[text].begin + (begin - text_begin);
-    windows.push_back({texts[text].file, from, std::min(from + sample.window_bytes, texts[text].end)});
-  }
-  return windows;
+  for (const TextInput& input : corpus.inputs)
+    total += input.size * (compression_in_name(input.path).empty() ? 1 : compression);
+  return std::max<int64_t>((total + sample.sample_bytes - 1) / sample.sample_bytes, 1);
 }
 
 }  // namespace
@@ -51,28 +43,36 @@ int32_t vocab_to_train(const std::string& spec) {
   return vocab;
 }
 
-std::unique_ptr<Tokenizer> train_tokenizer(const std::vector<TextRange>& texts, int32_t vocab_size, int threads,
+std::unique_ptr<Tokenizer> train_tokenizer(const Corpus& corpus, int32_t vocab_size, int threads,
                                            const TrainingSample& sample,
-                                           const std::function<void(int64_t done, int64_t total)>& progress) {
+                                           const std::function<void(int64_t consumed)>& progress) {
   const Pretokenizer pretokenizer;
-  const std::vector<TextRange> ranges = sample_of(texts, sample);
-  int64_t done = 0, total = 0;
-  for (const TextRange& range : ranges) total += range.size();
-  TextWindows windows(ranges, sample.window_bytes, [&](std::string_view text) { return pretokenizer.last_cut(text); });
-
+  const int64_t stride = stride_of(corpus, sample);
+  TextBatches batches(corpus, sample.window_bytes, [&](std::string_view text) { return pretokenizer.last_cut(text); });
+  int64_t num_batches = 0, taken = 0;
+  const auto take = [&](TextBatch& batch) {
+    do {
+      if (taken >= sample.sample_bytes || !batches.next(batch)) return false;
+    } while (num_batches++ % stride != 0);
+    taken += static_cast<int64_t>(batch.text.size());
+    return true;
+  };
   std::vector<std::unique_ptr<PieceCounts>> counts;
   std::mutex counts_mutex;
-  ordered_parallel<TextWindow, int64_t>(
-      threads, [&](TextWindow& window) { return windows.next(window); },
-      [&]() -> std::function<int64_t(TextWindow &&)> {
+  ordered_parallel<TextBatch, int64_t>(
+      threads, take,
+      [&]() -> std::function<int64_t(TextBatch &&)> {
         const std::lock_guard lock(counts_mutex);
         PieceCounts& mine = *counts.emplace_back(std::make_unique<PieceCounts>());
-        return [&pretokenizer, &mine](TextWindow&& window) {
-          mine.count(pretokenizer, window.text);
-          return static_cast<int64_t>(window.text.size());
+        const auto documents = std::make_shared<DocumentReader>(corpus);
+        return [&pretokenizer, &mine, documents](TextBatch&& batch) {
+          documents->documents_of(batch, [&](const Document& document) {
+            if (document.bad.empty() && !document.held_out) mine.count(pretokenizer, document.text);
+          });
+          return batch.consumed;
         };
       },
-      [&](int64_t&& bytes) { progress(done += bytes, total); });
+      [&](int64_t&& consumed) { progress(consumed); });
   PieceCounts all;
   for (auto& part : counts) all.add(std::move(*part));
   return make_bpe_tokenizer(train_bpe(all, vocab_size));

@@ -9,6 +9,7 @@ packages=(
   libopenmpi-dev openmpi-bin                           # ranks
   libhdf5-dev libxxhash-dev                            # checkpoints
   libdnnl-dev                                          # GEMM on the CPU
+  zlib1g-dev libzstd-dev liblzma-dev libsimdjson-dev   # texts to prepare
   libspdlog-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libutf8proc-dev
   libgtest-dev                                         # tests
   dict-gcide dictzip                                   # the quickstart's text

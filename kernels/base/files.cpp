@@ -83,14 +83,16 @@ void rename(const std::string& from, const std::string& to) {
 
 File::File(std::string path, Use use) : File() {
   path_ = std::move(path);
-  const bool reads = use == Use::read;
+  const bool reads = use == Use::read || use == Use::stream;
   const int flags = reads ? O_RDONLY : O_RDWR | O_CREAT | (use == Use::create ? O_EXCL : 0);
-  const int error = error_of({reads ? FileCall::open : FileCall::create, path_},
-                             [&] { return fd_ = ::open(path_.c_str(), flags | O_CLOEXEC, 0666); });
+  const int error = error_of({reads ? FileCall::open : FileCall::create, path_}, [&] {
+    return fd_ = use == Use::stream && path_ == "-" ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
+                                                    : ::open(path_.c_str(), flags | O_CLOEXEC, 0666);
+  });
   CHECK_INTACT(!reads || !means_absent({error, std::generic_category()}), "cannot open {}: {}", path_,
                why(error, path_));
   CHECK(error == 0, "cannot {} {}: {}", reads ? "open" : "write", path_, why(error, path_));
-  size();
+  if (use != Use::stream) size();
 }
 
 File File::in_memory() {
@@ -125,6 +127,23 @@ void File::read(int64_t offset, void* out, int64_t bytes) const {
     CHECK_INTACT(n > 0, "{} ends at byte {}, {} bytes too early: it is truncated", path_, offset + done, bytes - done);
     done += n;
   }
+}
+
+int64_t File::read_next(void* out, int64_t most) {
+  ssize_t n;
+  do n = ::read(fd_, out, static_cast<size_t>(std::min(most, largest_call)));
+  while (n < 0 && errno == EINTR);
+  CHECK(n >= 0, "cannot read {}: {}", path_, why(errno, path_));
+  return n;
+}
+
+void File::seek(int64_t offset) {
+  CHECK(::lseek(fd_, offset, SEEK_SET) == offset, "cannot go to byte {} of {}: {}", offset, path_, why(errno, path_));
+}
+
+void File::resize(int64_t bytes) {
+  const int error = error_of({FileCall::write, path_}, [&] { return ::ftruncate(fd_, bytes); });
+  CHECK(error == 0, "cannot make {} {} bytes long: {}", path_, bytes, why(error, path_));
 }
 
 void File::write(int64_t offset, const void* data, int64_t bytes) {

@@ -39,6 +39,7 @@ class File {
     read,    // one that exists, else Damage
     create,  // a new one
     append,  // one that exists or a new one
+    stream,  // one that exists, plain or a pipe, or "-", the standard input: read from front to back, by read_next
   };
   File(std::string path, Use use);  // refuses what is no plain file
   static File in_memory();          // without a name on any disk; path() opens it as long as it lives
@@ -51,12 +52,17 @@ class File {
   int64_t size() const;
   // Exactly `bytes` bytes from `offset`; Damage if the file ends before that.
   void read(int64_t offset, void* out, int64_t bytes) const;
+  // Of a stream: as many of the next bytes as are there, `most` at most; 0 at its end.
+  int64_t read_next(void* out, int64_t most);
+  // Of a stream of a plain file: where it reads next.
+  void seek(int64_t offset);
   void write(int64_t offset, const void* data, int64_t bytes);
   void append(std::string_view bytes) { write(size(), bytes.data(), static_cast<int64_t>(bytes.size())); }
   template <class T>
   void append(std::span<const T> values) {
     append({reinterpret_cast<const char*>(values.data()), values.size_bytes()});
   }
+  void resize(int64_t bytes);  // what is beyond is lost
   // Reserves this size, so that a full disk is known before the first byte is written. Does nothing on file
   // systems that cannot.
   void reserve(int64_t bytes);

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "data/corpus.h"
 #include "data/ordered_parallel.h"
-#include "data/text_windows.h"
 #include "data/token_stream.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_spec.h"
@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::gpt2_folder;
-using test::random_text;
 using test::Scratch;
+using test::valid_text;
 
 std::vector<int32_t> tokens_in(const std::string& path) {
   const TokenStream stream = TokenStream::open(path);
@@ -33,18 +33,25 @@ std::vector<int32_t> encoded(const Tokenizer& tokenizer, const std::string& text
   return ids;
 }
 
+PrepareOptions options_of(std::vector<std::string> texts, const std::string& tokenizer, const std::string& out,
+                          double held_out_fraction = 0.01) {
+  PrepareOptions options;
+  options.corpus.texts = std::move(texts);
+  options.corpus.held_out_fraction = held_out_fraction;
+  options.tokenizer = tokenizer;
+  options.out = out;
+  return options;
+}
+
 TEST(Prepare, ManySmallWindowsEqualOneWholeText) {
   SKIP_WITHOUT_GPT2();
   const auto tokenizer = load_tokenizer(gpt2_folder());
   for (unsigned seed = 0; seed < 24; seed += long_tests() ? 1 : 5) {
     Scratch scratch;
-    const std::string text = random_text(2000, seed);
-    const PrepareOptions options{.text_files = {scratch.write("text", text)},
-                                 .tokenizer = gpt2_folder(),
-                                 .out = scratch.path("out"),
-                                 .validation_fraction = 0,
-                                 .threads = 1 + static_cast<int>(seed % 4),
-                                 .window_bytes = 1 + 3 * seed};
+    const std::string text = valid_text(2000, seed);
+    PrepareOptions options = options_of({scratch.write("text", text)}, gpt2_folder(), scratch.path("out"), 0);
+    options.threads = 1 + static_cast<int>(seed % 4);
+    options.window_bytes = 1 + 3 * seed;
     const PrepareReport report = prepare(options);
     const std::vector<int32_t> want = encoded(*tokenizer, text);
     ASSERT_EQ(tokens_in(scratch.path("out/train.bin")), want) << "seed " << seed;
@@ -62,10 +69,8 @@ TEST(Prepare, ValidationIsTheEndOfEachFile) {
   std::string lines;
   for (int i = 0; i < 100; i++) lines += fmt::format("line {:4}\n", i);  // 10 bytes each
   const std::string flat = std::string(95, 'x') + "\xe4\xb8\x96yz";      // the cut would fall into a character
-  const PrepareReport report = prepare({.text_files = {scratch.write("lines", lines), scratch.write("flat", flat)},
-                                        .tokenizer = "bytes",
-                                        .out = scratch.path("out"),
-                                        .validation_fraction = 0.035});
+  const PrepareReport report = prepare(
+      options_of({scratch.write("lines", lines), scratch.write("flat", flat)}, "bytes", scratch.path("out"), 0.035));
   const auto tokenizer = load_tokenizer(scratch.path("out/tokenizer"));
   std::vector<int32_t> train = encoded(*tokenizer, lines.substr(0, 960));
   for (const int32_t id : encoded(*tokenizer, flat.substr(0, 98))) train.push_back(id);
@@ -82,60 +87,56 @@ TEST(Prepare, ValidationIsTheEndOfEachFile) {
 
 TEST(Prepare, TrainsATokenizerThatDoesNotDependOnThreads) {
   Scratch scratch;
-  const std::string text = scratch.write("text", random_text(100'000, 4));
+  const std::string text = scratch.write("text", valid_text(100'000, 4));
   for (const int threads : {1, 3}) {
-    const PrepareReport report = prepare({.text_files = {text},
-                                          .tokenizer = "train:500",
-                                          .out = scratch.path(std::to_string(threads)),
-                                          .threads = threads,
-                                          .window_bytes = 1000 * threads});
-    EXPECT_EQ(report.vocab_size, 500);
+    PrepareOptions options = options_of({text}, "train:500", scratch.path(std::to_string(threads)));
+    options.threads = threads;
+    options.window_bytes = 1000 * threads;
+    EXPECT_EQ(prepare(options).vocab_size, 500);
   }
   for (const char* name : {"tokenizer/vocab.json", "tokenizer/merges.txt", "train.bin", "train.idx", "validation.bin"})
     EXPECT_EQ(read_file(scratch.path(std::string("1/") + name)), read_file(scratch.path(std::string("3/") + name)))
         << name;
 
   // The folder it made is one to prepare with.
-  prepare({.text_files = {text}, .tokenizer = scratch.path("1/tokenizer"), .out = scratch.path("again")});
+  prepare(options_of({text}, scratch.path("1/tokenizer"), scratch.path("again")));
   EXPECT_EQ(read_file(scratch.path("again/train.bin")), read_file(scratch.path("1/train.bin")));
 }
 
 TEST(Prepare, LargeTextsAreSampledForTraining) {
   Scratch scratch;
-  const File first(scratch.write("a", random_text(30'000, 1)), File::Use::read),
-      second(scratch.write("b", random_text(50'000, 2)), File::Use::read);
-  const std::vector<TextRange> texts{{&first, 0, first.size()}, {&second, 100, second.size()}};
-  const auto merges_with = [&](int64_t sample_bytes, int threads, int64_t* total_seen) {
-    const auto tokenizer = train_tokenizer(texts, 400, threads, {.sample_bytes = sample_bytes, .window_bytes = 1000},
-                                           [&](int64_t, int64_t total) { *total_seen = total; });
+  CorpusOptions corpus_options;
+  corpus_options.texts = {scratch.write("a", valid_text(30'000, 1)), scratch.write("b", valid_text(50'000, 2))};
+  corpus_options.held_out_fraction = 0;
+  const Corpus corpus = open_corpus(corpus_options);
+  const auto merges_with = [&](int64_t sample_bytes, int threads) {
+    const auto tokenizer =
+        train_tokenizer(corpus, 400, threads, {.sample_bytes = sample_bytes, .window_bytes = 1000}, [](int64_t) {});
     scratch.write("t/kept", "");
     tokenizer->save(scratch.path("t"));
     const std::string merges = read_file(scratch.path("t/merges.txt"));
     fs::remove_all(scratch.path("t"));
     return merges;
   };
-  int64_t total = 0;
-  const std::string sampled = merges_with(20'000, 1, &total);
-  EXPECT_GT(total, 18'000);
-  EXPECT_LE(total, 20'000);
-  EXPECT_EQ(sampled, merges_with(20'000, 4, &total));
-  EXPECT_NE(sampled, merges_with(1 << 20, 1, &total));
-  EXPECT_EQ(total, first.size() + second.size() - 100);
+  const std::string sampled = merges_with(20'000, 1);
+  EXPECT_EQ(sampled, merges_with(20'000, 4));
+  EXPECT_NE(sampled, merges_with(1 << 20, 1));
+  EXPECT_EQ(merges_with(1 << 20, 3), merges_with(1 << 20, 1));
 }
 
 TEST(Prepare, ProgressReachesItsTotal) {
   Scratch scratch;
   int64_t last = 0, total = 0;
-  prepare({.text_files = {scratch.write("text", random_text(10'000, 1))},
-           .tokenizer = "bytes",
-           .out = scratch.path("out"),
-           .threads = 2,
-           .window_bytes = 100},
-          [&](std::string_view, int64_t done, int64_t of) {
-            EXPECT_GT(done, last);
-            last = done;
-            total = of;
-          });
+  PrepareOptions options = options_of({scratch.write("text", valid_text(2'000'000, 1))}, "bytes", scratch.path("out"));
+  options.window_bytes = 100'000;
+  int calls = 0;
+  prepare(options, [&](std::string_view, int64_t done, int64_t of) {
+    EXPECT_GT(done, last);
+    last = done;
+    total = of;
+    calls++;
+  });
+  EXPECT_GT(calls, 4);
   EXPECT_EQ(last, total);
   EXPECT_EQ(total, static_cast<int64_t>(fs::file_size(scratch.path("text"))));
 }
@@ -143,23 +144,21 @@ TEST(Prepare, ProgressReachesItsTotal) {
 TEST(Prepare, RefusesBadInputAndLeavesNothing) {
   Scratch scratch;
   const std::string text = scratch.write("text", "some text\n"), empty = scratch.write("empty", "");
-  const auto run = [&](std::vector<std::string> files, std::string tokenizer, double fraction = 0.01) {
-    prepare({.text_files = std::move(files),
-             .tokenizer = std::move(tokenizer),
-             .out = scratch.path("out"),
-             .validation_fraction = fraction});
+  fs::create_directory(scratch.path("nothing"));
+  const auto run = [&](std::vector<std::string> files, const std::string& tokenizer, double fraction = 0.01) {
+    prepare(options_of(std::move(files), tokenizer, scratch.path("out"), fraction));
   };
   EXPECT_ERROR(run({}, "bytes"), "no text");
   EXPECT_ERROR(run({text, scratch.path("missing")}, "bytes"), "missing", "No such file");
   EXPECT_ERROR(run({text, empty}, "bytes"), "empty (0 bytes)");
-  EXPECT_ERROR(run({scratch.path(".")}, "bytes"), "not a plain file");
+  EXPECT_ERROR(run({scratch.path("nothing")}, "bytes"), "holds no text", "name the files themselves");
   EXPECT_ERROR(run({text}, "bites"), "bites", "\"bytes\"");
   for (const char* spec : {"train:", "train:257", "train:x", "train:300x", "train:99999999999"})
     EXPECT_ERROR(run({text}, spec), spec, "train:4096");
   EXPECT_ERROR(run({text}, "train:400"), "tokens only, not 400");
   EXPECT_ERROR(run({text}, "bytes", 1.0), "fraction of 1");
   EXPECT_ERROR(run({text}, "bytes", -0.1), "fraction of -0.1");
-  EXPECT_ERROR(run({scratch.write("one", "x")}, "bytes"), "one byte a file");
+  EXPECT_ERROR(run({scratch.write("one", "x")}, "bytes"), "one byte a document");
   EXPECT_FALSE(fs::exists(scratch.path("out")));
 }
 
@@ -169,7 +168,7 @@ TEST(Prepare, AFailureLeavesNoFolderOnTheWayThere) {
   for (const char* out : {"x", "x/y/z", "x/y/z/"})
     for (const char* kept : {"", "x/", "x/y/"}) {
       fs::create_directories(scratch.path(kept));
-      const auto run = [&] { prepare({.text_files = {text}, .tokenizer = "train:400", .out = scratch.path(out)}); };
+      const auto run = [&] { prepare(options_of({text}, "train:400", scratch.path(out))); };
       EXPECT_ERROR(run(), "tokens only, not 400");
       int num_left = 0;
       for ([[maybe_unused]] const auto& left : fs::recursive_directory_iterator(scratch.path("."))) num_left++;
@@ -181,9 +180,8 @@ TEST(Prepare, AFailureLeavesNoFolderOnTheWayThere) {
 TEST(Prepare, AFolderThatCannotBeMadeLeavesNoneOfThoseAboveIt) {
   Scratch scratch;
   fs::create_symlink("nowhere", scratch.path("link"));
-  const PrepareOptions options{.text_files = {scratch.write("text", "some text\n")},
-                               .tokenizer = "bytes",
-                               .out = scratch.path("x/y/" + std::string(300, 'z'))};
+  const PrepareOptions options =
+      options_of({scratch.write("text", "some text\n")}, "bytes", scratch.path("x/y/" + std::string(300, 'z')));
   EXPECT_ERROR(prepare(options), "cannot make the folder", "File name too long");
   EXPECT_FALSE(fs::exists(scratch.path("x")));
   PrepareOptions behind = options;
@@ -194,14 +192,13 @@ TEST(Prepare, AFolderThatCannotBeMadeLeavesNoneOfThoseAboveIt) {
 
 TEST(Prepare, NeverOverwrites) {
   Scratch scratch;
-  PrepareOptions options{
-      .text_files = {scratch.write("text", "some text\n")}, .tokenizer = "bytes", .out = scratch.path("out")};
+  PrepareOptions options = options_of({scratch.write("text", "some text\n")}, "bytes", scratch.path("out"));
   scratch.write("out/notes", "others may have files there");
   prepare(options);
   const std::string before = read_file(scratch.path("out/train.bin"));
   EXPECT_ERROR(prepare(options), "out/tokenizer exists", "remove it");
   fs::remove_all(scratch.path("out/tokenizer"));
-  EXPECT_ERROR(prepare(options), "out/train.idx exists");
+  EXPECT_ERROR(prepare(options), "out/train.bin exists");
   EXPECT_EQ(read_file(scratch.path("out/train.bin")), before);
   EXPECT_TRUE(fs::exists(scratch.path("out/notes")));
 
@@ -213,8 +210,7 @@ TEST(Prepare, NeverOverwrites) {
 
 TEST(Prepare, UnwritableFolder) {
   Scratch scratch;
-  const PrepareOptions options{
-      .text_files = {scratch.write("text", "some text\n")}, .tokenizer = "bytes", .out = scratch.path("text/out")};
+  const PrepareOptions options = options_of({scratch.write("text", "some text\n")}, "bytes", scratch.path("text/out"));
   EXPECT_ERROR(prepare(options), "text/out", "cannot make the folder");
 }
 
@@ -222,14 +218,15 @@ TEST(Prepare, UnwritableFolder) {
 TEST(Prepare, AFullDiskIsAnErrorAndLeavesNothing) {
   Scratch scratch;
   const std::string text = scratch.write("text", std::string(10'000, 'x'));
-  const PrepareOptions options{
-      .text_files = {text}, .tokenizer = "bytes", .out = scratch.path("out"), .validation_fraction = 0};
+  const PrepareOptions options = options_of({text}, "bytes", scratch.path("out"), 0);
   std::string refused;
   for (int n = 0; n == 0 || !refused.empty(); n++) {
     SCOPED_TRACE(n);
     refused.clear();
     const FileHook hook([&, calls = 0](const FileEvent& event) mutable -> FileFate {
-      if (event.call == FileCall::open || event.call == FileCall::remove || calls++ != n) return {};
+      if (event.call == FileCall::open || event.call == FileCall::remove || event.call == FileCall::lock ||
+          calls++ != n)
+        return {};
       refused = event.path;
       return {ENOSPC, event.bytes / 2};
     });

@@ -48,8 +48,10 @@ inline std::string gpt2_folder() { return MEGALITH_SOURCE_DIR "/../shared/tokeni
   if (!std::filesystem::exists(::megalith::test::gpt2_folder())) \
   GTEST_SKIP() << "no GPT-2 vocabulary at " << ::megalith::test::gpt2_folder()
 
-// Words, spaces of several kinds, contractions, several scripts, runs, and bytes that are not UTF-8.
-inline std::string random_text(size_t at_least, unsigned seed) {
+// Words, spaces of several kinds, contractions, several scripts, runs, and, unless it is to be a text that prepare takes,
+// bytes that are not UTF-8, NUL bytes and ends of texts.
+inline std::string random_text(size_t at_least, unsigned seed, bool valid = false) {
+  constexpr size_t invalid_parts = 9;  // the last ones
   static const std::vector<std::string> parts = {"a",
                                                  "the",
                                                  " of",
@@ -94,10 +96,11 @@ inline std::string random_text(size_t at_least, unsigned seed) {
   std::mt19937 random(seed);
   std::string text;
   while (text.size() < at_least) {
-    const std::string& part = parts[random() % parts.size()];
+    const std::string& part = parts[random() % (parts.size() - (valid ? invalid_parts : 0))];
     for (unsigned n = random() % 8 == 0 ? random() % 30 : 1; n > 0; n--) text += part;
   }
   return text;
 }
+inline std::string valid_text(size_t at_least, unsigned seed) { return random_text(at_least, seed, true); }
 
 }  // namespace megalith::test

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Sentences of few words: quickly learnt. Some bytes that are not UTF-8 stand between them.
+// Sentences of few words: quickly learnt.
 std::string some_text(size_t bytes) {
   const std::vector<std::string> who{"the mason", "a carter", "the old king", "nobody"},
       does{"carried", "saw", "sold", "lost"}, what{"a stone", "the gate", "seven carts", "caf\xc3\xa9 au lait"};
@@ -20,7 +20,7 @@ std::string some_text(size_t bytes) {
   std::string text;
   while (text.size() < bytes) {
     text += who[random() % 4] + " " + does[random() % 4] + " " + what[random() % 4] + (random() % 3 ? ".\n" : ", and ");
-    if (random() % 50 == 0) text += "\xff\xfe\x80 ";
+    if (random() % 50 == 0) text += "\xe4\xb8\x96\xe7\x95\x8c ";
   }
   return text;
 }

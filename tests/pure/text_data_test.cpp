@@ -38,7 +38,11 @@ class TextDataTest : public testing::Test {
     fs::remove_all(folder_ / "data");
     std::string text;
     for (int i = 0; i < 300; i++) text += fmt::format("line {} of {}\n", i, i * i);
-    prepare({.text_files = {write("text", text)}, .tokenizer = tokenizer, .out = path("data")});
+    PrepareOptions options;
+    options.corpus.texts = {write("text", text)};
+    options.tokenizer = tokenizer;
+    options.out = path("data");
+    prepare(options);
   }
   Config open(const std::string& tokenizer, int64_t vocab = 0) const {
     Config config = of_vocabulary(vocab);

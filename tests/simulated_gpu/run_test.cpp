@@ -22,10 +22,12 @@ class SimulatedGpuRun : public testing::Test {
   SimulatedGpuRun() {
     std::string text;
     for (int i = 0; i < 200; i++) text += fmt::format("{} bottles of beer on the wall. ", 200 - i);
-    prepare({.text_files = {scratch_.write("text", text)},
-             .tokenizer = "bytes",
-             .out = scratch_.path("data"),
-             .validation_fraction = 0.1});
+    PrepareOptions options;
+    options.corpus.texts = {scratch_.write("text", text)};
+    options.corpus.held_out_fraction = 0.1;
+    options.tokenizer = "bytes";
+    options.out = scratch_.path("data");
+    prepare(options);
     scratch_.write("config.toml", fmt::format("[model]\nlayers = 2\nhidden = 16\nheads = 2\ncontext = 8\n"
                                               "[batch]\nglobal_batch_size = 4\nmicrobatch_size = 2\n"
                                               "[optimizer]\nlearning_rate = 1e-2\nwarmup_steps = 1\n"

@@ -1,36 +1,133 @@
 // megalith prepare.
 #include <fmt/format.h>
 
+#include <chrono>
+
 #include "data/prepare.h"
 #include "trainer/commands/command.h"
 #include "trainer/train/progress_bar.h"
 
 namespace megalith {
 
+namespace {
+
+// With a mark at each three digits.
+std::string grouped(int64_t number) {
+  std::string digits = std::to_string(number);
+  for (auto at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<size_t>(at), ",");
+  return digits;
+}
+std::string count_of(int64_t number, const std::string& one) {
+  return grouped(number) + " " + one + (number == 1 ? "" : "s");
+}
+
+// As a C string would have it, so that one sees blanks and line ends.
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text)
+    if (c == '\n')
+      result += "\\n";
+    else if (c == '"' || c == '\\')
+      result += {'\\', c};
+    else if (static_cast<uint8_t>(c) < 0x20 || (static_cast<uint8_t>(c) >= 0x80 && text.size() == 1))
+      result += fmt::format("\\x{:02x}", static_cast<uint8_t>(c));
+    else
+      result += c;
+  return result + "\"";
+}
+
+// The bar of one stage after the other, with its speed and the time that is left.
+class StageBar {
+ public:
+  void draw(std::string_view stage, int64_t done, int64_t total) {
+    const auto now = std::chrono::steady_clock::now();
+    if (stage != stage_) {
+      stage_ = stage;
+      start_ = now;
+      first_ = done;
+    }
+    const double seconds = std::chrono::duration<double>(now - start_).count();
+    const double rate = seconds > 0 ? static_cast<double>(done - first_) / seconds : 0;  // bytes a second
+    std::string text = fmt::format("{} {:.1f}", stage, static_cast<double>(done) / 1e6);
+    if (total > 0) text += fmt::format(" of {:.1f}", static_cast<double>(total) / 1e6);
+    text += fmt::format(" MB, {:.1f} MB/s", rate / 1e6);
+    if (total > 0 && rate > 0) {
+      const auto left = static_cast<int64_t>(static_cast<double>(total - done) / rate);
+      text += fmt::format(", ETA {}:{:02}:{:02}", left / 3600, left / 60 % 60, left % 60);
+    }
+    bar_.draw(total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0, text);
+  }
+  void clear() { bar_.clear(); }
+
+ private:
+  ProgressBar bar_;
+  std::string stage_;
+  std::chrono::steady_clock::time_point start_;
+  int64_t first_ = 0;
+};
+
+void print(const PrepareReport& r, const PrepareOptions& options) {
+  const std::string& out = options.out;
+  if (r.continued) fmt::print("{}: went on where an earlier prepare had ended\n", out);
+  fmt::print("{}: {} training tokens of {}, {} held-out tokens of {}, vocabulary {}, {:.2f} bytes a token\n", out,
+             grouped(r.train.tokens), count_of(r.train.documents, "document"), grouped(r.validation.tokens),
+             count_of(r.validation.documents, "document"), grouped(r.vocab_size),
+             static_cast<double>(r.train.bytes) / static_cast<double>(r.train.tokens));
+  if (r.held_out == HoldOut::Rule::ends)
+    fmt::print("held out: the last {:g} % of each document, since there are too few to hold out whole ones\n",
+               100 * options.corpus.held_out_fraction);
+  else if (r.held_out == HoldOut::Rule::documents && r.validation.documents == 0)
+    fmt::print("held out: nothing, for no document was drawn; there is no validation.bin\n");
+  else if (r.held_out == HoldOut::Rule::documents)
+    fmt::print("held out: whole documents, drawn by their content\n");
+  std::string pieces;
+  for (const auto& [text, share] : r.most_common)
+    pieces += fmt::format("{}{} {:.1f} %", pieces.empty() ? "" : ", ", quoted(text), 100 * share);
+  fmt::print("most common tokens: {}\n", pieces);
+  if (r.bad_documents > 0)
+    fmt::print("left out {}; the first: {}\n", count_of(r.bad_documents, "bad document"), r.first_bad);
+}
+
+}  // namespace
+
 Command prepare_command(CLI::App& cli) {
-  auto* app = cli.add_subcommand("prepare", "Text files to token files");
+  auto* app = cli.add_subcommand("prepare", "Texts to token files");
   auto options = std::make_shared<PrepareOptions>();
-  app->add_option("--text", options->text_files, "text files, one document each")->required();
+  app->add_option("--text", options->corpus.texts,
+                  "files, folders, patterns, or - for standard input: .jsonl and .json hold a document a line, others "
+                  "are text; each may be compressed (.gz, .zst, .xz)")
+      ->required();
   app->add_option(
          "--tokenizer", options->tokenizer,
          "bytes, train:VOCAB (byte-level BPE trained on the text), or a folder with tokenizer.json, or vocab.json "
          "and merges.txt")
       ->required();
   app->add_option("--out", options->out, "folder for train.bin, validation.bin and tokenizer/")->required();
-  app->add_option("--validation", options->validation_fraction, "share of each text held out, from its end")
+  auto* field = app->add_option("--field", options->corpus.field,
+                                "field of a JSON line that has the text; if given, pipes are JSON lines")
+                    ->capture_default_str();
+  app->add_option("--separator", options->corpus.separator,
+                  "what stands between the documents of a text; none: each file is one document")
+      ->capture_default_str();
+  app->add_option("--validation", options->corpus.held_out_fraction,
+                  "share of the documents held out, drawn by their content; of a few documents, the end of each")
+      ->capture_default_str();
+  app->add_option("--shard-tokens", options->shard_tokens,
+                  "a shard (train-00000.bin, ...) ends with the document that makes it so long; 0: one file")
+      ->capture_default_str();
+  app->add_option("--skip-bad", options->skip_bad,
+                  "leave out so many documents that are not UTF-8, have NUL bytes, or whose line cannot be parsed or "
+                  "lacks the field; one more is an error")
       ->capture_default_str();
   app->add_option("--threads", options->threads, "0: one for each core")->capture_default_str();
-  return {app, [options] {
-            ProgressBar bar;
-            const PrepareReport r = prepare(*options, [&](std::string_view stage, int64_t done, int64_t all) {
-              bar.draw(all > 0 ? static_cast<double>(done) / static_cast<double>(all) : 1,
-                       fmt::format("{} {:.1f} of {:.1f} MB", stage, static_cast<double>(done) / 1e6,
-                                   static_cast<double>(all) / 1e6));
-            });
+  return {app, [options, field] {
+            options->corpus.pipes_are_json = field->count() > 0;
+            if (options->corpus.separator == "none") options->corpus.separator.clear();
+            StageBar bar;
+            const PrepareReport report = prepare(
+                *options, [&](std::string_view stage, int64_t done, int64_t all) { bar.draw(stage, done, all); });
             bar.clear();
-            fmt::print("{}: {} training tokens, {} held-out tokens, vocabulary {}, {:.2f} bytes a token\n",
-                       options->out, r.train.tokens, r.validation.tokens, r.vocab_size,
-                       static_cast<double>(r.train.bytes) / static_cast<double>(r.train.tokens));
+            print(report, *options);
             return 0;
           }};
 }

@@ -1,0 +1,125 @@
+#include "data/prepare_folder.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "kernels/base/json.h"
+
+namespace megalith {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// train.bin, train-00000.idx, ...
+bool is_token_file(const std::string& name) {
+  for (const std::string part : {"train", "validation"}) {
+    if (!name.starts_with(part)) continue;
+    const std::string rest = name.substr(part.size());
+    if (rest == ".bin" || rest == ".idx") return true;
+    if (rest.starts_with("-") && (rest.ends_with(".bin") || rest.ends_with(".idx")) && rest.size() > 5 &&
+        std::all_of(rest.begin() + 1, rest.end() - 4, [](char c) { return c >= '0' && c <= '9'; }))
+      return true;
+  }
+  return false;
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator(); entry.increment(error))
+    names.push_back(entry->path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+PrepareFolder::PrepareFolder(const std::string& out) : out_(out), partial_(out_ / "prepare.partial") {
+  refuse_existing();
+  std::error_code absent;
+  for (fs::path folder = out_; !folder.empty() && !exists(symlink_status(folder, absent));
+       folder = folder.parent_path())
+    made_.push_back(folder);
+  bool is_new = false;
+  try {
+    make_folders(out_.string(), "give one that can be written");
+    is_new = make_folders(partial_.string(), "give one that can be written");
+    if (!is_new && !fs::exists(partial_ / made_of, absent))
+      for (const std::string& name : names_in(partial_))
+        CHECK(name == "lock" || name.starts_with(made_of),
+              "{} exists, and {} in it is of no prepare that was killed; if none runs, remove it", partial_.string(),
+              name);
+    lock_.emplace(partial_.string(), "write to another folder");
+    keeps_ = fs::exists(partial_ / made_of, absent);
+  } catch (const Error&) {
+    if (is_new) {
+      discard((partial_ / "lock").string());
+      discard(partial_.string());
+    }
+    clean_out();
+    throw;
+  }
+}
+
+PrepareFolder::~PrepareFolder() {
+  if (keeps_ || published_) return;
+  try {
+    remove_all(partial_.string());
+  } catch (const Error&) {  // there is an error under way already
+  }
+  clean_out();
+}
+
+std::optional<nlohmann::json> PrepareFolder::noted(const std::string& name) const {
+  std::error_code absent;
+  if (!fs::exists(partial_ / name, absent)) return std::nullopt;
+  try {
+    return parse_json(read_file(path(name)));
+  } catch (const nlohmann::json::exception& error) {
+    FAIL("{} is damaged: {}; remove the folder {} to start over", path(name), error.what(), partial_.string());
+  }
+}
+
+void PrepareFolder::note(const std::string& name, const nlohmann::json& value) {
+  write_file(path(name), json_text(value) + "\n", {.replace = true});
+}
+
+void PrepareFolder::forget(const std::string& name) { remove_all(path(name)); }
+
+void PrepareFolder::refuse_existing() const {
+  std::error_code absent;
+  if (fs::exists(partial_ / publishing, absent)) return;  // they are ours
+  std::vector<std::string> found;
+  for (const std::string& name : names_in(out_))
+    if (name == "tokenizer" || is_token_file(name)) found.push_back(name);
+  CHECK(found.empty(), "{} exists, and nothing is overwritten; remove it or write to another folder",
+        (out_ / found.front()).string());
+}
+
+void PrepareFolder::publish(const std::vector<std::string>& names) {
+  std::vector<std::string> moved;
+  try {
+    for (const std::string& name : names) {
+      std::error_code absent;
+      if (!fs::exists(partial_ / name, absent) && fs::exists(out_ / name, absent)) continue;
+      move_file(path(name), (out_ / name).string());
+      moved.push_back(name);
+    }
+  } catch (const Error&) {
+    for (const std::string& name : moved) try {
+        move_file((out_ / name).string(), path(name));
+      } catch (const Error&) {
+        keeps_ = true;  // a restart finds it where it is
+      }
+    throw;
+  }
+  published_ = true;
+  remove_all(partial_.string());
+}
+
+void PrepareFolder::clean_out() const {
+  for (const fs::path& folder : made_) discard(folder.string());  // unless others have put something there
+}
+
+}  // namespace megalith

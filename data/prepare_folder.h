@@ -1,0 +1,56 @@
+// OUT and, inside it, OUT/prepare.partial, where everything is made, and the journal there, by which a prepare goes on
+// after its death.
+//
+//   made_of.json    what is prepared and how; a prepare of anything else does not go on with it
+//   position.json   how far the token files there are complete on the disk; replaced now and then
+//   publish.json    the names that go to OUT, once all of them are whole; then only moving is left
+//
+// The folder is locked while a prepare works in it. Nothing in OUT is overwritten. After an error, and unless a restart
+// can use what was made, OUT is left as it was found.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/base/files.h"
+
+namespace megalith {
+
+class PrepareFolder {
+ public:
+  static constexpr const char *made_of = "made_of.json", *position = "position.json", *publishing = "publish.json";
+
+  // Makes the folders. Errors: OUT that cannot be made, another prepare at work there, files in prepare.partial that
+  // none of ours made.
+  explicit PrepareFolder(const std::string& out);
+  ~PrepareFolder();
+  PrepareFolder(const PrepareFolder&) = delete;
+  PrepareFolder& operator=(const PrepareFolder&) = delete;
+
+  std::string path(const std::string& name) const { return (partial_ / name).string(); }
+
+  // What an earlier prepare, which was killed, has noted under a name.
+  std::optional<nlohmann::json> noted(const std::string& name) const;
+  void note(const std::string& name, const nlohmann::json& value);
+  void forget(const std::string& name);
+  // From now on it is left for a restart, whatever happens.
+  void keep() { keeps_ = true; }
+
+  // An Error if OUT has a file or folder that a prepare makes.
+  void refuse_existing() const;
+  // Moves those of the names that are not there yet into OUT, in their order, and ends the work.
+  void publish(const std::vector<std::string>& names);
+
+ private:
+  void clean_out() const;
+
+  std::filesystem::path out_, partial_;
+  std::vector<std::filesystem::path> made_;  // OUT and what is above it, as far as it was not there
+  std::optional<FolderLock> lock_;
+  bool keeps_ = false, published_ = false;
+};
+
+}  // namespace megalith

@@ -1,0 +1,215 @@
+#include "data/text_batches.h"
+
+#include <simdjson.h>
+
+#include <algorithm>
+
+#include "kernels/base/check.h"
+
+namespace megalith {
+
+namespace {
+
+constexpr size_t bytes_of_read = 256 << 10;
+
+// Without a character that only begins in it.
+std::string_view whole_characters(std::string_view text) {
+  for (size_t back = 1; back <= std::min<size_t>(3, text.size()); back++) {
+    const auto byte = static_cast<uint8_t>(text[text.size() - back]);
+    if ((byte & 0xc0) == 0x80) continue;
+    const size_t length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
+    if (length > back) text.remove_suffix(back);
+    break;
+  }
+  return text;
+}
+
+}  // namespace
+
+int64_t Corpus::disk_bytes() const {
+  int64_t total = 0;
+  for (const TextInput& input : inputs) {
+    if (!input.is_plain) return 0;
+    total += input.size;
+  }
+  return total;
+}
+
+TextBatches::TextBatches(const Corpus& corpus, int64_t window_bytes, LastCut last_cut, const TextPosition& from)
+    : corpus_(corpus), window_bytes_(window_bytes), last_cut_(std::move(last_cut)), position_(from) {
+  for (int64_t i = 0; i < from.input; i++) consumed_before_ += corpus.inputs[static_cast<size_t>(i)].size;
+}
+
+bool TextBatches::open_next() {
+  if (source_) {
+    source_.reset();
+    const TextInput& input = corpus_.inputs[static_cast<size_t>(position_.input)];
+    check_unchanged(input);
+    consumed_before_ += input.size;
+    position_ = {.input = position_.input + 1};
+  }
+  if (position_.input == static_cast<int64_t>(corpus_.inputs.size())) return false;
+  source_ = corpus_.open(position_.input);
+  source_->skip(position_.offset);
+  buffer_.clear();
+  at_ = 0;
+  ended_ = false;
+  return true;
+}
+
+// So that so many bytes are there, or all that is left is known to be.
+void TextBatches::fill(int64_t bytes) {
+  if (ended_ || static_cast<int64_t>(rest().size()) > bytes) return;
+  buffer_.erase(0, std::exchange(at_, 0));
+  while (!ended_ && static_cast<int64_t>(buffer_.size()) <= bytes) {
+    const size_t size = buffer_.size(), most = std::max(bytes_of_read, static_cast<size_t>(bytes) + 1 - size);
+    buffer_.resize(size + most);
+    const size_t n = source_->read(buffer_.data() + size, most);
+    buffer_.resize(size + n);
+    ended_ = n == 0;
+  }
+}
+
+bool TextBatches::next(TextBatch& batch) {
+  for (;;) {
+    if (!source_ && !open_next()) return false;
+    pass_separators();
+    fill(window_bytes_);
+    // A document that was begun ends, even if nothing of it is left.
+    if (!rest().empty() || position_.in_document) break;
+    if (!open_next()) return false;
+  }
+  if (corpus_.inputs[static_cast<size_t>(position_.input)].json_lines)
+    next_lines(batch);
+  else
+    next_of_text(batch);
+  return true;
+}
+
+// Before a document of a text: an empty document is none.
+void TextBatches::pass_separators() {
+  const std::string& separator = corpus_.separator;
+  if (separator.empty() || position_.in_document || corpus_.inputs[static_cast<size_t>(position_.input)].json_lines)
+    return;
+  for (;;) {
+    fill(static_cast<int64_t>(separator.size()));
+    if (!rest().starts_with(separator)) return;
+    at_ += separator.size();
+    position_.offset += static_cast<int64_t>(separator.size());
+  }
+}
+
+void TextBatches::give(TextBatch& batch, TextBatch::Kind kind, size_t text_bytes, size_t with_separator) {
+  batch.kind = kind;
+  batch.text.clear();
+  batch.text.reserve(text_bytes + simdjson::SIMDJSON_PADDING);
+  batch.text.append(buffer_, at_, text_bytes);
+  batch.begin = position_;
+  if (kind == TextBatch::Kind::json_lines) position_.lines += std::count(batch.text.begin(), batch.text.end(), '\n');
+  at_ += with_separator;
+  position_.offset += static_cast<int64_t>(with_separator);
+  batch.consumed = consumed_before_ + source_->consumed();
+}
+
+void TextBatches::next_lines(TextBatch& batch) {
+  for (int64_t bytes = window_bytes_;; bytes *= 2) {
+    fill(bytes);
+    if (has_all(bytes)) {
+      give(batch, TextBatch::Kind::json_lines, rest().size(), rest().size());
+      break;
+    }
+    const size_t line_end = rest().substr(0, static_cast<size_t>(bytes)).rfind('\n');
+    if (line_end != std::string_view::npos) {
+      give(batch, TextBatch::Kind::json_lines, line_end + 1, line_end + 1);
+      break;
+    }
+    CHECK(
+        bytes <= longest_line,
+        "{}, line {} (at byte {}) has more than {} bytes; JSON lines hold one document a line, so cut it into several",
+        corpus_.inputs[static_cast<size_t>(position_.input)].path, position_.lines + 1, position_.offset, longest_line);
+  }
+  batch.end = position_;
+}
+
+void TextBatches::next_of_text(TextBatch& batch) {
+  if (position_.in_document || !next_documents(batch)) next_part(batch);
+  batch.end = position_;
+}
+
+// Whole documents, if the first of what is left ends within a window.
+bool TextBatches::next_documents(TextBatch& batch) {
+  const size_t separator = corpus_.separator.size();
+  int64_t bytes = window_bytes_;
+  if (corpus_.held_out.rule() == HoldOut::Rule::documents) bytes = std::max<int64_t>(bytes, HoldOut::hashed_bytes);
+  fill(bytes);
+  if (has_all(bytes)) {
+    give(batch, TextBatch::Kind::documents, rest().size(), rest().size());
+    return true;
+  }
+  const std::string_view window = rest().substr(0, static_cast<size_t>(bytes));
+  size_t end = 0;
+  while (separator > 0) {
+    const size_t found = window.find(corpus_.separator, end);
+    if (found == std::string_view::npos) break;
+    end = found + separator;
+  }
+  if (end > 0) {
+    give(batch, TextBatch::Kind::documents, end, end);
+    return true;
+  }
+  position_.document_begin = position_.offset;
+  position_.held_out = corpus_.held_out.rule() == HoldOut::Rule::documents && corpus_.held_out.draws(window);
+  return false;
+}
+
+// Of a document whose end is held out, what of it is trained on, if that ends within so many bytes.
+bool TextBatches::next_before_split(TextBatch& batch, int64_t bytes) {
+  if (corpus_.held_out.rule() != HoldOut::Rule::ends || position_.held_out) return false;
+  const auto known = corpus_.sizes.find({position_.input, position_.document_begin});
+  const auto& path = corpus_.inputs[static_cast<size_t>(position_.input)].path;
+  CHECK(known != corpus_.sizes.end(),
+        "no document begins at byte {} of {} any more; prepare it again when nothing writes it",
+        position_.document_begin, path);
+  const int64_t size = known->second, given = position_.offset - position_.document_begin;
+  if (given + bytes <= corpus_.held_out.search_begin(size)) return false;
+  fill(corpus_.held_out.search_end(size) - given);
+  const int64_t split = corpus_.held_out.split_of(size, [&](int64_t offset, char* out, int64_t count) {
+    CHECK(rest().size() >= static_cast<size_t>(offset - given + count), "{} ends earlier than before; prepare it again",
+          path);
+    rest().copy(out, static_cast<size_t>(count), static_cast<size_t>(offset - given));
+  });
+  give(batch, TextBatch::Kind::part, static_cast<size_t>(split - given), static_cast<size_t>(split - given));
+  batch.is_last = true;
+  position_.held_out = true;
+  position_.in_document = split < size;
+  return true;
+}
+
+void TextBatches::next_part(TextBatch& batch) {
+  const size_t separator = corpus_.separator.size(), overlap = separator > 0 ? separator - 1 : 0;
+  for (int64_t bytes = window_bytes_;; bytes *= 2) {
+    if (next_before_split(batch, bytes)) return;
+    fill(bytes + static_cast<int64_t>(overlap));
+    const bool has_rest = has_all(bytes);
+    const std::string_view window = rest().substr(0, static_cast<size_t>(bytes) + overlap);
+    const size_t end = separator > 0 ? window.find(corpus_.separator) : std::string_view::npos;
+    if (end != std::string_view::npos || has_rest) {
+      if (end != std::string_view::npos)
+        give(batch, TextBatch::Kind::part, end, end + separator);
+      else
+        give(batch, TextBatch::Kind::part, window.size(), window.size());
+      batch.is_last = true;
+      position_.in_document = position_.held_out = false;
+      return;
+    }
+    // What may be the beginning of a separator waits for the next part.
+    const size_t cut = last_cut_(whole_characters(window.substr(0, window.size() - std::min(overlap, window.size()))));
+    if (cut == 0) continue;
+    give(batch, TextBatch::Kind::part, cut, cut);
+    batch.is_last = false;
+    position_.in_document = true;
+    return;
+  }
+}
+
+}  // namespace megalith

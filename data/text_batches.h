@@ -1,0 +1,95 @@
+// A corpus, read from front to back in batches that can be worked on independently. The bytes of the texts only: what
+// their documents are is left to documents.h, except where one is too long for a batch.
+//
+// A batch holds whole lines of a file of JSON lines, whole documents of a text with the separators between and after
+// them, or a part of a document that is longer than window_bytes, cut where the tokenizer says that a cut changes
+// nothing. A batch has window_bytes or less, except where there is no place to cut: there it grows, twofold each time,
+// for JSON lines up to longest_line. Which of its documents are held out does not depend on the batches.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "data/byte_source.h"
+#include "data/held_out.h"
+#include "data/text_inputs.h"
+
+namespace megalith {
+
+constexpr int64_t longest_line = int64_t{128} << 20;
+
+// Where each document of a text begins, (input, offset), and how long it is.
+using DocumentSizes = std::map<std::pair<int64_t, int64_t>, int64_t>;
+
+struct Corpus {
+  std::vector<TextInput> inputs;
+  std::string separator;  // between the documents of a text; empty: a file is one document
+  std::string field;      // of a JSON line: its text
+  HoldOut held_out;
+  DocumentSizes sizes;  // of all documents in texts, where the ends of documents are held out
+  // Opens an input; a pipe can be opened once.
+  std::function<std::unique_ptr<ByteSource>(int64_t input)> open;
+
+  int64_t disk_bytes() const;  // 0 if there is a pipe
+};
+
+// Between two batches. Offsets are in the decompressed text.
+struct TextPosition {
+  int64_t input = 0, offset = 0, lines = 0;
+  // A document of which parts were given already goes on here:
+  bool in_document = false, held_out = false;
+  int64_t document_begin = 0;
+
+  bool operator==(const TextPosition&) const = default;
+};
+
+struct TextBatch {
+  enum class Kind { json_lines, documents, part };
+  Kind kind = Kind::documents;
+  std::string text;      // with simdjson's padding behind it
+  TextPosition begin;    // of the text
+  TextPosition end;      // of what follows
+  bool is_last = true;   // of a part: its document ends with it
+  int64_t consumed = 0;  // bytes on the disk, of all inputs, that were read for it and all before
+};
+
+// For one thread at a time.
+class TextBatches {
+ public:
+  using LastCut = std::function<size_t(std::string_view)>;  // as Tokenizer::last_cut
+
+  // From a position that a batch ended with on. The corpus must outlive it.
+  TextBatches(const Corpus& corpus, int64_t window_bytes, LastCut last_cut, const TextPosition& from = {});
+  bool next(TextBatch& batch);  // false when there is no more
+
+ private:
+  bool open_next();
+  void pass_separators();
+  void fill(int64_t bytes);
+  bool has_all(int64_t bytes) const { return ended_ && rest().size() <= static_cast<size_t>(bytes); }
+  std::string_view rest() const { return std::string_view(buffer_).substr(at_); }
+  void next_lines(TextBatch& batch);
+  void next_of_text(TextBatch& batch);
+  bool next_documents(TextBatch& batch);
+  bool next_before_split(TextBatch& batch, int64_t bytes);
+  void next_part(TextBatch& batch);
+  void give(TextBatch& batch, TextBatch::Kind kind, size_t text_bytes, size_t with_separator);
+
+  const Corpus& corpus_;
+  int64_t window_bytes_;
+  LastCut last_cut_;
+  TextPosition position_;
+  std::unique_ptr<ByteSource> source_;  // of the input at position_, if that is open
+  std::string buffer_;                  // what was read and not given yet begins at at_
+  size_t at_ = 0;
+  bool ended_ = false;  // all of the input was read
+  int64_t consumed_before_ = 0;
+};
+
+}  // namespace megalith

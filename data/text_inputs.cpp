@@ -1,0 +1,122 @@
+#include "data/text_inputs.h"
+
+#include <glob.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <set>
+
+#include "kernels/base/check.h"
+
+namespace megalith {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string_view without_compression(std::string_view path) {
+  path.remove_suffix(compression_in_name(path).size());
+  return path;
+}
+
+bool names_json_lines(std::string_view path) {
+  path = without_compression(path);
+  return path.ends_with(".jsonl") || path.ends_with(".json");
+}
+
+bool names_text(std::string_view path) { return names_json_lines(path) || without_compression(path).ends_with(".txt"); }
+
+TextInput input_at(const std::string& path, bool pipes_are_json) {
+  if (path == "-") return {.path = path, .json_lines = pipes_are_json, .is_plain = false};
+  struct stat info {};
+  CHECK(::stat(path.c_str(), &info) == 0, "cannot open the text {}: {}; check the path and the rights to it", path,
+        std::strerror(errno));
+  if (S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode) || S_ISSOCK(info.st_mode))
+    return {.path = path, .json_lines = pipes_are_json || names_json_lines(path), .is_plain = false};
+  CHECK(S_ISREG(info.st_mode), "{} is not a plain file", path);
+  return {.path = path,
+          .json_lines = names_json_lines(path),
+          .size = info.st_size,
+          .modified = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
+}
+
+std::vector<std::string> texts_below(const std::string& folder) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  fs::recursive_directory_iterator entry(folder, error);
+  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    const bool hidden = entry->path().filename().string().starts_with(".");
+    if (hidden) {
+      entry.disable_recursion_pending();
+      continue;
+    }
+    std::error_code unknown;
+    if (names_text(entry->path().string()) && entry->is_regular_file(unknown) && entry->file_size(unknown) > 0)
+      paths.push_back(entry->path().string());
+  }
+  CHECK(!error, "cannot look through the folder {}: {}; check the rights to it", folder, error.message());
+  CHECK(!paths.empty(),
+        "the folder {} holds no text (.txt, .jsonl or .json, perhaps followed by .gz, .zst or .xz); name the files "
+        "themselves",
+        folder);
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+std::vector<std::string> matches_of(const std::string& pattern) {
+  glob_t found{};
+  const int status = ::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found);
+  std::vector<std::string> paths(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  CHECK(status == 0 && !paths.empty(), "no file matches {}; check the pattern", pattern);
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+}  // namespace
+
+std::string_view compression_in_name(std::string_view path) {
+  static constexpr std::array<std::string_view, 3> endings = {".gz", ".zst", ".xz"};
+  const auto found =
+      std::find_if(endings.begin(), endings.end(), [&](std::string_view ending) { return path.ends_with(ending); });
+  return found == endings.end() ? "" : *found;
+}
+
+std::vector<TextInput> find_texts(const std::vector<std::string>& names, bool pipes_are_json) {
+  std::vector<TextInput> inputs;
+  std::set<std::string> known;
+  const auto take = [&](const std::string& path) {
+    const TextInput& input = inputs.emplace_back(input_at(path, pipes_are_json));
+    CHECK(!input.is_plain || input.size > 0, "the text {} is empty (0 bytes); leave it out", path);
+    CHECK(known.insert(path == "-" ? path : fs::path(path).lexically_normal().string()).second,
+          "the text {} is named twice, and would be trained on twice; name it once", path);
+  };
+  const auto take_all = [&](const std::string& path) {
+    std::error_code absent;
+    if (!fs::is_directory(path, absent)) return take(path);
+    for (const std::string& below : texts_below(path)) take(below);
+  };
+  for (const std::string& name : names) {
+    std::error_code absent;
+    if (name == "-" || fs::exists(name, absent) || name.find_first_of("*?[") == std::string::npos)
+      take_all(name);
+    else
+      for (const std::string& path : matches_of(name)) take_all(path);
+  }
+  return inputs;
+}
+
+void check_unchanged(const TextInput& input) {
+  if (!input.is_plain) return;
+  TextInput now = input_at(input.path, false);
+  now.json_lines = input.json_lines;
+  CHECK(now == input,
+        "{} changed while it was read: it had {} bytes and has {}; prepare again when nothing writes it any more",
+        input.path, input.size, now.size);
+}
+
+}  // namespace megalith

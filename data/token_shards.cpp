@@ -1,0 +1,81 @@
+#include "data/token_shards.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <limits>
+#include <utility>
+
+namespace megalith {
+
+namespace {
+
+constexpr int64_t whole_document = std::numeric_limits<int32_t>::max();
+
+}  // namespace
+
+TokenShards::TokenShards(const std::string& folder, const std::string& name, int64_t vocab_size, int64_t shard_tokens,
+                         const Mark& from)
+    : folder_(folder), name_(name), vocab_size_(vocab_size), shard_tokens_(shard_tokens), mark_(from) {
+  if (!(from == Mark())) writer();
+}
+
+std::string TokenShards::prefix_of(int64_t shard) const {
+  return shard_tokens_ == 0 ? name_ : fmt::format("{}-{:05}", name_, shard);
+}
+
+IndexedDatasetWriter& TokenShards::writer() {
+  if (!writer_)
+    writer_ = std::make_unique<IndexedDatasetWriter>(folder_ + "/" + prefix_of(mark_.shard), vocab_size_,
+                                                     whole_document, mark_.written);
+  return *writer_;
+}
+
+void TokenShards::add(std::span<const int32_t> ids, int64_t bytes) {
+  if (shard_tokens_ > 0 && mark_.written.tokens >= shard_tokens_) {
+    sync();
+    writer_.reset();
+    mark_.shard++;
+    mark_.written = {};
+  }
+  writer().add(ids);
+  mark_.written.open_tokens += static_cast<int64_t>(ids.size());
+  mark_.open_bytes += bytes;
+}
+
+void TokenShards::end_document() {
+  writer().end_document();
+  IndexedDatasetWriter::Mark& written = mark_.written;
+  mark_.documents++;
+  mark_.tokens += written.open_tokens;
+  mark_.bytes += std::exchange(mark_.open_bytes, 0);
+  written = {written.tokens + written.open_tokens, written.documents + 1, 0};
+}
+
+void TokenShards::drop_document() {
+  writer().drop_document();
+  mark_.written.open_tokens = mark_.open_bytes = 0;
+}
+
+TokenShards::Mark TokenShards::sync() {
+  if (writer_) writer_->sync();
+  return mark_;
+}
+
+void TokenShards::finish() {
+  if (mark_.documents == 0) return;
+  for (int64_t shard = 0; shard < mark_.shard; shard++) {
+    const std::string prefix = folder_ + "/" + prefix_of(shard);
+    IndexedDatasetWriter(prefix, vocab_size_, whole_document, IndexedDatasetWriter::mark_of(prefix)).finish();
+  }
+  writer().finish();
+}
+
+std::vector<std::string> TokenShards::files() const {
+  std::vector<std::string> names;
+  for (int64_t shard = 0; mark_.documents > 0 && shard <= mark_.shard; shard++)
+    for (const char* ending : {".idx", ".bin"}) names.push_back(prefix_of(shard) + ending);
+  return names;
+}
+
+}  // namespace megalith

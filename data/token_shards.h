@@ -1,0 +1,50 @@
+// The token files of one part of a corpus, NAME.bin or NAME-00000.bin, NAME-00001.bin, ..., with their indices: a shard
+// ends with the document with which it has shard_tokens or more.
+//
+// As with a single file, writing can go on at a mark.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/indexed_dataset_writer.h"
+
+namespace megalith {
+
+class TokenShards {
+ public:
+  struct Mark {
+    int64_t shard = 0;                             // that is written, from 0
+    IndexedDatasetWriter::Mark written;            // of it
+    int64_t documents = 0, tokens = 0, bytes = 0;  // in all shards, complete documents only
+    int64_t open_bytes = 0;                        // of the document after them
+
+    bool operator==(const Mark&) const = default;
+  };
+
+  // shard_tokens 0: one file, NAME. Nothing is written before there is a document.
+  TokenShards(const std::string& folder, const std::string& name, int64_t vocab_size, int64_t shard_tokens,
+              const Mark& from);
+
+  void add(std::span<const int32_t> ids, int64_t bytes);  // to the current document, which stands for so many bytes
+  void end_document();
+  void drop_document();
+  Mark sync();
+  void finish();  // writes the indices; changes nothing when done again
+
+  const Mark& mark() const { return mark_; }
+  // Of the finished files, each index before its tokens: a .bin without its .idx would be taken for a raw one.
+  std::vector<std::string> files() const;
+
+ private:
+  std::string prefix_of(int64_t shard) const;
+  IndexedDatasetWriter& writer();
+
+  std::string folder_, name_;
+  int64_t vocab_size_, shard_tokens_;
+  Mark mark_;
+  std::unique_ptr<IndexedDatasetWriter> writer_;
+};
+
+}  // namespace megalith

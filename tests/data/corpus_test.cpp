@@ -1,0 +1,442 @@
+// From texts of every form to tokens: documents, held-out ones, bad ones, shards, and going on after an end at any
+// moment.
+#include "data/corpus.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <set>
+#include <thread>
+
+#include "data/bpe_vocabulary.h"
+#include "data/documents.h"
+#include "data/prepare.h"
+#include "data/token_stream.h"
+#include "data/tokenizer.h"
+#include "tests/data/compressed.h"
+#include "tests/data/scratch.h"
+#include "tests/long_tests.h"
+
+namespace megalith {
+namespace {
+
+namespace fs = std::filesystem;
+using test::gzipped;
+using test::Scratch;
+using test::valid_text;
+using test::xz_compressed;
+using test::zstd_compressed;
+
+using Texts = std::vector<std::string>;
+
+PrepareOptions options_for(const Texts& texts, const std::string& out, double held_out_fraction) {
+  PrepareOptions options;
+  options.corpus.texts = texts;
+  options.corpus.held_out_fraction = held_out_fraction;
+  options.tokenizer = "bytes";
+  options.out = out;
+  options.threads = 2;
+  return options;
+}
+
+// The documents in a token file of the byte tokenizer.
+Texts documents_in(const std::string& path) {
+  const TokenStream stream = TokenStream::open(path);
+  std::vector<int32_t> tokens(static_cast<size_t>(stream.size()));
+  stream.read(0, tokens);
+  Texts documents(1);
+  for (const int32_t token : tokens)
+    if (token == 256)
+      documents.emplace_back();
+    else
+      documents.back() += static_cast<char>(token);
+  EXPECT_EQ(documents.back(), "") << "tokens after the last end of a text";
+  documents.pop_back();
+  return documents;
+}
+
+// Every file below a folder.
+std::map<std::string, std::string> files_below(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (entry.is_regular_file()) files[fs::relative(entry.path(), folder).string()] = read_file(entry.path().string());
+  return files;
+}
+
+std::string json_line(const std::string& text) { return "{\"id\": [1, {}], \"text\": \"" + text + "\"}\n"; }
+
+TEST(Corpus, DocumentsOfEveryForm) {
+  Scratch scratch;
+  const std::string json = "\xef\xbb\xbf" + json_line("one\\nline \\u00e9\\ud83d\\ude00") + "\r\n  \n" +
+                           "{\"text\": \"last counts: no\", \"text\": \"yes\"}\r\n" + json_line("") +
+                           "{\"text\":\"no end\"}";
+  const Texts of_json = {"one\nline \xc3\xa9\xf0\x9f\x98\x80", "yes", "no end"};
+  const std::string text = "<|endoftext|>first<|endoftext|><|endoftext|>\nsecond<|endoftex\n<|endoftext|>third";
+  const Texts of_text = {"first", "\nsecond<|endoftex\n", "third"};
+  for (const auto& [name, bytes, want] : {std::tuple{"a.jsonl", json, of_json},
+                                          {"a.json", json, of_json},
+                                          {"b.jsonl.gz", gzipped(json), of_json},
+                                          {"c.json.zst", zstd_compressed(json), of_json},
+                                          {"d.jsonl.xz", xz_compressed(json), of_json},
+                                          {"a.txt", text, of_text},
+                                          {"b.txt.gz", gzipped(text), of_text},
+                                          {"c.txt.xz", xz_compressed(text), of_text},
+                                          {"d.log", text, of_text}})
+    for (const int64_t window : {1, 7, 20, 1000}) {
+      PrepareOptions options = options_for({scratch.write(name, bytes)}, scratch.path("out"), 0);
+      options.window_bytes = window;
+      const PrepareReport report = prepare(options);
+      EXPECT_EQ(documents_in(scratch.path("out/train.bin")), want) << name << " in windows of " << window;
+      EXPECT_EQ(report.train.documents, 3);
+      fs::remove_all(scratch.path("out"));
+    }
+  PrepareOptions options = options_for({scratch.path("a.txt")}, scratch.path("none"), 0);
+  options.corpus.separator = "";
+  prepare(options);
+  EXPECT_EQ(documents_in(scratch.path("none/train.bin")), Texts{text});
+  options = options_for({scratch.write("e.jsonl", "{\"body\": \"b\", \"text\": 1}\n")}, scratch.path("field"), 0);
+  options.corpus.field = "body";
+  prepare(options);
+  EXPECT_EQ(documents_in(scratch.path("field/train.bin")), Texts{"b"});
+}
+
+TEST(Corpus, PipesOfBothKinds) {
+  Scratch scratch;
+  const std::string pipe = scratch.path("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const bool json : {false, true})
+    for (const double fraction : {0.0, 0.4}) {
+      std::jthread writer([&] { std::ofstream(pipe, std::ios::binary) << json_line("abcdefghi\\n") + json_line("k"); });
+      PrepareOptions options = options_for({pipe}, scratch.path("out"), fraction);
+      options.corpus.pipes_are_json = json;
+      const PrepareReport report = prepare(options);
+      EXPECT_EQ(report.train.documents, json ? 2 : 1);
+      EXPECT_EQ(report.train.bytes + report.validation.bytes,
+                json ? 11 : static_cast<int64_t>((json_line("abcdefghi\\n") + json_line("k")).size()));
+      EXPECT_EQ(report.validation.documents, fraction == 0 ? 0 : 1);
+      fs::remove_all(scratch.path("out"));
+    }
+  PrepareOptions options = options_for({pipe}, scratch.path("out"), 0);
+  options.tokenizer = "train:300";
+  EXPECT_ERROR(prepare(options), "pipe is a pipe", "read once", "write it into a file");
+}
+
+// Half of them in JSON lines, half as text.
+Texts numbered(int count, int from) {
+  Texts documents;
+  for (int i = from; i < from + count; i++)
+    documents.push_back(fmt::format("document {} {}", i, std::string(static_cast<size_t>(i % 40), 'x')));
+  return documents;
+}
+std::string as_lines(const Texts& documents) {
+  std::string lines;
+  for (const std::string& document : documents) lines += json_line(document);
+  return lines;
+}
+std::string as_text(const Texts& documents) {
+  std::string text;
+  for (const std::string& document : documents) text += document + "<|endoftext|>";
+  return text;
+}
+
+TEST(Corpus, WholeDocumentsAreDrawnByTheirContent) {
+  Scratch scratch;
+  const Texts first = numbered(600, 0), second = numbered(600, 600);
+  const std::string a = scratch.write("a.jsonl", as_lines(first)), b = scratch.write("b.txt", as_text(second));
+  const auto held_out = [&](const Texts& texts, const std::string& out, int64_t window) {
+    PrepareOptions options = options_for(texts, scratch.path(out), 0.05);
+    options.window_bytes = window;
+    const PrepareReport report = prepare(options);
+    EXPECT_EQ(report.held_out, HoldOut::Rule::documents);
+    EXPECT_EQ(report.train.documents + report.validation.documents, static_cast<int64_t>(600 * texts.size()));
+    return documents_in(scratch.path(out + "/validation.bin"));
+  };
+  const Texts of_a = held_out({a}, "a", 1 << 20), of_b = held_out({b}, "b", 1 << 20);
+  EXPECT_GT(of_a.size(), 15u);
+  EXPECT_LT(of_a.size(), 50u);
+  Texts both = of_a;
+  both.insert(both.end(), of_b.begin(), of_b.end());
+  EXPECT_EQ(held_out({a, b}, "ab", 1 << 20), both) << "adding a file moved a document";
+  EXPECT_EQ(held_out({a, b}, "small windows", 10), both);
+  EXPECT_EQ(held_out({scratch.write("b.jsonl", as_lines(second))}, "lines", 100), of_b)
+      << "the form of a document counts";
+  Texts all = documents_in(scratch.path("a/train.bin"));
+  all.insert(all.end(), of_a.begin(), of_a.end());
+  EXPECT_EQ(std::set(all.begin(), all.end()), std::set(first.begin(), first.end()));
+}
+
+TEST(Corpus, LongDocumentsAreDrawnByTheirBeginning) {
+  Scratch scratch;
+  Texts documents = numbered(200, 0);
+  for (size_t i = 0; i < documents.size(); i += 20) documents[i] += valid_text(200'000, static_cast<unsigned>(i));
+  const std::string text = scratch.write("a.txt", as_text(documents));
+  Texts before;
+  for (const int64_t window : {1 << 20, 70'000, 10'000}) {
+    PrepareOptions options = options_for({text}, scratch.path(std::to_string(window)), 0.3);
+    options.window_bytes = window;
+    prepare(options);
+    const Texts held_out = documents_in(options.out + "/validation.bin");
+    if (!before.empty()) {
+      EXPECT_TRUE(held_out == before) << "windows of " << window;
+    }
+    before = held_out;
+  }
+  EXPECT_GT(std::count_if(before.begin(), before.end(), [](const std::string& d) { return d.size() > 100'000; }), 0);
+}
+
+// Of a few documents the end of each, wherever windows are cut.
+TEST(Corpus, EndsOfFewDocumentsDoNotDependOnWindows) {
+  Scratch scratch;
+  Texts documents;
+  for (unsigned i = 0; i < 5; i++) documents.push_back(valid_text(100 + 40'000 * i, i));
+  documents.push_back(std::string(30'000, 'x') + "\xe4\xb8\x96");
+  const std::string text = as_text(documents);
+  scratch.write("a.txt", text);
+  scratch.write("a.txt.zst", zstd_compressed(text));
+  std::map<std::string, std::string> before;
+  for (const char* name : {"a.txt", "a.txt.zst"})
+    for (const int64_t window : {1 << 20, 5000, 300}) {
+      PrepareOptions options = options_for({scratch.path(name)}, scratch.path("out"), 0.1);
+      options.window_bytes = window;
+      const PrepareReport report = prepare(options);
+      EXPECT_EQ(report.held_out, HoldOut::Rule::ends);
+      EXPECT_EQ(report.validation.documents, 6);
+      const auto files = files_below(options.out);
+      if (!before.empty()) {
+        EXPECT_TRUE(files == before) << name << " in windows of " << window;
+      }
+      before = files;
+      fs::remove_all(options.out);
+    }
+}
+
+TEST(Corpus, BadDocumentsAreNamedAndCanBeLeftOut) {
+  Scratch scratch;
+  const std::string good = as_text({"good", "better"});
+  const auto run = [&](const std::string& name, const std::string& bytes, int64_t skip, int64_t window = 1 << 20) {
+    fs::remove_all(scratch.path("out"));
+    PrepareOptions options = options_for({scratch.write(name, bytes)}, scratch.path("out"), 0);
+    options.skip_bad = skip;
+    options.window_bytes = window;
+    return prepare(options);
+  };
+  const std::string nul(1, '\0');
+  EXPECT_ERROR(run("a.txt", good + "a\xe4\xb8", 0), "a.txt is not UTF-8 at byte 37 (0xe4)", "iconv", "--skip-bad");
+  EXPECT_ERROR(run("a.txt", good + "\xff" + good, 0), "at byte 36 (0xff)");
+  EXPECT_ERROR(run("a.txt", good + "123" + nul, 0), "NUL byte at byte 39");
+  EXPECT_ERROR(run("a.jsonl", json_line("x") + "{\"text\": \"x\"\n", 0), "a.jsonl, line 2 (at byte 29) is no JSON",
+               "--skip-bad N");
+  EXPECT_ERROR(run("a.jsonl", json_line("x") + "\n{\"txt\": \"x\"}\n", 0), "line 3", "without \"text\"", "--field");
+  EXPECT_ERROR(run("a.jsonl", "{\"text\": null}\n", 0), "line 1 ", "\"text\" is no string");
+  EXPECT_ERROR(run("a.jsonl", "[]\n", 0), "line 1 ", "no object");
+  EXPECT_ERROR(run("a.jsonl", "{\n  \"text\": \"over two lines\"\n}\n", 0), "line 1 ", "one whole object");
+  EXPECT_ERROR(run("a.jsonl", json_line("x\xff"), 0), "line 1 ", "no JSON");
+  EXPECT_ERROR(run("a.jsonl", json_line("x\\u0000"), 0), "line 1 ", "NUL");
+  EXPECT_FALSE(fs::exists(scratch.path("out")));
+
+  const std::string three_bad = json_line("a") + "{\n" + json_line("b") + "{}\n[1]\n" + json_line("c");
+  for (const int64_t window : {10, 1 << 20}) {
+    const PrepareReport report = run("a.jsonl", three_bad, 3, window);
+    EXPECT_EQ(documents_in(scratch.path("out/train.bin")), (Texts{"a", "b", "c"}));
+    EXPECT_EQ(report.bad_documents, 3);
+    EXPECT_NE(report.first_bad.find("line 2"), std::string::npos) << report.first_bad;
+  }
+  EXPECT_ERROR(run("a.jsonl", three_bad, 2), "line 5", "bad document 3", "--skip-bad 2");
+
+  // A document of many windows that turns out to be bad in its last, then in its first.
+  const std::string many(3000, 'y');
+  for (const std::string& bad : {many + "\xff", "\xff" + many, many + "\xff" + many})
+    for (const int64_t window : {100, 1000}) {
+      EXPECT_EQ(run("a.txt", as_text({"a", bad, "b", many}), 1, window).bad_documents, 1);
+      EXPECT_EQ(documents_in(scratch.path("out/train.bin")), (Texts{"a", "b", many}));
+    }
+  EXPECT_ERROR(run("a.jsonl", "{}\n", 1), "no document to train on", "line 1");
+}
+
+TEST(Corpus, ShardsEndWithDocuments) {
+  Scratch scratch;
+  const std::string text = scratch.write("a.txt", as_text(numbered(500, 0)));
+  PrepareOptions options = options_for({text}, scratch.path("whole"), 0.1);
+  prepare(options);
+  options.out = scratch.path("shards");
+  options.shard_tokens = 3000;
+  const PrepareReport report = prepare(options);
+  for (const std::string part : {"train", "validation"}) {
+    const Texts whole = documents_in(scratch.path("whole/" + part + ".bin"));
+    Texts joined;
+    int shard = 0;
+    for (std::string path; fs::exists(path = scratch.path(fmt::format("shards/{}-{:05}.bin", part, shard))); shard++) {
+      const Texts here = documents_in(path);
+      joined.insert(joined.end(), here.begin(), here.end());
+      const auto tokens = static_cast<int64_t>(TokenStream::open(path).size());
+      EXPECT_LT(tokens - static_cast<int64_t>(here.back().size()) - 1, 3000) << path;
+      if (joined.size() < whole.size()) {
+        EXPECT_GE(tokens, 3000) << path;
+      }
+    }
+    EXPECT_GT(shard, part == "train" ? 4 : 0);
+    EXPECT_EQ(joined, whole);
+  }
+  EXPECT_EQ(report.train.documents, static_cast<int64_t>(documents_in(scratch.path("whole/train.bin")).size()));
+  EXPECT_FALSE(fs::exists(scratch.path("shards/train.bin")));
+  EXPECT_FALSE(fs::exists(scratch.path("shards/train-00000.lengths")));
+  EXPECT_ERROR(prepare(options), "exists, and nothing is overwritten");
+}
+
+TEST(Corpus, TheMostCommonTokensAreTold) {
+  Scratch scratch;
+  const PrepareReport report =
+      prepare(options_for({scratch.write("a.txt", as_text({"aaaaa", "aab"}))}, scratch.path("out"), 0));
+  ASSERT_EQ(report.most_common.size(), 3u);
+  EXPECT_EQ(report.most_common[0].text, "a");
+  EXPECT_DOUBLE_EQ(report.most_common[0].share, 0.7);
+  EXPECT_EQ(report.most_common[1].text, "<|endoftext|>");
+  EXPECT_EQ(report.most_common[2].text, "b");
+}
+
+TEST(Corpus, TokensAbove65535Survive) {
+  Scratch scratch;
+  BpeVocabulary vocabulary;
+  for (int byte = 0; byte < 256; byte++) {
+    vocabulary.byte_ids[static_cast<size_t>(byte)] = byte;
+    vocabulary.tokens.emplace_back(1, static_cast<char>(byte));
+  }
+  for (int i = 0; i < 70'000; i++) vocabulary.tokens.push_back(fmt::format("filler {}", i));
+  vocabulary.merges.push_back({'a', 'b', static_cast<int32_t>(vocabulary.tokens.size())});
+  vocabulary.tokens.emplace_back("ab");
+  vocabulary.end_of_text = static_cast<int32_t>(vocabulary.tokens.size());
+  vocabulary.tokens.emplace_back();
+  fs::create_directories(scratch.path("bpe"));
+  write_bpe(vocabulary, scratch.path("bpe"));
+  PrepareOptions options =
+      options_for({scratch.write("a.jsonl", json_line("abba") + json_line("ab"))}, scratch.path("out"), 0);
+  options.tokenizer = scratch.path("bpe");
+  EXPECT_EQ(prepare(options).bytes_per_token, 4);
+  std::vector<int32_t> ids(6);
+  TokenStream::open(scratch.path("out/train.bin")).read(0, ids);
+  EXPECT_EQ(ids, (std::vector<int32_t>{70256, 'b', 'a', 70257, 70256, 70257}));
+}
+
+// Whichever call to the system fails, a restart makes the same files as a prepare that never failed.
+class Restart : public testing::TestWithParam<bool> {
+ protected:
+  Restart() {
+    const bool many = GetParam();
+    Texts documents = numbered(many ? 150 : 4, 0);
+    documents[1] += valid_text(9000, 1);
+    documents[2] += "\xff";
+    documents[3] += std::string(2000, 'z') + "\xff" + std::string(500, 'z');
+    texts_ = {scratch_.write("a.txt", as_text(documents)),
+              scratch_.write("b.jsonl.gz", gzipped(as_lines(numbered(many ? 100 : 3, 500)) + "{}\n")),
+              scratch_.write("c.txt", valid_text(7000, 2))};
+  }
+  PrepareOptions options(const std::string& out) const {
+    PrepareOptions options = options_for(texts_, scratch_.path(out), 0.1);
+    options.shard_tokens = 5000;
+    options.skip_bad = 3;
+    options.window_bytes = 1500;
+    options.note_bytes = 1;
+    options.note_seconds = 0;
+    return options;
+  }
+
+  Scratch scratch_;
+  Texts texts_;
+};
+
+TEST_P(Restart, GoesOnAfterAFailureAnywhere) {
+  EXPECT_EQ(prepare(options("whole")).held_out, GetParam() ? HoldOut::Rule::documents : HoldOut::Rule::ends);
+  const auto whole = files_below(scratch_.path("whole"));
+  ASSERT_TRUE(whole.contains("train-00001.bin"));
+  const int step = long_tests() ? 1 : 23;
+  int num_continued = 0;
+  std::string refused = "?";
+  for (int n = 0; !refused.empty(); n += step) {
+    SCOPED_TRACE(n);
+    refused.clear();
+    {
+      const FileHook hook([&, calls = 0](const FileEvent& event) mutable -> FileFate {
+        if (event.call == FileCall::open || event.call == FileCall::remove || event.call == FileCall::lock ||
+            calls++ < n)
+          return {};
+        refused = event.path;  // and everything after it, as after a kill
+        return {ENOSPC, event.bytes / 2};
+      });
+      try {
+        prepare(options("out"));
+      } catch (const Error&) {
+        EXPECT_FALSE(fs::exists(scratch_.path("out/train-00000.bin")) &&
+                     !fs::exists(scratch_.path("out/prepare.partial")));
+      }
+    }
+    if (!refused.empty()) {
+      const PrepareReport report = prepare(options("out"));
+      num_continued += report.continued;
+      EXPECT_EQ(report.bad_documents, 3);
+    }
+    EXPECT_TRUE(files_below(scratch_.path("out")) == whole);
+    fs::remove_all(scratch_.path("out"));
+  }
+  EXPECT_GT(num_continued, 2);
+}
+
+TEST_P(Restart, IsRefusedWhenSomethingChanged) {
+  PrepareOptions bad = options("out");
+  bad.skip_bad = 2;
+  EXPECT_ERROR(prepare(bad), "b.jsonl.gz, line ", "bad document 3");
+  ASSERT_TRUE(fs::exists(scratch_.path("out/prepare.partial/position.json"))) << "what a restart can use";
+  const auto kept = files_below(scratch_.path("out"));
+  const auto refusal = [&](PrepareOptions changed, const char* what) {
+    EXPECT_ERROR(prepare(changed), "out/prepare.partial", "was begun by a prepare that did not end", what, "remove it");
+  };
+  PrepareOptions other = options("out");
+  other.corpus.separator = "";
+  refusal(other, "--separator is another");
+  other = options("out");
+  other.corpus.texts.pop_back();
+  refusal(other, "c.txt is missing");
+  other = options("out");
+  other.corpus.texts.push_back(scratch_.write("d.txt", "d"));
+  refusal(other, "d.txt is new");
+  other = options("out");
+  other.tokenizer = "train:300";
+  refusal(other, "--tokenizer is another");
+  EXPECT_TRUE(files_below(scratch_.path("out")) == kept);
+  {
+    const FolderLock another(scratch_.path("out/prepare.partial"), "");
+    EXPECT_ERROR(prepare(options("out")), "is in use by");
+  }
+  EXPECT_TRUE(prepare(options("out")).continued) << "with a larger --skip-bad";
+  prepare(options("whole"));
+  EXPECT_TRUE(files_below(scratch_.path("out")) == files_below(scratch_.path("whole")));
+
+  fs::remove_all(scratch_.path("out"));
+  EXPECT_ERROR(prepare(bad), "bad document 3");
+  fs::last_write_time(texts_[2], fs::last_write_time(texts_[2]) + std::chrono::seconds(1));
+  refusal(options("out"), "c.txt changed");
+}
+
+INSTANTIATE_TEST_SUITE_P(Corpus, Restart, testing::Values(false, true),
+                         [](const auto& suite) { return suite.param ? "whole_documents" : "ends"; });
+
+TEST(Corpus, AChangedTokenizerIsNotGoneOnWith) {
+  Scratch scratch;
+  const std::string text = scratch.write("a.txt", valid_text(20'000, 1));
+  PrepareOptions options = options_for({text}, scratch.path("first"), 0);
+  options.tokenizer = "train:300";
+  prepare(options);
+  options = options_for({text, scratch.write("b.txt", "\xff")}, scratch.path("out"), 0);
+  options.tokenizer = scratch.path("first/tokenizer");
+  options.note_bytes = 1;
+  options.note_seconds = 0;
+  EXPECT_ERROR(prepare(options), "not UTF-8");
+  const std::string merges = scratch.path("first/tokenizer/merges.txt"), before = read_file(merges);
+  scratch.write("first/tokenizer/merges.txt", before.substr(0, before.rfind('\n', before.size() - 2) + 1));
+  options.skip_bad = 1;
+  EXPECT_ERROR(prepare(options), "the tokenizer", "changed since");
+  scratch.write("first/tokenizer/merges.txt", before);
+  EXPECT_TRUE(prepare(options).continued);
+}
+
+}  // namespace
+}  // namespace megalith

@@ -1,0 +1,131 @@
+// What names stand for, and the bytes that come out of compressed files.
+#include "data/text_inputs.h"
+
+#include <sys/stat.h>
+
+#include <thread>
+
+#include "data/byte_source.h"
+#include "tests/data/compressed.h"
+#include "tests/data/scratch.h"
+
+namespace megalith {
+namespace {
+
+using test::gzipped;
+using test::Scratch;
+using test::xz_compressed;
+using test::zstd_compressed;
+
+std::vector<std::string> paths_of(const Scratch& scratch, const std::vector<std::string>& names) {
+  std::vector<std::string> full, found;
+  for (const std::string& name : names) full.push_back(scratch.path(name));
+  for (const TextInput& input : find_texts(full, false)) found.push_back(input.path.substr(scratch.path("").size()));
+  return found;
+}
+
+std::string all_of(const TextInput& input, int64_t skip = 0) {
+  const auto source = open_bytes(input);
+  source->skip(skip);
+  std::string text, part(1000, '\0');
+  while (const size_t n = source->read(part.data(), part.size())) text.append(part, 0, n);
+  return text;
+}
+
+TEST(TextInputs, FoldersAndPatternsInOrder) {
+  Scratch scratch;
+  for (const char* name : {"c/b.txt", "c/a/z.jsonl.zst", "c/B.txt.gz", "c/a.json.xz", "c/image.png", "c/.hidden.txt",
+                           "c/.git/x.txt", "d1.txt", "d2.txt", "e", "f[1].txt"})
+    scratch.write(name, "x");
+  scratch.write("c/empty.txt", "");
+  scratch.write("only/image.png", "x");
+  using Paths = std::vector<std::string>;
+  EXPECT_EQ(paths_of(scratch, {"c"}), (Paths{"c/B.txt.gz", "c/a.json.xz", "c/a/z.jsonl.zst", "c/b.txt"}));
+  EXPECT_EQ(paths_of(scratch, {"e", "d?.txt"}), (Paths{"e", "d1.txt", "d2.txt"}))
+      << "names in the order they are given";
+  EXPECT_EQ(paths_of(scratch, {"f[1].txt"}), (Paths{"f[1].txt"})) << "a name before a pattern";
+  EXPECT_EQ(paths_of(scratch, {"*/a"}), (Paths{"c/a/z.jsonl.zst"}));
+
+  const auto inputs = find_texts({scratch.path("c")}, false);
+  EXPECT_FALSE(inputs[0].json_lines);
+  EXPECT_TRUE(inputs[1].json_lines);
+  EXPECT_TRUE(inputs[2].json_lines);
+  EXPECT_FALSE(find_texts({"-"}, false)[0].json_lines);
+  EXPECT_TRUE(find_texts({"-"}, true)[0].json_lines);
+
+  EXPECT_ERROR(paths_of(scratch, {"g*.txt"}), "g*.txt", "no file matches");
+  EXPECT_ERROR(paths_of(scratch, {"only"}), "only", "holds no text", ".jsonl");
+  EXPECT_ERROR(paths_of(scratch, {"c/empty.txt"}), "empty (0 bytes)");
+  EXPECT_ERROR(paths_of(scratch, {"c", "c/../c/b.txt"}), "b.txt is named twice");
+  EXPECT_ERROR(paths_of(scratch, {"absent"}), "absent", "No such file");
+}
+
+TEST(TextInputs, AChangeIsNoticed) {
+  Scratch scratch;
+  const auto input = find_texts({scratch.write("a.txt", "some text")}, false)[0];
+  check_unchanged(input);
+  scratch.write("a.txt", "some other text");
+  EXPECT_ERROR(check_unchanged(input), "a.txt changed", "9 bytes and has 15");
+}
+
+TEST(ByteSource, EveryCompressionGivesTheSameBytes) {
+  Scratch scratch;
+  const std::string text = test::random_text(700'000, 3), more = test::random_text(10, 4);
+  scratch.write("plain", text + more);
+  scratch.write("a.gz", gzipped(text) + gzipped(more));
+  scratch.write("a.zst", zstd_compressed(text) + zstd_compressed(more));
+  scratch.write("a.xz", xz_compressed(text) + xz_compressed(more));
+  scratch.write("no_ending", zstd_compressed(text + more));
+  for (const char* name : {"plain", "a.gz", "a.zst", "a.xz", "no_ending"})
+    for (const int64_t skip : {0, 3, 650'000, 2'000'000}) {
+      const auto input = find_texts({scratch.path(name)}, false)[0];
+      EXPECT_TRUE(all_of(input, skip) ==
+                  (text + more).substr(std::min((text + more).size(), static_cast<size_t>(skip))))
+          << name << " from " << skip;
+    }
+}
+
+TEST(ByteSource, ProgressIsInBytesOfTheFile) {
+  Scratch scratch;
+  const std::string bytes = gzipped(test::random_text(500'000, 1));
+  const auto source = open_bytes(find_texts({scratch.write("a", bytes)}, false)[0]);
+  source->skip(1000);
+  EXPECT_LT(source->consumed(), static_cast<int64_t>(bytes.size()));
+  source->skip(int64_t{1} << 30);
+  char none;
+  EXPECT_EQ(source->read(&none, 1), 0u);
+  EXPECT_EQ(source->consumed(), static_cast<int64_t>(bytes.size()));
+}
+
+TEST(ByteSource, DamageIsNamedWithItsPlace) {
+  Scratch scratch;
+  const std::string text = test::random_text(300'000, 5);
+  for (const auto& [ending, bytes] :
+       {std::pair{".gz", gzipped(text)}, {".zst", zstd_compressed(text)}, {".xz", xz_compressed(text)}}) {
+    const auto read = [&](const std::string& changed) {
+      scratch.write(std::string("a") + ending, changed);
+      all_of(find_texts({scratch.path(std::string("a") + ending)}, false)[0]);
+    };
+    read(bytes);
+    EXPECT_ERROR(read(bytes.substr(0, bytes.size() / 2)), ending, "truncated");
+    EXPECT_ERROR(read(bytes.substr(0, bytes.size() - 1)), ending, "truncated");
+    std::string damaged = bytes;
+    for (size_t i = damaged.size() / 2; i < damaged.size() / 2 + 20; i++) damaged[i] = static_cast<char>(~damaged[i]);
+    EXPECT_ERROR(read(damaged), ending, "cannot be decompressed at byte", "copy or make it again");
+    EXPECT_ERROR(read("plain text"), ending, "does not begin as a", "copy it again");
+  }
+}
+
+TEST(ByteSource, PipesAreReadOnce) {
+  Scratch scratch;
+  const std::string pipe = scratch.path("pipe"), text = test::random_text(300'000, 6);
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::jthread writer([&] { std::ofstream(pipe, std::ios::binary) << zstd_compressed(text); });
+  const auto input = find_texts({pipe}, true)[0];
+  EXPECT_FALSE(input.is_plain);
+  EXPECT_TRUE(input.json_lines);
+  EXPECT_TRUE(all_of(input, 7) == text.substr(7));
+}
+
+}  // namespace
+}  // namespace megalith
