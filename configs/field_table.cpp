@@ -134,6 +134,10 @@ Table<Config> build_table() {
                "the run ends");
   train.number("skip_norm_above", &TrainConfig::skip_norm_above, "", at_least(0),
                "Skip steps whose gradient norm is above this many times the median of the last 128 updates'; 0: off");
+  train.number(
+      "log_every", &TrainConfig::log_every, "steps", between(0, 1e12),
+      "Steps between lines on the console and in log.txt; 0: by time, a line every 10 s and later every minute, "
+      "on a terminal every 5 s");
 
   Rows checkpoint(table, "checkpoint", &Config::checkpoint);
   checkpoint.word("directory", &CheckpointConfig::directory,
@@ -150,6 +154,8 @@ Table<Config> build_table() {
   Rows run(table, "run", &Config::run);
   run.word("output", &RunConfig::output, "Folder for the log, the metrics and the resolved configuration");
   run.word("device", &RunConfig::device, "Where to compute; auto: on a GPU if there is one");
+  run.word("tensorboard", &RunConfig::tensorboard,
+           "Write what metrics.jsonl says into run.output/tensorboard as well, for TensorBoard");
 
   Rows communication(table, "communication", &Config::communication);
   communication.word("rendezvous", &CommunicationConfig::rendezvous,

@@ -2,8 +2,10 @@
 
 #include <deque>
 
+#include "checkpoints/checksum.h"
 #include "checkpoints/directory.h"
 #include "kernels/base/device.h"
+#include "kernels/base/words.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/handshake.h"
 #include "trainer/job/log.h"
@@ -42,13 +44,16 @@ Run::Run(Config config, const Session& session) : session_(session), config_(std
   }
   log_info("planned memory of the fullest rank: {:.1f} MiB",
            static_cast<double>(memory_.total(Place::device)) / (1 << 20));
-  together(session, [&] { metrics_.emplace(config_.run.output, session.rank() == 0, progress_.step, rates()); });
+  together(session, [&] {
+    metrics_.emplace(config_.run.output, session.rank() == 0, progress_.step, rates(), start(threads),
+                     Reporting{config_.train.log_every, config_.run.tensorboard});
+  });
 }
 
 void Run::introduce(int threads) const {
   const Plan& plan = work_->plan;
-  log_info("parameters {}, layers {}; {}, {} threads each, {}, {}; run folder {}",
-           num_parameters(model_spec(config_.model)), config_.model.layers, plan.mesh.summary(), threads,
+  log_info("parameters {}, layers {}; {}, {} each, {}, {}; run folder {}", num_parameters(model_spec(config_.model)),
+           config_.model.layers, plan.mesh.summary(), counted(threads, "thread"),
            to_string(config_.parallel.sharding_strategy), to_string(config_.precision.compute), config_.run.output);
   if (work_->device.world == World::cuda) {
     const device::Properties gpu = device::properties();
@@ -99,7 +104,19 @@ Rates Run::rates() const {
           .peak_flops = work_->device.world == World::cuda ? peak_flops(device::properties().name) : 0,
           .devices = session_.size(),
           .steps = config_.train.steps,
+          .tokens_before = progress_.sequences * T,
           .memory = memory_};
+}
+
+Start Run::start(int threads) const {
+  const std::string text = to_toml(config_);
+  return {.config_digest = hex(checksum_of(text.data(), static_cast<int64_t>(text.size()))),
+          .layout = work_->plan.mesh.summary(),
+          .sharding_strategy = to_string(config_.parallel.sharding_strategy),
+          .compute = to_string(config_.precision.compute),
+          .device = work_->device.world == World::cuda ? device::properties().name : "CPU",
+          .parameters = num_parameters(model_spec(config_.model)),
+          .threads = threads};
 }
 
 void Run::train() {
@@ -124,7 +141,8 @@ void Run::train() {
     if (saves()) save(progress_, progress_.skipped_in_a_row > 0);
     metrics_->start_clock();
   }
-  log_info("done: {} steps, {} sequences{}", progress_.step, progress_.sequences,
+  metrics_->say_last_step();
+  log_info("done: {}, {}{}", counted(progress_.step, "step"), counted(progress_.sequences, "sequence"),
            progress_.skipped > 0 ? fmt::format("; skipped: {}", progress_.skipped) : "");
 }
 
