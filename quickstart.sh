@@ -60,6 +60,7 @@ cat <<END
 
 text and tokens  $out/data
 log and metrics  $out/log.txt, $out/metrics.jsonl
+plots            $megalith report $out
 checkpoints      $out/checkpoints
 more samples     $megalith generate --checkpoint $out --prompt "Once " --seed 2
 END

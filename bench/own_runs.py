@@ -83,10 +83,18 @@ def train(program, run, out, profile, data):
                    stdout=subprocess.DEVNULL)
 
 
+def lines_of(path):
+    """The lines of metrics.jsonl that say what a start of the run does not change, and those of its steps."""
+    lines = text_of(path).splitlines()
+    steps = [line for line in lines if "step_seconds" in json.loads(line)]
+    return [line for line in lines if "start" in json.loads(line)], steps
+
+
 def keep_fastest(path):
-    steps = sorted(text_of(path).splitlines(), key=lambda line: json.loads(line)["step_seconds"])
+    starts, steps = lines_of(path)
+    steps.sort(key=lambda line: json.loads(line)["step_seconds"])
     with open(path, "w") as file:
-        file.write("\n".join(steps[:max(1, len(steps) // 4)]) + "\n")
+        file.write("\n".join(starts[:1] + steps[:max(1, len(steps) // 4)]) + "\n")
 
 
 def calibrate(program, folders, keys, out):
@@ -125,9 +133,9 @@ def measure(program, rounds, folder):
             train(program, run, out, profile, data)
             os.makedirs(folders[run[0]], exist_ok=True)
             shutil.copy(os.path.join(out, "config.toml"), folders[run[0]])
-            steps = text_of(os.path.join(out, "metrics.jsonl")).splitlines()[2:]  # without what is slow at the start
+            starts, steps = lines_of(os.path.join(out, "metrics.jsonl"))
             with open(os.path.join(folders[run[0]], "metrics.jsonl"), "a") as file:
-                file.write("\n".join(steps) + "\n")
+                file.write("\n".join(starts + steps[2:]) + "\n")  # without what is slow at the start
             shutil.rmtree(out)  # its checkpoint is large
     for path in folders.values():
         keep_fastest(os.path.join(path, "metrics.jsonl"))

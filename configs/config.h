@@ -133,6 +133,7 @@ struct TrainConfig {
   int64_t max_bad_steps = 3;     // in a row, until the run ends
   double skip_norm_above = 0.0;  // times the running median; 0: off
   std::string trace_steps;       // as step_range.h reads it; empty: none
+  int64_t log_every = 0;         // steps; 0: by time
   bool operator==(const TrainConfig&) const = default;
 };
 
@@ -149,6 +150,7 @@ struct CheckpointConfig {
 struct RunConfig {
   std::string output = "runs/default";
   Device device = Device::automatic;
+  bool tensorboard = false;
   bool operator==(const RunConfig&) const = default;
 };
 

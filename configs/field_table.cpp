@@ -140,6 +140,10 @@ Table<Config> build_table() {
       "trace_steps", &TrainConfig::trace_steps,
       "Steps, as 10 or 10-12, to write a trace of for ui.perfetto.dev: trace-10-12.json under run.output; empty: "
       "none");
+  train.number(
+      "log_every", &TrainConfig::log_every, "steps", between(0, 1e12),
+      "Steps between lines on the console and in log.txt; 0: by time, a line every 10 s and later every minute, "
+      "on a terminal every 5 s");
 
   Rows checkpoint(table, "checkpoint", &Config::checkpoint);
   checkpoint.word("directory", &CheckpointConfig::directory,
@@ -160,6 +164,8 @@ Table<Config> build_table() {
   Rows run(table, "run", &Config::run);
   run.word("output", &RunConfig::output, "Folder for the log, the metrics and the resolved configuration");
   run.word("device", &RunConfig::device, "Where to compute; auto: on a GPU if there is one");
+  run.word("tensorboard", &RunConfig::tensorboard,
+           "Write what metrics.jsonl says into run.output/tensorboard as well, for TensorBoard");
 
   Rows communication(table, "communication", &Config::communication);
   communication.word("rendezvous", &CommunicationConfig::rendezvous,

@@ -59,12 +59,19 @@ std::map<std::string, std::string> snapshot(const std::string& folder) {
   return all;
 }
 
-std::vector<nlohmann::json> read_metrics(const std::string& run_folder) {
+namespace {
+std::vector<nlohmann::json> lines_of_metrics(const std::string& run_folder, bool starts) {
   std::vector<nlohmann::json> lines;
   std::ifstream in(run_folder + "/metrics.jsonl");
-  for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
+  for (std::string line; std::getline(in, line);)
+    if (const auto object = nlohmann::json::parse(line); object.contains("start") == starts)
+      lines.push_back(starts ? object.at("start") : object);
   return lines;
 }
+}  // namespace
+
+std::vector<nlohmann::json> read_metrics(const std::string& run_folder) { return lines_of_metrics(run_folder, false); }
+std::vector<nlohmann::json> read_starts(const std::string& run_folder) { return lines_of_metrics(run_folder, true); }
 
 std::vector<Step> read_steps(const std::string& run_folder) {
   std::vector<Step> steps;
@@ -83,18 +90,19 @@ std::string write_reference_config(const std::string& path, const std::string& r
   const nlohmann::json r = nlohmann::json::parse(read_file(reference_folder + "/reference.json")).at("recipe");
   const auto n = [&](const char* key) { return r.at(key).get<int64_t>(); };
   const auto x = [&](const char* key) { return fmt::format("{:e}", r.at(key).get<double>()); };
-  write_file(path,
-             fmt::format("[model]\nlayers = {}\nhidden = {}\nheads = {}\nvocab = {}\ncontext = {}\n"
-                         "[data]\ntrain = \"{}/tokens.bin\"\nshuffle = false\n"
-                         "[batch]\nsequence_length = {}\nglobal_batch_size = {}\nmicrobatch_size = {}\n"
-                         "[precision]\ncompute = \"fp32\"\n"
-                         "[optimizer]\nlearning_rate = {}\nmin_learning_rate = {}\nwarmup_steps = {}\n"
-                         "decay = \"cosine\"\ndecay_steps = {}\nbeta1 = {}\nbeta2 = {}\nepsilon = {}\n"
-                         "weight_decay = {}\ngradient_clip = {}\n"
-                         "[train]\nsteps = {}\n[checkpoint]\ninit_from = \"{}\"\n[run]\noutput = \"run\"\n",
-                         n("layers"), n("hidden"), n("heads"), n("vocab"), n("context"), reference_folder, n("seq"),
-                         n("batch") * n("accum"), n("batch"), x("lr"), x("min_lr"), n("warmup"), n("decay_steps"),
-                         x("beta1"), x("beta2"), x("eps"), x("weight_decay"), x("clip"), n("steps"), init_from));
+  write_file(
+      path,
+      fmt::format("[model]\nlayers = {}\nhidden = {}\nheads = {}\nvocab = {}\ncontext = {}\n"
+                  "[data]\ntrain = \"{}/tokens.bin\"\nshuffle = false\n"
+                  "[batch]\nsequence_length = {}\nglobal_batch_size = {}\nmicrobatch_size = {}\n"
+                  "[precision]\ncompute = \"fp32\"\n"
+                  "[optimizer]\nlearning_rate = {}\nmin_learning_rate = {}\nwarmup_steps = {}\n"
+                  "decay = \"cosine\"\ndecay_steps = {}\nbeta1 = {}\nbeta2 = {}\nepsilon = {}\n"
+                  "weight_decay = {}\ngradient_clip = {}\n"
+                  "[train]\nsteps = {}\nlog_every = 1\n[checkpoint]\ninit_from = \"{}\"\n[run]\noutput = \"run\"\n",
+                  n("layers"), n("hidden"), n("heads"), n("vocab"), n("context"), reference_folder, n("seq"),
+                  n("batch") * n("accum"), n("batch"), x("lr"), x("min_lr"), n("warmup"), n("decay_steps"), x("beta1"),
+                  x("beta2"), x("eps"), x("weight_decay"), x("clip"), n("steps"), init_from));
   return path;
 }
 

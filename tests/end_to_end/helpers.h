@@ -40,7 +40,8 @@ struct Step {
   double loss = 0, grad_norm = 0, learning_rate = 0;
   bool operator==(const Step&) const = default;
 };
-std::vector<nlohmann::json> read_metrics(const std::string& run_folder);  // every line
+std::vector<nlohmann::json> read_metrics(const std::string& run_folder);  // the lines of steps and evaluations
+std::vector<nlohmann::json> read_starts(const std::string& run_folder);   // what the others say
 std::vector<Step> read_steps(const std::string& run_folder);              // the lines of steps
 
 std::string reference(const std::string& name);  // folder of ../shared/reference

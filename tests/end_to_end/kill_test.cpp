@@ -164,7 +164,9 @@ TEST(Kill, a_rank_that_dies_ends_the_others) {
     SCOPED_TRACE(victim);
     const Scratch scratch;
     write_config(scratch / "config.toml");
-    Process process(mpirun(3, {"train", "config.toml", "train.steps=1000000", "checkpoint.every=0"}), scratch.folder());
+    Process process(
+        mpirun(3, {"train", "config.toml", "train.steps=1000000", "train.log_every=1", "checkpoint.every=0"}),
+        scratch.folder());
     const double start = now();
     while (process.out().find("\nstep 3/") == std::string::npos) {
       ASSERT_LT(now() - start, 60);

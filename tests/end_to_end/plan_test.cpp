@@ -68,8 +68,8 @@ TEST(Plan, memory_is_that_of_the_run) {
   args.insert(args.end(), overrides.begin(), overrides.end());
   const Result planned = succeed(megalith(args), scratch);
   train(scratch.folder(), 3, overrides);
-  const nlohmann::json first = read_metrics(scratch / "run").front();
-  for (const auto& [memory, bytes] : first.at("memory_bytes").items()) {
+  const nlohmann::json start = read_starts(scratch / "run").front();
+  for (const auto& [memory, bytes] : start.at("memory_bytes").items()) {
     const std::string line = fmt::format("  {:<14} {:>16} bytes", memory, bytes.get<int64_t>());
     EXPECT_NE(planned.out.find(line), std::string::npos) << line << " is not in " << planned.text();
   }

@@ -30,7 +30,7 @@ const std::string config =
     "[data]\ntrain = \"data/train.bin\"\nvalidation = \"data/validation.bin\"\n"
     "[batch]\nglobal_batch_size = 8\nmicrobatch_size = 4\n"
     "[optimizer]\nlearning_rate = 5e-3\nmin_learning_rate = 5e-4\nwarmup_steps = 5\n"
-    "[train]\nsteps = 60\nevaluate_every = 30\nevaluate_batches = 4\n"
+    "[train]\nsteps = 60\nlog_every = 7\nevaluate_every = 30\nevaluate_batches = 4\n"
     "[checkpoint]\nevery = 20\nkeep = 2\n[run]\noutput = \"run\"\n";
 
 int lines_with(const std::string& text, const std::string& word) {
@@ -57,15 +57,22 @@ TEST_P(Text, becomes_a_model_that_continues_it) {
 
   const Result trained = train(scratch.folder(), 2, {});
   EXPECT_TRUE(trained.err.empty()) << trained.text();
-  for (int step = 1; step <= 60; step++)
-    EXPECT_EQ(lines_with(trained.out, fmt::format("step {}/60  loss ", step)), 1) << step;
+  const std::string log = read_file(scratch / "run/log.txt");
+  for (int step = 1; step <= 60; step++) {  // the first, those of log_every, and before checkpoints and evaluations
+    const int told = step == 1 || step % 7 == 0 || step % 20 == 0 || step == 30;
+    EXPECT_EQ(lines_with(trained.out, fmt::format("step {}/60  loss ", step)), told) << step;
+    EXPECT_EQ(lines_with(log, fmt::format("step {}/60  loss ", step)), told) << step;
+  }
   for (const char* word :
        {"norm ", "lr ", "tokens/s", "TFLOP/s", "ETA ", "validation loss ", "bits per byte", "checkpoint run/"})
     EXPECT_NE(trained.out.find(word), std::string::npos) << word;
   EXPECT_EQ(trained.out.find('\r'), std::string::npos) << "a progress bar in a file";
-  const std::string log = read_file(scratch / "run/log.txt");
-  EXPECT_EQ(lines_with(log, "  loss "), 60);
 
+  const nlohmann::json start = read_starts(scratch / "run").at(0);
+  EXPECT_EQ(start.at("tokens"), 8 * 32);
+  EXPECT_EQ(start.at("ranks"), 2);
+  for (const char* memory : {"parameters", "optimizer", "gradients", "saved", "scratch", "communication"})
+    EXPECT_GT(start.at("memory_bytes").at(memory), 0) << memory;
   int64_t steps = 0, evaluations = 0;
   for (const auto& line : read_metrics(scratch / "run")) {
     if (line.contains("validation_loss")) {
@@ -78,10 +85,8 @@ TEST_P(Text, becomes_a_model_that_continues_it) {
     for (const char* key : {"loss", "grad_norm", "learning_rate", "step_seconds", "tokens_per_second",
                             "model_tflops_per_device", "hardware_tflops_per_device"})
       EXPECT_TRUE(line.at(key).is_number() && line.at(key) > 0) << key << ": " << line;
-    EXPECT_EQ(line.at("tokens"), 8 * 32);
+    EXPECT_EQ(line.at("tokens_so_far"), 8 * 32 * steps);
     EXPECT_TRUE(line.contains("mfu"));
-    for (const char* memory : {"parameters", "optimizer", "gradients", "saved", "scratch", "communication"})
-      EXPECT_GT(line.at("memory_bytes").at(memory), 0) << memory;
   }
   EXPECT_EQ(steps, 60);
   EXPECT_EQ(evaluations, 2);

@@ -52,6 +52,7 @@ const std::vector<Rule>& table() {
       {"trainer/inference/", job},
       {"trainer/verify/", job},
       {"trainer/train/", job},
+      {"trainer/report/", {"configs/"}},
       {"trainer/commands/", {""}},
       {"trainer/main.cpp", {""}},
   };
@@ -221,6 +222,8 @@ TEST(Layering, TheCheckerFindsPlantedViolations) {
       {"trainer/verify/a.h", "#include \"trainer/train/run.h\"\n", true},
       {"trainer/train/a.h", "#include \"trainer/checkpointing/checkpointer.h\"\n", false},
       {"trainer/train/a.h", "#include \"trainer/planner/matcher.h\"\n", true},
+      {"trainer/report/a.h", "#include \"configs/config.h\"\n", false},
+      {"trainer/report/a.cpp", "#include \"trainer/train/metrics.h\"\n", true},
       {"trainer/commands/a.cpp", "#include \"trainer/planner/matcher.h\"\n", false},
       {"trainer/train/a.h", "#include \"trainer/commands/command.h\"\n", true},
       {"trainer/model/a.h", "#include \"../communication/mesh.h\"\n", true},

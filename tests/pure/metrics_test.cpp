@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -88,6 +89,7 @@ TEST_F(MetricsFile, DropsWhatIsNoStep) {
 
 TEST_F(MetricsFile, AppendsOneObjectAStep) {
   put("{\"step\":1}\n{\"step\":2}\n");
+  const double before = static_cast<double>(::time(nullptr));
   {
     Metrics metrics(folder_, true, 1,
                     {.tokens_per_step = 35,
@@ -97,24 +99,44 @@ TEST_F(MetricsFile, AppendsOneObjectAStep) {
                      .peak_flops = 1e6,
                      .devices = 2,
                      .steps = 9,
-                     .memory = {1, 2, 3, 4, 5, 6}});
+                     .tokens_before = 35,
+                     .memory = {1, 2, 3, 4, 5, 6}},
+                    {.config_digest = "0123", .layout = "2 ranks", .parameters = 7, .threads = 3});
     metrics.start_clock();
+    EXPECT_EQ(lines().size(), 1u) << "nothing of a start that makes no step";
     metrics.end_step({.step = 2, .scalars = {.loss = 3.5, .grad_norm = 0.25, .stop_votes = 0}, .learning_rate = 1e-3});
     metrics.evaluation(2, 3.0, 70, 140);
-    EXPECT_EQ(lines().size(), 3u) << "written at once, not when the run ends";
+    EXPECT_EQ(lines().size(), 4u) << "written at once, not when the run ends";
   }
   const std::vector<std::string> all = lines();
-  ASSERT_EQ(all.size(), 3u);
-  const auto step = nlohmann::json::parse(all[1]), evaluation = nlohmann::json::parse(all[2]);
+  ASSERT_EQ(all.size(), 4u);
+  const auto start = nlohmann::json::parse(all[1]).at("start");
+  const auto step = nlohmann::json::parse(all[2]), evaluation = nlohmann::json::parse(all[3]);
   EXPECT_EQ(step.at("step"), 2);
   EXPECT_EQ(step.at("loss"), 3.5);
   EXPECT_EQ(step.at("grad_norm"), 0.25);
   EXPECT_EQ(step.at("learning_rate"), 1e-3);
-  for (const char* key :
-       {"tokens", "step_seconds", "tokens_per_second", "model_tflops_per_device", "mfu", "memory_bytes"})
+  for (const char* key : {"step_seconds", "tokens_per_second", "model_tflops_per_device", "mfu"})
     EXPECT_TRUE(step.contains(key)) << key;
-  EXPECT_EQ(step.at("memory_bytes").at("parameters"), 1);
-  EXPECT_EQ(step.at("memory_bytes").at("communication"), 6);
+  for (const auto& timed : {step, evaluation}) {
+    EXPECT_EQ(timed.at("tokens_so_far"), 70) << "35 of them before this start";
+    EXPECT_GE(timed.at("seconds_since_start"), 0);
+    EXPECT_LT(timed.at("seconds_since_start"), 100);
+    EXPECT_GE(timed.at("unix_time"), before);
+    EXPECT_LT(timed.at("unix_time"), before + 100);
+  }
+  EXPECT_EQ(start.at("completed_steps"), 1);
+  EXPECT_EQ(start.at("tokens_so_far"), 35);
+  EXPECT_EQ(start.at("tokens"), 35);
+  EXPECT_EQ(start.at("ranks"), 2);
+  EXPECT_EQ(start.at("config_digest"), "0123");
+  EXPECT_EQ(start.at("layout"), "2 ranks");
+  EXPECT_EQ(start.at("parameters"), 7);
+  EXPECT_EQ(start.at("threads"), 3);
+  EXPECT_EQ(start.at("peak_flops"), 1e6);
+  EXPECT_EQ(start.at("memory_bytes").at("parameters"), 1);
+  EXPECT_EQ(start.at("memory_bytes").at("communication"), 6);
+  EXPECT_FALSE(start.contains("host_memory_bytes")) << "none is planned there";
   const double seconds = step.at("step_seconds");
   EXPECT_NEAR(step.at("tokens_per_second").get<double>() * seconds, 35, 1e-6);
   // Of 1e6 FLOP/s on each of two devices.
@@ -125,13 +147,48 @@ TEST_F(MetricsFile, AppendsOneObjectAStep) {
   EXPECT_DOUBLE_EQ(evaluation.at("bits_per_byte"), 1.5 / std::log(2.0));
 }
 
+// Each start that has left a step has left its line, and no other has.
+TEST_F(MetricsFile, StartsStayWithTheirSteps) {
+  const std::string first = "{\"start\":{\"completed_steps\":0}}", second = "{\"start\":{\"completed_steps\":2}}";
+  put(fmt::format("{}\n{{\"step\":1}}\n{{\"step\":2}}\n{}\n{{\"step\":3}}\n", first, second));
+  EXPECT_EQ(lines_kept(9).size(), 5u);
+  EXPECT_EQ(lines_kept(3).size(), 5u);
+  EXPECT_EQ(lines_kept(2), (std::vector<std::string>{first, "{\"step\":1}", "{\"step\":2}"}));
+  put("{\"start\":3}\n{\"start\":{}}\n{\"step\":1}\n");
+  EXPECT_EQ(lines_kept(2), std::vector<std::string>{"{\"step\":1}"}) << "no start";
+}
+
+TEST_F(MetricsFile, StepsAreSaidAtTheirTurnAndBeforeWhatFollowsFromThem) {
+  log_to_console_and(folder_ + "/log.txt");
+  {
+    Metrics metrics(folder_, true, 0, {.steps = 9}, {}, {.log_every = 4});
+    for (int64_t step = 1; step <= 9; step++) {
+      const Decision decision = step == 6 ? Decision::spike : Decision::update;
+      metrics.end_step(
+          {.step = step, .scalars = {.loss = 1, .grad_norm = 1, .decision = decision}, .learning_rate = 0.1});
+      if (step == 2) metrics.evaluation(2, 1, 1, 0);
+      if (step == 7) metrics.sync();
+    }
+    metrics.say_last_step();
+    metrics.say_last_step();
+  }
+  log_nowhere();
+  std::ifstream in(folder_ + "/log.txt");
+  std::string said;
+  for (std::string line; std::getline(in, line);)
+    said += line.substr(25, 1) + (line.find("skipped") != std::string::npos      ? "s "
+                                  : line.find("validation") != std::string::npos ? "v "
+                                                                                 : " ");
+  EXPECT_EQ(said, "1 2 2v 4 6s 7 8 9 ");
+}
+
 TEST_F(MetricsFile, ALossKeepsEveryBit) {
   const double loss = 5.547562428956056, next = std::nextafter(loss, 6);
   {
     Metrics metrics(folder_, true, 0, {});
     metrics.end_step({.step = 1, .scalars = {.loss = loss, .grad_norm = next, .stop_votes = 0}, .learning_rate = 0.1});
   }
-  const auto object = nlohmann::json::parse(lines().at(0));
+  const auto object = nlohmann::json::parse(lines().at(1));
   EXPECT_EQ(object.at("loss").get<double>(), loss);
   EXPECT_EQ(object.at("grad_norm").get<double>(), next);
   EXPECT_TRUE(object.at("mfu").is_null()) << "the peak is not known";
@@ -147,7 +204,7 @@ TEST_F(MetricsFile, MarksStepsThatWereSkipped) {
     metrics.end_step(
         {.step = 3, .scalars = {.loss = 1, .grad_norm = 200, .decision = Decision::spike}, .learning_rate = 0.1});
   }
-  const auto line = [&](size_t i) { return nlohmann::json::parse(lines().at(i)); };
+  const auto line = [&](size_t i) { return nlohmann::json::parse(lines().at(i + 1)); };
   EXPECT_FALSE(line(0).contains("skipped"));
   EXPECT_EQ(line(1).at("skipped"), "not finite");
   EXPECT_TRUE(line(1).at("loss").is_null());

@@ -5,7 +5,6 @@
 #include <spdlog/spdlog.h>
 
 #include <memory>
-#include <vector>
 
 #include "kernels/base/check.h"
 
@@ -13,38 +12,41 @@ namespace megalith {
 
 namespace {
 
-using Logger = std::shared_ptr<spdlog::logger>;
+using Logger = std::shared_ptr<spdlog::logger>;  // null: lines go nowhere
 
-Logger logger_to(const std::vector<spdlog::sink_ptr>& sinks) {
-  auto logger = std::make_shared<spdlog::logger>("", sinks.begin(), sinks.end());
+Logger logger_to(const spdlog::sink_ptr& sink, const char* pattern) {
+  sink->set_pattern(pattern);
+  auto logger = std::make_shared<spdlog::logger>("", sink);
   logger->flush_on(spdlog::level::info);
   return logger;
 }
 
-spdlog::sink_ptr console() {
-  auto sink = std::make_shared<spdlog::sinks::stdout_color_sink_mt>();
-  sink->set_pattern("%v");
-  return sink;
-}
+Logger console() { return logger_to(std::make_shared<spdlog::sinks::stdout_color_sink_mt>(), "%v"); }
 
-Logger& current() {
-  static Logger logger = logger_to({console()});
-  return logger;
+struct Loggers {
+  Logger console, file;
+};
+
+Loggers& current() {
+  static Loggers loggers{console(), nullptr};
+  return loggers;
 }
 
 }  // namespace
 
-void log_line(const std::string& text) { current()->info(text); }
+void log_line(const std::string& text, LogTo to) {
+  if (to != LogTo::file && current().console) current().console->info(text);
+  if (to != LogTo::console && current().file) current().file->info(text);
+}
 
-void log_to_console() { current() = logger_to({console()}); }
+void log_to_console() { current() = {console(), nullptr}; }
 
-void log_nowhere() { current() = logger_to({}); }
+void log_nowhere() { current() = {}; }
 
 void log_to_console_and(const std::string& path) {
   try {
-    auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
-    file->set_pattern("%Y-%m-%d %H:%M:%S %v");
-    current() = logger_to({console(), file});
+    current() = {console(),
+                 logger_to(std::make_shared<spdlog::sinks::basic_file_sink_mt>(path), "%Y-%m-%d %H:%M:%S %v")};
   } catch (const spdlog::spdlog_ex& e) {
     FAIL("cannot open {}: {}", path, e.what());
   }

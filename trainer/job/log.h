@@ -8,7 +8,9 @@
 
 namespace megalith {
 
-void log_line(const std::string& text);
+enum class LogTo { all, console, file };
+
+void log_line(const std::string& text, LogTo to = LogTo::all);
 
 template <typename... Args>
 void log_info(fmt::format_string<Args...> format, Args&&... args) {

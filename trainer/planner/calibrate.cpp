@@ -34,11 +34,13 @@ MeasuredRun read_run(const std::string& folder) {
   int ranks = 0;
   for (std::string line; std::getline(lines, line);) {
     const nlohmann::json fields = parse_json(line);
-    if (!fields.contains("step_seconds") || !fields.contains("ranks")) continue;
-    seconds.push_back(fields["step_seconds"].get<double>());
-    ranks = fields["ranks"].get<int>();
+    // A start of the run says it once; in older files each step does.
+    if (const auto& constant = fields.contains("start") ? fields["start"] : fields; constant.contains("ranks"))
+      ranks = constant["ranks"].get<int>();
+    if (fields.contains("step_seconds")) seconds.push_back(fields["step_seconds"].get<double>());
   }
-  CHECK(!seconds.empty(), "{}/metrics.jsonl has no line with step_seconds and ranks; train some steps", folder);
+  CHECK(!seconds.empty() && ranks > 0,
+        "{}/metrics.jsonl has no line with step_seconds, or none with ranks; train some steps", folder);
   if (seconds.size() > 2 * warm_up) seconds.erase(seconds.begin(), seconds.begin() + warm_up);
   run.seconds = median(seconds);
   if (run.config.parallel.ranks_per_node == 0)

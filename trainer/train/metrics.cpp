@@ -1,5 +1,7 @@
 #include "trainer/train/metrics.h"
 
+#include <unistd.h>
+
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -10,38 +12,56 @@
 
 #include "kernels/base/json.h"
 #include "trainer/job/log.h"
+#include "trainer/train/terminal.h"
 
 namespace megalith {
 
 namespace {
 
-// None of a line that a death cut short.
-std::optional<int64_t> step_of(const std::string& line) try {
-  const nlohmann::json object = parse_json(line), &step = object.at("step");
-  return step.is_number_integer() ? std::optional(step.get<int64_t>()) : std::nullopt;
-} catch (const nlohmann::json::exception&) {
-  return {};
+std::optional<int64_t> integer_at(const nlohmann::json& object, const char* key) {
+  const auto found = object.is_object() ? object.find(key) : object.end();
+  return found != object.end() && found->is_number_integer() ? std::optional(found->get<int64_t>()) : std::nullopt;
 }
 
-// Lines of steps up to `completed`.
+// Whether a line belongs to the first `completed` steps: that of a start does if a step of its own does. One that a
+// death cut short does not.
+bool belongs(const std::string& line, int64_t completed) try {
+  const nlohmann::json object = parse_json(line);
+  if (!object.is_object()) return false;
+  if (const auto start = object.find("start"); start != object.end()) {
+    const std::optional<int64_t> before = integer_at(*start, "completed_steps");
+    return before && *before < completed;
+  }
+  const std::optional<int64_t> step = integer_at(object, "step");
+  return step && *step <= completed;
+} catch (const nlohmann::json::exception&) {
+  return false;
+}
+
 std::string lines_until(const std::string& path, int64_t completed) {
   if (std::error_code absent; !std::filesystem::exists(path, absent)) return "";
   std::istringstream in(read_file(path));
   std::string kept, line;
-  while (std::getline(in, line)) {
-    if (const std::optional<int64_t> step = step_of(line); step && *step <= completed) kept += line + "\n";
-  }
+  while (std::getline(in, line))
+    if (belongs(line, completed)) kept += line + "\n";
   return kept;
 }
 
 // Keeps what an earlier start has written: nobody has asked to discard it.
 void keep_earlier(const std::string& run_folder, const std::string& path) {
   if (lines_until(path, std::numeric_limits<int64_t>::max()).empty()) return;
-  std::string kept;
-  for (int k = 1; kept.empty() || std::filesystem::exists(kept); k++)
-    kept = fmt::format("{}/metrics.earlier-{}.jsonl", run_folder, k);
-  move_file(path, kept);
-  log_info("the run starts from step 0; the metrics of an earlier start are now {}", kept);
+  const auto name = [&](int k) { return fmt::format("{}/metrics.earlier-{}.jsonl", run_folder, k); };
+  const auto events = [&](int k) { return fmt::format("{}/tensorboard.earlier-{}", run_folder, k); };
+  int k = 1;
+  while (std::filesystem::exists(name(k)) || std::filesystem::exists(events(k))) k++;
+  move_file(path, name(k));
+  if (std::filesystem::exists(run_folder + "/tensorboard")) move_file(run_folder + "/tensorboard", events(k));
+  log_info("the run starts from step 0; the metrics of an earlier start are now {}", name(k));
+}
+
+double unix_time() {
+  using namespace std::chrono;
+  return static_cast<double>(duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count()) / 1000;
 }
 
 std::string duration_text(double seconds) {
@@ -63,18 +83,81 @@ double bits_per_byte(double loss, int64_t tokens, int64_t bytes) {
   return loss * static_cast<double>(tokens) / static_cast<double>(bytes) / std::numbers::ln2;
 }
 
-Metrics::Metrics(const std::string& run_folder, bool rank0, int64_t completed, const Rates& rates)
-    : active_(rank0), path_(run_folder + "/metrics.jsonl"), rates_(rates), first_step_(completed) {
+Metrics::Metrics(const std::string& run_folder, bool rank0, int64_t completed, const Rates& rates, Start start,
+                 const Reporting& reporting)
+    : active_(rank0),
+      folder_(run_folder),
+      rates_(rates),
+      start_(std::move(start)),
+      console_pace_(reporting.log_every, stdout_is_terminal() ? 5 : 10, stdout_is_terminal() ? 5 : 60),
+      file_pace_(reporting.log_every, 10, 60),
+      first_step_(completed),
+      tokens_(rates.tokens_before) {
   if (!active_) return;
-  if (completed == 0) keep_earlier(run_folder, path_);
-  write_file(path_, lines_until(path_, completed), {.replace = true});
-  file_.emplace(path_, File::Use::append);
+  const std::string path = folder_ + "/metrics.jsonl";
+  if (completed == 0) keep_earlier(folder_, path);
+  write_file(path, lines_until(path, completed), {.replace = true});
+  file_.emplace(path, File::Use::append);
+  if (reporting.tensorboard) events_.emplace(folder_ + "/tensorboard", completed, unix_time());
 }
 
-void Metrics::write(const std::string& line) { file_->append(line + "\n"); }
+nlohmann::ordered_json Metrics::start_line() const {
+  const auto by_class = [&](Place place) {
+    nlohmann::ordered_json memory;
+    for (MemoryClass c : all_memory_classes) memory[name_of(c)] = rates_.memory.at(c, place);
+    return memory;
+  };
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  nlohmann::ordered_json start{{"completed_steps", first_step_},
+                               {"unix_time", unix_time()},
+                               {"host", host},
+                               {"version", start_.version},
+                               {"config_digest", start_.config_digest},
+                               {"ranks", rates_.devices},
+                               {"device", start_.device},
+                               {"threads", start_.threads},
+                               {"layout", start_.layout},
+                               {"sharding_strategy", start_.sharding_strategy},
+                               {"compute", start_.compute},
+                               {"parameters", start_.parameters},
+                               {"steps", rates_.steps},
+                               {"tokens_so_far", rates_.tokens_before},
+                               {"tokens", static_cast<int64_t>(rates_.tokens_per_step)},
+                               {"model_flops_per_token", rates_.model_flops_per_token},
+                               {"hardware_flops_per_step", rates_.hardware_flops_per_step},
+                               {"memory_bytes", by_class(Place::device)}};
+  if (rates_.peak_flops > 0) start["peak_flops"] = rates_.peak_flops;
+  if (rates_.memory.total(Place::host) > 0) start["host_memory_bytes"] = by_class(Place::host);
+  return {{"start", start}};
+}
+
+void Metrics::write(nlohmann::ordered_json line) {
+  line["seconds_since_start"] = std::chrono::duration<double>(Clock::now() - run_begin_).count();
+  line["unix_time"] = unix_time();
+  // At once, so that no start stands there without a step.
+  const std::string before = std::exchange(started_, true) ? "" : json_text(start_line()) + "\n";
+  file_->append(before + json_text(line) + "\n");
+  if (events_) events_->append(line);
+}
 
 void Metrics::sync() {
-  if (active_) file_->sync();
+  if (!active_) return;
+  say_last_step();
+  bar_.clear();
+  file_->sync();
+}
+
+void Metrics::say(bool console, bool file) {
+  if (!console && !file) return;
+  bar_.clear();
+  log_line(last_line_, console && file ? LogTo::all : console ? LogTo::console : LogTo::file);
+  on_console_ |= console;
+  in_file_ |= file;
+}
+
+void Metrics::say_last_step() {
+  if (active_) say(!on_console_, !in_file_);
 }
 
 void Metrics::end_step(const StepReport& report) {
@@ -85,9 +168,9 @@ void Metrics::end_step(const StepReport& report) {
   const double tokens_per_second = rates_.tokens_per_step / seconds;
   const double model_tflops = tokens_per_second * rates_.model_flops_per_token / rates_.devices / 1e12;
   const double hardware_tflops = rates_.hardware_flops_per_step / seconds / rates_.devices / 1e12;
-  const double each = std::chrono::duration<double>(now - run_begin_).count() / static_cast<double>(step - first_step_);
+  const double age = std::chrono::duration<double>(now - run_begin_).count();
+  const double each = age / static_cast<double>(step - first_step_);
   const std::string eta = duration_text(each * static_cast<double>(rates_.steps - step));
-  bar_.clear();
   const auto utilization = [&](double tflops) {
     return rates_.peak_flops > 0 ? nlohmann::ordered_json(tflops * 1e12 / rates_.peak_flops) : nullptr;
   };
@@ -97,44 +180,50 @@ void Metrics::end_step(const StepReport& report) {
                                  ? fmt::format("  MFU {:.1f} %, full {:.1f} %, HFU {:.1f} %", 100 * mfu.get<double>(),
                                                100 * mfu_full.get<double>(), 100 * hfu.get<double>())
                                  : "";
-  log_info("step {}/{}  loss {:.4f}  norm {:.3f}{}  lr {:.2e}  {:.0f} tokens/s  {:.3f} TFLOP/s{}  ETA {}", step,
-           rates_.steps, scalars.loss, scalars.grad_norm, scalars.skipped() ? "  skipped" : "", learning_rate,
-           tokens_per_second, model_tflops, shares, eta);
-  bar_.draw(static_cast<double>(step) / static_cast<double>(rates_.steps), "ETA " + eta);
-  nlohmann::ordered_json memory;
-  for (MemoryClass c : all_memory_classes) memory[name_of(c)] = rates_.memory.at(c, Place::device);
+  last_line_ =
+      fmt::format("step {}/{}  loss {:.4f}  norm {:.3f}{}  lr {:.2e}  {:.0f} tokens/s  {:.3f} TFLOP/s{}  ETA {}", step,
+                  rates_.steps, scalars.loss, scalars.grad_norm, scalars.skipped() ? "  skipped" : "", learning_rate,
+                  tokens_per_second, model_tflops, shares, eta);
+  on_console_ = in_file_ = false;
+  const bool console = console_pace_.due(step, age), file = file_pace_.due(step, age);
+  say(console || scalars.skipped(), file || scalars.skipped());
+  if (!scalars.skipped())  // of which more is said at once
+    bar_.draw(static_cast<double>(step) / static_cast<double>(rates_.steps),
+              fmt::format("step {}/{}  loss {:.4f}  {:.0f} tokens/s  ETA {}", step, rates_.steps, scalars.loss,
+                          tokens_per_second, eta));
+  tokens_ += static_cast<int64_t>(rates_.tokens_per_step);
   nlohmann::ordered_json line{{"step", step},
                               {"loss", scalars.loss},
                               {"grad_norm", scalars.grad_norm},
                               {"learning_rate", learning_rate},
-                              {"ranks", rates_.devices},
-                              {"tokens", static_cast<int64_t>(rates_.tokens_per_step)},
+                              {"tokens_so_far", tokens_},
                               {"step_seconds", seconds},
                               {"tokens_per_second", tokens_per_second},
                               {"model_tflops_per_device", model_tflops},
                               {"hardware_tflops_per_device", hardware_tflops},
                               {"mfu", mfu},
                               {"mfu_full", mfu_full},
-                              {"hfu", hfu},
-                              {"memory_bytes", memory}};
+                              {"hfu", hfu}};
   if (samples.size() > 0) line["samples"] = {samples.begin, samples.end};
   if (scalars.skipped()) line["skipped"] = reason_in_a_word(scalars.decision);
   if (scalars.loss_scale > 0) line["loss_scale"] = scalars.loss_scale;
   add_fields(line, measured);
-  write(json_text(line));
+  write(std::move(line));
 }
 
 void Metrics::evaluation(int64_t step, double loss, int64_t tokens, int64_t bytes) {
   if (!active_) return;
-  nlohmann::ordered_json line{{"step", step}, {"validation_loss", loss}, {"perplexity", std::exp(loss)}};
+  say_last_step();
   bar_.clear();
+  nlohmann::ordered_json line{
+      {"step", step}, {"validation_loss", loss}, {"perplexity", std::exp(loss)}, {"tokens_so_far", tokens_}};
   std::string bits;
   if (bytes > 0) {
     line["bits_per_byte"] = bits_per_byte(loss, tokens, bytes);
     bits = fmt::format("  {:.4f} bits per byte", bits_per_byte(loss, tokens, bytes));
   }
   log_info("step {}  validation loss {:.4f}{}", step, loss, bits);
-  write(json_text(line));
+  write(std::move(line));
 }
 
 }  // namespace megalith

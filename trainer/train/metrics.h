@@ -1,15 +1,22 @@
-// What a run reports: a line for each step and each evaluation on the console and in log.txt, and an object for each in
-// metrics.jsonl. Rank 0 only.
+// What a run reports: lines about steps and evaluations on the console and in log.txt, and every step and evaluation in
+// metrics.jsonl, on request in TensorBoard's files as well. Rank 0 only.
+//
+// metrics.jsonl has an object a line: {"start": {...}} with what does not change, before the first step of each start
+// of the run; {"step": 3, "loss": ...} for a step; {"step": 3, "validation_loss": ...} for an evaluation after it.
+// Whoever reads it takes what is there: older files have no starts, and what now stands there in each line of a step.
 #pragma once
 
 #include <chrono>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
 #include "kernels/base/files.h"
 #include "trainer/step/trainer.h"
+#include "trainer/train/line_pace.h"
 #include "trainer/train/measured.h"
 #include "trainer/train/progress_bar.h"
+#include "trainer/train/tensorboard.h"
 
 namespace megalith {
 
@@ -21,8 +28,23 @@ struct Rates {
   double hardware_flops_per_step = 0;  // over all ranks, as executed
   double peak_flops = 0;               // of a device, a second; 0: unknown
   int devices = 1;
-  int64_t steps = 0;     // of the whole run, for the ETA
-  MemorySizes memory{};  // planned, of the rank that is fullest on its device
+  int64_t steps = 0;          // of the whole run, for the ETA
+  int64_t tokens_before = 0;  // that the run has trained on when this start begins
+  MemorySizes memory{};       // planned, of the rank that is fullest on its device
+};
+
+// What else a start says of itself.
+struct Start {
+  std::string version = {};        // of the program
+  std::string config_digest = {};  // of the resolved config
+  std::string layout = {}, sharding_strategy = {}, compute = {}, device = {};
+  int64_t parameters = 0;
+  int threads = 0;  // a rank
+};
+
+struct Reporting {
+  int64_t log_every = 0;     // as train.log_every
+  bool tensorboard = false;  // as run.tensorboard
 };
 
 // A step that has ended.
@@ -37,18 +59,23 @@ struct StepReport {
 class Metrics {
  public:
   // Opens DIR/metrics.jsonl and drops what it holds beyond `completed` steps, so that it reads as if the run had never
-  // stopped. Where the run starts from step 0, steps of an earlier start are kept as DIR/metrics.earlier-K.jsonl. On
-  // other ranks than 0 nothing is opened and every call does nothing.
-  Metrics(const std::string& run_folder, bool rank0, int64_t completed, const Rates& rates);
+  // stopped. Where the run starts from step 0, steps of an earlier start are kept as DIR/metrics.earlier-K.jsonl, and
+  // TensorBoard's as DIR/tensorboard.earlier-K. On other ranks than 0 nothing is opened and every call does nothing.
+  Metrics(const std::string& run_folder, bool rank0, int64_t completed, const Rates& rates, Start start = {},
+          const Reporting& reporting = {});
 
   // Steps follow one another from here on, by the wall clock of this rank: a step's time is the time since the one
   // before it ended.
   void start_clock() { begin_ = Clock::now(); }
   // A step that was skipped has the field "skipped": "not finite" (what of loss and norm is not, is null), "norm" or
-  // "overflow"; in fp16 each has its "loss_scale".
+  // "overflow"; in fp16 each has its "loss_scale". It gets a line on console and log if it is its turn, if it is the
+  // first of this start, or if it was skipped.
   void end_step(const StepReport& report);
+  // The line of the last step, where it has had none: before a line that follows from it, and at the end.
+  void say_last_step();
 
-  // What was written so far is on the disk: called before a checkpoint, which must not know of more steps.
+  // Before a checkpoint, which must not know of more steps: what was written so far is on the disk, and the last step
+  // has its line.
   void sync();
 
   // Evaluation after `step` updates; bytes: of the text that the evaluated tokens stand for, 0 if unknown.
@@ -56,15 +83,24 @@ class Metrics {
 
  private:
   using Clock = std::chrono::steady_clock;
-  void write(const std::string& line);
+  void say(bool console, bool file);  // last_line_
+  // A line of metrics.jsonl, with the time; the first is preceded by the start's.
+  void write(nlohmann::ordered_json line);
+  nlohmann::ordered_json start_line() const;
 
   bool active_;
-  std::string path_;
+  std::string folder_;
   Rates rates_;
+  Start start_;
   std::optional<File> file_;
+  std::optional<EventFile> events_;
   ProgressBar bar_;
+  LinePace console_pace_, file_pace_;
+  std::string last_line_;
+  bool on_console_ = true, in_file_ = true;  // whether last_line_ was said there
   Clock::time_point begin_{}, run_begin_ = Clock::now();
-  int64_t first_step_;
+  int64_t first_step_, tokens_;
+  bool started_ = false;
 };
 
 // Mean loss in nats a token, to bits a byte of text.

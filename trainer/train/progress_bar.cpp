@@ -1,34 +1,36 @@
 #include "trainer/train/progress_bar.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
+
+#include "trainer/train/terminal.h"
 
 namespace megalith {
 
-ProgressBar::ProgressBar() : terminal_(isatty(STDERR_FILENO) == 1) {}
+ProgressBar::ProgressBar() : out_(stdout_is_terminal() ? stdout : stderr_is_terminal() ? stderr : nullptr) {}
 
 void ProgressBar::draw(double share, const std::string& text) {
-  if (!terminal_) return;
+  if (!out_) return;
   const double now = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-  if (drawn_ && share < 1 && now - last_ < 0.1) return;
+  if (last_ >= 0 && share < 1 && now - last_ < 0.1) return;
   last_ = now;
   drawn_ = true;
-  constexpr int width = 32;
+  const auto columns = static_cast<size_t>(std::max(1, terminal_columns() - 1));  // in the last, some terminals wrap
+  const int width = columns < 100 ? 20 : 32;
   const int full = static_cast<int>(std::clamp(share, 0.0, 1.0) * width);
-  fmt::print(stderr, "\r\033[K[{}{}] {:5.1f}%  {}", std::string(static_cast<size_t>(full), '='),
-             std::string(static_cast<size_t>(width - full), ' '), 100 * share, text);
-  std::fflush(stderr);
+  const std::string line =
+      fmt::format("[{:=<{}}{:<{}}] {:5.1f}%  {}", "", full, "", width - full, 100 * std::clamp(share, 0.0, 1.0), text);
+  fmt::print(out_, "\r\033[K{}", line.substr(0, columns));
+  std::fflush(out_);
 }
 
 void ProgressBar::clear() {
   if (!drawn_) return;
   drawn_ = false;
-  fmt::print(stderr, "\r\033[K");
-  std::fflush(stderr);
+  fmt::print(out_, "\r\033[K");
+  std::fflush(out_);
 }
 
 }  // namespace megalith

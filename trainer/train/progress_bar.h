@@ -1,6 +1,8 @@
-// A progress bar on the last line of a terminal. Where standard error is not a terminal it draws nothing.
+// A progress bar on the last line of a terminal: of standard output, between the lines there, or of standard error
+// where only that is one. Elsewhere it draws nothing.
 #pragma once
 
+#include <cstdio>
 #include <string>
 
 namespace megalith {
@@ -12,13 +14,14 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // Share in [0, 1]; the text follows the bar. Draws at most ten times a second, and always at the end.
+  // Share in [0, 1]; the text follows the bar, cut where the terminal ends. Draws at most ten times a second, and
+  // always at the end.
   void draw(double share, const std::string& text);
   // Removes the bar, so that a line can be printed in its place.
   void clear();
 
  private:
-  bool terminal_;
+  std::FILE* out_;  // null: no terminal
   bool drawn_ = false;
   double last_ = -1;  // seconds
 };

@@ -3,6 +3,7 @@
 #include <deque>
 #include <filesystem>
 
+#include "checkpoints/checksum.h"
 #include "checkpoints/directory.h"
 #include "kernels/base/counted.h"
 #include "kernels/base/device.h"
@@ -63,7 +64,10 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
   }
   log_info("planned memory of the fullest rank: {:.1f} MiB",
            static_cast<double>(memory_.total(Place::device)) / (1 << 20));
-  together(session, [&] { metrics_.emplace(config_.run.output, session.rank() == 0, progress_.step, rates()); });
+  together(session, [&] {
+    metrics_.emplace(config_.run.output, session.rank() == 0, progress_.step, rates(), start(threads),
+                     Reporting{config_.train.log_every, config_.run.tensorboard});
+  });
   together(session, [&] { books_.emplace(config_, session, *work_, forecast); });
 }
 
@@ -125,7 +129,20 @@ Rates Run::rates() const {
           .peak_flops = work_->device.world == World::cuda ? peak_flops(device::properties().name) : 0,
           .devices = session_.size(),
           .steps = config_.train.steps,
+          .tokens_before = progress_.sequences * T,
           .memory = memory_};
+}
+
+Start Run::start(int threads) const {
+  const std::string text = to_toml(config_);
+  return {.version = version(),
+          .config_digest = hex(checksum_of(text.data(), static_cast<int64_t>(text.size()))),
+          .layout = work_->plan.mesh.summary(),
+          .sharding_strategy = to_string(config_.parallel.sharding_strategy),
+          .compute = to_string(config_.precision.compute),
+          .device = work_->device.world == World::cuda ? device::properties().name : "CPU",
+          .parameters = num_parameters(model_spec(config_.model)),
+          .threads = threads};
 }
 
 void Run::train() {
@@ -151,6 +168,7 @@ void Run::train() {
     if (saves()) books_->between(Account::checkpoint, [&] { save(progress_, progress_.skipped_in_a_row > 0); });
     metrics_->start_clock();
   }
+  metrics_->say_last_step();
   books_->finish();
   log_info("done: {}, {}{}", counted(progress_.step, "step"), counted(progress_.sequences, "sequence"),
            progress_.skipped > 0 ? fmt::format("; skipped: {}", progress_.skipped) : "");

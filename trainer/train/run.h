@@ -44,6 +44,7 @@ class Run {
   // The step of the newest checkpoint in checkpoint.directory, where one that is resumed by name need not be; 0: none.
   int64_t newest_saved() const;
   Rates rates() const;
+  Start start(int threads) const;
 
   Launched step();
   void report(const Launched& step);

@@ -1,0 +1,139 @@
+// `megalith report`: what is read of a run folder, and the page that is made of it.
+#include <cmath>
+#include <regex>
+
+#include "tests/data/scratch.h"
+#include "trainer/report/page.h"
+#include "trainer/report/plot.h"
+
+namespace megalith {
+namespace {
+
+const std::string start =
+    "{\"start\":{\"completed_steps\":0,\"ranks\":2,\"layout\":\"2 ranks: shard "
+    "2\",\"device\":\"CPU\",\"parameters\":3000,"
+    "\"tokens\":64,\"memory_bytes\":{\"parameters\":4096,\"scratch\":1024}}}\n";
+
+std::string step(int number, double loss, const std::string& more = "") {
+  return fmt::format(
+      "{{\"step\":{},\"loss\":{},\"grad_norm\":1.5,\"learning_rate\":0.001,\"tokens_so_far\":{},"
+      "\"step_seconds\":2,\"tokens_per_second\":32,\"seconds_since_start\":{}{}}}\n",
+      number, loss, 64 * number, 2 * number, more);
+}
+
+class Report : public testing::Test {
+ protected:
+  std::string run(const std::string& name, const std::string& metrics) const {
+    scratch_.write(name + "/metrics.jsonl", metrics);
+    return scratch_.path(name);
+  }
+  const test::Scratch scratch_;
+};
+
+TEST_F(Report, ReadsStepsEvaluationsAndStarts) {
+  const std::string second = "{\"start\":{\"completed_steps\":2,\"ranks\":4,\"tokens\":64}}\n";
+  const History h = read_history(
+      run("a", start + step(1, 5, ",\"time\":{\"GEMM\":1.5}") + step(2, 4, ",\"time\":{\"GEMM\":1,\"bubble\":0.5}") +
+                   "{\"step\":2,\"validation_loss\":3.5,\"bits_per_byte\":2.0,\"tokens_so_far\":128,"
+                   "\"seconds_since_start\":6}\n" +
+                   second +
+                   "{\"step\":3,\"loss\":null,\"grad_norm\":9,\"learning_rate\":0.001,\"tokens_so_far\":192,"
+                   "\"tokens_per_second\":64,\"seconds_since_start\":2,\"skipped\":\"not finite\","
+                   "\"memory_measured\":{\"resident\":9000}}\n"));
+  EXPECT_EQ(h.steps.step, (std::vector<double>{1, 2, 3}));
+  EXPECT_EQ(h.steps.tokens, (std::vector<double>{64, 128, 192}));
+  EXPECT_EQ(h.steps.hours, (std::vector<double>{2 / 3600.0, 4 / 3600.0, 8 / 3600.0}))
+      << "without what is between starts";
+  EXPECT_EQ(h.loss[1], 4);
+  EXPECT_TRUE(std::isnan(h.loss[2]));
+  EXPECT_EQ(h.skipped, std::vector<size_t>{2});
+  EXPECT_EQ(h.resumed, std::vector<size_t>{2});
+  EXPECT_EQ(h.ranks, 4);
+  EXPECT_EQ(h.parameters, 3000);
+  EXPECT_EQ(h.evaluations.hours, std::vector<double>{6 / 3600.0});
+  EXPECT_EQ(h.held_out_loss, std::vector<double>{3.5});
+  EXPECT_EQ(h.time.at("GEMM"), (std::vector<double>{1.5, 1, 0}));
+  EXPECT_EQ(h.time.at("bubble"), (std::vector<double>{0, 0.5, 0}));
+  ASSERT_EQ(h.measured_memory.size(), 1u);
+  EXPECT_EQ(h.measured_memory[0].second, 9000);
+  EXPECT_NE(h.settings_unknown.find("config.toml"), std::string::npos);
+}
+
+// From before there were starts: each step says what is constant, and no time of day.
+TEST_F(Report, ReadsOlderFiles) {
+  std::string lines;
+  for (int i = 1; i <= 3; i++)
+    lines += fmt::format(
+        "{{\"step\":{},\"loss\":4,\"ranks\":8,\"tokens\":100,\"step_seconds\":3.0,"
+        "\"memory_bytes\":{{\"saved\":5}}}}\n",
+        i);
+  const History h = read_history(run("old", lines + "{\"step\":3,\"validation_loss\":1.0}\n"));
+  EXPECT_EQ(h.steps.tokens, (std::vector<double>{100, 200, 300}));
+  EXPECT_DOUBLE_EQ(h.steps.hours[2], 9 / 3600.0);
+  EXPECT_EQ(h.evaluations.tokens, std::vector<double>{300});
+  EXPECT_EQ(h.ranks, 8);
+  EXPECT_EQ(h.planned_memory, (std::vector<std::pair<std::string, double>>{{"saved", 5}}));
+}
+
+TEST_F(Report, WhatCannotBeReadIsNamed) {
+  EXPECT_ERROR(read_history(scratch_.path("none")), "none is no run folder", "metrics.jsonl", "run.output");
+  EXPECT_ERROR(read_history(run("empty", "")), "metrics.jsonl is empty", "train some steps");
+  EXPECT_ERROR(read_history(run("idle", start)), "has no line of a step", "train some steps");
+  EXPECT_ERROR(read_history(run("torn", start + step(1, 5) + "{\"step\":2,\"lo\n" + step(3, 4))),
+               "torn/metrics.jsonl, line 3 ", "remove the line");
+  EXPECT_ERROR(read_history(run("typed", step(1, 5) + "{\"step\":\"two\"}\n")), "metrics.jsonl, line 2 ", "number");
+  EXPECT_ERROR(read_history(run("array", "[1]\n")), "metrics.jsonl, line 1 ");
+  EXPECT_EQ(read_history(run("dying", step(1, 5) + "{\"step\":2,\"lo")).loss.size(), 1u) << "the last may be cut";
+}
+
+TEST_F(Report, ThePageNeedsNothingElse) {
+  const std::string page = report_page({read_history(run("a", start + step(1, 5) + step(2, 4)))});
+  for (const char* elsewhere : {"http:", "https:", "src=", "url(", "@import", "<link"})
+    EXPECT_EQ(page.find(elsewhere), std::string::npos) << elsewhere;
+  EXPECT_EQ(page.find("{{"), std::string::npos) << "nothing of the template is left";
+  for (const char* word : {"Loss", "Gradient norm", "Learning rate", "tokens a second", "prefers-color-scheme",
+                           "by-tokens", "by-time", "2 ranks: shard 2"})
+    EXPECT_NE(page.find(word), std::string::npos) << word;
+  EXPECT_EQ(page.find("Held-out"), std::string::npos) << "there was no evaluation";
+  EXPECT_EQ(page.find("Where the time went"), std::string::npos) << "no step says";
+}
+
+TEST_F(Report, RunsAreCompared) {
+  scratch_.write("x/run/config.toml", "");
+  const std::string a = run("x/run", start + step(1, 5) + step(2, 4, ",\"time\":{\"GEMM\":1}"));
+  const std::string b = run("y/run", start + step(1, 5) + step(2, 3));
+  const std::string page = report_page({read_history(a), read_history(b)});
+  EXPECT_NE(page.find("x/run and y/run"), std::string::npos) << "as much of the names as tells them apart";
+  EXPECT_NE(page.find("2 runs compared"), std::string::npos);
+  EXPECT_NE(page.find("<td class=\"best\">3.0"), std::string::npos) << "the lower loss";
+  EXPECT_NE(page.find("Where the time went"), std::string::npos);
+  // A line for each run, axis and plot.
+  const std::regex line("<polyline class=\"line line-1\"");
+  EXPECT_EQ(std::distance(std::sregex_iterator(page.begin(), page.end(), line), std::sregex_iterator()), 3 * 4);
+}
+
+TEST_F(Report, NamesCannotBreakThePage) {
+  const std::string page = report_page({read_history(run("<b onload='x'>&", start + step(1, 5) + step(2, 4)))});
+  EXPECT_EQ(page.find("<b onload"), std::string::npos);
+  EXPECT_NE(page.find("&lt;b onload=&#39;x&#39;&gt;&amp;"), std::string::npos);
+}
+
+TEST(Ticks, AreEasyToRead) {
+  EXPECT_EQ(ticks(0, 160, 4, false), (std::vector<double>{0, 50, 100, 150}));
+  EXPECT_EQ(ticks(4.8, 8.9, 5, false), (std::vector<double>{5, 6, 7, 8}));
+  EXPECT_EQ(ticks(0.5, 30, 5, true), (std::vector<double>{0.5, 1, 2, 5, 10, 20}));
+  EXPECT_EQ(ticks(1e-3, 1e6, 5, true).size(), 5u);
+  EXPECT_TRUE(ticks(1, 1, 5, false).empty());
+}
+
+TEST(ShortNumbers, HaveThreeDigits) {
+  EXPECT_EQ(short_number(0.002), "0.002");
+  EXPECT_EQ(short_number(1500), "1500");
+  EXPECT_EQ(short_number(12345), "12.3k");
+  EXPECT_EQ(short_number(999999), "1M");
+  EXPECT_EQ(short_number(4273664), "4.27M");
+  EXPECT_EQ(short_number(0), "0");
+}
+
+}  // namespace
+}  // namespace megalith

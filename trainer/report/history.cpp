@@ -1,0 +1,164 @@
+#include "trainer/report/history.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "configs/config.h"
+#include "kernels/base/files.h"
+#include "kernels/base/json.h"
+
+namespace megalith {
+
+namespace {
+
+using nlohmann::json;
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+// NaN: it is not there, or null, which is how JSON has what is not finite.
+double number(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found == object.end() || found->is_null() ? nan : found->get<double>();
+}
+
+double number_or(const json& object, const char* key, double otherwise) {
+  const double found = number(object, key);
+  return found == found ? found : otherwise;
+}
+
+void append(Course& course, double step, double tokens, double seconds) {
+  course.step.push_back(step);
+  course.tokens.push_back(tokens);
+  course.hours.push_back(seconds / 3600);
+}
+
+class Reader {
+ public:
+  explicit Reader(History& history) : h_(history) {}
+
+  void line(const json& object) {
+    if (object.contains("start")) return start(object.at("start"));
+    const double step = object.at("step").get<double>();
+    if (object.contains("validation_loss")) return evaluation(object, step);
+    this->step(object, step);
+  }
+
+ private:
+  void start(const json& start) {
+    h_.layout = start.value("layout", h_.layout);
+    h_.device = start.value("device", h_.device);
+    h_.compute = start.value("compute", h_.compute);
+    h_.host = start.value("host", h_.host);
+    h_.ranks = start.value("ranks", h_.ranks);
+    h_.parameters = start.value("parameters", h_.parameters);
+    planned(start);
+    tokens_a_step_ = number_or(start, "tokens", tokens_a_step_);
+    seconds_before_ = seconds_;
+    if (!h_.loss.empty()) h_.resumed.push_back(h_.loss.size());
+  }
+
+  // As each step said it before there were starts.
+  void planned(const json& object) {
+    const auto found = object.find("memory_bytes");
+    if (found == object.end()) return;
+    h_.planned_memory.clear();
+    // What lasts for the whole run first, as the plan prints it; then what this does not know.
+    std::vector<std::string> names = {"parameters", "optimizer", "gradients", "saved", "scratch", "communication"};
+    for (const auto& [name, bytes] : found->items())
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    for (const std::string& name : names)
+      if (found->contains(name)) h_.planned_memory.emplace_back(name, found->at(name).get<double>());
+  }
+
+  void clock(const json& object) {
+    const double since = number(object, "seconds_since_start");
+    seconds_ = since == since ? seconds_before_ + since : seconds_ + number_or(object, "step_seconds", 0);
+  }
+
+  void step(const json& object, double step) {
+    clock(object);
+    tokens_a_step_ = number_or(object, "tokens", tokens_a_step_);
+    tokens_ = number_or(object, "tokens_so_far", tokens_ + tokens_a_step_);
+    if (object.contains("ranks")) h_.ranks = object.at("ranks").get<int64_t>();
+    planned(object);
+    append(h_.steps, step, tokens_, seconds_);
+    h_.loss.push_back(number(object, "loss"));
+    h_.norm.push_back(number(object, "grad_norm"));
+    h_.learning_rate.push_back(number(object, "learning_rate"));
+    h_.tokens_per_second.push_back(number(object, "tokens_per_second"));
+    h_.mfu.push_back(number(object, "mfu"));
+    if (object.contains("skipped")) h_.skipped.push_back(h_.loss.size() - 1);
+    if (const auto time = object.find("time"); time != object.end())
+      for (const auto& [name, seconds] : time->items()) {
+        std::vector<double>& all = h_.time[name];
+        all.resize(h_.loss.size());
+        all.back() = seconds.get<double>();
+      }
+    if (const auto memory = object.find("memory_measured"); memory != object.end())
+      for (const auto& [name, bytes] : memory->items()) measured(name, bytes.get<double>());
+  }
+
+  void measured(const std::string& name, double bytes) {
+    const auto known = std::ranges::find(h_.measured_memory, name, &std::pair<std::string, double>::first);
+    if (known == h_.measured_memory.end())
+      h_.measured_memory.emplace_back(name, bytes);
+    else
+      known->second = std::max(known->second, bytes);
+  }
+
+  void evaluation(const json& object, double step) {
+    clock(object);
+    append(h_.evaluations, step, number_or(object, "tokens_so_far", tokens_), seconds_);
+    h_.held_out_loss.push_back(number(object, "validation_loss"));
+    h_.bits_per_byte.push_back(number(object, "bits_per_byte"));
+  }
+
+  History& h_;
+  double tokens_ = 0, tokens_a_step_ = 0, seconds_ = 0, seconds_before_ = 0;
+};
+
+void read_lines(const std::string& path, History& history) {
+  const MappedFile file(path);
+  Reader reader(history);
+  std::string_view rest = file.text();
+  for (int64_t number = 1; !rest.empty(); number++) {
+    const size_t end = rest.find('\n');
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    try {
+      reader.line(parse_json(line));
+    } catch (const json::exception& e) {
+      if (end == std::string_view::npos) return;
+      FAIL(
+          "{}, line {} is not what a training writes: {}; remove the line, or bring the file back from where it was "
+          "copied",
+          path, number, e.what());
+    }
+  }
+}
+
+}  // namespace
+
+History read_history(const std::string& run_folder) {
+  History history;
+  history.folder = run_folder;
+  const std::string path = run_folder + "/metrics.jsonl", config = run_folder + "/config.toml";
+  std::error_code error;
+  const auto size = std::filesystem::file_size(path, error);
+  CHECK(!error, "{} is no run folder: there is no {}; name the run.output of a training", run_folder, path);
+  const char* remedy = "train some steps first";
+  CHECK(size > 0, "{} is empty; {}", path, remedy);
+  read_lines(path, history);
+  CHECK(!history.loss.empty(), "{} has no line of a step; {}", path, remedy);
+  for (auto& [name, seconds] : history.time) seconds.resize(history.loss.size());
+  try {
+    for (const auto& [key, value] : key_values(load_config(config))) history.settings[key] = value;
+  } catch (const Error& e) {
+    history.settings_unknown = e.what();
+  }
+  return history;
+}
+
+}  // namespace megalith

@@ -1,0 +1,45 @@
+// What a run folder says of its course: RUN/metrics.jsonl, read from beginning to end, and RUN/config.toml.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace megalith {
+
+// Along steps or evaluations, in their order.
+struct Course {
+  std::vector<double> step, tokens, hours;  // hours of training: over all starts, without what lies between them
+};
+
+struct History {
+  std::string folder;
+  // Of the last start, as far as it says so; empty or 0 in files from before there were starts.
+  std::string layout, device, compute, host;
+  int64_t ranks = 0, parameters = 0;
+
+  Course steps;
+  // By step; NaN where it is unknown or not finite.
+  std::vector<double> loss, norm, learning_rate, tokens_per_second, mfu;
+  std::vector<size_t> skipped;  // indices of steps
+  std::vector<size_t> resumed;  // indices of the first steps of later starts
+  // Seconds of a step by what they went to; 0 where a step does not say.
+  std::map<std::string, std::vector<double>> time;
+
+  Course evaluations;
+  std::vector<double> held_out_loss, bits_per_byte;  // NaN: unknown
+
+  // Bytes of the fullest rank's device: planned by class; and the most that was measured, by kind.
+  std::vector<std::pair<std::string, double>> planned_memory, measured_memory;
+
+  std::map<std::string, std::string> settings;  // of config.toml
+  std::string settings_unknown;                 // why there are none
+};
+
+// Errors: no run folder, a file without steps, a line that cannot be read, each with the file, the line and the remedy.
+// The last line may be one that a death has cut short.
+History read_history(const std::string& run_folder);
+
+}  // namespace megalith

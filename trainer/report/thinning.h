@@ -1,0 +1,24 @@
+// Fewer points that draw the same: of the points in a column of pixels the first, the lowest, the highest and the last,
+// so that a spike of one step among a million stays to be seen (M4: Jugel and others, VLDB 2014).
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace megalith {
+
+struct Point {
+  double x, y;
+  bool operator==(const Point&) const = default;
+};
+
+// x rises; what is not finite is left out. At most four points for each of `columns` equal parts of [begin, end], in
+// their order; those outside are left out.
+std::vector<Point> thinned(const std::vector<double>& x, const std::vector<double>& y, double begin, double end,
+                           int columns);
+
+// The mean of each value and up to `around` on either side of it, as many on both; what is not finite stays and counts
+// for nothing.
+std::vector<double> smoothed(const std::vector<double>& y, std::size_t around);
+
+}  // namespace megalith
