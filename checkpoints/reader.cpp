@@ -10,6 +10,7 @@
 #include "checkpoints/checksum.h"
 #include "checkpoints/hdf5_file.h"
 #include "kernels/base/json.h"
+#include "kernels/base/words.h"
 
 namespace megalith {
 namespace {
@@ -188,8 +189,9 @@ std::string describe_checkpoint(const std::string& folder) {
     table += fmt::format("  {:<{}}  {:>12}  {:>3} {}  ({})\n", name, width, whole.numel(), count,
                          count == 1 ? "piece " : "pieces", fmt::join(whole.shape, ", "));
   }
-  return fmt::format("{}\nstep {}\n{} files, {} bytes, {} tensors, {} elements of {}\nstate {}\ntensors\n{}", folder,
-                     manifest.step, manifest.files.size(), bytes, pieces.size(), elements, fmt::join(types, " and "),
+  return fmt::format("{}\nstep {}\n{}, {} bytes, {}, {} elements of {}\nstate {}\ntensors\n{}", folder,
+                     manifest.step, counted(std::ssize(manifest.files), "file"), bytes,
+                     counted(std::ssize(pieces), "tensor"), elements, fmt::join(types, " and "),
                      json_text(manifest.state, 1), table);
 }
 

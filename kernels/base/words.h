@@ -9,9 +9,10 @@
 
 namespace megalith {
 
-// "1 step", "2 steps".
-inline std::string counted(int64_t number, std::string_view one) {
-  return fmt::format("{} {}{}", number, one, number == 1 ? "" : "s");
+// "1 step", "2 steps"; "1 copy", "2 copies" if the latter is given.
+inline std::string counted(int64_t number, std::string_view one, std::string_view many = "") {
+  return number == 1 || !many.empty() ? fmt::format("{} {}", number, number == 1 ? one : many)
+                                      : fmt::format("{} {}s", number, one);
 }
 
 }  // namespace megalith

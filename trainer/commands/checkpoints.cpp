@@ -5,6 +5,7 @@
 #include "checkpoints/hugging_face.h"
 #include "checkpoints/reader.h"
 #include "data/tokenizer.h"
+#include "kernels/base/words.h"
 #include "trainer/checkpointing/checkpointer.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/commands/command.h"
@@ -23,7 +24,7 @@ std::string tell_checkpoint(const std::string& path) {
 int verify_folder(const std::string& path) {
   const VerifyReport r = verify_checkpoint(tell_checkpoint(path));
   for (const std::string& damage : r.damaged) fmt::print("damaged: {}\n", damage);
-  fmt::print("{} files, {} datasets, {} bytes: {}\n", r.num_files, r.num_datasets, r.bytes,
+  fmt::print("{}, {}, {} bytes: {}\n", counted(r.num_files, "file"), counted(r.num_datasets, "dataset"), r.bytes,
              r.damaged.empty() ? "all well" : "DAMAGED");
   return r.damaged.empty() ? 0 : 1;
 }

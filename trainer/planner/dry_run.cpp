@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/base/words.h"
 #include "trainer/planner/traffic.h"
 
 namespace megalith {
@@ -84,12 +85,13 @@ std::string report(const Config& config, const DryRun& run) {
   const auto spec = model_spec(config.model);
   const BatchPlan batch = make_plan(config, run.mesh.size(), 0).batch;
   std::string text = fmt::format(
-      "model: {} parameters, {} layers, {} wide, {} heads, vocabulary {}\n"
-      "layout: {} ranks: {} pipeline stages, {} copies sharded over {} ranks each, tensors split by {}; batch of {} "
-      "sequences of {}, {} microbatches of {}\n",
-      num_parameters(spec), config.model.layers, config.model.hidden, config.model.heads, config.model.vocab,
-      run.mesh.size(), run.mesh.pipeline, run.mesh.data, run.mesh.shard, run.mesh.tensor, batch.batch,
-      config.batch.sequence_length, batch.num_microbatches(), batch.microbatch);
+      "model: {} parameters, {}, {} wide, {}, vocabulary {}\n"
+      "layout: {}: {}, {} sharded over {} each, tensors split by {}; batch of {} of {}, {} of {}\n",
+      num_parameters(spec), counted(config.model.layers, "layer"), config.model.hidden,
+      counted(config.model.heads, "head"), config.model.vocab, counted(run.mesh.size(), "rank"),
+      counted(run.mesh.pipeline, "pipeline stage"), counted(run.mesh.data, "copy", "copies"),
+      counted(run.mesh.shard, "rank"), run.mesh.tensor, counted(batch.batch, "sequence"), config.batch.sequence_length,
+      counted(batch.num_microbatches(), "microbatch", "microbatches"), batch.microbatch);
   if (batch.idle() > 0) text += fmt::format("  {:.1f} % of the sequence slots are masked\n", 100 * batch.idle());
   text +=
       memory_table(config, run) + traffic_table(run.mesh, traffic_of(run.mesh, run.traces)) + work_table(config, run);

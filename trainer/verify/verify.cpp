@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 
+#include "kernels/base/words.h"
 #include "trainer/communication/mpi.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/handshake.h"
@@ -270,10 +271,10 @@ void Report::step(int64_t step, const std::vector<ComparedTensor>& tensors, cons
 
 bool Report::finish(int64_t steps) const {
   if (equal_)
-    print("all are equal: {} comparisons in {} steps\n", compared_, steps);
+    print("all are equal: {} comparisons in {}\n", compared_, counted(steps, "step"));
   else if (first_.empty())
-    print("no tensor exceeds its tolerance: {} comparisons in {} steps; nearest to it is {}\n", compared_, steps,
-          nearest_text_);
+    print("no tensor exceeds its tolerance: {} comparisons in {}; nearest to it is {}\n", compared_,
+          counted(steps, "step"), nearest_text_);
   else
     print("first difference beyond its tolerance: {}\n{} of {} comparisons exceed theirs\n", first_, exceeding_,
           compared_);
@@ -291,8 +292,8 @@ void introduce(const VerifyOptions& options, ObservedRun& a, ObservedRun& b, int
   const Config& config = a.config();
   fmt::print("A: {}{}{}\nB: the same with {}\n", options.config, options.overrides.empty() ? "" : " ",
              fmt::join(options.overrides, " "), fmt::join(options.against, " "));
-  fmt::print("{} ranks; {} steps of {} sequences of {} tokens, {}\n", ranks, options.steps,
-             config.batch.global_batch_size, config.batch.sequence_length,
+  fmt::print("{}; {} of {} of {}, {}\n", counted(ranks, "rank"), counted(options.steps, "step"),
+             counted(config.batch.global_batch_size, "sequence"), counted(config.batch.sequence_length, "token"),
              config.data.train.empty() ? "made up, for data.train is empty" : "from " + config.data.train);
   const std::string& warning = (a.work().placed.warning.empty() ? b : a).work().placed.warning;
   if (!warning.empty()) fmt::print("warning: {}\n", warning);
