@@ -8,10 +8,11 @@
 
 namespace megalith {
 
-// Of nouns whose plural ends in s.
+// `plural`: of nouns that do not just take an s.
 template <class Count>
-std::string counted(Count count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == Count{1} ? "" : "s");
+std::string counted(Count count, std::string_view noun, std::string_view plural = {}) {
+  if (count == Count{1}) return fmt::format("{} {}", count, noun);
+  return plural.empty() ? fmt::format("{} {}s", count, noun) : fmt::format("{} {}", count, plural);
 }
 
 }  // namespace megalith

@@ -99,7 +99,7 @@ std::string write_reference_config(const std::string& path, const std::string& r
                   "[optimizer]\nlearning_rate = {}\nmin_learning_rate = {}\nwarmup_steps = {}\n"
                   "decay = \"cosine\"\ndecay_steps = {}\nbeta1 = {}\nbeta2 = {}\nepsilon = {}\n"
                   "weight_decay = {}\ngradient_clip = {}\n"
-                  "[train]\nsteps = {}\nlog_every = 1\n[checkpoint]\ninit_from = \"{}\"\n[run]\noutput = \"run\"\n",
+                  "[train]\nlog_every = 1\nsteps = {}\n[checkpoint]\ninit_from = \"{}\"\n[run]\noutput = \"run\"\n",
                   n("layers"), n("hidden"), n("heads"), n("vocab"), n("context"), reference_folder, n("seq"),
                   n("batch") * n("accum"), n("batch"), x("lr"), x("min_lr"), n("warmup"), n("decay_steps"), x("beta1"),
                   x("beta2"), x("eps"), x("weight_decay"), x("clip"), n("steps"), init_from));

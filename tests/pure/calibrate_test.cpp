@@ -72,6 +72,22 @@ TEST_F(Runs, TheFirstStepsDoNotCount) {
   EXPECT_NEAR(runs[0].seconds / runs[0].predicted, 1, 1e-6) << "the median of the others";
 }
 
+// Ranks are said once a start; the last counts.
+TEST_F(Runs, StartsSayWhatIsConstant) {
+  const Hardware truth = load_hardware(profile);
+  const std::string folder = run("a", truth, 1, 256);
+  const double before = read_runs({folder})[0].seconds;
+  std::string text = read_file(folder + "/metrics.jsonl");
+  for (size_t at = 0; (at = text.find(",\"ranks\":8")) != std::string::npos;) text.erase(at, 10);
+  EXPECT_EQ(text.find("ranks"), std::string::npos);
+  write_file(folder + "/metrics.jsonl", text, {.replace = true});
+  EXPECT_NE(message_of([&] { read_runs({folder}); }).find("none with ranks"), std::string::npos);
+  write_file(folder + "/metrics.jsonl", "{\"start\":{\"completed_steps\":0,\"ranks\":8}}\n" + text, {.replace = true});
+  const MeasuredRun found = read_runs({folder})[0];
+  EXPECT_EQ(found.seconds, before);
+  EXPECT_NEAR(found.seconds / found.predicted, 1, 1e-6);
+}
+
 TEST_F(Runs, WhatIsMissingIsSaid) {
   const std::string folder = run("a", load_hardware(profile), 1, 256);
   write_file(folder + "/metrics.jsonl", "", {.replace = true});

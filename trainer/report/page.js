@@ -42,6 +42,7 @@
       head.textContent = text(share * by.dataset.end) + ' ' + by.dataset.unit;
       tip.append(head);
       area.querySelectorAll('.line').forEach(line => {
+        if (1000 * share > pointsOf(line).at(-1)[0] + 5) return;  // the run had ended
         const row = document.createElement('div'), swatch = document.createElement('i');
         swatch.className = [...line.classList].find(c => c.startsWith('line-'));
         row.append(swatch, text(value(nearest(pointsOf(line), 1000 * share)[1])) + (line.dataset.name ? '  ' + line.dataset.name : ''));
