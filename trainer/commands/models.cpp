@@ -4,6 +4,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "kernels/base/counted.h"
 #include "kernels/base/files.h"
 #include "kernels/base/json.h"
 #include "trainer/commands/command.h"
@@ -170,8 +171,8 @@ int generate(const GenerateOptions& o, const Session& session) {
       [&](size_t prompt, int64_t sample, std::string_view text) { printed().add(prompt, sample, text); },
       [&](size_t prompt, int64_t sample) { printed().end(prompt, sample); });
   if (session.rank() == 0 && rate.tokens > 0)
-    fmt::print(stderr, "{} token{} in {:.3f} s, {:.1f} a second\n", rate.tokens, rate.tokens == 1 ? "" : "s",
-               rate.seconds, static_cast<double>(rate.tokens) / rate.seconds);
+    fmt::print(stderr, "{} in {:.3f} s, {:.1f} a second\n", counted(rate.tokens, "token"), rate.seconds,
+               static_cast<double>(rate.tokens) / rate.seconds);
   return 0;
 }
 
@@ -210,11 +211,10 @@ void answer_questions(const EvaluateOptions& o, Inference& inference, const Sess
     if (!o.items.empty()) write_items(o.items, questions, answered);
     const Scores s = score(questions, answered);
     if (s.questions > 0)
-      fmt::print("acc {:.6f}, acc_norm {:.6f} over {} question{}\n", s.acc, s.acc_norm, s.questions,
-                 s.questions == 1 ? "" : "s");
+      fmt::print("acc {:.6f}, acc_norm {:.6f} over {}\n", s.acc, s.acc_norm, counted(s.questions, "question"));
     if (s.last_words > 0)
-      fmt::print("acc {:.6f}, perplexity {:.6f} over {} last word{}\n", s.last_word_acc, s.perplexity, s.last_words,
-                 s.last_words == 1 ? "" : "s");
+      fmt::print("acc {:.6f}, perplexity {:.6f} over {}\n", s.last_word_acc, s.perplexity,
+                 counted(s.last_words, "last word"));
   });
 }
 

@@ -7,6 +7,7 @@
 
 #include "data/sources.h"
 #include "data/tokenizer_spec.h"
+#include "kernels/base/counted.h"
 
 namespace megalith {
 
@@ -125,16 +126,15 @@ std::vector<std::string> describe_data(const std::string& key, const Loader& dat
   for (size_t i = 0; i < streams.size(); i++) {
     const TokenStream& s = streams[i];
     const double epochs = static_cast<double>(order.blend().count(i, samples)) / static_cast<double>(order.sizes()[i]);
-    const auto num = [](int64_t n, const char* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); };
     lines.push_back(
         fmt::format("{} {}{}: {}, {}, {}, {}; the run makes {:.3g} epochs of it", key, s.path(),
                     streams.size() == 1
                         ? ""
                         : fmt::format(" ({:.4g} % of samples)", 100.0 * static_cast<double>(order.blend().shares()[i]) /
                                                                     static_cast<double>(order.blend().cycle())),
-                    s.format(), num(static_cast<int64_t>(s.files().size()), "file"),
-                    s.documents() == unknown_documents ? "documents unknown" : num(s.documents(), "document"),
-                    num(s.size(), "token"), epochs));
+                    s.format(), counted(s.files().size(), "file"),
+                    s.documents() == unknown_documents ? "documents unknown" : counted(s.documents(), "document"),
+                    counted(s.size(), "token"), epochs));
   }
   return lines;
 }

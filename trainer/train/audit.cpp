@@ -7,6 +7,7 @@
 
 #include "checkpoints/directory.h"
 #include "checkpoints/manifest.h"
+#include "kernels/base/counted.h"
 #include "kernels/base/files.h"
 #include "kernels/base/json.h"
 
@@ -177,8 +178,8 @@ std::string layouts_of(const std::vector<StepLine>& steps) {
   for (size_t i = 0; i < steps.size();) {
     size_t end = i;
     while (end < steps.size() && steps[end].ranks == steps[i].ranks) end++;
-    text += fmt::format("{}{} to {} on {} {}", text.empty() ? "" : ", ", steps[i].step, steps[end - 1].step,
-                        steps[i].ranks, steps[i].ranks == 1 ? "rank" : "ranks");
+    text += fmt::format("{}{} to {} on {}", text.empty() ? "" : ", ", steps[i].step, steps[end - 1].step,
+                        counted(steps[i].ranks, "rank"));
     i = end;
   }
   return text;
@@ -199,9 +200,9 @@ Audit audit(const std::string& metrics, const std::vector<LedgerCheckpoint>& che
     found.violation = e.what();
     return found;
   }
-  found.told.push_back(fmt::format("samples [{}, {}); steps {}; {} checkpoint{} agree{}", steps.front().first,
-                                   steps.back().end, layouts_of(steps), checkpoints.size(),
-                                   checkpoints.size() == 1 ? "" : "s", checkpoints.size() == 1 ? "s" : ""));
+  found.told.push_back(fmt::format("samples [{}, {}); steps {}; {} agree{}", steps.front().first, steps.back().end,
+                                   layouts_of(steps), counted(checkpoints.size(), "checkpoint"),
+                                   checkpoints.size() == 1 ? "s" : ""));
   for (std::string& line : epochs.told()) found.told.push_back(std::move(line));
   return found;
 }
