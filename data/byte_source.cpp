@@ -70,6 +70,7 @@ class Decompressed : public ByteSource {
       if (raw_ended_ && in_.empty() && between_streams_) return 0;
       const size_t before = in_.size(), n = step(in_, out, most);
       if (n > 0) return n;
+      if (before > 0 && in_.size() == before) fail_damaged("it does not go on");
       CHECK(before > 0 || !raw_ended_ || between_streams_,
             "{} ends at byte {}, in the middle of its compressed data: it is truncated; copy or make it again", path(),
             raw_->consumed());

@@ -107,7 +107,6 @@ class TokenFiles {
       position_.in_bad_document = !document.is_last;
       return;
     }
-    if (document.bytes == 0 && shards.mark().open_bytes == 0) return;  // an empty document is none
     shards.add(ids, document.bytes);
     if (document.is_last) shards.end_document();
   }

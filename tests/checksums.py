@@ -102,7 +102,8 @@ def main():
                 name = f"{compute} quickstart on {ranks}"
                 if re.search(args.filter, name):
                     if not (folder / "text").exists():
-                        call("sh", "-c", "dictzip -dc /usr/share/dictd/gcide.dict.dz > text", folder=folder)
+                        call("sh", "-c", "dictzip -dc /usr/share/dictd/gcide.dict.dz | iconv -c -f UTF-8 -t UTF-8 > text; test -s text",
+                             folder=folder)
                         call(args.megalith, "prepare", "--text", "text", "--tokenizer", "train:4096", "--out", "data",
                              folder=folder)
                     checksum(args.megalith, folder, ranks, root / "configs/quickstart.toml",
