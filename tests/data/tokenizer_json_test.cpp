@@ -16,7 +16,7 @@ using test::gpt2_folder;
 using test::random_text;
 using test::Scratch;
 
-std::vector<int32_t> encoded(const Tokenizer& tokenizer, std::string_view text) {
+std::vector<int32_t> ids_by(const Tokenizer& tokenizer, std::string_view text) {
   std::vector<int32_t> ids;
   tokenizer.encode(text, ids);
   return ids;
@@ -75,10 +75,10 @@ TEST(TokenizerJson, EqualsTheOtherFilesOfGpt2InBothNotations) {
     std::ifstream cases(gpt2_folder() + "/cases.jsonl");
     for (std::string line; std::getline(cases, line);) {
       const Json json = Json::parse(line);
-      EXPECT_EQ(encoded(*found, json.at("text").get<std::string>()), json.at("ids").get<std::vector<int32_t>>());
+      EXPECT_EQ(ids_by(*found, json.at("text").get<std::string>()), json.at("ids").get<std::vector<int32_t>>());
     }
     const std::string text = random_text(20'000, 4);
-    EXPECT_EQ(encoded(*found, text), encoded(*expected, text));
+    EXPECT_EQ(ids_by(*found, text), ids_by(*expected, text));
   }
 }
 
@@ -95,12 +95,12 @@ TEST(TokenizerJson, WhatIsWrittenReadsBack) {
       const auto found = load_tokenizer(folder);
       EXPECT_EQ(found->end_of_text(), tokenizer->end_of_text());
       const std::string text = random_text(2000, 9) + "abba";
-      EXPECT_EQ(encoded(*found, text), encoded(*tokenizer, text));
-      EXPECT_EQ(found->decode(encoded(*found, text)), text);
+      EXPECT_EQ(ids_by(*found, text), ids_by(*tokenizer, text));
+      EXPECT_EQ(found->decode(ids_by(*found, text)), text);
     }
     EXPECT_ERROR(check_no_tokenizer_in(folder), "exists already");
   }
-  EXPECT_EQ(encoded(*other, "abba"), (std::vector<int32_t>{256, 'b', 'a'}));
+  EXPECT_EQ(ids_by(*other, "abba"), (std::vector<int32_t>{256, 'b', 'a'}));
 }
 
 TEST(TokenizerJson, SpecialTokensKeepTheirIdsAndAreTextInTexts) {
@@ -111,7 +111,7 @@ TEST(TokenizerJson, SpecialTokensKeepTheirIdsAndAreTextInTexts) {
   EXPECT_EQ(found->vocab_size(), 259);
   EXPECT_EQ(found->end_of_text(), 257);
   EXPECT_EQ(found->token_bytes(258), "<|user|>");
-  EXPECT_EQ(encoded(*found, "<|user|>").size(), 8u);
+  EXPECT_EQ(ids_by(*found, "<|user|>").size(), 8u);
 }
 
 TEST(TokenizerJson, WhatIsNotGpt2sIsRefusedByItsName) {
@@ -180,7 +180,7 @@ TEST(TokenizerJson, TokenizersMakesTheSameIds) {
     const std::string folder = scratch.path(fmt::format("w{}", i));
     std::filesystem::create_directory(folder);
     write_for_transformers(all[i]->as_bpe(), 8, folder);
-    scratch.write("ids.json", Json{{"text", text}, {"ids", encoded(*all[i], text)}}.dump());
+    scratch.write("ids.json", Json{{"text", text}, {"ids", ids_by(*all[i], text)}}.dump());
     scratch.write("same.py",
                   "import json, sys, tokenizers\n"
                   "t = tokenizers.Tokenizer.from_file(sys.argv[1])\n"
