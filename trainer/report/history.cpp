@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -15,12 +14,11 @@ namespace megalith {
 namespace {
 
 using nlohmann::json;
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 // NaN: it is not there, or null, which is how JSON has what is not finite.
 double number(const json& object, const char* key) {
   const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? nan : found->get<double>();
+  return found == object.end() || found->is_null() ? unknown : found->get<double>();
 }
 
 double number_or(const json& object, const char* key, double otherwise) {

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace megalith {
+
+constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
 // Along steps or evaluations, in their order.
 struct Course {
@@ -21,7 +24,7 @@ struct History {
   int64_t ranks = 0, parameters = 0;
 
   Course steps;
-  // By step; NaN where it is unknown or not finite.
+  // By step; `unknown` also where it is not finite.
   std::vector<double> loss, norm, learning_rate, tokens_per_second, mfu;
   std::vector<size_t> skipped;  // indices of steps
   std::vector<size_t> resumed;  // indices of the first steps of later starts
@@ -29,7 +32,7 @@ struct History {
   std::map<std::string, std::vector<double>> time;
 
   Course evaluations;
-  std::vector<double> held_out_loss, bits_per_byte;  // NaN: unknown
+  std::vector<double> held_out_loss, bits_per_byte;
 
   // Bytes of the fullest rank's device: planned by class; and the most that was measured, by kind.
   std::vector<std::pair<std::string, double>> planned_memory, measured_memory;

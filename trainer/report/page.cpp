@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <limits>
 #include <numeric>
 #include <set>
 
@@ -19,7 +18,6 @@ namespace megalith {
 namespace {
 
 constexpr int num_colours = 8;
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 using Values = std::vector<double>;
 
@@ -31,14 +29,14 @@ Values finite(const Values& all) {
 
 double median_of(const Values& all) {
   Values values = finite(all);
-  if (values.empty()) return nan;
+  if (values.empty()) return unknown;
   std::ranges::nth_element(values, values.begin() + static_cast<ptrdiff_t>(values.size() / 2));
   return values[values.size() / 2];
 }
 
 double lowest(const Values& all) {
   const Values values = finite(all);
-  return values.empty() ? nan : *std::ranges::min_element(values);
+  return values.empty() ? unknown : *std::ranges::min_element(values);
 }
 
 // Of the last thirtieth.
@@ -96,7 +94,7 @@ std::vector<std::string> names_of(const std::vector<History>& runs) {
 // A figure of merit of a run.
 struct Figure {
   std::string name, text, more = {};
-  double value = nan;
+  double value = unknown;
   int better = 0;  // 1: more, -1: less
 };
 
@@ -153,7 +151,7 @@ std::string table(const std::vector<History>& runs, const std::vector<std::strin
   std::vector<std::vector<Figure>> figures;
   for (const History& run : runs) figures.push_back(figures_of(run));
   for (size_t f = 0; f < figures[0].size(); f++) {
-    double best = nan;
+    double best = unknown;
     bool any = false;
     for (const auto& of_run : figures) {
       any = any || of_run[f].text != "–";
