@@ -22,10 +22,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 NOT_RUN = {
     "./test.sh": "runs this test",
-    "curl -fL --create-dirs -o gpt2/vocab.json https://huggingface.co/openai-community/gpt2/resolve/main/vocab.json":
-        "network",
-    "curl -fL --create-dirs -o gpt2/merges.txt https://huggingface.co/openai-community/gpt2/resolve/main/merges.txt":
-        "network",
     "docker build -f docker/cpu.Dockerfile -t megalith:cpu .": "a Docker daemon, and a build from nothing",
     'docker run --rm -v "$PWD:/work" -w /work --shm-size 1g --entrypoint mpirun megalith:cpu --allow-run-as-root -n 2 '
     "megalith train configs/quickstart.toml": "a Docker daemon",
