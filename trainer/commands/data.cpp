@@ -4,22 +4,13 @@
 #include <chrono>
 
 #include "data/prepare.h"
+#include "kernels/base/counted.h"
 #include "trainer/commands/command.h"
 #include "trainer/train/progress_bar.h"
 
 namespace megalith {
 
 namespace {
-
-// With a mark at each three digits.
-std::string grouped(int64_t number) {
-  std::string digits = std::to_string(number);
-  for (auto at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<size_t>(at), ",");
-  return digits;
-}
-std::string count_of(int64_t number, const std::string& one) {
-  return grouped(number) + " " + one + (number == 1 ? "" : "s");
-}
 
 // As a C string would have it, so that one sees blanks and line ends.
 std::string quoted(const std::string& text) {
@@ -70,8 +61,8 @@ void print(const PrepareReport& r, const PrepareOptions& options) {
   const std::string& out = options.out;
   if (r.continued) fmt::print("{}: went on where an earlier prepare had ended\n", out);
   fmt::print("{}: {} training tokens of {}, {} held-out tokens of {}, vocabulary {}, {:.2f} bytes a token\n", out,
-             grouped(r.train.tokens), count_of(r.train.documents, "document"), grouped(r.validation.tokens),
-             count_of(r.validation.documents, "document"), grouped(r.vocab_size),
+             r.train.tokens, counted(r.train.documents, "document"), r.validation.tokens,
+             counted(r.validation.documents, "document"), r.vocab_size,
              static_cast<double>(r.train.bytes) / static_cast<double>(r.train.tokens));
   if (r.held_out == HoldOut::Rule::ends)
     fmt::print("held out: the last {:g} % of each document, since there are too few to hold out whole ones\n",
@@ -85,7 +76,7 @@ void print(const PrepareReport& r, const PrepareOptions& options) {
     pieces += fmt::format("{}{} {:.1f} %", pieces.empty() ? "" : ", ", quoted(text), 100 * share);
   fmt::print("most common tokens: {}\n", pieces);
   if (r.bad_documents > 0)
-    fmt::print("left out {}; the first: {}\n", count_of(r.bad_documents, "bad document"), r.first_bad);
+    fmt::print("left out {}; the first: {}\n", counted(r.bad_documents, "bad document"), r.first_bad);
 }
 
 }  // namespace

@@ -1,13 +1,12 @@
 // megalith generate, evaluate.
 #include <cstdio>
-#include <iostream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "kernels/base/counted.h"
 #include "kernels/base/files.h"
 #include "kernels/base/json.h"
 #include "trainer/commands/command.h"
+#include "trainer/commands/texts.h"
 #include "trainer/inference/inference.h"
 #include "trainer/job/agreement.h"
 #include "trainer/session/machine.h"
@@ -59,92 +58,6 @@ std::vector<std::string> of_rank_0(const Session& session, const std::function<s
   return from_cbor(session.broadcast_text(to_cbor(texts))).get<std::vector<std::string>>();
 }
 
-std::string standard_input() { return {std::istreambuf_iterator<char>(std::cin), {}}; }
-
-// A prompt a line, blank ones apart; in a .jsonl file an object with "prompt".
-std::vector<std::string> read_prompts(const std::string& path) {
-  const std::string text = path == "-" ? standard_input() : read_file(path);
-  std::vector<std::string> prompts;
-  int64_t number = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    std::string line = text.substr(at, end - at);
-    at = end + 1;
-    number++;
-    if (line.ends_with('\r')) line.pop_back();
-    if (line.find_first_not_of(" \t") == std::string::npos) continue;
-    if (path.ends_with(".jsonl")) {
-      nlohmann::json object;
-      try {
-        object = parse_json(line);
-      } catch (const nlohmann::json::parse_error& e) {
-        FAIL("{}:{}: not JSON: {}; expected {{\"prompt\": TEXT}} on each line", path, number, e.what());
-      }
-      CHECK(object.is_object() && object.contains("prompt") && object["prompt"].is_string(),
-            "{}:{}: expected {{\"prompt\": TEXT}}", path, number);
-      line = object["prompt"].get<std::string>();
-    }
-    prompts.push_back(line);
-  }
-  CHECK(!prompts.empty(), "{} holds no prompt; expected one a line", path == "-" ? "standard input" : path);
-  return prompts;
-}
-
-// Texts in the order of prompts and samples: the first that has not ended is printed as it comes, later ones wait.
-class Printer {
- public:
-  Printer(const std::vector<std::string>& prompts, int64_t samples, bool as_json)
-      : prompts_(prompts), samples_(samples), as_json_(as_json), texts_(prompts.size() * static_cast<size_t>(samples)) {
-    head();
-  }
-  void add(size_t prompt, int64_t sample, std::string_view piece) {
-    const size_t at = number(prompt, sample);
-    if (!as_json_ && at == now_)
-      show(piece);
-    else
-      texts_[at].text += piece;
-  }
-  void end(size_t prompt, int64_t sample) {
-    texts_[number(prompt, sample)].over = true;
-    while (now_ < texts_.size() && texts_[now_].over) {
-      show(as_json_ ? json() : std::string("\n"));
-      now_++;
-      head();
-      if (now_ < texts_.size() && !as_json_) show(std::exchange(texts_[now_].text, ""));
-    }
-  }
-
- private:
-  struct Text {
-    std::string text = {};
-    bool over = false;
-  };
-  size_t number(size_t prompt, int64_t sample) const {
-    return prompt * static_cast<size_t>(samples_) + static_cast<size_t>(sample);
-  }
-  void head() const {
-    if (as_json_ || now_ == texts_.size()) return;
-    if (now_ > 0) show("---------------\n");
-    show(prompts_[now_ / static_cast<size_t>(samples_)]);
-  }
-  std::string json() const {
-    const auto samples = static_cast<size_t>(samples_);
-    const nlohmann::ordered_json line{
-        {"prompt", prompts_[now_ / samples]}, {"sample", now_ % samples}, {"text", texts_[now_].text}};
-    return json_text_of_bytes(line) + "\n";
-  }
-  static void show(std::string_view text) {
-    fmt::print("{}", text);
-    std::fflush(stdout);
-  }
-
-  const std::vector<std::string>& prompts_;
-  int64_t samples_;
-  bool as_json_;
-  std::vector<Text> texts_;
-  size_t now_ = 0;
-};
-
 struct GenerateOptions {
   ModelArguments model;
   std::string prompt, prompts;
@@ -161,8 +74,8 @@ int generate(const GenerateOptions& o, const Session& session) {
     return {o.prompt == "-" ? standard_input() : o.prompt};
   });
   Inference inference = o.model.open(session);
-  std::optional<Printer> printer;
-  const auto printed = [&]() -> Printer& {  // not before there is something to print
+  std::optional<TextPrinter> printer;
+  const auto printed = [&]() -> TextPrinter& {  // not before there is something to print
     if (!printer) printer.emplace(prompts, o.how.samples, !o.prompts.empty());
     return *printer;
   };

@@ -1,0 +1,44 @@
+// Texts to continue as a user gives them, and their continuations as they are printed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace megalith {
+
+std::string standard_input();
+
+// A prompt a line, blank ones apart; in a .jsonl file an object with "prompt". "-" is standard input. Errors name file
+// and line: not JSON, no "prompt", no prompt at all.
+std::vector<std::string> read_prompts(const std::string& path);
+
+// Prints texts in the order of prompts and samples: the first that has not ended as it comes, later ones wait. As JSON
+// a line each when it has ended, else with the prompt before each and a line between them.
+class TextPrinter {
+ public:
+  // `prompts` must outlive it.
+  TextPrinter(const std::vector<std::string>& prompts, int64_t samples, bool as_json);
+  void add(size_t prompt, int64_t sample, std::string_view piece);
+  void end(size_t prompt, int64_t sample);
+
+ private:
+  struct Text {
+    std::string text = {};
+    bool over = false;
+  };
+  size_t number(size_t prompt, int64_t sample) const {
+    return prompt * static_cast<size_t>(samples_) + static_cast<size_t>(sample);
+  }
+  void head() const;
+  std::string json() const;
+
+  const std::vector<std::string>& prompts_;
+  int64_t samples_;
+  bool as_json_;
+  std::vector<Text> texts_;
+  size_t now_ = 0;
+};
+
+}  // namespace megalith
