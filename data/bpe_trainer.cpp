@@ -30,7 +30,7 @@ struct Candidate {
 };
 
 // All pre-tokens, one after the other, as linked lists of tokens, and the pairs in them.
-class Corpus {
+class LinkedPieces {
  public:
   // Pre-tokens in any order: places decide nothing but the order of work inside one.
   void add_piece(std::string_view piece, int64_t count, const std::array<int32_t, 256>& byte_ids) {
@@ -127,7 +127,7 @@ BpeVocabulary train_bpe(const PieceCounts& counts, int32_t vocab_size) {
   size_t bytes = 0;
   for (const auto& [piece, count] : counts.counts_) bytes += piece.size();
   CHECK(bytes < nowhere, "the text's different pre-tokens have {} bytes; training takes less than {}", bytes, nowhere);
-  Corpus corpus;
+  LinkedPieces corpus;
   for (const auto& [piece, count] : counts.counts_) corpus.add_piece(piece, count, vocabulary.byte_ids);
 
   std::priority_queue<Candidate> queue;

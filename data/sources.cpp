@@ -1,11 +1,10 @@
 #include "data/sources.h"
 
-#include <glob.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
 
+#include "data/path_pattern.h"
 #include "kernels/base/check.h"
 
 namespace megalith {
@@ -19,16 +18,10 @@ bool is_file(const std::string& path) {
   return fs::exists(path, absent) && !fs::is_directory(path, absent);
 }
 
-// By name, without the .idx that stand beside them.
-std::vector<std::string> matching(const std::string& pattern) {
-  glob_t found{};
-  std::vector<std::string> paths;
-  if (::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found) == 0)
-    for (size_t i = 0; i < found.gl_pathc; i++)
-      if (is_file(found.gl_pathv[i])) paths.emplace_back(found.gl_pathv[i]);
-  ::globfree(&found);
-  std::erase_if(paths, [](const std::string& path) { return path.ends_with(".idx"); });
-  std::sort(paths.begin(), paths.end());
+// Files, without the .idx that stand beside them.
+std::vector<std::string> token_files(const std::string& pattern) {
+  std::vector<std::string> paths = paths_matching(pattern);
+  std::erase_if(paths, [](const std::string& path) { return !is_file(path) || path.ends_with(".idx"); });
   return paths;
 }
 
@@ -39,7 +32,7 @@ std::string escaped(const std::string& text) {
 }
 
 std::vector<std::string> shards_of(const std::string& prefix) {
-  return matching(escaped(prefix) + "-[0-9][0-9][0-9][0-9][0-9].bin");
+  return token_files(escaped(prefix) + "-[0-9][0-9][0-9][0-9][0-9].bin");
 }
 
 // A decimal number in units of 1e-9; 0: it is none, or too large or too fine.
@@ -85,7 +78,7 @@ std::vector<DataSource> parse_sources(const std::string& key, const std::string&
 std::vector<std::string> matches_of(const std::string& name) {
   if (name.empty()) return {};
   if (is_file(name)) return {name};
-  if (name.find_first_of("*?[") != std::string::npos) return matching(name);
+  if (is_pattern(name)) return token_files(name);
   if (is_file(name + ".bin")) return {name + ".bin"};
   return shards_of(name);
 }
@@ -105,7 +98,7 @@ std::vector<std::string> files_of(const std::string& key, const std::string& nam
           key, name, name, shards.size(), shards.front(), name);
     return found;
   }
-  if (name.find_first_of("*?[") == std::string::npos)
+  if (!is_pattern(name))
     for (size_t i = 0; i < found.size(); i++)
       CHECK(found[i] == fmt::format("{}-{:05}.bin", name, i),
             "{} = {}: after {} shards comes {}; {}-{:05}.bin is missing: copy or prepare it again", key, name, i,

@@ -1,6 +1,5 @@
 #include "data/text_inputs.h"
 
-#include <glob.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <filesystem>
 #include <set>
 
+#include "data/path_pattern.h"
 #include "kernels/base/check.h"
 
 namespace megalith {
@@ -67,16 +67,6 @@ std::vector<std::string> texts_below(const std::string& folder) {
   return paths;
 }
 
-std::vector<std::string> matches_of(const std::string& pattern) {
-  glob_t found{};
-  const int status = ::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found);
-  std::vector<std::string> paths(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-  ::globfree(&found);
-  CHECK(status == 0 && !paths.empty(), "no file matches {}; check the pattern", pattern);
-  std::sort(paths.begin(), paths.end());
-  return paths;
-}
-
 }  // namespace
 
 std::string_view compression_in_name(std::string_view path) {
@@ -102,10 +92,13 @@ std::vector<TextInput> find_texts(const std::vector<std::string>& names, bool pi
   };
   for (const std::string& name : names) {
     std::error_code absent;
-    if (name == "-" || fs::exists(name, absent) || name.find_first_of("*?[") == std::string::npos)
+    if (name == "-" || fs::exists(name, absent) || !is_pattern(name)) {
       take_all(name);
-    else
-      for (const std::string& path : matches_of(name)) take_all(path);
+      continue;
+    }
+    const std::vector<std::string> paths = paths_matching(name);
+    CHECK(!paths.empty(), "no file matches {}; check the pattern", name);
+    for (const std::string& path : paths) take_all(path);
   }
   return inputs;
 }

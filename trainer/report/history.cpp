@@ -18,7 +18,7 @@ using nlohmann::json;
 // NaN: it is not there, or null, which is how JSON has what is not finite.
 double number(const json& object, const char* key) {
   const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? unknown : found->get<double>();
+  return found == object.end() || found->is_null() ? no_number : found->get<double>();
 }
 
 double number_or(const json& object, const char* key, double otherwise) {
@@ -26,7 +26,7 @@ double number_or(const json& object, const char* key, double otherwise) {
   return found == found ? found : otherwise;
 }
 
-void append(Course& course, double step, double tokens, double seconds) {
+void append(Abscissae& course, double step, double tokens, double seconds) {
   course.step.push_back(step);
   course.tokens.push_back(tokens);
   course.hours.push_back(seconds / 3600);

@@ -10,10 +10,10 @@
 
 namespace megalith {
 
-constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+constexpr double no_number = std::numeric_limits<double>::quiet_NaN();
 
 // Along steps or evaluations, in their order.
-struct Course {
+struct Abscissae {
   std::vector<double> step, tokens, hours;  // hours of training: over all starts, without what lies between them
 };
 
@@ -23,15 +23,15 @@ struct History {
   std::string layout, device, compute, host;
   int64_t ranks = 0, parameters = 0;
 
-  Course steps;
-  // By step; `unknown` also where it is not finite.
+  Abscissae steps;
+  // By step; `no_number` also where it is not finite.
   std::vector<double> loss, norm, learning_rate, tokens_per_second, mfu;
   std::vector<size_t> skipped;  // indices of steps
   std::vector<size_t> resumed;  // indices of the first steps of later starts
   // Seconds of a step by what they went to; 0 where a step does not say.
   std::map<std::string, std::vector<double>> time;
 
-  Course evaluations;
+  Abscissae evaluations;
   std::vector<double> held_out_loss, bits_per_byte;
 
   // Bytes of the fullest rank's device: planned by class; and the most that was measured, by kind.

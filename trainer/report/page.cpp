@@ -29,14 +29,14 @@ Values finite(const Values& all) {
 
 double median_of(const Values& all) {
   Values values = finite(all);
-  if (values.empty()) return unknown;
+  if (values.empty()) return no_number;
   std::ranges::nth_element(values, values.begin() + static_cast<ptrdiff_t>(values.size() / 2));
   return values[values.size() / 2];
 }
 
 double lowest(const Values& all) {
   const Values values = finite(all);
-  return values.empty() ? unknown : *std::ranges::min_element(values);
+  return values.empty() ? no_number : *std::ranges::min_element(values);
 }
 
 // Of the last thirtieth.
@@ -94,7 +94,7 @@ std::vector<std::string> names_of(const std::vector<History>& runs) {
 // A figure of merit of a run.
 struct Figure {
   std::string name, text, more = {};
-  double value = unknown;
+  double value = no_number;
   int better = 0;  // 1: more, -1: less
 };
 
@@ -151,7 +151,7 @@ std::string table(const std::vector<History>& runs, const std::vector<std::strin
   std::vector<std::vector<Figure>> figures;
   for (const History& run : runs) figures.push_back(figures_of(run));
   for (size_t f = 0; f < figures[0].size(); f++) {
-    double best = unknown;
+    double best = no_number;
     bool any = false;
     for (const auto& of_run : figures) {
       any = any || of_run[f].text != "–";

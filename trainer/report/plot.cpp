@@ -43,7 +43,7 @@ Scale scale_of(const std::vector<Curve>& curves, const PlotStyle& style) {
 
 struct XAxis {
   const char* name;
-  std::vector<double> Course::*values;
+  std::vector<double> Abscissae::*values;
   double end, unit;  // in the units of values; what a label counts
   std::string label;
 };
@@ -52,9 +52,9 @@ std::array<XAxis, 3> x_axes(const Extent& extent) {
   const auto [unit, name] = extent.hours >= 2       ? std::pair(1.0, "hours")
                             : extent.hours >= 0.034 ? std::pair(1 / 60.0, "minutes")
                                                     : std::pair(1 / 3600.0, "seconds");
-  return {{{"steps", &Course::step, extent.steps, 1, "steps"},
-           {"tokens", &Course::tokens, extent.tokens, 1, "tokens"},
-           {"time", &Course::hours, extent.hours, unit, std::string(name) + " of training"}}};
+  return {{{"steps", &Abscissae::step, extent.steps, 1, "steps"},
+           {"tokens", &Abscissae::tokens, extent.tokens, 1, "tokens"},
+           {"time", &Abscissae::hours, extent.hours, unit, std::string(name) + " of training"}}};
 }
 
 std::string points(const std::vector<Point>& all, double end, const Scale& y) {
@@ -164,7 +164,7 @@ std::vector<double> ticks(double low, double high, int count, bool logarithmic) 
 Extent extent_of(const std::vector<History>& runs) {
   Extent extent;
   for (const History& run : runs)
-    for (const Course* course : {&run.steps, &run.evaluations})
+    for (const Abscissae* course : {&run.steps, &run.evaluations})
       if (!course->step.empty()) {
         extent.steps = std::max(extent.steps, course->step.back());
         extent.tokens = std::max(extent.tokens, course->tokens.back());

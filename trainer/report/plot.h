@@ -22,7 +22,7 @@ std::vector<double> ticks(double low, double high, int count, bool logarithmic);
 struct Curve {
   std::string name;
   int colour = 0;  // a class of the page: line-0 to line-7
-  const Course* course = nullptr;
+  const Abscissae* course = nullptr;
   const std::vector<double>* y = nullptr;
   std::vector<size_t> skipped = {}, resumed = {};  // of course, to be marked
 };
