@@ -43,7 +43,7 @@ Hardware unit_hardware() {
 }
 
 TraceEvent op(double seconds) { return {.kind = Kind::op, .op = "op", .cost = {.bytes = seconds * 1e9}}; }
-TraceEvent begin(Channel channel, Transfer transfer, int id, double seconds, int peer = -1) {
+TraceEvent begins(Channel channel, Transfer transfer, int id, double seconds, int peer = -1) {
   return {.kind = Kind::begin,
           .transfer = transfer,
           .channel = static_cast<int8_t>(channel),
@@ -65,7 +65,7 @@ const MeshShape two_shards{.shard = 2}, two_stages{.pipeline = 2};
 TEST(TimeLine, ATransferHidesBehindWork) {
   Hardware h = unit_hardware();
   const std::vector<std::vector<TraceEvent>> trace = {
-      {begin(Channel::shard, Transfer::all_gather, 0, 6), op(2), wait(0), op(1)}};
+      {begins(Channel::shard, Transfer::all_gather, 0, 6), op(2), wait(0), op(1)}};
   TimeLine line = play(two_shards, trace, h);
   EXPECT_DOUBLE_EQ(line.seconds, 4);  // 3 s of transfer, of which 1 is waited for, and 1 s of work after it
   EXPECT_DOUBLE_EQ(at(line.accounts[0], Account::gathers), 1);
@@ -80,11 +80,11 @@ TEST(TimeLine, ATransferHidesBehindWork) {
 
 TEST(TimeLine, TransfersOfOneLinkShareItAndThoseOfOneChannelQueue) {
   const Hardware h = unit_hardware();
-  const TraceEvent gather = begin(Channel::shard, Transfer::all_gather, 0, 4);  // 2 s
+  const TraceEvent gather = begins(Channel::shard, Transfer::all_gather, 0, 4);  // 2 s
   EXPECT_DOUBLE_EQ(
-      play(two_shards, {{gather, begin(Channel::shard, Transfer::reduce_scatter, 1, 2), wait(1)}}, h).seconds, 3);
+      play(two_shards, {{gather, begins(Channel::shard, Transfer::reduce_scatter, 1, 2), wait(1)}}, h).seconds, 3);
   const MeshShape both{.shard = 2, .data = 2};
-  const TimeLine line = play(both, {{gather, begin(Channel::data, Transfer::all_reduce, 1, 1), wait(1), wait(0)}}, h);
+  const TimeLine line = play(both, {{gather, begins(Channel::data, Transfer::all_reduce, 1, 1), wait(1), wait(0)}}, h);
   EXPECT_DOUBLE_EQ(line.seconds, 3);
   EXPECT_DOUBLE_EQ(at(line.accounts[0], Account::copy_sums), 2) << "1 s at half the rate";
   EXPECT_DOUBLE_EQ(at(line.accounts[0], Account::gathers), 1);
@@ -92,8 +92,8 @@ TEST(TimeLine, TransfersOfOneLinkShareItAndThoseOfOneChannelQueue) {
 
 TEST(TimeLine, AMessageStartsWhenBothEndsHaveBegunIt) {
   const TimeLine line = play(two_stages,
-                             {{op(2), begin(Channel::forward, Transfer::send, 0, 1, 1), wait(0), op(1)},
-                              {begin(Channel::forward, Transfer::recv, 0, 1, 0), op(0.5), wait(0), op(4)}},
+                             {{op(2), begins(Channel::forward, Transfer::send, 0, 1, 1), wait(0), op(1)},
+                              {begins(Channel::forward, Transfer::recv, 0, 1, 0), op(0.5), wait(0), op(4)}},
                              unit_hardware());
   EXPECT_DOUBLE_EQ(line.seconds, 7);
   EXPECT_DOUBLE_EQ(at(line.accounts[1], Account::bubble), 1.5);
@@ -104,8 +104,8 @@ TEST(TimeLine, AMessageStartsWhenBothEndsHaveBegunIt) {
 TEST(TimeLine, MessagesOfOneWayFollowOneAnother) {
   const TimeLine line =
       play(two_stages,
-           {{begin(Channel::forward, Transfer::send, 0, 1, 1), begin(Channel::forward, Transfer::send, 1, 1, 1)},
-            {begin(Channel::forward, Transfer::recv, 0, 1, 0), begin(Channel::forward, Transfer::recv, 1, 1, 0),
+           {{begins(Channel::forward, Transfer::send, 0, 1, 1), begins(Channel::forward, Transfer::send, 1, 1, 1)},
+            {begins(Channel::forward, Transfer::recv, 0, 1, 0), begins(Channel::forward, Transfer::recv, 1, 1, 0),
              wait(0), wait(1)}},
            unit_hardware());
   EXPECT_DOUBLE_EQ(line.seconds, 2);
@@ -116,8 +116,8 @@ TEST(TimeLine, AMessageTakesTheWayToItsPeer) {
   h.network.link = 0.25;
   MeshShape mesh{.pipeline = 4};
   mesh.ranks_per_node = 2;
-  const std::vector<std::vector<TraceEvent>> traces = {{begin(Channel::backward, Transfer::recv, 0, 1, 1), wait(0)},
-                                                       {begin(Channel::backward, Transfer::send, 0, 1, 0)},
+  const std::vector<std::vector<TraceEvent>> traces = {{begins(Channel::backward, Transfer::recv, 0, 1, 1), wait(0)},
+                                                       {begins(Channel::backward, Transfer::send, 0, 1, 0)},
                                                        {},
                                                        {}};
   EXPECT_DOUBLE_EQ(play(mesh, traces, h).seconds, 1) << "though the stage after the sender's is on another node";
@@ -125,7 +125,7 @@ TEST(TimeLine, AMessageTakesTheWayToItsPeer) {
 
 TEST(TimeLine, TheSumOverAllRanksWaitsForTheLast) {
   const auto stage = [](double seconds) {
-    return std::vector<TraceEvent>{op(seconds), begin(Channel::world, Transfer::all_reduce, 0, 0), wait(0), op(1)};
+    return std::vector<TraceEvent>{op(seconds), begins(Channel::world, Transfer::all_reduce, 0, 0), wait(0), op(1)};
   };
   const TimeLine line = play({.pipeline = 3}, {stage(1), stage(4), stage(2)}, unit_hardware());
   EXPECT_DOUBLE_EQ(line.seconds, 5);
@@ -136,9 +136,9 @@ TEST(TimeLine, AnotherProgramsGradientsAndSumsCostLess) {
   Hardware h = unit_hardware();
   h.stack.gradient_bytes = 2;
   h.stack.tensor_exposed = 0.25;
-  const TraceEvent scatter = begin(Channel::shard, Transfer::reduce_scatter, 0, 4);  // 2 s in f32
+  const TraceEvent scatter = begins(Channel::shard, Transfer::reduce_scatter, 0, 4);  // 2 s in f32
   EXPECT_DOUBLE_EQ(play(two_shards, {{scatter, wait(0)}}, h).seconds, 1);
-  const TraceEvent sum = begin(Channel::tensor, Transfer::all_reduce, 0, 4);  // 4 s
+  const TraceEvent sum = begins(Channel::tensor, Transfer::all_reduce, 0, 4);  // 4 s
   EXPECT_DOUBLE_EQ(play({.tensor = 2}, {{sum, wait(0)}}, h).seconds, 1);
 }
 
@@ -154,7 +154,7 @@ TEST(TimeLine, TheHostLaunchesNoFasterThanItCan) {
 }
 
 TEST(TimeLine, CountsTheCopiesThatWorkHides) {
-  const auto copy = [](int id, double seconds) { return begin(Channel::host, Transfer::to_host, id, seconds); };
+  const auto copy = [](int id, double seconds) { return begins(Channel::host, Transfer::to_host, id, seconds); };
   const TimeLine line =
       play({}, {{copy(0, 2), op(3), wait(0), copy(1, 2), op(1), wait(1), copy(2, 2), wait(2)}}, unit_hardware());
   EXPECT_DOUBLE_EQ(line.seconds, 7);

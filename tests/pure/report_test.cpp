@@ -9,7 +9,7 @@
 namespace megalith {
 namespace {
 
-const std::string start =
+const std::string start_line =
     "{\"start\":{\"completed_steps\":0,\"ranks\":2,\"layout\":\"2 ranks: shard "
     "2\",\"device\":\"CPU\",\"parameters\":3000,"
     "\"tokens\":64,\"memory_bytes\":{\"parameters\":4096,\"scratch\":1024}}}\n";
@@ -32,14 +32,14 @@ class Report : public testing::Test {
 
 TEST_F(Report, ReadsStepsEvaluationsAndStarts) {
   const std::string second = "{\"start\":{\"completed_steps\":2,\"ranks\":4,\"tokens\":64}}\n";
-  const History h = read_history(
-      run("a", start + step(1, 5, ",\"time\":{\"GEMM\":1.5}") + step(2, 4, ",\"time\":{\"GEMM\":1,\"bubble\":0.5}") +
-                   "{\"step\":2,\"validation_loss\":3.5,\"bits_per_byte\":2.0,\"tokens_so_far\":128,"
-                   "\"seconds_since_start\":6}\n" +
-                   second +
-                   "{\"step\":3,\"loss\":null,\"grad_norm\":9,\"learning_rate\":0.001,\"tokens_so_far\":192,"
-                   "\"tokens_per_second\":64,\"seconds_since_start\":2,\"skipped\":\"not finite\","
-                   "\"memory_measured\":{\"resident\":9000}}\n"));
+  const History h = read_history(run(
+      "a", start_line + step(1, 5, ",\"time\":{\"GEMM\":1.5}") + step(2, 4, ",\"time\":{\"GEMM\":1,\"bubble\":0.5}") +
+               "{\"step\":2,\"validation_loss\":3.5,\"bits_per_byte\":2.0,\"tokens_so_far\":128,"
+               "\"seconds_since_start\":6}\n" +
+               second +
+               "{\"step\":3,\"loss\":null,\"grad_norm\":9,\"learning_rate\":0.001,\"tokens_so_far\":192,"
+               "\"tokens_per_second\":64,\"seconds_since_start\":2,\"skipped\":\"not finite\","
+               "\"memory_measured\":{\"resident\":9000}}\n"));
   EXPECT_EQ(h.steps.step, (std::vector<double>{1, 2, 3}));
   EXPECT_EQ(h.steps.tokens, (std::vector<double>{64, 128, 192}));
   EXPECT_EQ(h.steps.hours, (std::vector<double>{2 / 3600.0, 4 / 3600.0, 8 / 3600.0}))
@@ -78,8 +78,8 @@ TEST_F(Report, ReadsOlderFiles) {
 TEST_F(Report, WhatCannotBeReadIsNamed) {
   EXPECT_ERROR(read_history(scratch_.path("none")), "none is no run folder", "metrics.jsonl", "run.output");
   EXPECT_ERROR(read_history(run("empty", "")), "metrics.jsonl is empty", "train some steps");
-  EXPECT_ERROR(read_history(run("idle", start)), "has no line of a step", "train some steps");
-  EXPECT_ERROR(read_history(run("torn", start + step(1, 5) + "{\"step\":2,\"lo\n" + step(3, 4))),
+  EXPECT_ERROR(read_history(run("idle", start_line)), "has no line of a step", "train some steps");
+  EXPECT_ERROR(read_history(run("torn", start_line + step(1, 5) + "{\"step\":2,\"lo\n" + step(3, 4))),
                "torn/metrics.jsonl, line 3 ", "remove the line");
   EXPECT_ERROR(read_history(run("typed", step(1, 5) + "{\"step\":\"two\"}\n")), "metrics.jsonl, line 2 ", "number");
   EXPECT_ERROR(read_history(run("array", "[1]\n")), "metrics.jsonl, line 1 ");
@@ -87,7 +87,7 @@ TEST_F(Report, WhatCannotBeReadIsNamed) {
 }
 
 TEST_F(Report, ThePageNeedsNothingElse) {
-  const std::string page = report_page({read_history(run("a", start + step(1, 5) + step(2, 4)))});
+  const std::string page = report_page({read_history(run("a", start_line + step(1, 5) + step(2, 4)))});
   for (const char* elsewhere : {"http:", "https:", "src=", "url(", "@import", "<link"})
     EXPECT_EQ(page.find(elsewhere), std::string::npos) << elsewhere;
   EXPECT_EQ(page.find("{{"), std::string::npos) << "nothing of the template is left";
@@ -100,8 +100,8 @@ TEST_F(Report, ThePageNeedsNothingElse) {
 
 TEST_F(Report, RunsAreCompared) {
   scratch_.write("x/run/config.toml", "");
-  const std::string a = run("x/run", start + step(1, 5) + step(2, 4, ",\"time\":{\"GEMM\":1}"));
-  const std::string b = run("y/run", start + step(1, 5) + step(2, 3));
+  const std::string a = run("x/run", start_line + step(1, 5) + step(2, 4, ",\"time\":{\"GEMM\":1}"));
+  const std::string b = run("y/run", start_line + step(1, 5) + step(2, 3));
   const std::string page = report_page({read_history(a), read_history(b)});
   EXPECT_NE(page.find("x/run and y/run"), std::string::npos) << "as much of the names as tells them apart";
   EXPECT_NE(page.find("2 runs compared"), std::string::npos);
@@ -113,7 +113,7 @@ TEST_F(Report, RunsAreCompared) {
 }
 
 TEST_F(Report, NamesCannotBreakThePage) {
-  const std::string page = report_page({read_history(run("<b onload='x'>&", start + step(1, 5) + step(2, 4)))});
+  const std::string page = report_page({read_history(run("<b onload='x'>&", start_line + step(1, 5) + step(2, 4)))});
   EXPECT_EQ(page.find("<b onload"), std::string::npos);
   EXPECT_NE(page.find("&lt;b onload=&#39;x&#39;&gt;&amp;"), std::string::npos);
 }
