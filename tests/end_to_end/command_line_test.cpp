@@ -112,7 +112,7 @@ TEST(CommandLine, mistakes_are_answered_with_what_was_meant) {
            {{"generate", "--checkpoint", "a", "--device", "gpu"},
             "gpu is none of auto|cuda|cpu; see megalith generate --help"},
            {{"checkpoint", "export", "a"}, "--out is required; see megalith checkpoint export --help"},
-           {{"generate", "--train.steps=1"}, "has no option `--train.steps`; see megalith generate --help"}}) {
+           {{"info", "--train.steps=1"}, "has no option `--train.steps`; see megalith info --help"}}) {
     const Result result = said(args);
     EXPECT_EQ(result.status, 1) << result.text();
     EXPECT_NE(result.err.find(words), std::string::npos) << "\"" << words << "\" is missing: " << result.text();
@@ -170,7 +170,7 @@ TEST(CommandLine, bash_completes) {
   EXPECT_EQ(completed("megalith train config.toml run.dev"), "run.device=\n");
   EXPECT_EQ(completed("megalith train config.toml run.device=c"), "cuda cpu\n");
   EXPECT_EQ(completed("megalith train config.t"), "config.toml\n");
-  EXPECT_EQ(completed("megalith generate run.dev"), "\n");
+  EXPECT_EQ(completed("megalith info run.dev"), "\n");
 }
 
 }  // namespace

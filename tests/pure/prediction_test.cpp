@@ -172,7 +172,7 @@ TEST(TimeLine, OneForwardOneBackwardHasTheBubbleOfTheBooks) {
     int id = 0;
     auto& trace = traces[static_cast<size_t>(stage)];
     const auto message = [&](Channel channel, Transfer transfer, int peer) {
-      trace.push_back(begin(channel, transfer, id, 0, peer));
+      trace.push_back(begins(channel, transfer, id, 0, peer));
       if (transfer == Transfer::recv) trace.push_back(wait(id));
       id++;
     };

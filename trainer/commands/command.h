@@ -38,10 +38,12 @@ Command completion_command(CLI::App& cli);
 std::vector<Command> checkpoint_commands(CLI::App& cli);
 Command data_audit_command(CLI::App& cli);
 
-// The positional arguments of what reads a config; and the option, not listed, that gives one more override, which
-// wins against those.
-constexpr const char* override_option = "--override";
+// The positional arguments of what reads a config.
 void add_config(CLI::App* app, std::string& path, std::vector<std::string>& overrides);
+
+// The overrides among them; and the option, not listed, that gives one more override, which wins against those.
+constexpr const char* override_option = "--override";
+void add_overrides(CLI::App* app, std::vector<std::string>& overrides, const char* sentence);
 
 template <class T>
 CLI::Option* add_number(CLI::App* app, const char* name, T& value, const char* sentence) {

@@ -42,11 +42,10 @@ void add_model(CLI::App* app, ModelArguments& model) {
   app->add_option("--checkpoint", model.checkpoint, "checkpoint, run folder, or Hugging Face GPT-2 folder")->required();
   app->add_option("--tokenizer", model.tokenizer, "folder; default: the one the checkpoint was trained with");
   add_choice(app, "--device", model.device, "where to compute; auto: on a GPU where there is one");
-  app->add_option(
-      "overrides", model.overrides,
-      "section.key=value ... under mpirun: parallel.tensor_parallel_degree=2 and the like, as in train; the "
-      "rest of the ranks share the weights out. Also communication.*, precision.compute, "
-      "memory.lm_head_chunks");
+  add_overrides(app, model.overrides,
+                "section.key=value ... under mpirun: parallel.tensor_parallel_degree=2 and the like, as in train; the "
+                "rest of the ranks share the weights out. Also communication.*, precision.compute, "
+                "memory.lm_head_chunks");
 }
 
 // What rank 0 has, on all ranks: errors as well. Any bytes travel.

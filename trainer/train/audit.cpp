@@ -36,11 +36,12 @@ struct StepLine {
 std::vector<StepLine> steps_of(const std::string& metrics) {
   std::vector<StepLine> steps;
   std::istringstream in(metrics);
-  int64_t number = 0;
+  int64_t number = 0, ranks = 0;
   for (std::string text; std::getline(in, text);) {
     number++;
     try {
       const nlohmann::json line = parse_json(text);
+      if (const auto start = line.find("start"); start != line.end()) ranks = start->value("ranks", ranks);
       if (!line.contains("loss") || !line.contains("step")) continue;
       const auto step = line.at("step").get<int64_t>();
       CHECK(line.contains("samples"),
@@ -48,7 +49,7 @@ std::vector<StepLine> steps_of(const std::string& metrics) {
             "them, and cannot be audited",
             number, step);
       steps.push_back({step, line.at("samples").at(0).get<int64_t>(), line.at("samples").at(1).get<int64_t>(),
-                       line.value("ranks", int64_t{0}), line.value("skipped", std::string())});
+                       line.value("ranks", ranks), line.value("skipped", std::string())});
     } catch (const nlohmann::json::exception& e) {
       CHECK(in.eof(), "metrics.jsonl, line {} cannot be read: {}", number, e.what());
     }
