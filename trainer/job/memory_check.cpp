@@ -1,6 +1,5 @@
 #include "trainer/job/memory_check.h"
 
-#include "kernels/base/counted.h"
 #include "kernels/base/device.h"
 #include "trainer/session/machine.h"
 
