@@ -13,7 +13,8 @@ TEST(Watching, a_terminal_shows_a_bar_and_few_lines) {
   const Scratch scratch;
   write_reference_config(scratch / "config.toml", reference("tiny"), "");
   // `script` runs its command on a pseudo-terminal.
-  if (run({"sh", "-c", "command -v script"}, scratch.folder()).status != 0) GTEST_SKIP() << "there is no script(1)";
+  if (const Result tried = run({"script", "-qec", "true", "/dev/null"}, scratch.folder()); tried.status != 0)
+    GTEST_SKIP() << "there is no script(1), or no pseudo-terminal: " << tried.text();
   std::string command;
   for (const std::string& word : mpirun(2, {"train", "config.toml", "train.log_every=0", "train.steps=40"}))
     command += word + " ";
