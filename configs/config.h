@@ -5,9 +5,9 @@
 // and reading, printing, the option list and the error messages all follow from that table.
 //
 // load_config and parse_config return a Config that is resolved and validated: nobody derives a default again later.
-// The exception is model.vocab = 0, which needs the tokenizer: the trainer sets it. Neither function opens anything but
-// the TOML file itself, and neither knows the number of ranks; rules that need the data or the ranks belong to the
-// trainer.
+// The exceptions are model.vocab = 0 and data.end_of_text = -1, which need the tokenizer: the trainer sets them.
+// Neither function opens anything but the TOML file itself, and neither knows the number of ranks; rules that need the
+// data or the ranks belong to the trainer.
 //
 // Errors: megalith::Error, whose message names source:line, the key, the value and the remedy.
 #pragma once
@@ -55,6 +55,8 @@ struct DataConfig {
   std::string tokenizer;
   bool shuffle = true;
   int64_t seed = 1;
+  bool isolate_documents = false;
+  int64_t end_of_text = -1;  // a token; -1: the tokenizer's, set by the trainer where documents are kept apart
   bool operator==(const DataConfig&) const = default;
 };
 

@@ -27,6 +27,10 @@ Table<Config> build_table() {
             "bytes, train:VOCAB or a tokenizer's folder, as given to prepare; empty: tokenizer/ beside data.train");
   data.word("shuffle", &DataConfig::shuffle, "Draw samples in a new random order every epoch instead of the file's");
   data.number("seed", &DataConfig::seed, "", at_least(0), "Seed of the sample order");
+  data.word("isolate_documents", &DataConfig::isolate_documents,
+            "Attention stops at the ends of documents, and positions count from their beginnings");
+  data.number("end_of_text", &DataConfig::end_of_text, "token", between(-1, 2147483646),
+              "The last token of a document, for isolate_documents; -1: the tokenizer's");
 
   Rows batch(table, "batch", &Config::batch);
   batch.number("sequence_length", &BatchConfig::sequence_length, "tokens", between(0, 1 << 24),

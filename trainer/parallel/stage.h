@@ -67,6 +67,7 @@ class Stage {
   struct Batch {
     Tensor tokens, targets;  // (N) i32
     Tensor losses;           // (N) f32, where the head is
+    Tensor starts;           // (B, T) i32, where documents are kept apart
   };
   // What a layer recomputed, in scratch memory until its backward pass is over.
   struct Recomputed {
@@ -96,7 +97,7 @@ class Stage {
   Residual& residual(int32_t number) { return residuals_[static_cast<size_t>(number)]; }
   Batch& batch(const Instruction& i) { return batches_[static_cast<size_t>(i.batch)]; }
   HeadWeights head_weights() const;
-  Context context(int64_t microbatch);
+  Context context(const Instruction& i);
   double share_of_token() const;  // in the mean loss
   void show(const std::string& name, const Instruction& i, Tensor rows, int64_t first_row_here) const;
 
