@@ -239,7 +239,6 @@ void backward_head(const Gradients<E>& to, const float* delta, const E* dout_, i
         starts.mask_past(row, first + r, key, seen, -infinity);
         backward_row(row, dp_row, seen, lse[first + r], delta[first + r], factors);
         mask_future(dp_row, first + r, key, seen, 0);
-        starts.mask_past(dp_row, first + r, key, seen, 0);
         if constexpr (balanced) {
           excess[first + r] += sum_of(dp_row, seen);
           if (first + r < key + key_tile) dp_row[first + r - key] -= excess[first + r];

@@ -128,7 +128,7 @@ TEST_F(DeviceWidths, AttentionOfDocuments) {
     for (double p : {0.0, 0.2})
       for (const cuda::Chip& chip : {ampere, small_ampere, own_chip})
         for (DType t : {DType::bf16, DType::f16}) {
-          if (t == DType::f16 && one.dims.T > 129) continue;
+          if ((t == DType::f16 || p > 0) && one.dims.T > 200) continue;  // every head size, but not every length
           agrees_with_its_twin(attention_forward_case(one.dims, p, t, one.documents), 0, chip);
           agrees_with_its_twin(attention_backward_case(one.dims, p, t, one.documents), 0, chip);
         }
