@@ -87,7 +87,7 @@ TEST(DocumentsApart, AreTheSameBitsWherePromised) {
     };
     same([](Config& c) {
       c.parallel.sharding_strategy = ShardingStrategy::shard_grad_op;
-      c.parallel.pipeline_schedule = PipelineSchedule::gpipe;
+      if (c.parallel.pipeline_parallel_degree > 1) c.parallel.pipeline_schedule = PipelineSchedule::gpipe;
       c.memory = {.activation_checkpointing = {Kind::group, 2}, .offload_activations = true, .offload_optimizer = 1};
     });
     same([](Config& c) { c.memory = {.activation_checkpointing = {Kind::selective}}; });
