@@ -46,7 +46,6 @@ learning_rate = 1e-3
 decay = "constant"
 [train]
 steps = 1000000
-log_every = 1
 [checkpoint]
 every = 20
 keep = 2

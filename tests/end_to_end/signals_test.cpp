@@ -18,7 +18,8 @@ namespace fs = std::filesystem;
 
 constexpr int saved_status = 75;
 
-// Small and quick, with what a resume must restore: shuffling over many epochs, dropout, accumulation.
+// Small and quick, with what a resume must restore: shuffling over many epochs, dropout, accumulation. It says little:
+// mpirun reads nothing while it waits for ranks to end, and a rank that says more than fits into its pipe is stuck.
 void write_signalled_config(const Scratch& scratch) {
   std::string tokens;
   for (int i = 0; i < 3000; i++) tokens += {static_cast<char>(i * i % 251), '\0'};
@@ -28,7 +29,7 @@ void write_signalled_config(const Scratch& scratch) {
              "[data]\ntrain = \"tokens.bin\"\n"
              "[batch]\nglobal_batch_size = 8\nmicrobatch_size = 2\n"
              "[optimizer]\nlearning_rate = 1e-3\nwarmup_steps = 5\ndecay = \"constant\"\n"
-             "[train]\nsteps = 1000000\nlog_every = 1\n[run]\noutput = \"run\"\n");
+             "[train]\nsteps = 1000000\n[run]\noutput = \"run\"\n");
 }
 
 Args signalled_run(int ranks, const Args& more = {}) {
@@ -104,7 +105,7 @@ TEST_P(Signals, have_a_run_saved_and_nothing_lost) {
   for (const auto& [signal, target] : sent) {
     SCOPED_TRACE(fmt::format("signal {} to {}", signal, static_cast<int>(target)));
     Process process(signalled_run(ranks), scratch.folder(), grace(2));
-    wait_for_words(process, fmt::format("\nstep {}/", done + 2));
+    wait_for_words(process, fmt::format("\nstep {}/", done + 1));
     send_signal(process, signal, target);
     const Result result = process.wait(30);
     EXPECT_FALSE(result.timed_out);
@@ -183,8 +184,7 @@ class StuckRun : public testing::Test {
 TEST_F(StuckRun, ends_when_the_time_is_over) {
   start({"checkpoint.every=5", "checkpoint.on_signal_seconds=0.5"});
   ::kill(first, SIGTERM);
-  expect_end(128 + SIGTERM,
-             "SIGTERM; there is no checkpoint yet, and the time is over that is left by checkpoint.on_signal_seconds");
+  expect_end(128 + SIGTERM, "SIGTERM; the time is over that is left by checkpoint.on_signal_seconds");
 }
 
 TEST_F(StuckRun, ends_at_once_with_a_second_signal) {
@@ -239,7 +239,7 @@ TEST(Orphans, end_when_mpirun_is_killed) {
     const Scratch scratch;
     write_signalled_config(scratch);
     Process process(signalled_run(ranks), scratch.folder());
-    wait_for_words(process, "\nstep 2/");
+    wait_for_words(process, "\nstep 1/");
     ::kill(process.pid(), SIGKILL);
     EXPECT_EQ(process.wait(30).status, 128 + SIGKILL);
     EXPECT_TRUE(Process::ranks_end(10)) << "they live on";

@@ -124,8 +124,7 @@ std::optional<std::pair<int, std::string>> SignalWatch::verdict() {
   const std::optional<Asked> asked = this->asked();
   if (!asked) {
     if (agreed_ == 0 || seconds_now() <= agreed_end_) return {};
-    return {
-        {128 + agreed_, signal_name(agreed_) + " on another rank; there is no checkpoint yet, and the time is over"}};
+    return {{128 + agreed_, signal_name(agreed_) + " on another rank; the time that it left is over"}};
   }
   const int status = 128 + asked->signal;
   const std::string name = signal_name(asked->signal);
@@ -137,8 +136,7 @@ std::optional<std::pair<int, std::string>> SignalWatch::verdict() {
                                    "left by {}",
                                    name, needed, asked->seconds_left, asked->bound)}};
   if (asked->seconds_left < 0 || seconds_now() > agreed_end_)
-    return {{status, fmt::format("{}; there is no checkpoint yet, and the time is over that is left by {}", name,
-                                 asked->bound)}};
+    return {{status, fmt::format("{}; the time is over that is left by {}", name, asked->bound)}};
   return {};
 }
 

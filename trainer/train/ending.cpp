@@ -134,11 +134,11 @@ bool Ending::time_to_evaluate() const { return agreed_->evaluation + agreed_->sa
 
 int Ending::say(bool saved) const {
   if (session_.rank() == 0) {
-    const std::string why =
-        saved ? fmt::format("{}; step {} is in a checkpoint in {}, from which the same command goes on", agreed_->who,
-                            trained_.load(), config_.directory)
-              : fmt::format("{}; a checkpoint takes about {:.2g} s, and {:.2g} s were left by {}; {}", agreed_->who,
-                            agreed_->save, agreed_->seconds_left, agreed_->bound, lost());
+    std::string why = agreed_->who;
+    if (!saved)
+      why += fmt::format("; a checkpoint takes about {:.2g} s, and {:.2g} s were left by {}", agreed_->save,
+                         agreed_->seconds_left, agreed_->bound);
+    why += "; " + what_is_left().words;
     log_line("ended: " + why, LogTo::console);
     log_ended(why);
   }
@@ -148,19 +148,23 @@ int Ending::say(bool saved) const {
 void Ending::end_now(int status, const std::string& why) const {
   // A launcher tells all ranks at once, of which one is enough to say it.
   std::this_thread::sleep_for(std::chrono::milliseconds(20 * std::min(session_.rank(), 10)));
-  const std::string all = fmt::format("rank {}: {}; {}", session_.rank(), why, lost());
+  const Left left = what_is_left();
+  const std::string all = fmt::format("rank {}: {}; {}", session_.rank(), why, left.words);
   if (log_ended(all)) fmt::print(stderr, "megalith: {}\n", all);
-  session_.abort(status);
+  session_.abort(left.everything && status > 128 ? ended_by_signal : status);
 }
 
-std::string Ending::lost() const try {
+Ending::Left Ending::what_is_left() const try {
   const std::vector<std::string> all = list_checkpoints(config_.directory);
-  if (all.empty()) return fmt::format("there is no checkpoint in {}", config_.directory);
-  const int64_t newest = read_manifest(all.front()).step, steps = std::max<int64_t>(0, trained_ - newest);
-  return fmt::format("the newest checkpoint in {} is of step {}, and {} after it {} lost", config_.directory, newest,
-                     counted(steps, "step"), steps == 1 ? "is" : "are");
+  const int64_t newest = all.empty() ? 0 : read_manifest(all.front()).step, steps = trained_ - newest;
+  const std::string lost = fmt::format("{} {} lost", counted(steps, "step"), steps == 1 ? "is" : "are");
+  if (all.empty()) return {false, fmt::format("there is no checkpoint in {}, and {}", config_.directory, lost)};
+  if (steps > 0)
+    return {false, fmt::format("the newest checkpoint in {} is of step {}, and {}", config_.directory, newest, lost)};
+  return {true, fmt::format("step {} is in a checkpoint in {}, from which the same command goes on", newest,
+                            config_.directory)};
 } catch (const std::exception& e) {
-  return fmt::format("what is in {} cannot be seen: {}", config_.directory, e.what());
+  return {false, fmt::format("what is in {} cannot be seen: {}", config_.directory, e.what())};
 }
 
 }  // namespace megalith

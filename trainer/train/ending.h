@@ -54,8 +54,12 @@ class Ending {
   SignalWatch::Rules rules();
   double seconds_needed() const;
   void end_now(int status, const std::string& why) const;
-  // What is lost if the run ends here, in words.
-  std::string lost() const;
+  // By the newest checkpoint, if the run ends here.
+  struct Left {
+    bool everything = false;  // that was trained
+    std::string words;
+  };
+  Left what_is_left() const;
   double seconds_a_step() const;
 
   const CheckpointConfig& config_;
