@@ -137,7 +137,7 @@ int Ending::say(bool saved) const {
     std::string why = agreed_->who;
     if (!saved)
       why += fmt::format("; a checkpoint takes about {:.2g} s, and {:.2g} s were left by {}", agreed_->save,
-                         agreed_->seconds_left, agreed_->bound);
+                         std::max(0.0, agreed_->seconds_left), agreed_->bound);
     why += "; " + what_is_left().words;
     log_line("ended: " + why, LogTo::console);
     log_ended(why);
