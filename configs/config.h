@@ -126,8 +126,8 @@ struct OptimizerConfig {
 
 struct TrainConfig {
   int64_t steps = 1000;
-  // 0: no limit; otherwise the run ends, as if complete, one update after the one that exceeds it; on GPUs, whose
-  // results the host reads one step late, two.
+  // 0: no limit; otherwise the run ends, as if complete, with the update that exceeds it; on GPUs, whose results the
+  // host reads one step late, two later.
   double minutes = 0.0;
   int64_t seed = 1;
   int64_t evaluate_every = 0;  // 0: only at the end
@@ -140,8 +140,10 @@ struct TrainConfig {
 };
 
 struct CheckpointConfig {
-  std::string directory;        // never empty once resolved
-  int64_t every = 0;            // 0: only at the end
+  std::string directory;  // never empty once resolved
+  int64_t every = 0;      // updates; 0: not by their number
+  double minutes = 30.0;  // since the last one; 0: not by time
+  double on_signal_seconds = 120.0;
   int64_t keep = 0;             // 0: all
   std::string resume = "auto";  // "auto", "never" or the path of a checkpoint
   bool allow_changes = false;

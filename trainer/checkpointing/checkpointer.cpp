@@ -112,6 +112,12 @@ std::vector<HeldPiece> Checkpointer::held(bool parameters_only, bool mine_only) 
   return all;
 }
 
+int64_t Checkpointer::bytes() const {
+  int64_t all = 0;
+  for (const HeldPiece& h : held(false, true)) all += h.data.bytes();
+  return all;
+}
+
 std::string Checkpointer::save(const Progress& progress, bool keep_all) {
   const std::string& directory = config_.checkpoint.directory;
   std::string folder;

@@ -42,6 +42,9 @@ class Checkpointer {
   // cannot; the ones before are untouched. Returns its path.
   std::string save(const Progress& progress, bool keep_all = false);
 
+  // Bytes that this rank writes in a save, but for what little describes them.
+  int64_t bytes() const;
+
   // Collective. Follows checkpoint.resume: fills weights and optimizer state and says where the run stood, or nothing
   // when the run starts from the beginning. A damaged checkpoint is set aside and the one before is tried, with a
   // warning in the log; one that cannot be read for another reason is a JobError.

@@ -94,8 +94,8 @@ CommandLine::CommandLine(int argc, char** argv) {
       "megalith help COMMAND, or megalith COMMAND --help, tells of one command.\n\n"
       "Exit status: 0 where what was asked is done and holds. 1 where it is not: an error, which standard error names, "
       "or an answer that is no: a plan that does not fit, layouts that differ, a damaged checkpoint, a machine that "
-      "would "
-      "stop a run. All ranks end with the same; 128 and more are signals.");
+      "would stop a run. 75: a signal has ended a training, with a checkpoint from which the same command goes on "
+      "(checkpoint.on_signal_seconds). All ranks end with the same; 128 and more are signals.");
   try {
     std::vector<std::string> args = understood({argv + std::min(argc, 1), argv + argc}, cli_);
     std::reverse(args.begin(), args.end());

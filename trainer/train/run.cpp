@@ -51,6 +51,7 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
     check_start(config_, *course);
   });
   together(session, [&] { folder_.emplace(config_, tokenizer.get(), session.rank()); });
+  ending_.emplace(config_.checkpoint, session);
   work_->open();
   checkpointer_.emplace(config_, session, *work_->trainer, std::move(course));
   introduce(threads);
@@ -145,47 +146,61 @@ Start Run::start(int threads) const {
           .threads = threads};
 }
 
-void Run::train() {
+int Run::train() {
+  start_ = saved_at_ = std::chrono::steady_clock::now();
+  metrics_->start_clock();
+  books_->start(progress_.step);
+  ending_->begin(progress_.step);
+  train_to_the_end();
+  metrics_->say_last_step();
+  books_->finish();
+  if (ending_->agreed()) return ending_->say(saved_ == progress_.step);
+  log_info("done: {}, {}{}", counted(progress_.step, "step"), counted(progress_.sequences, "sequence"),
+           progress_.skipped > 0 ? fmt::format("; skipped: {}", progress_.skipped) : "");
+  return 0;
+}
+
+void Run::train_to_the_end() {
   // A GPU is given the next step before the last one is read, so that it never waits for the host.
   const size_t ahead = work_->device.world == World::cuda ? 1 : 0;
   std::deque<Launched> launched;
   const auto report_all_but = [&](size_t last) {
     for (; launched.size() > last; launched.pop_front()) report(launched.front());
   };
-  const auto evaluates = [&] { return held_out_ && due(config_.train.evaluate_every); };
-  const auto saves = [&] { return due(config_.checkpoint.every); };
-  start_ = std::chrono::steady_clock::now();
-  metrics_->start_clock();
-  books_->start(progress_.step);
   while (progress_.step < config_.train.steps && !stop_) {
     launched.push_back(step());
     report_all_but(ahead);
     if (!evaluates() && !saves()) continue;
     // In this order, so that a checkpoint stands for a step that is reported completely.
     report_all_but(0);
-    if (evaluates()) books_->between(Account::evaluation, [&] { evaluate(); });
-    // Until a step updates again, those from before the last update are kept.
-    if (saves()) books_->between(Account::checkpoint, [&] { save(progress_, progress_.skipped_in_a_row > 0); });
+    if (stop_ && progress_.step < config_.train.steps)
+      ending_->agree(checkpointer_->bytes(), config_.train.evaluate_batches);
+    if (evaluates()) books_->between(Account::evaluation, [&] { ending_->evaluate([&] { evaluate(); }); });
+    if (saves()) books_->between(Account::checkpoint, [&] { ending_->save([&] { save_now(); }); });
     metrics_->start_clock();
   }
-  metrics_->say_last_step();
-  books_->finish();
-  log_info("done: {}, {}{}", counted(progress_.step, "step"), counted(progress_.sequences, "sequence"),
-           progress_.skipped > 0 ? fmt::format("; skipped: {}", progress_.skipped) : "");
 }
 
 Run::Launched Run::step() {
-  const double minutes = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() / 60;
-  const bool time_is_up = config_.train.minutes > 0 && minutes >= config_.train.minutes;
   Launched launched{.number = progress_.step + 1, .first_sequence = progress_.sequences};
   books_->begin_launch(launched.number);
-  launched.ticket = work_->trainer->step(progress_.step, progress_.sequences,
-                                         feed_from(*data_, progress_.sequences, config_.model.vocab),
-                                         time_is_up && session_.rank() == 0, launched.scalars.get());
+  launched.ticket = work_->trainer->step(
+      progress_.step, progress_.sequences, feed_from(*data_, progress_.sequences, config_.model.vocab),
+      [this] { return vote(); }, launched.scalars.get());
   books_->end_launch(launched.number);
   progress_.step++;
   progress_.sequences += config_.batch.global_batch_size;
   return launched;
+}
+
+// Of time, by rank 0's clock.
+Votes Run::vote() const {
+  const auto is_over = [&](double minutes, std::chrono::steady_clock::time_point since) {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - since;
+    return session_.rank() == 0 && minutes > 0 && passed.count() >= 60 * minutes;
+  };
+  return {.stop = ending_->asked() || is_over(config_.train.minutes, start_),
+          .save = is_over(config_.checkpoint.minutes, saved_at_)};
 }
 
 void Run::report(const Launched& step) {
@@ -202,6 +217,8 @@ void Run::report(const Launched& step) {
     metrics_->start_clock();
   }
   stop_ = stop_ || scalars.stop_votes > 0;
+  save_due_ = save_due_ || scalars.save_votes > 0;
+  ending_->trained(step.number);
   if (scalars.skipped()) return report_skipped(step);
   progress_.skipped_in_a_row = 0;
   last_update_ = {.step = step.number,
@@ -255,8 +272,27 @@ void Run::save(const Progress& progress, bool keep_all) {
   log_info("step {}  checkpoint {}", progress.step, path);
 }
 
+// Until a step updates again, checkpoints from before the last update are kept.
+void Run::save_now() {
+  save(progress_, progress_.skipped_in_a_row > 0);
+  saved_at_ = std::chrono::steady_clock::now();
+  save_due_ = false;
+}
+
 bool Run::due(int64_t every) const {
-  return stop_ || progress_.step == config_.train.steps || (every > 0 && progress_.step % every == 0);
+  return progress_.step == config_.train.steps || (every > 0 && progress_.step % every == 0);
+}
+
+// A signal leaves time for no evaluation but one that the run that goes on would lack.
+bool Run::evaluates() const {
+  if (!held_out_) return false;
+  if (ending_->agreed()) return due(config_.train.evaluate_every) && ending_->time_to_evaluate();
+  return stop_ || due(config_.train.evaluate_every);
+}
+
+bool Run::saves() const {
+  if (ending_->agreed()) return saved_ < progress_.step && ending_->time_to_save();
+  return stop_ || save_due_ || due(config_.checkpoint.every);
 }
 
 }  // namespace megalith
