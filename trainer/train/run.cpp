@@ -51,6 +51,7 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
     check_start(config_, *course);
   });
   together(session, [&] { folder_.emplace(config_, tokenizer.get(), session.rank()); });
+  session.remember_in(config_.run.output + "/calls", config_.run.output + "/log.txt");
   work_->open();
   checkpointer_.emplace(config_, session, *work_->trainer, std::move(course));
   introduce(threads);
@@ -178,6 +179,7 @@ Run::Launched Run::step() {
   const double minutes = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() / 60;
   const bool time_is_up = config_.train.minutes > 0 && minutes >= config_.train.minutes;
   Launched launched{.number = progress_.step + 1, .first_sequence = progress_.sequences};
+  if (CallGroup* calls = session_.calls()) calls->ring().begin_step(launched.number);
   books_->begin_launch(launched.number);
   launched.ticket = work_->trainer->step(progress_.step, progress_.sequences,
                                          feed_from(*data_, progress_.sequences, config_.model.vocab),
