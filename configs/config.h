@@ -163,7 +163,7 @@ struct CommunicationConfig {
   Backend backend = Backend::nccl;
   int64_t max_ctas = 0;  // 0: NCCL's choice, and 4 for messages and for all ranks
   bool nvls = false;
-  double timeout = 600.0;  // seconds
+  double timeout = 600.0;  // seconds; 0: none
   bool operator==(const CommunicationConfig&) const = default;
 };
 

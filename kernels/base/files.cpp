@@ -183,6 +183,24 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
 
 MappedFile::~MappedFile() { ::munmap(const_cast<std::byte*>(data_), size_); }
 
+SharedMemory::SharedMemory(const std::string& path, int64_t bytes) : path_(path), size_(static_cast<size_t>(bytes)) {
+  File file(path, File::Use::create);
+  try {
+    file.reserve(bytes);  // memory that is not there is an error here, and not the death of who touches it
+    file.resize(bytes);
+    data_ = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd_, 0);
+    CHECK(data_ != MAP_FAILED, "cannot map {} ({} bytes): {}", path, bytes, why(errno, path));
+  } catch (const Error&) {
+    discard(path);
+    throw;
+  }
+}
+
+SharedMemory::~SharedMemory() {
+  ::munmap(data_, size_);
+  discard(path_);
+}
+
 NewFile::NewFile(std::string path, const Publishing& how)
     : File(place_aside(path, how), Use::create), name_(std::move(path)), how_(how) {}
 

@@ -74,6 +74,7 @@ class File {
  private:
   friend class FolderLock;
   friend class MappedFile;
+  friend class SharedMemory;
   File() = default;
 
   std::string path_;
@@ -96,6 +97,23 @@ class MappedFile {
   std::string path_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
+};
+
+// A new file of zeros, mapped for the life of the object into memory that other processes may read meanwhile. The file
+// is removed with the object.
+class SharedMemory {
+ public:
+  SharedMemory(const std::string& path, int64_t bytes);
+  ~SharedMemory();
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  void* data() const { return data_; }
+
+ private:
+  std::string path_;
+  void* data_ = nullptr;
+  size_t size_;
 };
 
 struct Publishing {

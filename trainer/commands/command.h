@@ -34,6 +34,7 @@ Command info_command(CLI::App& cli);
 Command generate_command(CLI::App& cli);
 Command evaluate_command(CLI::App& cli);
 Command report_command(CLI::App& cli);
+Command doctor_command(CLI::App& cli);
 Command completion_command(CLI::App& cli);
 std::vector<Command> checkpoint_commands(CLI::App& cli);
 Command data_audit_command(CLI::App& cli);

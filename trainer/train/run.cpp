@@ -52,6 +52,7 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
   });
   together(session, [&] { folder_.emplace(config_, tokenizer.get(), session.rank()); });
   ending_.emplace(config_.checkpoint, session);
+  session.remember_in(config_.run.output + "/calls", config_.run.output + "/log.txt");
   work_->open();
   checkpointer_.emplace(config_, session, *work_->trainer, std::move(course));
   introduce(threads);
@@ -183,6 +184,7 @@ void Run::train_to_the_end() {
 
 Run::Launched Run::step() {
   Launched launched{.number = progress_.step + 1, .first_sequence = progress_.sequences};
+  if (CallGroup* calls = session_.calls()) calls->ring().begin_step(launched.number);
   books_->begin_launch(launched.number);
   launched.ticket = work_->trainer->step(
       progress_.step, progress_.sequences, feed_from(*data_, progress_.sequences, config_.model.vocab),
