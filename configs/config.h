@@ -141,6 +141,7 @@ struct CheckpointConfig {
   std::string directory;        // never empty once resolved
   int64_t every = 0;            // 0: only at the end
   int64_t keep = 0;             // 0: all
+  int64_t settle = 100;         // steps; 0: a checkpoint counts as good when it is written
   std::string resume = "auto";  // "auto", "never" or the path of a checkpoint
   bool allow_changes = false;
   std::string init_from;  // empty: initial weights from train.seed

@@ -181,7 +181,7 @@ TEST(Checkpoint, all_incomplete_is_an_error_and_touches_nothing) {
   const auto before = snapshot(scratch / "run");
   const Result result = run(mpirun(2, {"train", "config.toml"}), scratch.folder());
   EXPECT_GT(result.status, 0);
-  for (const char* words : {"of 2 checkpoints in run/checkpoints none is complete", "step-00000008/rank-00000.h5",
+  for (const char* words : {"of 2 checkpoints in run/checkpoints none is complete and finite", "step-00000008/rank-00000.h5",
                             "move them away", "checkpoint.resume = never"})
     EXPECT_NE(result.err.find(words), std::string::npos) << words << " is missing: " << result.text();
   EXPECT_TRUE(before == snapshot(scratch / "run"));

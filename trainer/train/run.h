@@ -22,8 +22,11 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  // Collective: to the last step, or until the time is up. JobError after train.max_bad_steps skipped in a row; the
-  // newest checkpoint in checkpoint.directory then has the weights of the last update, if any was made.
+  // Collective: to the last step, or until the time is up. JobError where trouble ends it (checkpointing/sanity.h):
+  // after train.max_bad_steps skipped in a row; when a checkpoint holds values that are not finite, since nothing that
+  // follows from them can be; and where the last validation loss is not finite. Of checkpoint.directory the next run
+  // then goes on from a checkpoint from before the trouble, and those since, the weights of the last update among them,
+  // are kept as suspects; after a validation loss, which may be its data's fault, all stay as they are.
   void train();
 
   // For tests, which spoil a step.
@@ -50,8 +53,11 @@ class Run {
   void report(const Launched& step);
   void report_skipped(const Launched& step);
   [[noreturn]] void give_up(const Launched& step);
+  void keep(const Launched& step, bool ended_the_run);
   void evaluate();
+  void check_validation() const;  // JobError: the last one is not finite
   void save(const Progress& progress, bool keep_all = false);
+  Saved write_checkpoint(const Progress& progress, bool keep_all);
   bool due(int64_t every) const;
 
   const Session& session_;
@@ -69,7 +75,8 @@ class Run {
   std::optional<Metrics> metrics_;
   std::optional<Bookkeeper> books_;
   std::chrono::steady_clock::time_point start_;
-  bool stop_ = false;  // all ranks know that the time is up
+  bool validation_is_finite_ = true;  // the last
+  bool stop_ = false;                 // all ranks know that the time is up
 };
 
 }  // namespace megalith
