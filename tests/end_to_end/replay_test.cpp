@@ -128,7 +128,7 @@ TEST(Replay, refuses_what_is_no_step_of_a_run) {
   const auto refused = [&](const Args& args, const std::string& words) {
     const Result result = run(megalith(args), scratch.folder());
     EXPECT_EQ(result.status, 1) << result.text();
-    EXPECT_EQ(count(result.err, words), 1u) << words << result.text();
+    EXPECT_GE(count(result.err, words), 1u) << words << result.text();
   };
   refused({"replay", "absent", "--step", "1"}, "absent has no config.toml; name the folder of a run");
   refused({"replay", "run", "--step", "0"}, "--step");
