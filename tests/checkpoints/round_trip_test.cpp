@@ -63,7 +63,7 @@ TEST(RoundTrip, counts_what_is_not_finite) {
                                                                2 * places.size(), record.datasets[0].piece.name));
   // What is read back from a text is held to what can be.
   std::string text = to_text(record);
-  text.replace(text.find("\"not_finite\": "), 16, "\"not_finite\": -8");
+  text.replace(text.find("\"not_finite\":8"), 14, "\"not_finite\":-8");
   EXPECT_THROW(file_record_from_text(text), Error);
 }
 

@@ -36,6 +36,16 @@ nlohmann::json state_of(const std::string& run_folder, int64_t step) {
   return manifest_of(run_folder, step).at("state");
 }
 
+// Of checkpoints, under whatever names.
+std::vector<std::string> folders_in(const std::string& directory) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(directory))
+    if (entry.is_directory()) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+std::string suspect(int64_t step) { return step_name(step) + ".suspect-1"; }
+
 void expect_equal_runs(const std::string& a, const std::string& b, int64_t steps) {
   EXPECT_EQ(course(a), course(b));
   expect_same_rank_files(a + "/checkpoints/" + step_name(steps), b + "/checkpoints/" + step_name(steps));
@@ -207,7 +217,7 @@ TEST(BadSteps, too_many_end_the_run) {
     const std::string error = error_of(scratch, layout.ranks, args);
     for (const char* words :
          {"steps 3 to 5 were skipped, and train.max_bad_steps = 3",
-          "the same command goes on from ended/checkpoints/step-00000002, which no sane step followed.",
+          "the same command goes on from ended/checkpoints/step-00000002, whose weights still have a sane loss",
           "Lower optimizer.learning_rate (it was 0.003)", "`megalith replay ended --step 5`"})
       EXPECT_NE(error.find(words), std::string::npos) << words << error;
     EXPECT_EQ(checkpoints_in(scratch / "ended/checkpoints"), std::vector<std::string>{step_name(2)});
@@ -260,19 +270,19 @@ TEST(BadSteps, leave_a_checkpoint_from_before_them) {
     EXPECT_NE(error.find("steps 3 to 5 were skipped"), std::string::npos) << error;
     EXPECT_NE(error.find(newest), std::string::npos) << newest << "\n" << error;
   };
-  const std::string before = "goes on from run/checkpoints/step-00000001, which 1 sane step followed; ";
-  const auto kept = [&] { return checkpoints_in(scratch / "run/checkpoints"); };
-  const auto suspect = [](int64_t step, int k = 1) { return fmt::format("{}.suspect-{}", step_name(step), k); };
-  expect_told({"checkpoint.every=1", "checkpoint.keep=2", "spoil=3-5:172:embedding"}, before + "3 newer checkpoints");
-  EXPECT_EQ(kept(), (std::vector<std::string>{step_name(1), suspect(2), suspect(3), suspect(4)}));
+  const auto kept = [&] { return folders_in(scratch / "run/checkpoints"); };
+  expect_told({"checkpoint.every=1", "checkpoint.keep=2", "spoil=3-5:172:embedding"},
+              "goes on from run/checkpoints/step-00000002, whose weights still have a sane loss on the samples before "
+              "these; 2 newer checkpoints");
+  EXPECT_EQ(kept(), (std::vector<std::string>{step_name(1), step_name(2), suspect(3), suspect(4)}));
   // Resumed among them.
   const std::string resume = "checkpoint.resume=run/checkpoints/";
-  expect_told({resume + suspect(4), "spoil=5-5:172:embedding"}, before + "a newer checkpoint");
-  EXPECT_EQ(kept(), (std::vector<std::string>{step_name(1), suspect(2), suspect(3), suspect(4), suspect(4, 2)}));
+  expect_told({resume + suspect(4), "spoil=5-5:172:embedding"}, "goes on from run/checkpoints/step-00000004, whose");
+  EXPECT_EQ(kept(), (std::vector<std::string>{step_name(1), step_name(2), suspect(3), step_name(4), suspect(4)}));
   // Resumed from another folder, which is not where the next would look.
-  expect_told({resume + suspect(2), "run.output=other", "spoil=3-5:172:embedding"},
+  expect_told({resume + step_name(2), "run.output=other", "spoil=3-5:172:embedding"},
               "the same command with checkpoint.resume=auto goes on from other/checkpoints/step-00000002");
-  expect_same_rank_files(scratch / "other/checkpoints/" + step_name(2), scratch / "run/checkpoints/" + suspect(2));
+  expect_same_rank_files(scratch / "other/checkpoints/" + step_name(2), scratch / "run/checkpoints/" + step_name(2));
 }
 
 // A cause of the real kind: a learning rate that destroys the weights. Checkpoints from before that are all kept, and
@@ -287,11 +297,11 @@ TEST(BadSteps, a_run_that_diverges_keeps_its_checkpoints) {
   EXPECT_EQ(diverged.status, 1) << diverged.text();
   EXPECT_EQ(count(diverged.err, "megalith: "), 1u) << diverged.text();
   for (const char* words :
-       {"step 4 was skipped, and train.max_bad_steps = 1", "goes on from run/checkpoints/step-00000002",
-        "is now run/checkpoints/step-00000003.suspect-1"})
+       {"step 4 was skipped, and train.max_bad_steps = 1", "goes on from run/checkpoints/step-00000001, which 2 sane steps followed",
+        "are now run/checkpoints/step-00000003.suspect-1 and the like"})
     EXPECT_NE(diverged.err.find(words), std::string::npos) << words << diverged.text();
-  EXPECT_EQ(checkpoints_in(scratch / "run/checkpoints"),
-            (std::vector<std::string>{step_name(2), step_name(3) + ".suspect-1"}));
+  EXPECT_EQ(folders_in(scratch / "run/checkpoints"),
+            (std::vector<std::string>{step_name(1), suspect(2), suspect(3)}));
 }
 
 // The advice, followed to the letter: the same command with what it says goes on from a checkpoint of sane weights.
@@ -330,10 +340,7 @@ TEST(BadSteps, the_advice_works) {
   EXPECT_LE(left, step_name(20)) << later.text();
   EXPECT_GE(left, step_name(12)) << later.text();
   EXPECT_TRUE(fs::exists(scratch / "run/checkpoints/" + left));
-  int64_t to_go_on_from = 0;
-  for (const std::string& name : checkpoints_in(scratch / "run/checkpoints"))
-    to_go_on_from += name.find(".suspect-") == std::string::npos && name > left;
-  EXPECT_EQ(to_go_on_from, 0) << "newer ones are left: " << later.text();
+  EXPECT_EQ(checkpoints_in(scratch / "run/checkpoints").back(), left) << later.text();
   follow(later, "train.steps=40", std::stoll(left.substr(5)));
 }
 
@@ -349,7 +356,7 @@ TEST(BadSteps, a_validation_that_is_not_finite_is_no_end) {
     return more;
   };
   const std::string error = error_of(scratch, 2, with({"run.output=last", "train.steps=2"}));
-  EXPECT_EQ(count(error, "the last validation loss, after step 2, is not finite"), 1u) << error;
+  EXPECT_GE(count(error, "the last validation loss, after step 2, is not finite"), 1u) << error;
   EXPECT_EQ(checkpoints_in(scratch / "last/checkpoints"), std::vector<std::string>{step_name(2)});
   const Result amid = train_several(scratch, 2, {{"amid", "", with({"train.steps=4"})}});
   EXPECT_EQ(count(amid.out, "warning: step 2: the validation loss is not finite"), 1u) << amid.text();

@@ -27,7 +27,7 @@ void plant_in_checkpoint(const std::string& folder, const std::string& tensor, i
       write_file(folder + "/manifest.json", to_text(manifest));
       return;
     }
-  FAIL() << tensor << " is not in " << folder;
+  ADD_FAILURE() << tensor << " is not in " << folder;
 }
 
 Result replay_on(const Scratch& scratch, int ranks, const std::string& words, Args args) {

@@ -112,7 +112,7 @@ TEST_F(Resume, TroubleHasTheOneBeforeItTaken) {
   Sanity sanity;
   for (int64_t s : {1, 2, 3}) sanity.see(s, s == 3, 3);
   checkpointer.save({.step = 3, .sequences = 15, .sanity = sanity}, true);
-  const WayBack back = checkpointer.go_back(sanity);
+  const WayBack back = checkpointer.go_back(sanity, {.since = 2, .sane = false});
   EXPECT_EQ(back.path, "checkpoints/step-00000001");
   EXPECT_EQ(back.step, 1);
   EXPECT_EQ(back.sane_after, 1);

@@ -151,20 +151,36 @@ TEST(Sanity, GoesBackToWhatHasSettledBeforeTheTrouble) {
   Sanity sanity;
   sane_until(sanity, 250);
   bad_until(sanity, 252);
-  EXPECT_EQ(checkpoint_to_go_back_to({50, 100, 150, 200, 250, 251}, sanity, 100), 150);
-  EXPECT_EQ(checkpoint_to_go_back_to({50, 100, 150, 200, 250, 251}, sanity, 0), 250);
-  EXPECT_EQ(checkpoint_to_go_back_to({200, 240, 251}, sanity, 100), 200) << "none has settled";
-  EXPECT_EQ(checkpoint_to_go_back_to({250}, sanity, 100), 250) << "from before it";
-  EXPECT_EQ(checkpoint_to_go_back_to({251, 252}, sanity, 100), std::nullopt);
-  EXPECT_EQ(checkpoint_to_go_back_to({}, sanity, 100), std::nullopt);
+  const LastWeights spoilt{.since = 250, .sane = false};
+  EXPECT_EQ(checkpoint_to_go_back_to({50, 100, 150, 200, 250, 251}, sanity, 100, spoilt), 150);
+  EXPECT_EQ(checkpoint_to_go_back_to({50, 100, 150, 200, 250, 251}, sanity, 0, spoilt), 200)
+      << "250 has the same weights";
+  EXPECT_EQ(checkpoint_to_go_back_to({200, 240, 251}, sanity, 100, spoilt), 200) << "none has settled";
+  EXPECT_EQ(checkpoint_to_go_back_to({250, 251}, sanity, 100, spoilt), std::nullopt);
+  EXPECT_EQ(checkpoint_to_go_back_to({}, sanity, 100, spoilt), std::nullopt);
+  // Where it is not the weights, no step is lost.
+  const LastWeights sane{.since = 250, .sane = true};
+  EXPECT_EQ(checkpoint_to_go_back_to({50, 100, 150, 200, 250, 251}, sanity, 100, sane), 250);
+  EXPECT_EQ(checkpoint_to_go_back_to({50, 100, 150, 200, 251, 252}, sanity, 100, sane), 251) << "it has them as well";
+  EXPECT_EQ(checkpoint_to_go_back_to({50, 100, 150, 200}, sanity, 100, sane), 150);
+  EXPECT_EQ(checkpoint_to_go_back_to({}, sanity, 100, sane), std::nullopt);
+  // Losses that were in trouble before one step was skipped.
+  Sanity ruined;
+  sane_until(ruined, 50);
+  for (int64_t s = 51; s <= 60; s++) ruined.see(s, false, 1e5);
+  bad_until(ruined, 61);
+  EXPECT_EQ(checkpoint_to_go_back_to({20, 40, 55}, ruined, 100, {.since = 60, .sane = false}), 20);
+  EXPECT_FALSE(ruined.is_sane(1e5));
+  EXPECT_TRUE(ruined.is_sane(3.5));
   // An earlier trouble, and one too short a time ago.
   Sanity twice;
   sane_until(twice, 100);
   bad_until(twice, 101);
   sane_until(twice, 150);
   bad_until(twice, 151);
-  EXPECT_EQ(checkpoint_to_go_back_to({10, 90, 110, 140}, twice, 50), 10) << "the only one that had settled";
-  EXPECT_EQ(checkpoint_to_go_back_to({90, 110, 140}, twice, 50), 110);
+  const LastWeights last{.since = 150, .sane = false};
+  EXPECT_EQ(checkpoint_to_go_back_to({10, 90, 110, 140}, twice, 50, last), 10) << "the only one that had settled";
+  EXPECT_EQ(checkpoint_to_go_back_to({90, 110, 140}, twice, 50, last), 110);
 }
 
 }  // namespace

@@ -176,12 +176,13 @@ Saved Checkpointer::save(const Progress& progress, bool keep_all) {
   return saved;
 }
 
-WayBack Checkpointer::go_back(const Sanity& sanity) {
+WayBack Checkpointer::go_back(const Sanity& sanity, const LastWeights& last) {
   WayBack back;
   together(session_, [&] {
     if (session_.rank() != 0) return;
     const std::vector<std::string> all = list_checkpoints(config_.checkpoint.directory);  // newest first
-    const std::optional<int64_t> step = checkpoint_to_go_back_to(steps_of(all), sanity, config_.checkpoint.settle);
+    const std::optional<int64_t> step =
+        checkpoint_to_go_back_to(steps_of(all), sanity, config_.checkpoint.settle, last);
     for (const std::string& path : all) {
       if (step && step_of(path) == step) {
         back.path = path;
@@ -192,9 +193,10 @@ WayBack Checkpointer::go_back(const Sanity& sanity) {
       back.suspects.push_back(set_aside(path, Aside::suspect));
     }
   });
-  using Text = std::tuple<std::string, int64_t, int64_t, std::vector<std::string>>;
-  std::tie(back.path, back.step, back.sane_after, back.suspects) =
-      of_all_ranks(session_, Text(back.path, back.step, back.sane_after, back.suspects)).front();
+  back.last_weights = last.sane && back.step >= last.since;
+  using Text = std::tuple<std::string, int64_t, int64_t, bool, std::vector<std::string>>;
+  std::tie(back.path, back.step, back.sane_after, back.last_weights, back.suspects) =
+      of_all_ranks(session_, Text(back.path, back.step, back.sane_after, back.last_weights, back.suspects)).front();
   return back;
 }
 

@@ -37,6 +37,7 @@ struct WayBack {
   std::string path;                     // of the checkpoint that it goes on from; empty: it starts from the beginning
   int64_t step = 0;                     // of that
   int64_t sane_after = 0;               // steps in a row that followed it
+  bool last_weights = false;            // it has those that the run ended with, which are sane
   std::vector<std::string> suspects{};  // newer ones, under their new names, the newest first
 };
 
@@ -61,8 +62,8 @@ class Checkpointer {
   Saved save(const Progress& progress, bool keep_all = false);
 
   // Collective, once trouble has ended the run: chooses what it goes on from (checkpoint_to_go_back_to), so that
-  // resume() finds it, and sets newer checkpoints aside as suspect: their weights may be what is wrong.
-  WayBack go_back(const Sanity& sanity);
+  // resume() finds it, and sets newer checkpoints aside as suspect.
+  WayBack go_back(const Sanity& sanity, const LastWeights& last);
 
   // Collective. Follows checkpoint.resume: fills weights and optimizer state and says where the run stood, or nothing
   // when the run starts from the beginning. A damaged checkpoint is set aside and the one before is tried, with a

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 namespace megalith {
@@ -19,9 +18,11 @@ bool far_above(double loss, const std::vector<double>& past) {
 
 }  // namespace
 
+bool Sanity::is_sane(double loss) const { return std::isfinite(loss) && !far_above(loss, losses_); }
+
 void Sanity::see(int64_t step, bool skipped, double loss) {
   last_step_ = step;
-  if (skipped || !std::isfinite(loss) || far_above(loss, losses_)) return trouble(step);
+  if (skipped || !is_sane(loss)) return trouble(step);
   if (losses_.size() == window) losses_.erase(losses_.begin());
   losses_.push_back(loss);
 }
@@ -78,14 +79,16 @@ std::set<int64_t> needed_checkpoints(const std::set<int64_t>& steps, const Sanit
   return needed;
 }
 
-std::optional<int64_t> checkpoint_to_go_back_to(const std::set<int64_t>& steps, const Sanity& sanity, int64_t settle) {
-  const int64_t end = sanity.trouble_since().value_or(std::numeric_limits<int64_t>::max());
+std::optional<int64_t> checkpoint_to_go_back_to(const std::set<int64_t>& steps, const Sanity& sanity, int64_t settle,
+                                                const LastWeights& last) {
+  const auto has_them = steps.lower_bound(last.since);
+  if (last.sane && has_them != steps.end()) return *has_them;
+  const int64_t end = std::min(sanity.trouble_since().value_or(last.since), last.since);
   std::optional<int64_t> best;
-  for (const int64_t s : steps) {
-    if (s >= end) break;
-    const bool better = !best || sanity.settled(s, settle) ||
-                        (!sanity.settled(*best, settle) && sanity.sane_after(s) >= sanity.sane_after(*best));
-    if (better) best = s;
+  for (auto s = steps.begin(); s != steps.end() && (last.sane || *s < end); ++s) {
+    const bool better = !best || sanity.settled(*s, settle) ||
+                        (!sanity.settled(*best, settle) && sanity.sane_after(*s) >= sanity.sane_after(*best));
+    if (better) best = *s;
   }
   return best;
 }

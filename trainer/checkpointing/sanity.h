@@ -30,6 +30,8 @@ class Sanity {
 
   // Steps follow one another, counted from 1.
   void see(int64_t step, bool skipped, double loss);
+  // Whether a loss on training data is finite and not far above its past.
+  bool is_sane(double loss) const;
   // The validation loss after the last step is not finite.
   void trouble_in_validation() { trouble(last_step_); }
   // Losses are to be compared with those that come from now on: the run goes on with other data or rates.
@@ -63,8 +65,16 @@ class Sanity {
 // its place. At most two.
 std::set<int64_t> needed_checkpoints(const std::set<int64_t>& steps, const Sanity& sanity, int64_t settle);
 
-// Which of them a run goes on from that trouble has ended: of those from before this trouble the newest that is settled
-// or, where none is, the one that the most sane steps followed; nothing where none is from before it.
-std::optional<int64_t> checkpoint_to_go_back_to(const std::set<int64_t>& steps, const Sanity& sanity, int64_t settle);
+// The weights of a run that trouble has ended, which are those after step `since`, on data that it knows.
+struct LastWeights {
+  int64_t since = 0;
+  bool sane = false;  // Sanity::is_sane of their loss
+};
+
+// Which checkpoint such a run goes on from. Where its last weights are sane, the first that has them, since it is not
+// they that were wrong. Else, of those from before them and from before this trouble, the newest that is settled or,
+// where none is, the one that the most sane steps followed; nothing where there is none.
+std::optional<int64_t> checkpoint_to_go_back_to(const std::set<int64_t>& steps, const Sanity& sanity, int64_t settle,
+                                                const LastWeights& last);
 
 }  // namespace megalith

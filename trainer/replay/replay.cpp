@@ -11,6 +11,7 @@
 #include "kernels/base/finite.h"
 #include "kernels/base/json.h"
 #include "trainer/checkpointing/checkpointer.h"
+#include "trainer/job/agreement.h"
 #include "trainer/job/handshake.h"
 #include "trainer/job/log.h"
 #include "trainer/job/workplace.h"

@@ -247,7 +247,7 @@ void Run::give_up(const Launched& step) {
   // All are kept: it may be this update that spoilt the weights.
   if (saved_ < last_update_.step) write_checkpoint(last_update_, true);
   keep(step, true);
-  const WayBack back = checkpointer_->go_back(progress_.sanity);
+  const WayBack back = checkpointer_->go_back(progress_.sanity, last_weights());
   const int64_t first = step.number - progress_.skipped_in_a_row + 1;
   const std::string steps =
       first == step.number ? fmt::format("step {} was", first) : fmt::format("steps {} to {} were", first, step.number);
@@ -256,6 +256,15 @@ void Run::give_up(const Launched& step) {
       fmt::format("{} skipped, and train.max_bad_steps = {}; in the last, {}; {}. {}", steps,
                   config_.train.max_bad_steps, why_skipped(config_, *step.scalars), way_back_in_words(config_, back),
                   remedy_of(config_, step.scalars->decision, step.number)));
+}
+
+// Tried on the batch of the last update, which was good for one: where its loss is sane still, it is not the weights
+// that are wrong.
+LastWeights Run::last_weights() {
+  const int64_t batch = config_.batch.global_batch_size, first = last_update_.sequences - batch;
+  if (first < 0) return {};
+  const double loss = work_->trainer->evaluate(batch, feed_from(*data_, first, config_.model.vocab));
+  return {.since = last_update_.step, .sane = progress_.sanity.is_sane(loss)};
 }
 
 void Run::evaluate() {
@@ -276,8 +285,10 @@ void Run::check_validation() const {
   throw JobError(
       __FILE__, __LINE__,
       fmt::format("all steps are made, but the last validation loss, after step {}, is not finite: the "
-                  "model is of no use on data.validation = {}. {}",
-                  progress_.step, config_.data.validation, remedy_of(config_, Decision::not_finite, progress_.step)));
+                  "model is of no use on data.validation = {}. The checkpoint is kept, for `megalith evaluate` with "
+                  "precision.compute=fp32, which has the widest range; else train again with a lower "
+                  "optimizer.learning_rate",
+                  progress_.step, config_.data.validation));
 }
 
 Saved Run::write_checkpoint(const Progress& progress, bool keep_all) {
@@ -291,7 +302,7 @@ Saved Run::write_checkpoint(const Progress& progress, bool keep_all) {
 void Run::save(const Progress& progress, bool keep_all) {
   const Saved saved = write_checkpoint(progress, keep_all);
   if (saved.not_finite.empty()) return;
-  const WayBack back = checkpointer_->go_back(progress_.sanity);
+  const WayBack back = checkpointer_->go_back(progress_.sanity, {.since = progress.step, .sane = false});
   throw JobError(
       __FILE__, __LINE__,
       fmt::format("the state after step {} is not finite, and no update makes it so again: {} holds {}, and is "

@@ -55,6 +55,7 @@ class Run {
   [[noreturn]] void give_up(const Launched& step);
   void keep(const Launched& step, bool ended_the_run);
   void evaluate();
+  LastWeights last_weights();
   void check_validation() const;  // JobError: the last one is not finite
   void save(const Progress& progress, bool keep_all = false);
   Saved write_checkpoint(const Progress& progress, bool keep_all);

@@ -10,7 +10,8 @@
 
 namespace megalith {
 
-// What config.toml says: where checkpoints lie in the run folder, their folder is not named, so that it may move with it.
+// What config.toml says: where checkpoints lie in the run folder, their folder is not named, so that it may move with
+// it.
 std::string config_to_keep(Config config);
 
 class RunFolder {

@@ -67,13 +67,17 @@ std::vector<std::string> lines_of(const std::string& said) {
 std::string way_back_in_words(const Config& config, const WayBack& back) {
   const std::string command =
       config.checkpoint.resume == "auto" ? "the same command" : "the same command with checkpoint.resume=auto";
-  std::string text = back.path.empty()
-                         ? fmt::format("no checkpoint in {} is from before that, and {} starts from the beginning",
-                                       config.checkpoint.directory, command)
-                         : fmt::format("{} goes on from {}, which {} followed", command, back.path,
-                                       back.sane_after == 0 ? "no sane step" : counted(back.sane_after, "sane step"));
+  std::string text =
+      back.path.empty()
+          ? fmt::format("no checkpoint in {} is from before that, and {} starts from the beginning",
+                        config.checkpoint.directory, command)
+          : fmt::format("{} goes on from {}, {}", command, back.path,
+                        back.last_weights ? "whose weights still have a sane loss on the samples before these"
+                        : back.sane_after == 0
+                            ? "which no sane step followed"
+                            : fmt::format("which {} followed", counted(back.sane_after, "sane step")));
   if (back.suspects.empty()) return text;
-  return text + fmt::format("; {}, whose weights may be what is wrong, {} now {}{}",
+  return text + fmt::format("; {}, from amid the trouble or with weights that may be its cause, {} now {}{}",
                             back.suspects.size() == 1 ? "a newer checkpoint"
                                                       : fmt::format("{} newer checkpoints", back.suspects.size()),
                             back.suspects.size() == 1 ? "is" : "are", back.suspects.front(),
