@@ -4,6 +4,7 @@
 #include <limits>
 #include <set>
 
+#include "tests/long_tests.h"
 #include "tests/mpi/on_all_ranks.h"
 #include "trainer/checkpointing/held_pieces.h"
 #include "trainer/job/agreement.h"
@@ -131,7 +132,9 @@ std::optional<BadOp> look_at_step(SmallRun& run, int64_t s) {
 TEST(FirstBadOp, IsTheOneThatReadsWhatWasPlanted) {
   for (const Config& layout : looked_at_layouts()) {
     SmallRun run = on_all_ranks(layout);
-    for (const Plant& plant : plants()) {
+    // Many ranks share few cores, and take a part.
+    for (size_t p = 0; p<plants().size(); p += session().size()> 4 && !long_tests() ? 3 : 1) {
+      const Plant& plant = plants()[p];
       SCOPED_TRACE(described(layout) + ": " + plant.name);
       run.trainer.stage().observe({});
       run.trainer.initialize();
