@@ -166,6 +166,9 @@ Table<Config> build_table() {
       "or PRTE_MCA_... (5)");
   checkpoint.number("keep", &CheckpointConfig::keep, "checkpoints", between(0, 1e9),
                     "Newest checkpoints that are kept; 0: all");
+  checkpoint.number("settle", &CheckpointConfig::settle, "steps", between(0, 1e12),
+                    "Sane steps that must follow a checkpoint before older ones are deleted for it; at most two more "
+                    "than keep are there until then");
   checkpoint.word("resume", &CheckpointConfig::resume,
                   "auto: the newest complete checkpoint, if any; never; or the path of one");
   checkpoint.word("allow_changes", &CheckpointConfig::allow_changes,
