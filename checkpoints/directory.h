@@ -4,10 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace megalith {
+
+// Of DIR/step-00000100: 100; nothing for a folder of another name.
+std::optional<int64_t> step_of_folder(const std::string& folder);
 
 struct SkippedCheckpoint {
   std::string path;
