@@ -28,7 +28,8 @@ export -f compile
 export out flags
 mkdir -p $out/objects $out/faults
 printf '%s\n' "${sources[@]}" | xargs -P "$jobs" -I{} bash -c 'compile {}'
-clang++ $sanitizers,fuzzer $out/objects/*.o -o $out/fuzz $(pkg-config --libs $packages)
+[ -f $out/fuzz ] && [ -z "$(find $out/objects -newer $out/fuzz -print -quit)" ] ||
+  clang++ $sanitizers,fuzzer $out/objects/*.o -o $out/fuzz $(pkg-config --libs $packages)
 
 status=0 total=0
 for target in "${targets[@]}"; do

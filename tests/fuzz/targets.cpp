@@ -76,13 +76,16 @@ bool read_safetensors(std::string_view bytes) {
   const std::string& path = memory.put(bytes);
   return refused_or([&] {
     const SafeTensors file(path);
-    for (const auto& [name, entry] : file.entries()) {
-      std::vector<float> out(static_cast<size_t>(std::min<int64_t>(entry.numel, 64)));
-      const auto count = static_cast<int64_t>(out.size());
-      refused_or([&] { file.read(name, 0, 1, count, out.data()); });
-      refused_or([&] { file.read(name, entry.numel - count, 1, count, out.data()); });
-      refused_or(
-          [&] { file.read(name, 0, std::max<int64_t>(entry.numel - 1, 1), std::min<int64_t>(count, 2), out.data()); });
+    for (const auto& named : file.entries()) {
+      const int64_t numel = named.second.numel, count = std::min<int64_t>(numel, 64),
+                    last = std::max<int64_t>(numel - 1, 1);
+      std::vector<float> out(static_cast<size_t>(count));
+      const auto read = [&](int64_t first, int64_t stride, int64_t n) {
+        refused_or([&] { file.read(named.first, first, stride, n, out.data()); });
+      };
+      read(0, 1, count);
+      read(numel - count, 1, count);
+      read(0, last, std::min<int64_t>(count, 2));
     }
   });
 }
@@ -135,8 +138,9 @@ bool read_tokens(std::string_view bytes) {
   return refused_or([&] { read_all(has_llmc_header(path) ? *open_llmc(path) : *open_raw(path)); });
 }
 
-// A text comes back from its tokens.
-void try_vocabulary(const BpeVocabulary& vocabulary) {
+// A text comes back from its tokens. Making a tokenizer takes ten times as long as reading one, so some are tried.
+void try_vocabulary(const BpeVocabulary& vocabulary, std::string_view bytes) {
+  if (bytes.size() % 16 != 0) return;
   const auto tokenizer = make_bpe_tokenizer(vocabulary);
   const std::string text = "What is read, comes back: \xc3\xa4\xff\n\n  12 ab.";
   std::vector<int32_t> ids;
@@ -147,7 +151,8 @@ void try_vocabulary(const BpeVocabulary& vocabulary) {
 bool read_vocab_json(std::string_view bytes) {
   static MemoryFile memory;
   const std::string& path = memory.put(bytes);
-  return refused_or([&] { try_vocabulary(BpeNames(read_json_file(path), path, "vocab.json").without_merges()); });
+  return refused_or(
+      [&] { try_vocabulary(BpeNames(read_json_file(path), path, "vocab.json").without_merges(), bytes); });
 }
 
 // A folder with a file in memory under a name, and others beside it.
@@ -177,13 +182,13 @@ class MemoryFolder {
 bool read_merges_txt(std::string_view bytes) {
   static MemoryFolder folder("merges.txt", seeds + "beside_merges");
   const std::string& path = folder.put(bytes);
-  return refused_or([&] { try_vocabulary(read_bpe(path)); });
+  return refused_or([&] { try_vocabulary(read_bpe(path), bytes); });
 }
 
 bool read_tokenizer(std::string_view bytes) {
   static MemoryFile memory;
   const std::string& path = memory.put(bytes);
-  return refused_or([&] { try_vocabulary(read_tokenizer_json(path)); });
+  return refused_or([&] { try_vocabulary(read_tokenizer_json(path), bytes); });
 }
 
 // Of the record that the seed has. What is found to be as the record says is so in the eyes of HDF5's library as well.
