@@ -3,10 +3,10 @@
 
     bench/own_runs.py [--program MEGALITH] [--rounds N] [--json FILE] [--keep FOLDER]
 
-`megalith measure` makes the profile of this machine. The quickstart, a GPT-2 of 124M parameters and nanoGPT's small CPU
+`megalith measure` makes two profiles of this machine, with 2 ranks and with 4. The quickstart, a GPT-2 of 124M parameters and nanoGPT's small CPU
 recipe then train a few steps on 1, 2 and 4 ranks in several layouts, all of them in turn, several rounds; the fastest
-quarter of each one's steps is what counts, since what else the machine does only takes time. The numbers of the profile
-are fitted to three of the runs (CALIBRATED); all others are predicted with them.
+quarter of each one's steps is what counts, since what else the machine does only takes time. Numbers of the profiles are
+fitted to three of the runs on up to 2 ranks (CALIBRATED); all others are predicted with them.
 The JSON has `rows`: run, predicted and measured seconds, whether it was calibrated on.
 """
 
@@ -123,14 +123,15 @@ def main():
 
 
 def measure(program, rounds, folder):
-    profile = os.path.join(folder, "this.toml")
-    subprocess.run(mpirun(2, program, "measure", "--write", profile), check=True)
+    profiles = {ranks: os.path.join(folder, f"this_{ranks}.toml") for ranks in (2, 4)}
+    for ranks, profile in profiles.items():
+        subprocess.run(mpirun(ranks, program, "measure", "--write", profile), check=True)
     data = prepare(program, folder)
     folders = {run[0]: os.path.join(folder, run[0].replace(", ", "-").replace(" ", "-")) for run in runs()}
     for number in range(rounds):
         for run in runs():
             out = f"{folders[run[0]]}-round-{number}"
-            train(program, run, out, profile, data)
+            train(program, run, out, profiles[max(2, run[2])], data)
             os.makedirs(folders[run[0]], exist_ok=True)
             shutil.copy(os.path.join(out, "config.toml"), folders[run[0]])
             starts, steps = lines_of(os.path.join(out, "metrics.jsonl"))
@@ -144,10 +145,11 @@ def measure(program, rounds, folder):
     for f in fitted:
         print(f"{f['key']:<30}{f['before']:>10.4g} -> {f['after']:<10.4g}")
     numbers = {f["key"]: f["after"] for f in fitted}
-    text = text_of(profile)
     stack = {key.split(".")[1]: value for key, value in numbers.items() if key.startswith("stack.")}
-    with open(profile, "w") as file:
-        file.write(with_numbers(text, numbers) + "\n[stack]\n" + "".join(f"{k} = {v}\n" for k, v in stack.items()))
+    for profile in profiles.values():
+        text = text_of(profile)
+        with open(profile, "w") as file:
+            file.write(with_numbers(text, numbers) + "\n[stack]\n" + "".join(f"{k} = {v}\n" for k, v in stack.items()))
     found = calibrate(program, list(folders.values()), "none", scratch)["runs"]
     return [dict(run=name, predicted=r["predicted"], measured=r["measured"], calibrated=name in CALIBRATED)
             for name, r in zip(folders, found)]

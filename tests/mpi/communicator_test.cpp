@@ -146,6 +146,34 @@ TEST_P(Conformance, ReduceScatterGivesTheSameBitsEveryTime) {
     }
 }
 
+// On the host an element's sum is that of its terms in the order of ranks, wherever the tensor is cut and however large
+// it is.
+TEST_P(Conformance, HostSumsAddInTheOrderOfRanks) {
+  if (GetParam().world != World::cpu) GTEST_SKIP() << "NCCL adds in an order of its own";
+  for (int64_t n : transfer_sizes) {
+    std::vector<std::vector<float>> terms;
+    for (int r = 0; r < size_; r++) {
+      std::mt19937 random(static_cast<unsigned>(r));
+      std::normal_distribution<float> normal;
+      terms.emplace_back(static_cast<size_t>(n * size_));
+      for (float& x : terms.back()) x = normal(random);
+    }
+    const auto sum = [&](int64_t i) {
+      float total = terms[0][static_cast<size_t>(i)];
+      for (size_t r = 1; r < terms.size(); r++) total += terms[r][static_cast<size_t>(i)];
+      return total;
+    };
+    const auto mine = [&](int64_t i) { return terms[static_cast<size_t>(rank_)][static_cast<size_t>(i)]; };
+    const Owned all = owned(DType::f32, n * size_), in = owned(DType::f32, n * size_), out = owned(DType::f32, n);
+    write(all, mine);
+    write(in, mine);
+    c_.all_reduce(s_, all, Reduce::sum).wait();
+    c_.reduce_scatter(s_, out, in).wait();
+    expect_values(all, sum);
+    expect_values(out, [&](int64_t i) { return sum(rank_ * n + i); });
+  }
+}
+
 TEST_P(Conformance, BroadcastFromEveryRoot) {
   for (DType dtype : all_types)
     for (int64_t n : transfer_sizes)

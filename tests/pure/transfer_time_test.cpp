@@ -35,6 +35,23 @@ TEST(TransferTime, AMessageTakesTheWayToItsPeer) {
   EXPECT_DOUBLE_EQ(message_link(wide, hardware(), 0, 4).bandwidth, 0.5e9) << "all four of a node send";
 }
 
+TEST(TransferTime, CoresAddUpWhatCameThroughMemory) {
+  Hardware cpu = hardware();
+  cpu.device.kind = DeviceKind::cpu;
+  cpu.device.bandwidth = 8;  // GB/s, of which four ranks have 2 each
+  cpu.calibrated.memory = 1;
+  const auto added = [&](const MeshShape& mesh, Transfer transfer) {
+    const auto time = [&](const Hardware& h) {
+      return transfer_time(group_link(mesh, h, 0, Channel::shard), transfer, 4000, h) * 1e6;
+    };
+    return time(cpu) - time(hardware());
+  };
+  EXPECT_DOUBLE_EQ(added({.shard = 4}, Transfer::all_gather), 0);
+  EXPECT_DOUBLE_EQ(added({.shard = 4}, Transfer::reduce_scatter), (4000 + 1000) / 2e3);
+  EXPECT_DOUBLE_EQ(added({.shard = 4}, Transfer::all_reduce), (4000 + 1000) / 2e3) << "each adds up a part";
+  EXPECT_DOUBLE_EQ(added({.shard = 2, .data = 2}, Transfer::all_reduce), (8000 + 4000) / 2e3) << "both add up all";
+}
+
 TEST(TransferTime, ARingWaitsForTheNetworkOnceANode) {
   const MeshShape mesh{.shard = 16, .ranks_per_node = 4};
   const GroupLink link = group_link(mesh, hardware(), 5, Channel::shard);

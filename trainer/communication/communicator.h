@@ -47,7 +47,7 @@ class Communicator {
   // where the host carries the tensors, this one begins when it is waited for. Waits for both.
   Pending all_gather(Stream& s, Tensor out, Tensor in, Pending after);
   // out = the rank-th part of the sum over ranks of in (f32, bf16 or f16). They must not overlap. Here and below, 16
-  // bits are added in f32 and each partial sum is rounded to nearest.
+  // bits are added in f32 and rounded to nearest: by MPI the sum, by NCCL each partial sum. MPI adds in the order of ranks.
   Pending reduce_scatter(Stream& s, Tensor out, Tensor in);
   // data = the sum or maximum over ranks of data (f32, f64, bf16 or f16). The result is the same on every rank.
   Pending all_reduce(Stream& s, Tensor data, Reduce op);

@@ -22,6 +22,19 @@ double ranks_a_node(const MeshShape& mesh) {
   return static_cast<double>(mesh.ranks_per_node > 0 ? mesh.ranks_per_node : mesh.size());
 }
 
+double seconds_a_byte_added(const MeshShape& mesh, const Hardware& h) {
+  if (h.device.kind != DeviceKind::cpu) return 0;
+  return ranks_a_node(mesh) / (h.device.bandwidth * giga * h.calibrated.memory);
+}
+
+// What a rank reads and writes to add up the parts of all: of a whole tensor, where two ranks sum, else of its part.
+double bytes_added(Transfer transfer, double payload, int size) {
+  const double part = payload * (1 + 1.0 / size);
+  if (transfer == Transfer::reduce_scatter) return part;
+  if (transfer == Transfer::all_reduce) return size == 2 ? 3 * payload : part;
+  return 0;
+}
+
 std::vector<int> members_of(const MeshShape& mesh, int rank, Channel channel) {
   std::vector<int> members;
   const int group = mesh.place(rank, channel).group;
@@ -59,7 +72,8 @@ GroupLink group_link(const MeshShape& mesh, const Hardware& hardware, int rank, 
           .tree = chain * node_step + levels * network_step,
           .direct = std::max(near_share / bandwidth_inside(hardware),
                              inside ? 0 : far_share / bandwidth_between(hardware, ranks_a_node(mesh))),
-          .step = inside ? node_step : network_step};
+          .step = inside ? node_step : network_step,
+          .added = seconds_a_byte_added(mesh, hardware)};
 }
 
 GroupLink message_link(const MeshShape& mesh, const Hardware& hardware, int rank, int peer) {
@@ -76,7 +90,8 @@ double transfer_time(const GroupLink& group, Transfer transfer, double payload, 
   const double delay = hardware.calibrated.collective_delay * micro;
   if (transfer == Transfer::all_to_all) return delay + group.step + payload * group.direct;
   const double latency = transfer == Transfer::all_reduce ? 2 * std::min(group.ring, group.tree) : group.ring;
-  return delay + latency + ring_bytes(transfer, payload, group.size) / group.bandwidth;
+  return delay + latency + ring_bytes(transfer, payload, group.size) / group.bandwidth +
+         bytes_added(transfer, payload, group.size) * group.added;
 }
 
 }  // namespace megalith

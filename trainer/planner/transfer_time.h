@@ -3,7 +3,8 @@
 // A collective goes round a ring of its group's members in the order of their ranks (traffic.h). All groups of a
 // channel do the same at the same time, so the rings that leave a node share its network. Small sums go up and down a
 // tree of nodes and a chain inside each, as NCCL's do (its src/graph/tuning.cc has the latencies of both). An
-// all-to-all goes to each member directly: what leaves a node shares its network with what all its ranks send.
+// all-to-all goes to each member directly: what leaves a node shares its network with what all its ranks send. On CPUs
+// parts are exchanged and then added up, through memory (trainer/communication/mpi.cpp).
 #pragma once
 
 #include "configs/hardware.h"
@@ -20,6 +21,7 @@ struct GroupLink {
   double bandwidth = 0;         // bytes/s of a rank's part of the ring
   double ring = 0, tree = 0;    // seconds of latency: once round the ring, once up the tree
   double direct = 0, step = 0;  // of an all-to-all: seconds for each byte of payload, and of latency
+  double added = 0;             // seconds for each byte that the host's cores read or write to add up what came
 };
 
 // Of a rank's group on a channel of collectives, or of its copies to and from the host.

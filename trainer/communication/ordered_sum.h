@@ -1,0 +1,14 @@
+// Adding up what the ranks of a group have sent, on the host: always in the order of ranks, so that an element's sum
+// does not depend on where a tensor is cut, on its size, or on the MPI library.
+#pragma once
+
+#include "kernels/base/tensor.h"
+#include "trainer/communication/communicator.h"
+
+namespace megalith {
+
+// out (n) = the sum or maximum over the parts (r * n, for r of them) in their order; f32, f64, bf16 or f16. Of 16 bits,
+// f32 is summed and rounded once. They must not overlap.
+void combine_parts(Tensor out, Tensor parts, Reduce op);
+
+}  // namespace megalith
