@@ -55,8 +55,10 @@ Entries entries_of(const std::string& directory) {
 
 }  // namespace
 
-std::optional<int64_t> step_of(const std::string& folder) {
-  return step_in(fs::path(folder).filename().string(), "", "");
+std::optional<int64_t> step_of_folder(const std::string& folder) {
+  fs::path path = fs::path(folder).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();  // "step-00000100/"
+  return step_in(path.filename().string(), "", "");
 }
 
 namespace {
@@ -64,9 +66,6 @@ namespace {
 Manifest complete_manifest(const std::string& folder) {
   Manifest manifest = read_manifest(folder);
   check_files(folder, manifest);
-  const auto step = step_of(folder);
-  CHECK_INTACT(!step || *step == manifest.step, "{} holds a checkpoint of step {}: it was renamed", folder,
-               manifest.step);
   return manifest;
 }
 }  // namespace

@@ -15,6 +15,9 @@
 
 namespace megalith {
 
+// Of DIR/step-00000100: 100; nothing for a folder of another name.
+std::optional<int64_t> step_of_folder(const std::string& folder);
+
 struct SkippedCheckpoint {
   std::string path;
   std::string reason;  // a sentence with the file and the numbers
@@ -35,9 +38,6 @@ std::vector<std::string> list_checkpoints(const std::string& directory);
 
 // Why the folder is no complete checkpoint of finite values; empty when it is one. Error where it cannot be examined.
 std::string why_of_no_use(const std::string& folder);
-
-// The step in the name of a folder, DIR/step-00000100; nothing where it has another form.
-std::optional<int64_t> step_of(const std::string& folder);
 
 // Renames a checkpoint to <folder>.damaged-K or .suspect-K, so that it is neither used, nor counted, nor in the way of
 // a new one of its step. Returns the new path.

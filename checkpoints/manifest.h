@@ -43,11 +43,12 @@ struct Manifest {
 };
 
 // The text of manifest.json, which carries a checksum of itself, and back. `path` only names the file in messages.
-// manifest_from_text throws Error on any changed byte, and on a format that this version does not know.
+// manifest_from_text throws Error on any changed byte, on a format that this version does not know, and on what cannot
+// be true: no files, counts below 0, datasets that overlap or lie outside their file.
 std::string to_text(const Manifest& manifest);
 Manifest manifest_from_text(const std::string& text, const std::string& path);
 
-// Reads folder/manifest.json; Damage if it is absent or not intact.
+// Reads folder/manifest.json; Damage if it is absent, not intact, or of another step than the folder's name says.
 Manifest read_manifest(const std::string& folder);
 
 // Throws Damage, naming the first that is not, unless every file is there with its size.

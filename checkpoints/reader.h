@@ -2,7 +2,7 @@
 //
 // The datasets are read from where the manifest says they lie; the manifest covers itself and every dataset by
 // checksum, so a changed byte is an Error or harmless, never other data. The HDF5 library, which was not made to
-// survive damaged files, opens one only in verify_checkpoint, after the checksum of its structure agreed.
+// survive damaged files, opens none: what verify_checkpoint looks for in their structure, it reads itself.
 #pragma once
 
 #include <map>

@@ -235,6 +235,10 @@ std::string to_toml(const Config& config);
 // The same as a map: "section.key" to its value, as to_toml writes it.
 std::map<std::string, std::string> key_values(const Config& config);
 
+// Error where a number of the shape is out of the range that its key of [model] has, before anybody makes as many
+// layers. `source` is the file it was read from.
+void check_shape(const ModelConfig& model, const std::string& source);
+
 // What of [model] is the shape of a model, and its members. The rest may change from run to run.
 constexpr std::pair<const char*, int64_t ModelConfig::*> shape_keys[] = {{"layers", &ModelConfig::layers},
                                                                          {"hidden", &ModelConfig::hidden},

@@ -6,6 +6,8 @@
 
 #include "checkpoints/directory.h"
 #include "kernels/base/counted.h"
+#include "kernels/base/json.h"
+#include "trainer/checkpointing/state_reader.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/log.h"
@@ -190,7 +192,7 @@ WayBack Checkpointer::go_back(const Sanity& sanity, const LastWeights& last) {
     const std::optional<int64_t> step =
         checkpoint_to_go_back_to(steps_of(all), sanity, config_.checkpoint.settle, last);
     for (const std::string& path : all) {
-      if (step && step_of(path) == step) {
+      if (step && step_of_folder(path) == step) {
         back.path = path;
         back.step = *step;
         back.sane_after = sanity.sane_after(*step);
@@ -210,19 +212,19 @@ Progress Checkpointer::load(CheckpointReader& reader) {
   trainer_.clear();
   for (const HeldPiece& h : held(false, false)) read_piece(trainer_.stream(), h, reader);
   // Before steps could be skipped, none was.
+  const StateReader state(reader.manifest(), reader.folder());
   const int64_t step = reader.manifest().step;
-  const nlohmann::json& state = reader.manifest().state;
   const Progress progress{.step = step,
-                          .sequences = state.at("sequences").get<int64_t>(),
-                          .skipped = state.value("skipped", int64_t{0}),
-                          .skipped_in_a_row = state.value("skipped_in_a_row", int64_t{0}),
-                          .sanity = Sanity::from(state, step)};
-  trainer_.optimizer().restore(trainer_.stream(), {.updates = state.value("updates", step),
+                          .sequences = state.count("sequences"),
+                          .skipped = state.count("skipped", 0),
+                          .skipped_in_a_row = state.count("skipped_in_a_row", 0),
+                          .sanity = Sanity::from(reader.manifest().state, step)};
+  trainer_.optimizer().restore(trainer_.stream(), {.updates = state.count("updates", step),
                                                    .skipped = progress.skipped_in_a_row,
-                                                   .norms = state.value("norms", std::vector<double>{}),
-                                                   .loss_scale = state.value("loss_scale", 0.0),
-                                                   .overflows = state.value("overflows", int64_t{0}),
-                                                   .good_steps = state.value("good_steps", int64_t{0})});
+                                                   .norms = state.numbers("norms"),
+                                                   .loss_scale = state.number("loss_scale", 0),
+                                                   .overflows = state.count("overflows", 0),
+                                                   .good_steps = state.count("good_steps", 0)});
   return progress;
 }
 
@@ -231,23 +233,19 @@ std::optional<Progress> Checkpointer::resume() {
   const std::string& wanted = checkpoint.resume;
 
   // Rank 0 looks, so that all ranks try the same paths.
-  std::string joined;
+  std::vector<std::string> paths;
   together(session_, [&] {
     if (session_.rank() != 0) return;
     if (names_a_checkpoint(wanted)) {
-      joined = wanted + "\n";
+      paths = {wanted};
       return;
     }
-    const CheckpointListing listing = scan_checkpoints(checkpoint.directory);
+    CheckpointListing listing = scan_checkpoints(checkpoint.directory);
     for (const SkippedCheckpoint& skipped : listing.skipped)
       log_warning("checkpoint {} is not used: {}", skipped.path, skipped.reason);
-    for (const std::string& path : listing.complete) joined += path + "\n";
+    paths = std::move(listing.complete);
   });
-  joined = session_.broadcast_text(joined);
-
-  std::vector<std::string> paths;
-  for (size_t at = 0; at < joined.size(); at = joined.find('\n', at) + 1)
-    paths.push_back(joined.substr(at, joined.find('\n', at) - at));
+  paths = from_cbor(session_.broadcast_text(to_cbor(paths))).get<std::vector<std::string>>();
   if (paths.empty()) return std::nullopt;
 
   std::vector<std::string> unreadable;

@@ -57,7 +57,7 @@ Config config_of_run(const ReplayOptions& o, const std::optional<nlohmann::json>
 
 // A suspect may be of another attempt at the same steps.
 bool of_this_run(const std::string& path, const Course& here) {
-  if (step_of(path)) return true;
+  if (step_of_folder(path)) return true;
   try {
     return differences(course_from(CheckpointReader(path).manifest().state.at("course")), here).empty();
   } catch (const nlohmann::json::exception&) {
