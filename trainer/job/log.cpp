@@ -1,12 +1,13 @@
 #include "trainer/job/log.h"
 
-#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
 #include <memory>
+#include <mutex>
 
-#include "kernels/base/check.h"
+#include "trainer/job/patient_file.h"
 
 namespace megalith {
 
@@ -23,12 +24,36 @@ Logger logger_to(const spdlog::sink_ptr& sink, const char* pattern) {
 
 Logger console() { return logger_to(std::make_shared<spdlog::sinks::stdout_color_sink_mt>(), "%v"); }
 
+// A full disk under it is said on the console.
+class FileSink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  FileSink(const std::string& path, const Logger& console)
+      : file_(path, true, [console](const std::string& trouble) { console->info("warning: " + trouble); }) {}
+
+  void sync() {
+    const std::lock_guard lock(mutex_);
+    file_.sync();
+  }
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    file_.append({line.data(), line.size()});
+  }
+  void flush_() override {}
+
+ private:
+  PatientFile file_;
+};
+
 struct Loggers {
   Logger console, file;
+  std::shared_ptr<FileSink> sink = {};  // of the file
 };
 
 Loggers& current() {
-  static Loggers loggers{console(), nullptr};
+  static Loggers loggers{console(), nullptr, nullptr};
   return loggers;
 }
 
@@ -39,17 +64,18 @@ void log_line(const std::string& text, LogTo to) {
   if (to != LogTo::console && current().file) current().file->info(text);
 }
 
-void log_to_console() { current() = {console(), nullptr}; }
+void log_to_console() { current() = {console(), nullptr, nullptr}; }
 
 void log_nowhere() { current() = {}; }
 
 void log_to_console_and(const std::string& path) {
-  try {
-    current() = {console(),
-                 logger_to(std::make_shared<spdlog::sinks::basic_file_sink_mt>(path), "%Y-%m-%d %H:%M:%S %v")};
-  } catch (const spdlog::spdlog_ex& e) {
-    FAIL("cannot open {}: {}", path, e.what());
-  }
+  const Logger to_console = console();
+  const auto sink = std::make_shared<FileSink>(path, to_console);
+  current() = {to_console, logger_to(sink, "%Y-%m-%d %H:%M:%S %v"), sink};
+}
+
+void sync_log() {
+  if (current().sink) current().sink->sync();
 }
 
 }  // namespace megalith

@@ -25,7 +25,10 @@ void log_warning(fmt::format_string<Args...> format, Args&&... args) {
 // Where lines go from now on. At first they go to the console.
 void log_to_console();
 void log_nowhere();  // on ranks other than 0
-// To both, in the file with the time and after what it holds. Error: the file cannot be opened.
+// To both, in the file with the time and after what it holds, whatever its disk does later (patient_file.h). Error: the
+// file cannot be opened.
 void log_to_console_and(const std::string& path);
+// What was said so far is on the disk of the file.
+void sync_log();
 
 }  // namespace megalith
