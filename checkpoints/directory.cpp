@@ -126,7 +126,7 @@ std::vector<std::string> checkpoints_before(const std::string& directory, int64_
 
 std::set<int64_t> steps_of(const std::vector<std::string>& checkpoints) {
   std::set<int64_t> steps;
-  for (const std::string& path : checkpoints) steps.insert(step_of(path).value());
+  for (const std::string& path : checkpoints) steps.insert(step_of_folder(path).value());
   return steps;
 }
 
@@ -143,7 +143,7 @@ std::vector<std::string> prune_checkpoints(const std::string& directory, int64_t
   const std::vector<std::string> complete = list_checkpoints(directory);
   const std::set<int64_t> stay = needed ? needed(steps_of(complete)) : std::set<int64_t>{};
   for (size_t i = static_cast<size_t>(keep); i < complete.size(); i++) {
-    if (stay.contains(step_of(complete[i]).value())) continue;
+    if (stay.contains(step_of_folder(complete[i]).value())) continue;
     // Renamed first: a death half way leaves a folder that nobody takes for a checkpoint.
     const std::string name = fs::path(complete[i]).filename().string();
     const std::string doomed = fmt::format("{}/.{}.removed", directory, name);

@@ -79,7 +79,9 @@ std::string begin_checkpoint(const std::string& directory, int64_t step) {
         "{} is a complete checkpoint and is not overwritten; resume from it, or choose another directory", target);
   const std::string folder = fmt::format("{}/.step-{:08}.partial", directory, step);
   remove_all(folder);
-  make_folders(folder, "may this user write checkpoints there?");
+  const std::string remedy = "may this user write checkpoints there?";
+  if (std::error_code ignored; !fs::exists(directory, ignored)) make_folders(directory, remedy);
+  make_folder(folder, remedy);
   return folder;
 }
 

@@ -82,9 +82,7 @@ class Run {
   MemorySizes memory_{};  // of the fullest rank
   std::optional<Metrics> metrics_;
   std::optional<Bookkeeper> books_;
-  std::chrono::steady_clock::time_point start_;
   bool validation_is_finite_ = true;                        // the last
-  bool stop_ = false;                                       // all ranks know that the time is up
   std::chrono::steady_clock::time_point start_, saved_at_;  // until the first save of this start, saved_at_ is start_
   bool stop_ = false;      // all ranks know that the time is up, or that a signal has come
   bool save_due_ = false;  // and that checkpoint.minutes have passed
