@@ -35,7 +35,7 @@ void attention_forward(Stream& s, Tensor out, Tensor lse, Tensor qkv, const Atte
   expect_dropout(op, d);
   const double bytes = static_cast<double>(out.bytes() + lse.bytes() + qkv.bytes() + starts.bytes());
   s.launch(
-      "attention_forward", attention_cost(2, bytes, dims),
+      "attention_forward", attention_cost(2, bytes, dims), {out, lse},
       [=] { cpu::attention_forward(out, lse, qkv, starts, dims, d); },
       [=](auto queue) { cuda::attention_forward(queue, out, lse, qkv, starts, dims, d); });
 }
@@ -57,7 +57,7 @@ void attention_backward(Stream& s, Tensor dqkv, Tensor delta, Tensor dout, Tenso
   const double bytes = static_cast<double>(dqkv.bytes() + 2 * delta.bytes() + dout.bytes() + out.bytes() + lse.bytes() +
                                            qkv.bytes() + starts.bytes());
   s.launch(
-      "attention_backward", attention_cost(5, bytes, dims),
+      "attention_backward", attention_cost(5, bytes, dims), {dqkv},
       [=] { cpu::attention_backward(dqkv, delta, dout, out, lse, qkv, starts, dims, d); },
       [=](auto queue) { cuda::attention_backward(queue, dqkv, delta, dout, out, lse, qkv, starts, dims, d); });
 }

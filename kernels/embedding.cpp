@@ -28,7 +28,7 @@ void embedding_forward(Stream& s, Tensor y, Tensor tokens, Tensor wte, Tensor wp
   const double bytes = (1 + part.share()) * static_cast<double>(y.bytes()) +
                        static_cast<double>(tokens.bytes() + starts.bytes() + T * y.cols() * size_of(y.dtype()));
   s.launch(
-      "embedding_forward", {.flops = part.share() * static_cast<double>(y.numel()), .bytes = bytes},
+      "embedding_forward", {.flops = part.share() * static_cast<double>(y.numel()), .bytes = bytes}, {y},
       [=] { cpu::embedding_forward(y, tokens, wte, wpe, starts, T, part); },
       [=](auto queue) { cuda::embedding_forward(queue, y, tokens, wte, wpe, starts, T, part); });
 }
@@ -48,7 +48,7 @@ void embedding_backward(Stream& s, Tensor dwte, Tensor dwpe, Tensor dy, Tensor t
   s.launch(
       "embedding_backward",
       {.flops = (1 + part.share()) * numel, .bytes = touched + static_cast<double>(dy.bytes() + starts.bytes())},
-      [=] { cpu::embedding_backward(dwte, dwpe, dy, tokens, starts, T, part); },
+      {dwte, dwpe}, [=] { cpu::embedding_backward(dwte, dwpe, dy, tokens, starts, T, part); },
       [=](auto queue) { cuda::embedding_backward(queue, dwte, dwpe, dy, tokens, starts, T, part); });
 }
 

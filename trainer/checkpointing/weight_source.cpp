@@ -5,8 +5,10 @@
 
 #include "checkpoints/directory.h"
 #include "checkpoints/reader.h"
+#include "data/path_pattern.h"
 #include "data/tokenizer.h"
 #include "kernels/base/check.h"
+#include "kernels/base/json.h"
 #include "trainer/checkpointing/course.h"
 #include "trainer/model/spec.h"
 
@@ -17,6 +19,7 @@ namespace fs = std::filesystem;
 }
 
 std::string find_weights(const std::string& path) {
+  check_path(path);
   const std::filesystem::path folder = path;
   CHECK(std::filesystem::is_directory(folder), "no such folder: {}", path);
   if (is_hugging_face_folder(path) || std::filesystem::exists(folder / "manifest.json")) return path;
@@ -73,11 +76,12 @@ nlohmann::json describe_model(const ModelConfig& model) {
 ModelConfig model_of(const Manifest& manifest, const std::string& path) {
   ModelConfig model;
   try {
-    for (const auto& [key, member] : shape_keys) model.*member = manifest.state.at("model").at(key);
+    for (const auto& [key, member] : shape_keys) model.*member = whole_number(manifest.state.at("model").at(key));
   } catch (const nlohmann::json::exception& e) {
     FAIL("checkpoint {}: its manifest does not describe a model ({}); was it written by another program?", path,
          e.what());
   }
+  check_shape(model, path + "/manifest.json");
   return model;
 }
 

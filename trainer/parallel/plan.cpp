@@ -119,6 +119,15 @@ void offload_optimizer(std::vector<UnitPlan>& units, double share) {
   }
 }
 
+// A step is a list of all that is done in it.
+void check_steps_size(const PipelineShape& shape) {
+  constexpr int64_t most = int64_t{1} << 16;
+  CHECK(shape.microbatches <= most / shape.virtual_stages,
+        "a step of {} microbatches{} is longer than can be planned, {}; raise batch.microbatch_size or the number of "
+        "ranks, or lower batch.global_batch_size",
+        shape.microbatches, shape.virtual_stages > 1 ? fmt::format(" in {} chunks", shape.virtual_stages) : "", most);
+}
+
 void set_memory(Plan& plan, const MemoryConfig& memory) {
   using Kind = ActivationCheckpointing::Kind;
   const ActivationCheckpointing& choice = memory.activation_checkpointing;
@@ -194,6 +203,7 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
                    .microbatches = plan.batch.num_microbatches(),
                    .active_microbatches = config.parallel.active_microbatches,
                    .kind = config.parallel.pipeline_schedule};
+  check_steps_size(plan.pipeline);
   const int64_t stage = plan.mesh.coordinate(rank, Axis::pipeline);
   plan.schedule = make_schedule(plan.pipeline, stage);
   plan.chunks = chunks_of_stage(config, plan.mesh.pipeline, stage);

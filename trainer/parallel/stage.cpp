@@ -61,7 +61,11 @@ void Stage::evaluate(BatchContext batch) {
 void Stage::run(const Program& program, BatchContext batch) {
   batch_ = std::move(batch);
   fill(runtime_.stream, loss_, 0);
-  for (const Instruction& i : program) obey(i);
+  for (const Instruction& i : program) {
+    if (follower_) follower_(&i);
+    obey(i);
+  }
+  if (follower_) follower_(nullptr);
 }
 
 void Stage::obey(const Instruction& i) {

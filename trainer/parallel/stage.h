@@ -29,6 +29,9 @@ using Feed = std::function<void(Interval sequences, Tensor tokens, Tensor target
 // Weights' gradients and weights are not shown: they can be read when the step is over.
 using Observer = std::function<void(const std::string& name, int64_t first_row, Tensor rows)>;
 
+// Is told of each instruction of a program before it is obeyed, and of none (null) when all have been.
+using Follower = std::function<void(const Instruction* i)>;
+
 // What changes from batch to batch.
 struct BatchContext {
   Feed feed;
@@ -53,6 +56,9 @@ class Stage {
 
   // None by default. It must outlive the stage.
   void observe(Observer observer) { observer_ = std::move(observer); }
+
+  // None by default. Who says what it is that a Stream's OpWatcher is told of.
+  void follow(Follower follower) { follower_ = std::move(follower); }
 
   // (1) f64: this rank's share of the mean loss over the batch; 0 where the head is not.
   Tensor loss() const { return loss_; }
@@ -118,6 +124,7 @@ class Stage {
 
   BatchContext batch_;
   Observer observer_;
+  Follower follower_;
 };
 
 }  // namespace megalith
