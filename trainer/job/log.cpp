@@ -1,5 +1,6 @@
 #include "trainer/job/log.h"
 
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
@@ -12,6 +13,7 @@
 
 #include "kernels/base/check.h"
 #include "kernels/base/files.h"
+#include "trainer/job/patient_file.h"
 
 namespace megalith {
 
@@ -31,14 +33,38 @@ Logger console() { return logger_to(std::make_shared<spdlog::sinks::stdout_color
 constexpr const char* file_pattern = "%Y-%m-%d %H:%M:%S %v";
 constexpr size_t time_length = 20;  // of what stands before a line
 
+// A full disk under it is said on the console.
+class FileSink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  FileSink(const std::string& path, const Logger& console)
+      : file_(path, true, [console](const std::string& trouble) { console->info("warning: " + trouble); }) {}
+
+  void sync() {
+    const std::lock_guard lock(mutex_);
+    file_.sync();
+  }
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    file_.append({line.data(), line.size()});
+  }
+  void flush_() override {}
+
+ private:
+  PatientFile file_;
+};
+
 struct Loggers {
   Logger console, file;
-  std::string path = {};  // of the run's log, which ranks other than 0 open for its last line only
-  int64_t begin = 0;      // its size before this start of the run
+  std::shared_ptr<FileSink> sink = {};  // of the file
+  std::string path = {};                // of the run's log, which ranks other than 0 open for its last line only
+  int64_t begin = 0;                    // its size before this start of the run
 };
 
 Loggers& current() {
-  static Loggers loggers{console(), nullptr};
+  static Loggers loggers{console(), nullptr, nullptr};
   return loggers;
 }
 
@@ -66,18 +92,19 @@ void log_line(const std::string& text, LogTo to) {
   if (to != LogTo::console && current().file) current().file->info(text);
 }
 
-void log_to_console() { current() = {console(), nullptr}; }
+void log_to_console() { current() = {.console = console(), .file = nullptr}; }
 
-void log_nowhere(const std::string& path) { current() = {nullptr, nullptr, path, size_of_file(path)}; }
+void log_nowhere(const std::string& path) { current() = {.console = nullptr, .file = nullptr, .path = path, .begin = size_of_file(path)}; }
 
 void log_to_console_and(const std::string& path) {
-  try {
-    const int64_t begin = size_of_file(path);
-    current() = {console(), logger_to(std::make_shared<spdlog::sinks::basic_file_sink_mt>(path), file_pattern), path,
-                 begin};
-  } catch (const spdlog::spdlog_ex& e) {
-    FAIL("cannot open {}: {}", path, e.what());
-  }
+  const int64_t begin = size_of_file(path);
+  const Logger to_console = console();
+  const auto sink = std::make_shared<FileSink>(path, to_console);
+  current() = {to_console, logger_to(sink, file_pattern), sink, path, begin};
+}
+
+void sync_log() {
+  if (current().sink) current().sink->sync();
 }
 
 bool log_ended(const std::string& why) try {

@@ -36,13 +36,12 @@ void keep_tokenizer(const std::string& folder, const Tokenizer& tokenizer) {
   move_file(partial, folder);
 }
 
-// Where checkpoints lie in the run folder, the config does not say so: it may move with it.
+}  // namespace
+
 std::string config_to_keep(Config config) {
   if (config.checkpoint.directory == config.run.output + "/checkpoints") config.checkpoint.directory.clear();
   return to_toml(config);
 }
-
-}  // namespace
 
 RunFolder::RunFolder(const Config& config, const Tokenizer* tokenizer, int rank) {
   const std::filesystem::path folder = config.run.output;

@@ -10,6 +10,10 @@
 
 namespace megalith {
 
+// What config.toml says: where checkpoints lie in the run folder, their folder is not named, so that it may move with
+// it.
+std::string config_to_keep(Config config);
+
 class RunFolder {
  public:
   // Rank 0 creates both folders and locks them, writes the resolved config and, if there is one, the tokenizer, and
