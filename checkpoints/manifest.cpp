@@ -8,6 +8,7 @@
 
 #include "checkpoints/checksum.h"
 #include "checkpoints/directory.h"
+#include "kernels/base/counted.h"
 #include "kernels/base/files.h"
 #include "kernels/base/json.h"
 
@@ -23,14 +24,16 @@ constexpr std::string_view prefix = "{\n \"checksum\": \"";
 constexpr std::string_view zeros = "0000000000000000";
 
 nlohmann::ordered_json to_json(const DatasetRecord& d) {
-  return {{"tensor", d.piece.name},
-          {"shape", d.piece.shape},
-          {"columns", {d.piece.col_begin, d.piece.col_end}},
-          {"elements", {d.piece.begin, d.piece.end}},
-          {"dtype", name_of(d.dtype)},
-          {"dataset", d.dataset},
-          {"offset", d.offset},
-          {"checksum", hex(d.checksum)}};
+  nlohmann::ordered_json j{{"tensor", d.piece.name},
+                           {"shape", d.piece.shape},
+                           {"columns", {d.piece.col_begin, d.piece.col_end}},
+                           {"elements", {d.piece.begin, d.piece.end}},
+                           {"dtype", name_of(d.dtype)},
+                           {"dataset", d.dataset},
+                           {"offset", d.offset},
+                           {"checksum", hex(d.checksum)}};
+  if (d.not_finite > 0) j["not_finite"] = d.not_finite;
+  return j;
 }
 
 std::string lines_of(const FileRecord& record, const char* separator) {
@@ -56,6 +59,9 @@ DatasetRecord dataset_from(const nlohmann::json& j) {
   CHECK(dtype == "f32" || dtype == "bf16", "{} is stored as {}; this version reads f32 and bf16", d.piece.name, dtype);
   if (dtype == "bf16") d.dtype = DType::bf16;
   check_piece(d.piece);
+  d.not_finite = j.value("not_finite", int64_t{0});
+  CHECK(d.not_finite >= 0 && d.not_finite <= d.piece.numel(), "{} has {} values that are not finite, of {}",
+        describe(d.piece), d.not_finite, d.piece.numel());
   CHECK(d.dataset == d.piece.name || d.dataset.starts_with(d.piece.name + "#"),
         "dataset {} is no name for a piece of {}", d.dataset, d.piece.name);
   return d;
@@ -197,6 +203,20 @@ void check_files(const std::string& folder, const Manifest& manifest) {
     CHECK(!error, "{} of the checkpoint cannot be examined: {}", path, error.message());
     CHECK_INTACT(bytes == static_cast<uintmax_t>(f.bytes), "{} has {} bytes, expected {}", path, bytes, f.bytes);
   }
+}
+
+std::string what_is_not_finite(const Manifest& manifest) {
+  int64_t values = 0;
+  std::vector<std::string> tensors;  // in the order of the files
+  for (const FileRecord& f : manifest.files)
+    for (const DatasetRecord& d : f.datasets) {
+      if (d.not_finite == 0) continue;
+      values += d.not_finite;
+      if (std::find(tensors.begin(), tensors.end(), d.piece.name) == tensors.end()) tensors.push_back(d.piece.name);
+    }
+  if (tensors.empty()) return "";
+  return fmt::format("{} that {} not finite, in {}{}", counted(values, "value"), values == 1 ? "is" : "are", tensors[0],
+                     tensors.size() == 1 ? "" : fmt::format(" and {}", counted(tensors.size() - 1, "more tensor")));
 }
 
 void check_complete(const Manifest& manifest) {

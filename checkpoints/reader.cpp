@@ -196,9 +196,11 @@ std::string describe_checkpoint(const std::string& folder) {
     table += fmt::format("  {:<{}}  {:>12}  {:>10}  ({})\n", name, width, whole.numel(), counted(count, "piece"),
                          fmt::join(whole.shape, ", "));
   }
-  return fmt::format("{}\nstep {}\n{}, {}, {}, {} of {}\nstate {}\ntensors\n{}", folder, manifest.step,
-                     counted(manifest.files.size(), "file"), counted(bytes, "byte"), counted(pieces.size(), "tensor"),
-                     counted(elements, "element"), fmt::join(types, " and "), json_text(manifest.state, 1), table);
+  const std::string not_finite = what_is_not_finite(manifest);
+  return fmt::format("{}\nstep {}{}\n{}, {}, {}, {} of {}\nstate {}\ntensors\n{}", folder, manifest.step,
+                     not_finite.empty() ? "" : "\nNOT FINITE: " + not_finite, counted(manifest.files.size(), "file"),
+                     counted(bytes, "byte"), counted(pieces.size(), "tensor"), counted(elements, "element"),
+                     fmt::join(types, " and "), json_text(manifest.state, 1), table);
 }
 
 }  // namespace megalith

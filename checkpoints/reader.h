@@ -58,7 +58,7 @@ struct VerifyReport {
 // throws only where it cannot read, or where the manifest, intact, is not one that this version reads.
 VerifyReport verify_checkpoint(const std::string& folder);
 
-// What `megalith checkpoint inspect` prints: step, state, files, and a table of tensors with shape, elements and
+// What `megalith checkpoint inspect` prints: step, what is not finite, state, files, and a table of tensors with shape, elements and
 // pieces.
 std::string describe_checkpoint(const std::string& folder);
 

@@ -74,6 +74,20 @@ std::string place_aside(const std::string& path, const Publishing& how) {
   return path + how.aside;
 }
 
+// Of a folder and all above it. One that may not be read is nobody's who could have made it just so.
+void sync_names_of(const std::string& folder) {
+  for (std::string at = folder;;) {
+    const std::string above = parent_of(at);
+    if (above == at || at == "." || at == "..") return;
+    try {
+      sync_folder(above);
+    } catch (const Error&) {
+      return;
+    }
+    at = above;
+  }
+}
+
 void rename(const std::string& from, const std::string& to) {
   const int error = error_of({FileCall::rename, from, 0, to}, [&] { return ::rename(from.c_str(), to.c_str()); });
   CHECK(error == 0, "cannot rename {} to {}: {}", from, to, why(error, to));
@@ -144,16 +158,17 @@ void File::seek(int64_t offset) {
 }
 
 void File::resize(int64_t bytes) {
-  const int error = error_of({FileCall::write, path_}, [&] { return ::ftruncate(fd_, bytes); });
+  const int error = error_of({FileCall::resize, path_, bytes}, [&] { return ::ftruncate(fd_, bytes); });
   CHECK(error == 0, "cannot make {} {} bytes long: {}", path_, bytes, why(error, path_));
 }
 
 void File::write(int64_t offset, const void* data, int64_t bytes) {
   for (int64_t done = 0; done < bytes;) {
-    const FileFate fate = fate_of({FileCall::write, path_, bytes - done});
+    const char* rest = static_cast<const char*>(data) + done;
+    const FileFate fate = fate_of({FileCall::write, path_, bytes - done, {}, offset + done, rest});
     const int64_t allowed = fate.error != 0 && fate.bytes > bytes ? 0 : fate.bytes;
     const auto count = static_cast<size_t>(std::min({bytes - done, largest_call, allowed}));
-    const ssize_t n = count == 0 ? 0 : ::pwrite(fd_, static_cast<const char*>(data) + done, count, offset + done);
+    const ssize_t n = count == 0 ? 0 : ::pwrite(fd_, rest, count, offset + done);
     if (n < 0 && errno == EINTR) continue;
     const int error = n < 0 ? errno : n == 0 && fate.error == 0 ? ENOSPC : fate.error;
     done += std::max<ssize_t>(n, 0);
@@ -172,6 +187,24 @@ void File::reserve(int64_t bytes) {
 void File::sync() {
   const int error = error_of({FileCall::sync, path_}, [&] { return ::fsync(fd_); });
   CHECK(error == 0, "cannot flush {} to the disk: {}", path_, why(error, path_));
+}
+
+SharedMemory::SharedMemory(const std::string& path, int64_t bytes) : path_(path), size_(static_cast<size_t>(bytes)) {
+  File file(path, File::Use::create);
+  try {
+    file.reserve(bytes);  // memory that is not there is an error here, and not the death of who touches it
+    file.resize(bytes);
+    data_ = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd_, 0);
+    CHECK(data_ != MAP_FAILED, "cannot map {} ({} bytes): {}", path, bytes, why(errno, path));
+  } catch (const Error&) {
+    discard(path);
+    throw;
+  }
+}
+
+SharedMemory::~SharedMemory() {
+  ::munmap(data_, size_);
+  discard(path_);
 }
 
 NewFile::NewFile(std::string path, const Publishing& how)
@@ -206,12 +239,10 @@ void write_file(const std::string& path, std::string_view text, const Publishing
   file.publish();
 }
 
-bool make_folders(const std::string& path, const std::string& remedy) {
+bool make_folder(const std::string& path, const std::string& remedy) {
   std::error_code ignored;
-  if (fs::is_directory(path, ignored)) return false;
-  if (!fs::exists(parent_of(path), ignored)) make_folders(parent_of(path), remedy);
   const int error = error_of({FileCall::make_folder, path}, [&] { return ::mkdir(path.c_str(), 0777); });
-  if (error == EEXIST && fs::is_directory(path, ignored)) return false;  // another process was faster
+  if (error == EEXIST && fs::is_directory(path, ignored)) return false;
   CHECK(error == 0, "cannot make the folder {}: {}; {}", path, std::strerror(error), remedy);
   try {
     sync_folder(parent_of(path));
@@ -220,6 +251,15 @@ bool make_folders(const std::string& path, const std::string& remedy) {
     throw;
   }
   return true;
+}
+
+bool make_folders(const std::string& path, const std::string& remedy) {
+  if (std::error_code ignored; fs::is_directory(path, ignored)) {
+    sync_names_of(path);
+    return false;
+  }
+  if (const std::string above = parent_of(path); above != path) make_folders(above, remedy);
+  return make_folder(path, remedy);
 }
 
 void move_file(const std::string& from, const std::string& to) {
@@ -246,7 +286,8 @@ void sync_folder(const std::string& folder) {
 }
 
 void remove_all(const std::string& path) {
-  std::error_code error(fate_of({FileCall::remove, path}).error, std::generic_category());
+  std::error_code error(fate_of({.call = FileCall::remove, .path = path, .with_contents = true}).error,
+                        std::generic_category());
   if (!error) fs::remove_all(path, error);
   CHECK(!error, "cannot remove {}: {}", path, error.message());
 }

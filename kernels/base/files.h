@@ -74,6 +74,7 @@ class File {
  private:
   friend class FolderLock;
   friend class MappedFile;
+  friend class SharedMemory;
   File() = default;
 
   std::string path_;
@@ -108,6 +109,23 @@ class MappedFile {
   size_t size_ = 0;
 };
 
+// A new file of zeros, mapped for the life of the object into memory that other processes may read meanwhile. The file
+// is removed with the object.
+class SharedMemory {
+ public:
+  SharedMemory(const std::string& path, int64_t bytes);
+  ~SharedMemory();
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  void* data() const { return data_; }
+
+ private:
+  std::string path_;
+  void* data_ = nullptr;
+  size_t size_;
+};
+
 struct Publishing {
   bool replace = false;            // replaces an existing file; else one that exists is an Error
   bool durable = true;             // file and name are on the disk when publish() returns; false only with `replace`
@@ -131,7 +149,10 @@ class NewFile : public File {
 std::string read_file(const std::string& path);
 void write_file(const std::string& path, std::string_view text, const Publishing& how = {});
 
-// Makes a folder and those above it, durably. False if it was there.
+// Makes a folder in one that is there, durably. False if it was there, and then nothing is flushed.
+bool make_folder(const std::string& path, const std::string& remedy);
+// The same with those above it. The names of those that were there are flushed too, as far as this process may: whoever
+// made them may have died before.
 bool make_folders(const std::string& path, const std::string& remedy);
 // Renames a file or a folder, durably. `to` must not exist. On Error it has its old name.
 void move_file(const std::string& from, const std::string& to);
@@ -163,13 +184,16 @@ class FolderLock {
 // For tests. While one lives, `decide` is asked before each call of this process to the system, and may not throw. It
 // is the only state here that belongs to no object: one at a time, installed and removed while no other thread has
 // files.
-enum class FileCall { open, create, reserve, write, sync, rename, sync_folder, make_folder, remove, lock };
+enum class FileCall { open, create, reserve, write, resize, sync, rename, sync_folder, make_folder, remove, lock };
 
 struct FileEvent {
   FileCall call;
   std::string path;
-  int64_t bytes = 0;    // to write or reserve
-  std::string to = {};  // of a rename
+  int64_t bytes = 0;           // to write or reserve; of a resize, the new size
+  std::string to = {};         // of a rename
+  int64_t offset = 0;          // of a write
+  const void* data = nullptr;  // what it writes, during the call
+  bool with_contents = false;  // a removal takes a folder with all that is in it
 };
 
 struct FileFate {

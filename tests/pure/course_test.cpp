@@ -93,7 +93,8 @@ TEST_F(CourseTest, WhatChangesTheCourseNeedsLeave) {
        {Change{"data.seed", "1", "2"}, Change{"batch.global_batch_size", "4", "2"},
         Change{"batch.sequence_length", "8", "4"}, Change{"train.seed", "1", "5"},
         Change{"optimizer.learning_rate", "0.0006", "0.001"}, Change{"optimizer.decay_steps", "100", "200"},
-        Change{"data.shuffle", "true", "false"}, Change{"model.dropout", "0.0", "0.1"}}) {
+        Change{"data.shuffle", "true", "false"}, Change{"model.dropout", "0.0", "0.1"},
+        Change{"data.isolate_documents", "without effect", "true"}}) {
     const std::string set = change.key + "=" + change.here;
     EXPECT_SAYS(refusal({set, "train.steps=9"}), change.key + ": " + change.there + " there, " + change.here + " here",
                 "checkpoint.allow_changes = true", "another run.output");

@@ -1,5 +1,6 @@
 #include "trainer/checkpointing/weight_source.h"
 
+#include <charconv>
 #include <filesystem>
 
 #include "checkpoints/directory.h"
@@ -32,6 +33,13 @@ std::string find_weights(const std::string& path) {
       path);
 }
 
+namespace {
+// A setting of the course that the weights were trained on; empty where it is not known or had no effect.
+std::string trained_with(const Manifest& manifest, const char* key) {
+  return manifest.state.value(nlohmann::json::json_pointer(fmt::format("/course/settings/{}", key)), std::string());
+}
+}  // namespace
+
 WeightSource open_weights(const std::string& path) {
   WeightSource source;
   source.path = find_weights(path);
@@ -44,6 +52,9 @@ WeightSource open_weights(const std::string& path) {
     auto reader = std::make_unique<CheckpointReader>(source.path);
     source.model = model_of(reader->manifest(), source.path);
     source.tokenizer = tokenizer_of(reader->manifest(), source.path);
+    source.isolates_documents = trained_with(reader->manifest(), "data.isolate_documents") == "true";
+    const std::string end = trained_with(reader->manifest(), "data.end_of_text");
+    std::from_chars(end.data(), end.data() + end.size(), source.end_of_text);
     source.tensors = std::move(reader);
   }
   return source;

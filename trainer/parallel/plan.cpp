@@ -174,6 +174,8 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
   plan.hierarchical = config.parallel.hierarchical_allgather && plan.mesh.shard_nodes() > 1;
 
   plan.batch = batch_plan(config, plan.mesh, rank);
+  plan.isolates_documents = config.data.isolate_documents;
+  plan.end_of_text = static_cast<int32_t>(config.data.end_of_text);
   const int64_t heads = config.model.heads / plan.tensor.degree,
                 N = plan.batch.microbatch * config.batch.sequence_length;
   plan.block = {.attention = {.B = plan.batch.microbatch,
