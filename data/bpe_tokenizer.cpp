@@ -3,15 +3,19 @@
 #include "data/bpe_merger.h"
 #include "data/piece_cache.h"
 #include "data/pretokenizer.h"
+#include "data/run_cut.h"
 #include "kernels/base/check.h"
 
 namespace megalith {
 
 namespace {
 
+constexpr size_t longest_at_once = 256 << 10;
+
 class BpeEncoder final : public Encoder {
  public:
-  BpeEncoder(const Pretokenizer& pretokenizer, const MergeTable& table) : pretokenizer_(pretokenizer), merger_(table) {}
+  BpeEncoder(const Pretokenizer& pretokenizer, const MergeTable& table, const RunCut& run_cut)
+      : pretokenizer_(pretokenizer), run_cut_(run_cut), merger_(table) {}
 
   void encode(std::string_view text, std::vector<int32_t>& out) override {
     while (!text.empty()) {
@@ -23,6 +27,7 @@ class BpeEncoder final : public Encoder {
 
  private:
   void encode_piece(std::string_view piece, std::vector<int32_t>& out) {
+    if (piece.size() > longest_at_once) return encode_run(piece, out);
     if (piece.size() > PieceCache::longest_piece) return merger_.merge(piece, out);
     const PieceCache::Key key = PieceCache::key_of(piece);
     const auto known = cache_.find(key);
@@ -35,19 +40,52 @@ class BpeEncoder final : public Encoder {
     cache_.keep(key, std::span<const int32_t>(out).subspan(before));
   }
 
+  // In little memory, wherever it can be cut.
+  void encode_run(std::string_view piece, std::vector<int32_t>& out) {
+    std::vector<int32_t> ids;
+    for (size_t window = longest_at_once; piece.size() > window;) {
+      const size_t cut = run_cut_.find(piece.substr(0, window), ids);
+      if (cut == 0) {
+        window *= 2;
+        continue;
+      }
+      out.insert(out.end(), ids.begin(), ids.end());
+      piece.remove_prefix(cut);
+      window = longest_at_once;
+    }
+    merger_.merge(piece, out);
+  }
+
   const Pretokenizer& pretokenizer_;
+  const RunCut& run_cut_;
   BpeMerger merger_;
   PieceCache cache_;
 };
 
 class BpeTokenizer final : public Tokenizer {
  public:
-  explicit BpeTokenizer(BpeVocabulary vocabulary) : vocabulary_(std::move(vocabulary)), table_(vocabulary_) {}
+  explicit BpeTokenizer(BpeVocabulary vocabulary)
+      : vocabulary_(std::move(vocabulary)), table_(vocabulary_), run_cut_(vocabulary_, table_) {}
 
   int32_t vocab_size() const override { return static_cast<int32_t>(vocabulary_.tokens.size()); }
   int32_t end_of_text() const override { return vocabulary_.end_of_text; }
-  std::unique_ptr<Encoder> encoder() const override { return std::make_unique<BpeEncoder>(pretokenizer_, table_); }
-  size_t last_cut(std::string_view text) const override { return pretokenizer_.last_cut(text); }
+  std::unique_ptr<Encoder> encoder() const override {
+    return std::make_unique<BpeEncoder>(pretokenizer_, table_, run_cut_);
+  }
+
+  size_t last_cut(std::string_view text) const override {
+    if (const size_t cut = pretokenizer_.last_cut(text)) return cut;
+    // A run, or one after a few other pre-tokens. Those that end so early end there whatever follows.
+    size_t begin = 0;
+    for (std::string_view rest = text; !rest.empty(); rest = text.substr(begin)) {
+      const size_t length = pretokenizer_.first_piece(rest);
+      if (length + RunCut::end_known_late >= rest.size()) break;
+      begin += length;
+    }
+    if (begin > 0) return begin;
+    std::vector<int32_t> ids;
+    return run_cut_.find(text, ids);
+  }
   void save(const std::string& folder) const override { write_bpe(vocabulary_, folder); }
   std::string content() const override { return content_of(vocabulary_); }
   BpeVocabulary as_bpe() const override { return vocabulary_; }
@@ -60,6 +98,7 @@ class BpeTokenizer final : public Tokenizer {
  private:
   BpeVocabulary vocabulary_;
   MergeTable table_;
+  RunCut run_cut_;
   Pretokenizer pretokenizer_;
 };
 

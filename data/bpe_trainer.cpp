@@ -100,7 +100,7 @@ class LinkedPieces {
 
 void PieceCounts::count(const Pretokenizer& pretokenizer, std::string_view text) {
   while (!text.empty()) {
-    const std::string_view piece = text.substr(0, pretokenizer.first_piece(text));
+    const std::string_view piece = text.substr(0, std::min(pretokenizer.first_piece(text), longest_piece));
     text.remove_prefix(piece.size());
     const auto found = counts_.find(piece);
     if (found == counts_.end())

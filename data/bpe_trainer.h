@@ -19,9 +19,12 @@
 
 namespace megalith {
 
-// How often each pre-token occurs. One for each thread, then added up.
+// How often each pre-token occurs. One for each thread, then added up. One that is longer than longest_piece counts as
+// several.
 class PieceCounts {
  public:
+  static constexpr size_t longest_piece = 1 << 20;
+
   void count(const Pretokenizer& pretokenizer, std::string_view text);
   void add(PieceCounts&& other);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 namespace megalith {
 
@@ -108,6 +109,7 @@ IndexedDatasetWriter::Mark IndexedDatasetWriter::sync() {
   flush();
   bin_->sync();
   lengths_->sync();
+  if (!std::exchange(names_are_synced_, true)) sync_folder(prefix_.substr(0, prefix_.rfind('/')));
   return mark_;
 }
 

@@ -52,6 +52,7 @@ class IndexedDatasetWriter {
   Mark mark_;
   std::unique_ptr<File> bin_, lengths_;
   int64_t flushed_tokens_, flushed_documents_;
+  bool names_are_synced_ = false;
   std::vector<uint16_t> narrow_;  // what is not flushed yet: one of these, by the element
   std::vector<int32_t> wide_;
   std::vector<int64_t> new_lengths_;

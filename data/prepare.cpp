@@ -231,7 +231,8 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
   PrepareFolder folder(options.out);
   nlohmann::json made = made_of(options, inputs);
   const auto earlier = folder.noted(PrepareFolder::made_of), noted = folder.noted(PrepareFolder::position);
-  if (noted) {
+  const auto done = folder.noted(PrepareFolder::publishing);
+  if (noted || done) {
     const std::string difference = difference_of(earlier ? earlier->at("of") : nlohmann::json::object(), made);
     CHECK(
         difference.empty(),
@@ -240,7 +241,7 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
         folder.path(""), difference);
   }
   const std::string tokenizer_folder = folder.path("tokenizer");
-  if (const auto done = folder.noted(PrepareFolder::publishing)) {
+  if (done) {
     PrepareReport report = report_from(done->at("report"));
     report.continued = true;
     folder.publish(done->at("names").get<std::vector<std::string>>());

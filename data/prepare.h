@@ -8,7 +8,8 @@
 // held_out.h. A bad document is an Error, or left out and counted as long as no more than skip_bad are.
 //
 // All cores work, order is kept, and the files do not depend on the number of threads or the size of windows. Memory,
-// per thread: about 20 times window_bytes, or 8 times the longest JSON line if that is more.
+// per thread: about 20 times window_bytes, or 8 times the longest JSON line if that is more. A text of which 8 MiB can
+// be cut nowhere (text_batches.h) is an Error.
 //
 // Everything is written under OUT/prepare.partial (see prepare_folder.h), synced, and renamed when complete. A prepare
 // that was killed, or failed after it had noted how far it was, goes on there when it is started again with the same

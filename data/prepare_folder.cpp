@@ -114,7 +114,14 @@ void PrepareFolder::publish(const std::vector<std::string>& names) {
       }
     throw;
   }
+  // What was moved before an earlier death as well.
+  sync_folder(out_.string());
   published_ = true;
+  // Of these notes the next one takes that it has only this to do, should this one die here.
+  for (const std::string& name : names_in(partial_))
+    if (name != made_of && name != publishing && name != "lock") remove_all(path(name));
+  remove_all(path(publishing));
+  sync_folder(partial_.string());
   remove_all(partial_.string());
 }
 

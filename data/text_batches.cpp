@@ -204,6 +204,11 @@ void TextBatches::next_part(TextBatch& batch) {
     }
     // What may be the beginning of a separator waits for the next part.
     const size_t cut = last_cut_(whole_characters(window.substr(0, window.size() - std::min(overlap, window.size()))));
+    CHECK(cut > 0 || bytes < longest_uncut,
+          "{}, from byte {} on, has more than {} bytes without a place where it could be cut before its tokens are "
+          "known: they are all letters, digits, signs or blanks, and the tokenizer has tokens as long; break them up "
+          "with spaces or lines, leave them out, or take another tokenizer (bytes cuts anywhere)",
+          corpus_.inputs[static_cast<size_t>(position_.input)].name(), position_.offset, longest_uncut);
     if (cut == 0) continue;
     give(batch, TextBatch::Kind::part, cut, cut);
     batch.is_last = false;

@@ -4,7 +4,8 @@
 // A batch holds whole lines of a file of JSON lines, whole documents of a text with the separators between and after
 // them, or a part of a document that is longer than window_bytes, cut where the tokenizer says that a cut changes
 // nothing. A batch has window_bytes or less, except where there is no place to cut: there it grows, twofold each time,
-// for JSON lines up to longest_line. Which of its documents are held out does not depend on the batches.
+// for JSON lines up to longest_line, in texts up to longest_uncut; what has more is an Error with file and offset.
+// Which of its documents are held out does not depend on the batches.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@
 
 namespace megalith {
 
-constexpr int64_t longest_line = int64_t{128} << 20;
+constexpr int64_t longest_line = int64_t{128} << 20, longest_uncut = int64_t{8} << 20;
 
 // Where each document of a text begins, (input, offset), and how long it is.
 using DocumentSizes = std::map<std::pair<int64_t, int64_t>, int64_t>;

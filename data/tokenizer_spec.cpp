@@ -48,7 +48,12 @@ std::unique_ptr<Tokenizer> train_tokenizer(const Corpus& corpus, int32_t vocab_s
                                            const std::function<void(int64_t consumed)>& progress) {
   const Pretokenizer pretokenizer;
   const int64_t stride = stride_of(corpus, sample);
-  TextBatches batches(corpus, sample.window_bytes, [&](std::string_view text) { return pretokenizer.last_cut(text); });
+  TextBatches batches(corpus, sample.window_bytes, [&](std::string_view text) {
+    size_t cut = pretokenizer.last_cut(text);
+    if (cut > 0 || text.size() <= PieceCounts::longest_piece) return cut;
+    for (cut = PieceCounts::longest_piece; (static_cast<uint8_t>(text[cut]) & 0xc0) == 0x80;) cut--;
+    return cut;
+  });
   int64_t num_batches = 0, taken = 0;
   const auto take = [&](TextBatch& batch) {
     do {

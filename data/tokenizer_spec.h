@@ -20,7 +20,8 @@ int32_t vocab_to_train(const std::string& spec);
 
 // Trains a BPE on the documents of a corpus that are not held out: on all of them if the corpus has at most
 // sample_bytes, otherwise on the first window_bytes of every so many, which are evenly spread (taking that compressed
-// text is four times as long decompressed). Bad documents are passed over. The result depends on the corpus and the
+// text is four times as long decompressed). Bad documents are passed over.
+// Pre-tokens of more than 1 MiB count as several. The result depends on the corpus and the
 // sizes only, not on the threads. Memory: about 35 times sample_bytes when no pre-token occurs twice (random bytes),
 // less than sample_bytes for a language. `progress` is told how many bytes of the files were read.
 struct TrainingSample {

@@ -1,6 +1,7 @@
 // The GPU of this process, through the CUDA runtime.
 #include <cuda_runtime_api.h>
 #include <nvtx3/nvToolsExt.h>
+#include <sys/resource.h>
 
 #include <cstdlib>
 #include <exception>
@@ -57,6 +58,16 @@ void check(cudaError_t error, const std::string& call) {
 #define CUDA_CHECK(call) check(call, #call)
 
 double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
+
+// Most drivers do not count what they pin against it; where one does, nothing else says so.
+std::string limit_of_locked_memory() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
+  return fmt::format(
+      ", and this process may lock {} KiB of memory: ulimit -l unlimited, or with Docker --ulimit "
+      "memlock=-1, removes that limit",
+      limit.rlim_cur / 1024);
+}
 
 template <cudaError_t (*give_back)(void*)>
 Memory owned(void* p) {
@@ -164,8 +175,8 @@ Memory allocate_pinned(int64_t bytes, const std::string& what) {
   const cudaError_t error = cudaMallocHost(&p, static_cast<size_t>(bytes));
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    FAIL("cannot allocate {:.2f} GiB of pinned host memory for {}; use fewer ranks a node, or nodes with more memory",
-         gib(bytes), what);
+    FAIL("cannot allocate {:.2f} GiB of pinned host memory for {}{}; use fewer ranks a node, or nodes with more memory",
+         gib(bytes), what, limit_of_locked_memory());
   }
   check(error, fmt::format("cudaMallocHost of {} bytes for {}", bytes, what));
   return owned<cudaFreeHost>(p);

@@ -74,6 +74,20 @@ std::string place_aside(const std::string& path, const Publishing& how) {
   return path + how.aside;
 }
 
+// Of a folder and all above it. One that may not be read is nobody's who could have made it just so.
+void sync_names_of(const std::string& folder) {
+  for (std::string at = folder;;) {
+    const std::string above = parent_of(at);
+    if (above == at || at == "." || at == "..") return;
+    try {
+      sync_folder(above);
+    } catch (const Error&) {
+      return;
+    }
+    at = above;
+  }
+}
+
 void rename(const std::string& from, const std::string& to) {
   const int error = error_of({FileCall::rename, from, 0, to}, [&] { return ::rename(from.c_str(), to.c_str()); });
   CHECK(error == 0, "cannot rename {} to {}: {}", from, to, why(error, to));
@@ -84,7 +98,9 @@ void rename(const std::string& from, const std::string& to) {
 File::File(std::string path, Use use) : File() {
   path_ = std::move(path);
   const bool reads = use == Use::read || use == Use::stream;
-  const int flags = reads ? O_RDONLY : O_RDWR | O_CREAT | (use == Use::create ? O_EXCL : 0);
+  // Else a pipe without a writer keeps the process waiting before it can be refused.
+  const int plain = use == Use::read ? O_NONBLOCK : 0;
+  const int flags = reads ? O_RDONLY | plain : O_RDWR | O_CREAT | (use == Use::create ? O_EXCL : 0);
   const int error = error_of({reads ? FileCall::open : FileCall::create, path_}, [&] {
     return fd_ = use == Use::stream && path_ == "-" ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
                                                     : ::open(path_.c_str(), flags | O_CLOEXEC, 0666);
@@ -114,7 +130,7 @@ void File::close() { CHECK(::close(std::exchange(fd_, -1)) == 0, "cannot close {
 int64_t File::size() const {
   struct stat info {};
   CHECK(::fstat(fd_, &info) == 0, "cannot examine {}: {}", path_, why(errno, path_));
-  CHECK(S_ISREG(info.st_mode), "{} is not a plain file", path_);
+  CHECK_INTACT(S_ISREG(info.st_mode), "{} is not a plain file", path_);
   return info.st_size;
 }
 
@@ -142,16 +158,17 @@ void File::seek(int64_t offset) {
 }
 
 void File::resize(int64_t bytes) {
-  const int error = error_of({FileCall::write, path_}, [&] { return ::ftruncate(fd_, bytes); });
+  const int error = error_of({FileCall::resize, path_, bytes}, [&] { return ::ftruncate(fd_, bytes); });
   CHECK(error == 0, "cannot make {} {} bytes long: {}", path_, bytes, why(error, path_));
 }
 
 void File::write(int64_t offset, const void* data, int64_t bytes) {
   for (int64_t done = 0; done < bytes;) {
-    const FileFate fate = fate_of({FileCall::write, path_, bytes - done});
+    const char* rest = static_cast<const char*>(data) + done;
+    const FileFate fate = fate_of({FileCall::write, path_, bytes - done, {}, offset + done, rest});
     const int64_t allowed = fate.error != 0 && fate.bytes > bytes ? 0 : fate.bytes;
     const auto count = static_cast<size_t>(std::min({bytes - done, largest_call, allowed}));
-    const ssize_t n = count == 0 ? 0 : ::pwrite(fd_, static_cast<const char*>(data) + done, count, offset + done);
+    const ssize_t n = count == 0 ? 0 : ::pwrite(fd_, rest, count, offset + done);
     if (n < 0 && errno == EINTR) continue;
     const int error = n < 0 ? errno : n == 0 && fate.error == 0 ? ENOSPC : fate.error;
     done += std::max<ssize_t>(n, 0);
@@ -171,17 +188,6 @@ void File::sync() {
   const int error = error_of({FileCall::sync, path_}, [&] { return ::fsync(fd_); });
   CHECK(error == 0, "cannot flush {} to the disk: {}", path_, why(error, path_));
 }
-
-MappedFile::MappedFile(const std::string& path) : path_(path) {
-  const File file(path, File::Use::read);
-  size_ = static_cast<size_t>(file.size());
-  CHECK(size_ > 0, "{} is empty (0 bytes); it was perhaps never written", path);
-  void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.fd_, 0);
-  CHECK(address != MAP_FAILED, "cannot map {} ({} bytes): {}", path, size_, why(errno, path));
-  data_ = static_cast<const std::byte*>(address);
-}
-
-MappedFile::~MappedFile() { ::munmap(const_cast<std::byte*>(data_), size_); }
 
 SharedMemory::SharedMemory(const std::string& path, int64_t bytes) : path_(path), size_(static_cast<size_t>(bytes)) {
   File file(path, File::Use::create);
@@ -233,12 +239,10 @@ void write_file(const std::string& path, std::string_view text, const Publishing
   file.publish();
 }
 
-bool make_folders(const std::string& path, const std::string& remedy) {
+bool make_folder(const std::string& path, const std::string& remedy) {
   std::error_code ignored;
-  if (fs::is_directory(path, ignored)) return false;
-  if (!fs::exists(parent_of(path), ignored)) make_folders(parent_of(path), remedy);
   const int error = error_of({FileCall::make_folder, path}, [&] { return ::mkdir(path.c_str(), 0777); });
-  if (error == EEXIST && fs::is_directory(path, ignored)) return false;  // another process was faster
+  if (error == EEXIST && fs::is_directory(path, ignored)) return false;
   CHECK(error == 0, "cannot make the folder {}: {}; {}", path, std::strerror(error), remedy);
   try {
     sync_folder(parent_of(path));
@@ -247,6 +251,15 @@ bool make_folders(const std::string& path, const std::string& remedy) {
     throw;
   }
   return true;
+}
+
+bool make_folders(const std::string& path, const std::string& remedy) {
+  if (std::error_code ignored; fs::is_directory(path, ignored)) {
+    sync_names_of(path);
+    return false;
+  }
+  if (const std::string above = parent_of(path); above != path) make_folders(above, remedy);
+  return make_folder(path, remedy);
 }
 
 void move_file(const std::string& from, const std::string& to) {
@@ -273,7 +286,8 @@ void sync_folder(const std::string& folder) {
 }
 
 void remove_all(const std::string& path) {
-  std::error_code error(fate_of({FileCall::remove, path}).error, std::generic_category());
+  std::error_code error(fate_of({.call = FileCall::remove, .path = path, .with_contents = true}).error,
+                        std::generic_category());
   if (!error) fs::remove_all(path, error);
   CHECK(!error, "cannot remove {}: {}", path, error.message());
 }

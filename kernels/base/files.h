@@ -81,7 +81,8 @@ class File {
   int fd_ = -1;
 };
 
-// A file mapped read-only into memory for the life of the object. It must not shrink meanwhile.
+// A file mapped read-only into memory for the life of the object. Where it shrinks meanwhile, or its disk fails, the
+// system kills whoever reads the bytes, unless by read() or in reading(): those throw Damage, or Error.
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path);  // refuses one that is empty
@@ -93,7 +94,16 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
 
+  void read(int64_t offset, void* out, int64_t bytes) const;  // exactly so many
+  // Calls work(), which reads bytes() and is left by a jump where it cannot: at a read of them it owns nothing.
+  template <class Work>
+  void reading(const Work& work) const {
+    guarded([](const void* w) { (*static_cast<const Work*>(w))(); }, &work);
+  }
+
  private:
+  void guarded(void (*work)(const void*), const void* argument) const;
+
   std::string path_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
@@ -139,7 +149,10 @@ class NewFile : public File {
 std::string read_file(const std::string& path);
 void write_file(const std::string& path, std::string_view text, const Publishing& how = {});
 
-// Makes a folder and those above it, durably. False if it was there.
+// Makes a folder in one that is there, durably. False if it was there, and then nothing is flushed.
+bool make_folder(const std::string& path, const std::string& remedy);
+// The same with those above it. The names of those that were there are flushed too, as far as this process may: whoever
+// made them may have died before.
 bool make_folders(const std::string& path, const std::string& remedy);
 // Renames a file or a folder, durably. `to` must not exist. On Error it has its old name.
 void move_file(const std::string& from, const std::string& to);
@@ -171,13 +184,16 @@ class FolderLock {
 // For tests. While one lives, `decide` is asked before each call of this process to the system, and may not throw. It
 // is the only state here that belongs to no object: one at a time, installed and removed while no other thread has
 // files.
-enum class FileCall { open, create, reserve, write, sync, rename, sync_folder, make_folder, remove, lock };
+enum class FileCall { open, create, reserve, write, resize, sync, rename, sync_folder, make_folder, remove, lock };
 
 struct FileEvent {
   FileCall call;
   std::string path;
-  int64_t bytes = 0;    // to write or reserve
-  std::string to = {};  // of a rename
+  int64_t bytes = 0;           // to write or reserve; of a resize, the new size
+  std::string to = {};         // of a rename
+  int64_t offset = 0;          // of a write
+  const void* data = nullptr;  // what it writes, during the call
+  bool with_contents = false;  // a removal takes a folder with all that is in it
 };
 
 struct FileFate {

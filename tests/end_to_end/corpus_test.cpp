@@ -6,6 +6,7 @@
 #include <random>
 
 #include "tests/end_to_end/helpers.h"
+#include "tests/long_tests.h"
 
 namespace megalith::e2e {
 namespace {
@@ -59,6 +60,45 @@ TEST(Corpus, a_killed_prepare_goes_on_to_the_same_bytes) {
   EXPECT_NE(rest.out.find("went on"), std::string::npos) << rest.text();
   EXPECT_TRUE(snapshot(scratch / "killed") == snapshot(scratch / "whole"));
   EXPECT_TRUE(fs::exists(scratch / "whole/train-00001.bin"));
+}
+
+// Training the tokenizer, encoding, publishing: wherever a kill or a Ctrl-C comes, the same command goes on, and ends
+// in the same bytes.
+TEST(Corpus, a_prepare_that_is_interrupted_at_random_is_simply_run_again) {
+  const Scratch scratch;
+  write_file(scratch / "corpus.jsonl", some_lines(long_tests() ? 48 << 20 : 8 << 20));
+  const auto command = [](const std::string& out) {
+    return megalith({"prepare", "--text", "corpus.jsonl", "--tokenizer", "train:400", "--out", out, "--threads", "1",
+                     "--shard-tokens", "1000000"});
+  };
+  const Result whole = succeed(command("whole"), scratch);
+  const auto want = snapshot(scratch / "whole");
+  std::mt19937 random(11);
+  int kills = 0, went_on = 0;
+  const int wanted = long_tests() ? 200 : 8;
+  while (kills < wanted) {
+    for (int in_a_row = 0;; in_a_row++) {
+      Process process(command("out"), scratch.folder());
+      if (in_a_row < 6) sleep_for(whole.seconds * 1.1 * (static_cast<double>(random()) / 0x1p32));
+      if (in_a_row < 6 && process.running()) ::kill(process.pid(), random() % 3 ? SIGKILL : SIGINT);
+      const Result result = process.wait();
+      if (result.status == 0) {
+        went_on += result.out.find("went on") != std::string::npos;
+        break;
+      }
+      if (result.status < 128) {  // it had ended, and only its process had not
+        EXPECT_NE(result.err.find("exists, and nothing is overwritten"), std::string::npos) << result.text();
+        break;
+      }
+      kills++;
+    }
+    ASSERT_TRUE(snapshot(scratch / "out") == want) << "after " << kills << " kills";
+    fs::remove_all(scratch / "out");
+  }
+  fmt::print("  {} interruptions; {} last starts went on with what was there\n", kills, went_on);
+  if (long_tests()) {
+    EXPECT_GT(went_on, 0);
+  }
 }
 
 // From a pipe, with a bad line, as the README has it.

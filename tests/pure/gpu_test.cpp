@@ -104,18 +104,18 @@ MemorySizes saved(int64_t on_device, int64_t on_host) {
 // Of a run on GPUs the node holds the host's part, for all its ranks; of one on the CPU both.
 TEST(Gpu, ANodeHasToHoldTheHostsPart) {
   const int64_t GiB = int64_t{1} << 30;
-  check_node_memory({{World::cuda, saved(1000 * GiB, 2 * GiB)}}, 4, 8 * GiB);
+  check_node_memory({{World::cuda, saved(1000 * GiB, 2 * GiB)}}, 4, {8 * GiB});
   expect_says(
       "this run needs 2.00 GiB on each of 4 ranks of this machine (in GiB: saved on the host 2.00), which has 8", [&] {
-        check_node_memory({{World::cuda, saved(0, 2 * GiB)}}, 4, 8 * GiB - 1);
+        check_node_memory({{World::cuda, saved(0, 2 * GiB)}}, 4, {8 * GiB - 1});
       });
-  check_node_memory({{World::cpu, saved(3 * GiB, GiB)}}, 2, 8 * GiB);
+  check_node_memory({{World::cpu, saved(3 * GiB, GiB)}}, 2, {8 * GiB});
   expect_says("needs 4.00 GiB on each of 2 ranks of this machine (in GiB: saved 3.00, saved on the host 1.00)", [&] {
-    check_node_memory({{World::cpu, saved(3 * GiB, GiB)}}, 2, 8 * GiB - 1);
+    check_node_memory({{World::cpu, saved(3 * GiB, GiB)}}, 2, {8 * GiB - 1});
   });
   const std::vector<MemoryNeed> both = {{World::cpu, saved(3 * GiB, GiB)}, {World::cuda, saved(9 * GiB, GiB)}};
-  check_node_memory(both, 1, 5 * GiB);
-  expect_says("both layouts together need 5.00 GiB", [&] { check_node_memory(both, 1, 5 * GiB - 1); });
+  check_node_memory(both, 1, {5 * GiB});
+  expect_says("both layouts together need 5.00 GiB", [&] { check_node_memory(both, 1, {5 * GiB - 1}); });
 }
 
 // A GPU is not asked for the host's part, nor the node for the device's.

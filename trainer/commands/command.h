@@ -33,6 +33,7 @@ Command measure_command(CLI::App& cli);
 Command info_command(CLI::App& cli);
 Command generate_command(CLI::App& cli);
 Command evaluate_command(CLI::App& cli);
+Command replay_command(CLI::App& cli);
 Command report_command(CLI::App& cli);
 Command doctor_command(CLI::App& cli);
 Command completion_command(CLI::App& cli);

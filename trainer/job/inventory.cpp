@@ -7,7 +7,6 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 
@@ -16,6 +15,7 @@
 #include "kernels/gemm_cpu.h"
 #include "trainer/communication/nccl.h"
 #include "trainer/session/machine.h"
+#include "trainer/session/memory_room.h"
 #include "trainer/session/mpi_session.h"
 
 namespace megalith {
@@ -29,11 +29,6 @@ std::string first_line(const fs::path& path) {
   std::string line;
   std::getline(std::ifstream(path), line);
   return line;
-}
-
-int64_t number_or(const std::string& text, int64_t otherwise) {
-  int64_t n = 0;
-  return std::from_chars(text.data(), text.data() + text.size(), n).ec == std::errc{} ? n : otherwise;
 }
 
 int64_t limit_of(__rlimit_resource resource) {
@@ -117,7 +112,7 @@ Inventory look_around() {
   machine.processor = processor_name();
   machine.cores = omp_get_num_procs();
   machine.memory = physical_memory();
-  machine.memory_limit = number_or(first_line("/sys/fs/cgroup/memory.max"), Inventory::unlimited);
+  machine.memory_limit = memory_room().limit;
   machine.shared_files = free_in("/dev/shm");
   machine.locked_limit = limit_of(RLIMIT_MEMLOCK);
   machine.open_files = limit_of(RLIMIT_NOFILE);

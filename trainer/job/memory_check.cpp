@@ -1,19 +1,31 @@
 #include "trainer/job/memory_check.h"
 
 #include "kernels/base/device.h"
-#include "trainer/session/machine.h"
 
 namespace megalith {
 
 void check_memory(const std::vector<MemoryNeed>& runs, int ranks_on_node, int ranks_on_gpu) {
-  check_node_memory(runs, ranks_on_node, physical_memory());
+  check_node_memory(runs, ranks_on_node, memory_room());
   MemorySizes on_gpu;
   for (const MemoryNeed& run : runs)
     if (run.world == World::cuda) on_gpu += run.sizes;
   if (on_gpu.total(Place::device) > 0) check_gpu_memory(on_gpu, ranks_on_gpu);
 }
 
-void check_node_memory(const std::vector<MemoryNeed>& runs, int ranks, int64_t present) {
+namespace {
+
+std::string in_words(const MemoryRoom& room) {
+  if (room.group.empty()) return fmt::format("which has {:.2f} GiB", gib(room.bytes));
+  return fmt::format(
+      "of which the control group {} has {:.2f} GiB left: its limit is {:.2f} GiB, and the system kills what goes "
+      "beyond "
+      "it; raise that (docker run --memory, the job's memory request)",
+      room.group, gib(room.bytes), gib(room.limit));
+}
+
+}  // namespace
+
+void check_node_memory(const std::vector<MemoryNeed>& runs, int ranks, const MemoryRoom& room) {
   int64_t wanted = 0;
   std::string classes;
   for (Place place : all_places)
@@ -26,11 +38,11 @@ void check_node_memory(const std::vector<MemoryNeed>& runs, int ranks, int64_t p
       classes += fmt::format("{}{}{} {:.2f}", classes.empty() ? "" : ", ", name_of(c),
                              place == Place::host ? " on the host" : "", gib(bytes));
     }
-  CHECK(wanted * ranks <= present,
-        "{} {:.2f} GiB on {}this machine (in GiB: {}), which has {:.2f} GiB; use a smaller "
+  CHECK(wanted * ranks <= room.bytes,
+        "{} {:.2f} GiB on {}this machine (in GiB: {}), {}; use a smaller "
         "batch.microbatch_size, memory.activation_checkpointing = each, or more machines",
         runs.size() > 1 ? "both layouts together need" : "this run needs", gib(wanted),
-        ranks > 1 ? fmt::format("each of {} ranks of ", ranks) : "", classes, gib(present));
+        ranks > 1 ? fmt::format("each of {} ranks of ", ranks) : "", classes, in_words(room));
 }
 
 void check_gpu_memory(const MemorySizes& planned, int ranks, bool queues_made) {

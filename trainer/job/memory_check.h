@@ -5,6 +5,7 @@
 
 #include "kernels/base/stream.h"
 #include "trainer/parallel/runtime.h"
+#include "trainer/session/memory_room.h"
 
 namespace megalith {
 
@@ -18,9 +19,9 @@ struct MemoryNeed {
 // does. Errors: those of the two below.
 void check_memory(const std::vector<MemoryNeed>& runs, int ranks_on_node, int ranks_on_gpu);
 
-// Error: the ranks together need more than the `present` bytes of the node: both places of runs on the CPU, the host's
-// of runs on GPUs.
-void check_node_memory(const std::vector<MemoryNeed>& runs, int ranks, int64_t present);
+// Error: the ranks together need more than is left of the node: both places of runs on the CPU, the host's of runs on
+// GPUs.
+void check_node_memory(const std::vector<MemoryNeed>& runs, int ranks, const MemoryRoom& room);
 
 // Error: the GPU that is selected has not the device's share free for each of its ranks, with the plan's table.
 // queues_made: each of these ranks has its DeviceQueue already.

@@ -7,9 +7,11 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numbers>
+#include <set>
 #include <sstream>
 #include <utility>
 
+#include "kernels/base/counted.h"
 #include "kernels/base/json.h"
 #include "trainer/job/log.h"
 #include "trainer/train/terminal.h"
@@ -46,6 +48,18 @@ std::string lines_until(const std::string& path, int64_t completed) {
     if (belongs(line, completed)) kept += line + "\n";
   return kept;
 }
+
+// Steps between the first of these lines and the last completed one that have none.
+int64_t steps_missing(const std::string& lines, int64_t completed) {
+  std::set<int64_t> steps;
+  std::istringstream in(lines);
+  for (std::string line; std::getline(in, line);)
+    if (const nlohmann::json object = parse_json(line); object.contains("loss"))
+      if (const auto step = integer_at(object, "step")) steps.insert(*step);
+  return steps.empty() ? 0 : completed - *steps.begin() + 1 - static_cast<int64_t>(steps.size());
+}
+
+void warn_of_disk(const std::string& trouble) { log_warning("{}", trouble); }
 
 // Keeps what an earlier start has written: nobody has asked to discard it.
 void keep_earlier(const std::string& run_folder, const std::string& path) {
@@ -96,8 +110,12 @@ Metrics::Metrics(const std::string& run_folder, bool rank0, int64_t completed, c
   if (!active_) return;
   const std::string path = folder_ + "/metrics.jsonl";
   if (completed == 0) keep_earlier(folder_, path);
-  write_file(path, lines_until(path, completed), {.replace = true});
-  file_.emplace(path, File::Use::append);
+  const std::string kept = lines_until(path, completed);
+  if (const int64_t missing = steps_missing(kept, completed); missing > 0)
+    log_warning("{} lacks {} of the {} that the run goes on from: they were lost to a full disk or an end of power",
+                path, counted(missing, "step"), completed);
+  write_file(path, kept, {.replace = true});
+  file_.emplace(path, true, warn_of_disk);
   if (reporting.tensorboard) events_.emplace(folder_ + "/tensorboard", completed, unix_time());
 }
 
@@ -137,7 +155,7 @@ void Metrics::write(nlohmann::ordered_json line) {
   line["unix_time"] = unix_time();
   // At once, so that no start stands there without a step.
   const std::string before = std::exchange(started_, true) ? "" : json_text(start_line()) + "\n";
-  file_->append(before + json_text(line) + "\n");
+  file_->append(before + json_text(line) + "\n", before.empty() ? 1 : 2);
   if (events_) events_->append(line);
 }
 
@@ -146,6 +164,7 @@ void Metrics::sync() {
   say_last_step();
   bar_.clear();
   file_->sync();
+  sync_log();
 }
 
 void Metrics::say(bool console, bool file) {

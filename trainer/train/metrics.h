@@ -11,7 +11,7 @@
 #include <optional>
 #include <string>
 
-#include "kernels/base/files.h"
+#include "trainer/job/patient_file.h"
 #include "trainer/step/trainer.h"
 #include "trainer/train/line_pace.h"
 #include "trainer/train/measured.h"
@@ -60,7 +60,8 @@ class Metrics {
  public:
   // Opens DIR/metrics.jsonl and drops what it holds beyond `completed` steps, so that it reads as if the run had never
   // stopped. Where the run starts from step 0, steps of an earlier start are kept as DIR/metrics.earlier-K.jsonl, and
-  // TensorBoard's as DIR/tensorboard.earlier-K. On other ranks than 0 nothing is opened and every call does nothing.
+  // TensorBoard's as DIR/tensorboard.earlier-K. Warns of steps before `completed` that it lacks. On other ranks than 0
+  // nothing is opened and every call does nothing. From then on no disk that is full ends the run (job/patient_file.h).
   Metrics(const std::string& run_folder, bool rank0, int64_t completed, const Rates& rates, Start start = {},
           const Reporting& reporting = {});
 
@@ -74,8 +75,8 @@ class Metrics {
   // The line of the last step, where it has had none: before a line that follows from it, and at the end.
   void say_last_step();
 
-  // Before a checkpoint, which must not know of more steps: what was written so far is on the disk, and the last step
-  // has its line.
+  // Before a checkpoint, which must not know of more steps: what was written so far, log.txt as well, is on the disk,
+  // and the last step has its line.
   void sync();
 
   // Evaluation after `step` updates; bytes: of the text that the evaluated tokens stand for, 0 if unknown.
@@ -92,7 +93,7 @@ class Metrics {
   std::string folder_;
   Rates rates_;
   Start start_;
-  std::optional<File> file_;
+  std::optional<PatientFile> file_;
   std::optional<EventFile> events_;
   ProgressBar bar_;
   LinePace console_pace_, file_pace_;

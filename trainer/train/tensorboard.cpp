@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "trainer/job/log.h"
 #include "trainer/train/event_bytes.h"
 
 namespace megalith {
@@ -31,7 +32,8 @@ void add_numbers(std::vector<std::pair<std::string, double>>& values, const std:
 }  // namespace
 
 EventFile::EventFile(const std::string& folder, int64_t completed, double unix_time)
-    : file_(new_file(folder, completed, unix_time), File::Use::append) {
+    : file_(new_file(folder, completed, unix_time), false,
+            [](const std::string& trouble) { log_warning("{}", trouble); }) {
   file_.append(event_record(version_event(unix_time)) + event_record(start_event(unix_time, completed + 1)));
 }
 

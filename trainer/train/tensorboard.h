@@ -5,7 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "kernels/base/files.h"
+#include "trainer/job/patient_file.h"
 
 namespace megalith {
 
@@ -18,7 +18,7 @@ class EventFile {
   void append(const nlohmann::ordered_json& line);
 
  private:
-  File file_;
+  PatientFile file_;
 };
 
 }  // namespace megalith

@@ -1,0 +1,70 @@
+// A control group of 300 MB, as of a container: what does not fit is refused in words, what fits runs.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/end_to_end/helpers.h"
+
+namespace megalith::e2e {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A group of its own with this limit, where this user may make one; else its folder is empty.
+class LimitedGroup {
+ public:
+  explicit LimitedGroup(int64_t bytes) {
+    for (const auto& [parent, file] :
+         {std::pair{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, std::pair{"/sys/fs/cgroup", "memory.max"}}) {
+      const std::string folder = fmt::format("{}/megalith-test-{}", parent, ::getpid());
+      std::error_code no;
+      if (!fs::exists(std::string(parent) + "/cgroup.procs", no) || !fs::create_directory(folder, no)) continue;
+      folder_ = folder;
+      if (std::ofstream(folder + "/" + file) << bytes << std::flush) return;
+      leave();
+    }
+  }
+  ~LimitedGroup() { leave(); }
+  LimitedGroup(const LimitedGroup&) = delete;
+  LimitedGroup& operator=(const LimitedGroup&) = delete;
+  const std::string& folder() const { return folder_; }
+
+ private:
+  void leave() {
+    if (!folder_.empty()) ::rmdir(folder_.c_str());
+    folder_.clear();
+  }
+  std::string folder_;
+};
+
+TEST(MemoryLimit, of_a_container_is_known_before_memory_is_taken) {
+  const LimitedGroup group(300'000'000);
+  if (group.folder().empty()) GTEST_SKIP() << "this user may make no control group that limits memory";
+  const Scratch scratch;
+  write_file(scratch / "train.bin", std::string(100'000, '\1'));
+  const auto config = [&](int layers, int hidden) {
+    write_file(scratch / "config.toml",
+               fmt::format("[model]\nlayers = {}\nhidden = {}\nheads = 4\nvocab = 300\ncontext = 32\n"
+                           "[data]\ntrain = \"train.bin\"\n[batch]\nsequence_length = 32\nglobal_batch_size = 2\n"
+                           "microbatch_size = 2\n[train]\nsteps = 3\n[run]\noutput = \"run\"\n",
+                           layers, hidden));
+  };
+  const auto train = [&] {
+    return run(megalith({"train", "config.toml"}), scratch.folder(), 120,
+               "echo $$ > " + group.folder() + "/cgroup.procs");
+  };
+  config(8, 512);
+  const Result refused = train();
+  EXPECT_EQ(refused.status, 1) << refused.text();
+  EXPECT_NE(refused.err.find("of which the control group /"), std::string::npos) << refused.text();
+  EXPECT_NE(refused.err.find("its limit is 0.28 GiB"), std::string::npos) << refused.text();
+  EXPECT_FALSE(fs::exists(scratch / "run"));
+  config(2, 64);
+  const Result fits = train();
+  EXPECT_EQ(fits.status, 0) << fits.text();
+}
+
+}  // namespace
+}  // namespace megalith::e2e

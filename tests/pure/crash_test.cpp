@@ -1,0 +1,151 @@
+// Power fails after any call of a run, from the making of its folder on through saves and prunes and a resume: what was
+// published is there, metrics.jsonl has just its steps, the log is a text that goes on, and so does the run.
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "checkpoints/directory.h"
+#include "checkpoints/reader.h"
+#include "kernels/base/json.h"
+#include "tests/crash_states.h"
+#include "tests/data/scratch.h"
+#include "trainer/job/log.h"
+#include "trainer/session/file_session.h"
+#include "trainer/train/run.h"
+
+namespace megalith {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace test;
+
+class RunCrash : public testing::Test {
+ protected:
+  RunCrash() {
+    std::ofstream(scratch_ / "train.bin") << std::string(4000, '\1');
+    fs::create_directory(scratch_ / "disk");
+    const RecordedDisk recorded(scratch_ / "disk");
+    run("disk/run", 2);
+    run("disk/run", 3);
+    calls_ = recorded.calls();
+  }
+  ~RunCrash() override { log_to_console(); }
+
+  void run(const std::string& output, int64_t steps) const {
+    const Config config =
+        parse_config(fmt::format("[model]\nlayers = 1\nhidden = 4\nheads = 1\nvocab = 260\ncontext = 4\n"
+                                 "[batch]\nglobal_batch_size = 2\nmicrobatch_size = 2\n[data]\ntrain = "
+                                 "\"{}\"\n[optimizer]\ndecay_steps = 3\n[train]\nsteps = {}\n"
+                                 "log_every = 1\n[checkpoint]\nevery = 1\nkeep = 1\n[run]\noutput = \"{}\"\n",
+                                 scratch_ / "train.bin", steps, scratch_ / output),
+                     "test", {});
+    const FileSession session("", {}, 1);
+    testing::internal::CaptureStdout();
+    try {
+      megalith::Run(config, session).train();
+    } catch (const Error&) {
+      testing::internal::GetCapturedStdout();
+      throw;
+    }
+    log_nowhere();
+    testing::internal::GetCapturedStdout();
+  }
+
+  // The step that was published by then.
+  int64_t promised(size_t calls) const {
+    int64_t step = 0;
+    for (size_t i = 0; i + 1 < calls; i++) {  // the flush after it returned, too
+      const FileEvent& e = calls_[i].event;
+      if (e.call == FileCall::rename && e.to.find("/step-0") != std::string::npos)
+        step = std::stoll(e.to.substr(e.to.rfind('-') + 1));
+    }
+    return step;
+  }
+
+  // Steps that metrics.jsonl has lines of, as far as they can be read.
+  static std::vector<int64_t> steps_in(const std::string& path) {
+    std::vector<int64_t> steps;
+    if (!fs::exists(path)) return steps;
+    std::istringstream in(read_file(path));
+    for (std::string line; std::getline(in, line);) try {
+        const auto object = parse_json(line);
+        if (object.is_object() && object.contains("loss")) steps.push_back(object.at("step").get<int64_t>());
+      } catch (const nlohmann::json::exception&) {
+      }
+    return steps;
+  }
+  static std::vector<int64_t> first_steps(int64_t last) {
+    std::vector<int64_t> steps;
+    for (int64_t step = 1; step <= last; step++) steps.push_back(step);
+    return steps;
+  }
+
+  std::string broken_promise(const DiskTree& tree, int64_t promised, bool goes_on) const try {
+    spill_tree(tree, scratch_ / "crash");
+    const std::string folder = scratch_ / "crash/run";
+    const CheckpointListing listing = scan_checkpoints(folder + "/checkpoints");
+    for (const SkippedCheckpoint& s : listing.skipped)
+      if (s.published) return s.reason;
+    const int64_t newest = listing.complete.empty() ? 0 : CheckpointReader(listing.complete.front()).manifest().step;
+    if (newest < promised) return fmt::format("the newest is of step {}, and {} was published", newest, promised);
+    for (const std::string& path : listing.complete)
+      if (const VerifyReport report = verify_checkpoint(path); !report.damaged.empty()) return report.damaged.front();
+    std::vector<int64_t> steps = steps_in(folder + "/metrics.jsonl");
+    steps.resize(std::min(steps.size(), static_cast<size_t>(newest)));
+    if (steps != first_steps(newest))
+      return fmt::format("metrics.jsonl lacks some of the {} steps of the checkpoint", newest);
+    if (promised > 0 && read_file(folder + "/log.txt").find(fmt::format("step {}/", promised)) == std::string::npos)
+      return "log.txt lacks the step of the checkpoint";
+    if (!goes_on) return "";
+    run("crash/run", 3);
+    if (steps_in(folder + "/metrics.jsonl") != first_steps(3)) return "the run that goes on has other metrics";
+    const std::string log = read_file(folder + "/log.txt");
+    return log.find("\n20") != std::string::npos && log.ends_with("done: 3 steps, 6 sequences\n") ? ""
+                                                                                                   : "log.txt: " + log;
+  } catch (const Error& e) {
+    return e.what();
+  }
+
+  CrashStates states(std::string& broken, int64_t go_on_every) {
+    return {[this](size_t calls) { return promised(calls); },
+            [this, &broken, go_on_every, n = int64_t{0}](const DiskTree& tree, size_t calls) mutable {
+              broken = broken_promise(tree, promised(calls), n++ % go_on_every == 0);
+              if (!broken.empty()) broken += fmt::format("; after {} of {} calls", calls, calls_.size());
+              return broken.empty();
+            }};
+  }
+
+  QuickFolder scratch_;
+  std::vector<DiskCall> calls_;
+};
+
+TEST_F(RunCrash, AtAnyCallKeepsItsPromises) {
+  SimulatedDisk disk({});
+  for (const DiskCall& call : calls_) disk.make(call);
+  ASSERT_TRUE(disk.now() == tree_below(scratch_ / "disk")) << "something is written past kernels/base/files.h";
+  std::string broken;
+  CrashStates all = states(broken, long_tests() ? 1 : 30);
+  EXPECT_TRUE(all.all_hold(SimulatedDisk({}), calls_)) << broken;
+  EXPECT_GT(all.counts().distinct, 200);
+  fmt::print("  {} moments, {} states, {} of them distinct\n", all.counts().moments, all.counts().states,
+             all.counts().distinct);
+}
+
+TEST_F(RunCrash, NoFlushCanBeLeftOut) {
+  int noticed = 0, repeated = 0;
+  const std::vector<size_t> flushes = flushes_in(SimulatedDisk({}), calls_);
+  for (size_t k = 0; k < flushes.size(); k += long_tests() ? 1 : 13) {
+    std::string broken;
+    if (!states(broken, 1 << 20).all_hold(SimulatedDisk({}), calls_, {flushes[k]})) {
+      noticed++;
+    } else {
+      repeated++;
+      EXPECT_EQ(needless(calls_, flushes[k]), "");
+    }
+  }
+  EXPECT_GT(noticed, 0);
+  fmt::print("  of {} flushes {} tried: {} noticed, {} repeated by another\n", flushes.size(), noticed + repeated,
+             noticed, repeated);
+}
+
+}  // namespace
+}  // namespace megalith

@@ -1,0 +1,136 @@
+// A disk that is full for a while under a file of lines: nothing ends, every line is written later, in its place, or
+// counted; and the same under a run's metrics and its log.
+#include "trainer/job/patient_file.h"
+
+#include <cerrno>
+#include <optional>
+
+#include "checkpoints/directory.h"
+#include "tests/data/scratch.h"
+#include "trainer/job/log.h"
+#include "trainer/session/file_session.h"
+#include "trainer/train/run.h"
+
+namespace megalith {
+namespace {
+
+class PatientLines : public testing::Test {
+ protected:
+  PatientFile::Tell tell() {
+    return [this](const std::string& trouble) { told_.push_back(trouble); };
+  }
+  // Calls that find the disk full write a part.
+  FileFate fate(const FileEvent& e) const {
+    return full_ && e.call == *full_ && e.path == path_ ? FileFate{ENOSPC, e.bytes / 2} : FileFate{};
+  }
+
+  test::Scratch scratch_;
+  std::string path_ = scratch_.path("lines");
+  std::vector<std::string> told_;
+  std::optional<FileCall> full_;
+  FileHook hook_{[this](const FileEvent& e) { return fate(e); }};
+};
+
+TEST_F(PatientLines, WaitAndAreWrittenInTheirPlace) {
+  PatientFile file(path_, true, tell());
+  file.append("one\n");
+  full_ = FileCall::write;
+  for (const char* line : {"two\n", "three\n", "four\n"}) file.append(line);
+  file.sync();
+  EXPECT_EQ(read_file(path_), "one\n") << "half a line stays";
+  ASSERT_EQ(told_.size(), 1u) << "once";
+  EXPECT_NE(told_[0].find("lines (2 of 4 bytes at 4 done): No space left on device"), std::string::npos) << told_[0];
+  full_.reset();
+  file.append("five\n");
+  EXPECT_EQ(read_file(path_), "one\ntwo\nthree\nfour\nfive\n");
+  ASSERT_EQ(told_.size(), 2u);
+  EXPECT_NE(told_[1].find("is written again; lines that waited and are there: 4; that are lost: 0"), std::string::npos)
+      << told_[1];
+}
+
+TEST_F(PatientLines, BeyondTheBoundAreCounted) {
+  const std::string line = std::string(1 << 20, 'x') + "\n";
+  PatientFile file(path_, true, tell());
+  full_ = FileCall::write;
+  for (int i = 0; i < 6; i++) file.append(line);
+  full_.reset();
+  file.append("last\n");
+  EXPECT_EQ(read_file(path_), line + line + line + "last\n");
+  ASSERT_EQ(told_.size(), 2u);
+  EXPECT_NE(told_[1].find("are there: 4; that are lost: 3"), std::string::npos) << told_[1];
+}
+
+TEST_F(PatientLines, AnEndWhileTheDiskIsFullIsTold) {
+  {
+    PatientFile file(path_, true, tell());
+    full_ = FileCall::write;
+    file.append("one\n");
+    file.append("two\n");
+  }
+  ASSERT_EQ(told_.size(), 2u);
+  EXPECT_NE(told_[1].find("2 lines of "), std::string::npos) << told_[1];
+  full_.reset();
+  { const PatientFile file(path_, true, tell()); }
+  EXPECT_EQ(read_file(path_), "");
+}
+
+TEST_F(PatientLines, AFlushMayFindTheDiskFull) {
+  PatientFile file(path_, true, tell());
+  file.append("one\n");
+  full_ = FileCall::sync;
+  file.sync();
+  file.append("two\n");
+  ASSERT_EQ(told_.size(), 1u);
+  full_.reset();
+  file.sync();
+  EXPECT_EQ(read_file(path_), "one\ntwo\n");
+  EXPECT_EQ(told_.size(), 2u);
+}
+
+TEST_F(PatientLines, GoOnBehindALineThatWasCutShort) {
+  scratch_.write("lines", "one\ntw");
+  PatientFile(path_, true, tell()).append("three\n");
+  EXPECT_EQ(read_file(path_), "one\ntw\nthree\n");
+  PatientFile(path_, false, tell()).append("four\n");
+  EXPECT_EQ(read_file(path_), "one\ntw\nthree\nfour\n");
+}
+
+// Of a run of ten steps, metrics and log cannot be written in the middle; checkpoints can.
+TEST(FullDiskUnderARun, LosesNoLineAndEndsNothing) {
+  const test::Scratch scratch;
+  scratch.write("train.bin", std::string(4000, '\1'));
+  const std::string run = scratch.path("run");
+  const Config config = parse_config(
+      fmt::format("[model]\nlayers = 1\nhidden = 8\nheads = 1\nvocab = 300\ncontext = 8\n"
+                  "[batch]\nglobal_batch_size = 2\nmicrobatch_size = 2\n[data]\ntrain = \"{}\"\n"
+                  "[train]\nsteps = 10\nlog_every = 1\n[checkpoint]\nevery = 2\nkeep = 2\n[run]\noutput = \"{}\"\n",
+                  scratch.path("train.bin"), run),
+      "test", {});
+  int64_t writes = 0, refused = 0;
+  {
+    const FileHook hook([&](const FileEvent& e) -> FileFate {
+      const bool ours = e.path == run + "/metrics.jsonl" || e.path == run + "/log.txt";
+      if (!ours || e.call != FileCall::write || ++writes < 12 || writes > 24) return {};
+      refused++;
+      return {ENOSPC, e.bytes / 3};
+    });
+    const FileSession session("", {}, 1);
+    megalith::Run(config, session).train();
+    log_to_console();
+  }
+  EXPECT_GT(refused, 5);
+  EXPECT_EQ(list_checkpoints(run + "/checkpoints").size(), 2u);
+  const std::string metrics = read_file(run + "/metrics.jsonl"), log = read_file(run + "/log.txt");
+  size_t at = 0;
+  for (int step = 1; step <= 10; step++) {
+    const size_t found = metrics.find(fmt::format("{{\"step\":{},", step), at);
+    ASSERT_NE(found, std::string::npos) << step << " in " << metrics;
+    at = found;
+    EXPECT_NE(log.find(fmt::format("step {}/10", step)), std::string::npos) << step << " in " << log;
+  }
+  EXPECT_NE(log.find("No space left on device"), std::string::npos) << log;
+  EXPECT_NE(log.find("metrics.jsonl is written again"), std::string::npos) << log;
+}
+
+}  // namespace
+}  // namespace megalith

@@ -1,0 +1,75 @@
+#include "trainer/job/patient_file.h"
+
+#include <utility>
+
+#include "kernels/base/counted.h"
+
+namespace megalith {
+
+PatientFile::PatientFile(const std::string& path, bool lines, Tell tell)
+    : file_(path, File::Use::append), tell_(std::move(tell)), end_(file_.size()) {
+  if (!lines || end_ == 0) return;
+  char last = '\n';
+  file_.read(end_ - 1, &last, 1);
+  if (last != '\n') kept_ = "\n";
+}
+
+PatientFile::~PatientFile() {
+  if (!failing_) return;
+  write();
+  if (kept_lines_ > 0)
+    tell_(fmt::format("{} of {} could not be written and are lost", counted(kept_lines_ + lost_lines_, "line"),
+                      file_.path()));
+}
+
+void PatientFile::append(const std::string& text, int64_t count) {
+  const auto is_full = [&] { return failing_ && kept_.size() + text.size() > most_kept; };
+  if (is_full()) write();
+  if (is_full()) {
+    lost_lines_ += count;
+    return;
+  }
+  kept_ += text;
+  kept_lines_ += count;
+  write();
+}
+
+void PatientFile::sync() {
+  write();
+  if (failing_) return;
+  try {
+    file_.sync();
+  } catch (const Error& e) {
+    fail(e.what());
+  }
+}
+
+void PatientFile::write() {
+  try {
+    if (!kept_.empty()) file_.write(end_, kept_.data(), static_cast<int64_t>(kept_.size()));
+    if (failing_) file_.sync();  // a disk that is full may say so only then
+  } catch (const Error& e) {
+    return fail(e.what());
+  }
+  end_ += static_cast<int64_t>(kept_.size());
+  kept_.clear();
+  const int64_t waited = std::exchange(kept_lines_, 0);
+  if (!std::exchange(failing_, false)) return;
+  const int64_t lost = std::exchange(lost_lines_, 0);
+  tell_(fmt::format("{} is written again; lines that waited and are there: {}; that are lost: {}", file_.path(), waited,
+                    lost));
+}
+
+void PatientFile::fail(const std::string& why) {
+  // Half a line is no line; shortening a file takes no space. Where that fails too, the next write is over it.
+  try {
+    if (file_.size() > end_) file_.resize(end_);
+  } catch (const Error&) {
+  }
+  if (failing_) return;
+  failing_ = true;
+  tell_(fmt::format("{}. This does not end the run: up to {} MiB of lines wait in memory until they can be written",
+                    why, most_kept >> 20));
+}
+
+}  // namespace megalith

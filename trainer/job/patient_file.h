@@ -1,0 +1,46 @@
+// A file of lines (or records) that is appended to, and that a full disk does not end: what cannot be written is kept
+// in memory and written, in its place, once that can be done again. What is beyond most_kept is lost, and counted.
+// Nothing happens in silence: the first failure and its end are told.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "kernels/base/files.h"
+
+namespace megalith {
+
+class PatientFile {
+ public:
+  static constexpr size_t most_kept = 4 << 20;  // bytes
+  // Is told a sentence; may not append to this file.
+  using Tell = std::function<void(const std::string&)>;
+
+  // Goes on behind what the file holds, on a new line if `lines` and the last one was cut short. Error: it cannot be
+  // opened.
+  PatientFile(const std::string& path, bool lines, Tell tell);
+  // Tries once more, and tells how many lines are lost.
+  ~PatientFile();
+  PatientFile(const PatientFile&) = delete;
+  PatientFile& operator=(const PatientFile&) = delete;
+
+  // `count` whole lines.
+  void append(const std::string& text, int64_t count = 1);
+  // What was written is on the disk, if the disk allows it.
+  void sync();
+
+ private:
+  void write();
+  void fail(const std::string& why);
+
+  File file_;
+  Tell tell_;
+  int64_t end_;             // of what was written whole
+  std::string kept_;        // what is to follow
+  int64_t kept_lines_ = 0;  // in it
+  int64_t lost_lines_ = 0;  // after it
+  bool failing_ = false;
+};
+
+}  // namespace megalith
