@@ -4,13 +4,15 @@
 //   planted_hangs FOLDER TIMEOUT TENSOR PIPELINE STEPS [FAULT RANK STEP CALL]
 //
 // FAULT is skip, other (a barrier instead), bytes (half of them), stop (SIGSTOP), kill
-// (SIGKILL), slow (for half of the time-out). Rank 0 prints how many collectives a step of each rank has.
+// (SIGKILL), slow (for half of the time-out); FOLDER/planted is written then. Rank 0 prints how many collectives a step
+// of each rank has.
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <thread>
 
@@ -24,7 +26,7 @@ namespace {
 using namespace megalith;
 
 struct Fault {
-  std::string name;
+  std::string folder, name;
   int rank = -1;
   int64_t step = 0, call = 0;
   double timeout = 0;
@@ -40,6 +42,7 @@ struct Fault {
   // Whether the call that begins here is the one; what need not change the call is done.
   bool here() {
     if (++calls != call || now != step || !mine) return false;
+    std::ofstream(folder + "/planted") << name;
     if (name == "stop") raise(SIGSTOP);
     if (name == "kill") raise(SIGKILL);
     if (name == "slow") std::this_thread::sleep_for(std::chrono::duration<double>(timeout / 2));
@@ -131,6 +134,7 @@ int main(int argc, char** argv) {
   if (argc < 6) return 2;
   const std::string folder = argv[1];
   Fault fault;
+  fault.folder = folder;
   fault.timeout = std::atof(argv[2]);
   CommunicationConfig communication;
   communication.timeout = fault.timeout;

@@ -360,7 +360,7 @@ class Judge {
 
   std::string describe_kind(int rank, const KnownCall& c) const {
     const KnownGroup* g = group(rank, c.group);
-    return fmt::format("a {} of {} ({} bytes)", name_of(c.call), g ? g->name : "a group", c.bytes);
+    return fmt::format("{} of {} ({} bytes)", name_of(c.call), g ? g->name : "a group", c.bytes);
   }
 
   // Of where ranks stand and who waits for them.
