@@ -140,7 +140,8 @@ std::vector<std::string> violations_of(const std::string& path, const std::strin
     for (const std::string& word : words)
       if (code.find(word) != std::string::npos) found.push_back(path + what + word);
   };
-  if (path != "kernels/base/files.cpp" && path != "kernels/base/mapped_file.cpp") refuse(words_of_own_files(), " has files of its own: ");
+  if (path != "kernels/base/files.cpp" && path != "kernels/base/mapped_file.cpp")
+    refuse(words_of_own_files(), " has files of its own: ");
   if (path != "kernels/base/json.cpp") refuse(words_of_json_text, " reads or writes JSON: ");
   if (path.starts_with("trainer/model/") && has_word(code, "rank")) found.push_back(path + " says rank");
   return found;
