@@ -37,7 +37,7 @@ for target in "${targets[@]}"; do
   dictionary=()
   [ -f $here/"$target".dict ] && dictionary=(-dict=$here/"$target".dict)
   log=$out/$target.log
-  MEGALITH_FUZZ_TARGET=$target $out/fuzz -max_total_time="$seconds" -max_len=8192 -timeout=10 -rss_limit_mb=1024 \
+  MEGALITH_FUZZ_TARGET=$target $out/fuzz -max_total_time="$seconds" -max_len=8192 -timeout=60 -rss_limit_mb=1024 \
     -print_final_stats=1 -artifact_prefix=$out/faults/"$target"- "${dictionary[@]}" $out/corpus/"$target" \
     $here/seeds/"$target" >"$log" 2>&1 || { status=1; echo "FAULT in $target; see $log"; }
   count=$(awk '/stat::number_of_executed_units/ {print $2}' "$log")
