@@ -14,10 +14,10 @@ uint64_t spread(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// A free place of the page; where there is none, one that nobody reads: such a group is missed, and nothing breaks.
-CallPage::Group& free_place(CallPage& page) {
-  const auto found = std::find_if(page.groups.begin(), page.groups.end(), [](const auto& g) { return g.id == 0; });
-  if (found != page.groups.end()) return *found;
+// A free place; where there is none, one that nobody reads: such a group is missed, and nothing breaks.
+CallPage::Group& free_place(CallPage& in) {
+  const auto found = std::find_if(in.groups.begin(), in.groups.end(), [](const auto& g) { return g.id == 0; });
+  if (found != in.groups.end()) return *found;
   static CallPage::Group nowhere{};
   return nowhere;
 }
