@@ -232,7 +232,7 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
   nlohmann::json made = made_of(options, inputs);
   const auto earlier = folder.noted(PrepareFolder::made_of), noted = folder.noted(PrepareFolder::position);
   const auto done = folder.noted(PrepareFolder::publishing);
-  if (noted || done) {
+  if (done ? earlier.has_value() : noted.has_value()) {  // once all is made, that note may be gone already
     const std::string difference = difference_of(earlier ? earlier->at("of") : nlohmann::json::object(), made);
     CHECK(
         difference.empty(),
