@@ -210,8 +210,8 @@ class Gpu(unittest.TestCase):
         self.assertTrue(said["memcheck"].startswith("--tool memcheck --report-api-errors no "), said)
 
     def test_a_hang_is_named_before_its_time_is_up(self):
-        with open(HERE + "/../tests/mpi/groups.cpp") as file:
-            timeout = float(re.search(r"NcclOptions\{\.timeout = (\d+)\}", file.read())[1])
+        with open(HERE + "/../tests/mpi/main.cpp") as file:
+            timeout = float(re.search(r"longest_wait = (\d+);", file.read())[1])
         options = argparse.Namespace(folder=self.folder, reference=self.folder + "/reference", device="cuda")
         for part in gpu.make_parts(options, 1, self.folder) + gpu.make_parts(options, 8, self.folder):
             if part.name.startswith("NCCL"):

@@ -56,7 +56,7 @@ class Steps {
 
   double one() {
     const auto start = std::chrono::steady_clock::now();
-    trainer_.step(step_, 0, feed_, false, &scalars_);
+    trainer_.step(step_, 0, feed_, {}, &scalars_);
     runtime_.stream.synchronize();
     step_++;
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -12,8 +12,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* suspect_suffix = ".suspect-";
+
 // The number in PREFIXstep-00000100SUFFIX.
-std::optional<int64_t> step_of(const std::string& name, const std::string& prefix, const std::string& suffix) {
+std::optional<int64_t> step_in(const std::string& name, const std::string& prefix, const std::string& suffix) {
   const std::string head = prefix + "step-";
   if (!name.starts_with(head) || !name.ends_with(suffix) || name.size() < head.size() + suffix.size()) return {};
   const std::string digits = name.substr(head.size(), name.size() - head.size() - suffix.size());
@@ -29,7 +31,7 @@ struct Entry {
 };
 
 struct Entries {
-  std::vector<Entry> published, unfinished, removed;
+  std::vector<Entry> published, unfinished, removed, suspects;
 };
 
 Entries entries_of(const std::string& directory) {
@@ -39,9 +41,11 @@ Entries entries_of(const std::string& directory) {
   fs::directory_iterator it(directory, error);
   for (; !error && it != fs::directory_iterator(); it.increment(error)) {
     const std::string name = it->path().filename().string(), path = directory + "/" + name;
-    if (const auto published = step_of(name, "", "")) entries.published.push_back({*published, path});
-    if (const auto unfinished = step_of(name, ".", ".partial")) entries.unfinished.push_back({*unfinished, path});
-    if (const auto removed = step_of(name, ".", ".removed")) entries.removed.push_back({*removed, path});
+    if (const auto published = step_in(name, "", "")) entries.published.push_back({*published, path});
+    if (const auto unfinished = step_in(name, ".", ".partial")) entries.unfinished.push_back({*unfinished, path});
+    if (const auto removed = step_in(name, ".", ".removed")) entries.removed.push_back({*removed, path});
+    if (const size_t dot = name.rfind(suspect_suffix); dot != std::string::npos)
+      if (const auto aside = step_in(name.substr(0, dot), "", "")) entries.suspects.push_back({*aside, path});
   }
   CHECK(!error, "cannot list the checkpoints in {}: {}", directory, error.message());
   std::sort(entries.published.begin(), entries.published.end());
@@ -51,14 +55,25 @@ Entries entries_of(const std::string& directory) {
 
 }  // namespace
 
-std::string why_incomplete(const std::string& folder) {
+std::optional<int64_t> step_of_folder(const std::string& folder) {
+  fs::path path = fs::path(folder).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();  // "step-00000100/"
+  return step_in(path.filename().string(), "", "");
+}
+
+namespace {
+// Damage, unless it is complete.
+Manifest complete_manifest(const std::string& folder) {
+  Manifest manifest = read_manifest(folder);
+  check_files(folder, manifest);
+  return manifest;
+}
+}  // namespace
+
+std::string why_of_no_use(const std::string& folder) {
   try {
-    const Manifest manifest = read_manifest(folder);
-    check_files(folder, manifest);
-    const auto step = step_of(fs::path(folder).filename().string(), "", "");
-    CHECK_INTACT(!step || *step == manifest.step, "{} holds a checkpoint of step {}: it was renamed", folder,
-                 manifest.step);
-    return "";
+    const std::string values = what_is_not_finite(complete_manifest(folder));
+    return values.empty() ? "" : fmt::format("{} holds {}", folder, values);
   } catch (const Damage& e) {
     return e.what();
   }
@@ -68,7 +83,7 @@ CheckpointListing scan_checkpoints(const std::string& directory) {
   CheckpointListing listing;
   const Entries entries = entries_of(directory);
   for (const Entry& e : entries.published) {
-    const std::string reason = why_incomplete(e.path);
+    const std::string reason = why_of_no_use(e.path);
     if (reason.empty())
       listing.complete.push_back(e.path);
     else
@@ -81,16 +96,41 @@ CheckpointListing scan_checkpoints(const std::string& directory) {
 
 std::vector<std::string> list_checkpoints(const std::string& directory) { return scan_checkpoints(directory).complete; }
 
-std::string set_aside(const std::string& folder) {
+std::string set_aside(const std::string& folder, Aside as) {
+  const std::string stem = folder + (as == Aside::damaged ? ".damaged-" : suspect_suffix);
   std::error_code ignored;
   int k = 1;
-  while (fs::exists(fmt::format("{}.damaged-{}", folder, k), ignored)) k++;
-  std::string aside = fmt::format("{}.damaged-{}", folder, k);
+  while (fs::exists(fmt::format("{}{}", stem, k), ignored)) k++;
+  std::string aside = fmt::format("{}{}", stem, k);
   move_file(folder, aside);
   return aside;
 }
 
-std::vector<std::string> prune_checkpoints(const std::string& directory, int64_t keep) {
+std::vector<std::string> checkpoints_before(const std::string& directory, int64_t step) {
+  Entries entries = entries_of(directory);
+  std::vector<Entry> all = std::move(entries.published);
+  all.insert(all.end(), entries.suspects.begin(), entries.suspects.end());
+  std::stable_sort(all.begin(), all.end());
+  std::vector<std::string> paths;
+  for (const Entry& e : all) {
+    if (e.step >= step) continue;
+    try {
+      complete_manifest(e.path);
+      paths.push_back(e.path);
+    } catch (const Damage&) {
+      // There is an older one, or there is none.
+    }
+  }
+  return paths;
+}
+
+std::set<int64_t> steps_of(const std::vector<std::string>& checkpoints) {
+  std::set<int64_t> steps;
+  for (const std::string& path : checkpoints) steps.insert(step_of_folder(path).value());
+  return steps;
+}
+
+std::vector<std::string> prune_checkpoints(const std::string& directory, int64_t keep, const Needed& needed) {
   CHECK(keep >= 0, "cannot keep {} checkpoints; 0 keeps all", keep);
   std::vector<std::string> removed;
   const Entries entries = entries_of(directory);
@@ -101,7 +141,9 @@ std::vector<std::string> prune_checkpoints(const std::string& directory, int64_t
     }
   if (keep == 0) return removed;
   const std::vector<std::string> complete = list_checkpoints(directory);
+  const std::set<int64_t> stay = needed ? needed(steps_of(complete)) : std::set<int64_t>{};
   for (size_t i = static_cast<size_t>(keep); i < complete.size(); i++) {
+    if (stay.contains(step_of_folder(complete[i]).value())) continue;
     // Renamed first: a death half way leaves a folder that nobody takes for a checkpoint.
     const std::string name = fs::path(complete[i]).filename().string();
     const std::string doomed = fmt::format("{}/.{}.removed", directory, name);

@@ -88,22 +88,6 @@ void write_attribute(hid_t object, const char* name, const std::vector<int64_t>&
   HDF5_CHECK(H5Awrite(attribute, H5T_NATIVE_INT64, values.data()));
 }
 
-std::string read_string(hid_t object, const char* name) {
-  const Handle attribute(HDF5_CHECK(H5Aopen(object, name, H5P_DEFAULT)), H5Aclose);
-  const Handle type(HDF5_CHECK(H5Aget_type(attribute)), H5Tclose);
-  std::string value(H5Tget_size(type), '\0');
-  HDF5_CHECK(H5Aread(attribute, type, value.data()));
-  return value;
-}
-
-std::vector<int64_t> read_integers(hid_t object, const char* name) {
-  const Handle attribute(HDF5_CHECK(H5Aopen(object, name, H5P_DEFAULT)), H5Aclose);
-  const Handle space(HDF5_CHECK(H5Aget_space(attribute)), H5Sclose);
-  std::vector<int64_t> values(static_cast<size_t>(HDF5_CHECK(H5Sget_simple_extent_npoints(space))));
-  HDF5_CHECK(H5Aread(attribute, H5T_NATIVE_INT64, values.data()));
-  return values;
-}
-
 // HDF5 has no bf16: its bits are stored.
 hid_t type_of(const DatasetRecord& d) { return d.dtype == DType::bf16 ? H5T_STD_U16LE : H5T_IEEE_F32LE; }
 
@@ -128,6 +112,7 @@ HDF5Layout lay_out_hdf5(const std::vector<DatasetRecord>& datasets) {
   const QuietErrors quiet;
   const Handle access(HDF5_CHECK(H5Pcreate(H5P_FILE_ACCESS)), H5Pclose);
   HDF5_CHECK(H5Pset_fapl_stdio(access));  // the default driver resolves the link, whose target has no path
+  HDF5_CHECK(H5Pset_libver_bounds(access, H5F_LIBVER_EARLIEST, H5F_LIBVER_LATEST));  // the format of hdf5_structure.h
   Handle file(HDF5_CHECK(H5Fcreate(layout.file.path().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access)), H5Fclose);
   {
     const Handle root(HDF5_CHECK(H5Gopen2(file, "/", H5P_DEFAULT)), H5Gclose);
@@ -157,34 +142,6 @@ HDF5Layout lay_out_hdf5(const std::vector<DatasetRecord>& datasets) {
   file.close();
   layout.bytes = layout.file.size();
   return layout;
-}
-
-std::vector<std::string> compare_with_hdf5(const std::string& path, const FileRecord& record) {
-  File(path, File::Use::read);  // a file that cannot be opened is an Error, not a difference
-  std::vector<std::string> differences;
-  const QuietErrors quiet;
-  try {
-    const Handle access(HDF5_CHECK(H5Pcreate(H5P_FILE_ACCESS)), H5Pclose);
-    HDF5_CHECK(H5Pset_file_locking(access, false, true));  // many network file systems have none; nobody writes here
-    const Handle file(HDF5_CHECK(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access)), H5Fclose);
-    for (const DatasetRecord& d : record.datasets) {
-      const Handle dataset(HDF5_CHECK(H5Dopen2(file, d.dataset.c_str(), H5P_DEFAULT)), H5Dclose);
-      const Handle space(HDF5_CHECK(H5Dget_space(dataset)), H5Sclose);
-      const Handle type(HDF5_CHECK(H5Dget_type(dataset)), H5Tclose);
-      const bool same =
-          H5Dget_offset(dataset) == static_cast<haddr_t>(d.offset) && H5Sget_simple_extent_ndims(space) == 1 &&
-          H5Sget_simple_extent_npoints(space) == d.piece.numel() && H5Tequal(type, type_of(d)) > 0 &&
-          read_string(dataset, "tensor") == d.piece.name && read_integers(dataset, "shape") == d.piece.shape &&
-          read_integers(dataset, "columns") == std::vector{d.piece.col_begin, d.piece.col_end} &&
-          read_integers(dataset, "elements") == std::vector{d.piece.begin, d.piece.end} &&
-          read_string(dataset, "xxh3_64") == hex(d.checksum);
-      if (!same)
-        differences.push_back(fmt::format("{}: dataset {} is not what the manifest says it is", path, d.dataset));
-    }
-  } catch (const Error& e) {
-    differences.push_back(fmt::format("{}: {}", path, e.what()));
-  }
-  return differences;
 }
 
 }  // namespace megalith

@@ -1,4 +1,5 @@
-// The HDF5 side of a rank's file. Internal to this folder.
+// What the HDF5 library does for a rank's file: it lays it out. No file is read with it (hdf5_structure.h). Internal to
+// this folder.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +23,5 @@ struct HDF5Layout {
 // must not be empty. The result depends on the arguments only: no times, no process ids. Needs /proc, and a limit on
 // the size of files (ulimit -f) that allows one of this size.
 HDF5Layout lay_out_hdf5(const std::vector<DatasetRecord>& datasets);
-
-// Opens a file with the HDF5 library and compares what it says with the record: offset, extent, type and attributes of
-// each dataset. Returns a sentence for each difference. Call it on files whose structure checksum is right.
-std::vector<std::string> compare_with_hdf5(const std::string& path, const FileRecord& record);
 
 }  // namespace megalith

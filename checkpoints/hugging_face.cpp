@@ -45,7 +45,7 @@ int64_t positive(const nlohmann::json& config, const std::string& path, const ch
   CHECK(config.contains(key), "{} has no {}", path, key);
   CHECK(config[key].is_number_integer() && config[key] > 0, "{}: {} = {}; expected a positive integer", path, key,
         json_text(config[key]));
-  return config[key].get<int64_t>();
+  return whole_number(config[key]);
 }
 
 }  // namespace
@@ -55,14 +55,9 @@ bool is_hugging_face_folder(const std::string& folder) {
   return fs::exists(folder + weights_file, ignored) || fs::exists(folder + config_file, ignored);
 }
 
-ModelConfig read_hugging_face_shape(const std::string& folder) {
-  const std::string path = folder + config_file;
-  nlohmann::json config;
-  try {
-    config = parse_json(read_file(path));
-  } catch (const nlohmann::json::exception& e) {
-    FAIL("{} is not JSON: {}", path, e.what());
-  }
+namespace {
+
+ModelConfig shape_from(const nlohmann::json& config, const std::string& path) {
   CHECK(config.is_object(), "{} is not a JSON object", path);
   ModelConfig m;
   m.layers = positive(config, path, "n_layer");
@@ -71,6 +66,7 @@ ModelConfig read_hugging_face_shape(const std::string& folder) {
   m.vocab = positive(config, path, "vocab_size");
   m.context = positive(config, path, "n_positions");
   CHECK(m.hidden % m.heads == 0, "{}: n_head = {} does not divide n_embd = {}", path, m.heads, m.hidden);
+  check_shape(m, path);
   require(config, path, "model_type", {"gpt2"});
   require(config, path, "n_inner", {m.feed_forward(), nullptr});
   require(config, path, "activation_function", {"gelu_new", "gelu_pytorch_tanh"});  // two names of the tanh form
@@ -80,6 +76,21 @@ ModelConfig read_hugging_face_shape(const std::string& folder) {
   require(config, path, "scale_attn_by_inverse_layer_idx", {false});
   require(config, path, "add_cross_attention", {false});
   return m;
+}
+
+}  // namespace
+
+ModelConfig hugging_face_shape(std::string_view text, const std::string& path) {
+  try {
+    return shape_from(parse_json(text), path);
+  } catch (const nlohmann::json::exception& e) {
+    FAIL("{} is not the JSON of a model: {}", path, e.what());
+  }
+}
+
+ModelConfig read_hugging_face_shape(const std::string& folder) {
+  const std::string path = folder + config_file;
+  return hugging_face_shape(read_file(path), path);
 }
 
 HuggingFaceReader::HuggingFaceReader(const std::string& folder, const std::vector<StoredParameter>& parameters)

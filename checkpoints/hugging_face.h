@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "checkpoints/safetensors.h"
@@ -27,9 +28,11 @@ struct StoredParameter {
 bool is_hugging_face_folder(const std::string& folder);
 
 // From folder/config.json. Error, with the value, for what this model is not: another activation than tanh-GELU,
-// another layer_norm_epsilon than 1e-5, untied embeddings, another feed-forward width, other attention scaling, cross
-// attention.
+// sizes out of the ranges of [model], another layer_norm_epsilon than 1e-5, untied embeddings, another feed-forward
+// width, other attention scaling, cross attention.
 ModelConfig read_hugging_face_shape(const std::string& folder);
+// The same from the text of a config.json; `path` only names the file in messages.
+ModelConfig hugging_face_shape(std::string_view text, const std::string& path);
 
 // Serves "parameters/<name>" in our layout. Opening checks that every parameter is there with its shape, that nothing
 // unknown is, and that an lm_head.weight, if present, equals wte.weight. Reads in place: no tensor is materialised.
@@ -48,10 +51,9 @@ class HuggingFaceReader : public TensorSource {
   std::map<std::string, StoredParameter> stored_;  // by our name; its own is the file's, with the prefix
 };
 
-// Writes config.json, generation_config.json and model.safetensors, which GPT2LMHeadModel.from_pretrained loads, into the
-// folder. Holds one tensor in memory at a time. Creates the folder; an existing file of one of these names is an Error
-// before anything is written.
-// `end_of_text` is the token that begins and ends texts there; none: no token does.
+// Writes config.json, generation_config.json and model.safetensors, which GPT2LMHeadModel.from_pretrained loads, into
+// the folder. Holds one tensor in memory at a time. Creates the folder; an existing file of one of these names is an
+// Error before anything is written. `end_of_text` is the token that begins and ends texts there; none: no token does.
 void export_hugging_face(TensorSource& source, const ModelConfig& model, const std::vector<StoredParameter>& parameters,
                          std::optional<int64_t> end_of_text, const std::string& folder);
 

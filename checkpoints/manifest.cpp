@@ -4,8 +4,11 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include "checkpoints/checksum.h"
+#include "checkpoints/directory.h"
+#include "kernels/base/counted.h"
 #include "kernels/base/files.h"
 #include "kernels/base/json.h"
 
@@ -21,14 +24,16 @@ constexpr std::string_view prefix = "{\n \"checksum\": \"";
 constexpr std::string_view zeros = "0000000000000000";
 
 nlohmann::ordered_json to_json(const DatasetRecord& d) {
-  return {{"tensor", d.piece.name},
-          {"shape", d.piece.shape},
-          {"columns", {d.piece.col_begin, d.piece.col_end}},
-          {"elements", {d.piece.begin, d.piece.end}},
-          {"dtype", name_of(d.dtype)},
-          {"dataset", d.dataset},
-          {"offset", d.offset},
-          {"checksum", hex(d.checksum)}};
+  nlohmann::ordered_json j{{"tensor", d.piece.name},
+                           {"shape", d.piece.shape},
+                           {"columns", {d.piece.col_begin, d.piece.col_end}},
+                           {"elements", {d.piece.begin, d.piece.end}},
+                           {"dtype", name_of(d.dtype)},
+                           {"dataset", d.dataset},
+                           {"offset", d.offset},
+                           {"checksum", hex(d.checksum)}};
+  if (d.not_finite > 0) j["not_finite"] = d.not_finite;
+  return j;
 }
 
 std::string lines_of(const FileRecord& record, const char* separator) {
@@ -42,29 +47,39 @@ std::string lines_of(const FileRecord& record, const char* separator) {
 DatasetRecord dataset_from(const nlohmann::json& j) {
   DatasetRecord d;
   d.piece.name = j.at("tensor").get<std::string>();
-  d.piece.shape = j.at("shape").get<std::vector<int64_t>>();
-  d.piece.col_begin = j.at("columns").at(0).get<int64_t>();
-  d.piece.col_end = j.at("columns").at(1).get<int64_t>();
-  d.piece.begin = j.at("elements").at(0).get<int64_t>();
-  d.piece.end = j.at("elements").at(1).get<int64_t>();
+  for (const nlohmann::json& dim : j.at("shape")) d.piece.shape.push_back(whole_number(dim));
+  d.piece.col_begin = whole_number(j.at("columns").at(0));
+  d.piece.col_end = whole_number(j.at("columns").at(1));
+  d.piece.begin = whole_number(j.at("elements").at(0));
+  d.piece.end = whole_number(j.at("elements").at(1));
   d.dataset = j.at("dataset").get<std::string>();
-  d.offset = j.at("offset").get<int64_t>();
+  d.offset = whole_number(j.at("offset"));
   d.checksum = from_hex(j.at("checksum").get<std::string>());
   const auto dtype = j.at("dtype").get<std::string>();
   CHECK(dtype == "f32" || dtype == "bf16", "{} is stored as {}; this version reads f32 and bf16", d.piece.name, dtype);
   if (dtype == "bf16") d.dtype = DType::bf16;
   check_piece(d.piece);
+  d.not_finite = j.value("not_finite", int64_t{0});
+  CHECK(d.not_finite >= 0 && d.not_finite <= d.piece.numel(), "{} has {} values that are not finite, of {}",
+        describe(d.piece), d.not_finite, d.piece.numel());
+  CHECK(d.dataset == d.piece.name || d.dataset.starts_with(d.piece.name + "#"),
+        "dataset {} is no name for a piece of {}", d.dataset, d.piece.name);
   return d;
+}
+
+// In the folder, visible, and of one line in messages.
+bool is_file_name(const std::string& name) {
+  const auto bad = [](char c) { return c <= ' ' || c > '~' || c == '/'; };
+  return !name.empty() && name[0] != '.' && std::none_of(name.begin(), name.end(), bad);
 }
 
 FileRecord file_from(const nlohmann::json& j) {
   FileRecord f;
   f.name = j.at("name").get<std::string>();
-  f.bytes = j.at("bytes").get<int64_t>();
+  f.bytes = whole_number(j.at("bytes"));
   f.structure = from_hex(j.at("structure").get<std::string>());
   for (const nlohmann::json& d : j.at("datasets")) f.datasets.push_back(dataset_from(d));
-  CHECK(!f.name.empty() && f.name[0] != '.' && f.name.find('/') == std::string::npos, "'{}' is no name for a file",
-        f.name);
+  CHECK(is_file_name(f.name), "{} is no name for a file", json_text(nlohmann::json(f.name)));
   int64_t position = 0;
   for (const DatasetRecord& d : f.datasets) {
     CHECK(d.offset >= position && d.bytes() <= f.bytes && d.offset <= f.bytes - d.bytes(),
@@ -112,6 +127,25 @@ std::string to_text(const Manifest& manifest) {
   }
 }
 
+namespace {
+
+std::vector<FileRecord> files_from(const nlohmann::json& j, const std::string& path) {
+  std::vector<FileRecord> files;
+  std::set<std::string> names;
+  try {
+    for (const nlohmann::json& f : j) {
+      files.push_back(file_from(f));
+      CHECK(names.insert(files.back().name).second, "{} is listed twice", files.back().name);
+    }
+  } catch (const Error& e) {
+    FAIL("{}: {}", path, e.what());
+  }
+  CHECK(!files.empty(), "{} lists no files: it is of no checkpoint", path);
+  return files;
+}
+
+}  // namespace
+
 Manifest manifest_from_text(const std::string& text, const std::string& path) {
   CHECK_INTACT(
       text.size() > prefix.size() + zeros.size() && text.starts_with(prefix),
@@ -128,9 +162,11 @@ Manifest manifest_from_text(const std::string& text, const std::string& path) {
     CHECK(j.at("version") == format_version, "{} is of format version {}; this version of megalith reads {}", path,
           json_text(j.at("version")), format_version);
     Manifest m;
-    m.step = j.at("step").get<int64_t>();
+    m.step = whole_number(j.at("step"));
+    CHECK(m.step >= 0, "{} is of step {}; steps are counted from 0", path, m.step);
     m.state = j.at("state");
-    for (const nlohmann::json& f : j.at("files")) m.files.push_back(file_from(f));
+    CHECK(m.state.is_object(), "{} has a state that is no JSON object, but a {}", path, m.state.type_name());
+    m.files = files_from(j.at("files"), path);
     return m;
   } catch (const nlohmann::json::exception& e) {
     FAIL("{} cannot be understood, though its checksum is right: {}", path, e.what());
@@ -146,18 +182,41 @@ Manifest read_manifest(const std::string& folder) {
   const bool exists = std::filesystem::exists(path, error);
   CHECK(!error, "cannot examine {}: {}", path, error.message());
   CHECK_INTACT(exists, "{} is absent: the folder is no checkpoint, or was never finished", path);
-  return manifest_from_text(read_file(path), path);
+  Manifest manifest = manifest_from_text(read_file(path), path);
+  const auto step = step_of_folder(folder);
+  CHECK_INTACT(!step || *step == manifest.step,
+               "{} holds a checkpoint of step {}: it was renamed, or copied over another", folder, manifest.step);
+  return manifest;
 }
 
 void check_files(const std::string& folder, const Manifest& manifest) {
   for (const FileRecord& f : manifest.files) {
     const std::string path = folder + "/" + f.name;
     std::error_code error;
-    const auto bytes = std::filesystem::file_size(path, error);
+    const auto kind = std::filesystem::status(path, error).type();
+    if (kind == std::filesystem::file_type::not_found)
+      error = std::make_error_code(std::errc::no_such_file_or_directory);
     CHECK_INTACT(!means_absent(error), "{} of the checkpoint is absent: {}", path, error.message());
+    CHECK(!error, "{} of the checkpoint cannot be examined: {}", path, error.message());
+    CHECK_INTACT(kind == std::filesystem::file_type::regular, "{} of the checkpoint is not a plain file", path);
+    const auto bytes = std::filesystem::file_size(path, error);
     CHECK(!error, "{} of the checkpoint cannot be examined: {}", path, error.message());
     CHECK_INTACT(bytes == static_cast<uintmax_t>(f.bytes), "{} has {} bytes, expected {}", path, bytes, f.bytes);
   }
+}
+
+std::string what_is_not_finite(const Manifest& manifest) {
+  int64_t values = 0;
+  std::vector<std::string> tensors;  // in the order of the files
+  for (const FileRecord& f : manifest.files)
+    for (const DatasetRecord& d : f.datasets) {
+      if (d.not_finite == 0) continue;
+      values += d.not_finite;
+      if (std::find(tensors.begin(), tensors.end(), d.piece.name) == tensors.end()) tensors.push_back(d.piece.name);
+    }
+  if (tensors.empty()) return "";
+  return fmt::format("{} that {} not finite, in {}{}", counted(values, "value"), values == 1 ? "is" : "are", tensors[0],
+                     tensors.size() == 1 ? "" : fmt::format(" and {}", counted(tensors.size() - 1, "more tensor")));
 }
 
 void check_complete(const Manifest& manifest) {

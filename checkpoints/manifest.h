@@ -15,9 +15,10 @@ namespace megalith {
 struct DatasetRecord {
   Piece piece;
   DType dtype = DType::f32;
-  std::string dataset;    // path in the HDF5 file
-  int64_t offset = 0;     // of its first byte in the file
-  uint64_t checksum = 0;  // XXH3-64 of its bytes
+  std::string dataset;     // path in the HDF5 file
+  int64_t offset = 0;      // of its first byte in the file
+  uint64_t checksum = 0;   // XXH3-64 of its bytes
+  int64_t not_finite = 0;  // elements that are infinite or NaN; 0 as well where nobody has counted them
   int64_t bytes() const { return piece.numel() * size_of(dtype); }
   bool operator==(const DatasetRecord&) const = default;
 };
@@ -42,15 +43,19 @@ struct Manifest {
 };
 
 // The text of manifest.json, which carries a checksum of itself, and back. `path` only names the file in messages.
-// manifest_from_text throws Error on any changed byte, and on a format that this version does not know.
+// manifest_from_text throws Error on any changed byte, on a format that this version does not know, and on what cannot
+// be true: no files, counts below 0, datasets that overlap or lie outside their file.
 std::string to_text(const Manifest& manifest);
 Manifest manifest_from_text(const std::string& text, const std::string& path);
 
-// Reads folder/manifest.json; Damage if it is absent or not intact.
+// Reads folder/manifest.json; Damage if it is absent, not intact, or of another step than the folder's name says.
 Manifest read_manifest(const std::string& folder);
 
 // Throws Damage, naming the first that is not, unless every file is there with its size.
 void check_files(const std::string& folder, const Manifest& manifest);
+
+// "3 values that are not finite, in h.0.ln_1.weight and 4 more tensors"; empty where none is known.
+std::string what_is_not_finite(const Manifest& manifest);
 
 // Throws Damage, naming the tensor and the first missing elements, unless the files together hold every element of
 // every tensor they mention, under one shape each.

@@ -13,8 +13,10 @@ constexpr int64_t max_elements = int64_t{1} << 56;  // keeps offsets in bytes fa
 
 int64_t width(const Piece& p) { return p.col_end - p.col_begin; }
 
+constexpr size_t longest_name = 1000, most_dims = 32;
+
 bool is_name(const std::string& name) {
-  if (name.empty()) return false;
+  if (name.empty() || name.size() > longest_name) return false;
   for (char c : name)
     if (c <= ' ' || c > '~' || c == '#') return false;
   size_t begin = 0;
@@ -58,9 +60,12 @@ std::string describe(const Piece& p) {
 
 void check_piece(const Piece& p) {
   CHECK(is_name(p.name),
-        "'{}' is no name for a tensor in a checkpoint: printable ASCII without '#', segments joined by single slashes",
-        p.name);
+        "'{}' is no name for a tensor in a checkpoint: printable ASCII without '#', segments joined by single slashes, "
+        "{} "
+        "characters at most",
+        p.name.substr(0, longest_name), longest_name);
   CHECK(!p.shape.empty(), "tensor {} has no dimensions; a scalar is stored as a vector of one", p.name);
+  CHECK(p.shape.size() <= most_dims, "tensor {} has {} dimensions; at most {}", p.name, p.shape.size(), most_dims);
   int64_t n = 1;
   for (int64_t d : p.shape) {
     CHECK(d > 0, "tensor {} has a dimension of {}; all must be positive", p.name, d);

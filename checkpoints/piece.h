@@ -39,7 +39,8 @@ Piece flat_piece(std::string name, std::vector<int64_t> shape, int64_t begin, in
 std::string describe(const Piece& piece);
 
 // Throws Error when the shape, the columns or the range contradict each other, or the name is not one: a path of
-// printable ASCII segments joined by single slashes, without '#' (which numbers the datasets of one tensor in a file).
+// printable ASCII segments joined by single slashes, without '#' (which numbers the datasets of one tensor in a file),
+// of 1000 characters at most.
 void check_piece(const Piece& piece);
 
 // `length` elements at `source` of the source piece's buffer are the elements at `destination` of the other's.

@@ -8,7 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "checkpoints/checksum.h"
-#include "checkpoints/hdf5_file.h"
+#include "checkpoints/hdf5_structure.h"
 #include "kernels/base/counted.h"
 #include "kernels/base/json.h"
 
@@ -142,7 +142,7 @@ void verify_file(const std::string& folder, const FileRecord& record, VerifyRepo
     report.damaged.push_back(damage(path, "the HDF5 structure", structure.value(), record.structure));
     return;
   }
-  for (std::string& difference : compare_with_hdf5(path, record)) report.damaged.push_back(std::move(difference));
+  for (std::string& difference : compare_structure(file, record)) report.damaged.push_back(std::move(difference));
 }
 
 }  // namespace
@@ -158,7 +158,14 @@ VerifyReport verify_checkpoint(const std::string& folder) {
   };
   guard([&] {
     const Manifest manifest = read_manifest(folder);
-    guard([&] { check_complete(manifest); });
+    // Of files that are as large as they should be: what a manifest asks to be looked through is no more than they
+    // hold.
+    const size_t before = report.damaged.size();
+    guard([&] { check_files(folder, manifest); });
+    if (report.damaged.size() == before)
+      guard([&] { check_complete(manifest); });
+    else
+      report.damaged.resize(before);  // said below, of each file
     for (const FileRecord& f : manifest.files) {
       report.num_files++;
       guard([&] { verify_file(folder, f, report); });
@@ -189,9 +196,11 @@ std::string describe_checkpoint(const std::string& folder) {
     table += fmt::format("  {:<{}}  {:>12}  {:>10}  ({})\n", name, width, whole.numel(), counted(count, "piece"),
                          fmt::join(whole.shape, ", "));
   }
-  return fmt::format("{}\nstep {}\n{}, {}, {}, {} of {}\nstate {}\ntensors\n{}", folder, manifest.step,
-                     counted(manifest.files.size(), "file"), counted(bytes, "byte"), counted(pieces.size(), "tensor"),
-                     counted(elements, "element"), fmt::join(types, " and "), json_text(manifest.state, 1), table);
+  const std::string not_finite = what_is_not_finite(manifest);
+  return fmt::format("{}\nstep {}{}\n{}, {}, {}, {} of {}\nstate {}\ntensors\n{}", folder, manifest.step,
+                     not_finite.empty() ? "" : "\nNOT FINITE: " + not_finite, counted(manifest.files.size(), "file"),
+                     counted(bytes, "byte"), counted(pieces.size(), "tensor"), counted(elements, "element"),
+                     fmt::join(types, " and "), json_text(manifest.state, 1), table);
 }
 
 }  // namespace megalith

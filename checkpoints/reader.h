@@ -2,7 +2,7 @@
 //
 // The datasets are read from where the manifest says they lie; the manifest covers itself and every dataset by
 // checksum, so a changed byte is an Error or harmless, never other data. The HDF5 library, which was not made to
-// survive damaged files, opens one only in verify_checkpoint, after the checksum of its structure agreed.
+// survive damaged files, opens none: what verify_checkpoint looks for in their structure, it reads itself.
 #pragma once
 
 #include <map>
@@ -58,7 +58,7 @@ struct VerifyReport {
 // throws only where it cannot read, or where the manifest, intact, is not one that this version reads.
 VerifyReport verify_checkpoint(const std::string& folder);
 
-// What `megalith checkpoint inspect` prints: step, state, files, and a table of tensors with shape, elements and
+// What `megalith checkpoint inspect` prints: step, what is not finite, state, files, and a table of tensors with shape, elements and
 // pieces.
 std::string describe_checkpoint(const std::string& folder);
 

@@ -30,6 +30,16 @@ T load(const std::byte* from) {
   return value;
 }
 
+template <class T>
+void to_floats(const std::byte* from, int64_t first, int64_t stride, int64_t count, float* out) {
+  if (std::is_same_v<T, float> && stride == 1) {
+    std::memcpy(out, from + first * 4, static_cast<size_t>(count) * 4);
+    return;
+  }
+  for (int64_t i = 0; i < count; i++)
+    out[i] = static_cast<float>(load<T>(from + (first + i * stride) * static_cast<int64_t>(sizeof(T))));
+}
+
 SafeTensors::Entry entry_from(const nlohmann::json& j, const std::string& name, const std::string& path, int64_t start,
                               int64_t bytes) {
   SafeTensors::Entry e;
@@ -63,10 +73,12 @@ SafeTensors::Entry entry_from(const nlohmann::json& j, const std::string& name, 
 SafeTensors::SafeTensors(const std::string& path) : file_(path) {
   const auto bytes = static_cast<int64_t>(file_.bytes().size());
   CHECK(bytes > length_bytes, "{} has {} bytes: it is no safetensors file, or truncated", path, bytes);
-  const auto length = load<uint64_t>(file_.bytes().data());
+  uint64_t length = 0;
+  file_.read(0, &length, length_bytes);
   CHECK(length <= static_cast<uint64_t>(std::min(largest_header, bytes - length_bytes)),
         "{} has {} bytes, and declares a header of {}: it is no safetensors file, or truncated", path, bytes, length);
-  const std::string_view header = file_.text().substr(length_bytes, length);
+  std::string header(length, '\0');
+  file_.read(length_bytes, header.data(), static_cast<int64_t>(length));
   const int64_t start = length_bytes + static_cast<int64_t>(length);
   try {
     const nlohmann::json j = parse_json(header);
@@ -103,20 +115,12 @@ void SafeTensors::read(const std::string& name, int64_t first, int64_t stride, i
   CHECK(count > 0 && first >= 0 && stride >= 1 && first < e.numel && count - 1 <= (e.numel - 1 - first) / stride,
         "{} elements of {} from {} at stride {}, of {}", count, name, first, stride, e.numel);
   const std::byte* from = file_.bytes().data() + e.begin;
-  if (e.dtype == "F32") {
-    if (stride == 1)
-      std::memcpy(out, from + first * 4, static_cast<size_t>(count) * 4);
-    else
-      for (int64_t i = 0; i < count; i++) out[i] = load<float>(from + (first + i * stride) * 4);
-  } else if (e.dtype == "BF16" || e.dtype == "F16") {
-    const bool half = e.dtype == "F16";
-    for (int64_t i = 0; i < count; i++) {
-      const std::byte* at = from + (first + i * stride) * 2;
-      out[i] = half ? static_cast<float>(load<float16>(at)) : static_cast<float>(load<bfloat16>(at));
-    }
-  } else {
-    FAIL("{}: tensor {} is stored as {}; F32, F16 and BF16 can be read", path(), name, e.dtype);
-  }
+  const auto convert = e.dtype == "F32"    ? &to_floats<float>
+                       : e.dtype == "F16"  ? &to_floats<float16>
+                       : e.dtype == "BF16" ? &to_floats<bfloat16>
+                                           : nullptr;
+  CHECK(convert, "{}: tensor {} is stored as {}; F32, F16 and BF16 can be read", path(), name, e.dtype);
+  file_.reading([=] { convert(from, first, stride, count, out); });
 }
 
 SafeTensorsWriter::SafeTensorsWriter(const std::string& path, const std::vector<Declared>& tensors) : file_(path) {

@@ -8,6 +8,7 @@
 #include "checkpoints/directory.h"
 #include "checkpoints/hdf5_file.h"
 #include "kernels/base/files.h"
+#include "kernels/base/finite.h"
 
 namespace megalith {
 namespace {
@@ -26,10 +27,24 @@ void in_parts(const StoredPiece& stored, Use use) {
   }
 }
 
-uint64_t checksum_of(const StoredPiece& stored) {
+// Of all its elements: both the checksum and how many are not finite, block by block, so that memory is read once.
+struct Content {
+  uint64_t checksum;
+  int64_t not_finite;
+};
+Content content_of(const StoredPiece& stored) {
+  constexpr int64_t block = int64_t{1} << 15;  // bytes: they stay in the first cache
   Checksum checksum;
-  in_parts(stored, [&](int64_t, int64_t bytes, const void* elements) { checksum.add(elements, bytes); });
-  return checksum.value();
+  int64_t not_finite = 0;
+  in_parts(stored, [&](int64_t, int64_t bytes, const void* elements) {
+    for (int64_t at = 0; at < bytes; at += block) {
+      const char* here = static_cast<const char*>(elements) + at;
+      const int64_t size = std::min(block, bytes - at);
+      checksum.add(here, size);
+      not_finite += count_not_finite(here, stored.dtype, size / size_of(stored.dtype));
+    }
+  });
+  return {checksum.value(), not_finite};
 }
 
 // Copies all bytes outside the datasets, which are sorted by offset, and returns their checksum.
@@ -60,7 +75,7 @@ std::string checkpoint_path(const std::string& directory, int64_t step) {
 std::string begin_checkpoint(const std::string& directory, int64_t step) {
   CHECK(step >= 0, "a checkpoint of step {}", step);
   const std::string target = checkpoint_path(directory, step);
-  CHECK(!why_incomplete(target).empty(),
+  CHECK(!why_of_no_use(target).empty(),
         "{} is a complete checkpoint and is not overwritten; resume from it, or choose another directory", target);
   const std::string folder = fmt::format("{}/.step-{:08}.partial", directory, step);
   remove_all(folder);
@@ -82,8 +97,12 @@ FileRecord write_rank_file(const std::string& folder, int rank, std::span<const 
     if (p.piece.numel() == 0) continue;
     CHECK(p.show, "no data for {}", describe(p.piece));
     const int k = pieces_of[p.piece.name]++;
-    record.datasets.push_back(
-        {p.piece, p.dtype, k ? fmt::format("{}#{}", p.piece.name, k) : p.piece.name, 0, checksum_of(p)});
+    const Content content = content_of(p);
+    record.datasets.push_back({.piece = p.piece,
+                               .dtype = p.dtype,
+                               .dataset = k ? fmt::format("{}#{}", p.piece.name, k) : p.piece.name,
+                               .checksum = content.checksum,
+                               .not_finite = content.not_finite});
     stored.push_back(&p);
     element_bytes += record.datasets.back().bytes();
   }
@@ -122,7 +141,7 @@ std::string publish_checkpoint(const std::string& folder, Manifest manifest) {
 
     write_file(folder + "/manifest.json", to_text(manifest));
     if (std::error_code ignored; fs::exists(target, ignored)) {
-      CHECK(!why_incomplete(target).empty(), "{} is a complete checkpoint and is not overwritten", target);
+      CHECK(!why_of_no_use(target).empty(), "{} is a complete checkpoint and is not overwritten", target);
       set_aside(target);
     }
     move_file(folder, target);

@@ -49,8 +49,9 @@ std::string checkpoint_path(const std::string& directory, int64_t step);
 // there. Error if a complete checkpoint of this step exists already.
 std::string begin_checkpoint(const std::string& directory, int64_t step);
 
-// Writes folder/rank-<rank>.h5. A tensor may have several pieces; empty pieces are left out; the file may hold nothing
-// at all. On Error no file of this rank is left in the folder. Never waits for another rank.
+// Writes folder/rank-<rank>.h5; the record says of each piece how many of its elements are not finite, which are
+// written like all others. A tensor may have several pieces; empty pieces are left out; the file may hold nothing at
+// all. On Error no file of this rank is left in the folder. Never waits for another rank.
 FileRecord write_rank_file(const std::string& folder, int rank, std::span<const StoredPiece> pieces);
 
 // Checks that the files are there and hold every element of every tensor, writes the manifest and renames the folder.

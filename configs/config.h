@@ -5,9 +5,9 @@
 // and reading, printing, the option list and the error messages all follow from that table.
 //
 // load_config and parse_config return a Config that is resolved and validated: nobody derives a default again later.
-// The exception is model.vocab = 0, which needs the tokenizer: the trainer sets it. Neither function opens anything but
-// the TOML file itself, and neither knows the number of ranks; rules that need the data or the ranks belong to the
-// trainer.
+// The exceptions are model.vocab = 0 and data.end_of_text = -1, which need the tokenizer: the trainer sets them.
+// Neither function opens anything but the TOML file itself, and neither knows the number of ranks; rules that need the
+// data or the ranks belong to the trainer.
 //
 // Errors: megalith::Error, whose message names source:line, the key, the value and the remedy.
 #pragma once
@@ -55,6 +55,8 @@ struct DataConfig {
   std::string tokenizer;
   bool shuffle = true;
   int64_t seed = 1;
+  bool isolate_documents = false;
+  int64_t end_of_text = -1;  // a token; -1: the tokenizer's, set by the trainer where documents are kept apart
   bool operator==(const DataConfig&) const = default;
 };
 
@@ -124,8 +126,8 @@ struct OptimizerConfig {
 
 struct TrainConfig {
   int64_t steps = 1000;
-  // 0: no limit; otherwise the run ends, as if complete, one update after the one that exceeds it; on GPUs, whose
-  // results the host reads one step late, two.
+  // 0: no limit; otherwise the run ends, as if complete, with the update that exceeds it; on GPUs, whose results the
+  // host reads one step late, two later.
   double minutes = 0.0;
   int64_t seed = 1;
   int64_t evaluate_every = 0;  // 0: only at the end
@@ -138,9 +140,12 @@ struct TrainConfig {
 };
 
 struct CheckpointConfig {
-  std::string directory;        // never empty once resolved
-  int64_t every = 0;            // 0: only at the end
+  std::string directory;  // never empty once resolved
+  int64_t every = 0;      // updates; 0: not by their number
+  double minutes = 30.0;  // since the last one; 0: not by time
+  double on_signal_seconds = 120.0;
   int64_t keep = 0;             // 0: all
+  int64_t settle = 100;         // steps; 0: a checkpoint counts as good when it is written
   std::string resume = "auto";  // "auto", "never" or the path of a checkpoint
   bool allow_changes = false;
   std::string init_from;  // empty: initial weights from train.seed
@@ -159,7 +164,7 @@ struct CommunicationConfig {
   Backend backend = Backend::nccl;
   int64_t max_ctas = 0;  // 0: NCCL's choice, and 4 for messages and for all ranks
   bool nvls = false;
-  double timeout = 600.0;  // seconds
+  double timeout = 600.0;  // seconds; 0: none
   bool operator==(const CommunicationConfig&) const = default;
 };
 
@@ -229,6 +234,10 @@ std::string to_toml(const Config& config);
 
 // The same as a map: "section.key" to its value, as to_toml writes it.
 std::map<std::string, std::string> key_values(const Config& config);
+
+// Error where a number of the shape is out of the range that its key of [model] has, before anybody makes as many
+// layers. `source` is the file it was read from.
+void check_shape(const ModelConfig& model, const std::string& source);
 
 // What of [model] is the shape of a model, and its members. The rest may change from run to run.
 constexpr std::pair<const char*, int64_t ModelConfig::*> shape_keys[] = {{"layers", &ModelConfig::layers},

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace megalith {
@@ -42,18 +43,16 @@ std::string Key::expected() const {
 }
 
 std::string value_problem(const Key& key, const Value& value) {
-  // No file system takes such a name, and C strings would cut it short in silence.
-  if (const auto* text = std::get_if<std::string>(&value); text && text->find('\0') != std::string::npos)
-    return "holds a NUL character; leave it out";
+  // No file system takes a NUL, and a line break would end a line of a list or of the log.
+  const auto breaks = [](const std::string& text) {
+    return text.find_first_of(std::string("\0\n\r", 3)) != std::string::npos;
+  };
+  const char* broken = "holds a NUL character or a line break; leave it out";
   if (const auto* words = std::get_if<Words>(&value)) {
     if (words->empty()) return "is an empty list; leave the key out, or name something";
-    for (const std::string& word : *words)
-      if (word.find_first_of(std::string("\0\n", 2)) != std::string::npos)
-        return "holds a NUL character or a line break; leave it out";
+    if (std::ranges::any_of(*words, breaks)) return broken;
   }
-  if (const auto* text = std::get_if<std::string>(&value);
-      key.may_list && text && text->find('\n') != std::string::npos)
-    return "holds a line break; leave it out, or write a list";
+  if (const auto* text = std::get_if<std::string>(&value); text && breaks(*text)) return broken;
   const bool integer = std::holds_alternative<int64_t>(value);
   if (!integer && !std::holds_alternative<double>(value)) return {};
   const double number = integer ? static_cast<double>(std::get<int64_t>(value)) : std::get<double>(value);

@@ -27,6 +27,10 @@ Table<Config> build_table() {
             "bytes, train:VOCAB or a tokenizer's folder, as given to prepare; empty: tokenizer/ beside data.train");
   data.word("shuffle", &DataConfig::shuffle, "Draw samples in a new random order every epoch instead of the file's");
   data.number("seed", &DataConfig::seed, "", at_least(0), "Seed of the sample order");
+  data.word("isolate_documents", &DataConfig::isolate_documents,
+            "Attention stops at the ends of documents, and positions count from their beginnings");
+  data.number("end_of_text", &DataConfig::end_of_text, "token", between(-1, 2147483646),
+              "The last token of a document, for isolate_documents; -1: the tokenizer's");
 
   Rows batch(table, "batch", &Config::batch);
   batch.number("sequence_length", &BatchConfig::sequence_length, "tokens", between(0, 1 << 24),
@@ -149,9 +153,22 @@ Table<Config> build_table() {
   checkpoint.word("directory", &CheckpointConfig::directory,
                   "Folder of this run's checkpoints; empty: checkpoints under run.output");
   checkpoint.number("every", &CheckpointConfig::every, "updates", between(0, 1e12),
-                    "Updates between checkpoints; 0: only at the end");
+                    "Updates between checkpoints, beside checkpoint.minutes; 0: not by their number");
+  checkpoint.number("minutes", &CheckpointConfig::minutes, "minutes", between(0, 1e7),
+                    "Most time between checkpoints, of which the end of the run has one as well; 0: not by time");
+  checkpoint.number(
+      "on_signal_seconds", &CheckpointConfig::on_signal_seconds, "seconds", between(0, 1e6),
+      "SIGTERM, SIGINT, SIGUSR1 or SIGUSR2, to mpirun or a rank, ends the run after the step in flight with a "
+      "checkpoint and exit status 75; with 128 and the signal's number and no checkpoint where all that is expected to "
+      "take longer than this, or a second signal comes. Open MPI kills the ranks soon after it got SIGTERM or SIGINT: "
+      "give it SIGUSR1, or a larger odls_base_sigkill_timeout, as in OMPI_MCA_odls_base_sigkill_timeout=60 (Open MPI "
+      "4) "
+      "or PRTE_MCA_... (5)");
   checkpoint.number("keep", &CheckpointConfig::keep, "checkpoints", between(0, 1e9),
                     "Newest checkpoints that are kept; 0: all");
+  checkpoint.number("settle", &CheckpointConfig::settle, "steps", between(0, 1e12),
+                    "Sane steps that must follow a checkpoint before older ones are deleted for it; at most two more "
+                    "than keep are there until then");
   checkpoint.word("resume", &CheckpointConfig::resume,
                   "auto: the newest complete checkpoint, if any; never; or the path of one");
   checkpoint.word("allow_changes", &CheckpointConfig::allow_changes,
@@ -178,8 +195,8 @@ Table<Config> build_table() {
   communication.word(
       "nvls", &CommunicationConfig::nvls,
       "Let NCCL add in NVLink's switches: faster on Hopper and later, and not the same from call to call");
-  communication.number("timeout", &CommunicationConfig::timeout, "seconds", above(0),
-                       "How long ranks wait for one another, in NCCL and at the rendezvous, before the job ends");
+  communication.number("timeout", &CommunicationConfig::timeout, "seconds", at_least(0),
+                       "How long a rank waits for others before the job ends and says for whom and where; 0: for ever");
 
   Rows hardware(table, "hardware", &Config::hardware);
   hardware.word("profile", &HardwareConfig::profile,

@@ -14,8 +14,13 @@
 
 namespace megalith {
 
-// The text of a configuration file. Error: it cannot be read.
+// The text of a configuration file. Error: it cannot be read, or is no plain file, or is far larger than any.
 std::string read_configuration(const std::string& path);
+
+// The most parts, as a.b.c has three, of a key in a text that is TOML up to there. The library makes a table in a table
+// of each, and calls itself for each when it lets go of them.
+int deepest_key(std::string_view toml);
+constexpr int most_key_parts = 16;
 
 inline std::string_view kind_name(const toml::node& node) {
   switch (node.type()) {
@@ -97,6 +102,8 @@ class Reader {
 
  private:
   toml::table parse(std::string_view text) const {
+    CHECK(deepest_key(text) <= most_key_parts, "{}: a key has {} parts; keys here have two, as in section.key", source_,
+          deepest_key(text));
     try {
       return toml::parse(text);
     } catch (const toml::parse_error& error) {
@@ -164,6 +171,7 @@ class Reader {
 
   // Empty unless the text is exactly one value.
   static std::optional<toml::table> as_toml(const std::string& text) {
+    if (deepest_key(text) > most_key_parts) return {};
     try {
       toml::table table = toml::parse("value = " + text);
       if (table.size() == 1 && text.find('\n') == std::string::npos) return table;

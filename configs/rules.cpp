@@ -104,6 +104,25 @@ Found check_tensor_parallel(const Config& config) {
   return {};
 }
 
+// In doubles, which do not overflow: whoever plans counts in 64 bits.
+Found check_sizes(const Config& config) {
+  constexpr double most_elements = 1e15;
+  const ModelConfig& model = config.model;
+  const BatchConfig& batch = config.batch;
+  const auto real = [](int64_t n) { return static_cast<double>(n); };
+  const double rows = real(batch.microbatch_size) * real(batch.sequence_length) *
+                      (config.parallel.prescaled_batch ? 1 : real(config.parallel.tensor_parallel_degree));
+  const double wide = rows * real(std::max(model.feed_forward(), model.vocab));
+  const double scores = rows * real(batch.sequence_length) * real(model.heads);
+  if (std::max(wide, scores) > most_elements)
+    return problem(
+        config, "batch.microbatch_size",
+        "x batch.sequence_length = {} makes tensors of {:.1e} elements, and no machine has memory for {:.0e}; "
+        "lower the one or the other",
+        batch.sequence_length, std::max(wide, scores), most_elements);
+  return {};
+}
+
 Found check_pipeline(const Config& config) {
   const int64_t degree = config.parallel.pipeline_parallel_degree, chunks = config.parallel.virtual_stages;
   const int64_t layers = config.model.layers;
@@ -298,11 +317,23 @@ std::vector<int64_t> nearest(std::vector<int64_t> values, int64_t x, size_t most
 
 std::optional<Problem> first_problem(const Config& config) {
   // check_values goes first: the others divide by what it has found to be positive.
-  for (const auto check : {check_values, check_shapes, check_tensor_parallel, check_pipeline, check_layers_per_stage,
-                           check_sharding, check_placement, check_memory, check_optimizer_state, check_learning_rate,
-                           check_loss_scale, check_run, check_trace, check_skipping, check_communication})
+  for (const auto check :
+       {check_values, check_shapes, check_tensor_parallel, check_sizes, check_pipeline, check_layers_per_stage,
+        check_sharding, check_placement, check_memory, check_optimizer_state, check_learning_rate, check_loss_scale,
+        check_run, check_trace, check_skipping, check_communication})
     if (Found found = check(config)) return found;
   return {};
+}
+
+void check_shape(const ModelConfig& model, const std::string& source) {
+  for (const auto& [key, member] : shape_keys) {
+    const Field* field = find_field(std::string("model.") + key);
+    const std::string wrong = value_problem(*field, model.*member);
+    CHECK(wrong.empty(), "{}: the model has {} = {}, which {}", source, key, model.*member, wrong);
+  }
+  CHECK(model.vocab > 0, "{}: the model has vocab = 0, and so no tokens", source);
+  CHECK(model.hidden % model.heads == 0, "{}: the model has {} heads, which do not divide its width of {}", source,
+        model.heads, model.hidden);
 }
 
 void validate(const Config& config) {

@@ -55,9 +55,15 @@ std::string name_of(const BpeVocabulary& vocabulary, int32_t id, const Notation&
 
 }  // namespace
 
+std::string read_text_file(const std::string& path) {
+  std::string text = read_file(path);
+  CHECK(!text.empty(), "{} is empty (0 bytes); copy it again", path);
+  return text;
+}
+
 nlohmann::json read_json_file(const std::string& path) {
   try {
-    return parse_json(MappedFile(path).text());
+    return parse_json(read_text_file(path));
   } catch (const nlohmann::json::exception& error) {
     FAIL("{} is not JSON: {}; copy it again", path, error.what());
   }

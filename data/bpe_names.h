@@ -15,7 +15,9 @@ namespace megalith {
 // Bytes that stand for themselves in a name.
 bool is_printable_byte(int byte);
 
-// Error: not there, or not JSON, with the place.
+// Error: not there, or empty.
+std::string read_text_file(const std::string& path);
+// Error: as well, not JSON, with the place.
 nlohmann::json read_json_file(const std::string& path);
 
 class BpeNames {

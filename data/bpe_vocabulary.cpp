@@ -12,7 +12,7 @@ namespace megalith {
 namespace {
 
 void read_merges(const std::string& path, BpeNames& names) {
-  const std::string text(MappedFile(path).text());
+  const std::string text = read_text_file(path);
   int64_t number = 0;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());

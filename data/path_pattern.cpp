@@ -3,6 +3,10 @@
 #include <glob.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "kernels/base/check.h"
+#include "kernels/base/json.h"
 
 namespace megalith {
 
@@ -15,7 +19,13 @@ std::vector<std::string> paths_matching(const std::string& pattern) {
     paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
   std::sort(paths.begin(), paths.end());
+  for (const std::string& path : paths) check_path(path);
   return paths;
+}
+
+void check_path(const std::string& path) {
+  CHECK(path.find_first_of(std::string("\0\n\r", 3)) == std::string::npos, "the path {} holds a line break; rename it",
+        json_text_of_bytes(nlohmann::ordered_json(path)));
 }
 
 }  // namespace megalith

@@ -8,7 +8,10 @@ namespace megalith {
 
 bool is_pattern(const std::string& name);
 
-// What there is of it, in the order of their bytes; nothing where nothing matches.
+// What there is of it, in the order of their bytes; nothing where nothing matches. Error as of check_path.
 std::vector<std::string> paths_matching(const std::string& pattern);
+
+// Error where a path would end lines of messages and lists.
+void check_path(const std::string& path);
 
 }  // namespace megalith

@@ -80,6 +80,7 @@ std::vector<TextInput> find_texts(const std::vector<std::string>& names, bool pi
   std::vector<TextInput> inputs;
   std::set<std::string> known;
   const auto take = [&](const std::string& path) {
+    check_path(path);
     const TextInput& input = inputs.emplace_back(input_at(path, pipes_are_json));
     CHECK(!input.is_plain || input.size > 0, "the text {} is empty (0 bytes); leave it out", path);
     CHECK(known.insert(path == "-" ? path : fs::path(path).lexically_normal().string()).second,

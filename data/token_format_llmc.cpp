@@ -12,7 +12,7 @@ constexpr int32_t version_uint16 = 1, version_uint32 = 7;
 
 int32_t header_field(const MappedFile& file, size_t index) {
   int32_t value;
-  std::memcpy(&value, file.bytes().data() + index * sizeof(value), sizeof(value));
+  file.read(static_cast<int64_t>(index * sizeof(value)), &value, sizeof(value));
   return value;
 }
 

@@ -34,8 +34,8 @@ struct Index {
   int64_t tokens, documents;
 };
 
-Index check_index(const std::string& path) {
-  const MappedFile file(path);
+Index check_index(const MappedFile& file) {
+  const std::string& path = file.path();
   const uint64_t bytes = file.bytes().size();
   CHECK(bytes >= format::header_bytes, "{} has {} bytes, and the header alone is {}; it is truncated", path, bytes,
         format::header_bytes);
@@ -84,12 +84,17 @@ Index check_index(const std::string& path) {
 
 bool is_megatron_index(const std::string& path) {
   const MappedFile file(path);
-  return file.bytes().size() >= sizeof(format::Magic) && Reader(file).next<format::Magic>() == format::magic;
+  if (file.bytes().size() < sizeof(format::Magic)) return false;
+  format::Magic begin;
+  file.read(0, &begin, sizeof(begin));
+  return begin == format::magic;
 }
 
 std::unique_ptr<TokenSource> open_megatron(const std::string& bin_path, const std::string& idx_path,
                                            int64_t& documents) {
-  const Index index = check_index(idx_path);
+  Index index{};
+  const MappedFile idx(idx_path);
+  idx.reading([&] { index = check_index(idx); });
   auto bin = std::make_unique<MappedFile>(bin_path);
   const int64_t want = index.tokens * format::bytes_of(index.element);
   CHECK(

@@ -38,8 +38,10 @@ bool reads_as_text(std::string_view bytes) {
 
 std::unique_ptr<TokenSource> open_raw(const std::string& path) {
   auto file = std::make_unique<MappedFile>(path);
+  bool is_text = false;
+  file->reading([&] { is_text = reads_as_text(file->text()); });
   CHECK(
-      !reads_as_text(file->text()),
+      !is_text,
       "{} is a text, not tokens; make tokens of it with `megalith prepare --text {}` and name the train.bin that this "
       "writes",
       path, path);

@@ -38,18 +38,25 @@ class PackedTokens final : public TokenSource {
 
   void read(int64_t begin, std::span<int32_t> out) const override {
     const std::byte* from = data_ + static_cast<size_t>(begin) * sizeof(T);
-    for (size_t i = 0; i < out.size(); i++) out[i] = static_cast<int32_t>(load(from + i * sizeof(T)));
+    file_->reading([=] {
+      for (size_t i = 0; i < out.size(); i++) out[i] = static_cast<int32_t>(load(from + i * sizeof(T)));
+    });
   }
 
   int32_t max_token(int64_t begin, int64_t end) const override {
     const std::byte* from = data_ + static_cast<size_t>(begin) * sizeof(T);
     const auto count = static_cast<size_t>(end - begin);
-    T largest = load(from), smallest = largest;
-    for (size_t i = 0; i < count; i++) {
-      const T token = load(from + i * sizeof(T));
-      largest = std::max(largest, token);
-      smallest = std::min(smallest, token);
-    }
+    T largest = 0, smallest = std::numeric_limits<T>::max();
+    file_->reading([&] {
+      T most = 0, least = smallest;
+      for (size_t i = 0; i < count; i++) {
+        const T token = load(from + i * sizeof(T));
+        most = std::max(most, token);
+        least = std::min(least, token);
+      }
+      largest = most;
+      smallest = least;
+    });
     if constexpr (std::numeric_limits<T>::is_signed)
       CHECK(smallest >= 0, "{} holds token {}, and ids are never negative; prepare the file again", file_->path(),
             smallest);

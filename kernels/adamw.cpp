@@ -30,7 +30,7 @@ void adamw_update(Stream& s, Tensor master, Tensor m, Tensor v, Tensor working, 
       static_cast<double>(2 * (master.bytes() + m.bytes() + v.bytes()) + grad.bytes() + working.bytes());
   s.launch(
       "adamw_update", {.flops = 14.0 * static_cast<double>(n), .bytes = bytes, .kind = Cost::Kind::update},
-      [=] { cpu::adamw_update(master, m, v, working, grad, state, a, rounding); },
+      {master, m, v, working}, [=] { cpu::adamw_update(master, m, v, working, grad, state, a, rounding); },
       [=](auto queue) { cuda::adamw_update(queue, master, m, v, working, grad, state, a, rounding); });
 }
 

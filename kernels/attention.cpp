@@ -5,7 +5,8 @@
 namespace megalith {
 
 namespace {
-// Multiplications and additions of one product over the causal half: T (T + 1) / 2 pairs of D each.
+// Multiplications and additions of one product over the causal half: T (T + 1) / 2 pairs of D each. A cost may not
+// depend on data: pairs of different documents count as well, though less than that is computed where `starts` says so.
 double product_flops(const AttentionDims& d) {
   return static_cast<double>(d.B * d.H * d.D) * static_cast<double>(d.T) * static_cast<double>(d.T + 1);
 }
@@ -16,9 +17,13 @@ void expect_dims(const char* op, const AttentionDims& d) {
   CHECK(d.B > 0 && d.T > 0 && d.H > 0 && d.D > 0, "{}: B {}, T {}, H {}, D {}; all must be positive", op, d.B, d.T, d.H,
         d.D);
 }
+void expect_starts(const char* op, const Tensor& starts, const AttentionDims& d) {
+  if (!starts.empty()) expect(op, "starts", starts, DType::i32, {d.B, d.T});
+}
 }  // namespace
 
-void attention_forward(Stream& s, Tensor out, Tensor lse, Tensor qkv, const AttentionDims& dims, const Dropout& d) {
+void attention_forward(Stream& s, Tensor out, Tensor lse, Tensor qkv, const AttentionDims& dims, const Dropout& d,
+                       Tensor starts) {
   const char* op = "attention_forward";
   expect_dims(op, dims);
   const int64_t rows = dims.B * dims.T, width = dims.H * dims.D;
@@ -26,15 +31,17 @@ void attention_forward(Stream& s, Tensor out, Tensor lse, Tensor qkv, const Atte
   expect_matrix(op, "qkv", qkv, qkv.dtype(), rows, 3 * width);
   expect_matrix(op, "out", out, qkv.dtype(), rows, width);
   expect(op, "lse", lse, DType::f32, {dims.B, dims.H, dims.T});
+  expect_starts(op, starts, dims);
   expect_dropout(op, d);
-  const double bytes = static_cast<double>(out.bytes() + lse.bytes() + qkv.bytes());
+  const double bytes = static_cast<double>(out.bytes() + lse.bytes() + qkv.bytes() + starts.bytes());
   s.launch(
-      "attention_forward", attention_cost(2, bytes, dims), [=] { cpu::attention_forward(out, lse, qkv, dims, d); },
-      [=](auto queue) { cuda::attention_forward(queue, out, lse, qkv, dims, d); });
+      "attention_forward", attention_cost(2, bytes, dims), {out, lse},
+      [=] { cpu::attention_forward(out, lse, qkv, starts, dims, d); },
+      [=](auto queue) { cuda::attention_forward(queue, out, lse, qkv, starts, dims, d); });
 }
 
 void attention_backward(Stream& s, Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse, Tensor qkv,
-                        const AttentionDims& dims, const Dropout& d) {
+                        const AttentionDims& dims, const Dropout& d, Tensor starts) {
   const char* op = "attention_backward";
   expect_dims(op, dims);
   const int64_t rows = dims.B * dims.T, width = dims.H * dims.D;
@@ -45,13 +52,14 @@ void attention_backward(Stream& s, Tensor dqkv, Tensor delta, Tensor dout, Tenso
   expect_matrix(op, "out", out, qkv.dtype(), rows, width);
   expect(op, "lse", lse, DType::f32, {dims.B, dims.H, dims.T});
   expect(op, "delta", delta, DType::f32, {dims.B, dims.H, dims.T});
+  expect_starts(op, starts, dims);
   expect_dropout(op, d);
-  const double bytes =
-      static_cast<double>(dqkv.bytes() + 2 * delta.bytes() + dout.bytes() + out.bytes() + lse.bytes() + qkv.bytes());
+  const double bytes = static_cast<double>(dqkv.bytes() + 2 * delta.bytes() + dout.bytes() + out.bytes() + lse.bytes() +
+                                           qkv.bytes() + starts.bytes());
   s.launch(
-      "attention_backward", attention_cost(5, bytes, dims),
-      [=] { cpu::attention_backward(dqkv, delta, dout, out, lse, qkv, dims, d); },
-      [=](auto queue) { cuda::attention_backward(queue, dqkv, delta, dout, out, lse, qkv, dims, d); });
+      "attention_backward", attention_cost(5, bytes, dims), {dqkv},
+      [=] { cpu::attention_backward(dqkv, delta, dout, out, lse, qkv, starts, dims, d); },
+      [=](auto queue) { cuda::attention_backward(queue, dqkv, delta, dout, out, lse, qkv, starts, dims, d); });
 }
 
 }  // namespace megalith

@@ -24,15 +24,15 @@ __global__ void __launch_bounds__(threads)
 }  // namespace
 
 void attention_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse, Tensor qkv,
-                        const AttentionDims& dims, const Dropout& d) {
+                        Tensor starts, const AttentionDims& dims, const Dropout& d) {
   with_compute_type(qkv.dtype(), [&](auto tag) {
     using E = decltype(tag);
     launch(queue, {"attention_backward", blocks_for(dims.B * dims.T * dims.H, warps), threads}, delta_kernel<E>,
            delta.data<float>(), dout.data<E>(), out.data<E>(), dims.B, dims.T, dims.H, dims.D);
   });
-  if (!fits_tiles(dims, {dqkv, dout, qkv})) return plain_backward(queue, dqkv, delta, dout, lse, qkv, dims, d);
-  if (queue.chip.generation == 9) return hopper_backward(queue, dqkv, delta, dout, lse, qkv, dims, d);
-  launch_backward<WarpTiles>(queue, dqkv, delta, dout, lse, qkv, dims, d);
+  if (!fits_tiles(dims, {dqkv, dout, qkv})) return plain_backward(queue, dqkv, delta, dout, lse, qkv, starts, dims, d);
+  if (queue.chip.generation == 9) return hopper_backward(queue, dqkv, delta, dout, lse, qkv, starts, dims, d);
+  launch_backward<WarpTiles>(queue, dqkv, delta, dout, lse, qkv, starts, dims, d);
 }
 
 }  // namespace megalith::cuda

@@ -28,10 +28,11 @@ __device__ inline Statistics statistics_of(const float* lse, const float* delta,
 
 template <class Tiles, class E, int D, int other_tile, bool of_keys, bool dropped>
 __global__ void __launch_bounds__(backward_threads, 1)
-    backward_kernel(E* dqkv, const float* delta, const E* dout_, const float* lse, const E* qkv, Heads s, Mask mask,
-                    float scale) {
+    backward_kernel(E* dqkv, const float* delta, const E* dout_, const float* lse, const E* qkv, const int32_t* starts_,
+                    Heads s, Mask mask, float scale) {
   constexpr int columns = other_tile / 8, depth = other_tile / 16;
   const Place at(s, blockIdx.z, blockIdx.y);
+  const Starts starts(starts_, s, blockIdx.z);
   const int T = static_cast<int>(s.T);
   const int64_t C = at.out_stride;
   const E *q = qkv + at.qkv, *k = q + C, *v = k + C, *dout = dout_ + at.out;
@@ -64,9 +65,10 @@ __global__ void __launch_bounds__(backward_threads, 1)
       store(statistics(i) + 2 * threadIdx.x, Vector<float, 2>{of.lse, of.delta});
     }
   };
-  const int begin = of_keys ? first / other_tile : 0;
+  const int begin = (of_keys ? first : starts.of(first)) / other_tile;
   const int last_query = first + own_tile - 1 < T ? first + own_tile - 1 : T - 1;
-  const int end = (of_keys ? T - 1 : last_query) / other_tile + 1;
+  int end = (of_keys ? T - 1 : last_query) / other_tile + 1;
+  if (of_keys) end = starts.end_of(first + own_tile - 1, other_tile, begin + 1, end);
   copy_tile<Tiles, D, own_tile, backward_threads>(a, own, at.stride, first, T);
   copy_tile<Tiles, D, own_tile, backward_threads>(a_gradient, own_gradient, own_gradient_stride, first, T);
   copy_other(begin);
@@ -83,6 +85,8 @@ __global__ void __launch_bounds__(backward_threads, 1)
     if (i + 1 < end) copy_other(i + 1);
     const int theirs = i * other_tile;
     if (of_keys ? theirs + other_tile - 1 < ours : theirs > ours + Tiles::rows_together - 1) continue;
+    if (of_keys ? starts.of(theirs) > ours + Tiles::rows_together - 1 : starts.of(ours) > theirs + other_tile - 1)
+      continue;
     unsigned kept = ~0u;  // drawn while little else is held in registers
     if constexpr (dropped) kept = kept_bits<of_keys, columns>(HeadMask(mask, s, blockIdx.z, blockIdx.y), mine, theirs);
     float scores[1][columns][4], dp[1][columns][4];
@@ -102,8 +106,10 @@ __global__ void __launch_bounds__(backward_threads, 1)
     Tiles::template wait<1>(scores);
     if constexpr (of_keys) {
       hide_earlier(scores[0], offset);
+      if (starts) hide_from_documents(scores[0], starts, mine, theirs);
     } else {
       hide_later(scores[0], offset);
+      if (starts) hide_documents(scores[0], starts, mine, theirs);
     }
 #pragma unroll
     for (int j = 0; j < columns; j++)
@@ -140,7 +146,7 @@ __global__ void __launch_bounds__(backward_threads, 1)
 
 // Host: both kernels.
 template <template <class, int> class TilesOf>
-void launch_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv,
+void launch_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv, Tensor starts,
                      const AttentionDims& dims, const Dropout& d) {
   with_constants(qkv.dtype(), dims, d, [&](auto tag, auto D, auto dropped) {
     using E = decltype(tag);
@@ -149,8 +155,8 @@ void launch_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor
     with_rows<Tiles>(queue, bytes, [&](auto other_tile) {
       const auto run = [&](auto kernel) {
         launch(queue, {"attention_backward", grid_of(dims, own_tile), backward_threads, bytes(other_tile)}, kernel,
-               dqkv.data<E>(), delta.data<float>(), dout.data<E>(), lse.data<float>(), qkv.data<E>(), heads_of(dims),
-               mask_of(d), scale_of(dims));
+               dqkv.data<E>(), delta.data<float>(), dout.data<E>(), lse.data<float>(), qkv.data<E>(),
+               pointer_to(starts), heads_of(dims), mask_of(d), scale_of(dims));
       };
       run(backward_kernel<Tiles, E, D, other_tile, true, dropped>);
       run(backward_kernel<Tiles, E, D, other_tile, false, dropped>);

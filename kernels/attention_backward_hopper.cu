@@ -4,9 +4,9 @@
 
 namespace megalith::cuda::attention {
 
-void hopper_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv,
+void hopper_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv, Tensor starts,
                      const AttentionDims& dims, const Dropout& d) {
-  launch_backward<WarpgroupTiles>(queue, dqkv, delta, dout, lse, qkv, dims, d);
+  launch_backward<WarpgroupTiles>(queue, dqkv, delta, dout, lse, qkv, starts, dims, d);
 }
 
 }  // namespace megalith::cuda::attention

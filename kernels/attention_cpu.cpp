@@ -64,6 +64,30 @@ void mask_future(float* row, int64_t query, int64_t first_key, int64_t keys, flo
   for (int64_t j = std::max<int64_t>(0, query + 1 - first_key); j < keys; j++) row[j] = value;
 }
 
+// Of one sequence, for each query the first key that it sees.
+struct Starts {
+  const int32_t* first = nullptr;  // null: all are 0
+
+  int64_t of(int64_t query) const { return first ? first[query] : 0; }
+  // Overwrites with `value` the keys of documents before the query's.
+  void mask_past(float* row, int64_t query, int64_t first_key, int64_t keys, float value) const {
+    for (int64_t j = 0; j < std::min(keys, of(query) - first_key); j++) row[j] = value;
+  }
+};
+
+Starts starts_of(const Tensor& starts, int64_t b) {
+  return starts.empty() ? Starts{} : Starts{starts.data<int32_t>() + b * starts.cols()};
+}
+
+void check_starts(const char* op, const Tensor& starts) {
+  for (int64_t b = 0; b < starts.rows(); b++)
+    for (int64_t t = 0, before = 0; t < starts.cols(); t++) {
+      const int64_t start = starts_of(starts, b).of(t);
+      CHECK(before <= start && start <= t, "{}: starts[{}, {}] is {}, expected {} to {}", op, b, t, start, before, t);
+      before = start;
+    }
+}
+
 struct HeadMask {
   DropoutMask mask;
   bool active;
@@ -100,7 +124,7 @@ void softmax_step(float* row, int64_t keys, float& max, float& sum, float* out, 
 
 template <class E>
 void forward_head(E* out, int64_t out_stride, float* lse, const E* q_, const E* k_, const E* v_, int64_t stride,
-                  const HeadDims& s, const HeadMask& mask, float* scratch) {
+                  const HeadDims& s, const Starts& starts, const HeadMask& mask, float* scratch) {
   const float scale = 1.0f / std::sqrt(static_cast<float>(s.D));
   float *q = scratch, *v = q + s.floats(), *k = v + s.floats(), *k_transposed = k + s.floats();
   gather(q, q_, stride, s, scale);
@@ -115,14 +139,19 @@ void forward_head(E* out, int64_t out_stride, float* lse, const E* q_, const E* 
     std::fill(max, max + rows, -infinity);
     std::fill(sum, sum + rows, 0.0f);
     std::fill(sums, sums + rows * s.width, 0.0f);
-    for (int64_t key = 0; key < first + rows; key += key_tile) {
+    for (int64_t key = starts.of(first) / key_tile * key_tile; key < first + rows; key += key_tile) {
       const int64_t keys = keys_seen(first + rows, key);
       const int64_t begin = std::max<int64_t>(0, key - first);  // the first row that sees any of these keys
       scores_of(scores + begin * key_tile, q + (first + begin) * s.width, k_transposed + key * s.D, s, rows - begin,
                 keys);
       for (int64_t r = begin; r < rows; r++) {
         float* row = scores + r * key_tile;
+        if (starts.of(first + r) >= key + keys) {  // it sees nothing yet
+          std::fill(row, row + keys, 0.0f);
+          continue;
+        }
         mask_future(row, first + r, key, keys, -infinity);
+        starts.mask_past(row, first + r, key, keys, -infinity);
         softmax_step(row, keys, max[r], sum[r], sums + r * s.width, s.width);
         if (!mask.active) continue;
         mask.draw(factors, first + r, key);
@@ -175,8 +204,8 @@ void scatter(E* to, int64_t stride, const float* from, const HeadDims& s, int64_
 
 template <class E>
 void backward_head(const Gradients<E>& to, const float* delta, const E* dout_, int64_t out_stride, const float* lse,
-                   const E* q_, const E* k_, const E* v_, int64_t stride, const HeadDims& s, const HeadMask& mask,
-                   float* scratch) {
+                   const E* q_, const E* k_, const E* v_, int64_t stride, const HeadDims& s, const Starts& starts,
+                   const HeadMask& mask, float* scratch) {
   const float scale = 1.0f / std::sqrt(static_cast<float>(s.D));
   float *q = scratch, *k = q + s.floats(), *v = k + s.floats(), *dout = v + s.floats(), *dq = dout + s.floats();
   float *k_transposed = dq + s.floats(), *v_transposed = k_transposed + s.transposed_floats();
@@ -196,8 +225,8 @@ void backward_head(const Gradients<E>& to, const float* delta, const E* dout_, i
   for (int64_t key = 0; key < s.T; key += key_tile) {
     const int64_t keys = std::min(key_tile, s.T - key);
     std::fill(dk, dk + 2 * key_tile * s.width, 0.0f);
-    // Tiles of queries start at the first query that sees these keys.
-    for (int64_t first = key; first < s.T; first += query_tile) {
+    // Tiles of queries start at the first query that sees these keys, and end with the documents of these keys.
+    for (int64_t first = key; first < s.T && starts.of(first) < key + keys; first += query_tile) {
       const int64_t rows = std::min(query_tile, s.T - first), seen = keys_seen(first + rows, key);
       const int64_t depth = std::min(seen, keys);
       scores_of(scores, q + first * s.width, k_transposed + key * s.D, s, rows, seen);
@@ -207,6 +236,7 @@ void backward_head(const Gradients<E>& to, const float* delta, const E* dout_, i
         float *row = scores + r * key_tile, *dp_row = dp + r * key_tile;
         if (mask.active) mask.draw(factors, first + r, key);
         mask_future(row, first + r, key, seen, -infinity);
+        starts.mask_past(row, first + r, key, seen, -infinity);
         backward_row(row, dp_row, seen, lse[first + r], delta[first + r], factors);
         mask_future(dp_row, first + r, key, seen, 0);
         if constexpr (balanced) {
@@ -226,7 +256,9 @@ void backward_head(const Gradients<E>& to, const float* delta, const E* dout_, i
 }
 }  // namespace
 
-void attention_forward(Tensor out_, Tensor lse_, Tensor qkv_, const AttentionDims& dims, const Dropout& d) {
+void attention_forward(Tensor out_, Tensor lse_, Tensor qkv_, Tensor starts, const AttentionDims& dims,
+                       const Dropout& d) {
+  check_starts("attention_forward", starts);
   with_compute_type(qkv_.dtype(), [&](auto tag) {
     using E = decltype(tag);
     E* out = out_.data<E>();
@@ -240,15 +272,16 @@ void attention_forward(Tensor out_, Tensor lse_, Tensor qkv_, const AttentionDim
       for (int64_t i = begin; i < end; i++) {
         const int64_t b = i / H, h = i % H;
         const E* q = qkv + b * T * 3 * C + h * D;
-        forward_head(out + b * T * C + h * D, C, lse + i * T, q, q + C, q + 2 * C, 3 * C, s, HeadMask(d, dims, b, h),
-                     scratch.get());
+        forward_head(out + b * T * C + h * D, C, lse + i * T, q, q + C, q + 2 * C, 3 * C, s, starts_of(starts, b),
+                     HeadMask(d, dims, b, h), scratch.get());
       }
     });
   });
 }
 
-void attention_backward(Tensor dqkv_, Tensor delta_, Tensor dout_, Tensor out_, Tensor lse_, Tensor qkv_,
+void attention_backward(Tensor dqkv_, Tensor delta_, Tensor dout_, Tensor out_, Tensor lse_, Tensor qkv_, Tensor starts,
                         const AttentionDims& dims, const Dropout& d) {
+  check_starts("attention_backward", starts);
   with_compute_type(qkv_.dtype(), [&](auto tag) {
     using E = decltype(tag);
     E* dqkv = dqkv_.data<E>();
@@ -271,7 +304,7 @@ void attention_backward(Tensor dqkv_, Tensor delta_, Tensor dout_, Tensor out_, 
         const E* q = qkv + b * T * 3 * C + h * D;
         E* dq = dqkv + b * T * 3 * C + h * D;
         backward_head<E>({dq, dq + C, dq + 2 * C, 3 * C}, delta + i * T, dout + first, C, lse + i * T, q, q + C,
-                         q + 2 * C, 3 * C, s, HeadMask(d, dims, b, h), scratch.get());
+                         q + 2 * C, 3 * C, s, starts_of(starts, b), HeadMask(d, dims, b, h), scratch.get());
       }
     });
   });

@@ -131,6 +131,61 @@ __device__ void hide_earlier(float (&scores)[n][4], int from) {
       if (j * 8 + fragment_column(e) < from + fragment_row(e)) scores[j][e] = -infinity;
 }
 
+// --- Documents that are kept apart (attention.h). A kernel gets a pointer that is null where there are none, and loads
+// what it needs of it for each tile: the pointer costs no register, and no tile but those that a document begins in
+// costs more than a comparison.
+
+// The score of what an earlier document has. Not infinite: a row whose first tiles show it nothing takes these scores
+// for its largest, and what it adds up of them vanishes with the first score it sees, exp(hidden - score) = 0. A power
+// of two, so that with any scale hidden - hidden is 0.
+constexpr float hidden = -0x1p100f;
+
+// Of one sequence: the first key that a query sees; queries that are not there have that of the last.
+struct Starts {
+  const int32_t* all;  // of the sequences; null: every query sees the first key
+  int64_t T, b;
+
+  __device__ Starts(const int32_t* starts, const Heads& s, int64_t sequence) : all(starts), T(s.T), b(sequence) {}
+  __device__ explicit operator bool() const { return all != nullptr; }
+  __device__ int of(int64_t query) const { return all ? all[b * T + (query < T ? query : T - 1)] : 0; }
+  // The first of the tiles [begin, end) whose queries do not see this key; `end`, if all have some that do.
+  __device__ int end_of(int key, int tile, int begin, int end) const {
+    while (all && begin < end) {
+      const int middle = (begin + end) / 2;
+      if (of(middle * tile) > key)
+        end = middle;
+      else
+        begin = middle + 1;
+    }
+    return end;
+  }
+};
+
+// Of a fragment of scores of the queries from `query` on by the keys from `key` on: what earlier documents have.
+template <int n>
+__device__ void hide_documents(float (&scores)[n][4], const Starts& starts, int query, int key) {
+  if (starts.of(query + 15) <= key) return;
+  const int begin[2] = {starts.of(query + fragment_row()) - key, starts.of(query + fragment_row(2)) - key};
+#pragma unroll
+  for (int j = 0; j < n; j++)
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+      if (j * 8 + fragment_column(e) < begin[e / 2]) scores[j][e] = hidden;
+}
+// The same of keys by queries.
+template <int n>
+__device__ void hide_from_documents(float (&scores)[n][4], const Starts& starts, int key, int query) {
+  if (starts.of(query + 8 * n - 1) <= key) return;
+#pragma unroll
+  for (int j = 0; j < n; j++)
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+      const int begin = starts.of(query + j * 8 + fragment_column(e)) - key;
+      if (fragment_row() < begin) scores[j][e] = hidden;
+      if (fragment_row(2) < begin) scores[j][2 + e] = hidden;
+    }
+}
+
 __device__ inline float row_max(float v) {
   v = fmaxf(v, shuffle_xor(v, 1));
   return fmaxf(v, shuffle_xor(v, 2));
@@ -141,7 +196,7 @@ __device__ inline float row_sum(float v) {
 }
 
 // One step of the running softmax of 16 rows: scores become exp(score - top), with the largest so far on top, and
-// `rescale` what came before has to be multiplied with. Every row sees a column of its first step.
+// `rescale` what came before has to be multiplied with. Every row sees a column of its first step, or `hidden` ones.
 template <int n>
 __device__ void softmax_step(float (&scores)[n][4], float (&top)[2], float (&sum)[2], float (&rescale)[2],
                              float to_log2) {
@@ -282,6 +337,7 @@ void with_constants(DType type, const AttentionDims& dims, const Dropout& d, F&&
 // Host: what every kernel is given.
 inline Heads heads_of(const AttentionDims& dims) { return {dims.T, dims.H, dims.D, dims.first_head}; }
 inline Mask mask_of(const Dropout& d) { return d.active() ? Mask(d) : Mask(); }
+inline const int32_t* pointer_to(const Tensor& starts) { return starts.empty() ? nullptr : starts.data<int32_t>(); }
 inline float scale_of(const AttentionDims& dims) { return 1.0f / std::sqrt(static_cast<float>(dims.D)); }
 
 // Host: one block for each tile of each head.
@@ -293,13 +349,15 @@ inline dim3 grid_of(const AttentionDims& dims, int rows) {
 }
 
 // For what fits_tiles, on Hopper: attention_forward_hopper.cu, attention_backward_hopper.cu.
-void hopper_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, const AttentionDims& dims, const Dropout& d);
-void hopper_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv,
+void hopper_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, Tensor starts, const AttentionDims& dims,
+                    const Dropout& d);
+void hopper_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv, Tensor starts,
                      const AttentionDims& dims, const Dropout& d);
 
 // For every head size and type, without tensor cores: attention_plain.cu.
-void plain_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, const AttentionDims& dims, const Dropout& d);
-void plain_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv,
+void plain_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, Tensor starts, const AttentionDims& dims,
+                   const Dropout& d);
+void plain_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv, Tensor starts,
                     const AttentionDims& dims, const Dropout& d);
 
 }  // namespace megalith::cuda::attention

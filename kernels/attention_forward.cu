@@ -14,9 +14,10 @@ constexpr int columns = 4, depth = columns / 2;
 
 template <class E, int D, int key_tile, bool dropped>
 __global__ void __launch_bounds__(threads, 2)
-    forward_kernel(E* out, float* lse, const E* qkv, Heads s, Mask mask, float scale) {
+    forward_kernel(E* out, float* lse, const E* qkv, const int32_t* starts_, Heads s, Mask mask, float scale) {
   using Tiles = WarpTiles<E, D>;
   const Place at(s, blockIdx.z, blockIdx.y);
+  const Starts starts(starts_, s, blockIdx.z);
   const HeadMask head_mask(mask, s, blockIdx.z, blockIdx.y);
   const E *q = qkv + at.qkv, *k = q + at.out_stride, *v = k + at.out_stride;
   const int T = static_cast<int>(s.T);
@@ -32,7 +33,8 @@ __global__ void __launch_bounds__(threads, 2)
     copy_async_commit();
   };
   copy_tile<Tiles, D, query_tile, threads>(queries, q, at.stride, first, T);
-  copy_keys(0);
+  const int begin = starts.of(first) / key_tile;
+  copy_keys(begin);
 
   const float to_log2 = scale * log2_e;
   float sums[ms][D / 8][4] = {}, top[ms][2], sum[ms][2] = {};
@@ -40,12 +42,12 @@ __global__ void __launch_bounds__(threads, 2)
   for (int m = 0; m < ms; m++) top[m][0] = top[m][1] = -infinity;
   const int last_query = first + query_tile - 1 < T ? first + query_tile - 1 : T - 1;
   const int tiles = last_query / key_tile + 1;
-  for (int i = 0; i < tiles; i++) {
+  for (int i = begin; i < tiles; i++) {
     copy_async_wait<0>();
     sync_threads();  // this tile has arrived, and all threads are done with the one before
     if (i + 1 < tiles) copy_keys(i + 1);
     const int first_key = i * key_tile;
-    if (first_key > mine + warp_rows - 1) continue;
+    if (first_key > mine + warp_rows - 1 || first_key + key_tile <= starts.of(mine)) continue;
     [[maybe_unused]] unsigned kept[ms];
     if constexpr (dropped) {
       for (int m = 0; m < ms; m++) kept[m] = kept_bits<false, key_tile / 8>(head_mask, mine + 16 * m, first_key);
@@ -63,6 +65,7 @@ __global__ void __launch_bounds__(threads, 2)
       for (int m = 0; m < ms; m++) {
         float rescale[2];
         hide_later(scores[m], mine + 16 * m - key);
+        if (starts) hide_documents(scores[m], starts, mine + 16 * m, key);
         softmax_step(scores[m], top[m], sum[m], rescale, to_log2);
         rescale_rows(sums[m], rescale);
         if constexpr (dropped) {  // what is kept is scaled at the end, with the row
@@ -81,17 +84,18 @@ __global__ void __launch_bounds__(threads, 2)
 }
 }  // namespace
 
-void attention_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, const AttentionDims& dims, const Dropout& d) {
-  if (!fits_tiles(dims, {out, qkv})) return plain_forward(queue, out, lse, qkv, dims, d);
-  if (queue.chip.generation == 9) return hopper_forward(queue, out, lse, qkv, dims, d);
+void attention_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, Tensor starts, const AttentionDims& dims,
+                       const Dropout& d) {
+  if (!fits_tiles(dims, {out, qkv})) return plain_forward(queue, out, lse, qkv, starts, dims, d);
+  if (queue.chip.generation == 9) return hopper_forward(queue, out, lse, qkv, starts, dims, d);
   with_constants(qkv.dtype(), dims, d, [&](auto tag, auto D, auto dropped) {
     using E = decltype(tag);
     using Memory = WarpTiles<E, D>;
     const auto bytes = [](int key_tile) { return Memory::bytes(query_tile) + 4 * Memory::bytes(key_tile); };
     with_rows<Memory>(queue, bytes, [&](auto key_tile) {
       launch(queue, {"attention_forward", grid_of(dims, query_tile), threads, bytes(key_tile)},
-             forward_kernel<E, D, key_tile, dropped>, out.data<E>(), lse.data<float>(), qkv.data<E>(), heads_of(dims),
-             mask_of(d), scale_of(dims));
+             forward_kernel<E, D, key_tile, dropped>, out.data<E>(), lse.data<float>(), qkv.data<E>(),
+             pointer_to(starts), heads_of(dims), mask_of(d), scale_of(dims));
     });
   });
 }

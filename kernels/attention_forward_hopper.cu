@@ -16,13 +16,14 @@ constexpr int64_t shared_bytes = Tiles::bytes(query_tile) + 4 * Tiles::bytes(key
 
 template <class E, int D, bool dropped>
 __global__ void __launch_bounds__(threads, 1)
-    forward_kernel(E* out, float* lse, const E* qkv, Heads s, Mask mask, float scale) {
+    forward_kernel(E* out, float* lse, const E* qkv, const int32_t* starts_, Heads s, Mask mask, float scale) {
   using Tiles = WarpgroupTiles<E, D>;
   const Place at(s, blockIdx.z, blockIdx.y);
+  const Starts starts(starts_, s, blockIdx.z);
   const E *q = qkv + at.qkv, *k = q + at.out_stride, *v = k + at.out_stride;
   const int T = static_cast<int>(s.T);
   const int last = static_cast<int>(gridDim.x - 1 - blockIdx.x);  // tile; the longest first
-  const int row = warp_index() * 16, mine = last * query_tile + row;
+  const int row = warp_index() * 16, mine = last * query_tile + row, first = starts.of(last * query_tile) / key_tile;
   constexpr int64_t query_bytes = Tiles::bytes(query_tile), key_bytes = Tiles::bytes(key_tile);
   E* queries = shared_memory<E>();
   const auto keys = [](int i) { return shared_memory<E>(query_bytes + i % 2 * key_bytes); };
@@ -35,6 +36,7 @@ __global__ void __launch_bounds__(threads, 1)
   float sums[1][D / 8][4] = {}, scores[1][columns][4], top[2] = {-infinity, -infinity}, sum[2] = {}, rescale[2];
   unsigned weights[1][depth][4];
   const auto softmax = [&](int i) {
+    if (starts) hide_documents(scores[0], starts, mine, i * key_tile);
     softmax_step(scores[0], top, sum, rescale, to_log2);
     if constexpr (dropped) {  // what is kept is scaled at the end, with the row
       const HeadMask head_mask(mask, s, blockIdx.z, blockIdx.y);
@@ -61,7 +63,7 @@ __global__ void __launch_bounds__(threads, 1)
   publish_shared();
   sync_threads();
   copy_values(last);
-  if (last > 0) copy_keys(last - 1);
+  if (last > first) copy_keys(last - 1);
   copy_async_commit();
   Tiles::begin(scores);
   Tiles::template multiply_rows<query_tile, key_tile>(scores, queries, keys(last));
@@ -69,10 +71,10 @@ __global__ void __launch_bounds__(threads, 1)
   Tiles::template wait<0>(scores);
   hide_later(scores[0], row);
   softmax(last);
-  for (int i = last - 1; i >= 0; i--) {
+  for (int i = last - 1; i >= first; i--) {
     turn();  // in front of the loop, for within one block of code ptxas would have it wait before the softmax
     copy_values(i);
-    if (i > 0) copy_keys(i - 1);
+    if (i > first) copy_keys(i - 1);
     copy_async_commit();
     Tiles::begin(scores, sums, weights);
     Tiles::template multiply_rows<query_tile, key_tile>(scores, queries, keys(i));
@@ -84,19 +86,20 @@ __global__ void __launch_bounds__(threads, 1)
   }
   turn();
   Tiles::begin(sums, weights);
-  Tiles::template multiply_weights<key_tile>(sums, weights, values(0));
+  Tiles::template multiply_weights<key_tile>(sums, weights, values(first));
   Tiles::commit();
   Tiles::template wait<0>(sums);
   finish_rows<Tiles, D, query_tile>(out, lse, at, mine, T, sums[0], top, sum, scale, mask.scale, queries, row);
 }
 }  // namespace
 
-void hopper_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, const AttentionDims& dims, const Dropout& d) {
+void hopper_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, Tensor starts, const AttentionDims& dims,
+                    const Dropout& d) {
   with_constants(qkv.dtype(), dims, d, [&](auto tag, auto D, auto dropped) {
     using E = decltype(tag);
     launch(queue, {"attention_forward", grid_of(dims, query_tile), threads, shared_bytes<WarpgroupTiles<E, D>>},
-           forward_kernel<E, D, dropped>, out.data<E>(), lse.data<float>(), qkv.data<E>(), heads_of(dims), mask_of(d),
-           scale_of(dims));
+           forward_kernel<E, D, dropped>, out.data<E>(), lse.data<float>(), qkv.data<E>(), pointer_to(starts),
+           heads_of(dims), mask_of(d), scale_of(dims));
   });
 }
 

@@ -89,10 +89,11 @@ __device__ void write_sums(E* head, int64_t stride, const float* sums, int64_t f
 
 template <class E, bool dropped>
 __global__ void __launch_bounds__(threads)
-    forward_kernel(E* out, float* lse, const E* qkv, Heads s, Mask mask, float scale) {
+    forward_kernel(E* out, float* lse, const E* qkv, const int32_t* starts_, Heads s, Mask mask, float scale) {
   auto& [scratch, weights, top, total, rescale] = *shared_memory<ForwardRoom>();
   const Place at(s, blockIdx.z, blockIdx.y);
   const HeadMask head_mask(mask, s, blockIdx.z, blockIdx.y);
+  const Starts starts(starts_, s, blockIdx.z);
   const int64_t first = (gridDim.x - 1 - int64_t{blockIdx.x}) * tile;  // the longest first
   const Rows<E> q{qkv + at.qkv, at.stride}, k{q.head + at.out_stride, at.stride}, v{k.head + at.out_stride, at.stride};
   float* sums = shared_memory<float>(sizeof(ForwardRoom));
@@ -101,13 +102,15 @@ __global__ void __launch_bounds__(threads)
     top[threadIdx.x] = -infinity;
     total[threadIdx.x] = 0;
   }
-  for (int64_t key = 0; key <= first; key += tile) {
+  for (int64_t key = starts.of(first) / tile * tile; key <= first; key += tile) {
     Product scores;
     multiply_rows(scores, scratch, q, first, k, key, s.T, s.D);
     for (int r = 0; r < 2; r++)
       for (int c = 0; c < 2; c++) {
-        const bool seen = key + own_column(c) <= first + own_row(r);
-        weights[cell(own_row(r), own_column(c))] = seen ? scores[r][c] * scale : -infinity;
+        const int64_t mine = first + own_row(r), theirs = key + own_column(c);
+        float& score = weights[cell(own_row(r), own_column(c))];
+        score = theirs <= mine ? scores[r][c] * scale : -infinity;
+        if (theirs < starts.of(mine)) score = hidden;
       }
     sync_threads();
     for (int row = warp_index(); row < tile; row += warps) {
@@ -136,12 +139,13 @@ __global__ void __launch_bounds__(threads)
 // from the diagonal of dS what rounding left of the row's sum (attention.h), also in the dk that is there already.
 template <class E, bool of_keys, bool dropped>
 __global__ void __launch_bounds__(threads)
-    backward_kernel(E* dqkv, const float* delta, const E* dout_, const float* lse, const E* qkv, Heads s, Mask mask,
-                    float scale) {
+    backward_kernel(E* dqkv, const float* delta, const E* dout_, const float* lse, const E* qkv, const int32_t* starts_,
+                    Heads s, Mask mask, float scale) {
   constexpr bool balanced = !of_keys && std::is_same_v<E, float>;
   auto& [scratch, weights, gradients, excess] = *shared_memory<BackwardRoom>();
   const Place at(s, blockIdx.z, blockIdx.y);
   const HeadMask head_mask(mask, s, blockIdx.z, blockIdx.y);
+  const Starts starts(starts_, s, blockIdx.z);
   const int64_t T = s.T, D = s.D, C = at.out_stride;
   const Rows<E> q{qkv + at.qkv, at.stride}, k{q.head + C, at.stride}, v{k.head + C, at.stride};
   const Rows<E> dout{dout_ + at.out, at.out_stride};
@@ -151,7 +155,9 @@ __global__ void __launch_bounds__(threads)
   float *sums = shared_memory<float>(sizeof(BackwardRoom)), *dv = sums + tile * D;
   clear(sums, (of_keys ? 2 : 1) * tile * D);
   if (threadIdx.x < tile) excess[threadIdx.x] = 0;
-  for (int64_t begin = of_keys ? first : 0; begin <= (of_keys ? T - 1 : first); begin += tile) {
+  const int64_t last = of_keys ? T - 1 : first;
+  for (int64_t begin = of_keys ? first : starts.of(first) / tile * tile; begin <= last; begin += tile) {
+    if (of_keys && starts.of(begin) >= first + tile) break;  // and so are the queries after these of other documents
     Product scores, dp;
     multiply_rows(scores, scratch, own, first, other, begin, T, D);
     multiply_rows(dp, scratch, own_gradient, first, other_gradient, begin, T, D);
@@ -160,7 +166,7 @@ __global__ void __launch_bounds__(threads)
         const int64_t mine = first + own_row(r), theirs = begin + own_column(c);
         const int64_t query = of_keys ? theirs : mine, key = of_keys ? mine : theirs;
         float p = 0, ds = 0;
-        if (key <= query && query < T) {
+        if (key <= query && query < T && key >= starts.of(query)) {
           float factor = 1;
           if constexpr (dropped) factor = head_mask.keeps(query, key) ? mask.scale : 0;
           p = expf(scores[r][c] * scale - lse[at.statistics + query]);
@@ -206,19 +212,20 @@ int64_t shared_bytes(Queue queue, const char* name, int64_t room, int64_t tensor
 }
 }  // namespace
 
-void plain_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, const AttentionDims& dims, const Dropout& d) {
+void plain_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, Tensor starts, const AttentionDims& dims,
+                   const Dropout& d) {
   const char* name = "attention_forward";
   const int64_t shared = shared_bytes(queue, name, sizeof(ForwardRoom), 1, dims.D);
   with_compute_type(qkv.dtype(), [&](auto tag) {
     using E = decltype(tag);
     with_mask(d, [&](auto dropped) {
       launch(queue, {name, grid_of(dims, tile), threads, shared}, forward_kernel<E, dropped>, out.data<E>(),
-             lse.data<float>(), qkv.data<E>(), heads_of(dims), mask_of(d), scale_of(dims));
+             lse.data<float>(), qkv.data<E>(), pointer_to(starts), heads_of(dims), mask_of(d), scale_of(dims));
     });
   });
 }
 
-void plain_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv,
+void plain_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv, Tensor starts,
                     const AttentionDims& dims, const Dropout& d) {
   const char* name = "attention_backward";
   const auto shared = [&](int64_t sums) { return shared_bytes(queue, name, sizeof(BackwardRoom), sums, dims.D); };
@@ -227,11 +234,11 @@ void plain_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor 
     using E = decltype(tag);
     with_mask(d, [&](auto dropped) {
       launch(queue, {name, grid_of(dims, tile), threads, of_keys}, backward_kernel<E, true, dropped>, dqkv.data<E>(),
-             delta.data<float>(), dout.data<E>(), lse.data<float>(), qkv.data<E>(), heads_of(dims), mask_of(d),
-             scale_of(dims));
-      launch(queue, {name, grid_of(dims, tile), threads, of_queries}, backward_kernel<E, false, dropped>,
-             dqkv.data<E>(), delta.data<float>(), dout.data<E>(), lse.data<float>(), qkv.data<E>(), heads_of(dims),
+             delta.data<float>(), dout.data<E>(), lse.data<float>(), qkv.data<E>(), pointer_to(starts), heads_of(dims),
              mask_of(d), scale_of(dims));
+      launch(queue, {name, grid_of(dims, tile), threads, of_queries}, backward_kernel<E, false, dropped>,
+             dqkv.data<E>(), delta.data<float>(), dout.data<E>(), lse.data<float>(), qkv.data<E>(), pointer_to(starts),
+             heads_of(dims), mask_of(d), scale_of(dims));
     });
   });
 }

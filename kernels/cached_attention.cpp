@@ -19,7 +19,7 @@ void keep_keys_values(Stream& s, Tensor cache, Tensor qkv, Tensor rows) {
   expect_cache("keep_keys_values", cache, qkv, rows);
   const double bytes = static_cast<double>(2 * (qkv.bytes() / 3 * 2) + rows.bytes());
   s.launch(
-      "keep_keys_values", {.flops = 0, .bytes = bytes}, [=] { cpu::keep_keys_values(cache, qkv, rows); },
+      "keep_keys_values", {.flops = 0, .bytes = bytes}, {cache}, [=] { cpu::keep_keys_values(cache, qkv, rows); },
       [=](auto queue) { cuda::keep_keys_values(queue, cache, qkv, rows); });
 }
 
@@ -33,7 +33,7 @@ void cached_attention(Stream& s, Tensor out, Tensor qkv, Tensor cache, Tensor ro
   s.launch(
       "cached_attention",
       {.flops = 2 * read, .bytes = read * size_of(cache.dtype()) + static_cast<double>(out.bytes() + qkv.bytes() / 3)},
-      [=] { cpu::cached_attention(out, qkv, cache, rows, longest); },
+      {out}, [=] { cpu::cached_attention(out, qkv, cache, rows, longest); },
       [=](auto queue) { cuda::cached_attention(queue, out, qkv, cache, rows, longest); });
 }
 

@@ -36,7 +36,7 @@ void cross_entropy_forward(Stream& s, Tensor losses, Tensor logits, Tensor targe
   expect_whole("cross_entropy_forward", losses, logits, targets, part);
   const double bytes = bytes_of(losses) + held_bytes(logits, part) + bytes_of(targets);
   s.launch(
-      "cross_entropy_forward", {.flops = 3 * held(logits, part), .bytes = bytes},
+      "cross_entropy_forward", {.flops = 3 * held(logits, part), .bytes = bytes}, {losses},
       [=] { cpu::cross_entropy_forward(losses, logits, targets, part); },
       [=](auto queue) { cuda::cross_entropy_forward(queue, losses, logits, targets, part); });
 }
@@ -47,7 +47,7 @@ void cross_entropy_forward_backward(Stream& s, Tensor losses, Tensor logits, Ten
   expect_scale("cross_entropy_forward_backward", scale);
   const double bytes = bytes_of(losses) + held_bytes(logits, part) + bytes_of(logits) + bytes_of(targets);
   s.launch(
-      "cross_entropy_forward_backward", {.flops = 6 * held(logits, part), .bytes = bytes},
+      "cross_entropy_forward_backward", {.flops = 6 * held(logits, part), .bytes = bytes}, {losses, logits},
       [=] { cpu::cross_entropy_forward_backward(losses, logits, targets, part, scale); },
       [=](auto queue) { cuda::cross_entropy_forward_backward(queue, losses, logits, targets, part, scale); });
 }
@@ -58,7 +58,7 @@ void softmax_part(Stream& s, Tensor stats, Tensor logits, Tensor targets, Vocabu
   expect(op, "stats", stats, DType::f32, {3, logits.rows()});
   const double bytes = bytes_of(stats) + held_bytes(logits, part) + bytes_of(targets);
   s.launch(
-      "softmax_part", {.flops = 3 * held(logits, part), .bytes = bytes},
+      "softmax_part", {.flops = 3 * held(logits, part), .bytes = bytes}, {stats},
       [=] { cpu::softmax_part(stats, logits, targets, part); },
       [=](auto queue) { cuda::softmax_part(queue, stats, logits, targets, part); });
 }
@@ -67,7 +67,7 @@ void merge_softmax(Stream& s, Tensor stats, Tensor max) {
   expect("merge_softmax", "stats", stats, DType::f32, {3, max.numel()});
   expect_dtype("merge_softmax", "max", max, DType::f32);
   s.launch(
-      "merge_softmax", {.flops = 3 * static_cast<double>(max.numel()), .bytes = 5 * bytes_of(max)},
+      "merge_softmax", {.flops = 3 * static_cast<double>(max.numel()), .bytes = 5 * bytes_of(max)}, {stats},
       [=] { cpu::merge_softmax(stats, max); }, [=](auto queue) { cuda::merge_softmax(queue, stats, max); });
 }
 
@@ -80,7 +80,7 @@ void cross_entropy_loss(Stream& s, Tensor losses, Tensor stats, Tensor targets) 
       "cross_entropy_loss",
       {.flops = 3 * static_cast<double>(losses.numel()),
        .bytes = bytes_of(losses) + bytes_of(stats) + bytes_of(targets)},
-      [=] { cpu::cross_entropy_loss(losses, stats, targets); },
+      {losses}, [=] { cpu::cross_entropy_loss(losses, stats, targets); },
       [=](auto queue) { cuda::cross_entropy_loss(queue, losses, stats, targets); });
 }
 
@@ -92,7 +92,7 @@ void cross_entropy_gradient(Stream& s, Tensor logits, Tensor stats, Tensor targe
   expect(op, "stats", stats, DType::f32, {3, logits.rows()});
   const double bytes = bytes_of(stats) + held_bytes(logits, part) + bytes_of(logits) + bytes_of(targets);
   s.launch(
-      "cross_entropy_gradient", {.flops = 3 * held(logits, part), .bytes = bytes},
+      "cross_entropy_gradient", {.flops = 3 * held(logits, part), .bytes = bytes}, {logits},
       [=] { cpu::cross_entropy_gradient(logits, stats, targets, part, scale); },
       [=](auto queue) { cuda::cross_entropy_gradient(queue, logits, stats, targets, part, scale); });
 }

@@ -14,7 +14,7 @@ void decide_update(Stream& s, Tensor state, Tensor sums, const UpdateRules& rule
       {.flops = static_cast<double>(sums.numel()),
        .bytes = bytes_of(sums) + 2 * bytes_of(state),
        .kind = Cost::Kind::update},
-      [=] { cpu::decide_update(state, sums, rules, a); },
+      {state}, [=] { cpu::decide_update(state, sums, rules, a); },
       [=](auto queue) { cuda::decide_update(queue, state, sums, rules, a); });
 }
 

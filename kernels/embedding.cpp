@@ -9,9 +9,13 @@ void expect_positions(const char* op, int64_t rows, int64_t T, const char* name,
   CHECK(T > 0 && rows % T == 0, "{}: {} tokens are no whole number of sequences of {}", op, rows, T);
   CHECK(wpe.rows() >= T, "{}: {} has {} positions, fewer than the sequence of {}", op, name, wpe.rows(), T);
 }
+void expect_starts(const char* op, const Tensor& starts, int64_t rows, int64_t T) {
+  if (!starts.empty()) expect(op, "starts", starts, DType::i32, {rows / T, T});
+}
 }  // namespace
 
-void embedding_forward(Stream& s, Tensor y, Tensor tokens, Tensor wte, Tensor wpe, int64_t T, VocabularyPart part) {
+void embedding_forward(Stream& s, Tensor y, Tensor tokens, Tensor wte, Tensor wpe, int64_t T, VocabularyPart part,
+                       Tensor starts) {
   const char* op = "embedding_forward";
   expect_compute(op, "y", y);
   expect_numel(op, "tokens", tokens, DType::i32, y.rows());
@@ -19,16 +23,18 @@ void embedding_forward(Stream& s, Tensor y, Tensor tokens, Tensor wte, Tensor wp
   expect_matrix(op, "wpe", wpe, y.dtype(), wpe.rows(), y.cols());
   expect_part(op, part, "wte", wte.rows());
   expect_positions(op, y.rows(), T, "wpe", wpe);
+  expect_starts(op, starts, y.rows(), T);
   // A cost may not depend on data: a part is assumed to hold its share of the tokens.
   const double bytes = (1 + part.share()) * static_cast<double>(y.bytes()) +
-                       static_cast<double>(tokens.bytes() + T * y.cols() * size_of(y.dtype()));
+                       static_cast<double>(tokens.bytes() + starts.bytes() + T * y.cols() * size_of(y.dtype()));
   s.launch(
-      "embedding_forward", {.flops = part.share() * static_cast<double>(y.numel()), .bytes = bytes},
-      [=] { cpu::embedding_forward(y, tokens, wte, wpe, T, part); },
-      [=](auto queue) { cuda::embedding_forward(queue, y, tokens, wte, wpe, T, part); });
+      "embedding_forward", {.flops = part.share() * static_cast<double>(y.numel()), .bytes = bytes}, {y},
+      [=] { cpu::embedding_forward(y, tokens, wte, wpe, starts, T, part); },
+      [=](auto queue) { cuda::embedding_forward(queue, y, tokens, wte, wpe, starts, T, part); });
 }
 
-void embedding_backward(Stream& s, Tensor dwte, Tensor dwpe, Tensor dy, Tensor tokens, int64_t T, VocabularyPart part) {
+void embedding_backward(Stream& s, Tensor dwte, Tensor dwpe, Tensor dy, Tensor tokens, int64_t T, VocabularyPart part,
+                        Tensor starts) {
   const char* op = "embedding_backward";
   expect_compute(op, "dy", dy);
   expect_numel(op, "tokens", tokens, DType::i32, dy.rows());
@@ -36,12 +42,14 @@ void embedding_backward(Stream& s, Tensor dwte, Tensor dwpe, Tensor dy, Tensor t
   expect_matrix(op, "dwpe", dwpe, DType::f32, dwpe.rows(), dy.cols());
   expect_part(op, part, "dwte", dwte.rows());
   expect_positions(op, dy.rows(), T, "dwpe", dwpe);
+  expect_starts(op, starts, dy.rows(), T);
   const double numel = static_cast<double>(dy.numel());
   const double touched = 2.0 * 4.0 * (part.share() * numel + static_cast<double>(T * dy.cols()));
   s.launch(
-      "embedding_backward", {.flops = (1 + part.share()) * numel, .bytes = touched + static_cast<double>(dy.bytes())},
-      [=] { cpu::embedding_backward(dwte, dwpe, dy, tokens, T, part); },
-      [=](auto queue) { cuda::embedding_backward(queue, dwte, dwpe, dy, tokens, T, part); });
+      "embedding_backward",
+      {.flops = (1 + part.share()) * numel, .bytes = touched + static_cast<double>(dy.bytes() + starts.bytes())},
+      {dwte, dwpe}, [=] { cpu::embedding_backward(dwte, dwpe, dy, tokens, starts, T, part); },
+      [=](auto queue) { cuda::embedding_backward(queue, dwte, dwpe, dy, tokens, starts, T, part); });
 }
 
 }  // namespace megalith

@@ -1,6 +1,7 @@
 // Forward: a warp has a row. Backward: rows are ordered by their token, so that the rows of one token are neighbours,
 // and summed in chunks of that order; a token whose rows lie in several chunks has one partial sum from each, added up
-// in order. Positions need no order: the rows of one lie T apart.
+// in order. Positions need no order where each sequence has each once: the rows of one lie T apart. Where documents
+// have positions of their own, the same order, by position, comes before their sums.
 #include <algorithm>
 #include <cmath>
 
@@ -12,9 +13,14 @@ namespace megalith::cuda {
 namespace {
 constexpr int threads = 256, warps = threads / warp_size;
 
+__device__ inline int64_t position_of(int64_t row, const int32_t* starts, int64_t length) {
+  return row % length - (starts ? starts[row] : 0);
+}
+
 template <class T, int n>
-__global__ void __launch_bounds__(threads) forward_kernel(T* y, const int32_t* tokens, const T* wte, const T* wpe,
-                                                          int64_t N, int64_t C, int64_t length, VocabularyPart part) {
+__global__ void __launch_bounds__(threads)
+    forward_kernel(T* y, const int32_t* tokens, const T* wte, const T* wpe, const int32_t* starts, int64_t N, int64_t C,
+                   int64_t length, VocabularyPart part) {
   const int64_t row = int64_t{blockIdx.x} * warps + warp_index();
   if (row >= N) return;
   const int64_t token = tokens[row], table_row = part.index_of(token);
@@ -25,7 +31,7 @@ __global__ void __launch_bounds__(threads) forward_kernel(T* y, const int32_t* t
     for (int64_t c = lane_index() * n; c < C; c += warp_size * n) store(to_row + c, nothing);
     return;
   }
-  const T *from = wte + table_row * C, *position = wpe + row % length * C;
+  const T *from = wte + table_row * C, *position = wpe + position_of(row, starts, length) * C;
   constexpr int steps = 4;
   for (int64_t first = lane_index() * n; first < C; first += steps * warp_size * n) {
     Vector<T, n> a[steps], b[steps];
@@ -45,10 +51,10 @@ __global__ void __launch_bounds__(threads) forward_kernel(T* y, const int32_t* t
   }
 }
 
-// --- Rows in the order of their tokens.
+// --- Rows in the order of their tokens, or of their positions.
 
 struct Keyed {
-  int32_t key, row;  // key: the token's row of the table, or part.count where it is not held
+  int32_t key, row;  // key: the token's row of the table, or part.count where it is not held; or the position
 };
 
 constexpr int sort_threads = 1024, sort_warps = sort_threads / warp_size, digit_bits = 8, digits = 1 << digit_bits;
@@ -115,14 +121,16 @@ __device__ inline void sort_pass(Keyed* y, const Keyed* x, int64_t N, int shift,
   }
 }
 
-// sorted: the rows by key, and within a key as they come. One block; `spare` has room for N as well.
+// sorted: the rows by key, and within a key as they come; by position, where `starts` is not null. One block; `spare`
+// has room for N as well.
 __global__ void __launch_bounds__(sort_threads)
-    sort_kernel(Keyed* sorted, Keyed* spare, const int32_t* tokens, int64_t N, int passes, VocabularyPart part) {
+    sort_kernel(Keyed* sorted, Keyed* spare, const int32_t* tokens, const int32_t* starts, int64_t N, int64_t length,
+                int passes, VocabularyPart part) {
   __shared__ int places[sort_warps][digits], totals[digits];
   // An odd number of passes ends in the other of the two.
   Keyed *from = passes % 2 ? spare : sorted, *into = passes % 2 ? sorted : spare;
   for (int64_t n = threadIdx.x; n < N; n += sort_threads) {
-    const int64_t row = part.index_of(tokens[n]);
+    const int64_t row = starts ? position_of(n, starts, length) : part.index_of(tokens[n]);
     from[n] = {static_cast<int32_t>(row < 0 ? part.count : row), static_cast<int32_t>(n)};
   }
   for (int pass = 0; pass < passes; pass++) {
@@ -226,9 +234,37 @@ __global__ void __launch_bounds__(threads)
   }
   add_to(dwpe + i, sum);
 }
+
+// The first of the sorted rows whose key is at least this one.
+__device__ inline int64_t first_of(const Keyed* sorted, int64_t N, int64_t key) {
+  int64_t begin = 0, end = N;
+  while (begin < end) {
+    const int64_t middle = (begin + end) / 2;
+    if (sorted[middle].key < key)
+      begin = middle + 1;
+    else
+      end = middle;
+  }
+  return begin;
+}
+
+// The same where any number of rows stand at a position, which `sorted` has in order.
+template <class T, int n>
+__global__ void __launch_bounds__(threads)
+    document_position_sums_kernel(float* dwpe, const T* dy, const Keyed* sorted, int64_t N, int64_t C, int64_t length) {
+  const int64_t i = (int64_t{blockIdx.x} * threads + threadIdx.x) * n, position = i / C;
+  if (i >= length * C) return;
+  Vector<float, n> sum;
+  for (int k = 0; k < n; k++) sum[k] = 0;
+  for (int64_t at = first_of(sorted, N, position); at < N && sorted[at].key == position; at++) {
+    const Vector<T, n> d = load<n>(dy + sorted[at].row * C + i % C);
+    for (int k = 0; k < n; k++) sum[k] += to_float(d[k]);
+  }
+  add_to(dwpe + i, sum);
+}
 }  // namespace
 
-void embedding_forward(Queue queue, Tensor y_, Tensor tokens_, Tensor wte_, Tensor wpe_, int64_t T,
+void embedding_forward(Queue queue, Tensor y_, Tensor tokens_, Tensor wte_, Tensor wpe_, Tensor starts, int64_t T,
                        const VocabularyPart& part) {
   const int64_t N = y_.rows(), C = y_.cols();
   if (N * C == 0) return;
@@ -236,11 +272,12 @@ void embedding_forward(Queue queue, Tensor y_, Tensor tokens_, Tensor wte_, Tens
     using E = decltype(tag);
     launch(queue, {"embedding_forward", blocks_for(N, warps), threads},
            in_vectors({y_, wte_, wpe_}) ? forward_kernel<E, 16 / sizeof(E)> : forward_kernel<E, 1>, y_.data<E>(),
-           tokens_.data<int32_t>(), wte_.data<E>(), wpe_.data<E>(), N, C, T, part);
+           tokens_.data<int32_t>(), wte_.data<E>(), wpe_.data<E>(), starts.empty() ? nullptr : starts.data<int32_t>(),
+           N, C, T, part);
   });
 }
 
-void embedding_backward(Queue queue, Tensor dwte_, Tensor dwpe_, Tensor dy_, Tensor tokens_, int64_t T,
+void embedding_backward(Queue queue, Tensor dwte_, Tensor dwpe_, Tensor dy_, Tensor tokens_, Tensor starts, int64_t T,
                         const VocabularyPart& part) {
   const char* name = "embedding_backward";
   const int64_t N = dy_.rows(), C = dy_.cols();
@@ -257,13 +294,17 @@ void embedding_backward(Queue queue, Tensor dwte_, Tensor dwpe_, Tensor dy_, Ten
   auto* partial = reinterpret_cast<float*>(workspace + 2 * list_bytes);
   const int64_t chunk = std::max({int64_t{32}, ceil_div(N, room), ceil_div(N, 65535)});
   const auto chunks = static_cast<unsigned>(ceil_div(N, chunk));
-  int passes = 0;
-  while (part.count >> (passes * digit_bits) != 0) passes++;
+  const auto passes_for = [](int64_t largest) {
+    int passes = 0;
+    while (largest >> (passes * digit_bits) != 0) passes++;
+    return passes;
+  };
 
   float *dwte = dwte_.data<float>(), *dwpe = dwpe_.data<float>();
   const auto none = static_cast<int32_t>(part.count);
   if (part.count > 0) {
-    launch(queue, {name, 1, sort_threads}, sort_kernel, sorted, spare, tokens_.data<int32_t>(), N, passes, part);
+    launch(queue, {name, 1, sort_threads}, sort_kernel, sorted, spare, tokens_.data<int32_t>(), nullptr, N, T,
+           passes_for(part.count), part);
   }
   with_compute_type(dy_.dtype(), [&](auto tag) {
     using E = decltype(tag);
@@ -274,7 +315,11 @@ void embedding_backward(Queue queue, Tensor dwte_, Tensor dwpe_, Tensor dy_, Ten
         launch(queue, {name, grid, sum_threads}, token_sums_kernel<E, n>, dwte, partial, dy, sorted, N, C, chunk, none);
         launch(queue, {name, grid, sum_threads}, finish_token_sums_kernel<n>, dwte, partial, sorted, N, C, chunk, none);
       }
-      launch(queue, {name, blocks_for(T * C, threads * n), threads}, position_sums_kernel<E, n>, dwpe, dy, N, C, T);
+      const Launch of_positions{name, blocks_for(T * C, threads * n), threads};
+      if (starts.empty()) return launch(queue, of_positions, position_sums_kernel<E, n>, dwpe, dy, N, C, T);
+      launch(queue, {name, 1, sort_threads}, sort_kernel, sorted, spare, nullptr, starts.data<int32_t>(), N, T,
+             passes_for(T - 1), part);
+      launch(queue, of_positions, document_position_sums_kernel<E, n>, dwpe, dy, sorted, N, C, T);
     };
     if (in_vectors({dwte_, dwpe_, dy_})) return run(std::integral_constant<int, 16 / sizeof(E)>{});
     run(std::integral_constant<int, 1>{});

@@ -11,11 +11,29 @@ void check_tokens(const char* op, const int32_t* tokens, int64_t N, const Vocabu
     CHECK(0 <= tokens[n] && tokens[n] < part.total, "{}: token {} at row {}, but the vocabulary has {}", op, tokens[n],
           n, part.total);
 }
+
+// Of each row, the position that is added to it.
+struct Positions {
+  const int32_t* starts = nullptr;  // null: all are 0
+  int64_t T = 1;
+
+  int64_t of(int64_t row) const { return row % T - (starts ? starts[row] : 0); }
+};
+
+Positions positions_of(const char* op, const Tensor& starts, int64_t T) {
+  const Positions positions{starts.empty() ? nullptr : starts.data<int32_t>(), T};
+  for (int64_t n = 0; n < starts.numel(); n++)
+    CHECK(0 <= positions.of(n) && positions.of(n) <= n % T, "{}: starts[{}, {}] is {}, expected 0 to {}", op, n / T,
+          n % T, positions.starts[n], n % T);
+  return positions;
+}
 }  // namespace
 
-void embedding_forward(Tensor y_, Tensor tokens_, Tensor wte_, Tensor wpe_, int64_t T, const VocabularyPart& part) {
+void embedding_forward(Tensor y_, Tensor tokens_, Tensor wte_, Tensor wpe_, Tensor starts, int64_t T,
+                       const VocabularyPart& part) {
   const int32_t* tokens = tokens_.data<int32_t>();
   check_tokens("embedding_forward", tokens, y_.rows(), part);
+  const Positions positions = positions_of("embedding_forward", starts, T);
   with_compute_type(y_.dtype(), [&](auto tag) {
     using E = decltype(tag);
     E* y = y_.data<E>();
@@ -27,7 +45,7 @@ void embedding_forward(Tensor y_, Tensor tokens_, Tensor wte_, Tensor wpe_, int6
           std::fill(y + n * C, y + (n + 1) * C, E{});
           continue;
         }
-        const E *token = wte + (tokens[n] - part.first) * C, *position = wpe + n % T * C;
+        const E *token = wte + (tokens[n] - part.first) * C, *position = wpe + positions.of(n) * C;
 #pragma omp simd
         for (int64_t c = 0; c < C; c++) put(y[n * C + c], get(token[c]) + get(position[c]));
       }
@@ -35,10 +53,12 @@ void embedding_forward(Tensor y_, Tensor tokens_, Tensor wte_, Tensor wpe_, int6
   });
 }
 
-void embedding_backward(Tensor dwte_, Tensor dwpe_, Tensor dy_, Tensor tokens_, int64_t T, const VocabularyPart& part) {
+void embedding_backward(Tensor dwte_, Tensor dwpe_, Tensor dy_, Tensor tokens_, Tensor starts, int64_t T,
+                        const VocabularyPart& part) {
   const int32_t* tokens = tokens_.data<int32_t>();
   const int64_t N = dy_.rows(), C = dy_.cols();
   check_tokens("embedding_backward", tokens, N, part);
+  const Positions positions = positions_of("embedding_backward", starts, T);
   with_compute_type(dy_.dtype(), [&](auto tag) {
     using E = decltype(tag);
     float *dwte = dwte_.data<float>(), *dwpe = dwpe_.data<float>();
@@ -48,7 +68,7 @@ void embedding_backward(Tensor dwte_, Tensor dwpe_, Tensor dy_, Tensor tokens_, 
     parallel_for((C + strip - 1) / strip, 2 * N * strip, [=](int64_t begin, int64_t end) {
       const int64_t first = begin * strip, last = std::min(end * strip, C);
       for (int64_t n = 0; n < N; n++) {
-        float* position = dwpe + n % T * C;
+        float* position = dwpe + positions.of(n) * C;
         if (!part.holds(tokens[n])) {
 #pragma omp simd
           for (int64_t c = first; c < last; c++) position[c] += get(dy[n * C + c]);

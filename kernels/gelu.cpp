@@ -10,7 +10,7 @@ void gelu_forward(Stream& s, Tensor y, Tensor x) {
   const auto n = static_cast<double>(x.numel());
   const double bytes = static_cast<double>(x.bytes() + y.bytes());
   s.launch(
-      "gelu_forward", {.flops = gelu_forward_flops * n, .bytes = bytes}, [=] { cpu::gelu_forward(y, x); },
+      "gelu_forward", {.flops = gelu_forward_flops * n, .bytes = bytes}, {y}, [=] { cpu::gelu_forward(y, x); },
       [=](auto queue) { cuda::gelu_forward(queue, y, x); });
 }
 
@@ -21,7 +21,7 @@ void gelu_backward(Stream& s, Tensor dx, Tensor dy, Tensor x) {
   const auto n = static_cast<double>(x.numel());
   const double bytes = static_cast<double>(dx.bytes() + dy.bytes() + x.bytes());
   s.launch(
-      "gelu_backward", {.flops = gelu_backward_flops * n, .bytes = bytes}, [=] { cpu::gelu_backward(dx, dy, x); },
+      "gelu_backward", {.flops = gelu_backward_flops * n, .bytes = bytes}, {dx}, [=] { cpu::gelu_backward(dx, dy, x); },
       [=](auto queue) { cuda::gelu_backward(queue, dx, dy, x); });
 }
 

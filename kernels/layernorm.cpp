@@ -16,7 +16,8 @@ void layernorm_forward(Stream& s, Tensor y, Tensor stat, Tensor x, Tensor w, Ten
   const auto n = static_cast<double>(x.numel());
   const double bytes = static_cast<double>(y.bytes() + stat.bytes() + x.bytes() + w.bytes() + b.bytes());
   s.launch(
-      "layernorm_forward", {.flops = 8 * n, .bytes = bytes}, [=] { cpu::layernorm_forward(y, stat, x, w, b); },
+      "layernorm_forward", {.flops = 8 * n, .bytes = bytes}, {y, stat},
+      [=] { cpu::layernorm_forward(y, stat, x, w, b); },
       [=](auto queue) { cuda::layernorm_forward(queue, y, stat, x, w, b); });
 }
 
@@ -33,7 +34,7 @@ void layernorm_backward(Stream& s, Tensor dx, Tensor dw, Tensor db, Tensor dy, T
   const double bytes = static_cast<double>(2 * (dx.bytes() + dw.bytes() + db.bytes()) + dy.bytes() + x.bytes() +
                                            stat.bytes() + w.bytes());
   s.launch(
-      "layernorm_backward", {.flops = 15 * n, .bytes = bytes},
+      "layernorm_backward", {.flops = 15 * n, .bytes = bytes}, {dx, dw, db},
       [=] { cpu::layernorm_backward(dx, dw, db, dy, x, stat, w); },
       [=](auto queue) { cuda::layernorm_backward(queue, dx, dw, db, dy, x, stat, w); });
 }
@@ -50,7 +51,7 @@ void residual_layernorm_forward(Stream& s, Tensor y, Tensor ln, Tensor stat, Ten
   const double bytes = static_cast<double>(y.bytes() + ln.bytes() + stat.bytes() + x.bytes() + h.bytes() + h_b.bytes() +
                                            w.bytes() + b.bytes());
   s.launch(
-      "residual_layernorm_forward", {.flops = 10 * n, .bytes = bytes},
+      "residual_layernorm_forward", {.flops = 10 * n, .bytes = bytes}, {y, ln, stat},
       [=] { cpu::residual_layernorm_forward(y, ln, stat, x, h, h_b, w, b, d); },
       [=](auto queue) { cuda::residual_layernorm_forward(queue, y, ln, stat, x, h, h_b, w, b, d); });
 }
@@ -74,7 +75,7 @@ void residual_layernorm_backward(Stream& s, Tensor dx, Tensor dh, Tensor dh_b, T
                                            (d.active() || dh.raw() != dx.raw() ? dh.bytes() : 0) + dln.bytes() +
                                            y.bytes() + stat.bytes() + w.bytes());
   s.launch(
-      "residual_layernorm_backward", {.flops = 17 * n, .bytes = bytes},
+      "residual_layernorm_backward", {.flops = 17 * n, .bytes = bytes}, {dx, dh, dh_b, dw, db},
       [=] { cpu::residual_layernorm_backward(dx, dh, dh_b, dw, db, dln, y, stat, w, d); },
       [=](auto queue) { cuda::residual_layernorm_backward(queue, dx, dh, dh_b, dw, db, dln, y, stat, w, d); });
 }

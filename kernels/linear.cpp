@@ -22,7 +22,7 @@ void linear_forward(Stream& s, Tensor y, Tensor x, Tensor w, Tensor b) {
   const double flops = gemm_flops(w, x.rows()) + (b.empty() ? 0 : static_cast<double>(y.numel()));
   const double bytes = static_cast<double>(y.bytes() + x.bytes() + w.bytes() + b.bytes());
   s.launch(
-      "linear_forward", gemm_cost(flops, bytes, y, x.cols()),
+      "linear_forward", gemm_cost(flops, bytes, y, x.cols()), {y},
       [=, &s] { cpu::linear_forward(s.state<cpu::Gemm>(), y, x, w, b); },
       [=](auto queue) { cuda::linear_forward(queue, y, x, w, b); });
 }
@@ -37,7 +37,7 @@ void linear_gelu_forward(Stream& s, Tensor y, Tensor h, Tensor x, Tensor w, Tens
   const double flops = gemm_flops(w, x.rows()) + (1 + gelu_forward_flops) * static_cast<double>(y.numel());
   const double bytes = static_cast<double>(y.bytes() + 2 * h.bytes() + x.bytes() + w.bytes() + b.bytes());
   s.launch(
-      "linear_gelu_forward", gemm_cost(flops, bytes, y, x.cols()),
+      "linear_gelu_forward", gemm_cost(flops, bytes, y, x.cols()), {y, h},
       [=, &s] { cpu::linear_gelu_forward(s.state<cpu::Gemm>(), y, h, x, w, b); },
       [=](auto queue) { cuda::linear_gelu_forward(queue, y, h, x, w, b); });
 }
@@ -49,7 +49,7 @@ void linear_backward_input(Stream& s, Tensor dx, Tensor dy, Tensor w) {
   expect_matrix(op, "dx", dx, dy.dtype(), dy.rows(), w.cols());
   const double bytes = static_cast<double>(dx.bytes() + dy.bytes() + w.bytes());
   s.launch(
-      "linear_backward_input", gemm_cost(gemm_flops(w, dy.rows()), bytes, dx, dy.cols()),
+      "linear_backward_input", gemm_cost(gemm_flops(w, dy.rows()), bytes, dx, dy.cols()), {dx},
       [=, &s] { cpu::linear_backward_input(s.state<cpu::Gemm>(), dx, dy, w); },
       [=](auto queue) { cuda::linear_backward_input(queue, dx, dy, w); });
 }
@@ -63,7 +63,7 @@ void linear_backward_input_gelu(Stream& s, Tensor dh, Tensor dy, Tensor w, Tenso
   const double flops = gemm_flops(w, dy.rows()) + gelu_backward_flops * static_cast<double>(dh.numel());
   const double bytes = static_cast<double>(dh.bytes() + dy.bytes() + w.bytes() + h.bytes());
   s.launch(
-      "linear_backward_input_gelu", gemm_cost(flops, bytes, dh, dy.cols()),
+      "linear_backward_input_gelu", gemm_cost(flops, bytes, dh, dy.cols()), {dh},
       [=, &s] { cpu::linear_backward_input_gelu(s.state<cpu::Gemm>(), dh, dy, w, h); },
       [=](auto queue) { cuda::linear_backward_input_gelu(queue, dh, dy, w, h); });
 }
@@ -77,7 +77,7 @@ void linear_backward_weight(Stream& s, Tensor dw, Tensor db, Tensor dy, Tensor x
   const double flops = gemm_flops(dw, dy.rows()) + (db.empty() ? 0 : static_cast<double>(dy.numel()));
   const double bytes = static_cast<double>(2 * (dw.bytes() + db.bytes()) + dy.bytes() + x.bytes());
   s.launch(
-      "linear_backward_weight", {flops, bytes, Cost::Kind::gemm_add, dw.rows(), dw.cols(), dy.rows()},
+      "linear_backward_weight", {flops, bytes, Cost::Kind::gemm_add, dw.rows(), dw.cols(), dy.rows()}, {dw, db},
       [=, &s] { cpu::linear_backward_weight(s.state<cpu::Gemm>(), dw, db, dy, x); },
       [=](auto queue) { cuda::linear_backward_weight(queue, dw, db, dy, x); });
 }

@@ -13,7 +13,7 @@ void residual_forward(Stream& s, Tensor y, Tensor x, Tensor h, Tensor b, const D
   expect_dropout(op, d);
   const double bytes = static_cast<double>(y.bytes() + x.bytes() + h.bytes() + b.bytes());
   s.launch(
-      "residual_forward", {.flops = 2.0 * static_cast<double>(x.numel()), .bytes = bytes},
+      "residual_forward", {.flops = 2.0 * static_cast<double>(x.numel()), .bytes = bytes}, {y},
       [=] { cpu::residual_forward(y, x, h, b, d); }, [=](auto queue) { cuda::residual_forward(queue, y, x, h, b, d); });
 }
 
@@ -26,7 +26,7 @@ void residual_backward(Stream& s, Tensor dh, Tensor db, Tensor dy, const Dropout
   const bool written = d.active() || dh.raw() != dy.raw();
   const double bytes = static_cast<double>((written ? dh.bytes() : 0) + 2 * db.bytes() + dy.bytes());
   s.launch(
-      "residual_backward", {.flops = 2.0 * static_cast<double>(dy.numel()), .bytes = bytes},
+      "residual_backward", {.flops = 2.0 * static_cast<double>(dy.numel()), .bytes = bytes}, {dh, db},
       [=] { cpu::residual_backward(dh, db, dy, d); },
       [=](auto queue) { cuda::residual_backward(queue, dh, db, dy, d); });
 }

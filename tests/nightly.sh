@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # All tests, with all of the loops that test.sh takes a part of (tests/long_tests.h), the sanitizers with all that they look
-# for, on stacks as well, and the simulated GPU as every chip. For a machine at night.
+# for, on stacks as well, the simulated GPU as every chip, and, where clang is, half an hour of libFuzzer on each reader of
+# files. For a machine at night.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 MEGALITH_LONG_TESTS=1 MEGALITH_SANITIZE_FULLY=1 ./test.sh
@@ -8,3 +9,4 @@ for chip in A100 L4; do
   MEGALITH_SIMULATED_GPU=$chip ctest --preset cpu -R '^(simt/|simulated_gpu/alone)' --no-tests=error
 done
 cmake --build --preset cpu -j "$(nproc)" -- --quiet  # the benchmarks as well
+if command -v clang++ >/dev/null; then tests/fuzz/fuzz.sh 1800; fi

@@ -8,6 +8,7 @@
 
 #include "trainer/commands/command_line.h"
 #include "trainer/job/agreement.h"
+#include "trainer/job/log.h"
 #include "trainer/session/open_session.h"
 
 namespace megalith {
@@ -23,7 +24,10 @@ int run(const CommandLine& line, const Session& session) {
               std::strerror(errno));
       });
     } catch (const JobError& e) {  // all ranks have it
-      if (session.rank() == 0) fmt::print(stderr, "megalith: {}\n", e.what());
+      if (session.rank() == 0) {
+        fmt::print(stderr, "megalith: {}\n", e.what());
+        log_ended(e.what());
+      }
       status = 1;
     }
     // mpirun ends a job when one rank ends with an error, so all wait until rank 0 has printed.
@@ -31,8 +35,10 @@ int run(const CommandLine& line, const Session& session) {
     return status;
   } catch (const Error& e) {
     fmt::print(stderr, "megalith: rank {}: {} ({}:{})\n", session.rank(), e.what(), e.file(), e.line());
+    log_ended(fmt::format("rank {}: {}", session.rank(), e.what()));
   } catch (const std::exception& e) {
     fmt::print(stderr, "megalith: rank {}: {}\n", session.rank(), e.what());
+    log_ended(fmt::format("rank {}: {}", session.rank(), e.what()));
   }
   session.abort(1);
   return 1;  // not reached: abort() does not return

@@ -94,7 +94,9 @@ void rename(const std::string& from, const std::string& to) {
 File::File(std::string path, Use use) : File() {
   path_ = std::move(path);
   const bool reads = use == Use::read || use == Use::stream;
-  const int flags = reads ? O_RDONLY : O_RDWR | O_CREAT | (use == Use::create ? O_EXCL : 0);
+  // Else a pipe without a writer keeps the process waiting before it can be refused.
+  const int plain = use == Use::read ? O_NONBLOCK : 0;
+  const int flags = reads ? O_RDONLY | plain : O_RDWR | O_CREAT | (use == Use::create ? O_EXCL : 0);
   const int error = error_of({reads ? FileCall::open : FileCall::create, path_}, [&] {
     return fd_ = use == Use::stream && path_ == "-" ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
                                                     : ::open(path_.c_str(), flags | O_CLOEXEC, 0666);
@@ -124,7 +126,7 @@ void File::close() { CHECK(::close(std::exchange(fd_, -1)) == 0, "cannot close {
 int64_t File::size() const {
   struct stat info {};
   CHECK(::fstat(fd_, &info) == 0, "cannot examine {}: {}", path_, why(errno, path_));
-  CHECK(S_ISREG(info.st_mode), "{} is not a plain file", path_);
+  CHECK_INTACT(S_ISREG(info.st_mode), "{} is not a plain file", path_);
   return info.st_size;
 }
 
@@ -183,16 +185,23 @@ void File::sync() {
   CHECK(error == 0, "cannot flush {} to the disk: {}", path_, why(error, path_));
 }
 
-MappedFile::MappedFile(const std::string& path) : path_(path) {
-  const File file(path, File::Use::read);
-  size_ = static_cast<size_t>(file.size());
-  CHECK(size_ > 0, "{} is empty (0 bytes); it was perhaps never written", path);
-  void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.fd_, 0);
-  CHECK(address != MAP_FAILED, "cannot map {} ({} bytes): {}", path, size_, why(errno, path));
-  data_ = static_cast<const std::byte*>(address);
+SharedMemory::SharedMemory(const std::string& path, int64_t bytes) : path_(path), size_(static_cast<size_t>(bytes)) {
+  File file(path, File::Use::create);
+  try {
+    file.reserve(bytes);  // memory that is not there is an error here, and not the death of who touches it
+    file.resize(bytes);
+    data_ = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd_, 0);
+    CHECK(data_ != MAP_FAILED, "cannot map {} ({} bytes): {}", path, bytes, why(errno, path));
+  } catch (const Error&) {
+    discard(path);
+    throw;
+  }
 }
 
-MappedFile::~MappedFile() { ::munmap(const_cast<std::byte*>(data_), size_); }
+SharedMemory::~SharedMemory() {
+  ::munmap(data_, size_);
+  discard(path_);
+}
 
 NewFile::NewFile(std::string path, const Publishing& how)
     : File(place_aside(path, how), Use::create), name_(std::move(path)), how_(how) {}

@@ -2,14 +2,20 @@
 // they are compiled once, and elsewhere objects are only built and looked into.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
 namespace megalith {
 
-// Throws nlohmann::json::parse_error, which says where the text stops being JSON.
+// Throws nlohmann::json::parse_error, which says where the text stops being JSON, or nests more than deepest_json
+// values: what looks into a value, copies or prints it calls itself for each.
 nlohmann::json parse_json(std::string_view text);
+constexpr int deepest_json = 100;
+
+// A whole number, or nlohmann::json::type_error: elsewhere the library takes a fraction, "true" or 2^64 - 1 for one.
+int64_t whole_number(const nlohmann::json& value);
 
 // On one line, or with so many blanks a level. Bytes that are not UTF-8 throw nlohmann::json::type_error.
 std::string json_text(const nlohmann::json& value, int indent = -1);

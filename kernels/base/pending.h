@@ -8,6 +8,7 @@
 #include <functional>
 #include <utility>
 
+#include "kernels/base/call_ring.h"
 #include "kernels/base/trace.h"
 
 struct CUevent_st;  // of the CUDA runtime
@@ -40,14 +41,27 @@ class Pending {
     return pending;
   }
 
+  // The wait, and that it is over, go into `ring`.
+  void keep_in(CallRing& ring, int64_t ticket) {
+    state_.ring = &ring;
+    state_.call = ticket;
+  }
+
   void wait() {
     const State ending = std::exchange(state_, {});
     if (ending.trace) ending.trace->wait(ending.ticket);
-    if (ending.wait) ending.wait();
+    if (ending.ring) ending.ring->waits(ending.call);
+    try {
+      if (ending.wait) ending.wait();
+    } catch (...) {
+      if (ending.ring) ending.ring->failed(ending.call);
+      throw;
+    }
+    if (ending.ring) ending.ring->ended(ending.call);
     if (ending.trace) ending.trace->waited();
   }
   // False for one of nothing, and once it was waited for.
-  bool under_way() const { return state_.wait || state_.over || state_.trace; }
+  bool under_way() const { return state_.wait || state_.over || state_.trace || state_.ring; }
   // Null where there is none, and once it was waited for.
   CUevent_st* over() const { return state_.over; }
 
@@ -57,6 +71,8 @@ class Pending {
     CUevent_st* over = nullptr;
     Trace* trace = nullptr;
     int64_t ticket = 0;
+    CallRing* ring = nullptr;
+    int64_t call = 0;  // its ticket in the ring
   };
   State state_;
 };

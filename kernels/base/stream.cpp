@@ -24,14 +24,14 @@ void Stream::upload(const char* name, std::initializer_list<Tensor> to,
   for (const Tensor& t : to) bytes += static_cast<double>(t.bytes());
   const std::span<const Tensor> tensors(to.begin(), to.size());
   launch(
-      name, {.bytes = bytes, .kind = Cost::Kind::input}, [&] { fill(tensors); },
+      name, {.bytes = bytes, .kind = Cost::Kind::input}, to, [&] { fill(tensors); },
       [&](auto) { transfers().upload(tensors, fill); });
 }
 
 Stream::Ticket Stream::download(const char* name, Tensor from, std::function<void(Tensor)> read) {
   Ticket ticket = 0;
   launch(
-      name, {.bytes = static_cast<double>(from.bytes())}, [&] { read(from); },
+      name, {.bytes = static_cast<double>(from.bytes())}, {}, [&] { read(from); },
       [&](auto) { ticket = transfers().download(from, std::move(read)); });
   return ticket;
 }

@@ -21,6 +21,7 @@
 #include "kernels/base/cost.h"
 #include "kernels/base/device.h"
 #include "kernels/base/op_timer.h"
+#include "kernels/base/op_watcher.h"
 #include "kernels/base/pending.h"
 #include "kernels/base/queue_cuda.h"
 #include "kernels/base/tensor.h"
@@ -54,9 +55,10 @@ class Stream {
 
   World world() const { return world_; }
 
-  // cuda(queue): a generic lambda, so that a build without CUDA never instantiates it.
+  // `written`: what the op writes or adds to, for a watcher; empty tensors are allowed, scratch memory does not belong
+  // there. cuda(queue): a generic lambda, so that a build without CUDA never instantiates it.
   template <class Cpu, class Cuda>
-  void launch(const char* name, Cost cost, Cpu&& cpu, Cuda&& cuda) {
+  void launch(const char* name, Cost cost, std::initializer_list<Tensor> written, Cpu&& cpu, Cuda&& cuda) {
     OpRecord& record = record_of(name);
     record.launches++;
     record.flops += cost.flops;
@@ -67,7 +69,10 @@ class Stream {
     if (timekeeper) timekeeper->begin_op(name, cost);
     run(name, record, cpu, cuda);
     if (timekeeper) timekeeper->end();
+    if (watcher_) watcher_->launched(name, {written.begin(), written.size()});
   }
+  // Is told of every op from now on (op_watcher.h); null: nobody. It must outlive its time here.
+  void watch_ops(OpWatcher* watcher) { watcher_ = watcher; }
 
   // The host writes tensors: fill(host) gets tensors of the same shapes in memory of the host (in the cpu world, `to`
   // themselves) and runs now; work launched from here on sees what it wrote.
@@ -136,6 +141,7 @@ class Stream {
   std::shared_ptr<void> state_;
   std::unique_ptr<HostTransfers> transfers_;
   std::unique_ptr<OpTimer> timer_;
+  OpWatcher* watcher_ = nullptr;
   std::function<void()> idle_;
 };
 

@@ -147,7 +147,7 @@ TEST(NoDamage, no_more_open_files) {
   CheckpointReader reader(checkpoint);
   const FileHook none([](const FileEvent& e) { return FileFate{e.call == FileCall::open ? EMFILE : 0}; });
   for (const std::string& message :
-       {plain_error_of([&] { CheckpointReader{checkpoint}; }), plain_error_of([&] { why_incomplete(checkpoint); }),
+       {plain_error_of([&] { CheckpointReader{checkpoint}; }), plain_error_of([&] { why_of_no_use(checkpoint); }),
         plain_error_of([&] { verify_checkpoint(checkpoint); })})
     EXPECT_TRUE(message.starts_with(manifest)) << message;
   const std::string message = plain_error_of([&] { reads_right(reader); });

@@ -1,4 +1,7 @@
 // Which folders count as checkpoints, which are pruned, and that nothing complete is ever overwritten.
+#include <array>
+#include <limits>
+
 #include "tests/checkpoints/helpers.h"
 
 namespace megalith {
@@ -54,6 +57,66 @@ TEST(Directory, pruning_keeps_the_newest_complete_ones) {
   EXPECT_TRUE(reads_right(reader));
   EXPECT_THROW(prune_checkpoints(folder.path(), -1), Error);
   EXPECT_TRUE(prune_checkpoints(folder / "absent", 1).empty());
+}
+
+TEST(Directory, pruning_leaves_what_is_needed) {
+  const TemporaryFolder folder;
+  for (int64_t step = 1; step <= 5; step++) write_checkpoint(folder.path(), step);
+  const auto needed = [](const std::set<int64_t>& steps) {
+    EXPECT_EQ(steps, (std::set<int64_t>{1, 2, 3, 4, 5}));
+    return std::set<int64_t>{2};
+  };
+  EXPECT_EQ(prune_checkpoints(folder.path(), 2, needed),
+            (std::vector{folder / "step-00000003", folder / "step-00000001"}));
+}
+
+// The test tensors, one element of one of them not being finite.
+std::string write_with(float value, const std::string& directory, int64_t step) {
+  const std::string unfinished = begin_checkpoint(directory, step);
+  std::vector<float> data(17 * 6, 1);
+  data[40] = value;
+  const std::array<StoredPiece, 2> pieces = {StoredPiece{whole_piece("parameters/wte.weight", {17, 6}), data.data()},
+                                             StoredPiece{whole_piece("moments/second/wte.weight", {6}), data.data()}};
+  const FileRecord record = file_record_from_text(to_text(write_rank_file(unfinished, 0, pieces)));
+  return publish_checkpoint(unfinished, {step, nlohmann::json::object(), {record}});
+}
+
+TEST(Directory, what_is_not_finite_is_said_and_of_no_use) {
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                          -std::numeric_limits<float>::infinity()}) {
+    const TemporaryFolder folder;
+    write_checkpoint(folder.path(), 1);
+    write_with(std::numeric_limits<float>::max(), folder.path(), 2);
+    const std::string path = write_with(bad, folder.path(), 3);
+    EXPECT_EQ(what_is_not_finite(read_manifest(path)), "1 value that is not finite, in parameters/wte.weight");
+    const CheckpointListing listing = scan_checkpoints(folder.path());
+    EXPECT_EQ(listing.complete, (std::vector{folder / "step-00000002", folder / "step-00000001"}));
+    ASSERT_EQ(listing.skipped.size(), 1u);
+    EXPECT_EQ(listing.skipped[0].reason, path + " holds 1 value that is not finite, in parameters/wte.weight");
+    EXPECT_TRUE(listing.skipped[0].published);
+    // It is whole and can be looked at; it is in nobody's way.
+    EXPECT_TRUE(verify_checkpoint(path).damaged.empty());
+    EXPECT_NE(describe_checkpoint(path).find("\nNOT FINITE: 1 value"), std::string::npos);
+    EXPECT_EQ(prune_checkpoints(folder.path(), 1), (std::vector{folder / "step-00000001"}));
+    EXPECT_EQ(write_with(1, folder.path(), 3), path);
+    EXPECT_TRUE(fs::exists(path + ".damaged-1"));
+  }
+}
+
+TEST(Directory, what_a_step_can_be_repeated_from) {
+  const TemporaryFolder folder;
+  for (int64_t step : {1, 2, 4, 5, 7}) write_checkpoint(folder.path(), step);
+  write_with(std::numeric_limits<float>::infinity(), folder.path(), 3);
+  EXPECT_EQ(set_aside(folder / "step-00000004", Aside::suspect), folder / "step-00000004.suspect-1");
+  EXPECT_EQ(set_aside(folder / "step-00000005", Aside::suspect), folder / "step-00000005.suspect-1");
+  set_aside(folder / "step-00000002");
+  write_checkpoint(folder.path(), 4);
+  fs::remove(folder / "step-00000005.suspect-1/rank-00000.h5");
+  EXPECT_EQ(checkpoints_before(folder.path(), 7),
+            (std::vector{folder / "step-00000004", folder / "step-00000004.suspect-1", folder / "step-00000003",
+                         folder / "step-00000001"}));
+  EXPECT_EQ(checkpoints_before(folder.path(), 4), (std::vector{folder / "step-00000003", folder / "step-00000001"}));
+  EXPECT_TRUE(checkpoints_before(folder / "absent", 7).empty());
 }
 
 TEST(Directory, a_removal_that_died_is_finished) {

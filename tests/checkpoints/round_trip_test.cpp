@@ -39,6 +39,34 @@ TEST(RoundTrip, any_layout_reads_any_checkpoint) {
   }
 }
 
+// Over blocks and parts of the writer, in both types, wherever they lie.
+TEST(RoundTrip, counts_what_is_not_finite) {
+  const TemporaryFolder folder;
+  const std::string path = begin_checkpoint(folder.path(), 1);
+  const int64_t n = (int64_t{4} << 20) + 12345;
+  std::vector<float> wide(static_cast<size_t>(n), 3e38f);
+  std::vector<bfloat16> narrow(static_cast<size_t>(n), bfloat16(-1e-40f));
+  const std::vector<size_t> places = {0, 8191, 8192, 16383, 100000, (4 << 20) - 1, 4 << 20, static_cast<size_t>(n) - 1};
+  for (const size_t i : places) {
+    wide[i] = i % 2 ? -std::numeric_limits<float>::infinity() : std::numeric_limits<float>::signaling_NaN();
+    narrow[i] = bfloat16(wide[i]);
+  }
+  const std::array<StoredPiece, 2> pieces = {
+      StoredPiece{flat_piece("wide", {n}, 0, n), wide.data()},
+      StoredPiece{flat_piece("narrow", {n}, 0, n), DType::bf16,
+                  [&](int64_t begin, int64_t, const auto& use) { use(narrow.data() + begin); }}};
+  const FileRecord record = write_rank_file(path, 0, pieces);
+  for (const DatasetRecord& d : record.datasets)
+    EXPECT_EQ(d.not_finite, static_cast<int64_t>(places.size())) << d.dataset;
+  EXPECT_EQ(file_record_from_text(to_text(record)), record);
+  EXPECT_EQ(what_is_not_finite({1, {}, {record}}), fmt::format("{} values that are not finite, in {} and 1 more tensor",
+                                                               2 * places.size(), record.datasets[0].piece.name));
+  // What is read back from a text is held to what can be.
+  std::string text = to_text(record);
+  text.replace(text.find("\"not_finite\":8"), 14, "\"not_finite\":-8");
+  EXPECT_THROW(file_record_from_text(text), Error);
+}
+
 TEST(RoundTrip, tensors_larger_than_one_chunk) {
   const TemporaryFolder folder;
   const std::vector<int64_t> shape = {2003, 2203};  // of odd width; over chunks of the reader and parts of the writer

@@ -2,6 +2,7 @@
 #include "configs/config.h"
 #include "tests/message_of.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -141,6 +142,24 @@ TEST(Read, SyntaxErrorsSayWhere) {
 }
 
 // data.train may be a list; it prints as one and reads back. Elsewhere a list is refused.
+// Each part of a key is a table in the one before, which lets go of it by a call of its own: 100,000 were too many.
+TEST(Read, KeysOfManyParts) {
+  std::string key = "a";
+  for (int i = 1; i < 100000; i++) key += i % 2 ? ".a" : ".\"=#'\"";
+  // A text of lines may end in a quote of its own.
+  const std::string single(3, '\''), lines(3, '"');
+  for (const std::string& toml :
+       {key + " = 1\n", "[" + key + "]\n", "[[" + key + "]]\n", "x = [{ " + key + " = 1 }]\n",
+        "# " + lines + "\n'\"'.x = " + lines + "\n'\\" + lines + lines + "\n" + key + " = 1\n",
+        "x = { y = " + single + "z" + single + "', " + key + " = 1 }\n",
+        "x = { y = " + lines + "z" + lines + "\"\", " + key + " = 1 }\n"})
+    EXPECT_NE(text_refusal(toml).find("a key has 100"), std::string::npos) << text_refusal(toml).substr(0, 200);
+  EXPECT_NE(override_refusal("model.layers={" + key + "=1}"), "");
+  // Dots elsewhere are no parts.
+  const std::string dots(40, '.');
+  EXPECT_EQ(parse_config("# " + dots + "\n[run]\noutput = \"" + dots + "\"\n", "run.toml").run.output, dots);
+}
+
 TEST(Override, ReadsLists) {
   for (const std::string list : {R"(["a b.bin 0.7", "c.bin 0.3"])", R"([ 'one "quoted" 1' ])"}) {
     const Config config = overridden({"data.train=" + list});
@@ -222,6 +241,15 @@ TEST_F(Load, SaysWhyItCannot) {
   EXPECT_EQ(message_of([&] { load_config(missing); }),
             fmt::format("cannot read configuration {}: No such file or directory; is the path right?", missing));
   EXPECT_NE(message_of([&] { load_config(folder_); }).find("it is a folder"), std::string::npos);
+  const std::string pipe = folder_ / "pipe.toml";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);  // whoever opens it waits for a writer
+  for (const std::string& path : {pipe, std::string("/dev/zero")})
+    EXPECT_EQ(message_of([&] { load_config(path); }),
+              fmt::format("cannot read configuration {}: it is not a plain file; is the path right?", path));
+  const std::string huge = folder_ / "huge.toml";
+  std::ofstream(huge).close();
+  std::filesystem::resize_file(huge, int64_t{1} << 40);
+  EXPECT_NE(message_of([&] { load_config(huge); }).find("has 1099511627776 bytes"), std::string::npos);
 }
 
 }  // namespace

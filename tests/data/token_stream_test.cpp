@@ -1,8 +1,11 @@
 #include "data/token_stream.h"
 
+#include <sys/stat.h>
+
 #include <cstring>
 #include <limits>
 #include <random>
+#include <thread>
 
 #include "data/indexed_dataset_writer.h"
 #include "tests/data/scratch.h"
@@ -109,6 +112,36 @@ TEST(TokenStream, RefusesWhatIsNoTokenFile) {
 }
 
 // The bytes of both files, spelled out.
+// A file that shrinks under a run, as a copy over it makes it do, is an error of the step that reads it: not the end of
+// the process by SIGBUS.
+TEST(TokenStream, ThatShrinksUnderARun) {
+  Scratch scratch;
+  const std::string tokens = bytes_of(std::vector<uint16_t>(100000, 7));
+  for (const std::string& header : {std::string(), llmc_header(20240520, 1, 100000)}) {
+    const std::string path = scratch.write("a.bin", header + tokens);
+    const auto stream = TokenStream::open(path);
+    std::vector<int32_t> last(1000);
+    stream.read(99000, last);
+    std::filesystem::resize_file(path, 10000);
+    for (int twice = 0; twice < 2; twice++) {
+      EXPECT_ERROR(stream.read(99000, last), path.c_str(), "10000 now");
+      EXPECT_ERROR(stream.max_token(0, 100000), path.c_str(), "10000 now");
+    }
+    EXPECT_THROW(stream.read(99000, last), Damage);
+    stream.read(0, last);  // what is there can be read still
+    EXPECT_EQ(last.back(), 7);
+    std::thread([&] { EXPECT_THROW(stream.read(99000, last), Damage); }).join();
+  }
+}
+
+TEST(TokenStream, OfNoPlainFile) {
+  Scratch scratch;
+  const std::string path = scratch.path("a.bin");
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);  // whoever opens it waits for a writer
+  EXPECT_ERROR(TokenStream::open(path), path.c_str(), "is not a plain file");
+  EXPECT_ERROR(TokenStream::open("/dev/zero"), "/dev/zero is not a plain file");
+}
+
 TEST(IndexedDataset, FormatToTheByte) {
   Scratch scratch;
   IndexedDatasetWriter writer(scratch.path("a"), 300, 2);

@@ -112,6 +112,53 @@ TEST_F(DeviceWidths, Attention) {
         }
 }
 
+// Documents that begin and end at every place of tiles, in all kernels: every multiple of 11 within 300 positions is as
+// many residues of 16, 32, 64 and 128 as there are; and tiles of both sides between which there is nothing to see.
+TEST_F(DeviceWidths, AttentionOfDocuments) {
+  struct Packed {
+    AttentionDims dims;
+    Documents documents;
+  };
+  for (const Packed& one : {Packed{{1, 300, 1, 64}, {11}},
+                            {{2, 17, 1, 80}, {16, 1}},
+                            {{1, 257, 1, 96}, {128, 1, 127}},
+                            {{1, 129, 2, 112, 3}, {127, 1}},
+                            {{1, 200, 1, 128}, {63, 1, 65, 3}},
+                            {{1, 390, 1, 64}, {20, 300, 1}}})
+    for (double p : {0.0, 0.2})
+      for (const cuda::Chip& chip : {ampere, small_ampere, own_chip})
+        for (DType t : {DType::bf16, DType::f16}) {
+          if ((t == DType::f16 || p > 0) && one.dims.T > 200) continue;  // every head size, but not every length
+          agrees_with_its_twin(attention_forward_case(one.dims, p, t, one.documents), 0, chip);
+          agrees_with_its_twin(attention_backward_case(one.dims, p, t, one.documents), 0, chip);
+        }
+}
+
+// One document that fills the sequences is none.
+TEST_F(DeviceBits, DocumentsThatBeginWithTheirSequencesChangeNone) {
+  const auto same = [](const Case& without, const Case& with, int64_t offset, const cuda::Chip& chip) {
+    SCOPED_TRACE(with.name());
+    const Memories a = on_device(without, offset, chip), b = on_device(with, offset, chip);
+    for (size_t i = 0; i < without.args.size(); i++)
+      EXPECT_TRUE(a.memory[i].bits() == b.memory[i].bits()) << without.args[i].name;
+  };
+  const Documents whole{1000};
+  for (int64_t offset : {0, 1})  // tiles, and the plain kernels
+    for (const cuda::Chip& chip : {ampere, own_chip})
+      for (double p : {0.0, 0.2}) {
+        const AttentionDims dims{1, 150, 1, 64};
+        same(attention_forward_case(dims, p, bf16), attention_forward_case(dims, p, bf16, whole), offset, chip);
+        same(attention_backward_case(dims, p, bf16), attention_backward_case(dims, p, bf16, whole), offset, chip);
+      }
+  for (DType t : {f32, bf16}) {
+    const VocabularyPart part{0, 11, 11};
+    same(embedding_forward_case(3, 33, 48, part, 1, t), embedding_forward_case(3, 33, 48, part, 1, t, whole), 0,
+         own_chip);
+    same(embedding_backward_case(3, 33, 48, part, 1, t), embedding_backward_case(3, 33, 48, part, 1, t, whole), 0,
+         own_chip);
+  }
+}
+
 // Fewer elements than one block takes at once, as many, and several parts more.
 TEST_F(DeviceBits, ConversionsInPlaceAreThoseOfTheCpu) {
   for (DType t : {DType::bf16, DType::f16})

@@ -1,5 +1,7 @@
 #include "tests/end_to_end/bad_input_cases.h"
 
+#include <sys/stat.h>
+
 #include <filesystem>
 
 namespace megalith::e2e {
@@ -33,6 +35,11 @@ void prepare_bad_inputs(const Scratch& scratch) {
   write_file(scratch / "pair/train.bin", tokens);
   write_file(scratch / "pair/train.idx", std::string("MMIDIDX\0\0", 9) + std::string(30, '\x01'));
   fs::create_directory(scratch / "no_tokenizer");
+  ASSERT_EQ(::mkfifo((scratch / "pipe.bin").c_str(), 0600), 0);
+  fs::create_directory(scratch / "renamed");
+  fs::copy(scratch / "run/checkpoints/step-00000002", scratch / "renamed/step-00000009", fs::copy_options::recursive);
+  write_file(scratch / "many_layers/config.json",
+             R"({"n_layer": 100000000, "n_embd": 64, "n_head": 4, "vocab_size": 257, "n_positions": 32})");
   fs::create_directory(scratch / "damaged");
   fs::copy(scratch / "run/checkpoints/step-00000002", scratch / "damaged/step-00000002", fs::copy_options::recursive);
   flip_byte(scratch / "damaged/step-00000002/manifest.json", 500);
@@ -228,6 +235,25 @@ const std::vector<BadInputCase>& bad_input_cases() {
       {"plan_without_ranks", 0, {"plan", "config.toml"}, {"--ranks is missing", "hardware.profile"}},
       {"plan_without_profile", 0, {"plan", "config.toml", "hardware.profile=no/such.toml"}, {"no/such.toml", "path"}},
       {"plan_no_ranks", 0, {"plan", "config.toml", "--ranks", "0"}, {"--ranks 0", "at least one"}},
+      {"plan_huge_batch",
+       0,
+       {"plan", "config.toml", "--ranks", "2", "batch.global_batch_size=1000000000", "batch.microbatch_size=1"},
+       {"a step of 500000000 microbatches", "batch.microbatch_size"}},
+      {"plan_many_ranks",
+       0,
+       {"plan", "config.toml", "--ranks", "2147483647"},
+       {"a plan for 2147483647 ranks", "lower --ranks"}},
+      {"config_is_a_pipe", 0, {"plan", "pipe.bin", "--ranks", "2"}, {"pipe.bin", "not a plain file"}},
+      {"tokens_are_a_pipe", 2, train_with({new_run, "data.train=pipe.bin"}), {"pipe.bin is not a plain file"}},
+      {"line_break_in_a_path", 2, train_with({"run.output=\"new\\nrun\""}), {"run.output", "line break"}},
+      {"hugging_face_of_many_layers",
+       0,
+       {"generate", "--checkpoint", "many_layers", "--prompt", "a"},
+       {"many_layers/config.json", "layers = 100000000", "out of range"}},
+      {"step_under_another_name",
+       2,
+       train_with({new_run, "checkpoint.resume=renamed/step-00000009"}),
+       {"renamed/step-00000009", "checkpoint of step 2"}},
       {"plan_time_of_no_machine",
        0,
        {"plan", "config.toml", "--ranks", "2", "--tokens", "1e9"},

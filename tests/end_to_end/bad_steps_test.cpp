@@ -36,6 +36,16 @@ nlohmann::json state_of(const std::string& run_folder, int64_t step) {
   return manifest_of(run_folder, step).at("state");
 }
 
+// Of checkpoints, under whatever names.
+std::vector<std::string> folders_in(const std::string& directory) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(directory))
+    if (entry.is_directory()) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+std::string suspect(int64_t step) { return step_name(step) + ".suspect-1"; }
+
 void expect_equal_runs(const std::string& a, const std::string& b, int64_t steps) {
   EXPECT_EQ(course(a), course(b));
   expect_same_rank_files(a + "/checkpoints/" + step_name(steps), b + "/checkpoints/" + step_name(steps));
@@ -205,8 +215,10 @@ TEST(BadSteps, too_many_end_the_run) {
     Args args{"run.output=ended", "checkpoint.keep=1", "spoil=3-5:172:embedding"};
     for (const std::string& o : overrides_of(layout.words)) args.push_back(o);
     const std::string error = error_of(scratch, layout.ranks, args);
-    for (const char* words : {"steps 3 to 5 were skipped, and train.max_bad_steps = 3",
-                              "of step 2, is from before them", "Lower optimizer.learning_rate"})
+    for (const char* words :
+         {"steps 3 to 5 were skipped, and train.max_bad_steps = 3",
+          "the same command goes on from ended/checkpoints/step-00000002, whose weights still have a sane loss",
+          "Lower optimizer.learning_rate (it was 0.003)", "`megalith replay ended --step 5`"})
       EXPECT_NE(error.find(words), std::string::npos) << words << error;
     EXPECT_EQ(checkpoints_in(scratch / "ended/checkpoints"), std::vector<std::string>{step_name(2)});
     // That checkpoint is what a run of two steps leaves, and what comes of it is what comes of the good steps.
@@ -222,7 +234,34 @@ TEST(BadSteps, too_many_end_the_run) {
   }
 }
 
-// Checkpoints among the bad steps delete none from before them, and the error says which is there.
+// What there is to look at in them.
+TEST(BadSteps, are_kept_to_be_looked_at) {
+  const Scratch scratch;
+  write_odd(scratch);
+  error_of(scratch, 2, {"run.output=run", "checkpoint.every=1", "spoil=3-5:172:embedding"});
+  for (const int64_t step : {3, 4, 5}) {
+    SCOPED_TRACE(step);
+    const auto kept = nlohmann::json::parse(read_file(scratch / fmt::format("run/bad-steps/step-{:08}.json", step)));
+    EXPECT_EQ(kept.at("step"), step);
+    EXPECT_EQ(kept.at("samples"), (std::vector<int64_t>{12 * (step - 1), 12 * step}));
+    EXPECT_EQ(kept.at("decision"), "not finite");
+    EXPECT_EQ(kept.at("ended_the_run"), step == 5);
+    EXPECT_EQ(kept.at("skipped_in_a_row"), step - 2);
+    EXPECT_EQ(kept.at("loss"), "nan");
+    EXPECT_EQ(kept.at("first_bad_unit"), "final norm");
+    EXPECT_EQ(kept.at("checkpoint").at("step"), step - 1);
+    EXPECT_NE(kept.at("config").get<std::string>().find("learning_rate = 0.003"), std::string::npos);
+    ASSERT_EQ(kept.at("by_rank").size(), 2u) << "both hold a part of the gradient";
+    EXPECT_TRUE(kept.at("by_rank").at(0).at("microbatches").empty());
+    const auto& microbatch = kept.at("by_rank").at(1).at("microbatches").at(0);
+    EXPECT_EQ(microbatch.at("microbatch"), 1) << "sequence 7 is the second of its rank";
+    EXPECT_EQ(microbatch.at("samples").size(), 2u);
+  }
+  EXPECT_FALSE(fs::exists(scratch / "run/bad-steps/step-00000002.json"));
+}
+
+// Checkpoints among the bad steps delete none from before them. Then those that no sane step followed are suspects, and
+// the error says what is left.
 TEST(BadSteps, leave_a_checkpoint_from_before_them) {
   const Scratch scratch;
   write_odd(scratch);
@@ -231,21 +270,23 @@ TEST(BadSteps, leave_a_checkpoint_from_before_them) {
     EXPECT_NE(error.find("steps 3 to 5 were skipped"), std::string::npos) << error;
     EXPECT_NE(error.find(newest), std::string::npos) << newest << "\n" << error;
   };
-  const std::string among = "of step 4, was saved among them, with the weights from before them";
-  const auto kept = [&] { return checkpoints_in(scratch / "run/checkpoints"); };
-  expect_told({"checkpoint.every=1", "checkpoint.keep=2", "spoil=3-5:172:embedding"}, among);
-  EXPECT_EQ(kept(), (std::vector<std::string>{step_name(1), step_name(2), step_name(3), step_name(4)}));
+  const auto kept = [&] { return folders_in(scratch / "run/checkpoints"); };
+  expect_told({"checkpoint.every=1", "checkpoint.keep=2", "spoil=3-5:172:embedding"},
+              "goes on from run/checkpoints/step-00000002, whose weights still have a sane loss on the samples before "
+              "these; 2 newer checkpoints");
+  EXPECT_EQ(kept(), (std::vector<std::string>{step_name(1), step_name(2), suspect(3), suspect(4)}));
   // Resumed among them.
   const std::string resume = "checkpoint.resume=run/checkpoints/";
-  expect_told({resume + step_name(4), "spoil=5-5:172:embedding"}, among);
-  EXPECT_EQ(kept().size(), 4u);
+  expect_told({resume + suspect(4), "spoil=5-5:172:embedding"}, "goes on from run/checkpoints/step-00000004, whose");
+  EXPECT_EQ(kept(), (std::vector<std::string>{step_name(1), step_name(2), suspect(3), step_name(4), suspect(4)}));
   // Resumed from another folder, which is not where the next would look.
   expect_told({resume + step_name(2), "run.output=other", "spoil=3-5:172:embedding"},
-              "other/checkpoints, of step 2, is from before them");
+              "the same command with checkpoint.resume=auto goes on from other/checkpoints/step-00000002");
   expect_same_rank_files(scratch / "other/checkpoints/" + step_name(2), scratch / "run/checkpoints/" + step_name(2));
 }
 
-// A cause of the real kind: a learning rate that destroys the weights. Checkpoints from before that are all kept.
+// A cause of the real kind: a learning rate that destroys the weights. Checkpoints from before that are all kept, and
+// the one that it has spoilt is not gone on from.
 TEST(BadSteps, a_run_that_diverges_keeps_its_checkpoints) {
   const Scratch scratch;
   write_odd(scratch);
@@ -255,9 +296,71 @@ TEST(BadSteps, a_run_that_diverges_keeps_its_checkpoints) {
                               scratch.folder());
   EXPECT_EQ(diverged.status, 1) << diverged.text();
   EXPECT_EQ(count(diverged.err, "megalith: "), 1u) << diverged.text();
-  for (const char* words : {"step 4 was skipped, and train.max_bad_steps = 1", "of step 3, is from before them"})
+  for (const char* words :
+       {"step 4 was skipped, and train.max_bad_steps = 1", "goes on from run/checkpoints/step-00000001, which 2 sane steps followed",
+        "are now run/checkpoints/step-00000003.suspect-1 and the like"})
     EXPECT_NE(diverged.err.find(words), std::string::npos) << words << diverged.text();
-  EXPECT_EQ(checkpoints_in(scratch / "run/checkpoints"), (std::vector<std::string>{step_name(2), step_name(3)}));
+  EXPECT_EQ(folders_in(scratch / "run/checkpoints"),
+            (std::vector<std::string>{step_name(1), suspect(2), suspect(3)}));
+}
+
+// The advice, followed to the letter: the same command with what it says goes on from a checkpoint of sane weights.
+TEST(BadSteps, the_advice_works) {
+  const Scratch scratch;
+  write_odd(scratch);
+  const Args common{"config.toml",           "run.output=run",       "optimizer.decay=constant", "checkpoint.every=4",
+                    "checkpoint.keep=2",     "checkpoint.settle=6",  "data.validation=tokens.bin", "train.evaluate_batches=1"};
+  const auto train_with = [&](const Args& more) {
+    Args args{"train"};
+    for (const Args* all : {&common, &more}) args.insert(args.end(), all->begin(), all->end());
+    return run(mpirun(2, args), scratch.folder());
+  };
+  // The value of what the message tells after these words.
+  const auto told = [](const std::string& text, const std::string& words) {
+    const size_t at = text.find(words);
+    return at == std::string::npos ? "" : text.substr(at + words.size(), text.find_first_of(" ,;.)", at + words.size()) - at - words.size());
+  };
+  const auto follow = [&](const Result& ended, const std::string& steps, int64_t from) {
+    EXPECT_EQ(ended.status, 1) << ended.text();
+    EXPECT_EQ(count(ended.err, "Lower optimizer.learning_rate (it was 10000)"), 1u) << ended.text();
+    EXPECT_EQ(count(ended.err, "with checkpoint.allow_changes=true"), 1u) << ended.text();
+    const Result again = train_with({steps, "optimizer.learning_rate=3e-3", "checkpoint.allow_changes=true"});
+    EXPECT_EQ(again.status, 0) << again.text();
+    EXPECT_EQ(count(again.out, fmt::format("resumed after step {}\n", from)), from > 0 ? 1u : 0u) << again.text();
+    EXPECT_TRUE(skipped_steps(scratch / "run").empty());
+    for (const Step& step : read_steps(scratch / "run")) EXPECT_LT(step.loss, 6) << step.step;
+  };
+  // From the beginning: no checkpoint is from before it.
+  const Result at_once = train_with({"train.steps=40", "optimizer.learning_rate=1e4"});
+  EXPECT_EQ(count(at_once.err, "the same command starts from the beginning"), 1u) << at_once.text();
+  follow(at_once, "train.steps=20", 0);
+  // After steps that were sane.
+  const Result later = train_with({"train.steps=60", "optimizer.learning_rate=1e4", "checkpoint.allow_changes=true"});
+  const std::string left = told(later.err, "goes on from run/checkpoints/");
+  EXPECT_LE(left, step_name(20)) << later.text();
+  EXPECT_GE(left, step_name(12)) << later.text();
+  EXPECT_TRUE(fs::exists(scratch / "run/checkpoints/" + left));
+  EXPECT_EQ(checkpoints_in(scratch / "run/checkpoints").back(), left) << later.text();
+  follow(later, "train.steps=40", std::stoll(left.substr(5)));
+}
+
+// A validation loss that is not finite is told; and the run is not done where it is the last.
+TEST(BadSteps, a_validation_that_is_not_finite_is_no_end) {
+  const Scratch scratch;
+  write_odd(scratch);
+  // The third time that the row is shown is in the evaluation after step 2.
+  const Args common{"data.validation=tokens.bin", "train.evaluate_every=2", "train.evaluate_batches=1",
+                    "spoil=3-3:172:embedding"};
+  const auto with = [&](Args more) {
+    more.insert(more.end(), common.begin(), common.end());
+    return more;
+  };
+  const std::string error = error_of(scratch, 2, with({"run.output=last", "train.steps=2"}));
+  EXPECT_GE(count(error, "the last validation loss, after step 2, is not finite"), 1u) << error;
+  EXPECT_EQ(checkpoints_in(scratch / "last/checkpoints"), std::vector<std::string>{step_name(2)});
+  const Result amid = train_several(scratch, 2, {{"amid", "", with({"train.steps=4"})}});
+  EXPECT_EQ(count(amid.out, "warning: step 2: the validation loss is not finite"), 1u) << amid.text();
+  EXPECT_EQ(count(amid.out, "done: 4 steps"), 1u) << amid.text();
 }
 
 }  // namespace

@@ -27,10 +27,14 @@ TEST(Checkpoint, keep_retains_the_newest) {
   };
   train(scratch.folder(), 2, {"run.output=all", "checkpoint.every=3"});
   EXPECT_EQ(checkpoints_in(scratch / "all/checkpoints"), names({3, 6, 8}));
-  train(scratch.folder(), 2, {"run.output=two", "checkpoint.every=1", "checkpoint.keep=2"});
+  train(scratch.folder(), 2, {"run.output=two", "checkpoint.every=1", "checkpoint.keep=2", "checkpoint.settle=0"});
   EXPECT_EQ(checkpoints_in(scratch / "two/checkpoints"), names({7, 8}));
-  train(scratch.folder(), 2, {"run.output=one", "checkpoint.every=2", "checkpoint.keep=1", "train.steps=7"});
+  train(scratch.folder(), 2,
+        {"run.output=one", "checkpoint.every=2", "checkpoint.keep=1", "train.steps=7", "checkpoint.settle=0"});
   EXPECT_EQ(checkpoints_in(scratch / "one/checkpoints"), names({7}));
+  // Beside the newest, the one that three sane steps have followed and the next that they will.
+  train(scratch.folder(), 2, {"run.output=settles", "checkpoint.every=1", "checkpoint.keep=1", "checkpoint.settle=3"});
+  EXPECT_EQ(checkpoints_in(scratch / "settles/checkpoints"), names({5, 7, 8}));
   train(scratch.folder(), 2, {"run.output=last"});
   EXPECT_EQ(checkpoints_in(scratch / "last/checkpoints"), names({8}));
   train(scratch.folder(), 2, {"run.output=elsewhere", "checkpoint.directory=folder/of/mine"});
@@ -181,8 +185,8 @@ TEST(Checkpoint, all_incomplete_is_an_error_and_touches_nothing) {
   const auto before = snapshot(scratch / "run");
   const Result result = run(mpirun(2, {"train", "config.toml"}), scratch.folder());
   EXPECT_GT(result.status, 0);
-  for (const char* words : {"of 2 checkpoints in run/checkpoints none is complete", "step-00000008/rank-00000.h5",
-                            "move them away", "checkpoint.resume = never"})
+  for (const char* words : {"of 2 checkpoints in run/checkpoints none is complete and finite",
+                            "step-00000008/rank-00000.h5", "move them away", "checkpoint.resume = never"})
     EXPECT_NE(result.err.find(words), std::string::npos) << words << " is missing: " << result.text();
   EXPECT_TRUE(before == snapshot(scratch / "run"));
 

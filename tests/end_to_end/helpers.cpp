@@ -54,7 +54,7 @@ std::map<std::string, std::string> snapshot(const std::string& folder) {
     if (entry.is_directory())
       all[name + "/"] = "";
     else
-      all[name] = read_file(entry.path());
+      all[name] = entry.is_regular_file() ? read_file(entry.path()) : "";
   }
   return all;
 }

@@ -28,7 +28,7 @@ void write_config(const std::string& path) {
                                "[data]\ntrain = \"{}/tokens.bin\"\n"
                                "[batch]\nsequence_length = 16\nglobal_batch_size = 8\nmicrobatch_size = 2\n"
                                "[optimizer]\nlearning_rate = 1e-3\nwarmup_steps = 5\n"
-                               "[train]\nsteps = {}\n[checkpoint]\nevery = 1\nkeep = {}\n[run]\noutput = \"run\"\n",
+                               "[train]\nsteps = {}\n[checkpoint]\nevery = 1\nkeep = {}\nsettle = 0\n[run]\noutput = \"run\"\n",
                                reference("tiny"), all_steps, keep));
 }
 

@@ -31,7 +31,7 @@ const std::string config =
     "[batch]\nglobal_batch_size = 8\nmicrobatch_size = 4\n"
     "[optimizer]\nlearning_rate = 5e-3\nmin_learning_rate = 5e-4\nwarmup_steps = 5\n"
     "[train]\nsteps = 60\nlog_every = 7\nevaluate_every = 30\nevaluate_batches = 4\n"
-    "[checkpoint]\nevery = 20\nkeep = 2\n[run]\noutput = \"run\"\n";
+    "[checkpoint]\nevery = 20\nkeep = 2\nsettle = 20\n[run]\noutput = \"run\"\n";
 
 int lines_with(const std::string& text, const std::string& word) {
   int n = 0;

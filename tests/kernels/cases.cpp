@@ -31,6 +31,22 @@ double keep_factor(const Dropout& d, uint64_t row, uint64_t group, uint64_t colu
   return block[column % 64 / 16] < static_cast<uint32_t>(d.p * 4294967296.0) ? 0 : 1 / (1 - d.p);
 }
 
+Arg starts_of(const Documents& documents, int64_t B, int64_t T) {
+  Arg starts{.name = "starts", .dtype = DType::i32, .shape = {B, T}, .values = {}};
+  for (size_t next = 0; int64_t(starts.values.size()) < B * T;) {
+    const int64_t start = int64_t(starts.values.size()) % T;
+    const int64_t end = std::min(T, start + documents[next++ % documents.size()]);
+    starts.values.insert(starts.values.end(), at(end - start), double(start));
+  }
+  return starts;
+}
+
+std::string name_of(const Documents& documents) {
+  std::string name;
+  for (int64_t length : documents) name += fmt::format("{}{}", name.empty() ? " documents " : ",", length);
+  return name;
+}
+
 Case gelu_forward_case(int64_t N, int64_t C, DType t) {
   return {.op = "gelu_forward",
           .shape = fmt::format("{}x{}", N, C),
@@ -234,9 +250,10 @@ struct Head {
       return m;
     };
     q = part(0), k = part(1), v = part(2);
+    const Values& starts = d["starts"];
     for (int64_t i = 0; i < T; i++) {
       double sum = 0;
-      for (int64_t j = 0; j <= i; j++) {
+      for (int64_t j = starts.empty() ? 0 : int64_t(starts[at(b * T + i)]); j <= i; j++) {
         double dot = 0;
         for (int64_t c = 0; c < D; c++) dot += q[at(i * D + c)] * k[at(j * D + c)];
         p[at(i * T + j)] = std::exp(dot / std::sqrt(double(D)));
@@ -251,47 +268,57 @@ struct Head {
   int64_t T, D;
   Values q, k, v, p, keep, lse;
 };
-std::string dims_str(const AttentionDims& a, double p) {
-  return fmt::format("B{} T{} H{} D{} p {}", a.B, a.T, a.H, a.D, p);
+std::string dims_str(const AttentionDims& a, double p, const Documents& documents) {
+  return fmt::format("B{} T{} H{} D{} p {}{}", a.B, a.T, a.H, a.D, p, name_of(documents));
 }
+// Keeps documents apart, if there are any: the case has the argument `starts`, the last.
+void add_starts(Case& c, const Documents& documents, int64_t B, int64_t T) {
+  if (!documents.empty()) c.args.push_back(starts_of(documents, B, T));
+}
+Tensor starts_in(const Tensors& a, size_t others) { return a.size() > others ? a.back() : Tensor{}; }
 }  // namespace
 
-Case attention_forward_case(const AttentionDims& dims, double p, DType t) {
+Case attention_forward_case(const AttentionDims& dims, double p, DType t, const Documents& documents) {
   const int64_t N = dims.B * dims.T, C = dims.H * dims.D;
-  return {.op = "attention_forward",
-          .shape = dims_str(dims, p),
-          .dtype = t,
-          .args = {out("out", t, {N, C}), out("lse", f32, {dims.B, dims.H, dims.T}), in("qkv", t, {N, 3 * C})},
-          .run = [=](Stream& s, const Tensors& a) { attention_forward(s, a[0], a[1], a[2], dims, mask_of(p)); },
-          .twin =
-              [=](Doubles& d) {
-                for (int64_t b = 0; b < dims.B; b++)
-                  for (int64_t h = 0; h < dims.H; h++) {
-                    const Head head(d, dims, mask_of(p), b, h);
-                    const int64_t T = dims.T, D = dims.D;
-                    for (int64_t i = 0; i < T; i++) {
-                      d["lse"][at((b * dims.H + h) * T + i)] = head.lse[at(i)];
-                      for (int64_t c = 0; c < D; c++) {
-                        double sum = 0;
-                        for (int64_t j = 0; j <= i; j++)
-                          sum += head.p[at(i * T + j)] * head.keep[at(i * T + j)] * head.v[at(j * D + c)];
-                        d["out"][at((b * T + i) * C + h * D + c)] = sum;
+  Case made{.op = "attention_forward",
+            .shape = dims_str(dims, p, documents),
+            .dtype = t,
+            .args = {out("out", t, {N, C}), out("lse", f32, {dims.B, dims.H, dims.T}), in("qkv", t, {N, 3 * C})},
+            .run = [=](Stream& s,
+                       const Tensors& a) { attention_forward(s, a[0], a[1], a[2], dims, mask_of(p), starts_in(a, 3)); },
+            .twin =
+                [=](Doubles& d) {
+                  for (int64_t b = 0; b < dims.B; b++)
+                    for (int64_t h = 0; h < dims.H; h++) {
+                      const Head head(d, dims, mask_of(p), b, h);
+                      const int64_t T = dims.T, D = dims.D;
+                      for (int64_t i = 0; i < T; i++) {
+                        d["lse"][at((b * dims.H + h) * T + i)] = head.lse[at(i)];
+                        for (int64_t c = 0; c < D; c++) {
+                          double sum = 0;
+                          for (int64_t j = 0; j <= i; j++)
+                            sum += head.p[at(i * T + j)] * head.keep[at(i * T + j)] * head.v[at(j * D + c)];
+                          d["out"][at((b * T + i) * C + h * D + c)] = sum;
+                        }
                       }
                     }
-                  }
-              }};
+                }};
+  add_starts(made, documents, dims.B, dims.T);
+  return made;
 }
 
-Case attention_backward_case(const AttentionDims& dims, double p, DType t) {
+Case attention_backward_case(const AttentionDims& dims, double p, DType t, const Documents& documents) {
   const int64_t N = dims.B * dims.T, C = dims.H * dims.D;
   const Shape rows{dims.B, dims.H, dims.T};
   Case c{.op = "attention_backward",
-         .shape = dims_str(dims, p),
+         .shape = dims_str(dims, p, documents),
          .dtype = t,
          .args = {out("dqkv", t, {N, 3 * C}), out("delta", f32, rows), in("dout", t, {N, C}), in("out", t, {N, C}),
                   in("lse", f32, rows), in("qkv", t, {N, 3 * C})},
-         .run = [=](Stream& s,
-                    const Tensors& a) { attention_backward(s, a[0], a[1], a[2], a[3], a[4], a[5], dims, mask_of(p)); },
+         .run =
+             [=](Stream& s, const Tensors& a) {
+               attention_backward(s, a[0], a[1], a[2], a[3], a[4], a[5], dims, mask_of(p), starts_in(a, 6));
+             },
          .twin =
              [=](Doubles& d) {
                for (int64_t b = 0; b < dims.B; b++)
@@ -326,7 +353,8 @@ Case attention_backward_case(const AttentionDims& dims, double p, DType t) {
                  }
              }};
   c.args[1].scratch = true;
-  Case forward = attention_forward_case(dims, p, t);
+  add_starts(c, documents, dims.B, dims.T);
+  Case forward = attention_forward_case(dims, p, t, documents);
   Doubles d = doubles(forward);
   forward.twin(d);
   for (size_t i = 0; i < d["out"].size(); i++) c.args[3].values[i] = rounded(d["out"][i], t);

@@ -28,8 +28,16 @@ Case layernorm_backward_case(int64_t N, int64_t C, DType t);
 Case linear_forward_case(int64_t N, int64_t I, int64_t O, bool bias, DType t);
 Case linear_backward_input_case(int64_t N, int64_t I, int64_t O, DType t);
 Case linear_backward_weight_case(int64_t N, int64_t I, int64_t O, bool bias, DType t);
-Case embedding_forward_case(int64_t B, int64_t T, int64_t C, VocabularyPart part, int64_t padding, DType t);
-Case embedding_backward_case(int64_t B, int64_t T, int64_t C, VocabularyPart part, int64_t padding, DType t);
+// The documents that share a sequence and are kept apart: none, or a list of lengths that the sequences take their
+// documents from in turn, from the first again after the last; the end of a sequence cuts one off.
+using Documents = std::vector<int64_t>;
+Arg starts_of(const Documents& documents, int64_t B, int64_t T);
+std::string name_of(const Documents& documents);
+
+Case embedding_forward_case(int64_t B, int64_t T, int64_t C, VocabularyPart part, int64_t padding, DType t,
+                            const Documents& documents = {});
+Case embedding_backward_case(int64_t B, int64_t T, int64_t C, VocabularyPart part, int64_t padding, DType t,
+                             const Documents& documents = {});
 Case dropout_case(int64_t N, int64_t C, double p, DType t);
 Case residual_forward_case(int64_t N, int64_t C, double p, DType t);
 Case residual_backward_case(int64_t N, int64_t C, double p, DType t);
@@ -37,10 +45,10 @@ Case residual_layernorm_forward_case(int64_t N, int64_t C, double p, DType t);
 Case residual_layernorm_backward_case(int64_t N, int64_t C, double p, DType t);
 Case linear_gelu_forward_case(int64_t N, int64_t I, int64_t O, DType t);
 Case linear_backward_input_gelu_case(int64_t N, int64_t I, int64_t O, DType t);
-Case attention_forward_case(const AttentionDims& dims, double p, DType t);
+Case attention_forward_case(const AttentionDims& dims, double p, DType t, const Documents& documents = {});
 Case keep_keys_values_case(const CacheSizes& sizes, DType t);
 Case cached_attention_case(const CacheSizes& sizes, DType t);
-Case attention_backward_case(const AttentionDims& dims, double p, DType t);
+Case attention_backward_case(const AttentionDims& dims, double p, DType t, const Documents& documents = {});
 Case cross_entropy_forward_case(int64_t N, int64_t V, int64_t padding, DType t);
 Case cross_entropy_forward_backward_case(int64_t N, int64_t V, int64_t padding, DType t);
 Case softmax_part_case(int64_t N, VocabularyPart part, int64_t padding, DType t);

@@ -65,6 +65,8 @@ TEST(Gradients, Linear) {
 TEST(Gradients, Embedding) {
   check_gradient(embedding_forward_case(2, 3, 5, whole_vocabulary(4), 2, f32),
                  embedding_backward_case(2, 3, 5, whole_vocabulary(4), 2, f32));
+  check_gradient(embedding_forward_case(2, 7, 5, whole_vocabulary(4), 2, f32, {2, 1, 3}),
+                 embedding_backward_case(2, 7, 5, whole_vocabulary(4), 2, f32, {2, 1, 3}));
 }
 TEST(Gradients, Residual) {
   check_gradient(residual_forward_case(4, 7, 0, f32), residual_backward_case(4, 7, 0, f32));
@@ -96,7 +98,9 @@ TEST(Gradients, LinearOfGelu) {
 TEST(Gradients, Attention) {
   for (double p : {0.0, 0.3})
     for (const AttentionDims& dims : {AttentionDims{1, 1, 1, 3}, {2, 5, 2, 3}, {1, 9, 1, 7}})
-      check_gradient(attention_forward_case(dims, p, f32), attention_backward_case(dims, p, f32));
+      for (const Documents& documents : {Documents{}, {2, 1, 4}})
+        check_gradient(attention_forward_case(dims, p, f32, documents),
+                       attention_backward_case(dims, p, f32, documents));
 }
 
 TEST(Gradients, CrossEntropy) {

@@ -1,7 +1,9 @@
 // Every case: against its twin on aligned and misaligned memory, the same bits twice and for 1, 2 and 3 threads, the
-// same cost on a dry stream that touches nothing, and errors that name op and tensor.
+// same cost on a dry stream that touches nothing, what it says that it writes, and errors that name op and tensor.
 #include <gtest/gtest.h>
 #include <omp.h>
+
+#include <set>
 
 #include "cases.h"
 
@@ -93,6 +95,29 @@ void dry_stream_costs_the_same(const Case& c) {
   EXPECT_EQ(dry.log()[0].seconds, 0);
 }
 
+// A watcher is told of exactly what the op writes, scratch apart.
+void tells_what_it_writes(const Case& c) {
+  struct Watcher : OpWatcher {
+    void launched(const char* name, std::span<const Tensor> tensors) override {
+      names.emplace_back(name);
+      for (const Tensor& t : tensors)
+        if (!t.empty()) written.insert({t.raw(), t.bytes()});
+    }
+    std::vector<std::string> names;
+    std::set<std::pair<void*, int64_t>> written;
+  } watcher;
+  Memories memories(c, 0);
+  Stream s(World::cpu);
+  s.watch_ops(&watcher);
+  c.run(s, memories.tensors());
+  std::set<std::pair<void*, int64_t>> expected;
+  for (size_t a = 0; a < c.args.size(); a++)
+    if (const Tensor t = memories.memory[a].tensor(); c.args[a].written && !c.args[a].scratch && !t.empty())
+      expected.insert({t.raw(), t.bytes()});
+  EXPECT_EQ(watcher.names, std::vector<std::string>{c.op});
+  EXPECT_EQ(watcher.written, expected);
+}
+
 // The message begins with the op and names one of its tensors.
 void expect_refused(const Case& c, size_t changed, Tensor bad) {
   std::vector<Tensor> tensors;
@@ -137,6 +162,7 @@ void for_each_case(const Op& op, void (*check)(const Case&)) {
 TEST_P(Ops, AgreesWithItsTwin) { for_each_case(GetParam(), agrees_with_its_twin); }
 TEST_P(Ops, SameBits) { for_each_case(GetParam(), same_bits); }
 TEST_P(Ops, DryStreamCostsTheSame) { for_each_case(GetParam(), dry_stream_costs_the_same); }
+TEST_P(Ops, TellsWhatItWrites) { for_each_case(GetParam(), tells_what_it_writes); }
 TEST_P(Ops, RefusesWrongShapeAndType) { for_each_case(GetParam(), refuses_wrong_shape_and_type); }
 
 INSTANTIATE_TEST_SUITE_P(All, Ops, testing::ValuesIn(all_ops()), [](const auto& of) { return of.param.name; });

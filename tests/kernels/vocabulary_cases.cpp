@@ -33,44 +33,61 @@ Arg targets_of(int64_t N, int64_t V) {
 }
 }  // namespace
 
-Case embedding_forward_case(int64_t B, int64_t T, int64_t C, VocabularyPart part, int64_t padding, DType t) {
+namespace {
+// Of row n, where documents are kept apart or not.
+int64_t position_of(Doubles& d, int64_t n, int64_t T) {
+  const Values& starts = d["starts"];
+  return n % T - (starts.empty() ? 0 : int64_t(starts[at(n)]));
+}
+Tensor starts_among(const Tensors& a) { return a.size() > 4 ? a[4] : Tensor{}; }
+}  // namespace
+
+Case embedding_forward_case(int64_t B, int64_t T, int64_t C, VocabularyPart part, int64_t padding, DType t,
+                            const Documents& documents) {
   Case made{.op = "embedding_forward",
-            .shape = fmt::format("{}x{}x{} {}", B, T, C, name_of(part, padding)),
+            .shape = fmt::format("{}x{}x{} {}{}", B, T, C, name_of(part, padding), name_of(documents)),
             .dtype = t,
             .args = {out("y", t, {B * T, C}), integers("tokens", {B * T}, 0, part.total),
                      in("wte", t, {part.count + padding, C}), in("wpe", t, {T + 2, C})},
-            .run = [=](Stream& s, const Tensors& a) { embedding_forward(s, a[0], a[1], a[2], a[3], T, part); },
+            .run = [=](Stream& s,
+                       const Tensors& a) { embedding_forward(s, a[0], a[1], a[2], a[3], T, part, starts_among(a)); },
             .twin =
                 [=](Doubles& d) {
                   for (int64_t n = 0; n < B * T; n++)
                     for (int64_t c = 0; c < C; c++) {
                       const int64_t row = int64_t(d["tokens"][at(n)]) - part.first;
                       const bool held = 0 <= row && row < part.count;
-                      d["y"][at(n * C + c)] = held ? d["wte"][at(row * C + c)] + d["wpe"][at(n % T * C + c)] : 0;
+                      d["y"][at(n * C + c)] =
+                          held ? d["wte"][at(row * C + c)] + d["wpe"][at(position_of(d, n, T) * C + c)] : 0;
                     }
                 }};
   poison(made.args[2].values, part.count * C);
   poison(made.args[3].values, T * C);
+  if (!documents.empty()) made.args.push_back(starts_of(documents, B, T));
   return made;
 }
 
-Case embedding_backward_case(int64_t B, int64_t T, int64_t C, VocabularyPart part, int64_t padding, DType t) {
-  return {.op = "embedding_backward",
-          .shape = fmt::format("{}x{}x{} {}", B, T, C, name_of(part, padding)),
-          .dtype = t,
-          .args = {out("dwte", f32, {part.count + padding, C}), out("dwpe", f32, {T + 2, C}), in("dy", t, {B * T, C}),
-                   integers("tokens", {B * T}, 0, part.total)},
-          .run = [=](Stream& s, const Tensors& a) { embedding_backward(s, a[0], a[1], a[2], a[3], T, part); },
-          .twin =
-              [=](Doubles& d) {
-                for (int64_t n = 0; n < B * T; n++)
-                  for (int64_t c = 0; c < C; c++) {
-                    const int64_t row = int64_t(d["tokens"][at(n)]) - part.first;
-                    if (0 <= row && row < part.count) d["dwte"][at(row * C + c)] += d["dy"][at(n * C + c)];
-                    d["dwpe"][at(n % T * C + c)] += d["dy"][at(n * C + c)];
-                  }
-              },
-          .accumulates = {"dwte", "dwpe"}};
+Case embedding_backward_case(int64_t B, int64_t T, int64_t C, VocabularyPart part, int64_t padding, DType t,
+                             const Documents& documents) {
+  Case made{.op = "embedding_backward",
+            .shape = fmt::format("{}x{}x{} {}{}", B, T, C, name_of(part, padding), name_of(documents)),
+            .dtype = t,
+            .args = {out("dwte", f32, {part.count + padding, C}), out("dwpe", f32, {T + 2, C}), in("dy", t, {B * T, C}),
+                     integers("tokens", {B * T}, 0, part.total)},
+            .run = [=](Stream& s,
+                       const Tensors& a) { embedding_backward(s, a[0], a[1], a[2], a[3], T, part, starts_among(a)); },
+            .twin =
+                [=](Doubles& d) {
+                  for (int64_t n = 0; n < B * T; n++)
+                    for (int64_t c = 0; c < C; c++) {
+                      const int64_t row = int64_t(d["tokens"][at(n)]) - part.first;
+                      if (0 <= row && row < part.count) d["dwte"][at(row * C + c)] += d["dy"][at(n * C + c)];
+                      d["dwpe"][at(position_of(d, n, T) * C + c)] += d["dy"][at(n * C + c)];
+                    }
+                },
+            .accumulates = {"dwte", "dwpe"}};
+  if (!documents.empty()) made.args.push_back(starts_of(documents, B, T));
+  return made;
 }
 
 namespace {

@@ -234,11 +234,11 @@ TEST(BadSteps, AnOverflowLowersTheLossScaleOfAllRanks) {
 class SpoiltCopy : public LateCommunicator {
  public:
   explicit SpoiltCopy(Communicator* inner) : LateCommunicator(std::unique_ptr<Communicator>(inner)), inner_(inner) {}
-  std::unique_ptr<Communicator> split(std::string name, int channel, int color, int key) override {
-    return std::make_unique<SpoiltCopy>(inner_->split(std::move(name), channel, color, key).release());
-  }
 
  protected:
+  std::unique_ptr<Communicator> do_split(std::string name, int channel, int color, int key) override {
+    return std::make_unique<SpoiltCopy>(inner_->split(std::move(name), channel, color, key).release());
+  }
   Pending do_all_reduce(Stream& s, Tensor data, Reduce op) override {
     auto sum = std::make_shared<Pending>(LateCommunicator::do_all_reduce(s, data, op));
     return Pending([this, sum, data] {

@@ -83,6 +83,44 @@ TEST_F(Resume, WhatWasSkippedGoesOn) {
   }
 }
 
+// One that holds what is not finite is written and said to be so; nobody goes on from it or deletes others for it.
+TEST_F(Resume, WhatIsNotFiniteIsNotGoneOnFrom) {
+  config_.checkpoint.keep = 1;
+  config_.checkpoint.settle = 0;
+  SmallRun run = make();
+  Checkpointer checkpointer(config_, session(), run.trainer);
+  if (session().rank() == 0) run.units().front().master().data<float>()[0] = std::numeric_limits<float>::infinity();
+  const Saved saved = checkpointer.save({.step = 3, .sequences = 15});
+  EXPECT_EQ(saved.path, "checkpoints/step-00000003");
+  EXPECT_NE(saved.not_finite.find("not finite, in parameters/"), std::string::npos) << saved.not_finite;
+  EXPECT_EQ(list_checkpoints("checkpoints"), (std::vector<std::string>{"checkpoints/step-00000002"}))
+      << "of the two before, which were sane, one was enough";
+  EXPECT_EQ(resume(), "step 2");
+  config_.checkpoint.resume = saved.path;
+  EXPECT_EQ(resume(), "step 3") << "unless it is named";
+  config_.checkpoint.resume = "auto";
+  session().broadcast_text("resumed");
+  if (session().rank() == 0) fs::remove_all("checkpoints/step-00000002");
+  session().broadcast_text("removed");
+  EXPECT_EQ(resume(), "from the start");
+}
+
+// What trouble has ended goes on from before it.
+TEST_F(Resume, TroubleHasTheOneBeforeItTaken) {
+  SmallRun run = make();
+  Checkpointer checkpointer(config_, session(), run.trainer);
+  Sanity sanity;
+  for (int64_t s : {1, 2, 3}) sanity.see(s, s == 3, 3);
+  checkpointer.save({.step = 3, .sequences = 15, .sanity = sanity}, true);
+  const WayBack back = checkpointer.go_back(sanity, {.since = 2, .sane = false});
+  EXPECT_EQ(back.path, "checkpoints/step-00000001");
+  EXPECT_EQ(back.step, 1);
+  EXPECT_EQ(back.sane_after, 1);
+  EXPECT_EQ(back.suspects,
+            (std::vector<std::string>{"checkpoints/step-00000003.suspect-1", "checkpoints/step-00000002.suspect-1"}));
+  EXPECT_EQ(resume(), "step 1");
+}
+
 // Half as many bytes, and no bit is lost; where state is kept in fp32 again, it goes on from the same values.
 TEST_F(Resume, StateInBf16) {
   for (double on_host : {0.0, 1.0}) {

@@ -17,8 +17,7 @@ class Gpus : public testing::Environment {
  public:
   static Communicator& nccl() {
     if (!world_) {
-      // So that what hangs is named before whoever runs this loses patience.
-      session_ = std::make_unique<NcclSession>(session(), NcclOptions{.timeout = 15});
+      session_ = std::make_unique<NcclSession>(session(), NcclOptions{});
       world_ = session_->world();
     }
     return *world_;

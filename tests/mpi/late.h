@@ -19,11 +19,10 @@ class LateCommunicator : public Communicator {
   explicit LateCommunicator(std::unique_ptr<Communicator> inner)
       : Communicator(inner->name(), inner->channel(), inner->rank(), inner->size()), inner_(std::move(inner)) {}
 
-  std::unique_ptr<Communicator> split(std::string name, int channel, int color, int key) override {
+ protected:
+  std::unique_ptr<Communicator> do_split(std::string name, int channel, int color, int key) override {
     return std::make_unique<LateCommunicator>(inner_->split(std::move(name), channel, color, key));
   }
-
- protected:
   Pending do_all_gather(Stream& s, Tensor out, Tensor in) override {
     return begin("all_gather", in, out, [&](Tensor from, Tensor to) { return inner_->all_gather(s, to, from); });
   }

@@ -10,12 +10,16 @@
 
 #include "tests/mpi/session.h"
 #include "trainer/session/mpi_session.h"
+#include "trainer/session/watched_session.h"
 
 namespace megalith {
 
 namespace {
 
 const Session* the_session = nullptr;
+
+// What hangs is named before whoever runs this loses patience. Ranks may share a core, and memory may be checked.
+constexpr double longest_wait = 30;  // seconds
 
 class FailuresOfAllRanks : public testing::EmptyTestEventListener {
  public:
@@ -56,7 +60,7 @@ const Session& session() { return *the_session; }
 }  // namespace megalith
 
 int main(int argc, char** argv) {
-  const megalith::MpiSession mpi(&argc, &argv);
+  const megalith::WatchedSession mpi(std::make_unique<megalith::MpiSession>(&argc, &argv), megalith::longest_wait);
   megalith::the_session = &mpi;
   testing::InitGoogleTest(&argc, argv);
   auto& listeners = testing::UnitTest::GetInstance()->listeners();

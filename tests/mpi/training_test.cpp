@@ -132,8 +132,10 @@ TEST(ShardedTraining, AVoteOfOneRankIsCounted) {
   for (const Config& layout : sharded_layouts(accumulating())) {
     SmallRun run = on_all_ranks(layout);
     EXPECT_EQ(run.step(0).stop_votes, 0);
-    EXPECT_EQ(run.step(1, session().rank() == session().size() - 1).stop_votes, 1);
-    EXPECT_EQ(run.step(2, true).stop_votes, session().size());
+    EXPECT_EQ(run.step(1, {.stop = session().rank() == session().size() - 1}).stop_votes, 1);
+    const StepScalars all = run.step(2, {.stop = true, .save = session().rank() == 0});
+    EXPECT_EQ(all.stop_votes, session().size());
+    EXPECT_EQ(all.save_votes, 1);
   }
 }
 

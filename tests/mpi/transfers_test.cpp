@@ -146,7 +146,7 @@ TEST_P(Conformance, TheTraceHoldsEveryTransferAndWhenItWasWaitedFor) {
   before.wait();  // its beginning is not in the trace, so its end is not
   const auto work = [&] {
     s_.launch(
-        "work", {}, [] {}, [](auto) {});
+        "work", {}, {}, [] {}, [](auto) {});
   };
   work();
   {

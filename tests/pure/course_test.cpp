@@ -93,7 +93,8 @@ TEST_F(CourseTest, WhatChangesTheCourseNeedsLeave) {
        {Change{"data.seed", "1", "2"}, Change{"batch.global_batch_size", "4", "2"},
         Change{"batch.sequence_length", "8", "4"}, Change{"train.seed", "1", "5"},
         Change{"optimizer.learning_rate", "0.0006", "0.001"}, Change{"optimizer.decay_steps", "100", "200"},
-        Change{"data.shuffle", "true", "false"}, Change{"model.dropout", "0.0", "0.1"}}) {
+        Change{"data.shuffle", "true", "false"}, Change{"model.dropout", "0.0", "0.1"},
+        Change{"data.isolate_documents", "without effect", "true"}}) {
     const std::string set = change.key + "=" + change.here;
     EXPECT_SAYS(refusal({set, "train.steps=9"}), change.key + ": " + change.there + " there, " + change.here + " here",
                 "checkpoint.allow_changes = true", "another run.output");
@@ -175,6 +176,28 @@ TEST_F(CourseTest, CheckpointsFromBeforeResume) {
   EXPECT_SAYS(read("run/log.txt"), "could not be compared");
   edit_state(path("run/checkpoints/step-00000004"), [](nlohmann::json& state) { state["course"].erase("settings"); });
   EXPECT_SAYS(refusal({"train.steps=5", "data.seed=2"}), "not understood", "settings");
+}
+
+TEST_F(CourseTest, AStateThatCannotBeIsRefused) {
+  train();
+  const std::string checkpoint = path("run/checkpoints/step-00000003"),
+                    good = read("run/checkpoints/step-00000003/manifest.json");
+  const auto refusal_of = [&](const char* pointer, const nlohmann::json& value) {
+    edit_state(checkpoint, [&](nlohmann::json& state) { state[nlohmann::json::json_pointer(pointer)] = value; });
+    const std::string said = refusal({"train.steps=4"});
+    write_file(checkpoint + "/manifest.json", good, {.replace = true});
+    return said;
+  };
+  for (const char* key : {"sequences", "updates", "skipped", "skipped_in_a_row", "overflows", "good_steps"}) {
+    EXPECT_SAYS(refusal_of(("/" + std::string(key)).c_str(), -1), checkpoint.c_str(), key, "is -1");
+    EXPECT_SAYS(refusal_of(("/" + std::string(key)).c_str(), 1.5), checkpoint.c_str(), key, "no whole number");
+    EXPECT_SAYS(refusal_of(("/" + std::string(key)).c_str(), "1"), checkpoint.c_str(), key, "string");
+  }
+  EXPECT_SAYS(refusal_of("/loss_scale", -1), checkpoint.c_str(), "loss_scale");
+  EXPECT_SAYS(refusal_of("/norms", {1, -1}), checkpoint.c_str(), "norms");
+  EXPECT_SAYS(refusal_of("/model/layers", 100000000), checkpoint.c_str(), "layers = 100000000");
+  EXPECT_SAYS(refusal_of("/model/heads", 0), checkpoint.c_str(), "heads = 0");
+  EXPECT_SAYS(refusal_of("/model/hidden", 1e300), checkpoint.c_str(), "no whole number");
 }
 
 // Keys of [model] that are not set are those of the weights; all that contradict them are told at once.

@@ -57,7 +57,7 @@ Result one_step(const Config& config) {
   const Feed feed = feed_text(config, first_sequence);
   result.evaluated = run.trainer.evaluate(config.batch.global_batch_size, feed);
   StepScalars scalars;
-  run.trainer.step(the_step, first_sequence, feed, false, &scalars);
+  run.trainer.step(the_step, first_sequence, feed, {}, &scalars);
   result.loss = scalars.loss;
   double squares = 0;
   for (const Unit& unit : run.units()) {
@@ -244,8 +244,11 @@ TEST(Training, LearnsTheHalfThatCanBeLearnt) {
 TEST(Training, VotesAreCounted) {
   SmallRun run(small_config());
   EXPECT_EQ(run.step(0).stop_votes, 0);
-  EXPECT_EQ(run.step(1, true).stop_votes, 1);
-  EXPECT_EQ(run.step(2).stop_votes, 0);
+  const StepScalars stop = run.step(1, {.stop = true}), save = run.step(2, {.save = true});
+  EXPECT_EQ(stop.stop_votes, 1);
+  EXPECT_EQ(stop.save_votes, 0);
+  EXPECT_EQ(save.stop_votes, 0);
+  EXPECT_EQ(save.save_votes, 1);
 }
 
 }  // namespace

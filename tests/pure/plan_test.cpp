@@ -205,6 +205,18 @@ TEST(Plan, RefusalsNameTheRemedy) {
 }
 
 // Whole units, whose sizes add up to the share but for half of one, and not all side by side.
+// A step is a list, of which a batch of 10^9 sequences made one that no memory holds.
+TEST(Plan, AStepOfAnyLengthIsNotPlanned) {
+  Config config = small_config();
+  config.batch.global_batch_size = 1000000000;
+  config.batch.microbatch_size = 1;
+  const std::string message = message_of([&] { make_plan(config, 2, 0); });
+  EXPECT_EQ(message.find("a step of 500000000 microbatches is longer than can be planned, 65536; raise "), 0u)
+      << message;
+  config.batch.global_batch_size = 2 * 65536;
+  EXPECT_EQ(make_plan(config, 2, 0).schedule.size(), 2u * 65536);
+}
+
 TEST(Plan, OffloadsAShareOfTheOptimizer) {
   Config config = small_config();
   config.model.layers = 20;

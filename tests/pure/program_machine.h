@@ -280,6 +280,7 @@ class Machine {
         write(rank, i.y, word(output(-1), k));
         break;
       case Op::forward:
+        if (plan.isolates_documents) expect_batch(rank, i);
         use_weights(r, unit);
         read(rank, i.x, word(output(l - 1), k));
         write(rank, i.y, word(output(l), k));
@@ -287,6 +288,7 @@ class Machine {
           expect(rank.saved.emplace(i.saved, word(output(l), k)).second, "saved over what is needed");
         break;
       case Op::recompute:
+        if (plan.isolates_documents) expect_batch(rank, i);
         use_weights(r, unit);
         read(rank, i.x, word(output(l - 1), k));
         if (i.y != Instruction::none) write(rank, i.y, word(output(l), k));
@@ -321,6 +323,7 @@ class Machine {
         rank.has_losses[i.batch] = false;
         break;
       case Op::backward: {
+        if (plan.isolates_documents) expect_batch(rank, i);
         use_weights(r, unit);
         read(rank, i.x, word(output(l - 1), k));
         read(rank, i.y, word("d " + output(l), k));

@@ -119,6 +119,17 @@ const std::vector<Layout>& layouts() {
          c.batch.global_batch_size = 8;
          c.parallel.ranks_per_node = 2;
        })},
+      {"documents_apart_interleaved_in_groups", 4,
+       [=](Config& c) {
+         pipeline(4, 1, one_f_one_b, 0)(c);
+         c.data.isolate_documents = true;
+         recompute({What::group, 2}, 1)(c);
+       }},
+      {"documents_apart_on_virtual_stages", 2,
+       [=](Config& c) {
+         pipeline(2, 3, one_f_one_b, 0)(c);
+         c.data.isolate_documents = true;
+       }},
       {"everything", 8,
        [=](Config& c) {
          pipeline(2, 3, one_f_one_b, 0)(c);

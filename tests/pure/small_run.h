@@ -56,10 +56,11 @@ struct SmallRun {
   explicit SmallRun(const Config& c, World where = World::cpu)  // alone
       : SmallRun(c, Mesh::dry(mesh_shape(c, 1), 0), where) {}
 
-  StepScalars step(int64_t s, bool vote = false) {
+  StepScalars step(int64_t s, Votes votes = {}) {
     StepScalars scalars;
     const int64_t first = s * config.batch.global_batch_size;
-    runtime.stream.receive(trainer.step(s, first, feed_text(config, first), vote, &scalars));
+    runtime.stream.receive(trainer.step(
+        s, first, feed_text(config, first), [votes] { return votes; }, &scalars));
     return scalars;
   }
   std::vector<StepScalars> steps(int64_t n) {

@@ -72,6 +72,30 @@ TEST_F(TextDataTest, WhereTheTokenizerIs) {
   EXPECT_EQ(of("data/train.bin", "gpt2"), "gpt2");
 }
 
+// Of the tokenizer, of a key, or not known; without documents that are kept apart nobody asks.
+TEST_F(TextDataTest, WhichTokenEndsADocument) {
+  prepared("train:300");
+  Config config = of_vocabulary(0);
+  config.data.train = path("data/train.bin");
+  open_tokenizer(config);
+  EXPECT_EQ(config.data.end_of_text, -1);
+  config.data.isolate_documents = true;
+  open_tokenizer(config);
+  EXPECT_EQ(config.data.end_of_text, load_tokenizer(path("data/tokenizer"))->end_of_text());
+  EXPECT_NO_THROW(open_data("data.train", config.data.train, config, false, 0, 1));
+  config.data.end_of_text = 7;
+  open_tokenizer(config);
+  EXPECT_EQ(config.data.end_of_text, 7);
+  const auto refused = [&](int64_t token, const std::vector<std::string>& words) {
+    config.data.end_of_text = token;
+    expect_refusal([&] { open_data("data.train", config.data.train, config, false, 0, 1); }, words);
+  };
+  refused(-1, {"data.isolate_documents = true", "data.tokenizer", "data.end_of_text"});
+  refused(300, {"data.end_of_text = 300", "vocabulary of 300"});
+  config.data.isolate_documents = false;
+  EXPECT_NO_THROW(open_data("data.train", config.data.train, config, false, 0, 1));
+}
+
 TEST_F(TextDataTest, AMalformedTokenizerIsRefusedWhateverIsThere) {
   prepared("bytes");
   for (const char* spec : {"train:", "train:257", "train:4k", "train:-300", "train:99999999999999999999"})

@@ -78,7 +78,7 @@ TEST_P(SimulatedGpuLayouts, ConnectBeforeMemoryIsChecked) {
     work.trainer->initialize();
     StepScalars scalars;
     Stream& s = work.runtime->stream;
-    s.receive(work.trainer->step(0, 0, feed_text(config, 0), false, &scalars));
+    s.receive(work.trainer->step(0, 0, feed_text(config, 0), {}, &scalars));
     EXPECT_EQ(faults->connected, connected);
   }
 }

@@ -11,6 +11,7 @@
 #include "tests/mpi/session.h"
 #include "tests/trace_faults.h"
 #include "trainer/inference/inference.h"
+#include "trainer/replay/replay.h"
 #include "trainer/train/run.h"
 #include "trainer/verify/verify.h"
 
@@ -165,6 +166,34 @@ TEST_F(SimulatedGpuRun, BadStepsAreSkipped) {
     return read_file(scratch_.path(run) + "/checkpoints/step-00000002/rank-00000.h5");
   };
   EXPECT_TRUE(file("ended") == file("before"));
+}
+
+// A run whose rate ruins it, on either; its bad step, replayed on either.
+TEST_F(SimulatedGpuRun, ReplayNamesTheSameOp) {
+  const auto ruined = [&](const std::string& device) {
+    const Config c = config(device, device,
+                            {"data.validation=", "train.evaluate_every=0", "checkpoint.every=1", "train.steps=20",
+                             "optimizer.learning_rate=1e30", "train.max_bad_steps=1"});
+    return message_of([&] { megalith::Run(c, session()).train(); });
+  };
+  for (const char* device : {"cpu", "cuda"}) {
+    const std::string message = ruined(device);
+    const size_t step = message.find("--step ");
+    ASSERT_NE(step, std::string::npos) << message;
+    ReplayOptions options{.run = scratch_.path(device), .step = std::stoll(message.substr(step + 7))};
+    const Replayed own = replay(options, session());
+    ASSERT_TRUE(own.first);
+    EXPECT_EQ(own.recorded, "loss and norm are those of the run, to the last bit");
+    options.overrides = {std::string("run.device=") + (device == std::string("cpu") ? "cuda" : "cpu")};
+    const Replayed other = replay(options, session());
+    ASSERT_TRUE(other.first);
+    EXPECT_EQ(other.first->op, own.first->op);
+    EXPECT_EQ(other.first->part, own.first->part);
+    EXPECT_EQ(other.first->values, own.first->values);
+    // The step before the last update went well.
+    options.step = own.from_step;
+    EXPECT_FALSE(replay(options, session()).first);
+  }
 }
 
 TEST_F(SimulatedGpuRun, AModelThatDoesNotFitIsRefusedWithThePlan) {

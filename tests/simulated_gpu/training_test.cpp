@@ -140,7 +140,7 @@ TEST(SimulatedGpu, TheHostWaitsForNothingWithinAStep) {
   };
   const int64_t before = launches();
   StepScalars scalars;
-  const Stream::Ticket ticket = run.trainer.step(1, 5, feed_text(run.config, 5), false, &scalars);
+  const Stream::Ticket ticket = run.trainer.step(1, 5, feed_text(run.config, 5), {}, &scalars);
   EXPECT_GE(simt::work_enqueued(), launches() - before);
   EXPECT_EQ(scalars.loss, 0);
   run.runtime.stream.receive(ticket);

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <tuple>
 
 #include "checkpoints/directory.h"
 #include "kernels/base/counted.h"
+#include "kernels/base/json.h"
+#include "trainer/checkpointing/state_reader.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/log.h"
@@ -40,7 +43,7 @@ void check_none_was_complete(const std::string& directory, const std::vector<Ski
   const auto was_complete = [](const SkippedCheckpoint& s) { return s.published; };
   const auto newest = std::find_if(skipped.begin(), skipped.end(), was_complete);
   CHECK(newest == skipped.end(),
-        "of {} in {} none is complete; the newest: {}. Repair it or, to start again from step 0, move "
+        "of {} in {} none is complete and finite; the newest: {}. Repair it or, to start again from step 0, move "
         "them away or set checkpoint.resume = never",
         counted(std::count_if(skipped.begin(), skipped.end(), was_complete), "checkpoint"), directory, newest->reason);
 }
@@ -112,11 +115,26 @@ std::vector<HeldPiece> Checkpointer::held(bool parameters_only, bool mine_only) 
   return all;
 }
 
-std::string Checkpointer::save(const Progress& progress, bool keep_all) {
+int64_t Checkpointer::bytes() const {
+  int64_t all = 0;
+  for (const HeldPiece& h : held(false, true)) all += h.data.bytes();
+  return all;
+}
+
+void Checkpointer::prune(const Sanity& sanity) const {
+  const CheckpointConfig& c = config_.checkpoint;
+  prune_checkpoints(c.directory, c.keep,
+                    [&](const auto& steps) { return needed_checkpoints(steps, sanity, c.settle); });
+}
+
+Saved Checkpointer::save(const Progress& progress, bool keep_all) {
   const std::string& directory = config_.checkpoint.directory;
   std::string folder;
   together(session_, [&] {
-    if (session_.rank() == 0) folder = begin_checkpoint(directory, progress.step);
+    if (session_.rank() != 0) return;
+    // What has settled since the last save makes room.
+    if (!keep_all) prune(progress.sanity);
+    folder = begin_checkpoint(directory, progress.step);
   });
   folder = session_.broadcast_text(folder);
 
@@ -133,7 +151,7 @@ std::string Checkpointer::save(const Progress& progress, bool keep_all) {
   }
 
   const std::vector<std::string> records = session_.all_gather_text(to_text(record));
-  std::string path;
+  Saved saved;
   together(session_, [&] {
     if (session_.rank() != 0) return;
     const Optimizer::History history = trainer_.optimizer().history(trainer_.stream());
@@ -150,34 +168,63 @@ std::string Checkpointer::save(const Progress& progress, bool keep_all) {
                       {"good_steps", history.good_steps},
                       {"model", describe_model(config_.model)},
                       {"config", to_toml(config_)}};
+    manifest.state.update(progress.sanity.to_json());
     manifest.state.update(describe_tokenizer(config_, folder));
     if (course_) {
       manifest.state["course"] = to_json(*course_);
       manifest.state["orders"] = orders_with(resumed_, resumed_at_.step, resumed_at_.sequences, *course_);
     }
     for (const std::string& text : records) manifest.files.push_back(file_record_from_text(text));
-    path = publish_checkpoint(folder, std::move(manifest));
-    if (!keep_all) prune_checkpoints(directory, config_.checkpoint.keep);
+    saved.not_finite = what_is_not_finite(manifest);
+    saved.path = publish_checkpoint(folder, std::move(manifest));
+    if (!keep_all && saved.not_finite.empty()) prune(progress.sanity);
   });
-  return session_.broadcast_text(path);
+  saved.not_finite = session_.broadcast_text(saved.not_finite);
+  saved.path = session_.broadcast_text(saved.path);
+  return saved;
+}
+
+WayBack Checkpointer::go_back(const Sanity& sanity, const LastWeights& last) {
+  WayBack back;
+  together(session_, [&] {
+    if (session_.rank() != 0) return;
+    const std::vector<std::string> all = list_checkpoints(config_.checkpoint.directory);  // newest first
+    const std::optional<int64_t> step =
+        checkpoint_to_go_back_to(steps_of(all), sanity, config_.checkpoint.settle, last);
+    for (const std::string& path : all) {
+      if (step && step_of_folder(path) == step) {
+        back.path = path;
+        back.step = *step;
+        back.sane_after = sanity.sane_after(*step);
+        break;
+      }
+      back.suspects.push_back(set_aside(path, Aside::suspect));
+    }
+  });
+  back.last_weights = last.sane && back.step >= last.since;
+  using Text = std::tuple<std::string, int64_t, int64_t, bool, std::vector<std::string>>;
+  std::tie(back.path, back.step, back.sane_after, back.last_weights, back.suspects) =
+      of_all_ranks(session_, Text(back.path, back.step, back.sane_after, back.last_weights, back.suspects)).front();
+  return back;
 }
 
 Progress Checkpointer::load(CheckpointReader& reader) {
   trainer_.clear();
   for (const HeldPiece& h : held(false, false)) read_piece(trainer_.stream(), h, reader);
   // Before steps could be skipped, none was.
+  const StateReader state(reader.manifest(), reader.folder());
   const int64_t step = reader.manifest().step;
-  const nlohmann::json& state = reader.manifest().state;
   const Progress progress{.step = step,
-                          .sequences = state.at("sequences").get<int64_t>(),
-                          .skipped = state.value("skipped", int64_t{0}),
-                          .skipped_in_a_row = state.value("skipped_in_a_row", int64_t{0})};
-  trainer_.optimizer().restore(trainer_.stream(), {.updates = state.value("updates", step),
+                          .sequences = state.count("sequences"),
+                          .skipped = state.count("skipped", 0),
+                          .skipped_in_a_row = state.count("skipped_in_a_row", 0),
+                          .sanity = Sanity::from(reader.manifest().state, step)};
+  trainer_.optimizer().restore(trainer_.stream(), {.updates = state.count("updates", step),
                                                    .skipped = progress.skipped_in_a_row,
-                                                   .norms = state.value("norms", std::vector<double>{}),
-                                                   .loss_scale = state.value("loss_scale", 0.0),
-                                                   .overflows = state.value("overflows", int64_t{0}),
-                                                   .good_steps = state.value("good_steps", int64_t{0})});
+                                                   .norms = state.numbers("norms"),
+                                                   .loss_scale = state.number("loss_scale", 0),
+                                                   .overflows = state.count("overflows", 0),
+                                                   .good_steps = state.count("good_steps", 0)});
   return progress;
 }
 
@@ -186,26 +233,23 @@ std::optional<Progress> Checkpointer::resume() {
   const std::string& wanted = checkpoint.resume;
 
   // Rank 0 looks, so that all ranks try the same paths.
-  std::string joined;
+  std::vector<std::string> paths;
   together(session_, [&] {
     if (session_.rank() != 0) return;
     if (names_a_checkpoint(wanted)) {
-      joined = wanted + "\n";
+      paths = {wanted};
       return;
     }
-    const CheckpointListing listing = scan_checkpoints(checkpoint.directory);
+    CheckpointListing listing = scan_checkpoints(checkpoint.directory);
     for (const SkippedCheckpoint& skipped : listing.skipped)
       log_warning("checkpoint {} is not used: {}", skipped.path, skipped.reason);
-    for (const std::string& path : listing.complete) joined += path + "\n";
+    paths = std::move(listing.complete);
   });
-  joined = session_.broadcast_text(joined);
-
-  std::vector<std::string> paths;
-  for (size_t at = 0; at < joined.size(); at = joined.find('\n', at) + 1)
-    paths.push_back(joined.substr(at, joined.find('\n', at) - at));
+  paths = from_cbor(session_.broadcast_text(to_cbor(paths))).get<std::vector<std::string>>();
   if (paths.empty()) return std::nullopt;
 
-  std::vector<std::string> damaged;
+  std::vector<std::string> unreadable;
+  bool changed = false;
   for (const std::string& path : paths) {
     // Only damage makes it try the one before. All else is the user's to mend: a checkpoint of another model, one that
     // may not be read, or that some of the ranks do not see.
@@ -217,9 +261,15 @@ std::optional<Progress> Checkpointer::resume() {
         FAIL("{}, but rank 0 has just found this checkpoint complete; do all ranks see the same folder?", e.what());
       }
       check_resumable(path, reader->manifest(), config_.model);
+      changed = false;
       if (course_)
-        for (const std::string& line : check_course("checkpoint " + path, reader->manifest().state, *course_, config_))
+        for (const std::string& line :
+             check_course("checkpoint " + path, reader->manifest().state, *course_, config_)) {
           log_info("{}", line);
+          changed = reader->manifest().state.contains("course");
+        }
+      if (const std::string values = what_is_not_finite(reader->manifest()); !values.empty())
+        log_warning("checkpoint {} holds {}", path, values);
     });
     Progress progress;
     std::string damage;
@@ -234,17 +284,18 @@ std::optional<Progress> Checkpointer::resume() {
     if (!damage.empty()) {
       if (names_a_checkpoint(wanted)) throw JobError(__FILE__, __LINE__, damage);
       if (session_.rank() == 0) log_warning("checkpoint {} is damaged, trying the one before: {}", path, damage);
-      damaged.push_back(path);
+      unreadable.push_back(path);
       continue;
     }
     // Out of the way of the checkpoints to come, but only now that an older one has been read.
     together(session_, [&] {
       if (session_.rank() == 0)
-        for (const std::string& bad : damaged) log_warning("{} is now {}", bad, set_aside(bad));
+        for (const std::string& bad : unreadable) log_warning("{} is now {}", bad, set_aside(bad));
     });
     trainer_.weights_loaded();
     resumed_ = reader->manifest().state;
     resumed_at_ = progress;
+    if (changed) progress.sanity.forget_losses();
     return progress;
   }
   throw JobError(__FILE__, __LINE__,

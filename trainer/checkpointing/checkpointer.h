@@ -11,6 +11,7 @@
 #include "checkpoints/writer.h"
 #include "trainer/checkpointing/course.h"
 #include "trainer/checkpointing/held_pieces.h"
+#include "trainer/checkpointing/sanity.h"
 #include "trainer/session/session.h"
 #include "trainer/step/trainer.h"
 
@@ -22,6 +23,22 @@ struct Progress {
   int64_t sequences = 0;  // consumed from the training stream since the run began
   int64_t skipped = 0;    // steps, in all
   int64_t skipped_in_a_row = 0;
+  Sanity sanity{};  // of these steps
+};
+
+// A checkpoint that was written.
+struct Saved {
+  std::string path;
+  std::string not_finite{};  // what it holds of such values, in words (what_is_not_finite); empty: nothing
+};
+
+// What a run has left that trouble ended.
+struct WayBack {
+  std::string path;                     // of the checkpoint that it goes on from; empty: it starts from the beginning
+  int64_t step = 0;                     // of that
+  int64_t sane_after = 0;               // steps in a row that followed it
+  bool last_weights = false;            // it has those that the run ended with, which are sane
+  std::vector<std::string> suspects{};  // newer ones, under their new names, the newest first
 };
 
 // Checks that what checkpoint.resume and checkpoint.init_from name exists and is of this model and, where it is
@@ -38,9 +55,18 @@ class Checkpointer {
   // The course of rank 0 is the one that counts; without one, checkpoints keep none and none is compared.
   Checkpointer(const Config& config, const Session& session, Trainer& trainer, std::optional<Course> course = {});
 
-  // Collective. Writes a complete checkpoint, then deletes those beyond `keep`, unless `keep_all`. JobError when it
-  // cannot; the ones before are untouched. Returns its path.
-  std::string save(const Progress& progress, bool keep_all = false);
+  // Collective. Writes a complete checkpoint, then deletes those beyond `keep` that are not needed any more (sanity.h),
+  // unless `keep_all`. JobError when it cannot; the ones before are untouched, but for what could have been deleted
+  // after them already. A checkpoint of values that are not finite is written, for whoever looks for their cause, and
+  // nothing is deleted for it; no run goes on from it unless it is named.
+  Saved save(const Progress& progress, bool keep_all = false);
+
+  // Collective, once trouble has ended the run: chooses what it goes on from (checkpoint_to_go_back_to), so that
+  // resume() finds it, and sets newer checkpoints aside as suspect.
+  WayBack go_back(const Sanity& sanity, const LastWeights& last);
+
+  // Bytes that this rank writes in a save, but for what little describes them.
+  int64_t bytes() const;
 
   // Collective. Follows checkpoint.resume: fills weights and optimizer state and says where the run stood, or nothing
   // when the run starts from the beginning. A damaged checkpoint is set aside and the one before is tried, with a
@@ -51,6 +77,8 @@ class Checkpointer {
   void initialize_weights();
 
  private:
+  // Deletes what is not needed. On one rank.
+  void prune(const Sanity& sanity) const;
   // Every piece of state of this rank. With `mine_only` what several ranks hold is dealt out among them, so that each
   // element is written once.
   std::vector<HeldPiece> held(bool parameters_only, bool mine_only) const;

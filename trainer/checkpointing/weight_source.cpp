@@ -1,11 +1,14 @@
 #include "trainer/checkpointing/weight_source.h"
 
+#include <charconv>
 #include <filesystem>
 
 #include "checkpoints/directory.h"
 #include "checkpoints/reader.h"
+#include "data/path_pattern.h"
 #include "data/tokenizer.h"
 #include "kernels/base/check.h"
+#include "kernels/base/json.h"
 #include "trainer/checkpointing/course.h"
 #include "trainer/model/spec.h"
 
@@ -16,6 +19,7 @@ namespace fs = std::filesystem;
 }
 
 std::string find_weights(const std::string& path) {
+  check_path(path);
   const std::filesystem::path folder = path;
   CHECK(std::filesystem::is_directory(folder), "no such folder: {}", path);
   if (is_hugging_face_folder(path) || std::filesystem::exists(folder / "manifest.json")) return path;
@@ -29,6 +33,13 @@ std::string find_weights(const std::string& path) {
       path);
 }
 
+namespace {
+// A setting of the course that the weights were trained on; empty where it is not known or had no effect.
+std::string trained_with(const Manifest& manifest, const char* key) {
+  return manifest.state.value(nlohmann::json::json_pointer(fmt::format("/course/settings/{}", key)), std::string());
+}
+}  // namespace
+
 WeightSource open_weights(const std::string& path) {
   WeightSource source;
   source.path = find_weights(path);
@@ -41,6 +52,9 @@ WeightSource open_weights(const std::string& path) {
     auto reader = std::make_unique<CheckpointReader>(source.path);
     source.model = model_of(reader->manifest(), source.path);
     source.tokenizer = tokenizer_of(reader->manifest(), source.path);
+    source.isolates_documents = trained_with(reader->manifest(), "data.isolate_documents") == "true";
+    const std::string end = trained_with(reader->manifest(), "data.end_of_text");
+    std::from_chars(end.data(), end.data() + end.size(), source.end_of_text);
     source.tensors = std::move(reader);
   }
   return source;
@@ -62,11 +76,12 @@ nlohmann::json describe_model(const ModelConfig& model) {
 ModelConfig model_of(const Manifest& manifest, const std::string& path) {
   ModelConfig model;
   try {
-    for (const auto& [key, member] : shape_keys) model.*member = manifest.state.at("model").at(key);
+    for (const auto& [key, member] : shape_keys) model.*member = whole_number(manifest.state.at("model").at(key));
   } catch (const nlohmann::json::exception& e) {
     FAIL("checkpoint {}: its manifest does not describe a model ({}); was it written by another program?", path,
          e.what());
   }
+  check_shape(model, path + "/manifest.json");
   return model;
 }
 

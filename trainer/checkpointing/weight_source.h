@@ -17,6 +17,8 @@ struct WeightSource {
   ModelConfig model;                      // its shape
   std::string tokenizer;                  // folder; empty when none is known
   std::unique_ptr<TensorSource> tensors;  // the weights under parameters_path
+  bool isolates_documents = false;        // as data.isolate_documents had it in training; else, or unknown: false
+  int64_t end_of_text = -1;               // the token at which documents then ended
 };
 
 // `path`: a checkpoint, a directory of checkpoints or a run folder (then the newest complete one), or a Hugging Face

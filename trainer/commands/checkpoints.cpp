@@ -42,6 +42,7 @@ int export_folder(const std::string& path, const std::string& tokenizer, const s
     end_of_text = vocabulary->end_of_text;
     check_no_tokenizer_in(out);
   }
+  check_complete(reader.manifest());  // before there is memory for tensors as large as it says
   export_hugging_face(reader, m, stored_parameters(m), end_of_text, out);
   if (vocabulary) write_for_transformers(*vocabulary, m.context, out);
   fmt::print("{}\nend of text: {}\n", out,

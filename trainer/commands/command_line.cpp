@@ -88,14 +88,15 @@ CommandLine::CommandLine(int argc, char** argv) {
   cli_.require_subcommand(0, 1);  // so that the error names an unknown one, see below
   commands_ = {train_command(cli_),    verify_command(cli_),     prepare_command(cli_), plan_command(cli_),
                search_command(cli_),   measure_command(cli_),    info_command(cli_),    generate_command(cli_),
-               evaluate_command(cli_), data_audit_command(cli_), report_command(cli_),  completion_command(cli_)};
+               evaluate_command(cli_), data_audit_command(cli_), replay_command(cli_),  report_command(cli_),
+               doctor_command(cli_),   completion_command(cli_)};
   for (Command& command : checkpoint_commands(cli_)) commands_.push_back(std::move(command));
   cli_.footer(
       "megalith help COMMAND, or megalith COMMAND --help, tells of one command.\n\n"
       "Exit status: 0 where what was asked is done and holds. 1 where it is not: an error, which standard error names, "
       "or an answer that is no: a plan that does not fit, layouts that differ, a damaged checkpoint, a machine that "
-      "would "
-      "stop a run. All ranks end with the same; 128 and more are signals.");
+      "would stop a run. 75: a signal has ended a training, with a checkpoint from which the same command goes on "
+      "(checkpoint.on_signal_seconds). All ranks end with the same; 128 and more are signals.");
   try {
     std::vector<std::string> args = understood({argv + std::min(argc, 1), argv + argc}, cli_);
     std::reverse(args.begin(), args.end());

@@ -1,4 +1,5 @@
 // megalith generate, evaluate.
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -111,6 +112,15 @@ void write_items(const std::string& path, const std::vector<Question>& questions
   write_file(path, lines, {.replace = true});
 }
 
+// On all ranks, which have the same.
+void check_finite(const ModelArguments& model, double value, const std::string& data) {
+  CHECK(
+      std::isfinite(value),
+      "the loss of {} on {} is {}: its weights, or what is computed from them in this type, are not finite; `megalith "
+      "checkpoint inspect` tells of the weights, precision.compute=fp32 has the widest range",
+      model.checkpoint, data, value);
+}
+
 void answer_questions(const EvaluateOptions& o, Inference& inference, const Session& session) {
   std::vector<Question> questions;
   together(session, [&] { questions = read_questions(o.choices); });
@@ -119,6 +129,8 @@ void answer_questions(const EvaluateOptions& o, Inference& inference, const Sess
       inference.answer(questions, [&](double share) { bar.draw(share, "evaluating"); });
   bar.clear();
   together(session, [&] {
+    for (const Answered& answer : answered)
+      for (const double log_likelihood : answer.log_likelihood) check_finite(o.model, log_likelihood, o.choices);
     if (session.rank() != 0) return;
     if (!o.items.empty()) write_items(o.items, questions, answered);
     const Scores s = score(questions, answered);
@@ -145,6 +157,7 @@ int evaluate(const EvaluateOptions& o, const Session& session) {
   const EvaluationResult r =
       inference.evaluate(o.data, o.sequence_length, o.sequences, [&](double share) { bar.draw(share, "evaluating"); });
   bar.clear();
+  together(session, [&] { check_finite(o.model, r.loss, o.data); });
   if (session.rank() != 0) return 0;
   fmt::print("loss {:.8f} nats a token over {} tokens", r.loss, r.tokens);
   if (r.bytes > 0) fmt::print(", {:.4f} bits per byte", bits_per_byte(r.loss, r.tokens, r.bytes));

@@ -28,8 +28,7 @@ Command train_command(CLI::App& cli) {
       config = load_run_config(o->config, o->overrides);
       if (o->shrink > 0) config = shrink(config, o->shrink);
     });
-    Run(config, session, predicted_step).train();
-    return 0;
+    return Run(config, session, predicted_step).train();
   };
   return {app, {}, train, [o] { return load_communication(o->config, o->overrides); }};
 }

@@ -21,7 +21,42 @@ double ring_bytes(Transfer transfer, double payload, int size) {
 
 template <class Begin>
 Pending Communicator::traced(Stream& s, Transfer transfer, int64_t bytes, int peer, Begin begin) {
-  return size_ == 1 ? begin() : Pending::traced(s.trace(), channel_, transfer, peer, bytes, begin);
+  const auto start = [&] {
+    return size_ == 1 ? begin() : Pending::traced(s.trace(), channel_, transfer, peer, bytes, begin);
+  };
+  if (!calls_) return start();
+  CallRing& ring = calls_->ring();
+  const int64_t ticket = ticket_ = calls_->begin(call_of(transfer), bytes, peer);
+  try {
+    Pending pending = start();
+    ticket_ = 0;
+    ring.under_way(ticket);
+    if (!ends_unseen_by_host() || transfer == Transfer::barrier) pending.keep_in(ring, ticket);
+    return pending;
+  } catch (...) {
+    ticket_ = 0;
+    ring.failed(ticket);
+    throw;
+  }
+}
+
+void Communicator::keep_calls(CallRing& ring, uint64_t id) {
+  calls_ = std::make_unique<CallGroup>(ring, id, name_, rank_, size_);
+}
+
+std::unique_ptr<Communicator> Communicator::split(std::string name, int channel, int color, int key) {
+  std::unique_ptr<Communicator> part;
+  {
+    const InCall in_call(calls_.get(), Call::split);
+    part = do_split(std::move(name), channel, color, key);
+  }
+  if (calls_) part->keep_calls(calls_->ring(), calls_->id_of_part(color));
+  return part;
+}
+
+void Communicator::connect_all_to_all() {
+  const InCall in_call(calls_.get(), Call::connect);
+  do_connect_all_to_all();
 }
 
 void Communicator::check_all_gather(const Tensor& out, const Tensor& in) const {
@@ -104,11 +139,11 @@ namespace {
 class DryCommunicator : public Communicator {
  public:
   using Communicator::Communicator;
-  std::unique_ptr<Communicator> split(std::string name, int, int, int) override {
-    FAIL("a dry communicator cannot be split (wanted: {})", name);
-  }
 
  protected:
+  std::unique_ptr<Communicator> do_split(std::string name, int, int, int) override {
+    FAIL("a dry communicator cannot be split (wanted: {})", name);
+  }
   Pending do_all_gather(Stream&, Tensor, Tensor) override { return {}; }
   Pending do_reduce_scatter(Stream&, Tensor, Tensor) override { return {}; }
   Pending do_all_reduce(Stream&, Tensor, Reduce) override { return {}; }
@@ -123,11 +158,11 @@ class DryCommunicator : public Communicator {
 class SelfCommunicator : public DryCommunicator {
  public:
   explicit SelfCommunicator(std::string name) : DryCommunicator(std::move(name), -1, 0, 1) {}
-  std::unique_ptr<Communicator> split(std::string name, int, int, int) override {
-    return self_communicator(std::move(name));
-  }
 
  protected:
+  std::unique_ptr<Communicator> do_split(std::string name, int, int, int) override {
+    return self_communicator(std::move(name));
+  }
   Pending do_all_gather(Stream& s, Tensor out, Tensor in) override { return copy_to(s, out, in); }
   // Copies are work of the stream, which would wait for `after` now: this one is made when it is waited for.
   Pending do_all_gather_behind(Stream& s, Tensor out, Tensor in, CUevent_st* after) override {

@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "kernels/base/call_ring.h"
 #include "kernels/base/pending.h"
 #include "kernels/base/stream.h"
 #include "kernels/base/tensor.h"
@@ -59,10 +60,14 @@ class Communicator {
   void barrier(Stream& s);
 
   // Collective. Connects what all_to_all needs, whose memory would otherwise be taken by the first one.
-  virtual void connect_all_to_all() {}
+  void connect_all_to_all();
 
-  // Ranks of equal color form a group, in the order of key.
-  virtual std::unique_ptr<Communicator> split(std::string name, int channel, int color, int key) = 0;
+  // Collective. Ranks of equal color form a group, in the order of key.
+  std::unique_ptr<Communicator> split(std::string name, int channel, int color, int key);
+
+  // From here on the ring is told of the calls of this group, which all members name by `id`, and of the groups that
+  // are split off it.
+  void keep_calls(CallRing& ring, uint64_t id);
 
   // Bytes that this rank copies although no transfer moves them: a group of one, whose output has memory of its own.
   int64_t copied() const { return copied_; }
@@ -79,6 +84,14 @@ class Communicator {
   virtual Pending do_send(Stream& s, Tensor data, int peer) = 0;
   virtual Pending do_recv(Stream& s, Tensor data, int peer) = 0;
   virtual void do_barrier() = 0;
+  virtual void do_connect_all_to_all() {}
+  virtual std::unique_ptr<Communicator> do_split(std::string name, int channel, int color, int key) = 0;
+
+  // Whether the host waits for none of its transfers, but in a barrier: the ring is told of their ends by whoever sees
+  // them, with ticket(), that of the transfer being begun.
+  virtual bool ends_unseen_by_host() const { return false; }
+  int64_t ticket() const { return ticket_; }  // 0: none
+  CallRing* ring() const { return calls_ ? &calls_->ring() : nullptr; }
 
   void count_copy(int64_t bytes) { copied_ += bytes; }
 
@@ -90,6 +103,8 @@ class Communicator {
   std::string name_;
   int channel_, rank_, size_;
   int64_t copied_ = 0;
+  std::unique_ptr<CallGroup> calls_;
+  int64_t ticket_ = 0;
 };
 
 // A group of one: gathers, scatters and exchanges are copies, everything else is nothing.

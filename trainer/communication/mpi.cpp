@@ -74,13 +74,12 @@ class MpiCommunicator : public Communicator {
         scratch_(std::move(scratch)) {}
   ~MpiCommunicator() override { MPI_Comm_free(&comm_); }
 
-  std::unique_ptr<Communicator> split(std::string name, int channel, int color, int key) override {
+ protected:
+  std::unique_ptr<Communicator> do_split(std::string name, int channel, int color, int key) override {
     MPI_Comm part;
     MPI_CHECK(MPI_Comm_split(comm_, color, key, &part));
     return std::make_unique<MpiCommunicator>(std::move(name), channel, part, scratch_);
   }
-
- protected:
   Pending do_all_gather(Stream&, Tensor out, Tensor in) override {
     const Tensor own = out.flat(rank() * in.numel(), (rank() + 1) * in.numel());
     const bool in_place = own.raw() == in.raw();
@@ -168,8 +167,13 @@ std::unique_ptr<Communicator> host_world(const Session& session) {
   MPI_CHECK(MPI_Initialized(&initialized));
   if (!initialized) return self_communicator("world");
   MPI_Comm copy;
-  MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
-  return std::make_unique<MpiCommunicator>("world", -1, copy, std::make_shared<Scratch>());
+  {
+    const InCall in_call(session.calls(), Call::connect);
+    MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
+  }
+  auto world = std::make_unique<MpiCommunicator>("world", -1, copy, std::make_shared<Scratch>());
+  if (const CallGroup* calls = session.calls()) world->keep_calls(calls->ring(), calls->ring().next_id());
+  return world;
 }
 
 }  // namespace megalith

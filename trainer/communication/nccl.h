@@ -10,11 +10,13 @@
 // NCCL_RUNTIME_CONNECT=0, where nobody has set it, so that what takes memory takes it before ours is allocated, and
 // NCCL_NVLS_ENABLE=0 unless NcclOptions::nvls.
 //
-// Errors and time-outs. A rank that died leaves the others waiting in transfers, on the GPU, and then on the host as
-// well, in whatever call it makes when the GPU takes no more work. So a thread watches: when NCCL reports an error, a
-// transfer or a call of NCCL does not end, or the session reports that a rank has given up, the host gets an error from
-// its next call or check(), which names channel and operation. A host that does not get so far is ended by the watcher,
-// together with the job. After an error nothing waits for the GPU any more: communicators are not destroyed.
+// Errors. A rank that died leaves the others waiting in transfers, on the GPU, and then on the host as well, in
+// whatever call it makes when the GPU takes no more work. So a thread watches: when NCCL reports an error, or the
+// session reports that a rank has given up, the host gets an error from its next call or check(), which names channel
+// and operation. A host that does not get so far is ended by the watcher, together with the job. That a transfer or a
+// call does not end, who watches the session's ring of calls finds (session/watched_session.h): it is told when
+// transfers begin and end on the GPU. After an error nothing waits for the GPU any more: communicators are not
+// destroyed.
 #pragma once
 
 #include <memory>
@@ -25,10 +27,9 @@
 namespace megalith {
 
 struct NcclOptions {
-  int max_ctas = 0;      // thread blocks (of a GPU's hundred or so) for each communicator; 0: NCCL's choice, and 4
-                         // for a pipeline's messages and for what all ranks share
-  bool nvls = false;     // sums in NVLink's switches, which differ from call to call
-  double timeout = 600;  // seconds within which some transfer under way has to end
+  int max_ctas = 0;   // thread blocks (of a GPU's hundred or so) for each communicator; 0: NCCL's choice, and 4
+                      // for a pipeline's messages and for what all ranks share
+  bool nvls = false;  // sums in NVLink's switches, which differ from call to call
   std::string library = "libnccl.so.2";
 };
 

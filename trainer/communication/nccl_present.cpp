@@ -54,7 +54,7 @@ struct NcclSession::Shared {
   NcclWatch watch;
 
   Shared(const Session& session, const NcclOptions& options)
-      : library(options.library), max_ctas(options.max_ctas), watch(session, library, options.timeout) {
+      : library(options.library), max_ctas(options.max_ctas), watch(session, library) {
     set_environment(options);
   }
 
@@ -70,7 +70,7 @@ struct NcclSession::Shared {
 
   template <class F>
   void call(const std::string& channel, const char* operation, F f) {
-    const NcclWatch::Call call(watch, channel, operation);
+    watch.check();
     library.check(f(), channel, operation);
   }
 };
@@ -104,15 +104,17 @@ class OwnedLine {
   CUstream_st* stream() const { return stream_.get(); }
 
   // Enqueues on the line's stream, after what `compute` was given, or on `compute` itself.
+  // `told`: is told when the transfer begins and ends.
   template <class F>
-  std::shared_ptr<Flight> enqueue(CUstream_st* compute, bool on_compute, const char* operation, F f) {
+  std::shared_ptr<Flight> enqueue(CUstream_st* compute, bool on_compute, const char* operation, const KeptCall& told,
+                                  F f) {
     const device::Range range(operation);
     CUstream_st* on = on_compute ? compute : stream_.get();
     if (on != compute) {
       device::record(ready_.get(), compute);
       device::wait(on, ready_.get());
     }
-    std::shared_ptr<Flight> flight = shared_->watch.next_flight(line_, operation);
+    std::shared_ptr<Flight> flight = shared_->watch.next_flight(line_, operation, told);
     device::record(flight->begun.get(), on);
     shared_->call(line_.channel, operation, [&] { return f(line_.comm, on); });
     device::record(flight->over.get(), on);
@@ -143,12 +145,13 @@ class NcclCommunicator : public Communicator {
     if (pipeline_) connect_neighbours();
   }
 
-  std::unique_ptr<Communicator> split(std::string name, int channel, int color, int key) override {
+ protected:
+  std::unique_ptr<Communicator> do_split(std::string name, int channel, int color, int key) override {
     ncclComm_t part = part_of(color, key, name, channel);
     return std::make_unique<NcclCommunicator>(std::move(name), channel, shared_, part);
   }
 
-  void connect_all_to_all() override {
+  void do_connect_all_to_all() override {
     const device::Memory memory = device::allocate(2 * size() * int64_t{sizeof(int32_t)}, "first messages");
     const Tensor all(memory.get(), DType::i32, {2 * size()}), to = all.flat(0, size());
     const std::vector<int32_t> zeros(static_cast<size_t>(size()));
@@ -158,7 +161,7 @@ class NcclCommunicator : public Communicator {
                [&](ncclComm_t comm, CUstream_st* on) { return exchange(all.flat(size(), 2 * size()), to, comm, on); });
   }
 
- protected:
+  bool ends_unseen_by_host() const override { return true; }
   Pending do_all_gather(Stream& s, Tensor out, Tensor in) override {
     return begin(s, "all_gather", main_line(), [&](ncclComm_t comm, CUstream_st* on) {
       return library().all_gather(in.raw(), out.raw(), count(in), nccl_type(in.dtype()), comm, on);
@@ -269,14 +272,14 @@ class NcclCommunicator : public Communicator {
   template <class F>
   Pending begin(Stream& s, const char* operation, OwnedLine& line, F f) {
     CUstream_st* compute = s.queue().stream;
-    const std::shared_ptr<Flight> flight = line.enqueue(compute, on_compute_, operation, f);
+    const std::shared_ptr<Flight> flight = line.enqueue(compute, on_compute_, operation, {ring(), ticket()}, f);
     if (on_compute_) return {};
     return Pending([flight, compute] { device::wait(compute, flight->over.get()); }, flight->over.get());
   }
   // The host waits.
   template <class F>
   void pass_token(OwnedLine& line, const char* operation, F f) {
-    const std::shared_ptr<Flight> flight = line.enqueue(line.stream(), true, operation, f);
+    const std::shared_ptr<Flight> flight = line.enqueue(line.stream(), true, operation, {}, f);
     while (!device::passed(flight->over.get())) {
       shared_->watch.check();
       std::this_thread::yield();
@@ -305,9 +308,15 @@ std::unique_ptr<Communicator> NcclSession::world() const {
   std::memcpy(id.internal, bytes.data(), sizeof(id.internal));
   ncclComm_t comm = nullptr;
   ncclConfig_t config = shared_->config(of_none);
-  shared_->call("world", "ncclCommInitRankConfig",
-                [&] { return library.init_rank(&comm, session_.size(), id, session_.rank(), &config); });
-  return std::make_unique<NcclCommunicator>("world", of_none, shared_, comm);
+  std::unique_ptr<Communicator> all;
+  {
+    const InCall in_call(session_.calls(), Call::connect);
+    shared_->call("world", "ncclCommInitRankConfig",
+                  [&] { return library.init_rank(&comm, session_.size(), id, session_.rank(), &config); });
+    all = std::make_unique<NcclCommunicator>("world", of_none, shared_, comm);
+  }
+  if (const CallGroup* calls = session_.calls()) all->keep_calls(calls->ring(), calls->ring().next_id());
+  return all;
 }
 
 void NcclSession::check() const { shared_->watch.check(); }

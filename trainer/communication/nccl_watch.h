@@ -1,9 +1,9 @@
 // What is under way in NCCL on this rank, and who watches it (nccl.h says why). For builds with CUDA only.
 //
-// The host's thread reports calls and transfers. A second thread asks CUDA for their progress; where the host's thread
-// is stuck in CUDA, that query may be stuck as well. So a third thread, which makes no CUDA call, watches the clock,
-// NCCL's errors and the session. What they share is under the mutex, which nobody holds during a CUDA call or an NCCL
-// call that communicates.
+// The host's thread reports transfers. A second thread asks CUDA for their progress, which goes into the ring of calls;
+// where the host's thread is stuck in CUDA, that query may be stuck as well. So a third thread, which makes no CUDA
+// call, watches NCCL's errors and the session. How long a transfer lasts is watched by whoever watches the ring. What
+// the threads share is under the mutex, which nobody holds during a CUDA call or an NCCL call that communicates.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,6 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -22,12 +21,25 @@
 
 namespace megalith {
 
+// A call in the ring of this rank, by its ticket; none: 0.
+struct KeptCall {
+  CallRing* ring = nullptr;
+  int64_t ticket = 0;
+  void waits() const {
+    if (ticket > 0) ring->waits(ticket);
+  }
+  void ended() const {
+    if (ticket > 0) ring->ended(ticket);
+  }
+};
+
 // A transfer that was enqueued.
 struct Flight {
   device::OwnedEvent begun = device::make_event(), over = device::make_event();
   const char* operation = nullptr;
-  std::optional<std::chrono::steady_clock::time_point> seen;  // to have begun
-  bool ended = false;                                         // as was seen
+  KeptCall told;
+  bool seen = false;   // to have begun
+  bool ended = false;  // as was seen
 };
 
 // An NCCL communicator and the transfers it was given, which end in the order in which they were enqueued.
@@ -41,7 +53,7 @@ struct Line {
 class NcclWatch {
  public:
   // The GPU is the one selected. `session` and `library` outlive it.
-  NcclWatch(const Session& session, const NcclLibrary& library, double timeout);
+  NcclWatch(const Session& session, const NcclLibrary& library);
   ~NcclWatch();
   NcclWatch(const NcclWatch&) = delete;
   NcclWatch& operator=(const NcclWatch&) = delete;
@@ -49,20 +61,8 @@ class NcclWatch {
   void add(Line& line);
   void remove(Line& line);
 
-  // The host is in a call of NCCL until the Call is destroyed. Error: one was found before.
-  class Call {
-   public:
-    Call(NcclWatch& watch, const std::string& channel, const char* operation);
-    ~Call();
-    Call(const Call&) = delete;
-    Call& operator=(const Call&) = delete;
-
-   private:
-    NcclWatch& watch_;
-  };
-
   // A flight for a transfer whose `begun` is still to be recorded; then, with `over` recorded, it is under way.
-  std::shared_ptr<Flight> next_flight(Line& line, const char* operation);
+  std::shared_ptr<Flight> next_flight(Line& line, const char* operation, const KeptCall& told);
   void departed(Line& line, std::shared_ptr<Flight> flight);
 
   // Error: what was found.
@@ -71,12 +71,6 @@ class NcclWatch {
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Doing {
-    std::string channel;
-    const char* operation;
-    Clock::time_point since;
-  };
-
   void ask_on();
   void ask();
   void watch_on();
@@ -85,13 +79,10 @@ class NcclWatch {
 
   const Session& session_;
   const NcclLibrary& library_;
-  double timeout_;
   int gpu_;
 
   std::mutex mutex_;  // of all below
   std::vector<Line*> lines_;
-  std::optional<Doing> doing_;
-  Clock::time_point progress_ = Clock::now();  // when a transfer was last seen to have ended
   std::string error_;
   Clock::time_point found_;  // the error
   bool stop_asking_ = false, stop_watching_ = false;

@@ -1,6 +1,7 @@
 #include "trainer/communication/nccl_watch.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 
 #include "kernels/base/check.h"
@@ -11,16 +12,15 @@ namespace {
 
 constexpr auto interval = std::chrono::milliseconds(100);  // between two looks at the flights
 constexpr int looks_a_question = 20;                       // for each question to the session, which may read files
-constexpr double longest_grace = 5;                        // seconds for the host to find the error by itself
+constexpr double grace = 5;                                // seconds for the host to find the error by itself
 
 double seconds(std::chrono::steady_clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
 }  // namespace
 
-NcclWatch::NcclWatch(const Session& session, const NcclLibrary& library, double timeout)
+NcclWatch::NcclWatch(const Session& session, const NcclLibrary& library)
     : session_(session),
       library_(library),
-      timeout_(timeout),
       gpu_(device::properties().index),
       asking_([this] { ask_on(); }),
       watching_([this] { watch_on(); }) {}
@@ -46,20 +46,10 @@ void NcclWatch::add(Line& line) {
 void NcclWatch::remove(Line& line) {
   const std::lock_guard lock(mutex_);
   std::erase(lines_, &line);
+  for (const std::shared_ptr<Flight>& flight : line.flights) flight->told.ended();  // nobody will see it
 }
 
-NcclWatch::Call::Call(NcclWatch& watch, const std::string& channel, const char* operation) : watch_(watch) {
-  const std::lock_guard lock(watch_.mutex_);
-  CHECK(watch_.error_.empty(), "{}", watch_.error_);
-  watch_.doing_ = {channel, operation, Clock::now()};
-}
-
-NcclWatch::Call::~Call() {
-  const std::lock_guard lock(watch_.mutex_);
-  watch_.doing_.reset();
-}
-
-std::shared_ptr<Flight> NcclWatch::next_flight(Line& line, const char* operation) {
+std::shared_ptr<Flight> NcclWatch::next_flight(Line& line, const char* operation, const KeptCall& told) {
   std::shared_ptr<Flight> flight;
   {
     const std::lock_guard lock(mutex_);
@@ -70,8 +60,8 @@ std::shared_ptr<Flight> NcclWatch::next_flight(Line& line, const char* operation
   }
   if (!flight) flight = std::make_shared<Flight>();
   flight->operation = operation;
-  flight->seen.reset();
-  flight->ended = false;
+  flight->told = told;
+  flight->seen = flight->ended = false;
   return flight;
 }
 
@@ -87,15 +77,21 @@ void NcclWatch::ask() {
     const std::lock_guard lock(mutex_);
     for (const Line* line : lines_) under_way.push_back(line->flights);
   }
+  bool progress = false;
   for (const auto& flights : under_way)
     for (const std::shared_ptr<Flight>& flight : flights) {
       const bool over = device::passed(flight->over.get()), begun = over || device::passed(flight->begun.get());
       const std::lock_guard lock(mutex_);
-      if (begun && !flight->seen) flight->seen = Clock::now();
+      if (begun && !flight->seen) flight->told.waits();
+      flight->seen = begun;
       if (!over) break;
-      flight->ended = true;
-      progress_ = Clock::now();
+      flight->told.ended();
+      flight->ended = progress = true;
     }
+  // As long as any transfer ends, those that are under way wait for nothing unusual.
+  for (const auto& flights : under_way)
+    for (const std::shared_ptr<Flight>& flight : flights)
+      if (progress && flight->seen && !flight->ended) flight->told.waits();
   under_way.clear();
   const std::lock_guard lock(mutex_);
   for (Line* line : lines_)
@@ -118,28 +114,14 @@ bool NcclWatch::found_one() {
 
 // The error; empty where there is none.
 std::string NcclWatch::look() const {
-  const Clock::time_point now = Clock::now();
-  std::string longest;
-  Clock::time_point since = now;
   for (const Line* line : lines_) {
-    const Flight* first = line->flights.empty() ? nullptr : line->flights.front().get();
-    if (first && first->seen && *first->seen < since) {
-      since = *first->seen;
-      longest = fmt::format("{}: {}", line->channel, first->operation);
-    }
     ncclResult_t state = ncclSuccess;
     const ncclResult_t asked = library_.async_error(line->comm, &state);
     if (asked != ncclSuccess || (state != ncclSuccess && state != ncclInProgress))
       return fmt::format("{}: {}: NCCL reports: {}: {}; has another rank or a link died?", line->channel,
-                         first ? first->operation : "between transfers",
+                         line->flights.empty() ? "between transfers" : line->flights.front()->operation,
                          library_.error_string(asked != ncclSuccess ? asked : state), library_.last_error(line->comm));
   }
-  const char* cause = "another rank or a link has died, or waits elsewhere";
-  if (!longest.empty() && seconds(now - std::max(since, progress_)) > timeout_)
-    return fmt::format("{} has not ended for {:g} s (communication.timeout): {}", longest, timeout_, cause);
-  if (doing_ && seconds(now - doing_->since) > timeout_)
-    return fmt::format("{}: {} has kept the host for {:g} s (communication.timeout): {}", doing_->channel,
-                       doing_->operation, timeout_, cause);
   return "";
 }
 
@@ -169,7 +151,7 @@ void NcclWatch::watch_on() {
   std::unique_lock lock(mutex_);
   for (int64_t looks = 0; !stopped_.wait_for(lock, interval, [this] { return stop_watching_; }); looks++) {
     if (!error_.empty()) {
-      if (seconds(Clock::now() - found_) < std::min(longest_grace, timeout_)) continue;
+      if (seconds(Clock::now() - found_) < grace) continue;
       fmt::print(stderr, "megalith: rank {}: {}\n", session_.rank(), error_);
       session_.abort(1);
     }

@@ -36,11 +36,10 @@ class StagedCommunicator : public Communicator {
       : Communicator(through->name(), through->channel(), through->rank(), through->size()),
         through_(std::move(through)) {}
 
-  std::unique_ptr<Communicator> split(std::string name, int channel, int color, int key) override {
+ protected:
+  std::unique_ptr<Communicator> do_split(std::string name, int channel, int color, int key) override {
     return staged_communicator(through_->split(std::move(name), channel, color, key));
   }
-
- protected:
   Pending do_all_gather(Stream& s, Tensor out, Tensor in) override {
     return staged(s, out, in, [&](Tensor o, Tensor i) { return through_->all_gather(host_, o, i); });
   }

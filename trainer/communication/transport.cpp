@@ -8,9 +8,7 @@ namespace megalith {
 Transport::Transport(World where, const CommunicationConfig& config, const Session& session)
     : session_(session), staged_(where == World::cuda && config.backend == Backend::mpi) {
   if (where == World::cuda && config.backend == Backend::nccl && session.size() > 1)
-    nccl_.emplace(
-        session,
-        NcclOptions{.max_ctas = static_cast<int>(config.max_ctas), .nvls = config.nvls, .timeout = config.timeout});
+    nccl_.emplace(session, NcclOptions{.max_ctas = static_cast<int>(config.max_ctas), .nvls = config.nvls});
 }
 
 std::unique_ptr<Communicator> Transport::world() const {

@@ -64,13 +64,19 @@ EvaluationResult Inference::evaluate(const std::string& data, int64_t T, int64_t
   std::optional<Loader> loader;
   Config config;
   int64_t sequences = 0;
+  const auto config_in = [&](int64_t microbatch) {
+    Config made = config_for(length, microbatch);
+    made.data.isolate_documents = weights_.isolates_documents;
+    made.data.end_of_text = weights_.end_of_text;
+    return made;
+  };
   together(session_, [&] {
     CHECK(length <= weights_.model.context, "sequences of {} tokens, but the model's context is {}", length,
           weights_.model.context);
-    config = config_for(length, 1);
+    config = config_in(1);
     loader = open_data("--data", data, config, false, session_.rank(), session_.size());
     sequences = limit > 0 ? std::min(limit, loader->num_samples()) : loader->num_samples();
-    config = config_for(length, std::clamp<int64_t>(4096 / length, 1, sequences));
+    config = config_in(std::clamp<int64_t>(4096 / length, 1, sequences));
   });
   const Feed read = feed_from(*loader, 0, weights_.model.vocab);
   const double loss = evaluate(config, sequences, read, progress, {});

@@ -61,6 +61,7 @@ class Inference {
                           const std::function<void(size_t, int64_t)>& end = {});
 
   // Mean loss over a token file: every sample of length T (0: the model's context) once, or the first `limit` of them.
+  // Documents are kept apart if they were in training.
   EvaluationResult evaluate(const std::string& data, int64_t T, int64_t limit,
                             const std::function<void(double)>& progress);
 

@@ -1,12 +1,18 @@
 #include "trainer/job/log.h"
 
 #include <spdlog/sinks/base_sink.h>
+#include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <mutex>
+#include <utility>
 
+#include "kernels/base/check.h"
+#include "kernels/base/files.h"
 #include "trainer/job/patient_file.h"
 
 namespace megalith {
@@ -23,6 +29,9 @@ Logger logger_to(const spdlog::sink_ptr& sink, const char* pattern) {
 }
 
 Logger console() { return logger_to(std::make_shared<spdlog::sinks::stdout_color_sink_mt>(), "%v"); }
+
+constexpr const char* file_pattern = "%Y-%m-%d %H:%M:%S %v";
+constexpr size_t time_length = 20;  // of what stands before a line
 
 // A full disk under it is said on the console.
 class FileSink final : public spdlog::sinks::base_sink<std::mutex> {
@@ -50,11 +59,30 @@ class FileSink final : public spdlog::sinks::base_sink<std::mutex> {
 struct Loggers {
   Logger console, file;
   std::shared_ptr<FileSink> sink = {};  // of the file
+  std::string path = {};                // of the run's log, which ranks other than 0 open for its last line only
+  int64_t begin = 0;                    // its size before this start of the run
 };
 
 Loggers& current() {
   static Loggers loggers{console(), nullptr, nullptr};
   return loggers;
+}
+
+int64_t size_of_file(const std::string& path) {
+  std::error_code absent;
+  const auto bytes = std::filesystem::file_size(path, absent);
+  return absent ? 0 : static_cast<int64_t>(bytes);
+}
+
+// Whether the last line since `begin` is log_ended's.
+bool has_ended(const std::string& path, int64_t begin) {
+  const File file(path, File::Use::read);
+  if (file.size() <= begin) return false;
+  std::string tail(static_cast<size_t>(std::min<int64_t>(file.size(), 1 << 16)), '\0');
+  file.read(file.size() - static_cast<int64_t>(tail.size()), tail.data(), static_cast<int64_t>(tail.size()));
+  while (tail.ends_with('\n')) tail.pop_back();
+  const size_t line = tail.rfind('\n') + 1;  // npos + 1 is 0
+  return tail.compare(std::min(tail.size(), line + time_length), 7, "ended: ") == 0;
 }
 
 }  // namespace
@@ -64,18 +92,38 @@ void log_line(const std::string& text, LogTo to) {
   if (to != LogTo::console && current().file) current().file->info(text);
 }
 
-void log_to_console() { current() = {console(), nullptr, nullptr}; }
+void log_to_console() { current() = {.console = console(), .file = nullptr}; }
 
-void log_nowhere() { current() = {}; }
+void log_nowhere(const std::string& path) {
+  current() = {.console = nullptr, .file = nullptr, .path = path, .begin = size_of_file(path)};
+}
 
 void log_to_console_and(const std::string& path) {
+  const int64_t begin = size_of_file(path);
   const Logger to_console = console();
   const auto sink = std::make_shared<FileSink>(path, to_console);
-  current() = {to_console, logger_to(sink, "%Y-%m-%d %H:%M:%S %v"), sink};
+  current() = {to_console, logger_to(sink, file_pattern), sink, path, begin};
 }
 
 void sync_log() {
   if (current().sink) current().sink->sync();
+}
+
+bool log_ended(const std::string& why) try {
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
+  const std::string& path = current().path;
+  // A folder that this node does not see is not made here.
+  if (path.empty() || !std::filesystem::exists(path)) return true;
+  if (has_ended(path, current().begin)) return false;
+  std::string line = "ended: " + why;
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  Logger file = current().file;
+  if (!file) file = logger_to(std::make_shared<spdlog::sinks::basic_file_sink_mt>(path), file_pattern);
+  file->info(line);
+  return true;
+} catch (const std::exception&) {
+  return true;
 }
 
 }  // namespace megalith

@@ -24,11 +24,18 @@ void log_warning(fmt::format_string<Args...> format, Args&&... args) {
 
 // Where lines go from now on. At first they go to the console.
 void log_to_console();
-void log_nowhere();  // on ranks other than 0
+// On ranks other than 0, whose log_ended goes to that file, if one is named.
+void log_nowhere(const std::string& path = {});
 // To both, in the file with the time and after what it holds, whatever its disk does later (patient_file.h). Error: the
 // file cannot be opened.
 void log_to_console_and(const std::string& path);
 // What was said so far is on the disk of the file.
 void sync_log();
+
+// The last line of a run in its log.txt says how it ended: "done: ..." by log_info, or "ended: ..." by this, in one
+// line. Where neither is the last, the run goes on, or nobody was left to say it. From any rank and any thread; not on
+// the console. Once a run: false, and nothing written, where the file ends with such a line. No error, for it is said when
+// one has been met.
+bool log_ended(const std::string& why);
 
 }  // namespace megalith

@@ -42,7 +42,7 @@ void Block::go_on(const Context& c, const UnitTensors& w, const BlockSaved& a, T
 void Block::attend(const Context& c, const BlockSaved& a, const BlockCache* cache) const {
   if (cache != nullptr) keep_keys_values(c.s, cache->memory, a.qkv, cache->rows);
   if (cache == nullptr || cache->fresh)
-    attention_forward(c.s, a.att, a.lse, a.qkv, shape_.attention, dropout(c, Site::attention));
+    attention_forward(c.s, a.att, a.lse, a.qkv, shape_.attention, dropout(c, Site::attention), c.starts);
   else
     cached_attention(c.s, a.att, a.qkv, cache->memory, cache->rows, cache->longest);
 }
@@ -104,7 +104,8 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
     const Tensor datt = like(a.att), delta = like(a.lse), dqkv = like(a.qkv), dln1 = entered();
     linear_backward_weight(c.s, dw.proj_w, {}, dproj, a.att);
     linear_backward_input(c.s, datt, dproj, w.proj_w);
-    attention_backward(c.s, dqkv, delta, datt, a.att, a.lse, a.qkv, shape_.attention, dropout(c, Site::attention));
+    attention_backward(c.s, dqkv, delta, datt, a.att, a.lse, a.qkv, shape_.attention, dropout(c, Site::attention),
+                       c.starts);
     linear_backward_weight(c.s, dw.qkv_w, dw.qkv_b, dqkv, c.edge.enter(c.s, c.scratch, a.ln1));
     linear_backward_input(c.s, dln1, dqkv, w.qkv_w);
     layernorm_backward(c.s, dy, dw.ln1_w, dw.ln1_b, c.edge.enter_backward(c.s, c.scratch, dln1), a.x, a.stat1, w.ln1_w);

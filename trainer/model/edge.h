@@ -38,6 +38,7 @@ struct Context {
   Arena& scratch;
   const Edge& edge;
   Dropout dropout;  // probability, seed, step and first row of the residual; the site is set where it is used
+  Tensor starts{};  // (B, T) i32: where the document of each row begins (attention.h, embedding.h); empty: they share
 };
 
 }  // namespace megalith

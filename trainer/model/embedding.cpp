@@ -10,7 +10,7 @@ void Embedding::forward(const Context& c, const EmbeddingWeights& w, Tensor toke
   const int64_t N = tokens.numel();
   const Tensor h = x.rows() == N ? x : c.scratch.tensor(x.dtype(), {N, x.cols()});
   // A row is whole where its token is held and 0 elsewhere, so that leaving adds it up exactly.
-  embedding_forward(c.s, h, tokens, w.wte, w.wpe, T_, part_);
+  embedding_forward(c.s, h, tokens, w.wte, w.wpe, T_, part_, c.starts);
   const Tensor sum = c.edge.leave(c.s, c.scratch, h);
   if (c.dropout.active())
     dropout(c.s, x, sum, c.dropout);
@@ -35,7 +35,7 @@ void Embedding::forward(const Context& c, const EmbeddingWeights& w, Tensor toke
 void Embedding::backward(const Context& c, const EmbeddingWeights& dw, Tensor tokens, Tensor dx) const {
   const auto scope = c.scratch.scope();
   if (c.dropout.active()) dropout(c.s, dx, dx, c.dropout);
-  embedding_backward(c.s, dw.wte, dw.wpe, c.edge.leave_backward(c.s, c.scratch, dx), tokens, T_, part_);
+  embedding_backward(c.s, dw.wte, dw.wpe, c.edge.leave_backward(c.s, c.scratch, dx), tokens, T_, part_, c.starts);
 }
 
 }  // namespace megalith

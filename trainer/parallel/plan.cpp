@@ -119,6 +119,15 @@ void offload_optimizer(std::vector<UnitPlan>& units, double share) {
   }
 }
 
+// A step is a list of all that is done in it.
+void check_steps_size(const PipelineShape& shape) {
+  constexpr int64_t most = int64_t{1} << 16;
+  CHECK(shape.microbatches <= most / shape.virtual_stages,
+        "a step of {} microbatches{} is longer than can be planned, {}; raise batch.microbatch_size or the number of "
+        "ranks, or lower batch.global_batch_size",
+        shape.microbatches, shape.virtual_stages > 1 ? fmt::format(" in {} chunks", shape.virtual_stages) : "", most);
+}
+
 void set_memory(Plan& plan, const MemoryConfig& memory) {
   using Kind = ActivationCheckpointing::Kind;
   const ActivationCheckpointing& choice = memory.activation_checkpointing;
@@ -165,6 +174,8 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
   plan.hierarchical = config.parallel.hierarchical_allgather && plan.mesh.shard_nodes() > 1;
 
   plan.batch = batch_plan(config, plan.mesh, rank);
+  plan.isolates_documents = config.data.isolate_documents;
+  plan.end_of_text = static_cast<int32_t>(config.data.end_of_text);
   const int64_t heads = config.model.heads / plan.tensor.degree,
                 N = plan.batch.microbatch * config.batch.sequence_length;
   plan.block = {.attention = {.B = plan.batch.microbatch,
@@ -192,6 +203,7 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
                    .microbatches = plan.batch.num_microbatches(),
                    .active_microbatches = config.parallel.active_microbatches,
                    .kind = config.parallel.pipeline_schedule};
+  check_steps_size(plan.pipeline);
   const int64_t stage = plan.mesh.coordinate(rank, Axis::pipeline);
   plan.schedule = make_schedule(plan.pipeline, stage);
   plan.chunks = chunks_of_stage(config, plan.mesh.pipeline, stage);

@@ -94,6 +94,8 @@ struct Plan {
   bool parameters_on_host = false;  // the weights that are gathered, between uses
   int64_t head_chunks = 0;          // as in Head
   BatchPlan batch;
+  bool isolates_documents = false;  // every stage then knows the tokens, for attention stops at `end_of_text`
+  int32_t end_of_text = -1;         // -1: not known, as where nothing is executed
   PipelineShape pipeline;
   std::vector<Chunk> chunks;
   std::vector<Action> schedule;  // of one step

@@ -144,7 +144,7 @@ class Lister {
     const Chunk& c = chunk(a);
     const ChunkMemory& m = memory(a);
     const int64_t k = a.microbatch;
-    if (c.first || c.last) emit(a, {.op = Op::load, .batch = m.slots.of(k)});
+    if (c.first || c.last || plan_.isolates_documents) emit(a, {.op = Op::load, .batch = m.slots.of(k)});
     if (c.first) {
       use(plan_.tokens);
       use(plan_.positions);
@@ -154,7 +154,7 @@ class Lister {
     const bool keeps = mode_ == Mode::train && plan_.kept != Kept::input;
     for (int64_t i = 0; i < c.num_layers; i++) {
       use(c.unit(i));
-      Instruction layer = of_layer(Op::forward, c, i);
+      Instruction layer = of_layer(Op::forward, a, i);
       layer.x = m.x(k, i);
       layer.y = m.x(k, i + 1);
       if (keeps) layer.saved = m.saved_of(k, i);
@@ -196,7 +196,7 @@ class Lister {
       const int64_t first = g * m.group, end = std::min(first + m.group, c.num_layers);
       for (int64_t i = first; plan_.kept != Kept::all && i < end; i++) {
         use(c.unit(i));
-        Instruction layer = of_layer(Op::recompute, c, i);
+        Instruction layer = of_layer(Op::recompute, a, i);
         layer.x = m.x(k, i);
         if (i + 1 < end) layer.y = m.x(k, i + 1);
         if (i + 1 == end && plan_.recompute_outputs && plan_.kept == Kept::input)
@@ -207,7 +207,7 @@ class Lister {
       for (int64_t i = end; i-- > first;) {
         use(c.unit(i));
         gradients_->open(c.unit(i));
-        Instruction layer = of_layer(Op::backward, c, i);
+        Instruction layer = of_layer(Op::backward, a, i);
         layer.x = m.x(k, i);
         layer.y = gradient;
         if (plan_.kept == Kept::all) layer.saved = m.saved_of(k, i);
@@ -223,8 +223,12 @@ class Lister {
     gradients_->reduce(plan_.positions, last_microbatch(a));
   }
 
-  static Instruction of_layer(Op op, const Chunk& c, int64_t i) {
-    return {.op = op, .layer = as_number(c.first_layer + i), .unit = as_number(c.unit(i))};
+  Instruction of_layer(Op op, const Action& a, int64_t i) const {
+    const Chunk& c = chunk(a);
+    return {.op = op,
+            .layer = as_number(c.first_layer + i),
+            .unit = as_number(c.unit(i)),
+            .batch = plan_.isolates_documents ? memory(a).slots.of(a.microbatch) : none};
   }
 
   const Plan& plan_;

@@ -1,6 +1,7 @@
 #include "trainer/parallel/stage.h"
 
 #include "kernels/elementwise.h"
+#include "trainer/parallel/documents.h"
 
 namespace megalith {
 
@@ -40,8 +41,10 @@ Stage::Stage(const Plan& plan, Runtime& runtime, bool training)
     plan.kept == Kept::all ? any.allocate(arena, plan.compute, saved)
                            : any.allocate_products(arena, plan.compute, saved);
   for (int64_t i = 0; i < needs_.batches; i++) {
-    batches_.push_back({arena.tensor(DType::i32, {N}), arena.tensor(DType::i32, {N}), {}});
+    batches_.push_back({arena.tensor(DType::i32, {N}), arena.tensor(DType::i32, {N}), {}, {}});
     if (plan.chunks.back().last) batches_.back().losses = arena.tensor(DType::f32, {N});
+    if (plan.isolates_documents)
+      batches_.back().starts = arena.tensor(DType::i32, {plan.block.attention.B, plan.block.attention.T});
   }
 }
 
@@ -58,7 +61,11 @@ void Stage::evaluate(BatchContext batch) {
 void Stage::run(const Program& program, BatchContext batch) {
   batch_ = std::move(batch);
   fill(runtime_.stream, loss_, 0);
-  for (const Instruction& i : program) obey(i);
+  for (const Instruction& i : program) {
+    if (follower_) follower_(&i);
+    obey(i);
+  }
+  if (follower_) follower_(nullptr);
 }
 
 void Stage::obey(const Instruction& i) {
@@ -115,14 +122,20 @@ void Stage::send(const Instruction& i) {
 
 void Stage::load(const Instruction& i) {
   const Interval sequences = batch_.batch.sequences(i.microbatch);
-  runtime_.stream.upload("load_tokens", {batch(i).tokens, batch(i).targets},
-                         [&](std::span<const Tensor> host) { batch_.feed(sequences, host[0], host[1]); });
+  const Batch& b = batch(i);
+  if (!plan_.isolates_documents)
+    return runtime_.stream.upload("load_tokens", {b.tokens, b.targets},
+                                  [&](std::span<const Tensor> host) { batch_.feed(sequences, host[0], host[1]); });
+  runtime_.stream.upload("load_tokens", {b.tokens, b.targets, b.starts}, [&](std::span<const Tensor> host) {
+    batch_.feed(sequences, host[0], host[1]);
+    find_documents(host[2], host[0], plan_.end_of_text);
+  });
 }
 
 void Stage::embed(const Instruction& i) {
   const Tensor y = residual(i.y).tensor;
-  embedding_.forward(context(i.microbatch),
-                     {sharding_.weights(plan_.tokens).wte, sharding_.weights(plan_.positions).wpe}, batch(i).tokens, y);
+  embedding_.forward(context(i), {sharding_.weights(plan_.tokens).wte, sharding_.weights(plan_.positions).wpe},
+                     batch(i).tokens, y);
   show(output_name(-1), i, y, plan_.block.first_row);
 }
 
@@ -134,7 +147,7 @@ BlockSaved Stage::kept(const Instruction& i) {
 }
 
 void Stage::forward(const Instruction& i) {
-  const Context c = context(i.microbatch);
+  const Context c = context(i);
   const Block block(i.layer, plan_.block);
   const auto scope = c.scratch.scope();
   BlockSaved saved = kept(i);
@@ -145,7 +158,7 @@ void Stage::forward(const Instruction& i) {
 }
 
 void Stage::recompute(const Instruction& i) {
-  const Context c = context(i.microbatch);
+  const Context c = context(i);
   const Block block(i.layer, plan_.block);
   const BlockSaved& saved = recomputed_.emplace_front(c.scratch, block, plan_.compute, kept(i)).saved;
   const UnitTensors weights = sharding_.weights(static_cast<size_t>(i.unit));
@@ -165,14 +178,14 @@ void Stage::head(const Instruction& i) {
   const Tensor gradient = residual(i.y).tensor;
   const UnitTensors dnorm = sharding_.gradients(plan_.norm);
   const HeadWeights dw{dnorm.lnf_w, dnorm.lnf_b, sharding_.gradients(plan_.tokens).wte};
-  head_.loss_and_gradient(context(i.microbatch), head_weights(), residual(i.x).tensor, b.targets,
+  head_.loss_and_gradient(context(i), head_weights(), residual(i.x).tensor, b.targets,
                           {share_of_token(), batch_.loss_scale}, b.losses, gradient, dw);
   show("loss", i, b.losses.view({b.losses.numel(), 1}), 0);
   show("d " + output_name(plan_.model.layers - 1), i, gradient, plan_.block.first_row);
 }
 
 void Stage::head_loss(const Instruction& i) {
-  const Context c = context(i.microbatch);
+  const Context c = context(i);
   const Batch& b = batch(i);
   if (!observer_) return head_.loss(c, head_weights(), residual(i.x).tensor, b.targets, b.losses);
   const auto scope = c.scratch.scope();
@@ -190,23 +203,22 @@ void Stage::backward(const Instruction& i) {
   const Tensor gradient = residual(i.y).tensor;
   const bool recomputed = i.saved == Instruction::none;
   const BlockSaved saved = recomputed ? recomputed_.front().saved : kept(i);
-  Block(i.layer, plan_.block)
-      .backward(context(i.microbatch), sharding_.weights(unit), saved, sharding_.gradients(unit), gradient);
+  Block(i.layer, plan_.block).backward(context(i), sharding_.weights(unit), saved, sharding_.gradients(unit), gradient);
   if (recomputed) recomputed_.pop_front();
   show("d " + output_name(i.layer - 1), i, gradient, plan_.block.first_row);
 }
 
 void Stage::embed_backward(const Instruction& i) {
-  embedding_.backward(context(i.microbatch),
-                      {sharding_.gradients(plan_.tokens).wte, sharding_.gradients(plan_.positions).wpe},
+  embedding_.backward(context(i), {sharding_.gradients(plan_.tokens).wte, sharding_.gradients(plan_.positions).wpe},
                       batch(i).tokens, residual(i.y).tensor);
 }
 
-Context Stage::context(int64_t microbatch) {
+Context Stage::context(const Instruction& i) {
   Dropout dropout = batch_.dropout;
   dropout.first_row =
-      batch_.first_row + batch_.batch.sequences(microbatch).begin * plan_.block.attention.T + plan_.block.first_row;
-  return {runtime_.stream, runtime_.memory[MemoryClass::scratch], *edge_, dropout};
+      batch_.first_row + batch_.batch.sequences(i.microbatch).begin * plan_.block.attention.T + plan_.block.first_row;
+  const Tensor starts = i.batch != Instruction::none ? batch(i).starts : Tensor{};
+  return {runtime_.stream, runtime_.memory[MemoryClass::scratch], *edge_, dropout, starts};
 }
 
 double Stage::share_of_token() const { return 1.0 / static_cast<double>(batch_.batch.batch * plan_.block.attention.T); }

@@ -29,6 +29,9 @@ using Feed = std::function<void(Interval sequences, Tensor tokens, Tensor target
 // Weights' gradients and weights are not shown: they can be read when the step is over.
 using Observer = std::function<void(const std::string& name, int64_t first_row, Tensor rows)>;
 
+// Is told of each instruction of a program before it is obeyed, and of none (null) when all have been.
+using Follower = std::function<void(const Instruction* i)>;
+
 // What changes from batch to batch.
 struct BatchContext {
   Feed feed;
@@ -54,6 +57,9 @@ class Stage {
   // None by default. It must outlive the stage.
   void observe(Observer observer) { observer_ = std::move(observer); }
 
+  // None by default. Who says what it is that a Stream's OpWatcher is told of.
+  void follow(Follower follower) { follower_ = std::move(follower); }
+
   // (1) f64: this rank's share of the mean loss over the batch; 0 where the head is not.
   Tensor loss() const { return loss_; }
   // (microbatches) f64: the shares of the microbatches of the last training step; empty where the head is not.
@@ -67,6 +73,7 @@ class Stage {
   struct Batch {
     Tensor tokens, targets;  // (N) i32
     Tensor losses;           // (N) f32, where the head is
+    Tensor starts;           // (B, T) i32, where documents are kept apart
   };
   // What a layer recomputed, in scratch memory until its backward pass is over.
   struct Recomputed {
@@ -96,7 +103,7 @@ class Stage {
   Residual& residual(int32_t number) { return residuals_[static_cast<size_t>(number)]; }
   Batch& batch(const Instruction& i) { return batches_[static_cast<size_t>(i.batch)]; }
   HeadWeights head_weights() const;
-  Context context(int64_t microbatch);
+  Context context(const Instruction& i);
   double share_of_token() const;  // in the mean loss
   void show(const std::string& name, const Instruction& i, Tensor rows, int64_t first_row_here) const;
 
@@ -117,6 +124,7 @@ class Stage {
 
   BatchContext batch_;
   Observer observer_;
+  Follower follower_;
 };
 
 }  // namespace megalith

@@ -14,6 +14,8 @@ namespace megalith {
 
 namespace {
 
+constexpr int64_t most_ranks = int64_t{1} << 16;
+
 // What is planned for, with everything in it that a file may leave out.
 struct Job {
   Config config;
@@ -30,7 +32,10 @@ struct Job {
     }
     if (!config.hardware.profile.empty()) hardware = load_hardware(config.hardware.profile);
     CHECK(hardware || asked, "--ranks is missing, and no hardware.profile says how many devices there are; give one");
-    ranks = asked ? *asked : static_cast<int>(config.hardware.nodes * hardware->device.per_node);
+    const int64_t devices = asked ? *asked : config.hardware.nodes * hardware->device.per_node;
+    CHECK(devices <= most_ranks, "a plan for {} ranks; each is rehearsed, and at most {} are; lower {}", devices,
+          most_ranks, asked ? "--ranks" : "hardware.nodes");
+    ranks = static_cast<int>(devices);
     if (config.parallel.ranks_per_node == 0)
       config.parallel.ranks_per_node = hardware ? ranks_on_a_node(config, *hardware, ranks) : 8;
   }

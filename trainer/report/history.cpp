@@ -118,9 +118,9 @@ class Reader {
 };
 
 void read_lines(const std::string& path, History& history) {
-  const MappedFile file(path);
+  const std::string text = read_file(path);
   Reader reader(history);
-  std::string_view rest = file.text();
+  std::string_view rest = text;
   for (int64_t number = 1; !rest.empty(); number++) {
     const size_t end = rest.find('\n');
     const std::string_view line = rest.substr(0, end);

@@ -1,14 +1,26 @@
 #include "trainer/session/open_session.h"
 
+#include <limits>
+
 #include "kernels/base/check.h"
 #include "trainer/session/file_session.h"
 #include "trainer/session/mpi_session.h"
+#include "trainer/session/watched_session.h"
 
 namespace megalith {
 
-std::unique_ptr<Session> open_session(const CommunicationConfig& config, int* argc, char*** argv) {
+namespace {
+std::unique_ptr<Session> meet(const CommunicationConfig& config, int* argc, char*** argv) {
   if (config.rendezvous.empty()) return std::make_unique<MpiSession>(argc, argv);
-  return std::make_unique<FileSession>(config.rendezvous, launch_of_this_process(), config.timeout);
+  const double timeout = config.timeout > 0 ? config.timeout : std::numeric_limits<double>::infinity();
+  return std::make_unique<FileSession>(config.rendezvous, launch_of_this_process(), timeout);
+}
+}  // namespace
+
+std::unique_ptr<Session> open_session(const CommunicationConfig& config, int* argc, char*** argv) {
+  std::unique_ptr<Session> session = meet(config, argc, argv);
+  if (session->size() == 1 || config.timeout == 0) return session;
+  return std::make_unique<WatchedSession>(std::move(session), config.timeout);
 }
 
 void check_launch(const Launch& launch, const Session& session) {

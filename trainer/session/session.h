@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/call_ring.h"
+
 namespace megalith {
 
 class Session {
@@ -33,6 +35,13 @@ class Session {
   // Not collective, from any thread: an Error when a rank of the job is known to have given up. Whoever waits for
   // others outside of this session calls it now and then.
   virtual void check() const {}
+
+  // The ranks as a group whose calls are remembered (kernels/base/call_ring.h), and by which others are; null where
+  // nobody watches.
+  virtual CallGroup* calls() const { return nullptr; }
+  // What is remembered of a hang goes there as well, and its message into the file `log`. The folder is made; all nodes
+  // see it.
+  virtual void remember_in(const std::string& /*folder*/, const std::string& /*log*/) const {}
 
   // Not collective, from any thread: ends every rank of the job, with this exit status.
   [[noreturn]] virtual void abort(int status) const = 0;

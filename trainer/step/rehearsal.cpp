@@ -13,7 +13,7 @@ Rehearsal rehearse(const Config& config, const Plan& plan, TraceLevel level) {
   runtime.stream.clear_log();
   runtime.stream.trace().keep(level);
   StepScalars unread;
-  trainer.step(0, 0, {}, false, &unread);
+  trainer.step(0, 0, {}, {}, &unread);
   rehearsal.ops = runtime.stream.log();
   rehearsal.trace = runtime.stream.trace().events();
   runtime.stream.trace().keep(TraceLevel::off);

@@ -76,6 +76,7 @@ std::unique_ptr<Tokenizer> open_tokenizer(Config& config) {
   if (!names_folder(wanted)) check_same_beside(config.data, path, *tokenizer);
   config.data.tokenizer = path;
   if (config.model.vocab == 0) config.model.vocab = tokenizer->vocab_size();
+  if (config.data.isolate_documents && config.data.end_of_text < 0) config.data.end_of_text = tokenizer->end_of_text();
   CHECK(tokenizer->vocab_size() <= config.model.vocab,
         "the tokenizer in {} has {} ids, but model.vocab = {}; raise model.vocab or leave it at 0", path,
         tokenizer->vocab_size(), config.model.vocab);
@@ -83,6 +84,18 @@ std::unique_ptr<Tokenizer> open_tokenizer(Config& config) {
 }
 
 namespace {
+
+void check_end_of_text(const Config& config) {
+  const DataConfig& data = config.data;
+  if (!data.isolate_documents) return;
+  CHECK(data.end_of_text >= 0,
+        "data.isolate_documents = true, but no tokenizer says which token ends a document; name its folder in "
+        "data.tokenizer, or the token in data.end_of_text (in GPT-2's vocabulary 50256)");
+  CHECK(data.end_of_text < config.model.vocab,
+        "data.end_of_text = {} is beyond the vocabulary of {}; set the token that ends a document, or -1 for the "
+        "tokenizer's",
+        data.end_of_text, config.model.vocab);
+}
 
 TokenStream open_source(const std::string& key, const std::string& name, int64_t vocab, int rank, int ranks) {
   TokenStream stream = TokenStream::open(name, files_of(key, name));
@@ -109,6 +122,7 @@ Loader open_data(const std::string& key, const std::string& sources, const Confi
                  int ranks) {
   CHECK(!sources.empty(), "{} is empty; name a token file made by `megalith prepare`, e.g. {}=runs/text/train.bin", key,
         key);
+  check_end_of_text(config);
   std::vector<TokenStream> streams;
   std::vector<int64_t> shares;
   for (const DataSource& source : parse_sources(key, sources)) {

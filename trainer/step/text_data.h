@@ -20,13 +20,15 @@ namespace megalith {
 std::string tokenizer_path(const DataConfig& data);
 
 // The tokenizer in tokenizer_path; nothing when data.tokenizer is empty and there is no such folder. Sets
-// config.data.tokenizer to what was found, and config.model.vocab when it is 0; checks that the tokenizer's ids fit
+// config.data.tokenizer to what was found, config.model.vocab when it is 0, and config.data.end_of_text where documents
+// are kept apart and it is -1; checks that the tokenizer's ids fit
 // into it, that it is the one of the words of prepare, where data.tokenizer is these, and that no other source of
 // data.train has another beside it.
 std::unique_ptr<Tokenizer> open_tokenizer(Config& config);
 
 // Opens the sources that a key names (data/sources.h) as samples of batch.sequence_length, and checks that no token id
-// is beyond the vocabulary and, of a file without .idx or header, that uint16 can hold the vocabulary. Rank `rank` of
+// is beyond the vocabulary and, of a file without .idx or header, that uint16 can hold the vocabulary; and that the end
+// of a document is known where documents are kept apart. Rank `rank` of
 // `ranks` scans its share of each.
 Loader open_data(const std::string& key, const std::string& sources, const Config& config, bool shuffle, int rank,
                  int ranks);

@@ -43,7 +43,7 @@ Trainer::Trainer(const Config& config, const Plan& plan, Runtime& runtime)
   num_units_ = static_cast<int64_t>(model.size());
   unit_index_ = places_in_model(plan, model);
   const int64_t told = plan.mesh.size() * numbers_told;
-  scalars_ = runtime.memory[MemoryClass::gradients].tensor(DType::f64, {2, num_units_ + 2 + told});
+  scalars_ = runtime.memory[MemoryClass::gradients].tensor(DType::f64, {2, num_units_ + 3 + told});
   mine_ = scalars_.rows(0, 1);
   sums_ = scalars_.rows(1, 2);
 }
@@ -65,7 +65,7 @@ void Trainer::weights_loaded() {
   stage_.sharding().weights_changed();
 }
 
-Stream::Ticket Trainer::step(int64_t step, int64_t first_sequence, Feed feed, bool vote_to_stop, StepScalars* out) {
+Stream::Ticket Trainer::step(int64_t step, int64_t first_sequence, Feed feed, const Ballot& ballot, StepScalars* out) {
   stage_.train(
       {.feed = std::move(feed),
        .batch = plan_.batch,
@@ -76,12 +76,14 @@ Stream::Ticket Trainer::step(int64_t step, int64_t first_sequence, Feed feed, bo
   Stream& s = runtime_.stream;
   share_of_squares(mine_.flat(0, num_units_));
   share_of_loss(mine_.flat(num_units_, num_units_ + 1));
-  fill(s, mine_.flat(num_units_ + 1, num_units_ + 2), vote_to_stop ? 1 : 0);
-  s.upload("tell", {mine_.flat(num_units_ + 2, mine_.numel())}, [&](std::span<const Tensor> host) {
+  s.upload("tell", {mine_.flat(num_units_ + 1, mine_.numel())}, [&](std::span<const Tensor> host) {
     double* all = host[0].data<double>();
     std::fill_n(all, host[0].numel(), 0);
+    const Votes votes = ballot ? ballot() : Votes{};
+    all[0] = votes.stop;
+    all[1] = votes.save;
     const Told told = tell_ ? tell_() : Told{};
-    std::memcpy(all + plan_.rank * numbers_told, &told, sizeof told);
+    std::memcpy(all + 2 + plan_.rank * numbers_told, &told, sizeof told);
   });
   copy(s, sums_, mine_);
   runtime_.mesh.channel(Channel::world).all_reduce(s, sums_, Reduce::sum).wait();
@@ -127,10 +129,11 @@ Stream::Ticket Trainer::read(StepScalars* out) {
     const double *mine = host.data<double>(), *sums = mine + host.cols();
     out->loss = unsigned_nan(sums[n]);
     out->stop_votes = sums[n + 1];
+    out->save_votes = sums[n + 2];
     if (const std::vector<size_t> bad = not_finite(sums, n); !bad.empty()) out->bad_unit = bad.back();
     out->bad_units = not_finite(mine, n);
-    out->told.resize(static_cast<size_t>((host.cols() - n - 2) / numbers_told));
-    std::memcpy(static_cast<void*>(out->told.data()), sums + n + 2, out->told.size() * sizeof(Told));
+    out->told.resize(static_cast<size_t>((host.cols() - n - 3) / numbers_told));
+    std::memcpy(static_cast<void*>(out->told.data()), sums + n + 3, out->told.size() * sizeof(Told));
   });
 }
 

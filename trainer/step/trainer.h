@@ -22,12 +22,19 @@ struct Told {
   double resident = 0, device = 0, on_host = 0;  // bytes of memory taken
 };
 
+// What a rank asks for with the sums of a step. All ranks learn of it together, from StepScalars.
+struct Votes {
+  bool stop = false;  // the run is to end
+  bool save = false;  // a checkpoint is due
+};
+using Ballot = std::function<Votes()>;
+
 // What a step reports to the host.
 struct StepScalars {
   // The same on every rank.
-  double loss = 0;        // mean over the tokens of the global batch, before the update
-  double grad_norm = 0;   // of the global gradient, before clipping
-  double stop_votes = 0;  // ranks that asked for the run to end
+  double loss = 0;                        // mean over the tokens of the global batch, before the update
+  double grad_norm = 0;                   // of the global gradient, before clipping
+  double stop_votes = 0, save_votes = 0;  // ranks that asked for it
   Decision decision = Decision::update;
   double median = 0;      // of the norms before, where train.skip_norm_above is set and there are enough of them
   double loss_scale = 0;  // in fp16, of this step and of the next
@@ -54,8 +61,9 @@ class Trainer {
   void weights_loaded();
 
   // Step number step + 1, on sequences [first_sequence, first_sequence + global batch) counted since the run began;
-  // `feed` gets positions within that batch. `out` is written when the stream receives what is returned.
-  Stream::Ticket step(int64_t step, int64_t first_sequence, Feed feed, bool vote_to_stop, StepScalars* out);
+  // `feed` gets positions within that batch. The ballot, if any, is asked when the host launches the last sum. `out` is
+  // written when the stream receives what is returned.
+  Stream::Ticket step(int64_t step, int64_t first_sequence, Feed feed, const Ballot& ballot, StepScalars* out);
 
   // Who is asked what this rank tells; nobody: it tells nothing but zeros.
   void tell(std::function<Told()> tell) { tell_ = std::move(tell); }
@@ -83,9 +91,9 @@ class Trainer {
   Optimizer optimizer_;
   int64_t num_units_;                // of the whole model
   std::vector<int64_t> unit_index_;  // in the model, of each unit of the plan
-  // (units + 2 + ranks x Told) f64: the square sum of each unit's gradient, the loss, the votes to stop, and what each
-  // rank tells, which is 0 on the others; of this rank, and summed over all. They lie in one tensor, so that the host
-  // reads both at once.
+  // (units + 3 + ranks x Told) f64: the square sum of each unit's gradient, the loss, the votes to stop and to save,
+  // and what each rank tells, which is 0 on the others; of this rank, and summed over all. They lie in one tensor, so
+  // that the host reads both at once.
   Tensor scalars_, mine_, sums_;
   std::function<Told()> tell_;
 };

@@ -1,5 +1,6 @@
 #include "trainer/train/run.h"
 
+#include <cmath>
 #include <deque>
 #include <filesystem>
 
@@ -15,6 +16,7 @@
 #include "trainer/job/version.h"
 #include "trainer/session/machine.h"
 #include "trainer/step/learning_rate.h"
+#include "trainer/train/bad_step_file.h"
 #include "trainer/train/skipped_step.h"
 
 namespace megalith {
@@ -51,6 +53,8 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
     check_start(config_, *course);
   });
   together(session, [&] { folder_.emplace(config_, tokenizer.get(), session.rank()); });
+  ending_.emplace(config_.checkpoint, session);
+  session.remember_in(config_.run.output + "/calls", config_.run.output + "/log.txt");
   work_->open();
   checkpointer_.emplace(config_, session, *work_->trainer, std::move(course));
   introduce(threads);
@@ -145,47 +149,63 @@ Start Run::start(int threads) const {
           .threads = threads};
 }
 
-void Run::train() {
+int Run::train() {
+  start_ = saved_at_ = std::chrono::steady_clock::now();
+  metrics_->start_clock();
+  books_->start(progress_.step);
+  ending_->begin(progress_.step);
+  train_to_the_end();
+  metrics_->say_last_step();
+  books_->finish();
+  if (ending_->agreed()) return ending_->say(saved_ == progress_.step);
+  check_validation();
+  log_info("done: {}, {}{}", counted(progress_.step, "step"), counted(progress_.sequences, "sequence"),
+           progress_.skipped > 0 ? fmt::format("; skipped: {}", progress_.skipped) : "");
+  return 0;
+}
+
+void Run::train_to_the_end() {
   // A GPU is given the next step before the last one is read, so that it never waits for the host.
   const size_t ahead = work_->device.world == World::cuda ? 1 : 0;
   std::deque<Launched> launched;
   const auto report_all_but = [&](size_t last) {
     for (; launched.size() > last; launched.pop_front()) report(launched.front());
   };
-  const auto evaluates = [&] { return held_out_ && due(config_.train.evaluate_every); };
-  const auto saves = [&] { return due(config_.checkpoint.every); };
-  start_ = std::chrono::steady_clock::now();
-  metrics_->start_clock();
-  books_->start(progress_.step);
   while (progress_.step < config_.train.steps && !stop_) {
     launched.push_back(step());
     report_all_but(ahead);
     if (!evaluates() && !saves()) continue;
     // In this order, so that a checkpoint stands for a step that is reported completely.
     report_all_but(0);
-    if (evaluates()) books_->between(Account::evaluation, [&] { evaluate(); });
-    // Until a step updates again, those from before the last update are kept.
-    if (saves()) books_->between(Account::checkpoint, [&] { save(progress_, progress_.skipped_in_a_row > 0); });
+    if (stop_ && progress_.step < config_.train.steps)
+      ending_->agree(checkpointer_->bytes(), config_.train.evaluate_batches);
+    if (evaluates()) books_->between(Account::evaluation, [&] { ending_->evaluate([&] { evaluate(); }); });
+    if (saves()) books_->between(Account::checkpoint, [&] { ending_->save([&] { save_now(); }); });
     metrics_->start_clock();
   }
-  metrics_->say_last_step();
-  books_->finish();
-  log_info("done: {}, {}{}", counted(progress_.step, "step"), counted(progress_.sequences, "sequence"),
-           progress_.skipped > 0 ? fmt::format("; skipped: {}", progress_.skipped) : "");
 }
 
 Run::Launched Run::step() {
-  const double minutes = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() / 60;
-  const bool time_is_up = config_.train.minutes > 0 && minutes >= config_.train.minutes;
   Launched launched{.number = progress_.step + 1, .first_sequence = progress_.sequences};
+  if (CallGroup* calls = session_.calls()) calls->ring().begin_step(launched.number);
   books_->begin_launch(launched.number);
-  launched.ticket = work_->trainer->step(progress_.step, progress_.sequences,
-                                         feed_from(*data_, progress_.sequences, config_.model.vocab),
-                                         time_is_up && session_.rank() == 0, launched.scalars.get());
+  launched.ticket = work_->trainer->step(
+      progress_.step, progress_.sequences, feed_from(*data_, progress_.sequences, config_.model.vocab),
+      [this] { return vote(); }, launched.scalars.get());
   books_->end_launch(launched.number);
   progress_.step++;
   progress_.sequences += config_.batch.global_batch_size;
   return launched;
+}
+
+// Of time, by rank 0's clock.
+Votes Run::vote() const {
+  const auto is_over = [&](double minutes, std::chrono::steady_clock::time_point since) {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - since;
+    return session_.rank() == 0 && minutes > 0 && passed.count() >= 60 * minutes;
+  };
+  return {.stop = ending_->asked() || is_over(config_.train.minutes, start_),
+          .save = is_over(config_.checkpoint.minutes, saved_at_)};
 }
 
 void Run::report(const Launched& step) {
@@ -202,11 +222,15 @@ void Run::report(const Launched& step) {
     metrics_->start_clock();
   }
   stop_ = stop_ || scalars.stop_votes > 0;
+  save_due_ = save_due_ || scalars.save_votes > 0;
+  ending_->trained(step.number);
+  progress_.sanity.see(step.number, scalars.skipped() && scalars.decision != Decision::overflow, scalars.loss);
   if (scalars.skipped()) return report_skipped(step);
   progress_.skipped_in_a_row = 0;
   last_update_ = {.step = step.number,
                   .sequences = step.first_sequence + config_.batch.global_batch_size,
-                  .skipped = progress_.skipped};
+                  .skipped = progress_.skipped,
+                  .sanity = progress_.sanity};
 }
 
 void Run::report_skipped(const Launched& step) {
@@ -221,42 +245,112 @@ void Run::report_skipped(const Launched& step) {
   const std::string seen = seen_by_this_rank(work_->plan, *step.scalars, *data_, step.first_sequence);
   for (const std::string& line : lines_of(said_by_ranks(session_, seen))) log_warning("step {}: {}", step.number, line);
   if (progress_.skipped_in_a_row >= config_.train.max_bad_steps) give_up(step);
+  keep(step, false);
+}
+
+void Run::keep(const Launched& step, bool ended_the_run) {
+  keep_bad_step(config_, session_, work_->plan, *data_,
+                {.number = step.number,
+                 .samples = {step.first_sequence, step.first_sequence + config_.batch.global_batch_size},
+                 .scalars = *step.scalars,
+                 .learning_rate = learning_rate_at(config_.optimizer, step.number - 1),
+                 .progress = progress_,
+                 .ended_the_run = ended_the_run,
+                 .checkpoint = saved_ > 0 ? checkpoint_path(config_.checkpoint.directory, saved_) : "",
+                 .checkpoint_step = saved_});
 }
 
 // A step that was launched since is skipped as well (decide_update), so the weights are those of the last update.
 void Run::give_up(const Launched& step) {
   work_->runtime->stream.synchronize();  // which fills its scalars while they are there
   // All are kept: it may be this update that spoilt the weights.
-  if (saved_ < last_update_.step) save(last_update_, true);
+  if (saved_ < last_update_.step) write_checkpoint(last_update_, true);
+  keep(step, true);
+  const WayBack back = checkpointer_->go_back(progress_.sanity, last_weights());
   const int64_t first = step.number - progress_.skipped_in_a_row + 1;
-  const std::string there =
-      saved_ == 0 ? "no update was made before them"
-                  : fmt::format("the newest checkpoint in {}, of step {}, {}", config_.checkpoint.directory, saved_,
-                                saved_ < first ? "is from before them"
-                                               : "was saved among them, with the weights from before them");
   const std::string steps =
       first == step.number ? fmt::format("step {} was", first) : fmt::format("steps {} to {} were", first, step.number);
-  throw JobError(__FILE__, __LINE__,
-                 fmt::format("{} skipped, and train.max_bad_steps = {}; in the last, {}; {}. {}", steps,
-                             config_.train.max_bad_steps, why_skipped(config_, *step.scalars), there,
-                             remedy_of(step.scalars->decision)));
+  throw JobError(
+      __FILE__, __LINE__,
+      fmt::format("{} skipped, and train.max_bad_steps = {}; in the last, {}; {}. {}", steps,
+                  config_.train.max_bad_steps, why_skipped(config_, *step.scalars), way_back_in_words(config_, back),
+                  remedy_of(config_, step.scalars->decision, step.number)));
+}
+
+// Tried on the batch of the last update, which was good for one: where its loss is sane still, it is not the weights
+// that are wrong.
+LastWeights Run::last_weights() {
+  const int64_t batch = config_.batch.global_batch_size, first = last_update_.sequences - batch;
+  if (first < 0) return {};
+  const double loss = work_->trainer->evaluate(batch, feed_from(*data_, first, config_.model.vocab));
+  return {.since = last_update_.step, .sane = progress_.sanity.is_sane(loss)};
 }
 
 void Run::evaluate() {
   const double loss =
       work_->trainer->evaluate(held_out_->sequences, feed_from(held_out_->loader, 0, config_.model.vocab));
   metrics_->evaluation(progress_.step, loss, held_out_->sequences * config_.batch.sequence_length, held_out_->bytes);
+  validation_is_finite_ = std::isfinite(loss);
+  if (validation_is_finite_) return;
+  progress_.sanity.trouble_in_validation();
+  log_warning(
+      "step {}: the validation loss is not finite; checkpoints from before it are kept until checkpoint.settle = {} "
+      "sane steps have followed a newer one",
+      progress_.step, config_.checkpoint.settle);
+}
+
+void Run::check_validation() const {
+  if (validation_is_finite_) return;
+  throw JobError(
+      __FILE__, __LINE__,
+      fmt::format("all steps are made, but the last validation loss, after step {}, is not finite: the "
+                  "model is of no use on data.validation = {}. The checkpoint is kept, for `megalith evaluate` with "
+                  "precision.compute=fp32, which has the widest range; else train again with a lower "
+                  "optimizer.learning_rate",
+                  progress_.step, config_.data.validation));
+}
+
+Saved Run::write_checkpoint(const Progress& progress, bool keep_all) {
+  together(session_, [&] { metrics_->sync(); });
+  const Saved saved = checkpointer_->save(progress, keep_all);
+  if (saved.not_finite.empty()) saved_ = progress.step;
+  log_info("step {}  checkpoint {}", progress.step, saved.path);
+  return saved;
 }
 
 void Run::save(const Progress& progress, bool keep_all) {
-  together(session_, [&] { metrics_->sync(); });
-  const std::string path = checkpointer_->save(progress, keep_all);
-  saved_ = progress.step;
-  log_info("step {}  checkpoint {}", progress.step, path);
+  const Saved saved = write_checkpoint(progress, keep_all);
+  if (saved.not_finite.empty()) return;
+  const WayBack back = checkpointer_->go_back(progress_.sanity, {.since = progress.step, .sane = false});
+  throw JobError(
+      __FILE__, __LINE__,
+      fmt::format("the state after step {} is not finite, and no update makes it so again: {} holds {}, and is "
+                  "not resumed unless it is named; {}. {}",
+                  progress.step, saved.path, saved.not_finite, way_back_in_words(config_, back),
+                  remedy_of(config_, Decision::not_finite, progress.step)));
+}
+
+// Until a step updates again, checkpoints from before the last update are kept.
+void Run::save_now() {
+  save(progress_, progress_.skipped_in_a_row > 0);
+  saved_at_ = std::chrono::steady_clock::now();
+  save_due_ = false;
 }
 
 bool Run::due(int64_t every) const {
-  return stop_ || progress_.step == config_.train.steps || (every > 0 && progress_.step % every == 0);
+  return progress_.step == config_.train.steps || (every > 0 && progress_.step % every == 0);
+}
+
+// A signal leaves time for no evaluation but one that the run that goes on would lack.
+bool Run::evaluates() const {
+  if (!held_out_) return false;
+  if (ending_->agreed()) return due(config_.train.evaluate_every) && ending_->time_to_evaluate();
+  return stop_ || due(config_.train.evaluate_every);
+}
+
+bool Run::saves() const {
+  if (ending_->agreed()) return saved_ < progress_.step && ending_->time_to_save();
+  return stop_ || save_due_ || due(config_.checkpoint.every);
 }
 
 }  // namespace megalith

@@ -9,6 +9,7 @@
 #include "trainer/job/workplace.h"
 #include "trainer/step/text_data.h"
 #include "trainer/train/bookkeeper.h"
+#include "trainer/train/ending.h"
 #include "trainer/train/metrics.h"
 #include "trainer/train/run_folder.h"
 
@@ -22,9 +23,13 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  // Collective: to the last step, or until the time is up. JobError after train.max_bad_steps skipped in a row; the
-  // newest checkpoint in checkpoint.directory then has the weights of the last update, if any was made.
-  void train();
+  // Collective: to the last step, until the time is up, or until a signal asks for the end. Returns the exit status: 0,
+  // or what Ending has after a signal. JobError where trouble ends it (checkpointing/sanity.h):
+  // after train.max_bad_steps skipped in a row; when a checkpoint holds values that are not finite, since nothing that
+  // follows from them can be; and where the last validation loss is not finite. Of checkpoint.directory the next run
+  // then goes on from a checkpoint from before the trouble, and those since, the weights of the last update among them,
+  // are kept as suspects; after a validation loss, which may be its data's fault, all stay as they are.
+  int train();
 
   // For tests, which spoil a step.
   Trainer& trainer() { return *work_->trainer; }
@@ -46,14 +51,24 @@ class Run {
   Rates rates() const;
   Start start(int threads) const;
 
+  void train_to_the_end();
   Launched step();
+  Votes vote() const;
   void report(const Launched& step);
   void report_skipped(const Launched& step);
   [[noreturn]] void give_up(const Launched& step);
+  void keep(const Launched& step, bool ended_the_run);
   void evaluate();
+  LastWeights last_weights();
+  void check_validation() const;  // JobError: the last one is not finite
   void save(const Progress& progress, bool keep_all = false);
+  Saved write_checkpoint(const Progress& progress, bool keep_all);
+  void save_now();
   bool due(int64_t every) const;
+  bool evaluates() const;
+  bool saves() const;
 
+  const Uninterrupted this_thread_;  // first: threads of kernels are started later
   const Session& session_;
   Config config_;
   std::optional<Workplace> work_;
@@ -68,8 +83,11 @@ class Run {
   MemorySizes memory_{};  // of the fullest rank
   std::optional<Metrics> metrics_;
   std::optional<Bookkeeper> books_;
-  std::chrono::steady_clock::time_point start_;
-  bool stop_ = false;  // all ranks know that the time is up
+  bool validation_is_finite_ = true;                        // the last
+  std::chrono::steady_clock::time_point start_, saved_at_;  // until the first save of this start, saved_at_ is start_
+  bool stop_ = false;      // all ranks know that the time is up, or that a signal has come
+  bool save_due_ = false;  // and that checkpoint.minutes have passed
+  std::optional<Ending> ending_;
 };
 
 }  // namespace megalith

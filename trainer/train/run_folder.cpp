@@ -36,25 +36,25 @@ void keep_tokenizer(const std::string& folder, const Tokenizer& tokenizer) {
   move_file(partial, folder);
 }
 
-// Where checkpoints lie in the run folder, the config does not say so: it may move with it.
+}  // namespace
+
 std::string config_to_keep(Config config) {
   if (config.checkpoint.directory == config.run.output + "/checkpoints") config.checkpoint.directory.clear();
   return to_toml(config);
 }
 
-}  // namespace
-
 RunFolder::RunFolder(const Config& config, const Tokenizer* tokenizer, int rank) {
+  const std::filesystem::path folder = config.run.output;
+  const std::string log = (folder / "log.txt").string();
   if (rank != 0) {
-    log_nowhere();
+    log_nowhere(log);
     return;
   }
-  const std::filesystem::path folder = config.run.output;
   lock_folder(output_, "run.output", config.run.output);
   if (std::error_code absent; !std::filesystem::equivalent(folder, config.checkpoint.directory, absent))
     lock_folder(checkpoints_, "checkpoint.directory", config.checkpoint.directory);
   write_file((folder / "config.toml").string(), config_to_keep(config), {.replace = true});
-  log_to_console_and((folder / "log.txt").string());
+  log_to_console_and(log);
   if (tokenizer) keep_tokenizer(run_tokenizer(config), *tokenizer);
   if (!output_->absent().empty())
     log_warning("{} cannot be locked ({}): make sure that no other job uses it", config.run.output,

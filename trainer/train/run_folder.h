@@ -10,12 +10,16 @@
 
 namespace megalith {
 
+// What config.toml says: where checkpoints lie in the run folder, their folder is not named, so that it may move with
+// it.
+std::string config_to_keep(Config config);
+
 class RunFolder {
  public:
   // Rank 0 creates both folders and locks them, writes the resolved config and, if there is one, the tokenizer, and
   // from then on logs to the console and to log.txt. A tokenizer/ that holds another is kept as tokenizer.earlier-K.
-  // The other ranks keep silent. Errors: a folder that another job uses; a folder or file that cannot be created or
-  // written.
+  // The other ranks keep silent, but for how the run ended (log_ended). Errors: a folder that another job uses; a
+  // folder or file that cannot be created or written.
   RunFolder(const Config& config, const Tokenizer* tokenizer, int rank);
 
  private:

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "kernels/base/counted.h"
+
 namespace megalith {
 
 namespace {
@@ -62,13 +64,37 @@ std::vector<std::string> lines_of(const std::string& said) {
   return lines;
 }
 
-std::string remedy_of(Decision decision) {
-  return decision == Decision::spike
-             ? "Raise train.skip_norm_above, or set it to 0, if larger gradients are here to stay; else lower "
-               "optimizer.learning_rate, with checkpoint.allow_changes = true"
-             : "Lower optimizer.learning_rate or set optimizer.gradient_clip, with checkpoint.allow_changes = true, or "
-               "look at the samples that the log names; "
-               "train.max_bad_steps is how many steps in a row may be skipped";
+std::string way_back_in_words(const Config& config, const WayBack& back) {
+  const std::string command =
+      config.checkpoint.resume == "auto" ? "the same command" : "the same command with checkpoint.resume=auto";
+  std::string text =
+      back.path.empty()
+          ? fmt::format("no checkpoint in {} is from before that, and {} starts from the beginning",
+                        config.checkpoint.directory, command)
+          : fmt::format("{} goes on from {}, {}", command, back.path,
+                        back.last_weights ? "whose weights still have a sane loss on the samples before these"
+                        : back.sane_after == 0
+                            ? "which no sane step followed"
+                            : fmt::format("which {} followed", counted(back.sane_after, "sane step")));
+  if (back.suspects.empty()) return text;
+  return text + fmt::format("; {}, from amid the trouble or with weights that may be its cause, {} now {}{}",
+                            back.suspects.size() == 1 ? "a newer checkpoint"
+                                                      : fmt::format("{} newer checkpoints", back.suspects.size()),
+                            back.suspects.size() == 1 ? "is" : "are", back.suspects.front(),
+                            back.suspects.size() == 1 ? "" : " and the like");
+}
+
+std::string remedy_of(const Config& config, Decision decision, int64_t step) {
+  if (decision == Decision::spike)
+    return "Raise train.skip_norm_above, or set it to 0, if larger gradients are here to stay; else lower "
+           "optimizer.learning_rate, with checkpoint.allow_changes=true";
+  return fmt::format(
+      "Lower optimizer.learning_rate (it was {}) or set optimizer.gradient_clip, with checkpoint.allow_changes=true, "
+      "without which a run goes on under its old rate only; or look at the samples that the log names. `megalith "
+      "replay {} "
+      "--step {}` names the first op whose output is not finite. train.max_bad_steps is how many steps in a row may be "
+      "skipped",
+      config.optimizer.learning_rate, config.run.output, step);
 }
 
 }  // namespace megalith

@@ -6,6 +6,7 @@
 
 #include "configs/config.h"
 #include "data/loader.h"
+#include "trainer/checkpointing/checkpointer.h"
 #include "trainer/step/trainer.h"
 
 namespace megalith {
@@ -21,7 +22,10 @@ std::string seen_by_this_rank(const Plan& plan, const StepScalars& scalars, cons
 // The lines of what said_by_ranks makes of it, each with who says so.
 std::vector<std::string> lines_of(const std::string& said);
 
-// What to do about it.
-std::string remedy_of(Decision decision);
+// What the same command does next, once trouble has ended a run that has this left.
+std::string way_back_in_words(const Config& config, const WayBack& back);
+
+// What to give that command. `step`: one to look at.
+std::string remedy_of(const Config& config, Decision decision, int64_t step);
 
 }  // namespace megalith

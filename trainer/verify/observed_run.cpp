@@ -67,7 +67,7 @@ void ObservedRun::step(int64_t step, const Loader* data) {
   const int64_t first = (step - 1) * config().batch.global_batch_size;
   StepScalars scalars;
   work_.trainer->step(step - 1, first,
-                      data ? feed_from(*data, first, config().model.vocab) : made_up_tokens(config(), first), false,
+                      data ? feed_from(*data, first, config().model.vocab) : made_up_tokens(config(), first), {},
                       &scalars);
   work_.runtime->stream.synchronize();
   show_scalar("mean loss", scalars.loss);

@@ -339,7 +339,12 @@ bool run_verify(const VerifyOptions& options, const Session& session) {
   std::optional<Loader> data;
   Fault fault;
   together(session, [&] {
-    for (Config* config : {&config_a, &config_b}) open_tokenizer(*config);
+    for (Config* config : {&config_a, &config_b}) {
+      open_tokenizer(*config);
+      // Of made-up text any token may end documents.
+      DataConfig& made_up = config->data;
+      if (made_up.train.empty() && made_up.end_of_text < 0) made_up.end_of_text = 0;
+    }
     const DataConfig& d = config_a.data;
     if (!d.train.empty()) data = open_data("data.train", d.train, config_a, d.shuffle, session.rank(), session.size());
     fault = parse_fault(options.inject, options, config_a);

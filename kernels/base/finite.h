@@ -1,0 +1,36 @@
+// How many of some values are not finite: infinities and NaN. Integers are finite.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/base/tensor.h"
+
+namespace megalith {
+
+namespace detail {
+// A float is not finite where all bits of its exponent are 1.
+template <class Bits>
+int64_t count_exponents(const void* values, int64_t n, Bits exponent) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < n; i++) {
+    Bits bits;
+    std::memcpy(&bits, static_cast<const char*>(values) + i * int64_t{sizeof bits}, sizeof bits);
+    count += (bits & exponent) == exponent;
+  }
+  return count;
+}
+}  // namespace detail
+
+// Of n values in memory of the host.
+inline int64_t count_not_finite(const void* values, DType dtype, int64_t n) {
+  switch (dtype) {
+    case DType::f32: return detail::count_exponents<uint32_t>(values, n, 0x7f800000u);
+    case DType::bf16: return detail::count_exponents<uint16_t>(values, n, 0x7f80u);
+    case DType::f16: return detail::count_exponents<uint16_t>(values, n, 0x7c00u);
+    case DType::f64: return detail::count_exponents<uint64_t>(values, n, 0x7ff0000000000000u);
+    default: return 0;
+  }
+}
+
+}  // namespace megalith

@@ -1,0 +1,209 @@
+// Jobs that hang are ended by one message, which names the rank that is to blame and the step that it is on: ranks that
+// are stopped or killed, that skip a call, make another or one of other bytes, at any place of a step
+// (tests/planted_hangs). One that is slow is named in a warning, and the job goes on.
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <sstream>
+
+#include "tests/end_to_end/helpers.h"
+#include "tests/long_tests.h"
+
+namespace megalith::e2e {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct HangLayout {
+  int ranks, tensor, pipeline;
+};
+constexpr std::array<HangLayout, 4> hang_layouts{{{2, 2, 1}, {2, 1, 2}, {4, 2, 1}, {8, 2, 2}}};
+
+struct PlantedHang {
+  HangLayout layout;
+  std::string fault;
+  int rank = 0;
+  int64_t step = 0, call = 0;
+  double timeout = 2;
+};
+
+std::string text_of(const PlantedHang& p) {
+  return fmt::format("{} ranks, tensor {}, pipeline {}: rank {}: {} at collective {} of step {}", p.layout.ranks,
+                     p.layout.tensor, p.layout.pipeline, p.rank, p.fault, p.call, p.step);
+}
+
+Args planted(const HangLayout& layout, const std::string& folder, double timeout, int64_t steps) {
+  return {folder, fmt::format("{:g}", timeout), std::to_string(layout.tensor), std::to_string(layout.pipeline),
+          std::to_string(steps)};
+}
+
+Result run_planted(const PlantedHang& p, const Scratch& scratch) {
+  Args args = planted(p.layout, ".", p.timeout, p.step + 4);
+  for (const std::string& more : {p.fault, std::to_string(p.rank), std::to_string(p.step), std::to_string(p.call)})
+    args.push_back(more);
+  Args command = mpirun(p.layout.ranks, MEGALITH_PLANTED_HANGS, args);
+  // Time for the others to say who has died, before mpirun ends them.
+  for (const std::string& word : {"2", "odls_base_sigkill_timeout", "--mca"}) command.insert(command.begin() + 1, word);
+  return run(command, scratch.folder(), 100);
+}
+
+std::vector<std::string> lines_with(const std::string& text, const std::string& words) {
+  std::vector<std::string> found;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (line.find(words) != std::string::npos) found.push_back(line);
+  return found;
+}
+
+// The lines that end a job, without warnings.
+std::vector<std::string> verdicts(const Result& result) {
+  std::vector<std::string> found = lines_with(result.err, "megalith: ");
+  std::erase_if(found, [](const std::string& line) { return line.find("megalith: warning: ") != std::string::npos; });
+  return found;
+}
+
+// What is wrong with how a job has ended; empty: nothing.
+std::string judged(const PlantedHang& p, const Result& result) {
+  const std::vector<std::string> lines = verdicts(result);
+  if (result.timed_out || result.status == 0) return "it did not end with an error";
+  if (lines.size() != 1) return fmt::format("{} messages", lines.size());
+  const std::string& line = lines.front();
+  if (!line.starts_with(fmt::format("megalith: rank {} (process ", p.rank))) return "it names another rank";
+  const std::map<std::string, std::string> words{
+      {"stop", "is stopped"}, {"kill", "has died"}, {"skip", ""}, {"other", ""}, {"bytes", ""}};
+  if (line.find(words.at(p.fault)) == std::string::npos) return "it says another cause";
+  if (line.find(fmt::format("step {}", p.step)) == std::string::npos) return "it says another step";
+  return "";
+}
+
+// Of each rank, how many collectives a step has.
+std::vector<int64_t> collectives_of(const HangLayout& layout, const Scratch& scratch) {
+  const Result result = succeed(mpirun(layout.ranks, MEGALITH_PLANTED_HANGS, planted(layout, ".", 60, 1)), scratch);
+  std::vector<int64_t> calls;
+  for (const std::string& line : lines_with(result.out, " collectives"))
+    calls.push_back(std::stoll(line.substr(line.find(": ") + 2)));
+  EXPECT_EQ(calls.size(), static_cast<size_t>(layout.ranks)) << result.text();
+  return calls;
+}
+
+TEST(Hang, random_faults_are_named) {
+  const char* seed = std::getenv("MEGALITH_HANG_SEED");
+  std::mt19937 random(seed ? static_cast<unsigned>(std::atoi(seed)) : 1u);
+  const char* wish = std::getenv("MEGALITH_HANGS");
+  const int wanted = wish ? std::atoi(wish) : long_tests() ? 100 : 5;
+  const std::array<std::string, 5> faults{"stop", "skip", "kill", "bytes", "other"};
+  std::map<std::string, std::array<int, 3>> table;  // planted, named rightly, in time
+  double slowest = 0;
+  std::map<int, std::vector<int64_t>> collectives;
+  int without = 0;  // went through: what came fitted by chance
+  for (int i = 0; i < wanted + without; i++) {
+    const Scratch scratch;
+    const auto of = static_cast<size_t>(i) % hang_layouts.size();
+    PlantedHang p{.layout = hang_layouts[of], .fault = faults[static_cast<size_t>(i) % faults.size()]};
+    if (!collectives.contains(static_cast<int>(of)))
+      collectives[static_cast<int>(of)] = collectives_of(p.layout, scratch);
+    p.rank = static_cast<int>(random() % static_cast<unsigned>(p.layout.ranks));
+    p.step = 3 + static_cast<int64_t>(random() % 4);
+    const int64_t calls = collectives[static_cast<int>(of)][static_cast<size_t>(p.rank)];
+    p.call = 1 + static_cast<int64_t>(random()) % calls;
+    const Result result = run_planted(p, scratch);
+    if (result.status == 0) {
+      ASSERT_LT(++without, 10 + wanted / 5) << text_of(p) << " and others hang nothing";
+      continue;
+    }
+    const std::string wrong = judged(p, result);
+    EXPECT_EQ(wrong, "") << text_of(p) << "\n" << result.text();
+    const bool in_time = result.seconds < p.timeout + 5 + 10;  // the start takes its time as well
+    EXPECT_TRUE(in_time) << text_of(p) << ": " << result.seconds << " s";
+    EXPECT_TRUE(lines_with(result.err, "warning").size() <= 1) << result.err;
+    auto& [planted, named, timely] = table[fmt::format("{} ranks, {}", p.layout.ranks, p.fault)];
+    planted++;
+    named += wrong.empty();
+    timely += in_time;
+    slowest = std::max(slowest, result.seconds);
+    // What the dead job has left says the same.
+    const Result doctor = run(megalith({"doctor", "."}), scratch.folder());
+    EXPECT_EQ(doctor.status, 0) << doctor.text();
+    if (wrong.empty()) {
+      EXPECT_TRUE(doctor.out.starts_with(fmt::format("rank {} (process ", p.rank))) << doctor.text();
+      EXPECT_EQ(lines_with(doctor.out, "  rank ").size(), static_cast<size_t>(p.layout.ranks)) << doctor.text();
+    }
+  }
+  for (const auto& [what, counts] : table)
+    fmt::print("  {}: {} planted, {} named rightly\n", what, counts[0], counts[1]);
+  fmt::print("  the longest took {:.1f} s, start included; {} faults hung nothing\n", slowest, without);
+}
+
+TEST(Hang, a_slow_rank_is_named_and_the_job_goes_on) {
+  const Scratch scratch;
+  const PlantedHang p{.layout = hang_layouts[2], .fault = "slow", .rank = 3, .step = 3, .call = 4, .timeout = 6};
+  const Result result = run_planted(p, scratch);
+  EXPECT_EQ(result.status, 0) << result.text();
+  EXPECT_TRUE(verdicts(result).empty()) << result.text();
+  const std::vector<std::string> warnings = lines_with(result.err, "megalith: warning: ");
+  ASSERT_EQ(warnings.size(), 1u) << result.text();
+  EXPECT_NE(warnings.front().find(": rank 3 (process "), std::string::npos) << warnings.front();
+  EXPECT_NE(warnings.front().find("is not waiting for others: it is computing"), std::string::npos);
+  EXPECT_EQ(lines_with(read_file(scratch / "log.txt"), "is not waiting for others").size(), 1u);
+  EXPECT_FALSE(fs::exists(scratch / "calls")) << "a job that ends in order leaves nothing";
+}
+
+// The program itself: a rank is stopped from outside, at whatever it does. The message is in the log as well.
+TEST(Hang, a_stopped_rank_of_a_run_is_named) {
+  SKIP_WITHOUT_REFERENCE();
+  const Scratch scratch;
+  write_reference_config(scratch / "config.toml", reference("tiny"), "");
+  Process process(mpirun(2, {"train", "config.toml", "train.steps=1000000", "train.log_every=1", "checkpoint.every=0",
+                             "communication.timeout=2", "run.output=run"}),
+                  scratch.folder());
+  const double start = now();
+  while (process.out().find("\nstep 3/") == std::string::npos) {
+    ASSERT_LT(now() - start, 100) << process.out();
+    sleep_for(0.01);
+  }
+  const std::vector<pid_t> ranks = Process::ranks();
+  ASSERT_EQ(ranks.size(), 2u);
+  const double stopped = now();
+  ::kill(ranks[1], SIGSTOP);
+  const Result result = process.wait(60);
+  EXPECT_LT(now() - stopped, 2 + 5);
+  const std::vector<std::string> lines = verdicts(result);
+  ASSERT_EQ(lines.size(), 1u) << result.text();
+  EXPECT_NE(lines.front().find(fmt::format("(process {} on ", ranks[1])), std::string::npos) << lines.front();
+  EXPECT_NE(lines.front().find("is stopped"), std::string::npos) << lines.front();
+  const std::vector<std::string> logged = lines_with(read_file(scratch / "run/log.txt"), "is stopped");
+  ASSERT_FALSE(logged.empty());
+  EXPECT_NE(logged.back().find(lines.front().substr(std::string("megalith: ").size())), std::string::npos);
+  const Result doctor = succeed(megalith({"doctor", "run"}), scratch);
+  EXPECT_NE(doctor.out.find(fmt::format("(process {} on ", ranks[1])), std::string::npos) << doctor.out;
+}
+
+// Nobody was left to say anything: the ranks' memory still tells where they were.
+TEST(Hang, of_a_job_that_was_killed_the_doctor_knows_where_it_was) {
+  const Scratch scratch;
+  Process process(mpirun(2, MEGALITH_PLANTED_HANGS, planted(hang_layouts[0], ".", 60, 1000000)), scratch.folder());
+  const double start = now();
+  while (process.out().find("rank 1: ") == std::string::npos) {
+    ASSERT_LT(now() - start, 100) << process.out();
+    sleep_for(0.01);
+  }
+  sleep_for(0.3);
+  process.kill_all();
+  const Result doctor = succeed(megalith({"doctor", "."}), scratch);
+  EXPECT_TRUE(doctor.out.starts_with("all 2 ranks are gone, and nobody said why; where they were:\n")) << doctor.out;
+  for (const int rank : {0, 1})
+    EXPECT_NE(doctor.out.find(fmt::format("  rank {} is on step ", rank)), std::string::npos) << doctor.out;
+  // The next job in this folder removes it from memory, and leaves nothing of its own.
+  succeed(mpirun(2, MEGALITH_PLANTED_HANGS, planted(hang_layouts[0], ".", 60, 1)), scratch);
+  const Result nothing = run(megalith({"doctor", "."}), scratch.folder());
+  EXPECT_EQ(nothing.status, 1);
+  EXPECT_NE(nothing.err.find("calls holds nothing of a job that hung"), std::string::npos) << nothing.text();
+}
+
+}  // namespace
+}  // namespace megalith::e2e

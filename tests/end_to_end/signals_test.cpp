@@ -1,0 +1,333 @@
+// Signals that ask a run to end, to mpirun, to a rank, or as a terminal's ctrl-C: it saves, says so and ends in time,
+// and the run that goes on is the run that was never stopped.
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+#include "tests/end_to_end/helpers.h"
+
+namespace megalith::e2e {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int saved_status = 75;
+
+// Small and quick, with what a resume must restore: shuffling over many epochs, dropout, accumulation. It says little:
+// mpirun reads nothing while it waits for ranks to end, and a rank that says more than fits into its pipe is stuck.
+void write_signalled_config(const Scratch& scratch) {
+  std::string tokens;
+  for (int i = 0; i < 3000; i++) tokens += {static_cast<char>(i * i % 251), '\0'};
+  write_file(scratch / "tokens.bin", tokens);
+  write_file(scratch / "config.toml",
+             "[model]\nlayers = 2\nhidden = 32\nheads = 4\nvocab = 257\ncontext = 16\ndropout = 0.1\n"
+             "[data]\ntrain = \"tokens.bin\"\n"
+             "[batch]\nglobal_batch_size = 8\nmicrobatch_size = 2\n"
+             "[optimizer]\nlearning_rate = 1e-3\nwarmup_steps = 5\ndecay = \"constant\"\n"
+             "[train]\nsteps = 1000000\n[run]\noutput = \"run\"\n");
+}
+
+Args signalled_run(int ranks, const Args& more = {}) {
+  Args args{"train", "config.toml"};
+  args.insert(args.end(), more.begin(), more.end());
+  return ranks == 0 ? megalith(args) : mpirun(ranks, args);
+}
+
+// What Open MPI leaves its ranks between SIGTERM and SIGKILL.
+std::string grace(int seconds) {
+  return fmt::format("export OMPI_MCA_odls_base_sigkill_timeout={0} PRTE_MCA_odls_base_sigkill_timeout={0}", seconds);
+}
+
+void wait_for_words(Process& process, const std::string& words) {
+  const double start = now();
+  while (process.out().find(words) == std::string::npos) {
+    ASSERT_LT(now() - start, 60) << words;
+    ASSERT_TRUE(process.running()) << process.wait().text();
+    sleep_for(0.005);
+  }
+}
+
+// The last line of a run's log, without the time.
+std::string last_word(const std::string& run_folder) {
+  std::ifstream in(run_folder + "/log.txt");
+  std::string last;
+  for (std::string line; std::getline(in, line);) last = line;
+  return last.size() > 20 ? last.substr(20) : last;
+}
+
+int64_t newest_step(const std::string& run_folder) {
+  const std::vector<std::string> all = checkpoints_in(run_folder + "/checkpoints");
+  return all.empty() ? 0 : std::stoll(all.back().substr(5));
+}
+
+enum class Target { mpirun, first_rank, last_rank, group };
+
+void send_signal(const Process& process, int signal, Target target) {
+  if (target == Target::group) {
+    ASSERT_EQ(::kill(-process.pid(), signal), 0);
+    return;
+  }
+  std::vector<pid_t> ranks = Process::ranks();
+  ASSERT_FALSE(ranks.empty());
+  std::sort(ranks.begin(), ranks.end());  // as they were started
+  ASSERT_EQ(::kill(target == Target::mpirun       ? process.pid()
+                   : target == Target::first_rank ? ranks.front()
+                                                  : ranks.back(),
+                   signal),
+            0);
+}
+
+struct Signalled {
+  int signal;
+  Target target;
+};
+
+struct SignalledRun {
+  int ranks;  // 0: without mpirun
+  std::vector<Signalled> sent;
+};
+
+void PrintTo(const SignalledRun& run, std::ostream* out) { *out << run.ranks << " ranks"; }
+
+class Signals : public testing::TestWithParam<SignalledRun> {};
+
+// Sends it and expects the run to save the step that it has reached, and to say so; returns that step. mpirun's own
+// end, where it is asked to end itself, has a status of its own.
+int64_t expect_saved(Process& process, const Scratch& scratch, const Signalled& sent) {
+  SCOPED_TRACE(fmt::format("signal {} to {}", sent.signal, static_cast<int>(sent.target)));
+  const bool mpirun_ends = process.out().find("2 ranks") != std::string::npos && sent.signal != SIGUSR1 &&
+                           sent.signal != SIGUSR2 && (sent.target == Target::mpirun || sent.target == Target::group);
+  send_signal(process, sent.signal, sent.target);
+  const Result result = process.wait(30);
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(result.status, mpirun_ends ? 1 : saved_status) << result.text();
+  const std::vector<Step> steps = read_steps(scratch / "run");
+  const int64_t newest = newest_step(scratch / "run");
+  EXPECT_EQ(newest, steps.empty() ? -1 : steps.back().step) << result.text();
+  const std::string last = last_word(scratch / "run");
+  EXPECT_EQ(last.find("ended: SIG"), 0u) << last << result.text();
+  EXPECT_NE(last.find(fmt::format("; step {} is in a checkpoint in run/checkpoints", newest)), std::string::npos)
+      << last;
+  return newest;
+}
+
+TEST_P(Signals, have_a_run_saved_that_goes_on_as_if_there_were_none) {
+  const auto& [ranks, sent] = GetParam();
+  const Scratch scratch;
+  write_signalled_config(scratch);
+  int64_t done = 0;
+  for (const Signalled& signal : sent) {
+    Process process(signalled_run(ranks), scratch.folder());
+    wait_for_words(process, fmt::format("\nstep {}/", done + 1));
+    const int64_t before = std::exchange(done, expect_saved(process, scratch, signal));
+    EXPECT_GT(done, before);
+    if (HasFailure()) return;
+  }
+  const std::string steps = fmt::format("train.steps={}", done + 2);
+  succeed(signalled_run(ranks, {steps}), scratch);
+  succeed(signalled_run(ranks, {steps, "run.output=whole"}), scratch);
+  EXPECT_EQ(last_word(scratch / "run").find("done: "), 0u);
+  EXPECT_TRUE(read_steps(scratch / "run") == read_steps(scratch / "whole"));
+  expect_same_rank_files(scratch / "run/checkpoints/" + step_name(done + 2),
+                         scratch / "whole/checkpoints/" + step_name(done + 2));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    EndToEnd, Signals,
+    testing::Values(SignalledRun{0, {{SIGINT, Target::group}, {SIGTERM, Target::mpirun}}},
+                    SignalledRun{1, {{SIGUSR1, Target::mpirun}}},
+                    SignalledRun{
+                        2, {{SIGUSR1, Target::mpirun}, {SIGUSR2, Target::first_rank}, {SIGTERM, Target::last_rank}}},
+                    SignalledRun{4, {{SIGUSR2, Target::mpirun}, {SIGINT, Target::last_rank}}}),
+    [](const auto& suite) { return fmt::format("on_{}_ranks", suite.param.ranks); });
+
+// Where mpirun itself is asked to end, it tells its ranks, and kills them later.
+TEST(Signal, that_ends_mpirun_has_the_run_saved) {
+  for (const Signalled& signal : {Signalled{SIGTERM, Target::mpirun}, Signalled{SIGINT, Target::group}}) {
+    const Scratch scratch;
+    write_signalled_config(scratch);
+    Process process(signalled_run(2), scratch.folder(), grace(2));
+    wait_for_words(process, "\nstep 1/");
+    expect_saved(process, scratch, signal);
+  }
+}
+
+// A run whose rank 1 has been stopped in the middle, so that the step in flight never ends.
+class StuckRun : public testing::Test {
+ protected:
+  void start(const Args& more) {
+    write_signalled_config(scratch);
+    process.emplace(signalled_run(2, more), scratch.folder());
+    wait_for_words(*process, "step 5  checkpoint");
+    std::vector<pid_t> ranks = Process::ranks();
+    ASSERT_EQ(ranks.size(), 2u);
+    std::sort(ranks.begin(), ranks.end());
+    first = ranks[0];
+    for (bool in_between = false; !in_between; in_between = read_steps(scratch / "run").back().step % 5 > 0) {
+      ::kill(ranks[1], SIGCONT);
+      sleep_for(0.01);
+      ASSERT_EQ(::kill(ranks[1], SIGSTOP), 0);
+      sleep_for(0.3);  // for rank 0 to do what it can
+    }
+  }
+  // That it has ended with this status, and says why and what is lost, once.
+  void expect_end(int status, const std::string& why) {
+    const Result result = process->wait(30);
+    EXPECT_FALSE(result.timed_out);
+    EXPECT_EQ(result.status, status) << result.text();
+    EXPECT_TRUE(Process::ranks_end(30));
+    const std::string last = last_word(scratch / "run");
+    const int64_t newest = newest_step(scratch / "run"), trained = read_steps(scratch / "run").back().step;
+    EXPECT_EQ(last.find("ended: rank 0: " + why), 0u) << last;
+    EXPECT_NE(last.find(fmt::format("the newest checkpoint in run/checkpoints is of step {}, and {} step", newest,
+                                    trained - newest)),
+              std::string::npos)
+        << last;
+    EXPECT_EQ(count(result.err, "megalith: rank 0: " + why), 1u) << result.text();
+  }
+
+  const Scratch scratch;
+  std::optional<Process> process;
+  pid_t first = -1;
+};
+
+TEST_F(StuckRun, ends_when_the_time_is_over) {
+  start({"checkpoint.every=5", "checkpoint.on_signal_seconds=0.5"});
+  ::kill(first, SIGTERM);
+  expect_end(128 + SIGTERM, "SIGTERM; the time is over that is left by checkpoint.on_signal_seconds");
+}
+
+TEST_F(StuckRun, ends_at_once_with_a_second_signal) {
+  start({"checkpoint.every=5"});
+  ::kill(first, SIGUSR1);
+  sleep_for(0.2);
+  ::kill(first, SIGUSR1);  // taken for the same
+  sleep_for(1);
+  EXPECT_TRUE(process->running());
+  const double second = now();
+  ::kill(first, SIGINT);
+  expect_end(128 + SIGINT, "SIGUSR1, and then SIGINT");
+  EXPECT_LT(now() - second, 20) << "of the 120 s of checkpoint.on_signal_seconds";
+}
+
+// Where there is no time at all, nothing is tried.
+TEST(Signal, without_time_ends_with_the_last_checkpoint) {
+  const Scratch scratch;
+  write_signalled_config(scratch);
+  Process process(signalled_run(2, {"checkpoint.every=5", "checkpoint.on_signal_seconds=1e-9"}), scratch.folder());
+  wait_for_words(process, "step 5  checkpoint");
+  send_signal(process, SIGUSR2, Target::last_rank);
+  const Result result = process.wait(30);
+  const int64_t newest = newest_step(scratch / "run"), trained = read_steps(scratch / "run").back().step;
+  EXPECT_EQ(newest % 5, 0);
+  const std::string last = last_word(scratch / "run");
+  EXPECT_EQ(last.find("ended: "), 0u) << last;
+  EXPECT_NE(last.find("SIGUSR2"), std::string::npos) << last;
+  if (newest == trained) {  // it came just then
+    EXPECT_EQ(result.status, saved_status) << result.text();
+    return;
+  }
+  EXPECT_EQ(result.status, 128 + SIGUSR2) << result.text();
+  EXPECT_NE(last.find("the newest checkpoint in run/checkpoints is of step "), std::string::npos) << last;
+}
+
+// Rank 0's clock decides, and all ranks save.
+TEST(Checkpoint, comes_by_time) {
+  const Scratch scratch;
+  write_signalled_config(scratch);
+  Process process(signalled_run(2, {"checkpoint.minutes=0.002"}), scratch.folder());
+  const std::string by_itself = "  checkpoint run/checkpoints/step-";
+  const double start = now();
+  while (count(process.out(), by_itself) < 3) {
+    ASSERT_LT(now() - start, 60);
+    ASSERT_TRUE(process.running()) << process.wait().text();
+    sleep_for(0.01);
+  }
+  process.kill_all();
+  for (const std::string& name : checkpoints_in(scratch / "run/checkpoints"))
+    EXPECT_EQ(run(megalith({"checkpoint", "verify", "run/checkpoints/" + name}), scratch.folder()).status, 0) << name;
+}
+
+// Its ranks end, wherever they are, and say so where they are left to.
+TEST(Orphans, end_when_mpirun_is_killed) {
+  for (int ranks : {1, 2}) {
+    SCOPED_TRACE(ranks);
+    const Scratch scratch;
+    write_signalled_config(scratch);
+    Process process(signalled_run(ranks), scratch.folder());
+    wait_for_words(process, "\nstep 1/");
+    ::kill(process.pid(), SIGKILL);
+    EXPECT_EQ(process.wait(30).status, 128 + SIGKILL);
+    EXPECT_TRUE(Process::ranks_end(10)) << "they live on";
+    EXPECT_EQ(last_word(scratch / "run").find("ended: "), 0u) << last_word(scratch / "run");
+  }
+}
+
+// An error ends its log as well.
+TEST(Log, ends_with_the_error_that_ended_the_run) {
+  const Scratch scratch;
+  write_signalled_config(scratch);
+  const Result gave_up =
+      run(signalled_run(2, {"train.max_bad_steps=1", "optimizer.learning_rate=1e30"}), scratch.folder());
+  EXPECT_EQ(gave_up.status, 1) << gave_up.text();
+  const std::string last = last_word(scratch / "run");
+  EXPECT_EQ(last.find("ended: step "), 0u) << last;
+  EXPECT_NE(last.find("skipped, and train.max_bad_steps = 1"), std::string::npos) << last;
+}
+
+// Commands with nothing to save just end.
+TEST(Interrupted, commands_end_at_once) {
+  const Scratch scratch;
+  write_signalled_config(scratch);
+  std::string many(4'000'000, '\0');
+  for (size_t i = 0; i < many.size(); i += 2) many[i] = static_cast<char>(i / 2 % 251);
+  write_file(scratch / "many.bin", many);
+  ASSERT_EQ(::mkfifo((scratch / "pipe.txt").c_str(), 0600), 0);
+  write_file(scratch / "text.txt", std::string(1000, 'a'));
+  succeed(megalith({"prepare", "--text", "text.txt", "--tokenizer", "bytes", "--out", "data"}), scratch);
+  succeed(signalled_run(0, {"train.steps=1", "data.train=data/train.bin", "model.vocab=0"}), scratch);
+  const Args generate{"generate", "--checkpoint", "run", "--prompt", "a", "--samples", "1000000", "--batch", "1"},
+      evaluate{"evaluate", "--checkpoint", "run", "--data", "many.bin"},
+      prepare{"prepare", "--text", "pipe.txt", "--tokenizer", "bytes", "--out", "prepared"};  // nobody writes into it
+  for (const Args& args : {megalith(generate), megalith(evaluate), megalith(prepare), mpirun(2, generate)}) {
+    Process process(args, scratch.folder());
+    const double start = now();
+    while (now() - start < 1 || (Process::ranks().empty() && process.running() && now() - start < 20)) sleep_for(0.01);
+    ASSERT_TRUE(process.running()) << process.wait().text();
+    ::kill(-process.pid(), SIGINT);
+    const Result result = process.wait(30);
+    EXPECT_FALSE(result.timed_out);
+    EXPECT_TRUE(args == mpirun(2, generate) ? result.status != 0 : result.status == 128 + SIGINT) << result.text();
+    EXPECT_TRUE(Process::ranks_end(10));
+  }
+}
+
+// Slurm's batch script goes back into the queue for a run that a signal has ended, and for no other.
+TEST(TrainSlurm, requeues_what_a_signal_has_ended) {
+  const Scratch scratch;
+  const auto tool = [&](const std::string& name, const std::string& text) {
+    write_file(scratch / "tools/" + name, "#!/bin/sh\n" + text + "\n");
+    fs::permissions(scratch / "tools/" + name, fs::perms::owner_all);
+  };
+  tool("scontrol", "echo \"scontrol $*\"");
+  for (const auto& [status, pmix] : {std::pair{0, "pmix"}, {1, "pmix"}, {75, "pmix"}, {75, "none"}, {143, "none"}}) {
+    SCOPED_TRACE(status);
+    tool("srun",
+         fmt::format("[ $1 != --mpi=list ] || {{ echo {}; exit 0; }}\necho \"srun $*\"\nexit {}", pmix, status));
+    const Result result =
+        run({"bash", MEGALITH_SOURCE_DIR "/docker/train.slurm", "config.toml", "run.output=a b"}, scratch.folder(), 30,
+            "export PATH=$PWD/tools:$PATH SLURM_CPUS_PER_TASK=2 SLURM_JOB_ID=17");
+    EXPECT_EQ(result.status, status) << result.text();
+    EXPECT_EQ(count(result.out, "scontrol requeue 17\n"), status == 75 ? 1u : 0u) << result.text();
+    EXPECT_EQ(count(result.out, fmt::format("srun --mpi={} --kill-on-bad-exit=1", pmix)), 1u) << result.text();
+    EXPECT_EQ(count(result.out, "communication.rendezvous="), std::string(pmix) == "none" ? 1u : 0u) << result.text();
+  }
+}
+
+}  // namespace
+}  // namespace megalith::e2e

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Runs the targets of targets.h under libFuzzer, with the address and undefined-behaviour sanitizers, from the kept seeds
+# on. Needs clang and its runtime (Debian: clang libclang-rt-dev). A fault ends its target: the input lies in
+# build/fuzz/faults, and says what it is when it is given to build/fuzz/fuzz.
+#   fuzz.sh [SECONDS [TARGET...]]     of each target; default: 600 each, of all
+#   MEGALITH_FUZZ_TARGET=hdf5 build/fuzz/fuzz build/fuzz/faults/hdf5-crash-...
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+seconds=${1:-600}
+shift || true
+here=tests/fuzz out=build/fuzz jobs=${JOBS:-$(nproc)}
+mapfile -t targets < <([ $# -gt 0 ] && printf '%s\n' "$@" || ls -d $here/seeds/*/ | xargs -n1 basename | grep -v '^beside_')
+
+sources=(kernels/base/{check,files,json,mapped_file}.cpp configs/*.cpp
+  checkpoints/{checksum,directory,hdf5_structure,hugging_face,manifest,piece,safetensors}.cpp
+  data/{bpe_merger,bpe_names,bpe_tokenizer,bpe_vocabulary,byte_tokenizer,pretokenizer,tokenizer,tokenizer_json}.cpp
+  data/token_format_*.cpp $here/{fuzzer,library_view,targets}.cpp)
+packages='hdf5 libxxhash libutf8proc fmt tomlplusplus nlohmann_json'
+sanitizers=-fsanitize=address,undefined
+flags="-std=c++20 -O1 -g -march=native -fno-omit-frame-pointer -fno-sanitize-recover=all -I. $sanitizers,fuzzer-no-link
+  -DMEGALITH_SOURCE_DIR=\"$PWD\" $(pkg-config --cflags $packages)"
+compile() {  # what has not changed is not compiled again
+  object=$out/objects/${1//\//_}.o
+  [ -f "$object" ] && [ -z "$(find "$1" configs checkpoints data kernels/base tests/fuzz -name '*.h' -newer "$object" -print -quit)" ] &&
+    [ "$object" -nt "$1" ] || ${CCACHE:-$(command -v ccache || true)} clang++ $flags -c "$1" -o "$object"
+}
+export -f compile
+export out flags
+mkdir -p $out/objects $out/faults
+printf '%s\n' "${sources[@]}" | xargs -P "$jobs" -I{} bash -c 'compile {}'
+[ -f $out/fuzz ] && [ -z "$(find $out/objects -newer $out/fuzz -print -quit)" ] ||
+  clang++ $sanitizers,fuzzer $out/objects/*.o -o $out/fuzz $(pkg-config --libs $packages)
+
+status=0 total=0
+for target in "${targets[@]}"; do
+  mkdir -p $out/corpus/"$target"
+  dictionary=()
+  [ -f $here/"$target".dict ] && dictionary=(-dict=$here/"$target".dict)
+  log=$out/$target.log
+  MEGALITH_FUZZ_TARGET=$target $out/fuzz -max_total_time="$seconds" -max_len=8192 -timeout=60 -rss_limit_mb=1024 \
+    -print_final_stats=1 -artifact_prefix=$out/faults/"$target"- "${dictionary[@]}" $out/corpus/"$target" \
+    $here/seeds/"$target" >"$log" 2>&1 || { status=1; echo "FAULT in $target; see $log"; }
+  count=$(awk '/stat::number_of_executed_units/ {print $2}' "$log")
+  echo "$target: ${count:-0} executions"
+  total=$((total + ${count:-0}))
+done
+echo "$total executions in all"
+exit $status

@@ -1,0 +1,238 @@
+#include "tests/fuzz/targets.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "checkpoints/checksum.h"
+#include "checkpoints/hdf5_structure.h"
+#include "checkpoints/hugging_face.h"
+#include "checkpoints/manifest.h"
+#include "checkpoints/safetensors.h"
+#include "configs/config.h"
+#include "configs/hardware.h"
+#include "data/bpe_names.h"
+#include "data/bpe_tokenizer.h"
+#include "data/token_formats.h"
+#include "data/tokenizer_json.h"
+#include "kernels/base/files.h"
+#include "kernels/base/json.h"
+#include "tests/fuzz/library_view.h"
+
+namespace megalith::fuzz {
+
+namespace {
+
+const std::string seeds = MEGALITH_SOURCE_DIR "/tests/fuzz/seeds/";
+
+// A file in memory that holds the bytes put last.
+class MemoryFile {
+ public:
+  const std::string& put(std::string_view bytes) {
+    file_.resize(0);
+    file_.append(bytes);
+    return file_.path();
+  }
+  const File& file() const { return file_; }
+
+ private:
+  File file_ = File::in_memory();
+};
+
+bool refused_or(const std::function<void()>& read) {
+  try {
+    read();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+void expect(bool right, const char* what) {
+  if (!right) throw std::logic_error(what);
+}
+
+bool read_config(std::string_view bytes) {
+  return refused_or([&] {
+    const Config config = parse_config(bytes, "fuzz");
+    expect(parse_config(to_toml(config), "printed") == config, "a config that was printed reads as another");
+  });
+}
+
+bool read_hardware(std::string_view bytes) {
+  return refused_or([&] { parse_hardware(bytes, "fuzz"); });
+}
+
+bool read_hugging_face_config(std::string_view bytes) {
+  return refused_or([&] { hugging_face_shape(bytes, "config.json"); });
+}
+
+bool read_safetensors(std::string_view bytes) {
+  static MemoryFile memory;
+  const std::string& path = memory.put(bytes);
+  return refused_or([&] {
+    const SafeTensors file(path);
+    for (const auto& named : file.entries()) {
+      const int64_t numel = named.second.numel, count = std::min<int64_t>(numel, 64),
+                    last = std::max<int64_t>(numel - 1, 1);
+      std::vector<float> out(static_cast<size_t>(count));
+      const auto read = [&](int64_t first, int64_t stride, int64_t n) {
+        refused_or([&] { file.read(named.first, first, stride, n, out.data()); });
+      };
+      read(0, 1, count);
+      read(numel - count, 1, count);
+      read(0, last, std::min<int64_t>(count, 2));
+    }
+  });
+}
+
+// With the checksum made right, or nothing but the checksum would be tried.
+bool read_manifest_text(std::string_view bytes) {
+  std::string text(bytes);
+  constexpr size_t begin = 16, digits = 16;  // after {\n "checksum": "
+  if (text.size() > begin + digits) {
+    text.replace(begin, digits, digits, '0');
+    text.replace(begin, digits, hex(checksum_of(text.data(), static_cast<int64_t>(text.size()))));
+  }
+  return refused_or([&] {
+    const Manifest manifest = manifest_from_text(text, "manifest.json");
+    expect(!manifest.files.empty() && manifest.step >= 0, "a manifest of nothing is read");
+    int64_t bytes_in_all = 0;
+    for (const FileRecord& f : manifest.files)
+      for (const DatasetRecord& d : f.datasets) bytes_in_all = std::min<int64_t>(bytes_in_all + d.bytes(), 1 << 20);
+    if (bytes_in_all < 1 << 20) check_complete(manifest);  // files of that size are there when it is asked for
+    manifest_from_text(to_text(manifest), "printed");
+  });
+}
+
+void read_all(const TokenSource& tokens) {
+  std::vector<int32_t> some(static_cast<size_t>(std::min<int64_t>(tokens.size(), 100)));
+  const auto count = static_cast<int64_t>(some.size());
+  for (const int64_t begin : {int64_t{0}, tokens.size() - count}) {
+    tokens.read(begin, some);
+    if (count > 0)
+      expect(tokens.max_token(begin, begin + count) <= tokens.max_possible_token(), "a token is too large");
+  }
+}
+
+// The index of a token file of this many bytes.
+bool read_index(std::string_view bytes) {
+  static MemoryFile index, tokens;
+  static const std::string tokens_path = tokens.put(std::string(48, '\1'));
+  const std::string& path = index.put(bytes);
+  return refused_or([&] {
+    int64_t documents = 0;
+    const auto source = open_megatron(tokens_path, path, documents);
+    expect(documents >= 0, "an index of less than no documents");
+    read_all(*source);
+  });
+}
+
+bool read_tokens(std::string_view bytes) {
+  static MemoryFile memory;
+  const std::string& path = memory.put(bytes);
+  return refused_or([&] { read_all(has_llmc_header(path) ? *open_llmc(path) : *open_raw(path)); });
+}
+
+// A text comes back from its tokens. Making a tokenizer takes ten times as long as reading one, so some are tried.
+void try_vocabulary(const BpeVocabulary& vocabulary, std::string_view bytes) {
+  if (bytes.size() % 16 != 0) return;
+  const auto tokenizer = make_bpe_tokenizer(vocabulary);
+  const std::string text = "What is read, comes back: \xc3\xa4\xff\n\n  12 ab.";
+  std::vector<int32_t> ids;
+  tokenizer->encode(text, ids);
+  expect(tokenizer->decode(ids) == text, "a text comes back from its tokens as another");
+}
+
+bool read_vocab_json(std::string_view bytes) {
+  static MemoryFile memory;
+  const std::string& path = memory.put(bytes);
+  return refused_or(
+      [&] { try_vocabulary(BpeNames(read_json_file(path), path, "vocab.json").without_merges(), bytes); });
+}
+
+// A folder with a file in memory under a name, and others beside it.
+class MemoryFolder {
+ public:
+  MemoryFolder(const char* name, const std::string& others) {
+    path_ = (std::filesystem::temp_directory_path() / "megalith-fuzz-XXXXXX").string();
+    expect(::mkdtemp(path_.data()) != nullptr, "no temporary folder");
+    for (const auto& entry : std::filesystem::directory_iterator(others))
+      std::filesystem::create_symlink(entry.path(), path_ + "/" + entry.path().filename().string());
+    std::filesystem::create_symlink(memory_.put(""), path_ + "/" + name);
+  }
+  ~MemoryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  const std::string& put(std::string_view bytes) {
+    memory_.put(bytes);
+    return path_;
+  }
+
+ private:
+  MemoryFile memory_;
+  std::string path_;
+};
+
+bool read_merges_txt(std::string_view bytes) {
+  static MemoryFolder folder("merges.txt", seeds + "beside_merges");
+  const std::string& path = folder.put(bytes);
+  return refused_or([&] { try_vocabulary(read_bpe(path), bytes); });
+}
+
+bool read_tokenizer(std::string_view bytes) {
+  static MemoryFile memory;
+  const std::string& path = memory.put(bytes);
+  return refused_or([&] { try_vocabulary(read_tokenizer_json(path), bytes); });
+}
+
+// Of the record that the seed has. What is found to be as the record says is so in the eyes of HDF5's library as well.
+bool read_hdf5(std::string_view bytes) {
+  static const FileRecord record = file_record_from_text(read_file(seeds + "beside_hdf5/record.json"));
+  static MemoryFile memory;
+  const std::string& path = memory.put(bytes);
+  bool same = false;
+  const bool read = refused_or([&] { same = compare_structure(memory.file(), record).empty(); });
+  if (same) expect(library_view(path, record).empty(), "HDF5's library sees another file than compare_structure");
+  return read && same;
+}
+
+}  // namespace
+
+const std::vector<Target>& targets() {
+  static const std::vector<Target> all = {{"config", read_config},
+                                          {"hardware", read_hardware},
+                                          {"config_json", read_hugging_face_config},
+                                          {"safetensors", read_safetensors},
+                                          {"manifest", read_manifest_text},
+                                          {"idx", read_index},
+                                          {"tokens", read_tokens},
+                                          {"vocab_json", read_vocab_json},
+                                          {"merges_txt", read_merges_txt},
+                                          {"tokenizer_json", read_tokenizer},
+                                          {"hdf5", read_hdf5}};
+  return all;
+}
+
+const Target& target(std::string_view name) {
+  for (const Target& one : targets())
+    if (one.name == name) return one;
+  std::string names;
+  for (const Target& one : targets()) names += " " + one.name;
+  FAIL("there is no fuzz target {}; there are{}", name, names);
+}
+
+std::vector<std::string> seeds_of(const Target& target) {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(seeds + target.name))
+    paths.push_back(entry.path().string());
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+}  // namespace megalith::fuzz

@@ -1,0 +1,154 @@
+// Trains a small model, and plants what makes the ranks of a job wait for ever: on one rank, in one step, at one of the
+// collectives that it makes there. (A message that is left out leaves nobody waiting where MPI sends it off at once.)
+//
+//   planted_hangs FOLDER TIMEOUT TENSOR PIPELINE STEPS [FAULT RANK STEP CALL]
+//
+// FAULT is skip, other (a barrier instead), bytes (half of them), stop (SIGSTOP), kill
+// (SIGKILL), slow (for half of the time-out). Rank 0 prints how many collectives a step of each rank has.
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <thread>
+
+#include "tests/pure/small_run.h"
+#include "trainer/communication/mpi.h"
+#include "trainer/job/agreement.h"
+#include "trainer/session/open_session.h"
+
+namespace {
+
+using namespace megalith;
+
+struct Fault {
+  std::string name;
+  int rank = -1;
+  int64_t step = 0, call = 0;
+  double timeout = 0;
+
+  // Of this rank, as it goes on.
+  bool mine = false;
+  int64_t now = 0, calls = 0;
+
+  void begin_step(int64_t step_now) {
+    now = step_now;
+    calls = 0;
+  }
+  // Whether the call that begins here is the one; what need not change the call is done.
+  bool here() {
+    if (++calls != call || now != step || !mine) return false;
+    if (name == "stop") raise(SIGSTOP);
+    if (name == "kill") raise(SIGKILL);
+    if (name == "slow") std::this_thread::sleep_for(std::chrono::duration<double>(timeout / 2));
+    return true;
+  }
+};
+
+// What every rank's communicators are made of here.
+class FaultyCommunicator : public Communicator {
+ public:
+  FaultyCommunicator(std::unique_ptr<Communicator> inner, Fault& fault)
+      : Communicator(inner->name(), inner->channel(), inner->rank(), inner->size()),
+        inner_(std::move(inner)),
+        fault_(fault) {}
+
+ protected:
+  std::unique_ptr<Communicator> do_split(std::string name, int channel, int color, int key) override {
+    return std::make_unique<FaultyCommunicator>(inner_->split(std::move(name), channel, color, key), fault_);
+  }
+  Pending do_all_gather(Stream& s, Tensor out, Tensor in) override {
+    return planted(s, [&](bool less) {
+      const int64_t n = less ? in.numel() / 2 : in.numel();
+      return inner_->all_gather(s, out.flat(0, n * size()), in.flat(0, n));
+    });
+  }
+  Pending do_reduce_scatter(Stream& s, Tensor out, Tensor in) override {
+    return planted(s, [&](bool less) {
+      const int64_t n = less ? out.numel() / 2 : out.numel();
+      return inner_->reduce_scatter(s, out.flat(0, n), in.flat(0, n * size()));
+    });
+  }
+  Pending do_all_reduce(Stream& s, Tensor data, Reduce op) override {
+    return planted(s,
+                   [&](bool less) { return inner_->all_reduce(s, data.flat(0, data.numel() / (less ? 2 : 1)), op); });
+  }
+  Pending do_all_to_all(Stream& s, Tensor out, Tensor in) override {
+    return planted(s, [&](bool) { return inner_->all_to_all(s, out, in); });
+  }
+  Pending do_broadcast(Stream& s, Tensor data, int root) override {
+    return planted(s, [&](bool) { return inner_->broadcast(s, data, root); });
+  }
+  Pending do_send(Stream& s, Tensor data, int peer) override { return inner_->send(s, data, peer); }
+  Pending do_recv(Stream& s, Tensor data, int peer) override { return inner_->recv(s, data, peer); }
+  void do_barrier() override {
+    Stream s(World::cpu);
+    inner_->barrier(s);
+  }
+
+ private:
+  Pending planted(Stream& s, const std::function<Pending(bool)>& begin) {
+    if (!fault_.here()) return begin(false);
+    if (fault_.name == "skip") return {};
+    if (fault_.name == "other") return inner_->barrier(s), Pending();
+    return begin(fault_.name == "bytes");
+  }
+
+  std::unique_ptr<Communicator> inner_;
+  Fault& fault_;
+};
+
+Config layout(int ranks, int tensor, int pipeline) {
+  Config config = small_config();
+  config.model = {.layers = 4, .hidden = 12, .heads = 6, .vocab = 31, .context = 13, .dropout = 0};
+  config.batch = {.sequence_length = 12, .global_batch_size = 8, .microbatch_size = 1};
+  config.parallel.tensor_parallel_degree = tensor;
+  config.parallel.pipeline_parallel_degree = pipeline;
+  config.parallel.sharded_data_parallel_degree = ranks / tensor / pipeline;
+  return resolve(config);
+}
+
+void train(const Session& session, const Config& config, int64_t steps, Fault& fault) {
+  FaultyCommunicator world(host_world(session), fault);
+  SmallRun run(config, Mesh(mesh_shape(config, session.size()), world));
+  for (int64_t step = 1; step <= steps; step++) {
+    fault.begin_step(step);
+    session.calls()->ring().begin_step(step);
+    run.step(step - 1);
+    if (step > 1) continue;
+    const std::vector<int64_t> calls = of_all_ranks(session, fault.calls);
+    for (size_t r = 0; r < calls.size() && session.rank() == 0; r++)
+      fmt::print("rank {}: {} collectives\n", r, calls[r]);
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 6) return 2;
+  const std::string folder = argv[1];
+  Fault fault;
+  fault.timeout = std::atof(argv[2]);
+  CommunicationConfig communication;
+  communication.timeout = fault.timeout;
+  const std::unique_ptr<Session> session = open_session(communication, &argc, &argv);
+  if (argc > 9) {
+    fault.name = argv[6];
+    fault.rank = std::atoi(argv[7]);
+    fault.step = std::atoll(argv[8]);
+    fault.call = std::atoll(argv[9]);
+    fault.mine = fault.rank == session->rank();
+  }
+  // As in a run that saves before it ends: mpirun's request, when a rank has died, does not end the others at once.
+  ::signal(SIGTERM, SIG_IGN);
+  try {
+    session->remember_in(folder + "/calls", folder + "/log.txt");
+    train(*session, layout(session->size(), std::atoi(argv[3]), std::atoi(argv[4])), std::atoll(argv[5]), fault);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "planted_hangs: rank {}: {}\n", session->rank(), e.what());
+    session->abort(1);
+  }
+}

@@ -1,0 +1,358 @@
+// Who is to blame when ranks wait for one another: a machine of ranks that keep real pages of calls, with every fault
+// at every place of a step, and what is made of their pages.
+#include "trainer/session/hang.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+
+namespace megalith {
+namespace {
+
+using Kind = Hang::Kind;
+
+enum class Plant {
+  nothing,
+  skips,        // leaves out a call
+  other_call,   // makes another in its place
+  other_bytes,  //
+  comes_late,   // and has not come yet
+  stops,        // in the call
+  dies,         // before it
+  leaves,       // with its work done, before it
+};
+
+// A step of one rank: (name of the group, call, bytes, peer).
+struct Instruction {
+  std::string group;
+  Call call;
+  int64_t bytes;
+  int peer = -1;
+};
+
+// Ranks in pairs (0 1), (2 3), ... for tensors, in the two classes of even and odd ranks for shards, and all.
+class PlantedRanks {
+ public:
+  // mixes: whether a transfer ends although its members do not agree on it.
+  PlantedRanks(int size, bool mixes) : size_(size), mixes_(mixes) {
+    for (int r = 0; r < size; r++) {
+      Rank& rank = ranks_.emplace_back();
+      rank.page = std::make_unique<CallPage>();
+      rank.page->rank = r;
+      rank.page->size = size;
+      rank.page->now = 1;
+      rank.ring = std::make_unique<CallRing>(*rank.page);
+      add(r, session_group, 1, r, size);
+      add(r, "world", 2, r, size);
+      add(r, "tensor", 100 + r / 2, r % 2, 2);
+      if (size > 2) add(r, "shard", 200 + r % 2, r / 2, size / 2);
+    }
+  }
+
+  // What every rank does in a step; rank 0's messages go to rank 1 of its pair.
+  std::vector<Instruction> program(int rank) const {
+    std::vector<Instruction> all;
+    for (int layer = 0; layer < 3; layer++) {
+      if (size_ > 2) all.push_back({"shard", Call::all_gather, 4096});
+      all.push_back({"tensor", Call::all_reduce, 512});
+      all.push_back({"tensor", Call::all_reduce, 512});
+    }
+    all.push_back({"tensor", rank % 2 == 0 ? Call::send : Call::recv, 64, 1 - rank % 2});
+    if (size_ > 2) all.push_back({"shard", Call::reduce_scatter, 4096});
+    all.push_back({"world", Call::all_reduce, 80});
+    return all;
+  }
+
+  // Until nobody can go on. The rank of the plant meets it at the `at`-th instruction of that step.
+  void run(Plant plant, int victim, int64_t step, size_t at, int64_t steps) {
+    plant_ = plant;
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (int r = 0; r < size_; r++) moved = go_on(r, victim, step, at, steps) || moved;
+      tick();
+    }
+    for (int t = 0; t < 100; t++) tick();
+  }
+
+  std::vector<KnownRank> seen() const {
+    std::vector<KnownRank> all;
+    for (const Rank& rank : ranks_) {
+      all.push_back(read_page(*rank.page));
+      all.back().state = rank.state;
+    }
+    return all;
+  }
+  bool done(int64_t steps) const {
+    return std::ranges::all_of(ranks_, [&](const Rank& r) { return r.step > steps; });
+  }
+  CallRing& ring(int rank) { return *ranks_[static_cast<size_t>(rank)].ring; }
+  CallGroup& group(int rank, const std::string& name) { return *ranks_[static_cast<size_t>(rank)].groups.at(name); }
+  void tick() {
+    for (const Rank& rank : ranks_)
+      if (rank.state == RankState::running) rank.page->now += 10;
+  }
+
+ private:
+  struct Rank {
+    std::unique_ptr<CallPage> page;
+    std::unique_ptr<CallRing> ring;
+    std::map<std::string, std::unique_ptr<CallGroup>> groups;
+    RankState state = RankState::running;
+    int64_t step = 1;
+    size_t at = 0;
+    std::optional<Instruction> in = {};
+    int64_t ticket = 0;
+    std::map<std::pair<std::string, bool>, std::vector<Instruction>> made = {};  // messages apart
+    bool met = false, late = false;
+  };
+
+  void add(int r, const std::string& name, uint64_t id, int index, int size) {
+    Rank& rank = ranks_[static_cast<size_t>(r)];
+    rank.groups[name] = std::make_unique<CallGroup>(*rank.ring, id, name, index, size);
+  }
+
+  void begin(Rank& rank, const Instruction& i) {
+    rank.in = i;
+    rank.made[{i.group, is_message(i.call)}].push_back(i);
+    rank.ticket = rank.groups.at(i.group)->begin(i.call, i.bytes, i.peer);
+  }
+
+  bool go_on(int r, int victim, int64_t step, size_t at, int64_t steps) {
+    Rank& rank = ranks_[static_cast<size_t>(r)];
+    if (rank.state != RankState::running || rank.late || (rank.step > steps && !rank.in)) return false;
+    if (rank.in) {
+      if (!all_there(r)) return false;
+      rank.ring->ended(rank.ticket);
+      rank.in.reset();
+      return true;
+    }
+    rank.ring->begin_step(rank.step);
+    const std::vector<Instruction> all = program(r);
+    Instruction next = all[rank.at];
+    const bool here = plant_ != Plant::nothing && r == victim && rank.step == step && rank.at == at && !rank.met;
+    if (++rank.at == all.size()) rank.step++, rank.at = 0;
+    if (!here) return begin(rank, next), true;
+    rank.met = true;
+    switch (plant_) {
+      case Plant::skips: return true;
+      case Plant::other_call:
+        next.call = Call::barrier;
+        next.peer = -1;
+        break;
+      case Plant::other_bytes: next.bytes /= 2; break;
+      case Plant::comes_late: rank.late = true; return true;
+      case Plant::dies: rank.state = RankState::dead; return true;
+      case Plant::stops:
+        begin(rank, next);
+        rank.state = RankState::stopped;
+        return true;
+      case Plant::leaves:
+        rank.state = RankState::left;
+        rank.groups.clear();
+        return true;
+      default: break;
+    }
+    return begin(rank, next), true;
+  }
+
+  // Whether the other members have come to the call that this one is in.
+  bool all_there(int r) const {
+    const Rank& mine = ranks_[static_cast<size_t>(r)];
+    const bool message = is_message(mine.in->call);
+    const size_t number = mine.made.at({mine.in->group, message}).size();
+    for (int m = 0; m < size_; m++) {
+      if (m == r || !share(mine.in->group, r, m)) continue;
+      const Rank& other = ranks_[static_cast<size_t>(m)];
+      const auto made = other.made.find({mine.in->group, message});
+      if (made == other.made.end() || made->second.size() < number || other.state == RankState::stopped) return false;
+      const Instruction& theirs = made->second[number - 1];
+      if (!mixes_ && theirs.bytes != mine.in->bytes) return false;
+      if (!mixes_ && !message && theirs.call != mine.in->call) return false;
+    }
+    return true;
+  }
+  static bool share(const std::string& group, int a, int b) {
+    return group == "tensor" ? a / 2 == b / 2 : group == "shard" ? a % 2 == b % 2 : true;
+  }
+
+  int size_;
+  bool mixes_;
+  Plant plant_ = Plant::nothing;
+  std::vector<Rank> ranks_;
+};
+
+std::string case_name(int size, int victim, size_t at, bool mixes, const Hang& hang) {
+  return fmt::format("{} ranks, rank {} at instruction {}{}: {}: {}", size, victim, at, mixes ? ", mixed" : "",
+                     name_of(hang.kind), hang.text);
+}
+
+constexpr int64_t planted_step = 4;
+
+Hang after(Plant plant, int size, int victim, size_t at, bool mixes) {
+  PlantedRanks ranks(size, mixes);
+  ranks.run(plant, victim, planted_step, at, 6);
+  return diagnose(ranks.seen(), 0.5);
+}
+
+void expect_blamed(Plant plant, const std::set<Kind>& kinds, bool mixes = false) {
+  for (const int size : {2, 4, 8})
+    for (const int victim : {0, size - 1})
+      for (size_t at = 0; at < PlantedRanks(size, false).program(0).size(); at++) {
+        const Hang hang = after(plant, size, victim, at, mixes);
+        const std::string what = case_name(size, victim, at, mixes, hang);
+        EXPECT_TRUE(kinds.contains(hang.kind)) << what;
+        EXPECT_EQ(hang.ranks, std::vector{victim}) << what;
+        EXPECT_NEAR(static_cast<double>(hang.step), planted_step, 1) << what;
+        EXPECT_TRUE(hang.text.starts_with(fmt::format("rank {} (process", victim))) << what;
+      }
+}
+
+TEST(Diagnosis, NothingIsFoundWhereNothingIsWrong) {
+  for (const int size : {2, 4, 8}) {
+    PlantedRanks ranks(size, false);
+    ranks.run(Plant::nothing, 0, 0, 0, 6);
+    EXPECT_TRUE(ranks.done(6));
+    EXPECT_EQ(diagnose(ranks.seen(), 0).kind, Kind::none);
+  }
+}
+
+TEST(Diagnosis, ASkippedCall) {
+  expect_blamed(Plant::skips, {Kind::skipped, Kind::another_call, Kind::another_size});
+  expect_blamed(Plant::skips, {Kind::skipped, Kind::another_call, Kind::another_size}, true);
+}
+TEST(Diagnosis, AnotherCall) { expect_blamed(Plant::other_call, {Kind::another_call, Kind::skipped}); }
+TEST(Diagnosis, OtherBytes) { expect_blamed(Plant::other_bytes, {Kind::another_size}); }
+TEST(Diagnosis, ARankThatHasNotCome) { expect_blamed(Plant::comes_late, {Kind::busy}); }
+TEST(Diagnosis, AStoppedRank) { expect_blamed(Plant::stops, {Kind::stopped}); }
+TEST(Diagnosis, ADeadRank) { expect_blamed(Plant::dies, {Kind::died}); }
+TEST(Diagnosis, ARankThatHasLeft) { expect_blamed(Plant::leaves, {Kind::left}); }
+
+// In the first step there is no step before to compare to: a majority is right, and two ranks are both named.
+TEST(Diagnosis, WithoutHistoryTheMajorityIsRight) {
+  PlantedRanks four(4, false), two(2, false);
+  const size_t last = four.program(0).size() - 1;
+  four.run(Plant::other_bytes, 2, 1, last, 3);
+  EXPECT_EQ(diagnose(four.seen(), 0.5).ranks, std::vector{2});
+  two.run(Plant::other_bytes, 1, 1, two.program(0).size() - 1, 3);
+  const Hang hang = diagnose(two.seen(), 0.5);
+  EXPECT_EQ(hang.kind, Kind::parted);
+  EXPECT_EQ(hang.ranks, (std::vector{0, 1}));
+  EXPECT_NE(hang.text.find("rank 0 in all_reduce 1 of world (80 bytes, step 1)"), std::string::npos) << hang.text;
+  EXPECT_NE(hang.text.find("rank 1 in all_reduce 1 of world (40 bytes, step 1)"), std::string::npos) << hang.text;
+}
+
+TEST(Diagnosis, SaysWhoWaitsForWhomAndWhere) {
+  const Hang hang = after(Plant::comes_late, 4, 2, 10, false);
+  EXPECT_EQ(hang.text,
+            "rank 2 (process 0 on ) is not waiting for others: it is computing, reading or writing, or slow; rank 2 is "
+            "on step 4, after send 4 to 1 of tensor (64 bytes, step 4); ranks 0, 1, 3 wait for it, rank 0 for 10.0 s in "
+            "reduce_scatter 16 of shard (4096 bytes, step 4)");
+}
+
+TEST(Diagnosis, ACallThatAllAreInIsNobodysFault) {
+  PlantedRanks ranks(4, false);
+  for (int r = 0; r < 4; r++) ranks.group(r, "world").begin(Call::all_reduce, 80);
+  for (int t = 0; t < 20; t++) ranks.tick();
+  const Hang hang = diagnose(ranks.seen(), 0.5);
+  EXPECT_EQ(hang.kind, Kind::stuck);
+  EXPECT_EQ(hang.ranks.size(), 4u);
+}
+
+// Some transfers move only while their ranks wait.
+TEST(Diagnosis, WhoHasBegunAndDoesNotWaitIsBusy) {
+  PlantedRanks ranks(4, false);
+  for (int r = 0; r < 4; r++) {
+    const int64_t ticket = ranks.group(r, "world").begin(Call::all_reduce, 80);
+    if (r == 3) ranks.ring(r).under_way(ticket);
+  }
+  for (int t = 0; t < 20; t++) ranks.tick();
+  const Hang hang = diagnose(ranks.seen(), 0.5);
+  EXPECT_EQ(hang.kind, Kind::busy);
+  EXPECT_EQ(hang.ranks, std::vector{3});
+}
+
+TEST(Diagnosis, RanksOfAnotherNodeMayBeUnseen) {
+  PlantedRanks ranks(4, false);
+  for (const int r : {0, 1}) ranks.group(r, "world").begin(Call::all_reduce, 80);
+  for (int t = 0; t < 20; t++) ranks.tick();
+  std::vector<KnownRank> known = ranks.seen();
+  for (const size_t r : {2u, 3u}) known[r] = {.rank = static_cast<int>(r), .size = 4};
+  const Hang hang = diagnose(known, 0.5);
+  EXPECT_EQ(hang.kind, Kind::unseen);
+  EXPECT_EQ(hang.ranks, (std::vector{2, 3}));
+}
+
+TEST(Diagnosis, WaitingInTheSessionIsOutsideOfSteps) {
+  PlantedRanks ranks(2, false);
+  ranks.group(1, session_group).begin(Call::texts, -1);
+  for (int t = 0; t < 20; t++) ranks.tick();
+  Hang hang = diagnose(ranks.seen(), 0.5);
+  EXPECT_EQ(hang.kind, Kind::busy);
+  EXPECT_TRUE(hang.outside);
+  EXPECT_FALSE(after(Plant::comes_late, 2, 1, 0, false).outside);
+}
+
+TEST(Diagnosis, AShortWaitIsNone) {
+  PlantedRanks ranks(2, false);
+  ranks.group(1, "world").begin(Call::all_reduce, 80);
+  for (int t = 0; t < 4; t++) ranks.tick();
+  EXPECT_EQ(diagnose(ranks.seen(), 0.5).kind, Kind::none);
+  ranks.tick();
+  EXPECT_EQ(diagnose(ranks.seen(), 0.5).kind, Kind::busy);
+}
+
+// The page is of fixed size: what is overwritten is not taken for something else.
+TEST(CallRing, KeepsTheLastCalls) {
+  const auto page = std::make_unique<CallPage>();
+  page->now = 1;
+  CallRing ring(*page);
+  CallGroup group(ring, 7, "world", 0, 2);
+  const auto slots = static_cast<int64_t>(CallPage::num_slots);
+  const int64_t first = group.begin(Call::barrier, 0);
+  for (int64_t n = 2; n <= slots + 5; n++) ring.ended(group.begin(Call::all_reduce, n));
+  ring.ended(first);  // whose place has another
+  const KnownRank known = read_page(*page);
+  ASSERT_EQ(known.calls.size(), CallPage::num_slots);
+  EXPECT_EQ(known.calls.front().number, 6);
+  EXPECT_EQ(known.calls.back().number, slots + 5);
+  EXPECT_EQ(known.calls.back().bytes, slots + 5);
+  EXPECT_EQ(known.groups.front().begun, slots + 5);
+}
+
+TEST(CallRing, GroupsComeAndGo) {
+  const auto page = std::make_unique<CallPage>();
+  CallRing ring(*page);
+  for (int round = 0; round < 3; round++) {
+    std::vector<std::unique_ptr<CallGroup>> many;
+    for (uint64_t i = 0; i < CallPage::num_groups + 3; i++)
+      many.push_back(
+          std::make_unique<CallGroup>(ring, i + 1, "a name that is longer than its place in the page", 0, 2));
+    EXPECT_EQ(read_page(*page).groups.size(), CallPage::num_groups);
+    EXPECT_EQ(read_page(*page).groups.front().name, "a name that is longer than ");
+    for (const auto& group : many) ring.ended(group->begin(Call::barrier, 0));  // one that has no place as well
+  }
+  EXPECT_TRUE(read_page(*page).groups.empty());
+}
+
+TEST(CallRing, PartsOfAGroupHaveIdsOfTheirOwnThatTheirMembersShare) {
+  std::vector<std::unique_ptr<CallPage>> pages;
+  std::vector<std::set<uint64_t>> ids(2);
+  for (size_t r = 0; r < 2; r++) {
+    pages.push_back(std::make_unique<CallPage>());
+    CallRing ring(*pages.back());
+    CallGroup world(ring, ring.next_id(), "world", static_cast<int>(r), 2);
+    for (int split = 0; split < 4; split++)
+      for (const int color : {0}) ids[r].insert(world.id_of_part(color));
+    ids[r].insert(ring.next_id());
+  }
+  EXPECT_EQ(ids[0], ids[1]);
+  EXPECT_EQ(ids[0].size(), 5u);
+}
+
+}  // namespace
+}  // namespace megalith

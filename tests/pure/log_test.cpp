@@ -1,0 +1,58 @@
+// How a run ended stands in its log once, whichever rank says it.
+#include "trainer/job/log.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/data/scratch.h"
+
+namespace megalith {
+namespace {
+
+// Of a log, without the times.
+std::vector<std::string> said_in(const std::string& path) {
+  std::vector<std::string> lines;
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) lines.push_back(line.substr(20));
+  return lines;
+}
+
+class LogTest : public testing::Test {
+ protected:
+  ~LogTest() override { log_to_console(); }
+  const test::Scratch scratch_;
+  const std::string path_ = scratch_.path("log.txt");
+  using Lines = std::vector<std::string>;
+};
+
+TEST_F(LogTest, AnEndIsOneLineOfTheFile) {
+  log_to_console_and(path_);
+  log_info("a step");
+  testing::internal::CaptureStdout();
+  EXPECT_TRUE(log_ended("two\nlines"));
+  EXPECT_FALSE(log_ended("what follows from that"));
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+  EXPECT_EQ(said_in(path_), (Lines{"a step", "ended: two lines"}));
+  log_to_console_and(path_);
+  EXPECT_TRUE(log_ended("another start, before it has said anything"));
+  EXPECT_EQ(said_in(path_).back(), "ended: another start, before it has said anything");
+}
+
+TEST_F(LogTest, AnyRankMaySayTheEnd) {
+  log_nowhere(path_);
+  EXPECT_TRUE(log_ended("there is no file, and none is made"));
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  log_to_console_and(path_);
+  log_info("a step");
+  log_nowhere(path_);
+  log_info("not of rank 0");
+  EXPECT_TRUE(log_ended("rank 1: an error"));
+  log_nowhere(path_);
+  log_to_console();
+  EXPECT_TRUE(log_ended("there is no run"));
+  EXPECT_EQ(said_in(path_), (Lines{"a step", "ended: rank 1: an error"}));
+}
+
+}  // namespace
+}  // namespace megalith

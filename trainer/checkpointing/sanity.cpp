@@ -1,0 +1,96 @@
+#include "trainer/checkpointing/sanity.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace megalith {
+
+namespace {
+
+bool far_above(double loss, const std::vector<double>& past) {
+  if (past.empty()) return false;
+  std::vector<double> sorted = past;
+  const auto middle = sorted.begin() + static_cast<ptrdiff_t>(sorted.size() / 2);
+  std::nth_element(sorted.begin(), middle, sorted.end());
+  return loss > *middle + std::max(*middle, 1.0);
+}
+
+}  // namespace
+
+bool Sanity::is_sane(double loss) const { return std::isfinite(loss) && !far_above(loss, losses_); }
+
+void Sanity::see(int64_t step, bool skipped, double loss) {
+  last_step_ = step;
+  if (skipped || !is_sane(loss)) return trouble(step);
+  if (losses_.size() == window) losses_.erase(losses_.begin());
+  losses_.push_back(loss);
+}
+
+void Sanity::trouble(int64_t step) {
+  if (!troubles_.empty() && troubles_.back().last >= step - 1) {
+    troubles_.back().last = step;
+    return;
+  }
+  if (troubles_.size() == most_troubles) troubles_.erase(troubles_.begin());
+  troubles_.push_back({step, step});
+}
+
+int64_t Sanity::sane_after(int64_t s) const {
+  int64_t end = last_step_;
+  for (auto t = troubles_.rbegin(); t != troubles_.rend() && t->last > s; ++t) end = std::max(s, t->first - 1);
+  return std::max<int64_t>(0, end - s);
+}
+
+std::optional<int64_t> Sanity::trouble_since() const {
+  if (troubles_.empty() || troubles_.back().last < last_step_) return {};
+  return troubles_.back().first;
+}
+
+nlohmann::json Sanity::to_json() const {
+  nlohmann::json troubles = nlohmann::json::array();
+  for (const Trouble& t : troubles_) troubles.push_back({t.first, t.last});
+  return {{"losses", losses_}, {"troubles", troubles}};
+}
+
+Sanity Sanity::from(const nlohmann::json& state, int64_t step) {
+  Sanity sanity;
+  sanity.last_step_ = step;
+  if (state.contains("losses")) sanity.losses_ = state.at("losses").get<std::vector<double>>();
+  if (state.contains("troubles"))
+    for (const nlohmann::json& t : state.at("troubles"))
+      sanity.troubles_.push_back({t.at(0).get<int64_t>(), t.at(1).get<int64_t>()});
+  return sanity;
+}
+
+std::set<int64_t> needed_checkpoints(const std::set<int64_t>& steps, const Sanity& sanity, int64_t settle) {
+  if (steps.empty()) return {};
+  std::set<int64_t> needed;
+  const auto settled = [&](int64_t s) { return sanity.settled(s, settle); };
+  const auto newest = std::find_if(steps.rbegin(), steps.rend(), settled);
+  needed.insert(newest != steps.rend() ? *newest : *steps.begin());
+  // Only steps that no trouble has followed can still settle.
+  const int64_t last = sanity.last_step();
+  const auto may_settle = [&](int64_t s) {
+    return !settled(s) && sanity.sane_after(s) == std::max<int64_t>(0, last - s);
+  };
+  const auto oldest = std::find_if(steps.begin(), steps.end(), may_settle);
+  if (oldest != steps.end()) needed.insert(*oldest);
+  return needed;
+}
+
+std::optional<int64_t> checkpoint_to_go_back_to(const std::set<int64_t>& steps, const Sanity& sanity, int64_t settle,
+                                                const LastWeights& last) {
+  const auto has_them = steps.lower_bound(last.since);
+  if (last.sane && has_them != steps.end()) return *has_them;
+  const int64_t end = std::min(sanity.trouble_since().value_or(last.since), last.since);
+  std::optional<int64_t> best;
+  for (auto s = steps.begin(); s != steps.end() && (last.sane || *s < end); ++s) {
+    const bool better = !best || sanity.settled(*s, settle) ||
+                        (!sanity.settled(*best, settle) && sanity.sane_after(*s) >= sanity.sane_after(*best));
+    if (better) best = *s;
+  }
+  return best;
+}
+
+}  // namespace megalith

@@ -1,0 +1,49 @@
+#include "trainer/checkpointing/state_reader.h"
+
+#include "kernels/base/check.h"
+#include "kernels/base/json.h"
+
+namespace megalith {
+
+int64_t StateReader::count(const char* key, std::optional<int64_t> absent) const {
+  const nlohmann::json* value = find(key);
+  CHECK(value || absent, "checkpoint {}: its manifest has no {}; was it written by another program?", path_, key);
+  if (!value) return *absent;
+  check_number(key, *value);
+  try {
+    return whole_number(*value);
+  } catch (const nlohmann::json::exception& e) {
+    FAIL("checkpoint {}: {} in its manifest: {}", path_, key, e.what());
+  }
+}
+
+double StateReader::number(const char* key, double absent) const {
+  const nlohmann::json* value = find(key);
+  if (!value) return absent;
+  check_number(key, *value);
+  return value->get<double>();
+}
+
+std::vector<double> StateReader::numbers(const char* key) const {
+  std::vector<double> all;
+  const nlohmann::json* values = find(key);
+  if (!values) return all;
+  CHECK(values->is_array(), "checkpoint {}: {} in its manifest is no list of numbers", path_, key);
+  for (const nlohmann::json& value : *values) {
+    check_number(key, value);
+    all.push_back(value.get<double>());
+  }
+  return all;
+}
+
+const nlohmann::json* StateReader::find(const char* key) const {
+  const auto found = state_.find(key);
+  return found == state_.end() ? nullptr : &*found;
+}
+
+void StateReader::check_number(const char* key, const nlohmann::json& value) const {
+  CHECK(value.is_number() && value >= 0, "checkpoint {}: {} in its manifest is {}; expected a number, 0 or more", path_,
+        key, value.is_number() ? json_text(value) : value.type_name());
+}
+
+}  // namespace megalith

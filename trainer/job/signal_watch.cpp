@@ -1,0 +1,170 @@
+#include "trainer/job/signal_watch.h"
+
+#include <fmt/format.h>
+#include <semaphore.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "trainer/session/launch.h"
+
+namespace megalith {
+
+namespace {
+
+constexpr std::array<int, 4> watched_signals{SIGTERM, SIGINT, SIGUSR1, SIGUSR2};
+constexpr double repeats = 1;  // seconds in which signals after the first are taken for the same
+constexpr double launcher_every = 0.2, time_every = 0.02;  // seconds between looks
+
+// What the handler, which may use nothing but these, leaves for the thread.
+struct Received {
+  std::atomic<int64_t> at{0};  // nanoseconds, when the first came; 0: none has
+  std::atomic<int> sender{0}, signal{0};
+  std::atomic<int> again{0};  // a later one
+  sem_t news{};
+};
+Received received;
+std::array<struct sigaction, watched_signals.size()> actions_before;
+
+int64_t nanoseconds_now() {
+  timespec t;
+  ::clock_gettime(CLOCK_MONOTONIC, &t);
+  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+double seconds_now() { return static_cast<double>(nanoseconds_now()) / 1e9; }
+
+void receive(int signal, siginfo_t* info, void*) {
+  const int error = errno;
+  const int64_t now = nanoseconds_now();
+  int64_t first = 0;
+  if (received.at.compare_exchange_strong(first, now)) {
+    received.sender = info->si_pid;
+    received.signal = signal;
+  } else if (static_cast<double>(now - first) > repeats * 1e9) {
+    received.again = signal;
+  }
+  ::sem_post(&received.news);
+  errno = error;
+}
+
+struct Bound {
+  double seconds;
+  std::string words;
+};
+
+// From SIGTERM of mpirun to its SIGKILL: Open MPI's parameter, which its ranks see in their environment where it is
+// set. A part of the time is left for a last word.
+Bound bound_of_mpirun() {
+  double grace = 1;
+  for (const char* name : {"OMPI_MCA_odls_base_sigkill_timeout", "PRTE_MCA_odls_base_sigkill_timeout"})
+    if (const char* value = std::getenv(name)) grace = std::atof(value);
+  return {0.8 * grace,
+          fmt::format("mpirun, which kills its ranks {:g} s after SIGTERM (odls_base_sigkill_timeout)", grace)};
+}
+
+}  // namespace
+
+std::string signal_name(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return name ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
+}
+
+namespace {
+sigset_t watched_set() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (int signal : watched_signals) ::sigaddset(&set, signal);
+  return set;
+}
+}  // namespace
+
+Uninterrupted::Uninterrupted() {
+  const sigset_t set = watched_set();
+  ::pthread_sigmask(SIG_BLOCK, &set, &before_);
+}
+Uninterrupted::~Uninterrupted() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+SignalWatch::SignalWatch(Rules rules)
+    : rules_(std::move(rules)),
+      launcher_(launch_of_this_process().launcher.empty() ? 0 : ::getppid()),
+      agreed_end_(std::numeric_limits<double>::infinity()) {
+  received.at = 0;
+  received.signal = received.again = 0;
+  ::sem_init(&received.news, 0, 0);
+  struct sigaction action {};
+  action.sa_sigaction = &receive;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  for (size_t i = 0; i < watched_signals.size(); i++) ::sigaction(watched_signals[i], &action, &actions_before[i]);
+  thread_ = std::thread([this] { watch(); });
+}
+
+SignalWatch::~SignalWatch() {
+  stops_ = true;
+  ::sem_post(&received.news);
+  thread_.join();
+  for (size_t i = 0; i < watched_signals.size(); i++)
+    if (received.signal != 0)
+      ::signal(watched_signals[i], SIG_IGN);
+    else
+      ::sigaction(watched_signals[i], &actions_before[i], nullptr);
+}
+
+void SignalWatch::hold() { holds_ = true; }
+
+std::optional<SignalWatch::Asked> SignalWatch::asked() const {
+  const int signal = received.signal;
+  if (signal == 0) return {};
+  Bound bound{rules_.seconds, rules_.bound};
+  if (signal == SIGTERM && launcher_ != 0 && received.sender == launcher_ &&
+      launch_of_this_process().launcher == "mpirun")
+    if (Bound theirs = bound_of_mpirun(); theirs.seconds < bound.seconds) bound = std::move(theirs);
+  const double end = static_cast<double>(received.at) / 1e9 + bound.seconds;
+  return Asked{signal, end - seconds_now(), bound.words};
+}
+
+void SignalWatch::agree(int signal, double seconds_left) {
+  agreed_end_ = seconds_now() + seconds_left;
+  agreed_ = signal;
+}
+
+std::optional<std::pair<int, std::string>> SignalWatch::verdict() {
+  if (launcher_ != 0 && ::getppid() != launcher_)
+    return {{1, fmt::format("process {}, which has started this rank, is gone", launcher_)}};
+  const std::optional<Asked> asked = this->asked();
+  if (!asked) {
+    if (agreed_ == 0 || seconds_now() <= agreed_end_) return {};
+    return {{128 + agreed_, signal_name(agreed_) + " on another rank; the time that it left is over"}};
+  }
+  const int status = 128 + asked->signal;
+  const std::string name = signal_name(asked->signal);
+  if (!holds_) return {{status, name}};
+  if (received.again != 0) return {{128 + received.again, name + ", and then " + signal_name(received.again)}};
+  if (!std::exchange(judged_, true))
+    if (const double needed = rules_.needed(); needed > asked->seconds_left)
+      return {{status, fmt::format("{}; the step in flight and a checkpoint take {:.2g} s or more, and {:.2g} s are "
+                                   "left by {}",
+                                   name, needed, asked->seconds_left, asked->bound)}};
+  if (asked->seconds_left < 0 || seconds_now() > agreed_end_)
+    return {{status, fmt::format("{}; the time is over that is left by {}", name, asked->bound)}};
+  return {};
+}
+
+void SignalWatch::watch() {
+  const sigset_t mine = watched_set();
+  ::pthread_sigmask(SIG_UNBLOCK, &mine, nullptr);
+  while (!stops_) {
+    const double wait = received.signal != 0 || agreed_ != 0 ? time_every : launcher_every;
+    const int64_t look = nanoseconds_now() + static_cast<int64_t>(wait * 1e9);
+    const timespec until{.tv_sec = look / 1'000'000'000, .tv_nsec = look % 1'000'000'000};
+    ::sem_clockwait(&received.news, CLOCK_MONOTONIC, &until);  // also early, by a signal
+    if (stops_) return;
+    if (const auto end = verdict()) return rules_.end(end->first, end->second);
+  }
+}
+
+}  // namespace megalith

@@ -1,0 +1,93 @@
+#include "trainer/replay/first_bad_op.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/base/finite.h"
+
+namespace megalith {
+
+namespace {
+
+using Op = Instruction::Op;
+
+// A part of a microbatch's pass: its number, ascending as the pass goes, and its name.
+struct Part {
+  int64_t number;
+  std::string name;
+};
+
+Part part_of_pass(const Instruction& i, int64_t layers) {
+  const auto layer = [&](const char* pass) { return fmt::format("{} of block {}", pass, i.layer); };
+  switch (i.op) {
+    case Op::forward: return {2 + i.layer, layer("the forward pass")};
+    case Op::head:
+    case Op::head_loss:
+    case Op::keep_loss:
+    case Op::count_loss: return {2 + layers, "the head and the loss"};
+    case Op::recompute: return {3 + layers + (layers - 1 - i.layer), layer("the backward pass")};
+    case Op::backward: return {3 + layers + (layers - 1 - i.layer), layer("the backward pass")};
+    case Op::embed_backward: return {3 + 2 * layers, "the backward pass of the embedding"};
+    default: return {1, "the embedding"};
+  }
+}
+
+}  // namespace
+
+void FirstBadOp::follow(const Instruction* i) {
+  if (i == nullptr) {
+    sequence_ = std::numeric_limits<int64_t>::max();
+    part_ = 0;
+    microbatch_ = -1;
+    part_name_ = "the update";
+    return;
+  }
+  microbatch_ = i->microbatch;
+  if (microbatch_ >= 0) {
+    const Part part = part_of_pass(*i, plan_.model.layers);
+    sequence_ = plan_.batch.sequences(microbatch_).begin;
+    part_ = part.number;
+    part_name_ = part.name;
+    return;
+  }
+  sequence_ = plan_.batch.batch;
+  part_ = 0;
+  part_name_ = i->unit == Instruction::none
+                   ? "the sums of gradients"
+                   : fmt::format("the gradient of the {}", plan_.units[static_cast<size_t>(i->unit)].name);
+}
+
+void FirstBadOp::launched(const char* name, std::span<const Tensor> written) {
+  if (looking_ || written.empty()) return;
+  const std::array<int64_t, 3> place{sequence_, part_, ++ops_[{sequence_, part_}]};
+  if (first_ && first_->place < place) return;
+  int64_t values = 0, of = 0;
+  for (const Tensor& t : written) {
+    values += not_finite(t);
+    of += t.numel();
+  }
+  if (values > 0)
+    first_ = {.place = place,
+              .op = name,
+              .part = part_name_,
+              .microbatch = microbatch_,
+              .rank = plan_.rank,
+              .values = values,
+              .of = of};
+}
+
+int64_t FirstBadOp::not_finite(const Tensor& t) {
+  constexpr int64_t most = int64_t{4} << 20;  // elements: so much of the host's memory is taken
+  if (t.dtype() == DType::i32) return 0;
+  int64_t count = 0;
+  looking_ = true;
+  for (int64_t begin = 0; begin < t.numel(); begin += most) {
+    stream_.download("look", t.flat(begin, std::min(begin + most, t.numel())),
+                     [&](Tensor host) { count += count_not_finite(host.raw(), host.dtype(), host.numel()); });
+    stream_.synchronize();
+  }
+  looking_ = false;
+  return count;
+}
+
+}  // namespace megalith

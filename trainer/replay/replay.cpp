@@ -1,0 +1,261 @@
+#include "trainer/replay/replay.h"
+
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <set>
+#include <tuple>
+
+#include "checkpoints/directory.h"
+#include "kernels/base/counted.h"
+#include "kernels/base/finite.h"
+#include "kernels/base/json.h"
+#include "trainer/checkpointing/checkpointer.h"
+#include "trainer/job/agreement.h"
+#include "trainer/job/handshake.h"
+#include "trainer/job/log.h"
+#include "trainer/job/workplace.h"
+#include "trainer/session/machine.h"
+#include "trainer/step/text_data.h"
+#include "trainer/train/bad_step_file.h"
+#include "trainer/train/skipped_step.h"
+
+namespace megalith {
+
+void check_replayable(const std::vector<std::string>& overrides) {
+  for (const std::string& override : overrides) {
+    const std::string key = override.substr(0, override.find('='));
+    bool known = false;
+    for (const char* beginning : {"parallel.", "memory.", "precision.", "communication.", "batch.microbatch_size",
+                                  "run.device", "data.train", "checkpoint.directory"})
+      known = known || key.starts_with(beginning);
+    CHECK(
+        known,
+        "override `{}`: a step is replayed as it was; parallel.*, memory.*, precision.*, communication.*, "
+        "batch.microbatch_size and run.device may be others, and data.train and checkpoint.directory where files have "
+        "moved",
+        override);
+  }
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+Config config_of_run(const ReplayOptions& o, const std::optional<nlohmann::json>& kept) {
+  check_replayable(o.overrides);
+  const std::string path = o.run + "/config.toml";
+  CHECK(fs::exists(path), "{} has no config.toml; name the folder of a run", o.run);
+  std::vector<std::string> all{"run.output=" + o.run, "checkpoint.resume=auto", "checkpoint.allow_changes=true"};
+  all.insert(all.end(), o.overrides.begin(), o.overrides.end());
+  Config config = kept ? parse_config(kept->at("config").get<std::string>(),
+                                      fmt::format("the config of step {} in {}", o.step, o.run), all)
+                       : load_config(path, all);
+  CHECK(config.model.vocab > 0, "{} does not say model.vocab; is it the config of a run?", path);
+  return config;
+}
+
+// A suspect may be of another attempt at the same steps.
+bool of_this_run(const std::string& path, const Course& here) {
+  if (step_of_folder(path)) return true;
+  try {
+    return differences(course_from(CheckpointReader(path).manifest().state.at("course")), here).empty();
+  } catch (const nlohmann::json::exception&) {
+    return false;
+  }
+}
+
+std::string newest_before(const std::string& directory, int64_t step, const Course& here) {
+  for (const std::string& path : checkpoints_before(directory, step))
+    if (of_this_run(path, here)) return path;
+  return "";
+}
+
+// What this rank holds of the weights and answers for, in names.
+std::vector<std::string> bad_weights_here(Trainer& trainer) {
+  std::vector<std::string> names;
+  Stream& s = trainer.stream();
+  for (const Unit& unit : trainer.stage().sharding().units())
+    for (const HeldPiece& held : held_pieces(unit, "", unit.master(), {0, unit.plan().numel})) {
+      int64_t bad = 0;
+      const StoredPiece stored = stored_piece(s, held);
+      constexpr int64_t most = int64_t{4} << 20;
+      for (int64_t begin = 0; begin < held.piece.numel(); begin += most) {
+        const int64_t end = std::min(begin + most, held.piece.numel());
+        stored.show(begin, end,
+                    [&](const void* values) { bad += count_not_finite(values, stored.dtype, end - begin); });
+      }
+      if (bad > 0) names.push_back(held.piece.name);
+    }
+  return names;
+}
+
+// The first of all ranks, and who has it.
+void agree_on_first(const Session& session, const std::optional<BadOp>& mine, Replayed& replayed) {
+  using Found = std::tuple<std::array<int64_t, 3>, std::string, std::string, int64_t, int, int64_t, int64_t>;
+  std::vector<Found> found;
+  if (mine) found.emplace_back(mine->place, mine->op, mine->part, mine->microbatch, mine->rank, mine->values, mine->of);
+  for (const std::vector<Found>& theirs : of_all_ranks(session, found))
+    for (const auto& [place, op, part, microbatch, rank, values, of] : theirs) {
+      if (replayed.first && replayed.first->place < place) continue;
+      if (!replayed.first || place < replayed.first->place) {
+        replayed.first = {place, op, part, microbatch, rank, values, of};
+        replayed.ranks.clear();
+      }
+      replayed.ranks.push_back(rank);
+    }
+}
+
+std::string recorded_in_words(const nlohmann::json& kept, const Replayed& replayed, const Session& session) {
+  const std::string loss = json_text(kept.at("loss")), norm = json_text(kept.at("grad_norm"));
+  if (number_or_word(replayed.scalars.loss) == kept.at("loss") &&
+      number_or_word(replayed.scalars.grad_norm) == kept.at("grad_norm"))
+    return "loss and norm are those of the run, to the last bit";
+  return fmt::format(
+      "in the run the loss was {} and the norm {}{}", loss, norm,
+      kept.at("ranks") == session.size() ? "" : fmt::format(", on {}", counted(kept.at("ranks").get<int>(), "rank")));
+}
+
+// A run that is not trained but repeated.
+class Repeated {
+ public:
+  Repeated(const ReplayOptions& options, const Session& session) : options_(options), session_(session) {
+    together(session, [&] {
+      CHECK(options.step >= 1, "--step {}; steps are counted from 1", options.step);
+      if (session.rank() != 0) log_nowhere();
+      kept_ = read_bad_step(options.run, options.step);
+      config_ = config_of_run(options, kept_);
+    });
+    shake_hands(config_, session);
+    use_threads(session.ranks_on_this_node());
+    work_.emplace(config_, session);
+    together(session, [&] {
+      work_->rehearse();
+      data_ =
+          open_data("data.train", config_.data.train, config_, config_.data.shuffle, session.rank(), session.size());
+    });
+    choose_checkpoint();
+    work_->open();
+    load();
+  }
+
+  Replayed step() {
+    for (int64_t s = progress_.step + 1; s < options_.step; s++) {
+      const StepScalars scalars = train();
+      log_info("step {} comes before it: {}", s, in_words(scalars));
+    }
+    Replayed replayed{.step = options_.step, .from = config_.checkpoint.resume, .from_step = from_step_};
+    together(session_, [&] { replayed.bad_weights = bad_weights_here(*work_->trainer); });
+    const int64_t first_sequence = progress_.sequences;
+    FirstBadOp watcher(work_->plan, work_->runtime->stream);
+    work_->trainer->stage().follow([&](const Instruction* i) { watcher.follow(i); });
+    work_->runtime->stream.watch_ops(&watcher);
+    replayed.scalars = train();
+    work_->runtime->stream.watch_ops(nullptr);
+    work_->trainer->stage().follow({});
+    replayed.what = in_words(replayed.scalars);
+    gather(watcher, first_sequence, replayed);
+    if (kept_) replayed.recorded = recorded_in_words(*kept_, replayed, session_);
+    return replayed;
+  }
+
+ private:
+  void choose_checkpoint() {
+    std::string path = options_.checkpoint;
+    together(session_, [&] {
+      if (session_.rank() != 0) return;
+      const Course here = course_of(config_, nullptr, *data_);
+      if (path.empty()) path = newest_before(config_.checkpoint.directory, options_.step, here);
+      if (!path.empty()) {
+        const int64_t step = read_manifest(path).step;
+        CHECK(step < options_.step, "{} is of step {}, which is not before step {}", path, step, options_.step);
+      }
+    });
+    config_.checkpoint.resume = session_.broadcast_text(path);
+  }
+
+  void load() {
+    Trainer& trainer = *work_->trainer;
+    const std::string& path = config_.checkpoint.resume;
+    std::optional<Course> course;
+    together(session_, [&] {
+      if (session_.rank() == 0) course = course_of(config_, nullptr, *data_);
+    });
+    Checkpointer checkpointer(config_, session_, trainer, std::move(course));
+    if (!path.empty())
+      progress_ = checkpointer.resume().value();
+    else if (!config_.checkpoint.init_from.empty())
+      checkpointer.initialize_weights();
+    else
+      trainer.initialize();
+    from_step_ = progress_.step;
+    const int64_t between = options_.step - from_step_ - 1;
+    log_info("replaying step {} of {} on {}, from {}{}", options_.step, options_.run, work_->plan.mesh.summary(),
+             path.empty() ? "the initial weights, since no checkpoint is from before it" : path,
+             between == 0 ? "" : fmt::format("; {} between them first", counted(between, "step")));
+  }
+
+  StepScalars train() {
+    StepScalars scalars;
+    work_->runtime->stream.receive(work_->trainer->step(
+        progress_.step, progress_.sequences, feed_from(*data_, progress_.sequences, config_.model.vocab),
+        [] { return Votes{}; }, &scalars));
+    progress_.step++;
+    progress_.sequences += config_.batch.global_batch_size;
+    return scalars;
+  }
+
+  std::string in_words(const StepScalars& s) const {
+    const std::string numbers = fmt::format("loss {}, norm {}", s.loss, s.grad_norm);
+    return s.skipped() ? fmt::format("{}; skipped: {}", numbers, why_skipped(config_, s)) : numbers;
+  }
+
+  void gather(const FirstBadOp& watcher, int64_t first_sequence, Replayed& replayed) {
+    std::set<std::string> names;
+    for (const auto& theirs : of_all_ranks(session_, replayed.bad_weights)) names.insert(theirs.begin(), theirs.end());
+    replayed.bad_weights = {names.begin(), names.end()};
+    agree_on_first(session_, watcher.first(), replayed);
+    if (!replayed.first || replayed.first->microbatch < 0) return;
+    std::vector<std::string> samples;
+    if (replayed.first->rank == session_.rank()) {
+      const Interval sequences = work_->plan.batch.sequences(replayed.first->microbatch);
+      for (int64_t i = sequences.begin; i < sequences.end; i++) samples.push_back(data_->name_of(first_sequence + i));
+    }
+    replayed.samples = fmt::format(
+        "{}", fmt::join(of_all_ranks(session_, samples).at(static_cast<size_t>(replayed.first->rank)), ", "));
+  }
+
+  const ReplayOptions& options_;
+  const Session& session_;
+  std::optional<nlohmann::json> kept_;
+  Config config_;
+  std::optional<Workplace> work_;
+  std::optional<Loader> data_;
+  Progress progress_;
+  int64_t from_step_ = 0;
+};
+
+}  // namespace
+
+Replayed replay(const ReplayOptions& options, const Session& session) { return Repeated(options, session).step(); }
+
+std::vector<std::string> lines_of(const Replayed& replayed) {
+  std::vector<std::string> lines{fmt::format("step {}: {}", replayed.step, replayed.what)};
+  if (!replayed.recorded.empty()) lines.push_back(replayed.recorded);
+  for (const std::string& name : replayed.bad_weights)
+    lines.push_back(fmt::format("before the step the weights {} were not finite", name));
+  if (!replayed.first) {
+    lines.push_back("the output of every op is finite");
+    return lines;
+  }
+  const BadOp& first = *replayed.first;
+  lines.push_back(
+      fmt::format("first not finite: {}, op {} of {}{}, on rank {}: {} of {}", first.op, first.place[2], first.part,
+                  first.microbatch < 0
+                      ? ""
+                      : fmt::format(", microbatch {} (samples {} of data.train)", first.microbatch, replayed.samples),
+                  fmt::join(replayed.ranks, ", "), first.values, counted(first.of, "value")));
+  return lines;
+}
+
+}  // namespace megalith

@@ -1,0 +1,91 @@
+#include "trainer/train/bad_step_file.h"
+
+#include <cmath>
+#include <filesystem>
+
+#include "kernels/base/json.h"
+#include "trainer/job/agreement.h"
+#include "trainer/job/log.h"
+#include "trainer/job/version.h"
+#include "trainer/train/run_folder.h"
+#include "trainer/train/skipped_step.h"
+
+namespace megalith {
+
+namespace {
+
+std::string bad_step_path(const std::string& run_folder, int64_t step) {
+  return fmt::format("{}/bad-steps/step-{:08}.json", run_folder, step);
+}
+
+nlohmann::json found_by_this_rank(const Plan& plan, const Loader& data, const BadStep& step) {
+  nlohmann::json units = nlohmann::json::array(), microbatches = nlohmann::json::array();
+  const std::vector<UnitSpec> model = model_spec(plan.model);
+  for (const size_t unit : step.scalars.bad_units) units.push_back(model.at(unit).name);
+  for (const int64_t k : step.scalars.bad_microbatches) {
+    nlohmann::json samples = nlohmann::json::array();
+    const Interval sequences = plan.batch.sequences(k);
+    for (int64_t i = sequences.begin; i < sequences.end; i++) samples.push_back(data.name_of(step.samples.begin + i));
+    microbatches.push_back({{"microbatch", k}, {"samples", samples}});
+  }
+  return {{"rank", plan.rank}, {"units", units}, {"microbatches", microbatches}};
+}
+
+}  // namespace
+
+nlohmann::json number_or_word(double value) {
+  if (std::isfinite(value)) return value;
+  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+}
+
+void keep_bad_step(const Config& config, const Session& session, const Plan& plan, const Loader& data,
+                   const BadStep& step) {
+  nlohmann::json by_rank = nlohmann::json::array();
+  for (nlohmann::json& found : json_of_all_ranks(session, found_by_this_rank(plan, data, step)))
+    if (!found.at("units").empty() || !found.at("microbatches").empty()) by_rank.push_back(std::move(found));
+  if (session.rank() != 0) return;
+
+  const StepScalars& s = step.scalars;
+  nlohmann::ordered_json file{{"step", step.number},
+                              {"samples", {step.samples.begin, step.samples.end}},
+                              {"learning_rate", step.learning_rate},
+                              {"ranks", session.size()},
+                              {"layout", plan.mesh.summary()},
+                              {"version", version()},
+                              {"decision", s.decision == Decision::spike ? "norm" : "not finite"},
+                              {"ended_the_run", step.ended_the_run},
+                              {"skipped_in_a_row", step.progress.skipped_in_a_row},
+                              {"skipped", step.progress.skipped},
+                              {"loss", number_or_word(s.loss)},
+                              {"grad_norm", number_or_word(s.grad_norm)},
+                              {"median", number_or_word(s.median)},
+                              {"loss_scale", number_or_word(s.loss_scale)},
+                              {"why", why_skipped(config, s)},
+                              {"first_bad_unit", nullptr},
+                              {"by_rank", by_rank},
+                              {"checkpoint", nullptr},
+                              {"config", config_to_keep(config)}};
+  if (s.bad_unit) file["first_bad_unit"] = model_spec(config.model).at(*s.bad_unit).name;
+  if (!step.checkpoint.empty()) file["checkpoint"] = {{"path", step.checkpoint}, {"step", step.checkpoint_step}};
+  const std::string path = bad_step_path(config.run.output, step.number);
+  try {
+    make_folders(std::filesystem::path(path).parent_path().string(), "may this user write there?");
+    write_file(path, json_text(file, 1) + "\n", {.replace = true});
+  } catch (const Error& e) {
+    log_warning("step {} could not be kept to be looked at: {}", step.number, e.what());
+  }
+}
+
+std::optional<nlohmann::json> read_bad_step(const std::string& run_folder, int64_t step) {
+  const std::string path = bad_step_path(run_folder, step);
+  std::error_code absent;
+  if (!std::filesystem::exists(path, absent)) return {};
+  try {
+    return parse_json(read_file(path));
+  } catch (const nlohmann::json::exception& e) {
+    FAIL("{} cannot be understood ({}); remove it, and the step is replayed from the run's config.toml", path,
+         e.what());
+  }
+}
+
+}  // namespace megalith

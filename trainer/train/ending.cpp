@@ -1,0 +1,170 @@
+#include "trainer/train/ending.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "checkpoints/directory.h"
+#include "checkpoints/manifest.h"
+#include "kernels/base/counted.h"
+#include "kernels/base/files.h"
+#include "trainer/job/agreement.h"
+#include "trainer/job/log.h"
+
+namespace megalith {
+
+namespace {
+
+constexpr double never = std::numeric_limits<double>::infinity();
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// "SIGTERM on rank 0, 1; SIGUSR1 on rank 2"; of many ranks the first eight.
+std::string who_got(const std::vector<int>& signals) {
+  std::map<int, std::vector<size_t>> ranks;
+  for (size_t r = 0; r < signals.size(); r++)
+    if (signals[r] != 0) ranks[signals[r]].push_back(r);
+  std::string text;
+  for (const auto& [signal, all] : ranks) {
+    text += fmt::format("{}{} on rank ", text.empty() ? "" : "; ", signal_name(signal));
+    for (size_t i = 0; i < std::min<size_t>(all.size(), 8); i++)
+      text += fmt::format("{}{}", i == 0 ? "" : ", ", all[i]);
+    if (all.size() > 8) text += fmt::format(" and {} more", all.size() - 8);
+  }
+  return text;
+}
+
+// Seconds to write so many bytes into the folder and onto its disk, by the rate of writing a part of them; infinity
+// where they cannot be written.
+double seconds_to_write(int64_t bytes, const std::string& folder, int rank) try {
+  const std::vector<char> part(static_cast<size_t>(std::clamp<int64_t>(bytes, 1, 16 << 20)), 'x');
+  const double begin = steady_seconds();
+  NewFile file(fmt::format("{}/.rate.rank-{}", folder, rank));
+  file.write(0, part.data(), static_cast<int64_t>(part.size()));
+  file.sync();
+  const double seconds = steady_seconds() - begin;
+  return seconds * std::max(1.0, static_cast<double>(bytes) / static_cast<double>(part.size()));
+} catch (const Error&) {
+  return never;
+}
+
+}  // namespace
+
+Ending::Ending(const CheckpointConfig& config, const Session& session) : config_(config), session_(session) {
+  watch_.emplace(rules());
+}
+
+SignalWatch::Rules Ending::rules() {
+  return {.seconds = config_.on_signal_seconds,
+          .bound = fmt::format("checkpoint.on_signal_seconds = {:g}", config_.on_signal_seconds),
+          .needed = [this] { return seconds_needed(); },
+          .end = [this](int status, const std::string& why) { end_now(status, why); }};
+}
+
+void Ending::begin(int64_t completed) {
+  trained_ = completed_ = completed;
+  trained_at_ = began_ = steady_seconds();
+  watch_->hold();
+}
+
+void Ending::trained(int64_t step) {
+  const double now = steady_seconds(), took = now - trained_at_.exchange(now);
+  if (shortest_step_ == 0 || took < shortest_step_) shortest_step_ = took;
+  trained_ = step;
+}
+
+void Ending::evaluate(const std::function<void()>& work) {
+  const double begin = steady_seconds();
+  work();
+  longest_evaluation_ = std::max(longest_evaluation_, steady_seconds() - begin);
+}
+
+void Ending::save(const std::function<void()>& work) {
+  const double begin = steady_seconds();
+  work();
+  longest_save_ = std::max(longest_save_.load(), steady_seconds() - begin);
+}
+
+// At the least: of a step, what is left of the shortest, and for a first save nothing.
+double Ending::seconds_needed() const {
+  return std::max(0.0, shortest_step_ - (steady_seconds() - trained_at_)) + longest_save_;
+}
+
+double Ending::seconds_a_step() const {
+  return (steady_seconds() - began_) / static_cast<double>(std::max<int64_t>(1, trained_ - completed_));
+}
+
+bool Ending::agree(int64_t bytes, int64_t batches) {
+  const std::optional<SignalWatch::Asked> mine = watch_->asked();
+  const std::vector<int> got = of_all_ranks(session_, mine ? mine->signal : 0);
+  const auto first = std::find_if(got.begin(), got.end(), [](int signal) { return signal != 0; });
+  if (first == got.end()) return false;
+  // By the disk's rate twice what the bytes take, since a save copies, adds up and renames as well.
+  const double evaluation =
+      longest_evaluation_ > 0 ? longest_evaluation_ : seconds_a_step() * static_cast<double>(batches);
+  const double save =
+      longest_save_ > 0 ? longest_save_.load() : 2 * seconds_to_write(bytes, config_.directory, session_.rank());
+
+  Agreed agreed{.signal = *first, .who = who_got(got), .seconds_left = never, .bound = {}};
+  const std::optional<SignalWatch::Asked> then = watch_->asked();  // its time has gone on
+  using Expected = std::tuple<double, std::string, double, double>;
+  for (const auto& [left, bound, evaluates, saves] :
+       of_all_ranks(session_, Expected{then ? then->seconds_left : never, then ? then->bound : "", evaluation, save})) {
+    if (left < agreed.seconds_left) std::tie(agreed.seconds_left, agreed.bound) = std::tie(left, bound);
+    agreed.evaluation = std::max(agreed.evaluation, evaluates);
+    agreed.save = std::max(agreed.save, saves);
+  }
+  watch_->agree(agreed.signal, agreed.seconds_left);
+  log_info("{}: the run ends after step {}", agreed.who, trained_.load());
+  agreed_ = std::move(agreed);
+  return true;
+}
+
+bool Ending::time_to_save() const { return agreed_->save < agreed_->seconds_left; }
+bool Ending::time_to_evaluate() const { return agreed_->evaluation + agreed_->save < agreed_->seconds_left; }
+
+int Ending::say(bool saved) const {
+  if (session_.rank() == 0) {
+    std::string why = agreed_->who;
+    if (!saved)
+      why += fmt::format("; a checkpoint takes about {:.2g} s, and {:.2g} s were left by {}", agreed_->save,
+                         std::max(0.0, agreed_->seconds_left), agreed_->bound);
+    why += "; " + what_is_left().words;
+    log_line("ended: " + why, LogTo::console);
+    log_ended(why);
+  }
+  return saved ? ended_by_signal : 128 + agreed_->signal;
+}
+
+void Ending::end_now(int status, const std::string& why) const {
+  // A launcher tells all ranks at once, of which one is enough to say it.
+  std::this_thread::sleep_for(std::chrono::milliseconds(20 * std::min(session_.rank(), 10)));
+  const Left left = what_is_left();
+  const std::string all = fmt::format("rank {}: {}; {}", session_.rank(), why, left.words);
+  if (log_ended(all)) fmt::print(stderr, "megalith: {}\n", all);
+  session_.abort(left.everything && status > 128 ? ended_by_signal : status);
+}
+
+Ending::Left Ending::what_is_left() const try {
+  const std::vector<std::string> all = list_checkpoints(config_.directory);
+  const int64_t newest = all.empty() ? 0 : read_manifest(all.front()).step, steps = trained_ - newest;
+  const std::string lost = fmt::format("{} {} lost", counted(steps, "step"), steps == 1 ? "is" : "are");
+  if (all.empty()) return {false, fmt::format("there is no checkpoint in {}, and {}", config_.directory, lost)};
+  if (steps > 0)
+    return {false, fmt::format("the newest checkpoint in {} is of step {}, and {}", config_.directory, newest, lost)};
+  return {true, fmt::format("step {} is in a checkpoint in {}, from which the same command goes on", newest,
+                            config_.directory)};
+} catch (const std::exception& e) {
+  return {false, fmt::format("what is in {} cannot be seen: {}", config_.directory, e.what())};
+}
+
+}  // namespace megalith
