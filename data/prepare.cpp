@@ -266,7 +266,7 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
     folder.note(PrepareFolder::made_of, {{"of", std::move(made)}, {"held_out", held_out_of(corpus)}});
     if (!tokenizer)
       tokenizer = train_tokenizer(corpus, vocab_to_train(options.tokenizer), threads, {},
-                                  [&](int64_t done) { tell("training the tokenizer", done, corpus.disk_bytes()); });
+                                  [&](int64_t read) { tell("training the tokenizer", read, corpus.disk_bytes()); });
     save_tokenizer(*tokenizer, tokenizer_folder);
     if (corpus.disk_bytes() > 0) folder.note(PrepareFolder::position, to_json(position));
   }
