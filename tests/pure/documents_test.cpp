@@ -88,7 +88,7 @@ Trained one_step(const Config& config, const Feed& feed) {
   Trained result;
   result.evaluated = run.trainer.evaluate(config.batch.global_batch_size, feed);
   StepScalars scalars;
-  run.runtime.stream.receive(run.trainer.step(0, 0, feed, false, &scalars));
+  run.runtime.stream.receive(run.trainer.step(0, 0, feed, {}, &scalars));
   result.loss = scalars.loss;
   for (const Unit& unit : run.units())
     for (const PlacedParam& param : unit.plan().params)

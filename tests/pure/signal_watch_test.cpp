@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -47,6 +48,11 @@ class EndOfProcess {
 
 void pause_for(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
+void send_to_this_process(int signal) {
+  ::kill(::getpid(), signal);
+  pause_for(0.05);  // for the thread of the watch, which alone takes it
+}
+
 // Signals that came during a test are ignored once its watch is gone; the next wants their own action.
 class SignalWatchTest : public testing::Test {
  protected:
@@ -59,7 +65,7 @@ class SignalWatchTest : public testing::Test {
 TEST_F(SignalWatchTest, ends_at_once_while_there_is_nothing_to_save) {
   SignalWatch watch(end_.rules(1000, 0));
   EXPECT_EQ(end_.status(0.3), 0);
-  ::raise(SIGTERM);
+  send_to_this_process(SIGTERM);
   EXPECT_EQ(end_.status(), 128 + SIGTERM);
   EXPECT_EQ(end_.why(), "SIGTERM");
 }
@@ -71,8 +77,9 @@ TEST_F(SignalWatchTest, notes_the_first_and_ends_with_the_second) {
     SignalWatch watch(end.rules(1000, 0));
     watch.hold();
     EXPECT_FALSE(watch.asked());
-    ::raise(signal);
-    ::raise(signal == SIGINT ? SIGTERM : signal);  // the same again, as launchers do
+    send_to_this_process(signal);
+    send_to_this_process(signal == SIGINT ? SIGTERM : signal);  // the same again, as launchers do
+    for (int i = 0; i < 400 && !watch.asked(); i++) pause_for(0.05);
     ASSERT_TRUE(watch.asked());
     EXPECT_EQ(watch.asked()->signal, signal);
     EXPECT_EQ(watch.asked()->bound, "the test");
@@ -81,7 +88,7 @@ TEST_F(SignalWatchTest, notes_the_first_and_ends_with_the_second) {
     EXPECT_EQ(end.status(0.1), 0);
     if (signal != SIGUSR2) continue;  // of the seconds that the rest takes, one is enough
     pause_for(1.1);
-    ::raise(SIGINT);
+    send_to_this_process(SIGINT);
     EXPECT_EQ(end.status(), 128 + SIGINT);
     EXPECT_EQ(end.why(), "SIGUSR2, and then SIGINT");
   }
@@ -90,7 +97,7 @@ TEST_F(SignalWatchTest, notes_the_first_and_ends_with_the_second) {
 TEST_F(SignalWatchTest, ends_when_the_time_is_over) {
   SignalWatch watch(end_.rules(0.3, 0.1));
   watch.hold();
-  ::raise(SIGUSR1);
+  send_to_this_process(SIGUSR1);
   EXPECT_EQ(end_.status(), 128 + SIGUSR1);
   EXPECT_NE(end_.why().find("SIGUSR1; the time is over that is left by the test"), std::string::npos) << end_.why();
 }
@@ -98,7 +105,7 @@ TEST_F(SignalWatchTest, ends_when_the_time_is_over) {
 TEST_F(SignalWatchTest, ends_when_the_time_cannot_suffice) {
   SignalWatch watch(end_.rules(1000, 5000));
   watch.hold();
-  ::raise(SIGINT);
+  send_to_this_process(SIGINT);
   EXPECT_EQ(end_.status(), 128 + SIGINT);
   EXPECT_NE(end_.why().find("take 5e+03 s or more, and 1e+03 s are left by the test"), std::string::npos) << end_.why();
 }
@@ -120,9 +127,9 @@ TEST_F(SignalWatchTest, gives_signals_back) {
   {
     SignalWatch watch(end_.rules(1000, 0));
     watch.hold();
-    ::raise(SIGTERM);
+    send_to_this_process(SIGTERM);
   }
-  ::raise(SIGTERM);  // as mpirun does while a rank is leaving
+  send_to_this_process(SIGTERM);  // as mpirun does while a rank is leaving
   ::sigaction(SIGTERM, nullptr, &action);
   EXPECT_EQ(action.sa_handler, SIG_IGN);
 }

@@ -94,7 +94,9 @@ void log_line(const std::string& text, LogTo to) {
 
 void log_to_console() { current() = {.console = console(), .file = nullptr}; }
 
-void log_nowhere(const std::string& path) { current() = {.console = nullptr, .file = nullptr, .path = path, .begin = size_of_file(path)}; }
+void log_nowhere(const std::string& path) {
+  current() = {.console = nullptr, .file = nullptr, .path = path, .begin = size_of_file(path)};
+}
 
 void log_to_console_and(const std::string& path) {
   const int64_t begin = size_of_file(path);

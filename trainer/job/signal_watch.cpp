@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <array>
@@ -75,6 +74,21 @@ std::string signal_name(int signal) {
   return name ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
 }
 
+namespace {
+sigset_t watched_set() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (int signal : watched_signals) ::sigaddset(&set, signal);
+  return set;
+}
+}  // namespace
+
+Uninterrupted::Uninterrupted() {
+  const sigset_t set = watched_set();
+  ::pthread_sigmask(SIG_BLOCK, &set, &before_);
+}
+Uninterrupted::~Uninterrupted() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
 SignalWatch::SignalWatch(Rules rules)
     : rules_(std::move(rules)),
       launcher_(launch_of_this_process().launcher.empty() ? 0 : ::getppid()),
@@ -141,6 +155,8 @@ std::optional<std::pair<int, std::string>> SignalWatch::verdict() {
 }
 
 void SignalWatch::watch() {
+  const sigset_t mine = watched_set();
+  ::pthread_sigmask(SIG_UNBLOCK, &mine, nullptr);
   while (!stops_) {
     const double wait = received.signal != 0 || agreed_ != 0 ? time_every : launcher_every;
     const int64_t look = nanoseconds_now() + static_cast<int64_t>(wait * 1e9);

@@ -5,6 +5,7 @@
 // One at a time in a process. It is not needed where there is nothing to save: there the signals' own action is right.
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -17,6 +18,20 @@ namespace megalith {
 
 // "SIGTERM".
 std::string signal_name(int signal);
+
+// As long as it lives, the signals of SignalWatch do not interrupt this thread, nor those that it starts. No thread
+// that computes may run a handler: some code of matrix products keeps values beyond the stack that it has taken, where
+// the system puts a handler's frame.
+class Uninterrupted {
+ public:
+  Uninterrupted();
+  ~Uninterrupted();
+  Uninterrupted(const Uninterrupted&) = delete;
+  Uninterrupted& operator=(const Uninterrupted&) = delete;
+
+ private:
+  sigset_t before_;
+};
 
 class SignalWatch {
  public:
@@ -61,6 +76,7 @@ class SignalWatch {
   // Why the process is to end now, with its status; nothing: it is not.
   std::optional<std::pair<int, std::string>> verdict();
 
+  const Uninterrupted constructing_thread_;
   const Rules rules_;
   const pid_t launcher_;  // 0: none
   std::atomic<bool> holds_ = false, stops_ = false;

@@ -68,6 +68,7 @@ class Run {
   bool evaluates() const;
   bool saves() const;
 
+  const Uninterrupted this_thread_;  // first: threads of kernels are started later
   const Session& session_;
   Config config_;
   std::optional<Workplace> work_;
