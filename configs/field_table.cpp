@@ -162,8 +162,7 @@ Table<Config> build_table() {
       "checkpoint and exit status 75; with 128 and the signal's number and no checkpoint where all that is expected to "
       "take longer than this, or a second signal comes. Open MPI kills the ranks soon after it got SIGTERM or SIGINT: "
       "give it SIGUSR1, or a larger odls_base_sigkill_timeout, as in OMPI_MCA_odls_base_sigkill_timeout=60 (Open MPI "
-      "4) "
-      "or PRTE_MCA_... (5)");
+      "4) or PRTE_MCA_... (5)");
   checkpoint.number("keep", &CheckpointConfig::keep, "checkpoints", between(0, 1e9),
                     "Newest checkpoints that are kept; 0: all");
   checkpoint.number("settle", &CheckpointConfig::settle, "steps", between(0, 1e12),
@@ -175,8 +174,7 @@ Table<Config> build_table() {
                   "Resume although data, seeds, sequence length, batch or learning rates are others than before");
   checkpoint.word("init_from", &CheckpointConfig::init_from,
                   "Checkpoint or Hugging Face GPT-2 folder with the initial weights and the keys of [model] that are "
-                  "not set; empty: "
-                  "random");
+                  "not set; empty: random");
 
   Rows run(table, "run", &Config::run);
   run.word("output", &RunConfig::output, "Folder for the log, the metrics and the resolved configuration");

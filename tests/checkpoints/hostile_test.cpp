@@ -78,7 +78,7 @@ class Hostile : public ::testing::Test {
   Manifest manifest_ = read_manifest(checkpoint_);
 };
 
-// HDF5's library dies of such files. What is still taken for right differs in bytes that say nothing: padding, and what
+// HDF5's library may die of such files. What is still taken for right differs in bytes that say nothing: padding, and what
 // lies after the last symbol, message or name.
 TEST_F(Hostile, structure_of_which_any_byte_was_changed) {
   const std::string good = read_file(path_);

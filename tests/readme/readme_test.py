@@ -27,6 +27,8 @@ NOT_RUN = {
     "megalith train configs/quickstart.toml": "a Docker daemon",
     "mpirun -n 64 --hostfile hosts --map-by ppr:4:node --bind-to none build/cpu/trainer/megalith train config.toml":
         "a cluster",
+    "$megalith doctor runs/book": "a job whose ranks hung; tests/end_to_end/hang_test.cpp runs it on some",
+    "$megalith replay runs/book --step 120": "a run of so many steps; tests/end_to_end/replay_test.cpp runs it",
     "megalith search configs/30b_p4d.toml --write fastest.toml": "minutes: every layout of 128 GPUs",
     "mpirun -n 32 --hostfile hosts --map-by ppr:8:node --bind-to none build/cuda/trainer/megalith train config.toml":
         "GPUs",
