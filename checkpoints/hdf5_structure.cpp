@@ -79,7 +79,7 @@ struct Message {
 std::string f32_type() { return bytes_of({0x11, 0x20, 0x1f, 0, 4, 0, 0, 0, 0, 0, 32, 0, 23, 8, 0, 23, 127, 0, 0, 0}); }
 std::string u16_type() { return bytes_of({0x10, 0, 0, 0, 2, 0, 0, 0, 0, 0, 16, 0}); }
 std::string i64_type() { return bytes_of({0x10, 8, 0, 0, 8, 0, 0, 0, 0, 0, 64, 0}); }
-std::string string_type(size_t length) {
+std::string text_type(size_t length) {
   return bytes_of({0x13, 0, 0, 0}) + little_endian(static_cast<int64_t>(length), 4);
 }
 
@@ -91,7 +91,7 @@ struct Attribute {
 };
 using Attributes = std::map<std::string, Attribute>;
 
-Attribute attribute_of(const std::string& text) { return {string_type(text.size()), {}, text}; }
+Attribute attribute_of(const std::string& text) { return {text_type(text.size()), {}, text}; }
 Attribute attribute_of(const std::vector<int64_t>& values) {
   std::string data;
   for (const int64_t value : values) data += little_endian(value, 8);

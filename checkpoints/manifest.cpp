@@ -59,7 +59,7 @@ DatasetRecord dataset_from(const nlohmann::json& j) {
   CHECK(dtype == "f32" || dtype == "bf16", "{} is stored as {}; this version reads f32 and bf16", d.piece.name, dtype);
   if (dtype == "bf16") d.dtype = DType::bf16;
   check_piece(d.piece);
-  d.not_finite = j.value("not_finite", int64_t{0});
+  d.not_finite = j.contains("not_finite") ? whole_number(j.at("not_finite")) : 0;
   CHECK(d.not_finite >= 0 && d.not_finite <= d.piece.numel(), "{} has {} values that are not finite, of {}",
         describe(d.piece), d.not_finite, d.piece.numel());
   CHECK(d.dataset == d.piece.name || d.dataset.starts_with(d.piece.name + "#"),

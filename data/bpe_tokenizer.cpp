@@ -76,15 +76,20 @@ class BpeTokenizer final : public Tokenizer {
   size_t last_cut(std::string_view text) const override {
     if (const size_t cut = pretokenizer_.last_cut(text)) return cut;
     // A run, or one after a few other pre-tokens. Those that end so early end there whatever follows.
-    size_t begin = 0;
+    size_t cut = 0, begin = 0, before = 0;  // of the run, of the pre-token before it
     for (std::string_view rest = text; !rest.empty(); rest = text.substr(begin)) {
       const size_t length = pretokenizer_.first_piece(rest);
       if (length + RunCut::end_known_late >= rest.size()) break;
-      begin += length;
+      // Blanks that stand at the end of a text are one pre-token, which may be two where something follows.
+      const size_t end = begin + length;
+      if (begin == 0 || pretokenizer_.first_piece(text.substr(before, end - before)) == begin - before) cut = end;
+      before = begin;
+      begin = end;
     }
-    if (begin > 0) return begin;
+    if (cut > 0) return cut;
     std::vector<int32_t> ids;
-    return run_cut_.find(text, ids);
+    const size_t in_run = run_cut_.find(text.substr(begin), ids);
+    return in_run > 0 ? begin + in_run : 0;
   }
   void save(const std::string& folder) const override { write_bpe(vocabulary_, folder); }
   std::string content() const override { return content_of(vocabulary_); }

@@ -231,8 +231,8 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
   PrepareFolder folder(options.out);
   nlohmann::json made = made_of(options, inputs);
   const auto earlier = folder.noted(PrepareFolder::made_of), noted = folder.noted(PrepareFolder::position);
-  const auto done = folder.noted(PrepareFolder::publishing);
-  if (noted || done) {
+  const auto all_made = folder.noted(PrepareFolder::publishing);
+  if (all_made ? earlier.has_value() : noted.has_value()) {  // then the other note may be gone already
     const std::string difference = difference_of(earlier ? earlier->at("of") : nlohmann::json::object(), made);
     CHECK(
         difference.empty(),
@@ -241,10 +241,10 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
         folder.path(""), difference);
   }
   const std::string tokenizer_folder = folder.path("tokenizer");
-  if (done) {
-    PrepareReport report = report_from(done->at("report"));
+  if (all_made) {
+    PrepareReport report = report_from(all_made->at("report"));
     report.continued = true;
-    folder.publish(done->at("names").get<std::vector<std::string>>());
+    folder.publish(all_made->at("names").get<std::vector<std::string>>());
     return report;
   }
 
@@ -266,7 +266,7 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
     folder.note(PrepareFolder::made_of, {{"of", std::move(made)}, {"held_out", held_out_of(corpus)}});
     if (!tokenizer)
       tokenizer = train_tokenizer(corpus, vocab_to_train(options.tokenizer), threads, {},
-                                  [&](int64_t done) { tell("training the tokenizer", done, corpus.disk_bytes()); });
+                                  [&](int64_t read) { tell("training the tokenizer", read, corpus.disk_bytes()); });
     save_tokenizer(*tokenizer, tokenizer_folder);
     if (corpus.disk_bytes() > 0) folder.note(PrepareFolder::position, to_json(position));
   }

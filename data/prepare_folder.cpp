@@ -45,13 +45,14 @@ PrepareFolder::PrepareFolder(const std::string& out) : out_(out), partial_(out_ 
   try {
     make_folders(out_.string(), "give one that can be written");
     is_new = make_folders(partial_.string(), "give one that can be written");
-    if (!is_new && !fs::exists(partial_ / made_of, absent))
+    const bool is_ours = fs::exists(partial_ / made_of, absent) || fs::exists(partial_ / publishing, absent);
+    if (!is_new && !is_ours)
       for (const std::string& name : names_in(partial_))
         CHECK(name == "lock" || name.starts_with(made_of),
               "{} exists, and {} in it is of no prepare that was killed; if none runs, remove it", partial_.string(),
               name);
     lock_.emplace(partial_.string(), "write to another folder");
-    keeps_ = fs::exists(partial_ / made_of, absent);
+    keeps_ = fs::exists(partial_ / made_of, absent) || fs::exists(partial_ / publishing, absent);
   } catch (const Error&) {
     if (is_new) {
       discard((partial_ / "lock").string());
@@ -106,6 +107,7 @@ void PrepareFolder::publish(const std::vector<std::string>& names) {
       move_file(path(name), (out_ / name).string());
       moved.push_back(name);
     }
+    sync_folder(out_.string());  // what was moved before an earlier death as well
   } catch (const Error&) {
     for (const std::string& name : moved) try {
         move_file((out_ / name).string(), path(name));
@@ -114,14 +116,10 @@ void PrepareFolder::publish(const std::vector<std::string>& names) {
       }
     throw;
   }
-  // What was moved before an earlier death as well.
-  sync_folder(out_.string());
   published_ = true;
-  // Of these notes the next one takes that it has only this to do, should this one die here.
+  // By this note the next one knows that it has only this to do, should this one die here.
   for (const std::string& name : names_in(partial_))
-    if (name != made_of && name != publishing && name != "lock") remove_all(path(name));
-  remove_all(path(publishing));
-  sync_folder(partial_.string());
+    if (name != publishing && name != "lock") remove_all(path(name));
   remove_all(partial_.string());
 }
 

@@ -142,16 +142,15 @@ constexpr float hidden = -0x1p100f;
 
 // Of one sequence: the first key that a query sees; queries that are not there have that of the last.
 struct Starts {
-  const int32_t* first;
-  int T;
+  const int32_t* all;  // of the sequences; null: every query sees the first key
+  int64_t T, b;
 
-  __device__ Starts(const int32_t* starts, const Heads& s, int64_t b)
-      : first(starts ? starts + b * s.T : nullptr), T(static_cast<int>(s.T)) {}
-  __device__ explicit operator bool() const { return first != nullptr; }
-  __device__ int of(int64_t query) const { return first ? first[query < T ? query : T - 1] : 0; }
+  __device__ Starts(const int32_t* starts, const Heads& s, int64_t sequence) : all(starts), T(s.T), b(sequence) {}
+  __device__ explicit operator bool() const { return all != nullptr; }
+  __device__ int of(int64_t query) const { return all ? all[b * T + (query < T ? query : T - 1)] : 0; }
   // The first of the tiles [begin, end) whose queries do not see this key; `end`, if all have some that do.
   __device__ int end_of(int key, int tile, int begin, int end) const {
-    while (first && begin < end) {
+    while (all && begin < end) {
       const int middle = (begin + end) / 2;
       if (of(middle * tile) > key)
         end = middle;

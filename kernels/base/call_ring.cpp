@@ -15,9 +15,9 @@ uint64_t spread(uint64_t x) {
 }
 
 // A free place of the page; where there is none, one that nobody reads: such a group is missed, and nothing breaks.
-CallPage::Group& free_place(CallPage& page) {
-  const auto found = std::find_if(page.groups.begin(), page.groups.end(), [](const auto& g) { return g.id == 0; });
-  if (found != page.groups.end()) return *found;
+CallPage::Group& free_place(CallPage& calls) {
+  const auto found = std::find_if(calls.groups.begin(), calls.groups.end(), [](const auto& g) { return g.id == 0; });
+  if (found != calls.groups.end()) return *found;
   static CallPage::Group nowhere{};
   return nowhere;
 }

@@ -78,12 +78,8 @@ std::string place_aside(const std::string& path, const Publishing& how) {
 void sync_names_of(const std::string& folder) {
   for (std::string at = folder;;) {
     const std::string above = parent_of(at);
-    if (above == at || at == "." || at == "..") return;
-    try {
-      sync_folder(above);
-    } catch (const Error&) {
-      return;
-    }
+    if (above == at || at == "." || at == ".." || ::access(above.c_str(), R_OK) != 0) return;
+    sync_folder(above);
     at = above;
   }
 }
@@ -258,7 +254,11 @@ bool make_folders(const std::string& path, const std::string& remedy) {
     sync_names_of(path);
     return false;
   }
-  if (const std::string above = parent_of(path); above != path) make_folders(above, remedy);
+  const std::string above = parent_of(path);
+  if (std::error_code ignored; fs::exists(above, ignored))
+    sync_names_of(above);
+  else
+    make_folders(above, remedy);
   return make_folder(path, remedy);
 }
 

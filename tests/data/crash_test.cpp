@@ -10,7 +10,17 @@ namespace megalith {
 namespace {
 
 namespace fs = std::filesystem;
-using namespace test;
+using test::CrashStates;
+using test::DiskCall;
+using test::DiskTree;
+using test::flushes_in;
+using test::needless;
+using test::QuickFolder;
+using test::RecordedDisk;
+using test::SimulatedDisk;
+using test::spill_tree;
+using test::tree_below;
+using test::valid_text;
 
 class PrepareCrash : public testing::Test {
  protected:

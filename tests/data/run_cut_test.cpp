@@ -87,7 +87,7 @@ TEST(RunCut, theTokenizersCutChangesNoId) {
   for (unsigned seed = 0; seed < (long_tests() ? 2000u : 60u); seed++) {
     const auto tokenizer = make_bpe_tokenizer(random_vocabulary(seed, 5 + seed % 60));
     std::mt19937 random(seed);
-    const std::vector<std::string> begins = {"", " ", "  ", "'", "\n"};
+    const std::vector<std::string> begins = {"", " ", "  ", "'", "\n", "\n\n", " \n", "\xc2\x85\xc2\x85"};
     std::string text = begins[random() % begins.size()];
     const unsigned kind = random() % 3;
     const size_t bytes = 150 + random() % 300;
