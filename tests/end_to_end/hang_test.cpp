@@ -50,7 +50,7 @@ Result run_planted(const PlantedHang& p, const Scratch& scratch) {
     args.push_back(more);
   Args command = mpirun(p.layout.ranks, MEGALITH_PLANTED_HANGS, args);
   // Time for the others to say who has died, before mpirun ends them.
-  for (const std::string& word : {"2", "odls_base_sigkill_timeout", "--mca"}) command.insert(command.begin() + 1, word);
+  for (const char* word : {"2", "odls_base_sigkill_timeout", "--mca"}) command.insert(command.begin() + 1, word);
   return run(command, scratch.folder(), 100);
 }
 

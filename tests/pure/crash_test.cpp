@@ -40,13 +40,13 @@ class RunCrash : public testing::Test {
   ~RunCrash() override { log_to_console(); }
 
   void run(const std::string& output, int64_t steps) const {
-    const Config config =
-        parse_config(fmt::format("[model]\nlayers = 1\nhidden = 4\nheads = 1\nvocab = 260\ncontext = 4\n"
-                                 "[batch]\nglobal_batch_size = 2\nmicrobatch_size = 2\n[data]\ntrain = "
-                                 "\"{}\"\n[optimizer]\ndecay_steps = 3\n[train]\nsteps = {}\n"
-                                 "log_every = 1\n[checkpoint]\nevery = 1\nkeep = 1\n[run]\noutput = \"{}\"\n",
-                                 scratch_ / "train.bin", steps, scratch_ / output),
-                     "test", {});
+    const Config config = parse_config(
+        fmt::format("[model]\nlayers = 1\nhidden = 4\nheads = 1\nvocab = 260\ncontext = 4\n"
+                    "[batch]\nglobal_batch_size = 2\nmicrobatch_size = 2\n[data]\ntrain = "
+                    "\"{}\"\n[optimizer]\ndecay_steps = 3\n[train]\nsteps = {}\n"
+                    "log_every = 1\n[checkpoint]\nevery = 1\nkeep = 1\nsettle = 0\n[run]\noutput = \"{}\"\n",
+                    scratch_ / "train.bin", steps, scratch_ / output),
+        "test", {});
     const FileSession session("", {}, 1);
     testing::internal::CaptureStdout();
     try {
@@ -109,7 +109,7 @@ class RunCrash : public testing::Test {
     if (steps_in(folder + "/metrics.jsonl") != first_steps(3)) return "the run that goes on has other metrics";
     const std::string log = read_file(folder + "/log.txt");
     return log.find("\n20") != std::string::npos && log.ends_with("done: 3 steps, 6 sequences\n") ? ""
-                                                                                                   : "log.txt: " + log;
+                                                                                                  : "log.txt: " + log;
   } catch (const Error& e) {
     return e.what();
   }

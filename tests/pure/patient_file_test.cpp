@@ -101,10 +101,11 @@ TEST(FullDiskUnderARun, LosesNoLineAndEndsNothing) {
   scratch.write("train.bin", std::string(4000, '\1'));
   const std::string run = scratch.path("run");
   const Config config = parse_config(
-      fmt::format("[model]\nlayers = 1\nhidden = 8\nheads = 1\nvocab = 300\ncontext = 8\n"
-                  "[batch]\nglobal_batch_size = 2\nmicrobatch_size = 2\n[data]\ntrain = \"{}\"\n"
-                  "[train]\nsteps = 10\nlog_every = 1\n[checkpoint]\nevery = 2\nkeep = 2\n[run]\noutput = \"{}\"\n",
-                  scratch.path("train.bin"), run),
+      fmt::format(
+          "[model]\nlayers = 1\nhidden = 8\nheads = 1\nvocab = 300\ncontext = 8\n"
+          "[batch]\nglobal_batch_size = 2\nmicrobatch_size = 2\n[data]\ntrain = \"{}\"\n"
+          "[train]\nsteps = 10\nlog_every = 1\n[checkpoint]\nevery = 2\nkeep = 2\nsettle = 0\n[run]\noutput = \"{}\"\n",
+          scratch.path("train.bin"), run),
       "test", {});
   int64_t writes = 0, refused = 0;
   {
