@@ -292,7 +292,7 @@ const std::vector<BadInputCase>& bad_input_cases() {
       {"prepare_into_a_file",
        0,
        {"prepare", "--text", "plain.txt", "--tokenizer", "bytes", "--out", "plain.txt/data"},
-       {"the folder plain.txt: File exists"}},
+       {"plain.txt/data: Not a directory"}},
       {"prepare_all_held_out",
        0,
        {"prepare", "--text", "plain.txt", "--tokenizer", "bytes", "--out", "fresh", "--validation", "1"},
