@@ -83,6 +83,9 @@ class Job:
         with open(self.out.name) as file:
             return file.read()
 
+    def stepped(self):
+        return re.search(r"^step \d+/", self.said(), re.M)
+
     def ranks(self):
         """The megaliths below mpirun."""
         children = subprocess.run(["ps", "--no-headers", "-o", "pid,comm", "--ppid", str(self.process.pid)],
@@ -134,29 +137,30 @@ def one_signal(args, name, kind, grace, rng):
     if when < 0.1:
         time.sleep(rng.uniform(0, 1))  # on its way up
     elif when < 0.4:
+        job.wait_for(job.stepped)
         job.wait_for(lambda: glob.glob(job.folder + "/checkpoints/.step-*.partial"))
     else:
-        job.wait_for(lambda: re.search(r"^step \d+/", job.said(), re.M))
+        job.wait_for(job.stepped)
         time.sleep(rng.uniform(0, 0.4))
+    job.wait_for(job.ranks)  # before, mpirun has nobody to tell
     begin = time.monotonic()
-    if kind[1] != "mpirun" and kind[1] != "the group" and not job.ranks():
-        job.wait_for(job.ranks)
-    stepped = re.search(r"^step \d+/", job.said(), re.M)
+    stepped = job.stepped()
     job.send(*kind, rng)
     try:
         job.process.wait(60)
     except subprocess.TimeoutExpired:
+        print(f"  {name}, SIG{kind[0]} to {kind[1]} is not heeded\n{job.said()}", flush=True)
         os.killpg(job.process.pid, signal.SIGKILL)
         return "hangs", 0, 60
     seconds = time.monotonic() - begin
-    if not stepped and not re.search(r"^step \d+/", job.said(), re.M):
-        return ("before a step" if newest(job.folder) == before else "wrong"), 0, seconds
+    if not stepped and not job.stepped() and newest(job.folder) == before:
+        return "before a step", 0, seconds
     trained, last = course(job.folder)[-1][0], last_line(job.folder)
     lost = trained - newest(job.folder)
     if lost == 0 and last.startswith("ended: ") and f"step {newest(job.folder)} is in a checkpoint" in last:
         return "saved", 0, seconds
     print(f"  {name}, SIG{kind[0]} to {kind[1]}, grace {grace}: status {job.process.returncode}, trained {trained}, "
-          f"newest {newest(job.folder)}: {last}")
+          f"newest {newest(job.folder)}: {last}\n{job.said()}", flush=True)
     return ("lost, and said so" if last.startswith("ended: ") else "lost without a word"), lost, seconds
 
 
@@ -212,7 +216,7 @@ def main():
         rows[f"SIG{kind[0]} to {kind[1]}"][what].append(seconds)
         lost += steps
         bad |= what not in ("saved", "before a step")
-    columns = ["before a step", "saved", "lost, and said so", "lost without a word", "hangs", "wrong"]
+    columns = ["before a step", "saved", "lost, and said so", "lost without a word", "hangs"]
     print(f"\n| signal | sent | {' | '.join(columns)} | seconds, median and most |")
     print("|---" * (len(columns) + 3) + "|")
     for kind, found in sorted(rows.items()):

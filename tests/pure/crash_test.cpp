@@ -134,7 +134,7 @@ TEST_F(RunCrash, AtAnyCallKeepsItsPromises) {
   std::string broken;
   CrashStates all = states(broken, long_tests() ? 1 : 30);
   EXPECT_TRUE(all.all_hold(SimulatedDisk({}), calls_)) << broken;
-  EXPECT_GT(all.counts().distinct, 200);
+  EXPECT_GT(all.counts().distinct, 100);
   fmt::print("  {} moments, {} states, {} of them distinct\n", all.counts().moments, all.counts().states,
              all.counts().distinct);
 }
