@@ -250,7 +250,7 @@ TEST(Diagnosis, SaysWhoWaitsForWhomAndWhere) {
   const Hang hang = after(Plant::comes_late, 4, 2, 10, false);
   EXPECT_EQ(hang.text,
             "rank 2 (process 0 on ) is not waiting for others: it is computing, reading or writing, or slow; rank 2 is "
-            "on step 4, after send 4 to 1 of tensor (64 bytes, step 4); ranks 0, 1, 3 wait for it, rank 0 for 10.0 s in "
+            "on step 4, after send 4 to 1 of tensor (64 bytes, step 4); ranks 0, 1, 3 wait for it, rank 0 for 10.4 s in "
             "reduce_scatter 16 of shard (4096 bytes, step 4)");
 }
 
