@@ -9,7 +9,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <regex>
 #include <set>
 
 namespace megalith {
@@ -249,12 +248,10 @@ TEST(Diagnosis, WithoutHistoryTheMajorityIsRight) {
 
 TEST(Diagnosis, SaysWhoWaitsForWhomAndWhere) {
   const Hang hang = after(Plant::comes_late, 4, 2, 10, false);
-  // The ranks' clock is put 10 seconds forward, and runs.
-  EXPECT_EQ(
-      std::regex_replace(hang.text, std::regex(R"(for 1\d\.\d s)"), "for 10.0 s"),
-      "rank 2 (process 0 on ) is not waiting for others: it is computing, reading or writing, or slow; rank 2 is "
-      "on step 4, after send 4 to 1 of tensor (64 bytes, step 4); ranks 0, 1, 3 wait for it, rank 0 for 10.0 s in "
-      "reduce_scatter 16 of shard (4096 bytes, step 4)");
+  EXPECT_EQ(hang.text,
+            "rank 2 (process 0 on ) is not waiting for others: it is computing, reading or writing, or slow; rank 2 is "
+            "on step 4, after send 4 to 1 of tensor (64 bytes, step 4); ranks 0, 1, 3 wait for it, rank 0 for 10.4 s in "
+            "reduce_scatter 16 of shard (4096 bytes, step 4)");
 }
 
 TEST(Diagnosis, ACallThatAllAreInIsNobodysFault) {

@@ -1,5 +1,6 @@
 #include "trainer/session/call_pages.h"
 
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -170,6 +171,12 @@ std::vector<KnownRank> CallPages::look_at_processes() const {
   for (const auto& [r, file] : mapped_)
     if (r != rank_) all.push_back({.rank = r, .state = state_of(*page_of(r))});
   return all;
+}
+
+void CallPages::kill_stopped() const {
+  for (const auto& [r, file] : mapped_)
+    if (const CallPage& page = *page_of(r); r != rank_ && state_of(page) == RankState::stopped)
+      ::kill(page.pid, SIGKILL);
 }
 
 void CallPages::publish(const std::string& folder, bool all) const {

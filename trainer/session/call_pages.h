@@ -35,6 +35,10 @@ class CallPages {
   // Copies for others: of this rank, and of those on this node that are not running; or of all on this node.
   void publish(const std::string& folder, bool all) const;
 
+  // SIGKILL to those on this node that are stopped. The launcher would wake them to end them, and they would have a
+  // word to say; mpirun of Open MPI 4 may wait for ever for one that is woken and does not end at once.
+  void kill_stopped() const;
+
   // What belongs to a job in the shared memory of its node: what this makes has such a path.
   static std::string shared_path(uint64_t job, const std::string& name);
   // Removes all of them on this node; who has them open goes on with them.

@@ -165,6 +165,7 @@ class WatchedSession::Watchdog {
     } catch (const std::exception&) {  // it has been said
     }
     end_with(CallPage::Ending::gave_up);
+    pages_.kill_stopped();
     CallPages::remove_shared(job_);
     session_.abort(1);
   }
