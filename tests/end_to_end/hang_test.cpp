@@ -49,8 +49,10 @@ Result run_planted(const PlantedHang& p, const Scratch& scratch) {
   for (const std::string& more : {p.fault, std::to_string(p.rank), std::to_string(p.step), std::to_string(p.call)})
     args.push_back(more);
   Args command = mpirun(p.layout.ranks, MEGALITH_PLANTED_HANGS, args);
-  // Time for the others to say who has died, before mpirun ends them.
-  for (const char* word : {"2", "odls_base_sigkill_timeout", "--mca"}) command.insert(command.begin() + 1, word);
+  // Time for the others to say who has died, before mpirun ends them. Else none: Open MPI 4's mpirun may wait for ever
+  // for a rank that was stopped.
+  const char* seconds = p.fault == "kill" ? "2" : "0";
+  for (const char* word : {seconds, "odls_base_sigkill_timeout", "--mca"}) command.insert(command.begin() + 1, word);
   return run(command, scratch.folder(), 100);
 }
 
