@@ -3,10 +3,11 @@
 
     bench/own_runs.py [--program MEGALITH] [--rounds N] [--json FILE] [--keep FOLDER]
 
-`megalith measure` makes two profiles of this machine, with 2 ranks and with 4. The quickstart, a GPT-2 of 124M parameters and nanoGPT's small CPU
-recipe then train a few steps on 1, 2 and 4 ranks in several layouts, all of them in turn, several rounds; the fastest
-quarter of each one's steps is what counts, since what else the machine does only takes time. Numbers of the profiles are
-fitted to three of the runs on up to 2 ranks (CALIBRATED); all others are predicted with them.
+`megalith measure` makes a profile of this machine with 1 rank, with 2 and with 4. The quickstart, a GPT-2 of 124M
+parameters and nanoGPT's small CPU recipe then train a few steps on as many ranks in several layouts, all of them in turn,
+several rounds; the fastest quarter of each one's steps is what counts, since what else the machine does only takes time.
+What `measure` leaves as guesses is fitted to three of the runs on up to 2 ranks (CALIBRATED), the same numbers for all three
+profiles; all other runs are predicted with them.
 The JSON has `rows`: run, predicted and measured seconds, whether it was calibrated on.
 """
 
@@ -20,8 +21,7 @@ import tempfile
 from published import ROOT, percentile, text_of, with_numbers
 
 # What this machine was measured to do is the start; these say how much of it a step gets.
-KEYS = ("calibrated.gemm,calibrated.node_link,calibrated.launch,calibrated.microbatch,stack.elementwise,"
-        "stack.attention_share")
+KEYS = "calibrated.gemm,calibrated.node_link,calibrated.microbatch,stack.elementwise,stack.attention_share"
 
 # nanoGPT's README, "I only have a macbook": 4 layers of 128, 12 x 64 tokens; bytes in place of its 65 characters.
 NANOGPT = ["model.layers=4", "model.hidden=128", "model.heads=4", "model.vocab=258", "model.context=64",
@@ -123,7 +123,7 @@ def main():
 
 
 def measure(program, rounds, folder):
-    profiles = {ranks: os.path.join(folder, f"this_{ranks}.toml") for ranks in (2, 4)}
+    profiles = {ranks: os.path.join(folder, f"this_{ranks}.toml") for ranks in (1, 2, 4)}
     for ranks, profile in profiles.items():
         subprocess.run(mpirun(ranks, program, "measure", "--write", profile), check=True)
     data = prepare(program, folder)
@@ -131,7 +131,7 @@ def measure(program, rounds, folder):
     for number in range(rounds):
         for run in runs():
             out = f"{folders[run[0]]}-round-{number}"
-            train(program, run, out, profiles[max(2, run[2])], data)
+            train(program, run, out, profiles[run[2]], data)
             os.makedirs(folders[run[0]], exist_ok=True)
             shutil.copy(os.path.join(out, "config.toml"), folders[run[0]])
             starts, steps = lines_of(os.path.join(out, "metrics.jsonl"))

@@ -260,7 +260,6 @@ const std::vector<BadInputCase>& bad_input_cases() {
        {"--tokens", "hardware.profile"}},
       {"plan_fit_without_runs", 0, {"plan", "config.toml", "--fit", "calibrated.gemm"}, {"--fit", "--calibrate"}},
       {"plan_runs_and_ranks", 0, {"plan", "--calibrate", "run", "--ranks", "2"}, {"--calibrate", "--ranks"}},
-      {"measure_alone", 0, {"measure"}, {"one rank", "mpirun -n 2"}},
       {"prepare_onto_existing",
        0,
        {"prepare", "--text", "plain.txt", "--tokenizer", "bytes", "--out", "data"},

@@ -78,6 +78,9 @@ TEST(Plan, memory_is_that_of_the_run) {
 // A run on this machine, measured a moment before: its time is predicted, badly as it may be on a busy machine.
 TEST(Plan, this_machine_and_a_run_on_it) {
   const Scratch scratch;
+  const Result alone = succeed(megalith({"measure"}), scratch);
+  for (const char* word : {"1 rank of", "the link to ranks that were not there", "[device]"})
+    EXPECT_NE(alone.out.find(word), std::string::npos) << alone.text();
   succeed(mpirun(2, {"measure", "--write", "this.toml"}), scratch);
   const Args model{"hardware.profile=this.toml", "model.vocab=300", "model.layers=2", "model.hidden=64"};
   Args args{"plan", MEGALITH_SOURCE_DIR "/configs/quickstart.toml", "--ranks", "2"};

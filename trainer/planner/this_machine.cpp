@@ -8,10 +8,12 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <numeric>
 
 #include "kernels/base/arena.h"
 #include "kernels/elementwise.h"
 #include "kernels/linear.h"
+#include "kernels/loops_cpu.h"
 #include "trainer/communication/mpi.h"
 #include "trainer/session/machine.h"
 
@@ -22,6 +24,7 @@ namespace {
 constexpr int repeats = 15;
 constexpr int64_t product = 1024;              // rows, columns and inner dimension of the measured GEMM
 constexpr int64_t copied = int64_t{64} << 20;  // bytes that a rank copies, and all gather: far more than caches hold
+constexpr int launches = 1000;                 // of an op that is hardly more than its start
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -35,13 +38,23 @@ class Bench {
     const Tensor y = filled(type, {product, product}), x = filled(type, {product, product}),
                  w = filled(type, {product, product});
     const double seconds = time([&] { linear_forward(stream_, y, x, w, {}); });
-    return sum(2 * std::pow(static_cast<double>(product), 3) / seconds);
+    return session_.size() * 2 * std::pow(static_cast<double>(product), 3) / seconds;
   }
 
   double copy_rate() {
     const auto scope = arena_.scope();
     const Tensor y = filled(DType::f32, {copied / 4}), x = filled(DType::f32, {copied / 4});
-    return sum(2.0 * copied / time([&] { copy(stream_, y, x); }));  // read and written
+    return session_.size() * 2.0 * copied / time([&] { copy(stream_, y, x); });  // read and written
+  }
+
+  // Seconds that an op takes before its first byte: one that is just large enough to be split over the threads.
+  double launch() {
+    const auto scope = arena_.scope();
+    const Tensor x = filled(DType::f32, {cpu::fork_threshold});
+    return time([&] {
+             for (int i = 0; i < launches; i++) fill(stream_, x, 1);
+           }) /
+           launches;
   }
 
   // Seconds of a gather with so many bytes of each rank.
@@ -51,9 +64,10 @@ class Bench {
     return time([&] { world_->all_gather(stream_, all, mine).wait(); });
   }
 
-  double sum(double mine) {
-    double all = 0;
-    for (const std::string& text : session_.all_gather_text(fmt::format("{}", mine))) all += std::stod(text);
+  // A number of each rank.
+  std::vector<double> of_all(double mine) {
+    std::vector<double> all;
+    for (const std::string& text : session_.all_gather_text(fmt::format("{}", mine))) all.push_back(std::stod(text));
     return all;
   }
 
@@ -66,14 +80,16 @@ class Bench {
     return x;
   }
 
-  // The fastest, since what else a machine does only takes time; all ranks begin together.
+  // From the first rank's start to the last one's end, since ranks that share a core may work one after the other. The
+  // fastest of several, since what else a machine does only takes time.
   double time(const std::function<void()>& work) {
     double fastest = std::numeric_limits<double>::infinity();
     for (int i = 0; i < repeats; i++) {
       world_->barrier(stream_);
       const double start = now();
       work();
-      fastest = std::min(fastest, now() - start);
+      const double end = now();
+      fastest = std::min(fastest, std::ranges::max(of_all(end)) - std::ranges::min(of_all(start)));
     }
     return fastest;
   }
@@ -88,13 +104,25 @@ class Bench {
 double resident(Bench& bench) {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  return bench.sum(static_cast<double>(usage.ru_maxrss) / (1 << 20));
+  const std::vector<double> all = bench.of_all(static_cast<double>(usage.ru_maxrss) / (1 << 20));
+  return std::accumulate(all.begin(), all.end(), 0.0);
+}
+
+struct Link {
+  double rate, latency;  // GB/s that a rank sends; seconds a step of a gather
+};
+
+// One rank sends nothing: what takes the place of a link is a copy, and a guess.
+Link link_of(Bench& bench, int ranks, double bandwidth) {
+  if (ranks == 1) return {bandwidth / 2, 1e-6};
+  const int64_t part = copied / ranks;
+  const double latency = bench.gather(256) / (ranks - 1);
+  return {static_cast<double>(part) * (ranks - 1) / (bench.gather(part) - latency * (ranks - 1)) * 1e-9, latency};
 }
 
 }  // namespace
 
 void check_measurable(const Session& session) {
-  CHECK(session.size() > 1, "one rank has no link to others to be measured; start mpirun -n 2 megalith measure");
   CHECK(session.ranks_on_this_node() == session.size(),
         "{} of {} ranks are on this node, and what is measured is one node; start all ranks on one",
         session.ranks_on_this_node(), session.size());
@@ -108,22 +136,21 @@ std::string measure_this_machine(const Session& session) {
   const double f32 = bench.gemm_rate(DType::f32) * 1e-12, bf16 = bench.gemm_rate(DType::bf16) * 1e-12,
                f16 = bench.gemm_rate(DType::f16) * 1e-12;
   const double bandwidth = bench.copy_rate() * 1e-9, memory = static_cast<double>(physical_memory()) / (1 << 30);
-  const int64_t part = copied / ranks;
-  const double step = bench.gather(256) / (ranks - 1);
-  const double link = static_cast<double>(part) * (ranks - 1) / (bench.gather(part) - step * (ranks - 1)) * 1e-9;
+  const auto [link, latency] = link_of(bench, ranks, bandwidth);
   return session.broadcast_text(fmt::format(
-      R"(# This machine, as `megalith measure` found it with {0} ranks of {1} thread{2} each, all at work at once.
+      R"(# This machine, as `megalith measure` found it with {0} rank{15} of {1} thread{2} each, all at work at once.
 #
+# It holds for as many ranks: more of them share the cores and the memory otherwise.
 # The shares of [calibrated] are 1, since it is what programs reach that was measured. MPI's transfers take the cores'
-# time, so nothing of them overlaps with work. What an op costs before its first byte, and what is elsewhere, are guesses:
-# fit them to a few runs of your own, with megalith plan --calibrate RUN...
+# time, so nothing of them overlaps with work. The collectives' delay and what a microbatch and a step cost besides their
+# ops are guesses{16}: fit them to a few runs of your own, with megalith plan --calibrate RUN...
 
 [device]
 name = "{3}"  # all its cores are one device, which the ranks share
 kind = "cpu"
 per_node = 1
 memory = {4:.2f}    # GiB: the machine's
-reserved = {5:.2f}  # GiB that {0} ranks had taken before they allocated anything
+reserved = {5:.2f}  # GiB that {0} rank{15} had taken before they allocated anything
 bandwidth = {6:.2f}  # GB/s, copies of {7} MB, read and written
 bf16 = {8:.4f}   # TFLOP/s, products of {9} x {9} matrices
 fp16 = {14:.4f}   # TFLOP/s, products of {9} x {9} matrices
@@ -150,12 +177,13 @@ node_link = 1.0
 network_link = 1.0
 collective_delay = 10.0
 overlap = 1.0
-launch = 5.0
+launch = {17:.2f}  # us of an op of {18} elements
 microbatch = 0.1
 step = 0.1
 )",
       ranks, threads, threads == 1 ? "" : "s", processor_name(), memory, reserved, bandwidth, copied >> 20, bf16,
-      product, f32, bandwidth / 2, link, step * 1e6, f16));
+      product, f32, bandwidth / 2, link, latency * 1e6, f16, ranks == 1 ? "" : "s",
+      ranks == 1 ? ", as is the link to ranks that were not there" : "", bench.launch() * 1e6, cpu::fork_threshold));
 }
 
 }  // namespace megalith

@@ -8,11 +8,11 @@
 
 namespace megalith {
 
-// Error: one rank, or several nodes.
+// Error: several nodes.
 void check_measurable(const Session& session);
 
 // Collective, of ranks that are measurable. The profile as TOML, the same on every rank: all the machine's cores are
-// one device, which the ranks share. Rates are the sums of what the ranks reach at the same time.
+// one device, which the ranks share. Rates are what all ranks reach together, from the first one's start to the last one's end.
 std::string measure_this_machine(const Session& session);
 
 }  // namespace megalith
