@@ -184,6 +184,7 @@ int main(int argc, char** argv) {
     use_threads(1);
     const World world = on == "cuda" ? World::cuda : World::cpu;
     if (world == World::cuda) bench::select_gpu();
+    config.run.device = world == World::cuda ? Device::cuda : Device::cpu;
     Steps run(config, world);
     if (on_request) {
       fmt::print("{}\n", json_text(run.facts()));

@@ -226,6 +226,11 @@ TEST(DryRun, ThePlanSaysWhichPlace) {
   const std::string before = report(config, run);
   EXPECT_NE(before.find("memory of the fullest rank, rank 0 (shard 0), on its device:\n"), std::string::npos) << before;
   EXPECT_EQ(before.find("host"), std::string::npos) << before;
+  const Plan plan = make_plan(config, 4, 0);  // in f32
+  EXPECT_NE(before.find(fmt::format("{} bytes      0.000 GiB of logits where the head is, {} rows at a time\n",
+                                    4 * plan.head_rows * plan.logit_columns, plan.head_rows)),
+            std::string::npos)
+      << before;
 
   const int64_t device = run.memory[3].total(Place::device);
   run.memory[0].at(MemoryClass::saved, Place::host) = 500;

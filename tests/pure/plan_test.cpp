@@ -217,6 +217,32 @@ TEST(Plan, AStepOfAnyLengthIsNotPlanned) {
   EXPECT_EQ(make_plan(config, 2, 0).schedule.size(), 2u * 65536);
 }
 
+// On GPUs a gibibyte of logits at a time, in equal chunks of whole tiles.
+TEST(Plan, LogitsAreChunkedByTheMemoryOfTheDevice) {
+  Config config = small_config();
+  config.model.vocab = 50257;
+  const auto rows = [&](Device device, ComputeType compute, int64_t tokens, int64_t chunks = 0, int64_t tensor = 1) {
+    config.model.context = config.batch.sequence_length = 256;
+    config.batch.microbatch_size = tokens / 256;
+    config.run.device = device;
+    config.precision.compute = compute;
+    config.memory.lm_head_chunks = chunks;
+    config.parallel.tensor_parallel_degree = tensor;
+    return make_plan(config, static_cast<int>(tensor), 0).head_rows;
+  };
+  using enum ComputeType;
+  EXPECT_EQ(rows(Device::cpu, fp32, 16384), (1 << 25) / 50304);
+  EXPECT_EQ(rows(Device::cpu, fp32, 256), 256);
+  EXPECT_EQ(rows(Device::cuda, bf16, 2048), 2048) << "all of them";
+  EXPECT_EQ(rows(Device::cuda, bf16, 16384), 8192) << "two chunks, of which 10672 rows would fit";
+  EXPECT_EQ(rows(Device::cuda, bf16, 16384 + 256), 8448) << "8320 and up to a multiple of 256";
+  EXPECT_EQ(rows(Device::cuda, bf16, 65536), 9472) << "seven chunks";
+  EXPECT_EQ(rows(Device::cuda, fp32, 16384), 4096) << "twice the bytes";
+  EXPECT_EQ(rows(Device::cuda, bf16, 16384, 0, 3), 16384) << "a third of the vocabulary";
+  EXPECT_EQ(rows(Device::automatic, bf16, 16384), 8192) << "a plan is for GPUs unless it says otherwise";
+  for (Device device : {Device::cpu, Device::cuda}) EXPECT_EQ(rows(device, bf16, 16384, 5), 3277);
+}
+
 TEST(Plan, OffloadsAShareOfTheOptimizer) {
   Config config = small_config();
   config.model.layers = 20;

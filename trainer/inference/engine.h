@@ -26,7 +26,8 @@ struct Engine {
   template <class Build, class Rehearse>
   Engine(const Config& config, const Session& session, World where, int ranks_on_gpu, TensorSource& weights,
          Build build, Rehearse rehearse) {
-    const Config here = placed(config, session).config;
+    Config here = placed(config, session).config;
+    here.run.device = where == World::cuda ? Device::cuda : Device::cpu;
     MemorySizes sizes;
     together(session, [&] {
       plan = make_plan(here, session.size(), session.rank());

@@ -6,7 +6,9 @@
 namespace megalith {
 
 Workplace::Workplace(const Config& config, const Session& s)
-    : session(s), device(choose_device(config, s)), placed(megalith::placed(config, s)) {}
+    : session(s), device(choose_device(config, s)), placed(megalith::placed(config, s)) {
+  placed.config.run.device = device.world == World::cuda ? Device::cuda : Device::cpu;
+}
 
 void Workplace::rehearse() {
   plan = make_plan(placed.config, session.size(), session.rank());

@@ -14,9 +14,8 @@ struct HeadWeights {
 
 class Head {
  public:
-  // N rows of `columns` logits, those of the vocabulary that are here and padding. Rows of a chunk: N / chunks rounded
-  // up, or, for chunks = 0, as many as keep it within 2^25 elements.
-  Head(int64_t N, int64_t columns, int64_t chunks);
+  // N rows of `columns` logits, those of the vocabulary that are here and padding; `rows` of them at a time.
+  Head(int64_t N, int64_t columns, int64_t rows) : N_(N), columns_(columns), rows_(rows) {}
 
   // losses (N) f32 written, 0 where the target is -1; x (R, C); targets (N) i32.
   void loss(const Context& c, const HeadWeights& w, Tensor x, Tensor targets, Tensor losses) const;
@@ -32,6 +31,9 @@ class Head {
   void logits(const Context& c, const HeadWeights& w, Tensor x, Tensor logits) const;
 
  private:
+  template <class Use>
+  void in_chunks(const Context& c, Tensor h, Tensor wte, Use use) const;
+
   int64_t N_, columns_, rows_;
 };
 

@@ -128,6 +128,18 @@ void check_steps_size(const PipelineShape& shape) {
         shape.microbatches, shape.virtual_stages > 1 ? fmt::format(" in {} chunks", shape.virtual_stages) : "", most);
 }
 
+// Each chunk reads and writes the whole gradient of the token table, in f32. GPUs, whose memory holds it, are given a
+// gibibyte of logits at a time, in whole tiles of a GEMM: about 8,192 rows of GPT-2's vocabulary in bf16.
+int64_t head_rows(const Plan& plan, const Config& config) {
+  const int64_t N = plan.rows(), columns = plan.logit_columns;
+  const auto share = [&](int64_t chunks) { return (N + chunks - 1) / chunks; };
+  if (const int64_t chunks = config.memory.lm_head_chunks; chunks > 0) return share(chunks);
+  if (config.run.device == Device::cpu) return std::clamp<int64_t>((int64_t{1} << 25) / columns, 1, N);
+  constexpr int64_t bytes = int64_t{1} << 30, tile = 256;
+  const int64_t most = std::max<int64_t>(1, bytes / (columns * size_of(plan.compute)));
+  return std::min(N, round_up(share((N + most - 1) / most), tile));
+}
+
 void set_memory(Plan& plan, const MemoryConfig& memory) {
   using Kind = ActivationCheckpointing::Kind;
   const ActivationCheckpointing& choice = memory.activation_checkpointing;
@@ -197,7 +209,7 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
   plan.logit_columns = local_shape(table, plan.tensor)[0];
 
   set_memory(plan, config.memory);
-  plan.head_chunks = config.memory.lm_head_chunks;
+  plan.head_rows = head_rows(plan, config);
   plan.pipeline = {.stages = plan.mesh.pipeline,
                    .virtual_stages = config.parallel.virtual_stages,
                    .microbatches = plan.batch.num_microbatches(),

@@ -92,7 +92,7 @@ struct Plan {
   bool recompute_outputs = false;  // of groups, though nobody reads them: as other programs do
   int64_t horizon = 0;  // groups ahead of which kept inputs come back from the host; 0: they stay on the device
   bool parameters_on_host = false;  // the weights that are gathered, between uses
-  int64_t head_chunks = 0;          // as in Head
+  int64_t head_rows = 0;            // of logits that exist at a time
   BatchPlan batch;
   bool isolates_documents = false;  // every stage then knows the tokens, for attention stops at `end_of_text`
   int32_t end_of_text = -1;         // -1: not known, as where nothing is executed
@@ -110,7 +110,7 @@ struct Plan {
 
 DType stored_in(StorageType type);
 
-// config.model.vocab must be set.
+// config.model.vocab must be set. Where run.device is not "cpu", the plan is for GPUs.
 Plan make_plan(const Config& config, int num_ranks, int rank);
 
 }  // namespace megalith

@@ -26,7 +26,7 @@ Stage::Stage(const Plan& plan, Runtime& runtime, bool training)
       sharding_(plan, runtime, needs_, training),
       edge_(make_edge(plan, runtime.mesh)),
       embedding_(plan.block.attention.T, plan.vocabulary),
-      head_(plan.rows(), plan.logit_columns, plan.head_chunks) {
+      head_(plan.rows(), plan.logit_columns, plan.head_rows) {
   Arena& arena = runtime.memory[MemoryClass::saved];
   const int64_t N = plan.rows();
   loss_ = arena.tensor(DType::f64, {1});

@@ -45,6 +45,7 @@ MeasuredRun read_run(const std::string& folder) {
   run.seconds = median(seconds);
   if (run.config.parallel.ranks_per_node == 0)
     run.config.parallel.ranks_per_node = ranks_on_a_node(run.config, run.hardware, ranks);
+  run.config.run.device = device_on(run.hardware, run.config.run.device);
   run.rehearsed = rehearse_stages(run.config, run.hardware.stack, ranks, false);
   return run;
 }

@@ -31,6 +31,7 @@ struct Job {
       }
     }
     if (!config.hardware.profile.empty()) hardware = load_hardware(config.hardware.profile);
+    if (hardware) config.run.device = device_on(*hardware, config.run.device);
     CHECK(hardware || asked, "--ranks is missing, and no hardware.profile says how many devices there are; give one");
     const int64_t devices = asked ? *asked : config.hardware.nodes * hardware->device.per_node;
     CHECK(devices <= most_ranks, "a plan for {} ranks; each is rehearsed, and at most {} are; lower {}", devices,

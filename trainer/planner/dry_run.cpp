@@ -25,13 +25,16 @@ auto fullest(const std::vector<MemorySizes>& all, Place place) {
 }
 
 // The device is each rank's own; the host is shared by the ranks of a node.
-std::string memory_table(const Config& config, const DryRun& run) {
+std::string memory_table(const Config& config, const DryRun& run, const Plan& plan) {
   const bool cpu = config.run.device == Device::cpu;
   const auto rank = fullest(run.memory, Place::device);
   std::string text = fmt::format("memory of the fullest rank, {}, {}:\n",
                                  run.mesh.describe(static_cast<int>(rank - run.memory.begin())),
                                  cpu ? "in its node's memory" : "on its device") +
                      memory_lines(*rank, Place::device);
+  const int64_t logits = plan.head_rows * plan.logit_columns * size_of(plan.compute);
+  text += fmt::format("  of the scratch {:>16} bytes {:>10.3f} GiB of logits where the head is, {} at a time\n", logits,
+                      gib(logits), counted(plan.head_rows, "row"));
   if (!cpu)
     text += fmt::format("  on a GPU also  {:>16} bytes {:>10.3f} GiB of workspace, and what CUDA and NCCL take\n",
                         DeviceQueue::bytes, gib(DeviceQueue::bytes));
@@ -83,7 +86,8 @@ DryRun dry_run(const Config& config, int num_ranks) {
 
 std::string report(const Config& config, const DryRun& run) {
   const auto spec = model_spec(config.model);
-  const BatchPlan batch = make_plan(config, run.mesh.size(), 0).batch;
+  const Plan plan = make_plan(config, run.mesh.size(), 0);
+  const BatchPlan& batch = plan.batch;
   std::string text = fmt::format(
       "model: {} parameters, {}, {} wide, {}, vocabulary {}\n"
       "layout: {}: {}, {} sharded over {}{}, tensors split by {}; batch of {} of {}, {} of {}\n",
@@ -94,8 +98,8 @@ std::string report(const Config& config, const DryRun& run) {
       counted(batch.batch, "sequence"), config.batch.sequence_length,
       counted(batch.num_microbatches(), "microbatch", "microbatches"), batch.microbatch);
   if (batch.idle() > 0) text += fmt::format("  {:.1f} % of the sequence slots are masked\n", 100 * batch.idle());
-  text +=
-      memory_table(config, run) + traffic_table(run.mesh, traffic_of(run.mesh, run.traces)) + work_table(config, run);
+  text += memory_table(config, run, plan) + traffic_table(run.mesh, traffic_of(run.mesh, run.traces)) +
+          work_table(config, run);
   if (run.faults.empty()) return text + "transfers: all match and drain\n";
   text += "transfers: FAULTS\n";
   for (size_t i = 0; i < run.faults.size() && i < 20; i++) text += "  " + run.faults[i] + "\n";

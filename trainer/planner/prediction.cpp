@@ -56,6 +56,11 @@ int64_t ranks_on_a_node(const Config& config, const Hardware& hardware, int num_
   return std::min(ranks, hardware.device.per_node);
 }
 
+Device device_on(const Hardware& hardware, Device wanted) {
+  if (wanted != Device::automatic) return wanted;
+  return hardware.device.kind == DeviceKind::cpu ? Device::cpu : Device::cuda;
+}
+
 Rehearsed rehearse_stages(const Config& config, const StackProfile& stack, int num_ranks, bool whole) {
   Rehearsed r;
   r.mesh = mesh_shape(config, num_ranks);

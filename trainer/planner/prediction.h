@@ -14,6 +14,9 @@ namespace megalith {
 // Of a job on the machines of [hardware]: a GPU each, node by node, or an equal share of every node's CPU.
 int64_t ranks_on_a_node(const Config& config, const Hardware& hardware, int num_ranks);
 
+// What run.device asks for on these machines: never automatic.
+Device device_on(const Hardware& hardware, Device wanted);
+
 // Everything of a layout that its time follows from, whatever the machines' numbers are. A step of many microbatches is
 // periodic but for its beginning and its end, so two short ones can stand for it: what the longer has more is what its
 // additional microbatches take.

@@ -1,0 +1,49 @@
+// What a training step has to do, op by op, counted without doing it: launches, operations and bytes of one rank of a
+// config on any machine, as `megalith plan` counts them. What a change to the step saves is the difference of two
+// tables.
+//
+//   bench_ops CONFIG [SECTION.KEY=VALUE...] [--ranks N] [--rank R]
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "trainer/step/rehearsal.h"
+
+using namespace megalith;
+
+int main(int argc, char** argv) {
+  CLI::App cli("Counts the ops of a training step of one rank.");
+  std::string path;
+  std::vector<std::string> overrides;
+  int ranks = 1, rank = 0;
+  cli.add_option("config", path)->required();
+  cli.add_option("overrides", overrides);
+  cli.add_option("--ranks", ranks)->check(CLI::PositiveNumber)->capture_default_str();
+  cli.add_option("--rank", rank)->check(CLI::NonNegativeNumber)->capture_default_str();
+  CLI11_PARSE(cli, argc, argv);
+  try {
+    const Config config = load_config(path, overrides);
+    CHECK(rank < ranks, "--rank {} of --ranks {}: they count from 0", rank, ranks);
+    const Plan plan = make_plan(config, ranks, rank);
+    const Rehearsal step = rehearse(config, plan);
+    std::vector<OpRecord> ops = step.ops;
+    std::sort(ops.begin(), ops.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+    OpRecord all{"all"};
+    const auto line = [](const OpRecord& op) {
+      fmt::print("{:<32} {:>9} {:>12.3f} {:>12.3f}\n", op.name, op.launches, op.flops / 1e12, op.bytes / 1e9);
+    };
+    fmt::print("{:<32} {:>9} {:>12} {:>12}\n", "op", "launches", "TFLOP", "GB");
+    for (const OpRecord& op : ops) {
+      line(op);
+      all.launches += op.launches;
+      all.flops += op.flops;
+      all.bytes += op.bytes;
+    }
+    line(all);
+    fmt::print("{} microbatches of {} rows; logits of {} at a time; {:.3f} GiB of the device\n",
+               plan.batch.num_microbatches(), plan.rows(), plan.head_rows,
+               static_cast<double>(step.memory.total(Place::device)) / (1 << 30));
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench_ops: {}\n", error.what());
+    return 1;
+  }
+}
