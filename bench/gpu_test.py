@@ -331,7 +331,7 @@ class Steps(unittest.TestCase):
             os.chmod(program, 0o700)
             known = step.commands_of
             self.addCleanup(setattr, step, "commands_of", known)
-            step.commands_of = lambda name, B, o, has_torch: [
+            step.commands_of = lambda name, B, microbatches, o, has_torch: [
                 ("Megalith", [program, "ours", str(B), str(ours_fits), "this run needs 9.00 GiB", "1"]),
                 ("PyTorch", [program, "theirs", str(B), str(theirs_fits), "CUDA out of memory. Tried to get 2 MiB", "2"])]
             name = "gpt2-124m-bf16" if device == "cuda" else "nanogpt-cpu-fp32"
@@ -352,7 +352,9 @@ class Steps(unittest.TestCase):
         row, log = self.measure("cuda", 16, 8)
         self.assertEqual([line for line in log if "begins" in line],
                          ["ours begins 32", "ours begins 16", "theirs begins 16", "ours begins 8", "theirs begins 8"])
-        self.assertEqual((row["batch"], row["tokens_per_second"], row["peers"][0]["tokens_per_second"]), (8, 8192, 4096))
+        # 512 sequences of 1024 tokens a step all the same.
+        self.assertEqual((row["batch"], row["microbatches"]), (8, 64))
+        self.assertEqual((row["tokens_per_second"], row["peers"][0]["tokens_per_second"]), (2**19, 2**18))
 
     def test_what_never_fits_is_said(self):
         row, _ = self.measure("cuda", 0, 8)

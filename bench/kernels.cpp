@@ -3,8 +3,8 @@
 // other head sizes and lengths; in f32 and bf16.
 //
 // Rates come from the cost that the op states at its launch. Against them stand what this machine was measured to do in
-// the same run: products of large matrices in the same dtype, and a large copy (on a GPU the driver's own), counted as
-// bytes read and written. They give each row two floors, operations over rate and bytes over bandwidth; `of limit` is
+// the same run: products of large matrices in the same dtype, on the CPU multiply-adds by themselves if these are
+// faster, and a large copy (on a GPU the driver's own), counted as bytes read and written. They give each row two floors, operations over rate and bytes over bandwidth; `of limit` is
 // the larger floor over the time. Ops that are no products are held to the plain units' rate, for which the product in
 // f32 stands. On the CPU data that stays in cache can pass 1.
 //

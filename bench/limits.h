@@ -1,4 +1,5 @@
-// What this machine was measured to do, against which benches hold the costs that ops state.
+// What this machine was measured to do, against which benches hold the costs that ops state: its products, and its
+// memory.
 #pragma once
 
 #include <map>
@@ -8,14 +9,16 @@
 
 namespace megalith::bench {
 
-// What the operations of an op run on at best: the units of matrix products, or the plain ones, for which products in
-// f32 stand.
+// What the operations of an op run on at best: the units of matrix products, or the plain ones, for which the rate in
+// f32 stands.
 enum class Unit { matrix, plain };
 Unit unit_of(const std::string& op);
 
 struct Limits {
-  std::map<DType, double> operations;  // a second, of a large matrix product
-  double bytes = 0;                    // a second, of a large copy, those read and those written; a GPU's own copy
+  // A second: of a large matrix product on a GPU; on a CPU of that or of multiply-adds by themselves, what is more.
+  std::map<DType, double> operations;
+  double multiply_adds = 0;  // a second, of a CPU
+  double bytes = 0;          // a second, of a large copy, those read and those written; a GPU's own copy
 
   explicit Limits(Desk& desk);
   // Seconds that no version of an op could be much faster than.

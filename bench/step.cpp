@@ -1,6 +1,6 @@
 // One rank's training step on random tokens, on the CPU or on a GPU: tokens/s, how near to what the machine can do, and
 // where the time goes, op by op. Each op's cost is the one stated where it is launched; the step's floor is the sum
-// over its ops of the larger of operations over the rate of a large matrix product and bytes over that of a large copy.
+// over its ops of the larger of operations over the rate of limits.h and bytes over that of a large copy.
 //
 // With --on-request it gets ready, prints one line of JSON, and then for each line that comes in runs a round of steps
 // and prints another: so two programs can be measured in turn without one waiting for the other to start.
@@ -68,7 +68,7 @@ class Steps {
     return seconds[seconds.size() / 2];
   }
 
-  double tokens() const { return static_cast<double>(plan_.rows()); }
+  double tokens() const { return static_cast<double>(config_.batch.global_batch_size * config_.batch.sequence_length); }
   double model_flops() const {
     return tokens() * model_flops_per_token(config_.model, config_.batch.sequence_length, true);
   }
@@ -155,6 +155,7 @@ int main(int argc, char** argv) {
   config.batch = {.sequence_length = 256, .global_batch_size = 4, .microbatch_size = 4};
   std::string compute = "fp32", on = "cpu", recompute = "none";
   int steps = 5;
+  int64_t microbatches = 1;
   bool table = false, on_request = false;
   CLI::App cli("Times training steps of one rank on random tokens.");
   cli.add_option("--device", on)->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
@@ -163,14 +164,15 @@ int main(int argc, char** argv) {
   cli.add_option("--heads", config.model.heads)->capture_default_str();
   cli.add_option("--vocab", config.model.vocab)->capture_default_str();
   cli.add_option("--sequence", config.batch.sequence_length)->capture_default_str();
-  cli.add_option("--batch", config.batch.microbatch_size)->capture_default_str();
+  cli.add_option("--batch", config.batch.microbatch_size, "sequences of a microbatch")->capture_default_str();
+  cli.add_option("--microbatches", microbatches, "of a step")->check(CLI::PositiveNumber)->capture_default_str();
   cli.add_option("--compute", compute)->check(CLI::IsMember({"fp32", "bf16", "fp16"}))->capture_default_str();
   cli.add_option("--recompute", recompute)->check(CLI::IsMember({"none", "selective", "each"}))->capture_default_str();
   cli.add_option("--steps", steps, "in a round")->check(CLI::PositiveNumber)->capture_default_str();
   cli.add_flag("--table", table, "also print the ops");
   cli.add_flag("--on-request", on_request, "a round for each line of standard input");
   CLI11_PARSE(cli, argc, argv);
-  config.batch.global_batch_size = config.batch.microbatch_size;
+  config.batch.global_batch_size = microbatches * config.batch.microbatch_size;
   config.model.context = config.batch.sequence_length;
   config.precision.compute = compute == "fp32"   ? ComputeType::fp32
                              : compute == "bf16" ? ComputeType::bf16

@@ -10,10 +10,11 @@ On the CPU PyTorch is the eager one and gets OMP_WAIT_POLICY=PASSIVE, without wh
 shapes; so does Megalith.
 
 On a GPU PyTorch gets torch.compile (the whole model; beyond 12 layers block by block, for the time that compiling takes),
-its fused AdamW, a vocabulary padded to 50304, and TF32 off. In bf16 it runs twice: under autocast with parameters and
+its fused AdamW, a vocabulary padded to 50304, and TF32 off. GPT-2 124M in bf16 takes the 0.5M tokens a step that it is
+trained with, in microbatches; the other shapes one microbatch. In bf16 it runs twice: under autocast with parameters and
 moments in fp32, as is usual; and with everything in bf16, moments too, which is faster than either and less exact than
 Megalith, whose master weights and moments are fp32. A batch that does not fit the card in one of them is halved and
-measured anew, for all alike.
+measured anew, for all alike; where a step has several microbatches, with twice as many.
 
 usage: bench/step.py [--device cpu|cuda] [--program BENCH_STEP] [--rounds N] [--threads 2] [--only NAME] [--seconds 200]
                      [--json FILE]
@@ -22,17 +23,17 @@ needs: bench_step built; python3 with torch (from PyPI), without which only Mega
 import argparse, json, os, platform, statistics, subprocess, sys, tempfile, time
 
 SHAPES = {
-    # name: layers, hidden, heads, vocab, sequence, batch, dtype, steps a round
+    # name: layers, hidden, heads, vocab, sequence, sequences of a microbatch, microbatches a step, dtype, steps a round
     "cpu": {
-        "gpt2-124m-fp32": (12, 768, 12, 50257, 256, 4, "fp32", 3),
-        "nanogpt-cpu-fp32": (4, 128, 4, 65, 64, 12, "fp32", 60),
-        "gpt2-124m-bf16": (12, 768, 12, 50257, 256, 4, "bf16", 3),
+        "gpt2-124m-fp32": (12, 768, 12, 50257, 256, 4, 1, "fp32", 3),
+        "nanogpt-cpu-fp32": (4, 128, 4, 65, 64, 12, 1, "fp32", 60),
+        "gpt2-124m-bf16": (12, 768, 12, 50257, 256, 4, 1, "bf16", 3),
     },
     "cuda": {
-        "gpt2-124m-bf16": (12, 768, 12, 50257, 1024, 32, "bf16", 10),
-        "gpt2-1558m-bf16": (48, 1600, 25, 50257, 1024, 8, "bf16", 4),
-        "gpt2-124m-fp32": (12, 768, 12, 50257, 1024, 16, "fp32", 4),
-        "gpt2-1558m-fp32": (48, 1600, 25, 50257, 1024, 4, "fp32", 2),
+        "gpt2-124m-bf16": (12, 768, 12, 50257, 1024, 32, 16, "bf16", 2),
+        "gpt2-1558m-bf16": (48, 1600, 25, 50257, 1024, 8, 1, "bf16", 4),
+        "gpt2-124m-fp32": (12, 768, 12, 50257, 1024, 16, 1, "fp32", 4),
+        "gpt2-1558m-fp32": (48, 1600, 25, 50257, 1024, 4, 1, "fp32", 2),
     },
 }
 
@@ -40,7 +41,7 @@ SHAPES = {
 def torch_steps(shape, device, variant):
     """The peer: gets ready, prints one line, and another for each line of standard input."""
     import torch, torch.nn as nn, torch.nn.functional as F
-    L, C, H, V, T, B, dtype, steps = shape
+    L, C, H, V, T, B, microbatches, dtype, steps = shape
     rows = V if device == "cpu" else (V + 127) // 128 * 128
     torch.manual_seed(1)
     torch.set_float32_matmul_precision("highest")
@@ -94,12 +95,13 @@ def torch_steps(shape, device, variant):
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
 
     def step():
-        x, y = (torch.randint(0, V, (B, T), device=device) for _ in range(2))
+        batches = [[torch.randint(0, V, (B, T), device=device) for _ in range(2)] for _ in range(microbatches)]
         wait()
         start = time.perf_counter()
-        with torch.autocast(device, torch.bfloat16, enabled=dtype == "bf16" and variant != "bf16 parameters"):
-            loss = call(x, y)
-        loss.backward()
+        for x, y in batches:
+            with torch.autocast(device, torch.bfloat16, enabled=dtype == "bf16" and variant != "bf16 parameters"):
+                loss = call(x, y) / microbatches
+            loss.backward()
         nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -180,17 +182,17 @@ class Program:
                 pass
 
 
-def commands_of(name, B, o, has_torch):
+def commands_of(name, B, microbatches, o, has_torch):
     """[(program, its command)], ours first."""
-    L, C, H, V, T, _, dtype, steps = SHAPES[o.device][name]
+    L, C, H, V, T, _, _, dtype, steps = SHAPES[o.device][name]
     commands = [("Megalith", [o.program, "--device", o.device, "--layers", str(L), "--hidden", str(C), "--heads", str(H),
-                              "--vocab", str(V), "--sequence", str(T), "--batch", str(B), "--compute", dtype, "--steps",
-                              str(steps), "--on-request"])]
+                              "--vocab", str(V), "--sequence", str(T), "--batch", str(B), "--microbatches", str(microbatches),
+                              "--compute", dtype, "--steps", str(steps), "--on-request"])]
     variants = ["eager"] if o.device == "cpu" else ["autocast", "bf16 parameters"] if dtype == "bf16" else ["fp32"]
     for v in variants if has_torch else []:
         commands.append(("PyTorch" + ("" if v == "eager" else ", " + v),
                          [sys.executable, os.path.abspath(__file__), "--device", o.device, "--peer", name, "--variant", v,
-                          "--batch", str(B)]))
+                          "--batch", str(B), "--microbatches", str(microbatches)]))
     return commands
 
 
@@ -216,17 +218,19 @@ def run_programs(commands, o, env, all_must_fit):
 
 def measure(name, o, env, has_torch):
     """One row."""
-    L, C, H, V, T, B, dtype, steps = SHAPES[o.device][name]
+    L, C, H, V, T, B, microbatches, dtype, steps = SHAPES[o.device][name]
     while True:
-        ours, *peers = run_programs(commands_of(name, B, o, has_torch), o, env, B > 1)
+        ours, *peers = run_programs(commands_of(name, B, microbatches, o, has_torch), o, env, B > 1)
         if B == 1 or not any(program.lacks_memory() for program in [ours, *peers]):
             break
         B //= 2
+        microbatches *= 2 if microbatches > 1 else 1
+    tokens = B * microbatches * T
     if not ours.seconds:
         return {"name": name, "why": ours.why}
     seconds, facts = statistics.median(ours.seconds), ours.facts
-    row = {"name": name, "layers": L, "hidden": C, "heads": H, "vocab": V, "sequence": T, "batch": B, "dtype": dtype,
-           "seconds": seconds, "rounds": ours.seconds, "tokens_per_second": B * T / seconds,
+    row = {"name": name, "layers": L, "hidden": C, "heads": H, "vocab": V, "sequence": T, "batch": B, "microbatches": microbatches,
+           "dtype": dtype, "seconds": seconds, "rounds": ours.seconds, "tokens_per_second": tokens / seconds,
            "mfu": facts["model_flops"] / seconds / facts["peak_flops"] if "peak_flops" in facts else None,
            "of_floor": facts["floor"] / seconds, **facts, "peers": []}
     if not has_torch:
@@ -237,7 +241,7 @@ def measure(name, o, env, has_torch):
             continue
         theirs = statistics.median(peer.seconds)
         row["peers"].append({"name": peer.name, "seconds": theirs, "rounds": peer.seconds,
-                             "tokens_per_second": B * T / theirs, "ratio": theirs / seconds, **peer.facts})
+                             "tokens_per_second": tokens / theirs, "ratio": theirs / seconds, **peer.facts})
     return row
 
 
@@ -247,7 +251,7 @@ def print_row(row):
         return
     mfu = f"  MFU {100 * row['mfu']:.1f} %" if row["mfu"] else ""
     memory = f"  {row['memory_in_use'] / 2**30:.1f} GiB" if "memory_in_use" in row else ""
-    print(f"{row['name']:20} batch {row['batch']:2}  {row['tokens_per_second']:9.0f} tokens/s{mfu}{memory}  "
+    print(f"{row['name']:20} batch {row['batch'] * row['microbatches']:3}  {row['tokens_per_second']:9.0f} tokens/s{mfu}{memory}  "
           f"floors: operations {1e3 * row['floor_operations']:.2f} ms, bytes {1e3 * row['floor_bytes']:.2f} ms, "
           f"{row['of_floor']:.2f} of the larger op by op")
     for peer in row["peers"]:
@@ -269,12 +273,13 @@ def main():
     p.add_argument("--json", help="file for the rows")
     for hidden in ["--peer", "--variant", "--gemm"]:
         p.add_argument(hidden, help=argparse.SUPPRESS)
-    p.add_argument("--batch", type=int, help=argparse.SUPPRESS)
+    for hidden in ["--batch", "--microbatches"]:
+        p.add_argument(hidden, type=int, help=argparse.SUPPRESS)
     o = p.parse_args()
     shapes = SHAPES[o.device]
     if o.peer:
         shape = list(shapes[o.peer])
-        shape[5] = o.batch
+        shape[5:7] = o.batch, o.microbatches
         return torch_steps(shape, o.device, o.variant)
     if o.gemm:
         return gemm_rate(o.gemm)
