@@ -61,7 +61,8 @@ def output(command):
 # Reading.
 
 def listings(path, arch, folder):
-    """The text that nvdisasm makes of each cubin in the file."""
+    """Of each cubin in the file: the text that nvdisasm makes of it, and the registers of each kernel by name, which
+    cuobjdump says."""
     if path.endswith(".cu"):
         cubin = os.path.join(folder, os.path.basename(path) + ".cubin")
         output([tool("nvcc"), "-cubin", "-arch=" + arch, "-std=c++20", "-O3", "-DNDEBUG", "--expt-relaxed-constexpr", "-I" + ROOT,
@@ -75,14 +76,15 @@ def listings(path, arch, folder):
         cubins = sorted(glob.glob(taken + "/*.cubin"))
         if not cubins:
             raise Unreadable(f"{path} holds no machine code of a GPU")
-    return [output([tool("nvdisasm"), "-c", cubin]) for cubin in cubins]
+    registers = lambda cubin: re.findall(r"Function (\S+):\s+REG:(\d+)", output([tool("cuobjdump"), "-res-usage", cubin]))
+    return [(output([tool("nvdisasm"), "-c", cubin]), {name: int(n) for name, n in registers(cubin)}) for cubin in cubins]
 
 
 class Kernel:
     """Instructions in order, and where the labels between them point, as an index into those."""
 
-    def __init__(self, name, arch):
-        self.name, self.arch, self.registers = name, arch, None
+    def __init__(self, name, arch, registers):
+        self.name, self.arch, self.registers = name, arch, registers
         self.instructions, self.labels = [], {}
 
     def spills(self):
@@ -93,19 +95,16 @@ class Kernel:
 LINE = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:(@!?U?P\w+)\s+)?([A-Z][\w.]*)\s*(.*?)\s*;")
 
 
-def kernels(listing):
+def kernels(listing, registers):
     arch = re.search(r"^\s*\.target\s+(\w+)", listing, re.M)
     if not arch:
         raise Unreadable("nvdisasm names no target")
-    found, kernel, registers = [], None, None
+    found, kernel = [], None
     entries = set(re.findall(r"^\s*\.other\s+(\S+),@\"STO_CUDA_ENTRY", listing, re.M))
     for line in listing.splitlines():
-        if said := re.search(r"SHI_REGISTERS=(\d+)", line):
-            registers = int(said[1])
-        elif label := re.match(r"^(\S+):$", line):
+        if label := re.match(r"^(\S+):$", line):
             if label[1] in entries:
-                kernel = Kernel(label[1], arch[1])
-                kernel.registers = registers
+                kernel = Kernel(label[1], arch[1], registers[label[1]])
                 found.append(kernel)
             elif kernel:
                 kernel.labels[label[1]] = len(kernel.instructions)
@@ -321,8 +320,8 @@ def main():
             for path in o.files:
                 if not os.path.exists(path):
                     raise Unreadable(f"there is no file {path}")
-                for listing in listings(path, o.arch, folder):
-                    found = kernels(listing)
+                for listing, registers in listings(path, o.arch, folder):
+                    found = kernels(listing, registers)
                     for kernel, name in zip(found, demangled([k.name for k in found])):
                         if re.search(o.kernel, name):
                             print(report(kernel, name, o.all, o.mix))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""bench/sass.py on kernels whose counts are known: listings in nvdisasm's form, and, where there are nvcc and nvdisasm,
-small kernels that are compiled."""
+"""bench/sass.py on kernels whose counts are known: listings in nvdisasm's form, and, where CUDA's tools are, small
+kernels that are compiled."""
 import os, sys, tempfile, unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -9,10 +9,10 @@ sys.path.insert(0, HERE)
 import sass  # noqa: E402
 
 
-def listing(*lines, arch="sm_80", registers=40):
+def listing(*lines, arch="sm_80"):
     """A kernel `k` of these instructions and, ending in a colon, labels."""
     text = [f"\t.target\t{arch}", "//--- .text.k ---", '\t.section\t.text.k,"ax",@progbits',
-            f'\t.sectioninfo\t@"SHI_REGISTERS={registers}"', '        .other          k,@"STO_CUDA_ENTRY STV_DEFAULT"', "k:", ".text.k:"]
+            '        .other          k,@"STO_CUDA_ENTRY STV_DEFAULT"', "k:", ".text.k:"]
     address = 0
     for line in lines:
         if line.endswith(":"):
@@ -23,8 +23,8 @@ def listing(*lines, arch="sm_80", registers=40):
     return "\n".join(text)
 
 
-def only(*lines, **more):
-    found = sass.kernels(listing(*lines, **more))
+def only(*lines, registers=40, **more):
+    found = sass.kernels(listing(*lines, **more), {"k": registers})
     assert len(found) == 1
     return found[0]
 
@@ -172,15 +172,17 @@ extern "C" __global__ void products(float* out, unsigned long long left, unsigne
 class Compiled(unittest.TestCase):
     def loop_of(self, source, arch):
         try:
-            sass.tool("nvcc"), sass.tool("nvdisasm")
+            for name in "nvcc", "nvdisasm", "cuobjdump":
+                sass.tool(name)
         except sass.Unreadable as why:
             self.skipTest(str(why))
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "tiny.cu")
             with open(path, "w") as file:
                 file.write(source)
-            (text,) = sass.listings(path, arch, folder)
-        (kernel,) = sass.kernels(text)
+            ((text, registers),) = sass.listings(path, arch, folder)
+        (kernel,) = sass.kernels(text, registers)
+        self.assertIn(kernel.registers, range(8, 64))
         ((_, body),) = [loop for loop in sass.loops(kernel) if sass.count(kernel, loop[1])["shapes"]]
         return kernel, body, sass.count(kernel, body)
 
