@@ -49,8 +49,8 @@ inline GemmCall linear_backward_input_call(const Tensor& dx, const Tensor& dy, c
           .output = dx.dtype()};
 }
 
-// dw += dy^T x
-inline GemmCall linear_backward_weight_call(const Tensor& dw, const Tensor& dy, const Tensor& x) {
+// dw [+]= dy^T x
+inline GemmCall linear_backward_weight_call(const Tensor& dw, const Tensor& dy, const Tensor& x, bool add) {
   return {.a = dy.raw(),
           .b = x.raw(),
           .c = dw.raw(),
@@ -58,7 +58,7 @@ inline GemmCall linear_backward_weight_call(const Tensor& dw, const Tensor& dy, 
           .N = x.cols(),
           .K = dy.rows(),
           .a_transposed = true,
-          .accumulate = true,
+          .accumulate = add,
           .input = dy.dtype(),
           .output = DType::f32};
 }

@@ -68,18 +68,18 @@ void linear_backward_input_gelu(Stream& s, Tensor dh, Tensor dy, Tensor w, Tenso
       [=](auto queue) { cuda::linear_backward_input_gelu(queue, dh, dy, w, h); });
 }
 
-void linear_backward_weight(Stream& s, Tensor dw, Tensor db, Tensor dy, Tensor x) {
+void linear_backward_weight(Stream& s, Tensor dw, Tensor db, Tensor dy, Tensor x, bool add) {
   const char* op = "linear_backward_weight";
   expect_compute(op, "dy", dy);
   expect_matrix(op, "x", x, dy.dtype(), dy.rows(), x.cols());
   expect_matrix(op, "dw", dw, DType::f32, dy.cols(), x.cols());
   if (!db.empty()) expect(op, "db", db, DType::f32, {dy.cols()});
   const double flops = gemm_flops(dw, dy.rows()) + (db.empty() ? 0 : static_cast<double>(dy.numel()));
-  const double bytes = static_cast<double>(2 * (dw.bytes() + db.bytes()) + dy.bytes() + x.bytes());
+  const double bytes = static_cast<double>((add ? 2 : 1) * dw.bytes() + 2 * db.bytes() + dy.bytes() + x.bytes());
   s.launch(
       "linear_backward_weight", {flops, bytes, Cost::Kind::gemm_add, dw.rows(), dw.cols(), dy.rows()}, {dw, db},
-      [=, &s] { cpu::linear_backward_weight(s.state<cpu::Gemm>(), dw, db, dy, x); },
-      [=](auto queue) { cuda::linear_backward_weight(queue, dw, db, dy, x); });
+      [=, &s] { cpu::linear_backward_weight(s.state<cpu::Gemm>(), dw, db, dy, x, add); },
+      [=](auto queue) { cuda::linear_backward_weight(queue, dw, db, dy, x, add); });
 }
 
 }  // namespace megalith

@@ -21,8 +21,9 @@ void linear_backward_input(Stream& s, Tensor dx, Tensor dy, Tensor w);
 // The same where x = gelu(h): dh (N, I) = (dy w) * gelu'(h), written; h (N, I).
 void linear_backward_input_gelu(Stream& s, Tensor dh, Tensor dy, Tensor w, Tensor h);
 
-// dw (O, I) += dy^T x and, unless empty, db (O) += sum_n dy; both f32. dy (N, O), x (N, I) both f32, bf16 or f16.
-void linear_backward_weight(Stream& s, Tensor dw, Tensor db, Tensor dy, Tensor x);
+// dw (O, I) += dy^T x or, unless `add`, = dy^T x, and what it held is not read; db (O) += sum_n dy, unless empty; both
+// f32. dy (N, O), x (N, I) both f32, bf16 or f16.
+void linear_backward_weight(Stream& s, Tensor dw, Tensor db, Tensor dy, Tensor x, bool add = true);
 
 // The implementations; arguments are as above and were checked.
 namespace cpu {
@@ -31,14 +32,14 @@ void linear_forward(Gemm& gemm, Tensor y, Tensor x, Tensor w, Tensor b);
 void linear_backward_input(Gemm& gemm, Tensor dx, Tensor dy, Tensor w);
 void linear_gelu_forward(Gemm& gemm, Tensor y, Tensor h, Tensor x, Tensor w, Tensor b);
 void linear_backward_input_gelu(Gemm& gemm, Tensor dh, Tensor dy, Tensor w, Tensor h);
-void linear_backward_weight(Gemm& gemm, Tensor dw, Tensor db, Tensor dy, Tensor x);
+void linear_backward_weight(Gemm& gemm, Tensor dw, Tensor db, Tensor dy, Tensor x, bool add);
 }  // namespace cpu
 namespace cuda {
 void linear_forward(Queue queue, Tensor y, Tensor x, Tensor w, Tensor b);
 void linear_backward_input(Queue queue, Tensor dx, Tensor dy, Tensor w);
 void linear_gelu_forward(Queue queue, Tensor y, Tensor h, Tensor x, Tensor w, Tensor b);
 void linear_backward_input_gelu(Queue queue, Tensor dh, Tensor dy, Tensor w, Tensor h);
-void linear_backward_weight(Queue queue, Tensor dw, Tensor db, Tensor dy, Tensor x);
+void linear_backward_weight(Queue queue, Tensor dw, Tensor db, Tensor dy, Tensor x, bool add);
 // out (C) f32 += the sums of the columns of x (N, C).
 void add_column_sums(Queue queue, Tensor out, Tensor x);
 }  // namespace cuda

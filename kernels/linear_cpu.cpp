@@ -21,8 +21,8 @@ void linear_backward_input_gelu(Gemm& gemm, Tensor dh, Tensor dy, Tensor w, Tens
   gelu_backward(dh, dh, h);
 }
 
-void linear_backward_weight(Gemm& gemm, Tensor dw, Tensor db, Tensor dy, Tensor x) {
-  gemm.run(linear_backward_weight_call(dw, dy, x));
+void linear_backward_weight(Gemm& gemm, Tensor dw, Tensor db, Tensor dy, Tensor x, bool add) {
+  gemm.run(linear_backward_weight_call(dw, dy, x, add));
   if (db.empty()) return;
   with_compute_type(dy.dtype(), [&](auto tag) {
     using T = decltype(tag);

@@ -32,8 +32,8 @@ void linear_backward_input_gelu(Queue queue, Tensor dh, Tensor dy, Tensor w, Ten
   gelu_backward(queue, dh, dh, h);
 }
 
-void linear_backward_weight(Queue queue, Tensor dw, Tensor db, Tensor dy, Tensor x) {
-  gemm_of(queue).run(queue, linear_backward_weight_call(dw, dy, x));
+void linear_backward_weight(Queue queue, Tensor dw, Tensor db, Tensor dy, Tensor x, bool add) {
+  gemm_of(queue).run(queue, linear_backward_weight_call(dw, dy, x, add));
   if (!db.empty()) add_column_sums(queue, db, dy);
 }
 

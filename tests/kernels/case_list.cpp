@@ -232,7 +232,17 @@ std::vector<Op> all_ops() {
       {"linear_forward", [] { return each_linear(linear_forward_case); }},
       {"linear_backward_input",
        [] { return each(linears, [](Linear l, DType t) { return linear_backward_input_case(l.N, l.I, l.O, t); }); }},
-      {"linear_backward_weight", [] { return each_linear(linear_backward_weight_case); }},
+      {"linear_backward_weight",
+       [] {
+         std::vector<Case> all = each_linear([](int64_t N, int64_t I, int64_t O, bool bias, DType t) {
+           return linear_backward_weight_case(N, I, O, bias, t);
+         });
+         for (Case& written : each(linears, [](Linear l, DType t) {
+                return linear_backward_weight_case(l.N, l.I, l.O, true, t, false);
+              }))
+           all.push_back(std::move(written));
+         return all;
+       }},
       {"embedding_forward", [] { return each_embedding(embedding_forward_case); }},
       {"embedding_backward", [] { return each_embedding(embedding_backward_case); }},
       {"dropout", [] { return each_matrix_and_rate(dropout_case); }},

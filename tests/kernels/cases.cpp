@@ -166,17 +166,18 @@ Case linear_backward_input_case(int64_t N, int64_t I, int64_t O, DType t) {
           .same_for_any_threads = t != bf16 || !cpu::has_fast_bf16()};
 }
 
-Case linear_backward_weight_case(int64_t N, int64_t I, int64_t O, bool bias, DType t) {
+Case linear_backward_weight_case(int64_t N, int64_t I, int64_t O, bool bias, DType t, bool add) {
   return {.op = "linear_backward_weight",
-          .shape = fmt::format("{}x{} to {}{}", N, I, O, bias ? " bias" : ""),
+          .shape = fmt::format("{}x{} to {}{}{}", N, I, O, bias ? " bias" : "", add ? "" : " written"),
           .dtype = t,
           .args = {out("dw", f32, {O, I}), out("db", f32, bias ? Shape{O} : Shape{}), in("dy", t, {N, O}),
                    in("x", t, {N, I})},
-          .run = [](Stream& s, const Tensors& a) { linear_backward_weight(s, a[0], a[1], a[2], a[3]); },
+          .run = [add](Stream& s, const Tensors& a) { linear_backward_weight(s, a[0], a[1], a[2], a[3], add); },
           .twin =
               [=](Doubles& d) {
                 const Values& x = d["x"];
                 Values& dw = d["dw"];
+                if (!add) std::ranges::fill(dw, 0);
                 for (int64_t n = 0; n < N; n++)
                   for (int64_t o = 0; o < O; o++) {
                     const double dy = d["dy"][at(n * O + o)];
@@ -185,7 +186,7 @@ Case linear_backward_weight_case(int64_t N, int64_t I, int64_t O, bool bias, DTy
                   }
               },
           .same_for_any_threads = t != bf16 || !cpu::has_fast_bf16(),
-          .accumulates = {"dw", "db"}};
+          .accumulates = add ? std::set<std::string>{"dw", "db"} : std::set<std::string>{"db"}};
 }
 
 Case dropout_case(int64_t N, int64_t C, double p, DType t) {

@@ -27,7 +27,7 @@ Case layernorm_forward_case(int64_t N, int64_t C, DType t);
 Case layernorm_backward_case(int64_t N, int64_t C, DType t);
 Case linear_forward_case(int64_t N, int64_t I, int64_t O, bool bias, DType t);
 Case linear_backward_input_case(int64_t N, int64_t I, int64_t O, DType t);
-Case linear_backward_weight_case(int64_t N, int64_t I, int64_t O, bool bias, DType t);
+Case linear_backward_weight_case(int64_t N, int64_t I, int64_t O, bool bias, DType t, bool add = true);
 // The documents that share a sequence and are kept apart: none, or a list of lengths that the sequences take their
 // documents from in turn, from the first again after the last; the end of a sequence cuts one off.
 using Documents = std::vector<int64_t>;

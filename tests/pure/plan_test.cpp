@@ -217,6 +217,27 @@ TEST(Plan, AStepOfAnyLengthIsNotPlanned) {
   EXPECT_EQ(make_plan(config, 2, 0).schedule.size(), 2u * 65536);
 }
 
+// Padding among the rest: what products write is a matrix of a layer or the token table, whole.
+TEST(Plan, ProductsAndTheRestTileEveryUnit) {
+  for (int shards : {1, 3})
+    for (const UnitPlan& unit : make_plan(small_config(), shards, 0).units) {
+      std::map<int64_t, int64_t> ends;  // by beginning
+      for (const Interval& part : unit.beside_products) ends[part.begin] = part.end;
+      for (const PlacedParam& param : unit.params)
+        if (param.shape.num_dims() == 2 && unit.role != UnitRole::positions)
+          ends[param.range().begin] = param.range().end;
+      int64_t end = 0;
+      for (const auto& [begin, next] : ends) {
+        EXPECT_EQ(begin, end) << unit.name;
+        end = next;
+      }
+      EXPECT_EQ(end, unit.numel) << unit.name;
+      EXPECT_EQ(ends.size(), unit.beside_products.size() + (unit.role == UnitRole::layer    ? 4
+                                                            : unit.role == UnitRole::tokens ? 1
+                                                                                            : 0));
+    }
+}
+
 // On GPUs a gibibyte of logits at a time, in equal chunks of whole tiles.
 TEST(Plan, LogitsAreChunkedByTheMemoryOfTheDevice) {
   Config config = small_config();

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "trainer/parallel/program.h"
 
@@ -56,6 +57,7 @@ class Machine {
   struct Slot {
     int32_t unit = Instruction::none;
     bool on_its_way = false, relayed = false;
+    bool unwritten = false;            // of gradients: what products write
     std::set<int64_t> microbatches{};  // of gradients: those that are in it
   };
   struct Rank {
@@ -68,6 +70,7 @@ class Machine {
     std::map<int32_t, bool> has_losses;
     std::map<int32_t, Slot> weights, gradients;
     std::map<int32_t, std::set<int64_t>> own;                  // by unit: microbatches in its finished gradient
+    std::set<int32_t> unwritten;                               // units, of those: what products write
     std::set<int32_t> summed, shared, awaited, tensor_summed;  // units
     std::set<int64_t> kept, counted;                           // microbatches whose losses are
     std::map<Channel, std::vector<int32_t>> calls;             // units, in order
@@ -123,16 +126,24 @@ class Machine {
       if (slot.unit == static_cast<int32_t>(unit)) return expect(!slot.on_its_way, "weights are still on their way");
     throw plans_[r].units[unit].name + " is not gathered";
   }
-  void add_gradient(size_t r, size_t unit, int64_t microbatch) {
+  // products: whether they add; none: there are none in the instruction.
+  void add_gradient(size_t r, size_t unit, int64_t microbatch, std::optional<bool> products = {}) {
+    const auto check = [&](bool unwritten) {
+      expect(products || !unwritten, "added to what was not zeroed");
+      expect(!products || *products == !unwritten,
+             "products add to what was not written, or write over what is needed");
+    };
     Rank& rank = ranks_[r];
     const auto u = static_cast<int32_t>(unit);
     if (plans_[r].mesh.shard == 1) {
       expect(rank.own.contains(u), "gradients were not zeroed");
+      check(rank.unwritten.erase(u) > 0);
       expect(rank.own[u].insert(microbatch).second || !plans_[r].is_layer(unit), "a gradient twice");
       return;
     }
     for (auto& [at, slot] : rank.gradients)
       if (slot.unit == u && !slot.on_its_way) {
+        check(std::exchange(slot.unwritten, false));
         slot.microbatches.insert(microbatch);
         return;
       }
@@ -165,9 +176,10 @@ class Machine {
       case Op::zero:
         if (i.slot == Instruction::none) {
           rank.own[i.unit] = {};
+          if (!i.all) rank.unwritten.insert(i.unit);
         } else {
           expect(rank.gradients[i.slot].unit == Instruction::none, "a gradient is zeroed that is needed");
-          rank.gradients[i.slot] = {.unit = i.unit};
+          rank.gradients[i.slot] = {.unit = i.unit, .unwritten = !i.all};
         }
         break;
       case Op::scatter: {
@@ -306,7 +318,7 @@ class Machine {
         rank.has_losses[i.batch] = true;
         if (i.op == Op::head_loss) break;
         add_gradient(r, plan.norm, k);
-        add_gradient(r, plan.tokens, k);
+        add_gradient(r, plan.tokens, k, i.add);
         write(rank, i.y, word("d " + output(L - 1), k));
         break;
       case Op::head_logits:
@@ -336,7 +348,7 @@ class Machine {
           rank.saved.erase(rank.recomputed.front().saved);
           rank.recomputed.pop_front();
         }
-        add_gradient(r, unit, k);
+        add_gradient(r, unit, k, i.add);
         write(rank, i.y, word("d " + output(l - 1), k));
         break;
       }

@@ -198,6 +198,24 @@ TEST_P(ProgramLaws, NoInstructionCanBeLeftOut) {
     }
 }
 
+TEST_P(ProgramLaws, ProductsWriteWhatWasNotZeroedAndNothingElse) {
+  const Programs whole = make(training_program);
+  for (size_t r : {size_t{0}, whole.size() - 1}) {
+    std::set<std::pair<Instruction::Op, int32_t>> tried;  // the first of each kind and unit
+    for (size_t at = 0; at < whole[r].size(); at++) {
+      const Instruction& i = whole[r][at];
+      if ((i.op != Op::zero && i.op != Op::head && i.op != Op::backward) || !tried.emplace(i.op, i.unit).second)
+        continue;
+      Programs programs = whole;
+      Instruction& other = programs[r][at];
+      bool& flag = i.op == Op::zero ? other.all : other.add;
+      flag = !flag;
+      EXPECT_NE(fault_of(programs, Machine::Mode::train, plans_[0].pipeline.microbatches), std::nullopt)
+          << "rank " << r << ", instruction " << at << ", of kind " << static_cast<int>(i.op);
+    }
+  }
+}
+
 // What bounds memory is read off the list.
 TEST_P(ProgramLaws, TwoMicrobatchesOfAnEvaluationUseAllItsMemory) {
   for (const Plan& plan : plans_) {

@@ -78,8 +78,8 @@ void Block::forward_elementwise(const Context& c, const UnitTensors& w, const Bl
   gelu_forward(c.s, a.act, a.fc);
 }
 
-void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw,
-                     Tensor dy) const {
+void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw, Tensor dy,
+                     bool add) const {
   auto like = [&](Tensor t) { return c.scratch.tensor(t.dtype(), t.shape()); };
   auto entered = [&] { return c.scratch.tensor(dy.dtype(), {shape_.branch_rows(), shape_.C}); };
   // The gradient of what a branch added, each in its turn; without dropout it is dy itself.
@@ -91,9 +91,9 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
     residual_backward(c.s, dh, dw.out_b, dy, dropout(c, Site::mlp_residual));
     const Tensor dout = c.edge.leave_backward(c.s, c.scratch, dh);
     const Tensor dfc = like(a.fc), dln2 = entered();
-    linear_backward_weight(c.s, dw.out_w, {}, dout, a.act);
+    linear_backward_weight(c.s, dw.out_w, {}, dout, a.act, add);
     linear_backward_input_gelu(c.s, dfc, dout, w.out_w, a.fc);
-    linear_backward_weight(c.s, dw.fc_w, dw.fc_b, dfc, c.edge.enter(c.s, c.scratch, a.ln2));
+    linear_backward_weight(c.s, dw.fc_w, dw.fc_b, dfc, c.edge.enter(c.s, c.scratch, a.ln2), add);
     linear_backward_input(c.s, dln2, dfc, w.fc_w);
     residual_layernorm_backward(c.s, dy, dh, dw.proj_b, dw.ln2_w, dw.ln2_b, c.edge.enter_backward(c.s, c.scratch, dln2),
                                 a.mid, a.stat2, w.ln2_w, dropout(c, Site::attention_residual));
@@ -102,11 +102,11 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
     const auto branch = c.scratch.scope();
     const Tensor dproj = c.edge.leave_backward(c.s, c.scratch, dh);
     const Tensor datt = like(a.att), delta = like(a.lse), dqkv = like(a.qkv), dln1 = entered();
-    linear_backward_weight(c.s, dw.proj_w, {}, dproj, a.att);
+    linear_backward_weight(c.s, dw.proj_w, {}, dproj, a.att, add);
     linear_backward_input(c.s, datt, dproj, w.proj_w);
     attention_backward(c.s, dqkv, delta, datt, a.att, a.lse, a.qkv, shape_.attention, dropout(c, Site::attention),
                        c.starts);
-    linear_backward_weight(c.s, dw.qkv_w, dw.qkv_b, dqkv, c.edge.enter(c.s, c.scratch, a.ln1));
+    linear_backward_weight(c.s, dw.qkv_w, dw.qkv_b, dqkv, c.edge.enter(c.s, c.scratch, a.ln1), add);
     linear_backward_input(c.s, dln1, dqkv, w.qkv_w);
     layernorm_backward(c.s, dy, dw.ln1_w, dw.ln1_b, c.edge.enter_backward(c.s, c.scratch, dln1), a.x, a.stat1, w.ln1_w);
   }

@@ -61,8 +61,9 @@ class Block {
   // Fills the rest of `a` from x and the products, with the bits that forward() gave it.
   void forward_elementwise(const Context& c, const UnitTensors& w, const BlockSaved& a) const;
 
-  // dy (R, C) becomes dx in place; `dw` accumulates.
-  void backward(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw, Tensor dy) const;
+  // dy (R, C) becomes dx in place; `dw` accumulates. Unless `add`, its matrices are written.
+  void backward(const Context& c, const UnitTensors& w, const BlockSaved& a, const UnitTensors& dw, Tensor dy,
+                bool add) const;
 
  private:
   void forward(const Context& c, const UnitTensors& w, const BlockSaved& a, Tensor y, const BlockCache* cache) const;

@@ -40,14 +40,15 @@ void Head::loss(const Context& c, const HeadWeights& w, Tensor x, Tensor targets
 }
 
 void Head::loss_and_gradient(const Context& c, const HeadWeights& w, Tensor x, Tensor targets,
-                             const GradientScale& scale, Tensor losses, Tensor dx, const HeadWeights& dw) const {
+                             const GradientScale& scale, Tensor losses, Tensor dx, const HeadWeights& dw,
+                             bool add) const {
   const auto scope = c.scratch.scope();
   const Tensor dh = c.scratch.tensor(x.dtype(), {N_, x.cols()});
   const Normed norm(c, w, x);
   const Tensor h = c.edge.enter(c.s, c.scratch, norm.ln);
   in_chunks(c, h, w.wte, [&](int64_t begin, int64_t end, const Tensor& z) {  // which becomes its own gradient
     c.edge.loss_and_gradient(c.s, c.scratch, losses.flat(begin, end), z, targets.flat(begin, end), scale);
-    linear_backward_weight(c.s, dw.wte, {}, z, h.rows(begin, end));
+    linear_backward_weight(c.s, dw.wte, {}, z, h.rows(begin, end), add || begin > 0);
     linear_backward_input(c.s, dh.rows(begin, end), z, w.wte);
   });
   fill(c.s, dx, 0);

@@ -20,9 +20,9 @@ class Head {
   // losses (N) f32 written, 0 where the target is -1; x (R, C); targets (N) i32.
   void loss(const Context& c, const HeadWeights& w, Tensor x, Tensor targets, Tensor losses) const;
 
-  // The same; dx (R, C) written and dw accumulates, both of scale * sum(losses).
+  // The same; dx (R, C) written and dw accumulates, both of scale * sum(losses). Unless `add`, dw.wte is written.
   void loss_and_gradient(const Context& c, const HeadWeights& w, Tensor x, Tensor targets, const GradientScale& scale,
-                         Tensor losses, Tensor dx, const HeadWeights& dw) const;
+                         Tensor losses, Tensor dx, const HeadWeights& dw, bool add) const;
 
   // stats (3, N) f32 written, of each row as Edge::softmax does; what it makes of a target of -1 means nothing.
   void softmax(const Context& c, const HeadWeights& w, Tensor x, Tensor targets, Tensor stats) const;

@@ -18,16 +18,23 @@ Gradients::Gradients(const Plan& plan, Program& list) : plan_(plan), list_(list)
   next_ = first_shared_ = slots_.size();
   slots_.resize(slots_.size() + static_cast<size_t>(std::min(sharing, plan.relay ? 3 : 2)));
   if (!sharded())
-    for (size_t u = 0; u < plan.units.size(); u++) list_.push_back({.op = Op::zero, .unit = as_number(u)});
+    for (size_t u = 0; u < plan.units.size(); u++)  // where the head is, it comes before the embedding
+      zero(u, none, plan.is_layer(u) || (u == plan.tokens && plan.chunks.back().last));
 }
 
-void Gradients::open(size_t unit) {
-  if (!sharded() || find(unit)) return;
+void Gradients::zero(size_t unit, int32_t slot, bool products) {
+  list_.push_back({.op = Op::zero, .all = !products, .unit = as_number(unit), .slot = slot});
+  if (products) unwritten_.insert(unit);
+}
+
+bool Gradients::open(size_t unit, bool products) {
+  if (!sharded() || find(unit)) return unwritten_.erase(unit) == 0;
   const size_t slot = own_[unit] != none ? static_cast<size_t>(own_[unit]) : next_;
   if (own_[unit] == none && ++next_ == slots_.size()) next_ = first_shared_;
   collect(slot);
   slots_[slot].unit = as_number(unit);
-  list_.push_back({.op = Op::zero, .unit = as_number(unit), .slot = as_number(slot)});
+  zero(unit, as_number(slot), products);
+  return unwritten_.erase(unit) == 0;
 }
 
 void Gradients::reduce(size_t unit, bool last_microbatch) {

@@ -18,8 +18,9 @@ class Gradients {
   // Adds to `list` from here on; both must outlive it.
   Gradients(const Plan& plan, Program& list);
 
-  // The unit's gradients are about to be added to.
-  void open(size_t unit);
+  // The unit's gradients are about to be added to, in an instruction in which products do so or not. Returns what such
+  // products have to do: add to what is there, or write what was not even zeroed.
+  bool open(size_t unit, bool products);
   // They hold a microbatch.
   void reduce(size_t unit, bool last_microbatch);
   // All that is on its way arrives and is summed.
@@ -33,6 +34,7 @@ class Gradients {
     bool scattering = false, add = false, last = false;
   };
 
+  void zero(size_t unit, int32_t slot, bool products);
   bool sharded() const { return plan_.mesh.shard > 1; }
   Slot* find(size_t unit);
   // While the next unit is worked on, what was scattered comes together inside the node, and goes to others from then
@@ -50,6 +52,7 @@ class Gradients {
   std::vector<Slot> slots_;   // those of one unit, then the shared ones
   size_t first_shared_ = 0, next_ = 0;
   std::set<size_t> scattered_;
+  std::set<size_t> unwritten_;          // units whose products have not written their gradients
   std::optional<Instruction> in_node_;  // the scatter that is to be relayed
   int32_t parted_ = none;               // the unit whose parts are under way
   bool summing_ = false;

@@ -18,6 +18,22 @@ DType computed_in(ComputeType type) {
 
 int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
+// Elements of the unit, padding among them, outside of its matrices that products multiply with.
+std::vector<Interval> beside_products(const UnitPlan& unit) {
+  std::vector<Interval> products;
+  for (const PlacedParam& param : unit.params)
+    if (unit.role != UnitRole::positions && param.shape.num_dims() == 2) products.push_back(param.range());
+  std::ranges::sort(products, {}, &Interval::begin);
+  products.push_back({unit.numel, unit.numel});
+  std::vector<Interval> beside;
+  int64_t end = 0;
+  for (const Interval& product : products) {
+    if (product.begin > end) beside.push_back({end, product.begin});
+    end = product.end;
+  }
+  return beside;
+}
+
 // `parts`: into which each shard can be divided.
 UnitPlan place(const UnitSpec& spec, const TensorRank& tensor, int64_t shards, int64_t shard, int64_t parts) {
   // Parameters, shards and their parts start on cache lines, also in bf16.
@@ -40,6 +56,7 @@ UnitPlan place(const UnitSpec& spec, const TensorRank& tensor, int64_t shards, i
   const int64_t size = unit.numel / shards;
   unit.shard = {shard * size, (shard + 1) * size};
   unit.mine = {0, tensor.rank == 0 ? unit.numel : unit.split};
+  unit.beside_products = beside_products(unit);
   return unit;
 }
 

@@ -36,6 +36,9 @@ struct UnitPlan {
   // share of norms and checkpoints.
   Interval mine{};
 
+  // Of the gradients, what products do not write as a whole: all but a layer's matrices and, for the head, the tokens'.
+  std::vector<Interval> beside_products{};
+
   bool keep_gathered = false;  // gathered once a step, in memory of its own; else in memory that layers take turns in
   bool reduce_once = false;    // whole gradients accumulate here and are reduced once a step; else every microbatch
   bool optimizer_on_host = false;  // master weights and moments, between updates

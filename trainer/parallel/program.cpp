@@ -175,9 +175,9 @@ class Lister {
     if (mode_ == Mode::train) {
       const int32_t gradient = m.gradients.of(a.microbatch);
       await(gradient);
-      gradients_->open(plan_.norm);
-      gradients_->open(plan_.tokens);
-      emit(a, {.op = Op::head, .x = x, .y = gradient, .batch = batch});
+      gradients_->open(plan_.norm, false);
+      const bool add = gradients_->open(plan_.tokens, true);
+      emit(a, {.op = Op::head, .add = add, .x = x, .y = gradient, .batch = batch});
       gradients_->reduce(plan_.norm, last_microbatch(a));
       if (!plan_.chunks.front().first) gradients_->reduce(plan_.tokens, last_microbatch(a));
       emit(a, {.op = Op::keep_loss, .batch = batch});
@@ -206,8 +206,8 @@ class Lister {
       }
       for (int64_t i = end; i-- > first;) {
         use(c.unit(i));
-        gradients_->open(c.unit(i));
         Instruction layer = of_layer(Op::backward, a, i);
+        layer.add = gradients_->open(c.unit(i), true);
         layer.x = m.x(k, i);
         layer.y = gradient;
         if (plan_.kept == Kept::all) layer.saved = m.saved_of(k, i);
@@ -216,8 +216,8 @@ class Lister {
       }
     }
     if (!c.first) return begin(Op::send, a, gradient);
-    gradients_->open(plan_.tokens);
-    gradients_->open(plan_.positions);
+    gradients_->open(plan_.tokens, false);
+    gradients_->open(plan_.positions, false);
     emit(a, {.op = Op::embed_backward, .y = gradient, .batch = m.slots.of(k)});
     gradients_->reduce(plan_.tokens, last_microbatch(a));
     gradients_->reduce(plan_.positions, last_microbatch(a));

@@ -29,7 +29,7 @@ struct Instruction {
     gather,        // unit, slot
     await_gather,  // unit, slot
     // Gradients. Slot none: of a unit that is not sharded, in its own memory.
-    zero,     // unit, slot: the slot is the unit's from here on
+    zero,     // unit, slot, all: the slot is the unit's from here on, and 0, or only where no product writes first
     scatter,  // unit, slot, add: sends the slot off, into the unit's gradient or, to be added, beside it; the unit may
               // then be zeroed in another slot
     relay,    // unit, slot: where gradients in bf16 are added up in each node first: awaits that and sends the sums on
@@ -64,7 +64,9 @@ struct Instruction {
   static constexpr int32_t none = -1;  // of the numbers below
 
   Op op;
-  bool add = false;                    // scatter, collect: the unit has been scattered before in this step
+  bool add = false;  // scatter, collect: the unit has been scattered before in this step; head, backward: products add
+                     // to what gradients hold, and otherwise write them
+  bool all = false;  // zero
   Channel channel = Channel::forward;  // receive, send
   int32_t microbatch = none;
   int32_t layer = none;  // of the model

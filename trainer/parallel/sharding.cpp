@@ -74,9 +74,12 @@ void Sharding::weights_changed() {
   }
 }
 
-void Sharding::zero(size_t unit, int32_t at) {
+void Sharding::zero(size_t unit, int32_t at, bool all) {
   if (at != Instruction::none) gradient_slots_[static_cast<size_t>(at)].unit = unit;
-  fill(runtime_.stream, whole_gradient(unit).flat(0, plan_.units[unit].numel), 0);
+  const UnitPlan& plan = plan_.units[unit];
+  const Tensor gradient = whole_gradient(unit);
+  if (all) return fill(runtime_.stream, gradient.flat(0, plan.numel), 0);
+  for (const Interval& part : plan.beside_products) fill(runtime_.stream, gradient.flat(part.begin, part.end), 0);
 }
 
 Tensor Sharding::target(size_t unit, const Slot& slot, bool add) const {

@@ -34,7 +34,7 @@ class Sharding {
   // What the instructions of these names say. A unit that is in its slot since the last update is not gathered again.
   void gather(size_t unit, size_t slot);
   void await_gather(size_t slot) { weight_slots_[slot].gather.wait(); }
-  void zero(size_t unit, int32_t slot);
+  void zero(size_t unit, int32_t slot, bool all);
   void scatter(size_t unit, size_t slot, bool add);
   void relay(size_t unit, size_t slot);
   void collect(size_t unit, size_t slot, bool add);

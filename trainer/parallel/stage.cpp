@@ -74,7 +74,7 @@ void Stage::obey(const Instruction& i) {
   switch (i.op) {
     case Op::gather: return sharding_.gather(unit, slot);
     case Op::await_gather: return sharding_.await_gather(slot);
-    case Op::zero: return sharding_.zero(unit, i.slot);
+    case Op::zero: return sharding_.zero(unit, i.slot, i.all);
     case Op::scatter: return sharding_.scatter(unit, slot, i.add);
     case Op::relay: return sharding_.relay(unit, slot);
     case Op::collect: return sharding_.collect(unit, slot, i.add);
@@ -179,7 +179,7 @@ void Stage::head(const Instruction& i) {
   const UnitTensors dnorm = sharding_.gradients(plan_.norm);
   const HeadWeights dw{dnorm.lnf_w, dnorm.lnf_b, sharding_.gradients(plan_.tokens).wte};
   head_.loss_and_gradient(context(i), head_weights(), residual(i.x).tensor, b.targets,
-                          {share_of_token(), batch_.loss_scale}, b.losses, gradient, dw);
+                          {share_of_token(), batch_.loss_scale}, b.losses, gradient, dw, i.add);
   show("loss", i, b.losses.view({b.losses.numel(), 1}), 0);
   show("d " + output_name(plan_.model.layers - 1), i, gradient, plan_.block.first_row);
 }
@@ -203,7 +203,8 @@ void Stage::backward(const Instruction& i) {
   const Tensor gradient = residual(i.y).tensor;
   const bool recomputed = i.saved == Instruction::none;
   const BlockSaved saved = recomputed ? recomputed_.front().saved : kept(i);
-  Block(i.layer, plan_.block).backward(context(i), sharding_.weights(unit), saved, sharding_.gradients(unit), gradient);
+  Block(i.layer, plan_.block)
+      .backward(context(i), sharding_.weights(unit), saved, sharding_.gradients(unit), gradient, i.add);
   if (recomputed) recomputed_.pop_front();
   show("d " + output_name(i.layer - 1), i, gradient, plan_.block.first_row);
 }
