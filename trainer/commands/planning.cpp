@@ -76,8 +76,9 @@ Command search_command(CLI::App& cli) {
 }
 
 Command measure_command(CLI::App& cli) {
-  auto* app = cli.add_subcommand(
-      "measure", "What this machine's CPU and the link between its ranks do, as a profile for plan; under mpirun with as many ranks as will train");
+  auto* app = cli.add_subcommand("measure",
+                                 "What this machine's CPU and the link between its ranks do, as a profile for plan; "
+                                 "under mpirun with as many ranks as will train");
   auto out = std::make_shared<std::string>();
   app->add_option("--write", *out, "file for the profile; default: prints it");
   return {app, {}, [out](const Session& session) {

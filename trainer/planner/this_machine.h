@@ -12,7 +12,8 @@ namespace megalith {
 void check_measurable(const Session& session);
 
 // Collective, of ranks that are measurable. The profile as TOML, the same on every rank: all the machine's cores are
-// one device, which the ranks share. Rates are what all ranks reach together, from the first one's start to the last one's end.
+// one device, which the ranks share. Rates are what all ranks reach together, from the first one's start to the last
+// one's end.
 std::string measure_this_machine(const Session& session);
 
 }  // namespace megalith
