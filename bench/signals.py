@@ -15,118 +15,24 @@ log does not say how the run ended, or a run is not the one that it should be.
 """
 import argparse
 import collections
-import filecmp
 import glob
-import json
 import os
 import random
-import re
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 
-CONFIG = """[model]
-layers = 4
-hidden = 48
-heads = 4
-vocab = 257
-context = 32
-dropout = 0.1
-[data]
-train = "tokens.bin"
-[batch]
-sequence_length = 16
-global_batch_size = 8
-microbatch_size = 2
-[optimizer]
-learning_rate = 1e-3
-decay = "constant"
-[train]
-steps = 1000000
-[checkpoint]
-every = 20
-keep = 2
-"""
-LAYOUTS = {  # name: ranks, overrides
-    "alone": (1, []),
-    "full_shard": (2, []),
-    "tensor": (2, ["parallel.tensor_parallel_degree=2"]),
-    "pipeline": (2, ["parallel.pipeline_parallel_degree=2"]),
-    "full_shard 4": (4, []),
-    "tensor pipeline": (4, ["parallel.tensor_parallel_degree=2", "parallel.pipeline_parallel_degree=2"]),
-}
+from small_jobs import LAYOUTS, Job, course, finish, newest, write_inputs
+
 KINDS = [(name, target) for target in ("mpirun", "a rank", "all ranks") for name in ("TERM", "INT", "USR1", "USR2")]
 KINDS.append(("INT", "the group"))
-
-
-def environment(grace):
-    return dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMP_NUM_THREADS="1",
-                OMP_WAIT_POLICY="PASSIVE", OMPI_MCA_btl="^tcp,ofi", OMPI_MCA_pml="ob1", HWLOC_HIDE_ERRORS="2",
-                OMPI_MCA_odls_base_sigkill_timeout=str(grace), PRTE_MCA_odls_base_sigkill_timeout=str(grace))
-
-
-class Job:
-    def __init__(self, args, name, steps=None, grace=10):
-        ranks, overrides = LAYOUTS[name]
-        more = [f"train.steps={steps}"] if steps else []
-        self.folder = os.path.join(args.work, name.replace(" ", "-"))
-        self.out = open(self.folder + ".out", "w")
-        self.process = subprocess.Popen(
-            [args.mpirun, "--oversubscribe", "--bind-to", "none", "-n", str(ranks), args.megalith, "train", "config.toml",
-             f"run.output={self.folder}", *overrides, *more],
-            cwd=args.work, stdout=self.out, stderr=subprocess.STDOUT, env=environment(grace), start_new_session=True)
-
-    def said(self):
-        with open(self.out.name) as file:
-            return file.read()
-
-    def stepped(self):
-        return re.search(r"^step \d+/", self.said(), re.M)
-
-    def ranks(self):
-        """The megaliths below mpirun."""
-        children = subprocess.run(["ps", "--no-headers", "-o", "pid,comm", "--ppid", str(self.process.pid)],
-                                  capture_output=True, text=True).stdout.split("\n")
-        return [int(line.split()[0]) for line in children if line.strip().endswith("megalith")]
-
-    def wait_for(self, ready):
-        begin = time.monotonic()
-        while self.process.poll() is None and not ready():
-            if time.monotonic() - begin > 60:
-                sys.exit(f"{self.folder}: nothing happens\n{self.said()}")
-            time.sleep(0.001)
-
-    def send(self, name, target, rng):
-        number = getattr(signal, "SIG" + name)
-        if target == "the group":
-            os.killpg(self.process.pid, number)
-            return
-        victims = [self.process.pid] if target == "mpirun" else self.ranks()
-        if target == "a rank" and victims:
-            victims = [rng.choice(victims)]
-        for pid in victims:
-            try:
-                os.kill(pid, number)
-            except ProcessLookupError:
-                pass
 
 
 def last_line(folder):
     with open(folder + "/log.txt") as file:
         return file.read().rstrip("\n").split("\n")[-1][20:]
-
-
-def newest(folder):
-    found = sorted(glob.glob(folder + "/checkpoints/step-????????"))
-    return int(found[-1][-8:]) if found else 0
-
-
-def course(folder):
-    with open(folder + "/metrics.jsonl") as file:
-        return [(line["step"], line["loss"], line["grad_norm"]) for line in map(json.loads, file) if "loss" in line]
 
 
 def one_signal(args, name, kind, grace, rng):
@@ -164,28 +70,6 @@ def one_signal(args, name, kind, grace, rng):
     return ("lost, and said so" if last.startswith("ended: ") else "lost without a word"), lost, seconds
 
 
-def finish(args, name):
-    """Whether the run that was sent signals is the run that was not."""
-    steps = newest(args.work + "/" + name.replace(" ", "-")) + 3
-    job = Job(args, name, steps)
-    if job.process.wait() != 0:
-        print(job.said())
-        return False
-    kept = job.folder + ".signalled"
-    shutil.rmtree(kept, ignore_errors=True)
-    os.rename(job.folder, kept)
-    whole = Job(args, name, steps)
-    if whole.process.wait() != 0:
-        print(whole.said())
-        return False
-    files = sorted(os.path.basename(f) for f in glob.glob(f"{kept}/checkpoints/step-{steps:08}/*.h5"))
-    same = all(filecmp.cmp(f"{kept}/checkpoints/step-{steps:08}/{f}", f"{whole.folder}/checkpoints/step-{steps:08}/{f}", False)
-               for f in files)
-    alike = bool(files) and same and course(kept) == course(whole.folder)
-    print(f"{name}: {steps} steps, {'the same bits' if alike else 'NOT THE SAME'} as without signals")
-    return alike
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("megalith")
@@ -197,13 +81,9 @@ def main():
     args = parser.parse_args()
     args.megalith = os.path.abspath(args.megalith)
     args.work = os.path.abspath(args.work or tempfile.mkdtemp(prefix="megalith-signals-"))
-    os.makedirs(args.work, exist_ok=True)
+    args.overrides = []
     rng = random.Random(args.seed)
-    with open(args.work + "/config.toml", "w") as file:
-        file.write(CONFIG)
-    with open(args.work + "/tokens.bin", "wb") as file:
-        for _ in range(20000):
-            file.write(rng.randrange(257).to_bytes(2, "little"))
+    write_inputs(args.work, rng)
 
     rows = collections.defaultdict(lambda: collections.defaultdict(list))
     lost, bad = 0, False

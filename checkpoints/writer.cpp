@@ -97,19 +97,20 @@ FileRecord write_rank_file(const std::string& folder, int rank, std::span<const 
     if (p.piece.numel() == 0) continue;
     CHECK(p.show, "no data for {}", describe(p.piece));
     const int k = pieces_of[p.piece.name]++;
-    const Content content = content_of(p);
-    record.datasets.push_back({.piece = p.piece,
-                               .dtype = p.dtype,
-                               .dataset = k ? fmt::format("{}#{}", p.piece.name, k) : p.piece.name,
-                               .checksum = content.checksum,
-                               .not_finite = content.not_finite});
+    record.datasets.push_back(
+        {.piece = p.piece, .dtype = p.dtype, .dataset = k ? fmt::format("{}#{}", p.piece.name, k) : p.piece.name});
     stored.push_back(&p);
     element_bytes += record.datasets.back().bytes();
   }
 
-  // A full disk, or a limit on files, is known before HDF5 meets it.
+  // A full disk, or a limit on files, is known before anything is read and before HDF5 meets it.
   NewFile file(folder + "/" + record.name);
   file.reserve(element_bytes);
+  for (size_t i = 0; i < stored.size(); i++) {
+    const Content content = content_of(*stored[i]);
+    record.datasets[i].checksum = content.checksum;
+    record.datasets[i].not_finite = content.not_finite;
+  }
   const HDF5Layout layout = lay_out_hdf5(record.datasets);
   record.bytes = layout.bytes;
   file.reserve(layout.bytes);

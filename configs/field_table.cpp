@@ -156,6 +156,10 @@ Table<Config> build_table() {
                     "Updates between checkpoints, beside checkpoint.minutes; 0: not by their number");
   checkpoint.number("minutes", &CheckpointConfig::minutes, "minutes", between(0, 1e7),
                     "Most time between checkpoints, of which the end of the run has one as well; 0: not by time");
+  checkpoint.word(
+      "asynchronous", &CheckpointConfig::asynchronous,
+      "Save beside the steps that follow, from a copy of the state in memory of the host, which stops a step "
+      "for the copy alone. Only the last one of a run stops it until the files are written");
   checkpoint.number(
       "on_signal_seconds", &CheckpointConfig::on_signal_seconds, "seconds", between(0, 1e6),
       "SIGTERM, SIGINT, SIGUSR1 or SIGUSR2, to mpirun or a rank, ends the run after the step in flight with a "

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
 #include <utility>
 
 namespace megalith {
@@ -24,7 +25,12 @@ constexpr int64_t largest_call = int64_t{1} << 30;  // read and write take at mo
 
 const FileHook::Decide* installed = nullptr;
 
-FileFate fate_of(const FileEvent& event) { return installed ? (*installed)(event) : FileFate{}; }
+FileFate fate_of(const FileEvent& event) {
+  static std::mutex one_at_a_time;
+  if (!installed) return {};
+  const std::lock_guard lock(one_at_a_time);
+  return (*installed)(event);
+}
 
 // Makes a call, again when a signal has interrupted it: 0, or the errno.
 template <class Call>

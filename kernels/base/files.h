@@ -181,9 +181,9 @@ class FolderLock {
   std::string absent_;
 };
 
-// For tests. While one lives, `decide` is asked before each call of this process to the system, and may not throw. It
-// is the only state here that belongs to no object: one at a time, installed and removed while no other thread has
-// files.
+// For tests. While one lives, `decide` is asked before each call of this process to the system, by one thread at a
+// time, and may not throw or call anything here. It is the only state here that belongs to no object: one at a time,
+// installed and removed while no other thread has files.
 enum class FileCall { open, create, reserve, write, resize, sync, rename, sync_folder, make_folder, remove, lock };
 
 struct FileEvent {

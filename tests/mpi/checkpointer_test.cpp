@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 
 #include "tests/checkpoints/helpers.h"
 #include "tests/mpi/on_all_ranks.h"
@@ -155,6 +156,114 @@ TEST_F(Resume, StateInBf16) {
     EXPECT_GT(wide.step(3).loss, 0);
     config_ = before;
   }
+}
+
+// In every layout the same files, whichever way they were written, though the weights change meanwhile; and what they
+// hold is what every rank had, whoever saved it.
+TEST_F(Resume, WhatIsSavedBesideStepsIsWhatWasSavedAtOnce) {
+  using Set = void (*)(Config&);
+  const std::map<int, std::vector<Set>> layouts{
+      {1, {[](Config&) {}, [](Config& c) { c.memory.offload_optimizer = 0.5; }}},
+      {4,
+       {[](Config& c) { c.parallel.sharded_data_parallel_degree = 2; },
+        [](Config& c) { c.parallel.sharded_data_parallel_degree = 1; },
+        [](Config& c) { c.parallel.tensor_parallel_degree = c.parallel.pipeline_parallel_degree = 2; },
+        [](Config& c) {
+          c.parallel.pipeline_parallel_degree = 2;
+          c.parallel.sharded_data_parallel_degree = 1;
+          c.precision.compute = ComputeType::bf16;
+          c.precision.master = c.precision.moments = StorageType::bf16;
+          c.precision.stochastic_rounding = true;
+        }}}};
+  const auto found = layouts.find(session().size());
+  if (found == layouts.end()) GTEST_SKIP() << "1 or 4 ranks";
+  int number = 0;
+  for (const Set& set : found->second) {
+    Config config = deep_model(8);
+    set(config);
+    SCOPED_TRACE(described(config));
+    config.checkpoint.asynchronous = true;
+    config.checkpoint.directory = fmt::format("at_once_{}", number);
+    Config beside_config = config;
+    beside_config.checkpoint.directory = fmt::format("beside_{}", number++);
+    SmallRun run = on_all_ranks(config);
+    for (int64_t s : {0, 1}) run.step(s);
+    std::vector<std::vector<float>> before;
+    const auto all_held = [](SmallRun& of) {
+      std::vector<Tensor> all;
+      for (const Unit& unit : of.units()) all.push_back(unit.master());
+      for (const Optimizer::State& state : of.trainer.optimizer().state())
+        all.insert(all.end(), state.by_unit.begin(), state.by_unit.end());
+      return all;
+    };
+    for (const Tensor& t : all_held(run)) before.push_back(values_of(t));
+
+    const Progress progress{.step = 2, .sequences = 16};
+    Checkpointer beside(beside_config, session(), run.trainer);
+    const Saved at_once = Checkpointer(config, session(), run.trainer).save(progress);
+    beside.begin_save(progress);
+    std::optional<Saved> saved;
+    double phases = 0;
+    int64_t steps = 2, phases_seen = 0;
+    while (!saved) {
+      phases = run.step(steps++, {.phases = beside.phases()}).phases;
+      if (!beside.all_ended(phases)) continue;
+      saved = beside.go_on();
+      phases_seen++;
+      EXPECT_FALSE(beside.all_ended(phases)) << "votes for one phase end no other";
+    }
+    EXPECT_EQ(phases_seen, 3);
+    EXPECT_EQ(saved->step, 2);
+    EXPECT_EQ(saved->not_finite, "");
+    EXPECT_FALSE(beside.finish());
+
+    const auto in_config = [](const std::string& path) {
+      Manifest manifest = CheckpointReader(path).manifest();
+      manifest.state.erase("config");  // which names the folder
+      return to_text(manifest);
+    };
+    EXPECT_EQ(in_config(saved->path), in_config(at_once.path));
+    const std::string file = fmt::format("/rank-{:05}.h5", session().rank());
+    EXPECT_EQ(read_file(saved->path + file), read_file(at_once.path + file));
+
+    SmallRun again = on_all_ranks(beside_config);
+    ASSERT_TRUE(Checkpointer(beside_config, session(), again.trainer).resume());
+    const std::vector<Tensor> loaded = all_held(again), now = all_held(run);
+    int changed = 0;
+    for (size_t i = 0; i < loaded.size(); i++) {
+      EXPECT_EQ(values_of(loaded[i]), before[i]);
+      changed += values_of(now[i]) != before[i];
+    }
+    EXPECT_GT(changed, 0);
+  }
+}
+
+// A rank whose disk is full while others go on: all learn of it together, nothing is left, and the next save succeeds.
+TEST_F(Resume, WhatFailsBesideStepsFailsOnAllRanks) {
+  config_.checkpoint.asynchronous = true;
+  SmallRun run = make();
+  Checkpointer checkpointer(config_, session(), run.trainer);
+  for (const FileCall call : {FileCall::reserve, FileCall::write, FileCall::sync, FileCall::rename}) {
+    const std::string message = message_of([&] {
+      const FileHook hook([&](const FileEvent& e) {
+        const bool mine = last_rank() && e.path.find(fmt::format("/rank-{:05}", session().rank())) != std::string::npos;
+        return FileFate{mine && e.call == call ? ENOSPC : 0};
+      });
+      checkpointer.begin_save({.step = 3, .sequences = 15});
+      checkpointer.finish();
+    });
+    const std::string who = session().size() > 1 ? fmt::format("rank {}: ", session().size() - 1) : "";
+    EXPECT_TRUE(message.starts_with(who)) << message;
+    EXPECT_NE(message.find("No space left on device"), std::string::npos) << message;
+    EXPECT_FALSE(checkpointer.saving());
+    session().broadcast_text("removed");  // by rank 0
+    EXPECT_FALSE(fs::exists("checkpoints/.step-00000003.partial"));
+    EXPECT_EQ(list_checkpoints("checkpoints").size(), 2u);
+    session().broadcast_text("looked");
+  }
+  checkpointer.begin_save({.step = 3, .sequences = 15});
+  ASSERT_EQ(checkpointer.finish().value().path, "checkpoints/step-00000003");
+  EXPECT_EQ(resume(), "step 3");
 }
 
 // As checkpoints were before steps could be skipped: as many updates as steps.

@@ -18,6 +18,13 @@ std::vector<float> on_host(Stream& s, Tensor t) {
   return values;
 }
 
+// Of the i-th tensor that is saved.
+std::vector<float> on_host_of(SmallRun& run, size_t i) {
+  const SavedTensor& saved = run.trainer.saved_tensors()[i];
+  run.runtime.stream.synchronize();
+  return saved.place == Place::host ? values_of(saved.values) : on_host(run.runtime.stream, saved.values);
+}
+
 // The tolerances of the references: losses 1e-5, gradient norms 1e-4, weights 1e-3.
 void expect_same_course(const Config& config) {
   SmallRun cpu(config), gpu(config, World::cuda);
@@ -145,6 +152,32 @@ TEST(SimulatedGpu, TheHostWaitsForNothingWithinAStep) {
   EXPECT_EQ(scalars.loss, 0);
   run.runtime.stream.receive(ticket);
   EXPECT_GT(scalars.loss, 0);
+}
+
+// What is saved beside the next step is what it was before that: the update waits for the copies, and the host for
+// both.
+TEST(SimulatedGpu, CopiesTheStateBesideTheNextStep) {
+  for (double on_host : {0.0, 0.5}) {
+    Config config = small_config();
+    config.checkpoint.asynchronous = true;
+    config.memory.offload_optimizer = on_host;
+    SmallRun run(config, World::cuda), twin(config, World::cuda);
+    int64_t changed = 0;
+    for (int64_t step = 0; step < 6; step++) {
+      run.step(step);
+      twin.step(step);
+      const std::vector<SavedTensor>& copies = run.trainer.copy_state();
+      if (on_host == 0) EXPECT_GT(simt::work_enqueued(), 0) << "the host does not wait for copies";
+      run.step(++step);
+      for (size_t i = 0; i < copies.size(); i++) {
+        const std::vector<float> then = on_host_of(twin, i), copied = values_of(copies[i].values);
+        ASSERT_EQ(copied, then) << "step " << step << ", " << copies[i].path << " of unit " << copies[i].unit;
+        changed += on_host_of(run, i) != then;
+      }
+      twin.step(step);
+    }
+    EXPECT_GT(changed, 0);
+  }
 }
 
 // What was enqueued before and what comes after do not matter to a download.

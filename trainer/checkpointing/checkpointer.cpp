@@ -96,28 +96,34 @@ Config load_run_config(const std::string& toml_path, const std::vector<std::stri
 Checkpointer::Checkpointer(const Config& config, const Session& session, Trainer& trainer, std::optional<Course> course)
     : config_(config), session_(session), trainer_(trainer), course_(std::move(course)) {}
 
-std::vector<HeldPiece> Checkpointer::held(bool parameters_only, bool mine_only) const {
+std::vector<HeldPiece> Checkpointer::held(bool parameters_only) const {
   std::vector<HeldPiece> all;
   const std::vector<Unit>& units = trainer_.stage().sharding().units();
-  const MeshShape& mesh = trainer_.plan().mesh;
-  const int64_t copy = mesh.coordinate(trainer_.plan().rank, Axis::data);
-  const auto hold = [&](const std::string& path, size_t u, Tensor shard) {
-    const UnitPlan& plan = units[u].plan();
-    const Interval within =
-        mine_only ? part_of(intersect(plan.mine, plan.shard), copy, mesh.data) : Interval{0, plan.numel};
-    for (HeldPiece& piece : held_pieces(units[u], path, shard, within)) all.push_back(std::move(piece));
+  const auto hold = [&](const std::string& path, const Unit& unit, const Tensor& shard) {
+    for (HeldPiece& piece : held_pieces(unit, path, shard, unit.plan().shard)) all.push_back(std::move(piece));
   };
   for (size_t u = 0; u < units.size(); u++) {
-    hold(std::string(parameters_path), u, units[u].master());
+    hold(std::string(parameters_path), units[u], units[u].master());
     if (parameters_only) continue;
-    for (const Optimizer::State& state : trainer_.optimizer().state()) hold(state.path + "/", u, state.by_unit[u]);
+    for (const Optimizer::State& state : trainer_.optimizer().state())
+      hold(state.path + "/", units[u], state.by_unit[u]);
+  }
+  return all;
+}
+
+std::vector<HeldPiece> Checkpointer::pieces_of(const std::vector<SavedTensor>& tensors) const {
+  std::vector<HeldPiece> all;
+  for (const SavedTensor& t : tensors) {
+    const std::string path = t.path.empty() ? std::string(parameters_path) : t.path + "/";
+    const Unit& unit = trainer_.stage().sharding().units()[t.unit];
+    for (HeldPiece& piece : held_pieces(unit, path, t.values, t.part)) all.push_back(std::move(piece));
   }
   return all;
 }
 
 int64_t Checkpointer::bytes() const {
   int64_t all = 0;
-  for (const HeldPiece& h : held(false, true)) all += h.data.bytes();
+  for (const HeldPiece& h : pieces_of(trainer_.saved_tensors())) all += h.data.bytes();
   return all;
 }
 
@@ -127,61 +133,73 @@ void Checkpointer::prune(const Sanity& sanity) const {
                     [&](const auto& steps) { return needed_checkpoints(steps, sanity, c.settle); });
 }
 
-Saved Checkpointer::save(const Progress& progress, bool keep_all) {
+Saving::Task Checkpointer::task(const Progress& progress, bool keep_all, std::vector<StoredPiece> pieces) const {
   const std::string& directory = config_.checkpoint.directory;
-  std::string folder;
-  together(session_, [&] {
-    if (session_.rank() != 0) return;
-    // What has settled since the last save makes room.
-    if (!keep_all) prune(progress.sanity);
-    folder = begin_checkpoint(directory, progress.step);
-  });
-  folder = session_.broadcast_text(folder);
-
-  FileRecord record;
-  try {
-    together(session_, [&] {
-      std::vector<StoredPiece> pieces;
-      for (const HeldPiece& h : held(false, true)) pieces.push_back(stored_piece(trainer_.stream(), h));
-      record = write_rank_file(folder, session_.rank(), pieces);
-    });
-  } catch (const JobError&) {
-    if (session_.rank() == 0) abandon_checkpoint(folder);
-    throw;
+  Saving::Task task{.directory = directory, .step = progress.step, .pieces = std::move(pieces), .state = {}};
+  const Optimizer::History history = trainer_.optimizer().history(trainer_.stream());
+  if (session_.rank() != 0) return task;
+  task.state = {{"written_by", version()},
+                {"sequences", progress.sequences},
+                {"updates", history.updates},
+                {"skipped", progress.skipped},
+                {"skipped_in_a_row", progress.skipped_in_a_row},
+                {"norms", history.norms},
+                {"loss_scale", history.loss_scale},
+                {"overflows", history.overflows},
+                {"good_steps", history.good_steps},
+                {"model", describe_model(config_.model)},
+                {"config", to_toml(config_)}};
+  task.state.update(progress.sanity.to_json());
+  task.state.update(describe_tokenizer(config_, checkpoint_path(directory, progress.step)));
+  if (course_) {
+    task.state["course"] = to_json(*course_);
+    task.state["orders"] = orders_with(resumed_, resumed_at_.step, resumed_at_.sequences, *course_);
   }
+  if (!keep_all) task.prune = [this, sanity = progress.sanity] { prune(sanity); };
+  return task;
+}
 
-  const std::vector<std::string> records = session_.all_gather_text(to_text(record));
-  Saved saved;
+Saved Checkpointer::save(const Progress& progress, bool keep_all) {
+  std::optional<Saving> saving;
   together(session_, [&] {
-    if (session_.rank() != 0) return;
-    const Optimizer::History history = trainer_.optimizer().history(trainer_.stream());
-    Manifest manifest;
-    manifest.step = progress.step;
-    manifest.state = {{"written_by", version()},
-                      {"sequences", progress.sequences},
-                      {"updates", history.updates},
-                      {"skipped", progress.skipped},
-                      {"skipped_in_a_row", progress.skipped_in_a_row},
-                      {"norms", history.norms},
-                      {"loss_scale", history.loss_scale},
-                      {"overflows", history.overflows},
-                      {"good_steps", history.good_steps},
-                      {"model", describe_model(config_.model)},
-                      {"config", to_toml(config_)}};
-    manifest.state.update(progress.sanity.to_json());
-    manifest.state.update(describe_tokenizer(config_, folder));
-    if (course_) {
-      manifest.state["course"] = to_json(*course_);
-      manifest.state["orders"] = orders_with(resumed_, resumed_at_.step, resumed_at_.sequences, *course_);
-    }
-    for (const std::string& text : records) manifest.files.push_back(file_record_from_text(text));
-    saved.not_finite = what_is_not_finite(manifest);
-    saved.path = publish_checkpoint(folder, std::move(manifest));
-    if (!keep_all && saved.not_finite.empty()) prune(progress.sanity);
+    std::vector<StoredPiece> pieces;
+    for (const HeldPiece& h : pieces_of(trainer_.saved_tensors())) pieces.push_back(stored_piece(trainer_.stream(), h));
+    saving.emplace(session_, task(progress, keep_all, std::move(pieces)));
   });
-  saved.not_finite = session_.broadcast_text(saved.not_finite);
-  saved.path = session_.broadcast_text(saved.path);
-  return saved;
+  do saving->work();
+  while (saving->agree());
+  return saving->saved();
+}
+
+void Checkpointer::begin_save(const Progress& progress, bool keep_all) {
+  CHECK(!saving(), "a save of step {} begins while another is under way", progress.step);
+  together(session_, [&] {
+    std::vector<StoredPiece> pieces;
+    for (const HeldPiece& h : pieces_of(trainer_.copy_state())) pieces.push_back(stored_piece_on_host(h));
+    beside_.reset(new Beside{Saving(session_, task(progress, keep_all, std::move(pieces)))});
+  });
+  begin_phase();
+}
+
+void Checkpointer::begin_phase() {
+  phases_++;
+  beside_->thread = std::make_unique<Background>([saving = &beside_->saving] { saving->work(); });
+}
+
+std::optional<Saved> Checkpointer::go_on() {
+  beside_->thread->wait();
+  std::unique_ptr<Beside> beside = std::move(beside_);  // it is over if this throws
+  if (!beside->saving.agree()) return beside->saving.saved();
+  beside_ = std::move(beside);
+  begin_phase();
+  return {};
+}
+
+std::optional<Saved> Checkpointer::finish() {
+  if (!saving()) return {};
+  trainer_.await_copy();
+  for (;;)
+    if (std::optional<Saved> saved = go_on()) return saved;
 }
 
 WayBack Checkpointer::go_back(const Sanity& sanity, const LastWeights& last) {
@@ -210,7 +228,7 @@ WayBack Checkpointer::go_back(const Sanity& sanity, const LastWeights& last) {
 
 Progress Checkpointer::load(CheckpointReader& reader) {
   trainer_.clear();
-  for (const HeldPiece& h : held(false, false)) read_piece(trainer_.stream(), h, reader);
+  for (const HeldPiece& h : held(false)) read_piece(trainer_.stream(), h, reader);
   // Before steps could be skipped, none was.
   const StateReader state(reader.manifest(), reader.folder());
   const int64_t step = reader.manifest().step;
@@ -308,7 +326,7 @@ void Checkpointer::initialize_weights() {
   together(session_, [&] {
     const WeightSource source = open_initial_weights(config_);
     trainer_.clear();
-    for (const HeldPiece& h : held(true, false)) read_piece(trainer_.stream(), h, *source.tensors);
+    for (const HeldPiece& h : held(true)) read_piece(trainer_.stream(), h, *source.tensors);
   });
   trainer_.weights_loaded();
 }

@@ -2,16 +2,18 @@
 // and reading the newest complete checkpoint. checkpoints/FORMAT.md describes the files.
 #pragma once
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "checkpoints/reader.h"
-#include "checkpoints/writer.h"
+#include "trainer/checkpointing/background.h"
 #include "trainer/checkpointing/course.h"
 #include "trainer/checkpointing/held_pieces.h"
 #include "trainer/checkpointing/sanity.h"
+#include "trainer/checkpointing/saving.h"
 #include "trainer/session/session.h"
 #include "trainer/step/trainer.h"
 
@@ -24,12 +26,6 @@ struct Progress {
   int64_t skipped = 0;    // steps, in all
   int64_t skipped_in_a_row = 0;
   Sanity sanity{};  // of these steps
-};
-
-// A checkpoint that was written.
-struct Saved {
-  std::string path;
-  std::string not_finite{};  // what it holds of such values, in words (what_is_not_finite); empty: nothing
 };
 
 // What a run has left that trouble ended.
@@ -61,6 +57,21 @@ class Checkpointer {
   // nothing is deleted for it; no run goes on from it unless it is named.
   Saved save(const Progress& progress, bool keep_all = false);
 
+  // The same beside the steps that follow, from a copy of what is saved, where saves_beside_steps(): the caller goes on
+  // once the copy is made. One at a time. A thread of this rank does the work of a phase (saving.h); that all ranks
+  // have done it they learn from the step whose scalars say all_ended(), and then go_on(), to the next or to the end.
+  void begin_save(const Progress& progress, bool keep_all = false);
+  bool saving() const { return beside_ != nullptr; }
+  // For the votes of a step.
+  int64_t phases() const { return phases_ - (saving() && !beside_->thread->done()); }
+  bool all_ended(double phases) const {
+    return saving() && phases == static_cast<double>(session_.size()) * static_cast<double>(phases_);
+  }
+  // Collective, after a step launched since begin_save(); nothing: it goes on. JobError as of save().
+  std::optional<Saved> go_on();
+  // Collective, and waits for the end; nothing: there was none to wait for.
+  std::optional<Saved> finish();
+
   // Collective, once trouble has ended the run: chooses what it goes on from (checkpoint_to_go_back_to), so that
   // resume() finds it, and sets newer checkpoints aside as suspect.
   WayBack go_back(const Sanity& sanity, const LastWeights& last);
@@ -79,9 +90,11 @@ class Checkpointer {
  private:
   // Deletes what is not needed. On one rank.
   void prune(const Sanity& sanity) const;
-  // Every piece of state of this rank. With `mine_only` what several ranks hold is dealt out among them, so that each
-  // element is written once.
-  std::vector<HeldPiece> held(bool parameters_only, bool mine_only) const;
+  // Every piece of state of this rank.
+  std::vector<HeldPiece> held(bool parameters_only) const;
+  // Of what it saves.
+  std::vector<HeldPiece> pieces_of(const std::vector<SavedTensor>& tensors) const;
+  Saving::Task task(const Progress& progress, bool keep_all, std::vector<StoredPiece> pieces) const;
   Progress load(CheckpointReader& reader);
 
   const Config& config_;
@@ -90,6 +103,13 @@ class Checkpointer {
   std::optional<Course> course_;
   nlohmann::json resumed_;  // the state that was resumed from; null: none
   Progress resumed_at_;
+  struct Beside {
+    Saving saving;
+    std::unique_ptr<Background> thread{};  // the last member: it uses the other
+  };
+  void begin_phase();
+  std::unique_ptr<Beside> beside_;
+  int64_t phases_ = 0;  // begun, of all saves beside the steps; the same on every rank
 };
 
 }  // namespace megalith

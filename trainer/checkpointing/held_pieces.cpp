@@ -5,8 +5,10 @@
 
 namespace megalith {
 
-std::vector<HeldPiece> held_pieces(const Unit& unit, const std::string& path, Tensor shard, Interval within) {
+std::vector<HeldPiece> held_pieces(const Unit& unit, const std::string& path, Tensor values, Interval within) {
   std::vector<HeldPiece> held;
+  const Interval shard = unit.plan().shard;
+  const int64_t first = intersect(shard, within).begin - shard.begin;
   for (const PlacedParam& param : unit.plan().params)
     for (const Strip& strip : unit.strips_of(param, within))
       held.push_back({{.name = path + param.spec.name,
@@ -15,7 +17,7 @@ std::vector<HeldPiece> held_pieces(const Unit& unit, const std::string& path, Te
                        .col_end = strip.columns.begin + strip.columns.count,
                        .begin = strip.elements.begin,
                        .end = strip.elements.end},
-                      shard.flat(strip.local, strip.local + strip.elements.size())});
+                      values.flat(strip.local - first, strip.local - first + strip.elements.size())});
   return held;
 }
 
@@ -33,6 +35,11 @@ StoredPiece stored_piece(Stream& s, const HeldPiece& held) {
             s.download("save", data.flat(begin, end), [&](Tensor host) { use(host.raw()); });
             s.synchronize();
           }};
+}
+
+StoredPiece stored_piece_on_host(const HeldPiece& held) {
+  return {held.piece, held.data.dtype(),
+          [data = held.data](int64_t begin, int64_t end, const auto& use) { use(data.flat(begin, end).raw()); }};
 }
 
 void read_piece(Stream& s, const HeldPiece& held, TensorSource& source) {

@@ -17,12 +17,14 @@ struct HeldPiece {
   Tensor data;  // f32 or bf16, wherever the stream's tensors lie
 };
 
-// The pieces of `shard`, a tensor laid out as the unit's shard, within elements `within` of the unit. Names are
-// `path` + the parameter's; padding belongs to none.
-std::vector<HeldPiece> held_pieces(const Unit& unit, const std::string& path, Tensor shard, Interval within);
+// The pieces of `values`, which are those of the unit's shard within elements `within` of the unit, one after another.
+// Names are `path` + the parameter's; padding belongs to none.
+std::vector<HeldPiece> held_pieces(const Unit& unit, const std::string& path, Tensor values, Interval within);
 
 // The piece with its values at the time of the write, which waits for the stream. The stream must outlive the result.
 StoredPiece stored_piece(Stream& s, const HeldPiece& held);
+// Of values in memory of the host, which nobody changes until it is written, by any thread.
+StoredPiece stored_piece_on_host(const HeldPiece& held);
 
 // Reads the piece into its memory, rounded to nearest if that is bf16; work launched from here on sees it.
 void read_piece(Stream& s, const HeldPiece& held, TensorSource& source);

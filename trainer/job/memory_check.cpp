@@ -26,23 +26,25 @@ std::string in_words(const MemoryRoom& room) {
 }  // namespace
 
 void check_node_memory(const std::vector<MemoryNeed>& runs, int ranks, const MemoryRoom& room) {
-  int64_t wanted = 0;
+  int64_t wanted = 0, copies = 0;
   std::string classes;
   for (Place place : all_places)
-    for (MemoryClass c : all_memory_classes) {
+    for (MemoryClass c : classes_on(place)) {
       int64_t bytes = 0;
       for (const MemoryNeed& run : runs)
         if (run.world == World::cpu || place == Place::host) bytes += run.sizes.at(c, place);
       if (bytes == 0) continue;
       wanted += bytes;
+      if (c == MemoryClass::checkpoint) copies += bytes;
       classes += fmt::format("{}{}{} {:.2f}", classes.empty() ? "" : ", ", name_of(c),
                              place == Place::host ? " on the host" : "", gib(bytes));
     }
   CHECK(wanted * ranks <= room.bytes,
         "{} {:.2f} GiB on {}this machine (in GiB: {}), {}; use a smaller "
-        "batch.microbatch_size, memory.activation_checkpointing = each, or more machines",
+        "batch.microbatch_size, memory.activation_checkpointing = each, or more machines{}",
         runs.size() > 1 ? "both layouts together need" : "this run needs", gib(wanted),
-        ranks > 1 ? fmt::format("each of {} ranks of ", ranks) : "", classes, in_words(room));
+        ranks > 1 ? fmt::format("each of {} ranks of ", ranks) : "", classes, in_words(room),
+        copies > 0 ? fmt::format("; checkpoint.asynchronous = false needs {:.2f} GiB less", gib(copies)) : "");
 }
 
 void check_gpu_memory(const MemorySizes& planned, int ranks, bool queues_made) {
@@ -50,7 +52,7 @@ void check_gpu_memory(const MemorySizes& planned, int ranks, bool queues_made) {
   const int64_t free = gpu.free + (queues_made ? ranks * DeviceQueue::bytes : 0);
   const int64_t wanted = planned.total(Place::device) + DeviceQueue::bytes;
   std::string classes;
-  for (MemoryClass c : all_memory_classes)
+  for (MemoryClass c : classes_on(Place::device))
     classes += fmt::format("\n  {:<14}{:8.2f} GiB", name_of(c), gib(planned.at(c, Place::device)));
   CHECK(wanted * ranks <= free,
         "this run needs {:.2f} GiB on each GPU{}, and GPU {} ({}) has {:.2f} of {:.2f} GiB free; use a smaller "

@@ -3,8 +3,14 @@
 namespace megalith {
 
 const char* name_of(MemoryClass memory_class) {
-  constexpr const char* names[] = {"parameters", "optimizer", "gradients", "saved", "scratch", "communication"};
+  constexpr const char* names[] = {"parameters", "optimizer",     "gradients", "saved",
+                                   "scratch",    "communication", "checkpoint"};
   return names[static_cast<size_t>(memory_class)];
+}
+
+std::span<const MemoryClass> classes_on(Place place) {
+  const std::span<const MemoryClass> all(all_memory_classes);
+  return place == Place::host ? all : all.first(all.size() - 1);
 }
 
 int64_t MemorySizes::total(Place place) const {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -21,12 +22,15 @@ enum class MemoryClass : uint8_t {
   saved,          // activations kept from forward for backward, tokens and targets
   scratch,        // alive within one layer
   communication,  // gathered weights, full gradients before they are scattered
+  checkpoint,     // on the host only: weights and moments as they were when a save began
 };
-constexpr int num_memory_classes = 6;
+constexpr int num_memory_classes = 7;
 constexpr std::array<MemoryClass, num_memory_classes> all_memory_classes{
-    MemoryClass::parameters, MemoryClass::optimizer, MemoryClass::gradients,
-    MemoryClass::saved,      MemoryClass::scratch,   MemoryClass::communication};
+    MemoryClass::parameters, MemoryClass::optimizer,     MemoryClass::gradients, MemoryClass::saved,
+    MemoryClass::scratch,    MemoryClass::communication, MemoryClass::checkpoint};
 const char* name_of(MemoryClass memory_class);
+// Those that can have memory there.
+std::span<const MemoryClass> classes_on(Place place);
 
 // Bytes by class of memory and place.
 struct MemorySizes {

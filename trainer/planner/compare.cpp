@@ -59,7 +59,7 @@ std::string report(const std::string& key, std::vector<Compared> all) {
       if (c.refused.empty() && c.no_better.empty() && is_no_worse(other, c)) c.no_better = other.value;
   const bool timed = std::ranges::any_of(all, [](const Compared& c) { return c.tokens > 0; });
   std::string text = fmt::format("{}: GiB of the fullest rank, and hardware over model FLOPs\n  {:<14}", key, "");
-  for (MemoryClass c : all_memory_classes) text += fmt::format("{:>15}", name_of(c));
+  for (MemoryClass c : classes_on(Place::device)) text += fmt::format("{:>15}", name_of(c));
   text += fmt::format("{:>10}{:>10}{:>8}{}\n", "total", "on host", "FLOPs", timed ? "   tokens/s" : "");
   for (const Compared& c : all) {
     text += fmt::format("  {:<14}", c.value);
@@ -67,7 +67,8 @@ std::string report(const std::string& key, std::vector<Compared> all) {
       text += c.refused + "\n";
       continue;
     }
-    for (MemoryClass m : all_memory_classes) text += fmt::format("{:>15.3f}", gib(c.memory.at(m, Place::device)));
+    for (MemoryClass m : classes_on(Place::device))
+      text += fmt::format("{:>15.3f}", gib(c.memory.at(m, Place::device)));
     text += fmt::format("{:>10.3f}{:>10.3f}{:>8.3f}", gib(c.memory.total(Place::device)), gib(c.on_host), c.flops);
     if (timed) text += fmt::format("{:>11.5g}", c.tokens);
     if (!c.fits) text += "  does not fit";

@@ -14,7 +14,7 @@ std::string memory_lines(const MemorySizes& sizes, Place place) {
   const auto line = [&](const char* name, int64_t bytes) {
     text += fmt::format("  {:<14} {:>16} bytes {:>10.3f} GiB\n", name, bytes, gib(bytes));
   };
-  for (MemoryClass c : all_memory_classes) line(name_of(c), sizes.at(c, place));
+  for (MemoryClass c : classes_on(place)) line(name_of(c), sizes.at(c, place));
   line("total", sizes.total(place));
   return text;
 }

@@ -125,6 +125,7 @@ class Repeated {
       if (session.rank() != 0) log_nowhere();
       kept_ = read_bad_step(options.run, options.step);
       config_ = config_of_run(options, kept_);
+      config_.checkpoint.asynchronous = false;  // nothing is saved
     });
     shake_hands(config_, session);
     use_threads(session.ranks_on_this_node());

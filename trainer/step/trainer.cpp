@@ -38,12 +38,14 @@ Trainer::Trainer(const Config& config, const Plan& plan, Runtime& runtime)
       plan_(plan),
       runtime_(runtime),
       stage_(plan, runtime, true),
-      optimizer_(config, stage_.sharding().units(), runtime.memory) {
+      optimizer_(config, stage_.sharding().units(), runtime.memory),
+      saved_(megalith::saved_tensors(plan, stage_.sharding().units(), optimizer_)) {
+  if (saves_beside_steps(config.checkpoint)) copy_.emplace(saved_, runtime.memory);
   const std::vector<UnitSpec> model = model_spec(plan.model);
   num_units_ = static_cast<int64_t>(model.size());
   unit_index_ = places_in_model(plan, model);
   const int64_t told = plan.mesh.size() * numbers_told;
-  scalars_ = runtime.memory[MemoryClass::gradients].tensor(DType::f64, {2, num_units_ + 3 + told});
+  scalars_ = runtime.memory[MemoryClass::gradients].tensor(DType::f64, {2, num_units_ + 1 + num_votes + told});
   mine_ = scalars_.rows(0, 1);
   sums_ = scalars_.rows(1, 2);
 }
@@ -82,12 +84,14 @@ Stream::Ticket Trainer::step(int64_t step, int64_t first_sequence, Feed feed, co
     const Votes votes = ballot ? ballot() : Votes{};
     all[0] = votes.stop;
     all[1] = votes.save;
+    all[2] = static_cast<double>(votes.phases);
     const Told told = tell_ ? tell_() : Told{};
-    std::memcpy(all + 2 + plan_.rank * numbers_told, &told, sizeof told);
+    std::memcpy(all + num_votes + plan_.rank * numbers_told, &told, sizeof told);
   });
   copy(s, sums_, mine_);
   runtime_.mesh.channel(Channel::world).all_reduce(s, sums_, Reduce::sum).wait();
 
+  if (copy_) copy_->wait();
   optimizer_.update(s, stage_.sharding().units(), step, sums_.flat(0, num_units_ + 1));
   stage_.sharding().weights_changed();
   return read(out);
@@ -107,6 +111,17 @@ void Trainer::share_of_squares(Tensor shares) {
     if (counted > 0) accumulate_square_sum(s, share, gradient.flat(0, counted));
     if (counted < shard.size()) accumulate_sum(s, share, gradient.flat(counted, shard.size()), 0);
   }
+}
+
+const std::vector<SavedTensor>& Trainer::copy_state() {
+  CHECK(copy_, "no copy of the state was planned: saves_beside_steps()");
+  copy_->begin(runtime_.stream, saved_);
+  return copy_->tensors();
+}
+
+void Trainer::await_copy() {
+  copy_->wait();
+  runtime_.stream.synchronize();
 }
 
 Stream::Ticket Trainer::read(StepScalars* out) {
@@ -130,10 +145,11 @@ Stream::Ticket Trainer::read(StepScalars* out) {
     out->loss = unsigned_nan(sums[n]);
     out->stop_votes = sums[n + 1];
     out->save_votes = sums[n + 2];
+    out->phases = sums[n + 3];
     if (const std::vector<size_t> bad = not_finite(sums, n); !bad.empty()) out->bad_unit = bad.back();
     out->bad_units = not_finite(mine, n);
-    out->told.resize(static_cast<size_t>((host.cols() - n - 3) / numbers_told));
-    std::memcpy(static_cast<void*>(out->told.data()), sums + n + 3, out->told.size() * sizeof(Told));
+    out->told.resize(static_cast<size_t>((host.cols() - n - 1 - num_votes) / numbers_told));
+    std::memcpy(static_cast<void*>(out->told.data()), sums + n + 1 + num_votes, out->told.size() * sizeof(Told));
   });
 }
 

@@ -12,6 +12,7 @@
 #include "trainer/parallel/stage.h"
 #include "trainer/step/account.h"
 #include "trainer/step/optimizer.h"
+#include "trainer/step/saved_state.h"
 
 namespace megalith {
 
@@ -24,8 +25,9 @@ struct Told {
 
 // What a rank asks for with the sums of a step. All ranks learn of it together, from StepScalars.
 struct Votes {
-  bool stop = false;  // the run is to end
-  bool save = false;  // a checkpoint is due
+  bool stop = false;   // the run is to end
+  bool save = false;   // a checkpoint is due
+  int64_t phases = 0;  // of saves beside the steps, that this rank has ended so far (checkpointing/saving.h)
 };
 using Ballot = std::function<Votes()>;
 
@@ -35,6 +37,7 @@ struct StepScalars {
   double loss = 0;                        // mean over the tokens of the global batch, before the update
   double grad_norm = 0;                   // of the global gradient, before clipping
   double stop_votes = 0, save_votes = 0;  // ranks that asked for it
+  double phases = 0;                      // ended by all ranks together
   Decision decision = Decision::update;
   double median = 0;      // of the norms before, where train.skip_norm_above is set and there are enough of them
   double loss_scale = 0;  // in fp16, of this step and of the next
@@ -51,6 +54,7 @@ struct StepScalars {
 
 class Trainer {
  public:
+  static constexpr int64_t num_votes = 3;
   // `config`, `plan` and `runtime` must outlive it. Weights are undefined until initialize() or a checkpoint.
   Trainer(const Config& config, const Plan& plan, Runtime& runtime);
 
@@ -64,6 +68,13 @@ class Trainer {
   // `feed` gets positions within that batch. The ballot, if any, is asked when the host launches the last sum. `out` is
   // written when the stream receives what is returned.
   Stream::Ticket step(int64_t step, int64_t first_sequence, Feed feed, const Ballot& ballot, StepScalars* out);
+
+  // What this rank saves, as the last step left it.
+  const std::vector<SavedTensor>& saved_tensors() const { return saved_; }
+  // The same in a copy, where saves_beside_steps(): what it is now, though steps go on. On a GPU the host can read it
+  // once it has received a step that was launched since, or after await_copy(). One at a time.
+  const std::vector<SavedTensor>& copy_state();
+  void await_copy();
 
   // Who is asked what this rank tells; nobody: it tells nothing but zeros.
   void tell(std::function<Told()> tell) { tell_ = std::move(tell); }
@@ -91,9 +102,11 @@ class Trainer {
   Optimizer optimizer_;
   int64_t num_units_;                // of the whole model
   std::vector<int64_t> unit_index_;  // in the model, of each unit of the plan
-  // (units + 3 + ranks x Told) f64: the square sum of each unit's gradient, the loss, the votes to stop and to save,
-  // and what each rank tells, which is 0 on the others; of this rank, and summed over all. They lie in one tensor, so
-  // that the host reads both at once.
+  std::vector<SavedTensor> saved_;
+  std::optional<StateCopy> copy_;
+  // (units + 1 + num_votes + ranks x Told) f64: the square sum of each unit's gradient, the loss, the votes, and what
+  // each rank tells, which is 0 on the others; of this rank, and summed over all. They lie in one tensor, so that the
+  // host reads both at once.
   Tensor scalars_, mine_, sums_;
   std::function<Told()> tell_;
 };

@@ -94,6 +94,13 @@ void Ending::save(const std::function<void()>& work) {
   longest_save_ = std::max(longest_save_.load(), steady_seconds() - begin);
 }
 
+void Ending::saves_beside_steps() { beside_since_ = steady_seconds(); }
+
+void Ending::saved_beside_steps(double seconds) {
+  beside_since_ = 0;
+  longest_beside_ = std::max(longest_beside_, seconds);
+}
+
 // At the least: of a step, what is left of the shortest, and for a first save nothing.
 double Ending::seconds_needed() const {
   return std::max(0.0, shortest_step_ - (steady_seconds() - trained_at_)) + longest_save_;
@@ -111,8 +118,12 @@ bool Ending::agree(int64_t bytes, int64_t batches) {
   // By the disk's rate twice what the bytes take, since a save copies, adds up and renames as well.
   const double evaluation =
       longest_evaluation_ > 0 ? longest_evaluation_ : seconds_a_step() * static_cast<double>(batches);
-  const double save =
-      longest_save_ > 0 ? longest_save_.load() : 2 * seconds_to_write(bytes, config_.directory, session_.rank());
+  const double alone = longest_save_ > 0     ? longest_save_.load()
+                       : longest_beside_ > 0 ? longest_beside_
+                                             : 2 * seconds_to_write(bytes, config_.directory, session_.rank());
+  const double under_way =
+      beside_since_ > 0 ? std::max(0.0, std::max(alone, longest_beside_) - (steady_seconds() - beside_since_)) : 0;
+  const double save = under_way + alone;
 
   Agreed agreed{.signal = *first, .who = who_got(got), .seconds_left = never, .bound = {}};
   const std::optional<SignalWatch::Asked> then = watch_->asked();  // its time has gone on

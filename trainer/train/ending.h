@@ -31,6 +31,9 @@ class Ending {
   // These do the work and remember how long it took.
   void evaluate(const std::function<void()>& work);
   void save(const std::function<void()>& work);
+  // One that is made beside the steps begins, and has ended after so many seconds of work.
+  void saves_beside_steps();
+  void saved_beside_steps(double seconds);
 
   // Collective. Whether a signal is what some rank has asked to stop for. `bytes` are those that this rank writes in a
   // save, `batches` those of an evaluation: where none was made before, that is what they are expected to take by.
@@ -67,6 +70,8 @@ class Ending {
   int64_t completed_ = 0;          // when the steps began
   double began_ = 0;               // of the steady clock, in seconds, as all of these
   double longest_evaluation_ = 0;  // 0: none yet
+  double longest_beside_ = 0;      // save, beside the steps; 0: none yet
+  double beside_since_ = 0;        // the one under way; 0: there is none
   // What the thread of the watch reads as well.
   std::atomic<int64_t> trained_{0};
   std::atomic<double> trained_at_{0}, shortest_step_{0}, longest_save_{0};

@@ -122,7 +122,7 @@ Metrics::Metrics(const std::string& run_folder, bool rank0, int64_t completed, c
 nlohmann::ordered_json Metrics::start_line() const {
   const auto by_class = [&](Place place) {
     nlohmann::ordered_json memory;
-    for (MemoryClass c : all_memory_classes) memory[name_of(c)] = rates_.memory.at(c, place);
+    for (MemoryClass c : classes_on(place)) memory[name_of(c)] = rates_.memory.at(c, place);
     return memory;
   };
   char host[256] = "";

@@ -154,7 +154,16 @@ int Run::train() {
   metrics_->start_clock();
   books_->start(progress_.step);
   ending_->begin(progress_.step);
-  train_to_the_end();
+  try {
+    train_to_the_end();
+  } catch (const JobError&) {  // which all ranks have: what they save beside the steps is not lost for it
+    try {
+      finish_saving();
+    } catch (const JobError& another) {
+      log_warning("{}", another.what());
+    }
+    throw;
+  }
   metrics_->say_last_step();
   books_->finish();
   if (ending_->agreed()) return ending_->say(saved_ == progress_.step);
@@ -174,15 +183,20 @@ void Run::train_to_the_end() {
   while (progress_.step < config_.train.steps && !stop_) {
     launched.push_back(step());
     report_all_but(ahead);
+    if (checkpointer_->all_ended(phases_)) {
+      books_->between(Account::checkpoint, [&] { save_beside_steps(); });
+      metrics_->start_clock();
+    }
     if (!evaluates() && !saves()) continue;
     // In this order, so that a checkpoint stands for a step that is reported completely.
     report_all_but(0);
     if (stop_ && progress_.step < config_.train.steps)
       ending_->agree(checkpointer_->bytes(), config_.train.evaluate_batches);
     if (evaluates()) books_->between(Account::evaluation, [&] { ending_->evaluate([&] { evaluate(); }); });
-    if (saves()) books_->between(Account::checkpoint, [&] { ending_->save([&] { save_now(); }); });
+    if (saves()) books_->between(Account::checkpoint, [&] { save_now(); });
     metrics_->start_clock();
   }
+  if (checkpointer_->saving()) books_->between(Account::checkpoint, [&] { finish_saving(); });
 }
 
 Run::Launched Run::step() {
@@ -205,7 +219,8 @@ Votes Run::vote() const {
     return session_.rank() == 0 && minutes > 0 && passed.count() >= 60 * minutes;
   };
   return {.stop = ending_->asked() || is_over(config_.train.minutes, start_),
-          .save = is_over(config_.checkpoint.minutes, saved_at_)};
+          .save = is_over(config_.checkpoint.minutes, saved_at_),
+          .phases = checkpointer_->phases()};
 }
 
 void Run::report(const Launched& step) {
@@ -223,6 +238,7 @@ void Run::report(const Launched& step) {
   }
   stop_ = stop_ || scalars.stop_votes > 0;
   save_due_ = save_due_ || scalars.save_votes > 0;
+  phases_ = scalars.phases;
   ending_->trained(step.number);
   progress_.sanity.see(step.number, scalars.skipped() && scalars.decision != Decision::overflow, scalars.loss);
   if (scalars.skipped()) return report_skipped(step);
@@ -263,8 +279,9 @@ void Run::keep(const Launched& step, bool ended_the_run) {
 // A step that was launched since is skipped as well (decide_update), so the weights are those of the last update.
 void Run::give_up(const Launched& step) {
   work_->runtime->stream.synchronize();  // which fills its scalars while they are there
+  finish_saving();
   // All are kept: it may be this update that spoilt the weights.
-  if (saved_ < last_update_.step) write_checkpoint(last_update_, true);
+  if (saved_ < last_update_.step) note(checkpointer_->save(last_update_, true));
   keep(step, true);
   const WayBack back = checkpointer_->go_back(progress_.sanity, last_weights());
   const int64_t first = step.number - progress_.skipped_in_a_row + 1;
@@ -310,31 +327,53 @@ void Run::check_validation() const {
                   progress_.step, config_.data.validation));
 }
 
-Saved Run::write_checkpoint(const Progress& progress, bool keep_all) {
+// Until a step updates again, checkpoints from before the last update are kept.
+void Run::save_now() {
+  finish_saving();
   together(session_, [&] { metrics_->sync(); });
-  const Saved saved = checkpointer_->save(progress, keep_all);
-  if (saved.not_finite.empty()) saved_ = progress.step;
-  log_info("step {}  checkpoint {}", progress.step, saved.path);
-  return saved;
+  const bool keep_all = progress_.skipped_in_a_row > 0, ends = stop_ || progress_.step == config_.train.steps;
+  saved_at_ = std::chrono::steady_clock::now();
+  save_due_ = false;
+  if (saves_beside_steps(config_.checkpoint) && !ends) {
+    ending_->saves_beside_steps();
+    return checkpointer_->begin_save(progress_, keep_all);
+  }
+  Saved saved;
+  ending_->save([&] { saved = checkpointer_->save(progress_, keep_all); });
+  note(saved);
+  check_finite(saved);
 }
 
-void Run::save(const Progress& progress, bool keep_all) {
-  const Saved saved = write_checkpoint(progress, keep_all);
+void Run::save_beside_steps() {
+  const std::optional<Saved> saved = checkpointer_->go_on();
+  if (!saved) return;
+  ending_->saved_beside_steps(saved->seconds);
+  note(*saved);
+  check_finite(*saved);
+}
+
+void Run::finish_saving() {
+  const std::optional<Saved> saved = checkpointer_->finish();
+  if (!saved) return;
+  ending_->saved_beside_steps(saved->seconds);
+  note(*saved);
+  check_finite(*saved);
+}
+
+void Run::note(const Saved& saved) {
+  if (saved.not_finite.empty()) saved_ = saved.step;
+  log_info("step {}  checkpoint {}", saved.step, saved.path);
+}
+
+void Run::check_finite(const Saved& saved) {
   if (saved.not_finite.empty()) return;
-  const WayBack back = checkpointer_->go_back(progress_.sanity, {.since = progress.step, .sane = false});
+  const WayBack back = checkpointer_->go_back(progress_.sanity, {.since = saved.step, .sane = false});
   throw JobError(
       __FILE__, __LINE__,
       fmt::format("the state after step {} is not finite, and no update makes it so again: {} holds {}, and is "
                   "not resumed unless it is named; {}. {}",
-                  progress.step, saved.path, saved.not_finite, way_back_in_words(config_, back),
-                  remedy_of(config_, Decision::not_finite, progress.step)));
-}
-
-// Until a step updates again, checkpoints from before the last update are kept.
-void Run::save_now() {
-  save(progress_, progress_.skipped_in_a_row > 0);
-  saved_at_ = std::chrono::steady_clock::now();
-  save_due_ = false;
+                  saved.step, saved.path, saved.not_finite, way_back_in_words(config_, back),
+                  remedy_of(config_, Decision::not_finite, saved.step)));
 }
 
 bool Run::due(int64_t every) const {

@@ -61,9 +61,11 @@ class Run {
   void evaluate();
   LastWeights last_weights();
   void check_validation() const;  // JobError: the last one is not finite
-  void save(const Progress& progress, bool keep_all = false);
-  Saved write_checkpoint(const Progress& progress, bool keep_all);
   void save_now();
+  void save_beside_steps();  // goes on with what save_now() has begun
+  void finish_saving();
+  void note(const Saved& saved);
+  void check_finite(const Saved& saved);  // JobError
   bool due(int64_t every) const;
   bool evaluates() const;
   bool saves() const;
@@ -87,6 +89,7 @@ class Run {
   std::chrono::steady_clock::time_point start_, saved_at_;  // until the first save of this start, saved_at_ is start_
   bool stop_ = false;      // all ranks know that the time is up, or that a signal has come
   bool save_due_ = false;  // and that checkpoint.minutes have passed
+  double phases_ = 0;      // and how many phases of saves beside the steps they have ended together
   std::optional<Ending> ending_;
 };
 

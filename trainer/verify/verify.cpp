@@ -340,6 +340,7 @@ bool run_verify(const VerifyOptions& options, const Session& session) {
   Fault fault;
   together(session, [&] {
     for (Config* config : {&config_a, &config_b}) {
+      config->checkpoint.asynchronous = false;  // nothing is saved
       open_tokenizer(*config);
       // Of made-up text any token may end documents.
       DataConfig& made_up = config->data;

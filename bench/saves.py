@@ -1,0 +1,124 @@
+"""What saves cost the steps of a run, and how fast they write, against the disk itself.
+
+    saves.py MEGALITH [--only quickstart|124m] [--saves 4] [--mpirun mpirun] [--work FOLDER]
+
+Trains the quickstart's recipe and GPT-2 124M on made-up tokens with two ranks on the CPU, each twice: saving beside the steps, and
+with checkpoint.asynchronous = false. Before and after each run a program of a few lines writes as many bytes as a checkpoint has
+into the same folder: space reserved, 16 MiB at a time, one flush at the end.
+
+Prints of each run, as medians over its saves but for the last, which ends the run:
+  step     seconds of a step while nothing is saved
+  stall    seconds that the steps stand still for a save: copy, agreements and, where it is not beside the steps, the writing;
+           in % of a step, and of all steps from one save to the next
+  lost     the same with what the writing takes from the steps beside it: time from save to save beyond as many such steps
+  write    MB/s from the creation of the first rank's file to the last one's name, flushed; and in % of the disk's own
+"""
+import argparse
+import glob
+import json
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from small_jobs import environment
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+EVERY = {"quickstart": 50, "124m": 10}
+RECIPES = {
+    "quickstart": ["configs/quickstart.toml", "model.vocab=4096"],
+    "124m": ["configs/gpt2_124m.toml", "batch.sequence_length=256", "model.context=1024", "batch.global_batch_size=4",
+             "batch.microbatch_size=2", "precision.compute=fp32"],
+}
+VOCAB = {"quickstart": 4096, "124m": 50257}
+
+
+def disk_rate(folder, size):
+    """Bytes a second of a plain writer."""
+    path = folder + "/own"
+    part = os.urandom(16 << 20)
+    begin = time.monotonic()
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.posix_fallocate(fd, 0, size)
+    for at in range(0, size, len(part)):
+        os.pwrite(fd, part[:size - at], at)
+    os.fsync(fd)
+    os.close(fd)
+    seconds = time.monotonic() - begin
+    os.remove(path)
+    return size / seconds
+
+
+def written(folder):
+    """Bytes of a checkpoint's rank files, and the seconds from the first one's creation to the last one's name."""
+    size, begins, ends = 0, [], []
+    for path in glob.glob(folder + "/rank-*.h5"):
+        size += os.path.getsize(path)
+        begins.append(float(subprocess.check_output(["stat", "-c", "%.9W", path])))
+        ends.append(os.stat(path).st_ctime_ns / 1e9)
+    if min(begins) == 0:
+        sys.exit(f"the file system of {folder} does not know when a file was created; name another with --work")
+    return size, max(ends) - min(begins)
+
+
+def run(args, recipe, beside):
+    every, steps = EVERY[recipe], EVERY[recipe] * (args.saves + 1)
+    out = f"{args.work}/{recipe}"
+    shutil.rmtree(out, ignore_errors=True)
+    config, *overrides = RECIPES[recipe]
+    command = [args.mpirun, "--oversubscribe", "--bind-to", "none", "-n", "2", args.megalith, "train", f"{ROOT}/{config}",
+               f"run.output={out}", f"data.train={args.work}/{recipe}.bin", "data.validation=", "data.tokenizer=",
+               f"train.steps={steps}", "optimizer.decay_steps=0", "optimizer.warmup_steps=0", "run.device=cpu",
+               f"checkpoint.every={every}", "checkpoint.keep=0", f"checkpoint.asynchronous={str(beside).lower()}", *overrides]
+    done = subprocess.run(command, env=environment(10), capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(done.stdout + done.stderr)
+    with open(out + "/metrics.jsonl") as file:
+        lines = [line for line in map(json.loads, file) if "loss" in line]
+    at = [line["seconds_since_start"] for line in lines]  # of step i + 1
+    walls = [b - a for a, b in zip(at, at[1:])]           # of step i + 2
+    stalls = [line["time"].get("checkpoint", 0) for line in lines]
+    step = statistics.median(w for w, stall in zip(walls, stalls[1:]) if stall == 0)
+    stall = [sum(stalls[s:s + every]) for s in range(every, steps - every + 1, every)]
+    lost = [at[s + every - 1] - at[s - 1] - every * step for s in range(every, steps - every + 1, every)]
+    saves = sorted(glob.glob(out + "/checkpoints/step-*"))[:-1]
+    found = [written(save) for save in saves]
+    shutil.rmtree(out)
+    return dict(step=step, stall=statistics.median(stall), lost=statistics.median(lost), every=every, bytes=found[0][0],
+                rate=statistics.median(size / seconds for size, seconds in found))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("megalith")
+    parser.add_argument("--only", choices=list(RECIPES))
+    parser.add_argument("--saves", type=int, default=4)
+    parser.add_argument("--mpirun", default="mpirun")
+    parser.add_argument("--work")
+    args = parser.parse_args()
+    args.megalith = os.path.abspath(args.megalith)
+    args.work = os.path.abspath(args.work or tempfile.mkdtemp(prefix="megalith-saves-"))
+    os.makedirs(args.work, exist_ok=True)
+    print("| run | saves | step | stall | of a step | of all steps | lost | of all steps | write MB/s | disk's own | share |")
+    print("|---" * 11 + "|")
+    for recipe in [args.only] if args.only else RECIPES:
+        rng = random.Random(1)
+        with open(f"{args.work}/{recipe}.bin", "wb") as file:
+            file.write(b"".join(rng.randrange(VOCAB[recipe]).to_bytes(2, "little") for _ in range(300000)))
+        for beside in (True, False):
+            own = []
+            size = {"quickstart": 51 << 20, "124m": 1493 << 20}[recipe]
+            own += [disk_rate(args.work, size) for _ in range(3)]
+            r = run(args, recipe, beside)
+            own += [disk_rate(args.work, r["bytes"]) for _ in range(3)]
+            disk, cycle = statistics.median(own), r["every"] * r["step"]
+            print(f"| {recipe}, {'beside the steps' if beside else 'at once'} | every {r['every']} | {r['step']:.4f} s "
+                  f"| {r['stall']:.4f} s | {r['stall'] / r['step']:.1%} | {r['stall'] / cycle:.2%} | {r['lost']:.3f} s "
+                  f"| {r['lost'] / cycle:.2%} | {r['rate'] / 1e6:.0f} | {disk / 1e6:.0f} | {r['rate'] / disk:.0%} |", flush=True)
+
+
+main()

@@ -1,0 +1,90 @@
+// What each rank saves: all of it once, and as much as the others that hold the same.
+#include "trainer/step/saved_state.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "tests/pure/small_run.h"
+
+namespace megalith {
+namespace {
+
+TEST(SavedState, EveryElementOnceAndEvenly) {
+  Config config = small_config();
+  config.model.layers = 2;
+  for (int tensor : {1, 3})
+    for (int pipeline : {1, 2})
+      for (int shards : {1, 2, 3})
+        for (int copies : {1, 2, 3}) {
+          SCOPED_TRACE(fmt::format("{} x {} x {} x {}", tensor, pipeline, shards, copies));
+          config.parallel.tensor_parallel_degree = tensor;
+          config.parallel.pipeline_parallel_degree = pipeline;
+          config.parallel.sharded_data_parallel_degree = shards;
+          std::map<std::string, std::vector<int>> times;
+          for (const UnitSpec& unit : model_spec(config.model))
+            for (const ParamSpec& param : unit.params) times[param.name].assign(size_t(param.shape.numel()), 0);
+          std::map<std::pair<std::string, int64_t>, std::vector<int64_t>> sizes;  // by unit and the shard's begin
+          const int ranks = tensor * pipeline * shards * copies;
+          for (int rank = 0; rank < ranks; rank++) {
+            const Plan plan = make_plan(config, ranks, rank);
+            ASSERT_EQ(plan.mesh.data, copies);
+            Memory memory(World::dry, {});
+            for (size_t u = 0; u < plan.units.size(); u++) {
+              const UnitPlan& unit_plan = plan.units[u];
+              const Unit unit(unit_plan, plan, true, memory);
+              int64_t size = 0;
+              for (const Interval& part : saved_parts(plan, u)) {
+                size += part.size();
+                for (const PlacedParam& param : unit_plan.params)
+                  for (const Strip& strip : unit.strips_of(param, part))
+                    for (int64_t e = strip.elements.begin; e < strip.elements.end; e++) {
+                      const int64_t width = strip.columns.count;
+                      times[param.spec.name]
+                           [size_t(e / width * strip.columns.total + strip.columns.begin + e % width)]++;
+                    }
+              }
+              sizes[{unit_plan.name, unit_plan.shard.begin}].push_back(size);
+            }
+          }
+          for (const auto& [name, counts] : times)
+            for (size_t i = 0; i < counts.size(); i++) ASSERT_EQ(counts[i], 1) << name << "[" << i << "]";
+          for (const auto& [unit, of_ranks] : sizes) {
+            const auto [least, most] = std::minmax_element(of_ranks.begin(), of_ranks.end());
+            EXPECT_LE(*most - *least, 2) << unit.first << ", of which one part is split over tensor ranks";
+          }
+        }
+}
+
+// A copy stays what it was, takes the memory that was planned, and none where nothing is saved beside the steps.
+TEST(SavedState, ACopyIsOfTheMomentItWasMade) {
+  for (double on_host : {0.0, 0.5}) {
+    Config config = small_config();
+    EXPECT_EQ(rehearse(config, make_plan(config, 1, 0)).memory.at(MemoryClass::checkpoint, Place::host), 0);
+    config.checkpoint.asynchronous = true;
+    config.memory.offload_optimizer = on_host;
+    SmallRun run(config);
+    EXPECT_EQ(run.runtime.memory.peaks(), run.rehearsal.memory);
+    int64_t bytes = 0;
+    for (const SavedTensor& t : run.trainer.saved_tensors()) bytes += t.values.bytes();
+    const int64_t planned = run.rehearsal.memory.at(MemoryClass::checkpoint, Place::host);
+    EXPECT_GE(planned, bytes);
+    EXPECT_LT(planned, bytes + Arena::alignment * static_cast<int64_t>(run.trainer.saved_tensors().size()));
+    run.step(0);
+    std::vector<std::vector<float>> before;
+    for (const SavedTensor& t : run.trainer.saved_tensors()) before.push_back(values_of(t.values));
+    const std::vector<SavedTensor>& copies = run.trainer.copy_state();
+    run.step(1);
+    int changed = 0;
+    for (size_t i = 0; i < copies.size(); i++) {
+      EXPECT_EQ(values_of(copies[i].values), before[i]) << copies[i].path << " of unit " << copies[i].unit;
+      changed += values_of(run.trainer.saved_tensors()[i].values) != before[i];
+    }
+    EXPECT_GT(changed, 0);
+  }
+}
+
+}  // namespace
+}  // namespace megalith

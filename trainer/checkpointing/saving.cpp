@@ -1,0 +1,61 @@
+#include "trainer/checkpointing/saving.h"
+
+#include <chrono>
+#include <utility>
+
+#include "checkpoints/manifest.h"
+#include "trainer/job/agreement.h"
+
+namespace megalith {
+
+Saving::Saving(const Session& session, Task task) : session_(session), task_(std::move(task)) {
+  saved_.step = task_.step;
+}
+
+void Saving::work() noexcept {
+  const auto begin = std::chrono::steady_clock::now();
+  const bool first = session_.rank() == 0;
+  try {
+    if (phase_ == Phase::prepare && first) {
+      if (task_.prune) task_.prune();
+      result_ = begin_checkpoint(task_.directory, task_.step);
+    }
+    if (phase_ == Phase::write) result_ = to_text(write_rank_file(folder_, session_.rank(), task_.pieces));
+    if (phase_ == Phase::publish && first) publish();
+  } catch (const std::exception& e) {
+    error_ = e.what();
+    if (error_.empty()) error_ = "an error without a message";
+  }
+  saved_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+void Saving::publish() {
+  Manifest manifest{.step = task_.step, .state = task_.state, .files = {}};
+  for (const std::string& text : records_) manifest.files.push_back(file_record_from_text(text));
+  saved_.not_finite = what_is_not_finite(manifest);
+  saved_.path = publish_checkpoint(folder_, std::move(manifest));
+  if (task_.prune && saved_.not_finite.empty()) task_.prune();
+}
+
+bool Saving::agree() {
+  if (const std::string error = said_by_ranks(session_, error_); !error.empty()) {
+    if (phase_ == Phase::write && session_.rank() == 0) abandon_checkpoint(folder_);
+    throw JobError(__FILE__, __LINE__, error);
+  }
+  switch (phase_) {
+    case Phase::prepare:
+      folder_ = session_.broadcast_text(result_);
+      phase_ = Phase::write;
+      return true;
+    case Phase::write:
+      records_ = session_.all_gather_text(result_);
+      phase_ = Phase::publish;
+      return true;
+    case Phase::publish: break;
+  }
+  saved_.not_finite = session_.broadcast_text(saved_.not_finite);
+  saved_.path = session_.broadcast_text(saved_.path);
+  return false;
+}
+
+}  // namespace megalith
