@@ -224,7 +224,7 @@ TEST_F(Resume, WhatIsSavedBesideStepsIsWhatWasSavedAtOnce) {
     };
     EXPECT_EQ(in_config(saved->path), in_config(at_once.path));
     const std::string file = fmt::format("/rank-{:05}.h5", session().rank());
-    EXPECT_EQ(read_file(saved->path + file), read_file(at_once.path + file));
+    EXPECT_TRUE(read_file(saved->path + file) == read_file(at_once.path + file)) << file;
 
     SmallRun again = on_all_ranks(beside_config);
     ASSERT_TRUE(Checkpointer(beside_config, session(), again.trainer).resume());

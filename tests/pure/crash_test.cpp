@@ -59,13 +59,17 @@ class RunCrash : public testing::Test {
     testing::internal::GetCapturedStdout();
   }
 
-  // The step that was published by then.
+  // The step that was published by then: its name was flushed, by the thread that saves, among the calls of others.
   int64_t promised(size_t calls) const {
     int64_t step = 0;
-    for (size_t i = 0; i + 1 < calls; i++) {  // the flush after it returned, too
+    std::string renamed;
+    for (size_t i = 0; i < calls; i++) {
       const FileEvent& e = calls_[i].event;
-      if (e.call == FileCall::rename && e.to.find("/step-0") != std::string::npos)
-        step = std::stoll(e.to.substr(e.to.rfind('-') + 1));
+      if (e.call == FileCall::rename && e.to.find("/step-0") != std::string::npos) renamed = e.to;
+      if (e.call != FileCall::sync_folder || renamed.empty() || e.path != renamed.substr(0, renamed.rfind('/')))
+        continue;
+      step = std::stoll(renamed.substr(renamed.rfind('-') + 1));
+      renamed.clear();
     }
     return step;
   }
