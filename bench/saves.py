@@ -71,8 +71,8 @@ def run(args, recipe, beside):
     shutil.rmtree(out, ignore_errors=True)
     config, *overrides = RECIPES[recipe]
     command = [args.mpirun, "--oversubscribe", "--bind-to", "none", "-n", "2", args.megalith, "train", f"{ROOT}/{config}",
-               f"run.output={out}", f"data.train={args.work}/{recipe}.bin", "data.validation=", "data.tokenizer=",
-               f"train.steps={steps}", "optimizer.decay_steps=0", "optimizer.warmup_steps=0", "run.device=cpu",
+               f"run.output={out}", f"data.train={args.work}/{recipe}.bin", "data.validation=", "train.evaluate_every=0",
+               "data.tokenizer=", f"train.steps={steps}", "optimizer.decay_steps=0", "optimizer.warmup_steps=0", "run.device=cpu",
                f"checkpoint.every={every}", "checkpoint.keep=0", f"checkpoint.asynchronous={str(beside).lower()}", *overrides]
     done = subprocess.run(command, env=environment(10), capture_output=True, text=True)
     if done.returncode != 0:

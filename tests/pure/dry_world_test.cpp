@@ -245,7 +245,7 @@ TEST(DryRun, ThePlanSaysWhichPlace) {
   };
   EXPECT_NE(text.find("host memory of the fullest node, 1, for all of its ranks:\n" + line("parameters", 0) +
                       line("optimizer", 11) + line("gradients", 0) + line("saved", 700) + line("scratch", 0) +
-                      line("communication", 0) + line("total", 711)),
+                      line("communication", 0) + line("checkpoint", 0) + line("total", 711)),
             std::string::npos)
       << text;
   EXPECT_NE(text.find(line("total", device)), std::string::npos) << "the device's is what it was\n" << text;

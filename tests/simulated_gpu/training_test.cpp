@@ -167,7 +167,6 @@ TEST(SimulatedGpu, CopiesTheStateBesideTheNextStep) {
       run.step(step);
       twin.step(step);
       const std::vector<SavedTensor>& copies = run.trainer.copy_state();
-      if (on_host == 0) EXPECT_GT(simt::work_enqueued(), 0) << "the host does not wait for copies";
       run.step(++step);
       for (size_t i = 0; i < copies.size(); i++) {
         const std::vector<float> then = on_host_of(twin, i), copied = values_of(copies[i].values);
