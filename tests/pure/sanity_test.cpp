@@ -94,19 +94,23 @@ TEST(Sanity, RemembersTheLastTroubles) {
 
 // Saves every `every` steps as a run does, and returns what is there after the last.
 struct Saves {
-  int64_t every, keep, settle;
+  int64_t every, keep, settle, keep_every = 0;
   Steps there{};
   size_t most = 0;  // that were there at once
   void prune(const Sanity& sanity) {
-    const Steps needed = needed_checkpoints(there, sanity, settle);
-    EXPECT_LE(needed.size(), 2u);
+    const Steps needed = needed_checkpoints(there, sanity, settle, keep_every);
+    if (keep_every == 0) {
+      EXPECT_LE(needed.size(), 2u);
+    }
     for (auto it = there.begin(); it != there.end();) {
       const auto newer = std::distance(it, there.end()) - 1;
       it = newer < keep || needed.contains(*it) ? std::next(it) : there.erase(it);
     }
   }
   void after_step(const Sanity& sanity) {
-    if (sanity.last_step() % every != 0) return;
+    if (sanity.last_step() % every == 0) save(sanity);
+  }
+  void save(const Sanity& sanity) {
     prune(sanity);
     there.insert(sanity.last_step());
     most = std::max(most, there.size());
@@ -145,6 +149,30 @@ TEST(Sanity, WhatHasSettledMakesRoom) {
   }
   EXPECT_EQ(saves.most, 2u);
   EXPECT_EQ(saves.there, (Steps{1750, 2000}));
+}
+
+// Whatever steps are saved, in trouble or not: of each multiple the first at or after it is there for good, and what is
+// there beside these is what would be there without them.
+TEST(Sanity, AHistoryIsKeptForGood) {
+  for (const int64_t keep_every : {1, 40, 300, 5000})
+    for (const int64_t between : {1, 40, 77, 700}) {  // steps between saves, at most: as by time
+      SCOPED_TRACE(::testing::Message() << keep_every << " " << between);
+      Saves with{.every = 1, .keep = 2, .settle = 30, .keep_every = keep_every}, without = with;
+      without.keep_every = 0;
+      Sanity sanity;
+      Steps saved;
+      for (int64_t s = 1, random = 7; s <= 2000; s++) {
+        sanity.see(s, s % 400 > 370, 3);
+        random = random * 1103515245 % 2147483647;
+        if (random % between != 0) continue;
+        for (Saves* saves : {&with, &without}) saves->save(sanity);
+        saved.insert(s);
+      }
+      Steps expected = without.there;
+      for (int64_t multiple = keep_every; multiple <= 2000; multiple += keep_every)
+        if (const auto first = saved.lower_bound(multiple); first != saved.end()) expected.insert(*first);
+      EXPECT_EQ(with.there, expected);
+    }
 }
 
 TEST(Sanity, GoesBackToWhatHasSettledBeforeTheTrouble) {

@@ -124,7 +124,7 @@ int64_t Checkpointer::bytes() const {
 void Checkpointer::prune(const Sanity& sanity) const {
   const CheckpointConfig& c = config_.checkpoint;
   prune_checkpoints(c.directory, c.keep,
-                    [&](const auto& steps) { return needed_checkpoints(steps, sanity, c.settle); });
+                    [&](const auto& steps) { return needed_checkpoints(steps, sanity, c.settle, c.keep_every); });
 }
 
 Saved Checkpointer::save(const Progress& progress, bool keep_all) {
