@@ -6,11 +6,19 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "kernels/base/json.h"
+#include "tests/message_of.h"
+
 namespace megalith {
 namespace {
 
 using Steps = std::set<int64_t>;
 constexpr double skipped_loss = NAN;
+
+Sanity resumed(const nlohmann::json& state, int64_t step) {
+  const Manifest manifest{.step = step, .state = state, .files = {}};
+  return Sanity::from(StateReader(manifest, "run/checkpoints/step-00000150"), step);
+}
 
 // Sane steps of this loss, from the one that follows, up to `last`.
 void sane_until(Sanity& sanity, int64_t last, double loss = 3) {
@@ -76,7 +84,7 @@ TEST(Sanity, IsTheSameAfterAResume) {
   Sanity whole;
   const auto course = [](int64_t s) { return s % 50 == 7 ? 20.0 : 3 + 0.01 * static_cast<double>(s % 13); };
   for (int64_t s = 1; s <= 150; s++) whole.see(s, s % 40 == 3, course(s));
-  Sanity pieces = Sanity::from(whole.to_json(), 150);
+  Sanity pieces = resumed(whole.to_json(), 150);
   for (Sanity* sanity : {&whole, &pieces})
     for (int64_t s = 151; s <= 400; s++) sanity->see(s, s % 40 == 3, course(s));
   EXPECT_EQ(whole.to_json(), pieces.to_json());
@@ -89,7 +97,29 @@ TEST(Sanity, RemembersTheLastTroubles) {
   for (int64_t s = 1; s <= 2000; s++) sanity.see(s, s % 4 == 0, 3);
   EXPECT_EQ(sanity.to_json().at("troubles").size(), Sanity::most_troubles);
   EXPECT_EQ(sanity.sane_after(1996), 3);
-  EXPECT_EQ(Sanity::from(nlohmann::json::object(), 9).sane_after(2), 7) << "of an older checkpoint";
+  EXPECT_EQ(resumed(nlohmann::json::object(), 9).sane_after(2), 7) << "of an older checkpoint";
+}
+
+TEST(Sanity, AStateThatSomebodyEditedIsRefusedInWords) {
+  const auto expect = [](const char* key, const nlohmann::json& value, const std::string& words) {
+    const std::string message = message_of([&] { resumed({{key, value}}, 150); });
+    EXPECT_NE(
+        message.find(fmt::format("checkpoint run/checkpoints/step-00000150: {} in its manifest is {}", key, words)),
+        std::string::npos)
+        << message;
+  };
+  using nlohmann::json;
+  expect("losses", 3, "no list of numbers");
+  expect("losses", {3.5, "much"}, "string; expected a number");
+  expect("losses", {3.5, nullptr}, "null; expected a number");
+  EXPECT_TRUE(resumed({{"losses", {1e-9, -1e-9}}}, 150).is_sane(1)) << "rounding may make one negative";
+  const std::string wanted = "; expected a list of pairs [first, last] of steps up to 150, ascending";
+  expect("troubles", 7, "7" + wanted);
+  for (const char* pair : {"7", "[]", "[1]", "[1,2,3]", "[1,2.5]", "[1,\"2\"]", "[3,2]", "[-1,2]", "[140,151]",
+                           "[1,18446744073709551615]"})
+    expect("troubles", json::array({parse_json(pair)}), pair + wanted);
+  expect("troubles", {{7, 9}, {9, 12}}, "[9,12]" + wanted);
+  EXPECT_EQ(resumed({{"troubles", {{7, 9}, {100, 150}}}}, 150).trouble_since(), 100);
 }
 
 // Saves every `every` steps as a run does, and returns what is there after the last.

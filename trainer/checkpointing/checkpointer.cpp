@@ -218,7 +218,7 @@ Progress Checkpointer::load(CheckpointReader& reader) {
                           .sequences = state.count("sequences"),
                           .skipped = state.count("skipped", 0),
                           .skipped_in_a_row = state.count("skipped_in_a_row", 0),
-                          .sanity = Sanity::from(reader.manifest().state, step)};
+                          .sanity = Sanity::from(state, step)};
   trainer_.optimizer().restore(trainer_.stream(), {.updates = state.count("updates", step),
                                                    .skipped = progress.skipped_in_a_row,
                                                    .norms = state.numbers("norms"),

@@ -53,13 +53,11 @@ nlohmann::json Sanity::to_json() const {
   return {{"losses", losses_}, {"troubles", troubles}};
 }
 
-Sanity Sanity::from(const nlohmann::json& state, int64_t step) {
+Sanity Sanity::from(const StateReader& state, int64_t step) {
   Sanity sanity;
   sanity.last_step_ = step;
-  if (state.contains("losses")) sanity.losses_ = state.at("losses").get<std::vector<double>>();
-  if (state.contains("troubles"))
-    for (const nlohmann::json& t : state.at("troubles"))
-      sanity.troubles_.push_back({t.at(0).get<int64_t>(), t.at(1).get<int64_t>()});
+  sanity.losses_ = state.numbers("losses", StateReader::Sign::any);
+  for (const auto& [first, last] : state.ranges("troubles", step)) sanity.troubles_.push_back({first, last});
   return sanity;
 }
 

@@ -21,6 +21,8 @@
 #include <set>
 #include <vector>
 
+#include "trainer/checkpointing/state_reader.h"
+
 namespace megalith {
 
 class Sanity {
@@ -47,7 +49,7 @@ class Sanity {
   // For the state of a checkpoint: "losses" and "troubles", as [first, last] steps; and back, with the steps that the
   // state is after. What an older checkpoint does not say was sane.
   nlohmann::json to_json() const;
-  static Sanity from(const nlohmann::json& state, int64_t step);
+  static Sanity from(const StateReader& state, int64_t step);
 
  private:
   struct Trouble {
