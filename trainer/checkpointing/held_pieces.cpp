@@ -5,17 +5,20 @@
 
 namespace megalith {
 
+Piece piece_of(const std::string& path, const ParamSpec& param, const Strip& strip) {
+  return {.name = path + param.name,
+          .shape = param.shape.dims(),
+          .col_begin = strip.columns.begin,
+          .col_end = strip.columns.begin + strip.columns.count,
+          .begin = strip.elements.begin,
+          .end = strip.elements.end};
+}
+
 std::vector<HeldPiece> held_pieces(const Unit& unit, const std::string& path, Tensor shard, Interval within) {
   std::vector<HeldPiece> held;
   for (const PlacedParam& param : unit.plan().params)
     for (const Strip& strip : unit.strips_of(param, within))
-      held.push_back({{.name = path + param.spec.name,
-                       .shape = param.spec.shape.dims(),
-                       .col_begin = strip.columns.begin,
-                       .col_end = strip.columns.begin + strip.columns.count,
-                       .begin = strip.elements.begin,
-                       .end = strip.elements.end},
-                      shard.flat(strip.local, strip.local + strip.elements.size())});
+      held.push_back({piece_of(path, param.spec, strip), shard.flat(strip.local, strip.local + strip.elements.size())});
   return held;
 }
 
