@@ -21,13 +21,16 @@ class PatientLines : public testing::Test {
   }
   // Calls that find the disk full write a part.
   FileFate fate(const FileEvent& e) const {
-    return full_ && e.call == *full_ && e.path == path_ ? FileFate{ENOSPC, e.bytes / 2} : FileFate{};
+    if (e.path != path_) return {};
+    if (half_stays_ && e.call == FileCall::resize) return {EIO};
+    return full_ && e.call == *full_ ? FileFate{ENOSPC, e.bytes / 2} : FileFate{};
   }
 
   test::Scratch scratch_;
   std::string path_ = scratch_.path("lines");
   std::vector<std::string> told_;
   std::optional<FileCall> full_;
+  bool half_stays_ = false;
   FileHook hook_{[this](const FileEvent& e) { return fate(e); }};
 };
 
@@ -95,7 +98,40 @@ TEST_F(PatientLines, GoOnBehindALineThatWasCutShort) {
   EXPECT_EQ(read_file(path_), "one\ntw\nthree\nfour\n");
 }
 
-// Of a run of ten steps, metrics and log cannot be written in the middle; checkpoints can.
+// As a watchdog does in another process, whether or not the disk is full meanwhile.
+TEST_F(PatientLines, LeaveWhatOthersAppend) {
+  const auto another = [&](const char* line) { File(path_, File::Use::append).append(line); };
+  PatientFile file(path_, true, tell());
+  file.append("one\n");
+  another("a longer line of another\n");
+  file.append("two\n");
+  EXPECT_EQ(read_file(path_), "one\na longer line of another\ntwo\n");
+  full_ = FileCall::write;
+  file.append("three\n");
+  full_.reset();
+  another("again\n");
+  full_ = FileCall::write;
+  file.append("four\n");
+  EXPECT_EQ(read_file(path_), "one\na longer line of another\ntwo\nagain\n") << "half a line stays";
+  full_.reset();
+  file.append("five\n");
+  EXPECT_EQ(read_file(path_), "one\na longer line of another\ntwo\nagain\nthree\nfour\nfive\n");
+}
+
+TEST_F(PatientLines, AreWrittenOverAHalfThatCouldNotBeRemoved) {
+  PatientFile file(path_, true, tell());
+  file.append("one\n");
+  full_ = FileCall::write;
+  half_stays_ = true;
+  file.append("three\n");
+  EXPECT_EQ(read_file(path_), "one\nthr");
+  full_.reset();
+  half_stays_ = false;
+  file.append("four\n");
+  EXPECT_EQ(read_file(path_), "one\nthree\nfour\n");
+}
+
+// Of a run of ten steps, metrics and log cannot be written in the middle, nor a trace; checkpoints can.
 TEST(FullDiskUnderARun, LosesNoLineAndEndsNothing) {
   const test::Scratch scratch;
   scratch.write("train.bin", std::string(4000, '\1'));
