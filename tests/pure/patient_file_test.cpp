@@ -136,16 +136,17 @@ TEST(FullDiskUnderARun, LosesNoLineAndEndsNothing) {
   const test::Scratch scratch;
   scratch.write("train.bin", std::string(4000, '\1'));
   const std::string run = scratch.path("run");
-  const Config config = parse_config(
-      fmt::format(
-          "[model]\nlayers = 1\nhidden = 8\nheads = 1\nvocab = 300\ncontext = 8\n"
-          "[batch]\nglobal_batch_size = 2\nmicrobatch_size = 2\n[data]\ntrain = \"{}\"\n"
-          "[train]\nsteps = 10\nlog_every = 1\n[checkpoint]\nevery = 2\nkeep = 2\nsettle = 0\n[run]\noutput = \"{}\"\n",
-          scratch.path("train.bin"), run),
-      "test", {});
+  const Config config =
+      parse_config(fmt::format("[model]\nlayers = 1\nhidden = 8\nheads = 1\nvocab = 300\ncontext = 8\n"
+                               "[batch]\nglobal_batch_size = 2\nmicrobatch_size = 2\n[data]\ntrain = \"{}\"\n"
+                               "[train]\nsteps = 10\nlog_every = 1\ntrace_steps = \"3-4\"\n[checkpoint]\nevery = "
+                               "2\nkeep = 2\nsettle = 0\n[run]\noutput = \"{}\"\n",
+                               scratch.path("train.bin"), run),
+                   "test", {});
   int64_t writes = 0, refused = 0;
   {
     const FileHook hook([&](const FileEvent& e) -> FileFate {
+      if (e.path.starts_with(run + "/trace-") && e.call == FileCall::write) return {ENOSPC, e.bytes / 3};
       const bool ours = e.path == run + "/metrics.jsonl" || e.path == run + "/log.txt";
       if (!ours || e.call != FileCall::write || ++writes < 12 || writes > 24) return {};
       refused++;
@@ -167,6 +168,10 @@ TEST(FullDiskUnderARun, LosesNoLineAndEndsNothing) {
   }
   EXPECT_NE(log.find("No space left on device"), std::string::npos) << log;
   EXPECT_NE(log.find("metrics.jsonl is written again"), std::string::npos) << log;
+  EXPECT_NE(log.find("there is no trace of steps 3-4: cannot write " + run + "/trace-3-4.json"), std::string::npos)
+      << log;
+  for (const auto& entry : std::filesystem::directory_iterator(run))
+    EXPECT_FALSE(entry.path().filename().string().starts_with("trace-")) << entry.path();
 }
 
 }  // namespace
