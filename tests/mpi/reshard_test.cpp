@@ -187,7 +187,8 @@ TEST_F(ReshardRefuses, WhatItWouldLoseOrChange) {
   // A tensor that the model does not have.
   Manifest manifest = read_manifest(source_);
   Manifest altered = manifest;
-  altered.files[0].datasets[0].piece.name = "momentum/" + altered.files[0].datasets[0].piece.name;
+  DatasetRecord& first = altered.files[0].datasets[0];
+  first.dataset = first.piece.name = "momentum/" + first.piece.name;
   test::spill(source_ + "/manifest.json", to_text(altered));
   expect({.from = source_, .to = to, .ranks = 2}, "which a run of this program would not save");
   test::spill(source_ + "/manifest.json", to_text(manifest));
