@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -36,11 +35,21 @@ CheckpointReader::CheckpointReader(const std::string& folder) : folder_(folder),
     }
 }
 
-std::vector<int64_t> CheckpointReader::shape(const std::string& name) const {
+const DatasetRecord& CheckpointReader::first_of(const std::string& name) const {
   const auto it = sources_.find(name);
   CHECK(it != sources_.end(), "{} holds no tensor {}; is it a checkpoint of another model?", folder_, name);
-  return it->second[0].record->piece.shape;
+  return *it->second[0].record;
 }
+
+std::set<std::string> CheckpointReader::names() const {
+  std::set<std::string> all;
+  for (const auto& [name, sources] : sources_) all.insert(name);
+  return all;
+}
+
+std::vector<int64_t> CheckpointReader::shape(const std::string& name) const { return first_of(name).piece.shape; }
+
+DType CheckpointReader::dtype(const std::string& name) const { return first_of(name).dtype; }
 
 void CheckpointReader::read(const Piece& wanted, float* out) {
   check_piece(wanted);

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,10 @@ class CheckpointReader : public TensorSource {
   const std::string& folder() const { return folder_; }
   const Manifest& manifest() const { return manifest_; }
 
+  std::set<std::string> names() const;  // of all tensors
+  bool holds(const std::string& name) const { return sources_.contains(name); }
   std::vector<int64_t> shape(const std::string& name) const override;
+  DType dtype(const std::string& name) const;  // as it is stored; Error if absent
 
   // The first read of a dataset reads all of it and checks it; later ones read what they need. A few MiB of memory,
   // and one file open at a time. Damage: file, dataset, expected and found checksum.
@@ -39,6 +43,7 @@ class CheckpointReader : public TensorSource {
     const DatasetRecord* record;  // in manifest_
     bool verified = false;
   };
+  const DatasetRecord& first_of(const std::string& name) const;
   void copy_from(Source& source, const std::vector<CopyRun>& runs, float* out);
 
   std::string folder_;
@@ -58,8 +63,8 @@ struct VerifyReport {
 // throws only where it cannot read, or where the manifest, intact, is not one that this version reads.
 VerifyReport verify_checkpoint(const std::string& folder);
 
-// What `megalith checkpoint inspect` prints: step, what is not finite, state, files, and a table of tensors with shape, elements and
-// pieces.
+// What `megalith checkpoint inspect` prints: step, what is not finite, state, files, and a table of tensors with shape,
+// elements and pieces.
 std::string describe_checkpoint(const std::string& folder);
 
 }  // namespace megalith

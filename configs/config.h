@@ -146,6 +146,7 @@ struct CheckpointConfig {
   bool asynchronous = true;
   double on_signal_seconds = 120.0;
   int64_t keep = 0;             // 0: all
+  int64_t keep_every = 0;       // steps; 0: none for good
   int64_t settle = 100;         // steps; 0: a checkpoint counts as good when it is written
   std::string resume = "auto";  // "auto", "never" or the path of a checkpoint
   bool allow_changes = false;

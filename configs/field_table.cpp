@@ -169,6 +169,9 @@ Table<Config> build_table() {
       "4) or PRTE_MCA_... (5)");
   checkpoint.number("keep", &CheckpointConfig::keep, "checkpoints", between(0, 1e9),
                     "Newest checkpoints that are kept; 0: all");
+  checkpoint.number("keep_every", &CheckpointConfig::keep_every, "steps", between(0, 1e12),
+                    "Beside those, keep for good the first checkpoint at or after each multiple of so many steps; 0: "
+                    "none");
   checkpoint.number("settle", &CheckpointConfig::settle, "steps", between(0, 1e12),
                     "Sane steps that must follow a checkpoint before older ones are deleted for it; at most two more "
                     "than keep are there until then");

@@ -27,8 +27,10 @@ TEST(Checkpoint, keep_retains_the_newest) {
   };
   train(scratch.folder(), 2, {"run.output=all", "checkpoint.every=3"});
   EXPECT_EQ(checkpoints_in(scratch / "all/checkpoints"), names({3, 6, 8}));
-  train(scratch.folder(), 2, {"run.output=two", "checkpoint.every=1", "checkpoint.keep=2", "checkpoint.settle=0"});
-  EXPECT_EQ(checkpoints_in(scratch / "two/checkpoints"), names({7, 8}));
+  train(
+      scratch.folder(), 2,
+      {"run.output=two", "checkpoint.every=1", "checkpoint.keep=2", "checkpoint.keep_every=3", "checkpoint.settle=0"});
+  EXPECT_EQ(checkpoints_in(scratch / "two/checkpoints"), names({3, 6, 7, 8}));
   train(scratch.folder(), 2,
         {"run.output=one", "checkpoint.every=2", "checkpoint.keep=1", "train.steps=7", "checkpoint.settle=0"});
   EXPECT_EQ(checkpoints_in(scratch / "one/checkpoints"), names({7}));

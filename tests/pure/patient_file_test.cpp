@@ -21,13 +21,16 @@ class PatientLines : public testing::Test {
   }
   // Calls that find the disk full write a part.
   FileFate fate(const FileEvent& e) const {
-    return full_ && e.call == *full_ && e.path == path_ ? FileFate{ENOSPC, e.bytes / 2} : FileFate{};
+    if (e.path != path_) return {};
+    if (half_stays_ && e.call == FileCall::resize) return {EIO};
+    return full_ && e.call == *full_ ? FileFate{ENOSPC, e.bytes / 2} : FileFate{};
   }
 
   test::Scratch scratch_;
   std::string path_ = scratch_.path("lines");
   std::vector<std::string> told_;
   std::optional<FileCall> full_;
+  bool half_stays_ = false;
   FileHook hook_{[this](const FileEvent& e) { return fate(e); }};
 };
 
@@ -95,21 +98,55 @@ TEST_F(PatientLines, GoOnBehindALineThatWasCutShort) {
   EXPECT_EQ(read_file(path_), "one\ntw\nthree\nfour\n");
 }
 
-// Of a run of ten steps, metrics and log cannot be written in the middle; checkpoints can.
+// As a watchdog does in another process, whether or not the disk is full meanwhile.
+TEST_F(PatientLines, LeaveWhatOthersAppend) {
+  const auto another = [&](const char* line) { File(path_, File::Use::append).append(line); };
+  PatientFile file(path_, true, tell());
+  file.append("one\n");
+  another("a longer line of another\n");
+  file.append("two\n");
+  EXPECT_EQ(read_file(path_), "one\na longer line of another\ntwo\n");
+  full_ = FileCall::write;
+  file.append("three\n");
+  full_.reset();
+  another("again\n");
+  full_ = FileCall::write;
+  file.append("four\n");
+  EXPECT_EQ(read_file(path_), "one\na longer line of another\ntwo\nagain\n") << "half a line stays";
+  full_.reset();
+  file.append("five\n");
+  EXPECT_EQ(read_file(path_), "one\na longer line of another\ntwo\nagain\nthree\nfour\nfive\n");
+}
+
+TEST_F(PatientLines, AreWrittenOverAHalfThatCouldNotBeRemoved) {
+  PatientFile file(path_, true, tell());
+  file.append("one\n");
+  full_ = FileCall::write;
+  half_stays_ = true;
+  file.append("three\n");
+  EXPECT_EQ(read_file(path_), "one\nthr");
+  full_.reset();
+  half_stays_ = false;
+  file.append("four\n");
+  EXPECT_EQ(read_file(path_), "one\nthree\nfour\n");
+}
+
+// Of a run of ten steps, metrics and log cannot be written in the middle, nor a trace; checkpoints can.
 TEST(FullDiskUnderARun, LosesNoLineAndEndsNothing) {
   const test::Scratch scratch;
   scratch.write("train.bin", std::string(4000, '\1'));
   const std::string run = scratch.path("run");
-  const Config config = parse_config(
-      fmt::format(
-          "[model]\nlayers = 1\nhidden = 8\nheads = 1\nvocab = 300\ncontext = 8\n"
-          "[batch]\nglobal_batch_size = 2\nmicrobatch_size = 2\n[data]\ntrain = \"{}\"\n"
-          "[train]\nsteps = 10\nlog_every = 1\n[checkpoint]\nevery = 2\nkeep = 2\nsettle = 0\n[run]\noutput = \"{}\"\n",
-          scratch.path("train.bin"), run),
-      "test", {});
+  const Config config =
+      parse_config(fmt::format("[model]\nlayers = 1\nhidden = 8\nheads = 1\nvocab = 300\ncontext = 8\n"
+                               "[batch]\nglobal_batch_size = 2\nmicrobatch_size = 2\n[data]\ntrain = \"{}\"\n"
+                               "[train]\nsteps = 10\nlog_every = 1\ntrace_steps = \"3-4\"\n[checkpoint]\nevery = "
+                               "2\nkeep = 2\nsettle = 0\n[run]\noutput = \"{}\"\n",
+                               scratch.path("train.bin"), run),
+                   "test", {});
   int64_t writes = 0, refused = 0;
   {
     const FileHook hook([&](const FileEvent& e) -> FileFate {
+      if (e.path.starts_with(run + "/trace-") && e.call == FileCall::write) return {ENOSPC, e.bytes / 3};
       const bool ours = e.path == run + "/metrics.jsonl" || e.path == run + "/log.txt";
       if (!ours || e.call != FileCall::write || ++writes < 12 || writes > 24) return {};
       refused++;
@@ -131,6 +168,10 @@ TEST(FullDiskUnderARun, LosesNoLineAndEndsNothing) {
   }
   EXPECT_NE(log.find("No space left on device"), std::string::npos) << log;
   EXPECT_NE(log.find("metrics.jsonl is written again"), std::string::npos) << log;
+  EXPECT_NE(log.find("there is no trace of steps 3-4: cannot write " + run + "/trace-3-4.json"), std::string::npos)
+      << log;
+  for (const auto& entry : std::filesystem::directory_iterator(run))
+    EXPECT_FALSE(entry.path().filename().string().starts_with("trace-")) << entry.path();
 }
 
 }  // namespace

@@ -6,11 +6,19 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "kernels/base/json.h"
+#include "tests/message_of.h"
+
 namespace megalith {
 namespace {
 
 using Steps = std::set<int64_t>;
 constexpr double skipped_loss = NAN;
+
+Sanity resumed(const nlohmann::json& state, int64_t step) {
+  const Manifest manifest{.step = step, .state = state, .files = {}};
+  return Sanity::from(StateReader(manifest, "run/checkpoints/step-00000150"), step);
+}
 
 // Sane steps of this loss, from the one that follows, up to `last`.
 void sane_until(Sanity& sanity, int64_t last, double loss = 3) {
@@ -76,7 +84,7 @@ TEST(Sanity, IsTheSameAfterAResume) {
   Sanity whole;
   const auto course = [](int64_t s) { return s % 50 == 7 ? 20.0 : 3 + 0.01 * static_cast<double>(s % 13); };
   for (int64_t s = 1; s <= 150; s++) whole.see(s, s % 40 == 3, course(s));
-  Sanity pieces = Sanity::from(whole.to_json(), 150);
+  Sanity pieces = resumed(whole.to_json(), 150);
   for (Sanity* sanity : {&whole, &pieces})
     for (int64_t s = 151; s <= 400; s++) sanity->see(s, s % 40 == 3, course(s));
   EXPECT_EQ(whole.to_json(), pieces.to_json());
@@ -89,24 +97,50 @@ TEST(Sanity, RemembersTheLastTroubles) {
   for (int64_t s = 1; s <= 2000; s++) sanity.see(s, s % 4 == 0, 3);
   EXPECT_EQ(sanity.to_json().at("troubles").size(), Sanity::most_troubles);
   EXPECT_EQ(sanity.sane_after(1996), 3);
-  EXPECT_EQ(Sanity::from(nlohmann::json::object(), 9).sane_after(2), 7) << "of an older checkpoint";
+  EXPECT_EQ(resumed(nlohmann::json::object(), 9).sane_after(2), 7) << "of an older checkpoint";
+}
+
+TEST(Sanity, AStateThatSomebodyEditedIsRefusedInWords) {
+  const auto expect = [](const char* key, const nlohmann::json& value, const std::string& words) {
+    const std::string message = message_of([&] { resumed({{key, value}}, 150); });
+    EXPECT_NE(
+        message.find(fmt::format("checkpoint run/checkpoints/step-00000150: {} in its manifest is {}", key, words)),
+        std::string::npos)
+        << message;
+  };
+  using nlohmann::json;
+  expect("losses", 3, "no list of numbers");
+  expect("losses", {3.5, "much"}, "string; expected a number");
+  expect("losses", {3.5, nullptr}, "null; expected a number");
+  EXPECT_TRUE(resumed({{"losses", {1e-9, -1e-9}}}, 150).is_sane(1)) << "rounding may make one negative";
+  const std::string wanted = "; expected a list of pairs [first, last] of steps up to 150, ascending";
+  expect("troubles", 7, "7" + wanted);
+  for (const char* pair : {"7", "[]", "[1]", "[1,2,3]", "[1,2.5]", "[1,\"2\"]", "[3,2]", "[-1,2]", "[140,151]",
+                           "[1,18446744073709551615]"})
+    expect("troubles", json::array({parse_json(pair)}), pair + wanted);
+  expect("troubles", {{7, 9}, {9, 12}}, "[9,12]" + wanted);
+  EXPECT_EQ(resumed({{"troubles", {{7, 9}, {100, 150}}}}, 150).trouble_since(), 100);
 }
 
 // Saves every `every` steps as a run does, and returns what is there after the last.
 struct Saves {
-  int64_t every, keep, settle;
+  int64_t every, keep, settle, keep_every = 0;
   Steps there{};
   size_t most = 0;  // that were there at once
   void prune(const Sanity& sanity) {
-    const Steps needed = needed_checkpoints(there, sanity, settle);
-    EXPECT_LE(needed.size(), 2u);
+    const Steps needed = needed_checkpoints(there, sanity, settle, keep_every);
+    if (keep_every == 0) {
+      EXPECT_LE(needed.size(), 2u);
+    }
     for (auto it = there.begin(); it != there.end();) {
       const auto newer = std::distance(it, there.end()) - 1;
       it = newer < keep || needed.contains(*it) ? std::next(it) : there.erase(it);
     }
   }
   void after_step(const Sanity& sanity) {
-    if (sanity.last_step() % every != 0) return;
+    if (sanity.last_step() % every == 0) save(sanity);
+  }
+  void save(const Sanity& sanity) {
     prune(sanity);
     there.insert(sanity.last_step());
     most = std::max(most, there.size());
@@ -145,6 +179,30 @@ TEST(Sanity, WhatHasSettledMakesRoom) {
   }
   EXPECT_EQ(saves.most, 2u);
   EXPECT_EQ(saves.there, (Steps{1750, 2000}));
+}
+
+// Whatever steps are saved, in trouble or not: of each multiple the first at or after it is there for good, and what is
+// there beside these is what would be there without them.
+TEST(Sanity, AHistoryIsKeptForGood) {
+  for (const int64_t keep_every : {1, 40, 300, 5000})
+    for (const int64_t between : {1, 40, 77, 700}) {  // steps between saves, at most: as by time
+      SCOPED_TRACE(::testing::Message() << keep_every << " " << between);
+      Saves with{.every = 1, .keep = 2, .settle = 30, .keep_every = keep_every}, without = with;
+      without.keep_every = 0;
+      Sanity sanity;
+      Steps saved;
+      for (int64_t s = 1, random = 7; s <= 2000; s++) {
+        sanity.see(s, s % 400 > 370, 3);
+        random = random * 1103515245 % 2147483647;
+        if (random % between != 0) continue;
+        for (Saves* saves : {&with, &without}) saves->save(sanity);
+        saved.insert(s);
+      }
+      Steps expected = without.there;
+      for (int64_t multiple = keep_every; multiple <= 2000; multiple += keep_every)
+        if (const auto first = saved.lower_bound(multiple); first != saved.end()) expected.insert(*first);
+      EXPECT_EQ(with.there, expected);
+    }
 }
 
 TEST(Sanity, GoesBackToWhatHasSettledBeforeTheTrouble) {

@@ -130,7 +130,7 @@ int64_t Checkpointer::bytes() const {
 void Checkpointer::prune(const Sanity& sanity) const {
   const CheckpointConfig& c = config_.checkpoint;
   prune_checkpoints(c.directory, c.keep,
-                    [&](const auto& steps) { return needed_checkpoints(steps, sanity, c.settle); });
+                    [&](const auto& steps) { return needed_checkpoints(steps, sanity, c.settle, c.keep_every); });
 }
 
 Saving::Task Checkpointer::task(const Progress& progress, bool keep_all, std::vector<StoredPiece> pieces) const {
@@ -236,7 +236,7 @@ Progress Checkpointer::load(CheckpointReader& reader) {
                           .sequences = state.count("sequences"),
                           .skipped = state.count("skipped", 0),
                           .skipped_in_a_row = state.count("skipped_in_a_row", 0),
-                          .sanity = Sanity::from(reader.manifest().state, step)};
+                          .sanity = Sanity::from(state, step)};
   trainer_.optimizer().restore(trainer_.stream(), {.updates = state.count("updates", step),
                                                    .skipped = progress.skipped_in_a_row,
                                                    .norms = state.numbers("norms"),

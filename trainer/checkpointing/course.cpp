@@ -2,6 +2,7 @@
 
 #include "checkpoints/checksum.h"
 #include "kernels/base/check.h"
+#include "kernels/base/json.h"
 #include "trainer/job/content.h"
 
 namespace megalith {
@@ -73,7 +74,7 @@ Course course_from(const nlohmann::json& json) {
   course.tokenizer_name = json.at("tokenizer_name").get<std::string>();
   for (const nlohmann::json& s : json.at("sources"))
     course.sources.push_back({s.at("name").get<std::string>(), s.at("content").get<std::string>(),
-                              s.at("share").get<int64_t>(), s.at("samples").get<int64_t>()});
+                              whole_number(s.at("share")), whole_number(s.at("samples"))});
   course.settings = json.at("settings").get<std::map<std::string, std::string>>();
   return course;
 }
@@ -132,13 +133,13 @@ OrderRecord order_from(const nlohmann::json& json) {
   std::vector<int64_t> sizes, shares;
   for (const nlohmann::json& source : json.at("sources")) {
     record.names.push_back(source.at("name").get<std::string>());
-    shares.push_back(source.at("share").get<int64_t>());
-    sizes.push_back(source.at("samples").get<int64_t>());
+    shares.push_back(whole_number(source.at("share")));
+    sizes.push_back(whole_number(source.at("samples")));
   }
-  record.step = json.at("step").get<int64_t>();
-  record.sample = json.at("sample").get<int64_t>();
+  record.step = whole_number(json.at("step"));
+  record.sample = whole_number(json.at("sample"));
   record.order = SampleOrder(std::move(sizes), Blend(std::move(shares)), json.at("shuffle").get<bool>(),
-                             json.at("seed").get<uint64_t>());
+                             static_cast<uint64_t>(whole_number(json.at("seed"))));
   return record;
 }
 

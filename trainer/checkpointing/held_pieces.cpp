@@ -5,18 +5,22 @@
 
 namespace megalith {
 
+Piece piece_of(const std::string& path, const ParamSpec& param, const Strip& strip) {
+  return {.name = path + param.name,
+          .shape = param.shape.dims(),
+          .col_begin = strip.columns.begin,
+          .col_end = strip.columns.begin + strip.columns.count,
+          .begin = strip.elements.begin,
+          .end = strip.elements.end};
+}
+
 std::vector<HeldPiece> held_pieces(const Unit& unit, const std::string& path, Tensor values, Interval within) {
   std::vector<HeldPiece> held;
   const Interval shard = unit.plan().shard;
   const int64_t first = intersect(shard, within).begin - shard.begin;
   for (const PlacedParam& param : unit.plan().params)
     for (const Strip& strip : unit.strips_of(param, within))
-      held.push_back({{.name = path + param.spec.name,
-                       .shape = param.spec.shape.dims(),
-                       .col_begin = strip.columns.begin,
-                       .col_end = strip.columns.begin + strip.columns.count,
-                       .begin = strip.elements.begin,
-                       .end = strip.elements.end},
+      held.push_back({piece_of(path, param.spec, strip),
                       values.flat(strip.local - first, strip.local - first + strip.elements.size())});
   return held;
 }

@@ -12,6 +12,9 @@
 
 namespace megalith {
 
+// What a strip holds of a parameter, under the name `path` + the parameter's.
+Piece piece_of(const std::string& path, const ParamSpec& param, const Strip& strip);
+
 struct HeldPiece {
   Piece piece;
   Tensor data;  // f32 or bf16, wherever the stream's tensors lie

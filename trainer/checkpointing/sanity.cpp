@@ -53,19 +53,28 @@ nlohmann::json Sanity::to_json() const {
   return {{"losses", losses_}, {"troubles", troubles}};
 }
 
-Sanity Sanity::from(const nlohmann::json& state, int64_t step) {
+Sanity Sanity::from(const StateReader& state, int64_t step) {
   Sanity sanity;
   sanity.last_step_ = step;
-  if (state.contains("losses")) sanity.losses_ = state.at("losses").get<std::vector<double>>();
-  if (state.contains("troubles"))
-    for (const nlohmann::json& t : state.at("troubles"))
-      sanity.troubles_.push_back({t.at(0).get<int64_t>(), t.at(1).get<int64_t>()});
+  sanity.losses_ = state.numbers("losses", StateReader::Sign::any);
+  for (const auto& [first, last] : state.ranges("troubles", step)) sanity.troubles_.push_back({first, last});
   return sanity;
 }
 
-std::set<int64_t> needed_checkpoints(const std::set<int64_t>& steps, const Sanity& sanity, int64_t settle) {
+namespace {
+std::set<int64_t> history(const std::set<int64_t>& steps, int64_t every) {
+  std::set<int64_t> kept;
+  for (auto s = every > 0 ? steps.lower_bound(every) : steps.end(); s != steps.end();
+       s = steps.lower_bound((*s / every + 1) * every))
+    kept.insert(*s);
+  return kept;
+}
+}  // namespace
+
+std::set<int64_t> needed_checkpoints(const std::set<int64_t>& steps, const Sanity& sanity, int64_t settle,
+                                     int64_t keep_every) {
   if (steps.empty()) return {};
-  std::set<int64_t> needed;
+  std::set<int64_t> needed = history(steps, keep_every);
   const auto settled = [&](int64_t s) { return sanity.settled(s, settle); };
   const auto newest = std::find_if(steps.rbegin(), steps.rend(), settled);
   needed.insert(newest != steps.rend() ? *newest : *steps.begin());

@@ -21,6 +21,8 @@
 #include <set>
 #include <vector>
 
+#include "trainer/checkpointing/state_reader.h"
+
 namespace megalith {
 
 class Sanity {
@@ -47,7 +49,7 @@ class Sanity {
   // For the state of a checkpoint: "losses" and "troubles", as [first, last] steps; and back, with the steps that the
   // state is after. What an older checkpoint does not say was sane.
   nlohmann::json to_json() const;
-  static Sanity from(const nlohmann::json& state, int64_t step);
+  static Sanity from(const StateReader& state, int64_t step);
 
  private:
   struct Trouble {
@@ -60,10 +62,12 @@ class Sanity {
   std::vector<Trouble> troubles_;
 };
 
-// Which of the checkpoints of these steps must not be pruned for newer ones: the newest that is settled, or the oldest
-// where none is, since it is what a run that turns bad goes back to; and the oldest that may still settle, which takes
-// its place. At most two.
-std::set<int64_t> needed_checkpoints(const std::set<int64_t>& steps, const Sanity& sanity, int64_t settle);
+// Which of the checkpoints of these steps must not be pruned for newer ones. To go back to, should the run turn bad,
+// the newest that is settled, or the oldest where none is; and the oldest that may still settle, which takes its place:
+// at most two. And as history, where keep_every > 0, the first at or after each of its multiples but 0, so that one is
+// kept for good every so many steps, wherever saves by time or by number happen to fall.
+std::set<int64_t> needed_checkpoints(const std::set<int64_t>& steps, const Sanity& sanity, int64_t settle,
+                                     int64_t keep_every = 0);
 
 // The weights of a run that trouble has ended, which are those after step `since`, on data that it knows.
 struct LastWeights {

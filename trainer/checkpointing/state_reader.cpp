@@ -24,14 +24,39 @@ double StateReader::number(const char* key, double absent) const {
   return value->get<double>();
 }
 
-std::vector<double> StateReader::numbers(const char* key) const {
+std::vector<double> StateReader::numbers(const char* key, Sign sign) const {
   std::vector<double> all;
   const nlohmann::json* values = find(key);
   if (!values) return all;
   CHECK(values->is_array(), "checkpoint {}: {} in its manifest is no list of numbers", path_, key);
   for (const nlohmann::json& value : *values) {
-    check_number(key, value);
+    if (sign == Sign::positive || !value.is_number()) check_number(key, value);
     all.push_back(value.get<double>());
+  }
+  return all;
+}
+
+std::vector<std::pair<int64_t, int64_t>> StateReader::ranges(const char* key, int64_t most) const {
+  std::vector<std::pair<int64_t, int64_t>> all;
+  const nlohmann::json* values = find(key);
+  if (!values) return all;
+  int64_t end = -1;
+  const auto check = [&](bool right, const nlohmann::json& value) {
+    CHECK(right,
+          "checkpoint {}: {} in its manifest is {}; expected a list of pairs [first, last] of steps up to {}, "
+          "ascending",
+          path_, key, json_text(value), most);
+  };
+  check(values->is_array(), *values);
+  for (const nlohmann::json& value : *values) {
+    check(value.is_array() && value.size() == 2 && value[0].is_number_integer() && value[1].is_number_integer(), value);
+    try {
+      all.emplace_back(whole_number(value[0]), whole_number(value[1]));
+    } catch (const nlohmann::json::exception&) {
+      check(false, value);
+    }
+    check(end < all.back().first && all.back().first <= all.back().second && all.back().second <= most, value);
+    end = all.back().second;
   }
   return all;
 }

@@ -1,13 +1,15 @@
-// megalith checkpoint inspect, verify, export.
+// megalith checkpoint inspect, verify, export, diff, reshard.
 #include <filesystem>
 #include <optional>
 
+#include "checkpoints/difference.h"
 #include "checkpoints/hugging_face.h"
 #include "checkpoints/reader.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_json.h"
 #include "kernels/base/counted.h"
-#include "trainer/checkpointing/checkpointer.h"
+#include "trainer/checkpointing/reshard.h"
+#include "trainer/checkpointing/state_difference.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/commands/command.h"
 
@@ -51,20 +53,63 @@ int export_folder(const std::string& path, const std::string& tokenizer, const s
   return 0;
 }
 
+// The exit status of diff(1).
+constexpr int equal = 0, different = 1, not_compared = 2;
+
+int diff(const std::string& path_a, const std::string& path_b) try {
+  CheckpointReader a(find_weights(path_a)), b(find_weights(path_b));
+  fmt::print("{} | {}\n", a.folder(), b.folder());
+  const StateDifference states = compare_states(a.manifest(), b.manifest());
+  for (const std::string& line : states.state) fmt::print("{}\n", line);
+  for (const std::string& line : states.config) fmt::print("config, which does not count: {}\n", line);
+  const TensorComparison tensors = compare_tensors(a, b);
+  int64_t elements = 0;
+  for (const TensorDifference& d : tensors.different) {
+    fmt::print("{}\n", describe(d));
+    elements += d.differing;
+  }
+  const bool same = states.state.empty() && tensors.different.empty();
+  fmt::print("{} of {} differ, and {} of {}: {}\n", tensors.different.size(), counted(tensors.tensors, "tensor"),
+             elements, counted(tensors.elements, "element"), same ? "equal" : "DIFFERENT");
+  return same ? equal : different;
+} catch (const Error& e) {
+  fmt::print(stderr, "megalith: {}\n", e.what());
+  return not_compared;
+}
+
+int reshard_folder(const ReshardOptions& options) {
+  const std::string written = reshard(options);
+  fmt::print("{}: {} for {}\n", written, counted(CheckpointReader(written).manifest().files.size(), "file"),
+             counted(options.ranks, "rank"));
+  return 0;
+}
+
 }  // namespace
 
 std::vector<Command> checkpoint_commands(CLI::App& cli) {
-  auto* group = cli.add_subcommand("checkpoint", "Inspect, verify and export checkpoints");
+  auto* group = cli.add_subcommand("checkpoint", "Inspect, verify, compare, reshard and export checkpoints");
   group->require_subcommand(1);
   struct Options {
-    std::string path, out, tokenizer;
+    std::string path, other, out, tokenizer;
+    ReshardOptions reshard;
   };
   auto o = std::make_shared<Options>();
   auto* inspect = group->add_subcommand("inspect", "What a checkpoint holds");
   auto* verify = group->add_subcommand("verify", "Read every byte and compare every checksum");
   auto* convert = group->add_subcommand("export", "To a Hugging Face GPT-2 folder, with its tokenizer");
-  for (CLI::App* app : {inspect, verify, convert})
-    app->add_option("checkpoint", o->path, "step-* folder, or a run folder: its newest complete one")->required();
+  auto* compare = group->add_subcommand("diff", "Two checkpoints, of any layouts, tensor by tensor");
+  auto* again = group->add_subcommand("reshard", "Write it once more, in the files that another layout would write");
+  constexpr const char* where = "step-* folder, or a run folder: its newest complete one";
+  for (CLI::App* app : {inspect, verify, convert}) app->add_option("checkpoint", o->path, where)->required();
+  compare->add_option("a", o->path, where)->required();
+  compare->add_option("b", o->other, where)->required();
+  compare->footer(
+      "Exit status: 0 where tensors, step and course are equal, whatever the layouts; 1 where they differ; 2 where "
+      "they cannot be compared.");
+  again->add_option("checkpoint", o->reshard.from, where)->required();
+  again->add_option("to", o->reshard.to, "directory of checkpoints, which gets a step-* folder")->required();
+  again->add_option("--ranks", o->reshard.ranks, "of the new layout")->required()->check(CLI::Range(1, 1 << 20));
+  add_overrides(again, o->reshard.overrides, "parallel.key=value ... of the new layout; all else stays as it was");
   convert->add_option("--out", o->out, "folder for the files, which `transformers` opens")->required();
   convert->add_option("--tokenizer", o->tokenizer, "folder; default: the one the checkpoint was trained with");
   const auto describe = [o] {
@@ -73,7 +118,9 @@ std::vector<Command> checkpoint_commands(CLI::App& cli) {
   };
   return {{inspect, describe},
           {verify, [o] { return verify_folder(o->path); }},
-          {convert, [o] { return export_folder(o->path, o->tokenizer, o->out); }}};
+          {convert, [o] { return export_folder(o->path, o->tokenizer, o->out); }},
+          {compare, [o] { return diff(o->path, o->other); }},
+          {again, [o] { return reshard_folder(o->reshard); }}};
 }
 
 }  // namespace megalith

@@ -22,10 +22,15 @@ std::vector<std::string> understood(std::vector<std::string> args, const CLI::Ap
     args.erase(args.begin());
     args.emplace_back("--help");
   }
-  const auto commands = commands_of(cli);
-  const auto named = std::find_if(commands.begin(), commands.end(),
-                                  [&](const CLI::App* c) { return !args.empty() && c->get_name() == args.front(); });
-  if (named == commands.end() || !(*named)->get_option_no_throw("overrides")) return args;
+  const CLI::App* named = &cli;
+  for (const std::string& arg : args) {
+    const CLI::App* next = nullptr;
+    for (const CLI::App* command : commands_of(*named))
+      if (command->get_name() == arg) next = command;
+    if (!next) break;
+    named = next;
+  }
+  if (!named->get_option_no_throw("overrides")) return args;
   for (auto arg = args.begin(); arg != args.end() && *arg != "--"; ++arg) {
     const std::string key = arg->substr(0, arg->find('='));
     if (!key.starts_with("--") || key.find('.') == std::string::npos) continue;
@@ -95,7 +100,8 @@ CommandLine::CommandLine(int argc, char** argv) {
       "megalith help COMMAND, or megalith COMMAND --help, tells of one command.\n\n"
       "Exit status: 0 where what was asked is done and holds. 1 where it is not: an error, which standard error names, "
       "or an answer that is no: a plan that does not fit, layouts that differ, a damaged checkpoint, a machine that "
-      "would stop a run. 75: a signal has ended a training, with a checkpoint from which the same command goes on "
+      "would stop a run. `checkpoint diff` has 1 for what differs and 2 for an error. 75: a signal has ended a "
+      "training, with a checkpoint from which the same command goes on "
       "(checkpoint.on_signal_seconds). All ranks end with the same; 128 and more are signals.");
   try {
     std::vector<std::string> args = understood({argv + std::min(argc, 1), argv + argc}, cli_);

@@ -1,7 +1,6 @@
 #include "trainer/job/log.h"
 
 #include <spdlog/sinks/base_sink.h>
-#include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -33,11 +32,13 @@ Logger console() { return logger_to(std::make_shared<spdlog::sinks::stdout_color
 constexpr const char* file_pattern = "%Y-%m-%d %H:%M:%S %v";
 constexpr size_t time_length = 20;  // of what stands before a line
 
-// A full disk under it is said on the console.
+// A full disk under it is said on the console, if there is one.
 class FileSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
   FileSink(const std::string& path, const Logger& console)
-      : file_(path, true, [console](const std::string& trouble) { console->info("warning: " + trouble); }) {}
+      : file_(path, true, [console](const std::string& trouble) {
+          if (console) console->info("warning: " + trouble);
+        }) {}
 
   void sync() {
     const std::lock_guard lock(mutex_);
@@ -119,7 +120,7 @@ bool log_ended(const std::string& why) try {
   std::string line = "ended: " + why;
   std::replace(line.begin(), line.end(), '\n', ' ');
   Logger file = current().file;
-  if (!file) file = logger_to(std::make_shared<spdlog::sinks::basic_file_sink_mt>(path), file_pattern);
+  if (!file) file = logger_to(std::make_shared<FileSink>(path, nullptr), file_pattern);
   file->info(line);
   return true;
 } catch (const std::exception&) {

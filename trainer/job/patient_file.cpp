@@ -1,5 +1,6 @@
 #include "trainer/job/patient_file.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "kernels/base/counted.h"
@@ -46,11 +47,13 @@ void PatientFile::sync() {
 
 void PatientFile::write() {
   try {
+    if (!half_left_) end_ = std::max(end_, file_.size());
     if (!kept_.empty()) file_.write(end_, kept_.data(), static_cast<int64_t>(kept_.size()));
     if (failing_) file_.sync();  // a disk that is full may say so only then
   } catch (const Error& e) {
     return fail(e.what());
   }
+  half_left_ = false;
   end_ += static_cast<int64_t>(kept_.size());
   kept_.clear();
   const int64_t waited = std::exchange(kept_lines_, 0);
@@ -62,8 +65,10 @@ void PatientFile::write() {
 
 void PatientFile::fail(const std::string& why) {
   // Half a line is no line; shortening a file takes no space. Where that fails too, the next write is over it.
+  half_left_ = true;
   try {
     if (file_.size() > end_) file_.resize(end_);
+    half_left_ = false;
   } catch (const Error&) {
   }
   if (failing_) return;

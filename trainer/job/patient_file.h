@@ -1,6 +1,6 @@
 // A file of lines (or records) that is appended to, and that a full disk does not end: what cannot be written is kept
-// in memory and written, in its place, once that can be done again. What is beyond most_kept is lost, and counted.
-// Nothing happens in silence: the first failure and its end are told.
+// in memory and written, in its place, once that can be done again. What others append meanwhile stays. What is beyond
+// most_kept is lost, and counted. Nothing happens in silence: the first failure and its end are told.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,8 @@ class PatientFile {
 
   File file_;
   Tell tell_;
-  int64_t end_;             // of what was written whole
+  int64_t end_;             // of what was written whole, by whomever
+  bool half_left_ = false;  // what is behind it is a part of ours that could not be removed
   std::string kept_;        // what is to follow
   int64_t kept_lines_ = 0;  // in it
   int64_t lost_lines_ = 0;  // after it

@@ -17,11 +17,11 @@ Unit::Unit(const UnitPlan& unit, const Plan& plan, bool training, Memory& memory
   if (training) gradient_ = memory[MemoryClass::gradients].tensor(DType::f32, {S});
 }
 
-std::vector<Strip> Unit::strips_of(const PlacedParam& param, Interval within) const {
-  const Interval here = intersect(intersect(param.range(), plan_->shard), within);
-  std::vector<Strip> strips =
-      megalith::strips_of(param.spec, tensor_, {here.begin - param.offset, here.end - param.offset});
-  for (Strip& strip : strips) strip.local += param.offset - plan_->shard.begin;
+std::vector<Strip> strips_of(const UnitPlan& unit, const TensorRank& tensor, const PlacedParam& param,
+                             Interval within) {
+  const Interval here = intersect(intersect(param.range(), unit.shard), within);
+  std::vector<Strip> strips = strips_of(param.spec, tensor, {here.begin - param.offset, here.end - param.offset});
+  for (Strip& strip : strips) strip.local += param.offset - unit.shard.begin;
   return strips;
 }
 

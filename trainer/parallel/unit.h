@@ -8,6 +8,10 @@
 
 namespace megalith {
 
+// What the rank's shard holds of a parameter within elements `within` of the unit. Strip::local counts from the start
+// of the shard.
+std::vector<Strip> strips_of(const UnitPlan& unit, const TensorRank& tensor, const PlacedParam& param, Interval within);
+
 class Unit {
  public:
   // Memory only; values come from initialize() or a checkpoint. Without `training` there are no gradients, and nothing
@@ -31,9 +35,9 @@ class Unit {
   // To be called after anyone but the optimizer has written the master.
   void round_working(Stream& s);
 
-  // What this rank's shard holds of a parameter within elements `within` of the unit. Strip::local counts from the
-  // start of the shard.
-  std::vector<Strip> strips_of(const PlacedParam& param, Interval within) const;
+  std::vector<Strip> strips_of(const PlacedParam& param, Interval within) const {
+    return megalith::strips_of(*plan_, tensor_, param, within);
+  }
 
  private:
   // Where initial values are made, in f32: in the master itself or, if it is of another type or on the host, in the

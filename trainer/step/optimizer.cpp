@@ -31,7 +31,7 @@ Optimizer::Optimizer(const Config& config, const std::vector<Unit>& units, Memor
       decision_(memory[MemoryClass::optimizer].tensor(DType::f64, {UpdateState::numel})) {
   const DType type = stored_in(config.precision.moments);
   const auto place = [](const Unit& unit) { return unit.plan().optimizer_on_host ? Place::host : Place::device; };
-  for (const char* path : {"moments/first", "moments/second"}) {
+  for (const char* path : state_paths) {
     State state{path, {}};
     for (const Unit& unit : units)
       state.by_unit.push_back(memory.at(MemoryClass::optimizer, place(unit)).tensor(type, {unit.plan().shard.size()}));

@@ -44,6 +44,7 @@ class Optimizer {
   History history(Stream& s) const;
   void restore(Stream& s, const History& history);
 
+  static constexpr std::array<const char*, 2> state_paths = {"moments/first", "moments/second"};
   // State tensors by path, one (S) f32 or bf16 for each unit, laid out as the unit's master.
   struct State {
     std::string path;  // "moments/first"

@@ -43,12 +43,12 @@ std::vector<StepLine> steps_of(const std::string& metrics) {
       const nlohmann::json line = parse_json(text);
       if (const auto start = line.find("start"); start != line.end()) ranks = start->value("ranks", ranks);
       if (!line.contains("loss") || !line.contains("step")) continue;
-      const auto step = line.at("step").get<int64_t>();
+      const auto step = whole_number(line.at("step"));
       CHECK(line.contains("samples"),
             "metrics.jsonl, line {}: step {} does not say which samples it trained on; it is from before runs recorded "
             "them, and cannot be audited",
             number, step);
-      steps.push_back({step, line.at("samples").at(0).get<int64_t>(), line.at("samples").at(1).get<int64_t>(),
+      steps.push_back({step, whole_number(line.at("samples").at(0)), whole_number(line.at("samples").at(1)),
                        line.value("ranks", ranks), line.value("skipped", std::string())});
     } catch (const nlohmann::json::exception& e) {
       CHECK(in.eof(), "metrics.jsonl, line {} cannot be read: {}", number, e.what());
@@ -221,7 +221,7 @@ Audit audit_run(const std::string& run_folder) {
   for (const std::string& path : list_checkpoints(directory)) {
     const Manifest manifest = read_manifest(path);
     try {
-      checkpoints.push_back({path, manifest.step, manifest.state.at("sequences").get<int64_t>()});
+      checkpoints.push_back({path, manifest.step, whole_number(manifest.state.at("sequences"))});
       if (checkpoints.size() > 1) continue;  // the newest knows them all
       CHECK(manifest.state.contains("orders"),
             "{} does not say in which order samples came; it is from before checkpoints did, and its run cannot be "

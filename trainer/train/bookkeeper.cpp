@@ -156,29 +156,36 @@ void Bookkeeper::write_trace() {
   const std::vector<Span> mine = clock_.take_spans();
   clock_.keep_spans(tracing_ = false);
   const std::string path = config_.run.output + "/trace-" + config_.train.trace_steps + ".json";
-  const bool writes = session_.rank() == 0;
   std::optional<TraceFile> file;
-  together(session_, [&] {
-    if (writes) file.emplace(path);
-  });
+  std::string trouble;  // no run ends for it
+  const auto on_rank_0 = [&](const auto& work) {
+    if (session_.rank() != 0 || !trouble.empty()) return;
+    try {
+      work();
+    } catch (const Error& e) {
+      trouble = e.what();
+      file.reset();
+    }
+  };
+  on_rank_0([&] { file.emplace(path); });
   // In turn: nobody holds more than one other rank's.
   for (int rank = 0; rank < session_.size(); rank++) {
     const std::string text =
         session_.all_gather_text(rank == session_.rank() ? text_of(mine) : "")[static_cast<size_t>(rank)];
-    together(session_, [&] {
-      if (writes) file->add({work_.plan.mesh.describe(rank), spans_of(text)});
-    });
+    on_rank_0([&] { file->add({work_.plan.mesh.describe(rank), spans_of(text)}); });
   }
-  together(session_, [&] {
-    if (!writes) return;
+  on_rank_0([&] {
     for (const TraceProcess& stage : repeated(predicted_, mine)) file->add(stage);
     file->publish();
   });
-  log_info("trace of steps {}: {}{}; open it with ui.perfetto.dev", config_.train.trace_steps, path,
-           !predicted_.empty()
-               ? ", with the plan's prediction"
-               : ", without a prediction: hardware.profile names no machine (`megalith measure` makes a "
-                 "profile of this one)");
+  if (!trouble.empty())
+    log_warning("there is no trace of steps {}: {}", config_.train.trace_steps, trouble);
+  else
+    log_info("trace of steps {}: {}{}; open it with ui.perfetto.dev", config_.train.trace_steps, path,
+             !predicted_.empty()
+                 ? ", with the plan's prediction"
+                 : ", without a prediction: hardware.profile names no machine (`megalith measure` makes a "
+                   "profile of this one)");
   if (!on_gpu()) clock_.begin_step();
 }
 

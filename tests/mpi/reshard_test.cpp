@@ -1,0 +1,207 @@
+// What reshard writes is, byte by byte, what ranks write that load a checkpoint and save it again.
+#include "trainer/checkpointing/reshard.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "checkpoints/difference.h"
+#include "tests/checkpoints/helpers.h"
+#include "tests/mpi/on_all_ranks.h"
+#include "trainer/checkpointing/checkpointer.h"
+#include "trainer/checkpointing/state_difference.h"
+#include "trainer/checkpointing/weight_source.h"
+#include "trainer/job/agreement.h"
+#include "trainer/session/alone.h"
+
+namespace megalith {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Layout {
+  int ranks;
+  std::vector<std::string> overrides;
+};
+
+const std::vector<Layout> layouts = {
+    {1, {}},
+    {4, {}},
+    {4, {"parallel.sharded_data_parallel_degree=2"}},
+    {4, {"parallel.tensor_parallel_degree=2", "parallel.pipeline_parallel_degree=2"}},
+    {6, {"parallel.tensor_parallel_degree=3", "parallel.sequence_parallel=true"}},
+    {8,
+     {"parallel.pipeline_parallel_degree=4", "parallel.virtual_stages=2", "parallel.sharded_data_parallel_degree=1"}},
+    {8, {"parallel.tensor_parallel_degree=2", "parallel.pipeline_parallel_degree=2"}}};
+
+Config config_of(const Layout& layout, const std::string& directory) {
+  Config config = deep_model(8);
+  config.checkpoint.directory = directory;
+  return parse_config(to_toml(config), "the test", layout.overrides);
+}
+
+// Of the manifest, without what names its directory.
+std::string manifest_of(const std::string& path) {
+  Manifest manifest = read_manifest(path);
+  Config config = parse_config(manifest.state.at("config").get<std::string>(), "the test");
+  config.checkpoint.directory.clear();
+  manifest.state["config"] = to_toml(config);
+  return to_text(manifest);
+}
+
+void expect_same_files(const std::string& a, const std::string& b) {
+  EXPECT_EQ(manifest_of(a), manifest_of(b));
+  for (const FileRecord& file : read_manifest(a).files)
+    EXPECT_TRUE(read_file(a + "/" + file.name) == read_file(b + "/" + file.name)) << file.name;
+}
+
+TEST(Reshard, WritesWhatRanksOfThatLayoutWrite) {
+  const test::TemporaryFolder mine;
+  const std::string home = session().broadcast_text(mine.path());
+  const Config alone = config_of({1, {}}, home + "/alone");
+  const std::string source = checkpoint_path(alone.checkpoint.directory, 3);
+  if (session().rank() == 0) {
+    SmallRun run(alone);
+    for (int64_t s : {0, 1, 2}) run.step(s);
+    Sanity sanity;
+    for (int64_t s : {1, 2, 3}) sanity.see(s, false, 3);
+    Checkpointer(alone, Alone(), run.trainer).save({.step = 3, .sequences = 24, .sanity = sanity});
+  }
+  session().broadcast_text("saved");
+  int number = 0;
+  for (const Layout& layout : layouts) {
+    if (layout.ranks != session().size()) continue;
+    SCOPED_TRACE(fmt::format("{}", fmt::join(layout.overrides, " ")));
+    Config config = config_of(layout, fmt::format("{}/loaded_{}", home, number));
+    config.checkpoint.resume = source;
+    SmallRun run = on_all_ranks(config);
+    Checkpointer checkpointer(config, session(), run.trainer);
+    const auto progress = checkpointer.resume();
+    ASSERT_TRUE(progress);
+    config.checkpoint.resume = alone.checkpoint.resume;
+    const std::string loaded = checkpointer.save(*progress).path;
+    if (session().rank() == 0) {
+      const std::string resharded = reshard({.from = source,
+                                             .to = fmt::format("{}/resharded_{}", home, number),
+                                             .ranks = layout.ranks,
+                                             .overrides = layout.overrides});
+      expect_same_files(resharded, loaded);
+      EXPECT_TRUE(verify_checkpoint(resharded).damaged.empty());
+      // And back.
+      std::vector<std::string> back;
+      for (const std::string& override : layout.overrides) {
+        const std::string key = override.substr(0, override.find('='));
+        back.push_back(key + "=" + key_values(alone).at(key));
+      }
+      const std::string to = fmt::format("{}/back_{}", home, number);
+      expect_same_files(reshard({.from = resharded, .to = to, .ranks = 1, .overrides = back}), source);
+      // Which diff says as well: only the configuration is another.
+      CheckpointReader a(source), b(resharded);
+      EXPECT_TRUE(compare_tensors(a, b).different.empty());
+      EXPECT_TRUE(compare_states(a.manifest(), b.manifest()).state.empty());
+    }
+    session().broadcast_text("compared");
+    number++;
+  }
+  EXPECT_GT(number, 0);
+}
+
+// One rank's checkpoint of a model that is mostly its token table: 12 million weights in f32, and moments in bf16.
+std::string write_large(const std::string& directory) {
+  Config config;
+  config.model = {.layers = 1, .hidden = 16, .heads = 1, .vocab = 750'000, .context = 8, .dropout = 0};
+  config.batch = {.sequence_length = 8, .global_batch_size = 8, .microbatch_size = 1};
+  config = resolve(config);
+  std::vector<StoredPiece> pieces;
+  std::vector<float> values(1 << 22);
+  for (size_t i = 0; i < values.size(); i++) values[i] = static_cast<float>(i % 1000);
+  for (const Piece& piece : saved_pieces(make_plan(config, 1, 0)))
+    pieces.emplace_back(piece, piece.name.starts_with(parameters_path) ? DType::f32 : DType::bf16,
+                        [&values](int64_t begin, int64_t, const auto& use) {
+                          use(values.data() + begin % 7);  // any values will do
+                        });
+  const std::string folder = begin_checkpoint(directory, 5);
+  Manifest manifest{
+      .step = 5, .state = {{"model", describe_model(config.model)}, {"config", to_toml(config)}}, .files = {}};
+  manifest.files.push_back(write_rank_file(folder, 0, pieces));
+  return publish_checkpoint(folder, std::move(manifest));
+}
+
+// KiB, since clear_peak().
+int64_t peak() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6));
+  return 0;
+}
+void clear_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
+
+TEST(Reshard, TakesLittleMemory) {
+  if (session().size() > 1) GTEST_SKIP() << "one process does it";
+  const test::TemporaryFolder folder;
+  const std::string source = write_large(folder / "one");
+  const int64_t before = (clear_peak(), peak());
+  const std::string written = reshard({.from = source, .to = folder / "four", .ranks = 4});
+  EXPECT_LT(peak() - before, 40 << 10) << "KiB, of 96 MB";
+  CheckpointReader a(source), b(written);
+  EXPECT_EQ(b.manifest().files.size(), 4u);
+  clear_peak();
+  const TensorComparison comparison = compare_tensors(a, b);
+  EXPECT_LT(peak() - before, 40 << 10) << "KiB";
+  EXPECT_TRUE(comparison.different.empty());
+  EXPECT_GT(comparison.elements, 36'000'000);
+}
+
+class ReshardRefuses : public ::testing::Test {
+ protected:
+  ReshardRefuses() : config_(config_of({1, {}}, folder_ / "alone")), source_(folder_ / "alone/step-00000003") {
+    if (session().size() > 1) return;
+    SmallRun run(config_);
+    Checkpointer(config_, Alone(), run.trainer).save({.step = 3, .sequences = 24});
+  }
+  std::string refusal(const ReshardOptions& options) const {
+    return message_of([&] { reshard(options); });
+  }
+  void expect_nothing_written() const { EXPECT_TRUE(list_checkpoints(folder_ / "to").empty()); }
+
+  const test::TemporaryFolder folder_;
+  const Config config_;
+  const std::string source_;
+};
+
+TEST_F(ReshardRefuses, WhatItWouldLoseOrChange) {
+  if (session().size() > 1) GTEST_SKIP() << "one process does it";
+  const auto expect = [&](const ReshardOptions& options, const std::string& words) {
+    const std::string message = refusal(options);
+    EXPECT_NE(message.find(words), std::string::npos) << message;
+    expect_nothing_written();
+  };
+  const std::string to = folder_ / "to";
+  expect({.from = source_, .to = to, .ranks = 2, .overrides = {"precision.master=bf16"}}, "override `precision.master");
+  expect({.from = source_, .to = to, .ranks = 2, .overrides = {"parallel.tensor_parallel_degree=4"}}, "4");
+  expect({.from = source_, .to = folder_ / "alone", .ranks = 2}, "is a complete checkpoint and is not overwritten");
+  {
+    make_folders(to, "");
+    const FolderLock another(to, "");
+    expect({.from = source_, .to = to, .ranks = 2}, "name another directory");
+  }
+  // A tensor that the model does not have.
+  Manifest manifest = read_manifest(source_);
+  Manifest altered = manifest;
+  DatasetRecord& first = altered.files[0].datasets[0];
+  first.dataset = first.piece.name = "momentum/" + first.piece.name;
+  test::spill(source_ + "/manifest.json", to_text(altered));
+  expect({.from = source_, .to = to, .ranks = 2}, "which a run of this program would not save");
+  test::spill(source_ + "/manifest.json", to_text(manifest));
+  // A flipped byte, which is met half-way: nothing of what was begun stays.
+  const DatasetRecord& last = manifest.files[0].datasets.back();
+  const std::string path = source_ + "/" + manifest.files[0].name, byte = read_file(path).substr(last.offset, 1);
+  test::poke(path, static_cast<size_t>(last.offset), byte == "x" ? "y" : "x");
+  expect({.from = source_, .to = to, .ranks = 2}, "is damaged: checksum");
+  EXPECT_FALSE(fs::exists(to + "/.step-00000003.partial"));
+  test::poke(path, static_cast<size_t>(last.offset), byte);
+  reshard({.from = source_, .to = to, .ranks = 2});
+  EXPECT_EQ(list_checkpoints(to).size(), 1u);
+}
+
+}  // namespace
+}  // namespace megalith

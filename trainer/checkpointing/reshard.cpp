@@ -1,0 +1,117 @@
+#include "trainer/checkpointing/reshard.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "checkpoints/reader.h"
+#include "checkpoints/writer.h"
+#include "trainer/checkpointing/held_pieces.h"
+#include "trainer/checkpointing/weight_source.h"
+#include "trainer/job/version.h"
+#include "trainer/step/optimizer.h"
+
+namespace megalith {
+namespace {
+
+namespace fs = std::filesystem;
+
+Config config_of(const CheckpointReader& reader, const std::vector<std::string>& overrides) {
+  for (const std::string& override : overrides)
+    CHECK(override.starts_with("parallel."),
+          "override `{}`: parallel.* may be others than in the checkpoint, all else is kept as it is", override);
+  const auto text = reader.manifest().state.find("config");
+  CHECK(text != reader.manifest().state.end() && text->is_string(),
+        "{} does not say with which configuration it was written; resume from it in the new layout instead",
+        reader.folder());
+  Config config = parse_config(text->get<std::string>(), "the configuration in " + reader.folder(), overrides);
+  const ModelConfig model = model_of(reader.manifest(), reader.folder());
+  for (const auto& [key, member] : shape_keys) config.model.*member = model.*member;
+  return config;
+}
+
+// Elements of a piece as they are stored, read when they are shown.
+StoredPiece read_when_shown(CheckpointReader& reader, const Piece& piece) {
+  const DType type = reader.dtype(piece.name);
+  return {piece, type, [&reader, piece, type](int64_t begin, int64_t end, const auto& use) {
+            Piece part = piece;
+            part.begin = piece.begin + begin;
+            part.end = piece.begin + end;
+            std::vector<float> values(static_cast<size_t>(end - begin));
+            reader.read(part, values.data());
+            if (type == DType::f32) return use(values.data());
+            std::vector<bfloat16> stored(values.size());
+            std::transform(values.begin(), values.end(), stored.begin(), [](float v) { return bfloat16(v); });
+            use(stored.data());
+          }};
+}
+
+// What the state says of places, which depend on where it is written.
+void set_places(nlohmann::json& state, const Manifest& manifest, const std::string& from, const std::string& to) {
+  const std::string tokenizer = tokenizer_of(manifest, from);
+  if (tokenizer.empty()) return;
+  const fs::path path = fs::absolute(tokenizer).lexically_normal();
+  state["tokenizer"] = path.string();
+  state["tokenizer_from_here"] = path.lexically_relative(fs::absolute(to).lexically_normal()).string();
+}
+
+void check_all_is_saved(const CheckpointReader& reader, const std::set<std::string>& saved) {
+  for (const std::string& name : reader.names())
+    CHECK(saved.contains(name),
+          "{} holds {}, which a run of this program would not save; resume from it in the new layout instead",
+          reader.folder(), name);
+}
+
+}  // namespace
+
+std::vector<Piece> saved_pieces(const Plan& plan) {
+  std::vector<std::string> paths{std::string(parameters_path)};
+  for (const char* path : Optimizer::state_paths) paths.push_back(std::string(path) + "/");
+  const int64_t copy = plan.mesh.coordinate(plan.rank, Axis::data);
+  std::vector<Piece> pieces;
+  for (const UnitPlan& unit : plan.units) {
+    const Interval part = part_of(intersect(unit.mine, unit.shard), copy, plan.mesh.data);
+    for (const std::string& path : paths)
+      for (const PlacedParam& param : unit.params)
+        for (const Strip& strip : strips_of(unit, plan.tensor, param, part))
+          pieces.push_back(piece_of(path, param.spec, strip));
+  }
+  return pieces;
+}
+
+std::string reshard(const ReshardOptions& options) {
+  const std::string from = find_weights(options.from);
+  CheckpointReader reader(from);
+  check_complete(reader.manifest());
+  const Config config = config_of(reader, options.overrides);
+  std::vector<std::vector<Piece>> pieces;
+  std::set<std::string> saved;
+  for (int rank = 0; rank < options.ranks; rank++) {
+    pieces.push_back(saved_pieces(make_plan(config, options.ranks, rank)));
+    for (const Piece& piece : pieces.back()) saved.insert(piece.name);
+  }
+  check_all_is_saved(reader, saved);
+
+  const std::string remedy = "name another directory";
+  make_folders(options.to, remedy);
+  const FolderLock lock(options.to, remedy);
+  Manifest manifest{.step = reader.manifest().step, .state = reader.manifest().state, .files = {}};
+  manifest.state["written_by"] = version();
+  manifest.state["config"] = to_toml(config);
+  set_places(manifest.state, reader.manifest(), from, checkpoint_path(options.to, manifest.step));
+  const std::string folder = begin_checkpoint(options.to, manifest.step);
+  try {
+    for (int rank = 0; rank < options.ranks; rank++) {
+      std::vector<StoredPiece> stored;
+      for (const Piece& piece : pieces[static_cast<size_t>(rank)]) stored.push_back(read_when_shown(reader, piece));
+      manifest.files.push_back(write_rank_file(folder, rank, stored));
+    }
+  } catch (const Error&) {
+    abandon_checkpoint(folder);
+    throw;
+  }
+  return publish_checkpoint(folder, std::move(manifest));
+}
+
+}  // namespace megalith

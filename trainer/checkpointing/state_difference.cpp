@@ -1,0 +1,85 @@
+#include "trainer/checkpointing/state_difference.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "configs/config.h"
+#include "kernels/base/counted.h"
+#include "kernels/base/json.h"
+
+namespace megalith {
+namespace {
+
+using nlohmann::json;
+
+const std::set<std::string> not_compared = {"written_by", "tokenizer_from_here", "config"};
+
+// A value on a line: a long one is cut.
+std::string shown_value(const json* value) {
+  constexpr size_t most = 60;
+  if (!value) return "absent";
+  const std::string text = json_text(*value);
+  return text.size() <= most ? text : text.substr(0, most) + "...";
+}
+
+bool is_compared(const std::string& path, const std::string& key) {
+  if (path.empty()) return key != "tokenizer" && !not_compared.contains(key);
+  return key != "name";  // of sources, whose files may move
+}
+
+void compare(const std::string& path, const json* a, const json* b, std::vector<std::string>& lines) {
+  if (a && b && *a == *b) return;
+  if (a && b && a->is_object() && b->is_object()) {
+    std::set<std::string> keys;
+    for (const json* side : {a, b})
+      for (const auto& [key, value] : side->items()) keys.insert(key);
+    const auto member = [](const json& of, const std::string& key) {
+      const auto it = of.find(key);
+      return it == of.end() ? nullptr : &*it;
+    };
+    for (const std::string& key : keys)
+      if (is_compared(path, key))
+        compare(path.empty() ? key : path + "." + key, member(*a, key), member(*b, key), lines);
+    return;
+  }
+  if (a && b && a->is_array() && b->is_array() && a->size() == b->size()) {
+    // Of many, such as losses, the first and how many.
+    std::vector<std::string> inner;
+    for (size_t i = 0; i < a->size(); i++) compare(fmt::format("{}[{}]", path, i), &(*a)[i], &(*b)[i], inner);
+    constexpr size_t most = 3;
+    for (size_t i = 0; i < std::min(most, inner.size()); i++) lines.push_back(inner[i]);
+    if (inner.size() > most) lines.push_back(fmt::format("{}: {} more", path, inner.size() - most));
+    return;
+  }
+  lines.push_back(fmt::format("{}: {} | {}", path, shown_value(a), shown_value(b)));
+}
+
+// Throws Error where this program does not read it.
+std::map<std::string, std::string> keys_of(const Manifest& manifest) {
+  const auto text = manifest.state.find("config");
+  if (text == manifest.state.end() || !text->is_string()) return {};
+  return key_values(parse_config(text->get<std::string>(), "its configuration"));
+}
+
+}  // namespace
+
+StateDifference compare_states(const Manifest& a, const Manifest& b) {
+  StateDifference found;
+  if (a.step != b.step) found.state.push_back(fmt::format("step: {} | {}", a.step, b.step));
+  compare("", &a.state, &b.state, found.state);
+  try {
+    const std::map<std::string, std::string> of_a = keys_of(a), of_b = keys_of(b);
+    for (const auto& [key, value] : of_a.empty() ? of_b : of_a) {
+      const auto here = of_a.find(key), there = of_b.find(key);
+      const std::string left = here == of_a.end() ? "absent" : here->second,
+                        right = there == of_b.end() ? "absent" : there->second;
+      if (left != right) found.config.push_back(fmt::format("{}: {} | {}", key, left, right));
+    }
+  } catch (const Error& e) {
+    found.config.push_back(fmt::format("not compared: {}", e.what()));
+  }
+  return found;
+}
+
+}  // namespace megalith
