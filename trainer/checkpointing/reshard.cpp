@@ -11,6 +11,7 @@
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/job/version.h"
 #include "trainer/step/optimizer.h"
+#include "trainer/step/saved_state.h"
 
 namespace megalith {
 namespace {
@@ -68,15 +69,13 @@ void check_all_is_saved(const CheckpointReader& reader, const std::set<std::stri
 std::vector<Piece> saved_pieces(const Plan& plan) {
   std::vector<std::string> paths{std::string(parameters_path)};
   for (const char* path : Optimizer::state_paths) paths.push_back(std::string(path) + "/");
-  const int64_t copy = plan.mesh.coordinate(plan.rank, Axis::data);
   std::vector<Piece> pieces;
-  for (const UnitPlan& unit : plan.units) {
-    const Interval part = part_of(intersect(unit.mine, unit.shard), copy, plan.mesh.data);
-    for (const std::string& path : paths)
-      for (const PlacedParam& param : unit.params)
-        for (const Strip& strip : strips_of(unit, plan.tensor, param, part))
-          pieces.push_back(piece_of(path, param.spec, strip));
-  }
+  for (size_t u = 0; u < plan.units.size(); u++)
+    for (const Interval part : saved_parts(plan, u))
+      for (const std::string& path : paths)
+        for (const PlacedParam& param : plan.units[u].params)
+          for (const Strip& strip : strips_of(plan.units[u], plan.tensor, param, part))
+            pieces.push_back(piece_of(path, param.spec, strip));
   return pieces;
 }
 
