@@ -1,5 +1,9 @@
+// The backward pass over tiles: two kernels of one shape, so that every sum has one owner and one order. A block owns
+// 128 keys, goes over the queries that see them and writes dk and dv; then a block owns 128 queries, goes over the keys
+// that they see and writes dq. Each computes the scores anew. The other side comes in tiles of 64, or as many as the
+// GPU has memory for, the next on its way while one is used; a warp owns 16 rows, whose scores and gradients never
+// leave its registers. Hopper has a kernel of its own, attention_backward_hopper.cu.
 #include "kernels/attention.h"
-#include "kernels/attention_backward_cuda.h"
 #include "kernels/attention_warp_tiles.h"
 
 namespace megalith::cuda {
@@ -8,31 +12,176 @@ namespace {
 using namespace attention;
 constexpr int warps = 8, threads = warps * warp_size;
 
-// delta of (b, t, h), one to a warp.
+// delta of (b, t, h), one to a warp. And turns, which may be null: 0 for each `backward_tile` positions of each head.
 template <class E>
-__global__ void __launch_bounds__(threads)
-    delta_kernel(float* delta, const E* dout, const E* out, int64_t B, int64_t T, int64_t H, int64_t D) {
+__global__ void __launch_bounds__(threads) delta_kernel(float* delta, int32_t* turns, const E* dout, const E* out,
+                                                        int64_t B, int64_t T, int64_t H, int64_t D) {
   const int64_t i = int64_t{blockIdx.x} * warps + warp_index();
   if (i >= B * T * H) return;
   float dot = 0;
   for (int64_t c = lane_index(); c < D; c += warp_size)
     dot = fmaf(to_float(out[i * D + c]), to_float(dout[i * D + c]), dot);
   dot = warp_sum(dot);
-  const int64_t n = i / H, h = i % H;
-  if (lane_index() == 0) delta[(n / T * H + h) * T + n % T] = dot;
+  if (lane_index() != 0) return;
+  const int64_t n = i / H, head = n / T * H + i % H, t = n % T;
+  delta[head * T + t] = dot;
+  if (turns && t % backward_tile == 0) turns[head * ceil_div(T, backward_tile) + t / backward_tile] = 0;
+}
+
+constexpr int own_tile = threads / 2;
+constexpr int64_t statistics_bytes(int other_tile) { return other_tile * 2 * static_cast<int64_t>(sizeof(float)); }
+
+template <class Tiles>
+constexpr int64_t backward_bytes(int other_tile) {
+  return 2 * Tiles::bytes(own_tile) + 4 * Tiles::bytes(other_tile) + 2 * statistics_bytes(other_tile);
+}
+
+// What a score needs of its query: lse in powers of 2, and delta. Queries that are not there have probability 0.
+struct Statistics {
+  float lse, delta;
+};
+__device__ inline Statistics statistics_of(const float* lse, const float* delta, int query, int T) {
+  if (query >= T) return {infinity, 0};
+  return {lse[query] * log2_e, delta[query]};
+}
+
+template <class E, int D, int other_tile, bool of_keys, bool dropped>
+__global__ void __launch_bounds__(threads, 1)
+    backward_kernel(E* dqkv, const float* delta, const E* dout_, const float* lse, const E* qkv, const int32_t* starts_,
+                    Heads s, Mask mask, float scale) {
+  using Tiles = WarpTiles<E, D>;
+  constexpr int columns = other_tile / 8, depth = other_tile / 16;
+  const Place at(s, blockIdx.z, blockIdx.y);
+  const Starts starts(starts_, s, blockIdx.z);
+  const int T = static_cast<int>(s.T);
+  const int64_t C = at.out_stride;
+  const E *q = qkv + at.qkv, *k = q + C, *v = k + C, *dout = dout_ + at.out;
+  lse += at.statistics;
+  delta += at.statistics;
+  // Scores are own times other; their gradients own_gradient times other_gradient.
+  const E *own = of_keys ? k : q, *own_gradient = of_keys ? v : dout;
+  const E *other = of_keys ? q : k, *other_gradient = of_keys ? dout : v;
+  const int64_t own_gradient_stride = of_keys ? at.stride : C, other_gradient_stride = of_keys ? C : at.stride;
+
+  // The longest first.
+  const int first = static_cast<int>(of_keys ? blockIdx.x : gridDim.x - 1 - blockIdx.x) * own_tile;
+  const int row = warp_index() * 16, mine = first + row;
+  constexpr int64_t own_bytes = Tiles::bytes(own_tile), other_bytes = Tiles::bytes(other_tile);
+  E *a = shared_memory<E>(), *a_gradient = shared_memory<E>(own_bytes);
+  const auto b = [](int i) { return shared_memory<E>(2 * own_bytes + i % 2 * other_bytes); };
+  const auto b_gradient = [](int i) { return shared_memory<E>(2 * own_bytes + (2 + i % 2) * other_bytes); };
+  const auto statistics = [](int i) {
+    return shared_memory<float>(2 * own_bytes + 4 * other_bytes + i % 2 * statistics_bytes(other_tile));
+  };
+  const auto copy_other = [&](int i) {
+    copy_tile<Tiles, D, other_tile, threads>(b(i), other, at.stride, i * other_tile, T);
+    copy_tile<Tiles, D, other_tile, threads>(b_gradient(i), other_gradient, other_gradient_stride, i * other_tile, T);
+    copy_async_commit();
+    if (of_keys && threadIdx.x < other_tile) {
+      const Statistics of = statistics_of(lse, delta, i * other_tile + static_cast<int>(threadIdx.x), T);
+      store(statistics(i) + 2 * threadIdx.x, Vector<float, 2>{of.lse, of.delta});
+    }
+  };
+  const int begin = (of_keys ? first : starts.of(first)) / other_tile;
+  const int last_query = first + own_tile - 1 < T ? first + own_tile - 1 : T - 1;
+  int end = (of_keys ? T - 1 : last_query) / other_tile + 1;
+  if (of_keys) end = starts.end_of(first + own_tile - 1, other_tile, begin + 1, end);
+  copy_tile<Tiles, D, own_tile, threads>(a, own, at.stride, first, T);
+  copy_tile<Tiles, D, own_tile, threads>(a_gradient, own_gradient, own_gradient_stride, first, T);
+  copy_other(begin);
+
+  const float to_log2 = scale * log2_e;
+  Statistics of_row[2] = {};
+  if constexpr (!of_keys)
+    for (int half = 0; half < 2; half++) of_row[half] = statistics_of(lse, delta, mine + fragment_row(2 * half), T);
+  float sums[1][D / 8][4] = {}, dv[1][of_keys ? D / 8 : 1][4] = {};
+  for (int i = begin; i < end; i++) {
+    copy_async_wait<0>();
+    sync_threads();  // this tile has arrived, and all threads are done with the one before
+    if (i + 1 < end) copy_other(i + 1);
+    const int theirs = i * other_tile;
+    if (of_keys ? theirs + other_tile - 1 < mine : theirs > mine + 15) continue;
+    if (of_keys ? starts.of(theirs) > mine + 15 : starts.of(mine) > theirs + other_tile - 1) continue;
+    unsigned kept = ~0u;  // drawn while little else is held in registers
+    if constexpr (dropped) kept = kept_bits<of_keys, columns>(HeadMask(mask, s, blockIdx.z, blockIdx.y), mine, theirs);
+    float scores[1][columns][4], dp[1][columns][4];
+    Tiles::template multiply_rows<own_tile, other_tile>(scores, a, b(i));
+    Tiles::template multiply_rows<own_tile, other_tile>(dp, a_gradient, b_gradient(i));
+    const auto of = [&](int j, int e) {
+      if constexpr (!of_keys) return of_row[e / 2];
+      const Vector<float, 2> two = load<2>(statistics(i) + 2 * (j * 8 + fragment_column(e)));
+      return Statistics{two[0], two[1]};
+    };
+    const auto factor = [&](int j, int e) { return dropped && !(kept >> (4 * j + e) & 1) ? 0 : mask.scale; };
+    const int offset = mine - theirs;
+    unsigned weights[1][depth][4], gradients[1][depth][4];
+    if constexpr (of_keys) {
+      hide_earlier(scores[0], offset);
+      if (starts) hide_from_documents(scores[0], starts, mine, theirs);
+    } else {
+      hide_later(scores[0], offset);
+      if (starts) hide_documents(scores[0], starts, mine, theirs);
+    }
+#pragma unroll
+    for (int j = 0; j < columns; j++)
+#pragma unroll
+      for (int e = 0; e < 4; e++) scores[0][j][e] = fast_exp2(fmaf(scores[0][j][e], to_log2, -of(j, e).lse));
+    if constexpr (of_keys) {
+#pragma unroll
+      for (int j = 0; j < columns; j++)
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+          weights[0][j / 2][j % 2 * 2 + half] = pack<E>(scores[0][j][2 * half] * factor(j, 2 * half),
+                                                        scores[0][j][2 * half + 1] * factor(j, 2 * half + 1));
+      Tiles::template multiply_weights<other_tile>(dv, weights, b_gradient(i));
+    }
+#pragma unroll
+    for (int j = 0; j < columns; j++)
+#pragma unroll
+      for (int e = 0; e < 4; e++) dp[0][j][e] = scores[0][j][e] * fmaf(dp[0][j][e], factor(j, e), -of(j, e).delta);
+    pack_weights<E>(gradients[0], dp[0]);
+    Tiles::template multiply_weights<other_tile>(sums, gradients, b(i));
+  }
+  sync_threads();  // nobody multiplies with the own rows any more
+  E* to = dqkv + at.qkv;
+  const float scaled[2] = {scale, scale}, one[2] = {1, 1};
+  write_rows<Tiles, D, own_tile>(of_keys ? to + C : to, at.stride, mine, T, sums[0], scaled, a, row);
+  if constexpr (of_keys) write_rows<Tiles, D, own_tile>(to + 2 * C, at.stride, mine, T, dv[0], one, a_gradient, row);
+}
+
+// Host: both kernels.
+void launch_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv, Tensor starts,
+                     const AttentionDims& dims, const Dropout& d) {
+  with_constants(qkv.dtype(), dims, d, [&](auto tag, auto D, auto dropped) {
+    using E = decltype(tag);
+    using Tiles = WarpTiles<E, D>;
+    const auto bytes = [](int other_tile) { return backward_bytes<Tiles>(other_tile); };
+    with_rows<Tiles>(queue, bytes, [&](auto other_tile) {
+      const auto run = [&](auto kernel) {
+        launch(queue, {"attention_backward", grid_of(dims, own_tile), threads, bytes(other_tile)}, kernel,
+               dqkv.data<E>(), delta.data<float>(), dout.data<E>(), lse.data<float>(), qkv.data<E>(),
+               pointer_to(starts), heads_of(dims), mask_of(d), scale_of(dims));
+      };
+      run(backward_kernel<E, D, other_tile, true, dropped>);
+      run(backward_kernel<E, D, other_tile, false, dropped>);
+    });
+  });
 }
 }  // namespace
 
 void attention_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse, Tensor qkv,
                         Tensor starts, const AttentionDims& dims, const Dropout& d) {
+  const bool tiles = fits_tiles(dims, {dqkv, dout, qkv});
+  const bool hopper = tiles && queue.chip.generation == 9 && hopper_backward_rooms(dims) > 0;
   with_compute_type(qkv.dtype(), [&](auto tag) {
     using E = decltype(tag);
     launch(queue, {"attention_backward", blocks_for(dims.B * dims.T * dims.H, warps), threads}, delta_kernel<E>,
-           delta.data<float>(), dout.data<E>(), out.data<E>(), dims.B, dims.T, dims.H, dims.D);
+           delta.data<float>(), hopper ? static_cast<int32_t*>(queue.workspace) : nullptr, dout.data<E>(),
+           out.data<E>(), dims.B, dims.T, dims.H, dims.D);
   });
-  if (!fits_tiles(dims, {dqkv, dout, qkv})) return plain_backward(queue, dqkv, delta, dout, lse, qkv, starts, dims, d);
-  if (queue.chip.generation == 9) return hopper_backward(queue, dqkv, delta, dout, lse, qkv, starts, dims, d);
-  launch_backward<WarpTiles>(queue, dqkv, delta, dout, lse, qkv, starts, dims, d);
+  if (!tiles) return plain_backward(queue, dqkv, delta, dout, lse, qkv, starts, dims, d);
+  if (hopper) return hopper_backward(queue, dqkv, delta, dout, lse, qkv, starts, dims, d);
+  launch_backward(queue, dqkv, delta, dout, lse, qkv, starts, dims, d);
 }
 
 }  // namespace megalith::cuda

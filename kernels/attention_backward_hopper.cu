@@ -1,12 +1,261 @@
+// Attention's backward pass on Hopper, where every score is computed once. A block owns 128 keys of one head and goes
+// over the queries that see them in tiles of 128, from the diagonal on; a warpgroup owns 64 of the keys, takes 64
+// queries at a time, and keeps dk and dv in registers. The gradients of a tile's scores then meet in shared memory,
+// where each warpgroup takes the part of dq that they give to 64 of its queries.
+//
+// dq is a sum over blocks, in f32 in the workspace. It begins with the block whose keys are on the diagonal; each other
+// one adds its part after the block with the keys behind its own, and that with the first keys that are seen rounds it:
+// one order for all sums, so the same bits in every run. A block tells by a flag, its turn, how many tiles it is done
+// with. Blocks of one head that begin together never wait, since each takes its tiles a step behind the one it follows.
+// (Methods: FlashAttention-2, arXiv:2307.08691, algorithm 2; FlashAttention-3, arXiv:2407.08608.)
+#include <algorithm>
+
 #include "kernels/attention.h"
-#include "kernels/attention_backward_cuda.h"
 #include "kernels/attention_warpgroup_tiles.h"
 
 namespace megalith::cuda::attention {
 
+namespace {
+constexpr int threads = 2 * warpgroup_size, tile = backward_tile, half_tile = tile / 2;
+constexpr int columns = half_tile / 8, depth = half_tile / 16;
+
+// Where a block's shared memory has what; the other side's tiles have two places each, for the next is on its way
+// while one is used.
+template <class Tiles>
+struct Room {
+  static constexpr int64_t rows = Tiles::bytes(tile), keys = 0, values = rows, queries = 2 * rows, douts = 4 * rows,
+                           gradients = 6 * rows, lse = gradients + tile * tile * 2,
+                           delta = lse + tile * int64_t{sizeof(float)}, kept = delta + tile * int64_t{sizeof(float)},
+                           end = kept + tile * tile / 8;
+};
+
+// What dropout keeps of a tile, 32 bits as of kept_bits() for each thread and each half of the queries. The four words
+// of a draw are for keys of the four warps of a warpgroup: a lane draws, of a quarter of the queries, for its like in
+// all of them. query, key: the tile's first, and the warpgroup's.
+__device__ inline void draw_kept(uint16_t* kept, const HeadMask& mask, int query, int key) {
+  const int quarter = warp_index() % 4;
+  unsigned bits[4] = {};
+#pragma unroll 1
+  for (int i = 0; i < 16; i++) {
+    const PhiloxBlock four =
+        mask.words(query + quarter * 32 + i / 4 * 8 + fragment_column(i % 4), key / 64 * 16 + fragment_row(i % 4));
+#pragma unroll
+    for (int w = 0; w < 4; w++)
+      bits[w] |= static_cast<unsigned>(four[static_cast<size_t>(w)] >= mask.mask.threshold) << i;
+  }
+#pragma unroll
+  for (int w = 0; w < 4; w++) {
+    const int thread = warpgroup_index() * warpgroup_size + w * warp_size + lane_index();
+    store(kept + ((quarter / 2 * threads + thread) * 2 + quarter % 2),
+          Vector<uint16_t, 1>{static_cast<uint16_t>(bits[w])});
+  }
+}
+
+// Of the grid x is a head of a group, y a tile of keys, the last first, z the group; there are `heads`, and rooms for
+// the sums of so many of them: a head has that of the one `rooms` before it, which is done with it.
+template <class E, int D, bool dropped>
+__global__ void __launch_bounds__(threads, 1)
+    backward_kernel(E* dqkv, float* sums, int32_t* turns, int rooms, int heads, const float* delta, const E* dout_,
+                    const float* lse, const E* qkv, const int32_t* starts_, Heads s, Mask mask, float scale) {
+  using Tiles = WarpgroupTiles<E, D>;
+  using Room = attention::Room<Tiles>;
+  const int head = static_cast<int>(blockIdx.z * gridDim.x + blockIdx.x), H = static_cast<int>(s.H);
+  if (head >= heads) return;
+  const int b = head / H, h = head % H;
+  const Place at(s, b, h);
+  const Starts starts(starts_, s, b);
+  const int T = static_cast<int>(s.T), tiles = static_cast<int>(gridDim.y);
+  const int own = tiles - 1 - static_cast<int>(blockIdx.y);
+  const int64_t C = at.out_stride;
+  const E *q = qkv + at.qkv, *k = q + C, *v = k + C, *dout = dout_ + at.out;
+  lse += at.statistics;
+  delta += at.statistics;
+  sums += int64_t{head % rooms} * tiles * tile * D + threadIdx.x * 4;
+  turns += int64_t{head} * tiles;
+
+  const int first = own * tile, row = warp_index() * 16, mine = first + row;
+  const int ours = first + warpgroup_index() * half_tile;                 // the warpgroup's first key
+  const int end = starts.end_of(first + tile - 1, tile, own + 1, tiles);  // of the tiles that see own keys
+  const auto last_of = [&](const Starts& of, int i) { return of.of(i * tile) / tile; };  // who rounds a tile's dq
+
+  E *keys = shared_memory<E>(Room::keys), *values = shared_memory<E>(Room::values);
+  E* gradients = shared_memory<E>(Room::gradients);  // (own keys, queries)
+  const auto queries = [](int i) { return shared_memory<E>(Room::queries + i % 2 * Room::rows); };
+  const auto douts = [](int i) { return shared_memory<E>(Room::douts + i % 2 * Room::rows); };
+  float next_lse = 0, next_delta = 0;  // of the query of this thread
+  const auto copy_queries = [&](int i) {
+    copy_tile<Tiles, D, tile, threads>(queries(i), q, at.stride, i * tile, T);
+    copy_tile<Tiles, D, tile, threads>(douts(i), dout, C, i * tile, T);
+    copy_async_commit();
+    if (const int query = i * tile + static_cast<int>(threadIdx.x); threadIdx.x < tile) {
+      next_lse = query < T ? lse[query] * log2_e : infinity;  // queries that are not there have probability 0
+      next_delta = query < T ? delta[query] : 0;
+    }
+  };
+  const auto prepare = [&](int i) {  // what shared memory has but once, of a tile that is copied
+    if (threadIdx.x < tile) {
+      shared_memory<float>(Room::lse)[threadIdx.x] = next_lse;
+      shared_memory<float>(Room::delta)[threadIdx.x] = next_delta;
+    }
+    if constexpr (dropped) draw_kept(shared_memory<uint16_t>(Room::kept), HeadMask(mask, s, b, h), i * tile, ours);
+  };
+
+  copy_tile<Tiles, D, tile, threads>(keys, k, at.stride, first, T);
+  copy_tile<Tiles, D, tile, threads>(values, v, at.stride, first, T);
+  copy_queries(own);
+  prepare(own);
+  // Where this thread's fragments of gradients lie: eight columns on, another unit of the same row (swizzled()).
+  const int written = swizzled(mine - first + fragment_row(), fragment_column(), tile);
+  const float to_log2 = scale * log2_e;
+  E* to = dqkv + at.qkv;
+  float dk[1][D / 8][4] = {}, dv[1][D / 8][4] = {};
+  int32_t turn = 0;  // of the block that this one follows, as far as thread 0 knows
+  for (int i = own; i < end; i++) {
+    if (threadIdx.x == 0 && i == own && head >= rooms) {
+      const int last = last_of(Starts(starts_, s, (head - rooms) / H), i);
+      await(turns - int64_t{rooms} * tiles + last, i - last + 1);
+    }
+    if (threadIdx.x == 0 && turn < i - own) turn = await(turns + own + 1, i - own);
+    copy_async_wait<0>();
+    publish_shared();
+    sync_threads();  // this tile has arrived, and dq of the one before is out of hand
+#pragma unroll 1
+    for (int half = 0; half < 2; half++) {
+      const int theirs = i * tile + half * half_tile;
+      unsigned weights[1][depth][4] = {};
+      const bool seen = theirs < T && theirs + half_tile - 1 >= ours && starts.of(theirs) <= ours + half_tile - 1;
+      if (seen) {
+        const E* other = queries(i) + Tiles::template at<tile>(half * half_tile, 0);
+        const E* other_gradient = douts(i) + Tiles::template at<tile>(half * half_tile, 0);
+        float scores[1][columns][4], dp[1][columns][4];
+        Tiles::begin(scores, dp);
+        Tiles::template multiply_rows<tile, tile>(scores, keys, other);
+        Tiles::commit();
+        Tiles::template multiply_rows<tile, tile>(dp, values, other_gradient);
+        Tiles::commit();
+        if (half == 0 && i + 1 < end) copy_queries(i + 1);
+        unsigned kept = ~0u;
+        if constexpr (dropped) kept = load<1>(shared_memory<unsigned>(Room::kept) + half * threads + threadIdx.x)[0];
+        const auto factor = [&](int j, int e) {
+          if constexpr (!dropped) return 1.0f;
+          return kept >> (4 * j + e) & 1 ? mask.scale : 0.0f;
+        };
+        const auto of_queries = [&](int64_t statistic, int j) {
+          return load<2>(shared_memory<float>(statistic) + half * half_tile + j * 8 + fragment_column());
+        };
+        Tiles::template wait<1>(scores);
+        hide_earlier(scores[0], mine - theirs);
+        if (starts) hide_from_documents(scores[0], starts, mine, theirs);
+#pragma unroll
+        for (int j = 0; j < columns; j++) {
+          const Vector<float, 2> two = of_queries(Room::lse, j);
+#pragma unroll
+          for (int e = 0; e < 4; e++) scores[0][j][e] = fast_exp2(fmaf(scores[0][j][e], to_log2, -two[e % 2]));
+        }
+#pragma unroll
+        for (int j = 0; j < columns; j++)
+#pragma unroll
+          for (int pair = 0; pair < 2; pair++)
+            weights[0][j / 2][j % 2 * 2 + pair] = pack<E>(scores[0][j][2 * pair] * factor(j, 2 * pair),
+                                                          scores[0][j][2 * pair + 1] * factor(j, 2 * pair + 1));
+        Tiles::begin(dv, weights);
+        Tiles::template multiply_weights<tile>(dv, weights, other_gradient);
+        Tiles::commit();
+        Tiles::template wait<1>(dp);
+#pragma unroll
+        for (int j = 0; j < columns; j++) {
+          const Vector<float, 2> two = of_queries(Room::delta, j);
+#pragma unroll
+          for (int e = 0; e < 4; e++) dp[0][j][e] = scores[0][j][e] * fmaf(dp[0][j][e], factor(j, e), -two[e % 2]);
+        }
+        Tiles::template wait<0>(dv);
+        pack_weights<E>(weights[0], dp[0]);
+        Tiles::begin(dk, weights);
+        Tiles::template multiply_weights<tile>(dk, weights, other);
+        Tiles::commit();
+      } else if (half == 0 && i + 1 < end) {
+        copy_queries(i + 1);
+      }
+#pragma unroll
+      for (int j = 0; j < columns; j++)
+#pragma unroll
+        for (int pair = 0; pair < 2; pair++)
+          store(reinterpret_cast<unsigned*>(gradients + ((written + half * tile * panel_columns) ^ j * 8) +
+                                            pair * 8 * panel_columns),
+                Vector<unsigned, 1>{weights[0][j / 2][j % 2 * 2 + pair]});
+      Tiles::template wait<0>(dk);
+    }
+    if (threadIdx.x == 0 && i > own) release(turns + own, i - own);  // a barrier lies behind the tile before
+    float* part = sums + int64_t{i} * tile * D;
+    float dq[1][D / 8][4] = {};
+    if (i > own) {
+#pragma unroll
+      for (int j = 0; j < D / 8; j++) {
+        const Vector<float, 4> before = load<4>(part + j * threads * 4);
+#pragma unroll
+        for (int e = 0; e < 4; e++) dq[0][j][e] = before[e];
+      }
+    }
+    publish_shared();
+    sync_threads();  // all keys' gradients are there, and nobody needs this tile's queries any more
+    Tiles::begin(dq);
+    Tiles::template multiply_columns<tile, tile>(dq, gradients, keys);
+    Tiles::commit();
+    if (i + 1 < end) prepare(i + 1);  // while the product runs
+    Tiles::template wait<0>(dq);
+    if (own == last_of(starts, i)) {
+#pragma unroll
+      for (int pair = 0; pair < 2; pair++) {
+        const int query = i * tile + row + fragment_row(2 * pair);
+        E* head_row = to + query * at.stride + fragment_column();
+#pragma unroll
+        for (int j = 0; j < D / 8; j++)
+          if (query < T)
+            store(reinterpret_cast<unsigned*>(head_row + j * 8),
+                  Vector<unsigned, 1>{pack<E>(dq[0][j][2 * pair] * scale, dq[0][j][2 * pair + 1] * scale)});
+      }
+    } else {
+#pragma unroll
+      for (int j = 0; j < D / 8; j++)
+        store(part + j * threads * 4, Vector<float, 4>{dq[0][j][0], dq[0][j][1], dq[0][j][2], dq[0][j][3]});
+    }
+  }
+  sync_threads();  // nobody multiplies with the keys any more
+  if (threadIdx.x == 0) release(turns + own, end - own);
+  const float scaled[2] = {scale, scale}, one[2] = {1, 1};
+  write_rows<Tiles, D, tile>(to + C, at.stride, mine, T, dk[0], scaled, keys, row);
+  write_rows<Tiles, D, tile>(to + 2 * C, at.stride, mine, T, dv[0], one, values, row);
+}
+
+int64_t tiles_of(const AttentionDims& dims) { return ceil_div(dims.T, tile); }
+int64_t turns_bytes(const AttentionDims& dims) {
+  return ceil_div(dims.B * dims.H * tiles_of(dims) * int64_t{sizeof(int32_t)}, 256) * 256;
+}
+}  // namespace
+
+int64_t hopper_backward_rooms(const AttentionDims& dims) {
+  const int64_t of_head = tiles_of(dims) * tile * dims.D * int64_t{sizeof(float)};
+  return std::max<int64_t>(0, (workspace_bytes - turns_bytes(dims)) / of_head);
+}
+
 void hopper_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv, Tensor starts,
                      const AttentionDims& dims, const Dropout& d) {
-  launch_backward<WarpgroupTiles>(queue, dqkv, delta, dout, lse, qkv, starts, dims, d);
+  const int64_t heads = dims.B * dims.H, rooms = hopper_backward_rooms(dims);
+  // Half as many heads at a time as there are rooms: one group begins while the one before ends.
+  const int64_t groups = ceil_div(heads, ceil_div(rooms, 2));
+  CHECK(heads < int64_t{1} << 30 && tiles_of(dims) < 65536 && groups < 65536,
+        "attention over {} positions, of {} heads in {} groups; a launch takes 65535 tiles of {} positions, and as "
+        "many groups",
+        dims.T, heads, groups, tile);
+  const dim3 grid(blocks_for(heads, groups), static_cast<unsigned>(tiles_of(dims)), static_cast<unsigned>(groups));
+  char* sums = static_cast<char*>(queue.workspace) + turns_bytes(dims);
+  with_constants(qkv.dtype(), dims, d, [&](auto tag, auto D, auto dropped) {
+    using E = decltype(tag);
+    launch(queue, {"attention_backward", grid, threads, Room<WarpgroupTiles<E, D>>::end},
+           backward_kernel<E, D, dropped>, dqkv.data<E>(), reinterpret_cast<float*>(sums),
+           static_cast<int32_t*>(queue.workspace), rooms, heads, delta.data<float>(), dout.data<E>(), lse.data<float>(),
+           qkv.data<E>(), pointer_to(starts), heads_of(dims), mask_of(d), scale_of(dims));
+  });
 }
 
 }  // namespace megalith::cuda::attention

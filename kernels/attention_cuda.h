@@ -351,6 +351,10 @@ inline dim3 grid_of(const AttentionDims& dims, int rows) {
 // For what fits_tiles, on Hopper: attention_forward_hopper.cu, attention_backward_hopper.cu.
 void hopper_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, Tensor starts, const AttentionDims& dims,
                     const Dropout& d);
+// The backward pass keeps in the workspace a flag for every tile of every head, from the begin on, which are 0 before
+// it, and behind these sums of dq: of so many heads; none where the sequence is too long for those of one.
+constexpr int backward_tile = 128;
+int64_t hopper_backward_rooms(const AttentionDims& dims);
 void hopper_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv, Tensor starts,
                      const AttentionDims& dims, const Dropout& d);
 

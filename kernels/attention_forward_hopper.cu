@@ -62,25 +62,25 @@ __global__ void __launch_bounds__(threads, 1)
   copy_async_wait<0>();
   publish_shared();
   sync_threads();
-  copy_values(last);
-  if (last > first) copy_keys(last - 1);
-  copy_async_commit();
   Tiles::begin(scores);
   Tiles::template multiply_rows<query_tile, key_tile>(scores, queries, keys(last));
   Tiles::commit();
+  copy_values(last);
+  if (last > first) copy_keys(last - 1);
+  copy_async_commit();
   Tiles::template wait<0>(scores);
   hide_later(scores[0], row);
   softmax(last);
   for (int i = last - 1; i >= first; i--) {
     turn();  // in front of the loop, for within one block of code ptxas would have it wait before the softmax
-    copy_values(i);
-    if (i > first) copy_keys(i - 1);
-    copy_async_commit();
     Tiles::begin(scores, sums, weights);
     Tiles::template multiply_rows<query_tile, key_tile>(scores, queries, keys(i));
     Tiles::commit();
     Tiles::template multiply_weights<key_tile>(sums, weights, values(i + 1));
     Tiles::commit();
+    copy_values(i);  // while the products run
+    if (i > first) copy_keys(i - 1);
+    copy_async_commit();
     Tiles::template wait<1>(scores);
     softmax(i);
   }

@@ -11,7 +11,6 @@ template <class E, int D>
 struct WarpTiles {
   // What a block has on every GPU that runs these: the cards with least, of compute capabilities 8.6, 8.9 and 12.0.
   static constexpr int64_t shared_memory = 99 * 1024;
-  static constexpr int rows_together = 16;    // own rows that a product has at once: who holds them goes one way
   static constexpr int row_elements = D + 8;  // from row to row; where units change places, from a row to the eighth
                                               // after it, divided by eight
   static constexpr int64_t bytes(int rows) { return int64_t{rows} * row_elements * int64_t{sizeof(E)}; }
@@ -19,13 +18,6 @@ struct WarpTiles {
   __device__ static int at(int row, int column) {
     return row * row_elements + column;
   }
-  // Copies have arrived when they were waited for, and products are done when they return.
-  __device__ static void publish() {}
-  template <class... S>
-  __device__ static void begin(S&...) {}
-  __device__ static void commit() {}
-  template <int, class... S>
-  __device__ static void wait(S&...) {}
 
   // Two products side by side: a times the two right factors that one matrix load brings.
   __device__ static void multiply_add_two(float (&d0)[4], float (&d1)[4], const unsigned (&a)[4],

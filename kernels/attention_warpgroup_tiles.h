@@ -9,8 +9,6 @@ namespace megalith::cuda::attention {
 
 template <class E, int D>
 struct WarpgroupTiles {
-  static constexpr int64_t shared_memory = 227 * 1024;  // what a block of a Hopper has
-  static constexpr int rows_together = 64;
   static constexpr int row_elements = panel_columns;
   static constexpr int64_t bytes(int rows) {
     return ceil_div(D, panel_columns) * rows * panel_columns * int64_t{sizeof(E)};
@@ -19,7 +17,6 @@ struct WarpgroupTiles {
   __device__ static int at(int row, int column) {
     return swizzled(row, column, rows);
   }
-  __device__ static void publish() { publish_shared(); }
   template <class... Registers>
   __device__ static void begin(Registers&... d) {
     products_begin(d[0]...);
@@ -46,6 +43,16 @@ struct WarpgroupTiles {
     const MatrixPlace right = matrix_place(other, at<other_rows>(0, panel_columns));
 #pragma unroll
     for (int k = 0; k < depth; k++) product_of_weights<E>(d[0], a[0][k], moved(right, at<other_rows>(16 * k, 0)));
+  }
+
+  // d (64 x D) += columns 64 * warpgroup.. of other_rows rows in panels, transposed, times the other rows.
+  template <int weight_rows, int other_rows>
+  __device__ static void multiply_columns(float (&d)[1][D / 8][4], const E* weights, const E* other) {
+    const MatrixPlace left = matrix_place(weights + swizzled(0, warpgroup_index() * panel_columns, weight_rows)),
+                      right = matrix_place(other, at<other_rows>(0, panel_columns));
+#pragma unroll
+    for (int k = 0; k < other_rows; k += 16)
+      product_of_columns<E>(d[0], moved(left, k * panel_columns), moved(right, at<other_rows>(k, 0)));
   }
 };
 

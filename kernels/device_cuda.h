@@ -22,6 +22,11 @@
 //                copy_async_wait<n>(): all but the last n groups of this thread are there; others see them after a
 //                barrier
 //
+//   between      release(flag, n), by one thread: what the block did before its last barrier is seen by a block that
+//   blocks       awaits n, after its next barrier. await(flag, n), by one thread, gives the number released last, n or
+//                more, once it is. Only blocks that come earlier in the grid, x before y before z, may be awaited: GPUs
+//                start them first, and tests/simt runs them first
+//
 // Beside these, the functions of <cmath> in their f form (sqrtf, fmaf, ...) and constexpr functions of ours may be
 // called. A kernel keeps to: one block is one to 1024 threads, a multiple of 32; warps of 32 and nothing assumed of
 // their order; full masks where all lanes come; no float atomics; 64-bit indices into tensors; all shapes as arguments.

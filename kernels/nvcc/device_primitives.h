@@ -242,6 +242,16 @@ __device__ void multiply_add(float (&d)[4], const unsigned (&a)[4], const unsign
 }
 #undef MEGALITH_MULTIPLY_ADD
 
+__device__ inline void release(int32_t* flag, int32_t value) {
+  asm volatile("st.release.gpu.global.s32 [%0], %1;" : : "l"(__cvta_generic_to_global(flag)), "r"(value) : "memory");
+}
+__device__ inline int32_t await(const int32_t* flag, int32_t at_least) {
+  int32_t value;
+  do asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(__cvta_generic_to_global(flag)) : "memory");
+  while (value < at_least);
+  return value;
+}
+
 __device__ inline void copy_async(void* shared, const void* global, bool valid = true) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                :

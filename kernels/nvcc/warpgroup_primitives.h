@@ -73,6 +73,12 @@ __device__ inline void publish_shared() { asm volatile("fence.proxy.async.shared
                "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, right, add, 1, 1, 1; }"                                  \
                : MEGALITH_COLUMNS_##n                                                                                 \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(right))
+#define MEGALITH_PRODUCT_OF_COLUMNS(type, n, a, b)                                                                 \
+  asm volatile("{ .reg .pred add; .reg .b64 left, right; setp.eq.b32 add, 0, 0; " MEGALITH_DESCRIPTOR("left", a)   \
+                   MEGALITH_DESCRIPTOR("right", b) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type \
+                                                   " {" MEGALITH_SUMS_##n "}, left, right, add, 1, 1, 1, 1; }"     \
+               : MEGALITH_COLUMNS_##n                                                                              \
+               : "r"(left), "r"(right))
 // Of either type.
 #define MEGALITH_OF_TYPE(product, ...)         \
   if constexpr (std::is_same_v<T, bfloat16>) { \
@@ -101,9 +107,22 @@ __device__ void product_of_weights(float (&d)[eights][4], const unsigned (&a)[4]
   if constexpr (n == 128) MEGALITH_OF_TYPE(MEGALITH_PRODUCT_OF_WEIGHTS, 128, 64, 65, 66, 67, 68)
 }
 
+template <class T, int eights>
+__device__ void product_of_columns(float (&d)[eights][4], MatrixPlace left, MatrixPlace right) {
+  constexpr int n = 8 * eights;
+  static_assert(n == 64 || n == 80 || n == 96 || n == 112 || n == 128);
+  static_assert(std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>);
+  if constexpr (n == 64) MEGALITH_OF_TYPE(MEGALITH_PRODUCT_OF_COLUMNS, 64, 32, 33)
+  if constexpr (n == 80) MEGALITH_OF_TYPE(MEGALITH_PRODUCT_OF_COLUMNS, 80, 40, 41)
+  if constexpr (n == 96) MEGALITH_OF_TYPE(MEGALITH_PRODUCT_OF_COLUMNS, 96, 48, 49)
+  if constexpr (n == 112) MEGALITH_OF_TYPE(MEGALITH_PRODUCT_OF_COLUMNS, 112, 56, 57)
+  if constexpr (n == 128) MEGALITH_OF_TYPE(MEGALITH_PRODUCT_OF_COLUMNS, 128, 64, 65)
+}
+
 #undef MEGALITH_DESCRIPTOR
 #undef MEGALITH_OF_TYPE
 #undef MEGALITH_PRODUCT_OF_ROWS
 #undef MEGALITH_PRODUCT_OF_WEIGHTS
+#undef MEGALITH_PRODUCT_OF_COLUMNS
 
 }  // namespace megalith::cuda

@@ -116,7 +116,7 @@ TEST(PtxFaults, MissingBarriers) {
   // The first in write_rows (attention_cuda.h), where a barrier, or that of the rows before, orders the same.
   EXPECT_EQ(unnoticed(forward_8, of_warp).size(), 1);
   EXPECT_EQ(unnoticed(forward_9, of_warp).size(), 1);
-  EXPECT_EQ(unnoticed(backward_9, of_warp).size(), 3);
+  EXPECT_EQ(unnoticed(backward_9, of_warp).size(), 2);
 
   for (const Case& c :
        {plain.of, layernorm_forward_case(5, 2048, f32), residual_layernorm_forward_case(5, 1601, 0.5, bf16),
@@ -132,8 +132,11 @@ TEST(PtxFaults, MissingBarriers) {
 TEST(PtxFaults, MissingFences) {
   for (const Planted& p : {forward_9, backward_9})
     for (const char* what : {"wgmma.fence.sync.aligned;", "fence.proxy.async.shared::cta;",
-                             "wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned \\d+;"})
+                             "wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned [1-9];"})
       EXPECT_EQ(unnoticed(p, what), None());
+  EXPECT_EQ(unnoticed(forward_9, "wgmma.wait_group.sync.aligned 0;"), None());
+  // That for dv, behind which its weights' registers are the gradients': in PTX every value has registers of its own.
+  EXPECT_EQ(unnoticed(backward_9, "wgmma.wait_group.sync.aligned 0;").size(), 1);
 }
 
 TEST(PtxFaults, WrongDescriptors) {

@@ -48,6 +48,13 @@ TEST(PtxInterpreter, Carries) {
   expect("mad.lo.cc.u32 %r5, 0xffff, 1, 0xffffffff; madc.hi.u32 %r9, 0x10000, 0x10000, 5;", 7);
 }
 
+TEST(PtxInterpreter, Flags) {
+  const Launch l{.input = {7}};
+  EXPECT_EQ(run("ld.acquire.gpu.global.s32 %r9, [%rd2]; st.release.gpu.global.s32 [%rd1], %r9;", l)[0], 7);
+  expect_error("$again: ld.acquire.gpu.global.s32 %r9, [%rd2]; setp.lt.s32 %p1, %r9, 8; @%p1 bra $again;",
+               "what no block before it has released", l);
+}
+
 TEST(PtxInterpreter, Rounding) {
   const auto bf16_of = [](uint32_t v) {
     return fmt::format("mov.b32 %f1, {:#x}; cvt.rn.bf16.f32 %h1, %f1; cvt.u32.u16 %r9, %h1;", v);

@@ -160,6 +160,7 @@ void Block::run(dim3 block_index) {
   cells.assign(shared.size() / cell_bytes + 1, {});
   std::fill(fences.begin(), fences.end(), 0);
   fences_at_barrier = fences;
+  acquired.clear();
   warpgroups.assign((warps.size() + group_warps - 1) / group_warps, {});
   for (Warp& w : warps) {
     w.state = Warp::State::ready;

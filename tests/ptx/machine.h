@@ -4,8 +4,10 @@
 #include <bit>
 #include <cstdlib>
 #include <deque>
+#include <map>
 #include <memory>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "kernels/base/check.h"
@@ -140,7 +142,8 @@ struct Block {
   std::vector<Warp> warps;
   std::unique_ptr<uint32_t, decltype(&std::free)> registers{nullptr, std::free};
   uint32_t barriers = 1;
-  std::vector<uint32_t> fences, fences_at_barrier;  // fence.proxy.async of each thread
+  std::vector<uint32_t> fences, fences_at_barrier;                  // fence.proxy.async of each thread
+  std::map<std::pair<const Instruction*, int>, uint32_t> acquired;  // by thread: `barriers` when it last looked
   struct Warpgroup {
     int committed = 0;
     std::deque<Product> products;

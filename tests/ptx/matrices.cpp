@@ -110,6 +110,7 @@ struct Multiply {
                        add_at = right_at + 1, rows = 16 * group_warps, threads = warp_size * group_warps;
 
   static Warp* warps_of(Warp& w) { return &w.block->warps[static_cast<size_t>(w.index / group_warps * group_warps)]; }
+  static bool along_m(const Instruction& i) { return !in_registers && i.numbers[2] != 0; }
   static bool along_n(const Instruction& i) { return i.numbers[in_registers ? 2 : 3] != 0; }
 
   // A factor's elements by k and row or column; with its reads checked.
@@ -132,7 +133,6 @@ struct Multiply {
     for (int scale = 0; scale < 2; scale++)
       CHECK(i.numbers[static_cast<size_t>(scale)] == 1, "wgmma with a factor scaled by {}",
             i.numbers[static_cast<size_t>(scale)]);
-    CHECK(in_registers || i.numbers[2] == 0, "wgmma with a left factor along m");
     const auto same = [&](int slot) {
       const auto first = w->get<uint64_t>(i, slot, 0);
       for (int t = 0; t < threads; t++)
@@ -148,7 +148,7 @@ struct Multiply {
               .sums = {}};
     p.right = same(right_at);
     read(b, p.right, n, along_n(i), b.barriers, nullptr);
-    if (!in_registers) read(b, p.left = same(left_at), rows, false, b.barriers, nullptr);
+    if (!in_registers) read(b, p.left = same(left_at), rows, along_m(i), b.barriers, nullptr);
     p.add = w->predicate(i, add_at) & 1;
     for (int k = 0; k < group_warps; k++) {
       CHECK(w[k].predicate(i, add_at) == (p.add ? all_lanes : 0),
@@ -179,7 +179,7 @@ struct Multiply {
     if (in_registers) {
       for (int k = 0; k < group_warps; k++) left_fragments<half>(w[k], i, left_at, left + 16 * k);
     } else {
-      read(b, p.left, rows, false, p.barriers, by_k);
+      read(b, p.left, rows, along_m(i), p.barriers, by_k);
       for (int row = 0; row < rows; row++)
         for (int k = 0; k < depth; k++) left[row][k] = by_k[k * rows + row];
     }

@@ -136,6 +136,23 @@ TEST(PtxMatrices, MultipliesByWarpgroups) {
     }
 }
 
+// v^T v, whose left factor lies along m: the rows of v's first panel are its columns.
+TEST(PtxMatrices, MultipliesColumnsByWarpgroups) {
+  const Products p;
+  std::string text = Products::text();
+  const std::string by_weights = "{%r25, %r25, %r26, %r26}, %rd8, %p5, 1, 1, 1;";
+  text.replace(text.find(by_weights), by_weights.size(), "%rd8, %rd8, %p5, 1, 1, 1, 1;");
+  const auto d = run(text, p.l);
+  for (size_t thread = 0; thread < 128; thread++)
+    for (size_t i = 0; i < 40; i++) {
+      const size_t lane = thread % 32, row = thread / 32 * 16 + lane / 4 + 8 * (i / 2 % 2),
+                   column = 8 * (i / 4) + 2 * (lane % 4) + i % 2;
+      float want = 1;
+      for (size_t k = 0; k < 16; k++) want += p.v[k * 80 + row] * p.v[k * 80 + column];
+      EXPECT_EQ(std::bit_cast<float>(d[thread * 72 + 32 + i]), want) << thread << " " << i;
+    }
+}
+
 TEST(PtxMatrices, ProductsOutOfOrder) {
   const Products p;
   expect_error(Products::without("wgmma.fence.sync.aligned;"), "or there was none", p.l);

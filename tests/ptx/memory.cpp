@@ -2,6 +2,7 @@
 // "Memory consistency model", "Proxies").
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "tests/ptx/machine.h"
 
@@ -127,6 +128,15 @@ void store(Warp& w, const Instruction& i, uint32_t lanes) {
     std::memcpy(w.block->access(w, lane, i.operation->space, w.address(i, 0, lane), sizeof(v), true), v, sizeof(v));
   });
 }
+// Blocks run one after another: what is not there at a thread's first look will not be at its next.
+void load_acquire(Warp& w, const Instruction& i, uint32_t lanes) {
+  each_lane(lanes, [&](int lane) {
+    uint32_t& last = w.block->acquired[{&i, w.thread(lane)}];
+    CHECK(std::exchange(last, w.block->barriers) != w.block->barriers,
+          "lane {} looks again for what no block before it has released", lane);
+  });
+  load<int32_t, 1, int32_t>(w, i, lanes);
+}
 template <class T, int n>
 void add_accesses(Operations& all, const std::vector<const char*>& types) {
   if constexpr (n * sizeof(T) <= 16) {
@@ -215,6 +225,8 @@ void add_memory(Operations& all) {
   add_accesses<uint32_t>(all, {"u32", "b32", "f32"});
   add_accesses<int32_t>(all, {"s32"});
   add_accesses<uint64_t>(all, {"u64", "s64", "b64", "f64"});
+  all.emplace("ld.acquire.gpu.global.s32", Operation{"w=a", load_acquire, Kind::plain, Space::global});
+  all.emplace("st.release.gpu.global.s32", Operation{"aw", store<int32_t, 1, int32_t>, Kind::plain, Space::global});
   all.emplace("cp.async.cg.shared.global", Operation{"aanw", copy_async});
   all.emplace("cp.async.cg.shared.global", Operation{"aan", copy_async});
   all.emplace("cp.async.commit_group", Operation{"", copy_commit});

@@ -256,6 +256,9 @@ void multiply_add(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
       where);
 }
 
+inline void release(int32_t* flag, int32_t value) { simt::release(flag, value); }
+inline int32_t await(const int32_t* flag, int32_t at_least) { return simt::await(flag, at_least); }
+
 inline void copy_async(void* shared, const void* global, bool valid = true) { simt::copy_async(shared, global, valid); }
 inline void copy_async_commit() { simt::copy_async_commit(); }
 template <int n>

@@ -73,6 +73,19 @@ __global__ void race_after_read(float* y, const float* x, int) {
 __global__ void race_of_blocks(float* y, const float*, int) {
   if (threadIdx.x == 0) y[0] = 1;
 }
+// Block 0 hands what it made of x on to block 1, by a flag in y's last element: one at a time something is wrong.
+enum class Handing { right, released_before_the_barrier, used_before_the_barrier, never_released };
+template <Handing how>
+__global__ void handed_on(float* y, const float* x, int) {
+  auto* flag = reinterpret_cast<int32_t*>(y + 255);
+  const bool gives = blockIdx.x == 0, teller = threadIdx.x == 0;
+  if (gives) y[threadIdx.x] = 2 * x[threadIdx.x];
+  if (how != Handing::released_before_the_barrier) sync_threads();
+  if (gives && teller) release(flag, how == Handing::never_released ? 1 : 2);
+  if (!gives && teller) await(flag, 2);
+  if (how != Handing::used_before_the_barrier) sync_threads();
+  if (!gives) y[64 + threadIdx.x] = y[63 - threadIdx.x];
+}
 __global__ void warp_order(float* y, const float* x, int) {
   __shared__ float room[64];
   room[threadIdx.x] = x[threadIdx.x];
@@ -164,6 +177,10 @@ const Planted all[] = {
     PLANTED(race_in_block, 0),
     PLANTED(race_after_read, 0),
     PLANTED(race_of_blocks, 0),
+    {"handed_on", handed_on<Handing::right>},
+    {"released_before_the_barrier", handed_on<Handing::released_before_the_barrier>},
+    {"used_before_the_barrier", handed_on<Handing::used_before_the_barrier>},
+    {"never_released", handed_on<Handing::never_released>},
     PLANTED(warp_order, 0),
     PLANTED(misaligned, 0, 1),
     PLANTED(early_async, 256),

@@ -59,7 +59,7 @@ TEST(Machine, MultipliesMatrices) {
   }
 }
 
-// By rows: a row of x times a row; by weights: the same, since b has x's columns again and again.
+// By rows: a row of x times a row; by weights: the same, since b has x's columns again and again; by columns: x's own.
 std::vector<float> wanted_products(bool by_rows) {
   const auto x = [](int row, int column) { return static_cast<float>((row * 16 + column) % 128) / 8; };
   std::vector<float> want(256);
@@ -67,7 +67,7 @@ std::vector<float> wanted_products(bool by_rows) {
     for (int column = 0; column < 4; column++)
       for (int k = 0; k < 16; k++)
         want[static_cast<size_t>(row * 4 + column)] +=
-            (by_rows ? x(row, k) * x(column, k) : 0) + x(row, k) * x(k, column);
+            (by_rows ? x(row, k) * x(column, k) : 0) + x(row, k) * x(k, column) + x(k, row % 16) * x(k, column);
   return want;
 }
 TEST(Machine, MultipliesByWarpgroups) {
@@ -150,6 +150,12 @@ TEST(Machine, FindsRaces) {
   expect_fault("race_in_block", "block (0, 0, 0), thread (1, 0, 0)", "thread 0 of the block wrote");
   expect_fault("race_after_read", "block (0, 0, 0), thread (32, 0, 0)", "thread 0 of the block read");
   expect_fault("race_of_blocks", "block (1, 0, 0), thread (0, 0, 0)", "block 0 of this launch wrote");
+}
+TEST(Machine, OrdersBlocksByFlags) {
+  EXPECT_EQ(result_of("handed_on")[64 + 3], 2 * 60 / 8.0f);
+  expect_fault("released_before_the_barrier", "block (1, 0, 0), thread (0, 0, 0)", "block 0 of this launch wrote");
+  expect_fault("used_before_the_barrier", "block (1, 0, 0), thread (0, 0, 0)", "block 0 of this launch wrote");
+  expect_fault("never_released", "block (1, 0, 0), thread (0, 0, 0)", "awaits 2 in byte 1020 of y, which has 1");
 }
 TEST(Machine, GoesOnAfterAFault) {
   expect_fault("divergent_barrier", "block (0, 0, 0), thread (0, 0, 0)", "divergent barrier");

@@ -10,7 +10,9 @@
 //   - launches that the chip refuses: more threads, blocks, or shared memory than it has or the kernel was allowed. A
 //     kernel's own __shared__ variables count as soon as it touches them;
 //   - data races: two threads at one place, one of them writing, with no barrier between (sync_warp counts within a
-//     warp, sync_threads within a block, nothing between blocks).
+//     warp, sync_threads within a block; between blocks release() in front of await(), from the barrier before the one
+//     to the barrier after the other);
+//   - an await() of what no earlier block has released.
 //
 // How: the .cu files are compiled with -fsanitize=thread and -fsanitize=bounds, but neither runtime is linked;
 // hooks.cpp answers the compiler's calls before every access. So kernels use plain pointers and arrays, and a
@@ -127,6 +129,9 @@ void writes(void* p, int64_t bytes);
 // Of shared memory by a product of a warpgroup (warpgroup.h), which sees what its writer has published before a
 // barrier.
 void publish_shared();
+// Flags between the blocks of a launch, which run one after another: what nobody has released by now, nobody will.
+void release(int32_t* flag, int32_t value);
+int32_t await(const int32_t* flag, int32_t at_least);
 void reads_of_product(const void* p, int64_t bytes);
 
 void copy_async(void* shared, const void* global, bool valid);

@@ -31,8 +31,10 @@ struct Product {
   MatrixPlace left;
   std::array<unsigned, 4> fragments;
   MatrixPlace right;
-  DType type;               // of both factors
-  bool of_weights = false;  // left in fragments, right by rows of depth
+  DType type;  // of both factors
+  // rows: both factors by rows, along the depth; weights: left in fragments, right by rows of depth; columns: both by
+  // rows of depth.
+  enum class Of : uint8_t { rows, weights, columns } of = Of::rows;
 };
 void product(const Product& mine, Where where);
 void products_begin(Where where);

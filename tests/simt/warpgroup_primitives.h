@@ -43,7 +43,19 @@ void product_of_weights(float (&d)[eights][4], const unsigned (&a)[4], MatrixPla
                  .fragments = {a[0], a[1], a[2], a[3]},
                  .right = right,
                  .type = dtype_of<T>::value,
-                 .of_weights = true},
+                 .of = simt::Product::Of::weights},
+                where);
+}
+template <class T, int eights>
+void product_of_columns(float (&d)[eights][4], MatrixPlace left, MatrixPlace right, Where where = Where::current()) {
+  simt::product({.sums = d[0],
+                 .columns = 8 * eights,
+                 .add = true,
+                 .left = left,
+                 .fragments = {},
+                 .right = right,
+                 .type = dtype_of<T>::value,
+                 .of = simt::Product::Of::columns},
                 where);
 }
 
