@@ -106,15 +106,29 @@ def hagemann(row, line):
 
 
 def bigscience(row, line):
-    """BigScience's chronicles: Megatron-DeepSpeed on A100-80 with Omni-Path, ZeRO-1, full recomputation."""
+    """BigScience's chronicles: Megatron-DeepSpeed on A100-80 with Omni-Path, ZeRO-1, full recomputation.
+
+    The chronicles (bigscience-workshop/bigscience, train/tr11-176B-ml/chronicles-prequel.md) say what the columns do not:
+    - In the tables of 20 February the number of layers was changed to fit the pipeline. These count a rate of 8 x 12 L h^2
+      FLOPs a token, from which L follows to 0.03.
+    - On 25 February the hosts' PCI Express and NUMA settings were changed, which made everything 1 to 5 % faster; from 28
+      February gradients add up in fp32. Both times it says not to compare with what was before.
+    """
     seconds = number(row["sec_it"])
     layers, hidden, tensor, pipeline = (int(row[k]) for k in ("L", "h", "TP", "PP"))
     gpus = int(row["DP"]) * tensor * pipeline
     if gpus > int(row["nodes"]) * 8:
         raise Unusable(f"DP x TP x PP = {gpus} on {row['nodes']} nodes of 8")
-    return dict(group=(layers, hidden, int(row["heads"]), gpus), profile="jean_zay", stack="bigscience", gpus=gpus,
-                seconds=seconds, layers=layers, hidden=hidden, heads=int(row["heads"]), vocab=250880, sequence=2048,
-                batch=int(row["GBS"]), microbatch=int(row["MBS"]), tensor=tensor, pipeline=pipeline,
+    if row["date"] == "02-20":
+        tokens = 2048 * int(row["GBS"])
+        counted = 1e12 * number(row["tflops_hw"]) * gpus * seconds / (tokens * 8 * 12 * hidden**2)
+        layers = round(counted)
+        if abs(counted - layers) > 0.1 or layers % pipeline:
+            raise Unusable(f"its rate and time make {counted:.2f} layers on {pipeline} stages")
+    period = sum(row["date"] >= change for change in ("02-25", "02-28"))
+    return dict(group=(layers, hidden, int(row["heads"]), gpus, period), profile="jean_zay", stack="bigscience",
+                gpus=gpus, seconds=seconds, layers=layers, hidden=hidden, heads=int(row["heads"]), vocab=250880,
+                sequence=2048, batch=int(row["GBS"]), microbatch=int(row["MBS"]), tensor=tensor, pipeline=pipeline,
                 sequence_parallel=False, recompute=True, strategy="shard_optimizer")
 
 
