@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -62,18 +62,22 @@ TokenShards::Mark TokenShards::sync() {
   return mark_;
 }
 
+int64_t TokenShards::num_shards() const {
+  if (mark_.documents == 0) return 0;
+  return mark_.shard + (mark_.written.documents > 0 ? 1 : 0);  // of the last, every document may have been dropped
+}
+
 void TokenShards::finish() {
-  if (mark_.documents == 0) return;
-  for (int64_t shard = 0; shard < mark_.shard; shard++) {
+  for (int64_t shard = 0; shard < std::min(num_shards(), mark_.shard); shard++) {
     const std::string prefix = folder_ + "/" + prefix_of(shard);
     IndexedDatasetWriter(prefix, vocab_size_, whole_document, IndexedDatasetWriter::mark_of(prefix)).finish();
   }
-  writer().finish();
+  if (num_shards() > mark_.shard) writer().finish();
 }
 
 std::vector<std::string> TokenShards::files() const {
   std::vector<std::string> names;
-  for (int64_t shard = 0; mark_.documents > 0 && shard <= mark_.shard; shard++)
+  for (int64_t shard = 0; shard < num_shards(); shard++)
     for (const char* ending : {".idx", ".bin"}) names.push_back(prefix_of(shard) + ending);
   return names;
 }

@@ -39,6 +39,7 @@ class TokenShards {
 
  private:
   std::string prefix_of(int64_t shard) const;
+  int64_t num_shards() const;  // that have documents
   IndexedDatasetWriter& writer();
 
   std::string folder_, name_;

@@ -283,6 +283,19 @@ TEST(Corpus, ShardsEndWithDocuments) {
   EXPECT_ERROR(prepare(options), "exists, and nothing is overwritten");
 }
 
+// Its beginning was written into a shard of its own when its end turned out to be bad.
+TEST(Corpus, AShardWhoseOnlyDocumentIsLeftOutIsNone) {
+  Scratch scratch;
+  const std::string good(120, 'a'), bad = std::string(3000, 'y') + "\xff";
+  PrepareOptions options = options_for({scratch.write("a.txt", as_text({good, bad}))}, scratch.path("out"), 0);
+  options.window_bytes = 100;
+  options.shard_tokens = 100;
+  options.skip_bad = 1;
+  EXPECT_EQ(prepare(options).train.documents, 1);
+  EXPECT_EQ(documents_in(scratch.path("out/train-00000.bin")), Texts{good});
+  EXPECT_FALSE(fs::exists(scratch.path("out/train-00001.bin"))) << "a file without tokens, which training refuses";
+}
+
 TEST(Corpus, TheMostCommonTokensAreTold) {
   Scratch scratch;
   const PrepareReport report =
