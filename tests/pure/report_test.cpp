@@ -52,8 +52,9 @@ TEST_F(Report, ReadsStepsEvaluationsAndStarts) {
   EXPECT_EQ(h.parameters, 3000);
   EXPECT_EQ(h.evaluations.hours, std::vector<double>{6 / 3600.0});
   EXPECT_EQ(h.held_out_loss, std::vector<double>{3.5});
-  EXPECT_EQ(h.time.at("GEMM"), (std::vector<double>{1.5, 1, 0}));
-  EXPECT_EQ(h.time.at("bubble"), (std::vector<double>{0, 0.5, 0}));
+  EXPECT_EQ(h.time.at("GEMM"), (std::vector<double>{1.5, 1}));
+  EXPECT_EQ(h.time.at("bubble"), (std::vector<double>{0, 0.5}));
+  EXPECT_EQ(h.timed_steps, (std::vector<double>{1, 2})) << "the third says nothing of its time";
   ASSERT_EQ(h.measured_memory.size(), 1u);
   EXPECT_EQ(h.measured_memory[0].second, 9000);
   EXPECT_NE(h.settings_unknown.find("config.toml"), std::string::npos);
@@ -110,6 +111,18 @@ TEST_F(Report, RunsAreCompared) {
   // A line for each run, axis and plot.
   const std::regex line("<polyline class=\"line line-1\"");
   EXPECT_EQ(std::distance(std::sregex_iterator(page.begin(), page.end(), line), std::sregex_iterator()), 3 * 4);
+}
+
+// As on GPUs, and of a run whose first steps are another's.
+TEST_F(Report, StepsThatSayNothingOfTheirTimeDoNotDiluteIt) {
+  std::string lines = start_line;
+  for (int i = 161; i <= 400; i++) lines += step(i, 4, i % 20 == 0 ? ",\"time\":{\"GEMM\":2}" : "");
+  const History h = read_history(run("gpu", lines));
+  EXPECT_EQ(h.time.at("GEMM"), std::vector<double>(12, 2.0));
+  const std::string page = report_page({h});
+  // Two seconds from step 160 of 400 on, 4 % below the upper edge.
+  EXPECT_NE(page.find("<path class=\"area-0\" d=\"M400 38.462H450L450 38.462H500L"), std::string::npos)
+      << page.substr(page.find("class=\"area-0\""), 100);
 }
 
 TEST_F(Report, NamesCannotBreakThePage) {

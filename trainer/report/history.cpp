@@ -88,12 +88,14 @@ class Reader {
     h_.tokens_per_second.push_back(number(object, "tokens_per_second"));
     h_.mfu.push_back(number(object, "mfu"));
     if (object.contains("skipped")) h_.skipped.push_back(h_.loss.size() - 1);
-    if (const auto time = object.find("time"); time != object.end())
+    if (const auto time = object.find("time"); time != object.end()) {
+      h_.timed_steps.push_back(step);
       for (const auto& [name, seconds] : time->items()) {
         std::vector<double>& all = h_.time[name];
-        all.resize(h_.loss.size());
+        all.resize(h_.timed_steps.size());
         all.back() = seconds.get<double>();
       }
+    }
     if (const auto memory = object.find("memory_measured"); memory != object.end())
       for (const auto& [name, bytes] : memory->items()) measured(name, bytes.get<double>());
   }
@@ -150,7 +152,7 @@ History read_history(const std::string& run_folder) {
   CHECK(size > 0, "{} is empty; {}", path, remedy);
   read_lines(path, history);
   CHECK(!history.loss.empty(), "{} has no line of a step; {}", path, remedy);
-  for (auto& [name, seconds] : history.time) seconds.resize(history.loss.size());
+  for (auto& [name, seconds] : history.time) seconds.resize(history.timed_steps.size());
   try {
     for (const auto& [key, value] : key_values(load_config(config))) history.settings[key] = value;
   } catch (const Error& e) {

@@ -28,7 +28,8 @@ struct History {
   std::vector<double> loss, norm, learning_rate, tokens_per_second, mfu;
   std::vector<size_t> skipped;  // indices of steps
   std::vector<size_t> resumed;  // indices of the first steps of later starts
-  // Seconds of a step by what they went to; 0 where a step does not say.
+  // What the seconds of a step went to, by the steps that say it: all but on a GPU, where every 20th does.
+  std::vector<double> timed_steps;
   std::map<std::string, std::vector<double>> time;
 
   Abscissae evaluations;

@@ -299,7 +299,7 @@ std::string where_time_went(const std::vector<History>& runs, const std::vector<
     for (const auto& [less, name] : by_share)
       if (less < 0) order.push_back(name);
     const std::vector<Layer> layers = layers_of(run, order);
-    std::vector<double> step_seconds(run.loss.size(), 0);
+    std::vector<double> step_seconds(run.timed_steps.size(), 0);
     for (const Layer& layer : layers)
       for (size_t i = 0; i < step_seconds.size(); i++) step_seconds[i] += layer.y[i];
     // Of bins, so that a spike does not flatten the rest.
@@ -313,7 +313,7 @@ std::string where_time_went(const std::vector<History>& runs, const std::vector<
     std::vector<std::pair<std::string, std::string>> legend;
     for (const Layer& layer : layers)
       legend.emplace_back(layer.name, fmt::format("{:.1f} %", 100 * total(layer.y) / all));
-    text += stacked_plot(runs.size() > 1 ? names[r] : "Time of a step", "seconds a step", run.steps.step, layers,
+    text += stacked_plot(runs.size() > 1 ? names[r] : "Time of a step", "seconds a step", run.timed_steps, layers,
                          highest, parts_list(legend));
   }
   return text.empty() ? "" : "<h2>Where the time went</h2><div class=\"row\">" + text + "</div>\n";

@@ -201,6 +201,11 @@ std::string stacked_plot(const std::string& title, const std::string& unit, cons
                          const std::vector<Layer>& layers, double highest, const std::string& below_it) {
   const size_t bins = std::min<size_t>(steps.size(), 160);
   const Scale scale{0, highest * (1 + margin)};
+  // A value stands for the steps since the one before.
+  const auto edge = [&](size_t i) {
+    const double first = steps.front() - (steps.size() > 1 ? steps[1] - steps[0] : 1);
+    return side * std::max(0.0, i == 0 ? first : steps[i - 1]) / steps.back();
+  };
   // Mean of layer by bin, added up from below.
   std::vector<double> below(bins, 0);
   std::string areas;
@@ -212,8 +217,7 @@ std::string stacked_plot(const std::string& title, const std::string& unit, cons
       for (size_t i = begin; i < end; i++) sum += layer.y[i];
       const double top = below[b] + sum / static_cast<double>(end - begin);
       const auto at = [&](double value) { return side * (1 - scale.share(value)); };
-      const double left = side * static_cast<double>(b) / static_cast<double>(bins);
-      const double right = side * static_cast<double>(b + 1) / static_cast<double>(bins);
+      const double left = edge(begin), right = edge(end);
       up += fmt::format("{}{:.5g} {:.5g}H{:.5g}", b == 0 ? "M" : "L", left, at(top), right);
       back = fmt::format("L{:.5g} {:.5g}H{:.5g}", right, at(below[b]), left) + back;
       below[b] = top;
