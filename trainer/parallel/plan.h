@@ -33,7 +33,7 @@ struct UnitPlan {
   int64_t split = 0;  // elements [0, split) are of this tensor rank, the rest is the same on all of them
   Interval shard{};   // what this rank owns of [0, numel)
   // What it answers for among the ranks that hold the same elements, those of other data-parallel copies apart: its
-  // share of norms and checkpoints.
+  // share of norms.
   Interval mine{};
 
   // Of the gradients, what products do not write as a whole: all but a layer's matrices and, for the head, the tokens'.
