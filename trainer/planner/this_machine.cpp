@@ -108,12 +108,12 @@ double resident(Bench& bench) {
   return std::accumulate(all.begin(), all.end(), 0.0);
 }
 
-struct Link {
+struct MeasuredLink {
   double rate, latency;  // GB/s that a rank sends; seconds a step of a gather
 };
 
 // One rank sends nothing: what takes the place of a link is a copy, and a guess.
-Link link_of(Bench& bench, int ranks, double bandwidth) {
+MeasuredLink link_of(Bench& bench, int ranks, double bandwidth) {
   if (ranks == 1) return {bandwidth / 2, 1e-6};
   const int64_t part = copied / ranks;
   const double latency = bench.gather(256) / (ranks - 1);
