@@ -6,6 +6,7 @@
 #include "kernels/base/files.h"
 #include "trainer/commands/command.h"
 #include "trainer/session/call_pages.h"
+#include "trainer/session/hang.h"
 
 namespace megalith {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "kernels/base/files.h"
-#include "trainer/session/hang.h"
+#include "trainer/session/known_rank.h"
 
 namespace megalith {
 
@@ -35,8 +35,8 @@ class CallPages {
   // Copies for others: of this rank, and of those on this node that are not running; or of all on this node.
   void publish(const std::string& folder, bool all) const;
 
-  // SIGKILL to those on this node that are stopped: the launcher would wake them to end them, and they would have a word
-  // to say.
+  // SIGKILL to those on this node that are stopped: the launcher would wake them to end them, and they would have a
+  // word to say.
   void kill_stopped() const;
 
   // What belongs to a job in the shared memory of its node: what this makes has such a path.

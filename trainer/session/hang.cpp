@@ -3,13 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <set>
 #include <tuple>
 
-#include "kernels/base/counted.h"
+#include "trainer/session/parted_ways.h"
 
 namespace megalith {
 
@@ -23,6 +22,8 @@ namespace {
 
 using Ranks = std::vector<int>;
 
+bool has(const Ranks& ranks, int rank) { return std::find(ranks.begin(), ranks.end(), rank) != ranks.end(); }
+
 std::string named(const Ranks& ranks) {
   constexpr size_t shown = 8;
   const Ranks first(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(std::min(shown, ranks.size())));
@@ -33,18 +34,6 @@ std::string named(const Ranks& ranks) {
 std::string with_place(const KnownRank& rank) {
   return rank.where.empty() ? fmt::format("rank {}", rank.rank) : fmt::format("rank {} ({})", rank.rank, rank.where);
 }
-
-bool same_kind(const KnownCall& a, const KnownCall& b) {
-  return a.group == b.group && a.call == b.call && a.peer == b.peer;
-}
-bool same(const KnownCall& a, const KnownCall& b) { return same_kind(a, b) && a.bytes == b.bytes; }
-
-// Where a rank's calls of a step leave those of its step before.
-struct Deviation {
-  const KnownCall* did = nullptr;  // null: the step ended
-  const KnownCall* expected = nullptr;
-  bool skipped = false;  // it did what came after the expected
-};
 
 class Judge {
  public:
@@ -57,7 +46,7 @@ class Judge {
   }
 
   Hang judge() const {
-    if (std::optional<Hang> parted = mismatch()) return *parted;
+    if (const CallsOfRanks calls = first_mismatch(known_); !calls.empty()) return judge_mismatch(calls);
     if (const Ranks dead = in_state(RankState::dead); !dead.empty())
       return blame(Hang::Kind::died, dead, "has died", "have died");
     Ranks waiting;
@@ -80,11 +69,7 @@ class Judge {
       if (r.state == state) ranks.push_back(r.rank);
     return ranks;
   }
-  const KnownGroup* group(int rank, uint64_t id) const {
-    for (const KnownGroup& g : of(rank).groups)
-      if (g.id == id) return &g;
-    return nullptr;
-  }
+  const KnownGroup* group(int rank, uint64_t id) const { return of(rank).group(id); }
   const Ranks& members(uint64_t id) const {
     static const Ranks none;
     const auto found = members_.find(id);
@@ -139,35 +124,8 @@ class Judge {
     return found;
   }
 
-  // Calls of one number that are not the same on all members, the earliest of them.
-  std::optional<Hang> mismatch() const {
-    using Key = std::tuple<uint64_t, int, int, int64_t>;  // group, from, to, number
-    std::map<Key, std::vector<std::pair<int, const KnownCall*>>> calls;
-    for (const KnownRank& r : known_)
-      for (const KnownCall& c : r.calls) {
-        if (c.bytes < 0) continue;
-        if (!is_message(c.call)) {
-          calls[{c.group, -1, -1, c.number}].emplace_back(r.rank, &c);
-        } else if (const KnownGroup* g = group(r.rank, c.group)) {
-          const bool sends = c.call == Call::send;
-          calls[{c.group, sends ? g->index : c.peer, sends ? c.peer : g->index, c.number}].emplace_back(r.rank, &c);
-        }
-      }
-    const std::vector<std::pair<int, const KnownCall*>>* first = nullptr;
-    for (const auto& [key, all] : calls) {
-      const auto differs = [&, front = all.front().second](const auto& other) {
-        return other.second->bytes != front->bytes ||
-               (!is_message(front->call) && (other.second->call != front->call || other.second->peer != front->peer));
-      };
-      if (std::none_of(all.begin(), all.end(), differs)) continue;
-      const KnownCall &a = *all.front().second, *b = first ? first->front().second : nullptr;
-      if (!b || std::pair(a.step, -a.begun) < std::pair(b->step, -b->begun)) first = &all;
-    }
-    if (!first) return {};
-    return judge_mismatch(*first);
-  }
-
-  Hang judge_mismatch(const std::vector<std::pair<int, const KnownCall*>>& calls) const {
+  // Of calls of one number that do not agree.
+  Hang judge_mismatch(const CallsOfRanks& calls) const {
     std::map<std::tuple<Call, int64_t, int>, Ranks> sides;
     std::map<int, const KnownCall*> call_of_rank;
     Ranks all;
@@ -179,14 +137,13 @@ class Judge {
     }
     std::vector<Ranks> parties;
     for (const auto& [key, ranks] : sides) parties.push_back(ranks);
-    const Ranks guilty = pick(all, parties);
+    const Ranks guilty = who_left(known_, all, parties);
     const auto of_others = std::find_if(all.begin(), all.end(), [&](int r) {
-      return std::find(guilty.begin(), guilty.end(), r) == guilty.end() &&
-             (guilty.empty() || !agree(*call_of_rank[r], *call_of_rank[guilty.front()]));
+      return !has(guilty, r) && (guilty.empty() || !agree(*call_of_rank[r], *call_of_rank[guilty.front()]));
     });
     if (guilty.empty() || of_others == all.end()) return parted(all);
     const KnownCall &theirs = *call_of_rank[guilty.front()], &expected = *call_of_rank[*of_others];
-    const std::optional<Deviation> why = deviation(guilty.front());
+    const std::optional<Deviation> why = deviation(of(guilty.front()));
     const auto kind = why && why->skipped                                       ? Hang::Kind::skipped
                       : theirs.call == expected.call || is_message(theirs.call) ? Hang::Kind::another_size
                                                                                 : Hang::Kind::another_call;
@@ -200,62 +157,12 @@ class Judge {
     hang.step = theirs.step;
     return hang;
   }
-  static bool agree(const KnownCall& a, const KnownCall& b) {
-    return a.bytes == b.bytes && (is_message(a.call) || (a.call == b.call && a.peer == b.peer));
-  }
-
-  // Of ranks that have parted ways, those to blame; none where nobody can say.
-  Ranks pick(const Ranks& all, const std::vector<Ranks>& parties) const {
-    Ranks deviating;
-    for (const int r : all)
-      if (deviation(r)) deviating.push_back(r);
-    if (!deviating.empty() && deviating.size() < all.size()) return deviating;
-    const auto smallest = std::min_element(parties.begin(), parties.end(),
-                                           [](const Ranks& a, const Ranks& b) { return a.size() < b.size(); });
-    if (smallest != parties.end() && 2 * smallest->size() < all.size()) return *smallest;
-    int64_t last = of(all.front()).step, first = last;
-    for (const int r : all) {
-      last = std::max(last, of(r).step);
-      first = std::min(first, of(r).step);
-    }
-    Ranks ahead;
-    for (const int r : all)
-      if (of(r).step == last && first < last) ahead.push_back(r);
-    return ahead;
-  }
-
-  // What it did in a step, without what it told the others in the session.
-  std::vector<const KnownCall*> calls_of_step(int rank, int64_t step) const {
-    std::vector<const KnownCall*> calls;
-    for (const KnownCall& c : of(rank).calls)
-      if (c.step == step && c.group != session_) calls.push_back(&c);
-    return calls;
-  }
-  std::optional<Deviation> deviation(int rank) const {
-    const KnownRank& r = of(rank);
-    if (r.calls.empty()) return {};
-    const bool whole = r.calls.size() < CallPage::num_slots;
-    for (const int64_t step : {r.step - 1, r.step}) {
-      const int64_t before = step - 1;
-      if (before < 1 || (!whole && r.calls.front().step >= before)) continue;
-      const auto now = calls_of_step(rank, step), then = calls_of_step(rank, before);
-      const auto [a, b] = std::mismatch(now.begin(), now.end(), then.begin(), then.end(),
-                                        [](const KnownCall* x, const KnownCall* y) { return same(*x, *y); });
-      if (b == then.end()) continue;
-      if (a == now.end()) {
-        if (step < r.step && !now.empty()) return Deviation{nullptr, *b, true};
-        continue;
-      }
-      return Deviation{*a, *b, b + 1 != then.end() && same(**a, **(b + 1))};
-    }
-    return {};
-  }
 
   Hang follow(const Ranks& waiting) const {
     std::map<int, Ranks> ahead;  // of each rank that waits, those that it waits for
     Ranks left, gave_up, busy;
     const auto note = [](Ranks& list, int r) {
-      if (std::find(list.begin(), list.end(), r) == list.end()) list.push_back(r);
+      if (!has(list, r)) list.push_back(r);
     };
     for (const int r : waiting) {
       const KnownCall& c = *blocked(r);
@@ -307,17 +214,17 @@ class Judge {
     const Ranks behind = missing(in, call);
     Ranks there;
     for (const int m : members(call.group))
-      if (std::find(behind.begin(), behind.end(), m) == behind.end()) there.push_back(m);
+      if (!has(behind, m)) there.push_back(m);
     std::set<int> all(circle.begin(), circle.end());
     if (!is_message(call.call)) {
       all.insert(behind.begin(), behind.end());
       all.insert(there.begin(), there.end());
     }
-    const Ranks guilty = pick({all.begin(), all.end()},
-                              is_message(call.call) ? std::vector<Ranks>{} : std::vector<Ranks>{behind, there});
+    const Ranks guilty = who_left(known_, {all.begin(), all.end()},
+                                  is_message(call.call) ? std::vector<Ranks>{} : std::vector<Ranks>{behind, there});
     if (guilty.empty()) return parted({all.begin(), all.end()});
     const int one = guilty.front();
-    const std::optional<Deviation> why = deviation(one);
+    const std::optional<Deviation> why = deviation(of(one));
     const bool skipped = !why || why->skipped;
     std::string what;
     if (why && why->did)
@@ -373,7 +280,7 @@ class Judge {
     if (!told && !first.calls.empty()) hang.text += "; " + standing(first, least_);
     Ranks waiting;
     for (const KnownRank& r : known_)
-      if (blocked(r.rank) && std::find(ranks.begin(), ranks.end(), r.rank) == ranks.end()) waiting.push_back(r.rank);
+      if (blocked(r.rank) && !has(ranks, r.rank)) waiting.push_back(r.rank);
     hang.outside = true;
     const KnownCall* longest = nullptr;
     const KnownRank* whose = nullptr;
@@ -381,8 +288,7 @@ class Judge {
       const KnownCall* c = blocked(r.rank);
       if (!c) continue;
       hang.outside = hang.outside && c->group == session_;
-      const bool guilty = std::find(ranks.begin(), ranks.end(), r.rank) != ranks.end();
-      if (!guilty && (!longest || c->waits > longest->waits)) longest = c, whose = &r;
+      if (!has(ranks, r.rank) && (!longest || c->waits > longest->waits)) longest = c, whose = &r;
     }
     if (longest && !told)
       hang.text += waiting.size() == 1 ? fmt::format("; rank {} has waited for it for {:.1f} s in {}", whose->rank,
@@ -399,61 +305,6 @@ class Judge {
 
 }  // namespace
 
-std::string describe(const KnownRank& rank, const KnownCall& call) {
-  const auto g = std::find_if(rank.groups.begin(), rank.groups.end(),
-                              [&](const KnownGroup& group) { return group.id == call.group; });
-  const std::string name = g == rank.groups.end() ? "a group" : g->name;
-  const std::string peer =
-      !is_message(call.call) ? "" : fmt::format(" {} {} of", call.call == Call::send ? "to" : "from", call.peer);
-  const std::string bytes = call.bytes < 0 ? "" : fmt::format("{} bytes, ", call.bytes);
-  return fmt::format("{} {}{} {} ({}step {})", name_of(call.call), call.number, peer.empty() ? " of" : peer, name,
-                     bytes, call.step);
-}
-
-const KnownCall* blocked_call(const KnownRank& rank, double least) {
-  const KnownCall* longest = nullptr;
-  for (const KnownCall& c : rank.calls)
-    if (!c.ended && c.waits >= least && (!longest || c.waits > longest->waits)) longest = &c;
-  return longest;
-}
-
-std::string standing(const KnownRank& r, double least) {
-  const std::string who = r.step > 0 ? fmt::format("rank {} is on step {}", r.rank, r.step)
-                                     : fmt::format("rank {} is before its first step", r.rank);
-  if (const KnownCall* c = blocked_call(r, least)) return fmt::format("{}, in {}", who, describe(r, *c));
-  if (r.calls.empty()) return who;
-  return fmt::format("{}, after {}{}", who, r.calls.back().ended ? "" : "it began ", describe(r, r.calls.back()));
-}
-
 Hang diagnose(const std::vector<KnownRank>& known, double least) { return Judge(known, least).judge(); }
-
-KnownRank read_page(const CallPage& page) {
-  const uint32_t now = page.now;
-  const auto ago = [now](uint32_t then) { return static_cast<double>(static_cast<int64_t>(now) - then) / 100; };
-  KnownRank known{.rank = page.rank, .size = page.size, .step = page.step};
-  const size_t length = strnlen(page.machine.data(), page.machine.size());
-  const std::string machine(page.machine.data(), length);
-  known.where = fmt::format("process {} on {}", page.pid, machine.substr(0, machine.find(' ')));
-  for (const CallPage::Group& g : page.groups)
-    if (const uint64_t id = g.id.load(std::memory_order_acquire))
-      known.groups.push_back(
-          {id, std::string(g.name.data(), strnlen(g.name.data(), g.name.size())), g.index, g.size, g.begun});
-  const int64_t last = page.begun.load(std::memory_order_acquire);
-  for (int64_t t = std::max<int64_t>(1, last - static_cast<int64_t>(CallPage::num_slots) + 1); t <= last; t++) {
-    const CallPage::Slot& slot = page.slots[static_cast<size_t>(t) % CallPage::num_slots];
-    KnownCall c{.group = slot.group,
-                .call = slot.call,
-                .number = slot.number,
-                .bytes = slot.bytes,
-                .step = slot.step,
-                .peer = slot.peer};
-    const uint32_t waits = slot.waits;
-    c.begun = ago(slot.begun);
-    c.ended = slot.ended != 0;
-    if (waits != 0 && !c.ended) c.waits = ago(waits);
-    if (slot.ticket.load(std::memory_order_acquire) == t) known.calls.push_back(c);  // else overwritten meanwhile
-  }
-  return known;
-}
 
 }  // namespace megalith

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "trainer/session/call_pages.h"
+#include "trainer/session/hang.h"
 #include "trainer/session/machine.h"
 
 namespace megalith {
