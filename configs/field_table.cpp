@@ -194,7 +194,8 @@ Table<Config> build_table() {
       "nvls", &CommunicationConfig::nvls,
       "Let NCCL add in NVLink's switches: faster on Hopper and later, and not the same from call to call");
   communication.number("timeout", &CommunicationConfig::timeout, "seconds", at_least(0),
-                       "How long a rank waits for others before the job ends and says for whom and where; 0: for ever");
+                       "How long a rank waits for others in a step, or for them to come, before the job ends and says "
+                       "for whom and where; 0: for ever");
 
   Rows hardware(table, "hardware", &Config::hardware);
   hardware.word("profile", &HardwareConfig::profile,

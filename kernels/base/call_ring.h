@@ -54,7 +54,7 @@ struct CallPage {
     std::atomic<Call> call;
     std::atomic<uint32_t> begun, waits, ended;  // waits: since when somebody waits for it without a break
   };
-  static constexpr uint64_t magic_number = 0x31736c6c61636d67;
+  static constexpr uint64_t magic_number = 0x32736c6c61636d67;
   static constexpr size_t num_groups = 64, num_slots = 4096;
   enum class Ending : int32_t { none, in_order, gave_up };
 
@@ -63,18 +63,15 @@ struct CallPage {
   std::atomic<Ending> ending;
   uint64_t process_start, pid_namespace;  // with pid: which process this is, whoever has its number later
   std::array<char, 128> machine;          // as machine_id()
-  std::atomic<int64_t> heartbeat;         // the machine's steady clock at the last one, ns
   std::atomic<uint32_t> now;
   std::atomic<int64_t> step, begun;  // under way, from 1; calls
-  // Of a copy that was made for others to read: how the process was then, and the machine's steady clock, ns.
-  int32_t seen_state;
-  int64_t seen_at;
+  int32_t seen_state;                // of a copy that was made for others to read: how the process was then
   std::array<Group, num_groups> groups;
   std::array<Slot, num_slots> slots;
 };
 static_assert(sizeof(CallPage::Slot) == 64 && std::atomic<Call>::is_always_lock_free);
 
-// Writes a page: all calls but times_go_on() and ended() by one thread.
+// Writes a page: all calls but ended() by one thread.
 class CallRing {
  public:
   explicit CallRing(CallPage& page) : page_(page) {}
@@ -88,7 +85,7 @@ class CallRing {
     CallPage::Slot& slot = slot_of(ticket);
     constexpr auto relaxed = std::memory_order_relaxed;
     slot.ticket.store(0, relaxed);
-    std::atomic_signal_fence(std::memory_order_seq_cst);
+    std::atomic_thread_fence(std::memory_order_release);  // who reads what follows reads no earlier ticket
     const uint32_t now = page_.now.load(relaxed);
     slot.group.store(group, relaxed);
     slot.number.store(number, relaxed);

@@ -232,6 +232,20 @@ TEST(Diagnosis, AStoppedRank) { expect_blamed(Plant::stops, {Kind::stopped}); }
 TEST(Diagnosis, ADeadRank) { expect_blamed(Plant::dies, {Kind::died}); }
 TEST(Diagnosis, ARankThatHasLeft) { expect_blamed(Plant::leaves, {Kind::left}); }
 
+// Whoever started the ranks ends the others when one has given up.
+TEST(Diagnosis, WhoGaveUpIsNamedBeforeThoseThatDiedOfIt) {
+  PlantedRanks ranks(4, false);
+  ranks.group(0, "world").begin(Call::all_reduce, 80);
+  for (int t = 0; t < 20; t++) ranks.tick();
+  std::vector<KnownRank> known = ranks.seen();
+  known[1].state = known[3].state = RankState::dead;
+  EXPECT_EQ(diagnose(known, 0.5).kind, Kind::died);
+  known[2].state = RankState::gave_up;
+  const Hang hang = diagnose(known, 0.5);
+  EXPECT_EQ(hang.kind, Kind::gave_up);
+  EXPECT_EQ(hang.ranks, std::vector{2});
+}
+
 // In the first step there is no step before to compare to: a majority is right, and two ranks are both named.
 TEST(Diagnosis, WithoutHistoryTheMajorityIsRight) {
   PlantedRanks four(4, false), two(2, false);
@@ -248,10 +262,11 @@ TEST(Diagnosis, WithoutHistoryTheMajorityIsRight) {
 
 TEST(Diagnosis, SaysWhoWaitsForWhomAndWhere) {
   const Hang hang = after(Plant::comes_late, 4, 2, 10, false);
-  EXPECT_EQ(hang.text,
-            "rank 2 (process 0 on ) is not waiting for others: it is computing, reading or writing, or slow; rank 2 is "
-            "on step 4, after send 4 to 1 of tensor (64 bytes, step 4); ranks 0, 1, 3 wait for it, rank 0 for 10.4 s in "
-            "reduce_scatter 16 of shard (4096 bytes, step 4)");
+  EXPECT_EQ(
+      hang.text,
+      "rank 2 (process 0 on ) is not waiting for others: it is computing, reading or writing, or slow; rank 2 is "
+      "on step 4, after send 4 to 1 of tensor (64 bytes, step 4); ranks 0, 1, 3 wait for it, rank 0 for 10.4 s in "
+      "reduce_scatter 16 of shard (4096 bytes, step 4)");
 }
 
 TEST(Diagnosis, ACallThatAllAreInIsNobodysFault) {

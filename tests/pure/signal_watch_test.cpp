@@ -132,6 +132,14 @@ TEST_F(SignalWatchTest, gives_signals_back) {
   send_to_this_process(SIGTERM);  // as mpirun does while a rank is leaving
   ::sigaction(SIGTERM, nullptr, &action);
   EXPECT_EQ(action.sa_handler, SIG_IGN);
+  ::signal(SIGTERM, SIG_DFL);
+  {
+    SignalWatch watch(end_.rules(1000, 0));
+    watch.hold();
+    watch.agree(SIGUSR1, 1000);  // which another rank got
+  }
+  ::sigaction(SIGTERM, nullptr, &action);
+  EXPECT_EQ(action.sa_handler, SIG_IGN);
 }
 
 }  // namespace

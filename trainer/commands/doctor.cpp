@@ -30,8 +30,8 @@ void tell(const std::string& run) {
   const bool said = std::filesystem::exists(message);
   CHECK(said || !known.empty(),
         "{} holds nothing of a job that hung, and this machine's memory nothing of one that was killed: the last job "
-        "of this run ended in order or with an error of its own (log.txt), had one rank, ran on other machines, or "
-        "had communication.timeout = 0",
+        "of this run ended in order, be it with an error (log.txt), had one rank, ran on other machines, or had "
+        "communication.timeout = 0",
         folder);
   if (said) fmt::print("{}", read_file(message));
   const bool all_gone = std::ranges::all_of(known, [](const KnownRank& r) { return r.state == RankState::dead; });

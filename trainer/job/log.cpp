@@ -14,6 +14,7 @@
 #include "kernels/base/check.h"
 #include "kernels/base/files.h"
 #include "trainer/job/patient_file.h"
+#include "trainer/session/last_word.h"
 
 namespace megalith {
 
@@ -21,7 +22,7 @@ namespace {
 
 using Logger = std::shared_ptr<spdlog::logger>;  // null: lines go nowhere
 
-Logger logger_to(const spdlog::sink_ptr& sink, const char* pattern) {
+Logger logger_to(const spdlog::sink_ptr& sink, const std::string& pattern) {
   sink->set_pattern(pattern);
   auto logger = std::make_shared<spdlog::logger>("", sink);
   logger->flush_on(spdlog::level::info);
@@ -30,8 +31,7 @@ Logger logger_to(const spdlog::sink_ptr& sink, const char* pattern) {
 
 Logger console() { return logger_to(std::make_shared<spdlog::sinks::stdout_color_sink_mt>(), "%v"); }
 
-constexpr const char* file_pattern = "%Y-%m-%d %H:%M:%S %v";
-constexpr size_t time_length = 20;  // of what stands before a line
+const std::string file_pattern = fmt::format("{} %v", log_time);
 
 // A full disk under it is said on the console.
 class FileSink final : public spdlog::sinks::base_sink<std::mutex> {
@@ -74,17 +74,6 @@ int64_t size_of_file(const std::string& path) {
   return absent ? 0 : static_cast<int64_t>(bytes);
 }
 
-// Whether the last line since `begin` is log_ended's.
-bool has_ended(const std::string& path, int64_t begin) {
-  const File file(path, File::Use::read);
-  if (file.size() <= begin) return false;
-  std::string tail(static_cast<size_t>(std::min<int64_t>(file.size(), 1 << 16)), '\0');
-  file.read(file.size() - static_cast<int64_t>(tail.size()), tail.data(), static_cast<int64_t>(tail.size()));
-  while (tail.ends_with('\n')) tail.pop_back();
-  const size_t line = tail.rfind('\n') + 1;  // npos + 1 is 0
-  return tail.compare(std::min(tail.size(), line + time_length), 7, "ended: ") == 0;
-}
-
 }  // namespace
 
 void log_line(const std::string& text, LogTo to) {
@@ -115,8 +104,8 @@ bool log_ended(const std::string& why) try {
   const std::string& path = current().path;
   // A folder that this node does not see is not made here.
   if (path.empty() || !std::filesystem::exists(path)) return true;
-  if (has_ended(path, current().begin)) return false;
-  std::string line = "ended: " + why;
+  if (has_last_word(path, current().begin)) return false;
+  std::string line = last_word_begin + why;
   std::replace(line.begin(), line.end(), '\n', ' ');
   Logger file = current().file;
   if (!file) file = logger_to(std::make_shared<spdlog::sinks::basic_file_sink_mt>(path), file_pattern);

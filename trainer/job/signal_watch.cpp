@@ -108,7 +108,7 @@ SignalWatch::~SignalWatch() {
   ::sem_post(&received.news);
   thread_.join();
   for (size_t i = 0; i < watched_signals.size(); i++)
-    if (received.signal != 0)
+    if (received.signal != 0 || agreed_ != 0)
       ::signal(watched_signals[i], SIG_IGN);
     else
       ::sigaction(watched_signals[i], &actions_before[i], nullptr);

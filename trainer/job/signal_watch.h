@@ -53,8 +53,8 @@ class SignalWatch {
   // From here on a signal ends the process at once, by `end`, with 128 and its number, and so does a launcher that is
   // gone, with 1. Where no launcher started this process there is none to miss.
   explicit SignalWatch(Rules rules);
-  // Signals have their own action again; where one has come, they are ignored, for the process is ending. A launcher
-  // may send the same one more than once.
+  // Signals have their own action again; where one has come, or was agreed upon, they are ignored, for the process is
+  // ending. A launcher may send the same one more than once, and another to the ranks that are left when one has ended.
   ~SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;

@@ -5,8 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <charconv>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -20,15 +21,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of /proc/PID/stat: the state's letter and when the process started; an empty state where there is no such process.
+constexpr int largest_job = 1'000'000;  // a job that has more is none
+
+// Of /proc/PID/stat: the state's letter and when the process started; zeros where it cannot be read.
 struct ProcessStat {
   char state = 0;
   uint64_t start = 0;
 };
-ProcessStat stat_of(int pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::string text;
-  std::getline(file, text);
+ProcessStat stat_of(int pid) try {
+  std::string text(4096, '\0');
+  File file(fmt::format("/proc/{}/stat", pid), File::Use::stream);
+  text.resize(static_cast<size_t>(file.read_next(text.data(), static_cast<int64_t>(text.size()))));
   const size_t close = text.rfind(')');  // the name before it may hold anything
   if (close == std::string::npos) return {};
   std::istringstream rest(text.substr(close + 1));
@@ -38,6 +41,8 @@ ProcessStat stat_of(int pid) {
   for (int field = 4; field < 22; field++) rest >> skipped;
   rest >> stat.start;
   return stat;
+} catch (const Error&) {
+  return {};
 }
 
 uint64_t own_pid_namespace() {
@@ -54,18 +59,21 @@ RankState state_of(const CallPage& page) {
   }
   if (page.pid_namespace != own_pid_namespace()) return RankState::running;  // its number means nothing here
   const ProcessStat stat = stat_of(page.pid);
-  if (stat.state == 0 || stat.state == 'Z' || stat.state == 'X' || stat.start != page.process_start)
-    return RankState::dead;
+  if (stat.state == 0)  // for want of open files, say
+    return ::kill(page.pid, 0) != 0 && errno == ESRCH ? RankState::dead : RankState::running;
+  const bool another = page.process_start != 0 && stat.start != page.process_start;
+  if (stat.state == 'Z' || stat.state == 'X' || another) return RankState::dead;
   return stat.state == 'T' || stat.state == 't' ? RankState::stopped : RankState::running;
 }
 
-// Null where it is not whole: it is being written, or of another program.
+// Null where it is none: it is being written, or of another program.
 std::unique_ptr<CallPage> read_copy(const std::string& path) try {
   const std::string bytes = read_file(path);
   if (bytes.size() != sizeof(CallPage)) return nullptr;
   auto page = std::make_unique<CallPage>();
   std::memcpy(static_cast<void*>(page.get()), bytes.data(), sizeof(CallPage));
-  return page->magic == CallPage::magic_number ? std::move(page) : nullptr;
+  const bool makes_sense = 0 <= page->rank && page->rank < page->size && page->size <= largest_job;
+  return page->magic == CallPage::magic_number && makes_sense ? std::move(page) : nullptr;
 } catch (const Error&) {
   return nullptr;
 }
@@ -80,31 +88,75 @@ std::string copy_path(const std::string& folder, int rank) { return fmt::format(
 
 }  // namespace
 
-int64_t steady_now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
+std::string to_text(const KnownJob& job) { return fmt::format("{:016x} {}\n", job.number, job.size); }
+
+KnownJob job_from(const std::string& text) {
+  KnownJob job;
+  std::istringstream in(text);
+  if (!(in >> std::hex >> job.number >> std::dec >> job.size) || job.size < 1 || job.size > largest_job) return {};
+  return job;
 }
 
-std::string CallPages::shared_path(uint64_t job, const std::string& name) {
+namespace {
+
+// Of files in shared memory: "megalith-JOB.NAME".
+constexpr std::string_view file_prefix = "megalith-";
+constexpr size_t job_digits = 16;
+
+std::string shared_folder() {
   std::error_code absent;
-  const std::string folder =
-      fs::is_directory("/dev/shm", absent) && ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : fs::temp_directory_path();
-  return fmt::format("{}/megalith-{:016x}.{}", folder, job, name);
+  const bool there = fs::is_directory("/dev/shm", absent) && ::access("/dev/shm", W_OK) == 0;
+  return there ? "/dev/shm" : fs::temp_directory_path().string();
+}
+
+// The job that a file of this name belongs to; 0: none.
+uint64_t job_of_file(std::string_view name) {
+  uint64_t job = 0;
+  if (!name.starts_with(file_prefix) || name.size() <= file_prefix.size() + job_digits) return 0;
+  const char* const end = name.data() + file_prefix.size() + job_digits;
+  const auto [last, error] = std::from_chars(name.data() + file_prefix.size(), end, job, 16);
+  return error == std::errc{} && last == end && *end == '.' ? job : 0;
+}
+
+std::vector<fs::path> files_of_jobs() {
+  std::vector<fs::path> found;
+  std::error_code absent;
+  for (const auto& entry : fs::directory_iterator(shared_folder(), absent))
+    if (job_of_file(entry.path().filename().string()) != 0) found.push_back(entry.path());
+  return found;
+}
+
+}  // namespace
+
+std::string CallPages::shared_path(uint64_t job, const std::string& name) {
+  return fmt::format("{}/{}{:0{}x}.{}", shared_folder(), file_prefix, job, job_digits, name);
 }
 
 void CallPages::remove_shared(uint64_t job) {
-  const fs::path prefix = shared_path(job, "");
-  std::vector<std::string> found;
-  std::error_code absent;
-  for (const auto& entry : fs::directory_iterator(prefix.parent_path(), absent))
-    if (entry.path().filename().string().starts_with(prefix.filename().string())) found.push_back(entry.path());
-  for (const std::string& path : found) discard(path);
+  for (const fs::path& path : files_of_jobs())
+    if (job_of_file(path.filename().string()) == job) discard(path);
+}
+
+void CallPages::remove_forgotten() {
+  std::map<uint64_t, bool> over;  // of each job
+  for (const fs::path& path : files_of_jobs()) {
+    std::error_code gone;
+    const auto written = fs::last_write_time(path, gone);  // when it was made: what is mapped is not counted
+    const bool old = !gone && fs::file_time_type::clock::now() - written > std::chrono::hours(24);
+    const auto page = old ? read_copy(path) : nullptr;
+    const RankState state = page ? state_of(*page) : RankState::dead;
+    const bool lives = state == RankState::running || state == RankState::stopped;
+    over.try_emplace(job_of_file(path.filename().string()), true).first->second &= old && !lives;
+  }
+  for (const auto& [job, is_over] : over)
+    if (is_over) remove_shared(job);
 }
 
 CallPages::CallPages(uint64_t job, int rank, const std::vector<std::string>& machines)
     : job_(job), rank_(rank), size_(static_cast<int>(machines.size())) {
   const std::string& here = machines[static_cast<size_t>(rank)];
-  for (int r = 0; r < size_; r++) (machines[static_cast<size_t>(r)] == here ? here_ : others_).push_back(r);
+  for (int r = 0; r < size_; r++)
+    if (machines[static_cast<size_t>(r)] == here) here_.push_back(r);
   try {
     shared_ = std::make_unique<SharedMemory>(page_path(rank), sizeof(CallPage));
     mine_ = static_cast<CallPage*>(shared_->data());
@@ -120,7 +172,6 @@ CallPages::CallPages(uint64_t job, int rank, const std::vector<std::string>& mac
   page.process_start = stat_of(page.pid).start;
   page.pid_namespace = own_pid_namespace();
   std::strncpy(page.machine.data(), here.c_str(), page.machine.size() - 1);
-  page.heartbeat = steady_now();
   page.now = 1;
   std::atomic_thread_fence(std::memory_order_release);
   page.magic = CallPage::magic_number;
@@ -146,22 +197,31 @@ std::unique_ptr<CallPage> CallPages::copy_of(int rank) const {
   const CallPage* page = page_of(rank);
   if (!page) return nullptr;
   auto copy = std::make_unique<CallPage>();
+  const int64_t last = page->begun.load(std::memory_order_acquire);
   std::memcpy(static_cast<void*>(copy.get()), static_cast<const void*>(page), sizeof(CallPage));
+  std::atomic_thread_fence(std::memory_order_acquire);
+  // The rank goes on meanwhile: a call whose place it may have given to another is none.
+  const int64_t under_way = page->begun.load(std::memory_order_relaxed) + 1;
+  const auto slots = static_cast<int64_t>(CallPage::num_slots);
+  for (int64_t t = std::max<int64_t>(1, last - slots + 1); t <= std::min(last, under_way - slots); t++)
+    copy->slots[static_cast<size_t>(t) % CallPage::num_slots].ticket = 0;
+  copy->begun = last;
   copy->seen_state = static_cast<int32_t>(state_of(*page));
-  copy->seen_at = steady_now();
   return copy;
 }
 
 std::vector<KnownRank> CallPages::look(const std::string& folder, fs::file_time_type since) const {
   std::vector<KnownRank> all;
-  for (int r = 0; r < size_; r++) all.push_back({.rank = r, .size = size_});
-  for (const int r : here_)
-    if (const auto copy = copy_of(r)) all[static_cast<size_t>(r)] = known_from(*copy);
-  for (const int r : others_) {
+  for (int r = 0; r < size_; r++) {
+    all.push_back({.rank = r, .size = size_});
+    if (const auto copy = copy_of(r)) {
+      all.back() = known_from(*copy);
+      continue;
+    }
     std::error_code absent;
     if (folder.empty() || fs::last_write_time(copy_path(folder, r), absent) < since || absent) continue;
     if (const auto copy = read_copy(copy_path(folder, r)))
-      if (copy->job == job_) all[static_cast<size_t>(r)] = known_from(*copy);
+      if (copy->job == job_ && copy->rank == r) all.back() = known_from(*copy);
   }
   return all;
 }
@@ -173,10 +233,12 @@ std::vector<KnownRank> CallPages::look_at_processes() const {
   return all;
 }
 
-void CallPages::kill_stopped() const {
+bool CallPages::kill_stopped() const {
+  bool any = false;
   for (const auto& [r, file] : mapped_)
     if (const CallPage& page = *page_of(r); r != rank_ && state_of(page) == RankState::stopped)
-      ::kill(page.pid, SIGKILL);
+      any = ::kill(page.pid, SIGKILL) == 0 || any;
+  return any;
 }
 
 void CallPages::publish(const std::string& folder, bool all) const {
@@ -200,13 +262,12 @@ std::vector<KnownRank> read_remains(const std::string& folder) {
   for (const auto& entry : fs::directory_iterator(folder, absent))
     if (entry.path().filename().string().starts_with("rank-"))
       if (const auto copy = read_copy(entry.path().string())) add(known_from(*copy));
-  std::ifstream job(folder + "/" + job_file);
-  uint64_t number = 0;
-  int size = 0;
-  if (!(job >> std::hex >> number >> std::dec >> size)) return all;
-  for (int r = 0; r < size; r++) {
+  std::string text;
+  std::getline(std::ifstream(folder + "/" + job_file), text);
+  const KnownJob job = job_from(text);
+  for (int r = 0; r < job.size; r++) {
     if (static_cast<size_t>(r) < all.size() && all[static_cast<size_t>(r)].state != RankState::unseen) continue;
-    auto page = read_copy(CallPages::shared_path(number, std::to_string(r)));
+    auto page = read_copy(CallPages::shared_path(job.number, std::to_string(r)));
     if (!page) continue;
     page->seen_state = static_cast<int32_t>(state_of(*page));
     add(known_from(*page));

@@ -25,10 +25,10 @@ class CallPages {
   void open_others();
 
   CallPage& mine() { return *mine_; }
-  bool on_one_node() const { return others_.empty(); }
+  bool on_one_node() const { return static_cast<int>(here_.size()) == size_; }
 
-  // Every rank of the job as far as it can be seen, `folder` for those of other nodes; empty: these are unseen.
-  // `since`: copies from before that time of the file system are not looked at.
+  // Every rank of the job as far as it can be seen; those whose memory cannot be, by their copies in `folder`; empty:
+  // these are unseen. `since`: copies from before that time of the file system are not looked at.
   std::vector<KnownRank> look(const std::string& folder, std::filesystem::file_time_type since) const;
   // The states of the others on this node, without their calls.
   std::vector<KnownRank> look_at_processes() const;
@@ -36,13 +36,15 @@ class CallPages {
   void publish(const std::string& folder, bool all) const;
 
   // SIGKILL to those on this node that are stopped: the launcher would wake them to end them, and they would have a
-  // word to say.
-  void kill_stopped() const;
+  // word to say. Whether there were any.
+  bool kill_stopped() const;
 
   // What belongs to a job in the shared memory of its node: what this makes has such a path.
   static std::string shared_path(uint64_t job, const std::string& name);
   // Removes all of them on this node; who has them open goes on with them.
   static void remove_shared(uint64_t job);
+  // Those of all jobs that began more than a day ago and have no process any more: nobody was left to remove them.
+  static void remove_forgotten();
 
  private:
   std::string page_path(int rank) const { return shared_path(job_, std::to_string(rank)); }
@@ -51,7 +53,7 @@ class CallPages {
 
   uint64_t job_;
   int rank_, size_;
-  std::vector<int> here_, others_;  // ranks, of this node and of others
+  std::vector<int> here_;  // ranks of this node
   std::unique_ptr<SharedMemory> shared_;
   std::unique_ptr<CallPage> own_;  // where nothing can be shared
   CallPage* mine_;
@@ -62,10 +64,15 @@ class CallPages {
 // none. Empty where nothing is left.
 std::vector<KnownRank> read_remains(const std::string& folder);
 
-constexpr const char* job_file = "job";          // in the folder, while the job runs: its number
-constexpr const char* message_file = "message";  // in the folder: what it ended with
+// The job that a folder is of, as long as it runs, and after it was killed.
+struct KnownJob {
+  uint64_t number = 0;  // 0: there is none
+  int size = 0;         // ranks
+};
+std::string to_text(const KnownJob& job);
+KnownJob job_from(const std::string& text);  // none where the text is of something else
+constexpr const char* job_file = "job";      // in the folder
 
-// The machine's steady clock, in ns: the same for all processes.
-int64_t steady_now();
+constexpr const char* message_file = "message";  // in the folder: what the job ended with
 
 }  // namespace megalith

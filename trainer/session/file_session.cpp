@@ -105,7 +105,7 @@ class FileSession::Room {
   // Of a rank that leaves because of another, `error` is what the other has left with.
   void leave(std::string error) const noexcept {
     try {
-      if (!prefix_.empty()) discard(rank_ == 0 ? start() : hello(rank_));
+      if (is_coming_in()) discard(rank_ == 0 ? start() : hello(rank_));
       if (room_.empty()) return;
       if (const std::string earlier = error.empty() ? "" : said_by_leavers(look()); !earlier.empty()) error = earlier;
       publish(in_room(notice(rank_)), error);
@@ -171,8 +171,8 @@ class FileSession::Room {
       if (ranks.empty()) return;
       check(before);
       for (int r : ranks) CHECK(!before.contains(notice(r)), "rank {} of {} has left the job, its work done", r, size_);
-      if (waiting.seconds() > timeout_) give_up(ranks);
-      if (rank_ == 0 && !prefix_.empty()) answer();
+      if (is_coming_in() && waiting.seconds() > timeout_) give_up(ranks);
+      if (is_coming_in() && rank_ == 0) answer();
       publish(in_room(fmt::format("waiting.rank-{}", rank_)), "");
     }
   }
@@ -202,19 +202,16 @@ class FileSession::Room {
     if (const std::string error = said_by_leavers(names); !error.empty()) FAIL("{}", error);
   }
 
+  // Of a rank that has come in, how long others wait for it is not judged here (watched_session.h).
   [[noreturn]] void give_up(const std::vector<int>& missing) const {
     const bool one = missing.size() == 1;
-    std::string error =
-        fmt::format("rank{} {} of {} {} not ", one ? "" : "s", fmt::join(missing, ", "), size_, one ? "has" : "have");
-    if (!prefix_.empty())
-      error += fmt::format("come to {} within {:g} s; start all ranks at once, on nodes that see the same folder",
-                           folder_, timeout_);
-    else
-      error +=
-          fmt::format("been heard of for {:g} s; the process or its node has died, or it waits elsewhere", timeout_);
+    const std::string error = fmt::format(
+        "rank{} {} of {} {} not come to {} within {:g} s; start all ranks at once, on nodes that see the same folder",
+        one ? "" : "s", fmt::join(missing, ", "), size_, one ? "has" : "have", folder_, timeout_);
     for (int r : missing) publish(in_room(notice(r)), error);
     FAIL("{}", error);
   }
+  bool is_coming_in() const { return !prefix_.empty(); }
 
   std::string folder_, prefix_;  // of this job's files there, until all are in
   std::string room_;             // path; empty: not in yet

@@ -7,8 +7,9 @@
 // From then on everything lies in a folder with a random number of rank 0 in its name, the room. Files are written
 // aside and renamed. Ranks that wait look again after a tenth of the time they have waited, at least every second.
 //
-// A rank that leaves puts a notice into the room. One that others have waited for longer than the time-out, or that has
-// left with an error, is an error on all of them, which names it. The last to leave removes the room; ranks that are
+// A rank that leaves puts a notice into the room. One that does not come within the time-out, or that has left with an
+// error, is an error on all of them, which names it; once all are in, who waits too long for whom is for the session
+// around this one to say (watched_session.h). The last to leave removes the room; ranks that are
 // killed all at once leave theirs behind, with a few small files in it.
 #pragma once
 

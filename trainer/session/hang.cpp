@@ -47,6 +47,9 @@ class Judge {
 
   Hang judge() const {
     if (const CallsOfRanks calls = first_mismatch(known_); !calls.empty()) return judge_mismatch(calls);
+    if (const Ranks gave_up = in_state(RankState::gave_up); !gave_up.empty())
+      return blame(Hang::Kind::gave_up, gave_up, "has given up, with an error of its own",
+                   "have given up, with errors of their own");
     if (const Ranks dead = in_state(RankState::dead); !dead.empty())
       return blame(Hang::Kind::died, dead, "has died", "have died");
     Ranks waiting;
@@ -110,8 +113,7 @@ class Judge {
     const KnownGroup* mine = group(rank, c.group);
     if (!mine || members(c.group).size() == static_cast<size_t>(mine->size)) return found;
     for (const KnownRank& r : known_)
-      if ((r.state == RankState::left || r.state == RankState::gave_up) && !group(r.rank, c.group))
-        found.push_back(r.rank);
+      if (r.state == RankState::left && !group(r.rank, c.group)) found.push_back(r.rank);
     return found;
   }
   // Those that have come to it, are not through with it and do not wait: some transfers move only while they do.
@@ -160,7 +162,7 @@ class Judge {
 
   Hang follow(const Ranks& waiting) const {
     std::map<int, Ranks> ahead;  // of each rank that waits, those that it waits for
-    Ranks left, gave_up, busy;
+    Ranks left, busy;
     const auto note = [](Ranks& list, int r) {
       if (!has(list, r)) list.push_back(r);
     };
@@ -171,12 +173,10 @@ class Judge {
       if (to.empty()) to = not_waiting(r, c);
       for (const int m : to) {
         if (of(m).state == RankState::left) note(left, m);
-        if (of(m).state == RankState::gave_up) note(gave_up, m);
         if (of(m).state == RankState::running && !blocked(m)) note(busy, m);
       }
       ahead[r] = to;
     }
-    if (!gave_up.empty()) return blame(Hang::Kind::gave_up, gave_up, "has given up", "have given up");
     if (!left.empty()) return blame(Hang::Kind::left, left, "has left the job, its work done", "have left the job");
     if (const Ranks circle = find_circle(waiting, ahead); !circle.empty()) return judge_circle(circle);
     std::sort(busy.begin(), busy.end());

@@ -2,10 +2,11 @@
 // their calls (known_rank.h) and of how their processes are.
 //
 // In this order: members of a group whose calls of one number are not the same call, of which some die, for what comes
-// does not fit; a rank that has died; one that is stopped; then, from each rank that waits, to those that have not come
-// to its call, and on from these if they wait themselves. That ends at one that is between calls (it computes, or is
-// slow), has left or has given up; at a call that all are in, so that only what carries it can be at fault; or in a
-// circle, where ranks have parted ways. Who of these is to blame says parted_ways.h.
+// does not fit; a rank that has given up, for whoever started the ranks may have ended others since; one that has died;
+// one that is stopped; then, from each rank that waits, to those that have not come to its call, and on from these if
+// they wait themselves. That ends at one that is between calls (it computes, or is slow) or has left; at a call that
+// all are in, so that only what carries it can be at fault; or in a circle, where ranks have parted ways. Who of these
+// is to blame says parted_ways.h.
 #pragma once
 
 #include <cstdint>
@@ -36,9 +37,6 @@ struct Hang {
   int64_t step = 0;             // that these are on
   std::string text = {};        // a sentence that names them, the call and the step
   bool outside = false;         // who waits waits in the session, outside of steps, which nothing bounds
-
-  // Whether the job cannot go on: it need not wait until the time is up.
-  bool hopeless() const { return kind == Kind::died; }
 };
 const char* name_of(Hang::Kind kind);
 

@@ -14,6 +14,7 @@
 
 #include "trainer/session/call_pages.h"
 #include "trainer/session/hang.h"
+#include "trainer/session/last_word.h"
 #include "trainer/session/machine.h"
 
 namespace megalith {
@@ -27,14 +28,27 @@ constexpr double between_questions = 1;  // seconds between two looks into the f
 constexpr double time_to_answer = 3;     // seconds for other nodes to publish their pages
 constexpr double time_to_agree = 1;      // seconds until ranks are where a failed call has left them
 constexpr double time_to_be_ended = 10;  // seconds for a rank that leaves the word to another
+constexpr double time_to_notice = 2;     // seconds for the launcher to notice that a rank was killed
 
 void pause(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+// The machine's steady clock, in ns.
+int64_t steady_now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
 std::string time_of_day() {
   const std::time_t now = std::time(nullptr);
   char text[64] = "";
-  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", std::localtime(&now));
+  std::strftime(text, sizeof text, log_time, std::localtime(&now));
   return text;
+}
+
+int64_t length_of_log(const std::string& path) {
+  std::error_code absent;
+  const auto bytes = std::filesystem::file_size(path, absent);
+  return absent ? 0 : static_cast<int64_t>(bytes);
 }
 
 }  // namespace
@@ -62,11 +76,19 @@ class WatchedSession::Watchdog {
   CallGroup& calls() { return calls_; }
   void end_with(CallPage::Ending ending) { pages_.mine().ending = ending; }
   uint64_t job() const { return job_; }
+  // Where nobody will ask what the job has left, it leaves nothing.
+  [[noreturn]] void abort(int status) {
+    end_with(CallPage::Ending::gave_up);
+    if (folder().empty()) CallPages::remove_shared(job_);
+    session_.abort(status);
+    std::_Exit(status);  // not reached
+  }
 
   void remember_in(const std::string& folder, const std::string& log) {
     const std::lock_guard lock(mutex_);
     folder_ = folder;
     log_ = log;
+    log_begin_ = length_of_log(log);
   }
   std::string folder() {
     const std::lock_guard lock(mutex_);
@@ -79,12 +101,11 @@ class WatchedSession::Watchdog {
       const int64_t now = steady_now();
       watched_ += std::min(static_cast<double>(now - last) / 1e9, 1.0);
       last = now;
-      pages_.mine().heartbeat = now;
       pages_.mine().now = 1 + static_cast<uint32_t>(100 * watched_);
       try {
         answer();
         look();
-      } catch (const std::exception&) {  // a disk that is full, or does not answer: what is known goes to the console
+      } catch (const std::exception&) {  // of the system, for want of memory, say: another look may go better
       }
     }
   }
@@ -114,24 +135,30 @@ class WatchedSession::Watchdog {
       next_end_ = timeout_;
       return;
     }
-    if (ended_elsewhere(seconds)) return;
-    for (const KnownRank& other : pages_.look_at_processes())
-      if (other.state == RankState::dead) return end(diagnose(seen(), 0));
+    const std::vector<KnownRank> others = pages_.look_at_processes();
+    if (ended_elsewhere(others, seconds)) return;
+    if (some(others, RankState::dead)) return end(diagnose(seen(), 0));
     if (seconds >= next_end_) {
       const Hang hang = diagnose(asked(), std::min(shortest, timeout_ / 2));
-      const bool may_last = hang.outside && hang.kind == Hang::Kind::busy;
-      if (!may_last) return end(hang);
+      if (!may_last(hang)) return end(hang, fmt::format("; communication.timeout = {:g} s", timeout_));
       next_end_ = 1.5 * seconds;
     }
     if (seconds < next_warning_) return;
     next_warning_ = 4 * seconds;
     warn(diagnose(asked(), shortest), seconds);
   }
+  // Outside of steps a rank may take as long as it takes, and one that is not seen may be such a rank.
+  static bool may_last(const Hang& hang) {
+    return hang.outside && (hang.kind == Hang::Kind::busy || hang.kind == Hang::Kind::unseen);
+  }
+  static bool some(const std::vector<KnownRank>& ranks, RankState state) {
+    return std::any_of(ranks.begin(), ranks.end(), [state](const KnownRank& r) { return r.state == state; });
+  }
   // Where a rank of this node has ended the job, the launcher ends this one, or it does so itself.
-  bool ended_elsewhere(double seconds) {
-    if (!spoken()) return false;
+  bool ended_elsewhere(const std::vector<KnownRank>& others, double seconds) {
+    if (!some(others, RankState::gave_up)) return false;
     if (ended_ == 0) ended_ = seconds;
-    if (seconds - ended_ > time_to_be_ended) session_.abort(1);
+    if (seconds - ended_ > time_to_be_ended) abort(1);
     return true;
   }
   double first_warning() const { return std::min(timeout_ / 4, longest_quiet); }
@@ -149,15 +176,18 @@ class WatchedSession::Watchdog {
   }
 
   // One rank speaks for all, and ends the job.
-  void end(const Hang& hang) {
+  void end(const Hang& hang, const std::string& more = "") {
     if (hang.kind == Hang::Kind::none || hang.kind == Hang::Kind::gave_up) return;
-    if (!take("end") || spoken()) {
+    const bool first = take("end");
+    if (!first || spoken()) {
+      if (first) CallPages::remove_shared(job_);  // as whoever has spoken did before
       pause(time_to_be_ended);
-      session_.abort(1);
+      abort(1);
     }
-    const std::string where = folder(), text = hang.text + (hang.hopeless() || where.empty() ? "" : waited_so_long());
-    say(text +
-        (where.empty() ? "" : "; megalith doctor tells more: " + std::filesystem::path(where).parent_path().string()));
+    const std::string where = folder(), text = hang.text + more;
+    say(text + (where.empty() ? ""
+                              : "; megalith doctor tells more: " + std::filesystem::path(where).parent_path().string()),
+        last_word_begin);
     try {
       if (!where.empty()) {
         write_file(where + "/" + message_file, text + "\n", {.replace = true, .durable = false});
@@ -166,17 +196,14 @@ class WatchedSession::Watchdog {
     } catch (const std::exception&) {  // it has been said
     }
     end_with(CallPage::Ending::gave_up);
-    pages_.kill_stopped();
+    // One death at a time: Open MPI 4's mpirun may miss one of two.
+    if (pages_.kill_stopped()) pause(time_to_notice);
     CallPages::remove_shared(job_);
-    session_.abort(1);
+    abort(1);
   }
-  std::string waited_so_long() const { return fmt::format("; communication.timeout = {:g} s", timeout_); }
 
   // Whether a rank of this node has given up, or has ended the job and taken away what it had taken.
-  bool spoken() const {
-    const std::vector<KnownRank> others = pages_.look_at_processes();
-    return std::any_of(others.begin(), others.end(), [](const KnownRank& r) { return r.state == RankState::gave_up; });
-  }
+  bool spoken() const { return some(pages_.look_at_processes(), RankState::gave_up); }
 
   // On the rank's own thread, where a call has failed: other ranks may be the cause.
   void explain_failure() noexcept {
@@ -190,49 +217,59 @@ class WatchedSession::Watchdog {
     }
   }
 
-  // The word, which only one rank gets: for a warning, for the end.
+  // The word, which only one rank gets: for a warning, for the end. Where it cannot be kept from the others, on a disk
+  // that is full, each has it.
   bool take(const std::string& name) {
     const std::string where = folder();
+    const std::string path =
+        pages_.on_one_node() || where.empty() ? CallPages::shared_path(job_, name) : where + "/" + name;
     try {
-      const std::string path =
-          pages_.on_one_node() || where.empty() ? CallPages::shared_path(job_, name) : where + "/" + name;
       const File file(path, File::Use::create);
       return true;
     } catch (const Error&) {
-      return false;
+      std::error_code absent;
+      return !std::filesystem::exists(path, absent);
     }
   }
 
-  void say(const std::string& text) {
+  // On the console, and in the log behind `as`; but a log that has its last word gets no other.
+  void say(const std::string& text, const std::string& as = "") {
     fmt::print(stderr, "megalith: {}\n", text);
     std::fflush(stderr);
     std::string log;
+    int64_t begin = 0;
     {
       const std::lock_guard lock(mutex_);
       log = log_;
+      begin = log_begin_;
     }
     try {
-      if (!log.empty()) File(log, File::Use::append).append(fmt::format("{} {}\n", time_of_day(), text));
+      if (log.empty() || (!as.empty() && length_of_log(log) > begin && has_last_word(log, begin))) return;
+      File(log, File::Use::append).append(fmt::format("{} {}{}\n", time_of_day(), as, text));
     } catch (const std::exception&) {  // the console has it
     }
   }
 
   std::vector<KnownRank> seen() const { return pages_.look("", {}); }
-  // The same, with those of other nodes, which need time to answer.
+  // The same, with those of other nodes, which need time to answer; without these where they cannot be asked.
   std::vector<KnownRank> asked() {
     const std::string where = folder();
     if (where.empty() || pages_.on_one_node()) return seen();
-    const std::string question = where + "/asked";
-    write_file(question, fmt::format("{} {}", session_.rank(), steady_now()),
-               {.replace = true, .durable = false, .aside = fmt::format(".by-{}", session_.rank())});
-    const auto since = std::filesystem::last_write_time(question);
-    std::vector<KnownRank> all;
-    for (double spent = 0; spent < time_to_answer; spent += tick) {
-      all = pages_.look(where, since);
-      if (std::none_of(all.begin(), all.end(), [](const KnownRank& r) { return r.state == RankState::unseen; })) break;
-      pause(tick);
+    try {
+      const std::string question = where + "/asked";
+      write_file(question, fmt::format("{} {}", session_.rank(), steady_now()),
+                 {.replace = true, .durable = false, .aside = fmt::format(".by-{}", session_.rank())});
+      const auto since = std::filesystem::last_write_time(question);
+      std::vector<KnownRank> all;
+      for (double spent = 0; spent < time_to_answer; spent += tick) {
+        all = pages_.look(where, since);
+        if (!some(all, RankState::unseen)) break;
+        pause(tick);
+      }
+      return all;
+    } catch (const std::exception&) {  // a disk that is full
+      return seen();
     }
-    return all;
   }
   void answer() {
     if (pages_.on_one_node() || watched_ < next_answer_) return;
@@ -253,8 +290,9 @@ class WatchedSession::Watchdog {
   CallRing ring_;
   CallGroup calls_;
 
-  std::mutex mutex_;  // of these two
+  std::mutex mutex_;  // of these
   std::string folder_, log_;
+  int64_t log_begin_ = 0;  // bytes of it before this job
 
   // Of the thread.
   double watched_ = 0, next_answer_ = 0;    // seconds since the start
@@ -270,8 +308,8 @@ namespace {
 
 uint64_t agree_on_job(const Session& session) {
   std::random_device random;
-  const uint64_t mine = uint64_t{random()} << 32 | random();
-  return std::stoull(session.broadcast_text(std::to_string(mine)));
+  const KnownJob mine{uint64_t{random()} << 32 | random() | 1, session.size()};
+  return job_from(session.broadcast_text(to_text(mine))).number;
 }
 
 }  // namespace
@@ -283,6 +321,7 @@ WatchedSession::WatchedSession(std::unique_ptr<Session> session, double timeout)
   node_size_ = session_->ranks_on_this_node();
   const uint64_t job = agree_on_job(*session_);
   watchdog_ = std::make_unique<Watchdog>(*session_, timeout, job, session_->all_gather_text(machine_id()));
+  if (node_rank_ == 0) CallPages::remove_forgotten();
   session_->all_gather_text("");  // every page is there
   watchdog_->start();
 }
@@ -318,18 +357,13 @@ void WatchedSession::remember_in(const std::string& folder, const std::string& l
     std::getline(std::ifstream(folder + "/" + job_file), earlier);
     remove_all(folder);
     make_folders(folder, "choose another run.output");
-    write_file(folder + "/" + job_file, fmt::format("{:x} {}\n", watchdog_->job(), size_),
-               {.replace = true, .durable = false});
+    write_file(folder + "/" + job_file, to_text({watchdog_->job(), size_}), {.replace = true, .durable = false});
   }
-  earlier = broadcast_text(earlier);
-  if (!earlier.empty() && rank_on_this_node() == 0) CallPages::remove_shared(std::stoull(earlier, nullptr, 16));
+  const KnownJob before = job_from(broadcast_text(earlier));
+  if (before.number != 0 && rank_on_this_node() == 0) CallPages::remove_shared(before.number);
   watchdog_->remember_in(folder, log);
 }
 
-void WatchedSession::abort(int status) const {
-  watchdog_->end_with(CallPage::Ending::gave_up);
-  session_->abort(status);
-  std::_Exit(status);  // not reached
-}
+void WatchedSession::abort(int status) const { watchdog_->abort(status); }
 
 }  // namespace megalith

@@ -1,0 +1,204 @@
+// Ranks that are watched: real processes, which meet in a folder, on one node or on what they take for several.
+#include "trainer/session/watched_session.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "tests/data/scratch.h"
+#include "trainer/session/call_pages.h"
+#include "trainer/session/file_session.h"
+#include "trainer/session/machine.h"
+
+namespace megalith {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A session each of whose ranks says that it is on a machine of its own.
+class SeveralNodes : public Session {
+ public:
+  explicit SeveralNodes(std::unique_ptr<Session> session) : session_(std::move(session)) {
+    rank_ = session_->rank();
+    size_ = session_->size();
+  }
+  std::vector<std::string> all_gather_text(const std::string& mine) const override {
+    return session_->all_gather_text(mine == machine_id() ? fmt::format("node-{} {}", rank_, mine) : mine);
+  }
+  std::string broadcast_text(const std::string& text) const override { return session_->broadcast_text(text); }
+  void check() const override { session_->check(); }
+  [[noreturn]] void abort(int status) const override {
+    session_->abort(status);
+    ::_exit(status);  // not reached
+  }
+
+ private:
+  std::unique_ptr<Session> session_;
+};
+
+struct EndOfRank {
+  int status = 0;   // or minus the signal
+  std::string err;  // standard error
+};
+
+class Watched : public testing::Test {
+ protected:
+  using Work = std::function<void(const WatchedSession&)>;
+
+  std::vector<EndOfRank> run(int size, double timeout, bool one_node, const Work& work) {
+    std::vector<pid_t> children;
+    const auto err = [&](int rank) { return scratch.path(fmt::format("err-{}", rank)); };
+    for (int rank = 0; rank < size; rank++) {
+      children.push_back(::fork());
+      if (children.back() == 0) live(rank, size, timeout, one_node, work, err(rank));
+    }
+    std::vector<EndOfRank> ends;
+    for (int rank = 0; rank < size; rank++) {
+      int status = 0;
+      ::waitpid(children[static_cast<size_t>(rank)], &status, 0);
+      ends.push_back({WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status), read_file(err(rank))});
+    }
+    return ends;
+  }
+  // Of the job that has run, in this machine's memory.
+  std::vector<std::string> left_in_memory() const {
+    const std::string any = CallPages::shared_path(job_from(read_file(scratch.path("job"))).number, "");
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(fs::path(any).parent_path()))
+      if (entry.path().string().starts_with(any)) names.push_back(entry.path());
+    return names;
+  }
+
+  const test::Scratch scratch;
+  const std::string folder = scratch.path("calls"), log = scratch.path("log.txt");
+
+ private:
+  [[noreturn]] void live(int rank, int size, double timeout, bool one_node, const Work& work, const std::string& err) {
+    if (!std::freopen(err.c_str(), "w", stderr)) ::_exit(9);
+    try {
+      std::unique_ptr<Session> inner =
+          std::make_unique<FileSession>(scratch.path("meeting"), Launch{rank, size, "", "job"}, 60);
+      if (!one_node) inner = std::make_unique<SeveralNodes>(std::move(inner));
+      const WatchedSession session(std::move(inner), timeout);
+      if (rank == 0)
+        write_file(scratch.path("job"), to_text({session.calls()->ring().page().job, size}),
+                   {.replace = true, .durable = false});
+      try {
+        work(session);
+      } catch (const std::exception& e) {
+        fmt::print(stderr, "error: {}\n", e.what());
+        session.abort(1);
+      }
+    } catch (const std::exception& e) {
+      fmt::print(stderr, "outer error: {}\n", e.what());
+    }
+    std::fflush(stderr);
+    ::_exit(0);
+  }
+};
+
+void sleep_seconds(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+// A step to whose call rank 0 does not come.
+void wait_in_vain(const Session& session) {
+  CallRing& ring = session.calls()->ring();
+  ring.begin_step(7);
+  CallGroup data(ring, ring.next_id(), "data", session.rank(), session.size());
+  if (session.rank() != 0) data.begin(Call::all_reduce, 4096);
+  for (int i = 0; i < 3000; i++, sleep_seconds(0.01)) session.check();
+}
+
+void expect_last_word(const std::string& log, const std::string& words) {
+  const std::string all = read_file(log);
+  const size_t line = all.find("ended: ");
+  ASSERT_NE(line, std::string::npos) << all;
+  EXPECT_EQ(all.find('\n', line), all.size() - 1) << "it is the last, and one: " << all;
+  EXPECT_NE(all.find(words, line), std::string::npos) << all;
+}
+
+TEST_F(Watched, ARankOfAnotherNodeThatDoesNotComeIsNamed) {
+  const std::vector<EndOfRank> ends = run(2, 1, false, [&](const Session& session) {
+    session.remember_in(folder, log);
+    wait_in_vain(session);
+  });
+  EXPECT_EQ(ends[1].status, 1);
+  EXPECT_NE(ends[1].err.find("megalith: rank 0 (process "), std::string::npos) << ends[1].err;
+  EXPECT_NE(ends[1].err.find("is not waiting for others"), std::string::npos) << ends[1].err;
+  EXPECT_NE(ends[1].err.find("; communication.timeout = 1 s; megalith doctor"), std::string::npos) << ends[1].err;
+  expect_last_word(log, "ended: rank 0 (process ");
+  EXPECT_TRUE(fs::exists(folder + "/rank-1"));
+}
+
+// The disk of the folder is full, or it is gone: nobody can be asked, and it is said all the same.
+TEST_F(Watched, AFolderThatCannotBeWrittenDoesNotKeepTheJobFromEnding) {
+  const std::vector<EndOfRank> ends = run(2, 1, false, [&](const Session& session) {
+    session.remember_in(folder, log);
+    session.broadcast_text("");
+    if (session.rank() == 0) {
+      remove_all(folder);
+      write_file(folder, "in its place");
+    }
+    session.broadcast_text("");
+    wait_in_vain(session);
+  });
+  EXPECT_EQ(ends[1].status, 1);
+  EXPECT_NE(ends[1].err.find("megalith: rank 0 has not been heard of"), std::string::npos) << ends[1].err;
+  expect_last_word(log, "ended: rank 0 has not been heard of");
+}
+
+// Before ranks remember their calls in a folder, and where they never do, those of other nodes cannot be seen.
+TEST_F(Watched, OutsideOfStepsARankThatIsNotSeenMayTakeItsTime) {
+  const std::vector<EndOfRank> ends = run(2, 0.5, false, [](const Session& session) {
+    if (session.rank() == 0) sleep_seconds(1.5);
+    session.all_gather_text("");
+  });
+  EXPECT_EQ(ends[0].status, 0) << ends[0].err;
+  EXPECT_EQ(ends[1].status, 0) << ends[1].err;
+  EXPECT_NE(ends[1].err.find("megalith: warning: rank 1 has waited for 0."), std::string::npos) << ends[1].err;
+  EXPECT_NE(ends[1].err.find("rank 0 has not been heard of"), std::string::npos) << ends[1].err;
+  EXPECT_TRUE(left_in_memory().empty());
+}
+
+// In any exchange, without MPI's help; and where no run folder remembers it, nothing is left of the job.
+TEST_F(Watched, ARankThatDiesIsNamed) {
+  for (const int victim : {0, 2}) {
+    SCOPED_TRACE(victim);
+    const std::vector<EndOfRank> ends = run(3, 60, true, [victim](const Session& session) {
+      session.all_gather_text("here");
+      if (session.rank() == victim) ::raise(SIGKILL);
+      session.broadcast_text("");
+      session.all_gather_text("still here");
+    });
+    std::string said;
+    for (int rank = 0; rank < 3; rank++) {
+      const EndOfRank& end = ends[static_cast<size_t>(rank)];
+      EXPECT_EQ(end.status, rank == victim ? -SIGKILL : 1) << rank;
+      said += end.err;
+    }
+    const size_t verdict = said.find(fmt::format("megalith: rank {} (process ", victim));
+    ASSERT_NE(verdict, std::string::npos) << said;
+    EXPECT_EQ(said.find("megalith: ", verdict + 1), std::string::npos) << "once: " << said;
+    EXPECT_NE(said.find("has died", verdict), std::string::npos) << said;
+    EXPECT_EQ(left_in_memory(), std::vector<std::string>());
+  }
+}
+
+TEST_F(Watched, ARankThatGivesUpLeavesNothing) {
+  const std::vector<EndOfRank> ends = run(2, 60, true, [](const Session& session) {
+    session.all_gather_text("here");
+    if (session.rank() == 1) session.abort(7);
+    session.all_gather_text("still here");
+  });
+  EXPECT_EQ(ends[1].status, 7);
+  EXPECT_EQ(ends[0].status, 1);
+  EXPECT_NE(ends[0].err.find("error: rank 1 of 2 has ended with an error"), std::string::npos) << ends[0].err;
+  EXPECT_EQ(left_in_memory(), std::vector<std::string>());
+}
+
+}  // namespace
+}  // namespace megalith

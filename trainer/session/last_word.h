@@ -1,0 +1,17 @@
+// The last line of a run in its log.txt, which says how it ended (job/log.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace megalith {
+
+constexpr const char* last_word_begin = "ended: ";
+// The time of day that stands before a line, as std::strftime writes it, and its length with the space after it.
+constexpr const char* log_time = "%Y-%m-%d %H:%M:%S";
+constexpr size_t log_time_length = 20;
+
+// Whether the last line that was written since `begin` (bytes) is that word. Error: the file cannot be read.
+bool has_last_word(const std::string& log, int64_t begin);
+
+}  // namespace megalith
