@@ -236,6 +236,18 @@ TEST_F(InferenceTest, NothingIsDrawnBeyondTheTokenizer) {
   EXPECT_EQ(text_of(inference, "ab", 8, {.temperature = 0, .top_k = 0, .seed = 1}).size(), 10u);
 }
 
+// Else the first token of all would follow for ever.
+TEST_F(InferenceTest, LogitsThatAreNotFiniteAreRefused) {
+  plain_.weights.at("ln_f.bias")[3] = std::numeric_limits<double>::quiet_NaN();
+  Inference inference = open(exported(plain_), bytes());
+  for (const double temperature : {0.0, 1.0}) {
+    const std::string message =
+        message_of([&] { text_of(inference, "a text", 3, {.temperature = temperature, .top_k = 0, .seed = 1}); });
+    EXPECT_NE(message.find("logits of the next token are not finite"), std::string::npos) << message;
+    EXPECT_NE(message.find("megalith checkpoint inspect"), std::string::npos) << message;
+  }
+}
+
 TEST_F(InferenceTest, ATokenizerLargerThanTheModelIsRefused) {
   ModelConfig model = model_of_bytes();
   model.vocab = 200;

@@ -114,11 +114,7 @@ void write_items(const std::string& path, const std::vector<Question>& questions
 
 // On all ranks, which have the same.
 void check_finite(const ModelArguments& model, double value, const std::string& data) {
-  CHECK(
-      std::isfinite(value),
-      "the loss of {} on {} is {}: its weights, or what is computed from them in this type, are not finite; `megalith "
-      "checkpoint inspect` tells of the weights, precision.compute=fp32 has the widest range",
-      model.checkpoint, data, value);
+  CHECK(std::isfinite(value), "the loss of {} on {} is {}: {}", model.checkpoint, data, value, why_not_finite);
 }
 
 void answer_questions(const EvaluateOptions& o, Inference& inference, const Session& session) {
@@ -161,7 +157,7 @@ int evaluate(const EvaluateOptions& o, const Session& session) {
   if (session.rank() != 0) return 0;
   fmt::print("loss {:.8f} nats a token over {} tokens", r.loss, r.tokens);
   if (r.bytes > 0) fmt::print(", {:.4f} bits per byte", bits_per_byte(r.loss, r.tokens, r.bytes));
-  fmt::print("\n");
+  fmt::print("{}\n", r.documents_apart ? "; documents kept apart, as in training" : "");
   return 0;
 }
 

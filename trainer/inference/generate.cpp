@@ -2,6 +2,7 @@
 // next takes its place.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <optional>
 
 #include "trainer/inference/engine.h"
@@ -101,6 +102,8 @@ class Texts {
     if (session_.rank() == 0)
       for (size_t i = 0; i < passed.size(); i++) tokens[i] = next_token(*places_[passed[i]], i);
     if (session_.size() > 1) decoder_.share(tokens);
+    if (std::ranges::find(tokens, not_finite) != tokens.end())
+      together(session_, [] { FAIL("the logits of the next token are not finite: {}", why_not_finite); });
     for (size_t i = 0; i < passed.size(); i++) {
       std::optional<ContinuedText>& text = places_[passed[i]];
       if (tokens[i] != over) {
@@ -113,10 +116,11 @@ class Texts {
     }
   }
 
-  // By its row of the logits; or `over`.
+  // By its row of the logits; or `over`, or `not_finite`.
   int32_t next_token(ContinuedText& text, size_t row) const {
     const std::span<const float> known(logits_.data() + row * static_cast<size_t>(model_.vocab),
                                        static_cast<size_t>(tokenizer_.vocab_size()));
+    if (!std::ranges::all_of(known, [](float logit) { return std::isfinite(logit); })) return not_finite;
     const auto token = static_cast<int32_t>(
         choose(known, how_.sampling, static_cast<uint64_t>(text.sample), static_cast<uint64_t>(text.added)));
     if (token == tokenizer_.end_of_text()) return over;
@@ -130,7 +134,7 @@ class Texts {
     if (end_) end_(text.prompt, text.sample);
   }
 
-  static constexpr int32_t over = -1;
+  static constexpr int32_t over = -1, not_finite = -2;
 
   Decoder& decoder_;
   const Session& session_;

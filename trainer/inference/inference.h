@@ -26,6 +26,11 @@ struct Generation {
   Sampling sampling = {};
 };
 
+// Ends the message of a result that is not finite.
+constexpr const char* why_not_finite =
+    "the model's weights, or what is computed from them in this type, are not; `megalith checkpoint inspect` tells of "
+    "the weights, precision.compute=fp32 has the widest range";
+
 // What was added to all texts, and the time that took, reading the prompts included and the weights not.
 struct GenerationRate {
   int64_t tokens = 0;
@@ -36,6 +41,7 @@ struct EvaluationResult {
   double loss = 0;  // nats a token
   int64_t tokens = 0;
   int64_t bytes = 0;  // of text; 0 without a tokenizer
+  bool documents_apart = false;
 };
 
 // The weights of one of our checkpoints, or of a Hugging Face GPT-2 folder, on the ranks of a session. All calls are
@@ -61,7 +67,7 @@ class Inference {
                           const std::function<void(size_t, int64_t)>& end = {});
 
   // Mean loss over a token file: every sample of length T (0: the model's context) once, or the first `limit` of them.
-  // Documents are kept apart if they were in training.
+  // Documents are kept apart if the weights say that they were in training.
   EvaluationResult evaluate(const std::string& data, int64_t T, int64_t limit,
                             const std::function<void(double)>& progress);
 
