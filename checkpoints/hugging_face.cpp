@@ -18,6 +18,7 @@ constexpr const char* weights_file = "/model.safetensors";
 constexpr const char* config_file = "/config.json";
 constexpr const char* generation_file = "/generation_config.json";
 constexpr const char* names_prefix = "transformer.";
+constexpr const char* ours_key = "megalith";  // in config.json, of what `transformers` has no word for
 
 std::string ours(const std::string& name) { return std::string(parameters_path) + name; }
 
@@ -80,12 +81,42 @@ ModelConfig shape_from(const nlohmann::json& config, const std::string& path) {
 
 }  // namespace
 
-ModelConfig hugging_face_shape(std::string_view text, const std::string& path) {
+namespace {
+
+std::optional<int64_t> end_of_documents_from(const nlohmann::json& config, const std::string& path) {
+  if (!config.is_object() || !config.contains(ours_key)) return {};
+  const nlohmann::json& of_ours = config[ours_key];
+  if (!of_ours.is_object() || of_ours.value("isolate_documents", nlohmann::json(false)) == false) return {};
+  const nlohmann::json token = of_ours.value("end_of_text", nlohmann::json());
+  CHECK(token.is_number_integer() && token >= 0 && token < config.value("vocab_size", nlohmann::json(0)),
+        "{}: {}.end_of_text = {}; expected the token at which documents end, 0 to vocab_size - 1", path, ours_key,
+        json_text(token));
+  return whole_number(token);
+}
+
+// What `read` takes from a text that may be none of JSON.
+template <class Read>
+auto of_config(std::string_view text, const std::string& path, Read read) {
   try {
-    return shape_from(parse_json(text), path);
+    return read(parse_json(text), path);
   } catch (const nlohmann::json::exception& e) {
     FAIL("{} is not the JSON of a model: {}", path, e.what());
   }
+}
+
+}  // namespace
+
+ModelConfig hugging_face_shape(std::string_view text, const std::string& path) {
+  return of_config(text, path, shape_from);
+}
+
+std::optional<int64_t> hugging_face_end_of_documents(std::string_view text, const std::string& path) {
+  return of_config(text, path, end_of_documents_from);
+}
+
+std::optional<int64_t> read_hugging_face_end_of_documents(const std::string& folder) {
+  const std::string path = folder + config_file;
+  return hugging_face_end_of_documents(read_file(path), path);
 }
 
 ModelConfig read_hugging_face_shape(const std::string& folder) {
@@ -168,7 +199,8 @@ void HuggingFaceReader::read(const Piece& wanted, float* out) {
 }
 
 void export_hugging_face(TensorSource& source, const ModelConfig& model, const std::vector<StoredParameter>& parameters,
-                         std::optional<int64_t> end_of_text, const std::string& folder) {
+                         std::optional<int64_t> end_of_text, const std::string& folder,
+                         std::optional<int64_t> end_of_documents) {
   CHECK(!end_of_text || (0 <= *end_of_text && *end_of_text < model.vocab),
         "the token {} ends a text, but the model has {} of them; is it another model's tokenizer?", *end_of_text,
         model.vocab);
@@ -221,6 +253,7 @@ void export_hugging_face(TensorSource& source, const ModelConfig& model, const s
   for (const char* key : {"bos_token_id", "eos_token_id"})
     config[key] = generation[key] = end_of_text ? nlohmann::ordered_json(*end_of_text) : nullptr;
   if (end_of_text) generation["pad_token_id"] = *end_of_text;  // or `transformers` warns with each text
+  if (end_of_documents) config[ours_key] = {{"isolate_documents", true}, {"end_of_text", *end_of_documents}};
   write_file(folder + generation_file, json_text(generation, 1) + "\n");
   write_file(folder + config_file, json_text(config, 1) + "\n");
 }

@@ -34,6 +34,11 @@ ModelConfig read_hugging_face_shape(const std::string& folder);
 // The same from the text of a config.json; `path` only names the file in messages.
 ModelConfig hugging_face_shape(std::string_view text, const std::string& path);
 
+// Of a folder that export_hugging_face wrote: the token at which documents ended that were kept apart in training
+// (data.isolate_documents). None: they were not, or nobody says. Errors are of config.json, as above.
+std::optional<int64_t> read_hugging_face_end_of_documents(const std::string& folder);
+std::optional<int64_t> hugging_face_end_of_documents(std::string_view text, const std::string& path);
+
 // Serves "parameters/<name>" in our layout. Opening checks that every parameter is there with its shape, that nothing
 // unknown is, and that an lm_head.weight, if present, equals wte.weight. Reads in place: no tensor is materialised.
 class HuggingFaceReader : public TensorSource {
@@ -54,7 +59,10 @@ class HuggingFaceReader : public TensorSource {
 // Writes config.json, generation_config.json and model.safetensors, which GPT2LMHeadModel.from_pretrained loads, into
 // the folder. Holds one tensor in memory at a time. Creates the folder; an existing file of one of these names is an
 // Error before anything is written. `end_of_text` is the token that begins and ends texts there; none: no token does.
+// `end_of_documents`: see above; config.json then has {"megalith": {"isolate_documents": true, "end_of_text": TOKEN}},
+// of which `transformers` takes no notice.
 void export_hugging_face(TensorSource& source, const ModelConfig& model, const std::vector<StoredParameter>& parameters,
-                         std::optional<int64_t> end_of_text, const std::string& folder);
+                         std::optional<int64_t> end_of_text, const std::string& folder,
+                         std::optional<int64_t> end_of_documents = {});
 
 }  // namespace megalith

@@ -209,6 +209,29 @@ TEST(HuggingFace, an_export_says_which_token_ends_a_text) {
   EXPECT_FALSE(fs::exists(folder / "beyond"));
 }
 
+// Else an evaluation of what was exported would be another than of the checkpoint.
+TEST(HuggingFace, an_export_says_whether_documents_were_kept_apart) {
+  Model model(small_tensors(), config_of(small));
+  EXPECT_EQ(read_hugging_face_end_of_documents(model.path()), std::nullopt);
+  HuggingFaceReader source = open_gpt2(model.path());
+  const TemporaryFolder folder;
+  for (const std::optional<int64_t> end : {std::optional<int64_t>(), {0}, {small.vocab - 1}}) {
+    const std::string out = folder / std::to_string(end.value_or(-1));
+    export_hugging_face(source, small, gpt2_parameters(small), std::nullopt, out, end);
+    EXPECT_EQ(read_hugging_face_end_of_documents(out), end);
+    EXPECT_EQ(read_hugging_face_shape(out), small);
+  }
+  const auto read = [](const std::string& ours) {
+    return hugging_face_end_of_documents(R"({"vocab_size": 7, "megalith": )" + ours + "}", "a/config.json");
+  };
+  for (const char* nothing : {"1", "{}", "null", R"({"isolate_documents": false, "end_of_text": 99})"})
+    EXPECT_EQ(read(nothing), std::nullopt) << nothing;
+  EXPECT_EQ(read(R"({"isolate_documents": true, "end_of_text": 6})"), 6);
+  for (const char* token : {"7", "-1", "1.5", "\"6\"", "null", "18446744073709551615"})
+    expect_part(message_of([&] { read(fmt::format(R"({{"isolate_documents": true, "end_of_text": {}}})", token)); }),
+                fmt::format("a/config.json: megalith.end_of_text = {}; expected the token", token));
+}
+
 TEST(HuggingFace, names_with_a_prefix_masks_and_a_tied_head) {
   auto tensors = small_tensors("transformer.");
   const Raw table = tensors[0].second;

@@ -49,10 +49,19 @@ TEST(Documents, kept_apart_from_text_to_evaluation) {
   EXPECT_GT(std::abs(read_steps(scratch / "together")[0].loss - whole[0].loss), 1e-4 * whole[0].loss);
 
   const nlohmann::json last = read_metrics(scratch / "whole").back();
-  const Result evaluated = succeed(
-      megalith({"evaluate", "--checkpoint", "whole", "--data", "data/validation.bin", "--sequences", "8"}), scratch);
-  const double loss = std::stod(evaluated.out.substr(evaluated.out.find("loss ") + 5));
-  EXPECT_NEAR(loss, last.at("validation_loss").get<double>(), 1e-5 * loss) << evaluated.text();
+  const auto evaluated = [&](const char* model) {
+    return succeed(megalith({"evaluate", "--checkpoint", model, "--data", "data/validation.bin", "--sequences", "8"}),
+                   scratch)
+        .out;
+  };
+  const std::string of_checkpoint = evaluated("whole");
+  const double loss = std::stod(of_checkpoint.substr(of_checkpoint.find("loss ") + 5));
+  EXPECT_NEAR(loss, last.at("validation_loss").get<double>(), 1e-5 * loss) << of_checkpoint;
+  EXPECT_NE(of_checkpoint.find("; documents kept apart, as in training\n"), std::string::npos) << of_checkpoint;
+  EXPECT_NE(succeed(megalith({"checkpoint", "export", "whole", "--out", "exported"}), scratch)
+                .out.find("documents were kept apart"),
+            std::string::npos);
+  EXPECT_EQ(evaluated("exported"), of_checkpoint);
 
   const Result refused =
       run(mpirun(1, {"train", "config.toml", "run.output=parts", "train.steps=9", "data.isolate_documents=false"}),

@@ -68,7 +68,11 @@ bool read_hardware(std::string_view bytes) {
 }
 
 bool read_hugging_face_config(std::string_view bytes) {
-  return refused_or([&] { hugging_face_shape(bytes, "config.json"); });
+  return refused_or([&] {
+    const ModelConfig model = hugging_face_shape(bytes, "config.json");
+    const auto end = hugging_face_end_of_documents(bytes, "config.json");
+    expect(!end || (0 <= *end && *end < model.vocab), "a token that is none ends documents");
+  });
 }
 
 bool read_safetensors(std::string_view bytes) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,18 +14,21 @@
 namespace megalith {
 
 struct WeightSource {
-  std::string path;                       // of what was found
-  ModelConfig model;                      // its shape
-  std::string tokenizer;                  // folder; empty when none is known
-  std::unique_ptr<TensorSource> tensors;  // the weights under parameters_path
-  bool isolates_documents = false;        // as data.isolate_documents had it in training; else, or unknown: false
-  int64_t end_of_text = -1;               // the token at which documents then ended
+  std::string path;                         // of what was found
+  ModelConfig model;                        // its shape
+  std::string tokenizer;                    // folder; empty when none is known
+  std::unique_ptr<TensorSource> tensors;    // the weights under parameters_path
+  std::optional<int64_t> end_of_documents;  // as below
 };
 
 // `path`: a checkpoint, a directory of checkpoints or a run folder (then the newest complete one), or a Hugging Face
 // folder. Error when there is none of these.
 std::string find_weights(const std::string& path);
 WeightSource open_weights(const std::string& path);
+
+// The token at which documents ended that were kept apart in training (data.isolate_documents); none: they were
+// not, or it is not known.
+std::optional<int64_t> end_of_documents_of(const Manifest& manifest);
 
 // Every parameter of the model as a Hugging Face folder stores it, in the order of the model.
 std::vector<StoredParameter> stored_parameters(const ModelConfig& model);

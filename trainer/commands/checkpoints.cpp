@@ -43,11 +43,16 @@ int export_folder(const std::string& path, const std::string& tokenizer, const s
     check_no_tokenizer_in(out);
   }
   check_complete(reader.manifest());  // before there is memory for tensors as large as it says
-  export_hugging_face(reader, m, stored_parameters(m), end_of_text, out);
+  const std::optional<int64_t> end_of_documents = end_of_documents_of(reader.manifest());
+  export_hugging_face(reader, m, stored_parameters(m), end_of_text, out, end_of_documents);
   if (vocabulary) write_for_transformers(*vocabulary, m.context, out);
   fmt::print("{}\nend of text: {}\n", out,
              end_of_text ? fmt::format("token {}, of {}", *end_of_text, folder)
                          : "none, for no tokenizer is known; --tokenizer FOLDER names one");
+  if (end_of_documents)
+    fmt::print(
+        "documents were kept apart: `transformers` does not know, so give it one a sequence; our commands find it in "
+        "config.json\n");
   return 0;
 }
 

@@ -66,8 +66,8 @@ EvaluationResult Inference::evaluate(const std::string& data, int64_t T, int64_t
   int64_t sequences = 0;
   const auto config_in = [&](int64_t microbatch) {
     Config made = config_for(length, microbatch);
-    made.data.isolate_documents = weights_.isolates_documents;
-    made.data.end_of_text = weights_.end_of_text;
+    made.data.isolate_documents = weights_.end_of_documents.has_value();
+    made.data.end_of_text = weights_.end_of_documents.value_or(-1);
     return made;
   };
   together(session_, [&] {
@@ -82,7 +82,8 @@ EvaluationResult Inference::evaluate(const std::string& data, int64_t T, int64_t
   const double loss = evaluate(config, sequences, read, progress, {});
   return {.loss = loss,
           .tokens = sequences * length,
-          .bytes = tokenizer_ ? target_bytes(*loader, sequences, *tokenizer_) : 0};
+          .bytes = tokenizer_ ? target_bytes(*loader, sequences, *tokenizer_) : 0,
+          .documents_apart = config.data.isolate_documents};
 }
 
 std::vector<Answered> Inference::answer(const std::vector<Question>& questions,
