@@ -1,5 +1,6 @@
 #include "trainer/train/bookkeeper.h"
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -36,18 +37,24 @@ std::vector<Span> spans_of(const std::string& text) {
   return spans;
 }
 
-// The forecast of a step, once for each that was made.
+// The forecast of a step, once for each that was made: from where that began, or after the forecast before, where that
+// is longer than the step was.
 std::vector<TraceProcess> repeated(std::vector<TraceProcess> of_a_step, const std::vector<Span>& made) {
+  double length = 0;
+  for (const TraceProcess& process : of_a_step)
+    for (const Span& span : process.spans) length = std::max(length, span.end);
+  std::vector<double> begins;
+  for (const Span& step : made)
+    if (step.name.starts_with(step_prefix))
+      begins.push_back(begins.empty() ? step.begin : std::max(step.begin, begins.back() + length));
   for (TraceProcess& process : of_a_step) {
     const std::vector<Span> once = std::exchange(process.spans, {});
-    for (const Span& step : made) {
-      if (!step.name.starts_with(step_prefix)) continue;
+    for (const double begin : begins)
       for (Span span : once) {
-        span.begin += step.begin;
-        span.end += step.begin;
+        span.begin += begin;
+        span.end += begin;
         process.spans.push_back(std::move(span));
       }
-    }
   }
   return of_a_step;
 }
