@@ -23,7 +23,7 @@ struct Layout {
   std::vector<std::string> overrides;
 };
 
-const std::vector<Layout> layouts = {
+const std::vector<Layout> resharded_layouts = {
     {1, {}},
     {4, {}},
     {4, {"parallel.sharded_data_parallel_degree=2"}},
@@ -68,7 +68,7 @@ TEST(Reshard, WritesWhatRanksOfThatLayoutWrite) {
   }
   session().broadcast_text("saved");
   int number = 0;
-  for (const Layout& layout : layouts) {
+  for (const Layout& layout : resharded_layouts) {
     if (layout.ranks != session().size()) continue;
     SCOPED_TRACE(fmt::format("{}", fmt::join(layout.overrides, " ")));
     Config config = config_of(layout, fmt::format("{}/loaded_{}", home, number));

@@ -135,7 +135,7 @@ TEST(ForgottenPages, AreRemoved) {
 }
 
 TEST(KnownJobs, AreReadAsTheyAreWritten) {
-  const KnownJob job = job_from(to_text({.number = 0xfedcba9876543210, .size = 512}));
+  const KnownJob job = job_from(to_text(KnownJob{.number = 0xfedcba9876543210, .size = 512}));
   EXPECT_EQ(job.number, 0xfedcba9876543210);
   EXPECT_EQ(job.size, 512);
   for (const char* broken : {"", "\n", "of a job", "12", "12 -1", "12 0", "12 99999999999", "fedcba98765432101 2"})

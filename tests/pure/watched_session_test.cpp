@@ -86,7 +86,7 @@ class Watched : public testing::Test {
       if (!one_node) inner = std::make_unique<SeveralNodes>(std::move(inner));
       const WatchedSession session(std::move(inner), timeout);
       if (rank == 0)
-        write_file(scratch.path("job"), to_text({session.calls()->ring().page().job, size}),
+        write_file(scratch.path("job"), to_text(KnownJob{session.calls()->ring().page().job, size}),
                    {.replace = true, .durable = false});
       try {
         work(session);
