@@ -84,7 +84,7 @@ Table<Config> build_table() {
   memory.word("offload_parameters", &MemoryConfig::offload_parameters,
               "Keep the weights that full_shard gathers in host memory as well");
   memory.number("lm_head_chunks", &MemoryConfig::lm_head_chunks, "chunks", between(0, 1e6),
-                "Chunks of rows in which logits are computed; 0: chosen from the shapes");
+                "Chunks of rows in which logits are computed; 0: chosen from the shapes and the device");
 
   Rows precision(table, "precision", &Config::precision);
   precision.word("compute", &PrecisionConfig::compute, "Type of activations and of the weights used in them");
