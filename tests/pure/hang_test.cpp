@@ -14,8 +14,6 @@
 namespace megalith {
 namespace {
 
-using Kind = Hang::Kind;
-
 enum class Plant {
   nothing,
   skips,        // leaves out a call
@@ -28,7 +26,7 @@ enum class Plant {
 };
 
 // A step of one rank: (name of the group, call, bytes, peer).
-struct Instruction {
+struct PlannedCall {
   std::string group;
   Call call;
   int64_t bytes;
@@ -55,8 +53,8 @@ class PlantedRanks {
   }
 
   // What every rank does in a step; rank 0's messages go to rank 1 of its pair.
-  std::vector<Instruction> program(int rank) const {
-    std::vector<Instruction> all;
+  std::vector<PlannedCall> program(int rank) const {
+    std::vector<PlannedCall> all;
     for (int layer = 0; layer < 3; layer++) {
       if (size_ > 2) all.push_back({"shard", Call::all_gather, 4096});
       all.push_back({"tensor", Call::all_reduce, 512});
@@ -105,9 +103,9 @@ class PlantedRanks {
     RankState state = RankState::running;
     int64_t step = 1;
     size_t at = 0;
-    std::optional<Instruction> in = {};
+    std::optional<PlannedCall> in = {};
     int64_t ticket = 0;
-    std::map<std::pair<std::string, bool>, std::vector<Instruction>> made = {};  // messages apart
+    std::map<std::pair<std::string, bool>, std::vector<PlannedCall>> made = {};  // messages apart
     bool met = false, late = false;
   };
 
@@ -116,7 +114,7 @@ class PlantedRanks {
     rank.groups[name] = std::make_unique<CallGroup>(*rank.ring, id, name, index, size);
   }
 
-  void begin(Rank& rank, const Instruction& i) {
+  void begin(Rank& rank, const PlannedCall& i) {
     rank.in = i;
     rank.made[{i.group, is_message(i.call)}].push_back(i);
     rank.ticket = rank.groups.at(i.group)->begin(i.call, i.bytes, i.peer);
@@ -132,8 +130,8 @@ class PlantedRanks {
       return true;
     }
     rank.ring->begin_step(rank.step);
-    const std::vector<Instruction> all = program(r);
-    Instruction next = all[rank.at];
+    const std::vector<PlannedCall> all = program(r);
+    PlannedCall next = all[rank.at];
     const bool here = plant_ != Plant::nothing && r == victim && rank.step == step && rank.at == at && !rank.met;
     if (++rank.at == all.size()) rank.step++, rank.at = 0;
     if (!here) return begin(rank, next), true;
@@ -170,7 +168,7 @@ class PlantedRanks {
       const Rank& other = ranks_[static_cast<size_t>(m)];
       const auto made = other.made.find({mine.in->group, message});
       if (made == other.made.end() || made->second.size() < number || other.state == RankState::stopped) return false;
-      const Instruction& theirs = made->second[number - 1];
+      const PlannedCall& theirs = made->second[number - 1];
       if (!mixes_ && theirs.bytes != mine.in->bytes) return false;
       if (!mixes_ && !message && theirs.call != mine.in->call) return false;
     }
@@ -199,7 +197,7 @@ Hang after(Plant plant, int size, int victim, size_t at, bool mixes) {
   return diagnose(ranks.seen(), 0.5);
 }
 
-void expect_blamed(Plant plant, const std::set<Kind>& kinds, bool mixes = false) {
+void expect_blamed(Plant plant, const std::set<Hang::Kind>& kinds, bool mixes = false) {
   for (const int size : {2, 4, 8})
     for (const int victim : {0, size - 1})
       for (size_t at = 0; at < PlantedRanks(size, false).program(0).size(); at++) {
@@ -217,20 +215,20 @@ TEST(Diagnosis, NothingIsFoundWhereNothingIsWrong) {
     PlantedRanks ranks(size, false);
     ranks.run(Plant::nothing, 0, 0, 0, 6);
     EXPECT_TRUE(ranks.done(6));
-    EXPECT_EQ(diagnose(ranks.seen(), 0).kind, Kind::none);
+    EXPECT_EQ(diagnose(ranks.seen(), 0).kind, Hang::Kind::none);
   }
 }
 
 TEST(Diagnosis, ASkippedCall) {
-  expect_blamed(Plant::skips, {Kind::skipped, Kind::another_call, Kind::another_size});
-  expect_blamed(Plant::skips, {Kind::skipped, Kind::another_call, Kind::another_size}, true);
+  expect_blamed(Plant::skips, {Hang::Kind::skipped, Hang::Kind::another_call, Hang::Kind::another_size});
+  expect_blamed(Plant::skips, {Hang::Kind::skipped, Hang::Kind::another_call, Hang::Kind::another_size}, true);
 }
-TEST(Diagnosis, AnotherCall) { expect_blamed(Plant::other_call, {Kind::another_call, Kind::skipped}); }
-TEST(Diagnosis, OtherBytes) { expect_blamed(Plant::other_bytes, {Kind::another_size}); }
-TEST(Diagnosis, ARankThatHasNotCome) { expect_blamed(Plant::comes_late, {Kind::busy}); }
-TEST(Diagnosis, AStoppedRank) { expect_blamed(Plant::stops, {Kind::stopped}); }
-TEST(Diagnosis, ADeadRank) { expect_blamed(Plant::dies, {Kind::died}); }
-TEST(Diagnosis, ARankThatHasLeft) { expect_blamed(Plant::leaves, {Kind::left}); }
+TEST(Diagnosis, AnotherCall) { expect_blamed(Plant::other_call, {Hang::Kind::another_call, Hang::Kind::skipped}); }
+TEST(Diagnosis, OtherBytes) { expect_blamed(Plant::other_bytes, {Hang::Kind::another_size}); }
+TEST(Diagnosis, ARankThatHasNotCome) { expect_blamed(Plant::comes_late, {Hang::Kind::busy}); }
+TEST(Diagnosis, AStoppedRank) { expect_blamed(Plant::stops, {Hang::Kind::stopped}); }
+TEST(Diagnosis, ADeadRank) { expect_blamed(Plant::dies, {Hang::Kind::died}); }
+TEST(Diagnosis, ARankThatHasLeft) { expect_blamed(Plant::leaves, {Hang::Kind::left}); }
 
 // Whoever started the ranks ends the others when one has given up.
 TEST(Diagnosis, WhoGaveUpIsNamedBeforeThoseThatDiedOfIt) {
@@ -239,10 +237,10 @@ TEST(Diagnosis, WhoGaveUpIsNamedBeforeThoseThatDiedOfIt) {
   for (int t = 0; t < 20; t++) ranks.tick();
   std::vector<KnownRank> known = ranks.seen();
   known[1].state = known[3].state = RankState::dead;
-  EXPECT_EQ(diagnose(known, 0.5).kind, Kind::died);
+  EXPECT_EQ(diagnose(known, 0.5).kind, Hang::Kind::died);
   known[2].state = RankState::gave_up;
   const Hang hang = diagnose(known, 0.5);
-  EXPECT_EQ(hang.kind, Kind::gave_up);
+  EXPECT_EQ(hang.kind, Hang::Kind::gave_up);
   EXPECT_EQ(hang.ranks, std::vector{2});
 }
 
@@ -254,7 +252,7 @@ TEST(Diagnosis, WithoutHistoryTheMajorityIsRight) {
   EXPECT_EQ(diagnose(four.seen(), 0.5).ranks, std::vector{2});
   two.run(Plant::other_bytes, 1, 1, two.program(0).size() - 1, 3);
   const Hang hang = diagnose(two.seen(), 0.5);
-  EXPECT_EQ(hang.kind, Kind::parted);
+  EXPECT_EQ(hang.kind, Hang::Kind::parted);
   EXPECT_EQ(hang.ranks, (std::vector{0, 1}));
   EXPECT_NE(hang.text.find("rank 0 in all_reduce 1 of world (80 bytes, step 1)"), std::string::npos) << hang.text;
   EXPECT_NE(hang.text.find("rank 1 in all_reduce 1 of world (40 bytes, step 1)"), std::string::npos) << hang.text;
@@ -274,7 +272,7 @@ TEST(Diagnosis, ACallThatAllAreInIsNobodysFault) {
   for (int r = 0; r < 4; r++) ranks.group(r, "world").begin(Call::all_reduce, 80);
   for (int t = 0; t < 20; t++) ranks.tick();
   const Hang hang = diagnose(ranks.seen(), 0.5);
-  EXPECT_EQ(hang.kind, Kind::stuck);
+  EXPECT_EQ(hang.kind, Hang::Kind::stuck);
   EXPECT_EQ(hang.ranks.size(), 4u);
 }
 
@@ -287,7 +285,7 @@ TEST(Diagnosis, WhoHasBegunAndDoesNotWaitIsBusy) {
   }
   for (int t = 0; t < 20; t++) ranks.tick();
   const Hang hang = diagnose(ranks.seen(), 0.5);
-  EXPECT_EQ(hang.kind, Kind::busy);
+  EXPECT_EQ(hang.kind, Hang::Kind::busy);
   EXPECT_EQ(hang.ranks, std::vector{3});
 }
 
@@ -298,7 +296,7 @@ TEST(Diagnosis, RanksOfAnotherNodeMayBeUnseen) {
   std::vector<KnownRank> known = ranks.seen();
   for (const size_t r : {2u, 3u}) known[r] = {.rank = static_cast<int>(r), .size = 4};
   const Hang hang = diagnose(known, 0.5);
-  EXPECT_EQ(hang.kind, Kind::unseen);
+  EXPECT_EQ(hang.kind, Hang::Kind::unseen);
   EXPECT_EQ(hang.ranks, (std::vector{2, 3}));
 }
 
@@ -307,7 +305,7 @@ TEST(Diagnosis, WaitingInTheSessionIsOutsideOfSteps) {
   ranks.group(1, session_group).begin(Call::texts, -1);
   for (int t = 0; t < 20; t++) ranks.tick();
   Hang hang = diagnose(ranks.seen(), 0.5);
-  EXPECT_EQ(hang.kind, Kind::busy);
+  EXPECT_EQ(hang.kind, Hang::Kind::busy);
   EXPECT_TRUE(hang.outside);
   EXPECT_FALSE(after(Plant::comes_late, 2, 1, 0, false).outside);
 }
@@ -316,9 +314,9 @@ TEST(Diagnosis, AShortWaitIsNone) {
   PlantedRanks ranks(2, false);
   ranks.group(1, "world").begin(Call::all_reduce, 80);
   for (int t = 0; t < 4; t++) ranks.tick();
-  EXPECT_EQ(diagnose(ranks.seen(), 0.5).kind, Kind::none);
+  EXPECT_EQ(diagnose(ranks.seen(), 0.5).kind, Hang::Kind::none);
   ranks.tick();
-  EXPECT_EQ(diagnose(ranks.seen(), 0.5).kind, Kind::busy);
+  EXPECT_EQ(diagnose(ranks.seen(), 0.5).kind, Hang::Kind::busy);
 }
 
 // The page is of fixed size: what is overwritten is not taken for something else.
