@@ -108,7 +108,7 @@ def main():
     args = parser.parse_args()
     args.megalith = os.path.abspath(args.megalith)
     args.work = os.path.abspath(args.work or tempfile.mkdtemp(prefix="megalith-kills-"))
-    args.overrides = ["checkpoint.every=5", "checkpoint.settle=0", "train.log_every=1"]
+    args.overrides = ["checkpoint.every=5", "checkpoint.asynchronous=true", "checkpoint.settle=0", "train.log_every=1"]
     if not os.path.exists(args.work + "/config.toml"):
         write_inputs(args.work, random.Random(1))
     rng = random.Random(args.seed)

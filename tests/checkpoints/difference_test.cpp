@@ -32,7 +32,7 @@ std::string write_changed(const std::string& directory, const std::vector<Plante
       if (t.name == p.tensor) data.back().at(p.element) = p.value;
     stored.push_back({whole, data.back().data()});
   }
-  Manifest manifest{.step = 1, .state = {}, .files = {}};
+  Manifest manifest{.step = 1, .state = nlohmann::json::object(), .files = {}};
   manifest.files.push_back(write_rank_file(folder, 0, stored));
   return publish_checkpoint(folder, std::move(manifest));
 }
@@ -93,7 +93,7 @@ TEST(Difference, of_tensors_shapes_and_types) {
     const std::string folder = begin_checkpoint(directory, step);
     const std::vector<StoredPiece> pieces{
         {whole_piece("t", std::move(shape)), type, [&](int64_t, int64_t, const auto& use) { use(zeros.data()); }}};
-    Manifest manifest{.step = step, .state = {}, .files = {}};
+    Manifest manifest{.step = step, .state = nlohmann::json::object(), .files = {}};
     manifest.files.push_back(write_rank_file(folder, 0, pieces));
     return CheckpointReader(publish_checkpoint(folder, std::move(manifest)));
   };

@@ -16,7 +16,7 @@ const std::string config =
     "[data]\ntrain = \"data/train.bin\"\nvalidation = \"data/validation.bin\"\n"
     "[batch]\nglobal_batch_size = 16\nmicrobatch_size = 2\n"
     "[train]\nsteps = 6\nevaluate_every = 3\nevaluate_batches = 1\n"
-    "[checkpoint]\nevery = 3\nasynchronous = false\n[run]\noutput = \"run\"\n";
+    "[checkpoint]\nevery = 3\n[run]\noutput = \"run\"\n";
 
 class Account : public testing::Test {
  protected:

@@ -100,7 +100,7 @@ TEST(CommandLine, mistakes_are_answered_with_what_was_meant) {
            {{"help", "checkpoint", "exprot"}, "has no command `exprot`; did you mean `export`?"},
            {{"qqqqqqq"}, "megalith has no command `qqqqqqq`, but train, verify, "},
            {{"checkpoint"},
-            "megalith checkpoint needs a command: inspect, verify, export; see megalith checkpoint --help"},
+            "megalith checkpoint needs a command: inspect, verify, export, diff, reshard; see megalith checkpoint --help"},
            {{"checkpoint", "exprot", "a"},
             "has no command `exprot`; did you mean `export`? See megalith checkpoint --help"},
            {{"train", "--shrnk", "4", "c"},

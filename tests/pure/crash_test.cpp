@@ -44,7 +44,7 @@ class RunCrash : public testing::Test {
         fmt::format("[model]\nlayers = 1\nhidden = 4\nheads = 1\nvocab = 260\ncontext = 4\n"
                     "[batch]\nglobal_batch_size = 2\nmicrobatch_size = 2\n[data]\ntrain = "
                     "\"{}\"\n[optimizer]\ndecay_steps = 3\n[train]\nsteps = {}\n"
-                    "log_every = 1\n[checkpoint]\nevery = 1\nkeep = 1\nsettle = 0\n[run]\noutput = \"{}\"\n",
+                    "log_every = 1\n[checkpoint]\nevery = 1\nasynchronous = true\nkeep = 1\nsettle = 0\n[run]\noutput = \"{}\"\n",
                     scratch_ / "train.bin", steps, scratch_ / output),
         "test", {});
     const FileSession session("", {}, 1);

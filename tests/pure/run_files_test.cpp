@@ -17,7 +17,7 @@ TEST(RunFiles, ACheckpointComesAfterTheMetricsOfItsSteps) {
   const Config config = parse_config(
       fmt::format("[model]\nlayers = 1\nhidden = 8\nheads = 1\nvocab = 300\ncontext = 8\n"
                   "[batch]\nglobal_batch_size = 2\nmicrobatch_size = 2\n[data]\ntrain = \"{}\"\n[train]\nsteps = 3\n"
-                  "[checkpoint]\nevery = 1\nkeep = 2\nasynchronous = false\n[run]\noutput = \"{}\"\n",
+                  "[checkpoint]\nevery = 1\nkeep = 2\n[run]\noutput = \"{}\"\n",
                   scratch.path("train.bin"), run),
       "test", {});
   const test::RecordedFiles recorded;
