@@ -49,16 +49,7 @@ def one_kill(args, name, rng):
     """What it met, as words, and what is wrong, as lines."""
     job = Job(args, name)
     before = newest(job.folder)
-    when = rng.random()
-    if when < 0.1:
-        time.sleep(rng.uniform(0, 1))  # on its way up
-    elif when < 0.4:
-        job.wait_for(job.stepped)
-        job.wait_for(lambda: glob.glob(job.folder + "/checkpoints/.step-*.partial"))
-        time.sleep(rng.uniform(0, 0.01))
-    else:
-        job.wait_for(job.stepped)
-        time.sleep(rng.uniform(0, 0.4))
+    job.wait_for_a_moment(rng)
     target = rng.choice(["all ranks", "all ranks", "a rank", "mpirun"])
     ranks = job.ranks()
     if not ranks:

@@ -15,7 +15,6 @@ log does not say how the run ended, or a run is not the one that it should be.
 """
 import argparse
 import collections
-import glob
 import os
 import random
 import signal
@@ -39,15 +38,7 @@ def one_signal(args, name, kind, grace, rng):
     """What became of a run that got it: a word, the steps that are lost, seconds."""
     job = Job(args, name, grace=grace)
     before = newest(job.folder)
-    when = rng.random()
-    if when < 0.1:
-        time.sleep(rng.uniform(0, 1))  # on its way up
-    elif when < 0.4:
-        job.wait_for(job.stepped)
-        job.wait_for(lambda: glob.glob(job.folder + "/checkpoints/.step-*.partial"))
-    else:
-        job.wait_for(job.stepped)
-        time.sleep(rng.uniform(0, 0.4))
+    job.wait_for_a_moment(rng)
     job.wait_for(job.ranks)  # before, mpirun has nobody to tell
     begin = time.monotonic()
     stepped = job.stepped()

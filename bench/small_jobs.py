@@ -53,6 +53,7 @@ class Job:
     """A run of the layout, or the rest of it; `more`: overrides."""
     def __init__(self, args, name, more=(), grace=10):
         ranks, overrides = LAYOUTS[name]
+        self.name = os.path.basename(args.megalith)[:15]  # of which ps shows no more
         self.folder = os.path.join(args.work, name.replace(" ", "-"))
         self.out = open(self.folder + ".out", "w")
         self.process = subprocess.Popen(
@@ -71,7 +72,7 @@ class Job:
         """The megaliths below mpirun."""
         children = subprocess.run(["ps", "--no-headers", "-o", "pid,comm", "--ppid", str(self.process.pid)],
                                   capture_output=True, text=True).stdout.split("\n")
-        return [int(line.split()[0]) for line in children if line.strip().endswith("megalith")]
+        return [int(line.split()[0]) for line in children if line.strip().endswith(self.name)]
 
     def wait_for(self, ready):
         begin = time.monotonic()
@@ -79,6 +80,18 @@ class Job:
             if time.monotonic() - begin > 60:
                 sys.exit(f"{self.folder}: nothing happens\n{self.said()}")
             time.sleep(0.001)
+
+    def wait_for_a_moment(self, rng):
+        """One on its way up, one in three while a checkpoint is written, or any."""
+        when = rng.random()
+        if when < 0.1:
+            return time.sleep(rng.uniform(0, 1))
+        self.wait_for(self.stepped)
+        if when < 0.4:
+            self.wait_for(lambda: glob.glob(self.folder + "/checkpoints/.step-*.partial"))
+            time.sleep(rng.uniform(0, 0.01))
+        else:
+            time.sleep(rng.uniform(0, 0.4))
 
     def send(self, name, target, rng):
         """Of what the target is, all that are there."""

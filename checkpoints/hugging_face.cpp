@@ -79,10 +79,6 @@ ModelConfig shape_from(const nlohmann::json& config, const std::string& path) {
   return m;
 }
 
-}  // namespace
-
-namespace {
-
 std::optional<int64_t> end_of_documents_from(const nlohmann::json& config, const std::string& path) {
   if (!config.is_object() || !config.contains(ours_key)) return {};
   const nlohmann::json& of_ours = config[ours_key];

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <vector>
 
 #include "kernels/base/check.h"
+#include "tests/simt/block_order.h"
 #include "tests/simt/machine.h"
 #include "tests/simt/symbols.h"
 
@@ -56,17 +56,6 @@ T* reserve(int64_t count) {
   return static_cast<T*>(p);
 }
 
-// What a block knows of another one that released: what that did before so many barriers is ordered before what this
-// one does after its barrier `since`. And what is known of others goes with a release.
-struct Known {
-  uint32_t before = 0, since = 0;
-};
-struct Release {
-  int32_t value = 0;
-  uint32_t block = 0, before = 0;
-  std::map<uint32_t, uint32_t> known;
-};
-
 struct Region {
   uintptr_t begin, end;
   Cell* cells;
@@ -90,10 +79,8 @@ struct Memory {
   std::vector<Pending> pending = std::vector<Pending>(1024);
   // Of each thread: how often it has published, and how often when the block last passed a barrier.
   std::vector<uint32_t> published = std::vector<uint32_t>(1024), published_before = std::vector<uint32_t>(1024);
-  std::map<uintptr_t, std::vector<Release>> released;  // of each flag, in turn, since a launch first released it
-  std::map<uint32_t, std::vector<Known>> known;
-  uint32_t knows = 0;  // the block that knows it
-  size_t last = 0;     // allocation of the last access
+  BlockOrder order;
+  size_t last = 0;  // allocation of the last access
   int64_t accesses = 0;
 } the_memory;
 Memory& memory() { return the_memory; }
@@ -193,20 +180,12 @@ bool lives(const Stamp& s, const Actor& a) {
   return space == Space::shared ? s.block == a.block : s.block != 0;
 }
 
-bool is_known(const Stamp& s, const Actor& a) {
-  const Memory& m = memory();
-  if (m.knows != a.block) return false;
-  const auto at = m.known.find(s.block);
-  return at != m.known.end() && std::any_of(at->second.begin(), at->second.end(), [&](const Known& k) {
-           return s.barrier < k.before && k.since < a.barrier;
-         });
-}
-
 // Whether what is stamped, and lives, is ordered before what `a` does now.
 template <Space space>
 bool ordered(const Stamp& s, const Actor& a) {
   if (space == Space::device && s.block != a.block)
-    return s.block < a.first || is_known(s, a);  // an earlier launch, or a block of this one that has released
+    // An earlier launch, or a block of this one that has released.
+    return s.block < a.first || memory().order.is_known(s.block, s.barrier, a);
   return s.thread == a.thread || s.barrier < a.barrier || (s.warp == a.warp && s.order < a.order);
 }
 
@@ -370,18 +349,10 @@ void writes(void* p, int64_t bytes) { access<true>(p, bytes, running.actor); }
 
 void release(int32_t* flag, int32_t value) {
   const Actor& a = running.actor;
-  Memory& m = memory();
   const auto p = reinterpret_cast<uintptr_t>(flag);
   const Place place = find(p, sizeof(*flag), true);
   if (place.space != Space::device) fault("a flag that is no device memory");
-  Release made{.value = value, .block = a.block, .before = a.barrier, .known = {}};
-  if (m.knows == a.block)
-    for (const auto& [block, all] : m.known)
-      for (const Known& k : all)
-        if (k.since < a.barrier) made.known[block] = std::max(made.known[block], k.before);
-  auto& all = m.released[p];
-  if (!all.empty() && all.back().block < a.first) all.clear();
-  all.push_back(std::move(made));
+  memory().order.release(p, value, a);
   for (uint64_t i = 0; i < sizeof(*flag) / unit; i++)
     place.cells[i].write = {
         .block = a.block, .barrier = a.barrier, .order = a.order, .thread = a.thread, .warp = a.warp};
@@ -389,7 +360,6 @@ void release(int32_t* flag, int32_t value) {
 }
 int32_t await(const int32_t* flag, int32_t at_least) {
   const Actor& a = running.actor;
-  Memory& m = memory();
   const auto p = reinterpret_cast<uintptr_t>(flag);
   const Place place = find(p, sizeof(*flag), false);
   if (place.space != Space::device) fault("a flag that is no device memory");
@@ -399,16 +369,7 @@ int32_t await(const int32_t* flag, int32_t at_least) {
   if (value < at_least)
     fault(fmt::format("awaits {} in {}, which has {}: no block before this one has released it", at_least, name_of(p),
                       value));
-  if (m.knows != a.block) m.known.clear();
-  m.knows = a.block;
-  // The wait ends as early as it may: with the first release that is enough.
-  for (const Release& one : m.released[p]) {
-    if (one.block < a.first || one.value < at_least) continue;
-    m.known[one.block].push_back({one.before, a.barrier});
-    for (const auto& [block, before] : one.known) m.known[block].push_back({before, a.barrier});
-    return one.value;
-  }
-  return value;
+  return memory().order.await(p, value, at_least, a);
 }
 
 void publish_shared() { memory().published[static_cast<size_t>(running.thread)]++; }

@@ -158,7 +158,7 @@ int Run::train() {
     train_to_the_end();
   } catch (const JobError&) {  // which all ranks have: what they save beside the steps is not lost for it
     try {
-      finish_saving();
+      saved_beside_steps(checkpointer_->finish());
     } catch (const JobError& another) {
       log_warning("{}", another.what());
     }
@@ -184,7 +184,7 @@ void Run::train_to_the_end() {
     launched.push_back(step());
     report_all_but(ahead);
     if (checkpointer_->all_ended(phases_)) {
-      books_->between(Account::checkpoint, [&] { save_beside_steps(); });
+      books_->between(Account::checkpoint, [&] { saved_beside_steps(checkpointer_->go_on()); });
       metrics_->start_clock();
     }
     if (!evaluates() && !saves()) continue;
@@ -196,7 +196,8 @@ void Run::train_to_the_end() {
     if (saves()) books_->between(Account::checkpoint, [&] { save_now(); });
     metrics_->start_clock();
   }
-  if (checkpointer_->saving()) books_->between(Account::checkpoint, [&] { finish_saving(); });
+  if (checkpointer_->saving())
+    books_->between(Account::checkpoint, [&] { saved_beside_steps(checkpointer_->finish()); });
 }
 
 Run::Launched Run::step() {
@@ -279,7 +280,7 @@ void Run::keep(const Launched& step, bool ended_the_run) {
 // A step that was launched since is skipped as well (decide_update), so the weights are those of the last update.
 void Run::give_up(const Launched& step) {
   work_->runtime->stream.synchronize();  // which fills its scalars while they are there
-  finish_saving();
+  saved_beside_steps(checkpointer_->finish());
   // All are kept: it may be this update that spoilt the weights.
   if (saved_ < last_update_.step) note(checkpointer_->save(last_update_, true));
   keep(step, true);
@@ -329,7 +330,7 @@ void Run::check_validation() const {
 
 // Until a step updates again, checkpoints from before the last update are kept.
 void Run::save_now() {
-  finish_saving();
+  saved_beside_steps(checkpointer_->finish());
   together(session_, [&] { metrics_->sync(); });
   const bool keep_all = progress_.skipped_in_a_row > 0, ends = stop_ || progress_.step == config_.train.steps;
   saved_at_ = std::chrono::steady_clock::now();
@@ -344,16 +345,7 @@ void Run::save_now() {
   check_finite(saved);
 }
 
-void Run::save_beside_steps() {
-  const std::optional<Saved> saved = checkpointer_->go_on();
-  if (!saved) return;
-  ending_->saved_beside_steps(saved->seconds);
-  note(*saved);
-  check_finite(*saved);
-}
-
-void Run::finish_saving() {
-  const std::optional<Saved> saved = checkpointer_->finish();
+void Run::saved_beside_steps(const std::optional<Saved>& saved) {
   if (!saved) return;
   ending_->saved_beside_steps(saved->seconds);
   note(*saved);

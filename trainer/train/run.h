@@ -62,8 +62,7 @@ class Run {
   LastWeights last_weights();
   void check_validation() const;  // JobError: the last one is not finite
   void save_now();
-  void save_beside_steps();  // goes on with what save_now() has begun
-  void finish_saving();
+  void saved_beside_steps(const std::optional<Saved>& saved);  // if it has ended: what save_now() has begun
   void note(const Saved& saved);
   void check_finite(const Saved& saved);  // JobError
   bool due(int64_t every) const;

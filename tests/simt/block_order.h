@@ -1,0 +1,39 @@
+// What orders the blocks of one launch: flags in device memory that earlier ones release and later ones await.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "tests/simt/machine.h"
+
+namespace megalith::simt {
+
+class BlockOrder {
+ public:
+  // The actor's block puts `value` into the flag at that address, and with it what the block has done and knows.
+  void release(uintptr_t flag, int32_t value, const Actor& a);
+  // The actor's block waits for the flag, which holds `found`, to be at_least. The wait ends as early as it may: with
+  // the first release of this launch that is enough. Returns what it finds then.
+  int32_t await(uintptr_t flag, int32_t found, int32_t at_least, const Actor& a);
+  // Whether what another block did after `barrier` barriers is ordered before what the actor does now.
+  bool is_known(uint32_t block, uint32_t barrier, const Actor& a) const;
+
+ private:
+  // What a block knows of another one that released: what that did before so many barriers is ordered before what this
+  // one does after its barrier `since`. And what is known of others goes with a release.
+  struct Known {
+    uint32_t before = 0, since = 0;
+  };
+  struct Release {
+    int32_t value = 0;
+    uint32_t block = 0, before = 0;
+    std::map<uint32_t, uint32_t> known;
+  };
+
+  std::map<uintptr_t, std::vector<Release>> released_;  // of each flag, in turn, since a launch first released it
+  std::map<uint32_t, std::vector<Known>> known_;
+  uint32_t knows_ = 0;  // the block that knows it
+};
+
+}  // namespace megalith::simt
