@@ -68,6 +68,26 @@ TEST(Difference, is_counted_and_placed) {
             "larger 0.667 at [0, 1] (1 | 3)");
 }
 
+TEST(Difference, is_placed_in_a_tensor_of_several_blocks) {
+  const TemporaryFolder a, b;
+  const int64_t elements = (int64_t{1} << 20) + 3;
+  const auto write = [&](const std::string& directory, float last) {
+    std::vector<float> data(static_cast<size_t>(elements), 1);
+    data.back() = last;
+    const std::string folder = begin_checkpoint(directory, 1);
+    Manifest manifest{.step = 1, .state = nlohmann::json::object(), .files = {}};
+    const std::vector<StoredPiece> pieces{{whole_piece("t", {elements}), data.data()}};
+    manifest.files.push_back(write_rank_file(folder, 0, pieces));
+    return publish_checkpoint(folder, std::move(manifest));
+  };
+  CheckpointReader one(write(a.path(), 1)), other(write(b.path(), 2));
+  const TensorComparison c = compare_tensors(one, other);
+  ASSERT_EQ(c.different.size(), 1u);
+  EXPECT_EQ(describe(c.different[0]),
+            "t: 1 of 1048579 elements differ, by at most 1 at [1048578] (1 | 2); relative to the larger 0.5 at "
+            "[1048578] (1 | 2)");
+}
+
 TEST(Difference, of_signs_of_zero_and_of_kinds_of_nan_is_one) {
   const TemporaryFolder a, b;
   const float nan = std::numeric_limits<float>::quiet_NaN();

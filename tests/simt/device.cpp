@@ -1,6 +1,7 @@
 // The GPU of the machine of simt.h, for kernels/base/device.h: one, whose work is done as late and in as odd an order
 // as streams and events allow. Nothing runs when it is enqueued. When the host asks for an event or waits, work of the
-// streams is done piece by piece, each from a stream drawn at random among those that may go on, until the host has
+// streams is done piece by piece, each from a stream drawn at random among those that may go on, of which one is left
+// behind for a while, until the host has
 // what it asked for; so what is not ordered by an event, and memory that is written or freed too early, gives wrong
 // numbers. While a stream exists the host may not touch device memory. Only the thread that makes streams makes work go
 // on; others may ask for events.
@@ -47,6 +48,8 @@ struct Device {
   std::vector<CUstream_st*> streams;
   std::map<uintptr_t, uintptr_t> pinned;  // begin, end
   uint32_t random = 1;
+  const CUstream_st* behind = nullptr;  // goes on where no other stream does, for so many pieces of work
+  uint32_t for_pieces = 0;
   std::thread::id host;
 };
 Device& device() {
@@ -68,6 +71,11 @@ void go_on() {
     if (may_go_on(*s)) able.push_back(s);
   CHECK(!able.empty(), "the streams of the simulated device wait for one another");
   d.random = d.random * 1664525u + 1013904223u;
+  if (d.for_pieces-- == 0) {
+    d.for_pieces = (d.random >> 8) % 1024;
+    d.behind = d.streams[(d.random >> 20) % d.streams.size()];
+  }
+  if (able.size() > 1) std::erase(able, d.behind);
   CUstream_st& s = *able[(d.random >> 16) % able.size()];
   Item item = std::move(s.items.front());
   s.items.pop_front();
