@@ -36,6 +36,8 @@ const std::vector<Layout> resharded_layouts = {
 Config config_of(const Layout& layout, const std::string& directory) {
   Config config = deep_model(8);
   config.checkpoint.directory = directory;
+  config.data.tokenizer = "somewhere";  // runs keep a copy
+  config.run.output = std::filesystem::path(directory).parent_path() / "run";
   return parse_config(to_toml(config), "the test", layout.overrides);
 }
 
@@ -60,6 +62,7 @@ TEST(Reshard, WritesWhatRanksOfThatLayoutWrite) {
   const Config alone = config_of({1, {}}, home + "/alone");
   const std::string source = checkpoint_path(alone.checkpoint.directory, 3);
   if (session().rank() == 0) {
+    fs::create_directories(run_tokenizer(alone));
     SmallRun run(alone);
     for (int64_t s : {0, 1, 2}) run.step(s);
     Sanity sanity;

@@ -159,14 +159,18 @@ TEST(SimulatedGpu, TheHostWaitsForNothingWithinAStep) {
 TEST(SimulatedGpu, CopiesTheStateBesideTheNextStep) {
   for (double on_host : {0.0, 0.5}) {
     Config config = small_config();
+    config.model.layers = 1;
     config.checkpoint.asynchronous = true;
     config.memory.offload_optimizer = on_host;
     SmallRun run(config, World::cuda), twin(config, World::cuda);
     int64_t changed = 0;
-    for (int64_t step = 0; step < 6; step++) {
-      run.step(step);
-      twin.step(step);
+    for (int64_t step = 0; step < 4; step++) {
+      StepScalars scalars;
+      const int64_t first = step * config.batch.global_batch_size;
+      const Stream::Ticket ticket = run.trainer.step(step, first, feed_text(config, first), {}, &scalars);
       const std::vector<SavedTensor>& copies = run.trainer.copy_state();
+      run.runtime.stream.receive(ticket);
+      twin.step(step);
       run.step(++step);
       for (size_t i = 0; i < copies.size(); i++) {
         const std::vector<float> then = on_host_of(twin, i), copied = values_of(copies[i].values);

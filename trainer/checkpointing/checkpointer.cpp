@@ -150,7 +150,8 @@ Saving::Task Checkpointer::task(const Progress& progress, bool keep_all, std::ve
                 {"model", describe_model(config_.model)},
                 {"config", to_toml(config_)}};
   task.state.update(progress.sanity.to_json());
-  task.state.update(describe_tokenizer(config_, checkpoint_path(directory, progress.step)));
+  task.state.update(describe_tokenizer(config_.data.tokenizer.empty() ? "" : run_tokenizer(config_),
+                                       checkpoint_path(directory, progress.step)));
   if (course_) {
     task.state["course"] = to_json(*course_);
     task.state["orders"] = orders_with(resumed_, resumed_at_.step, resumed_at_.sequences, *course_);

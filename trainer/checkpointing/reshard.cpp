@@ -48,15 +48,6 @@ StoredPiece read_when_shown(CheckpointReader& reader, const Piece& piece) {
           }};
 }
 
-// What the state says of places, which depend on where it is written.
-void set_places(nlohmann::json& state, const Manifest& manifest, const std::string& from, const std::string& to) {
-  const std::string tokenizer = tokenizer_of(manifest, from);
-  if (tokenizer.empty()) return;
-  const fs::path path = fs::absolute(tokenizer).lexically_normal();
-  state["tokenizer"] = path.string();
-  state["tokenizer_from_here"] = path.lexically_relative(fs::absolute(to).lexically_normal()).string();
-}
-
 void check_all_is_saved(const CheckpointReader& reader, const std::set<std::string>& saved) {
   for (const std::string& name : reader.names())
     CHECK(saved.contains(name),
@@ -98,7 +89,8 @@ std::string reshard(const ReshardOptions& options) {
   Manifest manifest{.step = reader.manifest().step, .state = reader.manifest().state, .files = {}};
   manifest.state["written_by"] = version();
   manifest.state["config"] = to_toml(config);
-  set_places(manifest.state, reader.manifest(), from, checkpoint_path(options.to, manifest.step));
+  if (const std::string tokenizer = tokenizer_of(reader.manifest(), from); !tokenizer.empty())
+    manifest.state.update(describe_tokenizer(tokenizer, checkpoint_path(options.to, manifest.step)));
   const std::string folder = begin_checkpoint(options.to, manifest.step);
   try {
     for (int rank = 0; rank < options.ranks; rank++) {

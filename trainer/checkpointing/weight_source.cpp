@@ -91,9 +91,9 @@ ModelConfig model_of(const Manifest& manifest, const std::string& path) {
 
 std::string run_tokenizer(const Config& config) { return config.run.output + "/tokenizer"; }
 
-nlohmann::json describe_tokenizer(const Config& config, const std::string& checkpoint) {
-  if (config.data.tokenizer.empty()) return {{"tokenizer", ""}};
-  const fs::path path = fs::absolute(run_tokenizer(config)).lexically_normal();
+nlohmann::json describe_tokenizer(const std::string& folder, const std::string& checkpoint) {
+  if (folder.empty()) return {{"tokenizer", ""}};
+  const fs::path path = fs::absolute(folder).lexically_normal();
   const fs::path from = fs::absolute(checkpoint).lexically_normal();
   return {{"tokenizer", path.string()}, {"tokenizer_from_here", path.lexically_relative(from).string()}};
 }

@@ -37,11 +37,11 @@ std::vector<StoredParameter> stored_parameters(const ModelConfig& model);
 nlohmann::json describe_model(const ModelConfig& model);
 ModelConfig model_of(const Manifest& manifest, const std::string& path);
 
-// Where the tokenizer of a checkpoint is, as its manifest holds it: the run folder's copy, absolute and from the folder
-// of the checkpoint; empty without one. And back: the folder of the two whose tokenizer is the one that the checkpoint
+// Where the tokenizer of a checkpoint is, as its manifest holds it: a folder, absolute and from the folder of the
+// checkpoint; empty without one. And back: the folder of the two whose tokenizer is the one that the checkpoint
 // was trained with, so that a run that has moved is understood. Where both are gone, a path at which there is none;
 // empty where there are only other tokenizers.
-nlohmann::json describe_tokenizer(const Config& config, const std::string& checkpoint);
+nlohmann::json describe_tokenizer(const std::string& folder, const std::string& checkpoint);
 std::string tokenizer_of(const Manifest& manifest, const std::string& checkpoint);
 
 // The run folder's copy of its tokenizer.
