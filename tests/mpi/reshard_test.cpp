@@ -33,11 +33,11 @@ const std::vector<Layout> resharded_layouts = {
      {"parallel.pipeline_parallel_degree=4", "parallel.virtual_stages=2", "parallel.sharded_data_parallel_degree=1"}},
     {8, {"parallel.tensor_parallel_degree=2", "parallel.pipeline_parallel_degree=2"}}};
 
-Config config_of(const Layout& layout, const std::string& directory) {
+Config config_of(const Layout& layout, const std::string& home, const std::string& directory) {
   Config config = deep_model(8);
-  config.checkpoint.directory = directory;
+  config.checkpoint.directory = home + "/" + directory;
   config.data.tokenizer = "somewhere";  // runs keep a copy
-  config.run.output = std::filesystem::path(directory).parent_path() / "run";
+  config.run.output = home + "/run";
   return parse_config(to_toml(config), "the test", layout.overrides);
 }
 
@@ -59,7 +59,7 @@ void expect_same_files(const std::string& a, const std::string& b) {
 TEST(Reshard, WritesWhatRanksOfThatLayoutWrite) {
   const test::TemporaryFolder mine;
   const std::string home = session().broadcast_text(mine.path());
-  const Config alone = config_of({1, {}}, home + "/alone");
+  const Config alone = config_of({1, {}}, home, "alone");
   const std::string source = checkpoint_path(alone.checkpoint.directory, 3);
   if (session().rank() == 0) {
     fs::create_directories(run_tokenizer(alone));
@@ -74,7 +74,7 @@ TEST(Reshard, WritesWhatRanksOfThatLayoutWrite) {
   for (const Layout& layout : resharded_layouts) {
     if (layout.ranks != session().size()) continue;
     SCOPED_TRACE(fmt::format("{}", fmt::join(layout.overrides, " ")));
-    Config config = config_of(layout, fmt::format("{}/loaded_{}", home, number));
+    Config config = config_of(layout, home, fmt::format("deeper/loaded_{}", number));
     config.checkpoint.resume = source;
     SmallRun run = on_all_ranks(config);
     Checkpointer checkpointer(config, session(), run.trainer);
@@ -84,7 +84,7 @@ TEST(Reshard, WritesWhatRanksOfThatLayoutWrite) {
     const std::string loaded = checkpointer.save(*progress).path;
     if (session().rank() == 0) {
       const std::string resharded = reshard({.from = source,
-                                             .to = fmt::format("{}/resharded_{}", home, number),
+                                             .to = fmt::format("{}/deeper/resharded_{}", home, number),
                                              .ranks = layout.ranks,
                                              .overrides = layout.overrides});
       expect_same_files(resharded, loaded);
@@ -156,7 +156,7 @@ TEST(Reshard, TakesLittleMemory) {
 
 class ReshardRefuses : public ::testing::Test {
  protected:
-  ReshardRefuses() : config_(config_of({1, {}}, folder_ / "alone")), source_(folder_ / "alone/step-00000003") {
+  ReshardRefuses() : config_(config_of({1, {}}, folder_.path(), "alone")), source_(folder_ / "alone/step-00000003") {
     if (session().size() > 1) return;
     SmallRun run(config_);
     Checkpointer(config_, Alone(), run.trainer).save({.step = 3, .sequences = 24});
