@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <sstream>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -18,6 +19,18 @@ constexpr int64_t chunk_elements = int64_t{1} << 20;
 
 std::string damage(const std::string& path, const std::string& what, uint64_t found, uint64_t expected) {
   return fmt::format("{}: {} is damaged: checksum {}, expected {}", path, what, hex(found), hex(expected));
+}
+
+// With the config, which is a text in it, line by line.
+std::string text_of_state(nlohmann::json state) {
+  std::string config;
+  if (const auto text = state.find("config"); text != state.end() && text->is_string()) {
+    std::istringstream lines(text->get<std::string>());
+    config = "config\n";
+    for (std::string line; std::getline(lines, line);) config += line.empty() ? "\n" : "  " + line + "\n";
+    state.erase(text);
+  }
+  return fmt::format("state {}\n{}", json_text(state, 1), config);
 }
 
 }  // namespace
@@ -206,10 +219,10 @@ std::string describe_checkpoint(const std::string& folder) {
                          fmt::join(whole.shape, ", "));
   }
   const std::string not_finite = what_is_not_finite(manifest);
-  return fmt::format("{}\nstep {}{}\n{}, {}, {}, {} of {}\nstate {}\ntensors\n{}", folder, manifest.step,
+  return fmt::format("{}\nstep {}{}\n{}, {}, {}, {} of {}\n{}tensors\n{}", folder, manifest.step,
                      not_finite.empty() ? "" : "\nNOT FINITE: " + not_finite, counted(manifest.files.size(), "file"),
                      counted(bytes, "byte"), counted(pieces.size(), "tensor"), counted(elements, "element"),
-                     fmt::join(types, " and "), json_text(manifest.state, 1), table);
+                     fmt::join(types, " and "), text_of_state(manifest.state), table);
 }
 
 }  // namespace megalith

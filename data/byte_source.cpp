@@ -200,7 +200,9 @@ void ByteSource::skip(int64_t bytes) {
   }
 }
 
-std::unique_ptr<ByteSource> open_bytes(const TextInput& input) {
+namespace {
+
+std::unique_ptr<ByteSource> open_decompressed(const TextInput& input) {
   auto raw = std::make_unique<RawBytes>(input);
   const std::string_view found = compression_in_bytes(raw->head()), named = compression_in_name(input.path);
   CHECK(named.empty() || named == found,
@@ -210,6 +212,47 @@ std::unique_ptr<ByteSource> open_bytes(const TextInput& input) {
   if (found == ".zst") return std::make_unique<Zstd>(std::move(raw));
   if (found == ".xz") return std::make_unique<Xz>(std::move(raw));
   return raw;
+}
+
+class WithoutByteOrderMark : public ByteSource {
+ public:
+  explicit WithoutByteOrderMark(std::unique_ptr<ByteSource> source) : source_(std::move(source)) {
+    size_t found = 0;
+    head_.resize(mark.size());
+    while (found < head_.size()) {
+      const size_t n = source_->read(head_.data() + found, head_.size() - found);
+      if (n == 0) break;
+      found += n;
+    }
+    head_.resize(found);
+    if (head_ == mark) head_.clear();
+  }
+
+  size_t read(char* out, size_t most) override {
+    if (at_ == head_.size()) return source_->read(out, most);
+    const size_t n = head_.copy(out, most, at_);
+    at_ += n;
+    return n;
+  }
+  void skip(int64_t bytes) override {
+    const auto n = std::min(bytes, static_cast<int64_t>(head_.size() - at_));
+    at_ += static_cast<size_t>(n);
+    if (bytes > n) source_->skip(bytes - n);
+  }
+  int64_t consumed() const override { return source_->consumed(); }
+
+ private:
+  static constexpr std::string_view mark = "\xef\xbb\xbf";
+
+  std::unique_ptr<ByteSource> source_;
+  std::string head_;  // the first bytes, if they are no mark
+  size_t at_ = 0;     // so many of them were given
+};
+
+}  // namespace
+
+std::unique_ptr<ByteSource> open_bytes(const TextInput& input) {
+  return std::make_unique<WithoutByteOrderMark>(open_decompressed(input));
 }
 
 }  // namespace megalith

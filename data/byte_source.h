@@ -1,5 +1,6 @@
 // The bytes of a text from front to back, as they are once decompressed: of a plain file, a pipe, or either compressed
-// with gzip, zstd or xz. Several compressed streams in one file are read one after the other.
+// with gzip, zstd or xz. Several compressed streams in one file are read one after the other. A byte order mark at the
+// front is no text: it is left out, and offsets count from what follows it.
 //
 // What the first bytes say counts, for no compressed stream begins like UTF-8 text; a file whose name says otherwise is
 // refused. Memory: up to 128 MiB for zstd's window, 256 MiB for xz's.

@@ -112,7 +112,8 @@ Corpus reopen_corpus(const CorpusOptions& options, std::vector<TextInput> inputs
 Corpus open_corpus(const CorpusOptions& options) {
   CHECK(!options.texts.empty(), "no text to prepare; name at least one file");
   CHECK(options.held_out_fraction >= 0 && options.held_out_fraction < 1,
-        "a validation fraction of {}; it must be at least 0 and below 1", options.held_out_fraction);
+        "a validation fraction of {}; it must be at least 0 and below 1, as 0.1 for a tenth",
+        options.held_out_fraction);
   std::vector<TextInput> inputs = find_texts(options.texts, options.pipes_are_json);
   if (options.held_out_fraction == 0) return reopen_corpus(options, std::move(inputs), HoldOut::Rule::nothing, {});
 

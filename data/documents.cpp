@@ -10,7 +10,7 @@ namespace megalith {
 
 namespace {
 
-constexpr std::string_view byte_order_mark = "\xef\xbb\xbf", blanks = " \t\r\n";
+constexpr std::string_view blanks = " \t\r\n";
 
 bool is_good(std::string_view text) {
   return simdjson::validate_utf8(text.data(), text.size()) && std::memchr(text.data(), 0, text.size()) == nullptr;
@@ -99,11 +99,10 @@ void DocumentReader::lines_of(const TextBatch& batch, const Give& give) {
   int64_t line_number = batch.begin.lines;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
-    std::string_view line = text.substr(begin, end - begin);
+    const std::string_view line = text.substr(begin, end - begin);
     const int64_t offset = batch.begin.offset + static_cast<int64_t>(begin);
     begin = end + 1;
     line_number++;
-    if (offset == 0 && line.starts_with(byte_order_mark)) line.remove_prefix(byte_order_mark.size());
     if (line.find_first_not_of(blanks) == std::string_view::npos) continue;
     std::string bad;
     const std::string_view document = parser_->text_of(line, corpus_.field, bad);

@@ -182,8 +182,8 @@ std::unique_ptr<Tokenizer> named_tokenizer(const std::string& spec) {
   if (vocab_to_train(spec) > 0) return nullptr;
   std::error_code absent;
   CHECK(fs::is_directory(spec, absent),
-        "the tokenizer {} is not a folder; give \"bytes\", \"train:VOCAB\" or a folder that holds vocab.json and "
-        "merges.txt",
+        "the tokenizer {} is not a folder; give \"bytes\", \"train:VOCAB\" or a folder that holds tokenizer.json, or "
+        "vocab.json and merges.txt",
         spec);
   return load_tokenizer(spec);
 }

@@ -55,8 +55,8 @@ TEST(Checkpoint, inspect_verify_and_export) {
   const std::string checkpoint = "run/checkpoints/step-00000008";
   const Result inspected = run(megalith({"checkpoint", "inspect", checkpoint}), scratch.folder());
   EXPECT_EQ(inspected.status, 0) << inspected.text();
-  for (const char* word : {"step 8", "3 files", "\"layers\": 2", "\"sequences\": 64", "parameters/wte.weight",
-                           "moments/first/h.1.mlp.c_fc.weight", "(257, 64)"})
+  for (const char* word : {"step 8", "3 files", "\"layers\": 2", "\"sequences\": 64", "\n  layers = 2 ",
+                           "parameters/wte.weight", "moments/first/h.1.mlp.c_fc.weight", "(257, 64)"})
     EXPECT_NE(inspected.out.find(word), std::string::npos) << word << " is missing: " << inspected.text();
 
   const Result whole = run(megalith({"checkpoint", "verify", checkpoint}), scratch.folder());

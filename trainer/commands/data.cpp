@@ -102,6 +102,12 @@ Command prepare_command(CLI::App& cli) {
       ->capture_default_str();
   app->add_option("--validation", options->corpus.held_out_fraction,
                   "share of the documents held out, drawn by their content; of a few documents, the end of each")
+      ->check([](const std::string& text) {
+        double number = 0;
+        return CLI::detail::lexical_cast(text, number)
+                   ? ""
+                   : fmt::format("{} is not a number from 0 to 1; give a share, as 0.1 for a tenth", text);
+      })
       ->capture_default_str();
   app->add_option("--shard-tokens", options->shard_tokens,
                   "a shard (train-00000.bin, ...) ends with the document that makes it so long; 0: one file")

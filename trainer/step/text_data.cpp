@@ -65,6 +65,9 @@ std::unique_ptr<Tokenizer> open_tokenizer(Config& config) {
         "data.tokenizer = {}, but no tokenizer/ stands beside data.train = \"{}\"; run `megalith prepare` with it, or "
         "name a tokenizer's folder",
         wanted, config.data.train);
+    if (!found && config.model.vocab == 0 && !config.data.train.empty())
+      for (const DataSource& source : parse_sources("data.train", config.data.train))
+        files_of("data.train", source.name);  // a missing file is the first thing to say
     CHECK(found || config.model.vocab > 0,
           "model.vocab = 0, data.tokenizer is empty, and no tokenizer/ stands beside data.train = \"{}\"; set one of "
           "them",
