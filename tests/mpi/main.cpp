@@ -6,8 +6,6 @@
 #include <cstdio>
 #include <memory>
 
-#include <fmt/format.h>
-
 #include "tests/mpi/session.h"
 #include "trainer/session/mpi_session.h"
 #include "trainer/session/watched_session.h"
