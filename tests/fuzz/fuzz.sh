@@ -13,7 +13,7 @@ mapfile -t targets < <([ $# -gt 0 ] && printf '%s\n' "$@" || ls -d $here/seeds/*
 
 sources=(kernels/base/{check,files,json,mapped_file}.cpp configs/*.cpp
   checkpoints/{checksum,directory,hdf5_structure,hugging_face,manifest,piece,safetensors}.cpp
-  data/{bpe_merger,bpe_names,bpe_tokenizer,bpe_vocabulary,byte_tokenizer,pretokenizer,tokenizer,tokenizer_json}.cpp
+  data/{bpe_merger,bpe_names,bpe_tokenizer,bpe_vocabulary,byte_tokenizer,pretokenizer,run_cut,tokenizer,tokenizer_json}.cpp
   data/token_format_*.cpp $here/{fuzzer,library_view,targets}.cpp)
 packages='hdf5 libxxhash libutf8proc fmt tomlplusplus nlohmann_json'
 sanitizers=-fsanitize=address,undefined
