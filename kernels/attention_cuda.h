@@ -61,13 +61,14 @@ struct HeadMask {
   }
 };
 
-// Begins to copy rows [first, first + rows) of a head to a tile, by all threads of the block; rows from T on become
-// zeros. A thread keeps to one column of vectors, so that it goes from row to row by constant steps.
+// Begins to copy rows [first, first + rows) of a head to a tile, by so many threads: those of the block, or of one
+// warpgroup; rows from T on become zeros. A thread keeps to one column of vectors, so that it goes from row to row by
+// constant steps.
 template <class Tiles, int D, int rows, int threads, class E>
 __device__ void copy_tile(E* tile, const E* head, int64_t stride, int first, int T) {
   constexpr int across = D == 64 ? 8 : 16, step = threads / across;
   static_assert(rows % step == 0 && step % 8 == 0);
-  const int row = static_cast<int>(threadIdx.x) / across, c = static_cast<int>(threadIdx.x) % across * 8;
+  const int row = static_cast<int>(threadIdx.x) % threads / across, c = static_cast<int>(threadIdx.x) % across * 8;
   if (c >= D) return;
   const E* from = head + int64_t{first + row} * stride + c;
   tile += Tiles::template at<rows>(row, c);

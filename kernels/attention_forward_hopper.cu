@@ -1,7 +1,13 @@
 // As attention_forward.cu, with products of warpgroups: a block owns 128 queries of one head, a warpgroup 64 of them,
-// and goes over the keys in tiles of 128, from the diagonal down. While the softmax of a tile is taken, its warpgroup's
-// product of the weights before with their values runs, and whatever the other warpgroup has enqueued. (Method:
-// FlashAttention-3, arXiv:2407.08608, section 3.2.)
+// and goes over the keys in tiles of 128, from the diagonal down. The warpgroups take turns, the second half a tile
+// behind the first: while one takes its softmax, the other enqueues its next scores and the product of the weights
+// before with their values, so that the tensor cores have work in either half. (Method: FlashAttention-3,
+// arXiv:2407.08608, section 3.1; there with named barriers.)
+//
+// The turns are barriers of the block, of which each thread comes to as many, from one line: none can be waited for in
+// vain. In its products' turn the first warpgroup begins to copy the keys of the next tile, the second the values of
+// the one that it has values for next. A place is written again once both have waited for the products that read it, a
+// barrier before; keys have two places, values, which are used a turn later, three.
 #include "kernels/attention.h"
 #include "kernels/attention_warpgroup_tiles.h"
 
@@ -12,7 +18,7 @@ constexpr int threads = 2 * warpgroup_size, query_tile = 128, key_tile = 128;
 constexpr int columns = key_tile / 8, depth = key_tile / 16;
 
 template <class Tiles>
-constexpr int64_t shared_bytes = Tiles::bytes(query_tile) + 4 * Tiles::bytes(key_tile);
+constexpr int64_t shared_bytes = Tiles::bytes(query_tile) + 5 * Tiles::bytes(key_tile);
 
 template <class E, int D, bool dropped>
 __global__ void __launch_bounds__(threads, 1)
@@ -27,10 +33,13 @@ __global__ void __launch_bounds__(threads, 1)
   constexpr int64_t query_bytes = Tiles::bytes(query_tile), key_bytes = Tiles::bytes(key_tile);
   E* queries = shared_memory<E>();
   const auto keys = [](int i) { return shared_memory<E>(query_bytes + i % 2 * key_bytes); };
-  const auto values = [](int i) { return shared_memory<E>(query_bytes + (2 + i % 2) * key_bytes); };
-  const auto copy_keys = [&](int i) { copy_tile<Tiles, D, key_tile, threads>(keys(i), k, at.stride, i * key_tile, T); };
-  const auto copy_values = [&](int i) {
-    copy_tile<Tiles, D, key_tile, threads>(values(i), v, at.stride, i * key_tile, T);
+  const auto values = [](int i) { return shared_memory<E>(query_bytes + (2 + i % 3) * key_bytes); };
+  const bool second = warpgroup_index() == 1;
+  const auto copy_next = [&](int i) {  // by each warpgroup its own kind
+    if (i >= first)
+      copy_tile<Tiles, D, key_tile, warpgroup_size>(second ? values(i) : keys(i), second ? v : k, at.stride,
+                                                    i * key_tile, T);
+    copy_async_commit();
   };
   const float to_log2 = scale * log2_e;
   float sums[1][D / 8][4] = {}, scores[1][columns][4], top[2] = {-infinity, -infinity}, sum[2] = {}, rescale[2];
@@ -45,50 +54,51 @@ __global__ void __launch_bounds__(threads, 1)
         drop<8>(scores[0], kept_bits<false>(head_mask, mine, i * key_tile + part * 8), part);
     }
   };
-  // The sums and their weights are free, and take the softmax's results. The copies have arrived, and all threads are
-  // done with the tiles whose places come next.
-  const auto turn = [&] {
+  const auto hand_over = [&] { sync_threads(); };
+  const auto arrive = [&] {
+    copy_async_wait<0>();
+    publish_shared();
+    hand_over();
+  };
+  const auto take_weights = [&] {  // the sums and their weights are free
     Tiles::template wait<0>(sums);
     rescale_rows(sums[0], rescale);
     pack_weights<E>(weights[0], scores[0]);
-    copy_async_wait<0>();
-    publish_shared();
-    sync_threads();
   };
 
   copy_tile<Tiles, D, query_tile, threads>(queries, q, at.stride, last * query_tile, T);
-  copy_keys(last);
+  copy_tile<Tiles, D, key_tile, threads>(keys(last), k, at.stride, last * key_tile, T);
+  copy_tile<Tiles, D, key_tile, threads>(values(last), v, at.stride, last * key_tile, T);
   copy_async_commit();
-  copy_async_wait<0>();
-  publish_shared();
-  sync_threads();
+  arrive();
+  if (second) hand_over();
   Tiles::begin(scores);
   Tiles::template multiply_rows<query_tile, key_tile>(scores, queries, keys(last));
   Tiles::commit();
-  copy_values(last);
-  if (last > first) copy_keys(last - 1);
-  copy_async_commit();
+  copy_next(last - 1);
   Tiles::template wait<0>(scores);
+  hand_over();
   hide_later(scores[0], row);
   softmax(last);
   for (int i = last - 1; i >= first; i--) {
-    turn();  // in front of the loop, for within one block of code ptxas would have it wait before the softmax
+    take_weights();  // here, for in one block of code with it ptxas would have it wait before the softmax
+    arrive();
     Tiles::begin(scores, sums, weights);
     Tiles::template multiply_rows<query_tile, key_tile>(scores, queries, keys(i));
     Tiles::commit();
     Tiles::template multiply_weights<key_tile>(sums, weights, values(i + 1));
     Tiles::commit();
-    copy_values(i);  // while the products run
-    if (i > first) copy_keys(i - 1);
-    copy_async_commit();
+    copy_next(i - 1);  // while the products run
     Tiles::template wait<1>(scores);
+    hand_over();
     softmax(i);
   }
-  turn();
+  take_weights();  // all copies have arrived a turn ago
   Tiles::begin(sums, weights);
   Tiles::template multiply_weights<key_tile>(sums, weights, values(first));
   Tiles::commit();
   Tiles::template wait<0>(sums);
+  if (!second) hand_over();
   finish_rows<Tiles, D, query_tile>(out, lse, at, mine, T, sums[0], top, sum, scale, mask.scale, queries, row);
 }
 }  // namespace
