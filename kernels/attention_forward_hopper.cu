@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(threads, 1)
         drop<8>(scores[0], kept_bits<false>(head_mask, mine, i * key_tile + part * 8), part);
     }
   };
-  const auto hand_over = [&] { sync_threads(); };
+  const auto hand_over = [&] { sync_turn(); };
   const auto arrive = [&] {
     copy_async_wait<0>();
     publish_shared();

@@ -6,6 +6,7 @@
 //   launching    Launch{"name", grid, block, shared_bytes}, allow_shared_memory(), start(), for launch() below
 //   qualifiers   __global__ __device__ __launch_bounds__(n) __shared__; threadIdx blockIdx blockDim gridDim, dim3
 //   barriers     sync_threads(), sync_warp(mask)       every thread of the block, every lane of the mask, from one line
+//                sync_turn(): sync_threads() for warps that come to it in different branches, as those that take turns
 //   votes        ballot(p, mask), any(p, mask)
 //   shuffles     shuffle(v, lane, mask), shuffle_xor(v, bits, mask); v of 4 or 8 bytes
 //   memory       load<n>(p), store(p, v): n elements, n * sizeof(T) 1, 2, 4, 8 or a multiple of 16, p so aligned (to 16

@@ -55,6 +55,9 @@ void start(Queue queue, const Launch& l, void (*kernel)(Parameters...), Paramete
 }
 
 __device__ inline void sync_threads() { __syncthreads(); }
+// Not __syncthreads(), for which the compiler may take it that all warps come by one branch. PTX's barrier counts warps,
+// whatever branch they are in (PTX ISA, barrier).
+__device__ inline void sync_turn() { asm volatile("bar.sync 0;" ::: "memory"); }
 __device__ inline void sync_warp(unsigned mask = full_mask) { __syncwarp(mask); }
 
 __device__ inline unsigned ballot(bool p, unsigned mask = full_mask) { return __ballot_sync(mask, p); }

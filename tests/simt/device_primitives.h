@@ -64,6 +64,7 @@ void start(Queue queue, const Launch& l, void (*kernel)(Parameters...), Paramete
 }
 
 inline void sync_threads(Where where = Where::current()) { simt::barrier(where); }
+inline void sync_turn(Where where = Where::current()) { simt::barrier(where); }
 inline void sync_warp(unsigned mask = full_mask, Where where = Where::current()) {
   simt::meet(
       "sync_warp", mask, &mask, [](void* const*) { simt::order_warp(); }, where);
