@@ -1,10 +1,8 @@
-// From texts of every form to tokens: documents, held-out ones, bad ones, shards, and going on after an end at any
-// moment.
+// From texts of every form to tokens: documents, held-out ones, bad ones, shards.
 #include "data/corpus.h"
 
 #include <sys/stat.h>
 
-#include <cerrno>
 #include <set>
 #include <thread>
 
@@ -14,56 +12,26 @@
 #include "data/token_stream.h"
 #include "data/tokenizer.h"
 #include "tests/data/compressed.h"
+#include "tests/data/corpora.h"
 #include "tests/data/scratch.h"
-#include "tests/long_tests.h"
 
 namespace megalith {
 namespace {
 
 namespace fs = std::filesystem;
+using test::as_lines;
+using test::as_text;
+using test::documents_in;
+using test::files_below;
 using test::gzipped;
+using test::json_line;
+using test::numbered;
+using test::options_for;
 using test::Scratch;
+using test::Texts;
 using test::valid_text;
 using test::xz_compressed;
 using test::zstd_compressed;
-
-using Texts = std::vector<std::string>;
-
-PrepareOptions options_for(const Texts& texts, const std::string& out, double held_out_fraction) {
-  PrepareOptions options;
-  options.corpus.texts = texts;
-  options.corpus.held_out_fraction = held_out_fraction;
-  options.tokenizer = "bytes";
-  options.out = out;
-  options.threads = 2;
-  return options;
-}
-
-// The documents in a token file of the byte tokenizer.
-Texts documents_in(const std::string& path) {
-  const TokenStream stream = TokenStream::open(path);
-  std::vector<int32_t> tokens(static_cast<size_t>(stream.size()));
-  stream.read(0, tokens);
-  Texts documents(1);
-  for (const int32_t token : tokens)
-    if (token == 256)
-      documents.emplace_back();
-    else
-      documents.back() += static_cast<char>(token);
-  EXPECT_EQ(documents.back(), "") << "tokens after the last end of a text";
-  documents.pop_back();
-  return documents;
-}
-
-// Every file below a folder.
-std::map<std::string, std::string> files_below(const std::string& folder) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry : fs::recursive_directory_iterator(folder))
-    if (entry.is_regular_file()) files[fs::relative(entry.path(), folder).string()] = read_file(entry.path().string());
-  return files;
-}
-
-std::string json_line(const std::string& text) { return "{\"id\": [1, {}], \"text\": \"" + text + "\"}\n"; }
 
 TEST(Corpus, DocumentsOfEveryForm) {
   Scratch scratch;
@@ -123,23 +91,6 @@ TEST(Corpus, PipesOfBothKinds) {
 }
 
 // Half of them in JSON lines, half as text.
-Texts numbered(int count, int from) {
-  Texts documents;
-  for (int i = from; i < from + count; i++)
-    documents.push_back(fmt::format("document {} {}", i, std::string(static_cast<size_t>(i % 40), 'x')));
-  return documents;
-}
-std::string as_lines(const Texts& documents) {
-  std::string lines;
-  for (const std::string& document : documents) lines += json_line(document);
-  return lines;
-}
-std::string as_text(const Texts& documents) {
-  std::string text;
-  for (const std::string& document : documents) text += document + "<|endoftext|>";
-  return text;
-}
-
 TEST(Corpus, WholeDocumentsAreDrawnByTheirContent) {
   Scratch scratch;
   const Texts first = numbered(600, 0), second = numbered(600, 600);
@@ -329,127 +280,6 @@ TEST(Corpus, TokensAbove65535Survive) {
   std::vector<int32_t> ids(6);
   TokenStream::open(scratch.path("out/train.bin")).read(0, ids);
   EXPECT_EQ(ids, (std::vector<int32_t>{70256, 'b', 'a', 70257, 70256, 70257}));
-}
-
-// Whichever call to the system fails, a restart makes the same files as a prepare that never failed.
-class Restart : public testing::TestWithParam<bool> {
- protected:
-  Restart() {
-    const bool many = GetParam();
-    Texts documents = numbered(many ? 150 : 4, 0);
-    documents[1] += valid_text(9000, 1);
-    documents[2] += "\xff";
-    documents[3] += std::string(2000, 'z') + "\xff" + std::string(500, 'z');
-    texts_ = {scratch_.write("a.txt", as_text(documents)),
-              scratch_.write("b.jsonl.gz", gzipped(as_lines(numbered(many ? 100 : 3, 500)) + "{}\n")),
-              scratch_.write("c.txt", valid_text(7000, 2))};
-  }
-  PrepareOptions options(const std::string& out) const {
-    PrepareOptions options = options_for(texts_, scratch_.path(out), 0.1);
-    options.shard_tokens = 5000;
-    options.skip_bad = 3;
-    options.window_bytes = 1500;
-    options.note_bytes = 1;
-    options.note_seconds = 0;
-    return options;
-  }
-
-  Scratch scratch_;
-  Texts texts_;
-};
-
-TEST_P(Restart, GoesOnAfterAFailureAnywhere) {
-  EXPECT_EQ(prepare(options("whole")).held_out, GetParam() ? HoldOut::Rule::documents : HoldOut::Rule::ends);
-  const auto whole = files_below(scratch_.path("whole"));
-  ASSERT_TRUE(whole.contains("train-00001.bin"));
-  const int step = long_tests() ? 1 : 23;
-  int num_continued = 0;
-  std::string refused = "?";
-  for (int n = 0; !refused.empty(); n += step) {
-    SCOPED_TRACE(n);
-    refused.clear();
-    {
-      const FileHook hook([&, calls = 0](const FileEvent& event) mutable -> FileFate {
-        if (event.call == FileCall::open || event.call == FileCall::remove || event.call == FileCall::lock ||
-            calls++ < n)
-          return {};
-        refused = event.path;  // and everything after it, as after a kill
-        return {ENOSPC, event.bytes / 2};
-      });
-      try {
-        prepare(options("out"));
-      } catch (const Error&) {
-        EXPECT_FALSE(fs::exists(scratch_.path("out/train-00000.bin")) &&
-                     !fs::exists(scratch_.path("out/prepare.partial")));
-      }
-    }
-    if (!refused.empty()) {
-      const PrepareReport report = prepare(options("out"));
-      num_continued += report.continued;
-      EXPECT_EQ(report.bad_documents, 3);
-    }
-    EXPECT_TRUE(files_below(scratch_.path("out")) == whole);
-    fs::remove_all(scratch_.path("out"));
-  }
-  EXPECT_GT(num_continued, 2);
-}
-
-TEST_P(Restart, IsRefusedWhenSomethingChanged) {
-  PrepareOptions bad = options("out");
-  bad.skip_bad = 2;
-  EXPECT_ERROR(prepare(bad), "b.jsonl.gz, line ", "bad document 3");
-  ASSERT_TRUE(fs::exists(scratch_.path("out/prepare.partial/position.json"))) << "what a restart can use";
-  const auto kept = files_below(scratch_.path("out"));
-  const auto refusal = [&](PrepareOptions changed, const char* what) {
-    EXPECT_ERROR(prepare(changed), "out/prepare.partial", "was begun by a prepare that did not end", what, "remove it");
-  };
-  PrepareOptions other = options("out");
-  other.corpus.separator = "";
-  refusal(other, "--separator is another");
-  other = options("out");
-  other.corpus.texts.pop_back();
-  refusal(other, "c.txt is missing");
-  other = options("out");
-  other.corpus.texts.push_back(scratch_.write("d.txt", "d"));
-  refusal(other, "d.txt is new");
-  other = options("out");
-  other.tokenizer = "train:300";
-  refusal(other, "--tokenizer is another");
-  EXPECT_TRUE(files_below(scratch_.path("out")) == kept);
-  {
-    const FolderLock another(scratch_.path("out/prepare.partial"), "");
-    EXPECT_ERROR(prepare(options("out")), "is in use by");
-  }
-  EXPECT_TRUE(prepare(options("out")).continued) << "with a larger --skip-bad";
-  prepare(options("whole"));
-  EXPECT_TRUE(files_below(scratch_.path("out")) == files_below(scratch_.path("whole")));
-
-  fs::remove_all(scratch_.path("out"));
-  EXPECT_ERROR(prepare(bad), "bad document 3");
-  fs::last_write_time(texts_[2], fs::last_write_time(texts_[2]) + std::chrono::seconds(1));
-  refusal(options("out"), "c.txt changed");
-}
-
-INSTANTIATE_TEST_SUITE_P(Corpus, Restart, testing::Values(false, true),
-                         [](const auto& suite) { return suite.param ? "whole_documents" : "ends"; });
-
-TEST(Corpus, AChangedTokenizerIsNotGoneOnWith) {
-  Scratch scratch;
-  const std::string text = scratch.write("a.txt", valid_text(20'000, 1));
-  PrepareOptions options = options_for({text}, scratch.path("first"), 0);
-  options.tokenizer = "train:300";
-  prepare(options);
-  options = options_for({text, scratch.write("b.txt", "\xff")}, scratch.path("out"), 0);
-  options.tokenizer = scratch.path("first/tokenizer");
-  options.note_bytes = 1;
-  options.note_seconds = 0;
-  EXPECT_ERROR(prepare(options), "not UTF-8");
-  const std::string merges = scratch.path("first/tokenizer/merges.txt"), before = read_file(merges);
-  scratch.write("first/tokenizer/merges.txt", before.substr(0, before.rfind('\n', before.size() - 2) + 1));
-  options.skip_bad = 1;
-  EXPECT_ERROR(prepare(options), "the tokenizer", "changed since");
-  scratch.write("first/tokenizer/merges.txt", before);
-  EXPECT_TRUE(prepare(options).continued);
 }
 
 }  // namespace
