@@ -214,45 +214,52 @@ std::unique_ptr<ByteSource> open_decompressed(const TextInput& input) {
   return raw;
 }
 
-class WithoutByteOrderMark : public ByteSource {
+// Some bytes, and then a source's.
+class WithHead final : public ByteSource {
  public:
-  explicit WithoutByteOrderMark(std::unique_ptr<ByteSource> source) : source_(std::move(source)) {
-    size_t found = 0;
-    head_.resize(mark.size());
-    while (found < head_.size()) {
-      const size_t n = source_->read(head_.data() + found, head_.size() - found);
-      if (n == 0) break;
-      found += n;
-    }
-    head_.resize(found);
-    if (head_ == mark) head_.clear();
-  }
+  WithHead(std::string head, std::unique_ptr<ByteSource> rest) : head_(std::move(head)), rest_(std::move(rest)) {}
 
   size_t read(char* out, size_t most) override {
-    if (at_ == head_.size()) return source_->read(out, most);
+    if (at_ == head_.size()) return rest_->read(out, most);
     const size_t n = head_.copy(out, most, at_);
-    at_ += n;
+    go_on(n);
     return n;
   }
   void skip(int64_t bytes) override {
     const auto n = std::min(bytes, static_cast<int64_t>(head_.size() - at_));
-    at_ += static_cast<size_t>(n);
-    if (bytes > n) source_->skip(bytes - n);
+    go_on(static_cast<size_t>(n));
+    if (bytes > n) rest_->skip(bytes - n);
   }
-  int64_t consumed() const override { return source_->consumed(); }
+  int64_t consumed() const override { return rest_->consumed(); }
 
  private:
-  static constexpr std::string_view mark = "\xef\xbb\xbf";
+  void go_on(size_t bytes) {
+    at_ += bytes;
+    if (at_ < head_.size()) return;
+    head_ = {};  // it may be long
+    at_ = 0;
+  }
 
-  std::unique_ptr<ByteSource> source_;
-  std::string head_;  // the first bytes, if they are no mark
-  size_t at_ = 0;     // so many of them were given
+  std::string head_;
+  size_t at_ = 0;
+  std::unique_ptr<ByteSource> rest_;
 };
+
+constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 
 }  // namespace
 
+std::unique_ptr<ByteSource> with_head(std::string head, std::unique_ptr<ByteSource> rest) {
+  return std::make_unique<WithHead>(std::move(head), std::move(rest));
+}
+
 std::unique_ptr<ByteSource> open_bytes(const TextInput& input) {
-  return std::make_unique<WithoutByteOrderMark>(open_decompressed(input));
+  auto bytes = open_decompressed(input);
+  std::string head(byte_order_mark.size(), '\0');
+  size_t found = 0;
+  while (const size_t n = found < head.size() ? bytes->read(&head[found], head.size() - found) : 0) found += n;
+  head.resize(found);
+  return head == byte_order_mark ? std::move(bytes) : with_head(std::move(head), std::move(bytes));
 }
 
 }  // namespace megalith

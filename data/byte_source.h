@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "data/text_inputs.h"
 
@@ -28,5 +29,8 @@ class ByteSource {
 };
 
 std::unique_ptr<ByteSource> open_bytes(const TextInput& input);
+
+// Gives `head`, which was read from it before, and then what is left of it.
+std::unique_ptr<ByteSource> with_head(std::string head, std::unique_ptr<ByteSource> rest);
 
 }  // namespace megalith

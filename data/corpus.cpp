@@ -11,29 +11,6 @@ namespace {
 
 constexpr size_t kept_of_pipes = 64 << 20;
 
-// The first bytes of a pipe, which were read already, and what follows.
-class Replayed final : public ByteSource {
- public:
-  Replayed(std::string head, std::unique_ptr<ByteSource> rest) : head_(std::move(head)), rest_(std::move(rest)) {}
-
-  size_t read(char* out, size_t most) override {
-    if (at_ == head_.size()) return rest_->read(out, most);
-    const size_t n = head_.copy(out, most, at_);
-    at_ += n;
-    if (at_ == head_.size()) {
-      head_ = {};
-      at_ = 0;
-    }
-    return n;
-  }
-  int64_t consumed() const override { return rest_->consumed(); }
-
- private:
-  std::string head_;
-  size_t at_ = 0;
-  std::unique_ptr<ByteSource> rest_;
-};
-
 // Counts the documents of one text after the other, and notes where those of texts begin and how long they are.
 class Survey {
  public:
@@ -138,7 +115,7 @@ Corpus open_corpus(const CorpusOptions& options) {
     if (n == 0) input.json_lines ? survey.end_line() : survey.end_text();
     if (!input.is_plain) {
       CHECK(!head.empty(), "the text {} is empty (0 bytes); leave it out", input.path);
-      (*replayed)[static_cast<int64_t>(i)] = std::make_unique<Replayed>(std::move(head), std::move(source));
+      (*replayed)[static_cast<int64_t>(i)] = with_head(std::move(head), std::move(source));
     }
   }
   const bool few = is_known && !survey.has_enough();

@@ -1,6 +1,7 @@
 // megalith prepare.
 #include <fmt/format.h>
 
+#include <charconv>
 #include <chrono>
 
 #include "data/prepare.h"
@@ -103,10 +104,11 @@ Command prepare_command(CLI::App& cli) {
   app->add_option("--validation", options->corpus.held_out_fraction,
                   "share of the documents held out, drawn by their content; of a few documents, the end of each")
       ->check([](const std::string& text) {
-        double number = 0;
-        return CLI::detail::lexical_cast(text, number)
+        double share = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), share);
+        return error == std::errc() && end == text.data() + text.size()
                    ? ""
-                   : fmt::format("{} is not a number from 0 to 1; give a share, as 0.1 for a tenth", text);
+                   : fmt::format("{} is not a number; give a share, as 0.1 for a tenth", text);
       })
       ->capture_default_str();
   app->add_option("--shard-tokens", options->shard_tokens,
