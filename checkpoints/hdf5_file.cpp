@@ -2,6 +2,7 @@
 
 #include <hdf5.h>
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -67,6 +68,12 @@ class Handle {
 
 // --- Attributes -----------------------------------------------------------------------------------------------------
 
+// About what a dataset's header, attributes and entry in its group take: then all structure lies at the file's
+// beginning.
+constexpr size_t structure_bytes = 768;
+
+constexpr const char* checksum_attribute = "xxh3_64";
+
 Handle string_type(size_t length) {
   const hid_t type = HDF5_CHECK(H5Tcopy(H5T_C_S1));
   HDF5_CHECK(H5Tset_size(type, length));
@@ -91,12 +98,13 @@ void write_attribute(hid_t object, const char* name, const std::vector<int64_t>&
 // HDF5 has no bf16: its bits are stored.
 hid_t type_of(const DatasetRecord& d) { return d.dtype == DType::bf16 ? H5T_STD_U16LE : H5T_IEEE_F32LE; }
 
+// All but the checksum, for which a place is kept.
 void describe_in(hid_t dataset, const DatasetRecord& d) {
   write_attribute(dataset, "tensor", d.piece.name);
   write_attribute(dataset, "shape", d.piece.shape);
   write_attribute(dataset, "columns", std::vector{d.piece.col_begin, d.piece.col_end});
   write_attribute(dataset, "elements", std::vector{d.piece.begin, d.piece.end});
-  write_attribute(dataset, "xxh3_64", hex(d.checksum));
+  write_attribute(dataset, checksum_attribute, hex(0));
 }
 
 }  // namespace
@@ -107,41 +115,62 @@ std::string hdf5_version() {
   return fmt::format("{}.{}.{}", major, minor, release);
 }
 
-HDF5Layout lay_out_hdf5(const std::vector<DatasetRecord>& datasets) {
-  HDF5Layout layout;
+struct HDF5Layout::Library {
+  Handle file;
+  std::vector<std::string> datasets;
+};
+
+HDF5Layout::HDF5Layout(const std::vector<DatasetRecord>& datasets) {
   const QuietErrors quiet;
   const Handle access(HDF5_CHECK(H5Pcreate(H5P_FILE_ACCESS)), H5Pclose);
   HDF5_CHECK(H5Pset_fapl_stdio(access));  // the default driver resolves the link, whose target has no path
   HDF5_CHECK(H5Pset_libver_bounds(access, H5F_LIBVER_EARLIEST, H5F_LIBVER_LATEST));  // the format of hdf5_structure.h
-  Handle file(HDF5_CHECK(H5Fcreate(layout.file.path().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access)), H5Fclose);
-  {
-    const Handle root(HDF5_CHECK(H5Gopen2(file, "/", H5P_DEFAULT)), H5Gclose);
-    write_attribute(root, "format", "megalith checkpoint");
-    write_attribute(root, "version", std::vector<int64_t>{1});
+  HDF5_CHECK(H5Pset_meta_block_size(access, std::max<size_t>(2048, structure_bytes * datasets.size())));
+  library_.reset(
+      new Library{{HDF5_CHECK(H5Fcreate(file_.path().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access)), H5Fclose}, {}});
+  const hid_t file = library_->file;
+  const Handle root(HDF5_CHECK(H5Gopen2(file, "/", H5P_DEFAULT)), H5Gclose);
+  write_attribute(root, "format", "megalith checkpoint");
+  write_attribute(root, "version", std::vector<int64_t>{1});
 
-    const Handle links(HDF5_CHECK(H5Pcreate(H5P_LINK_CREATE)), H5Pclose);
-    HDF5_CHECK(H5Pset_create_intermediate_group(links, 1));
-    const Handle creation(HDF5_CHECK(H5Pcreate(H5P_DATASET_CREATE)), H5Pclose);
-    HDF5_CHECK(H5Pset_layout(creation, H5D_CONTIGUOUS));
-    HDF5_CHECK(H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY));
-    HDF5_CHECK(H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER));
-    HDF5_CHECK(H5Pset_obj_track_times(creation, false));
-    for (const DatasetRecord& d : datasets) {
-      const hsize_t length = static_cast<hsize_t>(d.piece.numel());
-      const Handle space(HDF5_CHECK(H5Screate_simple(1, &length, nullptr)), H5Sclose);
-      const hid_t id = H5Dcreate2(file, d.dataset.c_str(), type_of(d), space, links, creation, H5P_DEFAULT);
-      CHECK(id >= 0, "HDF5 cannot create dataset {} (is one name the beginning of another's path?): {}", d.dataset,
-            innermost_error());
-      const Handle dataset(id, H5Dclose);
-      describe_in(dataset, d);
-      const haddr_t offset = H5Dget_offset(dataset);
-      CHECK(offset != HADDR_UNDEF, "HDF5 gave dataset {} no place: {}", d.dataset, innermost_error());
-      layout.offsets.push_back(static_cast<int64_t>(offset));
-    }
+  const Handle links(HDF5_CHECK(H5Pcreate(H5P_LINK_CREATE)), H5Pclose);
+  HDF5_CHECK(H5Pset_create_intermediate_group(links, 1));
+  const Handle creation(HDF5_CHECK(H5Pcreate(H5P_DATASET_CREATE)), H5Pclose);
+  HDF5_CHECK(H5Pset_layout(creation, H5D_CONTIGUOUS));
+  HDF5_CHECK(H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY));
+  HDF5_CHECK(H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER));
+  HDF5_CHECK(H5Pset_obj_track_times(creation, false));
+  int64_t end = 0;
+  for (const DatasetRecord& d : datasets) {
+    const hsize_t length = static_cast<hsize_t>(d.piece.numel());
+    const Handle space(HDF5_CHECK(H5Screate_simple(1, &length, nullptr)), H5Sclose);
+    const hid_t id = H5Dcreate2(file, d.dataset.c_str(), type_of(d), space, links, creation, H5P_DEFAULT);
+    CHECK(id >= 0, "HDF5 cannot create dataset {} (is one name the beginning of another's path?): {}", d.dataset,
+          innermost_error());
+    const Handle dataset(id, H5Dclose);
+    describe_in(dataset, d);
+    const haddr_t offset = H5Dget_offset(dataset);
+    CHECK(offset != HADDR_UNDEF && static_cast<int64_t>(offset) >= end, "HDF5 gave dataset {} no place after {}: {}",
+          d.dataset, end, innermost_error());
+    offsets_.push_back(static_cast<int64_t>(offset));
+    end = offsets_.back() + d.bytes();
+    library_->datasets.push_back(d.dataset);
   }
-  file.close();
-  layout.bytes = layout.file.size();
-  return layout;
+}
+
+HDF5Layout::~HDF5Layout() = default;
+
+const File& HDF5Layout::finish(const std::vector<uint64_t>& checksums) {
+  const QuietErrors quiet;
+  const hid_t file = library_->file;
+  const Handle type = string_type(hex(0).size());
+  for (size_t i = 0; i < checksums.size(); i++) {
+    const Handle dataset(HDF5_CHECK(H5Dopen2(file, library_->datasets[i].c_str(), H5P_DEFAULT)), H5Dclose);
+    const Handle attribute(HDF5_CHECK(H5Aopen(dataset, checksum_attribute, H5P_DEFAULT)), H5Aclose);
+    HDF5_CHECK(H5Awrite(attribute, type, hex(checksums[i]).data()));
+  }
+  library_->file.close();
+  return file_;
 }
 
 }  // namespace megalith

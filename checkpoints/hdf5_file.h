@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <memory>
 #include <vector>
 
 #include "checkpoints/manifest.h"
@@ -11,17 +11,27 @@
 
 namespace megalith {
 
-// What HDF5 writes: where each dataset's elements belong, and a file in memory with all bytes that are not elements.
-// Those are holes in it, which take no memory.
-struct HDF5Layout {
-  std::vector<int64_t> offsets;  // parallel to the datasets given
-  int64_t bytes = 0;             // of the file
-  File file = File::in_memory();
-};
+// A file of datasets as the library lays it out, in memory; it takes no memory for elements, which are holes in it. The
+// result depends on the arguments only: no times, no process ids. Needs /proc, and a limit on the size of files
+// (ulimit -f) that allows one of this size.
+class HDF5Layout {
+ public:
+  // Uses piece and dataset of each. Pieces must not be empty.
+  explicit HDF5Layout(const std::vector<DatasetRecord>& datasets);
+  ~HDF5Layout();
 
-// Lays out a file of these datasets in memory; uses piece, dataset and checksum of each, and touches no element. Pieces
-// must not be empty. The result depends on the arguments only: no times, no process ids. Needs /proc, and a limit on
-// the size of files (ulimit -f) that allows one of this size.
-HDF5Layout lay_out_hdf5(const std::vector<DatasetRecord>& datasets);
+  // Where each dataset's elements belong, parallel to those given, and ascending.
+  const std::vector<int64_t>& offsets() const { return offsets_; }
+  // Once, when the elements' checksums are known, parallel as well: the file with all bytes that are not elements. It
+  // lives as long as this.
+  const File& finish(const std::vector<uint64_t>& checksums);
+
+ private:
+  struct Library;  // what it has open
+
+  File file_ = File::in_memory();
+  std::unique_ptr<Library> library_;
+  std::vector<int64_t> offsets_;
+};
 
 }  // namespace megalith

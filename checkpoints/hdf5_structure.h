@@ -11,7 +11,7 @@
 namespace megalith {
 
 // Compares a file with its record: the groups, and of each dataset the place, extent, type and attributes. Returns a
-// sentence for each difference; of a structure that is not as lay_out_hdf5 makes it, the first thing that is wrong.
+// sentence for each difference; of a structure that is not as HDF5Layout makes it, the first thing that is wrong.
 //
 // Read is what the library writes for our datasets and nothing else: superblock 0, groups as B-trees of symbol table
 // nodes with names in local heaps, object headers of version 1 (HDF5 File Format Specification 3.0, II.A, III.A, III.D,

@@ -9,6 +9,7 @@
 #include "checkpoints/hdf5_file.h"
 #include "kernels/base/files.h"
 #include "kernels/base/finite.h"
+#include "kernels/base/large_write.h"
 
 namespace megalith {
 namespace {
@@ -16,45 +17,35 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t part_elements = int64_t{4} << 20;
+constexpr int64_t cached = int64_t{1} << 15;  // bytes that stay in the first cache
 
-// Calls use(first byte, bytes, elements) for all of the piece, in order.
-template <class Use>
-void in_parts(const StoredPiece& stored, Use use) {
+// Appends the elements, and counts those that are not finite, so that memory is read once. Returns their checksum.
+uint64_t append_elements(const StoredPiece& stored, DatasetRecord& record, LargeWrite& file) {
+  Checksum checksum;
   const int64_t numel = stored.piece.numel(), size = size_of(stored.dtype);
   for (int64_t begin = 0; begin < numel; begin += part_elements) {
-    const int64_t end = std::min(begin + part_elements, numel);
-    stored.show(begin, end, [&](const void* elements) { use(begin * size, (end - begin) * size, elements); });
+    const int64_t end = std::min(begin + part_elements, numel), bytes = (end - begin) * size;
+    stored.show(begin, end, [&](const void* elements) {
+      for (int64_t at = 0; at < bytes; at += cached) {
+        const char* here = static_cast<const char*>(elements) + at;
+        const int64_t count = std::min(cached, bytes - at);
+        checksum.add(here, count);
+        record.not_finite += count_not_finite(here, stored.dtype, count / size);
+        file.append(here, count);
+      }
+    });
   }
+  return checksum.value();
 }
 
-// Of all its elements: both the checksum and how many are not finite, block by block, so that memory is read once.
-struct Content {
-  uint64_t checksum;
-  int64_t not_finite;
-};
-Content content_of(const StoredPiece& stored) {
-  constexpr int64_t block = int64_t{1} << 15;  // bytes: they stay in the first cache
-  Checksum checksum;
-  int64_t not_finite = 0;
-  in_parts(stored, [&](int64_t, int64_t bytes, const void* elements) {
-    for (int64_t at = 0; at < bytes; at += block) {
-      const char* here = static_cast<const char*>(elements) + at;
-      const int64_t size = std::min(block, bytes - at);
-      checksum.add(here, size);
-      not_finite += count_not_finite(here, stored.dtype, size / size_of(stored.dtype));
-    }
-  });
-  return {checksum.value(), not_finite};
-}
-
-// Copies all bytes outside the datasets, which are sorted by offset, and returns their checksum.
-uint64_t copy_structure(const HDF5Layout& layout, const std::vector<DatasetRecord>& datasets, File& file) {
+// All bytes outside the datasets: written, and their checksum.
+uint64_t write_structure(const File& layout, const std::vector<DatasetRecord>& datasets, File& file) {
   Checksum checksum;
   std::vector<char> bytes;
   int64_t position = 0;
   const auto copy_until = [&](int64_t end) {
     bytes.resize(static_cast<size_t>(end - position));
-    layout.file.read(position, bytes.data(), end - position);
+    layout.read(position, bytes.data(), end - position);
     file.write(position, bytes.data(), end - position);
     checksum.add(bytes.data(), end - position);
   };
@@ -62,7 +53,7 @@ uint64_t copy_structure(const HDF5Layout& layout, const std::vector<DatasetRecor
     copy_until(d.offset);
     position = d.offset + d.bytes();
   }
-  copy_until(layout.bytes);
+  copy_until(layout.size());
   return checksum.value();
 }
 
@@ -106,23 +97,21 @@ FileRecord write_rank_file(const std::string& folder, int rank, std::span<const 
   // A full disk, or a limit on files, is known before anything is read and before HDF5 meets it.
   NewFile file(folder + "/" + record.name);
   file.reserve(element_bytes);
+  HDF5Layout layout(record.datasets);
+  for (size_t i = 0; i < stored.size(); i++) record.datasets[i].offset = layout.offsets()[i];
+  if (!stored.empty()) file.reserve(record.datasets.back().offset + record.datasets.back().bytes());
+  std::vector<uint64_t> checksums;
+  LargeWrite large(file);
   for (size_t i = 0; i < stored.size(); i++) {
-    const Content content = content_of(*stored[i]);
-    record.datasets[i].checksum = content.checksum;
-    record.datasets[i].not_finite = content.not_finite;
+    DatasetRecord& d = record.datasets[i];
+    large.append_zeros(d.offset - large.bytes());  // the structure, which needs the checksums
+    d.checksum = append_elements(*stored[i], d, large);
+    checksums.push_back(d.checksum);
   }
-  const HDF5Layout layout = lay_out_hdf5(record.datasets);
-  record.bytes = layout.bytes;
-  file.reserve(layout.bytes);
-  for (size_t i = 0; i < stored.size(); i++) {
-    record.datasets[i].offset = layout.offsets[i];
-    in_parts(*stored[i], [&](int64_t begin, int64_t bytes, const void* elements) {
-      file.write(layout.offsets[i] + begin, elements, bytes);
-    });
-  }
-  std::sort(record.datasets.begin(), record.datasets.end(),
-            [](const DatasetRecord& a, const DatasetRecord& b) { return a.offset < b.offset; });
-  record.structure = copy_structure(layout, record.datasets, file);
+  large.finish();
+  const File& structure = layout.finish(checksums);
+  record.bytes = structure.size();
+  record.structure = write_structure(structure, record.datasets, file);
   file.publish();
   return record;
 }

@@ -9,10 +9,10 @@
 // one appears complete or not at all: each file is written under a temporary name, fsynced and renamed, the manifest
 // last, and the folder likewise. Nothing here overwrites or deletes a published checkpoint.
 //
-// HDF5 lays the file out in memory (headers and offsets only; the data is never copied) and the bytes are written here,
-// so that a full disk cannot leave the HDF5 library with a file that it can neither flush nor close. The space is
-// reserved before the first byte is written. Errors name the path, the bytes wanted, those available and the remedy.
-// Writing the same pieces twice gives the same bytes.
+// HDF5 lays the file out in memory (headers and offsets only) and the bytes are written here, the elements past the
+// system's cache, so that a full disk cannot leave the HDF5 library with a file that it can neither flush nor close.
+// The space is reserved before the first byte is written, and elements are read once. Errors name the path, the bytes
+// wanted, those available and the remedy. Writing the same pieces twice gives the same bytes.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ namespace megalith {
 
 struct StoredPiece {
   // show(begin, end, use) calls use(p), where p are elements [begin, end) of the piece, of its type, and stay valid
-  // meanwhile. It is called for one range at a time, and more than once, so that elements may lie where the host cannot
+  // meanwhile. It is called for one range at a time, in their order, so that elements may lie where the host cannot
   // read them.
   using Show = std::function<void(int64_t begin, int64_t end, const std::function<void(const void*)>& use)>;
 

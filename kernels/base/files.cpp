@@ -172,10 +172,19 @@ void File::write(int64_t offset, const void* data, int64_t bytes) {
     const auto count = static_cast<size_t>(std::min({bytes - done, largest_call, allowed}));
     const ssize_t n = count == 0 ? 0 : ::pwrite(fd_, rest, count, offset + done);
     if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EINVAL && (::fcntl(fd_, F_GETFL) & O_DIRECT) != 0) {  // some systems say so only now
+      write_directly(false);
+      continue;
+    }
     const int error = n < 0 ? errno : n == 0 && fate.error == 0 ? ENOSPC : fate.error;
     done += std::max<ssize_t>(n, 0);
     CHECK(error == 0, "cannot write {} ({} of {} bytes at {} done): {}", path_, done, bytes, offset, why(error, path_));
   }
+}
+
+void File::write_directly(bool directly) {
+  const int flags = ::fcntl(fd_, F_GETFL);
+  ::fcntl(fd_, F_SETFL, directly ? flags | O_DIRECT : flags & ~O_DIRECT);  // refused where it cannot be done
 }
 
 void File::reserve(int64_t bytes) {

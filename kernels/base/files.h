@@ -57,6 +57,10 @@ class File {
   // Of a stream of a plain file: where it reads next.
   void seek(int64_t offset);
   void write(int64_t offset, const void* data, int64_t bytes);
+  // Whether writes from here on go past the system's cache, where the file's system can do that. Offset, bytes and
+  // address of each are then multiples of `direct_block`.
+  void write_directly(bool directly);
+  static constexpr int64_t direct_block = 4096;
   void append(std::string_view bytes) { write(size(), bytes.data(), static_cast<int64_t>(bytes.size())); }
   template <class T>
   void append(std::span<const T> values) {

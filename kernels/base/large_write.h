@@ -1,0 +1,47 @@
+// Bytes of a file from its beginning on, past the system's cache where that can be: what is large and not read again
+// soon then costs little of the processor's time and none of the cache.
+#pragma once
+
+#include <array>
+#include <future>
+#include <memory>
+
+#include "kernels/base/files.h"
+
+namespace megalith {
+
+// Parts are written by threads of their own, several at once: where all processors compute, one that writes waits long
+// for its turn, and the disk would wait with it. So an error may come with a later call. Takes 32 MiB.
+class LargeWrite {
+ public:
+  explicit LargeWrite(File& file);
+  ~LargeWrite();  // waits for the threads
+  LargeWrite(const LargeWrite&) = delete;
+  LargeWrite& operator=(const LargeWrite&) = delete;
+
+  int64_t bytes() const { return begun_ + filled_; }  // so far
+  void append(const void* data, int64_t bytes);
+  void append_zeros(int64_t bytes);
+  void finish();  // all is written, though not flushed
+
+ private:
+  struct Freed {
+    void operator()(char* memory) const;
+  };
+  struct Part {
+    std::unique_ptr<char[], Freed> memory;
+    std::future<void> write;
+  };
+
+  // Where the next bytes belong: `bytes` of them or fewer, which becomes their number.
+  char* room_for(int64_t& bytes);
+  void begin_write();
+
+  File& file_;
+  std::array<Part, 8> parts_;
+  size_t part_ = 0;     // that is filled
+  int64_t begun_ = 0;   // bytes of the file that are written or about to be
+  int64_t filled_ = 0;  // bytes of the part
+};
+
+}  // namespace megalith
