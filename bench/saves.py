@@ -2,8 +2,9 @@
 
     saves.py MEGALITH [--only quickstart|124m] [--saves 4] [--mpirun mpirun] [--work FOLDER]
 
-Trains the quickstart's recipe and GPT-2 124M on made-up tokens with two ranks on the CPU, each twice: saving beside the steps, and
-with checkpoint.asynchronous = false. Before and after each run a program of a few lines writes as many bytes as a checkpoint has
+Trains the quickstart's recipe and GPT-2 124M on made-up tokens with ranks of one thread: with two on two processors, which then
+have no time to spare for saves, beside the steps and with checkpoint.asynchronous = false; and with one, which leaves the other
+processor free, as GPUs do. Before and after each run a program of a few lines writes as many bytes as a checkpoint has
 into the same folder: space reserved, 16 MiB at a time, one flush at the end.
 
 Prints of each run, as medians over its saves but for the last, which ends the run:
@@ -65,12 +66,12 @@ def written(folder):
     return size, max(ends) - min(begins)
 
 
-def run(args, recipe, beside):
+def run(args, recipe, ranks, beside):
     every, steps = EVERY[recipe], EVERY[recipe] * (args.saves + 1)
     out = f"{args.work}/{recipe}"
     shutil.rmtree(out, ignore_errors=True)
     config, *overrides = RECIPES[recipe]
-    command = [args.mpirun, "--oversubscribe", "--bind-to", "none", "-n", "2", args.megalith, "train", f"{ROOT}/{config}",
+    command = [args.mpirun, "--oversubscribe", "--bind-to", "none", "-n", str(ranks), args.megalith, "train", f"{ROOT}/{config}",
                f"run.output={out}", f"data.train={args.work}/{recipe}.bin", "data.validation=", "train.evaluate_every=0",
                "data.tokenizer=", f"train.steps={steps}", "optimizer.decay_steps=0", "optimizer.warmup_steps=0", "run.device=cpu",
                f"checkpoint.every={every}", "checkpoint.keep=0", f"checkpoint.asynchronous={str(beside).lower()}", *overrides]
@@ -109,14 +110,14 @@ def main():
         rng = random.Random(1)
         with open(f"{args.work}/{recipe}.bin", "wb") as file:
             file.write(b"".join(rng.randrange(VOCAB[recipe]).to_bytes(2, "little") for _ in range(300000)))
-        for beside in (True, False):
+        for ranks, beside in ((2, True), (2, False), (1, True)):
             own = []
             size = {"quickstart": 51 << 20, "124m": 1493 << 20}[recipe]
             own += [disk_rate(args.work, size) for _ in range(3)]
-            r = run(args, recipe, beside)
+            r = run(args, recipe, ranks, beside)
             own += [disk_rate(args.work, r["bytes"]) for _ in range(3)]
             disk, cycle = statistics.median(own), r["every"] * r["step"]
-            print(f"| {recipe}, {'beside the steps' if beside else 'at once'} | every {r['every']} | {r['step']:.4f} s "
+            print(f"| {recipe} on {ranks}, {'beside the steps' if beside else 'at once'} | every {r['every']} | {r['step']:.4f} s "
                   f"| {r['stall']:.4f} s | {r['stall'] / r['step']:.1%} | {r['stall'] / cycle:.2%} | {r['lost']:.3f} s "
                   f"| {r['lost'] / cycle:.2%} | {r['rate'] / 1e6:.0f} | {disk / 1e6:.0f} | {r['rate'] / disk:.0%} |", flush=True)
 

@@ -45,7 +45,8 @@ LAYOUTS = {  # name: ranks, overrides
 
 def environment(grace):
     return dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMP_NUM_THREADS="1",
-                OMP_WAIT_POLICY="PASSIVE", OMPI_MCA_btl="^tcp,ofi", OMPI_MCA_pml="ob1", HWLOC_HIDE_ERRORS="2",
+                OMP_WAIT_POLICY="PASSIVE", OMPI_MCA_btl="^tcp,ofi", OMPI_MCA_pml="ob1", OMPI_MCA_mpi_yield_when_idle="1",
+                HWLOC_HIDE_ERRORS="2",
                 OMPI_MCA_odls_base_sigkill_timeout=str(grace), PRTE_MCA_odls_base_sigkill_timeout=str(grace))
 
 

@@ -143,7 +143,7 @@ struct CheckpointConfig {
   std::string directory;  // never empty once resolved
   int64_t every = 0;      // updates; 0: not by their number
   double minutes = 30.0;  // since the last one; 0: not by time
-  bool asynchronous = false;
+  bool asynchronous = true;
   double on_signal_seconds = 120.0;
   int64_t keep = 0;             // 0: all
   int64_t keep_every = 0;       // steps; 0: none for good
