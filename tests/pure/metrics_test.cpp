@@ -102,9 +102,13 @@ TEST_F(MetricsFile, AppendsOneObjectAStep) {
                      .tokens_before = 35,
                      .memory = {1, 2, 3, 4, 5, 6}},
                     {.config_digest = "0123", .layout = "2 ranks", .parameters = 7, .threads = 3});
-    metrics.start_clock();
+    const double begin = StepClock::host_now() + 50;  // another reading of the clock would not be this
+    metrics.start_clock(begin);
     EXPECT_EQ(lines().size(), 1u) << "nothing of a start that makes no step";
-    metrics.end_step({.step = 2, .scalars = {.loss = 3.5, .grad_norm = 0.25, .stop_votes = 0}, .learning_rate = 1e-3});
+    metrics.end_step({.step = 2,
+                      .scalars = {.loss = 3.5, .grad_norm = 0.25, .stop_votes = 0},
+                      .learning_rate = 1e-3,
+                      .measured = {.ended = begin + 0.125}});
     metrics.evaluation(2, 3.0, 70, 140);
     EXPECT_EQ(lines().size(), 4u) << "written at once, not when the run ends";
   }
@@ -138,6 +142,7 @@ TEST_F(MetricsFile, AppendsOneObjectAStep) {
   EXPECT_EQ(start.at("memory_bytes").at("communication"), 6);
   EXPECT_FALSE(start.contains("host_memory_bytes")) << "none is planned there";
   const double seconds = step.at("step_seconds");
+  EXPECT_NEAR(seconds, 0.125, 1e-9) << "by the readings that the parts of the step's time go by";
   EXPECT_NEAR(step.at("tokens_per_second").get<double>() * seconds, 35, 1e-6);
   // Of 1e6 FLOP/s on each of two devices.
   EXPECT_NEAR(step.at("mfu").get<double>() * seconds, 35 * 100 / 2e6, 1e-9);
@@ -216,7 +221,7 @@ TEST_F(MetricsFile, MarksStepsThatWereSkipped) {
 TEST_F(MetricsFile, OtherRanksTouchNothing) {
   put("{\"step\":7}\n");
   Metrics metrics(folder_, false, 0, {});
-  metrics.start_clock();
+  metrics.start_clock(0);
   metrics.end_step({.step = 1, .scalars = {}, .learning_rate = 0.1});
   metrics.evaluation(1, 1, 1, 1);
   EXPECT_EQ(lines(), std::vector<std::string>{"{\"step\":7}"});

@@ -12,15 +12,16 @@ StepClock::StepClock(const Stream& stream, Now now)
   align();
 }
 
-void StepClock::align() {
+double StepClock::align() {
   CHECK(later_.empty() && open_.empty(), "the clock of steps is set while one is measured");
   zero_ = now_();
   laps_ = Laps(0, stream_ ? Account::launches : Account::elsewhere);
   flights_.clear();
   step_begin_ = 0;
-  if (!stream_) return;
+  if (!stream_) return zero_;
   zero_event_ = device::make_timed_event();
   device::record(zero_event_.get(), stream_);
+  return zero_;
 }
 
 void StepClock::begin_op(const char* name, const Cost& cost) {
@@ -33,8 +34,12 @@ void StepClock::begin_transfer(int64_t ticket, int channel, Transfer transfer) {
 
 void StepClock::begin_wait(int64_t ticket) { mark({.what = Mark::What::wait, .ticket = ticket}); }
 
-void StepClock::mark(const Mark& mark) {
-  if (!stream_) return apply(mark, now());
+double StepClock::mark(const Mark& mark) {
+  const double host = now_();
+  if (!stream_) {
+    apply(mark, host - zero_);
+    return host;
+  }
   device::OwnedEvent event;
   if (unused_.empty()) {
     event = device::make_timed_event();
@@ -44,6 +49,7 @@ void StepClock::mark(const Mark& mark) {
   }
   device::record(event.get(), stream_);
   later_.push_back({mark, std::move(event)});
+  return host;
 }
 
 void StepClock::apply(const Mark& mark, double at) {

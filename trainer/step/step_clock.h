@@ -30,8 +30,9 @@ class StepClock : public Timekeeper {
   // Of a stream in the cuda world; else `now` is read. Nothing is told until the stream's trace is given this.
   explicit StepClock(const Stream& stream, Now now = host_now);
 
-  // All times are counted from here.
-  void align();
+  // All times are counted from here. This, begin_step() and end_step() return the reading of `now` that they go by (in
+  // the cuda world one of about that time), so that whoever measures the same need not read another.
+  double align();
   void keep_spans(bool keep) { keeps_spans_ = keep; }
   std::vector<Span> take_spans() { return std::exchange(spans_, {}); }
 
@@ -41,8 +42,8 @@ class StepClock : public Timekeeper {
   void end() override { mark({.what = Mark::What::end}); }
 
   // A step begins, and ends; the next begins with its end, unless it is said to begin later.
-  void begin_step() { mark({.what = Mark::What::begin_step}); }
-  void end_step(int64_t number) { mark({.what = Mark::What::end_step, .ticket = number}); }
+  double begin_step() { return mark({.what = Mark::What::begin_step}); }
+  double end_step(int64_t number) { return mark({.what = Mark::What::end_step, .ticket = number}); }
   // Of the step that has ended, the first where there are several. In the cuda world the host waits until the stream
   // has passed its end.
   Accounts take();
@@ -78,7 +79,7 @@ class StepClock : public Timekeeper {
   };
 
   double now() const { return now_() - zero_; }
-  void mark(const Mark& mark);
+  double mark(const Mark& mark);
   void apply(const Mark& mark, double at);
   void open(double at, const Open& what);
   void close(double at);

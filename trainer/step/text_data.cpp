@@ -58,20 +58,20 @@ std::string tokenizer_path(const DataConfig& data) {
 std::unique_ptr<Tokenizer> open_tokenizer(Config& config) {
   const std::string wanted = config.data.tokenizer, path = tokenizer_path(config.data);
   vocab_to_train(wanted);
-  if (!names_folder(wanted) && !std::filesystem::is_directory(path)) {
+  if (!std::filesystem::is_directory(path)) {
     if (wanted.empty() && config.model.vocab > 0) return nullptr;
     if (!config.data.train.empty())
       for (const DataSource& source : parse_sources("data.train", config.data.train))
         files_of("data.train", source.name);  // what is missing is said before what is missing beside it
     CHECK(
-        wanted.empty(),
+        wanted.empty() || names_folder(wanted),
         "data.tokenizer = {}, but no tokenizer/ stands beside data.train = \"{}\"; run `megalith prepare` with it, or "
         "name a tokenizer's folder",
         wanted, config.data.train);
-    FAIL(
-        "model.vocab = 0, data.tokenizer is empty, and no tokenizer/ stands beside data.train = \"{}\"; set one of "
-        "them",
-        config.data.train);
+    CHECK(!wanted.empty(),
+          "model.vocab = 0, data.tokenizer is empty, and no tokenizer/ stands beside data.train = \"{}\"; set one of "
+          "them",
+          config.data.train);
   }
   auto tokenizer = load_tokenizer(path);
   if (!wanted.empty() && !names_folder(wanted)) check_as_prepared(wanted, path, *tokenizer);

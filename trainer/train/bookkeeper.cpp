@@ -85,14 +85,14 @@ Told Bookkeeper::tell() {
           .on_host = static_cast<double>(peaks.total(Place::host))};
 }
 
-void Bookkeeper::start(int64_t completed) {
+double Bookkeeper::start(int64_t completed) {
   if (traced_ && traced_->last <= completed) {
     log_info("train.trace_steps = {}: the run continues after step {}, so there is no trace", config_.train.trace_steps,
              completed);
     traced_.reset();
   }
-  clock_.align();
   if (!on_gpu()) work_.runtime->stream.trace().keep_time(&clock_);
+  return begun_ = clock_.align();
 }
 
 void Bookkeeper::begin_launch(int64_t step) {
@@ -115,19 +115,19 @@ void Bookkeeper::end_launch(int64_t step) {
 // The clocks of the ranks begin together, as far as a barrier ends for all at once.
 void Bookkeeper::begin_trace() {
   Stream& s = work_.runtime->stream;
-  const double begin = StepClock::host_now();
   s.synchronize();
   work_.runtime->mesh.channel(Channel::world).barrier(s);
-  clock_.align();
-  if (!on_gpu()) at(between_, Account::elsewhere) += StepClock::host_now() - begin;
+  const double aligned = clock_.align();
+  if (!on_gpu()) at(between_, Account::elsewhere) += aligned - begun_;
   clock_.keep_spans(tracing_ = true);
 }
 
 Measured Bookkeeper::report(int64_t step, const StepScalars& scalars) {
   Measured measured{.time = {}, .memory = fullest(scalars.told)};
   const Accounts between = std::exchange(between_, {});
+  if (!on_gpu()) measured.ended = clock_.end_step(step);
+  begun_ = measured.ended;
   if (!measures(step)) return measured;
-  if (!on_gpu()) clock_.end_step(step);
   const Accounts mine = clock_.take();
   std::vector<Accounts> ranks;
   if (on_gpu()) {
@@ -143,11 +143,11 @@ Measured Bookkeeper::report(int64_t step, const StepScalars& scalars) {
   return measured;
 }
 
-void Bookkeeper::between(Account account, const std::function<void()>& work) {
-  const double begin = StepClock::host_now();
+double Bookkeeper::between(Account account, const std::function<void()>& work) {
   work();
-  at(between_, account) += StepClock::host_now() - begin;
-  if (!on_gpu()) clock_.begin_step();
+  const double end = on_gpu() ? StepClock::host_now() : clock_.begin_step();
+  at(between_, account) += end - begun_;
+  return begun_ = end;
 }
 
 void Bookkeeper::finish() {
@@ -159,7 +159,7 @@ void Bookkeeper::finish() {
              session_.size() > 1 ? fmt::format(", mean of {} ranks", session_.size()) : "", shares_in_words(sum_));
 }
 
-void Bookkeeper::write_trace() {
+double Bookkeeper::write_trace() {
   const std::vector<Span> mine = clock_.take_spans();
   clock_.keep_spans(tracing_ = false);
   const std::string path = config_.run.output + "/trace-" + config_.train.trace_steps + ".json";
@@ -193,7 +193,7 @@ void Bookkeeper::write_trace() {
                  ? ", with the plan's prediction"
                  : ", without a prediction: hardware.profile names no machine (`megalith measure` makes a "
                    "profile of this one)");
-  if (!on_gpu()) clock_.begin_step();
+  return begun_ = on_gpu() ? StepClock::host_now() : clock_.begin_step();
 }
 
 }  // namespace megalith

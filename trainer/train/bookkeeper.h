@@ -30,8 +30,8 @@ class Bookkeeper {
   Bookkeeper& operator=(const Bookkeeper&) = delete;
 
   // All calls are made by all ranks in the same order. Steps follow one another from here on; `completed` are those
-  // made before.
-  void start(int64_t completed);
+  // made before. This, write_trace() and between() return when the next step begins, by StepClock::host_now().
+  double start(int64_t completed);
   // Around the launch of a step.
   void begin_launch(int64_t step);
   void end_launch(int64_t step);
@@ -39,9 +39,9 @@ class Bookkeeper {
   Measured report(int64_t step, const StepScalars& scalars);
   // Whether the last step to be traced has been reported; the trace is to be written then.
   bool trace_is_over(int64_t step) const { return tracing_ && step == traced_->last; }
-  void write_trace();
-  // Work between two steps: it is in the account of the second.
-  void between(Account account, const std::function<void()>& work);
+  double write_trace();
+  // Work between two steps, with all that came since the first: it is in the account of the second.
+  double between(Account account, const std::function<void()>& work);
   // After the last step: writes what is left of a trace, and logs where the time went.
   void finish();
 
@@ -64,6 +64,7 @@ class Bookkeeper {
   std::optional<StepRange> traced_;
   std::vector<TraceProcess> predicted_;  // a step
   bool tracing_ = false;
+  double begun_ = 0;  // the step that is under way, or what lies before it, by the host's clock
   Accounts between_{}, sum_{};
   int64_t measured_ = 0;  // steps in sum_
   double device_bytes_ = 0;

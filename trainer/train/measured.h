@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "trainer/step/step_clock.h"
 #include "trainer/step/trainer.h"
 
 namespace megalith {
@@ -19,6 +20,8 @@ struct Measured {
   // Bytes, each on the rank that takes most: in physical memory; of the device; by our tensors on the host. In the cpu
   // world the device is the node's memory, and its bytes are those of our tensors.
   std::optional<Told> memory;
+  // When the step ended and the next began, by StepClock::host_now(); in the cpu world the reading that `time` goes by.
+  double ended = StepClock::host_now();
 };
 
 // "time": {ACCOUNT: seconds, ...}, "slowest_rank" and "memory_measured": {"resident", "device", "host"}, as far as

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -151,7 +152,7 @@ nlohmann::ordered_json Metrics::start_line() const {
 }
 
 void Metrics::write(nlohmann::ordered_json line) {
-  line["seconds_since_start"] = std::chrono::duration<double>(Clock::now() - run_begin_).count();
+  line["seconds_since_start"] = StepClock::host_now() - run_begin_;
   line["unix_time"] = unix_time();
   // At once, so that no start stands there without a step.
   const std::string before = std::exchange(started_, true) ? "" : json_text(start_line()) + "\n";
@@ -182,12 +183,11 @@ void Metrics::say_last_step() {
 void Metrics::end_step(const StepReport& report) {
   if (!active_) return;
   const auto& [step, scalars, learning_rate, samples, measured] = report;
-  const Clock::time_point now = Clock::now();
-  const double seconds = std::chrono::duration<double>(now - std::exchange(begin_, now)).count();
+  const double seconds = measured.ended - std::exchange(begin_, measured.ended);
   const double tokens_per_second = rates_.tokens_per_step / seconds;
   const double model_tflops = tokens_per_second * rates_.model_flops_per_token / rates_.devices / 1e12;
   const double hardware_tflops = rates_.hardware_flops_per_step / seconds / rates_.devices / 1e12;
-  const double age = std::chrono::duration<double>(now - run_begin_).count();
+  const double age = measured.ended - run_begin_;
   const double each = age / static_cast<double>(step - first_step_);
   const std::string eta = duration_text(each * static_cast<double>(rates_.steps - step));
   const auto utilization = [&](double tflops) {

@@ -6,7 +6,6 @@
 // Whoever reads it takes what is there: older files have no starts, and what now stands there in each line of a step.
 #pragma once
 
-#include <chrono>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -65,9 +64,9 @@ class Metrics {
   Metrics(const std::string& run_folder, bool rank0, int64_t completed, const Rates& rates, Start start = {},
           const Reporting& reporting = {});
 
-  // Steps follow one another from here on, by the wall clock of this rank: a step's time is the time since the one
-  // before it ended.
-  void start_clock() { begin_ = Clock::now(); }
+  // Steps follow one another from `now` on, by StepClock::host_now() of this rank: a step's time is the time since the
+  // one before it ended.
+  void start_clock(double now) { begin_ = now; }
   // A step that was skipped has the field "skipped": "not finite" (what of loss and norm is not, is null), "norm" or
   // "overflow"; in fp16 each has its "loss_scale". It gets a line on console and log if it is its turn, if it is the
   // first of this start, or if it was skipped.
@@ -83,7 +82,6 @@ class Metrics {
   void evaluation(int64_t step, double loss, int64_t tokens, int64_t bytes);
 
  private:
-  using Clock = std::chrono::steady_clock;
   void say(bool console, bool file);  // last_line_
   // A line of metrics.jsonl, with the time; the first is preceded by the start's.
   void write(nlohmann::ordered_json line);
@@ -99,7 +97,7 @@ class Metrics {
   LinePace console_pace_, file_pace_;
   std::string last_line_;
   bool on_console_ = true, in_file_ = true;  // whether last_line_ was said there
-  Clock::time_point begin_{}, run_begin_ = Clock::now();
+  double begin_ = 0, run_begin_ = StepClock::host_now();
   int64_t first_step_, tokens_;
   bool started_ = false;
 };

@@ -151,8 +151,7 @@ Start Run::start(int threads) const {
 
 int Run::train() {
   start_ = saved_at_ = std::chrono::steady_clock::now();
-  metrics_->start_clock();
-  books_->start(progress_.step);
+  metrics_->start_clock(books_->start(progress_.step));
   ending_->begin(progress_.step);
   try {
     train_to_the_end();
@@ -183,21 +182,17 @@ void Run::train_to_the_end() {
   while (progress_.step < config_.train.steps && !stop_) {
     launched.push_back(step());
     report_all_but(ahead);
-    if (checkpointer_->all_ended(phases_)) {
-      books_->between(Account::checkpoint, [&] { saved_beside_steps(checkpointer_->go_on()); });
-      metrics_->start_clock();
-    }
+    if (checkpointer_->all_ended(phases_))
+      between(Account::checkpoint, [&] { saved_beside_steps(checkpointer_->go_on()); });
     if (!evaluates() && !saves()) continue;
     // In this order, so that a checkpoint stands for a step that is reported completely.
     report_all_but(0);
     if (stop_ && progress_.step < config_.train.steps)
       ending_->agree(checkpointer_->bytes(), config_.train.evaluate_batches);
-    if (evaluates()) books_->between(Account::evaluation, [&] { ending_->evaluate([&] { evaluate(); }); });
-    if (saves()) books_->between(Account::checkpoint, [&] { save_now(); });
-    metrics_->start_clock();
+    if (evaluates()) between(Account::evaluation, [&] { ending_->evaluate([&] { evaluate(); }); });
+    if (saves()) between(Account::checkpoint, [&] { save_now(); });
   }
-  if (checkpointer_->saving())
-    books_->between(Account::checkpoint, [&] { saved_beside_steps(checkpointer_->finish()); });
+  if (checkpointer_->saving()) between(Account::checkpoint, [&] { saved_beside_steps(checkpointer_->finish()); });
 }
 
 Run::Launched Run::step() {
@@ -233,10 +228,7 @@ void Run::report(const Launched& step) {
                       .learning_rate = learning_rate_at(config_.optimizer, step.number - 1),
                       .samples = {step.first_sequence, step.first_sequence + config_.batch.global_batch_size},
                       .measured = measured});
-  if (books_->trace_is_over(step.number)) {
-    books_->write_trace();
-    metrics_->start_clock();
-  }
+  if (books_->trace_is_over(step.number)) metrics_->start_clock(books_->write_trace());
   stop_ = stop_ || scalars.stop_votes > 0;
   save_due_ = save_due_ || scalars.save_votes > 0;
   phases_ = scalars.phases;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -52,6 +53,9 @@ class Run {
   Start start(int threads) const;
 
   void train_to_the_end();
+  void between(Account account, const std::function<void()>& work) {
+    metrics_->start_clock(books_->between(account, work));
+  }
   Launched step();
   Votes vote() const;
   void report(const Launched& step);
