@@ -90,7 +90,7 @@ std::vector<std::string> files_of(const std::string& key, const std::string& nam
         (fs::path(name) / "*.bin").string());
   CHECK(!found.empty(),
         "{} = {}: No such file or directory, nor {}.bin or {}-00000.bin, and as a pattern it matches none; check the "
-        "path",
+        "path, or make it of texts with `megalith prepare`",
         key, name, name, name);
   if (found.front() == name || found.front() == name + ".bin") {
     const std::vector<std::string> shards = found.front() == name ? std::vector<std::string>{} : shards_of(name);

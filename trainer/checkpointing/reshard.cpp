@@ -71,7 +71,7 @@ std::vector<Piece> saved_pieces(const Plan& plan) {
 }
 
 std::string reshard(const ReshardOptions& options) {
-  const std::string from = find_weights(options.from);
+  const std::string from = find_checkpoint(options.from);
   CheckpointReader reader(from);
   check_complete(reader.manifest());
   const Config config = config_of(reader, options.overrides);

@@ -33,6 +33,15 @@ std::string find_weights(const std::string& path) {
       path);
 }
 
+std::string find_checkpoint(const std::string& path) {
+  const std::string found = find_weights(path);
+  CHECK(!is_hugging_face_folder(found),
+        "{} is a Hugging Face folder, and this is about checkpoints; generate, evaluate and checkpoint.init_from take "
+        "such a folder as it is",
+        found);
+  return found;
+}
+
 WeightSource open_weights(const std::string& path) {
   WeightSource source;
   source.path = find_weights(path);

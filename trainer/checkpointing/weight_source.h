@@ -24,6 +24,8 @@ struct WeightSource {
 // `path`: a checkpoint, a directory of checkpoints or a run folder (then the newest complete one), or a Hugging Face
 // folder. Error when there is none of these.
 std::string find_weights(const std::string& path);
+// The same for what only a checkpoint can answer: a Hugging Face folder is an Error as well.
+std::string find_checkpoint(const std::string& path);
 WeightSource open_weights(const std::string& path);
 
 // The token at which documents ended that were kept apart in training (data.isolate_documents); none: they were

@@ -19,7 +19,7 @@ namespace {
 
 // The checkpoint that a path names, which is printed where the path is not the checkpoint itself.
 std::string tell_checkpoint(const std::string& path) {
-  const std::string found = find_weights(path);
+  const std::string found = find_checkpoint(path);
   if (found != path) fmt::print("checkpoint {}\n", found);
   return found;
 }
@@ -62,7 +62,7 @@ int export_folder(const std::string& path, const std::string& tokenizer, const s
 constexpr int equal = 0, different = 1, not_compared = 2;
 
 int diff(const std::string& path_a, const std::string& path_b) try {
-  CheckpointReader a(find_weights(path_a)), b(find_weights(path_b));
+  CheckpointReader a(find_checkpoint(path_a)), b(find_checkpoint(path_b));
   fmt::print("{} | {}\n", a.folder(), b.folder());
   const StateDifference states = compare_states(a.manifest(), b.manifest());
   for (const std::string& line : states.state) fmt::print("{}\n", line);
@@ -118,7 +118,7 @@ std::vector<Command> checkpoint_commands(CLI::App& cli) {
   convert->add_option("--out", o->out, "folder for the files, which `transformers` opens")->required();
   convert->add_option("--tokenizer", o->tokenizer, "folder; default: the one the checkpoint was trained with");
   const auto describe = [o] {
-    fmt::print("{}", describe_checkpoint(find_weights(o->path)));
+    fmt::print("{}", describe_checkpoint(find_checkpoint(o->path)));
     return 0;
   };
   return {{inspect, describe},
