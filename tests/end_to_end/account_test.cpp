@@ -42,7 +42,7 @@ class Account : public testing::Test {
 };
 
 TEST_F(Account, adds_up_to_every_step) {
-  train(scratch_.folder(), 2, {"parallel.sharding_strategy=full_shard"});
+  train(scratch_.folder(), 2, {"parallel.sharding_strategy=full_shard", "checkpoint.asynchronous=false"});
   const std::vector<nlohmann::json> found = steps();
   ASSERT_EQ(found.size(), 6u);
   const double planned = sum(read_starts(scratch_ / "run").at(0).at("memory_bytes"));

@@ -152,19 +152,16 @@ Result Process::wait(double timeout) {
 
 Result Process::kill_all() {
   const pid_t child = pid_;
-  bool reaped = child <= 0;
-  if (!reaped) ::kill(child, SIGKILL);
+  if (child > 0) ::kill(child, SIGKILL);
   for (;;) {
     const auto living = descendants();
     for (const auto& [pid, name] : living) ::kill(pid, SIGKILL);
     int status = 0;
     pid_t done;
     while ((done = ::waitpid(-1, &status, WNOHANG)) > 0)
-      if (done == child) {
-        wait_status_ = status;
-        reaped = true;
-      }
-    if (living.empty() && reaped) break;
+      if (done == child) wait_status_ = status;
+    // A process that has died keeps its files until its last thread is out of the system, which may be at the disk.
+    if (living.empty() && done < 0) break;
     sleep_for(0.001);
   }
   return finish(wait_status_, false);
