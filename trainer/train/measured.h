@@ -16,10 +16,10 @@ struct Measured {
     Accounts accounts{};  // mean over the ranks; of evaluations and checkpoints since the step before as well
     size_t slowest = 0;   // the rank that waited least for others
   };
-  std::optional<Time> time;
+  std::optional<Time> time{};
   // Bytes, each on the rank that takes most: in physical memory; of the device; by our tensors on the host. In the cpu
   // world the device is the node's memory, and its bytes are those of our tensors.
-  std::optional<Told> memory;
+  std::optional<Told> memory{};
   // When the step ended and the next began, by StepClock::host_now(); in the cpu world the reading that `time` goes by.
   double ended = StepClock::host_now();
 };
