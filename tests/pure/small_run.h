@@ -18,6 +18,7 @@ inline Config small_config() {
   config.optimizer.learning_rate = 1e-2;
   config.optimizer.warmup_steps = 2;
   config.train.steps = 4;
+  config.checkpoint.asynchronous = false;  // no memory for copies
   return resolve(config);
 }
 
