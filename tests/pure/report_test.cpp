@@ -125,6 +125,53 @@ TEST_F(Report, StepsThatSayNothingOfTheirTimeDoNotDiluteIt) {
       << page.substr(page.find("class=\"area-0\""), 100);
 }
 
+// A run of the times of its steps.
+std::string timed(const std::vector<std::string>& times) {
+  std::string lines = start_line;
+  for (size_t i = 0; i < times.size(); i++)
+    lines += step(static_cast<int>(i + 1), 4, fmt::format(",\"time\":{{{}}}", times[i]));
+  return lines;
+}
+
+TEST_F(Report, APartOfTheTimeHasOneColourInAllRuns) {
+  const std::string page =
+      report_page({read_history(run("a", timed({R"("GEMM":3,"gathers":1)", R"("GEMM":3,"gathers":1)"}))),
+                   read_history(run("b", timed({R"("attention":2,"GEMM":1)", R"("attention":2,"GEMM":1)"})))});
+  const auto times = [&](const std::string& text) {
+    size_t n = 0;
+    for (size_t at = page.find(text); at != std::string::npos; at = page.find(text, at + 1)) n++;
+    return n;
+  };
+  EXPECT_EQ(times("<i class=\"area-0\"></i>GEMM<b>75.0 %</b>"), 1u);
+  EXPECT_EQ(times("<i class=\"area-0\"></i>GEMM<b>33.3 %</b>"), 1u);
+  EXPECT_EQ(times("<i class=\"area-1\"></i>attention<b>66.7 %</b>"), 1u);
+  EXPECT_EQ(times("<i class=\"area-2\"></i>gathers<b>25.0 %</b>"), 1u);
+  // And a second one height: the first run's four are the most, 4 % below the upper edge.
+  EXPECT_EQ(times("<path class=\"area-0\" d=\"M0 278.85H"), 1u);
+  EXPECT_EQ(times("<path class=\"area-0\" d=\"M0 759.62H"), 1u);
+  EXPECT_EQ(times("Cut off above"), 0u);
+}
+
+TEST_F(Report, AnEvaluationDoesNotFlattenTheSteps) {
+  std::vector<std::string> times(400, R"("GEMM":2)");
+  times[99] = R"("GEMM":2,"evaluation":100)";
+  const std::string page = report_page({read_history(run("a", timed(times)))});
+  // A third beyond two seconds, and 4 % above that.
+  EXPECT_NE(page.find("<path class=\"area-0\" d=\"M0 260.36H"), std::string::npos);
+  EXPECT_NE(page.find("Cut off above; the highest reaches 35.3 s."), std::string::npos);
+  EXPECT_NE(page.find("evaluation<b>11.1 %</b>"), std::string::npos) << "it counts as before";
+}
+
+TEST_F(Report, PartsBeyondTheColoursAreOne) {
+  const auto page_of = [&](int parts) {
+    std::string time;
+    for (int i = 1; i <= parts; i++) time += fmt::format("{}\"part {}\":{}", i > 1 ? "," : "", i, parts + 1 - i);
+    return report_page({read_history(run(fmt::format("of{}", parts), timed({time, time})))});
+  };
+  EXPECT_NE(page_of(8).find("<i class=\"area-7\"></i>part 8<b>2.8 %</b>"), std::string::npos);
+  EXPECT_NE(page_of(9).find("<i class=\"area-7\"></i>all else<b>6.7 %</b>"), std::string::npos);
+}
+
 TEST_F(Report, NamesCannotBreakThePage) {
   const std::string page = report_page({read_history(run("<b onload='x'>&", start_line + step(1, 5) + step(2, 4)))});
   EXPECT_EQ(page.find("<b onload"), std::string::npos);

@@ -68,6 +68,15 @@ TEST(Thinning, WhatIsNotFiniteIsLeftOut) {
       << "what is outside too";
 }
 
+TEST(Binning, IsTheMeanOfStretches) {
+  EXPECT_EQ(binned({3, 1, 4}), (std::vector<double>{3, 1, 4}));
+  EXPECT_TRUE(binned({}).empty());
+  const std::vector<double> bins = binned(counting(400));  // of two or three
+  ASSERT_EQ(bins.size(), 160u);
+  EXPECT_EQ(bins.front(), 1.5);
+  EXPECT_EQ(bins.back(), 399);
+}
+
 TEST(Smoothing, IsTheMeanAround) {
   EXPECT_EQ(smoothed({3, 1, 4}, 0), (std::vector<double>{3, 1, 4}));
   EXPECT_EQ(smoothed({3, 0, 6, 3, 0}, 1), (std::vector<double>{3, 3, 3, 3, 0}));

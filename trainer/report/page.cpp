@@ -11,13 +11,11 @@
 #include "kernels/base/check.h"
 #include "kernels/base/counted.h"
 #include "trainer/report/plot.h"
-#include "trainer/report/thinning.h"
+#include "trainer/report/time_went.h"
 
 namespace megalith {
 
 namespace {
-
-constexpr int num_colours = 8;
 
 using Values = std::vector<double>;
 
@@ -45,8 +43,6 @@ double last_mean(const Values& all) {
   return std::accumulate(last.begin(), last.end(), 0.0) / static_cast<double>(last.size());
 }
 
-double total(const Values& all) { return std::accumulate(all.begin(), all.end(), 0.0); }
-
 std::string number_or_dash(double value, int digits) {
   return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : "–";
 }
@@ -59,14 +55,13 @@ std::string grouped(int64_t number) {
 }
 
 std::string duration(double hours) {
-  if (hours >= 48) return fmt::format("{:.1f} days", hours / 24);
-  if (hours >= 1) return fmt::format("{:.2g} h", hours);
-  return hours * 60 >= 1 ? fmt::format("{:.3g} min", hours * 60) : fmt::format("{:.3g} s", hours * 3600);
+  if (hours >= 48) return fmt::format("{:.1f}\u00a0days", hours / 24);
+  if (hours >= 1) return fmt::format("{:.2g}\u00a0h", hours);
+  return hours * 60 >= 1 ? fmt::format("{:.3g}\u00a0min", hours * 60) : fmt::format("{:.3g}\u00a0s", hours * 3600);
 }
 
 std::string gib(double bytes) {
-  return bytes >= (1 << 30) / 10.0 ? fmt::format("{:.2f} GiB", bytes / (1 << 30))
-                                   : fmt::format("{:.1f} MiB", bytes / (1 << 20));
+  return bytes >= 1 << 30 ? fmt::format("{:.2f} GiB", bytes / (1 << 30)) : fmt::format("{:.1f} MiB", bytes / (1 << 20));
 }
 
 // The shortest ends of the folders' names that tell them apart.
@@ -220,14 +215,6 @@ std::string plots(const std::vector<History>& runs, const std::vector<std::strin
                   {.title = "Speed", .unit = "tokens a second", .from_zero = true, .noisy = true});
 }
 
-std::string parts_list(const std::vector<std::pair<std::string, std::string>>& parts) {
-  std::string text = "<ul class=\"parts\">";
-  for (size_t i = 0; i < parts.size(); i++)
-    text += fmt::format("<li><i class=\"area-{}\"></i>{}<b>{}</b></li>", i % num_colours, escaped(parts[i].first),
-                        parts[i].second);
-  return text + "</ul>";
-}
-
 std::string bar(const std::string& name, const std::vector<std::pair<std::string, double>>& parts, double of,
                 int colour) {
   std::string rects;
@@ -255,7 +242,7 @@ std::string memory(const std::vector<History>& runs, const std::vector<std::stri
   }
   if (most <= 0) return "";
   std::string text = "<h2>Memory of the fullest rank</h2><div class=\"card bars\">";
-  std::vector<std::pair<std::string, std::string>> legend;
+  std::vector<AreaName> legend;
   for (size_t r = 0; r < runs.size(); r++) {
     const std::string of = runs.size() > 1 ? names[r] + ", " : "";
     if (!runs[r].planned_memory.empty()) text += bar(of + "planned", runs[r].planned_memory, most, 0);
@@ -263,60 +250,9 @@ std::string memory(const std::vector<History>& runs, const std::vector<std::stri
       if (bytes > 0) text += bar(fmt::format("{}measured: {}", of, kind), {{kind, bytes}}, most, num_colours - 1);
     if (legend.empty())
       for (const auto& [part, bytes] : runs[r].planned_memory)
-        legend.emplace_back(part, runs.size() > 1 ? "" : gib(bytes));
+        legend.push_back({static_cast<int>(legend.size() % num_colours), part, runs.size() > 1 ? "" : gib(bytes)});
   }
-  return text + parts_list(legend) + "</div>\n";
-}
-
-// What the time of a step goes to, most first; beyond the colours that there are, the rest is one.
-std::vector<Layer> layers_of(const History& run, const std::vector<std::string>& order) {
-  std::vector<Layer> layers;
-  for (const std::string& name : order) {
-    const auto found = run.time.find(name);
-    if (found == run.time.end()) continue;
-    const bool rest = layers.size() >= num_colours - 1;
-    if (!rest || layers.size() < num_colours)
-      layers.push_back({rest ? "all else" : name, static_cast<int>(layers.size()), found->second});
-    else
-      for (size_t i = 0; i < found->second.size(); i++) layers.back().y[i] += found->second[i];
-  }
-  return layers;
-}
-
-std::string where_time_went(const std::vector<History>& runs, const std::vector<std::string>& names) {
-  std::string text;
-  for (size_t r = 0; r < runs.size(); r++) {
-    const History& run = runs[r];
-    double all = 0;
-    std::vector<std::pair<double, std::string>> by_share;
-    for (const auto& [name, seconds] : run.time) {
-      by_share.emplace_back(-total(seconds), name);
-      all += total(seconds);
-    }
-    if (!(all > 0)) continue;
-    std::ranges::sort(by_share);
-    std::vector<std::string> order;
-    for (const auto& [less, name] : by_share)
-      if (less < 0) order.push_back(name);
-    const std::vector<Layer> layers = layers_of(run, order);
-    std::vector<double> step_seconds(run.timed_steps.size(), 0);
-    for (const Layer& layer : layers)
-      for (size_t i = 0; i < step_seconds.size(); i++) step_seconds[i] += layer.y[i];
-    // Of bins, so that a spike does not flatten the rest.
-    const size_t bins = std::min<size_t>(step_seconds.size(), 160);
-    double highest = 0;
-    for (size_t b = 0; b < bins; b++) {
-      const size_t begin = b * step_seconds.size() / bins, end = (b + 1) * step_seconds.size() / bins;
-      const auto at = [&](size_t i) { return step_seconds.begin() + static_cast<ptrdiff_t>(i); };
-      highest = std::max(highest, std::accumulate(at(begin), at(end), 0.0) / static_cast<double>(end - begin));
-    }
-    std::vector<std::pair<std::string, std::string>> legend;
-    for (const Layer& layer : layers)
-      legend.emplace_back(layer.name, fmt::format("{:.1f} %", 100 * total(layer.y) / all));
-    text += stacked_plot(runs.size() > 1 ? names[r] : "Time of a step", "seconds a step", run.timed_steps, layers,
-                         highest, parts_list(legend));
-  }
-  return text.empty() ? "" : "<h2>Where the time went</h2><div class=\"row\">" + text + "</div>\n";
+  return text + areas_list(legend) + "</div>\n";
 }
 
 std::string legend_of(const std::vector<std::string>& names) {

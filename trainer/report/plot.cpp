@@ -199,7 +199,6 @@ std::string plot(const std::vector<Curve>& curves, const PlotStyle& style, const
 
 std::string stacked_plot(const std::string& title, const std::string& unit, const std::vector<double>& steps,
                          const std::vector<Layer>& layers, double highest, const std::string& below_it) {
-  const size_t bins = std::min<size_t>(steps.size(), 160);
   const Scale scale{0, highest * (1 + margin)};
   // A value stands for the steps since the one before.
   const auto edge = [&](size_t i) {
@@ -207,17 +206,16 @@ std::string stacked_plot(const std::string& title, const std::string& unit, cons
     return side * std::max(0.0, i == 0 ? first : steps[i - 1]) / steps.back();
   };
   // Mean of layer by bin, added up from below.
+  const size_t bins = binned(steps).size();
   std::vector<double> below(bins, 0);
   std::string areas;
   for (const Layer& layer : layers) {
     std::string up, back;
+    const std::vector<double> heights = binned(layer.y);
     for (size_t b = 0; b < bins; b++) {
-      const size_t begin = b * steps.size() / bins, end = (b + 1) * steps.size() / bins;
-      double sum = 0;
-      for (size_t i = begin; i < end; i++) sum += layer.y[i];
-      const double top = below[b] + sum / static_cast<double>(end - begin);
-      const auto at = [&](double value) { return side * (1 - scale.share(value)); };
-      const double left = edge(begin), right = edge(end);
+      const double top = below[b] + heights[b];
+      const auto at = [&](double value) { return side * (1 - std::min(1.0, scale.share(value))); };
+      const double left = edge(b * steps.size() / bins), right = edge((b + 1) * steps.size() / bins);
       up += fmt::format("{}{:.5g} {:.5g}H{:.5g}", b == 0 ? "M" : "L", left, at(top), right);
       back = fmt::format("L{:.5g} {:.5g}H{:.5g}", right, at(below[b]), left) + back;
       below[b] = top;
@@ -231,6 +229,13 @@ std::string stacked_plot(const std::string& title, const std::string& unit, cons
              escaped(title), unit, y_labels(scale)) +
          fmt::format(open_svg, escaped(title)) + areas + grid(scale) + "</svg></div>" +
          x_labels(steps.back(), 1, "steps") + "</div></div>" + below_it + "</figure>\n";
+}
+
+std::string areas_list(const std::vector<AreaName>& areas) {
+  std::string text = "<ul class=\"parts\">";
+  for (const AreaName& area : areas)
+    text += fmt::format("<li><i class=\"area-{}\"></i>{}<b>{}</b></li>", area.colour, escaped(area.name), area.word);
+  return text + "</ul>";
 }
 
 }  // namespace megalith

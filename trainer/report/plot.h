@@ -19,9 +19,11 @@ std::string short_number(double value);
 // powers of ten and, where these are few, 2 and 5 times them.
 std::vector<double> ticks(double low, double high, int count, bool logarithmic);
 
+constexpr int num_colours = 8;  // of the page: line-0 to line-7, area-0 to area-7
+
 struct Curve {
   std::string name;
-  int colour = 0;  // a class of the page: line-0 to line-7
+  int colour = 0;
   const Abscissae* course = nullptr;
   const std::vector<double>* y = nullptr;
   std::vector<size_t> skipped = {}, resumed = {};  // of course, to be marked
@@ -45,7 +47,7 @@ Extent extent_of(const std::vector<History>& runs);
 // Empty if no curve has a value.
 std::string plot(const std::vector<Curve>& curves, const PlotStyle& style, const Extent& extent);
 
-// Parts of a whole along the steps, stacked.
+// Parts of a whole along the steps, stacked; means of stretches of them (binned()). What is above `highest` is cut.
 struct Layer {
   std::string name;
   int colour = 0;
@@ -53,5 +55,12 @@ struct Layer {
 };
 std::string stacked_plot(const std::string& title, const std::string& unit, const std::vector<double>& steps,
                          const std::vector<Layer>& layers, double highest, const std::string& below_it);
+
+// What the colours of areas stand for: colour, name, and a word on it.
+struct AreaName {
+  int colour;
+  std::string name, word = {};
+};
+std::string areas_list(const std::vector<AreaName>& areas);
 
 }  // namespace megalith

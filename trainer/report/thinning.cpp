@@ -40,6 +40,18 @@ std::vector<Point> thinned(const std::vector<double>& x, const std::vector<doubl
   return kept;
 }
 
+std::vector<double> binned(const std::vector<double>& y) {
+  const size_t bins = std::min<size_t>(y.size(), 160);
+  std::vector<double> means;
+  for (size_t b = 0; b < bins; b++) {
+    const size_t begin = b * y.size() / bins, end = (b + 1) * y.size() / bins;
+    double sum = 0;
+    for (size_t i = begin; i < end; i++) sum += y[i];
+    means.push_back(sum / static_cast<double>(end - begin));
+  }
+  return means;
+}
+
 std::vector<double> smoothed(const std::vector<double>& y, size_t around) {
   std::vector<double> sum(y.size() + 1, 0), number(y.size() + 1, 0);  // of the values before
   for (size_t i = 0; i < y.size(); i++) {

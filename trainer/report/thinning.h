@@ -17,6 +17,9 @@ struct Point {
 std::vector<Point> thinned(const std::vector<double>& x, const std::vector<double>& y, double begin, double end,
                            int columns);
 
+// The means of as many stretches of nearly equal length as there are values, or 160 where there are more.
+std::vector<double> binned(const std::vector<double>& y);
+
 // The mean of each value and up to `around` on either side of it, as many on both; what is not finite stays and counts
 // for nothing.
 std::vector<double> smoothed(const std::vector<double>& y, std::size_t around);
