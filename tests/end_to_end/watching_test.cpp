@@ -35,6 +35,26 @@ TEST(Watching, a_terminal_shows_a_bar_and_few_lines) {
   }
 }
 
+// Of whatever is said while there is a bar, as of a signal.
+TEST(Watching, a_line_takes_the_place_of_the_bar) {
+  SKIP_WITHOUT_REFERENCE();
+  const Scratch scratch;
+  write_reference_config(scratch / "config.toml", reference("tiny"), "");
+  if (const Result tried = run({"script", "-qec", "true", "/dev/null"}, scratch.folder()); tried.status != 0)
+    GTEST_SKIP() << "there is no script(1), or no pseudo-terminal: " << tried.text();
+  std::string command;
+  for (const std::string& word :
+       megalith({"train", "config.toml", "train.log_every=0", "train.steps=1000000", "optimizer.decay_steps=100"}))
+    command += word + " ";
+  write_file(scratch / "signalled.sh", command +
+                                           "&\nuntil grep -q '\"step\":20,' run/metrics.jsonl 2>/dev/null; do sleep "
+                                           "0.1; done\nkill -USR1 $!\nwait $!\n");
+  const Result shown = run({"script", "-qec", "sh signalled.sh", "/dev/null"}, scratch.folder());
+  EXPECT_EQ(shown.status, 75) << shown.text();
+  EXPECT_GT(count(shown.out, "%  step"), 0u) << "no bar: " << shown.text();
+  EXPECT_EQ(count(shown.out, "\r\033[KSIGUSR1 on rank 0: the run ends after step"), 1u) << shown.text();
+}
+
 // The second start repeats steps that the first had made after its checkpoint.
 TEST(Watching, tensorboard_shows_each_step_once) {
   SKIP_WITHOUT_REFERENCE();

@@ -39,6 +39,22 @@ TEST_F(LogTest, AnEndIsOneLineOfTheFile) {
   EXPECT_EQ(said_in(path_).back(), "ended: another start, before it has said anything");
 }
 
+TEST_F(LogTest, ABarMakesRoomForEachLineOfTheConsole) {
+  log_to_console_and(path_);
+  int cleared = 0;
+  before_console_lines([&] { cleared++; });
+  testing::internal::CaptureStdout();
+  log_info("on both");
+  log_line("on the console", LogTo::console);
+  EXPECT_EQ(cleared, 2);
+  log_line("in the file", LogTo::file);
+  EXPECT_EQ(cleared, 2);
+  before_console_lines({});
+  log_info("without a bar");
+  EXPECT_EQ(cleared, 2);
+  testing::internal::GetCapturedStdout();
+}
+
 TEST_F(LogTest, AnyRankMaySayTheEnd) {
   log_nowhere(path_);
   EXPECT_TRUE(log_ended("there is no file, and none is made"));

@@ -69,6 +69,11 @@ Loggers& current() {
   return loggers;
 }
 
+std::function<void()>& before_line() {
+  static std::function<void()> work;
+  return work;
+}
+
 int64_t size_of_file(const std::string& path) {
   std::error_code absent;
   const auto bytes = std::filesystem::file_size(path, absent);
@@ -78,9 +83,14 @@ int64_t size_of_file(const std::string& path) {
 }  // namespace
 
 void log_line(const std::string& text, LogTo to) {
-  if (to != LogTo::file && current().console) current().console->info(text);
+  if (to != LogTo::file && current().console) {
+    if (before_line()) before_line()();
+    current().console->info(text);
+  }
   if (to != LogTo::console && current().file) current().file->info(text);
 }
+
+void before_console_lines(std::function<void()> work) { before_line() = std::move(work); }
 
 void log_to_console() { current() = {.console = console(), .file = nullptr}; }
 

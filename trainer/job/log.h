@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <string>
 
 namespace megalith {
@@ -21,6 +22,9 @@ template <typename... Args>
 void log_warning(fmt::format_string<Args...> format, Args&&... args) {
   log_line("warning: " + fmt::vformat(format, fmt::make_format_args(args...)));
 }
+
+// Called before each line on the console, on the thread that says it, so that a bar there makes room. Empty: nothing.
+void before_console_lines(std::function<void()> work);
 
 // Where lines go from now on. At first they go to the console.
 void log_to_console();

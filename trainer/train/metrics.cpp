@@ -109,6 +109,7 @@ Metrics::Metrics(const std::string& run_folder, bool rank0, int64_t completed, c
       first_step_(completed),
       tokens_(rates.tokens_before) {
   if (!active_) return;
+  before_console_lines([this] { bar_.clear(); });
   const std::string path = folder_ + "/metrics.jsonl";
   if (completed == 0) keep_earlier(folder_, path);
   const std::string kept = lines_until(path, completed);
@@ -118,6 +119,10 @@ Metrics::Metrics(const std::string& run_folder, bool rank0, int64_t completed, c
   write_file(path, kept, {.replace = true});
   file_.emplace(path, true, warn_of_disk);
   if (reporting.tensorboard) events_.emplace(folder_ + "/tensorboard", completed, unix_time());
+}
+
+Metrics::~Metrics() {
+  if (active_) before_console_lines({});
 }
 
 nlohmann::ordered_json Metrics::start_line() const {
@@ -163,14 +168,12 @@ void Metrics::write(nlohmann::ordered_json line) {
 void Metrics::sync() {
   if (!active_) return;
   say_last_step();
-  bar_.clear();
   file_->sync();
   sync_log();
 }
 
 void Metrics::say(bool console, bool file) {
   if (!console && !file) return;
-  bar_.clear();
   log_line(last_line_, console && file ? LogTo::all : console ? LogTo::console : LogTo::file);
   on_console_ |= console;
   in_file_ |= file;
@@ -233,7 +236,6 @@ void Metrics::end_step(const StepReport& report) {
 void Metrics::evaluation(int64_t step, double loss, int64_t tokens, int64_t bytes) {
   if (!active_) return;
   say_last_step();
-  bar_.clear();
   nlohmann::ordered_json line{
       {"step", step}, {"validation_loss", loss}, {"perplexity", std::exp(loss)}, {"tokens_so_far", tokens_}};
   std::string bits;

@@ -63,6 +63,9 @@ class Metrics {
   // nothing is opened and every call does nothing. From then on no disk that is full ends the run (job/patient_file.h).
   Metrics(const std::string& run_folder, bool rank0, int64_t completed, const Rates& rates, Start start = {},
           const Reporting& reporting = {});
+  ~Metrics();
+  Metrics(const Metrics&) = delete;
+  Metrics& operator=(const Metrics&) = delete;
 
   // Steps follow one another from `now` on, by StepClock::host_now() of this rank: a step's time is the time since the
   // one before it ended.

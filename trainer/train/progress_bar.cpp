@@ -27,8 +27,7 @@ void ProgressBar::draw(double share, const std::string& text) {
 }
 
 void ProgressBar::clear() {
-  if (!drawn_) return;
-  drawn_ = false;
+  if (!drawn_.exchange(false)) return;
   fmt::print(out_, "\r\033[K");
   std::fflush(out_);
 }

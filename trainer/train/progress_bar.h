@@ -2,6 +2,7 @@
 // where only that is one. Elsewhere it draws nothing.
 #pragma once
 
+#include <atomic>
 #include <cstdio>
 #include <string>
 
@@ -17,12 +18,12 @@ class ProgressBar {
   // Share in [0, 1]; the text follows the bar, cut where the terminal ends. Draws at most ten times a second, and
   // always at the end.
   void draw(double share, const std::string& text);
-  // Removes the bar, so that a line can be printed in its place.
+  // Removes the bar, so that a line can be printed in its place. From any thread.
   void clear();
 
  private:
   std::FILE* out_;  // null: no terminal
-  bool drawn_ = false;
+  std::atomic<bool> drawn_ = false;
   double last_ = -1;  // seconds
 };
 
