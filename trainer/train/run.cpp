@@ -167,8 +167,12 @@ int Run::train() {
   books_->finish();
   if (ending_->agreed()) return ending_->say(saved_ == progress_.step);
   check_validation();
-  log_info("done: {}, {}{}", counted(progress_.step, "step"), counted(progress_.sequences, "sequence"),
-           progress_.skipped > 0 ? fmt::format("; skipped: {}", progress_.skipped) : "");
+  log_info("done: {}, {}{}{}", counted(progress_.step, "step"), counted(progress_.sequences, "sequence"),
+           progress_.skipped > 0 ? fmt::format("; skipped: {}", progress_.skipped) : "",
+           progress_.step < config_.train.steps
+               ? fmt::format("; train.minutes = {:g} are over before step {}, to which the same command goes on",
+                             config_.train.minutes, config_.train.steps)
+               : "");
   return 0;
 }
 
