@@ -12,7 +12,8 @@ namespace {
 using namespace attention;
 constexpr int warps = 8, threads = warps * warp_size;
 
-// delta of (b, t, h), one to a warp. And turns, which may be null: 0 for each `backward_tile` positions of each head.
+// delta of (b, t, h), one to a warp. And turns, which may be null: 0 for each `backward_tile` positions of each head,
+// and for the counter behind them.
 template <class E>
 __global__ void __launch_bounds__(threads) delta_kernel(float* delta, int32_t* turns, const E* dout, const E* out,
                                                         int64_t B, int64_t T, int64_t H, int64_t D) {
@@ -25,7 +26,9 @@ __global__ void __launch_bounds__(threads) delta_kernel(float* delta, int32_t* t
   if (lane_index() != 0) return;
   const int64_t n = i / H, head = n / T * H + i % H, t = n % T;
   delta[head * T + t] = dot;
-  if (turns && t % backward_tile == 0) turns[head * ceil_div(T, backward_tile) + t / backward_tile] = 0;
+  const int64_t tiles = ceil_div(T, backward_tile);
+  if (turns && t % backward_tile == 0) turns[head * tiles + t / backward_tile] = 0;
+  if (turns && i == 0) turns[B * H * tiles] = 0;
 }
 
 constexpr int own_tile = threads / 2;
@@ -172,7 +175,7 @@ void launch_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor
 void attention_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse, Tensor qkv,
                         Tensor starts, const AttentionDims& dims, const Dropout& d) {
   const bool tiles = fits_tiles(dims, {dqkv, dout, qkv});
-  const bool hopper = tiles && queue.chip.generation == 9 && hopper_backward_rooms(dims) > 0;
+  const bool hopper = tiles && queue.chip.generation == 9 && hopper_backward_rooms(queue, dims) > 0;
   with_compute_type(qkv.dtype(), [&](auto tag) {
     using E = decltype(tag);
     launch(queue, {"attention_backward", blocks_for(dims.B * dims.T * dims.H, warps), threads}, delta_kernel<E>,

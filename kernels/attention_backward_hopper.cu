@@ -7,6 +7,8 @@
 // one adds its part after the block with the keys behind its own, and that with the first keys that are seen rounds it:
 // one order for all sums, so the same bits in every run. A block tells by a flag, its turn, how many tiles it is done
 // with. Blocks of one head that begin together never wait, since each takes its tiles a step behind the one it follows.
+// Which keys a block owns is said by the ticket that it takes when it starts, so that whom it waits for runs, in
+// whatever order a GPU starts blocks.
 // (Methods: FlashAttention-2, arXiv:2307.08691, algorithm 2; FlashAttention-3, arXiv:2407.08608.)
 #include <algorithm>
 
@@ -51,21 +53,23 @@ __device__ inline void draw_kept(uint16_t* kept, const HeadMask& mask, int query
   }
 }
 
-// Of the grid x is a head of a group, y a tile of keys, the last first, z the group; there are `heads`, and rooms for
-// the sums of so many of them: a head has that of the one `rooms` before it, which is done with it.
+// turns: one of each tile of each head, and behind them the counter of tickets. There are rooms for the sums of so many
+// heads: a head has that of the one `rooms` before it, which is done with it.
 template <class E, int D, bool dropped>
 __global__ void __launch_bounds__(threads, 1)
-    backward_kernel(E* dqkv, float* sums, int32_t* turns, int rooms, int heads, const float* delta, const E* dout_,
-                    const float* lse, const E* qkv, const int32_t* starts_, Heads s, Mask mask, float scale) {
+    backward_kernel(E* dqkv, float* sums, int32_t* turns, int rooms, HeadOrder order, const float* delta,
+                    const E* dout_, const float* lse, const E* qkv, const int32_t* starts_, Heads s, Mask mask,
+                    float scale) {
   using Tiles = WarpgroupTiles<E, D>;
   using Room = attention::Room<Tiles>;
-  const int head = static_cast<int>(blockIdx.z * gridDim.x + blockIdx.x), H = static_cast<int>(s.H);
-  if (head >= heads) return;
-  const int b = head / H, h = head % H;
+  auto* ticket = shared_memory<int32_t>(Room::gradients);  // which are written behind a later barrier
+  if (threadIdx.x == 0) *ticket = take_ticket(turns + order.blocks());
+  sync_threads();
+  const auto [head, own] = order.of(*ticket);
+  const int H = static_cast<int>(s.H), b = head / H, h = head % H;
   const Place at(s, b, h);
   const Starts starts(starts_, s, b);
-  const int T = static_cast<int>(s.T), tiles = static_cast<int>(gridDim.y);
-  const int own = tiles - 1 - static_cast<int>(blockIdx.y);
+  const int T = static_cast<int>(s.T), tiles = order.tiles;
   const int64_t C = at.out_stride;
   const E *q = qkv + at.qkv, *k = q + C, *v = k + C, *dout = dout_ + at.out;
   lse += at.statistics;
@@ -82,20 +86,16 @@ __global__ void __launch_bounds__(threads, 1)
   E* gradients = shared_memory<E>(Room::gradients);  // (own keys, queries)
   const auto queries = [](int i) { return shared_memory<E>(Room::queries + i % 2 * Room::rows); };
   const auto douts = [](int i) { return shared_memory<E>(Room::douts + i % 2 * Room::rows); };
-  float next_lse = 0, next_delta = 0;  // of the query of this thread
   const auto copy_queries = [&](int i) {
     copy_tile<Tiles, D, tile, threads>(queries(i), q, at.stride, i * tile, T);
     copy_tile<Tiles, D, tile, threads>(douts(i), dout, C, i * tile, T);
     copy_async_commit();
-    if (const int query = i * tile + static_cast<int>(threadIdx.x); threadIdx.x < tile) {
-      next_lse = query < T ? lse[query] * log2_e : infinity;  // queries that are not there have probability 0
-      next_delta = query < T ? delta[query] : 0;
-    }
   };
   const auto prepare = [&](int i) {  // what shared memory has but once, of a tile that is copied
-    if (threadIdx.x < tile) {
-      shared_memory<float>(Room::lse)[threadIdx.x] = next_lse;
-      shared_memory<float>(Room::delta)[threadIdx.x] = next_delta;
+    if (const int query = i * tile + static_cast<int>(threadIdx.x); threadIdx.x < tile) {
+      shared_memory<float>(Room::lse)[threadIdx.x] =
+          query < T ? lse[query] * log2_e : infinity;  // P is 0 of queries that are not there
+      shared_memory<float>(Room::delta)[threadIdx.x] = query < T ? delta[query] : 0;
     }
     if constexpr (dropped) draw_kept(shared_memory<uint16_t>(Room::kept), HeadMask(mask, s, b, h), i * tile, ours);
   };
@@ -229,31 +229,26 @@ __global__ void __launch_bounds__(threads, 1)
 
 int64_t tiles_of(const AttentionDims& dims) { return ceil_div(dims.T, tile); }
 int64_t turns_bytes(const AttentionDims& dims) {
-  return ceil_div(dims.B * dims.H * tiles_of(dims) * int64_t{sizeof(int32_t)}, 256) * 256;
+  return ceil_div((dims.B * dims.H * tiles_of(dims) + 1) * int64_t{sizeof(int32_t)}, 256) * 256;
 }
 }  // namespace
 
-int64_t hopper_backward_rooms(const AttentionDims& dims) {
+int64_t hopper_backward_rooms(const Queue& queue, const AttentionDims& dims) {
   const int64_t of_head = tiles_of(dims) * tile * dims.D * int64_t{sizeof(float)};
-  return std::max<int64_t>(0, (workspace_bytes - turns_bytes(dims)) / of_head);
+  return std::max<int64_t>(0, (queue.workspace_bytes - turns_bytes(dims)) / of_head);
 }
 
 void hopper_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv, Tensor starts,
                      const AttentionDims& dims, const Dropout& d) {
-  const int64_t heads = dims.B * dims.H, rooms = hopper_backward_rooms(dims);
+  const int64_t rooms = hopper_backward_rooms(queue, dims);
   // Half as many heads at a time as there are rooms: one group begins while the one before ends.
-  const int64_t groups = ceil_div(heads, ceil_div(rooms, 2));
-  CHECK(heads < int64_t{1} << 30 && tiles_of(dims) < 65536 && groups < 65536,
-        "attention over {} positions, of {} heads in {} groups; a launch takes 65535 tiles of {} positions, and as "
-        "many groups",
-        dims.T, heads, groups, tile);
-  const dim3 grid(blocks_for(heads, groups), static_cast<unsigned>(tiles_of(dims)), static_cast<unsigned>(groups));
+  const HeadOrder order = order_of(dims, tile, ceil_div(rooms, 2));
   char* sums = static_cast<char*>(queue.workspace) + turns_bytes(dims);
   with_constants(qkv.dtype(), dims, d, [&](auto tag, auto D, auto dropped) {
     using E = decltype(tag);
-    launch(queue, {"attention_backward", grid, threads, Room<WarpgroupTiles<E, D>>::end},
+    launch(queue, {"attention_backward", blocks_for(order.blocks(), 1), threads, Room<WarpgroupTiles<E, D>>::end},
            backward_kernel<E, D, dropped>, dqkv.data<E>(), reinterpret_cast<float*>(sums),
-           static_cast<int32_t*>(queue.workspace), rooms, heads, delta.data<float>(), dout.data<E>(), lse.data<float>(),
+           static_cast<int32_t*>(queue.workspace), rooms, order, delta.data<float>(), dout.data<E>(), lse.data<float>(),
            qkv.data<E>(), pointer_to(starts), heads_of(dims), mask_of(d), scale_of(dims));
   });
 }

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "kernels/attention.h"
+#include "kernels/attention_order.h"
 #include "kernels/device_cuda.h"
 
 namespace megalith::cuda::attention {
@@ -349,13 +350,24 @@ inline dim3 grid_of(const AttentionDims& dims, int rows) {
   return {blocks_for(dims.T, rows), static_cast<unsigned>(dims.H), static_cast<unsigned>(dims.B)};
 }
 
+// The same in an order of heads, most so many at once.
+inline HeadOrder order_of(const AttentionDims& dims, int rows, int64_t most) {
+  const int64_t heads = dims.B * dims.H, tiles = ceil_div(dims.T, rows);
+  CHECK(
+      dims.T < int64_t{1} << 30 && heads * tiles < int64_t{1} << 31,
+      "attention of {} heads over {} positions in tiles of {}; the CUDA kernels count positions to 2^30, and a launch "
+      "takes 2^31 - 1 tiles",
+      heads, dims.T, rows);
+  return head_order(heads, tiles, most);
+}
+
 // For what fits_tiles, on Hopper: attention_forward_hopper.cu, attention_backward_hopper.cu.
 void hopper_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, Tensor starts, const AttentionDims& dims,
                     const Dropout& d);
-// The backward pass keeps in the workspace a flag for every tile of every head, from the begin on, which are 0 before
-// it, and behind these sums of dq: of so many heads; none where the sequence is too long for those of one.
+// The backward pass keeps in the workspace a flag for every tile of every head and a counter, from the begin on, which
+// are 0 before it, and behind these sums of dq: of so many heads; none where the sequence is too long for those of one.
 constexpr int backward_tile = 128;
-int64_t hopper_backward_rooms(const AttentionDims& dims);
+int64_t hopper_backward_rooms(const Queue& queue, const AttentionDims& dims);
 void hopper_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv, Tensor starts,
                      const AttentionDims& dims, const Dropout& d);
 

@@ -25,8 +25,9 @@
 //
 //   between      release(flag, n), by one thread: what the block did before its last barrier is seen by a block that
 //   blocks       awaits n, after its next barrier. await(flag, n), by one thread, gives the number released last, n or
-//                more, once it is. Only blocks that come earlier in the grid, x before y before z, may be awaited: GPUs
-//                start them first, and tests/simt runs them first
+//                more, once it is. A GPU starts blocks in any order, and those that wait keep others from starting; so
+//                only blocks may be awaited that took a ticket earlier: they run. take_ticket(counter), by one thread:
+//                0, 1, 2 and so on, of a counter that was 0 before the launch
 //
 // Beside these, the functions of <cmath> in their f form (sqrtf, fmaf, ...) and constexpr functions of ours may be
 // called. A kernel keeps to: one block is one to 1024 threads, a multiple of 32; warps of 32 and nothing assumed of

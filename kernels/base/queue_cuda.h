@@ -13,7 +13,8 @@ namespace megalith::cuda {
 
 class Gemm;  // gemm_cuda.h: the GEMM library, with its choices by shape
 
-// The size ops may rely on: LayerNorm's partial sums, with a residual and 8192 wide, need three quarters of it.
+// The size ops may rely on: LayerNorm's partial sums, with a residual and 8192 wide, need three quarters of it. What
+// can do with less goes by Queue::workspace_bytes, of which tests give less.
 constexpr int64_t workspace_bytes = int64_t{32} << 20;
 
 // What ops choose their kernels by.
@@ -24,8 +25,9 @@ struct Chip {
 
 struct Queue {
   CUstream_st* stream = nullptr;
-  void* workspace = nullptr;  // workspace_bytes, on a boundary of 256 bytes
-  Gemm* gemm = nullptr;       // whoever makes the stream makes it too
+  void* workspace = nullptr;  // on a boundary of 256 bytes
+  int64_t workspace_bytes = cuda::workspace_bytes;
+  Gemm* gemm = nullptr;  // whoever makes the stream makes it too
   Chip chip;
 };
 

@@ -245,6 +245,14 @@ __device__ void multiply_add(float (&d)[4], const unsigned (&a)[4], const unsign
 }
 #undef MEGALITH_MULTIPLY_ADD
 
+__device__ inline int32_t take_ticket(int32_t* counter) {
+  int32_t ticket;
+  asm volatile("atom.relaxed.gpu.global.add.s32 %0, [%1], 1;"
+               : "=r"(ticket)
+               : "l"(__cvta_generic_to_global(counter))
+               : "memory");
+  return ticket;
+}
 __device__ inline void release(int32_t* flag, int32_t value) {
   asm volatile("st.release.gpu.global.s32 [%0], %1;" : : "l"(__cvta_generic_to_global(flag)), "r"(value) : "memory");
 }

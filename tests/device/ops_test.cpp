@@ -134,6 +134,30 @@ TEST_F(DeviceWidths, AttentionOfDocuments) {
         }
 }
 
+// Hopper's backward pass has sums of dq for some heads at a time: rooms for fewer heads than there are change no bit,
+// however often they are used again; without any, the products of warps take over, with their bits.
+TEST_F(DeviceBits, AttentionWithRoomsForFewHeads) {
+  constexpr int64_t tile = 128;
+  const auto with_rooms = [](Case c, const AttentionDims& dims, int64_t rooms) {
+    const int64_t tiles = (dims.T + tile - 1) / tile, flags = (dims.B * dims.H * tiles + 1) * 4;
+    c.workspace_bytes = (flags + 255) / 256 * 256 + rooms * tiles * tile * dims.D * 4;
+    return c;
+  };
+  for (double p : {0.0, 0.2})
+    for (const Documents& documents : {Documents{}, Documents{7, 150, 20}}) {
+      const AttentionDims dims{2, 270, 3, 64};
+      const Case c = attention_backward_case(dims, p, bf16, documents);
+      const Bits all = bits_of(on_device(c, 0));
+      for (int64_t rooms : {1, 2, 3, 5}) {
+        const Case few = with_rooms(c, dims, rooms);
+        EXPECT_TRUE(bits_of(on_device(few, 0))[0] == all[0]) << few.name() << ", " << rooms << " rooms";
+      }
+      Case none = with_rooms(c, dims, 1);
+      none.workspace_bytes--;
+      EXPECT_TRUE(bits_of(on_device(none, 0))[0] == bits_of(on_device(c, 0, ampere))[0]) << none.name();
+    }
+}
+
 // One document that fills the sequences is none.
 TEST_F(DeviceBits, DocumentsThatBeginWithTheirSequencesChangeNone) {
   const auto same = [](const Case& without, const Case& with, int64_t offset, const cuda::Chip& chip) {

@@ -50,7 +50,8 @@ struct Case {
   std::function<void(Stream&, const std::vector<Tensor>&)> run;
   std::function<void(Doubles&)> twin;
   bool same_for_any_threads = true;
-  std::set<std::string> accumulates = {};  // written arguments that the op adds to
+  std::set<std::string> accumulates = {};           // written arguments that the op adds to
+  int64_t workspace_bytes = cuda::workspace_bytes;  // on a device
   std::string name() const { return op + " " + shape + " " + name_of(dtype); }
 };
 

@@ -139,6 +139,10 @@ TEST(PtxFaults, MissingFences) {
   EXPECT_EQ(unnoticed(backward_9, "wgmma.wait_group.sync.aligned 0;").size(), 1);
 }
 
+TEST(PtxFaults, TicketsThatAreAllAlike) {
+  EXPECT_EQ(unnoticed(backward_9, "(atom.relaxed.gpu.global.add.s32\\s[^;]*, )1;", "$010;"), None());
+}
+
 TEST(PtxFaults, WrongDescriptors) {
   for (int bit = 0; bit < 32; bit++) {  // of the upper half
     const std::string wrong = fmt::format("$010x{:08x}", 0x40000040u ^ 1u << bit);

@@ -55,6 +55,18 @@ TEST(PtxInterpreter, Flags) {
                "what no block before it has released", l);
 }
 
+// Two tickets for each lane, of a counter in the first lane's word.
+TEST(PtxInterpreter, Tickets) {
+  const auto tickets = run(R"(mul.wide.u32 %rd5, %r0, 8; sub.s64 %rd5, %rd1, %rd5;
+st.global.u32 [%rd5], 7; atom.relaxed.gpu.global.add.s32 %r5, [%rd5], 1; atom.relaxed.gpu.global.add.s32 %r6, [%rd5], 1;
+st.global.v2.u32 [%rd1], {%r5, %r6};)",
+                           {.words = 2});
+  for (uint32_t lane = 0; lane < 32; lane++) {
+    EXPECT_EQ(tickets[2 * lane], 7 + lane);
+    EXPECT_EQ(tickets[2 * lane + 1], 39 + lane);
+  }
+}
+
 TEST(PtxInterpreter, Rounding) {
   const auto bf16_of = [](uint32_t v) {
     return fmt::format("mov.b32 %f1, {:#x}; cvt.rn.bf16.f32 %h1, %f1; cvt.u32.u16 %r9, %h1;", v);

@@ -248,9 +248,7 @@ void run(Kernel& kernel, const simt::Grid& grid) {
   if (!kernel.code) kernel.code = decode(kernel);
   kernel.launches++;
   Block block(kernel, grid);
-  for (unsigned z = 0; z < grid.blocks.z; z++)
-    for (unsigned y = 0; y < grid.blocks.y; y++)
-      for (unsigned x = 0; x < grid.blocks.x; x++) block.run({x, y, z});
+  simt::each_block(grid, [&](dim3 index) { block.run(index); });
 }
 
 }  // namespace megalith::ptx

@@ -137,6 +137,16 @@ void load_acquire(Warp& w, const Instruction& i, uint32_t lanes) {
   });
   load<int32_t, 1, int32_t>(w, i, lanes);
 }
+void add_atomically(Warp& w, const Instruction& i, uint32_t lanes) {
+  each_lane(lanes, [&](int lane) {
+    int32_t before;
+    const uint64_t at = w.address(i, 1, lane);
+    std::memcpy(&before, w.block->access(w, lane, Space::global, at, sizeof(before), false), sizeof(before));
+    const auto after = static_cast<int32_t>(before + i.numbers[1]);
+    std::memcpy(w.block->access(w, lane, Space::global, at, sizeof(after), true), &after, sizeof(after));
+    w.set<int32_t>(i, 0, lane, before);
+  });
+}
 template <class T, int n>
 void add_accesses(Operations& all, const std::vector<const char*>& types) {
   if constexpr (n * sizeof(T) <= 16) {
@@ -227,6 +237,7 @@ void add_memory(Operations& all) {
   add_accesses<uint64_t>(all, {"u64", "s64", "b64", "f64"});
   all.emplace("ld.acquire.gpu.global.s32", Operation{"w=a", load_acquire, Kind::plain, Space::global});
   all.emplace("st.release.gpu.global.s32", Operation{"aw", store<int32_t, 1, int32_t>, Kind::plain, Space::global});
+  all.emplace("atom.relaxed.gpu.global.add.s32", Operation{"w=an", add_atomically, Kind::plain, Space::global});
   all.emplace("cp.async.cg.shared.global", Operation{"aanw", copy_async});
   all.emplace("cp.async.cg.shared.global", Operation{"aan", copy_async});
   all.emplace("cp.async.commit_group", Operation{"", copy_commit});

@@ -257,6 +257,7 @@ void multiply_add(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
       where);
 }
 
+inline int32_t take_ticket(int32_t* counter) { return simt::take_ticket(counter); }
 inline void release(int32_t* flag, int32_t value) { simt::release(flag, value); }
 inline int32_t await(const int32_t* flag, int32_t at_least) { return simt::await(flag, at_least); }
 

@@ -76,15 +76,35 @@ __global__ void race_of_blocks(float* y, const float*, int) {
 // Block 0 hands what it made of x on to block 1, by a flag in y's last element: one at a time something is wrong.
 enum class Handing { right, released_before_the_barrier, used_before_the_barrier, never_released };
 template <Handing how>
-__global__ void handed_on(float* y, const float* x, int) {
+__device__ void hand_on(float* y, const float* x, bool gives) {
   auto* flag = reinterpret_cast<int32_t*>(y + 255);
-  const bool gives = blockIdx.x == 0, teller = threadIdx.x == 0;
+  const bool teller = threadIdx.x == 0;
   if (gives) y[threadIdx.x] = 2 * x[threadIdx.x];
   if (how != Handing::released_before_the_barrier) sync_threads();
   if (gives && teller) release(flag, how == Handing::never_released ? 1 : 2);
   if (!gives && teller) await(flag, 2);
   if (how != Handing::used_before_the_barrier) sync_threads();
   if (!gives) y[64 + threadIdx.x] = y[63 - threadIdx.x];
+}
+template <Handing how>
+__global__ void handed_on(float* y, const float* x, int) {
+  hand_on<how>(y, x, blockIdx.x == 0);
+}
+__device__ int ticket_of_block(float* y) {
+  __shared__ int ticket;
+  if (threadIdx.x == 0) ticket = take_ticket(reinterpret_cast<int32_t*>(y + 254));
+  sync_threads();
+  return ticket;
+}
+__global__ void handed_on_by_tickets(float* y, const float* x, int) {
+  hand_on<Handing::right>(y, x, ticket_of_block(y) == 0);
+}
+__global__ void counted_from_within(float* y, const float*, int) {
+  if (blockIdx.x == 0) {
+    if (threadIdx.x == 0) store(reinterpret_cast<int32_t*>(y + 254), Vector<int32_t, 1>{0});
+  } else {
+    ticket_of_block(y);
+  }
 }
 __global__ void warp_order(float* y, const float* x, int) {
   __shared__ float room[64];
@@ -181,6 +201,8 @@ const Planted all[] = {
     {"released_before_the_barrier", handed_on<Handing::released_before_the_barrier>},
     {"used_before_the_barrier", handed_on<Handing::used_before_the_barrier>},
     {"never_released", handed_on<Handing::never_released>},
+    PLANTED(handed_on_by_tickets, 0),
+    PLANTED(counted_from_within, 0),
     PLANTED(warp_order, 0),
     PLANTED(misaligned, 0, 1),
     PLANTED(early_async, 256),

@@ -224,12 +224,11 @@ void run(const Grid& grid, const std::function<void()>& thread) {
     fiber(i).index = {u % grid.threads.x, u / grid.threads.x % grid.threads.y, u / grid.threads.x / grid.threads.y};
   }
   try {
-    for (m.block.z = 0; m.block.z < grid.blocks.z; m.block.z++)
-      for (m.block.y = 0; m.block.y < grid.blocks.y; m.block.y++)
-        for (m.block.x = 0; m.block.x < grid.blocks.x; m.block.x++) {
-          m.counters.threads += m.threads;
-          run_block();
-        }
+    each_block(grid, [&](dim3 index) {
+      m.block = index;
+      m.counters.threads += m.threads;
+      run_block();
+    });
   } catch (...) {
     for (Fiber& f : m.fibers) f.started = false;  // they stopped in the middle; the next launch makes new ones
     throw;

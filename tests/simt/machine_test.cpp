@@ -16,6 +16,7 @@ namespace {
 // y of 256 floats that nobody has written, x of 128 with x[i] = i / 8; y after the launch.
 using Run = std::function<void(const char*, Tensor, Tensor)>;
 std::vector<float> result_of(const char* kernel, const Run& run = run_planted) {
+  const simt::InGridOrder in_order;
   simt::clear_memory();
   const Tensor y(simt::allocate("y", 1024, simt::Contents::unwritten), DType::f32, {256});
   const Tensor x(simt::allocate("x", 512, simt::Contents::read_only), DType::f32, {128});
@@ -156,6 +157,38 @@ TEST(Machine, OrdersBlocksByFlags) {
   expect_fault("released_before_the_barrier", "block (1, 0, 0), thread (0, 0, 0)", "block 0 of this launch wrote");
   expect_fault("used_before_the_barrier", "block (1, 0, 0), thread (0, 0, 0)", "block 0 of this launch wrote");
   expect_fault("never_released", "block (1, 0, 0), thread (0, 0, 0)", "awaits 2 in byte 1020 of y, which has 1");
+}
+// Blocks that know from a ticket who they are may wait for earlier ones in whatever order they start; those that go by
+// their index may not.
+TEST(Machine, StartsBlocksInAnyOrder) {
+  simt::clear_memory();
+  const Tensor y(simt::allocate("y", 1024, simt::Contents::unwritten), DType::f32, {256});
+  const Tensor x(simt::allocate("x", 512, simt::Contents::read_only), DType::f32, {128});
+  for (int i = 0; i < 128; i++) x.data<float>()[i] = static_cast<float>(i) / 8;
+  auto* counter = reinterpret_cast<int32_t*>(y.data<float>() + 254);
+  const auto found = [&](const char* kernel) -> std::string {
+    simt::writes_by_library(y.raw(), y.bytes());
+    *counter = counter[1] = 0;
+    try {
+      run_planted(kernel, y, x);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    EXPECT_EQ(y.data<float>()[64 + 3], 2 * 60 / 8.0f);
+    return "";
+  };
+  int faults = 0;
+  for (int launch = 0; launch < 20; launch++) {
+    EXPECT_EQ(found("handed_on_by_tickets"), "");
+    EXPECT_EQ(*counter, 2);
+    const std::string fault = found("handed_on");
+    if (fault.empty()) continue;
+    EXPECT_NE(fault.find("no block before this one has released it"), std::string::npos) << fault;
+    faults++;
+  }
+  EXPECT_TRUE(faults > 0 && faults < 20) << faults;
+  expect_fault("handed_on_by_tickets", "block (0, 0, 0), thread (0, 0, 0)", "reads byte 1016 of y, which no thread");
+  expect_fault("counted_from_within", "block (1, 0, 0), thread (0, 0, 0)", "which was written in this launch");
 }
 TEST(Machine, GoesOnAfterAFault) {
   expect_fault("divergent_barrier", "block (0, 0, 0), thread (0, 0, 0)", "divergent barrier");

@@ -17,7 +17,7 @@ namespace megalith::simt {
 
 namespace {
 constexpr int64_t unit = 2, device_bytes = int64_t{512} << 20, shared_capacity = 256 * 1024, gap = 4096;
-constexpr uint16_t many = 0xffff, by_host = 0xfffe;
+constexpr uint16_t many = 0xffff, by_host = 0xfffe, by_ticket = 0xfffd;
 
 // Who made an access, and when.
 struct Stamp {
@@ -370,6 +370,24 @@ int32_t await(const int32_t* flag, int32_t at_least) {
     fault(fmt::format("awaits {} in {}, which has {}: no block before this one has released it", at_least, name_of(p),
                       value));
   return memory().order.await(p, value, at_least, a);
+}
+
+int32_t take_ticket(int32_t* counter) {
+  const Actor& a = running.actor;
+  const auto p = reinterpret_cast<uintptr_t>(counter);
+  const Place place = find(p, sizeof(*counter), true);
+  if (place.space != Space::device) fault("a counter of tickets that is no device memory");
+  if (place.cells->write.block == 0) unwritten(p, false);
+  if (place.cells->write.block >= a.first && place.cells->write.thread != by_ticket)
+    fault(fmt::format("takes a ticket of {}, which was written in this launch", name_of(p)));
+  for (uint64_t i = 0; i < sizeof(*counter) / unit; i++)
+    place.cells[i].write = {
+        .block = a.block, .barrier = a.barrier, .order = a.order, .thread = by_ticket, .warp = many};
+  int32_t ticket;
+  std::memcpy(&ticket, counter, sizeof(ticket));
+  const int32_t next = ticket + 1;
+  std::memcpy(counter, &next, sizeof(next));
+  return ticket;
 }
 
 void publish_shared() { memory().published[static_cast<size_t>(running.thread)]++; }

@@ -12,7 +12,7 @@
 //   - data races: two threads at one place, one of them writing, with no barrier between (sync_warp counts within a
 //     warp, sync_threads within a block; between blocks release() in front of await(), from the barrier before the one
 //     to the barrier after the other);
-//   - an await() of what no earlier block has released.
+//   - an await() of what no block that started earlier has released: blocks start in another order with every launch.
 //
 // How: the .cu files are compiled with -fsanitize=thread and -fsanitize=bounds, but neither runtime is linked;
 // hooks.cpp answers the compiler's calls before every access. So kernels use plain pointers and arrays, and a
@@ -21,7 +21,7 @@
 // swapcontext (method: Engelschall, Portable Multithreading, USENIX 2000).
 //
 // Limits: one machine a process, one thread, because the compiler's hooks have no argument; a place is two bytes, so
-// byte arrays race with their neighbours; a partial sync_warp orders the whole warp; atomics are not there; registers
+// byte arrays race with their neighbours; a partial sync_warp orders the whole warp; no atomics but tickets; registers
 // and __launch_bounds__ are known to nvcc alone (tests/ptxas, tests/ptx).
 #pragma once
 
@@ -71,6 +71,21 @@ struct Grid {
   const void* function = nullptr;  // whose allowance counts
   std::vector<char> parameters{};  // as CUDA lays them out: one behind the other at their natural alignments
 };
+// What a launch does with each of its blocks, in the order in which they start: another one each time, the same in each
+// run of a program.
+void each_block(const Grid& grid, const std::function<void(dim3 index)>& start);
+// While it lives, blocks start in the order of the grid, x before y before z.
+class InGridOrder {
+ public:
+  InGridOrder();
+  ~InGridOrder();
+  InGridOrder(const InGridOrder&) = delete;
+  InGridOrder& operator=(const InGridOrder&) = delete;
+
+ private:
+  bool before_;
+};
+
 // From now on launches of `function` may have so much dynamic shared memory; without this, 48 KiB with its own.
 void allow_shared_memory(const char* kernel, const void* function, int64_t bytes);
 // `thread` is the kernel with its arguments; called once a thread.
@@ -132,6 +147,7 @@ void publish_shared();
 // Flags between the blocks of a launch, which run one after another: what nobody has released by now, nobody will.
 void release(int32_t* flag, int32_t value);
 int32_t await(const int32_t* flag, int32_t at_least);
+int32_t take_ticket(int32_t* counter);
 void reads_of_product(const void* p, int64_t bytes);
 
 void copy_async(void* shared, const void* global, bool valid);

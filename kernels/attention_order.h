@@ -1,0 +1,32 @@
+// In which order blocks take the tiles of attention's heads: of so many heads at once the last tiles, then those before
+// them, and so on; then the next heads. What several heads read may stay in L2 so long, and blocks of one head begin
+// some time after one another.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace megalith::cuda::attention {
+
+struct HeadOrder {
+  int32_t heads, tiles, at_once;  // heads * tiles < 2^31
+
+  constexpr int64_t blocks() const { return int64_t{heads} * tiles; }
+  struct Work {
+    int32_t head, tile;
+  };
+  constexpr Work of(int32_t block) const {
+    const int32_t group = block / (at_once * tiles), first = group * at_once;
+    const int32_t in_group = std::min(at_once, heads - first), rest = block - first * tiles;
+    return {first + rest % in_group, tiles - 1 - rest / in_group};
+  }
+};
+
+// Groups as equal as can be, of `most` heads or fewer; most >= 1.
+constexpr HeadOrder head_order(int64_t heads, int64_t tiles, int64_t most) {
+  const int64_t groups = (heads + most - 1) / most;
+  return {static_cast<int32_t>(heads), static_cast<int32_t>(tiles),
+          static_cast<int32_t>((heads + groups - 1) / groups)};
+}
+
+}  // namespace megalith::cuda::attention
