@@ -5,6 +5,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "kernels/base/check.h"
+
 namespace megalith {
 
 namespace {
@@ -26,6 +28,17 @@ void check_depth(std::string_view text) {
   }
 }
 
+void expect_kind(const nlohmann::json& value, bool is_one, const char* kind) {
+  if (!is_one)
+    throw nlohmann::json::type_error::create(302, fmt::format("{} is no {}", value.type_name(), kind), nullptr);
+}
+
+template <class Number>
+Number within(Number number, Number least, Number most) {
+  if (number >= least && number <= most) return number;
+  throw nlohmann::json::out_of_range::create(401, fmt::format("{} is not from {} to {}", number, least, most), nullptr);
+}
+
 }  // namespace
 
 nlohmann::json parse_json(std::string_view text) {
@@ -33,13 +46,49 @@ nlohmann::json parse_json(std::string_view text) {
   return nlohmann::json::parse(text);
 }
 
-int64_t whole_number(const nlohmann::json& value) {
+void for_each_json_line(std::string_view text, const std::string& path,
+                        const std::function<void(const nlohmann::json&)>& use) {
+  for (int64_t number = 1; !text.empty(); number++) {
+    const size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    bool parsed = false;
+    try {
+      const nlohmann::json object = parse_json(line);
+      parsed = true;
+      use(as_object(object));
+    } catch (const nlohmann::json::exception& e) {
+      if (!parsed && end == std::string_view::npos) return;
+      FAIL("{}, line {} is not what was written there: {}; remove it, or bring the file back from where it was copied",
+           path, number, e.what());
+    } catch (const Error& e) {
+      FAIL("{}, line {}: {}", path, number, e.what());
+    }
+  }
+}
+
+const nlohmann::json& as_list(const nlohmann::json& value) {
+  expect_kind(value, value.is_array(), "list");
+  return value;
+}
+
+const nlohmann::json& as_object(const nlohmann::json& value) {
+  expect_kind(value, value.is_object(), "object");
+  return value;
+}
+
+int64_t whole_number(const nlohmann::json& value, int64_t least, int64_t most) {
   if (!value.is_number_integer() ||
       (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()}))
     throw nlohmann::json::type_error::create(
         302, fmt::format("{} is no whole number of 64 bits", value.is_number() ? value.dump() : value.type_name()),
         nullptr);
-  return value.get<int64_t>();
+  return within(value.get<int64_t>(), least, most);
+}
+
+double real_number(const nlohmann::json& value, double least, double most) {
+  expect_kind(value, value.is_number(), "number");
+  return within(value.get<double>(), least, most);
 }
 
 std::string json_text(const nlohmann::json& value, int indent) { return value.dump(indent); }

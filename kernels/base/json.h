@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -14,8 +16,24 @@ namespace megalith {
 nlohmann::json parse_json(std::string_view text);
 constexpr int deepest_json = 100;
 
-// A whole number, or nlohmann::json::type_error: elsewhere the library takes a fraction, "true" or 2^64 - 1 for one.
-int64_t whole_number(const nlohmann::json& value);
+// Of a text with an object a line, as a process appends them that may be killed: `use` gets each. What parsing or `use`
+// throws, an Error or nlohmann::json::exception, goes on as an Error with path and line. A last line that nothing ends
+// and that is no JSON was cut off by a kill, and is passed over.
+void for_each_json_line(std::string_view text, const std::string& path,
+                        const std::function<void(const nlohmann::json& object)>& use);
+
+// The value itself, or nlohmann::json::type_error: the library goes through what is no list or object as if it were
+// one.
+const nlohmann::json& as_list(const nlohmann::json& value);
+const nlohmann::json& as_object(const nlohmann::json& value);
+
+// A whole number from `least` to `most`, or nlohmann::json::exception: elsewhere the library takes a fraction, "true"
+// or 2^64 - 1 for one.
+int64_t whole_number(const nlohmann::json& value, int64_t least = std::numeric_limits<int64_t>::min(),
+                     int64_t most = std::numeric_limits<int64_t>::max());
+// The same of numbers that need not be whole.
+double real_number(const nlohmann::json& value, double least = std::numeric_limits<double>::lowest(),
+                   double most = std::numeric_limits<double>::max());
 
 // On one line, or with so many blanks a level. Bytes that are not UTF-8 throw nlohmann::json::type_error.
 std::string json_text(const nlohmann::json& value, int indent = -1);

@@ -53,6 +53,12 @@ TEST_F(MetricsFile, DropsStepsBeyondTheCheckpoint) {
   EXPECT_TRUE(lines_kept(0).empty());
 }
 
+TEST_F(MetricsFile, StepsThatCannotBeAreNone) {
+  put("{\"step\":-9223372036854775808,\"loss\":1}\n{\"step\":18446744073709551615,\"loss\":1}\n"
+      "{\"start\":{\"completed_steps\":-1}}\n{\"start\":7}\n{\"step\":1,\"loss\":1}\n");
+  EXPECT_EQ(lines_kept(3), std::vector<std::string>{"{\"step\":1,\"loss\":1}"});
+}
+
 TEST_F(MetricsFile, AStartFromTheBeginningLosesNothing) {
   const auto earlier = [&](int k) {
     std::ifstream in(folder_ + fmt::format("/metrics.earlier-{}.jsonl", k));

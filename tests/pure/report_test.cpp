@@ -81,9 +81,17 @@ TEST_F(Report, WhatCannotBeReadIsNamed) {
   EXPECT_ERROR(read_history(run("empty", "")), "metrics.jsonl is empty", "train some steps");
   EXPECT_ERROR(read_history(run("idle", start_line)), "has no line of a step", "train some steps");
   EXPECT_ERROR(read_history(run("torn", start_line + step(1, 5) + "{\"step\":2,\"lo\n" + step(3, 4))),
-               "torn/metrics.jsonl, line 3 ", "remove the line");
+               "torn/metrics.jsonl, line 3 ", "remove it");
   EXPECT_ERROR(read_history(run("typed", step(1, 5) + "{\"step\":\"two\"}\n")), "metrics.jsonl, line 2 ", "number");
   EXPECT_ERROR(read_history(run("array", "[1]\n")), "metrics.jsonl, line 1 ");
+  EXPECT_ERROR(read_history(run("negative", step(-1, 5))), "metrics.jsonl, line 1 ", "-1 is not from 0");
+  EXPECT_ERROR(read_history(run("huge", step(1, 1e200))), "metrics.jsonl, line 1 ", "1e+200 is not from -1e+100");
+  EXPECT_ERROR(read_history(run("yes", step(1, 5, ",\"mfu\":true"))), "metrics.jsonl, line 1 ", "boolean is no number");
+  EXPECT_ERROR(read_history(run("list", step(1, 5, ",\"time\":[1]"))), "metrics.jsonl, line 1 ", "array is no object");
+  std::string accounts;
+  for (int i = 0; i < 200; i++) accounts += fmt::format("{}\"{}\":1", i == 0 ? "" : ",", i);
+  EXPECT_ERROR(read_history(run("many", step(1, 5, ",\"time\":{" + accounts + "}"))),
+               "metrics.jsonl, line 1: ", "200 things", "at most 100");
   EXPECT_EQ(read_history(run("dying", step(1, 5) + "{\"step\":2,\"lo")).loss.size(), 1u) << "the last may be cut";
 }
 

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "kernels/base/counted.h"
 #include "kernels/base/files.h"
@@ -15,8 +14,9 @@ namespace megalith {
 
 namespace {
 
-constexpr size_t warm_up = 2;          // steps of a run that are not counted
-constexpr double small_error = 0.05;   // where the penalty of an error becomes linear
+constexpr size_t warm_up = 2;                               // steps of a run that are not counted
+constexpr double shortest_step = 1e-6, longest_step = 1e6;  // seconds; beyond, it was not measured
+constexpr double small_error = 0.05;                        // where the penalty of an error becomes linear
 constexpr double likely_change = 0.5;  // of the logarithm of a number; beyond, runs must have good reasons
 
 double median(std::vector<double> values) {
@@ -29,18 +29,18 @@ MeasuredRun read_run(const std::string& folder) {
   CHECK(!run.config.hardware.profile.empty(),
         "{}/config.toml has no hardware.profile; add [hardware] profile = \"...\"", folder);
   run.hardware = load_hardware(run.config.hardware.profile);
-  std::istringstream lines(read_file(folder + "/metrics.jsonl"));
+  const std::string metrics = folder + "/metrics.jsonl";
   std::vector<double> seconds;
   int ranks = 0;
-  for (std::string line; std::getline(lines, line);) {
-    const nlohmann::json fields = parse_json(line);
+  for_each_json_line(read_file(metrics), metrics, [&](const nlohmann::json& fields) {
     // A start of the run says it once; in older files each step does.
-    if (const auto& constant = fields.contains("start") ? fields["start"] : fields; constant.contains("ranks"))
-      ranks = constant["ranks"].get<int>();
-    if (fields.contains("step_seconds")) seconds.push_back(fields["step_seconds"].get<double>());
-  }
-  CHECK(!seconds.empty() && ranks > 0,
-        "{}/metrics.jsonl has no line with step_seconds, or none with ranks; train some steps", folder);
+    const nlohmann::json& constant = fields.contains("start") ? fields.at("start") : fields;
+    ranks = static_cast<int>(whole_number(constant.value("ranks", nlohmann::json(ranks)), 0, most_ranks));
+    if (const auto found = fields.find("step_seconds"); found != fields.end())
+      seconds.push_back(real_number(*found, shortest_step, longest_step));
+  });
+  CHECK(!seconds.empty() && ranks > 0, "{} has no line with step_seconds, or none with ranks; train some steps",
+        metrics);
   if (seconds.size() > 2 * warm_up) seconds.erase(seconds.begin(), seconds.begin() + warm_up);
   run.seconds = median(seconds);
   if (run.config.parallel.ranks_per_node == 0)

@@ -14,8 +14,6 @@ namespace megalith {
 
 namespace {
 
-constexpr int64_t most_ranks = int64_t{1} << 16;
-
 // What is planned for, with everything in it that a file may leave out.
 struct Job {
   Config config;

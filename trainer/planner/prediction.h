@@ -11,6 +11,8 @@
 
 namespace megalith {
 
+constexpr int64_t most_ranks = int64_t{1} << 16;  // of a plan, which may rehearse each
+
 // Of a job on the machines of [hardware]: a GPU each, node by node, or an equal share of every node's CPU.
 int64_t ranks_on_a_node(const Config& config, const Hardware& hardware, int num_ranks);
 

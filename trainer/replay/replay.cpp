@@ -42,14 +42,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Config config_of_run(const ReplayOptions& o, const std::optional<nlohmann::json>& kept) {
+Config config_of_run(const ReplayOptions& o, const std::optional<KeptStep>& kept) {
   check_replayable(o.overrides);
   const std::string path = o.run + "/config.toml";
   CHECK(fs::exists(path), "{} has no config.toml; name the folder of a run", o.run);
   std::vector<std::string> all{"run.output=" + o.run, "checkpoint.resume=auto", "checkpoint.allow_changes=true"};
   all.insert(all.end(), o.overrides.begin(), o.overrides.end());
-  Config config = kept ? parse_config(kept->at("config").get<std::string>(),
-                                      fmt::format("the config of step {} in {}", o.step, o.run), all)
+  Config config = kept ? parse_config(kept->config, fmt::format("the config of step {} in {}", o.step, o.run), all)
                        : load_config(path, all);
   CHECK(config.model.vocab > 0, "{} does not say model.vocab; is it the config of a run?", path);
   return config;
@@ -106,14 +105,12 @@ void agree_on_first(const Session& session, const std::optional<BadOp>& mine, Re
     }
 }
 
-std::string recorded_in_words(const nlohmann::json& kept, const Replayed& replayed, const Session& session) {
-  const std::string loss = json_text(kept.at("loss")), norm = json_text(kept.at("grad_norm"));
-  if (number_or_word(replayed.scalars.loss) == kept.at("loss") &&
-      number_or_word(replayed.scalars.grad_norm) == kept.at("grad_norm"))
+std::string recorded_in_words(const KeptStep& kept, const Replayed& replayed, const Session& session) {
+  if (number_or_word(replayed.scalars.loss) == kept.loss &&
+      number_or_word(replayed.scalars.grad_norm) == kept.grad_norm)
     return "loss and norm are those of the run, to the last bit";
-  return fmt::format(
-      "in the run the loss was {} and the norm {}{}", loss, norm,
-      kept.at("ranks") == session.size() ? "" : fmt::format(", on {}", counted(kept.at("ranks").get<int>(), "rank")));
+  return fmt::format("in the run the loss was {} and the norm {}{}", json_text(kept.loss), json_text(kept.grad_norm),
+                     kept.ranks == session.size() ? "" : fmt::format(", on {}", counted(kept.ranks, "rank")));
 }
 
 // A run that is not trained but repeated.
@@ -228,7 +225,7 @@ class Repeated {
 
   const ReplayOptions& options_;
   const Session& session_;
-  std::optional<nlohmann::json> kept_;
+  std::optional<KeptStep> kept_;
   Config config_;
   std::optional<Workplace> work_;
   std::optional<Loader> data_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <string_view>
 
 #include "configs/config.h"
 #include "kernels/base/files.h"
@@ -15,15 +14,23 @@ namespace {
 
 using nlohmann::json;
 
+constexpr double largest_number = 1e100;             // of any number: no sum and no scale of a plot overflows
+constexpr int64_t largest_count = int64_t{1} << 53;  // as a number with a fraction holds it
+constexpr size_t most_kinds_of_time = 100;           // what a step's time goes to; each is held for every step
+
 // NaN: it is not there, or null, which is how JSON has what is not finite.
-double number(const json& object, const char* key) {
+double number(const json& object, const char* key, double least = -largest_number) {
   const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? no_number : found->get<double>();
+  return found == object.end() || found->is_null() ? no_number : real_number(*found, least, largest_number);
 }
 
-double number_or(const json& object, const char* key, double otherwise) {
-  const double found = number(object, key);
+double at_least_0(const json& object, const char* key, double otherwise) {
+  const double found = number(object, key, 0);
   return found == found ? found : otherwise;
+}
+
+int64_t count_at(const json& object, const char* key, int64_t otherwise) {
+  return whole_number(object.value(key, json(otherwise)), 0, largest_count);
 }
 
 void append(Abscissae& course, double step, double tokens, double seconds) {
@@ -38,7 +45,7 @@ class Reader {
 
   void line(const json& object) {
     if (object.contains("start")) return start(object.at("start"));
-    const double step = object.at("step").get<double>();
+    const auto step = static_cast<double>(whole_number(object.at("step"), 0, largest_count));
     if (object.contains("validation_loss")) return evaluation(object, step);
     this->step(object, step);
   }
@@ -49,10 +56,10 @@ class Reader {
     h_.device = start.value("device", h_.device);
     h_.compute = start.value("compute", h_.compute);
     h_.host = start.value("host", h_.host);
-    h_.ranks = start.value("ranks", h_.ranks);
-    h_.parameters = start.value("parameters", h_.parameters);
+    h_.ranks = count_at(start, "ranks", h_.ranks);
+    h_.parameters = count_at(start, "parameters", h_.parameters);
     planned(start);
-    tokens_a_step_ = number_or(start, "tokens", tokens_a_step_);
+    tokens_a_step_ = at_least_0(start, "tokens", tokens_a_step_);
     seconds_before_ = seconds_;
     if (!h_.loss.empty()) h_.resumed.push_back(h_.loss.size());
   }
@@ -64,22 +71,22 @@ class Reader {
     h_.planned_memory.clear();
     // What lasts for the whole run first, as the plan prints it; then what this does not know.
     std::vector<std::string> names = {"parameters", "optimizer", "gradients", "saved", "scratch", "communication"};
-    for (const auto& [name, bytes] : found->items())
+    for (const auto& [name, bytes] : as_object(*found).items())
       if (std::ranges::find(names, name) == names.end()) names.push_back(name);
     for (const std::string& name : names)
-      if (found->contains(name)) h_.planned_memory.emplace_back(name, found->at(name).get<double>());
+      if (found->contains(name)) h_.planned_memory.emplace_back(name, real_number(found->at(name), 0, largest_number));
   }
 
   void clock(const json& object) {
-    const double since = number(object, "seconds_since_start");
-    seconds_ = since == since ? seconds_before_ + since : seconds_ + number_or(object, "step_seconds", 0);
+    const double since = number(object, "seconds_since_start", 0);
+    seconds_ = since == since ? seconds_before_ + since : seconds_ + at_least_0(object, "step_seconds", 0);
   }
 
   void step(const json& object, double step) {
     clock(object);
-    tokens_a_step_ = number_or(object, "tokens", tokens_a_step_);
-    tokens_ = number_or(object, "tokens_so_far", tokens_ + tokens_a_step_);
-    if (object.contains("ranks")) h_.ranks = object.at("ranks").get<int64_t>();
+    tokens_a_step_ = at_least_0(object, "tokens", tokens_a_step_);
+    tokens_ = at_least_0(object, "tokens_so_far", tokens_ + tokens_a_step_);
+    h_.ranks = count_at(object, "ranks", h_.ranks);
     planned(object);
     append(h_.steps, step, tokens_, seconds_);
     h_.loss.push_back(number(object, "loss"));
@@ -90,14 +97,19 @@ class Reader {
     if (object.contains("skipped")) h_.skipped.push_back(h_.loss.size() - 1);
     if (const auto time = object.find("time"); time != object.end()) {
       h_.timed_steps.push_back(step);
-      for (const auto& [name, seconds] : time->items()) {
+      for (const auto& [name, seconds] : as_object(*time).items()) {
         std::vector<double>& all = h_.time[name];
         all.resize(h_.timed_steps.size());
-        all.back() = seconds.get<double>();
+        all.back() = real_number(seconds, 0, largest_number);
       }
+      CHECK(h_.time.size() <= most_kinds_of_time,
+            "its time and that of the steps before went to {} things; a training tells "
+            "at most {}",
+            h_.time.size(), most_kinds_of_time);
     }
     if (const auto memory = object.find("memory_measured"); memory != object.end())
-      for (const auto& [name, bytes] : memory->items()) measured(name, bytes.get<double>());
+      for (const auto& [name, bytes] : as_object(*memory).items())
+        measured(name, real_number(bytes, 0, largest_number));
   }
 
   void measured(const std::string& name, double bytes) {
@@ -110,7 +122,7 @@ class Reader {
 
   void evaluation(const json& object, double step) {
     clock(object);
-    append(h_.evaluations, step, number_or(object, "tokens_so_far", tokens_), seconds_);
+    append(h_.evaluations, step, at_least_0(object, "tokens_so_far", tokens_), seconds_);
     h_.held_out_loss.push_back(number(object, "validation_loss"));
     h_.bits_per_byte.push_back(number(object, "bits_per_byte"));
   }
@@ -118,26 +130,6 @@ class Reader {
   History& h_;
   double tokens_ = 0, tokens_a_step_ = 0, seconds_ = 0, seconds_before_ = 0;
 };
-
-void read_lines(const std::string& path, History& history) {
-  const std::string text = read_file(path);
-  Reader reader(history);
-  std::string_view rest = text;
-  for (int64_t number = 1; !rest.empty(); number++) {
-    const size_t end = rest.find('\n');
-    const std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-    try {
-      reader.line(parse_json(line));
-    } catch (const json::exception& e) {
-      if (end == std::string_view::npos) return;
-      FAIL(
-          "{}, line {} is not what a training writes: {}; remove the line, or bring the file back from where it was "
-          "copied",
-          path, number, e.what());
-    }
-  }
-}
 
 }  // namespace
 
@@ -150,7 +142,8 @@ History read_history(const std::string& run_folder) {
   CHECK(!error, "{} is no run folder: there is no {}; name the run.output of a training", run_folder, path);
   const char* remedy = "train some steps first";
   CHECK(size > 0, "{} is empty; {}", path, remedy);
-  read_lines(path, history);
+  Reader reader(history);
+  for_each_json_line(read_file(path), path, [&](const json& object) { reader.line(object); });
   CHECK(!history.loss.empty(), "{} has no line of a step; {}", path, remedy);
   for (auto& [name, seconds] : history.time) seconds.resize(history.timed_steps.size());
   try {

@@ -32,7 +32,8 @@ Scale scale_of(const std::vector<Curve>& curves, const PlotStyle& style) {
         low = std::min(low, value);
         high = std::max(high, value);
       }
-  if (style.maybe_logarithmic && low > 0 && high > 10 * low) {
+  constexpr double widest = 1e-100;  // so that a logarithm's ticks are numbers
+  if (style.maybe_logarithmic && high > 10 * low && low > high * widest) {
     const double room = std::pow(high / low, margin);
     return {low / room, high * room, true};
   }

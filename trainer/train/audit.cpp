@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <sstream>
 
 #include "checkpoints/directory.h"
 #include "checkpoints/manifest.h"
@@ -32,28 +31,29 @@ struct StepLine {
   std::string skipped;  // why; empty: it was not
 };
 
-// The steps of metrics.jsonl, in its order. Its last line may be cut short by a death.
 std::vector<StepLine> steps_of(const std::string& metrics) {
+  constexpr int64_t most_samples = 1'000'000'000;  // of a step, as batch.global_batch_size has it
   std::vector<StepLine> steps;
-  std::istringstream in(metrics);
-  int64_t number = 0, ranks = 0;
-  for (std::string text; std::getline(in, text);) {
-    number++;
-    try {
-      const nlohmann::json line = parse_json(text);
-      if (const auto start = line.find("start"); start != line.end()) ranks = start->value("ranks", ranks);
-      if (!line.contains("loss") || !line.contains("step")) continue;
-      const auto step = whole_number(line.at("step"));
-      CHECK(line.contains("samples"),
-            "metrics.jsonl, line {}: step {} does not say which samples it trained on; it is from before runs recorded "
-            "them, and cannot be audited",
-            number, step);
-      steps.push_back({step, whole_number(line.at("samples").at(0)), whole_number(line.at("samples").at(1)),
-                       line.value("ranks", ranks), line.value("skipped", std::string())});
-    } catch (const nlohmann::json::exception& e) {
-      CHECK(in.eof(), "metrics.jsonl, line {} cannot be read: {}", number, e.what());
+  int64_t ranks = 0;
+  const auto ranks_in = [&](const nlohmann::json& object) {
+    return whole_number(object.value("ranks", nlohmann::json(ranks)), 0);
+  };
+  for_each_json_line(metrics, "metrics.jsonl", [&](const nlohmann::json& line) {
+    if (const auto start = line.find("start"); start != line.end()) {
+      ranks = ranks_in(*start);
+      return;
     }
-  }
+    const int64_t step = whole_number(line.at("step"), 0);
+    if (line.contains("validation_loss")) return;
+    CHECK(line.contains("samples"),
+          "step {} does not say which samples it trained on; it is from before runs recorded them, and cannot be "
+          "audited",
+          step);
+    const int64_t first = whole_number(line.at("samples").at(0), 0), end = whole_number(line.at("samples").at(1), 0);
+    CHECK(end - first <= most_samples, "step {} has {} samples; a batch has at most {}", step, end - first,
+          most_samples);
+    steps.push_back({step, first, end, ranks_in(line), line.value("skipped", std::string())});
+  });
   return steps;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <limits>
 
 #include "kernels/base/json.h"
 #include "trainer/job/agreement.h"
@@ -29,6 +30,12 @@ nlohmann::json found_by_this_rank(const Plan& plan, const Loader& data, const Ba
     microbatches.push_back({{"microbatch", k}, {"samples", samples}});
   }
   return {{"rank", plan.rank}, {"units", units}, {"microbatches", microbatches}};
+}
+
+// What number_or_word makes, or nlohmann::json::exception.
+const nlohmann::json& word_or_number(const nlohmann::json& value) {
+  if (value != "nan" && value != "inf" && value != "-inf") real_number(value);
+  return value;
 }
 
 }  // namespace
@@ -76,15 +83,21 @@ void keep_bad_step(const Config& config, const Session& session, const Plan& pla
   }
 }
 
-std::optional<nlohmann::json> read_bad_step(const std::string& run_folder, int64_t step) {
+std::optional<KeptStep> read_bad_step(const std::string& run_folder, int64_t step) {
   const std::string path = bad_step_path(run_folder, step);
   std::error_code absent;
   if (!std::filesystem::exists(path, absent)) return {};
+  constexpr const char* remedy = "remove it, and the step is replayed from the run's config.toml";
   try {
-    return parse_json(read_file(path));
+    const nlohmann::json file = parse_json(read_file(path));
+    const int64_t its = whole_number(file.at("step"));
+    CHECK(its == step, "{} is of step {}; {}", path, its, remedy);
+    return KeptStep{.config = file.at("config").get<std::string>(),
+                    .loss = word_or_number(file.at("loss")),
+                    .grad_norm = word_or_number(file.at("grad_norm")),
+                    .ranks = static_cast<int>(whole_number(file.at("ranks"), 1, std::numeric_limits<int>::max()))};
   } catch (const nlohmann::json::exception& e) {
-    FAIL("{} cannot be understood ({}); remove it, and the step is replayed from the run's config.toml", path,
-         e.what());
+    FAIL("{} cannot be understood ({}); {}", path, e.what(), remedy);
   }
 }
 

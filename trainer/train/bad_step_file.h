@@ -34,8 +34,15 @@ struct BadStep {
 void keep_bad_step(const Config& config, const Session& session, const Plan& plan, const Loader& data,
                    const BadStep& step);
 
-// Nothing where the run has kept none of this step. Error: it cannot be read.
-std::optional<nlohmann::json> read_bad_step(const std::string& run_folder, int64_t step);
+// What repeating a step takes of its file.
+struct KeptStep {
+  std::string config;              // as TOML
+  nlohmann::json loss, grad_norm;  // as number_or_word
+  int ranks = 0;
+};
+
+// Nothing where the run has kept none of this step. Error: the file cannot be understood, or is of another step.
+std::optional<KeptStep> read_bad_step(const std::string& run_folder, int64_t step);
 
 // A number, or the word for what is none.
 nlohmann::json number_or_word(double value);

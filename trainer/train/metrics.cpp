@@ -21,9 +21,10 @@ namespace megalith {
 
 namespace {
 
-std::optional<int64_t> integer_at(const nlohmann::json& object, const char* key) {
+std::optional<int64_t> steps_at(const nlohmann::json& object, const char* key) {
   const auto found = object.is_object() ? object.find(key) : object.end();
-  return found != object.end() && found->is_number_integer() ? std::optional(found->get<int64_t>()) : std::nullopt;
+  if (found == object.end() || !found->is_number_integer() || found->get<int64_t>() < 0) return {};
+  return found->get<int64_t>();
 }
 
 // Whether a line belongs to the first `completed` steps: that of a start does if a step of its own does. One that a
@@ -32,10 +33,10 @@ bool belongs(const std::string& line, int64_t completed) try {
   const nlohmann::json object = parse_json(line);
   if (!object.is_object()) return false;
   if (const auto start = object.find("start"); start != object.end()) {
-    const std::optional<int64_t> before = integer_at(*start, "completed_steps");
+    const std::optional<int64_t> before = steps_at(*start, "completed_steps");
     return before && *before < completed;
   }
-  const std::optional<int64_t> step = integer_at(object, "step");
+  const std::optional<int64_t> step = steps_at(object, "step");
   return step && *step <= completed;
 } catch (const nlohmann::json::exception&) {
   return false;
@@ -56,7 +57,7 @@ int64_t steps_missing(const std::string& lines, int64_t completed) {
   std::istringstream in(lines);
   for (std::string line; std::getline(in, line);)
     if (const nlohmann::json object = parse_json(line); object.contains("loss"))
-      if (const auto step = integer_at(object, "step")) steps.insert(*step);
+      if (const auto step = steps_at(object, "step")) steps.insert(*step);
   return steps.empty() ? 0 : completed - *steps.begin() + 1 - static_cast<int64_t>(steps.size());
 }
 
