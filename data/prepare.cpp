@@ -230,10 +230,11 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
 
   PrepareFolder folder(options.out);
   nlohmann::json made = made_of(options, inputs);
-  const auto earlier = folder.noted(PrepareFolder::made_of), noted = folder.noted(PrepareFolder::position);
-  const auto all_made = folder.noted(PrepareFolder::publishing);
+  const auto earlier = folder.noted(PrepareFolder::made_of, begun_from);
+  const auto noted = folder.noted(PrepareFolder::position, position_from);
+  const auto all_made = folder.noted(PrepareFolder::publishing, made_from);
   if (all_made ? earlier.has_value() : noted.has_value()) {  // then the other note may be gone already
-    const std::string difference = difference_of(earlier ? earlier->at("of") : nlohmann::json::object(), made);
+    const std::string difference = difference_of(earlier.value_or(PrepareBegun()).of, made);
     CHECK(
         difference.empty(),
         "{} was begun by a prepare that did not end, and {} since; remove it to start over, or start with what it was "
@@ -242,17 +243,19 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
   }
   const std::string tokenizer_folder = folder.path("tokenizer");
   if (all_made) {
-    PrepareReport report = report_from(all_made->at("report"));
+    PrepareReport report = all_made->report;
     report.continued = true;
-    folder.publish(all_made->at("names").get<std::vector<std::string>>());
+    folder.publish(all_made->names);
     return report;
   }
 
   const Corpus corpus =
-      noted ? corpus_from(earlier->at("held_out"), options.corpus, inputs) : open_corpus(options.corpus);
-  PreparePosition position;
+      noted ? reopen_corpus(options.corpus, inputs, earlier->rule, earlier->sizes) : open_corpus(options.corpus);
+  const PreparePosition position = noted.value_or(PreparePosition());
   if (noted) {
-    position = position_from(*noted);
+    CHECK(position.text.input <= static_cast<int64_t>(inputs.size()),
+          "{} is damaged: it goes on at text {} of {}; remove the folder {} to start over",
+          folder.path(PrepareFolder::position), position.text.input + 1, inputs.size(), folder.path(""));
     if (tokenizer) {
       const std::string again = folder.path("tokenizer.again");
       save_tokenizer(*tokenizer, again);
@@ -263,7 +266,7 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
     }
     tokenizer = load_tokenizer(tokenizer_folder);
   } else {
-    folder.note(PrepareFolder::made_of, {{"of", std::move(made)}, {"held_out", held_out_of(corpus)}});
+    folder.note(PrepareFolder::made_of, to_json(PrepareBegun{std::move(made), corpus.held_out.rule(), corpus.sizes}));
     if (!tokenizer)
       tokenizer = train_tokenizer(corpus, vocab_to_train(options.tokenizer), threads, {},
                                   [&](int64_t read) { tell("training the tokenizer", read, corpus.disk_bytes()); });
@@ -306,7 +309,7 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
       if (shards == &files.train() && name.ends_with(".bin")) bins.push_back(folder.path(name));
     }
   report.most_common = common_pieces(bins, *tokenizer, threads, report.train.tokens);
-  folder.note(PrepareFolder::publishing, {{"names", names}, {"report", to_json(report)}});
+  folder.note(PrepareFolder::publishing, to_json(PrepareMade{names, report}));
   folder.publish(names);
   return report;
 }

@@ -24,6 +24,8 @@ bool is_token_file(const std::string& name) {
   return false;
 }
 
+bool is_published(const std::string& name) { return name == "tokenizer" || is_token_file(name); }
+
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -72,11 +74,11 @@ PrepareFolder::~PrepareFolder() {
   clean_out();
 }
 
-std::optional<nlohmann::json> PrepareFolder::noted(const std::string& name) const {
+void PrepareFolder::read_note(const std::string& name, const std::function<void(const nlohmann::json&)>& read) const {
   std::error_code absent;
-  if (!fs::exists(partial_ / name, absent)) return std::nullopt;
+  if (!fs::exists(partial_ / name, absent)) return;
   try {
-    return parse_json(read_file(path(name)));
+    read(parse_json(read_file(path(name))));
   } catch (const nlohmann::json::exception& error) {
     FAIL("{} is damaged: {}; remove the folder {} to start over", path(name), error.what(), partial_.string());
   }
@@ -93,12 +95,15 @@ void PrepareFolder::refuse_existing() const {
   if (fs::exists(partial_ / publishing, absent)) return;  // they are ours
   std::vector<std::string> found;
   for (const std::string& name : names_in(out_))
-    if (name == "tokenizer" || is_token_file(name)) found.push_back(name);
+    if (is_published(name)) found.push_back(name);
   CHECK(found.empty(), "{} exists, and nothing is overwritten; remove it or write to another folder",
         (out_ / found.front()).string());
 }
 
 void PrepareFolder::publish(const std::vector<std::string>& names) {
+  for (const std::string& name : names)
+    CHECK(is_published(name), "{} names {}, which no prepare makes; remove the folder {} to start over",
+          path(publishing), name, partial_.string());
   std::vector<std::string> moved;
   try {
     for (const std::string& name : names) {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -32,8 +33,14 @@ class PrepareFolder {
 
   std::string path(const std::string& name) const { return (partial_ / name).string(); }
 
-  // What an earlier prepare, which was killed, has noted under a name.
-  std::optional<nlohmann::json> noted(const std::string& name) const;
+  // What `from` makes of what an earlier prepare, which was killed, has noted under a name. Error: the note is damaged,
+  // as nlohmann's exceptions say or one of `from`.
+  template <class T>
+  std::optional<T> noted(const std::string& name, T (*from)(const nlohmann::json& json)) const {
+    std::optional<T> value;
+    read_note(name, [&](const nlohmann::json& json) { value = from(json); });
+    return value;
+  }
   void note(const std::string& name, const nlohmann::json& value);
   void forget(const std::string& name);
   // From now on it is left for a restart, whatever happens.
@@ -41,10 +48,12 @@ class PrepareFolder {
 
   // An Error if OUT has a file or folder that a prepare makes.
   void refuse_existing() const;
-  // Moves those of the names that are not there yet into OUT, in their order, and ends the work.
+  // Moves those of the names that are not there yet into OUT, in their order, and ends the work. Names are those of
+  // token files and of the tokenizer.
   void publish(const std::vector<std::string>& names);
 
  private:
+  void read_note(const std::string& name, const std::function<void(const nlohmann::json& json)>& read) const;
   void clean_out() const;
 
   std::filesystem::path out_, partial_;

@@ -2,11 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "kernels/base/json.h"
 
 namespace megalith {
 
 namespace {
+
+constexpr int64_t largest_count = int64_t{1} << 56;  // of bytes and whatever is counted: no sum or product overflows
+
+int64_t count_from(const nlohmann::json& j) { return whole_number(j, 0, largest_count); }
+
+HoldOut::Rule rule_from(const nlohmann::json& j) {
+  return static_cast<HoldOut::Rule>(whole_number(j, 0, static_cast<int>(HoldOut::Rule::ends)));
+}
 
 nlohmann::json to_json(const TokenShards::Mark& mark) {
   return {mark.shard,  mark.written.tokens, mark.written.documents, mark.written.open_tokens, mark.documents,
@@ -14,7 +24,7 @@ nlohmann::json to_json(const TokenShards::Mark& mark) {
 }
 
 TokenShards::Mark mark_from(const nlohmann::json& j) {
-  const auto at = [&](size_t i) { return j.at(i).get<int64_t>(); };
+  const auto at = [&](size_t i) { return count_from(j.at(i)); };
   return {.shard = at(0),
           .written = {at(1), at(2), at(3)},
           .documents = at(4),
@@ -25,14 +35,15 @@ TokenShards::Mark mark_from(const nlohmann::json& j) {
 
 nlohmann::json to_json(const PrepareReport::Part& part) { return {part.documents, part.bytes, part.tokens}; }
 PrepareReport::Part part_from(const nlohmann::json& j) {
-  return {j.at(0).get<int64_t>(), j.at(1).get<int64_t>(), j.at(2).get<int64_t>()};
+  return {count_from(j.at(0)), count_from(j.at(1)), count_from(j.at(2))};
 }
 
 // Bytes that need not be UTF-8.
 nlohmann::json bytes_to_json(std::string_view bytes) { return std::vector<uint8_t>(bytes.begin(), bytes.end()); }
 std::string bytes_from(const nlohmann::json& j) {
-  const auto bytes = j.get<std::vector<uint8_t>>();
-  return {bytes.begin(), bytes.end()};
+  std::string bytes;
+  for (const nlohmann::json& byte : as_list(j)) bytes += static_cast<char>(whole_number(byte, 0, 255));
+  return bytes;
 }
 
 }  // namespace
@@ -52,16 +63,18 @@ nlohmann::json to_json(const PreparePosition& p) {
 }
 
 PreparePosition position_from(const nlohmann::json& j) {
-  return {.text = {.input = j.at("input").get<int64_t>(),
-                   .offset = j.at("offset").get<int64_t>(),
-                   .lines = j.at("lines").get<int64_t>(),
+  const auto count = [&](const char* key) { return count_from(j.at(key)); };
+  const int64_t offset = count("offset");
+  return {.text = {.input = count("input"),
+                   .offset = offset,
+                   .lines = count("lines"),
                    .in_document = j.at("in_document").get<bool>(),
                    .held_out = j.at("held_out").get<bool>(),
-                   .document_begin = j.at("document_begin").get<int64_t>()},
+                   .document_begin = whole_number(j.at("document_begin"), 0, offset)},
           .train = mark_from(j.at("train")),
           .validation = mark_from(j.at("validation")),
           .in_bad_document = j.at("in_bad_document").get<bool>(),
-          .bad_documents = j.at("bad_documents").get<int64_t>(),
+          .bad_documents = count("bad_documents"),
           .first_bad = bytes_from(j.at("first_bad"))};
 }
 
@@ -92,45 +105,51 @@ std::string difference_of(const nlohmann::json& before, const nlohmann::json& no
   return {};
 }
 
-nlohmann::json held_out_of(const Corpus& corpus) {
+nlohmann::json to_json(const PrepareBegun& begun) {
   nlohmann::json sizes = nlohmann::json::array();
-  for (const auto& [place, size] : corpus.sizes) sizes.push_back({place.first, place.second, size});
-  return {{"rule", static_cast<int>(corpus.held_out.rule())}, {"sizes", sizes}};
+  for (const auto& [place, size] : begun.sizes) sizes.push_back({place.first, place.second, size});
+  return {{"of", begun.of}, {"held_out", {{"rule", static_cast<int>(begun.rule)}, {"sizes", sizes}}}};
 }
 
-Corpus corpus_from(const nlohmann::json& held_out, const CorpusOptions& options, std::vector<TextInput> inputs) {
-  DocumentSizes sizes;
-  for (const nlohmann::json& j : held_out.at("sizes"))
-    sizes[{j.at(0).get<int64_t>(), j.at(1).get<int64_t>()}] = j.at(2).get<int64_t>();
-  return reopen_corpus(options, std::move(inputs), static_cast<HoldOut::Rule>(held_out.at("rule").get<int>()),
-                       std::move(sizes));
+PrepareBegun begun_from(const nlohmann::json& j) {
+  PrepareBegun begun{.of = j.at("of"), .rule = rule_from(j.at("held_out").at("rule")), .sizes = {}};
+  for (const nlohmann::json& text : as_list(begun.of.at("texts"))) bytes_from(text.at(0));
+  for (const nlohmann::json& size : as_list(j.at("held_out").at("sizes")))
+    begun.sizes[{count_from(size.at(0)), count_from(size.at(1))}] = whole_number(size.at(2), 1, largest_count);
+  return begun;
 }
 
-nlohmann::json to_json(const PrepareReport& r) {
+nlohmann::json to_json(const PrepareMade& made) {
+  const PrepareReport& r = made.report;
   nlohmann::json common = nlohmann::json::array();
   for (const auto& [text, share] : r.most_common) common.push_back({bytes_to_json(text), share});
-  return {{"train", to_json(r.train)},
-          {"validation", to_json(r.validation)},
-          {"vocab_size", r.vocab_size},
-          {"bytes_per_token", r.bytes_per_token},
-          {"held_out", static_cast<int>(r.held_out)},
-          {"most_common", common},
-          {"bad_documents", r.bad_documents},
-          {"first_bad", bytes_to_json(r.first_bad)}};
+  return {{"names", made.names},
+          {"report",
+           {{"train", to_json(r.train)},
+            {"validation", to_json(r.validation)},
+            {"vocab_size", r.vocab_size},
+            {"bytes_per_token", r.bytes_per_token},
+            {"held_out", static_cast<int>(r.held_out)},
+            {"most_common", common},
+            {"bad_documents", r.bad_documents},
+            {"first_bad", bytes_to_json(r.first_bad)}}}};
 }
 
-PrepareReport report_from(const nlohmann::json& j) {
-  PrepareReport r{.train = part_from(j.at("train")),
-                  .validation = part_from(j.at("validation")),
-                  .vocab_size = j.at("vocab_size").get<int32_t>(),
-                  .bytes_per_token = j.at("bytes_per_token").get<int>(),
-                  .held_out = static_cast<HoldOut::Rule>(j.at("held_out").get<int>()),
-                  .most_common = {},
-                  .bad_documents = j.at("bad_documents").get<int64_t>(),
-                  .first_bad = bytes_from(j.at("first_bad"))};
-  for (const nlohmann::json& piece : j.at("most_common"))
-    r.most_common.push_back({bytes_from(piece.at(0)), piece.at(1).get<double>()});
-  return r;
+PrepareMade made_from(const nlohmann::json& json) {
+  const nlohmann::json& j = json.at("report");
+  constexpr int64_t most_tokens = std::numeric_limits<int32_t>::max();
+  PrepareMade made{.names = json.at("names").get<std::vector<std::string>>(),
+                   .report = {.train = part_from(j.at("train")),
+                              .validation = part_from(j.at("validation")),
+                              .vocab_size = static_cast<int32_t>(whole_number(j.at("vocab_size"), 1, most_tokens)),
+                              .bytes_per_token = static_cast<int>(whole_number(j.at("bytes_per_token"), 1, 4)),
+                              .held_out = rule_from(j.at("held_out")),
+                              .most_common = {},
+                              .bad_documents = count_from(j.at("bad_documents")),
+                              .first_bad = bytes_from(j.at("first_bad"))}};
+  for (const nlohmann::json& piece : as_list(j.at("most_common")))
+    made.report.most_common.push_back({bytes_from(piece.at(0)), real_number(piece.at(1), 0, 1)});
+  return made;
 }
 
 }  // namespace megalith

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "data/prepare.h"
 #include "data/text_batches.h"
@@ -29,11 +30,21 @@ nlohmann::json made_of(const PrepareOptions& options, const std::vector<TextInpu
 // What differs between two of them, in words; empty if nothing does.
 std::string difference_of(const nlohmann::json& before, const nlohmann::json& now);
 
-// The rule by which text is held out of a corpus, which takes long to find.
-nlohmann::json held_out_of(const Corpus& corpus);
-Corpus corpus_from(const nlohmann::json& held_out, const CorpusOptions& options, std::vector<TextInput> inputs);
+// What a prepare notes first. The rule by which text is held out of a corpus takes long to find.
+struct PrepareBegun {
+  nlohmann::json of = nlohmann::json::object();  // made_of
+  HoldOut::Rule rule = HoldOut::Rule::nothing;
+  DocumentSizes sizes;
+};
+nlohmann::json to_json(const PrepareBegun& begun);
+PrepareBegun begun_from(const nlohmann::json& json);
 
-nlohmann::json to_json(const PrepareReport& report);
-PrepareReport report_from(const nlohmann::json& json);
+// And last.
+struct PrepareMade {
+  std::vector<std::string> names;
+  PrepareReport report;
+};
+nlohmann::json to_json(const PrepareMade& made);
+PrepareMade made_from(const nlohmann::json& json);
 
 }  // namespace megalith

@@ -167,10 +167,12 @@ bool TextBatches::next_before_split(TextBatch& batch, int64_t bytes) {
   if (corpus_.held_out.rule() != HoldOut::Rule::ends || position_.held_out) return false;
   const auto known = corpus_.sizes.find({position_.input, position_.document_begin});
   const auto& path = corpus_.inputs[static_cast<size_t>(position_.input)].path;
-  CHECK(known != corpus_.sizes.end(),
-        "no document begins at byte {} of {} any more; prepare it again when nothing writes it",
+  const int64_t given = position_.offset - position_.document_begin;
+  CHECK(known != corpus_.sizes.end() && given <= corpus_.held_out.search_begin(known->second),
+        "no document begins at byte {} of {} any more, or it has another length; remove prepare.partial and prepare it "
+        "again when nothing writes it",
         position_.document_begin, path);
-  const int64_t size = known->second, given = position_.offset - position_.document_begin;
+  const int64_t size = known->second;
   if (given + bytes <= corpus_.held_out.search_begin(size)) return false;
   fill(corpus_.held_out.search_end(size) - given);
   const int64_t split = corpus_.held_out.split_of(size, [&](int64_t offset, char* out, int64_t count) {

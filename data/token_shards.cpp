@@ -17,6 +17,8 @@ constexpr int64_t whole_document = std::numeric_limits<int32_t>::max();
 TokenShards::TokenShards(const std::string& folder, const std::string& name, int64_t vocab_size, int64_t shard_tokens,
                          const Mark& from)
     : folder_(folder), name_(name), vocab_size_(vocab_size), shard_tokens_(shard_tokens), mark_(from) {
+  CHECK(shard_tokens > 0 || from.shard == 0, "{}/{} is one file, to be written from its shard {} on", folder, name,
+        from.shard);
   if (!(from == Mark())) writer();
 }
 

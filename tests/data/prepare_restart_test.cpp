@@ -1,11 +1,15 @@
 // A prepare that ended too early goes on, and not with what has changed since.
 #include <cerrno>
+#include <nlohmann/json.hpp>
 
 #include "data/prepare.h"
+#include "kernels/base/json.h"
+#include "tests/altered_json.h"
 #include "tests/data/compressed.h"
 #include "tests/data/corpora.h"
 #include "tests/data/scratch.h"
 #include "tests/long_tests.h"
+#include "tests/simulated_disk.h"
 
 namespace megalith {
 namespace {
@@ -140,6 +144,91 @@ TEST(Corpus, AChangedTokenizerIsNotGoneOnWith) {
   EXPECT_ERROR(prepare(options), "the tokenizer", "changed since");
   scratch.write("first/tokenizer/merges.txt", before);
   EXPECT_TRUE(prepare(options).continued);
+}
+
+// Whatever its notes say, a prepare goes on or says which of them is damaged; and it moves nothing but what it makes.
+class AlteredNotes : public testing::Test {
+ protected:
+  AlteredNotes() {
+    std::ofstream(scratch_ / "a.txt") << valid_text(300, 1);
+    std::ofstream(scratch_ / "b.txt") << "words and \xff";
+  }
+  PrepareOptions options(int64_t skip_bad) const {
+    PrepareOptions options = options_for({scratch_ / "a.txt", scratch_ / "b.txt"}, scratch_ / "out", 0.1);
+    options.skip_bad = skip_bad;
+    options.window_bytes = 100;
+    options.note_bytes = 1;
+    options.note_seconds = 0;
+    return options;
+  }
+  std::string note(const std::string& name) const { return "out/prepare.partial/" + name; }
+
+  // prepare.partial as it was found, with each altered note in the place of the one that is there.
+  void try_each(const std::string& name) const {
+    fs::copy(scratch_ / "out", scratch_ / "kept", fs::copy_options::recursive);
+    nlohmann::json good = parse_json(read_file(scratch_ / note(name)));
+    int refused = 0;
+    for (const nlohmann::json& other : test::altered(good)) {
+      fs::remove_all(scratch_ / "out");
+      fs::copy(scratch_ / "kept", scratch_ / "out", fs::copy_options::recursive);
+      std::ofstream(scratch_ / note(name)) << json_text(other);
+      const auto error = error_of([&] { prepare(options(2)); });
+      refused += error.has_value();
+      EXPECT_TRUE(!error || error->find("prepare.partial") != std::string::npos ||
+                  error->find("out/") != std::string::npos)
+          << *error << "\n"
+          << other;
+    }
+    EXPECT_GT(refused, 50);
+    fs::remove_all(scratch_ / "out");
+    fs::rename(scratch_ / "kept", scratch_ / "out");
+    EXPECT_TRUE(prepare(options(2)).continued);
+  }
+  void expect_refused(const std::string& name, const char* pointer, const nlohmann::json& value, const char* why) {
+    const std::string before = read_file(scratch_ / note(name));
+    nlohmann::json altered = parse_json(before);
+    altered[nlohmann::json::json_pointer(pointer)] = value;
+    std::ofstream(scratch_ / note(name)) << json_text(altered);
+    EXPECT_ERROR(prepare(options(2)), name.c_str(), why, "remove the folder");
+    std::ofstream(scratch_ / note(name)) << before;
+  }
+
+  const test::QuickFolder scratch_;
+};
+
+TEST_F(AlteredNotes, OfHowFarItIs) {
+  EXPECT_ERROR(prepare(options(0)), "not UTF-8");
+  expect_refused("position.json", "/train/1", "4", "no whole number");
+  expect_refused("position.json", "/train/1", -4, "-4 is not from 0");
+  expect_refused("position.json", "/train/1", 1e300, "no whole number");
+  expect_refused("position.json", "/offset", int64_t{1} << 60, "is not from 0");
+  expect_refused("position.json", "/document_begin", 1'000'000, "1000000 is not from 0 to");
+  expect_refused("position.json", "/input", 5, "text 6 of 2");
+  expect_refused("made_of.json", "/held_out/rule", 7, "7 is not from 0 to 2");
+  expect_refused("made_of.json", "/of/texts", {{1}}, "number is no list");
+  try_each("position.json");
+}
+
+TEST_F(AlteredNotes, OfWhatItMakes) {
+  EXPECT_ERROR(prepare(options(0)), "not UTF-8");
+  try_each("made_of.json");
+}
+
+TEST_F(AlteredNotes, OfWhatItHasMade) {
+  {
+    const FileHook hook([&](const FileEvent& event) -> FileFate {
+      if (event.call == FileCall::rename && event.to == scratch_ / "out/train.bin") return {EIO};
+      return {};
+    });
+    EXPECT_ERROR(prepare(options(2)), "out/train.bin");
+  }
+  ASSERT_TRUE(fs::exists(scratch_ / note("publish.json")));
+  std::ofstream(scratch_ / "mine") << "precious";
+  expect_refused("publish.json", "/names/0", "../../mine", "names ../../mine, which no prepare makes");
+  expect_refused("publish.json", "/report/vocab_size", 0, "0 is not from 1");
+  expect_refused("publish.json", "/report/train/0", true, "boolean");
+  try_each("publish.json");
+  EXPECT_EQ(read_file(scratch_ / "mine"), "precious");
 }
 
 }  // namespace
