@@ -15,7 +15,7 @@
 namespace megalith {
 namespace {
 
-constexpr int64_t chunk_elements = int64_t{1} << 20;
+constexpr int64_t most_chunk = int64_t{1} << 20;  // elements
 
 std::string damage(const std::string& path, const std::string& what, uint64_t found, uint64_t expected) {
   return fmt::format("{}: {} is damaged: checksum {}, expected {}", path, what, hex(found), hex(expected));
@@ -80,7 +80,8 @@ void CheckpointReader::read(const Piece& wanted, float* out) {
   const std::vector<Range> missing = gaps(std::move(covered), wanted.numel());
   CHECK_INTACT(missing.empty(), "{} does not hold elements [{}, {}) of {}", folder_, missing[0].begin, missing[0].end,
                describe(wanted));
-  for (const auto& [source, runs] : copies) copy_from(*source, runs, out);
+  const int64_t chunk = std::clamp(wanted.numel(), least_chunk, most_chunk);
+  for (const auto& [source, runs] : copies) copy_from(*source, runs, chunk, out);
 }
 
 namespace {
@@ -97,7 +98,7 @@ void widen(float* to, const char* from, int64_t count, DType dtype) {
 }
 }  // namespace
 
-void CheckpointReader::copy_from(Source& source, const std::vector<CopyRun>& runs, float* out) {
+void CheckpointReader::copy_from(Source& source, const std::vector<CopyRun>& runs, int64_t chunk_elements, float* out) {
   const DatasetRecord& record = *source.record;
   if (!open_ || open_->path() != source.path) {
     open_.reset();
@@ -138,7 +139,7 @@ void verify_file(const std::string& folder, const FileRecord& record, VerifyRepo
   const File file(path, File::Use::read);
   const int64_t bytes = file.size();
   CHECK_INTACT(bytes == record.bytes, "{} has {} bytes, expected {}", path, bytes, record.bytes);
-  std::vector<char> chunk(static_cast<size_t>(std::min(chunk_elements * 4, bytes)));
+  std::vector<char> chunk(static_cast<size_t>(std::min(most_chunk * 4, bytes)));
   const auto add = [&](Checksum& checksum, int64_t begin, int64_t end) {
     for (int64_t position = begin; position < end;) {
       const int64_t count = std::min(static_cast<int64_t>(chunk.size()), end - position);

@@ -33,9 +33,13 @@ class CheckpointReader : public TensorSource {
   std::vector<int64_t> shape(const std::string& name) const override;
   DType dtype(const std::string& name) const;  // as it is stored; Error if absent
 
-  // The first read of a dataset reads all of it and checks it; later ones read what they need. A few MiB of memory,
-  // and one file open at a time. Damage: file, dataset, expected and found checksum.
+  // The first read of a dataset reads all of it and checks it; later ones read what they need: a chunk at a time, which
+  // is no larger than what is wanted, or than least_chunk. It takes a chunk of memory and, where the columns of pieces
+  // differ, bytes_of_a_row for each row of them; one file is open at a time. Damage: file, dataset, expected and found
+  // checksum.
   void read(const Piece& wanted, float* out) override;
+  static constexpr int64_t least_chunk = int64_t{1} << 16;                          // elements
+  static constexpr int64_t bytes_of_a_row = 3 * (sizeof(CopyRun) + sizeof(Range));  // of vectors while they grow
 
  private:
   struct Source {
@@ -44,7 +48,7 @@ class CheckpointReader : public TensorSource {
     bool verified = false;
   };
   const DatasetRecord& first_of(const std::string& name) const;
-  void copy_from(Source& source, const std::vector<CopyRun>& runs, float* out);
+  void copy_from(Source& source, const std::vector<CopyRun>& runs, int64_t chunk_elements, float* out);
 
   std::string folder_;
   Manifest manifest_;

@@ -16,15 +16,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t part_elements = int64_t{4} << 20;
 constexpr int64_t cached = int64_t{1} << 15;  // bytes that stay in the first cache
 
 // Appends the elements, and counts those that are not finite, so that memory is read once. Returns their checksum.
-uint64_t append_elements(const StoredPiece& stored, DatasetRecord& record, LargeWrite& file) {
+uint64_t append_elements(const StoredPiece& stored, int64_t part, DatasetRecord& record, LargeWrite& file) {
   Checksum checksum;
   const int64_t numel = stored.piece.numel(), size = size_of(stored.dtype);
-  for (int64_t begin = 0; begin < numel; begin += part_elements) {
-    const int64_t end = std::min(begin + part_elements, numel), bytes = (end - begin) * size;
+  for (int64_t begin = 0; begin < numel; begin += part) {
+    const int64_t end = std::min(begin + part, numel), bytes = (end - begin) * size;
     stored.show(begin, end, [&](const void* elements) {
       for (int64_t at = 0; at < bytes; at += cached) {
         const char* here = static_cast<const char*>(elements) + at;
@@ -76,7 +75,7 @@ std::string begin_checkpoint(const std::string& directory, int64_t step) {
   return folder;
 }
 
-FileRecord write_rank_file(const std::string& folder, int rank, std::span<const StoredPiece> pieces) {
+FileRecord write_rank_file(const std::string& folder, int rank, std::span<const StoredPiece> pieces, int64_t part) {
   CHECK(rank >= 0, "a file of rank {}", rank);
   FileRecord record;
   record.name = fmt::format("rank-{:05}.h5", rank);
@@ -101,11 +100,11 @@ FileRecord write_rank_file(const std::string& folder, int rank, std::span<const 
   for (size_t i = 0; i < stored.size(); i++) record.datasets[i].offset = layout.offsets()[i];
   if (!stored.empty()) file.reserve(record.datasets.back().offset + record.datasets.back().bytes());
   std::vector<uint64_t> checksums;
-  LargeWrite large(file);
+  LargeWrite large(file, bytes_to_write(part));
   for (size_t i = 0; i < stored.size(); i++) {
     DatasetRecord& d = record.datasets[i];
     large.append_zeros(d.offset - large.bytes());  // the structure, which needs the checksums
-    d.checksum = append_elements(*stored[i], d, large);
+    d.checksum = append_elements(*stored[i], part, d, large);
     checksums.push_back(d.checksum);
   }
   large.finish();

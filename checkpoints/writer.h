@@ -51,8 +51,12 @@ std::string begin_checkpoint(const std::string& directory, int64_t step);
 
 // Writes folder/rank-<rank>.h5; the record says of each piece how many of its elements are not finite, which are
 // written like all others. A tensor may have several pieces; empty pieces are left out; the file may hold nothing at
-// all. On Error no file of this rank is left in the folder. Never waits for another rank.
-FileRecord write_rank_file(const std::string& folder, int rank, std::span<const StoredPiece> pieces);
+// all. At most `part` elements are asked for at a time, and bytes_to_write(part) of memory taken. On Error no file of
+// this rank is left in the folder. Never waits for another rank.
+constexpr int64_t usual_part = int64_t{4} << 20;
+constexpr int64_t bytes_to_write(int64_t part) { return 2 * part * int64_t{sizeof(float)}; }
+FileRecord write_rank_file(const std::string& folder, int rank, std::span<const StoredPiece> pieces,
+                           int64_t part = usual_part);
 
 // Checks that the files are there and hold every element of every tensor, writes the manifest and renames the folder.
 // An incomplete or damaged folder in the way is renamed to step-00000100.damaged-K; a complete one is an Error. On

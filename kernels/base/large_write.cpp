@@ -7,16 +7,14 @@
 
 namespace megalith {
 
-namespace {
-constexpr int64_t part_bytes = int64_t{4} << 20;
-}
-
 void LargeWrite::Freed::operator()(char* memory) const {
   ::operator delete[](memory, std::align_val_t{File::direct_block});
 }
 
-LargeWrite::LargeWrite(File& file) : file_(file) {
-  for (Part& part : parts_) part.memory.reset(new (std::align_val_t{File::direct_block}) char[part_bytes]);
+LargeWrite::LargeWrite(File& file, int64_t memory)
+    : file_(file), part_bytes_(memory / int64_t{at_once} / File::direct_block * File::direct_block) {
+  CHECK(part_bytes_ > 0, "writing {} takes more than {} bytes of memory", file.path(), memory);
+  for (Part& part : parts_) part.memory.reset(new (std::align_val_t{File::direct_block}) char[part_bytes_]);
   file_.write_directly(true);
 }
 
@@ -28,17 +26,17 @@ LargeWrite::~LargeWrite() {
 
 void LargeWrite::begin_write() {
   parts_[part_].write = std::async(std::launch::async, [this, offset = begun_, from = parts_[part_].memory.get()] {
-    file_.write(offset, from, part_bytes);
+    file_.write(offset, from, part_bytes_);
   });
-  begun_ += part_bytes;
+  begun_ += part_bytes_;
   filled_ = 0;
   part_ = (part_ + 1) % parts_.size();
   if (std::future<void>& earlier = parts_[part_].write; earlier.valid()) earlier.get();
 }
 
 char* LargeWrite::room_for(int64_t& bytes) {
-  if (filled_ == part_bytes) begin_write();
-  bytes = std::min(bytes, part_bytes - filled_);
+  if (filled_ == part_bytes_) begin_write();
+  bytes = std::min(bytes, part_bytes_ - filled_);
   filled_ += bytes;
   return parts_[part_].memory.get() + filled_ - bytes;
 }

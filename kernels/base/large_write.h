@@ -11,11 +11,11 @@
 namespace megalith {
 
 // Parts are written by threads of their own, several at once: where all processors compute, one that writes waits long
-// for its turn, and the disk would wait with it. So an error may come with a later call. Takes 32 MiB.
+// for its turn, and the disk would wait with it. So an error may come with a later call.
 class LargeWrite {
  public:
-  explicit LargeWrite(File& file);
-  ~LargeWrite();  // waits for the threads
+  LargeWrite(File& file, int64_t memory);  // bytes that it takes: 64 KiB or more
+  ~LargeWrite();                           // waits for the threads
   LargeWrite(const LargeWrite&) = delete;
   LargeWrite& operator=(const LargeWrite&) = delete;
 
@@ -38,7 +38,9 @@ class LargeWrite {
   void begin_write();
 
   File& file_;
-  std::array<Part, 8> parts_;
+  const int64_t part_bytes_;
+  static constexpr size_t at_once = 8;
+  std::array<Part, at_once> parts_;
   size_t part_ = 0;     // that is filled
   int64_t begun_ = 0;   // bytes of the file that are written or about to be
   int64_t filled_ = 0;  // bytes of the part

@@ -13,7 +13,7 @@ namespace {
 
 using namespace test;
 
-constexpr int64_t part = int64_t{4} << 20;
+constexpr int64_t part = int64_t{1} << 20;
 
 std::string noise(int64_t bytes) {
   std::string text(static_cast<size_t>(bytes), '\0');
@@ -25,7 +25,7 @@ std::string noise(int64_t bytes) {
 // In pieces of odd sizes, with zeros in between.
 std::string written(File& file, const std::string& text) {
   std::string expected;
-  LargeWrite large(file);
+  LargeWrite large(file, 8 * part);
   const int64_t size = static_cast<int64_t>(text.size());
   for (int64_t at = 0, piece = 1; at < size; at += piece, piece = piece * 3 % 1000003) {
     const int64_t some = std::min(piece, size - at);
@@ -69,7 +69,7 @@ TEST(LargeWrite, an_error_is_told_once_and_nothing_goes_on_without_it) {
       return event.call == FileCall::write && event.offset == fails ? FileFate{ENOSPC, 0} : FileFate{};
     });
     const std::string message = message_of([&] {
-      LargeWrite large(file);
+      LargeWrite large(file, 8 * part);
       large.append(text.data(), 12 * part);
       large.finish();
     });

@@ -1,8 +1,11 @@
 // What reshard writes is, byte by byte, what ranks write that load a checkpoint and save it again.
 #include "trainer/checkpointing/reshard.h"
 
+#include <malloc.h>
+
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "checkpoints/difference.h"
 #include "tests/checkpoints/helpers.h"
@@ -129,27 +132,39 @@ std::string write_large(const std::string& directory) {
   return publish_checkpoint(folder, std::move(manifest));
 }
 
-// KiB, since clear_peak().
-int64_t peak() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6));
-  return 0;
+// KiB that the process takes more, at its most, than before.
+int64_t taken_by(const std::function<void()>& work) {
+  const auto peak = [] {
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);)
+      if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6));
+    return 0LL;
+  };
+  ::malloc_trim(0);
+  std::ofstream("/proc/self/clear_refs") << "5";
+  const int64_t before = peak();
+  work();
+  return peak() - before;
 }
-void clear_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
 TEST(Reshard, TakesLittleMemory) {
   if (session().size() > 1) GTEST_SKIP() << "one process does it";
   const test::TemporaryFolder folder;
   const std::string source = write_large(folder / "one");
-  const int64_t before = (clear_peak(), peak());
-  const std::string written = reshard({.from = source, .to = folder / "four", .ranks = 4});
-  EXPECT_LT(peak() - before, 40 << 10) << "KiB, of 96 MB";
-  CheckpointReader a(source), b(written);
+  constexpr int64_t usual = ReshardOptions{}.memory, little = 6 << 20;
+  std::map<int64_t, std::string> written;
+  for (const int64_t memory : {usual, little}) {
+    const auto work = [&] {
+      written[memory] =
+          reshard({.from = source, .to = fmt::format("{}/{}", folder.path(), memory), .ranks = 4, .memory = memory});
+    };
+    EXPECT_LT(taken_by(work), memory >> 10) << "KiB, of 96 MB";
+  }
+  CheckpointReader a(source), b(written[usual]);
   EXPECT_EQ(b.manifest().files.size(), 4u);
-  clear_peak();
-  const TensorComparison comparison = compare_tensors(a, b);
-  EXPECT_LT(peak() - before, 40 << 10) << "KiB";
+  expect_same_files(written[little], written[usual]);
+  TensorComparison comparison;
+  EXPECT_LT(taken_by([&] { comparison = compare_tensors(a, b); }), 40 << 10) << "KiB";
   EXPECT_TRUE(comparison.different.empty());
   EXPECT_GT(comparison.elements, 36'000'000);
 }
@@ -182,6 +197,7 @@ TEST_F(ReshardRefuses, WhatItWouldLoseOrChange) {
   expect({.from = source_, .to = to, .ranks = 2, .overrides = {"precision.master=bf16"}}, "override `precision.master");
   expect({.from = source_, .to = to, .ranks = 2, .overrides = {"parallel.tensor_parallel_degree=4"}}, "4");
   expect({.from = source_, .to = folder_ / "alone", .ranks = 2}, "is a complete checkpoint and is not overwritten");
+  expect({.from = source_, .to = to, .ranks = 2, .memory = 4096}, "--memory of 4096 bytes: a block of 65536 elements");
   {
     make_folders(to, "");
     const FolderLock another(to, "");

@@ -55,6 +55,27 @@ void check_all_is_saved(const CheckpointReader& reader, const std::set<std::stri
           reader.folder(), name);
 }
 
+// The memory that blocks of so many elements take: each as it is read and in f32, in bf16 where it is stored so, and on
+// its way to the disk; and what each row of them takes of the reader.
+int64_t bytes_of_block(int64_t elements, const std::vector<const Piece*>& pieces) {
+  int64_t rows = 0;
+  for (const Piece* p : pieces)
+    if (p->numel() > 0) rows = std::max(rows, std::min(elements, p->numel()) / (p->col_end - p->col_begin) + 2);
+  return elements * (2 * size_of(DType::f32) + size_of(DType::bf16)) + bytes_to_write(elements) +
+         rows * CheckpointReader::bytes_of_a_row;
+}
+
+// As many as `memory` has room for.
+int64_t elements_of_block(int64_t memory, const std::vector<const Piece*>& pieces) {
+  constexpr int64_t least = CheckpointReader::least_chunk;
+  CHECK(memory >= bytes_of_block(least, pieces),
+        "--memory of {} bytes: a block of {} elements takes {}; give that or more", memory, least,
+        bytes_of_block(least, pieces));
+  int64_t elements = usual_part;
+  while (bytes_of_block(elements, pieces) > memory) elements /= 2;
+  return elements;
+}
+
 }  // namespace
 
 std::vector<Piece> saved_pieces(const Plan& plan) {
@@ -76,12 +97,19 @@ std::string reshard(const ReshardOptions& options) {
   check_complete(reader.manifest());
   const Config config = config_of(reader, options.overrides);
   std::vector<std::vector<Piece>> pieces;
-  std::set<std::string> saved;
-  for (int rank = 0; rank < options.ranks; rank++) {
+  for (int rank = 0; rank < options.ranks; rank++)
     pieces.push_back(saved_pieces(make_plan(config, options.ranks, rank)));
-    for (const Piece& piece : pieces.back()) saved.insert(piece.name);
-  }
+  std::vector<const Piece*> all;
+  std::set<std::string> saved;
+  for (const FileRecord& file : reader.manifest().files)
+    for (const DatasetRecord& dataset : file.datasets) all.push_back(&dataset.piece);
+  for (const std::vector<Piece>& of_rank : pieces)
+    for (const Piece& piece : of_rank) {
+      all.push_back(&piece);
+      saved.insert(piece.name);
+    }
   check_all_is_saved(reader, saved);
+  const int64_t block = elements_of_block(options.memory, all);
 
   const std::string remedy = "name another directory";
   make_folders(options.to, remedy);
@@ -96,7 +124,7 @@ std::string reshard(const ReshardOptions& options) {
     for (int rank = 0; rank < options.ranks; rank++) {
       std::vector<StoredPiece> stored;
       for (const Piece& piece : pieces[static_cast<size_t>(rank)]) stored.push_back(read_when_shown(reader, piece));
-      manifest.files.push_back(write_rank_file(folder, rank, stored));
+      manifest.files.push_back(write_rank_file(folder, rank, stored, block));
     }
   } catch (const Error&) {
     abandon_checkpoint(folder);

@@ -16,17 +16,18 @@ struct ReshardOptions {
   std::string to;                        // directory of checkpoints, made if needed; TO/step-00000100 is written
   int ranks = 1;                         // of the new layout
   std::vector<std::string> overrides{};  // parallel.*; all else is as in the checkpoint's configuration
+  int64_t memory = int64_t{64} << 20;    // bytes that it takes at most, beside what the two manifests take
 };
 
 // What a rank of this plan saves, in the order of its file: the weights and, under `state_paths`, the optimizer's.
 std::vector<Piece> saved_pieces(const Plan& plan);
 
 // Writes what a run of that layout would that has loaded the checkpoint and saves it: the same files, byte by byte, and
-// the same manifest but for checkpoint.directory in it. Types stay as they are stored. Takes 64 MiB of memory at most
-// beside what the two manifests take, however large the tensors. A death at any moment leaves no checkpoint or a whole
-// one, and what was begun is removed by the next run that prunes or saves there, or by doing the same again. Errors: a
-// checkpoint of that step is there; another process uses the directory; the layout does not fit the ranks or the model;
-// the checkpoint holds what this program would not save. Returns the path of what it has written.
+// the same manifest but for checkpoint.directory in it. Types stay as they are stored. Tensors of any size are moved in
+// blocks that `memory` has room for. A death at any moment leaves no checkpoint or a whole one, and what was begun is
+// removed by the next run that prunes or saves there, or by doing the same again. Errors: a checkpoint of that step is
+// there; another process uses the directory; the layout does not fit the ranks or the model; the checkpoint holds what
+// this program would not save; the memory has no room for a block. Returns the path of what it has written.
 std::string reshard(const ReshardOptions& options);
 
 }  // namespace megalith

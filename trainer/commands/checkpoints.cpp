@@ -114,6 +114,8 @@ std::vector<Command> checkpoint_commands(CLI::App& cli) {
   again->add_option("checkpoint", o->reshard.from, where)->required();
   again->add_option("to", o->reshard.to, "directory of checkpoints, which gets a step-* folder")->required();
   again->add_option("--ranks", o->reshard.ranks, "of the new layout")->required()->check(CLI::Range(1, 1 << 20));
+  again->add_option("--memory", o->reshard.memory, "bytes that tensors may take on their way, as 16MiB; default: 64MiB")
+      ->transform(CLI::AsSizeValue(false));
   add_overrides(again, o->reshard.overrides, "parallel.key=value ... of the new layout; all else stays as it was");
   convert->add_option("--out", o->out, "folder for the files, which `transformers` opens")->required();
   convert->add_option("--tokenizer", o->tokenizer, "folder; default: the one the checkpoint was trained with");
