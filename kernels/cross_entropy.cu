@@ -20,7 +20,7 @@ struct BlockRoom {
 constexpr int64_t room_bytes = sizeof(BlockRoom);
 static_assert(room_bytes % 16 == 0);
 
-__device__ constexpr float minus_infinity() { return -std::numeric_limits<float>::infinity(); }
+__device__ constexpr float lowest() { return std::numeric_limits<float>::lowest(); }
 
 template <class T>
 __device__ float exponential(float x) {
@@ -31,18 +31,16 @@ __device__ float exponential(float x) {
   }
 }
 
-// As in cross_entropy_cpu.cpp: max is never NaN, a NaN is in the sum, the sum of exp(z - shift()).
+// As in cross_entropy_cpu.cpp: max is never NaN nor below what is finite, a NaN is in the sum, that of exp(z - max).
 struct Softmax {
   float max, sum;
-  // A row of nothing but -inf: -inf - -inf would be NaN.
-  __device__ float shift() const { return max == minus_infinity() ? 0.0f : max; }
 };
 
-// The sum relative to `max` from now on, if that is more. Where nothing but -inf was seen, the sum stands for itself.
+// The sum relative to `max` from now on, if that is more.
 template <class T>
 __device__ void raise(Softmax& s, float max) {
   if (!(max > s.max)) return;
-  if (s.max != minus_infinity()) s.sum *= exponential<T>(s.max - max);
+  s.sum *= exponential<T>(s.max - max);
   s.max = max;
 }
 
@@ -67,17 +65,16 @@ __device__ Softmax block_softmax(Softmax mine) {
 // The softmax of z[0, V); keep(c, vector) sees all of it.
 template <class T, int n, class Keep>
 __device__ Softmax row_softmax(const T* z, int64_t V, Keep&& keep) {
-  Softmax mine{minus_infinity(), 0};
+  Softmax mine{lowest(), 0};
   const int64_t whole = V / n * n;
   const auto take = [&](const auto& from, auto width) {
-    float values[width], max = minus_infinity();
+    float values[width], max = lowest();
     for (int k = 0; k < width; k++) {
       values[k] = to_float(from[k]);
       max = fmaxf(max, values[k]);
     }
     raise<T>(mine, max);
-    const float shift = mine.shift();
-    for (int k = 0; k < width; k++) mine.sum += exponential<T>(values[k] - shift);
+    for (int k = 0; k < width; k++) mine.sum += exponential<T>(values[k] - mine.max);
   };
   constexpr int steps = 4;
   for (int64_t first = threadIdx.x * n; first < whole; first += steps * threads * n) {

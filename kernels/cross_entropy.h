@@ -39,8 +39,9 @@ void cross_entropy_forward_backward(Stream& s, Tensor losses, Tensor logits, Ten
 // there. Source: Shoeybi et al., Megatron-LM, arXiv 1909.08053, section 3; Milakov and Gimelshein, Online normalizer
 // calculation for softmax, arXiv 1805.02867, for the rescaled sums.
 
-// stats written: the maximum is -inf and the sum 0 where no token is held or the target is -1; row 2 is 0 where the
-// target is not held, which may be in all but one part. logits (N, at least part.count), read once.
+// stats written: the maximum is the lowest finite number and the sum 0 where no token is held or the target is -1; row
+// 2 is 0 where the target is not held, which may be in all but one part. So stats are finite where the logits are.
+// logits (N, at least part.count), read once.
 void softmax_part(Stream& s, Tensor stats, Tensor logits, Tensor targets, VocabularyPart part);
 
 // max (N) f32, not below row 0. Row 1 is rescaled to it, and it becomes row 0.

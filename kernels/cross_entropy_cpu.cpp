@@ -14,24 +14,23 @@ struct SoftmaxRow {
 };
 
 // One pass over memory: blocks fit the first cache, and the sum so far is rescaled when a block raises the maximum.
-// The maximum is never NaN: a NaN is in the sum. Compiled once, so that whole and part agree to the bit.
+// The maximum is never NaN: a NaN is in the sum. Nor is it below what is finite: -inf - -inf would be NaN. Compiled
+// once, so that whole and part agree to the bit.
 template <class T>
 [[gnu::noipa]] SoftmaxRow softmax_row(const T* z, int64_t V) {
   constexpr int64_t block = 2048;
-  float max = -std::numeric_limits<float>::infinity();
+  float max = std::numeric_limits<float>::lowest();
   double sum = 0;
   for (int64_t first = 0; first < V; first += block) {
     const int64_t last = first + block < V ? first + block : V;
     float top = max;
 #pragma omp simd reduction(max : top)
     for (int64_t v = first; v < last; v++) top = get(z[v]) > top ? get(z[v]) : top;
-    // A row that begins with -inf has nothing to rescale yet, and -inf - -inf would be NaN.
-    if (top > max) sum = sum == 0 ? 0 : sum * static_cast<double>(cpu::exp(max - top));
+    if (top > max) sum *= static_cast<double>(cpu::exp(max - top));
     max = top;
-    const float shift = max == -std::numeric_limits<float>::infinity() ? 0.0f : max;
     float part = 0;
 #pragma omp simd reduction(+ : part)
-    for (int64_t v = first; v < last; v++) part += cpu::exp(get(z[v]) - shift);
+    for (int64_t v = first; v < last; v++) part += cpu::exp(get(z[v]) - max);
     sum += static_cast<double>(part);
   }
   return {max, static_cast<float>(sum)};

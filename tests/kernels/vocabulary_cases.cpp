@@ -91,8 +91,9 @@ Case embedding_backward_case(int64_t B, int64_t T, int64_t C, VocabularyPart par
 }
 
 namespace {
+constexpr double largest_of_none = std::numeric_limits<float>::lowest();
 double max_of(const Values& z, int64_t first, int64_t V) {
-  double top = -infinity;
+  double top = largest_of_none;
   for (int64_t v = 0; v < V; v++) top = std::max(top, z[at(first + v)]);
   return top;
 }
@@ -184,10 +185,10 @@ Case merge_softmax_case(int64_t N) {
   for (int64_t n = 0; n < N; n++) {
     stats[at(N + n)] = n % 3 == 1 ? 0 : std::abs(stats[at(N + n)]);
     stats[at(n)] = n % 3 == 0   ? max[at(n)]
-                   : n % 3 == 1 ? -infinity
+                   : n % 3 == 1 ? largest_of_none
                                 : rounded(max[at(n)] - 20 * std::abs(stats[at(n)]), f32);
   }
-  if (N > 4) max[4] = -infinity;  // nor does any other part
+  if (N > 4) max[4] = largest_of_none;  // nor does any other part
   return c;
 }
 

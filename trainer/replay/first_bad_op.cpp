@@ -17,15 +17,6 @@ struct Part {
   std::string name;
 };
 
-constexpr const char* head_and_loss = "the head and the loss";
-
-// What of an op's output must be finite. The maximum over no token is -inf (kernels/cross_entropy.h): it stands in the
-// first row of a divided softmax's numbers, and is copied for the maximum over all ranks.
-Tensor to_be_finite(std::string_view op, const std::string& part, const Tensor& written) {
-  if (op == "softmax_part" || op == "merge_softmax") return written.rows(1, 3);
-  return op == "copy" && part == head_and_loss ? Tensor() : written;
-}
-
 Part part_of_pass(const Instruction& i, int64_t layers) {
   const auto layer = [&](const char* pass) { return fmt::format("{} of block {}", pass, i.layer); };
   switch (i.op) {
@@ -33,7 +24,7 @@ Part part_of_pass(const Instruction& i, int64_t layers) {
     case Op::head:
     case Op::head_loss:
     case Op::keep_loss:
-    case Op::count_loss: return {2 + layers, head_and_loss};
+    case Op::count_loss: return {2 + layers, "the head and the loss"};
     case Op::recompute: return {3 + layers + (layers - 1 - i.layer), layer("the backward pass")};
     case Op::backward: return {3 + layers + (layers - 1 - i.layer), layer("the backward pass")};
     case Op::embed_backward: return {3 + 2 * layers, "the backward pass of the embedding"};
@@ -71,8 +62,7 @@ void FirstBadOp::launched(const char* name, std::span<const Tensor> written) {
   const std::array<int64_t, 3> place{sequence_, part_, ++ops_[{sequence_, part_}]};
   if (first_ && first_->place < place) return;
   int64_t values = 0, of = 0;
-  for (const Tensor& all : written) {
-    const Tensor t = to_be_finite(name, part_name_, all);
+  for (const Tensor& t : written) {
     values += not_finite(t);
     of += t.numel();
   }
