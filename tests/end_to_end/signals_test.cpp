@@ -237,6 +237,55 @@ TEST(Signal, without_time_ends_with_the_last_checkpoint) {
   EXPECT_NE(last.find("the newest checkpoint in run/checkpoints is of step "), std::string::npos) << last;
 }
 
+// A signal that comes while the run evaluates, on six million held-out tokens in batches of 8 sequences.
+class EvaluatingRun : public testing::Test {
+ protected:
+  EvaluatingRun() {
+    write_signalled_config(scratch);
+    std::string tokens;
+    for (int i = 0; i < 6'000'000; i++) tokens += {static_cast<char>(i * i % 251), '\0'};
+    write_file(scratch / "held-out.bin", tokens);
+  }
+  // Once its steps are made and it evaluates.
+  Result signalled(Args more, double after) const {
+    more.insert(more.end(), {"data.validation=held-out.bin", "train.evaluate_every=3"});
+    Process process(signalled_run(2, more), scratch.folder());
+    const double start = now();
+    while (read_steps(scratch / "run").size() < 3 && process.running() && now() - start < 60) sleep_for(0.01);
+    sleep_for(after);
+    EXPECT_EQ(count(read_file(scratch / "run/metrics.jsonl"), "validation_loss"), 0u) << "it is over already";
+    send_signal(process, SIGUSR1, Target::last_rank);
+    return process.wait(120);
+  }
+
+  const Scratch scratch;
+};
+
+TEST_F(EvaluatingRun, saves_where_there_is_no_time_for_the_rest) {
+  const Result result = signalled({"checkpoint.on_signal_seconds=3", "train.evaluate_batches=1000000"}, 0.5);
+  EXPECT_EQ(result.status, saved_status) << result.text();
+  EXPECT_EQ(newest_step(scratch / "run"), 3) << result.text();
+  EXPECT_EQ(read_steps(scratch / "run").back().step, 3);
+  EXPECT_EQ(count(result.out + result.err, " of 46875 batches and is not told"), 1u) << result.text();
+  EXPECT_EQ(last_word(scratch / "run").find("ended: SIGUSR1 on rank 1; step 3 is in a checkpoint"), 0u);
+}
+
+TEST_F(EvaluatingRun, goes_on_where_there_is_time) {
+  const Args some{"train.evaluate_batches=400"};
+  const Result result = signalled(some, 0.05);
+  EXPECT_EQ(result.status, saved_status) << result.text();
+  EXPECT_EQ(newest_step(scratch / "run"), 3) << result.text();
+  EXPECT_EQ(count(read_file(scratch / "run/metrics.jsonl"), "validation_loss"), 1u);
+}
+
+// Then nothing is lacking, and the run is done.
+TEST_F(EvaluatingRun, is_done_after_its_last_step) {
+  const Result result = signalled({"train.evaluate_batches=400", "train.steps=3"}, 0.05);
+  EXPECT_EQ(result.status, 0) << result.text();
+  EXPECT_EQ(newest_step(scratch / "run"), 3) << result.text();
+  EXPECT_EQ(last_word(scratch / "run").find("done: 3 steps"), 0u);
+}
+
 // Rank 0's clock decides, and all ranks save.
 TEST(Checkpoint, comes_by_time) {
   const Scratch scratch;

@@ -83,9 +83,9 @@ void Ending::trained(int64_t step) {
 }
 
 void Ending::evaluate(const std::function<void()>& work) {
-  const double begin = steady_seconds();
+  evaluation_began_ = steady_seconds();
   work();
-  longest_evaluation_ = std::max(longest_evaluation_, steady_seconds() - begin);
+  longest_evaluation_ = std::max(longest_evaluation_, steady_seconds() - evaluation_began_);
 }
 
 void Ending::save(const std::function<void()>& work) {
@@ -111,13 +111,26 @@ double Ending::seconds_a_step() const {
 }
 
 bool Ending::agree(int64_t bytes, int64_t batches) {
+  return agree_with_time(
+      bytes, longest_evaluation_ > 0 ? longest_evaluation_ : seconds_a_step() * static_cast<double>(batches));
+}
+
+bool Ending::goes_on_evaluating(int64_t bytes, int64_t made, int64_t batches) {
+  const double a_batch = (steady_seconds() - evaluation_began_) / static_cast<double>(made);
+  if (agreed() || !agree_with_time(bytes, a_batch * static_cast<double>(batches - made)) || time_to_evaluate())
+    return true;
+  log_warning(
+      "its evaluation ends after {} of {} and is not told: {:.2g} s were left, and the rest takes about {:.2g} s", made,
+      counted(batches, "batch", "batches"), agreed_->seconds_left, agreed_->evaluation);
+  return false;
+}
+
+bool Ending::agree_with_time(int64_t bytes, double evaluation) {
   const std::optional<SignalWatch::Asked> mine = watch_->asked();
   const std::vector<int> got = of_all_ranks(session_, mine ? mine->signal : 0);
   const auto first = std::find_if(got.begin(), got.end(), [](int signal) { return signal != 0; });
   if (first == got.end()) return false;
   // By the disk's rate twice what the bytes take, since a save copies, adds up and renames as well.
-  const double evaluation =
-      longest_evaluation_ > 0 ? longest_evaluation_ : seconds_a_step() * static_cast<double>(batches);
   const double alone = longest_save_ > 0     ? longest_save_.load()
                        : longest_beside_ > 0 ? longest_beside_
                                              : 2 * seconds_to_write(bytes, config_.directory, session_.rank());

@@ -38,6 +38,9 @@ class Ending {
   // Collective. Whether a signal is what some rank has asked to stop for. `bytes` are those that this rank writes in a
   // save, `batches` those of an evaluation: where none was made before, that is what they are expected to take by.
   bool agree(int64_t bytes, int64_t batches);
+  // Collective, between the batches of an evaluation, where `made` of `batches` are made: false if a signal has come
+  // that leaves no time for the others and a save.
+  bool goes_on_evaluating(int64_t bytes, int64_t made, int64_t batches);
   // What all ranks have agreed upon; nothing: no signal ends the run.
   bool agreed() const { return agreed_.has_value(); }
   bool time_to_save() const;
@@ -55,6 +58,7 @@ class Ending {
     double evaluation = 0, save = 0;  // seconds that they are expected to take, on the rank that expects the most
   };
   SignalWatch::Rules rules();
+  bool agree_with_time(int64_t bytes, double evaluation);
   double seconds_needed() const;
   void end_now(int status, const std::string& why) const;
   // By the newest checkpoint, if the run ends here.
@@ -70,8 +74,9 @@ class Ending {
   int64_t completed_ = 0;          // when the steps began
   double began_ = 0;               // of the steady clock, in seconds, as all of these
   double longest_evaluation_ = 0;  // 0: none yet
-  double longest_beside_ = 0;      // save, beside the steps; 0: none yet
-  double beside_since_ = 0;        // the one under way; 0: there is none
+  double evaluation_began_ = 0;
+  double longest_beside_ = 0;  // save, beside the steps; 0: none yet
+  double beside_since_ = 0;    // the one under way; 0: there is none
   // What the thread of the watch reads as well.
   std::atomic<int64_t> trained_{0};
   std::atomic<double> trained_at_{0}, shortest_step_{0}, longest_save_{0};

@@ -165,7 +165,8 @@ int Run::train() {
   }
   metrics_->say_last_step();
   books_->finish();
-  if (ending_->agreed()) return ending_->say(saved_ == progress_.step);
+  const bool saved = saved_ == progress_.step, all = saved && !lacks_evaluation_ && due(0);
+  if (ending_->agreed() && !all) return ending_->say(saved);
   check_validation();
   log_info("done: {}, {}{}{}", counted(progress_.step, "step"), counted(progress_.sequences, "sequence"),
            progress_.skipped > 0 ? fmt::format("; skipped: {}", progress_.skipped) : "",
@@ -300,12 +301,24 @@ LastWeights Run::last_weights() {
   return {.since = last_update_.step, .sane = progress_.sanity.is_sane(loss)};
 }
 
+std::optional<double> Run::held_out_loss() {
+  const int64_t all = held_out_->sequences, batch = config_.batch.global_batch_size, last = (all - 1) / batch;
+  double sum = 0;
+  for (int64_t made = 0; made <= last; made++) {
+    if (made > 0 && !ending_->goes_on_evaluating(checkpointer_->bytes(), made, last + 1)) return {};
+    const int64_t first = made * batch, n = std::min(batch, all - first);
+    const Feed feed = feed_from(held_out_->loader, first, config_.model.vocab);
+    sum += static_cast<double>(n) * work_->trainer->evaluate(n, feed);
+  }
+  return sum / static_cast<double>(all);
+}
+
 void Run::evaluate() {
-  const double loss =
-      work_->trainer->evaluate(held_out_->sequences, feed_from(held_out_->loader, 0, config_.model.vocab));
-  metrics_->evaluation(progress_.step, loss, held_out_->sequences * config_.batch.sequence_length, held_out_->bytes);
-  validation_is_finite_ = std::isfinite(loss);
-  if (validation_is_finite_) return;
+  const std::optional<double> loss = held_out_loss();
+  stop_ = stop_ || ending_->agreed();
+  if (lacks_evaluation_ = !loss; lacks_evaluation_) return;
+  metrics_->evaluation(progress_.step, *loss, held_out_->sequences * config_.batch.sequence_length, held_out_->bytes);
+  if (validation_is_finite_ = std::isfinite(*loss); validation_is_finite_) return;
   progress_.sanity.trouble_in_validation();
   log_warning(
       "step {}: the validation loss is not finite; checkpoints from before it are kept until checkpoint.settle = {} "

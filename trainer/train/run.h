@@ -63,6 +63,7 @@ class Run {
   [[noreturn]] void give_up(const Launched& step);
   void keep(const Launched& step, bool ended_the_run);
   void evaluate();
+  std::optional<double> held_out_loss();  // nothing: a signal came between its batches, and leaves no time for the rest
   LastWeights last_weights();
   void check_validation() const;  // JobError: the last one is not finite
   void save_now();
@@ -89,6 +90,7 @@ class Run {
   std::optional<Metrics> metrics_;
   std::optional<Bookkeeper> books_;
   bool validation_is_finite_ = true;                        // the last
+  bool lacks_evaluation_ = false;                           // of the latest step, which was to be evaluated
   std::chrono::steady_clock::time_point start_, saved_at_;  // until the first save of this start, saved_at_ is start_
   bool stop_ = false;      // all ranks know that the time is up, or that a signal has come
   bool save_due_ = false;  // and that checkpoint.minutes have passed
