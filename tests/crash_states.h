@@ -2,6 +2,8 @@
 // SQLite's and LevelDB's crash tests, from a recording instead of a file system of our own.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -187,6 +189,24 @@ inline std::string needless(const std::vector<DiskCall>& calls, size_t place) {
   for (size_t i = place + 1; i < calls.size(); i++)
     if (calls[i].event.call == FileCall::sync_folder && calls[i].event.path == flush.path) return "";
   return what;
+}
+
+// That each of the flushes, by day one in `stride`, breaks a promise where it is left out, or is no needless one.
+// Returns the places of those that another repeats. `states` makes what looks at the states anew.
+inline std::vector<size_t> expect_flushes_to_count(const SimulatedDisk& disk, const std::vector<DiskCall>& calls,
+                                                   size_t stride, const std::function<CrashStates()>& states) {
+  std::vector<size_t> repeated;
+  size_t tried = 0;
+  const std::vector<size_t> flushes = flushes_in(disk, calls);
+  for (size_t k = 0; k < flushes.size(); k += long_tests() ? 1 : stride, tried++) {
+    if (!states().all_hold(disk, calls, {flushes[k]})) continue;
+    repeated.push_back(flushes[k]);
+    EXPECT_EQ(needless(calls, flushes[k]), "");
+  }
+  EXPECT_LT(repeated.size(), tried);
+  fmt::print("  of {} flushes {} tried: {} noticed, {} repeated by another\n", flushes.size(), tried,
+             tried - repeated.size(), repeated.size());
+  return repeated;
 }
 
 }  // namespace megalith::test

@@ -109,23 +109,14 @@ TEST(Crash, at_any_call_leaves_what_was_published) {
 TEST(Crash, no_flush_can_be_left_out) {
   const QuickFolder folder;
   const Life life = live(folder / "run");
-  int noticed = 0, repeated = 0;
-  const std::vector<size_t> flushes = flushes_in(SimulatedDisk(life.before), life.calls);
-  for (size_t k = 0; k < flushes.size(); k += long_tests() ? 1 : 7) {
-    std::string broken;
-    if (!states_of(life, folder / "crash", broken).all_hold(SimulatedDisk(life.before), life.calls, {flushes[k]})) {
-      noticed++;
-      continue;
-    }
-    repeated++;
-    EXPECT_EQ(needless(life.calls, flushes[k]), "");
-    const FileEvent& before = life.calls[flushes[k] - 1].event;
+  std::string broken;
+  const std::vector<size_t> repeated = expect_flushes_to_count(
+      SimulatedDisk(life.before), life.calls, 7, [&] { return states_of(life, folder / "crash", broken); });
+  for (const size_t place : repeated) {
+    const FileEvent& before = life.calls[place - 1].event;
     EXPECT_FALSE(before.call == FileCall::rename && before.path.ends_with(".partial") && before.to.starts_with("step-"))
         << "a checkpoint's own name";
   }
-  EXPECT_GT(noticed, 0);
-  fmt::print("  of {} flushes {} tried: {} noticed, {} repeated by another\n", flushes.size(), noticed + repeated,
-             noticed, repeated);
 }
 
 // A folder whose maker died before it was flushed is there for the next process, and must stay.

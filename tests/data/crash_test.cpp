@@ -10,17 +10,7 @@ namespace megalith {
 namespace {
 
 namespace fs = std::filesystem;
-using test::CrashStates;
-using test::DiskCall;
-using test::DiskTree;
-using test::flushes_in;
-using test::needless;
-using test::QuickFolder;
-using test::RecordedDisk;
-using test::SimulatedDisk;
-using test::spill_tree;
-using test::tree_below;
-using test::valid_text;
+using namespace test;
 
 class PrepareCrash : public testing::Test {
  protected:
@@ -120,20 +110,8 @@ TEST_F(PrepareCrash, AfterAKillAsWell) {
 TEST_F(PrepareCrash, NoFlushCanBeLeftOut) {
   fs::create_directory(scratch_ / "disk");
   const std::vector<DiskCall> calls = recorded_run();
-  int noticed = 0, repeated = 0;
-  const std::vector<size_t> flushes = flushes_in(SimulatedDisk({}), calls);
-  for (size_t k = 0; k < flushes.size(); k += long_tests() ? 1 : 3) {
-    std::string broken;
-    if (!states(calls.size(), broken).all_hold(SimulatedDisk({}), calls, {flushes[k]})) {
-      noticed++;
-    } else {
-      repeated++;
-      EXPECT_EQ(needless(calls, flushes[k]), "");
-    }
-  }
-  EXPECT_GT(noticed, 0);
-  fmt::print("  of {} flushes {} tried: {} noticed, {} repeated by another\n", flushes.size(), noticed + repeated,
-             noticed, repeated);
+  std::string broken;
+  expect_flushes_to_count(SimulatedDisk({}), calls, 3, [&] { return states(calls.size(), broken); });
 }
 
 }  // namespace

@@ -23,21 +23,8 @@ class Handshake : public testing::Test {
     write_reference_config(scratch / "config.toml", reference("tiny"), "");
   }
 
-  // Refused by every rank within five seconds, told once, in these words, and nothing written.
   void expect_refusal(const std::vector<Part>& parts, const Args& words) {
-    const auto before = snapshot(scratch.folder());
-    const Result result = run(mpirun(parts), scratch.folder());
-    EXPECT_FALSE(result.timed_out);
-    EXPECT_GT(result.status, 0) << result.text();
-    EXPECT_LT(result.status, 128) << "ended by a signal: " << result.text();
-    EXPECT_LT(result.seconds, 5) << result.text();
-    for (const std::string& word : words)
-      EXPECT_NE(result.err.find(word), std::string::npos) << "\"" << word << "\" is missing: " << result.text();
-    const size_t told = result.err.find("megalith: ");
-    EXPECT_NE(told, std::string::npos) << result.text();
-    EXPECT_EQ(result.err.find("megalith: ", told + 1), std::string::npos) << "told twice: " << result.text();
-    EXPECT_TRUE(snapshot(scratch.folder()) == before) << "something was written";
-    EXPECT_TRUE(Process::ranks_end(5 - result.seconds)) << "a rank lives on";
+    expect_refused(mpirun(parts), scratch, words);
   }
 
   const Scratch scratch;

@@ -120,6 +120,20 @@ Result train(const std::string& folder, int ranks, const Args& overrides) {
   return result;
 }
 
+void expect_refused(const Args& command, const Scratch& scratch, const Args& words) {
+  const auto before = snapshot(scratch.folder());
+  const Result result = run(command, scratch.folder());
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_GT(result.status, 0) << result.text();
+  EXPECT_LT(result.status, 128) << "ended by a signal: " << result.text();
+  EXPECT_LT(result.seconds, 5) << result.text();
+  for (const std::string& word : words)
+    EXPECT_NE(result.err.find(word), std::string::npos) << "\"" << word << "\" is missing: " << result.text();
+  EXPECT_EQ(count(result.err, "megalith: "), 1u) << result.text();
+  EXPECT_TRUE(snapshot(scratch.folder()) == before) << "something was written";
+  EXPECT_TRUE(Process::ranks_end(5 - result.seconds)) << "a rank lives on";
+}
+
 Weights read_weights(const std::string& path) {
   const std::string bytes = read_file(path);
   uint64_t header = 0;

@@ -57,6 +57,10 @@ Result succeed(const Args& command, const Scratch& scratch);
 // `megalith train config.toml ...` in `folder`, expected to succeed.
 Result train(const std::string& folder, int ranks, const Args& overrides);
 
+// Runs in the scratch folder, and is expected to be refused within five seconds by every rank, told once, in these
+// words, with nothing written.
+void expect_refused(const Args& command, const Scratch& scratch, const Args& words);
+
 // Tensors of a model by their names in a Hugging Face GPT-2, without "transformer.".
 struct Weight {
   std::vector<int64_t> shape;

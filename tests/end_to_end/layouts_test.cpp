@@ -170,19 +170,7 @@ TEST_P(RefusedLayout, ends_all_ranks_at_once_with_one_message) {
   prepare_model(scratch, "tiny");
   Args args{"train", "config.toml"};
   args.insert(args.end(), GetParam().overrides.begin(), GetParam().overrides.end());
-  const auto before = snapshot(scratch.folder());
-  const Result result = run(mpirun(GetParam().ranks, args), scratch.folder());
-  EXPECT_FALSE(result.timed_out);
-  EXPECT_GT(result.status, 0) << result.text();
-  EXPECT_LT(result.status, 128) << "ended by a signal: " << result.text();
-  EXPECT_LT(result.seconds, 5) << result.text();
-  for (const std::string& word : GetParam().words)
-    EXPECT_NE(result.err.find(word), std::string::npos) << "\"" << word << "\" is missing: " << result.text();
-  const size_t told = result.err.find("megalith: ");
-  EXPECT_NE(told, std::string::npos) << result.text();
-  EXPECT_EQ(result.err.find("megalith: ", told + 1), std::string::npos) << "told twice: " << result.text();
-  EXPECT_TRUE(snapshot(scratch.folder()) == before) << "something was written";
-  EXPECT_TRUE(Process::ranks_end(5 - result.seconds)) << "a rank lives on";
+  expect_refused(mpirun(GetParam().ranks, args), scratch, GetParam().words);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -269,6 +269,11 @@ struct Head {
   int64_t T, D;
   Values q, k, v, p, keep, lse;
 };
+void for_each_head(Doubles& d, const AttentionDims& dims, const Dropout& drop,
+                   const std::function<void(int64_t b, int64_t h, const Head& head)>& use) {
+  for (int64_t b = 0; b < dims.B; b++)
+    for (int64_t h = 0; h < dims.H; h++) use(b, h, Head(d, dims, drop, b, h));
+}
 std::string dims_str(const AttentionDims& a, double p, const Documents& documents) {
   return fmt::format("B{} T{} H{} D{} p {}{}", a.B, a.T, a.H, a.D, p, name_of(documents));
 }
@@ -289,20 +294,18 @@ Case attention_forward_case(const AttentionDims& dims, double p, DType t, const 
                        const Tensors& a) { attention_forward(s, a[0], a[1], a[2], dims, mask_of(p), starts_in(a, 3)); },
             .twin =
                 [=](Doubles& d) {
-                  for (int64_t b = 0; b < dims.B; b++)
-                    for (int64_t h = 0; h < dims.H; h++) {
-                      const Head head(d, dims, mask_of(p), b, h);
-                      const int64_t T = dims.T, D = dims.D;
-                      for (int64_t i = 0; i < T; i++) {
-                        d["lse"][at((b * dims.H + h) * T + i)] = head.lse[at(i)];
-                        for (int64_t c = 0; c < D; c++) {
-                          double sum = 0;
-                          for (int64_t j = 0; j <= i; j++)
-                            sum += head.p[at(i * T + j)] * head.keep[at(i * T + j)] * head.v[at(j * D + c)];
-                          d["out"][at((b * T + i) * C + h * D + c)] = sum;
-                        }
+                  for_each_head(d, dims, mask_of(p), [&](int64_t b, int64_t h, const Head& head) {
+                    const int64_t T = dims.T, D = dims.D;
+                    for (int64_t i = 0; i < T; i++) {
+                      d["lse"][at((b * dims.H + h) * T + i)] = head.lse[at(i)];
+                      for (int64_t c = 0; c < D; c++) {
+                        double sum = 0;
+                        for (int64_t j = 0; j <= i; j++)
+                          sum += head.p[at(i * T + j)] * head.keep[at(i * T + j)] * head.v[at(j * D + c)];
+                        d["out"][at((b * T + i) * C + h * D + c)] = sum;
                       }
                     }
+                  });
                 }};
   add_starts(made, documents, dims.B, dims.T);
   return made;
@@ -322,36 +325,34 @@ Case attention_backward_case(const AttentionDims& dims, double p, DType t, const
              },
          .twin =
              [=](Doubles& d) {
-               for (int64_t b = 0; b < dims.B; b++)
-                 for (int64_t h = 0; h < dims.H; h++) {
-                   const Head head(d, dims, mask_of(p), b, h);
-                   const int64_t T = dims.T, D = dims.D;
-                   Values dq(at(T * D)), dk(at(T * D)), dv(at(T * D));
-                   for (int64_t i = 0; i < T; i++) {
-                     const auto row = [&](const std::string& name, int64_t k) {
-                       return d[name][at((b * T + i) * C + h * D + k)];
-                     };
-                     double delta = 0;
-                     for (int64_t k = 0; k < D; k++) delta += row("out", k) * row("dout", k);
-                     for (int64_t j = 0; j <= i; j++) {
-                       const double prob = head.p[at(i * T + j)], keep = head.keep[at(i * T + j)];
-                       double dp = 0;
-                       for (int64_t k = 0; k < D; k++) dp += row("dout", k) * head.v[at(j * D + k)] * keep;
-                       const double ds = prob * (dp - delta) / std::sqrt(double(D));
-                       for (int64_t k = 0; k < D; k++) {
-                         dq[at(i * D + k)] += ds * head.k[at(j * D + k)];
-                         dk[at(j * D + k)] += ds * head.q[at(i * D + k)];
-                         dv[at(j * D + k)] += prob * keep * row("dout", k);
-                       }
+               for_each_head(d, dims, mask_of(p), [&](int64_t b, int64_t h, const Head& head) {
+                 const int64_t T = dims.T, D = dims.D;
+                 Values dq(at(T * D)), dk(at(T * D)), dv(at(T * D));
+                 for (int64_t i = 0; i < T; i++) {
+                   const auto row = [&](const std::string& name, int64_t k) {
+                     return d[name][at((b * T + i) * C + h * D + k)];
+                   };
+                   double delta = 0;
+                   for (int64_t k = 0; k < D; k++) delta += row("out", k) * row("dout", k);
+                   for (int64_t j = 0; j <= i; j++) {
+                     const double prob = head.p[at(i * T + j)], keep = head.keep[at(i * T + j)];
+                     double dp = 0;
+                     for (int64_t k = 0; k < D; k++) dp += row("dout", k) * head.v[at(j * D + k)] * keep;
+                     const double ds = prob * (dp - delta) / std::sqrt(double(D));
+                     for (int64_t k = 0; k < D; k++) {
+                       dq[at(i * D + k)] += ds * head.k[at(j * D + k)];
+                       dk[at(j * D + k)] += ds * head.q[at(i * D + k)];
+                       dv[at(j * D + k)] += prob * keep * row("dout", k);
                      }
                    }
-                   for (int64_t i = 0; i < T * D; i++) {
-                     const int64_t first = (b * T + i / D) * 3 * C + h * D + i % D;
-                     d["dqkv"][at(first)] = dq[at(i)];
-                     d["dqkv"][at(first + C)] = dk[at(i)];
-                     d["dqkv"][at(first + 2 * C)] = dv[at(i)];
-                   }
                  }
+                 for (int64_t i = 0; i < T * D; i++) {
+                   const int64_t first = (b * T + i / D) * 3 * C + h * D + i % D;
+                   d["dqkv"][at(first)] = dq[at(i)];
+                   d["dqkv"][at(first + C)] = dk[at(i)];
+                   d["dqkv"][at(first + 2 * C)] = dv[at(i)];
+                 }
+               });
              }};
   c.args[1].scratch = true;
   add_starts(c, documents, dims.B, dims.T);

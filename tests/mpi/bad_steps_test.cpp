@@ -17,17 +17,12 @@ Config spoilt_model() { return deep_model(12); }
 
 // What this number of ranks allows of: each axis alone, all of them, and the strategies of sharding.
 std::vector<Config> spoilt_layouts() {
-  const int ranks = session().size();
   std::vector<Config> all;
-  const auto add = [&](int tensor, int pipeline, ShardingStrategy strategy, int degree, auto change) {
-    if (ranks % (tensor * pipeline) != 0 || (degree > 0 && ranks / (tensor * pipeline) % degree != 0)) return;
-    Config c = spoilt_model();
-    c.parallel.tensor_parallel_degree = tensor;
-    c.parallel.pipeline_parallel_degree = pipeline;
-    c.parallel.sharding_strategy = strategy;
-    c.parallel.sharded_data_parallel_degree = degree;
-    change(c);
-    all.push_back(c);
+  const auto add = [&](int tensor, int pipeline, ShardingStrategy strategy, int shards, auto change) {
+    std::optional<Config> c = laid_out(spoilt_model(), tensor, pipeline, strategy, shards);
+    if (!c) return;
+    change(*c);
+    all.push_back(*c);
   };
   const auto as_it_is = [](Config&) {};
   using enum ShardingStrategy;

@@ -23,13 +23,10 @@ Config looked_at_model() {
 std::vector<Config> looked_at_layouts() {
   std::vector<Config> all;
   const auto add = [&](int tensor, int pipeline, ShardingStrategy strategy, auto change) {
-    if (session().size() % (tensor * pipeline) != 0) return;
-    Config c = looked_at_model();
-    c.parallel.tensor_parallel_degree = tensor;
-    c.parallel.pipeline_parallel_degree = pipeline;
-    c.parallel.sharding_strategy = strategy;
-    change(c);
-    all.push_back(c);
+    std::optional<Config> c = laid_out(looked_at_model(), tensor, pipeline, strategy);
+    if (!c) return;
+    change(*c);
+    all.push_back(*c);
   };
   const auto as_it_is = [](Config&) {};
   using enum ShardingStrategy;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,17 @@ inline Config deep_model(int64_t batch) {
   config.model = {.layers = 8, .hidden = 12, .heads = 6, .vocab = 31, .context = 13, .dropout = 0.1};
   config.batch = {.sequence_length = 12, .global_batch_size = batch, .microbatch_size = 1};
   return config;
+}
+
+// The config in a layout of these degrees, 0: all, where this number of ranks allows of it.
+inline std::optional<Config> laid_out(Config c, int tensor, int pipeline, ShardingStrategy strategy, int shards = 0) {
+  const int ranks = session().size(), copies = ranks / (tensor * pipeline);
+  if (ranks % (tensor * pipeline) != 0 || (shards > 0 && copies % shards != 0)) return {};
+  c.parallel.tensor_parallel_degree = tensor;
+  c.parallel.pipeline_parallel_degree = pipeline;
+  c.parallel.sharding_strategy = strategy;
+  c.parallel.sharded_data_parallel_degree = shards;
+  return c;
 }
 
 inline SmallRun on_all_ranks(const Config& config) {

@@ -16,16 +16,7 @@ namespace megalith {
 namespace {
 
 namespace fs = std::filesystem;
-using test::CrashStates;
-using test::DiskCall;
-using test::DiskTree;
-using test::flushes_in;
-using test::needless;
-using test::QuickFolder;
-using test::RecordedDisk;
-using test::SimulatedDisk;
-using test::spill_tree;
-using test::tree_below;
+using namespace test;
 
 class RunCrash : public testing::Test {
  protected:
@@ -40,13 +31,14 @@ class RunCrash : public testing::Test {
   ~RunCrash() override { log_to_console(); }
 
   void run(const std::string& output, int64_t steps) const {
-    const Config config = parse_config(
-        fmt::format("[model]\nlayers = 1\nhidden = 4\nheads = 1\nvocab = 260\ncontext = 4\n"
-                    "[batch]\nglobal_batch_size = 2\nmicrobatch_size = 2\n[data]\ntrain = "
-                    "\"{}\"\n[optimizer]\ndecay_steps = 3\n[train]\nsteps = {}\n"
-                    "log_every = 1\n[checkpoint]\nevery = 1\nasynchronous = true\nkeep = 1\nsettle = 0\n[run]\noutput = \"{}\"\n",
-                    scratch_ / "train.bin", steps, scratch_ / output),
-        "test", {});
+    const Config config =
+        parse_config(fmt::format("[model]\nlayers = 1\nhidden = 4\nheads = 1\nvocab = 260\ncontext = 4\n"
+                                 "[batch]\nglobal_batch_size = 2\nmicrobatch_size = 2\n[data]\ntrain = "
+                                 "\"{}\"\n[optimizer]\ndecay_steps = 3\n[train]\nsteps = {}\n"
+                                 "log_every = 1\n[checkpoint]\nevery = 1\nasynchronous = true\nkeep = 1\nsettle = "
+                                 "0\n[run]\noutput = \"{}\"\n",
+                                 scratch_ / "train.bin", steps, scratch_ / output),
+                     "test", {});
     const FileSession session("", {}, 1);
     testing::internal::CaptureStdout();
     try {
@@ -144,20 +136,8 @@ TEST_F(RunCrash, AtAnyCallKeepsItsPromises) {
 }
 
 TEST_F(RunCrash, NoFlushCanBeLeftOut) {
-  int noticed = 0, repeated = 0;
-  const std::vector<size_t> flushes = flushes_in(SimulatedDisk({}), calls_);
-  for (size_t k = 0; k < flushes.size(); k += long_tests() ? 1 : 13) {
-    std::string broken;
-    if (!states(broken, 1 << 20).all_hold(SimulatedDisk({}), calls_, {flushes[k]})) {
-      noticed++;
-    } else {
-      repeated++;
-      EXPECT_EQ(needless(calls_, flushes[k]), "");
-    }
-  }
-  EXPECT_GT(noticed, 0);
-  fmt::print("  of {} flushes {} tried: {} noticed, {} repeated by another\n", flushes.size(), noticed + repeated,
-             noticed, repeated);
+  std::string broken;
+  expect_flushes_to_count(SimulatedDisk({}), calls_, 13, [&] { return states(broken, 1 << 20); });
 }
 
 }  // namespace
