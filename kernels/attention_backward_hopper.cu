@@ -241,8 +241,7 @@ int64_t hopper_backward_rooms(const Queue& queue, const AttentionDims& dims) {
 void hopper_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv, Tensor starts,
                      const AttentionDims& dims, const Dropout& d) {
   const int64_t rooms = hopper_backward_rooms(queue, dims);
-  // Half as many heads at a time as there are rooms: one group begins while the one before ends.
-  const HeadOrder order = order_of(dims, tile, ceil_div(rooms, 2));
+  const HeadOrder order = order_of(dims, tile, heads_in_rooms(dims.B * dims.H, rooms));
   char* sums = static_cast<char*>(queue.workspace) + turns_bytes(dims);
   with_constants(qkv.dtype(), dims, d, [&](auto tag, auto D, auto dropped) {
     using E = decltype(tag);

@@ -21,14 +21,15 @@ template <class Tiles>
 constexpr int64_t shared_bytes = Tiles::bytes(query_tile) + 5 * Tiles::bytes(key_tile);
 
 template <class E, int D, bool dropped>
-__global__ void __launch_bounds__(threads, 1)
-    forward_kernel(E* out, float* lse, const E* qkv, const int32_t* starts_, Heads s, Mask mask, float scale) {
+__global__ void __launch_bounds__(threads, 1) forward_kernel(E* out, float* lse, const E* qkv, const int32_t* starts_,
+                                                             HeadOrder order, Heads s, Mask mask, float scale) {
   using Tiles = WarpgroupTiles<E, D>;
-  const Place at(s, blockIdx.z, blockIdx.y);
-  const Starts starts(starts_, s, blockIdx.z);
+  const auto [head, last] = order.of(static_cast<int>(blockIdx.x));
+  const int H = static_cast<int>(s.H), b = head / H, h = head % H;
+  const Place at(s, b, h);
+  const Starts starts(starts_, s, b);
   const E *q = qkv + at.qkv, *k = q + at.out_stride, *v = k + at.out_stride;
   const int T = static_cast<int>(s.T);
-  const int last = static_cast<int>(gridDim.x - 1 - blockIdx.x);  // tile; the longest first
   const int row = warp_index() * 16, mine = last * query_tile + row, first = starts.of(last * query_tile) / key_tile;
   constexpr int64_t query_bytes = Tiles::bytes(query_tile), key_bytes = Tiles::bytes(key_tile);
   E* queries = shared_memory<E>();
@@ -48,7 +49,7 @@ __global__ void __launch_bounds__(threads, 1)
     if (starts) hide_documents(scores[0], starts, mine, i * key_tile);
     softmax_step(scores[0], top, sum, rescale, to_log2);
     if constexpr (dropped) {  // what is kept is scaled at the end, with the row
-      const HeadMask head_mask(mask, s, blockIdx.z, blockIdx.y);
+      const HeadMask head_mask(mask, s, b, h);
 #pragma unroll
       for (int part = 0; part < columns; part += 8)
         drop<8>(scores[0], kept_bits<false>(head_mask, mine, i * key_tile + part * 8), part);
@@ -105,10 +106,11 @@ __global__ void __launch_bounds__(threads, 1)
 
 void hopper_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, Tensor starts, const AttentionDims& dims,
                     const Dropout& d) {
+  const HeadOrder order = order_of(dims, query_tile, heads_in_l2(dims.T, dims.D));
   with_constants(qkv.dtype(), dims, d, [&](auto tag, auto D, auto dropped) {
     using E = decltype(tag);
-    launch(queue, {"attention_forward", grid_of(dims, query_tile), threads, shared_bytes<WarpgroupTiles<E, D>>},
-           forward_kernel<E, D, dropped>, out.data<E>(), lse.data<float>(), qkv.data<E>(), pointer_to(starts),
+    launch(queue, {"attention_forward", blocks_for(order.blocks(), 1), threads, shared_bytes<WarpgroupTiles<E, D>>},
+           forward_kernel<E, D, dropped>, out.data<E>(), lse.data<float>(), qkv.data<E>(), pointer_to(starts), order,
            heads_of(dims), mask_of(d), scale_of(dims));
   });
 }

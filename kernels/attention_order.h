@@ -22,6 +22,16 @@ struct HeadOrder {
   }
 };
 
+// Of how many heads an H100's cache holds keys and values in 16 bits: half of its 50 MB, for queries and results pass
+// through it as well.
+constexpr int64_t heads_in_l2(int64_t positions, int64_t size) {
+  return std::max<int64_t>(1, (int64_t{25} << 20) / (2 * positions * size * 2));
+}
+// Of the backward pass, whose sums of so many heads have rooms: all heads at once, or else few enough that a head does
+// not wait for the one that has its room, which is of the second group before its own or an earlier one.
+constexpr int64_t heads_in_rooms(int64_t heads, int64_t rooms) {
+  return rooms >= heads ? heads : std::max<int64_t>(1, rooms / 3);
+}
 // Groups as equal as can be, of `most` heads or fewer; most >= 1.
 constexpr HeadOrder head_order(int64_t heads, int64_t tiles, int64_t most) {
   const int64_t groups = (heads + most - 1) / most;
