@@ -59,7 +59,6 @@ class Handle {
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
   operator hid_t() const { return id_; }
-  void close() { HDF5_CHECK(close_(std::exchange(id_, -1))); }
 
  private:
   hid_t id_;
@@ -116,8 +115,15 @@ std::string hdf5_version() {
 }
 
 struct HDF5Layout::Library {
-  Handle file;
-  std::vector<std::string> datasets;
+  explicit Library(hid_t id) : file(id) {}
+  ~Library() {
+    if (file >= 0) H5Fclose(file);
+  }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  hid_t file;
+  std::vector<std::string> datasets{};
 };
 
 HDF5Layout::HDF5Layout(const std::vector<DatasetRecord>& datasets) {
@@ -126,8 +132,7 @@ HDF5Layout::HDF5Layout(const std::vector<DatasetRecord>& datasets) {
   HDF5_CHECK(H5Pset_fapl_stdio(access));  // the default driver resolves the link, whose target has no path
   HDF5_CHECK(H5Pset_libver_bounds(access, H5F_LIBVER_EARLIEST, H5F_LIBVER_LATEST));  // the format of hdf5_structure.h
   HDF5_CHECK(H5Pset_meta_block_size(access, std::max<size_t>(2048, structure_bytes * datasets.size())));
-  library_.reset(
-      new Library{{HDF5_CHECK(H5Fcreate(file_.path().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access)), H5Fclose}, {}});
+  library_ = std::make_unique<Library>(HDF5_CHECK(H5Fcreate(file_.path().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access)));
   const hid_t file = library_->file;
   const Handle root(HDF5_CHECK(H5Gopen2(file, "/", H5P_DEFAULT)), H5Gclose);
   write_attribute(root, "format", "megalith checkpoint");
@@ -169,7 +174,7 @@ const File& HDF5Layout::finish(const std::vector<uint64_t>& checksums) {
     const Handle attribute(HDF5_CHECK(H5Aopen(dataset, checksum_attribute, H5P_DEFAULT)), H5Aclose);
     HDF5_CHECK(H5Awrite(attribute, type, hex(checksums[i]).data()));
   }
-  library_->file.close();
+  HDF5_CHECK(H5Fclose(std::exchange(library_->file, -1)));
   return file_;
 }
 
