@@ -113,16 +113,17 @@ TEST_F(DeviceWidths, Attention) {
 }
 
 // Documents that begin and end at every place of tiles, in all kernels: every multiple of 11 within 300 positions is as
-// many residues of 16, 32, 64 and 128 as there are; and tiles of both sides between which there is nothing to see.
+// many residues of 16, 32, 64 and 128 as there are; tiles of both sides between which there is nothing to see; one that
+// begins with the last key of a tile and goes on behind it; and others in each sequence.
 TEST_F(DeviceWidths, AttentionOfDocuments) {
   struct Packed {
     AttentionDims dims;
     Documents documents;
   };
   for (const Packed& one : {Packed{{1, 300, 1, 64}, {11}},
-                            {{2, 17, 1, 80}, {16, 1}},
+                            {{2, 17, 1, 80}, {16, 1, 5}},
                             {{1, 257, 1, 96}, {128, 1, 127}},
-                            {{1, 129, 2, 112, 3}, {127, 1}},
+                            {{1, 129, 2, 112, 3}, {127, 2}},
                             {{1, 200, 1, 128}, {63, 1, 65, 3}},
                             {{1, 390, 1, 64}, {20, 300, 1}}})
     for (double p : {0.0, 0.2})
@@ -155,6 +156,26 @@ TEST_F(DeviceBits, AttentionWithRoomsForFewHeads) {
       Case none = with_rooms(c, dims, 1);
       none.workspace_bytes--;
       EXPECT_TRUE(bits_of(on_device(none, 0))[0] == bits_of(on_device(c, 0, ampere))[0]) << none.name();
+    }
+}
+
+// However small the scores are, those of earlier documents are smaller: where all are equal, a row is the mean of what
+// it sees.
+TEST_F(DeviceWidths, AttentionOfDocumentsWithScoresFarBelowZero) {
+  const AttentionDims dims{1, 200, 1, 64};
+  for (int64_t offset : {0, 1})  // tiles, and the plain kernels
+    for (const cuda::Chip& chip : {ampere, own_chip}) {
+      Case c = attention_forward_case(dims, 0, bf16, {130, 70});
+      Values &qkv = c.args[2].values, &starts = c.args[3].values;
+      for (int64_t t = 0; t < dims.T; t++)
+        for (int64_t i = 0; i < 2 * dims.D; i++) qkv[at(t * 3 * dims.D + i)] = i < dims.D ? 512 : -512;
+      const Memories got = on_device(c, offset, chip);
+      for (int64_t t = 0; t < dims.T; t++) {
+        const int64_t begin = int64_t(starts[at(t)]);
+        double sum = 0;
+        for (int64_t j = begin; j <= t; j++) sum += qkv[at((j * 3 + 2) * dims.D)];
+        EXPECT_NEAR(got.memory[0].get(t * dims.D), sum / double(t - begin + 1), 0.02) << "row " << t;
+      }
     }
 }
 

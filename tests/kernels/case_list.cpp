@@ -42,14 +42,15 @@ std::vector<Case> each_matrix_and_rate(F&& make, const std::vector<double>& of =
       for (auto [N, C] : of_type(t, sizes)) all.push_back(make(N, C, p, t));
   });
 }
-// Tiles that no query sees, documents that begin at the edges of tiles and beside them, and documents of one token.
+// Tiles that no query sees, documents that begin at the edges of tiles and beside them, documents of one token, and
+// others in each sequence.
 struct Packed {
   AttentionDims dims;
   Documents documents;
 };
-const std::vector<Packed> packed{{{2, 33, 3, 7}, {1}},
+const std::vector<Packed> packed{{{2, 33, 3, 7}, {1, 1, 2}},
                                  {{1, 150, 2, 64}, {32, 15, 1, 16, 1}},
-                                 {{2, 70, 1, 112}, {3, 1, 1, 43, 17, 9}},
+                                 {{2, 70, 1, 112}, {3, 1, 1, 43, 17, 9, 20}},
                                  {{1, 200, 1, 24}, {7}},
                                  {{1, 130, 1, 64}, {1000}}};
 template <class F>
@@ -109,10 +110,12 @@ const std::vector<Embedding> embeddings{{1, 1, 1, {0, 1, 1}, 0},      {2, 33, 7,
                                         {3, 5, 48, {0, 257, 257}, 3}, {2, 33, 257, {0, 11, 11}, 1},
                                         {2, 33, 7, {20, 22, 65}, 2},  {2, 33, 257, {0, 5, 11}, 0},
                                         {2, 33, 257, {11, 0, 11}, 5}};
+// The last: one position beyond those that one digit counts.
 const std::vector<Embedding> packed_embeddings{{2, 33, 7, {0, 65, 65}, 0, {1}},
                                                {3, 50, 48, {0, 11, 11}, 3, {9, 1, 30, 2}},
                                                {2, 33, 257, {0, 5, 11}, 0, {40}},
-                                               {2, 300, 16, {0, 5, 11}, 0, {280, 5}}};
+                                               {2, 300, 16, {0, 5, 11}, 0, {280, 5}},
+                                               {2, 257, 16, {0, 5, 11}, 0, {257, 140}}};
 template <class F>
 std::vector<Case> each_embedding(F&& make) {
   const auto made = [&](const Embedding& e, DType t) { return make(e.B, e.T, e.C, e.part, e.padding, t, e.documents); };
