@@ -13,7 +13,7 @@ namespace {
 
 using namespace test;
 
-constexpr int64_t part = int64_t{1} << 20;
+constexpr int64_t write_size = int64_t{1} << 20;
 
 std::string noise(int64_t bytes) {
   std::string text(static_cast<size_t>(bytes), '\0');
@@ -25,7 +25,7 @@ std::string noise(int64_t bytes) {
 // In pieces of odd sizes, with zeros in between.
 std::string written(File& file, const std::string& text) {
   std::string expected;
-  LargeWrite large(file, 8 * part);
+  LargeWrite large(file, 8 * write_size);
   const int64_t size = static_cast<int64_t>(text.size());
   for (int64_t at = 0, piece = 1; at < size; at += piece, piece = piece * 3 % 1000003) {
     const int64_t some = std::min(piece, size - at);
@@ -49,7 +49,8 @@ TEST(LargeWrite, of_any_length_wherever_it_lies) {
   });
   for (const char* place : {"/var/tmp", "/dev/shm"}) {
     const std::string path = fmt::format("{}/megalith-large-write-{}", place, ::getpid());
-    for (const int64_t bytes : {int64_t{0}, int64_t{1}, int64_t{4096}, part - 1, part, part + 1, 10 * part + 12345}) {
+    for (const int64_t bytes :
+         {int64_t{0}, int64_t{1}, int64_t{4096}, write_size - 1, write_size, write_size + 1, 10 * write_size + 12345}) {
       File file(path, File::Use::create);
       const std::string expected = written(file, noise(bytes));
       EXPECT_TRUE(read_file(path) == expected) << bytes << " bytes in " << place;
@@ -62,15 +63,15 @@ TEST(LargeWrite, of_any_length_wherever_it_lies) {
 
 TEST(LargeWrite, an_error_is_told_once_and_nothing_goes_on_without_it) {
   const TemporaryFolder folder;
-  const std::string path = folder.path() + "/file", text = noise(12 * part);
-  for (const int64_t fails : {int64_t{0}, 2 * part, 9 * part, 11 * part}) {
+  const std::string path = folder.path() + "/file", text = noise(12 * write_size);
+  for (const int64_t fails : {int64_t{0}, 2 * write_size, 9 * write_size, 11 * write_size}) {
     File file(path, File::Use::create);
     const FileHook hook([&](const FileEvent& event) {
       return event.call == FileCall::write && event.offset == fails ? FileFate{ENOSPC, 0} : FileFate{};
     });
     const std::string message = message_of([&] {
-      LargeWrite large(file, 8 * part);
-      large.append(text.data(), 12 * part);
+      LargeWrite large(file, 8 * write_size);
+      large.append(text.data(), 12 * write_size);
       large.finish();
     });
     EXPECT_NE(message.find("No space left"), std::string::npos) << message;
