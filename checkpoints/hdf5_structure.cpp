@@ -132,8 +132,10 @@ void add_attribute(Bytes data, Attributes& attributes) {
   const uint64_t size = attribute.type.size() < 8 ? 0 : Bytes(attribute.type.substr(4)).number(4);
   attribute.data =
       data.take(attribute.length.value_or(1) <= largest_block ? size * attribute.length.value_or(1) : size);
-  CHECK_INTACT(!name.empty() && attributes.emplace(name.substr(0, name.size() - 1), attribute).second,
-               "an attribute has no name, or that of another");
+  CHECK_INTACT(name_bytes > 0 && name.find('\0') == name.size() - 1,
+               "the name of an attribute does not end where it has to");
+  CHECK_INTACT(attributes.emplace(name.substr(0, name.size() - 1), attribute).second,
+               "an attribute has the name of another");
 }
 
 // --- The file -------------------------------------------------------------------------------------------------------
