@@ -4,6 +4,7 @@
 // GPU has memory for, the next on its way while one is used; a warp owns 16 rows, whose scores and gradients never
 // leave its registers. Hopper has a kernel of its own, attention_backward_hopper.cu.
 #include "kernels/attention.h"
+#include "kernels/attention_mask.h"
 #include "kernels/attention_warp_tiles.h"
 
 namespace megalith::cuda {

@@ -13,6 +13,7 @@
 #include <algorithm>
 
 #include "kernels/attention.h"
+#include "kernels/attention_mask.h"
 #include "kernels/attention_warpgroup_tiles.h"
 
 namespace megalith::cuda::attention {

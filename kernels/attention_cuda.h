@@ -1,5 +1,6 @@
-// What the attention kernels share: where a head lies, its dropout mask, the running softmax, and what is alike for
-// tiles of rows in shared memory whatever multiplies them: attention_warp_tiles.h, attention_warpgroup_tiles.h.
+// What the attention kernels share: where a head lies, the running softmax, and what is alike for tiles of rows in
+// shared memory whatever multiplies them: attention_warp_tiles.h, attention_warpgroup_tiles.h. Dropout:
+// attention_mask.h.
 #pragma once
 
 #include <cmath>
@@ -29,39 +30,6 @@ struct Place {
         statistics((b * s.H + h) * s.T) {}
 };
 
-// The mask of dropout.h: query and key count from the sequence's first.
-struct Mask {
-  uint64_t key = 0, first_row = 0;
-  uint32_t threshold = 0;
-  float scale = 1;
-
-  Mask() = default;
-  explicit Mask(const Dropout& d)
-      : key(dropout_key(d)),
-        first_row(static_cast<uint64_t>(d.first_row)),
-        threshold(dropout_threshold(d)),
-        scale(static_cast<float>(1.0 / (1.0 - d.p))) {}
-};
-struct HeadMask {
-  Mask mask;
-  uint64_t first_row, group;
-
-  __device__ HeadMask(const Mask& m, const Heads& s, int64_t b, int64_t h)
-      : mask(m),
-        first_row(m.first_row + static_cast<uint64_t>(b * s.T)),
-        group(static_cast<uint64_t>(s.first_head + h) << 32) {}
-  // The words of keys 64 n + c, 64 n + c + 16, + 32 and + 48, for column = 16 n + c.
-  __device__ PhiloxBlock words(int64_t query, int64_t column) const {
-    return philox(mask.key, first_row + static_cast<uint64_t>(query), group + static_cast<uint64_t>(column));
-  }
-  __device__ bool keeps(int64_t query, int64_t key) const {
-    const PhiloxBlock four = words(query, key / 64 * 16 + key % 16);
-    const int64_t which = key % 64 / 16;
-    const uint32_t low = which & 1 ? four[1] : four[0], high = which & 1 ? four[3] : four[2];
-    return (which & 2 ? high : low) >= mask.threshold;
-  }
-};
-
 // Begins to copy rows [first, first + rows) of a head to a tile, by so many threads: those of the block, or of one
 // warpgroup; rows from T on become zeros. A thread keeps to one column of vectors, so that it goes from row to row by
 // constant steps.
@@ -83,34 +51,6 @@ __device__ void copy_tile(E* tile, const E* head, int64_t stride, int first, int
 // Of a product's fragment, lane i holds rows i / 4 and i / 4 + 8, columns 2 (i % 4) and the next.
 __device__ inline int fragment_row(int element = 0) { return lane_index() / 4 + element / 2 * 8; }
 __device__ inline int fragment_column(int element = 0) { return lane_index() % 4 * 2 + element % 2; }
-
-// Of a fragment of 16 rows of scores, keys or queries from `own` on, by 8 * columns of the other from `other` on, of
-// which that is a multiple: bit 4 * j + e says whether element e of the j-th 8 columns is kept. The loops stay loops:
-// what they hold is all in use.
-template <bool of_keys, int columns = 8>
-__device__ unsigned kept_bits(const HeadMask& mask, int own, int other) {
-  static_assert(columns == 2 || columns == 4 || columns == 8);
-  unsigned bits = 0;
-  if constexpr (of_keys) {
-#pragma unroll 1
-    for (int i = 0; i < 4 * columns; i++) {
-      const int64_t query = other + i / 4 * 8 + fragment_column(i % 4), key = own + fragment_row(i % 4);
-      bits |= static_cast<unsigned>(mask.keeps(query, key)) << i;
-    }
-  } else {
-#pragma unroll 1
-    for (int i = 0; i < 8; i++) {  // element e of the columns j, j + 2, j + 4 and j + 6
-      const int j = i / 4, e = i % 4;
-      const PhiloxBlock four = mask.words(own + fragment_row(e), other / 64 * 16 + j * 8 + fragment_column(e));
-      const int first = columns == 8 ? 0 : other % 64 / 16;
-#pragma unroll
-      for (int w = 0; w < 4; w++)
-        if (w >= first && w < first + columns / 2)
-          bits |= static_cast<unsigned>(four[static_cast<size_t>(w)] >= mask.mask.threshold) << (8 * (w - first) + i);
-    }
-  }
-  return bits;
-}
 
 // Of a fragment of scores of queries by keys, whose first query sees `seen` keys beyond the first: what is not seen.
 template <int n>
@@ -231,14 +171,6 @@ __device__ void rescale_rows(float (&sums)[n][4], const float (&rescale)[2]) {
     for (int e = 0; e < 4; e++) sums[j][e] *= rescale[e / 2];
 }
 
-// What is not kept of 8 * count columns of a fragment, from the `first` eight on; by bit 4 * j + e.
-template <int count, int n>
-__device__ void drop(float (&scores)[n][4], unsigned kept, int first = 0) {
-#pragma unroll
-  for (int i = 0; i < 4 * count; i++)
-    if (!(kept >> i & 1)) scores[first + i / 4][i % 4] = 0;
-}
-
 // A product's fragment as left factors'.
 template <class E, int n>
 __device__ void pack_weights(unsigned (&weights)[n / 2][4], const float (&d)[n][4]) {
@@ -338,7 +270,6 @@ void with_constants(DType type, const AttentionDims& dims, const Dropout& d, F&&
 
 // Host: what every kernel is given.
 inline Heads heads_of(const AttentionDims& dims) { return {dims.T, dims.H, dims.D, dims.first_head}; }
-inline Mask mask_of(const Dropout& d) { return d.active() ? Mask(d) : Mask(); }
 inline const int32_t* pointer_to(const Tensor& starts) { return starts.empty() ? nullptr : starts.data<int32_t>(); }
 inline float scale_of(const AttentionDims& dims) { return 1.0f / std::sqrt(static_cast<float>(dims.D)); }
 

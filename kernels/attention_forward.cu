@@ -3,6 +3,7 @@
 // values that it loads serves two products; scores and probabilities never leave its registers. (Method:
 // FlashAttention-2, arXiv:2307.08691.)
 #include "kernels/attention.h"
+#include "kernels/attention_mask.h"
 #include "kernels/attention_warp_tiles.h"
 
 namespace megalith::cuda {

@@ -9,6 +9,7 @@
 // the one that it has values for next. A place is written again once both have waited for the products that read it, a
 // barrier before; keys have two places, values, which are used a turn later, three.
 #include "kernels/attention.h"
+#include "kernels/attention_mask.h"
 #include "kernels/attention_warpgroup_tiles.h"
 
 namespace megalith::cuda::attention {

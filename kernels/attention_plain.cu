@@ -4,7 +4,7 @@
 //
 // A score and its gradient are the same bits whichever side owns: multiplications commute, and sums go by column.
 #include "kernels/attention.h"
-#include "kernels/attention_cuda.h"
+#include "kernels/attention_mask.h"
 
 namespace megalith::cuda::attention {
 
