@@ -9,6 +9,8 @@ nvcc, nvdisasm and cuobjdump (of CUDA 12 or later) from $CUDA_PATH, the PATH or 
 
 What a loop is: the natural loops of the control flow. Every instruction in it counts once a turn, those of a loop inside
 it not at all: a branch not taken makes a loop cheaper than is said here, a latency that nothing hides makes it dearer.
+`at least` counts the shortest way round of those with the most products instead, which leaves out what is for the edges of
+a tensor, and also copies that are begun on a condition.
 All numbers are of one warp in each of an SM's four partitions, which is a warpgroup: more of them multiply all alike.
 
   tensor    cycles of the tensor cores           issue     instructions: a partition issues one a cycle
@@ -149,8 +151,68 @@ def successors(kernel):
     return all_next
 
 
+class Flow:
+    """Of a kernel: blocks of instructions in `order`, each before those it leads to but for ways back; where each ends, what
+    follows it, and who dominates it. Of its natural loops, by header: the blocks, and those without inner loops' (own)."""
+
+    def __init__(self, kernel):
+        self.blocks, self.ends, self.order, self.dominators = basic_blocks(kernel)
+        self.loops = collections.defaultdict(set)
+        block_before = collections.defaultdict(list)
+        for a in self.order:
+            for t in self.blocks[a]:
+                block_before[t].append(a)
+        for a in self.order:
+            for header in self.blocks[a]:
+                if self.is_back(a, header):
+                    body, todo = {header}, [a]
+                    while todo:
+                        b = todo.pop()
+                        if b not in body:
+                            body.add(b)
+                            todo += block_before[b]
+                    self.loops[header] |= body
+        inner = lambda header: (body for other, body in self.loops.items() if other != header and other in self.loops[header])
+        self.own = {header: body.difference(*inner(header)) for header, body in self.loops.items()}
+
+    def is_back(self, a, to):
+        return to in self.dominators[a]
+
+    def instructions(self, blocks):
+        return [n for a in blocks for n in range(a, self.ends[a] + 1)]
+
+
 def loops(kernel):
-    """[(header, set of instructions without those of inner loops)] of natural loops, by header."""
+    """[(header, instructions without those of inner loops)] of natural loops, by header."""
+    flow = Flow(kernel)
+    found = [(header, flow.instructions(sorted(own))) for header, own in sorted(flow.own.items())]
+    return [(header, body) for header, body in found if len(body) > 1]  # a kernel ends with a branch to itself
+
+
+def shortest(kernel, header):
+    """The instructions of the shortest way round a loop of those with the most products: what is computed at its edges
+    alone is not on it. Inner loops count nothing."""
+    flow = Flow(kernel)
+    own, body = flow.own[header], flow.loops[header]
+    products = lambda a: sum(kernel.instructions[n].opcode.startswith(("HMMA", "HGMMA")) for n in flow.instructions([a]))
+    cost = lambda a: (-products(a), flow.ends[a] - a + 1) if a in own else (0, 0)
+    best, last = {header: (cost(header), None)}, None  # by block: the way to its end, and the block before
+    for a in flow.order:
+        for to in flow.blocks[a] if a in best else []:
+            if to == header and (last is None or best[a][0] < best[last][0]):
+                last = a
+            if to in body and not flow.is_back(a, to):
+                way = tuple(x + y for x, y in zip(best[a][0], cost(to)))
+                if to not in best or way < best[to][0]:
+                    best[to] = way, a
+    way = []
+    while last is not None:
+        way.insert(0, last)
+        last = best[last][1]
+    return flow.instructions(a for a in way if a in own)
+
+
+def basic_blocks(kernel):
     following = successors(kernel)
     turns = [n for n, to in enumerate(following) if to != [n + 1]]
     leaders = sorted({0} | {t for n in turns for t in following[n] + [n + 1] if t < len(following)})
@@ -180,25 +242,7 @@ def loops(kernel):
             now = set.intersection(*(dominators[p] for p in block_before[a])) | {a}
             changed |= now != dominators[a]
             dominators[a] = now
-    bodies = collections.defaultdict(set)
-    for a in order:
-        for header in blocks[a]:
-            if header in dominators[a]:  # a way back
-                body, todo = {header}, [a]
-                while todo:
-                    b = todo.pop()
-                    if b not in body:
-                        body.add(b)
-                        todo += block_before[b]
-                bodies[header] |= body
-    found = []
-    for header, body in bodies.items():
-        own = set(body)
-        for other, inner in bodies.items():
-            if other != header and other in body:
-                own -= inner
-        found.append((header, sorted(n for a in own for n in range(a, ends[a] + 1))))
-    return [(h, body) for h, body in sorted(found) if len(body) > 1]  # a kernel ends with a branch to itself
+    return blocks, ends, order, dominators
 
 
 # Counting.
@@ -276,19 +320,26 @@ def idle(kernel, body):
     return alone
 
 
-def describe(kernel, body, mix):
+def bound(kernel, body):
     counts = count(kernel, body)
     cycles = counts["cycles"]
     name = max(cycles, key=cycles.get)
-    first, last = kernel.instructions[body[0]].address, kernel.instructions[body[-1]].address
     alone = idle(kernel, body)
-    lines = [f"  loop {first:#x}..{last:#x}: " + (", ".join(f"{n} {shape}" for shape, n in sorted(counts["shapes"].items())) or
-                                                "no products"),
-             "    cycles: " + ", ".join(f"{unit} {value:g}" for unit, value in cycles.items()),
-             f"    bound {cycles[name]:g}, by {name}" +
-             (f"; peak {100 * cycles['tensor'] / cycles[name]:.0f} %" if cycles["tensor"] else "") +
-             f"; shared memory {counts['shared_bytes']} bytes; barriers {counts['barriers']}; spills {counts['spills']}" +
-             (f"; idle {alone}" if alone is not None else "")]
+    return ["cycles: " + ", ".join(f"{unit} {value:g}" for unit, value in cycles.items()),
+            f"bound {cycles[name]:g}, by {name}" +
+            (f"; peak {100 * cycles['tensor'] / cycles[name]:.0f} %" if cycles["tensor"] else "") +
+            f"; shared memory {counts['shared_bytes']} bytes; barriers {counts['barriers']}; spills {counts['spills']}" +
+            (f"; idle {alone}" if alone is not None else "")]
+
+
+def describe(kernel, header, body, mix):
+    first, last = kernel.instructions[body[0]].address, kernel.instructions[body[-1]].address
+    shapes = count(kernel, body)["shapes"]
+    lines = [f"  loop {first:#x}..{last:#x}: " + (", ".join(f"{n} {shape}" for shape, n in sorted(shapes.items())) or
+                                                "no products")]
+    lines += ["    " + line for line in bound(kernel, body)]
+    if len(way := shortest(kernel, header)) < len(body):
+        lines += ["    " + "; ".join(["at least: " + bound(kernel, way)[0]] + bound(kernel, way)[1:])]
     if mix:
         codes = collections.Counter(kernel.instructions[n].opcode.split(".")[0] for n in body)
         lines.append("    " + ", ".join(f"{code} {n}" for code, n in codes.most_common()))
@@ -303,7 +354,7 @@ def report(kernel, name, everything=False, mix=False):
     found = loops(kernel)
     with_products = [l for l in found if count(kernel, l[1])["shapes"]]
     shown = found if everything else with_products or sorted(found, key=lambda l: len(l[1]))[-1:]
-    return "\n".join(lines + [describe(kernel, body, mix) for _, body in shown])
+    return "\n".join(lines + [describe(kernel, header, body, mix) for header, body in shown])
 
 
 def main():
