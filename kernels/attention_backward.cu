@@ -37,7 +37,8 @@ constexpr int64_t statistics_bytes(int other_tile) { return other_tile * 2 * sta
 
 template <class Tiles>
 constexpr int64_t backward_bytes(int other_tile) {
-  return 2 * Tiles::bytes(own_tile) + 4 * Tiles::bytes(other_tile) + 2 * statistics_bytes(other_tile);
+  return 2 * Tiles::bytes(own_tile) + 4 * Tiles::bytes(other_tile) + 2 * statistics_bytes(other_tile) +
+         2 * kept_bytes(threads);
 }
 
 // What a score needs of its query: lse in powers of 2, and delta. Queries that are not there have probability 0.
@@ -77,6 +78,11 @@ __global__ void __launch_bounds__(threads, 1)
   const auto statistics = [](int i) {
     return shared_memory<float>(2 * own_bytes + 4 * other_bytes + i % 2 * statistics_bytes(other_tile));
   };
+  const auto kept_of_queries = [](int i) {
+    return shared_memory<uint16_t>(2 * own_bytes + 4 * other_bytes + 2 * statistics_bytes(other_tile) +
+                                   i % 2 * kept_bytes(threads));
+  };
+  const auto head_mask = [&] { return HeadMask(mask, s, blockIdx.z, blockIdx.y); };
   const auto copy_other = [&](int i) {
     copy_tile<Tiles, D, other_tile, threads>(b(i), other, at.stride, i * other_tile, T);
     copy_tile<Tiles, D, other_tile, threads>(b_gradient(i), other_gradient, other_gradient_stride, i * other_tile, T);
@@ -85,6 +91,8 @@ __global__ void __launch_bounds__(threads, 1)
       const Statistics of = statistics_of(lse, delta, i * other_tile + static_cast<int>(threadIdx.x), T);
       store(statistics(i) + 2 * threadIdx.x, Vector<float, 2>{of.lse, of.delta});
     }
+    if constexpr (of_keys && dropped)
+      draw_kept<columns>(kept_of_queries(i), head_mask(), i * other_tile, first + warp_index() / 4 * 64);
   };
   const int begin = (of_keys ? first : starts.of(first)) / other_tile;
   const int last_query = first + own_tile - 1 < T ? first + own_tile - 1 : T - 1;
@@ -98,6 +106,7 @@ __global__ void __launch_bounds__(threads, 1)
   Statistics of_row[2] = {};
   if constexpr (!of_keys)
     for (int half = 0; half < 2; half++) of_row[half] = statistics_of(lse, delta, mine + fragment_row(2 * half), T);
+  [[maybe_unused]] KeptOfKeys<1> kept_of_keys;
   float sums[1][D / 8][4] = {}, dv[1][of_keys ? D / 8 : 1][4] = {};
   for (int i = begin; i < end; i++) {
     copy_async_wait<0>();
@@ -106,8 +115,12 @@ __global__ void __launch_bounds__(threads, 1)
     const int theirs = i * other_tile;
     if (of_keys ? theirs + other_tile - 1 < mine : theirs > mine + 15) continue;
     if (of_keys ? starts.of(theirs) > mine + 15 : starts.of(mine) > theirs + other_tile - 1) continue;
-    unsigned kept = ~0u;  // drawn while little else is held in registers
-    if constexpr (dropped) kept = kept_bits<of_keys, columns>(HeadMask(mask, s, blockIdx.z, blockIdx.y), mine, theirs);
+    unsigned kept = ~0u;
+    if constexpr (dropped && of_keys) kept = kept_of<columns, 4>(kept_of_queries(i));
+    if constexpr (dropped && !of_keys) {
+      kept_of_keys.draw(head_mask(), mine, theirs);  // while little else is held in registers
+      kept = kept_of_keys.from(0, theirs);
+    }
     float scores[1][columns][4], dp[1][columns][4];
     Tiles::template multiply_rows<own_tile, other_tile>(scores, a, b(i));
     Tiles::template multiply_rows<own_tile, other_tile>(dp, a_gradient, b_gradient(i));
@@ -130,19 +143,20 @@ __global__ void __launch_bounds__(threads, 1)
     for (int j = 0; j < columns; j++)
 #pragma unroll
       for (int e = 0; e < 4; e++) scores[0][j][e] = fast_exp2(fmaf(scores[0][j][e], to_log2, -of(j, e).lse));
-    if constexpr (of_keys) {
-#pragma unroll
-      for (int j = 0; j < columns; j++)
-#pragma unroll
-        for (int half = 0; half < 2; half++)
-          weights[0][j / 2][j % 2 * 2 + half] = pack<E>(scores[0][j][2 * half] * factor(j, 2 * half),
-                                                        scores[0][j][2 * half + 1] * factor(j, 2 * half + 1));
-      Tiles::template multiply_weights<other_tile>(dv, weights, b_gradient(i));
-    }
 #pragma unroll
     for (int j = 0; j < columns; j++)
 #pragma unroll
-      for (int e = 0; e < 4; e++) dp[0][j][e] = scores[0][j][e] * fmaf(dp[0][j][e], factor(j, e), -of(j, e).delta);
+      for (int half = 0; half < 2; half++) {
+        float weight[2];
+#pragma unroll
+        for (int n = 0; n < 2; n++) {
+          const int e = 2 * half + n;
+          weight[n] = scores[0][j][e] * factor(j, e);
+          dp[0][j][e] = scores[0][j][e] * fmaf(dp[0][j][e], factor(j, e), -of(j, e).delta);
+        }
+        if constexpr (of_keys) weights[0][j / 2][j % 2 * 2 + half] = pack<E>(weight[0], weight[1]);
+      }
+    if constexpr (of_keys) Tiles::template multiply_weights<other_tile>(dv, weights, b_gradient(i));
     pack_weights<E>(gradients[0], dp[0]);
     Tiles::template multiply_weights<other_tile>(sums, gradients, b(i));
   }
@@ -160,7 +174,7 @@ void launch_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor
     using E = decltype(tag);
     using Tiles = WarpTiles<E, D>;
     const auto bytes = [](int other_tile) { return backward_bytes<Tiles>(other_tile); };
-    with_rows<Tiles>(queue, bytes, [&](auto other_tile) {
+    with_rows<1, 16>(queue, bytes, [&](auto other_tile) {
       const auto run = [&](auto kernel) {
         launch(queue, {"attention_backward", grid_of(dims, own_tile), threads, bytes(other_tile)}, kernel,
                dqkv.data<E>(), delta.data<float>(), dout.data<E>(), lse.data<float>(), qkv.data<E>(),

@@ -20,7 +20,7 @@ namespace megalith::cuda::attention {
 
 namespace {
 constexpr int threads = 2 * warpgroup_size, tile = backward_tile, half_tile = tile / 2;
-constexpr int columns = half_tile / 8, depth = half_tile / 16;
+constexpr int columns = half_tile / 8, depth = half_tile / 16, draws = tile / 8;
 
 // Where a block's shared memory has what; the other side's tiles have two places each, for the next is on its way
 // while one is used.
@@ -29,30 +29,8 @@ struct Room {
   static constexpr int64_t rows = Tiles::bytes(tile), keys = 0, values = rows, queries = 2 * rows, douts = 4 * rows,
                            gradients = 6 * rows, lse = gradients + tile * tile * 2,
                            delta = lse + tile * int64_t{sizeof(float)}, kept = delta + tile * int64_t{sizeof(float)},
-                           end = kept + tile * tile / 8;
+                           end = kept + kept_bytes(threads);
 };
-
-// What dropout keeps of a tile, 32 bits as of kept_bits() for each thread and each half of the queries. The four words
-// of a draw are for keys of the four warps of a warpgroup: a lane draws, of a quarter of the queries, for its like in
-// all of them. query, key: the tile's first, and the warpgroup's.
-__device__ inline void draw_kept(uint16_t* kept, const HeadMask& mask, int query, int key) {
-  const int quarter = warp_index() % 4;
-  unsigned bits[4] = {};
-#pragma unroll 1
-  for (int i = 0; i < 16; i++) {
-    const PhiloxBlock four =
-        mask.words(query + quarter * 32 + i / 4 * 8 + fragment_column(i % 4), key / 64 * 16 + fragment_row(i % 4));
-#pragma unroll
-    for (int w = 0; w < 4; w++)
-      bits[w] |= static_cast<unsigned>(four[static_cast<size_t>(w)] >= mask.mask.threshold) << i;
-  }
-#pragma unroll
-  for (int w = 0; w < 4; w++) {
-    const int thread = warpgroup_index() * warpgroup_size + w * warp_size + lane_index();
-    store(kept + ((quarter / 2 * threads + thread) * 2 + quarter % 2),
-          Vector<uint16_t, 1>{static_cast<uint16_t>(bits[w])});
-  }
-}
 
 // turns: one of each tile of each head, and behind them the counter of tickets. There are rooms for the sums of so many
 // heads: a head has that of the one `rooms` before it, which is done with it.
@@ -98,7 +76,8 @@ __global__ void __launch_bounds__(threads, 1)
           query < T ? lse[query] * log2_e : infinity;  // P is 0 of queries that are not there
       shared_memory<float>(Room::delta)[threadIdx.x] = query < T ? delta[query] : 0;
     }
-    if constexpr (dropped) draw_kept(shared_memory<uint16_t>(Room::kept), HeadMask(mask, s, b, h), i * tile, ours);
+    if constexpr (dropped)
+      draw_kept<draws>(shared_memory<uint16_t>(Room::kept), HeadMask(mask, s, b, h), i * tile, ours);
   };
 
   copy_tile<Tiles, D, tile, threads>(keys, k, at.stride, first, T);
@@ -136,7 +115,7 @@ __global__ void __launch_bounds__(threads, 1)
         Tiles::commit();
         if (half == 0 && i + 1 < end) copy_queries(i + 1);
         unsigned kept = ~0u;
-        if constexpr (dropped) kept = load<1>(shared_memory<unsigned>(Room::kept) + half * threads + threadIdx.x)[0];
+        if constexpr (dropped) kept = kept_of<draws, 2>(shared_memory<uint16_t>(Room::kept), 2 * half);
         const auto factor = [&](int j, int e) {
           if constexpr (!dropped) return 1.0f;
           return kept >> (4 * j + e) & 1 ? mask.scale : 0.0f;

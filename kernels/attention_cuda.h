@@ -219,24 +219,6 @@ __device__ void finish_rows(E* out, float* lse, const Place& at, int first, int 
   write_rows<Tiles, D, rows>(out + at.out, at.out_stride, first, T, sums, factor, tile, row);
 }
 
-// Host: the most rows of the other side that a block can have at once with so much shared memory, where bytes(rows) is
-// what it takes. 0: none.
-template <class Bytes>
-constexpr int most_rows(int64_t shared_memory, Bytes&& bytes) {
-  for (int rows : {64, 32, 16})
-    if (bytes(rows) <= shared_memory) return rows;
-  return 0;
-}
-
-// Host: f(rows), as a constant: 64 where the GPU has the memory, else what every GPU of these tiles has.
-template <class Tiles, class Bytes, class F>
-void with_rows(const Queue& queue, Bytes bytes, F&& f) {
-  constexpr int everywhere = most_rows(Tiles::shared_memory, Bytes{});
-  if constexpr (everywhere < 64)
-    if (bytes(64) > queue.chip.shared_memory) return f(std::integral_constant<int, everywhere>{});
-  f(std::integral_constant<int, 64>{});
-}
-
 // Host: what kernels with tiles can be launched for; others have plain_forward and plain_backward.
 inline bool fits_tiles(const AttentionDims& dims, std::initializer_list<Tensor> tensors) {
   for (const Tensor& t : tensors)

@@ -1,5 +1,6 @@
-// A block owns 128 queries of one head and goes over the keys in tiles of 64, or 32 where the GPU has memory for no
-// more, of which the next is on its way while one is used. A warp owns 32 queries, so that each fragment of keys or
+// A block owns 128 queries of one head and goes over the keys in tiles of 64, of which the next is on its way while one
+// is used; or of 32, where a processor then has memory for two blocks, so that a partition's tensor cores work for one
+// warp while the other takes its softmax. A warp owns 32 queries, so that each fragment of keys or
 // values that it loads serves two products; scores and probabilities never leave its registers. (Method:
 // FlashAttention-2, arXiv:2307.08691.)
 #include "kernels/attention.h"
@@ -11,10 +12,10 @@ namespace megalith::cuda {
 namespace {
 using namespace attention;
 constexpr int warps = 4, threads = warps * warp_size, ms = 2, warp_rows = 16 * ms, query_tile = warps * warp_rows;
-constexpr int columns = 4, depth = columns / 2;
+constexpr int columns = 4, depth = columns / 2, blocks = 2;  // on a processor
 
 template <class E, int D, int key_tile, bool dropped>
-__global__ void __launch_bounds__(threads, 2)
+__global__ void __launch_bounds__(threads, blocks)
     forward_kernel(E* out, float* lse, const E* qkv, const int32_t* starts_, Heads s, Mask mask, float scale) {
   using Tiles = WarpTiles<E, D>;
   const Place at(s, blockIdx.z, blockIdx.y);
@@ -41,6 +42,7 @@ __global__ void __launch_bounds__(threads, 2)
   float sums[ms][D / 8][4] = {}, top[ms][2], sum[ms][2] = {};
 #pragma unroll
   for (int m = 0; m < ms; m++) top[m][0] = top[m][1] = -infinity;
+  [[maybe_unused]] KeptOfKeys<ms> kept;
   const int last_query = first + query_tile - 1 < T ? first + query_tile - 1 : T - 1;
   const int tiles = last_query / key_tile + 1;
   for (int i = begin; i < tiles; i++) {
@@ -49,11 +51,8 @@ __global__ void __launch_bounds__(threads, 2)
     if (i + 1 < tiles) copy_keys(i + 1);
     const int first_key = i * key_tile;
     if (first_key > mine + warp_rows - 1 || first_key + key_tile <= starts.of(mine)) continue;
-    [[maybe_unused]] unsigned kept[ms];
-    if constexpr (dropped) {
-      for (int m = 0; m < ms; m++) kept[m] = kept_bits<false, key_tile / 8>(head_mask, mine + 16 * m, first_key);
-    }
-    // Half a tile at a time: the scores of all of it would not fit into registers beside the sums.
+    if constexpr (dropped) kept.draw(head_mask, mine, first_key);
+      // Half a tile at a time: the scores of all of it would not fit into registers beside the sums.
 #pragma unroll 1
     for (int part = 0; part < key_tile; part += columns * 8) {
       const int key = first_key + part;
@@ -70,8 +69,7 @@ __global__ void __launch_bounds__(threads, 2)
         softmax_step(scores[m], top[m], sum[m], rescale, to_log2);
         rescale_rows(sums[m], rescale);
         if constexpr (dropped) {  // what is kept is scaled at the end, with the row
-          drop<columns>(scores[m], kept[m]);
-          kept[m] >>= 4 * columns;
+          drop<columns>(scores[m], kept.from(m, key));
         }
         pack_weights<E>(weights[m], scores[m]);
       }
@@ -93,7 +91,7 @@ void attention_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, Tensor s
     using E = decltype(tag);
     using Memory = WarpTiles<E, D>;
     const auto bytes = [](int key_tile) { return Memory::bytes(query_tile) + 4 * Memory::bytes(key_tile); };
-    with_rows<Memory>(queue, bytes, [&](auto key_tile) {
+    with_rows<blocks, columns * 8>(queue, bytes, [&](auto key_tile) {
       launch(queue, {"attention_forward", grid_of(dims, query_tile), threads, bytes(key_tile)},
              forward_kernel<E, D, key_tile, dropped>, out.data<E>(), lse.data<float>(), qkv.data<E>(),
              pointer_to(starts), heads_of(dims), mask_of(d), scale_of(dims));

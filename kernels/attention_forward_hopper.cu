@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(threads, 1) forward_kernel(E* out, float* lse,
       const HeadMask head_mask(mask, s, b, h);
 #pragma unroll
       for (int part = 0; part < columns; part += 8)
-        drop<8>(scores[0], kept_bits<false>(head_mask, mine, i * key_tile + part * 8), part);
+        drop<8>(scores[0], kept_bits(head_mask, mine, i * key_tile + part * 8), part);
     }
   };
   const auto hand_over = [&] { sync_turn(); };

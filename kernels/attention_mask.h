@@ -39,31 +39,70 @@ struct HeadMask {
   }
 };
 
-// Of a fragment of 16 rows of scores, keys or queries from `own` on, by 8 * columns of the other from `other` on, of
-// which that is a multiple: bit 4 * j + e says whether element e of the j-th 8 columns is kept. The loops stay loops:
-// what they hold is all in use.
-template <bool of_keys, int columns = 8>
-__device__ unsigned kept_bits(const HeadMask& mask, int own, int other) {
-  static_assert(columns == 2 || columns == 4 || columns == 8);
+// Of a fragment of scores, 16 queries from `query` on by the 64 keys that begin with `key`: bit 4 * j + e says whether
+// element e of the j-th 8 keys is kept. The loop stays a loop: what it holds is all in use.
+__device__ inline unsigned kept_bits(const HeadMask& mask, int query, int key) {
   unsigned bits = 0;
-  if constexpr (of_keys) {
 #pragma unroll 1
-    for (int i = 0; i < 4 * columns; i++) {
-      const int64_t query = other + i / 4 * 8 + fragment_column(i % 4), key = own + fragment_row(i % 4);
-      bits |= static_cast<unsigned>(mask.keeps(query, key)) << i;
-    }
-  } else {
-#pragma unroll 1
-    for (int i = 0; i < 8; i++) {  // element e of the columns j, j + 2, j + 4 and j + 6
-      const int j = i / 4, e = i % 4;
-      const PhiloxBlock four = mask.words(own + fragment_row(e), other / 64 * 16 + j * 8 + fragment_column(e));
-      const int first = columns == 8 ? 0 : other % 64 / 16;
+  for (int i = 0; i < 8; i++) {  // element e of the eights j, j + 2, j + 4 and j + 6
+    const int j = i / 4, e = i % 4;
+    const PhiloxBlock four = mask.words(query + fragment_row(e), key / 64 * 16 + j * 8 + fragment_column(e));
 #pragma unroll
-      for (int w = 0; w < 4; w++)
-        if (w >= first && w < first + columns / 2)
-          bits |= static_cast<unsigned>(four[static_cast<size_t>(w)] >= mask.mask.threshold) << (8 * (w - first) + i);
-    }
+    for (int w = 0; w < 4; w++)
+      bits |= static_cast<unsigned>(four[static_cast<size_t>(w)] >= mask.mask.threshold) << (8 * w + i);
   }
+  return bits;
+}
+
+// The same of 16 * ms queries, for tiles of 64 keys or of less: drawn when the first of 64 keys comes up.
+template <int ms>
+struct KeptOfKeys {
+  unsigned bits[ms];
+  int drawn = -1;  // for which 64 keys
+
+  __device__ void draw(const HeadMask& mask, int query, int key) {
+    if (key / 64 == drawn) return;
+    drawn = key / 64;
+#pragma unroll
+    for (int m = 0; m < ms; m++) bits[m] = kept_bits(mask, query + 16 * m, drawn * 64);
+  }
+  // Of the keys from `key` on, which is a multiple of 8.
+  __device__ unsigned from(int m, int key) const { return bits[m] >> key % 64 / 2; }
+};
+
+// The same for a block whose warps own 16 keys each and take 8 * draws queries at a time, from `query` on: 4 * draws
+// bits for each thread, bit 4 * j + e of element e of the j-th 8 queries. The four words of a draw are for keys of four
+// warps, which own 64 keys from `key` on and whose first is a multiple of four: a lane draws a quarter of the bits, for
+// its like in all of them; kept_of() is for after a barrier. kept: uint16 (threads, 4), `draws` bits each.
+template <int draws>
+__device__ void draw_kept(uint16_t* kept, const HeadMask& mask, int query, int key) {
+  static_assert(draws <= 16);
+  const int four_warps = warp_index() / 4, quarter = warp_index() % 4;
+  unsigned bits[4] = {};
+#pragma unroll 1
+  for (int i = 0; i < draws; i++) {
+    const int n = quarter * draws + i;
+    const PhiloxBlock four =
+        mask.words(query + n / 4 * 8 + fragment_column(n % 4), key / 64 * 16 + fragment_row(n % 4));
+#pragma unroll
+    for (int w = 0; w < 4; w++)
+      bits[w] |= static_cast<unsigned>(four[static_cast<size_t>(w)] >= mask.mask.threshold) << i;
+  }
+#pragma unroll
+  for (int w = 0; w < 4; w++) {
+    const int thread = (four_warps * 4 + w) * warp_size + lane_index();
+    store(kept + 4 * thread + quarter, Vector<uint16_t, 1>{static_cast<uint16_t>(bits[w])});
+  }
+}
+constexpr int64_t kept_bytes(int threads) { return threads * 4 * static_cast<int64_t>(sizeof(uint16_t)); }
+// Of this thread, the bits of `quarters` quarters from one on; 32 at most.
+template <int draws, int quarters>
+__device__ unsigned kept_of(const uint16_t* kept, int quarter = 0) {
+  static_assert(draws * quarters <= 32);
+  const Vector<uint16_t, quarters> parts = load<quarters>(kept + 4 * threadIdx.x + quarter);
+  unsigned bits = 0;
+#pragma unroll
+  for (int i = 0; i < quarters; i++) bits |= unsigned{parts[i]} << (draws * i);
   return bits;
 }
 

@@ -9,8 +9,6 @@ namespace megalith::cuda::attention {
 
 template <class E, int D>
 struct WarpTiles {
-  // What a block has on every GPU that runs these: the cards with least, of compute capabilities 8.6, 8.9 and 12.0.
-  static constexpr int64_t shared_memory = 99 * 1024;
   static constexpr int row_elements = D + 8;  // from row to row; where units change places, from a row to the eighth
                                               // after it, divided by eight
   static constexpr int64_t bytes(int rows) { return int64_t{rows} * row_elements * int64_t{sizeof(E)}; }
@@ -71,5 +69,31 @@ struct WarpTiles {
       }
   }
 };
+
+// Host: the most rows of the other side, 64 or half of that and so on, that so many blocks of a processor can have at
+// once, or if there is no room for them, one block less. `most`: shared memory of a block that is alone; each of
+// several takes a kilobyte more than bytes(rows), which is the system's (CUDA C++ Programming Guide, "Compute
+// Capabilities").
+template <class Bytes>
+constexpr int most_rows(int64_t most, int blocks, int fewest, Bytes&& bytes) {
+  for (; blocks > 0; blocks--)
+    for (int rows = 64; rows >= fewest; rows /= 2)
+      if (blocks * (bytes(rows) + 1024) <= most + 1024) return rows;
+  return 0;
+}
+
+// Host: f(rows), as a constant, by the GPU's memory: as much as compute capabilities 8.6, 8.9 and 12.0 have, as 8.0, or
+// as 9.0 and 10.0.
+template <int blocks, int fewest, class Bytes, class F>
+void with_rows(const Queue& queue, Bytes, F&& f) {
+  const auto with_memory = [&](auto most) {
+    constexpr int rows = most_rows(decltype(most)::value, blocks, fewest, Bytes{});
+    static_assert(rows > 0);
+    f(std::integral_constant<int, rows>{});
+  };
+  if (queue.chip.shared_memory >= 227 << 10) return with_memory(std::integral_constant<int64_t, 227 << 10>{});
+  if (queue.chip.shared_memory >= 163 << 10) return with_memory(std::integral_constant<int64_t, 163 << 10>{});
+  with_memory(std::integral_constant<int64_t, 99 << 10>{});
+}
 
 }  // namespace megalith::cuda::attention

@@ -15,7 +15,8 @@ std::string no_device();
 // of 64 bytes. What the op may not write to is watched; scratch and the workspace start with nothing of use in them.
 // `c` must outlive the result. The ops choose their kernels as for `chip`: the device's own, or one before it or with
 // less memory.
-constexpr cuda::Chip own_chip{}, ampere{8, 163 << 10}, small_ampere{8, 99 << 10}, hopper{9, 227 << 10};
+constexpr cuda::Chip own_chip{}, ampere{8, 163 << 10}, small_ampere{8, 99 << 10}, hopper{9, 227 << 10},
+    blackwell{10, 227 << 10};
 Memories on_device(const Case& c, int64_t offset, const cuda::Chip& chip = own_chip);
 
 // Of every argument in turn.

@@ -13,7 +13,9 @@ double library_gelu(const Case&, Doubles&, const Arg&, int64_t, int64_t) { retur
 
 namespace {
 simt::Chip simulated(const cuda::Chip& chip) {
-  for (const simt::Chip& known : {simt::a100, simt::h100, simt::l4})
+  // As much memory as a Hopper, and no products of its warpgroups.
+  constexpr simt::Chip b200{"B200", 10, 0, 227 << 10};
+  for (const simt::Chip& known : {simt::a100, simt::h100, simt::l4, b200})
     if (known.major == chip.generation && known.shared_memory == chip.shared_memory) return known;
   CHECK(chip.generation == 0, "the simulated GPU is no chip of generation {} with {} bytes of shared memory",
         chip.generation, chip.shared_memory);
