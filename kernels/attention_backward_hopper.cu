@@ -22,8 +22,8 @@ namespace {
 constexpr int threads = 2 * warpgroup_size, tile = backward_tile, half_tile = tile / 2;
 constexpr int columns = half_tile / 8, depth = half_tile / 16, draws = tile / 8;
 
-// Where a block's shared memory has what; the other side's tiles have two places each, for the next is on its way
-// while one is used.
+// Where a block's shared memory has what; the other side's tiles have two places each: when dq's product is all that
+// is left of one, that after the next is on its way to its place.
 template <class Tiles>
 struct Room {
   static constexpr int64_t rows = Tiles::bytes(tile), keys = 0, values = rows, queries = 2 * rows, douts = 4 * rows,
@@ -68,7 +68,6 @@ __global__ void __launch_bounds__(threads, 1)
   const auto copy_queries = [&](int i) {
     copy_tile<Tiles, D, tile, threads>(queries(i), q, at.stride, i * tile, T);
     copy_tile<Tiles, D, tile, threads>(douts(i), dout, C, i * tile, T);
-    copy_async_commit();
   };
   const auto prepare = [&](int i) {  // what shared memory has but once, of a tile that is copied
     if (const int query = i * tile + static_cast<int>(threadIdx.x); threadIdx.x < tile) {
@@ -83,6 +82,9 @@ __global__ void __launch_bounds__(threads, 1)
   copy_tile<Tiles, D, tile, threads>(keys, k, at.stride, first, T);
   copy_tile<Tiles, D, tile, threads>(values, v, at.stride, first, T);
   copy_queries(own);
+  copy_async_commit();
+  if (own + 1 < end) copy_queries(own + 1);
+  copy_async_commit();
   prepare(own);
   // Where this thread's fragments of gradients lie: eight columns on, another unit of the same row (swizzled()).
   const int written = swizzled(mine - first + fragment_row(), fragment_column(), tile);
@@ -96,7 +98,7 @@ __global__ void __launch_bounds__(threads, 1)
       await(turns - int64_t{rooms} * tiles + last, i - last + 1);
     }
     if (threadIdx.x == 0 && turn < i - own) turn = await(turns + own + 1, i - own);
-    copy_async_wait<0>();
+    copy_async_wait<1>();
     publish_shared();
     sync_threads();  // this tile has arrived, and dq of the one before is out of hand
 #pragma unroll 1
@@ -113,10 +115,11 @@ __global__ void __launch_bounds__(threads, 1)
         Tiles::commit();
         Tiles::template multiply_rows<tile, tile>(dp, values, other_gradient);
         Tiles::commit();
-        if (half == 0 && i + 1 < end) copy_queries(i + 1);
-        unsigned kept = ~0u;
-        if constexpr (dropped) kept = kept_of<draws, 2>(shared_memory<uint16_t>(Room::kept), 2 * half);
-        const auto factor = [&](int j, int e) {
+        const auto load_kept = [&] {
+          if constexpr (dropped) return kept_of<draws, 2>(shared_memory<uint16_t>(Room::kept), 2 * half);
+          return ~0u;
+        };
+        const auto factor = [&](unsigned kept, int j, int e) {
           if constexpr (!dropped) return 1.0f;
           return kept >> (4 * j + e) & 1 ? mask.scale : 0.0f;
         };
@@ -132,29 +135,30 @@ __global__ void __launch_bounds__(threads, 1)
 #pragma unroll
           for (int e = 0; e < 4; e++) scores[0][j][e] = fast_exp2(fmaf(scores[0][j][e], to_log2, -two[e % 2]));
         }
+        unsigned kept = load_kept();
 #pragma unroll
         for (int j = 0; j < columns; j++)
 #pragma unroll
           for (int pair = 0; pair < 2; pair++)
-            weights[0][j / 2][j % 2 * 2 + pair] = pack<E>(scores[0][j][2 * pair] * factor(j, 2 * pair),
-                                                          scores[0][j][2 * pair + 1] * factor(j, 2 * pair + 1));
+            weights[0][j / 2][j % 2 * 2 + pair] = pack<E>(scores[0][j][2 * pair] * factor(kept, j, 2 * pair),
+                                                          scores[0][j][2 * pair + 1] * factor(kept, j, 2 * pair + 1));
         Tiles::begin(dv, weights);
         Tiles::template multiply_weights<tile>(dv, weights, other_gradient);
         Tiles::commit();
         Tiles::template wait<1>(dp);
+        kept = load_kept();  // again: else its factors would be held meanwhile
 #pragma unroll
         for (int j = 0; j < columns; j++) {
           const Vector<float, 2> two = of_queries(Room::delta, j);
 #pragma unroll
-          for (int e = 0; e < 4; e++) dp[0][j][e] = scores[0][j][e] * fmaf(dp[0][j][e], factor(j, e), -two[e % 2]);
+          for (int e = 0; e < 4; e++)
+            dp[0][j][e] = scores[0][j][e] * fmaf(dp[0][j][e], factor(kept, j, e), -two[e % 2]);
         }
         Tiles::template wait<0>(dv);
         pack_weights<E>(weights[0], dp[0]);
         Tiles::begin(dk, weights);
         Tiles::template multiply_weights<tile>(dk, weights, other);
         Tiles::commit();
-      } else if (half == 0 && i + 1 < end) {
-        copy_queries(i + 1);
       }
 #pragma unroll
       for (int j = 0; j < columns; j++)
@@ -181,7 +185,9 @@ __global__ void __launch_bounds__(threads, 1)
     Tiles::begin(dq);
     Tiles::template multiply_columns<tile, tile>(dq, gradients, keys);
     Tiles::commit();
-    if (i + 1 < end) prepare(i + 1);  // while the product runs
+    if (i + 2 < end) copy_queries(i + 2);  // while the product runs
+    copy_async_commit();
+    if (i + 1 < end) prepare(i + 1);
     Tiles::template wait<0>(dq);
     if (own == last_of(starts, i)) {
 #pragma unroll
