@@ -1,7 +1,8 @@
 // Attention's backward pass on Hopper, where every score is computed once. A block owns 128 keys of one head and goes
 // over the queries that see them in tiles of 128, from the diagonal on; a warpgroup owns 64 of the keys, takes 64
-// queries at a time, and keeps dk and dv in registers. The gradients of a tile's scores then meet in shared memory,
-// where each warpgroup takes the part of dq that they give to 64 of its queries.
+// queries at a time, and keeps dk and dv in registers, at head size 64 its keys and values too. The gradients of a
+// tile's scores then meet in shared memory, where each warpgroup takes the part of dq that they give to 64 of its
+// queries.
 //
 // dq is a sum over blocks, in f32 in the workspace. It begins with the block whose keys are on the diagonal; each other
 // one adds its part after the block with the keys behind its own, and that with the first keys that are seen rounds it:
@@ -86,6 +87,14 @@ __global__ void __launch_bounds__(threads, 1)
   if (own + 1 < end) copy_queries(own + 1);
   copy_async_commit();
   prepare(own);
+  constexpr bool own_in_registers = D == 64;  // of larger heads they do not fit beside dk and dv
+  [[maybe_unused]] typename Tiles::Rows own_keys, own_values;
+  if constexpr (own_in_registers) {
+    copy_async_wait<1>();
+    sync_threads();
+    Tiles::template load_rows<tile>(own_keys, keys);
+    Tiles::template load_rows<tile>(own_values, values);
+  }
   // Where this thread's fragments of gradients lie: eight columns on, another unit of the same row (swizzled()).
   const int written = swizzled(mine - first + fragment_row(), fragment_column(), tile);
   const float to_log2 = scale * log2_e;
@@ -111,9 +120,17 @@ __global__ void __launch_bounds__(threads, 1)
         const E* other_gradient = douts(i) + Tiles::template at<tile>(half * half_tile, 0);
         float scores[1][columns][4], dp[1][columns][4];
         Tiles::begin(scores, dp);
-        Tiles::template multiply_rows<tile, tile>(scores, keys, other);
+        if constexpr (own_in_registers) {
+          Tiles::template multiply_rows<tile>(scores, own_keys, other);
+        } else {
+          Tiles::template multiply_rows<tile, tile>(scores, keys, other);
+        }
         Tiles::commit();
-        Tiles::template multiply_rows<tile, tile>(dp, values, other_gradient);
+        if constexpr (own_in_registers) {
+          Tiles::template multiply_rows<tile>(dp, own_values, other_gradient);
+        } else {
+          Tiles::template multiply_rows<tile, tile>(dp, values, other_gradient);
+        }
         Tiles::commit();
         const auto load_kept = [&] {
           if constexpr (dropped) return kept_of<draws, 2>(shared_memory<uint16_t>(Room::kept), 2 * half);

@@ -37,6 +37,23 @@ struct WarpgroupTiles {
       product_of_rows<E, 8 * n, true>(d[0], moved(left, at<own_rows>(0, c)), moved(right, at<other_rows>(0, c)));
   }
 
+  // The same with own rows as fragments, of which the tensor cores read nothing from shared memory.
+  using Rows = unsigned[D / 16][4];
+  template <int own_rows>
+  __device__ static void load_rows(Rows& rows, const E* own) {
+#pragma unroll
+    for (int k = 0; k < D / 16; k++)
+      load_matrix(rows[k], own + at<own_rows>(warp_index() * 16 + lane_index() % 16, 16 * k + lane_index() / 16 * 8));
+  }
+  template <int other_rows, int n>
+  __device__ static void multiply_rows(float (&d)[1][n][4], const Rows& own, const E* other) {
+    const MatrixPlace right = matrix_place(other);
+    product_of_rows<E, 8 * n, false>(d[0], own[0], right);
+#pragma unroll
+    for (int k = 1; k < D / 16; k++)
+      product_of_rows<E, 8 * n, true>(d[0], own[k], moved(right, at<other_rows>(0, 16 * k)));
+  }
+
   // d (64 x D) += a (64 x 16 depth, as fragments) times the other rows.
   template <int other_rows, int depth>
   __device__ static void multiply_weights(float (&d)[1][D / 8][4], const unsigned (&a)[1][depth][4], const E* other) {

@@ -9,7 +9,8 @@
 //                from p on, which lies on a row that is a multiple of 8; `panel` elements from one panel to the next,
 //                where a product's columns are in more than one. moved(m, elements): the matrix that many further on,
 //                which begins on a row as before, or on a column that is a multiple of 16
-//   products     product_of_rows<T, n, add>(d, a, b): d (64, n) [+]= a (64, 16) b^T, b (n, 16), both by places;
+//   products     product_of_rows<T, n, add>(d, a, b): d (64, n) [+]= a (64, 16) b^T, b (n, 16), both by places, or a
+//                as fragments;
 //                product_of_weights<T>(d, a, b): d (64, n) += a (64, 16), as fragments, times b (16, n), by place;
 //                product_of_columns<T>(d, a, b): d (64, n) += a^T b, a (16, 64) and b (16, n), both by places
 //   order        products_begin(d...): before the first product, and after sums or fragments d were touched otherwise;

@@ -67,6 +67,12 @@ __device__ inline void publish_shared() { asm volatile("fence.proxy.async.shared
                                                    " {" MEGALITH_SUMS_##n "}, left, right, add, 1, 1, 0, 0; }"     \
                : MEGALITH_COLUMNS_##n                                                                              \
                : "r"(left), "r"(right), "n"(add))
+#define MEGALITH_PRODUCT_OF_OWN_ROWS(type, n, a0, a1, a2, a3, b, add_)                                                \
+  asm volatile("{ .reg .pred add; .reg .b64 right; setp.ne.b32 add, %" #add_ ", 0; " MEGALITH_DESCRIPTOR(             \
+                   "right", b) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" MEGALITH_SUMS_##n \
+               "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, right, add, 1, 1, 0; }"                                  \
+               : MEGALITH_COLUMNS_##n                                                                                 \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(right), "n"(add))
 #define MEGALITH_PRODUCT_OF_WEIGHTS(type, n, a0, a1, a2, a3, b)                                                       \
   asm volatile("{ .reg .pred add; .reg .b64 right; setp.eq.b32 add, 0, 0; " MEGALITH_DESCRIPTOR(                      \
                    "right", b) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" MEGALITH_SUMS_##n \
@@ -93,6 +99,13 @@ __device__ void product_of_rows(float (&d)[n / 8][4], MatrixPlace left, MatrixPl
   static_assert(std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>);
   if constexpr (n == 64) MEGALITH_OF_TYPE(MEGALITH_PRODUCT_OF_ROWS, 64, 32, 33, 34)
   if constexpr (n == 128) MEGALITH_OF_TYPE(MEGALITH_PRODUCT_OF_ROWS, 128, 64, 65, 66)
+}
+
+template <class T, int n, bool add>
+__device__ void product_of_rows(float (&d)[n / 8][4], const unsigned (&a)[4], MatrixPlace right) {
+  static_assert(n == 64);
+  static_assert(std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>);
+  MEGALITH_OF_TYPE(MEGALITH_PRODUCT_OF_OWN_ROWS, 64, 32, 33, 34, 35, 36, 37)
 }
 
 template <class T, int eights>
@@ -122,6 +135,7 @@ __device__ void product_of_columns(float (&d)[eights][4], MatrixPlace left, Matr
 #undef MEGALITH_DESCRIPTOR
 #undef MEGALITH_OF_TYPE
 #undef MEGALITH_PRODUCT_OF_ROWS
+#undef MEGALITH_PRODUCT_OF_OWN_ROWS
 #undef MEGALITH_PRODUCT_OF_WEIGHTS
 #undef MEGALITH_PRODUCT_OF_COLUMNS
 

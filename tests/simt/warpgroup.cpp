@@ -73,17 +73,17 @@ void finish(const Enqueued& e) {
   for (int k = 0; k < depth; k++)
     for (int c = 0; c < n; c++)
       right[static_cast<size_t>(c * depth + k)] =
-          p.of == Of::rows ? element(p.type, p.right, c, k) : element(p.type, p.right, k, c);
+          p.right_by_rows() ? element(p.type, p.right, c, k) : element(p.type, p.right, k, c);
   for (int i = 0; i < size; i++) {
     const int row = i / warp_size * 16 + i % warp_size / 4, k = i % 4 * 2;
-    if (p.of != Of::weights) break;
+    if (!p.in_fragments()) break;
     for (int part = 0; part < 4; part++)
       for (int half = 0; half < 2; half++)
         left[static_cast<size_t>((row + part % 2 * 8) * depth + k + part / 2 * 8 + half)] = number(
             p.type,
             static_cast<uint16_t>(e.of[static_cast<size_t>(i)].fragments[static_cast<size_t>(part)] >> 16 * half));
   }
-  for (int row = 0; row < rows && p.of != Of::weights; row++)
+  for (int row = 0; row < rows && !p.in_fragments(); row++)
     for (int k = 0; k < depth; k++)
       left[static_cast<size_t>(row * depth + k)] =
           p.of == Of::rows ? element(p.type, p.left, row, k) : element(p.type, p.left, k, row);
@@ -135,8 +135,8 @@ void product(const Product& mine, Where where) {
         const Product& p = e.of[0];
         if (p.of == Of::rows) check_published(p.left, rows, depth);
         if (p.of == Of::columns) check_published(p.left, depth, rows);
-        if (p.of == Of::rows) check_published(p.right, p.columns, depth);
-        if (p.of != Of::rows) check_published(p.right, depth, p.columns);
+        if (p.right_by_rows()) check_published(p.right, p.columns, depth);
+        if (!p.right_by_rows()) check_published(p.right, depth, p.columns);
         for (size_t i = 0; i < size; i++)
           for (int j = 0; j < p.columns / 2; j++) e.of[i].sums[j] = std::numeric_limits<float>::quiet_NaN();
         w.open.push_back(std::move(e));

@@ -32,9 +32,11 @@ struct Product {
   std::array<unsigned, 4> fragments;
   MatrixPlace right;
   DType type;  // of both factors
-  // rows: both factors by rows, along the depth; weights: left in fragments, right by rows of depth; columns: both by
-  // rows of depth.
-  enum class Of : uint8_t { rows, weights, columns } of = Of::rows;
+  // rows: both factors by rows, along the depth; own_rows: the same with the left in fragments; weights: left in
+  // fragments, right by rows of depth; columns: both by rows of depth.
+  enum class Of : uint8_t { rows, own_rows, weights, columns } of = Of::rows;
+  bool in_fragments() const { return of == Of::own_rows || of == Of::weights; }
+  bool right_by_rows() const { return of == Of::rows || of == Of::own_rows; }
 };
 void product(const Product& mine, Where where);
 void products_begin(Where where);

@@ -33,6 +33,18 @@ void product_of_rows(float (&d)[n / 8][4], MatrixPlace left, MatrixPlace right, 
                  .type = dtype_of<T>::value},
                 where);
 }
+template <class T, int n, bool add>
+void product_of_rows(float (&d)[n / 8][4], const unsigned (&a)[4], MatrixPlace right, Where where = Where::current()) {
+  simt::product({.sums = d[0],
+                 .columns = n,
+                 .add = add,
+                 .left = {},
+                 .fragments = {a[0], a[1], a[2], a[3]},
+                 .right = right,
+                 .type = dtype_of<T>::value,
+                 .of = simt::Product::Of::own_rows},
+                where);
+}
 template <class T, int eights>
 void product_of_weights(float (&d)[eights][4], const unsigned (&a)[4], MatrixPlace right,
                         Where where = Where::current()) {
