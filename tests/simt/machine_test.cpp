@@ -60,7 +60,8 @@ TEST(Machine, MultipliesMatrices) {
   }
 }
 
-// By rows: a row of x times a row; by weights: the same, since b has x's columns again and again; by columns: x's own.
+// By rows, of either kind: a row of x times a row; by weights: the same, since b has x's columns again and again; by
+// columns: x's own.
 std::vector<float> wanted_products(bool by_rows) {
   const auto x = [](int row, int column) { return static_cast<float>((row * 16 + column) % 128) / 8; };
   std::vector<float> want(256);
@@ -68,7 +69,7 @@ std::vector<float> wanted_products(bool by_rows) {
     for (int column = 0; column < 4; column++)
       for (int k = 0; k < 16; k++)
         want[static_cast<size_t>(row * 4 + column)] +=
-            (by_rows ? x(row, k) * x(column, k) : 0) + x(row, k) * x(k, column) + x(k, row % 16) * x(k, column);
+            (by_rows ? 2 * x(row, k) * x(column, k) : 0) + x(row, k) * x(k, column) + x(k, row % 16) * x(k, column);
   return want;
 }
 TEST(Machine, MultipliesByWarpgroups) {

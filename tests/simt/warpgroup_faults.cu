@@ -17,8 +17,8 @@ __device__ void write_sums(float* y, const float (&d)[8][4]) {
   }
 }
 
-// y = a a^T + p b + b^T b, where a (64, 16) is x, and p (64, 16) too, but as fragments; a lies in the second group of
-// columns.
+// y = a a^T + p a^T + p b + b^T b, where a (64, 16) is x, and p (64, 16) too, but as fragments; a lies in the second
+// group of columns.
 template <Fault fault, class T = bfloat16>
 __global__ void products(float* y, const float* x, int) {
   constexpr int rows = 64, first = 16;
@@ -44,6 +44,7 @@ __global__ void products(float* y, const float* x, int) {
       moved(matrix_place(a), fault == Fault::different_places && warp_index() == 2 ? 0 : swizzled(0, first, rows));
   if (fault != Fault::not_begun) products_begin(d);
   product_of_rows<T, 64, false>(d, place, place);
+  product_of_rows<T, 64, true>(d, p, place);
   product_of_weights<T>(d, p, matrix_place(b));
   product_of_columns<T>(d, matrix_place(b), matrix_place(b));
   products_commit();
