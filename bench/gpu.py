@@ -6,16 +6,19 @@ into the time, or is not there, is listed as skipped with the reason. The result
 """
 import argparse, ctypes, datetime, glob, json, os, platform, re, shutil, signal, subprocess, sys, tempfile, time
 
+import predictions
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 FORMAT = 1
 NO_GPU = 3
 
 
 class Part:
-    """`each`: seconds for each test, in a process of its own. One that is not `fatal` may fail and all still passes."""
+    """`each`: seconds for each test, in a process of its own. One that is not `fatal` may fail and all still passes. What
+    `read` returns is kept in the results by `key`."""
 
-    def __init__(self, name, kind, command, seconds, env=None, read=None, why_not=None, each=None, fatal=True):
-        self.name, self.kind, self.command, self.seconds = name, kind, command, seconds
+    def __init__(self, name, kind, command, seconds, env=None, read=None, why_not=None, each=None, fatal=True, key=None):
+        self.name, self.kind, self.command, self.seconds, self.key = name, kind, command, seconds, key
         self.env, self.read, self.why_not, self.each, self.fatal = env or {}, read, why_not, each, fatal
 
 
@@ -207,8 +210,8 @@ microbatch_size = 2
 """
 
 
-def make_parts(o, gpus, work):
-    """All parts, in order of importance."""
+def make_parts(o, gpus, work, capability=""):
+    """All parts, in order of importance, for GPUs of a compute capability."""
     test_gpu, mpi = find(o.folder, "test_gpu"), find(o.folder, "test_mpi")
     kernels, step = find(o.folder, "bench_kernels"), find(o.folder, "bench_step")
     wrapped = os.path.abspath(os.path.join(o.folder, "mpirun"))
@@ -240,18 +243,22 @@ def make_parts(o, gpus, work):
         return Part(name, "check", command, seconds,
                     why_not=absent(("megalith", program), *([("mpirun", mpirun)] if count > 1 else [])) or why_not)
 
-    def bench(name, path, command, seconds, why_not=None):
+    def bench(name, key, command, options, seconds, why_not):
+        path = os.path.join(work, key + ".json")
         def read():
             with open(path) as file:
                 return json.load(file)
-        return Part(name, "bench", command, seconds, read=read, why_not=why_not)
+        return Part(name, "bench", command + ["--device", o.device, "--json", path] + options, seconds, read=read,
+                    why_not=why_not, key=key)
 
-    rows, steps = os.path.join(work, "kernels.json"), os.path.join(work, "steps.json")
-    kernel_bench = lambda options, seconds: bench("bench kernels", rows, [kernels, "--device", o.device, "--json", rows] +
-                                                  options, seconds, absent(("bench_kernels", kernels)))
+    no_kernels = absent(("bench_kernels", kernels))
+    kernel_bench = lambda options, seconds: bench("bench kernels", predictions.KERNELS, [kernels], options, seconds, no_kernels)
+    older_kernels = bench("bench attention of generation 8", predictions.OLDER, [kernels],
+                          ["--generation", "8", "--filter", predictions.OLDER_FILTER], 40,
+                          no_kernels or (None if capability.startswith("9.") else "it is for Hopper, beside its own kernels"))
     step_bench = lambda options, seconds: bench(
-        "bench step", steps, [sys.executable, os.path.join(HERE, "step.py"), "--device", o.device, "--program", step or "",
-                              "--json", steps] + options, seconds, absent(("bench_step", step)))
+        "bench step", predictions.STEPS, [sys.executable, os.path.join(HERE, "step.py"), "--program", step or ""], options,
+        seconds, absent(("bench_step", step)))
     if o.device == "cpu":  # to try this script
         return [tests("streams", "In/Streams.*/cpu", 60), ranks("communicators, MPI", 2, "*Conformance*mpi_world*", 60),
                 kernel_bench(["--filter", "small"], 60), step_bench(["--only", "nanogpt-cpu-fp32", "--rounds", "2"], 90)]
@@ -271,6 +278,7 @@ def make_parts(o, gpus, work):
     parts += [
         kernel_bench([], 90),
         step_bench(["--seconds", "150"], 240),
+        older_kernels,
         tests("shapes of models", "ModelShapes*", 120, each=60),
         tests("ranks on one GPU, MPI", "Of/GpuTraining*several_ranks*", 90, no_reference or no_mpirun),
         tests("training, a GPU each", "Of/GpuTraining*each_rank*", 90, no_reference or no_mpirun or several),
@@ -373,6 +381,8 @@ def report(results):
                         for p in row["peers"])
         mfu = f", MFU {100 * row['mfu']:.1f} %" if row["mfu"] else ""
         print(f"{row['name']}: {row['tokens_per_second']:.0f} tokens/s{mfu}, {row['of_floor']:.2f} of its floor{peers}")
+    for line in predictions.lines(results["predictions"]):
+        print(line)
     for part in results["parts"]:
         tests = part.get("tests", [])
         count = lambda *outcomes: sum(t["outcome"] in outcomes for t in tests)
@@ -429,7 +439,7 @@ def main():
     path = os.path.join(o.out, f"{name}-{now.strftime('%Y%m%d-%H%M%S')}.json")
 
     with tempfile.TemporaryDirectory(prefix="megalith-gpu-") as work:
-        for part in make_parts(o, len(results["gpus"]), work):
+        for part in make_parts(o, len(results["gpus"]), work, device.get("compute_capability", "")):
             entry = {"name": part.name, "kind": part.kind} | ({} if part.fatal else {"fatal": False})
             left = 60 * o.minutes - (time.monotonic() - start)
             why_not = part.why_not or ("not asked for" if o.only and not re.search(o.only, part.name) else None) or \
@@ -451,7 +461,7 @@ def main():
                     entry["why"] = f"only {limit:.0f} seconds were left"
                 try:
                     if part.read:
-                        results["kernels" if part.name == "bench kernels" else "steps"] = part.read()
+                        results[part.key] = part.read()
                 except (OSError, ValueError) as error:
                     entry.setdefault("why", f"left no rows: {error}")
             results["parts"].append(entry)
@@ -461,6 +471,7 @@ def main():
     # A sanitizer that is slow says nothing against a kernel.
     wrong = [part for part in judged if part["outcome"] == "failed" or
              (part["outcome"] == "timed out" and part["kind"] != "sanitizer")]
+    results["predictions"] = predictions.compare(device["name"], results)
     results.update(passed=not wrong and any(part["outcome"] == "passed" for part in judged), complete=True)
     write(path, results)
     report(results)

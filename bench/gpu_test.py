@@ -6,14 +6,15 @@ import argparse, glob, json, os, re, shutil, stat, subprocess, sys, tempfile, ti
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.dont_write_bytecode = True
 sys.path.insert(0, HERE)
-import gpu, step  # noqa: E402
+import gpu, predictions, step  # noqa: E402
 
 PASSES = """echo '[ RUN      ] A.one'; echo '[       OK ] A.one (3 ms)'"""
 FAILS = """echo '[ RUN      ] A.two'; echo 'x.cpp:7: Failure'; echo '1 is not 2'; echo '[  FAILED  ] A.two, where GetParam() = 3 (1 ms)'; exit 1"""
 SKIPS = """echo '[ RUN      ] A.three'; echo 'x.cpp:9: Skipped'; echo 'no reference'; echo ''; echo '[  SKIPPED ] A.three (0 ms)'"""
 DIES = """echo '[ RUN      ] A.four'; kill -SEGV $$"""
 HANGS = """(setsid sleep 987 &) ; echo '[ RUN      ] A.five'; sleep 987"""
-A_GPU = """echo '{"name": "NVIDIA Pretence 9000", "runtime": "13.0"}'"""
+A_GPU = """echo '{"name": "NVIDIA Pretence 9000", "runtime": "13.0", "compute_capability": "8.0"}'"""
+HOPPER = """echo '{"name": "NVIDIA H100 80GB HBM3", "runtime": "13.0", "compute_capability": "9.0"}'"""
 # What GoogleTest lists; then one test is run at a time, and the third one of them poisons its process.
 OPS = """case "$*" in
 *--gtest_list_tests*) printf 'All/DeviceOps.\\n  AgreesWithItsTwin/gelu  # GetParam() = 8-byte object\\n  AgreesWithItsTwin/add\\nDeviceBits.\\n  Masks\\n';;
@@ -43,8 +44,8 @@ class Gpu(unittest.TestCase):
             file.write("#!/bin/sh\n" + script + "\n")
         os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
 
-    def kernels(self, describe):
-        rows = json.dumps({"limits": {}, "rows": [ROW], "left_out": []})
+    def kernels(self, describe, row=ROW):
+        rows = json.dumps({"limits": {}, "rows": [row], "left_out": []})
         self.program("bench_kernels", f"""case "$*" in *--describe*) {describe};; *) echo '{rows}' > "$4";; esac""")
 
     def go(self, *options):
@@ -168,6 +169,33 @@ class Gpu(unittest.TestCase):
         left = [part["name"] for part in results["parts"] if part["why"] == "no time left"]
         self.assertIn("kernels", left)
         self.assertEqual([part["name"] for part in results["parts"] if re.search(rest, part["name"])], left)
+
+    def test_what_was_predicted_stands_beside_what_was_measured(self):
+        self.program("test_gpu", PASSES)
+        row = dict(ROW, op="attention_forward", shape="B4 T4096 H32 D64", flops=2.4e14, seconds=0.5)
+        self.kernels(HOPPER, row)
+        status, results, printed, _ = self.go("--only", "^kernels$|bench kernels|generation 8")
+        compared = {one["row"]: one for one in results["predictions"] if one["where"] == "kernels"}
+        self.assertEqual(compared["attention_forward/B4 T4096 H32 D64/bf16"],
+                         {"where": "kernels", "row": "attention_forward/B4 T4096 H32 D64/bf16", "predicted": 480, "measured": 480,
+                          "ratio": 1})
+        self.assertIsNone(compared["attention_forward/B4 T4096 H16 D128/bf16"]["measured"])
+        self.assertRegex(printed, r"attention_forward/B4 T4096 H32 D64/bf16 +predicted +480 TFLOP/s, measured 480: 1.00 of it")
+        self.assertRegex(printed, r"attention_forward/B4 T4096 H16 D128/bf16 +predicted +\d+ TFLOP/s, not measured")
+        # A Hopper runs the older kernels as well, and no other GPU does.
+        self.assertEqual(results["kernels_of_generation_8"]["rows"], [row])
+        parts = lambda capability: {part.name: part for part in gpu.make_parts(
+            argparse.Namespace(folder=self.folder, reference=self.folder, device="cuda"), 1, self.folder, capability)}
+        older = parts("9.0")["bench attention of generation 8"]
+        self.assertIsNone(older.why_not)
+        self.assertIn("--generation 8", " ".join(older.command))
+        self.assertIn("for Hopper", parts("8.0")["bench attention of generation 8"].why_not)
+        self.assertEqual(predictions.compare("NVIDIA Pretence 9000", results), [])
+
+    def test_a_prediction_that_nobody_measures_is_named(self):
+        rows = [row for _, where, row, _ in predictions.PREDICTIONS if where != predictions.STEPS]
+        self.assertEqual(predictions.not_measured(rows), [])
+        self.assertEqual(predictions.not_measured(rows[1:]), ["kernels: " + rows[0]])
 
     def test_nine_minutes_are_the_default(self):
         self.assertEqual(gpu.options(["FOLDER"]).minutes, 9)

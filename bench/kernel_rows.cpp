@@ -172,7 +172,9 @@ std::vector<Row> attention_rows() {
   for (int64_t T : {1024, 4096})
     for (int64_t D : {64, 112, 128}) {
       const AttentionDims dims{16384 / T, T, 2048 / D, D};
-      add_attention(rows, fmt::format("B{} T{} H{} D{}", dims.B, T, dims.H, D), dims, bf16, 0);
+      for (double p : {0.0, 0.1})
+        if (p == 0 || T == 1024)
+          add_attention(rows, fmt::format("B{} T{} H{} D{}", dims.B, T, dims.H, D), dims, bf16, p);
     }
   return rows;
 }

@@ -4,11 +4,13 @@
 //
 // Rates come from the cost that the op states at its launch. Against them stand what this machine was measured to do in
 // the same run: products of large matrices in the same dtype, on the CPU multiply-adds by themselves if these are
-// faster, and a large copy (on a GPU the driver's own), counted as bytes read and written. They give each row two floors, operations over rate and bytes over bandwidth; `of limit` is
-// the larger floor over the time. Ops that are no products are held to the plain units' rate, for which the product in
-// f32 stands. On the CPU data that stays in cache can pass 1.
+// faster, and a large copy (on a GPU the driver's own), counted as bytes read and written. They give each row two
+// floors, operations over rate and bytes over bandwidth; `of limit` is the larger floor over the time. Ops that are no
+// products are held to the plain units' rate, for which the product in f32 stands. On the CPU data that stays in cache
+// can pass 1.
 //
-//   bench_kernels [--device cpu|cuda] [--filter REGEX] [--seconds 0.2] [--json FILE] [--generation 8] [--describe]
+//   bench_kernels [--device cpu|cuda] [--filter REGEX] [--seconds 0.2] [--json FILE] [--generation 8]
+//                 [--describe] [--list]
 //
 // On a Hopper, `--filter attention --generation 8` measures attention with the products of warps that older GPUs have.
 #include <CLI/CLI.hpp>
@@ -131,16 +133,22 @@ int main(int argc, char** argv) {
   std::string on = "cpu", filter = ".", json;
   double seconds = 0.2;
   int generation = 0;
-  bool only_describe = false;
+  bool only_describe = false, only_list = false;
   cli.add_option("--device", on)->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
   cli.add_option("--filter", filter, "regular expression over op/shape/dtype");
   cli.add_option("--seconds", seconds, "for each row, about")->check(CLI::PositiveNumber)->capture_default_str();
   cli.add_option("--json", json, "file for the rows");
   cli.add_option("--generation", generation, "of the GPU's kernels; 0: its own")->check(CLI::Range(0, 12));
   cli.add_flag("--describe", only_describe, "only print the device, as JSON");
+  cli.add_flag("--list", only_list, "only print the rows' names, for which no device is needed");
   CLI11_PARSE(cli, argc, argv);
   try {
     const World world = on == "cuda" ? World::cuda : World::cpu;
+    if (only_list) {
+      for (const Row& row : rows_for(world))
+        if (std::regex_search(row.name(), std::regex(filter))) fmt::print("{}\n", row.name());
+      return 0;
+    }
     if (world == World::cuda) select_gpu();
     if (only_describe) {
       fmt::print("{}\n", describe(world));

@@ -57,7 +57,7 @@ cmake --install "$build" --prefix "$out" --strip >/dev/null
 if [ $tests = ON ]; then
   cmake --install "$build" --prefix "$out" --strip --component tests >/dev/null
   mkdir "$out/bench"
-  cp bench/gpu.sh bench/gpu.py bench/step.py "$out/bench/"
+  cp bench/gpu.sh bench/gpu.py bench/predictions.py bench/step.py "$out/bench/"
   [ ! -d ../shared/reference ] || cp -r ../shared/reference "$out/reference"
   # The commit of the sources, for the results file.
   if commit=$(git rev-parse HEAD 2>/dev/null); then

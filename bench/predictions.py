@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""What bench/results/gpu_counted.md predicts of GPUs, beside what bench/gpu.sh measured: it prints the table and keeps it in
+its results file.
+
+  bench/predictions.py BENCH_KERNELS    whether each predicted row is one that is measured (a test of every build)
+
+A prediction names GPUs, as a pattern, and a row of `bench_kernels`, of its second run on a Hopper (`--generation 8`: the
+kernels of older GPUs), or of `bench/step.py`. Attention's rates are TFLOP/s of causal pairs, a step's tokens a second."""
+import re, subprocess, sys
+
+import step
+
+KERNELS, OLDER, STEPS = "kernels", "kernels_of_generation_8", "steps"  # keys of the results file
+HOPPER = "H100|H200|GH200"
+
+# GPUs, where it is measured, row, rate. Those of attention are ceilings of a model: a ratio above 1 refutes it.
+PREDICTIONS = [
+    (HOPPER, KERNELS, "attention_forward/B16 T1024 H32 D64/bf16", 350),
+    (HOPPER, KERNELS, "attention_forward/B4 T4096 H32 D64/bf16", 480),
+    (HOPPER, KERNELS, "attention_forward/B16 T1024 H16 D128/bf16", 490),
+    (HOPPER, KERNELS, "attention_forward/B4 T4096 H16 D128/bf16", 650),
+    (HOPPER, KERNELS, "attention_backward/B16 T1024 H32 D64/bf16", 500),
+    (HOPPER, KERNELS, "attention_backward/B4 T4096 H32 D64/bf16", 630),
+    (HOPPER, KERNELS, "attention_backward/B16 T1024 H16 D128/bf16", 560),
+    (HOPPER, KERNELS, "attention_backward/B4 T4096 H16 D128/bf16", 670),
+    ("A100", KERNELS, "attention_forward/B16 T1024 H18 D112/bf16", 220),
+    ("A100", KERNELS, "attention_forward/B4 T4096 H18 D112/bf16", 240),
+    ("A100", KERNELS, "attention_forward/B16 T1024 H16 D128/bf16", 220),
+    ("A100", KERNELS, "attention_forward/B4 T4096 H16 D128/bf16", 240),
+    ("A100", KERNELS, "attention_backward dropout/B16 T1024 H32 D64/bf16", 105),
+    ("A100", KERNELS, "attention_backward dropout/B16 T1024 H16 D128/bf16", 130),
+    ("H200", STEPS, "gpt2-124m-bf16", 581100),
+    ("H200", STEPS, "gpt2-1558m-bf16", 50570),
+]
+
+
+def measured(results):
+    """{(where, row): rate} of a results file."""
+    rates = {}
+    for where in KERNELS, OLDER:
+        for row in results.get(where, {}).get("rows", []):
+            rates[where, f"{row['op']}/{row['shape']}/{row['dtype']}"] = row["flops"] / row["seconds"] / 1e12
+    for row in results.get(STEPS, {}).get("rows", []):
+        if "tokens_per_second" in row:
+            rates[STEPS, row["name"]] = row["tokens_per_second"]
+    return rates
+
+
+def compare(gpu, results):
+    """[{where, row, predicted, measured, ratio}] for a GPU's name; measured and ratio are None of a row that was not run."""
+    rates = measured(results)
+    found = []
+    for gpus, where, row, rate in PREDICTIONS:
+        if re.search(gpus, gpu):
+            got = rates.get((where, row))
+            found.append({"where": where, "row": row, "predicted": rate, "measured": got, "ratio": got and got / rate})
+    return found
+
+
+def lines(compared):
+    for one in compared:
+        unit = "tokens/s" if one["where"] == STEPS else "TFLOP/s"
+        row = one["row"] + (", generation 8" if one["where"] == OLDER else "")
+        yield f"{row:48} predicted {one['predicted']:7g} {unit}, " + \
+            (f"measured {one['measured']:.0f}: {one['ratio']:.2f} of it" if one["measured"] else "not measured")
+
+
+def not_measured(kernel_rows):
+    """Predicted rows that no bench has."""
+    rows = {KERNELS: kernel_rows, OLDER: [row for row in kernel_rows if re.search(OLDER_FILTER, row)],
+            STEPS: list(step.SHAPES["cuda"])}
+    return [f"{where}: {row}" for _, where, row, _ in PREDICTIONS if row not in rows[where]]
+
+
+OLDER_FILTER = "^attention.*bf16"
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
+    listed = subprocess.run([sys.argv[1], "--device", "cuda", "--list"], capture_output=True, text=True, check=True).stdout.splitlines()
+    if missing := not_measured(listed):
+        sys.exit("predicted in bench/predictions.py, and no bench has such a row:\n" + "\n".join(missing))
+    print(f"{len(PREDICTIONS)} predictions, each a row that is measured")
