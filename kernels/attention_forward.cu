@@ -1,8 +1,8 @@
 // A block owns 128 queries of one head and goes over the keys in tiles of 64, of which the next is on its way while one
 // is used; or of 32, where a processor then has memory for two blocks, so that a partition's tensor cores work for one
-// warp while the other takes its softmax. A warp owns 32 queries, so that each fragment of keys or
-// values that it loads serves two products; scores and probabilities never leave its registers. (Method:
-// FlashAttention-2, arXiv:2307.08691.)
+// warp while the other takes its softmax. A warp owns 32 queries, so that each fragment of keys or values that it loads
+// serves two products; scores and probabilities never leave its registers. (Method: FlashAttention-2,
+// arXiv:2307.08691.)
 #include "kernels/attention.h"
 #include "kernels/attention_mask.h"
 #include "kernels/attention_warp_tiles.h"
@@ -51,8 +51,10 @@ __global__ void __launch_bounds__(threads, blocks)
     if (i + 1 < tiles) copy_keys(i + 1);
     const int first_key = i * key_tile;
     if (first_key > mine + warp_rows - 1 || first_key + key_tile <= starts.of(mine)) continue;
-    if constexpr (dropped) kept.draw(head_mask, mine, first_key);
-      // Half a tile at a time: the scores of all of it would not fit into registers beside the sums.
+    if constexpr (dropped) {
+      kept.draw(head_mask, mine, first_key);
+    }
+    // 32 keys at a time: the scores of 64 would not fit into registers beside the sums.
 #pragma unroll 1
     for (int part = 0; part < key_tile; part += columns * 8) {
       const int key = first_key + part;
