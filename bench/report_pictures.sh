@@ -1,26 +1,37 @@
 #!/usr/bin/env bash
 # Makes the README's pictures of `megalith report` in bench/results/: a quickstart run, and three runs compared. Trains
 # them where they are not there yet.
-#   bench/report_pictures.sh [FOLDER]     FOLDER (runs/pictures) keeps the runs
-# Environment: MINUTES (3) of the quickstart; the others take as many steps. Needs Debian's chromium and pngquant.
+#   bench/report_pictures.sh [FOLDER [RUN...]]
+# FOLDER (runs/pictures) keeps the runs. With RUNs (quickstart, then baseline, high-rate, narrow) it trains these and takes no
+# picture, so that they can be trained one by one while the machine is at rest.
+# Environment: MINUTES (4) of the quickstart; the others take half as many steps. Needs Debian's chromium and pngquant.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=${1:-runs/pictures}
+wanted=("${@:2}")
 megalith=build/cpu/trainer/megalith
 for program in chromium pngquant; do
   command -v "$program" >/dev/null || { echo "$program is missing: apt-get install chromium pngquant" >&2; exit 1; }
 done
 
-OUT=$runs/quickstart MINUTES=${MINUTES:-3} ./quickstart.sh
-steps=$(cat "$runs/quickstart/steps")
-variant() {
-  mpirun --oversubscribe -n 2 "$megalith" train "$runs/quickstart/config.toml" "run.output=$runs/$1" \
-    "checkpoint.directory=$runs/$1/checkpoints" "train.evaluate_every=$((steps / 8))" train.evaluate_batches=16 "${@:2}"
-}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-variant baseline
-variant high-rate optimizer.learning_rate=6e-3
-variant narrow model.hidden=128
+variant() {
+  local steps
+  steps=$(($(cat "$runs/quickstart/steps") / 2))
+  mpirun --oversubscribe -n 2 "$megalith" train "$runs/quickstart/config.toml" "run.output=$runs/$1" \
+    "checkpoint.directory=$runs/$1/checkpoints" "train.steps=$steps" "optimizer.warmup_steps=$((steps / 20))" "train.evaluate_every=$((steps / 8))" train.evaluate_batches=16 "${@:2}"
+}
+[ ${#wanted[@]} -gt 0 ] && train=("${wanted[@]}") || train=(quickstart baseline high-rate narrow)
+for name in "${train[@]}"; do
+  case $name in
+    quickstart) OUT=$runs/quickstart MINUTES=${MINUTES:-4} ./quickstart.sh ;;
+    baseline) variant baseline ;;
+    high-rate) variant high-rate optimizer.learning_rate=6e-3 ;;
+    narrow) variant narrow model.hidden=128 ;;
+    *) echo "there is no run $name; take quickstart, baseline, high-rate or narrow" >&2; exit 1 ;;
+  esac
+done
+[ ${#wanted[@]} -eq 0 ] || exit 0
 
 pages=$(mktemp -d)
 trap 'rm -rf "$pages"' EXIT

@@ -1,22 +1,15 @@
-// Strangers read what we write: the snippet of FORMAT.md with h5py, `transformers` with an export. MEGALITH_PYTHON
-// names an interpreter that has these packages; without it these tests are skipped.
-#include <cstdlib>
+// Strangers read what we write: the snippet of FORMAT.md with h5py, `transformers` with an export; skipped
+// where there is no Python that has them (tests/python.h).
 #include <cstring>
 
 #include "tests/checkpoints/gpt2.h"
 #include "tests/checkpoints/helpers.h"
+#include "tests/python.h"
 
 namespace megalith {
 namespace {
 
 using namespace test;
-
-std::string python_with(const std::string& packages) {
-  const char* python = std::getenv("MEGALITH_PYTHON");
-  if (python == nullptr) return "";
-  const std::string command = fmt::format("'{}' -c 'import {}' 2>/dev/null", python, packages);
-  return std::system(command.c_str()) == 0 ? python : "";
-}
 
 TEST(Python, the_snippet_of_the_format_page_reads_every_tensor) {
   const std::string python = python_with("h5py, numpy");

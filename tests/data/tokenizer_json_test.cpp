@@ -2,11 +2,11 @@
 // and refused where it would be almost right.
 #include "data/tokenizer_json.h"
 
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "data/tokenizer.h"
 #include "tests/data/scratch.h"
+#include "tests/python.h"
 
 namespace megalith {
 namespace {
@@ -164,9 +164,8 @@ TEST(TokenizerJson, WhatIsNotGpt2sIsRefusedByItsName) {
 
 // Hugging Face's own library makes our ids of what we write.
 TEST(TokenizerJson, TokenizersMakesTheSameIds) {
-  const char* python = std::getenv("MEGALITH_PYTHON");
-  if (python == nullptr || std::system(fmt::format("'{}' -c 'import tokenizers' 2>/dev/null", python).c_str()) != 0)
-    GTEST_SKIP() << "MEGALITH_PYTHON does not name a Python with tokenizers";
+  const std::string python = python_with("tokenizers");
+  if (python.empty()) GTEST_SKIP() << "MEGALITH_PYTHON does not name a Python with tokenizers";
   const Scratch scratch;
   std::vector<std::unique_ptr<Tokenizer>> all;
   all.push_back(make_byte_tokenizer());

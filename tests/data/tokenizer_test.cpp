@@ -7,6 +7,7 @@
 
 #include "data/bpe_merger.h"
 #include "tests/data/scratch.h"
+#include "tests/python.h"
 
 namespace megalith {
 namespace {
@@ -172,14 +173,13 @@ TEST(Tokenizer, RefusesDamagedFolders) {
 
 TEST(Tokenizer, EqualsTiktoken) {
   SKIP_WITHOUT_GPT2();
-  const char *python = std::getenv("MEGALITH_PYTHON"), *program = std::getenv("MEGALITH_BENCH_TOKENIZER");
-  if (python == nullptr || program == nullptr)
-    GTEST_SKIP()
-        << "set MEGALITH_PYTHON to an interpreter with tiktoken and MEGALITH_BENCH_TOKENIZER to bench_tokenizer";
-  if (std::system((std::string(python) + " -c 'import tiktoken, numpy' 2> /dev/null").c_str()) != 0)
-    GTEST_SKIP() << python << " has no tiktoken or no numpy";
+  const std::string python = python_with("tiktoken, numpy");
+  const char* program = std::getenv("MEGALITH_BENCH_TOKENIZER");
+  if (python.empty() || program == nullptr)
+    GTEST_SKIP() << "MEGALITH_PYTHON names no Python with tiktoken and numpy, or MEGALITH_BENCH_TOKENIZER no "
+                    "bench_tokenizer";
   const std::string script = MEGALITH_SOURCE_DIR "/tests/data/tokenizer_vs_tiktoken.py";
-  EXPECT_EQ(std::system((std::string(python) + " " + script + " " + program + " " + gpt2_folder()).c_str()), 0);
+  EXPECT_EQ(std::system((python + " " + script + " " + program + " " + gpt2_folder()).c_str()), 0);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "kernels/base/files.h"
 #include "tests/end_to_end/process.h"
+#include "tests/python.h"
 
 namespace megalith::e2e {
 

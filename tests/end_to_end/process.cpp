@@ -225,11 +225,4 @@ Result run(const Args& command, const std::string& folder, double timeout, const
   return Process(command, folder, shell_prefix).wait(timeout);
 }
 
-std::string python_with(const std::string& packages) {
-  const char* python = std::getenv("MEGALITH_PYTHON");
-  if (!python) return "";
-  const std::string command = fmt::format("'{}' -c 'import {}' 2>/dev/null", python, packages);
-  return std::system(command.c_str()) == 0 ? python : "";
-}
-
 }  // namespace megalith::e2e

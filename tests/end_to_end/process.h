@@ -77,7 +77,4 @@ Args mpirun(const std::vector<Part>& parts);
 
 Result run(const Args& command, const std::string& folder, double timeout = 120, const std::string& shell_prefix = "");
 
-// MEGALITH_PYTHON, if it can import these packages ("torch, h5py"), or "".
-std::string python_with(const std::string& packages);
-
 }  // namespace megalith::e2e

@@ -5,7 +5,8 @@
 A command is a line of an indented block; what is no command there is a part of a config, whose keys must exist. What needs
 a GPU, a cluster, a network or minutes is named in NOT_RUN with the reason. The test fails if a command ends badly, if one
 is listed that the README no longer has, and if a command in the text (`megalith ...`) names a subcommand or an option that
-does not exist, or a file of the tree that does not. README is the tree's, or a copy with mistakes.
+does not exist, or a file of the tree that does not. README is the tree's, or a copy with mistakes. The text of FEATURES.md is held to
+the same.
 
 Shortened are, on PATH or in the place of the program: the model and its steps in what trains (not the ranks: a command on
 fewer ranks would be another), the quickstart's text and time, and CMake, whose work is done.
@@ -115,12 +116,17 @@ def check_mention(mention, help_of):
     return None
 
 
+def check_mentions(text, help_of):
+    mentioned, files = mentions(text)
+    return [f"no such file: {name}" for name in files if not (ROOT / name).exists()] + \
+        [complaint for mention in mentioned if (complaint := check_mention(mention, help_of))]
+
+
 def check(text, help_of):
     """What is wrong with the text before anything of it is run."""
-    (commands, keys), (mentioned, files) = commands_and_keys(text), mentions(text)
+    commands, keys = commands_and_keys(text)
     wrong = [f"listed in NOT_RUN, but not in the README: {command}" for command in NOT_RUN if command not in commands]
-    wrong += [f"no such file: {name}" for name in files if not (ROOT / name).exists()]
-    wrong += [complaint for mention in mentioned if (complaint := check_mention(mention, help_of))]
+    wrong += check_mentions(text, help_of)
     wrong += [f"no key of the configuration: {key}" for key in keys if f"\n  {key} = " not in help_of("train")]
     return wrong
 
@@ -191,7 +197,7 @@ def check_the_checks(text, help_of):
 def main(program, readme=ROOT / "README.md"):
     text, help_of = pathlib.Path(readme).read_text(), Help(program)
     check_the_checks(text, help_of)
-    wrong = check(text, help_of)
+    wrong = check(text, help_of) + check_mentions((ROOT / "FEATURES.md").read_text(), help_of)
     commands = [command for command in commands_and_keys(text)[0] if command not in NOT_RUN]
     with tempfile.TemporaryDirectory(prefix="megalith-readme-") as scratch:
         folder = pathlib.Path(scratch)
