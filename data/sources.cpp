@@ -86,8 +86,13 @@ std::vector<std::string> matches_of(const std::string& name) {
 std::vector<std::string> files_of(const std::string& key, const std::string& name) {
   const std::vector<std::string> found = matches_of(name);
   std::error_code absent;
-  CHECK(!found.empty() || !fs::is_directory(name, absent), "{} = {} is a folder; name its files, as in {}", key, name,
-        (fs::path(name) / "*.bin").string());
+  if (found.empty() && fs::is_directory(name, absent)) {
+    // One of `megalith prepare` also holds what is held out, which a pattern would take along.
+    const fs::path prepared = fs::path(name) / (key == "data.train" ? "train.bin" : "validation.bin");
+    if (fs::exists(prepared, absent))
+      FAIL("{} = {} is a folder; name the file in it, {}", key, name, prepared.string());
+    FAIL("{} = {} is a folder; name its files, as in {}", key, name, (fs::path(name) / "*.bin").string());
+  }
   CHECK(!found.empty(),
         "{} = {}: No such file or directory, nor {}.bin or {}-00000.bin, and as a pattern it matches none; check the "
         "path, or make it of texts with `megalith prepare`",

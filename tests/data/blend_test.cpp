@@ -152,6 +152,8 @@ TEST(Sources, AreFilesPrefixesAndGlobs) {
   EXPECT_ERROR(names("absent"), "No such file", "absent-00000.bin");
   EXPECT_ERROR(names("*.tokens"), "matches none");
   EXPECT_ERROR(names("d"), "is a folder", "d/*.bin");
+  touch("d/train.bin");
+  EXPECT_ERROR(names("d"), "is a folder", "d/train.bin");
   EXPECT_ERROR(names("gap"), "gap-00001.bin is missing");
   EXPECT_ERROR(names("both"), "both.bin or 1 shards", "both-*.bin");
 }

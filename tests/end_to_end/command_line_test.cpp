@@ -100,18 +100,21 @@ TEST(CommandLine, mistakes_are_answered_with_what_was_meant) {
            {{"help", "checkpoint", "exprot"}, "has no command `exprot`; did you mean `export`?"},
            {{"qqqqqqq"}, "megalith has no command `qqqqqqq`, but train, verify, "},
            {{"checkpoint"},
-            "megalith checkpoint needs a command: inspect, verify, export, diff, reshard; see megalith checkpoint --help"},
+            "megalith checkpoint needs a command: inspect, verify, export, diff, reshard; see megalith checkpoint "
+            "--help"},
            {{"checkpoint", "exprot", "a"},
             "has no command `exprot`; did you mean `export`? See megalith checkpoint --help"},
            {{"train", "--shrnk", "4", "c"},
             "has no option `--shrnk`; did you mean `--shrink`? See megalith train --help"},
            {{"train", "--setps=4", "c"},
             "has no option `--setps`; did you mean `train.steps=...`? See megalith train --help"},
-           {{"train", "--modle.layers=4"}, "megalith: config is required; see megalith train --help"},
-           {{"train"}, "megalith: config is required; see megalith train --help"},
+           {{"train", "--modle.layers=4"}, "megalith: config is required (TOML file); see megalith train --help"},
+           {{"train"}, "megalith: config is required (TOML file); see megalith train --help"},
            {{"generate", "--checkpoint", "a", "--device", "gpu"},
             "gpu is none of auto|cuda|cpu; see megalith generate --help"},
-           {{"checkpoint", "export", "a"}, "--out is required; see megalith checkpoint export --help"},
+           {{"checkpoint", "export", "a"},
+            "--out is required (folder for the files, which `transformers` opens); see megalith checkpoint export "
+            "--help"},
            {{"info", "--train.steps=1"}, "has no option `--train.steps`; see megalith info --help"}}) {
     const Result result = said(args);
     EXPECT_EQ(result.status, 1) << result.text();

@@ -151,7 +151,7 @@ TEST_F(Verify, takes_the_users_batch_and_weights) {
 }
 
 TEST_F(Verify, wrong_input_is_refused) {
-  expect_refusal(1, {}, "--against is required");
+  expect_refusal(1, {}, "--against is required (section.key=value");
   expect_refusal(1, {"--against", "parallel.tensor_degree=2"}, "unknown key `parallel.tensor_degree`");
   expect_refusal(1, {"--against", tensor + "5"}, "does not divide model.heads = 6; these do: 1 2 3 6");
   expect_refusal(2, {"--against", tensor + "3"}, "does not divide the 2 ranks");

@@ -21,7 +21,8 @@ namespace fs = std::filesystem;
 std::string find_weights(const std::string& path) {
   check_path(path);
   const std::filesystem::path folder = path;
-  CHECK(std::filesystem::is_directory(folder), "no such folder: {}", path);
+  CHECK(std::filesystem::is_directory(folder),
+        "no such folder: {}; name a run folder, its checkpoints/, one checkpoint or a Hugging Face folder", path);
   if (is_hugging_face_folder(path) || std::filesystem::exists(folder / "manifest.json")) return path;
   for (const std::filesystem::path& directory : {folder, folder / "checkpoints"}) {
     const std::vector<std::string> found = list_checkpoints(directory.string());

@@ -3,6 +3,15 @@
 
 namespace megalith {
 
+CLI::Validator no_less_than(int64_t least) {
+  const auto check = [least](const std::string& word) {
+    double value = 0;
+    if (!CLI::detail::lexical_cast(word, value)) return fmt::format("{} is no number", word);
+    return value >= static_cast<double>(least) ? "" : fmt::format("{} is below {}, the least it can be", word, least);
+  };
+  return {check, fmt::format(">={}", least), ""};
+}
+
 void add_config(CLI::App* app, std::string& path, std::vector<std::string>& overrides) {
   app->add_option("config", path, "TOML file")->required();
   add_overrides(app, overrides, "section.key=value ..., or --section.key=value");

@@ -47,9 +47,12 @@ void add_config(CLI::App* app, std::string& path, std::vector<std::string>& over
 constexpr const char* override_option = "--override";
 void add_overrides(CLI::App* app, std::vector<std::string>& overrides, const char* sentence);
 
+// A check of a number that has a least value; CLI11's own names the largest double as the other end.
+CLI::Validator no_less_than(int64_t least);
+
 template <class T>
 CLI::Option* add_number(CLI::App* app, const char* name, T& value, const char* sentence) {
-  return app->add_option(name, value, sentence)->capture_default_str()->check(CLI::NonNegativeNumber);
+  return app->add_option(name, value, sentence)->capture_default_str()->check(no_less_than(0));
 }
 
 // An option that is one of the words of a choice of the configuration.

@@ -112,6 +112,17 @@ CommandLine::CommandLine(int argc, char** argv) {
   }
 }
 
+namespace {
+
+// What to give, in brackets, where CLI11's message says that an option is required.
+std::string what_is_missing(const CLI::App& app, const std::string& message) {
+  for (const CLI::Option* option : app.get_options())
+    if (message == option->get_name() + " is required") return fmt::format(" ({})", option->get_description());
+  return "";
+}
+
+}  // namespace
+
 std::string CommandLine::complaint() const {
   const CLI::App& named = last_named(cli_);
   const auto see = [&](const std::string& what) {
@@ -127,7 +138,7 @@ std::string CommandLine::complaint() const {
   if (told) return "";
   if (!parsed() && named.get_parent() && !commands_of(named).empty())
     return see(fmt::format("{} needs a command: {}", name_of(named), fmt::join(names_of(commands_of(named)), ", ")));
-  if (stop_) return see(stop_->what());
+  if (stop_) return see(stop_->what() + what_is_missing(named, stop_->what()));
   return parsed() ? "" : see("no command given");
 }
 

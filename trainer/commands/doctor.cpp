@@ -25,7 +25,7 @@ const char* in_words(RankState state) {
 
 void tell(const std::string& run) {
   const std::string folder = run + "/calls", message = folder + "/" + message_file;
-  CHECK(std::filesystem::is_directory(run), "there is no run folder {}", run);
+  CHECK(std::filesystem::is_directory(run), "there is no run folder {}; name the run.output of a training", run);
   std::vector<KnownRank> known = read_remains(folder);
   const bool said = std::filesystem::exists(message);
   CHECK(said || !known.empty(),

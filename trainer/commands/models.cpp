@@ -175,10 +175,10 @@ Command generate_command(CLI::App& cli) {
   add_number(app, "--tokens", how.tokens, "most tokens to add");
   app->add_option("--samples", how.samples, "of each text, each with draws of its own")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(no_less_than(1));
   app->add_option("--batch", how.batch, "texts that are continued at once; memory for the keys and values of each")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(no_less_than(1));
   app->add_option("--stop", how.stops, "end before this text; may be given several times")->allow_extra_args(false);
   add_number(app, "--temperature", how.sampling.temperature, "0: always the most likely token");
   add_number(app, "--top-k", how.sampling.top_k, "sample among this many most likely tokens; 0: all");

@@ -67,7 +67,7 @@ Command search_command(CLI::App& cli) {
   auto options = std::make_shared<SearchOptions>();
   add_config(app, options->config, options->overrides);
   app->add_option("--ranks", options->ranks, "number of ranks; default: all devices of [hardware]");
-  app->add_option("--most", options->most, "layouts to print")->capture_default_str()->check(CLI::PositiveNumber);
+  app->add_option("--most", options->most, "layouts to print")->capture_default_str()->check(no_less_than(1));
   app->add_option("--write", options->out, "file for the config in the fastest layout");
   return {app, [options] {
             take_shape(options->config, options->overrides);

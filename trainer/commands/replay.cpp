@@ -13,7 +13,7 @@ Command replay_command(CLI::App& cli) {
                                  "alone or under mpirun. Writes nothing");
   auto o = std::make_shared<ReplayOptions>();
   app->add_option("run", o->run, "run folder")->required();
-  app->add_option("--step", o->step, "which step, counted from 1")->required()->check(CLI::PositiveNumber);
+  app->add_option("--step", o->step, "which step, counted from 1")->required()->check(no_less_than(1));
   app->add_option("--checkpoint", o->checkpoint, "the checkpoint to begin with; default: the newest before the step");
   add_overrides(app, o->overrides,
                 "section.key=value ... of the layout: parallel.*, memory.*, precision.*, batch.microbatch_size, "

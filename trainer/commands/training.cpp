@@ -21,7 +21,7 @@ Command train_command(CLI::App& cli) {
   app->add_option(
          "--shrink", o->shrink,
          "rehearse the layout of [hardware] on this many ranks: a small model with every option of the large one")
-      ->check(CLI::PositiveNumber);
+      ->check(no_less_than(1));
   const auto train = [o](const Session& session) {
     Config config;
     together(session, [&] {

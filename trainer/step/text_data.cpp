@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/sources.h"
+#include "data/token_stream.h"
 #include "data/tokenizer_spec.h"
 #include "kernels/base/counted.h"
 
@@ -62,7 +63,8 @@ std::unique_ptr<Tokenizer> open_tokenizer(Config& config) {
     if (wanted.empty() && config.model.vocab > 0) return nullptr;
     if (!config.data.train.empty())
       for (const DataSource& source : parse_sources("data.train", config.data.train))
-        files_of("data.train", source.name);  // what is missing is said before what is missing beside it
+        for (const std::string& file : files_of("data.train", source.name))
+          TokenStream::open(file);  // what is wrong with it is said before what is missing beside it
     CHECK(
         wanted.empty() || names_folder(wanted),
         "data.tokenizer = {}, but no tokenizer/ stands beside data.train = \"{}\"; run `megalith prepare` with it, or "
