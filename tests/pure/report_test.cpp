@@ -201,6 +201,8 @@ TEST(ShortNumbers, HaveThreeDigits) {
   EXPECT_EQ(short_number(999999), "1M");
   EXPECT_EQ(short_number(4273664), "4.27M");
   EXPECT_EQ(short_number(0), "0");
+  EXPECT_EQ(short_number(5000, 15000), "5k") << "as its neighbours on an axis";
+  EXPECT_EQ(short_number(0, 15000), "0");
 }
 
 }  // namespace

@@ -79,8 +79,9 @@ TEST(Binning, IsTheMeanOfStretches) {
 
 TEST(Smoothing, IsTheMeanAround) {
   EXPECT_EQ(smoothed({3, 1, 4}, 0), (std::vector<double>{3, 1, 4}));
-  EXPECT_EQ(smoothed({3, 0, 6, 3, 0}, 1), (std::vector<double>{3, 3, 3, 3, 0}));
-  EXPECT_EQ(smoothed({1, 2, 3, 4, 5, 6}, 9), (std::vector<double>{1, 2, 3, 4, 5, 6})) << "as many on both sides";
+  EXPECT_EQ(smoothed({3, 0, 6, 3, 0}, 1), (std::vector<double>{3, 3, 3, 3, 1.5}));
+  EXPECT_EQ(smoothed({1, 2, 3, 4, 5, 6}, 9), (std::vector<double>{1, 2, 3, 3.5, 3.5, 3.5}))
+      << "as many on both sides, but at the end";
   const std::vector<double> gap = smoothed({1, NAN, 3, 5}, 1);
   EXPECT_TRUE(std::isnan(gap[1]));
   EXPECT_EQ(gap[2], 4);

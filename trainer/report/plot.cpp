@@ -67,8 +67,10 @@ std::string points(const std::vector<Point>& all, double end, const Scale& y) {
 
 std::string y_labels(const Scale& scale) {
   std::string text;
-  for (const double tick : ticks(scale.low, scale.high, 5, scale.logarithmic))
-    text += fmt::format("<span style=\"top:{:.2f}%\">{}</span>", 100 * (1 - scale.share(tick)), short_number(tick));
+  const std::vector<double> all = ticks(scale.low, scale.high, 5, scale.logarithmic);
+  for (const double tick : all)
+    text += fmt::format("<span style=\"top:{:.2f}%\">{}</span>", 100 * (1 - scale.share(tick)),
+                        short_number(tick, scale.logarithmic ? tick : all.back()));
   return text;
 }
 
@@ -81,8 +83,10 @@ std::string grid(const Scale& scale) {
 
 std::string x_labels(double end, double unit, const std::string& label) {
   std::string text = "<div class=\"x\">";
-  for (const double tick : ticks(0, end / unit, 4, false))
-    text += fmt::format("<span style=\"left:{:.2f}%\">{}</span>", 100 * tick * unit / end, short_number(tick));
+  const std::vector<double> all = ticks(0, end / unit, 4, false);
+  for (const double tick : all)
+    text +=
+        fmt::format("<span style=\"left:{:.2f}%\">{}</span>", 100 * tick * unit / end, short_number(tick, all.back()));
   return text + fmt::format("</div><div class=\"unit\">{}</div>", label);
 }
 
@@ -131,11 +135,14 @@ std::string escaped(const std::string& text) {
   return safe;
 }
 
-std::string short_number(double value) {
-  const double size = std::abs(value);
+std::string short_number(double value) { return short_number(value, value); }
+
+std::string short_number(double value, double like) {
+  const double size = std::abs(like);
   for (const auto& [unit, letter] : {std::pair(1e12, "T"), {1e9, "B"}, {1e6, "M"}, {1e3, "k"}})
-    if (size >= 0.9995 * unit && (unit > 1e3 || size >= 9995)) return fmt::format("{:.3g}{}", value / unit, letter);
-  if (size >= 1000) return fmt::format("{:.0f}", value);
+    if (value != 0 && size >= 0.9995 * unit && (unit > 1e3 || size >= 9995))
+      return fmt::format("{:.3g}{}", value / unit, letter);
+  if (std::abs(value) >= 1000) return fmt::format("{:.0f}", value);
   return fmt::format("{:.3g}", value);
 }
 

@@ -14,6 +14,8 @@ std::string escaped(const std::string& text);  // for HTML, attributes included
 
 // 12.3k, 4.27M, 1.2B.
 std::string short_number(double value);
+// In the unit that `like` has, as on an axis: 5k below 10k.
+std::string short_number(double value, double like);
 
 // Values on an axis that are easy to read: about `count` of 1, 2 or 5 times a power of ten; on a logarithmic axis
 // powers of ten and, where these are few, 2 and 5 times them.

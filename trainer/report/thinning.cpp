@@ -62,7 +62,7 @@ std::vector<double> smoothed(const std::vector<double>& y, size_t around) {
   std::vector<double> all;
   all.reserve(y.size());
   for (size_t i = 0; i < y.size(); i++) {
-    const size_t each = std::min({around, i, y.size() - 1 - i}), begin = i - each, end = i + each + 1;
+    const size_t each = std::min(around, i), begin = i - each, end = std::min(y.size(), i + each + 1);
     all.push_back(std::isfinite(y[i]) ? (sum[end] - sum[begin]) / (number[end] - number[begin]) : y[i]);
   }
   return all;

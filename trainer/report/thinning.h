@@ -20,8 +20,9 @@ std::vector<Point> thinned(const std::vector<double>& x, const std::vector<doubl
 // The means of as many stretches of nearly equal length as there are values, or 160 where there are more.
 std::vector<double> binned(const std::vector<double>& y);
 
-// The mean of each value and up to `around` on either side of it, as many on both; what is not finite stays and counts
-// for nothing.
+// The mean of each value and up to `around` on either side of it: at the beginning, where a loss falls fast, as many on
+// both; at the end as many as there are, so that the last mean is not the last value. What is not finite stays and
+// counts for nothing.
 std::vector<double> smoothed(const std::vector<double>& y, std::size_t around);
 
 }  // namespace megalith
