@@ -4,7 +4,7 @@
 #   bench/report_pictures.sh [FOLDER [RUN...]]
 # FOLDER (runs/pictures) keeps the runs. With RUNs (quickstart, then baseline, high-rate, narrow) it trains these and takes no
 # picture, so that they can be trained one by one while the machine is at rest.
-# Environment: MINUTES (4) of the quickstart; the others take half as many steps. Needs Debian's chromium and pngquant.
+# Environment: MINUTES (4) of the quickstart; the others take the first half of its schedule. Needs Debian's chromium and pngquant.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=${1:-runs/pictures}
@@ -19,7 +19,8 @@ variant() {
   local steps
   steps=$(($(cat "$runs/quickstart/steps") / 2))
   mpirun --oversubscribe -n 2 "$megalith" train "$runs/quickstart/config.toml" "run.output=$runs/$1" \
-    "checkpoint.directory=$runs/$1/checkpoints" "train.steps=$steps" "optimizer.warmup_steps=$((steps / 20))" "train.evaluate_every=$((steps / 8))" train.evaluate_batches=16 "${@:2}"
+    "checkpoint.directory=$runs/$1/checkpoints" "train.steps=$steps" "optimizer.warmup_steps=$((steps / 20))" \
+    "train.evaluate_every=$((steps / 8))" train.evaluate_batches=16 "${@:2}"
 }
 [ ${#wanted[@]} -gt 0 ] && train=("${wanted[@]}") || train=(quickstart baseline high-rate narrow)
 for name in "${train[@]}"; do
@@ -43,7 +44,7 @@ picture() {
     "--screenshot=$pages/$1.png" "file://$pages/$1.html" 2>"$pages/log" || { cat "$pages/log" >&2; exit 1; }
   pngquant --force --output "bench/results/$1.png" 48 "$pages/$1.png"
 }
-picture report_one 1180x1240 light "$runs/quickstart"
-picture report_three 1180x1330 dark "$runs/baseline" "$runs/high-rate" "$runs/narrow"
+picture report_one 1180x1830 light "$runs/quickstart"
+picture report_three 1180x1830 dark "$runs/baseline" "$runs/high-rate" "$runs/narrow"
 picture report_narrow 400x1240 light "$runs/baseline" "$runs/high-rate" "$runs/narrow"
 ls -l bench/results/report_*.png
