@@ -36,7 +36,7 @@ TEST(IndexedDataset, MegatronReadsOursAndWritesTheSameBytes) {
   const std::string python = python_with("megatron.core.datasets.indexed_dataset");
   if (python.empty()) GTEST_SKIP() << "MEGALITH_PYTHON names no Python with megatron-core and torch";
   const Scratch scratch;
-  scratch.write("copy.py", megatron_copies);
+  scratch.write("read_and_copy.py", megatron_copies);
   struct Case {
     const char* name;
     const char* dtype;
@@ -54,7 +54,7 @@ TEST(IndexedDataset, MegatronReadsOursAndWritesTheSameBytes) {
       writer.end_document();
     }
     writer.finish();
-    ASSERT_EQ(std::system(fmt::format("'{}' '{}' '{}' '{}' '{}' 2>'{}'", python, scratch.path("copy.py"), ours, answer,
+    ASSERT_EQ(std::system(fmt::format("'{}' '{}' '{}' '{}' '{}' 2>'{}'", python, scratch.path("read_and_copy.py"), ours, answer,
                                       copy, scratch.path("err"))
                               .c_str()),
               0)
