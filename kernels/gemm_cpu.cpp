@@ -91,20 +91,16 @@ struct Gemm::Primitives {
 };
 
 namespace {
-// Tiles of about 256 x 768: wide enough that packing costs the library a few percent, small enough that C stays in the
-// second cache for what follows, and an even number of them where there is work for two threads.
-struct Tiling {
-  int64_t rows, cols, num_rows, num_cols;
+// A call of the library on the calling thread, outside of parallel regions too, where it would take all threads.
+class OneThread {
+ public:
+  OneThread() : threads_(omp_get_max_threads()) { omp_set_num_threads(1); }
+  ~OneThread() { omp_set_num_threads(threads_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
 
-  Tiling(int64_t M, int64_t N) {
-    num_rows = std::max<int64_t>(1, std::min(4 * ((M + 1023) / 1024), M / 64));
-    if (num_rows > 1) num_rows = round_up(num_rows, 2);
-    rows = round_up((M + num_rows - 1) / num_rows, 8);
-    num_rows = (M + rows - 1) / rows;
-    num_cols = N <= 1024 ? 1 : (N + 767) / 768;
-    cols = round_up((N + num_cols - 1) / num_cols, 48);
-    num_cols = (N + cols - 1) / cols;
-  }
+ private:
+  int threads_;
 };
 
 // Elements [row, row + rows) x [col, col + cols) of a stored matrix, widened.
@@ -124,11 +120,7 @@ dnnl_status_t multiply(const GemmCall& call, int64_t m, int64_t n, int64_t k, co
                     accumulate ? 1.0f : 0.0f, c, ldc);
 }
 
-struct Tile {
-  int64_t row, col, rows, cols;
-};
-
-dnnl_status_t run_f32(const GemmCall& call, const Tile& t) {
+dnnl_status_t run_f32(const GemmCall& call, const GemmTiles::Tile& t) {
   const float *a = static_cast<const float*>(call.a), *b = static_cast<const float*>(call.b);
   const float* bias = static_cast<const float*>(call.bias);
   float* c = static_cast<float*>(call.c) + t.row * call.N + t.col;
@@ -144,7 +136,7 @@ dnnl_status_t run_f32(const GemmCall& call, const Tile& t) {
 
 // The same through f32 copies of A and B, a block of K at a time.
 template <class T>
-dnnl_status_t run_widened(const GemmCall& call, const Tile& t, std::vector<float>& scratch) {
+dnnl_status_t run_widened(const GemmCall& call, const GemmTiles::Tile& t, std::vector<float>& scratch) {
   constexpr int64_t depth = 768;
   scratch.resize(static_cast<size_t>((t.rows + t.cols) * depth + t.rows * t.cols));
   float *a = scratch.data(), *b = a + t.rows * depth, *sums = b + t.cols * depth;
@@ -220,20 +212,24 @@ void Gemm::run(const GemmCall& call) {
     primitives_->run(call);
     return;
   }
-  const Tiling tiling(call.M, call.N);
-  const int64_t tiles = tiling.num_rows * tiling.num_cols;
+  const GemmTiles tiles(call.M, call.N);
   scratch_->of_thread.resize(static_cast<size_t>(omp_get_max_threads()));
   std::atomic<int> failed = dnnl_success;  // an exception may not leave a parallel region
-  // Even a single tile goes through the region: inside one, the library keeps to the calling thread.
-#pragma omp parallel for schedule(dynamic) if (omp_get_max_threads() > 1)
-  for (int64_t i = 0; i < tiles; i++) {
-    const int64_t row = i % tiling.num_rows * tiling.rows, col = i / tiling.num_rows * tiling.cols;
-    const Tile tile{row, col, std::min(tiling.rows, call.M - row), std::min(tiling.cols, call.N - col)};
+  const auto run = [&](int64_t i) {
+    const GemmTiles::Tile tile = tiles[i];
     std::vector<float>& scratch = scratch_->of_thread[static_cast<size_t>(omp_get_thread_num())];
     const dnnl_status_t status = call.input == DType::f32    ? run_f32(call, tile)
                                  : call.input == DType::bf16 ? run_widened<bfloat16>(call, tile, scratch)
                                                              : run_widened<float16>(call, tile, scratch);
     if (status != dnnl_success) failed = status;
+  };
+  if (tiles.count() == 1) {  // threads that have nothing to do are not woken
+    const OneThread one_thread;
+    run(0);
+  } else {
+    // Inside of a region the library keeps to the calling thread.
+#pragma omp parallel for schedule(dynamic) if (omp_get_max_threads() > 1)
+    for (int64_t i = 0; i < tiles.count(); i++) run(i);
   }
   CHECK(failed == dnnl_success, "GEMM of {} x {} x {}: oneDNN fails with status {}", call.M, call.N, call.K,
         failed.load());

@@ -19,7 +19,7 @@ TEST(Gemm, ExactOnWholeNumbers) {
     return arg;
   };
   for (DType type : {DType::f32, DType::bf16, DType::f16})
-    for (auto [M, N, K] : {GemmSize{1, 1, 1}, {65, 97, 33}, {131, 1100, 70}, {260, 50, 1601}}) {
+    for (auto [M, N, K] : {GemmSize{1, 1, 1}, {65, 97, 33}, {70, 259, 20}, {131, 1100, 70}, {260, 50, 1601}}) {
       const Arg a = whole(in("a", type, {M, K})), b = whole(in("b", type, {K, N}));
       const Arg c = whole(in("c", DType::f32, {M, N})), add = whole(in("bias", type, {N}));
       for (bool native : {false, true})
@@ -51,9 +51,14 @@ TEST(Gemm, ExactOnWholeNumbers) {
     }
 }
 
-TEST(Gemm, ManyTilesGiveTheSameBitsForAnyThreads) {
-  const int64_t M = 300, N = 1700, K = 200;
-  for (DType type : {DType::f32, DType::bf16}) {
+// Many tiles, a single one, and one that is cut by columns.
+TEST(Gemm, TilesGiveTheSameBitsForAnyThreads) {
+  const int64_t K = 200;
+  for (const auto& [M, N, type] : {std::tuple{300, 1700, DType::f32},
+                                   {300, 1700, DType::bf16},
+                                   {64, 192, DType::f32},
+                                   {64, 192, DType::bf16},
+                                   {64, 384, DType::f32}}) {
     const Arg a = in("a", type, {M, K}), b = in("b", type, {N, K}), c = in("c", type, {M, N});
     std::vector<std::vector<unsigned char>> bits;
     for (int threads : {1, 2, 3, 2}) {
