@@ -46,6 +46,7 @@ Table<Hardware> build_hardware_table() {
   calibrated.number("collective_delay", &Calibration::collective_delay, "us", at_least(0), "Before the first byte");
   calibrated.number("overlap", &Calibration::overlap, "share", between(0, 1), "Of the shorter of two, lost by overlap");
   calibrated.number("launch", &Calibration::launch, "us", at_least(0), "Of the host, for each op");
+  calibrated.number("fork", &Calibration::fork, "us", at_least(0), "Of a CPU's threads, for each loop that they share");
   calibrated.number("microbatch", &Calibration::microbatch, "ms", at_least(0), "A microbatch, of what is nowhere else");
   calibrated.number("step", &Calibration::step, "ms", at_least(0), "A step, of what is nowhere else");
 

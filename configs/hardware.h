@@ -2,7 +2,7 @@
 // each number has its source; [hardware] of a Config names one.
 //
 // What data sheets say stands in [device], [host], [node] and [network], and every key of these must be there. What
-// they do not say, how much of it programs get, is calibrated: nine numbers, whose defaults bench/published.py fits to
+// they do not say, how much of it programs get, is calibrated: ten numbers, whose defaults bench/published.py fits to
 // published runs, and which measured runs of one's own replace. [stack] describes a training program other than
 // Megalith, to hold predictions against what others have published.
 //
@@ -62,6 +62,7 @@ struct Calibration {
   double collective_delay = 179;  // us before the first byte of a collective moves
   double overlap = 0.346;         // of the shorter one, that a transfer and the work beside it take longer together
   double launch = 6;              // us that the host needs to launch an op
+  double fork = 0;                // us until all of a CPU rank's threads work on a loop, and are back
   double microbatch = 1.08;       // ms a microbatch, of what is nowhere else
   double step = 16.6;             // ms a step, of what is nowhere else
   bool operator==(const Calibration&) const = default;

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
+
+#include "trainer/planner/time_line.h"
 
 namespace megalith {
 namespace {
@@ -87,11 +90,102 @@ TEST(OpTime, UnfusedAttentionMovesItsScores) {
   EXPECT_NEAR(seconds(attention(1000, 100), h), products / 128 * 100 / 0.12 + 61 * scores, 1e-12) << "odd heads";
 }
 
-TEST(OpTime, ACpuHasNoTiles) {
+// A rank of a CPU with so many threads; a loop that they share costs a second.
+double on_cpu(const Cost& cost, int64_t threads, bool library_tiles = false) {
   Hardware h = hardware();
   h.device.kind = DeviceKind::cpu;
-  EXPECT_DOUBLE_EQ(seconds(gemm(1, 1, 1), h), 2e-12);
-  EXPECT_DOUBLE_EQ(seconds(attention(10, 8), h), attention(10, 8).flops / 0.5e12) << "nor ramps";
+  h.calibrated.fork = 1e6;
+  return op_time(cost, {1e12, 1e9, threads, library_tiles}, h);
+}
+
+Cost with(Cost::Kind kind, Cost cost) {
+  cost.kind = kind;
+  return cost;
+}
+
+TEST(OpTime, OneThreadOfACpuHasNoTilesNorRamps) {
+  EXPECT_DOUBLE_EQ(on_cpu(gemm(1, 1, 1), 1), 2e-12);
+  EXPECT_DOUBLE_EQ(on_cpu(attention(10, 8), 1), attention(10, 8).flops / 0.5e12);
+  EXPECT_DOUBLE_EQ(on_cpu({.flops = 1e9, .bytes = 5e9}, 1), 5);
+}
+
+TEST(OpTime, ThreadsShareTheTilesOfAProduct) {
+  const Cost one_tile = gemm(64, 128, 512), two = gemm(64, 384, 128), four = gemm(512, 768, 100);
+  EXPECT_DOUBLE_EQ(on_cpu(one_tile, 2), 2 * one_tile.flops / 1e12) << "a thread has nothing to do, and is not woken";
+  EXPECT_DOUBLE_EQ(on_cpu(two, 2), two.flops / 1e12 + 1);
+  EXPECT_DOUBLE_EQ(on_cpu(two, 4), 2 * two.flops / 1e12 + 1);
+  EXPECT_DOUBLE_EQ(on_cpu(four, 4), four.flops / 1e12 + 1);
+  EXPECT_DOUBLE_EQ(on_cpu(four, 3), four.flops / 1e12 * 3 / 2 + 1) << "two waves";
+  EXPECT_DOUBLE_EQ(on_cpu(one_tile, 2, true), one_tile.flops / 1e12 + 1) << "cut by the library";
+  // 72 rows and 58, in 768 columns and 732: who has done the smaller tile takes the larger one of those that are left.
+  const Cost uneven = gemm(130, 1500, 100);
+  EXPECT_DOUBLE_EQ(on_cpu(uneven, 2), 2.0 * 2 * (72 * 768 + 58 * 732) * 100 / 1e12 + 1);
+}
+
+TEST(OpTime, EachLoopThatThreadsShareCosts) {
+  const Cost product = gemm(512, 768, 100);
+  Cost biased = product, gelu = product;
+  biased.flops += 512 * 768;
+  gelu.flops += 10 * 512 * 768;
+  EXPECT_NEAR(on_cpu(biased, 2), 1, 1e-3) << "a bias is added in the tiles";
+  EXPECT_NEAR(on_cpu(gelu, 2), 2, 1e-3);
+  const Cost sums = with(Cost::Kind::gemm_add, {.flops = product.flops + 512 * 100, .m = 512, .n = 768, .k = 100});
+  EXPECT_NEAR(on_cpu(sums, 2), 2, 1e-3) << "the bias's gradient";
+  EXPECT_NEAR(on_cpu({.bytes = 4 * 16383}, 2), 0, 1e-3) << "too small to be shared";
+  EXPECT_NEAR(on_cpu({.bytes = 4 * 16384}, 2), 1, 1e-3);
+  EXPECT_NEAR(on_cpu({.flops = 16384, .bytes = 4}, 2), 1, 1e-3);
+  EXPECT_NEAR(on_cpu({.bytes = 4 * 16384, .kind = Cost::Kind::input}, 2), 0, 1e-3);
+  Hardware gpu = hardware();
+  gpu.calibrated.fork = 1e6;
+  EXPECT_DOUBLE_EQ(seconds({.bytes = 5e9}, gpu), 5) << "a GPU has none";
+}
+
+TEST(OpTime, ThreadsShareTheHeadsOfAttention) {
+  const Cost twelve = attention(10, 8);
+  EXPECT_DOUBLE_EQ(on_cpu(twelve, 6), twelve.flops / 0.5e12 + 1);
+  EXPECT_DOUBLE_EQ(on_cpu(twelve, 5), twelve.flops / 0.5e12 * 5 * 3 / 12 + 1) << "three for the busiest of five";
+  Cost one = twelve;
+  one.m = 1;
+  EXPECT_DOUBLE_EQ(on_cpu(one, 6), 6 * one.flops / 0.5e12);
+}
+
+TEST(OpTime, ForksAreOnTheAccountsOfTheirOps) {
+  Hardware h = hardware();
+  h.device.kind = DeviceKind::cpu;
+  h.calibrated.launch = 0;
+  const auto op = [](const Cost& cost) { return TraceEvent{.kind = TraceEvent::Kind::op, .op = "op", .cost = cost}; };
+  const auto trace = stage_trace(
+      0, {op(gemm(512, 768, 100)), op(gemm(64, 128, 100)), op(attention(10, 8)), op({.bytes = 1e9}), op({.bytes = 4})});
+  const auto line = [&](double fork) {
+    h.calibrated.fork = fork;
+    return time_line({}, {trace}, h, {1e12, 1e9, 2});
+  };
+  const TimeLine before = line(0), after = line(1e6);
+  const auto moved = [&](Account account) { return at(after.accounts[0], account) - at(before.accounts[0], account); };
+  EXPECT_NEAR(moved(Account::gemm), 1, 1e-9);
+  EXPECT_NEAR(moved(Account::attention), 1, 1e-9);
+  EXPECT_NEAR(moved(Account::elementwise), 1, 1e-9);
+  EXPECT_NEAR(after.seconds - before.seconds, 3, 1e-9);
+  EXPECT_NEAR(std::accumulate(after.accounts[0].begin(), after.accounts[0].end(), 0.0), after.seconds, 1e-9);
+}
+
+TEST(Processor, RanksOfACpuShareItsThreads) {
+  Hardware h = hardware();
+  h.device = {.name = "unit",
+              .kind = DeviceKind::cpu,
+              .per_node = 1,
+              .bandwidth = 8,
+              .bf16 = 2,
+              .fp16 = 1,
+              .fp32 = 1,
+              .multiprocessors = 8};
+  EXPECT_EQ(processor_of(h, ComputeType::fp32, 1).multiprocessors, 8);
+  EXPECT_EQ(processor_of(h, ComputeType::fp32, 4).multiprocessors, 2);
+  EXPECT_EQ(processor_of(h, ComputeType::fp32, 32).multiprocessors, 1);
+  EXPECT_FALSE(processor_of(h, ComputeType::fp32, 1).library_tiles);
+  EXPECT_TRUE(processor_of(h, ComputeType::bf16, 1).library_tiles) << "twice as fast as what is widened";
+  h.device.kind = DeviceKind::gpu;
+  EXPECT_EQ(processor_of(h, ComputeType::bf16, 8).multiprocessors, 8) << "a device's own";
 }
 
 }  // namespace

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
+
+#include "kernels/gemm_cpu.h"
+#include "kernels/loops_cpu.h"
 
 namespace megalith {
 
@@ -24,9 +28,46 @@ constexpr double fused_softmax_bytes = 31, unfused_bytes = 61;  // of memory tra
 
 int64_t blocks(int64_t size, int64_t block) { return (size + block - 1) / block; }
 
+// What the busiest of a CPU's threads does, over an even share: of equal parts, dealt out beforehand.
+double busiest_of(int64_t parts, int64_t threads) {
+  if (parts == 0) return 1;
+  return static_cast<double>(blocks(parts, threads) * threads) / static_cast<double>(parts);
+}
+
+// The same of a product's tiles, of which each thread takes the next.
+double busiest_of_tiles(const Cost& cost, const Processor& processor) {
+  const int64_t threads = processor.multiprocessors;
+  if (threads == 1 || processor.library_tiles || cost.m * cost.n == 0) return 1;
+  const cpu::GemmTiles cut(cost.m, cost.n);
+  std::vector<int64_t> work(static_cast<size_t>(threads));
+  for (int64_t i = 0; i < cut.count(); i++) *std::ranges::min_element(work) += cut[i].rows * cut[i].cols;
+  return static_cast<double>(std::ranges::max(work) * threads) / static_cast<double>(cost.m * cost.n);
+}
+
+// Loops that a CPU's threads share in an op, one after the other.
+int forks(const Cost& cost, const Processor& processor) {
+  if (processor.multiprocessors == 1) return 0;
+  const auto large = [](double operations) { return operations >= cpu::fork_threshold ? 1 : 0; };
+  const double product = 2.0 * static_cast<double>(cost.m * cost.n * cost.k);
+  switch (cost.kind) {
+    case Cost::Kind::gemm: {
+      const bool shared = processor.library_tiles || cpu::GemmTiles(cost.m, cost.n).count() > 1;
+      return shared +
+             large(cost.flops - product - static_cast<double>(cost.m * cost.n));  // a bias is added in the tiles
+    }
+    case Cost::Kind::gemm_add: {
+      const bool shared = processor.library_tiles || cpu::GemmTiles(cost.m, cost.n).count() > 1;
+      return shared + large(cost.flops - product);
+    }
+    case Cost::Kind::attention: return cost.m > 1 ? 1 : 0;
+    case Cost::Kind::input: return 0;
+    default: return large(std::max(cost.flops, cost.bytes / 4));
+  }
+}
+
 double gemm_time(const Cost& cost, const Processor& processor, const Hardware& hardware) {
   const double rate = processor.peak * hardware.calibrated.gemm;
-  if (hardware.device.kind == DeviceKind::cpu) return cost.flops / rate;
+  if (hardware.device.kind == DeviceKind::cpu) return cost.flops / rate * busiest_of_tiles(cost, processor);
   double best = 0;
   for (const Tile& tile : tiles)
     for (const int64_t split : splits) {
@@ -44,7 +85,8 @@ double gemm_time(const Cost& cost, const Processor& processor, const Hardware& h
 double attention_time(const Cost& cost, const Processor& processor, const Hardware& hardware) {
   const double gemm_rate = processor.peak * hardware.calibrated.gemm;
   const auto s = static_cast<double>(cost.n);
-  if (hardware.device.kind == DeviceKind::cpu) return cost.flops / (gemm_rate * hardware.stack.attention_share);
+  if (hardware.device.kind == DeviceKind::cpu)
+    return cost.flops / (gemm_rate * hardware.stack.attention_share) * busiest_of(cost.m, processor.multiprocessors);
   if (hardware.stack.attention == AttentionKernel::fused) {
     const double heads = cost.k <= 64 ? small_heads : 1;
     return cost.flops / (gemm_rate * hardware.stack.attention_share * heads * s / (s + attention_ramp));
@@ -65,12 +107,17 @@ Processor processor_of(const Hardware& hardware, ComputeType compute, int ranks_
   const double peak = compute == ComputeType::bf16   ? device.bf16
                       : compute == ComputeType::fp16 ? device.fp16
                                                      : device.fp32;
+  const bool cpu = device.kind == DeviceKind::cpu;
+  const double threads = std::max(1.0, std::round(devices * static_cast<double>(device.multiprocessors)));
   return {.peak = devices * peak * 1e12,
           .bandwidth = devices * device.bandwidth * 1e9,
-          .multiprocessors = device.multiprocessors};
+          .multiprocessors = cpu ? static_cast<int64_t>(threads) : device.multiprocessors,
+          .library_tiles = cpu && compute == ComputeType::bf16 && device.bf16 > device.fp32};
 }
 
-double op_time(const Cost& cost, const Processor& processor, const Hardware& hardware) {
+namespace {
+
+double alone(const Cost& cost, const Processor& processor, const Hardware& hardware) {
   const double through_memory = cost.bytes / (processor.bandwidth * hardware.calibrated.memory);
   switch (cost.kind) {
     case Cost::Kind::gemm: return std::max(through_memory, gemm_time(cost, processor, hardware));
@@ -82,6 +129,14 @@ double op_time(const Cost& cost, const Processor& processor, const Hardware& har
     case Cost::Kind::update: return through_memory;
     default: return through_memory * hardware.stack.elementwise;
   }
+}
+
+}  // namespace
+
+double op_time(const Cost& cost, const Processor& processor, const Hardware& hardware) {
+  const double time = alone(cost, processor, hardware);
+  if (hardware.device.kind != DeviceKind::cpu) return time;
+  return time + forks(cost, processor) * hardware.calibrated.fork * 1e-6;
 }
 
 }  // namespace megalith

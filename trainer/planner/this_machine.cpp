@@ -47,10 +47,10 @@ class Bench {
     return session_.size() * 2.0 * copied / time([&] { copy(stream_, y, x); });  // read and written
   }
 
-  // Seconds that an op takes before its first byte: one that is just large enough to be split over the threads.
-  double launch() {
+  // Seconds of an op of so many elements, which is hardly more than its start.
+  double small_op(int64_t elements) {
     const auto scope = arena_.scope();
-    const Tensor x = filled(DType::f32, {cpu::fork_threshold});
+    const Tensor x = filled(DType::f32, {elements});
     return time([&] {
              for (int i = 0; i < launches; i++) fill(stream_, x, 1);
            }) /
@@ -137,6 +137,9 @@ std::string measure_this_machine(const Session& session) {
                f16 = bench.gemm_rate(DType::f16) * 1e-12;
   const double bandwidth = bench.copy_rate() * 1e-9, memory = static_cast<double>(physical_memory()) / (1 << 30);
   const auto [link, latency] = link_of(bench, ranks, bandwidth);
+  // The largest op that one thread does, and one that all do.
+  const double one = bench.small_op(cpu::fork_threshold - 1), all = bench.small_op(cpu::fork_threshold);
+  const double fork = threads == 1 ? 0 : std::max(0.0, all - one);
   return session.broadcast_text(fmt::format(
       R"(# This machine, as `megalith measure` found it with {0} rank{15} of {1} thread{2} each, all at work at once.
 #
@@ -155,7 +158,7 @@ bandwidth = {6:.2f}  # GB/s, copies of {7} MB, read and written
 bf16 = {8:.4f}   # TFLOP/s, products of {9} x {9} matrices
 fp16 = {14:.4f}   # TFLOP/s, products of {9} x {9} matrices
 fp32 = {10:.4f}  # TFLOP/s, products of {9} x {9} matrices
-multiprocessors = 1
+multiprocessors = {21}  # threads of all ranks
 
 [host]
 memory = {4:.2f}  # GiB: the same
@@ -177,13 +180,15 @@ node_link = 1.0
 network_link = 1.0
 collective_delay = 10.0
 overlap = 1.0
-launch = {17:.2f}  # us of an op of {18} elements
+launch = {17:.2f}  # us of an op of {18} elements, which one thread does
+fork = {19:.2f}    # us that an op takes longer when {20}
 microbatch = 0.1
 step = 0.1
 )",
       ranks, threads, threads == 1 ? "" : "s", processor_name(), memory, reserved, bandwidth, copied >> 20, bf16,
       product, f32, bandwidth / 2, link, latency * 1e6, f16, ranks == 1 ? "" : "s",
-      ranks == 1 ? ", as is the link to ranks that were not there" : "", bench.launch() * 1e6, cpu::fork_threshold));
+      ranks == 1 ? ", as is the link to ranks that were not there" : "", one * 1e6, cpu::fork_threshold - 1, fork * 1e6,
+      threads == 1 ? "threads share it, but a rank has one" : "its threads share it", ranks * threads));
 }
 
 }  // namespace megalith
