@@ -59,8 +59,9 @@ CALIBRATED = ["quickstart on 2, sharded", "nanogpt on 1, plain", "124m on 2, pla
 
 
 def mpirun(ranks, *command):
-    # A rank alone is not started by mpirun, which would bind it to one core.
-    return ["mpirun", "--oversubscribe", "-n", str(ranks), *command] if ranks > 1 else [*command]
+    # mpirun binds each of two ranks to a core. It would bind a rank alone to one as well: that is started without it, and
+    # each of its threads is bound to one, or the system may have two threads share a core for long.
+    return ["mpirun", "--oversubscribe", "-n", str(ranks), *command] if ranks > 1 else ["env", "OMP_PROC_BIND=true", *command]
 
 
 def prepare(program, folder):
