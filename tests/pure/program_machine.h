@@ -284,7 +284,10 @@ class Machine {
         y.on_its_way = false;
         break;
       }
-      case Op::load: rank.batches[i.batch] = k; break;
+      case Op::load:
+        rank.batches[i.batch] = k;
+        rank.has_losses[i.batch] = false;
+        break;
       case Op::embed:
         expect_batch(rank, i);
         use_weights(r, plan.tokens);
@@ -332,7 +335,6 @@ class Machine {
         break;
       case Op::count_loss:
         expect(rank.has_losses[i.batch] && rank.batches.at(i.batch) == k && rank.counted.insert(k).second, "no losses");
-        rank.has_losses[i.batch] = false;
         break;
       case Op::backward: {
         if (plan.isolates_documents) expect_batch(rank, i);

@@ -180,7 +180,6 @@ class Lister {
       emit(a, {.op = Op::head, .add = add, .x = x, .y = gradient, .batch = batch});
       gradients_->reduce(plan_.norm, last_microbatch(a));
       if (!plan_.chunks.front().first) gradients_->reduce(plan_.tokens, last_microbatch(a));
-      emit(a, {.op = Op::keep_loss, .batch = batch});
     } else {
       emit(a, {.op = Op::head_loss, .x = x, .batch = batch});
     }
@@ -215,12 +214,17 @@ class Lister {
         gradients_->reduce(c.unit(i), last_microbatch(a));
       }
     }
-    if (!c.first) return begin(Op::send, a, gradient);
-    gradients_->open(plan_.tokens, false);
-    gradients_->open(plan_.positions, false);
-    emit(a, {.op = Op::embed_backward, .y = gradient, .batch = m.slots.of(k)});
-    gradients_->reduce(plan_.tokens, last_microbatch(a));
-    gradients_->reduce(plan_.positions, last_microbatch(a));
+    if (c.first) {
+      gradients_->open(plan_.tokens, false);
+      gradients_->open(plan_.positions, false);
+      emit(a, {.op = Op::embed_backward, .y = gradient, .batch = m.slots.of(k)});
+      gradients_->reduce(plan_.tokens, last_microbatch(a));
+      gradients_->reduce(plan_.positions, last_microbatch(a));
+    } else {
+      begin(Op::send, a, gradient);
+    }
+    // Behind all that is the same in every microbatch.
+    if (c.last) emit(a, {.op = Op::keep_loss, .batch = m.slots.of(k)});
   }
 
   Instruction of_layer(Op op, const Action& a, int64_t i) const {
