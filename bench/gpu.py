@@ -269,7 +269,7 @@ def make_parts(o, gpus, work, capability=""):
     one_gpu = None if gpus < 2 else "there are several GPUs"
     parts = [
         tests("kernels", "All/DeviceOps*:DeviceWidths*:DeviceBits*", 150, each=30),
-        tests("streams", "In/Streams*:Gpu.*:Environment.*", 30, each=10),
+        tests("streams", "In/Streams*:DeviceHostCopies*:DeviceGraphs*:Gpu.*:Environment.*", 30, each=10),
         tests("training", "Of/GpuTraining*-*several_ranks*:*each_rank*", 120, no_reference or no_mpirun),
     ]
     if no_reference:

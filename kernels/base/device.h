@@ -17,6 +17,7 @@
 
 struct CUstream_st;  // of the CUDA runtime
 struct CUevent_st;
+struct CUgraphExec_st;
 
 namespace megalith::device {
 
@@ -66,6 +67,7 @@ Memory allocate_pinned(int64_t bytes, const std::string& what);
 struct Destroy {
   void operator()(CUstream_st* stream) const noexcept;
   void operator()(CUevent_st* event) const noexcept;
+  void operator()(CUgraphExec_st* graph) const noexcept;
 };
 using OwnedStream = std::unique_ptr<CUstream_st, Destroy>;
 using OwnedEvent = std::unique_ptr<CUevent_st, Destroy>;
@@ -79,6 +81,16 @@ void wait(CUstream_st* stream, CUevent_st* event);
 bool passed(CUevent_st* event);
 // On the GPU's clock, between two timed events that have passed.
 double seconds_between(CUevent_st* begin, CUevent_st* end);
+
+// Kernels that are launched many times as one, with the arguments that they had when they were captured. What is
+// enqueued on a stream between begin_capture() and the call that ends the capture is not run but kept: kernels alone,
+// of this thread; no event, no copy, and the host neither asks nor waits. A graph is one place in the stream's order
+// each time that it is launched, and may be destroyed while it runs.
+using OwnedGraph = std::unique_ptr<CUgraphExec_st, Destroy>;
+void begin_capture(CUstream_st* stream);
+OwnedGraph end_capture(CUstream_st* stream);
+void drop_capture(CUstream_st* stream) noexcept;  // ends it, and what was captured is lost
+void launch(CUstream_st* stream, CUgraphExec_st* graph);
 
 // The host waits.
 void synchronize(CUstream_st* stream);

@@ -25,10 +25,15 @@ OwnedEvent make_event() { absent(); }
 OwnedEvent make_timed_event() { absent(); }
 void Destroy::operator()(CUstream_st*) const noexcept {}
 void Destroy::operator()(CUevent_st*) const noexcept {}
+void Destroy::operator()(CUgraphExec_st*) const noexcept {}
 void record(CUevent_st*, CUstream_st*) { absent(); }
 void wait(CUstream_st*, CUevent_st*) { absent(); }
 bool passed(CUevent_st*) { absent(); }
 double seconds_between(CUevent_st*, CUevent_st*) { absent(); }
+void begin_capture(CUstream_st*) { absent(); }
+OwnedGraph end_capture(CUstream_st*) { absent(); }
+void drop_capture(CUstream_st*) noexcept {}
+void launch(CUstream_st*, CUgraphExec_st*) { absent(); }
 void synchronize(CUstream_st*) { absent(); }
 
 void copy(CUstream_st*, void*, const void*, int64_t) { absent(); }

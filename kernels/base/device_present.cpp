@@ -184,6 +184,7 @@ Memory allocate_pinned(int64_t bytes, const std::string& what) {
 
 void Destroy::operator()(CUstream_st* stream) const noexcept { cudaStreamDestroy(stream); }
 void Destroy::operator()(CUevent_st* event) const noexcept { cudaEventDestroy(event); }
+void Destroy::operator()(CUgraphExec_st* graph) const noexcept { cudaGraphExecDestroy(graph); }
 
 OwnedStream make_stream(bool urgent) {
   int least = 0, greatest = 0;
@@ -220,6 +221,32 @@ double seconds_between(CUevent_st* begin, CUevent_st* end) {
   CUDA_CHECK(cudaEventElapsedTime(&milliseconds, begin, end));
   return static_cast<double>(milliseconds) / 1e3;
 }
+
+// Calls that could break a capture are forbidden to this thread alone: others may save a checkpoint meanwhile.
+void begin_capture(CUstream_st* stream) {
+  CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+}
+
+OwnedGraph end_capture(CUstream_st* stream) {
+  cudaGraph_t captured = nullptr;
+  CUDA_CHECK(cudaStreamEndCapture(stream, &captured));
+  cudaGraphExec_t graph = nullptr;
+  const cudaError_t error = cudaGraphInstantiate(&graph, captured, 0);
+  cudaGraphDestroy(captured);
+  check(error, "cudaGraphInstantiate");
+  OwnedGraph owned(graph);
+  CUDA_CHECK(cudaGraphUpload(graph, stream));
+  return owned;
+}
+
+void drop_capture(CUstream_st* stream) noexcept {
+  cudaGraph_t captured = nullptr;
+  cudaStreamEndCapture(stream, &captured);
+  if (captured) cudaGraphDestroy(captured);
+  cudaGetLastError();  // whoever drops it has an error to report already
+}
+
+void launch(CUstream_st* stream, CUgraphExec_st* graph) { CUDA_CHECK(cudaGraphLaunch(graph, stream)); }
 
 void synchronize(CUstream_st* stream) { CUDA_CHECK(cudaStreamSynchronize(stream)); }
 

@@ -20,6 +20,7 @@
 #include "kernels/base/check.h"
 #include "kernels/base/cost.h"
 #include "kernels/base/device.h"
+#include "kernels/base/launch_graph.h"
 #include "kernels/base/op_timer.h"
 #include "kernels/base/op_watcher.h"
 #include "kernels/base/pending.h"
@@ -37,14 +38,6 @@ enum class World { cpu, dry, cuda };
 constexpr bool has_cuda = MEGALITH_HAS_CUDA;
 
 inline double bytes_of(const Tensor& t) { return static_cast<double>(t.bytes()); }
-
-struct OpRecord {
-  const char* name;
-  int64_t launches = 0;
-  double flops = 0;
-  double bytes = 0;
-  double seconds = 0;  // 0 in the dry world, and in the cuda world until time_ops()
-};
 
 class Stream {
  public:
@@ -64,6 +57,7 @@ class Stream {
     record.flops += cost.flops;
     record.bytes += cost.bytes;
     trace_->op(name, cost);
+    if (notes_) notes_->add(name, cost, {written.begin(), written.size()});
     if (world_ == World::dry) return;
     Timekeeper* const timekeeper = trace_->timekeeper();
     if (timekeeper) timekeeper->begin_op(name, cost);
@@ -73,6 +67,12 @@ class Stream {
   }
   // Is told of every op from now on (op_watcher.h); null: nobody. It must outlive its time here.
   void watch_ops(OpWatcher* watcher) { watcher_ = watcher; }
+
+  // Makes launches(), which launches ops and does nothing else that it would not do once alone; in the cuda world from
+  // the third time on as one launch, with the arguments of the second (launch_graph.h). Not while anyone looks at
+  // single ops: a watcher, a timekeeper, time_ops(), a trace of everything. The dry world counts what that would be.
+  void replay(LaunchGraph& graph, const std::function<void()>& launches);
+  bool ops_are_looked_at() const;
 
   // The host writes tensors: fill(host) gets tensors of the same shapes in memory of the host (in the cpu world, `to`
   // themselves) and runs now; work launched from here on sees what it wrote.
@@ -100,7 +100,12 @@ class Stream {
 
   // Work launched so far, summed per op.
   const std::vector<OpRecord>& log() const { return log_; }
-  void clear_log() { log_.clear(); }
+  // What of it was launched as graphs.
+  const GraphCounts& graphs() const { return graphs_; }
+  void clear_log() {
+    log_.clear();
+    graphs_ = {};
+  }
   // In the cuda world launches do not wait. From now on events measure them, for synchronize() to log.
   void time_ops();
 
@@ -131,6 +136,9 @@ class Stream {
     record.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
   OpRecord& record_of(const char* name);
+  void launch(const LaunchGraph& graph);
+  LaunchNotes noted(const std::function<void()>& launches);
+  void count_as_graph(const std::function<void()>& launches);
   Pending copy_beside(Transfer direction, Tensor to, Tensor from);
   HostTransfers& transfers();
 
@@ -142,6 +150,8 @@ class Stream {
   std::unique_ptr<HostTransfers> transfers_;
   std::unique_ptr<OpTimer> timer_;
   OpWatcher* watcher_ = nullptr;
+  LaunchNotes* notes_ = nullptr;  // of what is launched now, where it is noted
+  GraphCounts graphs_;
   std::function<void()> idle_;
 };
 

@@ -1,7 +1,5 @@
 #include "kernels/base/trace.h"
 
-#include <cstddef>
-
 namespace megalith {
 
 using Kind = TraceEvent::Kind;

@@ -5,6 +5,7 @@
 // Transfers have numbers, in the order in which they began. Transfers of a group of one rank do not appear.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -34,6 +35,7 @@ struct TraceEvent {
 
   Kind kind;
   Transfer transfer{};       // begin
+  bool together = false;     // op: launched with the one before it, in one graph (launch_graph.h)
   int8_t channel = -1;       // begin: the number that the communicator was made with, or host_channel
   int32_t peer = -1;         // begin, of a message or a broadcast: the other member of the group, or the root
   int32_t id = -1;           // begin, wait: number of the transfer
@@ -55,6 +57,11 @@ class Trace {
   void op(const char* name, const Cost& cost) {
     if (level_ == TraceLevel::everything) events_.push_back({.kind = TraceEvent::Kind::op, .op = name, .cost = cost});
   }
+  // The events from number `first` on were ops of one graph.
+  void launched_together(std::size_t first) {
+    for (std::size_t i = first + 1; i < events_.size(); i++) events_[i].together = true;
+  }
+  TraceLevel level() const { return level_; }
   // What to call wait() with.
   int64_t begin(int channel, Transfer transfer, int peer, int64_t bytes);
   void wait(int64_t ticket);

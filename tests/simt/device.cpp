@@ -34,8 +34,14 @@ struct Item {
 };
 }  // namespace
 
+// What was submitted to a stream while it was captured, with its arguments; what it is given again each time that the
+// graph is launched, so that an argument that ought to be another by then is the old one, and shows in the results.
+struct CUgraphExec_st {
+  std::vector<std::function<void()>> work;
+};
 struct CUstream_st {
   std::deque<Item> items;
+  std::unique_ptr<CUgraphExec_st> captured;  // while it is
 };
 struct CUevent_st {
   std::shared_ptr<Recorded> recorded = std::make_shared<Recorded>();
@@ -105,12 +111,23 @@ bool is_pinned(const void* p) {
   return after != pinned.begin() && address < std::prev(after)->second;
 }
 
-void enqueue(CUstream_st* stream, Item item) { stream->items.push_back(std::move(item)); }
+void expect_no_capture(const CUstream_st* stream, const char* what) {
+  CHECK(!stream->captured, "{} on a stream of the simulated device that is being captured", what);
+}
+
+void enqueue(CUstream_st* stream, Item item) {
+  expect_no_capture(stream, item.work ? "work other than kernels" : "an event");
+  stream->items.push_back(std::move(item));
+}
+void expect_no_capture_at_all(const char* what) {
+  for (const CUstream_st* s : device().streams) expect_no_capture(s, what);
+}
 
 }  // namespace
 
 void submit(CUstream_st* stream, std::function<void()> work) {
   if (!stream) return work();
+  if (stream->captured) return stream->captured->work.push_back(std::move(work));
   submit_attempts(stream, [work = std::move(work)] {
     work();
     return true;
@@ -195,7 +212,23 @@ void wait(CUstream_st* stream, CUevent_st* event) {
   simt::enqueue(stream, {.work = {}, .event = event->recorded, .wait = true, .count = event->recorded->enqueued});
 }
 
+void Destroy::operator()(CUgraphExec_st* graph) const noexcept { delete graph; }
+void begin_capture(CUstream_st* stream) {
+  simt::expect_no_capture(stream, "a second capture");
+  stream->captured = std::make_unique<CUgraphExec_st>();
+}
+OwnedGraph end_capture(CUstream_st* stream) {
+  CHECK(stream->captured, "the end of a capture of a stream that is not being captured");
+  return OwnedGraph(stream->captured.release());
+}
+void drop_capture(CUstream_st* stream) noexcept { stream->captured.reset(); }
+void launch(CUstream_st* stream, CUgraphExec_st* graph) {
+  simt::expect_no_capture(stream, "a graph");
+  for (const auto& work : graph->work) simt::submit(stream, work);
+}
+
 bool passed(CUevent_st* event) {
+  if (std::this_thread::get_id() == device().host) simt::expect_no_capture_at_all("the host asks for an event");
   const bool is = event->recorded->passed == event->recorded->enqueued;
   if (!is && std::this_thread::get_id() == device().host) simt::go_on();
   return is;
@@ -204,10 +237,12 @@ double seconds_between(CUevent_st* begin, CUevent_st* end) {
   return std::chrono::duration<double>(end->recorded->at - begin->recorded->at).count();
 }
 void synchronize(CUstream_st* stream) {
+  simt::expect_no_capture(stream, "the host waits");
   while (!stream->items.empty()) simt::go_on();
 }
 
 void copy(CUstream_st* stream, void* to, const void* from, int64_t bytes) {
+  simt::expect_no_capture(stream, "a copy");
   const auto is_common = [](const void* p) { return !simt::is_device_memory(p) && !simt::is_pinned(p); };
   const auto n = static_cast<size_t>(bytes);
   const bool to_pinned = simt::is_pinned(to), from_pinned = simt::is_pinned(from);

@@ -15,6 +15,7 @@ Rehearsal rehearse(const Config& config, const Plan& plan, TraceLevel level) {
   StepScalars unread;
   trainer.step(0, 0, {}, {}, &unread);
   rehearsal.ops = runtime.stream.log();
+  rehearsal.graphs = runtime.stream.graphs();
   rehearsal.trace = runtime.stream.trace().events();
   runtime.stream.trace().keep(TraceLevel::off);
   // Two microbatches of an evaluation use all the memory that any number of them does.

@@ -11,6 +11,7 @@ namespace megalith {
 struct Rehearsal {
   MemorySizes memory{};           // peaks, bytes
   std::vector<OpRecord> ops;      // of one training step
+  GraphCounts graphs{};           // of one training step, once they are made
   std::vector<TraceEvent> trace;  // of one training step
 };
 
