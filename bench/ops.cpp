@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "kernels/base/counted.h"
 #include "trainer/step/rehearsal.h"
 
 using namespace megalith;
@@ -39,6 +40,9 @@ int main(int argc, char** argv) {
       all.bytes += op.bytes;
     }
     line(all);
+    if (step.graphs.graphs > 0)
+      fmt::print("{} of the launches in {}; {} launches a step with the others\n", step.graphs.ops,
+                 counted(step.graphs.graphs, "graph"), all.launches - step.graphs.ops + step.graphs.graphs);
     fmt::print("{} microbatches of {} rows; logits of {} at a time; {:.3f} GiB of the device\n",
                plan.batch.num_microbatches(), plan.rows(), plan.head_rows,
                static_cast<double>(step.memory.total(Place::device)) / (1 << 30));

@@ -169,6 +169,7 @@ int main(int argc, char** argv) {
   cli.add_option("--compute", compute)->check(CLI::IsMember({"fp32", "bf16", "fp16"}))->capture_default_str();
   cli.add_option("--recompute", recompute)->check(CLI::IsMember({"none", "selective", "each"}))->capture_default_str();
   cli.add_option("--steps", steps, "in a round")->check(CLI::PositiveNumber)->capture_default_str();
+  cli.add_flag("--graphs", config.run.cuda_graphs, "as run.cuda_graphs; the table is of ops launched one by one");
   cli.add_flag("--table", table, "also print the ops");
   cli.add_flag("--on-request", on_request, "a round for each line of standard input");
   CLI11_PARSE(cli, argc, argv);

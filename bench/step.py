@@ -11,7 +11,7 @@ shapes; so does Megalith.
 
 On a GPU PyTorch gets torch.compile (the whole model; beyond 12 layers block by block, for the time that compiling takes),
 its fused AdamW, a vocabulary padded to 50304, and TF32 off. GPT-2 124M in bf16 takes the 0.5M tokens a step that it is
-trained with, in microbatches; the other shapes one microbatch. In bf16 it runs twice: under autocast with parameters and
+trained with, in microbatches; the other shapes one microbatch. Megalith's peer there is also itself with run.cuda_graphs. In bf16 PyTorch runs twice: under autocast with parameters and
 moments in fp32, as is usual; and with everything in bf16, moments too, which is faster than either and less exact than
 Megalith, whose master weights and moments are fp32. A batch that does not fit the card in one of them is halved and
 measured anew, for all alike; where a step has several microbatches, with twice as many.
@@ -31,6 +31,7 @@ SHAPES = {
     },
     "cuda": {
         "gpt2-124m-bf16": (12, 768, 12, 50257, 1024, 32, 16, "bf16", 2),
+        "nanogpt-small-bf16": (4, 128, 4, 65, 64, 12, 1, "bf16", 200),
         "gpt2-1558m-bf16": (48, 1600, 25, 50257, 1024, 8, 1, "bf16", 4),
         "gpt2-124m-fp32": (12, 768, 12, 50257, 1024, 16, 1, "fp32", 4),
         "gpt2-1558m-fp32": (48, 1600, 25, 50257, 1024, 4, 1, "fp32", 2),
@@ -188,6 +189,8 @@ def commands_of(name, B, microbatches, o, has_torch):
     commands = [("Megalith", [o.program, "--device", o.device, "--layers", str(L), "--hidden", str(C), "--heads", str(H),
                               "--vocab", str(V), "--sequence", str(T), "--batch", str(B), "--microbatches", str(microbatches),
                               "--compute", dtype, "--steps", str(steps), "--on-request"])]
+    if o.device == "cuda":
+        commands.append(("Megalith, graphs", commands[0][1] + ["--graphs"]))
     variants = ["eager"] if o.device == "cpu" else ["autocast", "bf16 parameters"] if dtype == "bf16" else ["fp32"]
     for v in variants if has_torch else []:
         commands.append(("PyTorch" + ("" if v == "eager" else ", " + v),
@@ -241,7 +244,8 @@ def measure(name, o, env, has_torch):
             continue
         theirs = statistics.median(peer.seconds)
         row["peers"].append({"name": peer.name, "seconds": theirs, "rounds": peer.seconds,
-                             "tokens_per_second": tokens / theirs, "ratio": theirs / seconds, **peer.facts})
+                             "tokens_per_second": tokens / theirs, "ratio": theirs / seconds,
+                             **{fact: peer.facts[fact] for fact in ("version", "how", "memory_in_use") if fact in peer.facts}})
     return row
 
 
@@ -256,7 +260,7 @@ def print_row(row):
           f"{row['of_floor']:.2f} of the larger op by op")
     for peer in row["peers"]:
         print(f"    {peer['name']:28} " + (f"{peer['tokens_per_second']:9.0f} tokens/s  ratio {peer['ratio']:.2f}  "
-                                           f"{peer['version']}, {peer['how']}" if "seconds" in peer else peer["why"]))
+                                           f"{peer.get('version', '')}, {peer.get('how', '')}".strip(", ") if "seconds" in peer else peer["why"]))
     if "gemm_share" in row:
         print(f"    {row['gemm_share']:.2f} of the rate of a step that is all GEMM ({row['gemm_gflops']:.0f} GFLOP/s)")
 

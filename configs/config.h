@@ -158,6 +158,7 @@ struct RunConfig {
   std::string output = "runs/default";
   Device device = Device::automatic;
   bool tensorboard = false;
+  bool cuda_graphs = false;
   bool operator==(const RunConfig&) const = default;
 };
 

@@ -188,6 +188,10 @@ Table<Config> build_table() {
   run.word("device", &RunConfig::device, "Where to compute; auto: on a GPU if there is one");
   run.word("tensorboard", &RunConfig::tensorboard,
            "Write what metrics.jsonl says into run.output/tensorboard as well, for TensorBoard");
+  run.word(
+      "cuda_graphs", &RunConfig::cuda_graphs,
+      "On a GPU, launch what is the same in each microbatch as one, for models whose ops are so small that the GPU "
+      "waits for the host; steps that are measured, traced or replayed are launched op by op. Changes no bit");
 
   Rows communication(table, "communication", &Config::communication);
   communication.word("rendezvous", &CommunicationConfig::rendezvous,

@@ -274,6 +274,28 @@ Found check_run(const Config& config) {
   return {};
 }
 
+// What trainer/parallel/graphs.h cannot do.
+Found check_cuda_graphs(const Config& config) {
+  if (!config.run.cuda_graphs) return {};
+  if (config.model.dropout > 0)
+    return problem(config, "run.cuda_graphs",
+                   "launches ops with the numbers that they had before, and model.dropout = {} draws others in each "
+                   "step; set 0 there, or false here",
+                   config.model.dropout);
+  if (const int64_t degree = config.parallel.tensor_parallel_degree; degree > 1)
+    return problem(config, "run.cuda_graphs",
+                   "holds no sums over ranks, which parallel.tensor_parallel_degree = {} has inside of layers; set 1 "
+                   "there, or false here",
+                   degree);
+  if (const int64_t stages = config.parallel.pipeline_parallel_degree; stages > 1)
+    return problem(
+        config, "run.cuda_graphs",
+        "is not for stages that wait for one another's messages, and parallel.pipeline_parallel_degree = {}; "
+        "set 1 there, or false here",
+        stages);
+  return {};
+}
+
 Found check_trace(const Config& config) {
   const std::string& text = config.train.trace_steps;
   if (text.empty()) return {};
@@ -320,7 +342,7 @@ std::optional<Problem> first_problem(const Config& config) {
   for (const auto check :
        {check_values, check_shapes, check_tensor_parallel, check_sizes, check_pipeline, check_layers_per_stage,
         check_sharding, check_placement, check_memory, check_optimizer_state, check_learning_rate, check_loss_scale,
-        check_run, check_trace, check_skipping, check_communication})
+        check_run, check_cuda_graphs, check_trace, check_skipping, check_communication})
     if (Found found = check(config)) return found;
   return {};
 }

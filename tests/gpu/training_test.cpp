@@ -94,6 +94,18 @@ TEST_P(GpuTraining, the_same_bits_twice_and_with_recomputation) {
   }
 }
 
+TEST_P(GpuTraining, the_same_bits_as_graphs) {
+  for (const std::string compute : {"fp32", "bf16"}) {
+    SCOPED_TRACE(compute);
+    const auto run = [&](const std::string& graphs) {
+      train_on("cuda", {"precision.compute=" + compute, "run.cuda_graphs=" + graphs, "run.output=" + compute + graphs});
+      return last_checkpoint(compute + graphs);
+    };
+    expect_same_rank_files(run("false"), run("true"));
+    EXPECT_NE(read_file(scratch_ / (compute + "true/log.txt")).find("run.cuda_graphs: "), std::string::npos);
+  }
+}
+
 TEST_P(GpuTraining, resumes_with_the_same_bits) {
   for (const std::string compute : {"fp32", "bf16"}) {
     SCOPED_TRACE(compute);

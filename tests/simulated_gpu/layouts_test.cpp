@@ -83,5 +83,47 @@ TEST_P(SimulatedGpuLayouts, ConnectBeforeMemoryIsChecked) {
   }
 }
 
+// Transfers cut a microbatch into several.
+TEST_P(SimulatedGpuLayouts, GraphsChangeNoBit) {
+  if (session().size() != 2) GTEST_SKIP() << "2 ranks are needed";
+  for (const auto strategy :
+       {ShardingStrategy::full_shard, ShardingStrategy::shard_optimizer, ShardingStrategy::no_shard}) {
+    std::vector<double> scalars[2];
+    std::vector<float> weights[2];
+    for (const bool graphs : {false, true}) {
+      Config config = small_config();
+      config.model.layers = 2;
+      config.batch.global_batch_size = 8;
+      config.communication.backend = GetParam() == std::string("mpi") ? Backend::mpi : Backend::nccl;
+      config.parallel.sharding_strategy = strategy;
+      config.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each;
+      config.run.device = Device::cuda;
+      config.run.cuda_graphs = graphs;
+      Workplace work(config, session());
+      work.rehearse();
+      work.open();
+      work.trainer->initialize();
+      Stream& s = work.runtime->stream;
+      for (int64_t step = 0; step < 3; step++) {
+        StepScalars told;
+        const GraphCounts before = s.graphs();
+        s.receive(work.trainer->step(step, 8 * step, feed_text(config, 8 * step), {}, &told));
+        scalars[graphs].insert(scalars[graphs].end(), {told.loss, told.grad_norm});
+        if (step == 2) {
+          EXPECT_EQ(s.graphs() - before, work.rehearsal.graphs);
+          EXPECT_EQ(work.rehearsal.graphs.ops > 0, graphs);
+        }
+      }
+      for (const Unit& unit : work.trainer->stage().sharding().units())
+        s.download("read", unit.master(), [&](Tensor host) {
+          weights[graphs].insert(weights[graphs].end(), host.data<float>(), host.data<float>() + host.numel());
+        });
+      s.synchronize();
+    }
+    EXPECT_EQ(scalars[true], scalars[false]) << to_string(strategy);
+    EXPECT_EQ(weights[true], weights[false]) << to_string(strategy);
+  }
+}
+
 }  // namespace
 }  // namespace megalith

@@ -110,6 +110,32 @@ TEST_F(SimulatedGpuRun, TimeGoesToOpsAndWaitsOfTheGpu) {
 }
 
 // Its weights, and every activation and gradient on the way, in both types. Heads of 64: attention on tensor cores.
+// With evaluations between the steps, and resumed.
+TEST_F(SimulatedGpuRun, GraphsChangeNoBit) {
+  const auto train = [&](const std::string& run, const std::string& graphs, const std::string& steps) {
+    megalith::Run(config(run, "cuda", {"run.cuda_graphs=" + graphs, "train.steps=" + steps}), session()).train();
+  };
+  const auto file = [&](const std::string& run, int step) {
+    return read_file(scratch_.path(run) + fmt::format("/checkpoints/step-{:08}/rank-00000.h5", step));
+  };
+  const auto count = [&](const std::string& run, const char* words) {
+    const std::string log = read_file(scratch_.path(run) + "/log.txt");
+    int found = 0;
+    for (size_t at = log.find(words); at != std::string::npos; at = log.find(words, at + 1)) found++;
+    return found;
+  };
+  train("one by one", "false", "8");
+  train("graphs", "true", "8");
+  train("resumed", "true", "4");
+  train("resumed", "true", "8");
+  for (const int step : {2, 8}) EXPECT_TRUE(file("graphs", step) == file("one by one", step)) << step;
+  EXPECT_TRUE(file("resumed", 8) == file("one by one", 8));
+  EXPECT_EQ(count("one by one", "run.cuda_graphs: "), 0);
+  EXPECT_EQ(count("graphs", "run.cuda_graphs: "), 1);
+  EXPECT_EQ(count("graphs", "are in 3 graphs, the others launched one by one"), 1);
+  EXPECT_EQ(count("resumed", "run.cuda_graphs: "), 2) << "once a start";
+}
+
 TEST_F(SimulatedGpuRun, VerifyComparesAGpuWithTheCpu) {
   const std::vector<std::string> small{"run.device=cuda",        "data.train=",     "data.validation=",
                                        "train.evaluate_every=0", "data.tokenizer=", "model.vocab=31"};

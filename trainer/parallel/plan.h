@@ -99,6 +99,7 @@ struct Plan {
   BatchPlan batch;
   bool isolates_documents = false;  // every stage then knows the tokens, for attention stops at `end_of_text`
   int32_t end_of_text = -1;         // -1: not known, as where nothing is executed
+  bool cuda_graphs = false;         // launches that are the same each time are one, where there are such (graphs.h)
   PipelineShape pipeline;
   std::vector<Chunk> chunks;
   std::vector<Action> schedule;  // of one step

@@ -22,11 +22,13 @@ Stage::Stage(const Plan& plan, Runtime& runtime, bool training)
     : plan_(plan),
       runtime_(runtime),
       training_(training ? training_program(plan) : Program{}),
+      parts_(has_graphs(plan) ? parts_of(training_) : ProgramParts{}),
       needs_(needs(plan, training_)),
       sharding_(plan, runtime, needs_, training),
       edge_(make_edge(plan, runtime.mesh)),
       embedding_(plan.block.attention.T, plan.vocabulary),
-      head_(plan.rows(), plan.logit_columns, plan.head_rows) {
+      head_(plan.rows(), plan.logit_columns, plan.head_rows),
+      graphs_(parts_.graphs) {
   Arena& arena = runtime.memory[MemoryClass::saved];
   const int64_t N = plan.rows();
   loss_ = arena.tensor(DType::f64, {1});
@@ -50,7 +52,15 @@ Stage::Stage(const Plan& plan, Runtime& runtime, bool training)
 
 void Stage::train(BatchContext batch) {
   if (!losses_.empty()) fill(runtime_.stream, losses_, 0);
-  run(training_, std::move(batch));
+  // Whoever looks at tensors or at instructions looks at each.
+  if (graphs_.empty() || observer_ || follower_) return run(training_, std::move(batch));
+  begin(std::move(batch));
+  for (const ProgramPart& part : parts_.parts) {
+    if (part.graph == Instruction::none)
+      obey(training_, part);
+    else
+      runtime_.stream.replay(graphs_[static_cast<size_t>(part.graph)], [&] { obey(training_, part); });
+  }
 }
 
 void Stage::evaluate(BatchContext batch) {
@@ -58,9 +68,17 @@ void Stage::evaluate(BatchContext batch) {
   run(program, std::move(batch));
 }
 
-void Stage::run(const Program& program, BatchContext batch) {
+void Stage::begin(BatchContext batch) {
   batch_ = std::move(batch);
   fill(runtime_.stream, loss_, 0);
+}
+
+void Stage::obey(const Program& program, const ProgramPart& part) {
+  for (size_t at = part.begin; at < part.end; at++) obey(program[at]);
+}
+
+void Stage::run(const Program& program, BatchContext batch) {
+  begin(std::move(batch));
   for (const Instruction& i : program) {
     if (follower_) follower_(&i);
     obey(i);

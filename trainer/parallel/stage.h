@@ -13,6 +13,7 @@
 #include "trainer/model/embedding.h"
 #include "trainer/model/head.h"
 #include "trainer/parallel/edges.h"
+#include "trainer/parallel/graphs.h"
 #include "trainer/parallel/program.h"
 #include "trainer/parallel/sharding.h"
 
@@ -85,8 +86,10 @@ class Stage {
     BlockSaved saved;
   };
 
+  void begin(BatchContext batch);
   void run(const Program& program, BatchContext batch);
   void obey(const Instruction& i);
+  void obey(const Program& program, const ProgramPart& part);
 
   void receive(const Instruction& i);
   void send(const Instruction& i);
@@ -109,7 +112,8 @@ class Stage {
 
   const Plan& plan_;
   Runtime& runtime_;
-  const Program training_;  // empty without training
+  const Program training_;    // empty without training
+  const ProgramParts parts_;  // of it; empty where launches are not to be graphs
   const Needs needs_;
   Sharding sharding_;
   std::unique_ptr<Edge> edge_;
@@ -121,6 +125,7 @@ class Stage {
   std::vector<Batch> batches_;
   std::deque<Recomputed> recomputed_;  // the first is the next to be used
   Tensor loss_, losses_;
+  std::vector<LaunchGraph> graphs_;
 
   BatchContext batch_;
   Observer observer_;

@@ -4,8 +4,8 @@
 // Laws of the play:
 // - A rank has a compute queue, on which ops run in order, and a queue for each channel, on which transfers do. A
 //   transfer starts after what was launched before it; a wait holds up the compute queue, and nothing else.
-// - The host launches in order and is never held up; an op starts no earlier than the host comes to it. A CPU is its
-//   own host, and starts each op when the one before has ended.
+// - The host launches in order and is never held up; an op starts no earlier than the host comes to it. A graph of ops
+//   is one launch. A CPU is its own host, and starts each op when the one before has ended.
 // - While a rank computes and transfers at once, both take longer: calibrated.overlap of the shorter one is lost.
 //   Transfers on the same kind of link share it. Messages and the sum over all ranks are small, and do neither.
 // - A message starts when both ends have begun it. The sum over all ranks ends for all when the last has begun it.
@@ -27,6 +27,7 @@ struct StageTrace {
   struct Op {
     const char* name;
     Cost cost;
+    bool together = false;  // launched with the op before it
     bool operator==(const Op&) const = default;
   };
   using Stretch = std::vector<uint32_t>;  // of ops

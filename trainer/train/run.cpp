@@ -204,13 +204,34 @@ Run::Launched Run::step() {
   Launched launched{.number = progress_.step + 1, .first_sequence = progress_.sequences};
   if (CallGroup* calls = session_.calls()) calls->ring().begin_step(launched.number);
   books_->begin_launch(launched.number);
+  Stream& s = work_->runtime->stream;
+  const bool op_by_op = s.ops_are_looked_at();
+  const GraphCounts before = s.graphs();
   launched.ticket = work_->trainer->step(
       progress_.step, progress_.sequences, feed_from(*data_, progress_.sequences, config_.model.vocab),
       [this] { return vote(); }, launched.scalars.get());
+  if (!op_by_op) say_graphs(s.graphs() - before);
   books_->end_launch(launched.number);
   progress_.step++;
   progress_.sequences += config_.batch.global_batch_size;
   return launched;
+}
+
+// Once: the first step notes what is launched, the second makes the graphs.
+void Run::say_graphs(const GraphCounts& of_step) {
+  const GraphCounts& planned = work_->rehearsal.graphs;
+  if (said_graphs_ || planned.graphs == 0 || work_->device.world != World::cuda) return;
+  const bool as_planned = of_step == planned;
+  if (!as_planned && ++without_graphs_ < 3) return;
+  said_graphs_ = true;
+  int64_t launches = 0;
+  for (const OpRecord& op : work_->rehearsal.ops) launches += op.launches;
+  const std::string text =
+      fmt::format("run.cuda_graphs: {} of the {} ops of a step are in {}, the others launched one by one", of_step.ops,
+                  launches, counted(of_step.graphs, "graph"));
+  if (as_planned) return log_info("{}", text);
+  log_warning("{}; {} in {} were to be: the others are not the same in each step", text, planned.ops,
+              counted(planned.graphs, "graph"));
 }
 
 // Of time, by rank 0's clock.

@@ -57,6 +57,7 @@ class Run {
     metrics_->start_clock(books_->between(account, work));
   }
   Launched step();
+  void say_graphs(const GraphCounts& of_step);
   Votes vote() const;
   void report(const Launched& step);
   void report_skipped(const Launched& step);
@@ -92,6 +93,8 @@ class Run {
   bool validation_is_finite_ = true;                        // the last
   bool lacks_evaluation_ = false;                           // of the latest step, which was to be evaluated
   std::chrono::steady_clock::time_point start_, saved_at_;  // until the first save of this start, saved_at_ is start_
+  int64_t without_graphs_ = 0;                              // steps that were to launch them and did not
+  bool said_graphs_ = false;
   bool stop_ = false;      // all ranks know that the time is up, or that a signal has come
   bool save_due_ = false;  // and that checkpoint.minutes have passed
   double phases_ = 0;      // and how many phases of saves beside the steps they have ended together
