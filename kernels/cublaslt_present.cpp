@@ -40,6 +40,10 @@ Function* find(const char* name) {
 
 extern "C" {
 
+size_t cublasLtGetVersion() {
+  static auto* const found = find<decltype(::cublasLtGetVersion)>("cublasLtGetVersion");
+  return found();
+}
 const char* cublasLtGetStatusName(cublasStatus_t status) { FORWARD(cublasLtGetStatusName, status); }
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) { FORWARD(cublasLtCreate, handle); }
@@ -81,6 +85,17 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatmulPreference_t preference, int wanted,
                                               cublasLtMatmulHeuristicResult_t* results, int* count) {
   FORWARD(cublasLtMatmulAlgoGetHeuristic, handle, matmul, a, b, c, d, preference, wanted, results, count);
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t matmul, cublasLtMatrixLayout_t a,
+                                       cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t* algorithm, cublasLtMatmulHeuristicResult_t* result) {
+  FORWARD(cublasLtMatmulAlgoCheck, handle, matmul, a, b, c, d, algorithm, result);
+}
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* algorithm,
+                                                    cublasLtMatmulAlgoConfigAttributes_t attribute, void* value,
+                                                    size_t bytes, size_t* written) {
+  FORWARD(cublasLtMatmulAlgoConfigGetAttribute, algorithm, attribute, value, bytes, written);
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t matmul, const void* alpha, const void* a,

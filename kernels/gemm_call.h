@@ -1,8 +1,10 @@
 // A call of a GEMM library, the CPU's or the GPU's, and those that a linear layer makes of either.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
+#include "kernels/base/gemm_shape.h"
 #include "kernels/base/tensor.h"
 
 namespace megalith {
@@ -18,10 +20,37 @@ struct GemmCall {
   bool a_transposed = false;  // stored (K, M)
   bool b_transposed = false;  // stored (N, K)
   bool accumulate = false;
-  const void* gelu_input = nullptr;  // (M, N) in C's type; on a GPU only: C = (A B) * gelu'(gelu_input)
+  // On a GPU only, and where Gemm::fuses() says so. The one is (M, N) in C's type: C = (A B) * gelu'(gelu_input); the
+  // other (M) in f32, which is set to the sums of A over K.
+  const void* gelu_input = nullptr;
+  void* bias_gradient = nullptr;
   DType input = DType::f32;
   DType output = DType::f32;
 };
+
+// The alignment of an address in bytes, up to the `most` that matters; of no address `most`.
+inline int64_t alignment_of(const void* p, int64_t most) {
+  const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(p)) | most;
+  return address & -address;
+}
+
+inline GemmShape shape_of(const GemmCall& g) {
+  GemmShape shape{.M = g.M,
+                  .N = g.N,
+                  .K = g.K,
+                  .a_transposed = g.a_transposed,
+                  .b_transposed = g.b_transposed,
+                  .accumulate = g.accumulate,
+                  .bias = g.bias != nullptr,
+                  .gelu = g.gelu_input != nullptr,
+                  .bias_gradient = g.bias_gradient != nullptr,
+                  .input = g.input,
+                  .output = g.output};
+  for (const void* p :
+       {g.a, g.b, static_cast<const void*>(g.c), g.bias, g.gelu_input, static_cast<const void*>(g.bias_gradient)})
+    shape.alignment = std::min(shape.alignment, alignment_of(p, GemmShape::most_alignment));
+  return shape;
+}
 
 // y = x w^T + b
 inline GemmCall linear_forward_call(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& b) {
@@ -47,6 +76,13 @@ inline GemmCall linear_backward_input_call(const Tensor& dx, const Tensor& dy, c
           .K = dy.cols(),
           .input = dy.dtype(),
           .output = dx.dtype()};
+}
+
+// dx = (dy w) * gelu'(h)
+inline GemmCall linear_backward_input_gelu_call(const Tensor& dx, const Tensor& dy, const Tensor& w, const Tensor& h) {
+  GemmCall call = linear_backward_input_call(dx, dy, w);
+  call.gelu_input = h.raw();
+  return call;
 }
 
 // dw [+]= dy^T x

@@ -21,6 +21,7 @@ void linear_forward(Stream& s, Tensor y, Tensor x, Tensor w, Tensor b) {
   if (!b.empty()) expect(op, "b", b, x.dtype(), {w.rows()});
   const double flops = gemm_flops(w, x.rows()) + (b.empty() ? 0 : static_cast<double>(y.numel()));
   const double bytes = static_cast<double>(y.bytes() + x.bytes() + w.bytes() + b.bytes());
+  s.log_gemm(shape_of(linear_forward_call(y, x, w, b)));
   s.launch(
       "linear_forward", gemm_cost(flops, bytes, y, x.cols()), {y},
       [=, &s] { cpu::linear_forward(s.state<cpu::Gemm>(), y, x, w, b); },
@@ -36,6 +37,7 @@ void linear_gelu_forward(Stream& s, Tensor y, Tensor h, Tensor x, Tensor w, Tens
   expect(op, "b", b, x.dtype(), {w.rows()});
   const double flops = gemm_flops(w, x.rows()) + (1 + gelu_forward_flops) * static_cast<double>(y.numel());
   const double bytes = static_cast<double>(y.bytes() + 2 * h.bytes() + x.bytes() + w.bytes() + b.bytes());
+  s.log_gemm(shape_of(linear_forward_call(h, x, w, b)));
   s.launch(
       "linear_gelu_forward", gemm_cost(flops, bytes, y, x.cols()), {y, h},
       [=, &s] { cpu::linear_gelu_forward(s.state<cpu::Gemm>(), y, h, x, w, b); },
@@ -48,6 +50,7 @@ void linear_backward_input(Stream& s, Tensor dx, Tensor dy, Tensor w) {
   expect_matrix(op, "w", w, dy.dtype(), dy.cols(), w.cols());
   expect_matrix(op, "dx", dx, dy.dtype(), dy.rows(), w.cols());
   const double bytes = static_cast<double>(dx.bytes() + dy.bytes() + w.bytes());
+  s.log_gemm(shape_of(linear_backward_input_call(dx, dy, w)));
   s.launch(
       "linear_backward_input", gemm_cost(gemm_flops(w, dy.rows()), bytes, dx, dy.cols()), {dx},
       [=, &s] { cpu::linear_backward_input(s.state<cpu::Gemm>(), dx, dy, w); },
@@ -62,11 +65,30 @@ void linear_backward_input_gelu(Stream& s, Tensor dh, Tensor dy, Tensor w, Tenso
   expect(op, "h", h, dy.dtype(), dh.shape());
   const double flops = gemm_flops(w, dy.rows()) + gelu_backward_flops * static_cast<double>(dh.numel());
   const double bytes = static_cast<double>(dh.bytes() + dy.bytes() + w.bytes() + h.bytes());
+  s.log_gemm(shape_of(linear_backward_input_gelu_call(dh, dy, w, h)));
   s.launch(
       "linear_backward_input_gelu", gemm_cost(flops, bytes, dh, dy.cols()), {dh},
       [=, &s] { cpu::linear_backward_input_gelu(s.state<cpu::Gemm>(), dh, dy, w, h); },
       [=](auto queue) { cuda::linear_backward_input_gelu(queue, dh, dy, w, h); });
 }
+
+void linear_backward_bias(Stream& s, Tensor db, Tensor dy) {
+  const char* op = "linear_backward_bias";
+  expect_compute(op, "dy", dy);
+  expect(op, "db", db, DType::f32, {dy.cols()});
+  s.launch(
+      "linear_backward_bias", {static_cast<double>(dy.numel()), static_cast<double>(2 * db.bytes() + dy.bytes())}, {db},
+      [=] { cpu::linear_backward_bias(db, dy); }, [=](auto queue) { cuda::linear_backward_bias(queue, db, dy); });
+}
+
+namespace {
+// Asked only where there is a library to ask.
+bool sums_bias_gradient(const Stream& s, const Tensor& dw, const Tensor& dy, const Tensor& x, bool add) {
+  const auto ask = [&](auto queue) { return cuda::sums_bias_gradient(queue, dw, dy, x, add); };
+  if constexpr (has_cuda) return s.world() == World::cuda && ask(s.queue());
+  return false;
+}
+}  // namespace
 
 void linear_backward_weight(Stream& s, Tensor dw, Tensor db, Tensor dy, Tensor x, bool add) {
   const char* op = "linear_backward_weight";
@@ -74,12 +96,18 @@ void linear_backward_weight(Stream& s, Tensor dw, Tensor db, Tensor dy, Tensor x
   expect_matrix(op, "x", x, dy.dtype(), dy.rows(), x.cols());
   expect_matrix(op, "dw", dw, DType::f32, dy.cols(), x.cols());
   if (!db.empty()) expect(op, "db", db, DType::f32, {dy.cols()});
-  const double flops = gemm_flops(dw, dy.rows()) + (db.empty() ? 0 : static_cast<double>(dy.numel()));
-  const double bytes = static_cast<double>((add ? 2 : 1) * dw.bytes() + 2 * db.bytes() + dy.bytes() + x.bytes());
+  const bool together = !db.empty() && sums_bias_gradient(s, dw, dy, x, add);
+  const Tensor sums = together ? db : Tensor();
+  GemmShape shape = shape_of(linear_backward_weight_call(dw, dy, x, add));
+  shape.bias_gradient = !db.empty();  // as it may be had
+  const double flops = gemm_flops(dw, dy.rows()) + (together ? static_cast<double>(dy.numel()) : 0);
+  const double bytes = static_cast<double>((add ? 2 : 1) * dw.bytes() + 2 * sums.bytes() + dy.bytes() + x.bytes());
+  s.log_gemm(shape);
   s.launch(
-      "linear_backward_weight", {flops, bytes, Cost::Kind::gemm_add, dw.rows(), dw.cols(), dy.rows()}, {dw, db},
-      [=, &s] { cpu::linear_backward_weight(s.state<cpu::Gemm>(), dw, db, dy, x, add); },
-      [=](auto queue) { cuda::linear_backward_weight(queue, dw, db, dy, x, add); });
+      "linear_backward_weight", {flops, bytes, Cost::Kind::gemm_add, dw.rows(), dw.cols(), dy.rows()}, {dw, sums},
+      [=, &s] { cpu::linear_backward_weight(s.state<cpu::Gemm>(), dw, dy, x, add); },
+      [=](auto queue) { cuda::linear_backward_weight(queue, dw, sums, dy, x, add); });
+  if (!db.empty() && !together) linear_backward_bias(s, db, dy);
 }
 
 }  // namespace megalith

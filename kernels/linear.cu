@@ -1,4 +1,4 @@
-// The gradient of a bias: column sums. GEMMs are the library's (linear_cuda.cpp).
+// The gradient of a bias: sums of columns. GEMMs are the library's (linear_cuda.cpp).
 #include "kernels/column_sums_cuda.h"
 #include "kernels/device_cuda.h"
 #include "kernels/linear.h"
@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(threads) partial_kernel(float* partial, const 
 }
 }  // namespace
 
-void add_column_sums(Queue queue, Tensor out, Tensor x) {
+void linear_backward_bias(Queue queue, Tensor out, Tensor x) {
   const int64_t N = x.rows(), C = x.cols();
   if (x.numel() == 0) return;
   const unsigned rows = partial_blocks(N, C);
@@ -32,13 +32,17 @@ void add_column_sums(Queue queue, Tensor out, Tensor x) {
     using T = decltype(tag);
     constexpr int n = 16 / sizeof(T);
     if (in_vectors({x}))
-      launch(queue, {"add_column_sums", dim3(blocks_for(C, threads * n), rows), threads}, partial_kernel<T, n>, partial,
-             x.data<T>(), N, C);
+      launch(queue, {"linear_backward_bias", dim3(blocks_for(C, threads * n), rows), threads}, partial_kernel<T, n>,
+             partial, x.data<T>(), N, C);
     else
-      launch(queue, {"add_column_sums", dim3(blocks_for(C, threads), rows), threads}, partial_kernel<T, 1>, partial,
-             x.data<T>(), N, C);
+      launch(queue, {"linear_backward_bias", dim3(blocks_for(C, threads), rows), threads}, partial_kernel<T, 1>,
+             partial, x.data<T>(), N, C);
   });
-  finish_column_sums(queue, "add_column_sums", {out.data<float>()}, C, rows);
+  finish_column_sums(queue, "linear_backward_bias", {out.data<float>()}, C, rows);
+}
+
+void finish_bias_gradient(Queue queue, Tensor db) {
+  finish_column_sums(queue, "linear_backward_weight", {db.data<float>()}, db.numel(), 1);
 }
 
 }  // namespace megalith::cuda

@@ -21,13 +21,15 @@ void linear_backward_input_gelu(Gemm& gemm, Tensor dh, Tensor dy, Tensor w, Tens
   gelu_backward(dh, dh, h);
 }
 
-void linear_backward_weight(Gemm& gemm, Tensor dw, Tensor db, Tensor dy, Tensor x, bool add) {
-  gemm.run(linear_backward_weight_call(dw, dy, x, add));
-  if (db.empty()) return;
+void linear_backward_bias(Tensor db, Tensor dy) {
   with_compute_type(dy.dtype(), [&](auto tag) {
     using T = decltype(tag);
     column_sums<T>(db.data<float>(), dy.data<T>(), dy.rows(), dy.cols());
   });
+}
+
+void linear_backward_weight(Gemm& gemm, Tensor dw, Tensor dy, Tensor x, bool add) {
+  gemm.run(linear_backward_weight_call(dw, dy, x, add));
 }
 
 }  // namespace megalith::cpu

@@ -25,16 +25,32 @@ void linear_backward_input(Queue queue, Tensor dx, Tensor dy, Tensor w) {
 }
 
 void linear_backward_input_gelu(Queue queue, Tensor dh, Tensor dy, Tensor w, Tensor h) {
-  GemmCall fused = linear_backward_input_call(dh, dy, w);
-  fused.gelu_input = h.raw();
+  const GemmCall fused = linear_backward_input_gelu_call(dh, dy, w, h);
   if (gemm_of(queue).fuses(fused)) return gemm_of(queue).run(queue, fused);
   linear_backward_input(queue, dh, dy, w);
   gelu_backward(queue, dh, dh, h);
 }
 
+namespace {
+// The product that sums dy on its way, into the end of the workspace.
+GemmCall with_bias_gradient(const Queue& queue, GemmCall call) {
+  call.bias_gradient = queue.workspace;
+  call.bias_gradient = static_cast<char*>(queue.workspace) + Gemm::room_for(call);
+  return call;
+}
+}  // namespace
+
+bool sums_bias_gradient(const Queue& queue, Tensor dw, Tensor dy, Tensor x, bool add) {
+  return gemm_of(queue).fuses(with_bias_gradient(queue, linear_backward_weight_call(dw, dy, x, add)));
+}
+
 void linear_backward_weight(Queue queue, Tensor dw, Tensor db, Tensor dy, Tensor x, bool add) {
-  gemm_of(queue).run(queue, linear_backward_weight_call(dw, dy, x, add));
-  if (!db.empty()) add_column_sums(queue, db, dy);
+  const GemmCall call = linear_backward_weight_call(dw, dy, x, add);
+  if (db.empty()) return gemm_of(queue).run(queue, call);
+  const GemmCall fused = with_bias_gradient(queue, call);
+  gemm_of(queue).run(queue, fused);
+  queue.workspace = fused.bias_gradient;  // where the sums are one row of partial ones
+  finish_bias_gradient(queue, db);
 }
 
 }  // namespace megalith::cuda

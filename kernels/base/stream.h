@@ -20,6 +20,7 @@
 #include "kernels/base/check.h"
 #include "kernels/base/cost.h"
 #include "kernels/base/device.h"
+#include "kernels/base/gemm_shape.h"
 #include "kernels/base/launch_graph.h"
 #include "kernels/base/op_timer.h"
 #include "kernels/base/op_watcher.h"
@@ -102,9 +103,13 @@ class Stream {
   const std::vector<OpRecord>& log() const { return log_; }
   // What of it was launched as graphs.
   const GraphCounts& graphs() const { return graphs_; }
+  // And the matrix products among it, by what a library chooses its kernel by. Ops that launch one say so.
+  const GemmCounts& gemms() const { return gemms_; }
+  void log_gemm(const GemmShape& shape) { gemms_[shape]++; }
   void clear_log() {
     log_.clear();
     graphs_ = {};
+    gemms_.clear();
   }
   // In the cuda world launches do not wait. From now on events measure them, for synchronize() to log.
   void time_ops();
@@ -145,6 +150,7 @@ class Stream {
   World world_;
   cuda::Queue queue_;
   std::vector<OpRecord> log_;
+  GemmCounts gemms_;
   std::unique_ptr<Trace> trace_ = std::make_unique<Trace>();  // transfers under way point to it, should the stream move
   std::shared_ptr<void> state_;
   std::unique_ptr<HostTransfers> transfers_;

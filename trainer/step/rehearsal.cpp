@@ -16,6 +16,7 @@ Rehearsal rehearse(const Config& config, const Plan& plan, TraceLevel level) {
   trainer.step(0, 0, {}, {}, &unread);
   rehearsal.ops = runtime.stream.log();
   rehearsal.graphs = runtime.stream.graphs();
+  rehearsal.gemms = runtime.stream.gemms();
   rehearsal.trace = runtime.stream.trace().events();
   runtime.stream.trace().keep(TraceLevel::off);
   // Two microbatches of an evaluation use all the memory that any number of them does.

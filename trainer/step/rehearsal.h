@@ -12,6 +12,7 @@ struct Rehearsal {
   MemorySizes memory{};           // peaks, bytes
   std::vector<OpRecord> ops;      // of one training step
   GraphCounts graphs{};           // of one training step, once they are made
+  GemmCounts gemms;               // its matrix products
   std::vector<TraceEvent> trace;  // of one training step
 };
 

@@ -8,6 +8,7 @@
 #include "checkpoints/directory.h"
 #include "kernels/base/counted.h"
 #include "kernels/base/device.h"
+#include "kernels/gemm_cuda.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/handshake.h"
@@ -89,6 +90,8 @@ void Run::introduce(int threads) const {
     log_info("each rank on a GPU; rank {}: {}, compute capability {}.{}, {:.1f} GiB, driver for CUDA {}{}",
              session_.rank(), gpu.name, gpu.major, gpu.minor, static_cast<double>(gpu.memory) / (1 << 30), gpu.driver,
              session_.size() > 1 ? "; " + work_->transport->name() : "");
+    for (const std::string& line : work_->runtime->stream.queue().gemm->describe(work_->rehearsal.gemms))
+      log_info("{}", line);
   }
   if (!work_->device.why_cpu.empty()) log_info("on the CPU: {}", work_->device.why_cpu);
   if (!work_->placed.warning.empty()) log_warning("{}", work_->placed.warning);
