@@ -10,16 +10,18 @@ import predictions
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FORMAT = 1
+TABLE = "gemm.json"
 NO_GPU = 3
 
 
 class Part:
     """`each`: seconds for each test, in a process of its own. One that is not `fatal` may fail and all still passes. What
-    `read` returns is kept in the results by `key`."""
+    `read` returns is kept in the results by `key`. `keep`: a file that it writes, to lie beside the results; then they have
+    the end of its output too."""
 
-    def __init__(self, name, kind, command, seconds, env=None, read=None, why_not=None, each=None, fatal=True, key=None):
+    def __init__(self, name, kind, command, seconds, env=None, read=None, why_not=None, each=None, fatal=True, key=None, keep=None):
         self.name, self.kind, self.command, self.seconds, self.key = name, kind, command, seconds, key
-        self.env, self.read, self.why_not, self.each, self.fatal = env or {}, read, why_not, each, fatal
+        self.env, self.read, self.why_not, self.each, self.fatal, self.keep = env or {}, read, why_not, each, fatal, keep
 
 
 def end_descendants():
@@ -263,6 +265,13 @@ def make_parts(o, gpus, work, capability=""):
         return [tests("streams", "In/Streams.*/cpu", 60), ranks("communicators, MPI", 2, "*Conformance*mpi_world*", 60),
                 kernel_bench(["--filter", "small"], 60), step_bench(["--only", "nanogpt-cpu-fp32", "--rounds", "2"], 90)]
 
+    # The products of recipes for such GPUs; what each of them gains is the last line that the part prints.
+    bundled = os.path.join(o.folder, "configs")
+    configs = os.path.abspath(bundled if os.path.isdir(bundled) else os.path.join(HERE, "../configs"))
+    recipes = [os.path.join(configs, name) for name in ["gpt2_124m.toml", "gpt2_1558m.toml", "10b_h100.toml"]]
+    tuned = Part("tune", "bench", [kernels, "--tune", *recipes, "--seconds", "0.02", "--json", os.path.join(work, TABLE)], 120,
+                 keep=os.path.join(work, TABLE), why_not=absent(("bench_kernels", kernels)) or
+                 next((f"there is no {path}" for path in recipes if not os.path.exists(path)), None))
     no_reference = None if os.path.isdir(o.reference) else f"there is no reference at {o.reference}"
     no_mpirun = None if mpirun else "there is no mpirun"
     several = None if gpus > 1 else "there is one GPU"
@@ -279,6 +288,7 @@ def make_parts(o, gpus, work, capability=""):
         kernel_bench([], 90),
         step_bench(["--seconds", "150"], 240),
         older_kernels,
+        tuned,
         tests("shapes of models", "ModelShapes*", 120, each=60),
         tests("ranks on one GPU, MPI", "Of/GpuTraining*several_ranks*", 90, no_reference or no_mpirun),
         tests("training, a GPU each", "Of/GpuTraining*each_rank*", 90, no_reference or no_mpirun or several),
@@ -388,6 +398,8 @@ def report(results):
         count = lambda *outcomes: sum(t["outcome"] in outcomes for t in tests)
         counted = f"{count('passed')} passed, {count('failed', 'died', 'timed out')} failed, {count('skipped')} skipped" if tests else ""
         print(f"{part['name']:32} {part['outcome']:10} {part.get('seconds', 0):6.1f} s  {counted}".rstrip())
+        if "file" in part:
+            print("    " + part["output"].splitlines()[-1] + "; " + part["file"])
         if part["outcome"] != "passed" and part.get("why"):
             print("    " + part["why"].strip().replace("\n", "\n    "))
         for test in tests:
@@ -457,6 +469,8 @@ def main():
                 else:
                     status, text, entry["seconds"] = run(part.command, limit, part.env)
                     entry.update(judge(part, status, text))
+                    if part.keep:
+                        entry["output"] = tail(text, 40)
                 if entry["outcome"] == "timed out" and limit < part.seconds:
                     entry["why"] = f"only {limit:.0f} seconds were left"
                 try:
@@ -464,6 +478,9 @@ def main():
                         results[part.key] = part.read()
                 except (OSError, ValueError) as error:
                     entry.setdefault("why", f"left no rows: {error}")
+                if part.keep and os.path.exists(part.keep):
+                    entry["file"] = os.path.basename(path)[:-len(".json")] + "." + TABLE
+                    shutil.copyfile(part.keep, os.path.join(o.out, entry["file"]))
             results["parts"].append(entry)
             results["seconds"] = time.monotonic() - start
             write(path, results)

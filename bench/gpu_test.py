@@ -53,7 +53,7 @@ class Gpu(unittest.TestCase):
         out = self.folder + "/out"
         done = subprocess.run([sys.executable, HERE + "/gpu.py", self.folder, "--out", out, *options], capture_output=True,
                               text=True, timeout=60, env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
-        files = glob.glob(out + "/*")
+        files = [path for path in glob.glob(out + "/*") if not path.endswith(".gemm.json")]
         self.assertLessEqual(len(files), 1, files)
         results = None
         if files:
@@ -75,6 +75,29 @@ class Gpu(unittest.TestCase):
         self.assertEqual(results["kernels"]["rows"], [ROW])
         self.assertEqual(results["device"]["name"], "NVIDIA Pretence 9000")
         self.assertIn("gelu_forward", printed)
+
+    def test_a_table_of_gemm_choices_is_kept_beside_the_results(self):
+        self.program("test_gpu", PASSES)
+        self.program("bench_kernels", f"""case "$*" in *--describe*) {A_GPU};;
+            *--tune*) while [ "$1" != --json ]; do shift; done; echo a table > "$2"; echo row; echo 9 ms, 8 ms tuned;;
+            *) exit 1;; esac""")
+        status, results, printed, _ = self.go("--only", "^kernels$|^tune$")
+        self.assertEqual(status, 0)
+        part = next(part for part in results["parts"] if part["name"] == "tune")
+        self.assertEqual((part["outcome"], part["output"]), ("passed", "row\n9 ms, 8 ms tuned"))
+        self.assertIn("gpt2_124m.toml", part["command"])
+        self.assertRegex(part["file"], r"^nvidia-pretence-9000-\d{8}-\d{6}\.gemm\.json$")
+        with open(os.path.join(self.folder, "out", part["file"])) as file:
+            self.assertEqual(file.read(), "a table\n")
+        self.assertIn("9 ms, 8 ms tuned; nvidia-pretence-9000", printed)
+        # Without the configs it is skipped.
+        os.mkdir(self.folder + "/configs")
+        for path in glob.glob(self.folder + "/out/*"):
+            os.remove(path)
+        _, results, _, _ = self.go("--only", "^kernels$|^tune$")
+        part = next(part for part in results["parts"] if part["name"] == "tune")
+        self.assertEqual(part["outcome"], "skipped")
+        self.assertRegex(part["why"], r"there is no .*/configs/gpt2_124m.toml")
 
     def test_without_a_gpu_nothing_is_written(self):
         self.program("test_gpu", PASSES)

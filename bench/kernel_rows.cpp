@@ -78,6 +78,11 @@ std::vector<Row> rows_of(const Model& m, DType t) {
                  h = d.tensor(t, {N, 4 * C});
     return [=, &d] { linear_backward_input_gelu(d.stream, dh, dy, w, h); };
   });
+  // What "up" backward_weight spends beside its product.
+  add("linear_backward_bias up", [=](Desk& d) -> Launch {
+    const Tensor db = d.zeros(f32, {4 * C}), dy = d.tensor(t, {N, 4 * C});
+    return [=, &d] { linear_backward_bias(d.stream, db, dy); };
+  });
   for (double p : {0.0, 0.1}) add_attention(rows, m.name, {m.B, m.T, m.H, C / m.H}, t, p);
 
   add("gelu_forward", [=](Desk& d) -> Launch {

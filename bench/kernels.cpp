@@ -13,7 +13,15 @@
 //                 [--describe] [--list]
 //
 // On a Hopper, `--filter attention --generation 8` measures attention with the products of warps that older GPUs have.
+//
+//   bench_kernels --tune CONFIG... [--set SECTION.KEY=VALUE...] [--ranks N] [--candidates 8] [--seconds 0.05] [--json
+//   FILE]
+//
+// times the GEMM library's kernels for the products of a step of each config instead, and writes the fastest as a table
+// (kernels/gemm_tables/README.md).
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -21,6 +29,8 @@
 
 #include "bench/kernel_rows.h"
 #include "bench/limits.h"
+#include "bench/tune.h"
+#include "kernels/base/counted.h"
 #include "kernels/base/json.h"
 
 using namespace megalith;
@@ -126,6 +136,64 @@ void run(World world, const std::string& filter, double seconds, const std::stri
   }
 }
 
+struct Tuning {
+  std::vector<std::string> configs, overrides;
+  int ranks = 0, candidates = 8;
+};
+
+// Microseconds in a step: how often a shape comes in one counts.
+void tune(const Tuning& asked, double seconds, const std::string& json) {
+  GemmCounts products;
+  for (const std::string& config : asked.configs)
+    for (const auto& [shape, count] : products_of(config, asked.overrides, asked.ranks))
+      products[shape] = std::max(products[shape], count);
+  Desk desk(World::cuda, std::min(device::properties().free * 9 / 10, int64_t{24} << 30));
+  Tuner tuner(
+      desk.stream, desk.arena, [&](const Tuner::Works& works) { return desk.time(works, seconds).seconds; },
+      desk.cold_bytes(), asked.candidates);
+  const device::Properties gpu = device::properties();
+  char date[32];
+  const std::time_t now = std::time(nullptr);
+  std::strftime(date, sizeof date, "%Y-%m-%d", std::gmtime(&now));
+  GemmTable table{.gpu = gpu.name,
+                  .library = desk.stream.queue().gemm->version(),
+                  .driver = gpu.driver,
+                  .date = date,
+                  .choices = {}};
+  const auto write = [&] {  // after each, so that what ends it early leaves the others
+    if (json.empty()) return;
+    std::ofstream(json + ".part") << to_text(table);
+    std::filesystem::rename(json + ".part", json);
+  };
+  fmt::print("{}, cuBLASLt {}: {} of {} configs\n{:>7} {:>7} {:>7} {:5} {:>6} {:>9} {:>9} {:>6}  {}\n", gpu.name,
+             gemm_library_version(table.library), counted(products.size(), "shape"), asked.configs.size(), "M", "N",
+             "K", "input", "a step", "first us", "tuned us", "saves", "by");
+  double first = 0, tuned = 0;
+  for (const auto& [shape, count] : products) {
+    TunedProduct product{.shape = shape, .choices = {}, .why = ""};
+    try {
+      product = tuner.tune(shape);
+    } catch (const Error& error) {
+      product.why = error.what();
+    }
+    fmt::print("{:7} {:7} {:7} {:5} {:6} {:9.1f} {:9.1f} {:5.1f}%  {}\n", shape.M, shape.N, shape.K,
+               name_of(shape.input), count, 1e6 * product.first, 1e6 * product.tuned,
+               product.first > 0 ? 100 * (1 - product.tuned / product.first) : 0.,
+               product.choices.empty() ? "left out: " + product.why : product.choices.back().what);
+    std::fflush(stdout);
+    first += static_cast<double>(count) * product.first;
+    tuned += static_cast<double>(count) * product.tuned;
+    for (const GemmChoice& choice : product.choices)
+      if (std::none_of(table.choices.begin(), table.choices.end(),
+                       [&](const GemmChoice& other) { return other.shape == choice.shape; }))
+        table.choices.push_back(choice);
+    write();
+  }
+  write();
+  fmt::print("products of a step of each: {:.3f} ms by the library's first choices, {:.3f} ms tuned\n", 1e3 * first,
+             1e3 * tuned);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -134,16 +202,26 @@ int main(int argc, char** argv) {
   double seconds = 0.2;
   int generation = 0;
   bool only_describe = false, only_list = false;
+  Tuning tuning;
   cli.add_option("--device", on)->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
   cli.add_option("--filter", filter, "regular expression over op/shape/dtype");
   cli.add_option("--seconds", seconds, "for each row, about")->check(CLI::PositiveNumber)->capture_default_str();
   cli.add_option("--json", json, "file for the rows");
   cli.add_option("--generation", generation, "of the GPU's kernels; 0: its own")->check(CLI::Range(0, 12));
+  auto* const tuned = cli.add_option("--tune", tuning.configs, "configs whose products are timed");
+  cli.add_option("--set", tuning.overrides, "options of these configs")->needs(tuned);
+  cli.add_option("--ranks", tuning.ranks, "of these configs; default: all devices of their [hardware], or 1")
+      ->check(CLI::PositiveNumber)
+      ->needs(tuned);
+  cli.add_option("--candidates", tuning.candidates, "kernels of the library for a product, at most")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str()
+      ->needs(tuned);
   cli.add_flag("--describe", only_describe, "only print the device, as JSON");
   cli.add_flag("--list", only_list, "only print the rows' names, for which no device is needed");
   CLI11_PARSE(cli, argc, argv);
   try {
-    const World world = on == "cuda" ? World::cuda : World::cpu;
+    const World world = on == "cuda" || !tuning.configs.empty() ? World::cuda : World::cpu;
     if (only_list) {
       for (const Row& row : rows_for(world))
         if (std::regex_search(row.name(), std::regex(filter))) fmt::print("{}\n", row.name());
@@ -152,6 +230,8 @@ int main(int argc, char** argv) {
     if (world == World::cuda) select_gpu();
     if (only_describe) {
       fmt::print("{}\n", describe(world));
+    } else if (!tuning.configs.empty()) {
+      tune(tuning, seconds, json);
     } else {
       run(world, filter, seconds, json, generation);
     }

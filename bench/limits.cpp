@@ -10,7 +10,8 @@
 namespace megalith::bench {
 
 Unit unit_of(const std::string& op) {
-  return op.starts_with("linear") || op.starts_with("attention") ? Unit::matrix : Unit::plain;
+  const bool product = op.starts_with("linear") && !op.starts_with("linear_backward_bias");
+  return product || op.starts_with("attention") ? Unit::matrix : Unit::plain;
 }
 
 Limits::Limits(Desk& d) {

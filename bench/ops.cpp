@@ -2,7 +2,9 @@
 // config on any machine, as `megalith plan` counts them. What a change to the step saves is the difference of two
 // tables.
 //
-//   bench_ops CONFIG [SECTION.KEY=VALUE...] [--ranks N] [--rank R]
+//   bench_ops CONFIG [SECTION.KEY=VALUE...] [--ranks N] [--rank R] [--products]
+//
+// --products lists the shapes of its matrix products, which bench_kernels --tune times.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
@@ -20,6 +22,8 @@ int main(int argc, char** argv) {
   cli.add_option("overrides", overrides);
   cli.add_option("--ranks", ranks)->check(CLI::PositiveNumber)->capture_default_str();
   cli.add_option("--rank", rank)->check(CLI::NonNegativeNumber)->capture_default_str();
+  bool products = false;
+  cli.add_flag("--products", products, "and the shapes of its matrix products");
   CLI11_PARSE(cli, argc, argv);
   try {
     const Config config = load_config(path, overrides);
@@ -46,6 +50,19 @@ int main(int argc, char** argv) {
     fmt::print("{} microbatches of {} rows; logits of {} at a time; {:.3f} GiB of the device\n",
                plan.batch.num_microbatches(), plan.rows(), plan.head_rows,
                static_cast<double>(step.memory.total(Place::device)) / (1 << 30));
+    if (products) fmt::print("{:>8} {:>8} {:>8} {:>9} {:>9}  {}\n", "M", "N", "K", "launches", "alignment", "is");
+    for (const auto& [s, count] : step.gemms) {
+      if (!products) break;
+      std::string is = fmt::format("{} to {}", name_of(s.input), name_of(s.output));
+      for (const auto& [flag, what] : {std::pair{s.a_transposed, "A^T"},
+                                       {s.b_transposed, "B^T"},
+                                       {s.accumulate, "added"},
+                                       {s.bias, "bias"},
+                                       {s.gelu, "GELU"},
+                                       {s.bias_gradient, "bias gradient"}})
+        if (flag) is += fmt::format(", {}", what);
+      fmt::print("{:8} {:8} {:8} {:9} {:9}  {}\n", s.M, s.N, s.K, count, s.alignment, is);
+    }
   } catch (const std::exception& error) {
     fmt::print(stderr, "bench_ops: {}\n", error.what());
     return 1;

@@ -58,6 +58,10 @@ if [ $tests = ON ]; then
   cmake --install "$build" --prefix "$out" --strip --component tests >/dev/null
   mkdir "$out/bench"
   cp bench/gpu.sh bench/gpu.py bench/predictions.py bench/step.py "$out/bench/"
+  # Whose products bench_kernels --tune times.
+  mkdir -p "$out/configs/hardware"
+  cp configs/*.toml "$out/configs/"
+  cp configs/hardware/*.toml "$out/configs/hardware/"
   [ ! -d ../shared/reference ] || cp -r ../shared/reference "$out/reference"
   # The commit of the sources, for the results file.
   if commit=$(git rev-parse HEAD 2>/dev/null); then
