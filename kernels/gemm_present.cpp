@@ -249,13 +249,17 @@ int64_t Gemm::room_for(const GemmCall& call) {
 // only in bf16: the error of the GPU's instruction for it, 2^-11, is as large as the rounding of f16. It runs inside
 // the GEMM's kernel, and then is the faster way, on Hopper (llm.c pull request 653, SGLang 34350) and on B200 (SGLang
 // 28168). On generations before and after these it was measured to be a slow second pass (llm.c 338, SGLang 34350):
-// there the second pass is ours, unless this GPU's table says otherwise.
+// there the second pass is ours. A table knows better: it has the product with the GELU, or only the one without.
 bool Gemm::fuses(const GemmCall& call) {
-  const bool measured = library_->choice_for(shape_of(call)) != nullptr;
+  const GemmShape shape = shape_of(call);
+  const bool measured = library_->choice_for(shape) != nullptr;
   if (call.M == 0 || call.N == 0) return false;
   if (call.bias_gradient) return measured && room_for(call) > 0 && library_->of(call).tuned;
+  GemmShape apart = shape;
+  apart.gelu = false;
   const int generation = library_->gpu.major;
-  if (call.output != DType::bf16 || (generation != 9 && generation != 10 && !measured)) return false;
+  const bool by_rule = (generation == 9 || generation == 10) && !library_->choice_for(apart);
+  if (call.output != DType::bf16 || (!measured && !by_rule)) return false;
   // The documented law of the library's second matrix, and vectors of the usual size in it.
   if (call.N % 8 != 0 || alignment(call.gelu_input) < 16) return false;
   return library_->of(call).found == CUBLAS_STATUS_SUCCESS;
@@ -299,8 +303,8 @@ std::vector<std::string> Gemm::describe(const GemmCounts& products) {
   std::vector<std::string> refusals;
   for (const auto& [wanted, count] : products) {
     GemmShape shape = wanted;
-    // A product that could sum a bias gradient, and does not.
-    if (!library_->choice_for(shape)) shape.bias_gradient = false;
+    // A product that could do more, and is had without.
+    if (!library_->choice_for(shape)) shape.bias_gradient = shape.gelu = false;
     if (!library_->choice_for(shape)) continue;
     tuned++;
     // Somewhere in memory, of that alignment.

@@ -312,6 +312,24 @@ TEST_F(CublasLt, AnEntryHoldsForItsAlignment) {
     EXPECT_LT(candidate.algorithm[1], 3u) << "no kernel with vectors";
 }
 
+// On Hopper in bf16 a GELU is taken along, unless it was measured apart; on others only where it was measured so.
+TEST_F(CublasLt, ATableDecidesAboutAGelu) {
+  const Tensor dy = tensor(bf16, {96, 48}, 1), w = tensor(bf16, {48, 64}, 2), h = tensor(bf16, {96, 64}, 3),
+               dh = tensor(bf16, {96, 64}, 4);
+  const GemmCall with = linear_backward_input_gelu_call(dh, dy, w, h), apart = linear_backward_input_call(dh, dy, w);
+  for (const simt::Chip& chip : {simt::h100, simt::a100}) {
+    const simt::AsChip machine(chip);
+    cuda::Gemm untuned(none);
+    EXPECT_EQ(untuned.fuses(with), chip.major == 9);
+    const GemmChoice fused = untuned.candidates(with, 8)[0], alone = untuned.candidates(apart, 8)[0];
+    cuda::Gemm measured_apart(std::vector{table({alone})}), measured_both(std::vector{table({alone, fused})});
+    EXPECT_FALSE(measured_apart.fuses(with));
+    EXPECT_TRUE(measured_both.fuses(with));
+    for (cuda::Gemm* gemm : {&measured_apart, &measured_both})
+      EXPECT_NE(gemm->describe({{shape_of(with), 1}})[0].find("; 1 of 1 shape "), std::string::npos);
+  }
+}
+
 TEST_F(CublasLt, ABiasGradientIsSummedInTheProductWhereATableSaysSo) {
   const Layer l;
   cuda::Gemm untuned(none);
