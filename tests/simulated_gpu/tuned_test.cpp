@@ -16,7 +16,7 @@
 namespace megalith {
 namespace {
 
-constexpr int64_t version = 990100;
+constexpr int64_t simulated_version = 990100;
 
 class TunedGemm : public testing::Test {
  protected:
@@ -70,7 +70,8 @@ class TunedGemm : public testing::Test {
       return id == 0 ? 0.001 : largest ? 1 / id : id;  // 0: what is no product
     };
     bench::Tuner tuner(s, arena, clock, 100'000, 8);
-    GemmTable table{.gpu = device::properties().name, .library = version, .driver = "", .date = "a day", .choices = {}};
+    GemmTable table{
+        .gpu = device::properties().name, .library = simulated_version, .driver = "", .date = "a day", .choices = {}};
     for (const auto& [shape, count] : rehearse(config_, make_plan(config_, 1, 0)).gemms) {
       const bench::TunedProduct product = tuner.tune(shape);
       EXPECT_EQ(product.why, "");
