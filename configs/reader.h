@@ -140,7 +140,7 @@ class Reader {
         expect(node.is_number());
         if (const auto* integer = node.as_integer()) value = static_cast<double>(integer->get());
         break;
-      case Key::Kind::text: expect(node.is_string() || (field->may_list && value)); break;
+      case Key::Kind::text: expect(node.is_string() || (field->may_list && node.is_array() && value)); break;
       case Key::Kind::choice: expect(node.is_string()); break;
     }
     store(*field, *value, where);

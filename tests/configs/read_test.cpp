@@ -172,6 +172,9 @@ TEST(Override, ReadsLists) {
   EXPECT_EQ(overridden({"data.train=[a"}).data.train, "[a");
   EXPECT_NE(text_refusal("[data]\ntrain = [1, 2]\n").find("is an array, expected a string or a list of strings"),
             std::string::npos);
+  for (const std::string other : {"false", "2", "0.5"})
+    EXPECT_NE(text_refusal("[data]\ntrain = " + other + "\n").find("expected a string or a list of strings"),
+              std::string::npos);
   EXPECT_NE(text_refusal("[data]\ntrain = []\n").find("empty list"), std::string::npos);
   EXPECT_NE(text_refusal("[data]\ntrain = \"a\\nb\"\n").find("line break"), std::string::npos);
   EXPECT_NE(text_refusal("[data]\ntrain = [\"a\\nb 1\"]\n").find("line break"), std::string::npos);
