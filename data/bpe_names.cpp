@@ -112,6 +112,19 @@ void BpeNames::add_merge(const std::string& left, const std::string& right, cons
   merges_.push_back(merge);
 }
 
+void BpeNames::add_merges(std::string_view text, const std::string& path) {
+  int64_t number = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    std::string line(text.substr(begin, end - begin));
+    begin = end + 1;
+    number++;
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (line.empty() || (number == 1 && line.starts_with("#version"))) continue;
+    add_merge(line, path, "line", number);
+  }
+}
+
 BpeVocabulary BpeNames::without_merges() const {
   const auto size = static_cast<int64_t>(ids_.size() + specials_.size());
   std::vector<const std::string*> holder(static_cast<size_t>(size));

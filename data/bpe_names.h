@@ -34,6 +34,9 @@ class BpeNames {
   void add_merge(const std::string& left, const std::string& right, const std::string& path, const char* place,
                  int64_t number);
 
+  // Those of a merges.txt: one a line, in their order, under a first line that may say its version.
+  void add_merges(std::string_view text, const std::string& path);
+
   // Checks that ids are 0 .. V-1, each once, and that each byte and the end of a text has one.
   BpeVocabulary without_merges() const;
   const std::vector<BpeVocabulary::Merge>& merges() const { return merges_; }

@@ -9,24 +9,6 @@
 
 namespace megalith {
 
-namespace {
-
-void read_merges(const std::string& path, BpeNames& names) {
-  const std::string text = read_text_file(path);
-  int64_t number = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    std::string line = text.substr(begin, end - begin);
-    begin = end + 1;
-    number++;
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (line.empty() || (number == 1 && line.starts_with("#version"))) continue;
-    names.add_merge(line, path, "line", number);
-  }
-}
-
-}  // namespace
-
 std::array<uint8_t, 256> bytes_in_gpt2_order() {
   std::array<uint8_t, 256> order;
   for (size_t i = 0; i < order.size(); i++) order[i] = static_cast<uint8_t>(i);
@@ -38,7 +20,8 @@ BpeVocabulary read_bpe(const std::string& folder) {
   const std::string vocab_path = folder + "/vocab.json";
   BpeNames names(read_json_file(vocab_path), vocab_path, "vocab.json");
   BpeVocabulary vocabulary = names.without_merges();
-  read_merges(folder + "/merges.txt", names);
+  const std::string merges_path = folder + "/merges.txt";
+  names.add_merges(read_text_file(merges_path), merges_path);
   vocabulary.merges = names.merges();
   return vocabulary;
 }

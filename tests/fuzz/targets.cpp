@@ -1,8 +1,5 @@
 #include "tests/fuzz/targets.h"
 
-#include <stdlib.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <functional>
@@ -33,8 +30,8 @@ const std::string seeds = MEGALITH_SOURCE_DIR "/tests/fuzz/seeds/";
 class MemoryFile {
  public:
   const std::string& put(std::string_view bytes) {
-    file_.resize(0);
-    file_.append(bytes);
+    file_.write(0, bytes.data(), static_cast<int64_t>(bytes.size()));
+    file_.resize(static_cast<int64_t>(bytes.size()));
     return file_.path();
   }
   const File& file() const { return file_; }
@@ -142,9 +139,11 @@ bool read_tokens(std::string_view bytes) {
   return refused_or([&] { read_all(has_llmc_header(path) ? *open_llmc(path) : *open_raw(path)); });
 }
 
-// A text comes back from its tokens. Making a tokenizer takes ten times as long as reading one, so some are tried.
-void try_vocabulary(const BpeVocabulary& vocabulary, std::string_view bytes) {
-  if (bytes.size() % 16 != 0) return;
+// Making a tokenizer takes ten times as long as reading one, so some are tried.
+bool is_tried(std::string_view bytes) { return bytes.size() % 16 == 0; }
+
+// A text comes back from its tokens.
+void try_vocabulary(const BpeVocabulary& vocabulary) {
   const auto tokenizer = make_bpe_tokenizer(vocabulary);
   const std::string text = "What is read, comes back: \xc3\xa4\xff\n\n  12 ab.";
   std::vector<int32_t> ids;
@@ -155,44 +154,33 @@ void try_vocabulary(const BpeVocabulary& vocabulary, std::string_view bytes) {
 bool read_vocab_json(std::string_view bytes) {
   static MemoryFile memory;
   const std::string& path = memory.put(bytes);
-  return refused_or(
-      [&] { try_vocabulary(BpeNames(read_json_file(path), path, "vocab.json").without_merges(), bytes); });
+  return refused_or([&] {
+    const BpeVocabulary vocabulary = BpeNames(read_json_file(path), path, "vocab.json").without_merges();
+    if (is_tried(bytes)) try_vocabulary(vocabulary);
+  });
 }
 
-// A folder with a file in memory under a name, and others beside it.
-class MemoryFolder {
- public:
-  MemoryFolder(const char* name, const std::string& others) {
-    path_ = (std::filesystem::temp_directory_path() / "megalith-fuzz-XXXXXX").string();
-    expect(::mkdtemp(path_.data()) != nullptr, "no temporary folder");
-    for (const auto& entry : std::filesystem::directory_iterator(others))
-      std::filesystem::create_symlink(entry.path(), path_ + "/" + entry.path().filename().string());
-    std::filesystem::create_symlink(memory_.put(""), path_ + "/" + name);
-  }
-  ~MemoryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& put(std::string_view bytes) {
-    memory_.put(bytes);
-    return path_;
-  }
-
- private:
-  MemoryFile memory_;
-  std::string path_;
-};
-
+// Of the tokens beside it, which are read once.
 bool read_merges_txt(std::string_view bytes) {
-  static MemoryFolder folder("merges.txt", seeds + "beside_merges");
-  const std::string& path = folder.put(bytes);
-  return refused_or([&] { try_vocabulary(read_bpe(path), bytes); });
+  static const std::string beside = seeds + "beside_merges/vocab.json";
+  static const BpeNames tokens(read_json_file(beside), beside, "vocab.json");
+  return refused_or([&] {
+    BpeNames names = tokens;
+    names.add_merges(bytes, "merges.txt");
+    if (!is_tried(bytes)) return;
+    BpeVocabulary vocabulary = names.without_merges();
+    vocabulary.merges = names.merges();
+    try_vocabulary(vocabulary);
+  });
 }
 
 bool read_tokenizer(std::string_view bytes) {
   static MemoryFile memory;
   const std::string& path = memory.put(bytes);
-  return refused_or([&] { try_vocabulary(read_tokenizer_json(path), bytes); });
+  return refused_or([&] {
+    const BpeVocabulary vocabulary = read_tokenizer_json(path);
+    if (is_tried(bytes)) try_vocabulary(vocabulary);
+  });
 }
 
 // Of the record that the seed has. What is found to be as the record says is so in the eyes of HDF5's library as well.
