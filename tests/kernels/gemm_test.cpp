@@ -75,6 +75,7 @@ TEST(Gemm, TilesGiveTheSameBitsForAnyThreads) {
                 .input = type,
                 .output = type});
       bits.push_back(mc.bits());
+      EXPECT_EQ(omp_get_max_threads(), threads) << "as before";
     }
     omp_set_num_threads(2);
     for (const auto& other : bits) EXPECT_TRUE(bits[0] == other) << name_of(type);
