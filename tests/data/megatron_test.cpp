@@ -11,7 +11,6 @@
 namespace megalith {
 namespace {
 
-using nlohmann::json;
 using test::Scratch;
 
 // argv: prefix of a dataset of ours, a file for the answer, a prefix for a copy.
@@ -59,10 +58,10 @@ TEST(IndexedDataset, MegatronReadsOursAndWritesTheSameBytes) {
                               .c_str()),
               0)
         << read_file(scratch.path("err"));
-    const json told = json::parse(read_file(answer));
+    const nlohmann::json told = nlohmann::json::parse(read_file(answer));
     EXPECT_EQ(told.at("dtype"), c.dtype);
-    EXPECT_EQ(told.at("middle"), json({2, c.largest}));
-    const json bounds = told.at("documents");
+    EXPECT_EQ(told.at("middle"), nlohmann::json({2, c.largest}));
+    const nlohmann::json bounds = told.at("documents");
     ASSERT_EQ(bounds.size(), documents.size() + 1);
     for (size_t d = 0; d < documents.size(); d++) {
       std::vector<int32_t> found;
