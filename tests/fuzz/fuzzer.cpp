@@ -6,13 +6,9 @@
 
 #include "tests/fuzz/targets.h"
 
-using namespace megalith::fuzz;
-
-static const Target& chosen() {
-  static const Target& one = [&]() -> const Target& {
-    const char* name = std::getenv("MEGALITH_FUZZ_TARGET");
-    return target(name ? name : "");
-  }();
+static const megalith::fuzz::Target& chosen() {
+  static const char* name = std::getenv("MEGALITH_FUZZ_TARGET");
+  static const megalith::fuzz::Target& one = megalith::fuzz::target(name ? name : "");
   return one;
 }
 
