@@ -195,6 +195,7 @@ def check_the_checks(text, help_of):
 
 
 def main(program, readme=ROOT / "README.md"):
+    program = os.path.abspath(program)  # it stands in for itself in another folder
     text, help_of = pathlib.Path(readme).read_text(), Help(program)
     check_the_checks(text, help_of)
     wrong = check(text, help_of) + check_mentions((ROOT / "FEATURES.md").read_text(), help_of)
