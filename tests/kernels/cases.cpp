@@ -186,7 +186,8 @@ Case linear_backward_weight_case(int64_t N, int64_t I, int64_t O, bool bias, DTy
                   }
               },
           .same_for_any_threads = t != bf16 || !cpu::has_fast_bf16(),
-          .accumulates = add ? std::set<std::string>{"dw", "db"} : std::set<std::string>{"db"}};
+          .accumulates = add ? std::set<std::string>{"dw", "db"} : std::set<std::string>{"db"},
+          .also = bias ? std::vector<std::string>{"linear_backward_bias"} : std::vector<std::string>{}};
 }
 
 Case dropout_case(int64_t N, int64_t C, double p, DType t) {
