@@ -6,7 +6,7 @@ its results file.
 
 A prediction names GPUs, as a pattern, and a row of `bench_kernels`, of its second run on a Hopper (`--generation 8`: the
 kernels of older GPUs), or of `bench/step.py`. Attention's rates are TFLOP/s of causal pairs, a step's tokens a second."""
-import re, subprocess, sys
+import os, re, subprocess, sys
 
 import step
 
@@ -77,6 +77,9 @@ OLDER_FILTER = "^attention.*bf16"
 if __name__ == "__main__":
     if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
+    if not os.path.exists(sys.argv[1]):
+        print(f"{sys.argv[1]} is not built: skipped")
+        sys.exit(77)
     listed = subprocess.run([sys.argv[1], "--device", "cuda", "--list"], capture_output=True, text=True, check=True).stdout.splitlines()
     if missing := not_measured(listed):
         sys.exit("predicted in bench/predictions.py, and no bench has such a row:\n" + "\n".join(missing))

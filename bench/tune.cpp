@@ -77,6 +77,15 @@ double Tuner::time(const std::vector<Operands>& sets, const std::function<void(c
   return seconds_(works);
 }
 
+namespace {
+// In a build without CUDA there is none, nor anything to time.
+void finish_bias_gradient(cuda::Queue queue, void* sums, Tensor db) {
+  queue.workspace = sums;
+  const auto finish = [&](auto on) { cuda::finish_bias_gradient(on, db); };
+  if constexpr (has_cuda) finish(queue);
+}
+}  // namespace
+
 // With seconds, those of the library's first, and candidates; none where that is 0.
 GemmChoice Tuner::fastest(const GemmShape& shape, const std::vector<Operands>& sets) {
   cuda::Queue queue = stream_.queue();
@@ -87,10 +96,7 @@ GemmChoice Tuner::fastest(const GemmShape& shape, const std::vector<Operands>& s
   for (const GemmChoice& candidate : gemm_.candidates(sets[0].call(shape, sums), most_)) {
     const double seconds = time(sets, [&](const Operands& set) {
       gemm_.run(queue, set.call(shape, sums), candidate);
-      if (!shape.bias_gradient) return;
-      cuda::Queue behind = queue;
-      behind.workspace = sums;
-      cuda::finish_bias_gradient(behind, set.db);
+      if (shape.bias_gradient) finish_bias_gradient(queue, sums, set.db);
     });
     const int64_t count = best.candidates + 1;
     const double first = count == 1 ? seconds : best.first_seconds;

@@ -9,4 +9,5 @@ for chip in A100 L4; do
   MEGALITH_SIMULATED_GPU=$chip ctest --preset cpu -R '^(simt/|simulated_gpu/alone)' --no-tests=error
 done
 cmake --build --preset cpu -j "$(nproc)" -- --quiet  # the benchmarks as well
+ctest --preset cpu -R '^bench/' --no-tests=error
 if command -v clang++ >/dev/null; then tests/fuzz/fuzz.sh 1800; fi
