@@ -2,9 +2,10 @@
 // each number has its source; [hardware] of a Config names one.
 //
 // What data sheets say stands in [device], [host], [node] and [network], and every key of these must be there. What
-// they do not say, how much of it programs get, is calibrated: ten numbers, whose defaults bench/published.py fits to
-// published runs, and which measured runs of one's own replace. [stack] describes a training program other than
-// Megalith, to hold predictions against what others have published.
+// they do not say, how much of it programs get, is calibrated: ten numbers, which measured runs of one's own replace.
+// Their defaults are fitted to published runs by bench/published.py, but for a CPU's fork, which `megalith measure`
+// finds. [stack] describes a training program other than Megalith, to hold predictions against what others have
+// published.
 //
 // Errors: megalith::Error, whose message names file:line, the key, the value and the remedy.
 #pragma once
