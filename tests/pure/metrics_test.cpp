@@ -93,6 +93,13 @@ TEST_F(MetricsFile, DropsWhatIsNoStep) {
   }
 }
 
+TEST_F(MetricsFile, ThatCannotBeWrittenLeavesNothingThatALineCalls) {
+  std::filesystem::create_directory(path());
+  EXPECT_ERROR(std::make_unique<Metrics>(folder_, true, 1, Rates{}, Start{}, Reporting{}), "metrics.jsonl");
+  log_to_console();
+  log_line("a line after it", LogTo::console);  // ASan sees what it reads
+}
+
 TEST_F(MetricsFile, AppendsOneObjectAStep) {
   put("{\"step\":1}\n{\"step\":2}\n");
   const double before = static_cast<double>(::time(nullptr));

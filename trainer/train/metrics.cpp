@@ -110,7 +110,6 @@ Metrics::Metrics(const std::string& run_folder, bool rank0, int64_t completed, c
       first_step_(completed),
       tokens_(rates.tokens_before) {
   if (!active_) return;
-  before_console_lines([this] { bar_.clear(); });
   const std::string path = folder_ + "/metrics.jsonl";
   if (completed == 0) keep_earlier(folder_, path);
   const std::string kept = lines_until(path, completed);
@@ -120,6 +119,7 @@ Metrics::Metrics(const std::string& run_folder, bool rank0, int64_t completed, c
   write_file(path, kept, {.replace = true});
   file_.emplace(path, true, warn_of_disk);
   if (reporting.tensorboard) events_.emplace(folder_ + "/tensorboard", completed, unix_time());
+  before_console_lines([this] { bar_.clear(); });  // last: a constructor that throws has no destructor to take it back
 }
 
 Metrics::~Metrics() {
