@@ -10,7 +10,7 @@ namespace megalith {
 template <class Work>
 void in_parallel(size_t count, Work work) {
   std::exception_ptr error;
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for schedule(dynamic) if (count > 1)
   for (size_t i = 0; i < count; i++) {
     try {
       work(i);
