@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs every test once: those of the libraries under the address and
-# undefined-behaviour sanitizers, those of programs on the program as it is. With CI=true, warnings are errors.
-# tests/nightly.sh also runs the long loops, and has the sanitizers look at stacks and for all undefined behaviour.
+# Installs what is missing, builds, and runs every test once: those of the libraries that read files or compute under the
+# address and undefined-behaviour sanitizers, those of the trainer and of programs on the program as it is. With CI=true,
+# warnings are errors. tests/nightly.sh also runs the long loops, and has the sanitizers look at the trainer, at stacks and
+# for all undefined behaviour.
 set -euo pipefail
 cd "$(dirname "$0")"
 

@@ -4,7 +4,11 @@
 # files. For a machine at night.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-MEGALITH_LONG_TESTS=1 MEGALITH_SANITIZE_FULLY=1 ./test.sh
+export MEGALITH_LONG_TESTS=1
+MEGALITH_SANITIZE_FULLY=1 ./test.sh
+cmake --build --preset cpu-asan -j "$(nproc)" --target test_pure -- --quiet
+ctest --test-dir build/cpu-asan -R '^pure/' -j "$(nproc)" --output-on-failure --no-tests=error
+unset MEGALITH_LONG_TESTS
 for chip in A100 L4; do
   MEGALITH_SIMULATED_GPU=$chip ctest --preset cpu -R '^(simt/|simulated_gpu/alone)' --no-tests=error
 done
