@@ -60,8 +60,7 @@ def one_kill(args, name, rng):
         job.process.wait(60)
     except subprocess.TimeoutExpired:
         wrong.append(f"mpirun lives on after {target} was killed")
-        os.killpg(job.process.pid, signal.SIGKILL)
-        job.process.wait()
+        job.end()
     begin = time.monotonic()
     while any(lives(rank) for rank in ranks):
         if time.monotonic() - begin > 30:

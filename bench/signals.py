@@ -47,7 +47,7 @@ def one_signal(args, name, kind, grace, rng):
         job.process.wait(60)
     except subprocess.TimeoutExpired:
         print(f"  {name}, SIG{kind[0]} to {kind[1]} is not heeded\n{job.said()}", flush=True)
-        os.killpg(job.process.pid, signal.SIGKILL)
+        job.end()
         return "hangs", 0, 60
     seconds = time.monotonic() - begin
     if not stepped and not job.stepped() and newest(job.folder) == before:

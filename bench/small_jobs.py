@@ -1,4 +1,5 @@
 """Small runs on the CPU, in several layouts, that scripts end before their time: signals.py, kills.py."""
+import atexit
 import filecmp
 import glob
 import json
@@ -50,6 +51,9 @@ def environment(grace):
                 OMPI_MCA_odls_base_sigkill_timeout=str(grace), PRTE_MCA_odls_base_sigkill_timeout=str(grace))
 
 
+signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # and not without ending its job
+
+
 class Job:
     """A run of the layout, or the rest of it; `more`: overrides."""
     def __init__(self, args, name, more=(), grace=10):
@@ -61,6 +65,19 @@ class Job:
             [args.mpirun, "--oversubscribe", "--bind-to", "none", "-n", str(ranks), args.megalith, "train", "config.toml",
              f"run.output={self.folder}", *overrides, *args.overrides, *more],
             cwd=args.work, stdout=self.out, stderr=subprocess.STDOUT, env=environment(grace), start_new_session=True)
+        atexit.register(self.end)  # also where a script gives up
+
+    def end(self):
+        """Whatever it is at; the ranks have groups of their own."""
+        if self.process.poll() is None:
+            ranks = self.ranks()
+            os.killpg(self.process.pid, signal.SIGKILL)
+            for rank in ranks:
+                try:
+                    os.kill(rank, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            self.process.wait()
 
     def said(self):
         with open(self.out.name) as file:

@@ -5,10 +5,12 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 #include "trainer/commands/command_line.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/log.h"
+#include "trainer/job/signal_watch.h"
 #include "trainer/session/open_session.h"
 
 namespace megalith {
@@ -50,10 +52,17 @@ int run(const CommandLine& line, const Session& session) {
 int main(int argc, char** argv) {
   // Exceeding a limit on file sizes becomes an error of the write, which names the remedy, and not a silent death.
   std::signal(SIGXFSZ, SIG_IGN);
+  // Open MPI 4's mpirun may wait for ever for a rank that ends before MPI_Init has. So a signal waits until then and,
+  // in a command that ends by signals in its own way, until it can. Not where ranks wait for one another in a folder,
+  // which may take long; nor without a launcher, where MPI_Init starts a process that would inherit this.
+  std::optional<megalith::Uninterrupted> starting(std::in_place);
   const megalith::CommandLine line(argc, argv);
   std::unique_ptr<megalith::Session> session;
   try {
+    const bool by_mpi = line.communication().rendezvous.empty();
+    if (!by_mpi || megalith::launch_of_this_process().launcher.empty()) starting.reset();
     session = megalith::open_session(line.communication(), &argc, &argv);
+    if (!line.ends_by_signals()) starting.reset();
   } catch (const std::exception& e) {
     fmt::print(stderr, "megalith: {}\n", e.what());
     return 1;

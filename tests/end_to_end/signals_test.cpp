@@ -146,6 +146,38 @@ INSTANTIATE_TEST_SUITE_P(
                     SignalledRun{4, {{SIGUSR2, Target::mpirun}, {SIGINT, Target::last_rank}}}),
     [](const auto& suite) { return fmt::format("on_{}_ranks", suite.param.ranks); });
 
+// Before MPI_Init is over on all ranks: Open MPI 4's mpirun may wait for ever for a rank that ends in there.
+TEST(Signal, to_a_rank_that_starts_waits_until_it_has) {
+  const Scratch scratch;
+  write_signalled_config(scratch);
+  write_file(scratch / "late", "#!/bin/sh\nuntil [ -e go ]; do sleep 0.01; done\nexec '" +
+                                   place("MEGALITH_PROGRAM", MEGALITH_PROGRAM) + "' \"$@\"\n");
+  fs::permissions(scratch / "late", fs::perms::owner_all);
+  const auto signalled = [&](const Args& args, int signal) {
+    fs::remove(scratch / "go");
+    Process process(mpirun({{1, args}, {1, args, scratch / "late"}}), scratch.folder());
+    for (const double start = now(); Process::ranks().empty() && now() - start < 60;) sleep_for(0.01);
+    sleep_for(0.5);  // for it to reach MPI_Init, and wait there
+    send_signal(process, signal, Target::first_rank);
+    sleep_for(0.1);
+    EXPECT_EQ(Process::ranks().size(), 1u) << "it has not waited";
+    write_file(scratch / "go", "");
+    return process.wait(30);
+  };
+  const Args train{"train", "config.toml", "train.steps=2"};
+  const Result fresh = signalled(train, SIGUSR1);
+  EXPECT_EQ(fresh.status, 128 + SIGUSR1) << fresh.text();
+  EXPECT_EQ(last_word(scratch / "run"),
+            "ended: rank 0: SIGUSR1; there is no checkpoint in run/checkpoints, and 0 steps are lost");
+  succeed(mpirun(2, train), scratch);
+  const Result resumed = signalled({"train", "config.toml"}, SIGTERM);
+  EXPECT_EQ(resumed.status, saved_status) << resumed.text();
+  EXPECT_EQ(newest_step(scratch / "run"), 2);
+  EXPECT_EQ(last_word(scratch / "run").find("ended: rank 0: SIGTERM; step 2 is in a checkpoint"), 0u);
+  const Result other = signalled({"generate", "--checkpoint", "run", "--prompt", "a"}, SIGINT);
+  EXPECT_EQ(other.status, 128 + SIGINT) << other.text();
+}
+
 // Where mpirun itself is asked to end, it tells its ranks, and kills them later.
 TEST(Signal, that_ends_mpirun_has_the_run_saved) {
   for (const Signalled& signal : {Signalled{SIGTERM, Target::mpirun}, Signalled{SIGINT, Target::group}}) {

@@ -21,6 +21,7 @@ struct Command {
   std::function<int()> on_rank_0;
   std::function<int(const Session&)> on_all_ranks = {};
   std::function<CommunicationConfig()> communication = {};
+  bool ends_by_signals = false;  // in its own way, which SignalWatch sees to
 };
 
 // Each adds its subcommand to the parser.

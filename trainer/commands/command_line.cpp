@@ -147,6 +147,11 @@ CommunicationConfig CommandLine::communication() const {
   return chosen && chosen->communication ? chosen->communication() : CommunicationConfig{};
 }
 
+bool CommandLine::ends_by_signals() const {
+  const Command* chosen = stop_ ? nullptr : parsed();
+  return chosen && chosen->ends_by_signals;
+}
+
 int CommandLine::run(const Session& session) const {
   const bool help = stop_ && stop_->get_exit_code() == 0;
   together(session, [&] {

@@ -30,7 +30,7 @@ Command train_command(CLI::App& cli) {
     });
     return Run(config, session, predicted_step).train();
   };
-  return {app, {}, train, [o] { return load_communication(o->config, o->overrides); }};
+  return {app, {}, train, [o] { return load_communication(o->config, o->overrides); }, true};
 }
 
 Command verify_command(CLI::App& cli) {
