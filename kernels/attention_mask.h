@@ -10,14 +10,15 @@ namespace megalith::cuda::attention {
 struct Mask {
   uint64_t key = 0, first_row = 0;
   uint32_t threshold = 0;
-  float scale = 1;
+  float scale = 1, unscaled = 1;  // of what is kept, and its inverse
 
   Mask() = default;
   explicit Mask(const Dropout& d)
       : key(dropout_key(d)),
         first_row(static_cast<uint64_t>(d.first_row)),
         threshold(dropout_threshold(d)),
-        scale(static_cast<float>(1.0 / (1.0 - d.p))) {}
+        scale(static_cast<float>(1.0 / (1.0 - d.p))),
+        unscaled(static_cast<float>(1.0 - d.p)) {}
 };
 struct HeadMask {
   Mask mask;
