@@ -213,12 +213,22 @@ class Gpu(unittest.TestCase):
         self.assertIsNone(older.why_not)
         self.assertIn("--generation 8", " ".join(older.command))
         self.assertIn("for Hopper", parts("8.0")["bench attention of generation 8"].why_not)
-        self.assertEqual(predictions.compare("NVIDIA Pretence 9000", results), [])
+        self.assertEqual({one["where"] for one in predictions.compare("NVIDIA Pretence 9000", results)}, {"graphs"})
+
+    def test_steps_as_graphs_are_held_against_those_launched_one_by_one(self):
+        peers = [{"name": step.GRAPHS, "tokens_per_second": 300.0}, {"name": "PyTorch", "tokens_per_second": 90.0}]
+        results = {"steps": {"rows": [{"name": "nanogpt-small-bf16", "tokens_per_second": 100.0, "peers": peers},
+                                      {"name": "gpt2-124m-bf16", "why": "it died"}]}}
+        compared = predictions.compare("NVIDIA Pretence 9000", results)
+        self.assertEqual([(one["row"], one["measured"], one["ratio"]) for one in compared],
+                         [("gpt2-124m-bf16", None, None), ("nanogpt-small-bf16", 3, 2)])
+        self.assertRegex(list(predictions.lines(compared))[1], r"bf16, graphs +predicted +1.5 times, measured 3.00: 2.00 of it")
 
     def test_a_prediction_that_nobody_measures_is_named(self):
-        rows = [row for _, where, row, _ in predictions.PREDICTIONS if where != predictions.STEPS]
+        rows = {row for _, where, row, _ in predictions.PREDICTIONS if where in (predictions.KERNELS, predictions.OLDER)}
         self.assertEqual(predictions.not_measured(rows), [])
-        self.assertEqual(predictions.not_measured(rows[1:]), ["kernels: " + rows[0]])
+        gone = "attention_backward/B4 T4096 H32 D64/bf16"
+        self.assertEqual(predictions.not_measured(rows - {gone}), [f"kernels: {gone}", f"kernels_of_generation_8: {gone}"])
 
     def test_nine_minutes_are_the_default(self):
         self.assertEqual(gpu.options(["FOLDER"]).minutes, 9)

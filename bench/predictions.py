@@ -5,15 +5,18 @@ its results file.
   bench/predictions.py BENCH_KERNELS    whether each predicted row is one that is measured (a test of every build)
 
 A prediction names GPUs, as a pattern, and a row of `bench_kernels`, of its second run on a Hopper (`--generation 8`: the
-kernels of older GPUs), or of `bench/step.py`. Attention's rates are TFLOP/s of causal pairs, a step's tokens a second."""
+kernels of older GPUs), or of `bench/step.py`. Attention's rates are TFLOP/s of causal pairs, a step's tokens a second, and of
+steps whose launches are graphs, how many times the tokens of launches one by one."""
 import os, re, subprocess, sys
 
 import step
 
 KERNELS, OLDER, STEPS = "kernels", "kernels_of_generation_8", "steps"  # keys of the results file
+GRAPHS = "graphs"  # a peer of the rows of steps
 HOPPER = "H100|H200|GH200"
 
-# GPUs, where it is measured, row, rate. Those of attention are ceilings of a model: a ratio above 1 refutes it.
+# GPUs, where it is measured, row, rate. Those of attention are ceilings of a model: a ratio above 1 refutes it. Of graphs it is
+# what they give at least.
 PREDICTIONS = [
     (HOPPER, KERNELS, "attention_forward/B16 T1024 H32 D64/bf16", 350),
     (HOPPER, KERNELS, "attention_forward/B4 T4096 H32 D64/bf16", 480),
@@ -23,6 +26,16 @@ PREDICTIONS = [
     (HOPPER, KERNELS, "attention_backward/B4 T4096 H32 D64/bf16", 630),
     (HOPPER, KERNELS, "attention_backward/B16 T1024 H16 D128/bf16", 560),
     (HOPPER, KERNELS, "attention_backward/B4 T4096 H16 D128/bf16", 670),
+    (HOPPER, KERNELS, "attention_backward dropout/B16 T1024 H32 D64/bf16", 210),
+    (HOPPER, KERNELS, "attention_backward dropout/B16 T1024 H16 D128/bf16", 340),
+    (HOPPER, OLDER, "attention_forward/B16 T1024 H32 D64/bf16", 385),
+    (HOPPER, OLDER, "attention_forward/B4 T4096 H32 D64/bf16", 420),
+    (HOPPER, OLDER, "attention_forward/B16 T1024 H16 D128/bf16", 385),
+    (HOPPER, OLDER, "attention_forward/B4 T4096 H16 D128/bf16", 420),
+    (HOPPER, OLDER, "attention_backward/B16 T1024 H32 D64/bf16", 185),
+    (HOPPER, OLDER, "attention_backward/B4 T4096 H32 D64/bf16", 200),
+    (HOPPER, OLDER, "attention_backward/B16 T1024 H16 D128/bf16", 190),
+    (HOPPER, OLDER, "attention_backward/B4 T4096 H16 D128/bf16", 210),
     ("A100", KERNELS, "attention_forward/B16 T1024 H18 D112/bf16", 220),
     ("A100", KERNELS, "attention_forward/B4 T4096 H18 D112/bf16", 240),
     ("A100", KERNELS, "attention_forward/B16 T1024 H16 D128/bf16", 220),
@@ -31,6 +44,8 @@ PREDICTIONS = [
     ("A100", KERNELS, "attention_backward dropout/B16 T1024 H16 D128/bf16", 130),
     ("H200", STEPS, "gpt2-124m-bf16", 581100),
     ("H200", STEPS, "gpt2-1558m-bf16", 50570),
+    (".", GRAPHS, "gpt2-124m-bf16", 1),
+    (".", GRAPHS, "nanogpt-small-bf16", 1.5),
 ]
 
 
@@ -43,6 +58,9 @@ def measured(results):
     for row in results.get(STEPS, {}).get("rows", []):
         if "tokens_per_second" in row:
             rates[STEPS, row["name"]] = row["tokens_per_second"]
+        for peer in row.get("peers", []):
+            if peer["name"] == step.GRAPHS and "tokens_per_second" in peer:
+                rates[GRAPHS, row["name"]] = peer["tokens_per_second"] / row["tokens_per_second"]
     return rates
 
 
@@ -59,16 +77,17 @@ def compare(gpu, results):
 
 def lines(compared):
     for one in compared:
-        unit = "tokens/s" if one["where"] == STEPS else "TFLOP/s"
-        row = one["row"] + (", generation 8" if one["where"] == OLDER else "")
+        unit = {STEPS: "tokens/s", GRAPHS: "times"}.get(one["where"], "TFLOP/s")
+        row = one["row"] + {OLDER: ", generation 8", GRAPHS: ", graphs"}.get(one["where"], "")
+        measured = f"{one['measured']:{'.2f' if one['where'] == GRAPHS else '.0f'}}" if one["measured"] else None
         yield f"{row:48} predicted {one['predicted']:7g} {unit}, " + \
-            (f"measured {one['measured']:.0f}: {one['ratio']:.2f} of it" if one["measured"] else "not measured")
+            (f"measured {measured}: {one['ratio']:.2f} of it" if measured else "not measured")
 
 
 def not_measured(kernel_rows):
     """Predicted rows that no bench has."""
     rows = {KERNELS: kernel_rows, OLDER: [row for row in kernel_rows if re.search(OLDER_FILTER, row)],
-            STEPS: list(step.SHAPES["cuda"])}
+            STEPS: list(step.SHAPES["cuda"]), GRAPHS: list(step.SHAPES["cuda"])}
     return [f"{where}: {row}" for _, where, row, _ in PREDICTIONS if row not in rows[where]]
 
 

@@ -22,6 +22,8 @@ needs: bench_step built; python3 with torch (from PyPI), without which only Mega
 """
 import argparse, json, os, platform, statistics, subprocess, sys, tempfile, time
 
+GRAPHS = "Megalith, graphs"
+
 SHAPES = {
     # name: layers, hidden, heads, vocab, sequence, sequences of a microbatch, microbatches a step, dtype, steps a round
     "cpu": {
@@ -190,7 +192,7 @@ def commands_of(name, B, microbatches, o, has_torch):
                               "--vocab", str(V), "--sequence", str(T), "--batch", str(B), "--microbatches", str(microbatches),
                               "--compute", dtype, "--steps", str(steps), "--on-request"])]
     if o.device == "cuda":
-        commands.append(("Megalith, graphs", commands[0][1] + ["--graphs"]))
+        commands.append((GRAPHS, commands[0][1] + ["--graphs"]))
     variants = ["eager"] if o.device == "cpu" else ["autocast", "bf16 parameters"] if dtype == "bf16" else ["fp32"]
     for v in variants if has_torch else []:
         commands.append(("PyTorch" + ("" if v == "eager" else ", " + v),

@@ -70,11 +70,13 @@ __global__ void __launch_bounds__(threads, 1)
     copy_tile<Tiles, D, tile, threads>(queries(i), q, at.stride, i * tile, T);
     copy_tile<Tiles, D, tile, threads>(douts(i), dout, C, i * tile, T);
   };
+  // What dropout keeps of P, and of the gradient of its scores, is scaled in the end, where sums leave registers.
+  const float unscaled = dropped ? mask.unscaled : 1, gradient_scale = dropped ? scale * mask.scale : scale;
   const auto prepare = [&](int i) {  // what shared memory has but once, of a tile that is copied
     if (const int query = i * tile + static_cast<int>(threadIdx.x); threadIdx.x < tile) {
       shared_memory<float>(Room::lse)[threadIdx.x] =
           query < T ? lse[query] * log2_e : infinity;  // P is 0 of queries that are not there
-      shared_memory<float>(Room::delta)[threadIdx.x] = query < T ? delta[query] : 0;
+      shared_memory<float>(Room::delta)[threadIdx.x] = query < T ? delta[query] * unscaled : 0;
     }
     if constexpr (dropped)
       draw_kept<draws>(shared_memory<uint16_t>(Room::kept), HeadMask(mask, s, b, h), i * tile, ours);
@@ -136,9 +138,8 @@ __global__ void __launch_bounds__(threads, 1)
           if constexpr (dropped) return kept_of<draws, 2>(shared_memory<uint16_t>(Room::kept), 2 * half);
           return ~0u;
         };
-        const auto factor = [&](unsigned kept, int j, int e) {
-          if constexpr (!dropped) return 1.0f;
-          return kept >> (4 * j + e) & 1 ? mask.scale : 0.0f;
+        const auto if_kept = [&](unsigned kept, int j, int e, float value) {
+          return !dropped || kept >> (4 * j + e) & 1 ? value : 0.0f;
         };
         const auto of_queries = [&](int64_t statistic, int j) {
           return load<2>(shared_memory<float>(statistic) + half * half_tile + j * 8 + fragment_column());
@@ -157,19 +158,18 @@ __global__ void __launch_bounds__(threads, 1)
         for (int j = 0; j < columns; j++)
 #pragma unroll
           for (int pair = 0; pair < 2; pair++)
-            weights[0][j / 2][j % 2 * 2 + pair] = pack<E>(scores[0][j][2 * pair] * factor(kept, j, 2 * pair),
-                                                          scores[0][j][2 * pair + 1] * factor(kept, j, 2 * pair + 1));
+            weights[0][j / 2][j % 2 * 2 + pair] = pack<E>(if_kept(kept, j, 2 * pair, scores[0][j][2 * pair]),
+                                                          if_kept(kept, j, 2 * pair + 1, scores[0][j][2 * pair + 1]));
         Tiles::begin(dv, weights);
         Tiles::template multiply_weights<tile>(dv, weights, other_gradient);
         Tiles::commit();
         Tiles::template wait<1>(dp);
-        kept = load_kept();  // again: else its factors would be held meanwhile
+        kept = load_kept();  // again: else its bits would be held meanwhile
 #pragma unroll
         for (int j = 0; j < columns; j++) {
           const Vector<float, 2> two = of_queries(Room::delta, j);
 #pragma unroll
-          for (int e = 0; e < 4; e++)
-            dp[0][j][e] = scores[0][j][e] * fmaf(dp[0][j][e], factor(kept, j, e), -two[e % 2]);
+          for (int e = 0; e < 4; e++) dp[0][j][e] = scores[0][j][e] * (if_kept(kept, j, e, dp[0][j][e]) - two[e % 2]);
         }
         Tiles::template wait<0>(dv);
         pack_weights<E>(weights[0], dp[0]);
@@ -215,7 +215,8 @@ __global__ void __launch_bounds__(threads, 1)
         for (int j = 0; j < D / 8; j++)
           if (query < T)
             store(reinterpret_cast<unsigned*>(head_row + j * 8),
-                  Vector<unsigned, 1>{pack<E>(dq[0][j][2 * pair] * scale, dq[0][j][2 * pair + 1] * scale)});
+                  Vector<unsigned, 1>{
+                      pack<E>(dq[0][j][2 * pair] * gradient_scale, dq[0][j][2 * pair + 1] * gradient_scale)});
       }
     } else {
 #pragma unroll
@@ -225,9 +226,10 @@ __global__ void __launch_bounds__(threads, 1)
   }
   sync_threads();  // nobody multiplies with the keys any more
   if (threadIdx.x == 0) release(turns + own, end - own);
-  const float scaled[2] = {scale, scale}, one[2] = {1, 1};
+  const float kept_scale = dropped ? mask.scale : 1;
+  const float scaled[2] = {gradient_scale, gradient_scale}, of_values[2] = {kept_scale, kept_scale};
   write_rows<Tiles, D, tile>(to + C, at.stride, mine, T, dk[0], scaled, keys, row);
-  write_rows<Tiles, D, tile>(to + 2 * C, at.stride, mine, T, dv[0], one, values, row);
+  write_rows<Tiles, D, tile>(to + 2 * C, at.stride, mine, T, dv[0], of_values, values, row);
 }
 
 int64_t tiles_of(const AttentionDims& dims) { return ceil_div(dims.T, tile); }

@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
+#include <filesystem>
+#include <thread>
+
 #include "case.h"
 #include "kernels/gemm_cpu.h"
 
@@ -79,6 +82,47 @@ TEST(Gemm, TilesGiveTheSameBitsForAnyThreads) {
     }
     omp_set_num_threads(2);
     for (const auto& other : bits) EXPECT_TRUE(bits[0] == other) << name_of(type);
+  }
+}
+
+// OpenMP keeps the threads of a region for the next one of who began it, so this process then has them.
+int64_t threads_of_process() {
+  int64_t threads = 0;
+  for ([[maybe_unused]] const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) threads++;
+  return threads;
+}
+
+// How many threads a product wakes on a thread that has had none.
+int64_t woken_by(int64_t M, int64_t N, int64_t K, DType type, int threads) {
+  int64_t woken = 0;
+  std::thread([&] {
+    omp_set_num_threads(threads);
+    Memory a(in("a", type, {M, K}), 0), b(in("b", type, {N, K}), 0), c(in("c", type, {M, N}), 0);
+    cpu::Gemm gemm(false);
+    const int64_t before = threads_of_process();
+    gemm.run({.a = a.tensor().raw(),
+              .b = b.tensor().raw(),
+              .c = c.tensor().raw(),
+              .M = M,
+              .N = N,
+              .K = K,
+              .b_transposed = true,
+              .input = type,
+              .output = type});
+    woken = threads_of_process() - before;
+  }).join();
+  return woken;
+}
+
+// Neither here nor in the library.
+TEST(Gemm, AProductOfOneTileWakesNoThread) {
+  constexpr int threads = 3;
+  for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+    SCOPED_TRACE(name_of(type));
+    ASSERT_EQ(cpu::GemmTiles(64, 192).count(), 1);
+    EXPECT_EQ(woken_by(64, 192, 1600, type, threads), 0);
+    ASSERT_EQ(cpu::GemmTiles(64, 384).count(), 2);
+    EXPECT_EQ(woken_by(64, 384, 1600, type, threads), threads - 1);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/base/check.h"
+#include "tests/message_of.h"
 #include "tests/simt/faults.h"
 #include "tests/simt/simt.h"
 
@@ -39,6 +40,18 @@ TEST(Machine, ReducesInParallel) {
   const std::vector<float> y = result_of("reduction");
   EXPECT_EQ(y[0], 63 * 64 / 2 / 8.0f);
   EXPECT_EQ(y[1], (127 * 128 / 2 - 63 * 64 / 2) / 8.0f);
+}
+TEST(Machine, SeesStoresOfWhatACallReturns) {
+  simt::clear_memory();
+  const auto unwritten = [](const char* name, DType type) {
+    return Tensor(simt::allocate(name, 32 * size_of(type), simt::Contents::unwritten), type, {32});
+  };
+  const Tensor y = unwritten("y", DType::f32), f16 = unwritten("f16", DType::f16),
+               bf16 = unwritten("bf16", DType::bf16);
+  const Tensor x(simt::allocate("x", 128, simt::Contents::read_only), DType::f32, {32});
+  for (int i = 0; i < 32; i++) x.data<float>()[i] = static_cast<float>(i) / 8;
+  EXPECT_EQ(error_of([&] { run_unoptimized(y, f16, bf16, x); }).value_or(""), "");
+  for (int i = 0; i < 32; i++) EXPECT_EQ(y.data<float>()[i], static_cast<float>(i) / 8);
 }
 TEST(Machine, WarpsAreOrderedBySyncWarp) { EXPECT_EQ(result_of("warp_order")[64 + 33], 62 / 8.0f); }
 TEST(Machine, CopiesAsynchronously) {
