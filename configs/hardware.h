@@ -57,15 +57,15 @@ struct NetworkProfile {
 
 struct Calibration {
   double gemm = 0.79;             // of the peak rate, that a large GEMM reaches
-  double memory = 0.851;          // of the memory's bandwidth, that an elementwise op reaches
+  double memory = 0.782;          // of the memory's bandwidth, that an elementwise op reaches
   double node_link = 0.79;        // of the link's rate, that a collective inside a node reaches
   double network_link = 0.78;     // of the network's, between nodes
-  double collective_delay = 179;  // us before the first byte of a collective moves
-  double overlap = 0.346;         // of the shorter one, that a transfer and the work beside it take longer together
+  double collective_delay = 155;  // us before the first byte of a collective moves
+  double overlap = 0.52;          // of the shorter one, that a transfer and the work beside it take longer together
   double launch = 6;              // us that the host needs to launch an op
   double fork = 0;                // us until all of a CPU rank's threads work on a loop, and are back
-  double microbatch = 1.08;       // ms a microbatch, of what is nowhere else
-  double step = 16.6;             // ms a step, of what is nowhere else
+  double microbatch = 1.18;       // ms a microbatch, of what is nowhere else
+  double step = 17.5;             // ms a step, of what is nowhere else
   bool operator==(const Calibration&) const = default;
 };
 
