@@ -9,9 +9,10 @@ whole, by `megalith checkpoint verify`, and none older than what the run has sai
 each run is trained to its end and must then be the run that nobody killed: metrics and files of every rank, to the last bit.
 With --work a folder of an earlier call is gone on with.
 
-Prints a row for each layout: kills, how many came before the first step, how many left a checkpoint half written, one half
-removed, how many checkpoints were lost, and how many steps were made twice. Exits with 1 if a checkpoint was lost or a run is
-not the one that it should be.
+Prints a row for each layout: kills, how many came before the first step, after how many mpirun waited for ever, as Open MPI 4's
+may for ranks that die before MPI_Init is over, how many left a checkpoint half written, one half removed, how many checkpoints
+were lost, and how many steps were made twice. Exits with 1 if a checkpoint was lost, mpirun hung after a step, or a run is not
+the one that it should be.
 """
 import argparse
 import collections
@@ -55,11 +56,13 @@ def one_kill(args, name, rng):
     if not ranks:
         target = "mpirun"
     job.send("KILL", target, rng)
-    wrong = []
+    wrong, met = [], []
     try:
         job.process.wait(60)
     except subprocess.TimeoutExpired:
-        wrong.append(f"mpirun lives on after {target} was killed")
+        if job.stepped():
+            wrong.append(f"mpirun lives on after {target} was killed")
+        met.append("mpirun hung")
         job.end()
     begin = time.monotonic()
     while any(lives(rank) for rank in ranks):
@@ -69,7 +72,6 @@ def one_kill(args, name, rng):
         time.sleep(0.01)
 
     said = job.said()
-    met = []
     if not job.stepped():
         met.append("before a step")
     if glob.glob(job.folder + "/checkpoints/.step-*.partial"):
@@ -111,7 +113,7 @@ def main():
         met, wrong, again = one_kill(args, name, rng)
         rows[name].update(met + ["kills"] + ["lost"] * bool(wrong))
         rows[name]["made twice"] += again
-    columns = ["kills", "before a step", "half written", "half removed", "lost", "made twice"]
+    columns = ["kills", "before a step", "mpirun hung", "half written", "half removed", "lost", "made twice"]
     print(f"\n| layout | {' | '.join(columns)} |")
     print("|---" * (len(columns) + 1) + "|")
     for name, found in rows.items():
