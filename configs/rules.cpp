@@ -277,11 +277,6 @@ Found check_run(const Config& config) {
 // What trainer/parallel/graphs.h cannot do.
 Found check_cuda_graphs(const Config& config) {
   if (!config.run.cuda_graphs) return {};
-  if (config.model.dropout > 0)
-    return problem(config, "run.cuda_graphs",
-                   "launches ops with the numbers that they had before, and model.dropout = {} draws others in each "
-                   "step; set 0 there, or false here",
-                   config.model.dropout);
   if (const int64_t degree = config.parallel.tensor_parallel_degree; degree > 1)
     return problem(config, "run.cuda_graphs",
                    "holds no sums over ranks, which parallel.tensor_parallel_degree = {} has inside of layers; set 1 "

@@ -96,7 +96,7 @@ struct HeadMask {
   HeadMask(const Dropout& d, const AttentionDims& dims, int64_t b, int64_t h)
       : mask(d),
         active(d.active()),
-        first_row(static_cast<uint64_t>(d.first_row + b * dims.T)),
+        first_row(mask.first_row() + static_cast<uint64_t>(b * dims.T)),
         group(static_cast<uint64_t>(dims.first_head + h) << 32) {}
   void draw(float* factors, int64_t query, int64_t first_key) const {
     mask.draw(factors, first_row + static_cast<uint64_t>(query), group, first_key, key_tile);

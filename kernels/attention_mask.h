@@ -2,20 +2,20 @@
 #pragma once
 
 #include "kernels/attention_cuda.h"
+#include "kernels/drawn_cuda.h"
 #include "kernels/philox.h"
 
 namespace megalith::cuda::attention {
 
 // The mask of dropout.h: query and key count from the sequence's first.
 struct Mask {
-  uint64_t key = 0, first_row = 0;
+  Drawn drawn;
   uint32_t threshold = 0;
   float scale = 1, unscaled = 1;  // of what is kept, and its inverse
 
   Mask() = default;
   explicit Mask(const Dropout& d)
-      : key(dropout_key(d)),
-        first_row(static_cast<uint64_t>(d.first_row)),
+      : drawn(d),
         threshold(dropout_threshold(d)),
         scale(static_cast<float>(1.0 / (1.0 - d.p))),
         unscaled(static_cast<float>(1.0 - d.p)) {}
@@ -25,12 +25,13 @@ struct HeadMask {
   uint64_t first_row, group;
 
   __device__ HeadMask(const Mask& m, const Heads& s, int64_t b, int64_t h)
-      : mask(m),
-        first_row(m.first_row + static_cast<uint64_t>(b * s.T)),
-        group(static_cast<uint64_t>(s.first_head + h) << 32) {}
+      : mask(m), group(static_cast<uint64_t>(s.first_head + h) << 32) {
+    mask.drawn.read();
+    first_row = mask.drawn.first_row + static_cast<uint64_t>(b * s.T);
+  }
   // The words of keys 64 n + c, 64 n + c + 16, + 32 and + 48, for column = 16 n + c.
   __device__ PhiloxBlock words(int64_t query, int64_t column) const {
-    return philox(mask.key, first_row + static_cast<uint64_t>(query), group + static_cast<uint64_t>(column));
+    return philox(mask.drawn.key, first_row + static_cast<uint64_t>(query), group + static_cast<uint64_t>(column));
   }
   __device__ bool keeps(int64_t query, int64_t key) const {
     const PhiloxBlock four = words(query, key / 64 * 16 + key % 16);

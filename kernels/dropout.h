@@ -21,6 +21,10 @@ struct Dropout {
   int64_t step = 0;
   int32_t site = 0;       // which dropout of the model, e.g. 3 * layer + k
   int64_t first_row = 0;  // global row (sample * T + position) of the tensor's first row
+  // What a microbatch changes of all this, in memory of the op's world: for launches whose arguments are those of an
+  // earlier one (launch_graph.h). (1 + sites, 2) i32, each row a number of 64 bits, its low half first: row 0 is added
+  // to first_row, row 1 + site is the key, whatever seed and step are. Empty: the numbers above are all there is.
+  Tensor drawn{};
 
   bool active() const { return p > 0; }
 };
@@ -30,6 +34,12 @@ inline uint64_t dropout_key(const Dropout& d) {
   return uint64_t{block[1]} << 32 | block[0];
 }
 inline uint32_t dropout_threshold(const Dropout& d) { return static_cast<uint32_t>(d.p * 4294967296.0); }
+
+// What `drawn` has to hold for the microbatch whose first row is d's, written by the host to its memory.
+void write_drawn(Tensor drawn, const Dropout& d);
+constexpr uint64_t drawn_number(const int32_t* drawn, int64_t row) {
+  return uint64_t{static_cast<uint32_t>(drawn[2 * row + 1])} << 32 | static_cast<uint32_t>(drawn[2 * row]);
+}
 
 // y = mask * x / (1 - p); in place when y and x are the same memory. Forward and backward are this same function.
 //   y, x: (N, C), f32, bf16 or f16.

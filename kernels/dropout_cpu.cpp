@@ -20,7 +20,7 @@ void dropout(Tensor y_, Tensor x_, const Dropout& d) {
     const T* x = x_.data<T>();
     const int64_t C = x_.cols();
     const DropoutMask mask(d);
-    const auto first_row = static_cast<uint64_t>(d.first_row);
+    const uint64_t first_row = mask.first_row();
     parallel_for(x_.rows(), C * draw_work, [=](int64_t begin, int64_t end) {
       float factors[masked_run];
       for (int64_t n = begin; n < end; n++)

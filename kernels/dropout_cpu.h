@@ -12,7 +12,13 @@ namespace megalith::cpu {
 class DropoutMask {
  public:
   explicit DropoutMask(const Dropout& d)
-      : key_(dropout_key(d)), threshold_(dropout_threshold(d)), scale_(static_cast<float>(1.0 / (1.0 - d.p))) {}
+      : key_(d.drawn.empty() ? dropout_key(d) : drawn_number(d.drawn.data<int32_t>(), 1 + d.site)),
+        first_row_(static_cast<uint64_t>(d.first_row) +
+                   (d.drawn.empty() ? 0 : drawn_number(d.drawn.data<int32_t>(), 0))),
+        threshold_(dropout_threshold(d)),
+        scale_(static_cast<float>(1.0 / (1.0 - d.p))) {}
+
+  uint64_t first_row() const { return first_row_; }
 
   // factors[i] = 0 or 1 / (1 - p) for columns first + i, 0 <= i < n, of the row that starts at counter (row, group).
   // `first` is a multiple of 64.
@@ -57,7 +63,7 @@ class DropoutMask {
     }
   }
 
-  uint64_t key_;
+  uint64_t key_, first_row_;
   uint32_t threshold_;
   float scale_;
 };
@@ -101,7 +107,7 @@ void residual_rows(const Tensor& y_, const Tensor& x_, const Tensor& h_, const T
     return;
   }
   const DropoutMask mask(d);
-  const auto first_row = static_cast<uint64_t>(d.first_row);
+  const uint64_t first_row = mask.first_row();
   parallel_for(N, C * draw_work + more_work, [=](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; n++) {
       residual_row(y + n * C, x + n * C, h + n * C, b, C, mask, first_row + static_cast<uint64_t>(n));

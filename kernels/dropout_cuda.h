@@ -2,20 +2,25 @@
 // four runs of n neighbours, 16 columns from one to the next, and draws each block once.
 #pragma once
 
-#include "kernels/device_cuda.h"
-#include "kernels/dropout.h"
+#include "kernels/drawn_cuda.h"
 #include "kernels/philox.h"
 
 namespace megalith::cuda {
 
+// A kernel's argument, and what it draws with.
 struct DropoutMask {
-  uint64_t key, first_row;
+  Drawn drawn;
   uint32_t threshold;
   float scale;
+
+  __device__ DropoutMask now() const {
+    DropoutMask mask = *this;
+    mask.drawn.read();
+    return mask;
+  }
 };
 inline DropoutMask mask_of(const Dropout& d) {
-  return {.key = dropout_key(d),
-          .first_row = static_cast<uint64_t>(d.first_row),
+  return {.drawn = d.active() ? Drawn(d) : Drawn(),
           .threshold = dropout_threshold(d),
           .scale = static_cast<float>(1.0 / (1.0 - d.p))};
 }
@@ -41,7 +46,7 @@ __device__ void draw(float (&factors)[mask_pieces::count][n], const DropoutMask&
   const uint64_t counter = static_cast<uint64_t>(c / mask_pieces::group * mask_pieces::apart + c % mask_pieces::apart);
 #pragma unroll
   for (int k = 0; k < n; k++) {
-    const PhiloxBlock words = philox(mask.key, mask.first_row + static_cast<uint64_t>(row), counter + k);
+    const PhiloxBlock words = philox(mask.drawn.key, mask.drawn.first_row + static_cast<uint64_t>(row), counter + k);
 #pragma unroll
     for (int piece = 0; piece < mask_pieces::count; piece++)
       factors[piece][k] = words[piece] < mask.threshold ? 0.0f : mask.scale;
@@ -60,7 +65,7 @@ __device__ void draw_together(float (&factors)[n], const DropoutMask& mask, int6
   unsigned kept = 0;  // bit 4 * i + word: of the i-th block of this lane
 #pragma unroll
   for (int i = 0; i < own; i++) {
-    const PhiloxBlock words = philox(mask.key, mask.first_row + static_cast<uint64_t>(row), counter + i);
+    const PhiloxBlock words = philox(mask.drawn.key, mask.drawn.first_row + static_cast<uint64_t>(row), counter + i);
 #pragma unroll
     for (int word = 0; word < count; word++) kept |= (words[word] < mask.threshold ? 0u : 1u) << (count * i + word);
   }
@@ -76,7 +81,7 @@ __device__ void draw_together(float (&factors)[n], const DropoutMask& mask, int6
 // The factor of one element; a whole block for one word of it.
 __device__ inline float draw_one(const DropoutMask& mask, int64_t row, int64_t c) {
   using namespace mask_pieces;
-  const PhiloxBlock words = philox(mask.key, mask.first_row + static_cast<uint64_t>(row),
+  const PhiloxBlock words = philox(mask.drawn.key, mask.drawn.first_row + static_cast<uint64_t>(row),
                                    static_cast<uint64_t>(c / group * apart + c % apart));
   const auto word = c % group / apart;  // an index would put the words into memory
   const uint32_t mine = word < 2 ? (word < 1 ? words[0] : words[1]) : (word < 3 ? words[2] : words[3]);

@@ -53,6 +53,7 @@ __global__ void __launch_bounds__(threads)
   __shared__ float room[2][warps];
   const int64_t row = int64_t{blockIdx.x} * (warps / group) + warp_index() / group, first = Mine::first();
   const bool has_row = row < N;  // threads without one still come to the barriers
+  [[maybe_unused]] const DropoutMask mask = branch.mask.now();
   Vector<T, n> from[parts], added[parts];
 #pragma unroll
   for (int p = 0; p < parts; p++) {
@@ -68,7 +69,7 @@ __global__ void __launch_bounds__(threads)
   for (int p = 0; p < parts; p++) {
     const int64_t c = first + p * Mine::step;
     [[maybe_unused]] float factors[n];
-    if constexpr (residual == Residual::dropout) draw_together(factors, branch.mask, row, c);
+    if constexpr (residual == Residual::dropout) draw_together(factors, mask, row, c);
     if (!has_row || c >= C) continue;
     if constexpr (residual != Residual::none) {
       const Vector<T, n> bias = load<n>(branch.b + c);
@@ -108,11 +109,12 @@ __global__ void __launch_bounds__(threads)
   __shared__ float room[2][warps];
   const int64_t row = blockIdx.x, begin = row * C;
   const T* y = residual == Residual::none ? x : branch.y;  // a thread reads again what it wrote itself
+  [[maybe_unused]] const DropoutMask mask = branch.mask.now();
   float sum = 0;
   for (int64_t c = threadIdx.x; c < C; c += threads) {
     if constexpr (residual != Residual::none) {
       float more = to_float(branch.h[begin + c]) + to_float(branch.b[c]);
-      if constexpr (residual == Residual::dropout) more *= draw_one(branch.mask, row, c);
+      if constexpr (residual == Residual::dropout) more *= draw_one(mask, row, c);
       branch.y[begin + c] = to<T>(to_float(x[begin + c]) + more);
     }
     sum += to_float(y[begin + c]);
@@ -150,6 +152,7 @@ __global__ void __launch_bounds__(threads)
   __shared__ float room[2][warps];
   const int mine = warp_index() / group;
   const int64_t first = Mine::first();
+  [[maybe_unused]] const DropoutMask mask = branch.mask.now();
   float sums[num_sums][parts][n] = {};
   for (int64_t begin = int64_t{blockIdx.x} * groups; begin < N; begin += int64_t{gridDim.x} * groups) {
     const int64_t row = begin + mine;
@@ -188,7 +191,7 @@ __global__ void __launch_bounds__(threads)
     for (int p = 0; p < parts; p++) {
       const int64_t c = first + p * Mine::step;
       [[maybe_unused]] float factors[n];
-      if constexpr (residual == Residual::dropout) draw_together(factors, branch.mask, row, c);
+      if constexpr (residual == Residual::dropout) draw_together(factors, mask, row, c);
       if (!has_row || c >= C) continue;
       const Vector<T, n> scale = load<n>(w + c);
       Vector<T, n> result, branch_result;
@@ -236,6 +239,7 @@ __global__ void __launch_bounds__(threads)
                         const T* w, int64_t N, int64_t C) {
   __shared__ float room[2][warps];
   constexpr int num_sums = sums_of<residual>;
+  [[maybe_unused]] const DropoutMask mask = branch.mask.now();
   float* sums = partial + blockIdx.x * num_sums * C;
   for (int64_t c = threadIdx.x; c < C; c += threads)
     for (int k = 0; k < num_sums; k++) sums[k * C + c] = 0;
@@ -258,7 +262,7 @@ __global__ void __launch_bounds__(threads)
       float v = to_float(dx[i]) + rstd * (to_float(dy[i]) * to_float(w[c]) - sum - xhat * dot);
       dx[i] = to<T>(v);
       if constexpr (residual != Residual::none) {
-        if constexpr (residual == Residual::dropout) v *= draw_one(branch.mask, row, c);
+        if constexpr (residual == Residual::dropout) v *= draw_one(mask, row, c);
         if (branch.dh) branch.dh[i] = to<T>(v);
         sums[2 * C + c] += v;
       }

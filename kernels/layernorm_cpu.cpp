@@ -140,7 +140,7 @@ void residual_layernorm_backward(Tensor dx, Tensor dh_, Tensor dh_b_, Tensor dw,
     float* sums = partial.data();
     const DropoutMask mask(d);
     const bool active = d.active();
-    const auto first_row = static_cast<uint64_t>(d.first_row);
+    const uint64_t first_row = mask.first_row();
     backward<T>(dx, dw, db, dln, y, stat, w, column_sum_rows, [=](int64_t bundle, int64_t n, auto&& gradient) {
       float* sum = sums + bundle * C;
       T* to = dh + n * C;

@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(threads) dropout_kernel(T* y, const T* x, int6
     for (int piece = 0; piece < count; piece++)
       if (const int64_t c = first + apart * piece; c < C) from[piece] = load<n>(x + row * C + c);
     float factors[count][n];
-    draw(factors, mask, row, first);
+    draw(factors, mask.now(), row, first);
 #pragma unroll
     for (int piece = 0; piece < count; piece++) {
       const int64_t c = first + apart * piece;
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(threads)
         branch[piece] = load_once<n>(h + row * C + c);
       }
     float factors[count][n];
-    if constexpr (masked) draw(factors, mask, row, first);
+    if constexpr (masked) draw(factors, mask.now(), row, first);
 #pragma unroll
     for (int piece = 0; piece < count; piece++) {
       const int64_t c = first + apart * piece;
@@ -75,12 +75,13 @@ __global__ void __launch_bounds__(threads)
 constexpr int strip = 4 * group;
 template <class T, int n, bool masked>
 __global__ void __launch_bounds__(threads)
-    backward_kernel(T* dh, float* partial, const T* dy, int64_t N, int64_t C, DropoutMask mask) {
+    backward_kernel(T* dh, float* partial, const T* dy, int64_t N, int64_t C, DropoutMask given) {
   constexpr int each = masked_threads<n>(strip), lines = threads / each;
   // Not by columns: sum i of a line's thread is in slot i * each + thread, so that a warp meets every bank once.
   __shared__ float sums[lines][strip + each];
   const int line = static_cast<int>(threadIdx.x) / each, mine = static_cast<int>(threadIdx.x) % each;
   const int64_t first = int64_t{blockIdx.x} * strip + masked_column<n>(mine);
+  [[maybe_unused]] const DropoutMask mask = given.now();
   float sum[count][n] = {};
   for (int64_t row = int64_t{blockIdx.y} * lines + line; row < N; row += int64_t{gridDim.y} * lines) {
     if (first >= C) break;

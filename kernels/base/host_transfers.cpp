@@ -8,7 +8,7 @@ namespace megalith {
 namespace {
 constexpr int64_t alignment = 256, pool_bytes = int64_t{4} << 20;
 constexpr const char* purpose = "copies between host and GPU";
-int64_t padded(const Tensor& t) { return (t.bytes() + alignment - 1) / alignment * alignment; }
+int64_t padded(const Tensor& t) { return t.empty() ? 0 : (t.bytes() + alignment - 1) / alignment * alignment; }
 
 void wait_for(CUevent_st* event, const HostTransfers::Idle& idle) {
   while (!device::passed(event)) {
@@ -45,11 +45,12 @@ void HostTransfers::upload(std::span<const Tensor> to, const Fill& fill) {
   std::vector<Tensor> host;
   auto* at = static_cast<char*>(buffer.memory);
   for (const Tensor& t : to) {
-    host.emplace_back(at, t.dtype(), t.shape());
+    host.push_back(t.empty() ? t : Tensor(at, t.dtype(), t.shape()));
     at += padded(t);
   }
   fill(host);
-  for (size_t i = 0; i < to.size(); i++) device::copy(stream_, to[i].raw(), host[i].raw(), to[i].bytes());
+  for (size_t i = 0; i < to.size(); i++)
+    if (!to[i].empty()) device::copy(stream_, to[i].raw(), host[i].raw(), to[i].bytes());
   device::record(buffer.over.get(), stream_);
 }
 

@@ -21,7 +21,8 @@ HostTransfers& Stream::transfers() {
 void Stream::upload(const char* name, std::initializer_list<Tensor> to,
                     const std::function<void(std::span<const Tensor>)>& fill) {
   double bytes = 0;
-  for (const Tensor& t : to) bytes += static_cast<double>(t.bytes());
+  for (const Tensor& t : to)
+    if (!t.empty()) bytes += bytes_of(t);
   const std::span<const Tensor> tensors(to.begin(), to.size());
   launch(
       name, {.bytes = bytes, .kind = Cost::Kind::input}, to, [&] { fill(tensors); },

@@ -76,7 +76,7 @@ class Stream {
   bool ops_are_looked_at() const;
 
   // The host writes tensors: fill(host) gets tensors of the same shapes in memory of the host (in the cpu world, `to`
-  // themselves) and runs now; work launched from here on sees what it wrote.
+  // themselves) and runs now; work launched from here on sees what it wrote. Empty tensors stay empty.
   void upload(const char* name, std::initializer_list<Tensor> to,
               const std::function<void(std::span<const Tensor> host)>& fill);
   // The host reads a tensor as it is after the work launched so far. In the cpu world read(host) runs now, in the cuda

@@ -238,6 +238,17 @@ TEST_F(DeviceBits, MasksAreThoseOfTheCpu) {
   }
 }
 
+TEST_F(DeviceBits, MasksDrawnFromMemoryAreThoseOfTheNumbers) {
+  for (const Case& c : dropout_cases())
+    for (const cuda::Chip& chip : {ampere, own_chip}) {
+      SCOPED_TRACE(c.name());
+      if (chip.generation > 0 && !c.op.starts_with("attention")) continue;
+      Bits bits = bits_of(on_device(drawn_from_memory(c), 0, chip));
+      bits.pop_back();
+      EXPECT_TRUE(bits == bits_of(on_device(c, 0, chip)));
+    }
+}
+
 TEST_F(DeviceBits, OnePartOfTheVocabularyIsTheWhole) {
   constexpr int64_t N = 5, V = 5003, padding = 5;
   constexpr double scale = 0.3;

@@ -226,6 +226,21 @@ std::vector<Case> add_cases() {
 }
 }  // namespace
 
+std::vector<Case> dropout_cases() {
+  std::vector<Case> all;
+  for (const DType t : {f32, bf16})
+    for (const int64_t C : {200, 203})  // in vectors, and one by one
+      for (Case c :
+           {dropout_case(5, C, 0.3, t), residual_forward_case(5, C, 0.3, t), residual_backward_case(5, C, 0.3, t),
+            residual_layernorm_forward_case(5, C, 0.3, t), residual_layernorm_backward_case(5, C, 0.3, t)})
+        all.push_back(std::move(c));
+  for (const auto& [t, D] : {std::pair{f32, 15}, {bf16, 64}, {bf16, 128}, {f16, 80}}) {
+    all.push_back(attention_forward_case({2, 140, 2, D, 1}, 0.3, t));
+    all.push_back(attention_backward_case({2, 140, 2, D, 1}, 0.3, t));
+  }
+  return all;
+}
+
 std::vector<Op> all_ops() {
   return {
       {"gelu_forward", [] { return each_matrix(gelu_forward_case); }},

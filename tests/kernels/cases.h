@@ -75,6 +75,8 @@ Case normal_fill_case(int64_t begin, int64_t n, Columns columns);
 
 // The mask of every case with that probability.
 Dropout mask_of(double p);
+// The case with what its mask is drawn by in memory, as its last argument, and other numbers in the call.
+Case drawn_from_memory(Case c);
 // The mask's factor of one element, as dropout.h states it.
 double keep_factor(const Dropout& d, uint64_t row, uint64_t group, uint64_t column);
 
@@ -86,5 +88,9 @@ inline void PrintTo(const Op& op, std::ostream* to) { *to << op.name; }
 
 // Every op with the sizes it is checked at.
 std::vector<Op> all_ops();
+
+// Every op with dropout, so that attention goes through each of its kernels: 16 bits of a head size that tiles have, on
+// aligned memory, and f32.
+std::vector<Case> dropout_cases();
 
 }  // namespace megalith::test

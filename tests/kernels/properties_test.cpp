@@ -88,6 +88,25 @@ TEST(Dropout, EverySeedStepSiteAndRowHasItsOwnMask) {
   EXPECT_EQ(masks.size(), all.size());
 }
 
+TEST(Dropout, DrawnFromMemoryItIsTheSame) {
+  Stream s(World::cpu);
+  for (const Case& c : dropout_cases()) {
+    const Case drawn = drawn_from_memory(c);
+    Memories by_numbers(c, 0), from_memory(drawn, 0);
+    c.run(s, by_numbers.tensors());
+    drawn.run(s, from_memory.tensors());
+    for (size_t a = 0; a < c.args.size(); a++)
+      EXPECT_TRUE(by_numbers.memory[a].bits() == from_memory.memory[a].bits()) << c.name() << ", " << c.args[a].name;
+  }
+  std::vector<float> x(1);
+  std::vector<int32_t> three(6);
+  EXPECT_EQ(message_of([&] {
+              dropout(s, of(x, {1, 1}), of(x, {1, 1}),
+                      {.p = 0.5, .site = 2, .drawn = Tensor(three.data(), DType::i32, {3, 2})});
+            }),
+            "dropout: what is drawn by is that of 2 sites, and this is site 2");
+}
+
 TEST(Dropout, ForwardAndBackwardDrawTheSameMask) {
   Stream s(World::cpu);
   const int64_t N = 7, C = 301;

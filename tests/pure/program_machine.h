@@ -295,7 +295,7 @@ class Machine {
         write(rank, i.y, word(output(-1), k));
         break;
       case Op::forward:
-        if (plan.isolates_documents) expect_batch(rank, i);
+        if (plan.layers_need_batch()) expect_batch(rank, i);
         use_weights(r, unit);
         read(rank, i.x, word(output(l - 1), k));
         write(rank, i.y, word(output(l), k));
@@ -303,7 +303,7 @@ class Machine {
           expect(rank.saved.emplace(i.saved, word(output(l), k)).second, "saved over what is needed");
         break;
       case Op::recompute:
-        if (plan.isolates_documents) expect_batch(rank, i);
+        if (plan.layers_need_batch()) expect_batch(rank, i);
         use_weights(r, unit);
         read(rank, i.x, word(output(l - 1), k));
         if (i.y != Instruction::none) write(rank, i.y, word(output(l), k));
@@ -337,7 +337,7 @@ class Machine {
         expect(rank.has_losses[i.batch] && rank.batches.at(i.batch) == k && rank.counted.insert(k).second, "no losses");
         break;
       case Op::backward: {
-        if (plan.isolates_documents) expect_batch(rank, i);
+        if (plan.layers_need_batch()) expect_batch(rank, i);
         use_weights(r, unit);
         read(rank, i.x, word(output(l - 1), k));
         read(rank, i.y, word("d " + output(l), k));

@@ -73,6 +73,20 @@ TEST(SimulatedGpuGraphs, SeveralMicrobatchesAndDocuments) {
   expect_no_bit_changed(config);
 }
 
+// A mask of its own for each microbatch of each step, in what is recomputed as well.
+TEST(SimulatedGpuGraphs, Dropout) {
+  using Kind = ActivationCheckpointing::Kind;
+  Config config = tiny();
+  config.model.dropout = 0.3;
+  config.batch.global_batch_size = 5;
+  const Bits want = trained(config, false);
+  EXPECT_EQ(trained(config, true), want);
+  config.memory.activation_checkpointing.kind = Kind::each;
+  EXPECT_EQ(trained(config, true), want);
+  config.model.dropout = 0;
+  EXPECT_NE(trained(config, false), want);
+}
+
 // What is recomputed or fetched changes no bit, so all are held against one.
 TEST(SimulatedGpuGraphs, EveryKindOfRecomputation) {
   using Kind = ActivationCheckpointing::Kind;

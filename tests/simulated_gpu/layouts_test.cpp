@@ -93,6 +93,7 @@ TEST_P(SimulatedGpuLayouts, GraphsChangeNoBit) {
     for (const bool graphs : {false, true}) {
       Config config = small_config();
       config.model.layers = 2;
+      config.model.dropout = 0.1;
       config.batch.global_batch_size = 8;
       config.communication.backend = GetParam() == std::string("mpi") ? Backend::mpi : Backend::nccl;
       config.parallel.sharding_strategy = strategy;

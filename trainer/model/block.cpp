@@ -114,8 +114,8 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
 
 Dropout Block::dropout(const Context& c, Site site) const {
   Dropout d = c.dropout;
-  d.site = static_cast<int32_t>(1 + 3 * layer_ + static_cast<int>(site));  // site 0 is the embedding's
-  if (site == Site::attention) d.first_row -= shape_.first_row;            // it sees all rows of the microbatch
+  d.site = static_cast<int32_t>(dropout_sites(layer_) + static_cast<int64_t>(site));  // the embedding's is the first
+  if (site == Site::attention) d.first_row -= shape_.first_row;  // it sees all rows of the microbatch
   return d;
 }
 

@@ -48,6 +48,9 @@ class Block {
  public:
   Block(int64_t layer, const BlockShape& shape) : layer_(layer), shape_(shape) {}
 
+  // How many masks of dropout a model of so many layers has: the embedding's, and each layer's (Dropout::site).
+  static constexpr int64_t dropout_sites(int64_t layers) { return 1 + layers * sites; }
+
   // Memory for what of `a` has none yet, but for x; for its products.
   void allocate(Arena& arena, DType compute, BlockSaved& a) const;
   void allocate_products(Arena& arena, DType compute, BlockSaved& a) const;
@@ -70,6 +73,7 @@ class Block {
   void attend(const Context& c, const BlockSaved& a, const BlockCache* cache) const;
 
   enum class Site { attention, attention_residual, mlp_residual };
+  static constexpr int64_t sites = 3;
   Dropout dropout(const Context& c, Site site) const;
 
   int64_t layer_;

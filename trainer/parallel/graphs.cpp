@@ -66,8 +66,6 @@ ProgramParts parts_of(const Program& program) {
   return found;
 }
 
-bool has_graphs(const Plan& plan) {
-  return plan.cuda_graphs && plan.model.dropout == 0 && plan.tensor.degree == 1 && plan.pipeline.stages == 1;
-}
+bool has_graphs(const Plan& plan) { return plan.cuda_graphs && plan.tensor.degree == 1 && plan.pipeline.stages == 1; }
 
 }  // namespace megalith

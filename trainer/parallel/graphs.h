@@ -1,9 +1,10 @@
 // Which parts of a step a GPU is given as one launch each (kernels/base/launch_graph.h). That a part may be is known
 // from the list of instructions: they do nothing but launch ops, in memory that the instruction names, with numbers
-// that are the same in every microbatch and step. So no part holds
+// that are the same in every microbatch and step; those that dropout draws by are loaded with the microbatch
+// (Dropout::drawn). So no part holds
 //
 //   transfers, and what waits for them    they are calls to others
-//   load                                  the host writes tokens
+//   load                                  the host writes tokens, and what dropout draws by
 //   keep_loss                             which writes to a place of its microbatch
 //   zero of a slot                        the sharding notes whose the slot is
 //   recompute without its backward        what is recomputed has scratch memory until then
@@ -33,7 +34,6 @@ ProgramParts parts_of(const Program& program);
 
 // Whether the plan has them. Not with
 //
-//   dropout                  its masks are drawn by numbers of the step
 //   tensor parallelism       its sums over ranks lie between the ops of a layer
 //   several pipeline stages  making a graph may wait for all that is under way, and two stages that make theirs while
 //                            each receives from the other would wait for ever; ranks with the same program do not, for

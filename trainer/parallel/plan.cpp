@@ -206,6 +206,7 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
   plan.isolates_documents = config.data.isolate_documents;
   plan.end_of_text = static_cast<int32_t>(config.data.end_of_text);
   plan.cuda_graphs = config.run.cuda_graphs && config.run.device != Device::cpu;
+  plan.draws_from_memory = plan.cuda_graphs && config.model.dropout > 0;
   const int64_t heads = config.model.heads / plan.tensor.degree,
                 N = plan.batch.microbatch * config.batch.sequence_length;
   plan.block = {.attention = {.B = plan.batch.microbatch,

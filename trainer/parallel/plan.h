@@ -100,11 +100,15 @@ struct Plan {
   bool isolates_documents = false;  // every stage then knows the tokens, for attention stops at `end_of_text`
   int32_t end_of_text = -1;         // -1: not known, as where nothing is executed
   bool cuda_graphs = false;         // launches that are the same each time are one, where there are such (graphs.h)
+  bool draws_from_memory =
+      false;  // and what dropout draws by then lies in memory, of every microbatch (Dropout::drawn)
   PipelineShape pipeline;
   std::vector<Chunk> chunks;
   std::vector<Action> schedule;  // of one step
 
   int64_t rows() const { return block.branch_rows(); }
+  // Whether layers use what is loaded with a microbatch, and not its ends alone.
+  bool layers_need_batch() const { return isolates_documents || draws_from_memory; }
   // Whether weights come into slots to be used: from other ranks, from the host, or both.
   bool gathers() const { return mesh.shard > 1 || parameters_on_host; }
   bool is_layer(size_t unit) const { return units[unit].role == UnitRole::layer; }

@@ -144,7 +144,7 @@ class Lister {
     const Chunk& c = chunk(a);
     const ChunkMemory& m = memory(a);
     const int64_t k = a.microbatch;
-    if (c.first || c.last || plan_.isolates_documents) emit(a, {.op = Op::load, .batch = m.slots.of(k)});
+    if (c.first || c.last || plan_.layers_need_batch()) emit(a, {.op = Op::load, .batch = m.slots.of(k)});
     if (c.first) {
       use(plan_.tokens);
       use(plan_.positions);
@@ -232,7 +232,7 @@ class Lister {
     return {.op = op,
             .layer = as_number(c.first_layer + i),
             .unit = as_number(c.unit(i)),
-            .batch = plan_.isolates_documents ? memory(a).slots.of(a.microbatch) : none};
+            .batch = plan_.layers_need_batch() ? memory(a).slots.of(a.microbatch) : none};
   }
 
   const Plan& plan_;

@@ -7,7 +7,7 @@
 //   host        residuals in memory of the host, for what waits there
 //   saved       what a layer keeps of its forward pass for its backward pass (BlockSaved, or its products)
 //   batches     tokens and targets of a microbatch; where its documents are kept apart, also where they begin, and
-//               then layers name a batch as well
+//               where dropout draws from memory, what it draws by; then layers name a batch as well
 //   weight and gradient slots   of sharding.h
 // How many there are of each is read off the list: needs_of().
 //

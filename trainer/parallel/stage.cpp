@@ -43,10 +43,12 @@ Stage::Stage(const Plan& plan, Runtime& runtime, bool training)
     plan.kept == Kept::all ? any.allocate(arena, plan.compute, saved)
                            : any.allocate_products(arena, plan.compute, saved);
   for (int64_t i = 0; i < needs_.batches; i++) {
-    batches_.push_back({arena.tensor(DType::i32, {N}), arena.tensor(DType::i32, {N}), {}, {}});
+    batches_.push_back({arena.tensor(DType::i32, {N}), arena.tensor(DType::i32, {N}), {}, {}, {}});
     if (plan.chunks.back().last) batches_.back().losses = arena.tensor(DType::f32, {N});
     if (plan.isolates_documents)
       batches_.back().starts = arena.tensor(DType::i32, {plan.block.attention.B, plan.block.attention.T});
+    if (plan.draws_from_memory)
+      batches_.back().drawn = arena.tensor(DType::i32, {1 + Block::dropout_sites(plan.model.layers), 2});
   }
 }
 
@@ -141,12 +143,10 @@ void Stage::send(const Instruction& i) {
 void Stage::load(const Instruction& i) {
   const Interval sequences = batch_.batch.sequences(i.microbatch);
   const Batch& b = batch(i);
-  if (!plan_.isolates_documents)
-    return runtime_.stream.upload("load_tokens", {b.tokens, b.targets},
-                                  [&](std::span<const Tensor> host) { batch_.feed(sequences, host[0], host[1]); });
-  runtime_.stream.upload("load_tokens", {b.tokens, b.targets, b.starts}, [&](std::span<const Tensor> host) {
+  runtime_.stream.upload("load_tokens", {b.tokens, b.targets, b.starts, b.drawn}, [&](std::span<const Tensor> host) {
     batch_.feed(sequences, host[0], host[1]);
-    find_documents(host[2], host[0], plan_.end_of_text);
+    if (plan_.isolates_documents) find_documents(host[2], host[0], plan_.end_of_text);
+    if (plan_.draws_from_memory) write_drawn(host[3], dropout(i));
   });
 }
 
@@ -232,12 +232,21 @@ void Stage::embed_backward(const Instruction& i) {
                       batch(i).tokens, residual(i.y).tensor);
 }
 
+Dropout Stage::dropout(const Instruction& i) const {
+  Dropout d = batch_.dropout;
+  d.first_row = batch_.first_row + batch_.batch.sequences(i.microbatch).begin * plan_.block.attention.T;
+  return d;
+}
+
 Context Stage::context(const Instruction& i) {
-  Dropout dropout = batch_.dropout;
-  dropout.first_row =
-      batch_.first_row + batch_.batch.sequences(i.microbatch).begin * plan_.block.attention.T + plan_.block.first_row;
-  const Tensor starts = i.batch != Instruction::none ? batch(i).starts : Tensor{};
-  return {runtime_.stream, runtime_.memory[MemoryClass::scratch], *edge_, dropout, starts};
+  const bool has_batch = i.batch != Instruction::none;
+  Dropout d = dropout(i);
+  if (plan_.draws_from_memory && has_batch) {
+    d.drawn = batch(i).drawn;
+    d.first_row = 0;
+  }
+  d.first_row += plan_.block.first_row;
+  return {runtime_.stream, runtime_.memory[MemoryClass::scratch], *edge_, d, has_batch ? batch(i).starts : Tensor{}};
 }
 
 double Stage::share_of_token() const { return 1.0 / static_cast<double>(batch_.batch.batch * plan_.block.attention.T); }

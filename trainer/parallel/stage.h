@@ -75,6 +75,7 @@ class Stage {
     Tensor tokens, targets;  // (N) i32
     Tensor losses;           // (N) f32, where the head is
     Tensor starts;           // (B, T) i32, where documents are kept apart
+    Tensor drawn;            // (1 + sites, 2) i32, where dropout draws from memory (dropout.h)
   };
   // What a layer recomputed, in scratch memory until its backward pass is over.
   struct Recomputed {
@@ -107,7 +108,8 @@ class Stage {
   Batch& batch(const Instruction& i) { return batches_[static_cast<size_t>(i.batch)]; }
   HeadWeights head_weights() const;
   Context context(const Instruction& i);
-  double share_of_token() const;  // in the mean loss
+  Dropout dropout(const Instruction& i) const;  // of its microbatch, from the first row of that on
+  double share_of_token() const;                // in the mean loss
   void show(const std::string& name, const Instruction& i, Tensor rows, int64_t first_row_here) const;
 
   const Plan& plan_;

@@ -1,0 +1,32 @@
+// What a kernel's mask of Dropout has of its microbatch: as arguments, or where these are those of an earlier launch,
+// in memory (Dropout::drawn).
+#pragma once
+
+#include "kernels/device_cuda.h"
+#include "kernels/dropout.h"
+
+namespace megalith::cuda {
+
+struct Drawn {
+  uint64_t key = 0, first_row = 0;
+  const int32_t* memory = nullptr;
+  int32_t site = 0;
+
+  Drawn() = default;
+  explicit Drawn(const Dropout& d) : first_row(static_cast<uint64_t>(d.first_row)), site(d.site) {
+    if (d.drawn.empty()) {
+      key = dropout_key(d);
+    } else {
+      memory = d.drawn.data<int32_t>();
+    }
+  }
+
+  // Of these two, what holds now.
+  __device__ void read() {
+    if (!memory) return;
+    first_row += drawn_number(memory, 0);
+    key = drawn_number(memory, 1 + site);
+  }
+};
+
+}  // namespace megalith::cuda
