@@ -29,6 +29,8 @@
 //                only blocks may be awaited that took a ticket earlier: they run. take_ticket(counter), by one thread:
 //                0, 1, 2 and so on, of a counter that was 0 before the launch
 //
+// A function that is given 16 bits from memory, or whose 16 bits go there, is __forceinline__, or tests/simt sees no
+// access.
 // Beside these, the functions of <cmath> in their f form (sqrtf, fmaf, ...) and constexpr functions of ours may be
 // called. A kernel keeps to: one block is one to 1024 threads, a multiple of 32; warps of 32 and nothing assumed of
 // their order; full masks where all lanes come; no float atomics; 64-bit indices into tensors; all shapes as arguments.
@@ -80,7 +82,7 @@ inline unsigned blocks_for(int64_t n, int64_t each) {
 
 // One element as another type; 16-bit types go through f32.
 template <class To, class From>
-__device__ To convert(From v) {
+__device__ __forceinline__ To convert(From v) {
   if constexpr (std::is_same_v<To, From>) {
     return v;
   } else {

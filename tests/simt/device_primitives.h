@@ -18,7 +18,7 @@
 #define __global__
 #define __device__
 #define __host__
-#define __forceinline__ inline
+#define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __shared__ static
 #define threadIdx (::megalith::simt::thread_index())
@@ -164,11 +164,13 @@ T* shared_memory(int64_t byte = 0) {
   return reinterpret_cast<T*>(simt::shared_begin() + byte);
 }
 
-inline float to_float(float v) { return v; }
-inline float to_float(bfloat16 v) { return static_cast<float>(v); }
-inline float to_float(float16 v) { return static_cast<float>(v); }
+// Always a part of the kernel: where a class is loaded to be the argument of a call, or the result of a call is stored,
+// GCC's thread sanitizer sees no access.
+__forceinline__ float to_float(float v) { return v; }
+__forceinline__ float to_float(bfloat16 v) { return static_cast<float>(v); }
+__forceinline__ float to_float(float16 v) { return static_cast<float>(v); }
 template <class T>
-T to(float v) {
+__forceinline__ T to(float v) {
   return T(v);
 }
 template <class T>

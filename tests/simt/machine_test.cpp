@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/base/check.h"
+#include "tests/message_of.h"
 #include "tests/simt/faults.h"
 #include "tests/simt/simt.h"
 
@@ -39,6 +40,24 @@ TEST(Machine, ReducesInParallel) {
   const std::vector<float> y = result_of("reduction");
   EXPECT_EQ(y[0], 63 * 64 / 2 / 8.0f);
   EXPECT_EQ(y[1], (127 * 128 / 2 - 63 * 64 / 2) / 8.0f);
+}
+TEST(Machine, SeesWhatCallsAreGivenAndReturn) {
+  simt::clear_memory();
+  std::vector<Tensor> tensors;
+  for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::f32})
+    tensors.emplace_back(simt::allocate(name_of(type), 32 * size_of(type), simt::Contents::unwritten), type, Shape{32});
+  for (size_t i = 0; i < 3; i++) {
+    const std::string message = message_of([&] { run_unoptimized(tensors[i + 1], tensors[i]); });
+    EXPECT_NE(message.find(fmt::format("reads byte 0 of {}", name_of(tensors[i].dtype()))), std::string::npos)
+        << message;
+  }
+  simt::writes_by_library(tensors[0].raw(), tensors[0].bytes());
+  for (int64_t i = 0; i < 32; i++) tensors[0].data<float>()[i] = static_cast<float>(i) / 8;
+  for (size_t i = 0; i < 3; i++) {
+    run_unoptimized(tensors[i + 1], tensors[i]);
+    EXPECT_EQ(error_of([&] { simt::reads_by_library(tensors[i + 1].raw(), tensors[i + 1].bytes()); }).value_or(""), "");
+  }
+  for (int64_t i = 0; i < 32; i++) EXPECT_EQ(tensors[3].data<float>()[i], static_cast<float>(i) / 8);
 }
 TEST(Machine, WarpsAreOrderedBySyncWarp) { EXPECT_EQ(result_of("warp_order")[64 + 33], 62 / 8.0f); }
 TEST(Machine, CopiesAsynchronously) {
