@@ -20,7 +20,6 @@ __global__ void __launch_bounds__(threads, blocks)
   using Tiles = WarpTiles<E, D>;
   const Place at(s, blockIdx.z, blockIdx.y);
   const Starts starts(starts_, s, blockIdx.z);
-  const HeadMask head_mask(mask, s, blockIdx.z, blockIdx.y);
   const E *q = qkv + at.qkv, *k = q + at.out_stride, *v = k + at.out_stride;
   const int T = static_cast<int>(s.T);
   const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * query_tile;  // the longest first
@@ -51,8 +50,8 @@ __global__ void __launch_bounds__(threads, blocks)
     if (i + 1 < tiles) copy_keys(i + 1);
     const int first_key = i * key_tile;
     if (first_key > mine + warp_rows - 1 || first_key + key_tile <= starts.of(mine)) continue;
-    if constexpr (dropped) {
-      kept.draw(head_mask, mine, first_key);
+    if constexpr (dropped) {  // read now, not held in registers till then
+      kept.draw(HeadMask(mask, s, blockIdx.z, blockIdx.y), mine, first_key);
     }
     // 32 keys at a time: the scores of 64 would not fit into registers beside the sums.
 #pragma unroll 1

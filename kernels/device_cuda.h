@@ -29,7 +29,8 @@
 //                only blocks may be awaited that took a ticket earlier: they run. take_ticket(counter), by one thread:
 //                0, 1, 2 and so on, of a counter that was 0 before the launch
 //
-// A function whose result of 16 bits is stored as it comes is __forceinline__, or tests/simt sees no store of it.
+// A function that is given 16 bits from memory, or whose 16 bits go there, is __forceinline__, or tests/simt sees no
+// access.
 // Beside these, the functions of <cmath> in their f form (sqrtf, fmaf, ...) and constexpr functions of ours may be
 // called. A kernel keeps to: one block is one to 1024 threads, a multiple of 32; warps of 32 and nothing assumed of
 // their order; full masks where all lanes come; no float atomics; 64-bit indices into tensors; all shapes as arguments.

@@ -164,11 +164,11 @@ T* shared_memory(int64_t byte = 0) {
   return reinterpret_cast<T*>(simt::shared_begin() + byte);
 }
 
-inline float to_float(float v) { return v; }
-inline float to_float(bfloat16 v) { return static_cast<float>(v); }
-inline float to_float(float16 v) { return static_cast<float>(v); }
-// Always a part of the kernel: where the result of a call, of a class type, is stored, GCC's thread sanitizer sees no
-// store.
+// Always a part of the kernel: where a class is loaded to be the argument of a call, or the result of a call is stored,
+// GCC's thread sanitizer sees no access.
+__forceinline__ float to_float(float v) { return v; }
+__forceinline__ float to_float(bfloat16 v) { return static_cast<float>(v); }
+__forceinline__ float to_float(float16 v) { return static_cast<float>(v); }
 template <class T>
 __forceinline__ T to(float v) {
   return T(v);

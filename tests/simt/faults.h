@@ -12,9 +12,9 @@ void run_planted(const char* kernel, Tensor y, Tensor x);
 // One launch of a kernel with 128 bytes of shared memory of its own and so many of the launch, with or without asking
 // for these first. With 2 blocks of 64 threads, y becomes x twice.
 void run_with_shared(int64_t bytes, bool asks, dim3 grid, int threads, Tensor y, Tensor x);
-// x as f32 in f16, as f16 in bf16, and as f32 again in y, by launches of one block of 32 threads whose kernel's code is
-// not optimised (unoptimized.cu).
-void run_unoptimized(Tensor y, Tensor f16, Tensor bf16, Tensor x);
+// One launch of one block of 32 threads whose kernel's calls stay calls (unoptimized.cu): from f32 to f16, from f16 to
+// bf16, and from bf16 to f32.
+void run_unoptimized(Tensor to, Tensor from);
 // One launch of one block of 128 threads (warpgroup_faults.cu).
 void run_planted_products(const char* kernel, Tensor y, Tensor x);
 

@@ -41,17 +41,23 @@ TEST(Machine, ReducesInParallel) {
   EXPECT_EQ(y[0], 63 * 64 / 2 / 8.0f);
   EXPECT_EQ(y[1], (127 * 128 / 2 - 63 * 64 / 2) / 8.0f);
 }
-TEST(Machine, SeesStoresOfWhatACallReturns) {
+TEST(Machine, SeesWhatCallsAreGivenAndReturn) {
   simt::clear_memory();
-  const auto unwritten = [](const char* name, DType type) {
-    return Tensor(simt::allocate(name, 32 * size_of(type), simt::Contents::unwritten), type, {32});
-  };
-  const Tensor y = unwritten("y", DType::f32), f16 = unwritten("f16", DType::f16),
-               bf16 = unwritten("bf16", DType::bf16);
-  const Tensor x(simt::allocate("x", 128, simt::Contents::read_only), DType::f32, {32});
-  for (int i = 0; i < 32; i++) x.data<float>()[i] = static_cast<float>(i) / 8;
-  EXPECT_EQ(error_of([&] { run_unoptimized(y, f16, bf16, x); }).value_or(""), "");
-  for (int i = 0; i < 32; i++) EXPECT_EQ(y.data<float>()[i], static_cast<float>(i) / 8);
+  std::vector<Tensor> tensors;
+  for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::f32})
+    tensors.emplace_back(simt::allocate(name_of(type), 32 * size_of(type), simt::Contents::unwritten), type, Shape{32});
+  for (size_t i = 0; i < 3; i++) {
+    const std::string message = message_of([&] { run_unoptimized(tensors[i + 1], tensors[i]); });
+    EXPECT_NE(message.find(fmt::format("reads byte 0 of {}", name_of(tensors[i].dtype()))), std::string::npos)
+        << message;
+  }
+  simt::writes_by_library(tensors[0].raw(), tensors[0].bytes());
+  for (int64_t i = 0; i < 32; i++) tensors[0].data<float>()[i] = static_cast<float>(i) / 8;
+  for (size_t i = 0; i < 3; i++) {
+    run_unoptimized(tensors[i + 1], tensors[i]);
+    EXPECT_EQ(error_of([&] { simt::reads_by_library(tensors[i + 1].raw(), tensors[i + 1].bytes()); }).value_or(""), "");
+  }
+  for (int64_t i = 0; i < 32; i++) EXPECT_EQ(tensors[3].data<float>()[i], static_cast<float>(i) / 8);
 }
 TEST(Machine, WarpsAreOrderedBySyncWarp) { EXPECT_EQ(result_of("warp_order")[64 + 33], 62 / 8.0f); }
 TEST(Machine, CopiesAsynchronously) {

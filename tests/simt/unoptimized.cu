@@ -1,4 +1,4 @@
-// Kernels that are compiled without optimisation, where calls stay calls: the machine sees their accesses as well.
+// Kernels whose calls stay calls: the machine sees their accesses as well.
 #include "kernels/device_cuda.h"
 #include "tests/simt/faults.h"
 
@@ -7,18 +7,27 @@ namespace megalith::test {
 using namespace cuda;
 
 namespace {
-template <class To, class From>
-__global__ void conversion(To* y, const From* x) {
-  y[threadIdx.x] = convert<To>(x[threadIdx.x]);
+__global__ void narrow(float16* y, const float* x) {
+  const unsigned i = threadIdx.x;
+  y[i] = to<float16>(x[i]);
 }
-__global__ void narrowing(float16* y, const float* x) { y[threadIdx.x] = to<float16>(x[threadIdx.x]); }
+__global__ void change(bfloat16* y, const float16* x) {
+  const unsigned i = threadIdx.x;
+  y[i] = convert<bfloat16>(x[i]);
+}
+__global__ void widen(float* y, const bfloat16* x) {
+  const unsigned i = threadIdx.x;
+  y[i] = to_float(x[i]);
+}
 }  // namespace
 
-void run_unoptimized(Tensor y, Tensor f16, Tensor bf16, Tensor x) {
+void run_unoptimized(Tensor to, Tensor from) {
   const Launch one{"unoptimized", 1, 32};
-  launch({}, one, narrowing, f16.data<float16>(), x.data<float>());
-  launch({}, one, conversion<bfloat16, float16>, bf16.data<bfloat16>(), f16.data<float16>());
-  launch({}, one, conversion<float, bfloat16>, y.data<float>(), bf16.data<bfloat16>());
+  switch (from.dtype()) {
+    case DType::f32: return launch({}, one, narrow, to.data<float16>(), from.data<float>());
+    case DType::f16: return launch({}, one, change, to.data<bfloat16>(), from.data<float16>());
+    default: return launch({}, one, widen, to.data<float>(), from.data<bfloat16>());
+  }
 }
 
 }  // namespace megalith::test
