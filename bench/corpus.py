@@ -23,6 +23,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import numpy
@@ -156,10 +157,14 @@ def main():
     options.add_argument("--megabytes", type=float, default=1000)
     options.add_argument("--documents", type=int, default=300_000)
     options.add_argument("--threads", type=int, default=2)
-    options.add_argument("--work", default="corpus")
+    options.add_argument("--work", help="keep the files there; default: a folder that is removed")
     options = options.parse_args()
 
-    os.makedirs(options.work, exist_ok=True)
+    if options.work:
+        os.makedirs(options.work, exist_ok=True)
+    else:
+        scratch = tempfile.TemporaryDirectory()
+        options.work = scratch.name
     corpus, plain = make(options.work, options.documents, options.megabytes)
     megabytes = os.path.getsize(plain) / 1e6
     print(f"{options.documents} documents, {megabytes:.0f} MB of text, {os.path.getsize(corpus) / 1e6:.0f} MB compressed")
