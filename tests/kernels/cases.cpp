@@ -19,9 +19,7 @@ double gelu_derivative(double x) {
   const double u = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x), tanh = std::tanh(u);
   return (1 + tanh) / 2 + x / 2 * (1 - tanh * tanh) * std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * x * x);
 }
-}  // namespace
 
-namespace {
 thread_local const Tensor* drawn_now = nullptr;  // by the op that is called
 }
 

@@ -54,6 +54,19 @@ TEST(Gemm, ExactOnWholeNumbers) {
     }
 }
 
+// c = a b^T, all of a type.
+void multiply(const Tensor& a, const Tensor& b, const Tensor& c) {
+  cpu::Gemm(false).run({.a = a.raw(),
+                        .b = b.raw(),
+                        .c = c.raw(),
+                        .M = a.rows(),
+                        .N = b.rows(),
+                        .K = a.cols(),
+                        .b_transposed = true,
+                        .input = a.dtype(),
+                        .output = c.dtype()});
+}
+
 // Many tiles, a single one, and one that is cut by columns.
 TEST(Gemm, TilesGiveTheSameBitsForAnyThreads) {
   const int64_t K = 200;
@@ -67,16 +80,7 @@ TEST(Gemm, TilesGiveTheSameBitsForAnyThreads) {
     for (int threads : {1, 2, 3, 2}) {
       omp_set_num_threads(threads);
       Memory ma(a, 0), mb(b, 0), mc(c, 0);
-      cpu::Gemm gemm(false);
-      gemm.run({.a = ma.tensor().raw(),
-                .b = mb.tensor().raw(),
-                .c = mc.tensor().raw(),
-                .M = M,
-                .N = N,
-                .K = K,
-                .b_transposed = true,
-                .input = type,
-                .output = type});
+      multiply(ma.tensor(), mb.tensor(), mc.tensor());
       bits.push_back(mc.bits());
       EXPECT_EQ(omp_get_max_threads(), threads) << "as before";
     }
@@ -98,17 +102,8 @@ int64_t woken_by(int64_t M, int64_t N, int64_t K, DType type, int threads) {
   std::thread([&] {
     omp_set_num_threads(threads);
     Memory a(in("a", type, {M, K}), 0), b(in("b", type, {N, K}), 0), c(in("c", type, {M, N}), 0);
-    cpu::Gemm gemm(false);
     const int64_t before = threads_of_process();
-    gemm.run({.a = a.tensor().raw(),
-              .b = b.tensor().raw(),
-              .c = c.tensor().raw(),
-              .M = M,
-              .N = N,
-              .K = K,
-              .b_transposed = true,
-              .input = type,
-              .output = type});
+    multiply(a.tensor(), b.tensor(), c.tensor());
     woken = threads_of_process() - before;
   }).join();
   return woken;

@@ -100,8 +100,7 @@ struct Plan {
   bool isolates_documents = false;  // every stage then knows the tokens, for attention stops at `end_of_text`
   int32_t end_of_text = -1;         // -1: not known, as where nothing is executed
   bool cuda_graphs = false;         // launches that are the same each time are one, where there are such (graphs.h)
-  bool draws_from_memory =
-      false;  // and what dropout draws by then lies in memory, of every microbatch (Dropout::drawn)
+  bool draws_from_memory = false;   // what dropout draws by is loaded with each microbatch (Dropout::drawn)
   PipelineShape pipeline;
   std::vector<Chunk> chunks;
   std::vector<Action> schedule;  // of one step
