@@ -15,10 +15,15 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "elements are written as they lie in memory");
 
+// A file that the library could not close (a limit on the size of files came meanwhile) ends a process by a signal when
+// the library closes it once more at exit. So it does nothing there: what we open, we close. Before any other call to it.
+void do_nothing_at_exit() { [[maybe_unused]] static const herr_t once = H5dont_atexit(); }
+
 // HDF5 prints errors on stderr unless this is turned off; the innermost one becomes part of ours instead.
 class QuietErrors {
  public:
   QuietErrors() {
+    do_nothing_at_exit();
     H5Eget_auto2(H5E_DEFAULT, &function_, &data_);
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   }
@@ -109,6 +114,7 @@ void describe_in(hid_t dataset, const DatasetRecord& d) {
 }  // namespace
 
 std::string hdf5_version() {
+  do_nothing_at_exit();
   unsigned major = 0, minor = 0, release = 0;
   H5get_libversion(&major, &minor, &release);
   return fmt::format("{}.{}.{}", major, minor, release);
@@ -117,6 +123,7 @@ std::string hdf5_version() {
 struct HDF5Layout::Library {
   explicit Library(hid_t id) : file(id) {}
   ~Library() {
+    const QuietErrors quiet;
     if (file >= 0) H5Fclose(file);
   }
   Library(const Library&) = delete;

@@ -5,6 +5,9 @@
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 
+#include <cstdlib>
+#include <optional>
+
 #include "tests/checkpoints/helpers.h"
 
 namespace megalith {
@@ -56,6 +59,27 @@ TEST(FullDisk, limit_on_the_size_of_a_file) {
   }
   const std::string again = write_checkpoint(folder.path(), 2);
   EXPECT_TRUE(verify_checkpoint(again).damaged.empty());
+}
+
+// A limit that comes while HDF5 has a layout open, which it then cannot close.
+void meet_a_limit_and_go_on(const std::string& folder) {
+  std::optional<FileSizeLimit> limit;
+  StoredPiece stored{whole_piece("t", {262144}), megabyte().data()};
+  stored.show = [&limit, show = stored.show](int64_t begin, int64_t end, const auto& use) {
+    if (!limit) limit.emplace(1000);
+    show(begin, end, use);
+  };
+  const std::string message =
+      message_of([&] { write_rank_file(begin_checkpoint(folder, 1), 0, {&stored, 1}); });
+  CHECK(limit && message.find("ulimit -f") != std::string::npos, "{}", message);
+  limit.reset();
+  CHECK(verify_checkpoint(write_checkpoint(folder, 2)).damaged.empty(), "the next one is damaged");
+  std::exit(0);
+}
+TEST(FullDisk, a_limit_that_comes_in_a_save_lets_the_process_end) {
+  const TemporaryFolder folder;
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";  // as a process that has not used the library
+  EXPECT_EXIT(meet_a_limit_and_go_on(folder.path()), testing::ExitedWithCode(0), "");
 }
 
 TEST(FullDisk, a_small_file_system) {
