@@ -173,7 +173,8 @@ TEST(Signal, to_a_rank_that_starts_waits_until_it_has) {
   const Result resumed = signalled({"train", "config.toml"}, SIGTERM);
   EXPECT_EQ(resumed.status, saved_status) << resumed.text();
   EXPECT_EQ(newest_step(scratch / "run"), 2);
-  EXPECT_EQ(last_word(scratch / "run").find("ended: rank 0: SIGTERM; step 2 is in a checkpoint"), 0u);
+  const std::string word = last_word(scratch / "run");
+  EXPECT_EQ(word.find("ended: rank 0: SIGTERM; step 2 is in a checkpoint"), 0u) << word;
   const Result other = signalled({"generate", "--checkpoint", "run", "--prompt", "a"}, SIGINT);
   EXPECT_EQ(other.status, 128 + SIGINT) << other.text();
 }

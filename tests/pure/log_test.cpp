@@ -33,6 +33,7 @@ TEST_F(LogTest, AnEndIsOneLineOfTheFile) {
   EXPECT_TRUE(log_ended("two\nlines"));
   EXPECT_FALSE(log_ended("what follows from that"));
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+  log_info("what another thread was at");
   EXPECT_EQ(said_in(path_), (Lines{"a step", "ended: two lines"}));
   log_to_console_and(path_);
   EXPECT_TRUE(log_ended("another start, before it has said anything"));

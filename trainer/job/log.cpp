@@ -62,11 +62,18 @@ struct Loggers {
   std::shared_ptr<FileSink> sink = {};  // of the file
   std::string path = {};                // of the run's log, which ranks other than 0 open for its last line only
   int64_t begin = 0;                    // its size before this start of the run
+  bool ended = false;                   // it has its last line
 };
 
 Loggers& current() {
   static Loggers loggers{console(), nullptr, nullptr};
   return loggers;
+}
+
+// Held by who writes to the file, for the thread that says how the run ended may be another.
+std::mutex& file_mutex() {
+  static std::mutex mutex;
+  return mutex;
 }
 
 std::function<void()>& before_line() {
@@ -87,7 +94,9 @@ void log_line(const std::string& text, LogTo to) {
     if (before_line()) before_line()();
     current().console->info(text);
   }
-  if (to != LogTo::console && current().file) current().file->info(text);
+  if (to == LogTo::console || !current().file) return;
+  const std::lock_guard lock(file_mutex());
+  if (!current().ended) current().file->info(text);
 }
 
 void before_console_lines(std::function<void()> work) { before_line() = std::move(work); }
@@ -110,11 +119,11 @@ void sync_log() {
 }
 
 bool log_ended(const std::string& why) try {
-  static std::mutex one_at_a_time;
-  const std::lock_guard lock(one_at_a_time);
+  const std::lock_guard lock(file_mutex());
   const std::string& path = current().path;
   // A folder that this node does not see is not made here.
   if (path.empty() || !std::filesystem::exists(path)) return true;
+  current().ended = true;
   if (has_last_word(path, current().begin)) return false;
   std::string line = last_word_begin + why;
   std::replace(line.begin(), line.end(), '\n', ' ');
