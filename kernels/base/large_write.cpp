@@ -14,7 +14,6 @@ void LargeWrite::Freed::operator()(char* memory) const {
 LargeWrite::LargeWrite(File& file, int64_t memory)
     : file_(file), part_bytes_(memory / int64_t{at_once} / File::direct_block * File::direct_block) {
   CHECK(part_bytes_ > 0, "writing {} takes more than {} bytes of memory", file.path(), memory);
-  for (Part& part : parts_) part.memory.reset(new (std::align_val_t{File::direct_block}) char[part_bytes_]);
   file_.write_directly(true);
 }
 
@@ -36,9 +35,11 @@ void LargeWrite::begin_write() {
 
 char* LargeWrite::room_for(int64_t& bytes) {
   if (filled_ == part_bytes_) begin_write();
+  auto& memory = parts_[part_].memory;
+  if (!memory) memory.reset(new (std::align_val_t{File::direct_block}) char[part_bytes_]);
   bytes = std::min(bytes, part_bytes_ - filled_);
   filled_ += bytes;
-  return parts_[part_].memory.get() + filled_ - bytes;
+  return memory.get() + filled_ - bytes;
 }
 
 void LargeWrite::append(const void* data, int64_t bytes) {

@@ -14,7 +14,7 @@ namespace megalith {
 // for its turn, and the disk would wait with it. So an error may come with a later call.
 class LargeWrite {
  public:
-  LargeWrite(File& file, int64_t memory);  // bytes that it takes: 64 KiB or more
+  LargeWrite(File& file, int64_t memory);  // bytes that it takes at most: 64 KiB or more
   ~LargeWrite();                           // waits for the threads
   LargeWrite(const LargeWrite&) = delete;
   LargeWrite& operator=(const LargeWrite&) = delete;
@@ -29,7 +29,7 @@ class LargeWrite {
     void operator()(char* memory) const;
   };
   struct Part {
-    std::unique_ptr<char[], Freed> memory;
+    std::unique_ptr<char[], Freed> memory;  // from its first byte on
     std::future<void> write;
   };
 
