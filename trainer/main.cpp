@@ -54,13 +54,12 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);
   // Open MPI 4's mpirun may wait for ever for a rank that ends before MPI_Init has. So a signal waits until then and,
   // in a command that ends by signals in its own way, until it can. Not where ranks wait for one another in a folder,
-  // which may take long; nor without a launcher, where MPI_Init starts a process that would inherit this.
+  // which may take long.
   std::optional<megalith::Uninterrupted> starting(std::in_place);
   const megalith::CommandLine line(argc, argv);
   std::unique_ptr<megalith::Session> session;
   try {
-    const bool by_mpi = line.communication().rendezvous.empty();
-    if (!by_mpi || megalith::launch_of_this_process().launcher.empty()) starting.reset();
+    if (!line.communication().rendezvous.empty()) starting.reset();
     session = megalith::open_session(line.communication(), &argc, &argv);
     if (!line.ends_by_signals()) starting.reset();
   } catch (const std::exception& e) {

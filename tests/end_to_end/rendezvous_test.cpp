@@ -55,8 +55,10 @@ class Rendezvous : public testing::Test {
 };
 
 TEST_F(Rendezvous, one_rank_trains_without_mpi) {
-  const Args with_mpi = megalith({"train", "config.toml", "train.steps=1", "run.output=other"});
-  EXPECT_NE(run(with_mpi, scratch.folder(), 60, no_mpi).status, 0) << "MPI is not as useless as this test wants it";
+  const Args other{"train", "config.toml", "train.steps=1", "run.output=other"};
+  EXPECT_NE(run(mpirun(1, other), scratch.folder(), 60, no_mpi).status, 0) << "MPI is of use after all";
+  const Result alone = run(megalith(other), scratch.folder(), 60, no_mpi);
+  EXPECT_EQ(alone.status, 0) << alone.text();
   const std::vector<Result> ranks = start({train()}, 1);
   EXPECT_EQ(ranks[0].status, 0) << ranks[0].text();
   EXPECT_EQ(read_steps(scratch / "run").size(), 1u);

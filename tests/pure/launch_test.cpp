@@ -2,6 +2,7 @@
 #include "trainer/session/launch.h"
 
 #include <map>
+#include <vector>
 
 #include "tests/message_of.h"
 
@@ -45,6 +46,17 @@ TEST(Launch, WithoutALauncherAProcessIsAlone) {
   EXPECT_EQ(launch_in({{"RANK", "3"}}), alone) << "of how many?";
   EXPECT_EQ(launch_in({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "1"}}), alone)
       << "the batch script itself is no rank";
+}
+
+TEST(Launch, WhoHasNoProcessManagerHasNoPeers) {
+  const auto peers_in = [](std::vector<const char*> lines) {
+    lines.push_back(nullptr);
+    return may_have_peers(lines.data());
+  };
+  EXPECT_FALSE(peers_in({"RANK=3", "SLURM_JOB_ID=1", "SLURM_NTASKS=8", "OMPI_MCA_pml=ob1", "PATH=PMI_RANK"}));
+  for (const char* one : {"WORLD_SIZE=2", "OMPI_COMM_WORLD_SIZE=1", "SLURM_STEP_NUM_TASKS=4", "PMI_RANK=0",
+                          "PMI2_SIZE=2", "PMIX_NAMESPACE=1", "FLUX_JOB_ID=f", "PALS_RANKID=0", "ALPS_APP_PE=1"})
+    EXPECT_TRUE(peers_in({"HOME=/root", one, "PATH=/bin"})) << one;
 }
 
 TEST(Launch, NonsenseIsRefused) {

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "kernels/base/check.h"
 
@@ -52,6 +53,17 @@ Launch launch_of(const std::function<const char*(const char*)>& variable) {
 
 Launch launch_of_this_process() {
   return launch_of([](const char* name) -> const char* { return std::getenv(name); });
+}
+
+bool may_have_peers(const char* const* environment) {
+  for (; *environment; environment++) {
+    const std::string_view line = *environment;
+    for (const std::string_view manager : {"PMI", "ALPS_", "PALS_", "FLUX_"})
+      if (line.starts_with(manager)) return true;
+    for (const Launcher& launcher : launchers)
+      if (line.substr(0, line.find('=')) == launcher.size) return true;
+  }
+  return false;
 }
 
 }  // namespace megalith

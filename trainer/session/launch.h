@@ -19,4 +19,9 @@ struct Launch {
 Launch launch_of(const std::function<const char*(const char*)>& variable);
 Launch launch_of_this_process();
 
+// Whether anybody may have started this process beside others: a launcher of the above, or one that MPI knows by what
+// its process manager (PMI, PMIx, ALPS, PALS, Flux) puts into the environment, which is lines NAME=VALUE and a null
+// pointer.
+bool may_have_peers(const char* const* environment);
+
 }  // namespace megalith

@@ -8,7 +8,7 @@ namespace megalith {
 // The library's own line about itself. May be asked for without a session.
 std::string mpi_version();
 
-// MPI_Init to MPI_Finalize. Alone, without mpirun, it is a world of one.
+// MPI_Init to MPI_Finalize.
 class MpiSession : public Session {
  public:
   MpiSession(int* argc, char*** argv);

@@ -1,8 +1,11 @@
 #include "trainer/session/open_session.h"
 
+#include <unistd.h>
+
 #include <limits>
 
 #include "kernels/base/check.h"
+#include "trainer/session/alone.h"
 #include "trainer/session/file_session.h"
 #include "trainer/session/mpi_session.h"
 #include "trainer/session/watched_session.h"
@@ -11,7 +14,10 @@ namespace megalith {
 
 namespace {
 std::unique_ptr<Session> meet(const CommunicationConfig& config, int* argc, char*** argv) {
-  if (config.rendezvous.empty()) return std::make_unique<MpiSession>(argc, argv);
+  if (config.rendezvous.empty()) {
+    if (!may_have_peers(environ)) return std::make_unique<Alone>();
+    return std::make_unique<MpiSession>(argc, argv);
+  }
   const double timeout = config.timeout > 0 ? config.timeout : std::numeric_limits<double>::infinity();
   return std::make_unique<FileSession>(config.rendezvous, launch_of_this_process(), timeout);
 }
