@@ -1,6 +1,7 @@
 // The session of a process by itself, which nobody started beside others.
 #pragma once
 
+#include <cstdio>
 #include <cstdlib>
 
 #include "trainer/session/session.h"
@@ -12,7 +13,11 @@ class Alone : public Session {
   Alone() = default;
   std::vector<std::string> all_gather_text(const std::string& mine) const override { return {mine}; }
   std::string broadcast_text(const std::string& text) const override { return text; }
-  [[noreturn]] void abort(int status) const override { std::exit(status); }
+  // The main thread may be at work: nothing is destroyed under it.
+  [[noreturn]] void abort(int status) const override {
+    std::fflush(nullptr);
+    std::_Exit(status);
+  }
 };
 
 }  // namespace megalith
