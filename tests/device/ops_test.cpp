@@ -109,8 +109,10 @@ TEST_F(DeviceWidths, Attention) {
         for (DType t : {DType::bf16, DType::f16}) {
           if (t == DType::f16 && dims.T > 129) continue;  // every head size, but not every length
           if (t == DType::f16 && p == 0 && !long_tests()) continue;
-          agrees_with_its_twin(attention_forward_case(dims, p, t), 0, chip);
-          agrees_with_its_twin(attention_backward_case(dims, p, t), 0, chip);
+          for (const Case& c : {attention_forward_case(dims, p, t), attention_backward_case(dims, p, t)}) {
+            const Bits bits = agrees_with_its_twin(c, 0, chip);
+            if (chip.generation == own_chip.generation && t == DType::bf16 && dims.T <= 129) gives_again(bits, c);
+          }
         }
 }
 
