@@ -109,7 +109,6 @@ TEST_F(SimulatedGpuRun, TimeGoesToOpsAndWaitsOfTheGpu) {
   EXPECT_EQ(names["to_host"], names["to_device"]);
 }
 
-// Its weights, and every activation and gradient on the way, in both types. Heads of 64: attention on tensor cores.
 // With evaluations between the steps, and resumed.
 TEST_F(SimulatedGpuRun, GraphsChangeNoBit) {
   const auto train = [&](const std::string& run, const std::string& graphs, const std::string& steps) {
@@ -136,11 +135,11 @@ TEST_F(SimulatedGpuRun, GraphsChangeNoBit) {
   EXPECT_EQ(count("graphs", "are in 3 graphs, the others launched one by one"), 2);
 }
 
+// Its weights, and every activation and gradient on the way, in both types; at every head size whose attention is on
+// tensor cores, which trains twice to the same bits as well.
 TEST_F(SimulatedGpuRun, VerifyComparesAGpuWithTheCpu) {
   const std::vector<std::string> small{"run.device=cuda",        "data.train=",     "data.validation=",
                                        "train.evaluate_every=0", "data.tokenizer=", "model.vocab=31"};
-  const std::vector<std::string> wide{"model.hidden=64", "model.heads=1", "model.layers=1", "model.context=16",
-                                      "precision.compute=bf16"};
   VerifyOptions options;
   options.config = scratch_.path("config.toml");
   options.overrides = small;
@@ -150,8 +149,26 @@ TEST_F(SimulatedGpuRun, VerifyComparesAGpuWithTheCpu) {
   options.inject = "h.0";
   EXPECT_FALSE(run_verify(options, session()));
   options.inject = "";
-  options.overrides.insert(options.overrides.end(), wide.begin(), wide.end());
-  EXPECT_TRUE(run_verify(options, session()));
+  options.steps = 1;
+  for (const int head : {64, 80, 96, 112, 128})
+    for (const char* dropout : {"0", "0.2"}) {
+      SCOPED_TRACE(fmt::format("heads of {}, dropout {}", head, dropout));
+      const std::vector<std::string> wide{fmt::format("model.hidden={}", head), "model.heads=1", "model.layers=1",
+                                          "model.context=16", "precision.compute=bf16",
+                                          fmt::format("model.dropout={}", dropout)};
+      options.overrides = small;
+      options.overrides.insert(options.overrides.end(), wide.begin(), wide.end());
+      EXPECT_TRUE(run_verify(options, session()));
+      std::vector<std::string> bits;
+      for (const char* again : {"", " again"}) {
+        std::vector<std::string> overrides = wide;
+        overrides.insert(overrides.end(), {"train.steps=1", "train.evaluate_every=0"});
+        const std::string run = fmt::format("heads of {} with {}{}", head, dropout, again);
+        megalith::Run(config(run, "cuda", overrides), session()).train();
+        bits.push_back(read_file(scratch_.path(run) + "/checkpoints/step-00000001/rank-00000.h5"));
+      }
+      EXPECT_TRUE(bits[0] == bits[1]);
+    }
 }
 
 // Trains; in these steps, counted from 1, the losses have a NaN.
