@@ -98,6 +98,7 @@ inline Arg integers(const std::string& name, Shape shape, int64_t low, int64_t h
 // An argument's memory: `offset` elements behind a 64-byte boundary, between guards that nobody may write to.
 class Memory {
  public:
+  Memory(const Arg&&, int64_t) = delete;  // it is referred to
   Memory(const Arg& arg, int64_t offset) : arg_(&arg) {
     const int64_t size = size_of(arg.dtype);
     begin_ = guard + offset * size;

@@ -54,17 +54,9 @@ TEST(Gemm, ExactOnWholeNumbers) {
     }
 }
 
-// c = a b^T, all of a type.
+// c = a b^T
 void multiply(const Tensor& a, const Tensor& b, const Tensor& c) {
-  cpu::Gemm(false).run({.a = a.raw(),
-                        .b = b.raw(),
-                        .c = c.raw(),
-                        .M = a.rows(),
-                        .N = b.rows(),
-                        .K = a.cols(),
-                        .b_transposed = true,
-                        .input = a.dtype(),
-                        .output = c.dtype()});
+  cpu::Gemm(false).run(linear_forward_call(c, a, b, Tensor()));
 }
 
 // Many tiles, a single one, and one that is cut by columns.
@@ -101,9 +93,10 @@ int64_t woken_by(int64_t M, int64_t N, int64_t K, DType type, int threads) {
   int64_t woken = 0;
   std::thread([&] {
     omp_set_num_threads(threads);
-    Memory a(in("a", type, {M, K}), 0), b(in("b", type, {N, K}), 0), c(in("c", type, {M, N}), 0);
+    const Arg a = in("a", type, {M, K}), b = in("b", type, {N, K}), c = in("c", type, {M, N});
+    Memory ma(a, 0), mb(b, 0), mc(c, 0);
     const int64_t before = threads_of_process();
-    multiply(a.tensor(), b.tensor(), c.tensor());
+    multiply(ma.tensor(), mb.tensor(), mc.tensor());
     woken = threads_of_process() - before;
   }).join();
   return woken;
