@@ -135,36 +135,39 @@ TEST_F(SimulatedGpuRun, GraphsChangeNoBit) {
   EXPECT_EQ(count("graphs", "are in 3 graphs, the others launched one by one"), 2);
 }
 
-// Its weights, and every activation and gradient on the way, in both types; at every head size whose attention is on
-// tensor cores, which trains twice to the same bits as well.
-TEST_F(SimulatedGpuRun, VerifyComparesAGpuWithTheCpu) {
-  const std::vector<std::string> small{"run.device=cuda",        "data.train=",     "data.validation=",
-                                       "train.evaluate_every=0", "data.tokenizer=", "model.vocab=31"};
+// Of steps without the run's own data.
+VerifyOptions against_the_cpu(const std::string& config, int64_t steps, const std::vector<std::string>& overrides) {
   VerifyOptions options;
-  options.config = scratch_.path("config.toml");
-  options.overrides = small;
+  options.config = config;
+  options.overrides = {"run.device=cuda",        "data.train=",     "data.validation=",
+                       "train.evaluate_every=0", "data.tokenizer=", "model.vocab=31"};
+  options.overrides.insert(options.overrides.end(), overrides.begin(), overrides.end());
   options.against = {"run.device=cpu"};
-  options.steps = 2;
+  options.steps = steps;
+  return options;
+}
+
+// Its weights, and every activation and gradient on the way.
+TEST_F(SimulatedGpuRun, VerifyComparesAGpuWithTheCpu) {
+  VerifyOptions options = against_the_cpu(scratch_.path("config.toml"), 2, {});
   EXPECT_TRUE(run_verify(options, session()));
   options.inject = "h.0";
   EXPECT_FALSE(run_verify(options, session()));
-  options.inject = "";
-  options.steps = 1;
+}
+
+TEST_F(SimulatedGpuRun, EveryHeadSizeOfTheTensorCoresIsAsOnTheCpuAndTwiceTheSameBits) {
   for (const int head : {64, 80, 96, 112, 128})
     for (const char* dropout : {"0", "0.2"}) {
       SCOPED_TRACE(fmt::format("heads of {}, dropout {}", head, dropout));
-      const std::vector<std::string> wide{fmt::format("model.hidden={}", head), "model.heads=1", "model.layers=1",
-                                          "model.context=16", "precision.compute=bf16",
-                                          fmt::format("model.dropout={}", dropout)};
-      options.overrides = small;
-      options.overrides.insert(options.overrides.end(), wide.begin(), wide.end());
-      EXPECT_TRUE(run_verify(options, session()));
+      std::vector<std::string> wide{fmt::format("model.hidden={}", head), "model.heads=1", "model.layers=1",
+                                    "model.context=16", "precision.compute=bf16",
+                                    fmt::format("model.dropout={}", dropout)};
+      EXPECT_TRUE(run_verify(against_the_cpu(scratch_.path("config.toml"), 1, wide), session()));
+      wide.insert(wide.end(), {"train.steps=1", "train.evaluate_every=0"});
       std::vector<std::string> bits;
-      for (const char* again : {"", " again"}) {
-        std::vector<std::string> overrides = wide;
-        overrides.insert(overrides.end(), {"train.steps=1", "train.evaluate_every=0"});
-        const std::string run = fmt::format("heads of {} with {}{}", head, dropout, again);
-        megalith::Run(config(run, "cuda", overrides), session()).train();
+      for (const char* time : {"first", "second"}) {
+        const std::string run = fmt::format("heads of {} with {}, {}", head, dropout, time);
+        megalith::Run(config(run, "cuda", wide), session()).train();
         bits.push_back(read_file(scratch_.path(run) + "/checkpoints/step-00000001/rank-00000.h5"));
       }
       EXPECT_TRUE(bits[0] == bits[1]);
