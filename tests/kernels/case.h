@@ -8,12 +8,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <functional>
-#include <map>
 #include <ostream>
 #include <random>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kernels/base/stream.h"
@@ -33,13 +35,17 @@ struct Arg {
   bool scratch = false;    // written, but what is in it means nothing
 };
 
-// The arguments of a case in doubles, by name.
+// The arguments of a case in doubles, by name. Twins look them up for every element, so the few are searched in order.
 class Doubles {
  public:
-  Values& operator[](const std::string& name) { return map_[name]; }
+  Values& operator[](std::string_view name) {
+    for (auto& [known, values] : all_)
+      if (known == name) return values;
+    return all_.emplace_back(name, Values{}).second;
+  }
 
  private:
-  std::map<std::string, Values> map_;
+  std::deque<std::pair<std::string, Values>> all_;  // which stay where they are
 };
 
 struct Case {

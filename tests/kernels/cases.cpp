@@ -21,7 +21,7 @@ double gelu_derivative(double x) {
 }
 
 thread_local const Tensor* drawn_now = nullptr;  // by the op that is called
-}
+}  // namespace
 
 Dropout mask_of(double p) {
   Dropout d{.p = p, .seed = 11, .step = 3, .site = 5, .first_row = 1000};
@@ -358,20 +358,19 @@ Case attention_backward_case(const AttentionDims& dims, double p, DType t, const
                  const int64_t T = dims.T, D = dims.D;
                  Values dq(at(T * D)), dk(at(T * D)), dv(at(T * D));
                  for (int64_t i = 0; i < T; i++) {
-                   const auto row = [&](const std::string& name, int64_t k) {
-                     return d[name][at((b * T + i) * C + h * D + k)];
-                   };
+                   const double *out = &d["out"][at((b * T + i) * C + h * D)],
+                                *dout = &d["dout"][at((b * T + i) * C + h * D)];
                    double delta = 0;
-                   for (int64_t k = 0; k < D; k++) delta += row("out", k) * row("dout", k);
+                   for (int64_t k = 0; k < D; k++) delta += out[k] * dout[k];
                    for (int64_t j = 0; j <= i; j++) {
                      const double prob = head.p[at(i * T + j)], keep = head.keep[at(i * T + j)];
                      double dp = 0;
-                     for (int64_t k = 0; k < D; k++) dp += row("dout", k) * head.v[at(j * D + k)] * keep;
+                     for (int64_t k = 0; k < D; k++) dp += dout[k] * head.v[at(j * D + k)] * keep;
                      const double ds = prob * (dp - delta) / std::sqrt(double(D));
                      for (int64_t k = 0; k < D; k++) {
                        dq[at(i * D + k)] += ds * head.k[at(j * D + k)];
                        dk[at(j * D + k)] += ds * head.q[at(i * D + k)];
-                       dv[at(j * D + k)] += prob * keep * row("dout", k);
+                       dv[at(j * D + k)] += prob * keep * dout[k];
                      }
                    }
                  }
