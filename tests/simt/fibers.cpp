@@ -1,4 +1,3 @@
-#include <setjmp.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 
@@ -21,6 +20,11 @@ constexpr int warp_size = 32, warpgroup_size = 128, max_threads = 1024;
 constexpr int64_t unasked_shared_memory = 48 << 10;  // of a block whose kernel nobody allowed more
 constexpr size_t stack_bytes = 128 * 1024, guard_bytes = 4096;
 
+// Where a fiber or the scheduler goes on. The compiler's own jumps: those of the C library ask for handlers of a thread
+// that ends, on each of some hundred million switches.
+using JumpPoint = std::array<void*, 5>;
+[[noreturn, gnu::noinline]] void jump(JumpPoint& to) { __builtin_longjmp(to.data(), 1); }
+
 enum class State { ready, at_barrier, at_meeting, ended };
 
 struct Fiber {
@@ -32,7 +36,7 @@ struct Fiber {
   int group = warp_size;  // of threads that meet
   unsigned mask = 0;      // of each of its warps
   void* mine = nullptr;
-  jmp_buf at;
+  JumpPoint at;
   char* stack = nullptr;
 };
 
@@ -56,7 +60,7 @@ struct Machine {
   std::array<uint32_t, max_threads / warp_size> order{};
   std::string fault;
   Counters counters;
-  jmp_buf scheduler;
+  JumpPoint scheduler;
 
   Machine() {
     const size_t each = stack_bytes + guard_bytes;
@@ -89,7 +93,7 @@ std::string doing(const Fiber& f) {
 }
 
 void switch_to_scheduler() {
-  if (_setjmp(fiber(running.thread).at) == 0) _longjmp(machine().scheduler, 1);
+  if (__builtin_setjmp(fiber(running.thread).at.data()) == 0) jump(machine().scheduler);
 }
 
 // One fiber for every thread index; it serves block after block.
@@ -106,7 +110,7 @@ void fiber_main() {
   }
 }
 
-// Neither frame changes a local variable between _setjmp and its return.
+// Neither frame changes a local variable between __builtin_setjmp and its return.
 [[gnu::noinline]] void switch_to(int i) {
   Machine& m = machine();
   m.counters.switches++;
@@ -120,8 +124,8 @@ void fiber_main() {
                        .thread = static_cast<uint16_t>(i),
                        .warp = static_cast<uint16_t>(warp)},
              .index = f.index};
-  if (_setjmp(m.scheduler) == 0) {
-    if (f.started) _longjmp(f.at, 1);
+  if (__builtin_setjmp(m.scheduler.data()) == 0) {
+    if (f.started) jump(f.at);
     f.started = true;
     static ucontext_t context;
     getcontext(&context);
@@ -273,7 +277,6 @@ void meet_group(int group, const char* operation, unsigned mask, void* mine, voi
   f.mask = mask;
   f.mine = mine;
   f.where = where;
-  std::array<void*, warpgroup_size> threads{};
   for (int k = group - 1; k >= 0; k--) {  // threads run in order, so the last one is missing most often
     if (!(mask >> k % warp_size & 1)) continue;
     const Fiber& other = fiber(first + k);
@@ -282,10 +285,14 @@ void meet_group(int group, const char* operation, unsigned mask, void* mine, voi
       switch_to_scheduler();
       return;
     }
-    threads[static_cast<size_t>(k)] = other.mine;
   }
-  for (int k = 0; k < group; k++)
-    if (mask >> k % warp_size & 1) fiber(first + k).state = State::ready;
+  std::array<void*, warpgroup_size> threads;  // of the group
+  for (int k = 0; k < group; k++) {
+    Fiber& other = fiber(first + k);
+    const bool meets = mask >> k % warp_size & 1;
+    threads[static_cast<size_t>(k)] = meets ? other.mine : nullptr;
+    if (meets) other.state = State::ready;
+  }
   complete(threads.data());
 }
 }  // namespace
@@ -303,7 +310,7 @@ void fault(const std::string& what) {
   Machine& m = machine();
   if (!in_kernel()) FAIL("{}", what);
   m.fault = about(running.thread, what);
-  _longjmp(m.scheduler, 1);
+  jump(m.scheduler);
 }
 
 }  // namespace megalith::simt

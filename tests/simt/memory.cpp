@@ -53,6 +53,7 @@ T* reserve(int64_t count) {
   void* p = mmap(nullptr, static_cast<size_t>(count) * sizeof(T), PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   CHECK(p != MAP_FAILED, "no address space for the simulated device");
+  madvise(p, static_cast<size_t>(count) * sizeof(T), MADV_HUGEPAGE);  // open_to_host goes through all pages
   return static_cast<T*>(p);
 }
 
