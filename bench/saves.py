@@ -4,19 +4,22 @@
 
 Trains the quickstart's recipe and GPT-2 124M on made-up tokens with ranks of one thread: with two on two processors, which then
 have no time to spare for saves, beside the steps and with checkpoint.asynchronous = false; and with one, which leaves the other
-processor free, as GPUs do. Before and after each run a program of a few lines writes as many bytes as a checkpoint has
-into the same folder: space reserved, 16 MiB at a time, one flush at the end.
+processor free, as GPUs do. A program of a few lines writes as many bytes as a checkpoint has into the same folder, 16 MiB at
+a time into reserved space, through the system's cache and past it, one flush at the end: before and after each run, and
+beside another run of the same ranks that saves nothing.
 
 Prints of each run, as medians over its saves but for the last, which ends the run:
   step     seconds of a step while nothing is saved
   stall    seconds that the steps stand still for a save: copy, agreements and, where it is not beside the steps, the writing;
            in % of a step, and of all steps from one save to the next
   lost     the same with what the writing takes from the steps beside it: time from save to save beyond as many such steps
-  write    MB/s from the creation of the first rank's file to the last one's name, flushed; and in % of the disk's own
+  write    MB/s from the creation of the first rank's file to the last one's name, flushed; and in % of what the few lines
+           reach, by the faster of their ways: on the machine at rest, and beside the steps
 """
 import argparse
 import glob
 import json
+import mmap
 import os
 import random
 import shutil
@@ -38,20 +41,33 @@ RECIPES = {
 VOCAB = {"quickstart": 4096, "124m": 50257}
 
 
-def disk_rate(folder, size):
-    """Bytes a second of a plain writer."""
+PART = mmap.mmap(-1, 16 << 20)  # on a page, as writes past the system's cache have to be
+PART.write(os.urandom(len(PART)))
+
+
+def disk_rate(folder, size, way):
+    """Bytes a second of a plain writer; `way` is a flag for its file."""
     path = folder + "/own"
-    part = os.urandom(16 << 20)
     begin = time.monotonic()
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | way)
     os.posix_fallocate(fd, 0, size)
-    for at in range(0, size, len(part)):
-        os.pwrite(fd, part[:size - at], at)
+    for at in range(0, size, len(PART)):
+        os.pwrite(fd, memoryview(PART)[:-(-(size - at) // 4096) * 4096], at)  # whole pages
     os.fsync(fd)
     os.close(fd)
     seconds = time.monotonic() - begin
     os.remove(path)
     return size / seconds
+
+
+def disk_rates(folder, size):
+    """One of each way."""
+    return [disk_rate(folder, size, way) for way in (0, os.O_DIRECT)]
+
+
+def faster(pairs):
+    """Of pairs of rates, the faster way's median."""
+    return max(statistics.median(rates) for rates in zip(*pairs))
 
 
 def written(folder):
@@ -66,15 +82,40 @@ def written(folder):
     return size, max(ends) - min(begins)
 
 
+def command_of(args, recipe, ranks, steps, out, *checkpoints):
+    shutil.rmtree(out, ignore_errors=True)
+    config, *overrides = RECIPES[recipe]
+    return [args.mpirun, "--oversubscribe", "--bind-to", "none", "-n", str(ranks), args.megalith, "train", f"{ROOT}/{config}",
+            f"run.output={out}", f"data.train={args.work}/{recipe}.bin", "data.validation=", "train.evaluate_every=0",
+            "data.tokenizer=", f"train.steps={steps}", "optimizer.decay_steps=0", "optimizer.warmup_steps=0", "run.device=cpu",
+            *checkpoints, *overrides]
+
+
+def rate_beside(args, recipe, ranks, size, times):
+    """What a plain writer reaches beside a run that saves nothing."""
+    out = f"{args.work}/unsaved"
+    command = command_of(args, recipe, ranks, 10**6, out, "checkpoint.every=0", "checkpoint.minutes=0")
+    process = subprocess.Popen(command, env=environment(10), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    metrics = out + "/metrics.jsonl"
+    while not (os.path.exists(metrics) and '"step":3,' in open(metrics).read()):
+        if process.poll() is not None:
+            sys.exit(process.stderr.read())
+        time.sleep(0.1)
+    pairs = [disk_rates(args.work, size) for _ in range(times)]
+    if process.poll() is not None:
+        sys.exit("the run that saves nothing ended while the disk was measured")
+    process.kill()
+    process.wait()
+    subprocess.run(["pkill", "-KILL", "-f", out])
+    shutil.rmtree(out)
+    return faster(pairs)
+
+
 def run(args, recipe, ranks, beside):
     every, steps = EVERY[recipe], EVERY[recipe] * (args.saves + 1)
     out = f"{args.work}/{recipe}"
-    shutil.rmtree(out, ignore_errors=True)
-    config, *overrides = RECIPES[recipe]
-    command = [args.mpirun, "--oversubscribe", "--bind-to", "none", "-n", str(ranks), args.megalith, "train", f"{ROOT}/{config}",
-               f"run.output={out}", f"data.train={args.work}/{recipe}.bin", "data.validation=", "train.evaluate_every=0",
-               "data.tokenizer=", f"train.steps={steps}", "optimizer.decay_steps=0", "optimizer.warmup_steps=0", "run.device=cpu",
-               f"checkpoint.every={every}", "checkpoint.keep=0", f"checkpoint.asynchronous={str(beside).lower()}", *overrides]
+    command = command_of(args, recipe, ranks, steps, out, f"checkpoint.every={every}", "checkpoint.keep=0",
+                         f"checkpoint.asynchronous={str(beside).lower()}")
     done = subprocess.run(command, env=environment(10), capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(done.stdout + done.stderr)
@@ -104,22 +145,24 @@ def main():
     args.megalith = os.path.abspath(args.megalith)
     args.work = os.path.abspath(args.work or tempfile.mkdtemp(prefix="megalith-saves-"))
     os.makedirs(args.work, exist_ok=True)
-    print("| run | saves | step | stall | of a step | of all steps | lost | of all steps | write MB/s | disk's own | share |")
-    print("|---" * 11 + "|")
+    print("| run | saves | step | stall | of a step | of all steps | lost | of all steps | write MB/s | disk at rest | share "
+          "| disk beside steps | share |")
+    print("|---" * 13 + "|")
     for recipe in [args.only] if args.only else RECIPES:
         rng = random.Random(1)
         with open(f"{args.work}/{recipe}.bin", "wb") as file:
             file.write(b"".join(rng.randrange(VOCAB[recipe]).to_bytes(2, "little") for _ in range(300000)))
         for ranks, beside in ((2, True), (2, False), (1, True)):
-            own = []
             size = {"quickstart": 51 << 20, "124m": 1493 << 20}[recipe]
-            own += [disk_rate(args.work, size) for _ in range(3)]
+            rest = [disk_rates(args.work, size) for _ in range(3)]
             r = run(args, recipe, ranks, beside)
-            own += [disk_rate(args.work, r["bytes"]) for _ in range(3)]
-            disk, cycle = statistics.median(own), r["every"] * r["step"]
+            rest += [disk_rates(args.work, r["bytes"]) for _ in range(3)]
+            disk, cycle = faster(rest), r["every"] * r["step"]
+            busy = rate_beside(args, recipe, ranks, r["bytes"], 5) if beside else None
             print(f"| {recipe} on {ranks}, {'beside the steps' if beside else 'at once'} | every {r['every']} | {r['step']:.4f} s "
                   f"| {r['stall']:.4f} s | {r['stall'] / r['step']:.1%} | {r['stall'] / cycle:.2%} | {r['lost']:.3f} s "
-                  f"| {r['lost'] / cycle:.2%} | {r['rate'] / 1e6:.0f} | {disk / 1e6:.0f} | {r['rate'] / disk:.0%} |", flush=True)
+                  f"| {r['lost'] / cycle:.2%} | {r['rate'] / 1e6:.0f} | {disk / 1e6:.0f} | {r['rate'] / disk:.0%} "
+                  + (f"| {busy / 1e6:.0f} | {r['rate'] / busy:.0%} |" if beside else "| | |"), flush=True)
 
 
 main()
