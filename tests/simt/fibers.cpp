@@ -20,8 +20,8 @@ constexpr int warp_size = 32, warpgroup_size = 128, max_threads = 1024;
 constexpr int64_t unasked_shared_memory = 48 << 10;  // of a block whose kernel nobody allowed more
 constexpr size_t stack_bytes = 128 * 1024, guard_bytes = 4096;
 
-// Where a fiber or the scheduler goes on. The compiler's own jumps: those of the C library ask for handlers of a thread
-// that ends, on each of some hundred million switches.
+// Where a fiber or the scheduler goes on. The compiler's own jumps: those of the C library ask each time for handlers
+// of a thread that ends.
 using JumpPoint = std::array<void*, 5>;
 [[noreturn, gnu::noinline]] void jump(JumpPoint& to) { __builtin_longjmp(to.data(), 1); }
 
