@@ -71,5 +71,21 @@ TEST_F(LogTest, AnyRankMaySayTheEnd) {
   EXPECT_EQ(said_in(path_), (Lines{"a step", "ended: rank 1: an error"}));
 }
 
+TEST_F(LogTest, NothingFollowsTheEndThatAnotherRankSays) {
+  log_to_console_and(path_);
+  log_info("a step");
+  const pid_t rank = ::fork();
+  if (rank == 0) {
+    log_nowhere(path_);
+    ::_exit(log_ended("rank 1: an error") ? 0 : 1);
+  }
+  int status = 1;
+  ASSERT_EQ(::waitpid(rank, &status, 0), rank);
+  EXPECT_EQ(status, 0);
+  log_info("what rank 0 was at");
+  EXPECT_FALSE(log_ended("what follows from that"));
+  EXPECT_EQ(said_in(path_), (Lines{"a step", "ended: rank 1: an error"}));
+}
+
 }  // namespace
 }  // namespace megalith

@@ -62,6 +62,7 @@ struct Loggers {
   std::shared_ptr<FileSink> sink = {};  // of the file
   std::string path = {};                // of the run's log, which ranks other than 0 open for its last line only
   int64_t begin = 0;                    // its size before this start of the run
+  int64_t seen = 0;                     // its size after the last line from here
   bool ended = false;                   // it has its last line
 };
 
@@ -87,6 +88,14 @@ int64_t size_of_file(const std::string& path) {
   return absent ? 0 : static_cast<int64_t>(bytes);
 }
 
+// Whether another rank has said the last line there. Looks where the file has grown since the last line from here.
+bool ended_elsewhere() try {
+  const Loggers& to = current();
+  return size_of_file(to.path) != to.seen && has_last_word(to.path, to.begin);
+} catch (const Error&) {
+  return false;
+}
+
 }  // namespace
 
 void log_line(const std::string& text, LogTo to) {
@@ -96,7 +105,10 @@ void log_line(const std::string& text, LogTo to) {
   }
   if (to == LogTo::console || !current().file) return;
   const std::lock_guard lock(file_mutex());
-  if (!current().ended) current().file->info(text);
+  current().ended = current().ended || ended_elsewhere();
+  if (current().ended) return;
+  current().file->info(text);
+  current().seen = size_of_file(current().path);
 }
 
 void before_console_lines(std::function<void()> work) { before_line() = std::move(work); }
@@ -111,7 +123,7 @@ void log_to_console_and(const std::string& path) {
   const int64_t begin = size_of_file(path);
   const Logger to_console = console();
   const auto sink = std::make_shared<FileSink>(path, to_console);
-  current() = {to_console, logger_to(sink, file_pattern), sink, path, begin};
+  current() = {to_console, logger_to(sink, file_pattern), sink, path, begin, begin};
 }
 
 void sync_log() {
