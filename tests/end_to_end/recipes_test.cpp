@@ -30,12 +30,6 @@ std::string profile_of(const std::string& recipe) {
   return root + "/" + text.substr(begin, text.find('"', begin) - begin);
 }
 
-// oneDNN writes its code when a process first multiplies: 45 ms for AVX-512 and 20 for AVX2, in each of 200 here.
-Args soon_begun(Args command) {
-  command.insert(command.begin(), {"env", "ONEDNN_MAX_CPU_ISA=AVX2"});
-  return command;
-}
-
 // Of 3 steps and more: as many as the run has made when it is killed, and two after.
 void rehearse(const Scratch& scratch, const std::string& recipe) {
   SCOPED_TRACE(recipe);
@@ -52,7 +46,7 @@ void rehearse(const Scratch& scratch, const std::string& recipe) {
                                "optimizer.learning_rate=3e-3", "checkpoint.every=1", "precision.compute=fp32"})
     args.push_back(override);
   {
-    Process killed(soon_begun(mpirun(ranks, args)), scratch.folder());
+    Process killed(mpirun(ranks, args), scratch.folder());
     while (killed.running() && killed.seconds() < 60 && checkpoints_in(folder + "/checkpoints").empty())
       sleep_for(0.01);
     killed.kill_all();
@@ -62,18 +56,18 @@ void rehearse(const Scratch& scratch, const std::string& recipe) {
   const int64_t steps = std::stoll(saved.back().substr(saved.back().find('-') + 1)) + 2;
   for (std::string& argument : args)
     if (argument.starts_with("train.steps")) argument = "train.steps=" + std::to_string(steps);
-  const Result resumed = run(soon_begun(mpirun(ranks, args)), scratch.folder());
+  const Result resumed = run(mpirun(ranks, args), scratch.folder());
   ASSERT_EQ(resumed.status, 0) << resumed.text();
   EXPECT_NE(resumed.out.find("resumed after step"), std::string::npos) << resumed.text();
 
-  const Result alone = run(
-      soon_begun(megalith(
-          {"train", folder + "/config.toml", "parallel.tensor_parallel_degree=1", "parallel.sequence_parallel=false",
-           "parallel.pipeline_parallel_degree=1", "parallel.virtual_stages=1", "parallel.active_microbatches=0",
-           "parallel.sharding_strategy=no_shard", "parallel.sharded_data_parallel_degree=0",
-           "parallel.hierarchical_allgather=false", "memory.activation_checkpointing=none",
-           "checkpoint.directory=alone/checkpoints", "checkpoint.every=0", "run.output=alone/" + recipe})),
-      scratch.folder());
+  const Result alone =
+      run(megalith({"train", folder + "/config.toml", "parallel.tensor_parallel_degree=1",
+                    "parallel.sequence_parallel=false", "parallel.pipeline_parallel_degree=1",
+                    "parallel.virtual_stages=1", "parallel.active_microbatches=0", "parallel.sharding_strategy=no_shard",
+                    "parallel.sharded_data_parallel_degree=0", "parallel.hierarchical_allgather=false",
+                    "memory.activation_checkpointing=none", "checkpoint.directory=alone/checkpoints",
+                    "checkpoint.every=0", "run.output=alone/" + recipe}),
+          scratch.folder());
   ASSERT_EQ(alone.status, 0) << alone.text();
   const std::vector<Step> expected = read_steps(scratch / ("alone/" + recipe));
   EXPECT_EQ(static_cast<int64_t>(expected.size()), steps);
