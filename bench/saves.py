@@ -5,16 +5,18 @@
 Trains the quickstart's recipe and GPT-2 124M on made-up tokens with ranks of one thread: with two on two processors, which then
 have no time to spare for saves, beside the steps and with checkpoint.asynchronous = false; and with one, which leaves the other
 processor free, as GPUs do. A program of a few lines writes as many bytes as a checkpoint has into the same folder, 16 MiB at
-a time into reserved space, through the system's cache and past it, one flush at the end: before and after each run, and
-beside another run of the same ranks that saves nothing.
+a time into reserved space, through the system's cache and past it, from usual pages and from huge ones, one flush at the end:
+before and after each run, and beside another run of the same ranks that saves nothing.
 
-Prints of each run, as medians over its saves but for the last, which ends the run:
+Prints of each run, as medians over its saves but for the last, which ends the run (and of the seconds that one takes to
+write, which the file's times know to 4 ms, as the mean of the middle half):
   step     seconds of a step while nothing is saved
   stall    seconds that the steps stand still for a save: copy, agreements and, where it is not beside the steps, the writing;
            in % of a step, and of all steps from one save to the next
   lost     the same with what the writing takes from the steps beside it: time from save to save beyond as many such steps
   write    MB/s from the creation of the first rank's file to the last one's name, flushed; and in % of what the few lines
-           reach, by the faster of their ways: on the machine at rest, and beside the steps
+           reach, by the fastest of their ways: on the machine at rest (and there from usual pages, as `dd oflag=direct`
+           writes), and beside the steps
 """
 import argparse
 import glob
@@ -41,18 +43,26 @@ RECIPES = {
 VOCAB = {"quickstart": 4096, "124m": 50257}
 
 
-PART = mmap.mmap(-1, 16 << 20)  # on a page, as writes past the system's cache have to be
-PART.write(os.urandom(len(PART)))
+def part_of_memory(huge_pages):
+    part = mmap.mmap(-1, 16 << 20)  # on a page, as writes past the system's cache have to be
+    if huge_pages:
+        part.madvise(mmap.MADV_HUGEPAGE)
+    part.write(os.urandom(len(part)))
+    return part
 
 
-def disk_rate(folder, size, way):
-    """Bytes a second of a plain writer; `way` is a flag for its file."""
+PART, HUGE = part_of_memory(False), part_of_memory(True)
+WAYS = ((PART, 0), (PART, os.O_DIRECT), (HUGE, os.O_DIRECT))
+
+
+def disk_rate(folder, size, part, flag):
+    """Bytes a second of a plain writer."""
     path = folder + "/own"
     begin = time.monotonic()
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | way)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | flag)
     os.posix_fallocate(fd, 0, size)
-    for at in range(0, size, len(PART)):
-        os.pwrite(fd, memoryview(PART)[:-(-(size - at) // 4096) * 4096], at)  # whole pages
+    for at in range(0, size, len(part)):
+        os.pwrite(fd, memoryview(part)[:-(-(size - at) // 4096) * 4096], at)  # whole pages
     os.fsync(fd)
     os.close(fd)
     seconds = time.monotonic() - begin
@@ -62,12 +72,12 @@ def disk_rate(folder, size, way):
 
 def disk_rates(folder, size):
     """One of each way."""
-    return [disk_rate(folder, size, way) for way in (0, os.O_DIRECT)]
+    return [disk_rate(folder, size, *way) for way in WAYS]
 
 
-def faster(pairs):
-    """Of pairs of rates, the faster way's median."""
-    return max(statistics.median(rates) for rates in zip(*pairs))
+def fastest(rates, ways=len(WAYS)):
+    """Of rates of each way, the median of that way of the first so many that is fastest."""
+    return max([statistics.median(of_one) for of_one in zip(*rates)][:ways])
 
 
 def written(folder):
@@ -101,14 +111,14 @@ def rate_beside(args, recipe, ranks, size, times):
         if process.poll() is not None:
             sys.exit(process.stderr.read())
         time.sleep(0.1)
-    pairs = [disk_rates(args.work, size) for _ in range(times)]
+    rates = [disk_rates(args.work, size) for _ in range(times)]
     if process.poll() is not None:
         sys.exit("the run that saves nothing ended while the disk was measured")
     process.kill()
     process.wait()
     subprocess.run(["pkill", "-KILL", "-f", out])
     shutil.rmtree(out)
-    return faster(pairs)
+    return fastest(rates)
 
 
 def run(args, recipe, ranks, beside):
@@ -130,8 +140,9 @@ def run(args, recipe, ranks, beside):
     saves = sorted(glob.glob(out + "/checkpoints/step-*"))[:-1]
     found = [written(save) for save in saves]
     shutil.rmtree(out)
+    middle = sorted(seconds for _, seconds in found)[len(found) // 4:-(len(found) // 4) or None]
     return dict(step=step, stall=statistics.median(stall), lost=statistics.median(lost), every=every, bytes=found[0][0],
-                rate=statistics.median(size / seconds for size, seconds in found))
+                rate=found[0][0] / statistics.mean(middle))
 
 
 def main():
@@ -146,8 +157,8 @@ def main():
     args.work = os.path.abspath(args.work or tempfile.mkdtemp(prefix="megalith-saves-"))
     os.makedirs(args.work, exist_ok=True)
     print("| run | saves | step | stall | of a step | of all steps | lost | of all steps | write MB/s | disk at rest | share "
-          "| disk beside steps | share |")
-    print("|---" * 13 + "|")
+          "| from usual pages | share | disk beside steps | share |")
+    print("|---" * 15 + "|")
     for recipe in [args.only] if args.only else RECIPES:
         rng = random.Random(1)
         with open(f"{args.work}/{recipe}.bin", "wb") as file:
@@ -157,11 +168,11 @@ def main():
             rest = [disk_rates(args.work, size) for _ in range(3)]
             r = run(args, recipe, ranks, beside)
             rest += [disk_rates(args.work, r["bytes"]) for _ in range(3)]
-            disk, cycle = faster(rest), r["every"] * r["step"]
+            disk, usual, cycle = fastest(rest), fastest(rest, 2), r["every"] * r["step"]
             busy = rate_beside(args, recipe, ranks, r["bytes"], 5) if beside else None
             print(f"| {recipe} on {ranks}, {'beside the steps' if beside else 'at once'} | every {r['every']} | {r['step']:.4f} s "
                   f"| {r['stall']:.4f} s | {r['stall'] / r['step']:.1%} | {r['stall'] / cycle:.2%} | {r['lost']:.3f} s "
-                  f"| {r['lost'] / cycle:.2%} | {r['rate'] / 1e6:.0f} | {disk / 1e6:.0f} | {r['rate'] / disk:.0%} "
+                  f"| {r['lost'] / cycle:.2%} | {r['rate'] / 1e6:.0f} | {disk / 1e6:.0f} | {r['rate'] / disk:.0%} | {usual / 1e6:.0f} | {r['rate'] / usual:.0%} "
                   + (f"| {busy / 1e6:.0f} | {r['rate'] / busy:.0%} |" if beside else "| | |"), flush=True)
 
 

@@ -9,6 +9,7 @@
 #include "checkpoints/checksum.h"
 #include "checkpoints/reader.h"
 #include "kernels/base/check.h"
+#include "kernels/base/files.h"
 
 namespace megalith {
 namespace {
@@ -64,6 +65,8 @@ class Handle {
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
   operator hid_t() const { return id_; }
+  // Now, and not again where that fails.
+  herr_t close() { return close_(std::exchange(id_, -1)); }
 
  private:
   hid_t id_;
@@ -75,8 +78,6 @@ class Handle {
 // About what a dataset's header, attributes and entry in its group take: then all structure lies at the file's
 // beginning.
 constexpr size_t structure_bytes = 768;
-
-constexpr const char* checksum_attribute = "xxh3_64";
 
 Handle string_type(size_t length) {
   const hid_t type = HDF5_CHECK(H5Tcopy(H5T_C_S1));
@@ -102,13 +103,49 @@ void write_attribute(hid_t object, const char* name, const std::vector<int64_t>&
 // HDF5 has no bf16: its bits are stored.
 hid_t type_of(const DatasetRecord& d) { return d.dtype == DType::bf16 ? H5T_STD_U16LE : H5T_IEEE_F32LE; }
 
-// All but the checksum, for which a place is kept.
-void describe_in(hid_t dataset, const DatasetRecord& d) {
+// The number that stands for the checksum of the i-th dataset while the file is laid out, so that its place is found.
+// The library writes each attribute once; text of ours that begins as these do would be met as one too many (Error).
+constexpr uint64_t stand_in = uint64_t{0x5ca1ab1e} << 32;
+
+void describe_in(hid_t dataset, const DatasetRecord& d, uint64_t checksum) {
   write_attribute(dataset, "tensor", d.piece.name);
   write_attribute(dataset, "shape", d.piece.shape);
   write_attribute(dataset, "columns", std::vector{d.piece.col_begin, d.piece.col_end});
   write_attribute(dataset, "elements", std::vector{d.piece.begin, d.piece.end});
-  write_attribute(dataset, checksum_attribute, hex(0));
+  write_attribute(dataset, "xxh3_64", hex(checksum));
+}
+
+// All bytes of the file that are not elements, in their order.
+std::string bytes_between(const File& file, const std::vector<DatasetRecord>& datasets,
+                          const std::vector<int64_t>& offsets) {
+  std::string bytes;
+  int64_t position = 0;
+  const auto copy_until = [&](int64_t next) {
+    const size_t before = bytes.size();
+    bytes.resize(before + static_cast<size_t>(next - position));
+    file.read(position, bytes.data() + before, next - position);
+  };
+  for (size_t i = 0; i < datasets.size(); i++) {
+    copy_until(offsets[i]);
+    position = offsets[i] + datasets[i].bytes();
+  }
+  copy_until(file.size());
+  return bytes;
+}
+
+// Of each stand-in, its place in the structure.
+std::vector<size_t> places_of_checksums(const std::string& structure, size_t datasets) {
+  const std::string digits = hex(stand_in), begin = digits.substr(0, digits.size() / 2);
+  std::vector<size_t> places(datasets, std::string::npos);
+  for (size_t at = 0; (at = structure.find(begin, at)) != std::string::npos; at += digits.size()) {
+    const uint64_t i = from_hex(structure.substr(at, digits.size())) - stand_in;
+    CHECK(i < datasets && places[i] == std::string::npos, "HDF5 wrote the checksum of dataset {} of {} more than once",
+          i, datasets);
+    places[i] = at;
+  }
+  const auto absent = std::find(places.begin(), places.end(), std::string::npos);
+  CHECK(absent == places.end(), "HDF5 wrote no checksum of dataset {}", absent - places.begin());
+  return places;
 }
 
 }  // namespace
@@ -120,30 +157,19 @@ std::string hdf5_version() {
   return fmt::format("{}.{}.{}", major, minor, release);
 }
 
-struct HDF5Layout::Library {
-  explicit Library(hid_t id) : file(id) {}
-  ~Library() {
-    const QuietErrors quiet;
-    if (file >= 0) H5Fclose(file);
-  }
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
-
-  hid_t file;
-  std::vector<std::string> datasets{};
-};
-
 HDF5Layout::HDF5Layout(const std::vector<DatasetRecord>& datasets) {
   const QuietErrors quiet;
   const Handle access(HDF5_CHECK(H5Pcreate(H5P_FILE_ACCESS)), H5Pclose);
   HDF5_CHECK(H5Pset_fapl_stdio(access));  // the default driver resolves the link, whose target has no path
   HDF5_CHECK(H5Pset_libver_bounds(access, H5F_LIBVER_EARLIEST, H5F_LIBVER_LATEST));  // the format of hdf5_structure.h
   HDF5_CHECK(H5Pset_meta_block_size(access, std::max<size_t>(2048, structure_bytes * datasets.size())));
-  library_ = std::make_unique<Library>(HDF5_CHECK(H5Fcreate(file_.path().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access)));
-  const hid_t file = library_->file;
-  const Handle root(HDF5_CHECK(H5Gopen2(file, "/", H5P_DEFAULT)), H5Gclose);
-  write_attribute(root, "format", "megalith checkpoint");
-  write_attribute(root, "version", std::vector<int64_t>{1});
+  const File memory = File::in_memory();
+  Handle file(HDF5_CHECK(H5Fcreate(memory.path().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access)), H5Fclose);
+  {
+    const Handle root(HDF5_CHECK(H5Gopen2(file, "/", H5P_DEFAULT)), H5Gclose);
+    write_attribute(root, "format", "megalith checkpoint");
+    write_attribute(root, "version", std::vector<int64_t>{1});
+  }
 
   const Handle links(HDF5_CHECK(H5Pcreate(H5P_LINK_CREATE)), H5Pclose);
   HDF5_CHECK(H5Pset_create_intermediate_group(links, 1));
@@ -160,29 +186,26 @@ HDF5Layout::HDF5Layout(const std::vector<DatasetRecord>& datasets) {
     CHECK(id >= 0, "HDF5 cannot create dataset {} (is one name the beginning of another's path?): {}", d.dataset,
           innermost_error());
     const Handle dataset(id, H5Dclose);
-    describe_in(dataset, d);
+    describe_in(dataset, d, stand_in + offsets_.size());
     const haddr_t offset = H5Dget_offset(dataset);
     CHECK(offset != HADDR_UNDEF && static_cast<int64_t>(offset) >= end, "HDF5 gave dataset {} no place after {}: {}",
           d.dataset, end, innermost_error());
     offsets_.push_back(static_cast<int64_t>(offset));
     end = offsets_.back() + d.bytes();
-    library_->datasets.push_back(d.dataset);
   }
+  HDF5_CHECK(file.close());
+
+  structure_ = bytes_between(memory, datasets, offsets_);
+  checksums_ = places_of_checksums(structure_, datasets.size());
 }
 
-HDF5Layout::~HDF5Layout() = default;
-
-const File& HDF5Layout::finish(const std::vector<uint64_t>& checksums) {
-  const QuietErrors quiet;
-  const hid_t file = library_->file;
-  const Handle type = string_type(hex(0).size());
+std::string HDF5Layout::structure(const std::vector<uint64_t>& checksums) const {
+  std::string all = structure_;
   for (size_t i = 0; i < checksums.size(); i++) {
-    const Handle dataset(HDF5_CHECK(H5Dopen2(file, library_->datasets[i].c_str(), H5P_DEFAULT)), H5Dclose);
-    const Handle attribute(HDF5_CHECK(H5Aopen(dataset, checksum_attribute, H5P_DEFAULT)), H5Aclose);
-    HDF5_CHECK(H5Awrite(attribute, type, hex(checksums[i]).data()));
+    const std::string digits = hex(checksums[i]);
+    all.replace(checksums_[i], digits.size(), digits);
   }
-  HDF5_CHECK(H5Fclose(std::exchange(library_->file, -1)));
-  return file_;
+  return all;
 }
 
 }  // namespace megalith

@@ -3,35 +3,30 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <string>
 #include <vector>
 
 #include "checkpoints/manifest.h"
-#include "kernels/base/files.h"
 
 namespace megalith {
 
 // A file of datasets as the library lays it out, in memory; it takes no memory for elements, which are holes in it. The
-// result depends on the arguments only: no times, no process ids. Needs /proc, and a limit on the size of files
-// (ulimit -f) that allows one of this size.
+// result depends on the arguments only: no times, no process ids. Making one needs /proc, and a limit on the size of
+// files (ulimit -f) that allows one of this size.
 class HDF5Layout {
  public:
-  // Uses piece and dataset of each. Pieces must not be empty.
+  // Uses piece, type and dataset of each. Pieces must not be empty.
   explicit HDF5Layout(const std::vector<DatasetRecord>& datasets);
-  ~HDF5Layout();
 
   // Where each dataset's elements belong, parallel to those given, and ascending.
   const std::vector<int64_t>& offsets() const { return offsets_; }
-  // Once, when the elements' checksums are known, parallel as well: the file with all bytes that are not elements. It
-  // lives as long as this.
-  const File& finish(const std::vector<uint64_t>& checksums);
+  // All bytes of the file that are not elements, in their order, with the elements' checksums, parallel as well.
+  std::string structure(const std::vector<uint64_t>& checksums) const;
 
  private:
-  struct Library;  // what it has open
-
-  File file_ = File::in_memory();
-  std::unique_ptr<Library> library_;
+  std::string structure_;  // with other numbers for checksums
   std::vector<int64_t> offsets_;
+  std::vector<size_t> checksums_;  // where each dataset's stands in the structure
 };
 
 }  // namespace megalith

@@ -37,23 +37,19 @@ uint64_t append_elements(const StoredPiece& stored, int64_t part, DatasetRecord&
   return checksum.value();
 }
 
-// All bytes outside the datasets: written, and their checksum.
-uint64_t write_structure(const File& layout, const std::vector<DatasetRecord>& datasets, File& file) {
-  Checksum checksum;
-  std::vector<char> bytes;
+// The bytes outside the datasets, each where it belongs.
+void write_structure(const std::string& structure, const std::vector<DatasetRecord>& datasets, File& file) {
+  size_t written = 0;
   int64_t position = 0;
-  const auto copy_until = [&](int64_t end) {
-    bytes.resize(static_cast<size_t>(end - position));
-    layout.read(position, bytes.data(), end - position);
-    file.write(position, bytes.data(), end - position);
-    checksum.add(bytes.data(), end - position);
+  const auto write = [&](size_t count) {
+    file.write(position, structure.data() + written, static_cast<int64_t>(count));
+    written += count;
   };
   for (const DatasetRecord& d : datasets) {
-    copy_until(d.offset);
+    write(static_cast<size_t>(d.offset - position));
     position = d.offset + d.bytes();
   }
-  copy_until(layout.size());
-  return checksum.value();
+  write(structure.size() - written);
 }
 
 }  // namespace
@@ -75,7 +71,17 @@ std::string begin_checkpoint(const std::string& directory, int64_t step) {
   return folder;
 }
 
-FileRecord write_rank_file(const std::string& folder, int rank, std::span<const StoredPiece> pieces, int64_t part) {
+struct RankFileWriter::LaidOut {
+  explicit LaidOut(std::vector<DatasetRecord> of) : datasets(std::move(of)), layout(datasets) {}
+
+  const std::vector<DatasetRecord> datasets;
+  const HDF5Layout layout;
+};
+
+RankFileWriter::RankFileWriter(int64_t part) : part_(part), memory_(bytes(part)) {}
+RankFileWriter::~RankFileWriter() = default;
+
+FileRecord RankFileWriter::write(const std::string& folder, int rank, std::span<const StoredPiece> pieces) {
   CHECK(rank >= 0, "a file of rank {}", rank);
   FileRecord record;
   record.name = fmt::format("rank-{:05}.h5", rank);
@@ -96,21 +102,23 @@ FileRecord write_rank_file(const std::string& folder, int rank, std::span<const 
   // A full disk, or a limit on files, is known before anything is read and before HDF5 meets it.
   NewFile file(folder + "/" + record.name);
   file.reserve(element_bytes);
-  HDF5Layout layout(record.datasets);
+  if (!laid_out_ || laid_out_->datasets != record.datasets) laid_out_ = std::make_unique<LaidOut>(record.datasets);
+  const HDF5Layout& layout = laid_out_->layout;
   for (size_t i = 0; i < stored.size(); i++) record.datasets[i].offset = layout.offsets()[i];
   if (!stored.empty()) file.reserve(record.datasets.back().offset + record.datasets.back().bytes());
   std::vector<uint64_t> checksums;
-  LargeWrite large(file, bytes_to_write(part));
+  LargeWrite large(file, memory_);
   for (size_t i = 0; i < stored.size(); i++) {
     DatasetRecord& d = record.datasets[i];
     large.append_zeros(d.offset - large.bytes());  // the structure, which needs the checksums
-    d.checksum = append_elements(*stored[i], part, d, large);
+    d.checksum = append_elements(*stored[i], part_, d, large);
     checksums.push_back(d.checksum);
   }
   large.finish();
-  const File& structure = layout.finish(checksums);
-  record.bytes = structure.size();
-  record.structure = write_structure(structure, record.datasets, file);
+  const std::string structure = layout.structure(checksums);
+  record.bytes = element_bytes + static_cast<int64_t>(structure.size());
+  record.structure = checksum_of(structure.data(), static_cast<int64_t>(structure.size()));
+  write_structure(structure, record.datasets, file);
   file.publish();
   return record;
 }

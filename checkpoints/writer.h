@@ -1,7 +1,7 @@
 // How a checkpoint comes to be. One process or many write it, and the caller orders the steps between them:
 //
 //   rank 0     folder = begin_checkpoint(directory, step)                 DIR/.step-00000100.partial
-//   all        record = write_rank_file(folder, rank, pieces)             folder/rank-00003.h5
+//   all        record = writer.write(folder, rank, pieces)                folder/rank-00003.h5
 //   rank 0     publish_checkpoint(folder, {step, state, all records})     DIR/step-00000100
 //   or, when any rank failed, once all have returned:  rank 0  abandon_checkpoint(folder)
 //
@@ -17,11 +17,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 
 #include "checkpoints/manifest.h"
 #include "checkpoints/piece.h"
+#include "kernels/base/files.h"
 
 namespace megalith {
 
@@ -49,14 +51,29 @@ std::string checkpoint_path(const std::string& directory, int64_t step);
 // there. Error if a complete checkpoint of this step exists already.
 std::string begin_checkpoint(const std::string& directory, int64_t step);
 
-// Writes folder/rank-<rank>.h5; the record says of each piece how many of its elements are not finite, which are
-// written like all others. A tensor may have several pieces; empty pieces are left out; the file may hold nothing at
-// all. At most `part` elements are asked for at a time, and bytes_to_write(part) of memory taken. On Error no file of
-// this rank is left in the folder. Never waits for another rank.
-constexpr int64_t usual_part = int64_t{4} << 20;
-constexpr int64_t bytes_to_write(int64_t part) { return 2 * part * int64_t{sizeof(float)}; }
-FileRecord write_rank_file(const std::string& folder, int rank, std::span<const StoredPiece> pieces,
-                           int64_t part = usual_part);
+// Writes files of ranks, one after another: has memory to do it, and lays out once what holds the same pieces.
+class RankFileWriter {
+ public:
+  // Elements that are asked for at a time, at most.
+  static constexpr int64_t usual_part = int64_t{4} << 20;
+  explicit RankFileWriter(int64_t part = usual_part);
+  ~RankFileWriter();
+
+  // The memory that it takes while it lives, once it writes.
+  static constexpr int64_t bytes(int64_t part) { return 2 * part * int64_t{sizeof(float)}; }
+
+  // Writes folder/rank-<rank>.h5; the record says of each piece how many of its elements are not finite, which are
+  // written like all others. A tensor may have several pieces; empty pieces are left out; the file may hold nothing at
+  // all. On Error no file of this rank is left in the folder. Never waits for another rank.
+  FileRecord write(const std::string& folder, int rank, std::span<const StoredPiece> pieces);
+
+ private:
+  struct LaidOut;
+
+  const int64_t part_;
+  std::unique_ptr<LaidOut> laid_out_;  // the last file; null: there was none
+  DirectMemory memory_;
+};
 
 // Checks that the files are there and hold every element of every tensor, writes the manifest and renames the folder.
 // An incomplete or damaged folder in the way is renamed to step-00000100.damaged-K; a complete one is an Error. On

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <future>
-#include <memory>
 
 #include "kernels/base/files.h"
 
@@ -14,8 +13,9 @@ namespace megalith {
 // for its turn, and the disk would wait with it. So an error may come with a later call.
 class LargeWrite {
  public:
-  LargeWrite(File& file, int64_t memory);  // bytes that it takes at most: 64 KiB or more
-  ~LargeWrite();                           // waits for the threads
+  // The memory, of 64 KiB or more, is for nobody else meanwhile.
+  LargeWrite(File& file, const DirectMemory& memory);
+  ~LargeWrite();  // waits for the threads
   LargeWrite(const LargeWrite&) = delete;
   LargeWrite& operator=(const LargeWrite&) = delete;
 
@@ -25,25 +25,19 @@ class LargeWrite {
   void finish();  // all is written, though not flushed
 
  private:
-  struct Freed {
-    void operator()(char* memory) const;
-  };
-  struct Part {
-    std::unique_ptr<char[], Freed> memory;  // from its first byte on
-    std::future<void> write;
-  };
-
+  char* part() const { return memory_.data() + static_cast<int64_t>(part_) * part_bytes_; }
   // Where the next bytes belong: `bytes` of them or fewer, which becomes their number.
   char* room_for(int64_t& bytes);
   void begin_write();
 
   File& file_;
+  const DirectMemory& memory_;
+  static constexpr size_t at_once = 4;
   const int64_t part_bytes_;
-  static constexpr size_t at_once = 8;
-  std::array<Part, at_once> parts_;
-  size_t part_ = 0;     // that is filled
-  int64_t begun_ = 0;   // bytes of the file that are written or about to be
-  int64_t filled_ = 0;  // bytes of the part
+  std::array<std::future<void>, at_once> writes_;  // of each part of the memory
+  size_t part_ = 0;                                // that is filled
+  int64_t begun_ = 0;                              // bytes of the file that are written or about to be
+  int64_t filled_ = 0;                             // bytes of the part
 };
 
 }  // namespace megalith

@@ -33,7 +33,7 @@ std::string write_changed(const std::string& directory, const std::vector<Plante
     stored.push_back({whole, data.back().data()});
   }
   Manifest manifest{.step = 1, .state = nlohmann::json::object(), .files = {}};
-  manifest.files.push_back(write_rank_file(folder, 0, stored));
+  manifest.files.push_back(RankFileWriter().write(folder, 0, stored));
   return publish_checkpoint(folder, std::move(manifest));
 }
 
@@ -77,7 +77,7 @@ TEST(Difference, is_placed_in_a_tensor_of_several_blocks) {
     const std::string folder = begin_checkpoint(directory, 1);
     Manifest manifest{.step = 1, .state = nlohmann::json::object(), .files = {}};
     const std::vector<StoredPiece> pieces{{whole_piece("t", {elements}), data.data()}};
-    manifest.files.push_back(write_rank_file(folder, 0, pieces));
+    manifest.files.push_back(RankFileWriter().write(folder, 0, pieces));
     return publish_checkpoint(folder, std::move(manifest));
   };
   CheckpointReader one(write(a.path(), 1)), other(write(b.path(), 2));
@@ -114,7 +114,7 @@ TEST(Difference, of_tensors_shapes_and_types) {
     const std::vector<StoredPiece> pieces{
         {whole_piece("t", std::move(shape)), type, [&](int64_t, int64_t, const auto& use) { use(zeros.data()); }}};
     Manifest manifest{.step = step, .state = nlohmann::json::object(), .files = {}};
-    manifest.files.push_back(write_rank_file(folder, 0, pieces));
+    manifest.files.push_back(RankFileWriter().write(folder, 0, pieces));
     return CheckpointReader(publish_checkpoint(folder, std::move(manifest)));
   };
   CheckpointReader f32 = write(c.path(), 1, {2, 3}, DType::f32), bf16 = write(c.path(), 2, {2, 3}, DType::bf16),

@@ -77,7 +77,7 @@ std::string write_with(float value, const std::string& directory, int64_t step) 
   data[40] = value;
   const std::array<StoredPiece, 2> pieces = {StoredPiece{whole_piece("parameters/wte.weight", {17, 6}), data.data()},
                                              StoredPiece{whole_piece("moments/second/wte.weight", {6}), data.data()}};
-  const FileRecord record = file_record_from_text(to_text(write_rank_file(unfinished, 0, pieces)));
+  const FileRecord record = file_record_from_text(to_text(RankFileWriter().write(unfinished, 0, pieces)));
   return publish_checkpoint(unfinished, {step, nlohmann::json::object(), {record}});
 }
 

@@ -39,7 +39,7 @@ const std::vector<float>& megabyte() {
 }
 FileRecord write_megabyte(const std::string& folder) {
   const StoredPiece stored{whole_piece("t", {262144}), megabyte().data()};
-  return write_rank_file(folder, 0, {&stored, 1});
+  return RankFileWriter().write(folder, 0, {&stored, 1});
 }
 
 TEST(FullDisk, limit_on_the_size_of_a_file) {
@@ -69,8 +69,7 @@ void meet_a_limit_and_go_on(const std::string& folder) {
     if (!limit) limit.emplace(1000);
     show(begin, end, use);
   };
-  const std::string message =
-      message_of([&] { write_rank_file(begin_checkpoint(folder, 1), 0, {&stored, 1}); });
+  const std::string message = message_of([&] { RankFileWriter().write(begin_checkpoint(folder, 1), 0, {&stored, 1}); });
   CHECK(limit && message.find("ulimit -f") != std::string::npos, "{}", message);
   limit.reset();
   CHECK(verify_checkpoint(write_checkpoint(folder, 2)).damaged.empty(), "the next one is damaged");

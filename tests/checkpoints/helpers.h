@@ -119,7 +119,7 @@ inline FileRecord write_rank(const std::string& folder, int rank, int tensor_deg
     data.push_back(values_of(t, p));
     stored.push_back({p, data.back().data()});
   }
-  return write_rank_file(folder, rank, stored);
+  return RankFileWriter().write(folder, rank, stored);
 }
 
 // A whole checkpoint of the test tensors, as all ranks together would write it.

@@ -147,7 +147,7 @@ TEST(HuggingFace, through_a_checkpoint_and_out_again) {
     source.read(whole, data.back().data());
     stored.push_back({whole, data.back().data()});
   }
-  const FileRecord record = write_rank_file(unfinished, 0, stored);
+  const FileRecord record = RankFileWriter().write(unfinished, 0, stored);
   CheckpointReader checkpoint(publish_checkpoint(unfinished, {1, nlohmann::json::object(), {record}}));
   const std::string out = folder / "exported/model";
   export_hugging_face(checkpoint, model, gpt2_parameters(model), std::nullopt, out);

@@ -29,7 +29,7 @@ void save(const std::string& directory, int64_t step) {
     p.begin = p.numel() * rank / 3;
     p.end = whole_piece("t", saved_shape).numel() * (rank + 1) / 3;
     const StoredPiece stored{p, data.data() + p.begin};
-    manifest.files.push_back(write_rank_file(folder, rank, {&stored, 1}));
+    manifest.files.push_back(RankFileWriter().write(folder, rank, {&stored, 1}));
   }
   publish_checkpoint(folder, manifest);
 }

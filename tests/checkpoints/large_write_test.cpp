@@ -25,7 +25,8 @@ std::string noise(int64_t bytes) {
 // In pieces of odd sizes, with zeros in between.
 std::string written(File& file, const std::string& text) {
   std::string expected;
-  LargeWrite large(file, 8 * write_size);
+  DirectMemory memory(4 * write_size);
+  LargeWrite large(file, memory);
   const int64_t size = static_cast<int64_t>(text.size());
   for (int64_t at = 0, piece = 1; at < size; at += piece, piece = piece * 3 % 1000003) {
     const int64_t some = std::min(piece, size - at);
@@ -70,7 +71,8 @@ TEST(LargeWrite, an_error_is_told_once_and_nothing_goes_on_without_it) {
       return event.call == FileCall::write && event.offset == fails ? FileFate{ENOSPC, 0} : FileFate{};
     });
     const std::string message = message_of([&] {
-      LargeWrite large(file, 8 * write_size);
+      DirectMemory memory(4 * write_size);
+      LargeWrite large(file, memory);
       large.append(text.data(), 12 * write_size);
       large.finish();
     });

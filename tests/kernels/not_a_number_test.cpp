@@ -3,6 +3,7 @@
 
 #include "kernels/adamw.h"
 #include "kernels/attention.h"
+#include "kernels/base/finite.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/decide_update.h"
 #include "kernels/elementwise.h"
@@ -30,6 +31,25 @@ TEST(NotANumber, ReachesTheLoss) {
         EXPECT_TRUE(std::isnan(logits[0])) << "gradient";
         EXPECT_TRUE(std::isfinite(logits[size_t(V)]));
       }
+}
+
+template <class Bits>
+void expect_counted(DType dtype, Bits bad, Bits good) {
+  std::vector<Bits> values(200'003, bad);
+  const int64_t n = std::ssize(values);
+  EXPECT_EQ(count_not_finite(values.data(), dtype, n), n);
+  EXPECT_EQ(count_not_finite(values.data() + 1, dtype, n - 2), n - 2);
+  for (size_t i = 0; i < values.size(); i += 7) values[i] = good;
+  EXPECT_EQ(count_not_finite(values.data(), dtype, n), n - (n + 6) / 7);
+  EXPECT_EQ(count_not_finite(values.data(), dtype, 0), 0);
+}
+
+// More of them than a number of their size counts; the least that is not finite, and the greatest that is.
+TEST(NotANumber, IsCountedHoweverOftenItIsThere) {
+  expect_counted<uint32_t>(DType::f32, 0xff800000u, 0x7f7fffffu);
+  expect_counted<uint16_t>(DType::bf16, 0xff80u, 0x7f7fu);
+  expect_counted<uint16_t>(DType::f16, 0xfc00u, 0x7bffu);
+  expect_counted<uint64_t>(DType::f64, 0xfff0000000000000u, 0x7fefffffffffffffu);
 }
 
 TEST(NotANumber, MinusInfinityIsAProbabilityOfZero) {

@@ -128,7 +128,7 @@ std::string write_large(const std::string& directory) {
   const std::string folder = begin_checkpoint(directory, 5);
   Manifest manifest{
       .step = 5, .state = {{"model", describe_model(config.model)}, {"config", to_toml(config)}}, .files = {}};
-  manifest.files.push_back(write_rank_file(folder, 0, pieces));
+  manifest.files.push_back(RankFileWriter().write(folder, 0, pieces));
   return publish_checkpoint(folder, std::move(manifest));
 }
 

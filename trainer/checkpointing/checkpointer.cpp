@@ -165,7 +165,7 @@ Saved Checkpointer::save(const Progress& progress, bool keep_all) {
   together(session_, [&] {
     std::vector<StoredPiece> pieces;
     for (const HeldPiece& h : pieces_of(trainer_.saved_tensors())) pieces.push_back(stored_piece(trainer_.stream(), h));
-    saving.emplace(session_, task(progress, keep_all, std::move(pieces)));
+    saving.emplace(session_, writer_, task(progress, keep_all, std::move(pieces)));
   });
   do saving->work();
   while (saving->agree());
@@ -177,7 +177,7 @@ void Checkpointer::begin_save(const Progress& progress, bool keep_all) {
   together(session_, [&] {
     std::vector<StoredPiece> pieces;
     for (const HeldPiece& h : pieces_of(trainer_.copy_state())) pieces.push_back(stored_piece_on_host(h));
-    beside_.reset(new Beside{Saving(session_, task(progress, keep_all, std::move(pieces)))});
+    beside_.reset(new Beside{Saving(session_, writer_, task(progress, keep_all, std::move(pieces)))});
   });
   begin_phase();
 }

@@ -103,6 +103,7 @@ class Checkpointer {
   std::optional<Course> course_;
   nlohmann::json resumed_;  // the state that was resumed from; null: none
   Progress resumed_at_;
+  RankFileWriter writer_;
   struct Beside {
     Saving saving;
     std::unique_ptr<Background> thread{};  // the last member: it uses the other

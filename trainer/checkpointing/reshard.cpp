@@ -61,7 +61,7 @@ int64_t bytes_of_block(int64_t elements, const std::vector<const Piece*>& pieces
   int64_t rows = 0;
   for (const Piece* p : pieces)
     if (p->numel() > 0) rows = std::max(rows, std::min(elements, p->numel()) / (p->col_end - p->col_begin) + 2);
-  return elements * (2 * size_of(DType::f32) + size_of(DType::bf16)) + bytes_to_write(elements) +
+  return elements * (2 * size_of(DType::f32) + size_of(DType::bf16)) + RankFileWriter::bytes(elements) +
          rows * CheckpointReader::bytes_of_a_row;
 }
 
@@ -71,7 +71,7 @@ int64_t elements_of_block(int64_t memory, const std::vector<const Piece*>& piece
   CHECK(memory >= bytes_of_block(least, pieces),
         "--memory of {} bytes: a block of {} elements takes {}; give that or more", memory, least,
         bytes_of_block(least, pieces));
-  int64_t elements = usual_part;
+  int64_t elements = RankFileWriter::usual_part;
   while (bytes_of_block(elements, pieces) > memory) elements /= 2;
   return elements;
 }
@@ -121,10 +121,11 @@ std::string reshard(const ReshardOptions& options) {
     manifest.state.update(describe_tokenizer(tokenizer, checkpoint_path(options.to, manifest.step)));
   const std::string folder = begin_checkpoint(options.to, manifest.step);
   try {
+    RankFileWriter writer(block);
     for (int rank = 0; rank < options.ranks; rank++) {
       std::vector<StoredPiece> stored;
       for (const Piece& piece : pieces[static_cast<size_t>(rank)]) stored.push_back(read_when_shown(reader, piece));
-      manifest.files.push_back(write_rank_file(folder, rank, stored, block));
+      manifest.files.push_back(writer.write(folder, rank, stored));
     }
   } catch (const Error&) {
     abandon_checkpoint(folder);

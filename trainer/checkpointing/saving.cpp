@@ -8,7 +8,8 @@
 
 namespace megalith {
 
-Saving::Saving(const Session& session, Task task) : session_(session), task_(std::move(task)) {
+Saving::Saving(const Session& session, RankFileWriter& writer, Task task)
+    : session_(session), writer_(writer), task_(std::move(task)) {
   saved_.step = task_.step;
 }
 
@@ -20,7 +21,7 @@ void Saving::work() noexcept {
       if (task_.prune) task_.prune();
       result_ = begin_checkpoint(task_.directory, task_.step);
     }
-    if (phase_ == Phase::write) result_ = to_text(write_rank_file(folder_, session_.rank(), task_.pieces));
+    if (phase_ == Phase::write) result_ = to_text(writer_.write(folder_, session_.rank(), task_.pieces));
     if (phase_ == Phase::publish && first) publish();
   } catch (const std::exception& e) {
     error_ = e.what();

@@ -37,8 +37,8 @@ class Saving {
     std::function<void()> prune{};  // deletes what is needless; none: nothing is deleted
   };
 
-  // The session must outlive it.
-  Saving(const Session& session, Task task);
+  // Session and writer, which is used by nobody else meanwhile, outlive it.
+  Saving(const Session& session, RankFileWriter& writer, Task task);
 
   // This rank's part of the phase. An error is kept for agree().
   void work() noexcept;
@@ -53,6 +53,7 @@ class Saving {
   void publish();
 
   const Session& session_;
+  RankFileWriter& writer_;
   const Task task_;
   Phase phase_ = Phase::prepare;
   std::string folder_;
