@@ -200,15 +200,14 @@ void File::sync() {
   CHECK(error == 0, "cannot flush {} to the disk: {}", path_, why(error, path_));
 }
 
-namespace {
-constexpr std::align_val_t huge_page{size_t{2} << 20};  // where they have another size, no more than an alignment
+DirectMemory::DirectMemory(int64_t bytes) : bytes_(bytes) {
+  void* const p =
+      ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(p != MAP_FAILED, "no memory for {} bytes on their way to a file: {}", bytes, std::strerror(errno));
+  data_ = static_cast<char*>(p);
+  ::madvise(p, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // refused where there are none
 }
-
-DirectMemory::DirectMemory(int64_t bytes)
-    : bytes_(bytes), data_(new (huge_page) char[static_cast<size_t>(bytes)]) {
-  ::madvise(data_, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // refused where there are none
-}
-DirectMemory::~DirectMemory() { ::operator delete[](data_, huge_page); }
+DirectMemory::~DirectMemory() { ::munmap(data_, static_cast<size_t>(bytes_)); }
 
 SharedMemory::SharedMemory(const std::string& path, int64_t bytes) : path_(path), size_(static_cast<size_t>(bytes)) {
   File file(path, File::Use::create);

@@ -96,9 +96,9 @@ TEST(Structure, is_taken_for_right_where_the_library_agrees) {
   for (size_t at = 0; at + 8 <= good.size(); at++) {
     if (!long_tests() && at >= 8 && good.compare(at - 8, zeros.size(), zeros) == 0) continue;
     const auto byte = static_cast<unsigned char>(good[at]);
-    for (const int value : {255, byte + 1}) put(at, std::string(1, static_cast<char>(value)));
+    put(at, std::string(1, static_cast<char>(byte + 1)));
     if (long_tests())
-      for (const int value : {0, byte - 1, byte ^ 128}) put(at, std::string(1, static_cast<char>(value)));
+      for (const int value : {0, 255, byte - 1, byte ^ 128}) put(at, std::string(1, static_cast<char>(value)));
     if (at % 8 != 0) continue;
     uint64_t number = 0;
     std::memcpy(&number, good.data() + at, 8);
