@@ -172,7 +172,8 @@ def main():
             busy = rate_beside(args, recipe, ranks, r["bytes"], 5) if beside else None
             print(f"| {recipe} on {ranks}, {'beside the steps' if beside else 'at once'} | every {r['every']} | {r['step']:.4f} s "
                   f"| {r['stall']:.4f} s | {r['stall'] / r['step']:.1%} | {r['stall'] / cycle:.2%} | {r['lost']:.3f} s "
-                  f"| {r['lost'] / cycle:.2%} | {r['rate'] / 1e6:.0f} | {disk / 1e6:.0f} | {r['rate'] / disk:.0%} | {usual / 1e6:.0f} | {r['rate'] / usual:.0%} "
+                  f"| {r['lost'] / cycle:.2%} | {r['rate'] / 1e6:.0f} | {disk / 1e6:.0f} | {r['rate'] / disk:.0%} "
+                  f"| {usual / 1e6:.0f} | {r['rate'] / usual:.0%} "
                   + (f"| {busy / 1e6:.0f} | {r['rate'] / busy:.0%} |" if beside else "| | |"), flush=True)
 
 
