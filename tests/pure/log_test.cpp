@@ -2,6 +2,8 @@
 #include "trainer/job/log.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <fstream>
 

@@ -156,7 +156,7 @@ TEST_F(SimulatedGpuRun, VerifyComparesAGpuWithTheCpu) {
   EXPECT_FALSE(run_verify(options, session()));
 }
 
-TEST_F(SimulatedGpuRun, EveryHeadSizeOfTheTensorCoresIsAsOnTheCpuAndTwiceTheSameBits) {
+TEST_F(SimulatedGpuRun, HeadSizesOfTheTensorCoresAreAsOnTheCpuAndTwiceTheSameBits) {
   for (const int head : long_tests() ? std::vector{64, 80, 96, 112, 128} : std::vector{80, 128})
     for (const char* dropout : {"0", "0.2"}) {
       SCOPED_TRACE(fmt::format("heads of {}, dropout {}", head, dropout));

@@ -37,9 +37,9 @@ void log_to_console_and(const std::string& path);
 void sync_log();
 
 // The last line of a run in its log.txt says how it ended: "done: ..." by log_info, or "ended: ..." by this, in one
-// line. Where neither is the last, the run goes on, or nobody was left to say it. From any rank and any thread; no line
-// of any rank follows it there. Not on the console. Once a run: false, and nothing written, where the file
-// ends with such a line. No error, for it is said when one has been met.
+// line. Where neither is the last, the run goes on, or nobody was left to say it. From any rank and any thread; no rank
+// says another line there, unless it is writing it at that moment. Not on the console. Once a run: false, and nothing
+// written, where the file ends with such a line. No error, for it is said when one has been met.
 bool log_ended(const std::string& why);
 
 }  // namespace megalith
