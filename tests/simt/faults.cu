@@ -58,6 +58,24 @@ __global__ void writes_input(float*, const float* x, int) {
   if (threadIdx.x == 9) const_cast<float*>(x)[0] = 1;
 }
 __global__ void unwritten_tensor(float* y, const float*, int) { y[blockIdx.x * 64 + threadIdx.x] += 1; }
+// Of a number of bytes that the compiler does not know.
+__global__ void copies_unwritten(float* y, const float*, int n) {
+  if (threadIdx.x == 7) std::memcpy(y, y + 64, static_cast<size_t>(n));
+}
+__global__ void moves_beyond(float* y, const float* x, int n) {
+  if (threadIdx.x == 7) std::memmove(y + 4, x, static_cast<size_t>(n));
+}
+__global__ void sets_input(float*, const float* x, int n) {
+  if (threadIdx.x == 7) std::memset(const_cast<float*>(x), 0, static_cast<size_t>(n));
+}
+__global__ void copies(float* y, const float* x, int n) {
+  const auto bytes = static_cast<size_t>(n);
+  if (threadIdx.x == 0 && blockIdx.x == 0) {
+    std::memset(y, 0, bytes);
+    std::memcpy(y + 64, x, bytes);
+    std::memmove(y + 96, y + 64, bytes);
+  }
+}
 __global__ void race_in_block(float* y, const float* x, int) {
   __shared__ float room[64];
   room[threadIdx.x] = x[threadIdx.x];
@@ -194,6 +212,10 @@ const Planted all[] = {
     PLANTED(beyond_array, 0, 24),
     PLANTED(writes_input, 0),
     PLANTED(unwritten_tensor, 0),
+    PLANTED(copies_unwritten, 0, 128),
+    PLANTED(moves_beyond, 0, 1016),
+    PLANTED(sets_input, 0, 128),
+    PLANTED(copies, 0, 256),
     PLANTED(race_in_block, 0),
     PLANTED(race_after_read, 0),
     PLANTED(race_of_blocks, 0),

@@ -123,6 +123,16 @@ TEST(Machine, FindsReadsOfWhatNobodyWrote) {
   expect_fault("unwritten_tensor", "block (0, 0, 0), thread (0, 0, 0)", "reads byte 0 of y");
   expect_fault("early_async", "block (0, 0, 0), thread (0, 0, 0)", "asynchronous copy nobody waited for");
 }
+TEST(Machine, WatchesCopiesOfTheCLibrary) {
+  const std::vector<float> y = result_of("copies");
+  for (size_t i = 0; i < 64; i++) {
+    EXPECT_EQ(y[i], 0);
+    EXPECT_EQ(y[96 + i], static_cast<float>(i) / 8);
+  }
+  expect_fault("copies_unwritten", "block (0, 0, 0), thread (7, 0, 0)", "reads byte 256 of y, which no thread");
+  expect_fault("moves_beyond", "block (0, 0, 0), thread (7, 0, 0)", "reads 1016 bytes at byte 0 of x, which has 512");
+  expect_fault("sets_input", "block (0, 0, 0), thread (7, 0, 0)", "writes to x, which is read-only");
+}
 TEST(Machine, FindsAccessesOutside) {
   expect_fault("beyond_dynamic", "block (0, 0, 0), thread (63, 0, 0)",
                "at byte 256 of shared memory, the launch asked for 256");
