@@ -105,10 +105,10 @@ Process::Process(const Args& command, const std::string& folder, const std::stri
     ::setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 0);
     // What Open MPI says on standard error of a chroot without /sys, or of networks that ranks of one machine do not
     // need, is not the program's; and libraries of such networks take long to find that there is none: libfabric (ofi)
-    // a second, two of PSM, opened only to choose a pml, a tenth each. UCX, which is loaded with Open MPI 5, takes 40 ms
-    // to see to it that it is told of changes of memory.
+    // a second, two of PSM, opened only to choose a pml, a tenth each. UCX, which comes with Open MPI 5, takes 40 ms to
+    // see to it that it is told of changes of memory, and 15 to load what it knows of networks (uct).
     ::setenv("HWLOC_HIDE_ERRORS", "2", 1);
-    ::setenv("OMPI_MCA_btl", "^tcp,ofi", 1);
+    ::setenv("OMPI_MCA_btl", "^tcp,ofi,uct", 1);
     ::setenv("OMPI_MCA_pml", "ob1", 1);
     ::setenv("UCX_MEM_EVENTS", "n", 1);
     // Ranks that mpirun has told to end, it ends at once, and not after a second or two.

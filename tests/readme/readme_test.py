@@ -161,7 +161,7 @@ def environment(folder):
     return os.environ | {
         "PATH": f"{folder}/bin:{os.environ['PATH']}", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "MINUTES": "0.01",
         "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
-        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe", "OMPI_MCA_btl": "^tcp,ofi", "OMPI_MCA_pml": "ob1"}
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe", "OMPI_MCA_btl": "^tcp,ofi,uct", "OMPI_MCA_pml": "ob1"}
 
 
 def run(commands, folder):
