@@ -1,12 +1,11 @@
-// Every recipe that names its machines, rehearsed: its layout with a small model on 8 ranks takes the course of the same
-// small model on one rank, killed and resumed on its way (at night each of them, by day some).
+// Every recipe that names its machines, rehearsed: its layout with a small model on 8 ranks, killed and resumed, takes
+// the course of the same small model on one rank.
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
 #include "tests/end_to_end/helpers.h"
 #include "tests/end_to_end/process.h"
-#include "tests/long_tests.h"
 
 namespace megalith::e2e {
 namespace {
@@ -31,17 +30,8 @@ std::string profile_of(const std::string& recipe) {
   return root + "/" + text.substr(begin, text.find('"', begin) - begin);
 }
 
-// Has made its first checkpoint when it is killed; the number of steps made by then.
-int64_t begin_and_kill(const Scratch& scratch, int ranks, const Args& args, const std::string& checkpoints) {
-  Process killed(mpirun(ranks, args), scratch.folder());
-  while (killed.running() && killed.seconds() < 60 && checkpoints_in(checkpoints).empty()) sleep_for(0.01);
-  killed.kill_all();
-  const std::vector<std::string> saved = checkpoints_in(checkpoints);
-  return saved.empty() ? 0 : std::stoll(saved.back().substr(saved.back().find('-') + 1));
-}
-
-// Of 3 steps, or two after those that a killed run has made.
-void rehearse(const Scratch& scratch, const std::string& recipe, bool interrupted) {
+// Of 3 steps and more: as many as the run has made when it is killed, and two after.
+void rehearse(const Scratch& scratch, const std::string& recipe) {
   SCOPED_TRACE(recipe);
   const int ranks = recipe == "gpt2_774m_24gib" ? 1 : 8;
   const std::string config = root + "/configs/" + recipe + ".toml", folder = scratch / (recipe + "-shrunk");
@@ -52,18 +42,23 @@ void rehearse(const Scratch& scratch, const std::string& recipe, bool interrupte
             "hardware.profile=" + profile_of(recipe),
             "run.output=" + recipe};
   for (const char* override : {"data.train=data/train.bin", "data.validation=data/validation.bin", "data.tokenizer=",
-                               "optimizer.warmup_steps=2", "optimizer.decay_steps=100", "optimizer.learning_rate=3e-3",
-                               "checkpoint.every=1", "precision.compute=fp32", "train.steps=100000"})
+                               "train.steps=100000", "optimizer.warmup_steps=2", "optimizer.decay_steps=100",
+                               "optimizer.learning_rate=3e-3", "checkpoint.every=1", "precision.compute=fp32"})
     args.push_back(override);
-  int64_t steps = 3;
-  if (interrupted) {
-    steps = begin_and_kill(scratch, ranks, args, folder + "/checkpoints") + 2;
-    ASSERT_GE(steps, 3) << "it was killed before its first checkpoint";
+  {
+    Process killed(mpirun(ranks, args), scratch.folder());
+    while (killed.running() && killed.seconds() < 60 && checkpoints_in(folder + "/checkpoints").empty())
+      sleep_for(0.01);
+    killed.kill_all();
   }
-  args.back() = "train.steps=" + std::to_string(steps);
-  const Result trained = run(mpirun(ranks, args), scratch.folder());
-  ASSERT_EQ(trained.status, 0) << trained.text();
-  EXPECT_EQ(trained.out.find("resumed after step") != std::string::npos, interrupted) << trained.text();
+  const std::vector<std::string> saved = checkpoints_in(folder + "/checkpoints");
+  ASSERT_FALSE(saved.empty());
+  const int64_t steps = std::stoll(saved.back().substr(saved.back().find('-') + 1)) + 2;
+  for (std::string& argument : args)
+    if (argument.starts_with("train.steps")) argument = "train.steps=" + std::to_string(steps);
+  const Result resumed = run(mpirun(ranks, args), scratch.folder());
+  ASSERT_EQ(resumed.status, 0) << resumed.text();
+  EXPECT_NE(resumed.out.find("resumed after step"), std::string::npos) << resumed.text();
 
   const Result alone =
       run(megalith({"train", folder + "/config.toml", "parallel.tensor_parallel_degree=1",
@@ -89,8 +84,8 @@ TEST(Recipes, of_clusters_are_rehearsed) {
   ASSERT_EQ(prepared.status, 0) << prepared.text();
   const std::vector<std::string> recipes = cluster_recipes();
   EXPECT_GE(recipes.size(), 12u);
-  for (size_t i = 0; i < recipes.size(); i++) {
-    rehearse(scratch, recipes[i], long_tests() || i % 4 == 0);
+  for (const std::string& recipe : recipes) {
+    rehearse(scratch, recipe);
     fs::remove_all(scratch / "alone/checkpoints");
   }
 }
