@@ -129,6 +129,7 @@ TEST(Machine, WatchesCopiesOfTheCLibrary) {
     EXPECT_EQ(y[i], 0);
     EXPECT_EQ(y[96 + i], static_cast<float>(i) / 8);
   }
+  EXPECT_EQ(y[255], 63 / 8.0f);
   expect_fault("copies_unwritten", "block (0, 0, 0), thread (7, 0, 0)", "reads byte 256 of y, which no thread");
   expect_fault("moves_beyond", "block (0, 0, 0), thread (7, 0, 0)", "reads 1016 bytes at byte 0 of x, which has 512");
   expect_fault("sets_input", "block (0, 0, 0), thread (7, 0, 0)", "writes to x, which is read-only");
