@@ -30,6 +30,8 @@ inline bool in_kernel() { return running.thread >= 0; }
 // Shared memory of the launch: dynamic, and the most that it may be together with the static.
 void begin_launch(int64_t shared_bytes, int64_t most_shared_bytes);
 void barrier_passed(int threads);
+// The thread has shared memory written for it: until it writes there itself, nobody may read it.
+void begins_to_write(void* shared, int64_t bytes);
 int64_t accesses();
 
 }  // namespace megalith::simt

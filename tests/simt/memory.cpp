@@ -37,17 +37,6 @@ struct Allocation {
   bool read_only;
 };
 
-struct Copy {
-  void* to;
-  const void* from;  // nullptr: zeros
-  int group;
-};
-struct Pending {
-  uint32_t block = 0;
-  int groups = 0;  // committed so far
-  std::vector<Copy> copies;
-};
-
 template <class T>
 T* reserve(int64_t count) {
   void* p = mmap(nullptr, static_cast<size_t>(count) * sizeof(T), PROT_READ | PROT_WRITE,
@@ -77,7 +66,6 @@ struct Memory {
   std::vector<Symbol> variables;  // __shared__ ones that the launch has touched
   uintptr_t used = device.begin;
   std::vector<Allocation> allocations;
-  std::vector<Pending> pending = std::vector<Pending>(1024);
   // Of each thread: how often it has published, and how often when the block last passed a barrier.
   std::vector<uint32_t> published = std::vector<uint32_t>(1024), published_before = std::vector<uint32_t>(1024);
   BlockOrder order;
@@ -247,13 +235,6 @@ inline void access(const void* pointer, int64_t bytes, const Actor& a) {
     access_cells<Space::shared, write>(place.cells, p, bytes, a);
   }
 }
-
-Pending& pending_of_thread() {
-  Pending& p = memory().pending[static_cast<size_t>(running.thread)];
-  const uint32_t block = running.actor.block;
-  if (p.block != block) p = {.block = block, .groups = 0, .copies = {}};
-  return p;
-}
 }  // namespace
 
 void* allocate(const std::string& name, int64_t bytes, Contents contents, int64_t misaligned_by) {
@@ -406,31 +387,11 @@ void reads_of_product(const void* p, int64_t bytes) {
                         name_of(reinterpret_cast<uintptr_t>(p) + static_cast<uintptr_t>(i * unit)), c.write.thread));
 }
 
-void copy_async(void* shared, const void* global, bool valid) {
-  if (reinterpret_cast<uintptr_t>(shared) % 16 || (valid && reinterpret_cast<uintptr_t>(global) % 16))
-    fault("an asynchronous copy of 16 bytes is misaligned");
-  if (valid) reads(global, 16);
-  writes(shared, 16);
-  const Place place = find(reinterpret_cast<uintptr_t>(shared), 16, true);
+void begins_to_write(void* shared, int64_t bytes) {
+  writes(shared, bytes);
+  const Place place = find(reinterpret_cast<uintptr_t>(shared), bytes, true);
   if (place.space != Space::shared) fault("an asynchronous copy to what is not shared memory");
-  for (int i = 0; i < 16 / unit; i++) place.cells[i].write.block = 0;  // under way
-  Pending& p = pending_of_thread();
-  p.copies.push_back({shared, valid ? global : nullptr, p.groups});
-}
-void copy_async_commit() { pending_of_thread().groups++; }
-void copy_async_wait(int but) {
-  Pending& p = pending_of_thread();
-  const auto done = [&](const Copy& c) { return c.group < p.groups - but; };
-  for (const Copy& c : p.copies) {
-    if (!done(c)) continue;
-    if (c.from) {
-      std::memcpy(c.to, c.from, 16);
-    } else {
-      std::memset(c.to, 0, 16);
-    }
-    writes(c.to, 16);
-  }
-  std::erase_if(p.copies, done);
+  for (int64_t i = 0; i < bytes / unit; i++) place.cells[i].write.block = 0;
 }
 
 }  // namespace megalith::simt
