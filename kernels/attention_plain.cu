@@ -23,6 +23,21 @@ __device__ int own_row(int r) { return static_cast<int>(threadIdx.x) / 16 + 16 *
 __device__ int own_column(int c) { return static_cast<int>(threadIdx.x) % 16 + 16 * c; }
 __device__ int cell(int row, int column) { return row * (tile + 1) + column; }
 
+// How many rows or columns a tile has that begins there, and something done with each. Most tiles are full, and for
+// those the compiler unrolls the loop.
+__device__ int num_within(int64_t begin, int64_t end) {
+  return static_cast<int>(end - begin < tile ? end - begin : tile);
+}
+template <class F>
+__device__ void for_each(int n, F&& f) {
+  if (n == tile) {
+    for (int i = 0; i < tile; i++) f(i);
+  } else {
+#pragma unroll 1
+    for (int i = 0; i < n; i++) f(i);
+  }
+}
+
 // Columns [column, column + 32) of rows [first, first + 32) of a head; what lies outside is 0.
 template <class E>
 __device__ void fetch(float* to, const E* head, int64_t stride, int64_t first, int64_t T, int64_t column, int64_t D) {
@@ -50,27 +65,29 @@ __device__ void multiply_rows(Product& p, float* scratch, Rows<E> own, int64_t f
     fetch(a, own.head, own.stride, first, T, column, D);
     fetch(b, other.head, other.stride, other_first, T, column, D);
     sync_threads();
-    for (int i = 0; i < tile; i++)
+    for_each(num_within(column, D), [&](int i) {
       for (int r = 0; r < 2; r++)
         for (int c = 0; c < 2; c++) p[r][c] = fmaf(a[cell(own_row(r), i)], b[cell(own_column(c), i)], p[r][c]);
+    });
   }
 }
 
-// sums (32, D) = factor of the row * sums + weights (32, 32) times the other rows. An element of the sums belongs to
-// one thread always.
+// sums (rows, D) = factor of the row * sums + weights times the other rows. An element of the sums belongs to one
+// thread always.
 template <class E>
-__device__ void add_weighted(float* sums, const float* weights, const float* factor, float* scratch, Rows<E> other,
-                             int64_t other_first, int64_t T, int64_t D) {
+__device__ void add_weighted(float* sums, const float* weights, int rows, const float* factor, float* scratch,
+                             Rows<E> other, int64_t other_first, int64_t T, int64_t D) {
   for (int64_t column = 0; column < D; column += tile) {
     sync_threads();
     fetch(scratch, other.head, other.stride, other_first, T, column, D);
     sync_threads();
     for (int r = 0; r < 2; r++)
       for (int c = 0; c < 2; c++) {
-        if (column + own_column(c) >= D) continue;
+        if (own_row(r) >= rows || column + own_column(c) >= D) continue;
         float& sum = sums[own_row(r) * D + column + own_column(c)];
         float part = 0;
-        for (int i = 0; i < tile; i++) part = fmaf(weights[cell(own_row(r), i)], scratch[cell(i, own_column(c))], part);
+        for_each(num_within(other_first, T),
+                 [&](int i) { part = fmaf(weights[cell(own_row(r), i)], scratch[cell(i, own_column(c))], part); });
         sum = factor ? fmaf(sum, factor[own_row(r)], part) : sum + part;
       }
   }
@@ -97,6 +114,7 @@ __global__ void __launch_bounds__(threads)
   const int64_t first = (gridDim.x - 1 - int64_t{blockIdx.x}) * tile;  // the longest first
   const Rows<E> q{qkv + at.qkv, at.stride}, k{q.head + at.out_stride, at.stride}, v{k.head + at.out_stride, at.stride};
   float* sums = shared_memory<float>(sizeof(ForwardRoom));
+  const int rows = num_within(first, s.T);
   clear(sums, tile * s.D);
   if (threadIdx.x < tile) {
     top[threadIdx.x] = -infinity;
@@ -113,7 +131,7 @@ __global__ void __launch_bounds__(threads)
         if (theirs < starts.of(mine)) score = hidden;
       }
     sync_threads();
-    for (int row = warp_index(); row < tile; row += warps) {
+    for (int row = warp_index(); row < rows; row += warps) {
       float& w = weights[cell(row, lane_index())];
       const float before = top[row], largest = fmaxf(before, warp_max(w));
       float p = expf(w - largest);
@@ -127,7 +145,7 @@ __global__ void __launch_bounds__(threads)
         top[row] = largest;
       }
     }
-    add_weighted(sums, weights, rescale, scratch, v, key, s.T, s.D);
+    add_weighted(sums, weights, rows, rescale, scratch, v, key, s.T, s.D);
   }
   write_sums(out + at.out, at.out_stride, sums, first, s.T, s.D,
              [&](int row, int64_t, float sum) { return sum / total[row]; });
@@ -153,6 +171,7 @@ __global__ void __launch_bounds__(threads)
   const Rows<E> other = of_keys ? q : k, other_gradient = of_keys ? dout : v;
   const int64_t first = (of_keys ? int64_t{blockIdx.x} : gridDim.x - 1 - int64_t{blockIdx.x}) * tile;
   float *sums = shared_memory<float>(sizeof(BackwardRoom)), *dv = sums + tile * D;
+  const int rows = num_within(first, T);
   clear(sums, (of_keys ? 2 : 1) * tile * D);
   if (threadIdx.x < tile) excess[threadIdx.x] = 0;
   const int64_t last = of_keys ? T - 1 : first;
@@ -178,12 +197,12 @@ __global__ void __launch_bounds__(threads)
       }
     sync_threads();
     if constexpr (balanced)
-      for (int row = warp_index(); row < tile; row += warps) {
+      for (int row = warp_index(); row < rows; row += warps) {
         const float sum = warp_sum(gradients[cell(row, lane_index())]);
         if (lane_index() == 0) excess[row] += sum;
       }
-    add_weighted(sums, gradients, nullptr, scratch, other, begin, T, D);
-    if constexpr (of_keys) add_weighted(dv, weights, nullptr, scratch, other_gradient, begin, T, D);
+    add_weighted(sums, gradients, rows, nullptr, scratch, other, begin, T, D);
+    if constexpr (of_keys) add_weighted(dv, weights, rows, nullptr, scratch, other_gradient, begin, T, D);
   }
   E* to = dqkv + at.qkv;
   if constexpr (of_keys) {
