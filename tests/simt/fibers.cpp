@@ -92,9 +92,9 @@ std::string doing(const Fiber& f) {
   }
 }
 
-void switch_to_scheduler() {
-  if (__builtin_setjmp(fiber(running.thread).at.data()) == 0) jump(machine().scheduler);
-}
+// Threads run in order: each that waits or has ended hands over to the next that is ready, the last to the scheduler.
+// No frame with a __builtin_setjmp changes a local variable between that and its return.
+void hand_over();
 
 // One fiber for every thread index; it serves block after block.
 void fiber_main() {
@@ -106,12 +106,11 @@ void fiber_main() {
       m.fault = about(running.thread, e.what());
     }
     fiber(running.thread).state = State::ended;
-    switch_to_scheduler();
+    hand_over();
   }
 }
 
-// Neither frame changes a local variable between __builtin_setjmp and its return.
-[[gnu::noinline]] void switch_to(int i) {
+[[noreturn, gnu::noinline]] void go_on_as(int i) {
   Machine& m = machine();
   m.counters.switches++;
   Fiber& f = fiber(i);
@@ -124,16 +123,36 @@ void fiber_main() {
                        .thread = static_cast<uint16_t>(i),
                        .warp = static_cast<uint16_t>(warp)},
              .index = f.index};
-  if (__builtin_setjmp(m.scheduler.data()) == 0) {
-    if (f.started) jump(f.at);
-    f.started = true;
-    static ucontext_t context;
-    getcontext(&context);
-    context.uc_stack = {.ss_sp = f.stack, .ss_flags = 0, .ss_size = stack_bytes};
-    context.uc_link = nullptr;
-    makecontext(&context, fiber_main, 0);
-    setcontext(&context);
+  if (f.started) jump(f.at);
+  f.started = true;
+  static ucontext_t context;
+  getcontext(&context);
+  context.uc_stack = {.ss_sp = f.stack, .ss_flags = 0, .ss_size = stack_bytes};
+  context.uc_link = nullptr;
+  makecontext(&context, fiber_main, 0);
+  setcontext(&context);
+  __builtin_unreachable();
+}
+
+// The first thread from this one on that is ready, or the number of threads.
+int next_ready(int i) {
+  const Machine& m = machine();
+  while (i < m.threads && fiber(i).state != State::ready) i++;
+  return i;
+}
+
+void hand_over() {
+  Machine& m = machine();
+  if (__builtin_setjmp(fiber(running.thread).at.data()) == 0) {
+    const int next = m.fault.empty() ? next_ready(running.thread + 1) : m.threads;
+    if (next == m.threads) jump(m.scheduler);
+    go_on_as(next);
   }
+}
+
+// The scheduler: thread i, and those that it hands over to.
+[[gnu::noinline]] void run_from(int i) {
+  if (__builtin_setjmp(machine().scheduler.data()) == 0) go_on_as(i);
   running.thread = -1;
 }
 
@@ -173,17 +192,16 @@ void run_block() {
   m.order.fill(0);
   for (int i = 0; i < m.threads; i++) fiber(i).state = State::ready;
   for (;;) {
-    bool went_on = false, all_ended = true;
-    for (int i = 0; i < m.threads; i++) {
-      if (fiber(i).state == State::ready) {
-        switch_to(i);
-        went_on = true;
-        if (!m.fault.empty()) FAIL("{}", m.fault);
-      }
-      all_ended = all_ended && fiber(i).state == State::ended;
+    const int first = next_ready(0);
+    if (first < m.threads) {
+      run_from(first);
+      if (!m.fault.empty()) FAIL("{}", m.fault);
+    } else {
+      bool all_ended = true;
+      for (int i = 0; i < m.threads; i++) all_ended = all_ended && fiber(i).state == State::ended;
+      if (all_ended) return;
+      release_barrier_or_fault();
     }
-    if (all_ended) return;
-    if (!went_on) release_barrier_or_fault();
   }
 }
 }  // namespace
@@ -259,7 +277,7 @@ void barrier(Where where) {
   Fiber& f = fiber(running.thread);
   f.where = where;
   f.state = State::at_barrier;
-  switch_to_scheduler();
+  hand_over();
 }
 
 namespace {
@@ -277,12 +295,13 @@ void meet_group(int group, const char* operation, unsigned mask, void* mine, voi
   f.mask = mask;
   f.mine = mine;
   f.where = where;
-  for (int k = group - 1; k >= 0; k--) {  // threads run in order, so the last one is missing most often
+  for (int n = 1; n < group; n++) {  // threads run in order, so the next one is missing most often
+    const int k = (self + n) % group;
     if (!(mask >> k % warp_size & 1)) continue;
     const Fiber& other = fiber(first + k);
     if (other.state != State::at_meeting || other.mask != mask || other.operation != operation ||
         other.where.line() != where.line() || other.where.file_name() != where.file_name()) {
-      switch_to_scheduler();
+      hand_over();
       return;
     }
   }
