@@ -79,7 +79,7 @@ TEST_P(BitEqual, layouts_that_only_move_data) {
   std::map<int, std::vector<Training>> trainings;  // by ranks
   std::map<std::string, std::string> folders;      // of what is trained, once
   const auto train = [&](int ranks, const std::string& words, Twins::Equal equal) {
-    Args more{"model.dropout=0.1", "data.shuffle=true", "train.steps=2"};
+    Args more{"model.dropout=0.1", "data.shuffle=true", "train.steps=3"};
     if (equal == weights) more.push_back("optimizer.gradient_clip=0");
     const auto [entry, is_new] =
         folders.emplace(fmt::format("{} {} {}", ranks, words, more.size()), fmt::format("run{}", folders.size()));
