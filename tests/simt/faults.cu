@@ -1,5 +1,7 @@
 #include "tests/simt/faults.h"
 
+#include <stdexcept>
+
 #include "kernels/device_cuda.h"
 
 namespace megalith::test {
@@ -27,10 +29,11 @@ __global__ void two_barriers(float* y, const float* x, int) {
   }
   y[blockIdx.x * 64 + threadIdx.x] = x[threadIdx.x];
 }
-__global__ void missing_lane(float* y, const float* x, int) {
-  if (threadIdx.x == 37) return;
+__global__ void missing_lane(float* y, const float* x, int n) {
+  if (threadIdx.x == 32u + n) return;
   y[blockIdx.x * 64 + threadIdx.x] = shuffle_xor(x[threadIdx.x], 1);
 }
+__global__ void all_threads_throw(float*, const float*, int) { throw std::runtime_error("thrown by all"); }
 __global__ void lane_of_no_mask(float* y, const float* x, int) {
   if (threadIdx.x % 32 < 16) y[blockIdx.x * 64 + threadIdx.x] = shuffle(x[threadIdx.x], 20, 0xffff);
 }
@@ -203,7 +206,11 @@ const Planted all[] = {
     PLANTED(reduction, 0),
     PLANTED(divergent_barrier, 0),
     PLANTED(two_barriers, 0),
-    PLANTED(missing_lane, 0),
+    {"missing lane 0", missing_lane, 0, 0},
+    {"missing lane 5", missing_lane, 0, 5},
+    {"missing lane 30", missing_lane, 0, 30},
+    {"missing lane 31", missing_lane, 0, 31},
+    PLANTED(all_threads_throw, 0),
     PLANTED(lane_of_no_mask, 0),
     PLANTED(unwritten_shared, 0),
     PLANTED(unwritten_dynamic, 256),

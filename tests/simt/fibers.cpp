@@ -105,6 +105,7 @@ void fiber_main() {
     } catch (const std::exception& e) {
       m.fault = about(running.thread, e.what());
     }
+    if (!m.fault.empty()) jump(m.scheduler);
     fiber(running.thread).state = State::ended;
     hand_over();
   }
@@ -131,7 +132,7 @@ void fiber_main() {
   context.uc_link = nullptr;
   makecontext(&context, fiber_main, 0);
   setcontext(&context);
-  __builtin_unreachable();
+  std::abort();  // it has not begun
 }
 
 // The first thread from this one on that is ready, or the number of threads.
@@ -144,7 +145,7 @@ int next_ready(int i) {
 void hand_over() {
   Machine& m = machine();
   if (__builtin_setjmp(fiber(running.thread).at.data()) == 0) {
-    const int next = m.fault.empty() ? next_ready(running.thread + 1) : m.threads;
+    const int next = next_ready(running.thread + 1);
     if (next == m.threads) jump(m.scheduler);
     go_on_as(next);
   }

@@ -114,7 +114,10 @@ TEST(Machine, FindsBarriersNotAllComeTo) {
   expect_fault("two_barriers", "block (0, 0, 0), thread (0, 0, 0)", "thread (32, 0, 0) waits at sync_threads, ");
 }
 TEST(Machine, FindsLanesThatDoNotCome) {
-  expect_fault("missing_lane", "block (0, 0, 0), thread (32, 0, 0)", "waits for lane 5, which has ended");
+  expect_fault("missing lane 0", "block (0, 0, 0), thread (33, 0, 0)", "waits for lane 0, which has ended");
+  for (const int lane : {5, 30, 31})
+    expect_fault(fmt::format("missing lane {}", lane).c_str(), "block (0, 0, 0), thread (32, 0, 0)",
+                 fmt::format("waits for lane {}, which has ended", lane));
   expect_fault("lane_of_no_mask", "block (0, 0, 0), thread (15, 0, 0)", "lane 20, which its mask does not name");
 }
 TEST(Machine, FindsReadsOfWhatNobodyWrote) {
@@ -220,6 +223,9 @@ TEST(Machine, StartsBlocksInAnyOrder) {
   EXPECT_TRUE(faults > 0 && faults < 20) << faults;
   expect_fault("handed_on_by_tickets", "block (0, 0, 0), thread (0, 0, 0)", "reads byte 1016 of y, which no thread");
   expect_fault("counted_from_within", "block (1, 0, 0), thread (0, 0, 0)", "which was written in this launch");
+}
+TEST(Machine, EndsWithTheFirstFault) {
+  expect_fault("all_threads_throw", "block (0, 0, 0), thread (0, 0, 0)", "thrown by all");
 }
 TEST(Machine, GoesOnAfterAFault) {
   expect_fault("divergent_barrier", "block (0, 0, 0), thread (0, 0, 0)", "divergent barrier");
