@@ -153,7 +153,7 @@ TEST(Hang, random_faults_are_named) {
 
 TEST(Hang, a_slow_rank_is_named_and_the_job_goes_on) {
   const Scratch scratch;
-  const PlantedHang p{.layout = hang_layouts[2], .fault = "slow", .rank = 3, .step = 3, .call = 4, .timeout = 8};
+  const PlantedHang p{.layout = hang_layouts[2], .fault = "slow", .rank = 3, .step = 3, .call = 4};
   const Result result = run_planted(p, scratch);
   EXPECT_EQ(result.status, 0) << result.text();
   EXPECT_TRUE(verdicts(result).empty()) << result.text();

@@ -4,6 +4,7 @@
 #include <limits>
 #include <set>
 
+#include "tests/long_tests.h"
 #include "tests/mpi/late.h"
 #include "tests/mpi/on_all_ranks.h"
 #include "trainer/job/agreement.h"
@@ -160,13 +161,22 @@ void expect_found_out(SmallRun& run, const StepScalars& step, const Fault& fault
   }
 }
 
+// By day the first layout goes through all faults, and each of the others through two.
+bool goes_through(size_t layout, size_t fault) {
+  return layout == 0 || (layout + fault) % faults().size() < 2 || long_tests();
+}
+
 TEST(BadSteps, UpdateOnNoRankAndLeaveNoTrace) {
-  for (const Config& layout : spoilt_layouts()) {
+  const std::vector<Config> layouts = spoilt_layouts();
+  for (size_t l = 0; l < layouts.size(); l++) {
+    const Config& layout = layouts[l];
     SmallRun never = on_all_ranks(layout);
     never.step(0);
     const auto before = bits_of(never);
     const StepScalars expected[] = {never.step(2), never.step(3)};
-    for (const Fault& fault : faults()) {
+    for (size_t f = 0; f < faults().size(); f++) {
+      if (!goes_through(l, f)) continue;
+      const Fault& fault = faults()[f];
       SCOPED_TRACE(described(layout) + ": " + fault.name);
       SmallRun run = on_all_ranks(layout);
       run.step(0);

@@ -2,9 +2,10 @@
 #include "trainer/parallel/layout.h"
 
 #include <algorithm>
+#include <cctype>
 #include <map>
-#include <regex>
 #include <set>
+#include <sstream>
 
 #include "tests/long_tests.h"
 #include "tests/message_of.h"
@@ -184,7 +185,6 @@ struct Sweep {
   // One of "4 or 8 ranks", "parallel.KEY = 1 or 2", "parallel.hierarchical_allgather = false", "the defaults of
   // [parallel]".
   void check_way_out(const Config& config, int ranks, const std::string& way, const std::string& message) {
-    static const std::regex number("\\d+"), key("parallel\\.(\\w+) = ");
     static const std::map<std::string, int64_t ParallelConfig::*> keys = {
         {"tensor_parallel_degree", &ParallelConfig::tensor_parallel_degree},
         {"pipeline_parallel_degree", &ParallelConfig::pipeline_parallel_degree},
@@ -203,12 +203,15 @@ struct Sweep {
       }
       return;
     }
-    std::smatch name;
-    const bool of_a_key = std::regex_search(way, name, key);
-    ASSERT_TRUE(of_a_key ? keys.contains(name[1]) : way.ends_with(" ranks")) << way << " in " << message;
-    for (std::sregex_iterator it(way.begin(), way.end(), number), end; it != end; ++it) {
-      const int value = std::stoi(it->str());
-      if (of_a_key) other.parallel.*keys.at(name[1]) = value;
+    const auto key = std::ranges::find_if(
+        keys, [&](const auto& entry) { return way.starts_with("parallel." + entry.first + " = "); });
+    const bool of_a_key = key != keys.end();
+    ASSERT_TRUE(of_a_key || way.ends_with(" ranks")) << way << " in " << message;
+    std::istringstream words(way);
+    for (std::string word; words >> word;) {
+      if (!std::isdigit(static_cast<unsigned char>(word[0]))) continue;
+      const int value = std::stoi(word);
+      if (of_a_key) other.parallel.*key->second = value;
       propose(other, of_a_key ? ranks : value, message);
     }
   }

@@ -83,7 +83,7 @@ TEST_P(SimulatedGpuLayouts, ConnectBeforeMemoryIsChecked) {
   }
 }
 
-// Transfers cut a microbatch into several.
+// Transfers cut a microbatch into several. Over NCCL they are on the GPU's own queues, as graphs are.
 TEST_P(SimulatedGpuLayouts, GraphsChangeNoBit) {
   if (session().size() != 2) GTEST_SKIP() << "2 ranks are needed";
   for (const auto strategy :
@@ -105,12 +105,12 @@ TEST_P(SimulatedGpuLayouts, GraphsChangeNoBit) {
       work.open();
       work.trainer->initialize();
       Stream& s = work.runtime->stream;
-      for (int64_t step = 0; step < 3; step++) {
+      for (int64_t step = 0; step < 2; step++) {
         StepScalars told;
         const GraphCounts before = s.graphs();
         s.receive(work.trainer->step(step, 8 * step, feed_text(config, 8 * step), {}, &told));
         scalars[graphs].insert(scalars[graphs].end(), {told.loss, told.grad_norm});
-        if (step == 2) {
+        if (step == 1) {
           EXPECT_EQ(s.graphs() - before, work.rehearsal.graphs);
           EXPECT_EQ(work.rehearsal.graphs.ops > 0, graphs);
         }
