@@ -5,6 +5,7 @@
 #include <set>
 
 #include "configs/config.h"
+#include "configs/shrink.h"
 
 namespace megalith {
 namespace {
@@ -34,6 +35,20 @@ TEST(Recipes, AllLoadAndRoundTrip) {
             (std::set<std::string>{"quickstart", "gpt2_124m", "gpt2_350m", "gpt2_774m", "gpt2_1558m", "10b_p4d",
                                    "30b_p4d", "30b_p4d_sharded_2048", "30b_p4d_sharded_512", "60b_p4d", "10b_h100",
                                    "30b_h100", "60b_h100", "10b_h200", "30b_h200", "60b_h200", "gpt2_774m_24gib"}));
+}
+
+// tests/end_to_end/recipes_test.cpp trains them so.
+TEST(Recipes, OfClustersShrinkToEightRanks) {
+  int of_clusters = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".toml") continue;
+    Config config = load_config(entry.path());
+    if (config.hardware.profile.empty() || config.hardware.nodes == 1) continue;
+    of_clusters++;
+    config.hardware.profile = MEGALITH_SOURCE_DIR "/" + config.hardware.profile;
+    EXPECT_NO_THROW(validate(shrink(config, 8))) << entry.path();
+  }
+  EXPECT_GE(of_clusters, 11);
 }
 
 TEST(Recipes, ParameterCounts) {
