@@ -92,7 +92,7 @@ TEST_F(PrepareCrash, AfterAKillAsWell) {
   fs::create_directory(scratch_ / "disk");
   const std::vector<DiskCall> first = recorded_run();
   int64_t distinct = 0;
-  for (size_t killed = 1; killed < first.size(); killed += long_tests() ? 1 : 25) {
+  for (size_t killed = 1; killed < first.size(); killed += long_tests() ? 1 : 50) {
     SimulatedDisk disk({});
     for (size_t i = 0; i < killed; i++) disk.make(first[i]);
     const DiskTree left = disk.now();
