@@ -6,6 +6,7 @@
 
 #include "configs/config.h"
 #include "kernels/base/check.h"
+#include "tests/long_tests.h"
 
 namespace megalith {
 namespace {
@@ -94,7 +95,7 @@ TEST(Fuzz, DamagedFiles) {
   ASSERT_TRUE(reads(bare, {}));
   Mutator mutator(11);
   int read = 0;
-  constexpr int cases = 4000;
+  const int cases = long_tests() ? 4000 : 1500;
   for (int i = 0; i < cases; ++i) {
     SCOPED_TRACE(i);
     read += reads(mutator.mutate(i % 2 ? good : bare), {});
@@ -114,7 +115,7 @@ TEST(Fuzz, DamagedOverrides) {
                               "data.tokenizer=train:4096"};
   Mutator mutator(12);
   int read = 0;
-  constexpr int cases = 4000;
+  const int cases = long_tests() ? 4000 : 1500;
   for (int i = 0; i < cases; ++i) {
     SCOPED_TRACE(i);
     read += reads("", {mutator.mutate(good[mutator.below(std::size(good))])});
