@@ -31,8 +31,8 @@ std::vector<MemoryConfig> kinds_of_memory() {
            .offload_parameters = true}};
 }
 
-// All layouts that this many ranks allow. Where a shard is a whole copy, the strategies that shard do alike: by day they
-// take turns.
+// All layouts that this many ranks allow. Where a shard is a whole copy, shard_grad_op is no_shard, and the other two
+// differ from it in when a layer is gathered and its gradient summed: by day the three take turns.
 std::vector<Config> layouts(int ranks) {
   std::vector<Config> all;
   size_t n = 0, copies = 0;

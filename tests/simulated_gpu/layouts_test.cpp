@@ -83,7 +83,7 @@ TEST_P(SimulatedGpuLayouts, ConnectBeforeMemoryIsChecked) {
   }
 }
 
-// Transfers cut a microbatch into several. Over NCCL they are on the GPU's own queues, as graphs are.
+// Transfers cut a microbatch into several. All are replayed from the second step on.
 TEST_P(SimulatedGpuLayouts, GraphsChangeNoBit) {
   if (session().size() != 2) GTEST_SKIP() << "2 ranks are needed";
   for (const auto strategy :
