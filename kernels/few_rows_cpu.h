@@ -13,13 +13,13 @@ namespace megalith::cpu {
 // Beyond this the library's GEMM is faster.
 constexpr int64_t few_rows = 8;
 
-inline Vector load_wide(const float* from) { return *reinterpret_cast<const Vector*>(from); }
+inline void load_wide(Vector& to, const float* from) { to = *reinterpret_cast<const Vector*>(from); }
 template <class E>
-inline Vector load_wide(const E* from) {
+inline void load_wide(Vector& to, const E* from) {
   float wide[lanes];
 #pragma omp simd
   for (int64_t i = 0; i < lanes; i++) wide[i] = get(from[i]);
-  return load_wide(wide);
+  load_wide(to, wide);
 }
 
 inline float sum_of_lanes(const Vector& v) {
@@ -38,10 +38,11 @@ inline void few_rows_block(Out* y, int64_t N, const In* x, const In* w, const In
   for (; k + lanes <= K; k += lanes) {
     Vector weight[Outputs];
 #pragma GCC unroll 4
-    for (int o = 0; o < Outputs; o++) weight[o] = load_wide(w + o * K + k);
+    for (int o = 0; o < Outputs; o++) load_wide(weight[o], w + o * K + k);
 #pragma GCC unroll 4
     for (int r = 0; r < Rows; r++) {
-      const Vector value = load_wide(x + r * K + k);
+      Vector value;
+      load_wide(value, x + r * K + k);
 #pragma GCC unroll 4
       for (int o = 0; o < Outputs; o++) sum[r][o] += value * weight[o];
     }

@@ -40,13 +40,15 @@ struct Gemm::Primitives {
     return {{rows, cols}, element, strides};
   }
 
-  // oneDNN 2 has a description before the primitive's; oneDNN 3 merged the two.
+  // Empty where the library has no such product on this processor. oneDNN 2 has a description before the primitive's;
+  // oneDNN 3 merged the two.
   template <class... Matrices>
   dnnl::matmul::primitive_desc describe(const dnnl::primitive_attr& attributes, const Matrices&... matrices) const {
+    constexpr bool may_be_empty = true;
 #if DNNL_VERSION_MAJOR < 3
-    return {dnnl::matmul::desc(matrices...), attributes, engine};
+    return {dnnl::matmul::desc(matrices...), attributes, engine, may_be_empty};
 #else
-    return {engine, matrices..., attributes};
+    return {engine, matrices..., attributes, may_be_empty};
 #endif
   }
 
@@ -60,8 +62,11 @@ struct Gemm::Primitives {
     dnnl::primitive_attr attributes;
     attributes.set_post_ops(post);
     const bool has_bias = call.bias != nullptr;
+    const auto description = has_bias ? describe(attributes, a, b, bias, c) : describe(attributes, a, b, c);
+    CHECK(description, "oneDNN {} has no bf16 product of {} x {} x {} on this processor", gemm_version(), call.M,
+          call.N, call.K);
     Plan plan;
-    plan.primitive = dnnl::matmul(has_bias ? describe(attributes, a, b, bias, c) : describe(attributes, a, b, c));
+    plan.primitive = dnnl::matmul(description);
     plan.a = dnnl::memory(a, engine, DNNL_MEMORY_NONE);
     plan.b = dnnl::memory(b, engine, DNNL_MEMORY_NONE);
     plan.c = dnnl::memory(c, engine, DNNL_MEMORY_NONE);
@@ -203,6 +208,12 @@ std::string gemm_version() {
 Gemm::Gemm(bool native_bf16)
     : native_bf16_(native_bf16), primitives_(std::make_unique<Primitives>()), scratch_(std::make_unique<Scratch>()) {}
 Gemm::~Gemm() = default;
+
+bool Gemm::has_native_bf16() {
+  const Primitives primitives;
+  const auto any = Primitives::matrix(64, 64, DType::bf16, false);
+  return static_cast<bool>(primitives.describe({}, any, any, any));
+}
 
 void Gemm::run(const GemmCall& call) {
   CHECK(!call.accumulate || call.output == DType::f32, "a GEMM accumulates in f32, not {}", name_of(call.output));

@@ -50,12 +50,16 @@ class GemmTiles {
 
 class Gemm {
  public:
+  // Whether the library multiplies bf16 on this processor at all, however fast.
+  static bool has_native_bf16();
+
   explicit Gemm(bool native_bf16 = has_fast_bf16());
   ~Gemm();
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
 
   // The same bits for the same call, for any number of threads; but with native bf16 for the same number of threads.
+  // Error: native bf16 is asked for, and this processor has none.
   void run(const GemmCall& call);
 
  private:

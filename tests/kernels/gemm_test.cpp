@@ -7,6 +7,7 @@
 
 #include "case.h"
 #include "kernels/gemm_cpu.h"
+#include "tests/message_of.h"
 
 namespace megalith::test {
 namespace {
@@ -25,7 +26,8 @@ TEST(Gemm, ExactOnWholeNumbers) {
     for (auto [M, N, K] : {GemmSize{1, 1, 1}, {65, 97, 33}, {70, 259, 20}, {131, 1100, 70}, {260, 50, 1601}}) {
       const Arg a = whole(in("a", type, {M, K})), b = whole(in("b", type, {K, N}));
       const Arg c = whole(in("c", DType::f32, {M, N})), add = whole(in("bias", type, {N}));
-      for (bool native : {false, true})
+      for (bool native : {false, true}) {
+        if (native && !cpu::Gemm::has_native_bf16()) continue;
         for (int flags = 0; flags < 16; flags++) {
           const bool ta = flags & 1, tb = flags & 2, accumulate = flags & 4, bias = flags & 8;
           SCOPED_TRACE(fmt::format("{}x{}x{} {} flags {} native {}", M, N, K, name_of(type), flags, native));
@@ -51,7 +53,18 @@ TEST(Gemm, ExactOnWholeNumbers) {
               ASSERT_EQ(mc.get(m * N + n), want) << m << ", " << n;
             }
         }
+      }
     }
+}
+
+TEST(Gemm, RefusesNativeBf16WhereThereIsNone) {
+  if (cpu::Gemm::has_native_bf16()) GTEST_SKIP() << "this processor has it";
+  EXPECT_FALSE(cpu::has_fast_bf16());
+  const Arg a = in("a", DType::bf16, {70, 20}), b = in("b", DType::bf16, {30, 20}), c = in("c", DType::f32, {70, 30});
+  Memory ma(a, 0), mb(b, 0), mc(c, 0);
+  EXPECT_EQ(
+      message_of([&] { cpu::Gemm(true).run(linear_forward_call(mc.tensor(), ma.tensor(), mb.tensor(), Tensor())); }),
+      fmt::format("oneDNN {} has no bf16 product of 70 x 30 x 20 on this processor", cpu::gemm_version()));
 }
 
 // c = a b^T
