@@ -1,9 +1,9 @@
 #include <cublasLt.h>
 
 #include <algorithm>
+#include <compare>
 #include <exception>
 #include <map>
-#include <tuple>
 #include <utility>
 
 #include "kernels/base/check.h"
@@ -97,8 +97,21 @@ std::string words(const GemmShape& s) {
 
 // The library stores by columns, so it is asked for C^T = B^T A^T: its left matrix is our b, its rows are our N.
 struct Gemm::Library {
-  // Its alignment is the least of all; the library is told each.
-  using Key = std::tuple<GemmShape, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t>;
+  // What the library may assume of addresses, in bytes. It has no preference for what an epilogue reads and writes,
+  // which kernels take by vectors as wide as those of the result: D stands for all of it.
+  struct Alignments {
+    uint32_t a, b, c, d;
+    auto operator<=>(const Alignments&) const = default;
+  };
+  static Alignments alignments_of(const GemmCall& g) {
+    uint32_t d = alignment(g.c);
+    for (const void* p : {g.bias, g.gelu_input, static_cast<const void*>(g.bias_gradient)})
+      d = std::min(d, alignment(p));
+    return {alignment(g.a), alignment(g.b), alignment(g.c), d};
+  }
+
+  // The alignment of a shape is the least of all; the library is told each.
+  using Key = std::pair<GemmShape, Alignments>;
 
   cublasLtHandle_t handle = nullptr;
   device::Properties gpu = device::properties();
@@ -124,10 +137,6 @@ struct Gemm::Library {
   const GemmChoice* choice_for(const GemmShape& shape) const {
     const auto found = choices.find(shape);
     return found == choices.end() ? nullptr : &found->second;
-  }
-
-  static Key key(const GemmCall& g) {
-    return {shape_of(g), alignment(g.a), alignment(g.b), alignment(g.c), alignment(g.bias), alignment(g.gelu_input)};
   }
 
   // The sums of A over K, which is the library's right matrix, are stored to its vector.
@@ -160,18 +169,17 @@ struct Gemm::Library {
     set_pointers(d, g);
   }
 
-  // What the library knows for the call, where addresses have these alignments in bytes, its best first.
+  // What the library knows for the call where addresses are so aligned, its best first.
   std::pair<cublasStatus_t, std::vector<cublasLtMatmulHeuristicResult_t>> ask(const Descriptors& d, const GemmCall& g,
-                                                                              int most, uint32_t a, uint32_t b,
-                                                                              uint32_t c) {
+                                                                              int most, const Alignments& aligned) {
     Preference preference;
     preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(room_for(g)));
     preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                    static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, b);
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, a);
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c);
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, c);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, aligned.b);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, aligned.a);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, aligned.c);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, aligned.d);
     std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(most));
     int count = 0;
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, d.matmul, d.left, d.right, d.result, d.result,
@@ -201,7 +209,7 @@ struct Gemm::Library {
   void choose(Descriptors& d, const GemmCall& g) {
     if (const GemmChoice* choice = choice_for(shape_of(g))) take_tuned(d, g, *choice);
     if (d.tuned || g.bias_gradient) return;
-    const auto [status, found] = ask(d, g, 1, alignment(g.a), alignment(g.b), alignment(g.c));
+    const auto [status, found] = ask(d, g, 1, alignments_of(g));
     if (status != CUBLAS_STATUS_SUCCESS) {
       d.found = status;
     } else if (!found.empty()) {
@@ -212,7 +220,7 @@ struct Gemm::Library {
 
   // Decided once for each shape.
   Descriptors& of(const GemmCall& g) {
-    const auto [at, added] = cache.try_emplace(key(g));
+    const auto [at, added] = cache.try_emplace(Key(shape_of(g), alignments_of(g)));
     if (!added) return at->second;
     try {
       describe(at->second, g);
@@ -281,7 +289,8 @@ std::vector<GemmChoice> Gemm::candidates(const GemmCall& call, int most) {
   // Whatever has the shape's alignment can use the entry.
   const auto least = static_cast<uint32_t>(shape.alignment);
   std::vector<GemmChoice> all;
-  for (const cublasLtMatmulHeuristicResult_t& found : library_->ask(d, call, most, least, least, least).second) {
+  for (const cublasLtMatmulHeuristicResult_t& found :
+       library_->ask(d, call, most, {least, least, least, least}).second) {
     if (found.state != CUBLAS_STATUS_SUCCESS) continue;
     GemmChoice& choice = all.emplace_back();
     choice.shape = shape;

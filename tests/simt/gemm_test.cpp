@@ -294,6 +294,20 @@ TEST_F(CublasLt, WithoutAnAlgorithmTheErrorNamesTheProduct) {
             "CUBLAS_STATUS_NOT_SUPPORTED");
 }
 
+// Its preferences name no alignment of a bias, which a kernel reads by vectors as wide as those of its result.
+TEST_F(CublasLt, ABiasLessAlignedThanTheResultIsReadAsItLies) {
+  cuda::Gemm gemm(no_tables);
+  const Tensor x = tensor(bf16, {96, 64}, 1), w = tensor(bf16, {48, 64}, 2), bias = tensor(bf16, {64}, 3);
+  for (const int64_t first : {0, 1, 2, 4}) {
+    SCOPED_TRACE(first);
+    const Tensor y = tensor(bf16, {96, 48}, 4), here = bias.flat(first, first + 48);
+    gemm.run(queue(gemm), linear_forward_call(y, x, w, here));
+    double want = float(here.data<bfloat16>()[0]);
+    for (int64_t i = 0; i < 64; i++) want += double(float(x.data<bfloat16>()[i])) * float(w.data<bfloat16>()[i]);
+    EXPECT_NEAR(float(y.data<bfloat16>()[0]), want, 0.01 * std::abs(want));
+  }
+}
+
 // What is tuned at 16 bytes serves every tensor that has them, and no other.
 TEST_F(CublasLt, AnEntryHoldsForItsAlignment) {
   const Tensor dy = tensor(bf16, {96, 48}, 1), dw = tensor(f32, {48, 64}, 3);

@@ -91,10 +91,19 @@ void Call::touches() const {
     simt::reads_by_library(matrix, span(layout));
     CHECK(!overlap(matrix, span(layout), d, span(p.d)), "a GEMM's result overlaps a factor");
   }
-  for (const auto& [matrix, layout] : {std::pair{a, p.a}, {b, p.b}, {static_cast<const void*>(d), p.d}})
-    CHECK(reinterpret_cast<uintptr_t>(matrix) % static_cast<uintptr_t>(algorithm.alignment(layout.type)) == 0,
-          "misaligned address: algorithm {} wants matrices on boundaries of {} bytes", algorithm.id,
-          algorithm.alignment(layout.type));
+  // An epilogue loads and stores its vector or matrix as the kernel stores D.
+  const bool has_vector =
+      p.is(CUBLASLT_EPILOGUE_BIAS) || p.is(CUBLASLT_EPILOGUE_BGRADA) || p.is(CUBLASLT_EPILOGUE_BGRADB);
+  const void* const vector = has_vector ? p.matmul.bias : nullptr;
+  const void* const matrix_of_gelu = p.is(CUBLASLT_EPILOGUE_DGELU) ? p.matmul.aux : nullptr;
+  for (const auto& [address, type] : {std::pair{a, p.a.type},
+                                      {b, p.b.type},
+                                      {static_cast<const void*>(d), p.d.type},
+                                      {vector, p.bias_type()},
+                                      {matrix_of_gelu, p.d.type}})
+    CHECK(reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(algorithm.alignment(type)) == 0,
+          "misaligned address: algorithm {} wants addresses on boundaries of {} bytes", algorithm.id,
+          algorithm.alignment(type));
   if (beta != 0) simt::reads_by_library(c, span(p.d));
   if (p.is(CUBLASLT_EPILOGUE_BIAS))
     simt::reads_by_library(p.matmul.bias, p.m * simulated_cublaslt::size_of(p.bias_type()));
