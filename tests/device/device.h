@@ -10,6 +10,8 @@ namespace megalith::test {
 
 // Why no case can run; empty where there is a device.
 std::string no_device();
+// Whether every later call of this process fails as well: CUDA's answer to a kernel that faulted.
+bool device_is_lost();
 
 // What is in the arguments of a case after its op ran on the device, each argument `offset` elements behind a boundary
 // of 64 bytes. What the op may not write to is watched; scratch and the workspace start with nothing of use in them.
@@ -24,7 +26,8 @@ using Bits = std::vector<std::vector<unsigned char>>;
 Bits bits_of(const Memories& memories);
 
 // Expects what an op promises: the CPU op's tolerance, and the same bits for the same call. The first returns those it
-// got, of which the second expects that they come again.
+// got, of which the second expects that they come again. A case that throws fails by its name, and only where the
+// device is lost the exception goes on.
 Bits agrees_with_its_twin(const Case& c, int64_t offset = 0, const cuda::Chip& chip = own_chip);
 void gives_again(const Bits& bits, const Case& c);
 

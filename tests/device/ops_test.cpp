@@ -1,6 +1,8 @@
 // Every case of tests/kernels on the CUDA ops, on whatever device this is linked with (device.h): against its twin with
 // the CPU op's own tolerance, on aligned and misaligned memory, and the same bits twice. And widths of real models, one
 // row or a few.
+#include <gtest/gtest-spi.h>
+
 #include "cases.h"
 #include "kernels/cross_entropy.h"
 #include "tests/device/device.h"
@@ -19,6 +21,17 @@ TEST_P(DeviceOps, AgreesWithItsTwin) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(All, DeviceOps, testing::ValuesIn(all_ops()), [](const auto& of) { return of.param.name; });
+
+// Others of the same op follow it.
+TEST(DeviceCases, ACaseThatThrowsFailsAlone) {
+  if (const std::string why = no_device(); !why.empty()) GTEST_SKIP() << why;
+  Case c = gelu_forward_case(2, 8, DType::f32);
+  const Bits bits = agrees_with_its_twin(c);
+  c.run = [](Stream&, const Tensors&) { FAIL("planted"); };
+  EXPECT_NONFATAL_FAILURE(EXPECT_TRUE(agrees_with_its_twin(c).empty()), "gelu_forward 2x8 f32: planted");
+  EXPECT_NONFATAL_FAILURE(gives_again(bits, c), "gelu_forward 2x8 f32: planted");
+  gives_again({}, c);
+}
 
 using DeviceWidths = OnDevice;
 using DeviceBits = OnDevice;

@@ -12,6 +12,15 @@ namespace megalith::test {
 
 std::string no_device() { return device::count() > 0 ? "" : "no GPU here, or no driver for it"; }
 
+bool device_is_lost() {
+  try {
+    device::properties();
+    return false;
+  } catch (const Error&) {
+    return true;
+  }
+}
+
 namespace {
 
 struct Gpu {

@@ -8,6 +8,7 @@
 namespace megalith::test {
 
 std::string no_device() { return ""; }
+bool device_is_lost() { return false; }
 
 double library_gelu(const Case&, Doubles&, const Arg&, int64_t, int64_t) { return 0; }
 
