@@ -9,8 +9,11 @@
 // products are held to the plain units' rate, for which the product in f32 stands. On the CPU data that stays in cache
 // can pass 1.
 //
-//   bench_kernels [--device cpu|cuda] [--filter REGEX] [--seconds 0.2] [--json FILE] [--generation 8]
+//   bench_kernels [--device cpu|cuda] [--filter REGEX] [--after ROW] [--seconds 0.2] [--json FILE] [--generation 8]
 //                 [--describe] [--list]
+//
+// A kernel that faults spoils the GPU for its process, which ends there, as it does where a kernel hangs and is killed:
+// --after goes on behind the row that the file then names as `running`.
 //
 // On a Hopper, `--filter attention --generation 8` measures attention with the products of warps that older GPUs have.
 //
@@ -96,7 +99,18 @@ Measured measure(Desk& desk, const Row& row, const Limits& limits, double second
   return m;
 }
 
-void run(World world, const std::string& filter, double seconds, const std::string& json, int generation) {
+std::vector<Row> wanted_rows(World world, const std::string& filter, const std::string& after) {
+  std::vector<Row> rows = rows_for(world);
+  if (!after.empty()) {
+    const auto last = std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.name() == after; });
+    CHECK(last != rows.end(), "there is no row '{}' to go on after; --list has their names", after);
+    rows.erase(rows.begin(), last + 1);
+  }
+  std::erase_if(rows, [wanted = std::regex(filter)](const Row& row) { return !std::regex_search(row.name(), wanted); });
+  return rows;
+}
+
+void run(World world, const std::vector<Row>& rows, double seconds, const std::string& json, int generation) {
   // On a GPU the largest row asks for 10 GiB; a smaller card does without such rows.
   const int64_t room =
       world == World::cuda ? std::min(device::properties().free * 9 / 10, int64_t{12} << 30) : int64_t{3} << 30;
@@ -117,10 +131,9 @@ void run(World world, const std::string& filter, double seconds, const std::stri
     std::ofstream(json + ".part") << json_text(results, 1) << "\n";
     std::filesystem::rename(json + ".part", json);
   };
-  write();
-  const std::regex wanted(filter);
-  for (const Row& row : rows_for(world)) {
-    if (!std::regex_search(row.name(), wanted)) continue;
+  for (const Row& row : rows) {
+    results["running"] = row.name();
+    write();
     try {
       const Measured m = measure(desk, row, limits, seconds);
       fmt::print("{:32} {:18} {:5} {:11.1f} {:9.1f} {:9.3f} {:11.1f} {:11.1f} {:9.3f}\n", row.op, row.shape,
@@ -131,9 +144,12 @@ void run(World world, const std::string& filter, double seconds, const std::stri
     } catch (const Error& error) {
       fmt::print("{:32} {:18} {:5} left out: {}\n", row.op, row.shape, name_of(row.dtype), error.what());
       results["left_out"].push_back({{"row", row.name()}, {"why", error.what()}});
+      write();
+      if (world == World::cuda) device::properties();  // which fails where the fault stays
     }
-    write();
   }
+  results.erase("running");
+  write();
 }
 
 struct Tuning {
@@ -198,13 +214,14 @@ void tune(const Tuning& asked, double seconds, const std::string& json) {
 
 int main(int argc, char** argv) {
   CLI::App cli("Times each op at the shapes of models, against what the machine can do.");
-  std::string on = "cpu", filter = ".", json;
+  std::string on = "cpu", filter = ".", after, json;
   double seconds = 0.2;
   int generation = 0;
   bool only_describe = false, only_list = false;
   Tuning tuning;
   cli.add_option("--device", on)->check(CLI::IsMember({"cpu", "cuda"}))->capture_default_str();
   cli.add_option("--filter", filter, "regular expression over op/shape/dtype");
+  cli.add_option("--after", after, "name of a row: only those behind it");
   cli.add_option("--seconds", seconds, "for each row, about")->check(CLI::PositiveNumber)->capture_default_str();
   cli.add_option("--json", json, "file for the rows");
   cli.add_option("--generation", generation, "of the GPU's kernels; 0: its own")->check(CLI::Range(0, 12));
@@ -223,8 +240,7 @@ int main(int argc, char** argv) {
   try {
     const World world = on == "cuda" || !tuning.configs.empty() ? World::cuda : World::cpu;
     if (only_list) {
-      for (const Row& row : rows_for(world))
-        if (std::regex_search(row.name(), std::regex(filter))) fmt::print("{}\n", row.name());
+      for (const Row& row : wanted_rows(world, filter, after)) fmt::print("{}\n", row.name());
       return 0;
     }
     if (world == World::cuda) select_gpu();
@@ -233,7 +249,7 @@ int main(int argc, char** argv) {
     } else if (!tuning.configs.empty()) {
       tune(tuning, seconds, json);
     } else {
-      run(world, filter, seconds, json, generation);
+      run(world, wanted_rows(world, filter, after), seconds, json, generation);
     }
   } catch (const std::exception& error) {
     fmt::print(stderr, "bench_kernels: {}\n", error.what());
