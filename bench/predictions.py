@@ -11,7 +11,9 @@ import os, re, subprocess, sys
 
 import step
 
-KERNELS, OLDER, STEPS = "kernels", "kernels_of_generation_8", "steps"  # keys of the results file
+# Keys of the results file.
+KERNELS, ALL_KERNELS, OLDER, STEPS = "kernels", "all_kernels", "kernels_of_generation_8", "steps"
+TORCH_KERNELS = "torch_kernels"
 GRAPHS = "graphs"  # a peer of the rows of steps
 HOPPER = "H100|H200|GH200"
 
@@ -52,8 +54,8 @@ PREDICTIONS = [
 def measured(results):
     """{(where, row): rate} of a results file."""
     rates = {}
-    for where in KERNELS, OLDER:
-        for row in results.get(where, {}).get("rows", []):
+    for key, where in (ALL_KERNELS, KERNELS), (KERNELS, KERNELS), (OLDER, OLDER):
+        for row in results.get(key, {}).get("rows", []):
             rates[where, f"{row['op']}/{row['shape']}/{row['dtype']}"] = row["flops"] / row["seconds"] / 1e12
     for row in results.get(STEPS, {}).get("rows", []):
         if "tokens_per_second" in row:
