@@ -6,11 +6,11 @@
 #     PRESET     cuda (the default) or cpu; builds what is not built, in build/bundle-PRESET
 #     --tests    also the tests, benches and reference runs that bench/gpu.sh takes to a machine with GPUs
 #     --architectures 90a    for H100 and H200 alone, 80 for A100, '80 90a' for both: less to build, and to carry
-#     --packed   also OUT.tar.gz, of 64 MiB at most, which is what may be carried to a machine that is lent: with --tests
-#                that takes a single architecture
+#     --packed   also OUT.tar.xz. With --tests it says what that and this repository take together, and fails beyond 64 MiB, as
+#                much as some machines let one bring along: a single architecture takes half of it
 #     -D...      for CMake
 # Then, anywhere:  OUT/megalith train ...   or   OUT/mpirun -n 8 OUT/megalith train ...   or   srun OUT/megalith train ...
-#           and:  OUT/bench/gpu.sh OUT     (or bench/gpu.sh OUT, in a checkout)
+#           and:  OUT/bench/gpu.sh OUT     (or bench/gpu.sh OUT.tar.xz, in a checkout)
 # The folder may be moved and copied. Between nodes MPI speaks TCP: the tensors travel by NCCL.
 set -euo pipefail
 usage() { sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0" >&2; exit 2; }
@@ -42,14 +42,16 @@ command -v orted >/dev/null || {
   exit 1
 }
 
-# For other processors than this machine's as well.
+command -v patchelf >/dev/null || { echo "a bundle's libraries are told where they lie by patchelf: install it" >&2; exit 1; }
+
+# For other processors than this machine's as well. Not through ccache, which has each file compiled for itself.
 build=build/bundle-$preset
 targets=(megalith)
 if [ $tests = ON ]; then
   targets+=(test_mpi bench_kernels bench_step)
   [ "$preset" = cpu ] || targets+=(test_gpu)
 fi
-cmake --preset "$preset" -B "$build" -DMEGALITH_NATIVE=OFF -DMEGALITH_TESTS=$tests -DMEGALITH_BENCH=$tests \
+cmake --preset "$preset" -B "$build" -DMEGALITH_NATIVE=OFF -DMEGALITH_CCACHE=OFF -DMEGALITH_TESTS=$tests -DMEGALITH_BENCH=$tests \
   ${options[@]+"${options[@]}"} >/dev/null
 cmake --build "$build" -j "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}" --target "${targets[@]}" | tail -n 1
 cmake --install "$build" --prefix "$out" --strip >/dev/null
@@ -57,12 +59,16 @@ cmake --install "$build" --prefix "$out" --strip >/dev/null
 if [ $tests = ON ]; then
   cmake --install "$build" --prefix "$out" --strip --component tests >/dev/null
   mkdir "$out/bench"
-  cp bench/gpu.sh bench/gpu.py bench/predictions.py bench/step.py "$out/bench/"
+  cp bench/{gpu.sh,gpu.py,parts.py,gpu_report.py,predictions.py,step.py,torch_step.py,torch_kernels.py,losses.py} \
+    bench/fifty_steps.{sh,toml} "$out/bench/"
+  bench/fifty_steps.sh prepare "$out/bin/megalith" "$out/fifty_steps" >/dev/null
   # Whose products bench_kernels --tune times.
   mkdir -p "$out/configs/hardware"
   cp configs/*.toml "$out/configs/"
   cp configs/hardware/*.toml "$out/configs/hardware/"
-  [ ! -d ../shared/reference ] || cp -r ../shared/reference "$out/reference"
+  for course in tiny small; do  # those that the GPU's tests train
+    [ ! -d "../shared/reference/$course" ] || { mkdir -p "$out/reference" && cp -r "../shared/reference/$course" "$out/reference/"; }
+  done
   # The commit of the sources, for the results file.
   if commit=$(git rev-parse HEAD 2>/dev/null); then
     git diff --quiet HEAD || commit+=" with changes"
@@ -97,6 +103,12 @@ find "$out" -type f \( -name '*.so*' -o -path '*/bin/*' \) -print0 | xargs -0 ld
     [[ $name =~ $the_machines ]] || [ -e "$out/lib/$name" ] || cp -L "$file" "$out/lib/$name"
   done
 
+# The loader looks for a library's libraries where that one says, and not where the program does, as soon as it says anything;
+# Debian's libmpi does. So each says where they are.
+find "$out" -type f \( -name '*.so*' -o -path '*/bin/mpirun' -o -path '*/bin/orted' \) -print0 | while IFS= read -rd '' file; do
+  patchelf --force-rpath --set-rpath "\$ORIGIN/$(realpath --relative-to "$(dirname "$file")" "$out/lib")" "$file"
+done
+
 # The versions that the programs and libraries ask of the C library: the highest, and who asks for it.
 needs=$(find "$out" -type f \( -name '*.so*' -o -path '*/bin/*' \) -print | while read -r file; do
   objdump -T "$file" 2>/dev/null | grep -oE 'GLIBC_[0-9.]+' | sort -u | sed "s|GLIBC_\(.*\)|\1 ${file##*/}|" || true
@@ -113,8 +125,6 @@ here=$(dirname "$(readlink -f "$0")")
 export OPAL_PREFIX="$here" OPAL_SYSCONFDIR="$here/etc" PMIX_MCA_mca_base_component_path="$here/pmix/lib/pmix"
 # Without a remote shell there is this machine only, and Open MPI needs a setting for that.
 command -v ssh >/dev/null || command -v rsh >/dev/null || export OMPI_MCA_plm="${OMPI_MCA_plm:-isolated}"
-# For Open MPI's own programs; megalith looks in lib by itself.
-export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 END
   echo "exec \"\$here/bin/$program\" \"\$@\"" >> "$out/$program"
   chmod +x "$out/$program"
@@ -123,11 +133,16 @@ done
 size=$(du -sm "$out" | cut -f 1)
 echo "$out: $size MiB, needs a C library of at least $glibc ($(awk -v v="$glibc" '$1 == v {print $2}' <<<"$needs" | sort -u | paste -sd ' '))"
 if [ $packed = ON ]; then
-  tar -C "$(dirname "$out")" -cz -f "$out.tar.gz" "$(basename "$out")"
-  bytes=$(stat -c %s "$out.tar.gz")
-  echo "$out.tar.gz: $((bytes >> 20)) MiB"
-  [ "$bytes" -le $((64 << 20)) ] || {
-    echo "$out.tar.gz has more than 64 MiB; name one architecture, as in --architectures 90a, or leave out --tests" >&2
-    exit 1
-  }
+  tar -C "$(dirname "$out")" -c "$(basename "$out")" | xz -T 0 -6 > "$out.tar.xz"
+  bytes=$(stat -c %s "$out.tar.xz")
+  echo "$out.tar.xz: $((bytes >> 20)) MiB"
+  if [ $tests = ON ]; then
+    beside=$(git ls-files -z 2>/dev/null | xargs -0r stat -c %s | awk '{n += $1} END {print n + 0}')
+    both=$((bytes + beside))
+    echo "with this repository's files: $((both >> 20)) MiB"
+    [ "$both" -le $((64 << 20)) ] || {
+      echo "that is more than 64 MiB; name one architecture, as in --architectures 90a" >&2
+      exit 1
+    }
+  fi
 fi

@@ -12,6 +12,7 @@ packages=(
   zlib1g-dev libzstd-dev liblzma-dev libsimdjson-dev   # texts to prepare
   libspdlog-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libutf8proc-dev
   libgtest-dev                                         # tests
+  patchelf                                             # bundles
   dict-gcide dictzip                                   # the quickstart's text
 )
 case ${1:-} in

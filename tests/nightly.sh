@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # All tests, with all of the loops that test.sh takes a part of (tests/long_tests.h), the sanitizers with all that they look
-# for, on stacks as well, the simulated GPU as every chip, and, where clang is, half an hour of libFuzzer on each reader of
-# files. For a machine at night.
+# for, on stacks as well, the simulated GPU as every chip, a bundle in a bare root, and, where clang is, half an hour of libFuzzer
+# on each reader of files. For a machine at night.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export MEGALITH_LONG_TESTS=1
@@ -14,4 +14,5 @@ for chip in A100 L4; do
 done
 cmake --build --preset cpu -j "$(nproc)" -- --quiet  # the benchmarks as well
 ctest --preset cpu -R '^bench/' --no-tests=error
+tests/bundle/bundle_test.sh
 if command -v clang++ >/dev/null; then tests/fuzz/fuzz.sh 1800; fi
