@@ -1,193 +1,19 @@
 #!/usr/bin/env python3
-"""The parts of bench/gpu.sh: runs each within its time, and writes what came of it. Needs no package beside Python's own.
+"""The order of bench/gpu.sh: cheapest and most telling first, each part within its own limit. Needs no package beside Python's own.
 
-FOLDER is a bundle (docker/bundle.sh --tests) or a build folder. Nothing that fails stops the rest; what does not fit
-into the time, or is not there, is listed as skipped with the reason. The results file is written anew after each part.
+BUNDLE is a bundle (docker/bundle.sh --tests), as a folder or packed, or a build folder. Nothing that fails, faults or hangs
+costs more than its limit, nor stops the rest; what does not fit into the time, or is not there, is listed as skipped with the
+reason. The results file is written anew after each part, and the log has what a part prints while it runs.
 """
-import argparse, ctypes, datetime, glob, json, os, platform, re, shutil, signal, subprocess, sys, tempfile, time
+import argparse, ctypes, datetime, fcntl, glob, json, os, platform, re, shutil, socket, struct, subprocess, sys, tarfile, tempfile, time
 
-import predictions
+import gpu_report, parts, predictions
+from parts import Part
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-FORMAT = 1
-TABLE = "gemm.json"
+FORMAT = 2
 NO_GPU = 3
-
-
-class Part:
-    """`each`: seconds for each test, in a process of its own. One that is not `fatal` may fail and all still passes. What
-    `read` returns is kept in the results by `key`. `keep`: a file that it writes, to lie beside the results; then they have
-    the end of its output too."""
-
-    def __init__(self, name, kind, command, seconds, env=None, read=None, why_not=None, each=None, fatal=True, key=None, keep=None):
-        self.name, self.kind, self.command, self.seconds, self.key = name, kind, command, seconds, key
-        self.env, self.read, self.why_not, self.each, self.fatal, self.keep = env or {}, read, why_not, each, fatal, keep
-
-
-def end_descendants():
-    """Ends whatever a part has left running; see adopt_orphans."""
-    while True:
-        parents = {}
-        for path in glob.glob("/proc/[0-9]*/stat"):
-            try:
-                with open(path) as file:
-                    name, fields = file.read().rsplit(")", 1)
-                if fields.split()[0] not in "ZX":
-                    parents[int(name.split(" ")[0])] = int(fields.split()[1])
-            except OSError:
-                pass
-        mine = {os.getpid()}
-        while more := {child for child, parent in parents.items() if parent in mine} - mine:
-            mine |= more
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            pass
-        if len(mine) == 1:
-            return
-        for child in mine - {os.getpid()}:
-            try:
-                os.kill(child, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        time.sleep(0.01)
-
-
-def adopt_orphans():
-    """A process that outlives its parent becomes a child of this one, so that none is left running."""
-    PR_SET_CHILD_SUBREAPER = 36
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-
-
-def run(command, seconds, env=None):
-    """Exit status (None: out of time), output and time of a command; all that it started ends with it."""
-    start = time.monotonic()
-    with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                                   env=dict(os.environ, **(env or {})))
-        try:
-            status = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            status = None
-        end_descendants()
-        process.poll()
-        output.seek(0)
-        return status, output.read().decode(errors="replace"), time.monotonic() - start
-
-
-def list_tests(part, seconds):
-    """The tests of a part's program by their full names; none where it cannot list them."""
-    status, text, _ = run(part.command + ["--gtest_list_tests"], seconds, part.env)
-    names, suite = [], ""
-    for line in text.splitlines() if status == 0 else []:
-        if m := re.match(r"(\S+\.)(\s|$)", line):
-            suite = m[1]
-        elif suite and (m := re.match(r"  (\S+)", line)):
-            names.append(suite + m[1])
-    return names
-
-
-def run_each(part, seconds):
-    """The part's tests, each in a process of its own: a kernel that faults spoils the GPU for its whole process."""
-    start = time.monotonic()
-    left = lambda: seconds - (time.monotonic() - start)
-    names = list_tests(part, min(part.each, left()))
-    if not names:
-        status, text, _ = run(part.command, max(left(), 0), part.env)
-        return judge(part, status, text)
-    filter = next(i for i, word in enumerate(part.command) if word.startswith("--gtest_filter="))
-    tests, outputs, late = [], [], False
-    for name in names:
-        if left() <= 0:
-            tests.append({"name": name, "outcome": "skipped", "why": "no time left"})
-            continue
-        limit = min(part.each, left())
-        late = late or limit < part.each
-        command = part.command[:filter] + ["--gtest_filter=" + name] + part.command[filter + 1:]
-        status, text, took = run(command, limit, part.env)
-        found = read_gtest(text)[:1] or [{"name": name, "outcome": "died"}]
-        if status is None:
-            found = [{"name": name, "outcome": "timed out", "seconds": took}]
-        elif status != 0 and found[0]["outcome"] == "passed":
-            found[0].update(outcome="died", why=f"exit status {status}")
-        tests += found
-        if found[0]["outcome"] not in ("passed", "skipped"):
-            outputs.append(f"{name}: {tail(text)}")
-    count = lambda outcome: sum(t["outcome"] == outcome for t in tests)
-    result = {"tests": tests}
-    if outputs:
-        result["output"] = "\n".join(outputs[:20])
-    if wrong := count("failed") + count("died"):
-        result.update(outcome="failed", why=f"{wrong} of {len(tests)} tests")
-    elif not_over := count("timed out") + sum(t.get("why") == "no time left" for t in tests):
-        result.update(outcome="timed out", why=f"{not_over} of {len(tests)} tests were not through")
-    elif count("passed") == 0:
-        result.update(outcome="skipped", why=next((t.get("why", "") for t in tests), ""))
-    else:
-        result["outcome"] = "passed"
-    return result
-
-
-def read_gtest(text):
-    """[{name, outcome, seconds, why}] from GoogleTest's output, also where the program did not come to its end."""
-    tests, name, said = [], None, []
-    for line in re.sub("\x1b\\[[0-9;]*[A-Za-z]", "", text).splitlines():  # coloured under mpirun, which has a terminal
-        if m := re.match(r"\[ RUN      \] (\S+)", line):
-            name, said = m[1], []
-        elif name and (m := re.match(r"\[ +(OK|FAILED|SKIPPED) +\] " + re.escape(name) + r"\b.* \((\d+) ms\)", line)):
-            outcome = {"OK": "passed", "FAILED": "failed", "SKIPPED": "skipped"}[m[1]]
-            tests.append({"name": name, "outcome": outcome, "seconds": int(m[2]) / 1000})
-            why = [s for s in said if s and not re.match(r"\S+:\d+: Skipped", s)]
-            if outcome != "passed" and why:
-                tests[-1]["why"] = "\n".join(why[:12])
-            name = None
-        elif name:
-            said.append(line)
-    if name:
-        tests.append({"name": name, "outcome": "died", "why": "\n".join(said[-12:])})
-    return tests
-
-
-def tail(text, lines=25):
-    return "\n".join(text.strip().splitlines()[-lines:])
-
-
-# What compute-sanitizer says where it does not take the GPU, the driver or the container, and what it says of a kernel.
-REFUSED = re.compile(r"={9} .*(Device not supported|Internal Sanitizer Error|terminated before first instrumented|"
-                     r"No attachable process|not permitted|[Ff]ailed to (initialize|launch|inject))")
-FOUND = re.compile(r"={9} +(Invalid|Uninitialized|Misaligned|Barrier|Program hit|(Error|Warning): .*(Race|hazard))")
-
-
-def judge(part, status, text):
-    """{outcome, ...}: passed, failed, timed out or skipped."""
-    result = {}
-    if part.kind in ("test", "sanitizer"):
-        result["tests"] = tests = read_gtest(text)
-    if part.kind == "sanitizer":
-        m = re.search(r"(?:ERROR|RACECHECK) SUMMARY: (.*)", text)
-        found = m and any(int(n) for n in re.findall(r"(\d+) (?:error|hazard|warning)", m[1]))
-        if (refused := REFUSED.search(text)) and not FOUND.search(text):
-            result.update(outcome="skipped", why="the tool does not work here: " + refused[0].strip("= "))
-        elif found or any(t["outcome"] in ("failed", "died") for t in tests):
-            result.update(outcome="failed", why=m[1] if found else "tests failed under it", output=tail(text, 60))
-        elif status is None:
-            result.update(outcome="timed out", why=f"{sum(t['outcome'] == 'passed' for t in tests)} tests were through")
-        elif status != 0 or not m:
-            result.update(outcome="skipped", why="the tool does not work here: " + tail(text, 3))
-        elif not any(t["outcome"] == "passed" for t in tests):
-            result.update(outcome="skipped", why="no test was run under it")
-        else:
-            result["outcome"] = "passed"
-    elif status is None:
-        result.update(outcome="timed out", why="its time was up", output=tail(text))
-    elif status != 0:
-        result.update(outcome="failed", why=f"exit status {status}", output=tail(text))
-    elif part.kind == "test" and all(t["outcome"] == "skipped" for t in tests):
-        result.update(outcome="skipped", why=next((t.get("why", "") for t in tests), "no test of that name"))
-    else:
-        result["outcome"] = "passed"
-    return result
+DESCRIBE = 30  # seconds for the first answer of a GPU
 
 
 def find(folder, name):
@@ -198,22 +24,34 @@ def find(folder, name):
     return None
 
 
-# Heads of 64, which attention takes to tensor cores.
+def found(name, *patterns):
+    """A tool on the PATH, or the newest that a pattern names."""
+    return shutil.which(name) or next((path for pattern in patterns for path in sorted(glob.glob(pattern), reverse=True)), None)
+
+
+# A small model with made-up text; of which heads, and of which width, attention's kernels differ.
 VERIFIED = """[model]
 layers = 2
 hidden = 256
-heads = 4
+heads = {heads}
 vocab = 1000
-context = 128
+context = 384
 dropout = 0.1
 [batch]
 global_batch_size = 4
 microbatch_size = 2
 """
 
+# Of bench_kernels and bench/step.py what is predicted, and what PyTorch's are measured beside.
+FIRST_KERNELS = (r"^(attention_(forward|backward)( dropout)?/|linear_(forward|backward_weight) (up|head)/124M|linear_forward up/1558M|"
+                 r"(layernorm_backward|cross_entropy_forward_backward|adamw_update|residual_layernorm_forward)/124M).*bf16$")
+FIRST_STEPS = "gpt2-124m-bf16|gpt2-1558m-bf16|nanogpt-small-bf16"
+OPS = "All/DeviceOps*:DeviceCases*:DeviceWidths*:DeviceBits*:In/Streams*:DeviceHostCopies*:DeviceGraphs*:Gpu.*:Environment.*"
+
 
 def make_parts(o, gpus, work, capability=""):
-    """All parts, in order of importance, for GPUs of a compute capability."""
+    """All parts in their order, for GPUs of a compute capability. Those down to PyTorch's steps are for the first nine minutes:
+    their limits alone add up to less. What follows is for a second call."""
     test_gpu, mpi = find(o.folder, "test_gpu"), find(o.folder, "test_mpi")
     kernels, step = find(o.folder, "bench_kernels"), find(o.folder, "bench_step")
     wrapped = os.path.abspath(os.path.join(o.folder, "mpirun"))
@@ -223,10 +61,13 @@ def make_parts(o, gpus, work, capability=""):
     places = {"MEGALITH_PROGRAM": program, "MEGALITH_MPIRUN": mpirun, "MEGALITH_REFERENCE": o.reference}
     places = {name: place for name, place in places.items() if place}
     absent = lambda *needed: next((f"there is no {what} in {o.folder}" for what, path in needed if not path), None)
+    on_gpu = None if o.device == "cuda" else "it needs a GPU"
+    last = lambda lines: lambda text: parts.tail(text, lines)
+    python = lambda script: [sys.executable, os.path.join(HERE, script)]
 
-    def tests(name, filter, seconds, why_not=None, each=None):
+    def tests(name, filter, seconds, why_not=None, apart=0):
         return Part(name, "test", [test_gpu, "--gtest_filter=" + filter], seconds, places,
-                    why_not=absent(("test_gpu", test_gpu)) or why_not, each=each)
+                    why_not=absent(("test_gpu", test_gpu)) or why_not, apart=apart)
 
     def ranks(name, count, filter, seconds, why_not=None, fatal=True):
         command = [mpirun, "--oversubscribe", "--bind-to", "none", "-n", str(count), mpi, "--gtest_filter=" + filter]
@@ -235,84 +76,187 @@ def make_parts(o, gpus, work, capability=""):
         return Part(name, "test", command, seconds, env, fatal=fatal,
                     why_not=absent(("test_mpi", mpi), ("mpirun", mpirun)) or why_not)
 
-    def verify(name, count, options, seconds, why_not=None):
-        """Every tensor of a step of a small model with made-up text, on the GPU and on the CPU."""
-        config = os.path.join(work, "verify.toml")
+    def verify(name, count, heads, options, seconds):
+        """Every tensor of two steps, on the device and on the CPU: the one check that shares nothing with our tests' twins."""
+        config = os.path.join(work, f"verify-{heads}.toml")
         with open(config, "w") as file:
-            file.write(VERIFIED)
+            file.write(VERIFIED.format(heads=heads))
         command = [mpirun, "--oversubscribe", "--bind-to", "none", "-n", str(count)] if count > 1 else []
-        command += [program, "verify", config, "run.device=cuda"] + options + ["--against", "run.device=cpu", "--steps", "2"]
-        return Part(name, "check", command, seconds,
-                    why_not=absent(("megalith", program), *([("mpirun", mpirun)] if count > 1 else [])) or why_not)
+        command += [program, "verify", config, "run.device=" + o.device, *options, "--against", "run.device=cpu", "--steps", "2"]
+        return Part(name, "check", command, seconds, shows=last(3),
+                    why_not=absent(("megalith", program), *([("mpirun", mpirun)] if count > 1 else [])))
 
-    def bench(name, key, command, options, seconds, why_not):
+    def rows(name, key, command, seconds, why_not=None, resume=None, shows=None):
         path = os.path.join(work, key + ".json")
         def read():
             with open(path) as file:
                 return json.load(file)
-        return Part(name, "bench", command + ["--device", o.device, "--json", path] + options, seconds, read=read,
-                    why_not=why_not, key=key)
+        return Part(name, "bench", command + ["--device", o.device, "--json", path], seconds, read=read, key=key,
+                    why_not=why_not, resume=resume, shows=shows)
 
-    no_kernels = absent(("bench_kernels", kernels))
-    kernel_bench = lambda options, seconds: bench("bench kernels", predictions.KERNELS, [kernels], options, seconds, no_kernels)
-    older_kernels = bench("bench attention of generation 8", predictions.OLDER, [kernels],
-                          ["--generation", "8", "--filter", predictions.OLDER_FILTER], 40,
-                          no_kernels or (None if capability.startswith("9.") else "it is for Hopper, beside its own kernels"))
-    step_bench = lambda options, seconds: bench(
-        "bench step", predictions.STEPS, [sys.executable, os.path.join(HERE, "step.py"), "--program", step or ""], options,
-        seconds, absent(("bench_step", step)))
-    if o.device == "cpu":  # to try this script
-        return [tests("streams", "In/Streams.*/cpu", 60), ranks("communicators, MPI", 2, "*Conformance*mpi_world*", 60),
-                kernel_bench(["--filter", "small"], 60), step_bench(["--only", "nanogpt-cpu-fp32", "--rounds", "2"], 90)]
+    def kernel_rows(name, key, options, seconds, why_not=None):
+        """Goes on behind a row that faults or hangs: the files of all starts are one in the end."""
+        path, before = os.path.join(work, key + ".json"), os.path.join(work, key + ".before.json")
+        load = lambda path: json.load(open(path)) if os.path.exists(path) else {"rows": [], "left_out": []}
 
-    # The products of recipes for such GPUs; what each of them gains is the last line that the part prints.
+        def read():
+            first, rest = load(before), load(path)
+            return {**first, **rest, "rows": first["rows"] + rest["rows"], "left_out": first["left_out"] + rest["left_out"]}
+
+        def resume():
+            if not os.path.exists(path):
+                return None
+            so_far = read()
+            if not (lost := so_far.pop("running", None)):
+                return None
+            if not any(row["row"] == lost for row in so_far["left_out"]):
+                so_far["left_out"].append({"row": lost, "why": "the program ended in it"})
+            with open(before, "w") as file:
+                json.dump(so_far, file)
+            os.remove(path)
+            return part.command + ["--after", lost]
+
+        part = rows(name, key, [kernels, *options], seconds, absent(("bench_kernels", kernels)) or why_not, resume)
+        part.read = read
+        return part
+
+    def steps(name, key, options, seconds, why_not=None):
+        return rows(name, key, python("step.py") + ["--program", step or "", *options], seconds,
+                    absent(("bench_step", step)) or why_not, shows=last(12))
+
+    ncu = found("ncu", "/opt/nvidia/nsight-compute/*/ncu", "/usr/local/cuda*/bin/ncu")
+
+    def profile(op):
+        # Other clocks than those that the GPU chooses would take more than the profile itself.
+        sections = ["SpeedOfLight", "SchedulerStats", "WarpStateStats", "MemoryWorkloadAnalysis", "Occupancy"]
+        command = [ncu, "--clock-control", "none", "--kernel-name", f"regex:{op}_kernel", "--launch-skip", "2", "--launch-count", "1",
+                   *(word for section in sections for word in ("--section", section)), "--page", "details", kernels, "--device", "cuda",
+                   "--seconds", "0.01", "--filter", f"^attention_{op}/B4 T4096 H16 D128/bf16"]
+        telling = re.compile(r"Context|Duration|Throughput|Registers Per|Local|No Eligible|[Bb]ank [Cc]onflict|Tensor")
+        return Part(f"ncu, attention_{op}", "bench", command, 25, fatal=False,
+                    shows=lambda text: "\n".join([line[:110] for line in text.splitlines() if telling.search(line)][:9]),
+                    why_not=absent(("bench_kernels", kernels)) or on_gpu or (None if ncu else "there is no ncu"))
+
+    sanitizer = found("compute-sanitizer", "/usr/local/cuda*/bin/compute-sanitizer")
+
+    def sanitized(name, tool, filter, seconds):
+        # We check every call of CUDA ourselves, and its libraries make some that fail, to see what there is; their kernels are
+        # not ours to mend.
+        command = [sanitizer, "--tool", tool, "--kernel-name", "kns=megalith", "--report-api-errors", "no", test_gpu,
+                   "--gtest_filter=" + filter]
+        env = {"MEGALITH_LEAVE_UNINITIALIZED": "1"} if tool == "initcheck" else None
+        return Part(name, "sanitizer", command, seconds, env, why_not=absent(("test_gpu", test_gpu)) or on_gpu or
+                    (None if sanitizer else "there is no compute-sanitizer"))
+
+    fifty = os.path.abspath(os.path.join(o.folder, "fifty_steps"))
+    run = os.path.join(work, "run")
+    fifty_steps = Part("fifty steps", "check",
+                       [os.path.join(HERE, "fifty_steps.sh"), "train", program, fifty, run, o.device], 30 if o.device == "cuda" else 300, shows=last(3),
+                       keep={os.path.join(run, "metrics.jsonl"): "train.jsonl"}, why_not=absent(("megalith", program)) or
+                       (None if os.path.isdir(fifty) else f"there are no steps of a CPU at {fifty}"))
+
     bundled = os.path.join(o.folder, "configs")
     configs = os.path.abspath(bundled if os.path.isdir(bundled) else os.path.join(HERE, "../configs"))
+    # The products of recipes for such GPUs; what each of them gains is the last line that the part prints.
     recipes = [os.path.join(configs, name) for name in ["gpt2_124m.toml", "gpt2_1558m.toml", "10b_h100.toml"]]
-    tuned = Part("tune", "bench", [kernels, "--tune", *recipes, "--seconds", "0.02", "--json", os.path.join(work, TABLE)], 120,
-                 keep=os.path.join(work, TABLE), why_not=absent(("bench_kernels", kernels)) or
-                 next((f"there is no {path}" for path in recipes if not os.path.exists(path)), None))
+    table = os.path.join(work, "gemm.json")
+    tune = Part("tune", "bench", [kernels, "--tune", *recipes, "--seconds", "0.02", "--json", table], 120, keep={table: "gemm.json"},
+                shows=last(40), why_not=absent(("bench_kernels", kernels)) or on_gpu or
+                next((f"there is no {path}" for path in recipes if not os.path.exists(path)), None))
+
     no_reference = None if os.path.isdir(o.reference) else f"there is no reference at {o.reference}"
     no_mpirun = None if mpirun else "there is no mpirun"
     several = None if gpus > 1 else "there is one GPU"
-    one_gpu = None if gpus < 2 else "there are several GPUs"
-    parts = [
-        tests("kernels", "All/DeviceOps*:DeviceWidths*:DeviceBits*", 150, each=30),
-        tests("streams", "In/Streams*:DeviceHostCopies*:DeviceGraphs*:Gpu.*:Environment.*", 30, each=10),
-        tests("training", "Of/GpuTraining*-*several_ranks*:*each_rank*", 120, no_reference or no_mpirun),
-    ]
-    if no_reference:
-        parts += [verify(f"verify, {type}", 1, ["precision.compute=" + type], 60) for type in ["fp32", "bf16", "fp16"]]
-        parts += [verify("verify, 2 ranks on one GPU", 2, ["communication.backend=mpi", "parallel.tensor_parallel_degree=2"], 60)]
-    parts += [
-        kernel_bench([], 90),
-        step_bench(["--seconds", "150"], 240),
-        older_kernels,
-        tuned,
-        tests("shapes of models", "ModelShapes*", 120, each=60),
-        tests("ranks on one GPU, MPI", "Of/GpuTraining*several_ranks*", 90, no_reference or no_mpirun),
-        tests("training, a GPU each", "Of/GpuTraining*each_rank*", 90, no_reference or no_mpirun or several),
-        ranks("communicators through the host", 2, "*/self_on_gpu:*/staged_*", 60),
-        ranks("NCCL, a GPU each", min(gpus, 8), "*/nccl_*", 120, several),
-    ]
-    sanitizer = shutil.which("compute-sanitizer") or next(iter(glob.glob("/usr/local/cuda*/bin/compute-sanitizer")), None)
-    for tool in ["memcheck", "racecheck", "initcheck"]:
-        # We check every call of CUDA ourselves; its libraries make some that fail, to see what there is.
-        command = [sanitizer, "--tool", tool, "--report-api-errors", "no", test_gpu,
-                   "--gtest_filter=DeviceBits*:All/DeviceOps*"]
-        env = {"MEGALITH_LEAVE_UNINITIALIZED": "1"} if tool == "initcheck" else None
-        parts.append(Part(tool, "sanitizer", command, 75, env, why_not=absent(("test_gpu", test_gpu)) or
-                          (None if sanitizer else "there is no compute-sanitizer")))
-    # Ranks that share a GPU take turns on it, and every transfer waits for several turns. NCCL is not made for that: where
-    # it hangs, nothing else is lost, and nothing is said of ranks with a GPU each.
-    parts += [ranks("NCCL, 2 ranks on one GPU", 2, "*/nccl_*", 120, one_gpu, fatal=False),
-              ranks("NCCL, 3 ranks on one GPU", 3, "*/nccl_world:*/nccl_half", 120, one_gpu, fatal=False)]
-    return parts
+    one_gpu = on_gpu or (None if gpus < 2 else "there are several GPUs")
+    hopper = None if capability.startswith("9.") else "it is for Hopper, beside its own kernels"
+    telling = "Of/GpuTraining.{}*/small"
+    courses = ":".join(map(telling.format, ["fp32_takes", "bf16_stays", "the_same_bits_as_graphs", "too_little"]))
+    here = [] if o.device == "cuda" else ["--filter", "small"]
+    here_steps = ["--only", FIRST_STEPS] if o.device == "cuda" else ["--only", "nanogpt-cpu-fp32", "--rounds", "2"]
+    return [
+        verify("verify, bf16, heads of 64", 1, 4, ["precision.compute=bf16"], 35),
+        verify("verify, bf16, heads of 128", 1, 2, ["precision.compute=bf16"], 20),
+        verify("verify, fp32", 1, 4, ["precision.compute=fp32"], 20),
+        tests("training", courses, 40, no_reference or no_mpirun or on_gpu),
+        tests("ops", OPS, 70, on_gpu, apart=30),
+        kernel_rows("kernels", predictions.KERNELS, ["--seconds", "0.06", *(here or ["--filter", FIRST_KERNELS])], 45),
+        kernel_rows("attention of generation 8", predictions.OLDER,
+                    ["--seconds", "0.05", "--generation", "8", "--filter", predictions.OLDER_FILTER], 20, hopper),
+        rows("PyTorch's kernels", predictions.TORCH_KERNELS, python("torch_kernels.py"), 35),
+        steps("steps", predictions.STEPS, [*here_steps, "--programs", "ours", "--limit", "40", "--seconds", "60"], 70),
+        fifty_steps,
+        profile("forward"),
+        profile("backward"),
+        sanitized("memcheck", "memcheck",
+                  "All/DeviceOps*/attention*:All/DeviceOps*/cross*:All/DeviceOps*/embedding*:DeviceBits.AttentionWithRooms*", 35),
+        # Whatever is left of the first nine minutes.
+        steps("PyTorch's steps", predictions.STEPS, [*here_steps, "--programs", "peers", "--limit", "90"], 240, on_gpu),
+        tests("training, everything else", "Of/GpuTraining*-*several_ranks*:*each_rank*:" + courses, 120,
+              no_reference or no_mpirun or on_gpu),
+        tune,
+        tests("shapes of models", "ModelShapes*", 120, on_gpu),
+        kernel_rows("all kernels", predictions.ALL_KERNELS, here, 150, on_gpu),
+        steps("steps in fp32", "steps_in_fp32", ["--only", "fp32", "--limit", "90", "--seconds", "150"], 240, on_gpu),
+        verify("verify, fp16", 1, 4, ["precision.compute=fp16"], 40),
+        verify("verify, 2 ranks on one GPU", 2, 4, ["communication.backend=mpi", "parallel.tensor_parallel_degree=2"], 60),
+        tests("ranks on one GPU, MPI", "Of/GpuTraining*several_ranks*", 90, no_reference or no_mpirun or on_gpu),
+        tests("training, a GPU each", "Of/GpuTraining*each_rank*", 90, no_reference or no_mpirun or on_gpu or several),
+        ranks("communicators, MPI", 2, "*Conformance*mpi_world*", 60),
+        ranks("communicators through the host", 2, "*/self_on_gpu:*/staged_*", 60, on_gpu),
+        ranks("NCCL, a GPU each", min(gpus, 8), "*/nccl_*", 120, on_gpu or several),
+        *(sanitized(name, tool, "DeviceBits*:All/DeviceOps*", 75) for name, tool in
+          [("memcheck, all ops", "memcheck"), ("racecheck", "racecheck"), ("initcheck", "initcheck")]),
+        # Ranks that share a GPU take turns on it, and every transfer waits for several turns. NCCL is not made for that: where
+        # it hangs, nothing else is lost, and nothing is said of ranks with a GPU each.
+        ranks("NCCL, 2 ranks on one GPU", 2, "*/nccl_*", 120, one_gpu, fatal=False),
+        ranks("NCCL, 3 ranks on one GPU", 3, "*/nccl_world:*/nccl_half", 120, one_gpu, fatal=False)]
+
+
+def package_folders():
+    return sys.path + glob.glob(os.path.join(sys.prefix, "lib*/python3*/*-packages"))
+
+
+def warm(*names):
+    """Reads libraries of half a gigabyte beside what comes first, so that who opens them finds them in memory."""
+    places = ["/usr/local/cuda*/lib64", "/usr/lib/x86_64-linux-gnu"] + [os.path.join(p, "nvidia/*/lib") for p in package_folders()] + \
+        [os.path.join(p, "torch/lib") for p in package_folders()]
+    files = [path for name in names for place in places for path in glob.glob(os.path.join(place, name))]
+    if files:
+        reader = subprocess.Popen(["sh", "-c", 'exec cat "$@" > /dev/null', "sh", *files], stderr=subprocess.DEVNULL)
+        parts.SPARED.add(reader.pid)
+
+
+def raise_loopback():
+    """mpirun's processes speak through lo, which bare containers and machines leave down. What there is to say of it, or None."""
+    SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            request = struct.pack("16sh14x", b"lo", 0)
+            flags = struct.unpack("16sh14x", fcntl.ioctl(any_socket, SIOCGIFFLAGS, request))[1]
+            if flags & IFF_UP:
+                return None
+            fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | IFF_UP))
+            return "it was down, and is up now"
+    except OSError as error:
+        return f"it is down, and mpirun may fail: {error}"
+
+
+def watch_clocks(path):
+    """nvidia-smi's clocks, power and reasons for less, twice a second, into a file beside the results."""
+    fields = "timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu,memory.used,clocks_event_reasons.active"
+    try:
+        with open(path, "w") as file:
+            watcher = subprocess.Popen(["nvidia-smi", "--query-gpu=" + fields, "--format=csv", "-lms", "500"], stdin=subprocess.DEVNULL,
+                                       stdout=file, stderr=subprocess.DEVNULL)
+        parts.SPARED.add(watcher.pid)
+        return watcher
+    except OSError:
+        return None
 
 
 def library(name, function):
     """Version and place of a library that is opened at run time. Gives the loader its folder where it knows none."""
-    packages = [os.path.join(p, "nvidia/*/lib") for p in sys.path + glob.glob(os.path.join(sys.prefix, "lib*/python3*/*-packages"))]
+    packages = [os.path.join(p, "nvidia/*/lib") for p in package_folders()]
     elsewhere = [f for folder in ["/usr/local/cuda*/lib64"] + packages for f in glob.glob(os.path.join(folder, name))]
     for path in [name] + elsewhere:
         try:
@@ -371,119 +315,96 @@ def write(path, results):
     os.replace(path + ".part", path)
 
 
-def report(results):
-    """The short table: the benches in bf16, then all parts."""
-    kernels, steps = results.get("kernels", {}), results.get("steps", {})
-    if limits := kernels.get("limits"):
-        print(f"products of large matrices in bf16 {limits['bf16_flops'] / 1e12:.3f} TFLOP/s, in f32 "
-              f"{limits['f32_flops'] / 1e12:.3f}; a large copy {limits['copy_bytes'] / 1e9:.0f} GB/s")
-    for row in kernels.get("rows", []):
-        if row["dtype"] == "bf16":
-            print(f"{row['op']:31} {row['shape']:16} {1e6 * row['seconds']:9.1f} us {row['bytes'] / row['seconds'] / 1e9:6.0f} GB/s "
-                  f"{row['flops'] / row['seconds'] / 1e12:6.1f} TFLOP/s {row['of_limit']:5.2f} of limit")
-    for row in kernels.get("left_out", []):
-        print(f"{row['row']}: left out: {row['why']}")
-    for row in steps.get("rows", []):
-        if "why" in row:
-            print(f"{row['name']}: {row['why']}")
-            continue
-        peers = "".join(f"; {p['name']} " + (f"{p['tokens_per_second']:.0f}" if "tokens_per_second" in p else p["why"])
-                        for p in row["peers"])
-        mfu = f", MFU {100 * row['mfu']:.1f} %" if row["mfu"] else ""
-        print(f"{row['name']}: {row['tokens_per_second']:.0f} tokens/s{mfu}, {row['of_floor']:.2f} of its floor{peers}")
-    for line in predictions.lines(results["predictions"]):
-        print(line)
-    for part in results["parts"]:
-        tests = part.get("tests", [])
-        count = lambda *outcomes: sum(t["outcome"] in outcomes for t in tests)
-        counted = f"{count('passed')} passed, {count('failed', 'died', 'timed out')} failed, {count('skipped')} skipped" if tests else ""
-        print(f"{part['name']:32} {part['outcome']:10} {part.get('seconds', 0):6.1f} s  {counted}".rstrip())
-        if "file" in part:
-            print("    " + part["output"].splitlines()[-1] + "; " + part["file"])
-        if part["outcome"] != "passed" and part.get("why"):
-            print("    " + part["why"].strip().replace("\n", "\n    "))
-        for test in tests:
-            if test["outcome"] in ("failed", "died", "timed out"):
-                print(f"    {test['outcome']}: {test['name']}")
-
-
 def options(arguments=None):
-    p = argparse.ArgumentParser(prog="bench/gpu.sh", description=__doc__.replace("FOLDER", "BUNDLE"),
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("folder", metavar="BUNDLE", help="a bundle, or a build folder")
+    p = argparse.ArgumentParser(prog="bench/gpu.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("folder", metavar="BUNDLE", help="a bundle, packed or not, or a build folder")
     p.add_argument("--minutes", type=float, default=9, help="for everything (default: 9)")
-    p.add_argument("--out", default=os.path.join(HERE, "results"), help="folder of the results file")
+    p.add_argument("--out", default=os.environ.get("OUT") or os.path.join(HERE, "results"),
+                   help="folder of the results (default: $OUT where that is set, else bench/results)")
     p.add_argument("--reference", help="folder of the reference runs (default: BUNDLE/reference, ../shared/reference)")
     p.add_argument("--only", help="regular expression: parts to run; the others are listed as skipped")
-    p.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: tries this script, with a few parts")
+    p.add_argument("--limit-factor", type=float, default=1, metavar="F", help="gives each part F times its limit (default: 1)")
+    p.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: tries the order, as far as it needs no GPU")
     return p.parse_args(arguments)
 
 
-def main():
-    o = options()
-    start = time.monotonic()
+def unpack(archive, work):
+    with tarfile.open(archive) as packed:
+        packed.extractall(work)
+        return os.path.join(work, packed.getnames()[0].split("/")[0])
+
+
+def run_all(o, start, work):
+    if os.path.isfile(o.folder):
+        o.folder = unpack(o.folder, work)
+    if os.access(check := os.path.join(o.folder, "c-library.sh"), os.X_OK) and \
+            (said := subprocess.run([check], capture_output=True, text=True)).returncode:
+        sys.exit(said.stderr.strip())
     if not o.reference:
         bundled = os.path.join(o.folder, "reference")
         o.reference = bundled if os.path.isdir(bundled) else os.path.join(HERE, "../../shared/reference")
     o.reference = os.path.abspath(o.reference)
-    adopt_orphans()
+    loopback = raise_loopback()
     os.environ.update({"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_WAIT_POLICY": "PASSIVE",
-                       "OMPI_MCA_btl_vader_single_copy_mechanism": "none"})  # which containers often forbid
+                       "OMPI_MCA_btl_vader_single_copy_mechanism": "none",  # which containers often forbid
+                       "PYTHONUNBUFFERED": "1"})
 
     describe = find(o.folder, "bench_kernels")
     if not describe:
         sys.exit(f"{o.folder} has no bench_kernels; name a bundle made with docker/bundle.sh --tests, or a build folder")
-    status, text, _ = run([describe, "--device", o.device, "--describe"], 60)
+    status, text, _ = parts.run([describe, "--device", o.device, "--describe"], DESCRIBE)
     if status != 0:
-        print("no GPU here that answers" if status is None else tail(text, 3), file=sys.stderr)
-        sys.exit(NO_GPU)
+        print("no GPU here that answers" if status is None else parts.tail(text, 3), file=sys.stderr)
+        # A program that does not start says nothing about a GPU.
+        sys.exit(NO_GPU if status in (None, 1) else 1)
     device = json.loads(text)
 
     now = datetime.datetime.now(datetime.timezone.utc)
     results = {"format": FORMAT, "date": now.strftime("%Y-%m-%dT%H:%M:%SZ"), "commit": commit_of(o.folder),
-               "machine": describe_machine(), "device": device, "gpus": describe_gpus(),
+               "machine": describe_machine() | ({"loopback": loopback} if loopback else {}), "device": device,
+               "gpus": describe_gpus(),
                "versions": {"cublasLt": library("libcublasLt.so." + device["runtime"].split(".")[0], "cublasLtGetVersion"),
                             "nccl": library("libnccl.so.2", "ncclGetVersion"),
                             "python": platform.python_version()} if o.device == "cuda" else {},
                "passed": False, "complete": False, "parts": []}
     os.makedirs(o.out, exist_ok=True)
     name = re.sub(r"[^a-z0-9]+", "-", device["name"].lower()).strip("-")
-    path = os.path.join(o.out, f"{name}-{now.strftime('%Y%m%d-%H%M%S')}.json")
+    stem = os.path.join(o.out, f"{name}-{now.strftime('%Y%m%d-%H%M%S')}")
+    path, log = stem + ".json", stem + ".log.txt"
+    clocks = watch_clocks(stem + ".smi.csv") if o.device == "cuda" else None
 
-    with tempfile.TemporaryDirectory(prefix="megalith-gpu-") as work:
-        for part in make_parts(o, len(results["gpus"]), work, device.get("compute_capability", "")):
-            entry = {"name": part.name, "kind": part.kind} | ({} if part.fatal else {"fatal": False})
-            left = 60 * o.minutes - (time.monotonic() - start)
-            why_not = part.why_not or ("not asked for" if o.only and not re.search(o.only, part.name) else None) or \
-                ("no time left" if left < 2 else None)
-            if why_not:
-                entry.update(outcome="skipped", why=why_not)
-            else:
-                print(f"{part.name} ...", file=sys.stderr, flush=True)
-                entry["command"] = " ".join(part.command)
-                limit = min(part.seconds, left)
-                if part.each:
-                    began = time.monotonic()
-                    entry.update(run_each(part, limit))
-                    entry["seconds"] = time.monotonic() - began
-                else:
-                    status, text, entry["seconds"] = run(part.command, limit, part.env)
-                    entry.update(judge(part, status, text))
-                    if part.keep:
-                        entry["output"] = tail(text, 40)
-                if entry["outcome"] == "timed out" and limit < part.seconds:
-                    entry["why"] = f"only {limit:.0f} seconds were left"
-                try:
-                    if part.read:
-                        results[part.key] = part.read()
-                except (OSError, ValueError) as error:
-                    entry.setdefault("why", f"left no rows: {error}")
-                if part.keep and os.path.exists(part.keep):
-                    entry["file"] = os.path.basename(path)[:-len(".json")] + "." + TABLE
-                    shutil.copyfile(part.keep, os.path.join(o.out, entry["file"]))
-            results["parts"].append(entry)
-            results["seconds"] = time.monotonic() - start
-            write(path, results)
+    for part in make_parts(o, len(results["gpus"]), work, device.get("compute_capability", "")):
+        entry = {"name": part.name, "kind": part.kind} | ({} if part.fatal else {"fatal": False})
+        left = 60 * o.minutes - (time.monotonic() - start)
+        why_not = part.why_not or ("not asked for" if o.only and not re.search(o.only, part.name) else None) or \
+            ("no time left" if left < 2 else None)
+        if why_not:
+            entry.update(outcome="skipped", why=why_not)
+        else:
+            print(f"{time.monotonic() - start:4.0f} s {part.name}", file=sys.stderr, flush=True)
+            entry["command"] = " ".join(part.command)
+            with open(log, "a") as file:
+                file.write(f"\n## {part.name}: {entry['command']}\n")
+            limit = min(o.limit_factor * part.seconds, left)
+            part.apart *= o.limit_factor
+            entry.update(parts.run_part(part, limit, log))
+            if entry["outcome"] == "timed out" and limit == left:
+                entry["why"] = f"only {limit:.0f} seconds were left"
+            try:
+                if part.read:
+                    results[part.key] = part.read()
+            except (OSError, ValueError) as error:
+                entry.setdefault("why", f"left no rows: {error}")
+            for kept, ending in part.keep.items():
+                if os.path.exists(kept):
+                    entry["file"] = f"{os.path.basename(stem)}.{ending}"
+                    shutil.copyfile(kept, f"{stem}.{ending}")
+        results["parts"].append(entry)
+        results["seconds"] = time.monotonic() - start
+        write(path, results)
+    if clocks:
+        clocks.kill()
+        results["clocks"] = gpu_report.clocks_of(stem + ".smi.csv")
     judged = [part for part in results["parts"] if part["kind"] != "bench" and part.get("fatal", True)]
     # A sanitizer that is slow says nothing against a kernel.
     wrong = [part for part in judged if part["outcome"] == "failed" or
@@ -491,13 +412,18 @@ def main():
     results["predictions"] = predictions.compare(device["name"], results)
     results.update(passed=not wrong and any(part["outcome"] == "passed" for part in judged), complete=True)
     write(path, results)
-    report(results)
-    rest = [part["name"] for part in results["parts"] if part.get("why") == "no time left" or
-            part.get("why", "").startswith("only ")]
-    if rest:
-        print("for the rest, the same with --only '" + "|".join(f"^{re.escape(name)}$" for name in rest) + "'")
-    print(f"{'all that ran passed' if results['passed'] else 'NOT PASSED'}; {path}")
+    print(gpu_report.text(results, path))
     sys.exit(0 if results["passed"] else 1)
+
+
+def main():
+    o = options()
+    start = time.monotonic()
+    if o.device == "cuda":
+        warm("libcublasLt.so.*", "libnccl.so.2", "libtorch_c*.so")
+    parts.adopt_orphans()
+    with tempfile.TemporaryDirectory(prefix="megalith-gpu-") as work:
+        run_all(o, start, work)
 
 
 if __name__ == "__main__":

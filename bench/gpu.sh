@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Everything that Megalith has to show on a machine with NVIDIA GPUs, in nine minutes at most: tests of the kernels, each
-# op in a process of its own, and of training on the GPU, several ranks on one GPU, the benches (beside PyTorch, where it
-# is), compute-sanitizer. Writes one JSON file into bench/results/ (its README describes the format), prints a short table
-# and, where time was up, the --only that runs the rest.
-#   bench/gpu.sh [BUNDLE] [OPTION...]     BUNDLE: made by docker/bundle.sh --tests; without, builds in build/gpu first,
-#                                         for the GPUs of this machine, which the nine minutes do not count
+# What Megalith has to show on a machine with NVIDIA GPUs, in nine minutes at most, cheapest and most telling first: every tensor
+# of two steps against the CPU, trainings against the reference, each op, kernels and steps beside PyTorch's where it is, fifty
+# steps against the CPU's losses, profiles, compute-sanitizer; then, for a second call, everything else. Writes a JSON file (its
+# README describes the format), a log, and nvidia-smi's clocks into $OUT or bench/results/, prints less than 10,000 characters and,
+# where time was up, the --only that runs the rest. bench/README.md has the calls as they are typed.
+#   bench/gpu.sh [BUNDLE] [OPTION...]     BUNDLE: made by docker/bundle.sh --tests, packed or not; without, builds in build/gpu
+#                                         first, for the GPUs of this machine, which the nine minutes do not count
 #   bench/gpu.sh --architectures 90a ...  builds for these instead: 90a is H100's and H200's, 80 A100's ('80 90a': both)
 #   bench/gpu.sh --help                   the options
 # Exit status: 0 when no test failed, 1 when one did or the build, 3 when there is no GPU.
@@ -23,15 +24,14 @@ while [ $# -gt 0 ]; do
   fi
 done
 set -- ${options[@]+"${options[@]}"}
-if [ $# -ge 1 ] && [ -d "$1" ]; then
+if [ $# -ge 1 ] && [ -e "$1" ]; then
   folder=$1
   shift
-  [ ! -x "$folder/c-library.sh" ] || "$folder/c-library.sh"
   [ -z "$named" ] || { echo "--architectures is for a build, and $folder is one already" >&2; exit 2; }
 elif [[ " $* " == *" --help "* ]]; then
   folder=.
 elif [ $# -ge 1 ] && [[ $1 != -* ]]; then
-  echo "there is no folder $1" >&2
+  echo "there is no bundle $1" >&2
   exit 2
 else
   capabilities=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -u) || capabilities=
@@ -51,6 +51,7 @@ else
     echo "the build in $folder failed" >&2
     exit 1
   fi
+  [ -d "$folder/fifty_steps" ] || "$here/fifty_steps.sh" prepare "$folder/trainer/megalith" "$folder/fifty_steps" >/dev/null
 fi
 command -v python3 >/dev/null || { echo "bench/gpu.sh needs python3, without any package" >&2; exit 2; }
 exec python3 "$here/gpu.py" "$folder" "$@"

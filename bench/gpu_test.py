@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""bench/gpu.py and bench/step.py on programs that only pretend: what they make of those that pass, fail, die, hang, lack
-memory or are not there."""
+"""bench/gpu.py on programs that only pretend: what it makes of those that pass, fail, die, hang, print too much or are not
+there."""
 import argparse, glob, json, os, re, shutil, stat, subprocess, sys, tempfile, time, unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.dont_write_bytecode = True
 sys.path.insert(0, HERE)
-import gpu, predictions, step  # noqa: E402
+import gpu, gpu_report, parts, predictions, step  # noqa: E402
 
 PASSES = """echo '[ RUN      ] A.one'; echo '[       OK ] A.one (3 ms)'"""
 FAILS = """echo '[ RUN      ] A.two'; echo 'x.cpp:7: Failure'; echo '1 is not 2'; echo '[  FAILED  ] A.two, where GetParam() = 3 (1 ms)'; exit 1"""
@@ -22,10 +22,15 @@ OPS = """case "$*" in
 *=All/DeviceOps.AgreesWithItsTwin/add) echo '[ RUN      ] All/DeviceOps.AgreesWithItsTwin/add'; echo '[       OK ] All/DeviceOps.AgreesWithItsTwin/add (2 ms)';;
 *=DeviceBits.Masks) echo '[ RUN      ] DeviceBits.Masks'; sleep ${MASKS:-0}; echo '[       OK ] DeviceBits.Masks (4 ms)';;
 *) echo "not one test: $*"; exit 1;; esac"""
+JSON_PLACE = 'while [ "$1" != --json ]; do shift; done;'
 ROW = {"op": "gelu_forward", "shape": "124M", "dtype": "bf16", "seconds": 1e-5, "bytes": 2e7, "flops": 1e8, "of_limit": 0.5}
 
 
-class Gpu(unittest.TestCase):
+def part_of(results, name):
+    return next(part for part in results["parts"] if part["name"] == name)
+
+
+class OnStandIns(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -46,14 +51,15 @@ class Gpu(unittest.TestCase):
 
     def kernels(self, describe, row=ROW):
         rows = json.dumps({"limits": {}, "rows": [row], "left_out": []})
-        self.program("bench_kernels", f"""case "$*" in *--describe*) {describe};; *) echo '{rows}' > "$4";; esac""")
+        self.program("bench_kernels", f"""case "$*" in *--describe*) {describe};; *) {JSON_PLACE} echo '{rows}' > "$2";; esac""")
 
     def go(self, *options):
         """Exit status, results (None without a file), standard output and error."""
         out = self.folder + "/out"
         done = subprocess.run([sys.executable, HERE + "/gpu.py", self.folder, "--out", out, *options], capture_output=True,
-                              text=True, timeout=60, env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
-        files = [path for path in glob.glob(out + "/*") if not path.endswith(".gemm.json")]
+                              text=True, timeout=100, env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
+        self.assertLess(len(done.stdout) + len(done.stderr), 10000)
+        files = [path for path in glob.glob(out + "/*.json") if not path.endswith(".gemm.json")]
         self.assertLessEqual(len(files), 1, files)
         results = None
         if files:
@@ -61,13 +67,15 @@ class Gpu(unittest.TestCase):
                 results = json.load(file)
         return done.returncode, results, done.stdout, done.stderr
 
+
+class Gpu(OnStandIns):
     def test_all_is_well(self):
         self.program("test_gpu", PASSES)
-        status, results, printed, _ = self.go("--only", "kernels|NCCL")
+        status, results, printed, _ = self.go("--only", "^ops|^kernels|NCCL")
         self.assertEqual(status, 0)
         self.assertTrue(results["passed"] and results["complete"])
         parts = {part["name"]: part for part in results["parts"]}
-        self.assertEqual(parts["kernels"]["tests"], [{"name": "A.one", "outcome": "passed", "seconds": 0.003}])
+        self.assertEqual(parts["ops"]["tests"], [{"name": "A.one", "outcome": "passed", "seconds": 0.003}])
         self.assertEqual(parts["NCCL, 3 ranks on one GPU"]["outcome"], "passed")
         self.assertIn(" -n 3 ", parts["NCCL, 3 ranks on one GPU"]["command"])
         self.assertEqual(parts["NCCL, a GPU each"]["why"], "there is one GPU")
@@ -79,9 +87,9 @@ class Gpu(unittest.TestCase):
     def test_a_table_of_gemm_choices_is_kept_beside_the_results(self):
         self.program("test_gpu", PASSES)
         self.program("bench_kernels", f"""case "$*" in *--describe*) {A_GPU};;
-            *--tune*) while [ "$1" != --json ]; do shift; done; echo a table > "$2"; echo row; echo 9 ms, 8 ms tuned;;
+            *--tune*) {JSON_PLACE} echo a table > "$2"; echo row; echo 9 ms, 8 ms tuned;;
             *) exit 1;; esac""")
-        status, results, printed, _ = self.go("--only", "^kernels$|^tune$")
+        status, results, printed, _ = self.go("--only", "^ops$|^tune$")
         self.assertEqual(status, 0)
         part = next(part for part in results["parts"] if part["name"] == "tune")
         self.assertEqual((part["outcome"], part["output"]), ("passed", "row\n9 ms, 8 ms tuned"))
@@ -89,12 +97,12 @@ class Gpu(unittest.TestCase):
         self.assertRegex(part["file"], r"^nvidia-pretence-9000-\d{8}-\d{6}\.gemm\.json$")
         with open(os.path.join(self.folder, "out", part["file"])) as file:
             self.assertEqual(file.read(), "a table\n")
-        self.assertIn("9 ms, 8 ms tuned; nvidia-pretence-9000", printed)
+        self.assertRegex(printed, "tune +passed .* nvidia-pretence-9000")
         # Without the configs it is skipped.
         os.mkdir(self.folder + "/configs")
         for path in glob.glob(self.folder + "/out/*"):
             os.remove(path)
-        _, results, _, _ = self.go("--only", "^kernels$|^tune$")
+        _, results, _, _ = self.go("--only", "^ops$|^tune$")
         part = next(part for part in results["parts"] if part["name"] == "tune")
         self.assertEqual(part["outcome"], "skipped")
         self.assertRegex(part["why"], r"there is no .*/configs/gpt2_124m.toml")
@@ -106,51 +114,106 @@ class Gpu(unittest.TestCase):
         self.assertEqual((status, results), (3, None))
         self.assertIn("no GPU here", error)
 
+    def test_a_program_that_does_not_start_says_nothing_about_a_gpu(self):
+        self.kernels("echo 'bench_kernels: error while loading shared libraries: libopen-rte.so.40' >&2; exit 127")
+        status, results, _, error = self.go()
+        self.assertEqual((status, results), (1, None))
+        self.assertIn("error while loading shared libraries", error)
+
+    def test_a_packed_bundle_and_the_folder_that_out_names(self):
+        self.program("test_gpu", PASSES)
+        packed = self.folder + ".tar.xz"
+        self.addCleanup(os.remove, packed)
+        subprocess.run(["tar", "-C", os.path.dirname(self.folder), "-cJf", packed, os.path.basename(self.folder)], check=True)
+        with tempfile.TemporaryDirectory() as out:
+            done = subprocess.run(["bash", HERE + "/gpu.sh", packed, "--only", "^ops$"], capture_output=True, text=True, timeout=60,
+                                  env=dict(os.environ, OUT=out, PYTHONDONTWRITEBYTECODE="1"))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(len(glob.glob(out + "/*.json")), 1)
+
     def test_what_fails_is_named_and_the_rest_goes_on(self):
         self.program("test_gpu", PASSES + "\n" + FAILS)
-        status, results, printed, _ = self.go("--only", "^kernels$|bench kernels")
+        status, results, printed, _ = self.go("--only", "^ops$|^kernels$")
         self.assertEqual(status, 1)
         self.assertFalse(results["passed"])
-        self.assertEqual(results["parts"][0]["outcome"], "failed")
-        self.assertEqual(results["parts"][0]["tests"][1]["why"], "x.cpp:7: Failure\n1 is not 2")
+        ops = part_of(results, "ops")
+        self.assertEqual(ops["outcome"], "failed")
+        self.assertEqual(ops["tests"][1]["why"], "x.cpp:7: Failure\n1 is not 2")
         self.assertIn("failed: A.two", printed)
         self.assertEqual(results["kernels"]["rows"], [ROW])
 
     def test_a_program_that_dies_names_the_test(self):
         self.program("test_gpu", PASSES + "\n" + DIES)
-        status, results, printed, _ = self.go("--only", "^kernels$")
+        status, results, printed, _ = self.go("--only", "^ops$")
         self.assertEqual(status, 1)
-        self.assertEqual(results["parts"][0]["tests"][1]["outcome"], "died")
+        self.assertEqual(part_of(results, "ops")["tests"][1]["outcome"], "died")
         self.assertIn("died: A.four", printed)
 
-    def test_every_op_has_a_process_of_its_own(self):
+    def test_what_a_fault_has_spoilt_is_run_again_apart(self):
         self.program("test_gpu", OPS)
-        status, results, printed, _ = self.go("--only", "^kernels$")
-        part = results["parts"][0]
-        self.assertEqual((status, part["outcome"]), (1, "failed"))
+        status, results, printed, _ = self.go("--only", "^ops$")
+        part = part_of(results, "ops")
+        self.assertEqual((status, part["outcome"], part["why"]), (1, "failed", "1 of 3 tests"))
         self.assertEqual([(t["name"], t["outcome"]) for t in part["tests"]],
                          [("All/DeviceOps.AgreesWithItsTwin/gelu", "died"), ("All/DeviceOps.AgreesWithItsTwin/add", "passed"),
                           ("DeviceBits.Masks", "passed")])
         self.assertIn("died: All/DeviceOps.AgreesWithItsTwin/gelu", printed)
 
+    def test_an_error_that_stays_spoils_what_follows_and_no_finding_before(self):
+        """The first finds a wrong number, the second throws, the third fails in the same process alone."""
+        self.program("test_gpu", """ok() { echo "[ RUN      ] A.$1"; echo "[       OK ] A.$1 (1 ms)"; }
+            no() { echo "[ RUN      ] A.$1"; echo "$2"; echo "[  FAILED  ] A.$1 (1 ms)"; }
+            thrown='C++ exception with description "cudaMalloc failed: an illegal memory access" thrown in the test body.'
+            case "$*" in *--gtest_list_tests*) printf 'A.\\n  wrong\\n  throws\\n  spoilt\\n';;
+            *=A.wrong) ok wrong;;
+            *=A.throws) no throws "$thrown at ${CUDA_LAUNCH_BLOCKING-once}"; exit 1;; *=A.spoilt) ok spoilt;;
+            *) no wrong '1 is not 2'; no throws "$thrown"; no spoilt "$thrown"; exit 1;; esac""")
+        _, results, _, _ = self.go("--only", "^ops$")
+        found = {t["name"]: t for t in part_of(results, "ops")["tests"]}
+        self.assertEqual({name: t["outcome"] for name, t in found.items()},
+                         {"A.wrong": "failed", "A.throws": "failed", "A.spoilt": "passed"})
+        self.assertTrue(found["A.throws"]["why"].endswith("at 1"), found)
+
+    def test_one_that_fails_beside_others_alone_has_failed(self):
+        self.program("test_gpu", OPS.replace("AgreesWithItsTwin/gelu'; kill -SEGV $$", "AgreesWithItsTwin/gelu'; "
+                                             "echo '[       OK ] All/DeviceOps.AgreesWithItsTwin/gelu (2 ms)'")
+                     .replace('*) echo "not one test: $*"; exit 1;;', "*) echo '[ RUN      ] All/DeviceOps.AgreesWithItsTwin/gelu'; kill -SEGV $$;;"))
+        status, results, _, _ = self.go("--only", "^ops$")
+        gelu = next(t for t in part_of(results, "ops")["tests"] if t["name"].endswith("gelu"))
+        self.assertEqual((status, gelu["outcome"]), (1, "failed"))
+        self.assertIn("it passes alone", gelu["why"])
+
     def test_an_op_that_hangs_leaves_time_to_the_others(self):
-        hangs = OPS.replace("; kill -SEGV $$", "; sleep 987")
-        self.program("test_gpu", hangs)
-        part = gpu.Part("kernels", "test", [self.folder + "/bin/test_gpu", "--gtest_filter=All*:Device*"], 60, each=3)
-        found = gpu.run_each(part, 60)
+        self.program("test_gpu", OPS.replace("; kill -SEGV $$", "; sleep 987").replace('*) echo "not one test: $*"; exit 1;;', "*) sleep 987;;"))
+        part = parts.Part("ops", "test", [self.folder + "/bin/test_gpu", "--gtest_filter=All*:Device*"], 2, apart=6)
+        found = parts.run_part(part, 2, self.folder + "/log")
         self.assertEqual([(t["name"].rsplit("/", 1)[-1], t["outcome"]) for t in found["tests"]],
                          [("gelu", "timed out"), ("add", "passed"), ("DeviceBits.Masks", "passed")])
         self.assertEqual(found["outcome"], "timed out")
-        # And what the part has no time for is told apart from what it found.
-        found = gpu.run_each(part, 0.5)
-        self.assertEqual([t["outcome"] for t in found["tests"]], ["timed out", "skipped", "skipped"])
-        self.assertEqual(found["outcome"], "timed out")
+
+    def test_a_bench_goes_on_behind_a_row_that_faults(self):
+        """The first row is measured, the second is left out by a GPU that is lost, the third dies, the fourth is measured."""
+        rows = lambda *names: [dict(ROW, shape=name) for name in names]
+        first = {"limits": {}, "rows": rows("one"), "left_out": [{"row": "two", "why": "misaligned"}], "running": "two"}
+        second = {"limits": {}, "rows": [], "left_out": [], "running": "three"}
+        third = {"limits": {}, "rows": rows("four"), "left_out": []}
+        self.program("bench_kernels", f"""case "$*" in *--describe*) {A_GPU};;
+            *'--after three'*) {JSON_PLACE} echo '{json.dumps(third)}' > "$2";;
+            *'--after two'*) {JSON_PLACE} echo '{json.dumps(second)}' > "$2"; kill -SEGV $$;;
+            *) {JSON_PLACE} echo '{json.dumps(first)}' > "$2"; echo 'bench_kernels: cudaMemGetInfo failed'; exit 1;; esac""")
+        _, results, printed, _ = self.go("--only", "^kernels$")
+        self.assertEqual([row["shape"] for row in results["kernels"]["rows"]], ["one", "four"])
+        self.assertEqual(results["kernels"]["left_out"],
+                         [{"row": "two", "why": "misaligned"}, {"row": "three", "why": "the program ended in it"}])
+        self.assertEqual(part_of(results, "kernels")["outcome"], "failed")
+        self.assertEqual(part_of(results, "kernels")["faults"], ["bench_kernels: cudaMemGetInfo failed", ""])
+        self.assertIn("three: left out: the program ended in it", printed)
 
     def test_ranks_that_share_a_gpu_are_last_and_not_fatal(self):
         self.program("test_gpu", PASSES)
         self.program("test_mpi", FAILS)
         self.program("mpirun", 'while [ "$1" != -n ]; do shift; done; shift 2; exec "$@"', "")
-        status, results, printed, _ = self.go("--only", "^kernels$|^NCCL")
+        status, results, printed, _ = self.go("--only", "^ops$|^NCCL")
         outcomes = {part["name"]: part["outcome"] for part in results["parts"]}
         shared = ["NCCL, 2 ranks on one GPU", "NCCL, 3 ranks on one GPU"]
         self.assertEqual([part["name"] for part in results["parts"]][-2:], shared)
@@ -162,28 +225,25 @@ class Gpu(unittest.TestCase):
         self.addCleanup(os.environ.update, PATH=os.environ["PATH"].split(":", 1)[1])
         for path in glob.glob(self.folder + "/out/*"):
             os.remove(path)
-        status, results, _, _ = self.go("--only", "^kernels$|^NCCL, a GPU each$")
+        status, results, _, _ = self.go("--only", "^ops$|^NCCL, a GPU each$")
         self.assertEqual((status, results["passed"]), (1, False))
 
-    def test_without_a_reference_verify_compares_with_the_cpu(self):
-        os.rmdir(self.folder + "/reference")
+    def test_verify_compares_with_the_cpu(self):
         self.program("test_gpu", PASSES)
         self.program("megalith", 'case "$*" in *fp16*) echo "wte differs"; exit 1;; esac; [ -f "$2" ]', "")
         self.program("mpirun", 'while [ "$1" != -n ]; do shift; done; shift 2; exec "$@"', "")
-        options = ["--reference", self.folder + "/reference", "--only", "^training|^verify|share"]
-        status, results, _, _ = self.go(*options)
-        parts = {part["name"]: part for part in results["parts"]}
-        self.assertIn("there is no reference", parts["training"]["why"])
-        for name, words in [("verify, fp32", "precision.compute=fp32"), ("verify, bf16", "precision.compute=bf16"),
+        os.rmdir(self.folder + "/reference")
+        status, results, _, _ = self.go("--reference", self.folder + "/reference", "--only", "^training|^verify|share")
+        self.assertIn("there is no reference", part_of(results, "training")["why"])
+        for name, words in [("verify, fp32", "precision.compute=fp32"), ("verify, bf16, heads of 128", "precision.compute=bf16"),
                             ("verify, 2 ranks on one GPU", "communication.backend=mpi")]:
-            self.assertEqual(parts[name]["outcome"], "passed", parts[name])
-            self.assertIn(words, parts[name]["command"])
-            self.assertIn(" --against run.device=cpu", parts[name]["command"])
-        self.assertEqual((parts["verify, fp16"]["outcome"], parts["verify, fp16"]["output"]), ("failed", "wte differs"))
+            part = part_of(results, name)
+            self.assertEqual(part["outcome"], "passed", part)
+            self.assertIn(words, part["command"])
+            self.assertIn(" --against run.device=cpu", part["command"])
+        part = part_of(results, "verify, fp16")
+        self.assertEqual((part["outcome"], part["output"]), ("failed", "wte differs"))
         self.assertEqual(status, 1)
-        os.mkdir(self.folder + "/reference")
-        options = argparse.Namespace(folder=self.folder, reference=self.folder + "/reference", device="cuda")
-        self.assertFalse([part.name for part in gpu.make_parts(options, 1, self.folder) if part.name.startswith("verify")])
 
     def test_what_is_left_out_comes_with_the_command_for_it(self):
         self.program("test_gpu", PASSES)
@@ -197,7 +257,7 @@ class Gpu(unittest.TestCase):
         self.program("test_gpu", PASSES)
         row = dict(ROW, op="attention_forward", shape="B4 T4096 H32 D64", flops=2.4e14, seconds=0.5)
         self.kernels(HOPPER, row)
-        status, results, printed, _ = self.go("--only", "^kernels$|bench kernels|generation 8")
+        status, results, printed, _ = self.go("--only", "^ops$|^kernels$|generation 8")
         compared = {one["row"]: one for one in results["predictions"] if one["where"] == "kernels"}
         self.assertEqual(compared["attention_forward/B4 T4096 H32 D64/bf16"],
                          {"where": "kernels", "row": "attention_forward/B4 T4096 H32 D64/bf16", "predicted": 480, "measured": 480,
@@ -207,12 +267,12 @@ class Gpu(unittest.TestCase):
         self.assertRegex(printed, r"attention_forward/B4 T4096 H16 D128/bf16 +predicted +\d+ TFLOP/s, not measured")
         # A Hopper runs the older kernels as well, and no other GPU does.
         self.assertEqual(results["kernels_of_generation_8"]["rows"], [row])
-        parts = lambda capability: {part.name: part for part in gpu.make_parts(
+        known = lambda capability: {part.name: part for part in gpu.make_parts(
             argparse.Namespace(folder=self.folder, reference=self.folder, device="cuda"), 1, self.folder, capability)}
-        older = parts("9.0")["bench attention of generation 8"]
+        older = known("9.0")["attention of generation 8"]
         self.assertIsNone(older.why_not)
         self.assertIn("--generation 8", " ".join(older.command))
-        self.assertIn("for Hopper", parts("8.0")["bench attention of generation 8"].why_not)
+        self.assertIn("for Hopper", known("8.0")["attention of generation 8"].why_not)
         self.assertEqual({one["where"] for one in predictions.compare("NVIDIA Pretence 9000", results)}, {"graphs"})
 
     def test_steps_as_graphs_are_held_against_those_launched_one_by_one(self):
@@ -230,45 +290,48 @@ class Gpu(unittest.TestCase):
         gone = "attention_backward/B4 T4096 H32 D64/bf16"
         self.assertEqual(predictions.not_measured(rows - {gone}), [f"kernels: {gone}", f"kernels_of_generation_8: {gone}"])
 
-    def test_nine_minutes_are_the_default(self):
+    def test_the_first_parts_have_their_time_in_nine_minutes_whatever_hangs(self):
         self.assertEqual(gpu.options(["FOLDER"]).minutes, 9)
+        options = argparse.Namespace(folder=self.folder, reference=self.folder, device="cuda")
+        all_parts = gpu.make_parts(options, 1, self.folder, "9.0")
+        first = all_parts[:[part.name for part in all_parts].index("PyTorch's steps")]
+        self.assertLessEqual(gpu.DESCRIBE + sum(part.seconds + part.apart for part in first), 9 * 60)
 
     def test_nothing_but_skipped_tests_is_no_pass(self):
         self.program("test_gpu", SKIPS)
-        status, results, _, _ = self.go("--only", "^kernels$")
-        self.assertEqual((status, results["parts"][0]["outcome"], results["parts"][0]["why"]), (1, "skipped", "no reference"))
+        status, results, _, _ = self.go("--only", "^ops$")
+        self.assertEqual((status, part_of(results, "ops")["outcome"], part_of(results, "ops")["why"]), (1, "skipped", "no reference"))
 
     def test_what_hangs_is_ended_with_all_it_started(self):
         self.program("test_gpu", HANGS)
         start = time.monotonic()
         # Enough to begin on a machine that is busy with other tests, and far less than what it sleeps.
-        status, results, _, _ = self.go("--only", "^kernels$", "--minutes", "0.15")
+        status, results, _, _ = self.go("--only", "^ops$", "--minutes", "0.15")
         self.assertLess(time.monotonic() - start, 60)
-        self.assertEqual((status, results["parts"][0]["outcome"]), (1, "timed out"))
-        self.assertEqual(results["parts"][1]["why"], "not asked for")
+        self.assertEqual((status, part_of(results, "ops")["outcome"]), (1, "timed out"))
         left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
         self.assertNotIn("sleep 987", left)
 
     def test_no_time_left(self):
         self.program("test_gpu", PASSES)
         status, results, _, _ = self.go("--minutes", "0")
-        self.assertEqual((status, results["parts"][0]["why"]), (1, "no time left"))
+        self.assertEqual((status, part_of(results, "ops")["why"]), (1, "no time left"))
         self.assertEqual({part["outcome"] for part in results["parts"]}, {"skipped"})
 
     def test_colours_are_passed_over(self):
         text = "\x1b[0;32m[ RUN      ] \x1b[mA.one\r\n\x1b[0;31m[  FAILED  ] \x1b[mA.one (3 ms)\r\n"
-        self.assertEqual(gpu.read_gtest(text), [{"name": "A.one", "outcome": "failed", "seconds": 0.003}])
+        self.assertEqual(parts.read_gtest(text), [{"name": "A.one", "outcome": "failed", "seconds": 0.003}])
 
     def test_initcheck_finds_memory_uninitialized(self):
         self.program("compute-sanitizer", """echo "$*: ${MEGALITH_LEAVE_UNINITIALIZED-initialized}"; echo '= ERROR SUMMARY: 1 error'""")
         self.program("test_gpu", PASSES)
         os.environ["PATH"] = self.folder + "/bin:" + os.environ["PATH"]
         self.addCleanup(os.environ.update, PATH=os.environ["PATH"].split(":", 1)[1])
-        _, results, _, _ = self.go("--only", "check$")
+        _, results, _, _ = self.go("--only", "check")
         said = {part["name"]: part["output"].splitlines()[0] for part in results["parts"] if "output" in part}
         self.assertEqual({tool: line.rsplit(" ", 1)[1] for tool, line in said.items()},
-                         {"memcheck": "initialized", "racecheck": "initialized", "initcheck": "1"})
-        self.assertTrue(said["memcheck"].startswith("--tool memcheck --report-api-errors no "), said)
+                         {"memcheck": "initialized", "memcheck, all ops": "initialized", "racecheck": "initialized", "initcheck": "1"})
+        self.assertTrue(said["memcheck"].startswith("--tool memcheck --kernel-name kns=megalith --report-api-errors no "), said)
 
     def test_a_hang_is_named_before_its_time_is_up(self):
         with open(HERE + "/../tests/mpi/main.cpp") as file:
@@ -279,8 +342,8 @@ class Gpu(unittest.TestCase):
                 self.assertGreaterEqual(part.seconds, 4 * timeout, part.name)
 
     def test_what_a_sanitizer_says(self):
-        part = gpu.Part("memcheck", "sanitizer", [], 60)
-        judge = lambda status, text: gpu.judge(part, status, text)["outcome"]
+        part = parts.Part("memcheck", "sanitizer", [], 60)
+        judge = lambda status, text: parts.judge(part, status, text)["outcome"]
         tests = "[ RUN      ] A.one\n[       OK ] A.one (3 ms)\n"
         self.assertEqual(judge(0, tests + "========= ERROR SUMMARY: 0 errors\n"), "passed")
         self.assertEqual(judge(0, tests + "========= ERROR SUMMARY: 3 errors\n"), "failed")
@@ -299,6 +362,87 @@ class Gpu(unittest.TestCase):
         self.assertEqual(judge(1, "[ RUN      ] A.two\n[  FAILED  ] A.two (1 ms)\n========= ERROR SUMMARY: 0 errors\n"), "failed")
 
 
+# Stand-ins for a whole call. The GPU's program of tests dies in one op of many and passes each alone; what trains writes losses.
+EVERYTHING = {
+    "test_gpu": OPS.replace('*) echo "not one test: $*"; exit 1;;',
+                            """*All/DeviceOps*) echo '[ RUN      ] All/DeviceOps.AgreesWithItsTwin/gelu'; kill -SEGV $$;;
+                            *) echo '[ RUN      ] Of/GpuTraining.x'; echo '[       OK ] Of/GpuTraining.x (9 ms)';;"""),
+    "bench_step": """echo '{"model_flops": 1e12, "peak_flops": 1e15, "floor": 0.5, "floor_operations": 0.4, "floor_bytes": 0.1, \
+        "memory_planned": 2e10, "memory_in_use": 3e10}'; while read line; do echo '{"seconds": 1.0}'; done""",
+    "ncu": """i=0; while [ $i -lt 20000 ]; do echo "kernel Context $i, Duration us 3, which fills a line and then some more of it"; i=$((i+1)); done""",
+    "compute-sanitizer": "sleep 987",
+    "nvidia-smi": """case "$*" in *-lms*) echo 'timestamp, clocks.current.sm [MHz], power.draw [W], utilization.gpu [%]'
+        while :; do echo 'now, 1980 MHz, 612.5 W, 99 %'; sleep 0.2; done;; *) echo 'NVIDIA H100 80GB HBM3, 580, 81559 MiB, 9.0, 700 W, 1980 MHz';; esac""",
+}
+
+
+class WholeCall(OnStandIns):
+    """The order, with a part that fails, one that faults, one that hangs and one that prints too much."""
+
+    def setUp(self):
+        super().setUp()
+        for name, script in EVERYTHING.items():
+            self.program(name, script)
+        self.kernels(HOPPER)
+        loss = lambda shift: "".join(json.dumps({"step": n, "loss": 5 - 0.01 * n + shift, "grad_norm": 1 + shift}) + "\n" for n in range(50))
+        os.mkdir(self.folder + "/fifty_steps")
+        for name, shift in [("cpu", 0), ("other", 1e-6), ("gpu", 1e-3)]:
+            with open(f"{self.folder}/fifty_steps/{name}.jsonl", "w") as file:
+                file.write(loss(shift))
+        self.program("megalith", f"""case "$*" in *compute=fp32*) echo "wte differs from step 1 on"; exit 1;; esac
+            for word; do case $word in run.output=*) mkdir -p "${{word#run.output=}}"
+            cp {self.folder}/fifty_steps/gpu.jsonl "${{word#run.output=}}/metrics.jsonl";; esac; done""", "")
+        os.environ["PATH"] = self.folder + "/bin:" + os.environ["PATH"]
+        self.addCleanup(os.environ.update, PATH=os.environ["PATH"].split(":", 1)[1])
+
+    def test_all_else_is_there_in_its_time(self):
+        start = time.monotonic()
+        status, results, printed, said = self.go("--limit-factor", "0.1", "--minutes", "1.2")
+        self.assertLess(time.monotonic() - start, 90)
+        self.assertEqual((status, results["complete"], results["passed"]), (1, True, False))
+        outcomes = {part["name"]: part["outcome"] for part in results["parts"] if "command" in part}
+        self.assertEqual(list(outcomes)[:13], ["verify, bf16, heads of 64", "verify, bf16, heads of 128", "verify, fp32", "training", "ops",
+                                               "kernels", "attention of generation 8", "PyTorch's kernels", "steps", "fifty steps",
+                                               "ncu, attention_forward", "ncu, attention_backward", "memcheck"])
+        wrong = {name: outcome for name, outcome in list(outcomes.items())[:13] if outcome != "passed"}
+        self.assertEqual(wrong, {"verify, fp32": "failed", "ops": "failed", "PyTorch's kernels": "skipped", "fifty steps": "failed",
+                                 "memcheck": "timed out"})
+        self.assertEqual(results["clocks"]["watts"]["median"], 612.5)
+        self.assertEqual({test["outcome"] for test in part_of(results, "ops")["tests"]}, {"died", "passed"})
+        for words in ["wte differs from step 1 on", "died: All/DeviceOps.AgreesWithItsTwin/gelu", "furthest from the CPU's by 1.00e-03",
+                      "memory planned 18.63 GiB, in use 27.94", "TIMED OUT: memcheck"]:
+            self.assertIn(words, printed)
+        self.assertRegex(printed.splitlines()[-1], "^NOT PASSED; .*json$")
+        with open(glob.glob(self.folder + "/out/*.log.txt")[0]) as file:
+            log = file.read()
+        self.assertIn("kernel Context 19999", log)
+        self.assertEqual([name for name in outcomes if f"## {name}: " not in log], [])
+        self.assertEqual(len(glob.glob(self.folder + "/out/*.train.jsonl")), 1)
+        self.assertLessEqual(len(os.listdir(self.folder + "/out")), 8)
+
+    def test_what_was_found_is_there_when_it_is_cut_off(self):
+        """In the part that hangs, by a signal that nobody hears of."""
+        self.program("bench_step", "echo this far; sleep 987")
+        process = subprocess.Popen([sys.executable, HERE + "/gpu.py", self.folder, "--out", self.folder + "/out", "--only", "verify, bf16|memcheck"],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.program("compute-sanitizer", "echo this far; exec sleep 987")
+        for line in process.stderr:
+            if "memcheck" in line:
+                break
+        log, patience = "", time.monotonic() + 20
+        while "this far" not in log and time.monotonic() < patience:
+            with open(glob.glob(self.folder + "/out/*.log.txt")[0]) as file:
+                log = file.read()
+        process.kill()
+        process.wait()
+        process.stderr.close()
+        subprocess.run(["pkill", "-f", "sleep 987"])
+        self.assertIn("this far", log)
+        with open(glob.glob(self.folder + "/out/*.json")[0]) as file:
+            results = json.load(file)
+        self.assertEqual((results["complete"], part_of(results, "verify, bf16, heads of 64")["outcome"]), (False, "passed"))
+
+
 class Build(unittest.TestCase):
     """bench/gpu.sh where it builds: on a compiler that only pretends, and a gpu.py that says what it was given."""
 
@@ -311,6 +455,9 @@ class Build(unittest.TestCase):
             copy.write(ours.read())
         with open(folder.name + "/bench/gpu.py", "w") as file:
             file.write("import sys; print('gpu.py', *sys.argv[1:])")
+        with open(folder.name + "/bench/fifty_steps.sh", "w") as file:
+            file.write('#!/bin/sh\necho "fifty_steps.sh $*" >> "$LOG"\n')
+        os.chmod(folder.name + "/bench/fifty_steps.sh", 0o700)
         for name, script in [("nvidia-smi", "printf '8.0\\n9.0\\n9.0\\n'"), ("cmake", 'echo "cmake $*" >> "$LOG"; ' + cmake)]:
             with open(folder.name + "/bin/" + name, "w") as file:
                 file.write("#!/bin/sh\n" + script + "\n")
@@ -326,6 +473,7 @@ class Build(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("-DCMAKE_CUDA_ARCHITECTURES=80-real;90a-real", log)
         self.assertIn("-DCMAKE_COMPILE_WARNING_AS_ERROR=OFF", log)
+        self.assertRegex(log, "fifty_steps.sh prepare .*build/gpu/trainer/megalith .*build/gpu/fifty_steps")
         self.assertRegex(done.stdout, "gpu.py .*build/gpu --only x")
 
     def test_for_one_architecture(self):
@@ -371,57 +519,6 @@ class Bundle(unittest.TestCase):
         status, words = self.said("2.35", "gpu.sh")
         self.assertEqual(status, 1)
         self.assertIn("glibc 2.36 or later, and this machine has 2.35", words)
-
-
-# Says when it begins and ends, and needs a GiB for each sequence. The peer knows its own way to say that.
-STEPS = """#!/bin/sh
-echo "$1 begins $2" >> "$LOG"
-[ "$2" -le "$3" ] || { echo "error: $4" >&2; exit 1; }
-echo '{"model_flops": 1, "floor": 1, "version": "0", "how": ""}'
-while read line; do echo "$1 goes" >> "$LOG"; echo '{"seconds": '$5'}'; done
-"""
-
-
-class Steps(unittest.TestCase):
-    def measure(self, device, ours_fits, theirs_fits):
-        """The row of a shape of 32 sequences, and who did what."""
-        with tempfile.TemporaryDirectory() as folder:
-            program, log = folder + "/steps", folder + "/log"
-            with open(program, "w") as file:
-                file.write(STEPS)
-            os.chmod(program, 0o700)
-            known = step.commands_of
-            self.addCleanup(setattr, step, "commands_of", known)
-            step.commands_of = lambda name, B, microbatches, o, has_torch: [
-                ("Megalith", [program, "ours", str(B), str(ours_fits), "this run needs 9.00 GiB", "1"]),
-                ("PyTorch", [program, "theirs", str(B), str(theirs_fits), "CUDA out of memory. Tried to get 2 MiB", "2"])]
-            name = "gpt2-124m-bf16" if device == "cuda" else "nanogpt-cpu-fp32"
-            row = step.measure(name, argparse.Namespace(device=device, rounds=2), dict(os.environ, LOG=log), True)
-            with open(log) as file:
-                return row, file.read().splitlines()
-
-    def test_on_a_gpu_one_program_after_the_other(self):
-        row, log = self.measure("cuda", 32, 32)
-        self.assertEqual(log, ["ours begins 32", "ours goes", "ours goes", "theirs begins 32", "theirs goes", "theirs goes"])
-        self.assertEqual((row["batch"], row["seconds"], row["peers"][0]["ratio"]), (32, 1, 2))
-
-    def test_on_the_cpu_in_turn(self):
-        _, log = self.measure("cpu", 32, 32)
-        self.assertEqual(log, ["ours begins 12", "theirs begins 12", "ours goes", "theirs goes", "ours goes", "theirs goes"])
-
-    def test_a_batch_that_does_not_fit_one_is_halved_for_all(self):
-        row, log = self.measure("cuda", 16, 8)
-        self.assertEqual([line for line in log if "begins" in line],
-                         ["ours begins 32", "ours begins 16", "theirs begins 16", "ours begins 8", "theirs begins 8"])
-        # 512 sequences of 1024 tokens a step all the same.
-        self.assertEqual((row["batch"], row["microbatches"]), (8, 64))
-        self.assertEqual((row["tokens_per_second"], row["peers"][0]["tokens_per_second"]), (2**19, 2**18))
-
-    def test_what_never_fits_is_said(self):
-        row, _ = self.measure("cuda", 0, 8)
-        self.assertEqual(row, {"name": "gpt2-124m-bf16", "why": "error: this run needs 9.00 GiB"})
-        row, _ = self.measure("cuda", 8, 0)
-        self.assertEqual((row["batch"], row["peers"][0]["why"]), (1, "error: CUDA out of memory. Tried to get 2 MiB"))
 
 
 if __name__ == "__main__":
