@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs every test once: those of the libraries that read files or compute under the
-# address and undefined-behaviour sanitizers, those of the trainer and of programs on the program as it is. With CI=true,
-# warnings are errors. tests/nightly.sh also runs the long loops, and has the sanitizers look at the trainer, at stacks and
-# for all undefined behaviour.
+# address and undefined-behaviour sanitizers, those of the trainer and of programs on the program as it is, and those of the
+# CPU's ops also as compiled for processors with AVX2 alone. With CI=true, warnings are errors. tests/nightly.sh also runs the
+# long loops, and has the sanitizers look at the trainer, at stacks and for all undefined behaviour.
 set -euo pipefail
 cd "$(dirname "$0")"
 
