@@ -13,11 +13,11 @@ bundle=${1:-$work/megalith}
 [ $# -ge 1 ] || docker/bundle.sh "$bundle" cpu --tests
 
 root=$work/root
-mkdir -p "$root/tmp" "$root/proc"
+mkdir -p "$root/tmp" "$root/proc" "$root/dev"
 take() {  # each file, and the libraries that it needs of the system's own
   local file library
   for file; do
-    file=$(readlink -f "$(command -v "$file")")
+    file=$(readlink -f "$(type -P "$file")")
     mkdir -p "$root/usr/bin"
     cp "$file" "$root/usr/bin/"
     for library in $(ldd "$file" | grep -oE '/[^ ]+'); do
@@ -26,7 +26,7 @@ take() {  # each file, and the libraries that it needs of the system's own
     done
   done
 }
-take sh readlink dirname cat sort head printf getconf env
+take sh readlink dirname cat sort head getconf env
 ln -sf "$(basename "$(readlink -f "$(command -v sh)")")" "$root/usr/bin/sh"
 [ -e "$root/bin" ] || ln -s usr/bin "$root/bin"
 # The rest of the C library, for programs take more of it than those.
@@ -35,10 +35,12 @@ for library in libc.so.6 libm.so.6 libdl.so.2 libpthread.so.0 librt.so.1 libutil
   [ -z "$path" ] || { mkdir -p "$root$(dirname "$path")" && cp -Ln "$path" "$root$path"; }
 done
 cp -r "$bundle" "$root/bundle"
+# The loader asks /proc where a program lies. The mounts are gone with the command.
 inside() {
-  local chroot=(chroot)
-  [ "$(id -u)" -eq 0 ] || chroot=(unshare --map-root-user chroot)
-  "${chroot[@]}" "$root" /usr/bin/env -i PATH=/usr/bin HOME=/tmp "$@"
+  local as_root=()
+  [ "$(id -u)" -eq 0 ] || as_root=(--map-root-user)
+  unshare "${as_root[@]}" --mount --pid --fork sh -c 'mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" &&
+    exec chroot "$@"' sh "$root" /usr/bin/env -i PATH=/usr/bin HOME=/tmp "$@"
 }
 failed=0
 starts() {  # WORDS COMMAND...: the command prints WORDS, and ends with 0
@@ -53,14 +55,15 @@ starts() {  # WORDS COMMAND...: the command prints WORDS, and ends with 0
 }
 starts megalith /bundle/bin/megalith --version
 starts megalith /bundle/megalith --version
-starts 'orterun' /bundle/bin/mpirun --version
+starts 'Open MPI' /bundle/mpirun --version
 starts 'linear_forward' /bundle/bin/bench_kernels --list
 starts '--microbatches' /bundle/bin/bench_step --help
 starts 'Layouts' /bundle/mpirun --allow-run-as-root -n 1 /bundle/bin/test_mpi --gtest_list_tests
+[ ! -e "$bundle/bin/test_gpu" ] || starts AgreesWithItsTwin /bundle/bin/test_gpu --gtest_list_tests
 # What is added later is seen as well.
 for program in "$bundle"/bin/*; do
   case ${program##*/} in
-    megalith | mpirun | orted | bench_kernels | bench_step | test_mpi) ;;
+    megalith | mpirun | orted | bench_kernels | bench_step | test_mpi | test_gpu) ;;
     *) echo "no test starts $program" >&2; failed=1 ;;
   esac
   if missing=$(inside /bundle/bin/"${program##*/}" --help 2>&1 | grep 'cannot open shared object'); then
