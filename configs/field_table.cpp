@@ -162,7 +162,8 @@ Table<Config> build_table() {
       "for the copy alone. Only the last one of a run stops it until the files are written");
   checkpoint.number(
       "on_signal_seconds", &CheckpointConfig::on_signal_seconds, "seconds", between(0, 1e6),
-      "SIGTERM, SIGINT, SIGUSR1 or SIGUSR2, to mpirun or a rank, ends the run after the step in flight with a "
+      "SIGTERM, SIGINT, SIGHUP, SIGUSR1 or SIGUSR2, to mpirun or a rank, and the death of mpirun, end the run after "
+      "the step in flight with a "
       "checkpoint and exit status 75; with 128 and the signal's number and no checkpoint where all that is expected to "
       "take longer than this, or a second signal comes. Open MPI kills the ranks soon after it got SIGTERM or SIGINT: "
       "give it SIGUSR1, or a larger odls_base_sigkill_timeout, as in OMPI_MCA_odls_base_sigkill_timeout=60 (Open MPI "

@@ -11,6 +11,7 @@
 #include "trainer/job/agreement.h"
 #include "trainer/job/log.h"
 #include "trainer/job/signal_watch.h"
+#include "trainer/session/console.h"
 #include "trainer/session/open_session.h"
 
 namespace megalith {
@@ -27,7 +28,7 @@ int run(const CommandLine& line, const Session& session) {
       });
     } catch (const JobError& e) {  // all ranks have it
       if (session.rank() == 0) {
-        fmt::print(stderr, "megalith: {}\n", e.what());
+        write_console(stderr, fmt::format("megalith: {}\n", e.what()));
         log_ended(e.what());
       }
       status = 1;
@@ -36,10 +37,10 @@ int run(const CommandLine& line, const Session& session) {
     session.broadcast_text("printed");
     return status;
   } catch (const Error& e) {
-    fmt::print(stderr, "megalith: rank {}: {} ({}:{})\n", session.rank(), e.what(), e.file(), e.line());
+    write_console(stderr, fmt::format("megalith: rank {}: {} ({}:{})\n", session.rank(), e.what(), e.file(), e.line()));
     log_ended(fmt::format("rank {}: {}", session.rank(), e.what()));
   } catch (const std::exception& e) {
-    fmt::print(stderr, "megalith: rank {}: {}\n", session.rank(), e.what());
+    write_console(stderr, fmt::format("megalith: rank {}: {}\n", session.rank(), e.what()));
     log_ended(fmt::format("rank {}: {}", session.rank(), e.what()));
   }
   session.abort(1);
@@ -59,11 +60,15 @@ int main(int argc, char** argv) {
   const megalith::CommandLine line(argc, argv);
   std::unique_ptr<megalith::Session> session;
   try {
+    if (line.ends_by_signals()) {
+      megalith::outlive_readers();
+      megalith::outlive_launcher();
+    }
     if (!line.communication().rendezvous.empty()) starting.reset();
     session = megalith::open_session(line.communication(), &argc, &argv);
     if (!line.ends_by_signals()) starting.reset();
   } catch (const std::exception& e) {
-    fmt::print(stderr, "megalith: {}\n", e.what());
+    megalith::write_console(stderr, fmt::format("megalith: {}\n", e.what()));
     return 1;
   }
   return megalith::run(line, *session);

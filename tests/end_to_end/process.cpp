@@ -93,6 +93,7 @@ Process::Process(const Args& command, const std::string& folder, const std::stri
   if (pid_ < 0) throw std::runtime_error("cannot fork");
   if (pid_ == 0) {
     ::setsid();
+    ::signal(SIGHUP, SIG_DFL);  // nohup, under which tests may run, has it ignored
     const int out = ::open(out_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0644);
     const int err = ::open(err_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0644);
     const int null = ::open("/dev/null", O_RDONLY);

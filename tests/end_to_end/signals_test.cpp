@@ -139,10 +139,10 @@ TEST_P(Signals, have_a_run_saved_that_goes_on_as_if_there_were_none) {
 
 INSTANTIATE_TEST_SUITE_P(
     EndToEnd, Signals,
-    testing::Values(SignalledRun{0, {{SIGINT, Target::group}, {SIGTERM, Target::mpirun}}},
+    testing::Values(SignalledRun{0, {{SIGINT, Target::group}, {SIGHUP, Target::group}, {SIGTERM, Target::mpirun}}},
                     SignalledRun{1, {{SIGUSR1, Target::mpirun}}},
                     SignalledRun{
-                        2, {{SIGUSR1, Target::mpirun}, {SIGUSR2, Target::first_rank}, {SIGTERM, Target::last_rank}}},
+                        2, {{SIGUSR1, Target::mpirun}, {SIGHUP, Target::first_rank}, {SIGTERM, Target::last_rank}}},
                     SignalledRun{4, {{SIGUSR2, Target::mpirun}, {SIGINT, Target::last_rank}}}),
     [](const auto& suite) { return fmt::format("on_{}_ranks", suite.param.ranks); });
 
@@ -336,8 +336,8 @@ TEST(Checkpoint, comes_by_time) {
     EXPECT_EQ(run(megalith({"checkpoint", "verify", "run/checkpoints/" + name}), scratch.folder()).status, 0) << name;
 }
 
-// Its ranks end, wherever they are, and say so where they are left to.
-TEST(Orphans, end_when_mpirun_is_killed) {
+// Nobody takes their output then, nor answers what MPI asks of mpirun.
+TEST(Orphans, save_when_mpirun_is_killed) {
   for (int ranks : {1, 2}) {
     SCOPED_TRACE(ranks);
     const Scratch scratch;
@@ -347,7 +347,38 @@ TEST(Orphans, end_when_mpirun_is_killed) {
     ::kill(process.pid(), SIGKILL);
     EXPECT_EQ(process.wait(30).status, 128 + SIGKILL);
     EXPECT_TRUE(Process::ranks_end(10)) << "they live on";
-    EXPECT_EQ(last_word(scratch / "run").find("ended: "), 0u) << last_word(scratch / "run");
+    const int64_t newest = newest_step(scratch / "run");
+    EXPECT_GT(newest, 0);
+    EXPECT_EQ(newest, read_steps(scratch / "run").back().step);
+    const std::string last = last_word(scratch / "run");
+    EXPECT_EQ(last.find("ended: the launcher's end on rank "), 0u) << last;
+    EXPECT_NE(last.find(fmt::format("; step {} is in a checkpoint in run/checkpoints", newest)), std::string::npos)
+        << last;
+  }
+}
+
+// A closed terminal, or `| head`: the run goes on, and its log says once that nobody listens.
+TEST(Output, that_nobody_reads_ends_nothing) {
+  for (const int ranks : {0, 2}) {
+    SCOPED_TRACE(ranks);
+    const Scratch scratch;
+    write_signalled_config(scratch);
+    Args pipeline{"/bin/bash", "-c", "\"$@\" 2>&1 | true; exit ${PIPESTATUS[0]}", "bash"};
+    const Args training = signalled_run(ranks, {"train.steps=20", "train.log_every=1"});
+    pipeline.insert(pipeline.end(), training.begin(), training.end());
+    const Result result = run(pipeline, scratch.folder(), 120, grace(5));
+    EXPECT_TRUE(Process::ranks_end(10));
+    const size_t trained = read_steps(scratch / "run").size();
+    EXPECT_EQ(newest_step(scratch / "run"), static_cast<int64_t>(trained));
+    const std::string last = last_word(scratch / "run");
+    if (ranks > 0) {  // mpirun itself ends its ranks where nobody reads its output, or dies of it
+      EXPECT_TRUE(last.starts_with("done: 20 steps") || last.starts_with("ended: ")) << last;
+      continue;
+    }
+    EXPECT_EQ(trained, 20u) << result.text();
+    EXPECT_EQ(last.find("done: 20 steps"), 0u) << last;
+    EXPECT_EQ(result.status, 0) << result.text();
+    EXPECT_EQ(count(read_file(scratch / "run/log.txt"), "warning: standard output cannot be written: Broken pipe"), 1u);
   }
 }
 

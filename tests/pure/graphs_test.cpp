@@ -84,10 +84,10 @@ TEST(Graphs, HoldNothingThatIsNotTheSameEachTime) {
             for (; at < part.end; at++) {
               Instruction i = program[at];
               if (part.graph == Instruction::none) continue;
-              for (const Op never : {Op::gather, Op::await_gather, Op::scatter, Op::relay, Op::collect, Op::sum_copies,
-                                     Op::share_sums, Op::sum_tensor, Op::await_sums, Op::sum_tied, Op::receive,
-                                     Op::send, Op::offload, Op::fetch, Op::await_transfer, Op::load, Op::keep_loss})
-                ASSERT_NE(i.op, never);
+              for (const Op varies : {Op::gather, Op::await_gather, Op::scatter, Op::relay, Op::collect, Op::sum_copies,
+                                      Op::share_sums, Op::sum_tensor, Op::await_sums, Op::sum_tied, Op::receive,
+                                      Op::send, Op::offload, Op::fetch, Op::await_transfer, Op::load, Op::keep_loss})
+                ASSERT_NE(i.op, varies);
               ASSERT_FALSE(i.op == Op::zero && i.slot != Instruction::none);
               recomputed += i.op == Op::recompute;
               recomputed -= i.op == Op::backward && i.saved == Instruction::none;

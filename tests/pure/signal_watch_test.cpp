@@ -57,7 +57,7 @@ void send_to_this_process(int signal) {
 class SignalWatchTest : public testing::Test {
  protected:
   ~SignalWatchTest() override {
-    for (int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) ::signal(signal, SIG_DFL);
+    for (int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2}) ::signal(signal, SIG_DFL);
   }
   EndOfProcess end_;
 };
@@ -71,8 +71,9 @@ TEST_F(SignalWatchTest, ends_at_once_while_there_is_nothing_to_save) {
 }
 
 TEST_F(SignalWatchTest, notes_the_first_and_ends_with_the_second) {
-  for (int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) {
+  for (int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2}) {
     SCOPED_TRACE(signal_name(signal));
+    ::signal(SIGHUP, SIG_DFL);  // the watch before has left it ignored
     EndOfProcess end;
     SignalWatch watch(end.rules(1000, 0));
     watch.hold();
@@ -88,6 +89,8 @@ TEST_F(SignalWatchTest, notes_the_first_and_ends_with_the_second) {
     EXPECT_EQ(end.status(0.1), 0);
     if (signal != SIGUSR2) continue;  // of the seconds that the rest takes, one is enough
     pause_for(1.1);
+    send_to_this_process(SIGHUP);  // of a terminal at which nobody can mean a second one
+    EXPECT_EQ(end.status(0.1), 0);
     send_to_this_process(SIGINT);
     EXPECT_EQ(end.status(), 128 + SIGINT);
     EXPECT_EQ(end.why(), "SIGUSR2, and then SIGINT");
@@ -117,6 +120,18 @@ TEST_F(SignalWatchTest, ends_when_the_time_of_another_rank_is_over) {
   watch.agree(SIGUSR2, 0.1);
   EXPECT_EQ(end_.status(), 128 + SIGUSR2);
   EXPECT_EQ(end_.why().find("SIGUSR2 on another rank"), 0u) << end_.why();
+}
+
+TEST_F(SignalWatchTest, leaves_a_hang_up_ignored_that_was) {
+  ::signal(SIGHUP, SIG_IGN);  // as nohup does
+  {
+    SignalWatch watch(end_.rules(1000, 0));
+    send_to_this_process(SIGHUP);
+    EXPECT_EQ(end_.status(0.3), 0);
+    watch.hold();
+    EXPECT_FALSE(watch.asked());
+  }
+  EXPECT_EQ(::signal(SIGHUP, SIG_DFL), SIG_IGN);
 }
 
 TEST_F(SignalWatchTest, gives_signals_back) {

@@ -1,7 +1,6 @@
 #include "trainer/job/log.h"
 
 #include <spdlog/sinks/base_sink.h>
-#include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include "kernels/base/check.h"
 #include "kernels/base/files.h"
 #include "trainer/job/patient_file.h"
+#include "trainer/session/console.h"
 #include "trainer/session/last_word.h"
 
 namespace megalith {
@@ -28,7 +28,16 @@ Logger logger_to(const spdlog::sink_ptr& sink, const std::string& pattern) {
   return logger;
 }
 
-Logger console() { return logger_to(std::make_shared<spdlog::sinks::stdout_color_sink_mt>(), "%v"); }
+class ConsoleSink final : public spdlog::sinks::base_sink<std::mutex> {
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    write_console(stdout, {line.data(), line.size()});
+  }
+  void flush_() override {}
+};
+
+Logger console() { return logger_to(std::make_shared<ConsoleSink>(), "%v"); }
 
 const std::string file_pattern = fmt::format("{} %v", log_time);
 
@@ -96,6 +105,13 @@ bool ended_elsewhere() try {
   return false;
 }
 
+void to_file(const std::string& text) {
+  const std::lock_guard lock(file_mutex());
+  current().ended = current().ended || ended_elsewhere();
+  if (current().ended) return;
+  current().file->info(text);
+  current().seen = size_of_file(current().path);
+}
 }  // namespace
 
 void log_line(const std::string& text, LogTo to) {
@@ -103,12 +119,10 @@ void log_line(const std::string& text, LogTo to) {
     if (before_line()) before_line()();
     current().console->info(text);
   }
-  if (to == LogTo::console || !current().file) return;
-  const std::lock_guard lock(file_mutex());
-  current().ended = current().ended || ended_elsewhere();
-  if (current().ended) return;
-  current().file->info(text);
-  current().seen = size_of_file(current().path);
+  if (!current().file) return;
+  if (to != LogTo::console) to_file(text);
+  if (const std::string lost = lost_readers(); !lost.empty())
+    to_file(fmt::format("warning: {}. The run goes on, and its lines are in this file", lost));
 }
 
 void before_console_lines(std::function<void()> work) { before_line() = std::move(work); }

@@ -1,5 +1,6 @@
-// What a job tells its user while it runs: lines on the console and, once a run has a folder, in its log.txt. spdlog writes
-// them; only log.cpp knows that, because each file that does compiles fmt's formatter anew.
+// What a job tells its user while it runs: lines on the console and, once a run has a folder, in its log.txt. spdlog
+// writes them; only log.cpp knows that, because each file that does compiles fmt's formatter anew. A console whose
+// reader is gone (session/console.h) ends nothing; log.txt says it once.
 #pragma once
 
 #include <fmt/format.h>

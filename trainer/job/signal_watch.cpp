@@ -17,9 +17,12 @@ namespace megalith {
 
 namespace {
 
-constexpr std::array<int, 4> watched_signals{SIGTERM, SIGINT, SIGUSR1, SIGUSR2};
+constexpr std::array<int, 5> watched_signals{SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
 constexpr double repeats = 1;  // seconds in which signals after the first are taken for the same
 constexpr double launcher_every = 0.2, time_every = 0.02;  // seconds between looks
+
+// The launcher, if there is one: as this process starts, so that its death is noticed whenever a watch begins.
+const pid_t parent = ::getppid();
 
 // What the handler, which may use nothing but these, leaves for the thread.
 struct Received {
@@ -38,16 +41,20 @@ int64_t nanoseconds_now() {
 }
 double seconds_now() { return static_cast<double>(nanoseconds_now()) / 1e9; }
 
-void receive(int signal, siginfo_t* info, void*) {
-  const int error = errno;
+void note(int signal, pid_t sender) {
   const int64_t now = nanoseconds_now();
   int64_t first = 0;
   if (received.at.compare_exchange_strong(first, now)) {
-    received.sender = info->si_pid;
+    received.sender = sender;
     received.signal = signal;
-  } else if (static_cast<double>(now - first) > repeats * 1e9) {
+  } else if (signal != SIGHUP && signal != launcher_gone && static_cast<double>(now - first) > repeats * 1e9) {
     received.again = signal;
   }
+}
+
+void receive(int signal, siginfo_t* info, void*) {
+  const int error = errno;
+  note(signal, info->si_pid);
   ::sem_post(&received.news);
   errno = error;
 }
@@ -70,9 +77,12 @@ Bound bound_of_mpirun() {
 }  // namespace
 
 std::string signal_name(int signal) {
+  if (signal == launcher_gone) return "the launcher's end";
   const char* name = ::sigabbrev_np(signal);
   return name ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
 }
+
+int status_of(int signal) { return signal == launcher_gone ? 1 : 128 + signal; }
 
 namespace {
 sigset_t watched_set() {
@@ -91,7 +101,7 @@ Uninterrupted::~Uninterrupted() { ::pthread_sigmask(SIG_SETMASK, &before_, nullp
 
 SignalWatch::SignalWatch(Rules rules)
     : rules_(std::move(rules)),
-      launcher_(launch_of_this_process().launcher.empty() ? 0 : ::getppid()),
+      has_launcher_(!launch_of_this_process().launcher.empty()),
       agreed_end_(std::numeric_limits<double>::infinity()) {
   received.at = 0;
   received.signal = received.again = 0;
@@ -99,7 +109,10 @@ SignalWatch::SignalWatch(Rules rules)
   struct sigaction action {};
   action.sa_sigaction = &receive;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
-  for (size_t i = 0; i < watched_signals.size(); i++) ::sigaction(watched_signals[i], &action, &actions_before[i]);
+  for (size_t i = 0; i < watched_signals.size(); i++) {
+    ::sigaction(watched_signals[i], &action, &actions_before[i]);
+    if (watched_signals[i] == SIGHUP && actions_before[i].sa_handler == SIG_IGN) ::signal(SIGHUP, SIG_IGN);
+  }
   thread_ = std::thread([this] { watch(); });
 }
 
@@ -120,8 +133,7 @@ std::optional<SignalWatch::Asked> SignalWatch::asked() const {
   const int signal = received.signal;
   if (signal == 0) return {};
   Bound bound{rules_.seconds, rules_.bound};
-  if (signal == SIGTERM && launcher_ != 0 && received.sender == launcher_ &&
-      launch_of_this_process().launcher == "mpirun")
+  if (signal == SIGTERM && has_launcher_ && received.sender == parent && launch_of_this_process().launcher == "mpirun")
     if (Bound theirs = bound_of_mpirun(); theirs.seconds < bound.seconds) bound = std::move(theirs);
   const double end = static_cast<double>(received.at) / 1e9 + bound.seconds;
   return Asked{signal, end - seconds_now(), bound.words};
@@ -133,17 +145,16 @@ void SignalWatch::agree(int signal, double seconds_left) {
 }
 
 std::optional<std::pair<int, std::string>> SignalWatch::verdict() {
-  if (launcher_ != 0 && ::getppid() != launcher_)
-    return {{1, fmt::format("process {}, which has started this rank, is gone", launcher_)}};
+  if (has_launcher_ && ::getppid() != parent) note(launcher_gone, 0);
   const std::optional<Asked> asked = this->asked();
   if (!asked) {
     if (agreed_ == 0 || seconds_now() <= agreed_end_) return {};
-    return {{128 + agreed_, signal_name(agreed_) + " on another rank; the time that it left is over"}};
+    return {{status_of(agreed_), signal_name(agreed_) + " on another rank; the time that it left is over"}};
   }
-  const int status = 128 + asked->signal;
+  const int status = status_of(asked->signal);
   const std::string name = signal_name(asked->signal);
   if (!holds_) return {{status, name}};
-  if (received.again != 0) return {{128 + received.again, name + ", and then " + signal_name(received.again)}};
+  if (received.again != 0) return {{status_of(received.again), name + ", and then " + signal_name(received.again)}};
   if (!std::exchange(judged_, true))
     if (const double needed = rules_.needed(); needed > asked->seconds_left)
       return {{status, fmt::format("{}; the step in flight and a checkpoint take {:.2g} s or more, and {:.2g} s are "

@@ -1,6 +1,6 @@
-// What asks a rank from outside to end: SIGTERM, SIGINT, SIGUSR1 and SIGUSR2, and a launcher that is gone. A thread of
-// its own looks at them, so that a rank ends in time wherever its main thread is: in a long step, in a save, or waiting
-// for a rank that is stuck.
+// What asks a rank from outside to end: SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2, and a launcher that is gone. A
+// thread of its own looks at them, so that a rank ends in time wherever its main thread is: in a long step, in a save,
+// or waiting for a rank that is stuck.
 //
 // One at a time in a process. It is not needed where there is nothing to save: there the signals' own action is right.
 #pragma once
@@ -16,8 +16,13 @@
 
 namespace megalith {
 
+// Stands for a signal where the launcher is gone: mpirun was killed, or its terminal was closed.
+constexpr int launcher_gone = 1000;
+
 // "SIGTERM".
 std::string signal_name(int signal);
+// The exit status of a process that it has ended.
+int status_of(int signal);
 
 // As long as it lives, the signals of SignalWatch do not interrupt this thread, nor those that it starts. No thread
 // that computes may run a handler: some code of matrix products keeps values beyond the stack that it has taken, where
@@ -50,8 +55,8 @@ class SignalWatch {
     std::function<void(int status, const std::string& why)> end;
   };
 
-  // From here on a signal ends the process at once, by `end`, with 128 and its number, and so does a launcher that is
-  // gone, with 1. Where no launcher started this process there is none to miss.
+  // From here on a signal ends the process at once, by `end`, and so does a launcher that is gone. Where no launcher
+  // started this process there is none to miss. SIGHUP stays ignored where it was, as nohup has it.
   explicit SignalWatch(Rules rules);
   // Signals have their own action again; where one has come, or was agreed upon, they are ignored, for the process is
   // ending. A launcher may send the same one more than once, and another to the ranks that are left when one has ended.
@@ -61,7 +66,8 @@ class SignalWatch {
 
   // From here on the first signal is only noted, and ends the process when its time is over or cannot suffice, or when
   // another one comes. What comes within a second of the first is taken for the same: a launcher passes on what each
-  // rank may have got already.
+  // rank may have got already. So is SIGHUP at any time, which the shell, the system and mpirun may each send when a
+  // terminal is closed, and a launcher that is gone.
   //
   // After SIGTERM from Open MPI's mpirun the time is at most what that leaves: it kills its ranks soon after.
   void hold();
@@ -78,7 +84,7 @@ class SignalWatch {
 
   const Uninterrupted constructing_thread_;
   const Rules rules_;
-  const pid_t launcher_;  // 0: none
+  const bool has_launcher_;
   std::atomic<bool> holds_ = false, stops_ = false;
   std::atomic<int> agreed_{0};      // the signal
   std::atomic<double> agreed_end_;  // seconds of the steady clock

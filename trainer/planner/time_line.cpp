@@ -41,7 +41,7 @@ struct Ending {
 };
 
 // The clock of one stage.
-struct Clock {
+struct StageClock {
   double now = 0;   // of the compute queue
   double host = 0;  // of the launches
   size_t at = 0;    // the event that comes next
@@ -121,7 +121,7 @@ class ClockedPlay {
   }
 
   void advance(size_t stage) {
-    Clock& clock = clocks_[stage];
+    StageClock& clock = clocks_[stage];
     const std::vector<StageTrace::Event>& events = stages_[stage].events;
     for (; clock.at < events.size(); clock.at++) {
       const StageTrace::Event& e = events[clock.at];
@@ -135,14 +135,14 @@ class ClockedPlay {
   double launch_time(const StageTrace::Op& op) const { return op.together ? in_graph : launch_time(); }
 
   void launch(size_t stage, double seconds) {
-    Clock& clock = clocks_[stage];
+    StageClock& clock = clocks_[stage];
     if (is_its_own_host_) clock.host = std::max(clock.host, clock.now);
     clock.host += seconds;
     idle(stage, clock.host, Account::launches);
   }
 
   void stretch(size_t stage, uint32_t number) {
-    Clock& clock = clocks_[stage];
+    StageClock& clock = clocks_[stage];
     const TimedStretch& timed = stretches_[stage][number];
     const StageTrace::Stretch& ops = stages_[stage].stretches[number];
     if (!with_spans_ && !is_its_own_host_ && clock.now - clock.host >= timed.lead) {
@@ -163,7 +163,7 @@ class ClockedPlay {
 
   void begin(size_t stage, const StageTrace::Event& e) {
     launch(stage, launch_time());
-    Clock& clock = clocks_[stage];
+    StageClock& clock = clocks_[stage];
     const size_t id = e.id;
     if (clock.endings.size() <= id) clock.endings.resize(id + 1);
     Ending& ending = clock.endings[id];
@@ -218,7 +218,7 @@ class ClockedPlay {
 
   // False: it cannot be known yet when that is.
   bool wait(size_t stage, const StageTrace::Event& e) {
-    Clock& clock = clocks_[stage];
+    StageClock& clock = clocks_[stage];
     Ending& ending = clock.endings[e.id];
     if (ending.joint) {
       if (!ending.joint->complete()) return false;
@@ -251,7 +251,7 @@ class ClockedPlay {
   }
 
   void idle(size_t stage, double until, Account account) {
-    Clock& clock = clocks_[stage];
+    StageClock& clock = clocks_[stage];
     if (clock.now >= until) return;
     clock.accounts[static_cast<size_t>(account)] += until - clock.now;
     note_wait(stage, clock.now, until, account);
@@ -264,7 +264,7 @@ class ClockedPlay {
 
   // Time passes, with transfers at a share of their full rate.
   void pass(size_t stage, double time, double rate) {
-    Clock& clock = clocks_[stage];
+    StageClock& clock = clocks_[stage];
     clock.now += time;
     const std::array<double, 3> rates = rates_of(stage, rate);
     for (std::deque<Moving>& queue : clock.queues) {
@@ -321,7 +321,7 @@ class ClockedPlay {
   const Hardware& hardware_;
   const bool with_spans_;
   const bool is_its_own_host_ = hardware_.device.kind == DeviceKind::cpu;
-  std::vector<Clock> clocks_;
+  std::vector<StageClock> clocks_;
   std::vector<std::array<GroupLink, num_channels + 1>> links_;  // by stage and channel of collectives; the last: host
   std::vector<std::vector<std::pair<double, Account>>> times_;  // by stage and op
   std::vector<std::vector<TimedStretch>> stretches_;            // by stage

@@ -55,6 +55,10 @@ Launch launch_of_this_process() {
   return launch_of([](const char* name) -> const char* { return std::getenv(name); });
 }
 
+// The ranks of Open MPI end a second after they have lost mpirun: PMIx tells them once so many seconds have passed in
+// which more news might come.
+void outlive_launcher() { ::setenv("PMIX_MCA_pmix_event_caching_window", "1000000", 0); }
+
 bool may_have_peers(const char* const* environment) {
   for (; *environment; environment++) {
     const std::string_view line = *environment;

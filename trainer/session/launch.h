@@ -19,6 +19,10 @@ struct Launch {
 Launch launch_of(const std::function<const char*(const char*)>& variable);
 Launch launch_of_this_process();
 
+// From here on, and before MPI_Init, mpirun's death does not end this process: who calls it watches its launcher
+// itself.
+void outlive_launcher();
+
 // Whether anybody may have started this process beside others: a launcher of the above, or one that MPI knows by what
 // its process manager (PMI, PMIx, ALPS, PALS, Flux) puts into the environment, which is lines NAME=VALUE and a null
 // pointer.

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "trainer/session/call_pages.h"
+#include "trainer/session/console.h"
 #include "trainer/session/hang.h"
 #include "trainer/session/last_word.h"
 #include "trainer/session/machine.h"
@@ -234,8 +235,7 @@ class WatchedSession::Watchdog {
 
   // On the console, and in the log behind `as`; but a log that has its last word gets no other.
   void say(const std::string& text, const std::string& as = "") {
-    fmt::print(stderr, "megalith: {}\n", text);
-    std::fflush(stderr);
+    write_console(stderr, fmt::format("megalith: {}\n", text));
     std::string log;
     int64_t begin = 0;
     {

@@ -17,6 +17,7 @@
 #include "kernels/base/files.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/log.h"
+#include "trainer/session/console.h"
 
 namespace megalith {
 
@@ -166,7 +167,7 @@ int Ending::say(bool saved) const {
     log_line("ended: " + why, LogTo::console);
     log_ended(why);
   }
-  return saved ? ended_by_signal : 128 + agreed_->signal;
+  return saved ? ended_by_signal : status_of(agreed_->signal);
 }
 
 void Ending::end_now(int status, const std::string& why) const {
@@ -174,8 +175,8 @@ void Ending::end_now(int status, const std::string& why) const {
   std::this_thread::sleep_for(std::chrono::milliseconds(20 * std::min(session_.rank(), 10)));
   const Left left = what_is_left();
   const std::string all = fmt::format("rank {}: {}; {}", session_.rank(), why, left.words);
-  if (log_ended(all)) fmt::print(stderr, "megalith: {}\n", all);
-  session_.abort(left.everything && status > 128 ? ended_by_signal : status);
+  if (log_ended(all)) write_console(stderr, fmt::format("megalith: {}\n", all));
+  session_.abort(left.everything ? ended_by_signal : status);
 }
 
 Ending::Left Ending::what_is_left() const try {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "trainer/session/console.h"
 #include "trainer/train/terminal.h"
 
 namespace megalith {
@@ -22,14 +23,12 @@ void ProgressBar::draw(double share, const std::string& text) {
   const int full = static_cast<int>(std::clamp(share, 0.0, 1.0) * width);
   const std::string line =
       fmt::format("[{:=<{}}{:<{}}] {:5.1f}%  {}", "", full, "", width - full, 100 * std::clamp(share, 0.0, 1.0), text);
-  fmt::print(out_, "\r\033[K{}", line.substr(0, columns));
-  std::fflush(out_);
+  write_console(out_, "\r\033[K" + line.substr(0, columns));
 }
 
 void ProgressBar::clear() {
   if (!drawn_.exchange(false)) return;
-  fmt::print(out_, "\r\033[K");
-  std::fflush(out_);
+  write_console(out_, "\r\033[K");
 }
 
 }  // namespace megalith
