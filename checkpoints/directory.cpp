@@ -130,16 +130,21 @@ std::set<int64_t> steps_of(const std::vector<std::string>& checkpoints) {
   return steps;
 }
 
-std::vector<std::string> prune_checkpoints(const std::string& directory, int64_t keep, const Needed& needed) {
+Pruned prune_checkpoints(const std::string& directory, int64_t keep, const Needed& needed) {
   CHECK(keep >= 0, "cannot keep {} checkpoints; 0 keeps all", keep);
-  std::vector<std::string> removed;
+  Pruned pruned;
+  const auto remove = [&](const std::string& path, const auto& removal) {
+    try {
+      removal();
+      pruned.removed.push_back(path);
+    } catch (const Error& e) {
+      pruned.failures.push_back(e.what());
+    }
+  };
   const Entries entries = entries_of(directory);
   for (const auto* leftovers : {&entries.unfinished, &entries.removed})
-    for (const Entry& e : *leftovers) {
-      remove_all(e.path);
-      removed.push_back(e.path);
-    }
-  if (keep == 0) return removed;
+    for (const Entry& e : *leftovers) remove(e.path, [&] { remove_all(e.path); });
+  if (keep == 0) return pruned;
   const std::vector<std::string> complete = list_checkpoints(directory);
   const std::set<int64_t> stay = needed ? needed(steps_of(complete)) : std::set<int64_t>{};
   for (size_t i = static_cast<size_t>(keep); i < complete.size(); i++) {
@@ -147,11 +152,12 @@ std::vector<std::string> prune_checkpoints(const std::string& directory, int64_t
     // Renamed first: a death half way leaves a folder that nobody takes for a checkpoint.
     const std::string name = fs::path(complete[i]).filename().string();
     const std::string doomed = fmt::format("{}/.{}.removed", directory, name);
-    move_file(complete[i], doomed);
-    remove_all(doomed);
-    removed.push_back(complete[i]);
+    remove(complete[i], [&] {
+      move_file(complete[i], doomed);
+      remove_all(doomed);
+    });
   }
-  return removed;
+  return pruned;
 }
 
 }  // namespace megalith

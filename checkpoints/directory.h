@@ -50,9 +50,14 @@ std::vector<std::string> checkpoints_before(const std::string& directory, int64_
 
 // Removes checkpoints of use beyond the `keep` newest (0: keeps all), but for those of the steps that `needed` says of
 // all their steps, and the unfinished folders of earlier deaths. Other step-* folders are neither counted nor removed.
-// Must not run while a checkpoint is being written to the same directory. Returns the paths removed.
+// Must not run while a checkpoint is being written to the same directory. What cannot be removed (another reader has it
+// open on a network's file system, say) stays, for the next prune to try again.
+struct Pruned {
+  std::vector<std::string> removed;
+  std::vector<std::string> failures;  // a sentence for each folder that stays
+};
 using Needed = std::function<std::set<int64_t>(const std::set<int64_t>& steps)>;
-std::vector<std::string> prune_checkpoints(const std::string& directory, int64_t keep, const Needed& needed = {});
+Pruned prune_checkpoints(const std::string& directory, int64_t keep, const Needed& needed = {});
 
 std::set<int64_t> steps_of(const std::vector<std::string>& checkpoints);
 

@@ -245,7 +245,7 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
   if (all_made) {
     PrepareReport report = all_made->report;
     report.continued = true;
-    folder.publish(all_made->names);
+    report.left = folder.publish(all_made->names);
     return report;
   }
 
@@ -310,7 +310,7 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
     }
   report.most_common = common_pieces(bins, *tokenizer, threads, report.train.tokens);
   folder.note(PrepareFolder::publishing, to_json(PrepareMade{names, report}));
-  folder.publish(names);
+  report.left = folder.publish(names);
   return report;
 }
 

@@ -59,6 +59,7 @@ struct PrepareReport {
   int64_t bad_documents = 0;
   std::string first_bad;   // what is bad about it
   bool continued = false;  // what an earlier prepare had begun
+  std::string left{};      // all is made, but OUT/prepare.partial could not be removed: why; empty: it is gone
 };
 
 // Called by one thread at a time, not always the caller's: what is being done, and how many of how many bytes on the

@@ -68,7 +68,7 @@ PrepareFolder::PrepareFolder(const std::string& out) : out_(out), partial_(out_ 
 PrepareFolder::~PrepareFolder() {
   if (keeps_ || published_) return;
   try {
-    remove_all(partial_.string());
+    remove_partial();
   } catch (const Error&) {  // there is an error under way already
   }
   clean_out();
@@ -100,7 +100,7 @@ void PrepareFolder::refuse_existing() const {
         (out_ / found.front()).string());
 }
 
-void PrepareFolder::publish(const std::vector<std::string>& names) {
+std::string PrepareFolder::publish(const std::vector<std::string>& names) {
   for (const std::string& name : names)
     CHECK(is_published(name), "{} names {}, which no prepare makes; remove the folder {} to start over",
           path(publishing), name, partial_.string());
@@ -122,9 +122,20 @@ void PrepareFolder::publish(const std::vector<std::string>& names) {
     throw;
   }
   published_ = true;
-  // By this note the next one knows that it has only this to do, should this one die here.
-  for (const std::string& name : names_in(partial_))
-    if (name != publishing && name != "lock") remove_all(path(name));
+  try {
+    // By this note the next one knows that it has only this to do, should this one die here.
+    for (const std::string& name : names_in(partial_))
+      if (name != publishing && name != "lock") remove_all(path(name));
+    remove_partial();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+// Some network file systems keep the name of a file that is open, and then the folder is not empty.
+void PrepareFolder::remove_partial() {
+  lock_.reset();
   remove_all(partial_.string());
 }
 

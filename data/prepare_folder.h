@@ -49,11 +49,13 @@ class PrepareFolder {
   // An Error if OUT has a file or folder that a prepare makes.
   void refuse_existing() const;
   // Moves those of the names that are not there yet into OUT, in their order, and ends the work. Names are those of
-  // token files and of the tokenizer.
-  void publish(const std::vector<std::string>& names);
+  // token files and of the tokenizer. Returns why prepare.partial, which is needless then, could not be removed; empty:
+  // it is gone. A prepare of the same into the same OUT tries again.
+  std::string publish(const std::vector<std::string>& names);
 
  private:
   void read_note(const std::string& name, const std::function<void(const nlohmann::json& json)>& read) const;
+  void remove_partial();
   void clean_out() const;
 
   std::filesystem::path out_, partial_;

@@ -1,5 +1,6 @@
 // Which folders count as checkpoints, which are pruned, and that nothing complete is ever overwritten.
 #include <array>
+#include <cerrno>
 #include <limits>
 
 #include "tests/checkpoints/helpers.h"
@@ -47,16 +48,34 @@ TEST(Directory, pruning_keeps_the_newest_complete_ones) {
   for (int64_t step = 1; step <= 5; step++) write_checkpoint(folder.path(), step);
   fs::remove(folder / "step-00000005/rank-00000.h5");  // the newest is not complete, and does not count
   begin_checkpoint(folder.path(), 6);
-  EXPECT_EQ(prune_checkpoints(folder.path(), 0), (std::vector{folder / ".step-00000006.partial"}));
-  EXPECT_EQ(prune_checkpoints(folder.path(), 2), (std::vector{folder / "step-00000002", folder / "step-00000001"}));
+  EXPECT_EQ(prune_checkpoints(folder.path(), 0).removed, (std::vector{folder / ".step-00000006.partial"}));
+  EXPECT_EQ(prune_checkpoints(folder.path(), 2).removed,
+            (std::vector{folder / "step-00000002", folder / "step-00000001"}));
   EXPECT_EQ(list_checkpoints(folder.path()), (std::vector{folder / "step-00000004", folder / "step-00000003"}));
   EXPECT_TRUE(fs::exists(folder / "step-00000005"));
-  EXPECT_TRUE(prune_checkpoints(folder.path(), 2).empty());
-  EXPECT_EQ(prune_checkpoints(folder.path(), 1).size(), 1u);
+  EXPECT_TRUE(prune_checkpoints(folder.path(), 2).removed.empty());
+  EXPECT_EQ(prune_checkpoints(folder.path(), 1).removed.size(), 1u);
   CheckpointReader reader(folder / "step-00000004");
   EXPECT_TRUE(reads_right(reader));
   EXPECT_THROW(prune_checkpoints(folder.path(), -1), Error);
-  EXPECT_TRUE(prune_checkpoints(folder / "absent", 1).empty());
+  EXPECT_TRUE(prune_checkpoints(folder / "absent", 1).removed.empty());
+}
+
+// Another reader has it open on a network's file system, or a file is immutable.
+TEST(Directory, pruning_leaves_what_cannot_be_removed_to_the_next) {
+  const TemporaryFolder folder;
+  for (int64_t step = 1; step <= 4; step++) write_checkpoint(folder.path(), step);
+  const std::string stuck = folder / ".step-00000002.removed";
+  {
+    const FileHook hook(
+        [&](const FileEvent& e) { return FileFate{e.call == FileCall::remove && e.path == stuck ? EBUSY : 0}; });
+    const Pruned pruned = prune_checkpoints(folder.path(), 2);
+    EXPECT_EQ(pruned.removed, (std::vector{folder / "step-00000001"}));
+    EXPECT_EQ(pruned.failures, (std::vector{"cannot remove " + stuck + ": Device or resource busy"}));
+  }
+  EXPECT_EQ(list_checkpoints(folder.path()), (std::vector{folder / "step-00000004", folder / "step-00000003"}));
+  EXPECT_EQ(prune_checkpoints(folder.path(), 2).removed, (std::vector{stuck}));
+  EXPECT_FALSE(fs::exists(stuck));
 }
 
 TEST(Directory, pruning_leaves_what_is_needed) {
@@ -66,7 +85,7 @@ TEST(Directory, pruning_leaves_what_is_needed) {
     EXPECT_EQ(steps, (std::set<int64_t>{1, 2, 3, 4, 5}));
     return std::set<int64_t>{2};
   };
-  EXPECT_EQ(prune_checkpoints(folder.path(), 2, needed),
+  EXPECT_EQ(prune_checkpoints(folder.path(), 2, needed).removed,
             (std::vector{folder / "step-00000003", folder / "step-00000001"}));
 }
 
@@ -97,7 +116,7 @@ TEST(Directory, what_is_not_finite_is_said_and_of_no_use) {
     // It is whole and can be looked at; it is in nobody's way.
     EXPECT_TRUE(verify_checkpoint(path).damaged.empty());
     EXPECT_NE(describe_checkpoint(path).find("\nNOT FINITE: 1 value"), std::string::npos);
-    EXPECT_EQ(prune_checkpoints(folder.path(), 1), (std::vector{folder / "step-00000001"}));
+    EXPECT_EQ(prune_checkpoints(folder.path(), 1).removed, (std::vector{folder / "step-00000001"}));
     EXPECT_EQ(write_with(1, folder.path(), 3), path);
     EXPECT_TRUE(fs::exists(path + ".damaged-1"));
   }

@@ -92,16 +92,18 @@ TEST(FileCalls, a_full_disk_at_any_of_them_leaves_the_checkpoint_before) {
       save_step(folder.path(), 1);
       std::string refused;
       FileCall call{};
+      bool tidies_up = false;
       const auto full = [&](const FileEvent& e) {
         refused = e.path;
         call = e.call;
+        tidies_up = fs::exists(checkpoint_path(folder.path(), 2));
         return FileFate{ENOSPC, torn ? e.bytes / 2 : 0};
       };
       bool saved = false;
       try {
         if (!save_with(n, folder.path(), full)) break;
         saved = true;
-        EXPECT_EQ(call, FileCall::remove) << "nothing else can be done without";
+        EXPECT_TRUE(call == FileCall::remove || tidies_up) << "nothing else can be done without";
       } catch (const Error& e) {
         const std::string message = e.what();
         EXPECT_NE(message.find(refused), std::string::npos) << message;

@@ -1,5 +1,9 @@
 #include "data/prepare.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 
@@ -212,6 +216,40 @@ TEST(Prepare, UnwritableFolder) {
   Scratch scratch;
   const PrepareOptions options = options_of({scratch.write("text", "some text\n")}, "bytes", scratch.path("text/out"));
   EXPECT_ERROR(prepare(options), "text/out", "cannot make the folder");
+}
+
+// As on a file system that keeps the name of an open file, so that its folder cannot be removed.
+TEST(Prepare, RemovesItsFolderOnceItsLockIsClosed) {
+  Scratch scratch;
+  const PrepareOptions options = options_of({scratch.write("text", "some text\n")}, "bytes", scratch.path("out"));
+  const std::string partial = scratch.path("out/prepare.partial");
+  const auto is_locked = [&] {
+    const int lock = ::open((partial + "/lock").c_str(), O_RDWR);
+    const bool locked = lock >= 0 && ::flock(lock, LOCK_EX | LOCK_NB) != 0;
+    ::close(lock);
+    return locked;
+  };
+  const FileHook hook([&](const FileEvent& event) {
+    return FileFate{event.call == FileCall::remove && event.path == partial && is_locked() ? ENOTEMPTY : 0};
+  });
+  EXPECT_EQ(prepare(options).left, "");
+  EXPECT_FALSE(fs::exists(partial));
+}
+
+// All is made then, and the next prepare of the same has only this to do.
+TEST(Prepare, IsDoneWhereItsFolderCannotBeRemoved) {
+  Scratch scratch;
+  const PrepareOptions options = options_of({scratch.write("text", "some text\n")}, "bytes", scratch.path("out"));
+  const std::string partial = scratch.path("out/prepare.partial");
+  {
+    const FileHook hook([&](const FileEvent& event) {
+      return FileFate{event.call == FileCall::remove && event.path == partial ? EBUSY : 0};
+    });
+    EXPECT_NE(prepare(options).left.find("cannot remove " + partial), std::string::npos);
+  }
+  EXPECT_TRUE(fs::exists(scratch.path("out/train.bin")));
+  EXPECT_EQ(prepare(options).left, "");
+  EXPECT_FALSE(fs::exists(partial));
 }
 
 // Whichever call to the system it is that finds the disk full, and after whatever part of a write.

@@ -127,10 +127,13 @@ int64_t Checkpointer::bytes() const {
   return all;
 }
 
-void Checkpointer::prune(const Sanity& sanity) const {
+std::vector<std::string> Checkpointer::prune(const Sanity& sanity) const try {
   const CheckpointConfig& c = config_.checkpoint;
-  prune_checkpoints(c.directory, c.keep,
-                    [&](const auto& steps) { return needed_checkpoints(steps, sanity, c.settle, c.keep_every); });
+  return prune_checkpoints(c.directory, c.keep,
+                           [&](const auto& steps) { return needed_checkpoints(steps, sanity, c.settle, c.keep_every); })
+      .failures;
+} catch (const Error& e) {  // what is there cannot be seen; a save that cannot be made for it says so itself
+  return {e.what()};
 }
 
 Saving::Task Checkpointer::task(const Progress& progress, bool keep_all, std::vector<StoredPiece> pieces) const {
@@ -156,7 +159,7 @@ Saving::Task Checkpointer::task(const Progress& progress, bool keep_all, std::ve
     task.state["course"] = to_json(*course_);
     task.state["orders"] = orders_with(resumed_, resumed_at_.step, resumed_at_.sequences, *course_);
   }
-  if (!keep_all) task.prune = [this, sanity = progress.sanity] { prune(sanity); };
+  if (!keep_all) task.prune = [this, sanity = progress.sanity] { return prune(sanity); };
   return task;
 }
 

@@ -88,8 +88,8 @@ class Checkpointer {
   void initialize_weights();
 
  private:
-  // Deletes what is not needed. On one rank.
-  void prune(const Sanity& sanity) const;
+  // Deletes what is not needed, and says what it could not delete. On one rank.
+  std::vector<std::string> prune(const Sanity& sanity) const;
   // Every piece of state of this rank.
   std::vector<HeldPiece> held(bool parameters_only) const;
   // Of what it saves.

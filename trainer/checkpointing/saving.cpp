@@ -18,7 +18,7 @@ void Saving::work() noexcept {
   const bool first = session_.rank() == 0;
   try {
     if (phase_ == Phase::prepare && first) {
-      if (task_.prune) task_.prune();
+      prune();
       result_ = begin_checkpoint(task_.directory, task_.step);
     }
     if (phase_ == Phase::write) result_ = to_text(writer_.write(folder_, session_.rank(), task_.pieces));
@@ -35,7 +35,12 @@ void Saving::publish() {
   for (const std::string& text : records_) manifest.files.push_back(file_record_from_text(text));
   saved_.not_finite = what_is_not_finite(manifest);
   saved_.path = publish_checkpoint(folder_, std::move(manifest));
-  if (task_.prune && saved_.not_finite.empty()) task_.prune();
+  if (saved_.not_finite.empty()) prune();
+}
+
+// What could not be deleted before the save is tried again after it, and what counts is what stays then.
+void Saving::prune() {
+  if (task_.prune) saved_.left = task_.prune();
 }
 
 bool Saving::agree() {

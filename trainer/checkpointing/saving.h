@@ -22,8 +22,9 @@ namespace megalith {
 struct Saved {
   int64_t step = 0;
   std::string path{};
-  std::string not_finite{};  // what it holds of such values, in words (what_is_not_finite); empty: nothing
-  double seconds = 0;        // that this rank worked for it
+  std::string not_finite{};         // what it holds of such values, in words (what_is_not_finite); empty: nothing
+  double seconds = 0;               // that this rank worked for it
+  std::vector<std::string> left{};  // on rank 0: why needless folders could not be deleted, a sentence each
 };
 
 class Saving {
@@ -33,8 +34,9 @@ class Saving {
     int64_t step = 0;
     std::vector<StoredPiece> pieces;  // of this rank; their memory outlives the save
     // Of rank 0.
-    nlohmann::json state;           // for the manifest
-    std::function<void()> prune{};  // deletes what is needless; none: nothing is deleted
+    nlohmann::json state;  // for the manifest
+    // Deletes what is needless, and says what it could not delete; none: nothing is deleted.
+    std::function<std::vector<std::string>()> prune{};
   };
 
   // Session and writer, which is used by nobody else meanwhile, outlive it.
@@ -43,7 +45,8 @@ class Saving {
   // This rank's part of the phase. An error is kept for agree().
   void work() noexcept;
   // Collective, after work(): whether there is another phase. JobError: a rank could not do its part; all are told, no
-  // unfinished folder is left, and earlier checkpoints are untouched but for those that were needless.
+  // unfinished folder is left, if it can be removed, and earlier checkpoints are untouched but for those that were
+  // needless.
   bool agree();
   // After the last phase.
   const Saved& saved() const { return saved_; }
@@ -51,6 +54,7 @@ class Saving {
  private:
   enum class Phase { prepare, write, publish };
   void publish();
+  void prune();
 
   const Session& session_;
   RankFileWriter& writer_;

@@ -76,6 +76,7 @@ void print(const PrepareReport& r, const PrepareOptions& options) {
   for (const auto& [text, share] : r.most_common)
     pieces += fmt::format("{}{} {:.1f} %", pieces.empty() ? "" : ", ", quoted(text), 100 * share);
   fmt::print("most common tokens: {}\n", pieces);
+  if (!r.left.empty()) fmt::print("warning: {}; nothing there is needed any more\n", r.left);
   if (r.bad_documents > 0)
     fmt::print("left out {}; the first: {}\n", counted(r.bad_documents, "bad document"), r.first_bad);
 }

@@ -388,6 +388,7 @@ void Run::saved_beside_steps(const std::optional<Saved>& saved) {
 void Run::note(const Saved& saved) {
   if (saved.not_finite.empty()) saved_ = saved.step;
   log_info("step {}  checkpoint {}", saved.step, saved.path);
+  for (const std::string& why : saved.left) log_warning("{}; the next save tries again", why);
 }
 
 void Run::check_finite(const Saved& saved) {
