@@ -80,6 +80,27 @@ TEST_F(Handshake, another_file_of_the_same_name_on_one_rank) {
   expect_refusal(parts, {"rank 2: ", "node1/tokens.bin (cannot open ", "No such file"});
 }
 
+// All else is the same, so this alone shows it, and at once: the first save may be hours away.
+TEST_F(Handshake, another_checkpoint_folder_of_the_same_name_on_one_rank) {
+  for (const char* node : {"node0", "node1"})
+    write_reference_config(scratch / node + "/config.toml", reference("tiny"), "");
+  const Args args{"train", "config.toml", "run.output=run"};
+  const std::vector<Part> parts{{2, args, MEGALITH_PROGRAM, "node0"}, {1, args, MEGALITH_PROGRAM, "node1"}};
+  const auto expect_end = [&](const std::string& words) {
+    const Result result = run(mpirun(parts), scratch.folder());
+    EXPECT_EQ(result.status, 1) << result.text();
+    EXPECT_NE(result.err.find("megalith: rank 2: " + words), std::string::npos) << result.text();
+    EXPECT_NE(result.err.find("start all ranks in one working directory"), std::string::npos) << result.text();
+    EXPECT_TRUE(read_steps(scratch / "node0/run").empty());
+    for (const auto& entry : fs::directory_iterator(scratch / "node0/run/checkpoints"))
+      EXPECT_EQ(entry.path().filename(), "lock") << "nothing is left behind";
+  };
+  expect_end("cannot write run/checkpoints/");
+  fs::create_directories(scratch / "node1/run/checkpoints");
+  expect_end("the checkpoint folder " + (scratch / "node1/run/checkpoints") + " on " + host() +
+             " is not that of rank 0, which is " + (scratch / "node0/run/checkpoints"));
+}
+
 // So early that one has no config to compare.
 TEST_F(Handshake, no_config_on_one_rank) {
   expect_refusal({{1, train_it}, {1, {"train", "absent.toml"}}, {1, train_it}},

@@ -9,6 +9,7 @@
 #include "kernels/base/counted.h"
 #include "kernels/base/device.h"
 #include "kernels/gemm_cuda.h"
+#include "trainer/checkpointing/shared_folder.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/handshake.h"
@@ -54,6 +55,7 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
     check_start(config_, *course);
   });
   together(session, [&] { folder_.emplace(config_, tokenizer.get(), session.rank()); });
+  check_all_see(config_.checkpoint.directory, session);
   ending_.emplace(config_.checkpoint, session);
   session.remember_in(config_.run.output + "/calls", config_.run.output + "/log.txt");
   work_->open();

@@ -1,0 +1,91 @@
+#include "trainer/checkpointing/shared_folder.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <random>
+#include <thread>
+
+#include "checkpoints/checksum.h"
+#include "kernels/base/files.h"
+#include "trainer/job/agreement.h"
+
+namespace megalith {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* prefix = ".seen-by-all-";
+constexpr int looks = 50;  // a tenth of a second apart: a network's file system may show a new name late
+
+std::string place_of(const std::string& folder) {
+  std::error_code error;
+  const fs::path whole = fs::absolute(folder, error);
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  return fmt::format("{} on {}", error ? folder : whole.string(), host);
+}
+
+bool holds(const std::string& path, const std::string& text) {
+  for (int look = 0; look < looks; look++) try {
+      if (look > 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      if (read_file(path) == text) return true;
+    } catch (const Error&) {
+    }
+  return false;
+}
+
+// Of a job that died in here; that none is at work there, the lock on the folder says.
+void remove_leftovers(const std::string& folder, const std::string& job) {
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator(); entry.increment(error))
+    if (const std::string name = entry->path().filename().string();
+        name.starts_with(prefix) && !name.starts_with(prefix + job))
+      discard(entry->path().string());
+}
+
+}  // namespace
+
+void check_all_see(const std::string& folder, const Session& session) {
+  if (session.size() == 1) return;
+  const std::string job = session.broadcast_text(hex(std::random_device()()) + hex(std::random_device()()));
+  const std::string place_of_rank_0 = session.broadcast_text(place_of(folder));
+  const auto file_of = [&](int rank) { return fmt::format("{}/{}{}.rank-{:05}", folder, prefix, job, rank); };
+  constexpr const char* remedy =
+      "start all ranks in one working directory, or set checkpoint.directory to a folder of a file system that all see";
+  const std::string mine = file_of(session.rank());
+  const auto see = [&] {
+    together(session, [&] {
+      if (session.rank() == 0) remove_leftovers(folder, job);
+      try {
+        File(mine, File::Use::create).append(job);
+      } catch (const Error& e) {
+        FAIL("{}, where every rank saves its part of a checkpoint. On rank 0 the folder is {}, here {}; {}", e.what(),
+             place_of_rank_0, place_of(folder), remedy);
+      }
+    });
+    together(session, [&] {
+      CHECK(holds(file_of(0), job),
+            "the checkpoint folder {} is not that of rank 0, which is {}: no checkpoint would be complete; {}",
+            place_of(folder), place_of_rank_0, remedy);
+    });
+    // What each sees of rank 0, and rank 0 of each, all see of each other.
+    together(session, [&] {
+      for (int rank = 1; session.rank() == 0 && rank < session.size(); rank++)
+        CHECK(holds(file_of(rank), job),
+              "what rank {} writes into the checkpoint folder {} is not seen there by rank 0; {}", rank,
+              place_of_rank_0, remedy);
+    });
+  };
+  try {
+    see();
+  } catch (const JobError&) {
+    discard(mine);
+    throw;
+  }
+  discard(mine);
+}
+
+}  // namespace megalith
