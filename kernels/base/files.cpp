@@ -200,6 +200,13 @@ void File::sync() {
   CHECK(error == 0, "cannot flush {} to the disk: {}", path_, why(error, path_));
 }
 
+bool File::is_at_its_path() const {
+  struct stat mine {
+  }, there{};
+  return ::fstat(fd_, &mine) == 0 && ::stat(path_.c_str(), &there) == 0 && mine.st_dev == there.st_dev &&
+         mine.st_ino == there.st_ino;
+}
+
 DirectMemory::DirectMemory(int64_t bytes) : bytes_(bytes) {
   void* const p =
       ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -71,6 +71,8 @@ class File {
   // systems that cannot.
   void reserve(int64_t bytes);
   void sync();  // what was written is on the disk
+  // Whether path() names this file still, which others may have removed or replaced.
+  bool is_at_its_path() const;
 
  protected:
   void close();
@@ -197,6 +199,8 @@ class FolderLock {
 
   // Why this file system cannot lock, and so nothing keeps others out; else empty.
   const std::string& absent() const { return absent_; }
+  // Whether the folder has this lock still: who removes it lets another in.
+  bool holds() const { return file_.is_at_its_path(); }
 
  private:
   File file_;

@@ -3,6 +3,7 @@
 #include "trainer/job/patient_file.h"
 
 #include <cerrno>
+#include <filesystem>
 #include <optional>
 
 #include "checkpoints/directory.h"
@@ -129,6 +130,35 @@ TEST_F(PatientLines, AreWrittenOverAHalfThatCouldNotBeRemoved) {
   half_stays_ = false;
   file.append("four\n");
   EXPECT_EQ(read_file(path_), "one\nthree\nfour\n");
+}
+
+TEST_F(PatientLines, AreThereAgainWhereTheirFileIsRemoved) {
+  const std::string folder = scratch_.path("folder"), path = folder + "/lines";
+  make_folders(folder, "");
+  PatientFile file(path, true, tell());
+  file.append("one\n");
+  EXPECT_EQ(file.sync(), "");
+  for (const std::string& removed : {path, folder}) {
+    std::filesystem::remove_all(removed);
+    file.append("more\n");
+    EXPECT_EQ(file.sync(), path + " was removed under this run, and is there again with what it held");
+    EXPECT_EQ(file.sync(), "");
+  }
+  file.append("last\n");
+  EXPECT_EQ(read_file(path), "one\nmore\nmore\nlast\n");
+  EXPECT_TRUE(told_.empty());
+}
+
+TEST_F(PatientLines, GoOnBehindAnotherFileOfTheirName) {
+  PatientFile file(path_, true, tell());
+  file.append("one\n");
+  std::filesystem::rename(path_, path_ + ".old");
+  scratch_.write("lines", "new\n");
+  file.append("two\n");
+  EXPECT_NE(file.sync().find("lines is another file than this run has opened"), std::string::npos);
+  file.append("three\n");
+  EXPECT_EQ(read_file(path_), "new\nthree\n");
+  EXPECT_EQ(read_file(path_ + ".old"), "one\ntwo\n");
 }
 
 // Of a run of ten steps, metrics and log cannot be written in the middle, nor a trace; checkpoints can.

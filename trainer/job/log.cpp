@@ -49,9 +49,9 @@ class FileSink final : public spdlog::sinks::base_sink<std::mutex> {
           if (console) console->info("warning: " + trouble);
         }) {}
 
-  void sync() {
+  std::string sync() {
     const std::lock_guard lock(mutex_);
-    file_.sync();
+    return file_.sync();
   }
 
  protected:
@@ -140,8 +140,12 @@ void log_to_console_and(const std::string& path) {
   current() = {to_console, logger_to(sink, file_pattern), sink, path, begin, begin};
 }
 
-void sync_log() {
-  if (current().sink) current().sink->sync();
+std::string sync_log() {
+  if (!current().sink) return "";
+  const std::lock_guard lock(file_mutex());
+  std::string trouble = current().sink->sync();
+  if (!trouble.empty()) current().begin = std::min(current().begin, current().seen = size_of_file(current().path));
+  return trouble;
 }
 
 bool log_ended(const std::string& why) try {

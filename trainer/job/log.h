@@ -34,8 +34,8 @@ void log_nowhere(const std::string& path = {});
 // To both, in the file with the time and after what it holds, whatever its disk does later (patient_file.h). Error: the
 // file cannot be opened.
 void log_to_console_and(const std::string& path);
-// What was said so far is on the disk of the file.
-void sync_log();
+// What was said so far is on the disk of the file. Returns a sentence where the file had been removed (patient_file.h).
+std::string sync_log();
 
 // The last line of a run in its log.txt says how it ended: "done: ..." by log_info, or "ended: ..." by this, in one
 // line. Where neither is the last, the run goes on, or nobody was left to say it. From any rank and any thread; no rank

@@ -1,6 +1,7 @@
 #include "trainer/job/patient_file.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "kernels/base/counted.h"
@@ -8,10 +9,10 @@
 namespace megalith {
 
 PatientFile::PatientFile(const std::string& path, bool lines, Tell tell)
-    : file_(path, File::Use::append), tell_(std::move(tell)), end_(file_.size()) {
+    : file_(std::in_place, path, File::Use::append), tell_(std::move(tell)), end_(file_->size()) {
   if (!lines || end_ == 0) return;
   char last = '\n';
-  file_.read(end_ - 1, &last, 1);
+  file_->read(end_ - 1, &last, 1);
   if (last != '\n') kept_ = "\n";
 }
 
@@ -20,7 +21,7 @@ PatientFile::~PatientFile() {
   write();
   if (kept_lines_ > 0)
     tell_(fmt::format("{} of {} could not be written and are lost", counted(kept_lines_ + lost_lines_, "line"),
-                      file_.path()));
+                      file_->path()));
 }
 
 void PatientFile::append(const std::string& text, int64_t count) {
@@ -35,21 +36,54 @@ void PatientFile::append(const std::string& text, int64_t count) {
   write();
 }
 
-void PatientFile::sync() {
+std::string PatientFile::sync() {
+  const std::string trouble = file_->is_at_its_path() ? "" : find_again();
   write();
-  if (failing_) return;
+  if (failing_) return trouble;
   try {
-    file_.sync();
+    file_->sync();
   } catch (const Error& e) {
     fail(e.what());
   }
+  return trouble;
+}
+
+std::string PatientFile::find_again() try {
+  const std::string path = file_->path();
+  make_folders(std::filesystem::path(path).parent_path().string(), "may this user write there?");
+  File again(path, File::Use::append);
+  const bool replaced = again.size() > 0;
+  std::string lost;
+  try {
+    std::string part;
+    for (int64_t at = 0; !replaced && at < end_; at += static_cast<int64_t>(part.size())) {
+      part.resize(static_cast<size_t>(std::min<int64_t>(end_ - at, 1 << 20)));
+      file_->read(at, part.data(), static_cast<int64_t>(part.size()));
+      again.write(at, part.data(), static_cast<int64_t>(part.size()));
+    }
+  } catch (const Error& e) {
+    lost = fmt::format(", but not all that it held: {}", e.what());
+  }
+  file_.emplace(std::move(again));
+  end_ = file_->size();
+  half_left_ = false;
+  if (replaced)
+    return fmt::format(
+        "{} is another file than this run has opened, and goes on behind what that one holds; lines that "
+        "were written since it was replaced are lost",
+        path);
+  return fmt::format("{} was removed under this run, and is there again{}", path,
+                     lost.empty() ? " with what it held" : lost);
+} catch (const Error& e) {
+  return fmt::format("{} was removed under this run, and the next save tries to open it again: {}", file_->path(),
+                     e.what());
 }
 
 void PatientFile::write() {
   try {
-    if (!half_left_) end_ = std::max(end_, file_.size());
-    if (!kept_.empty()) file_.write(end_, kept_.data(), static_cast<int64_t>(kept_.size()));
-    if (failing_) file_.sync();  // a disk that is full may say so only then
+    if (!half_left_) end_ = std::max(end_, file_->size());
+    if (!kept_.empty()) file_->write(end_, kept_.data(), static_cast<int64_t>(kept_.size()));
+    if (failing_) file_->sync();  // a disk that is full may say so only then
   } catch (const Error& e) {
     return fail(e.what());
   }
@@ -59,15 +93,15 @@ void PatientFile::write() {
   const int64_t waited = std::exchange(kept_lines_, 0);
   if (!std::exchange(failing_, false)) return;
   const int64_t lost = std::exchange(lost_lines_, 0);
-  tell_(fmt::format("{} is written again; lines that waited and are there: {}; that are lost: {}", file_.path(), waited,
-                    lost));
+  tell_(fmt::format("{} is written again; lines that waited and are there: {}; that are lost: {}", file_->path(),
+                    waited, lost));
 }
 
 void PatientFile::fail(const std::string& why) {
   // Half a line is no line; shortening a file takes no space. Where that fails too, the next write is over it.
   half_left_ = true;
   try {
-    if (file_.size() > end_) file_.resize(end_);
+    if (file_->size() > end_) file_->resize(end_);
     half_left_ = false;
   } catch (const Error&) {
   }

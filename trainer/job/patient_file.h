@@ -1,10 +1,12 @@
 // A file of lines (or records) that is appended to, and that a full disk does not end: what cannot be written is kept
 // in memory and written, in its place, once that can be done again. What others append meanwhile stays. What is beyond
-// most_kept is lost, and counted. Nothing happens in silence: the first failure and its end are told.
+// most_kept is lost, and counted. Nothing happens in silence: the first failure and its end are told. Nor does it end
+// by the removal of its name, which sync() notices.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "kernels/base/files.h"
@@ -27,14 +29,17 @@ class PatientFile {
 
   // `count` whole lines.
   void append(const std::string& text, int64_t count = 1);
-  // What was written is on the disk, if the disk allows it.
-  void sync();
+  // What was written is on the disk, if the disk allows it. Where its name was removed, the file is there again, with
+  // what it held; where another has its name, it goes on behind that. Returns a sentence about that; empty: all is
+  // well.
+  std::string sync();
 
  private:
+  std::string find_again();
   void write();
   void fail(const std::string& why);
 
-  File file_;
+  std::optional<File> file_;
   Tell tell_;
   int64_t end_;             // of what was written whole, by whomever
   bool half_left_ = false;  // what is behind it is a part of ours that could not be removed

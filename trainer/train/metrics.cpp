@@ -169,8 +169,8 @@ void Metrics::write(nlohmann::ordered_json line) {
 void Metrics::sync() {
   if (!active_) return;
   say_last_step();
-  file_->sync();
-  sync_log();
+  for (const std::string& trouble : {sync_log(), file_->sync(), events_ ? events_->sync() : ""})
+    if (!trouble.empty()) log_warning("{}", trouble);
 }
 
 void Metrics::say(bool console, bool file) {

@@ -78,7 +78,7 @@ class Metrics {
   void say_last_step();
 
   // Before a checkpoint, which must not know of more steps: what was written so far, log.txt as well, is on the disk,
-  // and the last step has its line.
+  // and the last step has its line. Warns of files that others have removed, and are there again.
   void sync();
 
   // Evaluation after `step` updates; bytes: of the text that the evaluated tokens stand for, 0 if unknown.

@@ -54,7 +54,7 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
     course = course_of(config_, tokenizer.get(), *data_);
     check_start(config_, *course);
   });
-  together(session, [&] { folder_.emplace(config_, tokenizer.get(), session.rank()); });
+  together(session, [&] { folder_.emplace(config_, std::move(tokenizer), session.rank()); });
   check_all_see(config_.checkpoint.directory, session);
   ending_.emplace(config_.checkpoint, session);
   session.remember_in(config_.run.output + "/calls", config_.run.output + "/log.txt");
@@ -366,7 +366,10 @@ void Run::check_validation() const {
 // Until a step updates again, checkpoints from before the last update are kept.
 void Run::save_now() {
   saved_beside_steps(checkpointer_->finish());
-  together(session_, [&] { metrics_->sync(); });
+  together(session_, [&] {
+    folder_->restore();
+    metrics_->sync();
+  });
   const bool keep_all = progress_.skipped_in_a_row > 0, ends = stop_ || progress_.step == config_.train.steps;
   saved_at_ = std::chrono::steady_clock::now();
   save_due_ = false;

@@ -36,6 +36,8 @@ void keep_tokenizer(const std::string& folder, const Tokenizer& tokenizer) {
   move_file(partial, folder);
 }
 
+std::string config_path(const Config& config) { return config.run.output + "/config.toml"; }
+
 }  // namespace
 
 std::string config_to_keep(Config config) {
@@ -43,7 +45,12 @@ std::string config_to_keep(Config config) {
   return to_toml(config);
 }
 
-RunFolder::RunFolder(const Config& config, const Tokenizer* tokenizer, int rank) {
+namespace {
+void write_config(const Config& config) { write_file(config_path(config), config_to_keep(config), {.replace = true}); }
+}  // namespace
+
+RunFolder::RunFolder(const Config& config, std::unique_ptr<Tokenizer> tokenizer, int rank)
+    : config_(config), tokenizer_(std::move(tokenizer)) {
   const std::filesystem::path folder = config.run.output;
   const std::string log = (folder / "log.txt").string();
   if (rank != 0) {
@@ -53,12 +60,32 @@ RunFolder::RunFolder(const Config& config, const Tokenizer* tokenizer, int rank)
   lock_folder(output_, "run.output", config.run.output);
   if (std::error_code absent; !std::filesystem::equivalent(folder, config.checkpoint.directory, absent))
     lock_folder(checkpoints_, "checkpoint.directory", config.checkpoint.directory);
-  write_file((folder / "config.toml").string(), config_to_keep(config), {.replace = true});
+  write_config(config);
   log_to_console_and(log);
-  if (tokenizer) keep_tokenizer(run_tokenizer(config), *tokenizer);
+  if (tokenizer_) keep_tokenizer(run_tokenizer(config), *tokenizer_);
   if (!output_->absent().empty())
-    log_warning("{} cannot be locked ({}): make sure that no other job uses it", config.run.output,
-                output_->absent());
+    log_warning("{} cannot be locked ({}): make sure that no other job uses it", config.run.output, output_->absent());
+}
+
+void RunFolder::restore() {
+  const auto lock_again = [](std::optional<FolderLock>& lock, const std::string& key, const std::string& folder) {
+    if (!lock || lock->holds()) return;
+    lock_folder(lock, key, folder);
+    log_warning("{}, or its lock, was removed under this run, and is locked again", folder);
+  };
+  lock_again(output_, "run.output", config_.run.output);
+  lock_again(checkpoints_, "checkpoint.directory", config_.checkpoint.directory);
+  if (!output_) return;
+  try {
+    std::error_code absent;
+    if (!std::filesystem::exists(config_path(config_), absent)) write_config(config_);
+    if (const std::string kept = run_tokenizer(config_); tokenizer_ && !std::filesystem::exists(kept, absent)) {
+      keep_tokenizer(kept, *tokenizer_);
+      log_warning("{} was removed under this run, and is there again", kept);
+    }
+  } catch (const Error& e) {  // checkpoints do not need them, and the next save tries again
+    log_warning("what was removed under this run is not there again: {}", e.what());
+  }
 }
 
 }  // namespace megalith

@@ -1,7 +1,8 @@
 // The folder of a run: run.output/config.toml, log.txt, tokenizer/ and, by Metrics, metrics.jsonl. No other job writes
-// there, nor into checkpoint.directory, for as long as this one lives.
+// there, nor into checkpoint.directory, for as long as this one lives. What others remove of it comes back.
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "configs/config.h"
@@ -16,13 +17,19 @@ std::string config_to_keep(Config config);
 
 class RunFolder {
  public:
-  // Rank 0 creates both folders and locks them, writes the resolved config and, if there is one, the tokenizer, and
-  // from then on logs to the console and to log.txt. A tokenizer/ that holds another is kept as tokenizer.earlier-K.
-  // The other ranks keep silent, but for how the run ended (log_ended). Errors: a folder that another job uses; a
-  // folder or file that cannot be created or written.
-  RunFolder(const Config& config, const Tokenizer* tokenizer, int rank);
+  // `config` outlives it. Rank 0 creates both folders and locks them, writes the resolved config and, if there is one,
+  // the tokenizer, and from then on logs to the console and to log.txt. A tokenizer/ that holds another is kept as
+  // tokenizer.earlier-K. The other ranks keep silent, but for how the run ended (log_ended). Errors: a folder that
+  // another job uses; a folder or file that cannot be created or written.
+  RunFolder(const Config& config, std::unique_ptr<Tokenizer> tokenizer, int rank);
+
+  // Before a save: locks, config and tokenizer that were removed under the run are there again, and a warning says so.
+  // Error: another job has taken the folder since.
+  void restore();
 
  private:
+  const Config& config_;
+  const std::unique_ptr<Tokenizer> tokenizer_;  // null: none
   std::optional<FolderLock> output_, checkpoints_;
 };
 

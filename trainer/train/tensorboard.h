@@ -16,6 +16,8 @@ class EventFile {
 
   // A line of metrics.jsonl: its numbers, at its "step" and "unix_time".
   void append(const nlohmann::ordered_json& line);
+  // As of a PatientFile.
+  std::string sync() { return file_.sync(); }
 
  private:
   PatientFile file_;
