@@ -140,9 +140,10 @@ struct TrainConfig {
 };
 
 struct CheckpointConfig {
-  std::string directory;  // never empty once resolved
-  int64_t every = 0;      // updates; 0: not by their number
-  double minutes = 30.0;  // since the last one; 0: not by time
+  std::string directory;    // never empty once resolved
+  int64_t every = 0;        // updates; 0: not by their number
+  double minutes = 30.0;    // since the last one; 0: not by time
+  double patience = 240.0;  // minutes without one while none can be written
   bool asynchronous = true;
   double on_signal_seconds = 120.0;
   int64_t keep = 0;             // 0: all

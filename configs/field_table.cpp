@@ -156,6 +156,9 @@ Table<Config> build_table() {
                     "Updates between checkpoints, beside checkpoint.minutes; 0: not by their number");
   checkpoint.number("minutes", &CheckpointConfig::minutes, "minutes", between(0, 1e7),
                     "Most time between checkpoints, of which the end of the run has one as well; 0: not by time");
+  checkpoint.number("patience", &CheckpointConfig::patience, "minutes", between(0, 1e7),
+                    "Most time without a checkpoint where none can be written, as on a full disk: so long the run "
+                    "warns, goes on and tries again, and then it ends; 0: it ends with the first that cannot be");
   checkpoint.word(
       "asynchronous", &CheckpointConfig::asynchronous,
       "Save beside the steps that follow, from a copy of the state in memory of the host, which stops a step "

@@ -45,7 +45,10 @@ void Saving::prune() {
 
 bool Saving::agree() {
   if (const std::string error = said_by_ranks(session_, error_); !error.empty()) {
-    if (phase_ == Phase::write && session_.rank() == 0) abandon_checkpoint(folder_);
+    if (phase_ == Phase::write && session_.rank() == 0) try {
+        abandon_checkpoint(folder_);
+      } catch (const Error&) {  // the next save removes it
+      }
     throw JobError(__FILE__, __LINE__, error);
   }
   switch (phase_) {

@@ -3,12 +3,14 @@
 #include <cmath>
 #include <deque>
 #include <filesystem>
+#include <thread>
 
 #include "checkpoints/checksum.h"
 #include "checkpoints/directory.h"
 #include "kernels/base/counted.h"
 #include "kernels/base/device.h"
 #include "kernels/gemm_cuda.h"
+#include "trainer/checkpointing/disk_need.h"
 #include "trainer/checkpointing/shared_folder.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/job/agreement.h"
@@ -24,6 +26,9 @@
 namespace megalith {
 
 namespace {
+
+// Of checkpoint.patience, until a save that has failed is tried again.
+constexpr double tries_of_patience = 0.1;
 
 // The run folder's copy stands in for a tokenizer that is gone, where the run goes on.
 std::unique_ptr<Tokenizer> open_run_tokenizer(Config& config) {
@@ -71,6 +76,7 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
   }
   log_info("planned memory of the fullest rank: {:.1f} MiB",
            static_cast<double>(memory_.total(Place::device)) / (1 << 20));
+  say_disk();
   together(session, [&] {
     metrics_.emplace(config_.run.output, session.rank() == 0, progress_.step, rates(), start(threads),
                      Reporting{config_.train.log_every, config_.run.tensorboard});
@@ -103,6 +109,22 @@ void Run::introduce(int threads) const {
         "of the work is on masked sequences",
         plan.batch.batch, plan.batch.num_microbatches(), plan.batch.microbatch, plan.batch.ranks,
         100 * plan.batch.idle());
+}
+
+void Run::say_disk() const {
+  int64_t bytes = 0;
+  for (const int64_t theirs : of_all_ranks(session_, checkpointer_->bytes())) bytes += theirs;
+  together(session_, [&] {
+    if (session_.rank() != 0) return;
+    const std::string& folder = config_.checkpoint.directory;
+    std::error_code error;
+    const std::filesystem::space_info space = std::filesystem::space(folder, error);
+    if (error) return;
+    const DiskNeed need = disk_need(config_, bytes, progress_.step, std::ssize(list_checkpoints(folder)),
+                                    static_cast<int64_t>(space.available));
+    if (need.fits) return log_info("{}", need.words);
+    log_warning("{}: free some space, keep fewer checkpoints or name another checkpoint.directory", need.words);
+  });
 }
 
 void Run::set_weights() {
@@ -155,14 +177,14 @@ Start Run::start(int threads) const {
 }
 
 int Run::train() {
-  start_ = saved_at_ = std::chrono::steady_clock::now();
+  start_ = saved_at_ = last_saved_at_ = std::chrono::steady_clock::now();
   metrics_->start_clock(books_->start(progress_.step));
   ending_->begin(progress_.step);
   try {
     train_to_the_end();
   } catch (const JobError&) {  // which all ranks have: what they save beside the steps is not lost for it
     try {
-      saved_beside_steps(checkpointer_->finish());
+      save_beside_steps(&Checkpointer::finish);
     } catch (const JobError& another) {
       log_warning("{}", another.what());
     }
@@ -193,7 +215,7 @@ void Run::train_to_the_end() {
     launched.push_back(step());
     report_all_but(ahead);
     if (checkpointer_->all_ended(phases_))
-      between(Account::checkpoint, [&] { saved_beside_steps(checkpointer_->go_on()); });
+      between(Account::checkpoint, [&] { save_beside_steps(&Checkpointer::go_on); });
     if (!evaluates() && !saves()) continue;
     // In this order, so that a checkpoint stands for a step that is reported completely.
     report_all_but(0);
@@ -202,7 +224,7 @@ void Run::train_to_the_end() {
     if (evaluates()) between(Account::evaluation, [&] { ending_->evaluate([&] { evaluate(); }); });
     if (saves()) between(Account::checkpoint, [&] { save_now(); });
   }
-  if (checkpointer_->saving()) between(Account::checkpoint, [&] { saved_beside_steps(checkpointer_->finish()); });
+  if (checkpointer_->saving()) between(Account::checkpoint, [&] { save_beside_steps(&Checkpointer::finish); });
 }
 
 Run::Launched Run::step() {
@@ -246,7 +268,8 @@ Votes Run::vote() const {
     return session_.rank() == 0 && minutes > 0 && passed.count() >= 60 * minutes;
   };
   return {.stop = ending_->asked() || is_over(config_.train.minutes, start_),
-          .save = is_over(config_.checkpoint.minutes, saved_at_),
+          .save = is_over(config_.checkpoint.minutes, saved_at_) ||
+                  (lacks_checkpoint_ && is_over(tries_of_patience * config_.checkpoint.patience, saved_at_)),
           .phases = checkpointer_->phases()};
 }
 
@@ -303,9 +326,13 @@ void Run::keep(const Launched& step, bool ended_the_run) {
 // A step that was launched since is skipped as well (decide_update), so the weights are those of the last update.
 void Run::give_up(const Launched& step) {
   work_->runtime->stream.synchronize();  // which fills its scalars while they are there
-  saved_beside_steps(checkpointer_->finish());
-  // All are kept: it may be this update that spoilt the weights.
-  if (saved_ < last_update_.step) note(checkpointer_->save(last_update_, true));
+  save_beside_steps(&Checkpointer::finish);
+  try {
+    // All are kept: it may be this update that spoilt the weights.
+    if (saved_ < last_update_.step) note(checkpointer_->save(last_update_, true));
+  } catch (const JobError& no_checkpoint) {  // what ends the run is said
+    log_warning("the last weights are not saved: {}", no_checkpoint.what());
+  }
   keep(step, true);
   const WayBack back = checkpointer_->go_back(progress_.sanity, last_weights());
   const int64_t first = step.number - progress_.skipped_in_a_row + 1;
@@ -365,7 +392,7 @@ void Run::check_validation() const {
 
 // Until a step updates again, checkpoints from before the last update are kept.
 void Run::save_now() {
-  saved_beside_steps(checkpointer_->finish());
+  save_beside_steps(&Checkpointer::finish);
   together(session_, [&] {
     folder_->restore();
     metrics_->sync();
@@ -377,20 +404,53 @@ void Run::save_now() {
     ending_->saves_beside_steps();
     return checkpointer_->begin_save(progress_, keep_all);
   }
-  Saved saved;
-  ending_->save([&] { saved = checkpointer_->save(progress_, keep_all); });
-  note(saved);
-  check_finite(saved);
+  // There are no steps to go on with while the last one is not saved. A signal's time is kept by its watch.
+  while (!save_and_wait(keep_all) && ends) {
+    const double seconds = 60 * tries_of_patience * config_.checkpoint.patience;
+    std::this_thread::sleep_for(std::chrono::duration<double>(std::min(seconds, 10.0)));
+  }
 }
 
-void Run::saved_beside_steps(const std::optional<Saved>& saved) {
+bool Run::save_and_wait(bool keep_all) {
+  Saved saved;
+  try {
+    ending_->save([&] { saved = checkpointer_->save(progress_, keep_all); });
+  } catch (const JobError& e) {
+    bear(e.what());
+    return false;
+  }
+  note(saved);
+  check_finite(saved);
+  return true;
+}
+
+void Run::save_beside_steps(PartOfSave part) {
+  std::optional<Saved> saved;
+  try {
+    saved = ((*checkpointer_).*part)();
+  } catch (const JobError& e) {
+    ending_->saved_beside_steps(0);
+    return bear(e.what());
+  }
   if (!saved) return;
   ending_->saved_beside_steps(saved->seconds);
   note(*saved);
   check_finite(*saved);
 }
 
+void Run::bear(const std::string& no_checkpoint) {
+  lacks_checkpoint_ = true;
+  const std::chrono::duration<double> mine = std::chrono::steady_clock::now() - last_saved_at_;
+  const double minutes = of_all_ranks(session_, mine.count() / 60).front(), patience = config_.checkpoint.patience;
+  const std::string since =
+      fmt::format("{:.1f} minutes have passed without one, and checkpoint.patience = {:g}", minutes, patience);
+  if (minutes >= patience) throw JobError(__FILE__, __LINE__, fmt::format("{}; {}", no_checkpoint, since));
+  log_warning("no checkpoint could be written, and the run goes on and tries again: {}; {}", no_checkpoint, since);
+}
+
 void Run::note(const Saved& saved) {
+  last_saved_at_ = std::chrono::steady_clock::now();
+  lacks_checkpoint_ = false;
   if (saved.not_finite.empty()) saved_ = saved.step;
   log_info("step {}  checkpoint {}", saved.step, saved.path);
   for (const std::string& why : saved.left) log_warning("{}; the next save tries again", why);

@@ -25,7 +25,9 @@ class Run {
   Run& operator=(const Run&) = delete;
 
   // Collective: to the last step, until the time is up, or until a signal asks for the end. Returns the exit status: 0,
-  // or what Ending has after a signal. JobError where trouble ends it (checkpointing/sanity.h):
+  // or what Ending has after a signal. Where no checkpoint can be written, as on a full disk, it goes on and tries
+  // again, until checkpoint.patience is over, which is a JobError. JobError as well where trouble ends it
+  // (checkpointing/sanity.h):
   // after train.max_bad_steps skipped in a row; when a checkpoint holds values that are not finite, since nothing that
   // follows from them can be; and where the last validation loss is not finite. Of checkpoint.directory the next run
   // then goes on from a checkpoint from before the trouble, and those since, the weights of the last update among them,
@@ -47,6 +49,7 @@ class Run {
 
   void introduce(int threads) const;
   void set_weights();
+  void say_disk() const;
   // The step of the newest checkpoint in checkpoint.directory, where one that is resumed by name need not be; 0: none.
   int64_t newest_saved() const;
   Rates rates() const;
@@ -68,7 +71,11 @@ class Run {
   LastWeights last_weights();
   void check_validation() const;  // JobError: the last one is not finite
   void save_now();
-  void saved_beside_steps(const std::optional<Saved>& saved);  // if it has ended: what save_now() has begun
+  bool save_and_wait(bool keep_all);  // whether it is saved
+  // Does a part of what save_now() has begun, which may be the last.
+  using PartOfSave = std::optional<Saved> (Checkpointer::*)();
+  void save_beside_steps(PartOfSave part);
+  void bear(const std::string& no_checkpoint);  // JobError: checkpoint.patience is over
   void note(const Saved& saved);
   void check_finite(const Saved& saved);  // JobError
   bool due(int64_t every) const;
@@ -90,10 +97,12 @@ class Run {
   MemorySizes memory_{};  // of the fullest rank
   std::optional<Metrics> metrics_;
   std::optional<Bookkeeper> books_;
-  bool validation_is_finite_ = true;                        // the last
-  bool lacks_evaluation_ = false;                           // of the latest step, which was to be evaluated
-  std::chrono::steady_clock::time_point start_, saved_at_;  // until the first save of this start, saved_at_ is start_
-  int64_t without_graphs_ = 0;                              // steps that were to launch them and did not
+  bool validation_is_finite_ = true;  // the last
+  bool lacks_evaluation_ = false;     // of the latest step, which was to be evaluated
+  using Time = std::chrono::steady_clock::time_point;
+  Time start_, saved_at_, last_saved_at_;  // saved_at_: when it was tried; until the first of this start, start_
+  bool lacks_checkpoint_ = false;          // the last save has failed
+  int64_t without_graphs_ = 0;             // steps that were to launch them and did not
   bool said_graphs_ = false;
   bool stop_ = false;      // all ranks know that the time is up, or that a signal has come
   bool save_due_ = false;  // and that checkpoint.minutes have passed
