@@ -99,18 +99,22 @@ void rename(const std::string& from, const std::string& to) {
 
 File::File(std::string path, Use use) : File() {
   path_ = std::move(path);
-  const bool reads = use == Use::read || use == Use::stream;
+  const bool reads = use == Use::read || use == Use::stream || use == Use::read_own;
+  const bool creates = use == Use::create || use == Use::create_own, own = use == Use::create_own;
   // Else a pipe without a writer keeps the process waiting before it can be refused.
-  const int plain = use == Use::read ? O_NONBLOCK : 0;
-  const int flags = reads ? O_RDONLY | plain : O_RDWR | O_CREAT | (use == Use::create ? O_EXCL : 0);
+  const int plain = use == Use::stream ? 0 : O_NONBLOCK | (use == Use::read_own ? O_NOFOLLOW : 0);
+  const int flags = reads ? O_RDONLY | plain : O_RDWR | O_CREAT | (creates ? O_EXCL : 0);
   const int error = error_of({reads ? FileCall::open : FileCall::create, path_}, [&] {
     return fd_ = use == Use::stream && path_ == "-" ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
-                                                    : ::open(path_.c_str(), flags | O_CLOEXEC, 0666);
+                                                    : ::open(path_.c_str(), flags | O_CLOEXEC, own ? 0600 : 0666);
   });
   CHECK_INTACT(!reads || !means_absent({error, std::generic_category()}), "cannot open {}: {}", path_,
                why(error, path_));
   CHECK(error == 0, "cannot {} {}: {}", reads ? "open" : "write", path_, why(error, path_));
   if (use != Use::stream) size();
+  struct stat info {};
+  CHECK(use != Use::read_own || (::fstat(fd_, &info) == 0 && info.st_uid == ::geteuid()),
+        "{} belongs to user {}, and this process to user {}: it is not read", path_, info.st_uid, ::geteuid());
 }
 
 File File::in_memory() {
@@ -217,7 +221,7 @@ DirectMemory::DirectMemory(int64_t bytes) : bytes_(bytes) {
 DirectMemory::~DirectMemory() { ::munmap(data_, static_cast<size_t>(bytes_)); }
 
 SharedMemory::SharedMemory(const std::string& path, int64_t bytes) : path_(path), size_(static_cast<size_t>(bytes)) {
-  File file(path, File::Use::create);
+  File file(path, File::Use::create_own);
   try {
     file.reserve(bytes);  // memory that is not there is an error here, and not the death of who touches it
     file.resize(bytes);
@@ -253,8 +257,13 @@ void NewFile::publish() {
   published_ = true;
 }
 
-std::string read_file(const std::string& path) {
-  const File file(path, File::Use::read);
+bool is_own(const std::string& path) {
+  struct stat info {};
+  return ::lstat(path.c_str(), &info) == 0 && !S_ISLNK(info.st_mode) && info.st_uid == ::geteuid();
+}
+
+std::string read_file(const std::string& path, File::Use use) {
+  const File file(path, use);
   std::string text(static_cast<size_t>(file.size()), '\0');
   file.read(0, text.data(), static_cast<int64_t>(text.size()));
   return text;

@@ -40,6 +40,10 @@ class File {
     create,  // a new one
     append,  // one that exists or a new one
     stream,  // one that exists, plain or a pipe, or "-", the standard input: read from front to back, by read_next
+    // In a folder where everybody may write: a new one that no other user may open, and one that exists, is no link and
+    // belongs to this user, else Error.
+    create_own,
+    read_own,
   };
   File(std::string path, Use use);  // refuses what is no plain file
   static File in_memory();          // without a name on any disk; path() opens it as long as it lives
@@ -91,7 +95,7 @@ class File {
 // system kills whoever reads the bytes, unless by read() or in reading(): those throw Damage, or Error.
 class MappedFile {
  public:
-  explicit MappedFile(const std::string& path);  // refuses one that is empty
+  explicit MappedFile(const std::string& path, File::Use use = File::Use::read);  // refuses one that is empty
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -133,8 +137,8 @@ class DirectMemory {
   char* data_;
 };
 
-// A new file of zeros, mapped for the life of the object into memory that other processes may read meanwhile. The file
-// is removed with the object.
+// A new file of zeros, mapped for the life of the object into memory that other processes of this user may read
+// meanwhile. The file is removed with the object.
 class SharedMemory {
  public:
   SharedMemory(const std::string& path, int64_t bytes);
@@ -170,7 +174,9 @@ class NewFile : public File {
   bool published_ = false;
 };
 
-std::string read_file(const std::string& path);
+std::string read_file(const std::string& path, File::Use use = File::Use::read);
+// Whether a file or folder, no link, is there and belongs to this user.
+bool is_own(const std::string& path);
 void write_file(const std::string& path, std::string_view text, const Publishing& how = {});
 
 // Makes a folder in one that is there, durably. False if it was there, and then nothing is flushed.

@@ -34,8 +34,8 @@ void catch_bus_errors() {
 
 }  // namespace
 
-MappedFile::MappedFile(const std::string& path) : path_(path) {
-  const File file(path, File::Use::read);
+MappedFile::MappedFile(const std::string& path, File::Use use) : path_(path) {
+  const File file(path, use);
   size_ = static_cast<size_t>(file.size());
   CHECK(size_ > 0, "{} is empty (0 bytes); it was perhaps never written", path);
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.fd_, 0);

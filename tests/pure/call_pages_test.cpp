@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "tests/long_tests.h"
@@ -91,6 +92,84 @@ TEST_F(TwoPages, CallsThatAreOverwrittenMeanwhileAreNotTorn) {
   rank.join();
   EXPECT_EQ(torn, 0) << "of " << seen;
   EXPECT_GT(seen, 0);
+}
+
+// What a page says of a process is what anybody may have written there who could.
+TEST_F(TwoPages, OnlyAStoppedProcessOfThisProgramIsKilled) {
+  const auto stopped = [](bool another_program) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (another_program) ::execl("/bin/sleep", "sleep", "60", nullptr);
+      for (;;) ::pause();
+    }
+    const auto program = [](const std::string& pid) {
+      std::error_code absent;
+      return fs::read_symlink("/proc/" + pid + "/exe", absent);
+    };
+    while (another_program && program(std::to_string(child)) == program("self"))
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ::kill(child, SIGSTOP);
+    ::waitpid(child, nullptr, WUNTRACED);
+    return child;
+  };
+  const auto began = [](pid_t pid) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+    std::string word;
+    for (int field = 0; field < 22; field++) file >> word;
+    return std::stoull(word);
+  };
+  const auto is_killed = [&](pid_t child, uint64_t start) {
+    one.mine().pid = child;
+    one.mine().process_start = start;
+    EXPECT_EQ(state_of_one(), RankState::stopped);
+    const bool killed = zero.kill_stopped();
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    return killed;
+  };
+  const pid_t own = stopped(false), unknown = stopped(false), other = stopped(true);
+  EXPECT_TRUE(is_killed(own, began(own)));
+  EXPECT_FALSE(is_killed(unknown, 0)) << "when it began is not known";
+  EXPECT_FALSE(is_killed(other, began(other))) << "it is another program";
+}
+
+TEST_F(TwoPages, NoOtherUserMayOpenWhatIsShared) {
+  const fs::path page = CallPages::shared_path(job, "0");
+  EXPECT_EQ(fs::status(page).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  const fs::path word = CallPages::shared_path(job, "end");
+  { const File file(word, File::Use::create_own); }
+  EXPECT_EQ(fs::status(word).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  CallPages::remove_shared(job);
+}
+
+// A page that another user has put where a rank's is looked for, or a link that leads there.
+TEST(SharedPages, OfAnotherUserAreNotReadAndNotRemoved) {
+  const std::vector<std::string> here{machine_id(), machine_id()};
+  const uint64_t job = test_job();
+  CallPages zero(job, 0, here);
+  const std::string path = CallPages::shared_path(job, "1"), elsewhere = path + "-elsewhere";
+  {
+    const CallPages real(test_job(), 1, here);
+    fs::copy_file(CallPages::shared_path(test_job() - 1, "1"), elsewhere);
+  }
+  fs::create_symlink(elsewhere, path);
+  zero.open_others();
+  EXPECT_EQ(zero.look_at_processes().size(), 0u) << "by a link";
+  if (::geteuid() == 0) {
+    fs::remove(path);
+    fs::copy_file(elsewhere, path);
+    ASSERT_EQ(::chown(path.c_str(), 4711, 4711), 0);
+    zero.open_others();
+    EXPECT_EQ(zero.look_at_processes().size(), 0u) << "of another user";
+    CallPages::remove_shared(job);
+    EXPECT_TRUE(fs::exists(path)) << "it is another user's";
+    ASSERT_EQ(::chown(path.c_str(), 0, 0), 0);
+    zero.open_others();
+    EXPECT_EQ(zero.look_at_processes().size(), 1u) << "else the test shows nothing";
+  }
+  fs::remove(path);
+  fs::remove(elsewhere);
+  CallPages::remove_shared(job);
 }
 
 // Pages that nobody was left to remove, of jobs that began long ago.

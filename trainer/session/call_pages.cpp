@@ -66,9 +66,18 @@ RankState state_of(const CallPage& page) {
   return stat.state == 'T' || stat.state == 't' ? RankState::stopped : RankState::running;
 }
 
+// Whether a process runs this program and began then: no page is trusted with the number of one that is killed.
+bool runs_this_program(int pid, uint64_t start) {
+  struct stat mine {
+  }, theirs{};
+  return pid > 1 && start != 0 && stat_of(pid).start == start && ::stat("/proc/self/exe", &mine) == 0 &&
+         ::stat(fmt::format("/proc/{}/exe", pid).c_str(), &theirs) == 0 && mine.st_dev == theirs.st_dev &&
+         mine.st_ino == theirs.st_ino;
+}
+
 // Null where it is none: it is being written, or of another program.
-std::unique_ptr<CallPage> read_copy(const std::string& path) try {
-  const std::string bytes = read_file(path);
+std::unique_ptr<CallPage> read_copy(const std::string& path, File::Use use = File::Use::read) try {
+  const std::string bytes = read_file(path, use);
   if (bytes.size() != sizeof(CallPage)) return nullptr;
   auto page = std::make_unique<CallPage>();
   std::memcpy(static_cast<void*>(page.get()), bytes.data(), sizeof(CallPage));
@@ -118,11 +127,13 @@ uint64_t job_of_file(std::string_view name) {
   return error == std::errc{} && last == end && *end == '.' ? job : 0;
 }
 
+// Those of this user: another may write there as well, and his jobs are his.
 std::vector<fs::path> files_of_jobs() {
   std::vector<fs::path> found;
   std::error_code absent;
   for (const auto& entry : fs::directory_iterator(shared_folder(), absent))
-    if (job_of_file(entry.path().filename().string()) != 0) found.push_back(entry.path());
+    if (job_of_file(entry.path().filename().string()) != 0 && is_own(entry.path().string()))
+      found.push_back(entry.path());
   return found;
 }
 
@@ -143,7 +154,7 @@ void CallPages::remove_forgotten() {
     std::error_code gone;
     const auto written = fs::last_write_time(path, gone);  // when it was made: what is mapped is not counted
     const bool old = !gone && fs::file_time_type::clock::now() - written > std::chrono::hours(24);
-    const auto page = old ? read_copy(path) : nullptr;
+    const auto page = old ? read_copy(path.string(), File::Use::read_own) : nullptr;
     const RankState state = page ? state_of(*page) : RankState::dead;
     const bool lives = state == RankState::running || state == RankState::stopped;
     over.try_emplace(job_of_file(path.filename().string()), true).first->second &= old && !lives;
@@ -180,7 +191,7 @@ CallPages::CallPages(uint64_t job, int rank, const std::vector<std::string>& mac
 void CallPages::open_others() {
   for (const int r : here_) {
     try {
-      auto file = std::make_unique<MappedFile>(page_path(r));
+      auto file = std::make_unique<MappedFile>(page_path(r), File::Use::read_own);
       if (file->bytes().size() == sizeof(CallPage)) mapped_[r] = std::move(file);
     } catch (const Error&) {  // it has none, or none that is seen here
     }
@@ -235,9 +246,12 @@ std::vector<KnownRank> CallPages::look_at_processes() const {
 
 bool CallPages::kill_stopped() const {
   bool any = false;
-  for (const auto& [r, file] : mapped_)
-    if (const CallPage& page = *page_of(r); r != rank_ && state_of(page) == RankState::stopped)
-      any = ::kill(page.pid, SIGKILL) == 0 || any;
+  for (const auto& [r, file] : mapped_) {
+    const CallPage& page = *page_of(r);
+    const int pid = page.pid;
+    if (r != rank_ && state_of(page) == RankState::stopped && runs_this_program(pid, page.process_start))
+      any = ::kill(pid, SIGKILL) == 0 || any;
+  }
   return any;
 }
 
@@ -267,7 +281,7 @@ std::vector<KnownRank> read_remains(const std::string& folder) {
   const KnownJob job = job_from(text);
   for (int r = 0; r < job.size; r++) {
     if (static_cast<size_t>(r) < all.size() && all[static_cast<size_t>(r)].state != RankState::unseen) continue;
-    auto page = read_copy(CallPages::shared_path(job.number, std::to_string(r)));
+    auto page = read_copy(CallPages::shared_path(job.number, std::to_string(r)), File::Use::read_own);
     if (!page) continue;
     page->seen_state = static_cast<int32_t>(state_of(*page));
     add(known_from(*page));

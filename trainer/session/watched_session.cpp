@@ -222,10 +222,10 @@ class WatchedSession::Watchdog {
   // that is full, each has it.
   bool take(const std::string& name) {
     const std::string where = folder();
-    const std::string path =
-        pages_.on_one_node() || where.empty() ? CallPages::shared_path(job_, name) : where + "/" + name;
+    const bool shared = pages_.on_one_node() || where.empty();
+    const std::string path = shared ? CallPages::shared_path(job_, name) : where + "/" + name;
     try {
-      const File file(path, File::Use::create);
+      const File file(path, shared ? File::Use::create_own : File::Use::create);
       return true;
     } catch (const Error&) {
       std::error_code absent;
