@@ -9,7 +9,7 @@
 #     --packed   also OUT.tar.xz. With --tests it says what that and this repository take together, and fails beyond 64 MiB, as
 #                much as some machines let one bring along: a single architecture takes half of it
 #     -D...      for CMake
-# Then, anywhere:  OUT/megalith train ...   or   OUT/mpirun -n 8 OUT/megalith train ...   or   srun OUT/megalith train ...
+# Then, anywhere:  OUT/megalith train ...   or   OUT/megalith run -n 8 train ...   or   srun OUT/megalith train ...
 #           and:  OUT/bench/gpu.sh OUT     (or bench/gpu.sh OUT.tar.xz, in a checkout)
 # The folder may be moved and copied. Between nodes MPI speaks TCP: the tensors travel by NCCL.
 set -euo pipefail

@@ -2,7 +2,7 @@
 # this CUDA and the NVIDIA container toolkit.
 #   docker build -f docker/cuda.Dockerfile -t megalith .
 #   docker run --rm --gpus all --ipc host --network host --ulimit memlock=-1 --device /dev/infiniband \
-#     -v "$PWD:/work" -w /work --entrypoint mpirun megalith --allow-run-as-root -n 8 megalith train ...
+#     -v "$PWD:/work" -w /work megalith run -n 8 train ...
 # Without a network of InfiniBand or RoCE leave --device out; with it, NCCL needs the device, memory that it may pin, and
 # the host's network.
 # For a node without internet access build it elsewhere; for another CUDA: --build-arg CUDA=12.8.1

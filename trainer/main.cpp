@@ -11,6 +11,7 @@
 #include "trainer/job/agreement.h"
 #include "trainer/job/log.h"
 #include "trainer/job/signal_watch.h"
+#include "trainer/session/alone.h"
 #include "trainer/session/console.h"
 #include "trainer/session/open_session.h"
 
@@ -65,7 +66,8 @@ int main(int argc, char** argv) {
       megalith::outlive_launcher();
     }
     if (!line.communication().rendezvous.empty()) starting.reset();
-    session = megalith::open_session(line.communication(), &argc, &argv);
+    session = line.starts_ranks() ? std::make_unique<megalith::Alone>()
+                                  : megalith::open_session(line.communication(), &argc, &argv);
     if (!line.ends_by_signals()) starting.reset();
   } catch (const std::exception& e) {
     megalith::write_console(stderr, fmt::format("megalith: {}\n", e.what()));

@@ -233,6 +233,13 @@ std::vector<std::string> checkpoints_in(const std::string& directory) {
   return names;
 }
 
+void wait_for_words(Process& process, const std::string& words) {
+  for (const double start = now(); process.out().find(words) == std::string::npos; sleep_for(0.005)) {
+    ASSERT_LT(now() - start, 60) << words;
+    ASSERT_TRUE(process.running()) << process.wait().text();
+  }
+}
+
 std::string step_name(int64_t step) { return fmt::format("step-{:08}", step); }
 
 void expect_same_rank_files(const std::string& a, const std::string& b) {

@@ -58,6 +58,9 @@ Result succeed(const Args& command, const Scratch& scratch);
 // `megalith train config.toml ...` in `folder`, expected to succeed.
 Result train(const std::string& folder, int ranks, const Args& overrides);
 
+// Until its output has these words; it is expected to run until then.
+void wait_for_words(Process& process, const std::string& words);
+
 // Runs in the scratch folder, and is expected to be refused within five seconds by every rank, told once, in these
 // words, with nothing written.
 void expect_refused(const Args& command, const Scratch& scratch, const Args& words);

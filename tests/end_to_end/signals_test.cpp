@@ -43,15 +43,6 @@ std::string grace(int seconds) {
   return fmt::format("export OMPI_MCA_odls_base_sigkill_timeout={0} PRTE_MCA_odls_base_sigkill_timeout={0}", seconds);
 }
 
-void wait_for_words(Process& process, const std::string& words) {
-  const double start = now();
-  while (process.out().find(words) == std::string::npos) {
-    ASSERT_LT(now() - start, 60) << words;
-    ASSERT_TRUE(process.running()) << process.wait().text();
-    sleep_for(0.005);
-  }
-}
-
 // The last line of a run's log, without the time.
 std::string last_word(const std::string& run_folder) {
   std::ifstream in(run_folder + "/log.txt");
@@ -435,7 +426,8 @@ TEST(TrainSlurm, requeues_what_a_signal_has_ended) {
          fmt::format("[ $1 != --mpi=list ] || {{ echo {}; exit 0; }}\necho \"srun $*\"\nexit {}", pmix, status));
     const Result result =
         run({"bash", MEGALITH_SOURCE_DIR "/docker/train.slurm", "config.toml", "run.output=a b"}, scratch.folder(), 30,
-            "export PATH=$PWD/tools:$PATH SLURM_CPUS_PER_TASK=2 SLURM_JOB_ID=17");
+            "export PATH=$PWD/tools:$PATH SLURM_CPUS_PER_TASK=2 SLURM_JOB_ID=17 MEGALITH='" +
+                place("MEGALITH_PROGRAM", MEGALITH_PROGRAM) + "'");
     EXPECT_EQ(result.status, status) << result.text();
     EXPECT_EQ(count(result.out, "scontrol requeue 17\n"), status == 75 ? 1u : 0u) << result.text();
     EXPECT_EQ(count(result.out, fmt::format("srun --mpi={} --kill-on-bad-exit=1", pmix)), 1u) << result.text();

@@ -1,6 +1,7 @@
 // What launchers say in the environment.
 #include "trainer/session/launch.h"
 
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -70,6 +71,23 @@ TEST(Launch, NonsenseIsRefused) {
             }),
             "RANK=2 and WORLD_SIZE=2 in the environment: ranks count from 0");
   EXPECT_THROW(launch_in({{"RANK", "0"}, {"WORLD_SIZE", "0"}}), Error);
+}
+
+TEST(Launch, MpirunLeavesItsRanksASecondUnlessTold) {
+  Environment environment{{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}};
+  const auto seconds = [&] {
+    return seconds_left_by_mpirun([&](const char* name) {
+      const auto found = environment.find(name);
+      return found == environment.end() ? nullptr : found->second.c_str();
+    });
+  };
+  EXPECT_EQ(seconds(), 1);
+  environment["PRTE_MCA_odls_base_sigkill_timeout"] = "60";
+  EXPECT_EQ(seconds(), 60);
+  environment["MEGALITH_STARTED_BY_RUN"] = "1";
+  EXPECT_EQ(seconds(), std::numeric_limits<double>::infinity());
+  environment = {{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}};
+  EXPECT_EQ(seconds(), std::numeric_limits<double>::infinity());
 }
 
 }  // namespace

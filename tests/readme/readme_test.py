@@ -24,15 +24,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 NOT_RUN = {
     "./test.sh": "runs this test",
     "docker build -f docker/cpu.Dockerfile -t megalith:cpu .": "a Docker daemon, and a build from nothing",
-    'docker run --rm -v "$PWD:/work" -w /work --shm-size 1g --entrypoint mpirun megalith:cpu --allow-run-as-root -n 2 '
-    "megalith train configs/quickstart.toml": "a Docker daemon",
-    "mpirun -n 64 --hostfile hosts --map-by ppr:4:node --bind-to none build/cpu/trainer/megalith train config.toml":
-        "a cluster",
+    'docker run --rm -v "$PWD:/work" -w /work megalith:cpu run -n 2 train configs/quickstart.toml': "a Docker daemon",
+    "build/cpu/trainer/megalith run -n 64 --hosts hosts train config.toml": "a cluster",
     "$megalith doctor runs/book": "a job whose ranks hung; tests/end_to_end/hang_test.cpp runs it on some",
     "$megalith replay runs/book --step 120": "a run of so many steps; tests/end_to_end/replay_test.cpp runs it",
     "megalith search configs/30b_p4d.toml --write fastest.toml": "minutes: every layout of 128 GPUs",
-    "mpirun -n 32 --hostfile hosts --map-by ppr:8:node --bind-to none build/cuda/trainer/megalith train config.toml":
-        "GPUs",
+    "build/cuda/trainer/megalith run -n 32 --hosts hosts train config.toml": "GPUs",
     "sbatch --nodes 4 docker/train.slurm config.toml": "a cluster with Slurm",
     "srun --mpi=none --kill-on-bad-exit=1 megalith train CONFIG run.device=cuda communication.rendezvous=/shared/meet":
         "a cluster with Slurm",
@@ -100,7 +97,10 @@ class Help:
 
 def check_mention(mention, help_of):
     """A subcommand that exists, with options that it has."""
-    words, path = mention.split()[1:], []
+    started = re.match(r"megalith run( (-n|--hosts) \S+)+ (?=[a-z])", mention)
+    if started and (wrong := check_mention(started[0], help_of)):
+        return wrong
+    words, path = mention[started.end() if started else len("megalith "):].split(), []
     if words[0] == "help":
         words = words[1:]
     for word in words:
@@ -137,15 +137,15 @@ def write_program(path, text):
     path.chmod(0o755)
 
 
-def prepare(folder, program):
+def prepare(folder, program, settings=SHORT):
     """The tree as the README sees it, built, with two texts."""
     for name in ("configs", "docker", "bench", "CMakePresets.json", "CMakeLists.txt", "quickstart.sh"):
         (folder / name).symlink_to(ROOT / name)
     sources = [path for name in ("trainer", "kernels", "data", "tests") for path in sorted((ROOT / name).rglob("*.cpp"))]
     (folder / "book.txt").write_text("".join(path.read_text() for path in sources))
     (folder / "more.txt").write_text((ROOT / "ARCHITECTURE.md").read_text())
-    short = " ".join(f"--{setting}" for setting in SHORT)
-    shim = f'[ "$1" = train ] || exec {program} "$@"\n' \
+    short = " ".join(f"--{setting}" for setting in settings)
+    shim = f'case " $* " in " train "* | " run "*" train "*) ;; *) exec {program} "$@" ;; esac\n' \
            f'[[ $* != *--shrink* ]] || exec {program} "$@" --train.steps=2 --optimizer.warmup_steps=1\n' \
            f'exec {program} "$@" {short}\n'
     write_program(folder / "build/cpu/trainer/megalith", shim)
@@ -160,8 +160,7 @@ def prepare(folder, program):
 def environment(folder):
     return os.environ | {
         "PATH": f"{folder}/bin:{os.environ['PATH']}", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "MINUTES": "0.01",
-        "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
-        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe", "OMPI_MCA_btl": "^tcp,ofi,uct", "OMPI_MCA_pml": "ob1"}
+        "OMPI_MCA_btl": "^tcp,ofi,uct", "OMPI_MCA_pml": "ob1"}
 
 
 def run(commands, folder):
@@ -186,7 +185,8 @@ def check_the_checks(text, help_of):
     """Planted mistakes are seen."""
     right = len(check(text, help_of))
     for planted in ("\nand\n\n    tensor_parallel_degre = 4\n", "\n`megalith trian` is\n", "\n`megalith plan --rank 3` is\n",
-                    "\n`megalith checkpoint exprot RUN` is\n", "\n`docker/bundel.sh OUT` makes\n"):
+                    "\n`megalith checkpoint exprot RUN` is\n", "\n`megalith run -n 2 plan --rank 3` is\n",
+                    "\n`docker/bundel.sh OUT` makes\n"):
         assert len(check(text + planted, help_of)) > right, f"not seen: {planted}"
     listed = next(command for command in NOT_RUN if command != "./test.sh")
     assert len(check(text.replace(listed, "true"), help_of)) > right, "not seen: a listed command that is gone"

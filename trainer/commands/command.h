@@ -22,10 +22,12 @@ struct Command {
   std::function<int(const Session&)> on_all_ranks = {};
   std::function<CommunicationConfig()> communication = {};
   bool ends_by_signals = false;  // in its own way, which SignalWatch sees to
+  bool starts_ranks = false;     // and is itself none, wherever it was started
 };
 
 // Each adds its subcommand to the parser.
 Command train_command(CLI::App& cli);
+Command run_command(CLI::App& cli);
 Command verify_command(CLI::App& cli);
 Command prepare_command(CLI::App& cli);
 Command plan_command(CLI::App& cli);

@@ -15,6 +15,18 @@ namespace megalith {
 
 namespace {
 
+// The arguments of `run`, with "--" before the command that it starts: what follows that is the command's.
+std::vector<std::string> behind_dashes(std::vector<std::string> args, const CLI::App& run) {
+  auto arg = args.begin() + 1;
+  while (arg != args.end() && arg->starts_with("-") && *arg != "--") {
+    const CLI::Option* option = run.get_option_no_throw(*arg);
+    const bool value_follows = option && option->get_type_size_max() > 0 && arg + 1 != args.end();
+    arg += value_follows ? 2 : 1;
+  }
+  if (arg != args.end() && *arg != "--") args.insert(arg, "--");
+  return args;
+}
+
 // Arguments as the parser knows them: `help X` is X --help, and --section.key=value, where a command takes a
 // configuration, is one of its overrides.
 std::vector<std::string> understood(std::vector<std::string> args, const CLI::App& cli) {
@@ -30,6 +42,7 @@ std::vector<std::string> understood(std::vector<std::string> args, const CLI::Ap
     if (!next) break;
     named = next;
   }
+  if (named->get_name() == "run") return behind_dashes(std::move(args), *named);
   if (!named->get_option_no_throw("overrides")) return args;
   for (auto arg = args.begin(); arg != args.end() && *arg != "--"; ++arg) {
     const std::string key = arg->substr(0, arg->find('='));
@@ -91,10 +104,10 @@ CommandLine::CommandLine(int argc, char** argv) {
   cli_.get_help_ptr()->description("this text");
   cli_.set_version_flag("--version", version(), "which Megalith this is, and of which commit");
   cli_.require_subcommand(0, 1);  // so that the error names an unknown one, see below
-  commands_ = {train_command(cli_),    verify_command(cli_),     prepare_command(cli_), plan_command(cli_),
-               search_command(cli_),   measure_command(cli_),    info_command(cli_),    generate_command(cli_),
-               evaluate_command(cli_), data_audit_command(cli_), replay_command(cli_),  report_command(cli_),
-               doctor_command(cli_),   completion_command(cli_)};
+  commands_ = {train_command(cli_),    run_command(cli_),      verify_command(cli_),     prepare_command(cli_),
+               plan_command(cli_),     search_command(cli_),   measure_command(cli_),    info_command(cli_),
+               generate_command(cli_), evaluate_command(cli_), data_audit_command(cli_), replay_command(cli_),
+               report_command(cli_),   doctor_command(cli_),   completion_command(cli_)};
   for (Command& command : checkpoint_commands(cli_)) commands_.push_back(std::move(command));
   cli_.footer(
       "megalith help COMMAND, or megalith COMMAND --help, tells of one command.\n\n"
@@ -150,6 +163,11 @@ CommunicationConfig CommandLine::communication() const {
 bool CommandLine::ends_by_signals() const {
   const Command* chosen = stop_ ? nullptr : parsed();
   return chosen && chosen->ends_by_signals;
+}
+
+bool CommandLine::starts_ranks() const {
+  const Command* chosen = stop_ ? nullptr : parsed();
+  return chosen && chosen->starts_ranks;
 }
 
 int CommandLine::run(const Session& session) const {

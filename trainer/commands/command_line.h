@@ -15,6 +15,7 @@ class CommandLine {
   // How the ranks of the chosen command find each other.
   CommunicationConfig communication() const;
   bool ends_by_signals() const;
+  bool starts_ranks() const;
 
   // Collective. The exit status of all ranks; what is wrong with the line itself is an Error of all.
   int run(const Session& session) const;

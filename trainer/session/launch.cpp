@@ -5,9 +5,11 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <string_view>
 
 #include "kernels/base/check.h"
+#include "trainer/session/launch_line.h"
 
 namespace megalith {
 
@@ -49,6 +51,15 @@ Launch launch_of(const std::function<const char*(const char*)>& variable) {
     return launch;
   }
   return {.rank = 0, .size = 1, .launcher = {}, .job = "job"};
+}
+
+double seconds_left_by_mpirun(const std::function<const char*(const char*)>& variable) {
+  if (launch_of(variable).launcher != "mpirun" || variable(started_by_run))
+    return std::numeric_limits<double>::infinity();
+  double seconds = 1;
+  for (const char* name : {"OMPI_MCA_odls_base_sigkill_timeout", "PRTE_MCA_odls_base_sigkill_timeout"})
+    if (const char* value = variable(name)) seconds = std::atof(value);
+  return seconds;
 }
 
 Launch launch_of_this_process() {

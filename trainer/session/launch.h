@@ -23,6 +23,11 @@ Launch launch_of_this_process();
 // itself.
 void outlive_launcher();
 
+// Seconds from a Ctrl-C, or SIGTERM to mpirun, to its SIGKILL to this rank: Open MPI's parameter, which ranks see in
+// their environment where it is set. Infinity: no mpirun started this rank, or `megalith run` keeps such signals from
+// it.
+double seconds_left_by_mpirun(const std::function<const char*(const char*)>& variable);
+
 // Whether anybody may have started this process beside others: a launcher of the above, or one that MPI knows by what
 // its process manager (PMI, PMIx, ALPS, PALS, Flux) puts into the environment, which is lines NAME=VALUE and a null
 // pointer.

@@ -1,6 +1,7 @@
 #include "trainer/session/machine.h"
 
 #include <omp.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,6 +26,11 @@ std::string processor_name() {
 }
 
 int64_t physical_memory() { return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE); }
+
+int64_t free_shared_memory() {
+  struct statvfs disk {};
+  return ::statvfs("/dev/shm", &disk) == 0 ? static_cast<int64_t>(disk.f_bavail * disk.f_frsize) : 0;
+}
 
 int64_t resident_memory() {
   int64_t all = 0, resident = 0;

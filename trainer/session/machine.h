@@ -16,6 +16,9 @@ std::string processor_name();
 // Bytes of physical memory.
 int64_t physical_memory();
 
+// Bytes that are free in /dev/shm, by which processes of this machine share memory; 0: there is none.
+int64_t free_shared_memory();
+
 // Bytes of this process that lie in physical memory now, files that it has mapped included.
 int64_t resident_memory();
 

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "trainer/session/launch_line.h"
+#include "trainer/session/machine.h"
 #include "trainer/session/mpi_check.h"
 
 namespace megalith {
@@ -16,9 +18,23 @@ std::string mpi_version() {
   return all.substr(0, std::min(all.find(','), all.find('\n')));
 }
 
+namespace {
+
+// By what mpirun says: whether all ranks are on this host, and can speak through its shared memory.
+bool share_memory() {
+  const char *all = std::getenv("OMPI_COMM_WORLD_SIZE"), *here = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+  if (!all || !here || std::string(all) != here) return false;
+  return std::getenv("OMPI_MCA_btl_vader_backing_directory") ||
+         free_shared_memory() >= std::atoi(all) * shared_memory_a_rank;
+}
+
+}  // namespace
+
 MpiSession::MpiSession(int* argc, char*** argv) {
   // Ranks may outnumber cores: a rank that waits yields its core.
   setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+  // Open MPI's way to other hosts listens on all addresses of this one.
+  if (share_memory()) setenv("OMPI_MCA_btl", "^tcp,ofi", 0);
   int provided = 0;
   MPI_CHECK(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided));
   MPI_CHECK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -18,6 +19,7 @@
 #include "trainer/job/agreement.h"
 #include "trainer/job/log.h"
 #include "trainer/session/console.h"
+#include "trainer/session/launch.h"
 
 namespace megalith {
 
@@ -61,6 +63,7 @@ double seconds_to_write(int64_t bytes, const std::string& folder, int rank) try 
 }  // namespace
 
 Ending::Ending(const CheckpointConfig& config, const Session& session) : config_(config), session_(session) {
+  left_by_mpirun_ = seconds_left_by_mpirun([](const char* name) -> const char* { return std::getenv(name); });
   watch_.emplace(rules());
 }
 
@@ -81,6 +84,16 @@ void Ending::trained(int64_t step) {
   const double now = steady_seconds(), took = now - trained_at_.exchange(now);
   if (shortest_step_ == 0 || took < shortest_step_) shortest_step_ = took;
   trained_ = step;
+  if (left_by_mpirun_ > 0 && took > left_by_mpirun_) warn_of_mpirun(took);
+}
+
+void Ending::warn_of_mpirun(double step_seconds) {
+  log_warning(
+      "a step takes {:.2g} s, and mpirun kills its ranks {:g} s after a Ctrl-C: what was trained since the last "
+      "checkpoint is lost then. `megalith run -n {} train ...` instead of mpirun has it saved, and so does SIGUSR1 to "
+      "mpirun",
+      step_seconds, left_by_mpirun_, session_.size());
+  left_by_mpirun_ = never;  // it is said once
 }
 
 void Ending::evaluate(const std::function<void()>& work) {

@@ -58,6 +58,7 @@ class Ending {
     double evaluation = 0, save = 0;  // seconds that they are expected to take, on the rank that expects the most
   };
   SignalWatch::Rules rules();
+  void warn_of_mpirun(double step_seconds);
   bool agree_with_time(int64_t bytes, double evaluation);
   double seconds_needed() const;
   void end_now(int status, const std::string& why) const;
@@ -73,6 +74,7 @@ class Ending {
   const Session& session_;
   int64_t completed_ = 0;          // when the steps began
   double began_ = 0;               // of the steady clock, in seconds, as all of these
+  double left_by_mpirun_ = 0;      // seconds after a Ctrl-C; 0: whoever set that wants no end but at once
   double longest_evaluation_ = 0;  // 0: none yet
   double evaluation_began_ = 0;
   double longest_beside_ = 0;  // save, beside the steps; 0: none yet

@@ -1,0 +1,27 @@
+// What comes on standard error of Open MPI's launcher, without the lines by which it repeats what its ranks have said.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace megalith {
+
+// The launcher writes messages of its own between two lines of dashes. Those that say that a rank ended with a status
+// other than 0 are left out, since the rank has said why; all others, such as that a rank was killed or could not be
+// started, are passed on.
+class LauncherWords {
+ public:
+  // What of these bytes, and of those that were held back, is passed on now.
+  std::string pass(std::string_view bytes);
+  // What is held back still, once nothing more comes.
+  std::string rest();
+
+ private:
+  std::string line(const std::string& line);
+
+  std::string partial_;  // a line that has not ended and may be the launcher's
+  std::string message_;  // between dashes, or empty
+  bool begun_ = false;   // whether a part of the line has been passed on
+};
+
+}  // namespace megalith

@@ -1,0 +1,178 @@
+#include "trainer/session/start_ranks.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+#include "kernels/base/check.h"
+#include "trainer/session/launcher_words.h"
+
+namespace megalith {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::seconds repeats{1};  // in which signals are taken for the same, as by a rank
+
+// A file descriptor of this process alone.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {
+    CHECK(fd >= 0, "cannot start the ranks: {}", std::strerror(errno));
+    ::ioctl(fd, FIOCLEX);
+  }
+  ~Descriptor() { close(); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  void close() {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = -1;
+  }
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+struct Pipe {
+  std::array<int, 2> ends = [] {
+    std::array<int, 2> both{-1, -1};
+    CHECK(::pipe(both.data()) == 0, "cannot start the ranks: {}", std::strerror(errno));
+    return both;
+  }();
+  Descriptor out{ends[0]}, in{ends[1]};
+};
+
+// What asks this process to end, but what is ignored, and the end of the launcher.
+sigset_t signals_to_hear() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) {
+    struct sigaction now {};
+    if (::sigaction(signal, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) ::sigaddset(&set, signal);
+  }
+  ::signal(SIGCHLD, SIG_DFL);
+  ::sigaddset(&set, SIGCHLD);
+  return set;
+}
+
+[[noreturn]] void become(const LaunchLine& line, pid_t parent, int errors, int failed) {
+  ::setsid();
+  ::prctl(PR_SET_PDEATHSIG, SIGUSR1);
+  if (::getppid() != parent) ::_exit(1);
+  for (const auto& [name, value] : line.environment) ::setenv(name.c_str(), value.c_str(), 1);
+  ::signal(SIGXFSZ, SIG_DFL);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  std::vector<char*> words;
+  for (const std::string& word : line.words) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  if (::dup2(errors, STDERR_FILENO) >= 0) ::execvp(words[0], words.data());
+  const int error = errno;
+  if (::write(failed, &error, sizeof error) < 0) ::_exit(126);
+  ::_exit(127);
+}
+
+// To standard error, as far as somebody reads it.
+void say(const std::string& text) {
+  for (size_t at = 0; at < text.size();) {
+    const ssize_t n = ::write(STDERR_FILENO, text.data() + at, text.size() - at);
+    if (n < 0 && errno != EINTR) return;
+    at += static_cast<size_t>(std::max<ssize_t>(n, 0));
+  }
+}
+
+class Job {
+ public:
+  Job(const LaunchLine& line, int passed_on) : heard_(signals_to_hear()), passed_on_(passed_on) {
+    ::sigprocmask(SIG_BLOCK, &heard_, nullptr);
+    Pipe failed;
+    const pid_t parent = ::getpid();
+    launcher_ = ::fork();
+    CHECK(launcher_ >= 0, "cannot start the ranks: {}", std::strerror(errno));
+    if (launcher_ == 0) become(line, parent, errors_.in.fd(), failed.in.fd());
+    errors_.in.close();
+    failed.in.close();
+    int error = 0;
+    if (::read(failed.out.fd(), &error, sizeof error) > 0)
+      FAIL(
+          "cannot start {}: {}; install what starts ranks (docker/install-packages.sh has Open MPI), or put it on PATH",
+          line.words.front(), std::strerror(error));
+    ::signal(SIGPIPE, SIG_IGN);
+  }
+
+  int wait() {
+    const Descriptor signals(::signalfd(-1, &heard_, 0));
+    while (!ended_) {
+      std::array<pollfd, 2> any{{{signals.fd(), POLLIN, 0}, {errors_.out.fd(), POLLIN, 0}}};
+      if (::poll(any.data(), errors_.out.fd() < 0 ? 1 : 2, -1) < 0) continue;
+      if (any[0].revents != 0) hear(signals.fd());
+      if (any[1].revents != 0) pass_errors();
+    }
+    pollfd more{errors_.out.fd(), POLLIN, 0};
+    while (errors_.out.fd() >= 0 && ::poll(&more, 1, 0) > 0) pass_errors();
+    say(words_.rest());
+    const int status = WIFSIGNALED(status_) ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_);
+    return first_ != 0 && status == 128 + passed_on_ ? 128 + first_ : status;
+  }
+
+ private:
+  void hear(int signals) {
+    signalfd_siginfo info{};
+    if (::read(signals, &info, sizeof info) != sizeof info) return;
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (signal != SIGCHLD) return pass_on(signal);
+    int status = 0;
+    // As the first process of a container this one inherits others.
+    for (pid_t done; (done = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+      if (done != launcher_) continue;
+      ended_ = true;
+      status_ = status;
+    }
+  }
+
+  void pass_on(int signal) {
+    const Clock::time_point now = Clock::now();
+    if (first_ == 0) first_ = signal;
+    if (times_ == 0 || now - counted_ > repeats) {
+      counted_ = now;
+      times_++;
+    }
+    ::kill(launcher_, times_ > 2 ? SIGTERM : passed_on_);
+  }
+
+  void pass_errors() {
+    std::array<char, 4096> bytes;
+    const ssize_t n = ::read(errors_.out.fd(), bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) return;
+    if (n <= 0) return errors_.out.close();
+    say(words_.pass({bytes.data(), static_cast<size_t>(n)}));
+  }
+
+  const sigset_t heard_;
+  const int passed_on_;
+  Pipe errors_;
+  LauncherWords words_;
+  pid_t launcher_ = -1;
+  bool ended_ = false;
+  int status_ = 0;
+  int first_ = 0, times_ = 0;  // the first signal that came; how many did that are not the same
+  Clock::time_point counted_;
+};
+
+}  // namespace
+
+int start_ranks(const LaunchLine& line, int passed_on) { return Job(line, passed_on).wait(); }
+
+}  // namespace megalith
