@@ -1,23 +1,49 @@
 #!/usr/bin/env bash
 # Trains a small GPT on a text, from nothing: installs what is missing, builds, makes tokens, trains about four minutes
 # on 2 ranks, prints a sample.
-#   ./quickstart.sh [TEXT...]      default text: the English dictionary of Debian's package dict-gcide
-# Environment: MINUTES (4) of training, OUT (runs/quickstart). Run again, it continues where it was.
+#   ./quickstart.sh [TEXT...]      files or folders; default text: the English dictionary of Debian's package dict-gcide
+# Environment: MINUTES (4) of training in all, OUT (runs/quickstart). Run again, it continues where it was; with more
+# MINUTES, the run goes on for as many.
 set -euo pipefail
+here=$PWD
 cd "$(dirname "$0")"
-minutes=${MINUTES:-4}
-out=${OUT:-runs/quickstart}
+from_here() { if [ "$here" = "$PWD" ] || [[ $1 == /* ]]; then echo "$1"; else echo "$here/$1"; fi; }
+out=runs/quickstart
+[ -z "${OUT:-}" ] || out=$(from_here "$OUT")
+megalith=build/cpu/trainer/megalith
+[ "$here" = "$PWD" ] || megalith=$PWD/$megalith
+
+texts=()
+for text in "$@"; do
+  text=$(from_here "$text")
+  [ -e "$text" ] || { echo "there is no text $text; name files or folders" >&2; exit 1; }
+  texts+=("$text")
+done
+each_text() { find -L "${texts[@]}" -type f "$@"; }
+sums() { each_text -exec cksum {} + | cut -d ' ' -f 1,2 | sort; }
+# What a text of so many bytes has enough of: words for a vocabulary, and held-out tokens for a sample of 257.
+tokenizer=train:4096 held_out=0.01
+if [ ${#texts[@]} -gt 0 ]; then
+  bytes=$(each_text -printf '%s\n' | awk '{n += $1} END {print n + 0}')
+  if [ "$bytes" -lt 10000 ]; then
+    echo "the texts have $bytes bytes together; a model of characters takes 10,000 or more, one of words a million" >&2
+    exit 1
+  fi
+  [ "$bytes" -ge 1000000 ] || { tokenizer=train:1024 held_out=0.05; }
+  [ "$bytes" -ge 100000 ] || { tokenizer=bytes held_out=0.1; }
+fi
 
 docker/install-packages.sh
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 echo "== building"
 cmake --preset cpu >/dev/null
 cmake --build --preset cpu -j "$(nproc)" --target megalith | tail -n 1
-megalith=build/cpu/trainer/megalith
 
 echo "== text to tokens"
-texts=("$@")
-sums() { cksum "$@" | cut -d ' ' -f 1,2; }
+prepare() {
+  "$megalith" prepare --text "${texts[@]}" --tokenizer "$1" --validation "$held_out" --out "$out/data" 2> "$out/said" ||
+    { cat "$out/said" >&2; return 1; }
+  cat "$out/said" >&2
+}
 if [ ! -e "$out/data/train.bin" ]; then
   mkdir -p "$out"
   if [ ${#texts[@]} -eq 0 ]; then
@@ -25,9 +51,14 @@ if [ ! -e "$out/data/train.bin" ]; then
     dictzip -dc /usr/share/dictd/gcide.dict.dz | { iconv -c -f UTF-8 -t UTF-8 || true; } > "$out/text.txt"
     texts=("$out/text.txt")
   fi
-  sums "${texts[@]}" > "$out/texts"
-  "$megalith" prepare --text "${texts[@]}" --tokenizer train:4096 --out "$out/data"
-elif [ ${#texts[@]} -eq 0 ] || [ "$(sums "${texts[@]}")" = "$(cat "$out/texts" 2>/dev/null)" ]; then
+  sums > "$out/texts"
+  if ! prepare "$tokenizer"; then
+    # A text that repeats itself has few words, however long it is.
+    grep -q 'yields a vocabulary of' "$out/said" || exit 1
+    echo "== text to tokens, a byte each"
+    prepare bytes
+  fi
+elif [ ${#texts[@]} -eq 0 ] || [ "$(sums)" = "$(sort "$out/texts" 2>/dev/null)" ]; then
   echo "$out/data exists already; the run goes on with it"
 else
   echo "$out is a run on other texts than these; name another folder, OUT=runs/other ./quickstart.sh TEXT..., or remove $out" >&2
@@ -35,24 +66,37 @@ else
 fi
 
 train() {
-  mpirun --oversubscribe -n 2 "$megalith" train configs/quickstart.toml "data.train=$out/data/train.bin" \
+  "$megalith" run -n 2 train configs/quickstart.toml "data.train=$out/data/train.bin" \
     "data.validation=$out/data/validation.bin" "data.tokenizer=$out/data/tokenizer" "$@"
 }
 
 # The learning rate decays over the whole run, so the number of steps must be known before: a few steps measure this
-# machine's speed.
-if [ ! -e "$out/steps" ]; then
+# machine's speed. The file has the steps, the minutes that they were to take, and the seconds of one.
+steps='' planned='' seconds=''
+[ ! -e "$out/steps" ] || read -r steps planned seconds < "$out/steps" || true
+if [ -z "$seconds" ]; then
   echo "== measuring this machine"
   trial=$(mktemp -d)
   train "run.output=$trial" train.steps=12 optimizer.warmup_steps=0 train.evaluate_every=0 data.validation= checkpoint.every=0 >/dev/null
   seconds=$(tail -n 8 "$trial/metrics.jsonl" | sed 's/.*"step_seconds":\([0-9.e-]*\).*/\1/' | sort -g | sed -n 4p)
   rm -rf "$trial"
-  awk -v m="$minutes" -v s="$seconds" 'BEGIN { n = int(60 * m / s); print (n < 20 ? 20 : n) }' > "$out/steps"
 fi
-steps=$(cat "$out/steps")
+minutes=${MINUTES:-${planned:-4}}
+[ "$minutes" = "$planned" ] || steps=$(awk -v m="$minutes" -v s="$seconds" 'BEGIN { n = int(60 * m / s); print (n < 20 ? 20 : n) }')
+trained=0
+for checkpoint in "$out"/checkpoints/step-*; do
+  [ ! -e "$checkpoint/manifest.json" ] || trained=$((10#${checkpoint##*step-}))
+done
 
-echo "== training $steps steps on 2 ranks, about $minutes minutes"
-train "run.output=$out" "train.steps=$steps" "optimizer.warmup_steps=$((steps / 20))"
+if [ "$trained" -ge "$steps" ]; then
+  echo "== $out has made $trained steps already, and $minutes minutes are $steps here; MINUTES=... for more"
+else
+  echo "$steps $minutes $seconds" > "$out/steps"
+  left=$(awk -v n="$((steps - trained))" -v s="$seconds" 'BEGIN { printf "%.2g", n * s / 60 }')
+  echo "== training steps $((trained + 1)) to $steps on 2 ranks, about $left minutes"
+  # More minutes are another schedule of the learning rate.
+  train "run.output=$out" "train.steps=$steps" "optimizer.warmup_steps=$((steps / 20))" checkpoint.allow_changes=true
+fi
 
 echo "== a sample"
 "$megalith" generate --checkpoint "$out" --prompt "The " --tokens 120 --temperature 0.7
