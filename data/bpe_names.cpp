@@ -1,5 +1,7 @@
 #include "data/bpe_names.h"
 
+#include <algorithm>
+
 #include "kernels/base/files.h"
 #include "kernels/base/json.h"
 
@@ -49,8 +51,9 @@ class Notation {
 };
 
 std::string name_of(const BpeVocabulary& vocabulary, int32_t id, const Notation& notation) {
-  return id == vocabulary.end_of_text ? std::string(end_of_text_name)
-                                      : notation.write(vocabulary.tokens[static_cast<size_t>(id)]);
+  if (id == vocabulary.end_of_text) return vocabulary.end_name;
+  const std::string& token = vocabulary.tokens[static_cast<size_t>(id)];
+  return std::binary_search(vocabulary.specials.begin(), vocabulary.specials.end(), id) ? token : notation.write(token);
 }
 
 }  // namespace
@@ -86,6 +89,27 @@ void BpeNames::add_special(const std::string& content, int64_t id) {
   }
   const auto [known, is_new] = specials_.emplace(content, id);
   CHECK(is_new, "{}: the token \"{}\" is added twice", path_, content);
+}
+
+// One character may be a byte, which stands in texts whatever else it is named as.
+void BpeNames::make_special(const std::string& content) {
+  if (content.size() <= 2) return;
+  if (const auto known = ids_.find(content); known != ids_.end()) add_special(content, known->second);
+}
+
+std::string BpeNames::end_name() const {
+  const auto has = [&](const std::string& name) { return ids_.contains(name) || specials_.contains(name); };
+  if (named_end_) {
+    CHECK(has(*named_end_), "{} has no token {}, which the files beside it name as eos_token; add it, or name another",
+          path_, *named_end_);
+    return *named_end_;
+  }
+  std::string name(end_of_text_name);
+  if (!has(name) && specials_.size() == 1) name = specials_.begin()->first;
+  CHECK(has(name), "{} has no token {}, and {}; name the one that ends texts as \"eos_token\" in tokenizer_config.json",
+        path_, name,
+        specials_.empty() ? "no other special one" : fmt::format("{} other special ones", specials_.size()));
+  return name;
 }
 
 void BpeNames::add_merge(const std::string& both, const std::string& path, const char* place, int64_t number) {
@@ -140,15 +164,18 @@ BpeVocabulary BpeNames::without_merges() const {
 
   const Notation notation;
   BpeVocabulary vocabulary;
+  vocabulary.end_name = end_name();
   vocabulary.tokens.resize(static_cast<size_t>(size));
-  for (const auto& [name, id] : specials_) vocabulary.tokens[static_cast<size_t>(id)] = name;
+  for (const auto& [name, id] : specials_) {
+    vocabulary.tokens[static_cast<size_t>(id)] = name;
+    if (name != vocabulary.end_name) vocabulary.specials.push_back(static_cast<int32_t>(id));
+  }
+  std::sort(vocabulary.specials.begin(), vocabulary.specials.end());
   for (const auto& [name, id] : ids_)
-    if (name != end_of_text_name) vocabulary.tokens[static_cast<size_t>(id)] = notation.read(name, path_);
+    if (name != vocabulary.end_name) vocabulary.tokens[static_cast<size_t>(id)] = notation.read(name, path_);
   for (const auto* named : {&ids_, &specials_})
-    if (const auto found = named->find(std::string(end_of_text_name)); found != named->end())
+    if (const auto found = named->find(vocabulary.end_name); found != named->end())
       vocabulary.end_of_text = static_cast<int32_t>(found->second);
-  CHECK(vocabulary.end_of_text >= 0, "{} has no token {}; add it, so that texts can be separated", path_,
-        end_of_text_name);
   vocabulary.tokens[static_cast<size_t>(vocabulary.end_of_text)].clear();
   for (int byte = 0; byte < 256; byte++) {
     const auto found = ids_.find(notation.write(std::string(1, static_cast<char>(byte))));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -28,6 +29,10 @@ class BpeNames {
   // A token that stands for its own text and is no part of any merge, as <|endoftext|> is. One that has its id already
   // may be named again.
   void add_special(const std::string& content, int64_t id);
+  // A token that has its id already is such a one; nothing happens if there is none.
+  void make_special(const std::string& content);
+  // Which token ends a text, if a file says so. Else it is <|endoftext|>, or without one the only special token.
+  void end_is(std::optional<std::string> name) { named_end_ = std::move(name); }
   // The next merge, of tokens that are there: two names with a blank between, or two names. `path`, `place` and
   // `number` say where it stands: "merges.txt, line 3".
   void add_merge(const std::string& both, const std::string& path, const char* place, int64_t number);
@@ -42,7 +47,10 @@ class BpeNames {
   const std::vector<BpeVocabulary::Merge>& merges() const { return merges_; }
 
  private:
+  std::string end_name() const;
+
   std::string path_, names_of_;
+  std::optional<std::string> named_end_;
   std::unordered_map<std::string, int64_t> ids_;
   std::unordered_map<std::string, int64_t> specials_;  // by their content
   std::vector<BpeVocabulary::Merge> merges_;

@@ -4,6 +4,7 @@
 #include "data/piece_cache.h"
 #include "data/pretokenizer.h"
 #include "data/run_cut.h"
+#include "data/tokenizer_json.h"
 #include "kernels/base/check.h"
 
 namespace megalith {
@@ -91,7 +92,7 @@ class BpeTokenizer final : public Tokenizer {
     const size_t in_run = run_cut_.find(text.substr(begin), ids);
     return in_run > 0 ? begin + in_run : 0;
   }
-  void save(const std::string& folder) const override { write_bpe(vocabulary_, folder); }
+  void save(const std::string& folder) const override { write_tokenizer(vocabulary_, folder); }
   std::string content() const override { return content_of(vocabulary_); }
   BpeVocabulary as_bpe() const override { return vocabulary_; }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data/bpe_names.h"
+#include "data/special_tokens.h"
 #include "kernels/base/files.h"
 #include "kernels/base/json.h"
 
@@ -19,6 +20,10 @@ std::array<uint8_t, 256> bytes_in_gpt2_order() {
 BpeVocabulary read_bpe(const std::string& folder) {
   const std::string vocab_path = folder + "/vocab.json";
   BpeNames names(read_json_file(vocab_path), vocab_path, "vocab.json");
+  const SpecialTokens special = special_tokens_in(folder);
+  for (const auto& [name, id] : special.added) names.add_special(name, id);
+  for (const std::string& name : special.names) names.make_special(name);
+  names.end_is(special.end);
   BpeVocabulary vocabulary = names.without_merges();
   const std::string merges_path = folder + "/merges.txt";
   names.add_merges(read_text_file(merges_path), merges_path);
@@ -39,6 +44,8 @@ std::string content_of(const BpeVocabulary& vocabulary) {
   for (const std::string& token : vocabulary.tokens) content += fmt::format("{} {}\n", token.size(), token);
   for (const BpeVocabulary::Merge& merge : vocabulary.merges)
     content += fmt::format("{} {} {}\n", merge.left, merge.right, merge.result);
+  if (vocabulary.end_name != end_of_text_name) content += fmt::format("texts end with {}\n", vocabulary.end_name);
+  for (const int32_t id : vocabulary.specials) content += fmt::format("{} is special\n", id);
   return content;
 }
 

@@ -13,6 +13,8 @@
 
 namespace megalith {
 
+constexpr std::string_view end_of_text_name = "<|endoftext|>";  // GPT-2's, and of tokenizers that are made here
+
 struct BpeVocabulary {
   struct Merge {
     int32_t left, right, result;
@@ -21,15 +23,16 @@ struct BpeVocabulary {
   std::vector<Merge> merges;        // the earlier wins; the bytes of result are those of left and right
   std::array<int32_t, 256> byte_ids{};
   int32_t end_of_text = -1;
+  std::string end_name{end_of_text_name};
+  std::vector<int32_t> specials;  // beside the end of a text, ascending; no merge makes one
 };
-
-constexpr std::string_view end_of_text_name = "<|endoftext|>";
 
 // The 256 bytes in GPT-2's order: the printable ones first.
 std::array<uint8_t, 256> bytes_in_gpt2_order();
 
-// Errors: a file that is missing or malformed; ids that are not 0..V-1 each once; a byte, the end of text or a part or
-// result of a merge that is no token; a merge given twice.
+// Special tokens, and which of them ends a text, are those of special_tokens.h. Errors: a file that is missing or
+// malformed; ids that are not 0..V-1 each once; a byte, the end of text or a part or result of a merge that is no
+// token; a merge given twice.
 BpeVocabulary read_bpe(const std::string& folder);
 void write_bpe(const BpeVocabulary& vocabulary, const std::string& folder);
 

@@ -171,8 +171,9 @@ std::vector<PrepareReport::Piece> common_pieces(const std::vector<std::string>& 
   const std::vector<int64_t> counts = count_tokens(bins, tokenizer.vocab_size(), threads);
   std::vector<PrepareReport::Piece> pieces;
   for (const int32_t id : most_common(counts, most))
-    pieces.push_back({std::string(id == tokenizer.end_of_text() ? end_of_text_name : tokenizer.token_bytes(id)),
-                      static_cast<double>(counts[static_cast<size_t>(id)]) / static_cast<double>(num_tokens)});
+    pieces.push_back(
+        {id == tokenizer.end_of_text() ? tokenizer.as_bpe().end_name : std::string(tokenizer.token_bytes(id)),
+         static_cast<double>(counts[static_cast<size_t>(id)]) / static_cast<double>(num_tokens)});
   return pieces;
 }
 

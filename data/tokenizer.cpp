@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "data/bpe_tokenizer.h"
+#include "data/special_tokens.h"
 #include "data/tokenizer_json.h"
 #include "kernels/base/check.h"
 
@@ -32,7 +33,9 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& folder) {
   const auto has = [&](const char* name) { return fs::exists(fs::path(folder) / name, absent); };
   if (has(byte_tokenizer_file)) return make_byte_tokenizer();
   // The one that says how texts are cut goes first.
-  if (has(tokenizer_json_file)) return make_bpe_tokenizer(read_tokenizer_json(fs::path(folder) / tokenizer_json_file));
+  if (has(tokenizer_json_file))
+    return make_bpe_tokenizer(
+        read_tokenizer_json(fs::path(folder) / tokenizer_json_file, special_tokens_in(folder).end));
   for (const char* name : {"vocab.json", "merges.txt"})
     CHECK(has(name), "{} has no {}; a tokenizer folder holds {}", folder, name, tokenizer_folder_holds());
   return make_bpe_tokenizer(read_bpe(folder));
@@ -41,7 +44,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& folder) {
 std::vector<std::string> tokenizer_files(const std::string& folder) {
   std::vector<std::string> found;
   std::error_code absent;
-  for (const char* name : {byte_tokenizer_file, tokenizer_json_file, "vocab.json", "merges.txt"})
+  for (const char* name : {byte_tokenizer_file, tokenizer_json_file, "vocab.json", "merges.txt", tokenizer_config_file,
+                           special_tokens_file, added_tokens_file})
     if (std::filesystem::exists(std::filesystem::path(folder) / name, absent)) found.push_back(folder + "/" + name);
   return found;
 }

@@ -1,9 +1,14 @@
 #include "data/tokenizer_json.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "data/bpe_merger.h"
 #include "data/bpe_names.h"
+#include "data/pretokenizer.h"
+#include "data/special_tokens.h"
+#include "data/tokenizer_parts.h"
 #include "kernels/base/files.h"
 #include "kernels/base/json.h"
 
@@ -13,39 +18,27 @@ namespace {
 
 using Json = nlohmann::json;
 
-const Json nothing;
-
-// A member, or null where there is none.
-const Json& member(const Json& object, const char* key) {
-  if (!object.is_object()) return nothing;
-  const auto found = object.find(key);
-  return found == object.end() ? nothing : *found;
-}
-
-std::string type_of(const Json& part) {
-  const Json& type = member(part, "type");
-  return type.is_string() ? type.get<std::string>() : part.is_null() ? "none" : "unknown";
-}
-
 class TokenizerJson {
  public:
   explicit TokenizerJson(const std::string& path) : path_(path), file_(read_json_file(path)) {
     CHECK(file_.is_object(), "{} is not a JSON object", path_);
   }
 
-  BpeVocabulary read() const {
-    const Json& model = member(file_, "model");
+  BpeVocabulary read(const std::optional<std::string>& named_end) const {
+    const Json& model = json_member(file_, "model");
     CHECK(model.is_object(), "{} has no model", path_);
-    check_model(model);
-    check_normalizer();
-    check_pre_tokenizer();
-    check_all_byte_level("post_processor", "it adds tokens to every text, and nothing here does");
-    check_all_byte_level("decoder", "tokens are bytes here");
-    BpeNames names(member(model, "vocab"), path_, "model.vocab");
+    for (const std::string& other :
+         {other_model(model), other_normalizer(json_member(file_, "normalizer")),
+          other_pre_tokenizer(json_member(file_, "pre_tokenizer")),
+          other_post_processor(json_member(file_, "post_processor")), other_decoder(json_member(file_, "decoder"))})
+      if (!other.empty()) refuse("{}", other);
+    BpeNames names(json_member(model, "vocab"), path_, "model.vocab");
     add_specials(names);
+    names.end_is(named_end);
     BpeVocabulary vocabulary = names.without_merges();
-    add_merges(member(model, "merges"), names);
+    add_merges(json_member(model, "merges"), names);
     vocabulary.merges = names.merges();
+    if (json_member(model, "ignore_merges") == true) check_merges_make_all(vocabulary);
     return vocabulary;
   }
 
@@ -56,51 +49,30 @@ class TokenizerJson {
          fmt::format(what, std::forward<Args>(args)...));
   }
 
-  void check_model(const Json& model) const {
-    // Old files do not name it.
-    const std::string type = model.contains("type") ? type_of(model) : "BPE";
-    if (type != "BPE") refuse("the model is {}", type);
-    for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
-      if (const Json& affix = member(model, key); !affix.is_null() && affix != "")
-        refuse("model.{} is {}", key, json_text(affix));
-    if (const Json& dropout = member(model, "dropout"); !dropout.is_null() && dropout != 0)
-      refuse("model.dropout is {}", json_text(dropout));
-    for (const char* key : {"ignore_merges", "byte_fallback"})
-      if (const Json& set = member(model, key); !set.is_null() && set != false) refuse("model.{} is set", key);
-  }
-
-  void check_normalizer() const {
-    const Json& normalizer = member(file_, "normalizer");
-    if (normalizer.is_null() || (type_of(normalizer) == "Sequence" && member(normalizer, "normalizers").empty()))
-      return;
-    refuse("the normalizer is {}", type_of(normalizer));
-  }
-
-  void check_pre_tokenizer() const {
-    const Json* found = &member(file_, "pre_tokenizer");
-    if (const Json& all = member(*found, "pretokenizers"); type_of(*found) == "Sequence" && all.is_array()) {
-      if (all.size() != 1) refuse("the pre-tokenizer is a sequence of {}", all.size());
-      found = &all[0];
+  // ignore_merges has a piece that is a token become that token, whatever the merges make of it.
+  void check_merges_make_all(const BpeVocabulary& vocabulary) const {
+    const Pretokenizer pretokenizer;
+    const MergeTable table(vocabulary);
+    BpeMerger merger(table);
+    std::vector<int32_t> ids;
+    for (int32_t id = 0; id < static_cast<int32_t>(vocabulary.tokens.size()); id++) {
+      const std::string& token = vocabulary.tokens[static_cast<size_t>(id)];
+      const bool is_special = std::binary_search(vocabulary.specials.begin(), vocabulary.specials.end(), id);
+      if (token.empty() || is_special || pretokenizer.first_piece(token) < token.size()) continue;
+      ids.clear();
+      merger.merge(token, ids);
+      if (ids != std::vector{id})
+        refuse("model.ignore_merges is set, and token {} ({}) is not what the merges make of its text", id,
+               json_text_of_bytes(token));
     }
-    if (type_of(*found) != "ByteLevel") refuse("the pre-tokenizer is {}", type_of(*found));
-    // Its default is true, so that it has to be there.
-    if (const Json& prefix = member(*found, "add_prefix_space"); prefix != false)
-      refuse("the pre-tokenizer ByteLevel has add_prefix_space = {}", prefix.is_null() ? "true" : json_text(prefix));
-    if (const Json& regex = member(*found, "use_regex"); !regex.is_null() && regex != true)
-      refuse("the pre-tokenizer ByteLevel has use_regex = {}", json_text(regex));
-  }
-
-  void check_all_byte_level(const char* key, const char* why) const {
-    const Json& part = member(file_, key);
-    if (!part.is_null() && type_of(part) != "ByteLevel") refuse("the {} is {}: {}", key, type_of(part), why);
   }
 
   void add_specials(BpeNames& names) const {
-    for (const Json& token : member(file_, "added_tokens")) {
-      const Json &content = member(token, "content"), &id = member(token, "id");
+    for (const Json& token : json_member(file_, "added_tokens")) {
+      const Json &content = json_member(token, "content"), &id = json_member(token, "id");
       CHECK(content.is_string() && id.is_number_integer(), "{}: the added token {} has no content or no id", path_,
             json_text(token));
-      if (member(token, "special") != true)
+      if (json_member(token, "special") != true)
         refuse("the added token {} (id {}) is not special, so that it stands in texts", json_text(content),
                json_text(id));
       names.add_special(content.get<std::string>(), id.get<int64_t>());
@@ -135,13 +107,19 @@ Ordered byte_level(bool add_prefix_space) {
 std::string tokenizer_json(const BpeVocabulary& vocabulary) {
   Ordered merges = Ordered::array();
   for (const auto& [left, right] : merge_names(vocabulary)) merges.push_back(left + " " + right);
-  const Ordered end_of_text = {{"id", vocabulary.end_of_text},
-                               {"content", end_of_text_name},
-                               {"single_word", false},
-                               {"lstrip", false},
-                               {"rstrip", false},
-                               {"normalized", false},
-                               {"special", true}};
+  std::vector<int32_t> special_ids = vocabulary.specials;
+  special_ids.insert(std::upper_bound(special_ids.begin(), special_ids.end(), vocabulary.end_of_text),
+                     vocabulary.end_of_text);
+  Ordered specials = Ordered::array();
+  for (const int32_t id : special_ids)
+    specials.push_back(
+        {{"id", id},
+         {"content", id == vocabulary.end_of_text ? vocabulary.end_name : vocabulary.tokens[static_cast<size_t>(id)]},
+         {"single_word", false},
+         {"lstrip", false},
+         {"rstrip", false},
+         {"normalized", false},
+         {"special", true}});
   const Ordered model = {{"type", "BPE"},
                          {"dropout", nullptr},
                          {"unk_token", nullptr},
@@ -151,29 +129,31 @@ std::string tokenizer_json(const BpeVocabulary& vocabulary) {
                          {"byte_fallback", false},
                          {"vocab", token_names(vocabulary)},
                          {"merges", merges}};
-  const Ordered file = {{"version", "1.0"},
-                        {"truncation", nullptr},
-                        {"padding", nullptr},
-                        {"added_tokens", Ordered::array({end_of_text})},
-                        {"normalizer", nullptr},
-                        {"pre_tokenizer", byte_level(false)},
-                        {"post_processor", nullptr},
-                        {"decoder", byte_level(true)},
-                        {"model", model}};
+  const Ordered file = {
+      {"version", "1.0"},          {"truncation", nullptr},       {"padding", nullptr},
+      {"added_tokens", specials},  {"normalizer", nullptr},       {"pre_tokenizer", byte_level(false)},
+      {"post_processor", nullptr}, {"decoder", byte_level(true)}, {"model", model}};
   return json_text(file, 1) + "\n";
 }
 
-const char* const config_file = "tokenizer_config.json";
-const char* const specials_file = "special_tokens_map.json";
-
 }  // namespace
 
-BpeVocabulary read_tokenizer_json(const std::string& path) { return TokenizerJson(path).read(); }
+BpeVocabulary read_tokenizer_json(const std::string& path, const std::optional<std::string>& named_end) {
+  return TokenizerJson(path).read(named_end);
+}
+
+void write_tokenizer(const BpeVocabulary& vocabulary, const std::string& folder) {
+  write_bpe(vocabulary, folder);
+  if (vocabulary.specials.empty() && vocabulary.end_name == end_of_text_name) return;
+  const std::filesystem::path place(folder);
+  write_file(place / tokenizer_json_file, tokenizer_json(vocabulary));
+  write_file(place / special_tokens_file, json_text(Ordered{{"eos_token", vocabulary.end_name}}, 1) + "\n");
+}
 
 void write_for_transformers(const BpeVocabulary& vocabulary, int64_t context, const std::string& folder) {
   const std::filesystem::path place(folder);
   Ordered specials;
-  for (const char* key : {"bos_token", "eos_token", "unk_token"}) specials[key] = end_of_text_name;
+  for (const char* key : {"bos_token", "eos_token", "unk_token"}) specials[key] = vocabulary.end_name;
   Ordered config = {{"tokenizer_class", "GPT2Tokenizer"},
                     {"add_prefix_space", false},
                     {"clean_up_tokenization_spaces", false},
@@ -181,13 +161,13 @@ void write_for_transformers(const BpeVocabulary& vocabulary, int64_t context, co
   config.update(specials);
   write_bpe(vocabulary, folder);
   write_file(place / tokenizer_json_file, tokenizer_json(vocabulary));
-  write_file(place / config_file, json_text(config, 1) + "\n");
-  write_file(place / specials_file, json_text(specials, 1) + "\n");
+  write_file(place / tokenizer_config_file, json_text(config, 1) + "\n");
+  write_file(place / special_tokens_file, json_text(specials, 1) + "\n");
 }
 
 void check_no_tokenizer_in(const std::string& folder) {
   std::error_code absent;
-  for (const char* name : {tokenizer_json_file, config_file, specials_file, "vocab.json", "merges.txt"})
+  for (const char* name : {tokenizer_json_file, tokenizer_config_file, special_tokens_file, "vocab.json", "merges.txt"})
     CHECK(!std::filesystem::exists(std::filesystem::path(folder) / name, absent),
           "{}/{} exists already and is not overwritten; choose another folder", folder, name);
 }

@@ -5,6 +5,7 @@
 // else is refused by its name, since a tokenizer that is almost right spoils a model silently.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "data/bpe_vocabulary.h"
@@ -13,11 +14,13 @@ namespace megalith {
 
 constexpr const char* tokenizer_json_file = "tokenizer.json";
 
-// Merges in either notation, "a b" or ["a", "b"]. Special tokens beside <|endoftext|> keep their ids; in a text they
-// are plain text, as everywhere here. Errors: as of read_bpe; another model than BPE, dropout, ignore_merges, prefixes
-// or suffixes of parts of words; a normalizer; another pre-tokenizer than ByteLevel as GPT-2 has it; a post-processor
-// that adds tokens; another decoder; an added token that is not special.
-BpeVocabulary read_tokenizer_json(const std::string& path);
+// Merges in either notation, "a b" or ["a", "b"]. Special tokens beside the end of a text keep their ids; in a text
+// they are plain text, as everywhere here. `named_end` is what files beside it name as the end of a text, if they do.
+// Errors: as of read_bpe; a part that makes other ids (tokenizer_parts.h); an added token that is not special.
+BpeVocabulary read_tokenizer_json(const std::string& path, const std::optional<std::string>& named_end = {});
+
+// What load_tokenizer reads as the same: vocab.json and merges.txt, and what they cannot say in files beside them.
+void write_tokenizer(const BpeVocabulary& vocabulary, const std::string& folder);
 
 // What `transformers` wants of a tokenizer: tokenizer.json, tokenizer_config.json, special_tokens_map.json, vocab.json
 // and merges.txt. `context` is the most tokens that its model takes. Overwrites none.

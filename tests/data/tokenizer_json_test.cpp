@@ -16,6 +16,8 @@ using test::gpt2_folder;
 using test::random_text;
 using test::Scratch;
 
+const char* const gpt2_pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
 std::vector<int32_t> ids_by(const Tokenizer& tokenizer, std::string_view text) {
   std::vector<int32_t> ids;
   tokenizer.encode(text, ids);
@@ -125,20 +127,38 @@ TEST(TokenizerJson, WhatIsNotGpt2sIsRefusedByItsName) {
   };
   refused("/model/type", "Unigram", {"the model is Unigram", "only a byte-level BPE"});
   refused("/model/dropout", 0.1, {"model.dropout is 0.1"});
-  refused("/model/ignore_merges", true, {"model.ignore_merges is set"});
-  refused("/model/byte_fallback", true, {"model.byte_fallback is set"});
   refused("/model/end_of_word_suffix", "</w>", {"end_of_word_suffix is \"</w>\""});
   refused("/normalizer", {{"type", "NFC"}}, {"the normalizer is NFC"});
-  refused("/normalizer", Json::parse(R"({"type": "Sequence", "normalizers": [{"type": "NFC"}]})"), {"is Sequence"});
+  refused("/normalizer", Json::parse(R"({"type": "Sequence", "normalizers": [{"type": "NFC"}]})"), {"is NFC"});
   refused("/pre_tokenizer", nullptr, {"the pre-tokenizer is none"});
   refused("/pre_tokenizer", {{"type", "Metaspace"}}, {"the pre-tokenizer is Metaspace"});
   refused("/pre_tokenizer/add_prefix_space", true, {"add_prefix_space = true"});
   refused("/pre_tokenizer", {{"type", "ByteLevel"}}, {"add_prefix_space = true"});
-  refused("/pre_tokenizer/use_regex", false, {"use_regex = false"});
-  refused("/pre_tokenizer", Json::parse(R"({"type": "Sequence", "pretokenizers": [{"type": "Split"},
+  refused("/pre_tokenizer/use_regex", false, {"use_regex = false", "nothing before it"});
+  const auto split = [](const char* pattern, const char* behavior) {
+    return Json{{"type", "Sequence"},
+                {"pretokenizers",
+                 {{{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", behavior}, {"invert", false}},
+                  {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
+  };
+  refused("/pre_tokenizer", split("\\d+", "Isolated"), {"Split has the pattern", "\\d+"});
+  refused("/pre_tokenizer", split(gpt2_pattern, "Removed"), {"Split has behavior = \"Removed\" and invert = false"});
+  refused("/pre_tokenizer", split(gpt2_pattern, "MergedWithNext"), {"MergedWithNext"});
+  refused("/pre_tokenizer", Json::parse(R"({"type": "Sequence", "pretokenizers": [{"type": "Digits"},
           {"type": "ByteLevel", "add_prefix_space": false}]})"),
-          {"a sequence of 2"});
-  refused("/post_processor", {{"type", "TemplateProcessing"}}, {"post_processor is TemplateProcessing", "adds tokens"});
+          {"the pre-tokenizer is Digits"});
+  refused("/pre_tokenizer", Json::parse(R"({"type": "Sequence", "pretokenizers": []})"), {"the pre-tokenizer is none"});
+  const Json twice = small().at("pre_tokenizer");
+  refused("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {twice, twice}}}, {"ByteLevel, and 1 others"});
+  refused("/post_processor", {{"type", "BertProcessing"}}, {"post_processor is BertProcessing", "adds tokens"});
+  refused("/post_processor", {{"type", "TemplateProcessing"}}, {"post_processor is TemplateProcessing", "adds"});
+  refused("/post_processor", Json::parse(R"({"type": "TemplateProcessing", "single": [
+          {"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+          "special_tokens": {"<s>": {"id": "<s>", "ids": [257], "tokens": ["<s>"]}}})"),
+          {"TemplateProcessing", "adds \"<s>\""});
+  refused("/post_processor", Json::parse(R"({"type": "TemplateProcessing", "single": [
+          {"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]})"),
+          {"the text 2 times"});
   refused("/decoder", {{"type", "WordPiece"}}, {"the decoder is WordPiece"});
   refused("/added_tokens/0/special", false, {"<|endoftext|>", "id 257", "not special"});
   refused("/added_tokens/0/id", 300, {"id 300", "0 to 257"});
@@ -155,11 +175,104 @@ TEST(TokenizerJson, WhatIsNotGpt2sIsRefusedByItsName) {
   refused("/model", nullptr, {"has no model"});
   scratch.write("t/tokenizer.json", "{");
   EXPECT_ERROR(load_tokenizer(scratch.path("t")), "tokenizer.json is not JSON");
-  // Sequences of one are what stands in them.
+}
+
+// Sequences are what stands in them, and parts are what they do.
+TEST(TokenizerJson, PartsThatMakeGpt2sIdsAreReadWhateverTheirNames) {
+  const Scratch scratch;
+  const std::string content = load(scratch, small())->content();
+  const auto same = [&](const char* pointer, const std::string& value) {
+    Json file = small();
+    file[Json::json_pointer(pointer)] = Json::parse(value);
+    EXPECT_EQ(load(scratch, file)->content(), content) << pointer << " " << value;
+  };
+  const std::string level = R"({"type": "ByteLevel", "add_prefix_space": false, "use_regex": )";
+  const auto sequence = [](const char* members, const std::string& inside) {
+    return fmt::format(R"({{"type": "Sequence", "{}": [{}]}})", members, inside);
+  };
+  const auto split = [](const std::string& pattern, const std::string& rest) {
+    return fmt::format(R"({{"type": "Split", "pattern": {{"Regex": {}}}, {}}})", Json(pattern).dump(), rest);
+  };
+  const std::string isolated = R"("behavior": "Isolated", "invert": false)";
+  same("/normalizer", sequence("normalizers", ""));
+  same("/normalizer", sequence("normalizers", sequence("normalizers", "")));
+  same("/normalizer", R"({"type": "Prepend", "prepend": ""})");
+  same("/normalizer", R"({"type": "Strip", "strip_left": false, "strip_right": false})");
+  same("/pre_tokenizer", sequence("pretokenizers", level + "true}"));
+  same("/pre_tokenizer", sequence("pretokenizers", split(gpt2_pattern, isolated) + "," + level + "false}"));
+  same("/pre_tokenizer", sequence("pretokenizers", split(gpt2_pattern, isolated) + "," + level + "true}"));
+  same("/pre_tokenizer", sequence("pretokenizers", split(gpt2_pattern, R"("behavior": "Removed", "invert": true)") +
+                                                       "," + level + "false}"));
+  const std::string text = R"({"Sequence": {"id": "A", "type_id": 0}})", level_after = R"({"type": "ByteLevel"})";
+  const std::string template_of_text = R"({"type": "TemplateProcessing", "single": [)" + text +
+                                       R"(], "pair": [{"SpecialToken": {"id": "</s>", "type_id": 0}}],
+                                          "special_tokens": {"</s>": {"id": "</s>", "ids": [257]}}})";
+  same("/post_processor", template_of_text);
+  same("/post_processor", sequence("processors", level_after + "," + template_of_text));
+  same("/post_processor", sequence("processors", ""));
+  same("/post_processor", R"({"type": "TemplateProcessing", "special_tokens": {"x": {"id": "x", "ids": []}},
+                              "single": [{"SpecialToken": {"id": "x", "type_id": 0}}, )" +
+                              text + "]}");
+  same("/decoder", sequence("decoders", level_after + R"(, {"type": "Fuse"})"));
+  same("/decoder", "null");
+  same("/model/ignore_merges", "true");
+  same("/model/byte_fallback", "true");
+  same("/model/unk_token", R"("<|endoftext|>")");
+  same("/truncation", R"({"max_length": 4, "strategy": "LongestFirst", "stride": 0, "direction": "Right"})");
+}
+
+// A token that no merge makes is what differs.
+TEST(TokenizerJson, IgnoredMergesAreRefusedWhereTheyMatter) {
+  const Scratch scratch;
   Json file = small();
-  file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", Json::array({small().at("pre_tokenizer")})}};
-  file["normalizer"] = {{"type", "Sequence"}, {"normalizers", Json::array()}};
-  EXPECT_EQ(load(scratch, file)->vocab_size(), 258);
+  file["model"]["ignore_merges"] = true;
+  file["model"]["vocab"]["cd"] = 257;
+  file["added_tokens"][0]["id"] = 258;
+  EXPECT_ERROR(load(scratch, file), "ignore_merges is set, and token 257 (\"cd\")");
+  file["model"]["vocab"].erase("cd");
+  file["model"]["vocab"]["c \u0120d"] = 257;  // two pieces, so that no text has it as one
+  EXPECT_ERROR(load(scratch, file), "stands for no byte");
+  file["model"]["vocab"].erase("c \u0120d");
+  file["model"]["vocab"]["c\u0120d"] = 257;
+  EXPECT_EQ(load(scratch, file)->vocab_size(), 259);
+}
+
+TEST(TokenizerJson, TheEndOfTextIsTheOneThatTheTokenizerNames) {
+  const Scratch scratch;
+  Json file = small();
+  file["added_tokens"][0]["content"] = "</s>";
+  EXPECT_EQ(load(scratch, file)->end_of_text(), 257);  // the only special token
+  file["added_tokens"].push_back({{"id", 258}, {"special", true}, {"content", "<s>"}});
+  EXPECT_ERROR(load(scratch, file), "2 other special ones; name the one that ends texts as \"eos_token\"");
+  scratch.write("t/special_tokens_map.json", R"({"eos_token": {"content": "</s>", "lstrip": false}})");
+  const auto found = load(scratch, file);
+  EXPECT_EQ(found->end_of_text(), 257);
+  scratch.write("t/tokenizer_config.json", R"({"eos_token": "<s>"})");  // goes first
+  EXPECT_EQ(load(scratch, file)->end_of_text(), 258);
+  scratch.write("t/tokenizer_config.json", R"({"eos_token": "<end>"})");
+  EXPECT_ERROR(load(scratch, file), "no token <end>, which the files beside it name as eos_token");
+  // The name and the other special tokens are kept, by save and for transformers.
+  for (const char* folder : {"saved", "exported"}) {
+    std::filesystem::create_directory(scratch.path(folder));
+    if (folder == std::string("saved"))
+      found->save(scratch.path(folder));
+    else
+      write_for_transformers(found->as_bpe(), 8, scratch.path(folder));
+    EXPECT_EQ(load_tokenizer(scratch.path(folder))->content(), found->content()) << folder;
+    std::filesystem::remove(scratch.path(folder) + "/tokenizer.json");
+    EXPECT_EQ(load_tokenizer(scratch.path(folder))->end_of_text(), 257) << folder;
+  }
+}
+
+// As today's transformers saves GPT-2's, and one whose end is </s>.
+TEST(TokenizerJson, ReadsTheInputsThatWereRefused) {
+  const std::string cases = MEGALITH_SOURCE_DIR "/../shared/cases/";
+  if (!std::filesystem::exists(cases)) GTEST_SKIP() << cases << " is not there";
+  for (const char* name : {"tokenizer-v5", "tokenizer-eos"}) {
+    const auto found = load_tokenizer(cases + name);
+    EXPECT_EQ(found->end_of_text(), 256) << name;
+    EXPECT_EQ(ids_by(*found, "a b"), (std::vector<int32_t>{'a', ' ', 'b'})) << name;
+  }
 }
 
 // Hugging Face's own library makes our ids of what we write.

@@ -1,0 +1,55 @@
+#include "data/special_tokens.h"
+
+#include <filesystem>
+
+#include "data/bpe_names.h"
+#include "kernels/base/check.h"
+
+namespace megalith {
+
+namespace {
+
+using Json = nlohmann::json;
+
+Json object_in(const std::string& folder, const char* name) {
+  const std::filesystem::path path = std::filesystem::path(folder) / name;
+  std::error_code absent;
+  if (!std::filesystem::exists(path, absent)) return Json::object();
+  Json file = read_json_file(path.string());
+  CHECK(file.is_object(), "{} is not a JSON object", path.string());
+  return file;
+}
+
+// A token is a text or an object that has it as its content; "" where it is neither.
+std::string content_of_token(const Json& token) {
+  const Json& content = token.is_object() && token.contains("content") ? token["content"] : token;
+  return content.is_string() ? content.get<std::string>() : "";
+}
+
+}  // namespace
+
+SpecialTokens special_tokens_in(const std::string& folder) {
+  SpecialTokens found;
+  const auto take = [&](const Json& token) {
+    const std::string name = content_of_token(token);
+    if (!name.empty()) found.names.push_back(name);
+    return name;
+  };
+  for (const char* file : {tokenizer_config_file, special_tokens_file}) {
+    const Json object = object_in(folder, file);
+    for (const auto& [key, value] : object.items()) {
+      if (key.ends_with("_token")) {
+        const std::string name = take(value);
+        if (key == "eos_token" && !name.empty() && !found.end) found.end = name;
+      }
+      if ((key == "additional_special_tokens" || key == "extra_special_tokens") && value.is_array())
+        for (const Json& token : value) take(token);
+    }
+  }
+  const Json added = object_in(folder, added_tokens_file);
+  for (const auto& [name, id] : added.items())
+    if (id.is_number_integer()) found.added.emplace(name, id.get<int64_t>());
+  return found;
+}
+
+}  // namespace megalith

@@ -1,0 +1,26 @@
+// What the files beside a vocabulary say of special tokens: tokenizer_config.json, special_tokens_map.json and, of old
+// versions of `transformers`, added_tokens.json.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace megalith {
+
+constexpr const char* tokenizer_config_file = "tokenizer_config.json";
+constexpr const char* special_tokens_file = "special_tokens_map.json";
+constexpr const char* added_tokens_file = "added_tokens.json";
+
+struct SpecialTokens {
+  std::optional<std::string> end;        // the eos_token, of the first file that names one
+  std::vector<std::string> names;        // all that are named
+  std::map<std::string, int64_t> added;  // with their ids
+};
+
+// Of a folder; of files that are not there, nothing. Error: one that is not a JSON object.
+SpecialTokens special_tokens_in(const std::string& folder);
+
+}  // namespace megalith
