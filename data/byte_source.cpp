@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/known_files.h"
 #include "kernels/base/files.h"
 
 namespace megalith {
@@ -255,11 +256,13 @@ std::unique_ptr<ByteSource> with_head(std::string head, std::unique_ptr<ByteSour
 
 std::unique_ptr<ByteSource> open_bytes(const TextInput& input) {
   auto bytes = open_decompressed(input);
-  std::string head(byte_order_mark.size(), '\0');
+  std::string head(known_head_bytes, '\0');
   size_t found = 0;
   while (const size_t n = found < head.size() ? bytes->read(&head[found], head.size() - found) : 0) found += n;
   head.resize(found);
-  return head == byte_order_mark ? std::move(bytes) : with_head(std::move(head), std::move(bytes));
+  check_holds_text(head, input.path, input.json_lines);
+  if (head.starts_with(byte_order_mark)) head.erase(0, byte_order_mark.size());
+  return head.empty() ? std::move(bytes) : with_head(std::move(head), std::move(bytes));
 }
 
 }  // namespace megalith

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "data/known_files.h"
 #include "kernels/base/check.h"
 
 namespace megalith {
@@ -122,9 +123,12 @@ std::string DocumentReader::fault_of(std::string_view text, const TextBatch& bat
     return fmt::format("{} has a NUL byte at byte {}, so it is hardly a text; leave it out, or take the byte out", path,
                        place);
   return fmt::format(
-      "{} is not UTF-8 at byte {} (0x{:02x}); convert it, as in iconv -f LATIN1 -t UTF-8, or take such bytes "
-      "out with iconv -c -f UTF-8 -t UTF-8",
-      path, place, at < text.size() ? static_cast<uint8_t>(text[at]) : 0);
+      "{} is not UTF-8 at byte {} (0x{:02x}); if it is Latin-1, this reads it: {} | megalith prepare --text - ...; "
+      "iconv "
+      "-c -f UTF-8 -t UTF-8 in its place takes such bytes out",
+      path, place, at < text.size() ? static_cast<uint8_t>(text[at]) : 0,
+      unpack_command({"", "iconv -f LATIN1 -t UTF-8 FILE", KnownFile::Holds::text},
+                     path == "the standard input" ? "-" : path));
 }
 
 void DocumentReader::give_whole(std::string_view text, const Give& give) const {

@@ -1,5 +1,8 @@
 // Raw little-endian uint16 tokens, as nanoGPT writes them. Nothing in such a file says what it is, so one that reads as
-// a text is refused: its words would be taken for tokens.
+// a text, begins as other formats do, or has ids of another width, is refused: all would be taken for tokens.
+#include <set>
+
+#include "data/known_files.h"
 #include "data/token_formats.h"
 
 namespace megalith {
@@ -34,10 +37,43 @@ bool reads_as_text(std::string_view bytes) {
   return true;
 }
 
+// The width of the ids in a file of raw ones, by what its first bytes would be as ids of two bytes: of wider ids every
+// second is zero or nearly so, while those before it are of all sizes; in narrow ones both bytes are of one kind.
+int width_of_ids(std::string_view bytes) {
+  constexpr size_t fewest = 16;
+  const auto byte = [&](size_t i) { return size_t{static_cast<uint8_t>(bytes[i])}; };
+  const auto pair = [&](size_t i) { return byte(2 * i) | byte(2 * i + 1) << 8; };
+  const size_t wide = bytes.size() / 4;  // how many there would be of four bytes
+  if (wide < fewest) return 2;
+  size_t most_low = 0, most_high = 0, odd_ones = 0;
+  for (size_t i = 0; i < wide; i++) {
+    most_low = std::max(most_low, pair(2 * i));
+    most_high = std::max(most_high, pair(2 * i + 1));
+    if (i % 2 == 1) odd_ones |= pair(2 * i) | pair(2 * i + 1);
+  }
+  constexpr size_t most_of_wide = 16;  // a vocabulary of 2^20
+  if (most_high < most_of_wide && most_low > most_high * 256) return odd_ones == 0 ? 8 : 4;
+
+  std::set<size_t> low, high;
+  size_t above = 0;
+  for (size_t i = 0; i < bytes.size() / 2; i++) {
+    low.insert(byte(2 * i));
+    high.insert(byte(2 * i + 1));
+    above += byte(2 * i + 1) > 0;
+  }
+  constexpr size_t most_of_narrow = 128;
+  const bool is_narrow = *low.rbegin() < most_of_narrow && *high.rbegin() < most_of_narrow && low.size() >= fewest &&
+                         high.size() >= fewest && above >= bytes.size() / 2 / 4 * 3;
+  return is_narrow ? 1 : 2;
+}
+
 }  // namespace
 
 std::unique_ptr<TokenSource> open_raw(const std::string& path) {
   auto file = std::make_unique<MappedFile>(path);
+  std::string head(std::min(known_head_bytes, file->bytes().size()), '\0');
+  file->read(0, head.data(), static_cast<int64_t>(head.size()));
+  check_holds_tokens(head, path);
   bool is_text = false;
   file->reading([&] { is_text = reads_as_text(file->text()); });
   CHECK(
@@ -50,6 +86,14 @@ std::unique_ptr<TokenSource> open_raw(const std::string& path) {
         "it is "
         "truncated, or its .idx is missing",
         path, file->bytes().size());
+  std::string begin(std::min<size_t>(64 << 10, file->bytes().size()), '\0');
+  file->read(0, begin.data(), static_cast<int64_t>(begin.size()));
+  const int width = width_of_ids(begin);
+  CHECK(width == 2,
+        "{} holds ids of {}, by its bytes, and raw files are read as ids of 2; let numpy say the width: python3 -c "
+        "\"import numpy; numpy.save('{}.npy', numpy.fromfile('{}', '{}'))\", and name that file",
+        path, width == 1 ? "1 byte" : fmt::format("{} bytes", width), path, path,
+        width == 1 ? "u1" : fmt::format("<u{}", width));
   return std::make_unique<PackedTokens<uint16_t>>(std::move(file), 0);
 }
 

@@ -17,9 +17,11 @@ namespace megalith {
 std::unique_ptr<TokenSource> open_megatron(const std::string& bin_path, const std::string& idx_path,
                                            int64_t& documents);
 std::unique_ptr<TokenSource> open_llmc(const std::string& path);
+std::unique_ptr<TokenSource> open_npy(const std::string& path);
 std::unique_ptr<TokenSource> open_raw(const std::string& path);
 
 bool has_llmc_header(const std::string& path);
+bool has_npy_magic(const std::string& path);
 bool is_megatron_index(const std::string& path);
 
 // What the formats share: little-endian tokens of one width, packed, from `offset` bytes on to the end of a file.
@@ -60,14 +62,13 @@ class PackedTokens final : public TokenSource {
     if constexpr (std::numeric_limits<T>::is_signed)
       CHECK(smallest >= 0, "{} holds token {}, and ids are never negative; prepare the file again", file_->path(),
             smallest);
-    else
-      CHECK(uint32_t{largest} <= largest_token, "{} holds token {}, and ids go to {}; prepare the file again",
-            file_->path(), largest, largest_token);
+    CHECK(static_cast<uint64_t>(largest) <= largest_token,
+          "{} holds token {}, and ids go to {}; prepare the file again", file_->path(), largest, largest_token);
     return static_cast<int32_t>(largest);
   }
 
  private:
-  static constexpr uint32_t largest_token = std::numeric_limits<int32_t>::max();
+  static constexpr uint64_t largest_token = std::numeric_limits<int32_t>::max();
 
   static T load(const std::byte* p) {
     T value;

@@ -80,6 +80,11 @@ TokenStream TokenStream::open(const std::string& path) {
     stream.format_ = "llm.c's tokens";
     return stream;
   }
+  if (has_npy_magic(path)) {
+    stream.source_ = open_npy(path);
+    stream.format_ = "an array of numpy";
+    return stream;
+  }
   stream.source_ = open_raw(path);
   stream.format_ = "raw uint16 tokens";
   stream.raw_ = true;

@@ -5,7 +5,9 @@
 //   X.bin with X.idx beside it      Megatron-LM's IndexedDataset, the output of prepare: all documents in file order
 //   X.bin beginning with llm.c's header (256 int32: 20240520, 1, number of tokens), then uint16 tokens; or, of magic
 //                                   20240801 and version 7, uint32 tokens
-//   any other X.bin                 raw little-endian uint16 tokens (nanoGPT), unless it looks like a text
+//   a file with numpy's magic       integers of any width
+//   any other                       raw little-endian uint16 tokens (nanoGPT), unless its first bytes are those of
+//                                   another format, a text, or ids of another width
 // Sizes and the document index are checked when the file is opened; the ids are not, see max_token.
 // A new format is one file with a TokenSource and one line in TokenStream::open.
 #pragma once

@@ -2,6 +2,8 @@
 
 #include <sys/stat.h>
 
+#include <fmt/format.h>
+
 #include <cstring>
 #include <limits>
 #include <random>
@@ -85,6 +87,70 @@ TEST(TokenStream, ATextIsNoTokens) {
     EXPECT_NO_THROW(TokenStream::open(scratch.write("a.bin", bytes_of(tokens)))) << vocab;
   }
   EXPECT_NO_THROW(TokenStream::open(scratch.write("a.bin", "few bytes!")));
+}
+
+std::string npy(const std::string& type, const std::string& shape, const std::string& array, int version = 1,
+                const std::string& by_columns = "False") {
+  std::string header = fmt::format("{{'descr': '{}', 'fortran_order': {}, 'shape': {}, }}", type, by_columns, shape);
+  header.resize(118, ' ');
+  header.back() = '\n';
+  return "\x93NUMPY" + std::string{static_cast<char>(version), 0, 118, 0} + std::string(version == 1 ? 0 : 2, '\0') +
+         header + array;
+}
+
+TEST(TokenStream, ArraysOfNumpyAreReadByTheirHeader) {
+  const Scratch scratch;
+  const auto open = [&](const std::string& bytes) { return TokenStream::open(scratch.write("a.bin", bytes)); };
+  const std::vector<int32_t> want = {5, 0, 127};
+  const auto same = [&]<class T>(const char* type, T) {
+    for (const int version : {1, 2}) {
+      const auto stream = open(npy(type, "(3,)", bytes_of(std::vector<T>{5, 0, 127}), version));
+      EXPECT_EQ(all_of(stream), want) << type;
+      EXPECT_EQ(stream.max_token(0, 3), 127) << type;
+      EXPECT_FALSE(stream.is_raw());
+    }
+  };
+  same("|u1", uint8_t{});
+  same("<u2", uint16_t{});
+  same("<u4", uint32_t{});
+  same("<u8", uint64_t{});
+  same("|i1", int8_t{});
+  same("<i2", int16_t{});
+  same("<i4", int32_t{});
+  same("<i8", int64_t{});
+  const std::string six = bytes_of(std::vector<uint16_t>{1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(all_of(open(npy("<u2", "(2, 3)", six))), (std::vector<int32_t>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(all_of(open(npy("<u2", "(6,)", six, 1, "True"))).size(), 6u);
+  EXPECT_ERROR(open(npy("<u2", "(2, 3)", six, 1, "True")), "fortran_order", "ascontiguousarray");
+  EXPECT_ERROR(open(npy("<f4", "(3,)", six)), "an array of <f4", "astype('<u4')");
+  EXPECT_ERROR(open(npy(">u2", "(6,)", six)), "an array of >u2");
+  EXPECT_ERROR(open(npy("<u2", "(7,)", six)), "promises 7 tokens, 142 bytes", "has 140");
+  EXPECT_ERROR(open(npy("<u2", "(0,)", "")), "without elements");
+  EXPECT_ERROR(open(npy("<u2", "(x,)", six)), "damaged");
+  EXPECT_ERROR(open(npy("<u2", "(6,)", six).substr(0, 60)), "60 bytes, and its header alone is 128");
+  EXPECT_ERROR(open(npy("<u2", "(6,)", six, 4)), "version 4");
+  const auto wide = open(npy("<i8", "(2,)", bytes_of(std::vector<int64_t>{5, int64_t{1} << 40})));
+  EXPECT_ERROR(wide.max_token(0, 2), "1099511627776", "ids go to 2147483647");
+  const auto negative = open(npy("<i8", "(2,)", bytes_of(std::vector<int64_t>{5, -100})));
+  EXPECT_ERROR(negative.max_token(0, 2), "-100", "never negative");
+}
+
+// Ids of any vocabulary, in each width.
+TEST(TokenStream, RawIdsOfAnotherWidthAreRefusedWithIt) {
+  const Scratch scratch;
+  std::mt19937 random(1);
+  const auto open = [&]<class T>(T, int64_t vocab) {
+    std::vector<T> ids;
+    for (int i = 0; i < 1000; i++) ids.push_back(static_cast<T>(random() % static_cast<unsigned>(vocab)));
+    TokenStream::open(scratch.write("a.bin", bytes_of(ids)));
+  };
+  for (const int64_t vocab : {2, 65, 257, 4096, 50257, 65536, 128256, 262144}) {
+    EXPECT_ERROR(open(uint32_t{}, vocab), "ids of 4 bytes", "numpy.fromfile('", "'<u4'", "name that file");
+    EXPECT_ERROR(open(int64_t{}, vocab), "ids of 8 bytes", "'<u8'");
+  }
+  EXPECT_ERROR(open(uint8_t{}, 65), "ids of 1 byte", "'u1'");
+  for (const int64_t vocab : {1, 2, 10, 16, 65, 257, 300, 512, 1000, 50257, 65536})
+    EXPECT_NO_THROW(open(uint16_t{}, vocab)) << vocab;
 }
 
 TEST(TokenStream, LlmC) {

@@ -136,7 +136,9 @@ bool read_index(std::string_view bytes) {
 bool read_tokens(std::string_view bytes) {
   static MemoryFile memory;
   const std::string& path = memory.put(bytes);
-  return refused_or([&] { read_all(has_llmc_header(path) ? *open_llmc(path) : *open_raw(path)); });
+  return refused_or([&] {
+    read_all(has_llmc_header(path) ? *open_llmc(path) : has_npy_magic(path) ? *open_npy(path) : *open_raw(path));
+  });
 }
 
 // Making a tokenizer takes ten times as long as reading one, so some are tried.
