@@ -53,13 +53,24 @@ int64_t positive(const nlohmann::json& config, const std::string& path, const ch
 
 bool is_hugging_face_folder(const std::string& folder) {
   std::error_code ignored;
-  return fs::exists(folder + weights_file, ignored) || fs::exists(folder + config_file, ignored);
+  return fs::exists(folder + config_file, ignored) || has_safetensors(folder) || !weight_files(folder).empty();
 }
 
 namespace {
 
+// The other keys are named as each family names them, so that this goes first.
+void check_family(const nlohmann::json& config, const std::string& path) {
+  const nlohmann::json architectures = config.value("architectures", nlohmann::json());
+  const bool is_named = architectures.is_array() && !architectures.empty() && architectures[0].is_string();
+  require(config, path, "model_type", {"gpt2"});
+  if (!config.contains("model_type") && is_named)
+    CHECK(architectures[0].get<std::string>().starts_with("GPT2"),
+          "{}: architectures = {}; megalith trains models of the family GPT2 only", path, json_text(architectures));
+}
+
 ModelConfig shape_from(const nlohmann::json& config, const std::string& path) {
   CHECK(config.is_object(), "{} is not a JSON object", path);
+  check_family(config, path);
   ModelConfig m;
   m.layers = positive(config, path, "n_layer");
   m.hidden = positive(config, path, "n_embd");
@@ -68,7 +79,6 @@ ModelConfig shape_from(const nlohmann::json& config, const std::string& path) {
   m.context = positive(config, path, "n_positions");
   CHECK(m.hidden % m.heads == 0, "{}: n_head = {} does not divide n_embd = {}", path, m.heads, m.hidden);
   check_shape(m, path);
-  require(config, path, "model_type", {"gpt2"});
   require(config, path, "n_inner", {m.feed_forward(), nullptr});
   require(config, path, "activation_function", {"gelu_new", "gelu_pytorch_tanh"});  // two names of the tanh form
   require(config, path, "layer_norm_epsilon", {1e-5});
@@ -121,16 +131,9 @@ ModelConfig read_hugging_face_shape(const std::string& folder) {
 }
 
 HuggingFaceReader::HuggingFaceReader(const std::string& folder, const std::vector<StoredParameter>& parameters)
-    : tensors_([&] {
-        std::error_code ignored;
-        CHECK(fs::exists(folder + weights_file, ignored),
-              "{}{} is absent; save the model in one file with model.save_pretrained(folder, safe_serialization=True, "
-              "max_shard_size='1000GB')",
-              folder, weights_file);
-        return folder + weights_file;
-      }()) {
+    : tensors_(folder) {
   std::map<std::string, std::string> unclaimed;  // name without prefix -> name in the file
-  for (const auto& [name, entry] : tensors_.entries()) {
+  for (const auto& [name, file] : tensors_.files()) {
     const std::string bare = name.starts_with(names_prefix) ? name.substr(std::string(names_prefix).size()) : name;
     CHECK(unclaimed.emplace(bare, name).second, "{} holds {} with and without '{}'", tensors_.path(), bare,
           names_prefix);

@@ -1,4 +1,5 @@
-// GPT-2 in the folder layout of Hugging Face `transformers`: config.json and model.safetensors.
+// GPT-2 in the folder layout of Hugging Face `transformers`: config.json and model.safetensors, or several files of
+// tensors with an index.
 //
 // The caller names the parameters and says how they are stored there: the four matrices of a layer are (out, in) here
 // and [in, out] there. Names are those of the files, without the "transformer." that some of them put before each.
@@ -11,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoints/safetensors.h"
+#include "checkpoints/safetensors_folder.h"
 #include "checkpoints/tensor_source.h"
 #include "configs/config.h"
 
@@ -23,13 +24,13 @@ struct StoredParameter {
   bool transposed = false;     // [in, out] in the file
 };
 
-// Whether the folder holds a model.safetensors or a config.json, and so is to be read as one of these, or refused as
-// one.
+// Whether the folder holds a config.json or weights, be they of a format that is not read here, and so is to be read as
+// one of these, or refused as one.
 bool is_hugging_face_folder(const std::string& folder);
 
-// From folder/config.json. Error, with the value, for what this model is not: another activation than tanh-GELU,
-// sizes out of the ranges of [model], another layer_norm_epsilon than 1e-5, untied embeddings, another feed-forward
-// width, other attention scaling, cross attention.
+// From folder/config.json. Error, with the value, for what this model is not: another model_type, another activation
+// than tanh-GELU, sizes out of the ranges of [model], another layer_norm_epsilon than 1e-5, untied embeddings, another
+// feed-forward width, other attention scaling, cross attention.
 ModelConfig read_hugging_face_shape(const std::string& folder);
 // The same from the text of a config.json; `path` only names the file in messages.
 ModelConfig hugging_face_shape(std::string_view text, const std::string& path);
@@ -52,7 +53,7 @@ class HuggingFaceReader : public TensorSource {
   const StoredParameter& stored(const std::string& name) const;
   void check_tied(const std::string& head) const;
 
-  SafeTensors tensors_;
+  SafeTensorsFolder tensors_;
   std::map<std::string, StoredParameter> stored_;  // by our name; its own is the file's, with the prefix
 };
 

@@ -295,8 +295,93 @@ TEST(HuggingFace, other_architectures_are_refused_with_the_value) {
   open_gpt2(Model(small_tensors(), same).path());
   const TemporaryFolder empty;
   expect_part(message_of([&] { open_gpt2(empty.path()); }), "config.json");
-  spill(empty / "config.json", config_of(small).dump());
-  expect_part(message_of([&] { open_gpt2(empty.path()); }), "safe_serialization");
+}
+
+TEST(HuggingFace, a_folder_of_another_family_is_refused_by_its_name) {
+  expect_part(Model({}, {{"model_type", "llama"}, {"hidden_size", 64}}).open_error(), "model_type = \"llama\"");
+  expect_part(Model({}, {{"architectures", {"LlamaForCausalLM"}}}).open_error(),
+              "architectures = [\"LlamaForCausalLM\"]");
+  expect_part(Model({}, {{"architectures", {"GPT2LMHeadModel"}}}).open_error(), "has no n_layer");
+}
+
+// What is in which file is known by the index.
+TEST(HuggingFace, several_files_are_read_by_their_index) {
+  const auto tensors = small_tensors("transformer.");
+  const size_t half = tensors.size() / 2;
+  const std::vector<std::pair<std::string, Raw>> first(tensors.begin(), tensors.begin() + static_cast<ptrdiff_t>(half)),
+      second(tensors.begin() + static_cast<ptrdiff_t>(half), tensors.end());
+  Json map = Json::object();
+  for (size_t i = 0; i < tensors.size(); i++) map[tensors[i].first] = i < half ? "a.safetensors" : "b.safetensors";
+  const TemporaryFolder folder;
+  spill(folder / "config.json", config_of(small).dump());
+  spill(folder / "a.safetensors", safetensors(first));
+  spill(folder / "b.safetensors", safetensors(second));
+  const auto open_error = [&] { return message_of([&] { open_gpt2(folder.path()); }); };
+  expect_part(open_error(), "it has a.safetensors, b.safetensors");
+  const auto list = [&](const Json& weights) {
+    spill(folder / "model.safetensors.index.json",
+          Json{{"metadata", {{"total_size", 1}}}, {"weight_map", weights}}.dump());
+  };
+  list(map);
+  HuggingFaceReader reader = open_gpt2(folder.path()), whole = open_gpt2(Model(tensors, config_of(small)).path());
+  for (const StoredParameter& p : gpt2_parameters(small)) {
+    const Piece piece = whole_piece("parameters/" + p.name, p.shape);
+    std::vector<float> found(static_cast<size_t>(piece.numel())), want(found.size());
+    reader.read(piece, found.data());
+    whole.read(piece, want.data());
+    EXPECT_EQ(found, want) << p.name;
+  }
+  const auto after = [&](const char* name, const Json& value) {
+    Json changed = map;
+    value.is_null() ? void(changed.erase(name)) : void(changed[name] = value);
+    list(changed);
+    return open_error();
+  };
+  const char* const table = "transformer.wte.weight";
+  expect_part(after(table, "b.safetensors"), "says that transformer.wte.weight is in b.safetensors");
+  expect_part(after(table, nullptr), "a.safetensors holds transformer.wte.weight, which");
+  expect_part(after("x", "a.safetensors"), "it is in none of them");
+  expect_part(after("x", "../a.safetensors"), "not a file of its folder");
+  expect_part(after("x", 3), "the file of x is 3");
+  list(Json::object());
+  expect_part(open_error(), "lists no tensors");
+  spill(folder / "model.safetensors.index.json", "{}");
+  expect_part(open_error(), "no weight_map");
+  list(map);
+  spill(folder / "b.safetensors", safetensors(tensors));
+  expect_part(open_error(), "is in");
+  fs::remove(folder / "b.safetensors");
+  expect_part(open_error(),
+              "of the 2 files that model.safetensors.index.json lists, 1 is missing: b.safetensors (8 tensors)");
+}
+
+TEST(HuggingFace, weights_of_other_formats_are_refused_by_name) {
+  const TemporaryFolder folder;
+  spill(folder / "config.json", config_of(small).dump());
+  expect_part(message_of([&] { open_gpt2(folder.path()); }), "safe_serialization");
+  for (const char* name :
+       {"pytorch_model.bin", "pytorch_model-00001-of-00002.bin", "tf_model.h5", "flax_model.msgpack"}) {
+    spill(folder / name, "x");
+    expect_part(message_of([&] { open_gpt2(folder.path()); }), name);
+  }
+  const TemporaryFolder other;
+  EXPECT_FALSE(is_hugging_face_folder(other.path()));
+  spill(other / "train.bin", "x");
+  EXPECT_FALSE(is_hugging_face_folder(other.path()));
+  spill(other / "pytorch_model.bin", "x");
+  EXPECT_TRUE(is_hugging_face_folder(other.path()));
+}
+
+TEST(HuggingFace, the_shards_that_were_refused_are_read) {
+  const std::string shards = MEGALITH_SOURCE_DIR "/../shared/cases/sharded-hf";
+  if (!fs::exists(shards)) GTEST_SKIP() << shards << " is absent";
+  HuggingFaceReader reader = open_gpt2(shards);
+  EXPECT_EQ(reader.shape("parameters/wte.weight"), (std::vector<int64_t>{257, 32}));
+  const TemporaryFolder copy;
+  for (const auto& entry : fs::directory_iterator(shards))
+    if (entry.path().filename() != "model-00003-of-00008.safetensors")
+      fs::copy_file(entry.path(), copy.path() + "/" + entry.path().filename().string());
+  expect_part(message_of([&] { open_gpt2(copy.path()); }), "model-00003-of-00008.safetensors");
 }
 
 TEST(SafeTensors, every_half_and_every_bfloat16) {

@@ -9,7 +9,7 @@
 #include "checkpoints/hdf5_structure.h"
 #include "checkpoints/hugging_face.h"
 #include "checkpoints/manifest.h"
-#include "checkpoints/safetensors.h"
+#include "checkpoints/safetensors_folder.h"
 #include "configs/config.h"
 #include "configs/hardware.h"
 #include "data/bpe_names.h"
@@ -88,6 +88,13 @@ bool read_safetensors(std::string_view bytes) {
       read(numel - count, 1, count);
       read(0, last, std::min<int64_t>(count, 2));
     }
+  });
+}
+
+bool read_safetensors_index(std::string_view bytes) {
+  return refused_or([&] {
+    for (const auto& [name, file] : safetensors_index(bytes, "index.json"))
+      expect(file.find('/') == std::string::npos, "a file outside of the folder is listed");
   });
 }
 
@@ -205,6 +212,7 @@ const std::vector<Target>& targets() {
                                           {"hardware", read_hardware},
                                           {"config_json", read_hugging_face_config},
                                           {"safetensors", read_safetensors},
+                                          {"safetensors_index", read_safetensors_index},
                                           {"manifest", read_manifest_text},
                                           {"idx", read_index},
                                           {"tokens", read_tokens},

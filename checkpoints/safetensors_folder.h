@@ -1,0 +1,48 @@
+// The weights of a Hugging Face folder: its model.safetensors, or the files that model.safetensors.index.json lists.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoints/safetensors.h"
+
+namespace megalith {
+
+// The names of files in a folder that are weights by their names, of any format, in order.
+std::vector<std::string> weight_files(const std::string& folder);
+
+// Whether it has weights to be read here.
+bool has_safetensors(const std::string& folder);
+
+// The file of each tensor, from the text of an index; `path` only names the index in messages. Errors: no JSON object,
+// no weight_map, a file that is not one of the folder.
+std::map<std::string, std::string> safetensors_index(std::string_view text, const std::string& path);
+
+// All files are opened, and their headers checked. Error: a folder without weights, with the names of those that it has
+// in other formats; a file that the index lists and that is missing; a tensor that is not where the index says, or that
+// it does not list.
+class SafeTensorsFolder {
+ public:
+  explicit SafeTensorsFolder(const std::string& folder);
+
+  const std::string& path() const { return path_; }  // for messages: the file, or the index
+  const std::map<std::string, const SafeTensors*>& files() const { return file_of_; }  // by the tensors in them
+  const SafeTensors::Entry& entry(const std::string& name) const { return file(name).entry(name); }
+  void read(const std::string& name, int64_t first, int64_t stride, int64_t count, float* out) const {
+    file(name).read(name, first, stride, count, out);
+  }
+
+ private:
+  void open(const std::string& path);
+  void open_listed(const std::string& folder);
+  const SafeTensors& file(const std::string& name) const;
+
+  std::string path_;
+  std::vector<std::unique_ptr<SafeTensors>> opened_;
+  std::map<std::string, const SafeTensors*> file_of_;
+};
+
+}  // namespace megalith
