@@ -1,5 +1,7 @@
 #include "configs/field.h"
 
+#include "kernels/base/files.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -47,12 +49,25 @@ std::string value_problem(const Key& key, const Value& value) {
   const auto breaks = [](const std::string& text) {
     return text.find_first_of(std::string("\0\n\r", 3)) != std::string::npos;
   };
-  const char* broken = "holds a NUL character or a line break; leave it out";
+  const auto problem_of = [&](const std::string& text) -> std::string {
+    if (breaks(text)) return "holds a NUL character or a line break; leave it out";
+    // Of texts that are paths; no other has a scheme.
+    const std::string_view scheme = scheme_of(text);
+    if (scheme == "file") return "is no path; write it without file://";
+    if (!scheme.empty())
+      return fmt::format(
+          "is no path: nothing here reads or writes by {}://; give a path, as of a folder where it is "
+          "mounted",
+          scheme);
+    return {};
+  };
   if (const auto* words = std::get_if<Words>(&value)) {
     if (words->empty()) return "is an empty list; leave the key out, or name something";
-    if (std::ranges::any_of(*words, breaks)) return broken;
+    for (const std::string& word : *words)
+      if (const std::string problem = problem_of(word); !problem.empty()) return problem;
   }
-  if (const auto* text = std::get_if<std::string>(&value); text && breaks(*text)) return broken;
+  if (const auto* text = std::get_if<std::string>(&value))
+    if (const std::string problem = problem_of(*text); !problem.empty()) return problem;
   const bool integer = std::holds_alternative<int64_t>(value);
   if (!integer && !std::holds_alternative<double>(value)) return {};
   const double number = integer ? static_cast<double>(std::get<int64_t>(value)) : std::get<double>(value);

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/check.h"
+#include "kernels/base/files.h"
 #include "kernels/base/json.h"
 
 namespace megalith {
@@ -24,6 +24,7 @@ std::vector<std::string> paths_matching(const std::string& pattern) {
 }
 
 void check_path(const std::string& path) {
+  check_is_path(path);
   CHECK(path.find_first_of(std::string("\0\n\r", 3)) == std::string::npos, "the path {} holds a line break; rename it",
         json_text_of_bytes(nlohmann::ordered_json(path)));
 }

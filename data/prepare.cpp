@@ -181,6 +181,7 @@ std::vector<PrepareReport::Piece> common_pieces(const std::vector<std::string>& 
 std::unique_ptr<Tokenizer> named_tokenizer(const std::string& spec) {
   if (spec == "bytes") return make_byte_tokenizer();
   if (vocab_to_train(spec) > 0) return nullptr;
+  check_is_path(spec);
   std::error_code absent;
   CHECK(fs::is_directory(spec, absent),
         "the tokenizer {} is not a folder; give \"bytes\", \"train:VOCAB\" or a folder that holds tokenizer.json, or "

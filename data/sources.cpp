@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "data/path_pattern.h"
-#include "kernels/base/check.h"
+#include "kernels/base/files.h"
 
 namespace megalith {
 
@@ -84,6 +84,7 @@ std::vector<std::string> matches_of(const std::string& name) {
 }
 
 std::vector<std::string> files_of(const std::string& key, const std::string& name) {
+  check_is_path(name);
   const std::vector<std::string> found = matches_of(name);
   std::error_code absent;
   if (found.empty() && fs::is_directory(name, absent)) {

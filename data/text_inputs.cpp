@@ -10,7 +10,7 @@
 #include <set>
 
 #include "data/path_pattern.h"
-#include "kernels/base/check.h"
+#include "kernels/base/files.h"
 
 namespace megalith {
 
@@ -92,6 +92,14 @@ std::vector<TextInput> find_texts(const std::vector<std::string>& names, bool pi
     for (const std::string& below : texts_below(path)) take(below);
   };
   for (const std::string& name : names) {
+    const std::string_view scheme = scheme_of(name);
+    CHECK(scheme.empty(),
+          "{} is no path, and nothing here reads by {}://; pipe it, as in {} | megalith prepare --text - "
+          "...",
+          name, scheme,
+          scheme == "s3"   ? fmt::format("aws s3 cp {} -", name)
+          : scheme == "gs" ? fmt::format("gsutil cat {}", name)
+                           : fmt::format("curl -sL {}", name));
     std::error_code absent;
     if (name == "-" || fs::exists(name, absent) || !is_pattern(name)) {
       take_all(name);

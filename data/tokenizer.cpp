@@ -6,7 +6,7 @@
 #include "data/bpe_tokenizer.h"
 #include "data/special_tokens.h"
 #include "data/tokenizer_json.h"
-#include "kernels/base/check.h"
+#include "kernels/base/files.h"
 
 namespace megalith {
 
@@ -27,6 +27,7 @@ std::string tokenizer_folder_holds() {
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& folder) {
   namespace fs = std::filesystem;
+  check_is_path(folder);
   std::error_code absent;
   CHECK(fs::is_directory(folder, absent), "the tokenizer {} is not a folder; name one that holds {}", folder,
         tokenizer_folder_holds());

@@ -97,8 +97,28 @@ void rename(const std::string& from, const std::string& to) {
 
 }  // namespace
 
+std::string_view scheme_of(std::string_view name) {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  const size_t end = name.find("://");
+  if (end == std::string_view::npos || end == 0 || !is_letter(name[0])) return {};
+  const std::string_view scheme = name.substr(0, end);
+  const bool is_one = std::all_of(scheme.begin(), scheme.end(), [&](char c) {
+    return is_letter(c) || (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.';
+  });
+  return is_one ? scheme : std::string_view();
+}
+
+void check_is_path(const std::string& name) {
+  const std::string_view scheme = scheme_of(name);
+  CHECK(scheme.empty(),
+        "{} is no path: nothing here reads or writes by {}://; give a path, as of a folder where it is "
+        "mounted",
+        name, scheme);
+}
+
 File::File(std::string path, Use use) : File() {
   path_ = std::move(path);
+  check_is_path(path_);
   const bool reads = use == Use::read || use == Use::stream || use == Use::read_own;
   const bool creates = use == Use::create || use == Use::create_own, own = use == Use::create_own;
   // Else a pipe without a writer keeps the process waiting before it can be refused.
@@ -290,6 +310,7 @@ bool make_folder(const std::string& path, const std::string& remedy) {
 }
 
 bool make_folders(const std::string& path, const std::string& remedy) {
+  check_is_path(path);
   if (std::error_code ignored; fs::is_directory(path, ignored)) {
     sync_names_of(path);
     return false;

@@ -32,6 +32,11 @@ inline bool means_absent(std::error_code error) {
          error == std::errc::is_a_directory;
 }
 
+// "s3" of s3://bucket/run; "" of a path. The system would make folders of such a name, here and nowhere else.
+std::string_view scheme_of(std::string_view name);
+// Error of a name with a scheme. Making a file or a folder checks it.
+void check_is_path(const std::string& name);
+
 // An open file, closed with the object.
 class File {
  public:

@@ -41,6 +41,26 @@ TEST(Rules, MicrobatchDividesTheBatch) {
                  "batch.microbatch_size = 5 does not divide batch.global_batch_size = 12; these do: 1 2 3 4 6 12");
 }
 
+// Each key that is a text is a path or has no use for one: s3://bucket would be a folder of that name.
+TEST(Rules, NoKeyTakesAnAddressForAPath) {
+  int tried = 0;
+  for (const Field& field : field_table()) {
+    if (field.kind != Key::Kind::text) continue;
+    tried++;
+    for (const char* name : {"s3://bucket/run", "gs://bucket/run", "hdfs://host/run", "https://host/run"})
+      EXPECT_NE(refusal({field.name() + "=" + name}).find("is no path: nothing here reads or writes by "),
+                std::string::npos)
+          << field.name();
+  }
+  EXPECT_GE(tried, 8);
+  expect_refusal({"checkpoint.directory=s3://bucket/run"},
+                 "checkpoint.directory = \"s3://bucket/run\" is no path: nothing here reads or writes by s3://; give a "
+                 "path, as of a folder where it is mounted");
+  EXPECT_NE(refusal({"data.train=[\"a.bin 0.5\", \"s3://b/c.bin 0.5\"]"}).find("by s3://"), std::string::npos);
+  EXPECT_NE(refusal({"run.output=file:///runs/a"}).find("write it without file://"), std::string::npos);
+  allowed({"run.output=runs/a://b", "checkpoint.directory=1://x", "data.train=/a:/b"});
+}
+
 // Whoever plans would count in numbers that do not fit 64 bits.
 TEST(Rules, AMicrobatchFitsSomeMachine) {
   EXPECT_NE(refusal({"batch.microbatch_size=1000000000", "batch.global_batch_size=1000000000"})

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "data/byte_source.h"
+#include "data/tokenizer.h"
 #include "tests/data/compressed.h"
 #include "tests/data/scratch.h"
 
@@ -58,6 +59,20 @@ TEST(TextInputs, FoldersAndPatternsInOrder) {
   EXPECT_ERROR(paths_of(scratch, {"c/empty.txt"}), "empty (0 bytes)");
   EXPECT_ERROR(paths_of(scratch, {"c", "c/../c/b.txt"}), "b.txt is named twice");
   EXPECT_ERROR(paths_of(scratch, {"absent"}), "absent", "No such file");
+}
+
+TEST(TextInputs, AddressesAreNoPaths) {
+  EXPECT_ERROR(find_texts({"s3://bucket/a.txt"}, false), "s3://bucket/a.txt is no path",
+               "aws s3 cp s3://bucket/a.txt -");
+  EXPECT_ERROR(find_texts({"https://host/*.txt"}, false), "curl -sL https://host/*.txt | megalith prepare --text -");
+  Scratch scratch;
+  const std::filesystem::path here = std::filesystem::current_path();
+  std::filesystem::current_path(scratch.path(""));
+  EXPECT_ERROR(make_folders("s3://bucket/run", "choose another"), "s3://bucket/run is no path");
+  EXPECT_ERROR(File("gs://bucket", File::Use::create), "gs://bucket is no path");
+  EXPECT_ERROR(load_tokenizer("hf://gpt2"), "hf://gpt2 is no path");
+  EXPECT_TRUE(std::filesystem::is_empty(scratch.path("")));
+  std::filesystem::current_path(here);
 }
 
 TEST(TextInputs, AChangeIsNoticed) {
