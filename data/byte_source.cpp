@@ -248,6 +248,39 @@ class WithHead final : public ByteSource {
 
 constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 
+// Whether a text begins with a line that is an object of JSON: {"NAME": ... and, if its end is there, }.
+bool begins_as_json_lines(std::string_view head) {
+  const size_t end = head.find('\n');
+  std::string_view line = head.substr(0, end);
+  const auto pass_blanks = [&] { line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size())); };
+  const auto pass = [&](char c) {
+    pass_blanks();
+    if (!line.starts_with(c)) return false;
+    line.remove_prefix(1);
+    return true;
+  };
+  const size_t last = line.find_last_not_of(" \t\r");
+  if (end != std::string_view::npos && (last == std::string_view::npos || line[last] != '}')) return false;
+  if (!pass('{') || !pass('"')) return false;
+  while (!line.empty() && line[0] != '"') line.remove_prefix(std::min<size_t>(line[0] == '\\' ? 2 : 1, line.size()));
+  return pass('"') && pass(':');
+}
+
+// Their markup would be trained on.
+void check_is_text(std::string_view head, const TextInput& input) {
+  if (input.json_lines || !begins_as_json_lines(head)) return;
+  CHECK(
+      input.is_plain,
+      "{} begins with an object of JSON, so it is JSON lines: name the field of the text, as in --field text. If it is "
+      "a text that begins so, put an empty line before it",
+      input.name());
+  FAIL(
+      "{} begins with an object of JSON, so it is JSON lines, which are read from files named .jsonl: rename it, or "
+      "pipe "
+      "it into megalith prepare --text - --field text. If it is a text that begins so, put an empty line before it",
+      input.name());
+}
+
 }  // namespace
 
 std::unique_ptr<ByteSource> with_head(std::string head, std::unique_ptr<ByteSource> rest) {
@@ -262,6 +295,7 @@ std::unique_ptr<ByteSource> open_bytes(const TextInput& input) {
   head.resize(found);
   check_holds_text(head, input.path, input.json_lines);
   if (head.starts_with(byte_order_mark)) head.erase(0, byte_order_mark.size());
+  check_is_text(head, input);
   return head.empty() ? std::move(bytes) : with_head(std::move(head), std::move(bytes));
 }
 

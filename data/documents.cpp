@@ -2,7 +2,9 @@
 
 #include <simdjson.h>
 
+#include <charconv>
 #include <cstring>
+#include <optional>
 
 #include "data/known_files.h"
 #include "kernels/base/check.h"
@@ -38,34 +40,113 @@ size_t first_fault(std::string_view text) {
 
 struct DocumentReader::Parser {
   simdjson::dom::parser parser;
+  std::string repaired;
 
   // The text of a line, alive until the next call; or what is bad about the line.
   std::string_view text_of(std::string_view line, std::string_view field, std::string& bad) {
     simdjson::dom::element element;
     if (const auto error = parser.parse(line.data(), line.size(), false).get(element)) {
-      bad = fmt::format("no JSON ({}); each line must be one whole object", simdjson::error_message(error));
+      bad = why_not_parsed(line, simdjson::error_message(error));
       return {};
     }
-    simdjson::dom::object object;
-    if (element.get(object)) {
-      bad = "JSON, but no object; each line must be an object such as {\"" + std::string(field) + "\": \"...\"}";
+    if (!element.is_object()) {
+      bad = fmt::format("JSON, but {} and no object; each line must be an object such as {{\"{}\": \"...\"}}{}",
+                        kind_of(element), field,
+                        element.is_array() ? ", and jq -c '.[]' makes lines of an array of them" : "");
       return {};
     }
-    bool has_field = false;
-    simdjson::dom::element value;
-    for (const auto& [key, v] : object)
-      if (key == field) {
-        has_field = true;
-        value = v;
-      }
+    const std::optional<simdjson::dom::element> value = member_of(element, field);
     std::string_view text;
-    if (!has_field)
-      bad = fmt::format("an object without \"{}\"; name the field that has the text with --field", field);
-    else if (value.get(text))
-      bad = fmt::format("an object whose \"{}\" is no string; name the field that has the text with --field", field);
+    if (!value)
+      bad = fmt::format(
+          "an object without \"{}\"; name the field that has the text with --field, as in --field text or, "
+          "inside of others, --field data.text",
+          field);
+    else if (value->get(text))
+      bad = fmt::format("an object whose \"{}\" is no string but {}; name the field that has the text with --field{}",
+                        field, kind_of(*value), value->is_array() ? ", or make one string of it with jq" : "");
     else if (std::memchr(text.data(), 0, text.size()) != nullptr)
       bad = fmt::format("an object whose \"{}\" holds a NUL character; take it out", field);
     return text;
+  }
+
+ private:
+  static std::string kind_of(const simdjson::dom::element& element) {
+    switch (element.type()) {
+      case simdjson::dom::element_type::ARRAY:
+        return "an array of " + std::to_string(simdjson::dom::array(element).size());
+      case simdjson::dom::element_type::OBJECT: return "an object";
+      case simdjson::dom::element_type::STRING: return "a string";
+      case simdjson::dom::element_type::BOOL: return "true or false";
+      case simdjson::dom::element_type::NULL_VALUE: return "null";
+      default: return "a number";
+    }
+  }
+
+  // Of several of one name, the last. A name with dots goes into objects, unless one has that name itself.
+  static std::optional<simdjson::dom::element> member_of(const simdjson::dom::element& element,
+                                                         std::string_view field) {
+    simdjson::dom::object object;
+    if (element.get(object)) return {};
+    std::optional<simdjson::dom::element> found;
+    for (const auto& [key, value] : object)
+      if (key == field) found = value;
+    for (size_t dot = field.find('.'); !found && dot != std::string_view::npos; dot = field.find('.', dot + 1))
+      if (const auto outer = member_of(element, field.substr(0, dot))) found = member_of(*outer, field.substr(dot + 1));
+    return found;
+  }
+
+  std::string why_not_parsed(std::string_view line, const char* error) {
+    if (!simdjson::validate_utf8(line.data(), line.size())) {
+      const size_t at = first_fault(line);
+      return fmt::format("not UTF-8: its byte {} is 0x{:02x}; write the lines in UTF-8", at,
+                         static_cast<uint8_t>(line[std::min(at, line.size() - 1)]));
+    }
+    repaired = line;
+    if (const auto [at, escape] = replace_lone_surrogates(repaired); !escape.empty()) {
+      simdjson::dom::element element;
+      if (!parser.parse(repaired).get(element))
+        return fmt::format(
+            "no text: its byte {} begins the surrogate {}, which is half of a character; write \\ufffd there, or the "
+            "character",
+            at, escape);
+    }
+    const size_t begin = line.find_first_not_of(blanks);
+    if (begin != std::string_view::npos && line[begin] == '[')
+      return fmt::format(
+          "the begin of an array ({}); each line must be one whole object, which jq -c '.[]' makes of an "
+          "array of them",
+          error);
+    return fmt::format(
+        "no JSON ({}); each line must be one whole object, which jq -c . makes of objects over several "
+        "lines",
+        error);
+  }
+
+  // In the escapes of a JSON text. The first: where and what it is.
+  static std::pair<size_t, std::string> replace_lone_surrogates(std::string& text) {
+    std::pair<size_t, std::string> first;
+    const auto unit_at = [&](size_t at) -> int {
+      if (text.size() < at + 6 || text[at] != '\\' || text[at + 1] != 'u') return -1;
+      int unit = -1;
+      const auto [end, error] = std::from_chars(text.data() + at + 2, text.data() + at + 6, unit, 16);
+      return error == std::errc() && end == text.data() + at + 6 ? unit : -1;
+    };
+    const auto is_high = [](int unit) { return unit >= 0xd800 && unit < 0xdc00; };
+    const auto is_low = [](int unit) { return unit >= 0xdc00 && unit < 0xe000; };
+    for (size_t at = text.find('\\'); at != std::string::npos; at = text.find('\\', at)) {
+      const int unit = unit_at(at);
+      if (is_high(unit) && is_low(unit_at(at + 6))) {
+        at += 12;
+      } else if (is_high(unit) || is_low(unit)) {
+        if (first.second.empty()) first = {at, text.substr(at, 6)};
+        text.replace(at, 6, "\\ufffd");
+        at += 6;
+      } else {
+        at += 2;
+      }
+    }
+    return first;
   }
 };
 

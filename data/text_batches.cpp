@@ -48,8 +48,10 @@ bool TextBatches::open_next() {
     consumed_before_ += input.size;
     position_ = {.input = position_.input + 1};
   }
-  if (position_.input == static_cast<int64_t>(corpus_.inputs.size())) return false;
+  if (refused_ || position_.input == static_cast<int64_t>(corpus_.inputs.size())) return false;
+  refused_ = true;  // if it throws: another thread that asks would wait for a second writer of a pipe
   source_ = corpus_.open(position_.input);
+  refused_ = false;
   source_->skip(position_.offset);
   buffer_.clear();
   at_ = 0;
@@ -125,7 +127,8 @@ void TextBatches::next_lines(TextBatch& batch) {
     }
     CHECK(
         bytes <= longest_line,
-        "{}, line {} (at byte {}) has more than {} bytes; JSON lines hold one document a line, so cut it into several",
+        "{}, line {} (at byte {}) has more than {} bytes; JSON lines hold one document a line, so cut it into several; "
+        "jq -c '.[]' does that to an array of objects",
         corpus_.inputs[static_cast<size_t>(position_.input)].path, position_.lines + 1, position_.offset, longest_line);
   }
   batch.end = position_;

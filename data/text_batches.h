@@ -89,7 +89,8 @@ class TextBatches {
   std::unique_ptr<ByteSource> source_;  // of the input at position_, if that is open
   std::string buffer_;                  // what was read and not given yet begins at at_
   size_t at_ = 0;
-  bool ended_ = false;  // all of the input was read
+  bool refused_ = false;  // the input could not be opened
+  bool ended_ = false;    // all of the input was read
   int64_t consumed_before_ = 0;
 };
 

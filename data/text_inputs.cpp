@@ -25,7 +25,7 @@ std::string_view without_compression(std::string_view path) {
 
 bool names_json_lines(std::string_view path) {
   path = without_compression(path);
-  return path.ends_with(".jsonl") || path.ends_with(".json");
+  return path.ends_with(".jsonl") || path.ends_with(".json") || path.ends_with(".ndjson");
 }
 
 bool names_text(std::string_view path) { return names_json_lines(path) || without_compression(path).ends_with(".txt"); }
@@ -60,7 +60,8 @@ std::vector<std::string> texts_below(const std::string& folder) {
   }
   CHECK(!error, "cannot look through the folder {}: {}; check the rights to it", folder, error.message());
   CHECK(!paths.empty(),
-        "the folder {} holds no text (.txt, .jsonl or .json, perhaps followed by .gz, .zst or .xz); name the files "
+        "the folder {} holds no text (.txt, .jsonl, .ndjson or .json, perhaps followed by .gz, .zst or .xz); name the "
+        "files "
         "themselves",
         folder);
   std::sort(paths.begin(), paths.end());

@@ -19,10 +19,10 @@ struct TextInput {
   std::string name() const { return path == "-" ? "the standard input" : path; }  // for messages
 };
 
-// The name says what a file holds: NAME.jsonl and NAME.json are JSON lines, any other is a text; .gz, .zst or .xz may
+// The name says what a file holds: NAME.jsonl, NAME.ndjson and NAME.json are JSON lines, any other is a text; .gz, .zst or .xz may
 // follow. Pipes, and "-", are JSON lines if `pipes_are_json`.
 //
-// A folder stands for the .txt, .jsonl and .json files in it and in the folders below, compressed or not, in the order
+// A folder stands for the .txt, .jsonl, .ndjson and .json files in it and in the folders below, compressed or not, in the order
 // of their paths' bytes, without those that are empty or hidden (.NAME); a pattern (*, ?, [) that is no file's name for
 // what it matches, in the same order.
 //

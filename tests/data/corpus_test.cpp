@@ -75,19 +75,62 @@ TEST(Corpus, PipesOfBothKinds) {
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   for (const bool json : {false, true})
     for (const double fraction : {0.0, 0.4}) {
-      std::jthread writer([&] { std::ofstream(pipe, std::ios::binary) << json_line("abcdefghi\\n") + json_line("k"); });
+      const std::string lines = (json ? "" : "\n") + json_line("abcdefghi\\n") + json_line("k");
+      std::jthread writer([&] { std::ofstream(pipe, std::ios::binary) << lines; });
       PrepareOptions options = options_for({pipe}, scratch.path("out"), fraction);
       options.corpus.pipes_are_json = json;
       const PrepareReport report = prepare(options);
       EXPECT_EQ(report.train.documents, json ? 2 : 1);
-      EXPECT_EQ(report.train.bytes + report.validation.bytes,
-                json ? 11 : static_cast<int64_t>((json_line("abcdefghi\\n") + json_line("k")).size()));
+      EXPECT_EQ(report.train.bytes + report.validation.bytes, json ? 11 : static_cast<int64_t>(lines.size()));
       EXPECT_EQ(report.validation.documents, fraction == 0 ? 0 : 1);
       fs::remove_all(scratch.path("out"));
     }
   PrepareOptions options = options_for({pipe}, scratch.path("out"), 0);
   options.tokenizer = "train:300";
   EXPECT_ERROR(prepare(options), "pipe is a pipe", "read once", "write it into a file");
+}
+
+// Under a name that says nothing, and on a pipe whose field is not named.
+TEST(Corpus, JsonLinesAreNotTakenForText) {
+  Scratch scratch;
+  const auto run = [&](const std::string& name, const std::string& bytes) {
+    fs::remove_all(scratch.path("out"));
+    prepare(options_for({scratch.write(name, bytes)}, scratch.path("out"), 0));
+    return documents_in(scratch.path("out/train.bin"));
+  };
+  const std::string lines = json_line("a") + json_line("b"), longer = json_line(std::string(1000, 'a'));
+  for (const std::string& bytes :
+       {lines, "\xef\xbb\xbf" + lines, longer, gzipped(lines), std::string("{ \"t\\\"\" :1}\r\n")})
+    EXPECT_ERROR(run("a.txt", bytes), "a.txt begins with an object of JSON", ".jsonl", "--field text");
+  EXPECT_EQ(run("a.ndjson", lines), (Texts{"a", "b"}));
+  for (const std::string& text : {"\n" + lines, std::string("{\"a\": 1,\n\"b\": 2}\n"), std::string("{a: 1}\n"),
+                                  std::string("{\"a\"}"), std::string("{{x}}")})
+    EXPECT_EQ(run("a.txt", text), Texts{text});
+  const std::string pipe = scratch.path("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::jthread writer([&] { std::ofstream(pipe, std::ios::binary) << lines; });
+  EXPECT_ERROR(prepare(options_for({pipe}, scratch.path("of_pipe"), 0)), "pipe begins with an object of JSON",
+               "--field text");
+}
+
+TEST(Corpus, AFieldMayLieInOthers) {
+  Scratch scratch;
+  PrepareOptions options = options_for({scratch.write("a.jsonl",
+                                                      "{\"data\": {\"text\": \"a\"}, \"data.text\": \"b\"}\n"
+                                                      "{\"data\": {\"text\": \"no\", \"text\": \"c\"}}\n"
+                                                      "{\"data\": {\"text\": \"no\"}, \"data\": {\"text\": \"d\"}}\n")},
+                                       scratch.path("out"), 0);
+  options.corpus.field = "data.text";
+  prepare(options);
+  EXPECT_EQ(documents_in(scratch.path("out/train.bin")), (Texts{"b", "c", "d"}));
+  for (const char* line : {"{\"data\": \"text\"}\n", "{\"data\": {}}\n", "{\"text\": \"x\"}\n"}) {
+    options.corpus.texts = {scratch.write("b.jsonl", line)};
+    options.out = scratch.path("none");
+    EXPECT_ERROR(prepare(options), "an object without \"data.text\"");
+  }
+  options.corpus.field = "data.text";
+  options.corpus.texts = {scratch.write("b.jsonl", "{\"data\": {\"text\": 3}}\n")};
+  EXPECT_ERROR(prepare(options), "\"data.text\" is no string but a number");
 }
 
 // Half of them in JSON lines, half as text.
@@ -180,9 +223,21 @@ TEST(Corpus, BadDocumentsAreNamedAndCanBeLeftOut) {
                "--skip-bad N");
   EXPECT_ERROR(run("a.jsonl", json_line("x") + "\n{\"txt\": \"x\"}\n", 0), "line 3", "without \"text\"", "--field");
   EXPECT_ERROR(run("a.jsonl", "{\"text\": null}\n", 0), "line 1 ", "\"text\" is no string");
-  EXPECT_ERROR(run("a.jsonl", "[]\n", 0), "line 1 ", "no object");
+  EXPECT_ERROR(run("a.jsonl", "[]\n", 0), "line 1 ", "an array of 0 and no object", "jq -c '.[]'");
+  EXPECT_ERROR(run("a.jsonl", "[{\"text\": \"a\"}, {\"text\": \"b\"}]\n", 0), "an array of 2 and no object");
+  EXPECT_ERROR(run("a.json", "[\n{\"text\": \"a\"},\n{\"text\": \"b\"}]\n", 0), "line 1 ", "the begin of an array",
+               "jq");
+  EXPECT_ERROR(run("a.jsonl", "\"a\"\n", 0), "a string and no object");
+  EXPECT_ERROR(run("a.jsonl", "{\"text\": [\"a\", \"b\"]}\n", 0), "\"text\" is no string but an array of 2");
+  EXPECT_ERROR(run("a.jsonl", "{\"text\": {\"en\": \"b\"}}\n", 0), "\"text\" is no string but an object");
+  // Half of a pair alone, where another escape may stand before it.
+  for (const char* half : {"\\ud83d", "\\uDE00", "\\\\\\ud83d\\u0041", "\\ud83d\\ud83d\\ude00"})
+    EXPECT_ERROR(run("a.jsonl", json_line("x") + json_line(half), 0), "line 2 ", "half of a character",
+                 "the surrogate \\u");
+  EXPECT_ERROR(run("a.jsonl", json_line("\\ud83d") + "{", 0), "surrogate \\ud83d", "\\ufffd");
+  EXPECT_ERROR(run("a.jsonl", "{\"text\": \"\\ud83d\"\n", 0), "is no JSON");
   EXPECT_ERROR(run("a.jsonl", "{\n  \"text\": \"over two lines\"\n}\n", 0), "line 1 ", "one whole object");
-  EXPECT_ERROR(run("a.jsonl", json_line("x\xff"), 0), "line 1 ", "no JSON");
+  EXPECT_ERROR(run("a.jsonl", json_line("x\xff"), 0), "line 1 ", "not UTF-8: its byte 26 is 0xff");
   EXPECT_ERROR(run("a.jsonl", json_line("x\\u0000"), 0), "line 1 ", "NUL");
   EXPECT_FALSE(fs::exists(scratch.path("out")));
 

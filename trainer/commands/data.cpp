@@ -86,9 +86,10 @@ void print(const PrepareReport& r, const PrepareOptions& options) {
 Command prepare_command(CLI::App& cli) {
   auto* app = cli.add_subcommand("prepare", "Texts to token files");
   auto options = std::make_shared<PrepareOptions>();
-  app->add_option("--text", options->corpus.texts,
-                  "files, folders, patterns, or - for standard input: .jsonl and .json hold a document a line, others "
-                  "are text; each may be compressed (.gz, .zst, .xz)")
+  app->add_option(
+         "--text", options->corpus.texts,
+         "files, folders, patterns, or - for standard input: .jsonl, .ndjson and .json hold a document a line, others "
+         "are text; each may be compressed (.gz, .zst, .xz)")
       ->required();
   app->add_option(
          "--tokenizer", options->tokenizer,
@@ -96,9 +97,11 @@ Command prepare_command(CLI::App& cli) {
          "and merges.txt")
       ->required();
   app->add_option("--out", options->out, "folder for train.bin, validation.bin and tokenizer/")->required();
-  auto* field = app->add_option("--field", options->corpus.field,
-                                "field of a JSON line that has the text; if given, pipes are JSON lines")
-                    ->capture_default_str();
+  auto* field =
+      app->add_option("--field", options->corpus.field,
+                      "field of a JSON line that has the text, as data.text inside of data; if given, pipes are JSON "
+                      "lines")
+          ->capture_default_str();
   app->add_option("--separator", options->corpus.separator,
                   "what stands between the documents of a text; none: each file is one document")
       ->capture_default_str();
