@@ -1,5 +1,6 @@
 #include "configs/config.h"
 
+#include "configs/config_file.h"
 #include "configs/field_table.h"
 #include "configs/reader.h"
 #include "configs/rules.h"
@@ -16,6 +17,14 @@ Config finished(const Config& read, const Reader<Config>& reader, std::string_vi
   return config;
 }
 
+// The file and what its place means, then the overrides.
+void read_file_and(const std::vector<std::string>& overrides, const std::string& path, Reader<Config>& reader) {
+  reader.read(read_configuration(config_file(path)));
+  check_run_folder(path, reader.record());
+  for (const std::string& text : meant_by_place(path, reader.record())) reader.override_with(text);
+  for (const std::string& text : overrides) reader.override_with(text);
+}
+
 Config readable_part(const std::string& toml_path, const std::vector<std::string>& overrides,
                      std::initializer_list<std::string_view> sections) {
   Reader reader(field_table(), toml_path);
@@ -26,7 +35,12 @@ Config readable_part(const std::string& toml_path, const std::vector<std::string
       // load_config reports it.
     }
   };
-  for (const std::string_view section : sections) attempt([&] { reader.read(read_configuration(toml_path), section); });
+  for (const std::string_view section : sections)
+    attempt([&] { reader.read(read_configuration(config_file(toml_path)), section); });
+  attempt([&] {
+    for (const std::string& text : meant_by_place(toml_path, reader.record()))
+      attempt([&] { reader.override_with(text); });
+  });
   for (const std::string& text : overrides) attempt([&] { reader.override_with(text); });
   return reader.record();
 }
@@ -41,15 +55,18 @@ Config parse_config(std::string_view toml, std::string_view source_name, const s
 }
 
 Config load_config(const std::string& toml_path, const std::vector<std::string>& overrides) {
-  return parse_config(read_configuration(toml_path), toml_path, overrides);
+  const std::string file = config_file(toml_path);
+  Reader reader(field_table(), file);
+  read_file_and(overrides, toml_path, reader);
+  return finished(reader.record(), reader, file);
 }
 
 Config load_config(const std::string& toml_path, const std::vector<std::string>& overrides, const KnownShape& known) {
   Config defaults;
   defaults.model = known.model;
-  Reader reader(field_table(), toml_path, defaults);
-  reader.read(read_configuration(toml_path));
-  for (const std::string& text : overrides) reader.override_with(text);
+  const std::string file = config_file(toml_path);
+  Reader reader(field_table(), file, defaults);
+  read_file_and(overrides, toml_path, reader);
   ModelConfig model = reader.record().model;
   if (model.vocab == 0) model.vocab = known.model.vocab;
   std::string wrong;
@@ -63,7 +80,7 @@ Config load_config(const std::string& toml_path, const std::vector<std::string>&
         known.source, wrong);
   Config config = reader.record();
   config.model = model;
-  return finished(config, reader, toml_path);
+  return finished(config, reader, file);
 }
 
 Config load_places(const std::string& toml_path, const std::vector<std::string>& overrides) {
@@ -71,7 +88,17 @@ Config load_places(const std::string& toml_path, const std::vector<std::string>&
 }
 
 CommunicationConfig load_communication(const std::string& toml_path, const std::vector<std::string>& overrides) {
-  return readable_part(toml_path, overrides, {"communication"}).communication;
+  return readable_part(toml_path, overrides, {"communication", "run", "checkpoint"}).communication;
+}
+
+bool is_generated(const std::string& toml) {
+  Reader reader(field_table(), "");
+  try {
+    reader.read(toml);
+  } catch (const Error&) {
+    return false;
+  }
+  return to_toml(reader.record()) == toml;
 }
 
 }  // namespace megalith

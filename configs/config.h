@@ -6,8 +6,8 @@
 //
 // load_config and parse_config return a Config that is resolved and validated: nobody derives a default again later.
 // The exceptions are model.vocab = 0 and data.end_of_text = -1, which need the tokenizer: the trainer sets them.
-// Neither function opens anything but the TOML file itself, and neither knows the number of ranks; rules that need the
-// data or the ranks belong to the trainer.
+// Neither function opens anything but the TOML file itself (they look at what stands beside it), and neither knows the
+// number of ranks; rules that need the data or the ranks belong to the trainer.
 //
 // Errors: megalith::Error, whose message names source:line, the key, the value and the remedy.
 #pragma once
@@ -196,7 +196,9 @@ struct Config {
 };
 
 // Reads a file, applies the overrides ("section.key=value", later ones win), resolves and validates. A value is read as
-// TOML; what is not TOML is taken as a string, so paths and choices need no quotes.
+// TOML; what is not TOML is taken as a string, so paths and choices need no quotes. A run folder stands for its
+// config.toml, and a config.toml in a run folder means that folder, wherever it was when the file was written; the
+// functions below read it in the same way.
 Config load_config(const std::string& toml_path, const std::vector<std::string>& overrides = {});
 
 // The shape of a model that weights are of: what of [model] they decide.
@@ -235,6 +237,9 @@ std::vector<int64_t> layers_per_stage(const Config& config);
 
 // Every key with its value and its sentence. parse_config(to_toml(c), ...) == resolve(c), to the last bit of a double.
 std::string to_toml(const Config& config);
+
+// Whether to_toml wrote this text, or could have: whoever reads it and writes it again loses nothing.
+bool is_generated(const std::string& toml);
 
 // The same as a map: "section.key" to its value, as to_toml writes it.
 std::map<std::string, std::string> key_values(const Config& config);

@@ -7,6 +7,9 @@
 
 #include <toml++/toml.h>
 
+#include <charconv>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -109,8 +112,11 @@ class Reader {
     } catch (const toml::parse_error& error) {
       const toml::source_position at = error.source().begin;
       const bool twice = error.description().find("redefine") != std::string_view::npos;
-      FAIL("{}:{}:{}: not TOML: {}{}", source_, at.line, at.column, shown(error.description()),
-           twice ? "; keep one of the two" : "");
+      bool out_of_range = false;
+      for (const char* why : {"not representable in 64 bits", "could not be interpreted as a value"})
+        out_of_range = out_of_range || error.description().find(why) != std::string_view::npos;
+      FAIL("{}:{}:{}: {}: {}{}", source_, at.line, at.column, out_of_range ? "a number is out of range" : "not TOML",
+           shown(error.description()), twice ? "; keep one of the two" : "");
     }
   }
 
@@ -134,7 +140,14 @@ class Reader {
     };
     const auto expect = [&](bool right) { CHECK(right, "{}", mismatch()); };
     switch (field->kind) {
-      case Key::Kind::integer: expect(node.is_integer()); break;
+      case Key::Kind::integer:
+        // 1e5 is an integer. What a range or 64 bits cannot hold is told so below.
+        if (const auto* real = node.as_floating_point(); real && std::floor(real->get()) == real->get()) {
+          if (std::abs(real->get()) <= NumberRange::largest_integer) value = static_cast<int64_t>(real->get());
+        } else {
+          expect(node.is_integer());
+        }
+        break;
       case Key::Kind::boolean: expect(node.is_boolean()); break;
       case Key::Kind::real:
         expect(node.is_number());
@@ -159,6 +172,7 @@ class Reader {
   void set_override(const FieldOf<Record>& field, const std::string& text, const std::string& where) {
     const bool wants_string = field.kind == Key::Kind::text || field.kind == Key::Kind::choice;
     std::optional<toml::table> table = as_toml(text);
+    if (!table && (field.kind == Key::Kind::integer || field.kind == Key::Kind::real)) table = as_number(text);
     const bool is_list = table && field.may_list && table->begin()->second.is_array();
     if (!table || (wants_string && !is_list && !table->begin()->second.is_string())) {
       CHECK(!text.starts_with('"') && !text.starts_with('\''), "{}: the quotes do not match; close or drop them",
@@ -179,6 +193,18 @@ class Reader {
       // Not TOML, which is an answer here and no error.
     }
     return {};
+  }
+
+  // Empty unless the text is a decimal number; one that no double can hold is infinite.
+  static std::optional<toml::table> as_number(std::string_view text) {
+    double value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [last, error] = std::from_chars(text.data() + (text.starts_with('+') ? 1 : 0), end, value);
+    if (last != end || error == std::errc::invalid_argument) return {};
+    if (error == std::errc::result_out_of_range) value = std::numeric_limits<double>::infinity();
+    toml::table table;
+    table.insert("value", value);
+    return table;
   }
 
   static std::string trimmed(std::string_view text) {

@@ -125,6 +125,25 @@ TEST(Read, OutOfRange) {
   EXPECT_NE(text_refusal("train.seed = 9007199254740992\n").find("is out of range"), std::string::npos);
 }
 
+// Numbers beyond 64 bits or a double are numbers, and one of whole value is an integer.
+TEST(Read, NumbersOfAnySize) {
+  for (const char* steps : {"1e5", "100000.0", "100_000"}) {
+    EXPECT_EQ(parse_config(fmt::format("train.steps = {}\n", steps), "run.toml").train.steps, 100000) << steps;
+    EXPECT_EQ(overridden({fmt::format("train.steps={}", steps)}).train.steps, 100000) << steps;
+  }
+  EXPECT_EQ(overridden({"train.steps=007"}).train.steps, 7);
+  EXPECT_EQ(overridden({"optimizer.weight_decay=.5"}).optimizer.weight_decay, 0.5);
+  for (const char* beyond : {"1e400", "-1e400", "9223372036854775808", "-9223372036854775809", "1e20", "1e15", "inf"}) {
+    const std::string refusal = override_refusal(fmt::format("train.steps={}", beyond));
+    EXPECT_NE(refusal.find("is out of range, expected an integer (updates, 1 to 1000000000000)"), std::string::npos)
+        << refusal;
+    EXPECT_NE(text_refusal(fmt::format("train.steps = {}\n", beyond)).find("is out of range"), std::string::npos);
+  }
+  EXPECT_NE(override_refusal("optimizer.learning_rate=1e400").find("is out of range"), std::string::npos);
+  EXPECT_EQ(overridden({"optimizer.learning_rate=99999999999999999999"}).optimizer.learning_rate, 1e20);
+  EXPECT_NE(override_refusal("train.steps=1e").find("\"1e\" is a string"), std::string::npos);
+}
+
 TEST(Read, UnknownChoiceListsTheChoices) {
   EXPECT_EQ(text_refusal("[optimizer]\ndecay = \"cubic\"\n"),
             "run.toml:2: optimizer.decay = \"cubic\" is not a choice, expected one of cosine linear constant");

@@ -84,7 +84,7 @@ const std::vector<BadInputCase>& bad_input_cases() {
        train_with({new_run, "memory.offload_optimizer=true"}),
        {"memory.offload_optimizer = true", "expected a number (share, 0 to 1)"}},
       {"no_config", 2, {"train", "absent.toml"}, {"absent.toml", "No such file", "is the path right"}},
-      {"config_is_a_folder", 2, {"train", "run"}, {"configuration run", "is a folder", "TOML"}},
+      {"config_is_a_folder", 2, {"train", "data"}, {"configuration data", "is a folder without config.toml"}},
       {"heads_do_not_divide",
        0,
        train_with({new_run, "model.heads=5"}),

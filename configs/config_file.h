@@ -1,0 +1,23 @@
+// Which TOML file an argument names. A run folder stands for the config.toml in it, and such a file means the folder
+// that it lies in, wherever that was when the file was written. Inside configs/ only.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "configs/config.h"
+
+namespace megalith {
+
+// The file itself, or config.toml of a folder. Error: the folder has none.
+std::string config_file(const std::string& path);
+
+// What a file of this path that says `read` means beyond its text, as overrides "section.key=value": nothing, unless it
+// is the config.toml of a run folder that has moved. Then run.output is where the folder is now, and paths that lay in
+// it have moved with it.
+std::vector<std::string> meant_by_place(const std::string& path, const Config& read);
+
+// Error where `path` is a folder, and none that a run has written to.
+void check_run_folder(const std::string& path, const Config& read);
+
+}  // namespace megalith
