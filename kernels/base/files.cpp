@@ -65,17 +65,36 @@ std::string why(int error, const std::string& path) {
     remedy = "; allow this process more open files (ulimit -n)";
   else if (error == ENOENT || error == ENOTDIR || error == EACCES || error == EPERM || error == EROFS)
     remedy = "; check the path and the rights to it";
+  else if (error == ELOOP)
+    remedy = "; it is a link, through which nothing is written: remove it or choose another place";
   return std::strerror(error) + remedy;
 }
 
+// Of what stands under this name, of a link the link itself; not_found where nothing does.
+fs::file_type type_at(const std::string& path) {
+  std::error_code error;
+  return fs::symlink_status(path, error).type();
+}
+
 void refuse_existing(const std::string& path) {
-  CHECK(::access(path.c_str(), F_OK) != 0, "{} exists already and is not overwritten; remove it or choose another",
-        path);
+  const fs::file_type type = type_at(path);
+  CHECK(type == fs::file_type::not_found || type == fs::file_type::none,  // none: what opens it says why
+        "{} exists already and is not overwritten; remove it or choose another", path);
+}
+
+// A device or a pipe would be gone for all, and a link stand for another file than it did.
+void refuse_unreplaceable(const std::string& path) {
+  const fs::file_type type = type_at(path);
+  CHECK(type == fs::file_type::not_found || type == fs::file_type::none || type == fs::file_type::regular,
+        "{} is {} and is not replaced by a file; remove it or choose another", path,
+        type == fs::file_type::symlink     ? "a link"
+        : type == fs::file_type::directory ? "a folder"
+                                           : "no plain file");
 }
 
 // The name that a new file has at first, free of what an earlier death left there.
 std::string place_aside(const std::string& path, const Publishing& how) {
-  if (!how.replace) refuse_existing(path);
+  how.replace ? refuse_unreplaceable(path) : refuse_existing(path);
   discard(path + how.aside);
   return path + how.aside;
 }
@@ -123,7 +142,7 @@ File::File(std::string path, Use use) : File() {
   const bool creates = use == Use::create || use == Use::create_own, own = use == Use::create_own;
   // Else a pipe without a writer keeps the process waiting before it can be refused.
   const int plain = use == Use::stream ? 0 : O_NONBLOCK | (use == Use::read_own ? O_NOFOLLOW : 0);
-  const int flags = reads ? O_RDONLY | plain : O_RDWR | O_CREAT | (creates ? O_EXCL : 0);
+  const int flags = reads ? O_RDONLY | plain : O_RDWR | O_CREAT | O_NOFOLLOW | (creates ? O_EXCL : 0);
   const int error = error_of({reads ? FileCall::open : FileCall::create, path_}, [&] {
     return fd_ = use == Use::stream && path_ == "-" ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
                                                     : ::open(path_.c_str(), flags | O_CLOEXEC, own ? 0600 : 0666);
@@ -358,6 +377,20 @@ void discard(const std::string& path) noexcept {
   if (fate_of({FileCall::remove, path}).error == 0) fs::remove(path, ignored);
 }
 
+namespace {
+constexpr std::string_view lock_begin = "process ";  // of what a job writes, "process 12 on host\n"
+constexpr int64_t longest_lock = 512;
+}  // namespace
+
+bool FolderLock::is_lock() const {
+  std::string text(static_cast<size_t>(std::min(file_.size(), longest_lock)), '\0');
+  file_.read(0, text.data(), static_cast<int64_t>(text.size()));
+  const size_t digits = text.find_first_not_of("0123456789", lock_begin.size());
+  if (text.find_first_not_of('\0') == std::string::npos) return true;  // an end of power may leave zeros
+  return file_.size() < longest_lock && text.starts_with(lock_begin) && digits > lock_begin.size() &&
+         text.compare(std::min(digits, text.size()), 4, " on ") == 0;
+}
+
 FolderLock::FolderLock(const std::string& folder, const std::string& remedy)
     : file_(folder + "/lock", File::Use::append) {
   const int error = error_of({FileCall::lock, file_.path()}, [&] { return ::flock(file_.fd_, LOCK_EX | LOCK_NB); });
@@ -369,9 +402,10 @@ FolderLock::FolderLock(const std::string& folder, const std::string& remedy)
          folder, holder.empty() ? "another process" : holder, remedy);
   }
   if (error != 0) absent_ = std::strerror(error);
+  CHECK(is_lock(), "{} is no lock of a job and is not overwritten; move it away or {}", file_.path(), remedy);
   char host[256] = "";
   ::gethostname(host, sizeof host - 1);
-  const std::string text = fmt::format("process {} on {}\n", ::getpid(), host);
+  const std::string text = fmt::format("{}{} on {}\n", lock_begin, ::getpid(), host);
   file_.write(0, text.data(), static_cast<int64_t>(text.size()));
   CHECK(::ftruncate(file_.fd_, static_cast<off_t>(text.size())) == 0, "cannot shorten {}: {}", file_.path(),
         std::strerror(errno));

@@ -43,7 +43,7 @@ class File {
   enum class Use {
     read,    // one that exists, else Damage
     create,  // a new one
-    append,  // one that exists or a new one
+    append,  // one that exists or a new one; not through a link, whose end may be another's
     stream,  // one that exists, plain or a pipe, or "-", the standard input: read from front to back, by read_next
     // In a folder where everybody may write: a new one that no other user may open, and one that exists, is no link and
     // belongs to this user, else Error.
@@ -160,7 +160,7 @@ class SharedMemory {
 };
 
 struct Publishing {
-  bool replace = false;            // replaces an existing file; else one that exists is an Error
+  bool replace = false;            // replaces an existing plain file; else, and of another kind, it is an Error
   bool durable = true;             // file and name are on the disk when publish() returns; false only with `replace`
   std::string aside = ".partial";  // what the name ends in until then
 };
@@ -198,11 +198,11 @@ void discard(const std::string& path) noexcept;  // a file or an empty folder, i
 
 // One process at a time in a folder: a lock of the kernel on the file FOLDER/lock, which ends with the process, however
 // that ends. It holds between machines where their file system has locks, as NFS does. The file stays; while it is
-// locked, it says by whom.
+// locked, it says by whom. A file of that name that says anything else is another's and stays as it is.
 class FolderLock {
  public:
-  // Errors: another process has it, with the folder, its host and process id; the file cannot be written. `remedy` ends
-  // the former.
+  // Errors: another process has it, with the folder, its host and process id; the file is no lock; it cannot be
+  // written. `remedy` ends the first two.
   FolderLock(const std::string& folder, const std::string& remedy);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
@@ -214,6 +214,8 @@ class FolderLock {
   bool holds() const { return file_.is_at_its_path(); }
 
  private:
+  bool is_lock() const;  // it is empty, or says what a lock does
+
   File file_;
   std::string absent_;
 };

@@ -1,4 +1,6 @@
 // megalith report.
+#include <filesystem>
+
 #include "kernels/base/counted.h"
 #include "kernels/base/files.h"
 #include "trainer/commands/command.h"
@@ -20,6 +22,9 @@ Command report_command(CLI::App& cli) {
             for (const std::string& run : o->runs) runs.push_back(read_history(run));
             const std::string out = o->out.empty() ? o->runs.front() + "/report.html" : o->out;
             const std::string page = report_page(runs);
+            if (std::error_code absent; std::filesystem::exists(out, absent))
+              CHECK(read_file(out).find("megalith report") != std::string::npos,
+                    "{} exists and is no page of megalith report; move it away or name another file with --out", out);
             write_file(out, page, {.replace = true, .durable = false});
             fmt::print(
                 "{}: {} of {}, {:.0f} kB\n", out, counted(static_cast<int64_t>(runs.size()), "run"),

@@ -1,6 +1,7 @@
 #include "trainer/planner/commands.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "kernels/base/files.h"
 #include "trainer/planner/calibrate.h"
@@ -85,6 +86,10 @@ bool run_plan(const PlanOptions& options) {
 bool run_search(const SearchOptions& options) {
   const Config read = load_config(options.config, options.overrides);
   const Job job(read, options.ranks);
+  if (std::error_code absent; !options.out.empty() && std::filesystem::exists(options.out, absent))
+    CHECK(is_generated(read_file(options.out)),
+          "--write {} holds a config that was written by hand, and its comments would be lost; name another file",
+          options.out);
   CHECK(job.hardware, "search needs the machines: set hardware.profile, as configs/hardware/p4d.24xlarge.toml");
   const Search found = search(job.config, *job.hardware, job.ranks, options.most);
   fmt::print("{}", report(found, *job.hardware));

@@ -289,4 +289,16 @@ std::vector<KnownRank> read_remains(const std::string& folder) {
   return all;
 }
 
+void check_remains(const std::string& folder) {
+  constexpr const char* ours[] = {job_file, message_file, "rank-", "asked", "end", "warning."};
+  std::error_code absent;
+  for (fs::directory_iterator at(folder, absent), end; !absent && at != end; at.increment(absent)) {
+    const std::string name = at->path().filename().string();
+    CHECK(std::ranges::any_of(ours, [&](const char* begin) { return name.starts_with(begin); }),
+          "{} is where a job keeps its ranks' calls, and {} in it is of no job; move it away, or choose another "
+          "run.output",
+          folder, name);
+  }
+}
+
 }  // namespace megalith

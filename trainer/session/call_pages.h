@@ -64,6 +64,9 @@ class CallPages {
 // none. Empty where nothing is left.
 std::vector<KnownRank> read_remains(const std::string& folder);
 
+// Error where the folder holds something that no job leaves there: the next job, which removes it, may not.
+void check_remains(const std::string& folder);
+
 // The job that a folder is of, as long as it runs, and after it was killed.
 struct KnownJob {
   uint64_t number = 0;  // 0: there is none

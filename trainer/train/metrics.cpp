@@ -63,14 +63,35 @@ int64_t steps_missing(const std::string& lines, int64_t completed) {
 
 void warn_of_disk(const std::string& trouble) { log_warning("{}", trouble); }
 
-// Keeps what an earlier start has written: nobody has asked to discard it.
-void keep_earlier(const std::string& run_folder, const std::string& path) {
-  if (lines_until(path, std::numeric_limits<int64_t>::max()).empty()) return;
+// A line that no run wrote: one of ours that a death cut short begins as an object and is none.
+bool is_of_another(const std::string& line) try {
+  if (line.find_first_not_of(" \t\r") == std::string::npos) return false;
+  parse_json(line);
+  return !belongs(line, std::numeric_limits<int64_t>::max());
+} catch (const nlohmann::json::exception&) {
+  return line.front() != '{' && line.front() != '\0';
+}
+
+bool holds_lines_of_another(const std::string& path) {
+  if (std::error_code absent; !std::filesystem::exists(path, absent)) return false;
+  std::istringstream in(read_file(path));
+  for (std::string line; std::getline(in, line);)
+    if (is_of_another(line)) return true;
+  return false;
+}
+
+// Keeps what an earlier start has written where this one is from step 0, and what somebody else has: nobody has asked
+// to discard it.
+void keep_earlier(const std::string& run_folder, const std::string& path, int64_t completed) {
+  const bool of_another = holds_lines_of_another(path);
+  if (!of_another && (completed > 0 || lines_until(path, std::numeric_limits<int64_t>::max()).empty())) return;
   const auto name = [&](int k) { return fmt::format("{}/metrics.earlier-{}.jsonl", run_folder, k); };
   const auto events = [&](int k) { return fmt::format("{}/tensorboard.earlier-{}", run_folder, k); };
   int k = 1;
   while (std::filesystem::exists(name(k)) || std::filesystem::exists(events(k))) k++;
   move_file(path, name(k));
+  if (of_another) log_info("{} held lines that no run has written; with them it is now {}", path, name(k));
+  if (completed > 0) return;
   if (std::filesystem::exists(run_folder + "/tensorboard")) move_file(run_folder + "/tensorboard", events(k));
   log_info("the run starts from step 0; the metrics of an earlier start are now {}", name(k));
 }
@@ -111,8 +132,8 @@ Metrics::Metrics(const std::string& run_folder, bool rank0, int64_t completed, c
       tokens_(rates.tokens_before) {
   if (!active_) return;
   const std::string path = folder_ + "/metrics.jsonl";
-  if (completed == 0) keep_earlier(folder_, path);
   const std::string kept = lines_until(path, completed);
+  keep_earlier(folder_, path, completed);
   if (const int64_t missing = steps_missing(kept, completed); missing > 0)
     log_warning("{} lacks {} of the {} that the run goes on from: they were lost to a full disk or an end of power",
                 path, counted(missing, "step"), completed);

@@ -59,8 +59,9 @@ class Metrics {
  public:
   // Opens DIR/metrics.jsonl and drops what it holds beyond `completed` steps, so that it reads as if the run had never
   // stopped. Where the run starts from step 0, steps of an earlier start are kept as DIR/metrics.earlier-K.jsonl, and
-  // TensorBoard's as DIR/tensorboard.earlier-K. Warns of steps before `completed` that it lacks. On other ranks than 0
-  // nothing is opened and every call does nothing. From then on no disk that is full ends the run (job/patient_file.h).
+  // TensorBoard's as DIR/tensorboard.earlier-K; so is a file with lines that no run has written. Warns of steps before
+  // `completed` that it lacks. On other ranks than 0 nothing is opened and every call does nothing. From then on no
+  // disk that is full ends the run (job/patient_file.h).
   Metrics(const std::string& run_folder, bool rank0, int64_t completed, const Rates& rates, Start start = {},
           const Reporting& reporting = {});
   ~Metrics();

@@ -4,6 +4,7 @@
 
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/job/log.h"
+#include "trainer/session/call_pages.h"
 
 namespace megalith {
 
@@ -13,6 +14,25 @@ void lock_folder(std::optional<FolderLock>& lock, const std::string& key, const 
   const std::string remedy = fmt::format("choose another with {}=DIR", key);
   make_folders(folder, fmt::format("it is {} = {}; {}", key, folder, remedy));
   lock.emplace(folder, remedy);
+}
+
+// Renames NAME + extension to NAME.earlier-K + extension, and returns that.
+std::string keep_as_earlier(const std::string& name, const std::string& extension) {
+  std::string kept;
+  for (int k = 1; kept.empty() || std::filesystem::exists(kept); k++)
+    kept = fmt::format("{}.earlier-{}{}", name, k, extension);
+  move_file(name + extension, kept);
+  return kept;
+}
+
+// Writes the resolved config. One that holds more, such as comments, was written by somebody, and is kept.
+void keep_config(const Config& config) {
+  const std::string name = config.run.output + "/config", path = name + ".toml", text = config_to_keep(config);
+  if (std::filesystem::exists(path))
+    if (const std::string there = read_file(path); there != text && !is_generated(there))
+      log_info("{} was written by hand and is now {}; the resolved config of the run takes its place", path,
+               keep_as_earlier(name, ".toml"));
+  write_file(path, text, {.replace = true});
 }
 
 bool holds(const std::string& folder, const Tokenizer& tokenizer) try {
@@ -27,16 +47,10 @@ void keep_tokenizer(const std::string& folder, const Tokenizer& tokenizer) {
   remove_all(partial);
   make_folders(partial, "choose another folder with run.output=DIR");
   tokenizer.save(partial);
-  if (std::filesystem::exists(folder)) {
-    std::string kept;
-    for (int k = 1; kept.empty() || std::filesystem::exists(kept); k++) kept = fmt::format("{}.earlier-{}", folder, k);
-    move_file(folder, kept);
-    log_info("{} held another tokenizer, which is now {}", folder, kept);
-  }
+  if (std::filesystem::exists(folder))
+    log_info("{} held another tokenizer, which is now {}", folder, keep_as_earlier(folder, ""));
   move_file(partial, folder);
 }
-
-std::string config_path(const Config& config) { return config.run.output + "/config.toml"; }
 
 }  // namespace
 
@@ -44,10 +58,6 @@ std::string config_to_keep(Config config) {
   if (config.checkpoint.directory == config.run.output + "/checkpoints") config.checkpoint.directory.clear();
   return to_toml(config);
 }
-
-namespace {
-void write_config(const Config& config) { write_file(config_path(config), config_to_keep(config), {.replace = true}); }
-}  // namespace
 
 RunFolder::RunFolder(const Config& config, std::unique_ptr<Tokenizer> tokenizer, int rank)
     : config_(config), tokenizer_(std::move(tokenizer)) {
@@ -60,8 +70,9 @@ RunFolder::RunFolder(const Config& config, std::unique_ptr<Tokenizer> tokenizer,
   lock_folder(output_, "run.output", config.run.output);
   if (std::error_code absent; !std::filesystem::equivalent(folder, config.checkpoint.directory, absent))
     lock_folder(checkpoints_, "checkpoint.directory", config.checkpoint.directory);
-  write_config(config);
+  check_remains((folder / "calls").string());
   log_to_console_and(log);
+  keep_config(config);
   if (tokenizer_) keep_tokenizer(run_tokenizer(config), *tokenizer_);
   if (!output_->absent().empty())
     log_warning("{} cannot be locked ({}): make sure that no other job uses it", config.run.output, output_->absent());
@@ -78,7 +89,7 @@ void RunFolder::restore() {
   if (!output_) return;
   try {
     std::error_code absent;
-    if (!std::filesystem::exists(config_path(config_), absent)) write_config(config_);
+    if (!std::filesystem::exists(config_.run.output + "/config.toml", absent)) keep_config(config_);
     if (const std::string kept = run_tokenizer(config_); tokenizer_ && !std::filesystem::exists(kept, absent)) {
       keep_tokenizer(kept, *tokenizer_);
       log_warning("{} was removed under this run, and is there again", kept);
