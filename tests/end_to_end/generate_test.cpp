@@ -67,9 +67,9 @@ TEST_F(Generate, TextsAreTheSameInEveryLayout) {
   const Args sampled{"--prompts", "prompts.txt", "--tokens", "20", "--samples", "2",
                      "--top-p",   "0.9",         "--seed",   "7",  "--batch",   "3"};
   const std::string texts = with("generate", 1, greedy), samples = with("generate", 1, sampled);
-  EXPECT_EQ(count(texts, "\n"), 4u) << texts;
-  EXPECT_EQ(count(samples, "\n"), 8u) << samples;
-  EXPECT_EQ(count(samples, "\"sample\":1"), 4u);
+  EXPECT_EQ(count(texts, "\n"), 5u) << "a line for each, the empty one as well: " << texts;
+  EXPECT_EQ(count(samples, "\n"), 10u) << samples;
+  EXPECT_EQ(count(samples, "\"sample\":1"), 5u);
   for (const auto& [ranks, layout] : layouts_of_generate) {
     SCOPED_TRACE(fmt::format("{} ranks {}", ranks, layout.empty() ? "" : layout[0]));
     EXPECT_EQ(with("generate", ranks, joined(greedy, layout)), texts);
@@ -83,7 +83,7 @@ TEST_F(Generate, PromptsComeFromWhereTheyAreSaidToBe) {
   const Args more{"--tokens", "12", "--temperature", "0"};
   const std::string said = with("generate", 1, joined({"--prompt", "The model"}, more));
   EXPECT_TRUE(said.starts_with("The model") && said.ends_with("\n")) << said;
-  write_file(*scratch_ / "prompt", "The model");
+  write_file(*scratch_ / "prompt", "The model\n");
   EXPECT_EQ(with("generate", 1, joined({"--prompt", "-"}, more), "exec < prompt"), said);
   const std::string added = said.substr(9, said.size() - 10);
   const std::string line =
@@ -100,6 +100,8 @@ TEST_F(Generate, PromptsComeFromWhereTheyAreSaidToBe) {
   };
   write_file(*scratch_ / "bad.jsonl", "{\"prompt\": \"a\"}\n{\"text\": \"b\"}\n");
   EXPECT_NE(refused({"--prompts", "bad.jsonl"}).find("bad.jsonl:2: expected {\"prompt\": TEXT}"), std::string::npos);
+  write_file(*scratch_ / "bad.jsonl", "{\"prompt\": \"a\"}\n\n");
+  EXPECT_NE(refused({"--prompts", "bad.jsonl"}).find("bad.jsonl:2: an empty line"), std::string::npos);
   EXPECT_NE(refused({"--prompts", "x", "--prompt", "y"}).find("give one of them"), std::string::npos);
   EXPECT_NE(refused({"--top-p", "1.5"}).find("--top-p 1.5"), std::string::npos);
 }

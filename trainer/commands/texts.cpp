@@ -14,10 +14,24 @@
 
 namespace megalith {
 
-std::string standard_input() { return {std::istreambuf_iterator<char>(std::cin), {}}; }
+namespace {
+std::string all_input() { return {std::istreambuf_iterator<char>(std::cin), {}}; }
+
+void drop_end(std::string& line, char end) {
+  if (line.ends_with(end)) line.pop_back();
+}
+}  // namespace
+
+std::string standard_input() {
+  std::string text = all_input();
+  if (!text.ends_with('\n')) return text;
+  drop_end(text, '\n');
+  drop_end(text, '\r');
+  return text;
+}
 
 std::vector<std::string> read_prompts(const std::string& path) {
-  const std::string text = path == "-" ? standard_input() : read_file(path);
+  const std::string text = path == "-" ? all_input() : read_file(path);
   std::vector<std::string> prompts;
   int64_t number = 0;
   for (size_t at = 0; at < text.size();) {
@@ -25,9 +39,10 @@ std::vector<std::string> read_prompts(const std::string& path) {
     std::string line = text.substr(at, end - at);
     at = end + 1;
     number++;
-    if (line.ends_with('\r')) line.pop_back();
-    if (line.find_first_not_of(" \t") == std::string::npos) continue;
+    drop_end(line, '\r');
     if (path.ends_with(".jsonl")) {
+      CHECK(line.find_first_not_of(" \t") != std::string::npos,
+            "{}:{}: an empty line, which is no JSON; an empty prompt is {{\"prompt\": \"\"}}", path, number);
       nlohmann::json object;
       try {
         object = parse_json(line);

@@ -8,10 +8,11 @@
 
 namespace megalith {
 
+// All of it, without the newline that ends its last line.
 std::string standard_input();
 
-// A prompt a line, blank ones apart; in a .jsonl file an object with "prompt". "-" is standard input. Errors name file
-// and line: not JSON, no "prompt", no prompt at all.
+// A prompt a line, an empty one included; in a .jsonl file an object with "prompt". "-" is standard input. Errors name
+// file and line: not JSON, no "prompt", no prompt at all.
 std::vector<std::string> read_prompts(const std::string& path);
 
 // Prints texts in the order of prompts and samples: the first that has not ended as it comes, later ones wait. As JSON
