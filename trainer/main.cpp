@@ -14,6 +14,7 @@
 #include "trainer/session/alone.h"
 #include "trainer/session/console.h"
 #include "trainer/session/open_session.h"
+#include "trainer/session/terminal.h"
 
 namespace megalith {
 namespace {
@@ -29,7 +30,7 @@ int run(const CommandLine& line, const Session& session) {
       });
     } catch (const JobError& e) {  // all ranks have it
       if (session.rank() == 0) {
-        write_console(stderr, fmt::format("megalith: {}\n", e.what()));
+        say_error(e.what());
         log_ended(e.what());
       }
       status = 1;
@@ -38,10 +39,10 @@ int run(const CommandLine& line, const Session& session) {
     session.broadcast_text("printed");
     return status;
   } catch (const Error& e) {
-    write_console(stderr, fmt::format("megalith: rank {}: {} ({}:{})\n", session.rank(), e.what(), e.file(), e.line()));
+    say_error(fmt::format("rank {}: {} ({}:{})", session.rank(), e.what(), e.file(), e.line()));
     log_ended(fmt::format("rank {}: {}", session.rank(), e.what()));
   } catch (const std::exception& e) {
-    write_console(stderr, fmt::format("megalith: rank {}: {}\n", session.rank(), e.what()));
+    say_error(fmt::format("rank {}: {}", session.rank(), e.what()));
     log_ended(fmt::format("rank {}: {}", session.rank(), e.what()));
   }
   session.abort(1);
@@ -70,7 +71,7 @@ int main(int argc, char** argv) {
                                   : megalith::open_session(line.communication(), &argc, &argv);
     if (!line.ends_by_signals()) starting.reset();
   } catch (const std::exception& e) {
-    megalith::write_console(stderr, fmt::format("megalith: {}\n", e.what()));
+    megalith::say_error(e.what());
     return 1;
   }
   return megalith::run(line, *session);

@@ -35,6 +35,38 @@ TEST(Watching, a_terminal_shows_a_bar_and_few_lines) {
   }
 }
 
+// mpirun tells its ranks no size of the terminal. The time that is left was cut at 80 columns, and lines wrapped.
+TEST(Watching, a_narrow_terminal_has_room_for_each_line_and_the_time_that_is_left) {
+  SKIP_WITHOUT_REFERENCE();
+  const Scratch scratch;
+  write_reference_config(scratch / "config.toml", reference("tiny"), "");
+  if (const Result tried = run({"script", "-qec", "true", "/dev/null"}, scratch.folder()); tried.status != 0)
+    GTEST_SKIP() << "there is no script(1), or no pseudo-terminal: " << tried.text();
+  std::string command = "stty cols 60; ";
+  for (const std::string& word : mpirun(2, {"train", "config.toml", "train.log_every=0", "train.steps=40"}))
+    command += word + " ";
+  const Result shown = run({"script", "-qec", command, "/dev/null"}, scratch.folder());
+  ASSERT_EQ(shown.status, 0) << shown.text();
+  const std::string bar_begin = "\r\033[K[", line_begin = "\r\033[Kstep ";
+  size_t bars = 0, lines = 0;
+  for (size_t at = shown.out.find("\r\033[K"); at != std::string::npos; at = shown.out.find("\r\033[K", at + 1)) {
+    const std::string text = shown.out.substr(at + 4, shown.out.find('\r', at + 1) - at - 4);
+    if (shown.out.compare(at, bar_begin.size(), bar_begin) == 0) {
+      bars++;
+      EXPECT_LT(text.size(), 60u) << text;
+      EXPECT_NE(text.find("  ETA "), std::string::npos) << text;
+      EXPECT_TRUE(text.ends_with("s")) << "minutes and seconds: " << text;
+      EXPECT_EQ(shown.out[at + 4 + text.size()], '\r') << "what comes next stands behind it";
+    } else if (shown.out.compare(at, line_begin.size(), line_begin) == 0 && text.find("loss") < 20) {
+      lines++;
+      EXPECT_LE(text.size(), 60u) << text;
+    }
+  }
+  EXPECT_GT(bars, 0u) << shown.text();
+  EXPECT_GT(lines, 0u) << shown.text();
+  EXPECT_NE(read_file(scratch / "run/log.txt").find(" TFLOP/s  ETA "), std::string::npos) << "the file has all of it";
+}
+
 // Of whatever is said while there is a bar, as of a signal.
 TEST(Watching, a_line_takes_the_place_of_the_bar) {
   SKIP_WITHOUT_REFERENCE();

@@ -12,6 +12,7 @@
 #include "trainer/checkpointing/state_difference.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/commands/command.h"
+#include "trainer/session/terminal.h"
 
 namespace megalith {
 
@@ -78,7 +79,7 @@ int diff(const std::string& path_a, const std::string& path_b) try {
              elements, counted(tensors.elements, "element"), same ? "equal" : "DIFFERENT");
   return same ? equal : different;
 } catch (const Error& e) {
-  fmt::print(stderr, "megalith: {}\n", e.what());
+  say_error(e.what());
   return not_compared;
 }
 

@@ -40,14 +40,15 @@ class StageBar {
     }
     const double seconds = std::chrono::duration<double>(now - start_).count();
     const double rate = seconds > 0 ? static_cast<double>(done - first_) / seconds : 0;  // bytes a second
-    std::string text = fmt::format("{} {:.1f}", stage, static_cast<double>(done) / 1e6);
-    if (total > 0) text += fmt::format(" of {:.1f}", static_cast<double>(total) / 1e6);
-    text += fmt::format(" MB, {:.1f} MB/s", rate / 1e6);
+    const std::string of = total > 0 ? fmt::format(" of {:.1f}", static_cast<double>(total) / 1e6) : "";
+    std::vector<LinePart> parts{{std::string(stage), 2},
+                                {fmt::format("{:.1f}{} MB", static_cast<double>(done) / 1e6, of)},
+                                {fmt::format("{:.1f} MB/s", rate / 1e6), 1}};
     if (total > 0 && rate > 0) {
       const auto left = static_cast<int64_t>(static_cast<double>(total - done) / rate);
-      text += fmt::format(", ETA {}:{:02}:{:02}", left / 3600, left / 60 % 60, left % 60);
+      parts.push_back({fmt::format("ETA {}:{:02}:{:02}", left / 3600, left / 60 % 60, left % 60)});
     }
-    bar_.draw(total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0, text);
+    bar_.draw(total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0, parts);
   }
   void clear() { bar_.clear(); }
 

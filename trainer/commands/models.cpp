@@ -122,7 +122,7 @@ void answer_questions(const EvaluateOptions& o, Inference& inference, const Sess
   together(session, [&] { questions = read_questions(o.choices); });
   ProgressBar bar;
   const std::vector<Answered> answered =
-      inference.answer(questions, [&](double share) { bar.draw(share, "evaluating"); });
+      inference.answer(questions, [&](double share) { bar.draw(share, {{"evaluating"}}); });
   bar.clear();
   together(session, [&] {
     for (const Answered& answer : answered)
@@ -150,8 +150,8 @@ int evaluate(const EvaluateOptions& o, const Session& session) {
     return 0;
   }
   ProgressBar bar;
-  const EvaluationResult r =
-      inference.evaluate(o.data, o.sequence_length, o.sequences, [&](double share) { bar.draw(share, "evaluating"); });
+  const EvaluationResult r = inference.evaluate(o.data, o.sequence_length, o.sequences,
+                                                [&](double share) { bar.draw(share, {{"evaluating"}}); });
   bar.clear();
   together(session, [&] { check_finite(o.model, r.loss, o.data); });
   if (session.rank() != 0) return 0;

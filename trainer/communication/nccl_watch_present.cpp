@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "kernels/base/check.h"
-#include "trainer/session/console.h"
+#include "trainer/session/terminal.h"
 
 namespace megalith {
 
@@ -153,7 +153,7 @@ void NcclWatch::watch_on() {
   for (int64_t looks = 0; !stopped_.wait_for(lock, interval, [this] { return stop_watching_; }); looks++) {
     if (!error_.empty()) {
       if (seconds(Clock::now() - found_) < grace) continue;
-      write_console(stderr, fmt::format("megalith: rank {}: {}\n", session_.rank(), error_));
+      say_error(fmt::format("rank {}: {}", session_.rank(), error_));
       session_.abort(1);
     }
     std::string error;

@@ -17,6 +17,7 @@
 #include "trainer/session/hang.h"
 #include "trainer/session/last_word.h"
 #include "trainer/session/machine.h"
+#include "trainer/session/terminal.h"
 
 namespace megalith {
 
@@ -235,7 +236,7 @@ class WatchedSession::Watchdog {
 
   // On the console, and in the log behind `as`; but a log that has its last word gets no other.
   void say(const std::string& text, const std::string& as = "") {
-    write_console(stderr, fmt::format("megalith: {}\n", text));
+    say_error(text);
     std::string log;
     int64_t begin = 0;
     {

@@ -18,8 +18,8 @@
 #include "kernels/base/files.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/log.h"
-#include "trainer/session/console.h"
 #include "trainer/session/launch.h"
+#include "trainer/session/terminal.h"
 
 namespace megalith {
 
@@ -188,7 +188,7 @@ void Ending::end_now(int status, const std::string& why) const {
   std::this_thread::sleep_for(std::chrono::milliseconds(20 * std::min(session_.rank(), 10)));
   const Left left = what_is_left();
   const std::string all = fmt::format("rank {}: {}; {}", session_.rank(), why, left.words);
-  if (log_ended(all)) write_console(stderr, fmt::format("megalith: {}\n", all));
+  if (log_ended(all)) say_error(all);
   session_.abort(left.everything ? ended_by_signal : status);
 }
 

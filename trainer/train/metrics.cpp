@@ -15,7 +15,7 @@
 #include "kernels/base/counted.h"
 #include "kernels/base/json.h"
 #include "trainer/job/log.h"
-#include "trainer/train/terminal.h"
+#include "trainer/session/terminal.h"
 
 namespace megalith {
 
@@ -195,8 +195,10 @@ void Metrics::sync() {
 }
 
 void Metrics::say(bool console, bool file) {
-  if (!console && !file) return;
-  log_line(last_line_, console && file ? LogTo::all : console ? LogTo::console : LogTo::file);
+  constexpr size_t any = std::numeric_limits<size_t>::max();
+  if (console)
+    log_line(fitted(last_line_, stdout_is_terminal() ? static_cast<size_t>(terminal_columns()) : any), LogTo::console);
+  if (file) log_line(fitted(last_line_, any), LogTo::file);
   on_console_ |= console;
   in_file_ |= file;
 }
@@ -220,21 +222,23 @@ void Metrics::end_step(const StepReport& report) {
   };
   const auto mfu = utilization(model_tflops), hfu = utilization(hardware_tflops);
   const auto mfu_full = utilization(model_tflops * rates_.full_flops_per_token / rates_.model_flops_per_token);
-  const std::string shares = rates_.peak_flops > 0
-                                 ? fmt::format("  MFU {:.1f} %, full {:.1f} %, HFU {:.1f} %", 100 * mfu.get<double>(),
-                                               100 * mfu_full.get<double>(), 100 * hfu.get<double>())
-                                 : "";
-  last_line_ =
-      fmt::format("step {}/{}  loss {:.4f}  norm {:.3f}{}  lr {:.2e}  {:.0f} tokens/s  {:.3f} TFLOP/s{}  ETA {}", step,
-                  rates_.steps, scalars.loss, scalars.grad_norm, scalars.skipped() ? "  skipped" : "", learning_rate,
-                  tokens_per_second, model_tflops, shares, eta);
+  const LinePart number{fmt::format("step {}/{}", step, rates_.steps)}, loss{fmt::format("loss {:.4f}", scalars.loss)},
+      rate{fmt::format("{:.0f} tokens/s", tokens_per_second), 1}, left{"ETA " + eta};
+  last_line_ = {number, loss, {fmt::format("norm {:.3f}", scalars.grad_norm), 2}};
+  if (scalars.skipped()) last_line_.push_back({"skipped"});
+  last_line_.insert(
+      last_line_.end(),
+      {{fmt::format("lr {:.2e}", learning_rate), 3}, rate, {fmt::format("{:.3f} TFLOP/s", model_tflops), 5}});
+  if (rates_.peak_flops > 0)
+    last_line_.push_back({fmt::format("MFU {:.1f} %, full {:.1f} %, HFU {:.1f} %", 100 * mfu.get<double>(),
+                                      100 * mfu_full.get<double>(), 100 * hfu.get<double>()),
+                          4});
+  last_line_.push_back(left);
   on_console_ = in_file_ = false;
   const bool console = console_pace_.due(step, age), file = file_pace_.due(step, age);
   say(console || scalars.skipped(), file || scalars.skipped());
   if (!scalars.skipped())  // of which more is said at once
-    bar_.draw(static_cast<double>(step) / static_cast<double>(rates_.steps),
-              fmt::format("step {}/{}  loss {:.4f}  {:.0f} tokens/s  ETA {}", step, rates_.steps, scalars.loss,
-                          tokens_per_second, eta));
+    bar_.draw(static_cast<double>(step) / static_cast<double>(rates_.steps), {number, loss, rate, left});
   tokens_ += static_cast<int64_t>(rates_.tokens_per_step);
   nlohmann::ordered_json line{{"step", step},
                               {"loss", scalars.loss},

@@ -99,7 +99,7 @@ class Metrics {
   std::optional<EventFile> events_;
   ProgressBar bar_;
   LinePace console_pace_, file_pace_;
-  std::string last_line_;
+  std::vector<LinePart> last_line_;          // as much of it as a terminal has room for, and all of it elsewhere
   bool on_console_ = true, in_file_ = true;  // whether last_line_ was said there
   double begin_ = 0, run_begin_ = StepClock::host_now();
   int64_t first_step_, tokens_;

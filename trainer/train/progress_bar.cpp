@@ -6,24 +6,30 @@
 #include <chrono>
 
 #include "trainer/session/console.h"
-#include "trainer/train/terminal.h"
 
 namespace megalith {
 
 ProgressBar::ProgressBar() : out_(stdout_is_terminal() ? stdout : stderr_is_terminal() ? stderr : nullptr) {}
 
-void ProgressBar::draw(double share, const std::string& text) {
+std::string bar_line(double share, const std::vector<LinePart>& parts, size_t columns) {
+  constexpr size_t shortest = 10, longest = 32;
+  share = std::clamp(share, 0.0, 1.0);
+  const std::string percent = fmt::format("{:5.1f}%  ", 100 * share);
+  const size_t around = percent.size() + 3;  // with the brackets and a blank
+  const std::string text = fitted(parts, columns - std::min(columns, shortest + around));
+  const size_t width = std::clamp(columns - std::min(columns, around + text.size()), shortest, longest);
+  const auto full = static_cast<size_t>(share * static_cast<double>(width));
+  return fmt::format("[{:=<{}}{:<{}}] {}{}", "", full, "", width - full, percent, text).substr(0, columns);
+}
+
+void ProgressBar::draw(double share, const std::vector<LinePart>& parts) {
   if (!out_) return;
   const double now = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   if (last_ >= 0 && share < 1 && now - last_ < 0.1) return;
   last_ = now;
   drawn_ = true;
   const auto columns = static_cast<size_t>(std::max(1, terminal_columns() - 1));  // in the last, some terminals wrap
-  const int width = columns < 100 ? 20 : 32;
-  const int full = static_cast<int>(std::clamp(share, 0.0, 1.0) * width);
-  const std::string line =
-      fmt::format("[{:=<{}}{:<{}}] {:5.1f}%  {}", "", full, "", width - full, 100 * std::clamp(share, 0.0, 1.0), text);
-  write_console(out_, "\r\033[K" + line.substr(0, columns));
+  write_console(out_, fmt::format("\r\033[K{}\r", bar_line(share, parts, columns)));
 }
 
 void ProgressBar::clear() {

@@ -5,8 +5,14 @@
 #include <atomic>
 #include <cstdio>
 #include <string>
+#include <vector>
+
+#include "trainer/session/terminal.h"
 
 namespace megalith {
+
+// The line of a bar in so many columns: the bar gives up its length for the parts, and then they leave.
+std::string bar_line(double share, const std::vector<LinePart>& parts, size_t columns);
 
 class ProgressBar {
  public:
@@ -15,9 +21,8 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // Share in [0, 1]; the text follows the bar, cut where the terminal ends. Draws at most ten times a second, and
-  // always at the end.
-  void draw(double share, const std::string& text);
+  // Share in [0, 1]; the parts follow the bar. Draws at most ten times a second, and always at the end.
+  void draw(double share, const std::vector<LinePart>& parts);
   // Removes the bar, so that a line can be printed in its place. From any thread.
   void clear();
 
