@@ -203,6 +203,33 @@ void save_tokenizer(const Tokenizer& tokenizer, const std::string& folder) {
   tokenizer.save(folder);
 }
 
+// The report of a prepare of the same, which has ended. Error: OUT holds what one of something else has made.
+std::optional<PrepareReport> made_before(const PrepareOptions& options, const nlohmann::json& of,
+                                         const Tokenizer* tokenizer) {
+  const std::optional<nlohmann::json> note = PrepareFolder::ended(options.out);
+  if (!note) return {};
+  Prepared prepared;
+  try {
+    prepared = prepared_from(*note);
+  } catch (const std::exception& error) {
+    FAIL("{}/{} is damaged: {}; nothing is overwritten, so remove the folder or write to another", options.out,
+         PrepareFolder::prepared, error.what());
+  }
+  std::string difference = difference_of(prepared.of, of);
+  for (const std::string& name : prepared.made.names)
+    if (std::error_code absent; difference.empty() && !fs::exists(fs::path(options.out) / name, absent))
+      difference = name + " is gone";
+  if (difference.empty() && tokenizer &&
+      tokenizer->content() != load_tokenizer((fs::path(options.out) / "tokenizer").string())->content())
+    difference = fmt::format("the tokenizer {} changed", options.tokenizer);
+  CHECK(difference.empty(),
+        "{} holds what an earlier prepare has made, and {} since; nothing is overwritten, so remove it or write to "
+        "another folder",
+        options.out, difference);
+  prepared.made.report.was_made = true;
+  return prepared.made.report;
+}
+
 void check_options(const PrepareOptions& options) {
   CHECK(!options.corpus.texts.empty(), "no text to prepare; name at least one file");
   CHECK(!options.out.empty(), "no folder to write to; name one");
@@ -230,8 +257,9 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
           "it into a file, or name a tokenizer that is there already",
           input.name());
 
-  PrepareFolder folder(options.out);
   nlohmann::json made = made_of(options, inputs);
+  if (auto before = made_before(options, made, tokenizer.get())) return *before;
+  PrepareFolder folder(options.out);
   const auto earlier = folder.noted(PrepareFolder::made_of, begun_from);
   const auto noted = folder.noted(PrepareFolder::position, position_from);
   const auto all_made = folder.noted(PrepareFolder::publishing, made_from);
@@ -268,7 +296,7 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
     }
     tokenizer = load_tokenizer(tokenizer_folder);
   } else {
-    folder.note(PrepareFolder::made_of, to_json(PrepareBegun{std::move(made), corpus.held_out.rule(), corpus.sizes}));
+    folder.note(PrepareFolder::made_of, to_json(PrepareBegun{made, corpus.held_out.rule(), corpus.sizes}));
     if (!tokenizer)
       tokenizer = train_tokenizer(corpus, vocab_to_train(options.tokenizer), threads, {},
                                   [&](int64_t read) { tell("training the tokenizer", read, corpus.disk_bytes()); });
@@ -311,6 +339,11 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
       if (shards == &files.train() && name.ends_with(".bin")) bins.push_back(folder.path(name));
     }
   report.most_common = common_pieces(bins, *tokenizer, threads, report.train.tokens);
+  // What comes from pipes cannot be known again.
+  if (corpus.disk_bytes() > 0) {
+    folder.note(PrepareFolder::prepared, to_json(Prepared{std::move(made), {names, report}}));
+    names.emplace_back(PrepareFolder::prepared);
+  }
   folder.note(PrepareFolder::publishing, to_json(PrepareMade{names, report}));
   report.left = folder.publish(names);
   return report;

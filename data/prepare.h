@@ -2,6 +2,7 @@
 //
 //   OUT/train.bin  OUT/train.idx  OUT/validation.bin  OUT/validation.idx     Megatron-LM's IndexedDataset
 //   OUT/tokenizer/                                                            for load_tokenizer
+//   OUT/prepared.json                                                         what was prepared and how
 //
 // with shard_tokens train-00000.bin, train-00001.bin, ... instead. Every document is encoded whole and ends with
 // end_of_text; where documents begin and end is said in documents.h and text_batches.h, which are held out in
@@ -14,7 +15,8 @@
 // Everything is written under OUT/prepare.partial (see prepare_folder.h), synced, and renamed when complete. A prepare
 // that was killed, or failed after it had noted how far it was, goes on there when it is started again with the same
 // options (only threads and skip_bad may differ) and unchanged texts; with others it is an Error. Texts that are pipes
-// cannot go on.
+// cannot go on. By prepared.json one that has ended is known in the same way, and makes nothing when it is started
+// again.
 //
 // Errors: what find_texts, open_bytes, load_tokenizer and train_bpe refuse; a spec that is no tokenizer; OUT that holds
 // one of the names already or cannot be written; a full disk; train:VOCAB on a pipe, which would have to be read twice.
@@ -60,6 +62,7 @@ struct PrepareReport {
   std::string first_bad;   // what is bad about it
   bool continued = false;  // what an earlier prepare had begun
   std::string left{};      // all is made, but OUT/prepare.partial could not be removed: why; empty: it is gone
+  bool was_made = false;   // by an earlier prepare: this one had nothing to do
 };
 
 // Called by one thread at a time, not always the caller's: what is being done, and how many of how many bytes on the

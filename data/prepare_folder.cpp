@@ -24,7 +24,9 @@ bool is_token_file(const std::string& name) {
   return false;
 }
 
-bool is_published(const std::string& name) { return name == "tokenizer" || is_token_file(name); }
+bool is_published(const std::string& name) {
+  return name == "tokenizer" || name == PrepareFolder::prepared || is_token_file(name);
+}
 
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> names;
@@ -36,6 +38,18 @@ std::vector<std::string> names_in(const fs::path& folder) {
 }
 
 }  // namespace
+
+std::optional<nlohmann::json> PrepareFolder::ended(const std::string& out) {
+  std::error_code absent;
+  const fs::path path = fs::path(out) / prepared;
+  if (!fs::exists(path, absent) || fs::exists(fs::path(out) / "prepare.partial", absent)) return {};
+  try {
+    return parse_json(read_file(path.string()));
+  } catch (const nlohmann::json::exception& error) {
+    FAIL("{} is damaged: {}; nothing is overwritten, so remove the folder {} or write to another", path.string(),
+         error.what(), out);
+  }
+}
 
 PrepareFolder::PrepareFolder(const std::string& out) : out_(out), partial_(out_ / "prepare.partial") {
   refuse_existing();

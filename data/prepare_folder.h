@@ -4,6 +4,7 @@
 //   made_of.json    what is prepared and how; a prepare of anything else does not go on with it
 //   position.json   how far the token files there are complete on the disk; replaced now and then
 //   publish.json    the names that go to OUT, once all of them are whole; then only moving is left
+//   prepared.json   what was prepared and how, which goes to OUT with the rest
 //
 // The folder is locked while a prepare works in it. Nothing in OUT is overwritten. After an error, and unless a restart
 // can use what was made, OUT is left as it was found.
@@ -23,6 +24,7 @@ namespace megalith {
 class PrepareFolder {
  public:
   static constexpr const char *made_of = "made_of.json", *position = "position.json", *publishing = "publish.json";
+  static constexpr const char* prepared = "prepared.json";  // in OUT, with what was made
 
   // Makes the folders. Errors: OUT that cannot be made, another prepare at work there, files in prepare.partial that
   // none of ours made.
@@ -45,6 +47,9 @@ class PrepareFolder {
   void forget(const std::string& name);
   // From now on it is left for a restart, whatever happens.
   void keep() { keeps_ = true; }
+
+  // OUT/prepared.json of a prepare that has ended there; none: there is none, or a prepare has not ended since.
+  static std::optional<nlohmann::json> ended(const std::string& out);
 
   // An Error if OUT has a file or folder that a prepare makes.
   void refuse_existing() const;

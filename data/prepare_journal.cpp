@@ -111,9 +111,16 @@ nlohmann::json to_json(const PrepareBegun& begun) {
   return {{"of", begun.of}, {"held_out", {{"rule", static_cast<int>(begun.rule)}, {"sizes", sizes}}}};
 }
 
+namespace {
+// What made_of has given.
+nlohmann::json begun_of(const nlohmann::json& of) {
+  for (const nlohmann::json& text : as_list(of.at("texts"))) bytes_from(text.at(0));
+  return of;
+}
+}  // namespace
+
 PrepareBegun begun_from(const nlohmann::json& j) {
-  PrepareBegun begun{.of = j.at("of"), .rule = rule_from(j.at("held_out").at("rule")), .sizes = {}};
-  for (const nlohmann::json& text : as_list(begun.of.at("texts"))) bytes_from(text.at(0));
+  PrepareBegun begun{.of = begun_of(j.at("of")), .rule = rule_from(j.at("held_out").at("rule")), .sizes = {}};
   for (const nlohmann::json& size : as_list(j.at("held_out").at("sizes")))
     begun.sizes[{count_from(size.at(0)), count_from(size.at(1))}] = whole_number(size.at(2), 1, largest_count);
   return begun;
@@ -150,6 +157,12 @@ PrepareMade made_from(const nlohmann::json& json) {
   for (const nlohmann::json& piece : as_list(j.at("most_common")))
     made.report.most_common.push_back({bytes_from(piece.at(0)), real_number(piece.at(1), 0, 1)});
   return made;
+}
+
+nlohmann::json to_json(const Prepared& prepared) { return {{"of", prepared.of}, {"made", to_json(prepared.made)}}; }
+
+Prepared prepared_from(const nlohmann::json& j) {
+  return {.of = begun_of(j.at("of")), .made = made_from(j.at("made"))};
 }
 
 }  // namespace megalith

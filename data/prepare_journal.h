@@ -47,4 +47,12 @@ struct PrepareMade {
 nlohmann::json to_json(const PrepareMade& made);
 PrepareMade made_from(const nlohmann::json& json);
 
+// What stays beside the files.
+struct Prepared {
+  nlohmann::json of = nlohmann::json::object();  // made_of
+  PrepareMade made;
+};
+nlohmann::json to_json(const Prepared& prepared);
+Prepared prepared_from(const nlohmann::json& json);
+
 }  // namespace megalith

@@ -214,6 +214,24 @@ TEST_F(AlteredNotes, OfWhatItMakes) {
   try_each("made_of.json");
 }
 
+// Whatever stands there, nothing is overwritten, and what is wrong is said.
+TEST_F(AlteredNotes, OfOneThatHasEnded) {
+  prepare(options(2));
+  const nlohmann::json good = parse_json(read_file(scratch_ / "out/prepared.json"));
+  const std::string train = read_file(scratch_ / "out/train.bin");
+  int refused = 0;
+  for (const nlohmann::json& other : test::altered(good)) {
+    std::ofstream(scratch_ / "out/prepared.json") << json_text(other);
+    const auto error = error_of([&] { EXPECT_TRUE(prepare(options(2)).was_made); });
+    refused += error.has_value();
+    EXPECT_TRUE(!error || (error->find("/out") != std::string::npos && error->find("remove") != std::string::npos))
+        << *error << "\n"
+        << other;
+  }
+  EXPECT_GT(refused, 50);
+  EXPECT_EQ(read_file(scratch_ / "out/train.bin"), train);
+}
+
 TEST_F(AlteredNotes, OfWhatItHasMade) {
   {
     const FileHook hook([&](const FileEvent& event) -> FileFate {

@@ -194,15 +194,37 @@ TEST(Prepare, AFolderThatCannotBeMadeLeavesNoneOfThoseAboveIt) {
   EXPECT_TRUE(fs::is_symlink(scratch.path("link"))) << "which others made";
 }
 
+TEST(Prepare, OneThatHasEndedHasNothingToDo) {
+  Scratch scratch;
+  PrepareOptions options = options_of({scratch.write("text", "some text\n")}, "bytes", scratch.path("out"));
+  const PrepareReport first = prepare(options);
+  EXPECT_FALSE(first.was_made);
+  const auto time = fs::last_write_time(scratch.path("out/train.bin"));
+  options.threads = 1;
+  const PrepareReport again = prepare(options);
+  EXPECT_TRUE(again.was_made);
+  EXPECT_EQ(again.train.tokens, first.train.tokens);
+  EXPECT_EQ(again.most_common.size(), first.most_common.size());
+  EXPECT_EQ(fs::last_write_time(scratch.path("out/train.bin")), time);
+  scratch.write("text", "some other text\n");
+  EXPECT_ERROR(prepare(options), "text changed since", "remove it or write to another folder");
+  scratch.write("out/prepared.json", "{\"of\": 1}");
+  EXPECT_ERROR(prepare(options), "prepared.json is damaged");
+}
+
 TEST(Prepare, NeverOverwrites) {
   Scratch scratch;
   PrepareOptions options = options_of({scratch.write("text", "some text\n")}, "bytes", scratch.path("out"));
   scratch.write("out/notes", "others may have files there");
   prepare(options);
   const std::string before = read_file(scratch.path("out/train.bin"));
-  EXPECT_ERROR(prepare(options), "out/tokenizer exists", "remove it");
+  PrepareOptions another = options;
+  another.corpus.held_out_fraction = 0;
+  EXPECT_ERROR(prepare(another), "out holds what an earlier prepare has made", "--validation is another", "remove it");
   fs::remove_all(scratch.path("out/tokenizer"));
-  EXPECT_ERROR(prepare(options), "out/train.bin exists");
+  EXPECT_ERROR(prepare(options), "tokenizer is gone");
+  fs::remove_all(scratch.path("out/prepared.json"));
+  EXPECT_ERROR(prepare(options), "out/train.bin exists", "remove it");
   EXPECT_EQ(read_file(scratch.path("out/train.bin")), before);
   EXPECT_TRUE(fs::exists(scratch.path("out/notes")));
 

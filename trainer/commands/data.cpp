@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "data/prepare.h"
+#include "data/quoted.h"
 #include "kernels/base/counted.h"
 #include "trainer/commands/command.h"
 #include "trainer/train/progress_bar.h"
@@ -12,21 +13,6 @@
 namespace megalith {
 
 namespace {
-
-// As a C string would have it, so that one sees blanks and line ends.
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text)
-    if (c == '\n')
-      result += "\\n";
-    else if (c == '"' || c == '\\')
-      result += {'\\', c};
-    else if (static_cast<uint8_t>(c) < 0x20 || (static_cast<uint8_t>(c) >= 0x80 && text.size() == 1))
-      result += fmt::format("\\x{:02x}", static_cast<uint8_t>(c));
-    else
-      result += c;
-  return result + "\"";
-}
 
 // The bar of one stage after the other, with its speed and the time that is left.
 class StageBar {
@@ -61,6 +47,7 @@ class StageBar {
 
 void print(const PrepareReport& r, const PrepareOptions& options) {
   const std::string& out = options.out;
+  if (r.was_made) fmt::print("{}: made before, of the same texts in the same way; nothing was left to do\n", out);
   if (r.continued) fmt::print("{}: went on where an earlier prepare had ended\n", out);
   fmt::print("{}: {} training tokens of {}, {} held-out tokens of {}, vocabulary {}, {:.2f} bytes a token\n", out,
              r.train.tokens, counted(r.train.documents, "document"), r.validation.tokens,
@@ -75,7 +62,7 @@ void print(const PrepareReport& r, const PrepareOptions& options) {
     fmt::print("held out: whole documents, drawn by their content\n");
   std::string pieces;
   for (const auto& [text, share] : r.most_common)
-    pieces += fmt::format("{}{} {:.1f} %", pieces.empty() ? "" : ", ", quoted(text), 100 * share);
+    pieces += fmt::format("{}{} {:.1f} %", pieces.empty() ? "" : ", ", quoted_bytes(text), 100 * share);
   fmt::print("most common tokens: {}\n", pieces);
   if (!r.left.empty()) fmt::print("warning: {}; nothing there is needed any more\n", r.left);
   if (r.bad_documents > 0)

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "trainer/session/call_pages.h"
-#include "trainer/session/console.h"
 #include "trainer/session/hang.h"
 #include "trainer/session/last_word.h"
 #include "trainer/session/machine.h"
