@@ -259,8 +259,9 @@ constexpr std::pair<const char*, int64_t ModelConfig::*> shape_keys[] = {{"layer
 // key.
 std::vector<std::string> choices_of(const std::string& key);
 
-// Every option: key, default, unit, range or choices, sentence. For --help and the documentation.
-std::string describe_options();
+// Every option: key, default, unit, range or choices, sentence. For --help and the documentation. Of one section, or of
+// the keys of one name, "section.key" or without the section, where that is named. Error: there is none of that name.
+std::string describe_options(const std::string& only = "");
 
 // The words used in TOML and in messages, e.g. "full_shard", "auto", "group_4".
 std::string to_string(ShardingStrategy value);

@@ -1,5 +1,6 @@
 #include "configs/config.h"
 #include "configs/field_table.h"
+#include "configs/suggest.h"
 
 #include "kernels/base/check.h"
 
@@ -9,11 +10,13 @@ namespace megalith {
 namespace {
 
 // A header before the first field of each section, and row(field) for each of them.
+// Of those fields that are wanted.
 template <class Row>
-std::string sections(Row row) {
+std::string sections(Row row, const std::string& only = "") {
   std::string out;
   std::string_view current;
   for (const Field& field : field_table()) {
+    if (!only.empty() && only != field.section && only != field.key && only != field.name()) continue;
     if (field.section != current) out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", current = field.section);
     out += row(field);
   }
@@ -41,11 +44,15 @@ std::vector<std::string> choices_of(const std::string& key) {
   return field->kind == Key::Kind::boolean ? std::vector<std::string>{"false", "true"} : field->choices;
 }
 
-std::string describe_options() {
-  return sections([defaults = Config{}](const Field& field) {
-    const std::string assignment = fmt::format("{} = {}", field.key, toml_text(field.get(defaults)));
-    return fmt::format("  {:<36}  {}\n      {}.\n", assignment, field.expected(), field.help);
-  });
+std::string describe_options(const std::string& only) {
+  const std::string text = sections(
+      [defaults = Config{}](const Field& field) {
+        const std::string assignment = fmt::format("{} = {}", field.key, toml_text(field.get(defaults)));
+        return fmt::format("  {:<36}  {}\n      {}.\n", assignment, field.expected(), field.help);
+      },
+      only);
+  CHECK(!text.empty(), "{}", unknown_key_message(only, {field_table().begin(), field_table().end()}));
+  return text;
 }
 
 }  // namespace megalith

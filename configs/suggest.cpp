@@ -1,5 +1,7 @@
 #include "configs/suggest.h"
 
+#include "configs/foreign_keys.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -51,6 +53,8 @@ std::string nearest(std::string_view name, const std::vector<std::string>& candi
 }
 
 std::string unknown_key_message(std::string_view name, const std::vector<Key>& keys) {
+  if (const std::string known = foreign_key_message(name); !known.empty())
+    return fmt::format("unknown key `{}`: {}", shown(name), known);
   const size_t dot = name.find('.');
   const std::string_view section = dot == std::string_view::npos ? std::string_view{} : name.substr(0, dot);
   const std::string_view key = dot == std::string_view::npos ? name : name.substr(dot + 1);

@@ -118,12 +118,34 @@ TEST(CommandLine, mistakes_are_answered_with_what_was_meant) {
            {{"checkpoint", "export", "a"},
             "--out is required (folder for the files, which `transformers` opens); see megalith checkpoint export "
             "--help"},
+           {{"train", "--micro-batch-size=4", "c"},
+            "has no option `--micro-batch-size`: `micro_batch_size` of Megatron-LM is `batch.microbatch_size` here; "
+            "see "
+            "megalith train --help"},
            {{"info", "--train.steps=1"}, "has no option `--train.steps`; see megalith info --help"}}) {
     const Result result = said(args);
     EXPECT_EQ(result.status, 1) << result.text();
     EXPECT_NE(result.err.find(words), std::string::npos) << "\"" << words << "\" is missing: " << result.text();
     EXPECT_EQ(count(result.err, "\n"), 1u) << result.text();
   }
+}
+
+TEST(CommandLine, help_is_of_a_key_as_well) {
+  const Result key = said({"help", "checkpoint.keep"});
+  EXPECT_EQ(key.status, 0) << key.text();
+  EXPECT_EQ(key.out,
+            "[checkpoint]\n  keep = 0                              an integer (checkpoints, 0 to\n"
+            "                                        1000000000)\n"
+            "      Newest checkpoints that are kept; 0: all.\n");
+  EXPECT_EQ(said({"help", "--checkpoint.keep"}).out, key.out);
+  const Result section = said({"help", "parallel"});
+  EXPECT_EQ(count(section.out, "\n  pipeline_parallel_degree = 1 "), 1u) << section.text();
+  EXPECT_EQ(count(section.out, "["), 1u) << section.text();
+  const Result wrong = said({"help", "checkpoint.kep"});
+  EXPECT_EQ(wrong.status, 1);
+  EXPECT_NE(wrong.err.find("did you mean `checkpoint.keep`?"), std::string::npos) << wrong.text();
+  EXPECT_EQ(said({"help", "keep"}).out, key.out);
+  EXPECT_EQ(count(said({"help", "seed"}).out, "\n  seed = 1 "), 2u) << "of [data] and of [train]";
 }
 
 // --section.key=value is section.key=value, wherever it stands.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "configs/config.h"
+#include "configs/foreign_keys.h"
 #include "configs/suggest.h"
 #include "trainer/commands/command_line.h"
 #include "trainer/commands/help.h"
@@ -58,6 +59,20 @@ std::vector<std::string> understood(std::vector<std::string> args, const CLI::Ap
   return args;
 }
 
+// `help checkpoint.keep`: the key, or the section, of the configuration; empty where this is about a command.
+std::string key_asked_about(const std::vector<std::string>& args, const CLI::App& cli) {
+  if (args.size() != 2 || args[0] != "help") return "";
+  const std::string name = args[1].substr(args[1].starts_with("--") ? 2 : 0);
+  for (const CLI::App* command : commands_of(cli))
+    if (command->get_name() == name) return "";
+  bool known = name.find('.') != std::string::npos;
+  for (const auto& [key, value] : key_values(Config{})) {
+    const size_t dot = key.find('.');
+    known = known || key.substr(0, dot) == name || key.substr(dot + 1) == name;
+  }
+  return known ? name : "";
+}
+
 // The command that was named last: that of `megalith checkpoint export`, the group where that is all.
 const CLI::App& last_named(const CLI::App& app) {
   for (const CLI::App* command : commands_of(app))
@@ -93,6 +108,8 @@ std::string unknown_argument(const CLI::App& app, const std::string& argument) {
   if (!option && commands.empty()) return fmt::format("{} does not take `{}`", name_of(app), shown(name));
   const std::string meant = option ? meant_option(app, name) : nearest(name, commands);
   const std::string what = fmt::format("{} has no {} `{}`", name_of(app), option ? "option" : "command", shown(name));
+  if (app.get_option_no_throw("overrides"))
+    if (const std::string known = foreign_key_message(name); !known.empty()) return fmt::format("{}: {}", what, known);
   if (!meant.empty()) return fmt::format("{}; did you mean `{}`?", what, meant);
   return option ? what : fmt::format("{}, but {}", what, fmt::join(commands, ", "));
 }
@@ -110,14 +127,18 @@ CommandLine::CommandLine(int argc, char** argv) {
                report_command(cli_),   doctor_command(cli_),   completion_command(cli_)};
   for (Command& command : checkpoint_commands(cli_)) commands_.push_back(std::move(command));
   cli_.footer(
-      "megalith help COMMAND, or megalith COMMAND --help, tells of one command.\n\n"
+      "megalith help COMMAND, or megalith COMMAND --help, tells of one command, and megalith help checkpoint.keep of "
+      "one key of the configuration.\n\n"
       "Exit status: 0 where what was asked is done and holds. 1 where it is not: an error, which standard error names, "
       "or an answer that is no: a plan that does not fit, layouts that differ, a damaged checkpoint, a machine that "
       "would stop a run. `checkpoint diff` has 1 for what differs and 2 for an error. 75: a signal has ended a "
       "training, with a checkpoint from which the same command goes on "
       "(checkpoint.on_signal_seconds). All ranks end with the same; 128 and more are signals.");
   try {
-    std::vector<std::string> args = understood({argv + std::min(argc, 1), argv + argc}, cli_);
+    std::vector<std::string> args{argv + std::min(argc, 1), argv + argc};
+    key_ = key_asked_about(args, cli_);
+    if (!key_.empty()) throw CLI::CallForHelp();
+    args = understood(std::move(args), cli_);
     std::reverse(args.begin(), args.end());
     cli_.parse(std::move(args));
   } catch (const CLI::ParseError& e) {
@@ -188,7 +209,10 @@ int CommandLine::run(const Session& session) const {
   together(session, [&] {
     if (session.rank() != 0) return;  // the other ranks have nothing to do
     use_threads(1);
-    status = help ? cli_.exit(*stop_) : parsed()->on_rank_0();
+    if (!key_.empty())
+      fmt::print("{}", folded(describe_options(key_)));
+    else
+      status = help ? cli_.exit(*stop_) : parsed()->on_rank_0();
   });
   return std::stoi(session.broadcast_text(std::to_string(status)));
 }

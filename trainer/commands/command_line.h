@@ -28,6 +28,7 @@ class CommandLine {
   CLI::App cli_{"Megalith trains GPT-2 style language models, from a laptop's CPU to hundreds of GPUs.", "megalith"};
   std::vector<Command> commands_;
   std::optional<CLI::Error> stop_;  // what is wrong with it, or a wish for help
+  std::string key_;                 // of the configuration, whose help is wished for
 };
 
 }  // namespace megalith

@@ -36,7 +36,8 @@ std::string entry(const std::string& head, const std::string& text, size_t inden
   return lines + line + "\n";
 }
 
-// Lines that are too long go on below where they began: below the last column of what has columns.
+}  // namespace
+
 std::string folded(const std::string& text) {
   std::string lines;
   for (size_t begin = 0; begin < text.size();) {
@@ -56,6 +57,8 @@ std::string folded(const std::string& text) {
   }
   return lines;
 }
+
+namespace {
 
 // "auto|cuda|cpu", "INT", "TEXT ...".
 std::string value_of(const CLI::Option& option) {

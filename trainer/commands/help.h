@@ -11,6 +11,9 @@ class HelpText : public CLI::FormatterBase {
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;
 };
 
+// Lines that are too long go on below where they began: below the last column of what has columns.
+std::string folded(const std::string& text);
+
 // "megalith checkpoint export".
 std::string name_of(const CLI::App& app);
 
