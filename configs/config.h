@@ -174,7 +174,7 @@ struct CommunicationConfig {
 
 // What `megalith plan` and `search` plan for; a run finds out by itself.
 struct HardwareConfig {
-  std::string profile;  // a file as configs/hardware/p4d.24xlarge.toml (hardware.h)
+  std::string profile;  // a known name, as p4d.24xlarge, or a file (hardware.h)
   int64_t nodes = 1;
   bool operator==(const HardwareConfig&) const = default;
 };

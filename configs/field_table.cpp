@@ -213,7 +213,7 @@ Table<Config> build_table() {
 
   Rows hardware(table, "hardware", &Config::hardware);
   hardware.word("profile", &HardwareConfig::profile,
-                "For plan and search: file that describes the machines, as configs/hardware/p4d.24xlarge.toml");
+                "For plan and search: the machines, by name, as p4d.24xlarge or l40s, or a file that describes them");
   hardware.number("nodes", &HardwareConfig::nodes, "nodes", between(1, 1e6), "For plan and search: how many of them");
 
   return table;

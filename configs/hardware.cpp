@@ -2,10 +2,12 @@
 
 #include <fmt/ranges.h>
 
+#include "configs/hardware_profiles.h"
 #include "configs/reader.h"
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 namespace megalith {
 namespace {
@@ -113,6 +115,24 @@ Hardware parse_hardware(std::string_view toml, std::string_view source_name) {
   return reader.record();
 }
 
-Hardware load_hardware(const std::string& path) { return parse_hardware(read_configuration(path), path); }
+std::string known_profile_names() {
+  std::vector<std::string_view> names;
+  for (const KnownProfile& known : known_profiles()) names.push_back(known.name);
+  return fmt::format("{}", fmt::join(names, " "));
+}
+
+Hardware load_hardware(const std::string& profile) {
+  if (std::error_code absent; std::filesystem::exists(profile, absent))
+    return parse_hardware(read_configuration(profile), profile);
+  for (const KnownProfile& known : known_profiles()) {
+    const std::string_view name = known.name;
+    if (profile == name || profile == name.substr(0, name.find('.')))
+      return parse_hardware(known.toml, fmt::format("the profile {}", name));
+  }
+  FAIL(
+      "hardware.profile = {} is no file at that path, and no profile that is known by its name; these are {}. "
+      "`megalith measure` writes one of this machine",
+      profile, known_profile_names());
+}
 
 }  // namespace megalith

@@ -1,5 +1,5 @@
-// Hardware: the machines of a job as data, for planning. A profile is a TOML file, configs/hardware/*.toml, in which
-// each number has its source; [hardware] of a Config names one.
+// Hardware: the machines of a job as data, for planning. A profile is a TOML file in which each number has its source.
+// [hardware] of a Config names one: a file, or one of configs/hardware/, which the program knows by their names.
 //
 // What data sheets say stands in [device], [host], [node] and [network], and every key of these must be there. What
 // they do not say, how much of it programs get, is calibrated: ten numbers, which measured runs of one's own replace.
@@ -91,7 +91,10 @@ struct Hardware {
   bool operator==(const Hardware&) const = default;
 };
 
-Hardware load_hardware(const std::string& path);
+// profile: a file, or the name of a known profile, "p4d.24xlarge" or "p4d". A file of that name goes first.
+Hardware load_hardware(const std::string& profile);
+// "dgx_a100 l40s ...".
+std::string known_profile_names();
 Hardware parse_hardware(std::string_view toml, std::string_view source_name);
 
 // A number of a profile by its name, as "calibrated.gemm". Error: there is no such number, or it is out of range.

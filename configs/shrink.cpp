@@ -86,8 +86,8 @@ Config shrink(const Config& config, int64_t num_ranks, int64_t few_ranks) {
 
 Config shrink(const Config& config, int64_t few_ranks) {
   CHECK(!config.hardware.profile.empty(),
-        "--shrink: hardware.profile is empty, so it is not known for how many devices the layout is; name one of "
-        "configs/hardware");
+        "--shrink: hardware.profile is empty, so it is not known for how many devices the layout is; name one of {}",
+        known_profile_names());
   const int64_t per_node = load_hardware(config.hardware.profile).device.per_node;
   Config placed = config;
   if (placed.parallel.ranks_per_node == 0) placed.parallel.ranks_per_node = per_node;

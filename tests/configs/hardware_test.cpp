@@ -40,6 +40,15 @@ TEST(HardwareProfiles, TheFirstHasItsNumbers) {
   EXPECT_EQ(load_hardware(profiles + "l40s.toml").calibrated, Calibration{});
 }
 
+TEST(HardwareProfiles, AreKnownByTheirNamesInAnyFolder) {
+  for (const auto& entry : std::filesystem::directory_iterator(profiles))
+    EXPECT_EQ(load_hardware(entry.path().stem()), load_hardware(entry.path())) << entry.path();
+  EXPECT_EQ(load_hardware("p4d"), load_hardware("p4d.24xlarge"));
+  EXPECT_EQ(load_hardware("p5"), load_hardware("p5.48xlarge"));
+  const std::string message = message_of([] { load_hardware("l40"); });
+  EXPECT_NE(message.find("dgx_a100 dgx_b200 dgx_h100 l40s p4d.24xlarge"), std::string::npos) << message;
+}
+
 TEST(HardwareProfiles, SayWhatIsWrong) {
   const auto message = [](const std::string& toml) { return message_of([&] { parse_hardware(toml, "x.toml"); }); };
   EXPECT_NE(message("[device]\nname = \"a\"\n")

@@ -45,7 +45,6 @@ TEST(Recipes, OfClustersShrinkToEightRanks) {
     Config config = load_config(entry.path());
     if (config.hardware.profile.empty() || config.hardware.nodes == 1) continue;
     of_clusters++;
-    config.hardware.profile = MEGALITH_SOURCE_DIR "/" + config.hardware.profile;
     EXPECT_NO_THROW(validate(shrink(config, 8))) << entry.path();
   }
   EXPECT_GE(of_clusters, 11);

@@ -25,7 +25,7 @@ TEST(Plan, every_recipe) {
       Args args{"plan", entry.path(), "--ranks", ranks};
       if (entry.path().stem() == "quickstart") args.push_back("model.vocab=4096");
       if (of_cluster) args = {"plan", entry.path()};
-      const Result result = run(megalith(args), of_cluster ? MEGALITH_SOURCE_DIR : scratch.folder());
+      const Result result = run(megalith(args), scratch.folder());
       EXPECT_EQ(result.status, 0) << entry.path() << result.text();
       for (const char* word : {"parameters", "optimizer", "gradients", "saved", "scratch", "communication", "FLOPs",
                                "transfers: all match and drain"})

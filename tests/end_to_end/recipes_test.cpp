@@ -48,23 +48,12 @@ std::vector<std::string> cluster_recipes() {
   return names;
 }
 
-std::string profile_of(const std::string& recipe) {
-  const std::string text = read_file(root + "/configs/" + recipe + ".toml"), key = "profile = \"";
-  const size_t begin = text.find(key) + key.size();
-  return root + "/" + text.substr(begin, text.find('"', begin) - begin);
-}
-
 // Of 3 steps and more: as many as the run has made when it is killed, and two after.
 void rehearse(const Scratch& scratch, const std::string& recipe) {
   SCOPED_TRACE(recipe);
   const int ranks = recipe == "gpt2_774m_24gib" ? 1 : 8;
   const std::string config = root + "/configs/" + recipe + ".toml", folder = scratch / (recipe + "-shrunk");
-  Args args{"train",
-            config,
-            "--shrink",
-            std::to_string(ranks),
-            "hardware.profile=" + profile_of(recipe),
-            "run.output=" + recipe};
+  Args args{"train", config, "--shrink", std::to_string(ranks), "run.output=" + recipe};
   for (const char* override : {"data.train=data/train.bin", "data.validation=data/validation.bin", "data.tokenizer=",
                                "train.steps=100000", "optimizer.warmup_steps=2", "optimizer.decay_steps=100",
                                "optimizer.learning_rate=3e-3", "checkpoint.every=1", "precision.compute=fp32"})

@@ -1,0 +1,15 @@
+// The profiles of configs/hardware/ are built into the program, so that their names are known in any folder.
+#pragma once
+
+#include <span>
+
+namespace megalith {
+
+struct KnownProfile {
+  const char* name;  // "p4d.24xlarge", of configs/hardware/p4d.24xlarge.toml
+  const char* toml;
+};
+
+std::span<const KnownProfile> known_profiles();
+
+}  // namespace megalith
