@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <sstream>
 
 #include "tests/pure/small_run.h"
 #include "trainer/planner/verdict.h"
@@ -77,6 +78,18 @@ TEST(SearchLayouts, WhatWaitsOnTheHostHasToFitThere) {
   EXPECT_FALSE(search(config, h, 8, 1).best.empty());
   h.host.memory = 1e-3;
   EXPECT_TRUE(search(config, h, 8, 1).best.empty());
+}
+
+TEST(SearchLayouts, IsReadOnATerminalOf80Columns) {
+  Hardware h = machines();
+  h.device.memory = 1000;
+  h.node.link = h.network.link = 0.1;  // so that time goes to more than one thing
+  const Search found = search(asked(), h, 8, 1'000'000);
+  const std::string text = report(found, h);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+  EXPECT_NE(text.find(" %,\n"), std::string::npos) << "none takes a further line:\n" << text;
+  EXPECT_EQ(text.find("e+"), std::string::npos) << text;
 }
 
 TEST(SearchLayouts, SaysThatNothingFits) {

@@ -31,7 +31,10 @@ struct Job {
     }
     if (!config.hardware.profile.empty()) hardware = load_hardware(config.hardware.profile);
     if (hardware) config.run.device = device_on(*hardware, config.run.device);
-    CHECK(hardware || asked, "--ranks is missing, and no hardware.profile says how many devices there are; give one");
+    CHECK(hardware || asked,
+          "--ranks is missing, and no hardware.profile says how many devices there are; give one of them. Known "
+          "profiles are {}",
+          known_profile_names());
     const int64_t devices = asked ? *asked : config.hardware.nodes * hardware->device.per_node;
     CHECK(devices <= most_ranks, "a plan for {} ranks; each is rehearsed, and at most {} are; lower {}", devices,
           most_ranks, asked ? "--ranks" : "hardware.nodes");
@@ -65,16 +68,25 @@ bool run_plan(const PlanOptions& options) {
   const Job job(load_config(options.config, options.overrides), options.ranks);
   const Config& config = job.config;
   CHECK(job.hardware || (options.trace.empty() && options.tokens == 0),
-        "--trace and --tokens ask for times, which only machines have; set hardware.profile");
+        "--trace and --tokens ask for times, which only machines have; set hardware.profile to a file or to one of {}",
+        known_profile_names());
   const DryRun run = dry_run(config, job.ranks);
-  fmt::print("{}", report(config, run));
-  if (!run.faults.empty() || !job.hardware) return run.faults.empty();
+  const std::string details = report(config, run);
+  if (!run.faults.empty() || !job.hardware) {
+    fmt::print("verdict: {}\n{}",
+               !run.faults.empty()
+                   ? "DOES NOT RUN: transfers do not meet; the last lines name them"
+                   : "whether it fits and how long a step takes, hardware.profile=NAME tells, of\n  " +
+                         known_profile_names() + ",\n  or of a file, which `megalith measure` makes of this machine",
+               details);
+    return run.faults.empty();
+  }
   const Prediction prediction = predict(
       config, *job.hardware, rehearse_stages(config, job.hardware->stack, job.ranks, true), !options.trace.empty());
   const double tokens =
       options.tokens > 0 ? options.tokens : prediction.tokens * static_cast<double>(config.train.steps);
   const Verdict found = verdict(config, *job.hardware, run.mesh, run.memory, prediction);
-  fmt::print("{}{}", report(prediction, run.mesh, tokens), found.text);
+  fmt::print("{}{}{}", found.text, report(prediction, run.mesh, tokens), details);
   if (!options.trace.empty()) {
     TraceFile file(options.trace);
     for (const TraceProcess& stage : trace_of(prediction)) file.add(stage);
@@ -90,7 +102,8 @@ bool run_search(const SearchOptions& options) {
     CHECK(is_generated(read_file(options.out)),
           "--write {} holds a config that was written by hand, and its comments would be lost; name another file",
           options.out);
-  CHECK(job.hardware, "search needs the machines: set hardware.profile, as configs/hardware/p4d.24xlarge.toml");
+  CHECK(job.hardware, "search needs the machines: set hardware.profile to a file or to one of {}",
+        known_profile_names());
   const Search found = search(job.config, *job.hardware, job.ranks, options.most);
   fmt::print("{}", report(found, *job.hardware));
   if (!options.out.empty() && !found.best.empty()) {

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "trainer/model/spec.h"
+#include "trainer/planner/readable.h"
 #include "trainer/planner/verdict.h"
 
 namespace megalith {
@@ -70,7 +71,7 @@ std::string report(const std::string& key, std::vector<Compared> all) {
     for (MemoryClass m : classes_on(Place::device))
       text += fmt::format("{:>15.3f}", gib(c.memory.at(m, Place::device)));
     text += fmt::format("{:>10.3f}{:>10.3f}{:>8.3f}", gib(c.memory.total(Place::device)), gib(c.on_host), c.flops);
-    if (timed) text += fmt::format("{:>11.5g}", c.tokens);
+    if (timed) text += fmt::format("{:>11}", readable(c.tokens));
     if (!c.fits) text += "  does not fit";
     if (!c.no_better.empty())
       text += fmt::format("  costs more than it saves: {} takes no more memory, and no more work", c.no_better);

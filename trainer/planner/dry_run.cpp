@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/base/counted.h"
+#include "trainer/planner/readable.h"
 #include "trainer/planner/traffic.h"
 
 namespace megalith {
@@ -62,10 +63,11 @@ std::string work_table(const Config& config, const DryRun& run) {
   };
   return fmt::format(
       "work of one step: {:.0f} tokens\n"
-      "  model FLOPs     {:.4g} (causal attention), {:.4g} (full attention)\n"
-      "  hardware FLOPs  {:.4g} as executed, {:.4g} a rank\n"
-      "  memory traffic  {:.4g} bytes a rank, if every op read and wrote each argument once\n",
-      tokens, model(true), model(false), hardware, hardware / ranks, bytes / ranks);
+      "  model FLOPs     {} (causal attention), {} (full attention)\n"
+      "  hardware FLOPs  {} as executed, {} a rank\n"
+      "  memory traffic  {} a rank, if every op read and wrote each argument once\n",
+      tokens, with_prefix(model(true), "FLOP"), with_prefix(model(false), "FLOP"), with_prefix(hardware, "FLOP"),
+      with_prefix(hardware / ranks, "FLOP"), with_prefix(bytes / ranks, "B"));
 }
 
 }  // namespace

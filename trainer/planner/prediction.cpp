@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trainer/model/spec.h"
+#include "trainer/planner/readable.h"
 #include "trainer/step/rehearsal.h"
 
 namespace megalith {
@@ -122,20 +123,22 @@ Prediction predict(const Config& config, const Hardware& hardware, const Rehears
 
 std::string report(const Prediction& p, const MeshShape& mesh, double tokens_of_run) {
   std::string text = fmt::format(
-      "predicted: {:.4g} s a step, {:.5g} tokens/s, {:.5g} a rank; MFU {:.1f} % (causal), {:.1f} % (full), HFU {:.1f} "
-      "%\n",
-      p.seconds, p.tokens_per_second, p.tokens_per_second / mesh.size(), 100 * p.mfu, 100 * p.mfu_full, 100 * p.hfu);
+      "predicted: {} s a step, {} tokens/s, {} a rank\n"
+      "  MFU {:.1f} % (causal), {:.1f} % (full), HFU {:.1f} %\n",
+      readable(p.seconds), readable(p.tokens_per_second), readable(p.tokens_per_second / mesh.size()), 100 * p.mfu,
+      100 * p.mfu_full, 100 * p.hfu);
+  const double hours = tokens_of_run / p.tokens_per_second / 3600;
+  text += fmt::format("  {} tokens: {} hours, {} hours of a rank\n", in_words(tokens_of_run), readable(hours),
+                      readable(hours * mesh.size()));
   const Accounts& accounts = p.line.accounts[p.slowest];
   text += mesh.pipeline > 1 ? fmt::format("  of stage {}, which waits least for others:\n", p.slowest) : "";
   for (size_t a = 0; a < num_accounts; a++)
     if (accounts[a] > 0)
-      text += fmt::format("  {:<26}{:>10.4g} s {:>6.1f} %\n", name_of(static_cast<Account>(a)), accounts[a],
-                          100 * accounts[a] / p.seconds);
+      text += fmt::format("  {:<26}{:>14} ms {:>6.1f} %\n", name_of(static_cast<Account>(a)),
+                          readable(1e3 * accounts[a]), 100 * accounts[a] / p.seconds);
   if (const TimeLine::Copies& copies = p.line.copies[p.slowest]; copies.all > 0)
     text += fmt::format("  {:.0f} copies to the host or back, of which work hides {:.0f}\n", copies.all, copies.hidden);
-  const double hours = tokens_of_run / p.tokens_per_second / 3600;
-  return text + fmt::format("  {:.4g} tokens: {:.4g} hours, {:.4g} hours of a rank\n", tokens_of_run, hours,
-                            hours * mesh.size());
+  return text;
 }
 
 std::vector<TraceProcess> trace_of(const Prediction& prediction) {

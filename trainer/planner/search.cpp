@@ -9,6 +9,7 @@
 #include "trainer/parallel/layout.h"
 #include "trainer/parallel/plan.h"
 #include "trainer/planner/in_parallel.h"
+#include "trainer/planner/readable.h"
 #include "trainer/planner/verdict.h"
 
 namespace megalith {
@@ -164,25 +165,35 @@ Search search(const Config& asked, const Hardware& hardware, int num_ranks, size
 
 std::string report(const Search& search, const Hardware& hardware) {
   std::string text = fmt::format(
-      "tried: {}; {} do not fit, nor do they with larger microbatches; {} more cannot be faster\n"
-      "  {:>8} {:>9} {:>6} {:>6}  {:<46} what the time goes to beside GEMM and attention\n",
-      counted(search.tried, "layout"), search.too_large, search.too_slow, "s/step", "tokens/s", "MFU", "GiB", "layout");
+      "tried: {}\n{} do not fit, nor do they with larger microbatches; {} more cannot be faster\n"
+      "{:>9} {:>10} {:>6} {:>6}  layout; below it microbatches and\n"
+      "{:36}what takes time beside GEMM and attention\n",
+      counted(search.tried, "layout"), search.too_large, search.too_slow, "s/step", "tokens/s", "MFU", "GiB", "");
+  constexpr size_t width = 80, column = 36;
   for (const Candidate& c : search.best) {
     const ParallelConfig& p = c.config.parallel;
     std::string layout = fmt::format("tensor {} pipeline {}", p.tensor_parallel_degree, p.pipeline_parallel_degree);
     if (p.virtual_stages > 1) layout += fmt::format(" x {}", p.virtual_stages);
     layout += " " + to_string(p.sharding_strategy);
     if (p.sharded_data_parallel_degree > 0) layout += fmt::format(" {}", p.sharded_data_parallel_degree);
-    layout +=
-        fmt::format(", {} x {}", c.config.batch.microbatch_size, to_string(c.config.memory.activation_checkpointing));
-    text += fmt::format("  {:>8.4g} {:>9.4g} {:>5.1f}% {:>6.1f}  {:<46}", c.prediction.seconds,
-                        c.prediction.tokens_per_second, 100 * c.prediction.mfu,
-                        static_cast<double>(c.device_bytes) / (1 << 30) + hardware.device.reserved, layout);
+    text += fmt::format("{:>9.4g} {:>10} {:>5.1f}% {:>6.1f}  {}\n", c.prediction.seconds,
+                        readable(c.prediction.tokens_per_second), 100 * c.prediction.mfu,
+                        gib(c.device_bytes) + hardware.device.reserved, layout);
+    // Below the layout, in as many lines as that takes.
+    std::string line;
+    const auto add = [&](const std::string& word) {
+      if (!line.empty() && column + line.size() + 2 + word.size() > width) {
+        text += fmt::format("{:{}}{},\n", "", column, line);
+        line.clear();
+      }
+      line += (line.empty() ? "" : ", ") + word;
+    };
+    add(fmt::format("{} x {}", c.config.batch.microbatch_size, to_string(c.config.memory.activation_checkpointing)));
     const Accounts& accounts = c.prediction.line.accounts[c.prediction.slowest];
     for (size_t a = static_cast<size_t>(Account::elementwise); a < num_accounts; a++)
       if (accounts[a] > 0.01 * c.prediction.seconds)
-        text += fmt::format(" {} {:.0f}%", name_of(static_cast<Account>(a)), 100 * accounts[a] / c.prediction.seconds);
-    text += "\n";
+        add(fmt::format("{} {:.0f} %", name_of(static_cast<Account>(a)), 100 * accounts[a] / c.prediction.seconds));
+    text += fmt::format("{:{}}{}\n", "", column, line);
   }
   if (search.best.empty() && search.tried == 0)
     text += "no layout is possible: change batch.global_batch_size, model.heads or the number of ranks\n";

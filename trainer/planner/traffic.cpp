@@ -4,6 +4,7 @@
 
 #include "kernels/base/arena.h"
 #include "kernels/base/counted.h"
+#include "trainer/planner/readable.h"
 
 namespace megalith {
 
@@ -92,18 +93,20 @@ std::string traffic_table(const MeshShape& mesh, const std::vector<RankTraffic>&
   Traffic whole;
   for (const auto& [what, most] : busiest) {
     const Traffic& all = job[what];
-    text += fmt::format("  {:<20}{:<15}{:>3}{:>8}{:>11.4g}{:>11.4g}{:>11.4g}{:>14.4g}{:>11.4g}\n", name_of(what.first),
-                        name_of(what.second), mesh.place(0, what.first).size, most.calls, gib(most.payload),
-                        gib(most.in_node), gib(most.between_nodes), gib(all.in_node), gib(all.between_nodes));
+    text += fmt::format("  {:<20}{:<15}{:>3}{:>8}{:>11}{:>11}{:>11}{:>14}{:>11}\n", name_of(what.first),
+                        name_of(what.second), mesh.place(0, what.first).size, most.calls, readable(gib(most.payload)),
+                        readable(gib(most.in_node)), readable(gib(most.between_nodes)), readable(gib(all.in_node)),
+                        readable(gib(all.between_nodes)));
     whole += all;
   }
-  text += fmt::format("  {:<79}{:>14.4g}{:>11.4g}\n", "together", gib(whole.in_node), gib(whole.between_nodes));
+  text += fmt::format("  {:<79}{:>14}{:>11}\n", "together", readable(gib(whole.in_node)),
+                      readable(gib(whole.between_nodes)));
   const int nodes = mesh.node(mesh.size() - 1) + 1;
   if (nodes == 1) return text + "  all ranks are on one node\n";
   const auto fullest = std::max_element(out_of_node.begin(), out_of_node.end(),
                                         [](const auto& a, const auto& b) { return a.second < b.second; });
-  return text + fmt::format("  {} nodes of {}; node {} sends most to others: {:.4g} GiB\n", nodes,
-                            counted(mesh.ranks_per_node, "rank"), fullest->first, gib(fullest->second));
+  return text + fmt::format("  {} nodes of {}; node {} sends most to others: {} GiB\n", nodes,
+                            counted(mesh.ranks_per_node, "rank"), fullest->first, readable(gib(fullest->second)));
 }
 
 }  // namespace megalith
