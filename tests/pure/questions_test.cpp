@@ -60,6 +60,7 @@ TEST_F(Questions, WhatIsNoQuestionIsRefusedWithItsLine) {
   says("{\"endings\": [\"a\"], \"label\": 0}", "without \"ctx\"");
   says("{\"ctx\": \"a\", \"endings\": [], \"label\": 0}", "no list of texts");
   says("{\"ctx\": \"a\", \"endings\": [\"b\", 3], \"label\": 0}", "ending 1 is no text");
+  says("{\"ctx\": \"a\", \"endings\": [\"b\", \"\"], \"label\": 0}", "ending 1 is empty");
   says("{\"ctx\": \"a\", \"endings\": [\"b\"]}", "no \"label\"");
   says("{\"ctx\": \"a\", \"endings\": [\"b\"], \"label\": 1}", "\"label\" is 1, expected 0 to 0");
   says("{\"ctx\": \"a\", \"endings\": [\"b\"], \"label\": \"\"}", "expected 0 to 0");
@@ -68,12 +69,20 @@ TEST_F(Questions, WhatIsNoQuestionIsRefusedWithItsLine) {
 
 TEST_F(Questions, BlanksBeforeAnAnswerAreItsOwn) {
   const auto tokenizer = make_byte_tokenizer();
-  const AnswerTokens a = encode_answer(*tokenizer, "ab ", " c");
+  const AnswerTokens a = encode_answer(*tokenizer, {.context = "ab "}, " c", 3);
   EXPECT_EQ(a.ids, (std::vector<int32_t>{'a', 'b', ' ', ' ', 'c'}));
   EXPECT_EQ(a.answer, 3);
-  const AnswerTokens empty = encode_answer(*tokenizer, "", " c");
+  const AnswerTokens empty = encode_answer(*tokenizer, {}, " c", 3);
   EXPECT_EQ(empty.ids, (std::vector<int32_t>{256, ' ', 'c'}));
   EXPECT_EQ(empty.answer, 2);
+}
+
+TEST_F(Questions, AnAnswerThatDoesNotFitIsRefusedWithItsLine) {
+  const auto tokenizer = make_byte_tokenizer();
+  const std::vector<Question> all = of("{\"text\": \"a b\"}\n\n{\"text\": \"a bcdef\"}\n");
+  EXPECT_EQ(encode_answer(*tokenizer, all[1], all[1].answers[0], 6).answer, 6);
+  const std::string message = message_of([&] { encode_answer(*tokenizer, all[1], all[1].answers[0], 5); });
+  EXPECT_EQ(message.find(path_ + ":3: an answer of 6 tokens, but the model's context is 5"), 0u) << message;
 }
 
 TEST_F(Questions, ScoresAreThoseOfTheirDefinitions) {

@@ -95,9 +95,7 @@ std::vector<Answered> Inference::answer(const std::vector<Question>& questions,
   together(session_, [&] {
     for (const Question& question : questions)
       for (const std::string& answer : question.answers) {
-        AnswerTokens& s = sequences.emplace_back(encode_answer(tokenizer(), question.context, answer));
-        CHECK(s.answer <= context, "an answer of {} tokens, but the model's context is {}: `{}`", s.answer, context,
-              answer);
+        AnswerTokens& s = sequences.emplace_back(encode_answer(tokenizer(), question, answer, context));
         if (const auto size = static_cast<int64_t>(s.ids.size()); size > context + 1)
           s.ids.erase(s.ids.begin(), s.ids.begin() + (size - context - 1));
         T = std::max(T, static_cast<int64_t>(s.ids.size()) - 1);

@@ -38,8 +38,8 @@ Question with_endings(const Json& line, const std::string& where) {
   const Json& endings = line.at("endings");
   CHECK(endings.is_array() && !endings.empty(), "{}: \"endings\" is no list of texts", where);
   for (const Json& ending : endings) {
-    CHECK(ending.is_string() && !ending.get<std::string>().empty(), "{}: ending {} is no text", where,
-          q.answers.size());
+    CHECK(ending.is_string() && !ending.get<std::string>().empty(), "{}: ending {} is {}", where, q.answers.size(),
+          ending.is_string() ? "empty" : "no text");
     q.answers.push_back(" " + ending.get<std::string>());
   }
   q.right = label_of(line, where, q.answers.size());
@@ -82,12 +82,15 @@ std::vector<Question> read_questions(const std::string& path) {
     CHECK(line.is_object() && (line.contains("endings") || line.contains("text")),
           "{}: expected an object with \"ctx\", \"endings\" and \"label\", or with \"text\"", where);
     all.push_back(line.contains("endings") ? with_endings(line, where) : with_last_word(line, where));
+    all.back().where = where;
   }
   CHECK(!all.empty(), "{} holds no question; expected a JSON object a line", path);
   return all;
 }
 
-AnswerTokens encode_answer(const Tokenizer& tokenizer, const std::string& context, const std::string& answer) {
+AnswerTokens encode_answer(const Tokenizer& tokenizer, const Question& question, const std::string& answer,
+                           int64_t model_context) {
+  const std::string& context = question.context;
   const size_t last = context.find_last_not_of(" \t\n\r\v\f"), end = last == std::string::npos ? 0 : last + 1;
   AnswerTokens tokens;
   std::vector<int32_t> before;
@@ -95,7 +98,11 @@ AnswerTokens encode_answer(const Tokenizer& tokenizer, const std::string& contex
   tokenizer.encode(context.substr(0, end), before);
   tokens.answer = static_cast<int64_t>(tokens.ids.size()) - static_cast<int64_t>(before.size());
   if (before.empty()) tokens.ids.insert(tokens.ids.begin(), tokenizer.end_of_text());
-  CHECK(tokens.answer > 0, "the answer `{}` has no token of its own after `{}`", answer, context);
+  CHECK(tokens.answer > 0, "{}: the answer `{}` has no token of its own after `{}`", question.where, answer, context);
+  CHECK(tokens.answer <= model_context,
+        "{}: an answer of {} tokens, but the model's context is {}; leave the line out, or use a model of a longer "
+        "context",
+        question.where, tokens.answer, model_context);
   return tokens;
 }
 

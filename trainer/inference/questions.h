@@ -25,6 +25,7 @@ struct Question {
   std::vector<std::string> answers;  // each follows the context as it is
   int64_t right = 0;
   bool last_word = false;  // LAMBADA's form
+  std::string where = {};  // FILE:LINE, for messages
 };
 
 struct Answered {
@@ -48,7 +49,9 @@ struct AnswerTokens {
   std::vector<int32_t> ids;
   int64_t answer = 0;
 };
-AnswerTokens encode_answer(const Tokenizer& tokenizer, const std::string& context, const std::string& answer);
+// Of one of the question's answers. Error, with the line: it has no token of its own, or more than the model's context.
+AnswerTokens encode_answer(const Tokenizer& tokenizer, const Question& question, const std::string& answer,
+                           int64_t model_context);
 
 // Which answer has the largest log-likelihood, or the largest by character; of equals the first.
 int64_t best_answer(const Question& question, const Answered& answered, bool by_character);

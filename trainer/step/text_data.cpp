@@ -120,6 +120,17 @@ TokenStream open_source(const std::string& key, const std::string& name, int64_t
   return stream;
 }
 
+// A text that is shorter than one sample, said with the keys that help.
+void check_length(const std::string& key, const TokenStream& stream, int64_t sequence_length) {
+  const bool of_command = key.starts_with("--");
+  CHECK(
+      stream.size() > sequence_length,
+      "{} = {} holds {}, but one sample of sequence length {} takes {}; give more text, or {}{} or less{}", key,
+      stream.path(), counted(stream.size(), "token"), sequence_length, sequence_length + 1,
+      of_command ? "--sequence-length " : "batch.sequence_length=", std::max<int64_t>(stream.size() - 1, 1),
+      key == "data.validation" ? ", or train without held-out text: data.validation= and train.evaluate_every=0" : "");
+}
+
 }  // namespace
 
 Loader open_data(const std::string& key, const std::string& sources, const Config& config, bool shuffle, int rank,
@@ -131,6 +142,7 @@ Loader open_data(const std::string& key, const std::string& sources, const Confi
   std::vector<int64_t> shares;
   for (const DataSource& source : parse_sources(key, sources)) {
     streams.push_back(open_source(key, source.name, config.model.vocab, rank, ranks));
+    check_length(key, streams.back(), config.batch.sequence_length);
     shares.push_back(source.share);
   }
   return Loader(std::move(streams), Blend(std::move(shares)), config.batch.sequence_length, shuffle,

@@ -180,6 +180,7 @@ int Run::train() {
   start_ = saved_at_ = last_saved_at_ = std::chrono::steady_clock::now();
   metrics_->start_clock(books_->start(progress_.step));
   ending_->begin(progress_.step);
+  const bool was_done = progress_.step >= config_.train.steps;
   try {
     train_to_the_end();
   } catch (const JobError&) {  // which all ranks have: what they save beside the steps is not lost for it
@@ -200,6 +201,9 @@ int Run::train() {
            progress_.step < config_.train.steps
                ? fmt::format("; train.minutes = {:g} are over before step {}, to which the same command goes on",
                              config_.train.minutes, config_.train.steps)
+           : was_done
+               ? fmt::format("; they were made before, and nothing was left to do. A larger train.steps goes on, and "
+                             "another run.output begins anew")
                : "");
   return 0;
 }
