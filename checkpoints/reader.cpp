@@ -33,6 +33,35 @@ std::string text_of_state(nlohmann::json state) {
   return fmt::format("state {}\n{}", json_text(state, 1), config);
 }
 
+// A line for each value: itself where it is short, else how much of what it is.
+std::string outline_of_state(const nlohmann::json& state) {
+  constexpr size_t longest = 60;
+  std::string text = "state\n";
+  for (const auto& [key, value] : state.items()) {
+    std::string shown = value.is_string() ? value.get<std::string>() : json_text(value);
+    if (value.is_string() && shown.find('\n') != std::string::npos)
+      shown = counted(std::ranges::count(shown, '\n'), "line");
+    else if (value.is_structured() && shown.size() > longest)
+      shown = counted(value.size(), "value");
+    text += fmt::format("  {:<20} {}\n", key, shown);
+  }
+  return text;
+}
+
+// By the path before their own names, "parameters/".
+std::string outline_of_tensors(const std::map<std::string, int64_t>& elements) {
+  std::map<std::string, std::pair<int64_t, int64_t>> folders;
+  for (const auto& [name, numel] : elements) {
+    auto& [tensors, in_all] = folders[name.substr(0, name.rfind('/') + 1)];
+    tensors++;
+    in_all += numel;
+  }
+  std::string text;
+  for (const auto& [folder, size] : folders)
+    text += fmt::format("  {:<20} {}, {}\n", folder, counted(size.first, "tensor"), counted(size.second, "element"));
+  return text;
+}
+
 }  // namespace
 
 CheckpointReader::CheckpointReader(const std::string& folder) : folder_(folder), manifest_(read_manifest(folder)) {
@@ -197,7 +226,7 @@ VerifyReport verify_checkpoint(const std::string& folder) {
   return report;
 }
 
-std::string describe_checkpoint(const std::string& folder) {
+std::string describe_checkpoint(const std::string& folder, bool all) {
   const CheckpointReader reader(folder);
   const Manifest& manifest = reader.manifest();
   std::map<std::string, int64_t> pieces;
@@ -210,12 +239,13 @@ std::string describe_checkpoint(const std::string& folder) {
       types.insert(name_of(d.dtype));
     }
   }
+  std::map<std::string, int64_t> tensors;
   std::string table;
   size_t width = 0;
   for (const auto& [name, count] : pieces) width = std::max(width, name.size());
   for (const auto& [name, count] : pieces) {
     const Piece whole = whole_piece(name, reader.shape(name));
-    elements += whole.numel();
+    elements += tensors[name] = whole.numel();
     table += fmt::format("  {:<{}}  {:>12}  {:>10}  ({})\n", name, width, whole.numel(), counted(count, "piece"),
                          fmt::join(whole.shape, ", "));
   }
@@ -223,7 +253,8 @@ std::string describe_checkpoint(const std::string& folder) {
   return fmt::format("{}\nstep {}{}\n{}, {}, {}, {} of {}\n{}tensors\n{}", folder, manifest.step,
                      not_finite.empty() ? "" : "\nNOT FINITE: " + not_finite, counted(manifest.files.size(), "file"),
                      counted(bytes, "byte"), counted(pieces.size(), "tensor"), counted(elements, "element"),
-                     fmt::join(types, " and "), text_of_state(manifest.state), table);
+                     fmt::join(types, " and "), all ? text_of_state(manifest.state) : outline_of_state(manifest.state),
+                     all ? table : outline_of_tensors(tensors) + "all of it: --all\n");
 }
 
 }  // namespace megalith

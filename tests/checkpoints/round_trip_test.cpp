@@ -303,9 +303,13 @@ TEST(RoundTrip, names_that_collide_are_refused) {
 
 TEST(RoundTrip, inspection_names_what_is_there) {
   const TemporaryFolder folder;
-  const std::string text = describe_checkpoint(write_checkpoint(folder.path(), 42));
+  const std::string path = write_checkpoint(folder.path(), 42);
+  const std::string text = describe_checkpoint(path, true), outline = describe_checkpoint(path);
   for (const char* part : {"step 42", "parameters/wte.weight", "(17, 6)", "\"samples\": 420", "2 files"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+  for (const char* part : {"step 42", "  parameters/ ", "  samples              420\n", "2 files", "--all"})
+    EXPECT_NE(outline.find(part), std::string::npos) << part << " in\n" << outline;
+  EXPECT_EQ(outline.find("wte.weight"), std::string::npos) << "a line for each tensor: " << outline;
 }
 
 }  // namespace

@@ -54,11 +54,16 @@ TEST(Checkpoint, inspect_verify_and_export) {
   prepare_tiny(scratch);
   train(scratch.folder(), 3, {});
   const std::string checkpoint = "run/checkpoints/step-00000008";
-  const Result inspected = run(megalith({"checkpoint", "inspect", checkpoint}), scratch.folder());
+  const Result inspected = run(megalith({"checkpoint", "inspect", checkpoint, "--all"}), scratch.folder());
   EXPECT_EQ(inspected.status, 0) << inspected.text();
   for (const char* word : {"step 8", "3 files", "\"layers\": 2", "\"sequences\": 64", "\n  layers = 2 ",
                            "parameters/wte.weight", "moments/first/h.1.mlp.c_fc.weight", "(257, 64)"})
     EXPECT_NE(inspected.out.find(word), std::string::npos) << word << " is missing: " << inspected.text();
+
+  const Result outline = run(megalith({"checkpoint", "inspect", checkpoint}), scratch.folder());
+  EXPECT_LT(count(outline.out, "\n"), 40u) << "more than a screen: " << outline.text();
+  for (const char* word : {"step 8", "3 files", "  parameters/ ", "\"layers\":2", "--all"})
+    EXPECT_NE(outline.out.find(word), std::string::npos) << word << " is missing: " << outline.text();
 
   const Result whole = run(megalith({"checkpoint", "verify", checkpoint}), scratch.folder());
   EXPECT_EQ(whole.status, 0) << whole.text();
@@ -66,7 +71,7 @@ TEST(Checkpoint, inspect_verify_and_export) {
 
   // A run folder stands for its newest.
   for (const char* folder : {"run", "run/checkpoints"}) {
-    EXPECT_EQ(run(megalith({"checkpoint", "inspect", folder}), scratch.folder()).out, inspected.out);
+    EXPECT_EQ(run(megalith({"checkpoint", "inspect", folder, "--all"}), scratch.folder()).out, inspected.out);
     EXPECT_EQ(run(megalith({"checkpoint", "verify", folder}), scratch.folder()).out,
               "checkpoint " + checkpoint + "\n" + whole.out);
   }

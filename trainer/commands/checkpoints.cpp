@@ -97,6 +97,7 @@ std::vector<Command> checkpoint_commands(CLI::App& cli) {
   group->require_subcommand(1);
   struct Options {
     std::string path, other, out, tokenizer;
+    bool all = false;
     ReshardOptions reshard;
   };
   auto o = std::make_shared<Options>();
@@ -107,6 +108,7 @@ std::vector<Command> checkpoint_commands(CLI::App& cli) {
   auto* again = group->add_subcommand("reshard", "Write it once more, in the files that another layout would write");
   constexpr const char* where = "step-* folder, or a run folder: its newest complete one";
   for (CLI::App* app : {inspect, verify, convert}) app->add_option("checkpoint", o->path, where)->required();
+  inspect->add_flag("--all", o->all, "every value of the state, the config and every tensor");
   compare->add_option("a", o->path, where)->required();
   compare->add_option("b", o->other, where)->required();
   compare->footer(
@@ -121,7 +123,7 @@ std::vector<Command> checkpoint_commands(CLI::App& cli) {
   convert->add_option("--out", o->out, "folder for the files, which `transformers` opens")->required();
   convert->add_option("--tokenizer", o->tokenizer, "folder; default: the one the checkpoint was trained with");
   const auto describe = [o] {
-    fmt::print("{}", describe_checkpoint(find_checkpoint(o->path)));
+    fmt::print("{}", describe_checkpoint(find_checkpoint(o->path), o->all));
     return 0;
   };
   return {{inspect, describe},
