@@ -16,7 +16,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* weights_file = "/model.safetensors";
 constexpr const char* config_file = "/config.json";
-constexpr const char* generation_file = "/generation_config.json";
 constexpr const char* names_prefix = "transformer.";
 constexpr const char* ours_key = "megalith";  // in config.json, of what `transformers` has no word for
 
@@ -100,6 +99,18 @@ std::optional<int64_t> end_of_documents_from(const nlohmann::json& config, const
   return whole_number(token);
 }
 
+std::optional<double> dropout_from(const nlohmann::json& config, const std::string& path) {
+  std::optional<double> dropout;
+  for (const char* key : hugging_face_dropouts) {
+    const nlohmann::json value = config.value(key, nlohmann::json(0.1));  // as `transformers` has it
+    CHECK(value.is_number() && value >= 0 && value < 1, "{}: {} = {}; expected a probability from 0 to below 1", path,
+          key, json_text(value));
+    if (dropout && *dropout != value.get<double>()) return {};
+    dropout = value.get<double>();
+  }
+  return dropout;
+}
+
 // What `read` takes from a text that may be none of JSON.
 template <class Read>
 auto of_config(std::string_view text, const std::string& path, Read read) {
@@ -118,6 +129,15 @@ ModelConfig hugging_face_shape(std::string_view text, const std::string& path) {
 
 std::optional<int64_t> hugging_face_end_of_documents(std::string_view text, const std::string& path) {
   return of_config(text, path, end_of_documents_from);
+}
+
+std::optional<double> hugging_face_dropout(std::string_view text, const std::string& path) {
+  return of_config(text, path, dropout_from);
+}
+
+std::optional<double> read_hugging_face_dropout(const std::string& folder) {
+  const std::string path = folder + config_file;
+  return hugging_face_dropout(read_file(path), path);
 }
 
 std::optional<int64_t> read_hugging_face_end_of_documents(const std::string& folder) {
@@ -195,66 +215,6 @@ void HuggingFaceReader::read(const Piece& wanted, float* out) {
     out += count;
     position += count;
   }
-}
-
-void export_hugging_face(TensorSource& source, const ModelConfig& model, const std::vector<StoredParameter>& parameters,
-                         std::optional<int64_t> end_of_text, const std::string& folder,
-                         std::optional<int64_t> end_of_documents) {
-  CHECK(!end_of_text || (0 <= *end_of_text && *end_of_text < model.vocab),
-        "the token {} ends a text, but the model has {} of them; is it another model's tokenizer?", *end_of_text,
-        model.vocab);
-  std::vector<SafeTensorsWriter::Declared> declared;
-  for (const StoredParameter& p : parameters) {
-    const std::vector<int64_t> found = source.shape(ours(p.name));
-    CHECK(found == p.shape, "{} has shape ({}), expected ({}) for this model", p.name, fmt::join(found, ", "),
-          fmt::join(p.shape, ", "));
-    declared.push_back({names_prefix + p.name, p.transposed ? reversed(p.shape) : p.shape});
-  }
-  std::error_code error;
-  for (const char* file : {config_file, generation_file, weights_file})
-    CHECK(!fs::exists(folder + file, error), "{}{} exists already and is not overwritten; choose another folder",
-          folder, file);
-  make_folders(folder, "choose another");
-
-  SafeTensorsWriter weights(folder + weights_file, declared);
-  for (const StoredParameter& p : parameters) {
-    const Piece whole = whole_piece(ours(p.name), p.shape);
-    std::vector<float> data(static_cast<size_t>(whole.numel()));
-    source.read(whole, data.data());
-    if (!p.transposed) {
-      weights.append(data.data(), whole.numel());
-      continue;
-    }
-    const int64_t out = p.shape[0], in = p.shape[1];
-    std::vector<float> row(static_cast<size_t>(out));  // one row of theirs is one column of ours
-    for (int64_t i = 0; i < in; i++) {
-      for (int64_t o = 0; o < out; o++) row[static_cast<size_t>(o)] = data[static_cast<size_t>(o * in + i)];
-      weights.append(row.data(), out);
-    }
-  }
-  weights.finish();
-
-  nlohmann::ordered_json config = {{"architectures", {"GPT2LMHeadModel"}},
-                                   {"model_type", "gpt2"},
-                                   {"vocab_size", model.vocab},
-                                   {"n_positions", model.context},
-                                   {"n_ctx", model.context},
-                                   {"n_embd", model.hidden},
-                                   {"n_layer", model.layers},
-                                   {"n_head", model.heads},
-                                   {"n_inner", nullptr},
-                                   {"activation_function", "gelu_new"},
-                                   {"layer_norm_epsilon", 1e-5},
-                                   {"tie_word_embeddings", true},
-                                   {"torch_dtype", "float32"}};
-  // Written even where there is none: `transformers` would take 50256.
-  nlohmann::ordered_json generation;
-  for (const char* key : {"bos_token_id", "eos_token_id"})
-    config[key] = generation[key] = end_of_text ? nlohmann::ordered_json(*end_of_text) : nullptr;
-  if (end_of_text) generation["pad_token_id"] = *end_of_text;  // or `transformers` warns with each text
-  if (end_of_documents) config[ours_key] = {{"isolate_documents", true}, {"end_of_text", *end_of_documents}};
-  write_file(folder + generation_file, json_text(generation, 1) + "\n");
-  write_file(folder + config_file, json_text(config, 1) + "\n");
 }
 
 }  // namespace megalith

@@ -15,6 +15,7 @@
 #include "checkpoints/safetensors_folder.h"
 #include "checkpoints/tensor_source.h"
 #include "configs/config.h"
+#include "kernels/base/tensor.h"
 
 namespace megalith {
 
@@ -40,6 +41,12 @@ ModelConfig hugging_face_shape(std::string_view text, const std::string& path);
 std::optional<int64_t> read_hugging_face_end_of_documents(const std::string& folder);
 std::optional<int64_t> hugging_face_end_of_documents(std::string_view text, const std::string& path);
 
+// From folder/config.json: the dropout of a training that goes on from there, as `transformers` would train; none: it
+// has several, one for each place. Errors are of config.json, as above.
+constexpr const char* hugging_face_dropouts[] = {"attn_pdrop", "embd_pdrop", "resid_pdrop"};
+std::optional<double> read_hugging_face_dropout(const std::string& folder);
+std::optional<double> hugging_face_dropout(std::string_view text, const std::string& path);
+
 // Serves "parameters/<name>" in our layout. Opening checks that every parameter is there with its shape, that nothing
 // unknown is, and that an lm_head.weight, if present, equals wte.weight. Reads in place: no tensor is materialised.
 class HuggingFaceReader : public TensorSource {
@@ -57,13 +64,24 @@ class HuggingFaceReader : public TensorSource {
   std::map<std::string, StoredParameter> stored_;  // by our name; its own is the file's, with the prefix
 };
 
-// Writes config.json, generation_config.json and model.safetensors, which GPT2LMHeadModel.from_pretrained loads, into
-// the folder. Holds one tensor in memory at a time. Creates the folder; an existing file of one of these names is an
+// How an export is written.
+struct ExportForm {
+  DType type = DType::f32;  // or bf16, rounded to the nearest
+  int64_t most_bytes =
+      5'000'000'000;        // of tensors in a file, or one tensor: as many files as that takes, with an index
+  bool cuts_table = false;  // the token table has model.vocab rows of more that the source has: the first
+};
+// Bytes of the tensors of a model.
+int64_t export_bytes(const std::vector<StoredParameter>& parameters, DType type);
+
+// Writes config.json, generation_config.json and model.safetensors (or model-00001-of-00003.safetensors, ... and
+// model.safetensors.index.json), which GPT2LMHeadModel.from_pretrained loads, into the folder. model.dropout is the
+// dropout there. Holds one tensor in memory at a time. Creates the folder; an existing file of one of these names is an
 // Error before anything is written. `end_of_text` is the token that begins and ends texts there; none: no token does.
 // `end_of_documents`: see above; config.json then has {"megalith": {"isolate_documents": true, "end_of_text": TOKEN}},
 // of which `transformers` takes no notice.
 void export_hugging_face(TensorSource& source, const ModelConfig& model, const std::vector<StoredParameter>& parameters,
                          std::optional<int64_t> end_of_text, const std::string& folder,
-                         std::optional<int64_t> end_of_documents = {});
+                         std::optional<int64_t> end_of_documents = {}, const ExportForm& form = {});
 
 }  // namespace megalith

@@ -123,15 +123,18 @@ void SafeTensors::read(const std::string& name, int64_t first, int64_t stride, i
   file_.reading([=] { convert(from, first, stride, count, out); });
 }
 
-SafeTensorsWriter::SafeTensorsWriter(const std::string& path, const std::vector<Declared>& tensors) : file_(path) {
+SafeTensorsWriter::SafeTensorsWriter(const std::string& path, const std::vector<Declared>& tensors, DType type)
+    : file_(path), type_(type) {
+  CHECK(type == DType::f32 || type == DType::bf16, "{}: tensors of {}; F32 and BF16 are written", path, name_of(type));
   nlohmann::ordered_json header;
   header["__metadata__"] = {{"format", "pt"}};  // `transformers` refuses files that do not say so
   int64_t data = 0;
   for (const Declared& t : tensors) {
-    int64_t bytes = 4;
+    int64_t bytes = size_of(type);
     for (int64_t d : t.shape) bytes *= d;
     CHECK(!header.contains(t.name), "tensor {} is declared twice", t.name);
-    header[t.name] = {{"dtype", "F32"}, {"shape", t.shape}, {"data_offsets", {data, data + bytes}}};
+    header[t.name] = {
+        {"dtype", type == DType::f32 ? "F32" : "BF16"}, {"shape", t.shape}, {"data_offsets", {data, data + bytes}}};
     data += bytes;
   }
   std::string text = json_text(header);
@@ -145,10 +148,17 @@ SafeTensorsWriter::SafeTensorsWriter(const std::string& path, const std::vector<
 }
 
 void SafeTensorsWriter::append(const float* data, int64_t count) {
-  CHECK(position_ + count * 4 <= bytes_, "{} elements more than declared for {}", position_ / 4 + count - bytes_ / 4,
-        file_.path());
-  file_.write(position_, data, count * 4);
-  position_ += count * 4;
+  const int64_t each = size_of(type_);
+  CHECK(position_ + count * each <= bytes_, "{} elements more than declared for {}",
+        position_ / each + count - bytes_ / each, file_.path());
+  if (type_ == DType::f32) {
+    file_.write(position_, data, count * each);
+  } else {
+    std::vector<bfloat16> rounded(static_cast<size_t>(count));
+    std::transform(data, data + count, rounded.begin(), [](float value) { return bfloat16(value); });
+    file_.write(position_, rounded.data(), count * each);
+  }
+  position_ += count * each;
 }
 
 void SafeTensorsWriter::finish() {

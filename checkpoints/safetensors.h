@@ -1,5 +1,5 @@
 // The safetensors file format (https://github.com/huggingface/safetensors, README, "Format"): eight bytes of header
-// length, a JSON header, and dense tensors. The reader trusts nothing in the header; the writer writes F32 only.
+// length, a JSON header, and dense tensors. The reader trusts nothing in the header.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/base/files.h"
+#include "kernels/base/tensor.h"
 
 namespace megalith {
 
@@ -38,21 +39,22 @@ class SafeTensors {
   std::map<std::string, Entry> entries_;
 };
 
-// Writes a new file of F32 tensors, one after the other in the order declared, under a temporary name until finish().
-// Never overwrites; a writer destroyed before finish() leaves nothing.
+// Writes a new file of F32 or BF16 tensors, one after the other in the order declared, under a temporary name until
+// finish(). Never overwrites; a writer destroyed before finish() leaves nothing.
 class SafeTensorsWriter {
  public:
   struct Declared {
     std::string name;
     std::vector<int64_t> shape;
   };
-  SafeTensorsWriter(const std::string& path, const std::vector<Declared>& tensors);
+  SafeTensorsWriter(const std::string& path, const std::vector<Declared>& tensors, DType type = DType::f32);
 
   void append(const float* data, int64_t count);  // the next elements, in any portions
   void finish();                                  // Error unless all elements came; fsync, rename
 
  private:
   NewFile file_;
+  DType type_;
   int64_t position_ = 0;  // in the file
   int64_t bytes_ = 0;     // of the file
 };

@@ -64,9 +64,14 @@ Config load_config(const std::string& toml_path, const std::vector<std::string>&
 Config load_config(const std::string& toml_path, const std::vector<std::string>& overrides, const KnownShape& known) {
   Config defaults;
   defaults.model = known.model;
+  defaults.model.dropout = known.dropout.value_or(0);
   const std::string file = config_file(toml_path);
   Reader reader(field_table(), file, defaults);
   read_file_and(overrides, toml_path, reader);
+  CHECK(known.dropout || !reader.where_set("model.dropout").empty(),
+        "{} was trained with different dropouts in its attention, embeddings and branches, and there is one here; set "
+        "model.dropout",
+        known.source);
   ModelConfig model = reader.record().model;
   if (model.vocab == 0) model.vocab = known.model.vocab;
   std::string wrong;

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -205,6 +206,7 @@ Config load_config(const std::string& toml_path, const std::vector<std::string>&
 struct KnownShape {
   std::string source;  // whose it is, in messages
   ModelConfig model;
+  std::optional<double> dropout = 0;  // what model.dropout is where it is set nowhere; none: it must be set
 };
 
 // The same, where weights are given: keys of the shape that are set nowhere are theirs, and so is a vocabulary of 0.

@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 const std::vector<std::string> prompts{"the old", "nobody sold", "a carter"};
 
 // Trained so little that a sum in another order could not change the likeliest token, and enough to repeat words.
-void train_and_export(const Scratch& scratch, const std::string& tokenizer) {
+void train_and_export(const Scratch& scratch, const std::string& tokenizer, const Args& overrides = {}) {
   std::string text;
   for (int i = 0; i < 400; i++)
     for (const char* sentence : {"the old king sold a stone.\n", "nobody sold the gate, and ", "a carter saw it.\n"})
@@ -24,7 +24,7 @@ void train_and_export(const Scratch& scratch, const std::string& tokenizer) {
              "[batch]\nglobal_batch_size = 4\n[optimizer]\nlearning_rate = 1e-2\nwarmup_steps = 5\n"
              "[train]\nsteps = 60\n[run]\noutput = \"run\"\n");
   succeed(megalith({"prepare", "--text", "text.txt", "--tokenizer", tokenizer, "--out", "data"}), scratch);
-  train(scratch.folder(), 1, {});
+  train(scratch.folder(), 1, overrides);
   succeed(megalith({"checkpoint", "export", "run", "--out", "export"}), scratch);
 }
 
@@ -64,6 +64,51 @@ TEST_P(Exchange, an_export_holds_its_tokenizer_and_reads_back) {
     EXPECT_EQ(snapshot(scratch / "taken").size(), 1u);
     fs::remove_all(scratch / "taken");
   }
+}
+
+// Rows of the token table that no id of the tokenizer has are noise to whoever draws from all.
+TEST(ExportForm, an_export_has_the_ids_of_the_tokenizer_in_the_type_and_the_files_that_are_asked_for) {
+  const Scratch scratch;
+  train_and_export(scratch, "bytes", {"model.vocab=384", "model.dropout=0.1"});
+  const auto config = [&](const std::string& folder) {
+    return nlohmann::json::parse(read_file(scratch / folder + "/config.json"));
+  };
+  EXPECT_EQ(config("export").at("vocab_size"), 257);
+  EXPECT_EQ(config("export").at("resid_pdrop"), 0.1);
+  EXPECT_EQ(config("export").at("torch_dtype"), "float32");
+  EXPECT_EQ(read_weights(scratch / "export/model.safetensors").at("wte.weight").shape, (std::vector<int64_t>{257, 32}));
+  for (const std::string& prompt : prompts)
+    EXPECT_EQ(continued(scratch, "export", prompt), continued(scratch, "run", prompt));
+
+  const Result parts =
+      succeed(megalith({"checkpoint", "export", "run", "--out", "parts", "--max-shard-size", "20KB"}), scratch);
+  EXPECT_NE(parts.out.find("vocabulary: 257, the ids of the tokenizer; the other 127 rows of the table are left out\n"
+                           "weights: bf16, for they are large; --type fp32 writes them"),
+            std::string::npos)
+      << parts.text();
+  EXPECT_EQ(config("parts").at("torch_dtype"), "bfloat16");
+  EXPECT_TRUE(fs::exists(scratch / "parts/model.safetensors.index.json"));
+  for (const auto& entry : fs::directory_iterator(scratch / "parts"))
+    if (entry.path().extension() == ".safetensors") EXPECT_LT(fs::file_size(entry.path()), 22'000u) << entry.path();
+  const Result exact =
+      succeed(megalith({"checkpoint", "export", "run", "--out", "exact", "--max-shard-size", "20KB", "--type", "fp32"}),
+              scratch);
+  EXPECT_EQ(config("exact").at("torch_dtype"), "float32") << exact.text();
+
+  const std::string python = python_with("torch, transformers");
+  if (python.empty()) return;
+  write_file(scratch / "same.py",
+             "import sys, torch\n"
+             "from transformers import GPT2LMHeadModel\n"
+             "def weights(folder):\n"
+             "    model = GPT2LMHeadModel.from_pretrained(folder, dtype=torch.float32)\n"
+             "    assert model.config.attn_pdrop == 0.1, model.config\n"
+             "    return model.state_dict()\n"
+             "whole, exact, parts = (weights(folder) for folder in ('export', 'exact', 'parts'))\n"
+             "for name, tensor in whole.items():\n"
+             "    assert torch.equal(tensor, exact[name]), name\n"
+             "    assert torch.equal(tensor.bfloat16().float(), parts[name]), name\n");
+  succeed({"env", "HF_HUB_OFFLINE=1", python, "same.py"}, scratch);
 }
 
 TEST_P(Exchange, the_pipeline_of_transformers_gives_our_greedy_text) {

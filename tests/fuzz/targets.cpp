@@ -69,6 +69,8 @@ bool read_hugging_face_config(std::string_view bytes) {
     const ModelConfig model = hugging_face_shape(bytes, "config.json");
     const auto end = hugging_face_end_of_documents(bytes, "config.json");
     expect(!end || (0 <= *end && *end < model.vocab), "a token that is none ends documents");
+    const auto dropout = hugging_face_dropout(bytes, "config.json");
+    expect(!dropout || (0 <= *dropout && *dropout < 1), "a dropout that is no probability");
   });
 }
 

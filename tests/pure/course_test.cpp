@@ -5,11 +5,14 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoints/directory.h"
+#include "checkpoints/hugging_face.h"
 #include "checkpoints/manifest.h"
+#include "checkpoints/reader.h"
 #include "data/indexed_dataset_writer.h"
 #include "data/prepare.h"
 #include "tests/data/scratch.h"
 #include "trainer/checkpointing/checkpointer.h"
+#include "trainer/checkpointing/weight_source.h"
 #include "trainer/inference/inference.h"
 #include "trainer/job/log.h"
 #include "trainer/session/alone.h"
@@ -212,6 +215,7 @@ TEST_F(CourseTest, InitialWeightsBringTheirShape) {
   EXPECT_EQ(model, (ModelConfig{.layers = 1, .hidden = 8, .heads = 1, .vocab = 262, .context = 16, .dropout = 0}));
   EXPECT_EQ(load({}).batch.sequence_length, 16);
   EXPECT_EQ(load({"model.dropout=0.1", "model.layers=1", "model.vocab=0"}).model.vocab, 262);
+  EXPECT_EQ(load({"model.dropout=0.1"}).model.dropout, 0.1);
   const std::string all = message_of([&] { load({"model.layers=2", "model.hidden=9", "model.heads=2"}); });
   EXPECT_SAYS(all, "model.layers = 2, but 1", "model.hidden = 9, but 8", "model.heads = 2, but 1",
               "override `model.layers=2`", "Leave these keys out");
@@ -225,6 +229,45 @@ TEST_F(CourseTest, InitialWeightsBringTheirShape) {
   fs::rename(path("run"), path("gone"));
   EXPECT_EQ(load({}).model, model);
   EXPECT_SAYS(message_of([&] { load({"run.output=" + path("new")}); }), "init_from", "is not a folder");
+}
+
+// Else a training goes on without the dropout that it was begun with.
+TEST_F(CourseTest, InitialWeightsBringTheirDropout) {
+  train({"model.dropout=0.25"});
+  const auto load = [&](const Overrides& more) {
+    Overrides all{"checkpoint.init_from=" + path("run"), "run.output=" + path("tuned"), "data.train=x"};
+    all.insert(all.end(), more.begin(), more.end());
+    return load_run_config(scratch_.write("tuned.toml", "[train]\nsteps = 1\n"), all);
+  };
+  EXPECT_EQ(load({}).model.dropout, 0.25);
+  EXPECT_EQ(load({"model.dropout=0.5"}).model.dropout, 0.5);
+  // Of a Hugging Face folder, whose places may have their own.
+  CheckpointReader reader(list_checkpoints(path("run/checkpoints")).front());
+  const ModelConfig model = model_of(reader.manifest(), reader.folder());
+  export_hugging_face(reader, model, stored_parameters(model), {}, path("hf"));
+  const auto with = [&](const char* key, double dropout) {
+    auto config = nlohmann::json::parse(read("hf/config.json"));
+    config[key] = dropout;
+    scratch_.write("hf/config.json", config.dump());
+  };
+  const std::string from = "checkpoint.init_from=" + path("hf");
+  EXPECT_EQ(load({from}).model.dropout, 0);
+  with("embd_pdrop", 0.25);
+  EXPECT_SAYS(message_of([&] { load({from}); }), "different dropouts", "set model.dropout");
+  EXPECT_EQ(load({from, "model.dropout=0.1"}).model.dropout, 0.1);
+  with("attn_pdrop", 0.25);
+  with("resid_pdrop", 0.25);
+  EXPECT_EQ(load({from}).model.dropout, 0.25);
+}
+
+// A second start of a run that has made its steps says so, and what would go on.
+TEST_F(CourseTest, AFinishedRunHasNothingToDo) {
+  train();
+  const std::string log = read("run/log.txt");
+  EXPECT_EQ(log.find("nothing was left"), std::string::npos) << log;
+  train();
+  const std::string again = read("run/log.txt").substr(log.size());
+  EXPECT_SAYS(again, "made before, and nothing was left to do", "A larger train.steps goes on");
 }
 
 TEST_F(CourseTest, TheStartSaysWhatIsTrainedOn) {

@@ -90,7 +90,8 @@ Config load_run_config(const std::string& toml_path, const std::vector<std::stri
       weights = saved.front();
     check_names_folder(weights);
   }
-  return load_config(toml_path, overrides, {"checkpoint.init_from = " + weights, open_weights(weights).model});
+  const WeightSource source = open_weights(weights);
+  return load_config(toml_path, overrides, {"checkpoint.init_from = " + weights, source.model, source.dropout});
 }
 
 Checkpointer::Checkpointer(const Config& config, const Session& session, Trainer& trainer, std::optional<Course> course)

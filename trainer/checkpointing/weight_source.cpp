@@ -49,6 +49,7 @@ WeightSource open_weights(const std::string& path) {
   if (is_hugging_face_folder(source.path)) {
     source.model = read_hugging_face_shape(source.path);
     source.end_of_documents = read_hugging_face_end_of_documents(source.path);
+    source.dropout = read_hugging_face_dropout(source.path);
     source.tensors = std::make_unique<HuggingFaceReader>(source.path, stored_parameters(source.model));
     for (const char* file : {"tokenizer.json", "merges.txt"})
       if (std::filesystem::exists(std::filesystem::path(source.path) / file)) source.tokenizer = source.path;
@@ -57,18 +58,29 @@ WeightSource open_weights(const std::string& path) {
     source.model = model_of(reader->manifest(), source.path);
     source.tokenizer = tokenizer_of(reader->manifest(), source.path);
     source.end_of_documents = end_of_documents_of(reader->manifest());
+    source.dropout = dropout_of(reader->manifest());
     source.tensors = std::move(reader);
   }
   return source;
 }
 
+namespace {
+// Of the course: TOML of a setting; empty where it is not known or had no effect.
+std::string trained_with(const Manifest& manifest, const char* key) {
+  return manifest.state.value(nlohmann::json::json_pointer(fmt::format("/course/settings/{}", key)), std::string());
+}
+}  // namespace
+
+double dropout_of(const Manifest& manifest) {
+  const std::string text = trained_with(manifest, "model.dropout");
+  double dropout = 0;
+  std::from_chars(text.data(), text.data() + text.size(), dropout);
+  return dropout;
+}
+
 std::optional<int64_t> end_of_documents_of(const Manifest& manifest) {
-  // Of the course: TOML of a setting; empty where it is not known or had no effect.
-  const auto trained_with = [&](const char* key) {
-    return manifest.state.value(nlohmann::json::json_pointer(fmt::format("/course/settings/{}", key)), std::string());
-  };
-  if (trained_with("data.isolate_documents") != "true") return {};
-  const std::string text = trained_with("data.end_of_text");
+  if (trained_with(manifest, "data.isolate_documents") != "true") return {};
+  const std::string text = trained_with(manifest, "data.end_of_text");
   int64_t token = -1;
   std::from_chars(text.data(), text.data() + text.size(), token);
   return token;

@@ -19,6 +19,7 @@ struct WeightSource {
   std::string tokenizer;                    // folder; empty when none is known
   std::unique_ptr<TensorSource> tensors;    // the weights under parameters_path
   std::optional<int64_t> end_of_documents;  // as below
+  std::optional<double> dropout;            // of a training that goes on from there; none: it is not one number
 };
 
 // `path`: a checkpoint, a directory of checkpoints or a run folder (then the newest complete one), or a Hugging Face
@@ -31,6 +32,9 @@ WeightSource open_weights(const std::string& path);
 // The token at which documents ended that were kept apart in training (data.isolate_documents); none: they were
 // not, or it is not known.
 std::optional<int64_t> end_of_documents_of(const Manifest& manifest);
+
+// With which dropout a checkpoint was trained; 0 where it is not known.
+double dropout_of(const Manifest& manifest);
 
 // Every parameter of the model as a Hugging Face folder stores it, in the order of the model.
 std::vector<StoredParameter> stored_parameters(const ModelConfig& model);

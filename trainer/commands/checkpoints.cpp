@@ -33,25 +33,51 @@ int verify_folder(const std::string& path) {
   return r.damaged.empty() ? 0 : 1;
 }
 
-int export_folder(const std::string& path, const std::string& tokenizer, const std::string& out) {
+struct ExportOptions {
+  std::string out;
+  StorageType type = StorageType::fp32;
+  bool type_is_given = false;
+  int64_t most_bytes = ExportForm{}.most_bytes;
+};
+
+int export_folder(const std::string& path, const std::string& tokenizer, const ExportOptions& options) {
+  const std::string& out = options.out;
   CheckpointReader reader(tell_checkpoint(path));
-  const ModelConfig m = model_of(reader.manifest(), reader.folder());
+  ModelConfig m = model_of(reader.manifest(), reader.folder());
+  m.dropout = dropout_of(reader.manifest());
   const std::string known = tokenizer_of(reader.manifest(), reader.folder());
   const std::string folder = tokenizer.empty() && std::filesystem::exists(known) ? known : tokenizer;
   std::optional<BpeVocabulary> vocabulary;
-  std::optional<int64_t> end_of_text;
+  std::optional<int64_t> end_of_text, known_ids;
   if (!folder.empty()) {
-    vocabulary = load_tokenizer(folder)->as_bpe();
+    const std::unique_ptr<Tokenizer> named = load_tokenizer(folder);
+    vocabulary = named->as_bpe();
     end_of_text = vocabulary->end_of_text;
+    known_ids = named->vocab_size();
     check_no_tokenizer_in(out);
   }
   check_complete(reader.manifest());  // before there is memory for tensors as large as it says
   const std::optional<int64_t> end_of_documents = end_of_documents_of(reader.manifest());
-  export_hugging_face(reader, m, stored_parameters(m), end_of_text, out, end_of_documents);
+  // Nothing trains the rows of ids that no tokenizer makes, and a sampler elsewhere would draw them.
+  const int64_t rows = m.vocab;
+  m.vocab = std::min(rows, std::max(known_ids.value_or(rows), end_of_documents.value_or(-1) + 1));
+  const std::vector<StoredParameter> parameters = stored_parameters(m);
+  const bool large = export_bytes(parameters, DType::f32) > options.most_bytes;
+  const bool rounds = options.type_is_given ? options.type == StorageType::bf16 : large;
+  export_hugging_face(
+      reader, m, parameters, end_of_text, out, end_of_documents,
+      {.type = rounds ? DType::bf16 : DType::f32, .most_bytes = options.most_bytes, .cuts_table = true});
   if (vocabulary) write_for_transformers(*vocabulary, m.context, out);
   fmt::print("{}\nend of text: {}\n", out,
              end_of_text ? fmt::format("token {}, of {}", *end_of_text, folder)
                          : "none, for no tokenizer is known; --tokenizer FOLDER names one");
+  fmt::print("vocabulary: {}{}\n", m.vocab,
+             m.vocab < rows ? fmt::format(", the ids of the tokenizer; the other {} rows of the table are left out",
+                                          rows - m.vocab)
+                            : "");
+  fmt::print(
+      "weights: {}{}\n", rounds ? "bf16" : "fp32",
+      rounds && !options.type_is_given ? ", for they are large; --type fp32 writes them as they were trained" : "");
   if (end_of_documents)
     fmt::print(
         "documents were kept apart: `transformers` does not know, so give it one a sequence; our commands find it in "
@@ -96,7 +122,8 @@ std::vector<Command> checkpoint_commands(CLI::App& cli) {
   auto* group = cli.add_subcommand("checkpoint", "Inspect, verify, compare, reshard and export checkpoints");
   group->require_subcommand(1);
   struct Options {
-    std::string path, other, out, tokenizer;
+    std::string path, other, tokenizer;
+    ExportOptions exported;
     bool all = false;
     ReshardOptions reshard;
   };
@@ -120,15 +147,25 @@ std::vector<Command> checkpoint_commands(CLI::App& cli) {
   again->add_option("--memory", o->reshard.memory, "bytes that tensors may take on their way, as 16MiB; default: 64MiB")
       ->transform(CLI::AsSizeValue(false));
   add_overrides(again, o->reshard.overrides, "parallel.key=value ... of the new layout; all else stays as it was");
-  convert->add_option("--out", o->out, "folder for the files, which `transformers` opens")->required();
+  convert->add_option("--out", o->exported.out, "folder for the files, which `transformers` opens")->required();
   convert->add_option("--tokenizer", o->tokenizer, "folder; default: the one the checkpoint was trained with");
+  auto* type = add_choice(convert, "--type", o->exported.type, "of the weights")
+                   ->default_str("fp32, and bf16 where that is more than one file");
+  convert->add_option("--max-shard-size", o->exported.most_bytes, "of a file, as 2GB; what is more goes to several")
+      ->transform(CLI::AsSizeValue(true))
+      ->default_str("5GB");
   const auto describe = [o] {
     fmt::print("{}", describe_checkpoint(find_checkpoint(o->path), o->all));
     return 0;
   };
   return {{inspect, describe},
           {verify, [o] { return verify_folder(o->path); }},
-          {convert, [o] { return export_folder(o->path, o->tokenizer, o->out); }},
+          {convert,
+           [o, type] {
+             o->exported.type_is_given = type->count() > 0;
+             CHECK(o->exported.most_bytes > 0, "--max-shard-size 0: a file holds a tensor at least; give 1 or more");
+             return export_folder(o->path, o->tokenizer, o->exported);
+           }},
           {compare, [o] { return diff(o->path, o->other); }},
           {again, [o] { return reshard_folder(o->reshard); }}};
 }
