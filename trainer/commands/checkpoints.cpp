@@ -150,7 +150,7 @@ std::vector<Command> checkpoint_commands(CLI::App& cli) {
   convert->add_option("--out", o->exported.out, "folder for the files, which `transformers` opens")->required();
   convert->add_option("--tokenizer", o->tokenizer, "folder; default: the one the checkpoint was trained with");
   auto* type = add_choice(convert, "--type", o->exported.type, "of the weights")
-                   ->default_str("fp32, and bf16 where that is more than one file");
+                   ->default_str("fp32; bf16 where that is more than one file");
   convert->add_option("--max-shard-size", o->exported.most_bytes, "of a file, as 2GB; what is more goes to several")
       ->transform(CLI::AsSizeValue(true))
       ->default_str("5GB");
