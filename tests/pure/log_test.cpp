@@ -2,12 +2,15 @@
 #include "trainer/job/log.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <fstream>
 
 #include "tests/data/scratch.h"
+#include "trainer/session/console.h"
 
 namespace megalith {
 namespace {
@@ -40,6 +43,26 @@ TEST_F(LogTest, AnEndIsOneLineOfTheFile) {
   log_to_console_and(path_);
   EXPECT_TRUE(log_ended("another start, before it has said anything"));
   EXPECT_EQ(said_in(path_).back(), "ended: another start, before it has said anything");
+}
+
+TEST_F(LogTest, AReaderThatIsGoneIsSaidOnceInTheFile) {
+  outlive_readers();
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ::close(ends[0]);
+  std::fflush(stdout);
+  const int before = ::dup(STDOUT_FILENO);
+  ::dup2(ends[1], STDOUT_FILENO);
+  ::close(ends[1]);
+  log_to_console_and(path_);
+  for (const char* line : {"one", "two", "three"}) log_info("{}", line);
+  ::dup2(before, STDOUT_FILENO);
+  ::close(before);
+  ::signal(SIGPIPE, SIG_DFL);
+  EXPECT_EQ(said_in(path_), (Lines{"one",
+                                   "warning: standard output cannot be written: Broken pipe. The run goes on, and its "
+                                   "lines are in this file",
+                                   "two", "three"}));
 }
 
 TEST_F(LogTest, ABarMakesRoomForEachLineOfTheConsole) {
