@@ -1,4 +1,7 @@
 // A run whose checkpoints cannot be written for a while, or whose folder is removed under it: it goes on.
+#include <signal.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <filesystem>
 #include <set>
@@ -25,7 +28,7 @@ class DiskTrouble : public testing::TestWithParam<bool> {
   ~DiskTrouble() override { log_to_console(); }
 
   // Ten steps, a save after every second.
-  void train(const std::string& patience) const {
+  void train(const std::string& patience, int status = 0) const {
     const Config config = parse_config(
         fmt::format("[model]\nlayers = 1\nhidden = 8\nheads = 1\nvocab = 300\ncontext = 8\n"
                     "[batch]\nglobal_batch_size = 2\nmicrobatch_size = 2\n[data]\ntrain = \"{}\"\ntokenizer = "
@@ -34,7 +37,7 @@ class DiskTrouble : public testing::TestWithParam<bool> {
                     scratch_.path("train.bin"), scratch_.path("tokenizer"), GetParam(), patience, run_),
         "test", {});
     const FileSession session("", {}, 1);
-    EXPECT_EQ(megalith::Run(config, session).train(), 0);
+    EXPECT_EQ(megalith::Run(config, session).train(), status);
   }
   std::string log() const { return read_file(run_ + "/log.txt"); }
   static size_t count(const std::string& text, const std::string& words) {
@@ -76,7 +79,7 @@ TEST_P(DiskTrouble, AFullDiskCostsTheCheckpointsOfItsTime) {
 TEST_P(DiskTrouble, TheLastCheckpointIsWaitedFor) {
   {
     const FileHook hook = full_disk(7);
-    train("0.05");
+    train("0.1");
   }
   expect_all_steps();
   EXPECT_EQ(steps_of(list_checkpoints(checkpoints_)), (std::set<int64_t>{10}));
@@ -89,6 +92,21 @@ TEST_P(DiskTrouble, ARunWhosePatienceIsOverEnds) {
   EXPECT_NE(message.find("minutes have passed without one, and checkpoint.patience = 0.005"), std::string::npos)
       << message;
   EXPECT_TRUE(list_checkpoints(checkpoints_).empty());
+}
+
+// How long a save takes cannot be told then, and it is tried.
+TEST_P(DiskTrouble, ASignalOnAFullDiskHasTheRunSavedOnceThereIsRoom) {
+  {
+    const FileHook hook([this, writes = 0, saves = 0](const FileEvent& e) mutable {
+      if (e.call == FileCall::write && e.path == run_ + "/metrics.jsonl" && ++writes == 3) ::kill(::getpid(), SIGUSR1);
+      const bool rate = e.path.find("/.rate.") != std::string::npos && e.call == FileCall::write;
+      return FileFate{rate || (e.call == FileCall::reserve && saves++ < 3) ? ENOSPC : 0};
+    });
+    train("0.1", ended_by_signal);
+  }
+  ::signal(SIGUSR1, SIG_DFL);
+  const std::string steps = read_file(run_ + "/metrics.jsonl");
+  EXPECT_EQ(*steps_of(list_checkpoints(checkpoints_)).rbegin(), static_cast<int64_t>(count(steps, "\"loss\":")));
 }
 
 TEST_P(DiskTrouble, WhatIsRemovedUnderARunIsThereAgain) {

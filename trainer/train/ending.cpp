@@ -46,8 +46,8 @@ std::string who_got(const std::vector<int>& signals) {
   return text;
 }
 
-// Seconds to write so many bytes into the folder and onto its disk, by the rate of writing a part of them; infinity
-// where they cannot be written.
+// Seconds to write so many bytes into the folder and onto its disk, by the rate of writing a part of them; 0 where
+// these cannot be written, for a save first deletes what is needless, and is tried again while there is time.
 double seconds_to_write(int64_t bytes, const std::string& folder, int rank) try {
   const std::vector<char> part(static_cast<size_t>(std::clamp<int64_t>(bytes, 1, 16 << 20)), 'x');
   const double begin = steady_seconds();
@@ -57,7 +57,7 @@ double seconds_to_write(int64_t bytes, const std::string& folder, int rank) try 
   const double seconds = steady_seconds() - begin;
   return seconds * std::max(1.0, static_cast<double>(bytes) / static_cast<double>(part.size()));
 } catch (const Error&) {
-  return never;
+  return 0;
 }
 
 }  // namespace
