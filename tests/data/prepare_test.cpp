@@ -240,7 +240,7 @@ TEST(Prepare, UnwritableFolder) {
   EXPECT_ERROR(prepare(options), "text/out", "cannot make the folder");
 }
 
-// As on a file system that keeps the name of an open file, so that its folder cannot be removed.
+// Some file systems keep the name of an open file, so that its folder cannot be removed.
 TEST(Prepare, RemovesItsFolderOnceItsLockIsClosed) {
   Scratch scratch;
   const PrepareOptions options = options_of({scratch.write("text", "some text\n")}, "bytes", scratch.path("out"));

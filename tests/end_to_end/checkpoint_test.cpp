@@ -290,7 +290,7 @@ struct SmallDisk {
   }
 };
 
-// On a file system that really is full, a run without patience.
+// The file system really is full, and the run has no patience.
 TEST(Checkpoint, a_full_file_system_costs_one_checkpoint) {
   SKIP_WITHOUT_REFERENCE();
   const Scratch scratch;

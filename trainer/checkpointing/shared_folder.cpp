@@ -37,7 +37,7 @@ bool holds(const std::string& path, const std::string& text) {
   return false;
 }
 
-// Of a job that died in here; that none is at work there, the lock on the folder says.
+// A job that died in here left them; the lock on the folder says that no other job is at work there.
 void remove_leftovers(const std::string& folder, const std::string& job) {
   std::error_code error;
   for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator(); entry.increment(error))

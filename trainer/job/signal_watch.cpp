@@ -21,7 +21,7 @@ constexpr std::array<int, 5> watched_signals{SIGTERM, SIGINT, SIGHUP, SIGUSR1, S
 constexpr double repeats = 1;  // seconds in which signals after the first are taken for the same
 constexpr double launcher_every = 0.2, time_every = 0.02;  // seconds between looks
 
-// The launcher, if there is one: as this process starts, so that its death is noticed whenever a watch begins.
+// The launcher, if there is one. It is asked for before main(), so that its death before a watch begins is noticed too.
 const pid_t parent = ::getppid();
 
 // What the handler, which may use nothing but these, leaves for the thread.

@@ -27,8 +27,8 @@ namespace megalith {
 
 namespace {
 
-// Of checkpoint.patience, until a save that has failed is tried again.
-constexpr double tries_of_patience = 0.1;
+// A save that has failed is tried again after this share of checkpoint.patience.
+constexpr double retry_share = 0.1;
 
 // The run folder's copy stands in for a tokenizer that is gone, where the run goes on.
 std::unique_ptr<Tokenizer> open_run_tokenizer(Config& config) {
@@ -273,7 +273,7 @@ Votes Run::vote() const {
   };
   return {.stop = ending_->asked() || is_over(config_.train.minutes, start_),
           .save = is_over(config_.checkpoint.minutes, saved_at_) ||
-                  (lacks_checkpoint_ && is_over(tries_of_patience * config_.checkpoint.patience, saved_at_)),
+                  (lacks_checkpoint_ && is_over(retry_share * config_.checkpoint.patience, saved_at_)),
           .phases = checkpointer_->phases()};
 }
 
@@ -410,7 +410,7 @@ void Run::save_now() {
   }
   // There are no steps to go on with while the last one is not saved. A signal's time is kept by its watch.
   while (!save_and_wait(keep_all) && ends) {
-    const double seconds = 60 * tries_of_patience * config_.checkpoint.patience;
+    const double seconds = 60 * retry_share * config_.checkpoint.patience;
     std::this_thread::sleep_for(std::chrono::duration<double>(std::min(seconds, 10.0)));
   }
 }
