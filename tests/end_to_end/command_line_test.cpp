@@ -199,6 +199,9 @@ TEST(CommandLine, bash_completes) {
   EXPECT_EQ(completed("megalith train config.toml run.device=c"), "cuda cpu\n");
   EXPECT_EQ(completed("megalith train config.t"), "config.toml\n");
   EXPECT_EQ(completed("megalith info run.dev"), "\n");
+  EXPECT_EQ(completed("megalith run --ho"), "--hosts\n");
+  EXPECT_EQ(completed("megalith run -n 2 tr"), "train\n");
+  EXPECT_EQ(completed("megalith run -n 2 train config.toml --shr"), "--shrink\n");
 }
 
 }  // namespace

@@ -200,10 +200,12 @@ _megalith() {{
   local last=$((${{#words[@]}} - 1))
   local now=${{words[last]}} before=${{words[last - 1]}}
   for word in "${{words[@]:1:last - 1}}"; do
+    [[ $command == 'megalith run' && $word == [a-z]* ]] && command=megalith
     case "$command $word" in
       {commands}) command="$command $word" ;;
     esac
   done
+  [[ $command == 'megalith run' && $now == [a-z]* ]] && command=megalith
   case $command in
 {offers}  esac
   case $command in {keyed})

@@ -66,9 +66,9 @@ sigset_t signals_to_hear() {
   return set;
 }
 
-[[noreturn]] void become(const LaunchLine& line, pid_t parent, int errors, int failed) {
+[[noreturn]] void become(const LaunchLine& line, pid_t parent, int when_it_dies, int errors, int failed) {
   ::setsid();
-  ::prctl(PR_SET_PDEATHSIG, SIGUSR1);
+  ::prctl(PR_SET_PDEATHSIG, when_it_dies);
   if (::getppid() != parent) ::_exit(1);
   for (const auto& [name, value] : line.environment) ::setenv(name.c_str(), value.c_str(), 1);
   ::signal(SIGXFSZ, SIG_DFL);
@@ -101,7 +101,7 @@ class Job {
     const pid_t parent = ::getpid();
     launcher_ = ::fork();
     CHECK(launcher_ >= 0, "cannot start the ranks: {}", std::strerror(errno));
-    if (launcher_ == 0) become(line, parent, errors_.in.fd(), failed.in.fd());
+    if (launcher_ == 0) become(line, parent, passed_on, errors_.in.fd(), failed.in.fd());
     errors_.in.close();
     failed.in.close();
     int error = 0;
@@ -144,6 +144,11 @@ class Job {
 
   void pass_on(int signal) {
     const Clock::time_point now = Clock::now();
+    if (first_ == 0 && passed_on_ == SIGUSR1)
+      say(
+          fmt::format("megalith: SIG{}: the ranks save after the step in flight, and end; a second signal ends them at "
+                      "once\n",
+                      ::sigabbrev_np(signal)));
     if (first_ == 0) first_ = signal;
     if (times_ == 0 || now - counted_ > repeats) {
       counted_ = now;
