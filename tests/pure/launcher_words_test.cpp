@@ -63,9 +63,14 @@ TEST(LauncherWords, LinesOfRanksStayThatTheLauncherSurrounds) {
 
 TEST(LauncherWords, ABarIsPassedOnBeforeItsLineEnds) {
   LauncherWords words;
-  EXPECT_EQ(words.pass("\rstep 3 [--"), "\rstep 3 [--");
-  EXPECT_EQ(words.pass("--]\n----"), "--]\n");
+  EXPECT_EQ(words.pass("\rstep 3 [=="), "\rstep 3 [==");
+  EXPECT_EQ(words.pass("]\n----"), "]\n");
   EXPECT_EQ(words.rest(), "----");
+}
+
+TEST(LauncherWords, ABarMayStandBeforeTheLaunchersWords) {
+  expect("\rstep 3 [==-]" + by_status_4 + first_4, "\rstep 3 [==-]");
+  expect("\rstep 3 [==-]mpirun: Forwarding signal 10 to job\n\rstep 4", "\rstep 3 [==-]\rstep 4");
 }
 
 TEST(LauncherWords, WhatIsCutOffOrEndlessIsPassedOn) {

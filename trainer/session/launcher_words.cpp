@@ -1,5 +1,7 @@
 #include "trainer/session/launcher_words.h"
 
+#include <algorithm>
+#include <array>
 #include <sstream>
 #include <utility>
 
@@ -9,14 +11,23 @@ namespace {
 
 constexpr size_t longest_message = 4096;  // more is none
 
-bool is_dashes(std::string_view line) {
-  return line.size() >= 40 && line.find_first_not_of('-') == std::string_view::npos;
+const std::array<std::string_view, 3> launchers{"mpirun: ", "prterun: ", "PRTE: "};
+
+bool may_be_of_the_launcher(std::string_view begin) {
+  for (const std::string_view name : launchers)
+    if (begin.starts_with(name.substr(0, begin.size()))) return true;
+  return begin.find_first_not_of('-') == std::string_view::npos;
 }
 
-bool is_of_the_launcher(std::string_view line) {
-  for (const std::string_view launcher : {"mpirun: ", "prterun: ", "PRTE: "})
-    if (line.starts_with(launcher.substr(0, line.size()))) return true;
-  return false;
+// Where the launcher's part of a line begins, which may stand behind a bar that a rank has drawn.
+size_t begin_of_dashes(std::string_view line) {
+  const size_t begin = line.find_last_not_of("-\n") + 1;
+  return line.size() - begin > 70 ? begin : line.size();
+}
+size_t begin_of_forwarding(std::string_view line) {
+  for (const std::string_view name : launchers)
+    if (const size_t at = line.find(std::string(name) + "Forwarding signal "); at != std::string_view::npos) return at;
+  return line.size();
 }
 
 bool repeats_a_rank(std::string_view message) {
@@ -37,14 +48,13 @@ std::string said_by_ranks(const std::string& message) {
 }  // namespace
 
 std::string LauncherWords::line(const std::string& line) {
-  const bool dashes = is_dashes(std::string_view(line).substr(0, line.size() - 1));
+  const size_t dashes = begin_of_dashes(line);
   if (message_.empty()) {
-    if (!dashes) return is_of_the_launcher(line) && line.find(": Forwarding signal ") != std::string::npos ? "" : line;
-    message_ = line;
-    return "";
+    message_ = line.substr(dashes);
+    return line.substr(0, std::min(dashes, begin_of_forwarding(line)));
   }
   message_ += line;
-  if (!dashes && message_.size() < longest_message) return "";
+  if (dashes > 0 && message_.size() < longest_message) return "";
   const std::string message = std::exchange(message_, {});
   return repeats_a_rank(message) ? said_by_ranks(message) : message;
 }
@@ -53,17 +63,14 @@ std::string LauncherWords::pass(std::string_view bytes) {
   std::string passed;
   for (const char c : bytes) {
     partial_ += c;
-    if (c != '\n') continue;
-    passed += begun_ ? partial_ : line(partial_);
-    partial_.clear();
-    begun_ = false;
+    if (c == '\n') passed += line(std::exchange(partial_, {}));
   }
-  // A bar that a rank draws has no end of line.
-  const bool may_be_dashes = partial_.find_first_not_of('-') == std::string::npos;
-  if (!partial_.empty() && message_.empty() && !may_be_dashes && !is_of_the_launcher(partial_)) {
-    passed += std::exchange(partial_, {});
-    begun_ = true;
-  }
+  if (!message_.empty()) return passed;
+  // A bar has no end of line.
+  size_t held = 0;
+  while (!may_be_of_the_launcher(std::string_view(partial_).substr(held))) held++;
+  passed += partial_.substr(0, held);
+  partial_.erase(0, held);
   return passed;
 }
 

@@ -21,7 +21,6 @@ class LauncherWords {
 
   std::string partial_;  // a line that has not ended and may be the launcher's
   std::string message_;  // between dashes, or empty
-  bool begun_ = false;   // whether a part of the line has been passed on
 };
 
 }  // namespace megalith

@@ -145,10 +145,10 @@ class Job {
   void pass_on(int signal) {
     const Clock::time_point now = Clock::now();
     if (first_ == 0 && passed_on_ == SIGUSR1)
-      say(
-          fmt::format("megalith: SIG{}: the ranks save after the step in flight, and end; a second signal ends them at "
-                      "once\n",
-                      ::sigabbrev_np(signal)));
+      say(fmt::format(
+          "{}megalith: SIG{}: the ranks save after the step in flight, and end; a second signal ends them at "
+          "once\n",
+          ::isatty(STDERR_FILENO) ? "\n" : "", ::sigabbrev_np(signal)));
     if (first_ == 0) first_ = signal;
     if (times_ == 0 || now - counted_ > repeats) {
       counted_ = now;

@@ -37,12 +37,12 @@ Process process(long pid) {
   return found;
 }
 
-// The launcher above this process; 0: none.
+// The launcher above this process, or the `megalith run` that has started it and passes its standard error on; 0: none.
 long find_launcher() {
   static const std::set<std::string> names = {"mpirun", "mpiexec", "orterun", "prterun", "orted", "prted", "prte"};
   for (long pid = ::getppid(); pid > 1;) {
     const Process above = process(pid);
-    if (names.contains(above.name)) return pid;
+    if (names.contains(above.name)) return process(above.parent).name == process(::getpid()).name ? above.parent : pid;
     pid = above.parent;
   }
   return 0;
