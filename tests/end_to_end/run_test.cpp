@@ -1,6 +1,7 @@
 // megalith run: the launcher that it starts hears of a signal only what saves, and what ranks end with is what it ends
 // with.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <signal.h>
 #include <string.h>
 
@@ -81,6 +82,20 @@ TEST(Run, ends_as_its_ranks_do) {
   const Result killed = process.wait(30);
   EXPECT_NE(killed.status, 0) << killed.text();
   EXPECT_GE(count(killed.err, "Killed") + count(killed.err, "rank 1 has died"), 1u) << killed.text();
+}
+
+// Standard error passes through it, and yet it is the terminal on which the bar is drawn.
+TEST(Run, draws_its_bar_on_a_terminal_when_its_output_goes_elsewhere) {
+  const Scratch scratch;
+  write_small_run(scratch);
+  if (const Result tried = run({"script", "-qec", "true", "/dev/null"}, scratch.folder()); tried.status != 0)
+    GTEST_SKIP() << "there is no script(1), or no pseudo-terminal: " << tried.text();
+  const std::string command =
+      fmt::format("{} > out.txt", fmt::join(started(2, {"train", "config.toml", "train.steps=40"}), " "));
+  const Result shown = run({"script", "-qec", command, "/dev/null"}, scratch.folder());
+  EXPECT_EQ(shown.status, 0) << shown.text();
+  EXPECT_EQ(count(shown.out, "] 100.0%"), 1u) << shown.text();
+  EXPECT_EQ(count(read_file(scratch / "out.txt"), "\033"), 0u);
 }
 
 // A launcher that only says what it was given, in a folder that comes first in PATH.
