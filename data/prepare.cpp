@@ -249,7 +249,8 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
     if (progress) progress(stage, done, total);
   };
   std::unique_ptr<Tokenizer> tokenizer = named_tokenizer(options.tokenizer);
-  const std::vector<TextInput> inputs = find_texts(options.corpus.texts, options.corpus.pipes_are_json);
+  LeftOut left_out;
+  const std::vector<TextInput> inputs = find_texts(options.corpus.texts, options.corpus.pipes_are_json, &left_out);
   for (const TextInput& input : inputs)
     CHECK(tokenizer || input.is_plain,
           "{} is a pipe, which can be read once, and training a tokenizer takes a reading before that which encodes; "
@@ -275,6 +276,7 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
   if (all_made) {
     PrepareReport report = all_made->report;
     report.continued = true;
+    report.left_out = std::move(left_out);
     report.left = folder.publish(all_made->names);
     return report;
   }
@@ -323,7 +325,8 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
       .most_common = {},
       .bad_documents = files.position().bad_documents,
       .first_bad = files.position().first_bad,
-      .continued = noted.has_value() && !(position == PreparePosition())};
+      .continued = noted.has_value() && !(position == PreparePosition()),
+      .left_out = std::move(left_out)};
   CHECK(report.train.documents > 0, "the texts have no document to train on{}",
         report.bad_documents > 0
             ? fmt::format(": {} were bad, the first so: {}", report.bad_documents, report.first_bad)

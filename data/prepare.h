@@ -63,6 +63,7 @@ struct PrepareReport {
   bool continued = false;  // what an earlier prepare had begun
   std::string left{};      // all is made, but OUT/prepare.partial could not be removed: why; empty: it is gone
   bool was_made = false;   // by an earlier prepare: this one had nothing to do
+  LeftOut left_out = {};   // of the folders that are named
 };
 
 // Called by one thread at a time, not always the caller's: what is being done, and how many of how many bytes on the

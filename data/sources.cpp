@@ -25,14 +25,8 @@ std::vector<std::string> token_files(const std::string& pattern) {
   return paths;
 }
 
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) out += std::string(c == '*' || c == '?' || c == '[' || c == '\\' ? 1 : 0, '\\') + c;
-  return out;
-}
-
 std::vector<std::string> shards_of(const std::string& prefix) {
-  return token_files(escaped(prefix) + "-[0-9][0-9][0-9][0-9][0-9].bin");
+  return token_files(as_pattern(prefix) + "-[0-9][0-9][0-9][0-9][0-9].bin");
 }
 
 // A decimal number in units of 1e-9; 0: it is none, or too large or too fine.

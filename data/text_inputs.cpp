@@ -1,5 +1,6 @@
 #include "data/text_inputs.h"
 
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -44,26 +45,37 @@ TextInput input_at(const std::string& path, bool pipes_are_json) {
           .modified = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
 }
 
-std::vector<std::string> texts_below(const std::string& folder) {
+// Why an entry of a folder is no text of it; "" of one that is, and of a folder that is looked through.
+std::string why_left_out(const fs::directory_entry& entry) {
+  std::error_code unknown;
+  if (entry.path().filename().string().starts_with(".")) return "hidden";
+  const fs::file_status what = entry.status(unknown);
+  if (what.type() == fs::file_type::directory) return entry.is_symlink(unknown) ? "linked folders" : "";
+  if (what.type() == fs::file_type::not_found) return "links to nothing";
+  if (what.type() != fs::file_type::regular) return "pipes and devices";
+  if (!names_text(entry.path().string())) return "files with other endings";
+  return entry.file_size(unknown) > 0 ? "" : "empty files";
+}
+
+std::vector<std::string> texts_below(const std::string& folder, LeftOut& left_out) {
   std::vector<std::string> paths;
   std::error_code error;
   fs::recursive_directory_iterator entry(folder, error);
   for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-    const bool hidden = entry->path().filename().string().starts_with(".");
-    if (hidden) {
+    const std::string why = why_left_out(*entry);
+    if (!why.empty()) {
+      left_out[why]++;
       entry.disable_recursion_pending();
-      continue;
-    }
-    std::error_code unknown;
-    if (names_text(entry->path().string()) && entry->is_regular_file(unknown) && entry->file_size(unknown) > 0)
+    } else if (std::error_code unknown; !entry->is_directory(unknown)) {
       paths.push_back(entry->path().string());
+    }
   }
   CHECK(!error, "cannot look through the folder {}: {}; check the rights to it", folder, error.message());
-  CHECK(!paths.empty(),
-        "the folder {} holds no text (.txt, .jsonl, .ndjson or .json, perhaps followed by .gz, .zst or .xz); name the "
-        "files "
-        "themselves",
-        folder);
+  CHECK(
+      !paths.empty(),
+      "the folder {} holds no text (.txt, .jsonl, .ndjson or .json, perhaps followed by .gz, .zst or .xz){}; name the "
+      "files themselves",
+      folder, left_out.empty() ? "" : ", but " + to_text(left_out));
   std::sort(paths.begin(), paths.end());
   return paths;
 }
@@ -77,7 +89,14 @@ std::string_view compression_in_name(std::string_view path) {
   return found == endings.end() ? "" : *found;
 }
 
-std::vector<TextInput> find_texts(const std::vector<std::string>& names, bool pipes_are_json) {
+std::string to_text(const LeftOut& left_out) {
+  std::vector<std::string> parts;
+  for (const auto& [why, count] : left_out) parts.push_back(fmt::format("{} {}", count, why));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::vector<TextInput> find_texts(const std::vector<std::string>& names, bool pipes_are_json, LeftOut* left_out) {
+  LeftOut ignored;
   std::vector<TextInput> inputs;
   std::set<std::string> known;
   const auto take = [&](const std::string& path) {
@@ -90,7 +109,7 @@ std::vector<TextInput> find_texts(const std::vector<std::string>& names, bool pi
   const auto take_all = [&](const std::string& path) {
     std::error_code absent;
     if (!fs::is_directory(path, absent)) return take(path);
-    for (const std::string& below : texts_below(path)) take(below);
+    for (const std::string& below : texts_below(path, left_out ? *left_out : ignored)) take(below);
   };
   for (const std::string& name : names) {
     const std::string_view scheme = scheme_of(name);

@@ -61,6 +61,48 @@ TEST(TextInputs, FoldersAndPatternsInOrder) {
   EXPECT_ERROR(paths_of(scratch, {"absent"}), "absent", "No such file");
 }
 
+// None, one or several folders; files only, each once.
+TEST(TextInputs, TwoStarsAreAnyFolders) {
+  Scratch scratch;
+  for (const char* name : {"a/1.txt", "a/b/2.txt", "a/b/c/3.txt", "a/b/c/4.md", "a/.git/5.txt", "a/[x]/6.txt", "7.txt"})
+    scratch.write(name, "x");
+  std::filesystem::create_directory_symlink(scratch.path("a"), scratch.path("a/b/again"));
+  using Paths = std::vector<std::string>;
+  const Paths all = {"a/1.txt", "a/[x]/6.txt", "a/b/2.txt", "a/b/c/3.txt"};
+  EXPECT_EQ(paths_of(scratch, {"a/**/*.txt"}), all);
+  EXPECT_EQ(paths_of(scratch, {"a/**/**/*.txt"}), all);
+  EXPECT_EQ(paths_of(scratch, {"a/**/c/*.txt"}), (Paths{"a/b/c/3.txt"}));
+  EXPECT_EQ(paths_of(scratch, {"a/b/**"}), (Paths{"a/b/2.txt", "a/b/c/3.txt", "a/b/c/4.md"}));
+  EXPECT_EQ(paths_of(scratch, {"?/**/[34].*"}), (Paths{"a/b/c/3.txt", "a/b/c/4.md"}));
+  EXPECT_EQ(paths_of(scratch, {"**/*.txt"}).size(), 5u);
+  EXPECT_ERROR(paths_of(scratch, {"a/**.txt"}), "has ** beside other characters", "a/**/*.txt");
+  EXPECT_ERROR(paths_of(scratch, {"a/**/*.json"}), "no file matches");
+  const std::filesystem::path here = std::filesystem::current_path();
+  std::filesystem::current_path(scratch.path("a"));
+  EXPECT_EQ(find_texts({"**/*.txt"}, false).size(), all.size());
+  EXPECT_EQ(find_texts({"**/*.txt"}, false)[0].path, "1.txt");
+  std::filesystem::current_path(here);
+}
+
+TEST(TextInputs, WhatAFolderHoldsBesideItsTextsIsCounted) {
+  Scratch scratch;
+  for (const char* name : {"c/a.txt", "c/b/c.jsonl", "c/d.md", "c/b/e.csv", "c/.hidden.txt", "c/.git/f.txt"})
+    scratch.write(name, "x");
+  scratch.write("c/empty.txt", "");
+  scratch.write("other/g.txt", "x");
+  std::filesystem::create_directory_symlink(scratch.path("other"), scratch.path("c/link"));
+  std::filesystem::create_symlink(scratch.path("nowhere"), scratch.path("c/h.txt"));
+  std::filesystem::create_symlink(scratch.path("other/g.txt"), scratch.path("c/i.txt"));
+  ASSERT_EQ(::mkfifo(scratch.path("c/j.txt").c_str(), 0600), 0);
+  LeftOut left_out;
+  EXPECT_EQ(find_texts({scratch.path("c")}, false, &left_out).size(), 3u);  // a, c and, by a link, g
+  EXPECT_EQ(
+      to_text(left_out),
+      "1 empty files, 2 files with other endings, 2 hidden, 1 linked folders, 1 links to nothing, 1 pipes and devices");
+  scratch.write("none/a.md", "x");
+  EXPECT_ERROR(find_texts({scratch.path("none")}, false), "holds no text", "but 1 files with other endings");
+}
+
 TEST(TextInputs, AddressesAreNoPaths) {
   EXPECT_ERROR(find_texts({"s3://bucket/a.txt"}, false), "s3://bucket/a.txt is no path",
                "aws s3 cp s3://bucket/a.txt -");

@@ -65,6 +65,7 @@ void print(const PrepareReport& r, const PrepareOptions& options) {
     pieces += fmt::format("{}{} {:.1f} %", pieces.empty() ? "" : ", ", quoted_bytes(text), 100 * share);
   fmt::print("most common tokens: {}\n", pieces);
   if (!r.left.empty()) fmt::print("warning: {}; nothing there is needed any more\n", r.left);
+  if (!r.left_out.empty()) fmt::print("left out of the folders: {}\n", to_text(r.left_out));
   if (r.bad_documents > 0)
     fmt::print("left out {}; the first: {}\n", counted(r.bad_documents, "bad document"), r.first_bad);
 }
