@@ -96,6 +96,12 @@ class BpeTokenizer final : public Tokenizer {
   std::string content() const override { return content_of(vocabulary_); }
   BpeVocabulary as_bpe() const override { return vocabulary_; }
 
+  std::vector<SpecialToken> special_tokens() const override {
+    std::vector<SpecialToken> all{{vocabulary_.end_name, vocabulary_.end_of_text}};
+    for (const int32_t id : vocabulary_.specials) all.push_back({vocabulary_.tokens[static_cast<size_t>(id)], id});
+    return all;
+  }
+
   std::string_view token_bytes(int32_t id) const override {
     CHECK(id >= 0 && id < vocab_size(), "token {} of a vocabulary of {}", id, vocab_size());
     return vocabulary_.tokens[static_cast<size_t>(id)];

@@ -40,26 +40,51 @@ struct EncodedBatch {
 
 class BatchEncoder {
  public:
-  BatchEncoder(const Corpus& corpus, const Tokenizer& tokenizer)
-      : documents_(corpus), encoder_(tokenizer.encoder()), end_of_text_(tokenizer.end_of_text()) {}
+  BatchEncoder(const Corpus& corpus, const Tokenizer& tokenizer, SpecialTexts special_texts)
+      : corpus_(corpus),
+        documents_(corpus),
+        encoder_(tokenizer.encoder()),
+        special_(tokenizer),
+        special_texts_(special_texts),
+        end_of_text_(tokenizer.end_of_text()) {}
 
   EncodedBatch encode(TextBatch&& batch) {
     EncodedBatch encoded{{}, {}, batch.end, static_cast<int64_t>(batch.text.size()), batch.consumed};
     encoded.ids.reserve(batch.text.size() / 3);
     documents_.documents_of(batch, [&](const Document& document) {
-      if (document.bad.empty()) {
-        encoder_->encode(document.text, encoded.ids);
+      std::string bad = document.bad;
+      if (bad.empty() && special_texts_ == SpecialTexts::refuse) bad = special_token_in(document.text, batch);
+      if (bad.empty()) {
+        if (special_texts_ == SpecialTexts::ids)
+          special_.encode(*encoder_, document.text, encoded.ids);
+        else
+          encoder_->encode(document.text, encoded.ids);
         if (document.is_last) encoded.ids.push_back(end_of_text_);
       }
       encoded.documents.push_back({encoded.ids.size(), static_cast<int64_t>(document.text.size()), document.held_out,
-                                   document.is_last, document.bad});
+                                   document.is_last, std::move(bad)});
     });
     return encoded;
   }
 
  private:
+  std::string special_token_in(std::string_view text, const TextBatch& batch) const {
+    const SpecialText::Place found = special_.first_in(text);
+    if (found.size == 0) return {};
+    const std::string_view before =
+        text.substr(found.begin - std::min<size_t>(found.begin, 20), std::min<size_t>(found.begin, 20));
+    return fmt::format(
+        "{} has the special token {} written out in a document, behind byte {} and `{}`; --special-tokens ids makes it "
+        "token {}, and text takes it for text",
+        corpus_.inputs[static_cast<size_t>(batch.begin.input)].name(), text.substr(found.begin, found.size),
+        batch.begin.offset, before, found.id);
+  }
+
+  const Corpus& corpus_;
   DocumentReader documents_;
   std::unique_ptr<Encoder> encoder_;
+  SpecialText special_;
+  SpecialTexts special_texts_;
   int32_t end_of_text_;
 };
 
@@ -134,8 +159,9 @@ class Clock {
 
 void encode(const Corpus& corpus, const Tokenizer& tokenizer, const PrepareOptions& options, int threads,
             PrepareFolder& folder, TokenFiles& files, const std::function<void(int64_t consumed)>& advance) {
+  const SpecialText special(tokenizer);
   TextBatches batches(
-      corpus, options.window_bytes, [&](std::string_view text) { return tokenizer.last_cut(text); },
+      corpus, options.window_bytes, [&](std::string_view text) { return special.last_cut(tokenizer, text); },
       files.position().text);
   const bool can_go_on = corpus.disk_bytes() > 0;
   Clock since_noted;
@@ -144,7 +170,7 @@ void encode(const Corpus& corpus, const Tokenizer& tokenizer, const PrepareOptio
   ordered_parallel<TextBatch, EncodedBatch>(
       threads, [&](TextBatch& batch) { return batches.next(batch); },
       [&]() -> std::function<EncodedBatch(TextBatch &&)> {
-        const auto encoder = std::make_shared<BatchEncoder>(corpus, tokenizer);
+        const auto encoder = std::make_shared<BatchEncoder>(corpus, tokenizer, options.special_texts);
         return [encoder](TextBatch&& batch) { return encoder->encode(std::move(batch)); };
       },
       [&](EncodedBatch&& batch) {
@@ -164,11 +190,21 @@ void encode(const Corpus& corpus, const Tokenizer& tokenizer, const PrepareOptio
   files.finish();
 }
 
+// Those that stand in texts, each of which ends with one more.
+std::map<std::string, int64_t> special_texts_in(const std::vector<int64_t>& counts, const Tokenizer& tokenizer,
+                                                int64_t documents) {
+  std::map<std::string, int64_t> found;
+  for (const SpecialToken& special : tokenizer.special_tokens()) {
+    const int64_t ends = special.id == tokenizer.end_of_text() ? documents : 0;
+    if (const int64_t count = counts[static_cast<size_t>(special.id)] - ends; count > 0) found[special.text] = count;
+  }
+  return found;
+}
+
 // The most common tokens of the training set, with their shares.
-std::vector<PrepareReport::Piece> common_pieces(const std::vector<std::string>& bins, const Tokenizer& tokenizer,
-                                                int threads, int64_t num_tokens) {
+std::vector<PrepareReport::Piece> common_pieces(const std::vector<int64_t>& counts, const Tokenizer& tokenizer,
+                                                int64_t num_tokens) {
   constexpr size_t most = 5;
-  const std::vector<int64_t> counts = count_tokens(bins, tokenizer.vocab_size(), threads);
   std::vector<PrepareReport::Piece> pieces;
   for (const int32_t id : most_common(counts, most))
     pieces.push_back(
@@ -341,7 +377,9 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
       names.push_back(name);
       if (shards == &files.train() && name.ends_with(".bin")) bins.push_back(folder.path(name));
     }
-  report.most_common = common_pieces(bins, *tokenizer, threads, report.train.tokens);
+  const std::vector<int64_t> counts = count_tokens(bins, tokenizer->vocab_size(), threads);
+  report.most_common = common_pieces(counts, *tokenizer, report.train.tokens);
+  report.special_texts = special_texts_in(counts, *tokenizer, report.train.documents);
   // What comes from pipes cannot be known again.
   if (corpus.disk_bytes() > 0) {
     folder.note(PrepareFolder::prepared, to_json(Prepared{std::move(made), {names, report}}));

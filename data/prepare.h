@@ -24,11 +24,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "data/corpus.h"
+#include "data/special_text.h"
 
 namespace megalith {
 
@@ -38,6 +40,7 @@ struct PrepareOptions {
   std::string out;
   int64_t shard_tokens = 0;  // 0: one file
   int64_t skip_bad = 0;
+  SpecialTexts special_texts = SpecialTexts::ids;
   int threads = 0;  // 0: one for each core
   int64_t window_bytes = 1 << 20;
   // How far it is, is noted when so much of the text and so much time has passed.
@@ -63,7 +66,9 @@ struct PrepareReport {
   bool continued = false;  // what an earlier prepare had begun
   std::string left{};      // all is made, but OUT/prepare.partial could not be removed: why; empty: it is gone
   bool was_made = false;   // by an earlier prepare: this one had nothing to do
-  LeftOut left_out = {};   // of the folders that are named
+  // Special tokens in the texts that are trained on, by their names, where they became ids.
+  std::map<std::string, int64_t> special_texts = {};
+  LeftOut left_out = {};  // of the folders that are named
 };
 
 // Called by one thread at a time, not always the caller's: what is being done, and how many of how many bytes on the

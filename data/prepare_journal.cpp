@@ -88,11 +88,13 @@ nlohmann::json made_of(const PrepareOptions& options, const std::vector<TextInpu
           {"--separator", bytes_to_json(options.corpus.separator)},
           {"--field", bytes_to_json(options.corpus.field)},
           {"--validation", options.corpus.held_out_fraction},
+          {"--special-tokens", static_cast<int>(options.special_texts)},
           {"--shard-tokens", options.shard_tokens}};
 }
 
 std::string difference_of(const nlohmann::json& before, const nlohmann::json& now) {
-  for (const char* option : {"version", "--tokenizer", "--separator", "--field", "--validation", "--shard-tokens"})
+  for (const char* option :
+       {"version", "--tokenizer", "--separator", "--field", "--validation", "--special-tokens", "--shard-tokens"})
     if (!before.contains(option) || before.at(option) != now.at(option)) return fmt::format("{} is another", option);
   const nlohmann::json &old_texts = before.at("texts"), &texts = now.at("texts");
   for (size_t i = 0; i < std::max(old_texts.size(), texts.size()); i++) {

@@ -1,5 +1,6 @@
 // A Tokenizer turns bytes into token ids and back. Any byte string is accepted, UTF-8 or not, and
-// decode(encode(text)) == text always. Special tokens that stand in a text are encoded as plain text.
+// decode(encode(text)) == text always. Special tokens that stand in a text are encoded as plain text; special_text.h
+// has their ids.
 //
 // Two kinds: bytes (ids 0..255 are the bytes, 256 ends a text) and byte-level BPE in GPT-2's formats (tokenizer.json,
 // or vocab.json and merges.txt, in the names and the notation that Hugging Face uses; the token "<|endoftext|>" ends a
@@ -28,6 +29,11 @@ class Encoder {
   virtual void encode(std::string_view text, std::vector<int32_t>& out) = 0;
 };
 
+struct SpecialToken {
+  std::string text;
+  int32_t id;
+};
+
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -51,6 +57,9 @@ class Tokenizer {
   // All that decides which ids a text becomes, as bytes: the same for the same tokenizer, whatever files it was read
   // from.
   virtual std::string content() const = 0;
+
+  // Tokens that have a text and stand for no part of texts, and the end of a text if it has one.
+  virtual std::vector<SpecialToken> special_tokens() const { return {}; }
 
   // A byte-level BPE that makes the same ids, for those who know nothing else.
   virtual BpeVocabulary as_bpe() const = 0;

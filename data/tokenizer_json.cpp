@@ -75,6 +75,10 @@ class TokenizerJson {
       if (json_member(token, "special") != true)
         refuse("the added token {} (id {}) is not special, so that it stands in texts", json_text(content),
                json_text(id));
+      for (const char* key : {"lstrip", "rstrip", "single_word"})
+        if (json_member(token, key) == true)
+          refuse("the added token {} has {} = true, by which texts around it are cut", json_text(content), key);
+      CHECK(content != "", "{}: the added token of id {} has no text", path_, json_text(id));
       names.add_special(content.get<std::string>(), id.get<int64_t>());
     }
   }

@@ -6,6 +6,7 @@
 #include <set>
 #include <thread>
 
+#include "data/bpe_tokenizer.h"
 #include "data/bpe_vocabulary.h"
 #include "data/documents.h"
 #include "data/prepare.h"
@@ -111,6 +112,58 @@ TEST(Corpus, JsonLinesAreNotTakenForText) {
   std::jthread writer([&] { std::ofstream(pipe, std::ios::binary) << lines; });
   EXPECT_ERROR(prepare(options_for({pipe}, scratch.path("of_pipe"), 0)), "pipe begins with an object of JSON",
                "--field text");
+}
+
+// By their ids, as text, or not at all; in windows that end inside of one as well.
+TEST(Corpus, SpecialTokensInTextsAreWhatTheOptionSays) {
+  Scratch scratch;
+  BpeVocabulary vocabulary = make_byte_tokenizer()->as_bpe();
+  for (const char* name : {"<|user|>", "<|user|>>"}) {
+    vocabulary.specials.push_back(static_cast<int32_t>(vocabulary.tokens.size()));
+    vocabulary.tokens.emplace_back(name);
+  }
+  fs::create_directory(scratch.path("t"));
+  make_bpe_tokenizer(vocabulary)->save(scratch.path("t"));
+  const std::string text = "ab <|user|>hello, w<|user|>>x <|use <|endoftext|>|> <|user|><|user|>";
+  const auto run = [&](const std::string& name, const std::string& bytes, SpecialTexts special, int64_t window) {
+    fs::remove_all(scratch.path("out"));
+    PrepareOptions options = options_for({scratch.write(name, bytes)}, scratch.path("out"), 0);
+    options.tokenizer = scratch.path("t");
+    options.corpus.separator = "";
+    options.special_texts = special;
+    options.window_bytes = window;
+    return prepare(options);
+  };
+  const auto tokens = [&] {
+    const TokenStream stream = TokenStream::open(scratch.path("out/train.bin"));
+    std::vector<int32_t> all(static_cast<size_t>(stream.size()));
+    stream.read(0, all);
+    return all;
+  };
+  std::vector<int32_t> want;
+  const auto add = [&](std::string_view part, int32_t id) {
+    for (const char c : part) want.push_back(static_cast<uint8_t>(c));
+    want.push_back(id);
+  };
+  add("ab ", 257);
+  add("hello, w", 258);
+  add("x <|use ", 256);
+  add("|> ", 257);
+  add("", 257);
+  add("", 256);
+  const std::string json = R"({"text": ")" + text + "\"}\n";
+  for (const int64_t window : {1, 5, 8, 13, 1000})
+    for (const auto& [name, bytes] : {std::pair{"a.txt", text}, {"a.jsonl", json}}) {
+      const PrepareReport report = run(name, bytes, SpecialTexts::ids, window);
+      EXPECT_EQ(tokens(), want) << name << " in windows of " << window;
+      EXPECT_EQ(report.special_texts,
+                (std::map<std::string, int64_t>{{"<|endoftext|>", 1}, {"<|user|>", 3}, {"<|user|>>", 1}}));
+    }
+  EXPECT_EQ(run("a.jsonl", json, SpecialTexts::text, 1000).special_texts.size(), 0u);
+  EXPECT_EQ(tokens().size(), text.size() + 1);
+  EXPECT_ERROR(run("a.jsonl", json, SpecialTexts::refuse, 1000), "a.jsonl has the special token <|user|>", "`ab `",
+               "--special-tokens ids makes it token 257", "--skip-bad");
+  EXPECT_EQ(run("a.jsonl", json_line("good"), SpecialTexts::refuse, 1000).train.documents, 1);
 }
 
 TEST(Corpus, AFieldMayLieInOthers) {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "data/special_text.h"
 #include "data/tokenizer.h"
 #include "tests/data/scratch.h"
 #include "tests/python.h"
@@ -161,6 +162,7 @@ TEST(TokenizerJson, WhatIsNotGpt2sIsRefusedByItsName) {
           {"the text 2 times"});
   refused("/decoder", {{"type", "WordPiece"}}, {"the decoder is WordPiece"});
   refused("/added_tokens/0/special", false, {"<|endoftext|>", "id 257", "not special"});
+  refused("/added_tokens/0/lstrip", true, {"<|endoftext|>", "lstrip = true"});
   refused("/added_tokens/0/id", 300, {"id 300", "0 to 257"});
   refused("/added_tokens/0/id", nullptr, {"no id"});
   refused("/added_tokens", Json::array(), {"no token <|endoftext|>"});
@@ -268,6 +270,10 @@ TEST(TokenizerJson, TheEndOfTextIsTheOneThatTheTokenizerNames) {
 TEST(TokenizerJson, ReadsTheInputsThatWereRefused) {
   const std::string cases = MEGALITH_SOURCE_DIR "/../shared/cases/";
   if (!std::filesystem::exists(cases)) GTEST_SKIP() << cases << " is not there";
+  const auto special = load_tokenizer(cases + "tokenizer-special");
+  std::vector<int32_t> ids;
+  encode_with_specials(*special, "<|user|>hello", ids);
+  EXPECT_EQ(ids, (std::vector<int32_t>{257, 'h', 'e', 'l', 'l', 'o'}));
   for (const char* name : {"tokenizer-v5", "tokenizer-eos"}) {
     const auto found = load_tokenizer(cases + name);
     EXPECT_EQ(found->end_of_text(), 256) << name;

@@ -65,6 +65,12 @@ void print(const PrepareReport& r, const PrepareOptions& options) {
     pieces += fmt::format("{}{} {:.1f} %", pieces.empty() ? "" : ", ", quoted_bytes(text), 100 * share);
   fmt::print("most common tokens: {}\n", pieces);
   if (!r.left.empty()) fmt::print("warning: {}; nothing there is needed any more\n", r.left);
+  if (!r.special_texts.empty()) {
+    std::string all;
+    for (const auto& [name, count] : r.special_texts)
+      all += fmt::format("{}{} {}", all.empty() ? "" : ", ", name, count);
+    fmt::print("special tokens in the texts, which became their ids: {}\n", all);
+  }
   if (!r.left_out.empty()) fmt::print("left out of the folders: {}\n", to_text(r.left_out));
   if (r.bad_documents > 0)
     fmt::print("left out {}; the first: {}\n", counted(r.bad_documents, "bad document"), r.first_bad);
@@ -111,6 +117,13 @@ Command prepare_command(CLI::App& cli) {
                   "leave out so many documents that are not UTF-8, have NUL bytes, or whose line cannot be parsed or "
                   "lacks the field; one more is an error")
       ->capture_default_str();
+  const std::map<std::string, SpecialTexts> special_texts = {
+      {"ids", SpecialTexts::ids}, {"text", SpecialTexts::text}, {"refuse", SpecialTexts::refuse}};
+  app->add_option("--special-tokens", options->special_texts,
+                  "what special tokens that are written out in texts become: ids, as in transformers; text, as if they "
+                  "were none; refuse: a document with one is a bad one")
+      ->transform(CLI::CheckedTransformer(special_texts).description("ids, text or refuse"))
+      ->default_str("ids");
   app->add_option("--threads", options->threads, "0: one for each core")->capture_default_str();
   return {app, [options, field] {
             options->corpus.pipes_are_json = field->count() > 0;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "data/special_text.h"
 #include "trainer/inference/engine.h"
 #include "trainer/inference/inference.h"
 #include "trainer/parallel/decoder.h"
@@ -161,7 +162,7 @@ GenerationRate Inference::generate(const std::vector<std::string>& prompts, cons
   together(session_, [&] {
     for (const std::string& prompt : prompts) {
       std::vector<int32_t>& ids = starts.emplace_back();
-      tokenizer().encode(prompt, ids);
+      encode_with_specials(tokenizer(), prompt, ids);
       if (ids.empty()) ids.push_back(tokenizer_->end_of_text());  // texts follow one another in training
       longest = std::max(longest, static_cast<int64_t>(ids.size()));
     }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "data/special_text.h"
 #include "kernels/base/files.h"
 #include "kernels/base/json.h"
 
@@ -94,8 +95,8 @@ AnswerTokens encode_answer(const Tokenizer& tokenizer, const Question& question,
   const size_t last = context.find_last_not_of(" \t\n\r\v\f"), end = last == std::string::npos ? 0 : last + 1;
   AnswerTokens tokens;
   std::vector<int32_t> before;
-  tokenizer.encode(context + answer, tokens.ids);
-  tokenizer.encode(context.substr(0, end), before);
+  encode_with_specials(tokenizer, context + answer, tokens.ids);
+  encode_with_specials(tokenizer, context.substr(0, end), before);
   tokens.answer = static_cast<int64_t>(tokens.ids.size()) - static_cast<int64_t>(before.size());
   if (before.empty()) tokens.ids.insert(tokens.ids.begin(), tokenizer.end_of_text());
   CHECK(tokens.answer > 0, "{}: the answer `{}` has no token of its own after `{}`", question.where, answer, context);

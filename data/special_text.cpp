@@ -1,0 +1,55 @@
+#include "data/special_text.h"
+
+#include <algorithm>
+
+namespace megalith {
+
+SpecialText::SpecialText(const Tokenizer& tokenizer) : names_(tokenizer.special_tokens()) {
+  for (const SpecialToken& special : names_)
+    if (first_bytes_.find(special.text[0]) == std::string::npos) first_bytes_ += special.text[0];
+}
+
+SpecialText::Place SpecialText::first_in(std::string_view text) const {
+  const auto next = [&](size_t from) {
+    return first_bytes_.size() == 1 ? text.find(first_bytes_[0], from) : text.find_first_of(first_bytes_, from);
+  };
+  for (size_t at = next(0); at < text.size(); at = next(at + 1)) {
+    Place longest{at, 0, -1};
+    for (const SpecialToken& special : names_)
+      if (special.text.size() > longest.size && text.substr(at).starts_with(special.text))
+        longest = {at, special.text.size(), special.id};
+    if (longest.size > 0) return longest;
+  }
+  return {text.size(), 0, -1};
+}
+
+void SpecialText::encode(Encoder& encoder, std::string_view text, std::vector<int32_t>& out) const {
+  while (!text.empty()) {
+    const Place place = first_in(text);
+    encoder.encode(text.substr(0, place.begin), out);
+    if (place.size == 0) return;
+    out.push_back(place.id);
+    text.remove_prefix(place.begin + place.size);
+  }
+}
+
+size_t SpecialText::last_cut(const Tokenizer& tokenizer, std::string_view text) const {
+  size_t cut = tokenizer.last_cut(text);
+  for (bool moved = true; moved && cut > 0;) {
+    moved = false;
+    for (const SpecialToken& special : names_)
+      for (size_t before = std::min(cut, special.text.size() - 1); before > 0 && !moved; before--) {
+        const size_t begin = cut - before;
+        const std::string_view there = text.substr(begin, special.text.size());
+        moved = std::string_view(special.text).starts_with(there);
+        if (moved) cut = tokenizer.last_cut(text.substr(0, begin));
+      }
+  }
+  return cut;
+}
+
+void encode_with_specials(const Tokenizer& tokenizer, std::string_view text, std::vector<int32_t>& out) {
+  SpecialText(tokenizer).encode(*tokenizer.encoder(), text, out);
+}
+
+}  // namespace megalith

@@ -1,0 +1,48 @@
+// Special tokens that are written out in a text, as <|user|> or the end of a text: where they stand, and the ids of a
+// text in which they are one token each.
+//
+// Immutable; any number of threads may use it at once.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizer.h"
+
+namespace megalith {
+
+enum class SpecialTexts {
+  ids,    // are their tokens, as in transformers
+  text,   // are text like any other
+  refuse  // make a document a bad one
+};
+
+class SpecialText {
+ public:
+  explicit SpecialText(const Tokenizer& tokenizer);
+
+  struct Place {
+    size_t begin, size;  // size 0: there is none
+    int32_t id;
+  };
+  // The first; of several that begin there, the longest.
+  Place first_in(std::string_view text) const;
+
+  // As Encoder::encode, with these tokens by their ids.
+  void encode(Encoder& encoder, std::string_view text, std::vector<int32_t>& out) const;
+
+  // A cut of a text, as of Tokenizer::last_cut, or an earlier one that lies in none of these tokens, of which the end
+  // may be in what follows.
+  size_t last_cut(const Tokenizer& tokenizer, std::string_view text) const;
+
+ private:
+  std::vector<SpecialToken> names_;
+  std::string first_bytes_;  // of the names
+};
+
+// For a text now and then.
+void encode_with_specials(const Tokenizer& tokenizer, std::string_view text, std::vector<int32_t>& out);
+
+}  // namespace megalith
