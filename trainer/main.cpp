@@ -13,6 +13,7 @@
 #include "trainer/job/signal_watch.h"
 #include "trainer/session/alone.h"
 #include "trainer/session/console.h"
+#include "trainer/session/machine.h"
 #include "trainer/session/open_session.h"
 #include "trainer/session/terminal.h"
 
@@ -66,6 +67,7 @@ int main(int argc, char** argv) {
       megalith::outlive_readers();
       megalith::outlive_launcher();
     }
+    megalith::check_stack();
     if (!line.communication().rendezvous.empty()) starting.reset();
     session = line.starts_ranks() ? std::make_unique<megalith::Alone>()
                                   : megalith::open_session(line.communication(), &argc, &argv);

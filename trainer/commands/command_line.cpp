@@ -196,6 +196,7 @@ int CommandLine::run(const Session& session) const {
   together(session, [&] {
     const std::string wrong = complaint();
     CHECK(wrong.empty(), "{}", wrong);
+    check_threads();
   });
   // Different commands communicate differently, and would wait for one another forever.
   const std::string command = help ? "--help" : cli_.get_subcommands().front()->get_name();

@@ -1,14 +1,65 @@
 #include "trainer/session/machine.h"
 
 #include <omp.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <fstream>
 
+#include "kernels/base/check.h"
+
 namespace megalith {
+
+namespace {
+
+// Of threads, the OpenMP library keeps a list on the stack.
+constexpr int most_threads = 1024;
+
+// The number of threads of the outermost level, as OMP_NUM_THREADS has it: a number, or a list of one for each level.
+// 0: it is none.
+int threads_in(const std::string& text) {
+  const size_t begin = text.find_first_not_of(" \t"), end = std::min(text.find(','), text.size());
+  int threads = 0;
+  if (begin == std::string::npos) return 0;
+  const auto [last, error] = std::from_chars(text.data() + begin, text.data() + end, threads);
+  const bool whole = text.find_first_not_of(" \t", static_cast<size_t>(last - text.data())) >= end;
+  return error == std::errc() && whole && threads <= most_threads ? std::max(threads, 0) : 0;
+}
+
+// Infinite where there is none.
+rlim_t limit_on(decltype(RLIMIT_STACK) resource) {
+  struct rlimit limit {};
+  return ::getrlimit(resource, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
+}
+
+}  // namespace
+
+void check_threads() {
+  const char* const text = std::getenv("OMP_NUM_THREADS");
+  CHECK(!text || threads_in(text) > 0,
+        "OMP_NUM_THREADS = {} is no number of threads from 1 to {}; set one, or unset it, and the cores are dealt out "
+        "among the ranks",
+        text, most_threads);
+}
+
+void check_stack() {
+  constexpr rlim_t least = 512 << 10;
+  const rlim_t limit = limit_on(RLIMIT_STACK);
+  CHECK(limit >= least,
+        "the stack of this process may have {} KiB, and the program takes up to {}; raise it (ulimit -s)", limit >> 10,
+        least >> 10);
+}
+
+void check_open_files() {
+  constexpr rlim_t least = 32;
+  const rlim_t limit = limit_on(RLIMIT_NOFILE);
+  CHECK(limit >= least, "this process may have {} files open, and a training takes up to {}; raise it (ulimit -n)",
+        limit, least);
+}
 
 int use_threads(int ranks_on_this_node) {
   if (std::getenv("OMP_NUM_THREADS")) return omp_get_max_threads();

@@ -10,6 +10,14 @@ namespace megalith {
 // machine dealt out among its ranks (and never more than this process may run on).
 int use_threads(int ranks_on_this_node);
 
+// Error where OMP_NUM_THREADS is no number of threads, or of more than any machine has cores for.
+void check_threads();
+
+// Errors where a limit of this process is below what the program takes: its stack, whoever calls; open files, of a
+// training.
+void check_stack();
+void check_open_files();
+
 // As the system names it: "Intel(R) Xeon(R) Platinum 8480+".
 std::string processor_name();
 
