@@ -74,6 +74,8 @@ void print(const PrepareReport& r, const PrepareOptions& options) {
   if (!r.left_out.empty()) fmt::print("left out of the folders: {}\n", to_text(r.left_out));
   if (r.bad_documents > 0)
     fmt::print("left out {}; the first: {}\n", counted(r.bad_documents, "bad document"), r.first_bad);
+  else if (options.skip_bad > 0)
+    fmt::print("left out no bad document, of which --skip-bad {} would leave out as many\n", options.skip_bad);
 }
 
 }  // namespace
