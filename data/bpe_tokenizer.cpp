@@ -93,7 +93,11 @@ class BpeTokenizer final : public Tokenizer {
     return in_run > 0 ? begin + in_run : 0;
   }
   void save(const std::string& folder) const override { write_tokenizer(vocabulary_, folder); }
-  std::string content() const override { return content_of(vocabulary_); }
+  std::string content() const override {
+    static const std::string of_bytes = content_of(make_byte_tokenizer()->as_bpe());
+    const std::string content = content_of(vocabulary_);
+    return content == of_bytes ? make_byte_tokenizer()->content() : content;
+  }
   BpeVocabulary as_bpe() const override { return vocabulary_; }
 
   std::vector<SpecialToken> special_tokens() const override {

@@ -15,11 +15,11 @@ std::vector<int64_t> samples_of(const std::vector<TokenStream>& streams, int64_t
   std::vector<int64_t> samples;
   for (const TokenStream& stream : streams) {
     samples.push_back((stream.size() - 1) / sequence_length);
-    CHECK(
-        samples.back() >= 1,
-        "{} holds {}, but one sample of sequence length {} takes {}; give more text or a sequence length of {} "
-        "or less",
-        stream.path(), counted(stream.size(), "token"), sequence_length, sequence_length + 1, std::max<int64_t>(stream.size() - 1, 1));
+    CHECK(samples.back() >= 1,
+          "{} holds {}, but one sample of sequence length {} takes {}; give more text or a sequence length of {} "
+          "or less",
+          stream.path(), counted(stream.size(), "token"), sequence_length, sequence_length + 1,
+          std::max<int64_t>(stream.size() - 1, 1));
   }
   return samples;
 }
@@ -49,6 +49,12 @@ void Loader::fill(int64_t first, int64_t count, std::span<int32_t> inputs, std::
     std::copy_n(tokens.begin(), length, inputs.begin() + static_cast<ptrdiff_t>(row));
     std::copy_n(tokens.begin() + 1, length, targets.begin() + static_cast<ptrdiff_t>(row));
   }
+}
+
+std::vector<int64_t> Loader::document_begins(int64_t n) const {
+  const Sample sample = order_.at(n);
+  const int64_t begin = sample.index * sequence_length_;
+  return streams_[sample.source].document_begins(begin, begin + sequence_length_);
 }
 
 std::string Loader::name_of(int64_t n) const {

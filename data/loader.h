@@ -28,9 +28,16 @@ class Loader {
   const SampleOrder& order() const { return order_; }
   int64_t num_samples() const;  // of one epoch of every stream
   int64_t sequence_length() const { return sequence_length_; }
+  // Tokens at the end of a stream that fill no sample, so that no epoch has them as targets.
+  int64_t left_out(size_t stream) const {
+    return streams_[stream].size() - 1 - order_.sizes()[stream] * sequence_length_;
+  }
 
   // Samples [first, first + count) of the run, as count rows of T. Both outputs are (count, T) and written in full.
   void fill(int64_t first, int64_t count, std::span<int32_t> inputs, std::span<int32_t> targets) const;
+
+  // Where in the n-th sample of the run a document begins, by the format: places behind its first token.
+  std::vector<int64_t> document_begins(int64_t n) const;
 
   // Which sample of its stream is the n-th of the run, 0 .. S-1; in words where there are several streams.
   int64_t sample_at(int64_t n) const { return order_.at(n).index; }

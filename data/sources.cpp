@@ -29,6 +29,14 @@ std::vector<std::string> shards_of(const std::string& prefix) {
   return token_files(as_pattern(prefix) + "-[0-9][0-9][0-9][0-9][0-9].bin");
 }
 
+// Of a folder that prepare wrote, the prefix of its tokens for this key; else the name as it is.
+std::string part_meant(const std::string& key, const std::string& name) {
+  std::error_code absent;
+  if (!fs::is_directory(name, absent) || (key != "data.train" && key != "data.validation")) return name;
+  const std::string prefix = (fs::path(name) / (key == "data.train" ? "train" : "validation")).string();
+  return is_file(prefix + ".bin") || !shards_of(prefix).empty() ? prefix : name;
+}
+
 // A decimal number in units of 1e-9; 0: it is none, or too large or too fine.
 int64_t billionths(const std::string& text) {
   const size_t point = std::min(text.find('.'), text.size());
@@ -69,17 +77,22 @@ std::vector<DataSource> parse_sources(const std::string& key, const std::string&
   return sources;
 }
 
-std::vector<std::string> matches_of(const std::string& name) {
+namespace {
+std::vector<std::string> files_there(const std::string& name) {
   if (name.empty()) return {};
   if (is_file(name)) return {name};
   if (is_pattern(name)) return token_files(name);
   if (is_file(name + ".bin")) return {name + ".bin"};
   return shards_of(name);
 }
+}  // namespace
 
-std::vector<std::string> files_of(const std::string& key, const std::string& name) {
-  check_is_path(name);
-  const std::vector<std::string> found = matches_of(name);
+std::vector<std::string> matches_of(const std::string& name) { return files_there(part_meant("data.train", name)); }
+
+std::vector<std::string> files_of(const std::string& key, const std::string& source) {
+  check_is_path(source);
+  const std::string name = part_meant(key, source);
+  const std::vector<std::string> found = files_there(name);
   std::error_code absent;
   if (found.empty() && fs::is_directory(name, absent)) {
     // One of `megalith prepare` also holds what is held out, which a pattern would take along.

@@ -31,7 +31,7 @@ class Reader {
 
 struct Index {
   format::Element element;
-  int64_t tokens, documents;
+  int64_t tokens, documents, sequences;
 };
 
 Index check_index(const MappedFile& file) {
@@ -57,7 +57,8 @@ Index check_index(const MappedFile& file) {
 
   Reader lengths = header, pointers = header;
   pointers.skip(sequences * sizeof(int32_t));
-  Index index{static_cast<format::Element>(code), 0, std::max<int64_t>(static_cast<int64_t>(bounds) - 1, 0)};
+  Index index{static_cast<format::Element>(code), 0, std::max<int64_t>(static_cast<int64_t>(bounds) - 1, 0),
+              static_cast<int64_t>(sequences)};
   for (uint64_t i = 0; i < sequences; i++) {
     const auto length = lengths.next<int32_t>();
     const auto pointer = pointers.next<int64_t>();
@@ -80,6 +81,46 @@ Index check_index(const MappedFile& file) {
   return index;
 }
 
+// Tokens with the document bounds of their index.
+class IndexedTokens final : public TokenSource {
+ public:
+  IndexedTokens(std::unique_ptr<TokenSource> tokens, std::unique_ptr<MappedFile> index, const Index& checked)
+      : tokens_(std::move(tokens)),
+        index_(std::move(index)),
+        sequences_(checked.sequences),
+        documents_(checked.documents),
+        width_(format::bytes_of(checked.element)) {}
+
+  int64_t size() const override { return tokens_->size(); }
+  int32_t max_possible_token() const override { return tokens_->max_possible_token(); }
+  void read(int64_t begin, std::span<int32_t> out) const override { tokens_->read(begin, out); }
+  int32_t max_token(int64_t begin, int64_t end) const override { return tokens_->max_token(begin, end); }
+
+  std::optional<int64_t> document_after(int64_t at) const override {
+    int64_t low = 0, high = documents_;  // the first document that begins behind `at` is among [low, high]
+    while (low < high) {
+      const int64_t middle = (low + high) / 2;
+      begin_of(middle) > at ? high = middle : low = middle + 1;
+    }
+    return begin_of(low);
+  }
+
+ private:
+  int64_t begin_of(int64_t document) const {
+    const int64_t pointers = static_cast<int64_t>(format::header_bytes) + sequences_ * int64_t{sizeof(int32_t)};
+    int64_t sequence = 0, pointer = 0;
+    if (document == documents_) return size();
+    index_->read(pointers + (sequences_ + document) * int64_t{sizeof(int64_t)}, &sequence, sizeof sequence);
+    if (sequence == sequences_) return size();
+    index_->read(pointers + sequence * int64_t{sizeof(int64_t)}, &pointer, sizeof pointer);
+    return pointer / width_;
+  }
+
+  std::unique_ptr<TokenSource> tokens_;
+  std::unique_ptr<MappedFile> index_;
+  int64_t sequences_, documents_, width_;
+};
+
 }  // namespace
 
 bool is_megatron_index(const std::string& path) {
@@ -93,8 +134,8 @@ bool is_megatron_index(const std::string& path) {
 std::unique_ptr<TokenSource> open_megatron(const std::string& bin_path, const std::string& idx_path,
                                            int64_t& documents) {
   Index index{};
-  const MappedFile idx(idx_path);
-  idx.reading([&] { index = check_index(idx); });
+  auto idx = std::make_unique<MappedFile>(idx_path);
+  idx->reading([&] { index = check_index(*idx); });
   auto bin = std::make_unique<MappedFile>(bin_path);
   const int64_t want = index.tokens * format::bytes_of(index.element);
   CHECK(
@@ -103,8 +144,12 @@ std::unique_ptr<TokenSource> open_megatron(const std::string& bin_path, const st
       "prepare the text again",
       bin_path, bin->bytes().size(), idx_path, index.tokens, format::bytes_of(index.element), want);
   documents = index.documents;
-  if (index.element == format::Element::uint16) return std::make_unique<PackedTokens<uint16_t>>(std::move(bin), 0);
-  return std::make_unique<PackedTokens<int32_t>>(std::move(bin), 0);
+  std::unique_ptr<TokenSource> tokens;
+  if (index.element == format::Element::uint16)
+    tokens = std::make_unique<PackedTokens<uint16_t>>(std::move(bin), 0);
+  else
+    tokens = std::make_unique<PackedTokens<int32_t>>(std::move(bin), 0);
+  return std::make_unique<IndexedTokens>(std::move(tokens), std::move(idx), index);
 }
 
 }  // namespace megalith

@@ -38,6 +38,14 @@ class JoinedTokens final : public TokenSource {
                     out = out.subspan(count);
                   });
   }
+  // Files end with their documents.
+  std::optional<int64_t> document_after(int64_t at) const override {
+    const auto part = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), at) - ends_.begin());
+    if (part == parts_.size()) return size();
+    const int64_t first = ends_[part] - parts_[part]->size();
+    const std::optional<int64_t> found = parts_[part]->document_after(at - first);
+    return found ? std::optional(first + *found) : std::nullopt;
+  }
   int32_t max_token(int64_t begin, int64_t end) const override {
     int32_t most = 0;
     for_each_part(begin, end, [&](const TokenSource& part, int64_t from, int64_t to) {
@@ -122,6 +130,13 @@ int32_t TokenStream::max_token(int64_t begin, int64_t end) const {
   CHECK(0 <= begin && begin < end && end <= size(), "the largest of tokens [{}, {}) of {}, which holds {}", begin, end,
         path_, size());
   return source_->max_token(begin, end);
+}
+
+std::vector<int64_t> TokenStream::document_begins(int64_t begin, int64_t end) const {
+  std::vector<int64_t> begins;
+  for (std::optional<int64_t> at = source_->document_after(begin); at && *at < end; at = source_->document_after(*at))
+    begins.push_back(*at - begin);
+  return begins;
 }
 
 }  // namespace megalith

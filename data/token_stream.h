@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,6 +31,9 @@ class TokenSource {
   virtual int32_t max_token(int64_t begin, int64_t end) const = 0;
   // The largest id the element type could hold.
   virtual int32_t max_possible_token() const = 0;
+  // The first token behind `at` at which the format says that a document begins; size() where none does any more.
+  // Nothing where a format knows no documents.
+  virtual std::optional<int64_t> document_after(int64_t) const { return {}; }
 };
 
 constexpr int64_t unknown_documents = -1;
@@ -54,6 +58,8 @@ class TokenStream {
   bool is_raw() const { return raw_; }  // nothing says that (some of) these are uint16 tokens, they were taken for it
   void read(int64_t begin, std::span<int32_t> out) const;  // tokens [begin, begin + out.size())
   int32_t max_token(int64_t begin, int64_t end) const;     // scans [begin, end) at memory speed
+  // Where, from `begin` on, the format says that documents begin in (begin, end); none where it knows no documents.
+  std::vector<int64_t> document_begins(int64_t begin, int64_t end) const;
 
  private:
   TokenStream() = default;

@@ -33,6 +33,7 @@ void prepare_bad_inputs(const Scratch& scratch) {
   llmc.replace(0, sizeof header, reinterpret_cast<const char*>(header), sizeof header);
   write_file(scratch / "llmc.bin", llmc + tokens.substr(0, 400));
   write_file(scratch / "pair/train.bin", tokens);
+  for (const char* name : {"two/a.bin", "two/b.bin"}) write_file(scratch / name, tokens);
   write_file(scratch / "pair/train.idx", std::string("MMIDIDX\0\0", 9) + std::string(30, '\x01'));
   fs::create_directory(scratch / "no_tokenizer");
   ASSERT_EQ(::mkfifo((scratch / "pipe.bin").c_str(), 0600), 0);
@@ -132,8 +133,12 @@ const std::vector<BadInputCase>& bad_input_cases() {
        {"data.train = run is a folder", "run/*.bin"}},
       {"tokens_are_a_prepared_folder",
        2,
-       train_with({new_run, "data.train=data"}),
-       {"data.train = data is a folder", "name the file in it, data/train.bin"}},
+       {"evaluate", "--checkpoint", "run", "--data", "data"},
+       {"--data = data is a folder", "name the file in it, data/validation.bin"}},
+      {"held_out_is_trained_on",
+       2,
+       train_with({new_run, "data.train=two/*.bin", "data.validation=two/b.bin"}),
+       {"data.train contains two/b.bin, a file of data.validation = two/b.bin"}},
       {"empty_tokens", 2, train_with({new_run, "data.train=empty.bin"}), {"empty.bin", "0 bytes"}},
       {"truncated_raw", 2, train_with({new_run, "data.train=odd.bin"}), {"odd.bin", "1001 bytes", "truncated"}},
       {"truncated_llmc", 2, train_with({new_run, "data.train=llmc.bin"}), {"llmc.bin", "5000"}},
@@ -247,7 +252,7 @@ const std::vector<BadInputCase>& bad_input_cases() {
 
       // The other commands.
       {"no_command", 0, {}, {"no command", "--help"}},
-      {"no_arguments", 2, {"train"}, {"config is required (TOML file)", "--help"}},
+      {"no_arguments", 2, {"train"}, {"config is required (TOML file, or a run folder)", "--help"}},
       {"plan_without_ranks", 0, {"plan", "config.toml"}, {"--ranks is missing", "hardware.profile"}},
       {"plan_without_profile", 0, {"plan", "config.toml", "hardware.profile=no/such.toml"}, {"no/such.toml", "path"}},
       {"plan_no_ranks", 0, {"plan", "config.toml", "--ranks", "0"}, {"--ranks 0", "at least one"}},

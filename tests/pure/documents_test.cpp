@@ -150,6 +150,26 @@ TEST(IsolatedDocuments, AreTheSameBitsWhateverIsRecomputed) {
   }
 }
 
+// A format may know where documents end that no token ends.
+TEST(IsolatedDocuments, ByPlacesAreTheSameBitsAsByTokens) {
+  Config config = packed_config();
+  const Trained by_token = one_step(config, feed_packed(config));
+  const int64_t T = config.batch.sequence_length;
+  config.data.end_of_text = config.model.vocab - 1;
+  for (int64_t i = 0; i <= T * config.batch.global_batch_size; i++)
+    ASSERT_NE(packed_token(i, config.model.vocab), config.data.end_of_text) << "no token ends a document now";
+  const auto begins = [T, documents = documents_of(config)](int64_t sequence) {
+    std::vector<int64_t> places;
+    for (const Interval& d : documents)
+      if (d.begin / T == sequence && d.begin % T > 0) places.push_back(d.begin % T);
+    return places;
+  };
+  const Trained by_place = one_step(config, {feed_packed(config).fill, begins});
+  EXPECT_EQ(by_place.loss, by_token.loss);
+  EXPECT_EQ(by_place.evaluated, by_token.evaluated);
+  EXPECT_EQ(by_place.gradients, by_token.gradients);
+}
+
 // A text without ends is one that nobody asked to keep apart.
 TEST(IsolatedDocuments, WithoutAnEndAreTheSameBits) {
   Config config = packed_config();
@@ -157,7 +177,7 @@ TEST(IsolatedDocuments, WithoutAnEndAreTheSameBits) {
   config.data.end_of_text = config.model.vocab - 1;  // which no document has
   const Feed feed = [read = feed_packed(config), end = static_cast<int32_t>(config.data.end_of_text)](
                         Interval sequences, Tensor tokens, Tensor targets) {
-    read(sequences, tokens, targets);
+    read.fill(sequences, tokens, targets);
     for (int64_t i = 0; i < tokens.numel(); i++)
       if (tokens.data<int32_t>()[i] == end) tokens.data<int32_t>()[i] = 1;
   };

@@ -257,9 +257,9 @@ TEST_F(InferenceTest, ATokenizerLargerThanTheModelIsRefused) {
   EXPECT_NE(message.find("200"), std::string::npos) << message;
 }
 
-TEST_F(InferenceTest, EvaluatesEverySampleOnce) {
+TEST_F(InferenceTest, EvaluatesEveryTargetOnce) {
   std::mt19937 random(8);
-  std::vector<uint16_t> tokens(7 * 41 + 4);  // 41 samples of 7, and a rest
+  std::vector<uint16_t> tokens(7 * 41 + 4);  // 41 windows of 7, and one of 3
   for (uint16_t& t : tokens) t = static_cast<uint16_t>(random() % 257);
   tokens[8] = end_of_text;
   const std::string path = folder_ + "/tokens.bin";
@@ -278,14 +278,17 @@ TEST_F(InferenceTest, EvaluatesEverySampleOnce) {
     last = share;
   });
   EXPECT_EQ(last, 1);
-  EXPECT_NEAR(all.loss, twin_loss(41), 1e-5);
-  EXPECT_EQ(all.tokens, 41 * 7);
-  EXPECT_EQ(all.bytes, 41 * 7 - std::count(tokens.begin() + 1, tokens.begin() + 41 * 7 + 1, end_of_text))
+  const std::vector<std::vector<int32_t>> rest{{tokens.end() - 4, tokens.end()}};
+  EXPECT_NEAR(all.loss, (41 * 7 * twin_loss(41) + 3 * plain_.loss(rest, {})) / (41 * 7 + 3), 1e-5);
+  EXPECT_EQ(all.tokens, 41 * 7 + 3);
+  EXPECT_EQ(all.windows, 42);
+  EXPECT_EQ(all.bytes, 41 * 7 + 3 - std::count(tokens.begin() + 1, tokens.end(), end_of_text))
       << "the end of a text is no byte";
   const EvaluationResult some = inference.evaluate(path, 7, 5, [](double) {});
   EXPECT_NEAR(some.loss, twin_loss(5), 1e-5);
   EXPECT_EQ(some.tokens, 35);
-  EXPECT_EQ(inference.evaluate(path, 0, 0, [](double) {}).tokens, 24 * 12) << "as long as the context";
+  EXPECT_EQ(some.all_windows, 42);
+  EXPECT_EQ(inference.evaluate(path, 0, 0, [](double) {}).windows, 25) << "as long as the context";
   EXPECT_NE(message_of([&] { inference.evaluate(path, 13, 0, [](double) {}); }).find("context is 12"),
             std::string::npos);
 }

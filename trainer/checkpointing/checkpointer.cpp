@@ -74,7 +74,9 @@ void check_start(const Config& config, const Course& course) {
     check(newest, CheckpointReader(newest).manifest());
   } else {
     if (checkpoint.resume != "never") check_none_was_complete(checkpoint.directory, listing.skipped);
-    if (!checkpoint.init_from.empty()) open_initial_weights(config);
+    if (!checkpoint.init_from.empty())
+      check_same_tokenizer("checkpoint.init_from = " + checkpoint.init_from, open_initial_weights(config),
+                           course.tokenizer, course.tokenizer_name);
   }
 }
 
@@ -153,6 +155,7 @@ Saving::Task Checkpointer::task(const Progress& progress, bool keep_all, std::ve
                 {"good_steps", history.good_steps},
                 {"model", describe_model(config_.model)},
                 {"config", to_toml(config_)}};
+  task.state["init_from"] = resumed_.is_object() ? resumed_.value("init_from", "") : config_.checkpoint.init_from;
   task.state.update(progress.sanity.to_json());
   task.state.update(describe_tokenizer(config_.data.tokenizer.empty() ? "" : run_tokenizer(config_),
                                        checkpoint_path(directory, progress.step)));
@@ -251,6 +254,20 @@ Progress Checkpointer::load(CheckpointReader& reader) {
   return progress;
 }
 
+namespace {
+
+// The weights that a run began from are those that it began from, whatever its config says later.
+void say_unused_init_from(const CheckpointConfig& checkpoint, const std::string& resumed, const nlohmann::json& state) {
+  const std::string began = state.value("init_from", "");
+  if (checkpoint.init_from.empty() || checkpoint.init_from == began) return;
+  log_warning(
+      "checkpoint.init_from = {} has no effect: the run goes on from {}{}; for a run from other weights choose another "
+      "run.output",
+      checkpoint.init_from, resumed, began.empty() ? "" : ", and began from " + began);
+}
+
+}  // namespace
+
 std::optional<Progress> Checkpointer::resume() {
   const CheckpointConfig& checkpoint = config_.checkpoint;
   const std::string& wanted = checkpoint.resume;
@@ -316,6 +333,7 @@ std::optional<Progress> Checkpointer::resume() {
         for (const std::string& bad : unreadable) log_warning("{} is now {}", bad, set_aside(bad));
     });
     trainer_.weights_loaded();
+    if (session_.rank() == 0) say_unused_init_from(checkpoint, path, reader->manifest().state);
     resumed_ = reader->manifest().state;
     resumed_at_ = progress;
     if (changed) progress.sanity.forget_losses();

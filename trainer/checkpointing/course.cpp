@@ -28,6 +28,11 @@ std::string describe(const std::vector<Course::Source>& sources) {
   return text;
 }
 
+// Checkpoints had none of it once.
+int64_t left_out_of(const nlohmann::json& source) {
+  return source.contains("left_out") ? whole_number(source.at("left_out")) : 0;
+}
+
 bool same_data(const std::vector<Course::Source>& a, const std::vector<Course::Source>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Course::Source& x, const Course::Source& y) {
     return x.content == y.content && x.share == y.share;
@@ -51,7 +56,8 @@ Course course_of(const Config& config, const Tokenizer* tokenizer, const Loader&
   const SampleOrder& order = data.order();
   for (size_t i = 0; i < data.streams().size(); i++) {
     const std::string& name = data.streams()[i].path();
-    course.sources.push_back({name, content_of_source(name), order.blend().shares()[i], order.sizes()[i]});
+    course.sources.push_back(
+        {name, content_of_source(name), order.blend().shares()[i], order.sizes()[i], data.left_out(i)});
   }
   for (const auto& [key, value] : key_values(config))
     if (matters(key, config)) course.settings[key] = value;
@@ -61,7 +67,11 @@ Course course_of(const Config& config, const Tokenizer* tokenizer, const Loader&
 nlohmann::json to_json(const Course& course) {
   nlohmann::json sources = nlohmann::json::array();
   for (const Course::Source& s : course.sources)
-    sources.push_back({{"name", s.name}, {"content", s.content}, {"share", s.share}, {"samples", s.samples}});
+    sources.push_back({{"name", s.name},
+                       {"content", s.content},
+                       {"share", s.share},
+                       {"samples", s.samples},
+                       {"left_out", s.left_out}});
   return {{"tokenizer", course.tokenizer},
           {"tokenizer_name", course.tokenizer_name},
           {"sources", sources},
@@ -74,7 +84,7 @@ Course course_from(const nlohmann::json& json) {
   course.tokenizer_name = json.at("tokenizer_name").get<std::string>();
   for (const nlohmann::json& s : json.at("sources"))
     course.sources.push_back({s.at("name").get<std::string>(), s.at("content").get<std::string>(),
-                              whole_number(s.at("share")), whole_number(s.at("samples"))});
+                              whole_number(s.at("share")), whole_number(s.at("samples")), left_out_of(s)});
   course.settings = json.at("settings").get<std::map<std::string, std::string>>();
   return course;
 }
@@ -135,6 +145,7 @@ OrderRecord order_from(const nlohmann::json& json) {
     record.names.push_back(source.at("name").get<std::string>());
     shares.push_back(whole_number(source.at("share")));
     sizes.push_back(whole_number(source.at("samples")));
+    record.left_out.push_back(left_out_of(source));
   }
   record.step = whole_number(json.at("step"));
   record.sample = whole_number(json.at("sample"));
@@ -148,7 +159,7 @@ nlohmann::json orders_with(const nlohmann::json& state, int64_t step, int64_t sa
   if (state.is_object() && state.contains("orders")) orders = state.at("orders");
   nlohmann::json sources = nlohmann::json::array();
   for (const Course::Source& s : here.sources)
-    sources.push_back({{"name", s.name}, {"share", s.share}, {"samples", s.samples}});
+    sources.push_back({{"name", s.name}, {"share", s.share}, {"samples", s.samples}, {"left_out", s.left_out}});
   const nlohmann::json now{{"step", step},
                            {"sample", sample},
                            {"shuffle", here.settings.at("data.shuffle") == "true"},
@@ -156,7 +167,8 @@ nlohmann::json orders_with(const nlohmann::json& state, int64_t step, int64_t sa
                            {"sources", sources}};
   const auto without = [](nlohmann::json record) {
     for (const char* key : {"step", "sample"}) record.erase(key);
-    for (nlohmann::json& source : record.at("sources")) source.erase("name");
+    for (nlohmann::json& source : record.at("sources"))
+      for (const char* key : {"name", "left_out"}) source.erase(key);
     return record;
   };
   if (orders.empty() || without(orders.back()) != without(now)) orders.push_back(now);

@@ -19,7 +19,8 @@ struct Course {
     std::string name;     // as data.train has it; not compared, files may move
     std::string content;  // of its files, see trainer/job/content.h
     int64_t share = 1;
-    int64_t samples = 0;  // of an epoch
+    int64_t samples = 0;   // of an epoch
+    int64_t left_out = 0;  // tokens of an epoch that fill no sample
   };
   std::string tokenizer;       // hash of its content; empty: none is known
   std::string tokenizer_name;  // its folder and size, for messages
@@ -48,6 +49,7 @@ std::vector<std::string> check_course(const std::string& what, const nlohmann::j
 struct OrderRecord {
   int64_t step = 0, sample = 0;  // completed steps and samples trained on when it began
   std::vector<std::string> names;
+  std::vector<int64_t> left_out{};  // tokens of each source; empty: not known
   SampleOrder order{{1}, Blend({1}), false, 0};
 };
 OrderRecord order_from(const nlohmann::json& json);

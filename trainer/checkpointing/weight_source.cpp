@@ -16,7 +16,23 @@ namespace megalith {
 
 namespace {
 namespace fs = std::filesystem;
+
+// Of the tokenizer in a folder; empty where there is none, or none that is understood.
+std::string hash_of_folder(const std::string& folder) {
+  std::error_code absent;
+  if (folder.empty() || !fs::is_directory(folder, absent)) return "";
+  try {
+    return hash_of(*load_tokenizer(folder));
+  } catch (const Error&) {
+    return "";  // whoever uses it is told
+  }
 }
+
+std::string trained_tokenizer(const Manifest& manifest) {
+  return manifest.state.value(nlohmann::json::json_pointer("/course/tokenizer"), std::string());
+}
+
+}  // namespace
 
 std::string find_weights(const std::string& path) {
   check_path(path);
@@ -59,8 +75,10 @@ WeightSource open_weights(const std::string& path) {
     source.tokenizer = tokenizer_of(reader->manifest(), source.path);
     source.end_of_documents = end_of_documents_of(reader->manifest());
     source.dropout = dropout_of(reader->manifest());
+    source.tokenizer_hash = trained_tokenizer(reader->manifest());
     source.tensors = std::move(reader);
   }
+  if (source.tokenizer_hash.empty()) source.tokenizer_hash = hash_of_folder(source.tokenizer);
   return source;
 }
 
@@ -123,15 +141,12 @@ nlohmann::json describe_tokenizer(const std::string& folder, const std::string& 
 std::string tokenizer_of(const Manifest& manifest, const std::string& checkpoint) {
   const auto text = [&](const char* key) { return manifest.state.value(key, std::string()); };
   const std::string beside = text("tokenizer_from_here"), recorded = text("tokenizer");
-  const std::string known = manifest.state.value(nlohmann::json::json_pointer("/course/tokenizer"), std::string());
+  const std::string known = trained_tokenizer(manifest);
   const auto fits = [&](const std::string& folder) {
     std::error_code absent;
     if (folder.empty() || !fs::is_directory(folder, absent)) return false;
-    try {
-      return known.empty() || hash_of(*load_tokenizer(folder)) == known;
-    } catch (const Error&) {
-      return false;
-    }
+    const std::string hash = hash_of_folder(folder);
+    return !hash.empty() && (known.empty() || hash == known);
   };
   if (!beside.empty()) {
     const std::string moved = (fs::absolute(checkpoint) / beside).lexically_normal().string();
@@ -139,6 +154,14 @@ std::string tokenizer_of(const Manifest& manifest, const std::string& checkpoint
   }
   std::error_code absent;
   return fits(recorded) || !fs::is_directory(recorded, absent) ? recorded : "";
+}
+
+void check_same_tokenizer(const std::string& what, const WeightSource& weights, const std::string& hash,
+                          const std::string& name) {
+  CHECK(weights.tokenizer_hash.empty() || hash.empty() || weights.tokenizer_hash == hash,
+        "{} was trained with another tokenizer{} than {}: to its model the tokens mean other text; prepare the text "
+        "with the tokenizer of the weights, or use other weights",
+        what, weights.tokenizer.empty() ? "" : ", that in " + weights.tokenizer + ",", name);
 }
 
 void check_same_model(const std::string& what, const ModelConfig& there, const ModelConfig& here) {

@@ -17,6 +17,7 @@ struct WeightSource {
   std::string path;                         // of what was found
   ModelConfig model;                        // its shape
   std::string tokenizer;                    // folder; empty when none is known
+  std::string tokenizer_hash;               // of the one that they were trained with; empty when it is not known
   std::unique_ptr<TensorSource> tensors;    // the weights under parameters_path
   std::optional<int64_t> end_of_documents;  // as below
   std::optional<double> dropout;            // of a training that goes on from there; none: it is not one number
@@ -52,6 +53,11 @@ std::string tokenizer_of(const Manifest& manifest, const std::string& checkpoint
 
 // The run folder's copy of its tokenizer.
 std::string run_tokenizer(const Config& config);
+
+// Throws Error where it is known that these weights, `what` in the message, were trained with another tokenizer than
+// the one of this hash, which `name` names.
+void check_same_tokenizer(const std::string& what, const WeightSource& weights, const std::string& hash,
+                          const std::string& name);
 
 // Throws Error, naming the keys, unless both are the same shape of model; `what` begins the message.
 void check_same_model(const std::string& what, const ModelConfig& there, const ModelConfig& here);

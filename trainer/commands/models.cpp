@@ -157,7 +157,10 @@ int evaluate(const EvaluateOptions& o, const Session& session) {
   if (session.rank() != 0) return 0;
   fmt::print("loss {:.8f} nats a token over {} tokens", r.loss, r.tokens);
   if (r.bytes > 0) fmt::print(", {:.4f} bits per byte", bits_per_byte(r.loss, r.tokens, r.bytes));
-  fmt::print("{}\n", r.documents_apart ? "; documents kept apart, as in training" : "");
+  if (r.windows < r.all_windows) fmt::print("; the first {} of {}", r.windows, counted(r.all_windows, "window"));
+  if (r.documents_apart)
+    fmt::print("; documents kept apart, as in training{}", r.documents == 0 ? ", but none was found to end" : "");
+  fmt::print("\n");
   return 0;
 }
 
@@ -202,7 +205,7 @@ Command evaluate_command(CLI::App& cli) {
                   "{\"text\"}, whose last word is the answer; scored as by lm-evaluation-harness");
   app->add_option("--items", o->items, "with --choices: file for what each question got, JSON lines");
   add_number(app, "--sequence-length", o->sequence_length, "of --data; 0: the model's context");
-  add_number(app, "--sequences", o->sequences, "of --data: only this many, from the first on; 0: all");
+  add_number(app, "--sequences", o->sequences, "of --data: only this many windows, from the first on; 0: all");
   return {
       app, {}, [o](const Session& session) { return evaluate(*o, session); }, [o] { return o->model.communication(); }};
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "trainer/checkpointing/course.h"
 #include "trainer/inference/engine.h"
 #include "trainer/inference/inference.h"
 #include "trainer/step/text_data.h"
@@ -61,7 +62,7 @@ struct Tally {
 EvaluationResult Inference::evaluate(const std::string& data, int64_t T, int64_t limit,
                                      const std::function<void(double)>& progress) {
   const int64_t length = T > 0 ? T : weights_.model.context;
-  std::optional<Loader> loader;
+  std::optional<Windows> windows;
   Config config;
   int64_t sequences = 0;
   const auto config_in = [&](int64_t microbatch) {
@@ -73,17 +74,25 @@ EvaluationResult Inference::evaluate(const std::string& data, int64_t T, int64_t
   together(session_, [&] {
     CHECK(length <= weights_.model.context, "sequences of {} tokens, but the model's context is {}", length,
           weights_.model.context);
+    for (const auto& [source, folder, made_by] : tokenizers_beside("--data", data))
+      check_same_tokenizer(weights_.path, weights_, hash_of(*made_by),
+                           "that in " + folder + ", with which --data = " + source + " was prepared");
     config = config_in(1);
-    loader = open_data("--data", data, config, false, session_.rank(), session_.size());
-    sequences = limit > 0 ? std::min(limit, loader->num_samples()) : loader->num_samples();
+    windows = open_windows("--data", data, config, session_.rank(), session_.size());
+    sequences = limit > 0 ? std::min(limit, windows->size()) : windows->size();
     config = config_in(std::clamp<int64_t>(4096 / length, 1, sequences));
   });
-  const Feed read = feed_from(*loader, 0, weights_.model.vocab);
-  const double loss = evaluate(config, sequences, read, progress, {});
-  return {.loss = loss,
-          .tokens = sequences * length,
-          .bytes = tokenizer_ ? target_bytes(*loader, sequences, *tokenizer_) : 0,
-          .documents_apart = config.data.isolate_documents};
+  const double mean = evaluate(config, sequences, feed_from(*windows, weights_.model.vocab), progress, {});
+  // That is of all places, and those behind the end of a text have no loss.
+  const int64_t targets = windows->targets(sequences);
+  return {.loss = mean * (static_cast<double>(sequences * length) / static_cast<double>(targets)),
+          .tokens = targets,
+          .bytes = tokenizer_ ? target_bytes(*windows, sequences, *tokenizer_) : 0,
+          .windows = sequences,
+          .all_windows = windows->size(),
+          .documents_apart = config.data.isolate_documents,
+          .documents =
+              config.data.isolate_documents ? count_documents(windows->streams(), config.data.end_of_text).begins : 0};
 }
 
 std::vector<Answered> Inference::answer(const std::vector<Question>& questions,
@@ -152,13 +161,13 @@ double Inference::evaluate(const Config& config, int64_t sequences, const Feed& 
   Engine<Stage> engine(config, session_, device_.world, device_.ranks, *weights_.tensors, build, rehearse);
   BatchPlan batch = engine.plan.batch;
   batch.batch = sequences;
-  const Feed feed = [&](Interval part, Tensor tokens, Tensor targets) {
+  const auto fill_and_tell = [&](Interval part, Tensor tokens, Tensor targets) {
     if (part.begin > 0 && part.size() > 0 && session_.rank() == 0)
       progress(static_cast<double>(part.begin) / static_cast<double>(sequences));
-    read(part, tokens, targets);
+    read.fill(part, tokens, targets);
   };
   Stream& s = engine.runtime->stream;
-  engine.worker->evaluate({.feed = feed, .batch = batch, .dropout = {}});
+  engine.worker->evaluate({.feed = {fill_and_tell, read.begins}, .batch = batch, .dropout = {}});
   const Tensor sum = engine.worker->loss();
   if (engine.plan.tensor.rank != 0) fill(s, sum, 0);  // the others of its group count the same
   engine.runtime->mesh.channel(Channel::world).all_reduce(s, sum, Reduce::sum).wait();

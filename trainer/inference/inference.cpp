@@ -1,5 +1,6 @@
 #include "trainer/inference/inference.h"
 
+#include "trainer/checkpointing/course.h"
 #include "trainer/job/agreement.h"
 
 namespace megalith {
@@ -43,6 +44,8 @@ Inference::Inference(const std::string& path, const std::string& tokenizer, cons
           "the tokenizer in {} has {} ids, but the model in {} knows {}; give the tokenizer it was trained with by "
           "--tokenizer",
           tokenizer_path, tokenizer_->vocab_size(), weights_.path, weights_.model.vocab);
+    if (!tokenizer.empty() && tokenizer_)
+      check_same_tokenizer(weights_.path, weights_, hash_of(*tokenizer_), "--tokenizer " + tokenizer);
     layout_ = layout_of(weights_.model, options);
   });
   device_ = choose_device(layout_, session);

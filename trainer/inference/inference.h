@@ -41,7 +41,9 @@ struct EvaluationResult {
   double loss = 0;  // nats a token
   int64_t tokens = 0;
   int64_t bytes = 0;  // of text; 0 without a tokenizer
+  int64_t windows = 0, all_windows = 0;
   bool documents_apart = false;
+  int64_t documents = 0;  // that begin within the first tokens, where they are kept apart
 };
 
 // The weights of one of our checkpoints, or of a Hugging Face GPT-2 folder, on the ranks of a session. All calls are
@@ -66,7 +68,8 @@ class Inference {
                           const std::function<void(size_t, int64_t, std::string_view)>& out,
                           const std::function<void(size_t, int64_t)>& end = {});
 
-  // Mean loss over a token file: every sample of length T (0: the model's context) once, or the first `limit` of them.
+  // Mean loss over a token file, every target once: in windows of T tokens (0: the model's context), of which the last
+  // may be shorter, or in the first `limit` of them.
   // Documents are kept apart if the weights say that they were in training.
   EvaluationResult evaluate(const std::string& data, int64_t T, int64_t limit,
                             const std::function<void(double)>& progress);

@@ -2,6 +2,8 @@
 // count in each of them (kernels/embedding.h).
 #pragma once
 
+#include <vector>
+
 #include "kernels/base/tensor.h"
 
 namespace megalith {
@@ -11,5 +13,8 @@ namespace megalith {
 // next begins behind it: as in Megatron-LM's get_ltor_masks_and_position_ids (megatron/training/utils.py), under
 // reset_attention_mask and reset_position_ids, whose loss counts all targets, as ours does.
 void find_documents(Tensor starts, Tensor tokens, int32_t end_of_text);
+
+// The same for documents that are known to begin at these places of a row as well, in their order.
+void begin_documents(Tensor starts, int64_t row, const std::vector<int64_t>& places);
 
 }  // namespace megalith

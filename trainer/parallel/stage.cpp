@@ -144,8 +144,12 @@ void Stage::load(const Instruction& i) {
   const Interval sequences = batch_.batch.sequences(i.microbatch);
   const Batch& b = batch(i);
   runtime_.stream.upload("load_tokens", {b.tokens, b.targets, b.starts, b.drawn}, [&](std::span<const Tensor> host) {
-    batch_.feed(sequences, host[0], host[1]);
-    if (plan_.isolates_documents) find_documents(host[2], host[0], plan_.end_of_text);
+    batch_.feed.fill(sequences, host[0], host[1]);
+    if (plan_.isolates_documents) {
+      find_documents(host[2], host[0], plan_.end_of_text);
+      for (int64_t s = sequences.begin; s < sequences.end && batch_.feed.begins; s++)
+        begin_documents(host[2], s - sequences.begin, batch_.feed.begins(s));
+    }
     if (plan_.draws_from_memory) write_drawn(host[3], dropout(i));
   });
 }

@@ -19,9 +19,21 @@
 
 namespace megalith {
 
-// Writes sequences [begin, end) of the current batch to the first rows of tokens and targets (B*T, i32), and masks the
-// rest (token 0, target -1). Runs on the host, in its memory.
-using Feed = std::function<void(Interval sequences, Tensor tokens, Tensor targets)>;
+// Where a batch comes from. Runs on the host, in its memory.
+struct Feed {
+  // Writes sequences [begin, end) of the current batch to the first rows of tokens and targets (B*T, i32), and masks
+  // the rest (token 0, target -1).
+  using Fill = std::function<void(Interval sequences, Tensor tokens, Tensor targets)>;
+  // Where in a sequence of the batch documents begin that do not begin with it, as the data says beside its tokens.
+  using Begins = std::function<std::vector<int64_t>(int64_t sequence)>;
+
+  Feed() = default;
+  template <std::invocable<Interval, Tensor, Tensor> F>
+  Feed(F by, Begins known = {}) : fill(std::move(by)), begins(std::move(known)) {}
+
+  Fill fill;
+  Begins begins;  // empty: by the token that ends a document alone
+};
 
 // Sees the tensors of a training step as they are computed, under names that every layout uses: "embedding" (the input
 // of the first block), "h.3" (the output of block 3), "loss" (by row) going forward, "d h.3" and "d embedding" (the

@@ -20,16 +20,15 @@ std::string tokenizer_beside(const std::string& source) {
   return (std::filesystem::path(files.empty() ? source : files.front()).parent_path() / "tokenizer").string();
 }
 
-// The tokenizers of the other sources of a blend are this one, if they are known.
-void check_same_beside(const DataConfig& data, const std::string& path, const Tokenizer& tokenizer) {
-  for (const DataSource& source : parse_sources("data.train", data.train)) {
-    const std::string other = tokenizer_beside(source.name);
-    if (other == path || !std::filesystem::is_directory(other)) continue;
-    CHECK(load_tokenizer(other)->content() == tokenizer.content(),
-          "data.train: {} was prepared with the tokenizer in {}, which is another than that in {}; prepare all sources "
-          "with one, as in `megalith prepare --tokenizer {}`",
-          source.name, other, path, path);
-  }
+// The tokenizers of sources are this one, if they are known.
+void check_same_beside(const std::string& key, const std::string& sources, const std::string& path,
+                       const Tokenizer& tokenizer) {
+  for (const auto& [source, other, made_by] : tokenizers_beside(key, sources))
+    CHECK(
+        made_by->content() == tokenizer.content(),
+        "{}: {} was prepared with the tokenizer in {}, which is another than that in {}; prepare all sources with one, "
+        "as in `megalith prepare --tokenizer {}`",
+        key, source, other, path, path);
 }
 
 // Whether the tokenizer in a folder, which made the data beside it, is the one of these words of prepare.
@@ -43,6 +42,22 @@ void check_as_prepared(const std::string& words, const std::string& folder, cons
 }
 
 }  // namespace
+
+std::vector<TokenizerBeside> tokenizers_beside(const std::string& key, const std::string& sources) {
+  std::vector<TokenizerBeside> found;
+  if (sources.empty()) return found;
+  for (const DataSource& source : parse_sources(key, sources)) {
+    const std::string folder = tokenizer_beside(source.name);
+    const auto is_it = [&](const TokenizerBeside& other) { return other.folder == folder; };
+    if (std::ranges::any_of(found, is_it)) continue;
+    try {
+      found.push_back({source.name, folder, load_tokenizer(folder)});
+    } catch (const Error&) {
+      // There is none, or one that no prepare has written.
+    }
+  }
+  return found;
+}
 
 std::string tokenizer_path(const DataConfig& data) {
   if (names_folder(data.tokenizer)) return data.tokenizer;
@@ -77,7 +92,8 @@ std::unique_ptr<Tokenizer> open_tokenizer(Config& config) {
   }
   auto tokenizer = load_tokenizer(path);
   if (!wanted.empty() && !names_folder(wanted)) check_as_prepared(wanted, path, *tokenizer);
-  if (!names_folder(wanted)) check_same_beside(config.data, path, *tokenizer);
+  check_same_beside("data.train", config.data.train, path, *tokenizer);
+  check_same_beside("data.validation", config.data.validation, path, *tokenizer);
   config.data.tokenizer = path;
   if (config.model.vocab == 0) config.model.vocab = tokenizer->vocab_size();
   if (config.data.isolate_documents && config.data.end_of_text < 0) config.data.end_of_text = tokenizer->end_of_text();
@@ -101,7 +117,15 @@ void check_end_of_text(const Config& config) {
         data.end_of_text, config.model.vocab);
 }
 
-TokenStream open_source(const std::string& key, const std::string& name, int64_t vocab, int rank, int ranks) {
+// Whether prepare has made these tokens with a tokenizer that knows no id beyond the vocabulary.
+bool prepared_below(const TokenStream& stream, const std::string& key, const std::string& name, int64_t vocab) {
+  if (stream.documents() == unknown_documents) return false;
+  const std::vector<TokenizerBeside> beside = tokenizers_beside(key, name);
+  return !beside.empty() && beside.front().tokenizer->vocab_size() <= vocab;
+}
+
+TokenStream open_source(const std::string& key, const std::string& name, int64_t vocab, int rank, int ranks,
+                        const CheckedTokens& checked) {
   TokenStream stream = TokenStream::open(name, files_of(key, name));
   constexpr int64_t most = std::numeric_limits<uint16_t>::max() + 1;
   CHECK(!stream.is_raw() || vocab <= most,
@@ -109,7 +133,8 @@ TokenStream open_source(const std::string& key, const std::string& name, int64_t
         "put back the .idx that `megalith prepare` made with it, or set model.vocab to {} or less",
         key, name, vocab, most);
   const Interval share = part_of({0, stream.size()}, rank, ranks);
-  if (stream.max_possible_token() >= vocab && share.size() > 0) {
+  if (stream.max_possible_token() >= vocab && share.size() > 0 && !checked.below(stream.files(), vocab) &&
+      !prepared_below(stream, key, name, vocab)) {
     const int32_t largest = stream.max_token(share.begin, share.end);
     CHECK(
         largest < vocab,
@@ -122,31 +147,80 @@ TokenStream open_source(const std::string& key, const std::string& name, int64_t
 
 // A text that is shorter than one sample, said with the keys that help.
 void check_length(const std::string& key, const TokenStream& stream, int64_t sequence_length) {
-  const bool of_command = key.starts_with("--");
   CHECK(
       stream.size() > sequence_length,
-      "{} = {} holds {}, but one sample of sequence length {} takes {}; give more text, or {}{} or less{}", key,
-      stream.path(), counted(stream.size(), "token"), sequence_length, sequence_length + 1,
-      of_command ? "--sequence-length " : "batch.sequence_length=", std::max<int64_t>(stream.size() - 1, 1),
+      "{} = {} holds {}, but one sample of sequence length {} takes {}; give more text, or batch.sequence_length={} or "
+      "less{}",
+      key, stream.path(), counted(stream.size(), "token"), sequence_length, sequence_length + 1,
+      std::max<int64_t>(stream.size() - 1, 1),
       key == "data.validation" ? ", or train without held-out text: data.validation= and train.evaluate_every=0" : "");
+}
+
+struct Opened {
+  std::vector<TokenStream> streams;
+  std::vector<int64_t> shares;
+};
+
+Opened open_sources(const std::string& key, const std::string& sources, const Config& config, int rank, int ranks,
+                    const CheckedTokens& checked) {
+  CHECK(!sources.empty(), "{} is empty; name a token file made by `megalith prepare`, e.g. {}=runs/text/train.bin", key,
+        key);
+  check_end_of_text(config);
+  Opened opened;
+  for (const DataSource& source : parse_sources(key, sources)) {
+    opened.streams.push_back(open_source(key, source.name, config.model.vocab, rank, ranks, checked));
+    opened.shares.push_back(source.share);
+  }
+  return opened;
+}
+
+void check_tokens(int64_t sequence, std::span<const int32_t> tokens, int32_t least, int64_t vocab) {
+  for (const int32_t token : tokens)
+    CHECK(token >= least && token < vocab, "a token of sequence {} is beyond the vocabulary of {}", sequence, vocab);
+}
+
+// By fill(i, inputs, targets), which makes sequence i; the least id among targets.
+template <class Fill>
+Feed::Fill fill_by(const Fill& fill, int64_t first, int64_t T, int32_t least, int64_t vocab) {
+  return [=](Interval sequences, Tensor tokens, Tensor targets) {
+    const std::span in(tokens.data<int32_t>(), static_cast<size_t>(tokens.numel()));
+    const std::span out(targets.data<int32_t>(), static_cast<size_t>(targets.numel()));
+    const auto length = static_cast<size_t>(T), n = static_cast<size_t>(sequences.size()) * length;
+    for (size_t at = 0; at < n; at += length) {
+      const int64_t sequence = first + sequences.begin + static_cast<int64_t>(at / length);
+      fill(sequence, in.subspan(at, length), out.subspan(at, length));
+      check_tokens(sequence, in.subspan(at, length), 0, vocab);
+      check_tokens(sequence, out.subspan(at, length), least, vocab);
+    }
+    std::ranges::fill(in.subspan(n), 0);
+    std::ranges::fill(out.subspan(n), -1);
+  };
+}
+
+template <class Fill>
+int64_t bytes_by(const Fill& fill, int64_t T, int64_t sequences, const Tokenizer& tokenizer) {
+  std::vector<int32_t> inputs(static_cast<size_t>(T)), targets(inputs.size());
+  int64_t bytes = 0;
+  for (int64_t i = 0; i < sequences; i++) {
+    fill(i, std::span(inputs), std::span(targets));
+    for (const int32_t id : targets)
+      if (id >= 0) bytes += static_cast<int64_t>(tokenizer.token_bytes(id).size());
+  }
+  return bytes;
 }
 
 }  // namespace
 
 Loader open_data(const std::string& key, const std::string& sources, const Config& config, bool shuffle, int rank,
-                 int ranks) {
-  CHECK(!sources.empty(), "{} is empty; name a token file made by `megalith prepare`, e.g. {}=runs/text/train.bin", key,
-        key);
-  check_end_of_text(config);
-  std::vector<TokenStream> streams;
-  std::vector<int64_t> shares;
-  for (const DataSource& source : parse_sources(key, sources)) {
-    streams.push_back(open_source(key, source.name, config.model.vocab, rank, ranks));
-    check_length(key, streams.back(), config.batch.sequence_length);
-    shares.push_back(source.share);
-  }
-  return Loader(std::move(streams), Blend(std::move(shares)), config.batch.sequence_length, shuffle,
+                 int ranks, const CheckedTokens& checked) {
+  Opened opened = open_sources(key, sources, config, rank, ranks, checked);
+  for (const TokenStream& stream : opened.streams) check_length(key, stream, config.batch.sequence_length);
+  return Loader(std::move(opened.streams), Blend(std::move(opened.shares)), config.batch.sequence_length, shuffle,
                 static_cast<uint64_t>(config.data.seed));
+}
+
+Windows open_windows(const std::string& key, const std::string& sources, const Config& config, int rank, int ranks) {
+  return {open_sources(key, sources, config, rank, ranks, {}).streams, config.batch.sequence_length};
 }
 
 std::vector<std::string> describe_data(const std::string& key, const Loader& data, int64_t samples) {
@@ -165,41 +239,90 @@ std::vector<std::string> describe_data(const std::string& key, const Loader& dat
                     s.format(), counted(s.files().size(), "file"),
                     s.documents() == unknown_documents ? "documents unknown" : counted(s.documents(), "document"),
                     counted(s.size(), "token"), epochs));
+    if (const int64_t rest = data.left_out(i); rest > 0)
+      lines.back() += fmt::format("; an epoch leaves out {} at the end, which {} no sequence of {}",
+                                  counted(rest, "token"), rest == 1 ? "fills" : "fill", data.sequence_length());
   }
   return lines;
 }
 
 Feed feed_from(const Loader& loader, int64_t first, int64_t vocab) {
-  return [&loader, first, vocab](Interval sequences, Tensor tokens, Tensor targets) {
-    const int64_t T = loader.sequence_length(), n = sequences.size() * T, N = tokens.numel();
-    int32_t* in = tokens.data<int32_t>();
-    int32_t* out = targets.data<int32_t>();
-    loader.fill(first + sequences.begin, sequences.size(), {in, static_cast<size_t>(n)}, {out, static_cast<size_t>(n)});
-    for (int64_t i = 0; i < n; i++)
-      CHECK(in[i] >= 0 && in[i] < vocab && out[i] >= 0 && out[i] < vocab,
-            "a token of sequence {} is beyond the vocabulary of {}", first + sequences.begin + i / T, vocab);
-    std::fill(in + n, in + N, 0);
-    std::fill(out + n, out + N, -1);
-  };
+  const auto fill = [&loader](int64_t i, auto in, auto out) { loader.fill(i, 1, in, out); };
+  return {fill_by(fill, first, loader.sequence_length(), 0, vocab),
+          [&loader, first](int64_t sequence) { return loader.document_begins(first + sequence); }};
 }
 
-std::optional<HeldOut> open_held_out(const Config& config, const Tokenizer* tokenizer, int rank, int ranks) {
+Feed feed_from(const Windows& windows, int64_t vocab) {
+  const auto fill = [&windows](int64_t i, auto in, auto out) { windows.fill(i, in, out); };
+  return {fill_by(fill, 0, windows.length(), -1, vocab),
+          [&windows](int64_t sequence) { return windows.document_begins(sequence); }};
+}
+
+std::string describe_held_out(const HeldOut& held) {
+  const int64_t T = held.loader.sequence_length();
+  std::string name;
+  int64_t targets = 0;
+  for (const TokenStream& stream : held.loader.streams()) {
+    name += (name.empty() ? "" : " and ") + stream.path();
+    targets += stream.size() - 1;
+  }
+  return fmt::format("data.validation {}: evaluated on {} of {}; {} left out", name,
+                     counted(held.sequences, "sequence"), T, counted(targets - held.sequences * T, "token"));
+}
+
+DocumentCount count_documents(const std::vector<TokenStream>& streams, int64_t end_of_text) {
+  constexpr int64_t most = int64_t{1} << 22;
+  DocumentCount found;
+  for (const TokenStream& stream : streams) {
+    const int64_t size = std::min(stream.size(), most);
+    std::vector<int32_t> tokens(static_cast<size_t>(size));
+    stream.read(0, tokens);
+    std::vector<bool> begins(tokens.size());
+    for (const int64_t place : stream.document_begins(0, size)) begins[static_cast<size_t>(place)] = true;
+    for (size_t i = 1; i < tokens.size(); i++) found.begins += begins[i] || tokens[i - 1] == end_of_text;
+    found.tokens += size;
+  }
+  return found;
+}
+
+bool trains_on_held_out(const Config& config, const Loader& train, const HeldOut& held) {
+  std::string shared;
+  size_t files = 0, held_files = 0, both = 0;
+  for (const TokenStream& stream : held.loader.streams()) held_files += stream.files().size();
+  for (const TokenStream& stream : train.streams())
+    for (const std::string& file : stream.files()) {
+      files++;
+      for (const TokenStream& other : held.loader.streams())
+        for (const std::string& held_out : other.files())
+          if (std::error_code gone; std::filesystem::equivalent(file, held_out, gone)) {
+            shared = file;
+            both++;
+          }
+    }
+  CHECK(both == 0 || (both == files && files == held_files),
+        "data.train contains {}, a file of data.validation = {}, and what is held out would be trained on; name the "
+        "files for training alone, or the folder that `megalith prepare` wrote, which means them",
+        shared, config.data.validation);
+  return both > 0;
+}
+
+std::optional<HeldOut> open_held_out(const Config& config, const Tokenizer* tokenizer, int rank, int ranks,
+                                     const CheckedTokens& checked) {
   if (config.data.validation.empty()) return std::nullopt;
-  HeldOut held{open_data("data.validation", config.data.validation, config, false, rank, ranks)};
+  HeldOut held{open_data("data.validation", config.data.validation, config, false, rank, ranks, checked)};
   held.sequences = std::min(held.loader.num_samples(), config.train.evaluate_batches * config.batch.global_batch_size);
   if (tokenizer) held.bytes = target_bytes(held.loader, held.sequences, *tokenizer);
   return held;
 }
 
 int64_t target_bytes(const Loader& loader, int64_t sequences, const Tokenizer& tokenizer) {
-  const auto T = static_cast<size_t>(loader.sequence_length());
-  std::vector<int32_t> inputs(T), targets(T);
-  int64_t bytes = 0;
-  for (int64_t i = 0; i < sequences; i++) {
-    loader.fill(i, 1, inputs, targets);
-    for (int32_t id : targets) bytes += static_cast<int64_t>(tokenizer.token_bytes(id).size());
-  }
-  return bytes;
+  const auto fill = [&loader](int64_t i, auto in, auto out) { loader.fill(i, 1, in, out); };
+  return bytes_by(fill, loader.sequence_length(), sequences, tokenizer);
+}
+
+int64_t target_bytes(const Windows& windows, int64_t count, const Tokenizer& tokenizer) {
+  const auto fill = [&windows](int64_t i, auto in, auto out) { windows.fill(i, in, out); };
+  return bytes_by(fill, windows.length(), count, tokenizer);
 }
 
 }  // namespace megalith

@@ -10,7 +10,9 @@
 #include "data/loader.h"
 #include "data/token_stream.h"
 #include "data/tokenizer.h"
+#include "data/windows.h"
 #include "trainer/parallel/stage.h"
+#include "trainer/step/checked_tokens.h"
 
 namespace megalith {
 
@@ -19,26 +21,40 @@ namespace megalith {
 // one.
 std::string tokenizer_path(const DataConfig& data);
 
+// The tokenizers in tokenizer/ beside the sources of a key, those that can be read: of what prepare makes, those that
+// made it.
+struct TokenizerBeside {
+  std::string source;  // the first of the key that it stands beside
+  std::string folder;
+  std::unique_ptr<Tokenizer> tokenizer;
+};
+std::vector<TokenizerBeside> tokenizers_beside(const std::string& key, const std::string& sources);
+
 // The tokenizer in tokenizer_path; nothing when data.tokenizer is empty and there is no such folder. Sets
 // config.data.tokenizer to what was found, config.model.vocab when it is 0, and config.data.end_of_text where documents
 // are kept apart and it is -1; checks that the tokenizer's ids fit
-// into it, that it is the one of the words of prepare, where data.tokenizer is these, and that no other source of
-// data.train has another beside it.
+// into it, that it is the one of the words of prepare, where data.tokenizer is these, and that no source of data.train
+// or data.validation has another beside it.
 std::unique_ptr<Tokenizer> open_tokenizer(Config& config);
 
 // Opens the sources that a key names (data/sources.h) as samples of batch.sequence_length, and checks that no token id
 // is beyond the vocabulary and, of a file without .idx or header, that uint16 can hold the vocabulary; and that the end
 // of a document is known where documents are kept apart. Rank `rank` of
-// `ranks` scans its share of each.
+// `ranks` scans its share of each, but of files that are `checked`, or that prepare made with a tokenizer whose ids all
+// are in the vocabulary: there, as everywhere, each batch is looked at as it comes.
 Loader open_data(const std::string& key, const std::string& sources, const Config& config, bool shuffle, int rank,
-                 int ranks);
+                 int ranks, const CheckedTokens& checked = {});
 
-// A line for each source: its format, files, documents and tokens, and how many epochs the first `samples` samples of
-// the run are.
+// The same sources for an evaluation: all of each once, whatever their weights.
+Windows open_windows(const std::string& key, const std::string& sources, const Config& config, int rank, int ranks);
+
+// A line for each source: its format, files, documents and tokens, how many epochs the first `samples` samples of the
+// run are, and how many tokens an epoch leaves out.
 std::vector<std::string> describe_data(const std::string& key, const Loader& data, int64_t samples);
 
 // Feeds sequences of `loader`, counted from `first`; `vocab` is checked again for every batch.
 Feed feed_from(const Loader& loader, int64_t first, int64_t vocab);
+Feed feed_from(const Windows& windows, int64_t vocab);
 
 // The held-out text: always the same first sequences of data.validation, whatever the layout.
 struct HeldOut {
@@ -47,10 +63,26 @@ struct HeldOut {
   int64_t bytes = 0;      // of text under their targets; 0 without a tokenizer
 };
 
-// Nothing when data.validation is empty.
-std::optional<HeldOut> open_held_out(const Config& config, const Tokenizer* tokenizer, int rank, int ranks);
+// How many documents begin within the first tokens of each stream, up to 4 Mi of it, and how many tokens these are. By
+// what the format says, and behind each token that ends a document.
+struct DocumentCount {
+  int64_t begins = 0, tokens = 0;
+};
+DocumentCount count_documents(const std::vector<TokenStream>& streams, int64_t end_of_text);
 
-// Bytes of text that the targets of samples [0, sequences) stand for.
+// How much of data.validation is evaluated, and how much not.
+std::string describe_held_out(const HeldOut& held);
+
+// Error where data.train has files of data.validation among others: what is held out would be learnt. True where both
+// are the same files, which nobody names by mistake.
+bool trains_on_held_out(const Config& config, const Loader& train, const HeldOut& held);
+
+// Nothing when data.validation is empty.
+std::optional<HeldOut> open_held_out(const Config& config, const Tokenizer* tokenizer, int rank, int ranks,
+                                     const CheckedTokens& checked = {});
+
+// Bytes of text that the targets of samples [0, sequences), or of so many windows, stand for.
 int64_t target_bytes(const Loader& loader, int64_t sequences, const Tokenizer& tokenizer);
+int64_t target_bytes(const Windows& windows, int64_t count, const Tokenizer& tokenizer);
 
 }  // namespace megalith

@@ -101,6 +101,9 @@ class Epochs {
       lines.push_back(fmt::format("{}: {} whole epochs seen; of epoch {}, {} of {} samples", name,
                                   (found == whole_epochs_.end() ? 0 : found->second) + (s.whole && seen == size),
                                   s.epoch, seen, size));
+      if (i < record_->left_out.size() && record_->left_out[i] > 0)
+        lines.back() += fmt::format("; an epoch leaves out its last {}, too few for a sample",
+                                    counted(record_->left_out[i], "token"));
     }
     return lines;
   }

@@ -1,5 +1,6 @@
 #include "trainer/train/run.h"
 
+#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <filesystem>
@@ -46,20 +47,30 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
   shake_hands(config_, session);
   const int threads = use_threads(session.ranks_on_this_node());
   std::unique_ptr<Tokenizer> tokenizer;
-  together(session, [&] { tokenizer = open_run_tokenizer(config_); });
+  together(session, [&] {
+    check_open_files();
+    tokenizer = open_run_tokenizer(config_);
+  });
   std::optional<Course> course;
   work_.emplace(config_, session);
+  const std::string checked_path = config_.run.output + "/checked-tokens.json";
   together(session, [&] {
     work_->rehearse();
-    data_ = open_data("data.train", config_.data.train, config_, config_.data.shuffle, session.rank(), session.size());
-    held_out_ = open_held_out(config_, tokenizer.get(), session.rank(), session.size());
+    const CheckedTokens checked(checked_path);
+    data_ = open_data("data.train", config_.data.train, config_, config_.data.shuffle, session.rank(), session.size(),
+                      checked);
+    held_out_ = open_held_out(config_, tokenizer.get(), session.rank(), session.size(), checked);
+    trained_on_held_out_ = held_out_ && trains_on_held_out(config_, *data_, *held_out_);
     const DeviceChoice& device = work_->device;
     check_memory({{device.world, work_->rehearsal.memory}}, session.ranks_on_this_node(), device.ranks);
     if (session.rank() != 0) return;
     course = course_of(config_, tokenizer.get(), *data_);
     check_start(config_, *course);
   });
-  together(session, [&] { folder_.emplace(config_, std::move(tokenizer), session.rank()); });
+  together(session, [&] {
+    folder_.emplace(config_, std::move(tokenizer), session.rank());
+    if (session.rank() == 0) keep_checked(checked_path);
+  });
   check_all_see(config_.checkpoint.directory, session);
   ending_.emplace(config_.checkpoint, session);
   session.remember_in(config_.run.output + "/calls", config_.run.output + "/log.txt");
@@ -84,15 +95,48 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
   together(session, [&] { books_.emplace(config_, session, *work_, forecast); });
 }
 
+// What all ranks have read.
+void Run::keep_checked(const std::string& path) const {
+  CheckedTokens checked(path);
+  for (const TokenStream& stream : data_->streams()) checked.add(stream.files(), config_.model.vocab);
+  if (held_out_)
+    for (const TokenStream& stream : held_out_->loader.streams()) checked.add(stream.files(), config_.model.vocab);
+  checked.write(path);
+}
+
+void Run::introduce_data() const {
+  for (const std::string& line :
+       describe_data("data.train", *data_, config_.train.steps * config_.batch.global_batch_size))
+    log_info("{}", line);
+  if (held_out_) log_info("{}", describe_held_out(*held_out_));
+  if (config_.data.isolate_documents && session_.rank() == 0) {
+    const DocumentCount found = count_documents(data_->streams(), config_.data.end_of_text);
+    log_info("data.isolate_documents: {} within the first {}",
+             found.begins == 1 ? "1 document begins" : fmt::format("{} documents begin", found.begins),
+             counted(found.tokens, "token"));
+    if (found.begins == 0)
+      log_warning(
+          "data.isolate_documents = true has nothing to keep apart there: token {} (data.end_of_text) does not occur, "
+          "and no index says where documents end",
+          config_.data.end_of_text);
+  }
+  if (trained_on_held_out_)
+    log_warning(
+        "data.validation is data.train: validation losses are of what was trained on, and say nothing of other text");
+}
+
 void Run::introduce(int threads) const {
   const Plan& plan = work_->plan;
   log_info("{}", version());
   log_info("parameters {}, layers {}; {}, {} each, {}, {}; run folder {}", num_parameters(model_spec(config_.model)),
            config_.model.layers, plan.mesh.summary(), counted(threads, "thread"),
            to_string(config_.parallel.sharding_strategy), to_string(config_.precision.compute), config_.run.output);
-  for (const std::string& line :
-       describe_data("data.train", *data_, config_.train.steps * config_.batch.global_batch_size))
-    log_info("{}", line);
+  introduce_data();
+  if (const int64_t below = config_.parallel.replicate_below; below > 0) {
+    const auto units = std::ranges::count_if(plan.units, [&](const UnitPlan& unit) { return unit.numel <= below; });
+    log_line(fmt::format("{}parallel.replicate_below = {}: {} of the {} units of rank 0 are that small",
+                         units == 0 ? "warning: " : "", below, units, plan.units.size()));
+  }
   if (work_->device.world == World::cuda) {
     const device::Properties gpu = device::properties();
     log_info("each rank on a GPU; rank {}: {}, compute capability {}.{}, {:.1f} GiB, driver for CUDA {}{}",

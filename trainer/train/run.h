@@ -47,6 +47,8 @@ class Run {
     std::unique_ptr<StepScalars> scalars = std::make_unique<StepScalars>();
   };
 
+  void keep_checked(const std::string& path) const;
+  void introduce_data() const;
   void introduce(int threads) const;
   void set_weights();
   void say_disk() const;
@@ -88,6 +90,7 @@ class Run {
   std::optional<Workplace> work_;
   std::optional<Loader> data_;
   std::optional<HeldOut> held_out_;
+  bool trained_on_held_out_ = false;
   std::optional<RunFolder> folder_;
   std::optional<Checkpointer> checkpointer_;
   Progress progress_;     // of the latest step; what was skipped, of the latest that was reported

@@ -1,0 +1,50 @@
+#include "data/windows.h"
+
+#include <algorithm>
+
+#include "kernels/base/check.h"
+#include "kernels/base/counted.h"
+
+namespace megalith {
+
+Windows::Windows(std::vector<TokenStream> streams, int64_t length) : streams_(std::move(streams)), length_(length) {
+  CHECK(length >= 1, "windows of {} tokens; they hold at least 1", length);
+  for (const TokenStream& stream : streams_) {
+    CHECK(stream.size() > 1, "{} holds {}, and a target takes a token before it; give more text", stream.path(),
+          counted(stream.size(), "token"));
+    const int64_t windows = (stream.size() - 1 + length - 1) / length;
+    ends_.push_back(windows + (ends_.empty() ? 0 : ends_.back()));
+  }
+}
+
+int64_t Windows::targets(int64_t windows) const {
+  int64_t sum = 0;
+  for (size_t i = 0; i < streams_.size() && windows > begin_of(i); i++)
+    sum += std::min((std::min(windows, ends_[i]) - begin_of(i)) * length_, streams_[i].size() - 1);
+  return sum;
+}
+
+Windows::Place Windows::at(int64_t i) const {
+  const auto stream = static_cast<size_t>(std::ranges::upper_bound(ends_, i) - ends_.begin());
+  CHECK(i >= 0 && stream < streams_.size(), "window {} of {}", i, size());
+  const TokenStream& tokens = streams_[stream];
+  const int64_t begin = (i - begin_of(stream)) * length_;
+  return {tokens, begin, std::min(begin + length_, tokens.size() - 1)};
+}
+
+std::vector<int64_t> Windows::document_begins(int64_t i) const {
+  const Place place = at(i);
+  return place.tokens.document_begins(place.begin, place.end);
+}
+
+void Windows::fill(int64_t i, std::span<int32_t> inputs, std::span<int32_t> targets) const {
+  const Place place = at(i);
+  std::vector<int32_t> read(static_cast<size_t>(place.end - place.begin) + 1);
+  place.tokens.read(place.begin, read);
+  std::ranges::fill(inputs, 0);
+  std::ranges::fill(targets, -1);
+  std::copy(read.begin(), read.end() - 1, inputs.begin());
+  std::copy(read.begin() + 1, read.end(), targets.begin());
+}
+
+}  // namespace megalith

@@ -1,0 +1,41 @@
+// Every target of one or several streams once, as a model of a limited context is evaluated on them: in windows of T
+// tokens one after the other, and in what is left at the end of each stream as a shorter one.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "data/token_stream.h"
+
+namespace megalith {
+
+class Windows {
+ public:
+  // Error: a stream of fewer than two tokens, which has no target.
+  Windows(std::vector<TokenStream> streams, int64_t length);
+
+  const std::vector<TokenStream>& streams() const { return streams_; }
+  int64_t length() const { return length_; }
+  int64_t size() const { return ends_.back(); }
+  int64_t targets(int64_t windows) const;  // in the first so many windows
+
+  std::vector<int64_t> document_begins(int64_t i) const;  // as of Loader
+
+  // Window i: its tokens and the target of each, both of T; behind the end of a shorter one 0, and -1 for no target.
+  void fill(int64_t i, std::span<int32_t> inputs, std::span<int32_t> targets) const;
+
+ private:
+  struct Place {
+    const TokenStream& tokens;
+    int64_t begin, end;  // of the window's inputs
+  };
+  Place at(int64_t i) const;
+  int64_t begin_of(size_t stream) const { return stream == 0 ? 0 : ends_[stream - 1]; }
+
+  std::vector<TokenStream> streams_;
+  int64_t length_;
+  std::vector<int64_t> ends_;  // of each stream, in windows
+};
+
+}  // namespace megalith
