@@ -81,14 +81,12 @@ TEST_F(TextDataTest, ATextThatIsTooShortNamesTheKeysThatHelp) {
     return message_of([&] { open_data(key, path(file), config, false, 0, 1); });
   };
   const std::string train = refused("data.train", "data/train.bin"),
-                    validation = refused("data.validation", "data/validation.bin"),
-                    evaluated = refused("--data", "data/validation.bin");
+                    validation = refused("data.validation", "data/validation.bin");
   EXPECT_NE(train.find("give more text, or batch.sequence_length="), std::string::npos) << train;
   EXPECT_TRUE(train.ends_with(" or less")) << train;
   EXPECT_NE(validation.find(" or less, or train without held-out text: data.validation= and train.evaluate_every=0"),
             std::string::npos)
       << validation;
-  EXPECT_NE(evaluated.find("or --sequence-length "), std::string::npos) << evaluated;
 }
 
 // Of the tokenizer, of a key, or not known; without documents that are kept apart nobody asks.

@@ -28,6 +28,9 @@ int member(const MeshShape& mesh, Channel channel, const std::vector<int>& membe
   return *std::find_if(members.begin(), members.end(), [&](int r) { return mesh.place(r, channel).index == index; });
 }
 
+// Of bytes, in GiB; nearly none are too few for a column.
+std::string gib_text(double bytes) { return bytes > 0 && gib(bytes) < 1e-4 ? "<0.0001" : readable(gib(bytes)); }
+
 }  // namespace
 
 Traffic& Traffic::operator+=(const Traffic& other) {
@@ -94,19 +97,18 @@ std::string traffic_table(const MeshShape& mesh, const std::vector<RankTraffic>&
   for (const auto& [what, most] : busiest) {
     const Traffic& all = job[what];
     text += fmt::format("  {:<20}{:<15}{:>3}{:>8}{:>11}{:>11}{:>11}{:>14}{:>11}\n", name_of(what.first),
-                        name_of(what.second), mesh.place(0, what.first).size, most.calls, readable(gib(most.payload)),
-                        readable(gib(most.in_node)), readable(gib(most.between_nodes)), readable(gib(all.in_node)),
-                        readable(gib(all.between_nodes)));
+                        name_of(what.second), mesh.place(0, what.first).size, most.calls, gib_text(most.payload),
+                        gib_text(most.in_node), gib_text(most.between_nodes), gib_text(all.in_node),
+                        gib_text(all.between_nodes));
     whole += all;
   }
-  text += fmt::format("  {:<79}{:>14}{:>11}\n", "together", readable(gib(whole.in_node)),
-                      readable(gib(whole.between_nodes)));
+  text += fmt::format("  {:<79}{:>14}{:>11}\n", "together", gib_text(whole.in_node), gib_text(whole.between_nodes));
   const int nodes = mesh.node(mesh.size() - 1) + 1;
   if (nodes == 1) return text + "  all ranks are on one node\n";
   const auto fullest = std::max_element(out_of_node.begin(), out_of_node.end(),
                                         [](const auto& a, const auto& b) { return a.second < b.second; });
   return text + fmt::format("  {} nodes of {}; node {} sends most to others: {} GiB\n", nodes,
-                            counted(mesh.ranks_per_node, "rank"), fullest->first, readable(gib(fullest->second)));
+                            counted(mesh.ranks_per_node, "rank"), fullest->first, gib_text(fullest->second));
 }
 
 }  // namespace megalith
