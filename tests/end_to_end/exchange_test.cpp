@@ -70,12 +70,12 @@ TEST_P(Exchange, an_export_holds_its_tokenizer_and_reads_back) {
 TEST(ExportForm, an_export_has_the_ids_of_the_tokenizer_in_the_type_and_the_files_that_are_asked_for) {
   const Scratch scratch;
   train_and_export(scratch, "bytes", {"model.vocab=384", "model.dropout=0.1"});
-  const auto config = [&](const std::string& folder) {
+  const auto config_in = [&](const std::string& folder) {
     return nlohmann::json::parse(read_file(scratch / folder + "/config.json"));
   };
-  EXPECT_EQ(config("export").at("vocab_size"), 257);
-  EXPECT_EQ(config("export").at("resid_pdrop"), 0.1);
-  EXPECT_EQ(config("export").at("torch_dtype"), "float32");
+  EXPECT_EQ(config_in("export").at("vocab_size"), 257);
+  EXPECT_EQ(config_in("export").at("resid_pdrop"), 0.1);
+  EXPECT_EQ(config_in("export").at("torch_dtype"), "float32");
   EXPECT_EQ(read_weights(scratch / "export/model.safetensors").at("wte.weight").shape, (std::vector<int64_t>{257, 32}));
   for (const std::string& prompt : prompts)
     EXPECT_EQ(continued(scratch, "export", prompt), continued(scratch, "run", prompt));
@@ -86,14 +86,16 @@ TEST(ExportForm, an_export_has_the_ids_of_the_tokenizer_in_the_type_and_the_file
                            "weights: bf16, for they are large; --type fp32 writes them"),
             std::string::npos)
       << parts.text();
-  EXPECT_EQ(config("parts").at("torch_dtype"), "bfloat16");
+  EXPECT_EQ(config_in("parts").at("torch_dtype"), "bfloat16");
   EXPECT_TRUE(fs::exists(scratch / "parts/model.safetensors.index.json"));
   for (const auto& entry : fs::directory_iterator(scratch / "parts"))
-    if (entry.path().extension() == ".safetensors") EXPECT_LT(fs::file_size(entry.path()), 22'000u) << entry.path();
+    if (entry.path().extension() == ".safetensors") {
+      EXPECT_LT(fs::file_size(entry.path()), 22'000u) << entry.path();
+    }
   const Result exact =
       succeed(megalith({"checkpoint", "export", "run", "--out", "exact", "--max-shard-size", "20KB", "--type", "fp32"}),
               scratch);
-  EXPECT_EQ(config("exact").at("torch_dtype"), "float32") << exact.text();
+  EXPECT_EQ(config_in("exact").at("torch_dtype"), "float32") << exact.text();
 
   const std::string python = python_with("torch, transformers");
   if (python.empty()) return;

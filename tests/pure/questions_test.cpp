@@ -69,7 +69,7 @@ TEST_F(Questions, WhatIsNoQuestionIsRefusedWithItsLine) {
 
 TEST_F(Questions, BlanksBeforeAnAnswerAreItsOwn) {
   const auto tokenizer = make_byte_tokenizer();
-  const AnswerTokens a = encode_answer(*tokenizer, {.context = "ab "}, " c", 3);
+  const AnswerTokens a = encode_answer(*tokenizer, {.context = "ab ", .answers = {}}, " c", 3);
   EXPECT_EQ(a.ids, (std::vector<int32_t>{'a', 'b', ' ', ' ', 'c'}));
   EXPECT_EQ(a.answer, 3);
   const AnswerTokens empty = encode_answer(*tokenizer, {}, " c", 3);
