@@ -4,6 +4,7 @@
 #include <charconv>
 #include <chrono>
 
+#include "configs/choices.h"
 #include "data/prepare.h"
 #include "data/quoted.h"
 #include "kernels/base/counted.h"
@@ -11,6 +12,10 @@
 #include "trainer/train/progress_bar.h"
 
 namespace megalith {
+
+template <>
+inline constexpr auto enum_words<SpecialTexts> = std::array<std::string_view, 3>{"ids", "text", "refuse"};
+std::string to_string(SpecialTexts value) { return std::string(enum_words<SpecialTexts>[static_cast<size_t>(value)]); }
 
 namespace {
 
@@ -119,13 +124,9 @@ Command prepare_command(CLI::App& cli) {
                   "leave out so many documents that are not UTF-8, have NUL bytes, or whose line cannot be parsed or "
                   "lacks the field; one more is an error")
       ->capture_default_str();
-  const std::map<std::string, SpecialTexts> special_texts = {
-      {"ids", SpecialTexts::ids}, {"text", SpecialTexts::text}, {"refuse", SpecialTexts::refuse}};
-  app->add_option("--special-tokens", options->special_texts,
-                  "what special tokens that are written out in texts become: ids, as in transformers; text, as if they "
-                  "were none; refuse: a document with one is a bad one")
-      ->transform(CLI::CheckedTransformer(special_texts).description("ids, text or refuse"))
-      ->default_str("ids");
+  add_choice(app, "--special-tokens", options->special_texts,
+             "what special tokens that are written out in texts become: ids, as in transformers; text, as if they were "
+             "none; refuse: a document with one is a bad one");
   app->add_option("--threads", options->threads, "0: one for each core")->capture_default_str();
   return {app, [options, field] {
             options->corpus.pipes_are_json = field->count() > 0;
