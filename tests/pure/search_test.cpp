@@ -92,12 +92,49 @@ TEST(SearchLayouts, IsReadOnATerminalOf80Columns) {
   EXPECT_EQ(text.find("e+"), std::string::npos) << text;
 }
 
-TEST(SearchLayouts, SaysThatNothingFits) {
+// The ranks of a node share its host.
+TEST(SearchLayouts, AHostHoldsWhatAllRanksOfItsNodeKeepThere) {
+  Config config = asked();
+  config.model.layers = 2;
+  config.batch.global_batch_size = 8;
+  config.memory.offload_optimizer = 1;
+  Hardware h = machines();
+  const auto on_host = [&](const Candidate& c) {
+    int64_t most = 0;
+    for (const MemorySizes& sizes : rehearse_stages(c.config, h.stack, 8, false).memory)
+      most = std::max(most, sizes.total(Place::host));
+    return h.device.per_node * most;
+  };
+  const std::vector<Candidate> all = search(config, h, 8, 1'000'000).best;
+  std::vector<int64_t> needed;
+  for (const Candidate& c : all) needed.push_back(on_host(c));
+  const auto [least, most] = std::ranges::minmax(needed);
+  ASSERT_GT(most, 4 * least) << "or nothing is dropped";
+  h.host.memory = gib(2 * least);
+  const std::vector<Candidate> found = search(config, h, 8, 1'000'000).best;
+  EXPECT_FALSE(found.empty());
+  for (const Candidate& c : found) EXPECT_LE(on_host(c), 2 * least);
+}
+
+TEST(SearchLayouts, SaysWhichMemoryNothingFits) {
+  const auto said = [](const Config& config, const Hardware& h) {
+    const Search none = search(config, h, 8, 10);
+    EXPECT_TRUE(none.best.empty());
+    return report(none, h);
+  };
+  const auto says = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
   Hardware h = machines();
   h.device.memory = 0.001;
-  const Search none = search(asked(), h, 8, 10);
-  EXPECT_TRUE(none.best.empty());
-  EXPECT_NE(report(none, h).find("none fits"), std::string::npos);
+  const std::string of_device = said(asked(), h);
+  EXPECT_TRUE(says(of_device, "none fits NVIDIA A100-SXM4-40GB with 0.001 GiB each")) << of_device;
+  h.device.memory = 1000;
+  h.host.memory = 1e-3;
+  Config config = asked();
+  config.memory.offload_optimizer = 1;
+  const std::string of_host = said(config, h);
+  EXPECT_TRUE(says(of_host, "none fits a host of 0.001 GiB")) << of_host;
+  EXPECT_TRUE(says(of_host, "memory.offload_optimizer")) << of_host;
+  EXPECT_FALSE(says(of_host, "none fits NVIDIA")) << of_host;
 }
 
 }  // namespace

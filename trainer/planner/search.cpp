@@ -138,7 +138,12 @@ Search search(const Config& asked, const Hardware& hardware, int num_ranks, size
       needed = std::max(needed, device_bytes(config, hardware, sizes));
       on_host = std::max(on_host, config.parallel.ranks_per_node * sizes.total(Place::host));
     }
-    if (needed > room || gib(on_host) > hardware.host.memory) return false;
+    if (needed > room) return false;
+    if (gib(on_host) > hardware.host.memory) {
+#pragma omp critical
+      found.least_on_host = found.least_on_host == 0 ? on_host : std::min(found.least_on_host, on_host);
+      return false;
+    }
     Candidate candidate{config, predict(config, hardware, rehearsed), needed};
 #pragma omp critical
     keep(std::move(candidate));
@@ -197,6 +202,12 @@ std::string report(const Search& search, const Hardware& hardware) {
   }
   if (search.best.empty() && search.tried == 0)
     text += "no layout is possible: change batch.global_batch_size, model.heads or the number of ranks\n";
+  else if (search.best.empty() && search.least_on_host > 0)
+    text += fmt::format(
+        "none fits a host of {:.4g} GiB: of the layouts that fit {}, the smallest keeps {:.4g} GiB on the host of a "
+        "node; take more nodes, or keep less there by memory.offload_optimizer, memory.offload_parameters, "
+        "memory.offload_activations or checkpoint.asynchronous = false\n",
+        hardware.host.memory, hardware.device.name, gib(search.least_on_host));
   else if (search.best.empty())
     text += fmt::format("none fits {} with {:.4g} GiB each; take more nodes, or memory of another size\n",
                         hardware.device.name, hardware.device.memory - hardware.device.reserved);

@@ -19,6 +19,8 @@ struct Candidate {
 struct Search {
   std::vector<Candidate> best;  // the fastest first
   int64_t tried = 0, too_large = 0, too_slow = 0;
+  // Bytes that a node's host would have to hold for the smallest of the layouts that fit the devices and not the hosts.
+  int64_t least_on_host = 0;
 };
 
 // Chooses degrees, stages, sharding, microbatch size and recomputation; every other key of [parallel] gets its default,
