@@ -35,7 +35,7 @@ void Saving::publish() {
   for (const std::string& text : records_) manifest.files.push_back(file_record_from_text(text));
   saved_.not_finite = what_is_not_finite(manifest);
   saved_.path = publish_checkpoint(folder_, std::move(manifest));
-  if (saved_.not_finite.empty()) prune();
+  prune();
 }
 
 // What could not be deleted before the save is tried again after it, and what counts is what stays then.
