@@ -273,6 +273,13 @@ TEST(Corpus, BadDocumentsAreNamedAndCanBeLeftOut) {
   EXPECT_ERROR(run("a.txt", good + "a\xe4\xb8", 0), "a.txt is not UTF-8 at byte 37 (0xe4)", "iconv", "--skip-bad");
   EXPECT_ERROR(run("a.txt", good + "\xff" + good, 0), "at byte 36 (0xff)");
   EXPECT_ERROR(run("a.txt", good + "123" + nul, 0), "NUL byte at byte 39");
+  // Beyond the first batch, in a text cut into documents and into parts.
+  for (const int64_t window : {40, 1 << 20}) {
+    EXPECT_ERROR(run("a.txt", good + good + good + "1\xff", 0, window), "a.txt is not UTF-8 at byte 109 (0xff)");
+    EXPECT_ERROR(run("a.txt", std::string(500, 'y') + "\xff", 0, window), "a.txt is not UTF-8 at byte 500 (0xff)");
+    EXPECT_ERROR(run("a.txt", std::string(500, 'y') + nul, 0, window), "NUL byte at byte 500");
+    EXPECT_ERROR(run("a.jsonl", json_line("x") + json_line("x") + "{}\n", 0, window), "line 3 (at byte 58)");
+  }
   EXPECT_ERROR(run("a.jsonl", json_line("x") + "{\"text\": \"x\"\n", 0), "a.jsonl, line 2 (at byte 29) is no JSON",
                "--skip-bad N");
   EXPECT_ERROR(run("a.jsonl", json_line("x") + "\n{\"txt\": \"x\"}\n", 0), "line 3", "without \"text\"", "--field");

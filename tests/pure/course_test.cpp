@@ -334,6 +334,21 @@ TEST_F(CourseTest, TheLedgerOfARunInPieces) {
   EXPECT_SAYS(audit_run(path("run")).violation, "step-00000080", "316", "went to 320");
 }
 
+// Data, then other data, then the first again: three orders, and a start that changes nothing makes none.
+TEST(Orders, DataThatComesBackBeginsAnotherOrder) {
+  nlohmann::json state, steps = nlohmann::json::array();
+  int64_t step = 0;
+  for (const int64_t samples : {10, 20, 20, 10}) {
+    Course here;
+    here.sources = {{.name = "x", .content = "", .share = 1, .samples = samples}};
+    here.settings = {{"data.shuffle", "true"}, {"data.seed", "1"}};
+    state["orders"] = orders_with(state, step, 4 * step, here);
+    step += 5;
+  }
+  for (const nlohmann::json& order : state["orders"]) steps.push_back({order.at("step"), order.at("sample")});
+  EXPECT_EQ(steps, (nlohmann::json{{0, 0}, {5, 20}, {15, 60}}));
+}
+
 TEST(Audit, WhatIsMissingOrSkippedIsTold) {
   std::string metrics;
   for (int i = 0; i < 6; i++)
