@@ -77,6 +77,18 @@ TEST(Blend, SampleNIsAFunctionOfNAlone) {
             (int64_t{1} << 40) * blend.shares()[blend.at(6).source] + blend.at(6).before);
 }
 
+// A run that goes on under a later version reads on where it stopped: the rule, not only its bound, stays.
+TEST(Blend, TheOrderStays) {
+  const auto cycle = [](const Blend& blend) {
+    std::string order;
+    for (const size_t source : sources_of(blend, blend.cycle())) order += static_cast<char>('a' + source);
+    return order;
+  };
+  EXPECT_EQ(cycle(Blend({3, 1})), "aaba");
+  EXPECT_EQ(cycle(Blend({5, 3, 2})), "abacabacba");
+  EXPECT_EQ(cycle(Blend({2, 9, 4, 1, 6})), "bebcebabcebebcbedbaceb");
+}
+
 TEST(Blend, RefusesWhatItCannotPromise) {
   EXPECT_EQ(Blend({300, 700}).cycle(), 10);
   EXPECT_ERROR(Blend({1, Blend::longest_cycle}), "fewer digits");
