@@ -4,7 +4,7 @@
 // fraction of all hashes. So nothing that is added to a corpus moves a document, and equal documents go together. With
 // few documents that would be none or any share, so then it is the end of each: of a document of n bytes the last v =
 // ceil(n * fraction), and as many before them (up to v, and up to 64 KiB) as make it begin with a line; failing that,
-// with a character. At least one byte is left for training.
+// with a character, and nothing where none begins in them. At least one byte is left for training.
 #pragma once
 
 #include <cstdint>

@@ -238,6 +238,7 @@ TEST(Corpus, EndsOfFewDocumentsDoNotDependOnWindows) {
   Texts documents;
   for (unsigned i = 0; i < 5; i++) documents.push_back(valid_text(100 + 40'000 * i, i));
   documents.push_back(std::string(30'000, 'x') + "\xe4\xb8\x96");
+  documents.push_back("caf\xc3\xa9");  // whose end is no whole character
   const std::string text = as_text(documents);
   scratch.write("a.txt", text);
   scratch.write("a.txt.zst", zstd_compressed(text));
