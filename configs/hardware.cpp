@@ -94,7 +94,7 @@ void set_number(Hardware& hardware, const std::string& name, double value) {
 
 double within_range(const std::string& name, double value) {
   const NumberRange& range = real_field(name).range;
-  const double least = range.min_excluded ? std::nextafter(range.min, value) : range.min;
+  const double least = range.min_excluded ? std::nextafter(range.min, range.max) : range.min;
   return std::clamp(value, least, std::max(least, range.max));
 }
 

@@ -49,6 +49,19 @@ TEST(HardwareProfiles, AreKnownByTheirNamesInAnyFolder) {
   EXPECT_NE(message.find("dgx_a100 dgx_b200 dgx_h100 l40s p4d.24xlarge"), std::string::npos) << message;
 }
 
+TEST(HardwareProfiles, ANumberThatIsFittedStaysInItsRange) {
+  Hardware h;
+  set_number(h, "calibrated.gemm", 0.5);
+  EXPECT_EQ(number_of(h, "calibrated.gemm"), 0.5);
+  EXPECT_NE(message_of([&] { set_number(h, "calibrated.gemm", 1.5); }).find("calibrated.gemm = 1.5"),
+            std::string::npos);
+  EXPECT_EQ(number_of(h, "calibrated.gemm"), 0.5);
+  for (const char* name : {"calibrated.gemm", "stack.elementwise", "calibrated.launch"})
+    for (const double value : {-1.0, 0.0, 0.25, 1e30}) EXPECT_NO_THROW(set_number(h, name, within_range(name, value)));
+  EXPECT_EQ(within_range("calibrated.gemm", 0.25), 0.25);
+  EXPECT_EQ(within_range("calibrated.gemm", 7), 1);
+}
+
 TEST(HardwareProfiles, SayWhatIsWrong) {
   const auto message = [](const std::string& toml) { return message_of([&] { parse_hardware(toml, "x.toml"); }); };
   EXPECT_NE(message("[device]\nname = \"a\"\n")

@@ -68,6 +68,11 @@ TEST(Rules, AMicrobatchFitsSomeMachine) {
             std::string::npos);
   EXPECT_NE(refusal({"model.vocab=2147483647", "batch.microbatch_size=1000", "batch.global_batch_size=1000"}), "");
   EXPECT_NE(refusal({"model.context=16777216", "model.heads=768"}), "");
+  std::vector<std::string> twelve{"parallel.prescaled_batch=false", "batch.microbatch_size=10000000",
+                                  "batch.global_batch_size=120000000", "parallel.tensor_parallel_degree=12"};
+  EXPECT_NE(refusal(twelve).find("makes tensors of 1.5e+15 elements"), std::string::npos) << "of 12 ranks' sequences";
+  twelve[0] = "parallel.prescaled_batch=true";
+  allowed(twelve);
   allowed({"model.context=1048576", "model.heads=96", "model.hidden=12288", "model.vocab=65536"});
 }
 

@@ -18,6 +18,7 @@ Config large() {
   config.parallel.virtual_stages = 2;
   config.parallel.ranks_per_node = 8;
   config.parallel.max_live_parameters = 1'000'000'000;
+  config.parallel.replicate_below = 10'000;
   config.parallel.sharding_strategy = ShardingStrategy::full_shard;
   config.parallel.sharded_data_parallel_degree = 4;
   return resolve(config);
@@ -37,6 +38,7 @@ TEST(Shrink, KeepsEveryAxisThatThereIs) {
       << "a shard group of 2 x 2 ranks spans two nodes, as one of 4 x 8 spans four";
   EXPECT_GT(small.parallel.max_live_parameters, 0);
   EXPECT_LT(small.parallel.max_live_parameters, 100'000);
+  EXPECT_EQ(small.parallel.replicate_below, 1) << "a bias of 4096 was replicated, a matrix was not";
   // 512 sequences on 8 groups in microbatches of 4 are 16 of them; 3 x 2 x 2 fill the pipeline three times.
   const auto microbatches = [&](const Config& c) {
     return c.batch.global_batch_size / (c.batch.microbatch_size * d.shard * d.data);
@@ -47,6 +49,7 @@ TEST(Shrink, KeepsEveryAxisThatThereIs) {
   EXPECT_EQ(microbatches(shrink(fewer, 256, 16)), 9) << "as they are";
   EXPECT_EQ(small.parallel.sharding_strategy, ShardingStrategy::full_shard);
   EXPECT_EQ(small.run.output, "runs/default-shrunk");
+  EXPECT_EQ(small.checkpoint.directory, "runs/default-shrunk/checkpoints") << "beside those of the large run";
   EXPECT_NO_THROW(validate(small));
 }
 
