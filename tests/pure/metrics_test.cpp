@@ -118,7 +118,16 @@ TEST_F(MetricsFile, AppendsOneObjectAStep) {
                      .steps = 9,
                      .tokens_before = 35,
                      .memory = {1, 2, 3, 4, 5, 6}},
-                    {.config_digest = "0123", .layout = "2 ranks", .parameters = 7, .threads = 3});
+                    {.config_digest = "0123",
+                     .layout = "2 ranks",
+                     .parameters = 7,
+                     .threads = 3,
+                     .command = "megalith train caf\xe9.toml",
+                     .course = {.tokenizer = "t1",
+                                .tokenizer_name = "gpt2",
+                                .sources = {{.name = "a.bin", .content = "9 bytes", .share = 1, .samples = 4}},
+                                .settings = {}},
+                     .held_out = "5 bytes"});
     const double begin = StepClock::host_now() + 50;  // another reading of the clock would not be this
     metrics.start_clock(begin);
     EXPECT_EQ(lines().size(), 1u) << "nothing of a start that makes no step";
@@ -154,6 +163,11 @@ TEST_F(MetricsFile, AppendsOneObjectAStep) {
   EXPECT_EQ(start.at("layout"), "2 ranks");
   EXPECT_EQ(start.at("parameters"), 7);
   EXPECT_EQ(start.at("threads"), 3);
+  EXPECT_EQ(start.at("command"), "megalith train caf\xef\xbf\xbd.toml") << "arguments may be any bytes";
+  EXPECT_EQ(start.at("tokenizer"), "t1");
+  EXPECT_EQ(start.at("tokenizer_name"), "gpt2");
+  EXPECT_EQ(start.at("data").at(0).at("content"), "9 bytes");
+  EXPECT_EQ(start.at("held_out"), "5 bytes");
   EXPECT_EQ(start.at("peak_flops"), 1e6);
   EXPECT_EQ(start.at("memory_bytes").at("parameters"), 1);
   EXPECT_EQ(start.at("memory_bytes").at("communication"), 6);

@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
+#include <string_view>
 
 #include "kernels/base/check.h"
 
@@ -87,6 +89,20 @@ int64_t resident_memory() {
   int64_t all = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> all >> resident;
   return resident * sysconf(_SC_PAGESIZE);
+}
+
+std::string command_line() {
+  std::ifstream file("/proc/self/cmdline");
+  std::string command;
+  for (std::string word; std::getline(file, word, '\0');) {
+    const bool plain = !word.empty() && std::ranges::all_of(word, [](unsigned char c) {
+      return std::isalnum(c) || std::string_view("_-./=:,+@%").find(static_cast<char>(c)) != std::string_view::npos;
+    });
+    std::string quoted = "'";
+    for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    command += (command.empty() ? "" : " ") + (plain ? word : quoted + "'");
+  }
+  return command;
 }
 
 std::string machine_id() {

@@ -30,6 +30,10 @@ int64_t free_shared_memory();
 // Bytes of this process that lie in physical memory now, files that it has mapped included.
 int64_t resident_memory();
 
+// The command that started this process, as a shell takes it; empty where the system does not say it. A launcher's own
+// part, as `mpirun -n 2`, is not in it.
+std::string command_line();
+
 // The same for all processes of a machine, and for no other's: its name and when it was started.
 std::string machine_id();
 

@@ -173,6 +173,13 @@ nlohmann::ordered_json Metrics::start_line() const {
                                {"model_flops_per_token", rates_.model_flops_per_token},
                                {"hardware_flops_per_step", rates_.hardware_flops_per_step},
                                {"memory_bytes", by_class(Place::device)}};
+  if (!start_.command.empty()) start["command"] = start_.command;
+  if (!start_.course.tokenizer.empty()) {
+    start["tokenizer"] = start_.course.tokenizer;
+    start["tokenizer_name"] = start_.course.tokenizer_name;
+  }
+  if (!start_.course.sources.empty()) start["data"] = to_json(start_.course).at("sources");
+  if (!start_.held_out.empty()) start["held_out"] = start_.held_out;
   if (rates_.peak_flops > 0) start["peak_flops"] = rates_.peak_flops;
   if (rates_.memory.total(Place::host) > 0) start["host_memory_bytes"] = by_class(Place::host);
   return {{"start", start}};
@@ -182,7 +189,7 @@ void Metrics::write(nlohmann::ordered_json line) {
   line["seconds_since_start"] = StepClock::host_now() - run_begin_;
   line["unix_time"] = unix_time();
   // At once, so that no start stands there without a step.
-  const std::string before = std::exchange(started_, true) ? "" : json_text(start_line()) + "\n";
+  const std::string before = std::exchange(started_, true) ? "" : json_text_of_bytes(start_line()) + "\n";
   file_->append(before + json_text(line) + "\n", before.empty() ? 1 : 2);
   if (events_) events_->append(line);
 }

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "trainer/checkpointing/course.h"
 #include "trainer/job/patient_file.h"
 #include "trainer/step/trainer.h"
 #include "trainer/train/line_pace.h"
@@ -38,7 +39,10 @@ struct Start {
   std::string config_digest = {};  // of the resolved config
   std::string layout = {}, sharding_strategy = {}, compute = {}, device = {};
   int64_t parameters = 0;
-  int threads = 0;  // a rank
+  int threads = 0;           // a rank
+  std::string command = {};  // that started it
+  Course course = {};
+  std::string held_out = {};  // what is in data.validation, as content_of_source() says it
 };
 
 struct Reporting {

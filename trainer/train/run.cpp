@@ -15,6 +15,7 @@
 #include "trainer/checkpointing/shared_folder.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/job/agreement.h"
+#include "trainer/job/content.h"
 #include "trainer/job/handshake.h"
 #include "trainer/job/log.h"
 #include "trainer/job/memory_check.h"
@@ -75,7 +76,7 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
   ending_.emplace(config_.checkpoint, session);
   session.remember_in(config_.run.output + "/calls", config_.run.output + "/log.txt");
   work_->open();
-  checkpointer_.emplace(config_, session, *work_->trainer, std::move(course));
+  checkpointer_.emplace(config_, session, *work_->trainer, course);
   introduce(threads);
   set_weights();
 
@@ -89,7 +90,8 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
            static_cast<double>(memory_.total(Place::device)) / (1 << 20));
   say_disk();
   together(session, [&] {
-    metrics_.emplace(config_.run.output, session.rank() == 0, progress_.step, rates(), start(threads),
+    metrics_.emplace(config_.run.output, session.rank() == 0, progress_.step, rates(),
+                     start(threads, course.value_or(Course{})),
                      Reporting{config_.train.log_every, config_.run.tensorboard});
   });
   together(session, [&] { books_.emplace(config_, session, *work_, forecast); });
@@ -208,7 +210,7 @@ Rates Run::rates() const {
           .memory = memory_};
 }
 
-Start Run::start(int threads) const {
+Start Run::start(int threads, Course course) const {
   const std::string text = to_toml(config_);
   return {.version = version(),
           .config_digest = hex(checksum_of(text.data(), static_cast<int64_t>(text.size()))),
@@ -217,7 +219,12 @@ Start Run::start(int threads) const {
           .compute = to_string(config_.precision.compute),
           .device = work_->device.world == World::cuda ? device::properties().name : "CPU",
           .parameters = num_parameters(model_spec(config_.model)),
-          .threads = threads};
+          .threads = threads,
+          .command = command_line(),
+          .course = std::move(course),
+          .held_out = config_.data.validation.empty() || session_.rank() != 0
+                          ? ""
+                          : content_of_source(config_.data.validation)};
 }
 
 int Run::train() {

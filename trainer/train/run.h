@@ -55,7 +55,7 @@ class Run {
   // The step of the newest checkpoint in checkpoint.directory, where one that is resumed by name need not be; 0: none.
   int64_t newest_saved() const;
   Rates rates() const;
-  Start start(int threads) const;
+  Start start(int threads, Course course) const;
 
   void train_to_the_end();
   void between(Account account, const std::function<void()>& work) {
