@@ -136,7 +136,7 @@ TEST(Watching, a_report_of_runs) {
   const Result two = succeed(megalith({"report", "one", "two/", "--out", "both.html"}), scratch);
   const std::string page = read_file(scratch / "both.html");
   for (const char* word :
-       {"one and two", "optimizer.<wbr>learning_<wbr>rate", "<td>0.5</td>", "Memory of the fullest rank"})
+       {"one and two", "optimizer.<wbr>learning_<wbr>rate", "</span>0.5</td>", "Memory of the fullest rank"})
     EXPECT_NE(page.find(word), std::string::npos) << word;
   EXPECT_EQ(page.find("run.<wbr>output"), std::string::npos) << "of course it differs";
 

@@ -64,7 +64,9 @@ TEST(JsonNumbers, AreNumbersWithinBounds) {
 
 const json start_line = json::parse(
     R"({"start":{"completed_steps":0,"host":"h","ranks":2,"layout":"2 ranks","device":"CPU","compute":"fp32",
-        "parameters":3000,"tokens":64,"memory_bytes":{"parameters":4096,"else":1024}}})");
+        "parameters":3000,"tokens":64,"steps":4,"unix_time":1714564800,"version":"v","command":"c","tokenizer":"t",
+        "tokenizer_name":"n","held_out":"h","data":[{"name":"d","content":"c","samples":9}],
+        "memory_bytes":{"parameters":4096,"else":1024}}})");
 const json evaluation_line =
     json::parse(R"({"step":2,"validation_loss":3.5,"bits_per_byte":2.0,"tokens_so_far":128,"seconds_since_start":6})");
 

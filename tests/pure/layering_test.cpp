@@ -54,7 +54,7 @@ const std::vector<Rule>& table() {
       {"trainer/verify/", job},
       {"trainer/train/", job},
       {"trainer/replay/", with(job, {"trainer/train/"})},
-      {"trainer/report/", {"configs/"}},
+      {"trainer/report/", {"configs/", "trainer/session/last_word.h"}},
       {"trainer/commands/", {""}},
       {"trainer/main.cpp", {""}},
   };

@@ -1,9 +1,15 @@
 // `megalith report`: what is read of a run folder, and the page that is made of it.
-#include <cmath>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "kernels/base/json.h"
 #include "tests/data/scratch.h"
 #include "trainer/report/page.h"
-#include "trainer/report/plot.h"
+#include "trainer/report/words.h"
 
 namespace megalith {
 namespace {
@@ -94,6 +100,13 @@ TEST_F(Report, WhatCannotBeReadIsNamed) {
   EXPECT_EQ(read_history(run("dying", step(1, 5) + "{\"step\":2,\"lo")).loss.size(), 1u) << "the last may be cut";
 }
 
+// What the page's scripts draw.
+nlohmann::json drawn(const std::string& page) {
+  const std::string begin = "id=\"data\">";
+  const size_t at = page.find(begin) + begin.size();
+  return parse_json(page.substr(at, page.find("</script>", at) - at));
+}
+
 TEST_F(Report, ThePageNeedsNothingElse) {
   const std::string page = report_page({read_history(run("a", start_line + step(1, 5) + step(2, 4)))});
   for (const char* elsewhere : {"http:", "https:", "src=", "url(", "@import", "<link"})
@@ -102,8 +115,99 @@ TEST_F(Report, ThePageNeedsNothingElse) {
   for (const char* word : {"Loss", "Gradient norm", "Learning rate", "tokens a second", "prefers-color-scheme",
                            "by-tokens", "by-time", "2 ranks: shard 2"})
     EXPECT_NE(page.find(word), std::string::npos) << word;
-  EXPECT_EQ(page.find("Held-out"), std::string::npos) << "there was no evaluation";
-  EXPECT_EQ(page.find("Where the time went"), std::string::npos) << "no step says";
+  EXPECT_EQ(page.find("Held-out loss</dt>"), std::string::npos) << "there was no evaluation";
+  const nlohmann::json data = drawn(page);
+  EXPECT_EQ(data.at("plots").size(), 4u) << "those that have a value";
+  EXPECT_EQ(data.at("time").size(), 0u) << "no step says";
+  EXPECT_EQ(data.at("runs").at(0).at("values").at("Loss").at("mean"), nlohmann::json({5, 4}));
+  EXPECT_EQ(data.at("runs").at(0).at("steps").at("tokens"), nlohmann::json({64, 128}));
+}
+
+TEST_F(Report, SaysWhatARunWas) {
+  scratch_.write("a/config.toml", "model.layers = 3\n");
+  scratch_.write("a/log.txt",
+                 "2024-05-01 12:00:00 megalith\n2024-05-01 12:00:01 warning: the disk is <full>\nand slow\n"
+                 "2024-05-01 12:00:09 ended: SIGTERM on rank 0\n");
+  const std::string start =
+      "{\"start\":{\"completed_steps\":0,\"steps\":400,\"unix_time\":1714564800,\"version\":\"megalith 1, commit abc\","
+      "\"command\":\"megalith train 'a b.toml'\",\"tokenizer\":\"ff00\",\"tokenizer_name\":\"gpt2 (50257 ids, hash "
+      "ff00)\",\"data\":[{\"name\":\"c.bin\",\"content\":\"9 bytes, hash 1\",\"share\":1,\"samples\":80}],\"held_out\":"
+      "\"7 bytes, hash 2\"}}\n";
+  const std::string evaluation = "{\"step\":2,\"validation_loss\":3.0,\"unix_time\":1714564920}\n";
+  History h = read_history(run("a", start + step(1, 5) + step(2, 4, ",\"samples\":[20,40]") + evaluation));
+  h.prompt = "Once";
+  h.continuation = " upon & a time";
+  const std::string page = report_page({h});
+  for (const char* words :
+       {"ended: SIGTERM on rank 0", "1 warning<", "2024-05-01 12:00:01 the disk is &lt;full&gt;\nand slow",
+        "2024-05-01 12:00 UTC to 2024-05-01 12:02 UTC", "megalith train &#39;a b.toml&#39;", "megalith 1, commit abc",
+        "gpt2 (50257 ids, hash ff00)", "<code>c.bin</code>: 9 bytes, hash 1, 80 samples an epoch", "7 bytes, hash 2",
+        "<b>Once</b> upon &amp; a time", "<b>model.layers = 3</b>", "\nmodel.heads = 12\n", "of 400", "0.5 epochs",
+        "<dt>Perplexity</dt><dd>20.09"})
+    EXPECT_NE(page.find(words), std::string::npos) << words;
+}
+
+TEST_F(Report, SaysHowARunEnded) {
+  const auto end = [&](const std::string& log) { return read_run_log(scratch_.write("log.txt", log)).end; };
+  EXPECT_EQ(end("2024-05-01 12:00:00 done: 4 steps\n"), RunLog::End::done);
+  EXPECT_EQ(end("2024-05-01 12:00:00 ended: a fault\n"), RunLog::End::ended);
+  EXPECT_EQ(end("2024-05-01 12:00:00 done: 4 steps\n2024-05-01 12:01:00 step 5\n"), RunLog::End::open) << "resumed";
+  EXPECT_EQ(end("2024-05-01 12:00:00 step 5\nended: is a line of what was said\n"), RunLog::End::open);
+  EXPECT_EQ(end("short\n"), RunLog::End::open);
+  EXPECT_EQ(read_run_log(scratch_.path("none.txt")).end, RunLog::End::unknown);
+}
+
+// Of one step, one held-out loss and its bits per byte.
+std::string evaluated(const std::string& tokenizer, double loss, double bits) {
+  return fmt::format("{{\"start\":{{\"tokenizer\":\"{0}\",\"tokenizer_name\":\"of {0}\"}}}}\n{1}", tokenizer,
+                     step(1, loss)) +
+         fmt::format("{{\"step\":1,\"validation_loss\":{},\"bits_per_byte\":{}}}\n", loss, bits);
+}
+
+TEST_F(Report, RunsAreRowsAndTheBestIsFirst) {
+  std::vector<History> runs;
+  for (const auto& [name, bits] : {std::pair("b", 2.0), {"a", 1.5}, {"c", 1.75}})
+    runs.push_back(read_history(run(name, evaluated("x", 2 * bits, bits))));
+  runs.push_back(read_history(run("none", start_line + step(1, 1))));
+  const std::string page = report_page(runs);
+  std::vector<size_t> rows;
+  for (const char* row : {"</i>a</th>", "</i>c</th>", "</i>b</th>", "</i>none</th>"}) rows.push_back(page.find(row));
+  EXPECT_TRUE(std::ranges::is_sorted(rows)) << fmt::format("{}", fmt::join(rows, " "));
+  EXPECT_NE(rows.back(), std::string::npos);
+  EXPECT_NE(page.find("<td class=\"best\"><span>Bits per byte</span>1.5000"), std::string::npos);
+}
+
+TEST_F(Report, LossesUnderDifferentTokenizersAreNotCompared) {
+  const auto page_of = [&](const std::string& other) {
+    return report_page({read_history(run("a", evaluated("x", 4, 2))), read_history(run("b", evaluated(other, 5, 1)))});
+  };
+  const std::string one = page_of("x"), two = page_of("y");
+  EXPECT_NE(one.find("<td class=\"best\"><span>Held-out loss</span>4.0000"), std::string::npos);
+  EXPECT_EQ(two.find("<td class=\"best\"><span>Held-out loss</span>"), std::string::npos);
+  EXPECT_NE(two.find("<td class=\"best\"><span>Bits per byte</span>1.0000"), std::string::npos);
+  EXPECT_NE(two.find("These runs have 2 tokenizers."), std::string::npos);
+  const auto runs_by_plot = [](const std::string& page, const std::string& title) {
+    nlohmann::json found = nlohmann::json::array();
+    const nlohmann::json data = drawn(page);
+    for (const nlohmann::json& plot : data.at("plots"))
+      if (plot.at("title") == title) found.push_back(plot.at("runs"));
+    return found;
+  };
+  EXPECT_EQ(runs_by_plot(one, "Loss"), nlohmann::json::parse("[[0,1]]"));
+  EXPECT_EQ(runs_by_plot(two, "Loss"), nlohmann::json::parse("[[0],[1]]"));
+  EXPECT_EQ(runs_by_plot(two, "Held-out loss"), nlohmann::json::parse("[[0],[1]]"));
+  EXPECT_EQ(runs_by_plot(two, "Held-out bits per byte"), nlohmann::json::parse("[[0,1]]"));
+}
+
+TEST_F(Report, ManyRunsHaveLinesOfTheirOwn) {
+  std::vector<History> runs;
+  std::set<std::string> lines;
+  for (int i = 0; i < 36; i++) runs.push_back(read_history(run(fmt::format("r{}", i), step(1, 5))));
+  const nlohmann::json data = drawn(report_page(runs));
+  for (const nlohmann::json& run : data.at("runs")) lines.insert(run.at("line"));
+  EXPECT_EQ(lines.size(), 36u);
+  for (int c = 0; c < num_colours; c++)
+    EXPECT_NE(std::string(page_css).find(fmt::format(".line-{}, .area-{} {{", c, c)), std::string::npos) << c;
 }
 
 TEST_F(Report, RunsAreCompared) {
@@ -113,12 +217,10 @@ TEST_F(Report, RunsAreCompared) {
   const std::string page = report_page({read_history(a), read_history(b)});
   EXPECT_NE(page.find("x/run and y/run"), std::string::npos) << "as much of the names as tells them apart";
   EXPECT_NE(page.find("2 runs compared"), std::string::npos);
-  EXPECT_NE(page.find("<td class=\"best\">3.0"), std::string::npos) << "the lower loss";
-  EXPECT_NE(page.find("Where the time went"), std::string::npos);
-  // A line for each run, axis and plot.
-  int lines = 0;
-  for (size_t at = 0; (at = page.find("<polyline class=\"line line-1\"", at)) != std::string::npos; at++) lines++;
-  EXPECT_EQ(lines, 3 * 4);
+  EXPECT_NE(page.find("<td class=\"best\"><span>Loss</span>3.0"), std::string::npos) << "the lower loss";
+  const nlohmann::json data = drawn(page);
+  EXPECT_EQ(data.at("time").size(), 1u);
+  for (const nlohmann::json& plot : data.at("plots")) EXPECT_EQ(plot.at("runs"), nlohmann::json({0, 1}));
 }
 
 // As on GPUs, and of a run whose first steps are another's.
@@ -127,10 +229,10 @@ TEST_F(Report, StepsThatSayNothingOfTheirTimeDoNotDiluteIt) {
   for (int i = 161; i <= 400; i++) lines += step(i, 4, i % 20 == 0 ? ",\"time\":{\"GEMM\":2}" : "");
   const History h = read_history(run("gpu", lines));
   EXPECT_EQ(h.time.at("GEMM"), std::vector<double>(12, 2.0));
-  const std::string page = report_page({h});
-  // Two seconds from step 160 of 400 on, 4 % below the upper edge.
-  EXPECT_NE(page.find("<path class=\"area-0\" d=\"M400 38.462H450L450 38.462H500L"), std::string::npos)
-      << page.substr(page.find("class=\"area-0\""), 100);
+  const nlohmann::json time = drawn(report_page({h})).at("time").at(0);
+  // Two seconds from step 160 of 400 on.
+  EXPECT_EQ(time.at("edges"), nlohmann::json({160, 180, 200, 220, 240, 260, 280, 300, 320, 340, 360, 380, 400}));
+  EXPECT_EQ(time.at("layers").at(0).at("seconds"), nlohmann::json(std::vector<int>(12, 2)));
 }
 
 // A run of the times of its steps.
@@ -141,57 +243,54 @@ std::string timed(const std::vector<std::string>& times) {
   return lines;
 }
 
+// "NAME COLOUR SHARE" of each part of a run's time.
+std::vector<std::string> parts_of(const nlohmann::json& time) {
+  std::vector<std::string> parts;
+  for (const nlohmann::json& layer : time.at("layers"))
+    parts.push_back(fmt::format("{} {} {:.3f}", layer.at("name").get<std::string>(), layer.at("colour").get<int>(),
+                                layer.at("share").get<double>()));
+  return parts;
+}
+
 TEST_F(Report, APartOfTheTimeHasOneColourInAllRuns) {
-  const std::string page =
-      report_page({read_history(run("a", timed({R"("GEMM":3,"gathers":1)", R"("GEMM":3,"gathers":1)"}))),
-                   read_history(run("b", timed({R"("attention":2,"GEMM":1)", R"("attention":2,"GEMM":1)"})))});
-  const auto times = [&](const std::string& text) {
-    size_t n = 0;
-    for (size_t at = page.find(text); at != std::string::npos; at = page.find(text, at + 1)) n++;
-    return n;
-  };
-  EXPECT_EQ(times("<i class=\"area-0\"></i>GEMM<b>75.0 %</b>"), 1u);
-  EXPECT_EQ(times("<i class=\"area-0\"></i>GEMM<b>33.3 %</b>"), 1u);
-  EXPECT_EQ(times("<i class=\"area-1\"></i>attention<b>66.7 %</b>"), 1u);
-  EXPECT_EQ(times("<i class=\"area-2\"></i>gathers<b>25.0 %</b>"), 1u);
-  // And a second one height: the first run's four are the most, 4 % below the upper edge.
-  EXPECT_EQ(times("<path class=\"area-0\" d=\"M0 278.85H"), 1u);
-  EXPECT_EQ(times("<path class=\"area-0\" d=\"M0 759.62H"), 1u);
-  EXPECT_EQ(times("Cut off above"), 0u);
+  const nlohmann::json time =
+      drawn(report_page({read_history(run("a", timed({R"("GEMM":3,"gathers":1)", R"("GEMM":3,"gathers":1)"}))),
+                         read_history(run("b", timed({R"("attention":2,"GEMM":1)", R"("attention":2,"GEMM":1)"})))}))
+          .at("time");
+  EXPECT_EQ(parts_of(time.at(0)), (std::vector<std::string>{"GEMM 0 0.750", "gathers 2 0.250"}));
+  EXPECT_EQ(parts_of(time.at(1)), (std::vector<std::string>{"GEMM 0 0.333", "attention 1 0.667"}));
+  // And a second one height: the first run's four are the most.
+  for (const nlohmann::json& of_run : time) EXPECT_EQ(of_run.at("top"), 4);
 }
 
 TEST_F(Report, AnEvaluationDoesNotFlattenTheSteps) {
   std::vector<std::string> times(400, R"("GEMM":2)");
   times[99] = R"("GEMM":2,"evaluation":100)";
-  const std::string page = report_page({read_history(run("a", timed(times)))});
-  // A third beyond two seconds, and 4 % above that.
-  EXPECT_NE(page.find("<path class=\"area-0\" d=\"M0 260.36H"), std::string::npos);
-  EXPECT_NE(page.find("Cut off above; the highest reaches 35.3 s."), std::string::npos);
-  EXPECT_NE(page.find("evaluation<b>11.1 %</b>"), std::string::npos) << "it counts as before";
+  const nlohmann::json time = drawn(report_page({read_history(run("a", timed(times)))})).at("time").at(0);
+  EXPECT_DOUBLE_EQ(time.at("top").get<double>(), 1.3 * 2) << "a third beyond two seconds";
+  EXPECT_NEAR(time.at("highest").get<double>(), 35.3, 0.1);
+  EXPECT_EQ(parts_of(time).at(1), "evaluation 1 0.111") << "it counts as before";
 }
 
 TEST_F(Report, PartsBeyondTheColoursAreOne) {
-  const auto page_of = [&](int parts) {
+  const auto last_of = [&](int parts) {
     std::string time;
     for (int i = 1; i <= parts; i++) time += fmt::format("{}\"part {}\":{}", i > 1 ? "," : "", i, parts + 1 - i);
-    return report_page({read_history(run(fmt::format("of{}", parts), timed({time, time})))});
+    return parts_of(drawn(report_page({read_history(run(fmt::format("of{}", parts), timed({time, time})))}))
+                        .at("time")
+                        .at(0))
+        .back();
   };
-  EXPECT_NE(page_of(8).find("<i class=\"area-7\"></i>part 8<b>2.8 %</b>"), std::string::npos);
-  EXPECT_NE(page_of(9).find("<i class=\"area-7\"></i>all else<b>6.7 %</b>"), std::string::npos);
+  EXPECT_EQ(last_of(12), "part 12 11 0.013");
+  EXPECT_EQ(last_of(13), "all else 11 0.033");
 }
 
 TEST_F(Report, NamesCannotBreakThePage) {
-  const std::string page = report_page({read_history(run("<b onload='x'>&", start_line + step(1, 5) + step(2, 4)))});
+  const std::string page = report_page({read_history(run("<b onload='x'>&", start_line + step(1, 5) + step(2, 4))),
+                                        read_history(run("</script>\xff", start_line + step(1, 5)))});
   EXPECT_EQ(page.find("<b onload"), std::string::npos);
   EXPECT_NE(page.find("&lt;b onload=&#39;x&#39;&gt;&amp;"), std::string::npos);
-}
-
-TEST(Ticks, AreEasyToRead) {
-  EXPECT_EQ(ticks(0, 160, 4, false), (std::vector<double>{0, 50, 100, 150}));
-  EXPECT_EQ(ticks(4.8, 8.9, 5, false), (std::vector<double>{5, 6, 7, 8}));
-  EXPECT_EQ(ticks(0.5, 30, 5, true), (std::vector<double>{0.5, 1, 2, 5, 10, 20}));
-  EXPECT_EQ(ticks(1e-3, 1e6, 5, true).size(), 5u);
-  EXPECT_TRUE(ticks(1, 1, 5, false).empty());
+  EXPECT_EQ(drawn(page).at("runs").size(), 2u) << "no name ends the script";
 }
 
 TEST(ShortNumbers, HaveThreeDigits) {
@@ -201,8 +300,6 @@ TEST(ShortNumbers, HaveThreeDigits) {
   EXPECT_EQ(short_number(999999), "1M");
   EXPECT_EQ(short_number(4273664), "4.27M");
   EXPECT_EQ(short_number(0), "0");
-  EXPECT_EQ(short_number(5000, 15000), "5k") << "as its neighbours on an axis";
-  EXPECT_EQ(short_number(0, 15000), "0");
 }
 
 }  // namespace

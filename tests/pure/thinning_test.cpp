@@ -1,12 +1,10 @@
-// Fewer points that draw the same.
+// Fewer values that draw the same.
 #include "trainer/report/thinning.h"
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <random>
 
 namespace megalith {
 namespace {
@@ -17,55 +15,38 @@ std::vector<double> counting(size_t n) {
   return x;
 }
 
-TEST(Thinning, FewStayAsTheyAre) {
-  const std::vector<Point> all = {{1, 5}, {2, 7}, {3, 6}};
-  EXPECT_EQ(thinned({1, 2, 3}, {5, 7, 6}, 0, 3, 100), all);
-  EXPECT_EQ(thinned({1, 2, 3}, {5, 7, 6}, 0, 3, 1), all);
-  EXPECT_EQ(thinned({1, 2, 3}, {5, 5, 5}, 0, 3, 1).size(), 2u) << "nothing is there twice";
-  EXPECT_TRUE(thinned({}, {}, 0, 1, 10).empty());
+TEST(Bins, FewValuesStayAsTheyAre) {
+  const Bins bins = in_bins({5, 7, 6});
+  EXPECT_EQ(bins.size, 1u);
+  for (const auto* values : {&bins.mean, &bins.low, &bins.high, &bins.middle})
+    EXPECT_EQ(*values, (std::vector<double>{5, 7, 6}));
+  EXPECT_TRUE(in_bins({}).mean.empty());
+  EXPECT_EQ(in_bins(counting(most_bins)).size, 1u);
 }
 
-TEST(Thinning, ASpikeOfOneStepAmongAMillionStays) {
-  const std::vector<double> x = counting(1000000);
-  std::vector<double> y(x.size(), 2.0);
-  y[123456] = 50;
+TEST(Bins, ASpikeOfOneStepAmongAMillionStays) {
+  std::vector<double> y(999999, 2.0);
+  y[123456] = 52;
   y[765432] = -3;
-  const std::vector<Point> all = thinned(x, y, 0, 1e6, 400);
-  EXPECT_LE(all.size(), 4u * 400);
-  EXPECT_TRUE(std::ranges::find(all, Point{123457, 50}) != all.end());
-  EXPECT_TRUE(std::ranges::find(all, Point{765433, -3}) != all.end());
+  const Bins bins = in_bins(y), steps = in_bins(counting(y.size()));
+  ASSERT_EQ(bins.size, 500u);
+  ASSERT_EQ(bins.mean.size(), most_bins);
+  EXPECT_EQ(bins.high[123456 / 500], 52);
+  EXPECT_EQ(bins.mean[123456 / 500], 2.1);
+  EXPECT_EQ(bins.low[765432 / 500], -3);
+  EXPECT_EQ(steps.middle[1], 751);
+  EXPECT_EQ(steps.middle.back(), 999750) << "the last bin is one short";
 }
 
-// In each column the same lowest, highest, first and last value as before.
-TEST(Thinning, DrawsTheSameColumns) {
-  std::mt19937 random(3);
-  std::normal_distribution<double> noise;
-  constexpr int columns = 37;
-  const std::vector<double> x = counting(5000);
-  std::vector<double> y(x.size());
-  for (double& v : y) v = noise(random);
-  const std::vector<Point> all = thinned(x, y, 0, 5000, columns);
-  EXPECT_TRUE(std::ranges::is_sorted(all, {}, &Point::x));
-  for (int c = 0; c < columns; c++) {
-    const auto in_column = [&](double at) { return std::min(columns - 1, static_cast<int>(at / 5000 * columns)) == c; };
-    std::vector<double> before, after;
-    for (size_t i = 0; i < x.size(); i++)
-      if (in_column(x[i])) before.push_back(y[i]);
-    for (const Point& p : all)
-      if (in_column(p.x)) after.push_back(p.y);
-    ASSERT_FALSE(after.empty());
-    EXPECT_LE(after.size(), 4u);
-    EXPECT_EQ(after.front(), before.front());
-    EXPECT_EQ(after.back(), before.back());
-    EXPECT_EQ(std::ranges::minmax(after).min, std::ranges::minmax(before).min);
-    EXPECT_EQ(std::ranges::minmax(after).max, std::ranges::minmax(before).max);
-  }
-}
-
-TEST(Thinning, WhatIsNotFiniteIsLeftOut) {
-  EXPECT_EQ(thinned({1, 2, 3, 4}, {NAN, 1, INFINITY, 2}, 0, 4, 10), (std::vector<Point>{{2, 1}, {4, 2}}));
-  EXPECT_EQ(thinned({1, 2, 3, 4}, {5, 6, 7, 8}, 2, 3, 10), (std::vector<Point>{{2, 6}, {3, 7}}))
-      << "what is outside too";
+TEST(Bins, WhatIsNotFiniteCountsForNothing) {
+  std::vector<double> y(2 * most_bins, 1.0);
+  y[0] = NAN;
+  y[2] = y[3] = INFINITY;
+  const Bins bins = in_bins(y);
+  EXPECT_EQ(bins.mean[0], 1);
+  EXPECT_EQ(bins.low[0], 1);
+  EXPECT_TRUE(std::isnan(bins.mean[1]));
+  EXPECT_TRUE(std::isnan(bins.high[1]));
 }
 
 TEST(Binning, IsTheMeanOfStretches) {
@@ -75,16 +56,6 @@ TEST(Binning, IsTheMeanOfStretches) {
   ASSERT_EQ(bins.size(), 160u);
   EXPECT_EQ(bins.front(), 1.5);
   EXPECT_EQ(bins.back(), 399);
-}
-
-TEST(Smoothing, IsTheMeanAround) {
-  EXPECT_EQ(smoothed({3, 1, 4}, 0), (std::vector<double>{3, 1, 4}));
-  EXPECT_EQ(smoothed({3, 0, 6, 3, 0}, 1), (std::vector<double>{3, 3, 3, 3, 1.5}));
-  EXPECT_EQ(smoothed({1, 2, 3, 4, 5, 6}, 9), (std::vector<double>{1, 2, 3, 3.5, 3.5, 3.5}))
-      << "as many on both sides, but at the end";
-  const std::vector<double> gap = smoothed({1, NAN, 3, 5}, 1);
-  EXPECT_TRUE(std::isnan(gap[1]));
-  EXPECT_EQ(gap[2], 4);
 }
 
 }  // namespace

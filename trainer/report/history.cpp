@@ -16,6 +16,7 @@ using nlohmann::json;
 
 constexpr double largest_number = 1e100;             // of any number: no sum and no scale of a plot overflows
 constexpr int64_t largest_count = int64_t{1} << 53;  // as a number with a fraction holds it
+constexpr double last_second = 253402300799;         // of the year 9999, as seconds since 1970
 constexpr size_t most_kinds_of_time = 100;           // what a step's time goes to; each is held for every step
 
 // NaN: it is not there, or null, which is how JSON has what is not finite.
@@ -58,6 +59,20 @@ class Reader {
     h_.host = start.value("host", h_.host);
     h_.ranks = count_at(start, "ranks", h_.ranks);
     h_.parameters = count_at(start, "parameters", h_.parameters);
+    h_.planned_steps = count_at(start, "steps", h_.planned_steps);
+    for (const auto& [key, text] : {std::pair("version", &h_.version),
+                                    {"command", &h_.command},
+                                    {"tokenizer", &h_.tokenizer},
+                                    {"tokenizer_name", &h_.tokenizer_name},
+                                    {"held_out", &h_.held_out}})
+      *text = start.value(key, *text);
+    if (const auto data = start.find("data"); data != start.end()) {
+      h_.data.clear();
+      for (const json& source : as_list(*data))
+        h_.data.push_back(
+            {as_object(source).value("name", ""), source.value("content", ""), count_at(source, "samples", 0)});
+    }
+    time_of_day(start);
     planned(start);
     tokens_a_step_ = at_least_0(start, "tokens", tokens_a_step_);
     seconds_before_ = seconds_;
@@ -77,7 +92,15 @@ class Reader {
       if (found->contains(name)) h_.planned_memory.emplace_back(name, real_number(found->at(name), 0, largest_number));
   }
 
+  void time_of_day(const json& object) {
+    const double now = number(object, "unix_time", 0);
+    if (!(now <= last_second)) return;
+    if (!(h_.began <= now)) h_.began = now;
+    h_.last = now;
+  }
+
   void clock(const json& object) {
+    time_of_day(object);
     const double since = number(object, "seconds_since_start", 0);
     seconds_ = since == since ? seconds_before_ + since : seconds_ + at_least_0(object, "step_seconds", 0);
   }
@@ -87,6 +110,8 @@ class Reader {
     tokens_a_step_ = at_least_0(object, "tokens", tokens_a_step_);
     tokens_ = at_least_0(object, "tokens_so_far", tokens_ + tokens_a_step_);
     h_.ranks = count_at(object, "ranks", h_.ranks);
+    if (const auto samples = object.find("samples"); samples != object.end())
+      h_.samples = whole_number(as_list(*samples).at(1), 0, largest_count);
     planned(object);
     append(h_.steps, step, tokens_, seconds_);
     h_.loss.push_back(number(object, "loss"));
@@ -151,6 +176,7 @@ History read_history(const std::string& run_folder) {
   } catch (const Error& e) {
     history.settings_unknown = e.what();
   }
+  history.log = read_run_log(run_folder + "/log.txt");
   return history;
 }
 

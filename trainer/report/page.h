@@ -1,5 +1,5 @@
-// `megalith report`: runs as one HTML page that needs no other file and no network. Its frame is page.html, page.css
-// and page.js of this folder, which the build puts into the program.
+// `megalith report`: runs as one HTML page that needs no other file and no network. Its frame is page.html of
+// this folder with page.css, curves.js, stacked.js and page.js, which the build puts into the program.
 #pragma once
 
 #include <string>
@@ -13,8 +13,10 @@ namespace megalith {
 extern const char* const page_html;
 extern const char* const page_css;
 extern const char* const page_js;
+extern const char* const curves_js;
+extern const char* const stacked_js;
 
-// Of one run, or of several compared.
-std::string report_page(const std::vector<History>& runs);
+// Of one run, or of several compared, the best first.
+std::string report_page(std::vector<History> runs);
 
 }  // namespace megalith

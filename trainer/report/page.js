@@ -1,56 +1,128 @@
-// Reads values off the plots under the pointer; all else works without.
-(() => {
-  const text = v => {
-    if (v === 0) return '0';
-    const a = Math.abs(v);
-    for (const [unit, letter] of [[1e12, 'T'], [1e9, 'B'], [1e6, 'M'], [1e4, 'k']])
-      if (a >= unit) return +(v / (unit === 1e4 ? 1e3 : unit)).toPrecision(4) + letter;
-    return String(+v.toPrecision(4));
+// The view, what the controls make of it, and values read off under the pointer. The view stands in the address after #,
+// so that a page that is opened again, or passed on, shows the same.
+const data = JSON.parse(document.getElementById('data').textContent);
+const control = name => document.getElementById(name);
+const readView = () => {
+  const said = new URLSearchParams(location.hash.slice(1)), bound = name => said.has(name) && said.get(name) !== '' && isFinite(said.get(name)) ? +said.get(name) : null;
+  const logY = {};
+  for (const title of said.getAll('log')) logY[title] = true;
+  for (const title of said.getAll('linear')) logY[title] = false;
+  return {
+    by: ['steps', 'tokens', 'time'].includes(said.get('over')) ? said.get('over') : 'steps',
+    logX: said.get('x') === 'log', from: bound('from'), to: bound('to'),
+    smooth: bound('smooth') ?? 5, logY, hidden: new Set(said.getAll('hide').map(Number)),
   };
-  const points = new Map();
-  const pointsOf = line => {
-    if (!points.has(line)) points.set(line, line.getAttribute('points').split(' ').map(p => p.split(',').map(Number)));
-    return points.get(line);
-  };
-  const nearest = (all, x) => {
-    let low = 0, high = all.length - 1;
-    while (high - low > 1) {
-      const middle = (low + high) >> 1;
-      if (all[middle][0] < x) low = middle; else high = middle;
+};
+const view = readView();
+const keepView = () => {
+  const said = new URLSearchParams();
+  if (view.by !== 'steps') said.set('over', view.by);
+  if (view.logX) said.set('x', 'log');
+  if (view.from !== null) said.set('from', view.from);
+  if (view.to !== null) said.set('to', view.to);
+  if (view.smooth !== 5) said.set('smooth', view.smooth);
+  for (const title in view.logY) said.append(view.logY[title] ? 'log' : 'linear', title);
+  for (const r of view.hidden) said.append('hide', r);
+  try { history.replaceState(null, '', '#' + said); } catch { /* a page that may not have an address shows its view all the same */ }
+};
+
+// The axis that all plots share, over what is not hidden.
+const xAxis = () => {
+  let low = Infinity, high = 0;
+  data.runs.forEach((run, r) => {
+    if (view.hidden.has(r)) return;
+    for (const all of [run.steps[view.by], run.evaluations[view.by]]) {
+      for (const place of all) if (place > 0) { low = Math.min(low, place); break; }
+      high = Math.max(high, all.at(-1) ?? 0);
     }
-    return Math.abs(all[low][0] - x) < Math.abs(all[high][0] - x) ? all[low] : all[high];
-  };
-  const clear = () => document.querySelectorAll('.cursor, .tip').forEach(e => e.remove());
-  document.querySelectorAll('.by .area').forEach(area => {
-    const by = area.parentElement, plot = by.closest('.plot');
-    const low = +plot.dataset.low, high = +plot.dataset.high;
-    const value = y => plot.dataset.log === '1' ? low * Math.pow(high / low, 1 - y / 1000) : low + (high - low) * (1 - y / 1000);
-    area.addEventListener('pointermove', event => {
-      clear();
-      const box = area.getBoundingClientRect();
-      const share = Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
-      document.querySelectorAll('.by .area').forEach(other => {
-        if (!other.offsetParent) return;
-        const cursor = document.createElement('div');
-        cursor.className = 'cursor';
-        cursor.style.left = 100 * share + '%';
-        other.append(cursor);
-      });
-      const tip = document.createElement('div');
-      tip.className = 'tip';
-      const head = document.createElement('span');
-      head.textContent = text(share * by.dataset.end) + ' ' + by.dataset.unit;
-      tip.append(head);
-      area.querySelectorAll('.line').forEach(line => {
-        if (1000 * share > pointsOf(line).at(-1)[0] + 5) return;  // the run had ended
-        const row = document.createElement('div'), swatch = document.createElement('i');
-        swatch.className = [...line.classList].find(c => c.startsWith('line-'));
-        row.append(swatch, text(value(nearest(pointsOf(line), 1000 * share)[1])) + (line.dataset.name ? '  ' + line.dataset.name : ''));
-        tip.append(row);
-      });
-      tip.style[share < 0.5 ? 'left' : 'right'] = 'calc(' + 100 * (share < 0.5 ? share : 1 - share) + '% + .6rem)';
-      area.append(tip);
-    });
-    area.addEventListener('pointerleave', clear);
   });
-})();
+  high = high || 1;
+  const [unit, label] = view.by !== 'time' ? [1, view.by] : high >= 2 ? [1, 'hours of training']
+    : high >= 0.034 ? [1 / 60, 'minutes of training'] : [1 / 3600, 'seconds of training'];
+  const end = Math.max(high / unit, 1e-9), least = Math.min(low / unit, end / 2);
+  let from = view.from ?? 0, to = view.to ?? end;
+  if (view.logX) from = Math.max(from, least);
+  if (!(to > from)) [from, to] = [view.logX ? least : 0, end];
+  return { ...scaleOf(from, to, view.logX), unit, label };
+};
+
+let shown = [];
+const draw = () => {
+  const x = xAxis();
+  shown = data.plots.map(plot => drawPlot(plot, data, view, x)).filter(Boolean);
+  control('plots').replaceChildren(...shown.map(one => one.figure));
+  shown.forEach(follow);
+  control('times').replaceChildren(...data.time.filter(time => !view.hidden.has(time.run)).map(time => drawStacked(time, data)));
+  control('times-head').hidden = data.time.length === 0;
+  for (const by of ['steps', 'tokens', 'time']) control('by-' + by).checked = by === view.by;
+  control('log-x').checked = view.logX;
+  control('smooth').value = view.smooth;
+  control('from').value = view.from ?? '';
+  control('to').value = view.to ?? '';
+  control('from').placeholder = shortNumber(x.low);
+  control('to').placeholder = shortNumber(x.high, 4);
+  control('reset').hidden = view.from === null && view.to === null;
+  document.querySelectorAll('.legend input').forEach(box => { box.checked = !view.hidden.has(+box.dataset.run); });
+  document.querySelectorAll('tr[data-run]').forEach(row => row.classList.toggle('hidden', view.hidden.has(+row.dataset.run)));
+};
+const change = what => {
+  Object.assign(view, what);
+  keepView();
+  draw();
+};
+
+const nearest = (points, place) => {
+  let low = 0, high = points.length - 1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (points[middle][0] < place) low = middle; else high = middle;
+  }
+  return place - points[low][0] < points[high][0] - place ? points[low] : points[high];
+};
+const clear = () => document.querySelectorAll('.cursor, .tip').forEach(e => e.remove());
+
+// Values under the pointer; dragging chooses a range.
+const follow = ({ plot, x, y, curves, area, toggle }) => {
+  let pressed = null;
+  const shareAt = event => {
+    const box = area.getBoundingClientRect();
+    return Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
+  };
+  const cursor = (where, left, width) => where.append(element('div', { class: 'cursor', style: `left:${100 * left}%;width:${100 * width}%` }));
+  area.addEventListener('pointermove', event => {
+    clear();
+    const share = shareAt(event), place = x.value(share);
+    for (const one of shown) cursor(one.area, pressed === null ? share : Math.min(share, pressed), pressed === null ? 0 : Math.abs(share - pressed));
+    const tip = element('div', { class: 'tip', style: (share < 0.5 ? 'left' : 'right') + `:calc(${100 * Math.min(share, 1 - share)}% + .6rem)` },
+      element('span', {}, shortNumber(place, 4) + ' ' + x.label));
+    for (const { run, points } of curves) {
+      if (place > points.at(-1)[0] + (x.high - x.low) / 200) continue;  // the run had ended
+      tip.append(element('div', {}, element('i', { class: run.line }), shortNumber(nearest(points, place)[1], 4) + (data.runs.length > 1 ? '  ' + run.name : '')));
+    }
+    area.append(tip);
+  });
+  area.addEventListener('pointerleave', () => { pressed = null; clear(); });
+  area.addEventListener('pointerdown', event => { if (event.pointerType === 'mouse' && event.button === 0) { pressed = shareAt(event); event.preventDefault(); } });
+  area.addEventListener('pointerup', event => {
+    const begin = pressed, end = shareAt(event);
+    pressed = null;
+    if (begin === null || Math.abs(end - begin) < 0.01) return;
+    change({ from: +x.value(Math.min(begin, end)).toPrecision(4), to: +x.value(Math.max(begin, end)).toPrecision(4) });
+  });
+  area.addEventListener('dblclick', () => change({ from: null, to: null }));
+  toggle.addEventListener('click', () => change({ logY: { ...view.logY, [plot.title]: !y.log } }));
+};
+
+for (const by of ['steps', 'tokens', 'time']) control('by-' + by).addEventListener('change', () => change({ by, from: null, to: null }));
+control('log-x').addEventListener('change', event => change({ logX: event.target.checked }));
+control('smooth').addEventListener('input', event => change({ smooth: +event.target.value }));
+for (const name of ['from', 'to'])
+  control(name).addEventListener('change', event => change({ [name]: event.target.value === '' ? null : +event.target.value }));
+control('reset').addEventListener('click', () => change({ from: null, to: null }));
+document.querySelectorAll('.legend input').forEach(box => box.addEventListener('change', () => {
+  const hidden = new Set(view.hidden);
+  if (box.checked) hidden.delete(+box.dataset.run); else hidden.add(+box.dataset.run);
+  change({ hidden });
+}));
+addEventListener('hashchange', () => change(readView()));
+draw();

@@ -1,43 +1,32 @@
 #include "trainer/report/thinning.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-
-#include "kernels/base/check.h"
+#include <limits>
 
 namespace megalith {
 
-std::vector<Point> thinned(const std::vector<double>& x, const std::vector<double>& y, double begin, double end,
-                           int columns) {
-  CHECK(x.size() == y.size() && columns > 0, "{} and {} values to be thinned to {} columns", x.size(), y.size(),
-        columns);
-  std::vector<Point> kept;
-  const auto column_of = [&](double at) {
-    const double share = end > begin ? (at - begin) / (end - begin) : 0;
-    return std::min(columns - 1, static_cast<int>(share * columns));
-  };
-  std::vector<size_t> seen;  // indices of the column at hand
-  const auto close = [&] {
-    if (seen.empty()) return;
-    const auto [low, high] = std::ranges::minmax_element(seen, {}, [&](size_t i) { return y[i]; });
-    std::array<size_t, 4> four{seen.front(), *low, *high, seen.back()};
-    std::ranges::sort(four);
-    const auto end_of_four = std::unique(four.begin(), four.end());
-    for (auto i = four.begin(); i != end_of_four; ++i) kept.push_back({x[*i], y[*i]});
-    seen.clear();
-  };
-  int column = -1;
-  for (size_t i = 0; i < x.size(); i++) {
-    if (!std::isfinite(y[i]) || !(x[i] >= begin && x[i] <= end)) continue;
-    if (const int its = column_of(x[i]); its != column) {
-      close();
-      column = its;
+Bins in_bins(const std::vector<double>& y) {
+  Bins bins;
+  bins.size = std::max<size_t>(1, (y.size() + most_bins - 1) / most_bins);
+  constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
+  for (size_t begin = 0; begin < y.size(); begin += bins.size) {
+    const size_t end = std::min(y.size(), begin + bins.size);
+    double sum = 0, low = nothing, high = nothing;
+    size_t number = 0;
+    for (size_t i = begin; i < end; i++) {
+      if (!std::isfinite(y[i])) continue;
+      sum += y[i];
+      number++;
+      low = std::fmin(low, y[i]);
+      high = std::fmax(high, y[i]);
     }
-    seen.push_back(i);
+    bins.mean.push_back(number > 0 ? sum / static_cast<double>(number) : nothing);
+    bins.low.push_back(low);
+    bins.high.push_back(high);
+    bins.middle.push_back(y[begin + (end - begin) / 2]);
   }
-  close();
-  return kept;
+  return bins;
 }
 
 std::vector<double> binned(const std::vector<double>& y) {
@@ -50,22 +39,6 @@ std::vector<double> binned(const std::vector<double>& y) {
     means.push_back(sum / static_cast<double>(end - begin));
   }
   return means;
-}
-
-std::vector<double> smoothed(const std::vector<double>& y, size_t around) {
-  std::vector<double> sum(y.size() + 1, 0), number(y.size() + 1, 0);  // of the values before
-  for (size_t i = 0; i < y.size(); i++) {
-    const bool counts = std::isfinite(y[i]);
-    sum[i + 1] = sum[i] + (counts ? y[i] : 0);
-    number[i + 1] = number[i] + (counts ? 1 : 0);
-  }
-  std::vector<double> all;
-  all.reserve(y.size());
-  for (size_t i = 0; i < y.size(); i++) {
-    const size_t each = std::min(around, i), begin = i - each, end = std::min(y.size(), i + each + 1);
-    all.push_back(std::isfinite(y[i]) ? (sum[end] - sum[begin]) / (number[end] - number[begin]) : y[i]);
-  }
-  return all;
 }
 
 }  // namespace megalith

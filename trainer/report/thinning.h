@@ -1,5 +1,4 @@
-// Fewer points that draw the same: of the points in a column of pixels the first, the lowest, the highest and the last,
-// so that a spike of one step among a million stays to be seen (M4: Jugel and others, VLDB 2014).
+// Fewer values that draw the same.
 #pragma once
 
 #include <cstddef>
@@ -7,22 +6,17 @@
 
 namespace megalith {
 
-struct Point {
-  double x, y;
-  bool operator==(const Point&) const = default;
+// Stretches of `size` values each, the last of fewer: as few to a bin as make at most `most_bins`. What is not finite
+// counts for nothing; a bin of nothing else is NaN.
+struct Bins {
+  std::size_t size = 1;
+  std::vector<double> mean = {}, low = {}, high = {};
+  std::vector<double> middle = {};  // the value in the middle of each bin: of what rises, where the bin is
 };
-
-// x rises; what is not finite is left out. At most four points for each of `columns` equal parts of [begin, end], in
-// their order; those outside are left out.
-std::vector<Point> thinned(const std::vector<double>& x, const std::vector<double>& y, double begin, double end,
-                           int columns);
+constexpr std::size_t most_bins = 2000;
+Bins in_bins(const std::vector<double>& y);
 
 // The means of as many stretches of nearly equal length as there are values, or 160 where there are more.
 std::vector<double> binned(const std::vector<double>& y);
-
-// The mean of each value and up to `around` on either side of it: at the beginning, where a loss falls fast, as many on
-// both; at the end as many as there are, so that the last mean is not the last value. What is not finite stays and
-// counts for nothing.
-std::vector<double> smoothed(const std::vector<double>& y, std::size_t around);
 
 }  // namespace megalith

@@ -1,18 +1,24 @@
 #include "trainer/report/time_went.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 
-#include "trainer/report/plot.h"
+#include "trainer/report/plots.h"
 #include "trainer/report/thinning.h"
+#include "trainer/report/words.h"
 
 namespace megalith {
 
 namespace {
+
+struct Layer {
+  std::string name;
+  int colour = 0;
+  std::vector<double> y;  // by step
+};
 
 double sum_of(const std::vector<double>& all) { return std::accumulate(all.begin(), all.end(), 0.0); }
 
@@ -59,11 +65,19 @@ double highest_of(const History& run, const std::set<std::string>& without = {})
   return drawn.empty() ? 0 : *std::ranges::max_element(drawn);
 }
 
+// Where the stretches of binned() begin and end: a value stands for the steps since the one before.
+std::vector<double> edges_of(const std::vector<double>& steps) {
+  const size_t bins = binned(steps).size();
+  std::vector<double> edges{std::max(0.0, steps.front() - (steps.size() > 1 ? steps[1] - steps[0] : 1))};
+  for (size_t b = 1; b <= bins; b++) edges.push_back(steps[b * steps.size() / bins - 1]);
+  return edges;
+}
+
 }  // namespace
 
-std::string where_time_went(const std::vector<History>& runs, const std::vector<std::string>& names) {
+nlohmann::ordered_json where_time_went(const std::vector<History>& runs) {
+  nlohmann::ordered_json plots = nlohmann::ordered_json::array();
   const std::vector<std::string> parts = parts_of(runs);
-  if (parts.empty()) return "";
   // What lies between two steps, by its names in metrics.jsonl, may take as long as many: it is cut, lest it flatten
   // them.
   const std::set<std::string> between = {"evaluation", "checkpoint"};
@@ -73,23 +87,21 @@ std::string where_time_went(const std::vector<History>& runs, const std::vector<
     all = std::max(all, highest_of(run));
   }
   const double top = steps > 0 ? std::min(all, 1.3 * steps) : all;
-  std::string text;
   for (size_t r = 0; r < runs.size(); r++) {
-    const std::vector<Layer> layers = layers_of(runs[r], parts);
+    nlohmann::ordered_json layers = nlohmann::ordered_json::array();
+    for (const Layer& layer : layers_of(runs[r], parts))
+      layers.push_back({{"name", layer.name},
+                        {"colour", layer.colour},
+                        {"share", sum_of(layer.y) / seconds_of(runs[r])},
+                        {"seconds", plotted(binned(layer.y))}});
     if (layers.empty()) continue;
-    std::vector<AreaName> legend;
-    for (const Layer& layer : layers)
-      legend.push_back(
-          {layer.colour, layer.name, fmt::format("{:.1f} %", 100 * sum_of(layer.y) / seconds_of(runs[r]))});
-    const double highest = highest_of(runs[r]);
-    const std::string note =
-        highest > top
-            ? fmt::format("<p class=\"note\">Cut off above; the highest reaches {} s.</p>", short_number(highest))
-            : "";
-    text += stacked_plot(runs.size() > 1 ? names[r] : "Time of a step", "seconds a step", runs[r].timed_steps, layers,
-                         top, note + areas_list(legend));
+    plots.push_back({{"run", r},
+                     {"top", top},
+                     {"highest", highest_of(runs[r])},
+                     {"edges", plotted(edges_of(runs[r].timed_steps))},
+                     {"layers", std::move(layers)}});
   }
-  return "<h2>Where the time went</h2><div class=\"row\">" + text + "</div>\n";
+  return plots;
 }
 
 }  // namespace megalith

@@ -1,15 +1,15 @@
-// The part of the page that says what the seconds of steps went to: a stacked plot for each run. A part of the time has
-// one colour and a second one height in all of them, so that they can be compared.
+// What the seconds of steps went to, as JSON for a stacked plot of each run (stacked.js). A part of the time has one
+// colour and a second one height in all of them, so that they can be compared.
 #pragma once
 
-#include <string>
+#include <nlohmann/json_fwd.hpp>
 #include <vector>
 
 #include "trainer/report/history.h"
 
 namespace megalith {
 
-// names: of the runs. Empty where no run says it.
-std::string where_time_went(const std::vector<History>& runs, const std::vector<std::string>& names);
+// Empty where no run says it.
+nlohmann::ordered_json where_time_went(const std::vector<History>& runs);
 
 }  // namespace megalith

@@ -11,10 +11,10 @@ namespace {
 
 constexpr size_t longest_message = 4096;  // more is none
 
-const std::array<std::string_view, 3> launchers{"mpirun: ", "prterun: ", "PRTE: "};
+const std::array<std::string_view, 3> launcher_prefixes{"mpirun: ", "prterun: ", "PRTE: "};
 
 bool may_be_of_the_launcher(std::string_view begin) {
-  for (const std::string_view name : launchers)
+  for (const std::string_view name : launcher_prefixes)
     if (begin.starts_with(name.substr(0, begin.size()))) return true;
   return begin.find_first_not_of('-') == std::string_view::npos;
 }
@@ -25,7 +25,7 @@ size_t begin_of_dashes(std::string_view line) {
   return line.size() - begin > 70 ? begin : line.size();
 }
 size_t begin_of_forwarding(std::string_view line) {
-  for (const std::string_view name : launchers)
+  for (const std::string_view name : launcher_prefixes)
     if (const size_t at = line.find(std::string(name) + "Forwarding signal "); at != std::string_view::npos) return at;
   return line.size();
 }

@@ -1,0 +1,117 @@
+#include "trainer/report/facts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "configs/config.h"
+#include "kernels/base/counted.h"
+#include "trainer/report/figures.h"
+#include "trainer/report/words.h"
+
+namespace megalith {
+
+namespace {
+
+constexpr size_t most_warnings = 200;  // that the page has, of each run
+
+std::string fact(const char* name, const std::string& html) {
+  return html.empty() ? "" : fmt::format("<dt>{}</dt><dd>{}</dd>", name, html);
+}
+
+std::string code(const std::string& text) { return text.empty() ? "" : fmt::format("<code>{}</code>", escaped(text)); }
+
+std::string how_it_ended(const RunLog& log) {
+  switch (log.end) {
+    case RunLog::End::unknown: return "there is no log.txt that says it";
+    case RunLog::End::open: return "It goes on, or it was killed: log.txt has no last line that says how it ended.";
+    case RunLog::End::ended: return "<b class=\"bad\">" + escaped(log.words) + "</b>";
+    case RunLog::End::done: break;
+  }
+  return escaped(log.words);
+}
+
+std::string folded(const std::string& summary, const std::string& text) {
+  return fmt::format("<details><summary>{}</summary><pre>{}</pre></details>", summary, text);
+}
+
+std::string warnings(const RunLog& log) {
+  const size_t all = log.warnings.size(), shown = std::min(all, most_warnings);
+  if (all == 0) return log.end == RunLog::End::unknown ? "" : "none";
+  std::string lines;
+  for (size_t i = all - shown; i < all; i++) lines += escaped(log.warnings[i]) + "\n";
+  return folded(counted(static_cast<int64_t>(all), "warning") +
+                    (shown < all ? fmt::format(", of which these are the last {}", shown) : ""),
+                lines);
+}
+
+std::string configuration(const History& run) {
+  if (!run.settings_unknown.empty()) return "It is not known: " + escaped(run.settings_unknown);
+  std::map<std::string, std::string> defaults;
+  for (const auto& [key, value] : key_values(Config{})) defaults[key] = value;
+  std::string lines;
+  int64_t set = 0;
+  for (const auto& [key, value] : run.settings) {
+    const bool other = defaults[key] != value;
+    set += other ? 1 : 0;
+    const std::string line = escaped(key) + " = " + escaped(value);
+    lines += (other ? "<b>" + line + "</b>" : line) + "\n";
+  }
+  return folded(
+      fmt::format("{}, {} not at the default, in bold", counted(static_cast<int64_t>(run.settings.size()), "key"), set),
+      lines);
+}
+
+std::string data(const History& run) {
+  std::string text;
+  for (const Source& source : run.data)
+    text += fmt::format("{}<code>{}</code>: {}, {} samples an epoch", text.empty() ? "" : "<br>", escaped(source.name),
+                        escaped(source.content), grouped(source.samples));
+  return text;
+}
+
+std::string when(const History& run) {
+  if (!std::isfinite(run.began)) return "";
+  return fmt::format("{} to {}{}", day_and_time(run.began), day_and_time(run.last),
+                     run.resumed.empty()
+                         ? ""
+                         : fmt::format(", resumed {}", counted(static_cast<int64_t>(run.resumed.size()), "time")));
+}
+
+std::string machine(const History& run) {
+  std::string text;
+  const auto add = [&](const std::string& part) { text += (text.empty() || part.empty() ? "" : " · ") + part; };
+  if (run.parameters > 0) add(short_number(static_cast<double>(run.parameters)) + " parameters");
+  add(!run.layout.empty() ? run.layout : run.ranks > 0 ? counted(run.ranks, "rank") : "");
+  for (const std::string& part : {run.device, run.compute, run.host.empty() ? "" : "on " + run.host}) add(part);
+  return escaped(text);
+}
+
+std::string text_of(const History& run) {
+  if (run.continuation.empty()) return "";
+  return fmt::format("<p class=\"sample\"><b>{}</b>{}</p>", escaped(run.prompt), escaped(run.continuation));
+}
+
+std::string facts_of(const History& run) {
+  return "<dl class=\"facts\">" + fact("How it ended", how_it_ended(run.log)) + fact("Warnings", warnings(run.log)) +
+         fact("From, to", when(run)) + fact("Model", machine(run)) + fact("Command", code(run.command)) +
+         fact("Program", escaped(run.version)) + fact("Tokenizer", escaped(run.tokenizer_name)) +
+         fact("Training data", data(run)) + fact("Held-out data", escaped(run.held_out)) +
+         fact("A text of it", text_of(run)) + fact("Configuration", configuration(run)) +
+         fact("Folder", code(run.folder)) + "</dl>";
+}
+
+}  // namespace
+
+std::string facts(const std::vector<History>& runs, const std::vector<std::string>& names) {
+  if (runs.size() == 1) return "<div class=\"card\">" + facts_of(runs[0]) + "</div>\n";
+  std::string text = "<h2>The runs</h2>";
+  for (size_t r = 0; r < runs.size(); r++)
+    text +=
+        fmt::format("<details class=\"card\"><summary><i class=\"{}\"></i>{} <small>{}</small></summary>{}</details>\n",
+                    line_class(r), escaped(names[r]), end_in_a_word(runs[r].log), facts_of(runs[r]));
+  return text;
+}
+
+}  // namespace megalith

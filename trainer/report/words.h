@@ -1,0 +1,24 @@
+// Numbers and names as the page has them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace megalith {
+
+std::string escaped(const std::string& text);     // for HTML, attributes included
+std::string with_breaks(const std::string& key);  // escaped; a narrow page may break it after a dot or a bar
+std::string short_number(double value);           // 12.3k, 4.27M, 1.2B
+std::string grouped(int64_t number);              // 12,345
+std::string number_or_dash(double value, int digits);
+std::string duration(double hours);
+std::string byte_count(double bytes);
+std::string day_and_time(double unix_seconds);  // 2024-05-01 12:00 UTC
+
+constexpr int num_colours = 12;  // of the page: line-0 to line-11, area-0 to area-11; the last is for all else
+constexpr int num_dashes = 3;    // kinds of lines, so that runs beyond the colours differ: whole, dashed, dotted
+
+// The class of a run's lines and of its swatch.
+std::string line_class(size_t run);
+
+}  // namespace megalith
