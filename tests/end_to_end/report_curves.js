@@ -18,6 +18,7 @@ assert.equal(scaleOf(20, 40, false).share(25), 0.25);
 assert.equal(shortNumber(12345), '12.3k');
 assert.equal(shortNumber(1500), '1500');
 assert.equal(shortNumber(0.002), '0.002');
+assert.equal(shortNumber(0.0006), '6e-4');
 assert.equal(shortNumber(5000, 3, 15000), '5k', 'as its neighbours on an axis');
 assert.equal(shortNumber(0, 3, 15000), '0');
 

@@ -14,11 +14,12 @@ const element = (tag, attributes = {}, ...children) => {
   return made;
 };
 
-// 12.3k, 4.27M, 1.2B; in the unit that `like` has, as on an axis.
+// 12.3k, 4.27M, 1.2B, 6e-4; in the unit that `like` has, as on an axis.
 const shortNumber = (value, digits = 3, like = value) => {
   for (const [unit, letter] of [[1e12, 'T'], [1e9, 'B'], [1e6, 'M'], [1e3, 'k']])
     if (value !== 0 && Math.abs(like) >= unit && (unit > 1e3 || Math.abs(like) >= 9995))
       return +(value / unit).toPrecision(digits) + letter;
+  if (value !== 0 && Math.abs(like) < 0.001) return (+value.toPrecision(digits)).toExponential();
   return String(Math.abs(value) >= 1000 ? Math.round(value) : +value.toPrecision(digits));
 };
 

@@ -71,6 +71,12 @@ std::string data(const History& run) {
   return text;
 }
 
+std::string held_out(const History& run) {
+  const auto name = run.settings.find("data.validation");
+  if (run.held_out.empty()) return "";
+  return name == run.settings.end() ? escaped(run.held_out) : code(name->second) + ": " + escaped(run.held_out);
+}
+
 std::string when(const History& run) {
   if (!std::isfinite(run.began)) return "";
   return fmt::format("{} to {}{}", day_and_time(run.began), day_and_time(run.last),
@@ -97,9 +103,8 @@ std::string facts_of(const History& run) {
   return "<dl class=\"facts\">" + fact("How it ended", how_it_ended(run.log)) + fact("Warnings", warnings(run.log)) +
          fact("From, to", when(run)) + fact("Model", machine(run)) + fact("Command", code(run.command)) +
          fact("Program", escaped(run.version)) + fact("Tokenizer", escaped(run.tokenizer_name)) +
-         fact("Training data", data(run)) + fact("Held-out data", escaped(run.held_out)) +
-         fact("A text of it", text_of(run)) + fact("Configuration", configuration(run)) +
-         fact("Folder", code(run.folder)) + "</dl>";
+         fact("Training data", data(run)) + fact("Held-out data", held_out(run)) + fact("A text of it", text_of(run)) +
+         fact("Folder", code(run.folder)) + fact("Configuration", configuration(run)) + "</dl>";
 }
 
 }  // namespace

@@ -108,7 +108,7 @@ std::string end_in_a_word(const RunLog& log) {
   switch (log.end) {
     case RunLog::End::done: return "done";
     case RunLog::End::ended: return "ended early";
-    case RunLog::End::open: return "goes on or killed";
+    case RunLog::End::open: return "not ended";
     case RunLog::End::unknown: break;
   }
   return "–";

@@ -27,7 +27,7 @@ std::string tokenizer_in_words(const History& run);
 // Runs without that come last.
 void sort_by_held_out(std::vector<History>& runs);
 
-// "done", "ended early", "goes on or killed".
+// "done", "ended early", "not ended".
 std::string end_in_a_word(const RunLog& log);
 
 }  // namespace megalith
