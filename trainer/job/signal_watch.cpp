@@ -64,12 +64,9 @@ struct Bound {
   std::string words;
 };
 
-// From SIGTERM of mpirun to its SIGKILL: Open MPI's parameter, which its ranks see in their environment where it is
-// set. A part of the time is left for a last word.
+// From SIGTERM of mpirun to its SIGKILL. A part of the time is left for a last word.
 Bound bound_of_mpirun() {
-  double grace = 1;
-  for (const char* name : {"OMPI_MCA_odls_base_sigkill_timeout", "PRTE_MCA_odls_base_sigkill_timeout"})
-    if (const char* value = std::getenv(name)) grace = std::atof(value);
+  const double grace = kill_delay_of_mpirun([](const char* name) -> const char* { return std::getenv(name); });
   return {0.8 * grace,
           fmt::format("mpirun, which kills its ranks {:g} s after SIGTERM (odls_base_sigkill_timeout)", grace)};
 }

@@ -53,13 +53,16 @@ Launch launch_of(const std::function<const char*(const char*)>& variable) {
   return {.rank = 0, .size = 1, .launcher = {}, .job = "job"};
 }
 
-double seconds_left_by_mpirun(const std::function<const char*(const char*)>& variable) {
-  if (launch_of(variable).launcher != "mpirun" || variable(started_by_run))
-    return std::numeric_limits<double>::infinity();
+double kill_delay_of_mpirun(const std::function<const char*(const char*)>& variable) {
   double seconds = 1;
   for (const char* name : {"OMPI_MCA_odls_base_sigkill_timeout", "PRTE_MCA_odls_base_sigkill_timeout"})
     if (const char* value = variable(name)) seconds = std::atof(value);
   return seconds;
+}
+
+double seconds_left_by_mpirun(const std::function<const char*(const char*)>& variable) {
+  const bool is_killed = launch_of(variable).launcher == "mpirun" && !variable(started_by_run);
+  return is_killed ? kill_delay_of_mpirun(variable) : std::numeric_limits<double>::infinity();
 }
 
 Launch launch_of_this_process() {

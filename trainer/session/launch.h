@@ -23,8 +23,10 @@ Launch launch_of_this_process();
 // itself.
 void outlive_launcher();
 
-// Seconds from a Ctrl-C, or SIGTERM to mpirun, to its SIGKILL to this rank: Open MPI's parameter, which ranks see in
-// their environment where it is set. Infinity: no mpirun started this rank, or `megalith run` keeps such signals from
+// Seconds from mpirun's SIGTERM to its SIGKILL: Open MPI's parameter, which ranks see in their environment where it is
+// set.
+double kill_delay_of_mpirun(const std::function<const char*(const char*)>& variable);
+// From a Ctrl-C, or SIGTERM to mpirun. Infinity: no mpirun started this rank, or `megalith run` keeps such signals from
 // it.
 double seconds_left_by_mpirun(const std::function<const char*(const char*)>& variable);
 
