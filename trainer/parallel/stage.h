@@ -3,6 +3,7 @@
 // nothing of the optimizer or of files; it decides nothing.
 #pragma once
 
+#include <concepts>
 #include <deque>
 #include <functional>
 #include <memory>
