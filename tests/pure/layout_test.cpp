@@ -164,6 +164,28 @@ bool gathers_by_nodes(const MeshShape& mesh) {
   return counts.size() == 1 && (count == 1 || count == mesh.shard || mesh.shard_nodes() == mesh.shard / count);
 }
 
+TEST(Layout, AHierarchicalGatherFitsItsNodesInAnyPlacement) {
+  std::vector<std::string> axes{"data", "pipeline", "shard", "tensor"};
+  int fits = 0, refused = 0;
+  do
+    for (const int64_t shard : {2, 4})
+      for (int64_t node = 1; node <= 16; node++) {
+        Config config = base();
+        ParallelConfig& p = config.parallel;
+        p.tensor_parallel_degree = p.pipeline_parallel_degree = 2;
+        p.sharded_data_parallel_degree = shard;
+        p.placement = fmt::format("{}", fmt::join(axes, ","));
+        p.ranks_per_node = node;
+        const bool gathers = gathers_by_nodes(mesh_shape(config, 16));
+        p.hierarchical_allgather = true;
+        EXPECT_EQ(!error_of([&] { mesh_shape(config, 16); }), gathers) << p.placement << " on nodes of " << node;
+        (gathers ? fits : refused)++;
+      }
+  while (std::ranges::next_permutation(axes).found);
+  EXPECT_GT(fits, 100);
+  EXPECT_GT(refused, 100);
+}
+
 bool keeps_the_rules(const Config& config) {
   return !error_of([&] { validate(config); });
 }
