@@ -258,6 +258,18 @@ TEST(Diagnosis, WithoutHistoryTheMajorityIsRight) {
   EXPECT_NE(hang.text.find("rank 1 in all_reduce 1 of world (40 bytes, step 1)"), std::string::npos) << hang.text;
 }
 
+// Rank 0 waits for rank 1 in their pair, and all others for rank 0.
+TEST(Diagnosis, OfACircleTheLargestGroupHasTheMajority) {
+  PlantedRanks ranks(8, false);
+  ranks.group(0, "tensor").begin(Call::all_reduce, 512);
+  ranks.tick();
+  for (int r = 1; r < 8; r++) ranks.group(r, "world").begin(Call::all_reduce, 80);
+  for (int t = 0; t < 20; t++) ranks.tick();
+  const Hang hang = diagnose(ranks.seen(), 0.5);
+  EXPECT_EQ(hang.kind, Hang::Kind::skipped) << hang.text;
+  EXPECT_EQ(hang.ranks, std::vector{0});
+}
+
 TEST(Diagnosis, SaysWhoWaitsForWhomAndWhere) {
   const Hang hang = after(Plant::comes_late, 4, 2, 10, false);
   EXPECT_EQ(
@@ -298,6 +310,42 @@ TEST(Diagnosis, RanksOfAnotherNodeMayBeUnseen) {
   const Hang hang = diagnose(known, 0.5);
   EXPECT_EQ(hang.kind, Hang::Kind::unseen);
   EXPECT_EQ(hang.ranks, (std::vector{2, 3}));
+}
+
+TEST(Diagnosis, ARankThatIsUnseenIsNotToBlameInGroupsOfOthers) {
+  PlantedRanks ranks(4, false);
+  for (const int r : {0, 1}) ranks.group(r, "tensor").begin(Call::all_reduce, 512);
+  for (int t = 0; t < 20; t++) ranks.tick();
+  std::vector<KnownRank> known = ranks.seen();
+  for (const size_t r : {2u, 3u}) known[r] = {.rank = static_cast<int>(r), .size = 4};
+  const Hang hang = diagnose(known, 0.5);
+  EXPECT_EQ(hang.kind, Hang::Kind::stuck);
+  EXPECT_EQ(hang.ranks, (std::vector{0, 1}));
+}
+
+// What rank 1 has received from rank 0 is none of what it sends there.
+TEST(Diagnosis, MessagesCountByTheirDirection) {
+  PlantedRanks ranks(2, false);
+  for (int n = 0; n < 2; n++)
+    for (int r = 0; r < 2; r++)
+      ranks.ring(r).ended(ranks.group(r, "tensor").begin(r == 0 ? Call::send : Call::recv, 64, 1 - r));
+  ranks.group(0, "tensor").begin(Call::recv, 64, 1);
+  for (int t = 0; t < 20; t++) ranks.tick();
+  const Hang hang = diagnose(ranks.seen(), 0.5);
+  EXPECT_EQ(hang.kind, Hang::Kind::busy);
+  EXPECT_EQ(hang.ranks, std::vector{1});
+}
+
+TEST(Diagnosis, TheLongestWaitCounts) {
+  PlantedRanks two(4, false), one(4, false);
+  for (const int r : {2, 3, 0, 1}) {
+    two.group(r, "tensor").begin(Call::all_reduce, 512);
+    if (r != 2) one.group(r, "world").begin(Call::all_reduce, 80);
+    for (int t = 0; t < 20; t++) two.tick(), one.tick();
+  }
+  EXPECT_EQ(diagnose(two.seen(), 0.5).ranks, (std::vector{2, 3})) << "of two groups in which all wait";
+  const std::string text = diagnose(one.seen(), 0.5).text;
+  EXPECT_NE(text.find("ranks 0, 1, 3 wait for it, rank 3 for"), std::string::npos) << text;
 }
 
 TEST(Diagnosis, WaitingInTheSessionIsOutsideOfSteps) {

@@ -89,6 +89,23 @@ TEST(TransferTime, AnAllToAllGoesToEachMemberDirectly) {
   EXPECT_DOUBLE_EQ(microseconds(apart, Transfer::reduce_scatter, 8000), 3 * 100 + 12) << "the same in f32";
 }
 
+TEST(TransferTime, CalibratedNumbersCount) {
+  Hardware h = hardware();
+  h.calibrated.node_link = 0.5;
+  h.calibrated.network_link = 0.25;
+  h.calibrated.collective_delay = 7;
+  const auto time = [&](const MeshShape& mesh, Transfer transfer) {
+    return transfer_time(group_link(mesh, h, 0, Channel::shard), transfer, 4000, h) * 1e6;
+  };
+  const MeshShape inside{.shard = 4}, across{.shard = 8, .ranks_per_node = 4};
+  EXPECT_DOUBLE_EQ(group_link(inside, h, 0, Channel::shard).bandwidth, 0.5e9);
+  EXPECT_DOUBLE_EQ(group_link(across, h, 0, Channel::shard).bandwidth, 0.25e9);
+  EXPECT_DOUBLE_EQ(time(inside, Transfer::all_to_all), 7 + 1 + 3 / 0.5);
+  EXPECT_DOUBLE_EQ(time(across, Transfer::all_to_all), 7 + 100 + 4 / 0.25);
+  EXPECT_DOUBLE_EQ(time(inside, Transfer::all_gather), 7 + 3 + ring_bytes(Transfer::all_gather, 4000, 4) / 0.5e3);
+  EXPECT_DOUBLE_EQ(message_link({.pipeline = 4, .ranks_per_node = 2}, h, 1, 2).bandwidth, 0.25e9);
+}
+
 TEST(TransferTime, ACopyToTheHostHasItsLink) {
   EXPECT_DOUBLE_EQ(microseconds(group_link({}, hardware(), 0, Channel::host), Transfer::to_device, 4000), 1);
 }
