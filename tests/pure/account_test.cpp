@@ -145,6 +145,26 @@ TEST(StepClock, TimeGoesToWhatIsInnermost) {
   EXPECT_EQ(by_name["step 3"]->end, by_name["step 4"]->begin);
 }
 
+// It was awaited, or began before the clock was set.
+TEST(StepClock, AWaitForWhatIsNotUnderWayIsElsewhere) {
+  Hand hand;
+  const auto wait = [&](int64_t ticket, double seconds) {
+    hand.clock.begin_wait(ticket);
+    hand.now += seconds;
+    hand.clock.end();
+  };
+  for (const int64_t ticket : {1, 2}) {
+    hand.clock.begin_transfer(ticket, static_cast<int>(Channel::shard), Transfer::all_gather);
+    hand.clock.end();
+  }
+  wait(1, 1);
+  wait(1, 2);
+  EXPECT_EQ(hand.clock.so_far(), accounts({{Account::gathers, 1}, {Account::elsewhere, 2}}));
+  hand.clock.align();
+  wait(2, 4);
+  EXPECT_EQ(hand.clock.so_far(), accounts({{Account::elsewhere, 4}}));
+}
+
 // A training as it is: its time is that of the wall, and what nothing accounts for is little (in the step that others
 // interrupt least).
 TEST(StepClock, AccountsOfATrainingAddUpToItsTime) {

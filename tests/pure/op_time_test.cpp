@@ -182,10 +182,14 @@ TEST(Processor, RanksOfACpuShareItsThreads) {
   EXPECT_EQ(processor_of(h, ComputeType::fp32, 1).multiprocessors, 8);
   EXPECT_EQ(processor_of(h, ComputeType::fp32, 4).multiprocessors, 2);
   EXPECT_EQ(processor_of(h, ComputeType::fp32, 32).multiprocessors, 1);
+  EXPECT_DOUBLE_EQ(processor_of(h, ComputeType::fp32, 4).bandwidth, 2e9);
+  EXPECT_DOUBLE_EQ(processor_of(h, ComputeType::fp32, 4).peak, 0.25e12);
   EXPECT_FALSE(processor_of(h, ComputeType::fp32, 1).library_tiles);
   EXPECT_TRUE(processor_of(h, ComputeType::bf16, 1).library_tiles) << "twice as fast as what is widened";
   h.device.kind = DeviceKind::gpu;
   EXPECT_EQ(processor_of(h, ComputeType::bf16, 8).multiprocessors, 8) << "a device's own";
+  EXPECT_DOUBLE_EQ(processor_of(h, ComputeType::bf16, 1).peak, 2e12);
+  EXPECT_DOUBLE_EQ(processor_of(h, ComputeType::fp16, 1).peak, 1e12);
 }
 
 }  // namespace
