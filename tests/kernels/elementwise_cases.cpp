@@ -31,7 +31,7 @@ double drawn(double value, uint32_t word) {
 }  // namespace
 
 Case adamw_case(int64_t n, int64_t update, bool has_working, DType t, Decision decision, const StateTypes& types) {
-  const AdamW a{.learning_rate = 3e-2, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
+  const AdamW a{.learning_rate = 3e-2, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-2, .weight_decay = 0.1};
   const double scale = 0.7, c1 = 1 - std::pow(a.beta1, double(update)), c2 = 1 - std::pow(a.beta2, double(update));
   UpdateState state{};
   state.decision = double(decision);
