@@ -199,6 +199,20 @@ TEST_F(Report, LossesUnderDifferentTokenizersAreNotCompared) {
   EXPECT_EQ(runs_by_plot(two, "Held-out bits per byte"), nlohmann::json::parse("[[0,1]]"));
 }
 
+TEST_F(Report, HeldOutFiguresOfDifferentTextsAreNoted) {
+  const auto page_of = [&](const char* other) {
+    std::vector<History> runs;
+    for (const char* held_out : {"9 bytes", other})
+      runs.push_back(
+          read_history(run(held_out, fmt::format("{{\"start\":{{\"tokenizer\":\"x\",\"held_out\":\"{}\"}}}}\n{}",
+                                                 held_out, step(1, 5)))));
+    return report_page(runs);
+  };
+  const char* note = "have different tokens in data.validation";
+  EXPECT_EQ(page_of("9 bytes").find(note), std::string::npos);
+  EXPECT_NE(page_of("8 bytes").find(note), std::string::npos);
+}
+
 TEST_F(Report, ManyRunsHaveLinesOfTheirOwn) {
   std::vector<History> runs;
   std::set<std::string> lines;
