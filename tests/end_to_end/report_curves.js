@@ -1,4 +1,4 @@
-// Holds the arithmetic of the report's plots to values: node report_curves.js CURVES.JS. Says nothing, or what is wrong.
+// Holds the arithmetic of the plots of the report to values: node report_curves.js CURVES.JS. Fails with what is wrong.
 const assert = require('node:assert');
 const names = 'ticks, scaleOf, shortNumber, smoothed, pointsOf, yScale';
 const { ticks, scaleOf, shortNumber, smoothed, pointsOf, yScale } = new Function(

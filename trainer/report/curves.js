@@ -23,8 +23,8 @@ const shortNumber = (value, digits = 3, like = value) => {
   return String(Math.abs(value) >= 1000 ? Math.round(value) : +value.toPrecision(digits));
 };
 
-// Values on an axis that are easy to read: about `count` of 1, 2 or 5 times a power of ten; on a logarithmic axis powers
-// of ten and, where these are few, 2 and 5 times them.
+// Values on an axis that are easy to read: about `count` of 1, 2 or 5 times a power of ten; on a logarithmic axis
+// powers of ten and, where these are few, 2 and 5 times them.
 const ticks = (scale, count) => {
   const all = [], { low, high } = scale;
   if (!(high > low)) return all;
@@ -104,8 +104,8 @@ const yScale = (curves, plot, view) => {
 
 const number = value => +value.toPrecision(5);
 
-// Lines in the square of 1000 by 1000 that the SVG stretches. In each of so many columns the faint line goes through the
-// lowest and the highest value.
+// Lines in the square of 1000 by 1000 that the SVG stretches. In each of so many columns the faint line goes through
+// the lowest and the highest value.
 const columns = 500;
 const linesOf = ({ run, points, faint }, x, y, plot) => {
   const at = ([place, value]) => number(1000 * x.share(place)) + ',' + number(1000 * (1 - y.share(value)));
@@ -119,36 +119,56 @@ const linesOf = ({ run, points, faint }, x, y, plot) => {
       else [last[1], last[2]] = [Math.min(last[1], low), Math.max(last[2], high)];
       column = its;
     }
-    const each = extremes.flatMap(([place, low, high]) => low === high ? [[place, low]] : [[place, low], [place, high]]);
+    const each = extremes.flatMap(([place, low, high]) =>
+      low === high ? [[place, low]] : [[place, low], [place, high]]);
     lines.push(element('polyline', { class: 'each ' + run.line, points: each.map(at).join(' ') }));
   }
   lines.push(element('polyline', { class: 'line ' + run.line, points: shown.map(at).join(' ') }));
-  if (plot.over === 'evaluations' && shown.length <= 60)
-    lines.push(element('path', { class: 'dots ' + run.line, d: shown.map(p => 'M' + at(p).replace(',', ' ') + 'h0').join('') }));
+  if (plot.over === 'evaluations' && shown.length <= 60) {
+    const dots = shown.map(point => 'M' + at(point) + 'h0').join('');
+    lines.push(element('path', { class: 'dots ' + run.line, d: dots }));
+  }
   return lines;
 };
 
 // The step before is where the earlier start ended.
 const marksOf = (run, view, x, alone) => {
   const places = run.steps[view.by];
-  const path = (kind, bins, line) => element('path', { class: kind, d: bins.map(bin => places[bin] / x.unit)
-    .filter(place => place >= x.low && place <= x.high).map(place => 'M' + number(1000 * x.share(place)) + line).join('') });
-  return [path('skipped', run.skipped, ' 1000v-40'), alone ? path('resumed', run.resumed.map(bin => Math.max(0, bin - 1)), ' 0V1000') : ''];
+  const path = (kind, bins, line) => {
+    const inRange = bins.map(bin => places[bin] / x.unit).filter(place => place >= x.low && place <= x.high);
+    const d = inRange.map(place => 'M' + number(1000 * x.share(place)) + line).join('');
+    return element('path', { class: kind, d });
+  };
+  const ends = run.resumed.map(bin => Math.max(0, bin - 1));
+  return [path('skipped', run.skipped, ' 1000v-40'), alone ? path('resumed', ends, ' 0V1000') : ''];
 };
 
 // A figure with its axes, around what is drawn in the square.
 const frame = (plot, head, x, y, drawn, notes) => {
+  const div = (kind, ...children) => element('div', kind ? { class: kind } : {}, ...children);
   const xTicks = ticks(x, 4), yTicks = ticks(y, 5);
-  const grid = element('path', { class: 'grid', d: yTicks.map(tick => 'M0 ' + number(1000 * (1 - y.share(tick))) + 'H1000').join('') });
-  const labels = (all, scale, side, digits) => all.map(tick => element('span',
-    { style: side + ':' + (100 * (side === 'top' ? 1 - scale.share(tick) : scale.share(tick))).toFixed(2) + '%' },
-    shortNumber(tick, digits, scale.log ? tick : all.at(-1))));
-  const area = element('div', { class: 'area' },
-    element('svg', { viewBox: '0 0 1000 1000', preserveAspectRatio: 'none', role: 'img', 'aria-label': plot.title }, ...drawn(grid)));
-  return { area, figure: element('figure', { class: 'plot' + (plot.wide ? ' wide' : '') }, element('figcaption', {}, ...head),
-    element('div', { class: 'frame' }, element('div', { class: 'y' }, ...labels(yTicks, y, 'top', 3)),
-      element('div', {}, area, element('div', { class: 'x' }, ...labels(xTicks, x, 'left', 4)), element('div', { class: 'unit' }, x.label))),
-    ...notes) };
+  const lines = yTicks.map(tick => 'M0 ' + number(1000 * (1 - y.share(tick))) + 'H1000').join('');
+  const labels = (all, scale, side, digits) => all.map(tick => {
+    const share = side === 'top' ? 1 - scale.share(tick) : scale.share(tick);
+    return element('span', { style: side + ':' + (100 * share).toFixed(2) + '%' },
+      shortNumber(tick, digits, scale.log ? tick : all.at(-1)));
+  });
+  const area = div('area', element('svg',
+    { viewBox: '0 0 1000 1000', preserveAspectRatio: 'none', role: 'img', 'aria-label': plot.title },
+    ...drawn(element('path', { class: 'grid', d: lines }))));
+  const beside = div('', area, div('x', ...labels(xTicks, x, 'left', 4)), div('unit', x.label));
+  const figure = element('figure', { class: 'plot' + (plot.wide ? ' wide' : '') },
+    element('figcaption', {}, ...head), div('frame', div('y', ...labels(yTicks, y, 'top', 3)), beside), ...notes);
+  return { area, figure };
+};
+
+const noteOn = (runs, view, alone) => {
+  const bin = Math.max(...runs.map(run => run.steps_a_point)), said = [];
+  const faint = bin > 1 ? `lowest and highest of every ${bin} steps` : 'each step';
+  if (view.smooth > 0) said.push(`Faint: ${faint}; strong: the mean around it.`);
+  if (runs.some(run => run.skipped.length)) said.push('Marks at the bottom: skipped steps.');
+  if (alone && runs[0].resumed.length) said.push('Dashed: resumed there.');
+  return said.length ? [element('p', { class: 'note' }, said.join(' '))] : [];
 };
 
 // null where nothing of it is in view.
@@ -157,17 +177,12 @@ const drawPlot = (plot, data, view, x) => {
   const curves = runs.map(run => pointsOf(run, plot, view, x)).filter(curve => curve.points.length > 0);
   const y = yScale(curves, plot, view);
   if (!y) return null;
-  const toggle = element('button', { type: 'button', 'aria-pressed': y.log, title: 'logarithmic axis of values' }, 'log');
-  const head = [element('b', {}, plot.title), element('span', {}, plot.unit), plot.under ? element('span', {}, 'under ' + plot.under) : '', toggle];
-  const alone = plot.runs.length === 1 && data.runs.length === 1;
-  const drawn = grid => [grid, ...curves.flatMap(curve => linesOf(curve, x, y, plot)), ...(plot.marks ? runs.flatMap(run => marksOf(run, view, x, alone)) : [])];
-  const notes = [];
-  if (plot.marks) {
-    const bin = Math.max(...runs.map(run => run.steps_a_point));
-    let note = view.smooth > 0 ? 'Faint: ' + (bin > 1 ? 'lowest and highest of every ' + bin + ' steps' : 'each step') + '; strong: the mean around it.' : '';
-    if (runs.some(run => run.skipped.length)) note += ' Marks at the bottom: skipped steps.';
-    if (alone && runs[0].resumed.length) note += ' Dashed: resumed there.';
-    if (note) notes.push(element('p', { class: 'note' }, note));
-  }
-  return { plot, x, y, curves, toggle, ...frame(plot, head, x, y, drawn, notes) };
+  const toggle = element('button',
+    { type: 'button', 'aria-pressed': y.log, title: 'logarithmic axis of values' }, 'log');
+  const head = [element('b', {}, plot.title), element('span', {}, plot.unit),
+    plot.under ? element('span', {}, 'under ' + plot.under) : '', toggle];
+  const alone = data.runs.length === 1, lines = curves.flatMap(curve => linesOf(curve, x, y, plot));
+  const marks = plot.marks ? runs.flatMap(run => marksOf(run, view, x, alone)) : [];
+  const notes = plot.marks ? noteOn(runs, view, alone) : [];
+  return { plot, x, y, curves, toggle, ...frame(plot, head, x, y, grid => [grid, ...lines, ...marks], notes) };
 };

@@ -1,9 +1,10 @@
-// The view, what the controls make of it, and values read off under the pointer. The view stands in the address after #,
-// so that a page that is opened again, or passed on, shows the same.
+// The view, what the controls make of it, and values read off under the pointer. The view stands in the address after
+// #, so that a page that is opened again, or passed on, shows the same.
 const data = JSON.parse(document.getElementById('data').textContent);
 const control = name => document.getElementById(name);
 const readView = () => {
-  const said = new URLSearchParams(location.hash.slice(1)), bound = name => said.has(name) && said.get(name) !== '' && isFinite(said.get(name)) ? +said.get(name) : null;
+  const said = new URLSearchParams(location.hash.slice(1));
+  const bound = name => said.get(name) && isFinite(said.get(name)) ? +said.get(name) : null;
   const logY = {};
   for (const title of said.getAll('log')) logY[title] = true;
   for (const title of said.getAll('linear')) logY[title] = false;
@@ -23,7 +24,8 @@ const keepView = () => {
   if (view.smooth !== 5) said.set('smooth', view.smooth);
   for (const title in view.logY) said.append(view.logY[title] ? 'log' : 'linear', title);
   for (const r of view.hidden) said.append('hide', r);
-  try { history.replaceState(null, '', '#' + said); } catch { /* a page that may not have an address shows its view all the same */ }
+  // Where a page may not have an address, it shows its view all the same.
+  try { history.replaceState(null, '', '#' + said); } catch { return; }
 };
 
 // The axis that all plots share, over what is not hidden.
@@ -52,7 +54,8 @@ const draw = () => {
   shown = data.plots.map(plot => drawPlot(plot, data, view, x)).filter(Boolean);
   control('plots').replaceChildren(...shown.map(one => one.figure));
   shown.forEach(follow);
-  control('times').replaceChildren(...data.time.filter(time => !view.hidden.has(time.run)).map(time => drawStacked(time, data)));
+  const times = data.time.filter(time => !view.hidden.has(time.run));
+  control('times').replaceChildren(...times.map(time => drawStacked(time, data)));
   control('times-head').hidden = data.time.length === 0;
   for (const by of ['steps', 'tokens', 'time']) control('by-' + by).checked = by === view.by;
   control('log-x').checked = view.logX;
@@ -63,7 +66,8 @@ const draw = () => {
   control('to').placeholder = shortNumber(x.high, 4);
   control('reset').hidden = view.from === null && view.to === null;
   document.querySelectorAll('.legend input').forEach(box => { box.checked = !view.hidden.has(+box.dataset.run); });
-  document.querySelectorAll('tr[data-run]').forEach(row => row.classList.toggle('hidden', view.hidden.has(+row.dataset.run)));
+  document.querySelectorAll('tr[data-run]').forEach(row =>
+    row.classList.toggle('hidden', view.hidden.has(+row.dataset.run)));
 };
 const change = what => {
   Object.assign(view, what);
@@ -88,36 +92,46 @@ const follow = ({ plot, x, y, curves, area, toggle }) => {
     const box = area.getBoundingClientRect();
     return Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
   };
-  const cursor = (where, left, width) => where.append(element('div', { class: 'cursor', style: `left:${100 * left}%;width:${100 * width}%` }));
   area.addEventListener('pointermove', event => {
     clear();
     const share = shareAt(event), place = x.value(share);
-    for (const one of shown) cursor(one.area, pressed === null ? share : Math.min(share, pressed), pressed === null ? 0 : Math.abs(share - pressed));
-    const tip = element('div', { class: 'tip', style: (share < 0.5 ? 'left' : 'right') + `:calc(${100 * Math.min(share, 1 - share)}% + .6rem)` },
-      element('span', {}, shortNumber(place, 4) + ' ' + x.label));
+    const from = pressed ?? share;
+    const span = `left:${100 * Math.min(share, from)}%;width:${100 * Math.abs(share - from)}%`;
+    for (const one of shown) one.area.append(element('div', { class: 'cursor', style: span }));
+    const side = (share < 0.5 ? 'left' : 'right') + `:calc(${100 * Math.min(share, 1 - share)}% + .6rem)`;
+    const head = element('span', {}, shortNumber(place, 4) + ' ' + x.label);
+    const tip = element('div', { class: 'tip', style: side }, head);
     for (const { run, points } of curves) {
       if (place > points.at(-1)[0] + (x.high - x.low) / 200) continue;  // the run had ended
-      tip.append(element('div', {}, element('i', { class: run.line }), shortNumber(nearest(points, place)[1], 4) + (data.runs.length > 1 ? '  ' + run.name : '')));
+      const value = shortNumber(nearest(points, place)[1], 4), name = data.runs.length > 1 ? '  ' + run.name : '';
+      tip.append(element('div', {}, element('i', { class: run.line }), value + name));
     }
     area.append(tip);
   });
   area.addEventListener('pointerleave', () => { pressed = null; clear(); });
-  area.addEventListener('pointerdown', event => { if (event.pointerType === 'mouse' && event.button === 0) { pressed = shareAt(event); event.preventDefault(); } });
+  area.addEventListener('pointerdown', event => {
+    if (event.pointerType !== 'mouse' || event.button !== 0) return;
+    pressed = shareAt(event);
+    event.preventDefault();
+  });
   area.addEventListener('pointerup', event => {
     const begin = pressed, end = shareAt(event);
     pressed = null;
     if (begin === null || Math.abs(end - begin) < 0.01) return;
-    change({ from: +x.value(Math.min(begin, end)).toPrecision(4), to: +x.value(Math.max(begin, end)).toPrecision(4) });
+    const at = share => +x.value(share).toPrecision(4);
+    change({ from: at(Math.min(begin, end)), to: at(Math.max(begin, end)) });
   });
   area.addEventListener('dblclick', () => change({ from: null, to: null }));
   toggle.addEventListener('click', () => change({ logY: { ...view.logY, [plot.title]: !y.log } }));
 };
 
-for (const by of ['steps', 'tokens', 'time']) control('by-' + by).addEventListener('change', () => change({ by, from: null, to: null }));
+for (const by of ['steps', 'tokens', 'time'])
+  control('by-' + by).addEventListener('change', () => change({ by, from: null, to: null }));
 control('log-x').addEventListener('change', event => change({ logX: event.target.checked }));
 control('smooth').addEventListener('input', event => change({ smooth: +event.target.value }));
 for (const name of ['from', 'to'])
-  control(name).addEventListener('change', event => change({ [name]: event.target.value === '' ? null : +event.target.value }));
+  control(name).addEventListener('change', event =>
+    change({ [name]: event.target.value === '' ? null : +event.target.value }));
 control('reset').addEventListener('click', () => change({ from: null, to: null }));
 document.querySelectorAll('.legend input').forEach(box => box.addEventListener('change', () => {
   const hidden = new Set(view.hidden);

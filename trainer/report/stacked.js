@@ -16,8 +16,10 @@ const drawStacked = (time, data) => {
   });
   const notes = time.highest > time.top
     ? [element('p', { class: 'note' }, 'Cut off above; the highest reaches ' + shortNumber(time.highest) + ' s.')] : [];
-  notes.push(element('ul', { class: 'parts' }, ...time.layers.map(layer => element('li', {},
-    element('i', { class: 'area-' + layer.colour }), layer.name, element('b', {}, (100 * layer.share).toFixed(1) + ' %')))));
+  const parts = time.layers.map(layer => element('li', {}, element('i', { class: 'area-' + layer.colour }),
+    layer.name, element('b', {}, (100 * layer.share).toFixed(1) + ' %')));
+  notes.push(element('ul', { class: 'parts' }, ...parts));
   const title = alone ? 'Time of a step' : run.name;
-  return frame({ title }, [element('b', {}, title), element('span', {}, 'seconds a step')], x, y, grid => [...areas, grid], notes).figure;
+  const head = [element('b', {}, title), element('span', {}, 'seconds a step')];
+  return frame({ title }, head, x, y, grid => [...areas, grid], notes).figure;
 };
