@@ -44,7 +44,7 @@ picture() {
     "--screenshot=$pages/$1.png" "file://$pages/$1.html" 2>"$pages/log" || { cat "$pages/log" >&2; exit 1; }
   pngquant --force --output "bench/results/$1.png" 48 "$pages/$1.png"
 }
-picture report_one 1180x1900 light "$runs/quickstart"
+picture report_one 1180x2200 light "$runs/quickstart"
 picture report_three 1180x2320 dark "$runs/baseline" "$runs/high-rate" "$runs/narrow"
 picture report_narrow 400x1240 light "$runs/baseline" "$runs/high-rate" "$runs/narrow"
 ls -l bench/results/report_*.png

@@ -60,9 +60,9 @@ std::vector<Figure> figures_of(const History& run) {
   if (!run.skipped.empty())
     steps_more += (steps_more.empty() ? "" : ", ") + fmt::format("{} skipped", run.skipped.size());
   return {
-      {"Bits per byte", number_or_dash(bits, 4), "lowest, held-out", bits, -1},
+      {"Bits per byte", number_or_dash(bits, 4), "held-out", bits, -1},
       {"Held-out loss", number_or_dash(held_out, 4), "lowest", held_out, -1, true},
-      {"Perplexity", perplexity >= 1000 ? short_number(perplexity) : number_or_dash(perplexity, 2), "lowest, held-out",
+      {"Perplexity", perplexity >= 1000 ? short_number(perplexity) : number_or_dash(perplexity, 2), "held-out",
        perplexity, -1, true},
       {"Loss", number_or_dash(loss, 4), "mean at the end", loss, -1, true},
       {"Steps", grouped(steps), steps_more},

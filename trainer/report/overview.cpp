@@ -104,15 +104,17 @@ std::string table(const std::vector<History>& runs, const std::vector<std::strin
   if (groups.size() > 1) columns.push_back(std::move(tokenizer));
   for (Column& setting : differing_settings(runs)) columns.push_back(std::move(setting));
 
+  constexpr size_t longest = 30;  // letters that stand on one line
   std::string text = "<div class=\"scroll\"><table><thead><tr><th>Run</th>";
   for (const Column& column : columns) text += fmt::format("<th>{}</th>", column.name);
   text += "</tr></thead><tbody>";
   for (size_t r = 0; r < runs.size(); r++) {
-    text += fmt::format("<tr data-run=\"{}\"><th><i class=\"{}\"></i>{}</th>", r, line_class(r), with_breaks(names[r]));
+    text += fmt::format("<tr data-run=\"{}\"><th{}><i class=\"{}\"></i>{}</th>", r,
+                        names[r].size() > longest ? " class=\"long\"" : "", line_class(r), with_breaks(names[r]));
     // On a narrow page a row becomes a card, whose cells say by themselves what they are.
     for (const Column& column : columns) {
       const std::string& cell = column.cells[r];
-      const char* kind = column.best.contains(r) ? " class=\"best\"" : cell.size() > 30 ? " class=\"long\"" : "";
+      const char* kind = column.best.contains(r) ? " class=\"best\"" : cell.size() > longest ? " class=\"long\"" : "";
       text += fmt::format("<td{}><span>{}</span>{}</td>", kind, column.name, cell);
     }
     text += "</tr>";
