@@ -222,8 +222,7 @@ def warm(*names):
         [os.path.join(p, "torch/lib") for p in package_folders()]
     files = [path for name in names for place in places for path in glob.glob(os.path.join(place, name))]
     if files:
-        reader = subprocess.Popen(["sh", "-c", 'exec cat "$@" > /dev/null', "sh", *files], stderr=subprocess.DEVNULL)
-        parts.SPARED.add(reader.pid)
+        parts.start_beside(["cat", *files], stdout=subprocess.DEVNULL)
 
 
 def raise_loopback():
@@ -246,10 +245,7 @@ def watch_clocks(path):
     fields = "timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu,memory.used,clocks_event_reasons.active"
     try:
         with open(path, "w") as file:
-            watcher = subprocess.Popen(["nvidia-smi", "--query-gpu=" + fields, "--format=csv", "-lms", "500"], stdin=subprocess.DEVNULL,
-                                       stdout=file, stderr=subprocess.DEVNULL)
-        parts.SPARED.add(watcher.pid)
-        return watcher
+            return parts.start_beside(["nvidia-smi", "--query-gpu=" + fields, "--format=csv", "-lms", "500"], stdout=file)
     except OSError:
         return None
 

@@ -422,10 +422,9 @@ class WholeCall(OnStandIns):
 
     def test_what_was_found_is_there_when_it_is_cut_off(self):
         """In the part that hangs, by a signal that nobody hears of."""
-        self.program("bench_step", "echo this far; sleep 987")
         process = subprocess.Popen([sys.executable, HERE + "/gpu.py", self.folder, "--out", self.folder + "/out", "--only", "verify, bf16|memcheck"],
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        self.program("compute-sanitizer", "echo this far; exec sleep 987")
+        self.program("compute-sanitizer", f"echo this far; while :; do sleep 1; done # {self.folder}")
         for line in process.stderr:
             if "memcheck" in line:
                 break
@@ -436,7 +435,8 @@ class WholeCall(OnStandIns):
         process.kill()
         process.wait()
         process.stderr.close()
-        subprocess.run(["pkill", "-f", "sleep 987"])
+        self.addCleanup(subprocess.run, ["pkill", "-f", self.folder])
+        self.assertEqual(subprocess.run(["pgrep", "-f", self.folder + "/bin/nvidia-smi"], capture_output=True).stdout, b"")
         self.assertIn("this far", log)
         with open(glob.glob(self.folder + "/out/*.json")[0]) as file:
             results = json.load(file)

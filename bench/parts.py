@@ -27,6 +27,15 @@ MISSING = 77  # exit status of a script that lacks what it needs, and says what
 SPARED = set()  # processes that go on beside the parts
 
 
+def start_beside(command, **options):
+    """A process that no part ends, but that ends with this one, however that does."""
+    PR_SET_PDEATHSIG = 1
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                               preexec_fn=lambda: ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL), **options)
+    SPARED.add(process.pid)
+    return process
+
+
 def end_descendants():
     """Ends whatever a part has left running; see adopt_orphans."""
     while True:

@@ -99,7 +99,7 @@ TEST_F(FingerprintTest, tells_files_apart) {
   config_.data.tokenizer = (folder_ / "other").string();
   EXPECT_TRUE(tokenizer().starts_with("3 bytes, hash ")) << tokenizer();
 
-  config_.data.train = folder_.string();
+  config_.data.train = (folder_ / "tokenizer").string();
   EXPECT_NE(train_content().find("is not a plain file"), std::string::npos) << train_content();
 }
 
