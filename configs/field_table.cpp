@@ -168,7 +168,8 @@ Table<Config> build_table() {
       "SIGTERM, SIGINT, SIGHUP, SIGUSR1 or SIGUSR2, to mpirun or a rank, and the death of mpirun, end the run after "
       "the step in flight with a "
       "checkpoint and exit status 75; with 128 and the signal's number and no checkpoint where all that is expected to "
-      "take longer than this, or a second signal comes. mpirun kills the ranks soon after it got SIGTERM or SIGINT: give "
+      "take longer than this, or a second signal comes. mpirun kills the ranks soon after it got SIGTERM or SIGINT: "
+      "give "
       "it SIGUSR1, as `megalith run` does");
   checkpoint.number("keep", &CheckpointConfig::keep, "checkpoints", between(0, 1e9),
                     "Newest checkpoints that are kept; 0: all");

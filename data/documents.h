@@ -3,8 +3,8 @@
 // before are two documents of this page, of which one can be bad.
 //
 // A document is bad if it is not UTF-8, has a NUL byte or half of a surrogate pair, or if its line is no JSON object or
-// has no string in the field (of several, the last counts; a field with dots, as data.text, lies in other objects). What
-// is bad about it is said with file, line and byte.
+// has no string in the field (of several, the last counts; a field with dots, as data.text, lies in other objects).
+// What is bad about it is said with file, line and byte.
 #pragma once
 
 #include <functional>

@@ -10,8 +10,8 @@ namespace megalith::cpu {
 
 constexpr int64_t lanes = 16;  // floats of a vector; the compiler splits it where the processor has shorter ones
 
-// Unaligned, and allowed to alias the floats it is made of. Functions take and fill it by reference: how one is passed or
-// returned by value depends on the processor that a file is compiled for.
+// Unaligned, and allowed to alias the floats it is made of. Functions take and fill it by reference: how one is passed
+// or returned by value depends on the processor that a file is compiled for.
 using Vector [[gnu::vector_size(64), gnu::aligned(4), gnu::may_alias]] = float;
 
 // A by (row, depth) strides, so that a transposed A is no copy; B and C have contiguous rows.
