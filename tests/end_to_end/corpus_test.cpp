@@ -36,7 +36,7 @@ TEST(Corpus, a_killed_prepare_goes_on_to_the_same_bytes) {
   const std::string lines = some_lines(48 << 20);
   write_file(scratch / "corpus/a.jsonl", lines);
   write_file(scratch / "corpus/b/c.txt", "one<|endoftext|>two");
-  write_file(scratch / "small.txt", lines.substr(0, 200'000));
+  write_file(scratch / "small.txt", "\n" + lines.substr(0, 200'000));  // a text, whatever it looks like
   succeed(megalith({"prepare", "--text", "small.txt", "--tokenizer", "train:400", "--out", "small"}), scratch);
   const auto command = [](const std::string& out) {
     return megalith({"prepare", "--text", "corpus", "--tokenizer", "small/tokenizer", "--out", out, "--threads", "1",

@@ -68,14 +68,14 @@ TEST(Quickstart, goes_on_with_its_own_text_only) {
     write_file(scratch / tool, "#!/bin/sh\nexit 0\n");
     fs::permissions(scratch / tool, fs::perms::owner_all);
   }
-  write_file(scratch / "a.txt", "a text\n");
-  write_file(scratch / "b.txt", "another\n");
+  write_file(scratch / "a.txt", std::string(20'000, 'a'));
+  write_file(scratch / "b.txt", std::string(20'000, 'b'));
   const auto start = [&](const Args& texts) {
     Args args{"bash", "quickstart.sh"};
     args.insert(args.end(), texts.begin(), texts.end());
     return run(args, scratch.folder(), 120, "PATH=$PWD/tools:$PATH");
   };
-  write_file(scratch / "runs/quickstart/steps", "20\n");  // the machine is measured
+  write_file(scratch / "runs/quickstart/steps", "20 4 0.1\n");  // the machine is measured
   EXPECT_EQ(start({"a.txt"}).status, 0);
   write_file(scratch / "runs/quickstart/data/train.bin", "");  // as prepare leaves it
   for (const Args& same : {Args{"a.txt"}, Args{}}) {

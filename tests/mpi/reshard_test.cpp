@@ -8,6 +8,7 @@
 #include <map>
 
 #include "checkpoints/difference.h"
+#include "data/tokenizer.h"
 #include "tests/checkpoints/helpers.h"
 #include "tests/mpi/on_all_ranks.h"
 #include "trainer/checkpointing/checkpointer.h"
@@ -66,6 +67,7 @@ TEST(Reshard, WritesWhatRanksOfThatLayoutWrite) {
   const std::string source = checkpoint_path(alone.checkpoint.directory, 3);
   if (session().rank() == 0) {
     fs::create_directories(run_tokenizer(alone));
+    make_byte_tokenizer()->save(run_tokenizer(alone));
     SmallRun run(alone);
     for (int64_t s : {0, 1, 2}) run.step(s);
     Sanity sanity;

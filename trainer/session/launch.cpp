@@ -71,7 +71,9 @@ Launch launch_of_this_process() {
 
 // The ranks of Open MPI end a second after they have lost mpirun: PMIx tells them once so many seconds have passed in
 // which more news might come.
-void outlive_launcher() { ::setenv("PMIX_MCA_pmix_event_caching_window", "1000000", 0); }
+void outlive_launcher() {
+  if (launch_of_this_process().launcher == "mpirun") ::setenv("PMIX_MCA_pmix_event_caching_window", "1000000", 0);
+}
 
 bool may_have_peers(const char* const* environment) {
   for (; *environment; environment++) {
