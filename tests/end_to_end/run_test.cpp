@@ -219,7 +219,7 @@ TEST(Ranks, of_one_host_do_not_listen_to_others) {
   write_small_run(scratch);
   for (const bool tcp : {false, true}) {  // where Open MPI is told to, to show that it would be seen
     Process process(mpirun(2, {"train", "config.toml"}), scratch.folder(),
-                    tcp ? "export OMPI_MCA_btl=self,tcp" : "unset OMPI_MCA_btl");
+                    tcp ? "export OMPI_MCA_btl=^ofi" : "unset OMPI_MCA_btl");
     wait_for_words(process, "\nstep ");
     const std::set<std::string> sockets = listening();
     size_t found = 0;
