@@ -31,7 +31,7 @@ ln -sf "$(basename "$(readlink -f "$(command -v sh)")")" "$root/usr/bin/sh"
 [ -e "$root/bin" ] || ln -s usr/bin "$root/bin"
 # The rest of the C library, for programs take more of it than those.
 for library in libc.so.6 libm.so.6 libdl.so.2 libpthread.so.0 librt.so.1 libutil.so.1 libresolv.so.2 libanl.so.1; do
-  path=$(ldconfig -p | awk -v name="$library" '$1 == name && /x86-64/ {print $NF; exit}')
+  path=$(ldconfig -p | awk -v name="$library" '$1 == name && /x86-64/ && !found++ {print $NF}')
   [ -z "$path" ] || { mkdir -p "$root$(dirname "$path")" && cp -Ln "$path" "$root$path"; }
 done
 cp -r "$bundle" "$root/bundle"
