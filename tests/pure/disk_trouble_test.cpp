@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <set>
+#include <thread>
 
 #include "checkpoints/directory.h"
 #include "tests/data/scratch.h"
@@ -27,15 +29,15 @@ class DiskTrouble : public testing::TestWithParam<bool> {
   }
   ~DiskTrouble() override { log_to_console(); }
 
-  // Ten steps, a save after every second.
-  void train(const std::string& patience, int status = 0) const {
+  // Ten steps, a save after every second, unless overrides say otherwise.
+  void train(const std::string& patience, int status = 0, const std::vector<std::string>& overrides = {}) const {
     const Config config = parse_config(
         fmt::format("[model]\nlayers = 1\nhidden = 8\nheads = 1\nvocab = 300\ncontext = 8\n"
                     "[batch]\nglobal_batch_size = 2\nmicrobatch_size = 2\n[data]\ntrain = \"{}\"\ntokenizer = "
                     "\"{}\"\n[train]\nsteps = 10\nlog_every = 1\n[checkpoint]\nevery = 2\nasynchronous = {}\n"
                     "patience = {}\n[run]\noutput = \"{}\"\n",
                     scratch_.path("train.bin"), scratch_.path("tokenizer"), GetParam(), patience, run_),
-        "test", {});
+        "test", overrides);
     const FileSession session("", {}, 1);
     EXPECT_EQ(megalith::Run(config, session).train(), status);
   }
@@ -73,6 +75,23 @@ TEST_P(DiskTrouble, AFullDiskCostsTheCheckpointsOfItsTime) {
   EXPECT_EQ(count(log(), "warning: no checkpoint could be written, and the run goes on and tries again: "), 3u)
       << log();
   EXPECT_EQ(count(log(), "No space left on device"), 3u);
+}
+
+// The save after step 8 fails, and no other is due before the end.
+TEST_P(DiskTrouble, ASaveThatFailedIsTriedAgainByTime) {
+  {
+    const FileHook hook([this, writes = 0, saves = 0](const FileEvent& e) mutable {
+      if (e.call == FileCall::write && e.path == run_ + "/metrics.jsonl" && ++writes > 8 && writes <= 12)
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));  // a tenth of the patience is 300
+      return FileFate{e.call == FileCall::reserve && saves++ == 0 ? ENOSPC : 0};
+    });
+    train("0.05", 0, {"train.steps=15", "checkpoint.every=8"});
+  }
+  const std::set<int64_t> saved = steps_of(list_checkpoints(checkpoints_));
+  ASSERT_EQ(saved.size(), 2u);
+  EXPECT_GT(*saved.begin(), 8);
+  EXPECT_LT(*saved.begin(), 15);
+  EXPECT_EQ(*saved.rbegin(), 15);
 }
 
 // There are no steps to go on with.

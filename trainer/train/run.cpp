@@ -4,14 +4,11 @@
 #include <cmath>
 #include <deque>
 #include <filesystem>
-#include <thread>
 
 #include "checkpoints/checksum.h"
 #include "checkpoints/directory.h"
 #include "kernels/base/counted.h"
 #include "kernels/base/device.h"
-#include "kernels/gemm_cuda.h"
-#include "trainer/checkpointing/disk_need.h"
 #include "trainer/checkpointing/shared_folder.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/job/agreement.h"
@@ -23,14 +20,12 @@
 #include "trainer/session/machine.h"
 #include "trainer/step/learning_rate.h"
 #include "trainer/train/bad_step_file.h"
+#include "trainer/train/introduction.h"
 #include "trainer/train/skipped_step.h"
 
 namespace megalith {
 
 namespace {
-
-// A save that has failed is tried again after this share of checkpoint.patience.
-constexpr double retry_share = 0.1;
 
 // The run folder's copy stands in for a tokenizer that is gone, where the run goes on.
 std::unique_ptr<Tokenizer> open_run_tokenizer(Config& config) {
@@ -39,6 +34,12 @@ std::unique_ptr<Tokenizer> open_run_tokenizer(Config& config) {
       !list_checkpoints(config.checkpoint.directory).empty())
     config.data.tokenizer = run_tokenizer(config);
   return open_tokenizer(config);
+}
+
+std::string content_of(const Loader& data) {
+  std::string all;
+  for (const TokenStream& stream : data.streams()) all += (all.empty() ? "" : ", ") + content_of_source(stream.path());
+  return all;
 }
 
 }  // namespace
@@ -77,7 +78,9 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
   session.remember_in(config_.run.output + "/calls", config_.run.output + "/log.txt");
   work_->open();
   checkpointer_.emplace(config_, session, *work_->trainer, course);
-  introduce(threads);
+  introduce(config_, session, *work_, threads);
+  if (session.rank() == 0)  // it reads tokens
+    introduce_data(config_, *data_, held_out_ ? &*held_out_ : nullptr, trained_on_held_out_);
   set_weights();
 
   double flops = 0;
@@ -88,7 +91,7 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
   }
   log_info("planned memory of the fullest rank: {:.1f} MiB",
            static_cast<double>(memory_.total(Place::device)) / (1 << 20));
-  say_disk();
+  introduce_disk(config_, session, checkpointer_->bytes(), progress_.step);
   together(session, [&] {
     metrics_.emplace(config_.run.output, session.rank() == 0, progress_.step, rates(),
                      start(threads, course.value_or(Course{})),
@@ -97,80 +100,13 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
   together(session, [&] { books_.emplace(config_, session, *work_, forecast); });
 }
 
-// What all ranks have read.
+// All ranks have read these.
 void Run::keep_checked(const std::string& path) const {
   CheckedTokens checked(path);
   for (const TokenStream& stream : data_->streams()) checked.add(stream.files(), config_.model.vocab);
   if (held_out_)
     for (const TokenStream& stream : held_out_->loader.streams()) checked.add(stream.files(), config_.model.vocab);
   checked.write(path);
-}
-
-void Run::introduce_data() const {
-  for (const std::string& line :
-       describe_data("data.train", *data_, config_.train.steps * config_.batch.global_batch_size))
-    log_info("{}", line);
-  if (held_out_) log_info("{}", describe_held_out(*held_out_));
-  if (config_.data.isolate_documents && session_.rank() == 0) {
-    const DocumentCount found = count_documents(data_->streams(), config_.data.end_of_text);
-    log_info("data.isolate_documents: {} within the first {}",
-             found.begins == 1 ? "1 document begins" : fmt::format("{} documents begin", found.begins),
-             counted(found.tokens, "token"));
-    if (found.begins == 0)
-      log_warning(
-          "data.isolate_documents = true has nothing to keep apart there: token {} (data.end_of_text) does not occur, "
-          "and no index says where documents end",
-          config_.data.end_of_text);
-  }
-  if (trained_on_held_out_)
-    log_warning(
-        "data.validation is data.train: validation losses are of what was trained on, and say nothing of other text");
-}
-
-void Run::introduce(int threads) const {
-  const Plan& plan = work_->plan;
-  log_info("{}", version());
-  log_info("parameters {}, layers {}; {}, {} each, {}, {}; run folder {}", num_parameters(model_spec(config_.model)),
-           config_.model.layers, plan.mesh.summary(), counted(threads, "thread"),
-           to_string(config_.parallel.sharding_strategy), to_string(config_.precision.compute), config_.run.output);
-  introduce_data();
-  if (const int64_t below = config_.parallel.replicate_below; below > 0) {
-    const auto units = std::ranges::count_if(plan.units, [&](const UnitPlan& unit) { return unit.numel <= below; });
-    log_line(fmt::format("{}parallel.replicate_below = {}: {} of the {} units of rank 0 are that small",
-                         units == 0 ? "warning: " : "", below, units, plan.units.size()));
-  }
-  if (work_->device.world == World::cuda) {
-    const device::Properties gpu = device::properties();
-    log_info("each rank on a GPU; rank {}: {}, compute capability {}.{}, {:.1f} GiB, driver for CUDA {}{}",
-             session_.rank(), gpu.name, gpu.major, gpu.minor, static_cast<double>(gpu.memory) / (1 << 30), gpu.driver,
-             session_.size() > 1 ? "; " + work_->transport->name() : "");
-    for (const std::string& line : work_->runtime->stream.queue().gemm->describe(work_->rehearsal.gemms))
-      log_info("{}", line);
-  }
-  if (!work_->device.why_cpu.empty()) log_info("on the CPU: {}", work_->device.why_cpu);
-  if (!work_->placed.warning.empty()) log_warning("{}", work_->placed.warning);
-  if (plan.batch.idle() > 0)
-    log_warning(
-        "batch.global_batch_size = {} does not fill {} microbatches of {} on {} data-parallel ranks: {:.0f} % "
-        "of the work is on masked sequences",
-        plan.batch.batch, plan.batch.num_microbatches(), plan.batch.microbatch, plan.batch.ranks,
-        100 * plan.batch.idle());
-}
-
-void Run::say_disk() const {
-  int64_t bytes = 0;
-  for (const int64_t theirs : of_all_ranks(session_, checkpointer_->bytes())) bytes += theirs;
-  together(session_, [&] {
-    if (session_.rank() != 0) return;
-    const std::string& folder = config_.checkpoint.directory;
-    std::error_code error;
-    const std::filesystem::space_info space = std::filesystem::space(folder, error);
-    if (error) return;
-    const DiskNeed need = disk_need(config_, bytes, progress_.step, std::ssize(list_checkpoints(folder)),
-                                    static_cast<int64_t>(space.available));
-    if (need.fits) return log_info("{}", need.words);
-    log_warning("{}: free some space, keep fewer checkpoints or name another checkpoint.directory", need.words);
-  });
 }
 
 void Run::set_weights() {
@@ -184,17 +120,7 @@ void Run::set_weights() {
     work_->trainer->initialize();
   }
   last_update_ = progress_;
-  saved_ = newest_saved();
-}
-
-int64_t Run::newest_saved() const {
-  int64_t step = 0;
-  together(session_, [&] {
-    if (session_.rank() != 0) return;
-    const std::vector<std::string> all = list_checkpoints(config_.checkpoint.directory);
-    if (!all.empty()) step = CheckpointReader(all.front()).manifest().step;
-  });
-  return of_all_ranks(session_, step).front();
+  saves_.emplace(config_, session_, *checkpointer_, *ending_, progress_);
 }
 
 Rates Run::rates() const {
@@ -222,13 +148,12 @@ Start Run::start(int threads, Course course) const {
           .threads = threads,
           .command = command_line(),
           .course = std::move(course),
-          .held_out = config_.data.validation.empty() || session_.rank() != 0
-                          ? ""
-                          : content_of_source(config_.data.validation)};
+          .held_out = held_out_ && session_.rank() == 0 ? content_of(held_out_->loader) : ""};
 }
 
 int Run::train() {
-  start_ = saved_at_ = last_saved_at_ = std::chrono::steady_clock::now();
+  start_ = std::chrono::steady_clock::now();
+  saves_->begin();
   metrics_->start_clock(books_->start(progress_.step));
   ending_->begin(progress_.step);
   const bool was_done = progress_.step >= config_.train.steps;
@@ -236,7 +161,7 @@ int Run::train() {
     train_to_the_end();
   } catch (const JobError&) {  // which all ranks have: what they save beside the steps is not lost for it
     try {
-      save_beside_steps(&Checkpointer::finish);
+      saves_->finish();
     } catch (const JobError& another) {
       log_warning("{}", another.what());
     }
@@ -244,7 +169,7 @@ int Run::train() {
   }
   metrics_->say_last_step();
   books_->finish();
-  const bool saved = saved_ == progress_.step, all = saved && !lacks_evaluation_ && due(0);
+  const bool saved = saves_->newest() == progress_.step, all = saved && !lacks_evaluation_ && due(0);
   if (ending_->agreed() && !all) return ending_->say(saved);
   check_validation();
   log_info("done: {}, {}{}{}", counted(progress_.step, "step"), counted(progress_.sequences, "sequence"),
@@ -269,17 +194,16 @@ void Run::train_to_the_end() {
   while (progress_.step < config_.train.steps && !stop_) {
     launched.push_back(step());
     report_all_but(ahead);
-    if (checkpointer_->all_ended(phases_))
-      between(Account::checkpoint, [&] { save_beside_steps(&Checkpointer::go_on); });
+    if (checkpointer_->all_ended(phases_)) between(Account::checkpoint, [&] { saves_->go_on(); });
     if (!evaluates() && !saves()) continue;
     // In this order, so that a checkpoint stands for a step that is reported completely.
     report_all_but(0);
     if (stop_ && progress_.step < config_.train.steps)
       ending_->agree(checkpointer_->bytes(), config_.train.evaluate_batches);
     if (evaluates()) between(Account::evaluation, [&] { ending_->evaluate([&] { evaluate(); }); });
-    if (saves()) between(Account::checkpoint, [&] { save_now(); });
+    if (saves()) between(Account::checkpoint, [&] { save(); });
   }
-  if (checkpointer_->saving()) between(Account::checkpoint, [&] { save_beside_steps(&Checkpointer::finish); });
+  if (checkpointer_->saving()) between(Account::checkpoint, [&] { saves_->finish(); });
 }
 
 Run::Launched Run::step() {
@@ -316,15 +240,12 @@ void Run::say_graphs(const GraphCounts& of_step) {
               counted(planned.graphs, "graph"));
 }
 
-// Of time, by rank 0's clock.
+// Rank 0's clock counts.
 Votes Run::vote() const {
-  const auto is_over = [&](double minutes, std::chrono::steady_clock::time_point since) {
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - since;
-    return session_.rank() == 0 && minutes > 0 && passed.count() >= 60 * minutes;
-  };
-  return {.stop = ending_->asked() || is_over(config_.train.minutes, start_),
-          .save = is_over(config_.checkpoint.minutes, saved_at_) ||
-                  (lacks_checkpoint_ && is_over(retry_share * config_.checkpoint.patience, saved_at_)),
+  const std::chrono::duration<double> trained = std::chrono::steady_clock::now() - start_;
+  const bool first = session_.rank() == 0, has_end = config_.train.minutes > 0;
+  return {.stop = ending_->asked() || (first && has_end && trained.count() >= 60 * config_.train.minutes),
+          .save = first && saves_->is_due(),
           .phases = checkpointer_->phases()};
 }
 
@@ -367,27 +288,23 @@ void Run::report_skipped(const Launched& step) {
 }
 
 void Run::keep(const Launched& step, bool ended_the_run) {
-  keep_bad_step(config_, session_, work_->plan, *data_,
-                {.number = step.number,
-                 .samples = {step.first_sequence, step.first_sequence + config_.batch.global_batch_size},
-                 .scalars = *step.scalars,
-                 .learning_rate = learning_rate_at(config_.optimizer, step.number - 1),
-                 .progress = progress_,
-                 .ended_the_run = ended_the_run,
-                 .checkpoint = saved_ > 0 ? checkpoint_path(config_.checkpoint.directory, saved_) : "",
-                 .checkpoint_step = saved_});
+  keep_bad_step(
+      config_, session_, work_->plan, *data_,
+      {.number = step.number,
+       .samples = {step.first_sequence, step.first_sequence + config_.batch.global_batch_size},
+       .scalars = *step.scalars,
+       .learning_rate = learning_rate_at(config_.optimizer, step.number - 1),
+       .progress = progress_,
+       .ended_the_run = ended_the_run,
+       .checkpoint = saves_->newest() > 0 ? checkpoint_path(config_.checkpoint.directory, saves_->newest()) : "",
+       .checkpoint_step = saves_->newest()});
 }
 
 // A step that was launched since is skipped as well (decide_update), so the weights are those of the last update.
 void Run::give_up(const Launched& step) {
   work_->runtime->stream.synchronize();  // which fills its scalars while they are there
-  save_beside_steps(&Checkpointer::finish);
-  try {
-    // All are kept: it may be this update that spoilt the weights.
-    if (saved_ < last_update_.step) note(checkpointer_->save(last_update_, true));
-  } catch (const JobError& no_checkpoint) {  // what ends the run is said
-    log_warning("the last weights are not saved: {}", no_checkpoint.what());
-  }
+  saves_->finish();
+  if (saves_->newest() < last_update_.step) saves_->save_at_last(last_update_);  // it may have spoilt the weights
   keep(step, true);
   const WayBack back = checkpointer_->go_back(progress_.sanity, last_weights());
   const int64_t first = step.number - progress_.skipped_in_a_row + 1;
@@ -446,80 +363,14 @@ void Run::check_validation() const {
 }
 
 // Until a step updates again, checkpoints from before the last update are kept.
-void Run::save_now() {
-  save_beside_steps(&Checkpointer::finish);
+void Run::save() {
+  saves_->finish();
   together(session_, [&] {
     folder_->restore();
     metrics_->sync();
   });
-  const bool keep_all = progress_.skipped_in_a_row > 0, ends = stop_ || progress_.step == config_.train.steps;
-  saved_at_ = std::chrono::steady_clock::now();
   save_due_ = false;
-  if (saves_beside_steps(config_.checkpoint) && !ends) {
-    ending_->saves_beside_steps();
-    return checkpointer_->begin_save(progress_, keep_all);
-  }
-  // There are no steps to go on with while the last one is not saved. A signal's time is kept by its watch.
-  while (!save_and_wait(keep_all) && ends) {
-    const double seconds = 60 * retry_share * config_.checkpoint.patience;
-    std::this_thread::sleep_for(std::chrono::duration<double>(std::min(seconds, 10.0)));
-  }
-}
-
-bool Run::save_and_wait(bool keep_all) {
-  Saved saved;
-  try {
-    ending_->save([&] { saved = checkpointer_->save(progress_, keep_all); });
-  } catch (const JobError& e) {
-    bear(e.what());
-    return false;
-  }
-  note(saved);
-  check_finite(saved);
-  return true;
-}
-
-void Run::save_beside_steps(PartOfSave part) {
-  std::optional<Saved> saved;
-  try {
-    saved = ((*checkpointer_).*part)();
-  } catch (const JobError& e) {
-    ending_->saved_beside_steps(0);
-    return bear(e.what());
-  }
-  if (!saved) return;
-  ending_->saved_beside_steps(saved->seconds);
-  note(*saved);
-  check_finite(*saved);
-}
-
-void Run::bear(const std::string& no_checkpoint) {
-  lacks_checkpoint_ = true;
-  const std::chrono::duration<double> mine = std::chrono::steady_clock::now() - last_saved_at_;
-  const double minutes = of_all_ranks(session_, mine.count() / 60).front(), patience = config_.checkpoint.patience;
-  const std::string since =
-      fmt::format("{:.1f} minutes have passed without one, and checkpoint.patience = {:g}", minutes, patience);
-  if (minutes >= patience) throw JobError(__FILE__, __LINE__, fmt::format("{}; {}", no_checkpoint, since));
-  log_warning("no checkpoint could be written, and the run goes on and tries again: {}; {}", no_checkpoint, since);
-}
-
-void Run::note(const Saved& saved) {
-  last_saved_at_ = std::chrono::steady_clock::now();
-  lacks_checkpoint_ = false;
-  if (saved.not_finite.empty()) saved_ = saved.step;
-  log_info("step {}  checkpoint {}", saved.step, saved.path);
-  for (const std::string& why : saved.left) log_warning("{}; the next save tries again", why);
-}
-
-void Run::check_finite(const Saved& saved) {
-  if (saved.not_finite.empty()) return;
-  const WayBack back = checkpointer_->go_back(progress_.sanity, {.since = saved.step, .sane = false});
-  throw JobError(
-      __FILE__, __LINE__,
-      fmt::format("the state after step {} is not finite, and no update makes it so again: {} holds {}, and is "
-                  "not resumed unless it is named; {}. {}",
-                  saved.step, saved.path, saved.not_finite, way_back_in_words(config_, back),
-                  remedy_of(config_, Decision::not_finite, saved.step)));
+  saves_->save(progress_.skipped_in_a_row > 0, stop_ || progress_.step == config_.train.steps);
 }
 
 bool Run::due(int64_t every) const {
@@ -534,7 +385,7 @@ bool Run::evaluates() const {
 }
 
 bool Run::saves() const {
-  if (ending_->agreed()) return saved_ < progress_.step && ending_->time_to_save();
+  if (ending_->agreed()) return saves_->newest() < progress_.step && ending_->time_to_save();
   return stop_ || save_due_ || due(config_.checkpoint.every);
 }
 

@@ -13,6 +13,7 @@
 #include "trainer/train/ending.h"
 #include "trainer/train/metrics.h"
 #include "trainer/train/run_folder.h"
+#include "trainer/train/saves.h"
 
 namespace megalith {
 
@@ -48,12 +49,7 @@ class Run {
   };
 
   void keep_checked(const std::string& path) const;
-  void introduce_data() const;
-  void introduce(int threads) const;
   void set_weights();
-  void say_disk() const;
-  // The step of the newest checkpoint in checkpoint.directory, where one that is resumed by name need not be; 0: none.
-  int64_t newest_saved() const;
   Rates rates() const;
   Start start(int threads, Course course) const;
 
@@ -72,14 +68,7 @@ class Run {
   std::optional<double> held_out_loss();  // nothing: a signal came between its batches, and leaves no time for the rest
   LastWeights last_weights();
   void check_validation() const;  // JobError: the last one is not finite
-  void save_now();
-  bool save_and_wait(bool keep_all);  // whether it is saved
-  // Does a part of what save_now() has begun, which may be the last.
-  using PartOfSave = std::optional<Saved> (Checkpointer::*)();
-  void save_beside_steps(PartOfSave part);
-  void bear(const std::string& no_checkpoint);  // JobError: checkpoint.patience is over
-  void note(const Saved& saved);
-  void check_finite(const Saved& saved);  // JobError
+  void save();
   bool due(int64_t every) const;
   bool evaluates() const;
   bool saves() const;
@@ -95,22 +84,20 @@ class Run {
   std::optional<Checkpointer> checkpointer_;
   Progress progress_;     // of the latest step; what was skipped, of the latest that was reported
   Progress last_update_;  // as it was then; before the first since a resume, as it was resumed, skipped or not
-  int64_t saved_ = 0;     // as newest_saved() says
   double flops_ = 0;      // of a step, on all ranks
   MemorySizes memory_{};  // of the fullest rank
   std::optional<Metrics> metrics_;
   std::optional<Bookkeeper> books_;
   bool validation_is_finite_ = true;  // the last
   bool lacks_evaluation_ = false;     // of the latest step, which was to be evaluated
-  using Time = std::chrono::steady_clock::time_point;
-  Time start_, saved_at_, last_saved_at_;  // saved_at_: when it was tried; until the first of this start, start_
-  bool lacks_checkpoint_ = false;          // the last save has failed
-  int64_t without_graphs_ = 0;             // steps that were to launch them and did not
+  std::chrono::steady_clock::time_point start_;
+  int64_t without_graphs_ = 0;  // steps that were to launch them and did not
   bool said_graphs_ = false;
   bool stop_ = false;      // all ranks know that the time is up, or that a signal has come
   bool save_due_ = false;  // and that checkpoint.minutes have passed
   double phases_ = 0;      // and how many phases of saves beside the steps they have ended together
   std::optional<Ending> ending_;
+  std::optional<Saves> saves_;
 };
 
 }  // namespace megalith

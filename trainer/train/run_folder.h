@@ -24,8 +24,8 @@ class RunFolder {
   // names of a run; a folder or file that cannot be created or written.
   RunFolder(const Config& config, std::unique_ptr<Tokenizer> tokenizer, int rank);
 
-  // Before a save: locks, config and tokenizer that were removed under the run are there again, and a warning says so.
-  // Error: another job has taken the folder since.
+  // A save begins with this: locks, config and tokenizer that were removed under the run are there again, and a warning
+  // says so. Error: another job has taken the folder since.
   void restore();
 
  private:

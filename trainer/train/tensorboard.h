@@ -16,7 +16,7 @@ class EventFile {
 
   // A line of metrics.jsonl: its numbers, at its "step" and "unix_time".
   void append(const nlohmann::ordered_json& line);
-  // As of a PatientFile.
+  // PatientFile says what it returns.
   std::string sync() { return file_.sync(); }
 
  private:

@@ -1,0 +1,83 @@
+#include "trainer/train/introduction.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "checkpoints/directory.h"
+#include "kernels/base/counted.h"
+#include "kernels/base/device.h"
+#include "kernels/gemm_cuda.h"
+#include "trainer/checkpointing/disk_need.h"
+#include "trainer/job/agreement.h"
+#include "trainer/job/log.h"
+#include "trainer/job/version.h"
+#include "trainer/model/spec.h"
+
+namespace megalith {
+
+void introduce_data(const Config& config, const Loader& data, const HeldOut* held_out, bool trained_on_held_out) {
+  for (const std::string& line : describe_data("data.train", data, config.train.steps * config.batch.global_batch_size))
+    log_info("{}", line);
+  if (held_out) log_info("{}", describe_held_out(*held_out));
+  if (config.data.isolate_documents) {
+    const DocumentCount found = count_documents(data.streams(), config.data.end_of_text);
+    log_info("data.isolate_documents: {} within the first {}",
+             found.begins == 1 ? "1 document begins" : fmt::format("{} documents begin", found.begins),
+             counted(found.tokens, "token"));
+    if (found.begins == 0)
+      log_warning(
+          "data.isolate_documents = true has nothing to keep apart there: token {} (data.end_of_text) does not occur, "
+          "and no index says where documents end",
+          config.data.end_of_text);
+  }
+  if (trained_on_held_out)
+    log_warning(
+        "data.validation is data.train: validation losses are of what was trained on, and say nothing of other text");
+}
+
+void introduce(const Config& config, const Session& session, const Workplace& work, int threads) {
+  const Plan& plan = work.plan;
+  log_info("{}", version());
+  log_info("parameters {}, layers {}; {}, {} each, {}, {}; run folder {}", num_parameters(model_spec(config.model)),
+           config.model.layers, plan.mesh.summary(), counted(threads, "thread"),
+           to_string(config.parallel.sharding_strategy), to_string(config.precision.compute), config.run.output);
+  if (const int64_t below = config.parallel.replicate_below; below > 0) {
+    const auto units = std::ranges::count_if(plan.units, [&](const UnitPlan& unit) { return unit.numel <= below; });
+    log_line(fmt::format("{}parallel.replicate_below = {}: {} of the {} units of rank 0 are that small",
+                         units == 0 ? "warning: " : "", below, units, plan.units.size()));
+  }
+  if (work.device.world == World::cuda) {
+    const device::Properties gpu = device::properties();
+    log_info("each rank on a GPU; rank {}: {}, compute capability {}.{}, {:.1f} GiB, driver for CUDA {}{}",
+             session.rank(), gpu.name, gpu.major, gpu.minor, static_cast<double>(gpu.memory) / (1 << 30), gpu.driver,
+             session.size() > 1 ? "; " + work.transport->name() : "");
+    for (const std::string& line : work.runtime->stream.queue().gemm->describe(work.rehearsal.gemms))
+      log_info("{}", line);
+  }
+  if (!work.device.why_cpu.empty()) log_info("on the CPU: {}", work.device.why_cpu);
+  if (!work.placed.warning.empty()) log_warning("{}", work.placed.warning);
+  if (plan.batch.idle() > 0)
+    log_warning(
+        "batch.global_batch_size = {} does not fill {} microbatches of {} on {} data-parallel ranks: {:.0f} % "
+        "of the work is on masked sequences",
+        plan.batch.batch, plan.batch.num_microbatches(), plan.batch.microbatch, plan.batch.ranks,
+        100 * plan.batch.idle());
+}
+
+void introduce_disk(const Config& config, const Session& session, int64_t mine, int64_t completed) {
+  int64_t bytes = 0;
+  for (const int64_t theirs : of_all_ranks(session, mine)) bytes += theirs;
+  together(session, [&] {
+    if (session.rank() != 0) return;
+    const std::string& folder = config.checkpoint.directory;
+    std::error_code error;
+    const std::filesystem::space_info space = std::filesystem::space(folder, error);
+    if (error) return;
+    const DiskNeed need = disk_need(config, bytes, completed, std::ssize(list_checkpoints(folder)),
+                                    static_cast<int64_t>(space.available));
+    if (need.fits) return log_info("{}", need.words);
+    log_warning("{}: free some space, keep fewer checkpoints or name another checkpoint.directory", need.words);
+  });
+}
+
+}  // namespace megalith

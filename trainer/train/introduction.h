@@ -1,0 +1,19 @@
+// What the log of a run says before its first step.
+#pragma once
+
+#include "trainer/job/workplace.h"
+#include "trainer/step/text_data.h"
+
+namespace megalith {
+
+// The program, the model, the layout and the devices.
+void introduce(const Config& config, const Session& session, const Workplace& work, int threads);
+
+// The data and, unless it is null, the held-out data; where documents are kept apart, how many there are.
+void introduce_data(const Config& config, const Loader& data, const HeldOut* held_out, bool trained_on_held_out);
+
+// Collective: the disk that the checkpoints take, of which each rank writes so many bytes; a warning where it is not
+// free.
+void introduce_disk(const Config& config, const Session& session, int64_t bytes_of_rank, int64_t completed);
+
+}  // namespace megalith
