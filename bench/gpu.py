@@ -5,9 +5,9 @@ BUNDLE is a bundle (docker/bundle.sh --tests), as a folder or packed, or a build
 costs more than its limit, nor stops the rest; what does not fit into the time, or is not there, is listed as skipped with the
 reason. The results file is written anew after each part, and the log has what a part prints while it runs.
 """
-import argparse, ctypes, datetime, fcntl, glob, json, os, platform, re, shutil, socket, struct, subprocess, sys, tarfile, tempfile, time
+import argparse, datetime, glob, json, os, platform, re, shutil, subprocess, sys, tarfile, tempfile, time
 
-import gpu_report, parts, predictions
+import gpu_machine, gpu_report, parts, predictions
 from parts import Part
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -42,7 +42,7 @@ global_batch_size = 4
 microbatch_size = 2
 """
 
-# Of bench_kernels and bench/step.py what is predicted, and what PyTorch's are measured beside.
+# The first call measures the rows that are predicted, and those that stand beside PyTorch's.
 FIRST_KERNELS = (r"^(attention_(forward|backward)( dropout)?/|linear_(forward|backward_weight) (up|head)/124M|linear_forward up/1558M|"
                  r"(layernorm_backward|cross_entropy_forward_backward|adamw_update|residual_layernorm_forward)/124M).*bf16$")
 FIRST_STEPS = "gpt2-124m-bf16|gpt2-1558m-bf16|nanogpt-small-bf16"
@@ -212,98 +212,6 @@ def make_parts(o, gpus, work, capability=""):
         ranks("NCCL, 3 ranks on one GPU", 3, "*/nccl_world:*/nccl_half", 120, one_gpu, fatal=False)]
 
 
-def package_folders():
-    return sys.path + glob.glob(os.path.join(sys.prefix, "lib*/python3*/*-packages"))
-
-
-def warm(*names):
-    """Reads libraries of half a gigabyte beside what comes first, so that who opens them finds them in memory."""
-    places = ["/usr/local/cuda*/lib64", "/usr/lib/x86_64-linux-gnu"] + [os.path.join(p, "nvidia/*/lib") for p in package_folders()] + \
-        [os.path.join(p, "torch/lib") for p in package_folders()]
-    files = [path for name in names for place in places for path in glob.glob(os.path.join(place, name))]
-    if files:
-        parts.start_beside(["cat", *files], stdout=subprocess.DEVNULL)
-
-
-def raise_loopback():
-    """mpirun's processes speak through lo, which bare containers and machines leave down. What there is to say of it, or None."""
-    SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-            request = struct.pack("16sh14x", b"lo", 0)
-            flags = struct.unpack("16sh14x", fcntl.ioctl(any_socket, SIOCGIFFLAGS, request))[1]
-            if flags & IFF_UP:
-                return None
-            fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | IFF_UP))
-            return "it was down, and is up now"
-    except OSError as error:
-        return f"it is down, and mpirun may fail: {error}"
-
-
-def watch_clocks(path):
-    """nvidia-smi's clocks, power and reasons for less, twice a second, into a file beside the results."""
-    fields = "timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu,memory.used,clocks_event_reasons.active"
-    try:
-        with open(path, "w") as file:
-            return parts.start_beside(["nvidia-smi", "--query-gpu=" + fields, "--format=csv", "-lms", "500"], stdout=file)
-    except OSError:
-        return None
-
-
-def library(name, function):
-    """Version and place of a library that is opened at run time. Gives the loader its folder where it knows none."""
-    packages = [os.path.join(p, "nvidia/*/lib") for p in package_folders()]
-    elsewhere = [f for folder in ["/usr/local/cuda*/lib64"] + packages for f in glob.glob(os.path.join(folder, name))]
-    for path in [name] + elsewhere:
-        try:
-            handle = ctypes.CDLL(path)
-        except OSError as error:
-            why = str(error)
-            continue
-        if path != name:
-            known = os.environ.get("LD_LIBRARY_PATH")
-            os.environ["LD_LIBRARY_PATH"] = os.path.dirname(path) + (":" + known if known else "")
-        if function == "cublasLtGetVersion":
-            handle.cublasLtGetVersion.restype = ctypes.c_size_t
-            version = handle.cublasLtGetVersion()
-        else:
-            number = ctypes.c_int()
-            getattr(handle, function)(ctypes.byref(number))
-            version = number.value
-        return {"version": version, "path": next((l.split()[-1] for l in open("/proc/self/maps") if name in l), path)}
-    return {"version": None, "why": why}
-
-
-def command_line(command):
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=60).stdout.strip()
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-
-
-def describe_machine():
-    cpu = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
-    release = dict(l.rstrip().split("=", 1) for l in open("/etc/os-release") if "=" in l)
-    return {"processor": cpu, "cores": len(os.sched_getaffinity(0)),
-            "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-            "system": release.get("PRETTY_NAME", "").strip('"'), "kernel": platform.release()}
-
-
-def describe_gpus():
-    fields = ["name", "driver_version", "memory.total", "compute_cap", "power.limit", "clocks.max.sm"]
-    text = command_line(["nvidia-smi", "--query-gpu=" + ",".join(fields), "--format=csv,noheader"])
-    return [dict(zip(fields, map(str.strip, line.split(",")))) for line in text.splitlines()]
-
-
-def commit_of(folder):
-    path = os.path.join(folder, "commit")
-    if os.path.exists(path):
-        return open(path).read().strip()
-    commit = command_line(["git", "-C", HERE, "rev-parse", "HEAD"])
-    changed = command_line(["git", "-C", HERE, "status", "--porcelain", "--untracked-files=no"])
-    return (commit or "unknown") + (" with changes" if changed else "")
-
-
 def write(path, results):
     with open(path + ".part", "w") as file:
         json.dump(results, file, indent=1)
@@ -340,7 +248,7 @@ def run_all(o, start, work):
         bundled = os.path.join(o.folder, "reference")
         o.reference = bundled if os.path.isdir(bundled) else os.path.join(HERE, "../../shared/reference")
     o.reference = os.path.abspath(o.reference)
-    loopback = raise_loopback()
+    loopback = gpu_machine.raise_loopback()
     os.environ.update({"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_WAIT_POLICY": "PASSIVE",
                        "OMPI_MCA_btl_vader_single_copy_mechanism": "none",  # which containers often forbid
                        "PYTHONUNBUFFERED": "1"})
@@ -356,18 +264,18 @@ def run_all(o, start, work):
     device = json.loads(text)
 
     now = datetime.datetime.now(datetime.timezone.utc)
-    results = {"format": FORMAT, "date": now.strftime("%Y-%m-%dT%H:%M:%SZ"), "commit": commit_of(o.folder),
-               "machine": describe_machine() | ({"loopback": loopback} if loopback else {}), "device": device,
-               "gpus": describe_gpus(),
-               "versions": {"cublasLt": library("libcublasLt.so." + device["runtime"].split(".")[0], "cublasLtGetVersion"),
-                            "nccl": library("libnccl.so.2", "ncclGetVersion"),
+    results = {"format": FORMAT, "date": now.strftime("%Y-%m-%dT%H:%M:%SZ"), "commit": gpu_machine.commit_of(o.folder),
+               "machine": gpu_machine.describe_machine() | ({"loopback": loopback} if loopback else {}), "device": device,
+               "gpus": gpu_machine.describe_gpus(),
+               "versions": {"cublasLt": gpu_machine.library("libcublasLt.so." + device["runtime"].split(".")[0], "cublasLtGetVersion"),
+                            "nccl": gpu_machine.library("libnccl.so.2", "ncclGetVersion"),
                             "python": platform.python_version()} if o.device == "cuda" else {},
                "passed": False, "complete": False, "parts": []}
     os.makedirs(o.out, exist_ok=True)
     name = re.sub(r"[^a-z0-9]+", "-", device["name"].lower()).strip("-")
     stem = os.path.join(o.out, f"{name}-{now.strftime('%Y%m%d-%H%M%S')}")
     path, log = stem + ".json", stem + ".log.txt"
-    clocks = watch_clocks(stem + ".smi.csv") if o.device == "cuda" else None
+    clocks = gpu_machine.watch_clocks(stem + ".smi.csv") if o.device == "cuda" else None
 
     for part in make_parts(o, len(results["gpus"]), work, device.get("compute_capability", "")):
         entry = {"name": part.name, "kind": part.kind} | ({} if part.fatal else {"fatal": False})
@@ -416,7 +324,7 @@ def main():
     o = options()
     start = time.monotonic()
     if o.device == "cuda":
-        warm("libcublasLt.so.*", "libnccl.so.2", "libtorch_c*.so")
+        gpu_machine.warm("libcublasLt.so.*", "libnccl.so.2", "libtorch_c*.so")
     parts.adopt_orphans()
     with tempfile.TemporaryDirectory(prefix="megalith-gpu-") as work:
         run_all(o, start, work)

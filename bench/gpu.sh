@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What Megalith has to show on a machine with NVIDIA GPUs, in nine minutes at most, cheapest and most telling first: every tensor
+# Shows what Megalith does on a machine with NVIDIA GPUs, in nine minutes at most, cheapest and most telling first: every tensor
 # of two steps against the CPU, trainings against the reference, each op, kernels and steps beside PyTorch's where it is, fifty
 # steps against the CPU's losses, profiles, compute-sanitizer; then, for a second call, everything else. Writes a JSON file (its
 # README describes the format), a log, and nvidia-smi's clocks into $OUT or bench/results/, prints less than 10,000 characters and,

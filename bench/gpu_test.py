@@ -8,11 +8,12 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, HERE)
 import gpu, gpu_report, parts, predictions, step  # noqa: E402
 
+NAP = f"987.{os.getpid()}"  # seconds, as no other process sleeps
 PASSES = """echo '[ RUN      ] A.one'; echo '[       OK ] A.one (3 ms)'"""
 FAILS = """echo '[ RUN      ] A.two'; echo 'x.cpp:7: Failure'; echo '1 is not 2'; echo '[  FAILED  ] A.two, where GetParam() = 3 (1 ms)'; exit 1"""
 SKIPS = """echo '[ RUN      ] A.three'; echo 'x.cpp:9: Skipped'; echo 'no reference'; echo ''; echo '[  SKIPPED ] A.three (0 ms)'"""
 DIES = """echo '[ RUN      ] A.four'; kill -SEGV $$"""
-HANGS = """(setsid sleep 987 &) ; echo '[ RUN      ] A.five'; sleep 987"""
+HANGS = f"""(setsid sleep {NAP} &) ; echo '[ RUN      ] A.five'; sleep {NAP}"""
 A_GPU = """echo '{"name": "NVIDIA Pretence 9000", "runtime": "13.0", "compute_capability": "8.0"}'"""
 HOPPER = """echo '{"name": "NVIDIA H100 80GB HBM3", "runtime": "13.0", "compute_capability": "9.0"}'"""
 # What GoogleTest lists; then one test is run at a time, and the third one of them poisons its process.
@@ -184,7 +185,7 @@ class Gpu(OnStandIns):
         self.assertIn("it passes alone", gelu["why"])
 
     def test_an_op_that_hangs_leaves_time_to_the_others(self):
-        self.program("test_gpu", OPS.replace("; kill -SEGV $$", "; sleep 987").replace('*) echo "not one test: $*"; exit 1;;', "*) sleep 987;;"))
+        self.program("test_gpu", OPS.replace("; kill -SEGV $$", f"; sleep {NAP}").replace('*) echo "not one test: $*"; exit 1;;', f"*) sleep {NAP};;"))
         part = parts.Part("ops", "test", [self.folder + "/bin/test_gpu", "--gtest_filter=All*:Device*"], 2, apart=6)
         found = parts.run_part(part, 2, self.folder + "/log")
         self.assertEqual([(t["name"].rsplit("/", 1)[-1], t["outcome"]) for t in found["tests"]],
@@ -297,6 +298,19 @@ class Gpu(OnStandIns):
         first = all_parts[:[part.name for part in all_parts].index("PyTorch's steps")]
         self.assertLessEqual(gpu.DESCRIBE + sum(part.seconds + part.apart for part in first), 9 * 60)
 
+    def test_of_a_report_that_is_too_long_the_end_is_kept(self):
+        wrong = [{"name": f"A.{n}", "outcome": "failed", "why": "1 is not 2"} for n in range(5)]
+        results = {"passed": False, "predictions": [], "kernels": {"rows": [dict(ROW, op=f"op {n}") for n in range(400)]},
+                   "parts": [{"name": "ops", "kind": "test", "outcome": "failed", "command": "x", "seconds": 1, "why": "5 of 9",
+                              "tests": wrong}]}
+        lines = gpu_report.text(results, "a.json").splitlines()
+        self.assertLess(sum(map(len, lines)) + len(lines), 8000)
+        self.assertRegex(lines[0], r"^\(\d+ more lines are in the file\)$")
+        self.assertEqual(lines[-1], "NOT PASSED; a.json")
+        self.assertEqual([line.split(":")[1] for line in lines if line.startswith("    failed")], [f" A.{n}" for n in range(5)])
+        self.assertTrue(any("op 399 " in line for line in lines), "the last rows, which come before")
+        self.assertFalse(any("op 0 " in line for line in lines))
+
     def test_nothing_but_skipped_tests_is_no_pass(self):
         self.program("test_gpu", SKIPS)
         status, results, _, _ = self.go("--only", "^ops$")
@@ -310,7 +324,7 @@ class Gpu(OnStandIns):
         self.assertLess(time.monotonic() - start, 60)
         self.assertEqual((status, part_of(results, "ops")["outcome"]), (1, "timed out"))
         left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
-        self.assertNotIn("sleep 987", left)
+        self.assertNotIn(f"sleep {NAP}", left)
 
     def test_no_time_left(self):
         self.program("test_gpu", PASSES)
@@ -370,7 +384,7 @@ EVERYTHING = {
     "bench_step": """echo '{"model_flops": 1e12, "peak_flops": 1e15, "floor": 0.5, "floor_operations": 0.4, "floor_bytes": 0.1, \
         "memory_planned": 2e10, "memory_in_use": 3e10}'; while read line; do echo '{"seconds": 1.0}'; done""",
     "ncu": """i=0; while [ $i -lt 20000 ]; do echo "kernel Context $i, Duration us 3, which fills a line and then some more of it"; i=$((i+1)); done""",
-    "compute-sanitizer": "sleep 987",
+    "compute-sanitizer": f"sleep {NAP}",
     "nvidia-smi": """case "$*" in *-lms*) echo 'timestamp, clocks.current.sm [MHz], power.draw [W], utilization.gpu [%]'
         while :; do echo 'now, 1980 MHz, 612.5 W, 99 %'; sleep 0.2; done;; *) echo 'NVIDIA H100 80GB HBM3, 580, 81559 MiB, 9.0, 700 W, 1980 MHz';; esac""",
 }

@@ -27,7 +27,7 @@ class Steps(unittest.TestCase):
             for known in ("our_command", "torch_command"):
                 self.addCleanup(setattr, step, known, getattr(step, known))
             step.our_command = lambda name, B, microbatches, o: \
-                [program, "ours", str(B), str(ours_fits), "this run needs 9.00 GiB", "1"]
+                [program, "ours", str(B), str(ours_fits), "this run needs 9.00 GiB", "1" if B > 8 else "4"]
             step.torch_command = lambda name, variant, B, microbatches, o: \
                 [program, "theirs", str(B), str(theirs_fits), "CUDA out of memory. Tried to get 2 MiB", "2"]
             o, env = argparse.Namespace(device=device, rounds=2, limit=20, has_torch=True), dict(os.environ, LOG=log)
@@ -58,7 +58,7 @@ class Steps(unittest.TestCase):
         # 512 sequences of 1024 tokens a step all the same.
         self.assertEqual((row["batch"], row["microbatches"]), (16, 32))
         peer = row["peers"][0]
-        self.assertEqual((peer["batch"], peer["microbatches"], peer["ratio"]), (8, 64, 2))
+        self.assertEqual((peer["batch"], peer["microbatches"], peer["ratio"]), (8, 64, 0.5))
         self.assertEqual((row["tokens_per_second"], peer["tokens_per_second"]), (2**19, 2**18))
 
     def test_what_never_fits_is_said(self):
@@ -71,7 +71,9 @@ class Steps(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             program, path = folder + "/bench_step", folder + "/rows.json"
             with open(program, "w") as file:
-                file.write(STEPS.replace('"$2" -le "$3"', "0 -eq 0").replace("'$5'", "1"))
+                # Each of ours keeps what the rows' file has when it begins.
+                keep = f"cp {path} {folder}/ours$(ls {folder} | wc -l) 2>/dev/null\n"
+                file.write(STEPS.replace('[ "$2"', keep + '[ "$2"', 1).replace('"$2" -le "$3"', "0 -eq 0").replace("'$5'", "1"))
             os.chmod(program, 0o700)
             os.mkdir(folder + "/torch")
             # A torch that says in its log what the rows' file has by then, and hangs.
@@ -85,6 +87,8 @@ class Steps(unittest.TestCase):
                                    "1", "--limit", "1.5", "--json", path], capture_output=True, text=True, timeout=100,
                                   env=dict(os.environ, PYTHONPATH=folder, LOG="/dev/null"))
             self.assertEqual(done.returncode, 0, done.stderr)
+            with open(sorted(glob.glob(folder + "/ours*"))[0]) as file:
+                self.assertEqual([row["name"] for row in json.load(file)["rows"]], ["gpt2-124m-bf16"], "when the second begins")
             seen = sorted(glob.glob(folder + "/eager*"))
             with open(seen[0]) as file:
                 rows = json.load(file)["rows"]

@@ -44,7 +44,7 @@ command -v orted >/dev/null || {
 
 command -v patchelf >/dev/null || { echo "a bundle's libraries are told where they lie by patchelf: install it" >&2; exit 1; }
 
-# For other processors than this machine's as well. Not through ccache, which has each file compiled for itself.
+# The programs run on any x86-64 processor. ccache is not used, since it has each file compiled for itself.
 build=build/bundle-$preset
 targets=(megalith)
 if [ $tests = ON ]; then
@@ -59,7 +59,7 @@ cmake --install "$build" --prefix "$out" --strip >/dev/null
 if [ $tests = ON ]; then
   cmake --install "$build" --prefix "$out" --strip --component tests >/dev/null
   mkdir "$out/bench"
-  cp bench/{gpu.sh,gpu.py,parts.py,gpu_report.py,predictions.py,step.py,torch_step.py,torch_kernels.py,losses.py} \
+  cp bench/{gpu.sh,gpu.py,gpu_machine.py,parts.py,gpu_report.py,predictions.py,step.py,torch_step.py,torch_kernels.py,losses.py} \
     bench/fifty_steps.{sh,toml} "$out/bench/"
   bench/fifty_steps.sh prepare "$out/bin/megalith" "$out/fifty_steps" >/dev/null
   # Whose products bench_kernels --tune times.

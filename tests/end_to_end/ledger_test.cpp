@@ -59,38 +59,5 @@ TEST(Ledger, of_a_run_that_is_killed_and_resized) {
   EXPECT_NE(run(megalith({"data", "audit", "absent"}), scratch.folder()).status, 0);
 }
 
-// Once it went on with the run on the old text, in silence. Only the script runs here, with stand-ins for what it
-// calls.
-TEST(Quickstart, goes_on_with_its_own_text_only) {
-  const Scratch scratch;
-  fs::copy(MEGALITH_SOURCE_DIR "/quickstart.sh", scratch / "quickstart.sh");
-  for (const char* tool : {"docker/install-packages.sh", "tools/cmake", "tools/mpirun", "build/cpu/trainer/megalith"}) {
-    write_file(scratch / tool, "#!/bin/sh\nexit 0\n");
-    fs::permissions(scratch / tool, fs::perms::owner_all);
-  }
-  write_file(scratch / "a.txt", std::string(20'000, 'a'));
-  write_file(scratch / "b.txt", std::string(20'000, 'b'));
-  const auto start = [&](const Args& texts) {
-    Args args{"bash", "quickstart.sh"};
-    args.insert(args.end(), texts.begin(), texts.end());
-    return run(args, scratch.folder(), 120, "PATH=$PWD/tools:$PATH");
-  };
-  write_file(scratch / "runs/quickstart/steps", "20 4 0.1\n");  // the machine is measured
-  EXPECT_EQ(start({"a.txt"}).status, 0);
-  write_file(scratch / "runs/quickstart/data/train.bin", "");  // as prepare leaves it
-  for (const Args& same : {Args{"a.txt"}, Args{}}) {
-    const Result more = start(same);
-    EXPECT_EQ(more.status, 0) << more.text();
-    EXPECT_NE(more.out.find("goes on with it"), std::string::npos) << more.text();
-  }
-  for (const Args& other : {Args{"b.txt"}, Args{"a.txt", "b.txt"}}) {
-    const Result refused = start(other);
-    EXPECT_EQ(refused.status, 1) << refused.text();
-    EXPECT_NE(refused.err.find("a run on other texts"), std::string::npos) << refused.text();
-    EXPECT_NE(refused.err.find("OUT="), std::string::npos) << refused.text();
-    EXPECT_EQ(refused.out.find("== training"), std::string::npos) << refused.text();
-  }
-}
-
 }  // namespace
 }  // namespace megalith::e2e

@@ -71,6 +71,17 @@ class Quickstart(unittest.TestCase):
         self.assertIn(f"{self.folder}/elsewhere/run/log.txt", said)
         self.assertIn("goes on with it", self.succeeds("mine.txt", "more", at="elsewhere", out="run"))
 
+    def test_other_texts_are_another_run(self):
+        (self.folder / "a.txt").write_text(TEXT[:16000])
+        (self.folder / "b.txt").write_text(TEXT[1:16001])
+        self.succeeds("a.txt")
+        for other in (["b.txt"], ["a.txt", "b.txt"]):
+            done = self.quickstart(*other)
+            self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+            self.assertIn("a run on other texts", done.stderr)
+            self.assertIn("OUT=", done.stderr)
+            self.assertNotIn("== training", done.stdout)
+
     def test_small_texts_have_the_tokens_that_they_have_room_for(self):
         for number, (size, vocabulary) in enumerate([(16000, 257), (150000, 1024)]):
             text = (TEXT * 8)[:size] if size < len(TEXT) else (self.folder / "book.txt").read_text()[:size]
