@@ -313,7 +313,7 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
     PrepareReport report = all_made->report;
     report.continued = true;
     report.left_out = std::move(left_out);
-    report.left = folder.publish(all_made->names);
+    report.not_removed = folder.publish(all_made->names);
     return report;
   }
 
@@ -386,7 +386,7 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
     names.emplace_back(PrepareFolder::prepared);
   }
   folder.note(PrepareFolder::publishing, to_json(PrepareMade{names, report}));
-  report.left = folder.publish(names);
+  report.not_removed = folder.publish(names);
   return report;
 }
 

@@ -64,7 +64,7 @@ struct PrepareReport {
   int64_t bad_documents = 0;
   std::string first_bad;   // what is bad about it
   bool continued = false;  // what an earlier prepare had begun
-  std::string left{};      // all is made, but OUT/prepare.partial could not be removed: why; empty: it is gone
+  std::string not_removed{};  // all is made, but OUT/prepare.partial could not be removed: why; empty: it is gone
   bool was_made = false;   // by an earlier prepare: this one had nothing to do
   // Special tokens in the texts that are trained on, by their names, where they became ids.
   std::map<std::string, int64_t> special_texts = {};

@@ -254,7 +254,7 @@ TEST(Prepare, RemovesItsFolderOnceItsLockIsClosed) {
   const FileHook hook([&](const FileEvent& event) {
     return FileFate{event.call == FileCall::remove && event.path == partial && is_locked() ? ENOTEMPTY : 0};
   });
-  EXPECT_EQ(prepare(options).left, "");
+  EXPECT_EQ(prepare(options).not_removed, "");
   EXPECT_FALSE(fs::exists(partial));
 }
 
@@ -267,10 +267,10 @@ TEST(Prepare, IsDoneWhereItsFolderCannotBeRemoved) {
     const FileHook hook([&](const FileEvent& event) {
       return FileFate{event.call == FileCall::remove && event.path == partial ? EBUSY : 0};
     });
-    EXPECT_NE(prepare(options).left.find("cannot remove " + partial), std::string::npos);
+    EXPECT_NE(prepare(options).not_removed.find("cannot remove " + partial), std::string::npos);
   }
   EXPECT_TRUE(fs::exists(scratch.path("out/train.bin")));
-  EXPECT_EQ(prepare(options).left, "");
+  EXPECT_EQ(prepare(options).not_removed, "");
   EXPECT_FALSE(fs::exists(partial));
 }
 

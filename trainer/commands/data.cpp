@@ -69,7 +69,7 @@ void print(const PrepareReport& r, const PrepareOptions& options) {
   for (const auto& [text, share] : r.most_common)
     pieces += fmt::format("{}{} {:.1f} %", pieces.empty() ? "" : ", ", quoted_bytes(text), 100 * share);
   fmt::print("most common tokens: {}\n", pieces);
-  if (!r.left.empty()) fmt::print("warning: {}; nothing there is needed any more\n", r.left);
+  if (!r.not_removed.empty()) fmt::print("warning: {}; nothing there is needed any more\n", r.not_removed);
   if (!r.special_texts.empty()) {
     std::string all;
     for (const auto& [name, count] : r.special_texts)
