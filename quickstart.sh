@@ -21,7 +21,7 @@ for text in "$@"; do
 done
 each_text() { find -L "${texts[@]}" -type f "$@"; }
 sums() { each_text -exec cksum {} + | cut -d ' ' -f 1,2 | sort; }
-# What a text of so many bytes has enough of: words for a vocabulary, and held-out tokens for a sample of 257.
+# A short text has few words for a vocabulary, and has to hold out more for a sample of 257 tokens.
 tokenizer=train:4096 held_out=0.01
 if [ ${#texts[@]} -gt 0 ]; then
   bytes=$(each_text -printf '%s\n' | awk '{n += $1} END {print n + 0}')

@@ -25,7 +25,7 @@ struct StoredParameter {
   bool transposed = false;     // [in, out] in the file
 };
 
-// Whether the folder holds a config.json or weights, be they of a format that is not read here, and so is to be read as
+// Returns whether the folder holds a config.json or weights, also in a format that is not read here: then it is read as
 // one of these, or refused as one.
 bool is_hugging_face_folder(const std::string& folder);
 

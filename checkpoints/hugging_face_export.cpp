@@ -24,7 +24,7 @@ int64_t numel_of(const StoredParameter& p) {
   return std::accumulate(p.shape.begin(), p.shape.end(), int64_t{1}, std::multiplies<>());
 }
 
-// Of a parameter, what a source of such a shape has to give; its rows may be more than are wanted.
+// The piece of a parameter that the export reads from a source of the shape `found`, which may have more rows.
 Piece piece_of(const StoredParameter& p, const std::vector<int64_t>& found, const ExportForm& form) {
   const bool cut =
       form.cuts_table && p.name == "wte.weight" && found.size() == 2 && found[0] > p.shape[0] && found[1] == p.shape[1];

@@ -48,7 +48,7 @@ std::string outline_of_state(const nlohmann::json& state) {
   return text;
 }
 
-// By the path before their own names, "parameters/".
+// Has a line for each path that names share, such as "parameters/".
 std::string outline_of_tensors(const std::map<std::string, int64_t>& elements) {
   std::map<std::string, std::pair<int64_t, int64_t>> folders;
   for (const auto& [name, numel] : elements) {

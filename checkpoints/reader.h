@@ -67,8 +67,8 @@ struct VerifyReport {
 // throws only where it cannot read, or where the manifest, intact, is not one that this version reads.
 VerifyReport verify_checkpoint(const std::string& folder);
 
-// What `megalith checkpoint inspect` prints: step, what is not finite, files, and a line for each value of the state
-// and for each folder of tensors; with `all` every value, and every tensor with shape, elements and pieces.
+// Returns what `megalith checkpoint inspect` prints: the step, values that are not finite, files, and a line for each
+// value of the state and for each folder of tensors; with `all` every value, and every tensor with its pieces.
 std::string describe_checkpoint(const std::string& folder, bool all = false);
 
 }  // namespace megalith

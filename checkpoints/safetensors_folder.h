@@ -14,7 +14,7 @@ namespace megalith {
 // The names of files in a folder that are weights by their names, of any format, in order.
 std::vector<std::string> weight_files(const std::string& folder);
 
-// Whether it has weights to be read here.
+// Returns whether the folder has weights that are read here.
 bool has_safetensors(const std::string& folder);
 
 // The file of each tensor, from the text of an index; `path` only names the index in messages. Errors: no JSON object,

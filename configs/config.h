@@ -240,7 +240,7 @@ std::vector<int64_t> layers_per_stage(const Config& config);
 // Every key with its value and its sentence. parse_config(to_toml(c), ...) == resolve(c), to the last bit of a double.
 std::string to_toml(const Config& config);
 
-// Whether to_toml wrote this text, or could have: whoever reads it and writes it again loses nothing.
+// Returns whether to_toml wrote this text, or could have: reading it and writing it again loses nothing.
 bool is_generated(const std::string& toml);
 
 // The same as a map: "section.key" to its value, as to_toml writes it.

@@ -12,9 +12,8 @@ namespace megalith {
 // The file itself, or config.toml of a folder. Error: the folder has none.
 std::string config_file(const std::string& path);
 
-// What a file of this path that says `read` means beyond its text, as overrides "section.key=value": nothing, unless it
-// is the config.toml of a run folder that has moved. Then run.output is where the folder is now, and paths that lay in
-// it have moved with it.
+// Returns overrides "section.key=value" for the config.toml of a run folder that has moved: run.output is where the
+// folder is now, and paths that lay in it have moved with it. Any other file needs none. `read` is what the file says.
 std::vector<std::string> meant_by_place(const std::string& path, const Config& read);
 
 // Error where `path` is a folder, and none that a run has written to.

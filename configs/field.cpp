@@ -51,7 +51,7 @@ std::string value_problem(const Key& key, const Value& value) {
   };
   const auto problem_of = [&](const std::string& text) -> std::string {
     if (breaks(text)) return "holds a NUL character or a line break; leave it out";
-    // Of texts that are paths; no other has a scheme.
+    // Only texts that are paths can have a scheme.
     const std::string_view scheme = scheme_of(text);
     if (scheme == "file") return "is no path; write it without file://";
     if (!scheme.empty())

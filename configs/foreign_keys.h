@@ -15,8 +15,8 @@ struct ForeignKey {
 
 std::span<const ForeignKey> foreign_keys();
 
-// What one of them is called here: "`lr` of Megatron-LM is `optimizer.learning_rate` here"; empty: it is none of them.
-// `name` is what was written, with or without a section, with dashes or underscores.
+// Returns a sentence that names our key, "`lr` of Megatron-LM is `optimizer.learning_rate` here", or nothing where the
+// name is no key of theirs. `name` is what was written, with or without a section, with dashes or underscores.
 std::string foreign_key_message(std::string_view name);
 
 }  // namespace megalith

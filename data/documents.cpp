@@ -83,7 +83,7 @@ struct DocumentReader::Parser {
     }
   }
 
-  // Of several of one name, the last. A name with dots goes into objects, unless one has that name itself.
+  // The last of several of one name counts. A name with dots goes into objects, unless a member has that name itself.
   static std::optional<simdjson::dom::element> member_of(const simdjson::dom::element& element,
                                                          std::string_view field) {
     simdjson::dom::object object;
@@ -123,7 +123,7 @@ struct DocumentReader::Parser {
         error);
   }
 
-  // In the escapes of a JSON text. The first: where and what it is.
+  // Replaces them in the escapes of a JSON text, and returns the place and the text of the first.
   static std::pair<size_t, std::string> replace_lone_surrogates(std::string& text) {
     std::pair<size_t, std::string> first;
     const auto unit_at = [&](size_t at) -> int {

@@ -76,7 +76,7 @@ constexpr std::array magics = {
           "a program", "", Holds::nothing},
 };
 
-// In single quotes, of a shell or of Python.
+// Puts a path into single quotes, of a shell or of Python.
 std::string in_quotes(const std::string& path, const char* quote_in_it) {
   std::string out = "'";
   for (const char c : path) out += c == '\'' ? quote_in_it : std::string(1, c);

@@ -114,7 +114,7 @@ nlohmann::json to_json(const PrepareBegun& begun) {
 }
 
 namespace {
-// What made_of has given.
+// Reads what made_of() has written; a note that is not that is an exception.
 nlohmann::json begun_of(const nlohmann::json& of) {
   for (const nlohmann::json& text : as_list(of.at("texts"))) bytes_from(text.at(0));
   return of;

@@ -47,7 +47,7 @@ struct PrepareMade {
 nlohmann::json to_json(const PrepareMade& made);
 PrepareMade made_from(const nlohmann::json& json);
 
-// What stays beside the files.
+// The note that stays beside the files when a prepare has ended.
 struct Prepared {
   nlohmann::json of = nlohmann::json::object();  // made_of
   PrepareMade made;

@@ -29,7 +29,7 @@ std::vector<std::string> shards_of(const std::string& prefix) {
   return token_files(as_pattern(prefix) + "-[0-9][0-9][0-9][0-9][0-9].bin");
 }
 
-// Of a folder that prepare wrote, the prefix of its tokens for this key; else the name as it is.
+// A folder that prepare wrote means the prefix of its tokens for this key; any other name means itself.
 std::string part_meant(const std::string& key, const std::string& name) {
   std::error_code absent;
   if (!fs::is_directory(name, absent) || (key != "data.train" && key != "data.validation")) return name;

@@ -30,7 +30,7 @@ class SpecialText {
   // The first; of several that begin there, the longest.
   Place first_in(std::string_view text) const;
 
-  // As Encoder::encode, with these tokens by their ids.
+  // Encodes as Encoder::encode does, and gives these tokens by their ids.
   void encode(Encoder& encoder, std::string_view text, std::vector<int32_t>& out) const;
 
   // A cut of a text, as of Tokenizer::last_cut, or an earlier one that lies in none of these tokens, of which the end
@@ -42,7 +42,7 @@ class SpecialText {
   std::string first_bytes_;  // of the names
 };
 
-// For a text now and then.
+// The same for a single text, such as a prompt.
 void encode_with_specials(const Tokenizer& tokenizer, std::string_view text, std::vector<int32_t>& out);
 
 }  // namespace megalith

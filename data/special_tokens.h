@@ -1,5 +1,5 @@
-// What the files beside a vocabulary say of special tokens: tokenizer_config.json, special_tokens_map.json and, of old
-// versions of `transformers`, added_tokens.json.
+// Special tokens, as the files beside a vocabulary name them: tokenizer_config.json, special_tokens_map.json and, from
+// old versions of `transformers`, added_tokens.json.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct SpecialTokens {
   std::map<std::string, int64_t> added;  // with their ids
 };
 
-// Of a folder; of files that are not there, nothing. Error: one that is not a JSON object.
+// Reads those files of a folder that are there. Error: one of them is not a JSON object.
 SpecialTokens special_tokens_in(const std::string& folder);
 
 }  // namespace megalith

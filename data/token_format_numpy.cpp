@@ -19,7 +19,7 @@ struct ArrayHeader {
   size_t bytes = 0;  // of all that stands before the array
 };
 
-// What stands behind `'key':` up to the next comma, or the next bracket.
+// Returns the text behind `'key':` up to the next comma or bracket.
 std::string value_of(std::string_view header, std::string_view key) {
   const size_t at = header.find(fmt::format("'{}':", key));
   if (at == std::string_view::npos) return "";

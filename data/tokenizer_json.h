@@ -19,7 +19,8 @@ constexpr const char* tokenizer_json_file = "tokenizer.json";
 // Errors: as of read_bpe; a part that makes other ids (tokenizer_parts.h); an added token that is not special.
 BpeVocabulary read_tokenizer_json(const std::string& path, const std::optional<std::string>& named_end = {});
 
-// What load_tokenizer reads as the same: vocab.json and merges.txt, and what they cannot say in files beside them.
+// Writes what load_tokenizer reads as the same: vocab.json, merges.txt and, for what these cannot say, files beside
+// them.
 void write_tokenizer(const BpeVocabulary& vocabulary, const std::string& folder);
 
 // What `transformers` wants of a tokenizer: tokenizer.json, tokenizer_config.json, special_tokens_map.json, vocab.json

@@ -48,8 +48,8 @@ bool changes_text(const Json& normalizer) {
   return true;
 }
 
-// What differs in a Split, which has to give each match of GPT-2's pattern as a piece. The matches are all of a text,
-// so that what is between them may be kept or removed.
+// A Split has to give each match of GPT-2's pattern as a piece. The matches are all of a text, so that what is between
+// them may be kept or removed.
 std::string other_split(const Json& split) {
   const Json &pattern = json_member(json_member(split, "pattern"), "Regex"), &behavior = json_member(split, "behavior");
   if (!pattern.is_string() || !cuts_as_gpt2(pattern.get<std::string>()))

@@ -1,5 +1,4 @@
-// What the parts of a tokenizer.json do to a text: what is wrong about them, for one that makes the ids of GPT-2's.
-// Inside data/ only.
+// Judges the parts of a tokenizer.json, which have to make the ids that GPT-2's would. Inside data/ only.
 //
 // Parts are judged by what they do: sequences by what stands in them, a pattern by how it cuts (split_pattern.h), and
 // what changes no text and no id is passed over. Truncation and padding are of calls, not of a tokenizer, and
@@ -14,7 +13,7 @@ namespace megalith {
 // A member, or null where there is none.
 const nlohmann::json& json_member(const nlohmann::json& object, const char* key);
 
-// What differs in a part, as "the normalizer is NFC"; empty if nothing does.
+// Each returns what differs in a part, such as "the normalizer is NFC"; nothing if nothing does.
 std::string other_model(const nlohmann::json& model);
 std::string other_normalizer(const nlohmann::json& normalizer);
 std::string other_pre_tokenizer(const nlohmann::json& pre_tokenizer);

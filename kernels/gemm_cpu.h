@@ -50,7 +50,7 @@ class GemmTiles {
 
 class Gemm {
  public:
-  // Whether the library multiplies bf16 on this processor at all, however fast.
+  // Returns whether the library multiplies bf16 on this processor at all, however fast.
   static bool has_native_bf16();
 
   explicit Gemm(bool native_bf16 = has_fast_bf16());

@@ -97,8 +97,8 @@ std::string words(const GemmShape& s) {
 
 // The library stores by columns, so it is asked for C^T = B^T A^T: its left matrix is our b, its rows are our N.
 struct Gemm::Library {
-  // What the library may assume of addresses, in bytes. It has no preference for what an epilogue reads and writes,
-  // which kernels take by vectors as wide as those of the result: D stands for all of it.
+  // The library may assume these alignments of addresses, in bytes. It has no preference for what an epilogue reads and
+  // writes, which kernels take by vectors as wide as those of the result: D stands for all of it.
   struct Alignments {
     uint32_t a, b, c, d;
     auto operator<=>(const Alignments&) const = default;
@@ -169,7 +169,7 @@ struct Gemm::Library {
     set_pointers(d, g);
   }
 
-  // What the library knows for the call where addresses are so aligned, its best first.
+  // Returns the library's algorithms for the call where addresses are so aligned, its best first.
   std::pair<cublasStatus_t, std::vector<cublasLtMatmulHeuristicResult_t>> ask(const Descriptors& d, const GemmCall& g,
                                                                               int most, const Alignments& aligned) {
     Preference preference;

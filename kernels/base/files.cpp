@@ -70,7 +70,7 @@ std::string why(int error, const std::string& path) {
   return std::strerror(error) + remedy;
 }
 
-// Of what stands under this name, of a link the link itself; not_found where nothing does.
+// Returns the type of what has this name: a link is one itself, and nothing is not_found.
 fs::file_type type_at(const std::string& path) {
   std::error_code error;
   return fs::symlink_status(path, error).type();

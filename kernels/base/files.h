@@ -45,8 +45,8 @@ class File {
     create,  // a new one
     append,  // one that exists or a new one; not through a link, whose end may be another's
     stream,  // one that exists, plain or a pipe, or "-", the standard input: read from front to back, by read_next
-    // In a folder where everybody may write: a new one that no other user may open, and one that exists, is no link and
-    // belongs to this user, else Error.
+    // These are for folders where everybody may write. The first makes a file that no other user may open; the second
+    // opens one that is no link and belongs to this user, and any other is an Error.
     create_own,
     read_own,
   };

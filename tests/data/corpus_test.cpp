@@ -114,7 +114,7 @@ TEST(Corpus, JsonLinesAreNotTakenForText) {
                "--field text");
 }
 
-// By their ids, as text, or not at all; in windows that end inside of one as well.
+// They become ids or text, or are refused, also where a window ends inside of one.
 TEST(Corpus, SpecialTokensInTextsAreWhatTheOptionSays) {
   Scratch scratch;
   BpeVocabulary vocabulary = make_byte_tokenizer()->as_bpe();

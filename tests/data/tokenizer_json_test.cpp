@@ -266,7 +266,7 @@ TEST(TokenizerJson, TheEndOfTextIsTheOneThatTheTokenizerNames) {
   }
 }
 
-// As today's transformers saves GPT-2's, and one whose end is </s>.
+// One is GPT-2's as today's transformers saves it, and one ends texts with </s>.
 TEST(TokenizerJson, ReadsTheInputsThatWereRefused) {
   const std::string cases = MEGALITH_SOURCE_DIR "/../shared/cases/";
   if (!std::filesystem::exists(cases)) GTEST_SKIP() << cases << " is not there";

@@ -10,7 +10,7 @@ namespace megalith::test {
 
 // Why no case can run; empty where there is a device.
 std::string no_device();
-// Whether every later call of this process fails as well: CUDA's answer to a kernel that faulted.
+// Returns whether every later call of this process fails as well, which is CUDA's answer to a kernel that faulted.
 bool device_is_lost();
 
 // What is in the arguments of a case after its op ran on the device, each argument `offset` elements behind a boundary

@@ -1,5 +1,5 @@
-// What a user does from day to day with a run's folder, its tokens and its tokenizer: done, or refused with a sentence,
-// and never something else without a word.
+// A user does these from day to day with a run's folder, its tokens and its tokenizer; each is done, or refused by a
+// sentence, and never something else without a word.
 #include <filesystem>
 
 #include "tests/end_to_end/helpers.h"

@@ -241,7 +241,7 @@ TEST_F(CourseTest, InitialWeightsBringTheirDropout) {
   };
   EXPECT_EQ(load({}).model.dropout, 0.25);
   EXPECT_EQ(load({"model.dropout=0.5"}).model.dropout, 0.5);
-  // Of a Hugging Face folder, whose places may have their own.
+  // A Hugging Face folder has a dropout for each place.
   CheckpointReader reader(list_checkpoints(path("run/checkpoints")).front());
   const ModelConfig model = model_of(reader.manifest(), reader.folder());
   export_hugging_face(reader, model, stored_parameters(model), {}, path("hf"));

@@ -157,7 +157,7 @@ TEST_F(Report, SaysHowARunEnded) {
   EXPECT_EQ(read_run_log(scratch_.path("none.txt")).end, RunLog::End::unknown);
 }
 
-// Of one step, one held-out loss and its bits per byte.
+// The metrics of a run with one step, one held-out loss and its bits per byte.
 std::string evaluated(const std::string& tokenizer, double loss, double bits) {
   return fmt::format("{{\"start\":{{\"tokenizer\":\"{0}\",\"tokenizer_name\":\"of {0}\"}}}}\n{1}", tokenizer,
                      step(1, loss)) +

@@ -17,7 +17,7 @@ namespace megalith {
 namespace {
 namespace fs = std::filesystem;
 
-// Of the tokenizer in a folder; empty where there is none, or none that is understood.
+// Returns the hash of the tokenizer in a folder, and nothing where there is none that is understood.
 std::string hash_of_folder(const std::string& folder) {
   std::error_code absent;
   if (folder.empty() || !fs::is_directory(folder, absent)) return "";
@@ -83,7 +83,7 @@ WeightSource open_weights(const std::string& path) {
 }
 
 namespace {
-// Of the course: TOML of a setting; empty where it is not known or had no effect.
+// Returns a setting of the course as TOML, and nothing where it is not known or had no effect.
 std::string trained_with(const Manifest& manifest, const char* key) {
   return manifest.state.value(nlohmann::json::json_pointer(fmt::format("/course/settings/{}", key)), std::string());
 }

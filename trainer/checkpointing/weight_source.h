@@ -34,7 +34,7 @@ WeightSource open_weights(const std::string& path);
 // not, or it is not known.
 std::optional<int64_t> end_of_documents_of(const Manifest& manifest);
 
-// With which dropout a checkpoint was trained; 0 where it is not known.
+// Returns the dropout that a checkpoint was trained with, and 0 where it is not known.
 double dropout_of(const Manifest& manifest);
 
 // Every parameter of the model as a Hugging Face folder stores it, in the order of the model.

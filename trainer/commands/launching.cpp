@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What `srun --mpi=list` says inside an allocation; nothing outside of one, or where there is no srun.
+// Returns what `srun --mpi=list` says inside an allocation, and nothing outside of one or where there is no srun.
 std::string srun_kinds() {
   if (!std::getenv("SLURM_JOB_ID")) return "";
   std::string said;

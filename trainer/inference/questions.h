@@ -49,7 +49,8 @@ struct AnswerTokens {
   std::vector<int32_t> ids;
   int64_t answer = 0;
 };
-// Of one of the question's answers. Error, with the line: it has no token of its own, or more than the model's context.
+// Encodes one of the question's answers. Error, with the line: it has no token of its own, or more than the model's
+// context.
 AnswerTokens encode_answer(const Tokenizer& tokenizer, const Question& question, const std::string& answer,
                            int64_t model_context);
 

@@ -64,7 +64,7 @@ struct Bound {
   std::string words;
 };
 
-// From SIGTERM of mpirun to its SIGKILL. A part of the time is left for a last word.
+// mpirun gives its ranks this time from its SIGTERM to its SIGKILL. A part of it is left for a last word.
 Bound bound_of_mpirun() {
   const double grace = kill_delay_of_mpirun([](const char* name) -> const char* { return std::getenv(name); });
   return {0.8 * grace,

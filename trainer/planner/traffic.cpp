@@ -28,7 +28,7 @@ int member(const MeshShape& mesh, Channel channel, const std::vector<int>& membe
   return *std::find_if(members.begin(), members.end(), [&](int r) { return mesh.place(r, channel).index == index; });
 }
 
-// Of bytes, in GiB; nearly none are too few for a column.
+// Prints bytes in GiB; a column has no room for nearly none.
 std::string gib_text(double bytes) { return bytes > 0 && gib(bytes) < 1e-4 ? "<0.0001" : readable(gib(bytes)); }
 
 }  // namespace

@@ -64,7 +64,7 @@ const smoothed = (values, around) => {
   });
 };
 
-// What of a run a plot shows: points [x, mean, low, high] in the units of the axis, within its range.
+// Returns the points of a run that a plot shows, [x, mean, low, high] in the units of the axis, within its range.
 const pointsOf = (run, plot, view, x) => {
   const places = run[plot.over][view.by], { mean, low = mean, high = mean } = run.values[plot.title];
   // 0: none; else from 1/1024 of the run on either side to 1/4.

@@ -1,5 +1,5 @@
-// What one looks up of a run: how it ended, its warnings, the command, the program, tokenizer, data, a text that its
-// model writes, and all of its configuration.
+// The facts of a run on the page: how it ended, its warnings, the command, the program, tokenizer, data, a text that
+// its model writes, and all of its configuration.
 #pragma once
 
 #include <string>

@@ -34,7 +34,7 @@ double lowest(const Values& all) {
   return values.empty() ? no_number : *std::ranges::min_element(values);
 }
 
-// Of the last thirtieth.
+// Returns the mean of the last thirtieth.
 double last_mean(const Values& all) {
   const Values last = finite({all.end() - static_cast<ptrdiff_t>((all.size() + 29) / 30), all.end()});
   return std::accumulate(last.begin(), last.end(), 0.0) / static_cast<double>(last.size());

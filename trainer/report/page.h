@@ -16,7 +16,7 @@ extern const char* const page_js;
 extern const char* const curves_js;
 extern const char* const stacked_js;
 
-// Of one run, or of several compared, the best first.
+// Returns the page of one run, or of several compared, the best first.
 std::string report_page(std::vector<History> runs);
 
 }  // namespace megalith

@@ -13,7 +13,7 @@ namespace megalith {
 // names: of the runs.
 nlohmann::ordered_json plots(const std::vector<History>& runs, const std::vector<std::string>& names);
 
-// With six digits; what is not finite is null.
+// Writes numbers with six digits; one that is not finite is null.
 nlohmann::ordered_json plotted(const std::vector<double>& values);
 
 }  // namespace megalith

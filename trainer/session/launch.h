@@ -26,8 +26,7 @@ void outlive_launcher();
 // Seconds from mpirun's SIGTERM to its SIGKILL: Open MPI's parameter, which ranks see in their environment where it is
 // set.
 double kill_delay_of_mpirun(const std::function<const char*(const char*)>& variable);
-// From a Ctrl-C, or SIGTERM to mpirun. Infinity: no mpirun started this rank, or `megalith run` keeps such signals from
-// it.
+// The same from a Ctrl-C. Infinity: no mpirun started this rank, or `megalith run` keeps such signals from it.
 double seconds_left_by_mpirun(const std::function<const char*(const char*)>& variable);
 
 // Whether anybody may have started this process beside others: a launcher of the above, or one that MPI knows by what

@@ -59,7 +59,7 @@ LaunchLine mpirun_line(const RanksWanted& wanted, const std::vector<std::string>
         "allocation of Slurm");
   LaunchLine line;
   line.words = {around.mpirun, "-n", std::to_string(wanted.ranks)};
-  // In the words of Open MPI 4 and of 5. Ranks deal out the cores of their machine themselves.
+  // Open MPI 4 and 5 have other names for each. Ranks deal out the cores of their machine themselves.
   line.environment = {{"OMPI_MCA_hwloc_base_binding_policy", "none"},
                       {"PRTE_MCA_hwloc_default_binding_policy", "none"},
                       {"OMPI_MCA_rmaps_base_oversubscribe", "1"},

@@ -1,4 +1,4 @@
-// What `megalith run` starts so that a command runs on ranks: mpirun, or srun where Slurm has allotted the machines.
+// The command line by which `megalith run` starts ranks: of mpirun, or of srun where Slurm has allotted the machines.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct RanksWanted {
   std::string hosts = {};       // the text of that file
 };
 
-// What the command line depends on. `variable` is std::getenv, except in tests.
+// The command line depends on these. `variable` is std::getenv, except in tests.
 struct Surroundings {
   std::function<const char*(const char*)> variable;
   std::string mpirun, program;  // the program is this one, as the ranks' hosts have it
@@ -35,7 +35,7 @@ struct LaunchLine {
 LaunchLine launch_line(const RanksWanted& wanted, const std::vector<std::string>& command, bool takes_config,
                        const Surroundings& around);
 
-// In the environment of ranks that were started so, and to which a signal that asks for the end comes as SIGUSR1.
+// This is in the environment of ranks that were started so: a signal that asks for the end comes to them as SIGUSR1.
 constexpr const char* started_by_run = "MEGALITH_STARTED_BY_RUN";
 
 // What each rank of a host takes of its shared memory through Open MPI, which refuses to use less.

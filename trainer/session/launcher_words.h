@@ -1,4 +1,4 @@
-// What comes on standard error of Open MPI's launcher, without the lines by which it repeats what its ranks have said.
+// Filters standard error of Open MPI's launcher, which repeats there what its ranks have said.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@ namespace megalith {
 // started, are passed on.
 class LauncherWords {
  public:
-  // What of these bytes, and of those that were held back, is passed on now.
+  // Returns what is passed on now of these bytes and of those that were held back.
   std::string pass(std::string_view bytes);
-  // What is held back still, once nothing more comes.
+  // Returns what is held back still, once nothing more comes.
   std::string rest();
 
  private:

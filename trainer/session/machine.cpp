@@ -18,7 +18,7 @@ namespace megalith {
 
 namespace {
 
-// Of threads, the OpenMP library keeps a list on the stack.
+// The OpenMP library keeps a list of its threads on the stack.
 constexpr int most_threads = 1024;
 
 // The number of threads of the outermost level, as OMP_NUM_THREADS has it: a number, or a list of one for each level.

@@ -20,7 +20,7 @@ std::string mpi_version() {
 
 namespace {
 
-// By what mpirun says: whether all ranks are on this host, and can speak through its shared memory.
+// Returns whether all ranks are on this host, as mpirun says, and can speak through its shared memory.
 bool share_memory() {
   const char *all = std::getenv("OMPI_COMM_WORLD_SIZE"), *here = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
   if (!all || !here || std::string(all) != here) return false;

@@ -54,7 +54,7 @@ struct Pipe {
   Descriptor out{ends[0]}, in{ends[1]};
 };
 
-// What asks this process to end, but what is ignored, and the end of the launcher.
+// These ask this process to end, as far as they are not ignored; and the launcher's end is heard.
 sigset_t signals_to_hear() {
   sigset_t set;
   ::sigemptyset(&set);
@@ -85,7 +85,7 @@ sigset_t signals_to_hear() {
   ::_exit(127);
 }
 
-// To standard error, as far as somebody reads it.
+// Writes to standard error, as far as somebody reads it.
 void say(const std::string& text) {
   for (size_t at = 0; at < text.size();) {
     const ssize_t n = ::write(STDERR_FILENO, text.data() + at, text.size() - at);
@@ -135,7 +135,7 @@ class Job {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal != SIGCHLD) return pass_on(signal);
     int status = 0;
-    // As the first process of a container this one inherits others.
+    // The first process of a container inherits others.
     for (pid_t done; (done = ::waitpid(-1, &status, WNOHANG)) > 0;) {
       if (done != launcher_) continue;
       ended_ = true;

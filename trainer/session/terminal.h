@@ -1,5 +1,6 @@
-// Whether what this process prints is read on a terminal. mpirun gives a rank a pseudo-terminal of its own, wherever
-// its own output goes; below one it is the launcher's output that counts. And what of a line has room there.
+// The terminal that the output of this process is read on, if it is, and how much of a line has room there. mpirun
+// gives a rank a pseudo-terminal of its own, wherever its own output goes; below one it is the launcher's output that
+// counts.
 //
 // A progress bar may stand on the last line, of this process or of another rank. It leaves the cursor at its beginning.
 #pragma once

@@ -13,10 +13,10 @@ namespace megalith {
 class CheckedTokens {
  public:
   CheckedTokens() = default;
-  // What the file of an earlier start says; nothing where there is none, or none that is understood.
+  // Reads the file of an earlier start, where there is one that is understood.
   explicit CheckedTokens(const std::string& path);
 
-  // Whether all ids of these token files are known to be below `vocab`.
+  // Returns whether all ids of these token files are known to be below `vocab`.
   bool below(const std::vector<std::string>& files, int64_t vocab) const;
   void add(const std::vector<std::string>& files, int64_t vocab);
   void write(const std::string& path) const;  // unless the file says the same already

@@ -179,7 +179,7 @@ void check_tokens(int64_t sequence, std::span<const int32_t> tokens, int32_t lea
     CHECK(token >= least && token < vocab, "a token of sequence {} is beyond the vocabulary of {}", sequence, vocab);
 }
 
-// By fill(i, inputs, targets), which makes sequence i; the least id among targets.
+// fill(i, inputs, targets) makes sequence i; `least` is the least id that a target may be.
 template <class Fill>
 Feed::Fill fill_by(const Fill& fill, int64_t first, int64_t T, int32_t least, int64_t vocab) {
   return [=](Interval sequences, Tensor tokens, Tensor targets) {

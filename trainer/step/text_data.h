@@ -63,14 +63,14 @@ struct HeldOut {
   int64_t bytes = 0;      // of text under their targets; 0 without a tokenizer
 };
 
-// How many documents begin within the first tokens of each stream, up to 4 Mi of it, and how many tokens these are. By
-// what the format says, and behind each token that ends a document.
+// Counts the documents that begin within the first 4 Mi tokens of each stream, as the format says or behind a token
+// that ends one, and these tokens.
 struct DocumentCount {
   int64_t begins = 0, tokens = 0;
 };
 DocumentCount count_documents(const std::vector<TokenStream>& streams, int64_t end_of_text);
 
-// How much of data.validation is evaluated, and how much not.
+// Says how much of data.validation is evaluated, and how much is not.
 std::string describe_held_out(const HeldOut& held);
 
 // Error where data.train has files of data.validation among others: what is held out would be learnt. True where both
