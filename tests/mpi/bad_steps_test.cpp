@@ -117,7 +117,11 @@ void in_gradient_of_one_rank(SmallRun& run) {
   run.trainer.stage().observe([&run](const std::string& name, int64_t, Tensor) {
     if (name != "d h.4") return;
     for (size_t u = 0; u < run.plan.units.size(); u++)
-      if (run.plan.units[u].name == "block 5") spoil(run.trainer.stage().sharding().gradients(u).ln1_b.flat(3, 4));
+      if (const UnitPlan& unit = run.plan.units[u]; unit.name == "block 5") {
+        constexpr Param bias{1};
+        CHECK(unit.params[1].spec.name == "h.5.ln_1.bias", "another parameter");
+        spoil(run.trainer.stage().sharding().gradients(u)[bias].flat(3, 4));
+      }
   });
 }
 

@@ -218,8 +218,7 @@ TEST(Traffic, IsWhatTheoryAsksFor) {
       const int shard = run.plan.mesh.shard, data = run.plan.mesh.data;
       const auto M = run.plan.batch.num_microbatches();
       double ends = 0, block = static_cast<double>(run.plan.units[run.plan.chunks[0].first_unit].numel);
-      for (size_t u : {run.plan.tokens, run.plan.positions, run.plan.norm})
-        ends += static_cast<double>(run.plan.units[u].numel);
+      for (const UnitPlan& unit : run.plan.units) ends += unit.is_layer ? 0 : static_cast<double>(unit.numel);
       const double all = ends + static_cast<double>(layers) * block;
       const int64_t gathered_blocks = 2 + 2 * M * (layers - 2);
 

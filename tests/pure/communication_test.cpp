@@ -37,10 +37,12 @@ struct Step {
     return sum;
   }
   int64_t microbatches() const { return plan.batch.num_microbatches(); }
-  int64_t residual() const { return plan.rows() * plan.block.C * 4; }  // bytes of all rows
+  int64_t residual() const { return plan.rows() * plan.model.hidden * 4; }  // bytes of all rows
   int64_t layers_numel() const { return 8 * plan.units[plan.chunks[0].first_unit].numel; }
   int64_t ends_numel() const {
-    return plan.units[plan.tokens].numel + plan.units[plan.positions].numel + plan.units[plan.norm].numel;
+    int64_t sum = 0;
+    for (const UnitPlan& unit : plan.units) sum += unit.is_layer ? 0 : unit.numel;
+    return sum;
   }
 };
 
@@ -92,7 +94,7 @@ TEST(Pipeline, SendsTheResidualOnceOverEachBoundary) {
       back_received += step.bytes(Channel::backward, Transfer::recv);
     }
     const Step step(config, 4);
-    const int64_t boundaries = 4 * chunks - 1, table = 4 * step.plan.units[step.plan.tokens].numel;
+    const int64_t boundaries = 4 * chunks - 1, table = 4 * step.plan.units[step.plan.tied].numel;
     for (int64_t bytes : {sent, received, back, back_received})
       EXPECT_EQ(bytes, boundaries * step.microbatches() * step.residual() + table) << chunks;
   }
@@ -132,8 +134,8 @@ TEST(Zero, SmallUnitsAreGatheredAndScatteredOnceAStep) {
   Config config = model();
   config.parallel.replicate_below = 400;  // the position table and the final norm
   const Step step(config, 4);
-  ASSERT_LE(step.plan.units[step.plan.norm].numel, 400);
-  ASSERT_GT(step.plan.units[step.plan.tokens].numel, 400);
+  ASSERT_LE(step.plan.units[step.plan.head[0]].numel, 400);
+  ASSERT_GT(step.plan.units[step.plan.tied].numel, 400);
   EXPECT_EQ(step.calls(Channel::shard, Transfer::reduce_scatter), 2 + step.microbatches() * (8 + 1));
   config.parallel.replicate_below = int64_t{1} << 40;  // everything: ZeRO-1
   const Step everything(config, 4);

@@ -228,7 +228,7 @@ TEST(DryRun, ThePlanSaysWhichPlace) {
   EXPECT_EQ(before.find("host"), std::string::npos) << before;
   const Plan plan = make_plan(config, 4, 0);  // in f32
   EXPECT_NE(before.find(fmt::format("{} bytes      0.000 GiB of logits where the head is, {} rows at a time\n",
-                                    4 * plan.head_rows * plan.logit_columns, plan.head_rows)),
+                                    4 * plan.pass.head_rows * plan.logit_columns, plan.pass.head_rows)),
             std::string::npos)
       << before;
 

@@ -224,17 +224,15 @@ TEST(Plan, ProductsAndTheRestTileEveryUnit) {
       std::map<int64_t, int64_t> ends;  // by beginning
       for (const Interval& part : unit.beside_products) ends[part.begin] = part.end;
       for (const PlacedParam& param : unit.params)
-        if (param.shape.num_dims() == 2 && unit.role != UnitRole::positions)
-          ends[param.range().begin] = param.range().end;
+        if (param.spec.multiplies) ends[param.range().begin] = param.range().end;
       int64_t end = 0;
       for (const auto& [begin, next] : ends) {
         EXPECT_EQ(begin, end) << unit.name;
         end = next;
       }
       EXPECT_EQ(end, unit.numel) << unit.name;
-      EXPECT_EQ(ends.size(), unit.beside_products.size() + (unit.role == UnitRole::layer    ? 4
-                                                            : unit.role == UnitRole::tokens ? 1
-                                                                                            : 0));
+      const size_t products = unit.is_layer ? 4 : unit.name == "token table" ? 1 : 0;
+      EXPECT_EQ(ends.size(), unit.beside_products.size() + products);
     }
 }
 
@@ -249,7 +247,7 @@ TEST(Plan, LogitsAreChunkedByTheMemoryOfTheDevice) {
     config.precision.compute = compute;
     config.memory.lm_head_chunks = chunks;
     config.parallel.tensor_parallel_degree = tensor;
-    return make_plan(config, static_cast<int>(tensor), 0).head_rows;
+    return make_plan(config, static_cast<int>(tensor), 0).pass.head_rows;
   };
   using enum ComputeType;
   EXPECT_EQ(rows(Device::cpu, fp32, 16384), (1 << 25) / 50304);

@@ -290,8 +290,7 @@ class Machine {
         break;
       case Op::embed:
         expect_batch(rank, i);
-        use_weights(r, plan.tokens);
-        use_weights(r, plan.positions);
+        for (const size_t u : plan.embedding) use_weights(r, u);
         write(rank, i.y, word(output(-1), k));
         break;
       case Op::forward:
@@ -315,18 +314,16 @@ class Machine {
       case Op::head:
       case Op::head_loss:
         expect_batch(rank, i);
-        use_weights(r, plan.norm);
-        use_weights(r, plan.tokens);
+        for (const size_t u : plan.head) use_weights(r, u);
         read(rank, i.x, word(output(L - 1), k));
         rank.has_losses[i.batch] = true;
         if (i.op == Op::head_loss) break;
-        add_gradient(r, plan.norm, k);
-        add_gradient(r, plan.tokens, k, i.add);
+        for (const size_t u : plan.head)
+          add_gradient(r, u, k, plan.units[u].multiplies ? std::optional(i.add) : std::nullopt);
         write(rank, i.y, word("d " + output(L - 1), k));
         break;
       case Op::head_logits:
-        use_weights(r, plan.norm);
-        use_weights(r, plan.tokens);
+        for (const size_t u : plan.head) use_weights(r, u);
         read(rank, i.x, word(output(L - 1), k));
         break;
       case Op::keep_loss:
@@ -357,8 +354,7 @@ class Machine {
       case Op::embed_backward:
         expect_batch(rank, i);
         read(rank, i.y, word("d " + output(-1), k));
-        add_gradient(r, plan.tokens, k);
-        add_gradient(r, plan.positions, k);
+        for (const size_t u : plan.embedding) add_gradient(r, u, k);
         write(rank, i.y, "used up");
         break;
     }

@@ -1,5 +1,5 @@
 // The list of parameters: counts of the published models, names shared with the checkpoints, order, identities.
-#include "trainer/model/spec.h"
+#include "trainer/model/model.h"
 
 #include <gtest/gtest.h>
 
@@ -50,22 +50,6 @@ TEST(Spec, NamesShapesAndTransposesAreHuggingFaces) {
   }
 }
 
-// Every tensor is some unit's, and no tensor is two parameters'.
-TEST(Spec, EveryRoleIsOneParameter) {
-  std::vector<UnitSpec> spec = model_spec(gpt2(1, 64, 4));
-  UnitTensors tensors;
-  double storage = 0;
-  for (const UnitSpec& unit : spec)
-    for (const ParamSpec& param : unit.params) {
-      EXPECT_TRUE((tensors.*param.member).empty()) << param.name;
-      tensors.*param.member = Tensor(&storage, DType::f32, param.shape);
-    }
-  static_assert(sizeof(UnitTensors) % sizeof(Tensor) == 0);
-  EXPECT_EQ(flat(spec).size(), sizeof(UnitTensors) / sizeof(Tensor));
-  EXPECT_EQ(tensors.wte.shape(), (Shape{50257, 64}));
-  EXPECT_EQ(tensors.fc_b.shape(), (Shape{256}));
-}
-
 TEST(Spec, IdsAndNamesAreUniqueAndIdsAreThePosition) {
   const std::vector<ParamSpec> all = flat(model_spec(gpt2(12, 768, 12)));
   std::set<std::string> names;
@@ -79,11 +63,11 @@ TEST(Spec, IdsAndNamesAreUniqueAndIdsAreThePosition) {
 TEST(Spec, UnitsAreTablesBlocksNorm) {
   const std::vector<UnitSpec> spec = model_spec(gpt2(4, 64, 4));
   ASSERT_EQ(spec.size(), 7u);
-  EXPECT_EQ(&unit_of(spec, UnitRole::tokens), &spec[0]);
-  EXPECT_EQ(&unit_of(spec, UnitRole::positions), &spec[1]);
-  for (size_t i = 0; i < 4; i++) EXPECT_EQ(&unit_of(spec, UnitRole::layer, static_cast<int64_t>(i)), &spec[i + 2]);
-  EXPECT_EQ(&unit_of(spec, UnitRole::norm), &spec[6]);
-  EXPECT_THROW(unit_of(spec, UnitRole::layer, 4), Error);
+  for (size_t u = 0; u < spec.size(); u++) {
+    EXPECT_EQ(spec[u].embedding, u <= 1) << "both tables";
+    EXPECT_EQ(spec[u].head, u == 0 || u == 6) << "the token table, which is tied, and the final norm";
+    EXPECT_EQ(spec[u].is_layer(), 2 <= u && u < 6);
+  }
   ASSERT_EQ(spec[0].params.size(), 1u);
   EXPECT_EQ(spec[0].params[0].name, "wte.weight");
   ASSERT_EQ(spec[1].params.size(), 1u);

@@ -10,7 +10,7 @@
 #include "kernels/base/check.h"
 #include "kernels/base/json.h"
 #include "trainer/checkpointing/course.h"
-#include "trainer/model/spec.h"
+#include "trainer/model/model.h"
 
 namespace megalith {
 

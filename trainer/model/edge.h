@@ -11,7 +11,6 @@
 #include "kernels/base/stream.h"
 #include "kernels/base/tensor.h"
 #include "kernels/cross_entropy.h"
-#include "kernels/dropout.h"
 
 namespace megalith {
 
@@ -30,15 +29,6 @@ class Edge {
                                  const GradientScale& scale) const = 0;
   // stats (3, n) f32 written: the largest logit, the sum of exp(z - that), the target's logit (cross_entropy.h).
   virtual void softmax(Stream& s, Arena& scratch, Tensor stats, Tensor logits, Tensor targets) const = 0;
-};
-
-// What a pass over the model is given besides tensors.
-struct Context {
-  Stream& s;
-  Arena& scratch;
-  const Edge& edge;
-  Dropout dropout;  // probability, seed, step and first row of the residual; the site is set where it is used
-  Tensor starts{};  // (B, T) i32: where the document of each row begins (attention.h, embedding.h); empty: they share
 };
 
 }  // namespace megalith

@@ -5,37 +5,55 @@
 
 namespace megalith {
 
-void Embedding::forward(const Context& c, const EmbeddingWeights& w, Tensor tokens, Tensor x) const {
+// Rows of a part are padded to 16 bytes of bf16 logits and, where it costs next to nothing, to whole tiles of a GPU's
+// GEMM, since the table is the head's as well. Initial values: normal 0.02, positions normal 0.01 (src/model.py of
+// openai/gpt-2).
+Embedding::Embedding(Declarations& model, int64_t vocabulary, int64_t context, int64_t width) {
+  units_.push_back(model.begin_unit("token table"));
+  table_ = model.parameter({.name = "wte.weight",
+                            .shape = {vocabulary, width},
+                            .init_std = 0.02,
+                            .decay = true,
+                            .multiplies = true,
+                            .split = Split::rows,
+                            .row_multiple = vocabulary >= 8192 ? 128 : 8});
+  units_.push_back(model.begin_unit("position table"));
+  positions_ = model.parameter({.name = "wpe.weight", .shape = {context, width}, .init_std = 0.01, .decay = true});
+  site_ = model.dropout_site();
+}
+
+void Embedding::forward(const Context& c, std::span<const UnitTensors> w, Tensor tokens, Tensor x) const {
   const auto scope = c.scratch.scope();
   const int64_t N = tokens.numel();
   const Tensor h = x.rows() == N ? x : c.scratch.tensor(x.dtype(), {N, x.cols()});
   // A row is whole where its token is held and 0 elsewhere, so that leaving adds it up exactly.
-  embedding_forward(c.s, h, tokens, w.wte, w.wpe, T_, part_, c.starts);
+  embedding_forward(c.s, h, tokens, w[0][table_], w[1][positions_], c.pass.T, c.pass.vocabulary, c.starts);
   const Tensor sum = c.edge.leave(c.s, c.scratch, h);
   if (c.dropout.active())
-    dropout(c.s, x, sum, c.dropout);
+    dropout(c.s, x, sum, c.dropout_at(site_));
   else if (sum.raw() != x.raw())
     copy(c.s, x, sum);
 }
 
-void Embedding::forward(const Context& c, const EmbeddingWeights& w, Tensor tokens, std::span<const Run> runs,
+void Embedding::forward(const Context& c, std::span<const UnitTensors> w, Tensor tokens, std::span<const Run> runs,
                         Tensor x) const {
   int64_t row = 0;
   for (const Run& run : runs) {
     const int64_t begin = row;
     row += run.count;
-    embedding_forward(c.s, x.rows(begin, row), tokens.flat(begin, row), w.wte,
-                      w.wpe.rows(run.position, run.position + run.count), run.count, part_);
+    embedding_forward(c.s, x.rows(begin, row), tokens.flat(begin, row), w[0][table_],
+                      w[1][positions_].rows(run.position, run.position + run.count), run.count, c.pass.vocabulary);
   }
   const auto scope = c.scratch.scope();
   const Tensor sum = c.edge.leave(c.s, c.scratch, x);
   if (sum.raw() != x.raw()) copy(c.s, x, sum);
 }
 
-void Embedding::backward(const Context& c, const EmbeddingWeights& dw, Tensor tokens, Tensor dx) const {
+void Embedding::backward(const Context& c, std::span<const UnitTensors> dw, Tensor tokens, Tensor dx) const {
   const auto scope = c.scratch.scope();
-  if (c.dropout.active()) dropout(c.s, dx, dx, c.dropout);
-  embedding_backward(c.s, dw.wte, dw.wpe, c.edge.leave_backward(c.s, c.scratch, dx), tokens, T_, part_, c.starts);
+  if (c.dropout.active()) dropout(c.s, dx, dx, c.dropout_at(site_));
+  embedding_backward(c.s, dw[0][table_], dw[1][positions_], c.edge.leave_backward(c.s, c.scratch, dx), tokens, c.pass.T,
+                     c.pass.vocabulary, c.starts);
 }
 
 }  // namespace megalith

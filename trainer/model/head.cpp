@@ -3,73 +3,75 @@
 #include <algorithm>
 
 #include "kernels/elementwise.h"
-#include "kernels/layernorm.h"
-#include "kernels/linear.h"
 
 namespace megalith {
 
-namespace {
-// The final norm, in scratch until the caller's scope ends.
-struct Normed {
-  Tensor ln, stat;
-  Normed(const Context& c, const HeadWeights& w, Tensor x)
-      : ln(c.scratch.tensor(x.dtype(), x.shape())), stat(c.scratch.tensor(DType::f32, {x.rows(), 2})) {
-    layernorm_forward(c.s, ln, stat, x, w.ln_w, w.ln_b);
-  }
-};
-}  // namespace
+Head::Head(Declarations& model, int64_t width, const Embedding& embedding)
+    : units_{model.begin_unit("final norm"), embedding.units().front()},
+      norm_(model, "ln_f", width),
+      logits_(embedding.table()) {}
+
+// In scratch until the caller's scope ends.
+Norm::Saved Head::norm(const Context& c, std::span<const UnitTensors> w, Tensor x) const {
+  Norm::Saved normed;
+  norm_.allocate(c.scratch, x.dtype(), x.rows(), normed);
+  norm_.forward(c, w[0], normed, x);
+  return normed;
+}
 
 // Calls use(begin, end, z) for the logits z of rows [begin, end) of h, a chunk at a time.
 template <class Use>
-void Head::in_chunks(const Context& c, Tensor h, Tensor wte, Use use) const {
-  for (int64_t begin = 0; begin < N_; begin += rows_) {
+void Head::in_chunks(const Context& c, std::span<const UnitTensors> w, Tensor h, Use use) const {
+  const int64_t N = h.rows();
+  for (int64_t begin = 0; begin < N; begin += c.pass.head_rows) {
     const auto scope = c.scratch.scope();
-    const int64_t end = std::min(N_, begin + rows_);
-    const Tensor z = c.scratch.tensor(h.dtype(), {end - begin, columns_});
-    linear_forward(c.s, z, h.rows(begin, end), wte, {});
+    const int64_t end = std::min(N, begin + c.pass.head_rows);
+    const Tensor z = c.scratch.tensor(h.dtype(), {end - begin, logits_.rows(w[1])});
+    logits_.forward(c, w[1], z, h.rows(begin, end));
     use(begin, end, z);
   }
 }
 
-void Head::loss(const Context& c, const HeadWeights& w, Tensor x, Tensor targets, Tensor losses) const {
+void Head::loss(const Context& c, std::span<const UnitTensors> w, Tensor x, Tensor targets, Tensor losses) const {
   const auto scope = c.scratch.scope();
-  const Normed norm(c, w, x);
-  in_chunks(c, c.edge.enter(c.s, c.scratch, norm.ln), w.wte, [&](int64_t begin, int64_t end, const Tensor& z) {
+  const Tensor h = c.edge.enter(c.s, c.scratch, norm(c, w, x).y);
+  in_chunks(c, w, h, [&](int64_t begin, int64_t end, const Tensor& z) {
     c.edge.loss(c.s, c.scratch, losses.flat(begin, end), z, targets.flat(begin, end));
   });
 }
 
-void Head::loss_and_gradient(const Context& c, const HeadWeights& w, Tensor x, Tensor targets,
-                             const GradientScale& scale, Tensor losses, Tensor dx, const HeadWeights& dw,
+void Head::loss_and_gradient(const Context& c, std::span<const UnitTensors> w, Tensor x, Tensor targets,
+                             const GradientScale& scale, Tensor losses, Tensor dx, std::span<const UnitTensors> dw,
                              bool add) const {
   const auto scope = c.scratch.scope();
-  const Tensor dh = c.scratch.tensor(x.dtype(), {N_, x.cols()});
-  const Normed norm(c, w, x);
-  const Tensor h = c.edge.enter(c.s, c.scratch, norm.ln);
-  in_chunks(c, h, w.wte, [&](int64_t begin, int64_t end, const Tensor& z) {  // which becomes its own gradient
+  const Tensor dh = c.scratch.tensor(x.dtype(), {targets.numel(), x.cols()});
+  const Norm::Saved normed = norm(c, w, x);
+  const Tensor h = c.edge.enter(c.s, c.scratch, normed.y);
+  in_chunks(c, w, h, [&](int64_t begin, int64_t end, const Tensor& z) {  // which becomes its own gradient
     c.edge.loss_and_gradient(c.s, c.scratch, losses.flat(begin, end), z, targets.flat(begin, end), scale);
-    linear_backward_weight(c.s, dw.wte, {}, z, h.rows(begin, end), add || begin > 0);
-    linear_backward_input(c.s, dh.rows(begin, end), z, w.wte);
+    logits_.backward_weight(c, dw[1], z, h.rows(begin, end), add || begin > 0);
+    logits_.backward_input(c, w[1], dh.rows(begin, end), z);
   });
   fill(c.s, dx, 0);
-  layernorm_backward(c.s, dx, dw.ln_w, dw.ln_b, c.edge.enter_backward(c.s, c.scratch, dh), x, norm.stat, w.ln_w);
+  norm_.backward(c, w[0], normed, dw[0], dx, c.edge.enter_backward(c.s, c.scratch, dh), x);
 }
 
-void Head::softmax(const Context& c, const HeadWeights& w, Tensor x, Tensor targets, Tensor stats) const {
+void Head::softmax(const Context& c, std::span<const UnitTensors> w, Tensor x, Tensor targets, Tensor stats) const {
   const auto scope = c.scratch.scope();
-  const Normed norm(c, w, x);
-  in_chunks(c, c.edge.enter(c.s, c.scratch, norm.ln), w.wte, [&](int64_t begin, int64_t end, const Tensor& z) {
+  const int64_t N = targets.numel();
+  const Tensor h = c.edge.enter(c.s, c.scratch, norm(c, w, x).y);
+  in_chunks(c, w, h, [&](int64_t begin, int64_t end, const Tensor& z) {
     const int64_t n = end - begin;
     const Tensor of_chunk = c.scratch.tensor(DType::f32, {3, n});
     c.edge.softmax(c.s, c.scratch, of_chunk, z, targets.flat(begin, end));
     for (int64_t i = 0; i < 3; i++)
-      copy(c.s, stats.flat(i * N_ + begin, i * N_ + end), of_chunk.flat(i * n, (i + 1) * n));
+      copy(c.s, stats.flat(i * N + begin, i * N + end), of_chunk.flat(i * n, (i + 1) * n));
   });
 }
 
-void Head::logits(const Context& c, const HeadWeights& w, Tensor x, Tensor logits) const {
+void Head::logits(const Context& c, std::span<const UnitTensors> w, Tensor x, Tensor logits) const {
   const auto scope = c.scratch.scope();
-  linear_forward(c.s, logits, Normed(c, w, x).ln, w.wte, {});
+  logits_.forward(c, w[1], logits, norm(c, w, x).y);
 }
 
 }  // namespace megalith

@@ -1,40 +1,46 @@
-// The top of the model: logits = ln_f(x) wte^T, the loss, and their gradients in one pass. The logits exist for a chunk
-// of rows at a time and are overwritten with their gradient, so neither all of them nor a copy is ever in memory.
+// The top of the model: logits = norm(x) table^T, the loss, and their gradients in one pass. The logits exist for a
+// chunk of rows at a time (PassShape::head_rows) and are overwritten with their gradient, so neither all of them nor a
+// copy is ever in memory.
 #pragma once
 
-#include "trainer/model/edge.h"
+#include <span>
+
+#include "trainer/model/embedding.h"
+#include "trainer/model/linear.h"
+#include "trainer/model/norm.h"
 
 namespace megalith {
 
-// Weights in the compute dtype, or gradients in f32.
-struct HeadWeights {
-  Tensor ln_w, ln_b;  // (C)
-  Tensor wte;         // (columns, C), the embedding's
-};
-
 class Head {
  public:
-  // N rows of `columns` logits, those of the vocabulary that are here and padding; `rows` of them at a time.
-  Head(int64_t N, int64_t columns, int64_t rows) : N_(N), columns_(columns), rows_(rows) {}
+  // Declares a unit, the final norm; the logits are products with the embedding's table, which is tied. Its calls are
+  // given the tensors of the norm's unit and of the table's, in this order.
+  Head(Declarations& model, int64_t width, const Embedding& embedding);
+
+  const std::vector<size_t>& units() const { return units_; }
 
   // losses (N) f32 written, 0 where the target is -1; x (R, C); targets (N) i32.
-  void loss(const Context& c, const HeadWeights& w, Tensor x, Tensor targets, Tensor losses) const;
+  void loss(const Context& c, std::span<const UnitTensors> w, Tensor x, Tensor targets, Tensor losses) const;
 
-  // The same; dx (R, C) written and dw accumulates, both of scale * sum(losses). Unless `add`, dw.wte is written.
-  void loss_and_gradient(const Context& c, const HeadWeights& w, Tensor x, Tensor targets, const GradientScale& scale,
-                         Tensor losses, Tensor dx, const HeadWeights& dw, bool add) const;
+  // The same; dx (R, C) written and dw accumulates, both of scale * sum(losses). Unless `add`, dw's table is written.
+  void loss_and_gradient(const Context& c, std::span<const UnitTensors> w, Tensor x, Tensor targets,
+                         const GradientScale& scale, Tensor losses, Tensor dx, std::span<const UnitTensors> dw,
+                         bool add) const;
 
   // stats (3, N) f32 written, of each row as Edge::softmax does; what it makes of a target of -1 means nothing.
-  void softmax(const Context& c, const HeadWeights& w, Tensor x, Tensor targets, Tensor stats) const;
+  void softmax(const Context& c, std::span<const UnitTensors> w, Tensor x, Tensor targets, Tensor stats) const;
 
-  // logits (n, columns) written, of n rows x (n, C).
-  void logits(const Context& c, const HeadWeights& w, Tensor x, Tensor logits) const;
+  // logits (n, columns of the vocabulary that are here, with padding) written, of n rows x (n, C).
+  void logits(const Context& c, std::span<const UnitTensors> w, Tensor x, Tensor logits) const;
 
  private:
+  Norm::Saved norm(const Context& c, std::span<const UnitTensors> w, Tensor x) const;
   template <class Use>
-  void in_chunks(const Context& c, Tensor h, Tensor wte, Use use) const;
+  void in_chunks(const Context& c, std::span<const UnitTensors> w, Tensor h, Use use) const;
 
-  int64_t N_, columns_, rows_;
+  std::vector<size_t> units_;
+  Norm norm_;
+  Linear logits_;
 };
 
 }  // namespace megalith

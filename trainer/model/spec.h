@@ -1,14 +1,11 @@
-// THE table of parameters: every weight of the model, its global shape, how it starts, whether it decays, how tensor
-// parallelism splits it, and how Hugging Face's GPT-2, whose names these are, stores it. Matrices are (out, in).
-// Initial values: normal 0.02, residual projections divided by sqrt(2 L) (Radford et al., Language Models are
-// Unsupervised Multitask Learners, 2019, section 2.3), and positions normal 0.01 (their code, src/model.py of
-// openai/gpt-2).
+// The parameters of a model: the global shape of each, how it starts, whether it decays, how tensor parallelism splits
+// it, and how Hugging Face's GPT-2, whose names these are, stores it. A layer declares its own as it is made, so the
+// list of them follows from the layers. Matrices are (out, in).
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "configs/config.h"
 #include "kernels/base/tensor.h"
 
 namespace megalith {
@@ -19,29 +16,14 @@ enum class Split : uint8_t {
   columns,  // input features are shared out; the products are then summed
 };
 
-// The tensors of a unit by role: weights in the compute dtype, or their gradients in f32. Those that are another unit's
-// are empty. C width, F feed-forward width, tp the number of parts that heads, features and vocabulary are split into.
-struct UnitTensors {
-  Tensor wte;  // (V/tp, padded; C): the token table, also the head's
-  Tensor wpe;  // (context, C): the position table
-  // A layer.
-  Tensor ln1_w, ln1_b;    // (C)
-  Tensor qkv_w, qkv_b;    // (3C/tp, C), (3C/tp)
-  Tensor proj_w, proj_b;  // (C, C/tp), (C)
-  Tensor ln2_w, ln2_b;    // (C)
-  Tensor fc_w, fc_b;      // (F/tp, C), (F/tp)
-  Tensor out_w, out_b;    // (C, F/tp), (C)
-  // The final norm.
-  Tensor lnf_w, lnf_b;  // (C)
-};
-
 struct ParamSpec {
-  Tensor UnitTensors::*member = nullptr;  // its role
   std::string name;
   Shape shape{};          // global
   double init_std = 0;    // normal(0, std); 0: constant
   double init_value = 0;  // the constant
   bool decay = false;     // weight decay: matrices and tables, not vectors
+  bool multiplies =
+      false;  // a product's factor: a product writes its gradient as a whole; other gradients are added up
   Split split = Split::none;
   int row_groups = 1;              // row splits apply within each group: 3 for q, k, v
   int64_t row_multiple = 1;        // rows of a part are padded to a multiple of this
@@ -49,27 +31,53 @@ struct ParamSpec {
   uint64_t id = 0;                 // position in the whole list: the key of its initial values
 };
 
-enum class UnitRole : uint8_t { tokens, positions, layer, norm };
-
-// What is gathered, reduced and recomputed as one.
+// What is gathered, reduced and recomputed as one: a layer, or a part of the model's ends. A unit that both the
+// embedding and the head use is tied.
 struct UnitSpec {
-  UnitRole role;
   std::string name;
-  std::vector<ParamSpec> params;
+  bool embedding = false, head = false;  // it is used there
+  std::vector<ParamSpec> params{};
+
+  bool is_layer() const { return !embedding && !head; }
 };
-
-// The token table (also the head's), the position table, one unit a layer, the final norm.
-std::vector<UnitSpec> model_spec(const ModelConfig& model);
-
-// The unit of that role; of the layers, `layer`. Error where there is none.
-const UnitSpec& unit_of(const std::vector<UnitSpec>& spec, UnitRole role, int64_t layer = 0);
 
 int64_t num_parameters(const UnitSpec& unit);
 int64_t num_parameters(const std::vector<UnitSpec>& spec);
 
-// Model FLOPs of forward and backward for one token, counted as in Narayanan et al., arXiv 2104.04473, appendix:
-// 6 for each weight that multiplies, plus attention. Causal attention counts the half that is computed; between
-// documents that are kept apart as well, for how much of it is spared depends on the text.
-double model_flops_per_token(const ModelConfig& model, int64_t sequence_length, bool causal);
+// Where a parameter stands among those of its unit.
+struct Param {
+  int32_t index = -1;  // -1: the layer has no such parameter
+};
+
+// The tensors of a unit, in the order of its parameters: weights in the compute dtype, or their gradients in f32.
+class UnitTensors {
+ public:
+  UnitTensors() = default;
+  explicit UnitTensors(std::vector<Tensor> tensors) : tensors_(std::move(tensors)) {}
+
+  // An empty tensor where there is no such parameter.
+  Tensor operator[](Param p) const { return p.index < 0 ? Tensor{} : tensors_.at(static_cast<size_t>(p.index)); }
+
+ private:
+  std::vector<Tensor> tensors_;
+};
+
+// What the layers of a model declare as they are made, each after the layer below it: their parameters, into the unit
+// that was begun last, and their dropout.
+class Declarations {
+ public:
+  // Returns the unit's index.
+  size_t begin_unit(std::string name);
+  Param parameter(ParamSpec spec);
+  // The number of a mask (Dropout::site).
+  int32_t dropout_site() { return sites_++; }
+
+  std::vector<UnitSpec> units{};
+  int64_t num_sites() const { return sites_; }
+
+ private:
+  uint64_t parameters_ = 0;
+  int32_t sites_ = 0;
+};
 
 }  // namespace megalith

@@ -12,23 +12,22 @@ Tensor first_rows(const Tensor& t, int64_t rows) { return t.rows(0, rows); }
 Decoder::Decoder(const Plan& plan, Runtime& runtime, int64_t places, int64_t positions)
     : plan_(plan),
       runtime_(runtime),
+      model_(plan.model),
       program_(logits_program(plan)),
       sharding_(plan, runtime, needs_of(plan, {&program_}), false),
-      edge_(make_edge(plan, runtime.mesh)),
-      embedding_(positions, plan.vocabulary),
-      head_(1, plan.logit_columns, 1) {
+      edge_(make_edge(plan, runtime.mesh)) {
   CHECK(!plan.sequence_parallel, "texts are continued token by token, which sequence parallelism cannot divide");
   CHECK(positions <= plan.model.context, "texts of {} tokens, but the model's context is {}", positions,
         plan.model.context);
   Arena& arena = runtime.memory[MemoryClass::saved];
-  const AttentionDims& dims = plan.block.attention;
   const int64_t N = std::max(places, positions);
   tokens_ = arena.tensor(DType::i32, {N});
   rows_ = arena.tensor(DType::i32, {N, 2});
   for (int64_t i = 0; i < needs_of(plan, {&program_}).residuals; i++)
-    residuals_.push_back(arena.tensor(plan.compute, {N, plan.block.C}));
+    residuals_.push_back(arena.tensor(plan.compute, {N, plan.model.hidden}));
   for (int64_t layer = 0; layer < plan.model.layers; layer++)
-    caches_.push_back(arena.tensor(plan.compute, {2 * places, dims.H, positions, dims.D}));
+    caches_.push_back(
+        model_.block(layer).attention().allocate_cache(arena, plan.compute, plan.pass, places, positions));
   logits_ = arena.tensor(plan.compute, {places, plan.logit_columns});
   if (plan.tensor.degree > 1) gathered_ = arena.tensor(plan.compute, {plan.tensor.degree * places, plan.logit_columns});
 }
@@ -65,10 +64,11 @@ void Decoder::run(int64_t texts, std::span<const int32_t> tokens, std::span<cons
   });
   longest_ = 1;
   for (const Embedding::Run& r : runs) longest_ = std::max(longest_, r.position + r.count);
-  BlockShape shape = plan_.block;
-  shape.attention.B = texts;
-  shape.attention.T = N / texts;
-  shape.rows = N;
+  PassShape pass = plan_.pass;
+  pass.B = texts;
+  pass.T = N / texts;
+  pass.rows = N;
+  const Context c{.s = runtime_.stream, .scratch = runtime_.memory[MemoryClass::scratch], .edge = *edge_, .pass = pass};
   const auto residual = [&](int32_t number) { return first_rows(residuals_[static_cast<size_t>(number)], N); };
   for (const Instruction& i : program_) {
     using Op = Instruction::Op;
@@ -77,16 +77,14 @@ void Decoder::run(int64_t texts, std::span<const int32_t> tokens, std::span<cons
       case Op::await_gather: sharding_.await_gather(static_cast<size_t>(i.slot)); break;
       case Op::load: break;
       case Op::embed:
-        embedding_.forward(context(), {sharding_.weights(plan_.tokens).wte, sharding_.weights(plan_.positions).wpe},
-                           tokens_.flat(0, N), runs, residual(i.y));
+        model_.embedding().forward(c, sharding_.weights(plan_.embedding), tokens_.flat(0, N), runs, residual(i.y));
         break;
-      case Op::forward: forward(i, shape, fresh); break;
+      case Op::forward: forward(c, i, fresh); break;
       case Op::head_logits: {
         const Tensor x = residual(i.x);
-        const UnitTensors norm = sharding_.weights(plan_.norm);
         logit_rows_ = fresh ? texts : N;
-        head_.logits(context(), {norm.lnf_w, norm.lnf_b, sharding_.weights(plan_.tokens).wte},
-                     x.rows(N - logit_rows_, N), first_rows(logits_, logit_rows_));
+        model_.head().logits(c, sharding_.weights(plan_.head), x.rows(N - logit_rows_, N),
+                             first_rows(logits_, logit_rows_));
         break;
       }
       default: FAIL("a program of logits has an instruction {}", static_cast<int>(i.op));
@@ -94,22 +92,20 @@ void Decoder::run(int64_t texts, std::span<const int32_t> tokens, std::span<cons
   }
 }
 
-void Decoder::forward(const Instruction& i, BlockShape shape, bool fresh) {
-  const Context c = context();
+void Decoder::forward(const Context& c, const Instruction& i, bool fresh) {
   const auto scope = c.scratch.scope();
-  const Block block(i.layer, shape);
+  const int64_t N = c.pass.rows;
+  const Block& block = model_.block(i.layer);
   BlockSaved saved;
-  saved.x = first_rows(residuals_[static_cast<size_t>(i.x)], shape.rows);
-  block.allocate(c.scratch, plan_.compute, saved);
-  block.go_on(c, sharding_.weights(static_cast<size_t>(i.unit)), saved,
-              first_rows(residuals_[static_cast<size_t>(i.y)], shape.rows),
-              {.memory = caches_[static_cast<size_t>(i.layer)],
-               .rows = first_rows(rows_, shape.rows),
-               .longest = longest_,
-               .fresh = fresh});
+  saved.x = first_rows(residuals_[static_cast<size_t>(i.x)], N);
+  block.allocate(c.scratch, plan_.compute, c.pass, Kept::all, saved);
+  const KeyValueCache cache{.memory = caches_[static_cast<size_t>(i.layer)],
+                            .rows = first_rows(rows_, N),
+                            .longest = longest_,
+                            .fresh = fresh};
+  block.forward(c, sharding_.weights(static_cast<size_t>(i.unit)), saved,
+                first_rows(residuals_[static_cast<size_t>(i.y)], N), &cache);
 }
-
-Context Decoder::context() { return {runtime_.stream, runtime_.memory[MemoryClass::scratch], *edge_, {}}; }
 
 void Decoder::share(std::vector<int32_t>& tokens) {
   Stream& s = runtime_.stream;
@@ -130,8 +126,7 @@ void Decoder::read_logits(std::vector<float>& logits) {
     runtime_.mesh.channel(Channel::tensor).all_gather(s, first_rows(gathered_, parts * rows), whole).wait();
     whole = first_rows(gathered_, parts * rows);
   }
-  const std::vector<UnitSpec> spec = model_spec(plan_.model);
-  const ParamSpec& table = unit_of(spec, UnitRole::tokens).params.front();
+  const ParamSpec& table = model_.token_table();
   const int64_t V = plan_.model.vocab;
   s.download("read_logits", whole, [&](Tensor host) {
     logits.resize(static_cast<size_t>(rows * V));

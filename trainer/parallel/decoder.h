@@ -10,8 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "trainer/model/embedding.h"
-#include "trainer/model/head.h"
+#include "trainer/model/model.h"
 #include "trainer/parallel/edges.h"
 #include "trainer/parallel/program.h"
 #include "trainer/parallel/sharding.h"
@@ -48,19 +47,17 @@ class Decoder {
   // `texts` sequences of as many tokens each; runs[r] of them stand at places[r].
   void run(int64_t texts, std::span<const int32_t> tokens, std::span<const Embedding::Run> runs,
            std::span<const int64_t> places, bool fresh);
-  void forward(const Instruction& i, BlockShape shape, bool fresh);
-  Context context();
+  void forward(const Context& c, const Instruction& i, bool fresh);
 
   const Plan& plan_;
   Runtime& runtime_;
+  const Model model_;
   const Program program_;
   Sharding sharding_;
   std::unique_ptr<Edge> edge_;
-  Embedding embedding_;
-  Head head_;
   Tensor tokens_, rows_;           // (N) i32; (N, 2) i32: place and position
   std::vector<Tensor> residuals_;  // (N, C)
-  std::vector<Tensor> caches_;     // of each layer: cached_attention.h
+  std::vector<Tensor> caches_;     // of each layer
   Tensor logits_, gathered_;       // (places, columns); of all tensor ranks
   int64_t logit_rows_ = 0, longest_ = 1;
 };

@@ -7,9 +7,9 @@ namespace megalith {
 
 std::unique_ptr<Edge> make_edge(const Plan& plan, const Mesh& mesh) {
   Communicator& group = mesh.channel(Channel::tensor);
-  if (plan.sequence_parallel) return std::make_unique<SequenceEdge>(group, plan.vocabulary);
-  if (plan.tensor.degree > 1) return std::make_unique<TensorEdge>(group, plan.vocabulary);
-  return std::make_unique<WholeEdge>(plan.vocabulary);
+  if (plan.sequence_parallel) return std::make_unique<SequenceEdge>(group, plan.pass.vocabulary);
+  if (plan.tensor.degree > 1) return std::make_unique<TensorEdge>(group, plan.pass.vocabulary);
+  return std::make_unique<WholeEdge>(plan.pass.vocabulary);
 }
 
 void WholeEdge::loss(Stream& s, Arena&, Tensor losses, Tensor logits, Tensor targets) const {

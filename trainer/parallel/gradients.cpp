@@ -19,7 +19,7 @@ Gradients::Gradients(const Plan& plan, Program& list) : plan_(plan), list_(list)
   slots_.resize(slots_.size() + static_cast<size_t>(std::min(sharing, plan.relay ? 3 : 2)));
   if (!sharded())
     for (size_t u = 0; u < plan.units.size(); u++)  // where the head is, it comes before the embedding
-      zero(u, none, plan.is_layer(u) || (u == plan.tokens && plan.chunks.back().last));
+      zero(u, none, plan.is_layer(u) || (plan.units[u].multiplies && plan.chunks.back().last));
 }
 
 void Gradients::zero(size_t unit, int32_t slot, bool products) {

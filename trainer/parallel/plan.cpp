@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "trainer/model/model.h"
 #include "trainer/parallel/stage_split.h"
 
 namespace megalith {
@@ -22,7 +23,7 @@ int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1
 std::vector<Interval> beside_products(const UnitPlan& unit) {
   std::vector<Interval> products;
   for (const PlacedParam& param : unit.params)
-    if (unit.role != UnitRole::positions && param.shape.num_dims() == 2) products.push_back(param.range());
+    if (param.spec.multiplies) products.push_back(param.range());
   std::ranges::sort(products, {}, &Interval::begin);
   products.push_back({unit.numel, unit.numel});
   std::vector<Interval> beside;
@@ -38,8 +39,11 @@ std::vector<Interval> beside_products(const UnitPlan& unit) {
 UnitPlan place(const UnitSpec& spec, const TensorRank& tensor, int64_t shards, int64_t shard, int64_t parts) {
   // Parameters, shards and their parts start on cache lines, also in bf16.
   constexpr int64_t alignment = 64;
-  UnitPlan unit{.role = spec.role, .name = spec.name};
-  for (const ParamSpec& param : spec.params) unit.params.push_back({param, local_shape(param, tensor), 0});
+  UnitPlan unit{.name = spec.name, .is_layer = spec.is_layer()};
+  for (const ParamSpec& param : spec.params) {
+    unit.params.push_back({param, local_shape(param, tensor), 0});
+    unit.multiplies = unit.multiplies || param.multiplies;
+  }
   int64_t offset = 0;
   for (bool decay : {true, false}) {
     for (bool split : {true, false})
@@ -96,32 +100,45 @@ int64_t live_units(const Plan& plan, int64_t max_live_parameters) {
   return std::max(least, max_live_parameters / layer);
 }
 
-// Lays out the units of the rank's chunks and says how each is gathered and reduced.
-void add_units(Plan& plan, const Config& config, const std::vector<UnitSpec>& spec) {
+// Lays out the units of the rank's chunks, in the model's order, and says how each is gathered and reduced.
+void add_units(Plan& plan, const Config& config, const Model& model) {
   const ShardingStrategy strategy = config.parallel.sharding_strategy;
   const int64_t shards = plan.mesh.shard, shard = plan.mesh.coordinate(plan.rank, Axis::shard);
   const int64_t parts = plan.wire == DType::f32 ? 1 : plan.mesh.data;
-  const auto add = [&](UnitRole role, int64_t layer = 0) {
-    UnitPlan unit = place(unit_of(spec, role, layer), plan.tensor, shards, shard, parts);
+  const auto add = [&](const UnitSpec& spec) {
+    UnitPlan unit = place(spec, plan.tensor, shards, shard, parts);
     const bool small = unit.numel <= config.parallel.replicate_below;
-    unit.keep_gathered = role != UnitRole::layer || small || strategy != ShardingStrategy::full_shard;
+    unit.keep_gathered = !unit.is_layer || small || strategy != ShardingStrategy::full_shard;
     unit.reduce_once = small || strategy == ShardingStrategy::shard_optimizer;
     // Rows of the residual are shared out under sequence parallelism, and with them what these gradients are sums over;
     // the embedding sees all rows.
-    unit.sum_unsplit = plan.sequence_parallel && (role == UnitRole::layer || role == UnitRole::norm);
+    unit.sum_unsplit = plan.sequence_parallel && !spec.embedding;
     plan.units.push_back(std::move(unit));
     return plan.units.size() - 1;
   };
 
   const bool first = plan.chunks.front().first, last = plan.chunks.back().last;
-  if (first || last) plan.tokens = add(UnitRole::tokens);
-  if (first) plan.positions = add(UnitRole::positions);
-  if (!first && last) plan.units[plan.tokens].mine = {};
+  std::vector<size_t> here(model.units().size(), Plan::nowhere);
+  const auto add_end = [&](size_t u) {
+    const UnitSpec& spec = model.units()[u];
+    if ((first && spec.embedding) || (last && spec.head)) here[u] = add(spec);
+    if (here[u] != Plan::nowhere && spec.embedding && spec.head) plan.tied = here[u];
+  };
+  for (size_t u = 0; u < model.first_block_unit(); u++) add_end(u);
   for (Chunk& chunk : plan.chunks) {
     chunk.first_unit = plan.units.size();
-    for (int64_t i = 0; i < chunk.num_layers; i++) add(UnitRole::layer, chunk.first_layer + i);
+    for (int64_t i = 0; i < chunk.num_layers; i++) add(model.block_unit(chunk.first_layer + i));
   }
-  if (last) plan.norm = add(UnitRole::norm);
+  for (size_t u = model.end_block_unit(); u < here.size(); u++) add_end(u);
+  // The first stage answers for what is tied.
+  if (!first && plan.tied != Plan::nowhere) plan.units[plan.tied].mine = {};
+  const auto placed = [&](const std::vector<size_t>& units) {
+    std::vector<size_t> all;
+    for (const size_t u : units) all.push_back(here[u]);
+    return all;
+  };
+  if (first) plan.embedding = placed(model.embedding().units());
+  if (last) plan.head = placed(model.head().units());
   plan.live_units = live_units(plan, config.parallel.max_live_parameters);
 }
 
@@ -207,28 +224,23 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
   plan.end_of_text = static_cast<int32_t>(config.data.end_of_text);
   plan.cuda_graphs = config.run.cuda_graphs && config.run.device != Device::cpu;
   plan.draws_from_memory = plan.cuda_graphs && config.model.dropout > 0;
-  const int64_t heads = config.model.heads / plan.tensor.degree,
-                N = plan.batch.microbatch * config.batch.sequence_length;
-  plan.block = {.attention = {.B = plan.batch.microbatch,
-                              .T = config.batch.sequence_length,
-                              .H = heads,
-                              .D = config.model.hidden / config.model.heads,
-                              .first_head = plan.tensor.rank * heads},
-                .C = config.model.hidden,
-                .F = config.model.feed_forward() / plan.tensor.degree,
-                .first_row = 0,
-                .rows = N};
+  const Model model(config.model);
+  const ParamSpec& table = model.token_table();
+  const int64_t N = plan.batch.microbatch * config.batch.sequence_length;
+  plan.pass = {.B = plan.batch.microbatch,
+               .T = config.batch.sequence_length,
+               .rows = N,
+               .parts = plan.tensor.degree,
+               .part = plan.tensor.rank,
+               .vocabulary = vocabulary_part(table, plan.tensor)};
   if (plan.sequence_parallel) {
-    plan.block.rows = N / plan.tensor.degree;
-    plan.block.first_row = plan.tensor.rank * plan.block.rows;
+    plan.pass.rows = N / plan.tensor.degree;
+    plan.pass.first_row = plan.tensor.rank * plan.pass.rows;
   }
-  const std::vector<UnitSpec> spec = model_spec(config.model);
-  const ParamSpec& table = unit_of(spec, UnitRole::tokens).params.front();
-  plan.vocabulary = vocabulary_part(table, plan.tensor);
   plan.logit_columns = local_shape(table, plan.tensor)[0];
 
   set_memory(plan, config.memory);
-  plan.head_rows = head_rows(plan, config);
+  plan.pass.head_rows = head_rows(plan, config);
   plan.pipeline = {.stages = plan.mesh.pipeline,
                    .virtual_stages = config.parallel.virtual_stages,
                    .microbatches = plan.batch.num_microbatches(),
@@ -240,7 +252,7 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
   plan.chunks = chunks_of_stage(config, plan.mesh.pipeline, stage);
   const std::vector<int64_t> live = live_microbatches(plan.schedule, plan.pipeline.virtual_stages);
   for (size_t c = 0; c < plan.chunks.size(); c++) plan.chunks[c].live = live[c];
-  add_units(plan, config, spec);
+  add_units(plan, config, model);
   offload_optimizer(plan.units, config.memory.offload_optimizer);
   return plan;
 }

@@ -7,7 +7,7 @@
 
 #include "configs/config.h"
 #include "kernels/base/tensor.h"
-#include "trainer/model/block.h"
+#include "trainer/model/layer.h"
 #include "trainer/parallel/layout.h"
 #include "trainer/parallel/schedule.h"
 #include "trainer/parallel/slice.h"
@@ -25,8 +25,9 @@ struct PlacedParam {
 // split over the tensor axis first; padded with zeros so that every shard has the same size and, where sums over copies
 // travel in bf16, so has every copy's part of a shard.
 struct UnitPlan {
-  UnitRole role;
   std::string name;
+  bool is_layer = false;              // one of several of the same shape; else a part of the model's ends
+  bool multiplies = false;            // products write some of its gradients
   std::vector<PlacedParam> params{};  // in the order of the spec
   int64_t numel = 0;                  // padded
   int64_t decayed = 0;                // elements [0, decayed) have weight decay
@@ -36,7 +37,7 @@ struct UnitPlan {
   // share of norms.
   Interval mine{};
 
-  // Of the gradients, what products do not write as a whole: all but a layer's matrices and, for the head, the tokens'.
+  // Of the gradients, what products do not write as a whole (ParamSpec::multiplies).
   std::vector<Interval> beside_products{};
 
   bool keep_gathered = false;  // gathered once a step, in memory of its own; else in memory that layers take turns in
@@ -59,9 +60,6 @@ struct BatchPlan {
 };
 BatchPlan batch_plan(const Config& config, const MeshShape& mesh, int rank);
 
-// What a layer keeps of its forward pass for its backward pass; the rest is computed again.
-enum class Kept : uint8_t { all, products, input };
-
 // Consecutive layers that this rank executes together: a virtual stage, or the whole model.
 struct Chunk {
   bool first = true, last = true;  // of the model: begins with the embedding, ends with the head
@@ -82,20 +80,19 @@ struct Plan {
   DType wire = DType::f32;    // of gradients on their way to sums over the shard and data axes, which add in f32
   bool relay = false;         // such gradients are added up inside each node before they go to others
   ModelConfig model;
-  BlockShape block;           // of a microbatch
-  VocabularyPart vocabulary;  // rows of the token table that are here
+  PassShape pass;             // of a microbatch
   int64_t logit_columns = 0;  // with padding
   bool sequence_parallel = false;
-  bool hierarchical = false;                                     // gather weights between nodes, then inside each
-  std::vector<UnitPlan> units;                                   // of this rank
-  size_t tokens = nowhere, positions = nowhere, norm = nowhere;  // units at the ends of the model, where they are here
-  int64_t live_units = 2;                                        // layers whose gathered weights have memory at once
+  bool hierarchical = false;            // gather weights between nodes, then inside each
+  std::vector<UnitPlan> units;          // of this rank
+  std::vector<size_t> embedding, head;  // the units that these are given (Embedding, Head), where they are here
+  size_t tied = nowhere;                // the unit that both use, where it is here
+  int64_t live_units = 2;               // layers whose gathered weights have memory at once
   Kept kept = Kept::all;
   int64_t group = 1;               // layers that are recomputed as one: only the input of the first is kept
   bool recompute_outputs = false;  // of groups, though nobody reads them: as other programs do
   int64_t horizon = 0;  // groups ahead of which kept inputs come back from the host; 0: they stay on the device
   bool parameters_on_host = false;  // the weights that are gathered, between uses
-  int64_t head_rows = 0;            // of logits that exist at a time
   BatchPlan batch;
   bool isolates_documents = false;  // every stage then knows the tokens, for attention stops at `end_of_text`
   int32_t end_of_text = -1;         // -1: not known, as where nothing is executed
@@ -105,14 +102,14 @@ struct Plan {
   std::vector<Chunk> chunks;
   std::vector<Action> schedule;  // of one step
 
-  int64_t rows() const { return block.branch_rows(); }
+  int64_t rows() const { return pass.branch_rows(); }
   // Whether layers use what is loaded with a microbatch, and not its ends alone.
   bool layers_need_batch() const { return isolates_documents || draws_from_memory; }
   // Whether weights come into slots to be used: from other ranks, from the host, or both.
   bool gathers() const { return mesh.shard > 1 || parameters_on_host; }
-  bool is_layer(size_t unit) const { return units[unit].role == UnitRole::layer; }
-  // The token table stands on the first and on the last stage; gradients are added up between the two.
-  bool ties_stages() const { return mesh.pipeline > 1 && tokens != nowhere; }
+  bool is_layer(size_t unit) const { return units[unit].is_layer; }
+  // The tied unit stands on the first and on the last stage; gradients are added up between the two.
+  bool ties_stages() const { return mesh.pipeline > 1 && tied != nowhere; }
 };
 
 DType stored_in(StorageType type);

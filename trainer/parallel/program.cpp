@@ -146,8 +146,7 @@ class Lister {
     const int64_t k = a.microbatch;
     if (c.first || c.last || plan_.layers_need_batch()) emit(a, {.op = Op::load, .batch = m.slots.of(k)});
     if (c.first) {
-      use(plan_.tokens);
-      use(plan_.positions);
+      for (const size_t unit : plan_.embedding) use(unit);
       emit(a, {.op = Op::embed, .y = m.inputs.of(k), .batch = m.slots.of(k)});
     }
     await(m.outputs.of(k));
@@ -169,17 +168,19 @@ class Lister {
   void head(const Action& a) {
     const ChunkMemory& m = memory(a);
     const int32_t batch = m.slots.of(a.microbatch), x = m.outputs.of(a.microbatch);
-    use(plan_.norm);
-    use(plan_.tokens);
+    for (const size_t unit : plan_.head) use(unit);
     if (mode_ == Mode::logits) return emit(a, {.op = Op::head_logits, .x = x});
     if (mode_ == Mode::train) {
       const int32_t gradient = m.gradients.of(a.microbatch);
       await(gradient);
-      gradients_->open(plan_.norm, false);
-      const bool add = gradients_->open(plan_.tokens, true);
+      bool add = false;
+      for (const size_t unit : plan_.head) {
+        const bool products = plan_.units[unit].multiplies, filled = gradients_->open(unit, products);
+        if (products) add = filled;
+      }
       emit(a, {.op = Op::head, .add = add, .x = x, .y = gradient, .batch = batch});
-      gradients_->reduce(plan_.norm, last_microbatch(a));
-      if (!plan_.chunks.front().first) gradients_->reduce(plan_.tokens, last_microbatch(a));
+      for (const size_t unit : plan_.head)
+        if (unit != plan_.tied || !plan_.chunks.front().first) gradients_->reduce(unit, last_microbatch(a));
     } else {
       emit(a, {.op = Op::head_loss, .x = x, .batch = batch});
     }
@@ -215,11 +216,9 @@ class Lister {
       }
     }
     if (c.first) {
-      gradients_->open(plan_.tokens, false);
-      gradients_->open(plan_.positions, false);
+      for (const size_t unit : plan_.embedding) gradients_->open(unit, false);
       emit(a, {.op = Op::embed_backward, .y = gradient, .batch = m.slots.of(k)});
-      gradients_->reduce(plan_.tokens, last_microbatch(a));
-      gradients_->reduce(plan_.positions, last_microbatch(a));
+      for (const size_t unit : plan_.embedding) gradients_->reduce(unit, last_microbatch(a));
     } else {
       begin(Op::send, a, gradient);
     }

@@ -29,7 +29,7 @@ Sharding::Sharding(const Plan& plan, Runtime& runtime, const Needs& needs, bool 
     : plan_(plan), runtime_(runtime) {
   for (const UnitPlan& unit : plan.units) units_.emplace_back(unit, plan, training, runtime.memory);
   Arena& arena = runtime.memory[MemoryClass::communication];
-  if (training && plan.ties_stages()) tied_ = arena.tensor(DType::f32, {plan.units[plan.tokens].shard.size()});
+  if (training && plan.ties_stages()) tied_ = arena.tensor(DType::f32, {plan.units[plan.tied].shard.size()});
   for (const Needs::Slot& slot : needs.weights)
     weight_slots_.push_back({.memory = arena.tensor(plan.compute, {slot.numel})});
   for (const Needs::Slot& slot : needs.gradients) {
@@ -162,7 +162,7 @@ void Sharding::sum_tied() {
   const int other = first ? plan_.mesh.pipeline - 1 : 0;
   Communicator& out = channel(first ? Channel::backward : Channel::forward);
   Communicator& in = channel(first ? Channel::forward : Channel::backward);
-  const Tensor mine = units_[plan_.tokens].gradient();
+  const Tensor mine = units_[plan_.tied].gradient();
   Pending received = in.recv(runtime_.stream, tied_, other), sent = out.send(runtime_.stream, mine, other);
   received.wait();
   sent.wait();
@@ -186,11 +186,23 @@ UnitTensors Sharding::weights(size_t unit) const {
 
 UnitTensors Sharding::gradients(size_t unit) const { return views(unit, whole_gradient(unit)); }
 
+std::vector<UnitTensors> Sharding::weights(const std::vector<size_t>& units) const {
+  std::vector<UnitTensors> all;
+  for (const size_t unit : units) all.push_back(weights(unit));
+  return all;
+}
+
+std::vector<UnitTensors> Sharding::gradients(const std::vector<size_t>& units) const {
+  std::vector<UnitTensors> all;
+  for (const size_t unit : units) all.push_back(gradients(unit));
+  return all;
+}
+
 UnitTensors Sharding::views(size_t unit, Tensor flat) const {
-  UnitTensors tensors;
+  std::vector<Tensor> tensors;
   for (const PlacedParam& param : plan_.units[unit].params)
-    tensors.*param.spec.member = flat.flat(param.range().begin, param.range().end).view(param.shape);
-  return tensors;
+    tensors.push_back(flat.flat(param.range().begin, param.range().end).view(param.shape));
+  return UnitTensors(std::move(tensors));
 }
 
 }  // namespace megalith

@@ -47,6 +47,8 @@ class Sharding {
   // The unit's weights, in the compute dtype, and its gradients, in f32.
   UnitTensors weights(size_t unit) const;
   UnitTensors gradients(size_t unit) const;
+  std::vector<UnitTensors> weights(const std::vector<size_t>& units) const;
+  std::vector<UnitTensors> gradients(const std::vector<size_t>& units) const;
 
   // The weights were updated: what was gathered is stale.
   void weights_changed();
@@ -79,7 +81,7 @@ class Sharding {
   std::vector<Slot> weight_slots_, gradient_slots_;
   Pending parts_;  // of the unit that is to be shared next
   std::vector<Sum> sums_;
-  Tensor tied_;  // shard of the token table, f32: what the other end of the pipeline has for it
+  Tensor tied_;  // shard of the tied unit, f32: what the other end of the pipeline has for it
 };
 
 }  // namespace megalith

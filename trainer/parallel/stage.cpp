@@ -21,34 +21,29 @@ std::string output_name(int64_t layer) { return layer < 0 ? "embedding" : fmt::f
 Stage::Stage(const Plan& plan, Runtime& runtime, bool training)
     : plan_(plan),
       runtime_(runtime),
+      model_(plan.model),
       training_(training ? training_program(plan) : Program{}),
       parts_(has_graphs(plan) ? parts_of(training_) : ProgramParts{}),
       needs_(needs(plan, training_)),
       sharding_(plan, runtime, needs_, training),
       edge_(make_edge(plan, runtime.mesh)),
-      embedding_(plan.block.attention.T, plan.vocabulary),
-      head_(plan.rows(), plan.logit_columns, plan.head_rows),
       graphs_(parts_.graphs) {
   Arena& arena = runtime.memory[MemoryClass::saved];
   const int64_t N = plan.rows();
   loss_ = arena.tensor(DType::f64, {1});
   if (training && plan.chunks.back().last) losses_ = arena.tensor(DType::f64, {plan.batch.num_microbatches()});
   for (int64_t i = 0; i < needs_.residuals; i++)
-    residuals_.push_back({arena.tensor(plan.compute, {plan.block.rows, plan.block.C}), {}});
+    residuals_.push_back({arena.tensor(plan.compute, {plan.pass.rows, plan.model.hidden}), {}});
   Arena& host = runtime.memory.at(MemoryClass::saved, Place::host);
-  for (int64_t i = 0; i < needs_.host; i++) host_.push_back(host.tensor(plan.compute, {plan.block.rows, plan.block.C}));
-  const Block any(0, plan.block);
+  for (int64_t i = 0; i < needs_.host; i++)
+    host_.push_back(host.tensor(plan.compute, {plan.pass.rows, plan.model.hidden}));
   saved_.resize(static_cast<size_t>(needs_.saved));
-  for (BlockSaved& saved : saved_)
-    plan.kept == Kept::all ? any.allocate(arena, plan.compute, saved)
-                           : any.allocate_products(arena, plan.compute, saved);
+  for (BlockSaved& saved : saved_) model_.block(0).allocate(arena, plan.compute, plan.pass, plan.kept, saved);
   for (int64_t i = 0; i < needs_.batches; i++) {
     batches_.push_back({arena.tensor(DType::i32, {N}), arena.tensor(DType::i32, {N}), {}, {}, {}});
     if (plan.chunks.back().last) batches_.back().losses = arena.tensor(DType::f32, {N});
-    if (plan.isolates_documents)
-      batches_.back().starts = arena.tensor(DType::i32, {plan.block.attention.B, plan.block.attention.T});
-    if (plan.draws_from_memory)
-      batches_.back().drawn = arena.tensor(DType::i32, {1 + Block::dropout_sites(plan.model.layers), 2});
+    if (plan.isolates_documents) batches_.back().starts = arena.tensor(DType::i32, {plan.pass.B, plan.pass.T});
+    if (plan.draws_from_memory) batches_.back().drawn = arena.tensor(DType::i32, {1 + model_.dropout_sites(), 2});
   }
 }
 
@@ -156,9 +151,8 @@ void Stage::load(const Instruction& i) {
 
 void Stage::embed(const Instruction& i) {
   const Tensor y = residual(i.y).tensor;
-  embedding_.forward(context(i), {sharding_.weights(plan_.tokens).wte, sharding_.weights(plan_.positions).wpe},
-                     batch(i).tokens, y);
-  show(output_name(-1), i, y, plan_.block.first_row);
+  model_.embedding().forward(context(i), sharding_.weights(plan_.embedding), batch(i).tokens, y);
+  show(output_name(-1), i, y, plan_.pass.first_row);
 }
 
 // What the layer keeps, with its input.
@@ -170,50 +164,45 @@ BlockSaved Stage::kept(const Instruction& i) {
 
 void Stage::forward(const Instruction& i) {
   const Context c = context(i);
-  const Block block(i.layer, plan_.block);
+  const Block& block = model_.block(i.layer);
   const auto scope = c.scratch.scope();
   BlockSaved saved = kept(i);
-  block.allocate(c.scratch, plan_.compute, saved);
+  block.allocate(c.scratch, plan_.compute, plan_.pass, Kept::all, saved);
   const Tensor y = residual(i.y).tensor;
   block.forward(c, sharding_.weights(static_cast<size_t>(i.unit)), saved, y);
-  show(output_name(i.layer), i, y, plan_.block.first_row);
+  show(output_name(i.layer), i, y, plan_.pass.first_row);
 }
 
 void Stage::recompute(const Instruction& i) {
   const Context c = context(i);
-  const Block block(i.layer, plan_.block);
-  const BlockSaved& saved = recomputed_.emplace_front(c.scratch, block, plan_.compute, kept(i)).saved;
+  const Block& block = model_.block(i.layer);
+  const BlockSaved& saved = recomputed_.emplace_front(c.scratch, plan_, block, kept(i)).saved;
   const UnitTensors weights = sharding_.weights(static_cast<size_t>(i.unit));
   if (i.saved != Instruction::none)
-    block.forward_elementwise(c, weights, saved);
+    block.recompute(c, weights, saved);
   else
     block.forward(c, weights, saved, i.y != Instruction::none ? residual(i.y).tensor : Tensor{});
-}
-
-HeadWeights Stage::head_weights() const {
-  const UnitTensors norm = sharding_.weights(plan_.norm);
-  return {norm.lnf_w, norm.lnf_b, sharding_.weights(plan_.tokens).wte};
 }
 
 void Stage::head(const Instruction& i) {
   const Batch& b = batch(i);
   const Tensor gradient = residual(i.y).tensor;
-  const UnitTensors dnorm = sharding_.gradients(plan_.norm);
-  const HeadWeights dw{dnorm.lnf_w, dnorm.lnf_b, sharding_.gradients(plan_.tokens).wte};
-  head_.loss_and_gradient(context(i), head_weights(), residual(i.x).tensor, b.targets,
-                          {share_of_token(), batch_.loss_scale}, b.losses, gradient, dw, i.add);
+  model_.head().loss_and_gradient(context(i), sharding_.weights(plan_.head), residual(i.x).tensor, b.targets,
+                                  {share_of_token(), batch_.loss_scale}, b.losses, gradient,
+                                  sharding_.gradients(plan_.head), i.add);
   show("loss", i, b.losses.view({b.losses.numel(), 1}), 0);
-  show("d " + output_name(plan_.model.layers - 1), i, gradient, plan_.block.first_row);
+  show("d " + output_name(plan_.model.layers - 1), i, gradient, plan_.pass.first_row);
 }
 
 void Stage::head_loss(const Instruction& i) {
   const Context c = context(i);
   const Batch& b = batch(i);
-  if (!observer_) return head_.loss(c, head_weights(), residual(i.x).tensor, b.targets, b.losses);
+  const std::vector<UnitTensors> w = sharding_.weights(plan_.head);
+  if (!observer_) return model_.head().loss(c, w, residual(i.x).tensor, b.targets, b.losses);
   const auto scope = c.scratch.scope();
   const int64_t N = b.targets.numel();
   const Tensor stats = c.scratch.tensor(DType::f32, {3, N});
-  head_.softmax(c, head_weights(), residual(i.x).tensor, b.targets, stats);
+  model_.head().softmax(c, w, residual(i.x).tensor, b.targets, stats);
   cross_entropy_loss(c.s, b.losses, stats, b.targets);
   show("loss", i, b.losses.view({N, 1}), 0);
   show("largest logit", i, stats.flat(0, N).view({N, 1}), 0);
@@ -225,20 +214,19 @@ void Stage::backward(const Instruction& i) {
   const Tensor gradient = residual(i.y).tensor;
   const bool recomputed = i.saved == Instruction::none;
   const BlockSaved saved = recomputed ? recomputed_.front().saved : kept(i);
-  Block(i.layer, plan_.block)
-      .backward(context(i), sharding_.weights(unit), saved, sharding_.gradients(unit), gradient, i.add);
+  model_.block(i.layer).backward(context(i), sharding_.weights(unit), saved, sharding_.gradients(unit), gradient,
+                                 i.add);
   if (recomputed) recomputed_.pop_front();
-  show("d " + output_name(i.layer - 1), i, gradient, plan_.block.first_row);
+  show("d " + output_name(i.layer - 1), i, gradient, plan_.pass.first_row);
 }
 
 void Stage::embed_backward(const Instruction& i) {
-  embedding_.backward(context(i), {sharding_.gradients(plan_.tokens).wte, sharding_.gradients(plan_.positions).wpe},
-                      batch(i).tokens, residual(i.y).tensor);
+  model_.embedding().backward(context(i), sharding_.gradients(plan_.embedding), batch(i).tokens, residual(i.y).tensor);
 }
 
 Dropout Stage::dropout(const Instruction& i) const {
   Dropout d = batch_.dropout;
-  d.first_row = batch_.first_row + batch_.batch.sequences(i.microbatch).begin * plan_.block.attention.T;
+  d.first_row = batch_.first_row + batch_.batch.sequences(i.microbatch).begin * plan_.pass.T;
   return d;
 }
 
@@ -249,15 +237,20 @@ Context Stage::context(const Instruction& i) {
     d.drawn = batch(i).drawn;
     d.first_row = 0;
   }
-  d.first_row += plan_.block.first_row;
-  return {runtime_.stream, runtime_.memory[MemoryClass::scratch], *edge_, d, has_batch ? batch(i).starts : Tensor{}};
+  d.first_row += plan_.pass.first_row;
+  return {.s = runtime_.stream,
+          .scratch = runtime_.memory[MemoryClass::scratch],
+          .edge = *edge_,
+          .pass = plan_.pass,
+          .dropout = d,
+          .starts = has_batch ? batch(i).starts : Tensor{}};
 }
 
-double Stage::share_of_token() const { return 1.0 / static_cast<double>(batch_.batch.batch * plan_.block.attention.T); }
+double Stage::share_of_token() const { return 1.0 / static_cast<double>(batch_.batch.batch * plan_.pass.T); }
 
 void Stage::show(const std::string& name, const Instruction& i, Tensor rows, int64_t first_row_here) const {
   if (!observer_) return;
-  const int64_t T = plan_.block.attention.T;
+  const int64_t T = plan_.pass.T;
   const Interval sequences = batch_.batch.sequences(i.microbatch);
   const Interval here = intersect({first_row_here, first_row_here + rows.rows()}, {0, sequences.size() * T});
   if (here.size() > 0)

@@ -10,9 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/model/block.h"
-#include "trainer/model/embedding.h"
-#include "trainer/model/head.h"
+#include "trainer/model/model.h"
 #include "trainer/parallel/edges.h"
 #include "trainer/parallel/graphs.h"
 #include "trainer/parallel/program.h"
@@ -92,9 +90,9 @@ class Stage {
   };
   // What a layer recomputed, in scratch memory until its backward pass is over.
   struct Recomputed {
-    Recomputed(Arena& scratch, const Block& block, DType compute, const BlockSaved& kept)
+    Recomputed(Arena& scratch, const Plan& plan, const Block& block, const BlockSaved& kept)
         : scope(scratch), saved(kept) {
-      block.allocate(scratch, compute, saved);
+      block.allocate(scratch, plan.compute, plan.pass, Kept::all, saved);
     }
     Arena::Scope scope;
     BlockSaved saved;
@@ -119,7 +117,6 @@ class Stage {
 
   Residual& residual(int32_t number) { return residuals_[static_cast<size_t>(number)]; }
   Batch& batch(const Instruction& i) { return batches_[static_cast<size_t>(i.batch)]; }
-  HeadWeights head_weights() const;
   Context context(const Instruction& i);
   Dropout dropout(const Instruction& i) const;  // of its microbatch, from the first row of that on
   double share_of_token() const;                // in the mean loss
@@ -127,13 +124,12 @@ class Stage {
 
   const Plan& plan_;
   Runtime& runtime_;
+  const Model model_;
   const Program training_;    // empty without training
   const ProgramParts parts_;  // of it; empty where launches are not to be graphs
   const Needs needs_;
   Sharding sharding_;
   std::unique_ptr<Edge> edge_;
-  Embedding embedding_;
-  Head head_;
   std::vector<Residual> residuals_;
   std::vector<Tensor> host_;
   std::vector<BlockSaved> saved_;

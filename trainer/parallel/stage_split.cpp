@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/base/check.h"
-#include "trainer/model/spec.h"
+#include "trainer/model/model.h"
 
 namespace megalith {
 
@@ -17,17 +17,23 @@ size_t lightest(const std::vector<double>& loads) {
 }  // namespace
 
 StageCosts stage_costs(const ModelConfig& model, int64_t sequence_length) {
-  const std::vector<UnitSpec> spec = model_spec(model);
-  const auto parameters = [&](UnitRole role) { return static_cast<double>(num_parameters(unit_of(spec, role))); };
+  double layer_parameters = 0, embedding_parameters = 0, head_parameters = 0;
+  for (const UnitSpec& unit : model_spec(model)) {
+    const auto all = static_cast<double>(num_parameters(unit));
+    if (unit.is_layer()) layer_parameters = all;
+    if (unit.embedding) embedding_parameters += all;
+    for (const ParamSpec& param : unit.params)
+      if (unit.head && param.multiplies) head_parameters += static_cast<double>(param.shape.numel());
+  }
   ModelConfig layer = model, head = model;
   layer.layers = 1;
   layer.vocab = head.layers = 0;
   const double layer_flops = model_flops_per_token(layer, sequence_length, true);
-  const double layer_parameters = parameters(UnitRole::layer), tokens = parameters(UnitRole::tokens),
-               positions = parameters(UnitRole::positions);
-  return {.layers = model.layers,
-          .embedding = (tokens + positions) / layer_parameters / 2,
-          .head = (model_flops_per_token(head, sequence_length, true) / layer_flops + tokens / layer_parameters) / 2};
+  return {
+      .layers = model.layers,
+      .embedding = embedding_parameters / layer_parameters / 2,
+      .head =
+          (model_flops_per_token(head, sequence_length, true) / layer_flops + head_parameters / layer_parameters) / 2};
 }
 
 std::vector<int64_t> split_layers(const StageCosts& costs, int64_t stages, int64_t virtual_stages) {

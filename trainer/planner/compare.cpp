@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "trainer/model/spec.h"
+#include "trainer/model/model.h"
 #include "trainer/planner/readable.h"
 #include "trainer/planner/verdict.h"
 

@@ -33,9 +33,9 @@ std::string memory_table(const Config& config, const DryRun& run, const Plan& pl
                                  run.mesh.describe(static_cast<int>(rank - run.memory.begin())),
                                  cpu ? "in its node's memory" : "on its device") +
                      memory_lines(*rank, Place::device);
-  const int64_t logits = plan.head_rows * plan.logit_columns * size_of(plan.compute);
+  const int64_t logits = plan.pass.head_rows * plan.logit_columns * size_of(plan.compute);
   text += fmt::format("  of the scratch {:>16} bytes {:>10.3f} GiB of logits where the head is, {} at a time\n", logits,
-                      gib(logits), counted(plan.head_rows, "row"));
+                      gib(logits), counted(plan.pass.head_rows, "row"));
   if (!cpu)
     text += fmt::format("  on a GPU also  {:>16} bytes {:>10.3f} GiB of workspace, and what CUDA and NCCL take\n",
                         DeviceQueue::bytes, gib(DeviceQueue::bytes));

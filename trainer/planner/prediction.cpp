@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "trainer/model/spec.h"
+#include "trainer/model/model.h"
 #include "trainer/planner/readable.h"
 #include "trainer/step/rehearsal.h"
 

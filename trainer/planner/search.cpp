@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "kernels/base/counted.h"
-#include "trainer/model/spec.h"
+#include "trainer/model/model.h"
 #include "trainer/parallel/layout.h"
 #include "trainer/parallel/plan.h"
 #include "trainer/planner/in_parallel.h"

@@ -48,7 +48,7 @@ void Optimizer::make_desks(const std::vector<Unit>& units, Memory& memory) {
     if (!unit.plan().optimizer_on_host) continue;
     any = &unit;
     largest = std::max(largest, unit.plan().shard.size());
-    if (unit.plan().role == UnitRole::layer) layer = unit.plan().shard.size();
+    if (unit.plan().is_layer) layer = unit.plan().shard.size();
   }
   const int64_t size = layer > 0 ? layer : largest;
   for (size_t i = 0; i < units.size(); i++)

@@ -7,7 +7,7 @@ namespace megalith {
 std::vector<Interval> saved_parts(const Plan& plan, size_t u) {
   const UnitPlan& unit = plan.units[u];
   const MeshShape& mesh = plan.mesh;
-  const bool tied = plan.ties_stages() && u == plan.tokens;
+  const bool tied = plan.ties_stages() && u == plan.tied;
   const int64_t ends = tied ? 2 : 1, end = tied && plan.chunks.back().last ? 1 : 0;
   const int64_t holders = ends * mesh.data, holder = end * mesh.data + mesh.coordinate(plan.rank, Axis::data);
   if (plan.tensor.degree == 1) return {part_of(unit.shard, holder, holders)};

@@ -72,7 +72,7 @@ Stream::Ticket Trainer::step(int64_t step, int64_t first_sequence, Feed feed, co
       {.feed = std::move(feed),
        .batch = plan_.batch,
        .dropout = {.p = config_.model.dropout, .seed = static_cast<uint64_t>(config_.train.seed), .step = step},
-       .first_row = first_sequence * plan_.block.attention.T,
+       .first_row = first_sequence * plan_.pass.T,
        .loss_scale = optimizer_.loss_scale()});
 
   Stream& s = runtime_.stream;

@@ -11,7 +11,7 @@
 #include "trainer/job/agreement.h"
 #include "trainer/job/log.h"
 #include "trainer/job/version.h"
-#include "trainer/model/spec.h"
+#include "trainer/model/model.h"
 
 namespace megalith {
 

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "kernels/base/check.h"
-#include "trainer/model/spec.h"
+#include "trainer/model/model.h"
 
 namespace megalith {
 

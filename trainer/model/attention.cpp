@@ -1,0 +1,71 @@
+#include "trainer/model/attention.h"
+
+#include "kernels/cached_attention.h"
+
+namespace megalith {
+
+Attention::Attention(Declarations& model, const std::string& name, int64_t width, int64_t heads, double std,
+                     double output_std)
+    : width_(width),
+      heads_(heads),
+      qkv_(model, name + "c_attn", {.in = width, .out = 3 * width, .split = Split::rows, .row_groups = 3}, std),
+      proj_(model, name + "c_proj", {.in = width, .out = width, .split = Split::columns}, output_std),
+      site_(model.dropout_site()) {}
+
+AttentionDims Attention::dims(const PassShape& pass) const {
+  const int64_t here = heads_ / pass.parts;
+  return {.B = pass.B, .T = pass.T, .H = here, .D = width_ / heads_, .first_head = pass.part * here};
+}
+
+// The branch has all rows of the microbatch.
+Dropout Attention::dropout(const Context& c) const {
+  Dropout d = c.dropout_at(site_);
+  d.first_row -= c.pass.first_row;
+  return d;
+}
+
+void Attention::allocate(Arena& arena, DType compute, const PassShape& pass, Saved& a) const {
+  if (!a.qkv.empty()) return;
+  const AttentionDims here = dims(pass);
+  const int64_t N = pass.branch_rows(), A = here.H * here.D;
+  a.qkv = arena.tensor(compute, {N, 3 * A});
+  a.att = arena.tensor(compute, {N, A});
+  a.lse = arena.tensor(DType::f32, {here.B, here.H, here.T});
+}
+
+Tensor Attention::allocate_cache(Arena& arena, DType compute, const PassShape& pass, int64_t places,
+                                 int64_t positions) const {
+  const AttentionDims here = dims(pass);
+  return arena.tensor(compute, {2 * places, here.H, positions, here.D});
+}
+
+Tensor Attention::forward(const Context& c, const UnitTensors& w, const Saved& a, Tensor x,
+                          const KeyValueCache* cache) const {
+  const Tensor out = c.scratch.tensor(x.dtype(), {c.pass.branch_rows(), width_});
+  qkv_.forward(c, w, a.qkv, x);
+  if (cache != nullptr) keep_keys_values(c.s, cache->memory, a.qkv, cache->rows);
+  if (cache == nullptr || cache->fresh)
+    attention_forward(c.s, a.att, a.lse, a.qkv, dims(c.pass), dropout(c), c.starts);
+  else
+    cached_attention(c.s, a.att, a.qkv, cache->memory, cache->rows, cache->longest);
+  proj_.forward(c, w, out, a.att);
+  return out;
+}
+
+Tensor Attention::backward_input(const Context& c, const UnitTensors& w, const Saved& a, Gradients& g) const {
+  const auto like = [&](const Tensor& t) { return c.scratch.tensor(t.dtype(), t.shape()); };
+  const Tensor dx = like(g.dout), datt = like(a.att), delta = like(a.lse);
+  g.dqkv = like(a.qkv);
+  proj_.backward_input(c, w, datt, g.dout);
+  attention_backward(c.s, g.dqkv, delta, datt, a.att, a.lse, a.qkv, dims(c.pass), dropout(c), c.starts);
+  qkv_.backward_input(c, w, dx, g.dqkv);
+  return dx;
+}
+
+void Attention::backward_weight(const Context& c, const UnitTensors& dw, const Saved& a, const Gradients& g, Tensor x,
+                                bool add) const {
+  proj_.backward_weight(c, dw, g.dout, a.att, add);
+  qkv_.backward_weight(c, dw, g.dqkv, x, add);
+}
+
+}  // namespace megalith

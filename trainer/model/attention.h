@@ -1,0 +1,62 @@
+// Self-attention with its projections: out = proj(attention(qkv(x))), of the heads that are here. Generation attends to
+// the keys and values that it keeps as well.
+#pragma once
+
+#include <string>
+
+#include "kernels/attention.h"
+#include "trainer/model/linear.h"
+
+namespace megalith {
+
+// The keys and values that a layer keeps from pass to pass (cached_attention.h), and where the rows of this pass stand.
+struct KeyValueCache {
+  Tensor memory;        // of Attention::allocate_cache
+  Tensor rows;          // (N, 2) i32: place and position
+  int64_t longest = 0;  // no row stands at this position or beyond
+  bool fresh = false;   // the rows are whole sequences from position 0 on, as the shape of the pass has them
+};
+
+class Attention {
+ public:
+  // Products.
+  struct Saved {
+    Tensor qkv;  // (N, 3A), A = heads here * head size
+    Tensor att;  // (N, A)
+    Tensor lse;  // (B, heads here, T) f32
+  };
+  // What the second half of the backward pass needs of the first.
+  struct Gradients {
+    Tensor dout;  // (N, C): the caller's
+    Tensor dqkv;  // (N, 3A)
+  };
+
+  // Declares `name`c_attn and `name`c_proj, the second from normal(0, output_std), and a dropout of its weights.
+  Attention(Declarations& model, const std::string& name, int64_t width, int64_t heads, double std, double output_std);
+
+  // Memory for what of `a` has none.
+  void allocate(Arena& arena, DType compute, const PassShape& pass, Saved& a) const;
+  // Of one layer, for so many sequences of so many positions.
+  Tensor allocate_cache(Arena& arena, DType compute, const PassShape& pass, int64_t places, int64_t positions) const;
+
+  // Returns the branch's partial output (N, C), in scratch, without bias(); x (N, C). Fills `a`. With a cache, the rows
+  // go on from what it holds, and are kept in it.
+  Tensor forward(const Context& c, const UnitTensors& w, const Saved& a, Tensor x, const KeyValueCache* cache) const;
+  Tensor bias(const UnitTensors& t) const { return proj_.bias(t); }
+
+  // Returns dx (N, C), in scratch like g.dqkv, which it fills; reads g.dout.
+  Tensor backward_input(const Context& c, const UnitTensors& w, const Saved& a, Gradients& g) const;
+  // dw accumulates; unless `add`, its matrices are written. x (N, C) as in the forward pass.
+  void backward_weight(const Context& c, const UnitTensors& dw, const Saved& a, const Gradients& g, Tensor x,
+                       bool add) const;
+
+ private:
+  AttentionDims dims(const PassShape& pass) const;
+  Dropout dropout(const Context& c) const;
+
+  int64_t width_, heads_;
+  Linear qkv_, proj_;
+  int32_t site_;
+};
+
+}  // namespace megalith

@@ -1,0 +1,42 @@
+#include "trainer/model/linear.h"
+
+#include "kernels/linear.h"
+
+namespace megalith {
+
+Linear::Linear(Declarations& model, const std::string& name, const Shape& shape, double std)
+    : weight_(model.parameter({.name = name + ".weight",
+                               .shape = {shape.out, shape.in},
+                               .init_std = std,
+                               .decay = true,
+                               .multiplies = true,
+                               .split = shape.split,
+                               .row_groups = shape.row_groups,
+                               .stored_transposed = true})),
+      bias_(model.parameter({.name = name + ".bias",
+                             .shape = {shape.out},
+                             .split = shape.split == Split::rows ? Split::rows : Split::none,
+                             .row_groups = shape.row_groups})),
+      bias_in_residual_(shape.split == Split::columns) {}
+
+void Linear::forward(const Context& c, const UnitTensors& w, Tensor y, Tensor x) const {
+  linear_forward(c.s, y, x, w[weight_], own_bias(w));
+}
+
+void Linear::forward_gelu(const Context& c, const UnitTensors& w, Tensor y, Tensor h, Tensor x) const {
+  linear_gelu_forward(c.s, y, h, x, w[weight_], own_bias(w));
+}
+
+void Linear::backward_input(const Context& c, const UnitTensors& w, Tensor dx, Tensor dy) const {
+  linear_backward_input(c.s, dx, dy, w[weight_]);
+}
+
+void Linear::backward_input_gelu(const Context& c, const UnitTensors& w, Tensor dh, Tensor dy, Tensor h) const {
+  linear_backward_input_gelu(c.s, dh, dy, w[weight_], h);
+}
+
+void Linear::backward_weight(const Context& c, const UnitTensors& dw, Tensor dy, Tensor x, bool add) const {
+  linear_backward_weight(c.s, dw[weight_], own_bias(dw), dy, x, add);
+}
+
+}  // namespace megalith

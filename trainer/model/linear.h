@@ -1,0 +1,48 @@
+// A linear layer: y = x w^T + b, w (out, in). Tensor parallelism splits it by its output features or by its input
+// features, Megatron's column-parallel and row-parallel linear (their matrices are (in, out); Shoeybi et al., arXiv
+// 1909.08053, section 3). Of the second, each part's y is a partial sum, so its bias belongs to the residual, which
+// adds it once, after the sum: forward leaves it out.
+#pragma once
+
+#include <string>
+
+#include "trainer/model/layer.h"
+
+namespace megalith {
+
+class Linear {
+ public:
+  struct Shape {
+    int64_t in = 0, out = 0;  // global
+    Split split = Split::none;
+    int row_groups = 1;  // of the output, each of which is split by itself: 3 for q, k, v
+  };
+  // Declares `name`.weight, from normal(0, std), and `name`.bias, from 0.
+  Linear(Declarations& model, const std::string& name, const Shape& shape, double std);
+  // Without a bias, with the weight of another layer: the head's is the token table.
+  explicit Linear(Param tied) : weight_(tied) {}
+
+  Tensor bias(const UnitTensors& t) const { return t[bias_]; }
+  int64_t rows(const UnitTensors& w) const { return w[weight_].rows(); }  // output features that are here
+
+  // y (N, out) written; x (N, in). All sizes here and below are those of the part that is here.
+  void forward(const Context& c, const UnitTensors& w, Tensor y, Tensor x) const;
+  // The same, into h, and y (N, out) = gelu(h), written.
+  void forward_gelu(const Context& c, const UnitTensors& w, Tensor y, Tensor h, Tensor x) const;
+
+  // dx (N, in) written.
+  void backward_input(const Context& c, const UnitTensors& w, Tensor dx, Tensor dy) const;
+  // The same where x = gelu(h), down to dh (N, in), written; h (N, in).
+  void backward_input_gelu(const Context& c, const UnitTensors& w, Tensor dh, Tensor dy, Tensor h) const;
+  // dw accumulates; unless `add`, its matrix is written.
+  void backward_weight(const Context& c, const UnitTensors& dw, Tensor dy, Tensor x, bool add) const;
+
+ private:
+  // The bias that is part of the product.
+  Tensor own_bias(const UnitTensors& t) const { return bias_in_residual_ ? Tensor{} : t[bias_]; }
+
+  Param weight_, bias_{};
+  bool bias_in_residual_ = false;
+};
+
+}  // namespace megalith

@@ -1,0 +1,48 @@
+// A model: its layers, from the embedding to the head, and the list of parameters that they declare.
+#pragma once
+
+#include <vector>
+
+#include "configs/config.h"
+#include "trainer/model/block.h"
+#include "trainer/model/embedding.h"
+#include "trainer/model/head.h"
+
+namespace megalith {
+
+class Model {
+ public:
+  // config.vocab is the size of the vocabulary.
+  explicit Model(const ModelConfig& config);
+
+  // In the order of the layers: the embedding's, one a block, the head's own.
+  const std::vector<UnitSpec>& units() const { return declared_.units; }
+  size_t first_block_unit() const { return embedding_.units().size(); }
+  size_t end_block_unit() const { return first_block_unit() + blocks_.size(); }
+  const UnitSpec& block_unit(int64_t layer) const {
+    return units().at(first_block_unit() + static_cast<size_t>(layer));
+  }
+  // Masks of dropout, over all layers.
+  int64_t dropout_sites() const { return declared_.num_sites(); }
+  // Whose rows are the vocabulary.
+  const ParamSpec& token_table() const;
+
+  const Embedding& embedding() const { return embedding_; }
+  const Block& block(int64_t layer) const { return blocks_.at(static_cast<size_t>(layer)); }
+  const Head& head() const { return head_; }
+
+ private:
+  Declarations declared_;
+  Embedding embedding_;
+  std::vector<Block> blocks_;
+  Head head_;
+};
+
+std::vector<UnitSpec> model_spec(const ModelConfig& model);
+
+// Model FLOPs of forward and backward for one token, counted as in Narayanan et al., arXiv 2104.04473, appendix:
+// 6 for each weight that multiplies, plus attention. Causal attention counts the half that is computed; between
+// documents that are kept apart as well, for how much of it is spared depends on the text.
+double model_flops_per_token(const ModelConfig& model, int64_t sequence_length, bool causal);
+
+}  // namespace megalith

@@ -1,0 +1,51 @@
+// A layer norm over the width of the residual (kernels/layernorm.h), alone or as one op with the end of the residual
+// branch before it.
+#pragma once
+
+#include <string>
+
+#include "trainer/model/layer.h"
+
+namespace megalith {
+
+class Norm {
+ public:
+  // Elementwise: it is computed again from the input.
+  struct Saved {
+    Tensor y;     // (R, C)
+    Tensor stat;  // (R, 2) f32
+  };
+
+  // Declares `name`.weight, from 1, and `name`.bias, from 0.
+  Norm(Declarations& model, const std::string& name, int64_t width);
+
+  // Memory for what of `a` has none, of `rows` rows.
+  void allocate(Arena& arena, DType compute, int64_t rows, Saved& a) const;
+
+  // Fills `a` from x (R, C).
+  void forward(const Context& c, const UnitTensors& w, const Saved& a, Tensor x) const;
+
+  // dx (R, C) accumulates; dy (R, C).
+  void backward(const Context& c, const UnitTensors& w, const Saved& a, const UnitTensors& dw, Tensor dx, Tensor dy,
+                Tensor x) const;
+
+  // The end of a residual branch: what it added to x, before the bias and dropout.
+  struct Branch {
+    Tensor h, bias;  // (R, C), (C); in backward their gradients
+    Dropout dropout;
+  };
+  // sum = x + dropout(h + bias), written, and fills `a` from it.
+  void forward_residual(const Context& c, const UnitTensors& w, const Saved& a, Tensor sum, Tensor x,
+                        const Branch& branch) const;
+
+  // dx holds the gradient of the sum on entry and that of x on return; d.h = dropout(dx), written, and d.bias
+  // accumulates. Without dropout d.h may be dx.
+  void backward_residual(const Context& c, const UnitTensors& w, const Saved& a, const UnitTensors& dw, Tensor dx,
+                         const Branch& d, Tensor dy, Tensor sum) const;
+
+ private:
+  int64_t width_;
+  Param weight_, bias_;
+};
+
+}  // namespace megalith
