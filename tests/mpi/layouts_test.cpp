@@ -193,7 +193,7 @@ TEST(Layouts, RoundAtRandomAlike) {
           each_element(held, [&](int64_t i, int64_t place) {
             held.data.data<float>()[i] = static_cast<float>(std::sin(static_cast<double>(place + 7 * step)));
           });
-      run.trainer.optimizer().update(run.runtime.stream, run.units(), step, {sums, DType::f64, {2}});
+      run.update(step, {sums, DType::f64, {2}});
     }
     Elements state;
     const auto add = [&](const std::string& path, const Unit& unit, Tensor shard) {

@@ -122,7 +122,7 @@ std::string write_large(const std::string& directory) {
   std::vector<StoredPiece> pieces;
   std::vector<float> values(1 << 22);
   for (size_t i = 0; i < values.size(); i++) values[i] = static_cast<float>(i % 1000);
-  for (const Piece& piece : saved_pieces(make_plan(config, 1, 0)))
+  for (const Piece& piece : saved_pieces(make_plan(config, 1, 0), make_update_rule(config)->state_paths()))
     pieces.emplace_back(piece, piece.name.starts_with(parameters_path) ? DType::f32 : DType::bf16,
                         [&values](int64_t begin, int64_t, const auto& use) {
                           use(values.data() + begin % 7);  // any values will do

@@ -99,7 +99,7 @@ TEST(History, KeepsTheLastNormsInTheirOrder) {
     if (s == 4) {  // what is restored is what was there
       const Optimizer::History history = optimizer.history(run.runtime.stream);
       EXPECT_EQ(history.norms, norms);
-      optimizer.initialize(run.runtime.stream, run.units());
+      optimizer.initialize(run.runtime.stream);
       optimizer.restore(run.runtime.stream, history);
     }
   }
@@ -115,9 +115,8 @@ TEST(SkippedStep, IsToldWithItsCause) {
   Config config = small_config();
   StepScalars scalars{.loss = not_a_number, .grad_norm = not_a_number, .decision = Decision::not_finite};
   scalars.bad_unit = 3;
-  EXPECT_EQ(
-      why_skipped(config, scalars),
-      "the loss is nan and the gradient norm nan; the gradient is not finite from block 1 back");
+  EXPECT_EQ(why_skipped(config, scalars),
+            "the loss is nan and the gradient norm nan; the gradient is not finite from block 1 back");
   scalars = {.loss = std::numeric_limits<double>::infinity(), .grad_norm = 2, .decision = Decision::not_finite};
   EXPECT_EQ(why_skipped(config, scalars), "the loss is inf and the gradient norm 2; every unit's gradient is finite");
   config.train.skip_norm_above = 10;

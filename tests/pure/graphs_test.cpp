@@ -1,5 +1,6 @@
 // Which parts of a step's program are graphs, and what the dry world counts of them.
 #include "trainer/parallel/graphs.h"
+#include "trainer/parallel/update.h"
 
 #include <gtest/gtest.h>
 
@@ -40,7 +41,7 @@ TEST(Graphs, AMicrobatchIsOne) {
   for (const ProgramPart& part : parts.parts)
     if (part.graph == none) {
       for (size_t at = part.begin; at < part.end; at++)
-        EXPECT_TRUE(program[at].op == Op::load || program[at].op == Op::keep_loss);
+        EXPECT_TRUE(program[at].op == Op::load || program[at].op == Op::keep_loss || is_of_update(program[at].op));
     }
 }
 
@@ -88,6 +89,7 @@ TEST(Graphs, HoldNothingThatIsNotTheSameEachTime) {
                                       Op::share_sums, Op::sum_tensor, Op::await_sums, Op::sum_tied, Op::receive,
                                       Op::send, Op::offload, Op::fetch, Op::await_transfer, Op::load, Op::keep_loss})
                 ASSERT_NE(i.op, varies);
+              ASSERT_FALSE(is_of_update(i.op));
               ASSERT_FALSE(i.op == Op::zero && i.slot != Instruction::none);
               recomputed += i.op == Op::recompute;
               recomputed -= i.op == Op::backward && i.saved == Instruction::none;

@@ -103,7 +103,7 @@ void update(SmallRun& run, int64_t step) {
         std::fill_n(unit.gradient().data<float>() + strip.local, strip.elements.size(), 0.01f);
   }
   double sums[] = {1, 1};
-  run.trainer.optimizer().update(run.runtime.stream, run.units(), step, {sums, DType::f64, {2}});
+  run.update(step, {sums, DType::f64, {2}});
 }
 
 TEST(Updates, DrawAnewInEachStepAndForEachParameter) {

@@ -61,6 +61,16 @@ const std::vector<Layout>& layouts() {
       {"offload", 1, recompute({What::each}, 1)},
       {"offload_of_groups_sharded", 2, recompute({What::group, 2}, 1)},
       {"offload_far_ahead", 1, recompute({What::each}, 3)},
+      {"optimizer_on_the_host", 1,
+       [](Config& c) {
+         c.model.vocab = 400;  // a table of several parts
+         c.memory.offload_optimizer = 1;
+       }},
+      {"half_the_optimizer_on_the_host", 4,
+       [=](Config& c) {
+         pipeline(2, 3, one_f_one_b, 0)(c);
+         c.memory.offload_optimizer = 0.5;
+       }},
       {"offload_in_a_pipeline", 3,
        [=](Config& c) {
          pipeline(3, 2, one_f_one_b, 0)(c);

@@ -2,6 +2,7 @@
 // tests of the trainer, with and without MPI, run. Its arenas have the sizes of its own rehearsal.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -68,6 +69,13 @@ struct SmallRun {
     std::vector<StepScalars> all;
     for (int64_t s = 0; s < n; s++) all.push_back(step(s));
     return all;
+  }
+  // The update of a step alone, from the gradients that the units have and these sums.
+  void update(int64_t s, Tensor sums) {
+    trainer.optimizer().decide(runtime.stream, s, sums);
+    const Program program = training_program(plan);
+    const auto decision = std::ranges::find(program, Instruction::Op::decide, &Instruction::op);
+    for (auto i = decision + 1; i != program.end(); ++i) trainer.optimizer().obey(runtime.stream, *i);
   }
   double evaluate(int64_t sequences) { return trainer.evaluate(sequences, feed_text(config, 1000)); }
 

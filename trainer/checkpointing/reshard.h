@@ -3,6 +3,7 @@
 // each rank's file holds what that rank needs and nothing else, and there are as many as ranks.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,7 @@ struct ReshardOptions {
 };
 
 // What a rank of this plan saves, in the order of its file: the weights and, under `state_paths`, the optimizer's.
-std::vector<Piece> saved_pieces(const Plan& plan);
+std::vector<Piece> saved_pieces(const Plan& plan, std::span<const char* const> state_paths);
 
 // Writes what a run of that layout would that has loaded the checkpoint and saves it: the same files, byte by byte, and
 // the same manifest but for checkpoint.directory in it. Types stay as they are stored. Tensors of any size are moved in

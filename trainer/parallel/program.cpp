@@ -8,6 +8,7 @@
 #include "trainer/parallel/gathers.h"
 #include "trainer/parallel/gradients.h"
 #include "trainer/parallel/offload.h"
+#include "trainer/parallel/update.h"
 
 namespace megalith {
 
@@ -253,7 +254,9 @@ Program program(const Plan& plan, Lister::Mode mode, const std::vector<Action>& 
 }  // namespace
 
 Program training_program(const Plan& plan) {
-  return program(plan, Lister::Mode::train, plan.schedule, plan.pipeline.microbatches);
+  Program list = program(plan, Lister::Mode::train, plan.schedule, plan.pipeline.microbatches);
+  list_update(plan, list);
+  return list;
 }
 
 Program evaluation_program(const Plan& plan, int64_t microbatches) {
@@ -284,6 +287,10 @@ Needs needs_of(const Plan& plan, std::initializer_list<const Program*> programs)
       raise(needs.saved, i.saved);
       raise(needs.batches, i.batch);
       if (i.op == Op::gather) slot(needs.weights, i);
+      if (i.op == Op::fetch_state) {
+        raise(needs.staging, i.slot);
+        needs.staging_numel = std::max(needs.staging_numel, i.part.size());
+      }
       if ((i.op == Op::zero || i.op == Op::scatter) && i.slot != none) slot(needs.gradients, i);
     }
   return needs;

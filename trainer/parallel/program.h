@@ -9,12 +9,14 @@
 //   batches     tokens and targets of a microbatch; where its documents are kept apart, also where they begin, and
 //               where dropout draws from memory, what it draws by; then layers name a batch as well
 //   weight and gradient slots   of sharding.h
+//   staging     buffers for the optimizer state of units whose state is on the host
 // How many there are of each is read off the list: needs_of().
 //
 // Laws of every list (tests/pure/program_test.cpp runs the lists of all ranks against each other, without tensors):
 // - Weights are gathered before they are used, and layers that share slots are gathered into at most plan.live_units.
 // - A residual is not written while it is on its way or still to be read; what is saved is used once.
 // - Each microbatch counts once in the gradient of each unit, which is scattered and summed when it is complete.
+// - Each element is updated once, from a finished gradient, after the decision, and where its state is.
 // - Messages are received in the order in which they are sent, each in its own direction, and none is left.
 // - All ranks of a shard, data or tensor group make the same calls to it in the same order.
 #pragma once
@@ -60,6 +62,14 @@ struct Instruction {
     count_loss,   // batch: adds its losses to the sum of the step
     backward,     // x, saved (or none: what was recomputed last); gradient y in place
     embed_backward,  // batch; gradient y is used up
+    // The update, from the finished gradients (update.h). Slots are staging buffers for optimizer state.
+    norm,         // unit: this rank's share of the square sum of its gradient
+    sum_norms,    // over all ranks, with the loss
+    decide,       // whether weights are updated, and how far gradients are scaled
+    fetch_state,  // unit, part, slot: master weights and optimizer state, host -> slot
+    await_state,  // slot: its copies, those that come and those that go
+    update,       // unit, part, slot, or none: where its state lies
+    put_state,    // unit, part, slot: back to the host, with the working copy where that is there
   };
   static constexpr int32_t none = -1;  // of the numbers below
 
@@ -72,6 +82,7 @@ struct Instruction {
   int32_t layer = none;  // of the model
   int32_t unit = none, slot = none;
   int32_t x = none, y = none, saved = none, batch = none, host = none;
+  Interval part{};  // elements of the unit's shard
 
   bool operator==(const Instruction&) const = default;
 };
@@ -99,6 +110,7 @@ struct Needs {
   };
   int64_t residuals = 0, host = 0, saved = 0, batches = 0;
   std::vector<Slot> weights, gradients;
+  int64_t staging = 0, staging_numel = 0;  // buffers for optimizer state, and the elements of each
 };
 Needs needs_of(const Plan& plan, std::initializer_list<const Program*> programs);
 

@@ -8,7 +8,7 @@ namespace megalith {
 namespace {
 
 // Two microbatches of an evaluation use all the memory that any number of them does.
-Needs needs(const Plan& plan, const Program& training) {
+Needs needs_with_evaluation(const Plan& plan, const Program& training) {
   const Program evaluation = evaluation_program(plan, 2);
   return needs_of(plan, {&training, &evaluation});
 }
@@ -24,7 +24,7 @@ Stage::Stage(const Plan& plan, Runtime& runtime, bool training)
       model_(plan.model),
       training_(training ? training_program(plan) : Program{}),
       parts_(has_graphs(plan) ? parts_of(training_) : ProgramParts{}),
-      needs_(needs(plan, training_)),
+      needs_(needs_with_evaluation(plan, training_)),
       sharding_(plan, runtime, needs_, training),
       edge_(make_edge(plan, runtime.mesh)),
       graphs_(parts_.graphs) {
@@ -120,6 +120,13 @@ void Stage::obey(const Instruction& i) {
     case Op::count_loss: return accumulate_sum(runtime_.stream, loss_, batch(i).losses, share_of_token());
     case Op::backward: return backward(i);
     case Op::embed_backward: return embed_backward(i);
+    case Op::norm:
+    case Op::sum_norms:
+    case Op::decide:
+    case Op::fetch_state:
+    case Op::await_state:
+    case Op::update:
+    case Op::put_state: return updater_(i);
   }
 }
 

@@ -1,6 +1,6 @@
 // A Stage obeys a program, instruction by instruction: it calls the model's math, exchanges messages with the
-// neighbouring stages and has the sharding move weights and gradients. It owns the memory that the program names, and
-// nothing of the optimizer or of files; it decides nothing.
+// neighbouring stages and has the sharding move weights and gradients. It owns the memory that the program names, but
+// for the optimizer's, whose owner obeys the update's instructions; it decides nothing.
 #pragma once
 
 #include <concepts>
@@ -44,6 +44,9 @@ using Observer = std::function<void(const std::string& name, int64_t first_row, 
 // Is told of each instruction of a program before it is obeyed, and of none (null) when all have been.
 using Follower = std::function<void(const Instruction* i)>;
 
+// Obeys the instructions of the update (update.h).
+using Updater = std::function<void(const Instruction& i)>;
+
 // What changes from batch to batch.
 struct BatchContext {
   Feed feed;
@@ -58,10 +61,12 @@ class Stage {
   Stage(const Plan& plan, Runtime& runtime, bool training);
 
   Sharding& sharding() { return sharding_; }
+  const Needs& needs() const { return needs_; }
 
-  // A training step: forward and backward of every microbatch, in the order of plan.schedule. Gradients are then
-  // finished.
+  // A training step: forward and backward of every microbatch, in the order of plan.schedule, and the update.
   void train(BatchContext batch);
+  // Without one no step can be trained. It must outlive the stage.
+  void update_by(Updater updater) { updater_ = std::move(updater); }
 
   // Forward only, without the gradients.
   void evaluate(BatchContext batch);
@@ -141,6 +146,7 @@ class Stage {
   BatchContext batch_;
   Observer observer_;
   Follower follower_;
+  Updater updater_;
 };
 
 }  // namespace megalith

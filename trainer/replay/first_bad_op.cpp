@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "kernels/base/finite.h"
+#include "trainer/parallel/update.h"
 
 namespace megalith {
 
@@ -35,7 +36,7 @@ Part part_of_pass(const Instruction& i, int64_t layers) {
 }  // namespace
 
 void FirstBadOp::follow(const Instruction* i) {
-  if (i == nullptr) {
+  if (i == nullptr || is_of_update(i->op)) {
     sequence_ = std::numeric_limits<int64_t>::max();
     part_ = 0;
     microbatch_ = -1;

@@ -8,172 +8,147 @@
 
 namespace megalith {
 
-namespace {
-LossScaling loss_scaling(const PrecisionConfig& precision) {
-  if (precision.compute != ComputeType::fp16) return {};
-  if (precision.loss_scale > 0) return {.initial = precision.loss_scale};
-  return {.initial = precision.initial_loss_scale,
-          .dynamic = true,
-          .minimum = precision.minimum_loss_scale,
-          .window = precision.loss_scale_window,
-          .delayed_shift = precision.delayed_shift};
-}
-}  // namespace
-
-Optimizer::Optimizer(const Config& config, const std::vector<Unit>& units, Memory& memory)
-    : config_(config.optimizer),
+Optimizer::Optimizer(const Config& config, const std::vector<Unit>& units, const Needs& needs, Memory& memory)
+    : units_(units),
+      rule_(make_update_rule(config)),
+      config_(config.optimizer),
       stochastic_(config.precision.stochastic_rounding),
       seed_(static_cast<uint64_t>(config.train.seed)),
-      rules_{.max_norm = config.optimizer.gradient_clip,
-             .skip_above = config.train.skip_norm_above,
-             .most_skipped = config.train.max_bad_steps,
-             .loss_scaling = loss_scaling(config.precision)},
+      loss_scaling_(update_rules(config).loss_scaling),
+      most_skipped_(config.train.max_bad_steps),
       decision_(memory[MemoryClass::optimizer].tensor(DType::f64, {UpdateState::numel})) {
   const DType type = stored_in(config.precision.moments);
-  const auto place = [](const Unit& unit) { return unit.plan().optimizer_on_host ? Place::host : Place::device; };
-  for (const char* path : state_paths) {
+  const Unit* on_host = nullptr;
+  for (const Unit& unit : units)
+    if (unit.plan().optimizer_on_host) on_host = &unit;
+  for (const char* path : rule_->state_paths()) {
     State state{path, {}};
     for (const Unit& unit : units)
-      state.by_unit.push_back(memory.at(MemoryClass::optimizer, place(unit)).tensor(type, {unit.plan().shard.size()}));
+      state.by_unit.push_back(
+          memory.at(MemoryClass::optimizer, unit.plan().optimizer_on_host ? Place::host : Place::device)
+              .tensor(type, {unit.plan().shard.size()}));
     state_.push_back(std::move(state));
   }
-  make_desks(units, memory);
-}
-
-// Desks of the size of a layer: what is larger, such as the token table, passes through in pieces.
-void Optimizer::make_desks(const std::vector<Unit>& units, Memory& memory) {
-  int64_t layer = 0, largest = 0;
-  const Unit* any = nullptr;
-  for (const Unit& unit : units) {
-    if (!unit.plan().optimizer_on_host) continue;
-    any = &unit;
-    largest = std::max(largest, unit.plan().shard.size());
-    if (unit.plan().is_layer) layer = unit.plan().shard.size();
-  }
-  const int64_t size = layer > 0 ? layer : largest;
-  for (size_t i = 0; i < units.size(); i++)
-    for (int64_t at = 0; units[i].plan().optimizer_on_host && at < units[i].plan().shard.size(); at += size)
-      pieces_.push_back({i, {at, std::min(at + size, units[i].plan().shard.size())}});
-  if (pieces_.empty()) return;
-  const DType moments = state_[0].by_unit[0].dtype();
-  const auto take = [&](DType type) { return memory[MemoryClass::optimizer].tensor(type, {size}); };
-  for (size_t i = 0; i < std::min<size_t>(2, pieces_.size()); i++) {
-    Operands operands{take(any->master().dtype()), take(moments), take(moments), {}};
-    if (any->has_own_working() && any->working_on_host()) operands.working = take(any->working().dtype());
-    desks_.push_back({std::move(operands)});
+  const auto take = [&](DType dtype) { return memory[MemoryClass::optimizer].tensor(dtype, {needs.staging_numel}); };
+  for (int64_t i = 0; i < needs.staging; i++) {
+    Staging buffer{.master = take(on_host->master().dtype()), .state = {}, .working = {}};
+    for (size_t k = 0; k < state_.size(); k++) buffer.state.push_back(take(type));
+    if (on_host->has_own_working() && on_host->working_on_host()) buffer.working = take(on_host->working().dtype());
+    staging_.push_back(std::move(buffer));
   }
 }
 
-void Optimizer::initialize(Stream& s, const std::vector<Unit>& units) {
+void Optimizer::initialize(Stream& s) {
   for (const State& state : state_)
-    for (size_t i = 0; i < units.size(); i++) {
-      const Tensor& moment = state.by_unit[i];
-      const bool on_host = units[i].plan().optimizer_on_host;
-      const Tensor zeros = on_host ? Tensor(units[i].gradient().raw(), moment.dtype(), moment.shape()) : moment;
+    for (size_t i = 0; i < units_.size(); i++) {
+      const Tensor& values = state.by_unit[i];
+      const bool on_host = units_[i].plan().optimizer_on_host;
+      const Tensor zeros = on_host ? Tensor(units_[i].gradient().raw(), values.dtype(), values.shape()) : values;
       fill(s, zeros, 0);
-      if (on_host) s.to_host(moment, zeros).wait();
+      if (on_host) s.to_host(values, zeros).wait();
     }
   fill(s, decision_, 0);
-  if (const Tensor scale = loss_scale(); !scale.empty()) fill(s, scale, rules_.loss_scaling.initial);
+  if (const Tensor scale = loss_scale(); !scale.empty()) fill(s, scale, loss_scaling_.initial);
 }
 
-Tensor Optimizer::loss_scale() const {
-  return rules_.loss_scaling.initial > 0 ? next_loss_scale_of(decision_) : Tensor{};
+Tensor Optimizer::loss_scale() const { return loss_scaling_.initial > 0 ? next_loss_scale_of(decision_) : Tensor{}; }
+
+void Optimizer::decide(Stream& s, int64_t step, Tensor sums) {
+  learning_rate_ = learning_rate_at(config_, step);
+  rounding_key_ = rounding_key(seed_, step);
+  rule_->decide(s, decision_, sums, learning_rate_);
 }
 
-void Optimizer::update(Stream& s, const std::vector<Unit>& units, int64_t step, Tensor sums) {
-  const Update with{.adamw = {.learning_rate = learning_rate_at(config_, step),
-                              .beta1 = config_.beta1,
-                              .beta2 = config_.beta2,
-                              .epsilon = config_.epsilon,
-                              .weight_decay = 0},
-                    .rounding = {.stochastic = stochastic_, .key = rounding_key(seed_, step)}};
-  decide_update(s, decision_, sums, rules_, with.adamw);
-  if (!pieces_.empty()) fetch(s, units, 0);
-  size_t n = 0;  // the next piece
-  for (size_t i = 0; i < units.size(); i++) {
-    const Unit& unit = units[i];
-    if (!unit.plan().optimizer_on_host) {
-      const Tensor working = unit.has_own_working() ? unit.working() : Tensor{};
-      update(s, unit, {0, unit.plan().shard.size()},
-             {unit.master(), state_[0].by_unit[i], state_[1].by_unit[i], working}, with);
+void Optimizer::obey(Stream& s, const Instruction& i) {
+  const auto slot = static_cast<size_t>(i.slot), u = static_cast<size_t>(i.unit);
+  switch (i.op) {
+    case Instruction::Op::fetch_state: return fetch(s, i);
+    case Instruction::Op::put_state: return put(s, i);
+    case Instruction::Op::await_state:
+      for (Pending& copy : staging_[slot].copies) copy.wait();
+      staging_[slot].copies.clear();
+      return;
+    case Instruction::Op::update: {
+      const Unit& unit = units_[u];
+      const auto part = [&](const Tensor& t) { return t.flat(i.part.begin, i.part.end); };
+      UpdateRule::Elements all;
+      if (i.slot == Instruction::none) {
+        all.master = part(unit.master());
+        for (const State& state : state_) all.state.push_back(part(state.by_unit[u]));
+      } else {
+        Staging buffer = front(staging_[slot], i.part.size());
+        all.master = buffer.master;
+        all.state = std::move(buffer.state);
+      }
+      if (unit.has_own_working() && !unit.working_on_host()) all.working = part(unit.working());
+      all.gradient = part(unit.gradient());
+      return update(s, unit, i.part, all);
     }
-    for (; n < pieces_.size() && pieces_[n].unit == i; n++) {
-      if (n + 1 < pieces_.size()) fetch(s, units, n + 1);
-      update_at_desk(s, unit, n, with);
-      put_away(s, unit, n);
-    }
+    default: FAIL("an optimizer is given an instruction {}", static_cast<int>(i.op));
   }
-  for (Desk& desk : desks_)
-    for (Pending& copy : desk.going) copy.wait();
 }
 
-void Optimizer::update(Stream& s, const Unit& unit, Interval part, const Operands& operands, Update with) const {
+void Optimizer::update(Stream& s, const Unit& unit, Interval part, const UpdateRule::Elements& all) const {
   const UnitPlan& plan = unit.plan();
   const int64_t first = plan.shard.begin + part.begin;
-  const auto update_range = [&](Interval here, bool decayed) {
+  Rounding rounding{.stochastic = stochastic_, .key = rounding_key_};
+  const auto update_range = [&](Interval here, bool decay) {
     const auto at = [&](const Tensor& t) { return t.empty() ? t : t.flat(here.begin - first, here.end - first); };
-    with.adamw.weight_decay = decayed ? config_.weight_decay : 0;
-    adamw_update(s, at(operands.master), at(operands.first), at(operands.second), at(operands.working),
-                 at(unit.gradient().flat(part.begin, part.end)), decision_, with.adamw, with.rounding);
+    UpdateRule::Elements e{.master = at(all.master),
+                           .state = {},
+                           .working = at(all.working),
+                           .gradient = at(all.gradient),
+                           .decay = decay};
+    for (const Tensor& state : all.state) e.state.push_back(at(state));
+    rule_->update(s, e, decision_, learning_rate_, rounding);
   };
   const Interval within{first, plan.shard.begin + part.end};
   if (stochastic_) {  // parameter by parameter, since a draw belongs to a place in one
     for (const PlacedParam& param : plan.params)
       for (const Strip& strip : unit.strips_of(param, within)) {
-        with.rounding.stream = param.spec.id;
-        with.rounding.begin = strip.elements.begin;
-        with.rounding.columns = strip.columns;
+        rounding.stream = param.spec.id;
+        rounding.begin = strip.elements.begin;
+        rounding.columns = strip.columns;
         const int64_t begin = plan.shard.begin + strip.local;
         update_range({begin, begin + strip.elements.size()}, param.spec.decay);
       }
     return;
   }
-  for (bool decayed : {true, false}) {
-    const Interval all = decayed ? Interval{0, plan.decayed} : Interval{plan.decayed, plan.numel};
-    if (const Interval here = intersect(all, within); here.size() > 0) update_range(here, decayed);
+  for (bool decay : {true, false}) {
+    const Interval range = decay ? Interval{0, plan.decayed} : Interval{plan.decayed, plan.numel};
+    if (const Interval here = intersect(range, within); here.size() > 0) update_range(here, decay);
   }
 }
 
-// The piece lies at the front of its desk.
-Optimizer::Operands Optimizer::at_desk(size_t piece) const {
-  const Operands& whole = desks_[piece % desks_.size()].memory;
-  const auto front = [&](const Tensor& t) { return t.empty() ? t : t.flat(0, pieces_[piece].part.size()); };
-  return {front(whole.master), front(whole.first), front(whole.second), front(whole.working)};
+// A part lies at the front of its buffer.
+Optimizer::Staging Optimizer::front(const Staging& buffer, int64_t numel) const {
+  const auto at = [&](const Tensor& t) { return t.empty() ? t : t.flat(0, numel); };
+  Staging part{.master = at(buffer.master), .state = {}, .working = at(buffer.working)};
+  for (const Tensor& state : buffer.state) part.state.push_back(at(state));
+  return part;
 }
 
-void Optimizer::fetch(Stream& s, const std::vector<Unit>& units, size_t piece) {
-  const auto& [unit, part] = pieces_[piece];
-  const Operands to = at_desk(piece);
-  const auto from = [&](const Tensor& t) { return t.flat(part.begin, part.end); };
-  desks_[piece % desks_.size()].coming = {s.to_device(to.master, from(units[unit].master())),
-                                          s.to_device(to.first, from(state_[0].by_unit[unit])),
-                                          s.to_device(to.second, from(state_[1].by_unit[unit]))};
-}
-
-void Optimizer::update_at_desk(Stream& s, const Unit& unit, size_t piece, const Update& with) {
-  Desk& desk = desks_[piece % desks_.size()];
-  // What was put away is waited for here, and not when its memory is fetched into: copies keep their order.
-  for (Pending& copy : desk.going) copy.wait();
-  for (Pending& copy : desk.coming) copy.wait();
-  const Interval part = pieces_[piece].part;
-  Operands operands = at_desk(piece);
-  operands.working =
-      unit.has_own_working() && !unit.working_on_host() ? unit.working().flat(part.begin, part.end) : Tensor{};
-  update(s, unit, part, operands, with);
+void Optimizer::fetch(Stream& s, const Instruction& i) {
+  const auto u = static_cast<size_t>(i.unit);
+  Staging& buffer = staging_[static_cast<size_t>(i.slot)];
+  const Staging to = front(buffer, i.part.size());
+  const auto from = [&](const Tensor& t) { return t.flat(i.part.begin, i.part.end); };
+  buffer.copies.push_back(s.to_device(to.master, from(units_[u].master())));
+  for (size_t k = 0; k < state_.size(); k++)
+    buffer.copies.push_back(s.to_device(to.state[k], from(state_[k].by_unit[u])));
 }
 
 // The working copy is rounded from what the master is now, whether or not it was updated.
-void Optimizer::put_away(Stream& s, const Unit& unit, size_t piece) {
-  const auto& [i, part] = pieces_[piece];
-  const Operands from = at_desk(piece);
-  const auto to = [&, begin = part.begin, end = part.end](const Tensor& t) { return t.flat(begin, end); };
-  const bool working = !from.working.empty();
-  if (working) copy(s, from.working, from.master);
-  desks_[piece % desks_.size()].going = {s.to_host(to(unit.master()), from.master),
-                                         s.to_host(to(state_[0].by_unit[i]), from.first),
-                                         s.to_host(to(state_[1].by_unit[i]), from.second),
-                                         working ? s.to_host(to(unit.working()), from.working) : Pending()};
+void Optimizer::put(Stream& s, const Instruction& i) {
+  const auto u = static_cast<size_t>(i.unit);
+  Staging& buffer = staging_[static_cast<size_t>(i.slot)];
+  const Staging from = front(buffer, i.part.size());
+  const auto to = [&](const Tensor& t) { return t.flat(i.part.begin, i.part.end); };
+  if (!from.working.empty()) copy(s, from.working, from.master);
+  buffer.copies.push_back(s.to_host(to(units_[u].master()), from.master));
+  for (size_t k = 0; k < state_.size(); k++)
+    buffer.copies.push_back(s.to_host(to(state_[k].by_unit[u]), from.state[k]));
+  if (!from.working.empty()) buffer.copies.push_back(s.to_host(to(units_[u].working()), from.working));
 }
 
 Optimizer::History Optimizer::history(Stream& s) const {
@@ -195,9 +170,9 @@ void Optimizer::restore(Stream& s, const History& history) {
   UpdateState state{};
   state.updates = static_cast<double>(history.updates);
   // One more at least is made or skipped, however many this run allows.
-  state.skipped = static_cast<double>(std::min(history.skipped, rules_.most_skipped - 1));
+  state.skipped = static_cast<double>(std::min(history.skipped, most_skipped_ - 1));
   state.num_norms = static_cast<double>(history.norms.size());
-  if (const LossScaling& scaling = rules_.loss_scaling; scaling.dynamic && history.loss_scale > 0) {
+  if (const LossScaling& scaling = loss_scaling_; scaling.dynamic && history.loss_scale > 0) {
     state.next_loss_scale = std::max(history.loss_scale, scaling.minimum);
     state.overflows = static_cast<double>(history.overflows);
     state.good_steps = static_cast<double>(history.good_steps);

@@ -1,30 +1,33 @@
-// The optimizer: AdamW over the shards of all units, and the decision whether a step updates them. Its state is picked
-// up by name, so that checkpoints need not know which optimizer wrote it.
+// The optimizer: a rule (update_rule.h) over the shards of all units, and the decision whether a step updates them. It
+// obeys the instructions of the update (trainer/parallel/update.h). Its state is picked up by name, so that checkpoints
+// need not know which optimizer wrote it.
 #pragma once
 
-#include <array>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "configs/config.h"
-#include "kernels/adamw.h"
-#include "kernels/decide_update.h"
+#include "trainer/parallel/program.h"
 #include "trainer/parallel/unit.h"
+#include "trainer/step/update_rule.h"
 
 namespace megalith {
 
 class Optimizer {
  public:
-  // Moments in the optimizer arena, uninitialised, of each unit where its master is. Those on the host are updated on
-  // the device in pieces, at two desks, so that one is copied while another is updated.
-  Optimizer(const Config& config, const std::vector<Unit>& units, Memory& memory);
+  // State in the optimizer arena, uninitialised, of each unit where its master is, and staging buffers as `needs` has
+  // them. `units` must outlive it.
+  Optimizer(const Config& config, const std::vector<Unit>& units, const Needs& needs, Memory& memory);
 
   // As before the first update. Gradients are used up.
-  void initialize(Stream& s, const std::vector<Unit>& units);
+  void initialize(Stream& s);
 
-  // One update of every unit from its finished gradient, or none of any, as decide_update (decide_update.h) makes of
-  // `sums`, which are those of all ranks. The learning rate is that of `step`, counted from 0.
-  void update(Stream& s, const std::vector<Unit>& units, int64_t step, Tensor sums);
+  // What `step`, counted from 0, does with the gradients, from the sums of all ranks: decide_update.h. Its learning
+  // rate is that of the updates that follow.
+  void decide(Stream& s, int64_t step, Tensor sums);
+  // fetch_state, await_state, update and put_state, of the step that was decided last.
+  void obey(Stream& s, const Instruction& i);
   // (UpdateState::numel) f64, the same on every rank: what was decided.
   Tensor decision() const { return decision_; }
   // What the next step's gradients have to be multiplied by, as in BatchContext.
@@ -44,7 +47,6 @@ class Optimizer {
   History history(Stream& s) const;
   void restore(Stream& s, const History& history);
 
-  static constexpr std::array<const char*, 2> state_paths = {"moments/first", "moments/second"};
   // State tensors by path, one (S) f32 or bf16 for each unit, laid out as the unit's master.
   struct State {
     std::string path;  // "moments/first"
@@ -53,40 +55,31 @@ class Optimizer {
   const std::vector<State>& state() const { return state_; }
 
  private:
-  // What an update of a unit reads and writes beside its gradient.
-  struct Operands {
-    Tensor master, first, second, working;
+  // Master weights and state of a part of a unit that are on the device for its update.
+  struct Staging {
+    Tensor master;
+    std::vector<Tensor> state;
+    Tensor working;  // empty unless the working copy is on the host
+    std::vector<Pending> copies{};
   };
-  // Of a unit on the host, elements of its shard.
-  struct Piece {
-    size_t unit;
-    Interval part;
-  };
-  struct Desk {
-    Operands memory;
-    std::array<Pending, 3> coming{};
-    std::array<Pending, 4> going{};
-  };
-  void make_desks(const std::vector<Unit>& units, Memory& memory);
-  // The parameters of one step.
-  struct Update {
-    AdamW adamw;
-    Rounding rounding;
-  };
-  void update(Stream& s, const Unit& unit, Interval part, const Operands& operands, Update with) const;
-  Operands at_desk(size_t piece) const;
-  void fetch(Stream& s, const std::vector<Unit>& units, size_t piece);
-  void update_at_desk(Stream& s, const Unit& unit, size_t piece, const Update& with);
-  void put_away(Stream& s, const Unit& unit, size_t piece);
+  Staging front(const Staging& buffer, int64_t numel) const;
+  void fetch(Stream& s, const Instruction& i);
+  void put(Stream& s, const Instruction& i);
+  void update(Stream& s, const Unit& unit, Interval part, const UpdateRule::Elements& all) const;
 
+  const std::vector<Unit>& units_;
+  std::unique_ptr<UpdateRule> rule_;
   OptimizerConfig config_;
   bool stochastic_;  // rounding
   uint64_t seed_;
-  UpdateRules rules_;
-  std::vector<State> state_;  // first moments, second moments
+  LossScaling loss_scaling_;
+  int64_t most_skipped_;
+  std::vector<State> state_;  // as the rule names them
   Tensor decision_;
-  std::vector<Piece> pieces_;
-  std::vector<Desk> desks_;  // which pieces take in turn: two, or fewer
+  std::vector<Staging> staging_;
+  // Of the step that was decided last.
+  double learning_rate_ = 0;
+  uint64_t rounding_key_ = 0;
 };
 
 }  // namespace megalith

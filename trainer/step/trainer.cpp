@@ -38,7 +38,7 @@ Trainer::Trainer(const Config& config, const Plan& plan, Runtime& runtime)
       plan_(plan),
       runtime_(runtime),
       stage_(plan, runtime, true),
-      optimizer_(config, stage_.sharding().units(), runtime.memory),
+      optimizer_(config, stage_.sharding().units(), stage_.needs(), runtime.memory),
       saved_(megalith::saved_tensors(plan, stage_.sharding().units(), optimizer_)) {
   if (saves_beside_steps(config.checkpoint)) copy_.emplace(saved_, runtime.memory);
   const std::vector<UnitSpec> model = model_spec(plan.model);
@@ -48,18 +48,19 @@ Trainer::Trainer(const Config& config, const Plan& plan, Runtime& runtime)
   scalars_ = runtime.memory[MemoryClass::gradients].tensor(DType::f64, {2, num_units_ + 1 + num_votes + told});
   mine_ = scalars_.rows(0, 1);
   sums_ = scalars_.rows(1, 2);
+  stage_.update_by([this](const Instruction& i) { obey(i); });
 }
 
 void Trainer::initialize() {
   for (Unit& unit : stage_.sharding().units())
     unit.initialize(runtime_.stream, static_cast<uint64_t>(config_.train.seed));
-  optimizer_.initialize(runtime_.stream, stage_.sharding().units());
+  optimizer_.initialize(runtime_.stream);
   stage_.sharding().weights_changed();
 }
 
 void Trainer::clear() {
   for (Unit& unit : stage_.sharding().units()) unit.clear(runtime_.stream);
-  optimizer_.initialize(runtime_.stream, stage_.sharding().units());
+  optimizer_.initialize(runtime_.stream);
 }
 
 void Trainer::weights_loaded() {
@@ -68,20 +69,51 @@ void Trainer::weights_loaded() {
 }
 
 Stream::Ticket Trainer::step(int64_t step, int64_t first_sequence, Feed feed, const Ballot& ballot, StepScalars* out) {
+  step_ = step;
+  ballot_ = &ballot;
+  fill(runtime_.stream, mine_.flat(0, num_units_), 0);
   stage_.train(
       {.feed = std::move(feed),
        .batch = plan_.batch,
        .dropout = {.p = config_.model.dropout, .seed = static_cast<uint64_t>(config_.train.seed), .step = step},
        .first_row = first_sequence * plan_.pass.T,
        .loss_scale = optimizer_.loss_scale()});
+  stage_.sharding().weights_changed();
+  return read(out);
+}
 
+void Trainer::obey(const Instruction& i) {
+  using Op = Instruction::Op;
+  switch (i.op) {
+    case Op::norm: return add_squares(static_cast<size_t>(i.unit));
+    case Op::sum_norms: return sum_norms();
+    case Op::decide:
+      if (copy_) copy_->wait();  // of what the updates change
+      return optimizer_.decide(runtime_.stream, step_, sums_.flat(0, num_units_ + 1));
+    default: return optimizer_.obey(runtime_.stream, i);
+  }
+}
+
+// Every element of the gradient counts once, whoever else holds it. Those that another rank counts are added times 0,
+// which is 0 or, where one is not finite, NaN: nobody updates when anybody's copy is spoilt.
+void Trainer::add_squares(size_t u) {
   Stream& s = runtime_.stream;
-  share_of_squares(mine_.flat(0, num_units_));
+  const Unit& unit = stage_.sharding().units()[u];
+  const bool counts = runtime_.mesh.coordinate(Axis::data) == 0;
+  const Interval shard = unit.plan().shard, mine = unit.plan().mine;  // which begins with the unit
+  const int64_t counted = counts ? std::clamp(mine.end, shard.begin, shard.end) - shard.begin : 0;
+  const Tensor gradient = unit.gradient(), share = mine_.flat(unit_index_[u], unit_index_[u] + 1);
+  if (counted > 0) accumulate_square_sum(s, share, gradient.flat(0, counted));
+  if (counted < shard.size()) accumulate_sum(s, share, gradient.flat(counted, shard.size()), 0);
+}
+
+void Trainer::sum_norms() {
+  Stream& s = runtime_.stream;
   share_of_loss(mine_.flat(num_units_, num_units_ + 1));
   s.upload("tell", {mine_.flat(num_units_ + 1, mine_.numel())}, [&](std::span<const Tensor> host) {
     double* all = host[0].data<double>();
     std::fill_n(all, host[0].numel(), 0);
-    const Votes votes = ballot ? ballot() : Votes{};
+    const Votes votes = *ballot_ ? (*ballot_)() : Votes{};
     all[0] = votes.stop;
     all[1] = votes.save;
     all[2] = static_cast<double>(votes.phases);
@@ -90,27 +122,6 @@ Stream::Ticket Trainer::step(int64_t step, int64_t first_sequence, Feed feed, co
   });
   copy(s, sums_, mine_);
   runtime_.mesh.channel(Channel::world).all_reduce(s, sums_, Reduce::sum).wait();
-
-  if (copy_) copy_->wait();
-  optimizer_.update(s, stage_.sharding().units(), step, sums_.flat(0, num_units_ + 1));
-  stage_.sharding().weights_changed();
-  return read(out);
-}
-
-// Every element of the gradient counts once, whoever else holds it. Those that another rank counts are added times 0,
-// which is 0 or, where one is not finite, NaN: nobody updates when anybody's copy is spoilt.
-void Trainer::share_of_squares(Tensor shares) {
-  Stream& s = runtime_.stream;
-  fill(s, shares, 0);
-  const bool counts = runtime_.mesh.coordinate(Axis::data) == 0;
-  const std::vector<Unit>& units = stage_.sharding().units();
-  for (size_t u = 0; u < units.size(); u++) {
-    const Interval shard = units[u].plan().shard, mine = units[u].plan().mine;  // which begins with the unit
-    const int64_t counted = counts ? std::clamp(mine.end, shard.begin, shard.end) - shard.begin : 0;
-    const Tensor gradient = units[u].gradient(), share = shares.flat(unit_index_[u], unit_index_[u] + 1);
-    if (counted > 0) accumulate_square_sum(s, share, gradient.flat(0, counted));
-    if (counted < shard.size()) accumulate_sum(s, share, gradient.flat(counted, shard.size()), 0);
-  }
 }
 
 const std::vector<SavedTensor>& Trainer::copy_state() {

@@ -1,7 +1,7 @@
 // The Trainer is the step: batches in, one update of the weights out, or none where a loss or gradient is not fit for
-// one. It drives a Stage through the plan's schedule, sums over the ranks what the optimizer decides by, and lets it
-// update. It never reads device values inside a step: what a step reports is copied to StepScalars, to be read once the
-// stream has passed the copy.
+// one. A Stage obeys the program of the step; of its update the Trainer sums over the ranks what the optimizer decides
+// by, and the optimizer does the rest. It never reads device values inside a step: what a step reports is copied to
+// StepScalars, to be read once the stream has passed the copy.
 #pragma once
 
 #include <functional>
@@ -57,6 +57,7 @@ class Trainer {
   static constexpr int64_t num_votes = 3;
   // `config`, `plan` and `runtime` must outlive it. Weights are undefined until initialize() or a checkpoint.
   Trainer(const Config& config, const Plan& plan, Runtime& runtime);
+  Trainer(const Trainer&) = delete;
 
   // Weights from train.seed, optimizer state as before the first update.
   void initialize();
@@ -88,10 +89,13 @@ class Trainer {
   const Plan& plan() const { return plan_; }
 
  private:
-  // What this rank adds to the sums over all ranks: the square sum of its part of each unit's gradient; its loss, where
+  // Obeys an instruction of the update.
+  void obey(const Instruction& i);
+  // What this rank adds to the sums over all ranks: the square sum of its part of a unit's gradient; its loss, where
   // tensor-parallel ranks all hold the same.
-  void share_of_squares(Tensor shares);
+  void add_squares(size_t unit);
   void share_of_loss(Tensor share);
+  void sum_norms();
   // Copies the step's scalars to `out` when the stream receives what is returned.
   Stream::Ticket read(StepScalars* out);
 
@@ -109,6 +113,9 @@ class Trainer {
   // host reads both at once.
   Tensor scalars_, mine_, sums_;
   std::function<Told()> tell_;
+  // Of the step that is under way.
+  int64_t step_ = 0;
+  const Ballot* ballot_ = nullptr;
 };
 
 }  // namespace megalith
