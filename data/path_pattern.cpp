@@ -1,5 +1,6 @@
 #include "data/path_pattern.h"
 
+#include <fmt/ranges.h>
 #include <glob.h>
 
 #include <algorithm>
@@ -40,16 +41,19 @@ size_t any_folders_in(const std::string& pattern) {
   return std::string::npos;
 }
 
-// A folder and those below it, without hidden and linked ones.
-std::vector<std::string> folders_from(const std::string& top) {
+// A folder and those below it, without hidden and linked ones; the latter are added to `linked`.
+std::vector<std::string> folders_from(const std::string& top, std::set<std::string>& linked) {
   std::vector<std::string> folders{top};
   std::error_code error;
   fs::recursive_directory_iterator entry(top, error);
   for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
     if (entry->path().filename().string().starts_with(".")) {
       entry.disable_recursion_pending();
-    } else if (std::error_code unknown; entry->is_directory(unknown) && !entry->is_symlink(unknown)) {
-      folders.push_back(entry->path().string());
+    } else if (std::error_code unknown; entry->is_directory(unknown)) {
+      if (entry->is_symlink(unknown))
+        linked.insert(entry->path().lexically_normal().string());
+      else
+        folders.push_back(entry->path().string());
     }
   }
   CHECK(!error, "cannot look through the folder {}: {}; check the rights to it", top, error.message());
@@ -57,18 +61,19 @@ std::vector<std::string> folders_from(const std::string& top) {
 }
 
 // Files, of a pattern of which a part matches any folders.
-void add_files_below(const std::string& pattern, size_t any, std::set<std::string>& files) {
+void add_files_below(const std::string& pattern, size_t any, std::set<std::string>& files,
+                     std::set<std::string>& linked) {
   const std::string above = pattern.substr(0, any);
   const size_t rest_at = pattern.find_first_not_of('/', any + 2);
   const std::string rest = rest_at == std::string::npos ? "*" : pattern.substr(rest_at);
   for (const std::string& top : above.empty() ? std::vector<std::string>{"."} : matches(above)) {
     std::error_code absent;
     if (!fs::is_directory(top, absent)) continue;
-    for (const std::string& folder : folders_from(top)) {
+    for (const std::string& folder : folders_from(top, linked)) {
       const std::string begin = above.empty() && folder == "." ? "" : as_pattern(folder) + "/";
       const std::string below = (begin.starts_with("./") && above.empty() ? begin.substr(2) : begin) + rest;
       if (const size_t next = any_folders_in(below); next != std::string::npos) {
-        add_files_below(below, next, files);
+        add_files_below(below, next, files, linked);
         continue;
       }
       for (const std::string& path : matches(below))
@@ -85,11 +90,18 @@ std::string as_pattern(const std::string& path) {
   return out;
 }
 
-std::vector<std::string> paths_matching(const std::string& pattern) {
+std::string to_text(const LeftOut& left_out) {
+  std::vector<std::string> parts;
+  for (const auto& [why, count] : left_out) parts.push_back(fmt::format("{} {}", count, why));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::vector<std::string> paths_matching(const std::string& pattern, LeftOut* left_out) {
   std::vector<std::string> paths;
   if (const size_t any = any_folders_in(pattern); any != std::string::npos) {
-    std::set<std::string> files;
-    add_files_below(pattern, any, files);
+    std::set<std::string> files, linked;
+    add_files_below(pattern, any, files, linked);
+    if (left_out && !linked.empty()) (*left_out)["linked folders"] += std::ssize(linked);
     paths.assign(files.begin(), files.end());
   } else {
     paths = matches(pattern);

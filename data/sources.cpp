@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <numeric>
 
-#include "data/path_pattern.h"
 #include "kernels/base/files.h"
 
 namespace megalith {
@@ -86,6 +85,21 @@ std::vector<std::string> files_there(const std::string& name) {
   return shards_of(name);
 }
 }  // namespace
+
+LeftOut left_out_of(const std::string& name) {
+  LeftOut left_out;
+  if (name.empty() || is_file(name) || !is_pattern(name)) return left_out;
+  for (const std::string& path : paths_matching(name, &left_out)) {
+    std::error_code absent;
+    if (fs::is_directory(path, absent))
+      left_out["folders"]++;
+    else if (!is_file(path))
+      left_out["links to nothing"]++;
+    else if (path.ends_with(".idx") && !is_file(fs::path(path).replace_extension(".bin").string()))
+      left_out["indexes without tokens"]++;
+  }
+  return left_out;
+}
 
 std::vector<std::string> matches_of(const std::string& name) { return files_there(part_meant("data.train", name)); }
 

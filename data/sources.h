@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "data/path_pattern.h"
+
 namespace megalith {
 
 struct DataSource {
@@ -24,6 +26,9 @@ std::vector<DataSource> parse_sources(const std::string& key, const std::string&
 // The files of a source of data.train, those that are there; none where nothing matches. files_of refuses that, shards
 // of which one is missing, and a prefix of both kinds.
 std::vector<std::string> matches_of(const std::string& name);
+
+// What a pattern matches, or does not enter, beside its files, by kind.
+LeftOut left_out_of(const std::string& name);
 std::vector<std::string> files_of(const std::string& key, const std::string& name);
 
 }  // namespace megalith

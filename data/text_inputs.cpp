@@ -1,6 +1,5 @@
 #include "data/text_inputs.h"
 
-#include <fmt/ranges.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -89,12 +88,6 @@ std::string_view compression_in_name(std::string_view path) {
   return found == endings.end() ? "" : *found;
 }
 
-std::string to_text(const LeftOut& left_out) {
-  std::vector<std::string> parts;
-  for (const auto& [why, count] : left_out) parts.push_back(fmt::format("{} {}", count, why));
-  return fmt::format("{}", fmt::join(parts, ", "));
-}
-
 std::vector<TextInput> find_texts(const std::vector<std::string>& names, bool pipes_are_json, LeftOut* left_out) {
   LeftOut ignored;
   std::vector<TextInput> inputs;
@@ -125,7 +118,7 @@ std::vector<TextInput> find_texts(const std::vector<std::string>& names, bool pi
       take_all(name);
       continue;
     }
-    const std::vector<std::string> paths = paths_matching(name);
+    const std::vector<std::string> paths = paths_matching(name, left_out);
     CHECK(!paths.empty(), "no file matches {}; check the pattern", name);
     for (const std::string& path : paths) take_all(path);
   }

@@ -2,10 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "data/path_pattern.h"
 
 namespace megalith {
 
@@ -20,16 +21,13 @@ struct TextInput {
   std::string name() const { return path == "-" ? "the standard input" : path; }  // for messages
 };
 
-using LeftOut = std::map<std::string, int64_t>;  // "linked folders", and how many
-std::string to_text(const LeftOut& left_out);    // "3 empty files, 1 linked folders"
-
 // The name says what a file holds: NAME.jsonl, NAME.ndjson and NAME.json are JSON lines, any other is a text; .gz, .zst
 // or .xz may follow. Pipes, and "-", are JSON lines if `pipes_are_json`.
 //
 // A folder stands for the .txt, .jsonl, .ndjson and .json files in it and in the folders below, compressed or not, in
 // the order of their paths' bytes, without those that are empty or hidden (.NAME); a pattern (*, ?, [) that is no
-// file's name for what it matches, in the same order. What a folder holds beside its texts is counted in `left_out`, by
-// its kind.
+// file's name for what it matches, in the same order. What a folder holds beside its texts, and linked folders that a
+// pattern with ** does not enter, are counted in `left_out`, by their kind.
 //
 // Errors: what is not there, a pattern or a folder without texts, an empty file, a text that is named twice.
 std::vector<TextInput> find_texts(const std::vector<std::string>& names, bool pipes_are_json,

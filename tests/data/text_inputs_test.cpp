@@ -99,6 +99,9 @@ TEST(TextInputs, WhatAFolderHoldsBesideItsTextsIsCounted) {
   EXPECT_EQ(
       to_text(left_out),
       "1 empty files, 2 files with other endings, 2 hidden, 1 linked folders, 1 links to nothing, 1 pipes and devices");
+  LeftOut below;
+  EXPECT_EQ(find_texts({scratch.path("c/**/*.jsonl")}, false, &below).size(), 1u);
+  EXPECT_EQ(to_text(below), "1 linked folders") << "which the pattern may have meant";
   scratch.write("none/a.md", "x");
   EXPECT_ERROR(find_texts({scratch.path("none")}, false), "holds no text", "but 1 files with other endings");
 }

@@ -89,6 +89,26 @@ TEST_F(TextDataTest, ATextThatIsTooShortNamesTheKeysThatHelp) {
       << validation;
 }
 
+TEST_F(TextDataTest, WhatAPatternLeavesOutIsCounted) {
+  fs::create_directories(folder_ / "many/folder");
+  const std::string tokens(100, '\1');
+  for (const char* name : {"many/a.bin", "many/b.bin", "many/gone.idx", "many/folder/c.bin"}) write(name, tokens);
+  fs::create_symlink(folder_ / "nowhere", folder_ / "many/d.bin");
+  const Config config = of_vocabulary(300);
+  const auto described = [&](const std::string& name) {
+    return describe_data("data.train", open_data("data.train", path(name), config, false, 0, 1), 1).at(0);
+  };
+  const std::string line = described("many/*");
+  EXPECT_NE(line.find(", 2 files, "), std::string::npos) << line;
+  EXPECT_NE(line.find("; the pattern leaves out 1 folders, 1 indexes without tokens, 1 links to nothing"),
+            std::string::npos)
+      << line;
+  fs::create_directory_symlink(folder_ / "many/folder", folder_ / "many/linked");
+  EXPECT_NE(described("many/**/[abc].bin").find("leaves out 1 linked folders"), std::string::npos);
+  for (const char* all : {"many/[ab].bin", "many/a.bin"})
+    EXPECT_EQ(described(all).find("the pattern leaves out"), std::string::npos) << all;
+}
+
 // Of the tokenizer, of a key, or not known; without documents that are kept apart nobody asks.
 TEST_F(TextDataTest, WhichTokenEndsADocument) {
   prepared("train:300");

@@ -241,6 +241,8 @@ std::vector<std::string> describe_data(const std::string& key, const Loader& dat
                     counted(s.size(), "token"), epochs));
     if (const int64_t rest = data.left_out(i); rest > 0)
       lines.back() += fmt::format("; an epoch leaves out {} at the end, which {} no sequence of {}",
+    if (const LeftOut beside = left_out_of(s.path()); !beside.empty())
+      lines.back() += fmt::format("; the pattern leaves out {}", to_text(beside));
                                   counted(rest, "token"), rest == 1 ? "fills" : "fill", data.sequence_length());
   }
   return lines;

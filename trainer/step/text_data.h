@@ -49,7 +49,7 @@ Loader open_data(const std::string& key, const std::string& sources, const Confi
 Windows open_windows(const std::string& key, const std::string& sources, const Config& config, int rank, int ranks);
 
 // A line for each source: its format, files, documents and tokens, how many epochs the first `samples` samples of the
-// run are, and how many tokens an epoch leaves out.
+// run are, what a pattern leaves out, and how many tokens an epoch does.
 std::vector<std::string> describe_data(const std::string& key, const Loader& data, int64_t samples);
 
 // Feeds sequences of `loader`, counted from `first`; `vocab` is checked again for every batch.
