@@ -58,6 +58,7 @@ struct DataConfig {
   int64_t seed = 1;
   bool isolate_documents = false;
   int64_t end_of_text = -1;  // a token; -1: the tokenizer's, set by the trainer where documents are kept apart
+  bool allow_overlap = false;
   bool operator==(const DataConfig&) const = default;
 };
 

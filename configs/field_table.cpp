@@ -31,6 +31,8 @@ Table<Config> build_table() {
             "Attention stops at the ends of documents, and positions count from their beginnings");
   data.number("end_of_text", &DataConfig::end_of_text, "token", between(-1, 2147483646),
               "The last token of a document, for isolate_documents; -1: the tokenizer's");
+  data.word("allow_overlap", &DataConfig::allow_overlap,
+            "Train although data.train has files of data.validation, as to see whether a model can overfit");
 
   Rows batch(table, "batch", &Config::batch);
   batch.number("sequence_length", &BatchConfig::sequence_length, "tokens", between(0, 1 << 24),

@@ -301,20 +301,26 @@ TEST(BadSteps, a_run_that_diverges_keeps_its_checkpoints) {
                               scratch.folder());
   EXPECT_EQ(diverged.status, 1) << diverged.text();
   EXPECT_EQ(count(diverged.err, "megalith: "), 1u) << diverged.text();
-  for (const char* words :
-       {"step 4 was skipped, and train.max_bad_steps = 1", "goes on from run/checkpoints/step-00000001, which 2 sane steps followed",
-        "are now run/checkpoints/step-00000003.suspect-1 and the like"})
+  for (const char* words : {"step 4 was skipped, and train.max_bad_steps = 1",
+                            "goes on from run/checkpoints/step-00000001, which 2 sane steps followed",
+                            "are now run/checkpoints/step-00000003.suspect-1 and the like"})
     EXPECT_NE(diverged.err.find(words), std::string::npos) << words << diverged.text();
-  EXPECT_EQ(folders_in(scratch / "run/checkpoints"),
-            (std::vector<std::string>{step_name(1), suspect(2), suspect(3)}));
+  EXPECT_EQ(folders_in(scratch / "run/checkpoints"), (std::vector<std::string>{step_name(1), suspect(2), suspect(3)}));
 }
 
 // The advice, followed to the letter: the same command with what it says goes on from a checkpoint of sane weights.
 TEST(BadSteps, the_advice_works) {
   const Scratch scratch;
   write_odd(scratch);
-  const Args common{"config.toml",           "run.output=run",       "optimizer.decay=constant", "checkpoint.every=4",
-                    "checkpoint.keep=2",     "checkpoint.settle=6",  "data.validation=tokens.bin", "train.evaluate_batches=1"};
+  const Args common{"config.toml",
+                    "run.output=run",
+                    "optimizer.decay=constant",
+                    "checkpoint.every=4",
+                    "checkpoint.keep=2",
+                    "checkpoint.settle=6",
+                    "data.validation=tokens.bin",
+                    "data.allow_overlap=true",
+                    "train.evaluate_batches=1"};
   const auto train_with = [&](const Args& more) {
     Args args{"train"};
     for (const Args* all : {&common, &more}) args.insert(args.end(), all->begin(), all->end());
@@ -323,7 +329,9 @@ TEST(BadSteps, the_advice_works) {
   // The value of what the message tells after these words.
   const auto told = [](const std::string& text, const std::string& words) {
     const size_t at = text.find(words);
-    return at == std::string::npos ? "" : text.substr(at + words.size(), text.find_first_of(" ,;.)", at + words.size()) - at - words.size());
+    return at == std::string::npos
+               ? ""
+               : text.substr(at + words.size(), text.find_first_of(" ,;.)", at + words.size()) - at - words.size());
   };
   const auto follow = [&](const Result& ended, const std::string& steps, int64_t from) {
     EXPECT_EQ(ended.status, 1) << ended.text();
@@ -354,8 +362,8 @@ TEST(BadSteps, a_validation_that_is_not_finite_is_no_end) {
   const Scratch scratch;
   write_odd(scratch);
   // The third time that the row is shown is in the evaluation after step 2.
-  const Args common{"data.validation=tokens.bin", "train.evaluate_every=2", "train.evaluate_batches=1",
-                    "spoil=3-3:172:embedding"};
+  const Args common{"data.validation=tokens.bin", "data.allow_overlap=true", "train.evaluate_every=2",
+                    "train.evaluate_batches=1", "spoil=3-3:172:embedding"};
   const auto with = [&](Args more) {
     more.insert(more.end(), common.begin(), common.end());
     return more;

@@ -119,8 +119,11 @@ TEST_F(DailyUse, AnotherInitFromIsSaid) {
 TEST_F(DailyUse, WhatIsHeldOutIsNotTrainedOn) {
   expect_refusal({"train", "c.toml", "run.output=new", "data.train=run/data/*.bin"},
                  {"data.train contains run/data/validation.bin, a file of data.validation = run/data"});
-  const std::string out = told({"train", "c.toml", "run.output=same", "data.validation=run/data/train.bin"});
-  EXPECT_EQ(count(out, "warning: data.validation is data.train"), 1u) << out;
+  const std::string same = "data.validation=run/data/train.bin";
+  expect_refusal({"train", "c.toml", "run.output=new", same},
+                 {"a file of data.validation", "data.allow_overlap = true"});
+  const std::string out = told({"train", "c.toml", "run.output=same", same, "data.allow_overlap=true"});
+  EXPECT_EQ(count(out, "warning: data.train has files of data.validation"), 1u) << out;
   EXPECT_EQ(count(out, "an epoch leaves out "), 1u) << out;
 }
 

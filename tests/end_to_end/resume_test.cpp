@@ -156,8 +156,8 @@ TEST(Resume, a_finished_run_is_left_as_it_is) {
   SKIP_WITHOUT_REFERENCE();
   const Scratch scratch;
   prepare_shuffled(scratch);
-  const Args overrides{"data.validation=" + reference("tiny") + "/tokens.bin", "train.evaluate_every=4",
-                       "checkpoint.every=3"};
+  const Args overrides{"data.validation=" + reference("tiny") + "/tokens.bin", "data.allow_overlap=true",
+                       "train.evaluate_every=4", "checkpoint.every=3"};
   train(scratch.folder(), 2, overrides);
   auto before = snapshot(scratch / "run");
   train(scratch.folder(), 2, overrides);
@@ -173,7 +173,8 @@ TEST(Resume, evaluations_are_the_same_as_well) {
   SKIP_WITHOUT_REFERENCE();
   const Scratch scratch;
   prepare_shuffled(scratch);
-  const Args overrides{"data.validation=" + reference("tiny") + "/tokens.bin", "train.evaluate_every=2"};
+  const Args overrides{"data.validation=" + reference("tiny") + "/tokens.bin", "data.allow_overlap=true",
+                       "train.evaluate_every=2"};
   train(scratch.folder(), 2, with({"run.output=whole"}, overrides));
   for (const char* k : {"2", "6", "11"})
     train(scratch.folder(), 2, with({"run.output=pieces", fmt::format("train.steps={}", k)}, overrides));

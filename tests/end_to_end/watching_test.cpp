@@ -95,8 +95,9 @@ TEST(Watching, tensorboard_shows_each_step_once) {
   const Scratch scratch;
   write_reference_config(scratch / "config.toml", reference("tiny"), "");
   const std::string data = "data.validation=" + reference("tiny") + "/tokens.bin";
-  const Args told{"run.tensorboard=true", "checkpoint.every=4", "train.evaluate_every=3", "optimizer.decay_steps=9",
-                  data};
+  const Args told{
+      "run.tensorboard=true",   "checkpoint.every=4", "train.evaluate_every=3", "optimizer.decay_steps=9", data,
+      "data.allow_overlap=true"};
   const auto with_steps = [&](const std::string& steps) {
     Args args = told;
     args.push_back("train.steps=" + steps);

@@ -9,6 +9,7 @@
 #include "data/indexed_dataset_writer.h"
 #include "data/prepare.h"
 #include "tests/message_of.h"
+#include "trainer/step/held_out_overlap.h"
 
 namespace megalith {
 namespace {
@@ -107,6 +108,35 @@ TEST_F(TextDataTest, WhatAPatternLeavesOutIsCounted) {
   EXPECT_NE(described("many/**/[abc].bin").find("leaves out 1 linked folders"), std::string::npos);
   for (const char* all : {"many/[ab].bin", "many/a.bin"})
     EXPECT_EQ(described(all).find("the pattern leaves out"), std::string::npos) << all;
+}
+
+// The same file by another name, a link, or a copy: what is held out is held out by its content.
+TEST_F(TextDataTest, WhatIsHeldOutIsNotTrainedOnUnderAnotherName) {
+  std::string tokens, others;
+  for (int i = 0; i < 100; i++) tokens += fmt::format("{:c}{:c}", char(1 + i % 7), '\0');
+  others = tokens;
+  others[others.size() - 2] = '\11';
+  const std::string held_out = write("held.bin", tokens);
+  write("copy.bin", tokens);
+  write("other.bin", others);
+  write("longer.bin", tokens + others);
+  fs::create_hard_link(held_out, path("hard.bin"));
+  fs::create_symlink(held_out, path("soft.bin"));
+  Config config = of_vocabulary(300);
+  config.data.validation = held_out;
+  const auto overlaps = [&](const std::string& train) {
+    const Loader data = open_data("data.train", train, config, false, 0, 1);
+    return trains_on_held_out(config, data, *open_held_out(config, nullptr, 0, 1));
+  };
+  for (const char* name : {"held.bin", "hard.bin", "soft.bin", "copy.bin"}) {
+    expect_refusal([&] { overlaps(path(name)); },
+                   {path(name), "of data.validation = " + held_out, "data.allow_overlap = true"});
+    expect_refusal([&] { overlaps(path("other.bin") + " 1\n" + path(name) + " 2\n"); }, {path(name)});
+  }
+  for (const char* name : {"other.bin", "longer.bin"}) EXPECT_FALSE(overlaps(path(name))) << name;
+  config.data.allow_overlap = true;
+  for (const char* name : {"held.bin", "copy.bin"}) EXPECT_TRUE(overlaps(path(name))) << name;
+  EXPECT_FALSE(overlaps(path("other.bin")));
 }
 
 // Of the tokenizer, of a key, or not known; without documents that are kept apart nobody asks.

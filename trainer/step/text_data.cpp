@@ -287,27 +287,6 @@ DocumentCount count_documents(const std::vector<TokenStream>& streams, int64_t e
   return found;
 }
 
-bool trains_on_held_out(const Config& config, const Loader& train, const HeldOut& held) {
-  std::string shared;
-  size_t files = 0, held_files = 0, both = 0;
-  for (const TokenStream& stream : held.loader.streams()) held_files += stream.files().size();
-  for (const TokenStream& stream : train.streams())
-    for (const std::string& file : stream.files()) {
-      files++;
-      for (const TokenStream& other : held.loader.streams())
-        for (const std::string& held_out : other.files())
-          if (std::error_code gone; std::filesystem::equivalent(file, held_out, gone)) {
-            shared = file;
-            both++;
-          }
-    }
-  CHECK(both == 0 || (both == files && files == held_files),
-        "data.train contains {}, a file of data.validation = {}, and what is held out would be trained on; name the "
-        "files for training alone, or the folder that `megalith prepare` wrote, which means them",
-        shared, config.data.validation);
-  return both > 0;
-}
-
 std::optional<HeldOut> open_held_out(const Config& config, const Tokenizer* tokenizer, int rank, int ranks,
                                      const CheckedTokens& checked) {
   if (config.data.validation.empty()) return std::nullopt;

@@ -73,10 +73,6 @@ DocumentCount count_documents(const std::vector<TokenStream>& streams, int64_t e
 // Says how much of data.validation is evaluated, and how much is not.
 std::string describe_held_out(const HeldOut& held);
 
-// Error where data.train has files of data.validation among others: what is held out would be learnt. True where both
-// are the same files, which nobody names by mistake.
-bool trains_on_held_out(const Config& config, const Loader& train, const HeldOut& held);
-
 // Nothing when data.validation is empty.
 std::optional<HeldOut> open_held_out(const Config& config, const Tokenizer* tokenizer, int rank, int ranks,
                                      const CheckedTokens& checked = {});

@@ -32,7 +32,8 @@ void introduce_data(const Config& config, const Loader& data, const HeldOut* hel
   }
   if (trained_on_held_out)
     log_warning(
-        "data.validation is data.train: validation losses are of what was trained on, and say nothing of other text");
+        "data.train has files of data.validation, as data.allow_overlap permits: validation losses are of what was "
+        "trained on, and say nothing of other text");
 }
 
 void introduce(const Config& config, const Session& session, const Workplace& work, int threads) {

@@ -18,6 +18,7 @@
 #include "trainer/job/memory_check.h"
 #include "trainer/job/version.h"
 #include "trainer/session/machine.h"
+#include "trainer/step/held_out_overlap.h"
 #include "trainer/step/learning_rate.h"
 #include "trainer/train/bad_step_file.h"
 #include "trainer/train/introduction.h"
@@ -62,7 +63,7 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
     data_ = open_data("data.train", config_.data.train, config_, config_.data.shuffle, session.rank(), session.size(),
                       checked);
     held_out_ = open_held_out(config_, tokenizer.get(), session.rank(), session.size(), checked);
-    trained_on_held_out_ = held_out_ && trains_on_held_out(config_, *data_, *held_out_);
+    if (held_out_ && session.rank() == 0) trained_on_held_out_ = trains_on_held_out(config_, *data_, *held_out_);
     const DeviceChoice& device = work_->device;
     check_memory({{device.world, work_->rehearsal.memory}}, session.ranks_on_this_node(), device.ranks);
     if (session.rank() != 0) return;

@@ -1,0 +1,55 @@
+#include "trainer/step/held_out_overlap.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include "kernels/base/files.h"
+
+namespace megalith {
+
+namespace {
+
+bool same_bytes(const std::string& a, const std::string& b) {
+  constexpr int64_t part = int64_t{1} << 20;
+  const File first(a, File::Use::read), second(b, File::Use::read);
+  const int64_t bytes = first.size();
+  if (second.size() != bytes) return false;
+  std::vector<char> ours(static_cast<size_t>(std::min(part, bytes))), theirs(ours.size());
+  for (int64_t at = 0; at < bytes; at += part) {
+    const int64_t count = std::min(part, bytes - at);
+    first.read(at, ours.data(), count);
+    second.read(at, theirs.data(), count);
+    if (std::memcmp(ours.data(), theirs.data(), static_cast<size_t>(count)) != 0) return false;
+  }
+  return true;
+}
+
+enum class Same : uint8_t { no, file, bytes };
+
+Same compare(const std::string& file, const std::string& held_out) {
+  std::error_code gone;
+  if (std::filesystem::equivalent(file, held_out, gone)) return Same::file;
+  return same_bytes(file, held_out) ? Same::bytes : Same::no;
+}
+
+}  // namespace
+
+bool trains_on_held_out(const Config& config, const Loader& train, const HeldOut& held) {
+  for (const TokenStream& stream : train.streams())
+    for (const std::string& file : stream.files())
+      for (const TokenStream& other : held.loader.streams())
+        for (const std::string& held_out : other.files()) {
+          const Same same = compare(file, held_out);
+          if (same == Same::no) continue;
+          CHECK(config.data.allow_overlap,
+                "data.train contains {}, {} of data.validation = {}, and what is held out would be trained on; name "
+                "the files for training alone, or the folder that `megalith prepare` wrote, which means them. To "
+                "overfit on purpose, set data.allow_overlap = true",
+                file, same == Same::file ? "a file" : "with the same bytes as " + held_out, config.data.validation);
+          return true;
+        }
+  return false;
+}
+
+}  // namespace megalith
