@@ -11,6 +11,7 @@
 #include "data/bpe_vocabulary.h"
 #include "data/common_tokens.h"
 #include "data/documents.h"
+#include "data/largest_ids.h"
 #include "data/ordered_parallel.h"
 #include "data/prepare_folder.h"
 #include "data/prepare_journal.h"
@@ -382,7 +383,9 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
   report.special_texts = special_texts_in(counts, *tokenizer, report.train.documents);
   // What comes from pipes cannot be known again.
   if (corpus.disk_bytes() > 0) {
-    folder.note(PrepareFolder::prepared, to_json(Prepared{std::move(made), {names, report}}));
+    nlohmann::json all = to_json(Prepared{std::move(made), {names, report}});
+    all[largest_ids_key] = largest_ids_in(folder.path(""), names, counts);
+    folder.note(PrepareFolder::prepared, all);
     names.emplace_back(PrepareFolder::prepared);
   }
   folder.note(PrepareFolder::publishing, to_json(PrepareMade{names, report}));

@@ -4,7 +4,7 @@
 //   made_of.json    what is prepared and how; a prepare of anything else does not go on with it
 //   position.json   how far the token files there are complete on the disk; replaced now and then
 //   publish.json    the names that go to OUT, once all of them are whole; then only moving is left
-//   prepared.json   what was prepared and how, which goes to OUT with the rest
+//   prepared.json   what was prepared and how, and the largest ids of its files, which goes to OUT with the rest
 //
 // The folder is locked while a prepare works in it. Nothing in OUT is overwritten. After an error, and unless a restart
 // can use what was made, OUT is left as it was found.

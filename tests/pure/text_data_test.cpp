@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "data/indexed_dataset_writer.h"
+#include "data/largest_ids.h"
 #include "data/prepare.h"
 #include "tests/message_of.h"
 #include "trainer/step/held_out_overlap.h"
@@ -161,6 +162,33 @@ TEST_F(TextDataTest, WhichTokenEndsADocument) {
   refused(300, {"data.end_of_text = 300", "vocabulary of 300"});
   config.data.isolate_documents = false;
   EXPECT_NO_THROW(open_data("data.train", config.data.train, config, false, 0, 1));
+}
+
+// A start believes what prepare has noted of a file, and reads it where that is another since.
+TEST_F(TextDataTest, LargestIdsAreThoseThatPrepareNoted) {
+  prepared("bytes");
+  const std::string train = path("data/train.bin"), held_out = path("data/validation.bin");
+  for (const std::string& file : {train, held_out}) {
+    const TokenStream stream = TokenStream::open(file);
+    EXPECT_EQ(noted_largest_id(file), stream.max_token(0, stream.size())) << file;
+  }
+  EXPECT_FALSE(noted_largest_id(path("text")));
+  const Config config = of_vocabulary(257);
+  const auto open_train = [&] { open_data("data.train", train, config, false, 0, 1); };
+  const auto time = fs::last_write_time(train);
+  std::fstream(train, std::ios::in | std::ios::out | std::ios::binary) << "\xff\x7f";
+  fs::last_write_time(train, time);
+  EXPECT_NO_THROW(open_train()) << "it is not read";
+  fs::last_write_time(train, time + std::chrono::seconds(1));
+  EXPECT_FALSE(noted_largest_id(train));
+  expect_refusal(open_train, {"holds token 32767"});
+  fs::resize_file(train, fs::file_size(train) - 2);
+  fs::last_write_time(train, time);
+  EXPECT_FALSE(noted_largest_id(train)) << "another size";
+  for (const char* note : {"{}", "[", "{\"largest_ids\": {\"validation.bin\": 3}}"}) {
+    std::ofstream(path("data/prepared.json")) << note;
+    EXPECT_FALSE(noted_largest_id(held_out)) << note;
+  }
 }
 
 TEST_F(TextDataTest, AMalformedTokenizerIsRefusedWhateverIsThere) {

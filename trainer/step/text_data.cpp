@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "data/largest_ids.h"
 #include "data/sources.h"
 #include "data/token_stream.h"
 #include "data/tokenizer_spec.h"
@@ -117,11 +118,12 @@ void check_end_of_text(const Config& config) {
         data.end_of_text, config.model.vocab);
 }
 
-// Whether prepare has made these tokens with a tokenizer that knows no id beyond the vocabulary.
-bool prepared_below(const TokenStream& stream, const std::string& key, const std::string& name, int64_t vocab) {
-  if (stream.documents() == unknown_documents) return false;
-  const std::vector<TokenizerBeside> beside = tokenizers_beside(key, name);
-  return !beside.empty() && beside.front().tokenizer->vocab_size() <= vocab;
+// Whether prepare has noted that all ids of these files are in the vocabulary.
+bool prepared_below(const TokenStream& stream, int64_t vocab) {
+  return std::ranges::all_of(stream.files(), [&](const std::string& file) {
+    const std::optional<int32_t> largest = noted_largest_id(file);
+    return largest && *largest < vocab;
+  });
 }
 
 TokenStream open_source(const std::string& key, const std::string& name, int64_t vocab, int rank, int ranks,
@@ -134,7 +136,7 @@ TokenStream open_source(const std::string& key, const std::string& name, int64_t
         key, name, vocab, most);
   const Interval share = part_of({0, stream.size()}, rank, ranks);
   if (stream.max_possible_token() >= vocab && share.size() > 0 && !checked.below(stream.files(), vocab) &&
-      !prepared_below(stream, key, name, vocab)) {
+      !prepared_below(stream, vocab)) {
     const int32_t largest = stream.max_token(share.begin, share.end);
     CHECK(
         largest < vocab,

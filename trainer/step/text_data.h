@@ -40,8 +40,8 @@ std::unique_ptr<Tokenizer> open_tokenizer(Config& config);
 // Opens the sources that a key names (data/sources.h) as samples of batch.sequence_length, and checks that no token id
 // is beyond the vocabulary and, of a file without .idx or header, that uint16 can hold the vocabulary; and that the end
 // of a document is known where documents are kept apart. Rank `rank` of
-// `ranks` scans its share of each, but of files that are `checked`, or that prepare made with a tokenizer whose ids all
-// are in the vocabulary: there, as everywhere, each batch is looked at as it comes.
+// `ranks` scans its share of each, but of files that are `checked`, or of which prepare has noted the largest id
+// (data/largest_ids.h): there, as everywhere, each batch is looked at as it comes.
 Loader open_data(const std::string& key, const std::string& sources, const Config& config, bool shuffle, int rank,
                  int ranks, const CheckedTokens& checked = {});
 
