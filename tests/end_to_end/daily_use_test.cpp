@@ -96,7 +96,10 @@ TEST_F(DailyUse, TokensOfAnotherTokenizerAreRefused) {
                   "data.validation=", "model.vocab=258"},
                  words);
   expect_refusal({"generate", "--checkpoint", "wide", "--tokenizer", "near/tokenizer"}, words);
+  expect_refusal({"checkpoint", "export", "wide", "--out", "new", "--tokenizer", "near/tokenizer"},
+                 {"was trained with another tokenizer", "than --tokenizer near/tokenizer", "leave --tokenizer out"});
   EXPECT_FALSE(fs::exists(*scratch_ / "new"));
+  told({"checkpoint", "export", "wide", "--out", "named", "--tokenizer", "run/data/tokenizer"});
   // The same tokenizer in the files of an export is the same.
   told({"checkpoint", "export", "run", "--out", "export"});
   told({"evaluate", "--checkpoint", "export", "--data", "run/data/validation.bin"});

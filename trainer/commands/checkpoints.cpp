@@ -8,6 +8,7 @@
 #include "data/tokenizer.h"
 #include "data/tokenizer_json.h"
 #include "kernels/base/counted.h"
+#include "trainer/checkpointing/course.h"
 #include "trainer/checkpointing/reshard.h"
 #include "trainer/checkpointing/state_difference.h"
 #include "trainer/checkpointing/weight_source.h"
@@ -51,6 +52,11 @@ int export_folder(const std::string& path, const std::string& tokenizer, const E
   std::optional<int64_t> end_of_text, known_ids;
   if (!folder.empty()) {
     const std::unique_ptr<Tokenizer> named = load_tokenizer(folder);
+    const std::string trained = open_weights(reader.folder()).tokenizer_hash;
+    CHECK(trained.empty() || hash_of(*named) == trained,
+          "{} was trained with another tokenizer{} than --tokenizer {}: to its model the tokens mean other text; leave "
+          "--tokenizer out, or name the one it was trained with",
+          reader.folder(), known.empty() ? "" : ", that in " + known + ",", folder);
     vocabulary = named->as_bpe();
     end_of_text = vocabulary->end_of_text;
     known_ids = named->vocab_size();
