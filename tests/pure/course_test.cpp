@@ -349,6 +349,23 @@ TEST(Orders, DataThatComesBackBeginsAnotherOrder) {
   EXPECT_EQ(steps, (nlohmann::json{{0, 0}, {5, 20}, {15, 60}}));
 }
 
+// As many samples of other content are other samples; and orders that say nothing of content go on as they did.
+TEST(Orders, OtherContentOfTheSameSizeBeginsAnotherOrder) {
+  const auto course = [](const char* content) {
+    Course here;
+    here.sources = {{.name = "x", .content = content, .share = 1, .samples = 10}};
+    here.settings = {{"data.shuffle", "true"}, {"data.seed", "1"}};
+    return here;
+  };
+  nlohmann::json state;
+  for (const char* content : {"a", "a", "b", "a"}) state["orders"] = orders_with(state, 5, 20, course(content));
+  EXPECT_EQ(state["orders"].size(), 3u) << state;
+  nlohmann::json earlier;
+  earlier["orders"] = orders_with({}, 0, 0, course("a"));
+  earlier["orders"][0]["sources"][0].erase("content");
+  EXPECT_EQ(orders_with(earlier, 5, 20, course("a")).size(), 1u);
+}
+
 TEST(Audit, WhatIsMissingOrSkippedIsTold) {
   std::string metrics;
   for (int i = 0; i < 6; i++)

@@ -159,16 +159,27 @@ nlohmann::json orders_with(const nlohmann::json& state, int64_t step, int64_t sa
   if (state.is_object() && state.contains("orders")) orders = state.at("orders");
   nlohmann::json sources = nlohmann::json::array();
   for (const Course::Source& s : here.sources)
-    sources.push_back({{"name", s.name}, {"share", s.share}, {"samples", s.samples}, {"left_out", s.left_out}});
+    sources.push_back({{"name", s.name},
+                       {"content", s.content},
+                       {"share", s.share},
+                       {"samples", s.samples},
+                       {"left_out", s.left_out}});
   const nlohmann::json now{{"step", step},
                            {"sample", sample},
                            {"shuffle", here.settings.at("data.shuffle") == "true"},
                            {"seed", std::stoull(here.settings.at("data.seed"))},
                            {"sources", sources}};
-  const auto without = [](nlohmann::json record) {
+  // Checkpoints from before contents were kept say nothing of them.
+  const auto known = [](const nlohmann::json& record) {
+    return std::ranges::all_of(record.at("sources"), [](const auto& source) { return source.contains("content"); });
+  };
+  const bool contents = !orders.empty() && known(orders.back());
+  const auto without = [&](nlohmann::json record) {
     for (const char* key : {"step", "sample"}) record.erase(key);
-    for (nlohmann::json& source : record.at("sources"))
+    for (nlohmann::json& source : record.at("sources")) {
       for (const char* key : {"name", "left_out"}) source.erase(key);
+      if (!contents) source.erase("content");
+    }
     return record;
   };
   if (orders.empty() || without(orders.back()) != without(now)) orders.push_back(now);
