@@ -127,6 +127,7 @@ TEST(SearchLayouts, SaysWhichMemoryNothingFits) {
   h.device.memory = 0.001;
   const std::string of_device = said(asked(), h);
   EXPECT_TRUE(says(of_device, "none fits NVIDIA A100-SXM4-40GB with 0.001 GiB each")) << of_device;
+  EXPECT_FALSE(says(of_device, "tokens/s")) << "a header above no row: " << of_device;
   h.device.memory = 1000;
   h.host.memory = 1e-3;
   Config config = asked();

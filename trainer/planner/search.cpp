@@ -169,11 +169,14 @@ Search search(const Config& asked, const Hardware& hardware, int num_ranks, size
 }
 
 std::string report(const Search& search, const Hardware& hardware) {
-  std::string text = fmt::format(
-      "tried: {}\n{} do not fit, nor do they with larger microbatches; {} more cannot be faster\n"
-      "{:>9} {:>10} {:>6} {:>6}  layout; below it microbatches and\n"
-      "{:36}what takes time beside GEMM and attention\n",
-      counted(search.tried, "layout"), search.too_large, search.too_slow, "s/step", "tokens/s", "MFU", "GiB", "");
+  std::string text =
+      fmt::format("tried: {}\n{} do not fit, nor do they with larger microbatches; {} more cannot be faster\n",
+                  counted(search.tried, "layout"), search.too_large, search.too_slow);
+  if (!search.best.empty())
+    text += fmt::format(
+        "{:>9} {:>10} {:>6} {:>6}  layout; below it microbatches and\n"
+        "{:36}what takes time beside GEMM and attention\n",
+        "s/step", "tokens/s", "MFU", "GiB", "");
   constexpr size_t width = 80, column = 36;
   for (const Candidate& c : search.best) {
     const ParallelConfig& p = c.config.parallel;
