@@ -57,6 +57,20 @@ TEST(Compare, ShowsMemoryWorkAndTimeOfEach) {
   EXPECT_EQ(report("x", kinds_of_recomputation(config, {})).find("tokens/s"), std::string::npos);
 }
 
+// A row fits where its devices and its hosts hold it.
+TEST(Compare, AHostThatIsTooSmallDoesNotFit) {
+  Config config = small_config();
+  config.memory.offload_optimizer = 1;
+  config.parallel.ranks_per_node = 2;
+  Hardware machines = load_hardware(MEGALITH_SOURCE_DIR "/configs/hardware/p4d.24xlarge.toml");
+  for (const bool fits : {true, false}) {
+    const Compared found = compare("x", config, machines, 2);
+    ASSERT_GT(found.on_host, 0);
+    EXPECT_EQ(found.fits, fits);
+    machines.host.memory = 1.5 * gib(found.on_host);  // of the two ranks of a node
+  }
+}
+
 // A group of all layers keeps one input, and recomputes all that it has saved by that at once.
 TEST(Compare, SaysWhatCostsMoreThanItSaves) {
   Config config = small_config();

@@ -50,7 +50,8 @@ Compared compare(const std::string& value, const Config& config, const std::opti
   if (!hardware) return found;
   found.tokens = predict(config, *hardware, rehearsed).tokens_per_second;
   found.fits =
-      gib(device_bytes(config, *hardware, found.memory)) + hardware->device.reserved <= hardware->device.memory;
+      gib(device_bytes(config, *hardware, found.memory)) + hardware->device.reserved <= hardware->device.memory &&
+      gib(config.parallel.ranks_per_node * found.on_host) <= hardware->host.memory;
   return found;
 }
 

@@ -14,7 +14,7 @@ struct Compared {
   std::string refused{};    // why there is no such config; the rest is empty then
   MemorySizes memory{};     // of the stage that is fullest on its device
   int64_t on_host = 0;      // bytes of a rank, of the stage that is fullest there
-  bool fits = true;         // on the devices, where they are known
+  bool fits = true;         // on the devices and their hosts, where they are known
   double flops = 0;         // hardware over model FLOPs, attention counted as causal
   double tokens = 0;        // a second; 0: no machines are known
   std::string no_better{};  // a value that takes no more memory and no more work; empty: none
