@@ -134,8 +134,16 @@ int32_t TokenStream::max_token(int64_t begin, int64_t end) const {
 
 std::vector<int64_t> TokenStream::document_begins(int64_t begin, int64_t end) const {
   std::vector<int64_t> begins;
-  for (std::optional<int64_t> at = source_->document_after(begin); at && *at < end; at = source_->document_after(*at))
-    begins.push_back(*at - begin);
+  int64_t last = begin;
+  for (std::optional<int64_t> at = source_->document_after(begin); at && *at < end;
+       at = source_->document_after(last)) {
+    CHECK(*at > last,
+          "the index of {} says that a document begins at token {}, behind token {}: it was written anew under this "
+          "run; prepare into another folder while a run reads this one",
+          path_, *at, last);
+    last = *at;
+    begins.push_back(last - begin);
+  }
   return begins;
 }
 
