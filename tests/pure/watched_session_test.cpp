@@ -134,6 +134,30 @@ TEST_F(Watched, ARankOfAnotherNodeThatDoesNotComeIsNamed) {
   EXPECT_TRUE(fs::exists(folder + "/rank-1"));
 }
 
+// What an earlier job has left and nobody can remove ends no start: it is set aside or, where that cannot be either,
+// nothing is kept of a hang.
+TEST_F(Watched, WhatCannotBeRemovedEndsNoStart) {
+  for (const bool moves : {true, false}) {
+    remove_all(folder);
+    make_folders(folder, "");
+    write_file(folder + "/message", "of an earlier job");
+    const std::vector<EndOfRank> ends = run(2, 5, false, [&](const Session& session) {
+      const FileHook hook([&](const FileEvent& event) {
+        const bool removes = event.call == FileCall::remove && event.with_contents && event.path == folder;
+        return FileFate{.error =
+                            removes || (!moves && event.call == FileCall::rename && event.path == folder) ? EBUSY : 0};
+      });
+      fmt::print(stderr, "{}\n", session.remember_in(folder, log));
+    });
+    for (const EndOfRank& end : ends) EXPECT_EQ(end.status, 0) << end.err;
+    const std::string words = moves ? "; it is now " + folder + ".earlier-1" : "nothing will be kept there";
+    EXPECT_NE(ends[0].err.find(words), std::string::npos) << ends[0].err;
+    EXPECT_EQ(ends[1].err, "\n") << "said once";
+    EXPECT_TRUE(fs::exists(folder + (moves ? ".earlier-1" : "") + "/message"));
+    fs::remove_all(scratch.path("meeting"));
+  }
+}
+
 // The disk of the folder is full, or it is gone: nobody can be asked, and it is said all the same.
 TEST_F(Watched, AFolderThatCannotBeWrittenDoesNotKeepTheJobFromEnding) {
   const std::vector<EndOfRank> ends = run(2, 1, false, [&](const Session& session) {

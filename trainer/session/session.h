@@ -39,9 +39,10 @@ class Session {
   // The ranks as a group whose calls are remembered (kernels/base/call_ring.h), and by which others are; null where
   // nobody watches.
   virtual CallGroup* calls() const { return nullptr; }
-  // What is remembered of a hang goes there as well, and its message into the file `log`. The folder is made; all nodes
-  // see it.
-  virtual void remember_in(const std::string& /*folder*/, const std::string& /*log*/) const {}
+  // Collective. What is remembered of a hang goes there as well, and its message into the file `log`. The folder is
+  // made; all nodes see it. Returns, on rank 0, why an earlier job's folder stands elsewhere or nothing is remembered
+  // there; else "".
+  virtual std::string remember_in(const std::string& /*folder*/, const std::string& /*log*/) const { return ""; }
 
   // Not collective, from any thread: ends every rank of the job, with this exit status.
   [[noreturn]] virtual void abort(int status) const = 0;

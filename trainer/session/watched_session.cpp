@@ -351,17 +351,36 @@ std::string WatchedSession::broadcast_text(const std::string& text) const {
   return session_->broadcast_text(text);
 }
 
-void WatchedSession::remember_in(const std::string& folder, const std::string& log) const {
-  std::string earlier;
-  if (rank_ == 0) {
-    std::getline(std::ifstream(folder + "/" + job_file), earlier);
-    remove_all(folder);
-    make_folders(folder, "choose another run.output");
-    write_file(folder + "/" + job_file, to_text({watchdog_->job(), size_}), {.replace = true, .durable = false});
-  }
+namespace {
+
+// Removes what an earlier job has left or, where that cannot be, sets it aside, which is said.
+std::string clear(const std::string& folder) try {
+  remove_all(folder);
+  return "";
+} catch (const Error& e) {
+  std::string aside;
+  for (int k = 1; aside.empty() || std::filesystem::exists(aside); k++) aside = fmt::format("{}.earlier-{}", folder, k);
+  move_file(folder, aside);
+  return fmt::format("{}; it is now {}", e.what(), aside);
+}
+
+}  // namespace
+
+std::string WatchedSession::remember_in(const std::string& folder, const std::string& log) const {
+  std::string earlier, trouble, made = "made";
+  if (rank_ == 0) try {
+      std::getline(std::ifstream(folder + "/" + job_file), earlier);
+      trouble = clear(folder);
+      make_folders(folder, "choose another run.output");
+      write_file(folder + "/" + job_file, to_text({watchdog_->job(), size_}), {.replace = true, .durable = false});
+    } catch (const Error& e) {
+      trouble = fmt::format("{}; of a hang nothing will be kept there for `megalith doctor`", e.what());
+      made.clear();
+    }
   const KnownJob before = job_from(broadcast_text(earlier));
   if (before.number != 0 && rank_on_this_node() == 0) CallPages::remove_shared(before.number);
-  watchdog_->remember_in(folder, log);
+  if (!broadcast_text(made).empty()) watchdog_->remember_in(folder, log);
+  return trouble;
 }
 
 void WatchedSession::abort(int status) const { watchdog_->abort(status); }

@@ -30,7 +30,7 @@ class WatchedSession : public Session {
   void check() const override { session_->check(); }
   CallGroup* calls() const override;
   // Collective.
-  void remember_in(const std::string& folder, const std::string& log) const override;
+  std::string remember_in(const std::string& folder, const std::string& log) const override;
   [[noreturn]] void abort(int status) const override;
 
  private:

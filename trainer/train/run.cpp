@@ -76,7 +76,9 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
   });
   check_all_see(config_.checkpoint.directory, session);
   ending_.emplace(config_.checkpoint, session);
-  session.remember_in(config_.run.output + "/calls", config_.run.output + "/log.txt");
+  if (const std::string trouble = session.remember_in(config_.run.output + "/calls", config_.run.output + "/log.txt");
+      !trouble.empty())
+    log_warning("{}", trouble);
   work_->open();
   checkpointer_.emplace(config_, session, *work_->trainer, course);
   introduce(config_, session, *work_, threads);
