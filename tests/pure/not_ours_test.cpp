@@ -1,6 +1,7 @@
 // What somebody else put into a run's folder, or where a command is to write, is there afterwards as it was.
 #include <filesystem>
 
+#include "configs/output_file.h"
 #include "tests/data/scratch.h"
 #include "trainer/job/log.h"
 #include "trainer/train/metrics.h"
@@ -87,6 +88,38 @@ TEST_F(NotOurs, AConfigWrittenByHandIsSetAside) {
   scratch_.write("run/config.toml", config_to_keep(config_) + "# a note\n");
   begin();
   EXPECT_TRUE(read_file(in_run("config.earlier-2.toml")).ends_with("# a note\n"));
+}
+
+TEST_F(NotOurs, NotesInTheNameOfTheLogAreSetAside) {
+  int k = 0;
+  for (const std::string& notes : Texts{"my notes\n", "2024 was a year\n", "2024-01-01 and on\n"}) {
+    scratch_.write("run/log.txt", notes);
+    begin();
+    EXPECT_EQ(read_file(in_run(fmt::format("log.earlier-{}.txt", ++k))), notes);
+    const std::string log = read_file(in_run("log.txt"));
+    EXPECT_NE(log.find("was written by no run and is now " + in_run("log.earlier-")), std::string::npos) << log;
+    EXPECT_EQ(log.find(notes), std::string::npos) << log;
+    begin();  // what a run has begun it goes on with
+    EXPECT_TRUE(read_file(in_run("log.txt")).starts_with(log));
+  }
+  for (const std::string& ours : Texts{"", std::string(40, '\0') + "\n", "2024-01-01 12:30:00 megalith 0.1.0\n"}) {
+    scratch_.write("run/log.txt", ours);
+    begin();
+    EXPECT_TRUE(read_file(in_run("log.txt")).starts_with(ours));
+  }
+  EXPECT_FALSE(fs::exists(in_run("log.earlier-4.txt")));
+}
+
+TEST_F(NotOurs, OutputsTakeTheirLikesPlaceAndNoOthers) {
+  for (const char* name : {"train.bin", "train.idx", "mine.toml", "rank-00000.h5", "model.safetensors", "manifest.json",
+                           "metrics.jsonl", "log.txt", "tokenizer.json"}) {
+    scratch_.write(name, "x");
+    const std::string message = message_of([&] { check_output("--items", scratch_.path(name)); });
+    EXPECT_NE(message.find("--items " + scratch_.path(name)), std::string::npos) << name << ": " << message;
+    EXPECT_NE(message.find("name another file"), std::string::npos) << message;
+  }
+  scratch_.write("items.jsonl", "x");
+  for (const char* name : {"items.jsonl", "new.toml", ""}) check_output("--items", *name ? scratch_.path(name) : "");
 }
 
 TEST_F(NotOurs, CallsOfAnotherKindStay) {

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "configs/output_file.h"
 #include "kernels/base/counted.h"
 #include "kernels/base/files.h"
 #include "kernels/base/json.h"
@@ -149,6 +150,7 @@ int evaluate(const EvaluateOptions& o, const Session& session) {
     answer_questions(o, inference, session);
     return 0;
   }
+    if (session.rank() == 0) check_output("--items", o.items);
   ProgressBar bar;
   const EvaluationResult r = inference.evaluate(o.data, o.sequence_length, o.sequences,
                                                 [&](double share) { bar.draw(share, {{"evaluating"}}); });

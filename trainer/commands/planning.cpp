@@ -1,5 +1,6 @@
 // megalith plan, search, measure, info.
 #include "configs/hardware.h"
+#include "configs/output_file.h"
 #include "kernels/base/files.h"
 #include "trainer/checkpointing/checkpointer.h"
 #include "trainer/commands/command.h"
@@ -52,6 +53,8 @@ Command plan_command(CLI::App& cli) {
   compare->excludes(tokens, trace);
   calibrate->excludes(config, tokens, trace, compare);
   return {app, [=] {
+            check_output("--json", o->calibration.json);
+            check_output("--trace", o->plan.trace);
             if (o->calibration.runs.empty()) {
               CHECK(config->count() > 0, "config is required, unless --calibrate names runs; see megalith plan --help");
               take_shape(o->plan.config, o->plan.overrides);
@@ -83,7 +86,10 @@ Command measure_command(CLI::App& cli) {
   auto out = std::make_shared<std::string>();
   app->add_option("--write", *out, "file for the profile; default: prints it");
   return {app, {}, [out](const Session& session) {
-            together(session, [&] { check_measurable(session); });
+            together(session, [&] {
+              check_measurable(session);
+              if (session.rank() == 0 && !is_measured_profile(*out)) check_output("--write", *out);
+            });
             const std::string profile = measure_this_machine(session);
             if (session.rank() == 0 && out->empty()) fmt::print("{}", profile);
             together(session, [&] {

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <limits>
 #include <numeric>
 
 #include "kernels/base/arena.h"
+#include "kernels/base/files.h"
 #include "kernels/elementwise.h"
 #include "kernels/linear.h"
 #include "kernels/loops_cpu.h"
@@ -120,12 +122,19 @@ MeasuredLink link_of(Bench& bench, int ranks, double bandwidth) {
   return {static_cast<double>(part) * (ranks - 1) / (bench.gather(part) - latency * (ranks - 1)) * 1e-9, latency};
 }
 
+constexpr const char* profile_begin = "# This machine, as `megalith measure`";
+
 }  // namespace
 
 void check_measurable(const Session& session) {
   CHECK(session.ranks_on_this_node() == session.size(),
         "{} of {} ranks are on this node, and what is measured is one node; start all ranks on one",
         session.ranks_on_this_node(), session.size());
+}
+
+bool is_measured_profile(const std::string& path) {
+  std::error_code absent;
+  return std::filesystem::is_regular_file(path, absent) && read_file(path).starts_with(profile_begin);
 }
 
 std::string measure_this_machine(const Session& session) {
@@ -141,7 +150,7 @@ std::string measure_this_machine(const Session& session) {
   const double one = bench.small_op(cpu::fork_threshold - 1), all = bench.small_op(cpu::fork_threshold);
   const double fork = threads == 1 ? 0 : std::max(0.0, all - one);
   return session.broadcast_text(fmt::format(
-      R"(# This machine, as `megalith measure` found it with {0} rank{15} of {1} thread{2} each, all at work at once.
+      R"({22} found it with {0} rank{15} of {1} thread{2} each, all at work at once.
 #
 # It holds for as many ranks: more of them share the cores and the memory otherwise.
 # The shares of [calibrated] are 1, since it is what programs reach that was measured. MPI's transfers take the cores'
@@ -188,7 +197,7 @@ step = 0.1
       ranks, threads, threads == 1 ? "" : "s", processor_name(), memory, reserved, bandwidth, copied >> 20, bf16,
       product, f32, bandwidth / 2, link, latency * 1e6, f16, ranks == 1 ? "" : "s",
       ranks == 1 ? ", as is the link to ranks that were not there" : "", one * 1e6, cpu::fork_threshold - 1, fork * 1e6,
-      threads == 1 ? "threads share it, but a rank has one" : "its threads share it", ranks * threads));
+      threads == 1 ? "threads share it, but a rank has one" : "its threads share it", ranks * threads, profile_begin));
 }
 
 }  // namespace megalith

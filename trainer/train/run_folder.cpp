@@ -5,6 +5,7 @@
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/job/log.h"
 #include "trainer/session/call_pages.h"
+#include "trainer/session/last_word.h"
 
 namespace megalith {
 
@@ -23,6 +24,14 @@ std::string keep_as_earlier(const std::string& name, const std::string& extensio
     kept = fmt::format("{}.earlier-{}{}", name, k, extension);
   move_file(name + extension, kept);
   return kept;
+}
+
+// A log.txt that no run began, somebody's notes, is kept under another name. Returns that; empty: there is none.
+std::string keep_log(const std::string& name) {
+  const std::string path = name + ".txt";
+  std::error_code absent;
+  if (std::filesystem::is_symlink(path, absent) || !std::filesystem::is_regular_file(path, absent)) return "";
+  return begins_as_log(path) ? "" : keep_as_earlier(name, ".txt");
 }
 
 // Writes the resolved config. One that holds more, such as comments, was written by somebody, and is kept.
@@ -71,7 +80,9 @@ RunFolder::RunFolder(const Config& config, std::unique_ptr<Tokenizer> tokenizer,
   if (std::error_code absent; !std::filesystem::equivalent(folder, config.checkpoint.directory, absent))
     lock_folder(checkpoints_, "checkpoint.directory", config.checkpoint.directory);
   check_remains((folder / "calls").string());
+  const std::string kept = keep_log((folder / "log").string());
   log_to_console_and(log);
+  if (!kept.empty()) log_info("{} was written by no run and is now {}", log, kept);
   keep_config(config);
   if (tokenizer_) keep_tokenizer(run_tokenizer(config), *tokenizer_);
   if (!output_->absent().empty())

@@ -19,7 +19,8 @@ class RunFolder {
  public:
   // `config` outlives it. Rank 0 creates both folders and locks them, writes the resolved config and, if there is one,
   // the tokenizer, and from then on logs to the console and to log.txt. A tokenizer/ that holds another is kept as
-  // tokenizer.earlier-K, a config.toml that somebody wrote as config.earlier-K.toml. The other ranks keep silent, but
+  // tokenizer.earlier-K, a config.toml that somebody wrote as config.earlier-K.toml, a log.txt
+  // that no run has begun as log.earlier-K.txt. The other ranks keep silent, but
   // for how the run ended (log_ended). Errors: a folder that another job uses; one that holds files of another under
   // names of a run; a folder or file that cannot be created or written.
   RunFolder(const Config& config, std::unique_ptr<Tokenizer> tokenizer, int rank);
