@@ -70,15 +70,9 @@ class BatchEncoder {
 
  private:
   std::string special_token_in(std::string_view text, const TextBatch& batch) const {
-    const SpecialText::Place found = special_.first_in(text);
-    if (found.size == 0) return {};
-    const std::string_view before =
-        text.substr(found.begin - std::min<size_t>(found.begin, 20), std::min<size_t>(found.begin, 20));
-    return fmt::format(
-        "{} has the special token {} written out in a document, behind byte {} and `{}`; --special-tokens ids makes it "
-        "token {}, and text takes it for text",
-        corpus_.inputs[static_cast<size_t>(batch.begin.input)].name(), text.substr(found.begin, found.size),
-        batch.begin.offset, before, found.id);
+    const std::string why = why_refused(special_, text, batch.begin.offset);
+    return why.empty() ? ""
+                       : corpus_.inputs[static_cast<size_t>(batch.begin.input)].name() + " has, in a document, " + why;
   }
 
   const Corpus& corpus_;

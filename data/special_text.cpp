@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/base/check.h"
+
 namespace megalith {
 
 SpecialText::SpecialText(const Tokenizer& tokenizer) : names_(tokenizer.special_tokens()) {
@@ -48,8 +50,24 @@ size_t SpecialText::last_cut(const Tokenizer& tokenizer, std::string_view text) 
   return cut;
 }
 
-void encode_with_specials(const Tokenizer& tokenizer, std::string_view text, std::vector<int32_t>& out) {
-  SpecialText(tokenizer).encode(*tokenizer.encoder(), text, out);
+void encode_with_specials(const Tokenizer& tokenizer, std::string_view text, std::vector<int32_t>& out,
+                          SpecialTexts how, const std::string& what) {
+  if (how == SpecialTexts::text) return tokenizer.encode(text, out);
+  const SpecialText special(tokenizer);
+  const std::string refused = how == SpecialTexts::refuse ? why_refused(special, text) : "";
+  CHECK(refused.empty(), "{} has {}", what, refused);
+  special.encode(*tokenizer.encoder(), text, out);
+}
+
+std::string why_refused(const SpecialText& special, std::string_view text, std::optional<int64_t> behind) {
+  const SpecialText::Place found = special.first_in(text);
+  if (found.size == 0) return {};
+  const size_t shown = std::min<size_t>(found.begin, 20);
+  return fmt::format(
+      "the special token {} written out, behind byte {} and `{}`; --special-tokens ids makes it token {}, and text "
+      "takes it for text",
+      text.substr(found.begin, found.size), behind.value_or(static_cast<int64_t>(found.begin)),
+      text.substr(found.begin - shown, shown), found.id);
 }
 
 }  // namespace megalith

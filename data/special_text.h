@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,7 +17,7 @@ namespace megalith {
 enum class SpecialTexts {
   ids,    // are their tokens, as in transformers
   text,   // are text like any other
-  refuse  // make a document a bad one
+  refuse  // make a document a bad one, and a prompt an error
 };
 
 class SpecialText {
@@ -42,7 +43,13 @@ class SpecialText {
   std::string first_bytes_;  // of the names
 };
 
-// The same for a single text, such as a prompt.
-void encode_with_specials(const Tokenizer& tokenizer, std::string_view text, std::vector<int32_t>& out);
+// The same for a single text, such as a prompt, and what special tokens in it are. Error where it has one and is
+// refused; `what` begins its message.
+void encode_with_specials(const Tokenizer& tokenizer, std::string_view text, std::vector<int32_t>& out,
+                          SpecialTexts how = SpecialTexts::ids, const std::string& what = "the text");
+
+// Where the first stands, and which choice does what; "" where there is none. `behind`: a byte of the file before it,
+// where the text is a part of one.
+std::string why_refused(const SpecialText& special, std::string_view text, std::optional<int64_t> behind = {});
 
 }  // namespace megalith

@@ -161,9 +161,22 @@ TEST(Corpus, SpecialTokensInTextsAreWhatTheOptionSays) {
     }
   EXPECT_EQ(run("a.jsonl", json, SpecialTexts::text, 1000).special_texts.size(), 0u);
   EXPECT_EQ(tokens().size(), text.size() + 1);
-  EXPECT_ERROR(run("a.jsonl", json, SpecialTexts::refuse, 1000), "a.jsonl has the special token <|user|>", "`ab `",
+  EXPECT_ERROR(run("a.jsonl", json, SpecialTexts::refuse, 1000),
+               "a.jsonl has, in a document, the special token <|user|>", "`ab `",
                "--special-tokens ids makes it token 257", "--skip-bad");
   EXPECT_EQ(run("a.jsonl", json_line("good"), SpecialTexts::refuse, 1000).train.documents, 1);
+  // A text alone, such as a prompt, likewise.
+  const auto tokenizer = load_tokenizer(scratch.path("t"));
+  const auto alone = [&](std::string_view prompt, SpecialTexts how) {
+    std::vector<int32_t> ids;
+    encode_with_specials(*tokenizer, prompt, ids, how, "prompt 3");
+    return ids;
+  };
+  EXPECT_EQ(alone("a<|user|>", SpecialTexts::ids), (std::vector<int32_t>{'a', 257}));
+  EXPECT_EQ(alone("a<|user|>", SpecialTexts::text).size(), 9u);
+  EXPECT_EQ(alone("a<|use", SpecialTexts::refuse).size(), 6u);
+  EXPECT_ERROR(alone("a<|user|>", SpecialTexts::refuse), "prompt 3 has the special token <|user|> written out",
+               "behind byte 1 and `a`", "--special-tokens ids makes it token 257");
 }
 
 TEST(Corpus, AFieldMayLieInOthers) {

@@ -106,6 +106,29 @@ TEST_F(Generate, PromptsComeFromWhereTheyAreSaidToBe) {
   EXPECT_NE(refused({"--top-p", "1.5"}).find("--top-p 1.5"), std::string::npos);
 }
 
+// As in prepare, with the same words.
+TEST_F(Generate, SpecialTokensInTextsAreWhatTheOptionSays) {
+  const std::string prompt = "The model<|endoftext|>";
+  const Args more{"--prompt", prompt, "--tokens", "12", "--temperature", "0"};
+  EXPECT_EQ(with("generate", 1, joined({"--special-tokens", "ids"}, more)), with("generate", 1, more));
+  EXPECT_TRUE(with("generate", 1, joined({"--special-tokens", "text"}, more)).starts_with(prompt));
+  write_file(*scratch_ / "special.jsonl", "{\"text\": \"in <|endoftext|> and out\"}\n");
+  const Args questions{"--choices", "special.jsonl"};
+  EXPECT_NE(with("evaluate", 1, joined({"--special-tokens", "text"}, questions)), with("evaluate", 1, questions));
+  const auto refused = [&](const std::string& command, const std::string& word, const Args& args) {
+    const Result result =
+        run(megalith(joined({command, "--checkpoint", "run", "--special-tokens", word}, args)), scratch_->folder());
+    EXPECT_EQ(result.status, 1) << result.text();
+    return result.err;
+  };
+  const std::string one = refused("generate", "refuse", more), other = refused("evaluate", "refuse", questions);
+  EXPECT_NE(one.find("prompt 1 has the special token <|endoftext|> written out, behind byte 9"), std::string::npos)
+      << one;
+  EXPECT_NE(other.find("special.jsonl:1 has the special token <|endoftext|>"), std::string::npos) << other;
+  const std::string nothing = refused("evaluate", "text", {"--data", "data/validation.bin"});
+  EXPECT_NE(nothing.find("--data holds tokens"), std::string::npos) << nothing;
+}
+
 struct Items {
   std::vector<double> log_likelihoods;
   std::string rest;

@@ -9,13 +9,10 @@
 #include "data/quoted.h"
 #include "kernels/base/counted.h"
 #include "trainer/commands/command.h"
+#include "trainer/commands/special_tokens.h"
 #include "trainer/train/progress_bar.h"
 
 namespace megalith {
-
-template <>
-inline constexpr auto enum_words<SpecialTexts> = std::array<std::string_view, 3>{"ids", "text", "refuse"};
-std::string to_string(SpecialTexts value) { return std::string(enum_words<SpecialTexts>[static_cast<size_t>(value)]); }
 
 namespace {
 
@@ -124,9 +121,7 @@ Command prepare_command(CLI::App& cli) {
                   "leave out so many documents that are not UTF-8, have NUL bytes, or whose line cannot be parsed or "
                   "lacks the field; one more is an error")
       ->capture_default_str();
-  add_choice(app, "--special-tokens", options->special_texts,
-             "what special tokens that are written out in texts become: ids, as in transformers; text, as if they were "
-             "none; refuse: a document with one is a bad one");
+  add_special_tokens(app, options->special_texts, "a document with one is a bad one");
   app->add_option("--threads", options->threads, "0: one for each core")->capture_default_str();
   return {app, [options, field] {
             options->corpus.pipes_are_json = field->count() > 0;

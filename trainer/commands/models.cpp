@@ -8,6 +8,7 @@
 #include "kernels/base/files.h"
 #include "kernels/base/json.h"
 #include "trainer/commands/command.h"
+#include "trainer/commands/special_tokens.h"
 #include "trainer/commands/texts.h"
 #include "trainer/inference/inference.h"
 #include "trainer/job/agreement.h"
@@ -22,6 +23,7 @@ namespace {
 struct ModelArguments {
   std::string checkpoint, tokenizer;
   Device device = Device::automatic;
+  SpecialTexts special_texts = SpecialTexts::ids;
   std::vector<std::string> overrides;
 
   std::vector<std::string> options() const {
@@ -33,7 +35,7 @@ struct ModelArguments {
   // Collective.
   Inference open(const Session& session) const {
     use_threads(session.ranks_on_this_node());
-    Inference inference(checkpoint, tokenizer, options(), session);
+    Inference inference(checkpoint, tokenizer, options(), session, special_texts);
     if (session.rank() == 0 && !inference.why_cpu().empty())
       fmt::print(stderr, "on the CPU: {}\n", inference.why_cpu());
     return inference;
@@ -44,6 +46,7 @@ void add_model(CLI::App* app, ModelArguments& model) {
   app->add_option("--checkpoint", model.checkpoint, "checkpoint, run folder, or Hugging Face GPT-2 folder")->required();
   app->add_option("--tokenizer", model.tokenizer, "folder; default: the one the checkpoint was trained with");
   add_choice(app, "--device", model.device, "where to compute; auto: on a GPU where there is one");
+  add_special_tokens(app, model.special_texts, "a text with one is an error");
   add_overrides(app, model.overrides,
                 "section.key=value ... under mpirun: parallel.tensor_parallel_degree=2 and the like, as in train; the "
                 "rest of the ranks share the weights out. Also communication.*, precision.compute, "
@@ -143,14 +146,17 @@ int evaluate(const EvaluateOptions& o, const Session& session) {
   together(session, [&] {
     CHECK(o.data.empty() != o.choices.empty(), "{}; give --data FILE of tokens, or --choices FILE of questions",
           o.data.empty() ? "nothing to evaluate on" : "--data and --choices");
+    CHECK(o.model.special_texts == SpecialTexts::ids || !o.choices.empty(),
+          "--special-tokens is about the texts of --choices, and --data holds tokens; say it to `megalith prepare`, "
+          "which makes them of texts");
     CHECK(o.items.empty() || !o.choices.empty(), "--items is about the questions of --choices; give that as well");
+    if (session.rank() == 0) check_output("--items", o.items);
   });
   Inference inference = o.model.open(session);
   if (!o.choices.empty()) {
     answer_questions(o, inference, session);
     return 0;
   }
-    if (session.rank() == 0) check_output("--items", o.items);
   ProgressBar bar;
   const EvaluationResult r = inference.evaluate(o.data, o.sequence_length, o.sequences,
                                                 [&](double share) { bar.draw(share, {{"evaluating"}}); });

@@ -104,7 +104,7 @@ std::vector<Answered> Inference::answer(const std::vector<Question>& questions,
   together(session_, [&] {
     for (const Question& question : questions)
       for (const std::string& answer : question.answers) {
-        AnswerTokens& s = sequences.emplace_back(encode_answer(tokenizer(), question, answer, context));
+        AnswerTokens& s = sequences.emplace_back(encode_answer(tokenizer(), question, answer, context, special_texts_));
         if (const auto size = static_cast<int64_t>(s.ids.size()); size > context + 1)
           s.ids.erase(s.ids.begin(), s.ids.begin() + (size - context - 1));
         T = std::max(T, static_cast<int64_t>(s.ids.size()) - 1);

@@ -34,8 +34,8 @@ Config layout_of(const ModelConfig& model, const std::vector<std::string>& optio
 }  // namespace
 
 Inference::Inference(const std::string& path, const std::string& tokenizer, const std::vector<std::string>& options,
-                     const Session& session)
-    : session_(session) {
+                     const Session& session, SpecialTexts special_texts)
+    : session_(session), special_texts_(special_texts) {
   together(session, [&] {
     weights_ = open_weights(path);
     const std::string& tokenizer_path = tokenizer.empty() ? weights_.tokenizer : tokenizer;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/special_text.h"
 #include "data/tokenizer.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/inference/questions.h"
@@ -55,7 +56,7 @@ class Inference {
   // section.key=value of the layout, as train has them: [parallel], [communication], precision.compute,
   // memory.lm_head_chunks and run.device. Without, f32 and weights sharded over all ranks. `session` must outlive it.
   Inference(const std::string& path, const std::string& tokenizer, const std::vector<std::string>& options,
-            const Session& session);
+            const Session& session, SpecialTexts special_texts = SpecialTexts::ids);
 
   // Why it computes on the CPU, where a build with CUDA does so unasked.
   const std::string& why_cpu() const { return device_.why_cpu; }
@@ -86,6 +87,7 @@ class Inference {
                   const std::function<void(double)>& progress, const See& see);
 
   const Session& session_;
+  const SpecialTexts special_texts_;
   WeightSource weights_;
   std::unique_ptr<Tokenizer> tokenizer_;
   Config layout_;

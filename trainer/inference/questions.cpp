@@ -90,13 +90,13 @@ std::vector<Question> read_questions(const std::string& path) {
 }
 
 AnswerTokens encode_answer(const Tokenizer& tokenizer, const Question& question, const std::string& answer,
-                           int64_t model_context) {
+                           int64_t model_context, SpecialTexts special_texts) {
   const std::string& context = question.context;
   const size_t last = context.find_last_not_of(" \t\n\r\v\f"), end = last == std::string::npos ? 0 : last + 1;
   AnswerTokens tokens;
   std::vector<int32_t> before;
-  encode_with_specials(tokenizer, context + answer, tokens.ids);
-  encode_with_specials(tokenizer, context.substr(0, end), before);
+  encode_with_specials(tokenizer, context + answer, tokens.ids, special_texts, question.where);
+  encode_with_specials(tokenizer, context.substr(0, end), before, special_texts, question.where);
   tokens.answer = static_cast<int64_t>(tokens.ids.size()) - static_cast<int64_t>(before.size());
   if (before.empty()) tokens.ids.insert(tokens.ids.begin(), tokenizer.end_of_text());
   CHECK(tokens.answer > 0, "{}: the answer `{}` has no token of its own after `{}`", question.where, answer, context);

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "data/special_text.h"
 #include "data/tokenizer.h"
 
 namespace megalith {
@@ -50,9 +51,9 @@ struct AnswerTokens {
   int64_t answer = 0;
 };
 // Encodes one of the question's answers. Error, with the line: it has no token of its own, or more than the model's
-// context.
+// context, or a special token that is refused.
 AnswerTokens encode_answer(const Tokenizer& tokenizer, const Question& question, const std::string& answer,
-                           int64_t model_context);
+                           int64_t model_context, SpecialTexts special_texts = SpecialTexts::ids);
 
 // Which answer has the largest log-likelihood, or the largest by character; of equals the first.
 int64_t best_answer(const Question& question, const Answered& answered, bool by_character);
