@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/end_to_end/helpers.h"
@@ -72,6 +74,62 @@ TEST(Plan, memory_is_that_of_the_run) {
   for (const auto& [memory, bytes] : start.at("memory_bytes").items()) {
     const std::string line = fmt::format("  {:<14} {:>16} bytes", memory, bytes.get<int64_t>());
     EXPECT_NE(planned.out.find(line), std::string::npos) << line << " is not in " << planned.text();
+  }
+}
+
+// The most memory that each rank had resident, in bytes, of a command that is run to its end.
+std::vector<int64_t> peaks_of_ranks(const Args& command, const Scratch& scratch) {
+  std::map<pid_t, int64_t> peaks;
+  Process process(command, scratch.folder());
+  while (process.running()) {
+    for (const pid_t rank : Process::ranks()) {
+      std::ifstream status(fmt::format("/proc/{}/status", rank));
+      for (std::string line; std::getline(status, line);)
+        if (line.starts_with("VmHWM:")) peaks[rank] = std::stoll(line.substr(6)) << 10;
+    }
+    sleep_for(0.005);
+  }
+  const Result result = process.wait();
+  EXPECT_EQ(result.status, 0) << result.text();
+  std::vector<int64_t> found;
+  for (const auto& [rank, peak] : peaks) found.push_back(peak);
+  return found;
+}
+
+// On the CPU a rank takes what is planned for tensors, program, heap, sums and saves, to within 16 MiB: what the system
+// counts as the most that was resident. On two ranks sums take memory, and so do the libraries of MPI.
+TEST(Plan, memory_of_a_rank_is_what_its_process_takes) {
+  const Scratch scratch;
+  std::string tokens(400'000, '\0');
+  for (size_t i = 0; i < tokens.size(); i += 2) {
+    tokens[i] = static_cast<char>(i * 37 / 11);
+    tokens[i + 1] = static_cast<char>(i / 7 % 16);
+  }
+  write_file(scratch / "train.bin", tokens);
+  write_file(scratch / "config.toml",
+             "[model]\nlayers = 4\nhidden = 256\nheads = 4\nvocab = 4096\ncontext = 128\n"
+             "[data]\ntrain = \"train.bin\"\n[batch]\nsequence_length = 128\nglobal_batch_size = 4\n"
+             "microbatch_size = 2\n[train]\nsteps = 6\n[checkpoint]\nevery = 2\n[run]\ndevice = \"cpu\"\n");
+  for (const int ranks : {1, 2}) {
+    const std::string output = fmt::format("run{}", ranks);
+    const Args args{"train", "config.toml", "run.output=" + output};
+    const std::vector<int64_t> peaks = peaks_of_ranks(ranks == 1 ? megalith(args) : mpirun(ranks, args), scratch);
+    ASSERT_EQ(peaks.size(), static_cast<size_t>(ranks));
+    const nlohmann::json start = read_starts(scratch / output).front();
+    int64_t planned = 0;
+    for (const char* place : {"memory_bytes", "host_memory_bytes", "process_memory_bytes"})
+      for (const auto& [name, bytes] : start.at(place).items()) planned += bytes.get<int64_t>();
+    for (const int64_t peak : peaks)
+      EXPECT_NEAR(static_cast<double>(peak), static_cast<double>(planned), 16 << 20)
+          << ranks << " ranks: " << start << read_file(scratch / output + "/log.txt");
+    if (ranks == 1) continue;
+    const Result result = succeed(megalith({"plan", "config.toml", "--ranks", "2"}), scratch);
+    for (const char* name : {"program", "sums", "save buffers", "MPI"}) {
+      const int64_t bytes = start.at("process_memory_bytes").at(name);
+      EXPECT_GT(bytes, 0) << name;
+      EXPECT_NE(result.out.find(fmt::format("  {:<14} {:>16} bytes", name, bytes)), std::string::npos)
+          << name << ": " << result.text();
+    }
   }
 }
 

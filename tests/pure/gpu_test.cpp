@@ -113,6 +113,9 @@ TEST(Gpu, ANodeHasToHoldTheHostsPart) {
   expect_says("needs 4.00 GiB on each of 2 ranks of this machine (in GiB: saved 3.00, saved on the host 1.00)", [&] {
     check_node_memory({{World::cpu, saved(3 * GiB, GiB)}}, 2, {8 * GiB - 1});
   });
+  expect_says("needs 5.00 GiB on this machine (in GiB: saved 3.00, saved on the host 1.00, process 1.00)", [&] {
+    check_node_memory({{World::cpu, saved(3 * GiB, GiB), GiB}}, 1, {5 * GiB - 1});
+  });
   const std::vector<MemoryNeed> both = {{World::cpu, saved(3 * GiB, GiB)}, {World::cuda, saved(9 * GiB, GiB)}};
   check_node_memory(both, 1, {5 * GiB});
   expect_says("both layouts together need 5.00 GiB", [&] { check_node_memory(both, 1, {5 * GiB - 1}); });

@@ -12,10 +12,13 @@
 #include "trainer/job/agreement.h"
 #include "trainer/job/log.h"
 #include "trainer/job/version.h"
+#include "trainer/step/process_memory.h"
 
 namespace megalith {
 
 namespace {
+
+static_assert(RankFileWriter::bytes(RankFileWriter::usual_part) == save_buffers);
 
 void check_names_folder(const std::string& init_from) {
   CHECK(std::filesystem::is_directory(init_from),

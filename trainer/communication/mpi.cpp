@@ -31,7 +31,7 @@ Pending pending(MPI_Request request, std::function<void()> then = {}) {
 }
 
 // Memory for what others send to a sum, kept for the next one: new pages cost as much as the transfer. Shared by all
-// communicators made from one world. MPI's own sums take as much, where no plan sees it either.
+// communicators made from one world. trainer/step/process_memory.cpp plans it.
 class Scratch {
  public:
   // A tensor of its own until the last copy of the pointer is gone.

@@ -58,4 +58,10 @@ std::string content_of_source(const std::string& name) {
   return content(files, blocks_for(tokens.size()));
 }
 
+std::string content_of_sources(const Loader& data) {
+  std::string all;
+  for (const TokenStream& stream : data.streams()) all += (all.empty() ? "" : ", ") + content_of_source(stream.path());
+  return all;
+}
+
 }  // namespace megalith

@@ -39,6 +39,10 @@ void check_node_memory(const std::vector<MemoryNeed>& runs, int ranks, const Mem
       classes += fmt::format("{}{}{} {:.2f}", classes.empty() ? "" : ", ", name_of(c),
                              place == Place::host ? " on the host" : "", gib(bytes));
     }
+  int64_t process = 0;
+  for (const MemoryNeed& run : runs) process += run.process;
+  if (process > 0) classes += fmt::format("{}process {:.2f}", classes.empty() ? "" : ", ", gib(process));
+  wanted += process;
   CHECK(wanted * ranks <= room.bytes,
         "{} {:.2f} GiB on {}this machine (in GiB: {}), {}; use a smaller "
         "batch.microbatch_size, memory.activation_checkpointing = each, or more machines{}",

@@ -9,10 +9,11 @@
 
 namespace megalith {
 
-// A run: where it computes, and the peaks of this rank.
+// A run: where it computes, the peaks of this rank and, on the CPU, what its process takes beside them.
 struct MemoryNeed {
   World world;
   MemorySizes sizes;
+  int64_t process = 0;
 };
 
 // `runs` coexist, on each of the ranks of this node and of this rank's GPU, and all ranks need what this one

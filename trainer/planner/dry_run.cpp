@@ -25,6 +25,13 @@ auto fullest(const std::vector<MemorySizes>& all, Place place) {
   return std::ranges::max_element(all, {}, [=](const MemorySizes& sizes) { return sizes.total(place); });
 }
 
+std::string process_lines(const ProcessMemory& process) {
+  std::string text = "  on a CPU the process takes beside that, about, with one thread:\n";
+  for (const auto& [name, bytes] : process.parts())
+    text += fmt::format("  {:<14} {:>16} bytes {:>10.3f} GiB\n", name, bytes, gib(bytes));
+  return text;
+}
+
 // The device is each rank's own; the host is shared by the ranks of a node.
 std::string memory_table(const Config& config, const DryRun& run, const Plan& plan) {
   const bool cpu = config.run.device == Device::cpu;
@@ -39,6 +46,8 @@ std::string memory_table(const Config& config, const DryRun& run, const Plan& pl
   if (!cpu)
     text += fmt::format("  on a GPU also  {:>16} bytes {:>10.3f} GiB of workspace, and what CUDA and NCCL take\n",
                         DeviceQueue::bytes, gib(DeviceQueue::bytes));
+  if (config.run.device != Device::cuda)
+    text += process_lines(run.process[static_cast<size_t>(rank - run.memory.begin())]);
   std::vector<MemorySizes> nodes(static_cast<size_t>(run.mesh.node(run.mesh.size() - 1) + 1));
   for (int r = 0; r < run.mesh.size(); r++)
     nodes[static_cast<size_t>(run.mesh.node(r))] += run.memory[static_cast<size_t>(r)];
@@ -79,6 +88,7 @@ DryRun dry_run(const Config& config, int num_ranks) {
   for (int rank = 0; rank < num_ranks; rank++) {
     Rehearsal rehearsal = rehearse(config, make_plan(config, num_ranks, rank));
     run.memory.push_back(rehearsal.memory);
+    run.process.push_back(process_memory(run.mesh, rank, rehearsal.trace, rehearsal.saved, 1));
     run.ops.push_back(std::move(rehearsal.ops));
     run.traces.push_back(std::move(rehearsal.trace));
   }

@@ -6,6 +6,7 @@
 
 #include "configs/config.h"
 #include "trainer/planner/matcher.h"
+#include "trainer/step/process_memory.h"
 #include "trainer/step/rehearsal.h"
 
 namespace megalith {
@@ -13,6 +14,7 @@ namespace megalith {
 struct DryRun {
   MeshShape mesh;
   std::vector<MemorySizes> memory;         // peaks by rank
+  std::vector<ProcessMemory> process;      // beside them on a CPU, by rank, with one thread each
   std::vector<std::vector<OpRecord>> ops;  // of one step, by rank
   Traces traces;                           // of one step
   std::vector<std::string> faults;         // of the matcher; empty when every transfer meets its partners

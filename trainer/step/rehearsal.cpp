@@ -22,6 +22,7 @@ Rehearsal rehearse(const Config& config, const Plan& plan, TraceLevel level) {
   // Two microbatches of an evaluation use all the memory that any number of them does.
   trainer.evaluate(std::min(plan.batch.batch, 2 * plan.batch.microbatch * plan.batch.ranks), {});
   rehearsal.memory = runtime.memory.peaks();
+  for (const SavedTensor& tensor : trainer.saved_tensors()) rehearsal.saved += tensor.values.bytes();
   return rehearsal;
 }
 

@@ -14,6 +14,7 @@ struct Rehearsal {
   GraphCounts graphs{};           // of one training step, once they are made
   GemmCounts gemms;               // its matrix products
   std::vector<TraceEvent> trace;  // of one training step
+  int64_t saved = 0;              // bytes of a checkpoint that this rank writes
 };
 
 // config.model.vocab must be set.

@@ -241,10 +241,10 @@ std::vector<std::string> describe_data(const std::string& key, const Loader& dat
                     s.format(), counted(s.files().size(), "file"),
                     s.documents() == unknown_documents ? "documents unknown" : counted(s.documents(), "document"),
                     counted(s.size(), "token"), epochs));
-    if (const int64_t rest = data.left_out(i); rest > 0)
-      lines.back() += fmt::format("; an epoch leaves out {} at the end, which {} no sequence of {}",
     if (const LeftOut beside = left_out_of(s.path()); !beside.empty())
       lines.back() += fmt::format("; the pattern leaves out {}", to_text(beside));
+    if (const int64_t rest = data.left_out(i); rest > 0)
+      lines.back() += fmt::format("; an epoch leaves out {} at the end, which {} no sequence of {}",
                                   counted(rest, "token"), rest == 1 ? "fills" : "fill", data.sequence_length());
   }
   return lines;
@@ -296,6 +296,14 @@ std::optional<HeldOut> open_held_out(const Config& config, const Tokenizer* toke
   held.sequences = std::min(held.loader.num_samples(), config.train.evaluate_batches * config.batch.global_batch_size);
   if (tokenizer) held.bytes = target_bytes(held.loader, held.sequences, *tokenizer);
   return held;
+}
+
+void keep_checked(const std::string& path, const Loader& train, const HeldOut* held_out, int64_t vocab) {
+  CheckedTokens checked(path);
+  for (const TokenStream& stream : train.streams()) checked.add(stream.files(), vocab);
+  if (held_out)
+    for (const TokenStream& stream : held_out->loader.streams()) checked.add(stream.files(), vocab);
+  checked.write(path);
 }
 
 int64_t target_bytes(const Loader& loader, int64_t sequences, const Tokenizer& tokenizer) {

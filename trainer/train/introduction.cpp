@@ -65,6 +65,16 @@ void introduce(const Config& config, const Session& session, const Workplace& wo
         100 * plan.batch.idle());
 }
 
+void introduce_memory(const MemorySizes& memory, const ProcessMemory& process) {
+  const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  const int64_t arenas = memory.total(Place::device), host = memory.total(Place::host);
+  if (process.total() == 0) return log_info("planned memory of the fullest rank: {:.1f} MiB", mib(arenas));
+  std::string parts = fmt::format("tensors {:.1f}", mib(arenas + host));
+  for (const auto& [name, bytes] : process.parts())
+    if (bytes > 0) parts += fmt::format(", {} {:.1f}", name, mib(bytes));
+  log_info("planned memory of the fullest rank: {:.1f} MiB ({})", mib(arenas + host + process.total()), parts);
+}
+
 void introduce_disk(const Config& config, const Session& session, int64_t mine, int64_t completed) {
   int64_t bytes = 0;
   for (const int64_t theirs : of_all_ranks(session, mine)) bytes += theirs;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "trainer/job/workplace.h"
+#include "trainer/step/process_memory.h"
 #include "trainer/step/text_data.h"
 
 namespace megalith {
@@ -11,6 +12,9 @@ void introduce(const Config& config, const Session& session, const Workplace& wo
 
 // The data and, unless it is null, the held-out data; where documents are kept apart, how many there are.
 void introduce_data(const Config& config, const Loader& data, const HeldOut* held_out, bool trained_on_held_out);
+
+// The planned memory of the fullest rank and, unless that is nothing, what its process takes beside it.
+void introduce_memory(const MemorySizes& memory, const ProcessMemory& process);
 
 // Collective: the disk that the checkpoints take, of which each rank writes so many bytes; a warning where it is not
 // free.

@@ -182,6 +182,8 @@ nlohmann::ordered_json Metrics::start_line() const {
   if (!start_.held_out.empty()) start["held_out"] = start_.held_out;
   if (rates_.peak_flops > 0) start["peak_flops"] = rates_.peak_flops;
   if (rates_.memory.total(Place::host) > 0) start["host_memory_bytes"] = by_class(Place::host);
+  if (rates_.process.total() > 0)
+    for (const auto& [name, bytes] : rates_.process.parts()) start["process_memory_bytes"][name] = bytes;
   return {{"start", start}};
 }
 

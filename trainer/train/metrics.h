@@ -12,6 +12,7 @@
 
 #include "trainer/checkpointing/course.h"
 #include "trainer/job/patient_file.h"
+#include "trainer/step/process_memory.h"
 #include "trainer/step/trainer.h"
 #include "trainer/train/line_pace.h"
 #include "trainer/train/measured.h"
@@ -31,6 +32,7 @@ struct Rates {
   int64_t steps = 0;          // of the whole run, for the ETA
   int64_t tokens_before = 0;  // that the run has trained on when this start begins
   MemorySizes memory{};       // planned, of the rank that is fullest on its device
+  ProcessMemory process{};    // of the same on a CPU, beside that
 };
 
 // What else a start says of itself.

@@ -37,12 +37,6 @@ std::unique_ptr<Tokenizer> open_run_tokenizer(Config& config) {
   return open_tokenizer(config);
 }
 
-std::string content_of(const Loader& data) {
-  std::string all;
-  for (const TokenStream& stream : data.streams()) all += (all.empty() ? "" : ", ") + content_of_source(stream.path());
-  return all;
-}
-
 }  // namespace
 
 Run::Run(Config config, const Session& session, const Forecast& forecast)
@@ -65,14 +59,19 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
     held_out_ = open_held_out(config_, tokenizer.get(), session.rank(), session.size(), checked);
     if (held_out_ && session.rank() == 0) trained_on_held_out_ = trains_on_held_out(config_, *data_, *held_out_);
     const DeviceChoice& device = work_->device;
-    check_memory({{device.world, work_->rehearsal.memory}}, session.ranks_on_this_node(), device.ranks);
+    if (device.world == World::cpu)
+      process_ =
+          process_memory(work_->plan.mesh, session.rank(), work_->rehearsal.trace, work_->rehearsal.saved, threads);
+    check_memory({{device.world, work_->rehearsal.memory, process_.to_come()}}, session.ranks_on_this_node(),
+                 device.ranks);
     if (session.rank() != 0) return;
     course = course_of(config_, tokenizer.get(), *data_);
     check_start(config_, *course);
   });
   together(session, [&] {
     folder_.emplace(config_, std::move(tokenizer), session.rank());
-    if (session.rank() == 0) keep_checked(checked_path);
+    if (session.rank() == 0)  // all ranks have read these
+      keep_checked(checked_path, *data_, held_out_ ? &*held_out_ : nullptr, config_.model.vocab);
   });
   check_all_see(config_.checkpoint.directory, session);
   ending_.emplace(config_.checkpoint, session);
@@ -86,14 +85,8 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
     introduce_data(config_, *data_, held_out_ ? &*held_out_ : nullptr, trained_on_held_out_);
   set_weights();
 
-  double flops = 0;
-  for (const OpRecord& op : work_->rehearsal.ops) flops += op.flops;
-  for (const auto& [theirs, memory] : of_all_ranks(session, std::pair(flops, work_->rehearsal.memory.bytes))) {
-    flops_ += theirs;
-    if (const MemorySizes sizes{memory}; sizes.total(Place::device) > memory_.total(Place::device)) memory_ = sizes;
-  }
-  log_info("planned memory of the fullest rank: {:.1f} MiB",
-           static_cast<double>(memory_.total(Place::device)) / (1 << 20));
+  add_up_plans();
+  introduce_memory(memory_, process_);
   introduce_disk(config_, session, checkpointer_->bytes(), progress_.step);
   together(session, [&] {
     metrics_.emplace(config_.run.output, session.rank() == 0, progress_.step, rates(),
@@ -103,13 +96,18 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
   together(session, [&] { books_.emplace(config_, session, *work_, forecast); });
 }
 
-// All ranks have read these.
-void Run::keep_checked(const std::string& path) const {
-  CheckedTokens checked(path);
-  for (const TokenStream& stream : data_->streams()) checked.add(stream.files(), config_.model.vocab);
-  if (held_out_)
-    for (const TokenStream& stream : held_out_->loader.streams()) checked.add(stream.files(), config_.model.vocab);
-  checked.write(path);
+void Run::add_up_plans() {
+  double flops = 0;
+  for (const OpRecord& op : work_->rehearsal.ops) flops += op.flops;
+  const std::tuple mine(flops, work_->rehearsal.memory.bytes, process_.sums, process_.save);
+  for (const auto& [theirs, memory, sums, save] : of_all_ranks(session_, mine)) {
+    flops_ += theirs;
+    const MemorySizes sizes{memory};
+    if (sizes.total(Place::device) <= memory_.total(Place::device)) continue;
+    memory_ = sizes;
+    process_.sums = sums;
+    process_.save = save;
+  }
 }
 
 void Run::set_weights() {
@@ -136,7 +134,8 @@ Rates Run::rates() const {
           .devices = session_.size(),
           .steps = config_.train.steps,
           .tokens_before = progress_.sequences * T,
-          .memory = memory_};
+          .memory = memory_,
+          .process = process_};
 }
 
 Start Run::start(int threads, Course course) const {
@@ -151,7 +150,7 @@ Start Run::start(int threads, Course course) const {
           .threads = threads,
           .command = command_line(),
           .course = std::move(course),
-          .held_out = held_out_ && session_.rank() == 0 ? content_of(held_out_->loader) : ""};
+          .held_out = held_out_ && session_.rank() == 0 ? content_of_sources(held_out_->loader) : ""};
 }
 
 int Run::train() {

@@ -8,6 +8,7 @@
 
 #include "trainer/checkpointing/checkpointer.h"
 #include "trainer/job/workplace.h"
+#include "trainer/step/process_memory.h"
 #include "trainer/step/text_data.h"
 #include "trainer/train/bookkeeper.h"
 #include "trainer/train/ending.h"
@@ -48,7 +49,7 @@ class Run {
     std::unique_ptr<StepScalars> scalars = std::make_unique<StepScalars>();
   };
 
-  void keep_checked(const std::string& path) const;
+  void add_up_plans();
   void set_weights();
   Rates rates() const;
   Start start(int threads, Course course) const;
@@ -82,10 +83,11 @@ class Run {
   bool trained_on_held_out_ = false;
   std::optional<RunFolder> folder_;
   std::optional<Checkpointer> checkpointer_;
-  Progress progress_;     // of the latest step; what was skipped, of the latest that was reported
-  Progress last_update_;  // as it was then; before the first since a resume, as it was resumed, skipped or not
-  double flops_ = 0;      // of a step, on all ranks
-  MemorySizes memory_{};  // of the fullest rank
+  Progress progress_;        // of the latest step; what was skipped, of the latest that was reported
+  Progress last_update_;     // as it was then; before the first since a resume, as it was resumed, skipped or not
+  double flops_ = 0;         // of a step, on all ranks
+  MemorySizes memory_{};     // of the fullest rank
+  ProcessMemory process_{};  // of the same; nothing on GPUs
   std::optional<Metrics> metrics_;
   std::optional<Bookkeeper> books_;
   bool validation_is_finite_ = true;  // the last
