@@ -12,21 +12,12 @@
 #include "trainer/checkpointing/background.h"
 #include "trainer/checkpointing/course.h"
 #include "trainer/checkpointing/held_pieces.h"
-#include "trainer/checkpointing/sanity.h"
+#include "trainer/checkpointing/progress.h"
 #include "trainer/checkpointing/saving.h"
 #include "trainer/session/session.h"
 #include "trainer/step/trainer.h"
 
 namespace megalith {
-
-// Where a run stands: what a checkpoint holds besides tensors and the optimizer's history.
-struct Progress {
-  int64_t step = 0;       // completed, whether they updated or were skipped
-  int64_t sequences = 0;  // consumed from the training stream since the run began
-  int64_t skipped = 0;    // steps, in all
-  int64_t skipped_in_a_row = 0;
-  Sanity sanity{};  // of these steps
-};
 
 // What a run has left that trouble ended.
 struct WayBack {

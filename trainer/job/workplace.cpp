@@ -35,4 +35,9 @@ void Workplace::open() {
   });
 }
 
+ProcessMemory Workplace::process_memory(int threads) const {
+  if (device.world == World::cuda) return {};
+  return megalith::process_memory(plan.mesh, plan.rank, rehearsal.trace, rehearsal.saved, threads);
+}
+
 }  // namespace megalith

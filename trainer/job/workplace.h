@@ -8,6 +8,7 @@
 #include "trainer/communication/transport.h"
 #include "trainer/job/device_choice.h"
 #include "trainer/job/nodes.h"
+#include "trainer/step/process_memory.h"
 #include "trainer/step/rehearsal.h"
 
 namespace megalith {
@@ -34,6 +35,9 @@ struct Workplace {
   // Collective: the rest; weights are undefined. JobError: ranks that do not reach one another, memory that is not
   // free.
   void open();
+
+  // What this rank takes beside its arenas, once it was rehearsed; nothing on GPUs.
+  ProcessMemory process_memory(int threads) const;
 };
 
 }  // namespace megalith

@@ -298,14 +298,6 @@ std::optional<HeldOut> open_held_out(const Config& config, const Tokenizer* toke
   return held;
 }
 
-void keep_checked(const std::string& path, const Loader& train, const HeldOut* held_out, int64_t vocab) {
-  CheckedTokens checked(path);
-  for (const TokenStream& stream : train.streams()) checked.add(stream.files(), vocab);
-  if (held_out)
-    for (const TokenStream& stream : held_out->loader.streams()) checked.add(stream.files(), vocab);
-  checked.write(path);
-}
-
 int64_t target_bytes(const Loader& loader, int64_t sequences, const Tokenizer& tokenizer) {
   const auto fill = [&loader](int64_t i, auto in, auto out) { loader.fill(i, 1, in, out); };
   return bytes_by(fill, loader.sequence_length(), sequences, tokenizer);

@@ -77,9 +77,6 @@ std::string describe_held_out(const HeldOut& held);
 std::optional<HeldOut> open_held_out(const Config& config, const Tokenizer* tokenizer, int rank, int ranks,
                                      const CheckedTokens& checked = {});
 
-// Notes in the file of CheckedTokens that all ids of these are below `vocab`; `held_out` may be null.
-void keep_checked(const std::string& path, const Loader& train, const HeldOut* held_out, int64_t vocab);
-
 // Bytes of text that the targets of samples [0, sequences), or of so many windows, stand for.
 int64_t target_bytes(const Loader& loader, int64_t sequences, const Tokenizer& tokenizer);
 int64_t target_bytes(const Windows& windows, int64_t count, const Tokenizer& tokenizer);

@@ -1,4 +1,4 @@
-// `megalith train`: a run from config to last checkpoint.
+// `megalith train`: a run from config to last checkpoint. policy.h decides what it does, and this obeys.
 #pragma once
 
 #include <chrono>
@@ -8,13 +8,14 @@
 
 #include "trainer/checkpointing/checkpointer.h"
 #include "trainer/job/workplace.h"
-#include "trainer/step/process_memory.h"
-#include "trainer/step/text_data.h"
 #include "trainer/train/bookkeeper.h"
 #include "trainer/train/ending.h"
+#include "trainer/train/inputs.h"
 #include "trainer/train/metrics.h"
+#include "trainer/train/policy.h"
 #include "trainer/train/run_folder.h"
 #include "trainer/train/saves.h"
+#include "trainer/train/steps.h"
 
 namespace megalith {
 
@@ -37,69 +38,62 @@ class Run {
   int train();
 
   // For tests, which spoil a step.
-  Trainer& trainer() { return *work_->trainer; }
-  const Progress& progress() const { return progress_; }
+  Trainer& trainer() { return *work_.trainer; }
+  const Progress& progress() const { return state_.progress; }
 
  private:
-  // A step in flight: its scalars are valid once they have been received.
-  struct Launched {
-    int64_t number = 0;  // from 1
-    int64_t first_sequence = 0;
-    Stream::Ticket ticket = 0;
-    std::unique_ptr<StepScalars> scalars = std::make_unique<StepScalars>();
+  // Of a step, on all ranks; and the memory of the fullest.
+  struct Load {
+    double flops = 0;
+    MemorySizes memory{};
+    ProcessMemory process{};  // beside it; nothing on GPUs
   };
 
-  void add_up_plans();
-  void set_weights();
+  // They make the members, in their order.
+  int meet();
+  std::unique_ptr<RunFolder> open_folder();
+  Trainer& open_trainer();
+  policy::State begin_or_resume();
+  Load planned_load() const;
+  std::unique_ptr<Metrics> open_metrics();
   Rates rates() const;
-  Start start(int threads, Course course) const;
+  Start start() const;
 
-  void train_to_the_end();
+  Votes vote() const;
+  policy::Events obey(const policy::Action& action);
+  policy::Event report();
+  policy::Event check_preemption();
+  policy::Event evaluate();
+  std::optional<double> held_out_loss();  // nothing: a signal came between its batches, and leaves no time for the rest
+  void warn_of_validation() const;
+  void prepare_save();
+  [[noreturn]] void fail_bad_steps();
+  [[noreturn]] void fail_validation() const;
+  LastWeights last_weights();
+  std::optional<policy::Preemption> preemption() const;
+  int end(policy::Act how) const;
   void between(Account account, const std::function<void()>& work) {
     metrics_->start_clock(books_->between(account, work));
   }
-  Launched step();
-  void say_graphs(const GraphCounts& of_step);
-  Votes vote() const;
-  void report(const Launched& step);
-  void report_skipped(const Launched& step);
-  [[noreturn]] void give_up(const Launched& step);
-  void keep(const Launched& step, bool ended_the_run);
-  void evaluate();
-  std::optional<double> held_out_loss();  // nothing: a signal came between its batches, and leaves no time for the rest
-  LastWeights last_weights();
-  void check_validation() const;  // JobError: the last one is not finite
-  void save();
-  bool due(int64_t every) const;
-  bool evaluates() const;
-  bool saves() const;
 
   const Uninterrupted this_thread_;  // first: threads of kernels are started later
   const Session& session_;
   Config config_;
-  std::optional<Workplace> work_;
-  std::optional<Loader> data_;
-  std::optional<HeldOut> held_out_;
-  bool trained_on_held_out_ = false;
-  std::optional<RunFolder> folder_;
-  std::optional<Checkpointer> checkpointer_;
-  Progress progress_;        // of the latest step; what was skipped, of the latest that was reported
-  Progress last_update_;     // as it was then; before the first since a resume, as it was resumed, skipped or not
-  double flops_ = 0;         // of a step, on all ranks
-  MemorySizes memory_{};     // of the fullest rank
-  ProcessMemory process_{};  // of the same; nothing on GPUs
-  std::optional<Metrics> metrics_;
-  std::optional<Bookkeeper> books_;
-  bool validation_is_finite_ = true;  // the last
-  bool lacks_evaluation_ = false;     // of the latest step, which was to be evaluated
-  std::chrono::steady_clock::time_point start_;
-  int64_t without_graphs_ = 0;  // steps that were to launch them and did not
-  bool said_graphs_ = false;
-  bool stop_ = false;      // all ranks know that the time is up, or that a signal has come
-  bool save_due_ = false;  // and that checkpoint.minutes have passed
-  double phases_ = 0;      // and how many phases of saves beside the steps they have ended together
-  std::optional<Ending> ending_;
-  std::optional<Saves> saves_;
+  const int threads_;  // of this rank
+  const std::unique_ptr<Tokenizer> tokenizer_;
+  Workplace work_;
+  const Inputs inputs_;
+  const std::unique_ptr<RunFolder> folder_;
+  Ending ending_;
+  Checkpointer checkpointer_;
+  const policy::Rules rules_;
+  policy::State state_;
+  Saves saves_;
+  const Load load_;
+  const std::unique_ptr<Metrics> metrics_;
+  const std::unique_ptr<Bookkeeper> books_;
+  Steps steps_;
+  std::chrono::steady_clock::time_point start_;  // of training
 };
 
 }  // namespace megalith

@@ -68,8 +68,8 @@ std::string config_to_keep(Config config) {
   return to_toml(config);
 }
 
-RunFolder::RunFolder(const Config& config, std::unique_ptr<Tokenizer> tokenizer, int rank)
-    : config_(config), tokenizer_(std::move(tokenizer)) {
+RunFolder::RunFolder(const Config& config, const Tokenizer* tokenizer, int rank)
+    : config_(config), tokenizer_(tokenizer) {
   const std::filesystem::path folder = config.run.output;
   const std::string log = (folder / "log.txt").string();
   if (rank != 0) {

@@ -1,0 +1,66 @@
+#include "trainer/train/inputs.h"
+
+#include <filesystem>
+
+#include "checkpoints/directory.h"
+#include "trainer/checkpointing/checkpointer.h"
+#include "trainer/checkpointing/weight_source.h"
+#include "trainer/job/agreement.h"
+#include "trainer/job/content.h"
+#include "trainer/job/memory_check.h"
+#include "trainer/session/machine.h"
+#include "trainer/step/checked_tokens.h"
+#include "trainer/step/held_out_overlap.h"
+
+namespace megalith {
+
+namespace {
+
+std::string checked_path(const Config& config) { return config.run.output + "/checked-tokens.json"; }
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> open_run_tokenizer(Config& config, const Session& session) {
+  std::unique_ptr<Tokenizer> tokenizer;
+  together(session, [&] {
+    check_open_files();
+    const bool gone = !std::filesystem::is_directory(tokenizer_path(config.data));
+    if (gone && std::filesystem::is_directory(run_tokenizer(config)) &&
+        !list_checkpoints(config.checkpoint.directory).empty())
+      config.data.tokenizer = run_tokenizer(config);
+    tokenizer = open_tokenizer(config);
+  });
+  return tokenizer;
+}
+
+Inputs open_inputs(const Config& config, const Session& session, Workplace& work, const Tokenizer* tokenizer,
+                   int threads) {
+  std::optional<Inputs> inputs;
+  together(session, [&] {
+    work.rehearse();
+    const CheckedTokens checked(checked_path(config));
+    inputs.emplace(Inputs{.data = open_data("data.train", config.data.train, config, config.data.shuffle,
+                                            session.rank(), session.size(), checked),
+                          .held_out = open_held_out(config, tokenizer, session.rank(), session.size(), checked),
+                          .course = {}});
+    if (inputs->held_out && session.rank() == 0)
+      inputs->trained_on_held_out = trains_on_held_out(config, inputs->data, *inputs->held_out);
+    const DeviceChoice& device = work.device;
+    check_memory({{device.world, work.rehearsal.memory, work.process_memory(threads).to_come()}},
+                 session.ranks_on_this_node(), device.ranks);
+    if (session.rank() != 0) return;
+    inputs->course = course_of(config, tokenizer, inputs->data);
+    check_start(config, *inputs->course);
+  });
+  return std::move(*inputs);
+}
+
+void keep_checked(const Config& config, const Inputs& inputs) {
+  CheckedTokens checked(checked_path(config));
+  for (const TokenStream& stream : inputs.data.streams()) checked.add(stream.files(), config.model.vocab);
+  if (inputs.held_out)
+    for (const TokenStream& stream : inputs.held_out->loader.streams()) checked.add(stream.files(), config.model.vocab);
+  checked.write(checked_path(config));
+}
+
+}  // namespace megalith

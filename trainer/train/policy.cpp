@@ -1,0 +1,205 @@
+#include "trainer/train/policy.h"
+
+#include <algorithm>
+
+namespace megalith::policy {
+
+namespace {
+
+// A save that has failed is tried again after this share of checkpoint.patience, and at the end of a run after this
+// many seconds at the latest.
+constexpr double retry_share = 0.1, longest_wait = 10;
+
+void push(Actions& todo, Act act) { todo.push_back({.act = act}); }
+
+bool is_last(const Rules& r, const State& s) { return s.progress.step == r.steps; }
+bool ends_here(const Rules& r, const State& s) { return s.stop || is_last(r, s); }
+
+bool due(const Rules& r, const State& s, int64_t every) {
+  return is_last(r, s) || (every > 0 && s.progress.step % every == 0);
+}
+
+// A signal leaves time for no evaluation but one that the run that goes on would lack.
+bool evaluates(const Rules& r, const State& s) {
+  if (!r.validates || s.evaluated_at == s.progress.step) return false;
+  if (s.preemption) return due(r, s, r.evaluate_every) && s.preemption->time_to_evaluate;
+  return s.stop || due(r, s, r.evaluate_every);
+}
+
+bool saves(const Rules& r, const State& s) {
+  if (s.save_tried_at == s.progress.step) return false;
+  if (s.preemption) return s.newest_checkpoint < s.progress.step && s.preemption->time_to_save;
+  return s.stop || s.save_due || due(r, s, r.save_every);
+}
+
+struct See {
+  const Rules& r;
+  State& s;
+  Actions& todo;
+
+  void operator()(const StepLaunched&) const {
+    s.progress.step++;
+    s.progress.sequences += r.batch;
+    s.in_flight++;
+  }
+
+  void operator()(const StepEnded& e) const {
+    const int64_t later = --s.in_flight, step = s.progress.step - later;
+    s.stop = s.stop || e.stop;
+    s.save_due = s.save_due || e.save;
+    s.save_phase_done = e.save_phase_done;
+    s.progress.sanity.see(step, e.outcome == StepOutcome::bad, e.loss);
+    if (e.outcome == StepOutcome::updated) {
+      s.progress.skipped_in_a_row = 0;
+      s.last_update = s.progress;
+      s.last_update.step = step;
+      s.last_update.sequences -= later * r.batch;
+      return;
+    }
+    s.progress.skipped++;
+    if (e.outcome == StepOutcome::overflow) return push(todo, Act::log_overflow);  // the remedy is made
+    s.progress.skipped_in_a_row++;
+    push(todo, Act::log_bad_step);
+    s.gives_up = s.progress.skipped_in_a_row >= r.max_bad_steps;
+    if (!s.gives_up) push(todo, Act::keep_bad_step);
+  }
+
+  void operator()(const PreemptionChecked& e) const { s.preemption = e.preemption; }
+
+  void operator()(const Evaluated& e) const {
+    if (e.preemption) {
+      s.stop = s.preemption_checked = true;
+      s.preemption = e.preemption;
+    }
+    s.lacks_evaluation = !e.complete;
+    if (!e.complete) return;
+    s.validation_is_finite = e.finite;
+    if (e.finite) return;
+    s.progress.sanity.trouble_in_validation();
+    push(todo, Act::warn_of_validation);
+  }
+
+  void operator()(const SaveBegun&) const { s.save_in_flight = true; }
+
+  void operator()(const SaveEnded& e) const {
+    s.save_in_flight = s.save_phase_done = s.save_waited_for = s.save_failed = false;
+    if (e.finite)
+      s.newest_checkpoint = e.step;
+    else if (!s.last_update_save_tried)  // else the run fails anyway
+      push(todo, Act::fail_state_not_finite);
+  }
+
+  // There are no steps to go on with while the last one is not saved.
+  void operator()(const SaveFailed& e) const {
+    s.retry_save = s.save_waited_for && ends_here(r, s);
+    s.save_in_flight = s.save_phase_done = s.save_waited_for = false;
+    s.save_failed = true;
+    if (s.last_update_save_tried) return push(todo, Act::warn_last_update_unsaved);
+    push(todo, e.minutes >= r.patience ? Act::fail_save_patience : Act::warn_save_failed);
+  }
+
+  void operator()(const Failed&) const { s.failed = true; }
+};
+
+// Until a step updates again, checkpoints from before the last update are kept.
+void save(const Rules& r, State& s, Actions& todo) {
+  const bool asynchronous = r.asynchronous_saves && !ends_here(r, s);
+  todo.push_back({.act = asynchronous ? Act::begin_save : Act::save, .prune = s.progress.skipped_in_a_row == 0});
+  s.save_waited_for = !asynchronous;
+}
+
+void train(const Rules& r, const State& s, Actions& todo) {
+  push(todo, Act::train);
+  if (s.in_flight + 1 > r.steps_ahead) push(todo, Act::report);
+}
+
+// A step that was launched since is skipped as well (decide_update), so the weights are those of the last update.
+void give_up(State& s, Actions& todo) {
+  if (!s.drained) push(todo, Act::drain);
+  s.drained = true;
+  if (s.save_in_flight) return push(todo, Act::finish_save);
+  if (!s.last_update_save_tried && s.newest_checkpoint < s.last_update.step) {  // it may have spoilt the weights
+    s.last_update_save_tried = true;
+    todo.push_back({.act = Act::save_last_update, .prune = false});
+    return;
+  }
+  push(todo, Act::keep_final_bad_step);
+  push(todo, Act::fail_bad_steps);
+}
+
+// A checkpoint stands for a step that is reported completely, with its evaluation.
+void evaluate_and_save(const Rules& r, State& s, Actions& todo) {
+  if (s.in_flight > 0) return push(todo, Act::report);
+  if (s.stop && !is_last(r, s) && !s.preemption_checked) {
+    s.preemption_checked = true;
+    return push(todo, Act::check_preemption);
+  }
+  if (evaluates(r, s)) {
+    s.evaluated_at = s.progress.step;
+    return push(todo, Act::evaluate);
+  }
+  if (s.save_in_flight) return push(todo, Act::finish_save);
+  s.save_tried_at = s.progress.step;
+  s.save_due = false;
+  push(todo, Act::prepare_save);
+  save(r, s, todo);
+}
+
+Act how_it_ends(const Rules& r, const State& s) {
+  const bool saved = s.newest_checkpoint == s.progress.step;
+  if (s.preemption && !(saved && is_last(r, s) && !s.lacks_evaluation))
+    return saved ? Act::end_preempted : Act::end_preempted_lost;
+  if (!s.validation_is_finite) return Act::fail_validation_not_finite;
+  if (s.progress.step < r.steps) return Act::end_out_of_time;
+  return s.nothing_to_do ? Act::end_nothing_to_do : Act::end_done;
+}
+
+void decide(const Rules& r, State& s, Actions& todo) {
+  if (s.failed) return push(todo, s.save_in_flight ? Act::finish_save : Act::rethrow);
+  if (s.gives_up) return give_up(s, todo);
+  if (s.retry_save) {
+    s.retry_save = false;
+    todo.push_back({.act = Act::wait_to_retry, .seconds = std::min(60 * retry_share * r.patience, longest_wait)});
+    return save(r, s, todo);
+  }
+  if (s.in_flight > r.steps_ahead) return push(todo, Act::report);
+  if (s.save_in_flight && s.save_phase_done && s.in_flight == r.steps_ahead) {
+    s.save_phase_done = false;
+    return push(todo, Act::advance_save);
+  }
+  if (evaluates(r, s) || saves(r, s)) return evaluate_and_save(r, s, todo);
+  if (s.progress.step < r.steps && !s.stop) return train(r, s, todo);
+  if (s.save_in_flight) return push(todo, Act::finish_save);
+  push(todo, Act::close_reports);
+  push(todo, how_it_ends(r, s));
+}
+
+}  // namespace
+
+State start(const Rules& rules, const Progress& progress, int64_t newest_checkpoint) {
+  return {.progress = progress,
+          .last_update = progress,
+          .newest_checkpoint = newest_checkpoint,
+          .nothing_to_do = progress.step >= rules.steps,
+          .evaluated_at = progress.step,
+          .save_tried_at = progress.step};
+}
+
+Actions next(const Rules& rules, State& state, const Events& events) {
+  Actions todo;
+  for (const Event& event : events) std::visit(See{rules, state, todo}, event);
+  if (todo.empty() || !fails(todo.back().act)) decide(rules, state, todo);
+  return todo;
+}
+
+bool asks_to_stop(const Rules& rules, const LocalFacts& facts) {
+  return facts.signal || (facts.first_rank && rules.train_minutes > 0 && facts.minutes_trained >= rules.train_minutes);
+}
+
+bool asks_to_save(const Rules& rules, const State& state, const LocalFacts& facts) {
+  const auto passed = [&](double minutes, bool counts) { return counts && facts.minutes_since_save >= minutes; };
+  return facts.first_rank && (passed(rules.save_minutes, rules.save_minutes > 0) ||
+                              passed(retry_share * rules.patience, state.save_failed && rules.patience > 0));
+}
+
+}  // namespace megalith::policy

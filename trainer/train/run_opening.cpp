@@ -1,0 +1,153 @@
+// How a run is made: everything that train() needs, in the order in which it can be had.
+#include "checkpoints/checksum.h"
+#include "kernels/base/device.h"
+#include "trainer/checkpointing/shared_folder.h"
+#include "trainer/job/agreement.h"
+#include "trainer/job/content.h"
+#include "trainer/job/handshake.h"
+#include "trainer/job/log.h"
+#include "trainer/job/version.h"
+#include "trainer/session/machine.h"
+#include "trainer/train/introduction.h"
+#include "trainer/train/run.h"
+
+namespace megalith {
+
+namespace {
+
+// Collective: what `make` returns on this rank, once it has returned on all.
+template <class Make>
+auto made_together(const Session& session, const Make& make) {
+  decltype(make()) made;
+  together(session, [&] { made = make(); });
+  return made;
+}
+
+policy::Rules rules_of(const Config& config, bool validates, bool on_gpu) {
+  return {.steps = config.train.steps,
+          .batch = config.batch.global_batch_size,
+          .steps_ahead = on_gpu ? 1 : 0,
+          .evaluate_every = config.train.evaluate_every,
+          .save_every = config.checkpoint.every,
+          .max_bad_steps = config.train.max_bad_steps,
+          .validates = validates,
+          .asynchronous_saves = saves_beside_steps(config.checkpoint),
+          .train_minutes = config.train.minutes,
+          .save_minutes = config.checkpoint.minutes,
+          .patience = config.checkpoint.patience};
+}
+
+}  // namespace
+
+Run::Run(Config config, const Session& session, const Forecast& forecast)
+    : session_(session),
+      config_(std::move(config)),
+      threads_(meet()),
+      tokenizer_(open_run_tokenizer(config_, session)),
+      work_(config_, session),
+      inputs_(open_inputs(config_, session, work_, tokenizer_.get(), threads_)),
+      folder_(open_folder()),
+      ending_(config_.checkpoint, session),
+      checkpointer_(config_, session, open_trainer(), inputs_.course),
+      rules_(rules_of(config_, inputs_.held_out.has_value(), work_.device.world == World::cuda)),
+      state_(begin_or_resume()),
+      saves_(config_, session, checkpointer_, ending_),
+      load_(planned_load()),
+      metrics_(open_metrics()),
+      books_(made_together(session, [&] { return std::make_unique<Bookkeeper>(config_, session, work_, forecast); })),
+      steps_(config_, session, work_, inputs_.data, *books_, *metrics_) {}
+
+int Run::meet() {
+  shake_hands(config_, session_);
+  return use_threads(session_.ranks_on_this_node());
+}
+
+std::unique_ptr<RunFolder> Run::open_folder() {
+  auto folder = made_together(session_, [&] {
+    auto opened = std::make_unique<RunFolder>(config_, tokenizer_.get(), session_.rank());
+    if (session_.rank() == 0) keep_checked(config_, inputs_);
+    return opened;
+  });
+  check_all_see(config_.checkpoint.directory, session_);
+  return folder;
+}
+
+Trainer& Run::open_trainer() {
+  if (const std::string trouble = session_.remember_in(config_.run.output + "/calls", config_.run.output + "/log.txt");
+      !trouble.empty())
+    log_warning("{}", trouble);
+  work_.open();
+  return *work_.trainer;
+}
+
+policy::State Run::begin_or_resume() {
+  introduce(config_, session_, work_, threads_);
+  if (session_.rank() == 0)  // it reads tokens
+    introduce_data(config_, inputs_.data, inputs_.held_out ? &*inputs_.held_out : nullptr, inputs_.trained_on_held_out);
+  const std::optional<Progress> resumed = checkpointer_.resume();
+  if (resumed) {
+    log_info("resumed after step {}", resumed->step);
+  } else if (!config_.checkpoint.init_from.empty()) {
+    checkpointer_.initialize_weights();
+    log_info("weights from {}", config_.checkpoint.init_from);
+  } else {
+    work_.trainer->initialize();
+  }
+  return policy::start(rules_, resumed.value_or(Progress{}), newest_checkpoint(config_.checkpoint.directory, session_));
+}
+
+Run::Load Run::planned_load() const {
+  Load load{.process = work_.process_memory(threads_)};
+  double flops = 0;
+  for (const OpRecord& op : work_.rehearsal.ops) flops += op.flops;
+  const std::tuple mine(flops, work_.rehearsal.memory.bytes, load.process.sums, load.process.save);
+  for (const auto& [theirs, memory, sums, save] : of_all_ranks(session_, mine)) {
+    load.flops += theirs;
+    const MemorySizes sizes{memory};
+    if (sizes.total(Place::device) <= load.memory.total(Place::device)) continue;
+    load.memory = sizes;
+    load.process.sums = sums;
+    load.process.save = save;
+  }
+  introduce_memory(load.memory, load.process);
+  introduce_disk(config_, session_, checkpointer_.bytes(), state_.progress.step);
+  return load;
+}
+
+std::unique_ptr<Metrics> Run::open_metrics() {
+  return made_together(session_, [&] {
+    return std::make_unique<Metrics>(config_.run.output, session_.rank() == 0, state_.progress.step, rates(), start(),
+                                     Reporting{config_.train.log_every, config_.run.tensorboard});
+  });
+}
+
+Rates Run::rates() const {
+  const int64_t T = config_.batch.sequence_length;
+  return {.tokens_per_step = static_cast<double>(config_.batch.global_batch_size * T),
+          .model_flops_per_token = model_flops_per_token(config_.model, T, true),
+          .full_flops_per_token = model_flops_per_token(config_.model, T, false),
+          .hardware_flops_per_step = load_.flops,
+          .peak_flops = work_.device.world == World::cuda ? peak_flops(device::properties().name) : 0,
+          .devices = session_.size(),
+          .steps = config_.train.steps,
+          .tokens_before = state_.progress.sequences * T,
+          .memory = load_.memory,
+          .process = load_.process};
+}
+
+Start Run::start() const {
+  const std::string text = to_toml(config_);
+  return {.version = version(),
+          .config_digest = hex(checksum_of(text.data(), static_cast<int64_t>(text.size()))),
+          .layout = work_.plan.mesh.summary(),
+          .sharding_strategy = to_string(config_.parallel.sharding_strategy),
+          .compute = to_string(config_.precision.compute),
+          .device = work_.device.world == World::cuda ? device::properties().name : "CPU",
+          .parameters = num_parameters(model_spec(config_.model)),
+          .threads = threads_,
+          .command = command_line(),
+          .course = inputs_.course.value_or(Course{}),
+          .held_out = inputs_.held_out && session_.rank() == 0 ? content_of_sources(inputs_.held_out->loader) : ""};
+}
+
+}  // namespace megalith

@@ -1,0 +1,93 @@
+#include "trainer/train/steps.h"
+
+#include "checkpoints/directory.h"
+#include "kernels/base/counted.h"
+#include "trainer/job/agreement.h"
+#include "trainer/job/log.h"
+#include "trainer/step/learning_rate.h"
+#include "trainer/train/bad_step_file.h"
+#include "trainer/train/skipped_step.h"
+
+namespace megalith {
+
+Steps::Steps(const Config& config, const Session& session, Workplace& work, const Loader& data, Bookkeeper& books,
+             Metrics& metrics)
+    : config_(config), session_(session), work_(work), data_(data), books_(books), metrics_(metrics) {}
+
+policy::Event Steps::launch(const Progress& progress, const Ballot& ballot) {
+  Launched launched{.number = progress.step + 1, .first_sequence = progress.sequences};
+  if (CallGroup* calls = session_.calls()) calls->ring().begin_step(launched.number);
+  books_.begin_launch(launched.number);
+  Stream& s = work_.runtime->stream;
+  const bool op_by_op = s.ops_are_looked_at();
+  const GraphCounts before = s.graphs();
+  launched.ticket =
+      work_.trainer->step(progress.step, progress.sequences, feed_from(data_, progress.sequences, config_.model.vocab),
+                          ballot, launched.scalars.get());
+  if (!op_by_op) log_graphs(s.graphs() - before);
+  books_.end_launch(launched.number);
+  in_flight_.push_back(std::move(launched));
+  return policy::StepLaunched{};
+}
+
+// Once: the first step notes what is launched, the second makes the graphs.
+void Steps::log_graphs(const GraphCounts& of_step) {
+  const GraphCounts& planned = work_.rehearsal.graphs;
+  if (graphs_logged_ || planned.graphs == 0 || work_.device.world != World::cuda) return;
+  const bool as_planned = of_step == planned;
+  if (!as_planned && ++without_graphs_ < 3) return;
+  graphs_logged_ = true;
+  int64_t launches = 0;
+  for (const OpRecord& op : work_.rehearsal.ops) launches += op.launches;
+  const std::string text =
+      fmt::format("run.cuda_graphs: {} of the {} ops of a step are in {}, the others launched one by one", of_step.ops,
+                  launches, counted(of_step.graphs, "graph"));
+  if (as_planned) return log_info("{}", text);
+  log_warning("{}; {} in {} were to be: the others are not the same in each step", text, planned.ops,
+              counted(planned.graphs, "graph"));
+}
+
+const StepScalars& Steps::report() {
+  CHECK(!in_flight_.empty(), "there is no step in flight to report after step {}", last_.number);
+  last_ = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  work_.runtime->stream.receive(last_.ticket);
+  const Measured measured = books_.report(last_.number, *last_.scalars);
+  metrics_.end_step({.step = last_.number,
+                     .scalars = *last_.scalars,
+                     .learning_rate = learning_rate_at(config_.optimizer, last_.number - 1),
+                     .samples = samples_of(last_),
+                     .measured = measured});
+  if (books_.trace_is_over(last_.number)) metrics_.start_clock(books_.write_trace());
+  return *last_.scalars;
+}
+
+// The scalars of steps in flight are written while they are there.
+void Steps::drain() { work_.runtime->stream.synchronize(); }
+
+void Steps::log_overflow(const Progress& progress) const {
+  log_info("step {} is skipped, {} in all: {}", last_.number, progress.skipped, why_skipped(config_, *last_.scalars));
+}
+
+void Steps::log_bad_step(const Progress& progress) const {
+  log_warning("step {} is skipped, {} in a row and {} in all: {}", last_.number, progress.skipped_in_a_row,
+              progress.skipped, why_skipped(config_, *last_.scalars));
+  const std::string seen = seen_by_this_rank(work_.plan, *last_.scalars, data_, last_.first_sequence);
+  for (const std::string& line : lines_of(said_by_ranks(session_, seen)))
+    log_warning("step {}: {}", last_.number, line);
+}
+
+void Steps::keep_bad_step(const Progress& progress, int64_t checkpoint_step, bool ended_the_run) const {
+  megalith::keep_bad_step(
+      config_, session_, work_.plan, data_,
+      {.number = last_.number,
+       .samples = samples_of(last_),
+       .scalars = *last_.scalars,
+       .learning_rate = learning_rate_at(config_.optimizer, last_.number - 1),
+       .progress = progress,
+       .ended_the_run = ended_the_run,
+       .checkpoint = checkpoint_step > 0 ? checkpoint_path(config_.checkpoint.directory, checkpoint_step) : "",
+       .checkpoint_step = checkpoint_step});
+}
+
+}  // namespace megalith
