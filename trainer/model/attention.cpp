@@ -62,10 +62,10 @@ Tensor Attention::backward_input(const Context& c, const UnitTensors& w, const S
   return dx;
 }
 
-void Attention::backward_weight(const Context& c, const UnitTensors& dw, const Saved& a, const Gradients& g, Tensor x,
-                                bool add) const {
-  proj_.backward_weight(c, dw, g.dout, a.att, add);
-  qkv_.backward_weight(c, dw, g.dqkv, x, add);
+void Attention::backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,
+                                const Gradients& g, Tensor x, bool add) const {
+  proj_.backward_weight(c, w, dw, g.dout, a.att, add);
+  qkv_.backward_weight(c, w, dw, g.dqkv, x, add);
 }
 
 }  // namespace megalith

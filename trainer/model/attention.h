@@ -47,8 +47,8 @@ class Attention {
   // Returns dx (N, C), in scratch like g.dqkv, which it fills; reads g.dout.
   Tensor backward_input(const Context& c, const UnitTensors& w, const Saved& a, Gradients& g) const;
   // dw accumulates; unless `add`, its matrices are written. x (N, C) as in the forward pass.
-  void backward_weight(const Context& c, const UnitTensors& dw, const Saved& a, const Gradients& g, Tensor x,
-                       bool add) const;
+  void backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,
+                       const Gradients& g, Tensor x, bool add) const;
 
  private:
   AttentionDims dims(const PassShape& pass) const;

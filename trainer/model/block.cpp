@@ -80,7 +80,7 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
     residual_backward(c.s, dh, feed_forward_.bias(dw), dy, c.dropout_at(feed_forward_site_));
     FeedForward::Gradients g{.dout = c.edge.leave_backward(c.s, c.scratch, dh), .dfc = {}};
     const Tensor dx = feed_forward_.backward_input(c, w, a.feed_forward, g);
-    feed_forward_.backward_weight(c, dw, a.feed_forward, g, c.edge.enter(c.s, c.scratch, a.norm_2.y), add);
+    feed_forward_.backward_weight(c, w, dw, a.feed_forward, g, c.edge.enter(c.s, c.scratch, a.norm_2.y), add);
     norm_2_.backward_residual(c, w, a.norm_2, dw, dy, {dh, attention_.bias(dw), c.dropout_at(attention_site_)},
                               c.edge.enter_backward(c.s, c.scratch, dx), a.mid);
   }
@@ -88,7 +88,7 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
     const auto branch = c.scratch.scope();
     Attention::Gradients g{.dout = c.edge.leave_backward(c.s, c.scratch, dh), .dqkv = {}};
     const Tensor dx = attention_.backward_input(c, w, a.attention, g);
-    attention_.backward_weight(c, dw, a.attention, g, c.edge.enter(c.s, c.scratch, a.norm_1.y), add);
+    attention_.backward_weight(c, w, dw, a.attention, g, c.edge.enter(c.s, c.scratch, a.norm_1.y), add);
     norm_1_.backward(c, w, a.norm_1, dw, dy, c.edge.enter_backward(c.s, c.scratch, dx), a.x);
   }
 }

@@ -37,10 +37,10 @@ Tensor FeedForward::backward_input(const Context& c, const UnitTensors& w, const
   return dx;
 }
 
-void FeedForward::backward_weight(const Context& c, const UnitTensors& dw, const Saved& a, const Gradients& g, Tensor x,
-                                  bool add) const {
-  proj_.backward_weight(c, dw, g.dout, a.act, add);
-  fc_.backward_weight(c, dw, g.dfc, x, add);
+void FeedForward::backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,
+                                  const Gradients& g, Tensor x, bool add) const {
+  proj_.backward_weight(c, w, dw, g.dout, a.act, add);
+  fc_.backward_weight(c, w, dw, g.dfc, x, add);
 }
 
 }  // namespace megalith

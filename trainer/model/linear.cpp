@@ -35,7 +35,8 @@ void Linear::backward_input_gelu(const Context& c, const UnitTensors& w, Tensor 
   linear_backward_input_gelu(c.s, dh, dy, w[weight_], h);
 }
 
-void Linear::backward_weight(const Context& c, const UnitTensors& dw, Tensor dy, Tensor x, bool add) const {
+void Linear::backward_weight(const Context& c, const UnitTensors&, const UnitTensors& dw, Tensor dy, Tensor x,
+                             bool add) const {
   linear_backward_weight(c.s, dw[weight_], own_bias(dw), dy, x, add);
 }
 

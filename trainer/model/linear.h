@@ -35,7 +35,8 @@ class Linear {
   // The same where x = gelu(h), down to dh (N, in), written; h (N, in).
   void backward_input_gelu(const Context& c, const UnitTensors& w, Tensor dh, Tensor dy, Tensor h) const;
   // dw accumulates; unless `add`, its matrix is written.
-  void backward_weight(const Context& c, const UnitTensors& dw, Tensor dy, Tensor x, bool add) const;
+  void backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, Tensor dy, Tensor x,
+                       bool add) const;
 
  private:
   // The bias that is part of the product.
