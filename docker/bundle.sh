@@ -44,14 +44,14 @@ command -v orted >/dev/null || {
 
 command -v patchelf >/dev/null || { echo "a bundle's libraries are told where they lie by patchelf: install it" >&2; exit 1; }
 
-# The programs run on any x86-64 processor. ccache is not used, since it has each file compiled for itself.
+# The programs run on any x86-64 processor.
 build=build/bundle-$preset
 targets=(megalith)
 if [ $tests = ON ]; then
   targets+=(test_mpi bench_kernels bench_step)
   [ "$preset" = cpu ] || targets+=(test_gpu)
 fi
-cmake --preset "$preset" -B "$build" -DMEGALITH_NATIVE=OFF -DMEGALITH_CCACHE=OFF -DMEGALITH_TESTS=$tests -DMEGALITH_BENCH=$tests \
+cmake --preset "$preset" -B "$build" -DMEGALITH_NATIVE=OFF -DMEGALITH_TESTS=$tests -DMEGALITH_BENCH=$tests \
   ${options[@]+"${options[@]}"} >/dev/null
 cmake --build "$build" -j "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}" --target "${targets[@]}" | tail -n 1
 cmake --install "$build" --prefix "$out" --strip >/dev/null
