@@ -24,7 +24,7 @@ struct HeadDims {
   int64_t transposed_floats() const { return tiles * key_tile * D; }
 };
 
-// Rows [begin, end) of one head, as f32 times a factor.
+// One head's rows, as f32 times a factor. Here and in scatter() alone the type of the tensors is seen.
 template <class E>
 void gather(float* to, const E* from, int64_t stride, const HeadDims& s, float factor) {
   for (int64_t t = 0; t < s.T; t++) {
@@ -35,6 +35,16 @@ void gather(float* to, const E* from, int64_t stride, const HeadDims& s, float f
     for (int64_t c = s.D; c < s.width; c++) target[c] = 0;
   }
 }
+
+// `stride` is that of `to`.
+template <class E>
+void scatter(E* to, int64_t stride, const float* from, const HeadDims& s, float factor) {
+  for (int64_t t = 0; t < s.T; t++)
+#pragma omp simd
+    for (int64_t c = 0; c < s.D; c++) put(to[t * stride + c], from[t * s.width + c] * factor);
+}
+
+float scale_of(const HeadDims& s) { return 1.0f / std::sqrt(static_cast<float>(s.D)); }
 
 // Tiles of key_tile rows, each transposed to (D, key_tile); rows past T are zeros.
 void transpose_tiles(float* to, const float* from, const HeadDims& s) {
@@ -122,20 +132,24 @@ void softmax_step(float* row, int64_t keys, float& max, float& sum, float* out, 
   max = top;
 }
 
-template <class E>
-void forward_head(E* out, int64_t out_stride, float* lse, const E* q_, const E* k_, const E* v_, int64_t stride,
-                  const HeadDims& s, const Starts& starts, const HeadMask& mask, float* scratch) {
-  const float scale = 1.0f / std::sqrt(static_cast<float>(s.D));
-  float *q = scratch, *v = q + s.floats(), *k = v + s.floats(), *k_transposed = k + s.floats();
-  gather(q, q_, stride, s, scale);
-  gather(k, k_, stride, s, 1);
-  gather(v, v_, stride, s, 1);
+// One head on its way forward: q, already times the scale, k and v as rows of `width` floats.
+struct ForwardHead {
+  float *q, *v, *k, *k_transposed;
+
+  ForwardHead(float* scratch, const HeadDims& s)
+      : q(scratch), v(q + s.floats()), k(v + s.floats()), k_transposed(k + s.floats()) {}
+  static int64_t floats(const HeadDims& s) { return 3 * s.floats() + s.transposed_floats(); }
+};
+
+// The output takes the place of k.
+void forward_head(const ForwardHead& head, float* lse, const HeadDims& s, const Starts& starts, const HeadMask& mask) {
+  const auto [q, v, k, k_transposed] = head;
   transpose_tiles(k_transposed, k, s);
   alignas(64) float scores[query_tile * key_tile], factors[key_tile];
   float max[query_tile], sum[query_tile];
-  float* sums = k;  // the plain keys are done with: their memory takes the output of a tile of queries
   for (int64_t first = 0; first < s.T; first += query_tile) {
     const int64_t rows = std::min(query_tile, s.T - first);
+    float* sums = k + first * s.width;  // the plain keys are done with
     std::fill(max, max + rows, -infinity);
     std::fill(sum, sum + rows, 0.0f);
     std::fill(sums, sums + rows * s.width, 0.0f);
@@ -164,9 +178,9 @@ void forward_head(E* out, int64_t out_stride, float* lse, const E* q_, const E* 
     }
     for (int64_t r = 0; r < rows; r++) {
       const float inverse = 1.0f / sum[r];
-      E* target = out + (first + r) * out_stride;
+      float* row = sums + r * s.width;
 #pragma omp simd
-      for (int64_t c = 0; c < s.D; c++) put(target[c], sums[r * s.width + c] * inverse);
+      for (int64_t c = 0; c < s.width; c++) row[c] *= inverse;
       lse[first + r] = max[r] + std::log(sum[r]);
     }
   }
@@ -189,42 +203,42 @@ float sum_of(const float* row, int64_t n) {
   return sum;
 }
 
-template <class E>
-struct Gradients {
-  E *dq, *dk, *dv;  // rows `stride` apart
-  int64_t stride;
+// One head on its way back: as ForwardHead, with the gradient of the output and room for the other gradients.
+struct BackwardHead {
+  float *q, *k, *v, *dout, *dq, *k_transposed, *v_transposed, *dk_tile, *excess;
+
+  BackwardHead(float* scratch, const HeadDims& s)
+      : q(scratch),
+        k(q + s.floats()),
+        v(k + s.floats()),
+        dout(v + s.floats()),
+        dq(dout + s.floats()),
+        k_transposed(dq + s.floats()),
+        v_transposed(k_transposed + s.transposed_floats()),
+        dk_tile(v_transposed + s.transposed_floats()),
+        excess(dk_tile + key_tile * s.width) {}
+  static int64_t floats(const HeadDims& s) {
+    return 5 * s.floats() + 2 * s.transposed_floats() + key_tile * s.width + s.T;
+  }
 };
 
-template <class E>
-void scatter(E* to, int64_t stride, const float* from, const HeadDims& s, int64_t rows, float factor) {
-  for (int64_t t = 0; t < rows; t++)
-#pragma omp simd
-    for (int64_t c = 0; c < s.D; c++) put(to[t * stride + c], from[t * s.width + c] * factor);
-}
-
-template <class E>
-void backward_head(const Gradients<E>& to, const float* delta, const E* dout_, int64_t out_stride, const float* lse,
-                   const E* q_, const E* k_, const E* v_, int64_t stride, const HeadDims& s, const Starts& starts,
-                   const HeadMask& mask, float* scratch) {
-  const float scale = 1.0f / std::sqrt(static_cast<float>(s.D));
-  float *q = scratch, *k = q + s.floats(), *v = k + s.floats(), *dout = v + s.floats(), *dq = dout + s.floats();
-  float *k_transposed = dq + s.floats(), *v_transposed = k_transposed + s.transposed_floats();
-  float *dk = v_transposed + s.transposed_floats(), *dv = dk + key_tile * s.width, *excess = dv + key_tile * s.width;
-  gather(q, q_, stride, s, scale);
-  gather(k, k_, stride, s, 1);
-  gather(v, v_, stride, s, 1);
-  gather(dout, dout_, out_stride, s, 1);
+// dq, still without the scale; dk and dv take the places of k and v.
+void backward_head(const BackwardHead& head, const float* lse, const float* delta, bool balanced, const HeadDims& s,
+                   const Starts& starts, const HeadMask& mask) {
+  const auto [q, k, v, dout, dq, k_transposed, v_transposed, dk_tile, excess] = head;
   transpose_tiles(k_transposed, k, s);
   transpose_tiles(v_transposed, v, s);
   std::fill(dq, dq + s.floats(), 0.0f);
-  // See the header: in f32 what rounding leaves of a row's sum is taken from the diagonal, whose tile comes last.
-  constexpr bool balanced = std::is_same_v<E, float>;
+  // See the header: where balanced, what rounding leaves of a row's sum is taken from the diagonal, whose tile comes
+  // last.
   std::fill(excess, excess + s.T, 0.0f);
   alignas(64) float scores[query_tile * key_tile], dp[query_tile * key_tile], factors[key_tile];
   std::fill(factors, factors + key_tile, 1.0f);
   for (int64_t key = 0; key < s.T; key += key_tile) {
     const int64_t keys = std::min(key_tile, s.T - key);
-    std::fill(dk, dk + 2 * key_tile * s.width, 0.0f);
+    float* dv = v + key * s.width;  // the plain values are done with
+    std::fill(dk_tile, dk_tile + key_tile * s.width, 0.0f);
+    std::fill(dv, dv + keys * s.width, 0.0f);
     // Tiles of queries start at the first query that sees these keys, and end with the documents of these keys.
     for (int64_t first = key; first < s.T && starts.of(first) < key + keys; first += query_tile) {
       const int64_t rows = std::min(query_tile, s.T - first), seen = keys_seen(first + rows, key);
@@ -239,20 +253,18 @@ void backward_head(const Gradients<E>& to, const float* delta, const E* dout_, i
         starts.mask_past(row, first + r, key, seen, -infinity);
         backward_row(row, dp_row, seen, lse[first + r], delta[first + r], factors);
         mask_future(dp_row, first + r, key, seen, 0);
-        if constexpr (balanced) {
+        if (balanced) {
           excess[first + r] += sum_of(dp_row, seen);
           if (first + r < key + key_tile) dp_row[first + r - key] -= excess[first + r];
         }
       }
       tile_gemm(dv, s.width, {scores, 1, key_tile}, dout + first * s.width, s.width, depth, s.width, rows, true);
-      tile_gemm(dk, s.width, {dp, 1, key_tile}, q + first * s.width, s.width, depth, s.width, rows, true);
+      tile_gemm(dk_tile, s.width, {dp, 1, key_tile}, q + first * s.width, s.width, depth, s.width, rows, true);
       tile_gemm(dq + first * s.width, s.width, {dp, key_tile, 1}, k + key * s.width, s.width, rows, s.width, depth,
                 true);
     }
-    scatter(to.dk + key * to.stride, to.stride, dk, s, keys, 1);
-    scatter(to.dv + key * to.stride, to.stride, dv, s, keys, 1);
+    std::copy(dk_tile, dk_tile + keys * s.width, k + key * s.width);
   }
-  scatter(to.dq, to.stride, dq, s, s.T, scale);
 }
 }  // namespace
 
@@ -267,13 +279,16 @@ void attention_forward(Tensor out_, Tensor lse_, Tensor qkv_, Tensor starts, con
     const int64_t T = dims.T, H = dims.H, D = dims.D, C = H * D;
     const HeadDims s(dims);
     parallel_for(dims.B * H, 2 * T * T * D, [=](int64_t begin, int64_t end) {
-      const auto scratch = std::make_unique_for_overwrite<float[]>(
-          static_cast<size_t>(2 * s.floats() + std::max(s.T, query_tile) * s.width + s.transposed_floats()));
+      const auto scratch = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(ForwardHead::floats(s)));
+      const ForwardHead head(scratch.get(), s);
       for (int64_t i = begin; i < end; i++) {
         const int64_t b = i / H, h = i % H;
         const E* q = qkv + b * T * 3 * C + h * D;
-        forward_head(out + b * T * C + h * D, C, lse + i * T, q, q + C, q + 2 * C, 3 * C, s, starts_of(starts, b),
-                     HeadMask(d, dims, b, h), scratch.get());
+        gather(head.q, q, 3 * C, s, scale_of(s));
+        gather(head.k, q + C, 3 * C, s, 1);
+        gather(head.v, q + 2 * C, 3 * C, s, 1);
+        forward_head(head, lse + i * T, s, starts_of(starts, b), HeadMask(d, dims, b, h));
+        scatter(out + b * T * C + h * D, C, head.k, s, 1);
       }
     });
   });
@@ -291,8 +306,8 @@ void attention_backward(Tensor dqkv_, Tensor delta_, Tensor dout_, Tensor out_, 
     const int64_t T = dims.T, H = dims.H, D = dims.D, C = H * D;
     const HeadDims s(dims);
     parallel_for(dims.B * H, 5 * T * T * D, [=](int64_t begin, int64_t end) {
-      const auto scratch = std::make_unique_for_overwrite<float[]>(
-          static_cast<size_t>(5 * s.floats() + 2 * s.transposed_floats() + 2 * key_tile * s.width + s.T));
+      const auto scratch = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(BackwardHead::floats(s)));
+      const BackwardHead head(scratch.get(), s);
       for (int64_t i = begin; i < end; i++) {
         const int64_t b = i / H, h = i % H, first = b * T * C + h * D;
         for (int64_t t = 0; t < T; t++) {
@@ -303,8 +318,15 @@ void attention_backward(Tensor dqkv_, Tensor delta_, Tensor dout_, Tensor out_, 
         }
         const E* q = qkv + b * T * 3 * C + h * D;
         E* dq = dqkv + b * T * 3 * C + h * D;
-        backward_head<E>({dq, dq + C, dq + 2 * C, 3 * C}, delta + i * T, dout + first, C, lse + i * T, q, q + C,
-                         q + 2 * C, 3 * C, s, starts_of(starts, b), HeadMask(d, dims, b, h), scratch.get());
+        gather(head.q, q, 3 * C, s, scale_of(s));
+        gather(head.k, q + C, 3 * C, s, 1);
+        gather(head.v, q + 2 * C, 3 * C, s, 1);
+        gather(head.dout, dout + first, C, s, 1);
+        backward_head(head, lse + i * T, delta + i * T, std::is_same_v<E, float>, s, starts_of(starts, b),
+                      HeadMask(d, dims, b, h));
+        scatter(dq, 3 * C, head.dq, s, scale_of(s));
+        scatter(dq + C, 3 * C, head.k, s, 1);
+        scatter(dq + 2 * C, 3 * C, head.v, s, 1);
       }
     });
   });
