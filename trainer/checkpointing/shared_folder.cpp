@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* prefix = ".seen-by-all-";
+constexpr const char* marker_prefix = ".seen-by-all-";
 constexpr int looks = 50;  // a tenth of a second apart: a network's file system may show a new name late
 
 std::string place_of(const std::string& folder) {
@@ -42,7 +42,7 @@ void remove_leftovers(const std::string& folder, const std::string& job) {
   std::error_code error;
   for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator(); entry.increment(error))
     if (const std::string name = entry->path().filename().string();
-        name.starts_with(prefix) && !name.starts_with(prefix + job))
+        name.starts_with(marker_prefix) && !name.starts_with(marker_prefix + job))
       discard(entry->path().string());
 }
 
@@ -52,7 +52,7 @@ void check_all_see(const std::string& folder, const Session& session) {
   if (session.size() == 1) return;
   const std::string job = session.broadcast_text(hex(std::random_device()()) + hex(std::random_device()()));
   const std::string place_of_rank_0 = session.broadcast_text(place_of(folder));
-  const auto file_of = [&](int rank) { return fmt::format("{}/{}{}.rank-{:05}", folder, prefix, job, rank); };
+  const auto file_of = [&](int rank) { return fmt::format("{}/{}{}.rank-{:05}", folder, marker_prefix, job, rank); };
   constexpr const char* remedy =
       "start all ranks in one working directory, or set checkpoint.directory to a folder of a file system that all see";
   const std::string mine = file_of(session.rank());

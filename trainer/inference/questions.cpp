@@ -12,16 +12,14 @@ namespace megalith {
 
 namespace {
 
-using Json = nlohmann::json;
-
-std::string text_of(const Json& line, const char* key, const std::string& where) {
+std::string text_of(const nlohmann::json& line, const char* key, const std::string& where) {
   CHECK(line.at(key).is_string(), "{}: \"{}\" is no text", where, key);
   return line.at(key).get<std::string>();
 }
 
-int64_t label_of(const Json& line, const std::string& where, size_t endings) {
+int64_t label_of(const nlohmann::json& line, const std::string& where, size_t endings) {
   CHECK(line.contains("label"), "{}: no \"label\", the number of the right ending, from 0", where);
-  const Json& label = line.at("label");
+  const nlohmann::json& label = line.at("label");
   int64_t index = -1;
   if (label.is_number_integer()) index = label.get<int64_t>();
   if (label.is_string() && label.get<std::string>().find_first_not_of("0123456789") == std::string::npos &&
@@ -32,13 +30,13 @@ int64_t label_of(const Json& line, const std::string& where, size_t endings) {
   return index;
 }
 
-Question with_endings(const Json& line, const std::string& where) {
+Question with_endings(const nlohmann::json& line, const std::string& where) {
   const char* key = line.contains("ctx") ? "ctx" : "context";
   CHECK(line.contains(key), "{}: \"endings\" without \"ctx\" or \"context\", the text before them", where);
   Question q{.context = text_of(line, key, where), .answers = {}};
-  const Json& endings = line.at("endings");
+  const nlohmann::json& endings = line.at("endings");
   CHECK(endings.is_array() && !endings.empty(), "{}: \"endings\" is no list of texts", where);
-  for (const Json& ending : endings) {
+  for (const nlohmann::json& ending : endings) {
     CHECK(ending.is_string() && !ending.get<std::string>().empty(), "{}: ending {} is {}", where, q.answers.size(),
           ending.is_string() ? "empty" : "no text");
     q.answers.push_back(" " + ending.get<std::string>());
@@ -47,7 +45,7 @@ Question with_endings(const Json& line, const std::string& where) {
   return q;
 }
 
-Question with_last_word(const Json& line, const std::string& where) {
+Question with_last_word(const nlohmann::json& line, const std::string& where) {
   const std::string text = text_of(line, "text", where);
   const size_t blank = text.rfind(' ');
   CHECK(blank != std::string::npos && blank + 1 < text.size(), "{}: \"text\" does not end in a word after a blank",
@@ -74,10 +72,10 @@ std::vector<Question> read_questions(const std::string& path) {
     number++;
     if (row.find_first_not_of(" \t\r") == std::string::npos) continue;
     const std::string where = fmt::format("{}:{}", path, number);
-    Json line;
+    nlohmann::json line;
     try {
       line = parse_json(row);
-    } catch (const Json::parse_error& e) {
+    } catch (const nlohmann::json::parse_error& e) {
       FAIL("{}: not JSON: {}; expected one object a line", where, e.what());
     }
     CHECK(line.is_object() && (line.contains("endings") || line.contains("text")),

@@ -17,8 +17,6 @@ DType computed_in(ComputeType type) {
   }
 }
 
-int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
-
 // Elements of the unit, padding among them, outside of its matrices that products multiply with.
 std::vector<Interval> beside_products(const UnitPlan& unit) {
   std::vector<Interval> products;

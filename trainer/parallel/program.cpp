@@ -15,7 +15,7 @@ namespace megalith {
 namespace {
 
 using Op = Instruction::Op;
-constexpr int32_t none = Instruction::none;
+constexpr int32_t no_slot = Instruction::none;
 
 // Numbers [first, first + count) that microbatches take in turn.
 struct Turns {
@@ -123,12 +123,12 @@ class Lister {
 
   // The residual that the action's message comes into, or none.
   int32_t incoming(const Action& a) const {
-    if (a.kind == Action::Kind::forward) return chunk(a).first ? none : memory(a).inputs.of(a.microbatch);
-    return chunk(a).last ? none : memory(a).gradients.of(a.microbatch);
+    if (a.kind == Action::Kind::forward) return chunk(a).first ? no_slot : memory(a).inputs.of(a.microbatch);
+    return chunk(a).last ? no_slot : memory(a).gradients.of(a.microbatch);
   }
   void begin_receive(const Action& a) {
     const int32_t y = incoming(a);
-    if (y == none) return;
+    if (y == no_slot) return;
     await(y);
     begin(Op::receive, a, y);
   }
@@ -232,7 +232,7 @@ class Lister {
     return {.op = op,
             .layer = as_number(c.first_layer + i),
             .unit = as_number(c.unit(i)),
-            .batch = plan_.layers_need_batch() ? memory(a).slots.of(a.microbatch) : none};
+            .batch = plan_.layers_need_batch() ? memory(a).slots.of(a.microbatch) : no_slot};
   }
 
   const Plan& plan_;
@@ -291,7 +291,7 @@ Needs needs_of(const Plan& plan, std::initializer_list<const Program*> programs)
         raise(needs.staging, i.slot);
         needs.staging_numel = std::max(needs.staging_numel, i.part.size());
       }
-      if ((i.op == Op::zero || i.op == Op::scatter) && i.slot != none) slot(needs.gradients, i);
+      if ((i.op == Op::zero || i.op == Op::scatter) && i.slot != no_slot) slot(needs.gradients, i);
     }
   return needs;
 }

@@ -22,8 +22,8 @@ namespace megalith {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds repeats{1};  // in which signals are taken for the same, as by a rank
+using Steady = std::chrono::steady_clock;
+constexpr std::chrono::seconds repeated_within{1};  // in which signals are taken for the same, as by a rank
 
 // A file descriptor of this process alone.
 class Descriptor {
@@ -94,9 +94,9 @@ void say(const std::string& text) {
   }
 }
 
-class Job {
+class StartedJob {
  public:
-  Job(const LaunchLine& line, int passed_on) : heard_(signals_to_hear()), passed_on_(passed_on) {
+  StartedJob(const LaunchLine& line, int passed_on) : heard_(signals_to_hear()), passed_on_(passed_on) {
     ::sigprocmask(SIG_BLOCK, &heard_, nullptr);
     Pipe failed;
     const pid_t parent = ::getpid();
@@ -144,14 +144,14 @@ class Job {
   }
 
   void pass_on(int signal) {
-    const Clock::time_point now = Clock::now();
+    const Steady::time_point now = Steady::now();
     if (first_ == 0 && passed_on_ == SIGUSR1)
       say(fmt::format(
           "{}megalith: SIG{}: the ranks save after the step in flight, and end; a second signal ends them at "
           "once\n",
           ::isatty(STDERR_FILENO) ? "\n" : "", ::sigabbrev_np(signal)));
     if (first_ == 0) first_ = signal;
-    if (times_ == 0 || now - counted_ > repeats) {
+    if (times_ == 0 || now - counted_ > repeated_within) {
       counted_ = now;
       times_++;
     }
@@ -174,11 +174,11 @@ class Job {
   bool ended_ = false;
   int status_ = 0;
   int first_ = 0, times_ = 0;  // the first signal that came; how many did that are not the same
-  Clock::time_point counted_;
+  Steady::time_point counted_;
 };
 
 }  // namespace
 
-int start_ranks(const LaunchLine& line, int passed_on) { return Job(line, passed_on).wait(); }
+int start_ranks(const LaunchLine& line, int passed_on) { return StartedJob(line, passed_on).wait(); }
 
 }  // namespace megalith

@@ -134,16 +134,16 @@ WholeTensor Comparison::gather(const ComparedTensor& tensor, ObservedRun& run,
     return {tensor.name, {0}};
   }
   WholeTensor whole(tensor.name, tensor.shape);
-  std::vector<float> received;
+  std::vector<float> elements;
   for (int rank = 0; rank < session_.size(); rank++) {
     const Pieces& theirs = pieces[static_cast<size_t>(rank)][index];
     if (rank == session_.rank()) {
       whole.add(rank, theirs, here.values);
       continue;
     }
-    received.resize(numel_of(theirs));
-    if (!received.empty()) world_.recv(stream_, tensor_of(received), rank).wait();
-    whole.add(rank, theirs, received);
+    elements.resize(numel_of(theirs));
+    if (!elements.empty()) world_.recv(stream_, tensor_of(elements), rank).wait();
+    whole.add(rank, theirs, elements);
   }
   return whole;
 }
