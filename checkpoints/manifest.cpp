@@ -10,6 +10,7 @@
 #include "checkpoints/directory.h"
 #include "kernels/base/counted.h"
 #include "kernels/base/files.h"
+#include "kernels/base/interval.h"
 #include "kernels/base/json.h"
 
 namespace megalith {
@@ -225,10 +226,10 @@ void check_complete(const Manifest& manifest) {
     for (const DatasetRecord& d : f.datasets) tensors[d.piece.name].push_back(&d.piece);
   for (const auto& [name, pieces] : tensors) {
     const Piece whole = whole_piece(name, pieces[0]->shape);
-    std::vector<Range> covered;
+    std::vector<Interval> covered;
     for (const Piece* p : pieces)
       for (const CopyRun& r : copy_runs(*p, whole)) covered.push_back({r.destination, r.destination + r.length});
-    const std::vector<Range> missing = gaps(std::move(covered), whole.numel());
+    const std::vector<Interval> missing = gaps(std::move(covered), whole.numel());
     CHECK_INTACT(missing.empty(), "no rank stored elements [{}, {}) of {}", missing[0].begin, missing[0].end,
                  describe(whole));
   }

@@ -107,17 +107,4 @@ std::vector<CopyRun> copy_runs(const Piece& source, const Piece& destination) {
   return runs;
 }
 
-std::vector<Range> gaps(std::vector<Range> covered, int64_t numel) {
-  std::sort(covered.begin(), covered.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
-  std::vector<Range> missing;
-  int64_t position = 0;
-  for (const Range& r : covered) {
-    if (r.begin > position) missing.push_back({position, std::min(r.begin, numel)});
-    position = std::max(position, r.end);
-    if (position >= numel) return missing;
-  }
-  if (position < numel) missing.push_back({position, numel});
-  return missing;
-}
-
 }  // namespace megalith

@@ -55,13 +55,4 @@ struct CopyRun {
 // equal, else at most one a row. Names and shapes must agree (Error).
 std::vector<CopyRun> copy_runs(const Piece& source, const Piece& destination);
 
-struct Range {
-  int64_t begin = 0;
-  int64_t end = 0;
-  bool operator==(const Range&) const = default;
-};
-
-// The elements of [0, numel) that no range covers, ascending and disjoint. Ranges may overlap and be unordered.
-std::vector<Range> gaps(std::vector<Range> covered, int64_t numel);
-
 }  // namespace megalith

@@ -98,7 +98,7 @@ void CheckpointReader::read(const Piece& wanted, float* out) {
   const std::vector<int64_t> stored = shape(wanted.name);
   CHECK(stored == wanted.shape, "{} has shape ({}) in {}, expected ({}); is it a checkpoint of another model?",
         wanted.name, fmt::join(stored, ", "), folder_, fmt::join(wanted.shape, ", "));
-  std::vector<Range> covered;
+  std::vector<Interval> covered;
   std::vector<std::pair<Source*, std::vector<CopyRun>>> copies;
   for (Source& s : sources_.at(wanted.name)) {
     auto runs = copy_runs(s.record->piece, wanted);
@@ -106,7 +106,7 @@ void CheckpointReader::read(const Piece& wanted, float* out) {
     for (const CopyRun& r : runs) covered.push_back({r.destination, r.destination + r.length});
     copies.emplace_back(&s, std::move(runs));
   }
-  const std::vector<Range> missing = gaps(std::move(covered), wanted.numel());
+  const std::vector<Interval> missing = gaps(std::move(covered), wanted.numel());
   CHECK_INTACT(missing.empty(), "{} does not hold elements [{}, {}) of {}", folder_, missing[0].begin, missing[0].end,
                describe(wanted));
   const int64_t chunk = std::clamp(wanted.numel(), least_chunk, most_chunk);

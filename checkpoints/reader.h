@@ -14,6 +14,7 @@
 #include "checkpoints/manifest.h"
 #include "checkpoints/tensor_source.h"
 #include "kernels/base/files.h"
+#include "kernels/base/interval.h"
 
 namespace megalith {
 
@@ -38,8 +39,8 @@ class CheckpointReader : public TensorSource {
   // differ, bytes_of_a_row for each row of them; one file is open at a time. Damage: file, dataset, expected and found
   // checksum.
   void read(const Piece& wanted, float* out) override;
-  static constexpr int64_t least_chunk = int64_t{1} << 16;                          // elements
-  static constexpr int64_t bytes_of_a_row = 3 * (sizeof(CopyRun) + sizeof(Range));  // of vectors while they grow
+  static constexpr int64_t least_chunk = int64_t{1} << 16;                             // elements
+  static constexpr int64_t bytes_of_a_row = 3 * (sizeof(CopyRun) + sizeof(Interval));  // of vectors while they grow
 
  private:
   struct Source {

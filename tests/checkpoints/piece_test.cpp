@@ -97,12 +97,12 @@ TEST(Piece, contradictions_are_refused) {
   EXPECT_THROW(copy_runs(good, whole_piece(good.name, {6, 4})), Error);
 }
 
-TEST(Piece, gaps) {
-  using Ranges = std::vector<Range>;
-  EXPECT_EQ(gaps({}, 3), (Ranges{{0, 3}}));
-  EXPECT_EQ(gaps({}, 0), Ranges{});
-  EXPECT_EQ(gaps({{2, 4}, {0, 1}, {3, 5}}, 7), (Ranges{{1, 2}, {5, 7}}));
-  EXPECT_EQ(gaps({{0, 9}, {1, 2}}, 9), Ranges{});
+TEST(Interval, gaps) {
+  using Intervals = std::vector<Interval>;
+  EXPECT_EQ(gaps({}, 3), (Intervals{{0, 3}}));
+  EXPECT_EQ(gaps({}, 0), Intervals{});
+  EXPECT_EQ(gaps({{2, 4}, {0, 1}, {3, 5}}, 7), (Intervals{{1, 2}, {5, 7}}));
+  EXPECT_EQ(gaps({{0, 9}, {1, 2}}, 9), Intervals{});
 }
 
 }  // namespace

@@ -32,17 +32,6 @@ int64_t columns_of_each(const ParamSpec& param, int64_t degree) {
 
 }  // namespace
 
-Interval intersect(Interval a, Interval b) {
-  const Interval r{std::max(a.begin, b.begin), std::min(a.end, b.end)};
-  return r.begin < r.end ? r : Interval{};
-}
-
-Interval part_of(Interval whole, int64_t index, int64_t parts) {
-  const int64_t each = whole.size() / parts, longer = whole.size() % parts;
-  const int64_t begin = whole.begin + index * each + std::min(index, longer);
-  return {begin, begin + each + (index < longer ? 1 : 0)};
-}
-
 Shape local_shape(const ParamSpec& param, const TensorRank& tensor) {
   switch (param.split) {
     case Split::rows: {

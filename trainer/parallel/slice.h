@@ -4,21 +4,12 @@
 
 #include <vector>
 
+#include "kernels/base/interval.h"
 #include "kernels/elementwise.h"
 #include "kernels/vocabulary.h"
 #include "trainer/model/spec.h"
 
 namespace megalith {
-
-// Elements [begin, end).
-struct Interval {
-  int64_t begin = 0, end = 0;
-  int64_t size() const { return end - begin; }
-  bool operator==(const Interval&) const = default;
-};
-Interval intersect(Interval a, Interval b);  // empty ranges are {0, 0}
-// Part `index` of `parts` when `whole` is dealt out evenly; the first parts are longer by one where it does not divide.
-Interval part_of(Interval whole, int64_t index, int64_t parts);
 
 struct TensorRank {
   int64_t degree = 1, rank = 0;
