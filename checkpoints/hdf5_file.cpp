@@ -17,7 +17,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "elements are written as they lie in memory");
 
 // A file that the library could not close (a limit on the size of files came meanwhile) ends a process by a signal when
-// the library closes it once more at exit. So it does nothing there: what we open, we close. Before any other call to it.
+// the library closes it once more at exit. So it does nothing there: what we open, we close. Before any other call to
+// it.
 void do_nothing_at_exit() { [[maybe_unused]] static const herr_t once = H5dont_atexit(); }
 
 // HDF5 prints errors on stderr unless this is turned off; the innermost one becomes part of ours instead.
@@ -103,6 +104,15 @@ void write_attribute(hid_t object, const char* name, const std::vector<int64_t>&
 // HDF5 has no bf16: its bits are stored.
 hid_t type_of(const DatasetRecord& d) { return d.dtype == DType::bf16 ? H5T_STD_U16LE : H5T_IEEE_F32LE; }
 
+// The bytes of structure that elements begin behind. Until November 24, 2026, they were 2048 in every file, so that
+// more of the structure lay between the elements.
+size_t first_block(const std::vector<DatasetRecord>& datasets) {
+  constexpr size_t least = 2048;
+  const size_t all = std::max(least, structure_bytes * datasets.size());
+  const bool before = !datasets.empty() && 0 < datasets[0].offset && datasets[0].offset < static_cast<int64_t>(all);
+  return before ? least : all;
+}
+
 // The number that stands for the checksum of the i-th dataset while the file is laid out, so that its place is found.
 // The library writes each attribute once; text of ours that begins as these do would be met as one too many (Error).
 constexpr uint64_t stand_in = uint64_t{0x5ca1ab1e} << 32;
@@ -113,24 +123,6 @@ void describe_in(hid_t dataset, const DatasetRecord& d, uint64_t checksum) {
   write_attribute(dataset, "columns", std::vector{d.piece.col_begin, d.piece.col_end});
   write_attribute(dataset, "elements", std::vector{d.piece.begin, d.piece.end});
   write_attribute(dataset, "xxh3_64", hex(checksum));
-}
-
-// All bytes of the file that are not elements, in their order.
-std::string bytes_between(const File& file, const std::vector<DatasetRecord>& datasets,
-                          const std::vector<int64_t>& offsets) {
-  std::string bytes;
-  int64_t position = 0;
-  const auto copy_until = [&](int64_t next) {
-    const size_t before = bytes.size();
-    bytes.resize(before + static_cast<size_t>(next - position));
-    file.read(position, bytes.data() + before, next - position);
-  };
-  for (size_t i = 0; i < datasets.size(); i++) {
-    copy_until(offsets[i]);
-    position = offsets[i] + datasets[i].bytes();
-  }
-  copy_until(file.size());
-  return bytes;
 }
 
 // Of each stand-in, its place in the structure.
@@ -150,6 +142,23 @@ std::vector<size_t> places_of_checksums(const std::string& structure, size_t dat
 
 }  // namespace
 
+std::string structure_of(const File& file, const std::vector<DatasetRecord>& datasets,
+                         const std::vector<int64_t>& offsets) {
+  std::string bytes;
+  int64_t position = 0;
+  const auto copy_until = [&](int64_t next) {
+    const size_t before = bytes.size();
+    bytes.resize(before + static_cast<size_t>(next - position));
+    file.read(position, bytes.data() + before, next - position);
+  };
+  for (size_t i = 0; i < datasets.size(); i++) {
+    copy_until(offsets[i]);
+    position = offsets[i] + datasets[i].bytes();
+  }
+  copy_until(file.size());
+  return bytes;
+}
+
 std::string hdf5_version() {
   do_nothing_at_exit();
   unsigned major = 0, minor = 0, release = 0;
@@ -161,8 +170,9 @@ HDF5Layout::HDF5Layout(const std::vector<DatasetRecord>& datasets) {
   const QuietErrors quiet;
   const Handle access(HDF5_CHECK(H5Pcreate(H5P_FILE_ACCESS)), H5Pclose);
   HDF5_CHECK(H5Pset_fapl_stdio(access));  // the default driver resolves the link, whose target has no path
-  HDF5_CHECK(H5Pset_libver_bounds(access, H5F_LIBVER_EARLIEST, H5F_LIBVER_LATEST));  // the format of hdf5_structure.h
-  HDF5_CHECK(H5Pset_meta_block_size(access, std::max<size_t>(2048, structure_bytes * datasets.size())));
+  // The earliest format, which all versions of the library write alike.
+  HDF5_CHECK(H5Pset_libver_bounds(access, H5F_LIBVER_EARLIEST, H5F_LIBVER_LATEST));
+  HDF5_CHECK(H5Pset_meta_block_size(access, first_block(datasets)));
   const File memory = File::in_memory();
   Handle file(HDF5_CHECK(H5Fcreate(memory.path().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access)), H5Fclose);
   {
@@ -190,12 +200,14 @@ HDF5Layout::HDF5Layout(const std::vector<DatasetRecord>& datasets) {
     const haddr_t offset = H5Dget_offset(dataset);
     CHECK(offset != HADDR_UNDEF && static_cast<int64_t>(offset) >= end, "HDF5 gave dataset {} no place after {}: {}",
           d.dataset, end, innermost_error());
+    CHECK_INTACT(d.offset == 0 || static_cast<int64_t>(offset) == d.offset,
+                 "the elements of {} lie at byte {}; HDF5 puts them at {}", d.dataset, d.offset, offset);
     offsets_.push_back(static_cast<int64_t>(offset));
     end = offsets_.back() + d.bytes();
   }
   HDF5_CHECK(file.close());
 
-  structure_ = bytes_between(memory, datasets, offsets_);
+  structure_ = structure_of(memory, datasets, offsets_);
   checksums_ = places_of_checksums(structure_, datasets.size());
 }
 

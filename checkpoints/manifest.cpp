@@ -45,6 +45,15 @@ std::string lines_of(const FileRecord& record, const char* separator) {
   return text + "]}";
 }
 
+// The name, or for a further piece of the tensor that with #1, #2, ...
+bool is_dataset_of(const std::string& name, const std::string& dataset) {
+  constexpr size_t most_digits = 10;
+  if (!dataset.starts_with(name)) return false;
+  const std::string number = dataset.substr(name.size());
+  return number.empty() || (number[0] == '#' && number.size() > 1 && number.size() <= 1 + most_digits &&
+                            number.find_first_not_of("0123456789", 1) == std::string::npos);
+}
+
 DatasetRecord dataset_from(const nlohmann::json& j) {
   DatasetRecord d;
   d.piece.name = j.at("tensor").get<std::string>();
@@ -63,8 +72,7 @@ DatasetRecord dataset_from(const nlohmann::json& j) {
   d.not_finite = j.contains("not_finite") ? whole_number(j.at("not_finite")) : 0;
   CHECK(d.not_finite >= 0 && d.not_finite <= d.piece.numel(), "{} has {} values that are not finite, of {}",
         describe(d.piece), d.not_finite, d.piece.numel());
-  CHECK(d.dataset == d.piece.name || d.dataset.starts_with(d.piece.name + "#"),
-        "dataset {} is no name for a piece of {}", d.dataset, d.piece.name);
+  CHECK(is_dataset_of(d.piece.name, d.dataset), "dataset {} is no name for a piece of {}", d.dataset, d.piece.name);
   return d;
 }
 
@@ -81,7 +89,7 @@ FileRecord file_from(const nlohmann::json& j) {
   f.structure = from_hex(j.at("structure").get<std::string>());
   for (const nlohmann::json& d : j.at("datasets")) f.datasets.push_back(dataset_from(d));
   CHECK(is_file_name(f.name), "{} is no name for a file", json_text(nlohmann::json(f.name)));
-  int64_t position = 0;
+  int64_t position = 1;  // HDF5's own bytes come first
   for (const DatasetRecord& d : f.datasets) {
     CHECK(d.offset >= position && d.bytes() <= f.bytes && d.offset <= f.bytes - d.bytes(),
           "dataset {} of {} at byte {} lies outside the file or over another", d.dataset, f.name, d.offset);

@@ -2,7 +2,7 @@
 //
 // The datasets are read from where the manifest says they lie; the manifest covers itself and every dataset by
 // checksum, so a changed byte is an Error or harmless, never other data. The HDF5 library, which was not made to
-// survive damaged files, opens none: what verify_checkpoint looks for in their structure, it reads itself.
+// survive damaged files, opens none: verify_checkpoint compares their structure with what the library writes anew.
 #pragma once
 
 #include <map>
@@ -64,8 +64,9 @@ struct VerifyReport {
   std::vector<std::string> damaged;  // one sentence for every damaged file or dataset; empty: all is well
 };
 
-// Reads every byte of every file. The manifest itself being damaged, or a file absent, is one entry as well: this
-// throws only where it cannot read, or where the manifest, intact, is not one that this version reads.
+// Reads every byte of every file, and needs what HDF5Layout does (hdf5_file.h). The manifest itself being damaged, or a
+// file absent, is one entry as well: this throws only where it cannot read, or where the manifest, intact, is not one
+// that this version reads.
 VerifyReport verify_checkpoint(const std::string& folder);
 
 // Returns what `megalith checkpoint inspect` prints: the step, values that are not finite, files, and a line for each

@@ -199,6 +199,13 @@ TEST(RoundTrip, bf16_is_kept_as_it_is) {
   }
 }
 
+void read_attribute(hid_t object, const char* name, void* value) {
+  const hid_t attribute = H5Aopen(object, name, H5P_DEFAULT), type = H5Aget_type(attribute);
+  EXPECT_GE(H5Aread(attribute, type, value), 0) << name;
+  H5Tclose(type);
+  H5Aclose(attribute);
+}
+
 TEST(RoundTrip, hdf5_itself_reads_the_file) {
   const TemporaryFolder folder;
   const std::string path = write_checkpoint(folder.path(), 5, 1, 1) + "/rank-00000.h5";
@@ -211,6 +218,12 @@ TEST(RoundTrip, hdf5_itself_reads_the_file) {
     std::vector<float> out(static_cast<size_t>(whole.numel()));
     EXPECT_GE(H5Dread(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, out.data()), 0);
     EXPECT_EQ(out, values_of(t, whole)) << t.name;
+    std::vector<int64_t> elements(2);
+    std::string checksum(16, ' ');
+    read_attribute(dataset, "elements", elements.data());
+    read_attribute(dataset, "xxh3_64", checksum.data());
+    EXPECT_EQ(elements, (std::vector<int64_t>{0, whole.numel()})) << t.name;
+    EXPECT_EQ(checksum, hex(checksum_of(out.data(), whole.numel() * 4))) << t.name;
     H5Dclose(dataset);
   }
   H5Fclose(file);

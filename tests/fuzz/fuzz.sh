@@ -3,7 +3,7 @@
 # on. Needs clang and its runtime (Debian: clang libclang-rt-dev). A fault ends its target: the input lies in
 # build/fuzz/faults, and says what it is when it is given to build/fuzz/fuzz.
 #   fuzz.sh [SECONDS [TARGET...]]     of each target; default: 600 each, of all
-#   MEGALITH_FUZZ_TARGET=hdf5 build/fuzz/fuzz build/fuzz/faults/hdf5-crash-...
+#   MEGALITH_FUZZ_TARGET=layout build/fuzz/fuzz build/fuzz/faults/layout-crash-...
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 seconds=${1:-600}
@@ -12,7 +12,7 @@ here=tests/fuzz out=build/fuzz jobs=${JOBS:-$(nproc)}
 mapfile -t targets < <([ $# -gt 0 ] && printf '%s\n' "$@" || ls -d $here/seeds/*/ | xargs -n1 basename | grep -v '^beside_')
 
 # The targets, and the source of each header that one of these includes; first those that are not named as their headers.
-sources=($here/{fuzzer,library_view,targets}.cpp configs/*.cpp data/{token_format_*,byte_tokenizer}.cpp kernels/base/mapped_file.cpp)
+sources=($here/{fuzzer,targets}.cpp configs/*.cpp data/{token_format_*,byte_tokenizer}.cpp kernels/base/mapped_file.cpp)
 read_files=("${sources[@]}")
 for ((i = 0; i < ${#read_files[@]}; i++)); do
   for header in $(sed -n 's/^#include "\(.*\)".*/\1/p' "${read_files[i]}"); do
@@ -47,7 +47,7 @@ for target in "${targets[@]}"; do
   mkdir -p $out/corpus/"$target"
   dictionary=()
   [ -f $here/"$target".dict ] && dictionary=(-dict=$here/"$target".dict)
-  # Room for the largest seed: of a cut HDF5 file nothing but its end is looked at.
+  # Room for the largest seed.
   largest=$(find $here/seeds/"$target" -type f -printf '%s\n' | sort -n | tail -n 1)
   log=$out/$target.log
   MEGALITH_FUZZ_TARGET=$target $out/fuzz -max_total_time="$seconds" -max_len=$((largest > 4096 ? largest : 4096)) \
