@@ -138,7 +138,7 @@ const std::vector<BadInputCase>& bad_input_cases() {
       {"held_out_is_trained_on",
        2,
        train_with({new_run, "data.train=two/*.bin", "data.validation=two/b.bin"}),
-       {"data.train contains two/b.bin, a file of data.validation = two/b.bin"}},
+       {"data.train contains two/a.bin, with the same bytes as two/b.bin of data.validation = two/b.bin"}},
       {"empty_tokens", 2, train_with({new_run, "data.train=empty.bin"}), {"empty.bin", "0 bytes"}},
       {"truncated_raw", 2, train_with({new_run, "data.train=odd.bin"}), {"odd.bin", "1001 bytes", "truncated"}},
       {"truncated_llmc", 2, train_with({new_run, "data.train=llmc.bin"}), {"llmc.bin", "5000"}},
