@@ -197,6 +197,7 @@ TEST_F(ReshardRefuses, WhatItWouldLoseOrChange) {
   };
   const std::string to = folder_ / "to";
   expect({.from = source_, .to = to, .ranks = 2, .overrides = {"precision.master=bf16"}}, "override `precision.master");
+  expect({.from = source_, .to = to, .ranks = 2, .overrides = {"train.steps=9"}}, "parallel.* may be others than in");
   expect({.from = source_, .to = to, .ranks = 2, .overrides = {"parallel.tensor_parallel_degree=4"}}, "4");
   expect({.from = source_, .to = folder_ / "alone", .ranks = 2}, "is a complete checkpoint and is not overwritten");
   expect({.from = source_, .to = to, .ranks = 2, .memory = 4096}, "--memory of 4096 bytes: a block of 65536 elements");
@@ -213,6 +214,13 @@ TEST_F(ReshardRefuses, WhatItWouldLoseOrChange) {
   test::spill(source_ + "/manifest.json", to_text(altered));
   expect({.from = source_, .to = to, .ranks = 2}, "which a run of this program would not save");
   test::spill(source_ + "/manifest.json", to_text(manifest));
+  // An element that is not there, which is known before anything is made.
+  altered = manifest;
+  altered.files[0].datasets.back().piece.end--;
+  test::spill(source_ + "/manifest.json", to_text(altered));
+  expect({.from = source_, .to = folder_ / "nowhere", .ranks = 2}, manifest.files[0].datasets.back().piece.name);
+  EXPECT_FALSE(fs::exists(folder_ / "nowhere"));
+  test::spill(source_ + "/manifest.json", to_text(manifest));
   // A flipped byte, which is met half-way: nothing of what was begun stays.
   const DatasetRecord& last = manifest.files[0].datasets.back();
   const std::string path = source_ + "/" + manifest.files[0].name, byte = read_file(path).substr(last.offset, 1);
@@ -222,6 +230,45 @@ TEST_F(ReshardRefuses, WhatItWouldLoseOrChange) {
   test::poke(path, static_cast<size_t>(last.offset), byte);
   reshard({.from = source_, .to = to, .ranks = 2});
   EXPECT_EQ(list_checkpoints(to).size(), 1u);
+}
+
+// The memory that a block takes is counted to the byte: its elements as they are read and in f32 and bf16, twice on
+// their way to the disk, and the rows of the largest piece, of the old files or the new.
+TEST_F(ReshardRefuses, TooLittleMemoryWithWhatABlockTakes) {
+  if (session().size() > 1) GTEST_SKIP() << "one process does it";
+  const auto rows_in = [](const std::vector<Piece>& pieces) {
+    int64_t rows = 0;
+    for (const Piece& p : pieces)
+      if (p.numel() > 0) rows = std::max(rows, p.numel() / (p.col_end - p.col_begin) + 2);
+    return rows;
+  };
+  const int64_t rows = rows_in(saved_pieces(make_plan(config_, 1, 0)));
+  ASSERT_GT(rows, rows_in(saved_pieces(make_plan(config_, 4, 0)))) << "one rank has the largest pieces";
+  const std::string takes = fmt::format("a block of 65536 elements takes {};",
+                                        65536 * (4 + 4 + 2 + 2 * 4) + rows * CheckpointReader::bytes_of_a_row);
+  const std::string several = reshard({.from = source_, .to = folder_ / "several", .ranks = 4});
+  for (const auto& [from, ranks] : {std::pair{source_, 4}, {several, 1}}) {
+    const std::string message = refusal({.from = from, .to = folder_ / "to", .ranks = ranks, .memory = 4096});
+    EXPECT_NE(message.find(takes), std::string::npos) << takes << "\n" << message;
+  }
+}
+
+using ReshardTakes = ReshardRefuses;
+
+// The directory of a run's checkpoints stands for the newest; the shape of the model is the checkpoint's, whatever the
+// configuration leaves to the tokenizer; and who has written it is this program.
+TEST_F(ReshardTakes, ARunsDirectoryAndTheShapeOfItsCheckpoint) {
+  if (session().size() > 1) GTEST_SKIP() << "one process does it";
+  const std::string whole = reshard({.from = source_, .to = folder_ / "whole", .ranks = 2});
+  Manifest manifest = read_manifest(source_);
+  Config config = parse_config(manifest.state.at("config").get<std::string>(), "the test");
+  config.model.vocab = 0;
+  manifest.state["config"] = to_toml(config);
+  manifest.state["written_by"] = "an earlier program";
+  test::spill(source_ + "/manifest.json", to_text(manifest));
+  const std::string again = reshard({.from = folder_ / "alone", .to = folder_ / "again", .ranks = 2});
+  expect_same_files(again, whole);
+  EXPECT_EQ(read_manifest(again).state.at("written_by"), read_manifest(whole).state.at("written_by"));
 }
 
 }  // namespace
