@@ -17,7 +17,7 @@ done
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 variant() {
   local steps
-  steps=$(($(cat "$runs/quickstart/steps") / 2))
+  steps=$(($(cut -d' ' -f1 "$runs/quickstart/steps") / 2))
   mpirun --oversubscribe -n 2 "$megalith" train "$runs/quickstart/config.toml" "run.output=$runs/$1" \
     "checkpoint.directory=$runs/$1/checkpoints" "train.steps=$steps" "optimizer.warmup_steps=$((steps / 20))" \
     "train.evaluate_every=$((steps / 8))" train.evaluate_batches=16 "${@:2}"
