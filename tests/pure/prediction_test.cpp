@@ -356,6 +356,24 @@ TEST(Verdict, FitsUpToTheLastByteAndWarns) {
             std::string::npos);
 }
 
+// The copies of a save lie where the tensors do.
+TEST(Verdict, OfAProcessorCountsBothPlacesTogether) {
+  Config config = real_config();
+  config.run.device = Device::cpu;
+  const Rehearsed rehearsed = rehearse_stages(config, {}, 8, true);
+  std::vector<MemorySizes> memory(8, rehearsed.memory.front());
+  for (MemorySizes& sizes : memory) sizes.at(MemoryClass::checkpoint, Place::host) = int64_t{1} << 30;
+  Hardware h = real_hardware();
+  h.device.kind = DeviceKind::cpu;
+  h.device.per_node = 1;
+  h.device.memory = h.host.memory = 4 * gib(memory.front().total(Place::device) + memory.front().total(Place::host));
+  h.device.reserved = 0;
+  const auto fits = [&] { return verdict(config, h, rehearsed.mesh, memory, predict(config, h, rehearsed)).fits; };
+  EXPECT_TRUE(fits());
+  h.device.memory -= 0.5;
+  EXPECT_FALSE(fits()) << "each of the two alone would fit";
+}
+
 TEST(Verdict, CountsEveryRankOfADeviceAndOfAHost) {
   Config config = real_config();
   config.run.device = Device::cpu;

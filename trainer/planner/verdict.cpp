@@ -82,7 +82,9 @@ std::vector<std::string> warnings_of(const Config& config, const Hardware& hardw
 int64_t device_bytes(const Config& config, const Hardware& hardware, const MemorySizes& memory) {
   const int64_t per_node = hardware.device.per_node;
   const int64_t ranks = std::max<int64_t>(1, (config.parallel.ranks_per_node + per_node - 1) / per_node);
-  return ranks * (memory.total(Place::device) + (config.run.device == Device::cpu ? 0 : DeviceQueue::bytes));
+  // On a processor both places are the same memory.
+  const int64_t on_host = hardware.device.kind == DeviceKind::cpu ? memory.total(Place::host) : 0;
+  return ranks * (memory.total(Place::device) + on_host + (config.run.device == Device::cpu ? 0 : DeviceQueue::bytes));
 }
 
 Verdict verdict(const Config& config, const Hardware& hardware, const MeshShape& mesh,

@@ -18,7 +18,8 @@ Verdict verdict(const Config& config, const Hardware& hardware, const MeshShape&
                 const std::vector<MemorySizes>& memory, const Prediction& prediction);
 
 // What a device must have beside `reserved`: all classes of its rank, or of its ranks where a node has more ranks than
-// devices, and the workspace of the device's libraries.
+// devices, and the workspace of the device's libraries. Where the device is the machine's processor, what is kept on the
+// host lies in the same memory.
 int64_t device_bytes(const Config& config, const Hardware& hardware, const MemorySizes& memory);
 
 }  // namespace megalith
