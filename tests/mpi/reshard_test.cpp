@@ -122,7 +122,7 @@ std::string write_large(const std::string& directory) {
   std::vector<StoredPiece> pieces;
   std::vector<float> values(1 << 22);
   for (size_t i = 0; i < values.size(); i++) values[i] = static_cast<float>(i % 1000);
-  for (const Piece& piece : saved_pieces(make_plan(config, 1, 0), make_update_rule(config)->state_paths()))
+  for (const Piece& piece : saved_pieces(config, 1, 0))
     pieces.emplace_back(piece, piece.name.starts_with(parameters_path) ? DType::f32 : DType::bf16,
                         [&values](int64_t begin, int64_t, const auto& use) {
                           use(values.data() + begin % 7);  // any values will do
@@ -242,8 +242,8 @@ TEST_F(ReshardRefuses, TooLittleMemoryWithWhatABlockTakes) {
       if (p.numel() > 0) rows = std::max(rows, p.numel() / (p.col_end - p.col_begin) + 2);
     return rows;
   };
-  const int64_t rows = rows_in(saved_pieces(make_plan(config_, 1, 0)));
-  ASSERT_GT(rows, rows_in(saved_pieces(make_plan(config_, 4, 0)))) << "one rank has the largest pieces";
+  const int64_t rows = rows_in(saved_pieces(config_, 1, 0));
+  ASSERT_GT(rows, rows_in(saved_pieces(config_, 4, 0))) << "one rank has the largest pieces";
   const std::string takes = fmt::format("a block of 65536 elements takes {};",
                                         65536 * (4 + 4 + 2 + 2 * 4) + rows * CheckpointReader::bytes_of_a_row);
   const std::string several = reshard({.from = source_, .to = folder_ / "several", .ranks = 4});

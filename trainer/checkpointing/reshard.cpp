@@ -78,9 +78,11 @@ int64_t elements_of_block(int64_t memory, const std::vector<const Piece*>& piece
 
 }  // namespace
 
-std::vector<Piece> saved_pieces(const Plan& plan, std::span<const char* const> state_paths) {
+std::vector<Piece> saved_pieces(const Config& config, int ranks, int rank) {
+  const Plan plan = make_plan(config, ranks, rank);
   std::vector<std::string> paths{std::string(parameters_path)};
-  for (const char* path : state_paths) paths.push_back(std::string(path) + "/");
+  const std::unique_ptr<UpdateRule> rule = make_update_rule(config);
+  for (const char* path : rule->state_paths()) paths.push_back(std::string(path) + "/");
   std::vector<Piece> pieces;
   for (size_t u = 0; u < plan.units.size(); u++)
     for (const Interval part : saved_parts(plan, u))
@@ -97,8 +99,7 @@ std::string reshard(const ReshardOptions& options) {
   check_complete(reader.manifest());
   const Config config = config_of(reader, options.overrides);
   std::vector<std::vector<Piece>> pieces;
-  for (int rank = 0; rank < options.ranks; rank++)
-    pieces.push_back(saved_pieces(make_plan(config, options.ranks, rank), make_update_rule(config)->state_paths()));
+  for (int rank = 0; rank < options.ranks; rank++) pieces.push_back(saved_pieces(config, options.ranks, rank));
   std::vector<const Piece*> all;
   std::set<std::string> saved;
   for (const FileRecord& file : reader.manifest().files)

@@ -3,12 +3,11 @@
 // each rank's file holds what that rank needs and nothing else, and there are as many as ranks.
 #pragma once
 
-#include <span>
 #include <string>
 #include <vector>
 
 #include "checkpoints/piece.h"
-#include "trainer/parallel/plan.h"
+#include "configs/config.h"
 
 namespace megalith {
 
@@ -20,8 +19,8 @@ struct ReshardOptions {
   int64_t memory = int64_t{64} << 20;    // bytes that it takes at most, beside what the two manifests take
 };
 
-// What a rank of this plan saves, in the order of its file: the weights and, under `state_paths`, the optimizer's.
-std::vector<Piece> saved_pieces(const Plan& plan, std::span<const char* const> state_paths);
+// What that rank of so many saves, in the order of its file: the weights and the optimizer's state.
+std::vector<Piece> saved_pieces(const Config& config, int ranks, int rank);
 
 // Writes what a run of that layout would that has loaded the checkpoint and saves it: the same files, byte by byte, and
 // the same manifest but for checkpoint.directory in it. Types stay as they are stored. Tensors of any size are moved in
