@@ -206,7 +206,7 @@ TEST_F(Resume, WhatIsSavedBesideStepsIsWhatWasSavedAtOnce) {
     double phases = 0;
     int64_t steps = 2, phases_seen = 0;
     while (!saved) {
-      phases = run.step(steps++, {.phases = beside.phases()}).phases;
+      phases = run.step(steps++, {.save_phases = beside.phases()}).ranks.save_phases;
       if (!beside.all_ended(phases)) continue;
       saved = beside.go_on();
       phases_seen++;

@@ -131,11 +131,29 @@ TEST(ShardedTraining, EveryRankIsToldTheSameAndCopiesStayEqual) {
 TEST(ShardedTraining, AVoteOfOneRankIsCounted) {
   for (const Config& layout : sharded_layouts(accumulating())) {
     SmallRun run = on_all_ranks(layout);
-    EXPECT_EQ(run.step(0).stop_votes, 0);
-    EXPECT_EQ(run.step(1, {.stop = session().rank() == session().size() - 1}).stop_votes, 1);
+    EXPECT_EQ(run.step(0).ranks.stop, 0);
+    EXPECT_EQ(run.step(1, {.stop = session().rank() == session().size() - 1}).ranks.stop, 1);
     const StepScalars all = run.step(2, {.stop = true, .save = session().rank() == 0});
-    EXPECT_EQ(all.stop_votes, session().size());
-    EXPECT_EQ(all.save_votes, 1);
+    EXPECT_EQ(all.ranks.stop, session().size());
+    EXPECT_EQ(all.ranks.save, 1);
+  }
+}
+
+TEST(ShardedTraining, EveryRankHasTheRecordsOfAll) {
+  const int ranks = session().size(), rank = session().rank();
+  for (const Config& layout : sharded_layouts(accumulating())) {
+    SmallRun run = on_all_ranks(layout);
+    run.stats = [&] { return HostStats{.so_far = {1.5 * rank}, .resident = 1.0 + rank, .on_host = 7}; };
+    const StepScalars step = run.step(0, {.save_phases = rank});
+    EXPECT_EQ(step.ranks.save_phases, ranks * (ranks - 1) / 2);
+    ASSERT_EQ(step.ranks.stats.size(), static_cast<size_t>(ranks));
+    for (int r = 0; r < ranks; r++) {
+      const HostStats& theirs = step.ranks.stats[static_cast<size_t>(r)];
+      EXPECT_EQ(theirs.so_far[0], 1.5 * r);
+      EXPECT_EQ(theirs.resident, 1 + r);
+      EXPECT_EQ(theirs.on_host, 7);
+    }
+    EXPECT_EQ(run.step(1).ranks.save_phases, 0) << "nothing is left of the step before";
   }
 }
 
@@ -245,9 +263,10 @@ TEST(Traffic, IsWhatTheoryAsksFor) {
       }
       if (data > 1) expect(Channel::data, Transfer::all_reduce, layers + 3, copies * 4 * all / shard);
       const int ranks = session().size();
-      if (ranks > 1) {  // a square sum for each unit, the loss, three votes and what each rank tells
-        const double told = 8 * static_cast<double>(layers + 7) + static_cast<double>(sizeof(Told)) * ranks;
-        expect(Channel::world, Transfer::all_reduce, 1, told * 2 * (ranks - 1) / ranks);
+      if (ranks > 1) {  // a square sum for each unit and the loss; and three flags and the statistics of each rank
+        const double sums = 8 * static_cast<double>(layers + 4);
+        const double record = 8 * 3 + static_cast<double>(sizeof(HostStats)) * ranks;
+        expect(Channel::world, Transfer::all_reduce, 2, (sums + record) * 2 * (ranks - 1) / ranks);
       }
     }
 }

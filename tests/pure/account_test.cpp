@@ -176,7 +176,7 @@ TEST(StepClock, AccountsOfATrainingAddUpToItsTime) {
   SmallRun run(config);
   run.steps(1);
   StepClock clock(run.runtime.stream);
-  run.trainer.tell([&] { return Told{.so_far = clock.so_far(), .resident = 1}; });
+  run.stats = [&] { return HostStats{.so_far = clock.so_far(), .resident = 1}; };
   run.runtime.stream.trace().keep_time(&clock);
   double elsewhere = 1;
   for (int64_t step = 1; step <= 4; step++) {
@@ -194,9 +194,9 @@ TEST(StepClock, AccountsOfATrainingAddUpToItsTime) {
                             Account::host_copies, Account::input})
       EXPECT_GT(at(spent, a), 0) << name_of(a);
     for (const Account a : {Account::slowed, Account::gathers, Account::launches}) EXPECT_EQ(at(spent, a), 0);
-    ASSERT_EQ(scalars.told.size(), 1u);
-    EXPECT_EQ(scalars.told[0].resident, 1);
-    const std::vector<Accounts> ranks = accounts_of_ranks({scalars.told[0].so_far}, 0, spent);
+    ASSERT_EQ(scalars.ranks.stats.size(), 1u);
+    EXPECT_EQ(scalars.ranks.stats[0].resident, 1);
+    const std::vector<Accounts> ranks = accounts_of_ranks({scalars.ranks.stats[0].so_far}, 0, spent);
     for (size_t a = 0; a < num_accounts; a++) EXPECT_NEAR(ranks[0][a], spent[a], 1e-12);
   }
   EXPECT_LT(elsewhere, 0.03);

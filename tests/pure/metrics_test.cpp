@@ -132,7 +132,7 @@ TEST_F(MetricsFile, AppendsOneObjectAStep) {
     metrics.start_clock(begin);
     EXPECT_EQ(lines().size(), 1u) << "nothing of a start that makes no step";
     metrics.end_step({.step = 2,
-                      .scalars = {.loss = 3.5, .grad_norm = 0.25, .stop_votes = 0},
+                      .scalars = {.loss = 3.5, .grad_norm = 0.25},
                       .learning_rate = 1e-3,
                       .measured = {.ended = begin + 0.125}});
     metrics.evaluation(2, 3.0, 70, 140);
@@ -222,7 +222,7 @@ TEST_F(MetricsFile, ALossKeepsEveryBit) {
   const double loss = 5.547562428956056, next = std::nextafter(loss, 6);
   {
     Metrics metrics(folder_, true, 0, {});
-    metrics.end_step({.step = 1, .scalars = {.loss = loss, .grad_norm = next, .stop_votes = 0}, .learning_rate = 0.1});
+    metrics.end_step({.step = 1, .scalars = {.loss = loss, .grad_norm = next}, .learning_rate = 0.1});
   }
   const auto object = nlohmann::json::parse(lines().at(1));
   EXPECT_EQ(object.at("loss").get<double>(), loss);

@@ -264,12 +264,12 @@ TEST(Training, LearnsTheHalfThatCanBeLearnt) {
 
 TEST(Training, VotesAreCounted) {
   SmallRun run(small_config());
-  EXPECT_EQ(run.step(0).stop_votes, 0);
+  EXPECT_EQ(run.step(0).ranks.stop, 0);
   const StepScalars stop = run.step(1, {.stop = true}), save = run.step(2, {.save = true});
-  EXPECT_EQ(stop.stop_votes, 1);
-  EXPECT_EQ(stop.save_votes, 0);
-  EXPECT_EQ(save.stop_votes, 0);
-  EXPECT_EQ(save.save_votes, 1);
+  EXPECT_EQ(stop.ranks.stop, 1);
+  EXPECT_EQ(stop.ranks.save, 0);
+  EXPECT_EQ(save.ranks.stop, 0);
+  EXPECT_EQ(save.ranks.save, 1);
 }
 
 }  // namespace

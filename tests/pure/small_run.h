@@ -46,6 +46,7 @@ struct SmallRun {
   Rehearsal rehearsal;
   Runtime runtime;
   Trainer trainer;
+  std::function<HostStats()> stats{};  // what this rank tells the others; zeros where it is empty
 
   SmallRun(const Config& c, Mesh mesh, World where = World::cpu)
       : config(c),
@@ -58,11 +59,15 @@ struct SmallRun {
   explicit SmallRun(const Config& c, World where = World::cpu)  // alone
       : SmallRun(c, Mesh::dry(mesh_shape(c, 1), 0), where) {}
 
-  StepScalars step(int64_t s, Votes votes = {}) {
+  StepScalars step(int64_t s, ControlFlags flags = {}) {
     StepScalars scalars;
     const int64_t first = s * config.batch.global_batch_size;
     runtime.stream.receive(trainer.step(
-        s, first, feed_text(config, first), [votes] { return votes; }, &scalars));
+        s, first, feed_text(config, first),
+        [&] {
+          return RankRecord{flags, stats ? stats() : HostStats{}};
+        },
+        &scalars));
     return scalars;
   }
   std::vector<StepScalars> steps(int64_t n) {

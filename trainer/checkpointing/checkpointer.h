@@ -53,11 +53,9 @@ class Checkpointer {
   // have done it they learn from the step whose scalars say all_ended(), and then go_on(), to the next or to the end.
   void begin_save(const Progress& progress, bool keep_all = false);
   bool saving() const { return beside_ != nullptr; }
-  // For the votes of a step.
+  // For the control flags of a step.
   int64_t phases() const { return phases_ - (saving() && !beside_->thread->done()); }
-  bool all_ended(double phases) const {
-    return saving() && phases == static_cast<double>(session_.size()) * static_cast<double>(phases_);
-  }
+  bool all_ended(int64_t phases) const { return saving() && phases == session_.size() * phases_; }
   // Collective, after a step launched since begin_save(); nothing: it goes on. JobError as of save().
   std::optional<Saved> go_on();
   // Collective, and waits for the end; nothing: there was none to wait for.

@@ -195,9 +195,9 @@ class Repeated {
 
   StepScalars train() {
     StepScalars scalars;
-    work_->runtime->stream.receive(work_->trainer->step(
-        progress_.step, progress_.sequences, feed_from(*data_, progress_.sequences, config_.model.vocab),
-        [] { return Votes{}; }, &scalars));
+    work_->runtime->stream.receive(work_->trainer->step(progress_.step, progress_.sequences,
+                                                        feed_from(*data_, progress_.sequences, config_.model.vocab), {},
+                                                        &scalars));
     progress_.step++;
     progress_.sequences += config_.batch.global_batch_size;
     return scalars;

@@ -27,8 +27,6 @@ std::vector<size_t> not_finite(const double* values, int64_t n) {
   return places;
 }
 
-constexpr int64_t numbers_told = sizeof(Told) / sizeof(double);
-
 // A NaN's sign means nothing, and would be printed.
 double unsigned_nan(double v) { return std::isnan(v) ? std::numeric_limits<double>::quiet_NaN() : v; }
 }  // namespace
@@ -39,13 +37,13 @@ Trainer::Trainer(const Config& config, const Plan& plan, Runtime& runtime)
       runtime_(runtime),
       stage_(plan, runtime, true),
       optimizer_(config, stage_.sharding().units(), stage_.needs(), runtime.memory),
-      saved_(megalith::saved_tensors(plan, stage_.sharding().units(), optimizer_)) {
+      saved_(megalith::saved_tensors(plan, stage_.sharding().units(), optimizer_)),
+      rank_stats_(plan.rank, plan.mesh.size(), runtime.memory) {
   if (saves_beside_steps(config.checkpoint)) copy_.emplace(saved_, runtime.memory);
   const std::vector<UnitSpec> model = model_spec(plan.model);
   num_units_ = static_cast<int64_t>(model.size());
   unit_index_ = places_in_model(plan, model);
-  const int64_t told = plan.mesh.size() * numbers_told;
-  scalars_ = runtime.memory[MemoryClass::gradients].tensor(DType::f64, {2, num_units_ + 1 + num_votes + told});
+  scalars_ = runtime.memory[MemoryClass::gradients].tensor(DType::f64, {2, num_units_ + 1});
   mine_ = scalars_.rows(0, 1);
   sums_ = scalars_.rows(1, 2);
   stage_.update_by([this](const Instruction& i) { obey(i); });
@@ -68,9 +66,10 @@ void Trainer::weights_loaded() {
   stage_.sharding().weights_changed();
 }
 
-Stream::Ticket Trainer::step(int64_t step, int64_t first_sequence, Feed feed, const Ballot& ballot, StepScalars* out) {
+Stream::Ticket Trainer::step(int64_t step, int64_t first_sequence, Feed feed, const RankStats::Source& record,
+                             StepScalars* out) {
   step_ = step;
-  ballot_ = &ballot;
+  record_ = &record;
   fill(runtime_.stream, mine_.flat(0, num_units_), 0);
   stage_.train(
       {.feed = std::move(feed),
@@ -79,7 +78,9 @@ Stream::Ticket Trainer::step(int64_t step, int64_t first_sequence, Feed feed, co
        .first_row = first_sequence * plan_.pass.T,
        .loss_scale = optimizer_.loss_scale()});
   stage_.sharding().weights_changed();
-  return read(out);
+  read(out);
+  stats_.wait();
+  return rank_stats_.read(runtime_.stream, &out->ranks);
 }
 
 void Trainer::obey(const Instruction& i) {
@@ -89,7 +90,7 @@ void Trainer::obey(const Instruction& i) {
     case Op::sum_norms: return sum_norms();
     case Op::decide:
       if (copy_) copy_->wait();  // of what the updates change
-      return optimizer_.decide(runtime_.stream, step_, sums_.flat(0, num_units_ + 1));
+      return optimizer_.decide(runtime_.stream, step_, sums_);
     default: return optimizer_.obey(runtime_.stream, i);
   }
 }
@@ -110,18 +111,12 @@ void Trainer::add_squares(size_t u) {
 void Trainer::sum_norms() {
   Stream& s = runtime_.stream;
   share_of_loss(mine_.flat(num_units_, num_units_ + 1));
-  s.upload("tell", {mine_.flat(num_units_ + 1, mine_.numel())}, [&](std::span<const Tensor> host) {
-    double* all = host[0].data<double>();
-    std::fill_n(all, host[0].numel(), 0);
-    const Votes votes = *ballot_ ? (*ballot_)() : Votes{};
-    all[0] = votes.stop;
-    all[1] = votes.save;
-    all[2] = static_cast<double>(votes.phases);
-    const Told told = tell_ ? tell_() : Told{};
-    std::memcpy(all + num_votes + plan_.rank * numbers_told, &told, sizeof told);
-  });
   copy(s, sums_, mine_);
-  runtime_.mesh.channel(Channel::world).all_reduce(s, sums_, Reduce::sum).wait();
+  rank_stats_.write(s, *record_);
+  Communicator& world = runtime_.mesh.channel(Channel::world);
+  Pending sums = world.all_reduce(s, sums_, Reduce::sum);
+  stats_ = rank_stats_.exchange(s, world);
+  sums.wait();
 }
 
 const std::vector<SavedTensor>& Trainer::copy_state() {
@@ -135,7 +130,7 @@ void Trainer::await_copy() {
   runtime_.stream.synchronize();
 }
 
-Stream::Ticket Trainer::read(StepScalars* out) {
+void Trainer::read(StepScalars* out) {
   Stream& s = runtime_.stream;
   s.download("read_decision", optimizer_.decision(), [out](Tensor host) {
     UpdateState state;
@@ -151,16 +146,11 @@ Stream::Ticket Trainer::read(StepScalars* out) {
       for (const size_t k : not_finite(host.data<double>(), host.numel()))
         out->bad_microbatches.push_back(static_cast<int64_t>(k));
     });
-  return s.download("read_scalars", scalars_, [out, n = num_units_](Tensor host) {
+  s.download("read_scalars", scalars_, [out, n = num_units_](Tensor host) {
     const double *mine = host.data<double>(), *sums = mine + host.cols();
     out->loss = unsigned_nan(sums[n]);
-    out->stop_votes = sums[n + 1];
-    out->save_votes = sums[n + 2];
-    out->phases = sums[n + 3];
     if (const std::vector<size_t> bad = not_finite(sums, n); !bad.empty()) out->bad_unit = bad.back();
     out->bad_units = not_finite(mine, n);
-    out->told.resize(static_cast<size_t>((host.cols() - n - 1 - num_votes) / numbers_told));
-    std::memcpy(static_cast<void*>(out->told.data()), sums + n + 1 + num_votes, out->told.size() * sizeof(Told));
   });
 }
 

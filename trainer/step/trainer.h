@@ -10,51 +10,33 @@
 
 #include "configs/config.h"
 #include "trainer/parallel/stage.h"
-#include "trainer/step/account.h"
 #include "trainer/step/optimizer.h"
+#include "trainer/step/rank_stats.h"
 #include "trainer/step/saved_state.h"
 
 namespace megalith {
 
-// What each rank tells all others of itself with the sums of a step: numbers of the host, taken when the host launches
-// the last sum.
-struct Told {
-  Accounts so_far{};                             // of this step's time; in the cuda world nothing
-  double resident = 0, device = 0, on_host = 0;  // bytes of memory taken
-};
-
-// What a rank asks for with the sums of a step. All ranks learn of it together, from StepScalars.
-struct Votes {
-  bool stop = false;   // the run is to end
-  bool save = false;   // a checkpoint is due
-  int64_t phases = 0;  // of saves beside the steps, that this rank has ended so far (checkpointing/saving.h)
-};
-using Ballot = std::function<Votes()>;
-
 // What a step reports to the host.
 struct StepScalars {
   // The same on every rank.
-  double loss = 0;                        // mean over the tokens of the global batch, before the update
-  double grad_norm = 0;                   // of the global gradient, before clipping
-  double stop_votes = 0, save_votes = 0;  // ranks that asked for it
-  double phases = 0;                      // ended by all ranks together
+  double loss = 0;       // mean over the tokens of the global batch, before the update
+  double grad_norm = 0;  // of the global gradient, before clipping
   Decision decision = Decision::update;
   double median = 0;      // of the norms before, where train.skip_norm_above is set and there are enough of them
   double loss_scale = 0;  // in fp16, of this step and of the next
   double next_loss_scale = 0;
   // The last of the model whose gradient is not finite: from there backward carries it to those before.
   std::optional<size_t> bad_unit{};
+  RankRecords ranks{};
   // What this rank alone knows: its microbatches whose loss is not finite, and the model's units of whose gradient it
   // holds what is not.
   std::vector<int64_t> bad_microbatches{};
   std::vector<size_t> bad_units{};
-  std::vector<Told> told{};  // by rank
   bool skipped() const { return decision != Decision::update; }
 };
 
 class Trainer {
  public:
-  static constexpr int64_t num_votes = 3;
   // `config`, `plan` and `runtime` must outlive it. Weights are undefined until initialize() or a checkpoint.
   Trainer(const Config& config, const Plan& plan, Runtime& runtime);
   Trainer(const Trainer&) = delete;
@@ -66,9 +48,10 @@ class Trainer {
   void weights_loaded();
 
   // Step number step + 1, on sequences [first_sequence, first_sequence + global batch) counted since the run began;
-  // `feed` gets positions within that batch. The ballot, if any, is asked when the host launches the last sum. `out` is
-  // written when the stream receives what is returned.
-  Stream::Ticket step(int64_t step, int64_t first_sequence, Feed feed, const Ballot& ballot, StepScalars* out);
+  // `feed` gets positions within that batch. `record`, unless it is empty, is asked for what this rank tells the others
+  // when the host launches the last sum. `out` is written when the stream receives what is returned.
+  Stream::Ticket step(int64_t step, int64_t first_sequence, Feed feed, const RankStats::Source& record,
+                      StepScalars* out);
 
   // What this rank saves, as the last step left it.
   const std::vector<SavedTensor>& saved_tensors() const { return saved_; }
@@ -76,9 +59,6 @@ class Trainer {
   // once it has received a step that was launched since, or after await_copy(). One at a time.
   const std::vector<SavedTensor>& copy_state();
   void await_copy();
-
-  // Who is asked what this rank tells; nobody: it tells nothing but zeros.
-  void tell(std::function<Told()> tell) { tell_ = std::move(tell); }
 
   // Mean loss over `sequences` sequences, forward only, without dropout; the same on every rank. Waits for the result.
   double evaluate(int64_t sequences, Feed feed);
@@ -95,9 +75,10 @@ class Trainer {
   // tensor-parallel ranks all hold the same.
   void add_squares(size_t unit);
   void share_of_loss(Tensor share);
+  // Begins the sum of what ranks tell one another as well.
   void sum_norms();
-  // Copies the step's scalars to `out` when the stream receives what is returned.
-  Stream::Ticket read(StepScalars* out);
+  // Copies the step's scalars, but for those of ranks, to `out` when the stream receives them.
+  void read(StepScalars* out);
 
   const Config& config_;
   const Plan& plan_;
@@ -108,14 +89,14 @@ class Trainer {
   std::vector<int64_t> unit_index_;  // in the model, of each unit of the plan
   std::vector<SavedTensor> saved_;
   std::optional<StateCopy> copy_;
-  // (units + 1 + num_votes + ranks x Told) f64: the square sum of each unit's gradient, the loss, the votes, and what
-  // each rank tells, which is 0 on the others; of this rank, and summed over all. They lie in one tensor, so that the
-  // host reads both at once.
+  // (units + 1) f64: the square sum of each unit's gradient, and the loss; of this rank, and summed over all. They lie
+  // in one tensor, so that the host reads both at once.
   Tensor scalars_, mine_, sums_;
-  std::function<Told()> tell_;
+  RankStats rank_stats_;
   // Of the step that is under way.
   int64_t step_ = 0;
-  const Ballot* ballot_ = nullptr;
+  const RankStats::Source* record_ = nullptr;
+  Pending stats_;
 };
 
 }  // namespace megalith

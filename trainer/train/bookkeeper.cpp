@@ -69,15 +69,9 @@ Bookkeeper::Bookkeeper(const Config& config, const Session& session, Workplace& 
       traced_(step_range(config.train.trace_steps)) {
   if (traced_ && session.rank() == 0 && forecast && !config.hardware.profile.empty())
     predicted_ = forecast(work.placed.config, session.size());
-  work_.trainer->tell([this] { return tell(); });
 }
 
-Bookkeeper::~Bookkeeper() {
-  work_.runtime->stream.trace().keep_time(nullptr);
-  work_.trainer->tell({});
-}
-
-Told Bookkeeper::tell() {
+HostStats Bookkeeper::stats() {
   const MemorySizes peaks = work_.runtime->memory.peaks();
   return {.so_far = on_gpu() ? Accounts{} : clock_.so_far(),
           .resident = static_cast<double>(resident_memory()),
@@ -123,7 +117,7 @@ void Bookkeeper::begin_trace() {
 }
 
 Measured Bookkeeper::report(int64_t step, const StepScalars& scalars) {
-  Measured measured{.time = {}, .memory = fullest(scalars.told)};
+  Measured measured{.time = {}, .memory = fullest(scalars.ranks.stats)};
   const Accounts between = std::exchange(between_, {});
   if (!on_gpu()) measured.ended = clock_.end_step(step);
   begun_ = measured.ended;
@@ -133,7 +127,7 @@ Measured Bookkeeper::report(int64_t step, const StepScalars& scalars) {
   if (on_gpu()) {
     ranks = of_all_ranks(session_, mine);
   } else {
-    for (const Told& told : scalars.told) ranks.push_back(told.so_far);
+    for (const HostStats& rank : scalars.ranks.stats) ranks.push_back(rank.so_far);
     ranks = accounts_of_ranks(ranks, static_cast<size_t>(session_.rank()), mine);
   }
   measured.time = {.accounts = mean(ranks), .slowest = slowest(ranks)};

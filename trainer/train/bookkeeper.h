@@ -25,13 +25,15 @@ class Bookkeeper {
   // `session` and `work`, whose runtime and trainer are made, must outlive it. Rank 0 asks for the forecast, where a
   // trace is wanted and [hardware] names machines, and may get its errors.
   Bookkeeper(const Config& config, const Session& session, Workplace& work, const Forecast& forecast);
-  ~Bookkeeper();
+  ~Bookkeeper() { work_.runtime->stream.trace().keep_time(nullptr); }
   Bookkeeper(const Bookkeeper&) = delete;
   Bookkeeper& operator=(const Bookkeeper&) = delete;
 
   // All calls are made by all ranks in the same order. Steps follow one another from here on; `completed` are those
   // made before. This, write_trace() and between() return when the next step begins, by StepClock::host_now().
   double start(int64_t completed);
+  // What this rank tells the others of the step under way.
+  HostStats stats();
   // Around the launch of a step.
   void begin_launch(int64_t step);
   void end_launch(int64_t step);
@@ -54,7 +56,6 @@ class Bookkeeper {
   bool measures(int64_t step) const {
     return !on_gpu() || traces(step) || (step % measured_every == 0 && !traces(step + 1));
   }
-  Told tell();
   void begin_trace();
 
   const Config& config_;

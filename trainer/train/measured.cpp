@@ -20,10 +20,10 @@ void add_fields(nlohmann::ordered_json& line, const Measured& measured) {
                                {"host", static_cast<int64_t>(measured.memory->on_host)}};
 }
 
-std::optional<Told> fullest(const std::vector<Told>& ranks) {
+std::optional<HostStats> fullest(const std::vector<HostStats>& ranks) {
   if (ranks.empty()) return {};
-  Told most;
-  for (const Told& rank : ranks) {
+  HostStats most;
+  for (const HostStats& rank : ranks) {
     most.resident = std::max(most.resident, rank.resident);
     most.device = std::max(most.device, rank.device);
     most.on_host = std::max(most.on_host, rank.on_host);

@@ -19,7 +19,7 @@ struct Measured {
   std::optional<Time> time{};
   // Bytes, each on the rank that takes most: in physical memory; of the device; by our tensors on the host. In the cpu
   // world the device is the node's memory, and its bytes are those of our tensors.
-  std::optional<Told> memory{};
+  std::optional<HostStats> memory{};
   // When the step ended and the next began, by StepClock::host_now(); in the cpu world the reading that `time` goes by.
   double ended = StepClock::host_now();
 };
@@ -29,7 +29,7 @@ struct Measured {
 void add_fields(nlohmann::ordered_json& line, const Measured& measured);
 
 // The memory of the fullest rank.
-std::optional<Told> fullest(const std::vector<Told>& ranks);
+std::optional<HostStats> fullest(const std::vector<HostStats>& ranks);
 
 // "GEMM 61.2 %, ...", most first, without what is less than 0.05 %.
 std::string shares_in_words(const Accounts& accounts);

@@ -54,7 +54,7 @@ policy::Events Run::obey(const policy::Action& action) {
   const auto saving = [&](const std::function<void()>& work) { between(Account::checkpoint, work); };
   const Progress& progress = state_.progress;
   switch (action.act) {
-    case Act::train: add(steps_.launch(progress, [this] { return vote(); })); break;
+    case Act::train: add(steps_.launch(progress, [this] { return flags(); })); break;
     case Act::report: add(report()); break;
     case Act::log_overflow: steps_.log_overflow(progress); break;
     case Act::log_bad_step: steps_.log_bad_step(progress); break;
@@ -92,14 +92,14 @@ policy::Events Run::obey(const policy::Action& action) {
 }
 
 // Rank 0's clock counts.
-Votes Run::vote() const {
+ControlFlags Run::flags() const {
   const policy::LocalFacts facts{.first_rank = session_.rank() == 0,
                                  .signal = ending_.asked(),
                                  .minutes_trained = minutes_from(start_),
                                  .minutes_since_save = saves_.minutes_since_save()};
   return {.stop = policy::asks_to_stop(rules_, facts),
           .save = policy::asks_to_save(rules_, state_, facts),
-          .phases = checkpointer_.phases()};
+          .save_phases = checkpointer_.phases()};
 }
 
 policy::Event Run::report() {
@@ -109,9 +109,9 @@ policy::Event Run::report() {
                                       : scalars.decision == Decision::overflow ? policy::StepOutcome::overflow
                                                                                : policy::StepOutcome::bad,
                            .loss = scalars.loss,
-                           .stop = scalars.stop_votes > 0,
-                           .save = scalars.save_votes > 0,
-                           .save_phase_done = checkpointer_.all_ended(scalars.phases)};
+                           .stop = scalars.ranks.stop > 0,
+                           .save = scalars.ranks.save > 0,
+                           .save_phase_done = checkpointer_.all_ended(scalars.ranks.save_phases)};
 }
 
 std::optional<policy::Preemption> Run::preemption() const {

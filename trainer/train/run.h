@@ -59,7 +59,7 @@ class Run {
   Rates rates() const;
   Start start() const;
 
-  Votes vote() const;
+  ControlFlags flags() const;
   policy::Events obey(const policy::Action& action);
   policy::Event report();
   policy::Event check_preemption();

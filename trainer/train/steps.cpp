@@ -14,16 +14,19 @@ Steps::Steps(const Config& config, const Session& session, Workplace& work, cons
              Metrics& metrics)
     : config_(config), session_(session), work_(work), data_(data), books_(books), metrics_(metrics) {}
 
-policy::Event Steps::launch(const Progress& progress, const Ballot& ballot) {
+policy::Event Steps::launch(const Progress& progress, const std::function<ControlFlags()>& flags) {
   Launched launched{.number = progress.step + 1, .first_sequence = progress.sequences};
   if (CallGroup* calls = session_.calls()) calls->ring().begin_step(launched.number);
   books_.begin_launch(launched.number);
   Stream& s = work_.runtime->stream;
   const bool op_by_op = s.ops_are_looked_at();
   const GraphCounts before = s.graphs();
-  launched.ticket =
-      work_.trainer->step(progress.step, progress.sequences, feed_from(data_, progress.sequences, config_.model.vocab),
-                          ballot, launched.scalars.get());
+  launched.ticket = work_.trainer->step(
+      progress.step, progress.sequences, feed_from(data_, progress.sequences, config_.model.vocab),
+      [&] {
+        return RankRecord{flags(), books_.stats()};
+      },
+      launched.scalars.get());
   if (!op_by_op) log_graphs(s.graphs() - before);
   books_.end_launch(launched.number);
   in_flight_.push_back(std::move(launched));

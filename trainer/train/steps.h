@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -20,8 +21,8 @@ class Steps {
   Steps(const Config& config, const Session& session, Workplace& work, const Loader& data, Bookkeeper& books,
         Metrics& metrics);
 
-  // The step after `progress`. The ballot is asked when its last sum is launched.
-  policy::Event launch(const Progress& progress, const Ballot& ballot);
+  // The step after `progress`. The flags are asked for when its last sum is launched.
+  policy::Event launch(const Progress& progress, const std::function<ControlFlags()>& flags);
   // Collective: waits for the oldest step in flight and reports it. It is the last() from then on.
   const StepScalars& report();
   // Waits for all that is launched, and reports none of it.
