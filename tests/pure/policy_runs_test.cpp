@@ -92,6 +92,13 @@ TEST(PolicyRuns, AWholeRunOnAGpu) {
   EXPECT_EQ(world.course, "t1 t2 r1 t3 r2 t4 r3 r4 e4 b4 t5 t6 r5 f4 t7 r6 t8 r7 r8 e8 b8 t9 t10 r9 f8 r10 e10 s10 ");
 }
 
+TEST(PolicyRuns, ASaveThatIsDueByTimeIsMadeOnce) {
+  World world(5);
+  world.changes = [](StepEnded& e, int64_t step) { e.save = step == 6; };
+  EXPECT_EQ(world.run(), Act::end_done);
+  EXPECT_EQ(world.course, "t6 r6 b6 t7 r7 f6 t8 r8 e8 b8 t9 r9 f8 t10 r10 e10 s10 ");
+}
+
 TEST(PolicyRuns, ASignalWhileASaveIsInFlight) {
   World world;
   world.preemption = Preemption{.time_to_save = true};
