@@ -19,12 +19,12 @@ void note(TensorDifference::Most& most, double difference, int64_t element, floa
 }
 
 void compare_elements(CheckpointReader& a, CheckpointReader& b, TensorDifference& d) {
-  const Piece whole = whole_piece(d.name, d.a->shape);
+  const TensorShard whole = whole_tensor(d.name, d.a->shape);
   d.elements = whole.numel();
   const auto block = static_cast<size_t>(std::min(block_elements, d.elements));
   std::vector<float> of_a(block), of_b(block);
   for (int64_t begin = 0; begin < d.elements; begin += block_elements) {
-    const Piece here = flat_piece(whole.name, whole.shape, begin, std::min(begin + block_elements, d.elements));
+    const TensorShard here = flat_shard(whole.name, whole.shape, {begin, std::min(begin + block_elements, d.elements)});
     a.read(here, of_a.data());
     b.read(here, of_b.data());
     for (size_t i = 0; i < static_cast<size_t>(here.numel()); i++) {
@@ -60,7 +60,7 @@ TensorComparison compare_tensors(CheckpointReader& a, CheckpointReader& b) {
   for (const std::string& name : names) {
     TensorDifference d{.name = name, .a = side_of(a, name), .b = side_of(b, name)};
     all.tensors++;
-    all.elements += whole_piece(name, (d.a ? d.a : d.b)->shape).numel();
+    all.elements += whole_tensor(name, (d.a ? d.a : d.b)->shape).numel();
     if (d.a && d.b && d.a->shape == d.b->shape) compare_elements(a, b, d);
     if (d.a != d.b || d.differing > 0) all.different.push_back(std::move(d));
   }

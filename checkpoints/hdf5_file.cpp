@@ -118,10 +118,10 @@ size_t first_block(const std::vector<DatasetRecord>& datasets) {
 constexpr uint64_t stand_in = uint64_t{0x5ca1ab1e} << 32;
 
 void describe_in(hid_t dataset, const DatasetRecord& d, uint64_t checksum) {
-  write_attribute(dataset, "tensor", d.piece.name);
-  write_attribute(dataset, "shape", d.piece.shape);
-  write_attribute(dataset, "columns", std::vector{d.piece.col_begin, d.piece.col_end});
-  write_attribute(dataset, "elements", std::vector{d.piece.begin, d.piece.end});
+  write_attribute(dataset, "tensor", d.shard.name);
+  write_attribute(dataset, "shape", d.shard.shape);
+  write_attribute(dataset, "columns", std::vector{d.shard.columns.begin, d.shard.columns.end});
+  write_attribute(dataset, "elements", std::vector{d.shard.elements.begin, d.shard.elements.end});
   write_attribute(dataset, "xxh3_64", hex(checksum));
 }
 
@@ -190,7 +190,7 @@ HDF5Layout::HDF5Layout(const std::vector<DatasetRecord>& datasets) {
   HDF5_CHECK(H5Pset_obj_track_times(creation, false));
   int64_t end = 0;
   for (const DatasetRecord& d : datasets) {
-    const hsize_t length = static_cast<hsize_t>(d.piece.numel());
+    const hsize_t length = static_cast<hsize_t>(d.shard.numel());
     const Handle space(HDF5_CHECK(H5Screate_simple(1, &length, nullptr)), H5Sclose);
     const hid_t id = H5Dcreate2(file, d.dataset.c_str(), type_of(d), space, links, creation, H5P_DEFAULT);
     CHECK(id >= 0, "HDF5 cannot create dataset {} (is one name the beginning of another's path?): {}", d.dataset,

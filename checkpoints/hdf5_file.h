@@ -16,7 +16,7 @@ namespace megalith {
 // were tried). Making one needs /proc, and a limit on the size of files (ulimit -f) that allows one of this size.
 class HDF5Layout {
  public:
-  // Uses piece, type and dataset of each. Pieces must not be empty. Offsets that are not 0 have to be those of the
+  // Uses shard, type and dataset of each. Shards must not be empty. Offsets that are not 0 have to be those of the
   // layout (Damage): so laying out again what a record lists takes no more than there is in its file.
   explicit HDF5Layout(const std::vector<DatasetRecord>& datasets);
 

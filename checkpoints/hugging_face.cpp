@@ -199,15 +199,15 @@ const StoredParameter& HuggingFaceReader::stored(const std::string& name) const 
 
 std::vector<int64_t> HuggingFaceReader::shape(const std::string& name) const { return stored(name).shape; }
 
-void HuggingFaceReader::read(const Piece& wanted, float* out) {
-  check_piece(wanted);
+void HuggingFaceReader::read(const TensorShard& wanted, float* out) {
+  check_shard(wanted);
   const StoredParameter& s = stored(wanted.name);
   CHECK(s.shape == wanted.shape, "{}: {} has shape ({}), expected ({}); is it another model?", tensors_.path(),
         wanted.name, fmt::join(s.shape, ", "), fmt::join(wanted.shape, ", "));
-  const int64_t rows = wanted.rows(), cols = wanted.cols(), width = wanted.col_end - wanted.col_begin;
-  for (int64_t position = wanted.begin; position < wanted.end;) {
-    const int64_t row = position / width, col = wanted.col_begin + position % width;
-    const int64_t count = std::min(wanted.col_end - col, wanted.end - position);
+  const int64_t rows = wanted.rows(), cols = wanted.cols(), width = wanted.columns.size();
+  for (int64_t position = wanted.elements.begin; position < wanted.elements.end;) {
+    const int64_t row = position / width, col = wanted.columns.begin + position % width;
+    const int64_t count = std::min(wanted.columns.end - col, wanted.elements.end - position);
     if (s.transposed)
       tensors_.read(s.name, col * rows + row, rows, count, out);
     else

@@ -54,7 +54,7 @@ class HuggingFaceReader : public TensorSource {
   HuggingFaceReader(const std::string& folder, const std::vector<StoredParameter>& parameters);
 
   std::vector<int64_t> shape(const std::string& name) const override;
-  void read(const Piece& wanted, float* out) override;
+  void read(const TensorShard& wanted, float* out) override;
 
  private:
   const StoredParameter& stored(const std::string& name) const;

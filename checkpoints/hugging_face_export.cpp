@@ -24,13 +24,13 @@ int64_t numel_of(const StoredParameter& p) {
   return std::accumulate(p.shape.begin(), p.shape.end(), int64_t{1}, std::multiplies<>());
 }
 
-// The piece of a parameter that the export reads from a source of the shape `found`, which may have more rows.
-Piece piece_of(const StoredParameter& p, const std::vector<int64_t>& found, const ExportForm& form) {
+// The shard of a parameter that the export reads from a source of the shape `found`, which may have more rows.
+TensorShard shard_of(const StoredParameter& p, const std::vector<int64_t>& found, const ExportForm& form) {
   const bool cut =
       form.cuts_table && p.name == "wte.weight" && found.size() == 2 && found[0] > p.shape[0] && found[1] == p.shape[1];
   CHECK(cut || found == p.shape, "{} has shape ({}), expected ({}) for this model", p.name, fmt::join(found, ", "),
         fmt::join(p.shape, ", "));
-  return flat_piece(ours_of(p), found, 0, numel_of(p));
+  return flat_shard(ours_of(p), found, {0, numel_of(p)});
 }
 
 // Parts of at most so many bytes, or of one tensor.
@@ -64,7 +64,7 @@ void write_tensors(TensorSource& source, Parameters parameters, const ExportForm
   SafeTensorsWriter weights(path, declared, form.type);
   for (const StoredParameter& p : parameters) {
     std::vector<float> data(static_cast<size_t>(numel_of(p)));
-    source.read(piece_of(p, source.shape(ours_of(p)), form), data.data());
+    source.read(shard_of(p, source.shape(ours_of(p)), form), data.data());
     if (!p.transposed) {
       weights.append(data.data(), numel_of(p));
       continue;
@@ -93,7 +93,7 @@ void export_hugging_face(TensorSource& source, const ModelConfig& model, const s
   CHECK(!end_of_text || (0 <= *end_of_text && *end_of_text < model.vocab),
         "the token {} ends a text, but the model has {} of them; is it another model's tokenizer?", *end_of_text,
         model.vocab);
-  for (const StoredParameter& p : parameters) piece_of(p, source.shape(ours_of(p)), form);
+  for (const StoredParameter& p : parameters) shard_of(p, source.shape(ours_of(p)), form);
   const std::vector<Parameters> files = files_of(parameters, form);
   const std::string index_file = "/model.safetensors.index.json", config_file = "/config.json",
                     generation_file = "/generation_config.json";

@@ -25,10 +25,10 @@ constexpr std::string_view prefix = "{\n \"checksum\": \"";
 constexpr std::string_view zeros = "0000000000000000";
 
 nlohmann::ordered_json to_json(const DatasetRecord& d) {
-  nlohmann::ordered_json j{{"tensor", d.piece.name},
-                           {"shape", d.piece.shape},
-                           {"columns", {d.piece.col_begin, d.piece.col_end}},
-                           {"elements", {d.piece.begin, d.piece.end}},
+  nlohmann::ordered_json j{{"tensor", d.shard.name},
+                           {"shape", d.shard.shape},
+                           {"columns", {d.shard.columns.begin, d.shard.columns.end}},
+                           {"elements", {d.shard.elements.begin, d.shard.elements.end}},
                            {"dtype", name_of(d.dtype)},
                            {"dataset", d.dataset},
                            {"offset", d.offset},
@@ -45,7 +45,9 @@ std::string lines_of(const FileRecord& record, const char* separator) {
   return text + "]}";
 }
 
-// The name, or for a further piece of the tensor that with #1, #2, ...
+Interval interval_from(const nlohmann::json& j) { return {whole_number(j.at(0)), whole_number(j.at(1))}; }
+
+// The name, or for a further shard of the tensor that with #1, #2, ...
 bool is_dataset_of(const std::string& name, const std::string& dataset) {
   constexpr size_t most_digits = 10;
   if (!dataset.starts_with(name)) return false;
@@ -56,23 +58,21 @@ bool is_dataset_of(const std::string& name, const std::string& dataset) {
 
 DatasetRecord dataset_from(const nlohmann::json& j) {
   DatasetRecord d;
-  d.piece.name = j.at("tensor").get<std::string>();
-  for (const nlohmann::json& dim : j.at("shape")) d.piece.shape.push_back(whole_number(dim));
-  d.piece.col_begin = whole_number(j.at("columns").at(0));
-  d.piece.col_end = whole_number(j.at("columns").at(1));
-  d.piece.begin = whole_number(j.at("elements").at(0));
-  d.piece.end = whole_number(j.at("elements").at(1));
+  d.shard.name = j.at("tensor").get<std::string>();
+  for (const nlohmann::json& dim : j.at("shape")) d.shard.shape.push_back(whole_number(dim));
+  d.shard.columns = interval_from(j.at("columns"));
+  d.shard.elements = interval_from(j.at("elements"));
   d.dataset = j.at("dataset").get<std::string>();
   d.offset = whole_number(j.at("offset"));
   d.checksum = from_hex(j.at("checksum").get<std::string>());
   const auto dtype = j.at("dtype").get<std::string>();
-  CHECK(dtype == "f32" || dtype == "bf16", "{} is stored as {}; this version reads f32 and bf16", d.piece.name, dtype);
+  CHECK(dtype == "f32" || dtype == "bf16", "{} is stored as {}; this version reads f32 and bf16", d.shard.name, dtype);
   if (dtype == "bf16") d.dtype = DType::bf16;
-  check_piece(d.piece);
+  check_shard(d.shard);
   d.not_finite = j.contains("not_finite") ? whole_number(j.at("not_finite")) : 0;
-  CHECK(d.not_finite >= 0 && d.not_finite <= d.piece.numel(), "{} has {} values that are not finite, of {}",
-        describe(d.piece), d.not_finite, d.piece.numel());
-  CHECK(is_dataset_of(d.piece.name, d.dataset), "dataset {} is no name for a piece of {}", d.dataset, d.piece.name);
+  CHECK(d.not_finite >= 0 && d.not_finite <= d.shard.numel(), "{} has {} values that are not finite, of {}",
+        describe(d.shard), d.not_finite, d.shard.numel());
+  CHECK(is_dataset_of(d.shard.name, d.dataset), "dataset {} is no name for a shard of {}", d.dataset, d.shard.name);
   return d;
 }
 
@@ -221,7 +221,7 @@ std::string what_is_not_finite(const Manifest& manifest) {
     for (const DatasetRecord& d : f.datasets) {
       if (d.not_finite == 0) continue;
       values += d.not_finite;
-      if (std::find(tensors.begin(), tensors.end(), d.piece.name) == tensors.end()) tensors.push_back(d.piece.name);
+      if (std::find(tensors.begin(), tensors.end(), d.shard.name) == tensors.end()) tensors.push_back(d.shard.name);
     }
   if (tensors.empty()) return "";
   return fmt::format("{} that {} not finite, in {}{}", counted(values, "value"), values == 1 ? "is" : "are", tensors[0],
@@ -229,13 +229,13 @@ std::string what_is_not_finite(const Manifest& manifest) {
 }
 
 void check_complete(const Manifest& manifest) {
-  std::map<std::string, std::vector<const Piece*>> tensors;
+  std::map<std::string, std::vector<const TensorShard*>> tensors;
   for (const FileRecord& f : manifest.files)
-    for (const DatasetRecord& d : f.datasets) tensors[d.piece.name].push_back(&d.piece);
-  for (const auto& [name, pieces] : tensors) {
-    const Piece whole = whole_piece(name, pieces[0]->shape);
+    for (const DatasetRecord& d : f.datasets) tensors[d.shard.name].push_back(&d.shard);
+  for (const auto& [name, shards] : tensors) {
+    const TensorShard whole = whole_tensor(name, shards[0]->shape);
     std::vector<Interval> covered;
-    for (const Piece* p : pieces)
+    for (const TensorShard* p : shards)
       for (const CopyRun& r : copy_runs(*p, whole)) covered.push_back({r.destination, r.destination + r.length});
     const std::vector<Interval> missing = gaps(std::move(covered), whole.numel());
     CHECK_INTACT(missing.empty(), "no rank stored elements [{}, {}) of {}", missing[0].begin, missing[0].end,

@@ -6,20 +6,20 @@
 #include <string>
 #include <vector>
 
-#include "checkpoints/piece.h"
 #include "kernels/base/tensor.h"
+#include "kernels/base/tensor_shard.h"
 
 namespace megalith {
 
-// One dataset of one rank's file: dense f32 or bf16, little endian, one dimension of piece.numel() elements.
+// One dataset of one rank's file: dense f32 or bf16, little endian, one dimension of shard.numel() elements.
 struct DatasetRecord {
-  Piece piece;
+  TensorShard shard;
   DType dtype = DType::f32;
   std::string dataset;     // path in the HDF5 file
   int64_t offset = 0;      // of its first byte in the file
   uint64_t checksum = 0;   // XXH3-64 of its bytes
   int64_t not_finite = 0;  // elements that are infinite or NaN; 0 as well where nobody has counted them
-  int64_t bytes() const { return piece.numel() * size_of(dtype); }
+  int64_t bytes() const { return shard.numel() * size_of(dtype); }
   bool operator==(const DatasetRecord&) const = default;
 };
 

@@ -68,11 +68,11 @@ CheckpointReader::CheckpointReader(const std::string& folder) : folder_(folder),
   check_files(folder, manifest_);
   for (const FileRecord& file : manifest_.files)
     for (const DatasetRecord& record : file.datasets) {
-      const Piece& piece = record.piece;
+      const TensorShard& shard = record.shard;
       const std::string path = folder + "/" + file.name;
-      auto& sources = sources_[piece.name];
-      CHECK(sources.empty() || shape(piece.name) == piece.shape, "{}: {} has another shape in another file", path,
-            describe(piece));
+      auto& sources = sources_[shard.name];
+      CHECK(sources.empty() || shape(shard.name) == shard.shape, "{}: {} has another shape in another file", path,
+            describe(shard));
       sources.push_back({path, &record});
     }
 }
@@ -89,19 +89,19 @@ std::set<std::string> CheckpointReader::names() const {
   return all;
 }
 
-std::vector<int64_t> CheckpointReader::shape(const std::string& name) const { return first_of(name).piece.shape; }
+std::vector<int64_t> CheckpointReader::shape(const std::string& name) const { return first_of(name).shard.shape; }
 
 DType CheckpointReader::dtype(const std::string& name) const { return first_of(name).dtype; }
 
-void CheckpointReader::read(const Piece& wanted, float* out) {
-  check_piece(wanted);
+void CheckpointReader::read(const TensorShard& wanted, float* out) {
+  check_shard(wanted);
   const std::vector<int64_t> stored = shape(wanted.name);
   CHECK(stored == wanted.shape, "{} has shape ({}) in {}, expected ({}); is it a checkpoint of another model?",
         wanted.name, fmt::join(stored, ", "), folder_, fmt::join(wanted.shape, ", "));
   std::vector<Interval> covered;
   std::vector<std::pair<Source*, std::vector<CopyRun>>> copies;
   for (Source& s : sources_.at(wanted.name)) {
-    auto runs = copy_runs(s.record->piece, wanted);
+    auto runs = copy_runs(s.record->shard, wanted);
     if (runs.empty()) continue;
     for (const CopyRun& r : runs) covered.push_back({r.destination, r.destination + r.length});
     copies.emplace_back(&s, std::move(runs));
@@ -135,7 +135,7 @@ void CheckpointReader::copy_from(Source& source, const std::vector<CopyRun>& run
   }
   const bool verified = source.verified;
   const int64_t begin = verified ? runs.front().source : 0;
-  const int64_t end = verified ? runs.back().source + runs.back().length : record.piece.numel();
+  const int64_t end = verified ? runs.back().source + runs.back().length : record.shard.numel();
 
   const int64_t size = size_of(record.dtype);
   std::vector<char> chunk(static_cast<size_t>(std::min(chunk_elements, end - begin) * size));
@@ -255,30 +255,30 @@ VerifyReport verify_checkpoint(const std::string& folder) {
 std::string describe_checkpoint(const std::string& folder, bool all) {
   const CheckpointReader reader(folder);
   const Manifest& manifest = reader.manifest();
-  std::map<std::string, int64_t> pieces;
+  std::map<std::string, int64_t> shards;
   std::set<std::string> types;
   int64_t bytes = 0, elements = 0;
   for (const FileRecord& f : manifest.files) {
     bytes += f.bytes;
     for (const DatasetRecord& d : f.datasets) {
-      pieces[d.piece.name]++;
+      shards[d.shard.name]++;
       types.insert(name_of(d.dtype));
     }
   }
   std::map<std::string, int64_t> tensors;
   std::string table;
   size_t width = 0;
-  for (const auto& [name, count] : pieces) width = std::max(width, name.size());
-  for (const auto& [name, count] : pieces) {
-    const Piece whole = whole_piece(name, reader.shape(name));
+  for (const auto& [name, count] : shards) width = std::max(width, name.size());
+  for (const auto& [name, count] : shards) {
+    const TensorShard whole = whole_tensor(name, reader.shape(name));
     elements += tensors[name] = whole.numel();
-    table += fmt::format("  {:<{}}  {:>12}  {:>10}  ({})\n", name, width, whole.numel(), counted(count, "piece"),
+    table += fmt::format("  {:<{}}  {:>12}  {:>10}  ({})\n", name, width, whole.numel(), counted(count, "shard"),
                          fmt::join(whole.shape, ", "));
   }
   const std::string not_finite = what_is_not_finite(manifest);
   return fmt::format("{}\nstep {}{}\n{}, {}, {}, {} of {}\n{}tensors\n{}", folder, manifest.step,
                      not_finite.empty() ? "" : "\nNOT FINITE: " + not_finite, counted(manifest.files.size(), "file"),
-                     counted(bytes, "byte"), counted(pieces.size(), "tensor"), counted(elements, "element"),
+                     counted(bytes, "byte"), counted(shards.size(), "tensor"), counted(elements, "element"),
                      fmt::join(types, " and "), all ? text_of_state(manifest.state) : outline_of_state(manifest.state),
                      all ? table : outline_of_tensors(tensors) + "all of it: --all\n");
 }

@@ -35,10 +35,10 @@ class CheckpointReader : public TensorSource {
   DType dtype(const std::string& name) const;  // as it is stored; Error if absent
 
   // The first read of a dataset reads all of it and checks it; later ones read what they need: a chunk at a time, which
-  // is no larger than what is wanted, or than least_chunk. It takes a chunk of memory and, where the columns of pieces
+  // is no larger than what is wanted, or than least_chunk. It takes a chunk of memory and, where the columns of shards
   // differ, bytes_of_a_row for each row of them; one file is open at a time. Damage: file, dataset, expected and found
   // checksum.
-  void read(const Piece& wanted, float* out) override;
+  void read(const TensorShard& wanted, float* out) override;
   static constexpr int64_t least_chunk = int64_t{1} << 16;                             // elements
   static constexpr int64_t bytes_of_a_row = 3 * (sizeof(CopyRun) + sizeof(Interval));  // of vectors while they grow
 
@@ -70,7 +70,7 @@ struct VerifyReport {
 VerifyReport verify_checkpoint(const std::string& folder);
 
 // Returns what `megalith checkpoint inspect` prints: the step, values that are not finite, files, and a line for each
-// value of the state and for each folder of tensors; with `all` every value, and every tensor with its pieces.
+// value of the state and for each folder of tensors; with `all` every value, and every tensor with its shards.
 std::string describe_checkpoint(const std::string& folder, bool all = false);
 
 }  // namespace megalith

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoints/piece.h"
+#include "kernels/base/tensor_shard.h"
 
 namespace megalith {
 
@@ -22,7 +22,7 @@ class TensorSource {
 
   // Writes wanted.numel() floats to `out`. Error if the tensor is absent, has another shape, is not covered completely
   // or is damaged; what `out` then holds is undefined. Not thread-safe.
-  virtual void read(const Piece& wanted, float* out) = 0;
+  virtual void read(const TensorShard& wanted, float* out) = 0;
 };
 
 }  // namespace megalith

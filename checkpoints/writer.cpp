@@ -19,9 +19,9 @@ namespace fs = std::filesystem;
 constexpr int64_t cached = int64_t{1} << 15;  // bytes that stay in the first cache
 
 // Appends the elements, and counts those that are not finite, so that memory is read once. Returns their checksum.
-uint64_t append_elements(const StoredPiece& stored, int64_t part, DatasetRecord& record, LargeWrite& file) {
+uint64_t append_elements(const ShardToWrite& stored, int64_t part, DatasetRecord& record, LargeWrite& file) {
   Checksum checksum;
-  const int64_t numel = stored.piece.numel(), size = size_of(stored.dtype);
+  const int64_t numel = stored.shard.numel(), size = size_of(stored.dtype);
   for (int64_t begin = 0; begin < numel; begin += part) {
     const int64_t end = std::min(begin + part, numel), bytes = (end - begin) * size;
     stored.show(begin, end, [&](const void* elements) {
@@ -81,20 +81,20 @@ struct RankFileWriter::LaidOut {
 RankFileWriter::RankFileWriter(int64_t part) : part_(part), memory_(bytes(part)) {}
 RankFileWriter::~RankFileWriter() = default;
 
-FileRecord RankFileWriter::write(const std::string& folder, int rank, std::span<const StoredPiece> pieces) {
+FileRecord RankFileWriter::write(const std::string& folder, int rank, std::span<const ShardToWrite> shards) {
   CHECK(rank >= 0, "a file of rank {}", rank);
   FileRecord record;
   record.name = fmt::format("rank-{:05}.h5", rank);
-  std::vector<const StoredPiece*> stored;
-  std::map<std::string, int> pieces_of;
+  std::vector<const ShardToWrite*> stored;
+  std::map<std::string, int> shards_of;
   int64_t element_bytes = 0;
-  for (const StoredPiece& p : pieces) {
-    check_piece(p.piece);
-    if (p.piece.numel() == 0) continue;
-    CHECK(p.show, "no data for {}", describe(p.piece));
-    const int k = pieces_of[p.piece.name]++;
+  for (const ShardToWrite& p : shards) {
+    check_shard(p.shard);
+    if (p.shard.numel() == 0) continue;
+    CHECK(p.show, "no data for {}", describe(p.shard));
+    const int k = shards_of[p.shard.name]++;
     record.datasets.push_back(
-        {.piece = p.piece, .dtype = p.dtype, .dataset = k ? fmt::format("{}#{}", p.piece.name, k) : p.piece.name});
+        {.shard = p.shard, .dtype = p.dtype, .dataset = k ? fmt::format("{}#{}", p.shard.name, k) : p.shard.name});
     stored.push_back(&p);
     element_bytes += record.datasets.back().bytes();
   }

@@ -158,7 +158,9 @@ TEST(Crash, in_an_export_leaves_whole_files_only) {
     std::vector<int64_t> shape(const std::string& name) const override {
       return name.ends_with("wte.weight") ? std::vector<int64_t>{5, 4} : std::vector<int64_t>{4};
     }
-    void read(const Piece& wanted, float* out) override { std::fill_n(out, wanted.end - wanted.begin, 1.0f); }
+    void read(const TensorShard& wanted, float* out) override {
+      std::fill_n(out, wanted.elements.end - wanted.elements.begin, 1.0f);
+    }
   } source;
   fs::create_directory(folder / "out");
   std::vector<DiskCall> calls;

@@ -93,27 +93,27 @@ TEST(DamageReport, names_file_dataset_and_both_checksums) {
 
   const DatasetRecord& d = record.datasets[0];
   CheckpointReader reader(checkpoint);
-  std::vector<float> out(static_cast<size_t>(whole_piece(d.piece.name, d.piece.shape).numel()));
-  const std::string message = message_of([&] { reader.read(whole_piece(d.piece.name, d.piece.shape), out.data()); });
-  const std::string found = hex(checksum_of(bytes.data() + d.offset, d.piece.numel() * 4));
+  std::vector<float> out(static_cast<size_t>(whole_tensor(d.shard.name, d.shard.shape).numel()));
+  const std::string message = message_of([&] { reader.read(whole_tensor(d.shard.name, d.shard.shape), out.data()); });
+  const std::string found = hex(checksum_of(bytes.data() + d.offset, d.shard.numel() * 4));
   for (const std::string& part : {path, d.dataset, hex(d.checksum), found})
     EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;
   EXPECT_EQ(verify_checkpoint(checkpoint).damaged.size(), 2u);
 }
 
-// Damage of one element of a dataset of which a piece is asked for that begins after its first element, by a reader
+// Damage of one element of a dataset of which a shard is asked for that begins after its first element, by a reader
 // that has read nothing of it yet.
-TEST(DamageReport, a_piece_does_not_vouch_for_its_dataset) {
+TEST(DamageReport, a_shard_does_not_vouch_for_its_dataset) {
   const TemporaryFolder folder;
   const std::string checkpoint = write_checkpoint(folder.path(), 1, 1, 1);
-  const Piece whole = whole_piece("parameters/wte.weight", {17, 6});
-  Piece wanted = whole;
-  wanted.begin = 40;
-  wanted.end = 50;
+  const TensorShard whole = whole_tensor("parameters/wte.weight", {17, 6});
+  TensorShard wanted = whole;
+  wanted.elements.begin = 40;
+  wanted.elements.end = 50;
   const FileRecord file = CheckpointReader(checkpoint).manifest().files[0];
   const auto record = std::find_if(file.datasets.begin(), file.datasets.end(),
-                                   [&](const DatasetRecord& d) { return d.piece.name == whole.name; });
-  ASSERT_EQ(record->piece.numel(), whole.numel());
+                                   [&](const DatasetRecord& d) { return d.shard.name == whole.name; });
+  ASSERT_EQ(record->shard.numel(), whole.numel());
   const std::string path = checkpoint + "/" + file.name, good = read_file(path);
   std::vector<float> out(10);
   for (const int64_t element : {0, 39, 40, 45, 49, 50, 101}) {
@@ -198,7 +198,7 @@ TEST(DamageReport, forged_manifests_do_not_crash) {
       accepted++;
       for (const TestTensor& t : test_tensors()) {
         std::vector<float> out(128);
-        reader.read(whole_piece(t.name, t.shape), out.data());
+        reader.read(whole_tensor(t.name, t.shape), out.data());
       }
     } catch (const Error&) {
     }

@@ -23,10 +23,10 @@ std::string write_changed(const std::string& directory, const std::vector<Plante
                           const std::string& left_out = "") {
   const std::string folder = begin_checkpoint(directory, 1);
   std::vector<std::vector<float>> data;
-  std::vector<StoredPiece> stored;
+  std::vector<ShardToWrite> stored;
   for (const TestTensor& t : test_tensors()) {
     if (t.name == left_out) continue;
-    const Piece whole = whole_piece(t.name, t.shape);
+    const TensorShard whole = whole_tensor(t.name, t.shape);
     data.push_back(values_of(t, whole));
     for (const Planted& p : planted)
       if (t.name == p.tensor) data.back().at(p.element) = p.value;
@@ -76,8 +76,8 @@ TEST(Difference, is_placed_in_a_tensor_of_several_blocks) {
     data.back() = last;
     const std::string folder = begin_checkpoint(directory, 1);
     Manifest manifest{.step = 1, .state = nlohmann::json::object(), .files = {}};
-    const std::vector<StoredPiece> pieces{{whole_piece("t", {elements}), data.data()}};
-    manifest.files.push_back(RankFileWriter().write(folder, 0, pieces));
+    const std::vector<ShardToWrite> shards{{whole_tensor("t", {elements}), data.data()}};
+    manifest.files.push_back(RankFileWriter().write(folder, 0, shards));
     return publish_checkpoint(folder, std::move(manifest));
   };
   CheckpointReader one(write(a.path(), 1)), other(write(b.path(), 2));
@@ -111,10 +111,10 @@ TEST(Difference, of_tensors_shapes_and_types) {
   const auto write = [](const std::string& directory, int64_t step, std::vector<int64_t> shape, DType type) {
     const std::array<float, 6> zeros{};
     const std::string folder = begin_checkpoint(directory, step);
-    const std::vector<StoredPiece> pieces{
-        {whole_piece("t", std::move(shape)), type, [&](int64_t, int64_t, const auto& use) { use(zeros.data()); }}};
+    const std::vector<ShardToWrite> shards{
+        {whole_tensor("t", std::move(shape)), type, [&](int64_t, int64_t, const auto& use) { use(zeros.data()); }}};
     Manifest manifest{.step = step, .state = nlohmann::json::object(), .files = {}};
-    manifest.files.push_back(RankFileWriter().write(folder, 0, pieces));
+    manifest.files.push_back(RankFileWriter().write(folder, 0, shards));
     return CheckpointReader(publish_checkpoint(folder, std::move(manifest)));
   };
   CheckpointReader f32 = write(c.path(), 1, {2, 3}, DType::f32), bf16 = write(c.path(), 2, {2, 3}, DType::bf16),

@@ -94,9 +94,10 @@ std::string write_with(float value, const std::string& directory, int64_t step) 
   const std::string unfinished = begin_checkpoint(directory, step);
   std::vector<float> data(17 * 6, 1);
   data[40] = value;
-  const std::array<StoredPiece, 2> pieces = {StoredPiece{whole_piece("parameters/wte.weight", {17, 6}), data.data()},
-                                             StoredPiece{whole_piece("moments/second/wte.weight", {6}), data.data()}};
-  const FileRecord record = file_record_from_text(to_text(RankFileWriter().write(unfinished, 0, pieces)));
+  const std::array<ShardToWrite, 2> shards = {
+      ShardToWrite{whole_tensor("parameters/wte.weight", {17, 6}), data.data()},
+      ShardToWrite{whole_tensor("moments/second/wte.weight", {6}), data.data()}};
+  const FileRecord record = file_record_from_text(to_text(RankFileWriter().write(unfinished, 0, shards)));
   return publish_checkpoint(unfinished, {step, nlohmann::json::object(), {record}});
 }
 

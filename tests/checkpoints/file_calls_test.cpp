@@ -59,7 +59,7 @@ TEST(FileCalls, of_a_save_come_in_their_order) {
   for (const FileEvent& e : recorded.events()) {
     if (!words.contains(e.call) || (e.call == FileCall::remove && e.path.ends_with(".partial"))) continue;
     const std::string call = words.at(e.call) + name(e.path) + (e.to.empty() ? "" : " to " + name(e.to));
-    if (calls.empty() || calls.back() != call) calls.push_back(call);  // a file is written in many pieces
+    if (calls.empty() || calls.back() != call) calls.push_back(call);  // a file is written in many shards
   }
   EXPECT_EQ(calls, expected);
 }

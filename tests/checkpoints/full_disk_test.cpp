@@ -38,7 +38,7 @@ const std::vector<float>& megabyte() {
   return data;
 }
 FileRecord write_megabyte(const std::string& folder) {
-  const StoredPiece stored{whole_piece("t", {262144}), megabyte().data()};
+  const ShardToWrite stored{whole_tensor("t", {262144}), megabyte().data()};
   return RankFileWriter().write(folder, 0, {&stored, 1});
 }
 
@@ -64,7 +64,7 @@ TEST(FullDisk, limit_on_the_size_of_a_file) {
 // A limit that comes while HDF5 has a layout open, which it then cannot close.
 void meet_a_limit_and_go_on(const std::string& folder) {
   std::optional<FileSizeLimit> limit;
-  StoredPiece stored{whole_piece("t", {262144}), megabyte().data()};
+  ShardToWrite stored{whole_tensor("t", {262144}), megabyte().data()};
   stored.show = [&limit, show = stored.show](int64_t begin, int64_t end, const auto& use) {
     if (!limit) limit.emplace(1000);
     show(begin, end, use);

@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "checkpoints/directory.h"
-#include "checkpoints/piece.h"
 #include "checkpoints/reader.h"
 #include "checkpoints/writer.h"
 #include "kernels/base/check.h"
 #include "kernels/base/files.h"
+#include "kernels/base/tensor_shard.h"
 #include "tests/message_of.h"
 
 namespace megalith::test {
@@ -83,39 +83,38 @@ inline std::vector<TestTensor> test_tensors() {
           {"moments/first/deep", {2, 3, 4}, 4000, true},  {"scalar", {1}, 5000, false}};
 }
 
-// Element by element, and so the definition of what a piece is.
-inline std::vector<float> values_of(const TestTensor& t, const Piece& p) {
+// Element by element, and so the definition of what a shard is.
+inline std::vector<float> values_of(const TestTensor& t, const TensorShard& p) {
   std::vector<float> all, values;
   for (int64_t row = 0; row < p.rows(); row++)
-    for (int64_t col = p.col_begin; col < p.col_end; col++)
+    for (int64_t col = p.columns.begin; col < p.columns.end; col++)
       all.push_back(t.offset + static_cast<float>(row * p.cols() + col));
-  for (int64_t i = p.begin; i < p.end; i++) values.push_back(all[static_cast<size_t>(i)]);
+  for (int64_t i = p.elements.begin; i < p.elements.end; i++) values.push_back(all[static_cast<size_t>(i)]);
   return values;
 }
 
 // What rank `rank` of `tensor_degree * shards` holds: tensors that can be cut by columns into `tensor_degree` are,
 // others are held by the first of them alone; the result is cut into `shards` flat ranges, the last of which may be
 // empty.
-inline Piece piece_of(const TestTensor& t, int rank, int tensor_degree, int shards) {
-  Piece p = whole_piece(t.name, t.shape);
+inline TensorShard shard_of(const TestTensor& t, int rank, int tensor_degree, int shards) {
+  TensorShard p = whole_tensor(t.name, t.shape);
   const int tensor_rank = rank % tensor_degree, shard = rank / tensor_degree;
   const bool cut = t.by_columns && p.cols() % tensor_degree == 0;
   if (cut) {
     const int64_t width = p.cols() / tensor_degree;
-    p.col_begin = tensor_rank * width;
-    p.col_end = p.col_begin + width;
+    p.columns = {tensor_rank * width, (tensor_rank + 1) * width};
   }
-  const int64_t numel = p.rows() * (p.col_end - p.col_begin), each = (numel + shards - 1) / shards;
-  p.begin = std::min(numel, shard * each);
-  p.end = cut || tensor_rank == 0 ? std::min(numel, p.begin + each) : p.begin;
+  const int64_t numel = p.rows() * p.columns.size(), each = (numel + shards - 1) / shards;
+  p.elements.begin = std::min(numel, shard * each);
+  p.elements.end = cut || tensor_rank == 0 ? std::min(numel, p.elements.begin + each) : p.elements.begin;
   return p;
 }
 
 inline FileRecord write_rank(const std::string& folder, int rank, int tensor_degree, int shards) {
   std::vector<std::vector<float>> data;
-  std::vector<StoredPiece> stored;
+  std::vector<ShardToWrite> stored;
   for (const TestTensor& t : test_tensors()) {
-    const Piece p = piece_of(t, rank, tensor_degree, shards);
+    const TensorShard p = shard_of(t, rank, tensor_degree, shards);
     data.push_back(values_of(t, p));
     stored.push_back({p, data.back().data()});
   }
@@ -137,7 +136,7 @@ inline std::string write_checkpoint(const std::string& directory, int64_t step, 
 inline bool reads_right(TensorSource& source, int tensor_degree = 1, int shards = 1) {
   for (const TestTensor& t : test_tensors())
     for (int rank = 0; rank < tensor_degree * shards; rank++) {
-      const Piece p = piece_of(t, rank, tensor_degree, shards);
+      const TensorShard p = shard_of(t, rank, tensor_degree, shards);
       std::vector<float> out(static_cast<size_t>(p.numel()), -1.0f);
       source.read(p, out.data());
       if (out != values_of(t, p)) return false;

@@ -199,7 +199,7 @@ TEST_F(Hostile, names_that_ask_for_more_than_the_file_holds) {
   DatasetRecord& first = manifest_.files[0].datasets[0];
   std::string deep = "x";
   for (int i = 0; i < 400; i++) deep += "/x";
-  first.piece.name = first.dataset = deep;
+  first.shard.name = first.dataset = deep;
   forge_manifest(checkpoint_, manifest_);
   expect_told("HDF5 puts them at");
 }
@@ -221,8 +221,8 @@ TEST_F(Hostile, manifests_that_cannot_be_true) {
   expect(R"("name": "rank-00000.h5")", R"("name": "rank\n00000.h5")", "is no name for a file");
   expect(R"("name": "rank-00000.h5")", R"("name": "../rank-00000.h5")", "is no name for a file");
   expect(R"("name": "rank-00000.h5")", R"("name": "\u0000")", "is no name for a file");
-  expect(R"("dataset":")", R"("dataset":"../)", "is no name for a piece");
-  expect(R"("dataset":"scalar)", R"("dataset":"scalar#1/../x)", "is no name for a piece");
+  expect(R"("dataset":")", R"("dataset":"../)", "is no name for a shard");
+  expect(R"("dataset":"scalar)", R"("dataset":"scalar#1/../x)", "is no name for a shard");
   expect(R"("elements":[0)", R"("elements":[-1)", "its elements are not among its");
   expect(R"("shape":[)", R"("shape":[-)", "all must be positive");
   expect(R"("shape":[)", R"("shape":[0,)", "all must be positive");
@@ -234,8 +234,8 @@ TEST_F(Hostile, manifests_that_cannot_be_true) {
 // large.
 TEST_F(Hostile, files_that_are_said_to_be_huge) {
   for (DatasetRecord& d : manifest_.files[0].datasets)
-    if (d.piece.name == "scalar") {
-      d.piece = {"scalar", {int64_t{1} << 50, 2}, 0, 1, 0, int64_t{1} << 50};
+    if (d.shard.name == "scalar") {
+      d.shard = {"scalar", {int64_t{1} << 50, 2}, {0, 1}, {0, int64_t{1} << 50}};
       manifest_.files[0].datasets = {d};
       break;
     }

@@ -70,7 +70,7 @@ TEST(HuggingFace, an_export_in_several_files_and_in_bf16) {
       std::vector<float> values(
           files[index.at("weight_map").at("transformer." + p.name)]["transformer." + p.name].bytes.size() /
           static_cast<size_t>(size_of(type)));
-      source.read(whole_piece("parameters/" + p.name, p.shape), values.data());
+      source.read(whole_tensor("parameters/" + p.name, p.shape), values.data());
       const SafeTensors file(out + "/" + index.at("weight_map").at("transformer." + p.name).get<std::string>());
       std::vector<float> found(values.size());
       file.read("transformer." + p.name, 0, 1, static_cast<int64_t>(found.size()), found.data());

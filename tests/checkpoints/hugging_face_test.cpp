@@ -28,27 +28,28 @@ TEST(HuggingFace, reads_the_reference_in_our_layout) {
     const std::string name = "parameters/" + p.name;
     EXPECT_EQ(reader.shape(name), p.shape);
     const auto* stored = reinterpret_cast<const float*>(raw.at(p.name).bytes.data());
-    const Piece whole = whole_piece(name, p.shape);
+    const TensorShard whole = whole_tensor(name, p.shape);
     const int64_t rows = whole.rows(), cols = whole.cols();
     const auto expected = [&](int64_t row, int64_t col) {
       return p.transposed ? stored[col * rows + row] : stored[row * cols + col];
     };
     for (int round = 0; round < 20; round++) {
-      Piece piece = whole;
+      TensorShard shard = whole;
       if (round > 0) {
-        piece.col_begin = static_cast<int64_t>(random()) % cols;
-        piece.col_end = piece.col_begin + 1 + static_cast<int64_t>(random()) % (cols - piece.col_begin);
-        const int64_t all = rows * (piece.col_end - piece.col_begin);
-        piece.begin = static_cast<int64_t>(random()) % all;
-        piece.end = piece.begin + static_cast<int64_t>(random()) % (all - piece.begin + 1);
+        shard.columns.begin = static_cast<int64_t>(random()) % cols;
+        shard.columns.end = shard.columns.begin + 1 + static_cast<int64_t>(random()) % (cols - shard.columns.begin);
+        const int64_t all = rows * shard.columns.size();
+        shard.elements.begin = static_cast<int64_t>(random()) % all;
+        shard.elements.end = shard.elements.begin + static_cast<int64_t>(random()) % (all - shard.elements.begin + 1);
       }
-      std::vector<float> out(static_cast<size_t>(piece.numel()));
-      reader.read(piece, out.data());
-      const int64_t width = piece.col_end - piece.col_begin;
+      std::vector<float> out(static_cast<size_t>(shard.numel()));
+      reader.read(shard, out.data());
+      const int64_t width = shard.columns.size();
       int64_t wrong = 0;
-      for (int64_t i = piece.begin; i < piece.end; i++)
-        wrong += out[static_cast<size_t>(i - piece.begin)] != expected(i / width, piece.col_begin + i % width);
-      ASSERT_EQ(wrong, 0) << describe(piece);
+      for (int64_t i = shard.elements.begin; i < shard.elements.end; i++)
+        wrong +=
+            out[static_cast<size_t>(i - shard.elements.begin)] != expected(i / width, shard.columns.begin + i % width);
+      ASSERT_EQ(wrong, 0) << describe(shard);
     }
   }
 }
@@ -60,9 +61,9 @@ TEST(HuggingFace, through_a_checkpoint_and_out_again) {
   const ModelConfig model = read_hugging_face_shape(tiny);
   const std::string unfinished = begin_checkpoint(folder.path(), 1);
   std::vector<std::vector<float>> data;
-  std::vector<StoredPiece> stored;
+  std::vector<ShardToWrite> stored;
   for (const StoredParameter& p : gpt2_parameters(model)) {
-    const Piece whole = whole_piece("parameters/" + p.name, p.shape);
+    const TensorShard whole = whole_tensor("parameters/" + p.name, p.shape);
     data.emplace_back(static_cast<size_t>(whole.numel()));
     source.read(whole, data.back().data());
     stored.push_back({whole, data.back().data()});
@@ -93,7 +94,7 @@ TEST(HuggingFace, names_with_a_prefix_masks_and_a_tied_head) {
   tensors.push_back({"lm_head.weight", table});
   HuggingFaceReader reader = open_gpt2(Model(tensors, config_of(small)).path());
   float out = -1;
-  reader.read(flat_piece("parameters/wte.weight", {7, 4}, 5, 6), &out);
+  reader.read(flat_shard("parameters/wte.weight", {7, 4}, {5, 6}), &out);
   EXPECT_EQ(out, 5.0f);
   EXPECT_THROW(reader.shape("parameters/h.0.attn.bias"), Error);
 
@@ -178,10 +179,10 @@ TEST(HuggingFace, several_files_are_read_by_their_index) {
   list(map);
   HuggingFaceReader reader = open_gpt2(folder.path()), whole = open_gpt2(Model(tensors, config_of(small)).path());
   for (const StoredParameter& p : gpt2_parameters(small)) {
-    const Piece piece = whole_piece("parameters/" + p.name, p.shape);
-    std::vector<float> found(static_cast<size_t>(piece.numel())), want(found.size());
-    reader.read(piece, found.data());
-    whole.read(piece, want.data());
+    const TensorShard shard = whole_tensor("parameters/" + p.name, p.shape);
+    std::vector<float> found(static_cast<size_t>(shard.numel())), want(found.size());
+    reader.read(shard, found.data());
+    whole.read(shard, want.data());
     EXPECT_EQ(found, want) << p.name;
   }
   const auto after = [&](const char* name, const Json& value) {

@@ -15,7 +15,7 @@ using namespace test;
 const std::vector<int64_t> saved_shape = {64, 1001};
 
 std::vector<float> values_at(int64_t step) {
-  std::vector<float> data(static_cast<size_t>(whole_piece("t", saved_shape).numel()));
+  std::vector<float> data(static_cast<size_t>(whole_tensor("t", saved_shape).numel()));
   for (size_t i = 0; i < data.size(); i++) data[i] = static_cast<float>(i) + static_cast<float>(step) * 0.5f;
   return data;
 }
@@ -25,10 +25,10 @@ void save(const std::string& directory, int64_t step) {
   const std::string folder = begin_checkpoint(directory, step);
   Manifest manifest{step, {{"samples", step}}, {}};
   for (int rank = 0; rank < 3; rank++) {
-    Piece p = whole_piece("parameters/t", saved_shape);
-    p.begin = p.numel() * rank / 3;
-    p.end = whole_piece("t", saved_shape).numel() * (rank + 1) / 3;
-    const StoredPiece stored{p, data.data() + p.begin};
+    TensorShard p = whole_tensor("parameters/t", saved_shape);
+    p.elements.begin = p.numel() * rank / 3;
+    p.elements.end = whole_tensor("t", saved_shape).numel() * (rank + 1) / 3;
+    const ShardToWrite stored{p, data.data() + p.elements.begin};
     manifest.files.push_back(RankFileWriter().write(folder, rank, {&stored, 1}));
   }
   publish_checkpoint(folder, manifest);
@@ -81,7 +81,7 @@ TEST(Kill, no_complete_checkpoint_is_lost) {
       CheckpointReader reader(path);
       const std::vector<float> expected = values_at(reader.manifest().step);
       std::vector<float> out(expected.size());
-      reader.read(whole_piece("parameters/t", saved_shape), out.data());
+      reader.read(whole_tensor("parameters/t", saved_shape), out.data());
       ASSERT_TRUE(out == expected) << path;
     }
     const int64_t newest = CheckpointReader(listing.complete[0]).manifest().step;

@@ -26,7 +26,7 @@ TEST(Python, the_snippet_of_the_format_page_reads_every_tensor) {
   };
   for (const TestTensor& t : test_tensors()) {
     ASSERT_EQ(run(t.name), 0) << read_file(folder / "err");
-    const std::vector<float> expected = values_of(t, whole_piece(t.name, t.shape));
+    const std::vector<float> expected = values_of(t, whole_tensor(t.name, t.shape));
     const std::string bytes = read_file(folder / "out");
     ASSERT_EQ(bytes.size(), expected.size() * 4) << t.name;
     EXPECT_EQ(std::memcmp(bytes.data(), expected.data(), bytes.size()), 0) << t.name;
@@ -37,7 +37,7 @@ TEST(Python, the_snippet_of_the_format_page_reads_every_tensor) {
   std::string bytes = read_file(checkpoint + "/" + record.name);
   bytes[static_cast<size_t>(record.datasets[0].offset)]++;
   spill(checkpoint + "/" + record.name, bytes);
-  EXPECT_NE(run(record.datasets[0].piece.name), 0);
+  EXPECT_NE(run(record.datasets[0].shard.name), 0);
   EXPECT_NE(read_file(folder / "err").find("is damaged"), std::string::npos);
 }
 

@@ -65,7 +65,7 @@ inline std::vector<std::pair<std::string, Raw>> small_tensors(const std::string&
   for (StoredParameter p : gpt2_parameters(small)) {
     if (p.transposed) std::swap(p.shape[0], p.shape[1]);
     std::string bytes;
-    for (int64_t i = whole_piece("t", p.shape).numel(); i > 0; i--, value++)
+    for (int64_t i = whole_tensor("t", p.shape).numel(); i > 0; i--, value++)
       bytes.append(reinterpret_cast<const char*>(&value), 4);
     tensors.push_back({prefix + p.name, {"F32", p.shape, bytes}});
   }

@@ -28,7 +28,7 @@ TEST(RoundTrip, any_layout_reads_any_checkpoint) {
     EXPECT_EQ(reader.manifest().files.size(), static_cast<size_t>(tensor * shards));
     std::set<std::string> names;
     for (const FileRecord& file : reader.manifest().files)
-      for (const DatasetRecord& dataset : file.datasets) names.insert(dataset.piece.name);
+      for (const DatasetRecord& dataset : file.datasets) names.insert(dataset.shard.name);
     EXPECT_EQ(names.size(), test_tensors().size());
     for (const auto& [other_tensor, other_shards] : layouts)
       EXPECT_TRUE(reads_right(reader, other_tensor, other_shards))
@@ -51,16 +51,16 @@ TEST(RoundTrip, counts_what_is_not_finite) {
     wide[i] = i % 2 ? -std::numeric_limits<float>::infinity() : std::numeric_limits<float>::signaling_NaN();
     narrow[i] = bfloat16(wide[i]);
   }
-  const std::array<StoredPiece, 2> pieces = {
-      StoredPiece{flat_piece("wide", {n}, 0, n), wide.data()},
-      StoredPiece{flat_piece("narrow", {n}, 0, n), DType::bf16,
-                  [&](int64_t begin, int64_t, const auto& use) { use(narrow.data() + begin); }}};
-  const FileRecord record = RankFileWriter().write(path, 0, pieces);
+  const std::array<ShardToWrite, 2> shards = {
+      ShardToWrite{flat_shard("wide", {n}, {0, n}), wide.data()},
+      ShardToWrite{flat_shard("narrow", {n}, {0, n}), DType::bf16,
+                   [&](int64_t begin, int64_t, const auto& use) { use(narrow.data() + begin); }}};
+  const FileRecord record = RankFileWriter().write(path, 0, shards);
   for (const DatasetRecord& d : record.datasets)
     EXPECT_EQ(d.not_finite, static_cast<int64_t>(places.size())) << d.dataset;
   EXPECT_EQ(file_record_from_text(to_text(record)), record);
   EXPECT_EQ(what_is_not_finite({1, {}, {record}}), fmt::format("{} values that are not finite, in {} and 1 more tensor",
-                                                               2 * places.size(), record.datasets[0].piece.name));
+                                                               2 * places.size(), record.datasets[0].shard.name));
   // What is read back from a text is held to what can be.
   std::string text = to_text(record);
   text.replace(text.find("\"not_finite\":8"), 14, "\"not_finite\":-8");
@@ -70,14 +70,15 @@ TEST(RoundTrip, counts_what_is_not_finite) {
 TEST(RoundTrip, tensors_larger_than_one_chunk) {
   const TemporaryFolder folder;
   const std::vector<int64_t> shape = {2003, 2203};  // of odd width; over chunks of the reader and parts of the writer
-  const Piece whole = whole_piece("parameters/big", shape);
+  const TensorShard whole = whole_tensor("parameters/big", shape);
   std::vector<float> data(static_cast<size_t>(whole.numel()));
   for (size_t i = 0; i < data.size(); i++) data[i] = static_cast<float>(i);
   const std::string path = begin_checkpoint(folder.path(), 1);
-  Piece front = whole, back = whole;
-  front.end = back.begin = 4200001;
-  const std::array<StoredPiece, 2> pieces = {StoredPiece{front, data.data()}, StoredPiece{back, data.data() + 4200001}};
-  const FileRecord record = RankFileWriter().write(path, 0, pieces);
+  TensorShard front = whole, back = whole;
+  front.elements.end = back.elements.begin = 4200001;
+  const std::array<ShardToWrite, 2> shards = {ShardToWrite{front, data.data()},
+                                              ShardToWrite{back, data.data() + 4200001}};
+  const FileRecord record = RankFileWriter().write(path, 0, shards);
   EXPECT_EQ(record.datasets[0].dataset, "parameters/big");
   EXPECT_EQ(record.datasets[1].dataset, "parameters/big#1");
   CheckpointReader reader(publish_checkpoint(path, {1, nlohmann::json::object(), {record}}));
@@ -85,12 +86,13 @@ TEST(RoundTrip, tensors_larger_than_one_chunk) {
     std::vector<float> out(data.size());
     reader.read(whole, out.data());
     EXPECT_TRUE(out == data);
-    const Piece columns{whole.name, shape, 700, 1401, 333, 1400011};
+    const TensorShard columns{whole.name, shape, {700, 1401}, {333, 1400011}};
     std::vector<float> some(static_cast<size_t>(columns.numel()));
     reader.read(columns, some.data());
     int64_t wrong = 0;
-    for (int64_t i = columns.begin; i < columns.end; i++)
-      wrong += some[static_cast<size_t>(i - columns.begin)] != static_cast<float>(i / 701 * 2203 + 700 + i % 701);
+    for (int64_t i = columns.elements.begin; i < columns.elements.end; i++)
+      wrong +=
+          some[static_cast<size_t>(i - columns.elements.begin)] != static_cast<float>(i / 701 * 2203 + 700 + i % 701);
     EXPECT_EQ(wrong, 0);
   }
 }
@@ -103,9 +105,9 @@ TEST(RoundTrip, every_bit_of_a_float_survives) {
                              -std::numeric_limits<float>::infinity(),
                              std::numeric_limits<float>::denorm_min(),
                              std::bit_cast<float>(0x7f800001u)};
-  const Piece whole = whole_piece("t", {6});
+  const TensorShard whole = whole_tensor("t", {6});
   const std::string path = begin_checkpoint(folder.path(), 1);
-  const StoredPiece stored{whole, data.data()};
+  const ShardToWrite stored{whole, data.data()};
   const FileRecord record = RankFileWriter().write(path, 0, {&stored, 1});
   CheckpointReader reader(publish_checkpoint(path, {1, nlohmann::json::object(), {record}}));
   std::vector<float> out(6);
@@ -113,7 +115,7 @@ TEST(RoundTrip, every_bit_of_a_float_survives) {
   EXPECT_EQ(std::memcmp(out.data(), data.data(), 24), 0);
 }
 
-TEST(RoundTrip, the_same_pieces_give_the_same_bytes) {
+TEST(RoundTrip, the_same_shards_give_the_same_bytes) {
   const TemporaryFolder a, b;
   const std::string first = write_checkpoint(a.path(), 5), second = write_checkpoint(b.path(), 5);
   for (const char* file : {"/manifest.json", "/rank-00000.h5", "/rank-00001.h5"})
@@ -124,10 +126,10 @@ TEST(RoundTrip, one_writer_gives_the_same_bytes_as_many) {
   const TemporaryFolder folder;
   RankFileWriter writer;
   std::vector<float> data(40, 1.5f);
-  const Piece whole = whole_piece("t", {40});
-  const auto files_of = [&](int64_t step, const StoredPiece& piece) {
+  const TensorShard whole = whole_tensor("t", {40});
+  const auto files_of = [&](int64_t step, const ShardToWrite& shard) {
     const std::string path = begin_checkpoint(folder.path(), step);
-    const FileRecord one = writer.write(path, 0, {&piece, 1}), fresh = RankFileWriter().write(path, 1, {&piece, 1});
+    const FileRecord one = writer.write(path, 0, {&shard, 1}), fresh = RankFileWriter().write(path, 1, {&shard, 1});
     EXPECT_EQ(one.datasets, fresh.datasets);
     EXPECT_EQ(one.structure, fresh.structure);
     EXPECT_EQ(one.bytes, fresh.bytes);
@@ -136,14 +138,14 @@ TEST(RoundTrip, one_writer_gives_the_same_bytes_as_many) {
   files_of(1, {whole, data.data()});
   data.assign(40, -2.5f);
   files_of(2, {whole, data.data()});
-  files_of(3, {flat_piece("t", {40}, 3, 40), data.data()});
+  files_of(3, {flat_shard("t", {40}, {3, 40}), data.data()});
   {
     const FileHook full_disk([](const FileEvent& event) {
       return event.call == FileCall::write ? FileFate{ENOSPC, 0} : FileFate{};
     });
-    const StoredPiece piece{whole, data.data()};
+    const ShardToWrite shard{whole, data.data()};
     EXPECT_NE(message_of([&] {
-                writer.write(begin_checkpoint(folder.path(), 4), 0, {&piece, 1});
+                writer.write(begin_checkpoint(folder.path(), 4), 0, {&shard, 1});
               }).find("No space"),
               std::string::npos);
   }
@@ -154,13 +156,13 @@ TEST(RoundTrip, one_writer_gives_the_same_bytes_as_many) {
 TEST(RoundTrip, elements_take_no_memory_while_hdf5_lays_them_out) {
   constexpr int64_t numel = int64_t{1} << 40;
   std::vector<DatasetRecord> datasets;
-  for (const char* name : {"a", "b", "c"}) datasets.push_back({.piece = whole_piece(name, {numel}), .dataset = name});
+  for (const char* name : {"a", "b", "c"}) datasets.push_back({.shard = whole_tensor(name, {numel}), .dataset = name});
   const HDF5Layout layout(datasets);
   EXPECT_GE(layout.offsets()[2], 2 * 4 * numel);
   EXPECT_LT(layout.structure({1, 2, 3}).size(), 65536u);
 }
 
-// f32 and bf16 in one file, and the bf16 tensor in two pieces that meet in the middle of a row.
+// f32 and bf16 in one file, and the bf16 tensor in two shards that meet in the middle of a row.
 TEST(RoundTrip, bf16_is_kept_as_it_is) {
   const TemporaryFolder folder;
   std::vector<float> wide(15);
@@ -168,19 +170,19 @@ TEST(RoundTrip, bf16_is_kept_as_it_is) {
   for (size_t i = 0; i < wide.size(); i++) wide[i] = 1.0f / static_cast<float>(i + 3);
   for (size_t i = 0; i < narrow.size(); i++) narrow[i] = bfloat16(1.0f / static_cast<float>(i + 3));
   const auto shown = [&](int64_t first, int64_t last) {
-    Piece piece = whole_piece("moments/a", {5, 7});
-    piece.begin = first;
-    piece.end = last;
-    return StoredPiece(piece, DType::bf16, [&narrow, first](int64_t begin, int64_t, const auto& use) {
+    TensorShard shard = whole_tensor("moments/a", {5, 7});
+    shard.elements.begin = first;
+    shard.elements.end = last;
+    return ShardToWrite(shard, DType::bf16, [&narrow, first](int64_t begin, int64_t, const auto& use) {
       use(narrow.data() + first + begin);
     });
   };
-  const std::array<StoredPiece, 3> pieces = {shown(0, 17), StoredPiece{whole_piece("b", {3, 5}), wide.data()},
-                                             shown(17, 35)};
+  const std::array<ShardToWrite, 3> shards = {shown(0, 17), ShardToWrite{whole_tensor("b", {3, 5}), wide.data()},
+                                              shown(17, 35)};
   const std::string unfinished = begin_checkpoint(folder.path(), 4);
   Manifest manifest;
   manifest.step = 4;
-  manifest.files = {file_record_from_text(to_text(RankFileWriter().write(unfinished, 0, pieces)))};
+  manifest.files = {file_record_from_text(to_text(RankFileWriter().write(unfinished, 0, shards)))};
   EXPECT_LT(manifest.files[0].datasets[1].offset + 2 * 35, manifest.files[0].bytes);
   const std::string path = publish_checkpoint(unfinished, std::move(manifest));
   EXPECT_TRUE(verify_checkpoint(path).damaged.empty());
@@ -188,11 +190,11 @@ TEST(RoundTrip, bf16_is_kept_as_it_is) {
   CheckpointReader reader(path);
   for (int turn = 0; turn < 2; turn++) {  // the second without checking all of a dataset
     std::vector<float> out(15);
-    reader.read(whole_piece("b", {3, 5}), out.data());
+    reader.read(whole_tensor("b", {3, 5}), out.data());
     EXPECT_EQ(out, wide);
-    Piece middle = whole_piece("moments/a", {5, 7});
-    middle.begin = 15;
-    middle.end = 19;
+    TensorShard middle = whole_tensor("moments/a", {5, 7});
+    middle.elements.begin = 15;
+    middle.elements.end = 19;
     out.resize(4);
     reader.read(middle, out.data());
     for (size_t i = 0; i < 4; i++) EXPECT_EQ(out[i], static_cast<float>(narrow[15 + i])) << i;
@@ -212,7 +214,7 @@ TEST(RoundTrip, hdf5_itself_reads_the_file) {
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
   ASSERT_GE(file, 0);
   for (const TestTensor& t : test_tensors()) {
-    const Piece whole = whole_piece(t.name, t.shape);
+    const TensorShard whole = whole_tensor(t.name, t.shape);
     const hid_t dataset = H5Dopen2(file, t.name.c_str(), H5P_DEFAULT);
     ASSERT_GE(dataset, 0) << t.name;
     std::vector<float> out(static_cast<size_t>(whole.numel()));
@@ -232,19 +234,19 @@ TEST(RoundTrip, hdf5_itself_reads_the_file) {
 TEST(RoundTrip, hundreds_of_tensors_in_one_file) {
   const TemporaryFolder folder;
   std::vector<float> value(2000);
-  std::vector<StoredPiece> pieces;
+  std::vector<ShardToWrite> shards;
   for (size_t i = 0; i < value.size(); i++) {
     value[i] = static_cast<float>(i);
-    pieces.push_back({whole_piece(fmt::format("parameters/h.{}.a_rather_long_name.weight", i), {1}), &value[i]});
+    shards.push_back({whole_tensor(fmt::format("parameters/h.{}.a_rather_long_name.weight", i), {1}), &value[i]});
   }
   const std::string path = begin_checkpoint(folder.path(), 1);
-  const FileRecord record = RankFileWriter().write(path, 0, pieces);
+  const FileRecord record = RankFileWriter().write(path, 0, shards);
   const std::string published = publish_checkpoint(path, {1, nlohmann::json::object(), {record}});
   EXPECT_TRUE(verify_checkpoint(published).damaged.empty());
   CheckpointReader reader(published);
   for (size_t i = 0; i < value.size(); i++) {
     float out = -1;
-    reader.read(pieces[i].piece, &out);
+    reader.read(shards[i].shard, &out);
     ASSERT_EQ(out, value[i]);
   }
 }
@@ -252,9 +254,9 @@ TEST(RoundTrip, hundreds_of_tensors_in_one_file) {
 TEST(RoundTrip, a_rank_may_hold_nothing) {
   const TemporaryFolder folder;
   const std::string path = begin_checkpoint(folder.path(), 1);
-  const Piece whole = whole_piece("t", {3});
+  const TensorShard whole = whole_tensor("t", {3});
   const std::vector<float> data = {1, 2, 3};
-  const StoredPiece all{whole, data.data()}, none{flat_piece("t", {3}, 3, 3), nullptr};
+  const ShardToWrite all{whole, data.data()}, none{flat_shard("t", {3}, {3, 3}), nullptr};
   Manifest manifest{1, nlohmann::json::object(), {}};
   manifest.files.push_back(RankFileWriter().write(path, 0, {&all, 1}));
   manifest.files.push_back(RankFileWriter().write(path, 1, {&none, 1}));
@@ -266,7 +268,7 @@ TEST(RoundTrip, a_rank_may_hold_nothing) {
   std::vector<float> out(3);
   reader.read(whole, out.data());
   EXPECT_EQ(out, data);
-  reader.read(none.piece, nullptr);  // nothing wanted, nothing touched
+  reader.read(none.shard, nullptr);  // nothing wanted, nothing touched
 }
 
 TEST(RoundTrip, what_is_not_there_is_an_error) {
@@ -276,9 +278,9 @@ TEST(RoundTrip, what_is_not_there_is_an_error) {
   EXPECT_EQ(reader.shape("scalar"), std::vector<int64_t>{1});
   EXPECT_THROW(reader.shape("parameters"), Error);
   EXPECT_EQ(reader.shape("moments/first/deep"), (std::vector<int64_t>{2, 3, 4}));
-  const std::string absent = message_of([&] { reader.read(whole_piece("parameters/h.9.ln_1.bias", {6}), out); });
+  const std::string absent = message_of([&] { reader.read(whole_tensor("parameters/h.9.ln_1.bias", {6}), out); });
   EXPECT_NE(absent.find("h.9.ln_1.bias"), std::string::npos) << absent;
-  const std::string shape = message_of([&] { reader.read(whole_piece("parameters/h.0.ln_1.bias", {7}), out); });
+  const std::string shape = message_of([&] { reader.read(whole_tensor("parameters/h.0.ln_1.bias", {7}), out); });
   EXPECT_NE(shape.find("(6)"), std::string::npos) << shape;
   EXPECT_NE(shape.find("(7)"), std::string::npos) << shape;
   EXPECT_THROW(reader.read({"scalar", {1}, 0, 1, 0, 2}, out), Error);
@@ -308,9 +310,9 @@ TEST(RoundTrip, names_that_collide_are_refused) {
   const TemporaryFolder folder;
   const float value = 1;
   const std::string path = begin_checkpoint(folder.path(), 1);
-  const std::array<StoredPiece, 2> pieces = {StoredPiece{whole_piece("a", {1}), &value},
-                                             StoredPiece{whole_piece("a/b", {1}), &value}};
-  EXPECT_NE(message_of([&] { RankFileWriter().write(path, 0, pieces); }).find("a/b"), std::string::npos);
+  const std::array<ShardToWrite, 2> shards = {ShardToWrite{whole_tensor("a", {1}), &value},
+                                              ShardToWrite{whole_tensor("a/b", {1}), &value}};
+  EXPECT_NE(message_of([&] { RankFileWriter().write(path, 0, shards); }).find("a/b"), std::string::npos);
   EXPECT_TRUE(fs::is_empty(path));
 }
 

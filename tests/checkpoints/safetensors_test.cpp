@@ -89,7 +89,7 @@ TEST(SafeTensors, any_changed_byte_of_the_header_is_survived) {
     try {
       HuggingFaceReader reader = open_gpt2(model.path());
       for (const StoredParameter& p : gpt2_parameters(small)) {
-        const Piece whole = whole_piece("parameters/" + p.name, p.shape);
+        const TensorShard whole = whole_tensor("parameters/" + p.name, p.shape);
         std::vector<float> out(static_cast<size_t>(whole.numel()));
         reader.read(whole, out.data());
       }

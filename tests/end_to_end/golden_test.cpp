@@ -173,7 +173,7 @@ TEST(Golden, logits_gradients_and_an_exact_round_trip_of_the_weights) {
       EXPECT_TRUE(found.at(tensor).values == stored.values) << tensor << " changed on its way through";
       const std::string moment = "moments/first/" + tensor;
       Weight gradient{reader.shape(moment), Values(stored.values.size())};
-      reader.read(whole_piece(moment, gradient.shape), gradient.values.data());
+      reader.read(whole_tensor(moment, gradient.shape), gradient.values.data());
       // Our matrices of layers are (out, in), theirs [in, out].
       if (tensor.starts_with("h.") && gradient.shape.size() == 2) {
         const auto rows = static_cast<size_t>(gradient.shape[0]), cols = static_cast<size_t>(gradient.shape[1]);

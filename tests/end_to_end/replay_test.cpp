@@ -17,11 +17,12 @@ void plant_in_checkpoint(const std::string& folder, const std::string& tensor, i
   Manifest manifest = read_manifest(folder);
   for (FileRecord& file : manifest.files)
     for (DatasetRecord& d : file.datasets) {
-      const Piece& p = d.piece;
-      if (p.name != tensor || p.col_begin != 0 || p.col_end != p.cols() || element < p.begin || element >= p.end)
+      const TensorShard& p = d.shard;
+      if (p.name != tensor || p.columns.begin != 0 || p.columns.end != p.cols() || element < p.elements.begin ||
+          element >= p.elements.end)
         continue;
       std::string bytes = read_file(folder + "/" + file.name);
-      std::memcpy(bytes.data() + d.offset + (element - p.begin) * 4, &value, sizeof value);
+      std::memcpy(bytes.data() + d.offset + (element - p.elements.begin) * 4, &value, sizeof value);
       d.checksum = checksum_of(bytes.data() + d.offset, d.bytes());
       write_file(folder + "/" + file.name, bytes);
       write_file(folder + "/manifest.json", to_text(manifest));

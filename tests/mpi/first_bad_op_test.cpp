@@ -6,7 +6,7 @@
 
 #include "tests/long_tests.h"
 #include "tests/mpi/on_all_ranks.h"
-#include "trainer/checkpointing/held_pieces.h"
+#include "trainer/checkpointing/held_shards.h"
 #include "trainer/job/agreement.h"
 #include "trainer/replay/first_bad_op.h"
 
@@ -48,10 +48,10 @@ std::vector<Config> looked_at_layouts() {
 // Element `at` of the flattened parameter, wherever it is held.
 void put_weight(SmallRun& run, const std::string& name, int64_t at, float value) {
   for (Unit& unit : run.units())
-    for (const HeldPiece& held : held_pieces(unit, "", unit.master(), {0, unit.plan().numel})) {
-      const Piece& p = held.piece;
-      const int64_t width = p.col_end - p.col_begin, row = at / p.cols(), col = at % p.cols() - p.col_begin,
-                    here = row * width + col - p.begin;
+    for (const HeldShard& held : held_shards(unit, "", unit.master(), {0, unit.plan().numel})) {
+      const TensorShard& p = held.shard;
+      const int64_t width = p.columns.size(), row = at / p.cols(), col = at % p.cols() - p.columns.begin,
+                    here = row * width + col - p.elements.begin;
       if (p.name != name || col < 0 || col >= width || here < 0 || here >= p.numel()) continue;
       held.data.data<float>()[here] = value;
     }

@@ -5,7 +5,7 @@
 #include "tests/long_tests.h"
 #include "tests/mpi/late.h"
 #include "tests/mpi/on_all_ranks.h"
-#include "trainer/checkpointing/held_pieces.h"
+#include "trainer/checkpointing/held_shards.h"
 #include "trainer/planner/dry_run.h"
 
 namespace megalith {
@@ -81,14 +81,14 @@ void with_state_in_bf16(Config& config) {
 double difference(SmallRun& run, const Values& whole) {
   double worst = 0;
   for (Unit& unit : run.units())
-    for (const HeldPiece& held : held_pieces(unit, "", unit.master(), {0, unit.plan().numel})) {
-      const std::vector<float>& values = whole.at(held.piece.name);
+    for (const HeldShard& held : held_shards(unit, "", unit.master(), {0, unit.plan().numel})) {
+      const std::vector<float>& values = whole.at(held.shard.name);
       double norm = 0;
       for (float v : values) norm = std::max(norm, std::abs(static_cast<double>(v)));
-      const int64_t width = held.piece.col_end - held.piece.col_begin;
+      const int64_t width = held.shard.columns.size();
       for (int64_t i = 0; i < held.data.numel(); i++) {
-        const int64_t e = held.piece.begin + i;
-        const auto at = static_cast<size_t>(e / width * held.piece.cols() + held.piece.col_begin + e % width);
+        const int64_t e = held.shard.elements.begin + i;
+        const auto at = static_cast<size_t>(e / width * held.shard.cols() + held.shard.columns.begin + e % width);
         worst = std::max(worst, std::abs(static_cast<double>(held.data.data<float>()[i] - values[at])) / norm);
       }
     }
@@ -181,15 +181,15 @@ TEST(Layouts, RoundAtRandomAlike) {
     float value;
   };
   using Elements = std::map<std::string, std::vector<Element>>;
-  const auto each_element = [](const HeldPiece& held, const auto& use) {
-    const Columns columns{held.piece.col_begin, held.piece.col_end - held.piece.col_begin, held.piece.cols()};
-    for (int64_t i = 0; i < held.data.numel(); i++) use(i, place_in_whole(columns, held.piece.begin + i));
+  const auto each_element = [](const HeldShard& held, const auto& use) {
+    const Columns columns = columns_of(held.shard);
+    for (int64_t i = 0; i < held.data.numel(); i++) use(i, place_in_whole(columns, held.shard.elements.begin + i));
   };
   const auto state_after_updates = [&](SmallRun& run) {
     double sums[] = {0.25, 1};
     for (int64_t step : {0, 1, 2}) {
       for (Unit& unit : run.units())
-        for (const HeldPiece& held : held_pieces(unit, "", unit.gradient(), {0, unit.plan().numel}))
+        for (const HeldShard& held : held_shards(unit, "", unit.gradient(), {0, unit.plan().numel}))
           each_element(held, [&](int64_t i, int64_t place) {
             held.data.data<float>()[i] = static_cast<float>(std::sin(static_cast<double>(place + 7 * step)));
           });
@@ -197,10 +197,10 @@ TEST(Layouts, RoundAtRandomAlike) {
     }
     Elements state;
     const auto add = [&](const std::string& path, const Unit& unit, Tensor shard) {
-      for (const HeldPiece& held : held_pieces(unit, path, shard, {0, unit.plan().numel})) {
+      for (const HeldShard& held : held_shards(unit, path, shard, {0, unit.plan().numel})) {
         const std::vector<float> values = values_of(held.data);
         each_element(held, [&](int64_t i, int64_t place) {
-          state[held.piece.name].push_back({place, values[static_cast<size_t>(i)]});
+          state[held.shard.name].push_back({place, values[static_cast<size_t>(i)]});
         });
       }
     };

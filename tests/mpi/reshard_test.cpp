@@ -119,18 +119,18 @@ std::string write_large(const std::string& directory) {
   config.model = {.layers = 1, .hidden = 16, .heads = 1, .vocab = 750'000, .context = 8, .dropout = 0};
   config.batch = {.sequence_length = 8, .global_batch_size = 8, .microbatch_size = 1};
   config = resolve(config);
-  std::vector<StoredPiece> pieces;
+  std::vector<ShardToWrite> shards;
   std::vector<float> values(1 << 22);
   for (size_t i = 0; i < values.size(); i++) values[i] = static_cast<float>(i % 1000);
-  for (const Piece& piece : saved_pieces(config, 1, 0))
-    pieces.emplace_back(piece, piece.name.starts_with(parameters_path) ? DType::f32 : DType::bf16,
+  for (const TensorShard& shard : saved_shards(config, 1, 0))
+    shards.emplace_back(shard, shard.name.starts_with(parameters_path) ? DType::f32 : DType::bf16,
                         [&values](int64_t begin, int64_t, const auto& use) {
                           use(values.data() + begin % 7);  // any values will do
                         });
   const std::string folder = begin_checkpoint(directory, 5);
   Manifest manifest{
       .step = 5, .state = {{"model", describe_model(config.model)}, {"config", to_toml(config)}}, .files = {}};
-  manifest.files.push_back(RankFileWriter().write(folder, 0, pieces));
+  manifest.files.push_back(RankFileWriter().write(folder, 0, shards));
   return publish_checkpoint(folder, std::move(manifest));
 }
 
@@ -210,7 +210,7 @@ TEST_F(ReshardRefuses, WhatItWouldLoseOrChange) {
   Manifest manifest = read_manifest(source_);
   Manifest altered = manifest;
   DatasetRecord& first = altered.files[0].datasets[0];
-  first.dataset = first.piece.name = "momentum/" + first.piece.name;
+  first.dataset = first.shard.name = "momentum/" + first.shard.name;
   test::spill(source_ + "/manifest.json", to_text(altered));
   expect({.from = source_, .to = to, .ranks = 2}, "which a run of this program would not save");
   test::spill(source_ + "/manifest.json", to_text(manifest));
@@ -242,8 +242,8 @@ TEST_F(ReshardRefuses, TooLittleMemoryWithWhatABlockTakes) {
       if (p.numel() > 0) rows = std::max(rows, p.numel() / (p.col_end - p.col_begin) + 2);
     return rows;
   };
-  const int64_t rows = rows_in(saved_pieces(config_, 1, 0));
-  ASSERT_GT(rows, rows_in(saved_pieces(config_, 4, 0))) << "one rank has the largest pieces";
+  const int64_t rows = rows_in(saved_shards(config_, 1, 0));
+  ASSERT_GT(rows, rows_in(saved_shards(config_, 4, 0))) << "one rank has the largest pieces";
   const std::string takes = fmt::format("a block of 65536 elements takes {};",
                                         65536 * (4 + 4 + 2 + 2 * 4) + rows * CheckpointReader::bytes_of_a_row);
   const std::string several = reshard({.from = source_, .to = folder_ / "several", .ranks = 4});

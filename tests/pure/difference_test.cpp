@@ -40,21 +40,22 @@ TEST(WholeTensor, IsPutTogetherFromColumnsAndShards) {
   // 0 1 2 3
   // 4 5 6 7
   WholeTensor whole("w", {2, 4});
-  const Piece left{"w", {2, 4}, 0, 2, 0, 4}, right_first{"w", {2, 4}, 2, 4, 0, 1}, right_rest{"w", {2, 4}, 2, 4, 1, 4};
+  const TensorShard left{"w", {2, 4}, {0, 2}, {0, 4}}, right_first{"w", {2, 4}, {2, 4}, {0, 1}},
+      right_rest{"w", {2, 4}, {2, 4}, {1, 4}};
   whole.add(0, std::vector{left, right_first}, Floats{0, 1, 4, 5, 2});
   EXPECT_EQ(whole.fault(), "row 0, column 3 is on no rank, and 3 elements in all");
   whole.add(1, std::vector{right_rest}, Floats{3, 6, 7});
   EXPECT_EQ(whole.fault(), "");
   EXPECT_EQ(floats(whole.values()), (Floats{0, 1, 2, 3, 4, 5, 6, 7}));
   Floats again;
-  whole.append_piece(again, left);
-  whole.append_piece(again, right_rest);
+  whole.append_shard(again, left);
+  whole.append_shard(again, right_rest);
   EXPECT_EQ(again, (Floats{0, 1, 4, 5, 3, 6, 7}));
 }
 
 TEST(WholeTensor, NamesRanksThatDisagree) {
   WholeTensor whole("v", {3});
-  const std::vector<Piece> all{whole_piece("v", {3})}, end{flat_piece("v", {3}, 1, 3)};
+  const std::vector<TensorShard> all{whole_tensor("v", {3})}, end{flat_shard("v", {3}, {1, 3})};
   whole.add(0, all, Floats{1, 2, 0});
   whole.add(1, end, Floats{2, 0});
   EXPECT_EQ(whole.fault(), "");
@@ -66,7 +67,7 @@ TEST(WholeTensor, NamesRanksThatDisagree) {
 
 TEST(WholeTensor, ComparesBits) {
   WholeTensor whole("v", {1});
-  const std::vector<Piece> all{whole_piece("v", {1})};
+  const std::vector<TensorShard> all{whole_tensor("v", {1})};
   whole.add(0, all, Floats{0.0f});
   whole.add(1, all, Floats{-0.0f});
   EXPECT_EQ(whole.fault(), "element 0 is 0 on rank 0 and -0 on rank 1");
@@ -74,7 +75,7 @@ TEST(WholeTensor, ComparesBits) {
 
 TEST(WholeTensor, RefusesValuesThatDoNotFit) {
   WholeTensor whole("v", {3});
-  const std::vector<Piece> all{whole_piece("v", {3})};
+  const std::vector<TensorShard> all{whole_tensor("v", {3})};
   EXPECT_NE(message_of([&] { whole.add(0, all, Floats{1, 2}); }).find("2 values came with it"), std::string::npos);
   EXPECT_NE(message_of([&] { whole.add(0, all, Floats{1, 2, 3, 4}); }).find("1 values of rank 0"), std::string::npos);
 }

@@ -77,21 +77,22 @@ TEST_P(DiskTrouble, AFullDiskCostsTheCheckpointsOfItsTime) {
   EXPECT_EQ(count(log(), "No space left on device"), 3u);
 }
 
-// The save after step 8 fails, and no other is due before the end.
+// The save after step 20 fails, and no other is due before the end. The steps that follow take their time until it is
+// tried again.
 TEST_P(DiskTrouble, ASaveThatFailedIsTriedAgainByTime) {
   {
     const FileHook hook([this, writes = 0, saves = 0](const FileEvent& e) mutable {
-      if (e.call == FileCall::write && e.path == run_ + "/metrics.jsonl" && ++writes > 8 && writes <= 12)
+      if (e.call == FileCall::write && e.path == run_ + "/metrics.jsonl" && ++writes > 20 && saves < 2)
         std::this_thread::sleep_for(std::chrono::milliseconds(100));  // a tenth of the patience is 300
       return FileFate{e.call == FileCall::reserve && saves++ == 0 ? ENOSPC : 0};
     });
-    train("0.05", 0, {"train.steps=15", "checkpoint.every=8"});
+    train("0.05", 0, {"train.steps=39", "checkpoint.every=20"});
   }
   const std::set<int64_t> saved = steps_of(list_checkpoints(checkpoints_));
   ASSERT_EQ(saved.size(), 2u);
-  EXPECT_GT(*saved.begin(), 8);
-  EXPECT_LT(*saved.begin(), 15);
-  EXPECT_EQ(*saved.rbegin(), 15);
+  EXPECT_GT(*saved.begin(), 20);
+  EXPECT_LT(*saved.begin(), 39);
+  EXPECT_EQ(*saved.rbegin(), 39);
 }
 
 // There are no steps to go on with.

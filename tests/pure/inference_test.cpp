@@ -34,9 +34,9 @@ class InMemory : public TensorSource {
       shapes_[std::string(parameters_path) + p.name] = p.shape;
   }
   std::vector<int64_t> shape(const std::string& name) const override { return shapes_.at(name); }
-  void read(const Piece& wanted, float* out) override {
+  void read(const TensorShard& wanted, float* out) override {
     const std::vector<double>& values = plain_.weights.at(wanted.name.substr(parameters_path.size()));
-    for (const CopyRun& run : copy_runs(whole_piece(wanted.name, wanted.shape), wanted))
+    for (const CopyRun& run : copy_runs(whole_tensor(wanted.name, wanted.shape), wanted))
       for (int64_t i = 0; i < run.length; i++)
         out[run.destination + i] = static_cast<float>(values[static_cast<size_t>(run.source + i)]);
   }
@@ -95,8 +95,8 @@ class InferenceTest : public testing::Test {
     size_t ended = 0;
     inference.generate(
         prompts, how,
-        [&](size_t prompt, int64_t sample, std::string_view piece) {
-          texts[prompt][static_cast<size_t>(sample)] += piece;
+        [&](size_t prompt, int64_t sample, std::string_view shard) {
+          texts[prompt][static_cast<size_t>(sample)] += shard;
         },
         [&](size_t, int64_t) { ended++; });
     EXPECT_EQ(ended, prompts.size() * static_cast<size_t>(how.samples));

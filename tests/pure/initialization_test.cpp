@@ -6,7 +6,7 @@
 #include <set>
 
 #include "tests/pure/small_run.h"
-#include "trainer/checkpointing/held_pieces.h"
+#include "trainer/checkpointing/held_shards.h"
 
 namespace megalith {
 namespace {
@@ -31,15 +31,16 @@ Values initialised(const Config& config, int ranks, uint64_t seed, std::vector<f
       std::fill_n(unit.master().data<float>(), unit.master().numel(), 123.0f);
       unit.initialize(s, seed);
       std::vector<bool> used(static_cast<size_t>(unit.master().numel()), false);
-      for (const HeldPiece& held : held_pieces(unit, "", unit.master(), {0, unit_plan.numel})) {
-        std::vector<float>& whole = all[held.piece.name];
-        const int64_t width = held.piece.col_end - held.piece.col_begin;
+      for (const HeldShard& held : held_shards(unit, "", unit.master(), {0, unit_plan.numel})) {
+        std::vector<float>& whole = all[held.shard.name];
+        const int64_t width = held.shard.columns.size();
         for (int64_t i = 0; i < held.data.numel(); i++) {
-          const int64_t e = held.piece.begin + i;
-          float& value = whole[static_cast<size_t>(e / width * held.piece.cols() + held.piece.col_begin + e % width)];
+          const int64_t e = held.shard.elements.begin + i;
+          float& value =
+              whole[static_cast<size_t>(e / width * held.shard.cols() + held.shard.columns.begin + e % width)];
           const float here = held.data.data<float>()[i];
           if (!std::isnan(value)) {
-            EXPECT_EQ(value, here) << held.piece.name;
+            EXPECT_EQ(value, here) << held.shard.name;
           }
           value = here;
           used[static_cast<size_t>(held.data.data<float>() - unit.master().data<float>() + i)] = true;

@@ -42,7 +42,7 @@ const std::vector<Rule>& table() {
       {"data/", {}},
       {"checkpoints/",
        {"kernels/base/finite.h", "kernels/base/interval.h", "kernels/base/large_write.h", "kernels/base/tensor.h",
-        "configs/config.h"}},
+        "kernels/base/tensor_shard.h", "configs/config.h"}},
       {"trainer/session/", {"kernels/base/", "configs/"}},
       {"trainer/communication/", ranks},
       {"trainer/model/", math},

@@ -99,8 +99,8 @@ void update(SmallRun& run, int64_t step) {
   for (const Unit& unit : run.units()) {
     std::fill_n(unit.gradient().data<float>(), unit.gradient().numel(), 0.0f);
     for (const PlacedParam& param : unit.plan().params)
-      for (const Strip& strip : unit.strips_of(param, {0, unit.plan().numel}))
-        std::fill_n(unit.gradient().data<float>() + strip.local, strip.elements.size(), 0.01f);
+      for (const auto& [shard, local] : unit.shards_of(param, {0, unit.plan().numel}))
+        std::fill_n(unit.gradient().data<float>() + local, shard.numel(), 0.01f);
   }
   double sums[] = {1, 1};
   run.update(step, {sums, DType::f64, {2}});

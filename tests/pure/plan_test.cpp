@@ -76,11 +76,11 @@ TEST(Plan, RanksAnswerForEveryElementOnce) {
           for (const UnitPlan& unit_plan : plan.units) {
             const Unit unit(unit_plan, plan, true, memory);
             for (const PlacedParam& param : unit_plan.params)
-              for (const Strip& strip : unit.strips_of(param, unit_plan.mine))
-                for (int64_t e = strip.elements.begin; e < strip.elements.end; e++) {
-                  ASSERT_LE(strip.local + strip.elements.size(), unit_plan.shard.size());
-                  const int64_t width = strip.columns.count;
-                  times[param.spec.name][size_t(e / width * strip.columns.total + strip.columns.begin + e % width)]++;
+              for (const auto& [shard, local] : unit.shards_of(param, unit_plan.mine))
+                for (int64_t e = shard.elements.begin; e < shard.elements.end; e++) {
+                  ASSERT_LE(local + shard.numel(), unit_plan.shard.size());
+                  const int64_t width = shard.columns.size();
+                  times[param.spec.name][size_t(e / width * shard.cols() + shard.columns.begin + e % width)]++;
                 }
           }
         }

@@ -39,11 +39,10 @@ TEST(SavedState, EveryElementOnceAndEvenly) {
               for (const Interval& part : saved_parts(plan, u)) {
                 size += part.size();
                 for (const PlacedParam& param : unit_plan.params)
-                  for (const Strip& strip : unit.strips_of(param, part))
-                    for (int64_t e = strip.elements.begin; e < strip.elements.end; e++) {
-                      const int64_t width = strip.columns.count;
-                      times[param.spec.name]
-                           [size_t(e / width * strip.columns.total + strip.columns.begin + e % width)]++;
+                  for (const auto& [shard, local] : unit.shards_of(param, part))
+                    for (int64_t e = shard.elements.begin; e < shard.elements.end; e++) {
+                      const int64_t width = shard.columns.size();
+                      times[param.spec.name][size_t(e / width * shard.cols() + shard.columns.begin + e % width)]++;
                     }
               }
               sizes[{unit_plan.name, unit_plan.shard.begin}].push_back(size);

@@ -102,11 +102,11 @@ Config load_run_config(const std::string& toml_path, const std::vector<std::stri
 Checkpointer::Checkpointer(const Config& config, const Session& session, Trainer& trainer, std::optional<Course> course)
     : config_(config), session_(session), trainer_(trainer), course_(std::move(course)) {}
 
-std::vector<HeldPiece> Checkpointer::held(bool parameters_only) const {
-  std::vector<HeldPiece> all;
+std::vector<HeldShard> Checkpointer::held(bool parameters_only) const {
+  std::vector<HeldShard> all;
   const std::vector<Unit>& units = trainer_.stage().sharding().units();
-  const auto hold = [&](const std::string& path, const Unit& unit, const Tensor& shard) {
-    for (HeldPiece& piece : held_pieces(unit, path, shard, unit.plan().shard)) all.push_back(std::move(piece));
+  const auto hold = [&](const std::string& path, const Unit& unit, const Tensor& values) {
+    for (HeldShard& shard : held_shards(unit, path, values, unit.plan().shard)) all.push_back(std::move(shard));
   };
   for (size_t u = 0; u < units.size(); u++) {
     hold(std::string(parameters_path), units[u], units[u].master());
@@ -117,19 +117,19 @@ std::vector<HeldPiece> Checkpointer::held(bool parameters_only) const {
   return all;
 }
 
-std::vector<HeldPiece> Checkpointer::pieces_of(const std::vector<SavedTensor>& tensors) const {
-  std::vector<HeldPiece> all;
+std::vector<HeldShard> Checkpointer::shards_of(const std::vector<SavedTensor>& tensors) const {
+  std::vector<HeldShard> all;
   for (const SavedTensor& t : tensors) {
     const std::string path = t.path.empty() ? std::string(parameters_path) : t.path + "/";
     const Unit& unit = trainer_.stage().sharding().units()[t.unit];
-    for (HeldPiece& piece : held_pieces(unit, path, t.values, t.part)) all.push_back(std::move(piece));
+    for (HeldShard& shard : held_shards(unit, path, t.values, t.part)) all.push_back(std::move(shard));
   }
   return all;
 }
 
 int64_t Checkpointer::bytes() const {
   int64_t all = 0;
-  for (const HeldPiece& h : pieces_of(trainer_.saved_tensors())) all += h.data.bytes();
+  for (const HeldShard& h : shards_of(trainer_.saved_tensors())) all += h.data.bytes();
   return all;
 }
 
@@ -142,9 +142,9 @@ std::vector<std::string> Checkpointer::prune(const Sanity& sanity) const try {
   return {e.what()};
 }
 
-Saving::Task Checkpointer::task(const Progress& progress, bool keep_all, std::vector<StoredPiece> pieces) const {
+Saving::Task Checkpointer::task(const Progress& progress, bool keep_all, std::vector<ShardToWrite> shards) const {
   const std::string& directory = config_.checkpoint.directory;
-  Saving::Task task{.directory = directory, .step = progress.step, .pieces = std::move(pieces), .state = {}};
+  Saving::Task task{.directory = directory, .step = progress.step, .shards = std::move(shards), .state = {}};
   const Optimizer::History history = trainer_.optimizer().history(trainer_.stream());
   if (session_.rank() != 0) return task;
   task.state = {{"written_by", version()},
@@ -173,9 +173,10 @@ Saving::Task Checkpointer::task(const Progress& progress, bool keep_all, std::ve
 Saved Checkpointer::save(const Progress& progress, bool keep_all) {
   std::optional<Saving> saving;
   together(session_, [&] {
-    std::vector<StoredPiece> pieces;
-    for (const HeldPiece& h : pieces_of(trainer_.saved_tensors())) pieces.push_back(stored_piece(trainer_.stream(), h));
-    saving.emplace(session_, writer_, task(progress, keep_all, std::move(pieces)));
+    std::vector<ShardToWrite> shards;
+    for (const HeldShard& h : shards_of(trainer_.saved_tensors()))
+      shards.push_back(shard_to_write(trainer_.stream(), h));
+    saving.emplace(session_, writer_, task(progress, keep_all, std::move(shards)));
   });
   do saving->work();
   while (saving->agree());
@@ -185,9 +186,9 @@ Saved Checkpointer::save(const Progress& progress, bool keep_all) {
 void Checkpointer::begin_save(const Progress& progress, bool keep_all) {
   CHECK(!saving(), "a save of step {} begins while another is under way", progress.step);
   together(session_, [&] {
-    std::vector<StoredPiece> pieces;
-    for (const HeldPiece& h : pieces_of(trainer_.copy_state())) pieces.push_back(stored_piece_on_host(h));
-    beside_.reset(new Beside{Saving(session_, writer_, task(progress, keep_all, std::move(pieces)))});
+    std::vector<ShardToWrite> shards;
+    for (const HeldShard& h : shards_of(trainer_.copy_state())) shards.push_back(shard_to_write_on_host(h));
+    beside_.reset(new Beside{Saving(session_, writer_, task(progress, keep_all, std::move(shards)))});
   });
   begin_phase();
 }
@@ -239,7 +240,7 @@ WayBack Checkpointer::go_back(const Sanity& sanity, const LastWeights& last) {
 
 Progress Checkpointer::load(CheckpointReader& reader) {
   trainer_.clear();
-  for (const HeldPiece& h : held(false)) read_piece(trainer_.stream(), h, reader);
+  for (const HeldShard& h : held(false)) read_shard(trainer_.stream(), h, reader);
   // Before steps could be skipped, none was.
   const StateReader state(reader.manifest(), reader.folder());
   const int64_t step = reader.manifest().step;
@@ -352,7 +353,7 @@ void Checkpointer::initialize_weights() {
   together(session_, [&] {
     const WeightSource source = open_initial_weights(config_);
     trainer_.clear();
-    for (const HeldPiece& h : held(true)) read_piece(trainer_.stream(), h, *source.tensors);
+    for (const HeldShard& h : held(true)) read_shard(trainer_.stream(), h, *source.tensors);
   });
   trainer_.weights_loaded();
 }

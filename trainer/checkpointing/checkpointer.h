@@ -1,4 +1,4 @@
-// Checkpointing of a training run: which pieces this rank keeps, saving them together with the other ranks, and finding
+// Checkpointing of a training run: which shards this rank keeps, saving them together with the other ranks, and finding
 // and reading the newest complete checkpoint. checkpoints/FORMAT.md describes the files.
 #pragma once
 
@@ -11,7 +11,7 @@
 #include "checkpoints/reader.h"
 #include "trainer/checkpointing/background.h"
 #include "trainer/checkpointing/course.h"
-#include "trainer/checkpointing/held_pieces.h"
+#include "trainer/checkpointing/held_shards.h"
 #include "trainer/checkpointing/progress.h"
 #include "trainer/checkpointing/saving.h"
 #include "trainer/session/session.h"
@@ -79,11 +79,11 @@ class Checkpointer {
  private:
   // Deletes what is not needed, and says what it could not delete. On one rank.
   std::vector<std::string> prune(const Sanity& sanity) const;
-  // Every piece of state of this rank.
-  std::vector<HeldPiece> held(bool parameters_only) const;
+  // Every shard of state of this rank.
+  std::vector<HeldShard> held(bool parameters_only) const;
   // Of what it saves.
-  std::vector<HeldPiece> pieces_of(const std::vector<SavedTensor>& tensors) const;
-  Saving::Task task(const Progress& progress, bool keep_all, std::vector<StoredPiece> pieces) const;
+  std::vector<HeldShard> shards_of(const std::vector<SavedTensor>& tensors) const;
+  Saving::Task task(const Progress& progress, bool keep_all, std::vector<ShardToWrite> shards) const;
   Progress load(CheckpointReader& reader);
 
   const Config& config_;

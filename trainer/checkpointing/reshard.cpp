@@ -7,7 +7,7 @@
 
 #include "checkpoints/reader.h"
 #include "checkpoints/writer.h"
-#include "trainer/checkpointing/held_pieces.h"
+#include "trainer/checkpointing/held_shards.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/job/version.h"
 #include "trainer/step/optimizer.h"
@@ -32,13 +32,12 @@ Config config_of(const CheckpointReader& reader, const std::vector<std::string>&
   return config;
 }
 
-// Elements of a piece as they are stored, read when they are shown.
-StoredPiece read_when_shown(CheckpointReader& reader, const Piece& piece) {
-  const DType type = reader.dtype(piece.name);
-  return {piece, type, [&reader, piece, type](int64_t begin, int64_t end, const auto& use) {
-            Piece part = piece;
-            part.begin = piece.begin + begin;
-            part.end = piece.begin + end;
+// Elements of a shard as they are stored, read when they are shown.
+ShardToWrite read_when_shown(CheckpointReader& reader, const TensorShard& shard) {
+  const DType type = reader.dtype(shard.name);
+  return {shard, type, [&reader, shard, type](int64_t begin, int64_t end, const auto& use) {
+            TensorShard part = shard;
+            part.elements = {shard.elements.begin + begin, shard.elements.begin + end};
             std::vector<float> values(static_cast<size_t>(end - begin));
             reader.read(part, values.data());
             if (type == DType::f32) return use(values.data());
@@ -57,40 +56,42 @@ void check_all_is_saved(const CheckpointReader& reader, const std::set<std::stri
 
 // The memory that blocks of so many elements take: each as it is read and in f32, in bf16 where it is stored so, and on
 // its way to the disk; and what each row of them takes of the reader.
-int64_t bytes_of_block(int64_t elements, const std::vector<const Piece*>& pieces) {
+int64_t bytes_of_block(int64_t elements, const std::vector<const TensorShard*>& shards) {
   int64_t rows = 0;
-  for (const Piece* p : pieces)
-    if (p->numel() > 0) rows = std::max(rows, std::min(elements, p->numel()) / (p->col_end - p->col_begin) + 2);
+  for (const TensorShard* p : shards)
+    if (p->numel() > 0) rows = std::max(rows, std::min(elements, p->numel()) / p->columns.size() + 2);
   return elements * (2 * size_of(DType::f32) + size_of(DType::bf16)) + RankFileWriter::bytes(elements) +
          rows * CheckpointReader::bytes_of_a_row;
 }
 
 // As many as `memory` has room for.
-int64_t elements_of_block(int64_t memory, const std::vector<const Piece*>& pieces) {
+int64_t elements_of_block(int64_t memory, const std::vector<const TensorShard*>& shards) {
   constexpr int64_t least = CheckpointReader::least_chunk;
-  CHECK(memory >= bytes_of_block(least, pieces),
+  CHECK(memory >= bytes_of_block(least, shards),
         "--memory of {} bytes: a block of {} elements takes {}; give that or more", memory, least,
-        bytes_of_block(least, pieces));
+        bytes_of_block(least, shards));
   int64_t elements = RankFileWriter::usual_part;
-  while (bytes_of_block(elements, pieces) > memory) elements /= 2;
+  while (bytes_of_block(elements, shards) > memory) elements /= 2;
   return elements;
 }
 
 }  // namespace
 
-std::vector<Piece> saved_pieces(const Config& config, int ranks, int rank) {
+std::vector<TensorShard> saved_shards(const Config& config, int ranks, int rank) {
   const Plan plan = make_plan(config, ranks, rank);
   std::vector<std::string> paths{std::string(parameters_path)};
   const std::unique_ptr<UpdateRule> rule = make_update_rule(config);
   for (const char* path : rule->state_paths()) paths.push_back(std::string(path) + "/");
-  std::vector<Piece> pieces;
+  std::vector<TensorShard> shards;
   for (size_t u = 0; u < plan.units.size(); u++)
     for (const Interval part : saved_parts(plan, u))
       for (const std::string& path : paths)
         for (const PlacedParam& param : plan.units[u].params)
-          for (const Strip& strip : strips_of(plan.units[u], plan.tensor, param, part))
-            pieces.push_back(piece_of(path, param.spec, strip));
-  return pieces;
+          for (auto& [shard, local] : shards_of(plan.units[u], plan.tensor, param, part)) {
+            shard.name = path + shard.name;
+            shards.push_back(std::move(shard));
+          }
+  return shards;
 }
 
 std::string reshard(const ReshardOptions& options) {
@@ -98,16 +99,16 @@ std::string reshard(const ReshardOptions& options) {
   CheckpointReader reader(from);
   check_complete(reader.manifest());
   const Config config = config_of(reader, options.overrides);
-  std::vector<std::vector<Piece>> pieces;
-  for (int rank = 0; rank < options.ranks; rank++) pieces.push_back(saved_pieces(config, options.ranks, rank));
-  std::vector<const Piece*> all;
+  std::vector<std::vector<TensorShard>> shards;
+  for (int rank = 0; rank < options.ranks; rank++) shards.push_back(saved_shards(config, options.ranks, rank));
+  std::vector<const TensorShard*> all;
   std::set<std::string> saved;
   for (const FileRecord& file : reader.manifest().files)
-    for (const DatasetRecord& dataset : file.datasets) all.push_back(&dataset.piece);
-  for (const std::vector<Piece>& of_rank : pieces)
-    for (const Piece& piece : of_rank) {
-      all.push_back(&piece);
-      saved.insert(piece.name);
+    for (const DatasetRecord& dataset : file.datasets) all.push_back(&dataset.shard);
+  for (const std::vector<TensorShard>& of_rank : shards)
+    for (const TensorShard& shard : of_rank) {
+      all.push_back(&shard);
+      saved.insert(shard.name);
     }
   check_all_is_saved(reader, saved);
   const int64_t block = elements_of_block(options.memory, all);
@@ -124,8 +125,9 @@ std::string reshard(const ReshardOptions& options) {
   try {
     RankFileWriter writer(block);
     for (int rank = 0; rank < options.ranks; rank++) {
-      std::vector<StoredPiece> stored;
-      for (const Piece& piece : pieces[static_cast<size_t>(rank)]) stored.push_back(read_when_shown(reader, piece));
+      std::vector<ShardToWrite> stored;
+      for (const TensorShard& shard : shards[static_cast<size_t>(rank)])
+        stored.push_back(read_when_shown(reader, shard));
       manifest.files.push_back(writer.write(folder, rank, stored));
     }
   } catch (const Error&) {

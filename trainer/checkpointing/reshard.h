@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "checkpoints/piece.h"
 #include "configs/config.h"
+#include "kernels/base/tensor_shard.h"
 
 namespace megalith {
 
@@ -20,7 +20,7 @@ struct ReshardOptions {
 };
 
 // What that rank of so many saves, in the order of its file: the weights and the optimizer's state.
-std::vector<Piece> saved_pieces(const Config& config, int ranks, int rank);
+std::vector<TensorShard> saved_shards(const Config& config, int ranks, int rank);
 
 // Writes what a run of that layout would that has loaded the checkpoint and saves it: the same files, byte by byte, and
 // the same manifest but for checkpoint.directory in it. Types stay as they are stored. Tensors of any size are moved in

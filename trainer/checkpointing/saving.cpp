@@ -21,7 +21,7 @@ void Saving::work() noexcept {
       prune();
       result_ = begin_checkpoint(task_.directory, task_.step);
     }
-    if (phase_ == Phase::write) result_ = to_text(writer_.write(folder_, session_.rank(), task_.pieces));
+    if (phase_ == Phase::write) result_ = to_text(writer_.write(folder_, session_.rank(), task_.shards));
     if (phase_ == Phase::publish && first) publish();
   } catch (const std::exception& e) {
     error_ = e.what();

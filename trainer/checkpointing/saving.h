@@ -32,7 +32,7 @@ class Saving {
   struct Task {
     std::string directory;
     int64_t step = 0;
-    std::vector<StoredPiece> pieces;  // of this rank; their memory outlives the save
+    std::vector<ShardToWrite> shards;  // of this rank; their memory outlives the save
     // Of rank 0.
     nlohmann::json state;  // for the manifest
     // Deletes what is needless, and says what it could not delete; none: nothing is deleted.

@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "trainer/checkpointing/held_pieces.h"
+#include "trainer/checkpointing/held_shards.h"
 #include "trainer/communication/transport.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/memory_check.h"
@@ -56,9 +56,9 @@ struct Engine {
     Stream& s = runtime->stream;
     for (Unit& unit : worker->sharding().units()) {
       fill(s, unit.master(), 0);  // padding
-      for (const HeldPiece& held :
-           held_pieces(unit, std::string(parameters_path), unit.master(), {0, unit.plan().numel}))
-        read_piece(s, held, weights);
+      for (const HeldShard& held :
+           held_shards(unit, std::string(parameters_path), unit.master(), {0, unit.plan().numel}))
+        read_shard(s, held, weights);
       unit.round_working(s);
     }
     worker->sharding().weights_changed();

@@ -44,26 +44,31 @@ Shape local_shape(const ParamSpec& param, const TensorRank& tensor) {
   }
 }
 
-std::vector<Strip> strips_of(const ParamSpec& param, const TensorRank& tensor, Interval local) {
+std::vector<LocalShard> shards_of(const ParamSpec& param, const TensorRank& tensor, Interval elements) {
   const int64_t C = width(param.shape);
-  if (local.size() == 0) return {};
-  if (param.split == Split::none) return {{local.begin, {0, C, C}, local}};
-  if (param.split == Split::columns) {
+  std::vector<LocalShard> shards;
+  const auto add = [&](int64_t local, Interval columns, Interval held) {
+    if (held.size() > 0) shards.push_back({{param.name, param.shape.dims(), columns, held}, local});
+  };
+  if (param.split == Split::none) {
+    add(elements.begin, {0, C}, elements);
+  } else if (param.split == Split::columns) {
     const int64_t each = columns_of_each(param, tensor.degree);
-    return {{local.begin, {tensor.rank * each, each, C}, local}};
+    add(elements.begin, {tensor.rank * each, (tensor.rank + 1) * each}, elements);
+  } else {
+    const RowSplit split(param, tensor.degree);
+    const int64_t first = tensor.rank * split.each;
+    const int64_t held = std::clamp<int64_t>(split.rows - first, 0, split.each);
+    for (int64_t g = 0; g < split.groups; g++) {
+      const int64_t begin = g * split.each * split.cols, global = (g * split.rows + first) * split.cols;
+      const Interval here = intersect(elements, {begin, begin + held * split.cols});
+      add(here.begin, {0, C}, {here.begin - begin + global, here.end - begin + global});
+    }
   }
-  const RowSplit split(param, tensor.degree);
-  const int64_t first = tensor.rank * split.each;
-  const int64_t held = std::clamp<int64_t>(split.rows - first, 0, split.each);
-  std::vector<Strip> strips;
-  for (int64_t g = 0; g < split.groups; g++) {
-    const int64_t begin = g * split.each * split.cols, global = (g * split.rows + first) * split.cols;
-    const Interval here = intersect(local, {begin, begin + held * split.cols});
-    if (here.size() > 0)
-      strips.push_back({here.begin, {0, C, C}, {here.begin - begin + global, here.end - begin + global}});
-  }
-  return strips;
+  return shards;
 }
+
+Columns columns_of(const TensorShard& shard) { return {shard.columns.begin, shard.columns.size(), shard.cols()}; }
 
 VocabularyPart vocabulary_part(const ParamSpec& table, const TensorRank& tensor) {
   const RowSplit split(table, tensor.degree);

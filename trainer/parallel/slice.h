@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "kernels/base/interval.h"
+#include "kernels/base/tensor_shard.h"
 #include "kernels/elementwise.h"
 #include "kernels/vocabulary.h"
 #include "trainer/model/spec.h"
@@ -19,16 +19,17 @@ struct TensorRank {
 // or its share of the columns.
 Shape local_shape(const ParamSpec& param, const TensorRank& tensor);
 
-// Elements [local, local + elements.size()) of the flattened local tensor are the elements `elements` of the flattened
-// columns `columns` of the whole parameter (a vector is one row).
-struct Strip {
+// What a rank's memory holds of a parameter, from element `local` on.
+struct LocalShard {
+  TensorShard shard;
   int64_t local;
-  Columns columns;
-  Interval elements;
 };
 
-// The strips that make up `local`, ascending. Padding belongs to none.
-std::vector<Strip> strips_of(const ParamSpec& param, const TensorRank& tensor, Interval local);
+// What `elements` of the flattened local tensor hold of the parameter, ascending. Padding belongs to none.
+std::vector<LocalShard> shards_of(const ParamSpec& param, const TensorRank& tensor, Interval elements);
+
+// The columns of a shard, for kernels.
+Columns columns_of(const TensorShard& shard);
 
 // The part of the vocabulary whose rows of the token table are here.
 VocabularyPart vocabulary_part(const ParamSpec& table, const TensorRank& tensor);

@@ -17,12 +17,12 @@ Unit::Unit(const UnitPlan& unit, const Plan& plan, bool training, Memory& memory
   if (training) gradient_ = memory[MemoryClass::gradients].tensor(DType::f32, {S});
 }
 
-std::vector<Strip> strips_of(const UnitPlan& unit, const TensorRank& tensor, const PlacedParam& param,
-                             Interval within) {
+std::vector<LocalShard> shards_of(const UnitPlan& unit, const TensorRank& tensor, const PlacedParam& param,
+                                  Interval within) {
   const Interval here = intersect(intersect(param.range(), unit.shard), within);
-  std::vector<Strip> strips = strips_of(param.spec, tensor, {here.begin - param.offset, here.end - param.offset});
-  for (Strip& strip : strips) strip.local += param.offset - unit.shard.begin;
-  return strips;
+  std::vector<LocalShard> shards = shards_of(param.spec, tensor, {here.begin - param.offset, here.end - param.offset});
+  for (LocalShard& held : shards) held.local += param.offset - unit.shard.begin;
+  return shards;
 }
 
 void Unit::clear(Stream& s) {
@@ -34,10 +34,10 @@ void Unit::initialize(Stream& s, uint64_t seed) {
   const Tensor all = initial_values();
   fill(s, all, 0);
   for (const PlacedParam& param : plan_->params)
-    for (const Strip& strip : strips_of(param, {0, plan_->numel})) {
-      const Tensor values = all.flat(strip.local, strip.local + strip.elements.size());
+    for (const auto& [shard, local] : shards_of(param, {0, plan_->numel})) {
+      const Tensor values = all.flat(local, local + shard.numel());
       if (param.spec.init_std > 0)
-        normal_fill(s, values, seed, param.spec.id, strip.elements.begin, param.spec.init_std, strip.columns);
+        normal_fill(s, values, seed, param.spec.id, shard.elements.begin, param.spec.init_std, columns_of(shard));
       else
         fill(s, values, param.spec.init_value);
     }

@@ -8,9 +8,10 @@
 
 namespace megalith {
 
-// What the rank's shard holds of a parameter within elements `within` of the unit. Strip::local counts from the start
-// of the shard.
-std::vector<Strip> strips_of(const UnitPlan& unit, const TensorRank& tensor, const PlacedParam& param, Interval within);
+// What the rank's shard of the unit holds of a parameter within elements `within` of the unit. LocalShard::local counts
+// from the start of the unit's shard.
+std::vector<LocalShard> shards_of(const UnitPlan& unit, const TensorRank& tensor, const PlacedParam& param,
+                                  Interval within);
 
 class Unit {
  public:
@@ -35,8 +36,8 @@ class Unit {
   // To be called after anyone but the optimizer has written the master.
   void round_working(Stream& s);
 
-  std::vector<Strip> strips_of(const PlacedParam& param, Interval within) const {
-    return megalith::strips_of(*plan_, tensor_, param, within);
+  std::vector<LocalShard> shards_of(const PlacedParam& param, Interval within) const {
+    return megalith::shards_of(*plan_, tensor_, param, within);
   }
 
  private:

@@ -75,16 +75,16 @@ std::vector<std::string> bad_weights_here(Trainer& trainer) {
   std::vector<std::string> names;
   Stream& s = trainer.stream();
   for (const Unit& unit : trainer.stage().sharding().units())
-    for (const HeldPiece& held : held_pieces(unit, "", unit.master(), {0, unit.plan().numel})) {
+    for (const HeldShard& held : held_shards(unit, "", unit.master(), {0, unit.plan().numel})) {
       int64_t bad = 0;
-      const StoredPiece stored = stored_piece(s, held);
+      const ShardToWrite stored = shard_to_write(s, held);
       constexpr int64_t most = int64_t{4} << 20;
-      for (int64_t begin = 0; begin < held.piece.numel(); begin += most) {
-        const int64_t end = std::min(begin + most, held.piece.numel());
+      for (int64_t begin = 0; begin < held.shard.numel(); begin += most) {
+        const int64_t end = std::min(begin + most, held.shard.numel());
         stored.show(begin, end,
                     [&](const void* values) { bad += count_not_finite(values, stored.dtype, end - begin); });
       }
-      if (bad > 0) names.push_back(held.piece.name);
+      if (bad > 0) names.push_back(held.shard.name);
     }
   return names;
 }

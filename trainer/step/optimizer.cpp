@@ -105,12 +105,12 @@ void Optimizer::update(Stream& s, const Unit& unit, Interval part, const UpdateR
   const Interval within{first, plan.shard.begin + part.end};
   if (stochastic_) {  // parameter by parameter, since a draw belongs to a place in one
     for (const PlacedParam& param : plan.params)
-      for (const Strip& strip : unit.strips_of(param, within)) {
+      for (const auto& [shard, local] : unit.shards_of(param, within)) {
         rounding.stream = param.spec.id;
-        rounding.begin = strip.elements.begin;
-        rounding.columns = strip.columns;
-        const int64_t begin = plan.shard.begin + strip.local;
-        update_range({begin, begin + strip.elements.size()}, param.spec.decay);
+        rounding.begin = shard.elements.begin;
+        rounding.columns = columns_of(shard);
+        const int64_t begin = plan.shard.begin + local;
+        update_range({begin, begin + shard.numel()}, param.spec.decay);
       }
     return;
   }

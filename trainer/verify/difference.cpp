@@ -61,15 +61,15 @@ double tolerance_of(TensorKind kind, ComputeType type) {
 }
 
 WholeTensor::WholeTensor(std::string name, std::vector<int64_t> shape)
-    : whole_(whole_piece(std::move(name), std::move(shape))),
+    : whole_(whole_tensor(std::move(name), std::move(shape))),
       values_(static_cast<size_t>(whole_.numel())),
       holder_(values_.size(), -1) {}
 
-void WholeTensor::add(int rank, std::span<const Piece> pieces, std::span<const float> values) {
-  for (const Piece& piece : pieces) {
-    CHECK(static_cast<size_t>(piece.numel()) <= values.size(), "{}: {} values came with it", describe(piece),
+void WholeTensor::add(int rank, std::span<const TensorShard> shards, std::span<const float> values) {
+  for (const TensorShard& shard : shards) {
+    CHECK(static_cast<size_t>(shard.numel()) <= values.size(), "{}: {} values came with it", describe(shard),
           values.size());
-    for (const CopyRun& run : copy_runs(piece, whole_))
+    for (const CopyRun& run : copy_runs(shard, whole_))
       for (int64_t i = 0; i < run.length; i++) {
         const auto at = static_cast<size_t>(run.destination + i);
         const float value = values[static_cast<size_t>(run.source + i)];
@@ -82,15 +82,15 @@ void WholeTensor::add(int rank, std::span<const Piece> pieces, std::span<const f
                           values_[at], holder_[at], value, rank);
         }
       }
-    values = values.subspan(static_cast<size_t>(piece.numel()));
+    values = values.subspan(static_cast<size_t>(shard.numel()));
   }
-  CHECK(values.empty(), "{}: {} values of rank {} belong to no piece", whole_.name, values.size(), rank);
+  CHECK(values.empty(), "{}: {} values of rank {} belong to no shard", whole_.name, values.size(), rank);
 }
 
-void WholeTensor::append_piece(std::vector<float>& values, const Piece& piece) const {
+void WholeTensor::append_shard(std::vector<float>& values, const TensorShard& shard) const {
   const size_t begin = values.size();
-  values.resize(begin + static_cast<size_t>(piece.numel()));
-  for (const CopyRun& run : copy_runs(whole_, piece))
+  values.resize(begin + static_cast<size_t>(shard.numel()));
+  for (const CopyRun& run : copy_runs(whole_, shard))
     std::copy_n(values_.begin() + run.source, run.length,
                 values.begin() + static_cast<std::ptrdiff_t>(begin) + run.destination);
 }

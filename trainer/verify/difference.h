@@ -1,13 +1,13 @@
 // What `verify` compares and by which law, apart from how the numbers get there: the tensors of a step in order of
-// computation, a whole tensor put together from the pieces of several ranks, and the difference between two of them.
+// computation, a whole tensor put together from the shards of several ranks, and the difference between two of them.
 #pragma once
 
 #include <span>
 #include <string>
 #include <vector>
 
-#include "checkpoints/piece.h"
 #include "configs/config.h"
+#include "kernels/base/tensor_shard.h"
 
 namespace megalith {
 
@@ -42,16 +42,16 @@ class WholeTensor {
  public:
   WholeTensor(std::string name, std::vector<int64_t> shape);
 
-  // What `rank` holds: the values of the pieces, one after the other.
-  void add(int rank, std::span<const Piece> pieces, std::span<const float> values);
+  // What `rank` holds: the values of the shards, one after the other.
+  void add(int rank, std::span<const TensorShard> shards, std::span<const float> values);
 
   // What is wrong with it: elements that nobody holds, or that two ranks hold with different bits. Empty: nothing.
   std::string fault() const;
   std::span<const float> values() const { return values_; }
-  void append_piece(std::vector<float>& values, const Piece& piece) const;
+  void append_shard(std::vector<float>& values, const TensorShard& shard) const;
 
  private:
-  Piece whole_;
+  TensorShard whole_;
   std::vector<float> values_;
   std::vector<int32_t> holder_;  // who was the first to hold an element; -1: nobody
   std::string disagreement_;     // the first that was found

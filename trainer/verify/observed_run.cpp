@@ -37,11 +37,11 @@ void put(Tensor element, float value) {
   with_compute_type(element.dtype(), [&]<class T>(T) { *element.data<T>() = T(value); });
 }
 
-// Where the middle element of the whole tensor is in this piece; -1: elsewhere.
-int64_t middle_of_the_whole(const Piece& piece) {
-  const int64_t cols = piece.cols(), middle = piece.rows() * cols / 2, column = middle % cols - piece.col_begin;
-  const int64_t width = piece.col_end - piece.col_begin, at = middle / cols * width + column - piece.begin;
-  return column < 0 || column >= width || at >= piece.numel() ? -1 : std::max<int64_t>(at, -1);
+// Where the middle element of the whole tensor is in this shard; -1: elsewhere.
+int64_t middle_of_the_whole(const TensorShard& shard) {
+  const int64_t cols = shard.cols(), middle = shard.rows() * cols / 2, column = middle % cols - shard.columns.begin;
+  const int64_t width = shard.columns.size(), at = middle / cols * width + column - shard.elements.begin;
+  return column < 0 || column >= width || at >= shard.numel() ? -1 : std::max<int64_t>(at, -1);
 }
 
 }  // namespace
@@ -56,7 +56,7 @@ void ObservedRun::start() {
   const int64_t rows = config().batch.global_batch_size * config().batch.sequence_length;
   work_.trainer->stage().observe([this, rows](const std::string& name, int64_t first_row, Tensor seen) {
     const int64_t C = seen.cols();
-    show(flat_piece(name, {rows, C}, first_row * C, first_row * C + seen.numel()), seen);
+    show(flat_shard(name, {rows, C}, {first_row * C, first_row * C + seen.numel()}), seen);
   });
   show_weights();
   if (fault_.step == 0) work_.trainer->weights_loaded();
@@ -76,51 +76,51 @@ void ObservedRun::step(int64_t step, const Loader* data) {
   show_weights();
 }
 
-void ObservedRun::show(const Piece& piece, Tensor data) {
+void ObservedRun::show(const TensorShard& shard, Tensor data) {
   Stream& s = work_.runtime->stream;
   std::vector<float> values;
   s.download("show", data, [&](Tensor host) { values = floats(host); });
   s.synchronize();
-  if (const float* wrong = spoil(piece, values))
+  if (const float* wrong = spoil(shard, values))
     s.upload("spoil", {data.flat(wrong - values.data(), wrong - values.data() + 1)},
              [&](std::span<const Tensor> host) { put(host[0], *wrong); });
-  keep(piece, values);
+  keep(shard, values);
 }
 
 void ObservedRun::show_scalar(const std::string& name, double value) {
   std::vector<float> values = {static_cast<float>(value)};
-  const Piece piece = whole_piece(name, {1});
-  spoil(piece, values);
-  keep(piece, values);
+  const TensorShard shard = whole_tensor(name, {1});
+  spoil(shard, values);
+  keep(shard, values);
 }
 
-const float* ObservedRun::spoil(const Piece& piece, std::vector<float>& values) const {
-  if (step_ != fault_.step || piece.name != fault_.name) return nullptr;
-  const int64_t at = middle_of_the_whole(piece);
+const float* ObservedRun::spoil(const TensorShard& shard, std::vector<float>& values) const {
+  if (step_ != fault_.step || shard.name != fault_.name) return nullptr;
+  const int64_t at = middle_of_the_whole(shard);
   if (at < 0) return nullptr;
   float& value = values[static_cast<size_t>(at)];
   value += 1;
   return &value;
 }
 
-void ObservedRun::keep(const Piece& piece, const std::vector<float>& values) {
-  Shown& shown = shown_[piece.name];
-  shown.pieces.push_back(piece);
+void ObservedRun::keep(const TensorShard& shard, const std::vector<float>& values) {
+  Shown& shown = shown_[shard.name];
+  shown.shards.push_back(shard);
   shown.values.insert(shown.values.end(), values.begin(), values.end());
 }
 
 void ObservedRun::show_gradients() {
   for (const Unit& unit : work_.trainer->stage().sharding().units())
-    for (const HeldPiece& held : held_pieces(unit, "d ", unit.gradient(), {0, unit.plan().numel}))
-      show(held.piece, held.data);
+    for (const HeldShard& held : held_shards(unit, "d ", unit.gradient(), {0, unit.plan().numel}))
+      show(held.shard, held.data);
 }
 
 void ObservedRun::show_weights() {
   weights_.clear();
   for (const Unit& unit : work_.trainer->stage().sharding().units())
-    for (const HeldPiece& held : held_pieces(unit, "", unit.master(), {0, unit.plan().numel})) {
-      show(held.piece, held.data);
-      weights_[held.piece.name].push_back(held.data);
+    for (const HeldShard& held : held_shards(unit, "", unit.master(), {0, unit.plan().numel})) {
+      show(held.shard, held.data);
+      weights_[held.shard.name].push_back(held.data);
     }
 }
 
@@ -133,9 +133,9 @@ Shown ObservedRun::take(const std::string& name) {
 }
 
 void ObservedRun::set_weights(const std::string& name, std::span<const float> values) {
-  for (const Tensor& piece : weights_[name]) {
-    const auto n = static_cast<size_t>(piece.numel());
-    work_.runtime->stream.upload("set_weights", {piece}, [&](std::span<const Tensor> host) {
+  for (const Tensor& shard : weights_[name]) {
+    const auto n = static_cast<size_t>(shard.numel());
+    work_.runtime->stream.upload("set_weights", {shard}, [&](std::span<const Tensor> host) {
       for (size_t i = 0; i < n; i++) put(host[0].flat(static_cast<int64_t>(i), static_cast<int64_t>(i) + 1), values[i]);
     });
     values = values.subspan(n);

@@ -1,5 +1,5 @@
 // A run that shows what it computes: every tensor of a step that two layouts can be compared by, under names that every
-// layout uses (tensors_of_step in difference.h), as the pieces that are on this rank, in f32. It trains like any other,
+// layout uses (tensors_of_step in difference.h), as the shards that are on this rank, in f32. It trains like any other,
 // from the config's weights; nothing is written to disk.
 #pragma once
 
@@ -8,15 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "checkpoints/piece.h"
 #include "data/loader.h"
+#include "kernels/base/tensor_shard.h"
 #include "trainer/job/workplace.h"
 
 namespace megalith {
 
-// What a rank shows of one tensor in one step: the values of the pieces, one after the other.
+// What a rank shows of one tensor in one step: the values of the shards, one after the other.
 struct Shown {
-  std::vector<Piece> pieces;
+  std::vector<TensorShard> shards;
   std::vector<float> values;
 };
 
@@ -43,21 +43,21 @@ class ObservedRun {
   void step(int64_t step, const Loader* data);
 
   // What this rank showed of a tensor since the step before, if anything.
-  const std::vector<Piece>& pieces(const std::string& name) { return shown_[name].pieces; }
+  const std::vector<TensorShard>& shards(const std::string& name) { return shown_[name].shards; }
   // The same with its values, once.
   Shown take(const std::string& name);
 
-  // Replaces the weights of the pieces shown last. What was gathered of the old ones is stale since the update, and
+  // Replaces the weights of the shards shown last. What was gathered of the old ones is stale since the update, and
   // stays so: a layout that still relies on it is to be found out.
   void set_weights(const std::string& name, std::span<const float> values);
   void weights_set();
 
  private:
-  void show(const Piece& piece, Tensor data);
+  void show(const TensorShard& shard, Tensor data);
   void show_scalar(const std::string& name, double value);
   // Puts the fault into values of its tensor; where, if it is among them.
-  const float* spoil(const Piece& piece, std::vector<float>& values) const;
-  void keep(const Piece& piece, const std::vector<float>& values);
+  const float* spoil(const TensorShard& shard, std::vector<float>& values) const;
+  void keep(const TensorShard& shard, const std::vector<float>& values);
   void show_gradients();
   void show_weights();
 
@@ -65,7 +65,7 @@ class ObservedRun {
   Fault fault_;
   int64_t step_ = 0;
   std::map<std::string, Shown> shown_;
-  std::map<std::string, std::vector<Tensor>> weights_;  // memory of the pieces
+  std::map<std::string, std::vector<Tensor>> weights_;  // memory of the shards
 };
 
 }  // namespace megalith

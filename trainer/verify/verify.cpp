@@ -80,11 +80,11 @@ class Comparison {
   std::vector<Finding> compare(const std::vector<ComparedTensor>& tensors, int64_t step);
 
  private:
-  using Pieces = std::vector<Piece>;
-  std::vector<std::vector<Pieces>> exchange_pieces(const std::vector<ComparedTensor>& tensors, ObservedRun& run);
-  WholeTensor gather(const ComparedTensor& tensor, ObservedRun& run, const std::vector<std::vector<Pieces>>& pieces,
+  using Shards = std::vector<TensorShard>;
+  std::vector<std::vector<Shards>> exchange_shards(const std::vector<ComparedTensor>& tensors, ObservedRun& run);
+  WholeTensor gather(const ComparedTensor& tensor, ObservedRun& run, const std::vector<std::vector<Shards>>& shards,
                      size_t index);
-  void take_over(const ComparedTensor& tensor, const WholeTensor& a, const std::vector<std::vector<Pieces>>& pieces,
+  void take_over(const ComparedTensor& tensor, const WholeTensor& a, const std::vector<std::vector<Shards>>& shards,
                  size_t index);
   Finding judge(const ComparedTensor& tensor, const WholeTensor& a, const WholeTensor& b, int64_t step);
 
@@ -94,9 +94,9 @@ class Comparison {
   static Tensor tensor_of(std::vector<float>& values) {
     return {values.data(), DType::f32, {static_cast<int64_t>(values.size())}};
   }
-  static size_t numel_of(const Pieces& pieces) {
+  static size_t numel_of(const Shards& shards) {
     int64_t numel = 0;
-    for (const Piece& piece : pieces) numel += piece.numel();
+    for (const TensorShard& shard : shards) numel += shard.numel();
     return static_cast<size_t>(numel);
   }
 
@@ -110,24 +110,25 @@ class Comparison {
 };
 
 // By rank and tensor.
-std::vector<std::vector<Comparison::Pieces>> Comparison::exchange_pieces(const std::vector<ComparedTensor>& tensors,
+std::vector<std::vector<Comparison::Shards>> Comparison::exchange_shards(const std::vector<ComparedTensor>& tensors,
                                                                          ObservedRun& run) {
   std::vector<std::vector<std::array<int64_t, 4>>> mine(tensors.size());
   for (size_t t = 0; t < tensors.size(); t++)
-    for (const Piece& p : run.pieces(tensors[t].name)) mine[t].push_back({p.col_begin, p.col_end, p.begin, p.end});
-  std::vector<std::vector<Pieces>> all;
+    for (const TensorShard& p : run.shards(tensors[t].name))
+      mine[t].push_back({p.columns.begin, p.columns.end, p.elements.begin, p.elements.end});
+  std::vector<std::vector<Shards>> all;
   for (const auto& theirs : of_all_ranks(session_, mine)) {
-    std::vector<Pieces>& of_rank = all.emplace_back(tensors.size());
+    std::vector<Shards>& of_rank = all.emplace_back(tensors.size());
     for (size_t t = 0; t < tensors.size(); t++)
       for (const auto& [col_begin, col_end, begin, end] : theirs.at(t))
-        of_rank[t].push_back({tensors[t].name, tensors[t].shape, col_begin, col_end, begin, end});
+        of_rank[t].push_back({tensors[t].name, tensors[t].shape, {col_begin, col_end}, {begin, end}});
   }
   return all;
 }
 
 // The rank that compares the tensor gets all of it; the others send it what they have.
 WholeTensor Comparison::gather(const ComparedTensor& tensor, ObservedRun& run,
-                               const std::vector<std::vector<Pieces>>& pieces, size_t index) {
+                               const std::vector<std::vector<Shards>>& shards, size_t index) {
   Shown here = run.take(tensor.name);
   if (session_.rank() != judge_of(tensor)) {
     if (!here.values.empty()) world_.send(stream_, tensor_of(here.values), judge_of(tensor)).wait();
@@ -136,7 +137,7 @@ WholeTensor Comparison::gather(const ComparedTensor& tensor, ObservedRun& run,
   WholeTensor whole(tensor.name, tensor.shape);
   std::vector<float> elements;
   for (int rank = 0; rank < session_.size(); rank++) {
-    const Pieces& theirs = pieces[static_cast<size_t>(rank)][index];
+    const Shards& theirs = shards[static_cast<size_t>(rank)][index];
     if (rank == session_.rank()) {
       whole.add(rank, theirs, here.values);
       continue;
@@ -148,20 +149,20 @@ WholeTensor Comparison::gather(const ComparedTensor& tensor, ObservedRun& run,
   return whole;
 }
 
-// From the rank that has all of the first layout's weight to all that hold pieces of it in the second.
+// From the rank that has all of the first layout's weight to all that hold shards of it in the second.
 void Comparison::take_over(const ComparedTensor& tensor, const WholeTensor& a,
-                           const std::vector<std::vector<Pieces>>& pieces, size_t index) {
+                           const std::vector<std::vector<Shards>>& shards, size_t index) {
   const auto here = static_cast<size_t>(session_.rank());
-  std::vector<float> values(numel_of(pieces[here][index]));
+  std::vector<float> values(numel_of(shards[here][index]));
   if (session_.rank() != judge_of(tensor)) {
     if (!values.empty()) world_.recv(stream_, tensor_of(values), judge_of(tensor)).wait();
     b_.set_weights(tensor.name, values);
     return;
   }
   for (int rank = 0; rank < session_.size(); rank++) {
-    const Pieces& theirs = pieces[static_cast<size_t>(rank)][index];
+    const Shards& theirs = shards[static_cast<size_t>(rank)][index];
     values.clear();
-    for (const Piece& piece : theirs) a.append_piece(values, piece);
+    for (const TensorShard& shard : theirs) a.append_shard(values, shard);
     if (rank == session_.rank())
       b_.set_weights(tensor.name, values);
     else if (!values.empty())
@@ -188,12 +189,12 @@ Finding Comparison::judge(const ComparedTensor& tensor, const WholeTensor& a, co
 }
 
 std::vector<Finding> Comparison::compare(const std::vector<ComparedTensor>& tensors, int64_t step) {
-  const auto pieces_a = exchange_pieces(tensors, a_), pieces_b = exchange_pieces(tensors, b_);
+  const auto shards_a = exchange_shards(tensors, a_), shards_b = exchange_shards(tensors, b_);
   std::map<size_t, Finding> mine;
   for (size_t t = 0; t < tensors.size(); t++) {
-    const WholeTensor a = gather(tensors[t], a_, pieces_a, t), b = gather(tensors[t], b_, pieces_b, t);
+    const WholeTensor a = gather(tensors[t], a_, shards_a, t), b = gather(tensors[t], b_, shards_b, t);
     if (!a.values().empty()) mine[t] = judge(tensors[t], a, b, step);
-    if (tensors[t].kind == TensorKind::weight) take_over(tensors[t], a, pieces_b, t);
+    if (tensors[t].kind == TensorKind::weight) take_over(tensors[t], a, shards_b, t);
   }
   if (step > 0) b_.weights_set();
   std::vector<Finding> all(tensors.size());

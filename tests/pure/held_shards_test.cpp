@@ -1,5 +1,5 @@
 // What a rank holds of a tensor, read back: of more elements than are read at once, as every real table of tokens has.
-#include "trainer/checkpointing/held_pieces.h"
+#include "trainer/checkpointing/held_shards.h"
 
 #include <gtest/gtest.h>
 
@@ -9,23 +9,23 @@ namespace {
 // Each element is its place in the tensor.
 struct Places : TensorSource {
   std::vector<int64_t> shape(const std::string&) const override { return {3000, 2000}; }
-  void read(const Piece& wanted, float* out) override {
-    check_piece(wanted);
-    for (int64_t i = wanted.begin; i < wanted.end; i++) *out++ = static_cast<float>(i);
+  void read(const TensorShard& wanted, float* out) override {
+    check_shard(wanted);
+    for (int64_t i = wanted.elements.begin; i < wanted.elements.end; i++) *out++ = static_cast<float>(i);
   }
 };
 
-TEST(HeldPieces, EachPartOfALargePieceIsReadToItsPlace) {
+TEST(HeldShards, EachPartOfALargeShardIsReadToItsPlace) {
   Stream s(World::cpu);
   Places source;
-  const Piece piece = flat_piece("parameters/wte.weight", {3000, 2000}, 700, (4 << 20) + 1500);
+  const TensorShard shard = flat_shard("parameters/wte.weight", {3000, 2000}, {700, (4 << 20) + 1500});
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    Arena arena(World::cpu, "held", piece.numel() * 4 + 256);
-    const Tensor data = arena.tensor(dtype, {piece.numel()});
-    read_piece(s, {piece, data}, source);
+    Arena arena(World::cpu, "held", shard.numel() * 4 + 256);
+    const Tensor data = arena.tensor(dtype, {shard.numel()});
+    read_shard(s, {shard, data}, source);
     int64_t wrong = 0;
-    for (int64_t i = 0; i < piece.numel(); i++) {
-      const auto want = static_cast<float>(piece.begin + i);
+    for (int64_t i = 0; i < shard.numel(); i++) {
+      const auto want = static_cast<float>(shard.elements.begin + i);
       wrong +=
           dtype == DType::f32 ? data.data<float>()[i] != want : data.data<bfloat16>()[i].bits != bfloat16(want).bits;
     }
