@@ -10,13 +10,7 @@
 
 namespace megalith {
 
-namespace {
-
 namespace fs = std::filesystem;
-
-int64_t time_of(const fs::path& file) { return fs::last_write_time(file).time_since_epoch().count(); }
-
-}  // namespace
 
 nlohmann::json largest_ids_in(const std::string& folder, const std::vector<std::string>& names,
                               const std::vector<int64_t>& training_counts) {
@@ -29,7 +23,7 @@ nlohmann::json largest_ids_in(const std::string& folder, const std::vector<std::
     const bool held_out = name.starts_with("validation");
     const TokenStream stream = TokenStream::open(file.string());
     const int64_t largest = !held_out ? in_training : stream.size() > 0 ? stream.max_token(0, stream.size()) : 0;
-    noted[name] = {{"bytes", fs::file_size(file)}, {"time", time_of(file)}, {"largest", largest}};
+    noted[name] = {{"bytes", fs::file_size(file)}, {"largest", largest}};
   }
   return noted;
 }
@@ -40,7 +34,7 @@ std::optional<int32_t> noted_largest_id(const std::string& file) try {
   const nlohmann::json all = parse_json(read_file(note.string()));
   const nlohmann::json& noted = all.at(largest_ids_key).at(path.filename().string());
   const bool same = whole_number(noted.at("bytes")) == static_cast<int64_t>(fs::file_size(path)) &&
-                    whole_number(noted.at("time")) == time_of(path);
+                    fs::last_write_time(path) <= fs::last_write_time(note);
   if (!same) return {};
   return static_cast<int32_t>(whole_number(noted.at("largest"), 0));
 } catch (const std::exception&) {  // then the file is read

@@ -1,5 +1,5 @@
 // The largest ids of the token files that prepare has made, in its prepared.json: a start need not read hundreds of
-// gigabytes for them. They hold for as long as a file has the size and time that it had.
+// gigabytes for them. They hold for as long as a file has the size that it had and was not written after the note was.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
