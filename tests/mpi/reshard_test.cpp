@@ -216,9 +216,9 @@ TEST_F(ReshardRefuses, WhatItWouldLoseOrChange) {
   test::spill(source_ + "/manifest.json", to_text(manifest));
   // An element that is not there, which is known before anything is made.
   altered = manifest;
-  altered.files[0].datasets.back().piece.end--;
+  altered.files[0].datasets.back().shard.elements.end--;
   test::spill(source_ + "/manifest.json", to_text(altered));
-  expect({.from = source_, .to = folder_ / "nowhere", .ranks = 2}, manifest.files[0].datasets.back().piece.name);
+  expect({.from = source_, .to = folder_ / "nowhere", .ranks = 2}, manifest.files[0].datasets.back().shard.name);
   EXPECT_FALSE(fs::exists(folder_ / "nowhere"));
   test::spill(source_ + "/manifest.json", to_text(manifest));
   // A flipped byte, which is met half-way: nothing of what was begun stays.
@@ -233,17 +233,17 @@ TEST_F(ReshardRefuses, WhatItWouldLoseOrChange) {
 }
 
 // The memory that a block takes is counted to the byte: its elements as they are read and in f32 and bf16, twice on
-// their way to the disk, and the rows of the largest piece, of the old files or the new.
+// their way to the disk, and the rows of the largest shard, of the old files or the new.
 TEST_F(ReshardRefuses, TooLittleMemoryWithWhatABlockTakes) {
   if (session().size() > 1) GTEST_SKIP() << "one process does it";
-  const auto rows_in = [](const std::vector<Piece>& pieces) {
+  const auto rows_in = [](const std::vector<TensorShard>& shards) {
     int64_t rows = 0;
-    for (const Piece& p : pieces)
-      if (p.numel() > 0) rows = std::max(rows, p.numel() / (p.col_end - p.col_begin) + 2);
+    for (const TensorShard& shard : shards)
+      if (shard.numel() > 0) rows = std::max(rows, shard.numel() / shard.columns.size() + 2);
     return rows;
   };
   const int64_t rows = rows_in(saved_shards(config_, 1, 0));
-  ASSERT_GT(rows, rows_in(saved_shards(config_, 4, 0))) << "one rank has the largest pieces";
+  ASSERT_GT(rows, rows_in(saved_shards(config_, 4, 0))) << "one rank has the largest shards";
   const std::string takes = fmt::format("a block of 65536 elements takes {};",
                                         65536 * (4 + 4 + 2 + 2 * 4) + rows * CheckpointReader::bytes_of_a_row);
   const std::string several = reshard({.from = source_, .to = folder_ / "several", .ranks = 4});
