@@ -78,7 +78,7 @@ State after(int64_t step) {
   return s;
 }
 
-// The same while its last step is in flight.
+// The same holds while its last step is in flight.
 State launched(int64_t step) {
   State s = after(step);
   s.in_flight = 1;
@@ -313,6 +313,10 @@ TEST(Policy, WhatOneRankAsksFor) {
   EXPECT_FALSE(asks_to_save(rules, failed, {.first_rank = true, .minutes_since_save = 0.9}));
   EXPECT_FALSE(asks_to_save(rules, failed, {.minutes_since_save = 9}));
   EXPECT_FALSE(asks_to_save({}, failed, {.first_rank = true, .minutes_since_save = 9})) << "without patience";
+  failed.save_in_flight = true;
+  EXPECT_FALSE(asks_to_save(rules, failed, {.first_rank = true, .minutes_since_save = 1.5}))
+      << "it is being tried again";
+  EXPECT_TRUE(asks_to_save(rules, failed, {.first_rank = true, .minutes_since_save = 2})) << "the next is due";
 }
 
 }  // namespace

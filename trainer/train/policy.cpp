@@ -197,9 +197,10 @@ bool asks_to_stop(const Rules& rules, const LocalFacts& facts) {
 }
 
 bool asks_to_save(const Rules& rules, const State& state, const LocalFacts& facts) {
+  const bool to_retry = state.save_failed && !state.save_in_flight && rules.patience > 0;
   const auto passed = [&](double minutes, bool counts) { return counts && facts.minutes_since_save >= minutes; };
-  return facts.first_rank && (passed(rules.save_minutes, rules.save_minutes > 0) ||
-                              passed(retry_share * rules.patience, state.save_failed && rules.patience > 0));
+  return facts.first_rank &&
+         (passed(rules.save_minutes, rules.save_minutes > 0) || passed(retry_share * rules.patience, to_retry));
 }
 
 }  // namespace megalith::policy
