@@ -1,4 +1,4 @@
-// What the HDF5 library does for a rank's file: it lays it out. No file is read with it, since it was not made to
+// The HDF5 library lays out a rank's file. No file is read with it, since it was not made to
 // survive files that somebody altered. Internal to this folder.
 #pragma once
 

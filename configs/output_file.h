@@ -1,4 +1,4 @@
-// Where a command writes what it was asked for: over a file of its own kind, and over none that a run or its user
+// A command writes what it was asked for over a file of its own kind, and over none that a run or its user
 // needs.
 #pragma once
 

@@ -11,7 +11,7 @@ namespace megalith {
 
 constexpr const char* largest_ids_key = "largest_ids";
 
-// What prepare notes of its files in a folder, by name; `counts` are those of the ids of the training files.
+// Returns what prepare notes of its files in a folder, by name; `counts` are those of the ids of the training files.
 nlohmann::json largest_ids_in(const std::string& folder, const std::vector<std::string>& names,
                               const std::vector<int64_t>& training_counts);
 

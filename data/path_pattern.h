@@ -17,8 +17,8 @@ bool is_pattern(const std::string& name);
 // The pattern that matches this path alone.
 std::string as_pattern(const std::string& path);
 
-// What there is of it, in the order of their bytes; nothing where nothing matches. Linked folders that ** does not
-// enter are counted in `left_out`. Error as of check_path.
+// Returns what there is of it, in the order of their bytes; nothing where nothing matches. Linked folders that ** does
+// not enter are counted in `left_out`. Error as of check_path.
 std::vector<std::string> paths_matching(const std::string& pattern, LeftOut* left_out = nullptr);
 
 // Error where a path would end lines of messages and lists, or is none (check_is_path).

@@ -27,7 +27,7 @@ std::vector<DataSource> parse_sources(const std::string& key, const std::string&
 // of which one is missing, and a prefix of both kinds.
 std::vector<std::string> matches_of(const std::string& name);
 
-// What a pattern matches, or does not enter, beside its files, by kind.
+// Counts what a pattern matches, or does not enter, beside its files, by kind.
 LeftOut left_out_of(const std::string& name);
 std::vector<std::string> files_of(const std::string& key, const std::string& name);
 

@@ -51,8 +51,8 @@ struct CopyRun {
   bool operator==(const CopyRun&) const = default;
 };
 
-// What two shards of one tensor share, as maximal runs that ascend in both buffers: a single run when their columns are
-// equal, else at most one a row. Names and shapes must agree (Error).
+// Returns what two shards of one tensor share, as maximal runs that ascend in both buffers: a single run when their
+// columns are equal, else at most one a row. Names and shapes must agree (Error).
 std::vector<CopyRun> copy_runs(const TensorShard& source, const TensorShard& destination);
 
 }  // namespace megalith

@@ -110,7 +110,7 @@ TEST(PolicyRuns, ASignalWhileASaveIsInFlight) {
   EXPECT_EQ(world.course, "t1 r1 t2 r2 t3 r3 t4 r4 e4 b4 t5 r5 t6 r6 f4 s6 ");
 }
 
-// Of a GPU's two steps in flight the second is not reported any more.
+// The second of a GPU's two steps in flight is not reported any more.
 TEST(PolicyRuns, TooManyBadStepsOnAGpu) {
   World world;
   world.rules.steps_ahead = 1;

@@ -1,4 +1,4 @@
-// What sums keep of memory, by the transfers of a step, and how the rest of a process is counted.
+// These test what sums keep of memory, by the transfers of a step, and how the rest of a process is counted.
 #include "trainer/step/process_memory.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What a rank holds of the global tensors: the shards of its units, with their memory. Checkpoints, imports and
+// A rank holds shards of the global tensors: those of its units, with their memory. Checkpoints, imports and
 // inference read and write weights through these, whatever the layout.
 #pragma once
 

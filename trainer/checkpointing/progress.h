@@ -1,4 +1,4 @@
-// Where a run stands: what a checkpoint holds besides tensors and the optimizer's history.
+// Progress says where a run stands: what a checkpoint holds besides tensors and the optimizer's history.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@ struct ReshardOptions {
   int64_t memory = int64_t{64} << 20;    // bytes that it takes at most, beside what the two manifests take
 };
 
-// What that rank of so many saves, in the order of its file: the weights and the optimizer's state.
+// Returns what that rank of so many saves, in the order of its file: the weights and the optimizer's state.
 std::vector<TensorShard> saved_shards(const Config& config, int ranks, int rank);
 
 // Writes what a run of that layout would that has loaded the checkpoint and saves it: the same files, byte by byte, and

@@ -18,7 +18,7 @@ std::string content_of(const std::vector<std::string>& files);
 // The same of a source of tokens (data/sources.h), each file with the .idx beside it.
 std::string content_of_source(const std::string& name);
 
-// The same of each source of a loader, in their order.
+// Returns the same of each source of a loader, in their order.
 std::string content_of_sources(const Loader& data);
 
 }  // namespace megalith

@@ -36,7 +36,7 @@ struct Workplace {
   // free.
   void open();
 
-  // What this rank takes beside its arenas, once it was rehearsed; nothing on GPUs.
+  // Returns what this rank takes beside its arenas, once it was rehearsed; nothing on GPUs.
   ProcessMemory process_memory(int threads) const;
 };
 

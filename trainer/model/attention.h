@@ -25,7 +25,7 @@ class Attention {
     Tensor att;  // (N, A)
     Tensor lse;  // (B, heads here, T) f32
   };
-  // What the second half of the backward pass needs of the first.
+  // The second half of the backward pass needs these of the first.
   struct Gradients {
     Tensor dout;  // (N, C): the caller's
     Tensor dqkv;  // (N, 3A)
@@ -36,7 +36,7 @@ class Attention {
 
   // Memory for what of `a` has none.
   void allocate(Arena& arena, DType compute, const PassShape& pass, Saved& a) const;
-  // Of one layer, for so many sequences of so many positions.
+  // Makes the cache of one layer, for `places` sequences of so many positions.
   Tensor allocate_cache(Arena& arena, DType compute, const PassShape& pass, int64_t places, int64_t positions) const;
 
   // Returns the branch's partial output (N, C), in scratch, without bias(); x (N, C). Fills `a`. With a cache, the rows

@@ -13,7 +13,7 @@ class Embedding {
   Embedding(Declarations& model, int64_t vocabulary, int64_t context, int64_t width);
 
   const std::vector<size_t>& units() const { return units_; }
-  // In the first unit: (vocabulary, C), rows split and padded.
+  // The table is in the first unit: (vocabulary, C), rows split and padded.
   Param table() const { return table_; }
 
   // x (R, C) written; tokens (N) i32, sequences of T.

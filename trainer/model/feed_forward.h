@@ -13,7 +13,7 @@ class FeedForward {
     Tensor fc;   // (N, F), F = features here; a product
     Tensor act;  // (N, F): gelu(fc)
   };
-  // What the second half of the backward pass needs of the first.
+  // The second half of the backward pass needs these of the first.
   struct Gradients {
     Tensor dout;  // (N, C): the caller's
     Tensor dfc;   // (N, F)

@@ -11,7 +11,7 @@ Head::Head(Declarations& model, int64_t width, const Embedding& embedding)
       norm_(model, "ln_f", width),
       logits_(embedding.table()) {}
 
-// In scratch until the caller's scope ends.
+// The result is in scratch until the caller's scope ends.
 Norm::Saved Head::norm(const Context& c, std::span<const UnitTensors> w, Tensor x) const {
   Norm::Saved normed;
   norm_.allocate(c.scratch, x.dtype(), x.rows(), normed);

@@ -1,4 +1,4 @@
-// What every layer of the model is given besides tensors, and how much of a forward pass is kept.
+// This header has what every layer of the model is given besides tensors, and how much of a forward pass is kept.
 //
 // A layer is an object. It declares its parameters as it is made and holds none: they are handed to each call as the
 // tensors of its unit (UnitTensors). It has a struct Saved of what its backward pass needs of its forward pass, and

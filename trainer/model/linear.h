@@ -19,7 +19,7 @@ class Linear {
   };
   // Declares `name`.weight, from normal(0, std), and `name`.bias, from 0.
   Linear(Declarations& model, const std::string& name, const Shape& shape, double std);
-  // Without a bias, with the weight of another layer: the head's is the token table.
+  // Makes a layer without a bias whose weight is another layer's: the head's is the token table.
   explicit Linear(Param tied) : weight_(tied) {}
 
   Tensor bias(const UnitTensors& t) const { return t[bias_]; }

@@ -15,7 +15,7 @@ class Model {
   // config.vocab is the size of the vocabulary.
   explicit Model(const ModelConfig& config);
 
-  // In the order of the layers: the embedding's, one a block, the head's own.
+  // Units are in the order of the layers: the embedding's, one a block, the head's own.
   const std::vector<UnitSpec>& units() const { return declared_.units; }
   size_t first_block_unit() const { return embedding_.units().size(); }
   size_t end_block_unit() const { return first_block_unit() + blocks_.size(); }
@@ -24,7 +24,7 @@ class Model {
   }
   // Masks of dropout, over all layers.
   int64_t dropout_sites() const { return declared_.num_sites(); }
-  // Whose rows are the vocabulary.
+  // The parameter whose rows are the vocabulary.
   const ParamSpec& token_table() const;
 
   const Embedding& embedding() const { return embedding_; }

@@ -31,7 +31,7 @@ struct ParamSpec {
   uint64_t id = 0;                 // position in the whole list: the key of its initial values
 };
 
-// What is gathered, reduced and recomputed as one: a layer, or a part of the model's ends. A unit that both the
+// A unit is gathered, reduced and recomputed as one: a layer, or a part of the model's ends. A unit that both the
 // embedding and the head use is tied.
 struct UnitSpec {
   std::string name;
@@ -44,7 +44,7 @@ struct UnitSpec {
 int64_t num_parameters(const UnitSpec& unit);
 int64_t num_parameters(const std::vector<UnitSpec>& spec);
 
-// Where a parameter stands among those of its unit.
+// A Param is the place of a parameter among those of its unit.
 struct Param {
   int32_t index = -1;  // -1: the layer has no such parameter
 };
@@ -62,7 +62,7 @@ class UnitTensors {
   std::vector<Tensor> tensors_;
 };
 
-// What the layers of a model declare as they are made, each after the layer below it: their parameters, into the unit
+// The layers of a model declare here as they are made, each after the layer below it: their parameters, into the unit
 // that was begun last, and their dropout.
 class Declarations {
  public:

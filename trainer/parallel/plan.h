@@ -37,7 +37,7 @@ struct UnitPlan {
   // share of norms.
   Interval mine{};
 
-  // Of the gradients, what products do not write as a whole (ParamSpec::multiplies).
+  // The gradients that products do not write as a whole (ParamSpec::multiplies).
   std::vector<Interval> beside_products{};
 
   bool keep_gathered = false;  // gathered once a step, in memory of its own; else in memory that layers take turns in

@@ -19,13 +19,13 @@ struct TensorRank {
 // or its share of the columns.
 Shape local_shape(const ParamSpec& param, const TensorRank& tensor);
 
-// What a rank's memory holds of a parameter, from element `local` on.
+// A LocalShard is what a rank's memory holds of a parameter, from element `local` on.
 struct LocalShard {
   TensorShard shard;
   int64_t local;
 };
 
-// What `elements` of the flattened local tensor hold of the parameter, ascending. Padding belongs to none.
+// Returns what `elements` of the flattened local tensor hold of the parameter, ascending. Padding belongs to none.
 std::vector<LocalShard> shards_of(const ParamSpec& param, const TensorRank& tensor, Interval elements);
 
 // The columns of a shard, for kernels.

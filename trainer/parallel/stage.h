@@ -65,7 +65,7 @@ class Stage {
 
   // A training step: forward and backward of every microbatch, in the order of plan.schedule, and the update.
   void train(BatchContext batch);
-  // Without one no step can be trained. It must outlive the stage.
+  // No step can be trained without one. It must outlive the stage.
   void update_by(Updater updater) { updater_ = std::move(updater); }
 
   // Forward only, without the gradients.

@@ -8,8 +8,8 @@
 
 namespace megalith {
 
-// What the rank's shard of the unit holds of a parameter within elements `within` of the unit. LocalShard::local counts
-// from the start of the unit's shard.
+// Returns what the rank's shard of the unit holds of a parameter within elements `within` of the unit.
+// LocalShard::local counts from the start of the unit's shard.
 std::vector<LocalShard> shards_of(const UnitPlan& unit, const TensorRank& tensor, const PlacedParam& param,
                                   Interval within);
 

@@ -14,7 +14,7 @@ struct HostPart {
   Interval part;
 };
 
-// What is larger than a layer, such as the token table, passes in several parts.
+// A unit that is larger than a layer, such as the token table, passes in several parts.
 std::vector<HostPart> parts_on_host(const std::vector<UnitPlan>& units) {
   int64_t layer = 0, largest = 0;
   for (const UnitPlan& unit : units) {

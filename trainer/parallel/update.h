@@ -10,7 +10,7 @@ namespace megalith {
 
 void list_update(const Plan& plan, Program& list);
 
-// Whether it is one of those instructions, which whoever owns the optimizer's state obeys and not the stage.
+// Returns whether it is one of those instructions, which the owner of the optimizer's state obeys and not the stage.
 bool is_of_update(Instruction::Op op);
 
 }  // namespace megalith

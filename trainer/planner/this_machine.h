@@ -11,7 +11,7 @@ namespace megalith {
 // Error: several nodes.
 void check_measurable(const Session& session);
 
-// Whether the file is such a profile as the next function makes.
+// Returns whether the file is such a profile as the next function makes.
 bool is_measured_profile(const std::string& path);
 
 // Collective, of ranks that are measurable. The profile as TOML, the same on every rank: all the machine's cores are

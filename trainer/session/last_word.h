@@ -11,8 +11,8 @@ constexpr const char* last_word_begin = "ended: ";
 constexpr const char* log_time = "%Y-%m-%d %H:%M:%S";
 constexpr size_t log_time_length = 20;
 
-// Whether a run has begun this file: it is empty, or its first line begins with a time, or with zeros that an end of
-// power has left.
+// Returns whether a run has begun this file: it is empty, or its first line begins with a time, or with zeros that an
+// end of power has left.
 bool begins_as_log(const std::string& log);
 
 // Whether the last line that was written since `begin` (bytes) is that word. Error: the file cannot be read.

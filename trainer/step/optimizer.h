@@ -23,8 +23,8 @@ class Optimizer {
   // As before the first update. Gradients are used up.
   void initialize(Stream& s);
 
-  // What `step`, counted from 0, does with the gradients, from the sums of all ranks: decide_update.h. Its learning
-  // rate is that of the updates that follow.
+  // Decides what `step`, counted from 0, does with the gradients, from the sums of all ranks: decide_update.h. Its
+  // learning rate is that of the updates that follow.
   void decide(Stream& s, int64_t step, Tensor sums);
   // fetch_state, await_state, update and put_state, of the step that was decided last.
   void obey(Stream& s, const Instruction& i);
@@ -77,7 +77,7 @@ class Optimizer {
   std::vector<State> state_;  // as the rule names them
   Tensor decision_;
   std::vector<Staging> staging_;
-  // Of the step that was decided last.
+  // These are of the step that was decided last.
   double learning_rate_ = 0;
   uint64_t rounding_key_ = 0;
 };

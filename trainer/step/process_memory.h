@@ -22,7 +22,7 @@ struct ProcessMemory {
   int64_t mpi = 0;      // its libraries, heap and shared memory
 
   int64_t total() const { return program + heap + sums + save + mpi; }
-  // What is not yet taken when the arenas are about to be.
+  // Counts what is not yet taken when the arenas are about to be.
   int64_t to_come() const { return heap + sums + save; }
   std::vector<std::pair<const char*, int64_t>> parts() const;  // by their names
 };
@@ -30,7 +30,7 @@ struct ProcessMemory {
 constexpr int64_t process_memory_bound = int64_t{16} << 20;  // bytes that the prediction may be off
 constexpr int64_t save_buffers = int64_t{32} << 20;          // of a RankFileWriter, of usual parts
 
-// Of one rank: `step` are the transfers of its step, `saved` is what it writes of a checkpoint, in bytes.
+// Predicts one rank's: `step` are the transfers of its step, `saved` is what it writes of a checkpoint, in bytes.
 ProcessMemory process_memory(const MeshShape& mesh, int rank, const std::vector<TraceEvent>& step, int64_t saved,
                              int threads);
 

@@ -8,7 +8,7 @@ namespace megalith {
 
 namespace {
 
-// How it lies in the tensor: numbers below 2^53, of which a sum is exact.
+// The flags lie in the tensor as numbers below 2^53, whose sum is exact.
 struct Flags {
   double stop, save, save_phases;
 };

@@ -1,4 +1,4 @@
-// What the ranks of a run tell one another with every step: what each asks for, and what it has measured. It travels in
+// The ranks of a run tell one another with every step what each asks for and what it has measured. That travels in
 // a tensor of its own, by an all-reduce that is launched behind that of the gradient norm and awaited after the update,
 // so that the update does not wait for it; the host reads it with the step's other scalars. No other class knows the
 // tensor's layout.
@@ -13,14 +13,14 @@
 
 namespace megalith {
 
-// What a rank asks for. All ranks learn of it together.
+// The flags are what a rank asks for. All ranks learn of it together.
 struct ControlFlags {
   bool stop = false;        // the run is to end
   bool save = false;        // a checkpoint is due
   int64_t save_phases = 0;  // of asynchronous saves, that this rank has ended so far (checkpointing/saving.h)
 };
 
-// What a rank's host has measured when it launches the exchange.
+// A rank's host has measured these when it launches the exchange.
 struct HostStats {
   Accounts so_far{};                             // of this step's time; in the cuda world nothing
   double resident = 0, device = 0, on_host = 0;  // bytes of memory taken

@@ -118,7 +118,7 @@ void check_end_of_text(const Config& config) {
         data.end_of_text, config.model.vocab);
 }
 
-// Whether prepare has noted that all ids of these files are in the vocabulary.
+// Returns whether prepare has noted that all ids of these files are in the vocabulary.
 bool prepared_below(const TokenStream& stream, int64_t vocab) {
   return std::ranges::all_of(stream.files(), [&](const std::string& file) {
     const std::optional<int32_t> largest = noted_largest_id(file);

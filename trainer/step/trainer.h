@@ -71,7 +71,7 @@ class Trainer {
  private:
   // Obeys an instruction of the update.
   void obey(const Instruction& i);
-  // What this rank adds to the sums over all ranks: the square sum of its part of a unit's gradient; its loss, where
+  // Adds this rank's share to the sums over all ranks: the square sum of its part of a unit's gradient; its loss, where
   // tensor-parallel ranks all hold the same.
   void add_squares(size_t unit);
   void share_of_loss(Tensor share);
@@ -93,7 +93,7 @@ class Trainer {
   // in one tensor, so that the host reads both at once.
   Tensor scalars_, mine_, sums_;
   RankStats rank_stats_;
-  // Of the step that is under way.
+  // These are of the step that is under way.
   int64_t step_ = 0;
   const RankStats::Source* record_ = nullptr;
   Pending stats_;

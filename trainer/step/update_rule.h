@@ -1,5 +1,5 @@
-// What an optimizer does to the elements of a parameter, and the state that it keeps of each. Where its state lies, and
-// how it comes to be updated, is the Optimizer's (optimizer.h). AdamW is one.
+// An UpdateRule is what an optimizer does to the elements of a parameter, and the state that it keeps of each. Where
+// its state lies, and how it comes to be updated, is the Optimizer's (optimizer.h). AdamW is one.
 #pragma once
 
 #include <memory>
@@ -35,10 +35,10 @@ class UpdateRule {
                       const Rounding& rounding) const = 0;
 };
 
-// As the config has it.
+// Makes the rule that the config names.
 std::unique_ptr<UpdateRule> make_update_rule(const Config& config);
 
-// What the decision goes by.
+// Returns what the decision goes by.
 UpdateRules update_rules(const Config& config);
 
 }  // namespace megalith

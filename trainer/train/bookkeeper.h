@@ -32,7 +32,7 @@ class Bookkeeper {
   // All calls are made by all ranks in the same order. Steps follow one another from here on; `completed` are those
   // made before. This, write_trace() and between() return when the next step begins, by StepClock::host_now().
   double start(int64_t completed);
-  // What this rank tells the others of the step under way.
+  // Returns what this rank tells the others of the step under way.
   HostStats stats();
   // Around the launch of a step.
   void begin_launch(int64_t step);

@@ -1,4 +1,4 @@
-// What a run trains and evaluates on.
+// Inputs are what a run trains and evaluates on.
 #pragma once
 
 #include <memory>

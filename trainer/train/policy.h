@@ -13,7 +13,7 @@
 
 namespace megalith::policy {
 
-// What does not change in a run. 0 in `every` and `minutes`: never.
+// Rules do not change in a run. 0 in `every` and `minutes`: never.
 struct Rules {
   int64_t steps = 0;        // of the whole run
   int64_t batch = 0;        // sequences a step
@@ -140,12 +140,12 @@ struct State {
 // A run that begins or is resumed.
 State start(const Rules& rules, const Progress& progress, int64_t newest_checkpoint);
 
-// What is to be done in this order, once `events` have come of what was to be done before; at the first call, none. It
-// ends where what follows depends on an outcome. Where the run stands changes by events only, so that an action finds
-// in `state` what it was decided by.
+// Returns what is to be done in this order, once `events` have come of what was to be done before; at the first call,
+// none. It ends where what follows depends on an outcome. Where the run stands changes by events only, so that an
+// action finds in `state` what it was decided by.
 Actions next(const Rules& rules, State& state, const Events& events);
 
-// What one rank knows when it launches a step.
+// One rank knows these when it launches a step.
 struct LocalFacts {
   bool first_rank = false;  // whose clock counts
   bool signal = false;      // it has got one

@@ -42,7 +42,7 @@ class Run {
   const Progress& progress() const { return state_.progress; }
 
  private:
-  // Of a step, on all ranks; and the memory of the fullest.
+  // The FLOPs of a step on all ranks, and the memory of the fullest.
   struct Load {
     double flops = 0;
     MemorySizes memory{};

@@ -1,4 +1,4 @@
-// How a run is made: everything that train() needs, in the order in which it can be had.
+// A run is made here: everything that train() needs, in the order in which it can be had.
 #include "checkpoints/checksum.h"
 #include "kernels/base/device.h"
 #include "trainer/checkpointing/shared_folder.h"

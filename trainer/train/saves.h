@@ -23,7 +23,7 @@ class Saves {
 
   // The clock of checkpoint.minutes starts.
   void begin();
-  // By the clock of this rank: since a save was last tried or the run began.
+  // Counts by the clock of this rank, since a save was last tried or the run began.
   double minutes_since_save() const;
 
   // The actions of these names, with their events; all are collective.

@@ -31,7 +31,7 @@ class Steps {
   int64_t last_step() const { return last_.number; }
   const StepScalars& last_scalars() const { return *last_.scalars; }
 
-  // Of the last step, which was skipped. `progress` counts it.
+  // These are about the last step, which was skipped. `progress` counts it.
   void log_overflow(const Progress& progress) const;
   void log_bad_step(const Progress& progress) const;  // collective, as the next
   // `checkpoint_step`: of the newest checkpoint; 0: there is none.

@@ -42,7 +42,7 @@ class WholeTensor {
  public:
   WholeTensor(std::string name, std::vector<int64_t> shape);
 
-  // What `rank` holds: the values of the shards, one after the other.
+  // Returns what `rank` holds: the values of the shards, one after the other.
   void add(int rank, std::span<const TensorShard> shards, std::span<const float> values);
 
   // What is wrong with it: elements that nobody holds, or that two ranks hold with different bits. Empty: nothing.

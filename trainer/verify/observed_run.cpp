@@ -37,7 +37,7 @@ void put(Tensor element, float value) {
   with_compute_type(element.dtype(), [&]<class T>(T) { *element.data<T>() = T(value); });
 }
 
-// Where the middle element of the whole tensor is in this shard; -1: elsewhere.
+// Returns where the middle element of the whole tensor is in this shard; -1: elsewhere.
 int64_t middle_of_the_whole(const TensorShard& shard) {
   const int64_t cols = shard.cols(), middle = shard.rows() * cols / 2, column = middle % cols - shard.columns.begin;
   const int64_t width = shard.columns.size(), at = middle / cols * width + column - shard.elements.begin;

@@ -149,7 +149,7 @@ WholeTensor Comparison::gather(const ComparedTensor& tensor, ObservedRun& run,
   return whole;
 }
 
-// From the rank that has all of the first layout's weight to all that hold shards of it in the second.
+// Copies from the rank that has all of the first layout's weight to all that hold shards of it in the second.
 void Comparison::take_over(const ComparedTensor& tensor, const WholeTensor& a,
                            const std::vector<std::vector<Shards>>& shards, size_t index) {
   const auto here = static_cast<size_t>(session_.rank());
