@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "kernels/base/counted.h"
 #include "kernels/base/files.h"
 #include "kernels/base/json.h"
 
@@ -91,8 +92,15 @@ std::string as_pattern(const std::string& path) {
 }
 
 std::string to_text(const LeftOut& left_out) {
+  static const std::map<std::string, std::string> plurals{{"file with another ending", "files with other endings"},
+                                                          {"index without tokens", "indexes without tokens"},
+                                                          {"link to nothing", "links to nothing"},
+                                                          {"pipe or device", "pipes or devices"}};
   std::vector<std::string> parts;
-  for (const auto& [why, count] : left_out) parts.push_back(fmt::format("{} {}", count, why));
+  for (const auto& [kind, count] : left_out) {
+    const auto plural = plurals.find(kind);
+    parts.push_back(counted(count, kind, plural != plurals.end() ? plural->second : ""));
+  }
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
@@ -101,7 +109,7 @@ std::vector<std::string> paths_matching(const std::string& pattern, LeftOut* lef
   if (const size_t any = any_folders_in(pattern); any != std::string::npos) {
     std::set<std::string> files, linked;
     add_files_below(pattern, any, files, linked);
-    if (left_out && !linked.empty()) (*left_out)["linked folders"] += std::ssize(linked);
+    if (left_out && !linked.empty()) (*left_out)["linked folder"] += std::ssize(linked);
     paths.assign(files.begin(), files.end());
   } else {
     paths = matches(pattern);

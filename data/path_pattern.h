@@ -9,8 +9,8 @@
 
 namespace megalith {
 
-using LeftOut = std::map<std::string, int64_t>;  // "linked folders", and how many
-std::string to_text(const LeftOut& left_out);    // "3 empty files, 1 linked folders"
+using LeftOut = std::map<std::string, int64_t>;  // by kind, as "linked folder": how many
+std::string to_text(const LeftOut& left_out);    // "3 empty files, 1 linked folder"
 
 bool is_pattern(const std::string& name);
 

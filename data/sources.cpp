@@ -92,11 +92,11 @@ LeftOut left_out_of(const std::string& name) {
   for (const std::string& path : paths_matching(name, &left_out)) {
     std::error_code absent;
     if (fs::is_directory(path, absent))
-      left_out["folders"]++;
+      left_out["folder"]++;
     else if (!is_file(path))
-      left_out["links to nothing"]++;
+      left_out["link to nothing"]++;
     else if (path.ends_with(".idx") && !is_file(fs::path(path).replace_extension(".bin").string()))
-      left_out["indexes without tokens"]++;
+      left_out["index without tokens"]++;
   }
   return left_out;
 }

@@ -47,13 +47,13 @@ TextInput input_at(const std::string& path, bool pipes_are_json) {
 // Why an entry of a folder is no text of it; "" of one that is, and of a folder that is looked through.
 std::string why_left_out(const fs::directory_entry& entry) {
   std::error_code unknown;
-  if (entry.path().filename().string().starts_with(".")) return "hidden";
+  if (entry.path().filename().string().starts_with(".")) return "hidden file";
   const fs::file_status what = entry.status(unknown);
-  if (what.type() == fs::file_type::directory) return entry.is_symlink(unknown) ? "linked folders" : "";
-  if (what.type() == fs::file_type::not_found) return "links to nothing";
-  if (what.type() != fs::file_type::regular) return "pipes and devices";
-  if (!names_text(entry.path().string())) return "files with other endings";
-  return entry.file_size(unknown) > 0 ? "" : "empty files";
+  if (what.type() == fs::file_type::directory) return entry.is_symlink(unknown) ? "linked folder" : "";
+  if (what.type() == fs::file_type::not_found) return "link to nothing";
+  if (what.type() != fs::file_type::regular) return "pipe or device";
+  if (!names_text(entry.path().string())) return "file with another ending";
+  return entry.file_size(unknown) > 0 ? "" : "empty file";
 }
 
 std::vector<std::string> texts_below(const std::string& folder, LeftOut& left_out) {

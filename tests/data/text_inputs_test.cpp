@@ -98,12 +98,12 @@ TEST(TextInputs, WhatAFolderHoldsBesideItsTextsIsCounted) {
   EXPECT_EQ(find_texts({scratch.path("c")}, false, &left_out).size(), 3u);  // a, c and, by a link, g
   EXPECT_EQ(
       to_text(left_out),
-      "1 empty files, 2 files with other endings, 2 hidden, 1 linked folders, 1 links to nothing, 1 pipes and devices");
+      "1 empty file, 2 files with other endings, 2 hidden files, 1 link to nothing, 1 linked folder, 1 pipe or device");
   LeftOut below;
   EXPECT_EQ(find_texts({scratch.path("c/**/*.jsonl")}, false, &below).size(), 1u);
-  EXPECT_EQ(to_text(below), "1 linked folders") << "which the pattern may have meant";
+  EXPECT_EQ(to_text(below), "1 linked folder") << "which the pattern may have meant";
   scratch.write("none/a.md", "x");
-  EXPECT_ERROR(find_texts({scratch.path("none")}, false), "holds no text", "but 1 files with other endings");
+  EXPECT_ERROR(find_texts({scratch.path("none")}, false), "holds no text", "but 1 file with another ending");
 }
 
 TEST(TextInputs, AddressesAreNoPaths) {

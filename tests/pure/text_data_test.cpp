@@ -102,11 +102,11 @@ TEST_F(TextDataTest, WhatAPatternLeavesOutIsCounted) {
   };
   const std::string line = described("many/*");
   EXPECT_NE(line.find(", 2 files, "), std::string::npos) << line;
-  EXPECT_NE(line.find("; the pattern leaves out 1 folders, 1 indexes without tokens, 1 links to nothing"),
+  EXPECT_NE(line.find("; the pattern leaves out 1 folder, 1 index without tokens, 1 link to nothing"),
             std::string::npos)
       << line;
   fs::create_directory_symlink(folder_ / "many/folder", folder_ / "many/linked");
-  EXPECT_NE(described("many/**/[abc].bin").find("leaves out 1 linked folders"), std::string::npos);
+  EXPECT_NE(described("many/**/[abc].bin").find("leaves out 1 linked folder"), std::string::npos);
   for (const char* all : {"many/[ab].bin", "many/a.bin"})
     EXPECT_EQ(described(all).find("the pattern leaves out"), std::string::npos) << all;
 }
