@@ -8,11 +8,10 @@
 #include <set>
 #include <utility>
 
-#include "trainer/parallel/program.h"
+#include "tests/pure/update_machine.h"
 
 namespace megalith::test {
 
-using Op = Instruction::Op;
 using Programs = std::vector<Program>;  // by rank
 
 // What has gone wrong, in words; none: nothing.
@@ -60,12 +59,6 @@ class Machine {
     bool unwritten = false;            // of gradients: what products write
     std::set<int64_t> microbatches{};  // of gradients: those that are in it
   };
-  // A staging buffer for optimizer state.
-  struct Staging {
-    int32_t unit = Instruction::none;
-    Interval part{};
-    bool updated = false, on_its_way = false;
-  };
   struct Rank {
     size_t at = 0;
     std::map<int32_t, Residual> residuals;
@@ -81,16 +74,10 @@ class Machine {
     std::set<int64_t> kept, counted;                           // microbatches whose losses are
     std::map<Channel, std::vector<int32_t>> calls;             // units, in order
     bool summing = false, tied = false;
-    std::set<int32_t> normed;  // units
-    bool norms_summed = false, decided = false;
-    std::map<int32_t, Staging> staging;
-    std::map<int32_t, int64_t> updated;  // by unit: elements of its shard, from the first on
+    UpdateMachine update;
     std::map<std::pair<size_t, Channel>, std::deque<std::string>> mail;  // what has been sent to it
   };
 
-  static void expect(bool good, const std::string& fault) {
-    if (!good) throw fault;
-  }
   static std::string word(const std::string& what, int64_t microbatch) {
     return fmt::format("{} of {}", what, microbatch);
   }
@@ -160,7 +147,7 @@ class Machine {
     throw plans_[r].units[unit].name + " has no gradient to add to";
   }
 
-  // Whether all microbatches and all ranks are in the unit's gradient.
+  // True once all microbatches and all ranks are in the unit's gradient.
   bool is_finished(size_t r, size_t u) const {
     const Rank& rank = ranks_[r];
     const Plan& plan = plans_[r];
@@ -173,48 +160,6 @@ class Machine {
   }
   static bool is_shared_by_tensor_ranks(const UnitPlan& unit) {
     return unit.sum_unsplit && intersect({unit.split, unit.numel}, unit.shard).size() > 0;
-  }
-
-  void update(size_t r, const Instruction& i) {
-    Rank& rank = ranks_[r];
-    const Plan& plan = plans_[r];
-    Staging& buffer = rank.staging[i.slot];
-    switch (i.op) {
-      case Op::norm:
-        expect(is_finished(r, static_cast<size_t>(i.unit)), "the norm of a gradient that is not finished");
-        expect(rank.normed.insert(i.unit).second, "a unit counts twice in the norm");
-        break;
-      case Op::sum_norms:
-        expect(rank.normed.size() == plan.units.size(), "units are missing in the norm");
-        rank.norms_summed = true;
-        break;
-      case Op::decide:
-        expect(rank.norms_summed && !rank.decided, "decided without the norm, or twice");
-        rank.decided = true;
-        break;
-      case Op::fetch_state:
-        expect(plan.units[static_cast<size_t>(i.unit)].optimizer_on_host, "fetched what is on the device");
-        expect(buffer.unit == Instruction::none, "fetched over state that is needed");
-        buffer = {.unit = i.unit, .part = i.part, .updated = false, .on_its_way = true};
-        break;
-      case Op::await_state:
-        expect(buffer.on_its_way, "no copy to await");
-        buffer.on_its_way = false;
-        break;
-      case Op::update:
-        expect(rank.decided, "updated before the decision");
-        expect((i.slot != Instruction::none) == plan.units[static_cast<size_t>(i.unit)].optimizer_on_host,
-               "updated where the state is not");
-        expect(i.slot == Instruction::none || (buffer.unit == i.unit && buffer.part == i.part && !buffer.on_its_way),
-               "updated before the state is there");
-        expect(i.part.begin == rank.updated[i.unit], "elements are updated twice or left out");
-        rank.updated[i.unit] = i.part.end;
-        if (i.slot != Instruction::none) buffer.updated = true;
-        break;
-      default:  // put_state
-        expect(buffer.unit == i.unit && buffer.part == i.part && buffer.updated, "what is put back was not updated");
-        buffer = {.unit = Instruction::none, .part = {}, .updated = false, .on_its_way = true};
-    }
   }
 
   // False: waits for a message.
@@ -424,7 +369,9 @@ class Machine {
         for (const size_t u : plan.embedding) add_gradient(r, u, k);
         write(rank, i.y, "used up");
         break;
-      default: update(r, i);
+      default:
+        if (i.op == Op::norm) expect(is_finished(r, unit), "the norm of a gradient that is not finished");
+        rank.update.step(plan, i);
     }
     rank.at++;
     return true;
@@ -445,14 +392,10 @@ class Machine {
     if (mode_ == Mode::logits) expect(programs_[r].back().op == Op::head_logits, "logits come last");
     if (mode_ != Mode::train) return;
     for (size_t u = 0; u < plan.units.size(); u++) {
-      const auto updated = rank.updated.find(static_cast<int32_t>(u));
       expect(is_finished(r, u), plan.units[u].name + " has no finished gradient");
-      expect(updated != rank.updated.end() && updated->second == plan.units[u].shard.size(),
-             plan.units[u].name + " is not updated");
     }
+    rank.update.check_end(plan);
     for (const auto& [at, slot] : rank.gradients) expect(slot.unit == Instruction::none, "a gradient is left");
-    for (const auto& [at, buffer] : rank.staging)
-      expect(buffer.unit == Instruction::none && !buffer.on_its_way, "state is not back on the host");
     expect(rank.tied == plan.ties_stages(), "the tied table is not summed");
   }
 
