@@ -31,15 +31,6 @@ std::string some_lines(size_t bytes) {
   return lines;
 }
 
-// What prepare has made, without the times of its files, which prepared.json knows them by.
-std::map<std::string, std::string> made_in(const std::string& folder) {
-  std::map<std::string, std::string> made = snapshot(folder);
-  nlohmann::json prepared = nlohmann::json::parse(made.at("prepared.json"));
-  for (nlohmann::json& file : prepared.at("largest_ids")) file.erase("time");
-  made["prepared.json"] = prepared.dump();
-  return made;
-}
-
 TEST(Corpus, a_killed_prepare_goes_on_to_the_same_bytes) {
   const Scratch scratch;
   const std::string lines = some_lines(48 << 20);
@@ -67,7 +58,7 @@ TEST(Corpus, a_killed_prepare_goes_on_to_the_same_bytes) {
   EXPECT_FALSE(fs::exists(scratch / "killed/tokenizer"));
   const Result rest = succeed(command("killed"), scratch);
   EXPECT_NE(rest.out.find("went on"), std::string::npos) << rest.text();
-  EXPECT_TRUE(made_in(scratch / "killed") == made_in(scratch / "whole"));
+  EXPECT_TRUE(snapshot(scratch / "killed") == snapshot(scratch / "whole"));
   EXPECT_TRUE(fs::exists(scratch / "whole/train-00001.bin"));
 }
 
@@ -81,7 +72,7 @@ TEST(Corpus, a_prepare_that_is_interrupted_at_random_is_simply_run_again) {
                      "--shard-tokens", "1000000"});
   };
   const Result whole = succeed(command("whole"), scratch);
-  const auto want = made_in(scratch / "whole");
+  const auto want = snapshot(scratch / "whole");
   std::mt19937 random(11);
   int kills = 0, went_on = 0;
   const int wanted = long_tests() ? 200 : 8;
@@ -101,7 +92,7 @@ TEST(Corpus, a_prepare_that_is_interrupted_at_random_is_simply_run_again) {
       }
       kills++;
     }
-    ASSERT_TRUE(made_in(scratch / "out") == want) << "after " << kills << " kills";
+    ASSERT_TRUE(snapshot(scratch / "out") == want) << "after " << kills << " kills";
     fs::remove_all(scratch / "out");
   }
   fmt::print("  {} interruptions; {} last starts went on with what was there\n", kills, went_on);

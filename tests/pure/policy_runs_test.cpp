@@ -5,21 +5,14 @@
 #include <limits>
 #include <string>
 
-#include "trainer/train/policy.h"
+#include "tests/pure/policy_rules.h"
 
 namespace megalith::policy {
 namespace {
 
 // A world in which everything goes well, unless it is told otherwise.
 struct World {
-  Rules rules = {.steps = 10,
-                 .batch = 2,
-                 .evaluate_every = 4,
-                 .save_every = 4,
-                 .max_bad_steps = 2,
-                 .validates = true,
-                 .asynchronous_saves = true,
-                 .patience = 1};
+  Rules rules = ten_steps();
   State state;
   std::string course;  // "t1 r1 t2 r2 e2 s2 ..."; a step's number behind its actions
   std::function<void(StepEnded&, int64_t step)> changes = [](StepEnded&, int64_t) {};

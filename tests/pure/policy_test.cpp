@@ -7,6 +7,8 @@
 #include <functional>
 #include <string>
 
+#include "tests/pure/policy_rules.h"
+
 namespace megalith::policy {
 namespace {
 
@@ -56,18 +58,6 @@ std::string words_of(const Actions& actions) {
     if (a.act == Act::wait_to_retry) text += "(" + std::to_string(std::lround(a.seconds)) + " s)";
   }
   return text;
-}
-
-// Ten steps of two sequences on a CPU, all of them to be evaluated and saved at steps 4, 8 and 10.
-Rules ten_steps() {
-  return {.steps = 10,
-          .batch = 2,
-          .evaluate_every = 4,
-          .save_every = 4,
-          .max_bad_steps = 2,
-          .validates = true,
-          .asynchronous_saves = true,
-          .patience = 1};
 }
 
 // The run has reported this step; before it, it was evaluated and saved at step 4, if it came that far.
