@@ -193,7 +193,7 @@ TEST_P(Gradients, ChunksOfTheHeadChangeNothing) {
   }
 }
 
-// What several runs have in common, as nearly as rounding lets it be known: each of them is off by its own.
+// The mean of several runs is what they have in common, as nearly as rounding lets it be known: each is off by its own.
 Result mean_of(const std::vector<Result>& results) {
   const auto count = static_cast<double>(results.size());
   Result mean = results.front();

@@ -134,7 +134,7 @@ TEST_F(Watched, ARankOfAnotherNodeThatDoesNotComeIsNamed) {
   EXPECT_TRUE(fs::exists(folder + "/rank-1"));
 }
 
-// What an earlier job has left and nobody can remove ends no start: it is set aside or, where that cannot be either,
+// A folder of an earlier job that nobody can remove ends no start: it is set aside or, where that cannot be either,
 // nothing is kept of a hang.
 TEST_F(Watched, WhatCannotBeRemovedEndsNoStart) {
   for (const bool moves : {true, false}) {

@@ -23,7 +23,7 @@ std::vector<HeldShard> held_shards(const Unit& unit, const std::string& path, Te
 
 // The shard with its values at the time of the write, which waits for the stream. The stream must outlive the result.
 ShardToWrite shard_to_write(Stream& s, const HeldShard& held);
-// Of values in memory of the host, which nobody changes until it is written, by any thread.
+// The same for values in memory of the host, which any thread may write, and nobody changes until then.
 ShardToWrite shard_to_write_on_host(const HeldShard& held);
 
 // Reads the shard into its memory, rounded to nearest if that is bf16; work launched from here on sees it.

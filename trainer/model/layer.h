@@ -42,7 +42,7 @@ struct Context {
   }
 };
 
-// What a layer keeps of its forward pass for its backward pass; the rest is computed again.
+// A layer keeps this much of its forward pass for its backward pass; the rest is computed again.
 enum class Kept : uint8_t {
   all,
   products,  // what GEMMs, attention and the edges made, and not what elementwise ops make of it

@@ -1,4 +1,4 @@
-// What the log of a run says before its first step.
+// These functions write what the log of a run says before its first step.
 #pragma once
 
 #include "trainer/job/workplace.h"

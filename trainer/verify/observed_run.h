@@ -14,7 +14,7 @@
 
 namespace megalith {
 
-// What a rank shows of one tensor in one step: the values of the shards, one after the other.
+// A rank shows this of one tensor in one step: the values of the shards, one after the other.
 struct Shown {
   std::vector<TensorShard> shards;
   std::vector<float> values;
