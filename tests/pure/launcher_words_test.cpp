@@ -49,6 +49,17 @@ TEST(LauncherWords, WhatARankHasSaidIsNotRepeated) {
          "megalith: no\nmore\n");
 }
 
+// Open MPI 5 says it now and then where a signal comes as a rank ends.
+TEST(LauncherWords, ThatARankIsGoneAlreadyIsNoNews) {
+  const std::string gone =
+      "[vm:27865] PMIX ERROR: PMIX_ERR_UNREACH in file ../../../src/server/pmix_server.c at line 1\n";
+  expect("megalith: no\n" + gone + "more\n", "megalith: no\nmore\n");
+  expect("\rstep 3 [==-]" + gone, "\rstep 3 [==-]");
+  for (const char* other :
+       {"[vm:27865] PMIX ERROR: PMIX_ERR_NOMEM in file a.c at line 1\n", "[vm:27865]\n", "[1/20] a\n", "["})
+    expect(other, other);
+}
+
 TEST(LauncherWords, WhatNoRankCanSayIsPassedOn) {
   expect(killed, killed);
   expect(by_status_4 + killed + first_4, killed);

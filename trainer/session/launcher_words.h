@@ -7,8 +7,8 @@
 namespace megalith {
 
 // The launcher writes messages of its own between two lines of dashes. Those that say that a rank ended with a status
-// other than 0 are left out, since the rank has said why; all others, such as that a rank was killed or could not be
-// started, are passed on.
+// other than 0 are left out, since the rank has said why, and so are its remarks of a line that it forwards a signal or
+// found a rank gone; all others, such as that a rank was killed or could not be started, are passed on.
 class LauncherWords {
  public:
   // Returns what is passed on now of these bytes and of those that were held back.
