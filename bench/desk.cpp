@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "kernels/base/json.h"
 #include "kernels/elementwise.h"
+#include "kernels/system/json.h"
 
 namespace megalith::bench {
 

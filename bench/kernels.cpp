@@ -33,8 +33,8 @@
 #include "bench/kernel_rows.h"
 #include "bench/limits.h"
 #include "bench/tune.h"
-#include "kernels/base/counted.h"
-#include "kernels/base/json.h"
+#include "kernels/system/counted.h"
+#include "kernels/system/json.h"
 
 using namespace megalith;
 using namespace megalith::bench;

@@ -100,7 +100,7 @@ def main():
     args = parser.parse_args()
     args.megalith = os.path.abspath(args.megalith)
     args.work = os.path.abspath(args.work or tempfile.mkdtemp(prefix="megalith-kills-"))
-    # Wide enough that a rank's file is written in several parts (kernels/base/large_write.h).
+    # Wide enough that a rank's file is written in several parts (kernels/system/large_write.h).
     args.overrides = ["model.hidden=192", "checkpoint.every=5", "checkpoint.asynchronous=true", "checkpoint.settle=0",
                       "train.log_every=1"]
     if not os.path.exists(args.work + "/config.toml"):

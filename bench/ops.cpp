@@ -8,7 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "kernels/base/counted.h"
+#include "kernels/system/counted.h"
 #include "trainer/step/rehearsal.h"
 
 using namespace megalith;

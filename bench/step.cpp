@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "bench/limits.h"
-#include "kernels/base/json.h"
+#include "kernels/system/json.h"
 #include "trainer/job/device_choice.h"
 #include "trainer/job/memory_check.h"
-#include "trainer/session/machine.h"
+#include "trainer/machine/machine.h"
 #include "trainer/step/rehearsal.h"
 
 using namespace megalith;

@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "data/tokenizer.h"
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
+#include "kernels/system/mapped_file.h"
 
 using namespace megalith;
 

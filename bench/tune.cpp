@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "configs/hardware.h"
-#include "kernels/base/check.h"
 #include "kernels/elementwise.h"
 #include "kernels/gelu.h"
 #include "kernels/linear.h"
+#include "kernels/system/check.h"
 #include "trainer/step/rehearsal.h"
 
 namespace megalith::bench {

@@ -3,7 +3,7 @@
 #define XXH_INLINE_ALL  // for this processor: twice the rate of the library, which is made for every one
 #include <xxhash.h>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "checkpoints/manifest.h"
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
 
 namespace megalith {
 namespace {

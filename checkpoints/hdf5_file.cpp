@@ -8,8 +8,8 @@
 
 #include "checkpoints/checksum.h"
 #include "checkpoints/reader.h"
-#include "kernels/base/check.h"
-#include "kernels/base/files.h"
+#include "kernels/system/check.h"
+#include "kernels/system/files.h"
 
 namespace megalith {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "checkpoints/manifest.h"
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
 
 namespace megalith {
 

@@ -6,8 +6,8 @@
 
 #include <fmt/ranges.h>
 
-#include "kernels/base/files.h"
-#include "kernels/base/json.h"
+#include "kernels/system/files.h"
+#include "kernels/system/json.h"
 
 namespace megalith {
 namespace {

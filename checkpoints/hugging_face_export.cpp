@@ -9,8 +9,8 @@
 #include <fmt/ranges.h>
 
 #include "checkpoints/hugging_face.h"
-#include "kernels/base/files.h"
-#include "kernels/base/json.h"
+#include "kernels/system/files.h"
+#include "kernels/system/json.h"
 
 namespace megalith {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "checkpoints/checksum.h"
 #include "checkpoints/hdf5_file.h"
-#include "kernels/base/counted.h"
-#include "kernels/base/json.h"
+#include "kernels/system/counted.h"
+#include "kernels/system/json.h"
 
 namespace megalith {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "checkpoints/manifest.h"
 #include "checkpoints/tensor_source.h"
-#include "kernels/base/files.h"
 #include "kernels/base/interval.h"
+#include "kernels/system/files.h"
 
 namespace megalith {
 

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/json.h"
 #include "kernels/base/tensor.h"
+#include "kernels/system/json.h"
 
 namespace megalith {
 namespace {

@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/files.h"
 #include "kernels/base/tensor.h"
+#include "kernels/system/files.h"
+#include "kernels/system/mapped_file.h"
 
 namespace megalith {
 

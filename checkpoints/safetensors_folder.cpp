@@ -8,8 +8,8 @@
 
 #include <fmt/ranges.h>
 
-#include "kernels/base/counted.h"
-#include "kernels/base/json.h"
+#include "kernels/system/counted.h"
+#include "kernels/system/json.h"
 
 namespace megalith {
 

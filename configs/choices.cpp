@@ -1,6 +1,6 @@
 #include "configs/choices.h"
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 #include <charconv>
 

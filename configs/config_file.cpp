@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "configs/field_table.h"
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 namespace {

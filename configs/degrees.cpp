@@ -1,8 +1,8 @@
 #include "configs/degrees.h"
 
 #include "configs/rules.h"
-#include "kernels/base/check.h"
-#include "kernels/base/counted.h"
+#include "kernels/system/check.h"
+#include "kernels/system/counted.h"
 
 #include <fmt/ranges.h>
 

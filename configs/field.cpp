@@ -1,6 +1,6 @@
 #include "configs/field.h"
 
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 

@@ -8,7 +8,7 @@ namespace megalith {
 
 // Error where `path`, which `option` names, is there and by its name or place is a configuration, tokens, a tokenizer,
 // weights or a part of a run or checkpoint. Any other plain file is replaced once all is written, a link never
-// (kernels/base/files.h).
+// (kernels/system/files.h).
 void check_output(const std::string& option, const std::string& path);
 
 }  // namespace megalith

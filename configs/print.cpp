@@ -2,7 +2,7 @@
 #include "configs/field_table.h"
 #include "configs/suggest.h"
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 #include <fmt/format.h>
 

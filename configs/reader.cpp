@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
 
 namespace megalith {
 

@@ -3,7 +3,7 @@
 
 #include "configs/field.h"
 #include "configs/suggest.h"
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 #include <toml++/toml.h>
 

@@ -2,8 +2,8 @@
 
 #include "configs/field_table.h"
 #include "configs/step_range.h"
-#include "kernels/base/check.h"
-#include "kernels/base/counted.h"
+#include "kernels/system/check.h"
+#include "kernels/system/counted.h"
 
 #include <fmt/ranges.h>
 

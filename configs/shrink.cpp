@@ -2,8 +2,8 @@
 
 #include "configs/degrees.h"
 #include "configs/hardware.h"
-#include "kernels/base/check.h"
-#include "kernels/base/counted.h"
+#include "kernels/system/check.h"
+#include "kernels/system/counted.h"
 
 #include <algorithm>
 #include <array>

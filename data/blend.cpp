@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 

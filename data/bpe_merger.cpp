@@ -5,7 +5,7 @@
 #include <functional>
 #include <limits>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "kernels/base/files.h"
-#include "kernels/base/json.h"
+#include "kernels/system/files.h"
+#include "kernels/system/json.h"
 
 namespace megalith {
 

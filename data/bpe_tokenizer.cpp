@@ -5,7 +5,7 @@
 #include "data/pretokenizer.h"
 #include "data/run_cut.h"
 #include "data/tokenizer_json.h"
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 

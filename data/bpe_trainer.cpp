@@ -6,7 +6,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 

@@ -5,8 +5,8 @@
 
 #include "data/bpe_names.h"
 #include "data/special_tokens.h"
-#include "kernels/base/files.h"
-#include "kernels/base/json.h"
+#include "kernels/system/files.h"
+#include "kernels/system/json.h"
 
 namespace megalith {
 

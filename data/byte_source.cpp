@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "data/known_files.h"
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
 
 namespace megalith {
 

@@ -7,7 +7,7 @@
 
 #include "data/indexed_dataset.h"
 #include "data/ordered_parallel.h"
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
 
 namespace megalith {
 

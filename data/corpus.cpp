@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "data/known_files.h"
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "data/indexed_dataset.h"
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
 
 namespace megalith {
 

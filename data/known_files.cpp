@@ -6,7 +6,7 @@
 #include <array>
 
 #include "data/text_inputs.h"
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 

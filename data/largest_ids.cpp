@@ -6,7 +6,7 @@
 
 #include "data/prepare_folder.h"
 #include "data/token_stream.h"
-#include "kernels/base/json.h"
+#include "kernels/system/json.h"
 
 namespace megalith {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kernels/base/check.h"
-#include "kernels/base/counted.h"
+#include "kernels/system/check.h"
+#include "kernels/system/counted.h"
 
 namespace megalith {
 

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "kernels/base/counted.h"
-#include "kernels/base/files.h"
-#include "kernels/base/json.h"
+#include "kernels/system/counted.h"
+#include "kernels/system/files.h"
+#include "kernels/system/json.h"
 
 namespace megalith {
 

@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 

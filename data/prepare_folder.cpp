@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/json.h"
+#include "kernels/system/json.h"
 
 namespace megalith {
 

@@ -17,7 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
+#include "kernels/system/folder_lock.h"
 
 namespace megalith {
 

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "kernels/base/json.h"
+#include "kernels/system/json.h"
 
 namespace megalith {
 

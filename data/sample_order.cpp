@@ -1,7 +1,7 @@
 #include "data/sample_order.h"
 
 #include "data/permutation.h"
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 

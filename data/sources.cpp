@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <numeric>
 
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
 
 namespace megalith {
 

@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "data/bpe_names.h"
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 

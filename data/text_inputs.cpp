@@ -10,7 +10,7 @@
 #include <set>
 
 #include "data/path_pattern.h"
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
 
 namespace megalith {
 

@@ -10,7 +10,8 @@
 #include <string>
 
 #include "data/token_stream.h"
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
+#include "kernels/system/mapped_file.h"
 
 namespace megalith {
 

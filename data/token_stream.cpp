@@ -5,7 +5,7 @@
 #include <system_error>
 
 #include "data/token_formats.h"
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 

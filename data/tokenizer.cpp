@@ -6,7 +6,7 @@
 #include "data/bpe_tokenizer.h"
 #include "data/special_tokens.h"
 #include "data/tokenizer_json.h"
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
 
 namespace megalith {
 

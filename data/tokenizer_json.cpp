@@ -9,8 +9,8 @@
 #include "data/pretokenizer.h"
 #include "data/special_tokens.h"
 #include "data/tokenizer_parts.h"
-#include "kernels/base/files.h"
-#include "kernels/base/json.h"
+#include "kernels/system/files.h"
+#include "kernels/system/json.h"
 
 namespace megalith {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "data/split_pattern.h"
-#include "kernels/base/json.h"
+#include "kernels/system/json.h"
 
 namespace megalith {
 

@@ -7,7 +7,7 @@
 #include "data/bpe_trainer.h"
 #include "data/documents.h"
 #include "data/ordered_parallel.h"
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "kernels/base/check.h"
-#include "kernels/base/counted.h"
+#include "kernels/system/check.h"
+#include "kernels/system/counted.h"
 
 namespace megalith {
 

@@ -3,7 +3,7 @@
 #include <cublasLt.h>
 #include <dlfcn.h>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 

@@ -1,6 +1,6 @@
 // A build without CUDA.
-#include "kernels/base/check.h"
 #include "kernels/gemm_cuda.h"
+#include "kernels/system/check.h"
 
 namespace megalith::cuda {
 

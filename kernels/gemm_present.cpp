@@ -6,10 +6,10 @@
 #include <map>
 #include <utility>
 
-#include "kernels/base/check.h"
-#include "kernels/base/counted.h"
 #include "kernels/base/device.h"
 #include "kernels/gemm_cuda.h"
+#include "kernels/system/check.h"
+#include "kernels/system/counted.h"
 
 namespace megalith::cuda {
 

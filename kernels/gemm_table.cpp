@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/check.h"
-#include "kernels/base/json.h"
+#include "kernels/system/check.h"
+#include "kernels/system/json.h"
 
 namespace megalith {
 

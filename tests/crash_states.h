@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "kernels/system/file_calls.h"
 #include "tests/long_tests.h"
 #include "tests/simulated_disk.h"
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 

@@ -1,11 +1,12 @@
-// Every call to the system's files, recorded through kernels/base/files.h, and the law that their order obeys.
+// Every call to the system's files, recorded through kernels/system/files.h, and the law that their order obeys.
 #pragma once
 
 #include <set>
 #include <string>
 #include <vector>
 
-#include "kernels/base/files.h"
+#include "kernels/system/file_calls.h"
+#include "kernels/system/files.h"
 
 namespace megalith::test {
 

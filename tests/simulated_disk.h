@@ -1,5 +1,5 @@
-// A folder of a disk that forgets: the calls that were made below it (kernels/base/files.h), and what of them the disk
-// may have when power fails.
+// A folder of a disk that forgets: the calls that were made below it (kernels/system/files.h), and what of them the
+// disk may have when power fails.
 //
 // The law is POSIX's at its weakest, as in "All File Systems Are Not Created Equal" (Pillai et al., OSDI 2014). What
 // fsync has not promised may be there or not, in any order: each write of a file for itself, in part, or as zeros where
@@ -23,7 +23,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/files.h"
+#include "kernels/system/file_calls.h"
+#include "kernels/system/files.h"
 
 namespace megalith::test {
 

@@ -9,13 +9,13 @@
 
 #include "trainer/commands/command_line.h"
 #include "trainer/job/agreement.h"
-#include "trainer/job/log.h"
-#include "trainer/job/signal_watch.h"
+#include "trainer/log/log.h"
+#include "trainer/machine/console.h"
+#include "trainer/machine/machine.h"
+#include "trainer/machine/terminal.h"
 #include "trainer/session/alone.h"
-#include "trainer/session/console.h"
-#include "trainer/session/machine.h"
 #include "trainer/session/open_session.h"
-#include "trainer/session/terminal.h"
+#include "trainer/session/signal_watch.h"
 
 namespace megalith {
 namespace {

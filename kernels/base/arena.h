@@ -15,16 +15,12 @@
 #include "kernels/base/device.h"
 #include "kernels/base/stream.h"
 #include "kernels/base/tensor.h"
+#include "kernels/system/units.h"
 
 namespace megalith {
 
 enum class Place : uint8_t { device, host };
 constexpr std::array<Place, 2> all_places{Place::device, Place::host};
-
-template <class N>
-constexpr double gib(N bytes) {
-  return static_cast<double>(bytes) / (1 << 30);
-}
 
 class Arena {
  public:

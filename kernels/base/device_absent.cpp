@@ -1,6 +1,6 @@
 // A build without CUDA.
-#include "kernels/base/check.h"
 #include "kernels/base/device.h"
+#include "kernels/system/check.h"
 
 namespace megalith::device {
 

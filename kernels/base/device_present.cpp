@@ -6,9 +6,10 @@
 #include <cstdlib>
 #include <exception>
 
-#include "kernels/base/check.h"
 #include "kernels/base/device.h"
 #include "kernels/base/device_code.h"
+#include "kernels/system/check.h"
+#include "kernels/system/units.h"
 
 namespace megalith::device {
 
@@ -56,8 +57,6 @@ void check(cudaError_t error, const std::string& call) {
        cudaGetErrorName(error), remedy(error));
 }
 #define CUDA_CHECK(call) check(call, #call)
-
-double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
 // Most drivers do not count what they pin against it; where one does, nothing else says so.
 std::string limit_of_locked_memory() {

@@ -17,7 +17,6 @@
 #include <span>
 #include <vector>
 
-#include "kernels/base/check.h"
 #include "kernels/base/cost.h"
 #include "kernels/base/device.h"
 #include "kernels/base/gemm_shape.h"
@@ -28,6 +27,7 @@
 #include "kernels/base/queue_cuda.h"
 #include "kernels/base/tensor.h"
 #include "kernels/base/trace.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 

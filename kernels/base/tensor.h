@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 

@@ -4,7 +4,7 @@
 
 #include <fmt/ranges.h>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 namespace {

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/base/check.h"
 #include "kernels/base/queue_cuda.h"
 #include "kernels/base/tensor.h"
+#include "kernels/system/check.h"
 
 namespace megalith::cuda {
 
@@ -55,8 +55,8 @@ void start(Queue queue, const Launch& l, void (*kernel)(Parameters...), Paramete
 }
 
 __device__ inline void sync_threads() { __syncthreads(); }
-// Not __syncthreads(), for which the compiler may take it that all warps come by one branch. PTX's barrier counts warps,
-// whatever branch they are in (PTX ISA, barrier).
+// Not __syncthreads(), for which the compiler may take it that all warps come by one branch. PTX's barrier counts
+// warps, whatever branch they are in (PTX ISA, barrier).
 __device__ inline void sync_turn() { asm volatile("bar.sync 0;" ::: "memory"); }
 __device__ inline void sync_warp(unsigned mask = full_mask) { __syncwarp(mask); }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "checkpoints/hugging_face.h"
+#include "kernels/system/file_calls.h"
 #include "tests/checkpoints/helpers.h"
 #include "tests/crash_states.h"
 
@@ -95,7 +96,7 @@ TEST(Crash, at_any_call_leaves_what_was_published) {
   const Life life = live(folder / "run");
   SimulatedDisk disk(life.before);
   for (const DiskCall& call : life.calls) disk.make(call);
-  ASSERT_TRUE(disk.now() == life.after) << "something is written past kernels/base/files.h";
+  ASSERT_TRUE(disk.now() == life.after) << "something is written past kernels/system/files.h";
 
   std::string broken;
   CrashStates states = states_of(life, folder / "crash", broken);

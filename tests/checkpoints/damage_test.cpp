@@ -2,6 +2,7 @@
 #include <random>
 
 #include "checkpoints/checksum.h"
+#include "kernels/system/file_calls.h"
 #include "tests/checkpoints/helpers.h"
 #include "tests/long_tests.h"
 

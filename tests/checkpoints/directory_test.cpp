@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <limits>
 
+#include "kernels/system/file_calls.h"
 #include "tests/checkpoints/helpers.h"
 
 namespace megalith {

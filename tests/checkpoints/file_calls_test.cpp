@@ -6,6 +6,7 @@
 #include <set>
 
 #include "checkpoints/safetensors.h"
+#include "kernels/system/file_calls.h"
 #include "tests/checkpoints/helpers.h"
 #include "tests/recorded_files.h"
 

@@ -1,11 +1,12 @@
 // Files that are written past the system's cache: the bytes of any length, on disks and in memory, and errors that the
 // threads meet.
-#include "kernels/base/large_write.h"
+#include "kernels/system/large_write.h"
 
 #include <cerrno>
 #include <chrono>
 #include <thread>
 
+#include "kernels/system/file_calls.h"
 #include "tests/checkpoints/helpers.h"
 
 namespace megalith {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "checkpoints/hdf5_file.h"
+#include "kernels/system/file_calls.h"
 #include "tests/checkpoints/helpers.h"
 
 namespace megalith {

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "configs/config.h"
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 #include "tests/long_tests.h"
 
 namespace megalith {

@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 namespace megalith::test {
 

@@ -12,7 +12,7 @@
 
 #include "data/prepare.h"
 #include "data/token_stream.h"
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
 
 namespace megalith::test {
 

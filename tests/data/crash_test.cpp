@@ -79,7 +79,7 @@ TEST_F(PrepareCrash, AtAnyCallItCanBeStartedAgain) {
   const std::vector<DiskCall> calls = recorded_run();
   SimulatedDisk disk({});
   for (const DiskCall& call : calls) disk.make(call);
-  ASSERT_TRUE(disk.now() == tree_below(scratch_ / "disk")) << "something is written past kernels/base/files.h";
+  ASSERT_TRUE(disk.now() == tree_below(scratch_ / "disk")) << "something is written past kernels/system/files.h";
   std::string broken;
   CrashStates all = states(calls.size(), broken);
   EXPECT_TRUE(all.all_hold(SimulatedDisk({}), calls)) << broken;

@@ -3,7 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "data/prepare.h"
-#include "kernels/base/json.h"
+#include "kernels/system/file_calls.h"
+#include "kernels/system/folder_lock.h"
+#include "kernels/system/json.h"
 #include "tests/altered_json.h"
 #include "tests/data/compressed.h"
 #include "tests/data/corpora.h"

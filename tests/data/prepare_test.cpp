@@ -12,6 +12,7 @@
 #include "data/token_stream.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_spec.h"
+#include "kernels/system/file_calls.h"
 #include "tests/data/scratch.h"
 #include "tests/long_tests.h"
 

@@ -9,7 +9,7 @@
 #include <random>
 #include <string>
 
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
 #include "tests/message_of.h"
 
 namespace megalith::test {
@@ -48,8 +48,8 @@ inline std::string gpt2_folder() { return MEGALITH_SOURCE_DIR "/../shared/tokeni
   if (!std::filesystem::exists(::megalith::test::gpt2_folder())) \
   GTEST_SKIP() << "no GPT-2 vocabulary at " << ::megalith::test::gpt2_folder()
 
-// Words, spaces of several kinds, contractions, several scripts, runs, and, unless it is to be a text that prepare takes,
-// bytes that are not UTF-8, NUL bytes and ends of texts.
+// Words, spaces of several kinds, contractions, several scripts, runs, and, unless it is to be a text that prepare
+// takes, bytes that are not UTF-8, NUL bytes and ends of texts.
 inline std::string random_text(size_t at_least, unsigned seed, bool valid = false) {
   constexpr size_t invalid_parts = 9;  // the last ones
   static const std::vector<std::string> parts = {"a",

@@ -58,7 +58,7 @@ TEST(CommandLine, the_commit_is_that_of_the_sources) {
   if (run({"git", "--version"}, scratch.folder(), 20).status != 0) GTEST_SKIP() << "there is no git";
   const auto written = [&](const std::string& folder) {
     sh("cmake -DSOURCE=" + scratch / folder + " -DVERSION=1.2.3 -DFILE=" + (scratch / "version.cpp") + " -P " +
-       MEGALITH_SOURCE_DIR "/trainer/job/commit.cmake");
+       MEGALITH_SOURCE_DIR "/trainer/machine/commit.cmake");
     const std::string text = read_file(scratch / "version.cpp");
     const size_t begin = text.find("megalith 1.2.3, ");
     return text.substr(begin, text.find('"', begin) - begin);

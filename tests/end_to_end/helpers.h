@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
 #include "tests/end_to_end/process.h"
 #include "tests/python.h"
 

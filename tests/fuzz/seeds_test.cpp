@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <random>
 
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
 #include "tests/fuzz/targets.h"
 #include "tests/long_tests.h"
 

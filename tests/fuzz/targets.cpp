@@ -16,8 +16,8 @@
 #include "data/bpe_tokenizer.h"
 #include "data/token_formats.h"
 #include "data/tokenizer_json.h"
-#include "kernels/base/files.h"
-#include "kernels/base/json.h"
+#include "kernels/system/files.h"
+#include "kernels/system/json.h"
 
 namespace megalith::fuzz {
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 
+#include "kernels/system/file_calls.h"
 #include "tests/checkpoints/helpers.h"
 #include "tests/mpi/on_all_ranks.h"
 #include "trainer/job/agreement.h"

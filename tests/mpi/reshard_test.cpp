@@ -9,6 +9,7 @@
 
 #include "checkpoints/difference.h"
 #include "data/tokenizer.h"
+#include "kernels/system/folder_lock.h"
 #include "tests/checkpoints/helpers.h"
 #include "tests/mpi/on_all_ranks.h"
 #include "trainer/checkpointing/checkpointer.h"

@@ -3,7 +3,7 @@
 #include <charconv>
 #include <map>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 #include "tests/ptx/code.h"
 #include "tests/ptx/operands.h"
 #include "tests/ptx/reader.h"

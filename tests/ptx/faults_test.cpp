@@ -5,7 +5,7 @@
 #include <regex>
 
 #include "cases.h"
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 #include "tests/device/device.h"
 #include "tests/ptx/library.h"
 

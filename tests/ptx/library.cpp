@@ -4,7 +4,7 @@
 #include <iterator>
 #include <sstream>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 #include "tests/simt/symbols.h"
 
 namespace megalith::ptx {

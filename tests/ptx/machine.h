@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 #include "tests/ptx/code.h"
 
 namespace megalith::ptx {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 #include "tests/ptx/ptx.h"
 
 namespace megalith::ptx {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 #include "tests/ptx/ptx.h"
 
 namespace megalith::test {

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "configs/step_range.h"
-#include "kernels/base/json.h"
+#include "kernels/system/json.h"
 #include "tests/data/scratch.h"
 #include "tests/pure/small_run.h"
 #include "tests/trace_faults.h"

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
 #include "tests/data/scratch.h"
 #include "tests/message_of.h"
 #include "tests/pure/small_run.h"

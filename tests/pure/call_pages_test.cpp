@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "tests/long_tests.h"
-#include "trainer/session/machine.h"
+#include "trainer/machine/machine.h"
 
 namespace megalith {
 namespace {

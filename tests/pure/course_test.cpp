@@ -14,7 +14,7 @@
 #include "trainer/checkpointing/checkpointer.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/inference/inference.h"
-#include "trainer/job/log.h"
+#include "trainer/log/log.h"
 #include "trainer/session/alone.h"
 #include "trainer/session/file_session.h"
 #include "trainer/train/audit.h"

@@ -5,10 +5,11 @@
 
 #include "checkpoints/directory.h"
 #include "checkpoints/reader.h"
-#include "kernels/base/json.h"
+#include "kernels/system/file_calls.h"
+#include "kernels/system/json.h"
 #include "tests/crash_states.h"
 #include "tests/data/scratch.h"
-#include "trainer/job/log.h"
+#include "trainer/log/log.h"
 #include "trainer/session/file_session.h"
 #include "trainer/train/run.h"
 
@@ -127,7 +128,7 @@ class RunCrash : public testing::Test {
 TEST_F(RunCrash, AtAnyCallKeepsItsPromises) {
   SimulatedDisk disk({});
   for (const DiskCall& call : calls_) disk.make(call);
-  ASSERT_TRUE(disk.now() == tree_below(scratch_ / "disk")) << "something is written past kernels/base/files.h";
+  ASSERT_TRUE(disk.now() == tree_below(scratch_ / "disk")) << "something is written past kernels/system/files.h";
   std::string broken;
   CrashStates all = states(broken, long_tests() ? 1 : 30);
   EXPECT_TRUE(all.all_hold(SimulatedDisk({}), calls_)) << broken;

@@ -9,9 +9,10 @@
 #include <thread>
 
 #include "checkpoints/directory.h"
+#include "kernels/system/file_calls.h"
 #include "tests/data/scratch.h"
 #include "tests/message_of.h"
-#include "trainer/job/log.h"
+#include "trainer/log/log.h"
 #include "trainer/session/file_session.h"
 #include "trainer/train/run.h"
 

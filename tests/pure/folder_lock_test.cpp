@@ -5,7 +5,8 @@
 
 #include <optional>
 
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
+#include "kernels/system/folder_lock.h"
 #include "tests/data/scratch.h"
 #include "tests/message_of.h"
 

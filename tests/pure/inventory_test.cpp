@@ -1,5 +1,5 @@
 // What `megalith info` says of machines that it has not seen: each thing that would stop a run, with its remedy.
-#include "trainer/job/inventory.h"
+#include "trainer/planner/inventory.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/json.h"
+#include "kernels/system/json.h"
 #include "tests/altered_json.h"
 #include "tests/data/scratch.h"
 #include "tests/long_tests.h"

@@ -1,5 +1,5 @@
 // How a run ended stands in its log once, whichever rank says it.
-#include "trainer/job/log.h"
+#include "trainer/log/log.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 #include <fstream>
 
 #include "tests/data/scratch.h"
-#include "trainer/session/console.h"
+#include "trainer/machine/console.h"
 
 namespace megalith {
 namespace {

@@ -1,9 +1,9 @@
 // What is left of the memory under control groups of both kinds, from files as a kernel shows them.
-#include "trainer/session/memory_room.h"
+#include "trainer/machine/memory_room.h"
 
 #include "tests/data/scratch.h"
 #include "trainer/job/memory_check.h"
-#include "trainer/session/machine.h"
+#include "trainer/machine/machine.h"
 
 namespace megalith {
 namespace {

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/message_of.h"
-#include "trainer/job/log.h"
+#include "trainer/log/log.h"
 
 namespace megalith {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "configs/output_file.h"
 #include "tests/data/scratch.h"
-#include "trainer/job/log.h"
+#include "trainer/log/log.h"
 #include "trainer/train/metrics.h"
 #include "trainer/train/run_folder.h"
 

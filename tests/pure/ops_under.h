@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/base/check.h"
 #include "kernels/base/trace.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 

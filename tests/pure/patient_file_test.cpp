@@ -1,14 +1,15 @@
 // A disk that is full for a while under a file of lines: nothing ends, every line is written later, in its place, or
 // counted; and the same under a run's metrics and its log.
-#include "trainer/job/patient_file.h"
+#include "trainer/log/patient_file.h"
 
 #include <cerrno>
 #include <filesystem>
 #include <optional>
 
 #include "checkpoints/directory.h"
+#include "kernels/system/file_calls.h"
 #include "tests/data/scratch.h"
-#include "trainer/job/log.h"
+#include "trainer/log/log.h"
 #include "trainer/session/file_session.h"
 #include "trainer/train/run.h"
 

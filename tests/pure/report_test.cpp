@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "kernels/base/json.h"
+#include "kernels/system/json.h"
 #include "tests/data/scratch.h"
 #include "trainer/report/page.h"
 #include "trainer/report/words.h"

@@ -1,9 +1,10 @@
 // The files of a run, in the order in which they reach the disk: a checkpoint stands for steps that metrics.jsonl has.
 #include <fstream>
 
+#include "kernels/system/file_calls.h"
 #include "tests/data/scratch.h"
 #include "tests/recorded_files.h"
-#include "trainer/job/log.h"
+#include "trainer/log/log.h"
 #include "trainer/session/file_session.h"
 #include "trainer/train/run.h"
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/json.h"
+#include "kernels/system/json.h"
 #include "tests/message_of.h"
 
 namespace megalith {

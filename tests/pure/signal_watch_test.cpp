@@ -1,5 +1,5 @@
 // Real signals to this process, and what becomes of them.
-#include "trainer/job/signal_watch.h"
+#include "trainer/session/signal_watch.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

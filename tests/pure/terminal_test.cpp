@@ -1,5 +1,5 @@
 // What of a line has room on a terminal.
-#include "trainer/session/terminal.h"
+#include "trainer/machine/terminal.h"
 
 #include <gtest/gtest.h>
 

@@ -10,10 +10,11 @@
 #include <filesystem>
 #include <thread>
 
+#include "kernels/system/file_calls.h"
 #include "tests/data/scratch.h"
+#include "trainer/machine/machine.h"
 #include "trainer/session/call_pages.h"
 #include "trainer/session/file_session.h"
-#include "trainer/session/machine.h"
 
 namespace megalith {
 namespace {

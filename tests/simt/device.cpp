@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 #include "tests/simt/simt.h"
 
 namespace {

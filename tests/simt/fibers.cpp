@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 #include "tests/simt/machine.h"
 
 namespace megalith::simt {

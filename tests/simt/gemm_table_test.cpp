@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 #include "tests/message_of.h"
 
 namespace megalith {

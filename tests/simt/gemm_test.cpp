@@ -7,9 +7,9 @@
 #include <cstring>
 #include <random>
 
-#include "kernels/base/check.h"
 #include "kernels/gemm_cuda.h"
 #include "kernels/linear.h"
+#include "kernels/system/check.h"
 #include "tests/message_of.h"
 #include "tests/simt/simt.h"
 #include "tests/simulated_cublaslt/control.h"

@@ -1,10 +1,10 @@
 // What -fsanitize=thread and -fsanitize=bounds make the compiler call, answered by the machine instead of the runtimes
-// of those sanitizers, and what device_primitives.h has it call instead of the C library's copies. This file is compiled
-// without them.
+// of those sanitizers, and what device_primitives.h has it call instead of the C library's copies. This file is
+// compiled without them.
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 #include "tests/simt/machine.h"
 
 namespace {

@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "kernels/base/arena.h"
-#include "kernels/base/check.h"
 #include "kernels/device_queue.h"
 #include "kernels/elementwise.h"
+#include "kernels/system/check.h"
 #include "tests/simt/simt.h"
 
 namespace megalith {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 #include "tests/message_of.h"
 #include "tests/simt/faults.h"
 #include "tests/simt/simt.h"

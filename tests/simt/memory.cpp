@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 #include "tests/simt/block_order.h"
 #include "tests/simt/machine.h"
 #include "tests/simt/symbols.h"

@@ -1,8 +1,8 @@
 // Cases of tests/kernels on the machine of simt.h; GEMMs are a library's, here gemm.cpp.
 #include "tests/device/device.h"
 
-#include "kernels/base/check.h"
 #include "kernels/device_queue.h"
+#include "kernels/system/check.h"
 #include "tests/simt/simt.h"
 
 namespace megalith::test {

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <map>
 
-#include "kernels/base/check.h"
-#include "kernels/base/files.h"
+#include "kernels/system/check.h"
+#include "kernels/system/files.h"
 
 namespace megalith::simt {
 

@@ -12,8 +12,8 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/base/check.h"
 #include "kernels/base/tensor.h"
+#include "kernels/system/check.h"
 #include "tests/simt/simt.h"
 #include "tests/simulated_cublaslt/algorithm.h"
 #include "tests/simulated_cublaslt/control.h"

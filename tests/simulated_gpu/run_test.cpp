@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data/prepare.h"
-#include "kernels/base/json.h"
+#include "kernels/system/json.h"
 #include "tests/data/scratch.h"
 #include "tests/long_tests.h"
 #include "tests/mpi/session.h"

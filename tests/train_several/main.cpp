@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/session/mpi_session.h"
 #include "trainer/train/run.h"

@@ -5,13 +5,13 @@
 #include <tuple>
 
 #include "checkpoints/directory.h"
-#include "kernels/base/counted.h"
-#include "kernels/base/json.h"
+#include "kernels/system/counted.h"
+#include "kernels/system/json.h"
 #include "trainer/checkpointing/state_reader.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/job/agreement.h"
-#include "trainer/job/log.h"
-#include "trainer/job/version.h"
+#include "trainer/log/log.h"
+#include "trainer/machine/version.h"
 #include "trainer/step/process_memory.h"
 
 namespace megalith {

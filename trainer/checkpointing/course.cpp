@@ -1,8 +1,8 @@
 #include "trainer/checkpointing/course.h"
 
 #include "checkpoints/checksum.h"
-#include "kernels/base/check.h"
-#include "kernels/base/json.h"
+#include "kernels/system/check.h"
+#include "kernels/system/json.h"
 #include "trainer/job/content.h"
 
 namespace megalith {

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "checkpoints/checksum.h"
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
 #include "trainer/job/agreement.h"
 
 namespace megalith {

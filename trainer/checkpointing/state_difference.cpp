@@ -5,8 +5,8 @@
 #include <set>
 
 #include "configs/config.h"
-#include "kernels/base/counted.h"
-#include "kernels/base/json.h"
+#include "kernels/system/counted.h"
+#include "kernels/system/json.h"
 
 namespace megalith {
 namespace {

@@ -1,7 +1,7 @@
 #include "trainer/checkpointing/state_reader.h"
 
-#include "kernels/base/check.h"
-#include "kernels/base/json.h"
+#include "kernels/system/check.h"
+#include "kernels/system/json.h"
 
 namespace megalith {
 

@@ -7,8 +7,8 @@
 #include "checkpoints/reader.h"
 #include "data/path_pattern.h"
 #include "data/tokenizer.h"
-#include "kernels/base/check.h"
-#include "kernels/base/json.h"
+#include "kernels/system/check.h"
+#include "kernels/system/json.h"
 #include "trainer/checkpointing/course.h"
 #include "trainer/model/model.h"
 

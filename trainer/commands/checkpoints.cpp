@@ -7,13 +7,13 @@
 #include "checkpoints/reader.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_json.h"
-#include "kernels/base/counted.h"
+#include "kernels/system/counted.h"
 #include "trainer/checkpointing/course.h"
 #include "trainer/checkpointing/reshard.h"
 #include "trainer/checkpointing/state_difference.h"
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/commands/command.h"
-#include "trainer/session/terminal.h"
+#include "trainer/machine/terminal.h"
 
 namespace megalith {
 

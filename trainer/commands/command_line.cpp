@@ -9,8 +9,8 @@
 #include "trainer/commands/command_line.h"
 #include "trainer/commands/help.h"
 #include "trainer/job/agreement.h"
-#include "trainer/job/version.h"
-#include "trainer/session/machine.h"
+#include "trainer/machine/machine.h"
+#include "trainer/machine/version.h"
 
 namespace megalith {
 

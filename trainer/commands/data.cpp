@@ -7,7 +7,7 @@
 #include "configs/choices.h"
 #include "data/prepare.h"
 #include "data/quoted.h"
-#include "kernels/base/counted.h"
+#include "kernels/system/counted.h"
 #include "trainer/commands/command.h"
 #include "trainer/commands/special_tokens.h"
 #include "trainer/train/progress_bar.h"

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "kernels/base/counted.h"
-#include "kernels/base/files.h"
+#include "kernels/system/counted.h"
+#include "kernels/system/files.h"
 #include "trainer/commands/command.h"
 #include "trainer/session/call_pages.h"
 #include "trainer/session/hang.h"

@@ -7,10 +7,10 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
 #include "trainer/commands/command.h"
 #include "trainer/commands/help.h"
-#include "trainer/session/machine.h"
+#include "trainer/machine/machine.h"
 #include "trainer/session/start_ranks.h"
 
 namespace megalith {

@@ -4,15 +4,15 @@
 #include <nlohmann/json.hpp>
 
 #include "configs/output_file.h"
-#include "kernels/base/counted.h"
-#include "kernels/base/files.h"
-#include "kernels/base/json.h"
+#include "kernels/system/counted.h"
+#include "kernels/system/files.h"
+#include "kernels/system/json.h"
 #include "trainer/commands/command.h"
 #include "trainer/commands/special_tokens.h"
 #include "trainer/commands/texts.h"
 #include "trainer/inference/inference.h"
 #include "trainer/job/agreement.h"
-#include "trainer/session/machine.h"
+#include "trainer/machine/machine.h"
 #include "trainer/train/metrics.h"
 #include "trainer/train/progress_bar.h"
 

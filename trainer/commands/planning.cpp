@@ -1,12 +1,12 @@
 // megalith plan, search, measure, info.
 #include "configs/hardware.h"
 #include "configs/output_file.h"
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
 #include "trainer/checkpointing/checkpointer.h"
 #include "trainer/commands/command.h"
 #include "trainer/job/agreement.h"
-#include "trainer/job/inventory.h"
 #include "trainer/planner/commands.h"
+#include "trainer/planner/inventory.h"
 #include "trainer/planner/this_machine.h"
 
 namespace megalith {

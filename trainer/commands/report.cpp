@@ -1,13 +1,13 @@
 // megalith report.
 #include <filesystem>
 
-#include "kernels/base/counted.h"
-#include "kernels/base/files.h"
+#include "kernels/system/counted.h"
+#include "kernels/system/files.h"
 #include "trainer/commands/command.h"
 #include "trainer/inference/inference.h"
 #include "trainer/job/agreement.h"
+#include "trainer/machine/machine.h"
 #include "trainer/report/page.h"
-#include "trainer/session/machine.h"
 
 namespace megalith {
 

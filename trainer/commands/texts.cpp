@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "kernels/base/files.h"
-#include "kernels/base/json.h"
+#include "kernels/system/files.h"
+#include "kernels/system/json.h"
 
 namespace megalith {
 

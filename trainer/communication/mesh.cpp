@@ -1,6 +1,6 @@
 #include "trainer/communication/mesh.h"
 
-#include "kernels/base/counted.h"
+#include "kernels/system/counted.h"
 
 namespace megalith {
 

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 #include "trainer/communication/nccl_library.h"
 
 namespace megalith {

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <cstdio>
 
-#include "kernels/base/check.h"
-#include "trainer/session/terminal.h"
+#include "kernels/system/check.h"
+#include "trainer/machine/terminal.h"
 
 namespace megalith {
 

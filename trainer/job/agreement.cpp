@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/base/json.h"
+#include "kernels/system/json.h"
 
 namespace megalith {
 

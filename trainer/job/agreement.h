@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 #include "trainer/session/session.h"
 
 namespace megalith {

@@ -5,7 +5,7 @@
 #include "checkpoints/checksum.h"
 #include "data/sources.h"
 #include "data/token_stream.h"
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
 
 namespace megalith {
 

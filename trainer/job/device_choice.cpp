@@ -5,8 +5,8 @@
 #include <set>
 #include <sstream>
 
-#include "kernels/base/counted.h"
 #include "kernels/base/device.h"
+#include "kernels/system/counted.h"
 #include "trainer/job/agreement.h"
 
 namespace megalith {

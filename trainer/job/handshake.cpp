@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data/sources.h"
-#include "kernels/base/json.h"
+#include "kernels/system/json.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/content.h"
 #include "trainer/session/open_session.h"

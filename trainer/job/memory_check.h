@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "kernels/base/stream.h"
+#include "trainer/machine/memory_room.h"
 #include "trainer/parallel/runtime.h"
-#include "trainer/session/memory_room.h"
 
 namespace megalith {
 

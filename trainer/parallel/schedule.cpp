@@ -4,7 +4,7 @@
 #include <limits>
 #include <optional>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 #include "trainer/model/model.h"
 
 namespace megalith {

@@ -5,9 +5,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/counted.h"
-#include "kernels/base/files.h"
-#include "kernels/base/json.h"
+#include "kernels/system/counted.h"
+#include "kernels/system/files.h"
+#include "kernels/system/json.h"
 #include "trainer/planner/in_parallel.h"
 
 namespace megalith {

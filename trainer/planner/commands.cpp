@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
 #include "trainer/planner/calibrate.h"
 #include "trainer/planner/compare.h"
 #include "trainer/planner/dry_run.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/base/counted.h"
+#include "kernels/system/counted.h"
 #include "trainer/planner/readable.h"
 #include "trainer/planner/traffic.h"
 

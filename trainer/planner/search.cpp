@@ -4,7 +4,7 @@
 #include <set>
 #include <tuple>
 
-#include "kernels/base/counted.h"
+#include "kernels/system/counted.h"
 #include "trainer/model/model.h"
 #include "trainer/parallel/layout.h"
 #include "trainer/parallel/plan.h"

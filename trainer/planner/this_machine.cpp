@@ -12,12 +12,12 @@
 #include <numeric>
 
 #include "kernels/base/arena.h"
-#include "kernels/base/files.h"
 #include "kernels/elementwise.h"
 #include "kernels/linear.h"
 #include "kernels/loops_cpu.h"
+#include "kernels/system/files.h"
 #include "trainer/communication/mpi.h"
-#include "trainer/session/machine.h"
+#include "trainer/machine/machine.h"
 
 namespace megalith {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/base/arena.h"
-#include "kernels/base/counted.h"
+#include "kernels/system/counted.h"
 #include "trainer/planner/readable.h"
 
 namespace megalith {

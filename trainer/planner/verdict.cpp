@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <bit>
 
-#include "kernels/base/counted.h"
+#include "kernels/system/counted.h"
 #include "trainer/parallel/runtime.h"
 
 namespace megalith {
 
 namespace {
-
-constexpr double gibibyte = 1024.0 * 1024 * 1024;
 
 // Of GiB; what is left of `all`, or what is missing.
 std::string line(const std::string& where, double needed, double reserved, double all) {
@@ -96,8 +94,8 @@ Verdict verdict(const Config& config, const Hardware& hardware, const MeshShape&
     device = std::max(device, device_bytes(config, hardware, sizes));
     host[static_cast<size_t>(mesh.node(rank))] += sizes.total(Place::host);
   }
-  const double on_device = static_cast<double>(device) / gibibyte;
-  const double on_host = static_cast<double>(*std::ranges::max_element(host)) / gibibyte;
+  const double on_device = gib(device);
+  const double on_host = gib(*std::ranges::max_element(host));
   Verdict v;
   v.fits = on_device + hardware.device.reserved <= hardware.device.memory && on_host <= hardware.host.memory;
   v.text = "verdict:\n" + line(fmt::format("device ({})", hardware.device.name), on_device, hardware.device.reserved,

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "configs/config.h"
-#include "kernels/base/counted.h"
+#include "kernels/system/counted.h"
 #include "trainer/report/figures.h"
 #include "trainer/report/words.h"
 

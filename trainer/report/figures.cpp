@@ -7,7 +7,7 @@
 #include <map>
 #include <numeric>
 
-#include "kernels/base/counted.h"
+#include "kernels/system/counted.h"
 #include "trainer/report/words.h"
 
 namespace megalith {

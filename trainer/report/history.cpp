@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "configs/config.h"
-#include "kernels/base/files.h"
-#include "kernels/base/json.h"
+#include "kernels/system/files.h"
+#include "kernels/system/json.h"
 
 namespace megalith {
 

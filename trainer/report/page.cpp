@@ -9,9 +9,9 @@
 #include <numeric>
 #include <set>
 
-#include "kernels/base/check.h"
-#include "kernels/base/counted.h"
-#include "kernels/base/json.h"
+#include "kernels/system/check.h"
+#include "kernels/system/counted.h"
+#include "kernels/system/json.h"
 #include "trainer/report/facts.h"
 #include "trainer/report/figures.h"
 #include "trainer/report/overview.h"

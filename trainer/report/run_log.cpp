@@ -4,7 +4,7 @@
 #include <cctype>
 #include <sstream>
 
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
 #include "trainer/session/last_word.h"
 
 namespace megalith {

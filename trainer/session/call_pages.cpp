@@ -13,7 +13,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "trainer/session/machine.h"
+#include "trainer/machine/machine.h"
 
 namespace megalith {
 

@@ -11,7 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
+#include "kernels/system/mapped_file.h"
 #include "trainer/session/known_rank.h"
 
 namespace megalith {

@@ -15,9 +15,9 @@
 #include <thread>
 #include <utility>
 
-#include "kernels/base/files.h"
-#include "kernels/base/json.h"
-#include "trainer/session/machine.h"
+#include "kernels/system/files.h"
+#include "kernels/system/json.h"
+#include "trainer/machine/machine.h"
 
 namespace megalith {
 

@@ -4,7 +4,7 @@
 #include <cctype>
 #include <string_view>
 
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
 
 namespace megalith {
 

@@ -8,7 +8,7 @@
 #include <limits>
 #include <string_view>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 #include "trainer/session/launch_line.h"
 
 namespace megalith {

@@ -3,7 +3,7 @@
 #include <set>
 #include <sstream>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 #include "trainer/session/launch.h"
 
 namespace megalith {

@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "trainer/machine/machine.h"
 #include "trainer/session/launch_line.h"
-#include "trainer/session/machine.h"
 #include "trainer/session/mpi_check.h"
 
 namespace megalith {

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 #include "trainer/session/alone.h"
 #include "trainer/session/file_session.h"
 #include "trainer/session/mpi_session.h"

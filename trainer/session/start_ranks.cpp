@@ -15,7 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 #include "trainer/session/launcher_words.h"
 
 namespace megalith {

@@ -12,11 +12,11 @@
 #include <thread>
 #include <utility>
 
+#include "trainer/machine/machine.h"
+#include "trainer/machine/terminal.h"
 #include "trainer/session/call_pages.h"
 #include "trainer/session/hang.h"
 #include "trainer/session/last_word.h"
-#include "trainer/session/machine.h"
-#include "trainer/session/terminal.h"
 
 namespace megalith {
 
@@ -372,7 +372,8 @@ std::string WatchedSession::remember_in(const std::string& folder, const std::st
       std::getline(std::ifstream(folder + "/" + job_file), earlier);
       trouble = clear(folder);
       make_folders(folder, "choose another run.output");
-      write_file(folder + "/" + job_file, to_text({watchdog_->job(), size_}), {.replace = true, .durable = false});
+      write_file(folder + "/" + job_file, to_text(KnownJob{watchdog_->job(), size_}),
+                 {.replace = true, .durable = false});
     } catch (const Error& e) {
       trouble = fmt::format("{}; of a hang nothing will be kept there for `megalith doctor`", e.what());
       made.clear();

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/files.h"
-#include "kernels/base/json.h"
+#include "kernels/system/files.h"
+#include "kernels/system/json.h"
 
 namespace megalith {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
 
 namespace megalith {
 

@@ -4,11 +4,13 @@
 #include <map>
 #include <set>
 
+#include "kernels/system/units.h"
+
 namespace megalith {
 
 namespace {
 
-constexpr int64_t MiB = int64_t{1} << 20, huge_page = 2 * MiB;
+constexpr int64_t huge_page = 2 * MiB;
 
 // As in mpi.cpp: a reduce_scatter takes as much as its input, a sum of two ranks or of little what all send, any other
 // sum what it sums.

@@ -9,7 +9,7 @@
 #include "data/sources.h"
 #include "data/token_stream.h"
 #include "data/tokenizer_spec.h"
-#include "kernels/base/counted.h"
+#include "kernels/system/counted.h"
 
 namespace megalith {
 

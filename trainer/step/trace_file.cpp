@@ -5,7 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/json.h"
+#include "kernels/system/json.h"
 
 namespace megalith {
 

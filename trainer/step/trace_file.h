@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
 #include "trainer/step/account.h"
 
 namespace megalith {

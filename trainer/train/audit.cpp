@@ -6,9 +6,9 @@
 
 #include "checkpoints/directory.h"
 #include "checkpoints/manifest.h"
-#include "kernels/base/counted.h"
-#include "kernels/base/files.h"
-#include "kernels/base/json.h"
+#include "kernels/system/counted.h"
+#include "kernels/system/files.h"
+#include "kernels/system/json.h"
 
 namespace megalith {
 

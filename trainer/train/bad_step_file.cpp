@@ -4,10 +4,10 @@
 #include <filesystem>
 #include <limits>
 
-#include "kernels/base/json.h"
+#include "kernels/system/json.h"
 #include "trainer/job/agreement.h"
-#include "trainer/job/log.h"
-#include "trainer/job/version.h"
+#include "trainer/log/log.h"
+#include "trainer/machine/version.h"
 #include "trainer/train/run_folder.h"
 #include "trainer/train/skipped_step.h"
 

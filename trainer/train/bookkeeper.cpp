@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/base/device.h"
-#include "kernels/base/json.h"
+#include "kernels/system/json.h"
 #include "trainer/job/agreement.h"
-#include "trainer/job/log.h"
-#include "trainer/session/machine.h"
+#include "trainer/log/log.h"
+#include "trainer/machine/machine.h"
 
 namespace megalith {
 

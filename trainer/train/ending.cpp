@@ -14,12 +14,12 @@
 
 #include "checkpoints/directory.h"
 #include "checkpoints/manifest.h"
-#include "kernels/base/counted.h"
-#include "kernels/base/files.h"
+#include "kernels/system/counted.h"
+#include "kernels/system/files.h"
 #include "trainer/job/agreement.h"
-#include "trainer/job/log.h"
+#include "trainer/log/log.h"
+#include "trainer/machine/terminal.h"
 #include "trainer/session/launch.h"
-#include "trainer/session/terminal.h"
 
 namespace megalith {
 

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "configs/config.h"
-#include "trainer/job/signal_watch.h"
 #include "trainer/session/session.h"
+#include "trainer/session/signal_watch.h"
 
 namespace megalith {
 

@@ -8,7 +8,7 @@
 #include "trainer/job/agreement.h"
 #include "trainer/job/content.h"
 #include "trainer/job/memory_check.h"
-#include "trainer/session/machine.h"
+#include "trainer/machine/machine.h"
 #include "trainer/step/checked_tokens.h"
 #include "trainer/step/held_out_overlap.h"
 

@@ -4,13 +4,13 @@
 #include <filesystem>
 
 #include "checkpoints/directory.h"
-#include "kernels/base/counted.h"
 #include "kernels/base/device.h"
 #include "kernels/gemm_cuda.h"
+#include "kernels/system/counted.h"
 #include "trainer/checkpointing/disk_need.h"
 #include "trainer/job/agreement.h"
-#include "trainer/job/log.h"
-#include "trainer/job/version.h"
+#include "trainer/log/log.h"
+#include "trainer/machine/version.h"
 #include "trainer/model/model.h"
 
 namespace megalith {

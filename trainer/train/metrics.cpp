@@ -12,10 +12,10 @@
 #include <sstream>
 #include <utility>
 
-#include "kernels/base/counted.h"
-#include "kernels/base/json.h"
-#include "trainer/job/log.h"
-#include "trainer/session/terminal.h"
+#include "kernels/system/counted.h"
+#include "kernels/system/json.h"
+#include "trainer/log/log.h"
+#include "trainer/machine/terminal.h"
 
 namespace megalith {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "trainer/session/console.h"
+#include "trainer/machine/console.h"
 
 namespace megalith {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/session/terminal.h"
+#include "trainer/machine/terminal.h"
 
 namespace megalith {
 

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <exception>
 
-#include "kernels/base/counted.h"
+#include "kernels/system/counted.h"
 #include "trainer/job/agreement.h"
-#include "trainer/job/log.h"
+#include "trainer/log/log.h"
 #include "trainer/train/skipped_step.h"
 
 namespace megalith {

@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "trainer/checkpointing/weight_source.h"
-#include "trainer/job/log.h"
+#include "trainer/log/log.h"
 #include "trainer/session/call_pages.h"
 #include "trainer/session/last_word.h"
 

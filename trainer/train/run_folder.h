@@ -6,7 +6,8 @@
 
 #include "configs/config.h"
 #include "data/tokenizer.h"
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
+#include "kernels/system/folder_lock.h"
 
 namespace megalith {
 

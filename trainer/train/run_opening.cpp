@@ -5,9 +5,9 @@
 #include "trainer/job/agreement.h"
 #include "trainer/job/content.h"
 #include "trainer/job/handshake.h"
-#include "trainer/job/log.h"
-#include "trainer/job/version.h"
-#include "trainer/session/machine.h"
+#include "trainer/log/log.h"
+#include "trainer/machine/machine.h"
+#include "trainer/machine/version.h"
 #include "trainer/train/introduction.h"
 #include "trainer/train/run.h"
 

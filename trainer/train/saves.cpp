@@ -4,7 +4,7 @@
 
 #include "checkpoints/directory.h"
 #include "trainer/job/agreement.h"
-#include "trainer/job/log.h"
+#include "trainer/log/log.h"
 #include "trainer/train/skipped_step.h"
 
 namespace megalith {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "kernels/base/counted.h"
+#include "kernels/system/counted.h"
 
 namespace megalith {
 

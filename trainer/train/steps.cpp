@@ -1,9 +1,9 @@
 #include "trainer/train/steps.h"
 
 #include "checkpoints/directory.h"
-#include "kernels/base/counted.h"
+#include "kernels/system/counted.h"
 #include "trainer/job/agreement.h"
-#include "trainer/job/log.h"
+#include "trainer/log/log.h"
 #include "trainer/step/learning_rate.h"
 #include "trainer/train/bad_step_file.h"
 #include "trainer/train/skipped_step.h"

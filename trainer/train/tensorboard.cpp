@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "trainer/job/log.h"
+#include "trainer/log/log.h"
 #include "trainer/train/event_bytes.h"
 
 namespace megalith {

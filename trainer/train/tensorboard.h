@@ -5,7 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "trainer/job/patient_file.h"
+#include "trainer/log/patient_file.h"
 
 namespace megalith {
 

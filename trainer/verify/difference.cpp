@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 #include "trainer/model/model.h"
 
 namespace megalith {

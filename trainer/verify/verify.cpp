@@ -9,13 +9,13 @@
 #include <map>
 #include <optional>
 
-#include "kernels/base/counted.h"
+#include "kernels/system/counted.h"
 #include "trainer/checkpointing/checkpointer.h"
 #include "trainer/communication/mpi.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/handshake.h"
 #include "trainer/job/memory_check.h"
-#include "trainer/session/machine.h"
+#include "trainer/machine/machine.h"
 #include "trainer/step/learning_rate.h"
 #include "trainer/step/text_data.h"
 #include "trainer/verify/difference.h"

@@ -1,4 +1,4 @@
-#include "trainer/job/inventory.h"
+#include "trainer/planner/inventory.h"
 
 #include <fmt/format.h>
 #include <omp.h>
@@ -11,11 +11,12 @@
 #include <fstream>
 
 #include "checkpoints/reader.h"
-#include "kernels/base/check.h"
 #include "kernels/gemm_cpu.h"
+#include "kernels/system/check.h"
+#include "kernels/system/units.h"
 #include "trainer/communication/nccl.h"
-#include "trainer/session/machine.h"
-#include "trainer/session/memory_room.h"
+#include "trainer/machine/machine.h"
+#include "trainer/machine/memory_room.h"
 #include "trainer/session/mpi_session.h"
 
 namespace megalith {
@@ -23,7 +24,6 @@ namespace megalith {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr int64_t KiB = 1 << 10, MiB = 1 << 20, GiB = 1 << 30;
 
 std::string first_line(const fs::path& path) {
   std::string line;
@@ -90,7 +90,7 @@ std::string size_of_memory(int64_t bytes) {
   if (bytes == Inventory::unlimited) return "unlimited";
   if (bytes < MiB) return fmt::format("{} KiB", bytes / KiB);
   if (bytes < GiB) return fmt::format("{} MiB", bytes / MiB);
-  return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / GiB);
+  return fmt::format("{:.1f} GiB", gib(bytes));
 }
 
 const char* word(device::Link link) {

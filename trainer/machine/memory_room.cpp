@@ -1,4 +1,4 @@
-#include "trainer/session/memory_room.h"
+#include "trainer/machine/memory_room.h"
 
 #include <algorithm>
 #include <charconv>
@@ -7,7 +7,7 @@
 #include <sstream>
 #include <vector>
 
-#include "trainer/session/machine.h"
+#include "trainer/machine/machine.h"
 
 namespace megalith {
 

@@ -1,4 +1,4 @@
-#include "trainer/job/log.h"
+#include "trainer/log/log.h"
 
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
@@ -9,10 +9,10 @@
 #include <mutex>
 #include <utility>
 
-#include "kernels/base/check.h"
-#include "kernels/base/files.h"
-#include "trainer/job/patient_file.h"
-#include "trainer/session/console.h"
+#include "kernels/system/check.h"
+#include "kernels/system/files.h"
+#include "trainer/log/patient_file.h"
+#include "trainer/machine/console.h"
 #include "trainer/session/last_word.h"
 
 namespace megalith {

@@ -1,4 +1,4 @@
-# Writes FILE, which defines version() of trainer/job/version.h, for the sources in SOURCE. A file that would stay as it is
+# Writes FILE, which defines version() of trainer/machine/version.h, for the sources in SOURCE. A file that would stay as it is
 # is not touched.
 cmake_policy(VERSION 3.25)
 find_program(GIT git)
@@ -23,8 +23,8 @@ if(GIT)
     endif()
   endif()
 endif()
-set(text "// Made by trainer/job/commit.cmake.
-#include \"trainer/job/version.h\"
+set(text "// Made by trainer/machine/commit.cmake.
+#include \"trainer/machine/version.h\"
 
 namespace megalith {
 

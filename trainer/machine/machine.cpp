@@ -1,4 +1,4 @@
-#include "trainer/session/machine.h"
+#include "trainer/machine/machine.h"
 
 #include <omp.h>
 #include <sys/resource.h>
@@ -12,7 +12,7 @@
 #include <fstream>
 #include <string_view>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 

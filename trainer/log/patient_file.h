@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
 
 namespace megalith {
 

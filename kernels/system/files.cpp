@@ -1,74 +1,26 @@
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <mutex>
 #include <utility>
+
+#include "kernels/system/file_calls.h"
 
 namespace megalith {
 
 namespace {
 
 namespace fs = std::filesystem;
+using file_calls::error_of, file_calls::parent_of, file_calls::why;
 
 constexpr int64_t largest_call = int64_t{1} << 30;  // read and write take at most 2 GiB at once
-
-const FileHook::Decide* installed = nullptr;
-
-FileFate fate_of(const FileEvent& event) {
-  static std::mutex one_at_a_time;
-  if (!installed) return {};
-  const std::lock_guard lock(one_at_a_time);
-  return (*installed)(event);
-}
-
-// Makes a call, again when a signal has interrupted it: 0, or the errno.
-template <class Call>
-int error_of(const FileEvent& event, Call call) {
-  if (const int error = fate_of(event).error; error != 0) return error;
-  int result;
-  do result = call();
-  while (result < 0 && errno == EINTR);
-  return result < 0 ? errno : 0;
-}
-
-std::string parent_of(const std::string& path) {
-  fs::path p(path);
-  if (!p.has_filename()) p = p.parent_path();  // "a/b/"
-  const std::string parent = p.parent_path().string();
-  return parent.empty() ? "." : parent;
-}
-
-// What the system says, and what to do about it.
-std::string why(int error, const std::string& path) {
-  std::string remedy;
-  struct rlimit limit {};
-  struct statvfs disk {};
-  if (error == EFBIG && ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-    remedy =
-        fmt::format("; the largest file allowed to this process has {} bytes; raise it (ulimit -f)", limit.rlim_cur);
-  else if (error == ENOSPC || error == EFBIG || error == EDQUOT)
-    remedy = fmt::format(
-        "; {} bytes are available there; free some space, keep fewer checkpoints or choose another folder",
-        ::statvfs(parent_of(path).c_str(), &disk) == 0 ? std::to_string(disk.f_bavail * disk.f_frsize) : "unknown");
-  else if (error == EMFILE)
-    remedy = "; allow this process more open files (ulimit -n)";
-  else if (error == ENOENT || error == ENOTDIR || error == EACCES || error == EPERM || error == EROFS)
-    remedy = "; check the path and the rights to it";
-  else if (error == ELOOP)
-    remedy = "; it is a link, through which nothing is written: remove it or choose another place";
-  return std::strerror(error) + remedy;
-}
 
 // Returns the type of what has this name: a link is one itself, and nothing is not_found.
 fs::file_type type_at(const std::string& path) {
@@ -210,7 +162,7 @@ void File::resize(int64_t bytes) {
 void File::write(int64_t offset, const void* data, int64_t bytes) {
   for (int64_t done = 0; done < bytes;) {
     const char* rest = static_cast<const char*>(data) + done;
-    const FileFate fate = fate_of({FileCall::write, path_, bytes - done, {}, offset + done, rest});
+    const FileFate fate = file_calls::fate_of({FileCall::write, path_, bytes - done, {}, offset + done, rest});
     const int64_t allowed = fate.error != 0 && fate.bytes > bytes ? 0 : fate.bytes;
     const auto count = static_cast<size_t>(std::min({bytes - done, largest_call, allowed}));
     const ssize_t n = count == 0 ? 0 : ::pwrite(fd_, rest, count, offset + done);
@@ -248,33 +200,6 @@ bool File::is_at_its_path() const {
   }, there{};
   return ::fstat(fd_, &mine) == 0 && ::stat(path_.c_str(), &there) == 0 && mine.st_dev == there.st_dev &&
          mine.st_ino == there.st_ino;
-}
-
-DirectMemory::DirectMemory(int64_t bytes) : bytes_(bytes) {
-  void* const p =
-      ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  CHECK(p != MAP_FAILED, "no memory for {} bytes on their way to a file: {}", bytes, std::strerror(errno));
-  data_ = static_cast<char*>(p);
-  ::madvise(p, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // refused where there are none
-}
-DirectMemory::~DirectMemory() { ::munmap(data_, static_cast<size_t>(bytes_)); }
-
-SharedMemory::SharedMemory(const std::string& path, int64_t bytes) : path_(path), size_(static_cast<size_t>(bytes)) {
-  File file(path, File::Use::create_own);
-  try {
-    file.reserve(bytes);  // memory that is not there is an error here, and not the death of who touches it
-    file.resize(bytes);
-    data_ = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd_, 0);
-    CHECK(data_ != MAP_FAILED, "cannot map {} ({} bytes): {}", path, bytes, why(errno, path));
-  } catch (const Error&) {
-    discard(path);
-    throw;
-  }
-}
-
-SharedMemory::~SharedMemory() {
-  ::munmap(data_, size_);
-  discard(path_);
 }
 
 NewFile::NewFile(std::string path, const Publishing& how)
@@ -366,7 +291,7 @@ void sync_folder(const std::string& folder) {
 }
 
 void remove_all(const std::string& path) {
-  std::error_code error(fate_of({.call = FileCall::remove, .path = path, .with_contents = true}).error,
+  std::error_code error(file_calls::fate_of({.call = FileCall::remove, .path = path, .with_contents = true}).error,
                         std::generic_category());
   if (!error) fs::remove_all(path, error);
   CHECK(!error, "cannot remove {}: {}", path, error.message());
@@ -374,53 +299,7 @@ void remove_all(const std::string& path) {
 
 void discard(const std::string& path) noexcept {
   std::error_code ignored;
-  if (fate_of({FileCall::remove, path}).error == 0) fs::remove(path, ignored);
+  if (file_calls::fate_of({FileCall::remove, path}).error == 0) fs::remove(path, ignored);
 }
-
-namespace {
-constexpr std::string_view lock_begin = "process ";  // of what a job writes, "process 12 on host\n"
-constexpr int64_t longest_lock = 512;
-}  // namespace
-
-bool FolderLock::is_lock() const {
-  std::string text(static_cast<size_t>(std::min(file_.size(), longest_lock)), '\0');
-  file_.read(0, text.data(), static_cast<int64_t>(text.size()));
-  const size_t digits = text.find_first_not_of("0123456789", lock_begin.size());
-  if (text.find_first_not_of('\0') == std::string::npos) return true;  // an end of power may leave zeros
-  return file_.size() < longest_lock && text.starts_with(lock_begin) && digits > lock_begin.size() &&
-         text.compare(std::min(digits, text.size()), 4, " on ") == 0;
-}
-
-FolderLock::FolderLock(const std::string& folder, const std::string& remedy)
-    : file_(folder + "/lock", File::Use::append) {
-  const int error = error_of({FileCall::lock, file_.path()}, [&] { return ::flock(file_.fd_, LOCK_EX | LOCK_NB); });
-  if (error == EWOULDBLOCK) {
-    std::string holder(512, '\n');
-    if (::pread(file_.fd_, holder.data(), holder.size() - 1, 0) <= 0) holder[0] = '\n';  // it has left meanwhile
-    holder.resize(holder.find('\n'));
-    FAIL("{} is in use by {}: two jobs would overwrite each other's files; wait for that one to end, stop it, or {}",
-         folder, holder.empty() ? "another process" : holder, remedy);
-  }
-  if (error != 0) absent_ = std::strerror(error);
-  CHECK(is_lock(), "{} is no lock of a job and is not overwritten; move it away or {}", file_.path(), remedy);
-  char host[256] = "";
-  ::gethostname(host, sizeof host - 1);
-  const std::string text = fmt::format("{}{} on {}\n", lock_begin, ::getpid(), host);
-  file_.write(0, text.data(), static_cast<int64_t>(text.size()));
-  CHECK(::ftruncate(file_.fd_, static_cast<off_t>(text.size())) == 0, "cannot shorten {}: {}", file_.path(),
-        std::strerror(errno));
-}
-
-FolderLock::~FolderLock() {
-  // The folder is free again: a name left in the file would mislead the next reader.
-  if (::ftruncate(file_.fd_, 0) != 0) errno = 0;
-}
-
-FileHook::FileHook(Decide decide) : decide_(std::move(decide)) {
-  CHECK(!installed, "a hook for files is installed already; one at a time");
-  installed = &decide_;
-}
-
-FileHook::~FileHook() { installed = nullptr; }
 
 }  // namespace megalith

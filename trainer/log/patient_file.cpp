@@ -1,10 +1,10 @@
-#include "trainer/job/patient_file.h"
+#include "trainer/log/patient_file.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <utility>
 
-#include "kernels/base/counted.h"
+#include "kernels/system/counted.h"
 
 namespace megalith {
 

@@ -1,4 +1,4 @@
-#include "trainer/session/console.h"
+#include "trainer/machine/console.h"
 
 #include <fmt/format.h>
 #include <stdio_ext.h>

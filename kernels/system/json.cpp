@@ -1,11 +1,11 @@
-#include "kernels/base/json.h"
+#include "kernels/system/json.h"
 
 #include <fmt/format.h>
 
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 

@@ -5,9 +5,27 @@
 #include <array>
 #include <future>
 
-#include "kernels/base/files.h"
+#include "kernels/system/files.h"
 
 namespace megalith {
+
+// Memory that is written to files past the system's cache: in huge pages where the system has them, of which a disk
+// takes up to twice as many bytes a second. To be used for one file after another, since the system takes longer to
+// hand it over than it takes to fill it.
+class DirectMemory {
+ public:
+  explicit DirectMemory(int64_t bytes);
+  ~DirectMemory();
+  DirectMemory(const DirectMemory&) = delete;
+  DirectMemory& operator=(const DirectMemory&) = delete;
+
+  char* data() const { return data_; }  // a multiple of File::direct_block
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  int64_t bytes_;
+  char* data_;
+};
 
 // Parts are written by threads of their own, several at once: where all processors compute, one that writes waits long
 // for its turn, and the disk would wait with it. So an error may come with a later call.

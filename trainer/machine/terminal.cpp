@@ -1,4 +1,4 @@
-#include "trainer/session/terminal.h"
+#include "trainer/machine/terminal.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 #include <sstream>
 #include <string>
 
-#include "trainer/session/console.h"
+#include "trainer/machine/console.h"
 
 namespace megalith {
 

@@ -1,3 +1,5 @@
+#include "kernels/system/mapped_file.h"
+
 #include <sys/mman.h>
 
 #include <cerrno>
@@ -6,7 +8,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "kernels/base/files.h"
+#include "kernels/system/file_calls.h"
 
 namespace megalith {
 
@@ -74,6 +76,24 @@ void MappedFile::read(int64_t offset, void* out, int64_t bytes) const {
   CHECK_INTACT(offset >= 0 && bytes >= 0 && offset <= static_cast<int64_t>(size_) - bytes,
                "{} bytes at {} of {}, which has {}: it is truncated", bytes, offset, path_, size_);
   reading([&] { std::memcpy(out, data_ + offset, static_cast<size_t>(bytes)); });
+}
+
+SharedMemory::SharedMemory(const std::string& path, int64_t bytes) : path_(path), size_(static_cast<size_t>(bytes)) {
+  File file(path, File::Use::create_own);
+  try {
+    file.reserve(bytes);  // memory that is not there is an error here, and not the death of who touches it
+    file.resize(bytes);
+    data_ = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd_, 0);
+    CHECK(data_ != MAP_FAILED, "cannot map {} ({} bytes): {}", path, bytes, file_calls::why(errno, path));
+  } catch (const Error&) {
+    discard(path);
+    throw;
+  }
+}
+
+SharedMemory::~SharedMemory() {
+  ::munmap(data_, size_);
+  discard(path_);
 }
 
 }  // namespace megalith

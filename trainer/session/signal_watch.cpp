@@ -1,4 +1,4 @@
-#include "trainer/job/signal_watch.h"
+#include "trainer/session/signal_watch.h"
 
 #include <fmt/format.h>
 #include <semaphore.h>
@@ -18,11 +18,11 @@ namespace megalith {
 namespace {
 
 constexpr std::array<int, 5> watched_signals{SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
-constexpr double repeats = 1;  // seconds in which signals after the first are taken for the same
+constexpr double repeats_within = 1;  // seconds in which signals after the first are taken for the same
 constexpr double launcher_every = 0.2, time_every = 0.02;  // seconds between looks
 
 // The launcher, if there is one. It is asked for before main(), so that its death before a watch begins is noticed too.
-const pid_t parent = ::getppid();
+const pid_t first_parent = ::getppid();
 
 // What the handler, which may use nothing but these, leaves for the thread.
 struct Received {
@@ -47,7 +47,7 @@ void note(int signal, pid_t sender) {
   if (received.at.compare_exchange_strong(first, now)) {
     received.sender = sender;
     received.signal = signal;
-  } else if (signal != SIGHUP && signal != launcher_gone && static_cast<double>(now - first) > repeats * 1e9) {
+  } else if (signal != SIGHUP && signal != launcher_gone && static_cast<double>(now - first) > repeats_within * 1e9) {
     received.again = signal;
   }
 }
@@ -130,7 +130,8 @@ std::optional<SignalWatch::Asked> SignalWatch::asked() const {
   const int signal = received.signal;
   if (signal == 0) return {};
   Bound bound{rules_.seconds, rules_.bound};
-  if (signal == SIGTERM && has_launcher_ && received.sender == parent && launch_of_this_process().launcher == "mpirun")
+  if (signal == SIGTERM && has_launcher_ && received.sender == first_parent &&
+      launch_of_this_process().launcher == "mpirun")
     if (Bound theirs = bound_of_mpirun(); theirs.seconds < bound.seconds) bound = std::move(theirs);
   const double end = static_cast<double>(received.at) / 1e9 + bound.seconds;
   return Asked{signal, end - seconds_now(), bound.words};
@@ -142,7 +143,7 @@ void SignalWatch::agree(int signal, double seconds_left) {
 }
 
 std::optional<std::pair<int, std::string>> SignalWatch::verdict() {
-  if (has_launcher_ && ::getppid() != parent) note(launcher_gone, 0);
+  if (has_launcher_ && ::getppid() != first_parent) note(launcher_gone, 0);
   const std::optional<Asked> asked = this->asked();
   if (!asked) {
     if (agreed_ == 0 || seconds_now() <= agreed_end_) return {};

@@ -1,20 +1,19 @@
-// The one door to the operating system's files. What the project opens, maps, writes, flushes, renames, locks or
-// removes goes through here, so that a test sees every call in its order and can have any of them fail (FileHook, at
-// the end). Looking (is it there, how large is it, what does a folder hold) is left to std::filesystem.
+// The one door to the operating system's files, with what stands on it beside it: mapped_file.h, folder_lock.h and
+// large_write.h. Everything that the project opens, maps, writes, flushes, renames, locks or removes goes through here,
+// so that a test sees every call in its order and can have any of them fail (file_calls.h). Looking (is it there, how
+// large is it, what does a folder hold) is left to std::filesystem.
 //
 // Errors name the path, the numbers, what the system says and a remedy. Every folder may include this file.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
 
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 
@@ -96,69 +95,6 @@ class File {
   int fd_ = -1;
 };
 
-// A file mapped read-only into memory for the life of the object. Where it shrinks meanwhile, or its disk fails, the
-// system kills whoever reads the bytes, unless by read() or in reading(): those throw Damage, or Error.
-class MappedFile {
- public:
-  explicit MappedFile(const std::string& path, File::Use use = File::Use::read);  // refuses one that is empty
-  ~MappedFile();
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-
-  const std::string& path() const { return path_; }
-  std::span<const std::byte> bytes() const { return {data_, size_}; }
-  std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
-
-  void read(int64_t offset, void* out, int64_t bytes) const;  // exactly so many
-  // Calls work(), which reads bytes() and is left by a jump where it cannot: at a read of them it owns nothing.
-  template <class Work>
-  void reading(const Work& work) const {
-    guarded([](const void* w) { (*static_cast<const Work*>(w))(); }, &work);
-  }
-
- private:
-  void guarded(void (*work)(const void*), const void* argument) const;
-
-  std::string path_;
-  const std::byte* data_ = nullptr;
-  size_t size_ = 0;
-};
-
-// Memory that is written to files past the system's cache: in huge pages where the system has them, of which a disk
-// takes up to twice as many bytes a second. To be used for one file after another, since the system takes longer to
-// hand it over than it takes to fill it.
-class DirectMemory {
- public:
-  explicit DirectMemory(int64_t bytes);
-  ~DirectMemory();
-  DirectMemory(const DirectMemory&) = delete;
-  DirectMemory& operator=(const DirectMemory&) = delete;
-
-  char* data() const { return data_; }  // a multiple of File::direct_block
-  int64_t bytes() const { return bytes_; }
-
- private:
-  int64_t bytes_;
-  char* data_;
-};
-
-// A new file of zeros, mapped for the life of the object into memory that other processes of this user may read
-// meanwhile. The file is removed with the object.
-class SharedMemory {
- public:
-  SharedMemory(const std::string& path, int64_t bytes);
-  ~SharedMemory();
-  SharedMemory(const SharedMemory&) = delete;
-  SharedMemory& operator=(const SharedMemory&) = delete;
-
-  void* data() const { return data_; }
-
- private:
-  std::string path_;
-  void* data_ = nullptr;
-  size_t size_;
-};
-
 struct Publishing {
   bool replace = false;            // replaces an existing plain file; else, and of another kind, it is an Error
   bool durable = true;             // file and name are on the disk when publish() returns; false only with `replace`
@@ -195,62 +131,6 @@ void move_file(const std::string& from, const std::string& to);
 void sync_folder(const std::string& folder);
 void remove_all(const std::string& path);        // whether or not it exists
 void discard(const std::string& path) noexcept;  // a file or an empty folder, if that can be done
-
-// One process at a time in a folder: a lock of the kernel on the file FOLDER/lock, which ends with the process, however
-// that ends. It holds between machines where their file system has locks, as NFS does. The file stays; while it is
-// locked, it says by whom. A file of that name that says anything else is another's and stays as it is.
-class FolderLock {
- public:
-  // Errors: another process has it, with the folder, its host and process id; the file is no lock; it cannot be
-  // written. `remedy` ends the first two.
-  FolderLock(const std::string& folder, const std::string& remedy);
-  ~FolderLock();
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-
-  // Why this file system cannot lock, and so nothing keeps others out; else empty.
-  const std::string& absent() const { return absent_; }
-  // Whether the folder has this lock still: who removes it lets another in.
-  bool holds() const { return file_.is_at_its_path(); }
-
- private:
-  bool is_lock() const;  // it is empty, or says what a lock does
-
-  File file_;
-  std::string absent_;
-};
-
-// For tests. While one lives, `decide` is asked before each call of this process to the system, by one thread at a
-// time, and may not throw or call anything here. It is the only state here that belongs to no object: one at a time,
-// installed and removed while no other thread has files.
-enum class FileCall { open, create, reserve, write, resize, sync, rename, sync_folder, make_folder, remove, lock };
-
-struct FileEvent {
-  FileCall call;
-  std::string path;
-  int64_t bytes = 0;           // to write or reserve; of a resize, the new size
-  std::string to = {};         // of a rename
-  int64_t offset = 0;          // of a write
-  const void* data = nullptr;  // what it writes, during the call
-  bool with_contents = false;  // a removal takes a folder with all that is in it
-};
-
-struct FileFate {
-  int error = 0;                                        // the errno that the call fails with; 0: it is made
-  int64_t bytes = std::numeric_limits<int64_t>::max();  // a write first writes this many, and is short or fails then
-};
-
-class FileHook {
- public:
-  using Decide = std::function<FileFate(const FileEvent&)>;
-  explicit FileHook(Decide decide);
-  ~FileHook();
-  FileHook(const FileHook&) = delete;
-  FileHook& operator=(const FileHook&) = delete;
-
- private:
-  Decide decide_;
-};
 
 }  // namespace megalith
 

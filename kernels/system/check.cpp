@@ -1,4 +1,4 @@
-#include "kernels/base/check.h"
+#include "kernels/system/check.h"
 
 namespace megalith {
 

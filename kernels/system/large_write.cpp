@@ -1,10 +1,23 @@
-#include "kernels/base/large_write.h"
+#include "kernels/system/large_write.h"
+
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
 namespace megalith {
+
+DirectMemory::DirectMemory(int64_t bytes) : bytes_(bytes) {
+  void* const p =
+      ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(p != MAP_FAILED, "no memory for {} bytes on their way to a file: {}", bytes, std::strerror(errno));
+  data_ = static_cast<char*>(p);
+  ::madvise(p, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // refused where there are none
+}
+
+DirectMemory::~DirectMemory() { ::munmap(data_, static_cast<size_t>(bytes_)); }
 
 LargeWrite::LargeWrite(File& file, const DirectMemory& memory)
     : file_(file),
