@@ -28,16 +28,14 @@ class CrashStates {
   CrashStates(Promise promise, Holds holds) : promise_(std::move(promise)), holds_(std::move(holds)) {}
 
   // Goes through the calls, except those left out, from the first of these on, and stops at the first state that breaks
-  // a promise: false then. `before`: the disk, all of which is kept. Nightly, all subsets of up to `most_subsets`
-  // changes and all combinations of what is in up to three files are tried; else those that order or chance makes
-  // likely.
+  // a promise: false then. All of `disk` is kept. Which states are looked at is said in long_tests.h.
   bool all_hold(SimulatedDisk disk, const std::vector<DiskCall>& calls, const std::set<size_t>& left_out = {}) {
     const size_t from = left_out.empty() ? 0 : *left_out.begin() + 1;  // before it nothing differs
     if (from == 0 && !look(disk, 0)) return false;
     for (size_t i = 0; i < calls.size(); i++) {
       if (left_out.contains(i)) continue;
       disk.make(calls[i]);
-      if (i < from || (!long_tests() && is_followed_by_its_like(calls, i))) continue;
+      if (i < from || (!taken("CrashStates.RepeatedWrites") && is_followed_by_its_like(calls, i))) continue;
       if (!look(disk, i + 1)) return false;
     }
     return true;
@@ -45,8 +43,6 @@ class CrashStates {
   const CrashCounts& counts() const { return counts_; }
 
  private:
-  static constexpr size_t most_subsets = 10;
-
   // A write before another of the same file: what the later one may leave has most of what this one may.
   static bool is_followed_by_its_like(const std::vector<DiskCall>& calls, size_t i) {
     const auto is_write_of = [&](size_t k) { return k < calls.size() && calls[k].event.call == FileCall::write; };
@@ -78,7 +74,7 @@ class CrashStates {
   // Which of n changes the disk has.
   static std::vector<std::vector<bool>> choices(size_t n) {
     std::set<std::vector<bool>> all;
-    if (n <= (long_tests() ? most_subsets : 3)) {
+    if (n <= as_size(taken("CrashStates.Subsets"))) {
       for (size_t bits = 0; bits < size_t{1} << n; bits++) {
         std::vector<bool> made(n);
         for (size_t i = 0; i < n; i++) made[i] = bits >> i & 1;
@@ -115,7 +111,7 @@ class CrashStates {
     const auto halve = [](SimulatedDisk::Write& write) { write.bytes.resize(write.bytes.size() / 2); };
     add([&](size_t, SimulatedDisk::Write& write) { zeros(write); });
     const size_t last = writes.size() - 1;
-    for (size_t torn = long_tests() && writes.size() <= 40 ? 0 : last; torn <= last; torn++) {
+    for (size_t torn = writes.size() <= as_size(taken("CrashStates.TornWrites")) ? 0 : last; torn <= last; torn++) {
       add([&](size_t i, SimulatedDisk::Write& write) {  // this one is the last that arrives, in part
         if (i == torn) halve(write);
         if (i > torn) write = {0, {}};
@@ -136,7 +132,7 @@ class CrashStates {
     all.insert({none, whole});
     size_t product = 1;
     for (const auto& v : variants) product = std::min<size_t>(product * v.size(), 1 << 20);
-    if (long_tests() && variants.size() <= 3 && product <= 4096) {
+    if (variants.size() <= 3 && product <= as_size(taken("CrashStates.Combinations"))) {
       for (size_t n = 0; n < product; n++) {
         std::vector<size_t> pick;
         size_t left = n;
@@ -150,13 +146,15 @@ class CrashStates {
     }
     for (size_t i = 0; i < variants.size(); i++)
       for (size_t k = 0; k < variants[i].size(); k++)
-        for (std::vector<size_t> pick : {whole, none}) {
+        for (int64_t others = 0; others < taken("CrashStates.Others"); others++) {
+          std::vector<size_t> pick = others == 0 ? whole : none;
           pick[i] = k;
           all.insert(pick);
-          if (!long_tests()) break;
         }
     return {all.begin(), all.end()};
   }
+
+  static size_t as_size(int64_t n) { return static_cast<size_t>(n); }
 
   static size_t key_of(const DiskTree& tree, int64_t promise) {
     std::string text = std::to_string(promise);
@@ -192,14 +190,14 @@ inline std::string needless(const std::vector<DiskCall>& calls, size_t place) {
   return what;
 }
 
-// That each of the flushes, by day one in `stride`, breaks a promise where it is left out, or is no needless one.
+// That each of the flushes, or one in `stride`, breaks a promise where it is left out, or is no needless one.
 // Returns the places of those that another repeats. `states` makes what looks at the states anew.
 inline std::vector<size_t> expect_flushes_to_count(const SimulatedDisk& disk, const std::vector<DiskCall>& calls,
-                                                   size_t stride, const std::function<CrashStates()>& states) {
+                                                   int64_t stride, const std::function<CrashStates()>& states) {
   std::vector<size_t> repeated;
   size_t tried = 0;
   const std::vector<size_t> flushes = flushes_in(disk, calls);
-  for (size_t k = 0; k < flushes.size(); k += long_tests() ? 1 : stride, tried++) {
+  for (size_t k = 0; k < flushes.size(); k += static_cast<size_t>(stride), tried++) {
     if (!states().all_hold(disk, calls, {flushes[k]})) continue;
     repeated.push_back(flushes[k]);
     EXPECT_EQ(needless(calls, flushes[k]), "");

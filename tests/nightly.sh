@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# All tests, with all of the loops that test.sh takes a part of (tests/long_tests.h), the sanitizers with all that they look
-# for, on stacks as well, the simulated GPU as every chip, a bundle in a bare root, and, where clang is, half an hour of libFuzzer
-# on each reader of files. For a machine at night.
+# All tests, with all that tests/long_tests.h lists as left out by test.sh, the sanitizers with all that they look for, on
+# stacks as well, the simulated GPU as every chip, a bundle in a bare root, and, where clang is, half an hour of libFuzzer on
+# each reader of files. For a machine at night.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export MEGALITH_LONG_TESTS=1

@@ -111,8 +111,9 @@ TEST(Crash, no_flush_can_be_left_out) {
   const QuickFolder folder;
   const Life life = live(folder / "run");
   std::string broken;
-  const std::vector<size_t> repeated = expect_flushes_to_count(
-      SimulatedDisk(life.before), life.calls, 7, [&] { return states_of(life, folder / "crash", broken); });
+  const std::vector<size_t> repeated =
+      expect_flushes_to_count(SimulatedDisk(life.before), life.calls, taken("Crash.no_flush_can_be_left_out"),
+                              [&] { return states_of(life, folder / "crash", broken); });
   for (const size_t place : repeated) {
     const FileEvent& before = life.calls[place - 1].event;
     EXPECT_FALSE(before.call == FileCall::rename && before.path.ends_with(".partial") && before.to.starts_with("step-"))

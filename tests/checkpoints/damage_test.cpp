@@ -33,7 +33,7 @@ bool right_or_error(const std::string& checkpoint) {
 TEST_P(Damaged, flipped_bytes) {
   std::mt19937 random(1);
   int64_t wrong = 0, unnoticed = 0;
-  const size_t stride = long_tests() ? 1 : 1 + good_.size() / 500;
+  const size_t stride = 1 + good_.size() / static_cast<size_t>(taken("Damaged.flipped_bytes"));
   for (size_t i = random() % stride; i < good_.size(); i += stride) {
     const auto flipped = static_cast<char>(good_[i] ^ static_cast<char>(1u << random() % 8));
     poke(path(), i, {flipped});
@@ -66,7 +66,7 @@ TEST_P(Damaged, truncated_after_opening) {
 
 TEST_P(Damaged, zeros_and_noise) {
   std::mt19937 random(2);
-  for (int round = 0; round < (long_tests() ? 100 : 40); round++) {
+  for (int round = 0; round < taken("Damaged.zeros_and_noise"); round++) {
     std::string bytes = good_;
     const size_t begin = random() % bytes.size(), length = std::min<size_t>(random() % 600, bytes.size() - begin);
     for (size_t i = begin; i < begin + length; i++) bytes[i] = round % 2 ? static_cast<char>(random()) : '\0';

@@ -82,7 +82,7 @@ TEST_F(Hostile, structure_of_which_any_byte_was_changed) {
   const std::string good = read_file(path_);
   std::mt19937 random(1);
   int64_t changed = 0;
-  const size_t stride = long_tests() ? 1 : 11;
+  const auto stride = static_cast<size_t>(taken("Hostile.structure_of_which_any_byte_was_changed"));
   for (const auto& [begin, end] : structure_of(manifest_.files[0])) {
     for (size_t i = begin + random() % stride; i < end; i += stride) {
       poke(path_, i, {static_cast<char>(good[i] ^ static_cast<char>(1u << random() % 8))});
@@ -100,8 +100,8 @@ TEST_F(Hostile, structure_of_which_any_byte_was_changed) {
 TEST_F(Hostile, structure_that_is_noise) {
   const std::string good = read_file(path_);
   std::mt19937 random(2);
-  const int rounds = long_tests() ? 10000 : 200;
-  for (int round = 0; round < rounds; round++) {
+  const int64_t rounds = taken("Hostile.structure_that_is_noise");
+  for (int64_t round = 0; round < rounds; round++) {
     for (const auto& [begin, end] : structure_of(manifest_.files[0])) {
       const size_t from = begin + random() % (end - begin);
       std::string noise(std::min<size_t>(end - from, 1 + random() % 64), '\xff');

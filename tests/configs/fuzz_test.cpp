@@ -95,8 +95,8 @@ TEST(Fuzz, DamagedFiles) {
   ASSERT_TRUE(reads(bare, {}));
   Mutator mutator(11);
   int read = 0;
-  const int cases = long_tests() ? 4000 : 1500;
-  for (int i = 0; i < cases; ++i) {
+  const int64_t cases = taken("Fuzz.DamagedFiles");
+  for (int64_t i = 0; i < cases; ++i) {
     SCOPED_TRACE(i);
     read += reads(mutator.mutate(i % 2 ? good : bare), {});
     if (HasFailure()) return;
@@ -115,8 +115,8 @@ TEST(Fuzz, DamagedOverrides) {
                               "data.tokenizer=train:4096"};
   Mutator mutator(12);
   int read = 0;
-  const int cases = long_tests() ? 4000 : 1500;
-  for (int i = 0; i < cases; ++i) {
+  const int64_t cases = taken("Fuzz.DamagedOverrides");
+  for (int64_t i = 0; i < cases; ++i) {
     SCOPED_TRACE(i);
     read += reads("", {mutator.mutate(good[mutator.below(std::size(good))])});
     if (HasFailure()) return;

@@ -92,7 +92,8 @@ TEST_F(PrepareCrash, AfterAKillAsWell) {
   fs::create_directory(scratch_ / "disk");
   const std::vector<DiskCall> first = recorded_run();
   int64_t distinct = 0;
-  for (size_t killed = 1; killed < first.size(); killed += long_tests() ? 1 : 50) {
+  for (size_t killed = 1; killed < first.size();
+       killed += static_cast<size_t>(taken("PrepareCrash.AfterAKillAsWell"))) {
     SimulatedDisk disk({});
     for (size_t i = 0; i < killed; i++) disk.make(first[i]);
     const DiskTree left = disk.now();
@@ -111,7 +112,8 @@ TEST_F(PrepareCrash, NoFlushCanBeLeftOut) {
   fs::create_directory(scratch_ / "disk");
   const std::vector<DiskCall> calls = recorded_run();
   std::string broken;
-  expect_flushes_to_count(SimulatedDisk({}), calls, 3, [&] { return states(calls.size(), broken); });
+  expect_flushes_to_count(SimulatedDisk({}), calls, taken("PrepareCrash.NoFlushCanBeLeftOut"),
+                          [&] { return states(calls.size(), broken); });
 }
 
 }  // namespace

@@ -58,10 +58,10 @@ TEST_P(Restart, GoesOnAfterAFailureAnywhere) {
   EXPECT_EQ(prepare(options("whole")).held_out, GetParam() ? HoldOut::Rule::documents : HoldOut::Rule::ends);
   const auto whole = files_below(scratch_.path("whole"));
   ASSERT_TRUE(whole.contains("train-00001.bin"));
-  const int step = long_tests() ? 1 : 23;
+  const int64_t step = taken("Restart.GoesOnAfterAFailureAnywhere");
   int num_continued = 0;
   std::string refused = "?";
-  for (int n = 0; !refused.empty(); n += step) {
+  for (int64_t n = 0; !refused.empty(); n += step) {
     SCOPED_TRACE(n);
     refused.clear();
     {

@@ -51,7 +51,8 @@ PrepareOptions options_of(std::vector<std::string> texts, const std::string& tok
 TEST(Prepare, ManySmallWindowsEqualOneWholeText) {
   SKIP_WITHOUT_GPT2();
   const auto tokenizer = load_tokenizer(gpt2_folder());
-  for (unsigned seed = 0; seed < 24; seed += long_tests() ? 1 : 5) {
+  const auto stride = static_cast<unsigned>(taken("Prepare.ManySmallWindowsEqualOneWholeText"));
+  for (unsigned seed = 0; seed < 24; seed += stride) {
     Scratch scratch;
     const std::string text = valid_text(2000, seed);
     PrepareOptions options = options_of({scratch.write("text", text)}, gpt2_folder(), scratch.path("out"), 0);

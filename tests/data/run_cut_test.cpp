@@ -55,7 +55,7 @@ std::string random_run(std::mt19937& random, size_t bytes) {
 // Whatever follows, with the plain merger as the law.
 TEST(RunCut, changesNoIdWhateverFollows) {
   int found = 0, wanted = 0;
-  for (unsigned seed = 0; seed < (long_tests() ? 3000u : 150u); seed++) {
+  for (unsigned seed = 0; seed < taken("RunCut.changesNoIdWhateverFollows"); seed++) {
     const BpeVocabulary vocabulary = random_vocabulary(seed, 5 + seed % 60);
     const MergeTable table(vocabulary);
     const RunCut run_cut(vocabulary, table);
@@ -84,7 +84,7 @@ TEST(RunCut, changesNoIdWhateverFollows) {
 // As tokenizers cut texts: the run may end, with a blank, an apostrophe or another class.
 TEST(RunCut, theTokenizersCutChangesNoId) {
   int in_runs = 0;
-  for (unsigned seed = 0; seed < (long_tests() ? 2000u : 60u); seed++) {
+  for (unsigned seed = 0; seed < taken("RunCut.theTokenizersCutChangesNoId"); seed++) {
     const auto tokenizer = make_bpe_tokenizer(random_vocabulary(seed, 5 + seed % 60));
     std::mt19937 random(seed);
     const std::vector<std::string> begins = {"", " ", "  ", "'", "\n", "\n\n", " \n", "\xc2\x85\xc2\x85"};
@@ -184,7 +184,7 @@ TEST(RunCut, sixtyMillionLettersTakeLittleMemory) {
   GTEST_SKIP() << "the sanitizers' memory is not the program's";
 #endif
   const Scratch scratch;
-  const size_t bytes = long_tests() ? 60'000'000 : 3'000'000;
+  const auto bytes = static_cast<size_t>(taken("RunCut.sixtyMillionLettersTakeLittleMemory"));
   const std::string text = scratch.write("text.txt", std::string(bytes, 'a'));
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);

@@ -107,8 +107,8 @@ TEST_F(DeviceWidths, SharedMemoryBeyondWhatIsGivenUnasked) {
   for (int64_t D : {281, 384}) agrees_with_its_twin(attention_forward_case({1, 33, 1, D}, 0, DType::f32));
 }
 
-// Of the following, what has nothing that others do not have as well.
-bool by_night(const cuda::Chip& chip, DType type, double dropout) {
+// Whether other chips and types of the following tests have all that these have.
+bool has_nothing_new(const cuda::Chip& chip, DType type, double dropout) {
   const bool small = chip.shared_memory == small_ampere.shared_memory;
   return small ? type == DType::f16 || dropout == 0 : type == DType::f16 && dropout == 0;
 }
@@ -127,7 +127,7 @@ TEST_F(DeviceWidths, Attention) {
       for (const cuda::Chip& chip : {ampere, small_ampere, own_chip})
         for (DType t : {DType::bf16, DType::f16}) {
           if (t == DType::f16 && dims.T > 129) continue;  // every head size, but not every length
-          if (by_night(chip, t, p) && !long_tests()) continue;
+          if (has_nothing_new(chip, t, p) && !taken("DeviceWidths.Attention")) continue;
           for (const Case& c : {attention_forward_case(dims, p, t), attention_backward_case(dims, p, t)}) {
             const Bits bits = agrees_with_its_twin(c, 0, chip);
             if (chip.generation == own_chip.generation && t == DType::bf16 && dims.T <= 129) gives_again(bits, c);
@@ -153,7 +153,7 @@ TEST_F(DeviceWidths, AttentionOfDocuments) {
       for (const cuda::Chip& chip : {ampere, small_ampere, own_chip})
         for (DType t : {DType::bf16, DType::f16}) {
           if ((t == DType::f16 || p > 0) && one.dims.T > 200) continue;  // every head size, but not every length
-          if (by_night(chip, t, p) && !long_tests()) continue;
+          if (has_nothing_new(chip, t, p) && !taken("DeviceWidths.AttentionOfDocuments")) continue;
           agrees_with_its_twin(attention_forward_case(one.dims, p, t, one.documents), 0, chip);
           agrees_with_its_twin(attention_backward_case(one.dims, p, t, one.documents), 0, chip);
         }
@@ -170,7 +170,7 @@ TEST_F(DeviceBits, AttentionWithRoomsForFewHeads) {
   };
   for (double p : {0.0, 0.2})
     for (const Documents& documents : {Documents{}, Documents{7, 150, 20}}) {
-      if ((p > 0) == documents.empty() && !long_tests()) continue;
+      if ((p > 0) == documents.empty() && !taken("DeviceBits.AttentionWithRoomsForFewHeads")) continue;
       const AttentionDims dims{2, 270, 2, 64};
       const Case c = attention_backward_case(dims, p, bf16, documents);
       const Bits all = bits_of(on_device(c, 0));

@@ -76,11 +76,10 @@ TEST(Golden, tiny_in_every_layout) {
            "no_shard microbatch=1 recompute"}}});
 }
 
-// By day on one rank: layouts_test has the beginning on several.
 TEST(Golden, small_to_the_end_of_its_course) {
   SKIP_WITHOUT_REFERENCE();
   Layouts layouts{{1, {"full_shard microbatch=4"}}};
-  if (long_tests()) layouts[3] = {"no_shard microbatch=4 recompute"};
+  if (taken("Golden.small_to_the_end_of_its_course")) layouts[3] = {"no_shard microbatch=4 recompute"};
   check(reference("small"), layouts);
 }
 
@@ -112,7 +111,7 @@ TEST(Golden, sixteen_bits_agree_on_several_ranks) {
   struct Tolerance {
     double loss, norm, weights;
   };
-  const int many = long_tests() ? 8 : 4;
+  const auto many = static_cast<int>(taken("Golden.sixteen_bits_agree_on_several_ranks"));
   std::vector<Training> alone, together;
   for (const std::string type : {"fp16", "bf16"}) {
     const Args args{"precision.compute=" + type, "train.steps=50", "optimizer.decay_steps=50"};

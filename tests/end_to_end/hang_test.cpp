@@ -101,7 +101,7 @@ TEST(Hang, random_faults_are_named) {
   const char* seed = std::getenv("MEGALITH_HANG_SEED");
   std::mt19937 random(seed ? static_cast<unsigned>(std::atoi(seed)) : 1u);
   const char* wish = std::getenv("MEGALITH_HANGS");
-  const int wanted = wish ? std::atoi(wish) : long_tests() ? 100 : 4;
+  const int64_t wanted = wish ? std::atoi(wish) : taken("Hang.random_faults_are_named");
   const std::array<std::string, 5> faults{"stop", "skip", "kill", "bytes", "other"};
   std::map<std::string, std::array<int, 3>> table;  // planted, named rightly, in time
   double slowest = 0;
@@ -129,7 +129,7 @@ TEST(Hang, random_faults_are_named) {
                                                       fs::last_write_time(scratch / "planted"))
                             .count();
     const bool in_time = took <= p.timeout + 5;
-    if (long_tests()) {  // on a machine that does nothing else
+    if (taken("Hang.in_time")) {
       EXPECT_TRUE(in_time) << text_of(p) << ": " << took << " s";
     }
     auto& [planted, named, timely] = table[fmt::format("{} ranks, {}", p.layout.ranks, p.fault)];

@@ -205,8 +205,8 @@ Course prepare_model(const Scratch& scratch, const std::string& model) {
 }
 
 Args shorten(Course& course) {
-  constexpr size_t steps = 4;
-  if (long_tests() || course.steps.size() <= steps) return {};
+  const auto steps = static_cast<size_t>(taken("Course.steps"));
+  if (course.steps.size() <= steps) return {};
   course.steps.resize(steps);
   course.weights.clear();
   return {fmt::format("train.steps={}", steps)};

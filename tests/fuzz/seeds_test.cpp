@@ -70,7 +70,7 @@ TEST_P(Seeds, edited_are_read_or_refused) {
   for (const std::string& path : seeds_of(GetParam()))
     if (std::string bytes = read_file(path); bytes.size() < 100000) seeds.push_back(std::move(bytes));
   ASSERT_FALSE(seeds.empty());
-  for (int i = 0; i < (long_tests() ? 20000 : 300); i++)
+  for (int64_t i = 0; i < taken("Seeds.edited_are_read_or_refused"); i++)
     GetParam().read(edited(seeds[random() % seeds.size()], random));
 }
 

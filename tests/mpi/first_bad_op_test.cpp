@@ -129,8 +129,9 @@ std::optional<BadOp> look_at_step(SmallRun& run, int64_t s) {
 TEST(FirstBadOp, IsTheOneThatReadsWhatWasPlanted) {
   for (const Config& layout : looked_at_layouts()) {
     SmallRun run = on_all_ranks(layout);
-    // Many ranks share few cores, and take a part.
-    for (size_t p = 0; p<plants().size(); p += session().size()> 4 && !long_tests() ? 3 : 1) {
+    const auto stride =
+        session().size() > 4 ? static_cast<size_t>(taken("FirstBadOp.IsTheOneThatReadsWhatWasPlanted")) : 1;
+    for (size_t p = 0; p < plants().size(); p += stride) {
       const Plant& plant = plants()[p];
       SCOPED_TRACE(described(layout) + ": " + plant.name);
       run.trainer.stage().observe({});

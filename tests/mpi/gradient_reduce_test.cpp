@@ -79,10 +79,10 @@ TEST(GradientReduce, IsOffByOneRoundingOnTheWayAndTwoMoreForCopies) {
     }
 }
 
-// By day in every second layout.
 TEST(GradientReduce, FollowsTheCourseOfFp32) {
   const std::vector<Config> layouts = layouts_of_reductions();
-  for (size_t l = 0; l < layouts.size(); l += long_tests() ? 1 : 2) {
+  const auto stride = static_cast<size_t>(taken("GradientReduce.FollowsTheCourseOfFp32"));
+  for (size_t l = 0; l < layouts.size(); l += stride) {
     const Config& layout = layouts[l];
     SCOPED_TRACE(described(layout));
     SmallRun exact = on_all_ranks(layout), run = on_all_ranks(in_bf16(layout));

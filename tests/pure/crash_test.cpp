@@ -130,7 +130,7 @@ TEST_F(RunCrash, AtAnyCallKeepsItsPromises) {
   for (const DiskCall& call : calls_) disk.make(call);
   ASSERT_TRUE(disk.now() == tree_below(scratch_ / "disk")) << "something is written past kernels/system/files.h";
   std::string broken;
-  CrashStates all = states(broken, long_tests() ? 1 : 30);
+  CrashStates all = states(broken, taken("RunCrash.AtAnyCallKeepsItsPromises"));
   EXPECT_TRUE(all.all_hold(SimulatedDisk({}), calls_)) << broken;
   EXPECT_GT(all.counts().distinct, 200);
   fmt::print("  {} moments, {} states, {} of them distinct\n", all.counts().moments, all.counts().states,
@@ -139,7 +139,8 @@ TEST_F(RunCrash, AtAnyCallKeepsItsPromises) {
 
 TEST_F(RunCrash, NoFlushCanBeLeftOut) {
   std::string broken;
-  expect_flushes_to_count(SimulatedDisk({}), calls_, 13, [&] { return states(broken, 1 << 20); });
+  expect_flushes_to_count(SimulatedDisk({}), calls_, taken("RunCrash.NoFlushCanBeLeftOut"),
+                          [&] { return states(broken, 1 << 20); });
 }
 
 }  // namespace

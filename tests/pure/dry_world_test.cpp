@@ -190,7 +190,7 @@ DryRun planned_in_five_seconds(const Config& config) {
 
 TEST(DryRun, PlansThirtyBillionParametersOn256RanksInFiveSeconds) {
   for (int64_t degree : {32, 0}) {
-    if (degree == 0 && !long_tests()) continue;
+    if (degree == 0 && !taken("DryRun.PlansThirtyBillionParametersOn256RanksInFiveSeconds")) continue;
     Config config = config_of_30b();
     config.parallel.sharded_data_parallel_degree = degree;
     const DryRun run = planned_in_five_seconds(config);
@@ -210,7 +210,7 @@ TEST(DryRun, PlansThirtyBillionParametersOn256RanksInFiveSeconds) {
 
 // Every layer of every microbatch has transfers of its own here: about three million, all of them matched.
 TEST(DryRun, PlansManyMicrobatchesOfTensorAndPipelineInFiveSeconds) {
-  if (!long_tests()) GTEST_SKIP() << "a long test";
+  if (!taken("DryRun.PlansManyMicrobatchesOfTensorAndPipelineInFiveSeconds")) GTEST_SKIP() << "a long test";
   Config config = config_of_30b();
   config.parallel.tensor_parallel_degree = 8;
   config.parallel.pipeline_parallel_degree = 4;

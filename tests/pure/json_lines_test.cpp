@@ -84,7 +84,7 @@ json step_line(int step) {
 class AlteredLines : public testing::Test {
  protected:
   // Puts each altered line, or one of so many, where it was among the others, and has it read: an Error names the file.
-  void try_each(const std::function<void(const std::string& text)>& read, int every = 1) {
+  void try_each(const std::function<void(const std::string& text)>& read, int64_t every = 1) {
     const std::vector<json> lines{start_line, step_line(1), step_line(2), evaluation_line, step_line(3), step_line(4)};
     int refused = 0, taken = 0, turn = 0;
     for (size_t i = 0; i < lines.size(); i++)
@@ -141,7 +141,7 @@ TEST_F(AlteredLines, CalibrateNothingOrAreRefused) {
           if (std::string_view(e.what()).find("metrics.jsonl") != std::string_view::npos) throw;
         }
       },
-      long_tests() ? 1 : 3);  // each makes a plan
+      taken("AlteredLines.CalibrateNothingOrAreRefused"));
   const auto refused = [&](const std::string& text, const char* line, const char* why) {
     scratch_.write("run/metrics.jsonl", text);
     EXPECT_ERROR(read_runs({scratch_.path("run")}), "run/metrics.jsonl", line, why);

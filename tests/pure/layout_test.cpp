@@ -304,6 +304,7 @@ TEST(Layout, EveryProductIsLaidOutOrRefusedWithWhatIsAccepted) {
          c.batch.global_batch_size = 6;
        }},
   };
+  const int64_t stride = taken("Layout.EveryProductIsLaidOutOrRefusedWithWhatIsAccepted");
   for (const NamedChange& variant : variants) {
     SCOPED_TRACE(variant.name);
     Sweep sweep;
@@ -315,20 +316,21 @@ TEST(Layout, EveryProductIsLaidOutOrRefusedWithWhatIsAccepted) {
           config.parallel.tensor_parallel_degree = tensor;
           config.parallel.pipeline_parallel_degree = pipeline;
           config.parallel.sharded_data_parallel_degree = shard;
-          if (!long_tests() && (tensor + 3 * pipeline + shard) % 5 != 0) continue;
+          if ((tensor + 3 * pipeline + shard) % stride != 0) continue;
           if (!keeps_the_rules(config)) continue;
           for (int ranks = 1; ranks <= 16; ranks++) {
             sweep(config, ranks);
             if (HasFatalFailure()) return;
           }
         }
-    EXPECT_GT(sweep.accepted, long_tests() ? 20 : 4);
-    EXPECT_GT(sweep.refused, long_tests() ? 100 : 20);
-    EXPECT_GT(sweep.proposals, long_tests() ? 200 : 40);
+    EXPECT_GT(sweep.accepted, 20 / stride);
+    EXPECT_GT(sweep.refused, 100 / stride);
+    EXPECT_GT(sweep.proposals, 200 / stride);
   }
 }
 
 TEST(Layout, HierarchicalGathersFitTheirNodes) {
+  const int64_t stride = taken("Layout.HierarchicalGathersFitTheirNodes");
   Sweep sweep;
   for (const char* placement :
        {"tensor shard data pipeline", "data tensor shard pipeline", "shard data tensor pipeline"})
@@ -337,7 +339,7 @@ TEST(Layout, HierarchicalGathersFitTheirNodes) {
         for (int shard : {0, 2, 3, 4})
           for (int node : {0, 1, 2, 3, 4, 6, 8})
             for (int ranks = 1; ranks <= 16; ranks++) {
-              if (!long_tests() && (tensor + shard + node + ranks) % 5 != 0) continue;
+              if ((tensor + shard + node + ranks) % stride != 0) continue;
               Config config = base();
               config.parallel.hierarchical_allgather = true;
               config.parallel.placement = placement;
@@ -348,8 +350,8 @@ TEST(Layout, HierarchicalGathersFitTheirNodes) {
               sweep(config, ranks);
               if (HasFatalFailure()) return;
             }
-  EXPECT_GT(sweep.accepted, long_tests() ? 500 : 100);
-  EXPECT_GT(sweep.refused, long_tests() ? 500 : 100);
+  EXPECT_GT(sweep.accepted, 500 / stride);
+  EXPECT_GT(sweep.refused, 500 / stride);
 }
 
 }  // namespace

@@ -241,8 +241,9 @@ TEST_P(Matcher, FindsNothingWhereNothingIsWrong) {
 }
 
 TEST_P(Matcher, FindsEveryPlantedFault) {
+  const int64_t rounds = taken("Matcher.FindsEveryPlantedFault");
   std::map<std::string, int> planted;
-  for (int round = 0; round < (long_tests() ? 100 : 50); round++)
+  for (int64_t round = 0; round < rounds; round++)
     for (const auto& [what, fault] : faults()) {
       Job job = job_;
       const std::string where = plant(job, fault);
@@ -254,14 +255,15 @@ TEST_P(Matcher, FindsEveryPlantedFault) {
   const bool messages = GetParam().first != "sharded" && GetParam().first != "two_levels";
   for (const auto& [what, fault] : faults()) {
     if (what == "the wrong peer" && !messages) continue;
-    EXPECT_GT(planted[what], long_tests() ? 4 : 0) << what << " was hardly ever planted";
+    EXPECT_GT(planted[what], rounds / 25) << what << " was hardly ever planted";
   }
 }
 
 // What depends on the order of events, and what does not, both ways.
 TEST_P(Matcher, FindsTheReorderingsThatDeadlockAndNoOthers) {
+  const int64_t rounds = taken("Matcher.FindsTheReorderingsThatDeadlockAndNoOthers");
   int harmless = 0, harmful = 0;
-  for (int round = 0; round < (long_tests() ? 200 : 70); round++)
+  for (int64_t round = 0; round < rounds; round++)
     for (const auto& [what, change] : reorderings()) {
       Job job = job_;
       const std::string where = plant(job, change);
@@ -270,8 +272,8 @@ TEST_P(Matcher, FindsTheReorderingsThatDeadlockAndNoOthers) {
       (fine ? harmless : harmful)++;
       EXPECT_EQ(match(job.mesh, job.traces).empty(), fine) << what << ": " << where;
     }
-  EXPECT_GT(harmless, long_tests() ? 20 : 5);
-  EXPECT_GT(harmful, long_tests() ? 20 : 5);
+  EXPECT_GT(harmless, rounds / 10);
+  EXPECT_GT(harmful, rounds / 10);
 }
 
 }  // namespace

@@ -134,7 +134,7 @@ TEST_P(Gradients, AreTheDifferencesOfTheLoss) {
     std::vector<size_t> elements(gradient.size());
     for (size_t i = 0; i < elements.size(); i++) elements[i] = i;
     std::shuffle(elements.begin(), elements.end(), random);
-    elements.resize(std::min<size_t>(elements.size(), long_tests() ? 30 : 5));
+    elements.resize(std::min(elements.size(), static_cast<size_t>(taken("Gradients.AreTheDifferencesOfTheLoss"))));
     for (size_t i : elements) {
       std::vector<double> direction(gradient.size(), 0);
       direction[i] = 1;

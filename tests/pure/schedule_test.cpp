@@ -200,12 +200,12 @@ int64_t makespan(const PipelineShape& shape) {
   return s.makespan();
 }
 
-// v > 1 takes p > 1. Every number of microbatches only in a long run.
+// v > 1 takes p > 1.
 void for_each_size(const std::function<void(int64_t p, int64_t v, int64_t m)>& f) {
   for (int64_t p = 1; p <= 8; p++)
     for (int64_t v = 1; v <= (p > 1 ? 4 : 1); v++)
       for (int64_t m = 1; m <= 32; m++)
-        if (long_tests() || m <= 9 || m % p == 1 || m == 32) f(p, v, m);
+        if (m <= taken("Schedule.NumbersOfMicrobatches") || m % p == 1 || m == 32) f(p, v, m);
 }
 
 TEST(Schedule, CompleteInOrderFreeOfDeadlockAndWithinItsBounds) {
@@ -223,7 +223,7 @@ TEST(Schedule, CompleteInOrderFreeOfDeadlockAndWithinItsBounds) {
         proven++;
       }
   });
-  EXPECT_GT(proven, long_tests() ? 10000 : 4000);
+  EXPECT_GT(proven, taken("Schedule.NumbersOfMicrobatches") == 32 ? 10000 : 4000);
 }
 
 TEST(Schedule, EvaluationNeedsOneSlotAChunk) {
