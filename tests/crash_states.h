@@ -179,8 +179,8 @@ inline std::vector<size_t> flushes_in(SimulatedDisk disk, const std::vector<Disk
   return places;
 }
 
-// Of a flush without which all promises hold: empty if it flushes a folder's names that a later call flushes as well,
-// before the next of them is promised to be there; else what it is.
+// Looks at a flush without which all promises hold: returns nothing if it flushes a folder's names that a later call
+// flushes as well, before the next of them is promised to be there, and otherwise what it is.
 inline std::string needless(const std::vector<DiskCall>& calls, size_t place) {
   const FileEvent& flush = calls[place].event;
   const std::string what = fmt::format("call {}, a flush of {}", place, flush.path);

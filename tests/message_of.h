@@ -10,7 +10,7 @@
 
 namespace megalith {
 
-// Of the megalith::Error that `call` throws, if it throws; what else it throws goes on.
+// Returns the message of the megalith::Error that `call` throws, if it throws; what else it throws goes on.
 template <class Call>
 std::optional<std::string> error_of(const Call& call) {
   try {

@@ -310,7 +310,7 @@ class SimulatedDisk {
     forget_what_is_gone();
   }
 
-  // Of folders that nothing can lead to any more.
+  // Forgets the folders that nothing can lead to any more.
   void forget_what_is_gone() {
     std::set<Node> known{0};
     for (const auto& [name, node] : kept_names_) known.insert(node);

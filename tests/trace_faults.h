@@ -60,7 +60,7 @@ inline std::vector<std::string> trace_faults(const nlohmann::json& trace) {
     const nlohmann::json where{{"pid", track.first}, {"tid", track.second}};
     if (processes[track.first] != 1) fault(where, "process_name is not there once");
     if (threads[track] != 1) fault(where, "thread_name is not there once");
-    // Of those that begin at once the outermost has to come first.
+    // Where several begin at once, the outermost has to come first.
     std::stable_sort(spans.begin(), spans.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     std::vector<int64_t> open;  // ends
     for (const auto& [begin, end] : spans) {

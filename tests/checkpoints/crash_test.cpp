@@ -106,7 +106,7 @@ TEST(Crash, at_any_call_leaves_what_was_published) {
              states.counts().distinct);
 }
 
-// Of the flushes of a folder's names, some repeat what a later one does for the same promise.
+// Some flushes of a folder's names repeat what a later one does for the same promise.
 TEST(Crash, no_flush_can_be_left_out) {
   const QuickFolder folder;
   const Life life = live(folder / "run");

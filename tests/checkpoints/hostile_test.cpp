@@ -64,7 +64,7 @@ class Hostile : public ::testing::Test {
   void expect_told(const std::string& part) const {
     EXPECT_NE(told().find(part), std::string::npos) << part << " in: " << told();
   }
-  // Of reading the manifest.
+  // Expects that a reader refuses the checkpoint.
   void expect_refused(const std::string& part) const {
     const std::string message = message_of([&] { CheckpointReader{checkpoint_}; });
     EXPECT_NE(message.find(part), std::string::npos) << part << " in: " << message;

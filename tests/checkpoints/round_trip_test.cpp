@@ -153,7 +153,7 @@ TEST(RoundTrip, one_writer_gives_the_same_bytes_as_many) {
   files_of(5, {whole, data.data()});
 }
 
-// Of 12 TiB.
+// The file would have 12 TiB.
 TEST(RoundTrip, elements_take_no_memory_while_hdf5_lays_them_out) {
   constexpr int64_t numel = int64_t{1} << 40;
   std::vector<DatasetRecord> datasets;

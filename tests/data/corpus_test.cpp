@@ -245,7 +245,7 @@ TEST(Corpus, LongDocumentsAreDrawnByTheirBeginning) {
   EXPECT_GT(std::count_if(before.begin(), before.end(), [](const std::string& d) { return d.size() > 100'000; }), 0);
 }
 
-// Of a few documents the end of each, wherever windows are cut.
+// Where documents are few, the end of each is held out, wherever windows are cut.
 TEST(Corpus, EndsOfFewDocumentsDoNotDependOnWindows) {
   Scratch scratch;
   Texts documents;

@@ -44,7 +44,7 @@ TEST(IndexedDataset, MegatronReadsOursAndWritesTheSameBytes) {
   };
   for (const Case& c : {Case{"narrow", "uint16", 65'499, 65'498}, {"wide", "int32", 300'000, 299'999}}) {
     SCOPED_TRACE(c.name);
-    // Of documents of up to 4 tokens a sequence, one of several sequences, one of one, one empty.
+    // With up to 4 tokens a sequence, one document has several sequences, one has one, and one is empty.
     const std::vector<std::vector<int32_t>> documents = {{1, 2, c.largest, 4, 5, 6, 7}, {c.largest}, {}, {0, 8, 9, 10}};
     const std::string ours = scratch.path(c.name), copy = ours + "-copy", answer = ours + ".json";
     IndexedDatasetWriter writer(ours, c.vocab, 4);
@@ -53,8 +53,8 @@ TEST(IndexedDataset, MegatronReadsOursAndWritesTheSameBytes) {
       writer.end_document();
     }
     writer.finish();
-    ASSERT_EQ(std::system(fmt::format("'{}' '{}' '{}' '{}' '{}' 2>'{}'", python, scratch.path("read_and_copy.py"), ours, answer,
-                                      copy, scratch.path("err"))
+    ASSERT_EQ(std::system(fmt::format("'{}' '{}' '{}' '{}' '{}' 2>'{}'", python, scratch.path("read_and_copy.py"), ours,
+                                      answer, copy, scratch.path("err"))
                               .c_str()),
               0)
         << read_file(scratch.path("err"));

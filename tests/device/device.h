@@ -21,7 +21,7 @@ constexpr cuda::Chip own_chip{}, ampere{8, 163 << 10}, small_ampere{8, 99 << 10}
     blackwell{10, 227 << 10};
 Memories on_device(const Case& c, int64_t offset, const cuda::Chip& chip = own_chip);
 
-// Of every argument in turn.
+// Those of every argument in turn.
 using Bits = std::vector<std::vector<unsigned char>>;
 Bits bits_of(const Memories& memories);
 

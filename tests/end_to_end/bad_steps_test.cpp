@@ -37,7 +37,7 @@ nlohmann::json state_of(const std::string& run_folder, int64_t step) {
   return manifest_of(run_folder, step).at("state");
 }
 
-// Of checkpoints, under whatever names.
+// Returns the folders of checkpoints, under whatever names.
 std::vector<std::string> folders_in(const std::string& directory) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(directory))

@@ -87,7 +87,7 @@ std::string judged(const PlantedHang& p, const Result& result) {
   return "";
 }
 
-// Of each rank, how many collectives a step has.
+// Returns how many collectives a step has on each rank.
 std::vector<int64_t> collectives_of(const HangLayout& layout, const Scratch& scratch) {
   const Result result = succeed(mpirun(layout.ranks, MEGALITH_PLANTED_HANGS, planted(layout, ".", 60, 1)), scratch);
   std::vector<int64_t> calls;

@@ -48,7 +48,7 @@ std::vector<std::string> cluster_recipes() {
   return names;
 }
 
-// Of 3 steps and more: as many as the run has made when it is killed, and two after.
+// Makes at least 3 steps: as many as the run has made when it is killed, and two after.
 void rehearse(const Scratch& scratch, const std::string& recipe) {
   SCOPED_TRACE(recipe);
   const int ranks = recipe == "gpt2_774m_24gib" ? 1 : 8;

@@ -67,7 +67,7 @@ TEST(Watching, a_narrow_terminal_has_room_for_each_line_and_the_time_that_is_lef
   EXPECT_NE(read_file(scratch / "run/log.txt").find(" TFLOP/s  ETA "), std::string::npos) << "the file has all of it";
 }
 
-// Of whatever is said while there is a bar, as of a signal.
+// This holds for whatever is said while there is a bar, as of a signal.
 TEST(Watching, a_line_takes_the_place_of_the_bar) {
   SKIP_WITHOUT_REFERENCE();
   const Scratch scratch;

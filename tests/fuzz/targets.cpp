@@ -170,7 +170,7 @@ bool read_vocab_json(std::string_view bytes) {
   });
 }
 
-// Of the tokens beside it, which are read once.
+// The file is read against the tokens beside it, which are read once.
 bool read_merges_txt(std::string_view bytes) {
   static const std::string beside = seeds + "beside_merges/vocab.json";
   static const BpeNames tokens(read_json_file(beside), beside, "vocab.json");

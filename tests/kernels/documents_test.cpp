@@ -46,7 +46,7 @@ void expect_near(const Values& got, const Values& want, DType t, const std::stri
     ASSERT_NEAR(got[i], want[i], 2 * tolerance(t, want[i], largest)) << what << "[" << i << "]";
 }
 
-// Of one sequence, whole, against each document in a sequence of its own.
+// Compares one whole sequence with each of its documents in a sequence of its own.
 void agrees_with_documents_alone(int64_t T, int64_t H, int64_t D, const Documents& documents, DType t) {
   SCOPED_TRACE(fmt::format("T {} H {} D {} {}{}", T, H, D, name_of(t), name_of(documents)));
   const int64_t C = H * D;

@@ -34,7 +34,7 @@ Arg targets_of(int64_t N, int64_t V) {
 }  // namespace
 
 namespace {
-// Of row n, where documents are kept apart or not.
+// Row n has this position, whether documents are kept apart or not.
 int64_t position_of(Doubles& d, int64_t n, int64_t T) {
   const Values& starts = d["starts"];
   return n % T - (starts.empty() ? 0 : int64_t(starts[at(n)]));

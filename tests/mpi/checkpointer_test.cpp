@@ -55,7 +55,7 @@ class Resume : public ::testing::Test {
 
 TEST_F(Resume, TheNewestIsTaken) { EXPECT_EQ(resume(), "step 2"); }
 
-// Of three steps one was skipped, the last.
+// The last of three steps was skipped.
 TEST_F(Resume, WhatWasSkippedGoesOn) {
   SmallRun run = make();
   for (int64_t s : {0, 1}) run.step(s);

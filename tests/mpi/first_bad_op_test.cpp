@@ -104,7 +104,7 @@ const std::vector<Plant>& plants() {
   return all;
 }
 
-// Of all ranks.
+// Returns the first that any rank has.
 std::optional<BadOp> first_of_all(const std::optional<BadOp>& mine) {
   using Found = std::tuple<std::array<int64_t, 3>, std::string, std::string, int, int64_t, int64_t>;
   std::vector<Found> found;

@@ -46,7 +46,7 @@ Config config_of(const Layout& layout, const std::string& home, const std::strin
   return parse_config(to_toml(config), "the test", layout.overrides);
 }
 
-// Of the manifest, without what names its directory.
+// Returns the manifest without what names its directory.
 std::string manifest_of(const std::string& path) {
   Manifest manifest = read_manifest(path);
   Config config = parse_config(manifest.state.at("config").get<std::string>(), "the test");

@@ -31,7 +31,7 @@ struct Fault {
   int64_t step = 0, call = 0;
   double timeout = 0;
 
-  // Of this rank, as it goes on.
+  // These are of this rank, and change as it goes on.
   bool mine = false;
   int64_t now = 0, calls = 0;
 

@@ -30,8 +30,8 @@ enum class Kind : uint8_t {
 enum class Space : uint8_t { none, generic, global, shared, local, param };
 
 struct Operation {
-  // Of each operand a letter: p predicate, w 16 or 32 bits, l 64 bits, a address, n number, L label; a digit before it
-  // makes a vector of it. What is written stands before '='.
+  // Each operand is a letter: p predicate, w 16 or 32 bits, l 64 bits, a address, n number, L label; a digit before it
+  // makes it a vector. Operands that are written stand before '='.
   std::string form;
   Execute execute;
   Kind kind = Kind::plain;

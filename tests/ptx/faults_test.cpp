@@ -79,7 +79,7 @@ std::vector<std::string> unnoticed(const Planted& p, const std::string& pattern,
 }
 using None = std::vector<std::string>;
 
-// Of attention three tiles of 128, the last of which is not full.
+// Attention has three tiles of 128 here, the last of which is not full.
 const AttentionDims dims{1, 300, 1, 64};
 const Planted forward_8(attention_forward_case(dims, 0, bf16), ampere),
     forward_9(attention_forward_case(dims, 0, bf16), hopper),
@@ -89,8 +89,8 @@ const Planted forward_8(attention_forward_case(dims, 0, bf16), ampere),
 TEST(PtxFaults, OperandsSwapped) {
   const std::string r = "(%r\\d+), (%r\\d+)", quad = "\\{%[rf]\\d+, %[rf]\\d+, %[rf]\\d+, %[rf]\\d+\\}";
   for (const Planted& p : {forward_8, backward_8}) {
-    // Of the left factor's registers the first two and the middle two, of the right factor's both, of what is loaded
-    // the first two.
+    // These swap the first two and the middle two registers of the left factor, both of the right factor, and the first
+    // two of those that are loaded.
     EXPECT_EQ(unnoticed(p, "(mma.sync[^{]*" + quad + ", \\{)" + r, "$1$3, $2", 13), None());
     EXPECT_EQ(unnoticed(p, "(mma.sync[^{]*" + quad + ", \\{%r\\d+, )" + r, "$1$3, $2", 13), None());
     EXPECT_EQ(unnoticed(p, "(mma.sync[^{]*" + quad + ", " + quad + ", \\{)" + r, "$1$3, $2", 13), None());

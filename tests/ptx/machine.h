@@ -86,7 +86,7 @@ struct Warp {
   uint32_t syncs = 0;
   std::array<int, warp_size> copy_groups{};
   std::vector<Copy> copies;
-  // Of kernels with wgmma: when each register was last touched, and when the last wgmma.fence was.
+  // Kernels with wgmma have here when each register was last touched, and when the last wgmma.fence was.
   std::vector<uint32_t> touched;
   uint32_t now = 0, fenced = 0;
 

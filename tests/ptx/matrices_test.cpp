@@ -90,7 +90,7 @@ struct Products {
     for (int i = 0; i < count; i++) all += fmt::format("{}%f{}", i ? ", " : "", first + i);
     return all;
   }
-  // Of the descriptors' lower halves the part beside the start, and the upper ones.
+  // The arguments are the upper halves of the descriptors, and what the lower ones have beside the start.
   static std::string text(const std::string& upper_a = "0x40000040", const std::string& upper_v = "0x40000040",
                           uint32_t lower_a = 2, uint32_t lower_v = 128u << 16) {
     std::string all = R"(mad.wide.u32 %rd5, %r0, 16, %rd2; shl.b32 %r5, %r0, 4; add.u32 %r5, %r5, %r3; mov.u32 %r6, 0;

@@ -59,7 +59,7 @@ int last_end(int64_t blocks, const std::function<int(int block, int begin)>& end
   }
   return last;
 }
-// Of the time of 132 processors, what they do not work, in percent.
+// Returns the share of the time of 132 processors in which they do not work, in percent.
 double lost(const HeadOrder& order, int last_end) {
   const double work = order.heads * order.tiles * ((order.tiles + 1) / 2.0 + 1);
   return 100 * (1 - work / 132 / last_end);

@@ -142,7 +142,7 @@ TEST(DryWorld, WhatWaitsOnTheHostTakesNoDeviceMemory) {
   EXPECT_LT(static_cast<double>(bytes(with_weights, Place::device)) / whole, 2.0 / 12 + 0.05);
 }
 
-// Of 24 C^2 FLOPs a token and layer forward, without attention's own, the last product is 8 C^2 and is not made again.
+// A layer has 24 C^2 FLOPs a token forward, without attention's own; its last product is 8 C^2 and is not made again.
 TEST(DryWorld, RecomputationLeavesOutTheLastProduct) {
   Config config = small_config();
   config.batch.microbatch_size = 5;

@@ -186,7 +186,7 @@ TEST_F(FileSessions, ARankThatDoesNotComeIsNamed) {
   EXPECT_EQ(left_behind(), std::vector<std::string>());
 }
 
-// Of ranks that are there, how long others may wait for one is not for this session to say.
+// This session does not say how long ranks that are there may wait for another.
 TEST_F(FileSessions, ARankThatHasComeMayTakeItsTime) {
   const double timeout = 0.5;
   for (const End& end : run({0, 1}, 2, timeout, [&](const Session& s) {

@@ -101,7 +101,7 @@ MemorySizes saved(int64_t on_device, int64_t on_host) {
   return sizes;
 }
 
-// Of a run on GPUs the node holds the host's part, for all its ranks; of one on the CPU both.
+// In a run on GPUs the node holds the host's part, for all its ranks; in one on the CPU it holds both.
 TEST(Gpu, ANodeHasToHoldTheHostsPart) {
   const int64_t GiB = int64_t{1} << 30;
   check_node_memory({{World::cuda, saved(1000 * GiB, 2 * GiB)}}, 4, {8 * GiB});

@@ -103,7 +103,7 @@ TEST_F(FingerprintTest, tells_files_apart) {
   EXPECT_NE(train_content().find("is not a plain file"), std::string::npos) << train_content();
 }
 
-// Of a large file not all is read; the header says so, and this is why a single byte can go unseen.
+// A large file is not read as a whole; the header says so, and this is why a single byte can go unseen.
 TEST_F(FingerprintTest, reads_all_of_64_MiB_and_256_blocks_of_more) {
   constexpr size_t MiB = 1 << 20, block = 256 << 10;
   const auto seen = [&](size_t size, size_t at) {

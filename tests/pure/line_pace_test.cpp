@@ -8,7 +8,7 @@
 namespace megalith {
 namespace {
 
-// Of steps that take `seconds` each.
+// Returns the steps that are told of, where each takes `seconds`.
 std::vector<int64_t> told(LinePace pace, int64_t steps, double seconds, int64_t before = 0) {
   std::vector<int64_t> found;
   for (int64_t step = before + 1; step <= before + steps; step++)

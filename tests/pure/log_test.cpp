@@ -15,7 +15,7 @@
 namespace megalith {
 namespace {
 
-// Of a log, without the times.
+// Returns the lines of a log, without their times.
 std::vector<std::string> said_in(const std::string& path) {
   std::vector<std::string> lines;
   std::ifstream in(path);

@@ -175,7 +175,7 @@ TEST_F(MetricsFile, AppendsOneObjectAStep) {
   const double seconds = step.at("step_seconds");
   EXPECT_NEAR(seconds, 0.125, 1e-9) << "by the readings that the parts of the step's time go by";
   EXPECT_NEAR(step.at("tokens_per_second").get<double>() * seconds, 35, 1e-6);
-  // Of 1e6 FLOP/s on each of two devices.
+  // Each of two devices makes 1e6 FLOP/s.
   EXPECT_NEAR(step.at("mfu").get<double>() * seconds, 35 * 100 / 2e6, 1e-9);
   EXPECT_NEAR(step.at("mfu_full").get<double>() * seconds, 35 * 110 / 2e6, 1e-9);
   EXPECT_NEAR(step.at("hfu").get<double>() * seconds, 7000 / 2e6, 1e-9);

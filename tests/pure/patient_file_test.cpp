@@ -162,7 +162,7 @@ TEST_F(PatientLines, GoOnBehindAnotherFileOfTheirName) {
   EXPECT_EQ(read_file(path_ + ".old"), "one\ntwo\n");
 }
 
-// Of a run of ten steps, metrics and log cannot be written in the middle, nor a trace; checkpoints can.
+// In the middle of ten steps, metrics, log and trace cannot be written; checkpoints can.
 TEST(FullDiskUnderARun, LosesNoLineAndEndsNothing) {
   const test::Scratch scratch;
   scratch.write("train.bin", std::string(4000, '\1'));

@@ -58,7 +58,7 @@ class Simulator {
     if (finding_.empty()) check_end();
     return finding_;
   }
-  // Of the slowest stage, with forward 1, backward 2, messages 0.
+  // The time of the slowest stage, where forward takes 1, backward 2, and a message 0.
   int64_t makespan() const { return std::max_element(stages_.begin(), stages_.end(), earlier)->time; }
   int64_t most_alive(size_t stage) const { return stages_[stage].most_alive; }
 

@@ -140,7 +140,7 @@ TEST_F(TextDataTest, WhatIsHeldOutIsNotTrainedOnUnderAnotherName) {
   EXPECT_FALSE(overlaps(path("other.bin")));
 }
 
-// Of the tokenizer, of a key, or not known; without documents that are kept apart nobody asks.
+// The tokenizer or a key names it, or it is not known; without documents that are kept apart nobody asks.
 TEST_F(TextDataTest, WhichTokenEndsADocument) {
   prepared("train:300");
   Config config = of_vocabulary(0);

@@ -66,7 +66,7 @@ class Watched : public testing::Test {
     }
     return ends;
   }
-  // Of the job that has run, in this machine's memory.
+  // Returns what the job that has run left in this machine's memory.
   std::vector<std::string> left_in_memory() const {
     const std::string any = CallPages::shared_path(job_from(read_file(scratch.path("job"))).number, "");
     std::vector<std::string> names;

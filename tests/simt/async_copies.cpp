@@ -14,7 +14,7 @@ struct Copy {
   const void* from;  // nullptr: zeros
   int group;
 };
-// Of one thread.
+// One thread has these.
 struct Pending {
   uint32_t block = 0;
   int groups = 0;  // committed so far

@@ -61,7 +61,7 @@ __global__ void writes_input(float*, const float* x, int) {
   if (threadIdx.x == 9) const_cast<float*>(x)[0] = 1;
 }
 __global__ void unwritten_tensor(float* y, const float*, int) { y[blockIdx.x * 64 + threadIdx.x] += 1; }
-// Of a number of bytes that the compiler does not know.
+// Here the compiler does not know the number of bytes.
 __global__ void copies_unwritten(float* y, const float*, int n) {
   if (threadIdx.x == 7) std::memcpy(y, y + 64, static_cast<size_t>(n));
 }

@@ -267,7 +267,7 @@ TEST_F(CublasLt, EntriesThatCannotBeUsedAreNotAndTheLogSaysSo) {
   const std::string why = "GEMM: the choice for 48 x 64 x 96 from bf16 to f32 is not used, and the library chooses: ";
   GemmChoice unknown = choice;
   unknown.algorithm[1] = 77;
-  // Of two shapes the second has no entry of its own and is had without its sums, by the first's.
+  // The second of two shapes has no entry of its own; the first's makes it, without its sums.
   const auto twice = [&](const std::vector<GemmTable>& tables, const std::string& line) {
     cuda::Gemm gemm(tables);
     EXPECT_EQ(product_of(gemm, l), want);

@@ -10,7 +10,7 @@
 #include "tests/simt/machine.h"
 #include "tests/simt/symbols.h"
 
-// Of the linker: the writable variables of the program.
+// The linker defines these: the program's writable variables lie between them.
 extern "C" char __data_start, _end;
 
 namespace megalith::simt {
@@ -66,7 +66,7 @@ struct Memory {
   std::vector<Symbol> variables;  // __shared__ ones that the launch has touched
   uintptr_t used = device.begin;
   std::vector<Allocation> allocations;
-  // Of each thread: how often it has published, and how often when the block last passed a barrier.
+  // Each thread has here how often it has published, and how often when the block last passed a barrier.
   std::vector<uint32_t> published = std::vector<uint32_t>(1024), published_before = std::vector<uint32_t>(1024);
   BlockOrder order;
   size_t last = 0;  // allocation of the last access

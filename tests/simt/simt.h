@@ -141,7 +141,7 @@ void order_warp();  // inside complete: what the lanes did so far is ordered bef
 void reads(const void* p, int64_t bytes);
 void reads(const void* p, int64_t bytes, int lane);
 void writes(void* p, int64_t bytes);
-// Of shared memory by a product of a warpgroup (warpgroup.h), which sees what its writer has published before a
+// Publishes shared memory to the products of warpgroups (warpgroup.h), which see what its writer has published before a
 // barrier.
 void publish_shared();
 // Flags between the blocks of a launch, which run one after another: what nobody has released by now, nobody will.

@@ -136,7 +136,7 @@ TEST_F(SimulatedGpuRun, GraphsChangeNoBit) {
   EXPECT_EQ(count("graphs", "are in 3 graphs, the others launched one by one"), 2);
 }
 
-// Of steps without the run's own data.
+// The steps that are compared have no data of the run's own.
 VerifyOptions against_the_cpu(const std::string& config, int64_t steps, const std::vector<std::string>& overrides) {
   VerifyOptions options;
   options.config = config;

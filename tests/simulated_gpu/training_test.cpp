@@ -18,7 +18,7 @@ std::vector<float> on_host(Stream& s, Tensor t) {
   return values;
 }
 
-// Of the i-th tensor that is saved.
+// Returns the values of the i-th tensor that is saved.
 std::vector<float> on_host_of(SmallRun& run, size_t i) {
   const SavedTensor& saved = run.trainer.saved_tensors()[i];
   run.runtime.stream.synchronize();

@@ -126,7 +126,7 @@ TEST_F(TunedGemm, TablesOfAnotherVersionChangeNoBit) {
   EXPECT_NE(other.told[1].find("are cuBLASLt 13.1.0's, and this is 99.1.0: not used"), std::string::npos);
 }
 
-// Of two clocks each has its own fastest.
+// Each of two clocks has its own fastest.
 TEST_F(TunedGemm, TheFastestIsChosen) {
   const GemmTable slow = tuned(true), fast = tuned(false);
   for (const auto& [table, largest] : {std::pair{&slow, true}, {&fast, false}})
