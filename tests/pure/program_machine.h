@@ -1,14 +1,11 @@
 // A machine without tensors that runs the programs of all ranks of a layout against each other: what a residual, a slot
-// or a message holds is a word ("h.3 of 2"), and every instruction checks the words that it reads.
+// or a message holds is a word ("h.3 of 2"), and every instruction has to keep its row of program_laws.h.
 #pragma once
 
 #include <deque>
-#include <map>
-#include <optional>
-#include <set>
 #include <utility>
 
-#include "tests/pure/update_machine.h"
+#include "tests/pure/unit_machine.h"
 
 namespace megalith::test {
 
@@ -43,45 +40,54 @@ class Machine {
   }
 
  private:
-  struct Residual {
-    std::string word;
-    bool on_its_way = false;
-    bool leaving = false;              // on its way to the host: it may be read
-    int32_t host = Instruction::none;  // of the host's, the other end of that way
-  };
   struct Recomputed {
     std::string word;
     int32_t saved = Instruction::none;
   };
-  struct Slot {
-    int32_t unit = Instruction::none;
-    bool on_its_way = false, relayed = false;
-    bool unwritten = false;            // of gradients: what products write
-    std::set<int64_t> microbatches{};  // of gradients: those that are in it
+  struct Batch {
+    int64_t microbatch = 0;
+    bool has_losses = false;
   };
   struct Rank {
     size_t at = 0;
-    std::map<int32_t, Residual> residuals;
-    std::map<int32_t, std::string> saved;  // word of the layer and microbatch
-    std::deque<Recomputed> recomputed;     // the first is used next
-    std::map<int32_t, std::string> host;   // words
-    std::map<int32_t, int64_t> batches;    // microbatch
-    std::map<int32_t, bool> has_losses;
-    std::map<int32_t, Slot> weights, gradients;
-    std::map<int32_t, std::set<int64_t>> own;                  // by unit: microbatches in its finished gradient
-    std::set<int32_t> unwritten;                               // units, of those: what products write
-    std::set<int32_t> summed, shared, awaited, tensor_summed;  // units
-    std::set<int64_t> kept, counted;                           // microbatches whose losses are
-    std::map<Channel, std::vector<int32_t>> calls;             // units, in order
-    bool summing = false, tied = false;
-    UpdateMachine update;
+    std::map<Memory, std::map<int32_t, Place>> memory;
+    std::map<int32_t, std::string> saved, host;  // words
+    std::deque<Recomputed> recomputed;           // the first is used next
+    std::map<int32_t, Batch> batches;
+    std::set<int64_t> kept, counted;                                     // microbatches whose losses are
+    std::map<Channel, std::vector<std::pair<Op, int32_t>>> calls;        // with their units, in order
     std::map<std::pair<size_t, Channel>, std::deque<std::string>> mail;  // what has been sent to it
+    UnitMachine units;
   };
+  // One instruction of one rank.
+  struct Turn {
+    size_t r;
+    Rank& rank;
+    const Plan& plan;
+    const Instruction& i;
 
-  static std::string word(const std::string& what, int64_t microbatch) {
-    return fmt::format("{} of {}", what, microbatch);
-  }
-  static std::string output(int64_t layer) { return layer < 0 ? "embedding" : fmt::format("h.{}", layer); }
+    std::string word(Value value) const {
+      const bool gradient = value >= Value::d_embedding;
+      const int64_t layer = value == Value::embedding || value == Value::d_embedding ? -1
+                            : value == Value::input || value == Value::d_input       ? i.layer - 1
+                            : value == Value::last || value == Value::d_last         ? plan.model.layers - 1
+                                                                                     : i.layer;
+      if (value == Value::used_up) return "used up";
+      return fmt::format("{}h.{} of {}", gradient ? "d " : "", layer, i.microbatch);
+    }
+    std::vector<size_t> units(Units which) const {
+      if (which == Units::embedding) return {plan.embedding.begin(), plan.embedding.end()};
+      if (which == Units::head) return {plan.head.begin(), plan.head.end()};
+      if (which == Units::own) return {static_cast<size_t>(i.unit)};
+      return {};
+    }
+    Place& residual(int32_t number) const { return rank.memory[Memory::residuals][number]; }
+    Place* place(const Move& move) const {
+      const int32_t number = move.memory == Memory::residuals ? i.y : i.slot;
+      const bool none = move.memory == Memory::none || (move.optional && number == Instruction::none);
+      return none ? nullptr : &rank.memory[move.memory][number];
+    }
+  };
 
   bool together(size_t a, size_t b, Channel channel) const {
     const MeshShape& mesh = plans_[a].mesh;
@@ -99,304 +105,166 @@ class Machine {
     throw std::string("no neighbour");
   }
 
-  void write(Rank& rank, int32_t y, std::string value) {
-    Residual& r = rank.residuals[y];
-    expect(!r.on_its_way, fmt::format("residual {} is written while {} is on its way", y, r.word));
-    r.word = std::move(value);
-  }
-  void read(Rank& rank, int32_t x, const std::string& wanted) {
-    const Residual& r = rank.residuals[x];
-    expect((!r.on_its_way || r.leaving) && r.word == wanted,
-           fmt::format("residual {} has {}, wanted {}", x, r.word, wanted));
-  }
-  void expect_still(const Rank& rank, int32_t host) {
-    for (const auto& [at, residual] : rank.residuals)
-      expect(residual.host != host, fmt::format("{} on the host is still on its way", host));
-  }
-  void expect_batch(const Rank& rank, const Instruction& i) {
-    const auto batch = rank.batches.find(i.batch);
-    expect(batch != rank.batches.end() && batch->second == i.microbatch, "tokens of another microbatch");
-  }
-  void use_weights(size_t r, size_t unit) {
-    if (!plans_[r].gathers()) return;
-    for (const auto& [at, slot] : ranks_[r].weights)
-      if (slot.unit == static_cast<int32_t>(unit)) return expect(!slot.on_its_way, "weights are still on their way");
-    throw plans_[r].units[unit].name + " is not gathered";
-  }
-  // products: whether they add; none: there are none in the instruction.
-  void add_gradient(size_t r, size_t unit, int64_t microbatch, std::optional<bool> products = {}) {
-    const auto check = [&](bool unwritten) {
-      expect(products || !unwritten, "added to what was not zeroed");
-      expect(!products || *products == !unwritten,
-             "products add to what was not written, or write over what is needed");
-    };
-    Rank& rank = ranks_[r];
-    const auto u = static_cast<int32_t>(unit);
-    if (plans_[r].mesh.shard == 1) {
-      expect(rank.own.contains(u), "gradients were not zeroed");
-      check(rank.unwritten.erase(u) > 0);
-      expect(rank.own[u].insert(microbatch).second || !plans_[r].is_layer(unit), "a gradient twice");
-      return;
-    }
-    for (auto& [at, slot] : rank.gradients)
-      if (slot.unit == u && !slot.on_its_way) {
-        check(std::exchange(slot.unwritten, false));
-        slot.microbatches.insert(microbatch);
-        return;
-      }
-    throw plans_[r].units[unit].name + " has no gradient to add to";
-  }
-
-  // True once all microbatches and all ranks are in the unit's gradient.
-  bool is_finished(size_t r, size_t u) const {
-    const Rank& rank = ranks_[r];
-    const Plan& plan = plans_[r];
-    const auto unit = static_cast<int32_t>(u);
-    const auto own = rank.own.find(unit);
-    return own != rank.own.end() && static_cast<int64_t>(own->second.size()) == microbatches_ && !rank.summing &&
-           rank.summed.contains(unit) == (plan.mesh.data > 1) &&
-           rank.tensor_summed.contains(unit) == is_shared_by_tensor_ranks(plan.units[u]) &&
-           (u != plan.tied || rank.tied == plan.ties_stages());
-  }
-  static bool is_shared_by_tensor_ranks(const UnitPlan& unit) {
-    return unit.sum_unsplit && intersect({unit.split, unit.numel}, unit.shard).size() > 0;
-  }
-
-  // False: waits for a message.
+  // What its row says, in order. False: waits for a message.
   bool step(size_t r) {
-    Rank& rank = ranks_[r];
-    const Plan& plan = plans_[r];
-    const Instruction& i = programs_[r][rank.at];
-    const int64_t k = i.microbatch, l = i.layer, L = plan.model.layers;
-    const auto unit = static_cast<size_t>(i.unit);
-    switch (i.op) {
-      case Op::gather: {
-        Slot& slot = rank.weights[i.slot];
-        expect(!slot.on_its_way, "a slot is gathered into twice");
-        slot = {.unit = i.unit, .on_its_way = true};
-        rank.calls[Channel::shard].push_back(i.unit);
-        int64_t layers = 0;
-        for (const auto& [at, s] : rank.weights)
-          layers += s.unit != Instruction::none && !plan.units[static_cast<size_t>(s.unit)].keep_gathered;
-        expect(layers <= plan.live_units, "more layers are gathered than have memory");
-        break;
-      }
-      case Op::await_gather:
-        expect(rank.weights[i.slot].on_its_way && rank.weights[i.slot].unit == i.unit, "nothing to await");
-        rank.weights[i.slot].on_its_way = false;
-        break;
-      case Op::zero:
-        if (i.slot == Instruction::none) {
-          rank.own[i.unit] = {};
-          if (!i.all) rank.unwritten.insert(i.unit);
-        } else {
-          expect(rank.gradients[i.slot].unit == Instruction::none, "a gradient is zeroed that is needed");
-          rank.gradients[i.slot] = {.unit = i.unit, .unwritten = !i.all};
-        }
-        break;
-      case Op::scatter: {
-        Slot& slot = rank.gradients[i.slot];
-        expect(slot.unit == i.unit && !slot.on_its_way, "what is scattered is not there");
-        expect(i.add == rank.own.contains(i.unit), "added to nothing, or written over");
-        slot.on_its_way = true;
-        rank.calls[Channel::shard].push_back(-2 - i.unit);
-        if (!i.add) rank.own[i.unit] = {};
-        break;
-      }
-      case Op::relay: {
-        Slot& slot = rank.gradients[i.slot];
-        expect(plan.relay && slot.unit == i.unit && slot.on_its_way && !slot.relayed, "nothing to relay");
-        slot.relayed = true;
-        rank.calls[Channel::shard].push_back(-1000 - i.unit);
-        break;
-      }
-      case Op::collect: {
-        Slot& slot = rank.gradients[i.slot];
-        expect(slot.relayed == plan.relay, "collected before it was relayed");
-        expect(slot.unit == i.unit && slot.on_its_way, "what is collected was not scattered");
-        std::set<int64_t>& own = rank.own[i.unit];
-        expect(i.add != own.empty(), "collected over what is needed, or added to nothing");
-        for (int64_t m : slot.microbatches) {
-          expect(own.empty() || m >= *own.rbegin(), "a microbatch is added after a later one");
-          expect(own.insert(m).second, "a microbatch counts twice");
-        }
-        slot = {};
-        break;
-      }
-      case Op::sum_copies:
-        for (const auto& [at, slot] : rank.gradients) expect(slot.unit != i.unit, "summed before it is complete");
-        expect(rank.summed.insert(i.unit).second, "summed twice");
-        rank.calls[Channel::data].push_back(i.unit);
-        rank.summing = true;
-        break;
-      case Op::share_sums:
-        expect(plan.wire != DType::f32 && rank.summed.contains(i.unit), "nothing to share");
-        expect(rank.shared.insert(i.unit).second, "shared twice");
-        expect(rank.shared == rank.summed, "the parts of two units are under way");
-        rank.calls[Channel::data].push_back(-2 - i.unit);
-        break;
-      case Op::sum_tensor:
-        expect(plan.mesh.data == 1 || rank.awaited.contains(i.unit), "summed too early");
-        expect(rank.tensor_summed.insert(i.unit).second, "summed twice");
-        rank.calls[Channel::tensor].push_back(i.unit);
-        rank.summing = true;
-        break;
-      case Op::await_sums:
-        expect(rank.summing, "no sums to await");
-        expect(plan.wire == DType::f32 || rank.shared == rank.summed, "sums that were not shared");
-        rank.summing = false;
-        rank.awaited = rank.summed;
-        break;
-      case Op::sum_tied:
-        expect(!rank.summing && !rank.tied, "the tied table is summed too early or twice");
-        rank.tied = true;
-        break;
-      case Op::receive: {
-        Residual& y = rank.residuals[i.y];
-        expect(!y.on_its_way, "received over what is on its way");
-        y = {.word = fmt::format("message {}", static_cast<int>(i.channel)), .on_its_way = true};
-        break;
-      }
-      case Op::send: {
-        Residual& y = rank.residuals[i.y];
-        expect(!y.on_its_way, "sent twice");
-        const size_t to = neighbour(r, i.channel == Channel::forward ? 1 : -1);
-        ranks_[to].mail[{r, i.channel}].push_back(y.word);
-        y.on_its_way = true;
-        break;
-      }
-      case Op::offload: {
-        Residual& y = rank.residuals[i.y];
-        expect(!y.on_its_way, "copied to the host while it is on its way");
-        expect_still(rank, i.host);
-        y.on_its_way = y.leaving = true;
-        y.host = i.host;
-        rank.host[i.host] = y.word;
-        break;
-      }
-      case Op::fetch: {
-        Residual& y = rank.residuals[i.y];
-        expect(!y.on_its_way, "fetched over what is on its way");
-        expect_still(rank, i.host);
-        y = {.word = rank.host[i.host], .on_its_way = true, .host = i.host};
-        break;
-      }
-      case Op::await_transfer: {
-        Residual& y = rank.residuals[i.y];
-        expect(y.on_its_way, "no transfer to await");
-        y.leaving = false;
-        y.host = Instruction::none;
-        if (y.word.starts_with("message ")) {
-          const auto channel = static_cast<Channel>(std::stoi(y.word.substr(8)));
-          auto& mail = rank.mail[{neighbour(r, channel == Channel::forward ? -1 : 1), channel}];
-          if (mail.empty()) return false;
-          y.word = mail.front();
-          mail.pop_front();
-        }
-        y.on_its_way = false;
-        break;
-      }
-      case Op::load:
-        rank.batches[i.batch] = k;
-        rank.has_losses[i.batch] = false;
-        break;
-      case Op::embed:
-        expect_batch(rank, i);
-        for (const size_t u : plan.embedding) use_weights(r, u);
-        write(rank, i.y, word(output(-1), k));
-        break;
-      case Op::forward:
-        if (plan.layers_need_batch()) expect_batch(rank, i);
-        use_weights(r, unit);
-        read(rank, i.x, word(output(l - 1), k));
-        write(rank, i.y, word(output(l), k));
-        if (i.saved != Instruction::none)
-          expect(rank.saved.emplace(i.saved, word(output(l), k)).second, "saved over what is needed");
-        break;
-      case Op::recompute:
-        if (plan.layers_need_batch()) expect_batch(rank, i);
-        use_weights(r, unit);
-        read(rank, i.x, word(output(l - 1), k));
-        if (i.y != Instruction::none) write(rank, i.y, word(output(l), k));
-        if (i.saved != Instruction::none) expect(rank.saved[i.saved] == word(output(l), k), "another layer was saved");
-        rank.recomputed.push_front({word(output(l), k), i.saved});
-        expect(static_cast<int64_t>(rank.recomputed.size()) <= plan.group,
-               "more layers are recomputed than a group has");
-        break;
-      case Op::head:
-      case Op::head_loss:
-        expect_batch(rank, i);
-        for (const size_t u : plan.head) use_weights(r, u);
-        read(rank, i.x, word(output(L - 1), k));
-        rank.has_losses[i.batch] = true;
-        if (i.op == Op::head_loss) break;
-        for (const size_t u : plan.head)
-          add_gradient(r, u, k, plan.units[u].multiplies ? std::optional(i.add) : std::nullopt);
-        write(rank, i.y, word("d " + output(L - 1), k));
-        break;
-      case Op::head_logits:
-        for (const size_t u : plan.head) use_weights(r, u);
-        read(rank, i.x, word(output(L - 1), k));
-        break;
-      case Op::keep_loss:
-        expect(mode_ == Mode::train && rank.has_losses[i.batch] && rank.batches.at(i.batch) == k, "no losses to keep");
-        expect(rank.kept.insert(k).second, "kept before");
-        break;
-      case Op::count_loss:
-        expect(rank.has_losses[i.batch] && rank.batches.at(i.batch) == k && rank.counted.insert(k).second, "no losses");
-        break;
-      case Op::backward: {
-        if (plan.layers_need_batch()) expect_batch(rank, i);
-        use_weights(r, unit);
-        read(rank, i.x, word(output(l - 1), k));
-        read(rank, i.y, word("d " + output(l), k));
-        if (i.saved != Instruction::none) {
-          expect(rank.saved[i.saved] == word(output(l), k), "another layer was saved");
-          rank.saved.erase(i.saved);
-        } else {
-          expect(!rank.recomputed.empty() && rank.recomputed.front().word == word(output(l), k),
-                 "another was recomputed");
-          rank.saved.erase(rank.recomputed.front().saved);
-          rank.recomputed.pop_front();
-        }
-        add_gradient(r, unit, k, i.add);
-        write(rank, i.y, word("d " + output(l - 1), k));
-        break;
-      }
-      case Op::embed_backward:
-        expect_batch(rank, i);
-        read(rank, i.y, word("d " + output(-1), k));
-        for (const size_t u : plan.embedding) add_gradient(r, u, k);
-        write(rank, i.y, "used up");
-        break;
-      default:
-        if (i.op == Op::norm) expect(is_finished(r, unit), "the norm of a gradient that is not finished");
-        rank.update.step(plan, i);
+    const Turn t{r, ranks_[r], plans_[r], programs_[r][ranks_[r].at]};
+    const Law& law = law_of(t.i.op);
+    Place* place = t.place(law.move);
+    if (t.i.op == Op::await_transfer && place && place->message && mail(t, *place->message).empty()) return false;
+    if (law.tokens == Tokens::always || (law.tokens != Tokens::none && t.plan.layers_need_batch())) expect_batch(t);
+    for (const size_t u : t.units(law.weights)) use_weights(t, u);
+    if (law.x != Value::none) read(t, t.i.x, law.x);
+    if (law.y != Value::none) read(t, t.i.y, law.y);
+    do_more(t, place);
+    if (place) move(law.move, t.i, *place);
+    for (const size_t u : t.units(law.gradients)) {
+      const bool products = t.plan.units[u].multiplies && t.i.op != Op::embed_backward;
+      t.rank.units.add(t.plan, u, t.i.microbatch, products ? std::optional(t.i.add) : std::nullopt,
+                       t.rank.memory[Memory::gradients]);
     }
-    rank.at++;
+    if (law.new_y != Value::none && t.i.y != Instruction::none) write(t, law.new_y);
+    if (law.call) t.rank.calls[*law.call].emplace_back(t.i.op, t.i.unit);
+    t.rank.at++;
     return true;
   }
 
+  void expect_batch(const Turn& t) {
+    const auto batch = t.rank.batches.find(t.i.batch);
+    expect(batch != t.rank.batches.end() && batch->second.microbatch == t.i.microbatch, "tokens of another microbatch");
+  }
+  void use_weights(const Turn& t, size_t unit) {
+    if (!t.plan.gathers()) return;
+    for (const auto& [at, slot] : t.rank.memory[Memory::weights])
+      if (slot.unit == static_cast<int32_t>(unit))
+        return expect(slot.state == state::there, "weights are still on their way");
+    throw t.plan.units[unit].name + " is not gathered";
+  }
+  void read(const Turn& t, int32_t x, Value value) {
+    const Place& residual = t.residual(x);
+    expect((residual.state & (state::there | state::copying)) && residual.word == t.word(value),
+           fmt::format("residual {} has {}, wanted {}", x, residual.word, t.word(value)));
+  }
+  void write(const Turn& t, Value value) {
+    Place& y = t.residual(t.i.y);
+    expect(y.state & state::still, fmt::format("residual {} is written while {} is on its way", t.i.y, y.word));
+    y.word = t.word(value);
+    y.state = state::there;
+  }
+  void move(const Move& m, const Instruction& i, Place& place) {
+    expect(place.state & m.from, m.fault);
+    if (m.memory != Memory::residuals && i.unit != Instruction::none) {
+      const bool goes_on = !(m.from & state::empty);
+      expect(!goes_on || (place.unit == i.unit && place.part == i.part), m.fault);
+      place.unit = i.unit;
+      place.part = i.part;
+    }
+    const bool gone = place.state == state::going && m.to == state::there;
+    place.state = gone ? state::empty : i.op == Op::zero && !i.all ? state::unwritten : m.to;
+  }
+
+  // What the rows do not say, before a place moves.
+  void do_more(const Turn& t, Place* place) {
+    switch (t.i.op) {
+      case Op::gather: return expect_memory(t);
+      case Op::receive:
+      case Op::send:
+      case Op::offload:
+      case Op::fetch:
+      case Op::await_transfer: return transfer(t, *place);
+      case Op::load: t.rank.batches[t.i.batch] = {t.i.microbatch}; return;
+      case Op::forward:
+        if (t.i.saved != Instruction::none)
+          expect(t.rank.saved.emplace(t.i.saved, t.word(Value::output)).second, "saved over what is needed");
+        return;
+      case Op::recompute:
+      case Op::backward: return recompute(t);
+      case Op::head:
+      case Op::head_loss: t.rank.batches[t.i.batch].has_losses = true; return;
+      case Op::keep_loss:
+        expect(mode_ == Mode::train && t.rank.batches[t.i.batch].has_losses, "no losses to keep");
+        return expect(t.rank.kept.insert(t.i.microbatch).second, "kept before");
+      case Op::count_loss:
+        expect(t.rank.batches[t.i.batch].has_losses, "no losses");
+        return expect(t.rank.counted.insert(t.i.microbatch).second, "counted before");
+      case Op::norm:
+        expect(t.rank.units.is_finished(t.plan, static_cast<size_t>(t.i.unit), microbatches_),
+               "the norm of a gradient that is not finished");
+        [[fallthrough]];
+      default: t.rank.units.step(t.plan, t.i, place, t.rank.memory[Memory::gradients]);
+    }
+  }
+
+  void expect_memory(const Turn& t) {
+    const auto shares = [&](int32_t unit) { return !t.plan.units[static_cast<size_t>(unit)].keep_gathered; };
+    int64_t layers = shares(t.i.unit);
+    for (const auto& [at, slot] : t.rank.memory[Memory::weights])
+      layers += at != t.i.slot && slot.state != state::empty && shares(slot.unit);
+    expect(layers <= t.plan.live_units, "more layers are gathered than have memory");
+  }
+
+  std::deque<std::string>& mail(const Turn& t, Channel channel) {
+    return t.rank.mail[{neighbour(t.r, channel == Channel::forward ? -1 : 1), channel}];
+  }
+  void transfer(const Turn& t, Place& y) {
+    switch (t.i.op) {
+      case Op::receive: y.message = t.i.channel; return;
+      case Op::send:
+        ranks_[neighbour(t.r, t.i.channel == Channel::forward ? 1 : -1)].mail[{t.r, t.i.channel}].push_back(y.word);
+        return;
+      case Op::await_transfer:
+        y.host = Instruction::none;
+        if (!y.message) return;
+        y.word = mail(t, *y.message).front();
+        mail(t, *y.message).pop_front();
+        y.message.reset();
+        return;
+      default:
+        for (const auto& [at, other] : t.rank.memory[Memory::residuals])
+          expect(other.host != t.i.host, fmt::format("{} on the host is still on its way", t.i.host));
+        y.host = t.i.host;
+        t.i.op == Op::offload ? t.rank.host[t.i.host] = y.word : y.word = t.rank.host[t.i.host];
+    }
+  }
+
+  // Into scratch memory, and out of it.
+  void recompute(const Turn& t) {
+    const std::string word = t.word(Value::output);
+    const int32_t saved = t.i.saved;
+    if (saved != Instruction::none) expect(t.rank.saved[saved] == word, "another layer was saved");
+    if (t.i.op == Op::recompute) {
+      t.rank.recomputed.push_front({word, saved});
+      return expect(static_cast<int64_t>(t.rank.recomputed.size()) <= t.plan.group,
+                    "more layers are recomputed than a group has");
+    }
+    if (saved != Instruction::none) {
+      t.rank.saved.erase(saved);
+      return;
+    }
+    expect(!t.rank.recomputed.empty() && t.rank.recomputed.front().word == word, "another was recomputed");
+    t.rank.saved.erase(t.rank.recomputed.front().saved);
+    t.rank.recomputed.pop_front();
+  }
+
   void check_end(size_t r) {
-    const Rank& rank = ranks_[r];
+    Rank& rank = ranks_[r];
     const Plan& plan = plans_[r];
     expect(rank.at == programs_[r].size(), fmt::format("rank {} waits for ever", r));
     for (const auto& [from, mail] : rank.mail) expect(mail.empty(), "mail is left");
-    for (const auto& [number, residual] : rank.residuals)
-      expect(!residual.on_its_way, "a residual is still on its way");
-    expect(rank.saved.empty() && rank.recomputed.empty() && !rank.summing, "something was saved for nothing");
-    for (const auto& [at, slot] : rank.weights) expect(!slot.on_its_way, "weights are still on their way");
-    if (plan.chunks.back().last && mode_ != Mode::logits)
+    for (const Memory memory : {Memory::residuals, Memory::weights})
+      for (const auto& [at, place] : rank.memory[memory])
+        expect(!(place.state & state::on_its_way), "residuals or weights are still on their way");
+    expect(rank.saved.empty() && rank.recomputed.empty() && !rank.units.is_summing(),
+           "something was saved for nothing");
+    const bool last = plan.chunks.back().last;
+    if (last && mode_ != Mode::logits)
       expect(static_cast<int64_t>(rank.counted.size()) == microbatches_, "losses are missing");
-    if (plan.chunks.back().last && mode_ == Mode::train) expect(rank.kept == rank.counted, "losses were not kept");
+    if (last && mode_ == Mode::train) expect(rank.kept == rank.counted, "losses were not kept");
     if (mode_ == Mode::logits) expect(programs_[r].back().op == Op::head_logits, "logits come last");
     if (mode_ != Mode::train) return;
-    for (size_t u = 0; u < plan.units.size(); u++) {
-      expect(is_finished(r, u), plan.units[u].name + " has no finished gradient");
-    }
-    rank.update.check_end(plan);
-    for (const auto& [at, slot] : rank.gradients) expect(slot.unit == Instruction::none, "a gradient is left");
-    expect(rank.tied == plan.ties_stages(), "the tied table is not summed");
+    rank.units.check_end(plan, microbatches_);
+    for (const Memory memory : {Memory::gradients, Memory::staging})
+      for (const auto& [at, place] : rank.memory[memory])
+        expect(place.state == state::empty, "a gradient is left, or state is not back on the host");
   }
 
   const std::vector<Plan>& plans_;
