@@ -1,13 +1,7 @@
 #include "tests/end_to_end/bad_input_cases.h"
 
-#include <sys/stat.h>
-
-#include <filesystem>
-
 namespace megalith::e2e {
 namespace {
-
-namespace fs = std::filesystem;
 
 Args train_with(const Args& overrides) {
   Args args{"train", "config.toml"};
@@ -16,45 +10,9 @@ Args train_with(const Args& overrides) {
 }
 const std::string new_run = "run.output=fresh";
 
-}  // namespace
-
-void prepare_bad_inputs(const Scratch& scratch) {
-  const std::string tiny = reference("tiny"), tokens = read_file(tiny + "/tokens.bin");
-  write_reference_config(scratch / "config.toml", tiny, "");
-  train(scratch.folder(), 1, {"train.steps=2", "checkpoint.every=1"});
-  write_file(scratch / "empty.bin", "");
-  write_file(scratch / "odd.bin", tokens.substr(0, 1001));
-  write_file(scratch / "short.bin", tokens.substr(0, 20));
-  write_file(scratch / "plain.txt", "a text\n");
-  write_file(scratch / "book.txt", std::string(200, 'a') + "\n");
-  write_file(scratch / "empty.txt", "");
-  std::string llmc(1024, '\0');
-  const int32_t header[] = {20240520, 1, 5000};
-  llmc.replace(0, sizeof header, reinterpret_cast<const char*>(header), sizeof header);
-  write_file(scratch / "llmc.bin", llmc + tokens.substr(0, 400));
-  write_file(scratch / "pair/train.bin", tokens);
-  for (const char* name : {"two/a.bin", "two/b.bin"}) write_file(scratch / name, tokens);
-  write_file(scratch / "pair/train.idx", std::string("MMIDIDX\0\0", 9) + std::string(30, '\x01'));
-  fs::create_directory(scratch / "no_tokenizer");
-  ASSERT_EQ(::mkfifo((scratch / "pipe.bin").c_str(), 0600), 0);
-  fs::create_directory(scratch / "renamed");
-  fs::copy(scratch / "run/checkpoints/step-00000002", scratch / "renamed/step-00000009", fs::copy_options::recursive);
-  write_file(scratch / "many_layers/config.json",
-             R"({"n_layer": 100000000, "n_embd": 64, "n_head": 4, "vocab_size": 257, "n_positions": 32})");
-  fs::create_directory(scratch / "damaged");
-  fs::copy(scratch / "run/checkpoints/step-00000002", scratch / "damaged/step-00000002", fs::copy_options::recursive);
-  flip_byte(scratch / "damaged/step-00000002/manifest.json", 500);
-  fs::copy(tiny, scratch / "hf_damaged", fs::copy_options::recursive);
-  fs::permissions(scratch / "hf_damaged/model.safetensors", fs::perms::owner_all);
-  fs::resize_file(scratch / "hf_damaged/model.safetensors", 100000);
-  const Result prepared =
-      run(megalith({"prepare", "--text", "plain.txt", "--tokenizer", "bytes", "--out", "data"}), scratch.folder());
-  ASSERT_EQ(prepared.status, 0) << prepared.text();
-}
-
-const std::vector<BadInputCase>& bad_input_cases() {
-  static const std::vector<BadInputCase> all = {
-      // The configuration, which all ranks read alike: that one of them says what is wrong is seen of some cases.
+// All ranks read the configuration alike: some cases show that one of them says what is wrong.
+std::vector<BadInputCase> config_cases() {
+  return {
       {"unknown_key", 2, train_with({new_run, "modle.layers=2"}), {"modle.layers", "did you mean", "model.layers"}},
       {"unknown_key_in_file",
        2,
@@ -116,8 +74,11 @@ const std::vector<BadInputCase>& bad_input_cases() {
        2,
        train_with({new_run, "model.hidden=16384", "model.layers=200"}),
        {"needs", "GiB", "each of 2 ranks", "optimizer", "which has", "more machines"}},
+  };
+}
 
-      // The tokens.
+std::vector<BadInputCase> token_cases() {
+  return {
       {"no_data", 2, train_with({new_run, "data.train="}), {"data.train is empty", "megalith prepare"}},
       {"missing_tokens",
        2,
@@ -194,8 +155,12 @@ const std::vector<BadInputCase>& bad_input_cases() {
        2,
        train_with({new_run, "model.vocab=0", "data.tokenizer=train:4096"}),
        {"data.tokenizer = train:4096", "tokenizer/", "megalith prepare"}},
+  };
+}
 
-      // Output and checkpoints.
+// The run folder, and checkpoints.
+std::vector<BadInputCase> output_cases() {
+  return {
       {"output_is_a_file", 2, train_with({"run.output=plain.txt"}), {"run.output = plain.txt", "run.output=DIR"}},
       {"output_below_a_file", 2, train_with({"run.output=plain.txt/run"}), {"plain.txt/run", "run.output=DIR"}},
       {"output_cannot_be_made", 2, train_with({"run.output=/proc/run"}), {"/proc/run", "run.output=DIR"}},
@@ -249,8 +214,12 @@ const std::vector<BadInputCase>& bad_input_cases() {
        2,
        train_with({new_run, "checkpoint.init_from=hf_damaged"}),
        {"hf_damaged", "model.safetensors"}},
+  };
+}
 
-      // The other commands.
+// No command, and those that plan and prepare.
+std::vector<BadInputCase> command_cases() {
+  return {
       {"no_command", 0, {}, {"no command", "--help"}},
       {"no_arguments", 2, {"train"}, {"config is required (TOML file, or a run folder)", "--help"}},
       {"plan_without_ranks", 0, {"plan", "config.toml"}, {"--ranks is missing", "hardware.profile"}},
@@ -321,6 +290,12 @@ const std::vector<BadInputCase>& bad_input_cases() {
        0,
        {"prepare", "--text", "plain.txt", "--tokenizer", "bytes", "--out", "fresh", "--validation", "10%"},
        {"--validation", "10%", "0.1 for a tenth"}},
+  };
+}
+
+// The commands that read a checkpoint.
+std::vector<BadInputCase> reading_cases() {
+  return {
       {"generate_without_tokenizer",
        0,
        {"generate", "--checkpoint", "run", "--prompt", "a"},
@@ -372,6 +347,17 @@ const std::vector<BadInputCase>& bad_input_cases() {
        {"checkpoint", "export", "damaged/step-00000002", "--out", "fresh"},
        {"damaged/step-00000002/manifest.json", "checksum"}},
   };
+}
+
+}  // namespace
+
+const std::vector<BadInputCase>& bad_input_cases() {
+  static const std::vector<BadInputCase> all = [] {
+    std::vector<BadInputCase> cases;
+    for (const auto& part : {config_cases(), token_cases(), output_cases(), command_cases(), reading_cases()})
+      cases.insert(cases.end(), part.begin(), part.end());
+    return cases;
+  }();
   return all;
 }
 

@@ -8,13 +8,10 @@ namespace megalith::e2e {
 struct BadInputCase {
   std::string name;
   int ranks;                       // 0: without mpirun
-  Args args;                       // in the folder that prepare_bad_inputs fills
+  Args args;                       // in the folder that bad_input_test.cpp fills
   std::vector<std::string> words;  // in the message, in any order
   std::string config = {};         // of a file NAME.toml, which is used instead of config.toml
 };
-
-// A finished run in run/, a config for it, and files that are wrong in one way each.
-void prepare_bad_inputs(const Scratch& scratch);
 
 const std::vector<BadInputCase>& bad_input_cases();
 

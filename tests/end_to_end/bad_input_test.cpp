@@ -1,6 +1,7 @@
 // What bad input gets: an error before anything is done, within five seconds, once, that names the object, the numbers
 // and the remedy; and nothing that exists is overwritten.
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 
@@ -10,6 +11,41 @@ namespace megalith::e2e {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Makes a finished run in run/, a config for it, and files that are wrong in one way each.
+void prepare_bad_inputs(const Scratch& scratch) {
+  const std::string tiny = reference("tiny"), tokens = read_file(tiny + "/tokens.bin");
+  write_reference_config(scratch / "config.toml", tiny, "");
+  train(scratch.folder(), 1, {"train.steps=2", "checkpoint.every=1"});
+  write_file(scratch / "empty.bin", "");
+  write_file(scratch / "odd.bin", tokens.substr(0, 1001));
+  write_file(scratch / "short.bin", tokens.substr(0, 20));
+  write_file(scratch / "plain.txt", "a text\n");
+  write_file(scratch / "book.txt", std::string(200, 'a') + "\n");
+  write_file(scratch / "empty.txt", "");
+  std::string llmc(1024, '\0');
+  const int32_t header[] = {20240520, 1, 5000};
+  llmc.replace(0, sizeof header, reinterpret_cast<const char*>(header), sizeof header);
+  write_file(scratch / "llmc.bin", llmc + tokens.substr(0, 400));
+  write_file(scratch / "pair/train.bin", tokens);
+  for (const char* name : {"two/a.bin", "two/b.bin"}) write_file(scratch / name, tokens);
+  write_file(scratch / "pair/train.idx", std::string("MMIDIDX\0\0", 9) + std::string(30, '\x01'));
+  fs::create_directory(scratch / "no_tokenizer");
+  ASSERT_EQ(::mkfifo((scratch / "pipe.bin").c_str(), 0600), 0);
+  fs::create_directory(scratch / "renamed");
+  fs::copy(scratch / "run/checkpoints/step-00000002", scratch / "renamed/step-00000009", fs::copy_options::recursive);
+  write_file(scratch / "many_layers/config.json",
+             R"({"n_layer": 100000000, "n_embd": 64, "n_head": 4, "vocab_size": 257, "n_positions": 32})");
+  fs::create_directory(scratch / "damaged");
+  fs::copy(scratch / "run/checkpoints/step-00000002", scratch / "damaged/step-00000002", fs::copy_options::recursive);
+  flip_byte(scratch / "damaged/step-00000002/manifest.json", 500);
+  fs::copy(tiny, scratch / "hf_damaged", fs::copy_options::recursive);
+  fs::permissions(scratch / "hf_damaged/model.safetensors", fs::perms::owner_all);
+  fs::resize_file(scratch / "hf_damaged/model.safetensors", 100000);
+  const Result prepared =
+      run(megalith({"prepare", "--text", "plain.txt", "--tokenizer", "bytes", "--out", "data"}), scratch.folder());
+  ASSERT_EQ(prepared.status, 0) << prepared.text();
+}
 
 void check(const BadInputCase& c, const Result& result) {
   SCOPED_TRACE(c.name);

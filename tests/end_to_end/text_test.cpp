@@ -41,6 +41,27 @@ int lines_with(const std::string& text, const std::string& word) {
   return n;
 }
 
+// The 60 steps and 2 evaluations of a run.
+void expect_metrics(const std::string& run_folder) {
+  int64_t steps = 0, evaluations = 0;
+  for (const auto& line : read_metrics(run_folder)) {
+    if (line.contains("validation_loss")) {
+      evaluations++;
+      EXPECT_EQ(line.at("step"), 30 * evaluations);
+      EXPECT_GT(line.at("bits_per_byte"), 0);
+      continue;
+    }
+    EXPECT_EQ(line.at("step"), ++steps);
+    for (const char* key : {"loss", "grad_norm", "learning_rate", "step_seconds", "tokens_per_second",
+                            "model_tflops_per_device", "hardware_tflops_per_device"})
+      EXPECT_TRUE(line.at(key).is_number() && line.at(key) > 0) << key << ": " << line;
+    EXPECT_EQ(line.at("tokens_so_far"), 8 * 32 * steps);
+    EXPECT_TRUE(line.contains("mfu"));
+  }
+  EXPECT_EQ(steps, 60);
+  EXPECT_EQ(evaluations, 2);
+}
+
 class Text : public testing::TestWithParam<std::string> {};
 
 TEST_P(Text, becomes_a_model_that_continues_it) {
@@ -73,23 +94,7 @@ TEST_P(Text, becomes_a_model_that_continues_it) {
   EXPECT_EQ(start.at("ranks"), 2);
   for (const char* memory : {"parameters", "optimizer", "gradients", "saved", "scratch", "communication"})
     EXPECT_GT(start.at("memory_bytes").at(memory), 0) << memory;
-  int64_t steps = 0, evaluations = 0;
-  for (const auto& line : read_metrics(scratch / "run")) {
-    if (line.contains("validation_loss")) {
-      evaluations++;
-      EXPECT_EQ(line.at("step"), 30 * evaluations);
-      EXPECT_GT(line.at("bits_per_byte"), 0);
-      continue;
-    }
-    EXPECT_EQ(line.at("step"), ++steps);
-    for (const char* key : {"loss", "grad_norm", "learning_rate", "step_seconds", "tokens_per_second",
-                            "model_tflops_per_device", "hardware_tflops_per_device"})
-      EXPECT_TRUE(line.at(key).is_number() && line.at(key) > 0) << key << ": " << line;
-    EXPECT_EQ(line.at("tokens_so_far"), 8 * 32 * steps);
-    EXPECT_TRUE(line.contains("mfu"));
-  }
-  EXPECT_EQ(steps, 60);
-  EXPECT_EQ(evaluations, 2);
+  expect_metrics(scratch / "run");
   const std::vector<Step> found = read_steps(scratch / "run");
   EXPECT_LT(found.back().loss, found.front().loss - 1);
   EXPECT_EQ(checkpoints_in(scratch / "run/checkpoints"), (std::vector<std::string>{step_name(40), step_name(60)}));

@@ -22,37 +22,43 @@ struct Layout {
 };
 void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
 
-const std::vector<Layout>& layouts() {
-  const auto pipeline = [](int64_t stages, int64_t virtual_stages, PipelineSchedule kind, int64_t active) {
-    return [=](Config& c) {
-      c.parallel.pipeline_parallel_degree = stages;
-      c.parallel.virtual_stages = virtual_stages;
-      c.parallel.pipeline_schedule = kind;
-      c.parallel.active_microbatches = active;
-    };
+namespace program_layouts {
+
+using Change = std::function<void(Config&)>;
+using What = ActivationCheckpointing::Kind;
+constexpr auto one_f_one_b = PipelineSchedule::one_f_one_b, gpipe = PipelineSchedule::gpipe;
+
+Change pipeline(int64_t stages, int64_t virtual_stages, PipelineSchedule kind, int64_t active) {
+  return [=](Config& c) {
+    c.parallel.pipeline_parallel_degree = stages;
+    c.parallel.virtual_stages = virtual_stages;
+    c.parallel.pipeline_schedule = kind;
+    c.parallel.active_microbatches = active;
   };
-  const auto sharded = [](ShardingStrategy strategy, int64_t degree) {
-    return [=](Config& c) {
-      c.parallel.sharding_strategy = strategy;
-      c.parallel.sharded_data_parallel_degree = degree;
-    };
+}
+Change sharded(ShardingStrategy strategy, int64_t degree) {
+  return [=](Config& c) {
+    c.parallel.sharding_strategy = strategy;
+    c.parallel.sharded_data_parallel_degree = degree;
   };
-  const auto recompute = [](ActivationCheckpointing what, int64_t horizon = 0) {
-    return [=](Config& c) {
-      c.memory.activation_checkpointing = what;
-      c.memory.offload_activations = horizon > 0;
-      c.memory.activation_loading_horizon = std::max<int64_t>(1, horizon);
-    };
+}
+Change recompute(ActivationCheckpointing what, int64_t horizon = 0) {
+  return [=](Config& c) {
+    c.memory.activation_checkpointing = what;
+    c.memory.offload_activations = horizon > 0;
+    c.memory.activation_loading_horizon = std::max<int64_t>(1, horizon);
   };
-  using What = ActivationCheckpointing::Kind;
-  const auto in_bf16 = [](const std::function<void(Config&)>& change) {
-    return [=](Config& c) {
-      change(c);
-      c.precision.gradient_reduce = StorageType::bf16;
-    };
+}
+Change in_bf16(const Change& change) {
+  return [=](Config& c) {
+    change(c);
+    c.precision.gradient_reduce = StorageType::bf16;
   };
-  constexpr auto one_f_one_b = PipelineSchedule::one_f_one_b, gpipe = PipelineSchedule::gpipe;
-  static const std::vector<Layout> all = {
+}
+
+// Those that differ in what is recomputed and what waits on the host.
+std::vector<Layout> layouts_of_memory() {
+  return {
       {"alone", 1, [](Config&) {}},
       {"each", 1, recompute({What::each})},
       {"selective", 2, recompute({What::selective})},
@@ -67,25 +73,31 @@ const std::vector<Layout>& layouts() {
          c.memory.offload_optimizer = 1;
        }},
       {"half_the_optimizer_on_the_host", 4,
-       [=](Config& c) {
+       [](Config& c) {
          pipeline(2, 3, one_f_one_b, 0)(c);
          c.memory.offload_optimizer = 0.5;
        }},
       {"offload_in_a_pipeline", 3,
-       [=](Config& c) {
+       [](Config& c) {
          pipeline(3, 2, one_f_one_b, 0)(c);
          recompute({What::each}, 1)(c);
        }},
       {"offload_in_waves", 4,
-       [=](Config& c) {
+       [](Config& c) {
          pipeline(2, 1, gpipe, 4)(c);
          recompute({What::each}, 2)(c);
        }},
       {"contiguous_offload_in_a_pipeline", 2,
-       [=](Config& c) {
+       [](Config& c) {
          pipeline(2, 3, one_f_one_b, 0)(c);
          recompute({What::contiguous}, 1)(c);
        }},
+  };
+}
+
+// Those that differ in the axes, and in what goes over them.
+std::vector<Layout> layouts_of_axes() {
+  return {
       {"full_shard", 2, sharded(ShardingStrategy::full_shard, 0)},
       {"full_shard_of_4_live_3", 4,
        [](Config& c) {
@@ -97,7 +109,7 @@ const std::vector<Layout>& layouts() {
       {"replicate_below", 2, [](Config& c) { c.parallel.replicate_below = 200; }},
       {"no_shard", 3, sharded(ShardingStrategy::no_shard, 0)},
       {"no_shard_in_bf16", 3, in_bf16(sharded(ShardingStrategy::no_shard, 0))},
-      {"nodes_in_bf16", 4, in_bf16([=](Config& c) {
+      {"nodes_in_bf16", 4, in_bf16([](Config& c) {
          sharded(ShardingStrategy::full_shard, 0)(c);
          c.parallel.ranks_per_node = 2;
        })},
@@ -119,37 +131,44 @@ const std::vector<Layout>& layouts() {
       {"gpipe_in_waves", 4, pipeline(4, 1, gpipe, 3)},
       {"gpipe_interleaved_sharded", 4, pipeline(2, 2, gpipe, 0)},
       {"gpipe_interleaved_in_copies", 8,
-       [=](Config& c) {
+       [](Config& c) {
          pipeline(2, 3, gpipe, 0)(c);
          sharded(ShardingStrategy::full_shard, 2)(c);
        }},
-      {"interleaved_over_nodes_in_bf16", 8, in_bf16([=](Config& c) {
+      {"interleaved_over_nodes_in_bf16", 8, in_bf16([](Config& c) {
          pipeline(2, 2, one_f_one_b, 0)(c);
          c.model.layers = 8;
          c.batch.global_batch_size = 8;
          c.parallel.ranks_per_node = 2;
        })},
       {"documents_apart_interleaved_in_groups", 4,
-       [=](Config& c) {
+       [](Config& c) {
          pipeline(4, 1, one_f_one_b, 0)(c);
          c.data.isolate_documents = true;
          recompute({What::group, 2}, 1)(c);
        }},
       {"documents_apart_on_virtual_stages", 2,
-       [=](Config& c) {
+       [](Config& c) {
          pipeline(2, 3, one_f_one_b, 0)(c);
          c.data.isolate_documents = true;
        }},
       {"everything", 8,
-       [=](Config& c) {
+       [](Config& c) {
          pipeline(2, 3, one_f_one_b, 0)(c);
          c.parallel.tensor_parallel_degree = 2;
          c.parallel.sequence_parallel = true;
          c.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each;
        }},
   };
+}
+
+std::vector<Layout> layouts() {
+  std::vector<Layout> all = layouts_of_memory();
+  for (const Layout& layout : layouts_of_axes()) all.push_back(layout);
   return all;
 }
+
+}  // namespace program_layouts
 
 Config config_of(const Layout& layout) {
   Config config = small_config();
@@ -174,7 +193,7 @@ class ProgramLaws : public testing::TestWithParam<Layout> {
   }
   std::vector<Plan> plans_;
 };
-INSTANTIATE_TEST_SUITE_P(Layouts, ProgramLaws, testing::ValuesIn(layouts()),
+INSTANTIATE_TEST_SUITE_P(Layouts, ProgramLaws, testing::ValuesIn(program_layouts::layouts()),
                          [](const auto& p) { return p.param.name; });
 
 TEST_P(ProgramLaws, HoldInTraining) {
