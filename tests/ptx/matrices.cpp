@@ -1,10 +1,10 @@
 // ldmatrix, mma.sync and wgmma (PTX ISA, "Matrix multiply-accumulate instructions", "Asynchronous warpgroup level
 // matrix instructions"): one element type, 16 bits wide, a depth of 16.
-#include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "tests/ptx/machine.h"
+#include "tests/simt/matrix_layout.h"
 
 namespace megalith::ptx {
 
@@ -13,16 +13,10 @@ constexpr int depth = 16;
 
 template <bool half>
 float number(uint32_t bits) {
-  bits &= 0xffff;
-  if (!half) return std::bit_cast<float>(bits << 16);
-  const uint32_t exponent = bits >> 10 & 0x1f, fraction = bits & 0x3ff, sign = bits >> 15 << 31;
-  if (exponent == 0)
-    return std::copysign(static_cast<float>(fraction) * 0x1p-24f, std::bit_cast<float>(sign | 0x3f800000));
-  return std::bit_cast<float>(sign | (exponent == 0x1f ? 0xff : exponent + 112) << 23 | fraction << 13);
+  return simt::value_of(half, static_cast<uint16_t>(bits));
 }
 
-// Matrix m's row r of 16 bytes is where lane 8 m + r says. Lane i gets two neighbours: of row i / 4, from column
-// 2 (i % 4) on; transposed, of column i / 4.
+// Matrix m's row r of 16 bytes is where lane 8 m + r says.
 template <int n, bool transposed>
 void load_matrices(Warp& w, const Instruction& i, uint32_t) {
   for (int m = 0; m < n; m++) {
@@ -31,29 +25,23 @@ void load_matrices(Warp& w, const Instruction& i, uint32_t) {
       const int lane = 8 * m + row;
       std::memcpy(values[row], w.block->access(w, lane, Space::shared, w.address(i, n, lane), 16, false), 16);
     }
-    for (int lane = 0; lane < warp_size; lane++) {
-      const int a = lane / 4, b = lane % 4 * 2;
-      const uint32_t low = transposed ? values[b][a] : values[a][b],
-                     high = transposed ? values[b + 1][a] : values[a][b + 1];
-      w.set<uint32_t>(i, m, lane, high << 16 | low);
-    }
+    for (int lane = 0; lane < warp_size; lane++)
+      w.set<uint32_t>(i, m, lane, simt::part_of_tile(values, lane, transposed));
   }
 }
 
-// The left factor, 16 x 16: register r of a lane holds row lane / 4, and 8 more for odd r, columns 2 (lane % 4) and the
-// next, and 8 more for r >= 2.
+// The left factor, 16 x 16.
 template <bool half>
 void left_fragments(Warp& w, const Instruction& i, int first, float (*left)[depth]) {
   for (int lane = 0; lane < warp_size; lane++)
     for (int r = 0; r < 4; r++) {
       const auto two = w.get<uint32_t>(i, first + r, lane);
-      float* to = &left[lane / 4 + r % 2 * 8][lane % 4 * 2 + r / 2 * 8];
-      to[0] = number<half>(two), to[1] = number<half>(two >> 16);
+      const auto [row, k] = simt::left_place(lane, r);
+      left[row][k] = number<half>(two), left[row][k + 1] = number<half>(two >> 16);
     }
 }
 
-// mma.sync.m16n8k16: d = a b + c; b's register r holds rows 2 (lane % 4) and the next, and 8 more for r = 1, of column
-// lane / 4; c and d hold rows lane / 4 and, from the third on, 8 more, columns 2 (lane % 4) and the next.
+// mma.sync.m16n8k16: d = a b + c.
 template <bool half>
 void multiply(Warp& w, const Instruction& i, uint32_t) {
   float left[16][depth], right[depth][8];
@@ -61,16 +49,18 @@ void multiply(Warp& w, const Instruction& i, uint32_t) {
   for (int lane = 0; lane < warp_size; lane++)
     for (int r = 0; r < 2; r++) {
       const auto two = w.get<uint32_t>(i, 8 + r, lane);
-      right[lane % 4 * 2 + r * 8][lane / 4] = number<half>(two);
-      right[lane % 4 * 2 + r * 8 + 1][lane / 4] = number<half>(two >> 16);
+      const auto [column, k] = simt::right_place(lane, r);
+      right[k][column] = number<half>(two), right[k + 1][column] = number<half>(two >> 16);
     }
   float product[16][8] = {};
   for (int row = 0; row < 16; row++)
     for (int k = 0; k < depth; k++)
       for (int column = 0; column < 8; column++) product[row][column] += left[row][k] * right[k][column];
   for (int lane = 0; lane < warp_size; lane++)
-    for (int e = 0; e < 4; e++)
-      w.set<float>(i, e, lane, w.get<float>(i, 10 + e, lane) + product[lane / 4 + e / 2 * 8][lane % 4 * 2 + e % 2]);
+    for (int e = 0; e < 4; e++) {
+      const auto [row, column] = simt::sum_place(lane, e);
+      w.set<float>(i, e, lane, w.get<float>(i, 10 + e, lane) + product[row][column]);
+    }
 }
 
 // A matrix descriptor ("Matrix descriptor format"), in bytes. Of the swizzle modes only that of 128 bytes is known,
@@ -93,14 +83,13 @@ Descriptor described(uint64_t bits) {
   return d;
 }
 // Element (k, n) of a factor. Along k ("K-major"): rows of 128 bytes hold k, eight of them a stride. Along n
-// ("MN-major"): rows of 128 bytes hold 64 n, eight of them a stride, the next 64 n a leading offset. Then bits 4 to 6
-// of the address are turned by bits 7 to 9.
+// ("MN-major"): rows of 128 bytes hold 64 n, eight of them a stride, the next 64 n a leading offset.
 uint64_t address_of(const Descriptor& d, int k, int n, bool along_n) {
   const int row = along_n ? k : n, column = along_n ? n : k;
   const uint64_t linear = d.start + static_cast<uint64_t>(row / 8) * d.stride +
                           static_cast<uint64_t>(row % 8 * 128 + column % 64 * 2) +
                           static_cast<uint64_t>(column / 64) * d.leading;
-  return linear ^ (linear >> 7 & 7) << 4;
+  return simt::swizzled(static_cast<uint32_t>(linear));
 }
 
 // The form of an instruction: sums, then the left factor's registers or descriptor, the right descriptor, scale-d.
@@ -188,14 +177,11 @@ struct Multiply {
     for (int row = 0; row < rows; row++)
       for (int k = 0; k < depth; k++)
         for (int c = 0; c < n; c++) product[row][c] += left[row][k] * right[k * n + c];
-    // Warp v holds rows 16 v.., and of these, and of 8 columns after 8, each lane what it holds of mma.sync's.
     for (int t = 0; t < threads; t++)
       for (int s = 0; s < num_sums; s++) {
-        Warp& warp = w[t / warp_size];
-        const int lane = t % warp_size, row = t / warp_size * 16 + lane / 4 + s % 4 / 2 * 8,
-                  column = s / 4 * 8 + lane % 4 * 2 + s % 2;
+        const auto [row, column] = simt::sum_place(t, s);
         const float before = p.add ? p.sums[static_cast<size_t>(t * num_sums + s)] : 0;
-        warp.set<float>(i, s, lane, before + product[row][column]);
+        w[t / warp_size].template set<float>(i, s, t % warp_size, before + product[row][column]);
       }
   }
 };

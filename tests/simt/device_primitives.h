@@ -13,6 +13,7 @@
 
 #include "kernels/base/queue_cuda.h"
 #include "kernels/base/tensor.h"
+#include "tests/simt/matrix_layout.h"
 #include "tests/simt/simt.h"
 
 // Copies that the compiler leaves to the C library are accesses too (hooks.cpp has these three).
@@ -184,7 +185,7 @@ unsigned pack(float low, float high) {
 inline float fast_exp2(float v) { return std::exp2(v); }
 inline float fast_exp(float v) { return std::exp(v); }
 
-// Lane i gives row i % 8 of tile i / 8; of each tile it gets two neighbours of row (or, transposed, column) i / 4.
+// Lane i gives row i % 8 of tile i / 8, and gets a part of each tile.
 struct Tiles {
   const void* row;
   unsigned r[4];
@@ -204,12 +205,8 @@ void load_tiles(unsigned (&r)[n], const void* row, Where where) {
             simt::reads(from, 16, 8 * tile + i);
             std::memcpy(values[i], from, 16);
           }
-          for (int i = 0; i < 32; i++) {
-            const int a = i / 4, b = i % 4 * 2;
-            const unsigned first = transposed ? values[b][a] : values[a][b];
-            const unsigned second = transposed ? values[b + 1][a] : values[a][b + 1];
-            static_cast<Tiles*>(lanes[i])->r[tile] = second << 16 | first;
-          }
+          for (int i = 0; i < 32; i++)
+            static_cast<Tiles*>(lanes[i])->r[tile] = simt::part_of_tile(values, i, transposed);
         }
       },
       where);
@@ -224,8 +221,6 @@ void load_matrix_transposed(unsigned (&r)[n], const void* row, Where where = Whe
   load_tiles<n, true>(r, row, where);
 }
 
-// Fragments as in the PTX manual, mma.m16n8k16: lane i holds rows i / 4 and i / 4 + 8, columns 2 * (i % 4) and the
-// next.
 struct Fragments {
   float* d;
   const unsigned *a, *b;
@@ -241,19 +236,20 @@ void multiply_add(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
         float A[16][16], B[16][8];
         for (int i = 0; i < 32; i++) {
           const auto& lane = *static_cast<Fragments*>(lanes[i]);
-          const int row = i / 4, column = i % 4 * 2;
           for (int part = 0; part < 4; part++) {
-            A[row + part % 2 * 8][column + part / 2 * 8] = low(lane.a[part]);
-            A[row + part % 2 * 8][column + part / 2 * 8 + 1] = high(lane.a[part]);
+            const auto [row, k] = simt::left_place(i, part);
+            A[row][k] = low(lane.a[part]);
+            A[row][k + 1] = high(lane.a[part]);
           }
           for (int part = 0; part < 2; part++) {
-            B[column + part * 8][row] = low(lane.b[part]);
-            B[column + part * 8 + 1][row] = high(lane.b[part]);
+            const auto [column, k] = simt::right_place(i, part);
+            B[k][column] = low(lane.b[part]);
+            B[k + 1][column] = high(lane.b[part]);
           }
         }
         for (int i = 0; i < 32; i++)
           for (int part = 0; part < 4; part++) {
-            const int row = i / 4 + part / 2 * 8, column = i % 4 * 2 + part % 2;
+            const auto [row, column] = simt::sum_place(i, part);
             float sum = 0;
             for (int k = 0; k < 16; k++) sum += A[row][k] * B[k][column];
             static_cast<Fragments*>(lanes[i])->d[part] += sum;

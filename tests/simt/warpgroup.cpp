@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/simt/machine.h"
+#include "tests/simt/matrix_layout.h"
 
 namespace megalith::simt {
 
@@ -45,21 +46,16 @@ Warpgroup& warpgroup() {
   return w;
 }
 
-// Element (row, column) of the matrix at `place`, by the law of the 128-byte swizzle: bits 4 to 6 of an address are
-// turned over by bits 7 to 9. Eight rows are 1024 bytes.
+// Finds element (row, column) of the matrix at `place`.
 const char* address(const MatrixPlace& place, int row, int column) {
-  uint32_t byte = place.begin + static_cast<uint32_t>(column / 64) * place.panel +
-                  static_cast<uint32_t>(row / 8 * 1024 + row % 8 * 128 + column % 64 * 2);
-  byte ^= (byte >> 7 & 7) << 4;
-  return shared_begin() + byte;
-}
-float number(DType type, uint16_t bits) {
-  return type == DType::f16 ? float16::value_of(bits) : static_cast<float>(std::bit_cast<bfloat16>(bits));
+  const uint32_t byte = place.begin + static_cast<uint32_t>(column / 64) * place.panel +
+                        static_cast<uint32_t>(row / 8 * 1024 + row % 8 * 128 + column % 64 * 2);
+  return shared_begin() + swizzled(byte);
 }
 float element(DType type, const MatrixPlace& place, int row, int column) {
   uint16_t bits;
   std::memcpy(&bits, address(place, row, column), sizeof(bits));
-  return number(type, bits);
+  return value_of(type == DType::f16, bits);
 }
 void check_published(const MatrixPlace& place, int num_rows, int num_columns) {
   for (int row = 0; row < num_rows; row++)
@@ -74,22 +70,21 @@ void finish(const Enqueued& e) {
     for (int c = 0; c < n; c++)
       right[static_cast<size_t>(c * depth + k)] =
           p.right_by_rows() ? element(p.type, p.right, c, k) : element(p.type, p.right, k, c);
-  for (int i = 0; i < size; i++) {
-    const int row = i / warp_size * 16 + i % warp_size / 4, k = i % 4 * 2;
-    if (!p.in_fragments()) break;
-    for (int part = 0; part < 4; part++)
+  for (int i = 0; i < size && p.in_fragments(); i++)
+    for (int part = 0; part < 4; part++) {
+      const auto [row, k] = left_place(i % warp_size, part);
+      const unsigned two = e.of[static_cast<size_t>(i)].fragments[static_cast<size_t>(part)];
       for (int half = 0; half < 2; half++)
-        left[static_cast<size_t>((row + part % 2 * 8) * depth + k + part / 2 * 8 + half)] = number(
-            p.type,
-            static_cast<uint16_t>(e.of[static_cast<size_t>(i)].fragments[static_cast<size_t>(part)] >> 16 * half));
-  }
+        left[static_cast<size_t>((i / warp_size * 16 + row) * depth + k + half)] =
+            value_of(p.type == DType::f16, static_cast<uint16_t>(two >> 16 * half));
+    }
   for (int row = 0; row < rows && !p.in_fragments(); row++)
     for (int k = 0; k < depth; k++)
       left[static_cast<size_t>(row * depth + k)] =
           p.of == Of::rows ? element(p.type, p.left, row, k) : element(p.type, p.left, k, row);
   for (int i = 0; i < size; i++)
     for (int j = 0; j < n / 2; j++) {
-      const int row = i / warp_size * 16 + i % warp_size / 4 + j % 4 / 2 * 8, column = j / 4 * 8 + i % 4 * 2 + j % 2;
+      const auto [row, column] = sum_place(i, j);
       const auto& before = e.sums[static_cast<size_t>(i)];
       float* to = e.of[static_cast<size_t>(i)].sums + j;
       float sum = !p.add ? 0 : before.empty() ? *to : before[static_cast<size_t>(j)];
