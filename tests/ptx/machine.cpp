@@ -128,8 +128,6 @@ void Warp::go_on() {
 
 Block::Block(const Kernel& k, const simt::Grid& g) : kernel(k), code(*k.code), grid(g), parameters(g.parameters) {
   const auto threads = static_cast<int>(g.threads.x * g.threads.y * g.threads.z);
-  CHECK(threads > 0 && threads % warp_size == 0 && threads <= 1024,
-        "{}: {} threads a block, expected whole warps, 32 at most", k.name, threads);
   CHECK(!code.max_threads || threads <= code.max_threads, "{}: {} threads a block, and it is compiled for {}", k.name,
         threads, code.max_threads);
   CHECK(static_cast<int64_t>(parameters.size()) == code.parameter_bytes, "{}: parameters of {} bytes, expected {}",

@@ -83,7 +83,7 @@ class Module {
 
 // A mangled name as C++ writes it; what is none, as it is.
 std::string demangled(const std::string& name);
-// Runs a launch; device memory is that of tests/simt.
+// Runs a launch that simt::run() has checked; device memory is that of tests/simt.
 void run(Kernel& kernel, const simt::Grid& grid);
 
 }  // namespace megalith::ptx

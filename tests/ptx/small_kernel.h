@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/system/check.h"
+#include "tests/message_of.h"
 #include "tests/ptx/ptx.h"
 
 namespace megalith::test {
@@ -72,12 +72,8 @@ inline void expect_float(const std::string& instructions, float wanted) {
 inline std::string f(float v) { return fmt::format("0f{:08X}", bits(v)); }
 
 inline void expect_error(const std::string& instructions, const std::string& wanted, const Launch& l = {}) {
-  try {
-    run(instructions, l);
-    ADD_FAILURE() << "nothing found, expected: " << wanted;
-  } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find(wanted), std::string::npos) << e.what();
-  }
+  const std::string message = message_of([&] { run(instructions, l); });
+  EXPECT_NE(message.find(wanted), std::string::npos) << message << ", expected: " << wanted;
 }
 
 }  // namespace megalith::test

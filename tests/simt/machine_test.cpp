@@ -6,7 +6,6 @@
 #include <functional>
 #include <vector>
 
-#include "kernels/system/check.h"
 #include "tests/message_of.h"
 #include "tests/simt/faults.h"
 #include "tests/simt/simt.h"
@@ -26,14 +25,10 @@ std::vector<float> result_of(const char* kernel, const Run& run = run_planted) {
   return {y.data<float>(), y.data<float>() + 256};
 }
 void expect_fault(const char* kernel, const std::string& where, const std::string& what, const Run& run = run_planted) {
-  try {
-    result_of(kernel, run);
-    ADD_FAILURE() << kernel << ": nothing found";
-  } catch (const Error& e) {
-    const std::string message = e.what();
-    EXPECT_EQ(message.rfind(std::string("kernel ") + kernel + ", " + where + ": ", 0), 0u) << message;
-    EXPECT_NE(message.find(what), std::string::npos) << message;
-  }
+  SCOPED_TRACE(kernel);
+  const std::string message = message_of([&] { result_of(kernel, run); });
+  EXPECT_TRUE(message.starts_with(fmt::format("kernel {}, {}: ", kernel, where))) << message;
+  EXPECT_NE(message.find(what), std::string::npos) << message;
 }
 
 TEST(Machine, ReducesInParallel) {
@@ -148,15 +143,11 @@ TEST(Machine, FindsAccessesOutside) {
 }
 // What a GPU with so much shared memory, of whatever size, says of a launch; empty: it runs.
 std::string refusal(int64_t shared_bytes, bool asks, dim3 grid = {2}, int threads = 64) {
-  try {
-    result_of("own_and_dynamic", [=](const char*, Tensor y, Tensor x) {
-      run_with_shared(shared_bytes, asks, grid, threads, y, x);
-      for (int i = 0; i < 128; i++) EXPECT_EQ(y.data<float>()[i], static_cast<float>(i % 64) / 8);
-    });
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
+  const auto run = [=](const char*, Tensor y, Tensor x) {
+    run_with_shared(shared_bytes, asks, grid, threads, y, x);
+    for (int i = 0; i < 128; i++) EXPECT_EQ(y.data<float>()[i], static_cast<float>(i % 64) / 8);
+  };
+  return error_of([&] { result_of("own_and_dynamic", run); }).value_or("");
 }
 void expect_refused(const std::string& words, const std::string& refusal) {
   EXPECT_NE(refusal.find(words), std::string::npos) << refusal;
@@ -203,11 +194,7 @@ TEST(Machine, StartsBlocksInAnyOrder) {
   const auto found = [&](const char* kernel) -> std::string {
     simt::writes_by_library(y.raw(), y.bytes());
     *counter = counter[1] = 0;
-    try {
-      run_planted(kernel, y, x);
-    } catch (const Error& e) {
-      return e.what();
-    }
+    if (const auto error = error_of([&] { run_planted(kernel, y, x); })) return *error;
     EXPECT_EQ(y.data<float>()[64 + 3], 2 * 60 / 8.0f);
     return "";
   };
