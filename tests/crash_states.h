@@ -22,7 +22,7 @@ class CrashStates {
  public:
   // Whether `tree` keeps all that was promised after so many calls.
   using Holds = std::function<bool(const DiskTree& tree, size_t calls)>;
-  // What is promised after so many calls, as a number: where it is the same, equal states are looked at once.
+  // Says as a number what is promised after so many calls: where it is the same, equal states are looked at once.
   using Promise = std::function<int64_t(size_t calls)>;
 
   CrashStates(Promise promise, Holds holds) : promise_(std::move(promise)), holds_(std::move(holds)) {}
@@ -94,7 +94,7 @@ class CrashStates {
     return {all.begin(), all.end()};
   }
 
-  // What a file may hold: nothing of its writes first, all of them last.
+  // Returns what a file may hold: nothing of its writes first, all of them last.
   static std::vector<std::string> variants_of(const SimulatedDisk& disk, SimulatedDisk::Node file) {
     const std::vector<SimulatedDisk::Write>& writes = disk.writes(file);
     std::vector<std::string> variants{disk.kept(file)};

@@ -28,7 +28,7 @@
 
 namespace megalith::test {
 
-// What a folder holds, by path from there: bytes of files; nothing for folders. Locks do not count.
+// A folder holds these, by path from there: bytes of files; nothing for folders. Locks do not count.
 using DiskTree = std::map<std::string, std::optional<std::string>>;
 
 inline DiskTree tree_below(const std::string& folder) {
@@ -197,7 +197,7 @@ class SimulatedDisk {
     return tree(all, [&](Node node) { return now(node); });
   }
 
-  // What the disk may not have. Files are those that one may find.
+  // The disk may not have these. Files are those that one may find.
   size_t num_changes() const { return changes_.size(); }
   std::vector<Node> unsynced_files(const std::vector<bool>& made) const {
     std::vector<Node> files;

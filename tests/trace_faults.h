@@ -1,4 +1,4 @@
-// What is wrong with a trace for ui.perfetto.dev, by Chrome's document "Trace Event Format" and by what Perfetto's
+// Says what is wrong with a trace for ui.perfetto.dev, by Chrome's document "Trace Event Format" and by what Perfetto's
 // importer drops or warns of: the form of every event, names of every process and thread that has events, and that the
 // complete events of a thread are nested or disjoint. Perfetto's own trace processor, which is not on every machine, is
 // asked as well by tests/end_to_end/perfetto_test.cpp.

@@ -1,4 +1,4 @@
-// What the checkpoint tests share: a temporary folder, tensors whose elements name themselves, and ways to cut them.
+// The checkpoint tests share these: a temporary folder, tensors whose elements name themselves, and ways to cut them.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What the tests of this folder share: a folder that vanishes, an error's text, random text.
+// The tests of this folder share these: a folder that vanishes, an error's text, random text.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What names stand for, and the bytes that come out of compressed files.
+// Names stand for files, and bytes come out of compressed ones.
 #include "data/text_inputs.h"
 
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-// What bad input gets: an error before anything is done, within five seconds, once, that names the object, the numbers
+// Bad input gets an error before anything is done, within five seconds, once, that names the object, the numbers
 // and the remedy; and nothing that exists is overwritten.
 #include <fmt/format.h>
 #include <sys/stat.h>

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What stays the same of the lines of steps.
+// Returns what stays the same of the lines of steps.
 std::vector<nlohmann::json> course(const std::string& run_folder) {
   std::vector<nlohmann::json> steps;
   for (const nlohmann::json& line : read_metrics(run_folder))

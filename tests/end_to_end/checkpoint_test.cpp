@@ -114,7 +114,7 @@ TEST(Checkpoint, inspect_verify_and_export) {
   EXPECT_NE(resumed.out.find("resumed after step 2"), std::string::npos) << resumed.text();
 }
 
-// What is wrong with the newest checkpoint, and what the console must say of it.
+// Each case has what is wrong with the newest checkpoint, and what the console must say of it.
 struct Damage {
   std::string name;
   void (*inflict)(const std::string& checkpoint);

@@ -102,8 +102,8 @@ TEST(Golden, small_in_sixteen_bits) {
   }
 }
 
-// What FEATURES.md says of sixteen bits. A bias is not held to it: that of the keys has no gradient but what rounding
-// makes, which AdamW makes as large as any.
+// This is what FEATURES.md says of sixteen bits. A bias is not held to it: that of the keys has no gradient but what
+// rounding makes, which AdamW makes as large as any.
 TEST(Golden, sixteen_bits_agree_on_several_ranks) {
   SKIP_WITHOUT_REFERENCE();
   const Scratch scratch;

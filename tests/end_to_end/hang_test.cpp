@@ -73,7 +73,7 @@ std::vector<std::string> verdicts(const Result& result) {
   return found;
 }
 
-// What is wrong with how a job has ended; empty: nothing.
+// Says what is wrong with how a job has ended; empty: nothing.
 std::string judged(const PlantedHang& p, const Result& result) {
   const std::vector<std::string> lines = verdicts(result);
   if (result.timed_out || result.status == 0) return "it did not end with an error";

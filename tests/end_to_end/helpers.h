@@ -1,4 +1,4 @@
-// What the tests of this folder share: a folder that vanishes, a reference to train on, metrics and tensors as read
+// The tests of this folder share these: a folder that vanishes, a reference to train on, metrics and tensors as read
 // back from the files.
 #pragma once
 

@@ -36,8 +36,8 @@ std::set<Size> sizes_of(const Rows& rows) {
 // The overrides that the words stand for; layout.cpp has the list. Throws on a word that is not there.
 Args overrides_of(const std::string& words);
 
-// What a layout puts to work on so many ranks: an option that changes nothing there does not count, such as sequence
-// parallelism without tensor parallelism, or a strategy of sharding without data parallelism.
+// Returns what a layout puts to work on so many ranks: an option that changes nothing there does not count, such as
+// sequence parallelism without tensor parallelism, or a strategy of sharding without data parallelism.
 std::set<std::string> mechanisms_of(int ranks, const Args& overrides);
 const std::set<std::string>& all_mechanisms();
 // Whether no layout can have both.

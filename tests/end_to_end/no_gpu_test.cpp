@@ -1,4 +1,4 @@
-// What a build with CUDA says on machines that cannot run it. Machines that can are elsewhere (tests/gpu).
+// A build with CUDA says what is missing on machines that cannot run it. Machines that can are elsewhere (tests/gpu).
 #include "tests/end_to_end/helpers.h"
 
 namespace megalith::e2e {

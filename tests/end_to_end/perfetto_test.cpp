@@ -55,7 +55,7 @@ constexpr const char* slices_query =
     "left join thread_track on slice.track_id = thread_track.id left join thread using (utid) "
     "left join process using (upid)";
 
-// What slices_query has to find: sorted, times in nanoseconds.
+// slices_query has to find these: sorted, times in nanoseconds.
 std::vector<nlohmann::json> slices_of(const nlohmann::json& trace) {
   std::map<nlohmann::json, nlohmann::json> processes, threads;
   std::vector<nlohmann::json> slices;

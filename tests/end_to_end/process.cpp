@@ -33,7 +33,7 @@ struct Entry {
   pid_t parent = 0;
 };
 
-// What /proc/PID/stat says of every process.
+// Reads what /proc/PID/stat says of every process.
 std::map<pid_t, Entry> processes() {
   std::map<pid_t, Entry> all;
   DIR* proc = ::opendir("/proc");

@@ -56,8 +56,8 @@ class Process {
   double start_;
 };
 
-// What the environment says of a file or folder, for tests that were moved to another machine; else where the build has
-// it. MEGALITH_PROGRAM, MEGALITH_MPIRUN, MEGALITH_REFERENCE.
+// Returns what the environment says of a file or folder, for tests that were moved to another machine; else where the
+// build has it. MEGALITH_PROGRAM, MEGALITH_MPIRUN, MEGALITH_REFERENCE.
 std::string place(const char* name, const std::string& built);
 
 Args megalith(const Args& args);           // the program alone

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 const std::string root = MEGALITH_SOURCE_DIR;
 
-// What it sets in [parallel] and [memory], without the numbers.
+// Returns what it sets in [parallel] and [memory], without the numbers.
 std::string mechanisms(const std::string& recipe) {
   std::string all;
   bool wanted = false;

@@ -1,4 +1,4 @@
-// What libFuzzer calls (fuzz.sh). MEGALITH_FUZZ_TARGET names the target.
+// libFuzzer calls these (fuzz.sh). MEGALITH_FUZZ_TARGET names the target.
 #include <cstdint>
 #include <cstdlib>
 

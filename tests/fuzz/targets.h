@@ -1,5 +1,5 @@
-// What reads a file that may come from anywhere, as functions of the file's bytes. Each either reads them or throws
-// megalith::Error: anything else that it throws, and a crash, is a fault.
+// The readers of files that may come from anywhere are functions of the file's bytes here. Each either reads them or
+// throws megalith::Error: anything else that it throws, and a crash, is a fault.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// What Stream, Arena and device.h promise of order and memory. Each test of Stream holds for the CPU as well, where it
-// shows at least that the test itself is right.
+// Stream, Arena and device.h keep what they promise of order and memory. Each test of Stream holds for the CPU as well,
+// where it shows at least that the test itself is right.
 #include "kernels/base/stream.h"
 
 #include <chrono>

@@ -182,7 +182,7 @@ inline Doubles doubles(const Case& c) {
   return d;
 }
 
-// What one result may be off by: half a unit of its own last place, and the rounding of sums in f32, which goes with
+// One result may be off by this: half a unit of its own last place, and the rounding of sums in f32, which goes with
 // the largest number of the tensor.
 inline double tolerance(DType dtype, double want, double largest) {
   const double of_sums = (dtype == DType::f64 ? 1e-12 : 3e-6) * largest;

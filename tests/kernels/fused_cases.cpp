@@ -7,7 +7,7 @@
 namespace megalith::test {
 
 namespace {
-// What a twin of other names does to `d`: pairs of its names and ours.
+// Does to `d` what a twin of other names does; the pairs are its names and ours.
 using Names = std::vector<std::pair<std::string, std::string>>;
 void run_twin(const std::function<void(Doubles&)>& twin, Doubles& d, const Names& in, const Names& out) {
   Doubles theirs;

@@ -1,4 +1,4 @@
-// What the contracts promise beyond single results: the random numbers, the masks, in-place use, and a few errors in
+// The contracts promise this beyond single results: the random numbers, the masks, in-place use, and a few errors in
 // full.
 #include <gtest/gtest.h>
 

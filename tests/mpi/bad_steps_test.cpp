@@ -16,7 +16,7 @@ constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
 Config spoilt_model() { return deep_model(12); }
 
-// What this number of ranks allows of: each axis alone, all of them, and the strategies of sharding.
+// Returns those that this number of ranks allows: each axis alone, all of them, and the strategies of sharding.
 std::vector<Config> spoilt_layouts() {
   std::vector<Config> all;
   const auto add = [&](int tensor, int pipeline, ShardingStrategy strategy, int shards, auto change) {

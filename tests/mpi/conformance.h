@@ -1,4 +1,4 @@
-// What the conformance suite of communicators is made of: every kind of group, tensors where its own lie, and values
+// The conformance suite of communicators is made of these: every kind of group, tensors where its own lie, and values
 // such that a wrong order or a wrong part shows.
 #pragma once
 

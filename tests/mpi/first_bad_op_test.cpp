@@ -19,7 +19,7 @@ Config looked_at_model() {
   return config;
 }
 
-// What this number of ranks allows of.
+// Returns those that this number of ranks allows.
 std::vector<Config> looked_at_layouts() {
   std::vector<Config> all;
   const auto add = [&](int tensor, int pipeline, ShardingStrategy strategy, auto change) {
@@ -151,7 +151,7 @@ TEST(FirstBadOp, IsTheOneThatReadsWhatWasPlanted) {
   }
 }
 
-// What 16 bits cannot hold: in fp16 a product above 65504, in bf16 one above 3.4e38.
+// 16 bits cannot hold these: in fp16 a product above 65504, in bf16 one above 3.4e38.
 TEST(FirstBadOp, NamesAnOverflow) {
   for (Config layout : looked_at_layouts())
     for (const ComputeType type : {ComputeType::fp16, ComputeType::bf16}) {

@@ -12,7 +12,7 @@ namespace megalith {
 
 namespace {
 
-// What the kinds on GPUs share; made when it is first needed, gone before MPI is.
+// The kinds on GPUs share this; it is made when it is first needed, and gone before MPI is.
 class Gpus : public testing::Environment {
  public:
   static Communicator& nccl() {

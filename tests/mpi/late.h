@@ -63,7 +63,7 @@ class LateCommunicator : public Communicator {
     if (!bytes.empty()) std::memcpy(t.raw(), bytes.data(), bytes.size());
   }
 
-  // What a transfer was given, and copies of its own that it works on.
+  // A transfer has what it was given, and copies of its own that it works on.
   struct Flight {
     Tensor in, out;
     Bytes sent, arrived, marked;  // marked: `out` while it is under way, NaN but for an `in` that is a part of it

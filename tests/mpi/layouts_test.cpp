@@ -13,7 +13,7 @@ namespace {
 
 Config model() { return deep_model(6); }
 
-// What may be recomputed and offloaded: it changes no bit.
+// These may be recomputed and offloaded, which changes no bit.
 std::vector<MemoryConfig> kinds_of_memory() {
   using Kind = ActivationCheckpointing::Kind;
   return {{.activation_checkpointing = {Kind::none}},

@@ -38,7 +38,7 @@ inline SmallRun on_all_ranks(const Config& config) {
 
 using Values = std::map<std::string, std::vector<float>>;
 
-// What this rank's units have of each parameter, gathered over the shard axis. Collective over that axis.
+// Returns what this rank's units have of each parameter, gathered over the shard axis. Collective over that axis.
 inline Values gathered(SmallRun& run, Tensor (Unit::*shard)() const) {
   Values all;
   Communicator& axis = run.runtime.mesh.channel(Channel::shard);

@@ -60,7 +60,7 @@ struct Instruction {
   std::string_view text;
 };
 
-// What stands in a register from the start, in every lane or in each its own.
+// This stands in a register from the start, in every lane or in each its own.
 enum class Special : uint8_t { none, tid, ntid, ctaid, nctaid, laneid };
 struct Constant {
   int slot = 0;

@@ -22,7 +22,7 @@ struct Planted {
   Case of;
   cuda::Chip chip;
 
-  // What is found when the case runs; empty: nothing.
+  // Returns what is found when the case runs; empty: nothing.
   std::string found() const {
     testing::TestPartResultArray failures;
     try {

@@ -67,7 +67,7 @@ class Reader {
     for (; at_ < end; at_++) line_ += text_[at_] == '\n';
     return text_.substr(begin, at_ - begin);
   }
-  // What is between this brace and its partner.
+  // Returns what is between this brace and its partner.
   std::string_view braced() {
     expect('{');
     const size_t begin = at_;

@@ -59,7 +59,7 @@ inline std::vector<uint32_t> run(const std::string& instructions, const Launch& 
   std::memcpy(results.data(), out, bytes);
   return results;
 }
-// What the instructions leave in %r9, of every thread.
+// Returns what the instructions leave in %r9 of every thread.
 inline std::vector<uint32_t> r9(const std::string& instructions) {
   return run(instructions + "\nst.global.u32 [%rd1], %r9;");
 }

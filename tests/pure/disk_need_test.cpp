@@ -1,4 +1,4 @@
-// What a run says of its disk before it starts.
+// A run says before it starts what it needs of its disk.
 #include "trainer/checkpointing/disk_need.h"
 
 #include <gtest/gtest.h>

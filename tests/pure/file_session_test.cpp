@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr double soon = 3, never = 60;  // time-outs, in seconds: beyond what a busy disk delays, beyond all delays
 
-// What became of a rank: what it said at last, or the error it met; its exit status, or minus the signal.
+// Says what became of a rank: what it said at last, or the error it met; its exit status, or minus the signal.
 struct End {
   std::string said;
   int status = 0;

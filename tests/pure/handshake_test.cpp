@@ -1,4 +1,4 @@
-// What the ranks compare before a run: what a rank's fingerprint sees, and how differences are named.
+// The ranks compare fingerprints before a run: what a rank's fingerprint sees, and how differences are named.
 #include "trainer/job/handshake.h"
 
 #include <fmt/format.h>

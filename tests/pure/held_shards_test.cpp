@@ -1,4 +1,4 @@
-// What a rank holds of a tensor, read back: of more elements than are read at once, as every real table of tokens has.
+// A rank reads back what it holds of a tensor: more elements than are read at once, as every real table of tokens has.
 #include "trainer/checkpointing/held_shards.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What `megalith info` says of machines that it has not seen: each thing that would stop a run, with its remedy.
+// `megalith info` says of machines that it has not seen each thing that would stop a run, with its remedy.
 #include "trainer/planner/inventory.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What `megalith run` starts, by what is wanted and what is there.
+// `megalith run` starts what is wanted with what is there.
 #include "trainer/session/launch_line.h"
 
 #include <map>

@@ -149,7 +149,7 @@ TEST(Layout, RefusalsNameTheNumbersAndTheWaysOut) {
   for (const Case& c : cases) EXPECT_EQ(message_of([&] { mesh_shape(with(c.change), c.ranks); }), c.message);
 }
 
-// What mesh.h needs of a hierarchical gather, counted rank by rank: every shard group has the same number of ranks on
+// Counts rank by rank what mesh.h needs of a hierarchical gather: every shard group has the same number of ranks on
 // each node it touches, all groups the same, and where that is neither one nor all, the mesh gathers in two levels.
 bool gathers_by_nodes(const MeshShape& mesh) {
   std::set<int> counts;

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What is below tests/, without the list and this file.
+// Returns what is below tests/, without the list and this file.
 std::string sources() {
   std::string all;
   for (const auto& entry : fs::recursive_directory_iterator(MEGALITH_SOURCE_DIR "/tests")) {

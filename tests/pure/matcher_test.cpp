@@ -1,4 +1,4 @@
-// What the matcher says of two ranks, word by word. Real traces with planted faults: matcher_faults_test.cpp.
+// The matcher speaks of two ranks here, word by word. Real traces with planted faults are in matcher_faults_test.cpp.
 #include "trainer/planner/matcher.h"
 
 #include "tests/message_of.h"

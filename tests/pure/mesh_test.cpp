@@ -69,7 +69,7 @@ TEST(Mesh, ChannelsArePartitionsWithOneIndexEach) {
     }
 }
 
-// What gathers make of the parts, by number.
+// Returns what gathers make of the parts, by number.
 TEST(Mesh, GatheringBetweenNodesAndThenInsideNeedsNoReordering) {
   int spanning = 0;
   for (const MeshShape& mesh : shapes()) {

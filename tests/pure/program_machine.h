@@ -11,7 +11,7 @@ namespace megalith::test {
 
 using Programs = std::vector<Program>;  // by rank
 
-// What has gone wrong, in words; none: nothing.
+// Says in words what has gone wrong; none: nothing.
 using Fault = std::optional<std::string>;
 
 class Machine {

@@ -100,7 +100,7 @@ TEST_F(Report, WhatCannotBeReadIsNamed) {
   EXPECT_EQ(read_history(run("dying", step(1, 5) + "{\"step\":2,\"lo")).loss.size(), 1u) << "the last may be cut";
 }
 
-// What the page's scripts draw.
+// Returns what the page's scripts draw.
 nlohmann::json drawn(const std::string& page) {
   const std::string begin = "id=\"data\">";
   const size_t at = page.find(begin) + begin.size();

@@ -1,4 +1,4 @@
-// What each rank saves: all of it once, and as much as the others that hold the same.
+// The ranks save all of it once, each of them as much as the others that hold the same.
 #include "trainer/step/saved_state.h"
 
 #include <gtest/gtest.h>

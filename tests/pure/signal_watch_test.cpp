@@ -13,7 +13,7 @@
 namespace megalith {
 namespace {
 
-// What the watch has ended the process with, had it been one.
+// The watch would have ended the process with this.
 class EndOfProcess {
  public:
   SignalWatch::Rules rules(double seconds, double needed) {

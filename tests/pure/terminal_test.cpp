@@ -1,4 +1,4 @@
-// What of a line has room on a terminal.
+// A line is cut to what has room on a terminal.
 #include "trainer/machine/terminal.h"
 
 #include <gtest/gtest.h>

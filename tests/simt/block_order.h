@@ -1,4 +1,4 @@
-// What orders the blocks of one launch: flags in device memory that earlier ones release and later ones await.
+// Flags in device memory order the blocks of one launch: earlier ones release them, and later ones await them.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class BlockOrder {
   bool is_known(uint32_t block, uint32_t barrier, const Actor& a) const;
 
  private:
-  // What a block knows of another one that released: what that did before so many barriers is ordered before what this
+  // A block knows this of another one that released: what that did before so many barriers is ordered before what this
   // one does after its barrier `since`. And what is known of others goes with a release.
   struct Known {
     uint32_t before = 0, since = 0;

@@ -56,7 +56,7 @@ class CublasLt : public testing::Test {
     return {begin, begin + t.bytes()};
   }
   std::string gpu() const { return device::properties().name; }
-  // What bench_kernels --tune would write, of these choices.
+  // Returns what bench_kernels --tune would write of these choices.
   GemmTable table(std::vector<GemmChoice> choices, int64_t library = CUBLAS_VERSION) const {
     for (GemmChoice& choice : choices) choice.candidates = 1;
     return {.gpu = gpu(), .library = library, .driver = "", .date = "a day", .choices = std::move(choices)};

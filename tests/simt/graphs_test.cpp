@@ -1,5 +1,5 @@
-// What a stream that is captured may not be given (kernels/base/device.h), of which CUDA says no more than that the
-// capture was invalid.
+// A stream that is captured refuses what it may not be given (kernels/base/device.h), of which CUDA says no more than
+// that the capture was invalid.
 #include <gtest/gtest.h>
 
 #include "kernels/base/arena.h"

@@ -1,4 +1,4 @@
-// What only the simulated GPU shows of the queue of copies: that the host never waits for it, and that a copy which
+// Only the simulated GPU shows this of the queue of copies: that the host never waits for it, and that a copy which
 // nothing orders has wrong numbers, so that the tests of those that are in order can fail.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What the fibers and the watched memory of the machine know of each other.
+// The fibers and the watched memory of the machine know this of each other.
 #pragma once
 
 #include <cstddef>

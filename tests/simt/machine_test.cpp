@@ -141,7 +141,7 @@ TEST(Machine, FindsAccessesOutside) {
   expect_fault("writes_input", "block (0, 0, 0), thread (9, 0, 0)", "writes to x, which is read-only");
   expect_fault("misaligned", "block (0, 0, 0), thread (0, 0, 0)", "misaligned");
 }
-// What a GPU with so much shared memory, of whatever size, says of a launch; empty: it runs.
+// Returns what a GPU with so much shared memory, of whatever size, says of a launch; empty: it runs.
 std::string refusal(int64_t shared_bytes, bool asks, dim3 grid = {2}, int threads = 64) {
   const auto run = [=](const char*, Tensor y, Tensor x) {
     run_with_shared(shared_bytes, asks, grid, threads, y, x);

@@ -1,4 +1,4 @@
-// What is known of every two bytes of shared and device memory: who wrote and who read them last, and when.
+// The machine knows of every two bytes of shared and device memory who wrote and who read them last, and when.
 #include <sys/mman.h>
 
 #include <algorithm>

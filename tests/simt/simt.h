@@ -42,7 +42,7 @@ namespace megalith::simt {
 
 using Where = std::source_location;
 
-// What differs between GPUs. Shared memory: bytes of a block, static and dynamic together, of a kernel that is allowed
+// GPUs differ in these. Shared memory: bytes of a block, static and dynamic together, of a kernel that is allowed
 // them (CUDA C++ Programming Guide, "Compute Capabilities").
 struct Chip {
   const char* name;
@@ -71,7 +71,7 @@ struct Grid {
   const void* function = nullptr;  // whose allowance counts
   std::vector<char> parameters{};  // as CUDA lays them out: one behind the other at their natural alignments
 };
-// What a launch does with each of its blocks, in the order in which they start: another one each time, the same in each
+// A launch does this with each of its blocks, in the order in which they start: another one each time, the same in each
 // run of a program.
 void each_block(const Grid& grid, const std::function<void(dim3 index)>& start);
 // While it lives, blocks start in the order of the grid, x before y before z.
@@ -118,7 +118,7 @@ void open_to_host(bool open);
 void submit(CUstream_st* stream, std::function<void()> work);
 // The same for work that others have to make possible: it is tried again and again, until it says that it is done.
 void submit_attempts(CUstream_st* stream, std::function<bool()> attempt);
-// What streams still have to do: as many pieces of work, records of events and waits for these.
+// Streams still have so much to do: pieces of work, records of events and waits for these.
 int64_t work_enqueued();
 
 // The rest is called by kernels, through device_primitives.h.

@@ -74,7 +74,7 @@ size_t Algorithm::workspace(const Problem& p) const {
   return static_cast<size_t>((splits * p.m * p.n * 4 + 255) / 256 * 256);
 }
 
-// What does not depend on addresses. Kernels that cut k do nothing behind the product, and only some sum their factors.
+// This does not depend on addresses. Kernels that cut k do nothing behind the product, and only some sum their factors.
 bool Algorithm::takes(const Problem& p) const {
   for (const cublasLtMatrixLayout& l : {p.a, p.b, p.d})
     if (l.ld * size_of(l.type) % alignment(l.type)) return false;

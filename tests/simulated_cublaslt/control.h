@@ -1,4 +1,4 @@
-// What a test may order the simulated cuBLASLt to do, and what it was asked for.
+// A test orders here what the simulated cuBLASLt does, and sees what that was asked for.
 #pragma once
 
 #include <atomic>

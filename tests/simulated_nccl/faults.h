@@ -1,4 +1,4 @@
-// What a test may order to go wrong in the simulated NCCL, and what it was asked for.
+// A test orders here what goes wrong in the simulated NCCL, and sees what that was asked for.
 #pragma once
 
 #include <atomic>

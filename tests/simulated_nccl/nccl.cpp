@@ -97,7 +97,7 @@ void combine(std::vector<char>& sum, const char* other, ncclDataType_t type, ncc
   }
 }
 
-// What every transfer is made of: bytes are read from the device, MPI moves them, and what has come is written back.
+// Every transfer is made of this: bytes are read from the device, MPI moves them, and what has come is written back.
 struct Transfer {
   std::vector<char> sent, come;
   MPI_Request request = MPI_REQUEST_NULL;
