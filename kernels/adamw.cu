@@ -1,5 +1,5 @@
-// The update in one pass: a thread takes four neighbours of every tensor. It waits for memory, so one kernel serves all
-// types of state: which they are is asked as it loads and stores.
+// AdamW in one pass: a thread updates four neighbours of every tensor. The op is bound by memory, so one kernel
+// branches on the types of the state at run time.
 #include "kernels/adamw.h"
 #include "kernels/decide_update.h"
 #include "kernels/loops_cuda.h"
@@ -54,7 +54,7 @@ __device__ void store_floats(const Floats& f, int64_t i, const Vector<float, n>&
   }
 }
 
-// p, m and v: in bf16, v becomes what is stored.
+// Updates p, m and v. A bf16 moment continues with the value that was stored.
 template <bool stochastic, int n>
 __device__ void store_state(const Floats (&state)[3], int64_t i, Vector<float, n> (&v)[3], const Rounding& rounding) {
   if constexpr (stochastic)
@@ -75,7 +75,7 @@ struct State {
   Vector<float, n> of[3], grad;
 };
 
-// working.data may be null.
+// `working.data` may be null.
 template <bool stochastic, int n>
 __global__ void __launch_bounds__(threads)
     update_kernel(Floats p, Floats m, Floats v, Floats working, const float* grad, const UpdateState* state,

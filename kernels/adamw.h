@@ -3,9 +3,9 @@
 //   p = p - lr * decay * p - lr * (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)
 // Source: Loshchilov, Hutter, Decoupled Weight Decay Regularization, arXiv 1711.05101.
 //
-// Arithmetic is in f32 whatever the types. State in bf16 is rounded when it is stored, to nearest or at random: up with
-// the probability that makes the mean what was rounded, so that small updates are not lost. Source: Gupta et al., Deep
-// Learning with Limited Numerical Precision, arXiv 1502.02551.
+// Arithmetic is in f32 whatever the types. bf16 state is rounded when it is stored: to nearest, or stochastically, so
+// that small updates survive in the mean (Gupta et al., Deep Learning with Limited Numerical Precision, arXiv
+// 1502.02551).
 #pragma once
 
 #include <bit>
@@ -25,16 +25,16 @@ struct AdamW {
   double weight_decay = 0;
 };
 
-// How what is stored in bf16 is rounded. A draw belongs to the step and to the element's place in its whole parameter,
-// as normal_fill's does, and so does not depend on who holds the element.
+// Rounding of bf16 state. A draw depends on the step and on the element's index in the whole parameter, as in
+// normal_fill, so every layout draws the same numbers.
 struct Rounding {
   bool stochastic = false;  // else to nearest
-  uint64_t key = 0;         // of the step: rounding_key
-  uint64_t stream = 0;      // of the parameter
-  int64_t begin = 0;        // elements [begin, begin + n) of these columns
+  uint64_t key = 0;         // the step's: rounding_key
+  uint64_t stream = 0;      // the parameter's
+  int64_t begin = 0;        // the update covers elements [begin, begin + n) of these columns
   Columns columns{};
 
-  // Of element i: draws for master, m and v.
+  // Returns random words for element i: master, m and v take one each.
   constexpr PhiloxBlock words(int64_t i) const {
     return philox(key, stream, static_cast<uint64_t>(place_in_whole(columns, begin + i)));
   }
@@ -43,7 +43,7 @@ inline uint64_t rounding_key(uint64_t seed, int64_t step) {
   const PhiloxBlock block = philox(seed, static_cast<uint64_t>(step), ~uint64_t{0});
   return uint64_t{block[1]} << 32 | block[0];
 }
-// The upper half of the bits of a float, up if the lower half plus a random one carries over.
+// Adds random bits to the lower half of a float and keeps the upper half.
 constexpr uint16_t stochastic_bf16(float value, uint32_t word) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const bool finite = (bits & 0x7f800000u) != 0x7f800000u;
@@ -51,13 +51,12 @@ constexpr uint16_t stochastic_bf16(float value, uint32_t word) {
   return static_cast<uint16_t>(rounded >> 16);
 }
 
-// master, m, v (n) updated in place: master in f32 or bf16, m and v alike in f32 or bf16; grad (n) f32; state as
-// decide_update left it (decide_update.h). working (n) in a compute type gets the new master, rounded to nearest; empty
-// when the master itself is what computes. Where the step is skipped nothing is written.
+// Updates master, m and v (n) in place; master is f32 or bf16, m and v are both f32 or both bf16, grad (n) is f32, and
+// state comes from decide_update (decide_update.h). working (n), in a compute type, receives the new master rounded to
+// nearest; it is empty when the master itself computes. A skipped step writes nothing.
 void adamw_update(Stream& s, Tensor master, Tensor m, Tensor v, Tensor working, Tensor grad, Tensor state,
                   const AdamW& a, const Rounding& rounding = {});
 
-// The implementations; arguments are as above and were checked.
 namespace cpu {
 void adamw_update(Tensor master, Tensor m, Tensor v, Tensor working, Tensor grad, Tensor state, const AdamW& a,
                   const Rounding& rounding);

@@ -1,4 +1,4 @@
-// By blocks that stay in the first cache: state in bf16 is widened into one, updated there, and rounded back.
+// Works in blocks that stay in the first cache: bf16 state is widened into a block, updated there and rounded back.
 #include "kernels/adamw.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace megalith::cpu {
 namespace {
 constexpr int64_t cached = 512;  // elements at a time
 
-// Elements [begin, begin + n) as f32: where they are, or in `room`.
+// Returns elements [begin, begin + n) as f32: in place, or converted into `room`.
 float* widened(const Tensor& t, int64_t begin, int64_t n, float* room) {
   if (t.dtype() == DType::f32) return t.data<float>() + begin;
   const bfloat16* from = t.data<bfloat16>() + begin;
@@ -48,7 +48,7 @@ void update(float* p, float* m, float* v, const float* grad, int64_t n, const Up
   }
 }
 
-// Where an element of the state is stored in bf16, `from` becomes what is stored.
+// Rounds bf16 state: `from` becomes the value that is stored.
 void round_state(std::array<Tensor, 3> state, int64_t begin, int64_t n, std::array<float*, 3> from,
                  const Rounding& rounding) {
   for (size_t k = 0; k < state.size(); k++)

@@ -5,8 +5,8 @@
 namespace megalith {
 
 namespace {
-// Multiplications and additions of one product over the causal half: T (T + 1) / 2 pairs of D each. A cost may not
-// depend on data: pairs of different documents count as well, though less than that is computed where `starts` says so.
+// FLOPs of one product over the causal half: T (T + 1) / 2 pairs of D each. A cost may not depend on data, so pairs of
+// different documents count too, although `starts` saves some of them.
 double product_flops(const AttentionDims& d) {
   return static_cast<double>(d.B * d.H * d.D) * static_cast<double>(d.T) * static_cast<double>(d.T + 1);
 }

@@ -1,8 +1,8 @@
-// The backward pass over tiles: two kernels of one shape, so that every sum has one owner and one order. A block owns
-// 128 keys, goes over the queries that see them and writes dk and dv; then a block owns 128 queries, goes over the keys
-// that they see and writes dq. Each computes the scores anew. The other side comes in tiles of 64, or as many as the
-// GPU has memory for, the next on its way while one is used; a warp owns 16 rows, whose scores and gradients never
-// leave its registers. Hopper has a kernel of its own, attention_backward_hopper.cu.
+// The backward pass as two kernels of one shape, so that every sum has one owner and one order. In the first a block
+// owns 128 keys, visits the queries that see them and writes dk and dv; in the second it owns 128 queries, visits the
+// keys that they see and writes dq. Each recomputes the scores. The other side comes in tiles of 64 rows, or fewer
+// where memory is short, the next one being copied while one is used; a warp owns 16 rows, whose scores and gradients
+// stay in its registers. Hopper uses attention_backward_hopper.cu.
 #include "kernels/attention.h"
 #include "kernels/attention_mask.h"
 #include "kernels/attention_warp_tiles.h"
@@ -13,8 +13,8 @@ namespace {
 using namespace attention;
 constexpr int warps = 8, threads = warps * warp_size;
 
-// delta of (b, t, h), one to a warp. And turns, which may be null: 0 for each `backward_tile` positions of each head,
-// and for the counter behind them.
+// Computes delta of (b, t, h), one to a warp. `turns`, which may be null, is zeroed: one for each `backward_tile`
+// positions of each head, and the ticket counter behind them.
 template <class E>
 __global__ void __launch_bounds__(threads) delta_kernel(float* delta, int32_t* turns, const E* dout, const E* out,
                                                         int64_t B, int64_t T, int64_t H, int64_t D) {
@@ -41,7 +41,7 @@ constexpr int64_t backward_bytes(int other_tile) {
          2 * kept_bytes(threads);
 }
 
-// What a score needs of its query: lse in powers of 2, and delta. Queries that are not there have probability 0.
+// The values that a score needs of its query: lse in powers of 2, and delta. Queries beyond T get probability 0.
 struct Statistics {
   float lse, delta;
 };
@@ -63,12 +63,12 @@ __global__ void __launch_bounds__(threads, 1)
   const E *q = qkv + at.qkv, *k = q + C, *v = k + C, *dout = dout_ + at.out;
   lse += at.statistics;
   delta += at.statistics;
-  // Scores are own times other; their gradients own_gradient times other_gradient.
+  // Scores are own times other; score gradients are own_gradient times other_gradient.
   const E *own = of_keys ? k : q, *own_gradient = of_keys ? v : dout;
   const E *other = of_keys ? q : k, *other_gradient = of_keys ? dout : v;
   const int64_t own_gradient_stride = of_keys ? at.stride : C, other_gradient_stride = of_keys ? C : at.stride;
 
-  // The longest first.
+  // The longest tiles go first.
   const int first = static_cast<int>(of_keys ? blockIdx.x : gridDim.x - 1 - blockIdx.x) * own_tile;
   const int row = warp_index() * 16, mine = first + row;
   constexpr int64_t own_bytes = Tiles::bytes(own_tile), other_bytes = Tiles::bytes(other_tile);
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(threads, 1)
   float sums[1][D / 8][4] = {}, dv[1][of_keys ? D / 8 : 1][4] = {};
   for (int i = begin; i < end; i++) {
     copy_async_wait<0>();
-    sync_threads();  // this tile has arrived, and all threads are done with the one before
+    sync_threads();  // this tile has arrived, and all threads are done with the previous one
     if (i + 1 < end) copy_other(i + 1);
     const int theirs = i * other_tile;
     if (of_keys ? theirs + other_tile - 1 < mine : theirs > mine + 15) continue;
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(threads, 1)
     unsigned kept = ~0u;
     if constexpr (dropped && of_keys) kept = kept_of<columns, 4>(kept_of_queries(i));
     if constexpr (dropped && !of_keys) {
-      kept_of_keys.draw(head_mask(), mine, theirs);  // while little else is held in registers
+      kept_of_keys.draw(head_mask(), mine, theirs);  // while few registers are in use
       kept = kept_of_keys.from(0, theirs);
     }
     float scores[1][columns][4], dp[1][columns][4];
@@ -160,14 +160,14 @@ __global__ void __launch_bounds__(threads, 1)
     pack_weights<E>(gradients[0], dp[0]);
     Tiles::template multiply_weights<other_tile>(sums, gradients, b(i));
   }
-  sync_threads();  // nobody multiplies with the own rows any more
+  sync_threads();  // no thread multiplies with the own rows any more
   E* to = dqkv + at.qkv;
   const float scaled[2] = {scale, scale}, one[2] = {1, 1};
   write_rows<Tiles, D, own_tile>(of_keys ? to + C : to, at.stride, mine, T, sums[0], scaled, a, row);
   if constexpr (of_keys) write_rows<Tiles, D, own_tile>(to + 2 * C, at.stride, mine, T, dv[0], one, a_gradient, row);
 }
 
-// Host: both kernels.
+// Host: launches both kernels.
 void launch_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv, Tensor starts,
                      const AttentionDims& dims, const Dropout& d) {
   with_constants(qkv.dtype(), dims, d, [&](auto tag, auto D, auto dropped) {

@@ -1,15 +1,14 @@
-// Attention's backward pass on Hopper, where every score is computed once. A block owns 128 keys of one head and goes
-// over the queries that see them in tiles of 128, from the diagonal on; a warpgroup owns 64 of the keys, takes 64
-// queries at a time, and keeps dk and dv in registers, at head size 64 its keys and values too. The gradients of a
-// tile's scores then meet in shared memory, where each warpgroup takes the part of dq that they give to 64 of its
-// queries.
+// Attention's backward pass on Hopper, where every score is computed once. A block owns 128 keys of one head and visits
+// the queries that see them in tiles of 128, from the diagonal on. A warpgroup owns 64 of the keys, takes 64 queries at
+// a time and keeps dk and dv in registers; at head size 64, its keys and values too. The score gradients of a tile meet
+// in shared memory, where each warpgroup computes the part of dq that they give to 64 of its queries.
 //
-// dq is a sum over blocks, in f32 in the workspace. It begins with the block whose keys are on the diagonal; each other
-// one adds its part after the block with the keys behind its own, and that with the first keys that are seen rounds it:
-// one order for all sums, so the same bits in every run. A block tells by a flag, its turn, how many tiles it is done
-// with. Blocks of one head that begin together never wait, since each takes its tiles a step behind the one it follows.
-// Which keys a block owns is said by the ticket that it takes when it starts, so that whom it waits for runs, in
-// whatever order a GPU starts blocks.
+// dq is summed over blocks in f32 in the workspace. The block on the diagonal begins, each other block adds its part
+// after the block with the keys behind its own, and the block with the first visible keys rounds the result: one order
+// for all sums, so every run gives the same bits. A block publishes in a flag, its turn, how many tiles it has
+// finished. Blocks of one head that begin together never wait, since each is a step behind the one it follows. A block
+// takes a ticket when it starts, which says which keys it owns; so the block it waits for is already running, whatever
+// order a GPU starts blocks in.
 // (Methods: FlashAttention-2, arXiv:2307.08691, algorithm 2; FlashAttention-3, arXiv:2407.08608.)
 #include <algorithm>
 
@@ -23,8 +22,8 @@ namespace {
 constexpr int threads = 2 * warpgroup_size, tile = backward_tile, half_tile = tile / 2;
 constexpr int columns = half_tile / 8, depth = half_tile / 16, draws = tile / 8;
 
-// Where a block's shared memory has what; the other side's tiles have two places each: when dq's product is all that
-// is left of one, that after the next is on its way to its place.
+// The offsets in a block's shared memory. The other side's tiles are double-buffered: while dq's last product of one
+// tile runs, the tile after the next is copied.
 template <class Tiles>
 struct Room {
   static constexpr int64_t rows = Tiles::bytes(tile), keys = 0, values = rows, queries = 2 * rows, douts = 4 * rows,
@@ -33,8 +32,8 @@ struct Room {
                            end = kept + kept_bytes(threads);
 };
 
-// turns: one of each tile of each head, and behind them the counter of tickets. There are rooms for the sums of so many
-// heads: a head has that of the one `rooms` before it, which is done with it.
+// `turns` has a flag for each tile of each head and, behind them, the ticket counter. `rooms` heads have an accumulator
+// at a time: a head reuses that of the head `rooms` before it, which is finished.
 template <class E, int D, bool dropped>
 __global__ void __launch_bounds__(threads, 1)
     backward_kernel(E* dqkv, float* sums, int32_t* turns, int rooms, HeadOrder order, const float* delta,
@@ -42,7 +41,7 @@ __global__ void __launch_bounds__(threads, 1)
                     float scale) {
   using Tiles = WarpgroupTiles<E, D>;
   using Room = attention::Room<Tiles>;
-  auto* ticket = shared_memory<int32_t>(Room::gradients);  // which are written behind a later barrier
+  auto* ticket = shared_memory<int32_t>(Room::gradients);  // the gradients are written behind a later barrier
   if (threadIdx.x == 0) *ticket = take_ticket(turns + order.blocks());
   sync_threads();
   const auto [head, own] = order.of(*ticket);
@@ -58,9 +57,12 @@ __global__ void __launch_bounds__(threads, 1)
   turns += int64_t{head} * tiles;
 
   const int first = own * tile, row = warp_index() * 16, mine = first + row;
-  const int ours = first + warpgroup_index() * half_tile;                 // the warpgroup's first key
-  const int end = starts.end_of(first + tile - 1, tile, own + 1, tiles);  // of the tiles that see own keys
-  const auto last_of = [&](const Starts& of, int i) { return of.of(i * tile) / tile; };  // who rounds a tile's dq
+  const int ours = first + warpgroup_index() * half_tile;  // the warpgroup's first key
+  const int end =
+      starts.end_of(first + tile - 1, tile, own + 1, tiles);  // the first tile that does not see the own keys
+  const auto last_of = [&](const Starts& of, int i) {
+    return of.of(i * tile) / tile;
+  };  // the tile of keys that rounds a tile's dq
 
   E *keys = shared_memory<E>(Room::keys), *values = shared_memory<E>(Room::values);
   E* gradients = shared_memory<E>(Room::gradients);  // (own keys, queries)
@@ -70,12 +72,12 @@ __global__ void __launch_bounds__(threads, 1)
     copy_tile<Tiles, D, tile, threads>(queries(i), q, at.stride, i * tile, T);
     copy_tile<Tiles, D, tile, threads>(douts(i), dout, C, i * tile, T);
   };
-  // What dropout keeps of P, and of the gradient of its scores, is scaled in the end, where sums leave registers.
+  // Dropout's scale is applied in the end, where sums leave the registers.
   const float unscaled = dropped ? mask.unscaled : 1, gradient_scale = dropped ? scale * mask.scale : scale;
-  const auto prepare = [&](int i) {  // what shared memory has but once, of a tile that is copied
+  const auto prepare = [&](int i) {  // the data of a copied tile that shared memory holds once
     if (const int query = i * tile + static_cast<int>(threadIdx.x); threadIdx.x < tile) {
       shared_memory<float>(Room::lse)[threadIdx.x] =
-          query < T ? lse[query] * log2_e : infinity;  // P is 0 of queries that are not there
+          query < T ? lse[query] * log2_e : infinity;  // P is 0 for queries beyond T
       shared_memory<float>(Room::delta)[threadIdx.x] = query < T ? delta[query] * unscaled : 0;
     }
     if constexpr (dropped)
@@ -89,7 +91,7 @@ __global__ void __launch_bounds__(threads, 1)
   if (own + 1 < end) copy_queries(own + 1);
   copy_async_commit();
   prepare(own);
-  constexpr bool own_in_registers = D == 64;  // of larger heads they do not fit beside dk and dv
+  constexpr bool own_in_registers = D == 64;  // larger heads do not fit beside dk and dv
   [[maybe_unused]] typename Tiles::Rows own_keys, own_values;
   if constexpr (own_in_registers) {
     copy_async_wait<1>();
@@ -97,12 +99,12 @@ __global__ void __launch_bounds__(threads, 1)
     Tiles::template load_rows<tile>(own_keys, keys);
     Tiles::template load_rows<tile>(own_values, values);
   }
-  // Where this thread's fragments of gradients lie: eight columns on, another unit of the same row (swizzled()).
+  // The offset of this thread's gradients; eight columns further is another unit of the same row (swizzled()).
   const int written = swizzled(mine - first + fragment_row(), fragment_column(), tile);
   const float to_log2 = scale * log2_e;
   E* to = dqkv + at.qkv;
   float dk[1][D / 8][4] = {}, dv[1][D / 8][4] = {};
-  int32_t turn = 0;  // of the block that this one follows, as far as thread 0 knows
+  int32_t turn = 0;  // the last turn of the preceding block that thread 0 has seen
   for (int i = own; i < end; i++) {
     if (threadIdx.x == 0 && i == own && head >= rooms) {
       const int last = last_of(Starts(starts_, s, (head - rooms) / H), i);
@@ -111,7 +113,7 @@ __global__ void __launch_bounds__(threads, 1)
     if (threadIdx.x == 0 && turn < i - own) turn = await(turns + own + 1, i - own);
     copy_async_wait<1>();
     publish_shared();
-    sync_threads();  // this tile has arrived, and dq of the one before is out of hand
+    sync_threads();  // this tile has arrived, and dq of the previous one is finished
 #pragma unroll 1
     for (int half = 0; half < 2; half++) {
       const int theirs = i * tile + half * half_tile;
@@ -164,7 +166,7 @@ __global__ void __launch_bounds__(threads, 1)
         Tiles::template multiply_weights<tile>(dv, weights, other_gradient);
         Tiles::commit();
         Tiles::template wait<1>(dp);
-        kept = load_kept();  // again: else its bits would be held meanwhile
+        kept = load_kept();  // loaded again, not held in registers meanwhile
 #pragma unroll
         for (int j = 0; j < columns; j++) {
           const Vector<float, 2> two = of_queries(Room::delta, j);
@@ -186,7 +188,7 @@ __global__ void __launch_bounds__(threads, 1)
                 Vector<unsigned, 1>{weights[0][j / 2][j % 2 * 2 + pair]});
       Tiles::template wait<0>(dk);
     }
-    if (threadIdx.x == 0 && i > own) release(turns + own, i - own);  // a barrier lies behind the tile before
+    if (threadIdx.x == 0 && i > own) release(turns + own, i - own);  // a barrier lies behind the previous tile
     float* part = sums + int64_t{i} * tile * D;
     float dq[1][D / 8][4] = {};
     if (i > own) {
@@ -198,7 +200,7 @@ __global__ void __launch_bounds__(threads, 1)
       }
     }
     publish_shared();
-    sync_threads();  // all keys' gradients are there, and nobody needs this tile's queries any more
+    sync_threads();  // all gradients are there, and no thread needs this tile's queries any more
     Tiles::begin(dq);
     Tiles::template multiply_columns<tile, tile>(dq, gradients, keys);
     Tiles::commit();
@@ -224,7 +226,7 @@ __global__ void __launch_bounds__(threads, 1)
         store(part + j * threads * 4, Vector<float, 4>{dq[0][j][0], dq[0][j][1], dq[0][j][2], dq[0][j][3]});
     }
   }
-  sync_threads();  // nobody multiplies with the keys any more
+  sync_threads();  // no thread multiplies with the keys any more
   if (threadIdx.x == 0) release(turns + own, end - own);
   const float kept_scale = dropped ? mask.scale : 1;
   const float scaled[2] = {gradient_scale, gradient_scale}, of_values[2] = {kept_scale, kept_scale};

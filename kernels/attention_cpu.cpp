@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t query_tile = 48, key_tile = 64;
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-// The sizes that one head works with: rows of `width` floats, D padded with zeros to whole vectors.
+// The sizes of one head: rows of `width` floats, D padded with zeros to whole vectors.
 struct HeadDims {
   int64_t T, D, width, tiles;
   explicit HeadDims(const AttentionDims& dims)
@@ -24,7 +24,7 @@ struct HeadDims {
   int64_t transposed_floats() const { return tiles * key_tile * D; }
 };
 
-// One head's rows, as f32 times a factor. Here and in scatter() alone the type of the tensors is seen.
+// Loads one head's rows as f32, scaled. Only gather() and scatter() know the tensors' type.
 template <class E>
 void gather(float* to, const E* from, int64_t stride, const HeadDims& s, float factor) {
   for (int64_t t = 0; t < s.T; t++) {
@@ -36,7 +36,7 @@ void gather(float* to, const E* from, int64_t stride, const HeadDims& s, float f
   }
 }
 
-// `stride` is that of `to`.
+// `stride` belongs to `to`.
 template <class E>
 void scatter(E* to, int64_t stride, const float* from, const HeadDims& s, float factor) {
   for (int64_t t = 0; t < s.T; t++)
@@ -46,7 +46,7 @@ void scatter(E* to, int64_t stride, const float* from, const HeadDims& s, float 
 
 float scale_of(const HeadDims& s) { return 1.0f / std::sqrt(static_cast<float>(s.D)); }
 
-// Tiles of key_tile rows, each transposed to (D, key_tile); rows past T are zeros.
+// Makes tiles of key_tile rows, each transposed to (D, key_tile); rows past T are zeros.
 void transpose_tiles(float* to, const float* from, const HeadDims& s) {
   for (int64_t tile = 0; tile < s.tiles; tile++) {
     const float* source = from + tile * key_tile * s.width;
@@ -60,26 +60,26 @@ void transpose_tiles(float* to, const float* from, const HeadDims& s) {
   }
 }
 
-// scores (rows, keys) = q k^T for the first `keys` of a tile.
+// Computes scores (rows, keys) = q k^T for the first `keys` keys of a tile.
 void scores_of(float* scores, const float* q, const float* k_transposed, const HeadDims& s, int64_t rows,
                int64_t keys) {
   tile_gemm(scores, key_tile, {q, s.width, 1}, k_transposed, key_tile, rows, keys, s.D, false);
 }
 
-// How many keys of the tile at `first_key` the queries before `end` can see, in whole vectors.
+// Returns how many keys of the tile at `first_key` the queries before `end` can see, in whole vectors.
 int64_t keys_seen(int64_t end, int64_t first_key) { return std::min(key_tile, round_up(end - first_key, lanes)); }
 
-// Overwrites with `value` what lies beyond the diagonal: keys after the query.
+// Overwrites the keys after the query with `value`.
 void mask_future(float* row, int64_t query, int64_t first_key, int64_t keys, float value) {
   for (int64_t j = std::max<int64_t>(0, query + 1 - first_key); j < keys; j++) row[j] = value;
 }
 
-// Of one sequence, for each query the first key that it sees.
+// The first visible key of each query of one sequence.
 struct Starts {
   const int32_t* first = nullptr;  // null: all are 0
 
   int64_t of(int64_t query) const { return first ? first[query] : 0; }
-  // Overwrites with `value` the keys of documents before the query's.
+  // Overwrites the keys of earlier documents with `value`.
   void mask_past(float* row, int64_t query, int64_t first_key, int64_t keys, float value) const {
     for (int64_t j = 0; j < std::min(keys, of(query) - first_key); j++) row[j] = value;
   }
@@ -113,7 +113,7 @@ struct HeadMask {
   }
 };
 
-// One step of the running softmax of a row: scores become exp(score - max), and what came before is rescaled.
+// One step of a row's online softmax: scores become exp(score - max), and earlier sums are rescaled.
 void softmax_step(float* row, int64_t keys, float& max, float& sum, float* out, int64_t width) {
   float top = max;
 #pragma omp simd reduction(max : top)
@@ -132,7 +132,7 @@ void softmax_step(float* row, int64_t keys, float& max, float& sum, float* out, 
   max = top;
 }
 
-// One head on its way forward: q, already times the scale, k and v as rows of `width` floats.
+// The inputs of one head's forward pass: q, already scaled, k and v as rows of `width` floats.
 struct ForwardHead {
   float *q, *v, *k, *k_transposed;
 
@@ -141,7 +141,7 @@ struct ForwardHead {
   static int64_t floats(const HeadDims& s) { return 3 * s.floats() + s.transposed_floats(); }
 };
 
-// The output takes the place of k.
+// The output overwrites k.
 void forward_head(const ForwardHead& head, float* lse, const HeadDims& s, const Starts& starts, const HeadMask& mask) {
   const auto [q, v, k, k_transposed] = head;
   transpose_tiles(k_transposed, k, s);
@@ -149,7 +149,7 @@ void forward_head(const ForwardHead& head, float* lse, const HeadDims& s, const 
   float max[query_tile], sum[query_tile];
   for (int64_t first = 0; first < s.T; first += query_tile) {
     const int64_t rows = std::min(query_tile, s.T - first);
-    float* sums = k + first * s.width;  // the plain keys are done with
+    float* sums = k + first * s.width;  // k's plain rows are no longer needed
     std::fill(max, max + rows, -infinity);
     std::fill(sum, sum + rows, 0.0f);
     std::fill(sums, sums + rows * s.width, 0.0f);
@@ -186,7 +186,7 @@ void forward_head(const ForwardHead& head, float* lse, const HeadDims& s, const 
   }
 }
 
-// scores become dropped P and dP becomes dS, for one row.
+// Turns the scores of one row into dropped P, and dP into dS.
 void backward_row(float* scores, float* dp, int64_t keys, float lse, float delta, const float* factors) {
 #pragma omp simd
   for (int64_t j = 0; j < keys; j++) {
@@ -203,7 +203,7 @@ float sum_of(const float* row, int64_t n) {
   return sum;
 }
 
-// One head on its way back: as ForwardHead, with the gradient of the output and room for the other gradients.
+// The inputs of one head's backward pass, with memory for the gradients.
 struct BackwardHead {
   float *q, *k, *v, *dout, *dq, *k_transposed, *v_transposed, *dk_tile, *excess;
 
@@ -222,24 +222,23 @@ struct BackwardHead {
   }
 };
 
-// dq, still without the scale; dk and dv take the places of k and v.
+// Computes dq without the scale; dk and dv overwrite k and v.
 void backward_head(const BackwardHead& head, const float* lse, const float* delta, bool balanced, const HeadDims& s,
                    const Starts& starts, const HeadMask& mask) {
   const auto [q, k, v, dout, dq, k_transposed, v_transposed, dk_tile, excess] = head;
   transpose_tiles(k_transposed, k, s);
   transpose_tiles(v_transposed, v, s);
   std::fill(dq, dq + s.floats(), 0.0f);
-  // See the header: where balanced, what rounding leaves of a row's sum is taken from the diagonal, whose tile comes
-  // last.
+  // If `balanced`, the residue of a row's sum is subtracted from the diagonal (attention.h), whose tile comes last.
   std::fill(excess, excess + s.T, 0.0f);
   alignas(64) float scores[query_tile * key_tile], dp[query_tile * key_tile], factors[key_tile];
   std::fill(factors, factors + key_tile, 1.0f);
   for (int64_t key = 0; key < s.T; key += key_tile) {
     const int64_t keys = std::min(key_tile, s.T - key);
-    float* dv = v + key * s.width;  // the plain values are done with
+    float* dv = v + key * s.width;  // v's plain rows are no longer needed
     std::fill(dk_tile, dk_tile + key_tile * s.width, 0.0f);
     std::fill(dv, dv + keys * s.width, 0.0f);
-    // Tiles of queries start at the first query that sees these keys, and end with the documents of these keys.
+    // Tiles of queries run from the first query that sees these keys to the end of the keys' documents.
     for (int64_t first = key; first < s.T && starts.of(first) < key + keys; first += query_tile) {
       const int64_t rows = std::min(query_tile, s.T - first), seen = keys_seen(first + rows, key);
       const int64_t depth = std::min(seen, keys);

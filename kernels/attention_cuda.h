@@ -1,5 +1,5 @@
-// What the attention kernels share: where a head lies, the running softmax, and what is alike for tiles of rows in
-// shared memory whatever multiplies them: attention_warp_tiles.h, attention_warpgroup_tiles.h. Dropout:
+// Parts shared by the attention kernels: the offsets of a head, the online softmax, and code for tiles of rows that
+// does not depend on the matrix instructions (attention_warp_tiles.h, attention_warpgroup_tiles.h). Dropout is in
 // attention_mask.h.
 #pragma once
 
@@ -15,8 +15,8 @@ namespace megalith::cuda::attention {
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float log2_e = 1.4426950408889634f;
 
-// A head of qkv (N, 3*H*D): q, k and v of position t are `stride` elements after those of t - 1. Tensors (N, H*D) have
-// a third of that stride, and (B, H, T) begin at `statistics`.
+// The offsets of a head in qkv (N, 3*H*D), where consecutive positions are `stride` elements apart, in tensors (N,
+// H*D), a third of that apart, and in (B, H, T), from `statistics` on.
 struct Heads {
   int64_t T, H, D, first_head;
 };
@@ -30,9 +30,8 @@ struct Place {
         statistics((b * s.H + h) * s.T) {}
 };
 
-// Begins to copy rows [first, first + rows) of a head to a tile, by so many threads: those of the block, or of one
-// warpgroup; rows from T on become zeros. A thread keeps to one column of vectors, so that it goes from row to row by
-// constant steps.
+// Begins to copy rows [first, first + rows) of a head to a tile with the threads of a block or of a warpgroup; rows
+// from T on become zeros. A thread stays in one column of vectors, so that it moves from row to row by constant steps.
 template <class Tiles, int D, int rows, int threads, class E>
 __device__ void copy_tile(E* tile, const E* head, int64_t stride, int first, int T) {
   constexpr int across = D == 64 ? 8 : 16, step = threads / across;
@@ -48,11 +47,12 @@ __device__ void copy_tile(E* tile, const E* head, int64_t stride, int first, int
   }
 }
 
-// Of a product's fragment, lane i holds rows i / 4 and i / 4 + 8, columns 2 (i % 4) and the next.
+// In a product's fragment, lane i holds rows i / 4 and i / 4 + 8, columns 2 (i % 4) and the next.
 __device__ inline int fragment_row(int element = 0) { return lane_index() / 4 + element / 2 * 8; }
 __device__ inline int fragment_column(int element = 0) { return lane_index() % 4 * 2 + element % 2; }
 
-// Of a fragment of scores of queries by keys, whose first query sees `seen` keys beyond the first: what is not seen.
+// Hides the keys that a fragment of scores, queries by keys, may not see: its first query sees `seen` keys beyond the
+// first.
 template <int n>
 __device__ void hide_later(float (&scores)[n][4], int seen) {
   if (n * 8 - 1 <= seen) return;
@@ -62,7 +62,7 @@ __device__ void hide_later(float (&scores)[n][4], int seen) {
     for (int e = 0; e < 4; e++)
       if (j * 8 + fragment_column(e) > seen + fragment_row(e)) scores[j][e] = -infinity;
 }
-// The same of keys by queries, whose first key is seen from the query `from` on.
+// The same for a fragment of keys by queries, whose first key is visible from query `from` on.
 template <int n>
 __device__ void hide_earlier(float (&scores)[n][4], int from) {
   if (from + 15 <= 0) return;
@@ -73,24 +73,23 @@ __device__ void hide_earlier(float (&scores)[n][4], int from) {
       if (j * 8 + fragment_column(e) < from + fragment_row(e)) scores[j][e] = -infinity;
 }
 
-// --- Documents that are kept apart (attention.h). A kernel gets a pointer that is null where there are none, and loads
-// what it needs of it for each tile: the pointer costs no register, and no tile but those that a document begins in
-// costs more than a comparison.
+// --- The document mask (attention.h). Kernels get a pointer, null without a mask, and load what they need for each
+// tile: the pointer costs no register, and only tiles in which a document begins cost more than a comparison.
 
-// The score of what an earlier document has. Not infinite: a row whose first tiles show it nothing takes these scores
-// for its largest, and what it adds up of them vanishes with the first score it sees, exp(hidden - score) = 0. A power
-// of two, so that with any scale hidden - hidden is 0.
+// The score of a hidden key. It is finite: a row whose first tiles show nothing takes it for its maximum, and its sums
+// vanish with the first visible score, exp(hidden - score) = 0. A power of two keeps hidden - hidden = 0 under any
+// scale.
 constexpr float hidden = -0x1p100f;
 
-// Of one sequence: the first key that a query sees; queries that are not there have that of the last.
+// The first visible key of each query of one sequence; queries beyond T repeat the last.
 struct Starts {
-  const int32_t* all;  // of the sequences; null: every query sees the first key
+  const int32_t* all;  // for all sequences; null: every query sees the first key
   int64_t T, b;
 
   __device__ Starts(const int32_t* starts, const Heads& s, int64_t sequence) : all(starts), T(s.T), b(sequence) {}
   __device__ explicit operator bool() const { return all != nullptr; }
   __device__ int of(int64_t query) const { return all ? all[b * T + (query < T ? query : T - 1)] : 0; }
-  // The first of the tiles [begin, end) whose queries do not see this key; `end`, if all have some that do.
+  // Returns the first of the tiles [begin, end) none of whose queries see this key, or `end`.
   __device__ int end_of(int key, int tile, int begin, int end) const {
     while (all && begin < end) {
       const int middle = (begin + end) / 2;
@@ -103,7 +102,7 @@ struct Starts {
   }
 };
 
-// Of a fragment of scores of the queries from `query` on by the keys from `key` on: what earlier documents have.
+// Hides the keys of earlier documents in a fragment of scores, queries from `query` on by keys from `key` on.
 template <int n>
 __device__ void hide_documents(float (&scores)[n][4], const Starts& starts, int query, int key) {
   if (starts.of(query + 15) <= key) return;
@@ -114,7 +113,7 @@ __device__ void hide_documents(float (&scores)[n][4], const Starts& starts, int 
     for (int e = 0; e < 4; e++)
       if (j * 8 + fragment_column(e) < begin[e / 2]) scores[j][e] = hidden;
 }
-// The same of keys by queries.
+// The same for a fragment of keys by queries.
 template <int n>
 __device__ void hide_from_documents(float (&scores)[n][4], const Starts& starts, int key, int query) {
   if (starts.of(query + 8 * n - 1) <= key) return;
@@ -137,8 +136,8 @@ __device__ inline float row_sum(float v) {
   return v + shuffle_xor(v, 2);
 }
 
-// One step of the running softmax of 16 rows: scores become exp(score - top), with the largest so far on top, and
-// `rescale` what came before has to be multiplied with. Every row sees a column of its first step, or `hidden` ones.
+// One step of the online softmax of 16 rows: scores become exp(score - top), where top is the running maximum, and
+// earlier sums are to be multiplied by `rescale`. In its first step every row has a visible column or `hidden` ones.
 template <int n>
 __device__ void softmax_step(float (&scores)[n][4], float (&top)[2], float (&sum)[2], float (&rescale)[2],
                              float to_log2) {
@@ -164,14 +163,14 @@ __device__ void softmax_step(float (&scores)[n][4], float (&top)[2], float (&sum
 }
 template <int n>
 __device__ void rescale_rows(float (&sums)[n][4], const float (&rescale)[2]) {
-  if (!any(rescale[0] != 1 || rescale[1] != 1)) return;  // the case for most keys after the first
+  if (!any(rescale[0] != 1 || rescale[1] != 1)) return;  // true for most tiles after the first
 #pragma unroll
   for (int j = 0; j < n; j++)
 #pragma unroll
     for (int e = 0; e < 4; e++) sums[j][e] *= rescale[e / 2];
 }
 
-// A product's fragment as left factors'.
+// Converts a product's fragment to left factors.
 template <class E, int n>
 __device__ void pack_weights(unsigned (&weights)[n / 2][4], const float (&d)[n][4]) {
 #pragma unroll
@@ -180,8 +179,8 @@ __device__ void pack_weights(unsigned (&weights)[n / 2][4], const float (&d)[n][
     for (int half = 0; half < 2; half++) weights[j / 2][j % 2 * 2 + half] = pack<E>(d[j][2 * half], d[j][2 * half + 1]);
 }
 
-// Writes the head's rows first.. to first + 15 by way of rows `row`.. of a tile, which this warp alone uses: d times
-// factor[half of the row].
+// Writes d, scaled by factor[half of the row], as the head's rows first.. to first + 15, through rows `row`.. of a tile
+// that only this warp uses.
 template <class Tiles, int D, int rows, class E>
 __device__ void write_rows(E* head, int64_t stride, int first, int T, const float (&d)[D / 8][4],
                            const float (&factor)[2], E* tile, int row) {
@@ -203,7 +202,7 @@ __device__ void write_rows(E* head, int64_t stride, int first, int T, const floa
   }
 }
 
-// The end of 16 rows of attention: out is the sums over the softmax's total, lse its logarithm.
+// Finishes 16 rows of attention: out is the sums over the softmax's total, lse its logarithm.
 template <class Tiles, int D, int rows, class E>
 __device__ void finish_rows(E* out, float* lse, const Place& at, int first, int T, const float (&sums)[D / 8][4],
                             const float (&top)[2], const float (&sum)[2], float scale, float mask_scale, E* tile,
@@ -219,14 +218,13 @@ __device__ void finish_rows(E* out, float* lse, const Place& at, int first, int 
   write_rows<Tiles, D, rows>(out + at.out, at.out_stride, first, T, sums, factor, tile, row);
 }
 
-// Host: what kernels with tiles can be launched for; others have plain_forward and plain_backward.
+// Host: returns whether the tiled kernels can run; plain_forward and plain_backward serve the rest.
 inline bool fits_tiles(const AttentionDims& dims, std::initializer_list<Tensor> tensors) {
   for (const Tensor& t : tensors)
     if (!is_16_bit(t.dtype()) || t.dtype() != tensors.begin()->dtype()) return false;
   return dims.D % 16 == 0 && dims.D >= 64 && dims.D <= 128 && in_vectors(tensors);
 }
-// Host: f(dropped), with whether there is a mask as a constant; and f(E{}, D, dropped), with the element type, 16 bits,
-// and the head size.
+// Host: calls f(dropped) with a constant; and f(E{}, D, dropped) with the element type, 16 bits, and the head size.
 template <class F>
 void with_mask(const Dropout& d, F&& f) {
   if (d.active()) {
@@ -250,12 +248,11 @@ void with_constants(DType type, const AttentionDims& dims, const Dropout& d, F&&
   }
 }
 
-// Host: what every kernel is given.
 inline Heads heads_of(const AttentionDims& dims) { return {dims.T, dims.H, dims.D, dims.first_head}; }
 inline const int32_t* pointer_to(const Tensor& starts) { return starts.empty() ? nullptr : starts.data<int32_t>(); }
 inline float scale_of(const AttentionDims& dims) { return 1.0f / std::sqrt(static_cast<float>(dims.D)); }
 
-// Host: one block for each tile of each head.
+// Host: returns a grid with one block for each tile of each head.
 inline dim3 grid_of(const AttentionDims& dims, int rows) {
   CHECK(dims.H < 65536 && dims.B < 65536, "attention of {} sequences with {} heads; a launch takes 65535 of each",
         dims.B, dims.H);
@@ -263,7 +260,7 @@ inline dim3 grid_of(const AttentionDims& dims, int rows) {
   return {blocks_for(dims.T, rows), static_cast<unsigned>(dims.H), static_cast<unsigned>(dims.B)};
 }
 
-// The same in an order of heads, most so many at once.
+// Host: the same with an order of heads, at most `most` at once.
 inline HeadOrder order_of(const AttentionDims& dims, int rows, int64_t most) {
   const int64_t heads = dims.B * dims.H, tiles = ceil_div(dims.T, rows);
   CHECK(
@@ -274,17 +271,17 @@ inline HeadOrder order_of(const AttentionDims& dims, int rows, int64_t most) {
   return head_order(heads, tiles, most);
 }
 
-// For what fits_tiles, on Hopper: attention_forward_hopper.cu, attention_backward_hopper.cu.
+// These serve what fits_tiles accepts, on Hopper: attention_forward_hopper.cu, attention_backward_hopper.cu.
 void hopper_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, Tensor starts, const AttentionDims& dims,
                     const Dropout& d);
-// The backward pass keeps in the workspace a flag for every tile of every head and a counter, from the begin on, which
-// are 0 before it, and behind these sums of dq: of so many heads; none where the sequence is too long for those of one.
+// The backward pass keeps in the workspace a flag for every tile of every head and a ticket counter, zeroed before it,
+// and behind them accumulators of dq for some heads; for none where one head's does not fit.
 constexpr int backward_tile = 128;
 int64_t hopper_backward_rooms(const Queue& queue, const AttentionDims& dims);
 void hopper_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv, Tensor starts,
                      const AttentionDims& dims, const Dropout& d);
 
-// For every head size and type, without tensor cores: attention_plain.cu.
+// These serve every head size and type, without tensor cores: attention_plain.cu.
 void plain_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, Tensor starts, const AttentionDims& dims,
                    const Dropout& d);
 void plain_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv, Tensor starts,

@@ -1,8 +1,7 @@
-// A block owns 128 queries of one head and goes over the keys in tiles of 64, of which the next is on its way while one
-// is used; or of 32, where a processor then has memory for two blocks, so that a partition's tensor cores work for one
-// warp while the other takes its softmax. A warp owns 32 queries, so that each fragment of keys or values that it loads
-// serves two products; scores and probabilities never leave its registers. (Method: FlashAttention-2,
-// arXiv:2307.08691.)
+// A block owns 128 queries of one head and visits the keys in tiles of 64, copying the next while one is used; or of
+// 32, if two blocks then fit on an SM and tensor cores work for one warp during another's softmax. A warp owns 32
+// queries, so that each fragment of keys or values serves two products; scores and probabilities stay in its registers.
+// (Method: FlashAttention-2, arXiv:2307.08691.)
 #include "kernels/attention.h"
 #include "kernels/attention_mask.h"
 #include "kernels/attention_warp_tiles.h"
@@ -12,7 +11,7 @@ namespace megalith::cuda {
 namespace {
 using namespace attention;
 constexpr int warps = 4, threads = warps * warp_size, ms = 2, warp_rows = 16 * ms, query_tile = warps * warp_rows;
-constexpr int columns = 4, depth = columns / 2, blocks = 2;  // on a processor
+constexpr int columns = 4, depth = columns / 2, blocks = 2;  // per SM
 
 template <class E, int D, int key_tile, bool dropped>
 __global__ void __launch_bounds__(threads, blocks)
@@ -22,7 +21,7 @@ __global__ void __launch_bounds__(threads, blocks)
   const Starts starts(starts_, s, blockIdx.z);
   const E *q = qkv + at.qkv, *k = q + at.out_stride, *v = k + at.out_stride;
   const int T = static_cast<int>(s.T);
-  const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * query_tile;  // the longest first
+  const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * query_tile;  // the longest tiles go first
   const int mine = first + warp_index() * warp_rows;
   constexpr int64_t query_bytes = Tiles::bytes(query_tile), key_bytes = Tiles::bytes(key_tile);
   E* queries = shared_memory<E>();
@@ -46,14 +45,14 @@ __global__ void __launch_bounds__(threads, blocks)
   const int tiles = last_query / key_tile + 1;
   for (int i = begin; i < tiles; i++) {
     copy_async_wait<0>();
-    sync_threads();  // this tile has arrived, and all threads are done with the one before
+    sync_threads();  // this tile has arrived, and all threads are done with the previous one
     if (i + 1 < tiles) copy_keys(i + 1);
     const int first_key = i * key_tile;
     if (first_key > mine + warp_rows - 1 || first_key + key_tile <= starts.of(mine)) continue;
-    if constexpr (dropped) {  // read now, not held in registers till then
+    if constexpr (dropped) {  // loaded now, not held in registers meanwhile
       kept.draw(HeadMask(mask, s, blockIdx.z, blockIdx.y), mine, first_key);
     }
-    // 32 keys at a time: the scores of 64 would not fit into registers beside the sums.
+    // Take 32 keys at a time: the scores of 64 do not fit into registers beside the sums.
 #pragma unroll 1
     for (int part = 0; part < key_tile; part += columns * 8) {
       const int key = first_key + part;
@@ -69,7 +68,7 @@ __global__ void __launch_bounds__(threads, blocks)
         if (starts) hide_documents(scores[m], starts, mine + 16 * m, key);
         softmax_step(scores[m], top[m], sum[m], rescale, to_log2);
         rescale_rows(sums[m], rescale);
-        if constexpr (dropped) {  // what is kept is scaled at the end, with the row
+        if constexpr (dropped) {  // kept elements are scaled at the end, with the row
           drop<columns>(scores[m], kept.from(m, key));
         }
         pack_weights<E>(weights[m], scores[m]);

@@ -1,13 +1,13 @@
-// As attention_forward.cu, with products of warpgroups: a block owns 128 queries of one head, a warpgroup 64 of them,
-// and goes over the keys in tiles of 128, from the diagonal down. The warpgroups take turns, the second half a tile
-// behind the first: while one takes its softmax, the other enqueues its next scores and the product of the weights
-// before with their values, so that the tensor cores have work in either half. (Method: FlashAttention-3,
-// arXiv:2407.08608, section 3.1; there with named barriers.)
+// As attention_forward.cu, with warpgroup products: a block owns 128 queries of one head, a warpgroup 64 of them, and
+// visits the keys in tiles of 128, from the diagonal down. The warpgroups alternate, the second half a tile behind the
+// first: during one's softmax the other enqueues its next scores and its previous product of weights and values, so
+// that the tensor cores always have work. (Method: FlashAttention-3, arXiv:2407.08608, section 3.1; there with named
+// barriers.)
 //
-// The turns are barriers of the block, of which each thread comes to as many, from one line: none can be waited for in
-// vain. In its products' turn the first warpgroup begins to copy the keys of the next tile, the second the values of
-// the one that it has values for next. A place is written again once both have waited for the products that read it, a
-// barrier before; keys have two places, values, which are used a turn later, three.
+// The turns are barriers of the block that all threads reach equally often, from one line, so that none waits in vain.
+// In its turn the first warpgroup begins to copy the keys of the next tile, the second the values of the tile whose
+// values it needs next. A buffer is overwritten only after both have waited, a barrier earlier, for the products that
+// read it. Keys have two buffers; values, which are used a turn later, have three.
 #include "kernels/attention.h"
 #include "kernels/attention_mask.h"
 #include "kernels/attention_warpgroup_tiles.h"
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(threads, 1) forward_kernel(E* out, float* lse,
   const auto keys = [](int i) { return shared_memory<E>(query_bytes + i % 2 * key_bytes); };
   const auto values = [](int i) { return shared_memory<E>(query_bytes + (2 + i % 3) * key_bytes); };
   const bool second = warpgroup_index() == 1;
-  const auto copy_next = [&](int i) {  // by each warpgroup its own kind
+  const auto copy_next = [&](int i) {  // each warpgroup copies one kind
     if (i >= first)
       copy_tile<Tiles, D, key_tile, warpgroup_size>(second ? values(i) : keys(i), second ? v : k, at.stride,
                                                     i * key_tile, T);
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(threads, 1) forward_kernel(E* out, float* lse,
   const auto softmax = [&](int i) {
     if (starts) hide_documents(scores[0], starts, mine, i * key_tile);
     softmax_step(scores[0], top, sum, rescale, to_log2);
-    if constexpr (dropped) {  // what is kept is scaled at the end, with the row
+    if constexpr (dropped) {  // kept elements are scaled at the end, with the row
       const HeadMask head_mask(mask, s, b, h);
 #pragma unroll
       for (int part = 0; part < columns; part += 8)
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(threads, 1) forward_kernel(E* out, float* lse,
     publish_shared();
     hand_over();
   };
-  const auto take_weights = [&] {  // the sums and their weights are free
+  const auto take_weights = [&] {  // the sums and their weights are complete
     Tiles::template wait<0>(sums);
     rescale_rows(sums[0], rescale);
     pack_weights<E>(weights[0], scores[0]);
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(threads, 1) forward_kernel(E* out, float* lse,
   hide_later(scores[0], row);
   softmax(last);
   for (int i = last - 1; i >= first; i--) {
-    take_weights();  // here, for in one block of code with it ptxas would have it wait before the softmax
+    take_weights();  // placed here, or ptxas makes it wait before the softmax
     arrive();
     Tiles::begin(scores, sums, weights);
     Tiles::template multiply_rows<query_tile, key_tile>(scores, queries, keys(i));
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(threads, 1) forward_kernel(E* out, float* lse,
     hand_over();
     softmax(i);
   }
-  take_weights();  // all copies have arrived a turn ago
+  take_weights();  // all copies arrived a turn ago
   Tiles::begin(sums, weights);
   Tiles::template multiply_weights<key_tile>(sums, weights, values(first));
   Tiles::commit();

@@ -1,4 +1,4 @@
-// What dropout keeps of attention's probabilities, as bits of the threads that hold them (dropout.h has the mask).
+// Dropout's mask on attention's probabilities, as bits of the threads that hold them (dropout.h defines the mask).
 #pragma once
 
 #include "kernels/attention_cuda.h"
@@ -7,11 +7,11 @@
 
 namespace megalith::cuda::attention {
 
-// The mask of dropout.h: query and key count from the sequence's first.
+// Dropout as kernel arguments; queries and keys count from the start of their sequence.
 struct Mask {
   Drawn drawn;
   uint32_t threshold = 0;
-  float scale = 1, unscaled = 1;  // of what is kept, and its inverse
+  float scale = 1, unscaled = 1;  // the factor of kept elements, and its inverse
 
   Mask() = default;
   explicit Mask(const Dropout& d)
@@ -29,7 +29,7 @@ struct HeadMask {
     mask.drawn.read();
     first_row = mask.drawn.first_row + static_cast<uint64_t>(b * s.T);
   }
-  // The words of keys 64 n + c, 64 n + c + 16, + 32 and + 48, for column = 16 n + c.
+  // Returns the words of keys 64 n + c, 64 n + c + 16, + 32 and + 48, for column = 16 n + c.
   __device__ PhiloxBlock words(int64_t query, int64_t column) const {
     return philox(mask.drawn.key, first_row + static_cast<uint64_t>(query), group + static_cast<uint64_t>(column));
   }
@@ -41,8 +41,8 @@ struct HeadMask {
   }
 };
 
-// Of a fragment of scores, 16 queries from `query` on by the 64 keys that begin with `key`: bit 4 * j + e says whether
-// element e of the j-th 8 keys is kept. The loop stays a loop: what it holds is all in use.
+// Returns the mask of a fragment of scores, 16 queries from `query` on by 64 keys from `key` on: bit 4 * j + e says
+// whether element e of the j-th 8 keys is kept. The loop is not unrolled, to save registers.
 __device__ inline unsigned kept_bits(const HeadMask& mask, int query, int key) {
   unsigned bits = 0;
 #pragma unroll 1
@@ -56,11 +56,11 @@ __device__ inline unsigned kept_bits(const HeadMask& mask, int query, int key) {
   return bits;
 }
 
-// The same of 16 * ms queries, for tiles of 64 keys or of less: drawn when the first of 64 keys comes up.
+// The same for 16 * ms queries and tiles of at most 64 keys; the bits are drawn once for 64 keys.
 template <int ms>
 struct KeptOfKeys {
   unsigned bits[ms];
-  int drawn = -1;  // for which 64 keys
+  int drawn = -1;  // the 64 keys whose bits are held
 
   __device__ void draw(const HeadMask& mask, int query, int key) {
     if (key / 64 == drawn) return;
@@ -68,14 +68,14 @@ struct KeptOfKeys {
 #pragma unroll
     for (int m = 0; m < ms; m++) bits[m] = kept_bits(mask, query + 16 * m, drawn * 64);
   }
-  // Of the keys from `key` on, which is a multiple of 8.
+  // Returns the bits of the keys from `key` on, a multiple of 8.
   __device__ unsigned from(int m, int key) const { return bits[m] >> key % 64 / 2; }
 };
 
-// The same for a block whose warps own 16 keys each and take 8 * draws queries at a time, from `query` on: 4 * draws
-// bits for each thread, bit 4 * j + e of element e of the j-th 8 queries. The four words of a draw are for keys of four
-// warps, which own 64 keys from `key` on and whose first is a multiple of four: a lane draws a quarter of the bits, for
-// its like in all of them; kept_of() is for after a barrier. kept: uint16 (threads, 4), `draws` bits each.
+// Draws the mask for a block whose warps own 16 keys each and take 8 * draws queries at a time, from `query` on: 4 *
+// draws bits for each thread, bit 4 * j + e for element e of the j-th 8 queries. The four words of a draw belong to
+// keys of four warps, which own 64 keys from `key` on, the first a multiple of four: a lane draws a quarter of the bits
+// for its counterpart in each. kept_of() may follow a barrier. kept: uint16 (threads, 4), `draws` bits each.
 template <int draws>
 __device__ void draw_kept(uint16_t* kept, const HeadMask& mask, int query, int key) {
   static_assert(draws <= 16);
@@ -97,7 +97,7 @@ __device__ void draw_kept(uint16_t* kept, const HeadMask& mask, int query, int k
   }
 }
 constexpr int64_t kept_bytes(int threads) { return threads * 4 * static_cast<int64_t>(sizeof(uint16_t)); }
-// Of this thread, the bits of `quarters` quarters from one on; 32 at most.
+// Returns this thread's bits of `quarters` quarters, at most 32 bits.
 template <int draws, int quarters>
 __device__ unsigned kept_of(const uint16_t* kept, int quarter = 0) {
   static_assert(draws * quarters <= 32);
@@ -108,7 +108,7 @@ __device__ unsigned kept_of(const uint16_t* kept, int quarter = 0) {
   return bits;
 }
 
-// What is not kept of 8 * count columns of a fragment, from the `first` eight on; by bit 4 * j + e.
+// Zeroes the dropped elements of 8 * count columns of a fragment, from the `first` eight on.
 template <int count, int n>
 __device__ void drop(float (&scores)[n][4], unsigned kept, int first = 0) {
 #pragma unroll
@@ -116,7 +116,6 @@ __device__ void drop(float (&scores)[n][4], unsigned kept, int first = 0) {
     if (!(kept >> i & 1)) scores[first + i / 4][i % 4] = 0;
 }
 
-// Host: what every kernel is given.
 inline Mask mask_of(const Dropout& d) { return d.active() ? Mask(d) : Mask(); }
 
 }  // namespace megalith::cuda::attention

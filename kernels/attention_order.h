@@ -1,6 +1,6 @@
-// In which order blocks take the tiles of attention's heads: of so many heads at once the last tiles, then those before
-// them, and so on; then the next heads. What several heads read may stay in L2 so long, and blocks of one head begin
-// some time after one another.
+// The order in which blocks take the tiles of attention's heads: the last tiles of a group of heads, then the tiles
+// before them, and so on; then the next group. What several heads read can stay in L2, and blocks of one head begin
+// some time apart.
 #pragma once
 
 #include <algorithm>
@@ -22,17 +22,17 @@ struct HeadOrder {
   }
 };
 
-// Of how many heads an H100's cache holds keys and values in 16 bits: half of its 50 MB, for queries and results pass
-// through it as well.
+// Returns how many heads' keys and values fit into half of an H100's 50 MB of L2, in 16 bits; queries and results pass
+// through the other half.
 constexpr int64_t heads_in_l2(int64_t positions, int64_t size) {
   return std::max<int64_t>(1, (int64_t{25} << 20) / (2 * positions * size * 2));
 }
-// Of the backward pass, whose sums of so many heads have rooms: all heads at once, or else few enough that a head does
-// not wait for the one that has its room, which is of the second group before its own or an earlier one.
+// Returns how many heads the backward pass runs at once with `rooms` accumulators: all of them, or few enough that a
+// head does not wait for the one whose accumulator it reuses, which is two or more groups before it.
 constexpr int64_t heads_in_rooms(int64_t heads, int64_t rooms) {
   return rooms >= heads ? heads : std::max<int64_t>(1, rooms / 3);
 }
-// Groups as equal as can be, of `most` heads or fewer; most >= 1.
+// Makes groups as equal as possible, of at most `most` heads; most >= 1.
 constexpr HeadOrder head_order(int64_t heads, int64_t tiles, int64_t most) {
   const int64_t groups = (heads + most - 1) / most;
   return {static_cast<int32_t>(heads), static_cast<int32_t>(tiles),

@@ -1,8 +1,7 @@
-// Attention for every head size, type and alignment, in f32 and without tensor cores. A block owns 32 rows of a head
-// and goes over the other side in tiles of 32; products of 32 x 32 x D pass through shared memory 32 columns at a time,
-// and the sums of the block's rows stay there.
-//
-// A score and its gradient are the same bits whichever side owns: multiplications commute, and sums go by column.
+// Attention for every head size, type and alignment, in f32 without tensor cores. A block owns 32 rows of a head and
+// visits the other side in tiles of 32; products of 32 x 32 x D pass through shared memory 32 columns at a time, and
+// the sums of the block's rows stay there. A score and its gradient have the same bits whichever side owns:
+// multiplications commute, and sums go by column.
 #include "kernels/attention.h"
 #include "kernels/attention_mask.h"
 
@@ -10,21 +9,21 @@ namespace megalith::cuda::attention {
 
 namespace {
 constexpr int tile = 32, threads = 256, warps = threads / warp_size, cells = tile * (tile + 1);
-// Of a block's shared memory, before its sums.
+// The fixed part of a block's shared memory; its sums follow.
 struct ForwardRoom {
   float scratch[2 * cells], weights[cells], top[tile], total[tile], rescale[tile];
 };
 struct BackwardRoom {
   float scratch[2 * cells], weights[cells], gradients[cells], excess[tile];
 };
-using Product = float[2][2];  // of thread i: rows i / 16 and + 16, columns i % 16 and + 16
+using Product = float[2][2];  // thread i has rows i / 16 and + 16, columns i % 16 and + 16
 
 __device__ int own_row(int r) { return static_cast<int>(threadIdx.x) / 16 + 16 * r; }
 __device__ int own_column(int c) { return static_cast<int>(threadIdx.x) % 16 + 16 * c; }
 __device__ int cell(int row, int column) { return row * (tile + 1) + column; }
 
-// How many rows or columns a tile has that begins there, and something done with each. Most tiles are full, and for
-// those the compiler unrolls the loop.
+// Returns how many rows or columns of a tile that begins at `begin` exist. Most tiles are full, and for those the
+// compiler unrolls loops.
 __device__ int num_within(int64_t begin, int64_t end) {
   return static_cast<int>(end - begin < tile ? end - begin : tile);
 }
@@ -38,7 +37,7 @@ __device__ void for_each(int n, F&& f) {
   }
 }
 
-// Columns [column, column + 32) of rows [first, first + 32) of a head; what lies outside is 0.
+// Loads columns [column, column + 32) of rows [first, first + 32) of a head; elements outside are 0.
 template <class E>
 __device__ void fetch(float* to, const E* head, int64_t stride, int64_t first, int64_t T, int64_t column, int64_t D) {
   for (int row = warp_index(); row < tile; row += warps) {
@@ -47,14 +46,14 @@ __device__ void fetch(float* to, const E* head, int64_t stride, int64_t first, i
   }
 }
 
-// Rows of one head: `own` beside the block, `other` beside the tile.
+// Rows of one head: the block's own, and those of the current tile.
 template <class E>
 struct Rows {
   const E* head;
   int64_t stride;
 };
 
-// p = own rows times the other rows, transposed.
+// Computes p = own rows times the other rows, transposed.
 template <class E>
 __device__ void multiply_rows(Product& p, float* scratch, Rows<E> own, int64_t first, Rows<E> other,
                               int64_t other_first, int64_t T, int64_t D) {
@@ -72,8 +71,8 @@ __device__ void multiply_rows(Product& p, float* scratch, Rows<E> own, int64_t f
   }
 }
 
-// sums (rows, D) = factor of the row * sums + weights times the other rows. An element of the sums belongs to one
-// thread always.
+// Updates sums (rows, D) = factor of the row * sums + weights times the other rows. Each element of the sums belongs to
+// one thread.
 template <class E>
 __device__ void add_weighted(float* sums, const float* weights, int rows, const float* factor, float* scratch,
                              Rows<E> other, int64_t other_first, int64_t T, int64_t D) {
@@ -111,7 +110,7 @@ __global__ void __launch_bounds__(threads)
   const Place at(s, blockIdx.z, blockIdx.y);
   const HeadMask head_mask(mask, s, blockIdx.z, blockIdx.y);
   const Starts starts(starts_, s, blockIdx.z);
-  const int64_t first = (gridDim.x - 1 - int64_t{blockIdx.x}) * tile;  // the longest first
+  const int64_t first = (gridDim.x - 1 - int64_t{blockIdx.x}) * tile;  // the longest tiles go first
   const Rows<E> q{qkv + at.qkv, at.stride}, k{q.head + at.out_stride, at.stride}, v{k.head + at.out_stride, at.stride};
   float* sums = shared_memory<float>(sizeof(ForwardRoom));
   const int rows = num_within(first, s.T);
@@ -153,8 +152,8 @@ __global__ void __launch_bounds__(threads)
     lse[at.statistics + first + threadIdx.x] = top[threadIdx.x] + logf(total[threadIdx.x]);
 }
 
-// of_keys: the block owns keys and writes dk and dv; else it owns queries and writes dq. For f32 the latter also takes
-// from the diagonal of dS what rounding left of the row's sum (attention.h), also in the dk that is there already.
+// of_keys: the block owns keys and writes dk and dv; else it owns queries and writes dq, and for f32 subtracts the
+// residue of each row's sum from the diagonal of dS (attention.h), also in the dk that is already written.
 template <class E, bool of_keys, bool dropped>
 __global__ void __launch_bounds__(threads)
     backward_kernel(E* dqkv, const float* delta, const E* dout_, const float* lse, const E* qkv, const int32_t* starts_,
@@ -176,7 +175,7 @@ __global__ void __launch_bounds__(threads)
   if (threadIdx.x < tile) excess[threadIdx.x] = 0;
   const int64_t last = of_keys ? T - 1 : first;
   for (int64_t begin = of_keys ? first : starts.of(first) / tile * tile; begin <= last; begin += tile) {
-    if (of_keys && starts.of(begin) >= first + tile) break;  // and so are the queries after these of other documents
+    if (of_keys && starts.of(begin) >= first + tile) break;  // later queries belong to other documents too
     Product scores, dp;
     multiply_rows(scores, scratch, own, first, other, begin, T, D);
     multiply_rows(dp, scratch, own_gradient, first, other_gradient, begin, T, D);
@@ -219,7 +218,7 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-// Of a block with sums of so many tensors.
+// Returns the shared memory of a block with the sums of `tensors` tensors.
 int64_t shared_bytes(Queue queue, const char* name, int64_t room, int64_t tensors, int64_t D) {
   const int64_t of_a_column = tensors * tile * static_cast<int64_t>(sizeof(float)), all = queue.chip.shared_memory;
   CHECK(

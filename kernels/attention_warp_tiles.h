@@ -1,6 +1,6 @@
-// Attention's tiles for products of warps (mma.sync): every GPU has these. Their rows lie an odd number of 16-byte
-// units apart, for every head size that is a multiple of 16, so that the 8 rows of a matrix load come from different
-// banks; and a fragment's place is the lane's own plus a constant.
+// Attention's tiles for warp products (mma.sync), which every GPU has. Rows lie an odd number of 16-byte units apart,
+// for every head size that is a multiple of 16, so the 8 rows of a matrix load come from different banks, and a
+// fragment's offset is the lane's own plus a constant.
 #pragma once
 
 #include "kernels/attention_cuda.h"
@@ -17,7 +17,7 @@ struct WarpTiles {
     return row * row_elements + column;
   }
 
-  // Two products side by side: a times the two right factors that one matrix load brings.
+  // Multiplies a with the two right factors that one matrix load brings.
   __device__ static void multiply_add_two(float (&d0)[4], float (&d1)[4], const unsigned (&a)[4],
                                           const unsigned (&b)[4]) {
     const unsigned b0[2] = {b[0], b[1]}, b1[2] = {b[2], b[3]};
@@ -25,11 +25,11 @@ struct WarpTiles {
     multiply_add<E>(d1, a, b1);
   }
 
-  // d[m] (16 x 8n each) = own rows 16 (ms * warp + m).. times the other rows, transposed.
+  // Computes d[m] (16 x 8n each) = own rows 16 (ms * warp + m).. times the other rows, transposed.
   template <int, int, int ms, int n>
   __device__ static void multiply_rows(float (&d)[ms][n][4], const E* own, const E* other) {
-    // The row that this lane gives to a load of 16x16 elements, so that its four registers are a left factor's
-    // fragment, or those of two right factors whose columns are rows of the tile.
+    // The row that this lane gives to a load of 16x16 elements, whose four registers are the fragment of a left factor,
+    // or of two right factors whose columns are rows of the tile.
     const int lane = lane_index();
     own += at<0>(warp_index() * 16 * ms + lane % 16, lane / 16 * 8);
     other += at<0>(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8);
@@ -54,7 +54,7 @@ struct WarpTiles {
     }
   }
 
-  // d[m] (16 x D each) += a[m] (16 x 16 depth, as left factors' fragments) times the other rows.
+  // Computes d[m] (16 x D each) += a[m] (16 x 16 depth, fragments of left factors) times the other rows.
   template <int, int ms, int depth>
   __device__ static void multiply_weights(float (&d)[ms][D / 8][4], const unsigned (&a)[ms][depth][4], const E* other) {
     other += at<0>(lane_index() % 16, lane_index() / 16 * 8);
@@ -70,10 +70,9 @@ struct WarpTiles {
   }
 };
 
-// Host: the most rows of the other side, 64 or half of that and so on, that so many blocks of a processor can have at
-// once, or if there is no room for them, one block less. `most`: shared memory of a block that is alone; each of
-// several takes a kilobyte more than bytes(rows), which is the system's (CUDA C++ Programming Guide, "Compute
-// Capabilities").
+// Host: returns the largest tile of the other side, 64 rows, half of that and so on, with which `blocks` blocks fit on
+// an SM, or one block fewer if none does. `most` is the shared memory of a block alone; the system takes one more KiB
+// for each of several (CUDA C++ Programming Guide, "Compute Capabilities").
 template <class Bytes>
 constexpr int most_rows(int64_t most, int blocks, int fewest, Bytes&& bytes) {
   for (; blocks > 0; blocks--)
@@ -82,8 +81,8 @@ constexpr int most_rows(int64_t most, int blocks, int fewest, Bytes&& bytes) {
   return 0;
 }
 
-// Host: f(rows), as a constant, by the GPU's memory: as much as compute capabilities 8.6, 8.9 and 12.0 have, as 8.0, or
-// as 9.0 and 10.0.
+// Host: calls f(rows) with a constant, by the GPU's shared memory: that of compute capabilities 8.6, 8.9 and 12.0, of
+// 8.0, or of 9.0 and 10.0.
 template <int blocks, int fewest, class Bytes, class F>
 void with_rows(const Queue& queue, Bytes, F&& f) {
   const auto with_memory = [&](auto most) {

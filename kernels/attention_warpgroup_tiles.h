@@ -1,5 +1,5 @@
-// Attention's tiles for products of warpgroups (warpgroup_cuda.h), which read both factors, or the right one, from
-// shared memory by themselves, and run while the warps go on.
+// Attention's tiles for warpgroup products (warpgroup_cuda.h), which read both factors, or the right one, from shared
+// memory and run asynchronously.
 #pragma once
 
 #include "kernels/attention_cuda.h"
@@ -27,7 +27,7 @@ struct WarpgroupTiles {
     products_wait<but>(d[0]...);
   }
 
-  // d (64 x 8n) = own rows 64 * warpgroup.. times the other rows, transposed.
+  // Computes d (64 x 8n) = own rows 64 * warpgroup.. times the other rows, transposed.
   template <int own_rows, int other_rows, int n>
   __device__ static void multiply_rows(float (&d)[1][n][4], const E* own, const E* other) {
     const MatrixPlace left = matrix_place(own + at<own_rows>(warpgroup_index() * 64, 0)), right = matrix_place(other);
@@ -37,7 +37,7 @@ struct WarpgroupTiles {
       product_of_rows<E, 8 * n, true>(d[0], moved(left, at<own_rows>(0, c)), moved(right, at<other_rows>(0, c)));
   }
 
-  // The same with own rows as fragments, of which the tensor cores read nothing from shared memory.
+  // Own rows as fragments, for products that need not read them from shared memory.
   using Rows = unsigned[D / 16][4];
   template <int own_rows>
   __device__ static void load_rows(Rows& rows, const E* own) {
@@ -54,7 +54,7 @@ struct WarpgroupTiles {
       product_of_rows<E, 8 * n, true>(d[0], own[k], moved(right, at<other_rows>(0, 16 * k)));
   }
 
-  // d (64 x D) += a (64 x 16 depth, as fragments) times the other rows.
+  // Computes d (64 x D) += a (64 x 16 depth, as fragments) times the other rows.
   template <int other_rows, int depth>
   __device__ static void multiply_weights(float (&d)[1][D / 8][4], const unsigned (&a)[1][depth][4], const E* other) {
     const MatrixPlace right = matrix_place(other, at<other_rows>(0, panel_columns));
@@ -62,7 +62,7 @@ struct WarpgroupTiles {
     for (int k = 0; k < depth; k++) product_of_weights<E>(d[0], a[0][k], moved(right, at<other_rows>(16 * k, 0)));
   }
 
-  // d (64 x D) += columns 64 * warpgroup.. of other_rows rows in panels, transposed, times the other rows.
+  // Computes d (64 x D) += columns 64 * warpgroup.. of other_rows rows in panels, transposed, times the other rows.
   template <int weight_rows, int other_rows>
   __device__ static void multiply_columns(float (&d)[1][D / 8][4], const E* weights, const E* other) {
     const MatrixPlace left = matrix_place(weights + swizzled(0, warpgroup_index() * panel_columns, weight_rows)),

@@ -1,5 +1,5 @@
-// A block has a head of a row. Its warps take the keys in turn: first each its keys' scores, which stay in shared
-// memory; then the softmax; then each its keys' share of the output, which are added up in the order of the warps.
+// A block computes one head of a row. Its warps divide the keys: first each computes its keys' scores, which stay in
+// shared memory; then the softmax; then each its keys' share of the output, which are added in the order of the warps.
 #include <cmath>
 
 #include "kernels/cached_attention.h"
@@ -10,7 +10,7 @@ namespace megalith::cuda {
 namespace {
 constexpr int threads = 128, warps = threads / warp_size;
 
-// The sizes of a cache; a row is there where its place and position are.
+// The sizes of a cache. It holds a row whose slot and position exist.
 struct Kept {
   int64_t places, H, T, D;
   __device__ bool holds(int64_t place, int64_t position, int64_t longest) const {
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(threads) keep_kernel(E* cache, const E* qkv, c
     cache[kept.begin(i / A, place, i % A / kept.D) + position * kept.D + i % kept.D] = qkv[n * 3 * A + A + i];
 }
 
-// The block's sum or maximum, the same in every thread.
+// Returns the block's sum or maximum, the same bits in every thread.
 template <class F>
 __device__ float over_block(float v, float* room, F join) {
   for (int bits = warp_size / 2; bits > 0; bits /= 2) v = join(v, shuffle_xor(v, bits));

@@ -1,4 +1,4 @@
-// How an op checks its arguments: every message names the op, the tensor, what was given and what is expected.
+// Checks of an op's arguments. Every message names the op, the tensor, its value and the expected one.
 #pragma once
 
 #include "kernels/base/tensor.h"
@@ -9,7 +9,7 @@ namespace megalith {
 inline void expect_dtype(const char* op, const char* name, const Tensor& t, DType want) {
   CHECK(t.dtype() == want, "{}: {} is {}, expected {}", op, name, name_of(t.dtype()), name_of(want));
 }
-// What a model computes in.
+// A type that models compute in.
 inline void expect_compute(const char* op, const char* name, const Tensor& t) {
   CHECK(t.dtype() == DType::f32 || is_16_bit(t.dtype()), "{}: {} is {}, expected f32, bf16 or f16", op, name,
         name_of(t.dtype()));
@@ -18,7 +18,7 @@ inline void expect(const char* op, const char* name, const Tensor& t, DType dtyp
   expect_dtype(op, name, t, dtype);
   CHECK(t.shape() == shape, "{}: {} has shape {}, expected {}", op, name, t.shape().str(), shape.str());
 }
-// (rows, cols), however the rows are divided into dimensions.
+// Checks for (rows, cols), however the rows are divided into dimensions.
 inline void expect_matrix(const char* op, const char* name, const Tensor& t, DType dtype, int64_t rows, int64_t cols) {
   expect_dtype(op, name, t, dtype);
   CHECK(t.numel() == rows * cols && t.cols() == cols, "{}: {} has shape {}, expected ({}, {})", op, name,

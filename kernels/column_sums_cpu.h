@@ -5,10 +5,10 @@
 
 namespace megalith::cpu {
 
-// Rows are summed in blocks of so many, blocks in order.
+// Rows are summed in blocks of this size, then blocks in order.
 constexpr int64_t column_sum_rows = 64;
 
-// Threads divide the columns, so their number changes nothing.
+// Threads divide the columns, so their number does not change the sums.
 template <class T>
 void column_sums(float* out, const T* x, int64_t N, int64_t C) {
   constexpr int64_t strip = 64, block_rows = column_sum_rows;

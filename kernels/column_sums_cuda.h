@@ -1,5 +1,5 @@
-// Sums over rows in two launches and a fixed order: first every block of an op's kernel leaves its partial sums, one
-// row of C floats, in the workspace; then finish_column_sums adds the rows up.
+// Sums over rows in two launches and a fixed order: first each block of an op's kernel writes a row of C partial sums
+// to the workspace, then finish_column_sums adds the rows.
 #pragma once
 
 #include <algorithm>
@@ -13,16 +13,16 @@ namespace column_sums {
 constexpr int strip = 32, lines = 16;
 }
 
-// How many blocks such a kernel may have, each leaving `floats` of them: two for each of the 132 SMs of H100 and H200,
-// on every card, so that sums do not depend on it; fewer when the workspace or the work is small.
+// Returns the number of blocks for such a kernel when each writes `floats` partial sums: two for each of the 132 SMs of
+// H100 and H200, on every card, so that sums do not depend on it; fewer when the workspace or the work is small.
 inline unsigned partial_blocks(int64_t work, int64_t floats) {
   const int64_t room = workspace_bytes / (floats * static_cast<int64_t>(sizeof(float)));
   CHECK(room > 0, "partial sums of {} floats do not fit into the workspace of {} bytes", floats, workspace_bytes);
   return static_cast<unsigned>(std::min<int64_t>({work, room, 264}));
 }
 
-// The columns of partial belong to first, second and third, `width` each: first[c] += sum over rows of partial[row][c],
-// and so on. Launch with ceil_div(C, strip) blocks of strip * lines threads.
+// The columns of partial belong to first, second and third, `width` each: first[c] += the sum over rows of
+// partial[row][c], and so on. Launch with ceil_div(C, strip) blocks of strip * lines threads.
 template <class = void>
 __global__ void __launch_bounds__(column_sums::strip* column_sums::lines)
     finish_column_sums_kernel(float* first, float* second, float* third, int64_t width, const float* partial,
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(column_sums::strip* column_sums::lines)
   *to += sum;
 }
 
-// Each of `out`, vectors of `width` of which the last may be null, += the sums of its columns of the workspace's `rows`
+// Adds to each of `out`, vectors of `width` whose last may be null, the sums of its columns of the workspace's `rows`
 // rows, where they lie side by side.
 inline void finish_column_sums(Queue queue, const char* name, const std::array<float*, 3>& out, int64_t width,
                                int64_t rows) {

@@ -5,7 +5,7 @@
 namespace megalith {
 
 namespace {
-// Logits of the tokens held: padding costs nothing until its gradient is written.
+// Counts the logits of held tokens: padding costs nothing until its gradient is written.
 double held(const Tensor& logits, const VocabularyPart& part) {
   return static_cast<double>(logits.rows() * part.count);
 }

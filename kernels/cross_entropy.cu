@@ -1,7 +1,7 @@
-// A block has a row. Its threads keep a running maximum and the sum of exponentials relative to it, so that the row is
-// read once for the statistics; where the row fits into the GPU's shared memory, the gradient is made of the copy
-// there, and the logits are read from device memory once in all. Every op goes through the same functions, in the same
-// order of sums, so that a vocabulary of one part gives the same bits as the whole.
+// A block owns a row. Its threads keep a running maximum and the sum of exponentials relative to it, so that the row is
+// read once for the statistics; if it fits into shared memory, the gradient is made from the copy there and device
+// memory is read once in all. Every op uses the same functions in the same order of sums, so that a vocabulary of one
+// part gives the same bits as the whole.
 #include <cmath>
 #include <limits>
 
@@ -13,7 +13,7 @@ namespace megalith::cuda {
 namespace {
 constexpr int threads = 512, warps = threads / warp_size;
 
-// Of a block's shared memory, before the row that is kept there.
+// The fixed part of a block's shared memory; the row follows.
 struct BlockRoom {
   float maxima[warps], sums[warps];
 };
@@ -31,12 +31,12 @@ __device__ float exponential(float x) {
   }
 }
 
-// As in cross_entropy_cpu.cpp: max is never NaN nor below what is finite, a NaN is in the sum, that of exp(z - max).
+// As in cross_entropy_cpu.cpp: max is finite or above and never NaN; a NaN shows in the sum of exp(z - max).
 struct Softmax {
   float max, sum;
 };
 
-// The sum relative to `max` from now on, if that is more.
+// Rescales the sum to `max` if that is larger.
 template <class T>
 __device__ void raise(Softmax& s, float max) {
   if (!(max > s.max)) return;
@@ -44,7 +44,7 @@ __device__ void raise(Softmax& s, float max) {
   s.max = max;
 }
 
-// Of the whole block, the same bits in every thread.
+// Merges over the block; every thread gets the same bits.
 template <class T>
 __device__ Softmax block_softmax(Softmax mine) {
   BlockRoom& room = *shared_memory<BlockRoom>();
@@ -62,7 +62,7 @@ __device__ Softmax block_softmax(Softmax mine) {
   return {max, total};
 }
 
-// The softmax of z[0, V); keep(c, vector) sees all of it.
+// Computes the softmax of z[0, V); keep(c, vector) sees all of it.
 template <class T, int n, class Keep>
 __device__ Softmax row_softmax(const T* z, int64_t V, Keep&& keep) {
   Softmax mine{lowest(), 0};
@@ -99,7 +99,7 @@ __device__ Softmax row_softmax(const T* z, int64_t V, Keep&& keep) {
   return block_softmax<T>(mine);
 }
 
-// GradientScale, as kernels are given it.
+// GradientScale as a kernel argument.
 struct Scale {
   double factor;
   const double* in_memory;  // or null
@@ -108,7 +108,7 @@ struct Scale {
   __device__ float value() const { return static_cast<float>(in_memory ? factor * *in_memory : factor); }
 };
 
-// z[0, V) becomes the gradient of the logits in `from`, and the padding up to width 0.
+// Overwrites z[0, V) with the gradient of the logits in `from`, and the padding up to width with 0.
 template <class T, int n>
 __device__ void write_gradient(T* z, const T* from, int64_t V, int64_t width, Softmax s, int64_t target,
                                float target_logit, float scale) {
@@ -141,10 +141,10 @@ template <class T>
 __device__ float logit_of(const T* z, int64_t column, bool valid) {
   return column >= 0 ? to_float(z[column]) : valid ? 0.0f : NAN;
 }
-// The parts' stats and the whole op's row go through the same expression, and so have the same bits.
+// Parts and whole rows use the same expression, and so get the same bits.
 __device__ inline float loss_of(Softmax s, float target_logit) { return logf(s.sum) + (s.max - target_logit); }
 
-// losses null: no loss. gradient null: the logits stay. in_shared: the launch has room for the row.
+// losses null: no loss. gradient null: the logits stay. in_shared: the launch has shared memory for the row.
 template <class T, int n, bool in_shared>
 __global__ void __launch_bounds__(threads)
     whole_kernel(float* losses, T* gradient, const T* logits, const int32_t* targets, int64_t width,
@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(threads) gradient_kernel(T* logits, const floa
   write_gradient<T, n>(z, z, part.count, width, {stats[row], stats[N + row]}, column, target_logit, scale.value());
 }
 
-constexpr int row_threads = 128;  // of the kernels with a thread a row
+constexpr int row_threads = 128;  // for kernels with a thread a row
 
 __global__ void __launch_bounds__(row_threads) merge_kernel(float* stats, const float* max, int64_t N) {
   const int64_t row = int64_t{blockIdx.x} * row_threads + threadIdx.x;

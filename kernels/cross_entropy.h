@@ -1,7 +1,7 @@
 // Softmax and cross-entropy over the vocabulary, fused:
 //   losses[n] = log(sum_v exp(z[n, v])) - z[n, target],  dz[n, v] = scale * (softmax(z[n])[v] - [v == target]).
-// A row whose target is -1 does not count: its loss and its gradient are 0. Columns of padding (vocabulary.h) are never
-// read, and their gradient is 0.
+// A row whose target is -1 does not count: its loss and gradient are 0. Padding columns (vocabulary.h) are never read,
+// and their gradient is 0.
 #pragma once
 
 #include "kernels/base/stream.h"
@@ -10,24 +10,24 @@
 
 namespace megalith {
 
-// What gradients are multiplied by: a number and, unless empty, another in memory of the device, (1) f64.
+// The factor of gradients: a number and, unless empty, a second one in device memory, (1) f64.
 struct GradientScale {
   double factor;
   Tensor in_memory;
   GradientScale(double f, Tensor m = {}) : factor(f), in_memory(m) {}
 };
 
-// Whole: every token has its column here, part.count == part.total.
+// The whole vocabulary: every token has its column here, part.count == part.total.
 
-// losses (N) f32 written; logits (N, at least part.count) f32, bf16 or f16, read only; targets (N) i32 in [-1,
+// Writes losses (N) f32; logits (N, at least part.count) f32, bf16 or f16 are read only; targets (N) i32 in [-1,
 // part.total).
 void cross_entropy_forward(Stream& s, Tensor losses, Tensor logits, Tensor targets, VocabularyPart part);
 
-// The same, and the logits are overwritten with their gradient: no second (N, V) tensor exists, nor an f32 copy.
+// The same, and overwrites the logits with their gradient: no second (N, V) tensor exists, nor an f32 copy.
 void cross_entropy_forward_backward(Stream& s, Tensor losses, Tensor logits, Tensor targets, VocabularyPart part,
                                     const GradientScale& scale);
 
-// In parts: each holds the logits of its own tokens, and all agree through three numbers a row, stats (3, N) f32:
+// A divided vocabulary: each part holds the logits of its tokens, and all agree through stats (3, N) f32:
 //   row 0  the largest logit, row 1  the sum of exp(z - row 0), row 2  the target's logit.
 // The order is
 //   softmax_part            stats of the tokens held here
@@ -35,27 +35,25 @@ void cross_entropy_forward_backward(Stream& s, Tensor losses, Tensor logits, Ten
 //   merge_softmax           the sums become relative to that maximum
 //   (sum over parts)        of rows 1 and 2: stats of the whole vocabulary, the same in every part
 //   cross_entropy_loss, cross_entropy_gradient
-// With one part each step gives the same bits as the whole ops. NaN and infinite logits reach the loss as they do
-// there. Source: Shoeybi et al., Megatron-LM, arXiv 1909.08053, section 3; Milakov and Gimelshein, Online normalizer
-// calculation for softmax, arXiv 1805.02867, for the rescaled sums.
+// With one part each step gives the same bits as the whole ops. NaN and infinite logits reach the loss as there.
+// Source: Shoeybi et al., Megatron-LM, arXiv 1909.08053, section 3; Milakov and Gimelshein, Online normalizer
+// calculation for softmax, arXiv 1805.02867.
 
-// stats written: the maximum is the lowest finite number and the sum 0 where no token is held or the target is -1; row
-// 2 is 0 where the target is not held, which may be in all but one part. So stats are finite where the logits are.
-// logits (N, at least part.count), read once.
+// Writes stats from logits (N, at least part.count). The maximum is the lowest finite number and the sum 0 if no token
+// is held or the target is -1; row 2 is 0 if the target is not held. So stats are finite if the logits are.
 void softmax_part(Stream& s, Tensor stats, Tensor logits, Tensor targets, VocabularyPart part);
 
-// max (N) f32, not below row 0. Row 1 is rescaled to it, and it becomes row 0.
+// Rescales row 1 to max (N) f32, which is not below row 0 and becomes row 0.
 void merge_softmax(Stream& s, Tensor stats, Tensor max);
 
-// losses (N) f32 written, from the stats of the whole vocabulary.
+// Writes losses (N) f32 from the stats of the whole vocabulary.
 void cross_entropy_loss(Stream& s, Tensor losses, Tensor stats, Tensor targets);
 
-// logits (N, at least part.count), as softmax_part read them, are overwritten with their gradient; stats of the whole
-// vocabulary, read only.
+// Overwrites logits (N, at least part.count), as softmax_part read them, with their gradient; stats are those of the
+// whole vocabulary, read only.
 void cross_entropy_gradient(Stream& s, Tensor logits, Tensor stats, Tensor targets, VocabularyPart part,
                             const GradientScale& scale);
 
-// The implementations; arguments are as above and were checked.
 namespace cpu {
 void cross_entropy_forward(Tensor losses, Tensor logits, Tensor targets, const VocabularyPart& part);
 void cross_entropy_forward_backward(Tensor losses, Tensor logits, Tensor targets, const VocabularyPart& part,

@@ -13,9 +13,9 @@ struct SoftmaxRow {
   float max, sum;  // sum of exp(z - max)
 };
 
-// One pass over memory: blocks fit the first cache, and the sum so far is rescaled when a block raises the maximum.
-// The maximum is never NaN: a NaN is in the sum. Nor is it below what is finite: -inf - -inf would be NaN. Compiled
-// once, so that whole and part agree to the bit.
+// One pass over memory: blocks fit the first cache, and the sum is rescaled when a block raises the maximum. The
+// maximum is finite or above, since -inf - -inf would be NaN, and never NaN: a NaN shows in the sum. Compiled once, so
+// that whole and parts agree to the bit.
 template <class T>
 [[gnu::noipa]] SoftmaxRow softmax_row(const T* z, int64_t V) {
   constexpr int64_t block = 2048;
@@ -36,7 +36,8 @@ template <class T>
   return {max, static_cast<float>(sum)};
 }
 
-// z[0, V) becomes its gradient and the padding up to `width` 0; target is a column, or -1 where it has none here.
+// Overwrites z[0, V) with its gradient and the padding up to `width` with 0; target is a column, or -1 if it is not
+// held.
 template <class T>
 [[gnu::noipa]] void gradient_row(T* z, int64_t V, int64_t width, SoftmaxRow row, int64_t target, float scale) {
   const float target_logit = target >= 0 ? get(z[target]) : 0;
@@ -47,7 +48,7 @@ template <class T>
   std::fill(z + V, z + width, T{});
 }
 
-// The parts' stats and the whole op's row go through the same expression, and so have the same bits.
+// Parts and whole rows use the same expression, and so get the same bits.
 float loss_of(SoftmaxRow row, float target_logit) { return std::log(row.sum) + (row.max - target_logit); }
 
 void check_targets(const char* op, const int32_t* targets, int64_t N, const VocabularyPart& part) {

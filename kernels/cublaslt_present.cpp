@@ -1,5 +1,5 @@
-// The functions of cuBLASLt that gemm_present.cpp calls, found in the library when the first of them is called: so a
-// machine without it, or without a GPU, can do everything else.
+// The functions of cuBLASLt that gemm_present.cpp calls, loaded with dlopen at the first call, so that a machine
+// without the library or a GPU can do everything else.
 #include <cublasLt.h>
 #include <dlfcn.h>
 
@@ -15,7 +15,7 @@ constexpr const char* file = "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR);
 
 void* library() {
   static void* const handle = [] {
-    void* opened = dlopen(file, RTLD_NOW | RTLD_LOCAL);  // for the life of the process
+    void* opened = dlopen(file, RTLD_NOW | RTLD_LOCAL);  // never closed
     CHECK(opened,
           "cannot open cuBLASLt, which computes matrix products on GPUs: {}; install the CUDA {} libraries, or add the "
           "folder of {} to LD_LIBRARY_PATH",

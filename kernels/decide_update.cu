@@ -5,7 +5,7 @@
 namespace megalith::cuda {
 
 namespace {
-// v of all threads of the block, in every thread.
+// Sums v over the block's threads, in every thread.
 constexpr int deciders = 128;  // threads
 __device__ inline double block_sum(double v) {
   __shared__ double room[deciders / warp_size];
@@ -17,7 +17,7 @@ __device__ inline double block_sum(double v) {
   return sum;
 }
 
-// In every thread; 0 where there are not enough. Each thread finds the rank of its norm, equal ones in their order.
+// Returns the median in every thread, or 0 if there are too few norms. Each thread ranks its norm, equal ones by index.
 static_assert(deciders == UpdateState::window);
 __device__ inline double median_of_norms(const UpdateState& state) {
   __shared__ double middle[2];

@@ -1,10 +1,9 @@
-// The decision whether a step updates the weights, and how far its gradient is scaled. It is made where the gradient
-// lies, without the host: one op decides for all ranges of parameters and leaves its decision in an UpdateState, which
-// the updates (adamw.h) read.
+// Decides whether a step updates the weights and how its gradient is scaled, on the device without the host: one op
+// decides for all parameters and writes an UpdateState, which the updates (adamw.h) read.
 //
-// In fp16 gradients are those of the loss times a scale, so that small ones are not rounded to 0 on their way back.
-// Where they overflow the step is skipped, and the scale falls; after a while without, it rises. Source: Micikevicius
-// et al., Mixed Precision Training, arXiv 1710.03740; `delayed_shift` as in Megatron-LM, where it is --hysteresis.
+// In fp16 the loss is multiplied by a scale, so that small gradients are not rounded to 0. An overflow skips the step
+// and lowers the scale; updates without overflow raise it. Source: Micikevicius et al., Mixed Precision Training, arXiv
+// 1710.03740; `delayed_shift` is Megatron-LM's --hysteresis.
 #pragma once
 
 #include "kernels/adamw.h"
@@ -14,9 +13,9 @@
 namespace megalith {
 
 struct LossScaling {
-  double initial = 0;  // 0: gradients are those of the loss itself
-  // Else it halves on each overflow from the `delayed_shift`-th on since it rose, down to `minimum`, and doubles after
-  // `window` updates in a row.
+  double initial = 0;  // 0: no loss scale
+  // If dynamic, the scale halves on each overflow from the `delayed_shift`-th on since it rose, down to `minimum`, and
+  // doubles after `window` updates in a row.
   bool dynamic = false;
   double minimum = 1;
   int64_t window = 1000;
@@ -24,54 +23,53 @@ struct LossScaling {
 };
 
 struct UpdateRules {
-  double max_norm = 0;       // larger gradients are scaled down to it; 0: off
-  double skip_above = 0;     // times the median of the norms before: such gradients are skipped; 0: off
-  int64_t most_skipped = 3;  // in a row, overflows apart: after these every step is skipped
+  double max_norm = 0;       // clips to this norm; 0: off
+  double skip_above = 0;     // skips gradients above this many times the median of earlier norms; 0: off
+  int64_t most_skipped = 3;  // in a row, without overflows; beyond it every step is skipped
   LossScaling loss_scaling{};
 };
 
 enum class Decision {
   update,
-  not_finite,  // the loss or the norm
+  not_finite,  // loss or norm
   spike,       // the norm is too large
-  over,        // too many steps were skipped before
+  over,        // most_skipped is exceeded
   overflow,    // the norm is not finite, and the loss scale may fall
 };
 
-// What a tensor of f64 on the device holds. All 0: before the first update, but for the loss scale.
+// A tensor of f64 on the device. All 0, but for the loss scale, before the first update.
 struct UpdateState {
-  static constexpr int64_t window = 128, enough = 16;  // norms that the median is of: at most, and at least
+  static constexpr int64_t window = 128, enough = 16;  // the most and the fewest norms for a median
 
-  // The decision on the step.
   double decision;
   double norm;        // of the gradient of the loss
-  double median;      // that it was held against; 0: none
-  double scale;       // of what was summed up: min(1, max_norm / (norm + 1e-6)), over the loss scale
+  double median;      // the one compared with; 0: none
+  double scale;       // the factor of the summed gradient: min(1, max_norm / (norm + 1e-6)) over the loss scale
   double rate, root;  // AdamW's lr / (1 - b1^t) and 1 / (1 - b2^t)
-  double loss_scale;  // of the step
-  // What the next decision depends on.
-  double next_loss_scale;  // which the next step multiplies its gradients by
-  double overflows;        // since it rose
-  double good_steps;       // updates since it changed or an overflow
-  double updates;          // made: t above
+  double loss_scale;  // this step's
+  // The state of the next decision:
+  double next_loss_scale;  // multiplies the next step's gradients
+  double overflows;        // since the scale rose
+  double good_steps;       // since the scale changed or an overflow
+  double updates;          // updates made: t above
   double skipped;          // steps in a row
-  double num_norms;        // of updates, written below so far
+  double num_norms;        // norms of updates so far
   double norms[window];    // the last of them; number i is at i % window
 
   static constexpr int64_t numel = 13 + window;
 };
 static_assert(sizeof(UpdateState) == UpdateState::numel * sizeof(double));
 
-// The element of a state that a step's gradients are multiplied by.
+// Returns the element by which a step's gradients are multiplied.
 inline Tensor next_loss_scale_of(const Tensor& state) { return state.flat(7, 8); }
 static_assert(offsetof(UpdateState, next_loss_scale) == 7 * sizeof(double));
 
-// state (UpdateState::numel) f64; sums (n) f64: square sums of n - 1 parts of the gradient, then the loss. A step that
-// is skipped leaves updates and norms as they are.
+// state (UpdateState::numel) f64; sums (n) f64: square sums of n - 1 parts of the gradient, then the loss. A skipped
+// step changes neither updates nor norms.
 void decide_update(Stream& s, Tensor state, Tensor sums, const UpdateRules& rules, const AdamW& a);
 
-// What both implementations share: the decision, once norm and median are in the state. True: an update, whose rates
-// are still to be set.
+// The decision, shared by both implementations, once norm and median are in the state. Returns true for an update,
+// whose rates the caller sets.
 constexpr bool decide(UpdateState& state, const UpdateRules& rules, double loss) {
   const LossScaling& scaling = rules.loss_scaling;
   const double norm = state.norm;
@@ -111,14 +109,13 @@ constexpr bool decide(UpdateState& state, const UpdateRules& rules, double loss)
   return true;
 }
 
-// The norm of the gradient of the loss, from the square sum of what was added up. The step's loss scale is then known.
+// Returns the norm of the loss's gradient from the square sum of the scaled one, and sets the step's loss scale.
 constexpr double norm_of(UpdateState& state, const UpdateRules& rules, double root_of_square_sum) {
   if (rules.loss_scaling.initial == 0) return root_of_square_sum;
   state.loss_scale = state.next_loss_scale;
   return root_of_square_sum / state.loss_scale;
 }
 
-// The implementations; arguments are as above and were checked.
 namespace cpu {
 void decide_update(Tensor state, Tensor sums, const UpdateRules& rules, const AdamW& a);
 }  // namespace cpu

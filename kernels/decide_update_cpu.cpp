@@ -7,7 +7,7 @@
 namespace megalith::cpu {
 
 namespace {
-// 0 where there are not enough.
+// Returns 0 if there are too few norms.
 double median_of_norms(const UpdateState& state) {
   const auto n = std::min(static_cast<int64_t>(state.num_norms), UpdateState::window);
   if (n < UpdateState::enough) return 0;

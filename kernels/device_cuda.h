@@ -1,7 +1,7 @@
-// How kernels are written here. A .cu file is plain C++ to two compilers: nvcc makes device code of it, and the C++
-// compiler makes tests/simt of it, where every thread is a fiber on the CPU and every memory access is watched. There
-// is no #ifdef in a kernel: what needs two implementations is in <device_primitives.h>, found in kernels/nvcc or in
-// tests/simt by the include path, and is this:
+// How kernels are written here. A .cu file is compiled twice: by nvcc to device code, and by the C++ compiler for
+// tests/simt, where every thread is a fiber on the CPU and every memory access is checked. A kernel has no #ifdef;
+// functions with two implementations are in <device_primitives.h>, found in kernels/nvcc or tests/simt by the include
+// path:
 //
 //   launching    Launch{"name", grid, block, shared_bytes}, allow_shared_memory(), start(), for launch() below
 //   qualifiers   __global__ __device__ __launch_bounds__(n) __shared__; threadIdx blockIdx blockDim gridDim, dim3
@@ -29,16 +29,14 @@
 //                only blocks may be awaited that took a ticket earlier: they run. take_ticket(counter), by one thread:
 //                0, 1, 2 and so on, of a counter that was 0 before the launch
 //
-// A function that is given 16 bits from memory, or whose 16 bits go there, is __forceinline__, or tests/simt sees no
-// access.
-// Beside these, the functions of <cmath> in their f form (sqrtf, fmaf, ...) and constexpr functions of ours may be
-// called. A kernel keeps to: one block is one to 1024 threads, a multiple of 32; warps of 32 and nothing assumed of
-// their order; full masks where all lanes come; no float atomics; 64-bit indices into tensors; all shapes as arguments.
+// A function that takes 16-bit values from memory, or whose results go there, is __forceinline__, or tests/simt does
+// not see the access. Kernels may also call <cmath> functions in their f form (sqrtf, fmaf, ...) and our constexpr
+// functions. A kernel has blocks of 32 to 1024 threads, a multiple of 32; warps of 32, in no assumed order; full masks
+// where all lanes come; no float atomics; 64-bit indices into tensors; all shapes as arguments.
 //
-// The ops of the cuda world enqueue and return. A device cannot throw: a token or a target beyond the vocabulary gives
-// a row, or a loss, of NaN, never a wrong number. What they share: f32, bf16 and f16 storage, arithmetic in f32, sums
-// in an order that depends on shapes only, 16 bytes an access where shape and alignment allow and a plain path where
-// not.
+// The ops of the cuda world enqueue and return. A device cannot throw: an invalid token or target gives a row, or a
+// loss, of NaN. Storage is f32, bf16 or f16, arithmetic f32; sums are in an order that depends on shapes only; accesses
+// are 16 bytes wide if shape and alignment allow.
 #pragma once
 
 #include <device_primitives.h>
@@ -57,30 +55,30 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 inline bool aligned(const void* p, uintptr_t bytes = 16) { return reinterpret_cast<uintptr_t>(p) % bytes == 0; }
 
-// Host: `kernel` on the queue's stream; arguments convert. Without being asked, CUDA gives a block 48 KiB of shared
-// memory, the kernel's own __shared__ variables included; so whoever launches with any asks. Error: what CUDA refuses,
-// with what was asked for and what the GPU has.
+// Host: launches `kernel` on the queue's stream; arguments convert. Beyond CUDA's default limit of 48 KiB shared memory
+// must be requested, the kernel's own variables included, so a launch with any does. Error: CUDA refuses; names the
+// request and the GPU's limit.
 template <class... Parameters, class... Arguments>
 void launch(Queue queue, const Launch& l, void (*kernel)(Parameters...), Arguments&&... arguments) {
   if (l.shared_bytes > 0) allow_shared_memory(l, kernel);
   start(queue, l, kernel, static_cast<Parameters>(arguments)...);
 }
 
-// Host: whether all of these can be read and written 16 bytes at a time, row by row. Empty tensors can.
+// Host: returns whether all of these can be accessed 16 bytes at a time, row by row. Empty tensors can.
 inline bool in_vectors(std::initializer_list<Tensor> tensors) {
   for (const Tensor& t : tensors)
     if (!aligned(t.raw()) || t.cols() * size_of(t.dtype()) % 16 != 0) return false;
   return true;
 }
 
-// Host: how many blocks of `each` items hold n.
+// Host: returns how many blocks of `each` items hold n.
 inline unsigned blocks_for(int64_t n, int64_t each) {
   const int64_t blocks = ceil_div(n, each);
   CHECK(blocks > 0 && blocks < int64_t{1} << 31, "{} items in blocks of {} are no grid", n, each);
   return static_cast<unsigned>(blocks);
 }
 
-// One element as another type; 16-bit types go through f32.
+// Converts one element; 16-bit types go through f32.
 template <class To, class From>
 __device__ __forceinline__ To convert(From v) {
   if constexpr (std::is_same_v<To, From>) {
@@ -93,7 +91,7 @@ __device__ __forceinline__ To convert(From v) {
 __device__ inline int lane_index() { return static_cast<int>(threadIdx.x) % warp_size; }
 __device__ inline int warp_index() { return static_cast<int>(threadIdx.x) / warp_size; }
 
-// The sum over a warp, in every lane, the same bits in each.
+// Returns the sum over a warp, the same bits in every lane.
 __device__ inline float warp_sum(float v) {
   for (int bits = warp_size / 2; bits > 0; bits /= 2) v += shuffle_xor(v, bits);
   return v;

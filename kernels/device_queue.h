@@ -1,5 +1,5 @@
-// The queue that ops of the cuda world are given, with all that it is made of: a stream of the GPU that is selected,
-// its workspace and its GEMM library. One for each Stream, which it outlives. Error: a build without CUDA.
+// A queue for ops of the cuda world, with its stream on the selected GPU, its workspace and its GEMM library. Each
+// Stream has one, which outlives it. Error: a build without CUDA.
 #pragma once
 
 #include "kernels/base/device.h"
@@ -12,7 +12,7 @@ class DeviceQueue {
  public:
   DeviceQueue() : stream_(device::make_stream(false)) {}
 
-  // What it takes beyond what the plan counts.
+  // Memory that the plan does not count.
   static constexpr int64_t bytes = cuda::workspace_bytes;
 
   static cuda::Chip chip_of(const device::Properties& gpu) { return {gpu.major, gpu.shared_memory}; }

@@ -1,5 +1,4 @@
-// What a kernel's mask of Dropout has of its microbatch: as arguments, or where these are those of an earlier launch,
-// in memory (Dropout::drawn).
+// The microbatch's part of a Dropout mask: kernel arguments, or in a replayed launch device memory (Dropout::drawn).
 #pragma once
 
 #include "kernels/device_cuda.h"
@@ -21,7 +20,7 @@ struct Drawn {
     }
   }
 
-  // Of these two, what holds now.
+  // Reads the memory, if there is any.
   __device__ void read() {
     if (!memory) return;
     first_row += drawn_number(memory, 0);

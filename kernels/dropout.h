@@ -1,5 +1,5 @@
-// Dropout: an element is kept with probability 1 - p and then scaled by 1 / (1 - p). Nothing is stored for the backward
-// pass: the mask is drawn again, as a pure function of the key, so it does not depend on layout, microbatch or
+// Dropout: keeps an element with probability 1 - p and scales it by 1 / (1 - p). Nothing is stored for the backward
+// pass: the mask is drawn again as a pure function of the key, and so does not depend on layout, microbatch or
 // recompute. Source: Srivastava et al., Dropout, JMLR 15, 2014.
 #pragma once
 
@@ -11,19 +11,19 @@
 
 namespace megalith {
 
-// Names the mask of one place in the model in one step, under the Philox key made of (seed, step, site). Columns go in
-// groups of 64, which 16 blocks of four words serve: element (r, c) uses word (c % 64) / 16 of the block with counter
-// (first_row + r, 16 * (c / 64) + c % 16). In attention r is the query, c the key's position, and head h adds h * 2^32
-// to the second counter. An element is dropped when its word is below the threshold.
+// The mask of one site of the model in one step, under the Philox key made of (seed, step, site). Columns form groups
+// of 64, drawn as 16 blocks of four words: element (r, c) uses word (c % 64) / 16 of the block with counter (first_row
+// + r, 16 * (c / 64) + c % 16). In attention r is the query, c the key's position, and head h adds h * 2^32 to the
+// second counter. An element is dropped when its word is below the threshold.
 struct Dropout {
   double p = 0;  // probability of being dropped; 0 turns everything off
   uint64_t seed = 0;
   int64_t step = 0;
   int32_t site = 0;       // which dropout of the model, e.g. 3 * layer + k
   int64_t first_row = 0;  // global row (sample * T + position) of the tensor's first row
-  // What a microbatch changes of all this, in memory of the op's world: for launches whose arguments are those of an
-  // earlier one (launch_graph.h). (1 + sites, 2) i32, each row a number of 64 bits, its low half first: row 0 is added
-  // to first_row, row 1 + site is the key, whatever seed and step are. Empty: the numbers above are all there is.
+  // The values that change with the microbatch, in memory of the op's world, for replayed launches (launch_graph.h): (1
+  // + sites, 2) i32, each row a 64-bit number, its low half first. Row 0 is added to first_row, row 1 + site is the key
+  // instead of seed and step. Empty: the members above are complete.
   Tensor drawn{};
 
   bool active() const { return p > 0; }
@@ -35,22 +35,21 @@ inline uint64_t dropout_key(const Dropout& d) {
 }
 inline uint32_t dropout_threshold(const Dropout& d) { return static_cast<uint32_t>(d.p * 4294967296.0); }
 
-// What `drawn` has to hold for the microbatch whose first row is d's, written by the host to its memory.
+// Writes, on the host, the `drawn` of the microbatch whose first row is d's.
 void write_drawn(Tensor drawn, const Dropout& d);
 constexpr uint64_t drawn_number(const int32_t* drawn, int64_t row) {
   return uint64_t{static_cast<uint32_t>(drawn[2 * row + 1])} << 32 | static_cast<uint32_t>(drawn[2 * row]);
 }
 
-// y = mask * x / (1 - p); in place when y and x are the same memory. Forward and backward are this same function.
+// y = mask * x / (1 - p); y and x may be the same memory. Serves forward and backward.
 //   y, x: (N, C), f32, bf16 or f16.
 void dropout(Stream& s, Tensor y, Tensor x, const Dropout& d);
 
-// The implementations; arguments are as above and were checked.
 namespace cpu {
 void dropout(Tensor y, Tensor x, const Dropout& d);
 }  // namespace cpu
 namespace cuda {
-// The masks are the CPU's.
+// Draws the CPU's masks.
 void dropout(Queue queue, Tensor y, Tensor x, const Dropout& d);
 }  // namespace cuda
 

@@ -1,4 +1,4 @@
-// The mask of Dropout, drawn row by row, and the rows of the residual that ends in it.
+// Dropout's mask, drawn row by row, and the rows of a residual with dropout.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@ class DropoutMask {
 
   uint64_t first_row() const { return first_row_; }
 
-  // factors[i] = 0 or 1 / (1 - p) for columns first + i, 0 <= i < n, of the row that starts at counter (row, group).
-  // `first` is a multiple of 64.
+  // Sets factors[i] to 0 or 1 / (1 - p) for columns first + i, 0 <= i < n, of the row that starts at counter (row,
+  // group). `first` is a multiple of 64.
   void draw(float* factors, uint64_t row, uint64_t group, int64_t first, int64_t n) const {
     group += static_cast<uint64_t>(first / 4);  // 16 counters for 64 columns
     int64_t done = 0;
@@ -35,7 +35,7 @@ class DropoutMask {
  private:
   static constexpr int64_t blocks = 16, batch = 4 * blocks;
 
-  // philox() of 16 consecutive counters, step by step side by side, so that the steps become vector instructions.
+  // Runs philox() for 16 consecutive counters side by side, so that the rounds are vectorized.
   void draw_batch(float* factors, uint64_t row, uint64_t group) const {
     const uint32_t threshold = threshold_;
     const float scale = scale_;
@@ -69,9 +69,9 @@ class DropoutMask {
 };
 
 constexpr int64_t masked_run = 256;  // columns whose factors are drawn together; a multiple of 64
-constexpr int64_t draw_work = 8;     // element operations that a factor costs
+constexpr int64_t draw_work = 8;     // the cost of a factor in element operations
 
-// y = x + dropout(h + b), a row.
+// Computes one row of y = x + dropout(h + b).
 template <class T>
 [[gnu::always_inline]] inline void residual_row(T* y, const T* x, const T* h, const T* b, int64_t C) {
 #pragma omp simd
@@ -90,7 +90,7 @@ template <class T>
   }
 }
 
-// end_row(n, y) for every row, after residual_row has written it.
+// Calls end_row(n, y) for every row after residual_row has written it.
 template <class T, class End>
 void residual_rows(const Tensor& y_, const Tensor& x_, const Tensor& h_, const Tensor& b_, const Dropout& d,
                    int64_t more_work, End&& end_row) {

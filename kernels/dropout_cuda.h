@@ -1,5 +1,5 @@
-// The mask of Dropout for kernels over rows. One Philox block serves four columns that lie 16 apart, so a thread takes
-// four runs of n neighbours, 16 columns from one to the next, and draws each block once.
+// Dropout's mask for kernels over rows. One Philox block serves four columns that lie 16 apart, so a thread takes four
+// runs of n neighbours, each 16 columns from the previous, and draws each block once.
 #pragma once
 
 #include "kernels/drawn_cuda.h"
@@ -7,7 +7,7 @@
 
 namespace megalith::cuda {
 
-// A kernel's argument, and what it draws with.
+// A kernel's argument.
 struct DropoutMask {
   Drawn drawn;
   uint32_t threshold;
@@ -29,7 +29,7 @@ namespace mask_pieces {
 constexpr int count = 4, apart = 16, group = count * apart;
 }
 
-// How many threads cover a row of C, n neighbours a run; and where the first run of the i-th of them begins.
+// Returns how many threads cover a row of C with runs of n neighbours, and the first column of the i-th thread.
 template <int n>
 __device__ __host__ constexpr int64_t masked_threads(int64_t C) {
   return (C + mask_pieces::group - 1) / mask_pieces::group * (mask_pieces::apart / n);
@@ -40,7 +40,7 @@ __device__ constexpr int64_t masked_column(int64_t i) {
   return i / each * mask_pieces::group + i % each * n;
 }
 
-// factors[piece][k] = 0 or 1 / (1 - p) for column c + 16 * piece + k of that row; c as masked_column gives it.
+// Sets factors[run][k] to 0 or 1 / (1 - p) for column c + 16 * run + k of the row; c comes from masked_column.
 template <int n>
 __device__ void draw(float (&factors)[mask_pieces::count][n], const DropoutMask& mask, int64_t row, int64_t c) {
   const uint64_t counter = static_cast<uint64_t>(c / mask_pieces::group * mask_pieces::apart + c % mask_pieces::apart);
@@ -53,16 +53,15 @@ __device__ void draw(float (&factors)[mask_pieces::count][n], const DropoutMask&
   }
 }
 
-// The same for one run: factors[k] for column c + k of that row, where the lanes of a warp have neighbouring runs
-// and lane 0 begins at a multiple of 64. The lanes of a group share its blocks, so all lanes come, with a column or
-// not.
+// Sets factors[k] for column c + k of the row, where the lanes of a warp have neighbouring runs and lane 0 begins at a
+// multiple of 64. The lanes share the blocks of a group, so all lanes must call it.
 template <int n>
 __device__ void draw_together(float (&factors)[n], const DropoutMask& mask, int64_t row, int64_t c) {
   using namespace mask_pieces;
   constexpr int lanes = group / n, own = apart / lanes;
   const int mine = lane_index() % lanes, leader = lane_index() - mine;
   const auto counter = static_cast<uint64_t>(c / group * apart + mine * own);
-  unsigned kept = 0;  // bit 4 * i + word: of the i-th block of this lane
+  unsigned kept = 0;  // bit 4 * i + word of this lane's i-th block
 #pragma unroll
   for (int i = 0; i < own; i++) {
     const PhiloxBlock words = philox(mask.drawn.key, mask.drawn.first_row + static_cast<uint64_t>(row), counter + i);
@@ -78,12 +77,12 @@ __device__ void draw_together(float (&factors)[n], const DropoutMask& mask, int6
   }
 }
 
-// The factor of one element; a whole block for one word of it.
+// Returns the factor of one element; costs a whole block.
 __device__ inline float draw_one(const DropoutMask& mask, int64_t row, int64_t c) {
   using namespace mask_pieces;
   const PhiloxBlock words = philox(mask.drawn.key, mask.drawn.first_row + static_cast<uint64_t>(row),
                                    static_cast<uint64_t>(c / group * apart + c % apart));
-  const auto word = c % group / apart;  // an index would put the words into memory
+  const auto word = c % group / apart;  // indexing would put the words into local memory
   const uint32_t mine = word < 2 ? (word < 1 ? words[0] : words[1]) : (word < 3 ? words[2] : words[3]);
   return mine < mask.threshold ? 0.0f : mask.scale;
 }

@@ -1,4 +1,3 @@
-// Whole tensors, one pass; and sums of all elements.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -37,7 +36,7 @@ __global__ void __launch_bounds__(threads) copy_kernel(To* y, const From* x, int
       });
 }
 
-// All elements are read before the first is written: y and x may lie in one place.
+// All elements are read before the first is written, since y and x may overlap.
 constexpr int front_threads = 1024, front_steps = 4;
 template <class To, class From>
 __global__ void __launch_bounds__(front_threads) copy_front_kernel(To* y, const From* x, int64_t count) {
@@ -116,7 +115,7 @@ void copy_as(Queue queue, const Tensor& y, const Tensor& x) {
   }
 }
 
-// In parts where one is the front of the other's memory.
+// Converts in parts if one is the front of the other's memory.
 template <class To, class From>
 void convert_parts(Queue queue, const Tensor& y, const Tensor& x) {
   if (y.raw() != x.raw()) return copy_as<To, From>(queue, y, x);
@@ -192,12 +191,12 @@ void add(Queue queue, Tensor y, Tensor x) {
   with_compute_type(y.dtype(), [&](auto tag) { add_to<decltype(tag)>(queue, y, x); });
 }
 
-// --- Sums of all elements, in two launches and f64: each block leaves one, then one block adds them up.
+// --- Sums of all elements in f64, in two launches: each block writes one, then one block adds them.
 
 namespace {
 constexpr int warps = threads / warp_size;
 
-// v of all threads of the block, in thread 0.
+// Sums v over the block's threads, in thread 0.
 __device__ inline double block_sum(double v) {
   __shared__ double room[warps];
   for (int bits = warp_size / 2; bits > 0; bits /= 2) v += shuffle_xor(v, bits);
@@ -209,7 +208,7 @@ __device__ inline double block_sum(double v) {
   return sum;
 }
 
-// In fours, whether they are loaded as vectors or not, so that the order does not depend on where x lies.
+// Reads in fours, as vectors or not, so that the order does not depend on x's alignment.
 template <bool squares, bool vectors>
 __global__ void __launch_bounds__(threads) sum_kernel(double* partial, const float* x, int64_t count) {
   const auto term = [](float v) { return squares ? double{v} * double{v} : double{v}; };
@@ -229,7 +228,7 @@ __global__ void __launch_bounds__(threads) sum_kernel(double* partial, const flo
   sum = block_sum(sum);
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
-// out += scale * sum of the `count` partial sums.
+// Computes out += scale * the sum of the `count` partial sums.
 __global__ void __launch_bounds__(threads)
     finish_sum_kernel(double* out, const double* partial, int count, double scale) {
   double sum = 0;
@@ -242,7 +241,7 @@ template <bool squares>
 void sum_into(Queue queue, const char* name, const Tensor& out, const Tensor& x, double scale) {
   const int64_t count = x.numel();
   if (count == 0) return;
-  // Eight for each of the 132 SMs of H100 and H200, on every card, and eight vectors a thread at least.
+  // Eight blocks for each of the 132 SMs of H100 and H200, on every card, with at least eight vectors a thread.
   const auto blocks = static_cast<unsigned>(std::min<int64_t>(1056, ceil_div(count, int64_t{threads} * 4 * 8)));
   double* partial = static_cast<double*>(queue.workspace);
   launch(queue, {name, blocks, threads}, aligned(x.raw()) ? sum_kernel<squares, true> : sum_kernel<squares, false>,
@@ -250,7 +249,7 @@ void sum_into(Queue queue, const char* name, const Tensor& out, const Tensor& x,
   launch(queue, {name, 1, threads}, finish_sum_kernel, out.data<double>(), partial, blocks, scale);
 }
 
-// As in elementwise_cpu.cpp, one element a thread: this runs once in a training.
+// As in elementwise_cpu.cpp, one element a thread: it runs once in a training.
 __global__ void __launch_bounds__(threads) normal_kernel(float* y, int64_t n, uint64_t seed, uint64_t stream,
                                                          int64_t begin, double deviation, Columns columns) {
   const int64_t i = int64_t{blockIdx.x} * threads + threadIdx.x;

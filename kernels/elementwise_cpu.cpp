@@ -28,7 +28,7 @@ void convert(Tensor y_, Tensor x_) {
   });
 }
 
-// In parts where one is the front of the other's memory.
+// Converts in parts if one is the front of the other's memory.
 template <class To, class From>
 void convert_parts(Tensor y, Tensor x) {
   if (y.raw() != x.raw()) return convert<To, From>(y, x);
@@ -71,7 +71,7 @@ void add_to(Tensor y_, Tensor x_) {
   });
 }
 
-// sum of f(x[i]) in f64. The blocks depend on n alone.
+// Returns the sum of f(x[i]) in f64. The blocks depend on n alone.
 template <class F>
 double block_sum(const float* x, int64_t n, F&& f) {
   constexpr int64_t max_blocks = 512;
@@ -81,7 +81,7 @@ double block_sum(const float* x, int64_t n, F&& f) {
   parallel_for(blocks, size, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; block++) {
       const int64_t first = block * size, last = std::min(first + size, n);
-      // Many sums side by side: a single one would wait for its own last addition.
+      // Many sums side by side: a single one would wait for its previous addition.
       constexpr int64_t width = 32;
       double sums[width] = {};
       int64_t i = first;
@@ -143,9 +143,8 @@ void accumulate_square_sum(Tensor out, Tensor x) {
 }
 
 namespace {
-// y[0, n) are the elements from `first` on.
-// Box and Muller, A Note on the Generation of Random Normal Deviates, 1958: two uniforms make two normals, so a block
-// of four words makes elements 4g to 4g + 3 whichever range is asked for.
+// Writes elements from `first` on to y[0, n). Two uniforms make two normals (Box and Muller, A Note on the Generation
+// of Random Normal Deviates, 1958), so a block of four words makes elements 4g to 4g + 3 whatever range is asked for.
 void normal_run(float* y, int64_t n, uint64_t seed, uint64_t stream, int64_t first, double std) {
   const int64_t end = first + n;
   for (int64_t g = first / 4; g < (end + 3) / 4; g++) {
@@ -163,7 +162,7 @@ void normal_run(float* y, int64_t n, uint64_t seed, uint64_t stream, int64_t fir
 
 void normal_fill(Tensor y_, uint64_t seed, uint64_t stream, int64_t begin, double std, const Columns& columns) {
   float* y = y_.data<float>();
-  // With all its columns a matrix is one run of elements; otherwise each row is one.
+  // With all columns a matrix is one run of elements; otherwise each row is one.
   const bool whole = columns.count == columns.total;
   const int64_t count = whole ? begin + y_.numel() : columns.count, total = whole ? count : columns.total;
   parallel_for(y_.numel(), 50, [=](int64_t from, int64_t to) {

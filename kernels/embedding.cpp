@@ -24,7 +24,7 @@ void embedding_forward(Stream& s, Tensor y, Tensor tokens, Tensor wte, Tensor wp
   expect_part(op, part, "wte", wte.rows());
   expect_positions(op, y.rows(), T, "wpe", wpe);
   expect_starts(op, starts, y.rows(), T);
-  // A cost may not depend on data: a part is assumed to hold its share of the tokens.
+  // A cost may not depend on data, so a part is assumed to hold its share of the tokens.
   const double bytes = (1 + part.share()) * static_cast<double>(y.bytes()) +
                        static_cast<double>(tokens.bytes() + starts.bytes() + T * y.cols() * size_of(y.dtype()));
   s.launch(

@@ -1,7 +1,6 @@
-// Forward: a warp has a row. Backward: rows are ordered by their token, so that the rows of one token are neighbours,
-// and summed in chunks of that order; a token whose rows lie in several chunks has one partial sum from each, added up
-// in order. Positions need no order where each sequence has each once: the rows of one lie T apart. Where documents
-// have positions of their own, the same order, by position, comes before their sums.
+// Forward: a warp per row. Backward: rows are sorted by token and summed in chunks of that order; a token whose rows
+// lie in several chunks has a partial sum from each, added in order. Positions need no sort if each sequence has each
+// once: the rows of a position lie T apart. With a document mask the rows are sorted by position as well.
 #include <algorithm>
 #include <cmath>
 
@@ -51,15 +50,15 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-// --- Rows in the order of their tokens, or of their positions.
+// --- Rows sorted by token or position.
 
 struct Keyed {
-  int32_t key, row;  // key: the token's row of the table, or part.count where it is not held; or the position
+  int32_t key, row;  // key: the token's row of the table, part.count if it is not held, or the position
 };
 
 constexpr int sort_threads = 1024, sort_warps = sort_threads / warp_size, digit_bits = 8, digits = 1 << digit_bits;
 
-// The lanes of `among` with the same digit.
+// Returns the lanes of `among` with the same digit.
 __device__ inline unsigned peers_of(int digit, unsigned among) {
   unsigned peers = among;
   for (int bit = 0; bit < digit_bits; bit++) {
@@ -74,8 +73,8 @@ __device__ constexpr int count_bits(unsigned v) {
   return static_cast<int>(((v + (v >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24);
 }
 
-// One pass of a stable radix sort by one block: y is x in the order of (key >> shift) % digits. Each warp has a stretch
-// of x, counts its digits, learns where each of them begins in y, and puts its elements there.
+// One pass of a stable radix sort by one block: y is x sorted by (key >> shift) % digits. Each warp counts the digits
+// of its section of x, learns where each begins in y, and copies its elements there.
 __device__ inline void sort_pass(Keyed* y, const Keyed* x, int64_t N, int shift, int (&places)[sort_warps][digits],
                                  int (&totals)[digits]) {
   const int lane = lane_index(), warp = warp_index();
@@ -100,7 +99,7 @@ __device__ inline void sort_pass(Keyed* y, const Keyed* x, int64_t N, int shift,
       sync_warp();
     }
     if (placing) break;
-    // From counts to places: digits in order, and within one the warps.
+    // Turn counts into offsets: digits in order, and within a digit the warps.
     sync_threads();
     if (threadIdx.x < digits) {
       int total = 0;
@@ -121,13 +120,12 @@ __device__ inline void sort_pass(Keyed* y, const Keyed* x, int64_t N, int shift,
   }
 }
 
-// sorted: the rows by key, and within a key as they come; by position, where `starts` is not null. One block; `spare`
-// has room for N as well.
+// Sorts the rows by token, or by position if `starts` is not null, stably. One block; `spare` also holds N.
 __global__ void __launch_bounds__(sort_threads)
     sort_kernel(Keyed* sorted, Keyed* spare, const int32_t* tokens, const int32_t* starts, int64_t N, int64_t length,
                 int passes, VocabularyPart part) {
   __shared__ int places[sort_warps][digits], totals[digits];
-  // An odd number of passes ends in the other of the two.
+  // An odd number of passes ends in the other buffer.
   Keyed *from = passes % 2 ? spare : sorted, *into = passes % 2 ? sorted : spare;
   for (int64_t n = threadIdx.x; n < N; n += sort_threads) {
     const int64_t row = starts ? position_of(n, starts, length) : part.index_of(tokens[n]);
@@ -142,8 +140,6 @@ __global__ void __launch_bounds__(sort_threads)
   }
 }
 
-// --- Sums.
-
 // to[0, n) += sum.
 template <int n>
 __device__ void add_to(float* to, const Vector<float, n>& sum) {
@@ -152,8 +148,8 @@ __device__ void add_to(float* to, const Vector<float, n>& sum) {
   store(to, v);
 }
 
-// Block (strip, chunk): the sums of the chunk's tokens. Those that have rows of this chunk only are added to dwte; one
-// that began in an earlier chunk goes to row 2 * chunk of `partial`, and one that begins here and goes on to the next.
+// Block (strip, chunk) sums the chunk's tokens. A token with rows in this chunk only is added to dwte; one from an
+// earlier chunk goes to row 2 * chunk of `partial`, and one that continues in the next chunk to row 2 * chunk + 1.
 constexpr int sum_threads = 128;
 template <class T, int n>
 __global__ void __launch_bounds__(sum_threads)
@@ -179,7 +175,7 @@ __global__ void __launch_bounds__(sum_threads)
     for (int step = 0; step < steps; step++) {
       if (first + step >= end) continue;
       const int32_t key = at[step].key;
-      if (key == none) return;  // none of those after it is held either
+      if (key == none) return;  // nor is any after it held
       for (int k = 0; k < n; k++) sum[k] += to_float(d[step][k]);
       const bool last = first + step + 1 == end;
       if (!last && sorted[first + step + 1].key == key) continue;
@@ -195,7 +191,7 @@ __global__ void __launch_bounds__(sum_threads)
   }
 }
 
-// Block (strip, chunk): the token that begins in this chunk and goes on, if there is one.
+// Block (strip, chunk) adds up the token that begins in this chunk and continues, if there is one.
 template <int n>
 __global__ void __launch_bounds__(sum_threads)
     finish_token_sums_kernel(float* dwte, const float* partial, const Keyed* sorted, int64_t N, int64_t C,
@@ -217,7 +213,7 @@ __global__ void __launch_bounds__(sum_threads)
 template <class T, int n>
 __global__ void __launch_bounds__(threads)
     position_sums_kernel(float* dwpe, const T* dy, int64_t N, int64_t C, int64_t length) {
-  const int64_t i = (int64_t{blockIdx.x} * threads + threadIdx.x) * n;  // of the first sequence
+  const int64_t i = (int64_t{blockIdx.x} * threads + threadIdx.x) * n;  // in the first sequence
   if (i >= length * C) return;
   Vector<float, n> sum;
   for (int k = 0; k < n; k++) sum[k] = 0;
@@ -235,7 +231,7 @@ __global__ void __launch_bounds__(threads)
   add_to(dwpe + i, sum);
 }
 
-// The first of the sorted rows whose key is at least this one.
+// Returns the first sorted row whose key is at least `key`.
 __device__ inline int64_t first_of(const Keyed* sorted, int64_t N, int64_t key) {
   int64_t begin = 0, end = N;
   while (begin < end) {
@@ -248,7 +244,7 @@ __device__ inline int64_t first_of(const Keyed* sorted, int64_t N, int64_t key) 
   return begin;
 }
 
-// The same where any number of rows stand at a position, which `sorted` has in order.
+// The same for any number of rows at a position; `sorted` is by position.
 template <class T, int n>
 __global__ void __launch_bounds__(threads)
     document_position_sums_kernel(float* dwpe, const T* dy, const Keyed* sorted, int64_t N, int64_t C, int64_t length) {
@@ -283,7 +279,7 @@ void embedding_backward(Queue queue, Tensor dwte_, Tensor dwpe_, Tensor dy_, Ten
   const int64_t N = dy_.rows(), C = dy_.cols();
   if (N * C == 0) return;
   CHECK(part.count < int64_t{1} << 31, "{}: a part of {} tokens is beyond 32 bits", name, part.count);
-  // The workspace: two lists of rows, and two partial sums a chunk.
+  // The workspace holds two lists of rows, and two partial sums a chunk.
   const int64_t list_bytes = ceil_div(N * static_cast<int64_t>(sizeof(Keyed)), 16) * 16;
   const int64_t room = (workspace_bytes - 2 * list_bytes) / (2 * C * static_cast<int64_t>(sizeof(float)));
   CHECK(room > 0, "{}: {} rows of {} do not fit into the workspace of {} bytes; use a smaller microbatch", name, N, C,

@@ -12,7 +12,7 @@ void check_tokens(const char* op, const int32_t* tokens, int64_t N, const Vocabu
           n, part.total);
 }
 
-// Of each row, the position that is added to it.
+// The position that is added to each row.
 struct Positions {
   const int32_t* starts = nullptr;  // null: all are 0
   int64_t T = 1;
@@ -63,7 +63,7 @@ void embedding_backward(Tensor dwte_, Tensor dwpe_, Tensor dy_, Tensor tokens_, 
     using E = decltype(tag);
     float *dwte = dwte_.data<float>(), *dwpe = dwpe_.data<float>();
     const E* dy = dy_.data<E>();
-    // Threads divide the columns: equal tokens are summed in row order by one thread.
+    // Threads divide the columns, so that one thread sums equal tokens in row order.
     constexpr int64_t strip = 16;
     parallel_for((C + strip - 1) / strip, 2 * N * strip, [=](int64_t begin, int64_t end) {
       const int64_t first = begin * strip, last = std::min(end * strip, C);

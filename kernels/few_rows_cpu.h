@@ -1,6 +1,6 @@
-// y (M, N) = x (M, K) w^T + b for a few rows x, as when text is generated token by token: each weight is read once and
-// used M times, so memory is the limit. Sixteen sums a row and output, added up at the end, whatever M is and however
-// outputs are dealt out to threads: a row's bits are those that it has alone.
+// y (M, N) = x (M, K) w^T + b for few rows x, as in generation token by token: each weight is read once and used M
+// times, so memory is the limit. A row and output has sixteen sums, added at the end, whatever M is and however threads
+// divide the outputs: a row's bits do not depend on the other rows.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace megalith::cpu {
 
-// Beyond this the library's GEMM is faster.
+// The library's GEMM is faster beyond this.
 constexpr int64_t few_rows = 8;
 
 inline void load_wide(Vector& to, const float* from) { to = *reinterpret_cast<const Vector*>(from); }
@@ -30,7 +30,7 @@ inline float sum_of_lanes(const Vector& v) {
   return sum[0];
 }
 
-// Outputs [0, Outputs) of rows [0, Rows).
+// Computes outputs [0, Outputs) of rows [0, Rows).
 template <int Rows, int Outputs, class In, class Out>
 inline void few_rows_block(Out* y, int64_t N, const In* x, const In* w, const In* b, int64_t K) {
   Vector sum[Rows][Outputs] = {};

@@ -10,7 +10,7 @@ constexpr int steps = 2;
 constexpr float slope = 1.5957691216f;  // 2 sqrt(2/pi)
 constexpr float cubic = slope * 0.044715f;
 
-// What 16-bit types are rounded to hides the error of the fast exponential by far.
+// The rounding to 16-bit types hides the error of the fast exponential.
 template <class T>
 __device__ float sigmoid(float x) {
   if constexpr (std::is_same_v<T, float>) {

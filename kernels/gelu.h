@@ -7,16 +7,15 @@
 
 namespace megalith {
 
-// Of an element.
+// FLOPs an element.
 constexpr double gelu_forward_flops = 16, gelu_backward_flops = 24;
 
-// y written; x of the same shape, f32, bf16 or f16.
+// Writes y; x has the same shape, f32, bf16 or f16.
 void gelu_forward(Stream& s, Tensor y, Tensor x);
 
-// dx = dy * gelu'(x), written; may be the same memory as dy.
+// Writes dx = dy * gelu'(x); dx may be dy's memory.
 void gelu_backward(Stream& s, Tensor dx, Tensor dy, Tensor x);
 
-// The implementations; arguments are as above and were checked.
 namespace cpu {
 void gelu_forward(Tensor y, Tensor x);
 void gelu_backward(Tensor dx, Tensor dy, Tensor x);

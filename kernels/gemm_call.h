@@ -1,4 +1,4 @@
-// A call of a GEMM library, the CPU's or the GPU's, and those that a linear layer makes of either.
+// A call of a GEMM library, the CPU's or the GPU's, and the calls that a linear layer makes.
 #pragma once
 
 #include <algorithm>
@@ -9,26 +9,26 @@
 
 namespace megalith {
 
-// C (M, N) = A (M, K) B (K, N) [+ C] [+ bias (N)], sums in f32. A and B are f32, bf16 or f16 alike, each stored
-// row-major, or its transpose is; C is f32 or A's type; `accumulate` needs C in f32, a bias A's type.
+// C (M, N) = A (M, K) B (K, N) [+ C] [+ bias (N)], sums in f32. A and B have one type, f32, bf16 or f16, and are stored
+// row-major or transposed; C is f32 or A's type; `accumulate` needs C in f32, a bias A's type.
 struct GemmCall {
   const void* a = nullptr;
   const void* b = nullptr;
   void* c = nullptr;
-  const void* bias = nullptr;  // null for none
+  const void* bias = nullptr;  // or null
   int64_t M = 0, N = 0, K = 0;
   bool a_transposed = false;  // stored (K, M)
   bool b_transposed = false;  // stored (N, K)
   bool accumulate = false;
-  // On a GPU only, and where Gemm::fuses() says so. The one is (M, N) in C's type: C = (A B) * gelu'(gelu_input); the
-  // other (M) in f32, which is set to the sums of A over K.
+  // GPU only, and if Gemm::fuses() allows it. gelu_input (M, N) in C's type: C = (A B) * gelu'(gelu_input).
+  // bias_gradient (M) f32: is set to the sums of A over K.
   const void* gelu_input = nullptr;
   void* bias_gradient = nullptr;
   DType input = DType::f32;
   DType output = DType::f32;
 };
 
-// The alignment of an address in bytes, up to the `most` that matters; of no address `most`.
+// Returns an address's alignment in bytes, at most `most`; null has `most`.
 inline int64_t alignment_of(const void* p, int64_t most) {
   const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(p)) | most;
   return address & -address;

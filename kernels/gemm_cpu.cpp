@@ -22,7 +22,7 @@ bool has_fast_bf16() {
   return has(dnnl::cpu_isa::avx512_core_bf16) && !__builtin_cpu_is("intel");
 }
 
-// One primitive a shape, on whole matrices and all threads.
+// One primitive a shape, for whole matrices and all threads.
 struct Gemm::Primitives {
   using Key = std::tuple<int64_t, int64_t, int64_t, bool, bool, bool, bool, DType>;
   struct Plan {
@@ -40,8 +40,8 @@ struct Gemm::Primitives {
     return {{rows, cols}, element, strides};
   }
 
-  // Empty where the library has no such product on this processor. oneDNN 2 has a description before the primitive's;
-  // oneDNN 3 merged the two.
+  // Returns nothing if the library has no such product on this processor. oneDNN 2 has a description before the
+  // primitive's; oneDNN 3 merged the two.
   template <class... Matrices>
   dnnl::matmul::primitive_desc describe(const dnnl::primitive_attr& attributes, const Matrices&... matrices) const {
     constexpr bool may_be_empty = true;
@@ -70,7 +70,7 @@ struct Gemm::Primitives {
     plan.a = dnnl::memory(a, engine, DNNL_MEMORY_NONE);
     plan.b = dnnl::memory(b, engine, DNNL_MEMORY_NONE);
     plan.c = dnnl::memory(c, engine, DNNL_MEMORY_NONE);
-    // Copies of a dnnl::memory share their handle, so setting it later reaches the argument map too.
+    // Copies of a dnnl::memory share their handle, so setting it later also changes the argument map.
     plan.arguments = {{DNNL_ARG_SRC, plan.a}, {DNNL_ARG_WEIGHTS, plan.b}, {DNNL_ARG_DST, plan.c}};
     if (has_bias) {
       plan.bias = dnnl::memory(bias, engine, DNNL_MEMORY_NONE);
@@ -96,7 +96,7 @@ struct Gemm::Primitives {
 };
 
 namespace {
-// A call of the library on the calling thread, outside of parallel regions too, where it would take all threads.
+// Makes the library use the calling thread alone; outside of parallel regions it would take all threads.
 class OneThread {
  public:
   OneThread() : threads_(omp_get_max_threads()) { omp_set_num_threads(1); }
@@ -108,7 +108,7 @@ class OneThread {
   int threads_;
 };
 
-// Elements [row, row + rows) x [col, col + cols) of a stored matrix, widened.
+// Widens elements [row, row + rows) x [col, col + cols) of a stored matrix.
 template <class T>
 void widen(float* to, const T* from, int64_t stride, int64_t row, int64_t col, int64_t rows, int64_t cols) {
   for (int64_t r = 0; r < rows; r++) {
@@ -178,7 +178,7 @@ dnnl_status_t run_widened(const GemmCall& call, const GemmTiles::Tile& t, std::v
   return status;
 }
 
-// A linear layer's forward pass on so few rows that its weights are read at memory's rate: few_rows_cpu.h.
+// Returns whether this is a forward pass of few rows, bound by reading the weights: few_rows_cpu.h.
 bool is_few_rows(const GemmCall& call) {
   return call.M <= few_rows && !call.a_transposed && call.b_transposed && !call.accumulate;
 }
@@ -234,11 +234,11 @@ void Gemm::run(const GemmCall& call) {
                                                              : run_widened<float16>(call, tile, scratch);
     if (status != dnnl_success) failed = status;
   };
-  if (tiles.count() == 1) {  // threads that have nothing to do are not woken
+  if (tiles.count() == 1) {  // do not wake idle threads
     const OneThread one_thread;
     run(0);
   } else {
-    // Inside of a region the library keeps to the calling thread.
+    // In a parallel region the library keeps to the calling thread.
 #pragma omp parallel for schedule(dynamic) if (omp_get_max_threads() > 1)
     for (int64_t i = 0; i < tiles.count(); i++) run(i);
   }

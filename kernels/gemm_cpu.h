@@ -1,5 +1,5 @@
-// GEMM from the CPU library (oneDNN), in fixed tiles: a tile is one call of the library on one thread, and which tiles
-// there are depends on the shape alone, so the bits do not depend on the number of threads.
+// GEMM from the CPU library (oneDNN), in fixed tiles: a tile is one library call on one thread, and the tiles depend on
+// the shape alone, so the bits do not depend on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -10,18 +10,17 @@
 
 namespace megalith::cpu {
 
-// Whether this processor multiplies bf16 faster than f32. With AVX512-BF16 but without AMX, Intel's does it at half the
-// rate of f32 (measured: 107 and 205 GFLOP/s a core): there, tiles are widened to f32 first.
+// Returns whether this processor multiplies bf16 faster than f32. Intel's with AVX512-BF16 but without AMX does it at
+// half the rate (measured: 107 and 205 GFLOP/s a core); there, tiles are widened to f32 first.
 bool has_fast_bf16();
 
-// Of the library, "2.6.3".
+// Returns the library's version, "2.6.3".
 std::string gemm_version();
 
-// How a product of M rows and N columns is cut: tiles of about 256 x 768, wide enough that packing costs the library a
-// few percent, small enough that C stays in the second cache for what follows, and an even number of them where there
-// is work for two threads. The last ones of a row or a column may be smaller. Few rows are cut by columns where these
-// are many: 64 x 384 x 128 takes 59 us in one tile, and in two 60 on one thread and 34 on two; 64 x 128 x 512 took 95
-// in one and 173 in two (AMD EPYC, Zen 4).
+// The tiles of a product of M rows and N columns: about 256 x 768, wide enough that packing costs the library a few
+// percent, small enough that C stays in the second cache, and an even number if there is work for two threads. The last
+// of a row or column may be smaller. Few rows are cut by columns if these are many: 64 x 384 x 128 takes 59 us in one
+// tile, and in two 60 on one thread and 34 on two; 64 x 128 x 512 took 95 in one and 173 in two (AMD EPYC, Zen 4).
 class GemmTiles {
  public:
   struct Tile {
@@ -38,7 +37,7 @@ class GemmTiles {
     num_cols_ = (N + cols_ - 1) / cols_;
   }
   int64_t count() const { return num_rows_ * num_cols_; }
-  // In the order in which threads take them.
+  // Tile i in the order in which threads take them.
   Tile operator[](int64_t i) const {
     const int64_t row = i % num_rows_ * rows_, col = i / num_rows_ * cols_;
     return {row, col, std::min(rows_, M_ - row), std::min(cols_, N_ - col)};
@@ -50,7 +49,7 @@ class GemmTiles {
 
 class Gemm {
  public:
-  // Returns whether the library multiplies bf16 on this processor at all, however fast.
+  // Returns whether the library multiplies bf16 on this processor at all.
   static bool has_native_bf16();
 
   explicit Gemm(bool native_bf16 = has_fast_bf16());
@@ -58,13 +57,13 @@ class Gemm {
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
 
-  // The same bits for the same call, for any number of threads; but with native bf16 for the same number of threads.
-  // Error: native bf16 is asked for, and this processor has none.
+  // The same call gives the same bits for any number of threads, except in native bf16. Error: native bf16 is
+  // requested, and this processor has none.
   void run(const GemmCall& call);
 
  private:
-  struct Primitives;  // of native bf16, cached by shape
-  struct Scratch;     // of widened tiles, one a thread
+  struct Primitives;  // for native bf16, cached by shape
+  struct Scratch;     // widened tiles, one a thread
   bool native_bf16_;
   std::unique_ptr<Primitives> primitives_;
   std::unique_ptr<Scratch> scratch_;

@@ -25,16 +25,16 @@ cudaDataType datatype(DType type) {
   return type == DType::bf16 ? CUDA_R_16BF : type == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
-// As the library asks for it: it tells up to 256 bytes apart.
+// The library distinguishes alignments up to 256 bytes.
 uint32_t alignment(const void* p) { return static_cast<uint32_t>(alignment_of(p, 256)); }
 
 struct Descriptors {
   cublasLtMatmulDesc_t matmul = nullptr;
   cublasLtMatrixLayout_t left = nullptr, right = nullptr, result = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
-  cublasStatus_t found = CUBLAS_STATUS_NOT_SUPPORTED;  // whether there is one
-  const GemmChoice* tuned = nullptr;                   // it is this entry's
-  std::string refused;                                 // why an entry there is, is not used
+  cublasStatus_t found = CUBLAS_STATUS_NOT_SUPPORTED;  // not SUCCESS: there is none
+  const GemmChoice* tuned = nullptr;                   // the table entry used, or null
+  std::string refused;                                 // why a table entry is not used
 
   Descriptors() = default;
   Descriptors(const Descriptors&) = delete;
@@ -71,7 +71,7 @@ cublasLtMatmulAlgo_t algorithm_of(const GemmChoice& choice) {
   return algorithm;
 }
 
-// A number of the algorithm's, -1 where the library does not tell it.
+// Returns an attribute of the algorithm, or -1 if the library does not tell it.
 int64_t config(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttributes_t attribute) {
   int32_t value = 0;
   size_t written = 0;
@@ -95,10 +95,10 @@ std::string words(const GemmShape& s) {
 
 }  // namespace
 
-// The library stores by columns, so it is asked for C^T = B^T A^T: its left matrix is our b, its rows are our N.
+// The library stores by columns, so it computes C^T = B^T A^T: its left matrix is our b, its rows are our N.
 struct Gemm::Library {
-  // The library may assume these alignments of addresses, in bytes. It has no preference for what an epilogue reads and
-  // writes, which kernels take by vectors as wide as those of the result: D stands for all of it.
+  // The alignments of addresses that the library may assume, in bytes. It has none for an epilogue's vectors, which
+  // kernels access as widely as the result: D stands for them.
   struct Alignments {
     uint32_t a, b, c, d;
     auto operator<=>(const Alignments&) const = default;
@@ -110,12 +110,12 @@ struct Gemm::Library {
     return {alignment(g.a), alignment(g.b), alignment(g.c), d};
   }
 
-  // The alignment of a shape is the least of all; the library is told each.
+  // A shape's alignment is the least of all; the library is told each.
   using Key = std::pair<GemmShape, Alignments>;
 
   cublasLtHandle_t handle = nullptr;
   device::Properties gpu = device::properties();
-  std::vector<GemmTable> other_versions;  // tables of this GPU that mean nothing to this library
+  std::vector<GemmTable> other_versions;  // tables of this GPU for other versions of the library
   std::map<GemmShape, GemmChoice> choices;
   std::map<Key, Descriptors> cache;
 
@@ -139,13 +139,13 @@ struct Gemm::Library {
     return found == choices.end() ? nullptr : &found->second;
   }
 
-  // The sums of A over K, which is the library's right matrix, are stored to its vector.
+  // Sums of A over K, which is the library's right matrix, go to its bias vector.
   static cublasLtEpilogue_t epilogue(const GemmCall& g) {
     if (g.bias_gradient) return CUBLASLT_EPILOGUE_BGRADB;
     if (g.gelu_input) return CUBLASLT_EPILOGUE_DGELU;
     return g.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
   }
-  // The heuristics look at them too.
+  // The heuristics look at the pointers too.
   static void set_pointers(Descriptors& d, const GemmCall& g) {
     if (g.bias) d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias);
     if (g.bias_gradient) d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, g.bias_gradient);
@@ -169,7 +169,7 @@ struct Gemm::Library {
     set_pointers(d, g);
   }
 
-  // Returns the library's algorithms for the call where addresses are so aligned, its best first.
+  // Returns the library's algorithms for the call under these alignments, its best first.
   std::pair<cublasStatus_t, std::vector<cublasLtMatmulHeuristicResult_t>> ask(const Descriptors& d, const GemmCall& g,
                                                                               int most, const Alignments& aligned) {
     Preference preference;
@@ -188,7 +188,7 @@ struct Gemm::Library {
     return {status, std::move(found)};
   }
 
-  // Whether an entry can be used. The library, not the entry, says how much workspace that takes.
+  // Checks whether a table entry can be used. The library, not the entry, says how much workspace it takes.
   void take_tuned(Descriptors& d, const GemmCall& g, const GemmChoice& choice) {
     cublasLtMatmulHeuristicResult_t checked{};
     const cublasLtMatmulAlgo_t algorithm = algorithm_of(choice);
@@ -214,11 +214,11 @@ struct Gemm::Library {
       d.found = status;
     } else if (!found.empty()) {
       d.algorithm = found[0].algo;
-      d.found = found[0].state;  // the rest of it holds only where this is success
+      d.found = found[0].state;  // the other members are valid on success only
     }
   }
 
-  // Decided once for each shape.
+  // Chooses once for each shape.
   Descriptors& of(const GemmCall& g) {
     const auto [at, added] = cache.try_emplace(Key(shape_of(g), alignments_of(g)));
     if (!added) return at->second;
@@ -253,11 +253,11 @@ int64_t Gemm::room_for(const GemmCall& call) {
   return call.bias_gradient ? workspace_bytes - round_up(call.M * 4, 256) : workspace_bytes;
 }
 
-// cuBLASLt's GELU is the tanh form (PyTorch pull request 104061); how exactly it takes the tanh is not documented, so
-// only in bf16: the error of the GPU's instruction for it, 2^-11, is as large as the rounding of f16. It runs inside
-// the GEMM's kernel, and then is the faster way, on Hopper (llm.c pull request 653, SGLang 34350) and on B200 (SGLang
-// 28168). On generations before and after these it was measured to be a slow second pass (llm.c 338, SGLang 34350):
-// there the second pass is ours. A table knows better: it has the product with the GELU, or only the one without.
+// cuBLASLt's GELU is the tanh form (PyTorch pull request 104061). Its tanh is not documented, so it is used in bf16
+// only: the error of the GPU's tanh instruction, 2^-11, is as large as the rounding of f16. Fused in the GEMM's kernel
+// it is faster on Hopper (llm.c pull request 653, SGLang 34350) and on B200 (SGLang 28168). On other generations it was
+// measured to be a slow second pass (llm.c 338, SGLang 34350), so ours is used. A table overrules this: it has the
+// product with the GELU or only the one without.
 bool Gemm::fuses(const GemmCall& call) {
   const GemmShape shape = shape_of(call);
   const bool measured = library_->choice_for(shape) != nullptr;
@@ -268,7 +268,7 @@ bool Gemm::fuses(const GemmCall& call) {
   const int generation = library_->gpu.major;
   const bool by_rule = (generation == 9 || generation == 10) && !library_->choice_for(apart);
   if (call.output != DType::bf16 || (!measured && !by_rule)) return false;
-  // The documented law of the library's second matrix, and vectors of the usual size in it.
+  // The library's documented rule for its second matrix, and full vectors in it.
   if (call.N % 8 != 0 || alignment(call.gelu_input) < 16) return false;
   return library_->of(call).found == CUBLAS_STATUS_SUCCESS;
 }
@@ -286,7 +286,7 @@ std::vector<GemmChoice> Gemm::candidates(const GemmCall& call, int most) {
   Descriptors d;
   library_->describe(d, call);
   const GemmShape shape = shape_of(call);
-  // Whatever has the shape's alignment can use the entry.
+  // Any address with the shape's alignment can use the entry.
   const auto least = static_cast<uint32_t>(shape.alignment);
   std::vector<GemmChoice> all;
   for (const cublasLtMatmulHeuristicResult_t& found :
@@ -312,11 +312,11 @@ std::vector<std::string> Gemm::describe(const GemmCounts& products) {
   std::vector<std::string> refusals;
   for (const auto& [wanted, count] : products) {
     GemmShape shape = wanted;
-    // A product that could do more, and is had without.
+    // An unfused product for a shape that could be fused.
     if (!library_->choice_for(shape)) shape.bias_gradient = shape.gelu = false;
     if (!library_->choice_for(shape)) continue;
     tuned++;
-    // Somewhere in memory, of that alignment.
+    // A dummy address with the shape's alignment.
     const auto somewhere = reinterpret_cast<void*>(4096 + shape.alignment);
     const GemmCall call{.a = somewhere,
                         .b = somewhere,

@@ -27,7 +27,7 @@ DType type_of(const json& word) {
   FAIL("\"{}\" is no type of a product; f32, bf16 and f16 are", word.get<std::string>());
 }
 
-// Those that hold, in words, so that a line stays short.
+// Lists the attributes that are set, so that a line stays short.
 ordered_json to_json(const GemmChoice& c) {
   ordered_json is = ordered_json::array(), words = ordered_json::array();
   for (const auto& [name, flag] : flags)

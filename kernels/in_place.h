@@ -1,5 +1,4 @@
-// Converting elements to a type of another size where they lie: in parts that neither write what they read nor what is
-// still to be read.
+// Converts elements in place to a type of another size, in parts that overwrite nothing that is still to be read.
 #pragma once
 
 #include <algorithm>
@@ -8,9 +7,9 @@
 
 namespace megalith {
 
-// convert(begin, end) on ranges that cover [0, n), in order. All but the one of the first `front` elements can be
-// converted in any order of theirs: [b, 2b) of the smaller elements end where [b, 2b) of the larger, twice the size,
-// begin. The larger are written from behind.
+// Calls convert(begin, end) on ranges that cover [0, n), in order. The elements of a range may be converted in any
+// order, except in that of the first `front`: elements [b, 2b) of the smaller type end where [b, 2b) of the larger,
+// twice the size, begin. The larger type is written from the back.
 template <class F>
 void convert_in_place(int64_t n, int64_t front, bool to_larger, F&& convert) {
   if (!to_larger) convert(int64_t{0}, std::min(n, front));

@@ -67,7 +67,7 @@ void residual_layernorm_backward(Stream& s, Tensor dx, Tensor dh, Tensor dh_b, T
   expect(op, "stat", stat, DType::f32, {dx.rows(), 2});
   expect(op, "w", w, dx.dtype(), {dx.cols()});
   expect_dropout(op, d);
-  // In the dry world tensors of two arenas may have one address.
+  // Tensors of two arenas may share an address in the dry world.
   CHECK(s.world() == World::dry || !d.active() || dh.raw() != dx.raw(), "{}: dh is dx, which dropout makes another",
         op);
   const auto n = static_cast<double>(y.numel());

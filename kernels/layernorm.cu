@@ -1,7 +1,6 @@
-// A row belongs to a group of 1, 2, 4 or 8 warps that hold it in registers, so that each element is read once: the mean
-// first, then the squared distances from it. Rows that are too long, or lie where vectors cannot reach, go through a
-// kernel that reads them again for each pass. The residual that comes before, or in backward after, is done on the row
-// while it is in registers.
+// A group of 1, 2, 4 or 8 warps holds a row in registers, so that each element is read once: for the mean, then for the
+// squared distances from it. Rows that are too long or not aligned for vectors take kernels that read them again for
+// each pass. A residual is computed on the row while it is in registers.
 #include <cmath>
 
 #include "kernels/column_sums_cuda.h"
@@ -14,8 +13,8 @@ namespace {
 constexpr float epsilon = 1e-5f;
 constexpr int threads = 256, warps = threads / warp_size;
 
-// v summed over the `group` warps of a row, in every thread of them, the same bits in each. All threads of the block
-// come, as often as each other; `room` is in shared memory, and another one for the next call.
+// Returns the sum of v over the `group` warps of a row, the same bits in every thread of them. All threads of the block
+// must call it equally often; `room` is in shared memory, and different in consecutive calls.
 template <int group>
 __device__ float group_sum(float v, float (&room)[warps]) {
   v = warp_sum(v);
@@ -52,7 +51,7 @@ __global__ void __launch_bounds__(threads)
   constexpr int n = Mine::n;
   __shared__ float room[2][warps];
   const int64_t row = int64_t{blockIdx.x} * (warps / group) + warp_index() / group, first = Mine::first();
-  const bool has_row = row < N;  // threads without one still come to the barriers
+  const bool has_row = row < N;  // threads without a row still reach the barriers
   [[maybe_unused]] const DropoutMask mask = branch.mask.now();
   Vector<T, n> from[parts], added[parts];
 #pragma unroll
@@ -108,7 +107,7 @@ __global__ void __launch_bounds__(threads)
     forward_any_kernel(T* ln, float* stat, const T* x, BranchEnd<T> branch, const T* w, const T* b, int64_t C) {
   __shared__ float room[2][warps];
   const int64_t row = blockIdx.x, begin = row * C;
-  const T* y = residual == Residual::none ? x : branch.y;  // a thread reads again what it wrote itself
+  const T* y = residual == Residual::none ? x : branch.y;  // a thread reads only what it wrote itself
   [[maybe_unused]] const DropoutMask mask = branch.mask.now();
   float sum = 0;
   for (int64_t c = threadIdx.x; c < C; c += threads) {
@@ -132,7 +131,7 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-// How many vectors of C sums a block leaves side by side: dw, db, and the bias gradient of the residual.
+// The number of column sums that a block writes: dw, db, and the bias gradient of the residual.
 template <Residual residual>
 constexpr int sums_of = residual == Residual::none ? 2 : 3;
 
@@ -210,7 +209,7 @@ __global__ void __launch_bounds__(threads)
         if (branch.dh) store(branch.dh + row * C + c, branch_result);
     }
   }
-  // The groups of the block, in order.
+  // Adds the sums of the block's groups in order.
   float* before = shared_memory<float>();
   for (int turn = 0; turn < groups; turn++) {
     if (groups > 1) sync_threads();
@@ -270,8 +269,9 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-// f(group, parts), as constants, for the smallest group of warps of which no thread holds more than `most` elements of
-// a row of C; false when there is none. Parts come and go by 8 elements, so f32 has no more kernels than 16-bit types.
+// Calls f(group, parts) with constants for the smallest group of warps whose threads hold at most `most` elements each
+// of a row of C; returns false if there is none. Parts grow by 8 elements, so f32 has no more kernels than 16-bit
+// types.
 template <class T, int most, int group = 1, int parts = 8 / Part<T, group>::n, class F>
 bool with_group(int64_t C, F&& f) {
   constexpr int more = 8 / Part<T, group>::n, most_parts = most / Part<T, group>::n;
@@ -286,7 +286,7 @@ bool with_group(int64_t C, F&& f) {
   }
 }
 
-// f(residual) as a constant.
+// Calls f(residual) with a constant.
 template <class F>
 void with_residual(const Dropout& d, F&& f) {
   if (d.active()) return f(std::integral_constant<Residual, Residual::dropout>{});

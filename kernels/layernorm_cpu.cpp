@@ -11,10 +11,10 @@ namespace megalith::cpu {
 
 namespace {
 constexpr float epsilon = 1e-5f;
-// dw and db are summed over blocks of so many rows, then over the blocks in order: the same for any number of threads.
+// dw and db are summed over blocks of this many rows, then over blocks in order: the same for any number of threads.
 constexpr int64_t block_rows = 32;
 
-// What sums over a row is a function of its own: inlined in two places, it might sum in two orders.
+// Never inlined: inlined in two places it might sum in two orders.
 template <class T>
 [[gnu::noipa]] void forward_row(T* y, float* stat, const T* x, const T* w, const T* b, int64_t C) {
   float sum = 0;
@@ -32,7 +32,7 @@ template <class T>
 }
 
 struct RowMeans {
-  float gradient, dot;  // of g and of g * xhat
+  float gradient, dot;  // sums of g and of g * xhat
 };
 template <class T>
 [[gnu::always_inline]] inline RowMeans add_row(float* dw, float* db, const T* dy, const T* x, const float* stat,
@@ -50,8 +50,8 @@ template <class T>
   return {sum / static_cast<float>(C), dot / static_cast<float>(C)};
 }
 
-// Rows in bundles, divided among threads. For every row end_row(bundle, row, gradient) is called, which has to call
-// gradient(first, count, use) for all its columns: that writes dx, and use(c, v) gets dx as it is before rounding.
+// Divides bundles of rows among threads. For every row it calls end_row(bundle, row, gradient), which must call
+// gradient(first, count, use) for all columns: that writes dx, and use(c, v) gets dx before rounding.
 template <class T, class End>
 void backward(const Tensor& dx_, const Tensor& dw_, const Tensor& db_, const Tensor& dy_, const Tensor& x_,
               const Tensor& stat_, const Tensor& w_, int64_t bundle_rows, End&& end_row) {

@@ -82,7 +82,7 @@ void linear_backward_bias(Stream& s, Tensor db, Tensor dy) {
 }
 
 namespace {
-// Asked only where there is a library to ask.
+// Called only if there is a GEMM library.
 bool sums_bias_gradient(const Stream& s, const Tensor& dw, const Tensor& dy, const Tensor& x, bool add) {
   const auto ask = [&](auto queue) { return cuda::sums_bias_gradient(queue, dw, dy, x, add); };
   if constexpr (has_cuda) return s.world() == World::cuda && ask(s.queue());
@@ -99,7 +99,7 @@ void linear_backward_weight(Stream& s, Tensor dw, Tensor db, Tensor dy, Tensor x
   const bool together = !db.empty() && sums_bias_gradient(s, dw, dy, x, add);
   const Tensor sums = together ? db : Tensor();
   GemmShape shape = shape_of(linear_backward_weight_call(dw, dy, x, add));
-  shape.bias_gradient = !db.empty();  // as it may be had
+  shape.bias_gradient = !db.empty();  // if the library can fuse it
   const double flops = gemm_flops(dw, dy.rows()) + (together ? static_cast<double>(dy.numel()) : 0);
   const double bytes = static_cast<double>((add ? 2 : 1) * dw.bytes() + 2 * sums.bytes() + dy.bytes() + x.bytes());
   s.log_gemm(shape);

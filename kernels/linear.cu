@@ -1,4 +1,4 @@
-// The gradient of a bias: sums of columns. GEMMs are the library's (linear_cuda.cpp).
+// The gradient of a bias: column sums. GEMMs are the library's (linear_cuda.cpp).
 #include "kernels/column_sums_cuda.h"
 #include "kernels/device_cuda.h"
 #include "kernels/linear.h"

@@ -32,7 +32,7 @@ void linear_backward_input_gelu(Queue queue, Tensor dh, Tensor dy, Tensor w, Ten
 }
 
 namespace {
-// The product that sums dy on its way, into the end of the workspace.
+// Returns the product that also sums dy, into the end of the workspace.
 GemmCall with_bias_gradient(const Queue& queue, GemmCall call) {
   call.bias_gradient = queue.workspace;
   call.bias_gradient = static_cast<char*>(queue.workspace) + Gemm::room_for(call);
@@ -49,7 +49,7 @@ void linear_backward_weight(Queue queue, Tensor dw, Tensor db, Tensor dy, Tensor
   if (db.empty()) return gemm_of(queue).run(queue, call);
   const GemmCall fused = with_bias_gradient(queue, call);
   gemm_of(queue).run(queue, fused);
-  queue.workspace = fused.bias_gradient;  // where the sums are one row of partial ones
+  queue.workspace = fused.bias_gradient;  // as one row of partial sums
   finish_bias_gradient(queue, db);
 }
 

@@ -1,6 +1,6 @@
-// What every CPU op is made of: a loop split over OpenMP's threads, and a choice of element type.
-// What they share: f32, bf16 and f16 storage, arithmetic in f32, and the same bits for any number of threads and
-// wherever the memory lies (GEMM in native bf16 apart: gemm_cpu.h).
+// Parts of every CPU op: a loop split over OpenMP's threads, and the element types. Storage is f32, bf16 or f16,
+// arithmetic f32; the bits do not depend on the number of threads or on addresses (except GEMM in native bf16:
+// gemm_cpu.h).
 #pragma once
 
 #include <omp.h>
@@ -15,22 +15,22 @@ namespace megalith::cpu {
 // Below this many element operations a fork costs more than it saves.
 constexpr int64_t fork_threshold = 16384;
 
-// One compiled body however it is called: inlined twice, the serial and the parallel copy may order their sums
-// otherwise.
+// Compiled once, however it is called: inlined twice, the serial and the parallel copy may order their sums
+// differently.
 template <class F>
 [[gnu::noipa]] void run_range(F& f, int64_t begin, int64_t end) {
   f(begin, end);
 }
 
-// f(begin, end) on disjoint ranges that cover [0, n): one range a thread, or one range in all when n * work, the number
-// of element operations, is small. f must not throw, and must do the same for any split.
+// Calls f(begin, end) on disjoint ranges that cover [0, n): one a thread, or a single one when n * work, the number of
+// element operations, is small. f must not throw, and must do the same for any split.
 template <class F>
 void parallel_for(int64_t n, int64_t work, F&& f) {
   if (n <= 1 || n * work < fork_threshold || omp_get_max_threads() == 1) {
     if (n > 0) run_range(f, 0, n);
     return;
   }
-  // Always the whole team: libgomp ends and restarts its threads when the team's size changes.
+  // Always use the whole team: libgomp ends and restarts threads when the team's size changes.
 #pragma omp parallel
   {
     const int64_t thread = omp_get_thread_num(), threads = omp_get_num_threads();
@@ -39,7 +39,7 @@ void parallel_for(int64_t n, int64_t work, F&& f) {
   }
 }
 
-// Elements as f32. 16-bit types go by their bits: copies of a struct keep the compiler from making vectors of a loop.
+// Elements as f32. 16-bit types are copied by their bits: copies of a struct prevent vectorization.
 inline float get(const float& from) { return from; }
 inline float get(const bfloat16& from) { return std::bit_cast<float>(static_cast<uint32_t>(from.bits) << 16); }
 inline float get(const float16& from) { return float16::value_of(from.bits); }

@@ -9,8 +9,8 @@ namespace element_loop {
 constexpr int threads = 256;
 }
 
-// use(width, i, load(width, i)) once for all of [0, count), `width` neighbours from i on at a time: n, or 1 for what is
-// left over. A thread loads its `steps` vectors before it uses the first, so that many loads are under way. Launch with
+// Calls use(width, i, load(width, i)) for all of [0, count), `width` neighbours from i on at a time: n, or 1 at the
+// end. A thread loads its `steps` vectors before it uses the first, so that many loads are in flight. Launch with
 // element_grid(count, n, steps) blocks of element_loop::threads.
 template <int n, int steps, class Load, class Use>
 __device__ void for_elements(int64_t count, Load&& load, Use&& use) {

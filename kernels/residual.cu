@@ -1,4 +1,4 @@
-// Dropout and the residual that ends in it. A thread takes four runs of a row, as the mask is drawn: dropout_cuda.h.
+// Dropout, and residuals with dropout. A thread takes four runs of a row, as the mask is drawn: dropout_cuda.h.
 #include "kernels/column_sums_cuda.h"
 #include "kernels/dropout_cuda.h"
 #include "kernels/elementwise.h"
@@ -10,7 +10,7 @@ namespace {
 using namespace mask_pieces;
 constexpr int threads = 256;
 
-// f(row, first column) of this thread, if it has any.
+// Calls f(row, first column) for this thread's runs, if it has any.
 template <int n, class F>
 __device__ void with_pieces(int64_t N, int64_t C, F&& f) {
   const int64_t each = masked_threads<n>(C), i = int64_t{blockIdx.x} * threads + threadIdx.x;
@@ -70,14 +70,14 @@ __global__ void __launch_bounds__(threads)
   });
 }
 
-// A block has `strip` columns, and every gridDim.y-th bundle of `lines` rows; it leaves their sums in row blockIdx.y of
-// `partial`. dh is null when it is dy.
+// A block sums `strip` columns of every gridDim.y-th bundle of `lines` rows into row blockIdx.y of `partial`. dh is
+// null when it is dy.
 constexpr int strip = 4 * group;
 template <class T, int n, bool masked>
 __global__ void __launch_bounds__(threads)
     backward_kernel(T* dh, float* partial, const T* dy, int64_t N, int64_t C, DropoutMask given) {
   constexpr int each = masked_threads<n>(strip), lines = threads / each;
-  // Not by columns: sum i of a line's thread is in slot i * each + thread, so that a warp meets every bank once.
+  // Not by columns: sum i of a line's thread is in slot i * each + thread, so that a warp uses every bank once.
   __shared__ float sums[lines][strip + each];
   const int line = static_cast<int>(threadIdx.x) / each, mine = static_cast<int>(threadIdx.x) % each;
   const int64_t first = int64_t{blockIdx.x} * strip + masked_column<n>(mine);
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(threads)
     for (int piece = 0; piece < count; piece++) {
       const int64_t c = first + apart * piece;
       if (c >= C) continue;
-      // The bias has the gradient that dh holds, rounded as it is there.
+      // The bias has dh's gradient, rounded as it is there.
       if constexpr (masked)
         for (int k = 0; k < n; k++) from[piece][k] = to<T>(to_float(from[piece][k]) * factors[piece][k]);
       for (int k = 0; k < n; k++) sum[piece][k] += to_float(from[piece][k]);
@@ -159,7 +159,7 @@ void residual_backward(Queue queue, Tensor dh_, Tensor db_, Tensor dy_, const Dr
     const auto run = [&](auto n) {
       constexpr int64_t lines = threads / masked_threads<n>(strip), loops = 2;
       const unsigned strips = blocks_for(C, strip);
-      // Some blocks of every strip, eight in all for each of the 132 SMs of H100 and H200: more would only leave more
+      // Some blocks of every strip, eight in all for each of the 132 SMs of H100 and H200: more would only make more
       // partial sums.
       blocks = partial_blocks(std::min(ceil_div(N, lines * loops), ceil_div(1056, strips)), C);
       launch(queue, {name, dim3(strips, blocks), threads},

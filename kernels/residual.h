@@ -8,14 +8,13 @@
 
 namespace megalith {
 
-// y (N, C) written; x, h (N, C); b (C); f32, bf16 or f16 throughout. y may be h's memory.
+// Writes y (N, C); x, h (N, C); b (C); f32, bf16 or f16 throughout. y may be h's memory.
 void residual_forward(Stream& s, Tensor y, Tensor x, Tensor h, Tensor b, const Dropout& d);
 
-// dh (N, C) = dropout(dy), written; db (C) f32 += sum_n dh. The gradient of x is dy itself. Without dropout dh = dy, so
-// callers may pass the same tensor for both, and then only db is computed.
+// Writes dh (N, C) = dropout(dy); db (C) f32 += sum_n dh. The gradient of x is dy itself. Without dropout dh may be dy,
+// and then only db is computed.
 void residual_backward(Stream& s, Tensor dh, Tensor db, Tensor dy, const Dropout& d);
 
-// The implementations; arguments are as above and were checked.
 namespace cpu {
 void residual_forward(Tensor y, Tensor x, Tensor h, Tensor b, const Dropout& d);
 void residual_backward(Tensor dh, Tensor db, Tensor dy, const Dropout& d);

@@ -1,5 +1,5 @@
-// Products of small f32 matrices that lie in the first cache, on the calling thread: the inner step of attention, where
-// a call of the GEMM library would cost as much as the product.
+// Products of small f32 matrices in the first cache, on the calling thread: the inner step of attention, where calling
+// the GEMM library would cost as much as the product.
 #pragma once
 
 #include <algorithm>
@@ -10,17 +10,17 @@ namespace megalith::cpu {
 
 constexpr int64_t lanes = 16;  // floats of a vector; the compiler splits it where the processor has shorter ones
 
-// Unaligned, and allowed to alias the floats it is made of. Functions take and fill it by reference: how one is passed
-// or returned by value depends on the processor that a file is compiled for.
+// Unaligned, and may alias floats. Functions take it by reference: the ABI of passing or returning one by value depends
+// on the target processor of a file.
 using Vector [[gnu::vector_size(64), gnu::aligned(4), gnu::may_alias]] = float;
 
-// A by (row, depth) strides, so that a transposed A is no copy; B and C have contiguous rows.
+// A by (row, depth) strides, so that a transposed A is not copied; B and C have contiguous rows.
 struct TileOperand {
   const float* data;
   int64_t row_stride, depth_stride;
 };
 
-// Rows x (Vectors * lanes) of C in registers over the whole depth.
+// Computes Rows x (Vectors * lanes) of C in registers over the whole depth.
 template <int Rows, int Vectors>
 inline void tile_block(float* c, int64_t ldc, TileOperand a, const float* b, int64_t ldb, int64_t depth,
                        bool accumulate) {

@@ -1,4 +1,4 @@
-// exp and sigmoid for loops that the compiler turns into vector code: no branch, no call, no table.
+// exp and sigmoid for vectorized loops: no branch, no call, no table.
 #pragma once
 
 #include <bit>
@@ -6,16 +6,18 @@
 
 namespace megalith::cpu {
 
-// Within 2 units in the last place. Below -87.3 it gives 0, above 88.3 infinity; NaN stays NaN.
-// exp(x) = 2^n exp(r) with n the integer nearest to x log2(e), so |r| <= log(2)/2, and exp(r) by its Taylor series.
+// Within 2 units in the last place. Gives 0 below -87.3, infinity above 88.3, and NaN for NaN. exp(x) = 2^n exp(r) with
+// n the integer nearest to x log2(e), so
+// r
+// <= log(2)/2, and exp(r) by its Taylor series.
 inline float exp(float x) {
   constexpr float low = -87.3f, high = 88.3f;
   constexpr float round = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
-  // Written so that a NaN falls through the comparison.
+  // NaN fails both comparisons and stays.
   const float c = x < low ? low : x > high ? high : x;
   const float shifted = c * 1.44269504f + round;
   const float n = shifted - round;
-  const float r = (c - n * 0.693359375f) + n * 2.12194440e-4f;  // log(2) as a sum of two: n times the first is exact
+  const float r = (c - n * 0.693359375f) + n * 2.12194440e-4f;  // log(2) in two parts: n times the first is exact
   float p = 1.0f / 5040;
   p = p * r + 1.0f / 720;
   p = p * r + 1.0f / 120;
@@ -29,7 +31,7 @@ inline float exp(float x) {
   return x < low ? 0.0f : x > high ? std::bit_cast<float>(0x7f800000u) : y;
 }
 
-// 1 / (1 + exp(-x)); the relative error is small at both ends.
+// Returns 1 / (1 + exp(-x)), with a small relative error at both ends.
 inline float sigmoid(float x) { return 1.0f / (1.0f + cpu::exp(-x)); }
 
 }  // namespace megalith::cpu

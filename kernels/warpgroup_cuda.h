@@ -1,7 +1,7 @@
-// Products of a warpgroup, four warps whose first is a multiple of four: what Hopper alone has (sm_90a; PTX manual,
-// wgmma). For files *_hopper.cu, which are compiled for no other chip. As with device_cuda.h, what needs two
-// implementations is in <warpgroup_primitives.h>: PTX in kernels/nvcc, and in tests/simt a product that is done as late
-// as a wait allows, with registers that hold nothing of use till then.
+// Products of a warpgroup, four warps whose first is a multiple of four (sm_90a only; PTX manual, wgmma). For files
+// *_hopper.cu, which are compiled for Hopper only. As with device_cuda.h, <warpgroup_primitives.h> has two
+// implementations: PTX in kernels/nvcc, and in tests/simt a product that is done as late as a wait allows, with
+// undefined registers until then.
 //
 //   fragments    of 64 rows, warp w has 16 w.., spread over its lanes as those of multiply_add in device_cuda.h
 //   places       MatrixPlace m = matrix_place(p, panel): a matrix of bf16 or f16 in shared memory as `swizzled` below
@@ -29,9 +29,9 @@ namespace megalith::cuda {
 constexpr int warpgroup_size = 128;
 __device__ inline int warpgroup_index() { return static_cast<int>(threadIdx.x) / warpgroup_size; }
 
-// Where element (row, column) of a matrix with `rows` rows lies: panels of 64 columns, whose rows of 128 bytes have
-// their eight units of 16 bytes in an order of their own, so that neither eight rows of one unit nor eight units of
-// one row come from the same banks ("128-byte swizzle"). The matrix begins on a multiple of 1024 bytes.
+// Returns the offset of element (row, column) of a matrix with `rows` rows: panels of 64 columns, whose rows of 128
+// bytes permute their eight units of 16 bytes, so that neither eight rows of one unit nor eight units of one row share
+// banks ("128-byte swizzle"). The matrix is 1024-byte aligned.
 constexpr int panel_columns = 64;
 __device__ constexpr int swizzled(int row, int column, int rows) {
   const int piece = column % panel_columns / 8 ^ row % 8;

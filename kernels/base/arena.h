@@ -1,12 +1,10 @@
-// An Arena is bump memory: one backing allocation, handed out front to back and given back in reverse by scopes.
-// Where a class of memory is needed (parameters, saved activations, scratch, ...) there is one arena for it, so that
-// its peak is the number the plan prints for that class.
+// An Arena is a bump allocator: one backing allocation, handed out front to back and given back in reverse by scopes.
+// Each class of memory (parameters, saved activations, scratch, ...) has an arena, so that its peak is the number that
+// the plan prints for that class.
 //
-// An arena has a place. In the cuda world the device is the GPU, and the host's memory is pinned; in the cpu world both
-// places are memory of the node.
-//
-// In the dry world an arena is an address range that nobody touches, another one for each place: it has no limit, and
-// its peak is the size that the real arena of the same run needs. Tensors are views and die with their scope.
+// In the cuda world an arena is memory of the GPU or pinned memory of the host; in the cpu world both are memory of the
+// node. In the dry world it is an address range without memory or limit, a different one for each kind, and its peak is
+// the size that the real arena of the same run needs. Tensors are views and die with their scope.
 #pragma once
 
 #include <array>
@@ -24,16 +22,15 @@ constexpr std::array<Place, 2> all_places{Place::device, Place::host};
 
 class Arena {
  public:
-  static constexpr int64_t alignment = 256;  // bytes: every tensor starts on such a boundary
+  static constexpr int64_t alignment = 256;  // bytes on which every tensor starts
 
-  // Dry world: no memory, no limit; `capacity` is ignored. Else: one allocation of `capacity` bytes, in the cuda world
-  // of or for the GPU that is selected.
+  // Allocates `capacity` bytes, in the cuda world of or for the selected GPU. The dry world ignores `capacity`.
   Arena(World world, std::string name, int64_t capacity, Place place = Place::device);
 
-  // Uninitialised memory until the enclosing scope ends. Error when the capacity is exceeded.
+  // Returns uninitialised memory until the enclosing scope ends. Error when the capacity is exceeded.
   Tensor tensor(DType dtype, Shape shape);
 
-  // Gives back, when it ends, everything handed out since it began.
+  // Gives back in its destructor all memory handed out since its constructor.
   class Scope {
    public:
     explicit Scope(Arena& arena) : arena_(arena), mark_(arena.used_) {}
@@ -60,7 +57,7 @@ class Arena {
   char* base_ = nullptr;
 };
 
-// Whether the tensor is of an arena on the host. For the dry world only, where addresses show it.
+// Returns whether the tensor lies in an arena of the host. Dry world only, where addresses show it.
 bool in_dry_host_arena(const Tensor& t);
 
 }  // namespace megalith

@@ -1,4 +1,4 @@
-// What an op costs, stated once, beside its launch: planner, profiler, MFU and bench quote the same numbers.
+// The cost of an op, stated at its launch; planner, profiler, MFU and bench read the same numbers.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@ namespace megalith {
 
 struct Cost {
   double flops = 0;  // multiplications and additions
-  double bytes = 0;  // memory traffic of an ideal op: every argument read or written once
+  double bytes = 0;  // memory traffic of an ideal op, which reads or writes every argument once
 
-  // What the op is at its heart, whose rate depends on its sizes: a matrix product (m, k) x (k, n), which may be added
-  // to what is there, or causal attention of m heads, over all sequences, with n positions of k features. An update is
-  // the optimizer's, which passes over weights and not over activations. An input is what the host writes.
+  // The kind of work, which decides the rate. gemm: a matrix product (m, k) x (k, n); gemm_add: one added to its
+  // output; attention: causal, with m heads over all sequences, n positions and k features; update: the optimizer's
+  // pass over weights; input: written by the host.
   enum class Kind : uint8_t { elementwise, update, gemm, gemm_add, attention, input };
   Kind kind = Kind::elementwise;
   int64_t m = 0, n = 0, k = 0;
@@ -19,7 +19,7 @@ struct Cost {
   bool operator==(const Cost&) const = default;
 };
 
-// What a Stream has launched of one op.
+// The launches of one op on a Stream.
 struct OpRecord {
   const char* name;  // a literal
   int64_t launches = 0;

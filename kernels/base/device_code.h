@@ -1,5 +1,5 @@
-// A kernel that does nothing, compiled for every architecture of the build: by it the CUDA runtime says whether there
-// is code for a GPU. Builds with CUDA only.
+// An empty kernel, compiled for every architecture of the build: through it the CUDA runtime says whether the build has
+// code for a GPU. Builds with CUDA only.
 #pragma once
 
 namespace megalith::device {

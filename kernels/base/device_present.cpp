@@ -58,7 +58,7 @@ void check(cudaError_t error, const std::string& call) {
 }
 #define CUDA_CHECK(call) check(call, #call)
 
-// Most drivers do not count what they pin against it; where one does, nothing else says so.
+// Most drivers do not count pinned memory against this limit; where one does, its error does not say so.
 std::string limit_of_locked_memory() {
   rlimit limit{};
   if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
@@ -122,7 +122,7 @@ std::string unusable(int index) {
 
 void select(int index) {
   CUDA_CHECK(cudaSetDevice(index));
-  CUDA_CHECK(cudaFree(nullptr));  // makes the context, so that what is wrong with the GPU shows here
+  CUDA_CHECK(cudaFree(nullptr));  // creates the context, so that errors of the GPU show here
 }
 
 Properties properties() {
@@ -221,7 +221,7 @@ double seconds_between(CUevent_st* begin, CUevent_st* end) {
   return static_cast<double>(milliseconds) / 1e3;
 }
 
-// Calls that could break a capture are forbidden to this thread alone: others may save a checkpoint meanwhile.
+// Only this thread is forbidden calls that break a capture: others may save a checkpoint meanwhile.
 void begin_capture(CUstream_st* stream) {
   CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
 }
@@ -242,7 +242,7 @@ void drop_capture(CUstream_st* stream) noexcept {
   cudaGraph_t captured = nullptr;
   cudaStreamEndCapture(stream, &captured);
   if (captured) cudaGraphDestroy(captured);
-  cudaGetLastError();  // whoever drops it has an error to report already
+  cudaGetLastError();  // the caller is reporting an error already
 }
 
 void launch(CUstream_st* stream, CUgraphExec_st* graph) { CUDA_CHECK(cudaGraphLaunch(graph, stream)); }

@@ -1,4 +1,4 @@
-// How many of some values are not finite: infinities and NaN. Integers are finite.
+// Counts values that are not finite: infinities and NaN. Integers are finite.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +10,10 @@
 namespace megalith {
 
 namespace detail {
-// A float is not finite where all bits of its exponent are 1.
+// A float is not finite if all bits of its exponent are 1.
 template <class Bits>
 int64_t count_exponents(const void* values, int64_t n, Bits exponent) {
-  // So many that a number as wide as a value counts them: then each value of a vector has a counter beside it.
+  // So few that a counter as wide as a value suffices: then each value of a vector has a counter.
   constexpr int64_t some = int64_t{1} << 14;
   int64_t count = 0;
   for (int64_t begin = 0; begin < n; begin += some) {
@@ -31,7 +31,7 @@ int64_t count_exponents(const void* values, int64_t n, Bits exponent) {
 }
 }  // namespace detail
 
-// Of n values in memory of the host.
+// Counts among n values in host memory.
 inline int64_t count_not_finite(const void* values, DType dtype, int64_t n) {
   switch (dtype) {
     case DType::f32: return detail::count_exponents<uint32_t>(values, n, 0x7f800000u);

@@ -1,4 +1,4 @@
-// What a GEMM library chooses its kernel by: a call (kernels/gemm_call.h) without its memory.
+// The key by which a GEMM library's kernel is chosen: a call (kernels/gemm_call.h) without its pointers.
 #pragma once
 
 #include <compare>
@@ -9,7 +9,7 @@
 
 namespace megalith {
 
-// C (M, N) = A (M, K) B (K, N), as there.
+// C (M, N) = A (M, K) B (K, N), as in GemmCall.
 struct GemmShape {
   int64_t M = 0, N = 0, K = 0;
   bool a_transposed = false, b_transposed = false;
@@ -17,8 +17,8 @@ struct GemmShape {
   DType input = DType::f32, output = DType::f32;
   int64_t alignment = most_alignment;  // bytes, a power of two that divides all addresses
 
-  // Vectors are of 16 bytes, and the copies of Hopper's matrices start on 16 (PTX ISA, cp.async.bulk.tensor). More is
-  // not told apart, so that what is known of a shape holds wherever its tensors happen to lie.
+  // 16 bytes: the width of vectors, and the alignment of Hopper's matrix copies (PTX ISA, cp.async.bulk.tensor). Larger
+  // alignments are not distinguished, so that a shape's entry holds wherever its tensors lie.
   static constexpr int64_t most_alignment = 16;
 
   auto operator<=>(const GemmShape&) const = default;

@@ -77,7 +77,7 @@ void HostTransfers::receive(int64_t download, const Idle& idle) {
 
 Pending HostTransfers::copy_beside(Tensor to, Tensor from) {
   if (!beside_) beside_ = device::make_stream(false);
-  const std::shared_ptr<CUevent_st> place = device::make_event();  // in the stream, then in the queue beside it
+  const std::shared_ptr<CUevent_st> place = device::make_event();  // recorded in the stream, then in the copy queue
   device::record(place.get(), stream_);
   device::wait(beside_.get(), place.get());
   device::copy(beside_.get(), to.raw(), from.raw(), from.bytes());

@@ -1,7 +1,7 @@
-// Copies between the GPU of a stream and the host, without the host waiting. What the host itself writes or reads goes
-// through pinned memory, which is allocated once and reused when the copies from or to it are over. Allocating some can
-// make streams wait for each other (CUDA programming guide, implicit synchronization), so the first few MiB are
-// allocated in the constructor.
+// Copies between the GPU of a stream and the host without the host waiting. Data that the host itself writes or reads
+// goes through pinned buffers, which are reused once their copies are over. Allocating pinned memory can make streams
+// wait for each other (CUDA programming guide, implicit synchronization), so the first few MiB are allocated in the
+// constructor.
 #pragma once
 
 #include <deque>
@@ -23,21 +23,22 @@ class HostTransfers {
 
   explicit HostTransfers(CUstream_st* stream);
 
-  // fill() writes host tensors of the same shapes, now; what it wrote is then copied in the stream's order.
+  // Calls fill() now with host tensors of the same shapes; their contents are then copied in the stream's order.
   void upload(std::span<const Tensor> to, const Fill& fill);
-  // What `from` holds at this place of the stream's order will be shown to read(). Returns its number.
+  // Passes the contents of `from`, as of this point in the stream's order, to read() later. Returns the download's
+  // number.
   int64_t download(Tensor from, Read read);
-  // The host waits for the download of this number, and reads it and those before. `idle` is called over and over
-  // while it waits.
+  // Waits on the host for this download, and reads it and those before it. Calls `idle` repeatedly while it waits.
   void receive(int64_t download, const Idle& idle);
-  // On a queue beside the stream, which the Pending's wait() orders after the copy; one of them in pinned memory.
+  // Copies on a queue beside the stream; the Pending's wait() orders the stream after the copy. One side is in pinned
+  // memory.
   Pending copy_beside(Tensor to, Tensor from);
-  // The host waits for all that the stream was given, and reads.
+  // Waits on the host for all work of the stream, and reads.
   void synchronize(const Idle& idle);
 
  private:
   struct Buffer {
-    device::Memory own;  // none where it lies in the pool
+    device::Memory own;  // empty if the buffer lies in the pool
     void* memory = nullptr;
     int64_t bytes = 0;
     device::OwnedEvent over;
@@ -49,11 +50,11 @@ class HostTransfers {
     Read read;
   };
 
-  // A buffer that nothing comes from or goes to any more.
+  // Returns a buffer that no copy uses any more.
   size_t take(int64_t bytes);
 
   CUstream_st* stream_;
-  device::OwnedStream beside_;  // from the first copy on
+  device::OwnedStream beside_;  // created with the first copy
   device::OwnedEvent end_;
   device::Memory pool_;
   int64_t pool_used_ = 0;  // bytes

@@ -12,10 +12,12 @@ struct Interval {
   bool operator==(const Interval&) const = default;
 };
 
-Interval intersect(Interval a, Interval b);  // {0, 0} where they share nothing
-// Part `index` of `parts` when `whole` is dealt out evenly; the first parts are longer by one where it does not divide.
+Interval intersect(Interval a, Interval b);  // {0, 0} if they are disjoint
+// Returns part `index` when `whole` is divided evenly into `parts`; the first parts are longer by one if it does not
+// divide.
 Interval part_of(Interval whole, int64_t index, int64_t parts);
-// The elements of [0, numel) that no interval covers, ascending and disjoint. Intervals may overlap and be unordered.
+// Returns the elements of [0, numel) that no interval covers, ascending and disjoint. Intervals may overlap and be
+// unordered.
 std::vector<Interval> gaps(std::vector<Interval> covered, int64_t numel);
 
 }  // namespace megalith

@@ -44,7 +44,7 @@ void Stream::replay(LaunchGraph& graph, const std::function<void()>& launches) {
   }
   graph.graph_ = device::end_capture(queue_.stream);
   graph.state_ = now.same_as(*graph.notes_) ? State::captured : State::refused;
-  launch(graph);  // also where it is the only time
+  launch(graph);  // also when this is the only launch
   if (graph.state_ == State::refused) graph.graph_.reset();
 }
 

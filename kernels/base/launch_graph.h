@@ -1,10 +1,10 @@
-// Ops that a Stream launches over and over (Stream::replay), and what a GPU can be given of them as one launch: a CUDA
-// graph, whose kernels have the arguments that they had when it was captured. So it is for ops whose arguments are the
-// same each time, addresses and numbers; whoever calls replay() answers for that.
+// Ops that a Stream launches repeatedly (Stream::replay) and a GPU can take as one CUDA graph, with the arguments of
+// its capture. So their arguments, addresses and numbers, must be the same each time; the caller of replay() guarantees
+// that.
 //
-// The first time nothing is captured: libraries make their choices, and what is launched is noted. The second time it
-// is captured and held against the notes. Where it launches anything else, or the same ops write elsewhere, it is
-// refused: launched op by op from then on. What ops read, and numbers that they are given, is in no note.
+// The first time the ops are launched and noted, while libraries choose their kernels. The second time they are
+// captured and compared with the notes; if other ops were launched, or they write elsewhere, they are launched one by
+// one from then on. The notes hold neither what ops read nor their numeric arguments.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@
 
 namespace megalith {
 
-// What was launched, in order.
+// The launches, in order.
 class LaunchNotes {
  public:
   void add(const char* name, const Cost& cost, std::span<const Tensor> written);
   int64_t launches() const { return static_cast<int64_t>(launched_.size()); }
-  // Summed per op.
+  // The launches summed per op.
   const std::vector<OpRecord>& ops() const { return ops_; }
   bool same_as(const LaunchNotes& other) const { return launched_ == other.launched_ && written_ == other.written_; }
 
@@ -40,7 +40,7 @@ class LaunchNotes {
 
 class LaunchGraph {
  public:
-  // Of fewer ops the host is as fast without: a graph's launch costs it as much as one or two of theirs.
+  // Launching a graph costs the host as much as one or two ops, so fewer are not worth it.
   static constexpr int64_t least = 4;
 
   enum class State : uint8_t { fresh, noted, captured, refused };
@@ -53,10 +53,10 @@ class LaunchGraph {
   device::OwnedGraph graph_;
 };
 
-// What a Stream has launched as graphs.
+// The graphs that a Stream has launched.
 struct GraphCounts {
-  int64_t graphs = 0;  // launches of graphs
-  int64_t ops = 0;     // in them
+  int64_t graphs = 0;  // launches
+  int64_t ops = 0;     // ops in all those launches
   GraphCounts operator-(const GraphCounts& b) const { return {graphs - b.graphs, ops - b.ops}; }
   bool operator==(const GraphCounts&) const = default;
 };

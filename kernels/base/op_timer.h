@@ -1,4 +1,4 @@
-// How long each op takes on the GPU: events around every launch of a stream, which the host reads when it has waited.
+// Measures each op on the GPU with events around every launch of a stream, which the host reads after it has waited.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ class OpTimer {
  public:
   explicit OpTimer(CUstream_st* stream) : stream_(stream) {}
 
-  // Around a launch.
+  // Call these around a launch.
   void begin(const char* name) {
     if (used_ == launches_.size()) launches_.emplace_back();
     launches_[used_].name = name;
@@ -21,7 +21,7 @@ class OpTimer {
   }
   void end() { device::record(launches_[used_++].end.get(), stream_); }
 
-  // add(name, seconds) for each launch since the last call. The stream must have passed them all.
+  // Calls add(name, seconds) for each launch since the last call. The stream must have passed them all.
   void collect(const std::function<void(const char* name, double seconds)>& add) {
     for (size_t i = 0; i < used_; i++)
       add(launches_[i].name, device::seconds_between(launches_[i].begin.get(), launches_[i].end.get()));
@@ -34,7 +34,7 @@ class OpTimer {
     device::OwnedEvent begin = device::make_timed_event(), end = device::make_timed_event();
   };
   CUstream_st* stream_;
-  std::vector<Launch> launches_;  // the first used_ of them since the last collect(); the others are for reuse
+  std::vector<Launch> launches_;  // the first used_ are since the last collect(); the others are for reuse
   size_t used_ = 0;
 };
 

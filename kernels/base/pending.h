@@ -1,7 +1,7 @@
-// A transfer under way: between ranks (trainer/communication), or between device and host (Stream). Its tensors stay
-// untouched, and their memory taken, until it has been waited for: wait() orders the stream after the transfer, and
-// the host goes on. Waiting twice is allowed; destroying one that was not waited for waits, except while an exception
-// propagates: the peer may never come. The first wait is an event of the trace.
+// A transfer in flight, between ranks (trainer/communication) or between device and host (Stream). Its tensors must
+// stay untouched and allocated until wait(), which orders the stream after the transfer without blocking the host.
+// Waiting twice is allowed. The destructor waits, except while an exception propagates: the peer may never come. The
+// first wait is an event of the trace.
 #pragma once
 
 #include <exception>
@@ -18,7 +18,7 @@ namespace megalith {
 class Pending {
  public:
   Pending() = default;
-  // `over`: on a GPU stream, the event after which the transfer is over; it exists until wait().
+  // `over`: on a GPU stream, the event that ends the transfer; it lives until wait().
   explicit Pending(std::function<void()> wait, CUevent_st* over = nullptr)
       : state_{.wait = std::move(wait), .over = over} {}
   Pending(Pending&& other) noexcept : state_(std::exchange(other.state_, {})) {}
@@ -30,7 +30,7 @@ class Pending {
   ~Pending() {
     if (std::uncaught_exceptions() == 0) wait();
   }
-  // Writes the beginning into the trace, then calls begin(); the Pending that it returns will write the end.
+  // Writes the beginning into the trace and calls begin(); the Pending that it returns writes the end.
   template <class Begin>
   static Pending traced(Trace& trace, int channel, Transfer transfer, int peer, int64_t bytes, Begin begin) {
     const int64_t ticket = trace.begin(channel, transfer, peer, bytes);
@@ -41,7 +41,7 @@ class Pending {
     return pending;
   }
 
-  // The wait, and that it is over, go into `ring`.
+  // Writes the wait and its end into `ring`.
   void keep_in(CallRing& ring, int64_t ticket) {
     state_.ring = &ring;
     state_.call = ticket;
@@ -60,9 +60,9 @@ class Pending {
     if (ending.ring) ending.ring->ended(ending.call);
     if (ending.trace) ending.trace->waited();
   }
-  // False for one of nothing, and once it was waited for.
+  // False for a default-constructed Pending, and after wait().
   bool under_way() const { return state_.wait || state_.over || state_.trace || state_.ring; }
-  // Null where there is none, and once it was waited for.
+  // Null if there is no event, and after wait().
   CUevent_st* over() const { return state_.over; }
 
  private:

@@ -1,13 +1,12 @@
-// A Stream is an order of work on one backend. All work of a step goes through launch(), which states its cost once,
-// beside the call; planner, profiler, MFU and bench quote that same number.
+// A Stream is an order of work on one backend. All work of a step goes through launch(), which states its cost once;
+// planner, profiler, MFU and bench read that number.
 //
 //   cpu: launch() runs the op now, on OpenMP's threads.
-//   dry: launch() runs nothing; it only adds the cost to the log.
+//   dry: launch() runs nothing and adds the cost to the log.
 //   cuda: launch() enqueues the op on the stream's queue and returns.
 //
 // The log sums per op name, in order of first use. Names are string literals and are compared as pointers. The trace
-// keeps every single event, when asked to.
-// A stream is not thread-safe and must outlive everything launched on it.
+// keeps every single event if asked to. A stream is not thread-safe and must outlive everything launched on it.
 #pragma once
 
 #include <chrono>
@@ -31,26 +30,26 @@
 
 namespace megalith {
 
-class HostTransfers;  // host_transfers.h: the way between host and GPU
+class HostTransfers;  // host_transfers.h: copies between host and GPU
 
 enum class World { cpu, dry, cuda };
 
-// Whether this build has the CUDA ops, set by CMake. Without them their closures are never instantiated.
+// True if this build has the CUDA ops. Without them their closures are never instantiated.
 constexpr bool has_cuda = MEGALITH_HAS_CUDA;
 
 inline double bytes_of(const Tensor& t) { return static_cast<double>(t.bytes()); }
 
 class Stream {
  public:
-  // The queue is for the cuda world only; its stream and its workspace stay the caller's and outlive this.
+  // The queue is for the cuda world only; its stream and workspace belong to the caller and must outlive this.
   explicit Stream(World world, cuda::Queue queue = {});
   ~Stream();
   Stream(Stream&&) noexcept;
 
   World world() const { return world_; }
 
-  // `written`: what the op writes or adds to, for a watcher; empty tensors are allowed, scratch memory does not belong
-  // there. cuda(queue): a generic lambda, so that a build without CUDA never instantiates it.
+  // `written`: the tensors that the op writes or adds to, for a watcher; empty tensors are allowed, scratch memory is
+  // not listed. cuda(queue): a generic lambda, so that a build without CUDA never instantiates it.
   template <class Cpu, class Cuda>
   void launch(const char* name, Cost cost, std::initializer_list<Tensor> written, Cpu&& cpu, Cuda&& cuda) {
     OpRecord& record = record_of(name);
@@ -66,44 +65,41 @@ class Stream {
     if (timekeeper) timekeeper->end();
     if (watcher_) watcher_->launched(name, {written.begin(), written.size()});
   }
-  // Is told of every op from now on (op_watcher.h); null: nobody. It must outlive its time here.
+  // Sets the watcher notified of every op (op_watcher.h); nullptr removes it. Not owned.
   void watch_ops(OpWatcher* watcher) { watcher_ = watcher; }
 
-  // Makes launches(), which launches ops and does nothing else that it would not do once alone; in the cuda world from
-  // the third time on as one launch, with the arguments of the second (launch_graph.h). Not while anyone looks at
-  // single ops: a watcher, a timekeeper, time_ops(), a trace of everything. The dry world counts what that would be.
+  // Calls launches(), which only launches ops; in the cuda world, from the third time on, launches them as one graph
+  // with the arguments of the second time (launch_graph.h). Not while single ops are observed: by a watcher, a
+  // timekeeper, time_ops() or a trace of everything. The dry world counts the graphs that would be launched.
   void replay(LaunchGraph& graph, const std::function<void()>& launches);
   bool ops_are_looked_at() const;
 
-  // The host writes tensors: fill(host) gets tensors of the same shapes in memory of the host (in the cpu world, `to`
-  // themselves) and runs now; work launched from here on sees what it wrote. Empty tensors stay empty.
+  // Lets the host write tensors: calls fill(host) now with host tensors of the same shapes (in the cpu world `to`
+  // themselves); work launched from here on sees the result. Empty tensors stay empty.
   void upload(const char* name, std::initializer_list<Tensor> to,
               const std::function<void(std::span<const Tensor> host)>& fill);
-  // The host reads a tensor as it is after the work launched so far. In the cpu world read(host) runs now, in the cuda
-  // world when the host waits for it, in the dry world never.
+  // Lets the host read a tensor as it is after the work launched so far. Calls read(host) now in the cpu world, when
+  // the host waits for it in the cuda world, and never in the dry world.
   using Ticket = int64_t;
   Ticket download(const char* name, Tensor from, std::function<void(Tensor host)> read);
-  // The host waits for that download and reads it, and those before it; work launched after it goes on.
+  // Waits on the host for that download, and reads it and those before it; later work goes on.
   void receive(Ticket download);
-  // Copies between the two places of memory (arena.h), beside the ops, on a queue of their own that keeps their order.
-  // A copy starts after everything launched so far; what is launched once it was waited for comes after it. The host
-  // waits for nothing, so before it looks into host memory itself it must synchronize(). In the cpu world the copy is
-  // made when it is waited for.
+  // Copies between device and host memory (arena.h) on a queue beside the ops. A copy starts after all work launched so
+  // far; work launched after its wait() comes after it. The host does not wait: before it reads host memory itself it
+  // must synchronize(). In the cpu world the copy is made in wait().
   Pending to_host(Tensor to, Tensor from) { return copy_beside(Transfer::to_host, to, from); }
   Pending to_device(Tensor to, Tensor from) { return copy_beside(Transfer::to_device, to, from); }
-  // The host waits for all work launched so far, and reads what is unread. While it waits in the cuda world, idle() is
-  // called over and over, to look for what would make it wait forever.
+  // Waits on the host for all work launched so far, and reads pending downloads. In the cuda world it calls idle()
+  // repeatedly while it waits, to detect a hang.
   void synchronize();
   void on_idle(std::function<void()> idle) { idle_ = std::move(idle); }
 
-  // For what is not an op: copies and communication.
+  // For copies and communication, which are not ops.
   cuda::Queue queue() const { return queue_; }
 
-  // Work launched so far, summed per op.
   const std::vector<OpRecord>& log() const { return log_; }
-  // What of it was launched as graphs.
   const GraphCounts& graphs() const { return graphs_; }
-  // And the matrix products among it, by what a library chooses its kernel by. Ops that launch one say so.
+  // The matrix products launched, by shape. Ops that launch one report it.
   const GemmCounts& gemms() const { return gemms_; }
   void log_gemm(const GemmShape& shape) { gemms_[shape]++; }
   void clear_log() {
@@ -111,13 +107,15 @@ class Stream {
     graphs_ = {};
     gemms_.clear();
   }
-  // In the cuda world launches do not wait. From now on events measure them, for synchronize() to log.
+  // Measures launches with events from now on, in the cuda world, where launches do not wait; synchronize() logs the
+  // times.
   void time_ops();
 
-  // In order, with the transfers that were given this stream; communicators write into it.
+  // Ops in order, with the transfers of this stream, which communicators write.
   Trace& trace() { return *trace_; }
 
-  // What the ops of one library keep from call to call, made at the first. Only inside a cpu closure, for one type.
+  // Returns the state that one library's ops keep between calls, made by the first. Only inside a cpu closure, for one
+  // type.
   template <class State>
   State& state() {
     if (!state_) state_ = std::make_shared<State>();
@@ -151,12 +149,13 @@ class Stream {
   cuda::Queue queue_;
   std::vector<OpRecord> log_;
   GemmCounts gemms_;
-  std::unique_ptr<Trace> trace_ = std::make_unique<Trace>();  // transfers under way point to it, should the stream move
+  std::unique_ptr<Trace> trace_ =
+      std::make_unique<Trace>();  // a pointer, since transfers in flight point to it when the stream moves
   std::shared_ptr<void> state_;
   std::unique_ptr<HostTransfers> transfers_;
   std::unique_ptr<OpTimer> timer_;
   OpWatcher* watcher_ = nullptr;
-  LaunchNotes* notes_ = nullptr;  // of what is launched now, where it is noted
+  LaunchNotes* notes_ = nullptr;  // set while launches are noted
   GraphCounts graphs_;
   std::function<void()> idle_;
 };

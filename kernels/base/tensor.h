@@ -1,5 +1,5 @@
 // A Tensor is a view: pointer, element type and shape, row-major and dense. It owns nothing, is copied by value, and
-// knows neither strides nor gradients. In the dry world the pointer is an address that nobody touches.
+// has neither strides nor gradients. In the dry world the pointer is an address without memory.
 //
 // Legend of the shapes in all headers: B batch (sequences), T sequence length, C width, H heads, D head size = C/H,
 // V vocabulary, F = 4C, N = B*T rows, L layers.
@@ -52,9 +52,9 @@ struct bfloat16 {
   explicit operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 };
 
-// IEEE 754 binary16: a sign, 5 bits of exponent, 10 of fraction. Conversion rounds to nearest, ties to even, beyond
-// 65504 to infinity; NaN stays NaN. Both ways are selects without branches, so that loops become vectors, and compute
-// with no subnormal float, which processors are slow at.
+// IEEE 754 binary16. Conversion rounds to nearest, ties to even, and beyond 65504 to infinity; NaN stays NaN. Both
+// directions are selects without branches, so that loops are vectorized, and compute with no subnormal float, which is
+// slow.
 struct float16 {
   uint16_t bits = 0;
 
@@ -66,7 +66,7 @@ struct float16 {
     const uint32_t u = std::bit_cast<uint32_t>(value), size = u & 0x7fffffffu;
     const uint32_t rounded = (size - rebias + 0xfffu + ((size >> 13) & 1u)) >> 13;
     const uint32_t finite = rounded < 0x7c00u ? rounded : 0x7c00u;
-    // Beside one half, a float's last place is the unit of the subnormals; up to half of that unit they are 0.
+    // Added to one half, a float's last bit is the unit of the subnormals; up to half of that unit rounds to 0.
     const uint32_t at_least = size > 0x33000000u ? size : 0x33000000u;
     const uint32_t subnormal = std::bit_cast<uint32_t>(std::bit_cast<float>(at_least) + 0.5f) - 0x3f000000u;
     const uint32_t number = size < 0x38800000u ? subnormal : finite;
@@ -75,7 +75,7 @@ struct float16 {
   }
   static constexpr float value_of(uint16_t bits) {
     const uint32_t sign = (bits & 0x8000u) << 16, size = (bits & 0x7fffu) << 13;
-    // The smallest normal number's exponent, by which a subnormal is too large.
+    // The exponent of the smallest normal number, by which a subnormal is too large.
     constexpr uint32_t smallest = rebias + (1u << 23);
     const float subnormal = std::bit_cast<float>(size + smallest) - std::bit_cast<float>(smallest);
     const uint32_t number = size + (size < 0x7c00u << 13 ? rebias : 2 * rebias);
@@ -111,7 +111,7 @@ struct dtype_of<int32_t> {
 
 constexpr bool is_16_bit(DType type) { return type == DType::bf16 || type == DType::f16; }
 
-// On the host: f(T{}) with T bfloat16 or float16; and with T float or one of these.
+// Host: calls f(T{}) with T bfloat16 or float16; or with T float or one of these.
 template <class F>
 void with_16_bits(DType dtype, F&& f) {
   if (dtype == DType::bf16) {
@@ -177,17 +177,17 @@ class Tensor {
     return static_cast<T*>(data_);
   }
 
-  // Elements [begin, end) of the flattened tensor, as one dimension.
+  // Returns elements [begin, end) of the flattened tensor, as one dimension.
   Tensor flat(int64_t begin, int64_t end) const {
     CHECK(0 <= begin && begin <= end && end <= numel(), "elements [{}, {}) of a tensor of {}", begin, end, numel());
     return {static_cast<char*>(data_) + begin * size_of(dtype_), dtype_, {end - begin}};
   }
-  // The same elements under another shape.
+  // Returns the same elements under another shape.
   Tensor view(Shape shape) const {
     CHECK(shape.numel() == numel(), "a tensor of shape {} viewed as {}", shape_.str(), shape.str());
     return {data_, dtype_, shape};
   }
-  // Rows [begin, end) of the tensor seen as (rows, cols).
+  // Returns rows [begin, end) of the tensor seen as (rows, cols).
   Tensor rows(int64_t begin, int64_t end) const {
     return flat(begin * cols(), end * cols()).view({end - begin, cols()});
   }

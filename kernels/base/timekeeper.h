@@ -1,8 +1,6 @@
-// Who is told, while a Stream works, what begins and what ends: ops, the calls that begin transfers, and the waits for
-// them. A Stream's trace carries one, or none (trace.h); in the dry world, where nothing takes time, none is told.
-//
-// What begins inside of something else ends before it does. After an exception what was open is never told to have
-// ended.
+// An observer of what a Stream begins and ends: ops, the calls that begin transfers, and the waits for them. A Stream's
+// trace has at most one (trace.h); in the dry world, where nothing takes time, it is not called. Calls nest. An
+// exception leaves the open ones without their end.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +15,9 @@ class Timekeeper {
  public:
   virtual ~Timekeeper() = default;
   virtual void begin_op(const char* name, const Cost& cost) = 0;
-  virtual void begin_transfer(int64_t ticket, int channel, Transfer transfer) = 0;  // the call that begins it
+  virtual void begin_transfer(int64_t ticket, int channel, Transfer transfer) = 0;  // the call that begins the transfer
   virtual void begin_wait(int64_t ticket) = 0;
-  virtual void end() = 0;  // of the innermost that is open
+  virtual void end() = 0;  // ends the innermost open one
 };
 
 }  // namespace megalith

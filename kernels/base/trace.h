@@ -1,8 +1,6 @@
-// A Trace is what one rank did, in order: ops launched, transfers begun and transfers waited for, on all its channels,
-// copies between device and host among them. Every Stream carries one, in every world; it is off until asked for,
-// because a long run would fill memory.
-//
-// Transfers have numbers, in the order in which they began. Transfers of a group of one rank do not appear.
+// The record of one rank in order: ops launched, transfers begun and waited for on all channels, among them copies
+// between device and host. Every Stream has one, in every world; it is off by default, because a long run would fill
+// memory. Transfers are numbered in the order of their beginnings. Groups of one rank make none.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +21,12 @@ enum class Transfer : uint8_t {
   send,
   recv,
   barrier,
-  to_host,    // a copy from the device; these two have no peer
-  to_device,  // a copy from the host
+  to_host,  // copies between device and host have no peer
+  to_device,
 };
 const char* name_of(Transfer transfer);
 
-constexpr int host_channel = 127;  // of copies between device and host; no communicator has this number
+constexpr int host_channel = 127;  // the channel of copies between device and host; no communicator has this number
 
 struct TraceEvent {
   enum class Kind : uint8_t { op, begin, wait };
@@ -36,8 +34,8 @@ struct TraceEvent {
   Kind kind;
   Transfer transfer{};       // begin
   bool together = false;     // op: launched with the one before it, in one graph (launch_graph.h)
-  int8_t channel = -1;       // begin: the number that the communicator was made with, or host_channel
-  int32_t peer = -1;         // begin, of a message or a broadcast: the other member of the group, or the root
+  int8_t channel = -1;       // begin: the communicator's number, or host_channel
+  int32_t peer = -1;         // begin, for a message or a broadcast: the other member of the group, or the root
   int32_t id = -1;           // begin, wait: number of the transfer
   int64_t bytes = 0;         // begin: payload
   const char* op = nullptr;  // op: its name, a literal
@@ -50,26 +48,26 @@ enum class TraceLevel : uint8_t { off, transfers, everything };
 
 class Trace {
  public:
-  // Starts afresh. Transfers that began before are not followed: waiting for them leaves no event.
+  // Clears the trace. Transfers begun before it leave no event when they are waited for.
   void keep(TraceLevel level);
   const std::vector<TraceEvent>& events() const { return events_; }
 
   void op(const char* name, const Cost& cost) {
     if (level_ == TraceLevel::everything) events_.push_back({.kind = TraceEvent::Kind::op, .op = name, .cost = cost});
   }
-  // The events from number `first` on were ops of one graph.
+  // Marks the events from number `first` on as ops of one graph.
   void launched_together(std::size_t first) {
     for (std::size_t i = first + 1; i < events_.size(); i++) events_[i].together = true;
   }
   TraceLevel level() const { return level_; }
-  // What to call wait() with.
+  // Returns the ticket for wait().
   int64_t begin(int channel, Transfer transfer, int peer, int64_t bytes);
   void wait(int64_t ticket);
-  // The call that begins a transfer has returned; the wait is over.
+  // Call these when the call that begins a transfer has returned, and when the wait is over.
   void begun() const { end(); }
   void waited() const { end(); }
 
-  // Is told what of the stream begins and ends from now on; null: nobody. It must outlive its time here.
+  // Sets the observer of beginnings and ends; nullptr removes it. Not owned.
   void keep_time(Timekeeper* timekeeper) { timekeeper_ = timekeeper; }
   Timekeeper* timekeeper() const { return timekeeper_; }
 
@@ -80,11 +78,11 @@ class Trace {
 
   TraceLevel level_ = TraceLevel::off;
   Timekeeper* timekeeper_ = nullptr;
-  int64_t next_ = 0, first_ = 0;  // tickets: of the next transfer, and of the first in this trace
+  int64_t next_ = 0, first_ = 0;  // tickets of the next transfer and of the first in this trace
   std::vector<TraceEvent> events_;
 };
 
-// The transfers begun on one channel, in order.
+// Returns the transfers begun on one channel, in order.
 std::vector<TraceEvent> transfers_on(const std::vector<TraceEvent>& trace, int channel);
 
 }  // namespace megalith

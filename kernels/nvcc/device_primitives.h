@@ -22,7 +22,7 @@ struct Launch {
   int64_t shared_bytes = 0;
 };
 
-// For messages: what was asked for, and what the GPU lets this kernel have.
+// Describes the request, and the limits of the GPU and the kernel.
 template <class... Parameters>
 std::string refused(const Launch& l, void (*kernel)(Parameters...), cudaError_t error) {
   int gpu = 0, most_shared = 0;
@@ -55,8 +55,8 @@ void start(Queue queue, const Launch& l, void (*kernel)(Parameters...), Paramete
 }
 
 __device__ inline void sync_threads() { __syncthreads(); }
-// Not __syncthreads(), for which the compiler may take it that all warps come by one branch. PTX's barrier counts
-// warps, whatever branch they are in (PTX ISA, barrier).
+// __syncthreads() would let the compiler assume that all warps take one branch. PTX's barrier counts warps, whatever
+// branch they take (PTX ISA, barrier).
 __device__ inline void sync_turn() { asm volatile("bar.sync 0;" ::: "memory"); }
 __device__ inline void sync_warp(unsigned mask = full_mask) { __syncwarp(mask); }
 

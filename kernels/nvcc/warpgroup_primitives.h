@@ -8,8 +8,8 @@
 
 namespace megalith::cuda {
 
-// The lower half of what the PTX manual calls a matrix descriptor, in units of 16 bytes; the upper half says that eight
-// rows are 1024 bytes, with the 128-byte swizzle, of every one.
+// The lower half of the PTX manual's matrix descriptor, in units of 16 bytes; the upper half, the same for all, says
+// that eight rows take 1024 bytes, with the 128-byte swizzle.
 using MatrixPlace = uint32_t;
 #define MEGALITH_DESCRIPTOR(name, lower) "mov.b64 " name ", {%" #lower ", 0x40000040}; "
 __device__ inline MatrixPlace matrix_place(const void* p, int panel = 8) {
@@ -17,7 +17,7 @@ __device__ inline MatrixPlace matrix_place(const void* p, int panel = 8) {
 }
 __device__ inline MatrixPlace moved(MatrixPlace m, int elements) { return m + static_cast<uint32_t>(elements / 8); }
 
-// The compiler moves nothing that is done with these registers across the place of the call.
+// Keeps the compiler from moving uses of these registers across the call.
 template <int n>
 __device__ void pin(float (&d)[n][4]) {
 #pragma unroll
@@ -42,8 +42,7 @@ __device__ void products_wait(D&... d) {
 }
 __device__ inline void publish_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// The sums of n columns in an instruction's text, and as its operands; those that follow have the numbers from n / 2
-// on.
+// The sums of n columns in an instruction's text, and as its operands; later operands are numbered from n / 2 on.
 #define MEGALITH_SUMS_64                                                                                      \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, " \
   "%23, %24, %25, %26, %27, %28, %29, %30, %31"
@@ -85,7 +84,6 @@ __device__ inline void publish_shared() { asm volatile("fence.proxy.async.shared
                                                    " {" MEGALITH_SUMS_##n "}, left, right, add, 1, 1, 1, 1; }"     \
                : MEGALITH_COLUMNS_##n                                                                              \
                : "r"(left), "r"(right))
-// Of either type.
 #define MEGALITH_OF_TYPE(product, ...)         \
   if constexpr (std::is_same_v<T, bfloat16>) { \
     product("bf16", __VA_ARGS__);              \

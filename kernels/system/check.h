@@ -1,7 +1,7 @@
 // The one exception type and the two ways to throw it. Every folder may include this file.
 //
-// An Error says what was wrong: the object, the numbers and the remedy, in one sentence or two. It carries the file and
-// line that threw it for the log. Our code throws nothing else on purpose.
+// An Error names the object, the numbers and the remedy, in one or two sentences, and records the file and line that
+// threw it. Our code throws nothing else on purpose.
 #pragma once
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ class Error : public std::runtime_error {
   int line_;
 };
 
-// Behind FAIL. Formats elsewhere, so that the many places that may fail stay small.
+// Formats out of line, so that the many uses of FAIL stay small.
 [[noreturn]] void throw_error(const char* file, int line, fmt::string_view format, fmt::format_args values);
 
 template <typename... Args>
@@ -36,7 +36,7 @@ template <typename... Args>
 // FAIL("cannot open {}: {}; does the folder exist?", path, why)
 #define FAIL(...) ::megalith::fail(__FILE__, __LINE__, __VA_ARGS__)
 
-// CHECK(rows == n, "{} rows, expected {}", rows, n): for input and for our own invariants alike; always compiled in.
+// CHECK(rows == n, "{} rows, expected {}", rows, n): for input and for our own invariants; always compiled in.
 #define CHECK(condition, ...)            \
   do {                                   \
     if (!(condition)) FAIL(__VA_ARGS__); \

@@ -1,4 +1,4 @@
-// A count with its noun, for what people read: "1 rank", "2 ranks". Every folder may include this file.
+// Formats a count with its noun: "1 rank", "2 ranks". Every folder may include this file.
 #pragma once
 
 #include <fmt/format.h>
@@ -8,7 +8,7 @@
 
 namespace megalith {
 
-// `plural`: of nouns that do not just take an s.
+// `plural` is for nouns that do not just take an s.
 template <class Count>
 std::string counted(Count count, std::string_view noun, std::string_view plural = {}) {
   if (count == Count{1}) return fmt::format("{} {}", count, noun);

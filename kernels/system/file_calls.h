@@ -1,5 +1,4 @@
-// The calls to the system that change files, as tests see them: each can be watched and be made to fail. The classes of
-// this folder make them; nobody else does.
+// The system calls that change files, made by the classes of this folder alone. Tests can watch each and make it fail.
 #pragma once
 
 #include <cerrno>
@@ -15,21 +14,21 @@ enum class FileCall { open, create, reserve, write, resize, sync, rename, sync_f
 struct FileEvent {
   FileCall call;
   std::string path;
-  int64_t bytes = 0;           // to write or reserve; of a resize, the new size
-  std::string to = {};         // of a rename
-  int64_t offset = 0;          // of a write
-  const void* data = nullptr;  // what it writes, during the call
-  bool with_contents = false;  // a removal takes a folder with all that is in it
+  int64_t bytes = 0;           // to write or reserve; for resize the new size
+  std::string to = {};         // rename's target
+  int64_t offset = 0;          // write's offset
+  const void* data = nullptr;  // write's bytes, valid during the call
+  bool with_contents = false;  // a removal of a folder with its contents
 };
 
 struct FileFate {
   int error = 0;                                        // the errno that the call fails with; 0: it is made
-  int64_t bytes = std::numeric_limits<int64_t>::max();  // a write first writes this many, and is short or fails then
+  int64_t bytes = std::numeric_limits<int64_t>::max();  // a write first writes this many, and is then short or fails
 };
 
-// For tests. While one lives, `decide` is asked before each call of this process to the system, by one thread at a
-// time, and may not throw or call anything here. It is the only state here that belongs to no object: one at a time,
-// installed and removed while no other thread has files.
+// For tests: while it lives, `decide` is called before each system call of this process, by one thread at a time; it
+// must not throw or call anything here. The only global state here: at most one, installed and removed while no other
+// thread uses files.
 class FileHook {
  public:
   using Decide = std::function<FileFate(const FileEvent&)>;
@@ -44,10 +43,10 @@ class FileHook {
 
 namespace file_calls {
 
-// What the hook says of a call that is about to be made; without a hook, that it is made.
+// Returns the hook's decision on a call; without a hook the call is made.
 FileFate fate_of(const FileEvent& event);
 
-// Makes a call, again when a signal has interrupted it: 0, or the errno.
+// Makes a call, again if a signal interrupts it. Returns 0 or the errno.
 template <class Call>
 int error_of(const FileEvent& event, Call call) {
   if (const int error = fate_of(event).error; error != 0) return error;
@@ -57,10 +56,10 @@ int error_of(const FileEvent& event, Call call) {
   return result < 0 ? errno : 0;
 }
 
-// What the system says of an errno, and what to do about it.
+// Describes an errno, with a remedy.
 std::string why(int error, const std::string& path);
 
-std::string parent_of(const std::string& path);  // of "a/b/", as of "a/b", "a"; of "a", "."
+std::string parent_of(const std::string& path);  // "a" for "a/b/" and "a/b"; "." for "a"
 
 }  // namespace file_calls
 }  // namespace megalith

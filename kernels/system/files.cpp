@@ -22,7 +22,7 @@ using file_calls::error_of, file_calls::parent_of, file_calls::why;
 
 constexpr int64_t largest_call = int64_t{1} << 30;  // read and write take at most 2 GiB at once
 
-// Returns the type of what has this name: a link is one itself, and nothing is not_found.
+// Returns the type of what has this name: links are not followed, and not_found means nothing has it.
 fs::file_type type_at(const std::string& path) {
   std::error_code error;
   return fs::symlink_status(path, error).type();
@@ -30,11 +30,11 @@ fs::file_type type_at(const std::string& path) {
 
 void refuse_existing(const std::string& path) {
   const fs::file_type type = type_at(path);
-  CHECK(type == fs::file_type::not_found || type == fs::file_type::none,  // none: what opens it says why
+  CHECK(type == fs::file_type::not_found || type == fs::file_type::none,  // none: opening it says why
         "{} exists already and is not overwritten; remove it or choose another", path);
 }
 
-// A device or a pipe would be gone for all, and a link stand for another file than it did.
+// Replacing a device or a pipe would break it for everybody, and a link would then mean another file.
 void refuse_unreplaceable(const std::string& path) {
   const fs::file_type type = type_at(path);
   CHECK(type == fs::file_type::not_found || type == fs::file_type::none || type == fs::file_type::regular,
@@ -44,14 +44,14 @@ void refuse_unreplaceable(const std::string& path) {
                                            : "no plain file");
 }
 
-// The name that a new file has at first, free of what an earlier death left there.
+// Returns a new file's temporary name, and removes what an earlier crash left there.
 std::string place_aside(const std::string& path, const Publishing& how) {
   how.replace ? refuse_unreplaceable(path) : refuse_existing(path);
   discard(path + how.aside);
   return path + how.aside;
 }
 
-// Of a folder and all above it. One that may not be read is nobody's who could have made it just so.
+// Fsyncs a folder's parents. This process cannot have created a parent that it cannot read, so stop there.
 void sync_names_of(const std::string& folder) {
   for (std::string at = folder;;) {
     const std::string above = parent_of(at);
@@ -92,7 +92,7 @@ File::File(std::string path, Use use) : File() {
   check_is_path(path_);
   const bool reads = use == Use::read || use == Use::stream || use == Use::read_own;
   const bool creates = use == Use::create || use == Use::create_own, own = use == Use::create_own;
-  // Else a pipe without a writer keeps the process waiting before it can be refused.
+  // O_NONBLOCK: opening a pipe without a writer would block before it can be refused.
   const int plain = use == Use::stream ? 0 : O_NONBLOCK | (use == Use::read_own ? O_NOFOLLOW : 0);
   const int flags = reads ? O_RDONLY | plain : O_RDWR | O_CREAT | O_NOFOLLOW | (creates ? O_EXCL : 0);
   const int error = error_of({reads ? FileCall::open : FileCall::create, path_}, [&] {
@@ -167,7 +167,7 @@ void File::write(int64_t offset, const void* data, int64_t bytes) {
     const auto count = static_cast<size_t>(std::min({bytes - done, largest_call, allowed}));
     const ssize_t n = count == 0 ? 0 : ::pwrite(fd_, rest, count, offset + done);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EINVAL && (::fcntl(fd_, F_GETFL) & O_DIRECT) != 0) {  // some systems say so only now
+    if (n < 0 && errno == EINVAL && (::fcntl(fd_, F_GETFL) & O_DIRECT) != 0) {  // some systems refuse only now
       write_directly(false);
       continue;
     }
@@ -179,13 +179,13 @@ void File::write(int64_t offset, const void* data, int64_t bytes) {
 
 void File::write_directly(bool directly) {
   const int flags = ::fcntl(fd_, F_GETFL);
-  ::fcntl(fd_, F_SETFL, directly ? flags | O_DIRECT : flags & ~O_DIRECT);  // refused where it cannot be done
+  ::fcntl(fd_, F_SETFL, directly ? flags | O_DIRECT : flags & ~O_DIRECT);  // fails where it is not supported
 }
 
 void File::reserve(int64_t bytes) {
   if (bytes == 0) return;
   const int error = error_of({FileCall::reserve, path_, bytes}, [&] { return ::fallocate(fd_, 0, 0, bytes); });
-  // File systems that cannot reserve say so; there the writes themselves find the end of the disk.
+  // File systems that cannot reserve say so; there the writes detect a full disk.
   CHECK(error == 0 || error == EOPNOTSUPP || error == ENOSYS || error == EINVAL,
         "cannot reserve {}, {} bytes wanted: {}", path_, bytes, why(error, path_));
 }

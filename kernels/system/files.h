@@ -1,9 +1,7 @@
-// The one door to the operating system's files, with what stands on it beside it: mapped_file.h, folder_lock.h and
-// large_write.h. Everything that the project opens, maps, writes, flushes, renames, locks or removes goes through here,
-// so that a test sees every call in its order and can have any of them fail (file_calls.h). Looking (is it there, how
-// large is it, what does a folder hold) is left to std::filesystem.
-//
-// Errors name the path, the numbers, what the system says and a remedy. Every folder may include this file.
+// The interface to the operating system's files, with mapped_file.h, folder_lock.h and large_write.h. The project
+// opens, maps, writes, flushes, renames, locks and removes files through these only, so that a test sees every call in
+// order and can make any fail (file_calls.h). Queries (existence, size, listing) use std::filesystem directly. Errors
+// name the path, the numbers, the system's reason and a remedy. Every folder may include this file.
 #pragma once
 
 #include <cstddef>
@@ -17,39 +15,39 @@
 
 namespace megalith {
 
-// The Error that a file itself is at fault for: it is not there, it ends too early, its checksum is wrong. Whoever
-// looks again, from anywhere, meets it again. What merely keeps this process from looking (rights, open files, memory,
-// a disk that does not answer) is a plain Error and says nothing about the file.
+// An Error that is the file's fault, and so would recur anywhere: it is absent, too short, or has a wrong checksum. An
+// obstacle of this process (permissions, open files, memory, an unresponsive disk) is a plain Error and says nothing
+// about the file.
 class Damage : public Error {
  public:
   using Error::Error;
 };
 
-// Whether this error, met when a file was examined, means that no such file exists.
+// Returns whether this error means that no such file exists.
 inline bool means_absent(std::error_code error) {
   return error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory ||
          error == std::errc::is_a_directory;
 }
 
-// "s3" of s3://bucket/run; "" of a path. The system would make folders of such a name, here and nowhere else.
+// Returns "s3" for s3://bucket/run, and "" for a path. The system would create local folders of such a name.
 std::string_view scheme_of(std::string_view name);
-// Error of a name with a scheme. Making a file or a folder checks it.
+// Error for a name with a scheme. Creating a file or a folder calls it.
 void check_is_path(const std::string& name);
 
 // An open file, closed with the object.
 class File {
  public:
   enum class Use {
-    read,    // one that exists, else Damage
+    read,    // an existing file, else Damage
     create,  // a new one
-    append,  // one that exists or a new one; not through a link, whose end may be another's
-    stream,  // one that exists, plain or a pipe, or "-", the standard input: read from front to back, by read_next
-    // These are for folders where everybody may write. The first makes a file that no other user may open; the second
-    // opens one that is no link and belongs to this user, and any other is an Error.
+    append,  // an existing or new file; not through a link, whose target may be another's
+    stream,  // an existing file, plain or a pipe, or "-", the standard input: read in sequence by read_next
+    // For folders that everybody may write to: create_own makes a file that no other user may open; read_own refuses
+    // links and files of other users.
     create_own,
     read_own,
   };
-  File(std::string path, Use use);  // refuses what is no plain file
+  File(std::string path, Use use);  // refuses all but plain files
   static File in_memory();          // without a name on any disk; path() opens it as long as it lives
   ~File();
   File(File&& other) noexcept;
@@ -58,15 +56,15 @@ class File {
 
   const std::string& path() const { return path_; }
   int64_t size() const;
-  // Exactly `bytes` bytes from `offset`; Damage if the file ends before that.
+  // Reads exactly `bytes` bytes from `offset`; Damage if the file ends before that.
   void read(int64_t offset, void* out, int64_t bytes) const;
-  // Of a stream: as many of the next bytes as are there, `most` at most; 0 at its end.
+  // Reads a stream's next available bytes, at most `most`; returns 0 at its end.
   int64_t read_next(void* out, int64_t most);
-  // Of a stream of a plain file: where it reads next.
+  // Sets where a stream of a plain file reads next.
   void seek(int64_t offset);
   void write(int64_t offset, const void* data, int64_t bytes);
-  // Whether writes from here on go past the system's cache, where the file's system can do that. Offset, bytes and
-  // address of each are then multiples of `direct_block`.
+  // Sets whether later writes bypass the page cache, if the file system can. Their offset, size and address must then
+  // be multiples of `direct_block`.
   void write_directly(bool directly);
   static constexpr int64_t direct_block = 4096;
   void append(std::string_view bytes) { write(size(), bytes.data(), static_cast<int64_t>(bytes.size())); }
@@ -74,12 +72,12 @@ class File {
   void append(std::span<const T> values) {
     append({reinterpret_cast<const char*>(values.data()), values.size_bytes()});
   }
-  void resize(int64_t bytes);  // what is beyond is lost
-  // Reserves this size, so that a full disk is known before the first byte is written. Does nothing on file
-  // systems that cannot.
+  void resize(int64_t bytes);  // truncates or extends
+  // Reserves this size, so that a full disk is detected before the first write. Does nothing on file systems that
+  // cannot.
   void reserve(int64_t bytes);
-  void sync();  // what was written is on the disk
-  // Whether path() names this file still, which others may have removed or replaced.
+  void sync();  // flushes to the disk
+  // Returns whether path() still names this file; others may have removed or replaced it.
   bool is_at_its_path() const;
 
  protected:
@@ -96,16 +94,16 @@ class File {
 };
 
 struct Publishing {
-  bool replace = false;            // replaces an existing plain file; else, and of another kind, it is an Error
-  bool durable = true;             // file and name are on the disk when publish() returns; false only with `replace`
-  std::string aside = ".partial";  // what the name ends in until then
+  bool replace = false;            // replaces an existing plain file; anything else that exists is an Error
+  bool durable = true;             // publish() flushes file and name to the disk; false only with `replace`
+  std::string aside = ".partial";  // the suffix of the name until then
 };
 
-// A new file beside `path`, which gets its name in publish() and is removed by the destructor otherwise. Nothing exists
-// under `path` before it is whole.
+// A new file beside `path`, renamed to it by publish() or removed by the destructor. `path` never names an incomplete
+// file.
 class NewFile : public File {
  public:
-  explicit NewFile(std::string path, const Publishing& how = {});  // replaces what an earlier death left aside
+  explicit NewFile(std::string path, const Publishing& how = {});  // removes what an earlier crash left there
   ~NewFile();
   void publish();
 
@@ -116,25 +114,25 @@ class NewFile : public File {
 };
 
 std::string read_file(const std::string& path, File::Use use = File::Use::read);
-// Whether a file or folder, no link, is there and belongs to this user.
+// Returns whether a file or folder, not a link, exists and belongs to this user.
 bool is_own(const std::string& path);
 void write_file(const std::string& path, std::string_view text, const Publishing& how = {});
 
-// Makes a folder in one that is there, durably. False if it was there, and then nothing is flushed.
+// Makes a folder in an existing one, durably. Returns false if it exists, and then flushes nothing.
 bool make_folder(const std::string& path, const std::string& remedy);
-// The same with those above it. The names of those that were there are flushed too, as far as this process may: whoever
-// made them may have died before.
+// The same with its parents. Flushes the names of existing ones too, as far as permitted: their creator may have
+// crashed before.
 bool make_folders(const std::string& path, const std::string& remedy);
-// Renames a file or a folder, durably. `to` must not exist. On Error it has its old name.
+// Renames a file or a folder, durably. `to` must not exist. After an Error it has its old name.
 void move_file(const std::string& from, const std::string& to);
-// Makes the names in a folder durable, as File::sync does bytes. No error where the file system cannot sync folders.
+// Makes the names in a folder durable, as File::sync does bytes. No error if the file system cannot sync folders.
 void sync_folder(const std::string& folder);
-void remove_all(const std::string& path);        // whether or not it exists
-void discard(const std::string& path) noexcept;  // a file or an empty folder, if that can be done
+void remove_all(const std::string& path);        // succeeds if nothing is there
+void discard(const std::string& path) noexcept;  // a file or an empty folder, if possible
 
 }  // namespace megalith
 
-// CHECK for what a file must be.
+// CHECK for properties of a file itself.
 #define CHECK_INTACT(condition, ...)                                                            \
   do {                                                                                          \
     if (!(condition)) throw ::megalith::Damage(__FILE__, __LINE__, ::fmt::format(__VA_ARGS__)); \

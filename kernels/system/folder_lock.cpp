@@ -12,7 +12,7 @@
 namespace megalith {
 
 namespace {
-constexpr std::string_view lock_begin = "process ";  // of what a job writes, "process 12 on host\n"
+constexpr std::string_view lock_begin = "process ";  // as in "process 12 on host\n"
 constexpr int64_t longest_lock = 512;
 }  // namespace
 
@@ -20,7 +20,7 @@ bool FolderLock::is_lock() const {
   std::string text(static_cast<size_t>(std::min(file_.size(), longest_lock)), '\0');
   file_.read(0, text.data(), static_cast<int64_t>(text.size()));
   const size_t digits = text.find_first_not_of("0123456789", lock_begin.size());
-  if (text.find_first_not_of('\0') == std::string::npos) return true;  // an end of power may leave zeros
+  if (text.find_first_not_of('\0') == std::string::npos) return true;  // a power failure may leave zeros
   return file_.size() < longest_lock && text.starts_with(lock_begin) && digits > lock_begin.size() &&
          text.compare(std::min(digits, text.size()), 4, " on ") == 0;
 }
@@ -31,7 +31,7 @@ FolderLock::FolderLock(const std::string& folder, const std::string& remedy)
       file_calls::error_of({FileCall::lock, file_.path()}, [&] { return ::flock(file_.fd_, LOCK_EX | LOCK_NB); });
   if (error == EWOULDBLOCK) {
     std::string holder(512, '\n');
-    if (::pread(file_.fd_, holder.data(), holder.size() - 1, 0) <= 0) holder[0] = '\n';  // it has left meanwhile
+    if (::pread(file_.fd_, holder.data(), holder.size() - 1, 0) <= 0) holder[0] = '\n';  // released meanwhile
     holder.resize(holder.find('\n'));
     FAIL("{} is in use by {}: two jobs would overwrite each other's files; wait for that one to end, stop it, or {}",
          folder, holder.empty() ? "another process" : holder, remedy);
@@ -47,7 +47,7 @@ FolderLock::FolderLock(const std::string& folder, const std::string& remedy)
 }
 
 FolderLock::~FolderLock() {
-  // The folder is free again: a name left in the file would mislead the next reader.
+  // The folder is free again: a name left in the file would mislead readers.
   if (::ftruncate(file_.fd_, 0) != 0) errno = 0;
 }
 

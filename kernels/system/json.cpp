@@ -11,7 +11,7 @@ namespace megalith {
 
 namespace {
 
-// Of a text that is JSON up to there: brackets that are not in strings.
+// Checks the nesting of brackets outside strings, in a text that is JSON up to there.
 void check_depth(std::string_view text) {
   int depth = 0;
   bool in_string = false;

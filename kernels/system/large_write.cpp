@@ -14,7 +14,7 @@ DirectMemory::DirectMemory(int64_t bytes) : bytes_(bytes) {
       ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   CHECK(p != MAP_FAILED, "no memory for {} bytes on their way to a file: {}", bytes, std::strerror(errno));
   data_ = static_cast<char*>(p);
-  ::madvise(p, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // refused where there are none
+  ::madvise(p, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // ignored where there are none
 }
 
 DirectMemory::~DirectMemory() { ::munmap(data_, static_cast<size_t>(bytes_)); }
@@ -69,7 +69,7 @@ void LargeWrite::append_zeros(int64_t bytes) {
 void LargeWrite::finish() {
   for (std::future<void>& write : writes_)
     if (write.valid()) write.get();
-  file_.write_directly(false);  // the rest may be no whole block
+  file_.write_directly(false);  // the rest may not fill a block
   if (filled_ > 0) file_.write(begun_, part(), filled_);
   begun_ += std::exchange(filled_, 0);
 }

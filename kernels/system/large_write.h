@@ -1,5 +1,5 @@
-// Bytes of a file from its beginning on, past the system's cache where that can be: what is large and not read again
-// soon then costs little of the processor's time and none of the cache.
+// Writes a file's bytes in sequence, bypassing the page cache where possible: large files that are not read again soon
+// then cost little CPU time and no cache.
 #pragma once
 
 #include <array>
@@ -9,9 +9,8 @@
 
 namespace megalith {
 
-// Memory that is written to files past the system's cache: in huge pages where the system has them, of which a disk
-// takes up to twice as many bytes a second. To be used for one file after another, since the system takes longer to
-// hand it over than it takes to fill it.
+// A buffer for direct writes: in huge pages if the system has them, with which a disk takes up to twice as many bytes a
+// second. Reuse it for many files, since allocating it takes longer than filling it.
 class DirectMemory {
  public:
   explicit DirectMemory(int64_t bytes);
@@ -19,7 +18,7 @@ class DirectMemory {
   DirectMemory(const DirectMemory&) = delete;
   DirectMemory& operator=(const DirectMemory&) = delete;
 
-  char* data() const { return data_; }  // a multiple of File::direct_block
+  char* data() const { return data_; }  // aligned to File::direct_block
   int64_t bytes() const { return bytes_; }
 
  private:
@@ -27,11 +26,11 @@ class DirectMemory {
   char* data_;
 };
 
-// Parts are written by threads of their own, several at once: where all processors compute, one that writes waits long
-// for its turn, and the disk would wait with it. So an error may come with a later call.
+// Several threads write parts at once: where all cores compute, a writing thread waits long for its turn, and the disk
+// would wait with it. So an error may surface in a later call.
 class LargeWrite {
  public:
-  // The memory, of 64 KiB or more, is for nobody else meanwhile.
+  // The memory, at least 64 KiB, must not be used by others meanwhile.
   LargeWrite(File& file, const DirectMemory& memory);
   ~LargeWrite();  // waits for the threads
   LargeWrite(const LargeWrite&) = delete;
@@ -40,11 +39,11 @@ class LargeWrite {
   int64_t bytes() const { return begun_ + filled_; }  // so far
   void append(const void* data, int64_t bytes);
   void append_zeros(int64_t bytes);
-  void finish();  // all is written, though not flushed
+  void finish();  // writes the rest, without a flush
 
  private:
   char* part() const { return memory_.data() + static_cast<int64_t>(part_) * part_bytes_; }
-  // Where the next bytes belong: `bytes` of them or fewer, which becomes their number.
+  // Returns memory for the next bytes: at most `bytes`, which is set to its size.
   char* room_for(int64_t& bytes);
   void begin_write();
 
@@ -52,10 +51,10 @@ class LargeWrite {
   const DirectMemory& memory_;
   static constexpr size_t at_once = 4;
   const int64_t part_bytes_;
-  std::array<std::future<void>, at_once> writes_;  // of each part of the memory
-  size_t part_ = 0;                                // that is filled
-  int64_t begun_ = 0;                              // bytes of the file that are written or about to be
-  int64_t filled_ = 0;                             // bytes of the part
+  std::array<std::future<void>, at_once> writes_;  // one for each part of the memory
+  size_t part_ = 0;                                // the one being filled
+  int64_t begun_ = 0;                              // bytes of the file that are written or in flight
+  int64_t filled_ = 0;                             // bytes in the current part
 };
 
 }  // namespace megalith

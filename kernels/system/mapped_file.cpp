@@ -14,11 +14,11 @@ namespace megalith {
 
 namespace {
 
-// Where this thread goes on when a mapped byte cannot be read; null: it reads none.
+// Where this thread jumps when a mapped byte cannot be read; null: it reads none.
 thread_local sigjmp_buf* landing = nullptr;
 struct sigaction before_ours;
 
-// Else it is no file of ours: as before, when the instruction is run again.
+// Other bus errors get their old handler, when the instruction runs again.
 void on_bus_error(int) {
   if (landing) ::siglongjmp(*landing, 1);
   ::sigaction(SIGBUS, &before_ours, nullptr);
@@ -28,7 +28,7 @@ void catch_bus_errors() {
   static const bool caught = [] {
     struct sigaction ours {};
     ours.sa_handler = on_bus_error;
-    ours.sa_flags = SA_NODEFER | SA_ONSTACK;  // a jump out of the handler leaves the signal as it was
+    ours.sa_flags = SA_NODEFER | SA_ONSTACK;  // a jump out of the handler leaves the signal unblocked
     return ::sigaction(SIGBUS, &ours, &before_ours) == 0;
   }();
   CHECK(caught, "cannot catch SIGBUS: {}", std::strerror(errno));
@@ -81,7 +81,7 @@ void MappedFile::read(int64_t offset, void* out, int64_t bytes) const {
 SharedMemory::SharedMemory(const std::string& path, int64_t bytes) : path_(path), size_(static_cast<size_t>(bytes)) {
   File file(path, File::Use::create_own);
   try {
-    file.reserve(bytes);  // memory that is not there is an error here, and not the death of who touches it
+    file.reserve(bytes);  // absent memory is an error here, and does not kill whoever touches it
     file.resize(bytes);
     data_ = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd_, 0);
     CHECK(data_ != MAP_FAILED, "cannot map {} ({} bytes): {}", path, bytes, file_calls::why(errno, path));

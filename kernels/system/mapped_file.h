@@ -1,4 +1,4 @@
-// Files that are mapped into memory: one to read, and one by which processes share memory.
+// Files mapped into memory: for reading, and for sharing memory between processes.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace megalith {
 
-// A file mapped read-only into memory for the life of the object. Where it shrinks meanwhile, or its disk fails, the
-// system kills whoever reads the bytes, unless by read() or in reading(): those throw Damage, or Error.
+// A file mapped read-only for the life of the object. If it shrinks or its disk fails, the system kills a process that
+// reads the bytes, except in read() or reading(): those throw Damage or Error.
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path, File::Use use = File::Use::read);  // refuses one that is empty
@@ -23,8 +23,8 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
 
-  void read(int64_t offset, void* out, int64_t bytes) const;  // exactly so many
-  // Calls work(), which reads bytes() and is left by a jump where it cannot: at a read of them it owns nothing.
+  void read(int64_t offset, void* out, int64_t bytes) const;  // exactly `bytes` bytes
+  // Calls work(), which reads bytes(). A failed read leaves work() by longjmp, so it must own nothing then.
   template <class Work>
   void reading(const Work& work) const {
     guarded([](const void* w) { (*static_cast<const Work*>(w))(); }, &work);
@@ -38,8 +38,8 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-// A new file of zeros, mapped for the life of the object into memory that other processes of this user may read
-// meanwhile. The file is removed with the object.
+// A new file of zeros, mapped for the life of the object into memory that other processes of this user may read. The
+// destructor removes the file.
 class SharedMemory {
  public:
   SharedMemory(const std::string& path, int64_t bytes);
