@@ -26,11 +26,10 @@ void adamw_update(Stream& s, Tensor master, Tensor m, Tensor v, Tensor working, 
     expect_compute(op, "working", working);
     expect_numel(op, "working", working, working.dtype(), n);
   }
-  const double bytes =
-      static_cast<double>(2 * (master.bytes() + m.bytes() + v.bytes()) + grad.bytes() + working.bytes());
+  const double bytes = 2 * bytes_of({master, m, v}) + bytes_of({grad, working});
   s.launch(
-      "adamw_update", {.flops = 14.0 * static_cast<double>(n), .bytes = bytes, .kind = Cost::Kind::update},
-      {master, m, v, working}, [=] { cpu::adamw_update(master, m, v, working, grad, state, a, rounding); },
+      op, {.flops = 14.0 * static_cast<double>(n), .bytes = bytes, .kind = Cost::Kind::update}, {master, m, v, working},
+      [=] { cpu::adamw_update(master, m, v, working, grad, state, a, rounding); },
       [=](auto queue) { cuda::adamw_update(queue, master, m, v, working, grad, state, a, rounding); });
 }
 

@@ -33,9 +33,8 @@ void attention_forward(Stream& s, Tensor out, Tensor lse, Tensor qkv, const Atte
   expect(op, "lse", lse, DType::f32, {dims.B, dims.H, dims.T});
   expect_starts(op, starts, dims);
   expect_dropout(op, d);
-  const double bytes = static_cast<double>(out.bytes() + lse.bytes() + qkv.bytes() + starts.bytes());
   s.launch(
-      "attention_forward", attention_cost(2, bytes, dims), {out, lse},
+      op, attention_cost(2, bytes_of({out, lse, qkv, starts}), dims), {out, lse},
       [=] { cpu::attention_forward(out, lse, qkv, starts, dims, d); },
       [=](auto queue) { cuda::attention_forward(queue, out, lse, qkv, starts, dims, d); });
 }
@@ -54,10 +53,9 @@ void attention_backward(Stream& s, Tensor dqkv, Tensor delta, Tensor dout, Tenso
   expect(op, "delta", delta, DType::f32, {dims.B, dims.H, dims.T});
   expect_starts(op, starts, dims);
   expect_dropout(op, d);
-  const double bytes = static_cast<double>(dqkv.bytes() + 2 * delta.bytes() + dout.bytes() + out.bytes() + lse.bytes() +
-                                           qkv.bytes() + starts.bytes());
+  const double bytes = 2 * bytes_of(delta) + bytes_of({dqkv, dout, out, lse, qkv, starts});
   s.launch(
-      "attention_backward", attention_cost(5, bytes, dims), {dqkv},
+      op, attention_cost(5, bytes, dims), {dqkv},
       [=] { cpu::attention_backward(dqkv, delta, dout, out, lse, qkv, starts, dims, d); },
       [=](auto queue) { cuda::attention_backward(queue, dqkv, delta, dout, out, lse, qkv, starts, dims, d); });
 }

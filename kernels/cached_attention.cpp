@@ -17,7 +17,7 @@ void expect_cache(const char* op, const Tensor& cache, const Tensor& qkv, const 
 
 void keep_keys_values(Stream& s, Tensor cache, Tensor qkv, Tensor rows) {
   expect_cache("keep_keys_values", cache, qkv, rows);
-  const double bytes = static_cast<double>(2 * (qkv.bytes() / 3 * 2) + rows.bytes());
+  const double bytes = 2 * (bytes_of(qkv) / 3 * 2) + bytes_of(rows);
   s.launch(
       "keep_keys_values", {.flops = 0, .bytes = bytes}, {cache}, [=] { cpu::keep_keys_values(cache, qkv, rows); },
       [=](auto queue) { cuda::keep_keys_values(queue, cache, qkv, rows); });
@@ -31,9 +31,8 @@ void cached_attention(Stream& s, Tensor out, Tensor qkv, Tensor cache, Tensor ro
   CHECK(0 < longest && longest <= T, "{}: rows stand before position {}, but the cache has {}", op, longest, T);
   const double read = 2.0 * static_cast<double>(N * H * longest * D);
   s.launch(
-      "cached_attention",
-      {.flops = 2 * read, .bytes = read * size_of(cache.dtype()) + static_cast<double>(out.bytes() + qkv.bytes() / 3)},
-      {out}, [=] { cpu::cached_attention(out, qkv, cache, rows, longest); },
+      op, {.flops = 2 * read, .bytes = read * size_of(cache.dtype()) + bytes_of(out) + bytes_of(qkv) / 3}, {out},
+      [=] { cpu::cached_attention(out, qkv, cache, rows, longest); },
       [=](auto queue) { cuda::cached_attention(queue, out, qkv, cache, rows, longest); });
 }
 

@@ -34,10 +34,9 @@ void expect_whole(const char* op, const Tensor& losses, const Tensor& logits, co
 
 void cross_entropy_forward(Stream& s, Tensor losses, Tensor logits, Tensor targets, VocabularyPart part) {
   expect_whole("cross_entropy_forward", losses, logits, targets, part);
-  const double bytes = bytes_of(losses) + held_bytes(logits, part) + bytes_of(targets);
   s.launch(
-      "cross_entropy_forward", {.flops = 3 * held(logits, part), .bytes = bytes}, {losses},
-      [=] { cpu::cross_entropy_forward(losses, logits, targets, part); },
+      "cross_entropy_forward", {3 * held(logits, part), held_bytes(logits, part) + bytes_of({losses, targets})},
+      {losses}, [=] { cpu::cross_entropy_forward(losses, logits, targets, part); },
       [=](auto queue) { cuda::cross_entropy_forward(queue, losses, logits, targets, part); });
 }
 
@@ -45,7 +44,7 @@ void cross_entropy_forward_backward(Stream& s, Tensor losses, Tensor logits, Ten
                                     const GradientScale& scale) {
   expect_whole("cross_entropy_forward_backward", losses, logits, targets, part);
   expect_scale("cross_entropy_forward_backward", scale);
-  const double bytes = bytes_of(losses) + held_bytes(logits, part) + bytes_of(logits) + bytes_of(targets);
+  const double bytes = held_bytes(logits, part) + bytes_of({losses, logits, targets});
   s.launch(
       "cross_entropy_forward_backward", {.flops = 6 * held(logits, part), .bytes = bytes}, {losses, logits},
       [=] { cpu::cross_entropy_forward_backward(losses, logits, targets, part, scale); },
@@ -56,9 +55,8 @@ void softmax_part(Stream& s, Tensor stats, Tensor logits, Tensor targets, Vocabu
   const char* op = "softmax_part";
   expect_logits(op, logits, targets, part);
   expect(op, "stats", stats, DType::f32, {3, logits.rows()});
-  const double bytes = bytes_of(stats) + held_bytes(logits, part) + bytes_of(targets);
   s.launch(
-      "softmax_part", {.flops = 3 * held(logits, part), .bytes = bytes}, {stats},
+      op, {3 * held(logits, part), held_bytes(logits, part) + bytes_of({stats, targets})}, {stats},
       [=] { cpu::softmax_part(stats, logits, targets, part); },
       [=](auto queue) { cuda::softmax_part(queue, stats, logits, targets, part); });
 }
@@ -67,7 +65,7 @@ void merge_softmax(Stream& s, Tensor stats, Tensor max) {
   expect("merge_softmax", "stats", stats, DType::f32, {3, max.numel()});
   expect_dtype("merge_softmax", "max", max, DType::f32);
   s.launch(
-      "merge_softmax", {.flops = 3 * static_cast<double>(max.numel()), .bytes = 5 * bytes_of(max)}, {stats},
+      "merge_softmax", {.flops = 3 * numel_of(max), .bytes = 5 * bytes_of(max)}, {stats},
       [=] { cpu::merge_softmax(stats, max); }, [=](auto queue) { cuda::merge_softmax(queue, stats, max); });
 }
 
@@ -77,10 +75,8 @@ void cross_entropy_loss(Stream& s, Tensor losses, Tensor stats, Tensor targets) 
   expect_dtype(op, "losses", losses, DType::f32);
   expect_numel(op, "targets", targets, DType::i32, losses.numel());
   s.launch(
-      "cross_entropy_loss",
-      {.flops = 3 * static_cast<double>(losses.numel()),
-       .bytes = bytes_of(losses) + bytes_of(stats) + bytes_of(targets)},
-      {losses}, [=] { cpu::cross_entropy_loss(losses, stats, targets); },
+      op, {3 * numel_of(losses), bytes_of({losses, stats, targets})}, {losses},
+      [=] { cpu::cross_entropy_loss(losses, stats, targets); },
       [=](auto queue) { cuda::cross_entropy_loss(queue, losses, stats, targets); });
 }
 
@@ -90,9 +86,9 @@ void cross_entropy_gradient(Stream& s, Tensor logits, Tensor stats, Tensor targe
   expect_scale(op, scale);
   expect_logits(op, logits, targets, part);
   expect(op, "stats", stats, DType::f32, {3, logits.rows()});
-  const double bytes = bytes_of(stats) + held_bytes(logits, part) + bytes_of(logits) + bytes_of(targets);
+  const double bytes = held_bytes(logits, part) + bytes_of({stats, logits, targets});
   s.launch(
-      "cross_entropy_gradient", {.flops = 3 * held(logits, part), .bytes = bytes}, {logits},
+      op, {.flops = 3 * held(logits, part), .bytes = bytes}, {logits},
       [=] { cpu::cross_entropy_gradient(logits, stats, targets, part, scale); },
       [=](auto queue) { cuda::cross_entropy_gradient(queue, logits, stats, targets, part, scale); });
 }

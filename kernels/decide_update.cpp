@@ -10,11 +10,8 @@ void decide_update(Stream& s, Tensor state, Tensor sums, const UpdateRules& rule
   expect_dtype(op, "sums", sums, DType::f64);
   CHECK(sums.numel() >= 1, "{}: sums has no elements, expected the loss at least", op);
   s.launch(
-      "decide_update",
-      {.flops = static_cast<double>(sums.numel()),
-       .bytes = bytes_of(sums) + 2 * bytes_of(state),
-       .kind = Cost::Kind::update},
-      {state}, [=] { cpu::decide_update(state, sums, rules, a); },
+      op, {.flops = numel_of(sums), .bytes = bytes_of(sums) + 2 * bytes_of(state), .kind = Cost::Kind::update}, {state},
+      [=] { cpu::decide_update(state, sums, rules, a); },
       [=](auto queue) { cuda::decide_update(queue, state, sums, rules, a); });
 }
 

@@ -9,8 +9,8 @@ void dropout(Stream& s, Tensor y, Tensor x, const Dropout& d) {
   expect("dropout", "y", y, x.dtype(), x.shape());
   expect_dropout("dropout", d);
   s.launch(
-      "dropout", {.flops = static_cast<double>(x.numel()), .bytes = static_cast<double>(x.bytes() + y.bytes())}, {y},
-      [=] { cpu::dropout(y, x, d); }, [=](auto queue) { cuda::dropout(queue, y, x, d); });
+      "dropout", {.flops = numel_of(x), .bytes = bytes_of({x, y})}, {y}, [=] { cpu::dropout(y, x, d); },
+      [=](auto queue) { cuda::dropout(queue, y, x, d); });
 }
 
 void write_drawn(Tensor drawn, const Dropout& d) {

@@ -4,10 +4,6 @@
 
 namespace megalith {
 
-namespace {
-double numel_of(const Tensor& t) { return static_cast<double>(t.numel()); }
-}  // namespace
-
 void fill(Stream& s, Tensor y, double value) {
   s.launch(
       "fill", {.flops = 0, .bytes = bytes_of(y)}, {y}, [=] { cpu::fill(y, value); },
@@ -23,7 +19,7 @@ void copy(Stream& s, Tensor y, Tensor x) {
   }
   expect_numel("copy", "x", x, x.dtype(), y.numel());
   s.launch(
-      "copy", {.flops = 0, .bytes = bytes_of(y) + bytes_of(x)}, {y}, [=] { cpu::copy(y, x); },
+      "copy", {.flops = 0, .bytes = bytes_of({y, x})}, {y}, [=] { cpu::copy(y, x); },
       [=](auto queue) { cuda::copy(queue, y, x); });
 }
 

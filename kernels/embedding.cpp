@@ -25,10 +25,9 @@ void embedding_forward(Stream& s, Tensor y, Tensor tokens, Tensor wte, Tensor wp
   expect_positions(op, y.rows(), T, "wpe", wpe);
   expect_starts(op, starts, y.rows(), T);
   // A cost may not depend on data, so a part is assumed to hold its share of the tokens.
-  const double bytes = (1 + part.share()) * static_cast<double>(y.bytes()) +
-                       static_cast<double>(tokens.bytes() + starts.bytes() + T * y.cols() * size_of(y.dtype()));
+  const double bytes = (1 + part.share()) * bytes_of(y) + bytes_of({tokens, starts, wpe.rows(0, T)});
   s.launch(
-      "embedding_forward", {.flops = part.share() * static_cast<double>(y.numel()), .bytes = bytes}, {y},
+      op, {.flops = part.share() * numel_of(y), .bytes = bytes}, {y},
       [=] { cpu::embedding_forward(y, tokens, wte, wpe, starts, T, part); },
       [=](auto queue) { cuda::embedding_forward(queue, y, tokens, wte, wpe, starts, T, part); });
 }
@@ -43,12 +42,11 @@ void embedding_backward(Stream& s, Tensor dwte, Tensor dwpe, Tensor dy, Tensor t
   expect_part(op, part, "dwte", dwte.rows());
   expect_positions(op, dy.rows(), T, "dwpe", dwpe);
   expect_starts(op, starts, dy.rows(), T);
-  const double numel = static_cast<double>(dy.numel());
+  const double numel = numel_of(dy);
   const double touched = 2.0 * 4.0 * (part.share() * numel + static_cast<double>(T * dy.cols()));
   s.launch(
-      "embedding_backward",
-      {.flops = (1 + part.share()) * numel, .bytes = touched + static_cast<double>(dy.bytes() + starts.bytes())},
-      {dwte, dwpe}, [=] { cpu::embedding_backward(dwte, dwpe, dy, tokens, starts, T, part); },
+      op, {.flops = (1 + part.share()) * numel, .bytes = touched + bytes_of({dy, starts})}, {dwte, dwpe},
+      [=] { cpu::embedding_backward(dwte, dwpe, dy, tokens, starts, T, part); },
       [=](auto queue) { cuda::embedding_backward(queue, dwte, dwpe, dy, tokens, starts, T, part); });
 }
 

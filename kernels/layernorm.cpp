@@ -13,11 +13,8 @@ void layernorm_forward(Stream& s, Tensor y, Tensor stat, Tensor x, Tensor w, Ten
   expect(op, "stat", stat, DType::f32, {x.rows(), 2});
   expect(op, "w", w, x.dtype(), {x.cols()});
   expect(op, "b", b, x.dtype(), {x.cols()});
-  const auto n = static_cast<double>(x.numel());
-  const double bytes = static_cast<double>(y.bytes() + stat.bytes() + x.bytes() + w.bytes() + b.bytes());
   s.launch(
-      "layernorm_forward", {.flops = 8 * n, .bytes = bytes}, {y, stat},
-      [=] { cpu::layernorm_forward(y, stat, x, w, b); },
+      op, {8 * numel_of(x), bytes_of({y, stat, x, w, b})}, {y, stat}, [=] { cpu::layernorm_forward(y, stat, x, w, b); },
       [=](auto queue) { cuda::layernorm_forward(queue, y, stat, x, w, b); });
 }
 
@@ -30,11 +27,8 @@ void layernorm_backward(Stream& s, Tensor dx, Tensor dw, Tensor db, Tensor dy, T
   expect(op, "x", x, dx.dtype(), dx.shape());
   expect(op, "stat", stat, DType::f32, {dx.rows(), 2});
   expect(op, "w", w, dx.dtype(), {dx.cols()});
-  const auto n = static_cast<double>(x.numel());
-  const double bytes = static_cast<double>(2 * (dx.bytes() + dw.bytes() + db.bytes()) + dy.bytes() + x.bytes() +
-                                           stat.bytes() + w.bytes());
   s.launch(
-      "layernorm_backward", {.flops = 15 * n, .bytes = bytes}, {dx, dw, db},
+      op, {15 * numel_of(x), 2 * bytes_of({dx, dw, db}) + bytes_of({dy, x, stat, w})}, {dx, dw, db},
       [=] { cpu::layernorm_backward(dx, dw, db, dy, x, stat, w); },
       [=](auto queue) { cuda::layernorm_backward(queue, dx, dw, db, dy, x, stat, w); });
 }
@@ -47,11 +41,8 @@ void residual_layernorm_forward(Stream& s, Tensor y, Tensor ln, Tensor stat, Ten
   for (const auto& [name, t] : {std::pair{"h_b", h_b}, {"w", w}, {"b", b}}) expect(op, name, t, x.dtype(), {x.cols()});
   expect(op, "stat", stat, DType::f32, {x.rows(), 2});
   expect_dropout(op, d);
-  const auto n = static_cast<double>(x.numel());
-  const double bytes = static_cast<double>(y.bytes() + ln.bytes() + stat.bytes() + x.bytes() + h.bytes() + h_b.bytes() +
-                                           w.bytes() + b.bytes());
   s.launch(
-      "residual_layernorm_forward", {.flops = 10 * n, .bytes = bytes}, {y, ln, stat},
+      op, {10 * numel_of(x), bytes_of({y, ln, stat, x, h, h_b, w, b})}, {y, ln, stat},
       [=] { cpu::residual_layernorm_forward(y, ln, stat, x, h, h_b, w, b, d); },
       [=](auto queue) { cuda::residual_layernorm_forward(queue, y, ln, stat, x, h, h_b, w, b, d); });
 }
@@ -70,12 +61,10 @@ void residual_layernorm_backward(Stream& s, Tensor dx, Tensor dh, Tensor dh_b, T
   // Tensors of two arenas may share an address in the dry world.
   CHECK(s.world() == World::dry || !d.active() || dh.raw() != dx.raw(), "{}: dh is dx, which dropout makes another",
         op);
-  const auto n = static_cast<double>(y.numel());
-  const double bytes = static_cast<double>(2 * (dx.bytes() + dh_b.bytes() + dw.bytes() + db.bytes()) +
-                                           (d.active() || dh.raw() != dx.raw() ? dh.bytes() : 0) + dln.bytes() +
-                                           y.bytes() + stat.bytes() + w.bytes());
+  const Tensor written = d.active() || dh.raw() != dx.raw() ? dh : Tensor();
+  const double bytes = 2 * bytes_of({dx, dh_b, dw, db}) + bytes_of({written, dln, y, stat, w});
   s.launch(
-      "residual_layernorm_backward", {.flops = 17 * n, .bytes = bytes}, {dx, dh, dh_b, dw, db},
+      op, {17 * numel_of(y), bytes}, {dx, dh, dh_b, dw, db},
       [=] { cpu::residual_layernorm_backward(dx, dh, dh_b, dw, db, dln, y, stat, w, d); },
       [=](auto queue) { cuda::residual_layernorm_backward(queue, dx, dh, dh_b, dw, db, dln, y, stat, w, d); });
 }

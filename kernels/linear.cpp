@@ -19,11 +19,10 @@ void linear_forward(Stream& s, Tensor y, Tensor x, Tensor w, Tensor b) {
   expect_matrix(op, "w", w, x.dtype(), w.rows(), x.cols());
   expect_matrix(op, "y", y, x.dtype(), x.rows(), w.rows());
   if (!b.empty()) expect(op, "b", b, x.dtype(), {w.rows()});
-  const double flops = gemm_flops(w, x.rows()) + (b.empty() ? 0 : static_cast<double>(y.numel()));
-  const double bytes = static_cast<double>(y.bytes() + x.bytes() + w.bytes() + b.bytes());
+  const double flops = gemm_flops(w, x.rows()) + (b.empty() ? 0 : numel_of(y));
   s.log_gemm(shape_of(linear_forward_call(y, x, w, b)));
   s.launch(
-      "linear_forward", gemm_cost(flops, bytes, y, x.cols()), {y},
+      op, gemm_cost(flops, bytes_of({y, x, w, b}), y, x.cols()), {y},
       [=, &s] { cpu::linear_forward(s.state<cpu::Gemm>(), y, x, w, b); },
       [=](auto queue) { cuda::linear_forward(queue, y, x, w, b); });
 }
@@ -35,11 +34,11 @@ void linear_gelu_forward(Stream& s, Tensor y, Tensor h, Tensor x, Tensor w, Tens
   expect_matrix(op, "h", h, x.dtype(), x.rows(), w.rows());
   expect(op, "y", y, x.dtype(), h.shape());
   expect(op, "b", b, x.dtype(), {w.rows()});
-  const double flops = gemm_flops(w, x.rows()) + (1 + gelu_forward_flops) * static_cast<double>(y.numel());
-  const double bytes = static_cast<double>(y.bytes() + 2 * h.bytes() + x.bytes() + w.bytes() + b.bytes());
+  const double flops = gemm_flops(w, x.rows()) + (1 + gelu_forward_flops) * numel_of(y);
+  const double bytes = 2 * bytes_of(h) + bytes_of({y, x, w, b});
   s.log_gemm(shape_of(linear_forward_call(h, x, w, b)));
   s.launch(
-      "linear_gelu_forward", gemm_cost(flops, bytes, y, x.cols()), {y, h},
+      op, gemm_cost(flops, bytes, y, x.cols()), {y, h},
       [=, &s] { cpu::linear_gelu_forward(s.state<cpu::Gemm>(), y, h, x, w, b); },
       [=](auto queue) { cuda::linear_gelu_forward(queue, y, h, x, w, b); });
 }
@@ -49,10 +48,9 @@ void linear_backward_input(Stream& s, Tensor dx, Tensor dy, Tensor w) {
   expect_compute(op, "dy", dy);
   expect_matrix(op, "w", w, dy.dtype(), dy.cols(), w.cols());
   expect_matrix(op, "dx", dx, dy.dtype(), dy.rows(), w.cols());
-  const double bytes = static_cast<double>(dx.bytes() + dy.bytes() + w.bytes());
   s.log_gemm(shape_of(linear_backward_input_call(dx, dy, w)));
   s.launch(
-      "linear_backward_input", gemm_cost(gemm_flops(w, dy.rows()), bytes, dx, dy.cols()), {dx},
+      op, gemm_cost(gemm_flops(w, dy.rows()), bytes_of({dx, dy, w}), dx, dy.cols()), {dx},
       [=, &s] { cpu::linear_backward_input(s.state<cpu::Gemm>(), dx, dy, w); },
       [=](auto queue) { cuda::linear_backward_input(queue, dx, dy, w); });
 }
@@ -63,11 +61,10 @@ void linear_backward_input_gelu(Stream& s, Tensor dh, Tensor dy, Tensor w, Tenso
   expect_matrix(op, "w", w, dy.dtype(), dy.cols(), w.cols());
   expect_matrix(op, "dh", dh, dy.dtype(), dy.rows(), w.cols());
   expect(op, "h", h, dy.dtype(), dh.shape());
-  const double flops = gemm_flops(w, dy.rows()) + gelu_backward_flops * static_cast<double>(dh.numel());
-  const double bytes = static_cast<double>(dh.bytes() + dy.bytes() + w.bytes() + h.bytes());
+  const double flops = gemm_flops(w, dy.rows()) + gelu_backward_flops * numel_of(dh);
   s.log_gemm(shape_of(linear_backward_input_gelu_call(dh, dy, w, h)));
   s.launch(
-      "linear_backward_input_gelu", gemm_cost(flops, bytes, dh, dy.cols()), {dh},
+      op, gemm_cost(flops, bytes_of({dh, dy, w, h}), dh, dy.cols()), {dh},
       [=, &s] { cpu::linear_backward_input_gelu(s.state<cpu::Gemm>(), dh, dy, w, h); },
       [=](auto queue) { cuda::linear_backward_input_gelu(queue, dh, dy, w, h); });
 }
@@ -77,8 +74,8 @@ void linear_backward_bias(Stream& s, Tensor db, Tensor dy) {
   expect_compute(op, "dy", dy);
   expect(op, "db", db, DType::f32, {dy.cols()});
   s.launch(
-      "linear_backward_bias", {static_cast<double>(dy.numel()), static_cast<double>(2 * db.bytes() + dy.bytes())}, {db},
-      [=] { cpu::linear_backward_bias(db, dy); }, [=](auto queue) { cuda::linear_backward_bias(queue, db, dy); });
+      op, {numel_of(dy), 2 * bytes_of(db) + bytes_of(dy)}, {db}, [=] { cpu::linear_backward_bias(db, dy); },
+      [=](auto queue) { cuda::linear_backward_bias(queue, db, dy); });
 }
 
 namespace {
@@ -100,11 +97,11 @@ void linear_backward_weight(Stream& s, Tensor dw, Tensor db, Tensor dy, Tensor x
   const Tensor sums = together ? db : Tensor();
   GemmShape shape = shape_of(linear_backward_weight_call(dw, dy, x, add));
   shape.bias_gradient = !db.empty();  // if the library can fuse it
-  const double flops = gemm_flops(dw, dy.rows()) + (together ? static_cast<double>(dy.numel()) : 0);
-  const double bytes = static_cast<double>((add ? 2 : 1) * dw.bytes() + 2 * sums.bytes() + dy.bytes() + x.bytes());
+  const double flops = gemm_flops(dw, dy.rows()) + (together ? numel_of(dy) : 0);
+  const double bytes = (add ? 2 : 1) * bytes_of(dw) + 2 * bytes_of(sums) + bytes_of({dy, x});
   s.log_gemm(shape);
   s.launch(
-      "linear_backward_weight", {flops, bytes, Cost::Kind::gemm_add, dw.rows(), dw.cols(), dy.rows()}, {dw, sums},
+      op, {flops, bytes, Cost::Kind::gemm_add, dw.rows(), dw.cols(), dy.rows()}, {dw, sums},
       [=, &s] { cpu::linear_backward_weight(s.state<cpu::Gemm>(), dw, dy, x, add); },
       [=](auto queue) { cuda::linear_backward_weight(queue, dw, sums, dy, x, add); });
   if (!db.empty() && !together) linear_backward_bias(s, db, dy);

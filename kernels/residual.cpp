@@ -11,10 +11,9 @@ void residual_forward(Stream& s, Tensor y, Tensor x, Tensor h, Tensor b, const D
   expect(op, "h", h, x.dtype(), x.shape());
   expect(op, "b", b, x.dtype(), {x.cols()});
   expect_dropout(op, d);
-  const double bytes = static_cast<double>(y.bytes() + x.bytes() + h.bytes() + b.bytes());
   s.launch(
-      "residual_forward", {.flops = 2.0 * static_cast<double>(x.numel()), .bytes = bytes}, {y},
-      [=] { cpu::residual_forward(y, x, h, b, d); }, [=](auto queue) { cuda::residual_forward(queue, y, x, h, b, d); });
+      op, {2 * numel_of(x), bytes_of({y, x, h, b})}, {y}, [=] { cpu::residual_forward(y, x, h, b, d); },
+      [=](auto queue) { cuda::residual_forward(queue, y, x, h, b, d); });
 }
 
 void residual_backward(Stream& s, Tensor dh, Tensor db, Tensor dy, const Dropout& d) {
@@ -23,10 +22,9 @@ void residual_backward(Stream& s, Tensor dh, Tensor db, Tensor dy, const Dropout
   expect(op, "dh", dh, dy.dtype(), dy.shape());
   expect(op, "db", db, DType::f32, {dy.cols()});
   expect_dropout(op, d);
-  const bool written = d.active() || dh.raw() != dy.raw();
-  const double bytes = static_cast<double>((written ? dh.bytes() : 0) + 2 * db.bytes() + dy.bytes());
+  const Tensor written = d.active() || dh.raw() != dy.raw() ? dh : Tensor();
   s.launch(
-      "residual_backward", {.flops = 2.0 * static_cast<double>(dy.numel()), .bytes = bytes}, {dh, db},
+      op, {2 * numel_of(dy), 2 * bytes_of(db) + bytes_of({written, dy})}, {dh, db},
       [=] { cpu::residual_backward(dh, db, dy, d); },
       [=](auto queue) { cuda::residual_backward(queue, dh, db, dy, d); });
 }

@@ -6,10 +6,8 @@
 
 namespace megalith::cpu {
 
-// Within 2 units in the last place. Gives 0 below -87.3, infinity above 88.3, and NaN for NaN. exp(x) = 2^n exp(r) with
-// n the integer nearest to x log2(e), so
-// r
-// <= log(2)/2, and exp(r) by its Taylor series.
+// Within 2 units in the last place. Gives 0 below -87.3, infinity above 88.3, and NaN for NaN.
+// exp(x) = 2^n exp(r) with n the integer nearest to x log2(e), so |r| <= log(2)/2, and exp(r) by its Taylor series.
 inline float exp(float x) {
   constexpr float low = -87.3f, high = 88.3f;
   constexpr float round = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits

@@ -37,7 +37,14 @@ enum class World { cpu, dry, cuda };
 // True if this build has the CUDA ops. Without them their closures are never instantiated.
 constexpr bool has_cuda = MEGALITH_HAS_CUDA;
 
+// For costs, which are in doubles.
+inline double numel_of(const Tensor& t) { return static_cast<double>(t.numel()); }
 inline double bytes_of(const Tensor& t) { return static_cast<double>(t.bytes()); }
+inline double bytes_of(std::initializer_list<Tensor> tensors) {
+  double bytes = 0;
+  for (const Tensor& t : tensors) bytes += bytes_of(t);
+  return bytes;
+}
 
 class Stream {
  public:
