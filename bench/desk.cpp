@@ -128,7 +128,7 @@ Timing Desk::time(const std::vector<std::function<void()>>& sets, double seconds
   stream.synchronize();
   const double by_device = std::max(stretch(all, 4), 1e-7);
 
-  // Stretches of a few milliseconds, and as many as there is time for.
+  // Measure several batches of a few milliseconds, as many as there is time for.
   int64_t rounds = 1, fills = 0;
   if (world == World::cuda) {
     rounds = std::clamp<int64_t>(std::llround(2e-3 / by_device), 1, 400 / turns + 1);

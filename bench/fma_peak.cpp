@@ -14,8 +14,8 @@ namespace megalith::bench {
 
 namespace {
 
-// `rounds` of operations that do not wait for one another, as many as two units with a latency of four to six cycles
-// take; the sums tend to 2. Returns their number.
+// Runs `rounds` of independent operations, as many as two units with a latency of four to six cycles take; the sums
+// tend to 2. Returns their number.
 using Work = double (*)(int64_t rounds);
 
 #if defined(__x86_64__)

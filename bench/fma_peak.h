@@ -2,8 +2,8 @@
 
 namespace megalith::bench {
 
-// Operations a second in f32 that the processor's multiply-adds reach on this program's threads, from registers to
-// registers in the widest vectors it has: measured, about a tenth of a second. 0 where it has none.
+// Measures in about a tenth of a second the f32 operations a second of the processor's multiply-adds on this program's
+// threads, register to register in the widest vectors. Returns 0 if it has none.
 double fma_peak();
 
 }  // namespace megalith::bench

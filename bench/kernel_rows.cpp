@@ -67,7 +67,7 @@ std::vector<Row> rows_of(const Model& m, DType t) {
   add_linear(rows, "up", m, t, C, 4 * C, true);
   add_linear(rows, "down", m, t, 4 * C, C, true);
   add_linear(rows, "head", m, t, C, m.columns, false);
-  // What a GELU costs with its product: to compare with "up" forward, "down" backward and the GELU's own rows.
+  // GELU fused with its product, to compare with "up" forward, "down" backward and the GELU's own rows.
   add("linear_gelu_forward up", [=](Desk& d) -> Launch {
     const Tensor y = d.tensor(t, {N, 4 * C}), h = d.tensor(t, {N, 4 * C}), x = d.tensor(t, {N, C}),
                  w = d.tensor(t, {4 * C, C}), b = d.tensor(t, {4 * C});
@@ -78,7 +78,7 @@ std::vector<Row> rows_of(const Model& m, DType t) {
                  h = d.tensor(t, {N, 4 * C});
     return [=, &d] { linear_backward_input_gelu(d.stream, dh, dy, w, h); };
   });
-  // What "up" backward_weight spends beside its product.
+  // The part of "up" backward_weight beside its product.
   add("linear_backward_bias up", [=](Desk& d) -> Launch {
     const Tensor db = d.zeros(f32, {4 * C}), dy = d.tensor(t, {N, 4 * C});
     return [=, &d] { linear_backward_bias(d.stream, db, dy); };
@@ -99,7 +99,7 @@ std::vector<Row> rows_of(const Model& m, DType t) {
     return [=, &d] { layernorm_forward(d.stream, y, stat, x, w, b); };
   });
   add("layernorm_backward", [=](Desk& d) -> Launch {
-    // Added to in every round, which f32 and bf16 have room for.
+    // Accumulated in every round, for which f32 and bf16 have enough range.
     const Tensor dx = d.zeros(t, {N, C}), dw = d.zeros(f32, {C}), db = d.zeros(f32, {C}), dy = d.tensor(t, {N, C}),
                  x = d.tensor(t, {N, C}), stat = d.tensor(f32, {N, 2}), w = d.tensor(t, {C});
     return [=, &d] { layernorm_backward(d.stream, dx, dw, db, dy, x, stat, w); };

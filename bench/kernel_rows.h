@@ -19,13 +19,13 @@ struct Model {
 struct Row {
   std::string op, shape;
   DType dtype;
-  // Allocates and fills what the op needs; what comes back launches it.
+  // Allocates and fills the op's tensors; returns a function that launches it.
   std::function<std::function<void()>(Desk&)> setup;
   std::string name() const { return op + "/" + shape + "/" + name_of(dtype); }
 };
 
 std::vector<Row> rows_of(const Model& model, DType type);
-// Attention by itself: 16k tokens of width 2048 or so.
+// Attention by itself: about 16k tokens of width 2048.
 std::vector<Row> attention_rows();
 
 }  // namespace megalith::bench

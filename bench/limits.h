@@ -1,5 +1,5 @@
-// What this machine was measured to do, against which benches hold the costs that ops state: its products, and its
-// memory.
+// The measured limits of this machine, with which benches compare the costs that ops state: products, and memory
+// bandwidth.
 #pragma once
 
 #include <map>
@@ -9,19 +9,18 @@
 
 namespace megalith::bench {
 
-// What the operations of an op run on at best: the units of matrix products, or the plain ones, for which the rate in
-// f32 stands.
+// The units that bound an op: those of matrix products, or the plain ones, for which the f32 rate stands.
 enum class Unit { matrix, plain };
 Unit unit_of(const std::string& op);
 
 struct Limits {
-  // A second: of a large matrix product on a GPU; on a CPU of that or of multiply-adds by themselves, what is more.
+  // A second: of a large matrix product; on a CPU of multiply-adds by themselves if these are faster
   std::map<DType, double> operations;
   double multiply_adds = 0;  // a second, of a CPU
-  double bytes = 0;          // a second, of a large copy, those read and those written; a GPU's own copy
+  double bytes = 0;          // a second, read and written, of a large copy; a GPU's own copy
 
   explicit Limits(Desk& desk);
-  // Seconds that no version of an op could be much faster than.
+  // Returns seconds that no version of an op could be much faster than.
   double floor_operations(const Cost& cost, Unit unit, DType dtype) const;
   double floor_bytes(const Cost& cost) const { return cost.bytes / bytes; }
 

@@ -1,6 +1,5 @@
-// What a training step has to do, op by op, counted without doing it: launches, operations and bytes of one rank of a
-// config on any machine, as `megalith plan` counts them. What a change to the step saves is the difference of two
-// tables.
+// Counts a training step op by op without running it: launches, operations and bytes of one rank of a config, as
+// `megalith plan` does. A change's saving is the difference of two tables.
 //
 //   bench_ops CONFIG [SECTION.KEY=VALUE...] [--ranks N] [--rank R] [--products]
 //

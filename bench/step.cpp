@@ -1,9 +1,9 @@
-// One rank's training step on random tokens, on the CPU or on a GPU: tokens/s, how near to what the machine can do, and
-// where the time goes, op by op. Each op's cost is the one stated where it is launched; the step's floor is the sum
-// over its ops of the larger of operations over the rate of limits.h and bytes over that of a large copy.
+// Measures one rank's training step on random tokens, on the CPU or a GPU: tokens/s, the distance from the machine's
+// limits, and the time of each op. Costs are those stated at launch; the step's floor is the sum over its ops of the
+// larger of operations over the rate of limits.h and bytes over that of a large copy.
 //
-// With --on-request it gets ready, prints one line of JSON, and then for each line that comes in runs a round of steps
-// and prints another: so two programs can be measured in turn without one waiting for the other to start.
+// With --on-request it gets ready, prints one line of JSON, and then runs a round of steps and prints another for each
+// line of input, so that two programs can be measured in turn.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -73,7 +73,7 @@ class Steps {
     return tokens() * model_flops_per_token(config_.model, config_.batch.sequence_length, true);
   }
 
-  // What a round needs to be judged by.
+  // The facts needed to judge a round.
   ordered_json facts() const {
     Cost all;
     double floor = 0, floor_operations = 0;
@@ -137,7 +137,7 @@ class Steps {
   Runtime runtime_;
   Trainer trainer_;
   std::vector<OpRecord> of_step_;
-  // Drawn beforehand, as a loader has them ready.
+  // Drawn beforehand, as by a loader.
   std::vector<int32_t> random_ = random_tokens(2 * plan_.rows(), config_.model.vocab);
   Feed feed_ = [this](Interval, Tensor tokens, Tensor targets) {
     std::copy_n(random_.begin(), tokens.numel(), tokens.data<int32_t>());

@@ -1,6 +1,6 @@
-// bench_tokenizer FOLDER TEXT THREADS [REPEATS [IDS]]: how fast a tokenizer folder encodes a file. The text is cut into
-// one stretch a thread, at places that change no token. Prints the median of the repeats as one line of JSON. IDS
-// receives the tokens, as int32.
+// bench_tokenizer FOLDER TEXT THREADS [REPEATS [IDS]]: measures how fast a tokenizer folder encodes a file, cut into
+// one part a thread where no token changes. Prints the median of the repeats as one line of JSON. IDS receives the
+// tokens, as int32.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>

@@ -12,7 +12,7 @@
 namespace megalith::bench {
 
 namespace {
-// What is faster by less is not told from noise.
+// Smaller gains are not distinguishable from noise.
 constexpr double margin = 0.99;
 }  // namespace
 
@@ -78,7 +78,7 @@ double Tuner::time(const std::vector<Operands>& sets, const std::function<void(c
 }
 
 namespace {
-// In a build without CUDA there is none, nor anything to time.
+// Does nothing in a build without CUDA.
 void finish_bias_gradient(cuda::Queue queue, void* sums, Tensor db) {
   queue.workspace = sums;
   const auto finish = [&](auto on) { cuda::finish_bias_gradient(on, db); };
@@ -86,10 +86,10 @@ void finish_bias_gradient(cuda::Queue queue, void* sums, Tensor db) {
 }
 }  // namespace
 
-// With seconds, those of the library's first, and candidates; none where that is 0.
+// Returns the fastest choice with its time, that of the library's first, and candidates; none if the time is 0.
 GemmChoice Tuner::fastest(const GemmShape& shape, const std::vector<Operands>& sets) {
   cuda::Queue queue = stream_.queue();
-  // The sums lie behind the room that such a product has, as linear_backward_weight puts them.
+  // The sums lie behind the product's workspace, as linear_backward_weight puts them.
   GemmCall any = sets[0].call(shape, queue.workspace);
   void* const sums = static_cast<char*>(queue.workspace) + cuda::Gemm::room_for(any);
   GemmChoice best;

@@ -1,5 +1,5 @@
-// The fastest of the GEMM library's kernels for the products of training steps: what `bench_kernels --tune` measures
-// and kernels/gemm_table.h holds.
+// Finds the GEMM library's fastest kernels for the products of training steps: `bench_kernels --tune`, for
+// kernels/gemm_table.h.
 #pragma once
 
 #include <functional>
@@ -12,23 +12,23 @@
 
 namespace megalith::bench {
 
-// The products of a step of a config, on the first and on the last of its ranks, from the dry world. 0 ranks: all
-// devices of its machines, or 1.
+// Returns the products of a step of a config on its first and last rank, from the dry world. 0 ranks: all devices of
+// its machines, or 1.
 GemmCounts products_of(const std::string& config, std::vector<std::string> overrides, int ranks);
 
 struct TunedProduct {
   GemmShape shape;
-  double first = 0, tuned = 0;  // seconds, with what the shape has beside its product
+  double first = 0, tuned = 0;  // seconds, including the shape's other work
   std::vector<GemmChoice> choices;
-  std::string why;  // there is none
+  std::string why;  // why there is none
 };
 
 class Tuner {
  public:
   using Works = std::vector<std::function<void()>>;
 
-  // All on one GPU, whose queue `stream` has. `seconds` measures works that do the same on different memory;
-  // `cold_bytes` of it, so that no cache holds what a step would have to fetch.
+  // All on one GPU, whose queue `stream` has. `seconds` measures equal works on different memory, `cold_bytes` of it,
+  // so that no cache holds what a step would have to fetch.
   Tuner(Stream& stream, Arena& arena, std::function<double(const Works&)> seconds, int64_t cold_bytes, int candidates)
       : stream_(stream),
         arena_(arena),
@@ -37,8 +37,7 @@ class Tuner {
         cold_bytes_(cold_bytes),
         most_(candidates) {}
 
-  // Of a bias gradient and of a GELU's the product is timed with them and without, and these alone: the entry with them
-  // is there only where it is the faster way.
+  // Times a product with a bias gradient or a GELU both fused and unfused: the fused entry exists only if it is faster.
   TunedProduct tune(const GemmShape& shape);
 
  private:

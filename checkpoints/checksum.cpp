@@ -1,6 +1,6 @@
 #include "checkpoints/checksum.h"
 
-#define XXH_INLINE_ALL  // for this processor: twice the rate of the library, which is made for every one
+#define XXH_INLINE_ALL  // compiled for this processor: twice as fast as the generic library
 #include <xxhash.h>
 
 #include "kernels/system/check.h"

@@ -1,4 +1,4 @@
-// XXH3-64, and how a checksum is spelled: sixteen lower-case hexadecimal digits.
+// XXH3-64, written as sixteen lower-case hexadecimal digits.
 #pragma once
 
 #include <cstdint>

@@ -31,7 +31,7 @@ void compare_elements(CheckpointReader& a, CheckpointReader& b, TensorDifference
       const float x = of_a[i], y = of_b[i];
       if (std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(y)) continue;
       const int64_t element = begin + static_cast<int64_t>(i);
-      if (d.differing++ == 0) d.absolute = d.relative = {0, element, x, y};  // 0 and -0 are no distance apart
+      if (d.differing++ == 0) d.absolute = d.relative = {0, element, x, y};  // 0 and -0 are equal
       const double distance = std::fabs(static_cast<double>(x) - static_cast<double>(y));
       note(d.absolute, distance, element, x, y);
       if (distance != 0) note(d.relative, distance / std::max(std::fabs(x), std::fabs(y)), element, x, y);
@@ -44,7 +44,7 @@ std::optional<TensorDifference::Side> side_of(const CheckpointReader& reader, co
   return TensorDifference::Side{reader.shape(name), reader.dtype(name)};
 }
 
-// Where in the tensor an element of the flattened one is.
+// Returns the index of an element of the flattened tensor in its shape.
 std::string place(int64_t element, const std::vector<int64_t>& shape) {
   std::vector<int64_t> index(shape.size());
   for (size_t i = shape.size(); i-- > 0; element /= shape[i]) index[i] = element % shape[i];

@@ -1,4 +1,4 @@
-// What differs between the tensors of two checkpoints, whatever layouts wrote them.
+// Compares the tensors of two checkpoints, whatever layouts wrote them.
 #pragma once
 
 #include <optional>
@@ -15,31 +15,32 @@ struct TensorDifference {
     DType dtype = DType::f32;
     bool operator==(const Side&) const = default;
   };
-  // The pair of elements that are the furthest apart, in one sense or the other.
+  // The pair of elements that are furthest apart.
   struct Most {
-    double difference = 0;  // infinity where one of them is not finite
-    int64_t element = 0;    // of the flattened tensor
+    double difference = 0;  // infinity if one of them is not finite
+    int64_t element = 0;    // in the flattened tensor
     float a = 0, b = 0;
   };
   std::string name;
-  std::optional<Side> a{}, b{};  // nothing: it is not there
-  // Of tensors that both have, of one shape:
+  std::optional<Side> a{}, b{};  // nothing: it is absent
+  // If both have the tensor, in one shape:
   int64_t elements = 0;
-  int64_t differing = 0;  // elements whose bits, as f32, are others
+  int64_t differing = 0;  // elements whose bits, as f32, differ
   Most absolute{};        // |a - b|
   Most relative{};        // |a - b| / max(|a|, |b|)
 };
 
 struct TensorComparison {
-  int64_t tensors = 0, elements = 0;          // of both together, each tensor counted once
+  int64_t tensors = 0, elements = 0;          // in either checkpoint, each tensor counted once
   std::vector<TensorDifference> different{};  // by name
 };
 
-// Reads both block by block, in a few MiB of memory beside the manifests. Damage where one is damaged, and Error where
-// one does not hold all of a tensor.
+// Reads both block by block, in a few MiB of memory beside the manifests. Damage if one is damaged, Error if one does
+// not hold all of a tensor.
 TensorComparison compare_tensors(CheckpointReader& a, CheckpointReader& b);
 
-// A line for people: "parameters/wte.weight: 12 of 98304 elements, at most 0.5 at [3, 7] (1.5 | 1), relative ...".
+// Returns a line for people: "parameters/wte.weight: 12 of 98304 elements, at most 0.5 at [3, 7] (1.5 | 1), relative
+// ...".
 std::string describe(const TensorDifference& difference);
 
 }  // namespace megalith

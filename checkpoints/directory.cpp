@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* suspect_suffix = ".suspect-";
 
-// The number in PREFIXstep-00000100SUFFIX.
+// Returns the number in PREFIXstep-00000100SUFFIX.
 std::optional<int64_t> step_in(const std::string& name, const std::string& prefix, const std::string& suffix) {
   const std::string head = prefix + "step-";
   if (!name.starts_with(head) || !name.ends_with(suffix) || name.size() < head.size() + suffix.size()) return {};
@@ -62,7 +62,7 @@ std::optional<int64_t> step_of_folder(const std::string& folder) {
 }
 
 namespace {
-// Damage, unless it is complete.
+// Damage unless the checkpoint is complete.
 Manifest complete_manifest(const std::string& folder) {
   Manifest manifest = read_manifest(folder);
   check_files(folder, manifest);
@@ -118,7 +118,7 @@ std::vector<std::string> checkpoints_before(const std::string& directory, int64_
       complete_manifest(e.path);
       paths.push_back(e.path);
     } catch (const Damage&) {
-      // There is an older one, or there is none.
+      // Skip an incomplete one.
     }
   }
   return paths;
@@ -149,7 +149,7 @@ Pruned prune_checkpoints(const std::string& directory, int64_t keep, const Neede
   const std::set<int64_t> stay = needed ? needed(steps_of(complete)) : std::set<int64_t>{};
   for (size_t i = static_cast<size_t>(keep); i < complete.size(); i++) {
     if (stay.contains(step_of_folder(complete[i]).value())) continue;
-    // Renamed first: a death half way leaves a folder that nobody takes for a checkpoint.
+    // Renamed first: a crash half way leaves a folder that is no checkpoint.
     const std::string name = fs::path(complete[i]).filename().string();
     const std::string doomed = fmt::format("{}/.{}.removed", directory, name);
     remove(complete[i], [&] {

@@ -16,12 +16,11 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "elements are written as they lie in memory");
 
-// A file that the library could not close (a limit on the size of files came meanwhile) ends a process by a signal when
-// the library closes it once more at exit. So it does nothing there: what we open, we close. Before any other call to
-// it.
+// At exit the library would close again a file that it could not close (after reaching a limit on file sizes), and kill
+// the process. So its exit handler is disabled: everything we open, we close. Call this before the library.
 void do_nothing_at_exit() { [[maybe_unused]] static const herr_t once = H5dont_atexit(); }
 
-// HDF5 prints errors on stderr unless this is turned off; the innermost one becomes part of ours instead.
+// Suppresses HDF5's messages on stderr; the innermost one becomes part of ours.
 class QuietErrors {
  public:
   QuietErrors() {
@@ -66,7 +65,7 @@ class Handle {
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
   operator hid_t() const { return id_; }
-  // Now, and not again where that fails.
+  // Closes now; the destructor does not try again.
   herr_t close() { return close_(std::exchange(id_, -1)); }
 
  private:
@@ -74,10 +73,7 @@ class Handle {
   Close close_;
 };
 
-// --- Attributes -----------------------------------------------------------------------------------------------------
-
-// About what a dataset's header, attributes and entry in its group take: then all structure lies at the file's
-// beginning.
+// About the size of a dataset's header, attributes and group entry; so all structure lies at the file's beginning.
 constexpr size_t structure_bytes = 768;
 
 Handle string_type(size_t length) {
@@ -101,10 +97,10 @@ void write_attribute(hid_t object, const char* name, const std::vector<int64_t>&
   HDF5_CHECK(H5Awrite(attribute, H5T_NATIVE_INT64, values.data()));
 }
 
-// HDF5 has no bf16: its bits are stored.
+// HDF5 has no bf16, so its bits are stored.
 hid_t type_of(const DatasetRecord& d) { return d.dtype == DType::bf16 ? H5T_STD_U16LE : H5T_IEEE_F32LE; }
 
-// The bytes of structure that elements begin behind. Until November 24, 2026, they were 2048 in every file, so that
+// Returns the size of the structure before the elements. Until November 24, 2026, it was 2048 bytes in every file, and
 // more of the structure lay between the elements.
 size_t first_block(const std::vector<DatasetRecord>& datasets) {
   constexpr size_t least = 2048;
@@ -113,8 +109,8 @@ size_t first_block(const std::vector<DatasetRecord>& datasets) {
   return before ? least : all;
 }
 
-// The number that stands for the checksum of the i-th dataset while the file is laid out, so that its place is found.
-// The library writes each attribute once; text of ours that begins as these do would be met as one too many (Error).
+// Stands for the checksum of the i-th dataset during layout, to find its offset. The library writes each attribute
+// once; text of ours that begins like this would be found as one too many (Error).
 constexpr uint64_t stand_in = uint64_t{0x5ca1ab1e} << 32;
 
 void describe_in(hid_t dataset, const DatasetRecord& d, uint64_t checksum) {
@@ -125,7 +121,7 @@ void describe_in(hid_t dataset, const DatasetRecord& d, uint64_t checksum) {
   write_attribute(dataset, "xxh3_64", hex(checksum));
 }
 
-// Of each stand-in, its place in the structure.
+// Returns the offset of each stand-in in the structure.
 std::vector<size_t> places_of_checksums(const std::string& structure, size_t datasets) {
   const std::string digits = hex(stand_in), begin = digits.substr(0, digits.size() / 2);
   std::vector<size_t> places(datasets, std::string::npos);

@@ -1,5 +1,5 @@
-// The HDF5 library lays out a rank's file. No file is read with it, since it was not made to
-// survive files that somebody altered. Internal to this folder.
+// Lays out a rank's file with the HDF5 library. It reads no files, since it cannot be trusted with altered ones. Inside
+// checkpoints/ only.
 #pragma once
 
 #include <cstdint>
@@ -11,27 +11,27 @@
 
 namespace megalith {
 
-// A file of datasets as the library lays it out, in memory; it takes no memory for elements, which are holes in it. The
-// result depends on the arguments only: no times, no process ids, and not on the library's version (1.10.4 to 2.0.0
-// were tried). Making one needs /proc, and a limit on the size of files (ulimit -f) that allows one of this size.
+// A file of datasets as the library lays it out, in memory; elements are holes that take none. The result depends on
+// the arguments only, not on times, process ids or the library's version (tried: 1.10.4 to 2.0.0). Needs /proc, and a
+// limit on file sizes (ulimit -f) that allows this one.
 class HDF5Layout {
  public:
-  // Uses shard, type and dataset of each. Shards must not be empty. Offsets that are not 0 have to be those of the
-  // layout (Damage): so laying out again what a record lists takes no more than there is in its file.
+  // Uses each record's shard and type; shards must not be empty. Nonzero offsets must match the layout (Damage), so
+  // that laying out a record again takes no more memory than its file has bytes.
   explicit HDF5Layout(const std::vector<DatasetRecord>& datasets);
 
-  // Where each dataset's elements belong, parallel to those given, and ascending.
+  // Returns where each dataset's elements belong, ascending, parallel to the arguments.
   const std::vector<int64_t>& offsets() const { return offsets_; }
-  // All bytes of the file that are not elements, in their order, with the elements' checksums, parallel as well.
+  // Returns all bytes that are not elements, in order, with the checksums, parallel to the arguments.
   std::string structure(const std::vector<uint64_t>& checksums) const;
 
  private:
-  std::string structure_;  // with other numbers for checksums
+  std::string structure_;  // with stand-ins for the checksums
   std::vector<int64_t> offsets_;
-  std::vector<size_t> checksums_;  // where each dataset's stands in the structure
+  std::vector<size_t> checksums_;  // offset of each dataset's checksum in the structure
 };
 
-// All bytes of the file that are not elements of these datasets at these offsets, in their order.
+// Returns all bytes of the file that are not elements of these datasets at these offsets, in order.
 std::string structure_of(const File& file, const std::vector<DatasetRecord>& datasets,
                          const std::vector<int64_t>& offsets);
 

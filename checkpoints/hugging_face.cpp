@@ -17,11 +17,11 @@ namespace fs = std::filesystem;
 constexpr const char* weights_file = "/model.safetensors";
 constexpr const char* config_file = "/config.json";
 constexpr const char* names_prefix = "transformer.";
-constexpr const char* ours_key = "megalith";  // in config.json, of what `transformers` has no word for
+constexpr const char* ours_key = "megalith";  // key in config.json of what `transformers` has no key for
 
 std::string ours(const std::string& name) { return std::string(parameters_path) + name; }
 
-// Causal masks, which old versions of `transformers` saved as if they were weights.
+// Returns whether this is a causal mask, which old versions of `transformers` saved like a weight.
 bool is_mask(const std::string& name) {
   return name.starts_with("h.") && (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"));
 }
@@ -31,7 +31,7 @@ std::vector<int64_t> reversed(std::vector<int64_t> shape) {
   return shape;
 }
 
-// Refuses a setting that is present with a value other than the one that this model has.
+// Refuses a setting that is present with another value than those allowed.
 void require(const nlohmann::json& config, const std::string& path, const char* key,
              const std::vector<nlohmann::json>& allowed) {
   if (!config.contains(key)) return;
@@ -57,7 +57,7 @@ bool is_hugging_face_folder(const std::string& folder) {
 
 namespace {
 
-// The other keys are named as each family names them, so that this goes first.
+// Goes first: each family has its own names for the other keys.
 void check_family(const nlohmann::json& config, const std::string& path) {
   const nlohmann::json architectures = config.value("architectures", nlohmann::json());
   const bool is_named = architectures.is_array() && !architectures.empty() && architectures[0].is_string();
@@ -102,7 +102,7 @@ std::optional<int64_t> end_of_documents_from(const nlohmann::json& config, const
 std::optional<double> dropout_from(const nlohmann::json& config, const std::string& path) {
   std::optional<double> dropout;
   for (const char* key : hugging_face_dropouts) {
-    const nlohmann::json value = config.value(key, nlohmann::json(0.1));  // as `transformers` has it
+    const nlohmann::json value = config.value(key, nlohmann::json(0.1));  // the default of `transformers`
     CHECK(value.is_number() && value >= 0 && value < 1, "{}: {} = {}; expected a probability from 0 to below 1", path,
           key, json_text(value));
     if (dropout && *dropout != value.get<double>()) return {};
@@ -111,7 +111,7 @@ std::optional<double> dropout_from(const nlohmann::json& config, const std::stri
   return dropout;
 }
 
-// What `read` takes from a text that may be none of JSON.
+// Parses the text and calls `read`.
 template <class Read>
 auto of_config(std::string_view text, const std::string& path, Read read) {
   try {

@@ -1,8 +1,6 @@
-// GPT-2 in the folder layout of Hugging Face `transformers`: config.json and model.safetensors, or several files of
-// tensors with an index.
-//
-// The caller names the parameters and says how they are stored there: the four matrices of a layer are (out, in) here
-// and [in, out] there. Names are those of the files, without the "transformer." that some of them put before each.
+// GPT-2 in the folder layout of Hugging Face `transformers`: config.json and model.safetensors, or several safetensors
+// files with an index. The caller lists the parameters and how they are stored: the four matrices of a layer are (out,
+// in) here and [in, out] there. Names are those of the files, without the "transformer." that some files prepend.
 #pragma once
 
 #include <cstdint>
@@ -25,30 +23,30 @@ struct StoredParameter {
   bool transposed = false;     // [in, out] in the file
 };
 
-// Returns whether the folder holds a config.json or weights, also in a format that is not read here: then it is read as
-// one of these, or refused as one.
+// Returns whether the folder holds a config.json or weights of any format: then it is read, or refused, as a Hugging
+// Face folder.
 bool is_hugging_face_folder(const std::string& folder);
 
-// From folder/config.json. Error, with the value, for what this model is not: another model_type, another activation
-// than tanh-GELU, sizes out of the ranges of [model], another layer_norm_epsilon than 1e-5, untied embeddings, another
+// Reads folder/config.json. Error, with the value, for any other model: another model_type, another activation than
+// tanh-GELU, sizes outside the ranges of [model], another layer_norm_epsilon than 1e-5, untied embeddings, another
 // feed-forward width, other attention scaling, cross attention.
 ModelConfig read_hugging_face_shape(const std::string& folder);
-// The same from the text of a config.json; `path` only names the file in messages.
+// The same from the text of a config.json; `path` names it in messages.
 ModelConfig hugging_face_shape(std::string_view text, const std::string& path);
 
-// Of a folder that export_hugging_face wrote: the token at which documents ended that were kept apart in training
-// (data.isolate_documents). None: they were not, or nobody says. Errors are of config.json, as above.
+// Returns the token at which documents ended when training kept them apart (data.isolate_documents), from a folder that
+// export_hugging_face wrote; none if it did not. Errors are of config.json, as above.
 std::optional<int64_t> read_hugging_face_end_of_documents(const std::string& folder);
 std::optional<int64_t> hugging_face_end_of_documents(std::string_view text, const std::string& path);
 
-// From folder/config.json: the dropout of a training that goes on from there, as `transformers` would train; none: it
-// has several, one for each place. Errors are of config.json, as above.
+// Returns the dropout in folder/config.json, with `transformers`' defaults; none if it has several. Errors are of
+// config.json, as above.
 constexpr const char* hugging_face_dropouts[] = {"attn_pdrop", "embd_pdrop", "resid_pdrop"};
 std::optional<double> read_hugging_face_dropout(const std::string& folder);
 std::optional<double> hugging_face_dropout(std::string_view text, const std::string& path);
 
 // Serves "parameters/<name>" in our layout. Opening checks that every parameter is there with its shape, that nothing
-// unknown is, and that an lm_head.weight, if present, equals wte.weight. Reads in place: no tensor is materialised.
+// unknown is, and that an lm_head.weight, if present, equals wte.weight. No tensor is materialised.
 class HuggingFaceReader : public TensorSource {
  public:
   HuggingFaceReader(const std::string& folder, const std::vector<StoredParameter>& parameters);
@@ -61,25 +59,24 @@ class HuggingFaceReader : public TensorSource {
   void check_tied(const std::string& head) const;
 
   SafeTensorsFolder tensors_;
-  std::map<std::string, StoredParameter> stored_;  // by our name; its own is the file's, with the prefix
+  std::map<std::string, StoredParameter> stored_;  // by our name; `name` is the file's, with the prefix
 };
 
-// How an export is written.
+// The options of an export.
 struct ExportForm {
-  DType type = DType::f32;  // or bf16, rounded to the nearest
-  int64_t most_bytes =
-      5'000'000'000;        // of tensors in a file, or one tensor: as many files as that takes, with an index
-  bool cuts_table = false;  // the token table has model.vocab rows of more that the source has: the first
+  DType type = DType::f32;             // or bf16, rounded to nearest
+  int64_t most_bytes = 5'000'000'000;  // of tensors in a file, or one tensor; more than one file get an index
+  bool cuts_table = false;  // the source's token table may have more rows than model.vocab: writes the first ones
 };
-// Bytes of the tensors of a model.
+// Returns the bytes of the model's tensors.
 int64_t export_bytes(const std::vector<StoredParameter>& parameters, DType type);
 
 // Writes config.json, generation_config.json and model.safetensors (or model-00001-of-00003.safetensors, ... and
-// model.safetensors.index.json), which GPT2LMHeadModel.from_pretrained loads, into the folder. model.dropout is the
-// dropout there. Holds one tensor in memory at a time. Creates the folder; an existing file of one of these names is an
-// Error before anything is written. `end_of_text` is the token that begins and ends texts there; none: no token does.
-// `end_of_documents`: see above; config.json then has {"megalith": {"isolate_documents": true, "end_of_text": TOKEN}},
-// of which `transformers` takes no notice.
+// model.safetensors.index.json) into the folder, which it creates, for GPT2LMHeadModel.from_pretrained. Holds one
+// tensor in memory at a time. An existing file of one of these names is an Error before anything is written.
+// `end_of_text` is the token that begins and ends texts there; none: no token does. `end_of_documents` (see above) is
+// written to config.json as {"megalith": {"isolate_documents": true, "end_of_text": TOKEN}}, which `transformers`
+// ignores.
 void export_hugging_face(TensorSource& source, const ModelConfig& model, const std::vector<StoredParameter>& parameters,
                          std::optional<int64_t> end_of_text, const std::string& folder,
                          std::optional<int64_t> end_of_documents = {}, const ExportForm& form = {});

@@ -1,4 +1,4 @@
-// Out, see hugging_face.h.
+// The export of hugging_face.h.
 #include <algorithm>
 #include <filesystem>
 #include <functional>
@@ -24,7 +24,7 @@ int64_t numel_of(const StoredParameter& p) {
   return std::accumulate(p.shape.begin(), p.shape.end(), int64_t{1}, std::multiplies<>());
 }
 
-// The shard of a parameter that the export reads from a source of the shape `found`, which may have more rows.
+// Returns the shard that the export reads from a source of shape `found`, which may have more rows.
 TensorShard shard_of(const StoredParameter& p, const std::vector<int64_t>& found, const ExportForm& form) {
   const bool cut =
       form.cuts_table && p.name == "wte.weight" && found.size() == 2 && found[0] > p.shape[0] && found[1] == p.shape[1];
@@ -33,7 +33,7 @@ TensorShard shard_of(const StoredParameter& p, const std::vector<int64_t>& found
   return flat_shard(ours_of(p), found, {0, numel_of(p)});
 }
 
-// Parts of at most so many bytes, or of one tensor.
+// Divides parameters into files of at most so many bytes, or of one tensor.
 std::vector<Parameters> files_of(Parameters all, const ExportForm& form) {
   std::vector<Parameters> files;
   size_t begin = 0;
@@ -128,12 +128,12 @@ void export_hugging_face(TensorSource& source, const ModelConfig& model, const s
                                    {"layer_norm_epsilon", 1e-5},
                                    {"tie_word_embeddings", true},
                                    {"torch_dtype", form.type == DType::f32 ? "float32" : "bfloat16"}};
-  // Written even where there is none: `transformers` would take 0.1, and 50256 for the tokens.
+  // Written even for no dropout or token: `transformers` would take 0.1, and 50256.
   for (const char* key : hugging_face_dropouts) config[key] = model.dropout;
   nlohmann::ordered_json generation;
   for (const char* key : {"bos_token_id", "eos_token_id"})
     config[key] = generation[key] = end_of_text ? nlohmann::ordered_json(*end_of_text) : nullptr;
-  if (end_of_text) generation["pad_token_id"] = *end_of_text;  // or `transformers` warns with each text
+  if (end_of_text) generation["pad_token_id"] = *end_of_text;  // otherwise `transformers` warns for each text
   if (end_of_documents) config["megalith"] = {{"isolate_documents", true}, {"end_of_text", *end_of_documents}};
   write_file(folder + generation_file, json_text(generation, 1) + "\n");
   write_file(folder + config_file, json_text(config, 1) + "\n");

@@ -19,8 +19,8 @@ namespace {
 constexpr const char* format_name = "megalith checkpoint";
 constexpr int format_version = 1;
 
-// The file begins with its own checksum, taken over the text with these digits as zeros: a reader can check it before
-// it parses anything, and anyone else with two lines of Python.
+// The file begins with its checksum, taken over the text with these digits as zeros, so that a reader can check it
+// before it parses anything, and others in two lines of Python.
 constexpr std::string_view prefix = "{\n \"checksum\": \"";
 constexpr std::string_view zeros = "0000000000000000";
 
@@ -47,7 +47,7 @@ std::string lines_of(const FileRecord& record, const char* separator) {
 
 Interval interval_from(const nlohmann::json& j) { return {whole_number(j.at(0)), whole_number(j.at(1))}; }
 
-// The name, or for a further shard of the tensor that with #1, #2, ...
+// Returns whether a dataset has the tensor's name, or for a further shard the name with #1, #2, ...
 bool is_dataset_of(const std::string& name, const std::string& dataset) {
   constexpr size_t most_digits = 10;
   if (!dataset.starts_with(name)) return false;
@@ -76,7 +76,7 @@ DatasetRecord dataset_from(const nlohmann::json& j) {
   return d;
 }
 
-// In the folder, visible, and of one line in messages.
+// Returns whether this names a visible file in the folder, on one line of messages.
 bool is_file_name(const std::string& name) {
   const auto bad = [](char c) { return c <= ' ' || c > '~' || c == '/'; };
   return !name.empty() && name[0] != '.' && std::none_of(name.begin(), name.end(), bad);
@@ -98,7 +98,7 @@ FileRecord file_from(const nlohmann::json& j) {
   return f;
 }
 
-// JSON has no NaN and no infinity; the library would write null in their place.
+// JSON has no NaN and no infinity; the library would write null.
 void check_finite(const nlohmann::json& j, const std::string& path) {
   if (j.is_number_float())
     CHECK(std::isfinite(j.get<double>()), "{} of the checkpoint's state is not finite: JSON cannot hold it", path);

@@ -1,4 +1,4 @@
-// What a checkpoint says about itself: manifest.json, written last. FORMAT.md describes the file.
+// A checkpoint's manifest.json, written last. FORMAT.md describes the file.
 #pragma once
 
 #include <cstdint>
@@ -18,43 +18,43 @@ struct DatasetRecord {
   std::string dataset;     // path in the HDF5 file
   int64_t offset = 0;      // of its first byte in the file
   uint64_t checksum = 0;   // XXH3-64 of its bytes
-  int64_t not_finite = 0;  // elements that are infinite or NaN; 0 as well where nobody has counted them
+  int64_t not_finite = 0;  // infinite or NaN elements; 0 also if nobody counted them
   int64_t bytes() const { return shard.numel() * size_of(dtype); }
   bool operator==(const DatasetRecord&) const = default;
 };
 
 struct FileRecord {
-  std::string name;        // "rank-00000.h5", in the checkpoint's folder
-  int64_t bytes = 0;       // size of the file
-  uint64_t structure = 0;  // XXH3-64 of all its bytes outside the datasets, in order: what HDF5 itself wrote
+  std::string name;                     // "rank-00000.h5", in the checkpoint's folder
+  int64_t bytes = 0;                    // size of the file
+  uint64_t structure = 0;               // XXH3-64 of all bytes outside the datasets, in order
   std::vector<DatasetRecord> datasets;  // ascending by offset
   bool operator==(const FileRecord&) const = default;
 };
 
-// As one line of text, to send a record from the rank that wrote the file to the rank that publishes. Parsing throws
-// Error on anything but what to_text made.
+// One line of text, for sending a record from the rank that wrote the file to the one that publishes. Parsing throws
+// Error on anything else.
 std::string to_text(const FileRecord& record);
 FileRecord file_record_from_text(const std::string& text);
 
 struct Manifest {
   int64_t step = 0;                                 // updates completed
-  nlohmann::json state = nlohmann::json::object();  // the trainer's own: samples consumed, config, model, ...
+  nlohmann::json state = nlohmann::json::object();  // the trainer's: samples consumed, config, model, ...
   std::vector<FileRecord> files;                    // ascending by name
 };
 
-// The text of manifest.json, which carries a checksum of itself, and back. `path` only names the file in messages.
-// manifest_from_text throws Error on any changed byte, on a format that this version does not know, and on what cannot
-// be true: no files, counts below 0, datasets that overlap or lie outside their file.
+// The text of manifest.json, which contains its own checksum, and back. `path` names the file in messages.
+// manifest_from_text throws Error on any changed byte, an unknown format, and contradictions: no files, counts below 0,
+// datasets that overlap or lie outside their file.
 std::string to_text(const Manifest& manifest);
 Manifest manifest_from_text(const std::string& text, const std::string& path);
 
 // Reads folder/manifest.json; Damage if it is absent, not intact, or of another step than the folder's name says.
 Manifest read_manifest(const std::string& folder);
 
-// Throws Damage, naming the first that is not, unless every file is there with its size.
+// Throws Damage, naming the first bad file, unless every file is there with its size.
 void check_files(const std::string& folder, const Manifest& manifest);
 
-// "3 values that are not finite, in h.0.ln_1.weight and 4 more tensors"; empty where none is known.
+// Returns "3 values that are not finite, in h.0.ln_1.weight and 4 more tensors"; "" if none is known.
 std::string what_is_not_finite(const Manifest& manifest);
 
 // Throws Damage, naming the tensor and the first missing elements, unless the files together hold every element of

@@ -21,7 +21,7 @@ std::string damage(const std::string& path, const std::string& what, uint64_t fo
   return fmt::format("{}: {} is damaged: checksum {}, expected {}", path, what, hex(found), hex(expected));
 }
 
-// With the config, which is a text in it, line by line.
+// Prints the state with the config, a text in it, line by line.
 std::string text_of_state(nlohmann::json state) {
   std::string config;
   if (const auto text = state.find("config"); text != state.end() && text->is_string()) {
@@ -33,7 +33,7 @@ std::string text_of_state(nlohmann::json state) {
   return fmt::format("state {}\n{}", json_text(state, 1), config);
 }
 
-// A line for each value: itself where it is short, else how much of what it is.
+// Prints a line for each value: short ones in full, otherwise their size.
 std::string outline_of_state(const nlohmann::json& state) {
   constexpr size_t longest = 60;
   std::string text = "state\n";
@@ -48,7 +48,7 @@ std::string outline_of_state(const nlohmann::json& state) {
   return text;
 }
 
-// Has a line for each path that names share, such as "parameters/".
+// Prints a line for each path that names share, such as "parameters/".
 std::string outline_of_tensors(const std::map<std::string, int64_t>& elements) {
   std::map<std::string, std::pair<int64_t, int64_t>> folders;
   for (const auto& [name, numel] : elements) {
@@ -140,7 +140,7 @@ void CheckpointReader::copy_from(Source& source, const std::vector<CopyRun>& run
   const int64_t size = size_of(record.dtype);
   std::vector<char> chunk(static_cast<size_t>(std::min(chunk_elements, end - begin) * size));
   Checksum checksum;
-  size_t next = 0;  // the first run not yet copied to its end
+  size_t next = 0;  // the first run not copied completely
   for (int64_t position = begin; position < end;) {
     const int64_t count = std::min(chunk_elements, end - position);
     open_->read(record.offset + position * size, chunk.data(), count * size);
@@ -162,9 +162,9 @@ void CheckpointReader::copy_from(Source& source, const std::vector<CopyRun>& run
 
 namespace {
 
-// Whoever opens the file with HDF5 finds what the manifest says, and nothing else, if its structure is the one that
-// HDF5 writes for the datasets of the manifest. So the library, which may die of a file that was altered on purpose,
-// writes it once more and reads none. Empty, or what differs.
+// The structure that HDF5 writes for the manifest's datasets makes HDF5 find what the manifest says and nothing else.
+// So it is written again and compared; the library, which may crash on an altered file, reads none. Returns "", or what
+// differs.
 std::string layout_difference(const File& file, const FileRecord& record) try {
   std::vector<uint64_t> checksums;
   int64_t bytes = record.bytes;
@@ -184,7 +184,7 @@ std::string layout_difference(const File& file, const FileRecord& record) try {
   FAIL("{}: the HDF5 structure cannot be checked: {}", file.path(), e.what());
 }
 
-// One pass over a file: every dataset's checksum, and that of the bytes between them.
+// Checks, in one pass over a file, every dataset's checksum and that of the bytes between them.
 void verify_file(const std::string& folder, const FileRecord& record, VerifyReport& report) {
   const std::string path = folder + "/" + record.name;
   const File file(path, File::Use::read);
@@ -236,14 +236,13 @@ VerifyReport verify_checkpoint(const std::string& folder) {
   };
   guard([&] {
     const Manifest manifest = read_manifest(folder);
-    // Of files that are as large as they should be: what a manifest asks to be looked through is no more than they
-    // hold.
+    // Only for files of the right size: a manifest cannot ask for more work than they hold.
     const size_t before = report.damaged.size();
     guard([&] { check_files(folder, manifest); });
     if (report.damaged.size() == before)
       guard([&] { check_complete(manifest); });
     else
-      report.damaged.resize(before);  // said below, of each file
+      report.damaged.resize(before);  // reported below, for each file
     for (const FileRecord& f : manifest.files) {
       report.num_files++;
       guard([&] { verify_file(folder, f, report); });

@@ -1,8 +1,7 @@
-// Reads a checkpoint, whatever layout wrote it, into whatever layout is wanted.
-//
-// The datasets are read from where the manifest says they lie; the manifest covers itself and every dataset by
-// checksum, so a changed byte is an Error or harmless, never other data. The HDF5 library, which was not made to
-// survive damaged files, opens none: verify_checkpoint compares their structure with what the library writes anew.
+// Reads a checkpoint, whatever layout wrote it, into any other layout. Datasets are read from the offsets in the
+// manifest, which covers itself and every dataset by checksum: a changed byte is an Error or harmless, never other
+// data. The HDF5 library, which may crash on damaged files, opens none: verify_checkpoint compares their structure with
+// what the library writes anew.
 #pragma once
 
 #include <map>
@@ -18,7 +17,7 @@
 
 namespace megalith {
 
-// Of the HDF5 library, "1.10.8".
+// Returns the HDF5 library's version, "1.10.8".
 std::string hdf5_version();
 
 class CheckpointReader : public TensorSource {
@@ -32,11 +31,11 @@ class CheckpointReader : public TensorSource {
   std::set<std::string> names() const;  // of all tensors
   bool holds(const std::string& name) const { return sources_.contains(name); }
   std::vector<int64_t> shape(const std::string& name) const override;
-  DType dtype(const std::string& name) const;  // as it is stored; Error if absent
+  DType dtype(const std::string& name) const;  // as stored; Error if absent
 
-  // The first read of a dataset reads all of it and checks it; later ones read what they need: a chunk at a time, which
-  // is no larger than what is wanted, or than least_chunk. It takes a chunk of memory and, where the columns of shards
-  // differ, bytes_of_a_row for each row of them; one file is open at a time. Damage: file, dataset, expected and found
+  // The first read of a dataset reads and checks all of it; later ones read what they need in chunks, which are no
+  // larger than what is wanted or least_chunk. Takes a chunk of memory and, if the shards' columns differ,
+  // bytes_of_a_row for each of their rows; one file is open at a time. Damage names file, dataset, expected and found
   // checksum.
   void read(const TensorShard& wanted, float* out) override;
   static constexpr int64_t least_chunk = int64_t{1} << 16;                             // elements
@@ -61,16 +60,15 @@ struct VerifyReport {
   int64_t num_files = 0;
   int64_t num_datasets = 0;
   int64_t bytes = 0;                 // read and checked
-  std::vector<std::string> damaged;  // one sentence for every damaged file or dataset; empty: all is well
+  std::vector<std::string> damaged;  // a sentence for every damaged file or dataset
 };
 
-// Reads every byte of every file, and needs what HDF5Layout does (hdf5_file.h). The manifest itself being damaged, or a
-// file absent, is one entry as well: this throws only where it cannot read, or where the manifest, intact, is not one
-// that this version reads.
+// Reads every byte of every file, and needs what HDF5Layout does (hdf5_file.h). A damaged manifest or an absent file is
+// an entry as well: this throws only if it cannot read, or if an intact manifest has another version.
 VerifyReport verify_checkpoint(const std::string& folder);
 
-// Returns what `megalith checkpoint inspect` prints: the step, values that are not finite, files, and a line for each
-// value of the state and for each folder of tensors; with `all` every value, and every tensor with its shards.
+// Returns the output of `megalith checkpoint inspect`: the step, non-finite values, files, and a line for each value of
+// the state and each folder of tensors; with `all` every value, and every tensor with its shards.
 std::string describe_checkpoint(const std::string& folder, bool all = false);
 
 }  // namespace megalith

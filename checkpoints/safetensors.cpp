@@ -10,11 +10,11 @@
 namespace megalith {
 namespace {
 
-constexpr int64_t length_bytes = 8;              // of the header, before it
-constexpr int64_t largest_header = 100'000'000;  // as the format's own readers allow
+constexpr int64_t length_bytes = 8;              // size of the header's length, before it
+constexpr int64_t largest_header = 100'000'000;  // the limit of the format's own readers
 constexpr int64_t largest_tensor = int64_t{1} << 56;
 
-// Bytes of an element; 0 for a type unknown to this reader, whose size it cannot check.
+// Returns the bytes of an element, or 0 for an unknown type, whose size cannot be checked.
 int64_t element_bytes(const std::string& dtype) {
   if (dtype == "F64" || dtype == "I64" || dtype == "U64") return 8;
   if (dtype == "F32" || dtype == "I32" || dtype == "U32") return 4;
@@ -26,7 +26,7 @@ int64_t element_bytes(const std::string& dtype) {
 template <class T>
 T load(const std::byte* from) {
   T value;
-  std::memcpy(&value, from, sizeof(T));  // nothing in the format aligns the tensors
+  std::memcpy(&value, from, sizeof(T));  // the format does not align tensors
   return value;
 }
 
@@ -127,7 +127,7 @@ SafeTensorsWriter::SafeTensorsWriter(const std::string& path, const std::vector<
     : file_(path), type_(type) {
   CHECK(type == DType::f32 || type == DType::bf16, "{}: tensors of {}; F32 and BF16 are written", path, name_of(type));
   nlohmann::ordered_json header;
-  header["__metadata__"] = {{"format", "pt"}};  // `transformers` refuses files that do not say so
+  header["__metadata__"] = {{"format", "pt"}};  // required by `transformers`
   int64_t data = 0;
   for (const Declared& t : tensors) {
     int64_t bytes = size_of(type);
@@ -138,7 +138,7 @@ SafeTensorsWriter::SafeTensorsWriter(const std::string& path, const std::vector<
     data += bytes;
   }
   std::string text = json_text(header);
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the tensors are aligned
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // aligns the tensors
   const auto length = static_cast<uint64_t>(text.size());
   position_ = length_bytes + static_cast<int64_t>(length);
   bytes_ = position_ + data;

@@ -14,11 +14,11 @@
 namespace megalith {
 
 // A file, memory-mapped for reading. Opening checks the header, that the tensors fill the file without gap or overlap,
-// and that their sizes follow from shape and type; Error says which does not. The file must not be changed meanwhile.
+// and that their sizes match shape and type. The file must not be changed meanwhile.
 class SafeTensors {
  public:
   struct Entry {
-    std::string dtype;  // as the file spells it: "F32", "F16", "BF16", "U8", ...
+    std::string dtype;  // as in the file: "F32", "F16", "BF16", "U8", ...
     std::vector<int64_t> shape;
     int64_t begin = 0;  // bytes [begin, end) of the file
     int64_t end = 0;
@@ -31,7 +31,7 @@ class SafeTensors {
   const std::map<std::string, Entry>& entries() const { return entries_; }
   const Entry& entry(const std::string& name) const;  // Error if absent
 
-  // `count` elements, `stride` apart, from element `first` of the flattened tensor, as floats: F32, F16 or BF16
+  // Reads `count` elements, `stride` apart, from element `first` of the flattened tensor as floats: F32, F16 or BF16
   // (exact).
   void read(const std::string& name, int64_t first, int64_t stride, int64_t count, float* out) const;
 
@@ -40,8 +40,8 @@ class SafeTensors {
   std::map<std::string, Entry> entries_;
 };
 
-// Writes a new file of F32 or BF16 tensors, one after the other in the order declared, under a temporary name until
-// finish(). Never overwrites; a writer destroyed before finish() leaves nothing.
+// Writes a new file of F32 or BF16 tensors, in the order declared, under a temporary name until finish(). Never
+// overwrites; a writer destroyed before finish() leaves nothing.
 class SafeTensorsWriter {
  public:
   struct Declared {

@@ -11,25 +11,24 @@
 
 namespace megalith {
 
-// The names of files in a folder that are weights by their names, of any format, in order.
+// Returns the names of a folder's files that look like weights of any format, sorted.
 std::vector<std::string> weight_files(const std::string& folder);
 
-// Returns whether the folder has weights that are read here.
+// Returns whether the folder has safetensors weights.
 bool has_safetensors(const std::string& folder);
 
-// The file of each tensor, from the text of an index; `path` only names the index in messages. Errors: no JSON object,
-// no weight_map, a file that is not one of the folder.
+// Returns the file of each tensor, from the text of an index; `path` names the index in messages. Errors: no JSON
+// object, no weight_map, a file outside the folder.
 std::map<std::string, std::string> safetensors_index(std::string_view text, const std::string& path);
 
-// All files are opened, and their headers checked. Error: a folder without weights, with the names of those that it has
-// in other formats; a file that the index lists and that is missing; a tensor that is not where the index says, or that
-// it does not list.
+// Opens all files and checks their headers. Errors: a folder without weights, naming those that it has in other
+// formats; a file that the index lists and that is missing; a tensor that is not where the index says, or not in it.
 class SafeTensorsFolder {
  public:
   explicit SafeTensorsFolder(const std::string& folder);
 
   const std::string& path() const { return path_; }  // for messages: the file, or the index
-  const std::map<std::string, const SafeTensors*>& files() const { return file_of_; }  // by the tensors in them
+  const std::map<std::string, const SafeTensors*>& files() const { return file_of_; }  // by tensor
   const SafeTensors::Entry& entry(const std::string& name) const { return file(name).entry(name); }
   void read(const std::string& name, int64_t first, int64_t stride, int64_t count, float* out) const {
     file(name).read(name, first, stride, count, out);

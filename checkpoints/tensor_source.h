@@ -1,5 +1,5 @@
-// Where a trainer finds tensors by global name and range: a checkpoint of ours or a Hugging Face folder. Both serve the
-// same names ("parameters/h.0.ln_1.weight") in the same layout, so the caller does not know which it reads.
+// A source of tensors by global name and range: a checkpoint of ours or a Hugging Face folder. Both serve the same
+// names ("parameters/h.0.ln_1.weight") in the same layout.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace megalith {
 
-// The path under which the weights lie. Optimizer state lies under paths of the trainer's choosing.
+// The prefix of weights. The trainer chooses the prefixes of optimizer state.
 inline constexpr std::string_view parameters_path = "parameters/";
 
 class TensorSource {
@@ -20,8 +20,8 @@ class TensorSource {
 
   virtual std::vector<int64_t> shape(const std::string& name) const = 0;  // Error if absent
 
-  // Writes wanted.numel() floats to `out`. Error if the tensor is absent, has another shape, is not covered completely
-  // or is damaged; what `out` then holds is undefined. Not thread-safe.
+  // Writes wanted.numel() floats to `out`. Error if the tensor is absent, has another shape, is incomplete or damaged;
+  // `out` is undefined then. Not thread-safe.
   virtual void read(const TensorShard& wanted, float* out) = 0;
 };
 

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t cached = int64_t{1} << 15;  // bytes that stay in the first cache
 
-// Appends the elements, and counts those that are not finite, so that memory is read once. Returns their checksum.
+// Appends the elements and counts non-finite ones, reading memory once. Returns their checksum.
 uint64_t append_elements(const ShardToWrite& stored, int64_t part, DatasetRecord& record, LargeWrite& file) {
   Checksum checksum;
   const int64_t numel = stored.shard.numel(), size = size_of(stored.dtype);
@@ -37,7 +37,7 @@ uint64_t append_elements(const ShardToWrite& stored, int64_t part, DatasetRecord
   return checksum.value();
 }
 
-// The bytes outside the datasets, each where it belongs.
+// Writes the bytes outside the datasets, each at its offset.
 void write_structure(const std::string& structure, const std::vector<DatasetRecord>& datasets, File& file) {
   size_t written = 0;
   int64_t position = 0;
@@ -99,7 +99,7 @@ FileRecord RankFileWriter::write(const std::string& folder, int rank, std::span<
     element_bytes += record.datasets.back().bytes();
   }
 
-  // A full disk, or a limit on files, is known before anything is read and before HDF5 meets it.
+  // A full disk, or a limit on files, is detected before anything is read and before HDF5 meets it.
   NewFile file(folder + "/" + record.name);
   file.reserve(element_bytes);
   if (!laid_out_ || laid_out_->datasets != record.datasets) laid_out_ = std::make_unique<LaidOut>(record.datasets);
@@ -110,7 +110,7 @@ FileRecord RankFileWriter::write(const std::string& folder, int rank, std::span<
   LargeWrite large(file, memory_);
   for (size_t i = 0; i < stored.size(); i++) {
     DatasetRecord& d = record.datasets[i];
-    large.append_zeros(d.offset - large.bytes());  // the structure, which needs the checksums
+    large.append_zeros(d.offset - large.bytes());  // the structure goes here last, since it needs the checksums
     d.checksum = append_elements(*stored[i], part_, d, large);
     checksums.push_back(d.checksum);
   }

@@ -1,4 +1,4 @@
-// The words of the options that are a choice, beside the enum they stand for.
+// The words of options that are a choice, beside their enum.
 #pragma once
 
 #include "configs/config.h"
@@ -50,7 +50,7 @@ std::optional<Choice> parse_choice(std::string_view word) {
   return std::nullopt;
 }
 
-// "group_4" carries a number, so these words are no plain list.
+// "group_4" carries a number, so these are not a plain list.
 template <>
 std::vector<std::string> choice_words<ActivationCheckpointing>();
 template <>

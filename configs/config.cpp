@@ -17,7 +17,7 @@ Config finished(const Config& read, const Reader<Config>& reader, std::string_vi
   return config;
 }
 
-// The file and what its place means, then the overrides.
+// Reads the file, what its location implies, and then the overrides.
 void read_file_and(const std::vector<std::string>& overrides, const std::string& path, Reader<Config>& reader) {
   reader.read(read_configuration(config_file(path)));
   check_run_folder(path, reader.record());

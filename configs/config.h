@@ -1,15 +1,13 @@
 // Config: every option of a run, validated before any device is opened.
 //
-// A Config is a plain value: text goes in (a TOML file and `section.key=value` overrides), a struct with one member a
-// key comes out. Members carry the defaults; field_table.cpp declares each key once (unit, range, choices, sentence),
-// and reading, printing, the option list and the error messages all follow from that table.
+// A Config is a plain value, made from text: a TOML file and `section.key=value` overrides. Members carry the defaults;
+// field_table.cpp declares each key once (unit, range, choices, sentence), and reading, printing, the option list and
+// the error messages use that table.
 //
-// load_config and parse_config return a Config that is resolved and validated: nobody derives a default again later.
-// The exceptions are model.vocab = 0 and data.end_of_text = -1, which need the tokenizer: the trainer sets them.
-// Neither function opens anything but the TOML file itself (they look at what stands beside it), and neither knows the
-// number of ranks; rules that need the data or the ranks belong to the trainer.
-//
-// Errors: megalith::Error, whose message names source:line, the key, the value and the remedy.
+// load_config and parse_config return a resolved and validated Config: nobody derives a default later, except
+// model.vocab = 0 and data.end_of_text = -1, which need the tokenizer and are set by the trainer. Neither opens any
+// file but the TOML file (they look at what stands beside it) or knows the number of ranks; rules that need data or
+// ranks belong to the trainer. Errors name source:line, the key, the value and the remedy.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +28,7 @@ enum class Decay { cosine, linear, constant };
 enum class Device { automatic, cuda, cpu };  // written "auto", "cuda", "cpu"
 enum class Backend { nccl, mpi };
 
-// Which activations are recomputed in backward: written "none", "selective", "each", "group_4", "contiguous".
+// The activations that backward recomputes: written "none", "selective", "each", "group_4", "contiguous".
 struct ActivationCheckpointing {
   enum class Kind { none, selective, each, group, contiguous };
   Kind kind = Kind::none;
@@ -46,18 +44,18 @@ struct ModelConfig {
   int64_t context = 1024;
   double dropout = 0.0;
 
-  int64_t feed_forward() const { return 4 * hidden; }  // features between the two matrices of an MLP
+  int64_t feed_forward() const { return 4 * hidden; }  // features between an MLP's two matrices
   bool operator==(const ModelConfig&) const = default;
 };
 
 struct DataConfig {
-  std::string train;  // file, prefix or glob; or a list of them with weights, as lines that each end (data/sources.h)
+  std::string train;  // file, prefix or glob; or several with weights, as lines that each end (data/sources.h)
   std::string validation;
   std::string tokenizer;
   bool shuffle = true;
   int64_t seed = 1;
   bool isolate_documents = false;
-  int64_t end_of_text = -1;  // a token; -1: the tokenizer's, set by the trainer where documents are kept apart
+  int64_t end_of_text = -1;  // a token; -1: the tokenizer's, set by the trainer for isolate_documents
   bool allow_overlap = false;
   bool operator==(const DataConfig&) const = default;
 };
@@ -80,7 +78,7 @@ struct ParallelConfig {
   ShardingStrategy sharding_strategy = ShardingStrategy::full_shard;
   int64_t sharded_data_parallel_degree = 0;  // 0: all data-parallel ranks
   bool hierarchical_allgather = false;
-  int64_t max_live_parameters = 0;  // 0: the layer at work and the next one
+  int64_t max_live_parameters = 0;  // 0: the current layer and the next one
   int64_t replicate_below = 0;
   bool prescaled_batch = true;
   std::string placement = "tensor shard data pipeline";  // innermost first
@@ -92,7 +90,7 @@ struct MemoryConfig {
   ActivationCheckpointing activation_checkpointing;
   bool offload_activations = false;
   int64_t activation_loading_horizon = 1;
-  double offload_optimizer = 0.0;  // share of it
+  double offload_optimizer = 0.0;  // share of its state
   bool offload_parameters = false;
   int64_t lm_head_chunks = 0;  // 0: chosen from the shapes
   bool operator==(const MemoryConfig&) const = default;
@@ -128,8 +126,8 @@ struct OptimizerConfig {
 
 struct TrainConfig {
   int64_t steps = 1000;
-  // 0: no limit; otherwise the run ends, as if complete, with the update that exceeds it; on GPUs, whose results the
-  // host reads one step late, two later.
+  // 0: no limit. Otherwise the run ends, as if complete, with the update that exceeds it, or two later on GPUs, whose
+  // results the host reads a step late.
   double minutes = 0.0;
   int64_t seed = 1;
   int64_t evaluate_every = 0;  // 0: only at the end
@@ -143,14 +141,14 @@ struct TrainConfig {
 
 struct CheckpointConfig {
   std::string directory;    // never empty once resolved
-  int64_t every = 0;        // updates; 0: not by their number
+  int64_t every = 0;        // updates; 0: not by number
   double minutes = 30.0;    // since the last one; 0: not by time
   double patience = 240.0;  // minutes without one while none can be written
   bool asynchronous = true;
   double on_signal_seconds = 120.0;
   int64_t keep = 0;             // 0: all
   int64_t keep_every = 0;       // steps; 0: none for good
-  int64_t settle = 100;         // steps; 0: a checkpoint counts as good when it is written
+  int64_t settle = 100;         // steps; 0: a checkpoint counts as good when written
   std::string resume = "auto";  // "auto", "never" or the path of a checkpoint
   bool allow_changes = false;
   std::string init_from;  // empty: initial weights from train.seed
@@ -166,7 +164,7 @@ struct RunConfig {
 };
 
 struct CommunicationConfig {
-  std::string rendezvous;  // empty: the ranks were started by MPI
+  std::string rendezvous;  // empty: MPI started the ranks
   Backend backend = Backend::nccl;
   int64_t max_ctas = 0;  // 0: NCCL's choice, and 4 for messages and for all ranks
   bool nvls = false;
@@ -174,7 +172,7 @@ struct CommunicationConfig {
   bool operator==(const CommunicationConfig&) const = default;
 };
 
-// What `megalith plan` and `search` plan for; a run finds out by itself.
+// The machines that `megalith plan` and `search` plan for; a run inspects its own.
 struct HardwareConfig {
   std::string profile;  // a known name, as p4d.24xlarge, or a file (hardware.h)
   int64_t nodes = 1;
@@ -198,75 +196,73 @@ struct Config {
 };
 
 // Reads a file, applies the overrides ("section.key=value", later ones win), resolves and validates. A value is read as
-// TOML; what is not TOML is taken as a string, so paths and choices need no quotes. A run folder stands for its
-// config.toml, and a config.toml in a run folder means that folder, wherever it was when the file was written; the
-// functions below read it in the same way.
+// TOML; what is not TOML is a string, so paths and choices need no quotes. A run folder stands for its config.toml, and
+// a config.toml in a run folder means that folder, wherever it has moved; so with the functions below.
 Config load_config(const std::string& toml_path, const std::vector<std::string>& overrides = {});
 
-// The shape of a model that weights are of: what of [model] they decide.
+// The keys of [model] that existing weights decide.
 struct KnownShape {
-  std::string source;  // whose it is, in messages
+  std::string source;  // the weights' name in messages
   ModelConfig model;
-  std::optional<double> dropout = 0;  // what model.dropout is where it is set nowhere; none: it must be set
+  std::optional<double> dropout = 0;  // the default of model.dropout; none: it must be set
 };
 
-// The same, where weights are given: keys of the shape that are set nowhere are theirs, and so is a vocabulary of 0.
-// One Error names all keys that are set to something else.
+// The same for given weights: unset keys of the shape, and a vocabulary of 0, come from them. One Error names all keys
+// with other values.
 Config load_config(const std::string& toml_path, const std::vector<std::string>& overrides, const KnownShape& known);
 
-// The sections [run] and [checkpoint] alone, resolved, whatever is wrong elsewhere: they tell which weights there are
-// to begin with. What cannot be read of them keeps its default.
+// Reads and resolves [run] and [checkpoint] alone, whatever is wrong elsewhere, to find the initial weights. Unreadable
+// keys keep their defaults.
 Config load_places(const std::string& toml_path, const std::vector<std::string>& overrides);
 
-// From text. source_name stands for the file in messages.
+// The same from text. source_name stands for the file in messages.
 Config parse_config(std::string_view toml, std::string_view source_name,
                     const std::vector<std::string>& overrides = {});
 
-// The section [communication] alone, whatever is wrong elsewhere: ranks need it to meet, and then report together what
-// is wrong. What cannot be read of it keeps its default.
+// Reads [communication] alone, whatever is wrong elsewhere: ranks need it to meet, and then report errors together.
+// Unreadable keys keep their defaults.
 CommunicationConfig load_communication(const std::string& toml_path, const std::vector<std::string>& overrides);
 
-// Fills in what one key takes from another: batch.sequence_length, optimizer.decay_steps, checkpoint.directory.
+// Sets the keys whose default is another key: batch.sequence_length, optimizer.decay_steps, checkpoint.directory.
 Config resolve(Config config);
 
-// The rules between keys. Ranges of single keys are checked here as well, so that a Config built by hand is as safe as
-// one that was read.
+// Checks the rules between keys, and the ranges of single keys, so that a Config built by hand is as safe as one read.
 void validate(const Config& config);
 bool is_valid(const Config& config);
 
-// parallel.layers_per_stage as numbers, of a valid Config: at least 1 for each (virtual) stage, model.layers in all, or
-// none where it is empty.
+// Returns parallel.layers_per_stage of a valid Config as numbers: at least 1 for each (virtual) stage, model.layers in
+// all; none if it is empty.
 std::vector<int64_t> layers_per_stage(const Config& config);
 
-// Every key with its value and its sentence. parse_config(to_toml(c), ...) == resolve(c), to the last bit of a double.
+// Prints every key with its value and its sentence. parse_config(to_toml(c), ...) == resolve(c), to the last bit of a
+// double.
 std::string to_toml(const Config& config);
 
-// Returns whether to_toml wrote this text, or could have: reading it and writing it again loses nothing.
+// Returns whether to_toml may have written this text: reading and writing it again loses nothing.
 bool is_generated(const std::string& toml);
 
-// The same as a map: "section.key" to its value, as to_toml writes it.
+// Returns the same as a map from "section.key" to the value as to_toml writes it.
 std::map<std::string, std::string> key_values(const Config& config);
 
-// Error where a number of the shape is out of the range that its key of [model] has, before anybody makes as many
-// layers. `source` is the file it was read from.
+// Error if a size of the shape is outside the range of its key of [model]; call it before making as many layers.
+// `source` is the file it was read from.
 void check_shape(const ModelConfig& model, const std::string& source);
 
-// What of [model] is the shape of a model, and its members. The rest may change from run to run.
+// The keys of [model] that are the shape of a model. The others may change from run to run.
 constexpr std::pair<const char*, int64_t ModelConfig::*> shape_keys[] = {{"layers", &ModelConfig::layers},
                                                                          {"hidden", &ModelConfig::hidden},
                                                                          {"heads", &ModelConfig::heads},
                                                                          {"vocab", &ModelConfig::vocab},
                                                                          {"context", &ModelConfig::context}};
 
-// The words that an option may be, as "none", "group_N" or "true"; none: it is no such option. Error: there is no such
-// key.
+// Returns the words of an option, as "none", "group_N" or "true"; none if it is no choice. Error: there is no such key.
 std::vector<std::string> choices_of(const std::string& key);
 
-// Every option: key, default, unit, range or choices, sentence. For --help and the documentation. Of one section, or of
-// the keys of one name, "section.key" or without the section, where that is named. Error: there is none of that name.
+// Describes every option, or those of one section or key ("section.key" or the key alone): default, unit, range or
+// choices, sentence. Error: nothing has that name.
 std::string describe_options(const std::string& only = "");
 
-// The words used in TOML and in messages, e.g. "full_shard", "auto", "group_4".
+// Returns the words of TOML and messages, such as "full_shard", "auto", "group_4".
 std::string to_string(ShardingStrategy value);
 std::string to_string(PipelineSchedule value);
 std::string to_string(ComputeType value);

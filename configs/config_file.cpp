@@ -25,13 +25,13 @@ bool holds_checkpoints(const fs::path& directory) {
   return false;
 }
 
-// Every run begins with a lock and a log. A copy may lack both; where its checkpoints are does not depend on them.
+// Every run begins with a lock and a log; a copy may lack both, but not its checkpoints, wherever they are.
 bool is_run_folder(const fs::path& folder, const Config& read) {
   if (is_there(folder / "lock") && is_there(folder / "log.txt")) return true;
   return read.checkpoint.directory.empty() && holds_checkpoints(folder / "checkpoints");
 }
 
-// The folder of config.toml; "" where `path` is another file.
+// Returns the folder of config.toml; "" if `path` is another file.
 std::string folder_of(const std::string& path) {
   const fs::path file = config_file(path);
   if (file.filename() != kept_name) return "";
@@ -43,7 +43,7 @@ bool is_same_place(const std::string& a, const std::string& b) {
   return fs::equivalent(a, b, absent) || fs::absolute(a).lexically_normal() == fs::absolute(b).lexically_normal();
 }
 
-// A path, a pattern or a source with its weight that lay below `from`, below `to`. What was left behind stays there.
+// Moves a path, a pattern or a weighted source from below `from` to below `to`, unless it still exists below `from`.
 std::string moved(const std::string& text, const std::string& from, const std::string& to) {
   const std::string below = from + "/";
   if (!text.starts_with(below)) return text;

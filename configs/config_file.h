@@ -1,5 +1,5 @@
-// Which TOML file an argument names. A run folder stands for the config.toml in it, and such a file means the folder
-// that it lies in, wherever that was when the file was written. Inside configs/ only.
+// Finds the TOML file that an argument names. A run folder stands for its config.toml, and that file means the folder
+// that it lies in, wherever that was when it was written. Inside configs/ only.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace megalith {
 
-// The file itself, or config.toml of a folder. Error: the folder has none.
+// Returns the file itself, or a folder's config.toml. Error: the folder has none.
 std::string config_file(const std::string& path);
 
-// Returns overrides "section.key=value" for the config.toml of a run folder that has moved: run.output is where the
-// folder is now, and paths that lay in it have moved with it. Any other file needs none. `read` is what the file says.
+// Returns overrides "section.key=value" for the config.toml of a run folder that has moved: run.output becomes the
+// current folder, and paths inside it move too. Other files need none. `read` is what the file says.
 std::vector<std::string> meant_by_place(const std::string& path, const Config& read);
 
-// Error where `path` is a folder, and none that a run has written to.
+// Error if `path` is a folder to which no run has written.
 void check_run_folder(const std::string& path, const Config& read);
 
 }  // namespace megalith

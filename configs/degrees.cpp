@@ -28,7 +28,7 @@ bool fit_nodes(const Degrees& d, int64_t distance, int64_t node) {
          (node % distance == 0 && block % node == 0);
 }
 
-// What does not fit; empty where all fits, and then the degrees.
+// Returns why the degrees do not fit; "" if they do, and then `d` is set.
 std::string misfit(const Config& config, int64_t num_ranks, Degrees& d) {
   const ParallelConfig& p = config.parallel;
   const int64_t tensor = p.tensor_parallel_degree, pipeline = p.pipeline_parallel_degree, product = tensor * pipeline;
@@ -60,7 +60,7 @@ bool fits(const Config& config, int64_t num_ranks) {
 }
 
 std::string what_fits(const Config& config, int64_t num_ranks) {
-  constexpr int64_t far = 100;  // multiples; beyond, no number is near
+  constexpr int64_t far = 100;  // in multiples; larger numbers are not suggested
   const ParallelConfig& p = config.parallel;
   const int64_t unit =
       p.tensor_parallel_degree * p.pipeline_parallel_degree * std::max<int64_t>(1, p.sharded_data_parallel_degree);
@@ -80,7 +80,7 @@ std::string what_fits(const Config& config, int64_t num_ranks) {
                                   {"ranks_per_node", &P::ranks_per_node}}) {
     Config other = config;
     int64_t& value = other.parallel.*key;
-    const int64_t asked = value > 0 ? value : num_ranks;  // 0: all
+    const int64_t asked = value > 0 ? value : num_ranks;  // 0 means all
     found.clear();
     for (value = 1; value <= num_ranks; value++)
       if (fits(other, num_ranks)) found.push_back(value);

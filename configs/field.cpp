@@ -45,7 +45,7 @@ std::string Key::expected() const {
 }
 
 std::string value_problem(const Key& key, const Value& value) {
-  // No file system takes a NUL, and a line break would end a line of a list or of the log.
+  // No file system takes a NUL, and a line break would break a line of a list or the log.
   const auto breaks = [](const std::string& text) {
     return text.find_first_of(std::string("\0\n\r", 3)) != std::string::npos;
   };

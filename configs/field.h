@@ -1,9 +1,8 @@
-// A Field is one key of a TOML file that is read into a record (Config, Hardware): declared once, and reading,
-// printing, lists of options and error messages all follow. Inside configs/ only; others see what follows from it in
-// config.h and hardware.h.
+// A Field is one key of a TOML file that is read into a record (Config, Hardware). It is declared once; reading,
+// printing, lists of options and error messages use it. Inside configs/ only.
 //
-// A Field reads and writes its member through Value, the five kinds of thing a TOML key can hold here. Choices travel
-// as their words. A list of strings is kept as one string, of lines that each end.
+// A Field reads and writes its member through Value, one of the five kinds of TOML value here. Choices are passed as
+// words. A list of strings is one string, of lines that each end.
 #pragma once
 
 #include "configs/choices.h"
@@ -23,7 +22,7 @@ namespace megalith {
 using Words = std::vector<std::string>;
 using Value = std::variant<int64_t, double, bool, std::string, Words>;
 
-// What a number may be. Integers are compared as doubles, so none may reach 2^53, where doubles stop being exact.
+// The range of a number. Integers are compared as doubles, so none may reach 2^53, where doubles stop being exact.
 struct NumberRange {
   static constexpr double largest_integer = 9007199254740991.0;  // 2^53 - 1
   double min = -std::numeric_limits<double>::infinity();
@@ -31,7 +30,7 @@ struct NumberRange {
   bool min_excluded = false;
   bool max_excluded = false;
 
-  bool holds(double x) const;  // never for NaN or an infinity
+  bool holds(double x) const;  // false for NaN and infinities
   std::string text() const;    // "1 to 4096", "above 0", "0 to below 1"
 };
 
@@ -40,17 +39,17 @@ NumberRange from_to_below(double min, double max);
 NumberRange at_least(double min);
 NumberRange above(double min);
 
-// What a field is called and may hold.
+// The name of a field, and its legal values.
 struct Key {
   enum class Kind { integer, real, boolean, text, choice };
 
   std::string_view section;
   std::string_view key;
   Kind kind;
-  std::string_view unit;  // empty where there is none
+  std::string_view unit;  // empty if there is none
   NumberRange range;      // of integers and reals
   std::vector<std::string> choices;
-  bool may_list = false;  // a text that may be a list of strings as well
+  bool may_list = false;  // a string that may also be a list of strings
   std::string_view help;  // one sentence, no full stop
 
   std::string name() const;      // "model.layers"
@@ -60,7 +59,7 @@ struct Key {
 template <class Record>
 struct FieldOf : Key {
   std::function<Value(const Record&)> get;
-  // The value's kind is the field's. False: not one of the choices.
+  // Takes a value of the field's kind. Returns false if it is not one of the choices.
   std::function<bool(Record&, const Value&)> set;
 };
 
@@ -74,14 +73,14 @@ const FieldOf<Record>* find_field(const Table<Record>& table, std::string_view n
   return nullptr;
 }
 
-// Empty, or what is wrong with a value of the right kind: "is out of range, expected ...".
+// Returns what is wrong with a value of the right kind, "is out of range, expected ...", or "".
 std::string value_problem(const Key& key, const Value& value);
 
-// As TOML that reads back to the same value, to the last bit.
+// Prints TOML that reads back to the same value, to the last bit.
 std::string toml_text(const Value& value);
 std::string toml_quoted(std::string_view text);
 
-// What a string holds that may be a list: itself, or its lines; and back.
+// Returns a string that may be a list as itself or as its lines.
 Value value_of_lines(const std::string& text);
 std::string lines_of_value(const Value& value);
 
@@ -94,7 +93,7 @@ constexpr Key::Kind kind_of() {
   return Key::Kind::choice;
 }
 
-// Adds the rows of one section; remembers its name and where it lies in the record.
+// Adds the fields of one section.
 template <class Record, class Section>
 class Rows {
  public:

@@ -3,7 +3,7 @@
 namespace megalith {
 namespace {
 
-// Upper limits are far beyond any use; they keep every product of two sizes inside 64 bits.
+// The upper limits keep every product of two sizes inside 64 bits.
 Table<Config> build_table() {
   Table<Config> table;
 
@@ -120,7 +120,7 @@ Table<Config> build_table() {
       "Update, counted from the start, at which the decay ends; 0: train.steps (or the end of the warm-up, if later)");
   optimizer.number("beta1", &OptimizerConfig::beta1, "", from_to_below(0, 1), "Decay rate of AdamW's first moment");
   optimizer.number("beta2", &OptimizerConfig::beta2, "", from_to_below(0, 1), "Decay rate of AdamW's second moment");
-  // The update is in f32, where a smaller epsilon may be 0 and no longer guards against 0 / 0.
+  // The update is in f32, where a smaller epsilon may be 0 and not prevent 0 / 0.
   optimizer.number("epsilon", &OptimizerConfig::epsilon, "", at_least(std::numeric_limits<float>::min()),
                    "Added to AdamW's denominator, against division by zero");
   optimizer.number("weight_decay", &OptimizerConfig::weight_decay, "", at_least(0),

@@ -1,4 +1,4 @@
-// The table that Config is read by: one Field a key. Inside configs/ only.
+// The table of Config's fields. Inside configs/ only.
 #pragma once
 
 #include "configs/config.h"
@@ -8,7 +8,7 @@ namespace megalith {
 
 using Field = FieldOf<Config>;
 
-// Every option, in the order it is printed. Built once; immutable.
+// Returns every option, in the order it is printed. Built once; immutable.
 const Table<Config>& field_table();
 
 const Field* find_field(std::string_view name);

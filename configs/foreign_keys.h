@@ -1,5 +1,5 @@
-// Keys of Amazon SageMaker's model parallel library, of Megatron-LM and of others, and what they are called here: who
-// comes from there types what he knows.
+// Keys of Amazon SageMaker's model parallel library, Megatron-LM and others, with their names here, for users who type
+// what they know.
 #pragma once
 
 #include <span>
@@ -10,13 +10,13 @@ namespace megalith {
 
 struct ForeignKey {
   std::string_view program, key;
-  std::string_view here;  // ours, in backquotes, within a clause where there is more to say
+  std::string_view here;  // ours, in backquotes, in a clause if more must be said
 };
 
 std::span<const ForeignKey> foreign_keys();
 
-// Returns a sentence that names our key, "`lr` of Megatron-LM is `optimizer.learning_rate` here", or nothing where the
-// name is no key of theirs. `name` is what was written, with or without a section, with dashes or underscores.
+// Returns a sentence that names our key, "`lr` of Megatron-LM is `optimizer.learning_rate` here", or nothing if the
+// name is unknown. `name` may have a section, dashes or underscores.
 std::string foreign_key_message(std::string_view name);
 
 }  // namespace megalith

@@ -1,12 +1,11 @@
 // Hardware: the machines of a job as data, for planning. A profile is a TOML file in which each number has its source.
-// [hardware] of a Config names one: a file, or one of configs/hardware/, which the program knows by their names.
+// [hardware] of a Config names one: a file, or one of configs/hardware/, known by name.
 //
-// What data sheets say stands in [device], [host], [node] and [network], and every key of these must be there. What
-// they do not say, how much of it programs get, is calibrated: ten numbers, which measured runs of one's own replace.
-// Their defaults are fitted to published runs by bench/published.py, but for a CPU's fork, which `megalith measure`
-// finds. [stack] describes a training program other than Megalith, to hold predictions against what others have
-// published.
-//
+// Data sheets give [device], [host], [node] and [network], and every key of these must be there. The share of it that
+// programs reach is [calibrated]: ten numbers that one's own measured runs can replace. Their defaults are fitted to
+// published runs by bench/published.py, except a CPU's fork, which `megalith measure` finds. [stack] describes a
+// training program other than Megalith, to compare predictions with what others have published. Errors name file:line,
+// the key, the value and the remedy.
 // Errors: megalith::Error, whose message names file:line, the key, the value and the remedy.
 #pragma once
 
@@ -20,7 +19,7 @@ namespace megalith {
 enum class Topology { switched, host };  // written "switch": any pair at full rate; "host": through the host's bus
 enum class AttentionKernel { fused, fused_softmax, unfused };
 
-// A gpu is one rank's alone; the cores of a cpu are one device, which all ranks of its node share.
+// A gpu belongs to one rank; the cores of a cpu are one device, which all ranks of its node share.
 enum class DeviceKind { gpu, cpu };
 
 struct DeviceProfile {
@@ -28,7 +27,7 @@ struct DeviceProfile {
   DeviceKind kind = DeviceKind::gpu;
   int64_t per_node = 0;
   double memory = 0;          // GiB
-  double reserved = 0;        // GiB that driver, NCCL and cuBLAS keep for themselves
+  double reserved = 0;        // GiB that driver, NCCL and cuBLAS take
   double bandwidth = 0;       // GB/s of its memory
   double bf16 = 0, fp16 = 0;  // TFLOP/s, dense
   double fp32 = 0;            // TFLOP/s, outside tensor cores
@@ -43,41 +42,41 @@ struct HostProfile {
 };
 
 struct NodeProfile {
-  double link = 0;  // GB/s that a device sends to others of its node
+  double link = 0;  // GB/s from a device to others of its node
   Topology topology = Topology::switched;
   double latency = 0;  // us a step of a ring
   bool operator==(const NodeProfile&) const = default;
 };
 
 struct NetworkProfile {
-  double link = 0;     // GB/s that a node sends to others
+  double link = 0;     // GB/s from a node to others
   double latency = 0;  // us a step of a ring
   bool operator==(const NetworkProfile&) const = default;
 };
 
 struct Calibration {
-  double gemm = 0.79;             // of the peak rate, that a large GEMM reaches
-  double memory = 0.782;          // of the memory's bandwidth, that an elementwise op reaches
-  double node_link = 0.79;        // of the link's rate, that a collective inside a node reaches
-  double network_link = 0.78;     // of the network's, between nodes
+  double gemm = 0.79;             // share of the peak rate that a large GEMM reaches
+  double memory = 0.782;          // share of the memory's bandwidth that an elementwise op reaches
+  double node_link = 0.79;        // share of the link's rate that a collective inside a node reaches
+  double network_link = 0.78;     // the same of the network's, between nodes
   double collective_delay = 155;  // us before the first byte of a collective moves
-  double overlap = 0.52;          // of the shorter one, that a transfer and the work beside it take longer together
+  double overlap = 0.52;          // share of the shorter one by which a transfer and concurrent work slow each other
   double launch = 6;              // us that the host needs to launch an op
-  double fork = 0;                // us until all of a CPU rank's threads work on a loop, and are back
-  double microbatch = 1.18;       // ms a microbatch, of what is nowhere else
-  double step = 17.5;             // ms a step, of what is nowhere else
+  double fork = 0;                // us to start and join a CPU rank's threads for a loop
+  double microbatch = 1.18;       // ms a microbatch, not accounted for elsewhere
+  double step = 17.5;             // ms a step, not accounted for elsewhere
   bool operator==(const Calibration&) const = default;
 };
 
 struct StackProfile {
   std::string name = "Megalith";
-  double elementwise = 1;  // time of a layer's ops that are bound by memory, relative to Megalith's
+  double elementwise = 1;  // time of a layer's memory-bound ops, relative to Megalith's
   AttentionKernel attention = AttentionKernel::fused;
-  double attention_share = 0.55;    // of a GEMM's rate, that fused attention over a long sequence reaches
-  double tensor_exposed = 1;        // share of a tensor-parallel sum that no other work hides
+  double attention_share = 0.55;    // share of a GEMM's rate that fused attention over a long sequence reaches
+  double tensor_exposed = 1;        // share of a tensor-parallel all-reduce that no other work hides
   double accumulate_bytes = 0;      // a parameter and microbatch, of adding gradients outside of their GEMM
-  double gradient_bytes = 4;        // a parameter, of gradients on their way to a sum over ranks
-  bool recomputes_outputs = false;  // of layers that are recomputed, though nobody reads them: Megalith does not
+  double gradient_bytes = 4;        // a parameter, of gradients sent to a reduction
+  bool recomputes_outputs = false;  // recomputes the outputs of layers, which nobody reads; Megalith does not
   bool operator==(const StackProfile&) const = default;
 };
 
@@ -93,16 +92,17 @@ struct Hardware {
 
 // profile: a file, or the name of a known profile, "p4d.24xlarge" or "p4d". A file of that name goes first.
 Hardware load_hardware(const std::string& profile);
-// "dgx_a100 l40s ...".
+// Returns "dgx_a100 l40s ...".
 std::string known_profile_names();
 Hardware parse_hardware(std::string_view toml, std::string_view source_name);
 
-// A number of a profile by its name, as "calibrated.gemm". Error: there is no such number, or it is out of range.
+// Returns a number of a profile by its name, as "calibrated.gemm". Error: there is no such number, or it is out of
+// range.
 double number_of(const Hardware& hardware, const std::string& name);
 void set_number(Hardware& hardware, const std::string& name, double value);
-// The value in its range that is nearest.
+// Returns the nearest value in its range.
 double within_range(const std::string& name, double value);
-// Every number of a section, by name.
+// Returns every number of a section, by name.
 std::vector<std::string> numbers_of(const std::string& section);
 
 std::string to_string(DeviceKind value);

@@ -1,4 +1,4 @@
-// The profiles of configs/hardware/ are built into the program, so that their names are known in any folder.
+// The profiles of configs/hardware/, built into the program.
 #pragma once
 
 #include <span>

@@ -9,8 +9,8 @@
 namespace megalith {
 namespace {
 
-// A header before the first field of each section, and row(field) for each of them: of all fields, or of those that
-// `only` names by section or key.
+// Prints a header before the first field of each section, and row(field) for each field, or for those that `only` names
+// by section or key.
 template <class Row>
 std::string sections(Row row, const std::string& only = "") {
   std::string out;

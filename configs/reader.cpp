@@ -27,14 +27,14 @@ int deepest_key(std::string_view toml) {
   for (size_t i = 0; i < toml.size(); i++) {
     const char c = toml[i];
     if (c == '"' || c == '\'') {
-      // Three quotes begin a text of lines, which three end; else the text ends with its line at the latest.
+      // Three quotes begin a multi-line string, which three end; otherwise a string ends with its line at the latest.
       const std::string_view rest = toml.substr(i), three(c == '"' ? "\"\"\"" : "'''");
       const bool of_lines = rest.starts_with(three);
       const std::string_view end = of_lines ? three : three.substr(0, 1);
       for (i += end.size(); i < toml.size() && !toml.substr(i).starts_with(end) && (of_lines || toml[i] != '\n'); i++)
         if (toml[i] == '\\' && c == '"') i++;
       i += end.size() - 1;
-      // A text of lines may end in one or two quotes of its own.
+      // A multi-line string may end in one or two quotes of its own.
       for (int more = 0; of_lines && more < 2 && i + 1 < toml.size() && toml[i + 1] == c; more++) i++;
     } else if (c == '#') {
       i = std::min(toml.find('\n', i), toml.size());

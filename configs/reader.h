@@ -17,11 +17,11 @@
 
 namespace megalith {
 
-// The text of a configuration file. Error: it cannot be read, or is no plain file, or is far larger than any.
+// Reads a configuration file. Error: it cannot be read, is no plain file, or is too large.
 std::string read_configuration(const std::string& path);
 
-// The most parts, as a.b.c has three, of a key in a text that is TOML up to there. The library makes a table in a table
-// of each, and calls itself for each when it lets go of them.
+// Returns the most parts of any key (a.b.c has three), in a text that is TOML up to there. The library nests a table
+// for each, and recurses to destroy them.
 int deepest_key(std::string_view toml);
 constexpr int most_key_parts = 16;
 
@@ -41,7 +41,7 @@ inline std::string_view kind_name(const toml::node& node) {
   return "unknown";
 }
 
-// A scalar or a list of strings; nothing of another value.
+// Returns a scalar or a list of strings; nothing for other values.
 inline std::optional<Value> scalar(const toml::node& node) {
   if (const auto* x = node.as_integer()) return x->get();
   if (const auto* x = node.as_floating_point()) return x->get();
@@ -58,7 +58,7 @@ inline std::optional<Value> scalar(const toml::node& node) {
   return {};
 }
 
-// "key = value", or the key alone where the value is no scalar.
+// Prints "key = value", or the key alone if the value is no scalar.
 inline std::string assignment(std::string_view key, const std::optional<Value>& value) {
   return value ? fmt::format("{} = {}", key, toml_text(*value)) : std::string(key);
 }
@@ -68,7 +68,7 @@ inline std::string assignment(std::string_view key, const std::optional<Value>& 
 template <class Record>
 class Reader {
  public:
-  // The table outlives the reader; `source` stands for the text in messages. What is not read is as in `defaults`.
+  // The table must outlive the reader; `source` stands for the text in messages. Unset keys are as in `defaults`.
   Reader(const Table<Record>& table, std::string_view source, Record defaults = {})
       : table_(table), keys_(table.begin(), table.end()), source_(source), record_(std::move(defaults)) {}
 
@@ -97,7 +97,7 @@ class Reader {
   }
 
   const Record& record() const { return record_; }
-  // Where a key was set, "file:line" or "override `...`"; empty: nowhere.
+  // Returns where a key was set, "file:line" or "override `...`"; "" if nowhere.
   std::string where_set(const std::string& name) const {
     const auto found = set_at_.find(name);
     return found == set_at_.end() ? "" : found->second;
@@ -141,7 +141,7 @@ class Reader {
     const auto expect = [&](bool right) { CHECK(right, "{}", mismatch()); };
     switch (field->kind) {
       case Key::Kind::integer:
-        // 1e5 is an integer. What a range or 64 bits cannot hold is told so below.
+        // 1e5 is an integer. Values beyond a range or 64 bits are reported below.
         if (const auto* real = node.as_floating_point(); real && std::floor(real->get()) == real->get()) {
           if (std::abs(real->get()) <= NumberRange::largest_integer) value = static_cast<int64_t>(real->get());
         } else {
@@ -167,8 +167,8 @@ class Reader {
     set_at_[field.name()] = where;
   }
 
-  // TOML if it is TOML; otherwise, and wherever a string is wanted and TOML would see another thing ("2024", "true"),
-  // the text as it stands.
+  // Takes the text as TOML if it is; otherwise, and if a string is wanted and TOML sees another type ("2024", "true"),
+  // as a string.
   void set_override(const FieldOf<Record>& field, const std::string& text, const std::string& where) {
     const bool wants_string = field.kind == Key::Kind::text || field.kind == Key::Kind::choice;
     std::optional<toml::table> table = as_toml(text);
@@ -183,19 +183,19 @@ class Reader {
     set(field.name(), table->begin()->second, where);
   }
 
-  // Empty unless the text is exactly one value.
+  // Returns a table if the text is exactly one value.
   static std::optional<toml::table> as_toml(const std::string& text) {
     if (deepest_key(text) > most_key_parts) return {};
     try {
       toml::table table = toml::parse("value = " + text);
       if (table.size() == 1 && text.find('\n') == std::string::npos) return table;
     } catch (const toml::parse_error&) {
-      // Not TOML, which is an answer here and no error.
+      // Not TOML.
     }
     return {};
   }
 
-  // Empty unless the text is a decimal number; one that no double can hold is infinite.
+  // Returns a table if the text is a decimal number; infinite if no double can hold it.
   static std::optional<toml::table> as_number(std::string_view text) {
     double value = 0;
     const char* const end = text.data() + text.size();

@@ -18,7 +18,7 @@ namespace {
 
 using Found = std::optional<Problem>;
 
-// The problem begins with "key = value ", the rest says why and what to do.
+// Makes a problem: "key = value ", then why and what to do.
 template <class... Args>
 Problem problem(const Config& config, const std::string& key, fmt::format_string<Args...> rest, Args&&... args) {
   const Field* field = find_field(key);
@@ -27,7 +27,7 @@ Problem problem(const Config& config, const std::string& key, fmt::format_string
                            fmt::format(rest, std::forward<Args>(args)...))};
 }
 
-// Up to eight divisors of n, the nearest to x, in order.
+// Returns up to eight divisors of n nearest to x, in order.
 std::vector<int64_t> divisors_near(int64_t n, int64_t x) {
   std::vector<int64_t> divisors;
   for (int64_t d = 1; d * d <= n; ++d) {
@@ -62,7 +62,7 @@ Found check_shapes(const Config& config) {
   return {};
 }
 
-// The multiples of `step` on either side of n, within [1, most].
+// Returns the multiples of `step` on either side of n, within [1, most].
 std::vector<int64_t> multiples_near(int64_t step, int64_t n, int64_t most) {
   std::vector<int64_t> found;
   for (int64_t multiple : {n / step * step, (n / step + 1) * step})
@@ -70,7 +70,7 @@ std::vector<int64_t> multiples_near(int64_t step, int64_t n, int64_t most) {
   return found;
 }
 
-// What needs the number of ranks is in degrees.cpp.
+// Rules that need the number of ranks are in degrees.cpp.
 Found check_tensor_parallel(const Config& config) {
   const ParallelConfig& parallel = config.parallel;
   const BatchConfig& batch = config.batch;
@@ -104,7 +104,7 @@ Found check_tensor_parallel(const Config& config) {
   return {};
 }
 
-// In doubles, which do not overflow: whoever plans counts in 64 bits.
+// In doubles, which do not overflow: plans count in 64 bits.
 Found check_sizes(const Config& config) {
   constexpr double most_elements = 1e15;
   const ModelConfig& model = config.model;
@@ -141,13 +141,12 @@ Found check_pipeline(const Config& config) {
   return {};
 }
 
-// The words of a list such as "5 6 5".
 std::vector<std::string> words_of(const std::string& text) {
   std::istringstream stream(text);
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
-// 0: not a number from 1 to `layers`.
+// Returns 0 if the word is not a number from 1 to `layers`.
 int64_t layer_count(const std::string& word, int64_t layers) {
   int64_t count = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), count);
@@ -244,7 +243,7 @@ Found check_learning_rate(const Config& config) {
   if (optimizer.min_learning_rate > optimizer.learning_rate)
     return problem(config, "optimizer.min_learning_rate",
                    "is above optimizer.learning_rate = {}; the decay only goes down", optimizer.learning_rate);
-  // warmup_steps may exceed train.steps: a recipe that is cut short keeps its learning rates.
+  // warmup_steps may exceed train.steps: a shortened recipe keeps its learning rates.
   if (optimizer.decay != Decay::constant && optimizer.warmup_steps > optimizer.decay_steps)
     return problem(config, "optimizer.warmup_steps",
                    "is beyond optimizer.decay_steps = {}, where the decay has ended; lower the one or raise the other",
@@ -274,7 +273,7 @@ Found check_run(const Config& config) {
   return {};
 }
 
-// What trainer/parallel/graphs.h cannot do.
+// Refuses what trainer/parallel/graphs.h cannot do.
 Found check_cuda_graphs(const Config& config) {
   if (!config.run.cuda_graphs) return {};
   if (const int64_t degree = config.parallel.tensor_parallel_degree; degree > 1)
@@ -333,7 +332,7 @@ std::vector<int64_t> nearest(std::vector<int64_t> values, int64_t x, size_t most
 }
 
 std::optional<Problem> first_problem(const Config& config) {
-  // check_values goes first: the others divide by what it has found to be positive.
+  // check_values goes first: the others divide by what it has found positive.
   for (const auto check :
        {check_values, check_shapes, check_tensor_parallel, check_sizes, check_pipeline, check_layers_per_stage,
         check_sharding, check_placement, check_memory, check_optimizer_state, check_learning_rate, check_loss_scale,

@@ -1,5 +1,5 @@
-// The rules between keys. Inside configs/ only: validate() and parse_config() both report from here, the latter with
-// the line that set the key.
+// The rules between keys. Inside configs/ only: validate() and parse_config() report from here, the latter with the
+// line that set the key.
 #pragma once
 
 #include "configs/config.h"
@@ -15,10 +15,10 @@ struct Problem {
   std::string message;  // begins with the key and its value
 };
 
-// The first rule that a resolved Config breaks, or nothing.
+// Returns the first rule that a resolved Config breaks, or nothing.
 std::optional<Problem> first_problem(const Config& config);
 
-// The `most` values that are nearest to x, in order.
+// Returns the `most` values nearest to x, in order.
 std::vector<int64_t> nearest(std::vector<int64_t> values, int64_t x, size_t most);
 
 }  // namespace megalith

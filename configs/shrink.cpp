@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t layers_a_stage = 2, heads_a_rank = 2, head_size = 8, sequence = 32, microbatch = 2;
 
-// Divides the largest by two until the product is `few`.
+// Halves the largest degree until the product is `few`.
 void divide(std::array<int64_t*, 4> degrees, int64_t few) {
   const std::array<int64_t, 4> whole{*degrees[0], *degrees[1], *degrees[2], *degrees[3]};
   const auto product = [&] {

@@ -12,7 +12,7 @@
 namespace megalith {
 namespace {
 
-// Levenshtein's distance, with the swap of two neighbours counted as one edit, as typing makes it.
+// Levenshtein's distance, with a swap of two neighbours counted as one edit.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   std::iota(last.begin(), last.end(), size_t{0});
@@ -38,7 +38,7 @@ std::vector<std::string> section_names(const std::vector<Key>& keys) {
 }  // namespace
 
 std::string nearest(std::string_view name, const std::vector<std::string>& candidates) {
-  constexpr size_t longest = 64;  // no key is; keeps the work small on hostile input
+  constexpr size_t longest = 64;  // longer than any key; limits the work on hostile input
   if (name.size() > longest) return {};
   std::string best;
   size_t best_distance = std::max<size_t>(2, name.size() / 4) + 1;
@@ -65,7 +65,7 @@ std::string unknown_key_message(std::string_view name, const std::vector<Key>& k
     if (field.section == section) keys_of_section.emplace_back(field.key);
     if (field.key == key) homes.push_back(field.name());
   }
-  // A right key in a wrong section is nearer to what was meant than a key that is spelled alike; so is a right section.
+  // A right key in a wrong section is closer than a key with a similar name; so is a right section.
   std::string best = nearest(name, homes);
   if (best.empty() && !keys_of_section.empty())
     if (const std::string near_key = nearest(key, keys_of_section); !near_key.empty())

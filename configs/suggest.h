@@ -1,19 +1,19 @@
-// "Did you mean": what to say about a key, or another name, that does not exist.
+// "Did you mean": the message for a key, or another name, that does not exist.
 #pragma once
 
 #include "configs/field.h"
 
 namespace megalith {
 
-// "unknown key `modle.layers`, did you mean `model.layers`?". `name` is what was written, with or without a section;
-// `keys` are those there are. Where nothing is near, the message lists them.
+// Returns "unknown key `modle.layers`, did you mean `model.layers`?". `name` is what was written, with or without a
+// section; `keys` are the valid ones, which the message lists if none is near.
 std::string unknown_key_message(std::string_view name, const std::vector<Key>& keys);
 std::string unknown_section_message(std::string_view name, const std::vector<Key>& keys);
 
-// The candidate that is nearest to a name, or none when every one is too far to be what was meant.
+// Returns the candidate nearest to a name, or "" if none is near enough to be meant.
 std::string nearest(std::string_view name, const std::vector<std::string>& candidates);
 
-// For messages: cut where it is long, control characters escaped.
+// For messages: truncates long text and escapes control characters.
 std::string shown(std::string_view text);
 
 }  // namespace megalith

@@ -1,11 +1,11 @@
-// In which order the samples of several sources come: sample n of a run is a pure function of n and the shares, so that
+// The order in which several sources are sampled, a pure function of the sample's number and the shares, so that
 // resuming and any division among ranks need no state.
 //
-// Shares are whole numbers that add up to M, the length of a cycle; in each cycle every source comes exactly as often
-// as its share says. Inside it the order is Tijdeman's (The chairman assignment problem, 1980): after any n samples the
-// number of those of a source differs from n * share / M by at most 1 - 1 / (2k - 2), where there are k sources, which
-// is the least that can be promised for all shares. So in any window of consecutive samples, 1,000 or other, a source's
-// count differs from its share by at most 1 for two sources, and by at most 2 - 1 / (k - 1), less than 2, for more.
+// Shares are integers that add up to M, the length of a cycle, in which every source comes exactly as often as its
+// share. Within it the order is Tijdeman's (The chairman assignment problem, 1980): after any n samples a source's
+// count differs from n * share / M by at most 1 - 1 / (2k - 2) for k sources, the least that can be guaranteed for all
+// shares. So in any window of samples a count differs from its share by at most 1 for two sources, and by at most 2 - 1
+// / (k - 1) for more.
 #pragma once
 
 #include <cstddef>
@@ -18,18 +18,18 @@ class Blend {
  public:
   static constexpr int64_t longest_cycle = int64_t{1} << 22;
 
-  // One share for each source, at least 1; what divides them all is divided out. Error: they add up to more than
+  // Takes a share of at least 1 for each source, and divides out common factors. Error: they add up to more than
   // longest_cycle.
   explicit Blend(std::vector<int64_t> shares);
 
   struct Place {
     size_t source;
-    int64_t before;  // samples of that source that came before
+    int64_t before;  // earlier samples of that source
     bool operator==(const Place&) const = default;
   };
   Place at(int64_t n) const;
 
-  // Samples of a source among the first n. Takes time in proportion to the cycle.
+  // Returns how many of the first n samples are of a source, in time proportional to the cycle.
   int64_t count(size_t source, int64_t n) const;
 
   const std::vector<int64_t>& shares() const { return shares_; }

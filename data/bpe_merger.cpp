@@ -37,7 +37,7 @@ void BpeMerger::merge(std::string_view piece, std::vector<int32_t>& out) {
 
 void BpeMerger::merge_short(std::string_view piece, std::vector<int32_t>& out) {
   std::array<int32_t, longest_short_piece> ids;
-  std::array<MergeTable::Found, longest_short_piece> pairs;  // pairs[i] is of ids[i] and ids[i + 1]
+  std::array<MergeTable::Found, longest_short_piece> pairs;  // pairs[i] is that of ids[i] and ids[i + 1]
   size_t n = piece.size();
   for (size_t i = 0; i < n; i++) ids[i] = table_.byte_id(piece[i]);
   for (size_t i = 0; i + 1 < n; i++) pairs[i] = table_.find(ids[i], ids[i + 1]);
@@ -84,7 +84,7 @@ void BpeMerger::merge_long(std::string_view piece, std::vector<int32_t>& out) {
     const auto position = static_cast<int32_t>(heap_.back() & 0xffffffffu);
     heap_.pop_back();
     Link& left = links_[static_cast<size_t>(position)];
-    if (left.id < 0 || left.next < 0) continue;  // an entry from before a merge: the pair is gone
+    if (left.id < 0 || left.next < 0) continue;  // outdated by a merge: the pair is gone
     Link& right = links_[static_cast<size_t>(left.next)];
     const MergeTable::Found found = table_.find(left.id, right.id);
     if (found.rank != rank) continue;

@@ -1,7 +1,6 @@
-// Byte-pair merging of one pre-token: while two neighbours are a merge, the earliest merge is done, at its leftmost
-// place (Sennrich, Haddow, Birch 2016, on bytes).
-//
-// Short pre-tokens are scanned again after every merge; long ones keep their pairs in a heap, O(n log n) for n bytes.
+// Byte-pair merging of one pre-token: repeatedly merges the leftmost pair of the earliest merge (Sennrich, Haddow,
+// Birch 2016, on bytes). Short pre-tokens are scanned again after every merge; long ones keep their pairs in a heap,
+// O(n log n) for n bytes.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +11,12 @@
 
 namespace megalith {
 
-// What two neighbouring ids become, and how early. Immutable.
+// Maps two neighbouring ids to their merge and its rank. Immutable.
 class MergeTable {
  public:
   static constexpr uint32_t no_rank = UINT32_MAX;
   struct Found {
-    uint32_t rank;  // no_rank: the two do not merge
+    uint32_t rank;  // no_rank: they do not merge
     int32_t result;
   };
 
@@ -49,7 +48,7 @@ class MergeTable {
   std::array<int32_t, 256> byte_ids_;
 };
 
-// Scratch memory and the two ways of merging; belongs to one thread. The table must outlive it.
+// Scratch memory of merging, for one thread. The table must outlive it.
 class BpeMerger {
  public:
   explicit BpeMerger(const MergeTable& table) : table_(table) {}
@@ -59,7 +58,7 @@ class BpeMerger {
 
  private:
   struct Link {
-    int32_t id, previous, next;  // id -1: merged into the one before; next -1: the last
+    int32_t id, previous, next;  // id -1: merged into the previous; next -1: the last
   };
 
   void merge_short(std::string_view piece, std::vector<int32_t>& out);
@@ -68,7 +67,7 @@ class BpeMerger {
 
   const MergeTable& table_;
   std::vector<Link> links_;
-  std::vector<uint64_t> heap_;  // rank << 32 | position of the left one, smallest on top
+  std::vector<uint64_t> heap_;  // rank << 32 | position of the left id, smallest on top
 };
 
 }  // namespace megalith

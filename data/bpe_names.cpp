@@ -11,7 +11,7 @@ bool is_printable_byte(int byte) { return (byte >= 33 && byte <= 126) || (byte >
 
 namespace {
 
-// The notation of one byte, as UTF-8. All of it lies below U+0800.
+// Maps a byte to its character, as UTF-8, all below U+0800.
 class Notation {
  public:
   Notation() {
@@ -91,7 +91,7 @@ void BpeNames::add_special(const std::string& content, int64_t id) {
   CHECK(is_new, "{}: the token \"{}\" is added twice", path_, content);
 }
 
-// One character may be a byte, which stands in texts whatever else it is named as.
+// A single character may be a byte's token, and stays one.
 void BpeNames::make_special(const std::string& content) {
   if (content.size() <= 2) return;
   if (const auto known = ids_.find(content); known != ids_.end()) add_special(content, known->second);
@@ -189,7 +189,8 @@ BpeVocabulary BpeNames::without_merges() const {
 nlohmann::ordered_json token_names(const BpeVocabulary& vocabulary) {
   const Notation notation;
   nlohmann::ordered_json names = nlohmann::ordered_json::object();
-  auto& entries = names.get_ref<nlohmann::ordered_json::object_t&>();  // appended to directly: its lookups are linear
+  auto& entries =
+      names.get_ref<nlohmann::ordered_json::object_t&>();  // appended to directly, since its lookups are linear
   for (int32_t id = 0; id < static_cast<int32_t>(vocabulary.tokens.size()); id++)
     entries.emplace_back(name_of(vocabulary, id, notation), id);
   return names;

@@ -1,5 +1,5 @@
-// What vocab.json and merges.txt have in common with tokenizer.json: tokens and merges by their names, and a vocabulary
-// of them. Inside data/ only; bpe_vocabulary.h has the notation.
+// Tokens and merges by name, and the vocabulary that they make: shared by vocab.json, merges.txt and tokenizer.json.
+// Inside data/ only; bpe_vocabulary.h describes the notation.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,33 +13,33 @@
 
 namespace megalith {
 
-// Bytes that stand for themselves in a name.
+// Returns whether a byte is its own name.
 bool is_printable_byte(int byte);
 
-// Error: not there, or empty.
+// Error: absent or empty.
 std::string read_text_file(const std::string& path);
-// Error: as well, not JSON, with the place.
+// Error: absent, empty, or no JSON, with the place.
 nlohmann::json read_json_file(const std::string& path);
 
 class BpeNames {
  public:
-  // `ids` is an object of names and ids; `path` is the file of it and `names_of` what messages call the object.
+  // `ids` is an object of names and ids, from the file `path`; `names_of` is its name in messages.
   BpeNames(const nlohmann::json& ids, std::string path, std::string names_of);
 
-  // A token that stands for its own text and is no part of any merge, as <|endoftext|> is. One that has its id already
-  // may be named again.
+  // Adds a token that stands for its own text and takes no part in merges, as <|endoftext|> does. Adding one twice with
+  // the same id is allowed.
   void add_special(const std::string& content, int64_t id);
-  // A token that has its id already is such a one; nothing happens if there is none.
+  // Makes an existing token special; does nothing if there is none.
   void make_special(const std::string& content);
-  // Which token ends a text, if a file says so. Else it is <|endoftext|>, or without one the only special token.
+  // Names the token that ends a text. The default is <|endoftext|>, or if absent the only special token.
   void end_is(std::optional<std::string> name) { named_end_ = std::move(name); }
-  // The next merge, of tokens that are there: two names with a blank between, or two names. `path`, `place` and
-  // `number` say where it stands: "merges.txt, line 3".
+  // Adds the next merge, of existing tokens: two names with a blank between, or two names. `path`, `place` and `number`
+  // say where it stands: "merges.txt, line 3".
   void add_merge(const std::string& both, const std::string& path, const char* place, int64_t number);
   void add_merge(const std::string& left, const std::string& right, const std::string& path, const char* place,
                  int64_t number);
 
-  // Those of a merges.txt: one a line, in their order, under a first line that may say its version.
+  // Adds the merges of a merges.txt: one a line, in order, after an optional first line with its version.
   void add_merges(std::string_view text, const std::string& path);
 
   // Checks that ids are 0 .. V-1, each once, and that each byte and the end of a text has one.
@@ -54,10 +54,10 @@ class BpeNames {
   std::unordered_map<std::string, int64_t> ids_;
   std::unordered_map<std::string, int64_t> specials_;  // by their content
   std::vector<BpeVocabulary::Merge> merges_;
-  std::unordered_map<uint64_t, int64_t> number_of_;  // of a merge, by its two ids
+  std::unordered_map<uint64_t, int64_t> number_of_;  // by the two ids of the merge
 };
 
-// Back: an object of names and ids in the order of the ids, and the two names of each merge.
+// The inverse: an object of names and ids in the order of the ids, and the two names of each merge.
 nlohmann::ordered_json token_names(const BpeVocabulary& vocabulary);
 std::vector<std::pair<std::string, std::string>> merge_names(const BpeVocabulary& vocabulary);
 

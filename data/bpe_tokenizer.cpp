@@ -41,7 +41,7 @@ class BpeEncoder final : public Encoder {
     cache_.keep(key, std::span<const int32_t>(out).subspan(before));
   }
 
-  // In little memory, wherever it can be cut.
+  // Encodes a pre-token of any length in little memory, cut where it can be.
   void encode_run(std::string_view piece, std::vector<int32_t>& out) {
     std::vector<int32_t> ids;
     for (size_t window = longest_at_once; piece.size() > window;) {
@@ -76,12 +76,12 @@ class BpeTokenizer final : public Tokenizer {
 
   size_t last_cut(std::string_view text) const override {
     if (const size_t cut = pretokenizer_.last_cut(text)) return cut;
-    // A run, or one after a few other pre-tokens. Those that end so early end there whatever follows.
-    size_t cut = 0, begin = 0, before = 0;  // of the run, of the pre-token before it
+    // A long pre-token, perhaps after a few short ones, whose ends do not depend on what follows.
+    size_t cut = 0, begin = 0, before = 0;  // of the long pre-token and of the one before it
     for (std::string_view rest = text; !rest.empty(); rest = text.substr(begin)) {
       const size_t length = pretokenizer_.first_piece(rest);
       if (length + RunCut::end_known_late >= rest.size()) break;
-      // Blanks that stand at the end of a text are one pre-token, which may be two where something follows.
+      // Trailing blanks are one pre-token, which may become two when text follows.
       const size_t end = begin + length;
       if (begin == 0 || pretokenizer_.first_piece(text.substr(before, end - before)) == begin - before) cut = end;
       before = begin;

@@ -1,5 +1,5 @@
-// The Tokenizer of a BpeVocabulary: pre-tokens of pretokenizer.h, merged as in bpe_merger.h. Kept apart from
-// tokenizer.h for callers that make a vocabulary themselves (training).
+// The Tokenizer of a BpeVocabulary: pre-tokens of pretokenizer.h, merged as in bpe_merger.h. Apart from tokenizer.h for
+// callers that make a vocabulary themselves (training).
 #pragma once
 
 #include <memory>

@@ -12,7 +12,7 @@ namespace megalith {
 
 namespace {
 
-using Position = uint32_t;  // of a byte among all different pre-tokens
+using Position = uint32_t;  // of a byte among all distinct pre-tokens
 constexpr Position nowhere = std::numeric_limits<Position>::max();
 
 using PairKey = uint64_t;
@@ -20,7 +20,7 @@ PairKey key_of(int32_t left, int32_t right) { return static_cast<uint64_t>(left)
 
 struct Pair {
   int64_t count = 0;
-  std::vector<Position> places;  // of the left token; some may be out of date
+  std::vector<Position> places;  // of the left token; may be outdated
 };
 
 struct Candidate {
@@ -29,10 +29,10 @@ struct Candidate {
   bool operator<(const Candidate& other) const { return count != other.count ? count < other.count : key > other.key; }
 };
 
-// All pre-tokens, one after the other, as linked lists of tokens, and the pairs in them.
+// All pre-tokens, concatenated, as linked lists of tokens, with the pairs in them.
 class LinkedPieces {
  public:
-  // Pre-tokens in any order: places decide nothing but the order of work inside one.
+  // Adds a pre-token. Their order does not change the result.
   void add_piece(std::string_view piece, int64_t count, const std::array<int32_t, 256>& byte_ids) {
     const auto begin = static_cast<Position>(links_.size());
     const auto end = static_cast<Position>(begin + piece.size());
@@ -50,7 +50,7 @@ class LinkedPieces {
   }
   void forget(PairKey key) { pairs_.erase(key); }
 
-  // Makes `result` of each pair `key`, left to right. Returns the new pairs.
+  // Replaces each pair `key` by `result`, left to right. Returns the new pairs.
   std::vector<PairKey> merge(PairKey key, int32_t result) {
     std::vector<Position> places = std::move(pairs_.at(key).places);
     std::sort(places.begin(), places.end());
@@ -76,7 +76,7 @@ class LinkedPieces {
 
  private:
   struct Link {
-    int32_t id;  // -1: merged into the one before
+    int32_t id;  // -1: merged into the previous
     uint32_t piece;
     Position previous, next;
   };
@@ -139,7 +139,7 @@ BpeVocabulary train_bpe(const PieceCounts& counts, int32_t vocab_size) {
           vocabulary.tokens.size() + 1, vocab_size, vocabulary.tokens.size() + 1);
     const auto [count, key] = queue.top();
     queue.pop();
-    const int64_t now = corpus.count_of(key);  // counts of old pairs only fall: then it queues again
+    const int64_t now = corpus.count_of(key);  // counts of old pairs only fall: queue it again then
     if (now != count) {
       if (now > 0) queue.push({now, key});
       continue;

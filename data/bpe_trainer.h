@@ -1,11 +1,10 @@
-// Trains a byte-level BPE: the most frequent pair of neighbours inside pre-tokens becomes a token, again and again
+// Trains a byte-level BPE: the most frequent pair of neighbours inside pre-tokens becomes a token, repeatedly
 // (Sennrich, Haddow, Birch 2016, on bytes).
 //
 // Deterministic: of equally frequent pairs the one with the smaller left id goes first, then the smaller right id. In
-// runs of one token overlapping pairs count each. A pair whose bytes are a token already is passed over, so that ids
-// and merges keep one order: 0..255 are the bytes (in GPT-2's order), 256.. the merges, the last is the end of a text.
-//
-// Memory: counting keeps each different pre-token once, training about 25 bytes for each of their bytes.
+// runs of one token overlapping pairs each count. A pair whose bytes are already a token is skipped, so that ids and
+// merges keep one order: 0..255 are the bytes (in GPT-2's order), 256.. the merges, the last is the end of a text.
+// Memory: each distinct pre-token once while counting, and about 25 bytes per byte of them while training.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +18,7 @@
 
 namespace megalith {
 
-// How often each pre-token occurs. One for each thread, then added up. One that is longer than longest_piece counts as
-// several.
+// Counts pre-tokens. Each thread has one; add() sums them. A pre-token longer than longest_piece counts as several.
 class PieceCounts {
  public:
   static constexpr size_t longest_piece = 1 << 20;
@@ -39,7 +37,7 @@ class PieceCounts {
   Map counts_;
 };
 
-// Errors: vocab_size below smallest_trained_vocab; a text that does not yield so many tokens.
+// Errors: vocab_size is below smallest_trained_vocab, or the text yields fewer tokens.
 BpeVocabulary train_bpe(const PieceCounts& counts, int32_t vocab_size);
 
 constexpr int32_t smallest_trained_vocab = 258;  // the bytes, one merge, the end of a text

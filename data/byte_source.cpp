@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t buffer_bytes = 256 << 10;
 
-// The file as it lies there. Its first bytes can be looked at before they are read.
+// The file's own bytes, the first of which can be inspected before they are read.
 class RawBytes final : public ByteSource {
  public:
   explicit RawBytes(const TextInput& input) : file_(input.path, File::Use::stream), is_plain_(input.is_plain) {
@@ -57,7 +57,7 @@ class RawBytes final : public ByteSource {
   int64_t at_ = 0;
 };
 
-// What the three libraries have in common: they turn some of the input into some output.
+// The common interface of the gzip, zstd and xz decoders.
 class Decompressed : public ByteSource {
  public:
   explicit Decompressed(std::unique_ptr<RawBytes> raw) : raw_(std::move(raw)), buffer_(buffer_bytes) {}
@@ -80,7 +80,8 @@ class Decompressed : public ByteSource {
   int64_t consumed() const final { return raw_->consumed() - static_cast<int64_t>(in_.size()); }
 
  protected:
-  // Takes from the front of `in`, gives how many bytes it has put out; keeps between_streams_. An empty `in` flushes.
+  // Consumes from the front of `in`, returns the number of bytes written, and updates between_streams_. An empty `in`
+  // flushes.
   virtual size_t step(std::string_view& in, char* out, size_t most) = 0;
 
   const std::string& path() const { return raw_->path(); }
@@ -88,7 +89,7 @@ class Decompressed : public ByteSource {
     FAIL("{} cannot be decompressed at byte {}: {}; copy or make it again", path(), consumed(), why);
   }
 
-  bool between_streams_ = false;  // a stream is complete, and none is begun after it
+  bool between_streams_ = false;  // a stream is complete, and no other has begun
 
  private:
   std::unique_ptr<RawBytes> raw_;
@@ -162,7 +163,7 @@ class Xz final : public Decompressed {
     stream_.avail_in = in.size();
     stream_.next_out = reinterpret_cast<uint8_t*>(out);
     stream_.avail_out = most;
-    // Only the end of the file tells it that no stream follows.
+    // It learns that no stream follows only from the end of the file.
     const lzma_ret status = lzma_code(&stream_, in.empty() ? LZMA_FINISH : LZMA_RUN);
     in.remove_prefix(in.size() - stream_.avail_in);
     if (status == LZMA_STREAM_END)
@@ -215,7 +216,7 @@ std::unique_ptr<ByteSource> open_decompressed(const TextInput& input) {
   return raw;
 }
 
-// Some bytes, and then a source's.
+// Some bytes followed by a source's.
 class WithHead final : public ByteSource {
  public:
   WithHead(std::string head, std::unique_ptr<ByteSource> rest) : head_(std::move(head)), rest_(std::move(rest)) {}
@@ -248,7 +249,7 @@ class WithHead final : public ByteSource {
 
 constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 
-// Whether a text begins with a line that is an object of JSON: {"NAME": ... and, if its end is there, }.
+// Returns whether a text begins with a line that is a JSON object: {"NAME": ..., with } if its end is there.
 bool begins_as_json_lines(std::string_view head) {
   const size_t end = head.find('\n');
   std::string_view line = head.substr(0, end);
@@ -266,7 +267,7 @@ bool begins_as_json_lines(std::string_view head) {
   return pass('"') && pass(':');
 }
 
-// Their markup would be trained on.
+// JSON's markup would be trained on.
 void check_is_text(std::string_view head, const TextInput& input) {
   if (input.json_lines || !begins_as_json_lines(head)) return;
   CHECK(

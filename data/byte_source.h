@@ -1,11 +1,10 @@
-// The bytes of a text from front to back, as they are once decompressed: of a plain file, a pipe, or either compressed
-// with gzip, zstd or xz. Several compressed streams in one file are read one after the other. A byte order mark at the
-// front is no text: it is left out, and offsets count from what follows it.
+// Reads the decompressed bytes of a text in sequence: a plain file or a pipe, or either compressed with gzip, zstd or
+// xz. Concatenated compressed streams are read one after the other. A leading byte order mark is dropped, and offsets
+// count from behind it.
 //
-// What the first bytes say counts, for no compressed stream begins like UTF-8 text; a file whose name says otherwise is
-// refused. Memory: up to 128 MiB for zstd's window, 256 MiB for xz's.
-//
-// Errors name the file and its byte: data that is damaged or ends too early, a window that takes more memory.
+// The format is recognized by the first bytes, since no compressed stream begins like UTF-8 text; a file whose name
+// says otherwise is refused. Memory: up to 128 MiB for zstd's window, 256 MiB for xz's. Errors name the file and the
+// byte: data that is damaged or truncated, a window that takes more memory.
 #pragma once
 
 #include <cstddef>
@@ -20,17 +19,17 @@ namespace megalith {
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  // As many of the next bytes as are there, `most` at most, which is not 0; 0 at the end.
+  // Reads the next available bytes, at most `most` > 0; returns 0 at the end.
   virtual size_t read(char* out, size_t most) = 0;
-  // Goes on so many bytes, or to the end.
+  // Skips so many bytes, or to the end.
   virtual void skip(int64_t bytes);
-  // How many bytes of the file itself were read.
+  // Returns how many bytes of the file itself were read.
   virtual int64_t consumed() const = 0;
 };
 
 std::unique_ptr<ByteSource> open_bytes(const TextInput& input);
 
-// Gives `head`, which was read from it before, and then what is left of it.
+// Returns a source that gives `head`, which was read from `rest` before, and then `rest`.
 std::unique_ptr<ByteSource> with_head(std::string head, std::unique_ptr<ByteSource> rest);
 
 }  // namespace megalith

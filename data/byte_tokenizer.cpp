@@ -40,7 +40,7 @@ class ByteTokenizer final : public Tokenizer {
                "Ids 0 to 255 are the bytes of the text, 256 is its end.\n");
   }
 
-  // Without merges every token is a byte, wherever words are cut.
+  // Without merges every byte is a token, whatever the pre-tokens.
   BpeVocabulary as_bpe() const override {
     BpeVocabulary vocabulary;
     for (int32_t id = 0; id < end_of_text(); id++) vocabulary.byte_ids[static_cast<size_t>(id)] = id;

@@ -1,5 +1,5 @@
-// How often each token stands in token files that prepare wrote. They are read, not mapped, so that the memory taken
-// does not grow with them.
+// Counts tokens in token files that prepare wrote. The files are read, not mapped, so that memory does not grow with
+// them.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace megalith {
 
-// Of each id below vocab_size, by so many threads.
+// Returns the count of each id below vocab_size, with so many threads.
 std::vector<int64_t> count_tokens(const std::vector<std::string>& bins, int32_t vocab_size, int threads);
 
-// The ids that occur most, at most so many, the most frequent first; of equally frequent ones the smaller.
+// Returns at most `most` of the most frequent ids, in descending order; of equally frequent ones the smaller first.
 std::vector<int32_t> most_common(const std::vector<int64_t>& counts, size_t most);
 
 }  // namespace megalith

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kept_of_pipes = 64 << 20;
 
-// Counts the documents of one text after the other, and notes where those of texts begin and how long they are.
+// Counts the documents of one text after the other, and notes their offsets and lengths.
 class Survey {
  public:
   Survey(const std::string& separator, int64_t enough) : separator_(separator), enough_(enough) {}

@@ -1,4 +1,4 @@
-// A corpus as a user names it: its texts, what is held out of it, and how its documents are told apart.
+// A corpus as a user names it: texts, what is held out, and the separator of documents.
 #pragma once
 
 #include <string>
@@ -17,11 +17,11 @@ struct CorpusOptions {
 };
 
 // Reads the texts until it knows whether they have many documents or few, which decides what is held out; all of them
-// if they have few. Of a pipe it reads 64 MiB at most, which it keeps: what has more, but few documents by then, counts
-// as of many. Errors: as find_texts and open_bytes.
+// if they have few. Of a pipe it reads and keeps at most 64 MiB: a longer one counts as many documents. Errors: as
+// find_texts and open_bytes.
 Corpus open_corpus(const CorpusOptions& options);
 
-// The same again, when what a corpus of these inputs has is known.
+// Opens it again with what open_corpus found.
 Corpus reopen_corpus(const CorpusOptions& options, std::vector<TextInput> inputs, HoldOut::Rule rule,
                      DocumentSizes sizes);
 

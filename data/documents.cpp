@@ -19,12 +19,12 @@ bool is_good(std::string_view text) {
   return simdjson::validate_utf8(text.data(), text.size()) && std::memchr(text.data(), 0, text.size()) == nullptr;
 }
 
-// Where the first sequence begins that is none of UTF-8's, or the first NUL byte stands.
+// Returns the offset of the first invalid UTF-8 sequence or NUL byte.
 size_t first_fault(std::string_view text) {
-  size_t good = 0, bad = text.size() + 1;  // so many bytes are good, so many are not
+  size_t good = 0, bad = text.size() + 1;  // bytes that are known to be good, and the number that are not
   while (bad - good > 1) {
     const size_t middle = good + (bad - good) / 2;
-    // A character that is cut there is not bad yet.
+    // A character cut off there is not bad yet.
     bool is_prefix_good = false;
     for (size_t back = 0; back <= 3 && back <= middle && !is_prefix_good; back++)
       is_prefix_good =
@@ -42,7 +42,7 @@ struct DocumentReader::Parser {
   simdjson::dom::parser parser;
   std::string repaired;
 
-  // The text of a line, alive until the next call; or what is bad about the line.
+  // Returns the text of a line, valid until the next call; or sets `bad` to what is wrong with the line.
   std::string_view text_of(std::string_view line, std::string_view field, std::string& bad) {
     simdjson::dom::element element;
     if (const auto error = parser.parse(line.data(), line.size(), false).get(element)) {
@@ -83,7 +83,7 @@ struct DocumentReader::Parser {
     }
   }
 
-  // The last of several of one name counts. A name with dots goes into objects, unless a member has that name itself.
+  // The last of several members of one name counts. A dotted name means nested objects, unless a member has that name.
   static std::optional<simdjson::dom::element> member_of(const simdjson::dom::element& element,
                                                          std::string_view field) {
     simdjson::dom::object object;
@@ -123,7 +123,7 @@ struct DocumentReader::Parser {
         error);
   }
 
-  // Replaces them in the escapes of a JSON text, and returns the place and the text of the first.
+  // Replaces lone surrogates in the escapes of a JSON text, and returns the offset and text of the first.
   static std::pair<size_t, std::string> replace_lone_surrogates(std::string& text) {
     std::pair<size_t, std::string> first;
     const auto unit_at = [&](size_t at) -> int {

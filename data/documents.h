@@ -1,10 +1,10 @@
-// The documents of a batch of text_batches.h: lines are parsed, texts split at the separator, bytes looked at, held-out
-// ones known. Empty documents and blank lines are none. Where the end of each document is held out, that and what is
-// before are two documents of this page, of which one can be bad.
+// Extracts the documents of a batch (text_batches.h): parses lines, splits texts at the separator, checks the bytes,
+// and decides what is held out. Empty documents and blank lines are skipped. When the end of each document is held out,
+// it and what precedes it are two documents here, of which one can be bad.
 //
-// A document is bad if it is not UTF-8, has a NUL byte or half of a surrogate pair, or if its line is no JSON object or
-// has no string in the field (of several, the last counts; a field with dots, as data.text, lies in other objects).
-// What is bad about it is said with file, line and byte.
+// A document is bad if it is not UTF-8, has a NUL byte or a lone surrogate, or if its line is no JSON object or has no
+// string in the field (of several, the last counts; a dotted field, as data.text, means nested objects). The reason
+// names file, line and byte.
 #pragma once
 
 #include <functional>
@@ -19,9 +19,9 @@ namespace megalith {
 struct Document {
   std::string_view text;  // valid during the call
   bool held_out = false;
-  bool is_whole = true;  // else a part; those of a document come one after the other
+  bool is_whole = true;  // else a part; a document's parts follow one another
   bool is_last = true;
-  std::string bad = {};  // what is bad about it, and then text is not to be used
+  std::string bad = {};  // why the document is bad; text must not be used then
 };
 
 // Belongs to one thread. The corpus must outlive it.
@@ -39,7 +39,7 @@ class DocumentReader {
  private:
   struct Parser;
   void lines_of(const TextBatch& batch, const Give& give);
-  // What is bad about these bytes of a text, which begin at `offset` of it; else empty.
+  // Returns what is wrong with these bytes of a text, which begin at its `offset`; "" if nothing is.
   std::string fault_of(std::string_view text, const TextBatch& batch, int64_t offset) const;
   void give_whole(std::string_view text, const Give& give) const;
 

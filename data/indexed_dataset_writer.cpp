@@ -31,7 +31,7 @@ void for_each_length(const File& lengths, int64_t documents, const std::function
   }
 }
 
-// Appends values of any kind to a file, many at a time.
+// Appends values of any type to a file, in large writes.
 class Appender {
  public:
   explicit Appender(File& file) : file_(file) {}
@@ -87,7 +87,7 @@ void IndexedDatasetWriter::end_document() {
 void IndexedDatasetWriter::drop_document() {
   flush();
   mark_.open_tokens = 0;
-  flushed_tokens_ = mark_.tokens;  // what is on the disk is written over: an earlier mark may still need its bytes
+  flushed_tokens_ = mark_.tokens;  // flushed bytes are never overwritten: an earlier mark may need them
 }
 
 void IndexedDatasetWriter::flush() {
@@ -122,7 +122,7 @@ void IndexedDatasetWriter::finish() {
 }
 
 void IndexedDatasetWriter::write_index() {
-  // Of a document, all but the last of its sequences are of this length.
+  // All but the last of a document's sequences have this length.
   const auto for_each_sequence = [&](const std::function<void(int32_t tokens)>& f) {
     for_each_length(*lengths_, mark_.documents, [&](int64_t tokens) {
       for (int64_t left = tokens; left > 0; left -= longest_sequence_)

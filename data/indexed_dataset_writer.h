@@ -1,7 +1,6 @@
-// Writes the .bin/.idx pair of indexed_dataset.h, token by token, in little memory whatever the number of documents:
-// their lengths are kept beside, in PREFIX.lengths, of which the index is made; that file stays.
-//
-// A writer can go on where an earlier one was, after the death of its process too: at a mark that sync() gave.
+// Writes the .bin/.idx pair of indexed_dataset.h, token by token. Memory does not depend on the number of documents:
+// their lengths go to PREFIX.lengths, from which the index is made; that file stays. A writer can continue at a mark of
+// sync(), also in another process after a crash.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +18,13 @@ namespace megalith {
 class IndexedDatasetWriter {
  public:
   struct Mark {
-    int64_t tokens = 0, documents = 0;  // that are complete
+    int64_t tokens = 0, documents = 0;  // complete ones
     int64_t open_tokens = 0;            // of the document after them
 
     bool operator==(const Mark&) const = default;
   };
 
-  // With all documents that an earlier one has ended.
+  // Returns the mark after all documents that an earlier writer has ended.
   static Mark mark_of(const std::string& prefix);
 
   // Writes PREFIX.bin from the mark on. A document of more than longest_sequence tokens becomes several sequences.
@@ -34,9 +33,9 @@ class IndexedDatasetWriter {
 
   void add(std::span<const int32_t> ids);  // to the current document; ids are below vocab_size
   void end_document();
-  void drop_document();  // the current one, as if nothing of it had been added
-  Mark sync();           // what was added is on the disk
-  void finish();         // writes PREFIX.idx, syncs both; changes nothing when done again
+  void drop_document();  // discards the current one
+  Mark sync();           // flushes to the disk
+  void finish();         // writes PREFIX.idx and syncs both; may be repeated
 
   int64_t num_tokens() const { return mark_.tokens + mark_.open_tokens; }
   int64_t num_documents() const { return mark_.documents; }
@@ -53,7 +52,7 @@ class IndexedDatasetWriter {
   std::unique_ptr<File> bin_, lengths_;
   int64_t flushed_tokens_, flushed_documents_;
   bool names_are_synced_ = false;
-  std::vector<uint16_t> narrow_;  // what is not flushed yet: one of these, by the element
+  std::vector<uint16_t> narrow_;  // tokens not flushed; one of the two, by the element
   std::vector<int32_t> wide_;
   std::vector<int64_t> new_lengths_;
 };

@@ -23,7 +23,7 @@ struct Magic {
   Holds holds;
 };
 
-// The first that fits counts. Tables are read by a statement of Python, the others by a command.
+// The first match counts. Tables are read by a Python statement, the others by a command.
 constexpr std::array magics = {
     Magic{0, "\x1f\x8b\x08"sv, "gzip", "gzip -dc FILE", Holds::another},
     Magic{0, "\x28\xb5\x2f\xfd"sv, "zstd", "zstd -dc FILE", Holds::another},
@@ -76,7 +76,7 @@ constexpr std::array magics = {
           "a program", "", Holds::nothing},
 };
 
-// Puts a path into single quotes, of a shell or of Python.
+// Quotes a path with single quotes, for a shell or Python.
 std::string in_quotes(const std::string& path, const char* quote_in_it) {
   std::string out = "'";
   for (const char c : path) out += c == '\'' ? quote_in_it : std::string(1, c);
@@ -114,7 +114,7 @@ std::optional<KnownFile> unmarked_utf16(std::string_view head) {
 std::string unpack_command(const KnownFile& known, const std::string& path) {
   const bool is_table = known.holds == Holds::table;
   const std::string_view ending = compression_in_name(path);
-  const bool is_unpacked_first = !ending.empty() && known.name != "tar";  // which knows compressions itself
+  const bool is_unpacked_first = !ending.empty() && known.name != "tar";  // tar decompresses by itself
   const auto quoted = [](const std::string& name, bool in_python) {
     return name == "FILE" && !in_python ? name : in_quotes(name, in_python ? "\\'" : "'\\''");
   };

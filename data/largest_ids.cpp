@@ -37,7 +37,7 @@ std::optional<int32_t> noted_largest_id(const std::string& file) try {
                     fs::last_write_time(path) <= fs::last_write_time(note);
   if (!same) return {};
   return static_cast<int32_t>(whole_number(noted.at("largest"), 0));
-} catch (const std::exception&) {  // then the file is read
+} catch (const std::exception&) {  // the caller then reads the file
   return {};
 }
 

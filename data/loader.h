@@ -1,10 +1,9 @@
-// A Loader defines which tokens are trained on, in which order. It is a pure function of (streams, blend, T, shuffle,
-// seed): it has no position, so resuming and any division among ranks need no state.
+// A Loader defines the training order of tokens as a pure function of (streams, blend, T, shuffle, seed). It has no
+// position, so resuming and any division among ranks need no state.
 //
-// Sample i of a stream is tokens[i*T .. i*T+T]: T inputs, and the T targets that follow each of them. There are
-// S = (size - 1) / T samples. Which of which stream is the n-th of the run: sample_order.h.
-//
-// Owns a share of the streams' mappings. Any number of threads may call it at once.
+// Sample i of a stream is tokens[i*T .. i*T+T]: T inputs, and the T targets that follow each. A stream has S = (size -
+// 1) / T samples. sample_order.h maps the run's n-th sample to a stream's. Any number of threads may call a Loader at
+// once.
 #pragma once
 
 #include <cstdint>
@@ -26,20 +25,21 @@ class Loader {
 
   const std::vector<TokenStream>& streams() const { return streams_; }
   const SampleOrder& order() const { return order_; }
-  int64_t num_samples() const;  // of one epoch of every stream
+  int64_t num_samples() const;  // in one epoch of every stream
   int64_t sequence_length() const { return sequence_length_; }
-  // Tokens at the end of a stream that fill no sample, so that no epoch has them as targets.
+  // Returns the number of tokens at a stream's end that fill no sample, so that no epoch has them as targets.
   int64_t left_out(size_t stream) const {
     return streams_[stream].size() - 1 - order_.sizes()[stream] * sequence_length_;
   }
 
-  // Samples [first, first + count) of the run, as count rows of T. Both outputs are (count, T) and written in full.
+  // Writes samples [first, first + count) of the run to inputs and targets, both (count, T).
   void fill(int64_t first, int64_t count, std::span<int32_t> inputs, std::span<int32_t> targets) const;
 
-  // Where in the n-th sample of the run a document begins, by the format: places behind its first token.
+  // Returns the positions behind its first token at which documents begin in the n-th sample of the run, if the format
+  // knows.
   std::vector<int64_t> document_begins(int64_t n) const;
 
-  // Which sample of its stream is the n-th of the run, 0 .. S-1; in words where there are several streams.
+  // Returns which sample of its stream, 0 .. S-1, is the n-th of the run.
   int64_t sample_at(int64_t n) const { return order_.at(n).index; }
   std::string name_of(int64_t n) const;
 

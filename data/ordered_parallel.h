@@ -1,5 +1,5 @@
-// A pipeline that keeps order: items are taken from one source, worked on by several threads at once, and their results
-// passed on in the order of the items. At most 3 items a thread are under way. The first error stops all and is thrown.
+// An ordered pipeline: items from one source are processed by several threads, and results are passed on in the items'
+// order. At most 3 items a thread are in flight. The first error stops all threads and is rethrown.
 #pragma once
 
 #include <condition_variable>
@@ -13,19 +13,18 @@
 
 namespace megalith {
 
-// take(item): fills an item, false when there is none left; one call at a time.
-// make_worker(): called once by each thread, gives a function from an item to a result.
-// hand_on(result): one call at a time, by whichever thread is there.
+// take(item): fills an item, or returns false at the end; one call at a time. make_worker(): called once by each
+// thread, returns a function from an item to a result. hand_on(result): one call at a time, from any thread.
 template <class Item, class Result>
 void ordered_parallel(int num_threads, const std::function<bool(Item&)>& take,
                       const std::function<std::function<Result(Item&&)>()>& make_worker,
                       const std::function<void(Result&&)>& hand_on) {
   std::mutex source, sink;
   std::condition_variable room;
-  int64_t num_taken = 0;               // under source
-  int64_t next = 0;                    // under sink: the first result not handed on
-  std::map<int64_t, Result> finished;  // under sink
-  std::exception_ptr error;            // under sink
+  int64_t num_taken = 0;               // guarded by source
+  int64_t next = 0;                    // guarded by sink: the first result not handed on
+  std::map<int64_t, Result> finished;  // guarded by sink
+  std::exception_ptr error;            // guarded by sink
   const int64_t most_ahead = 2 * num_threads;
 
   const auto run = [&] {

@@ -29,7 +29,7 @@ std::vector<std::string> matches(const std::string& pattern) {
   return paths;
 }
 
-// Where the first component ** begins; npos: there is none.
+// Returns the offset of the first component **; npos if there is none.
 size_t any_folders_in(const std::string& pattern) {
   for (size_t at = pattern.find("**"); at != std::string::npos; at = pattern.find("**", at + 2)) {
     const bool begins = at == 0 || pattern[at - 1] == '/', ends = at + 2 == pattern.size() || pattern[at + 2] == '/';
@@ -42,7 +42,7 @@ size_t any_folders_in(const std::string& pattern) {
   return std::string::npos;
 }
 
-// A folder and those below it, without hidden and linked ones; the latter are added to `linked`.
+// Returns a folder and those below it, without hidden and linked ones; adds the linked ones to `linked`.
 std::vector<std::string> folders_from(const std::string& top, std::set<std::string>& linked) {
   std::vector<std::string> folders{top};
   std::error_code error;
@@ -61,7 +61,7 @@ std::vector<std::string> folders_from(const std::string& top, std::set<std::stri
   return folders;
 }
 
-// Files, of a pattern of which a part matches any folders.
+// Adds the files that match a pattern with **.
 void add_files_below(const std::string& pattern, size_t any, std::set<std::string>& files,
                      std::set<std::string>& linked) {
   const std::string above = pattern.substr(0, any);

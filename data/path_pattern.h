@@ -1,5 +1,5 @@
-// Patterns of paths as a shell has them: *, ? and [...]; and **, alone between slashes, for any number of folders, none
-// included, that are neither hidden nor linked. A pattern with ** matches files only.
+// Glob patterns: *, ? and [...]; and **, alone between slashes, for any number of folders, including none, that are
+// neither hidden nor symbolic links. A pattern with ** matches files only.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@
 
 namespace megalith {
 
-using LeftOut = std::map<std::string, int64_t>;  // by kind, as "linked folder": how many
+using LeftOut = std::map<std::string, int64_t>;  // number by kind, such as "linked folder"
 std::string to_text(const LeftOut& left_out);    // "3 empty files, 1 linked folder"
 
 bool is_pattern(const std::string& name);
 
-// The pattern that matches this path alone.
+// Escapes a path as the pattern that matches it alone.
 std::string as_pattern(const std::string& path);
 
-// Returns what there is of it, in the order of their bytes; nothing where nothing matches. Linked folders that ** does
-// not enter are counted in `left_out`. Error as of check_path.
+// Returns the matches, sorted by their bytes. Counts linked folders that ** does not enter in `left_out`. Error as of
+// check_path.
 std::vector<std::string> paths_matching(const std::string& pattern, LeftOut* left_out = nullptr);
 
-// Error where a path would end lines of messages and lists, or is none (check_is_path).
+// Error if a path would break the lines of messages and lists, or is no path (check_is_path).
 void check_path(const std::string& path);
 
 }  // namespace megalith

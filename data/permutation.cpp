@@ -8,7 +8,7 @@ namespace megalith {
 
 namespace {
 
-// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): every input bit reaches every output bit.
+// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): every input bit affects every output bit.
 uint64_t mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;

@@ -1,5 +1,5 @@
-// Remembers the ids of pre-tokens: a table of fixed size in which a new one displaces the one in its place. Those of
-// more than 23 bytes or 9 ids are not kept. Belongs to one thread.
+// Caches the ids of pre-tokens: a direct-mapped table. Pre-tokens of more than 23 bytes or 9 ids are not cached.
+// Belongs to one thread.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ class PieceCache {
  public:
   static constexpr size_t longest_piece = 23, most_ids = 9;
 
-  // The pre-token, padded with zeros, and its length in the last byte. One that is too long has no key.
+  // The pre-token, padded with zeros, with its length in the last byte. A longer one has no key.
   struct Key {
     std::array<uint64_t, 3> words{};
     bool operator==(const Key&) const = default;
@@ -29,7 +29,7 @@ class PieceCache {
 
   PieceCache() : entries_(num_entries) {}
 
-  // Empty if the pre-token is not there: each has one id at least.
+  // Returns no ids if the pre-token is not cached: each has at least one.
   std::span<const int32_t> find(const Key& key) const {
     const Entry& entry = entries_[slot_of(key)];
     if (!(entry.key == key)) return {};

@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A batch as tokens, and where it left the texts.
+// The tokens of a batch, and the texts' position after it.
 struct EncodedDocument {
   size_t end;     // of its tokens
   int64_t bytes;  // of its text
@@ -83,7 +83,7 @@ class BatchEncoder {
   int32_t end_of_text_;
 };
 
-// Writes what was encoded, in order, and knows how far that is.
+// Writes encoded batches in order, and knows the position.
 class TokenFiles {
  public:
   TokenFiles(const std::string& folder, const PrepareOptions& options, int64_t vocab_size, PreparePosition from)
@@ -177,15 +177,15 @@ void encode(const Corpus& corpus, const Tokenizer& tokenizer, const PrepareOptio
         folder.note(PrepareFolder::position, to_json(files.sync()));
         folder.keep();
         not_noted = 0;
-        // However slow the disk is, this takes a twentieth of the time.
+        // However slow the disk is, notes take at most a twentieth of the time.
         if (options.note_seconds > 0) wait = std::max(options.note_seconds, 20 * since_noted.seconds());
       });
-  // Finishing cuts off what earlier notes may count.
+  // Finishing removes what earlier notes may count.
   if (can_go_on) folder.note(PrepareFolder::position, to_json(files.sync()));
   files.finish();
 }
 
-// Those that stand in texts, each of which ends with one more.
+// Counts special tokens that stand in texts; each document ends with one more.
 std::map<std::string, int64_t> special_texts_in(const std::vector<int64_t>& counts, const Tokenizer& tokenizer,
                                                 int64_t documents) {
   std::map<std::string, int64_t> found;
@@ -196,7 +196,7 @@ std::map<std::string, int64_t> special_texts_in(const std::vector<int64_t>& coun
   return found;
 }
 
-// The most common tokens of the training set, with their shares.
+// Returns the most common tokens of the training set, with their shares.
 std::vector<PrepareReport::Piece> common_pieces(const std::vector<int64_t>& counts, const Tokenizer& tokenizer,
                                                 int64_t num_tokens) {
   constexpr size_t most = 5;
@@ -208,7 +208,7 @@ std::vector<PrepareReport::Piece> common_pieces(const std::vector<int64_t>& coun
   return pieces;
 }
 
-// The tokenizer that is named, except one that is to be trained.
+// Returns the named tokenizer, or null if it is to be trained.
 std::unique_ptr<Tokenizer> named_tokenizer(const std::string& spec) {
   if (spec == "bytes") return make_byte_tokenizer();
   if (vocab_to_train(spec) > 0) return nullptr;
@@ -234,7 +234,7 @@ void save_tokenizer(const Tokenizer& tokenizer, const std::string& folder) {
   tokenizer.save(folder);
 }
 
-// The report of a prepare of the same, which has ended. Error: OUT holds what one of something else has made.
+// Returns the report of an equal prepare that is complete. Error: OUT holds the output of another.
 std::optional<PrepareReport> made_before(const PrepareOptions& options, const nlohmann::json& of,
                                          const Tokenizer* tokenizer) {
   const std::optional<nlohmann::json> note = PrepareFolder::ended(options.out);
@@ -295,7 +295,7 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
   const auto earlier = folder.noted(PrepareFolder::made_of, begun_from);
   const auto noted = folder.noted(PrepareFolder::position, position_from);
   const auto all_made = folder.noted(PrepareFolder::publishing, made_from);
-  if (all_made ? earlier.has_value() : noted.has_value()) {  // then the other note may be gone already
+  if (all_made ? earlier.has_value() : noted.has_value()) {  // the other note may be gone already
     const std::string difference = difference_of(earlier.value_or(PrepareBegun()).of, made);
     CHECK(
         difference.empty(),
@@ -375,7 +375,7 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
   const std::vector<int64_t> counts = count_tokens(bins, tokenizer->vocab_size(), threads);
   report.most_common = common_pieces(counts, *tokenizer, report.train.tokens);
   report.special_texts = special_texts_in(counts, *tokenizer, report.train.documents);
-  // What comes from pipes cannot be known again.
+  // The contents of pipes cannot be recognized again.
   if (corpus.disk_bytes() > 0) {
     nlohmann::json all = to_json(Prepared{std::move(made), {names, report}});
     all[largest_ids_key] = largest_ids_in(folder.path(""), names, counts);

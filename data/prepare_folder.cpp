@@ -83,7 +83,7 @@ PrepareFolder::~PrepareFolder() {
   if (keeps_ || published_) return;
   try {
     remove_partial();
-  } catch (const Error&) {  // there is an error under way already
+  } catch (const Error&) {  // an error is under way already
   }
   clean_out();
 }
@@ -126,18 +126,18 @@ std::string PrepareFolder::publish(const std::vector<std::string>& names) {
       move_file(path(name), (out_ / name).string());
       moved.push_back(name);
     }
-    sync_folder(out_.string());  // what was moved before an earlier death as well
+    sync_folder(out_.string());  // also names that were moved before a crash
   } catch (const Error&) {
     for (const std::string& name : moved) try {
         move_file((out_ / name).string(), path(name));
       } catch (const Error&) {
-        keeps_ = true;  // a restart finds it where it is
+        keeps_ = true;  // a restart finds it there
       }
     throw;
   }
   published_ = true;
   try {
-    // By this note the next one knows that it has only this to do, should this one die here.
+    // This note tells the next prepare that only this is left, should this one die here.
     for (const std::string& name : names_in(partial_))
       if (name != publishing && name != "lock") remove_all(path(name));
     remove_partial();
@@ -147,14 +147,14 @@ std::string PrepareFolder::publish(const std::vector<std::string>& names) {
   return "";
 }
 
-// Some network file systems keep the name of a file that is open, and then the folder is not empty.
+// Some network file systems keep the name of an open file, and then the folder is not empty.
 void PrepareFolder::remove_partial() {
   lock_.reset();
   remove_all(partial_.string());
 }
 
 void PrepareFolder::clean_out() const {
-  for (const fs::path& folder : made_) discard(folder.string());  // unless others have put something there
+  for (const fs::path& folder : made_) discard(folder.string());  // if still empty
 }
 
 }  // namespace megalith

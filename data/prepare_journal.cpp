@@ -10,7 +10,7 @@ namespace megalith {
 
 namespace {
 
-constexpr int64_t largest_count = int64_t{1} << 56;  // of bytes and whatever is counted: no sum or product overflows
+constexpr int64_t largest_count = int64_t{1} << 56;  // of bytes and any count: no sum or product overflows
 
 int64_t count_from(const nlohmann::json& j) { return whole_number(j, 0, largest_count); }
 
@@ -38,7 +38,7 @@ PrepareReport::Part part_from(const nlohmann::json& j) {
   return {count_from(j.at(0)), count_from(j.at(1)), count_from(j.at(2))};
 }
 
-// Bytes that need not be UTF-8.
+// The bytes need not be UTF-8.
 nlohmann::json bytes_to_json(std::string_view bytes) { return std::vector<uint8_t>(bytes.begin(), bytes.end()); }
 std::string bytes_from(const nlohmann::json& j) {
   std::string bytes;
@@ -114,7 +114,7 @@ nlohmann::json to_json(const PrepareBegun& begun) {
 }
 
 namespace {
-// Reads what made_of() has written; a note that is not that is an exception.
+// Reads the output of made_of(), or throws.
 nlohmann::json begun_of(const nlohmann::json& of) {
   for (const nlohmann::json& text : as_list(of.at("texts"))) bytes_from(text.at(0));
   return of;

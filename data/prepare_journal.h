@@ -1,4 +1,4 @@
-// What prepare notes in its folder, as JSON: what it prepares, how far it is, what it has made.
+// prepare's notes in its folder, as JSON: what it prepares, its position, what it has made.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,11 +11,11 @@
 
 namespace megalith {
 
-// How far the files are: after a batch.
+// The position after a batch.
 struct PreparePosition {
   TextPosition text;
   TokenShards::Mark train, validation;
-  bool in_bad_document = false;  // whose further parts are left out as well
+  bool in_bad_document = false;  // its further parts are left out too
   int64_t bad_documents = 0;
   std::string first_bad;
 
@@ -25,21 +25,21 @@ struct PreparePosition {
 nlohmann::json to_json(const PreparePosition& position);
 PreparePosition position_from(const nlohmann::json& json);
 
-// All that decides what is made, and the inputs as they are now.
+// Returns everything that decides the output, and the inputs as they are now.
 nlohmann::json made_of(const PrepareOptions& options, const std::vector<TextInput>& inputs);
-// What differs between two of them, in words; empty if nothing does.
+// Returns what differs between two of them, in words; "" if nothing does.
 std::string difference_of(const nlohmann::json& before, const nlohmann::json& now);
 
-// What a prepare notes first. The rule by which text is held out of a corpus takes long to find.
+// The first note. It keeps the rule of what is held out, which takes long to find.
 struct PrepareBegun {
-  nlohmann::json of = nlohmann::json::object();  // made_of
+  nlohmann::json of = nlohmann::json::object();  // from made_of
   HoldOut::Rule rule = HoldOut::Rule::nothing;
   DocumentSizes sizes;
 };
 nlohmann::json to_json(const PrepareBegun& begun);
 PrepareBegun begun_from(const nlohmann::json& json);
 
-// And last.
+// The last note.
 struct PrepareMade {
   std::vector<std::string> names;
   PrepareReport report;
@@ -47,9 +47,9 @@ struct PrepareMade {
 nlohmann::json to_json(const PrepareMade& made);
 PrepareMade made_from(const nlohmann::json& json);
 
-// The note that stays beside the files when a prepare has ended.
+// The note that stays beside the files of a complete prepare.
 struct Prepared {
-  nlohmann::json of = nlohmann::json::object();  // made_of
+  nlohmann::json of = nlohmann::json::object();  // from made_of
   PrepareMade made;
 };
 nlohmann::json to_json(const Prepared& prepared);

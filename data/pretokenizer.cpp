@@ -19,8 +19,8 @@ constexpr std::array white_space = {
     Range{0x9, 0xd},       Range{0x20, 0x20},     Range{0x85, 0x85},     Range{0xa0, 0xa0},     Range{0x1680, 0x1680},
     Range{0x2000, 0x200a}, Range{0x2028, 0x2029}, Range{0x202f, 0x202f}, Range{0x205f, 0x205f}, Range{0x3000, 0x3000}};
 
-// Assigned by Unicode 15, 15.1 and 16, which an older utf8proc does not know. With these a text gives the same tokens
-// on every machine.
+// Assigned by Unicode 15, 15.1 and 16, which an older utf8proc does not know. The list makes tokens equal on every
+// machine.
 constexpr std::array new_letters = {
     Range{0x1c89, 0x1c8a},   Range{0xa7cb, 0xa7cd},   Range{0xa7da, 0xa7dc},   Range{0x105c0, 0x105f3},
     Range{0x10d4a, 0x10d65}, Range{0x10d6f, 0x10d85}, Range{0x10ec2, 0x10ec4}, Range{0x1123f, 0x11240},
@@ -45,7 +45,7 @@ CharClass category_class(char32_t code_point) {
 
 bool is_continuation(uint8_t byte) { return (byte & 0xc0) == 0x80; }
 
-// How many bytes of the ASCII character "'" and what follows are a contraction; 0 if none.
+// Returns the length of the contraction that the "'" at p begins; 0 if none.
 size_t contraction(const uint8_t* p, const uint8_t* end) {
   const auto left = end - p;
   if (left < 2) return 0;
@@ -87,7 +87,7 @@ inline Pretokenizer::Char Pretokenizer::char_at(const uint8_t* p, const uint8_t*
   return {CharClass::other, 1};
 }
 
-// The end of the characters of one class that begin at p.
+// Returns the end of the run of one class that begins at p.
 inline const uint8_t* Pretokenizer::skip(CharClass kind, const uint8_t* p, const uint8_t* end) const {
   while (p < end) {
     const Char c = char_at(p, end);
@@ -97,7 +97,7 @@ inline const uint8_t* Pretokenizer::skip(CharClass kind, const uint8_t* p, const
   return p;
 }
 
-// \s+(?!\S)|\s+ : a run leaves its last character to what follows, if anything follows and the run is longer than that.
+// \s+(?!\S)|\s+ : a run of more than one space leaves its last character to what follows, if anything does.
 inline const uint8_t* Pretokenizer::space_piece(const uint8_t* begin, const uint8_t* end) const {
   const uint8_t *p = begin, *last = begin;
   while (p < end) {
@@ -128,8 +128,8 @@ CharClass Pretokenizer::class_before(const uint8_t* begin, const uint8_t* p) con
   return lead + c.bytes == p ? c.kind : CharClass::other;  // otherwise the byte before p is a stray one
 }
 
-// No pre-token runs from a character that is not space into one of another class, except from an apostrophe
-// (contractions). The one before such a place ends there also when the text does: only runs of space look ahead.
+// No pre-token continues from a non-space into another class, except from an apostrophe (contractions). One that ends
+// at such a place also ends there if the text does: only runs of space look ahead.
 size_t Pretokenizer::last_cut(std::string_view text) const {
   constexpr size_t longest_char = 4;  // so that the character after the cut is whole
   const auto* begin = reinterpret_cast<const uint8_t*>(text.data());

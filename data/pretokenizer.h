@@ -1,5 +1,5 @@
-// Cuts text into pre-tokens (`piece` in code), inside which GPT-2's BPE merges. The law is this pattern, the first
-// alternative that matches winning, as a hand-written scanner:
+// Splits text into pre-tokens, within which GPT-2's BPE merges. A hand-written scanner of this pattern, in which the
+// first alternative that matches wins:
 //
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 //
@@ -23,7 +23,7 @@ class Pretokenizer {
  public:
   Pretokenizer();  // tabulates all code points, a few milliseconds
 
-  // The length of the first pre-token of a text, which is not empty.
+  // Returns the length of the first pre-token of a text, which must not be empty.
   size_t first_piece(std::string_view text) const;
 
   // See Tokenizer::last_cut.

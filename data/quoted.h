@@ -1,5 +1,4 @@
-// Bytes of a text as a C string would have them, so that one sees blanks, line ends and what is no UTF-8: a token may
-// be a part of a character.
+// Quotes bytes as a C string, so that blanks, line ends and invalid UTF-8 show: a token may be part of a character.
 #pragma once
 
 #include <string>

@@ -16,7 +16,7 @@ Sample SampleOrder::at(int64_t n) const {
   const auto [source, before] = blend_.at(n);
   const int64_t size = sizes_[source], epoch = before / size, position = before % size;
   if (!shuffle_) return {source, epoch, position};
-  // Sources of one size are not drawn alike.
+  // Sources of equal size get different permutations.
   const uint64_t seed = seed_ + source * uint64_t{0x9e3779b97f4a7c15};
   return {source, epoch, Permutation(size, seed, static_cast<uint64_t>(epoch))(position)};
 }

@@ -1,10 +1,9 @@
-// Which samples a run trains on, in which order, without the tokens themselves: a pure function of the number of
-// samples in each source, the shares of the sources, shuffle and seed.
+// The order of a run's samples, without the tokens: a pure function of the sources' numbers of samples, their shares,
+// shuffle and seed.
 //
-// Sample n of a run is of the source that the blend says. A source's samples come epoch by epoch: of S samples, the one
-// after k others is of epoch k / S and at position k % S there. With shuffle the position goes through a permutation
-// drawn from (seed, source, epoch), in which every sample occurs exactly once; without, samples come in the order of
-// the files.
+// The blend says which source sample n is of. A source's samples come epoch by epoch: of S samples, the one after k
+// others is at position k % S of epoch k / S. With shuffle the position goes through a permutation drawn from (seed,
+// source, epoch); without, samples come in the order of the files.
 #pragma once
 
 #include <cstdint>

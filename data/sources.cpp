@@ -17,7 +17,7 @@ bool is_file(const std::string& path) {
   return fs::exists(path, absent) && !fs::is_directory(path, absent);
 }
 
-// Files, without the .idx that stand beside them.
+// Returns files, without the .idx files beside them.
 std::vector<std::string> token_files(const std::string& pattern) {
   std::vector<std::string> paths = paths_matching(pattern);
   std::erase_if(paths, [](const std::string& path) { return !is_file(path) || path.ends_with(".idx"); });
@@ -28,7 +28,7 @@ std::vector<std::string> shards_of(const std::string& prefix) {
   return token_files(as_pattern(prefix) + "-[0-9][0-9][0-9][0-9][0-9].bin");
 }
 
-// A folder that prepare wrote means the prefix of its tokens for this key; any other name means itself.
+// Maps a folder of prepare to the prefix of its tokens for this key; other names stay.
 std::string part_meant(const std::string& key, const std::string& name) {
   std::error_code absent;
   if (!fs::is_directory(name, absent) || (key != "data.train" && key != "data.validation")) return name;
@@ -36,7 +36,7 @@ std::string part_meant(const std::string& key, const std::string& name) {
   return is_file(prefix + ".bin") || !shards_of(prefix).empty() ? prefix : name;
 }
 
-// A decimal number in units of 1e-9; 0: it is none, or too large or too fine.
+// Returns a decimal number in units of 1e-9; 0 if it is no number, or too large or too fine.
 int64_t billionths(const std::string& text) {
   const size_t point = std::min(text.find('.'), text.size());
   const std::string whole = text.substr(0, point), part = point < text.size() ? text.substr(point + 1) : "";
@@ -109,7 +109,7 @@ std::vector<std::string> files_of(const std::string& key, const std::string& sou
   const std::vector<std::string> found = files_there(name);
   std::error_code absent;
   if (found.empty() && fs::is_directory(name, absent)) {
-    // One of `megalith prepare` also holds what is held out, which a pattern would take along.
+    // A folder of prepare also holds what is held out, which a pattern would include.
     const fs::path prepared = fs::path(name) / (key == "data.train" ? "train.bin" : "validation.bin");
     if (fs::exists(prepared, absent))
       FAIL("{} = {} is a folder; name the file in it, {}", key, name, prepared.string());

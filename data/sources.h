@@ -1,9 +1,9 @@
-// What data.train names: one source of tokens, or several with weights.
+// The value of data.train: one source of tokens, or several with weights.
 //
 // A source is a token file; a prefix, PREFIX for PREFIX.bin or for the shards PREFIX-00000.bin, PREFIX-00001.bin, ...;
-// or a glob such as wiki/*.bin. Its files, in the order of their names, are one long stream: a sample may end in the
-// next file as it may end in the next document, so that a corpus trains alike whether it was prepared in one file or in
-// shards of any size. A folder that prepare wrote means its training tokens, and as data.validation those held out.
+// or a glob such as wiki/*.bin. Its files, sorted by name, are one stream: a sample may span files as it may span
+// documents, so that shards of any size train like one file. A folder of prepare means its training tokens, or as
+// data.validation those held out.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,18 @@ namespace megalith {
 
 struct DataSource {
   std::string name;   // file, prefix, glob or folder of prepare
-  int64_t share = 1;  // in the proportions of the weights
+  int64_t share = 1;  // proportional to the weights
 };
 
-// `text` is one name, or lines `NAME WEIGHT`, each with its end: what a TOML list becomes. Errors, which begin with
-// `key`: no weight, or one that is no positive decimal number; a name that is empty or stands twice.
+// `text` is one name, or lines `NAME WEIGHT`, each with its end, as made from a TOML list. Errors, which begin with
+// `key`: a missing weight, or one that is no positive decimal number; a name that is empty or given twice.
 std::vector<DataSource> parse_sources(const std::string& key, const std::string& text);
 
-// The files of a source of data.train, those that are there; none where nothing matches. files_of refuses that, shards
-// of which one is missing, and a prefix of both kinds.
+// Returns the existing files of a source of data.train, or none. files_of refuses no match, a missing shard, and a
+// prefix that is ambiguous.
 std::vector<std::string> matches_of(const std::string& name);
 
-// Counts what a pattern matches, or does not enter, beside its files, by kind.
+// Counts what a pattern matches beside its files, or does not enter, by kind.
 LeftOut left_out_of(const std::string& name);
 std::vector<std::string> files_of(const std::string& key, const std::string& name);
 

@@ -1,7 +1,5 @@
-// Special tokens that are written out in a text, as <|user|> or the end of a text: where they stand, and the ids of a
-// text in which they are one token each.
-//
-// Immutable; any number of threads may use it at once.
+// Finds special tokens written out in a text, as <|user|> or the end of a text, and encodes each as one id. Immutable;
+// any number of threads may use it at once.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +13,9 @@
 namespace megalith {
 
 enum class SpecialTexts {
-  ids,    // are their tokens, as in transformers
-  text,   // are text like any other
-  refuse  // make a document a bad one, and a prompt an error
+  ids,    // they become their ids, as in transformers
+  text,   // they are encoded as any other text
+  refuse  // they make a document bad, and a prompt an error
 };
 
 class SpecialText {
@@ -25,17 +23,16 @@ class SpecialText {
   explicit SpecialText(const Tokenizer& tokenizer);
 
   struct Place {
-    size_t begin, size;  // size 0: there is none
+    size_t begin, size;  // size 0: not found
     int32_t id;
   };
-  // The first; of several that begin there, the longest.
+  // Returns the first one; of several that begin there, the longest.
   Place first_in(std::string_view text) const;
 
-  // Encodes as Encoder::encode does, and gives these tokens by their ids.
+  // Encodes as Encoder::encode does, but special tokens as their ids.
   void encode(Encoder& encoder, std::string_view text, std::vector<int32_t>& out) const;
 
-  // A cut of a text, as of Tokenizer::last_cut, or an earlier one that lies in none of these tokens, of which the end
-  // may be in what follows.
+  // Returns a cut as Tokenizer::last_cut does, or an earlier one that is inside no special token, complete or not.
   size_t last_cut(const Tokenizer& tokenizer, std::string_view text) const;
 
  private:
@@ -43,13 +40,13 @@ class SpecialText {
   std::string first_bytes_;  // of the names
 };
 
-// The same for a single text, such as a prompt, and what special tokens in it are. Error where it has one and is
-// refused; `what` begins its message.
+// Encodes a single text, such as a prompt, under one of these choices. Error if special tokens are refused and it has
+// one; `what` begins the message.
 void encode_with_specials(const Tokenizer& tokenizer, std::string_view text, std::vector<int32_t>& out,
                           SpecialTexts how = SpecialTexts::ids, const std::string& what = "the text");
 
-// Where the first stands, and which choice does what; "" where there is none. `behind`: a byte of the file before it,
-// where the text is a part of one.
+// Returns where the first special token stands and which choice does what; "" if there is none. `behind`: the file's
+// byte before the text, if the text is a part of it.
 std::string why_refused(const SpecialText& special, std::string_view text, std::optional<int64_t> behind = {});
 
 }  // namespace megalith

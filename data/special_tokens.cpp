@@ -20,7 +20,7 @@ Json object_in(const std::string& folder, const char* name) {
   return file;
 }
 
-// A token is a text or an object that has it as its content; "" where it is neither.
+// Returns a token that is a string or an object with a content; "" for anything else.
 std::string content_of_token(const Json& token) {
   const Json& content = token.is_object() && token.contains("content") ? token["content"] : token;
   return content.is_string() ? content.get<std::string>() : "";

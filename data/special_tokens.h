@@ -1,4 +1,4 @@
-// Special tokens, as the files beside a vocabulary name them: tokenizer_config.json, special_tokens_map.json and, from
+// Special tokens, as named by the files beside a vocabulary: tokenizer_config.json, special_tokens_map.json and, from
 // old versions of `transformers`, added_tokens.json.
 #pragma once
 
@@ -15,12 +15,12 @@ constexpr const char* special_tokens_file = "special_tokens_map.json";
 constexpr const char* added_tokens_file = "added_tokens.json";
 
 struct SpecialTokens {
-  std::optional<std::string> end;        // the eos_token, of the first file that names one
-  std::vector<std::string> names;        // all that are named
-  std::map<std::string, int64_t> added;  // with their ids
+  std::optional<std::string> end;        // the eos_token, from the first file that names one
+  std::vector<std::string> names;        // all special tokens named
+  std::map<std::string, int64_t> added;  // those with ids
 };
 
-// Reads those files of a folder that are there. Error: one of them is not a JSON object.
+// Reads those of the files that a folder has. Error: one of them is not a JSON object.
 SpecialTokens special_tokens_in(const std::string& folder);
 
 }  // namespace megalith

@@ -11,11 +11,11 @@ namespace megalith {
 
 namespace {
 
-// Ways to match, the first that matches wins. Each is written in one notation: \L a letter, \N a number, \O what is no
-// letter, number or space, \s and \S, other characters as themselves.
+// The alternatives of a pattern, in order, in one notation: \L a letter, \N a number, \O no letter, number or space, \s
+// and \S, other characters as themselves.
 using Ways = std::vector<std::string>;
 
-// What this does not know makes the pattern unknown.
+// Thrown for syntax that is not known here, which makes the pattern unknown.
 struct UnknownPattern {};
 
 class PatternReader {
@@ -71,8 +71,8 @@ class PatternReader {
     return ways;
   }
 
-  // A possessive one gives nothing back. That is the same for letters, numbers and others, which nothing follows, and
-  // for the space before them.
+  // A possessive quantifier gives nothing back. That makes no difference for letters, numbers and others, which nothing
+  // follows, and for the space before them.
   std::string quantifier(const Ways& atom) {
     if (rest_.empty() || (rest_.front() != '?' && rest_.front() != '+')) return "";
     const bool is_character = atom.size() == 1 && (atom[0].size() == 1 || (atom[0].size() == 2 && atom[0][0] == '\\'));
@@ -99,7 +99,7 @@ class PatternReader {
     return {character()};
   }
 
-  // A set of plain characters is as many ways.
+  // A set of plain characters becomes as many alternatives.
   Ways one_of_class() {
     const bool is_negated = take("^");
     std::set<std::string> members;
@@ -141,7 +141,7 @@ bool cuts_as_gpt2(std::string_view pattern) {
   } catch (const UnknownPattern&) {
     return false;
   }
-  // Where the way before has not matched, only one space is left to match, and nothing follows to give back for.
+  // Where the previous alternative fails, only one space is left, and nothing follows it to give it back for.
   if (ways.back() == "\\s" || ways.back() == "\\s++") ways.back() = "\\s+";
   const std::set<std::string> contractions = {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"};
   std::set<std::string> wanted = {" ?\\L+", " ?\\N+", " ?\\O+", "\\s+(?!\\S)", "\\s+"};
@@ -149,7 +149,7 @@ bool cuts_as_gpt2(std::string_view pattern) {
   std::set<std::string> found(ways.begin(), ways.end());
   found.erase("\\s++$");  // spaces to the end of a text, which no \S follows
   if (found != wanted || ways.back() != "\\s+") return false;
-  // Each of the others begins where no other does, but for an apostrophe.
+  // The others begin with different characters, but for an apostrophe.
   const auto place_of = [&](const std::string& way) { return std::find(ways.begin(), ways.end(), way); };
   return std::all_of(contractions.begin(), contractions.end(),
                      [&](const std::string& way) { return place_of(way) < place_of(" ?\\O+"); }) &&

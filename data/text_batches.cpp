@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t bytes_of_read = 256 << 10;
 
-// Without a character that only begins in it.
+// Drops an incomplete character at the end.
 std::string_view whole_characters(std::string_view text) {
   for (size_t back = 1; back <= std::min<size_t>(3, text.size()); back++) {
     const auto byte = static_cast<uint8_t>(text[text.size() - back]);
@@ -49,7 +49,7 @@ bool TextBatches::open_next() {
     position_ = {.input = position_.input + 1};
   }
   if (refused_ || position_.input == static_cast<int64_t>(corpus_.inputs.size())) return false;
-  refused_ = true;  // if it throws: another thread that asks would wait for a second writer of a pipe
+  refused_ = true;  // set before opening: after an exception another thread would wait for a second writer of a pipe
   source_ = corpus_.open(position_.input);
   refused_ = false;
   source_->skip(position_.offset);
@@ -59,7 +59,7 @@ bool TextBatches::open_next() {
   return true;
 }
 
-// So that so many bytes are there, or all that is left is known to be.
+// Reads until so many bytes are there, or the end.
 void TextBatches::fill(int64_t bytes) {
   if (ended_ || static_cast<int64_t>(rest().size()) > bytes) return;
   buffer_.erase(0, std::exchange(at_, 0));
@@ -88,7 +88,7 @@ bool TextBatches::next(TextBatch& batch) {
   return true;
 }
 
-// Before a document of a text: an empty document is none.
+// Before a document, skips empty ones.
 void TextBatches::pass_separators() {
   const std::string& separator = corpus_.separator;
   if (separator.empty() || position_.in_document || corpus_.inputs[static_cast<size_t>(position_.input)].json_lines)
@@ -139,7 +139,7 @@ void TextBatches::next_of_text(TextBatch& batch) {
   batch.end = position_;
 }
 
-// Whole documents, if the first of what is left ends within a window.
+// Takes whole documents, if the first one left ends within a window.
 bool TextBatches::next_documents(TextBatch& batch) {
   const size_t separator = corpus_.separator.size();
   int64_t bytes = window_bytes_;
@@ -165,7 +165,7 @@ bool TextBatches::next_documents(TextBatch& batch) {
   return false;
 }
 
-// Of a document whose end is held out, what of it is trained on, if that ends within so many bytes.
+// Takes the trained part of a document whose end is held out, if that part ends within so many bytes.
 bool TextBatches::next_before_split(TextBatch& batch, int64_t bytes) {
   if (corpus_.held_out.rule() != HoldOut::Rule::ends || position_.held_out) return false;
   const auto known = corpus_.sizes.find({position_.input, position_.document_begin});
@@ -207,7 +207,7 @@ void TextBatches::next_part(TextBatch& batch) {
       position_.in_document = position_.held_out = false;
       return;
     }
-    // What may be the beginning of a separator waits for the next part.
+    // A possible beginning of a separator waits for the next part.
     const size_t cut = last_cut_(whole_characters(window.substr(0, window.size() - std::min(overlap, window.size()))));
     CHECK(cut > 0 || bytes < longest_uncut,
           "{}, from byte {} on, has more than {} bytes without a place where it could be cut before its tokens are "

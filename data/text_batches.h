@@ -1,11 +1,10 @@
-// A corpus, read from front to back in batches that can be worked on independently. The bytes of the texts only: what
-// their documents are is left to documents.h, except where one is too long for a batch.
+// Reads a corpus in sequence as batches that can be processed independently. It only handles bytes; documents.h finds
+// the documents, except one that is too long for a batch.
 //
-// A batch holds whole lines of a file of JSON lines, whole documents of a text with the separators between and after
-// them, or a part of a document that is longer than window_bytes, cut where the tokenizer says that a cut changes
-// nothing. A batch has window_bytes or less, except where there is no place to cut: there it grows, twofold each time,
-// for JSON lines up to longest_line, in texts up to longest_uncut; what has more is an Error with file and offset.
-// Which of its documents are held out does not depend on the batches.
+// A batch holds whole lines of a JSON lines file, whole documents of a text with their separators, or a part of a
+// document longer than window_bytes, cut where the tokenizer says that a cut changes nothing. A batch has at most
+// window_bytes, unless there is no place to cut: then it doubles, for JSON lines up to longest_line, for texts up to
+// longest_uncut; beyond that is an Error with file and offset. Held-out documents do not depend on the batches.
 #pragma once
 
 #include <cstdint>
@@ -25,25 +24,25 @@ namespace megalith {
 
 constexpr int64_t longest_line = int64_t{128} << 20, longest_uncut = int64_t{8} << 20;
 
-// Where each document of a text begins, (input, offset), and how long it is.
+// Maps (input, offset) of each document of a text to its length.
 using DocumentSizes = std::map<std::pair<int64_t, int64_t>, int64_t>;
 
 struct Corpus {
   std::vector<TextInput> inputs;
-  std::string separator;  // between the documents of a text; empty: a file is one document
+  std::string separator;  // between documents of a text; empty: a file is one document
   std::string field;      // of a JSON line: its text
   HoldOut held_out;
-  DocumentSizes sizes;  // of all documents in texts, where the ends of documents are held out
+  DocumentSizes sizes;  // of all documents in texts, if the ends of documents are held out
   // Opens an input; a pipe can be opened once.
   std::function<std::unique_ptr<ByteSource>(int64_t input)> open;
 
   int64_t disk_bytes() const;  // 0 if there is a pipe
 };
 
-// Between two batches. Offsets are in the decompressed text.
+// A position between two batches. Offsets are in the decompressed text.
 struct TextPosition {
   int64_t input = 0, offset = 0, lines = 0;
-  // A document of which parts were given already goes on here:
+  // Parts of the document here were given already:
   bool in_document = false, held_out = false;
   int64_t document_begin = 0;
 
@@ -56,8 +55,8 @@ struct TextBatch {
   std::string text;      // with simdjson's padding behind it
   TextPosition begin;    // of the text
   TextPosition end;      // of what follows
-  bool is_last = true;   // of a part: its document ends with it
-  int64_t consumed = 0;  // bytes on the disk, of all inputs, that were read for it and all before
+  bool is_last = true;   // the last part of its document
+  int64_t consumed = 0;  // bytes on the disk, of all inputs, read for it and all before
 };
 
 // For one thread at a time.
@@ -65,7 +64,7 @@ class TextBatches {
  public:
   using LastCut = std::function<size_t(std::string_view)>;  // as Tokenizer::last_cut
 
-  // From a position that a batch ended with on. The corpus must outlive it.
+  // Starts at a batch's end position. The corpus must outlive it.
   TextBatches(const Corpus& corpus, int64_t window_bytes, LastCut last_cut, const TextPosition& from = {});
   bool next(TextBatch& batch);  // false when there is no more
 
@@ -86,8 +85,8 @@ class TextBatches {
   int64_t window_bytes_;
   LastCut last_cut_;
   TextPosition position_;
-  std::unique_ptr<ByteSource> source_;  // of the input at position_, if that is open
-  std::string buffer_;                  // what was read and not given yet begins at at_
+  std::unique_ptr<ByteSource> source_;  // of the input at position_, if open
+  std::string buffer_;                  // bytes not given yet begin at at_
   size_t at_ = 0;
   bool refused_ = false;  // the input could not be opened
   bool ended_ = false;    // all of the input was read

@@ -44,7 +44,7 @@ TextInput input_at(const std::string& path, bool pipes_are_json) {
           .modified = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
 }
 
-// Why an entry of a folder is no text of it; "" of one that is, and of a folder that is looked through.
+// Returns why an entry of a folder is not one of its texts; "" for a text or a folder to search.
 std::string why_left_out(const fs::directory_entry& entry) {
   std::error_code unknown;
   if (entry.path().filename().string().starts_with(".")) return "hidden file";

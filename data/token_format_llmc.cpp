@@ -1,5 +1,5 @@
-// llm.c's token files: a header of 256 int32 {magic, version, number of tokens}, then the tokens. Magic and version say
-// how wide they are: uint16 for GPT-2's ids, uint32 for Llama 3's (HEADERS_INFO in its dev/data/data_common.py).
+// llm.c's token files: a header of 256 int32 {magic, version, number of tokens}, then the tokens. Magic and version
+// give the width: uint16 for GPT-2's ids, uint32 for Llama 3's (HEADERS_INFO in its dev/data/data_common.py).
 #include "data/token_formats.h"
 
 namespace megalith {

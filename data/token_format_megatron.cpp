@@ -10,7 +10,7 @@ namespace {
 
 namespace format = indexed_dataset;
 
-// Reads the .idx from front to back.
+// Reads the .idx in sequence.
 class Reader {
  public:
   explicit Reader(const MappedFile& file) : bytes_(file.bytes()) {}
@@ -48,7 +48,7 @@ Index check_index(const MappedFile& file) {
   CHECK(code == 4 || code == 8, "{} has element type {}; only 8 (uint16) and 4 (int32) are read", path, code);
   const auto sequences = header.next<uint64_t>(), bounds = header.next<uint64_t>();
 
-  // Longer is allowed: Megatron-LM appends a mode for each sequence of multimodal data.
+  // A longer file is allowed: Megatron-LM appends a mode for each sequence of multimodal data.
   const uint64_t room = bytes - format::header_bytes;
   CHECK(
       sequences <= room / 12 && bounds <= (room - 12 * sequences) / 8,

@@ -1,5 +1,5 @@
 // numpy's .npy files (numpy.lib.format, versions 1 to 3): a magic, a version, and a header that is a Python dictionary
-// {'descr': '<u2', 'fortran_order': False, 'shape': (4000,), }, then the array. Read are integers of any width, row
+// {'descr': '<u2', 'fortran_order': False, 'shape': (4000,), }, then the array. Integers of any width are read, row
 // after row.
 #include <map>
 
@@ -16,7 +16,7 @@ struct ArrayHeader {
   bool by_columns = false;
   uint64_t elements = 0;
   size_t dims = 0;
-  size_t bytes = 0;  // of all that stands before the array
+  size_t bytes = 0;  // before the array
 };
 
 // Returns the text behind `'key':` up to the next comma or bracket.

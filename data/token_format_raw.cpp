@@ -1,5 +1,5 @@
-// Raw little-endian uint16 tokens, as nanoGPT writes them. Nothing in such a file says what it is, so one that reads as
-// a text, begins as other formats do, or has ids of another width, is refused: all would be taken for tokens.
+// Raw little-endian uint16 tokens, as nanoGPT writes them. Such a file has no header, so one that looks like text,
+// begins like another format, or has ids of another width is refused.
 #include <set>
 
 #include "data/known_files.h"
@@ -9,8 +9,8 @@ namespace megalith {
 
 namespace {
 
-// Of UTF-8, at its begin: the bytes of one character, 0 where there is none. Characters that no text has (controls but
-// white space) are none.
+// Returns the length of the UTF-8 character at the begin, or 0. Characters that no text has (controls but white space)
+// count as none.
 size_t printable_character(std::string_view text) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : uint8_t{0}; };
   const uint8_t first = byte(0);
@@ -23,8 +23,8 @@ size_t printable_character(std::string_view text) {
   return length;
 }
 
-// Tokens of any vocabulary below 8192, and most others, have bytes that are no text's. Few tokens may have none, so a
-// short file is not judged.
+// Tokens of any vocabulary below 8192, and of most others, contain bytes that no text has. A few tokens may not, so
+// short files pass.
 bool reads_as_text(std::string_view bytes) {
   constexpr size_t shortest = 64, looked_at = 64 << 10;
   if (bytes.size() < shortest) return false;
@@ -37,13 +37,13 @@ bool reads_as_text(std::string_view bytes) {
   return true;
 }
 
-// The width of the ids in a file of raw ones, by what its first bytes would be as ids of two bytes: of wider ids every
-// second is zero or nearly so, while those before it are of all sizes; in narrow ones both bytes are of one kind.
+// Guesses the width of a file's ids from its first bytes, read as uint16: with wider ids every second one is near zero,
+// and the others are of all sizes; with narrower ids both bytes are of one kind.
 int width_of_ids(std::string_view bytes) {
   constexpr size_t fewest = 16;
   const auto byte = [&](size_t i) { return size_t{static_cast<uint8_t>(bytes[i])}; };
   const auto pair = [&](size_t i) { return byte(2 * i) | byte(2 * i + 1) << 8; };
-  const size_t wide = bytes.size() / 4;  // how many there would be of four bytes
+  const size_t wide = bytes.size() / 4;  // the number of 4-byte ids
   if (wide < fewest) return 2;
   size_t most_low = 0, most_high = 0, odd_ones = 0;
   for (size_t i = 0; i < wide; i++) {

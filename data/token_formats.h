@@ -1,5 +1,5 @@
-// The formats of TokenStream, one function and one file each. A function maps the files, checks their sizes and
-// refuses what is inconsistent.
+// The formats of TokenStream, one function and one file each. A function maps the files, checks their sizes and refuses
+// inconsistent ones.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ bool has_llmc_header(const std::string& path);
 bool has_npy_magic(const std::string& path);
 bool is_megatron_index(const std::string& path);
 
-// What the formats share: little-endian tokens of one width, packed, from `offset` bytes on to the end of a file.
+// The common part: little-endian tokens of one width, packed, from byte `offset` to the end of a file.
 template <class T>
 class PackedTokens final : public TokenSource {
  public:

@@ -66,7 +66,7 @@ TokenShards::Mark TokenShards::sync() {
 
 int64_t TokenShards::num_shards() const {
   if (mark_.documents == 0) return 0;
-  return mark_.shard + (mark_.written.documents > 0 ? 1 : 0);  // of the last, every document may have been dropped
+  return mark_.shard + (mark_.written.documents > 0 ? 1 : 0);  // every document of the last shard may have been dropped
 }
 
 void TokenShards::finish() {

@@ -1,7 +1,5 @@
 // The token files of one part of a corpus, NAME.bin or NAME-00000.bin, NAME-00001.bin, ..., with their indices: a shard
-// ends with the document with which it has shard_tokens or more.
-//
-// As with a single file, writing can go on at a mark.
+// ends with the document that brings it to shard_tokens or more. Writing can continue at a mark.
 #pragma once
 
 #include <memory>
@@ -15,31 +13,31 @@ namespace megalith {
 class TokenShards {
  public:
   struct Mark {
-    int64_t shard = 0;                             // that is written, from 0
-    IndexedDatasetWriter::Mark written;            // of it
+    int64_t shard = 0;                             // being written, from 0
+    IndexedDatasetWriter::Mark written;            // in this shard
     int64_t documents = 0, tokens = 0, bytes = 0;  // in all shards, complete documents only
     int64_t open_bytes = 0;                        // of the document after them
 
     bool operator==(const Mark&) const = default;
   };
 
-  // shard_tokens 0: one file, NAME. Nothing is written before there is a document.
+  // shard_tokens 0: one file, NAME. The first document creates the first file.
   TokenShards(const std::string& folder, const std::string& name, int64_t vocab_size, int64_t shard_tokens,
               const Mark& from);
 
-  void add(std::span<const int32_t> ids, int64_t bytes);  // to the current document, which stands for so many bytes
+  void add(std::span<const int32_t> ids, int64_t bytes);  // to the current document, for so many bytes of text
   void end_document();
   void drop_document();
   Mark sync();
-  void finish();  // writes the indices; changes nothing when done again
+  void finish();  // writes the indices; may be repeated
 
   const Mark& mark() const { return mark_; }
-  // Of the finished files, each index before its tokens: a .bin without its .idx would be taken for a raw one.
+  // Returns the finished files, each index before its tokens: a .bin without its .idx would be taken for a raw one.
   std::vector<std::string> files() const;
 
  private:
   std::string prefix_of(int64_t shard) const;
-  int64_t num_shards() const;  // that have documents
+  int64_t num_shards() const;  // with documents
   IndexedDatasetWriter& writer();
 
   std::string folder_, name_;

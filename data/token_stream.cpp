@@ -38,7 +38,7 @@ class JoinedTokens final : public TokenSource {
                     out = out.subspan(count);
                   });
   }
-  // Files end with their documents.
+  // A document ends with its file.
   std::optional<int64_t> document_after(int64_t at) const override {
     const auto part = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), at) - ends_.begin());
     if (part == parts_.size()) return size();
@@ -55,7 +55,7 @@ class JoinedTokens final : public TokenSource {
   }
 
  private:
-  // visit(part, from, to), by the part's own count.
+  // Calls visit(part, from, to), in positions of the part.
   template <class Visit>
   void for_each_part(int64_t begin, int64_t end, Visit visit) const {
     for (auto i = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), begin) - ends_.begin()); begin < end;

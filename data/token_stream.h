@@ -1,5 +1,5 @@
-// A TokenStream is one file of tokens or several, seen as one long sequence, memory-mapped and read-only. Copies share
-// the mapping; any number of threads may read at once.
+// A TokenStream is one or several token files seen as one sequence, memory-mapped and read-only. Copies share the
+// mapping; any number of threads may read at once.
 //
 // Formats, recognised by what is found:
 //   X.bin with X.idx beside it      Megatron-LM's IndexedDataset, the output of prepare: all documents in file order
@@ -8,8 +8,8 @@
 //   a file with numpy's magic       integers of any width
 //   any other                       raw little-endian uint16 tokens (nanoGPT), unless its first bytes are those of
 //                                   another format, a text, or ids of another width
-// Sizes and the document index are checked when the file is opened; the ids are not, see max_token.
-// A new format is one file with a TokenSource and one line in TokenStream::open.
+// Opening checks sizes and the document index; it does not check ids, see max_token. A new format takes one file with a
+// TokenSource and one line in TokenStream::open.
 #pragma once
 
 #include <cstdint>
@@ -21,24 +21,24 @@
 
 namespace megalith {
 
-// What a format provides. begin and the length of out are within size().
+// The interface of a format. begin and the length of out are within size().
 class TokenSource {
  public:
   virtual ~TokenSource() = default;
   virtual int64_t size() const = 0;
   virtual void read(int64_t begin, std::span<int32_t> out) const = 0;
-  // The largest id in [begin, end), which is not empty. A negative id is an error.
+  // Returns the largest id in [begin, end), which must not be empty. A negative id is an error.
   virtual int32_t max_token(int64_t begin, int64_t end) const = 0;
-  // The largest id the element type could hold.
+  // Returns the largest id that the element type can hold.
   virtual int32_t max_possible_token() const = 0;
-  // The first token behind `at` at which the format says that a document begins; size() where none does any more.
-  // Nothing where a format knows no documents.
+  // Returns the first token behind `at` at which a document begins; size() if none does; nothing if the format knows no
+  // documents.
   virtual std::optional<int64_t> document_after(int64_t) const { return {}; }
 };
 
 constexpr int64_t unknown_documents = -1;
 
-// The .idx that belongs to a token file, if there is one; otherwise empty.
+// Returns the .idx that belongs to a token file, or "".
 std::string index_beside(const std::string& path);
 
 class TokenStream {
@@ -46,7 +46,7 @@ class TokenStream {
   // Errors name the path and the sizes: missing, empty, truncated, .idx and .bin that disagree, foreign .idx, an .idx
   // in place of its .bin.
   static TokenStream open(const std::string& path);
-  // Several files, at least one, one after the other. `name` stands for all of them in messages.
+  // Opens several files, at least one, one after the other. `name` stands for all of them in messages.
   static TokenStream open(const std::string& name, const std::vector<std::string>& paths);
 
   const std::string& path() const { return path_; }
@@ -55,10 +55,10 @@ class TokenStream {
   int64_t documents() const { return documents_; }                              // or unknown_documents
   int64_t size() const { return source_->size(); }                              // in tokens, at least 1
   int32_t max_possible_token() const { return source_->max_possible_token(); }  // 65535 for uint16
-  bool is_raw() const { return raw_; }  // nothing says that (some of) these are uint16 tokens, they were taken for it
+  bool is_raw() const { return raw_; }                     // (some of) these were taken for uint16 without a header
   void read(int64_t begin, std::span<int32_t> out) const;  // tokens [begin, begin + out.size())
   int32_t max_token(int64_t begin, int64_t end) const;     // scans [begin, end) at memory speed
-  // Where, from `begin` on, the format says that documents begin in (begin, end); none where it knows no documents.
+  // Returns where documents begin in (begin, end), relative to `begin`; none if the format knows no documents.
   std::vector<int64_t> document_begins(int64_t begin, int64_t end) const;
 
  private:

@@ -33,7 +33,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& folder) {
         tokenizer_folder_holds());
   const auto has = [&](const char* name) { return fs::exists(fs::path(folder) / name, absent); };
   if (has(byte_tokenizer_file)) return make_byte_tokenizer();
-  // The one that says how texts are cut goes first.
+  // tokenizer.json goes first, since it says how texts are split.
   if (has(tokenizer_json_file))
     return make_bpe_tokenizer(
         read_tokenizer_json(fs::path(folder) / tokenizer_json_file, special_tokens_in(folder).end));

@@ -49,7 +49,7 @@ class TokenizerJson {
          fmt::format(what, std::forward<Args>(args)...));
   }
 
-  // ignore_merges has a piece that is a token become that token, whatever the merges make of it.
+  // With ignore_merges a pre-token that is a token becomes it without merges, so the merges have to make the same.
   void check_merges_make_all(const BpeVocabulary& vocabulary) const {
     const Pretokenizer pretokenizer;
     const MergeTable table(vocabulary);

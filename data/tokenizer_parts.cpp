@@ -20,7 +20,7 @@ std::string type_of(const Json& part) {
   return type.is_string() ? type.get<std::string>() : part.is_null() ? "none" : "unknown";
 }
 
-// The parts that a part stands for: those in a sequence, however deep, or itself; none of null.
+// Collects the parts of a sequence, however nested, or the part itself; none for null.
 void flatten(const Json& part, const char* members, std::vector<const Json*>& out) {
   if (part.is_null()) return;
   const Json& inside = json_member(part, members);
@@ -34,7 +34,7 @@ std::vector<const Json*> parts_of(const Json& part, const char* members) {
   return parts;
 }
 
-// What is absent is not false: "strip_left" then is true.
+// An absent member is not false: "strip_left" then is true.
 bool is_false(const Json& part, const char* key) { return json_member(part, key) == false; }
 
 bool changes_text(const Json& normalizer) {
@@ -48,8 +48,8 @@ bool changes_text(const Json& normalizer) {
   return true;
 }
 
-// A Split has to give each match of GPT-2's pattern as a piece. The matches are all of a text, so that what is between
-// them may be kept or removed.
+// A Split must give each match of GPT-2's pattern as a pre-token. The matches cover a text, so that it does not matter
+// whether what is between them is kept or removed.
 std::string other_split(const Json& split) {
   const Json &pattern = json_member(json_member(split, "pattern"), "Regex"), &behavior = json_member(split, "behavior");
   if (!pattern.is_string() || !cuts_as_gpt2(pattern.get<std::string>()))
@@ -61,7 +61,7 @@ std::string other_split(const Json& split) {
                      json_text(json_member(split, "invert")));
 }
 
-// The special tokens that a template adds to a single text, or "" if it is that text.
+// Returns the special tokens that a template adds to a single text, or "".
 std::string added_by_template(const Json& processor) {
   const Json& single = json_member(processor, "single");
   if (!single.is_array()) return "an unknown template";
@@ -109,8 +109,8 @@ std::string other_normalizer(const Json& normalizer) {
   return {};
 }
 
-// ByteLevel comes last, for it writes bytes as other characters. Pieces that GPT-2's pattern has cut are cut no further
-// by it, so that it may stand there again.
+// ByteLevel comes last, since it writes bytes as other characters. It does not split the pre-tokens of GPT-2's pattern
+// further, so that it may repeat that pattern.
 std::string other_pre_tokenizer(const Json& pre_tokenizer) {
   const std::vector<const Json*> parts = parts_of(pre_tokenizer, "pretokenizers");
   if (parts.empty()) return "the pre-tokenizer is none";
@@ -124,7 +124,7 @@ std::string other_pre_tokenizer(const Json& pre_tokenizer) {
     }
     if (type != "ByteLevel") return fmt::format("the pre-tokenizer is {}", type);
     if (part != parts.back()) return fmt::format("the pre-tokenizer is ByteLevel, and {} others", parts.size() - 1);
-    // Its default is true, so that it has to be there.
+    // Its default is true, so it must be present.
     if (const Json& prefix = json_member(*part, "add_prefix_space"); prefix != false)
       return fmt::format("the pre-tokenizer ByteLevel has add_prefix_space = {}",
                          prefix.is_null() ? "true" : json_text(prefix));
@@ -139,7 +139,7 @@ std::string other_pre_tokenizer(const Json& pre_tokenizer) {
 std::string other_post_processor(const Json& post_processor) {
   for (const Json* part : parts_of(post_processor, "processors")) {
     const std::string type = type_of(*part);
-    if (type == "ByteLevel") continue;  // moves offsets only
+    if (type == "ByteLevel") continue;  // changes offsets only
     if (type != "TemplateProcessing")
       return fmt::format("the post_processor is {}: it adds tokens to every text, and nothing here does", type);
     if (const std::string added = added_by_template(*part); !added.empty())
@@ -152,7 +152,7 @@ std::string other_post_processor(const Json& post_processor) {
 std::string other_decoder(const Json& decoder) {
   for (const Json* part : parts_of(decoder, "decoders")) {
     const std::string type = type_of(*part);
-    // Fuse joins tokens, as ByteLevel does. Texts that ByteLevel has made are read by no other.
+    // Fuse joins tokens, as ByteLevel does. No other decoder reads the output of ByteLevel.
     if (type != "ByteLevel" && type != "Fuse") return fmt::format("the decoder is {}: tokens are bytes here", type);
   }
   return {};

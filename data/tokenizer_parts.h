@@ -1,8 +1,6 @@
-// Judges the parts of a tokenizer.json, which have to make the ids that GPT-2's would. Inside data/ only.
-//
-// Parts are judged by what they do: sequences by what stands in them, a pattern by how it cuts (split_pattern.h), and
-// what changes no text and no id is passed over. Truncation and padding are of calls, not of a tokenizer, and
-// `transformers` resets them at each.
+// Checks that the parts of a tokenizer.json make GPT-2's ids. Inside data/ only. Parts are judged by their effect:
+// sequences by their elements, a pattern by how it splits (split_pattern.h); what changes no text and no id is ignored.
+// So are truncation and padding, which belong to a call and which `transformers` resets.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,10 +8,10 @@
 
 namespace megalith {
 
-// A member, or null where there is none.
+// Returns a member, or null if there is none.
 const nlohmann::json& json_member(const nlohmann::json& object, const char* key);
 
-// Each returns what differs in a part, such as "the normalizer is NFC"; nothing if nothing does.
+// Each returns what differs in a part, such as "the normalizer is NFC"; "" if nothing does.
 std::string other_model(const nlohmann::json& model);
 std::string other_normalizer(const nlohmann::json& normalizer);
 std::string other_pre_tokenizer(const nlohmann::json& pre_tokenizer);

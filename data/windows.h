@@ -1,5 +1,5 @@
-// Every target of one or several streams once, as a model of a limited context is evaluated on them: in windows of T
-// tokens one after the other, and in what is left at the end of each stream as a shorter one.
+// Every target of one or several streams once, for evaluation with a limited context: consecutive windows of T tokens,
+// and a shorter one at the end of each stream.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class Windows {
 
   std::vector<int64_t> document_begins(int64_t i) const;  // as of Loader
 
-  // Window i: its tokens and the target of each, both of T; behind the end of a shorter one 0, and -1 for no target.
+  // Writes window i's tokens and targets, T each; behind the end of a shorter one 0, and -1 for no target.
   void fill(int64_t i, std::span<int32_t> inputs, std::span<int32_t> targets) const;
 
  private:
