@@ -160,7 +160,8 @@ HuggingFaceReader::HuggingFaceReader(const std::string& folder, const std::vecto
   }
   for (const StoredParameter& p : parameters) {
     const auto it = unclaimed.find(p.name);
-    CHECK(it != unclaimed.end(), "{} holds no {}, which the model of its config.json has", tensors_.path(), p.name);
+    CHECK(it != unclaimed.end(), "{} holds no {}, a parameter of the model in its config.json", tensors_.path(),
+          p.name);
     const SafeTensors::Entry& e = tensors_.entry(it->second);
     const std::vector<int64_t> expected = p.transposed ? reversed(p.shape) : p.shape;
     CHECK(e.shape == expected, "{}: {} has shape ({}), expected ({}) from config.json", tensors_.path(), it->second,
@@ -175,7 +176,8 @@ HuggingFaceReader::HuggingFaceReader(const std::string& folder, const std::vecto
     unclaimed.erase(it);
   }
   for (const auto& [bare, name] : unclaimed)
-    CHECK(is_mask(bare), "{} holds {}, which is no parameter of the model of its config.json", tensors_.path(), name);
+    CHECK(is_mask(bare), "{} holds {}, which is not a parameter of the model in its config.json", tensors_.path(),
+          name);
 }
 
 void HuggingFaceReader::check_tied(const std::string& head) const {

@@ -72,7 +72,8 @@ DatasetRecord dataset_from(const nlohmann::json& j) {
   d.not_finite = j.contains("not_finite") ? whole_number(j.at("not_finite")) : 0;
   CHECK(d.not_finite >= 0 && d.not_finite <= d.shard.numel(), "{} has {} values that are not finite, of {}",
         describe(d.shard), d.not_finite, d.shard.numel());
-  CHECK(is_dataset_of(d.shard.name, d.dataset), "dataset {} is no name for a shard of {}", d.dataset, d.shard.name);
+  CHECK(is_dataset_of(d.shard.name, d.dataset), "dataset {} is not a valid name for a shard of {}", d.dataset,
+        d.shard.name);
   return d;
 }
 
@@ -88,7 +89,7 @@ FileRecord file_from(const nlohmann::json& j) {
   f.bytes = whole_number(j.at("bytes"));
   f.structure = from_hex(j.at("structure").get<std::string>());
   for (const nlohmann::json& d : j.at("datasets")) f.datasets.push_back(dataset_from(d));
-  CHECK(is_file_name(f.name), "{} is no name for a file", json_text(nlohmann::json(f.name)));
+  CHECK(is_file_name(f.name), "{} is not a valid file name", json_text(nlohmann::json(f.name)));
   int64_t position = 1;  // HDF5's own bytes come first
   for (const DatasetRecord& d : f.datasets) {
     CHECK(d.offset >= position && d.bytes() <= f.bytes && d.offset <= f.bytes - d.bytes(),
@@ -149,17 +150,16 @@ std::vector<FileRecord> files_from(const nlohmann::json& j, const std::string& p
   } catch (const Error& e) {
     FAIL("{}: {}", path, e.what());
   }
-  CHECK(!files.empty(), "{} lists no files: it is of no checkpoint", path);
+  CHECK(!files.empty(), "{} lists no files", path);
   return files;
 }
 
 }  // namespace
 
 Manifest manifest_from_text(const std::string& text, const std::string& path) {
-  CHECK_INTACT(
-      text.size() > prefix.size() + zeros.size() && text.starts_with(prefix),
-      "{} ({} bytes) does not begin as a manifest does: it is damaged, or was edited or made by something else", path,
-      text.size());
+  CHECK_INTACT(text.size() > prefix.size() + zeros.size() && text.starts_with(prefix),
+               "{} ({} bytes) does not begin like a manifest: it is damaged, edited, or not a manifest", path,
+               text.size());
   std::string zeroed = text;
   zeroed.replace(prefix.size(), zeros.size(), zeros);
   const std::string expected = text.substr(prefix.size(), zeros.size());
@@ -168,13 +168,13 @@ Manifest manifest_from_text(const std::string& text, const std::string& path) {
   try {
     const nlohmann::json j = parse_json(text);
     CHECK(j.at("format") == format_name, "{} is not a manifest of a {}", path, format_name);
-    CHECK(j.at("version") == format_version, "{} is of format version {}; this version of megalith reads {}", path,
+    CHECK(j.at("version") == format_version, "{} has unsupported format version {} (expected {})", path,
           json_text(j.at("version")), format_version);
     Manifest m;
     m.step = whole_number(j.at("step"));
     CHECK(m.step >= 0, "{} is of step {}; steps are counted from 0", path, m.step);
     m.state = j.at("state");
-    CHECK(m.state.is_object(), "{} has a state that is no JSON object, but a {}", path, m.state.type_name());
+    CHECK(m.state.is_object(), "the state in {} is a {}, not a JSON object", path, m.state.type_name());
     m.files = files_from(j.at("files"), path);
     return m;
   } catch (const nlohmann::json::exception& e) {
@@ -190,7 +190,7 @@ Manifest read_manifest(const std::string& folder) {
   CHECK_INTACT(is_folder, "{} is not a folder; a checkpoint is one, named step-*", folder);
   const bool exists = std::filesystem::exists(path, error);
   CHECK(!error, "cannot examine {}: {}", path, error.message());
-  CHECK_INTACT(exists, "{} is absent: the folder is no checkpoint, or was never finished", path);
+  CHECK_INTACT(exists, "{} is absent: the folder is not a checkpoint, or is unfinished", path);
   Manifest manifest = manifest_from_text(read_file(path), path);
   const auto step = step_of_folder(folder);
   CHECK_INTACT(!step || *step == manifest.step,

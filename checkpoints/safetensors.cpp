@@ -72,11 +72,12 @@ SafeTensors::Entry entry_from(const nlohmann::json& j, const std::string& name, 
 
 SafeTensors::SafeTensors(const std::string& path) : file_(path) {
   const auto bytes = static_cast<int64_t>(file_.bytes().size());
-  CHECK(bytes > length_bytes, "{} has {} bytes: it is no safetensors file, or truncated", path, bytes);
+  CHECK(bytes > length_bytes, "{} has {} bytes: it is truncated, or not a safetensors file", path, bytes);
   uint64_t length = 0;
   file_.read(0, &length, length_bytes);
   CHECK(length <= static_cast<uint64_t>(std::min(largest_header, bytes - length_bytes)),
-        "{} has {} bytes, and declares a header of {}: it is no safetensors file, or truncated", path, bytes, length);
+        "{} has {} bytes, and declares a header of {}: it is truncated, or not a safetensors file", path, bytes,
+        length);
   std::string header(length, '\0');
   file_.read(length_bytes, header.data(), static_cast<int64_t>(length));
   const int64_t start = length_bytes + static_cast<int64_t>(length);
@@ -149,7 +150,7 @@ SafeTensorsWriter::SafeTensorsWriter(const std::string& path, const std::vector<
 
 void SafeTensorsWriter::append(const float* data, int64_t count) {
   const int64_t each = size_of(type_);
-  CHECK(position_ + count * each <= bytes_, "{} elements more than declared for {}",
+  CHECK(position_ + count * each <= bytes_, "{} elements more than the shapes declared for {}",
         position_ / each + count - bytes_ / each, file_.path());
   if (type_ == DType::f32) {
     file_.write(position_, data, count * each);

@@ -15,7 +15,7 @@ constexpr int64_t largest_group = 10000;  // the most layers a model may have
 template <class Enum>
 std::string enum_word(Enum value) {
   const auto index = static_cast<size_t>(value);
-  CHECK(index < enum_words<Enum>.size(), "{} is no enumerator; there are {}", index, enum_words<Enum>.size());
+  CHECK(index < enum_words<Enum>.size(), "{} is not an enumerator; there are {}", index, enum_words<Enum>.size());
   return std::string(enum_words<Enum>[index]);
 }
 
@@ -40,7 +40,7 @@ std::string to_string(const ActivationCheckpointing& value) {
     case Kind::group: return fmt::format("{}{}", group_prefix, value.group_size);
     case Kind::contiguous: return "contiguous";
   }
-  FAIL("{} is no kind of activation checkpointing", static_cast<int>(value.kind));
+  FAIL("unknown kind {} of activation checkpointing", static_cast<int>(value.kind));
 }
 
 template <>

@@ -80,7 +80,7 @@ Config load_config(const std::string& toml_path, const std::vector<std::string>&
       wrong += fmt::format("{}{}: model.{} = {}, but {} there", wrong.empty() ? "" : "; ",
                            reader.where_set(std::string("model.") + key), key, model.*member, known.model.*member);
   CHECK(wrong.empty(),
-        "{} is of another model than this config says: {}. Leave these keys out, and they are those of the "
+        "the config does not fit the model of {}: {}. Leave these keys out to take those of the "
         "weights; or use other weights",
         known.source, wrong);
   Config config = reader.record();

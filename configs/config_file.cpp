@@ -86,7 +86,7 @@ void check_run_folder(const std::string& path, const Config& read) {
   std::error_code absent;
   if (!fs::is_directory(path, absent)) return;
   CHECK(is_run_folder(path, read),
-        "{} is no run folder: beside its {} stand neither log.txt and lock nor checkpoints/; to train as that file "
+        "{} is not a run folder: beside its {} are neither log.txt and lock nor checkpoints/; to train as that file "
         "says, name the file",
         path, kept_name);
 }

@@ -53,12 +53,10 @@ std::string value_problem(const Key& key, const Value& value) {
     if (breaks(text)) return "holds a NUL character or a line break; leave it out";
     // Only texts that are paths can have a scheme.
     const std::string_view scheme = scheme_of(text);
-    if (scheme == "file") return "is no path; write it without file://";
+    if (scheme == "file") return "is not a path; write it without file://";
     if (!scheme.empty())
       return fmt::format(
-          "is no path: nothing here reads or writes by {}://; give a path, as of a folder where it is "
-          "mounted",
-          scheme);
+          "is not a path, and {}:// is not supported; give a path, such as the folder where it is mounted", scheme);
     return {};
   };
   if (const auto* words = std::get_if<Words>(&value)) {

@@ -82,7 +82,7 @@ Table<Config> build_table() {
   memory.number("activation_loading_horizon", &MemoryConfig::activation_loading_horizon, "groups", between(1, 1e4),
                 "How far ahead of its backward pass the offloaded input of a layer or group is fetched");
   memory.number("offload_optimizer", &MemoryConfig::offload_optimizer, "share", between(0, 1),
-                "How much of master weights and moments waits in host memory between updates");
+                "Share of master weights and moments that is kept in host memory between updates");
   memory.word("offload_parameters", &MemoryConfig::offload_parameters,
               "Keep the weights that full_shard gathers in host memory as well");
   memory.number("lm_head_chunks", &MemoryConfig::lm_head_chunks, "chunks", between(0, 1e6),
@@ -105,7 +105,7 @@ Table<Config> build_table() {
   precision.number("delayed_shift", &PrecisionConfig::delayed_shift, "overflows", between(1, 1e6),
                    "The overflow, counted since the loss scale last doubled, from which on each halves it");
   precision.number("minimum_loss_scale", &PrecisionConfig::minimum_loss_scale, "", above(0),
-                   "Loss scale that overflows do not halve: there they count for train.max_bad_steps");
+                   "Smallest loss scale, at which overflows count for train.max_bad_steps");
 
   Rows optimizer(table, "optimizer", &Config::optimizer);
   optimizer.number("learning_rate", &OptimizerConfig::learning_rate, "", above(0),
@@ -137,15 +137,14 @@ Table<Config> build_table() {
                "Updates between evaluations on data.validation; 0: only at the end");
   train.number("evaluate_batches", &TrainConfig::evaluate_batches, "batches", between(1, 1e9),
                "Global batches an evaluation reads");
-  train.number("max_bad_steps", &TrainConfig::max_bad_steps, "steps", between(1, 1e9),
-               "Steps in a row that may be skipped, for a loss or norm that is not finite or by skip_norm_above, until "
-               "the run ends");
+  train.number(
+      "max_bad_steps", &TrainConfig::max_bad_steps, "steps", between(1, 1e9),
+      "Steps in a row that may be skipped, for a non-finite loss or norm or by skip_norm_above, before the run ends");
   train.number("skip_norm_above", &TrainConfig::skip_norm_above, "", at_least(0),
                "Skip steps whose gradient norm is above this many times the median of the last 128 updates'; 0: off");
   train.word(
       "trace_steps", &TrainConfig::trace_steps,
-      "Steps, as 10 or 10-12, to write a trace of for ui.perfetto.dev: trace-10-12.json under run.output; empty: "
-      "none");
+      "Steps to trace for ui.perfetto.dev, as 10 or 10-12: writes trace-10-12.json under run.output; empty: none");
   train.number(
       "log_every", &TrainConfig::log_every, "steps", between(0, 1e12),
       "Steps between lines on the console and in log.txt; 0: by time, a line every 10 s and later every minute, "
@@ -155,36 +154,33 @@ Table<Config> build_table() {
   checkpoint.word("directory", &CheckpointConfig::directory,
                   "Folder of this run's checkpoints; empty: checkpoints under run.output");
   checkpoint.number("every", &CheckpointConfig::every, "updates", between(0, 1e12),
-                    "Updates between checkpoints, beside checkpoint.minutes; 0: not by their number");
+                    "Updates between checkpoints, beside checkpoint.minutes; 0: not by number");
   checkpoint.number("minutes", &CheckpointConfig::minutes, "minutes", between(0, 1e7),
-                    "Most time between checkpoints, of which the end of the run has one as well; 0: not by time");
+                    "Longest time between checkpoints, beside the one at the end of the run; 0: not by time");
   checkpoint.number("patience", &CheckpointConfig::patience, "minutes", between(0, 1e7),
-                    "Most time without a checkpoint where none can be written, as on a full disk: so long the run "
-                    "warns, goes on and tries again, and then it ends; 0: it ends with the first that cannot be");
+                    "Longest time without a checkpoint when saves fail, as on a full disk: until then the run warns, "
+                    "continues and tries again, then it ends; 0: it ends with the first failure");
   checkpoint.word(
       "asynchronous", &CheckpointConfig::asynchronous,
-      "Save beside the steps that follow, from a copy of the state in memory of the host, which stops a step "
-      "for the copy alone. Only the last one of a run stops it until the files are written");
+      "Write checkpoints in the background from a copy of the state in host memory: a step waits for the copy "
+      "only, and the end of the run for the files of its last checkpoint");
   checkpoint.number(
       "on_signal_seconds", &CheckpointConfig::on_signal_seconds, "seconds", between(0, 1e6),
       "SIGTERM, SIGINT, SIGHUP, SIGUSR1 or SIGUSR2, to mpirun or a rank, and the death of mpirun, end the run after "
-      "the step in flight with a "
-      "checkpoint and exit status 75; with 128 and the signal's number and no checkpoint where all that is expected to "
-      "take longer than this, or a second signal comes. mpirun kills the ranks soon after it got SIGTERM or SIGINT: "
-      "give "
-      "it SIGUSR1, as `megalith run` does");
+      "the current step with a checkpoint and exit status 75; or with 128 and the signal's number and no checkpoint, "
+      "if that is expected to take longer than this or a second signal comes. mpirun kills the ranks soon after "
+      "SIGTERM or SIGINT: send it SIGUSR1, as `megalith run` does");
   checkpoint.number("keep", &CheckpointConfig::keep, "checkpoints", between(0, 1e9),
-                    "Newest checkpoints that are kept; 0: all");
+                    "Newest checkpoints to keep; 0: all");
   checkpoint.number("keep_every", &CheckpointConfig::keep_every, "steps", between(0, 1e12),
-                    "Beside those, keep for good the first checkpoint at or after each multiple of so many steps; 0: "
-                    "none");
+                    "Also keep for good the first checkpoint at or after each multiple of this many steps; 0: none");
   checkpoint.number("settle", &CheckpointConfig::settle, "steps", between(0, 1e12),
-                    "Sane steps that must follow a checkpoint before older ones are deleted for it; at most two more "
-                    "than keep are there until then");
+                    "Sane steps that must follow a checkpoint before it replaces older ones; until then at most two "
+                    "more than keep exist");
   checkpoint.word("resume", &CheckpointConfig::resume,
                   "auto: the newest complete checkpoint, if any; never; or the path of one");
   checkpoint.word("allow_changes", &CheckpointConfig::allow_changes,
-                  "Resume although data, seeds, sequence length, batch or learning rates are others than before");
+                  "Resume although data, seeds, sequence length, batch or learning rates have changed");
   checkpoint.word("init_from", &CheckpointConfig::init_from,
                   "Checkpoint or Hugging Face GPT-2 folder with the initial weights and the keys of [model] that are "
                   "not set; empty: random");
@@ -193,26 +189,24 @@ Table<Config> build_table() {
   run.word("output", &RunConfig::output, "Folder for the log, the metrics and the resolved configuration");
   run.word("device", &RunConfig::device, "Where to compute; auto: on a GPU if there is one");
   run.word("tensorboard", &RunConfig::tensorboard,
-           "Write what metrics.jsonl says into run.output/tensorboard as well, for TensorBoard");
-  run.word(
-      "cuda_graphs", &RunConfig::cuda_graphs,
-      "On a GPU, launch what is the same in each microbatch as one, for models whose ops are so small that the GPU "
-      "waits for the host; steps that are measured, traced or replayed are launched op by op. Changes no bit");
+           "Also write the contents of metrics.jsonl to run.output/tensorboard, for TensorBoard");
+  run.word("cuda_graphs", &RunConfig::cuda_graphs,
+           "Launch the ops that are the same in each microbatch as CUDA graphs, for models whose ops are so small that "
+           "the GPU waits for the host; measured, traced and replayed steps are launched op by op. Changes no bit");
 
   Rows communication(table, "communication", &Config::communication);
   communication.word("rendezvous", &CommunicationConfig::rendezvous,
                      "Folder that all nodes see, where ranks started without MPI meet; empty: ranks meet by MPI");
   communication.word("backend", &CommunicationConfig::backend,
                      "Transport of tensors between GPUs; mpi: through the host, slowly, and ranks may share a GPU");
-  communication.number(
-      "max_ctas", &CommunicationConfig::max_ctas, "thread blocks", between(0, 64),
-      "Most that NCCL may occupy of a GPU for each communicator; 0: NCCL's choice, 4 for messages and for all ranks");
+  communication.number("max_ctas", &CommunicationConfig::max_ctas, "thread blocks", between(0, 64),
+                       "Most that NCCL runs for each communicator; 0: NCCL's choice, 4 for messages and for all ranks");
   communication.word(
       "nvls", &CommunicationConfig::nvls,
-      "Let NCCL add in NVLink's switches: faster on Hopper and later, and not the same from call to call");
+      "Let NCCL reduce in NVLink's switches: faster on Hopper and later, but not reproducible to the bit");
   communication.number("timeout", &CommunicationConfig::timeout, "seconds", at_least(0),
-                       "How long a rank waits for others in a step, or for them to come, before the job ends and says "
-                       "for whom and where; 0: for ever");
+                       "How long a rank waits for others, in a step or at the start, before the job ends and reports "
+                       "for whom and where; 0: forever");
 
   Rows hardware(table, "hardware", &Config::hardware);
   hardware.word("profile", &HardwareConfig::profile,

@@ -74,7 +74,7 @@ const Table<Hardware>& hardware_table() {
 const FieldOf<Hardware>& real_field(const std::string& name) {
   const FieldOf<Hardware>* field = find_field(hardware_table(), name);
   CHECK(field && field->kind == Key::Kind::real,
-        "{} is no number of a hardware profile that can be fitted; among those that can are {}", name,
+        "{} is not a number of a hardware profile that can be fitted, as these can: {}", name,
         fmt::join(numbers_of("calibrated"), " "));
   return *field;
 }
@@ -130,7 +130,7 @@ Hardware load_hardware(const std::string& profile) {
       return parse_hardware(known.toml, fmt::format("the profile {}", name));
   }
   FAIL(
-      "hardware.profile = {} is no file at that path, and no profile that is known by its name; these are {}. "
+      "hardware.profile = {} is neither a file nor a known profile ({}). "
       "`megalith measure` writes one of this machine",
       profile, known_profile_names());
 }

@@ -166,7 +166,8 @@ Found check_layers_per_stage(const Config& config) {
   int64_t sum = 0;
   for (const std::string& word : words) {
     const int64_t count = layer_count(word, layers);
-    if (count == 0) return wrong(fmt::format("holds {}, which is no number from 1 to {}", toml_quoted(word), layers));
+    if (count == 0)
+      return wrong(fmt::format("holds {}, which is not a number from 1 to {}", toml_quoted(word), layers));
     sum += count;
   }
   if (static_cast<int64_t>(words.size()) != stages)
@@ -200,7 +201,7 @@ Found check_placement(const Config& config) {
   std::sort(axes.begin(), axes.end());
   if (axes != std::vector<std::string>{"data", "pipeline", "shard", "tensor"})
     return problem(config, "parallel.placement",
-                   "is no order of the axes; write each of tensor, shard, data and pipeline once, innermost first");
+                   "is not an order of the axes; write each of tensor, shard, data and pipeline once, innermost first");
   return {};
 }
 
@@ -294,9 +295,7 @@ Found check_trace(const Config& config) {
   const std::string& text = config.train.trace_steps;
   if (text.empty()) return {};
   const std::optional<StepRange> steps = step_range(text);
-  if (!steps)
-    return problem(config, "train.trace_steps",
-                   "names no steps; write one, as 10, or the first and the last, as 10-12");
+  if (!steps) return problem(config, "train.trace_steps", "names no steps; write one, as 10, or a range, as 10-12");
   if (steps->last > config.train.steps)
     return problem(config, "train.trace_steps", "is beyond train.steps = {}; name earlier ones, or raise that",
                    config.train.steps);
@@ -308,16 +307,15 @@ Found check_skipping(const Config& config) {
   const double above = config.train.skip_norm_above;
   if (above > 0 && above <= 1)
     return problem(config, "train.skip_norm_above",
-                   "would skip steps as they should be; set more than 1, such as 10, or 0 to skip none");
+                   "would skip half of all normal steps; set more than 1, such as 10, or 0 to skip none");
   return {};
 }
 
 Found check_communication(const Config& config) {
   if (config.communication.backend == Backend::mpi && !config.communication.rendezvous.empty())
-    return problem(
-        config, "communication.rendezvous",
-        "is for ranks that were started without MPI, and communication.backend = \"mpi\" needs it; empty the "
-        "one, or set nccl");
+    return problem(config, "communication.rendezvous",
+                   "is for ranks started without MPI, and communication.backend = \"mpi\" needs it; empty the "
+                   "one, or set nccl");
   return {};
 }
 

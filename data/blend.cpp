@@ -7,7 +7,7 @@
 namespace megalith {
 
 Blend::Blend(std::vector<int64_t> shares) : shares_(std::move(shares)) {
-  CHECK(!shares_.empty(), "a blend of no sources");
+  CHECK(!shares_.empty(), "a blend needs at least one source");
   int64_t divisor = 0;
   for (const int64_t share : shares_) {
     CHECK(share >= 1, "a share of {} in a blend; it must be at least 1", share);

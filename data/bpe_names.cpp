@@ -100,8 +100,8 @@ void BpeNames::make_special(const std::string& content) {
 std::string BpeNames::end_name() const {
   const auto has = [&](const std::string& name) { return ids_.contains(name) || specials_.contains(name); };
   if (named_end_) {
-    CHECK(has(*named_end_), "{} has no token {}, which the files beside it name as eos_token; add it, or name another",
-          path_, *named_end_);
+    CHECK(has(*named_end_), "{} has no token {}, the eos_token of the files beside it; add it, or name another", path_,
+          *named_end_);
     return *named_end_;
   }
   std::string name(end_of_text_name);

@@ -270,13 +270,12 @@ bool begins_as_json_lines(std::string_view head) {
 // JSON's markup would be trained on.
 void check_is_text(std::string_view head, const TextInput& input) {
   if (input.json_lines || !begins_as_json_lines(head)) return;
-  CHECK(
-      input.is_plain,
-      "{} begins with an object of JSON, so it is JSON lines: name the field of the text, as in --field text. If it is "
-      "a text that begins so, put an empty line before it",
-      input.name());
+  CHECK(input.is_plain,
+        "{} begins with a JSON object, so it is JSON lines: name the field of the text, as in --field text. If it is "
+        "a text that begins so, put an empty line before it",
+        input.name());
   FAIL(
-      "{} begins with an object of JSON, so it is JSON lines, which are read from files named .jsonl: rename it, or "
+      "{} begins with a JSON object, so it is JSON lines, which are read from files named .jsonl: rename it, or "
       "pipe "
       "it into megalith prepare --text - --field text. If it is a text that begins so, put an empty line before it",
       input.name());

@@ -154,8 +154,8 @@ void check_holds_tokens(std::string_view head, const std::string& path) {
   if (!known) return;
   switch (known->holds) {
     case Holds::another:
-      FAIL("{} is {}, and tokens are read as they lie in a file; unpack it, as in {} > tokens.bin, and name that", path,
-           in_words(*known), unpack_command(*known, path));
+      FAIL("{} is {}, and token files must be unpacked: run {} > tokens.bin, and name that", path, in_words(*known),
+           unpack_command(*known, path));
     case Holds::table:
     case Holds::text:
       FAIL(

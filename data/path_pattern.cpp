@@ -34,7 +34,7 @@ size_t any_folders_in(const std::string& pattern) {
   for (size_t at = pattern.find("**"); at != std::string::npos; at = pattern.find("**", at + 2)) {
     const bool begins = at == 0 || pattern[at - 1] == '/', ends = at + 2 == pattern.size() || pattern[at + 2] == '/';
     CHECK(begins && ends,
-          "the pattern {} has ** beside other characters; it stands for any folders, alone between slashes, as in "
+          "the pattern {} has ** beside other characters; ** must stand alone between slashes, as in "
           "a/**/*.txt",
           pattern);
     return at;

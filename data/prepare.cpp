@@ -132,8 +132,8 @@ class TokenFiles {
   }
 
   void pass_over(const std::string& bad) {
-    CHECK(skip_bad_ > 0, "{}; or leave such documents out, up to N of them, with --skip-bad N", bad);
-    CHECK(position_.bad_documents < skip_bad_, "{}; it is bad document {}, and --skip-bad {} leaves out no more", bad,
+    CHECK(skip_bad_ > 0, "{}; to leave out up to N such documents, use --skip-bad N", bad);
+    CHECK(position_.bad_documents < skip_bad_, "{}; bad document {} exceeds --skip-bad {}", bad,
           position_.bad_documents + 1, skip_bad_);
     if (position_.bad_documents++ == 0) position_.first_bad = bad;
   }
@@ -254,7 +254,7 @@ std::optional<PrepareReport> made_before(const PrepareOptions& options, const nl
       tokenizer->content() != load_tokenizer((fs::path(options.out) / "tokenizer").string())->content())
     difference = fmt::format("the tokenizer {} changed", options.tokenizer);
   CHECK(difference.empty(),
-        "{} holds what an earlier prepare has made, and {} since; nothing is overwritten, so remove it or write to "
+        "{} holds the output of an earlier prepare, and {} since; nothing is overwritten, so remove it or write to "
         "another folder",
         options.out, difference);
   prepared.made.report.was_made = true;
@@ -297,11 +297,10 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
   const auto all_made = folder.noted(PrepareFolder::publishing, made_from);
   if (all_made ? earlier.has_value() : noted.has_value()) {  // the other note may be gone already
     const std::string difference = difference_of(earlier.value_or(PrepareBegun()).of, made);
-    CHECK(
-        difference.empty(),
-        "{} was begun by a prepare that did not end, and {} since; remove it to start over, or start with what it was "
-        "begun with to go on",
-        folder.path(""), difference);
+    CHECK(difference.empty(),
+          "{} holds the work of an unfinished prepare, and {} since; remove it to start over, or use the earlier "
+          "options and texts to continue",
+          folder.path(""), difference);
   }
   const std::string tokenizer_folder = folder.path("tokenizer");
   if (all_made) {
@@ -317,13 +316,13 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
   const PreparePosition position = noted.value_or(PreparePosition());
   if (noted) {
     CHECK(position.text.input <= static_cast<int64_t>(inputs.size()),
-          "{} is damaged: it goes on at text {} of {}; remove the folder {} to start over",
+          "{} is damaged: it continues at text {} of {}; remove the folder {} to start over",
           folder.path(PrepareFolder::position), position.text.input + 1, inputs.size(), folder.path(""));
     if (tokenizer) {
       const std::string again = folder.path("tokenizer.again");
       save_tokenizer(*tokenizer, again);
       CHECK(files_of(again) == files_of(tokenizer_folder),
-            "{} was begun by a prepare that did not end, and the tokenizer {} changed since; remove it to start over",
+            "{} holds the work of an unfinished prepare, and the tokenizer {} changed since; remove it to start over",
             folder.path(""), options.tokenizer);
       remove_all(again);
     }

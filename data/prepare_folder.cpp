@@ -65,7 +65,7 @@ PrepareFolder::PrepareFolder(const std::string& out) : out_(out), partial_(out_ 
     if (!is_new && !is_ours)
       for (const std::string& name : names_in(partial_))
         CHECK(name == "lock" || name.starts_with(made_of),
-              "{} exists, and {} in it is of no prepare that was killed; if none runs, remove it", partial_.string(),
+              "{} exists, and prepare did not write {} in it; if no prepare is running, remove it", partial_.string(),
               name);
     lock_.emplace(partial_.string(), "write to another folder");
     keeps_ = fs::exists(partial_ / made_of, absent) || fs::exists(partial_ / publishing, absent);

@@ -172,8 +172,8 @@ bool TextBatches::next_before_split(TextBatch& batch, int64_t bytes) {
   const auto& path = corpus_.inputs[static_cast<size_t>(position_.input)].path;
   const int64_t given = position_.offset - position_.document_begin;
   CHECK(known != corpus_.sizes.end() && given <= corpus_.held_out.search_begin(known->second),
-        "no document begins at byte {} of {} any more, or it has another length; remove prepare.partial and prepare it "
-        "again when nothing writes it",
+        "no document of the noted length begins at byte {} of {}; remove prepare.partial and prepare it again when "
+        "nothing writes it",
         position_.document_begin, path);
   const int64_t size = known->second;
   if (given + bytes <= corpus_.held_out.search_begin(size)) return false;

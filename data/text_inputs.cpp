@@ -107,7 +107,7 @@ std::vector<TextInput> find_texts(const std::vector<std::string>& names, bool pi
   for (const std::string& name : names) {
     const std::string_view scheme = scheme_of(name);
     CHECK(scheme.empty(),
-          "{} is no path, and nothing here reads by {}://; pipe it, as in {} | megalith prepare --text - "
+          "{} is not a path, and {}:// is not supported; pipe it, as in {} | megalith prepare --text - "
           "...",
           name, scheme,
           scheme == "s3"   ? fmt::format("aws s3 cp {} -", name)

@@ -43,17 +43,16 @@ Index check_index(const MappedFile& file) {
   CHECK(header.next<format::Magic>() == format::magic,
         "{} does not begin with MMIDIDX, so it is not the index of a token file; prepare the text again", path);
   const auto version = header.next<uint64_t>();
-  CHECK(version == format::version, "{} is of version {}; only version {} is read", path, version, format::version);
+  CHECK(version == format::version, "{} has unsupported version {} (expected {})", path, version, format::version);
   const int code = header.next<uint8_t>();
   CHECK(code == 4 || code == 8, "{} has element type {}; only 8 (uint16) and 4 (int32) are read", path, code);
   const auto sequences = header.next<uint64_t>(), bounds = header.next<uint64_t>();
 
   // A longer file is allowed: Megatron-LM appends a mode for each sequence of multimodal data.
   const uint64_t room = bytes - format::header_bytes;
-  CHECK(
-      sequences <= room / 12 && bounds <= (room - 12 * sequences) / 8,
-      "{} announces {} sequences and {} document bounds, which do not fit in its {} bytes; it is truncated or damaged",
-      path, sequences, bounds, bytes);
+  CHECK(sequences <= room / 12 && bounds <= (room - 12 * sequences) / 8,
+        "{} declares {} sequences and {} document bounds, which do not fit in its {} bytes; it is truncated or damaged",
+        path, sequences, bounds, bytes);
 
   Reader lengths = header, pointers = header;
   pointers.skip(sequences * sizeof(int32_t));

@@ -36,10 +36,9 @@ int32_t vocab_to_train(const std::string& spec) {
   const char *begin = spec.data() + train_prefix.size(), *end = spec.data() + spec.size();
   int32_t vocab = 0;
   const auto [stop, error] = std::from_chars(begin, end, vocab);
-  CHECK(
-      error == std::errc() && stop == end && vocab >= smallest_trained_vocab && vocab <= largest_trained_vocab,
-      "the tokenizer \"{}\" asks for no vocabulary that can be trained; give a number from {} to {}, as in train:4096",
-      spec, smallest_trained_vocab, largest_trained_vocab);
+  CHECK(error == std::errc() && stop == end && vocab >= smallest_trained_vocab && vocab <= largest_trained_vocab,
+        "the tokenizer \"{}\" has no valid vocabulary size; give a number from {} to {}, as in train:4096", spec,
+        smallest_trained_vocab, largest_trained_vocab);
   return vocab;
 }
 

@@ -9,7 +9,7 @@ void expect_cache(const char* op, const Tensor& cache, const Tensor& qkv, const 
   expect_compute(op, "qkv", qkv);
   expect_dtype(op, "cache", cache, qkv.dtype());
   CHECK(cache.shape().num_dims() == 4 && cache.shape()[0] % 2 == 0,
-        "{}: cache has shape {}, expected (2 places, H, T, D)", op, cache.shape().str());
+        "{}: cache has shape {}, expected (2 * slots, H, T, D)", op, cache.shape().str());
   expect_matrix(op, "qkv", qkv, cache.dtype(), qkv.rows(), 3 * cache.shape()[1] * cache.shape()[3]);
   expect(op, "rows", rows, DType::i32, {qkv.rows(), 2});
 }
@@ -28,7 +28,7 @@ void cached_attention(Stream& s, Tensor out, Tensor qkv, Tensor cache, Tensor ro
   expect_cache(op, cache, qkv, rows);
   const int64_t H = cache.shape()[1], T = cache.shape()[2], D = cache.shape()[3], N = qkv.rows();
   expect_matrix(op, "out", out, cache.dtype(), N, H * D);
-  CHECK(0 < longest && longest <= T, "{}: rows stand before position {}, but the cache has {}", op, longest, T);
+  CHECK(0 < longest && longest <= T, "{}: longest is {}, expected 1 to the cache's {} positions", op, longest, T);
   const double read = 2.0 * static_cast<double>(N * H * longest * D);
   s.launch(
       op, {.flops = 2 * read, .bytes = read * size_of(cache.dtype()) + bytes_of(out) + bytes_of(qkv) / 3}, {out},

@@ -13,7 +13,7 @@ namespace {
 void check_rows(const char* op, const int32_t* rows, int64_t N, int64_t places, int64_t positions) {
   for (int64_t n = 0; n < N; n++)
     CHECK(0 <= rows[2 * n] && rows[2 * n] < places && 0 <= rows[2 * n + 1] && rows[2 * n + 1] < positions,
-          "{}: row {} is position {} of place {}, but there are {} positions of {} places", op, n, rows[2 * n + 1],
+          "{}: row {} is position {} of slot {}, but there are {} positions in {} slots", op, n, rows[2 * n + 1],
           rows[2 * n], positions, places);
 }
 

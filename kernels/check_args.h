@@ -32,8 +32,7 @@ inline void expect_dropout(const char* op, const Dropout& d) {
   CHECK(d.p >= 0 && d.p < 1, "{}: dropout probability {}, expected 0 <= p < 1", op, d.p);
   if (d.drawn.empty()) return;
   expect_matrix(op, "drawn", d.drawn, DType::i32, d.drawn.rows(), 2);
-  CHECK(d.site + 1 < d.drawn.rows(), "{}: what is drawn by is that of {} sites, and this is site {}", op,
-        d.drawn.rows() - 1, d.site);
+  CHECK(d.site + 1 < d.drawn.rows(), "{}: drawn has {} sites, so there is no site {}", op, d.drawn.rows() - 1, d.site);
 }
 
 }  // namespace megalith

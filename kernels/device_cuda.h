@@ -74,7 +74,7 @@ inline bool in_vectors(std::initializer_list<Tensor> tensors) {
 // Host: returns how many blocks of `each` items hold n.
 inline unsigned blocks_for(int64_t n, int64_t each) {
   const int64_t blocks = ceil_div(n, each);
-  CHECK(blocks > 0 && blocks < int64_t{1} << 31, "{} items in blocks of {} are no grid", n, each);
+  CHECK(blocks > 0 && blocks < int64_t{1} << 31, "{} items in blocks of {} do not fit a CUDA grid", n, each);
   return static_cast<unsigned>(blocks);
 }
 

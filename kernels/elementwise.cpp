@@ -60,7 +60,8 @@ void normal_fill(Stream& s, Tensor y, uint64_t seed, uint64_t stream, int64_t be
   expect_dtype("normal_fill", "y", y, DType::f32);
   CHECK(begin >= 0, "normal_fill: begins at element {}", begin);
   CHECK(columns.begin >= 0 && columns.count > 0 && columns.begin + columns.count <= columns.total,
-        "normal_fill: columns [{}, {}) are no part of {}", columns.begin, columns.begin + columns.count, columns.total);
+        "normal_fill: columns [{}, {}) are outside [0, {})", columns.begin, columns.begin + columns.count,
+        columns.total);
   s.launch(
       "normal_fill", {.flops = 0, .bytes = bytes_of(y)}, {y},
       [=] { cpu::normal_fill(y, seed, stream, begin, std, columns); },

@@ -6,7 +6,7 @@ namespace megalith {
 
 namespace {
 void expect_positions(const char* op, int64_t rows, int64_t T, const char* name, const Tensor& wpe) {
-  CHECK(T > 0 && rows % T == 0, "{}: {} tokens are no whole number of sequences of {}", op, rows, T);
+  CHECK(T > 0 && rows % T == 0, "{}: {} tokens do not divide into sequences of {}", op, rows, T);
   CHECK(wpe.rows() >= T, "{}: {} has {} positions, fewer than the sequence of {}", op, name, wpe.rows(), T);
 }
 void expect_starts(const char* op, const Tensor& starts, int64_t rows, int64_t T) {

@@ -24,7 +24,7 @@ constexpr std::pair<const char*, bool GemmShape::*> flags[] = {{"a_transposed", 
 DType type_of(const json& word) {
   for (DType t : {DType::f32, DType::bf16, DType::f16})
     if (word.get_ref<const std::string&>() == name_of(t)) return t;
-  FAIL("\"{}\" is no type of a product; f32, bf16 and f16 are", word.get<std::string>());
+  FAIL("unknown type \"{}\" of a product (expected f32, bf16 or f16)", word.get<std::string>());
 }
 
 // Lists the attributes that are set, so that a line stays short.
@@ -57,7 +57,7 @@ GemmChoice choice_of(const json& line) {
     bool known = false;
     for (const auto& [name, flag] : flags)
       if (word.get_ref<const std::string&>() == name) known = c.shape.*flag = true;
-    CHECK(known, "\"{}\" is nothing that a product is", word.get<std::string>());
+    CHECK(known, "unknown attribute \"{}\" of a product", word.get<std::string>());
   }
   c.shape.input = type_of(line.at("input"));
   c.shape.output = type_of(line.at("output"));
@@ -69,7 +69,7 @@ GemmChoice choice_of(const json& line) {
     size_t read = 0;
     const bool hex = !word.empty() && word.size() <= 16 && word.find_first_not_of("0123456789abcdef") == word.npos;
     if (hex) c.algorithm[i] = std::stoull(word, &read, 16);
-    CHECK(hex, "\"{}\" is no word of 64 bits in hexadecimal", word);
+    CHECK(hex, "\"{}\" is not a 64-bit hexadecimal number", word);
   }
   c.workspace = whole_number(line.at("workspace"), 0);
   c.seconds = real_number(line.at("seconds"), 0);
@@ -99,7 +99,7 @@ GemmTable read_gemm_table(const std::string& text, const std::string& name) {
     const json whole = parse_json(text);
     as_object(whole);
     const int64_t is = whole_number(whole.at("format"));
-    CHECK(is == format, "format {} is not {}, which this version reads", is, format);
+    CHECK(is == format, "unsupported format {} (expected {})", is, format);
     GemmTable table{.gpu = whole.at("gpu").get<std::string>(),
                     .library = whole_number(whole.at("cublaslt"), 1),
                     .driver = whole.at("driver").get<std::string>(),
@@ -114,9 +114,9 @@ GemmTable read_gemm_table(const std::string& text, const std::string& name) {
     }
     return table;
   } catch (const json::exception& error) {
-    FAIL("{} is no table of GEMM choices: {}; make it with bench_kernels --tune", name, error.what());
+    FAIL("{} is not a table of GEMM choices: {}; make one with bench_kernels --tune", name, error.what());
   } catch (const Error& error) {
-    FAIL("{} is no table of GEMM choices: {}; make it with bench_kernels --tune", name, error.what());
+    FAIL("{} is not a table of GEMM choices: {}; make one with bench_kernels --tune", name, error.what());
   }
 }
 

@@ -59,8 +59,7 @@ void residual_layernorm_backward(Stream& s, Tensor dx, Tensor dh, Tensor dh_b, T
   expect(op, "w", w, dx.dtype(), {dx.cols()});
   expect_dropout(op, d);
   // Tensors of two arenas may share an address in the dry world.
-  CHECK(s.world() == World::dry || !d.active() || dh.raw() != dx.raw(), "{}: dh is dx, which dropout makes another",
-        op);
+  CHECK(s.world() == World::dry || !d.active() || dh.raw() != dx.raw(), "{}: with dropout dh must not be dx", op);
   const Tensor written = d.active() || dh.raw() != dx.raw() ? dh : Tensor();
   const double bytes = 2 * bytes_of({dx, dh_b, dw, db}) + bytes_of({written, dln, y, stat, w});
   s.launch(

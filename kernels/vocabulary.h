@@ -26,7 +26,7 @@ inline VocabularyPart whole_vocabulary(int64_t V) { return {0, V, V}; }
 // `room`: the rows or columns that tensor `name` of op `op` has.
 inline void expect_part(const char* op, const VocabularyPart& part, const char* name, int64_t room) {
   CHECK(part.total > 0 && part.first >= 0 && part.count >= 0 && part.first + part.count <= part.total,
-        "{}: tokens [{}, {}) are no part of a vocabulary of {}", op, part.first, part.first + part.count, part.total);
+        "{}: tokens [{}, {}) are outside a vocabulary of {}", op, part.first, part.first + part.count, part.total);
   CHECK(room >= part.count, "{}: {} has room for {} tokens, but its part of the vocabulary has {}", op, name, room,
         part.count);
 }

@@ -57,7 +57,7 @@ std::string describe(const TensorShard& p) {
 
 void check_shard(const TensorShard& p) {
   CHECK(is_name(p.name),
-        "'{}' is no name for a tensor in a checkpoint: printable ASCII without '#', segments joined by single slashes, "
+        "'{}' is not a valid tensor name: it must be printable ASCII without '#', segments joined by single slashes, "
         "{} characters at most",
         p.name.substr(0, longest_name), longest_name);
   CHECK(!p.shape.empty(), "tensor {} has no dimensions; a scalar is stored as a vector of one", p.name);
@@ -69,9 +69,9 @@ void check_shard(const TensorShard& p) {
     n *= d;
   }
   CHECK(0 <= p.columns.begin && p.columns.begin < p.columns.end && p.columns.end <= p.cols(),
-        "{}: its columns are not among its {}", describe(p), p.cols());
+        "{}: its columns are outside [0, {})", describe(p), p.cols());
   CHECK(0 <= p.elements.begin && p.elements.begin <= p.elements.end && p.elements.end <= p.rows() * p.columns.size(),
-        "{}: its elements are not among its {}", describe(p), p.rows() * p.columns.size());
+        "{}: its elements are outside [0, {})", describe(p), p.rows() * p.columns.size());
 }
 
 std::vector<CopyRun> copy_runs(const TensorShard& source, const TensorShard& destination) {

@@ -41,7 +41,7 @@ void refuse_unreplaceable(const std::string& path) {
         "{} is {} and is not replaced by a file; remove it or choose another", path,
         type == fs::file_type::symlink     ? "a link"
         : type == fs::file_type::directory ? "a folder"
-                                           : "no plain file");
+                                           : "not a plain file");
 }
 
 // Returns a new file's temporary name, and removes what an earlier crash left there.
@@ -82,9 +82,8 @@ std::string_view scheme_of(std::string_view name) {
 void check_is_path(const std::string& name) {
   const std::string_view scheme = scheme_of(name);
   CHECK(scheme.empty(),
-        "{} is no path: nothing here reads or writes by {}://; give a path, as of a folder where it is "
-        "mounted",
-        name, scheme);
+        "{} is not a path, and {}:// is not supported; give a path, such as the folder where it is mounted", name,
+        scheme);
 }
 
 File::File(std::string path, Use use) : File() {
@@ -105,7 +104,7 @@ File::File(std::string path, Use use) : File() {
   if (use != Use::stream) size();
   struct stat info {};
   CHECK(use != Use::read_own || (::fstat(fd_, &info) == 0 && info.st_uid == ::geteuid()),
-        "{} belongs to user {}, and this process to user {}: it is not read", path_, info.st_uid, ::geteuid());
+        "{} belongs to user {}, not to user {} of this process, and is not read", path_, info.st_uid, ::geteuid());
 }
 
 File File::in_memory() {

@@ -37,7 +37,7 @@ FolderLock::FolderLock(const std::string& folder, const std::string& remedy)
          folder, holder.empty() ? "another process" : holder, remedy);
   }
   if (error != 0) absent_ = std::strerror(error);
-  CHECK(is_lock(), "{} is no lock of a job and is not overwritten; move it away or {}", file_.path(), remedy);
+  CHECK(is_lock(), "{} is not the lock of a job and is not overwritten; move it away or {}", file_.path(), remedy);
   char host[256] = "";
   ::gethostname(host, sizeof host - 1);
   const std::string text = fmt::format("{}{} on {}\n", lock_begin, ::getpid(), host);

@@ -59,8 +59,7 @@ void for_each_json_line(std::string_view text, const std::string& path,
       use(as_object(object));
     } catch (const nlohmann::json::exception& e) {
       if (!parsed && end == std::string_view::npos) return;
-      FAIL("{}, line {} is not what was written there: {}; remove it, or bring the file back from where it was copied",
-           path, number, e.what());
+      FAIL("{}, line {} is damaged: {}; remove the line, or restore the file", path, number, e.what());
     } catch (const Error& e) {
       FAIL("{}, line {}: {}", path, number, e.what());
     }

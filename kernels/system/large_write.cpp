@@ -12,7 +12,7 @@ namespace megalith {
 DirectMemory::DirectMemory(int64_t bytes) : bytes_(bytes) {
   void* const p =
       ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  CHECK(p != MAP_FAILED, "no memory for {} bytes on their way to a file: {}", bytes, std::strerror(errno));
+  CHECK(p != MAP_FAILED, "cannot allocate a write buffer of {} bytes: {}", bytes, std::strerror(errno));
   data_ = static_cast<char*>(p);
   ::madvise(p, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // ignored where there are none
 }

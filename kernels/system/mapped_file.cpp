@@ -69,7 +69,7 @@ void MappedFile::guarded(void (*work)(const void*), const void* argument) const 
                "{} had {} bytes when it was opened, and has {}: it was cut short, or written anew, while it was read; "
                "write another file and rename it over this one instead",
                path_, size_, error ? error.message() : fmt::format("{} now", bytes));
-  FAIL("{} cannot be read, though it still has its {} bytes: does its disk fail?", path_, bytes);
+  FAIL("{} cannot be read although it still has its {} bytes; check its disk", path_, bytes);
 }
 
 void MappedFile::read(int64_t offset, void* out, int64_t bytes) const {

@@ -218,12 +218,12 @@ TEST_F(Hostile, manifests_that_cannot_be_true) {
   expect(R"("step": 1)", R"("step": 18446744073709551615)", "no whole number");
   expect(R"("state": {)", R"("state": [)" + std::string(100000, '[') + "{", "nested more than");
   expect(R"("bytes": )", R"("bytes": -)", "outside the file");
-  expect(R"("name": "rank-00000.h5")", R"("name": "rank\n00000.h5")", "is no name for a file");
-  expect(R"("name": "rank-00000.h5")", R"("name": "../rank-00000.h5")", "is no name for a file");
-  expect(R"("name": "rank-00000.h5")", R"("name": "\u0000")", "is no name for a file");
-  expect(R"("dataset":")", R"("dataset":"../)", "is no name for a shard");
-  expect(R"("dataset":"scalar)", R"("dataset":"scalar#1/../x)", "is no name for a shard");
-  expect(R"("elements":[0)", R"("elements":[-1)", "its elements are not among its");
+  expect(R"("name": "rank-00000.h5")", R"("name": "rank\n00000.h5")", "is not a valid file name");
+  expect(R"("name": "rank-00000.h5")", R"("name": "../rank-00000.h5")", "is not a valid file name");
+  expect(R"("name": "rank-00000.h5")", R"("name": "\u0000")", "is not a valid file name");
+  expect(R"("dataset":")", R"("dataset":"../)", "is not a valid name for a shard");
+  expect(R"("dataset":"scalar)", R"("dataset":"scalar#1/../x)", "is not a valid name for a shard");
+  expect(R"("elements":[0)", R"("elements":[-1)", "its elements are outside [0, ");
   expect(R"("shape":[)", R"("shape":[-)", "all must be positive");
   expect(R"("shape":[)", R"("shape":[0,)", "all must be positive");
   expect(R"("shape":[)", R"("shape":[1e300,)", "no whole number");

@@ -48,15 +48,15 @@ TEST(Rules, NoKeyTakesAnAddressForAPath) {
     if (field.kind != Key::Kind::text) continue;
     tried++;
     for (const char* name : {"s3://bucket/run", "gs://bucket/run", "hdfs://host/run", "https://host/run"})
-      EXPECT_NE(refusal({field.name() + "=" + name}).find("is no path: nothing here reads or writes by "),
+      EXPECT_NE(refusal({field.name() + "=" + name}).find("is not a path, and "),
                 std::string::npos)
           << field.name();
   }
   EXPECT_GE(tried, 8);
   expect_refusal({"checkpoint.directory=s3://bucket/run"},
-                 "checkpoint.directory = \"s3://bucket/run\" is no path: nothing here reads or writes by s3://; give a "
-                 "path, as of a folder where it is mounted");
-  EXPECT_NE(refusal({"data.train=[\"a.bin 0.5\", \"s3://b/c.bin 0.5\"]"}).find("by s3://"), std::string::npos);
+                 "checkpoint.directory = \"s3://bucket/run\" is not a path, and s3:// is not supported; give a "
+                 "path, such as the folder where it is mounted");
+  EXPECT_NE(refusal({"data.train=[\"a.bin 0.5\", \"s3://b/c.bin 0.5\"]"}).find("s3:// is not supported"), std::string::npos);
   EXPECT_NE(refusal({"run.output=file:///runs/a"}).find("write it without file://"), std::string::npos);
   allowed({"run.output=runs/a://b", "checkpoint.directory=1://x", "data.train=/a:/b"});
 }
@@ -213,7 +213,7 @@ TEST(Rules, LayersOfStages) {
                              count));
   expect("5 6 6", "makes 17 layers");
   for (const char* word : {"0", "-2", "six", "6.0", "5,6,5", "17", "9223372036854775807", "99999999999999999999"})
-    expect(fmt::format("5 {} 5", word).c_str(), fmt::format("holds \"{}\", which is no number from 1 to 16", word));
+    expect(fmt::format("5 {} 5", word).c_str(), fmt::format("holds \"{}\", which is not a number from 1 to 16", word));
   EXPECT_EQ(
       message_of([] { parse_config("[parallel]\nlayers_per_stage = \"11\"\n", "run.toml"); }).rfind("run.toml:2: ", 0),
       0u);
@@ -241,7 +241,7 @@ TEST(Rules, PlacementIsAnOrderOfTheAxes) {
   for (const char* wrong : {"", "tensor shard data", "tensor tensor data pipeline", "tensor shard data pipeline data",
                             "tensor shard data stage", "tensorshard data pipeline"})
     expect_refusal({fmt::format("parallel.placement={}", wrong)},
-                   fmt::format("parallel.placement = \"{}\" is no order of the axes; write each of tensor, shard, data "
+                   fmt::format("parallel.placement = \"{}\" is not an order of the axes; write each of tensor, shard, data "
                                "and pipeline once, innermost first",
                                wrong));
   for (const char* right :
@@ -266,7 +266,7 @@ TEST(Rules, Run) {
 
 TEST(Rules, ARendezvousIsWithoutMpi) {
   expect_refusal({"communication.rendezvous=/shared/meet", "communication.backend=mpi"},
-                 "communication.rendezvous = \"/shared/meet\" is for ranks that were started without MPI, and "
+                 "communication.rendezvous = \"/shared/meet\" is for ranks started without MPI, and "
                  "communication.backend = \"mpi\" needs it; empty the one, or set nccl");
   EXPECT_TRUE(allowed({"communication.rendezvous=/shared/meet"}));
   EXPECT_TRUE(allowed({"communication.backend=mpi", "communication.timeout=0.5", "communication.max_ctas=8"}));

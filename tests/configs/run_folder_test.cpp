@@ -62,7 +62,7 @@ TEST_F(RunFolder, AnOverrideWins) {
 
 TEST_F(RunFolder, AnotherFileOrFolderIsNone) {
   EXPECT_EQ(load_config(file_).run.output, old_) << "no run has been here";
-  EXPECT_NE(message_of([&] { load_config(now_); }).find("b is no run folder"), std::string::npos);
+  EXPECT_NE(message_of([&] { load_config(now_); }).find("b is not a run folder"), std::string::npos);
   ran();
   fs::copy(file_, now_ + "/mine.toml");
   EXPECT_EQ(load_config(now_ + "/mine.toml").run.output, old_);

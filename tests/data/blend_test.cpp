@@ -93,7 +93,7 @@ TEST(Blend, RefusesWhatItCannotPromise) {
   EXPECT_EQ(Blend({300, 700}).cycle(), 10);
   EXPECT_ERROR(Blend({1, Blend::longest_cycle}), "fewer digits");
   EXPECT_ERROR(Blend({1, 0}), "a share of 0");
-  EXPECT_ERROR(Blend({}), "no sources");
+  EXPECT_ERROR(Blend({}), "at least one source");
 }
 
 // Each sample of each source comes once an epoch of that source, whatever the weights.

@@ -98,7 +98,7 @@ TEST(Corpus, JsonLinesAreNotTakenForText) {
   const std::string lines = json_line("a") + json_line("b"), longer = json_line(std::string(1000, 'a'));
   for (const std::string& bytes :
        {lines, "\xef\xbb\xbf" + lines, longer, gzipped(lines), std::string("{ \"t\\\"\" :1}\r\n")})
-    EXPECT_ERROR(run("a.txt", bytes), "a.txt begins with an object of JSON", ".jsonl", "--field text");
+    EXPECT_ERROR(run("a.txt", bytes), "a.txt begins with a JSON object", ".jsonl", "--field text");
   EXPECT_EQ(run("a.ndjson", lines), (Texts{"a", "b"}));
   for (const std::string& text : {"\n" + lines, std::string("{\"a\": 1,\n\"b\": 2}\n"), std::string("{a: 1}\n"),
                                   std::string("{\"a\"}"), std::string("{{x}}")})
@@ -106,7 +106,7 @@ TEST(Corpus, JsonLinesAreNotTakenForText) {
   const std::string pipe = scratch.path("pipe");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   std::jthread writer([&] { std::ofstream(pipe, std::ios::binary) << lines; });
-  EXPECT_ERROR(prepare(options_for({pipe}, scratch.path("of_pipe"), 0)), "pipe begins with an object of JSON",
+  EXPECT_ERROR(prepare(options_for({pipe}, scratch.path("of_pipe"), 0)), "pipe begins with a JSON object",
                "--field text");
 }
 

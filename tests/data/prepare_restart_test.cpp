@@ -97,7 +97,7 @@ TEST_P(Restart, IsRefusedWhenSomethingChanged) {
   ASSERT_TRUE(fs::exists(scratch_.path("out/prepare.partial/position.json"))) << "what a restart can use";
   const auto kept = files_below(scratch_.path("out"));
   const auto refusal = [&](PrepareOptions changed, const char* what) {
-    EXPECT_ERROR(prepare(changed), "out/prepare.partial", "was begun by a prepare that did not end", what, "remove it");
+    EXPECT_ERROR(prepare(changed), "out/prepare.partial", "holds the work of an unfinished prepare", what, "remove it");
   };
   PrepareOptions other = options("out");
   other.corpus.separator = "";

@@ -222,7 +222,7 @@ TEST(Prepare, NeverOverwrites) {
   const std::string before = read_file(scratch.path("out/train.bin"));
   PrepareOptions another = options;
   another.corpus.held_out_fraction = 0;
-  EXPECT_ERROR(prepare(another), "out holds what an earlier prepare has made", "--validation is another", "remove it");
+  EXPECT_ERROR(prepare(another), "out holds the output of an earlier prepare", "--validation is another", "remove it");
   fs::remove_all(scratch.path("out/tokenizer"));
   EXPECT_ERROR(prepare(options), "tokenizer is gone");
   fs::remove_all(scratch.path("out/prepared.json"));
@@ -232,7 +232,7 @@ TEST(Prepare, NeverOverwrites) {
 
   options.out = scratch.path("locked");
   scratch.write("locked/prepare.partial/x", "");
-  EXPECT_ERROR(prepare(options), "prepare.partial exists", "if none runs, remove it");
+  EXPECT_ERROR(prepare(options), "prepare.partial exists", "if no prepare is running, remove it");
   EXPECT_TRUE(fs::exists(scratch.path("locked/prepare.partial/x")));
 }
 

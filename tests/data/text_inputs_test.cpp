@@ -107,15 +107,15 @@ TEST(TextInputs, WhatAFolderHoldsBesideItsTextsIsCounted) {
 }
 
 TEST(TextInputs, AddressesAreNoPaths) {
-  EXPECT_ERROR(find_texts({"s3://bucket/a.txt"}, false), "s3://bucket/a.txt is no path",
+  EXPECT_ERROR(find_texts({"s3://bucket/a.txt"}, false), "s3://bucket/a.txt is not a path",
                "aws s3 cp s3://bucket/a.txt -");
   EXPECT_ERROR(find_texts({"https://host/*.txt"}, false), "curl -sL https://host/*.txt | megalith prepare --text -");
   Scratch scratch;
   const std::filesystem::path here = std::filesystem::current_path();
   std::filesystem::current_path(scratch.path(""));
-  EXPECT_ERROR(make_folders("s3://bucket/run", "choose another"), "s3://bucket/run is no path");
-  EXPECT_ERROR(File("gs://bucket", File::Use::create), "gs://bucket is no path");
-  EXPECT_ERROR(load_tokenizer("hf://gpt2"), "hf://gpt2 is no path");
+  EXPECT_ERROR(make_folders("s3://bucket/run", "choose another"), "s3://bucket/run is not a path");
+  EXPECT_ERROR(File("gs://bucket", File::Use::create), "gs://bucket is not a path");
+  EXPECT_ERROR(load_tokenizer("hf://gpt2"), "hf://gpt2 is not a path");
   EXPECT_TRUE(std::filesystem::is_empty(scratch.path("")));
   std::filesystem::current_path(here);
 }

@@ -252,7 +252,7 @@ TEST(TokenizerJson, TheEndOfTextIsTheOneThatTheTokenizerNames) {
   scratch.write("t/tokenizer_config.json", R"({"eos_token": "<s>"})");  // goes first
   EXPECT_EQ(load(scratch, file)->end_of_text(), 258);
   scratch.write("t/tokenizer_config.json", R"({"eos_token": "<end>"})");
-  EXPECT_ERROR(load(scratch, file), "no token <end>, which the files beside it name as eos_token");
+  EXPECT_ERROR(load(scratch, file), "no token <end>, the eos_token of the files beside it");
   // The name and the other special tokens are kept, by save and for transformers.
   for (const char* folder : {"saved", "exported"}) {
     std::filesystem::create_directory(scratch.path(folder));

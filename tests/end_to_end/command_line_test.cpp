@@ -137,7 +137,7 @@ TEST(CommandLine, help_is_of_a_key_as_well) {
   EXPECT_EQ(key.out,
             "[checkpoint]\n  keep = 0                              an integer (checkpoints, 0 to\n"
             "                                        1000000000)\n"
-            "      Newest checkpoints that are kept; 0: all.\n");
+            "      Newest checkpoints to keep; 0: all.\n");
   EXPECT_EQ(said({"help", "--checkpoint.keep"}).out, key.out);
   const Result section = said({"help", "parallel"});
   EXPECT_EQ(count(section.out, "\n  pipeline_parallel_degree = 1 "), 1u) << section.text();

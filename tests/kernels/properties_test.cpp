@@ -104,7 +104,7 @@ TEST(Dropout, DrawnFromMemoryItIsTheSame) {
               dropout(s, of(x, {1, 1}), of(x, {1, 1}),
                       {.p = 0.5, .site = 2, .drawn = Tensor(three.data(), DType::i32, {3, 2})});
             }),
-            "dropout: what is drawn by is that of 2 sites, and this is site 2");
+            "dropout: drawn has 2 sites, so there is no site 2");
 }
 
 TEST(Dropout, ForwardAndBackwardDrawTheSameMask) {
@@ -311,7 +311,7 @@ TEST(Errors, NameOpTensorAndNumbers) {
       message_of([&] {
         embedding_forward(s, of(y, {2, 2}), of(tokens, {2}), of(wte, {5, 2}), of(wpe, {2, 2}), 3, whole_vocabulary(5));
       }),
-      "embedding_forward: 2 tokens are no whole number of sequences of 3");
+      "embedding_forward: 2 tokens do not divide into sequences of 3");
   std::vector<int32_t> targets{-2, 1};
   EXPECT_EQ(message_of([&] {
               cross_entropy_forward(s, of(losses, {2}), of(x, {2, 3}), of(targets, {2}), whole_vocabulary(3));

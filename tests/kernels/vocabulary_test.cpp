@@ -256,7 +256,7 @@ TEST(VocabularyErrors, NameOpTensorAndNumbers) {
   EXPECT_EQ(message_of([&] {
               softmax_part(s, of(stats, {3, 2}), logits, ids, {7, 3, 9});
             }),
-            "softmax_part: tokens [7, 10) are no part of a vocabulary of 9");
+            "softmax_part: tokens [7, 10) are outside a vocabulary of 9");
   EXPECT_EQ(message_of([&] {
               softmax_part(s, of(stats, {3, 2}), logits, of(tokens, {2}), {6, 3, 9});
             }),
@@ -276,7 +276,7 @@ TEST(VocabularyErrors, NameOpTensorAndNumbers) {
   EXPECT_EQ(message_of([&] {
               normal_fill(s, of(z, {6}), 1, 2, 0, 1.0, {2, 3, 4});
             }),
-            "normal_fill: columns [2, 5) are no part of 4");
+            "normal_fill: columns [2, 5) are outside [0, 4)");
 }
 
 }  // namespace

@@ -95,7 +95,7 @@ TEST_F(Runs, WhatIsMissingIsSaid) {
   EXPECT_NE(message_of([&] {
               std::vector<MeasuredRun> runs = read_runs({run("b", load_hardware(profile), 1, 256)});
               calibrate(runs, {"device.per_node"});
-            }).find("no number of a hardware profile that can be fitted"),
+            }).find("not a number of a hardware profile that can be fitted"),
             std::string::npos);
 }
 

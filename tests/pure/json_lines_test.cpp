@@ -34,8 +34,8 @@ TEST(JsonLines, AreReadToTheEnd) {
 }
 
 TEST(JsonLines, ADamagedOneIsNamed) {
-  const char* remedy = "bring the file back";
-  EXPECT_ERROR(steps_in("{\"step\":1}\n{\"step\":2\n{\"step\":3}\n"), "run/m.jsonl, line 2 is not what", remedy);
+  const char* remedy = "restore the file";
+  EXPECT_ERROR(steps_in("{\"step\":1}\n{\"step\":2\n{\"step\":3}\n"), "run/m.jsonl, line 2 is damaged", remedy);
   EXPECT_ERROR(steps_in("{\"step\":1}\n{\"step\":2\n"), "run/m.jsonl, line 2 ", remedy);
   EXPECT_ERROR(steps_in("{\"step\":1}\n\n"), "run/m.jsonl, line 2 ", remedy);
   EXPECT_ERROR(steps_in("[1]\n"), "run/m.jsonl, line 1 ", "array is no object");

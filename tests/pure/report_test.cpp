@@ -86,7 +86,7 @@ TEST_F(Report, WhatCannotBeReadIsNamed) {
   EXPECT_ERROR(read_history(run("empty", "")), "metrics.jsonl is empty", "train some steps");
   EXPECT_ERROR(read_history(run("idle", start_line)), "has no line of a step", "train some steps");
   EXPECT_ERROR(read_history(run("torn", start_line + step(1, 5) + "{\"step\":2,\"lo\n" + step(3, 4))),
-               "torn/metrics.jsonl, line 3 ", "remove it");
+               "torn/metrics.jsonl, line 3 ", "remove the line");
   EXPECT_ERROR(read_history(run("typed", step(1, 5) + "{\"step\":\"two\"}\n")), "metrics.jsonl, line 2 ", "number");
   EXPECT_ERROR(read_history(run("array", "[1]\n")), "metrics.jsonl, line 1 ");
   EXPECT_ERROR(read_history(run("negative", step(-1, 5))), "metrics.jsonl, line 1 ", "-1 is not from 0");
