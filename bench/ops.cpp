@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
                  counted(step.graphs.graphs, "graph"), all.launches - step.graphs.ops + step.graphs.graphs);
     fmt::print("{} microbatches of {} rows; logits of {} at a time; {:.3f} GiB of the device\n",
                plan.batch.num_microbatches(), plan.rows(), plan.pass.head_rows,
-               static_cast<double>(step.memory.total(Place::device)) / (1 << 30));
+               static_cast<double>(step.memory.total(MemoryPlace::device)) / (1 << 30));
     if (products) fmt::print("{:>8} {:>8} {:>8} {:>9} {:>9}  {}\n", "M", "N", "K", "launches", "alignment", "is");
     for (const auto& [s, count] : step.gemms) {
       if (!products) break;

@@ -93,7 +93,7 @@ class Steps {
                        {"floor_operations", floor_operations},
                        {"floor_bytes", limits_.floor_bytes(all)},
                        {"floor", floor},
-                       {"memory_planned", memory_.total(Place::device)}};
+                       {"memory_planned", memory_.total(MemoryPlace::device)}};
     if (world_ != World::cuda) return facts;
     const device::Properties gpu = device::properties();
     facts["memory_in_use"] = gpu.memory - gpu.free;

@@ -12,9 +12,9 @@ constexpr int64_t page = 4096;
 // Dry addresses start away from null so that a view of one is never taken for "no tensor".
 constexpr uintptr_t dry_device = page, dry_host = uintptr_t{1} << 62;
 
-device::Memory allocate(World world, Place place, int64_t bytes, const std::string& name) {
+device::Memory allocate(World world, MemoryPlace place, int64_t bytes, const std::string& name) {
   if (world == World::cuda)
-    return place == Place::host ? device::allocate_pinned(bytes, name) : device::allocate(bytes, name);
+    return place == MemoryPlace::host ? device::allocate_pinned(bytes, name) : device::allocate(bytes, name);
   device::Memory memory(std::aligned_alloc(page, static_cast<size_t>(round_up(bytes, page))), {std::free});
   CHECK(memory != nullptr, "cannot allocate {} bytes of memory for {}; use a smaller microbatch or more ranks", bytes,
         name);
@@ -24,10 +24,10 @@ device::Memory allocate(World world, Place place, int64_t bytes, const std::stri
 
 bool in_dry_host_arena(const Tensor& t) { return reinterpret_cast<uintptr_t>(t.raw()) >= dry_host; }
 
-Arena::Arena(World world, std::string name, int64_t capacity, Place place)
+Arena::Arena(World world, std::string name, int64_t capacity, MemoryPlace place)
     : name_(std::move(name)), capacity_(world == World::dry ? std::numeric_limits<int64_t>::max() : capacity) {
   if (world == World::dry) {
-    base_ = reinterpret_cast<char*>(place == Place::host ? dry_host : dry_device);
+    base_ = reinterpret_cast<char*>(place == MemoryPlace::host ? dry_host : dry_device);
   } else if (capacity > 0) {
     memory_ = allocate(world, place, capacity, name_);
     base_ = static_cast<char*>(memory_.get());

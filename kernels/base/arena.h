@@ -17,15 +17,15 @@
 
 namespace megalith {
 
-enum class Place : uint8_t { device, host };
-constexpr std::array<Place, 2> all_places{Place::device, Place::host};
+enum class MemoryPlace : uint8_t { device, host };
+constexpr std::array<MemoryPlace, 2> all_memory_places{MemoryPlace::device, MemoryPlace::host};
 
 class Arena {
  public:
   static constexpr int64_t alignment = 256;  // bytes on which every tensor starts
 
   // Allocates `capacity` bytes, in the cuda world of or for the selected GPU. The dry world ignores `capacity`.
-  Arena(World world, std::string name, int64_t capacity, Place place = Place::device);
+  Arena(World world, std::string name, int64_t capacity, MemoryPlace place = MemoryPlace::device);
 
   // Returns uninitialised memory until the enclosing scope ends. Error when the capacity is exceeded.
   Tensor tensor(DType dtype, Shape shape);

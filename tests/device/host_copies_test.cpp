@@ -17,7 +17,7 @@ TEST_F(DeviceHostCopies, AreInOrderWithTheStream) {
   const int64_t n = int64_t{20'000} * device::properties().processors;
   DeviceQueue queue;
   Stream s(World::cuda, queue.queue());
-  Arena device(World::cuda, "device", 4 * n * 4), host(World::cuda, "host", 3 * n * 4, Place::host);
+  Arena device(World::cuda, "device", 4 * n * 4), host(World::cuda, "host", 3 * n * 4, MemoryPlace::host);
   const Tensor x = device.tensor(DType::f32, {n}), y = device.tensor(DType::f32, {n}),
                beside = device.tensor(DType::f32, {n});
   const Tensor kept[2] = {host.tensor(DType::f32, {n}), host.tensor(DType::f32, {n})};

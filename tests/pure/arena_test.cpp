@@ -53,13 +53,13 @@ TEST(Arena, RefusesWhatDoesNotFit) {
 }
 
 TEST(Arena, BothPlacesOfTheCpuAreMemoryAndDryOnesLieApart) {
-  Arena device(World::cpu, "device", 4096), host(World::cpu, "host", 4096, Place::host);
+  Arena device(World::cpu, "device", 4096), host(World::cpu, "host", 4096, MemoryPlace::host);
   const Tensor a = device.tensor(DType::f32, {1024}), b = host.tensor(DType::f32, {1024});
   std::memset(a.raw(), 1, 4096);
   std::memset(b.raw(), 2, 4096);
   EXPECT_EQ(static_cast<char*>(a.raw())[4095], 1);
 
-  Arena dry_device(World::dry, "device", 0), dry_host(World::dry, "host", 0, Place::host);
+  Arena dry_device(World::dry, "device", 0), dry_host(World::dry, "host", 0, MemoryPlace::host);
   for (int i = 0; i < 3; i++) {
     EXPECT_FALSE(in_dry_host_arena(dry_device.tensor(DType::f32, {int64_t{1} << 50})));
     EXPECT_TRUE(in_dry_host_arena(dry_host.tensor(DType::f32, {int64_t{1} << 50})));
@@ -68,18 +68,18 @@ TEST(Arena, BothPlacesOfTheCpuAreMemoryAndDryOnesLieApart) {
 
 TEST(Arena, EveryClassHasAnArenaInEachPlace) {
   MemorySizes sizes;
-  sizes.at(MemoryClass::saved, Place::device) = 512;
-  sizes.at(MemoryClass::saved, Place::host) = 1024;
+  sizes.at(MemoryClass::saved, MemoryPlace::device) = 512;
+  sizes.at(MemoryClass::saved, MemoryPlace::host) = 1024;
   Memory memory(World::cpu, sizes);
   memory[MemoryClass::saved].tensor(DType::f32, {128});
-  memory.at(MemoryClass::saved, Place::host).tensor(DType::f32, {256});
+  memory.at(MemoryClass::saved, MemoryPlace::host).tensor(DType::f32, {256});
   EXPECT_EQ(memory.peaks(), sizes);
-  EXPECT_EQ(memory.peaks().total(Place::device), 512);
-  EXPECT_EQ(memory.peaks().total(Place::host), 1024);
-  for (Place place : all_places)
+  EXPECT_EQ(memory.peaks().total(MemoryPlace::device), 512);
+  EXPECT_EQ(memory.peaks().total(MemoryPlace::host), 1024);
+  for (MemoryPlace place : all_memory_places)
     EXPECT_NE(message_of([&] {
                 memory.at(MemoryClass::saved, place).tensor(DType::f32, {1});
-              }).find(place == Place::host ? "arena saved on the host: " : "arena saved: "),
+              }).find(place == MemoryPlace::host ? "arena saved on the host: " : "arena saved: "),
               std::string::npos);
 }
 

@@ -62,9 +62,10 @@ TEST_P(DryWorld, PeaksAreThoseOfTheRun) {
   run.evaluate(8);
   const MemorySizes real = run.runtime.memory.peaks();
   for (MemoryClass c : all_memory_classes)
-    for (Place place : all_places) EXPECT_EQ(real.at(c, place), run.rehearsal.memory.at(c, place)) << name_of(c);
-  EXPECT_GT(real.at(MemoryClass::scratch, Place::device), 0);
-  EXPECT_EQ(real.total(Place::host) > 0, config.memory.offload_activations);
+    for (MemoryPlace place : all_memory_places)
+      EXPECT_EQ(real.at(c, place), run.rehearsal.memory.at(c, place)) << name_of(c);
+  EXPECT_GT(real.at(MemoryClass::scratch, MemoryPlace::device), 0);
+  EXPECT_EQ(real.total(MemoryPlace::host) > 0, config.memory.offload_activations);
 }
 
 TEST_P(DryWorld, WorkIsThatOfTheRun) {
@@ -111,7 +112,7 @@ TEST(DryWorld, RecomputationKeepsLess) {
   const auto saved = [&](ActivationCheckpointing what, bool offload = false) {
     config.memory.activation_checkpointing = what;
     config.memory.offload_activations = offload;
-    return SmallRun(config).rehearsal.memory.at(MemoryClass::saved, Place::device);
+    return SmallRun(config).rehearsal.memory.at(MemoryClass::saved, MemoryPlace::device);
   };
   const int64_t none = saved({What::none}), each = saved({What::each});
   EXPECT_LT(saved({What::selective}), none * 3 / 4);
@@ -130,16 +131,16 @@ TEST(DryWorld, WhatWaitsOnTheHostTakesNoDeviceMemory) {
     config.memory.offload_parameters = parameters;
     return SmallRun(config).rehearsal.memory;
   };
-  const auto bytes = [](const MemorySizes& sizes, Place place) {
+  const auto bytes = [](const MemorySizes& sizes, MemoryPlace place) {
     return sizes.at(MemoryClass::parameters, place) + sizes.at(MemoryClass::optimizer, place);
   };
   const MemorySizes here = of(0, false), half = of(0.5, false), all = of(1, false), with_weights = of(1, true);
-  const auto whole = static_cast<double>(bytes(here, Place::device));  // 4 + 2 + 8 bytes a parameter
-  EXPECT_NEAR(static_cast<double>(bytes(half, Place::host)) / whole, 6.0 / 14, 0.05);
-  EXPECT_NEAR(static_cast<double>(bytes(all, Place::host)) / whole, 12.0 / 14, 0.01);
-  EXPECT_NEAR(static_cast<double>(bytes(all, Place::device)) / whole, 2.0 / 14 + 2.0 / 12 * 12 / 14, 0.05);
-  EXPECT_NEAR(static_cast<double>(bytes(with_weights, Place::host)) / whole, 1, 0.01);
-  EXPECT_LT(static_cast<double>(bytes(with_weights, Place::device)) / whole, 2.0 / 12 + 0.05);
+  const auto whole = static_cast<double>(bytes(here, MemoryPlace::device));  // 4 + 2 + 8 bytes a parameter
+  EXPECT_NEAR(static_cast<double>(bytes(half, MemoryPlace::host)) / whole, 6.0 / 14, 0.05);
+  EXPECT_NEAR(static_cast<double>(bytes(all, MemoryPlace::host)) / whole, 12.0 / 14, 0.01);
+  EXPECT_NEAR(static_cast<double>(bytes(all, MemoryPlace::device)) / whole, 2.0 / 14 + 2.0 / 12 * 12 / 14, 0.05);
+  EXPECT_NEAR(static_cast<double>(bytes(with_weights, MemoryPlace::host)) / whole, 1, 0.01);
+  EXPECT_LT(static_cast<double>(bytes(with_weights, MemoryPlace::device)) / whole, 2.0 / 12 + 0.05);
 }
 
 // A layer has 24 C^2 FLOPs a token forward, without attention's own; its last product is 8 C^2 and is not made again.
@@ -200,7 +201,8 @@ TEST(DryRun, PlansThirtyBillionParametersOn256RanksInFiveSeconds) {
     const double parameters = static_cast<double>(num_parameters(model_spec(config.model)));
     const double shards = degree ? static_cast<double>(degree) : 256;
     const MemorySizes& m = run.memory.front();
-    const int64_t state = m.at(MemoryClass::parameters, Place::device) + m.at(MemoryClass::optimizer, Place::device);
+    const int64_t state =
+        m.at(MemoryClass::parameters, MemoryPlace::device) + m.at(MemoryClass::optimizer, MemoryPlace::device);
     EXPECT_NEAR(static_cast<double>(state), 14 * parameters / shards, 1e-3 * 14 * parameters / shards);
     const std::string text = report(config, run);
     EXPECT_NE(text.find("all match and drain"), std::string::npos) << text;
@@ -232,13 +234,13 @@ TEST(DryRun, ThePlanSaysWhichPlace) {
             std::string::npos)
       << before;
 
-  const int64_t device = run.memory[3].total(Place::device);
-  run.memory[0].at(MemoryClass::saved, Place::host) = 500;
-  run.memory[2].at(MemoryClass::saved, Place::host) = 300;
-  run.memory[3].at(MemoryClass::saved, Place::host) = 400;
-  run.memory[3].at(MemoryClass::optimizer, Place::host) = 11;
-  EXPECT_EQ(run.memory[3].total(Place::host), 411);
-  EXPECT_EQ(run.memory[3].total(Place::device), device);
+  const int64_t device = run.memory[3].total(MemoryPlace::device);
+  run.memory[0].at(MemoryClass::saved, MemoryPlace::host) = 500;
+  run.memory[2].at(MemoryClass::saved, MemoryPlace::host) = 300;
+  run.memory[3].at(MemoryClass::saved, MemoryPlace::host) = 400;
+  run.memory[3].at(MemoryClass::optimizer, MemoryPlace::host) = 11;
+  EXPECT_EQ(run.memory[3].total(MemoryPlace::host), 411);
+  EXPECT_EQ(run.memory[3].total(MemoryPlace::device), device);
   const std::string text = report(config, run);
   const auto line = [](const char* name, int64_t bytes) {
     return fmt::format("  {:<14} {:>16} bytes      0.000 GiB\n", name, bytes);

@@ -96,8 +96,8 @@ TEST(Gpu, APlanHasToFit) {
 
 MemorySizes saved(int64_t on_device, int64_t on_host) {
   MemorySizes sizes;
-  sizes.at(MemoryClass::saved, Place::device) = on_device;
-  sizes.at(MemoryClass::saved, Place::host) = on_host;
+  sizes.at(MemoryClass::saved, MemoryPlace::device) = on_device;
+  sizes.at(MemoryClass::saved, MemoryPlace::host) = on_host;
   return sizes;
 }
 

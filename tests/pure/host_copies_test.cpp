@@ -15,7 +15,8 @@ using Kind = TraceEvent::Kind;
 
 // A stream, and memory in both places.
 struct Desk {
-  explicit Desk(World world) : s(world), device(world, "device", 1 << 16), host(world, "host", 1 << 16, Place::host) {
+  explicit Desk(World world)
+      : s(world), device(world, "device", 1 << 16), host(world, "host", 1 << 16, MemoryPlace::host) {
     s.trace().keep(TraceLevel::everything);
   }
   Tensor on_device(int64_t n = 100) { return device.tensor(DType::f32, {n}); }

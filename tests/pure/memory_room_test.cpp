@@ -78,7 +78,7 @@ TEST_F(Room, OfVersionOneTheMemoryControllerCounts) {
 
 TEST_F(Room, ARunThatDoesNotFitInItsGroupIsRefused) {
   MemorySizes sizes;
-  sizes.at(MemoryClass::saved, Place::device) = 100 * room_MiB;
+  sizes.at(MemoryClass::saved, MemoryPlace::device) = 100 * room_MiB;
   const MemoryRoom room{.bytes = 250 * room_MiB, .group = "/docker/1f", .limit = 300 * room_MiB};
   check_node_memory({{World::cpu, sizes}}, 2, room);
   EXPECT_ERROR(check_node_memory({{World::cpu, sizes}}, 3, room), "0.10 GiB on each of 3 ranks",

@@ -184,11 +184,12 @@ TEST(Verdict, OfAProcessorCountsBothPlacesTogether) {
   config.run.device = Device::cpu;
   const Rehearsed rehearsed = rehearse_stages(config, {}, 8, true);
   std::vector<MemorySizes> memory(8, rehearsed.memory.front());
-  for (MemorySizes& sizes : memory) sizes.at(MemoryClass::checkpoint, Place::host) = int64_t{1} << 30;
+  for (MemorySizes& sizes : memory) sizes.at(MemoryClass::checkpoint, MemoryPlace::host) = int64_t{1} << 30;
   Hardware h = real_hardware();
   h.device.kind = DeviceKind::cpu;
   h.device.per_node = 1;
-  h.device.memory = h.host.memory = 4 * gib(memory.front().total(Place::device) + memory.front().total(Place::host));
+  h.device.memory = h.host.memory =
+      4 * gib(memory.front().total(MemoryPlace::device) + memory.front().total(MemoryPlace::host));
   h.device.reserved = 0;
   const auto fits = [&] { return verdict(config, h, rehearsed.mesh, memory, predict(config, h, rehearsed)).fits; };
   EXPECT_TRUE(fits());
@@ -201,7 +202,7 @@ TEST(Verdict, CountsEveryRankOfADeviceAndOfAHost) {
   config.run.device = Device::cpu;
   const Rehearsed rehearsed = rehearse_stages(config, {}, 8, true);
   std::vector<MemorySizes> memory(8, rehearsed.memory.front());
-  for (MemorySizes& sizes : memory) sizes.at(MemoryClass::saved, Place::host) = int64_t{1} << 30;
+  for (MemorySizes& sizes : memory) sizes.at(MemoryClass::saved, MemoryPlace::host) = int64_t{1} << 30;
   Hardware h = real_hardware();
   const auto judged = [&] { return verdict(config, h, rehearsed.mesh, memory, predict(config, h, rehearsed)); };
   h.host.memory = 4;
@@ -211,7 +212,7 @@ TEST(Verdict, CountsEveryRankOfADeviceAndOfAHost) {
 
   h.host.memory = 4;
   h.device.per_node = 2;  // two ranks a device
-  const double needed = 2 * static_cast<double>(memory.front().total(Place::device)) / (1 << 30);
+  const double needed = 2 * static_cast<double>(memory.front().total(MemoryPlace::device)) / (1 << 30);
   h.device.memory = needed + h.device.reserved;
   EXPECT_TRUE(judged().fits);
   EXPECT_NE(judged().text.find("4 ranks of a node share 2 devices"), std::string::npos) << judged().text;

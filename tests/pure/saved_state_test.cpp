@@ -61,14 +61,14 @@ TEST(SavedState, EveryElementOnceAndEvenly) {
 TEST(SavedState, ACopyIsOfTheMomentItWasMade) {
   for (double on_host : {0.0, 0.5}) {
     Config config = small_config();
-    EXPECT_EQ(rehearse(config, make_plan(config, 1, 0)).memory.at(MemoryClass::checkpoint, Place::host), 0);
+    EXPECT_EQ(rehearse(config, make_plan(config, 1, 0)).memory.at(MemoryClass::checkpoint, MemoryPlace::host), 0);
     config.checkpoint.asynchronous = true;
     config.memory.offload_optimizer = on_host;
     SmallRun run(config);
     int64_t bytes = 0;
     for (const SavedTensor& t : run.trainer.saved_tensors()) bytes += t.values.bytes();
-    const int64_t planned = run.rehearsal.memory.at(MemoryClass::checkpoint, Place::host);
-    EXPECT_EQ(run.runtime.memory.peaks().at(MemoryClass::checkpoint, Place::host), planned);
+    const int64_t planned = run.rehearsal.memory.at(MemoryClass::checkpoint, MemoryPlace::host);
+    EXPECT_EQ(run.runtime.memory.peaks().at(MemoryClass::checkpoint, MemoryPlace::host), planned);
     EXPECT_GE(planned, bytes);
     EXPECT_LT(planned, bytes + Arena::alignment * static_cast<int64_t>(run.trainer.saved_tensors().size()));
     run.step(0);

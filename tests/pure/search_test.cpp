@@ -102,7 +102,7 @@ TEST(SearchLayouts, AHostHoldsWhatAllRanksOfItsNodeKeepThere) {
   const auto on_host = [&](const Candidate& c) {
     int64_t most = 0;
     for (const MemorySizes& sizes : rehearse_stages(c.config, h.stack, 8, false).memory)
-      most = std::max(most, sizes.total(Place::host));
+      most = std::max(most, sizes.total(MemoryPlace::host));
     return h.device.per_node * most;
   };
   const std::vector<Candidate> all = search(config, h, 8, 1'000'000).best;

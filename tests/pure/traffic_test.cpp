@@ -204,7 +204,7 @@ TEST(Traffic, CopiesToTheHostAreCountedAndCrossNoLink) {
   for (int rank = 0; rank < 2; rank++) {
     Stream s(World::dry);
     s.trace().keep(TraceLevel::transfers);
-    Arena device(World::dry, "device", 0), host(World::dry, "host", 0, Place::host);
+    Arena device(World::dry, "device", 0), host(World::dry, "host", 0, MemoryPlace::host);
     const Tensor x = device.tensor(DType::bf16, {1 << 20}), kept = host.tensor(DType::bf16, {1 << 20});
     Pending away = s.to_host(kept, x);
     if (rank == 0) s.to_host(kept, x).wait();

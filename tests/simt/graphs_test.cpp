@@ -28,7 +28,7 @@ class SimtGraphs : public testing::Test {
 
   DeviceQueue queue_;
   Stream s_{World::cuda, queue_.queue()};
-  Arena device_{World::cuda, "device", 1 << 20}, host_{World::cuda, "host", 1 << 20, Place::host};
+  Arena device_{World::cuda, "device", 1 << 20}, host_{World::cuda, "host", 1 << 20, MemoryPlace::host};
   const Tensor x_ = device_.tensor(DType::f32, {500}), kept_ = host_.tensor(DType::f32, {500});
 };
 

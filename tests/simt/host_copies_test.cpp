@@ -20,7 +20,7 @@ class SimtHostCopies : public testing::Test {
   DeviceQueue queue_;
   Stream s_{World::cuda, queue_.queue()};
   Arena device_{World::cuda, "device", 1 << 20};
-  std::optional<Arena> host_{std::in_place, World::cuda, "host", 1 << 20, Place::host};
+  std::optional<Arena> host_{std::in_place, World::cuda, "host", 1 << 20, MemoryPlace::host};
   const Tensor x_ = device_.tensor(DType::f32, {n}), kept_ = host_->tensor(DType::f32, {n});
 };
 

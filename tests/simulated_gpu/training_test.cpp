@@ -22,7 +22,7 @@ std::vector<float> on_host(Stream& s, Tensor t) {
 std::vector<float> on_host_of(SmallRun& run, size_t i) {
   const SavedTensor& saved = run.trainer.saved_tensors()[i];
   run.runtime.stream.synchronize();
-  return saved.place == Place::host ? values_of(saved.values) : on_host(run.runtime.stream, saved.values);
+  return saved.place == MemoryPlace::host ? values_of(saved.values) : on_host(run.runtime.stream, saved.values);
 }
 
 // The tolerances of the references: losses 1e-5, gradient norms 1e-4, weights 1e-3.

@@ -9,7 +9,7 @@ void check_memory(const std::vector<MemoryNeed>& runs, int ranks_on_node, int ra
   MemorySizes on_gpu;
   for (const MemoryNeed& run : runs)
     if (run.world == World::cuda) on_gpu += run.sizes;
-  if (on_gpu.total(Place::device) > 0) check_gpu_memory(on_gpu, ranks_on_gpu);
+  if (on_gpu.total(MemoryPlace::device) > 0) check_gpu_memory(on_gpu, ranks_on_gpu);
 }
 
 namespace {
@@ -28,16 +28,16 @@ std::string in_words(const MemoryRoom& room) {
 void check_node_memory(const std::vector<MemoryNeed>& runs, int ranks, const MemoryRoom& room) {
   int64_t wanted = 0, copies = 0;
   std::string classes;
-  for (Place place : all_places)
+  for (MemoryPlace place : all_memory_places)
     for (MemoryClass c : classes_on(place)) {
       int64_t bytes = 0;
       for (const MemoryNeed& run : runs)
-        if (run.world == World::cpu || place == Place::host) bytes += run.sizes.at(c, place);
+        if (run.world == World::cpu || place == MemoryPlace::host) bytes += run.sizes.at(c, place);
       if (bytes == 0) continue;
       wanted += bytes;
       if (c == MemoryClass::checkpoint) copies += bytes;
       classes += fmt::format("{}{}{} {:.2f}", classes.empty() ? "" : ", ", name_of(c),
-                             place == Place::host ? " on the host" : "", gib(bytes));
+                             place == MemoryPlace::host ? " on the host" : "", gib(bytes));
     }
   int64_t process = 0;
   for (const MemoryNeed& run : runs) process += run.process;
@@ -54,10 +54,10 @@ void check_node_memory(const std::vector<MemoryNeed>& runs, int ranks, const Mem
 void check_gpu_memory(const MemorySizes& planned, int ranks, bool queues_made) {
   const device::Properties gpu = device::properties();
   const int64_t free = gpu.free + (queues_made ? ranks * DeviceQueue::bytes : 0);
-  const int64_t wanted = planned.total(Place::device) + DeviceQueue::bytes;
+  const int64_t wanted = planned.total(MemoryPlace::device) + DeviceQueue::bytes;
   std::string classes;
-  for (MemoryClass c : classes_on(Place::device))
-    classes += fmt::format("\n  {:<14}{:8.2f} GiB", name_of(c), gib(planned.at(c, Place::device)));
+  for (MemoryClass c : classes_on(MemoryPlace::device))
+    classes += fmt::format("\n  {:<14}{:8.2f} GiB", name_of(c), gib(planned.at(c, MemoryPlace::device)));
   CHECK(wanted * ranks <= free,
         "this run needs {:.2f} GiB on each GPU{}, and GPU {} ({}) has {:.2f} of {:.2f} GiB free; use a smaller "
         "batch.microbatch_size, memory.activation_checkpointing = each, or more GPUs. The plan:{}\n  {:<14}{:8.2f} GiB",

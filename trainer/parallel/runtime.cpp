@@ -8,12 +8,12 @@ const char* name_of(MemoryClass memory_class) {
   return names[static_cast<size_t>(memory_class)];
 }
 
-std::span<const MemoryClass> classes_on(Place place) {
+std::span<const MemoryClass> classes_on(MemoryPlace place) {
   const std::span<const MemoryClass> all(all_memory_classes);
-  return place == Place::host ? all : all.first(all.size() - 1);
+  return place == MemoryPlace::host ? all : all.first(all.size() - 1);
 }
 
-int64_t MemorySizes::total(Place place) const {
+int64_t MemorySizes::total(MemoryPlace place) const {
   int64_t sum = 0;
   for (MemoryClass c : all_memory_classes) sum += at(c, place);
   return sum;
@@ -25,9 +25,9 @@ MemorySizes& MemorySizes::operator+=(const MemorySizes& other) {
 }
 
 Memory::Memory(World world, const MemorySizes& sizes) {
-  for (Place place : all_places)
+  for (MemoryPlace place : all_memory_places)
     for (MemoryClass c : all_memory_classes)
-      arenas_.emplace_back(world, fmt::format("{}{}", name_of(c), place == Place::host ? " on the host" : ""),
+      arenas_.emplace_back(world, fmt::format("{}{}", name_of(c), place == MemoryPlace::host ? " on the host" : ""),
                            sizes.at(c, place), place);
 }
 

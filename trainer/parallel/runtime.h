@@ -30,18 +30,18 @@ constexpr std::array<MemoryClass, num_memory_classes> all_memory_classes{
     MemoryClass::scratch,    MemoryClass::communication, MemoryClass::checkpoint};
 const char* name_of(MemoryClass memory_class);
 // Those that can have memory there.
-std::span<const MemoryClass> classes_on(Place place);
+std::span<const MemoryClass> classes_on(MemoryPlace place);
 
 // Bytes by class of memory and place.
 struct MemorySizes {
-  static constexpr size_t index(MemoryClass c, Place place) {
+  static constexpr size_t index(MemoryClass c, MemoryPlace place) {
     return static_cast<size_t>(place) * num_memory_classes + static_cast<size_t>(c);
   }
-  std::array<int64_t, num_memory_classes * all_places.size()> bytes{};
+  std::array<int64_t, num_memory_classes * all_memory_places.size()> bytes{};
 
-  int64_t at(MemoryClass c, Place place) const { return bytes[index(c, place)]; }
-  int64_t& at(MemoryClass c, Place place) { return bytes[index(c, place)]; }
-  int64_t total(Place place) const;  // what two places hold is never one sum
+  int64_t at(MemoryClass c, MemoryPlace place) const { return bytes[index(c, place)]; }
+  int64_t& at(MemoryClass c, MemoryPlace place) { return bytes[index(c, place)]; }
+  int64_t total(MemoryPlace place) const;  // what two places hold is never one sum
   MemorySizes& operator+=(const MemorySizes& other);
   bool operator==(const MemorySizes&) const = default;
 };
@@ -50,8 +50,8 @@ class Memory {
  public:
   // In the dry world `sizes` is ignored.
   Memory(World world, const MemorySizes& sizes);
-  Arena& at(MemoryClass c, Place place) { return arenas_[MemorySizes::index(c, place)]; }
-  Arena& operator[](MemoryClass c) { return at(c, Place::device); }
+  Arena& at(MemoryClass c, MemoryPlace place) { return arenas_[MemorySizes::index(c, place)]; }
+  Arena& operator[](MemoryClass c) { return at(c, MemoryPlace::device); }
   MemorySizes peaks() const;
 
  private:

@@ -34,7 +34,7 @@ Stage::Stage(const Plan& plan, Runtime& runtime, bool training)
   if (training && plan.chunks.back().last) losses_ = arena.tensor(DType::f64, {plan.batch.num_microbatches()});
   for (int64_t i = 0; i < needs_.residuals; i++)
     residuals_.push_back({arena.tensor(plan.compute, {plan.pass.rows, plan.model.hidden}), {}});
-  Arena& host = runtime.memory.at(MemoryClass::saved, Place::host);
+  Arena& host = runtime.memory.at(MemoryClass::saved, MemoryPlace::host);
   for (int64_t i = 0; i < needs_.host; i++)
     host_.push_back(host.tensor(plan.compute, {plan.pass.rows, plan.model.hidden}));
   saved_.resize(static_cast<size_t>(needs_.saved));

@@ -5,11 +5,13 @@
 namespace megalith {
 
 Unit::Unit(const UnitPlan& unit, const Plan& plan, bool training, Memory& memory)
-    : plan_(&unit), tensor_(plan.tensor), working_place_(plan.parameters_on_host ? Place::host : Place::device) {
+    : plan_(&unit),
+      tensor_(plan.tensor),
+      working_place_(plan.parameters_on_host ? MemoryPlace::host : MemoryPlace::device) {
   CHECK(!working_on_host() || (training && unit.optimizer_on_host),
         "{}: weights on the host are rounded from master weights there", unit.name);
   const int64_t S = unit.shard.size();
-  const Place place = unit.optimizer_on_host ? Place::host : Place::device;
+  const MemoryPlace place = unit.optimizer_on_host ? MemoryPlace::host : MemoryPlace::device;
   master_ = memory.at(MemoryClass::parameters, place).tensor(plan.master, {S});
   working_ = plan.compute == plan.master && working_place_ == place
                  ? master_

@@ -24,7 +24,7 @@ class Unit {
   // (S) compute dtype: what is gathered; the master itself, if that is of the same type in the same place.
   Tensor working() const { return working_; }
   bool has_own_working() const { return working_.raw() != master_.raw(); }
-  bool working_on_host() const { return working_place_ == Place::host; }
+  bool working_on_host() const { return working_place_ == MemoryPlace::host; }
   Tensor gradient() const { return gradient_; }  // (S) f32: mean over the batch, once finished
 
   // Initial weights: a pure function of the seed, the parameter and the global element.
@@ -51,7 +51,7 @@ class Unit {
 
   const UnitPlan* plan_;
   TensorRank tensor_;
-  Place working_place_;
+  MemoryPlace working_place_;
   Tensor master_, working_, gradient_;
 };
 

@@ -12,7 +12,7 @@ namespace megalith {
 namespace {
 
 bool is_no_worse(const Compared& a, const Compared& b) {
-  const int64_t bytes = a.memory.total(Place::device), others = b.memory.total(Place::device);
+  const int64_t bytes = a.memory.total(MemoryPlace::device), others = b.memory.total(MemoryPlace::device);
   return a.refused.empty() && bytes <= others && a.on_host <= b.on_host && a.flops <= b.flops && a.tokens >= b.tokens &&
          (bytes < others || a.flops < b.flops);
 }
@@ -42,11 +42,13 @@ Compared compare(const std::string& value, const Config& config, const std::opti
                  int num_ranks) {
   Compared found{.value = value};
   const Rehearsed rehearsed = rehearse_stages(config, hardware ? hardware->stack : StackProfile{}, num_ranks, true);
-  found.memory = *std::ranges::max_element(rehearsed.memory, {}, [](const auto& m) { return m.total(Place::device); });
+  found.memory =
+      *std::ranges::max_element(rehearsed.memory, {}, [](const auto& m) { return m.total(MemoryPlace::device); });
   const int64_t T = config.batch.sequence_length;
   found.flops = rehearsed.step.hardware_flops / (static_cast<double>(config.batch.global_batch_size * T) *
                                                  model_flops_per_token(config.model, T, true));
-  for (const MemorySizes& sizes : rehearsed.memory) found.on_host = std::max(found.on_host, sizes.total(Place::host));
+  for (const MemorySizes& sizes : rehearsed.memory)
+    found.on_host = std::max(found.on_host, sizes.total(MemoryPlace::host));
   if (!hardware) return found;
   found.tokens = predict(config, *hardware, rehearsed).tokens_per_second;
   found.fits =
@@ -61,7 +63,7 @@ std::string report(const std::string& key, std::vector<Compared> all) {
       if (c.refused.empty() && c.no_better.empty() && is_no_worse(other, c)) c.no_better = other.value;
   const bool timed = std::ranges::any_of(all, [](const Compared& c) { return c.tokens > 0; });
   std::string text = fmt::format("{}: GiB of the fullest rank, and hardware over model FLOPs\n  {:<14}", key, "");
-  for (MemoryClass c : classes_on(Place::device)) text += fmt::format("{:>15}", name_of(c));
+  for (MemoryClass c : classes_on(MemoryPlace::device)) text += fmt::format("{:>15}", name_of(c));
   text += fmt::format("{:>10}{:>10}{:>8}{}\n", "total", "on host", "FLOPs", timed ? "   tokens/s" : "");
   for (const Compared& c : all) {
     text += fmt::format("  {:<14}", c.value);
@@ -69,9 +71,10 @@ std::string report(const std::string& key, std::vector<Compared> all) {
       text += c.refused + "\n";
       continue;
     }
-    for (MemoryClass m : classes_on(Place::device))
-      text += fmt::format("{:>15.3f}", gib(c.memory.at(m, Place::device)));
-    text += fmt::format("{:>10.3f}{:>10.3f}{:>8.3f}", gib(c.memory.total(Place::device)), gib(c.on_host), c.flops);
+    for (MemoryClass m : classes_on(MemoryPlace::device))
+      text += fmt::format("{:>15.3f}", gib(c.memory.at(m, MemoryPlace::device)));
+    text +=
+        fmt::format("{:>10.3f}{:>10.3f}{:>8.3f}", gib(c.memory.total(MemoryPlace::device)), gib(c.on_host), c.flops);
     if (timed) text += fmt::format("{:>11}", readable(c.tokens));
     if (!c.fits) text += "  does not fit";
     if (!c.no_better.empty())

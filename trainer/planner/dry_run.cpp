@@ -10,7 +10,7 @@ namespace megalith {
 
 namespace {
 
-std::string memory_lines(const MemorySizes& sizes, Place place) {
+std::string memory_lines(const MemorySizes& sizes, MemoryPlace place) {
   std::string text;
   const auto line = [&](const char* name, int64_t bytes) {
     text += fmt::format("  {:<14} {:>16} bytes {:>10.3f} GiB\n", name, bytes, gib(bytes));
@@ -21,7 +21,7 @@ std::string memory_lines(const MemorySizes& sizes, Place place) {
 }
 
 // Of the rank, or node, that takes most in a place.
-auto fullest(const std::vector<MemorySizes>& all, Place place) {
+auto fullest(const std::vector<MemorySizes>& all, MemoryPlace place) {
   return std::ranges::max_element(all, {}, [=](const MemorySizes& sizes) { return sizes.total(place); });
 }
 
@@ -35,11 +35,11 @@ std::string process_lines(const ProcessMemory& process) {
 // The device is each rank's own; the host is shared by the ranks of a node.
 std::string memory_table(const Config& config, const DryRun& run, const Plan& plan) {
   const bool cpu = config.run.device == Device::cpu;
-  const auto rank = fullest(run.memory, Place::device);
+  const auto rank = fullest(run.memory, MemoryPlace::device);
   std::string text = fmt::format("memory of the fullest rank, {}, {}:\n",
                                  run.mesh.describe(static_cast<int>(rank - run.memory.begin())),
                                  cpu ? "in its node's memory" : "on its device") +
-                     memory_lines(*rank, Place::device);
+                     memory_lines(*rank, MemoryPlace::device);
   const int64_t logits = plan.pass.head_rows * plan.logit_columns * size_of(plan.compute);
   text += fmt::format("  of the scratch {:>16} bytes {:>10.3f} GiB of logits where the head is, {} at a time\n", logits,
                       gib(logits), counted(plan.pass.head_rows, "row"));
@@ -51,10 +51,10 @@ std::string memory_table(const Config& config, const DryRun& run, const Plan& pl
   std::vector<MemorySizes> nodes(static_cast<size_t>(run.mesh.node(run.mesh.size() - 1) + 1));
   for (int r = 0; r < run.mesh.size(); r++)
     nodes[static_cast<size_t>(run.mesh.node(r))] += run.memory[static_cast<size_t>(r)];
-  if (const auto node = fullest(nodes, Place::host); node->total(Place::host) > 0)
+  if (const auto node = fullest(nodes, MemoryPlace::host); node->total(MemoryPlace::host) > 0)
     text += fmt::format("host memory of the fullest node, {}, for all of its ranks{}:\n", node - nodes.begin(),
                         cpu ? ", beside that" : "") +
-            memory_lines(*node, Place::host);
+            memory_lines(*node, MemoryPlace::host);
   return text;
 }
 

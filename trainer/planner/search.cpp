@@ -136,7 +136,7 @@ Search search(const Config& asked, const Hardware& hardware, int num_ranks, size
     int64_t needed = 0, on_host = 0;
     for (const MemorySizes& sizes : rehearsed.memory) {
       needed = std::max(needed, device_bytes(config, hardware, sizes));
-      on_host = std::max(on_host, config.parallel.ranks_per_node * sizes.total(Place::host));
+      on_host = std::max(on_host, config.parallel.ranks_per_node * sizes.total(MemoryPlace::host));
     }
     if (needed > room) return false;
     if (gib(on_host) > hardware.host.memory) {

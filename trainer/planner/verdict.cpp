@@ -81,8 +81,9 @@ int64_t device_bytes(const Config& config, const Hardware& hardware, const Memor
   const int64_t per_node = hardware.device.per_node;
   const int64_t ranks = std::max<int64_t>(1, (config.parallel.ranks_per_node + per_node - 1) / per_node);
   // On a processor both places are the same memory.
-  const int64_t on_host = hardware.device.kind == DeviceKind::cpu ? memory.total(Place::host) : 0;
-  return ranks * (memory.total(Place::device) + on_host + (config.run.device == Device::cpu ? 0 : DeviceQueue::bytes));
+  const int64_t on_host = hardware.device.kind == DeviceKind::cpu ? memory.total(MemoryPlace::host) : 0;
+  return ranks *
+         (memory.total(MemoryPlace::device) + on_host + (config.run.device == Device::cpu ? 0 : DeviceQueue::bytes));
 }
 
 Verdict verdict(const Config& config, const Hardware& hardware, const MeshShape& mesh,
@@ -92,7 +93,7 @@ Verdict verdict(const Config& config, const Hardware& hardware, const MeshShape&
   for (int rank = 0; rank < mesh.size(); rank++) {
     const MemorySizes& sizes = memory[static_cast<size_t>(rank)];
     device = std::max(device, device_bytes(config, hardware, sizes));
-    host[static_cast<size_t>(mesh.node(rank))] += sizes.total(Place::host);
+    host[static_cast<size_t>(mesh.node(rank))] += sizes.total(MemoryPlace::host);
   }
   const double on_device = gib(device);
   const double on_host = gib(*std::ranges::max_element(host));

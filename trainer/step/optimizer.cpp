@@ -25,7 +25,7 @@ Optimizer::Optimizer(const Config& config, const std::vector<Unit>& units, const
     State state{path, {}};
     for (const Unit& unit : units)
       state.by_unit.push_back(
-          memory.at(MemoryClass::optimizer, unit.plan().optimizer_on_host ? Place::host : Place::device)
+          memory.at(MemoryClass::optimizer, unit.plan().optimizer_on_host ? MemoryPlace::host : MemoryPlace::device)
               .tensor(type, {unit.plan().shard.size()}));
     state_.push_back(std::move(state));
   }

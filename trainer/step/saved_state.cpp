@@ -23,7 +23,7 @@ std::vector<SavedTensor> saved_tensors(const Plan& plan, const std::vector<Unit>
   std::vector<SavedTensor> all;
   for (size_t u = 0; u < units.size(); u++) {
     const UnitPlan& unit = units[u].plan();
-    const Place place = unit.optimizer_on_host ? Place::host : Place::device;
+    const MemoryPlace place = unit.optimizer_on_host ? MemoryPlace::host : MemoryPlace::device;
     for (const Interval part : saved_parts(plan, u)) {
       const auto add = [&](const std::string& path, const Tensor& shard) {
         all.push_back({path, u, part, place, shard.flat(part.begin - unit.shard.begin, part.end - unit.shard.begin)});
@@ -40,9 +40,9 @@ bool saves_beside_steps(const CheckpointConfig& config) {
 }
 
 StateCopy::StateCopy(const std::vector<SavedTensor>& tensors, Memory& memory) : copies_(tensors) {
-  Arena& arena = memory.at(MemoryClass::checkpoint, Place::host);
+  Arena& arena = memory.at(MemoryClass::checkpoint, MemoryPlace::host);
   for (SavedTensor& copy : copies_) {
-    copy.place = Place::host;
+    copy.place = MemoryPlace::host;
     copy.values = arena.tensor(copy.values.dtype(), {copy.values.numel()});
   }
 }
@@ -51,7 +51,7 @@ void StateCopy::begin(Stream& s, const std::vector<SavedTensor>& tensors) {
   bool synchronized = false;
   for (size_t i = 0; i < tensors.size(); i++) {
     const Tensor &to = copies_[i].values, &from = tensors[i].values;
-    if (tensors[i].place == Place::device) {
+    if (tensors[i].place == MemoryPlace::device) {
       under_way_.push_back(s.to_host(to, from));
     } else {
       if (!std::exchange(synchronized, true)) s.synchronize();

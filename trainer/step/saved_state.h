@@ -20,7 +20,7 @@ struct SavedTensor {
   std::string path;  // of the optimizer's state, as there; empty: weights
   size_t unit = 0;
   Interval part{};  // elements of the unit
-  Place place = Place::device;
+  MemoryPlace place = MemoryPlace::device;
   Tensor values;  // of the part: f32 or bf16
 };
 

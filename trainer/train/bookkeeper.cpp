@@ -75,8 +75,8 @@ HostStats Bookkeeper::stats() {
   const MemorySizes peaks = work_.runtime->memory.peaks();
   return {.so_far = on_gpu() ? Accounts{} : clock_.so_far(),
           .resident = static_cast<double>(resident_memory()),
-          .device = on_gpu() ? device_bytes_ : static_cast<double>(peaks.total(Place::device)),
-          .on_host = static_cast<double>(peaks.total(Place::host))};
+          .device = on_gpu() ? device_bytes_ : static_cast<double>(peaks.total(MemoryPlace::device)),
+          .on_host = static_cast<double>(peaks.total(MemoryPlace::host))};
 }
 
 double Bookkeeper::start(int64_t completed) {

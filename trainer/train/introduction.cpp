@@ -67,7 +67,7 @@ void introduce(const Config& config, const Session& session, const Workplace& wo
 
 void introduce_memory(const MemorySizes& memory, const ProcessMemory& process) {
   const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
-  const int64_t arenas = memory.total(Place::device), host = memory.total(Place::host);
+  const int64_t arenas = memory.total(MemoryPlace::device), host = memory.total(MemoryPlace::host);
   if (process.total() == 0) return log_info("planned memory of the fullest rank: {:.1f} MiB", mib(arenas));
   std::string parts = fmt::format("tensors {:.1f}", mib(arenas + host));
   for (const auto& [name, bytes] : process.parts())

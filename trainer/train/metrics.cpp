@@ -148,7 +148,7 @@ Metrics::~Metrics() {
 }
 
 nlohmann::ordered_json Metrics::start_line() const {
-  const auto by_class = [&](Place place) {
+  const auto by_class = [&](MemoryPlace place) {
     nlohmann::ordered_json memory;
     for (MemoryClass c : classes_on(place)) memory[name_of(c)] = rates_.memory.at(c, place);
     return memory;
@@ -172,7 +172,7 @@ nlohmann::ordered_json Metrics::start_line() const {
                                {"tokens", static_cast<int64_t>(rates_.tokens_per_step)},
                                {"model_flops_per_token", rates_.model_flops_per_token},
                                {"hardware_flops_per_step", rates_.hardware_flops_per_step},
-                               {"memory_bytes", by_class(Place::device)}};
+                               {"memory_bytes", by_class(MemoryPlace::device)}};
   if (!start_.command.empty()) start["command"] = start_.command;
   if (!start_.course.tokenizer.empty()) {
     start["tokenizer"] = start_.course.tokenizer;
@@ -181,7 +181,7 @@ nlohmann::ordered_json Metrics::start_line() const {
   if (!start_.course.sources.empty()) start["data"] = to_json(start_.course).at("sources");
   if (!start_.held_out.empty()) start["held_out"] = start_.held_out;
   if (rates_.peak_flops > 0) start["peak_flops"] = rates_.peak_flops;
-  if (rates_.memory.total(Place::host) > 0) start["host_memory_bytes"] = by_class(Place::host);
+  if (rates_.memory.total(MemoryPlace::host) > 0) start["host_memory_bytes"] = by_class(MemoryPlace::host);
   if (rates_.process.total() > 0)
     for (const auto& [name, bytes] : rates_.process.parts()) start["process_memory_bytes"][name] = bytes;
   return {{"start", start}};

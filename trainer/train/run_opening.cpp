@@ -104,7 +104,7 @@ Run::Load Run::planned_load() const {
   for (const auto& [theirs, memory, sums, save] : of_all_ranks(session_, mine)) {
     load.flops += theirs;
     const MemorySizes sizes{memory};
-    if (sizes.total(Place::device) <= load.memory.total(Place::device)) continue;
+    if (sizes.total(MemoryPlace::device) <= load.memory.total(MemoryPlace::device)) continue;
     load.memory = sizes;
     load.process.sums = sums;
     load.process.save = save;
