@@ -62,7 +62,7 @@ std::optional<int64_t> step_of_folder(const std::string& folder) {
 }
 
 namespace {
-// Damage unless the checkpoint is complete.
+// CorruptFile unless the checkpoint is complete.
 Manifest complete_manifest(const std::string& folder) {
   Manifest manifest = read_manifest(folder);
   check_files(folder, manifest);
@@ -74,7 +74,7 @@ std::string why_of_no_use(const std::string& folder) {
   try {
     const std::string values = what_is_not_finite(complete_manifest(folder));
     return values.empty() ? "" : fmt::format("{} holds {}", folder, values);
-  } catch (const Damage& e) {
+  } catch (const CorruptFile& e) {
     return e.what();
   }
 }
@@ -117,7 +117,7 @@ std::vector<std::string> checkpoints_before(const std::string& directory, int64_
     try {
       complete_manifest(e.path);
       paths.push_back(e.path);
-    } catch (const Damage&) {
+    } catch (const CorruptFile&) {
       // Skip an incomplete one.
     }
   }

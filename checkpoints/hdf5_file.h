@@ -16,8 +16,8 @@ namespace megalith {
 // limit on file sizes (ulimit -f) that allows this one.
 class HDF5Layout {
  public:
-  // Uses each record's shard and type; shards must not be empty. Nonzero offsets must match the layout (Damage), so
-  // that laying out a record again takes no more memory than its file has bytes.
+  // Uses each record's shard and type; shards must not be empty. Nonzero offsets must match the layout (CorruptFile),
+  // so that laying out a record again takes no more memory than its file has bytes.
   explicit HDF5Layout(const std::vector<DatasetRecord>& datasets);
 
   // Returns where each dataset's elements belong, ascending, parallel to the arguments.

@@ -48,16 +48,16 @@ struct Manifest {
 std::string to_text(const Manifest& manifest);
 Manifest manifest_from_text(const std::string& text, const std::string& path);
 
-// Reads folder/manifest.json; Damage if it is absent, not intact, or of another step than the folder's name says.
+// Reads folder/manifest.json; CorruptFile if it is absent, not intact, or of another step than the folder's name says.
 Manifest read_manifest(const std::string& folder);
 
-// Throws Damage, naming the first bad file, unless every file is there with its size.
+// Throws CorruptFile, naming the first bad file, unless every file is there with its size.
 void check_files(const std::string& folder, const Manifest& manifest);
 
 // Returns "3 values that are not finite, in h.0.ln_1.weight and 4 more tensors"; "" if none is known.
 std::string what_is_not_finite(const Manifest& manifest);
 
-// Throws Damage, naming the tensor and the first missing elements, unless the files together hold every element of
+// Throws CorruptFile, naming the tensor and the first missing elements, unless the files together hold every element of
 // every tensor they mention, under one shape each.
 void check_complete(const Manifest& manifest);
 

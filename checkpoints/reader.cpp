@@ -178,7 +178,7 @@ std::string layout_difference(const File& file, const FileRecord& record) try {
   const std::string found = structure_of(file, record.datasets, layout.offsets());
   const auto differs = std::mismatch(found.begin(), found.end(), expected.begin()).first;
   return differs == found.end() ? "" : fmt::format("its byte {} differs", differs - found.begin());
-} catch (const Damage& e) {
+} catch (const CorruptFile& e) {
   return e.what();
 } catch (const Error& e) {
   FAIL("{}: the HDF5 structure cannot be checked: {}", file.path(), e.what());
@@ -230,7 +230,7 @@ VerifyReport verify_checkpoint(const std::string& folder) {
   const auto guard = [&](const auto& check) {
     try {
       check();
-    } catch (const Damage& e) {
+    } catch (const CorruptFile& e) {
       report.damaged.push_back(e.what());
     }
   };

@@ -22,7 +22,7 @@ std::string hdf5_version();
 
 class CheckpointReader : public TensorSource {
  public:
-  // Reads the manifest and checks that every file is there with its size; Damage names the one that is not.
+  // Reads the manifest and checks that every file is there with its size; CorruptFile names the one that is not.
   explicit CheckpointReader(const std::string& folder);
 
   const std::string& folder() const { return folder_; }
@@ -35,8 +35,8 @@ class CheckpointReader : public TensorSource {
 
   // The first read of a dataset reads and checks all of it; later ones read what they need in chunks, which are no
   // larger than what is wanted or least_chunk. Takes a chunk of memory and, if the shards' columns differ,
-  // bytes_of_a_row for each of their rows; one file is open at a time. Damage names file, dataset, expected and found
-  // checksum.
+  // bytes_of_a_row for each of their rows; one file is open at a time. CorruptFile names file, dataset, expected and
+  // found checksum.
   void read(const TensorShard& wanted, float* out) override;
   static constexpr int64_t least_chunk = int64_t{1} << 16;                             // elements
   static constexpr int64_t bytes_of_a_row = 3 * (sizeof(CopyRun) + sizeof(Interval));  // of vectors while they grow

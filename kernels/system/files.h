@@ -18,7 +18,7 @@ namespace megalith {
 // An Error that is the file's fault, and so would recur anywhere: it is absent, too short, or has a wrong checksum. An
 // obstacle of this process (permissions, open files, memory, an unresponsive disk) is a plain Error and says nothing
 // about the file.
-class Damage : public Error {
+class CorruptFile : public Error {
  public:
   using Error::Error;
 };
@@ -38,7 +38,7 @@ void check_is_path(const std::string& name);
 class File {
  public:
   enum class Use {
-    read,    // an existing file, else Damage
+    read,    // an existing file, else CorruptFile
     create,  // a new one
     append,  // an existing or new file; not through a link, whose target may be another's
     stream,  // an existing file, plain or a pipe, or "-", the standard input: read in sequence by read_next
@@ -56,7 +56,7 @@ class File {
 
   const std::string& path() const { return path_; }
   int64_t size() const;
-  // Reads exactly `bytes` bytes from `offset`; Damage if the file ends before that.
+  // Reads exactly `bytes` bytes from `offset`; CorruptFile if the file ends before that.
   void read(int64_t offset, void* out, int64_t bytes) const;
   // Reads a stream's next available bytes, at most `most`; returns 0 at its end.
   int64_t read_next(void* out, int64_t most);
@@ -133,7 +133,7 @@ void discard(const std::string& path) noexcept;  // a file or an empty folder, i
 }  // namespace megalith
 
 // CHECK for properties of a file itself.
-#define CHECK_INTACT(condition, ...)                                                            \
-  do {                                                                                          \
-    if (!(condition)) throw ::megalith::Damage(__FILE__, __LINE__, ::fmt::format(__VA_ARGS__)); \
+#define CHECK_INTACT(condition, ...)                                                                 \
+  do {                                                                                               \
+    if (!(condition)) throw ::megalith::CorruptFile(__FILE__, __LINE__, ::fmt::format(__VA_ARGS__)); \
   } while (false)

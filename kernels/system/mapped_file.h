@@ -11,7 +11,7 @@
 namespace megalith {
 
 // A file mapped read-only for the life of the object. If it shrinks or its disk fails, the system kills a process that
-// reads the bytes, except in read() or reading(): those throw Damage or Error.
+// reads the bytes, except in read() or reading(): those throw CorruptFile or Error.
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path, File::Use use = File::Use::read);  // refuses one that is empty

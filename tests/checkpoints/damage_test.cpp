@@ -102,8 +102,8 @@ TEST(DamageReport, names_file_dataset_and_both_checksums) {
   EXPECT_EQ(verify_checkpoint(checkpoint).damaged.size(), 2u);
 }
 
-// Damage of one element of a dataset of which a shard is asked for that begins after its first element, by a reader
-// that has read nothing of it yet.
+// Damage of one element of a dataset of which a shard is asked for that begins after its first element, by a
+// reader that has read nothing of it yet.
 TEST(DamageReport, a_shard_does_not_vouch_for_its_dataset) {
   const TemporaryFolder folder;
   const std::string checkpoint = write_checkpoint(folder.path(), 1, 1, 1);
@@ -120,7 +120,7 @@ TEST(DamageReport, a_shard_does_not_vouch_for_its_dataset) {
   for (const int64_t element : {0, 39, 40, 45, 49, 50, 101}) {
     const auto at = static_cast<size_t>(record->offset + element * 4);
     poke(path, at, {static_cast<char>(good[at] ^ 1)});
-    EXPECT_THROW(CheckpointReader(checkpoint).read(wanted, out.data()), Damage) << element;
+    EXPECT_THROW(CheckpointReader(checkpoint).read(wanted, out.data()), CorruptFile) << element;
     poke(path, at, {good[at]});
   }
   CheckpointReader reader(checkpoint);
@@ -133,8 +133,8 @@ template <class Call>
 std::string plain_error_of(const Call& call) {
   try {
     call();
-  } catch (const Damage& e) {
-    return fmt::format("Damage: {}", e.what());
+  } catch (const CorruptFile& e) {
+    return fmt::format("CorruptFile: {}", e.what());
   } catch (const Error& e) {
     return e.what();
   }

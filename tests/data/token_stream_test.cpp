@@ -193,10 +193,10 @@ TEST(TokenStream, ThatShrinksUnderARun) {
       EXPECT_ERROR(stream.read(99000, last), path.c_str(), "10000 now");
       EXPECT_ERROR(stream.max_token(0, 100000), path.c_str(), "10000 now");
     }
-    EXPECT_THROW(stream.read(99000, last), Damage);
+    EXPECT_THROW(stream.read(99000, last), CorruptFile);
     stream.read(0, last);  // what is there can be read still
     EXPECT_EQ(last.back(), 7);
-    std::thread([&] { EXPECT_THROW(stream.read(99000, last), Damage); }).join();
+    std::thread([&] { EXPECT_THROW(stream.read(99000, last), CorruptFile); }).join();
   }
 }
 

@@ -301,7 +301,7 @@ std::optional<Progress> Checkpointer::resume() {
     together(session_, [&] {
       try {
         reader.emplace(path);
-      } catch (const Damage& e) {
+      } catch (const CorruptFile& e) {
         FAIL("{}, but rank 0 has just found this checkpoint complete; do all ranks see the same folder?", e.what());
       }
       check_resumable(path, reader->manifest(), config_.model);
@@ -320,7 +320,7 @@ std::optional<Progress> Checkpointer::resume() {
     together(session_, [&] {
       try {
         progress = load(*reader);
-      } catch (const Damage& e) {
+      } catch (const CorruptFile& e) {
         damage = e.what();
       }
     });
