@@ -11,7 +11,7 @@ namespace megalith {
 
 namespace {
 
-constexpr size_t longest_short_piece = 48;
+constexpr size_t longest_short_pretoken = 48;
 
 }  // namespace
 
@@ -28,18 +28,18 @@ MergeTable::MergeTable(const BpeVocabulary& vocabulary)
   }
 }
 
-void BpeMerger::merge(std::string_view piece, std::vector<int32_t>& out) {
-  if (piece.size() <= longest_short_piece)
-    merge_short(piece, out);
+void BpeMerger::merge(std::string_view pretoken, std::vector<int32_t>& out) {
+  if (pretoken.size() <= longest_short_pretoken)
+    merge_short(pretoken, out);
   else
-    merge_long(piece, out);
+    merge_long(pretoken, out);
 }
 
-void BpeMerger::merge_short(std::string_view piece, std::vector<int32_t>& out) {
-  std::array<int32_t, longest_short_piece> ids;
-  std::array<MergeTable::Found, longest_short_piece> pairs;  // pairs[i] is that of ids[i] and ids[i + 1]
-  size_t n = piece.size();
-  for (size_t i = 0; i < n; i++) ids[i] = table_.byte_id(piece[i]);
+void BpeMerger::merge_short(std::string_view pretoken, std::vector<int32_t>& out) {
+  std::array<int32_t, longest_short_pretoken> ids;
+  std::array<MergeTable::Found, longest_short_pretoken> pairs;  // pairs[i] is that of ids[i] and ids[i + 1]
+  size_t n = pretoken.size();
+  for (size_t i = 0; i < n; i++) ids[i] = table_.byte_id(pretoken[i]);
   for (size_t i = 0; i + 1 < n; i++) pairs[i] = table_.find(ids[i], ids[i + 1]);
   while (n > 1) {
     size_t best = 0;
@@ -64,16 +64,16 @@ void BpeMerger::push_pair(int32_t left) {
   heap_.push_back(static_cast<uint64_t>(rank) << 32 | static_cast<uint32_t>(left));
 }
 
-void BpeMerger::merge_long(std::string_view piece, std::vector<int32_t>& out) {
-  CHECK(piece.size() <= static_cast<size_t>(std::numeric_limits<int32_t>::max()),
+void BpeMerger::merge_long(std::string_view pretoken, std::vector<int32_t>& out) {
+  CHECK(pretoken.size() <= static_cast<size_t>(std::numeric_limits<int32_t>::max()),
         "a run of {} bytes without a change between letters, numbers, spaces and other characters; at most 2^31 - 1 "
         "can be "
         "tokenized: break it up",
-        piece.size());
-  const auto n = static_cast<int32_t>(piece.size());
+        pretoken.size());
+  const auto n = static_cast<int32_t>(pretoken.size());
   links_.clear();
   for (int32_t i = 0; i < n; i++)
-    links_.push_back({table_.byte_id(piece[static_cast<size_t>(i)]), i - 1, i + 1 < n ? i + 1 : -1});
+    links_.push_back({table_.byte_id(pretoken[static_cast<size_t>(i)]), i - 1, i + 1 < n ? i + 1 : -1});
   heap_.clear();
   for (int32_t i = 0; i < n; i++) push_pair(i);
   std::make_heap(heap_.begin(), heap_.end(), std::greater<>());

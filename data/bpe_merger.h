@@ -54,15 +54,15 @@ class BpeMerger {
   explicit BpeMerger(const MergeTable& table) : table_(table) {}
 
   // Appends the ids of a pre-token of less than 2^31 bytes.
-  void merge(std::string_view piece, std::vector<int32_t>& out);
+  void merge(std::string_view pretoken, std::vector<int32_t>& out);
 
  private:
   struct Link {
     int32_t id, previous, next;  // id -1: merged into the previous; next -1: the last
   };
 
-  void merge_short(std::string_view piece, std::vector<int32_t>& out);
-  void merge_long(std::string_view piece, std::vector<int32_t>& out);
+  void merge_short(std::string_view pretoken, std::vector<int32_t>& out);
+  void merge_long(std::string_view pretoken, std::vector<int32_t>& out);
   void push_pair(int32_t left);
 
   const MergeTable& table_;

@@ -1,7 +1,7 @@
 #include "data/bpe_tokenizer.h"
 
 #include "data/bpe_merger.h"
-#include "data/piece_cache.h"
+#include "data/pretoken_cache.h"
 #include "data/pretokenizer.h"
 #include "data/run_cut.h"
 #include "data/tokenizer_json.h"
@@ -20,47 +20,47 @@ class BpeEncoder final : public Encoder {
 
   void encode(std::string_view text, std::vector<int32_t>& out) override {
     while (!text.empty()) {
-      const size_t length = pretokenizer_.first_piece(text);
-      encode_piece(text.substr(0, length), out);
+      const size_t length = pretokenizer_.first_pretoken(text);
+      encode_pretoken(text.substr(0, length), out);
       text.remove_prefix(length);
     }
   }
 
  private:
-  void encode_piece(std::string_view piece, std::vector<int32_t>& out) {
-    if (piece.size() > longest_at_once) return encode_run(piece, out);
-    if (piece.size() > PieceCache::longest_piece) return merger_.merge(piece, out);
-    const PieceCache::Key key = PieceCache::key_of(piece);
+  void encode_pretoken(std::string_view pretoken, std::vector<int32_t>& out) {
+    if (pretoken.size() > longest_at_once) return encode_run(pretoken, out);
+    if (pretoken.size() > PretokenCache::longest_pretoken) return merger_.merge(pretoken, out);
+    const PretokenCache::Key key = PretokenCache::key_of(pretoken);
     const auto known = cache_.find(key);
     if (!known.empty()) {
       out.insert(out.end(), known.begin(), known.end());
       return;
     }
     const size_t before = out.size();
-    merger_.merge(piece, out);
+    merger_.merge(pretoken, out);
     cache_.keep(key, std::span<const int32_t>(out).subspan(before));
   }
 
   // Encodes a pre-token of any length in little memory, cut where it can be.
-  void encode_run(std::string_view piece, std::vector<int32_t>& out) {
+  void encode_run(std::string_view pretoken, std::vector<int32_t>& out) {
     std::vector<int32_t> ids;
-    for (size_t window = longest_at_once; piece.size() > window;) {
-      const size_t cut = run_cut_.find(piece.substr(0, window), ids);
+    for (size_t window = longest_at_once; pretoken.size() > window;) {
+      const size_t cut = run_cut_.find(pretoken.substr(0, window), ids);
       if (cut == 0) {
         window *= 2;
         continue;
       }
       out.insert(out.end(), ids.begin(), ids.end());
-      piece.remove_prefix(cut);
+      pretoken.remove_prefix(cut);
       window = longest_at_once;
     }
-    merger_.merge(piece, out);
+    merger_.merge(pretoken, out);
   }
 
   const Pretokenizer& pretokenizer_;
   const RunCut& run_cut_;
   BpeMerger merger_;
-  PieceCache cache_;
+  PretokenCache cache_;
 };
 
 class BpeTokenizer final : public Tokenizer {
@@ -79,11 +79,11 @@ class BpeTokenizer final : public Tokenizer {
     // A long pre-token, perhaps after a few short ones, whose ends do not depend on what follows.
     size_t cut = 0, begin = 0, before = 0;  // of the long pre-token and of the one before it
     for (std::string_view rest = text; !rest.empty(); rest = text.substr(begin)) {
-      const size_t length = pretokenizer_.first_piece(rest);
+      const size_t length = pretokenizer_.first_pretoken(rest);
       if (length + RunCut::end_known_late >= rest.size()) break;
       // Trailing blanks are one pre-token, which may become two when text follows.
       const size_t end = begin + length;
-      if (begin == 0 || pretokenizer_.first_piece(text.substr(before, end - before)) == begin - before) cut = end;
+      if (begin == 0 || pretokenizer_.first_pretoken(text.substr(before, end - before)) == begin - before) cut = end;
       before = begin;
       begin = end;
     }

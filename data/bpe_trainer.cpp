@@ -30,14 +30,14 @@ struct Candidate {
 };
 
 // All pre-tokens, concatenated, as linked lists of tokens, with the pairs in them.
-class LinkedPieces {
+class LinkedPretokens {
  public:
   // Adds a pre-token. Their order does not change the result.
-  void add_piece(std::string_view piece, int64_t count, const std::array<int32_t, 256>& byte_ids) {
+  void add_pretoken(std::string_view pretoken, int64_t count, const std::array<int32_t, 256>& byte_ids) {
     const auto begin = static_cast<Position>(links_.size());
-    const auto end = static_cast<Position>(begin + piece.size());
+    const auto end = static_cast<Position>(begin + pretoken.size());
     for (Position p = begin; p < end; p++)
-      links_.push_back({byte_ids[static_cast<uint8_t>(piece[p - begin])], static_cast<uint32_t>(counts_.size()),
+      links_.push_back({byte_ids[static_cast<uint8_t>(pretoken[p - begin])], static_cast<uint32_t>(counts_.size()),
                         p > begin ? p - 1 : nowhere, p + 1 < end ? p + 1 : nowhere});
     counts_.push_back(count);
     for (Position p = begin; p + 1 < end; p++) change(p, +1);
@@ -77,7 +77,7 @@ class LinkedPieces {
  private:
   struct Link {
     int32_t id;  // -1: merged into the previous
-    uint32_t piece;
+    uint32_t pretoken;
     Position previous, next;
   };
 
@@ -86,7 +86,7 @@ class LinkedPieces {
   PairKey change(Position p, int sign) {
     const PairKey key = key_at(p);
     Pair& pair = pairs_[key];
-    pair.count += sign * counts_[links_[p].piece];
+    pair.count += sign * counts_[links_[p].pretoken];
     if (sign > 0) pair.places.push_back(p);
     return key;
   }
@@ -98,25 +98,25 @@ class LinkedPieces {
 
 }  // namespace
 
-void PieceCounts::count(const Pretokenizer& pretokenizer, std::string_view text) {
+void PretokenCounts::count(const Pretokenizer& pretokenizer, std::string_view text) {
   while (!text.empty()) {
-    const std::string_view piece = text.substr(0, std::min(pretokenizer.first_piece(text), longest_piece));
-    text.remove_prefix(piece.size());
-    const auto found = counts_.find(piece);
+    const std::string_view pretoken = text.substr(0, std::min(pretokenizer.first_pretoken(text), longest_pretoken));
+    text.remove_prefix(pretoken.size());
+    const auto found = counts_.find(pretoken);
     if (found == counts_.end())
-      counts_.emplace(piece, 1);
+      counts_.emplace(pretoken, 1);
     else
       found->second++;
   }
 }
 
-void PieceCounts::add(PieceCounts&& other) {
+void PretokenCounts::add(PretokenCounts&& other) {
   if (counts_.empty()) counts_.swap(other.counts_);
-  for (const auto& [piece, count] : other.counts_) counts_[piece] += count;
+  for (const auto& [pretoken, count] : other.counts_) counts_[pretoken] += count;
   other.counts_.clear();
 }
 
-BpeVocabulary train_bpe(const PieceCounts& counts, int32_t vocab_size) {
+BpeVocabulary train_bpe(const PretokenCounts& counts, int32_t vocab_size) {
   CHECK(vocab_size >= smallest_trained_vocab, "a vocabulary of {} tokens cannot be trained; {} is the least",
         vocab_size, smallest_trained_vocab);
   BpeVocabulary vocabulary;
@@ -125,10 +125,10 @@ BpeVocabulary train_bpe(const PieceCounts& counts, int32_t vocab_size) {
     vocabulary.tokens.emplace_back(1, static_cast<char>(byte));
   }
   size_t bytes = 0;
-  for (const auto& [piece, count] : counts.counts_) bytes += piece.size();
+  for (const auto& [pretoken, count] : counts.counts_) bytes += pretoken.size();
   CHECK(bytes < nowhere, "the text's different pre-tokens have {} bytes; training takes less than {}", bytes, nowhere);
-  LinkedPieces corpus;
-  for (const auto& [piece, count] : counts.counts_) corpus.add_piece(piece, count, vocabulary.byte_ids);
+  LinkedPretokens corpus;
+  for (const auto& [pretoken, count] : counts.counts_) corpus.add_pretoken(pretoken, count, vocabulary.byte_ids);
 
   std::priority_queue<Candidate> queue;
   for (const auto& [key, pair] : corpus.pairs()) queue.push({pair.count, key});

@@ -18,13 +18,13 @@
 
 namespace megalith {
 
-// Counts pre-tokens. Each thread has one; add() sums them. A pre-token longer than longest_piece counts as several.
-class PieceCounts {
+// Counts pre-tokens. Each thread has one; add() sums them. A pre-token longer than longest_pretoken counts as several.
+class PretokenCounts {
  public:
-  static constexpr size_t longest_piece = 1 << 20;
+  static constexpr size_t longest_pretoken = 1 << 20;
 
   void count(const Pretokenizer& pretokenizer, std::string_view text);
-  void add(PieceCounts&& other);
+  void add(PretokenCounts&& other);
 
  private:
   struct Hash {
@@ -33,12 +33,12 @@ class PieceCounts {
   };
   using Map = std::unordered_map<std::string, int64_t, Hash, std::equal_to<>>;
 
-  friend BpeVocabulary train_bpe(const PieceCounts& counts, int32_t vocab_size);
+  friend BpeVocabulary train_bpe(const PretokenCounts& counts, int32_t vocab_size);
   Map counts_;
 };
 
 // Errors: vocab_size is below smallest_trained_vocab, or the text yields fewer tokens.
-BpeVocabulary train_bpe(const PieceCounts& counts, int32_t vocab_size);
+BpeVocabulary train_bpe(const PretokenCounts& counts, int32_t vocab_size);
 
 constexpr int32_t smallest_trained_vocab = 258;  // the bytes, one merge, the end of a text
 

@@ -197,15 +197,15 @@ std::map<std::string, int64_t> special_texts_in(const std::vector<int64_t>& coun
 }
 
 // Returns the most common tokens of the training set, with their shares.
-std::vector<PrepareReport::Piece> common_pieces(const std::vector<int64_t>& counts, const Tokenizer& tokenizer,
-                                                int64_t num_tokens) {
+std::vector<PrepareReport::CommonToken> common_tokens_of(const std::vector<int64_t>& counts, const Tokenizer& tokenizer,
+                                                         int64_t num_tokens) {
   constexpr size_t most = 5;
-  std::vector<PrepareReport::Piece> pieces;
+  std::vector<PrepareReport::CommonToken> found;
   for (const int32_t id : most_common(counts, most))
-    pieces.push_back(
+    found.push_back(
         {id == tokenizer.end_of_text() ? tokenizer.as_bpe().end_name : std::string(tokenizer.token_bytes(id)),
          static_cast<double>(counts[static_cast<size_t>(id)]) / static_cast<double>(num_tokens)});
-  return pieces;
+  return found;
 }
 
 // Returns the named tokenizer, or null if it is to be trained.
@@ -372,7 +372,7 @@ PrepareReport prepare(const PrepareOptions& options, const PrepareProgress& prog
       if (shards == &files.train() && name.ends_with(".bin")) bins.push_back(folder.path(name));
     }
   const std::vector<int64_t> counts = count_tokens(bins, tokenizer->vocab_size(), threads);
-  report.most_common = common_pieces(counts, *tokenizer, report.train.tokens);
+  report.most_common = common_tokens_of(counts, *tokenizer, report.train.tokens);
   report.special_texts = special_texts_in(counts, *tokenizer, report.train.documents);
   // The contents of pipes cannot be recognized again.
   if (corpus.disk_bytes() > 0) {

@@ -51,7 +51,7 @@ struct PrepareReport {
   struct Part {
     int64_t documents = 0, bytes = 0, tokens = 0;  // tokens include the end_of_text of each document
   };
-  struct Piece {
+  struct CommonToken {
     std::string text;
     double share;  // of the training set's tokens
   };
@@ -59,7 +59,7 @@ struct PrepareReport {
   int32_t vocab_size = 0;
   int bytes_per_token = 0;  // in the .bin: 2 or 4
   HoldOut::Rule held_out = HoldOut::Rule::nothing;
-  std::vector<Piece> most_common;  // up to 5
+  std::vector<CommonToken> most_common;  // up to 5
   int64_t bad_documents = 0;
   std::string first_bad;   // why it is bad
   bool continued = false;  // an earlier prepare's work was continued

@@ -156,8 +156,8 @@ PrepareMade made_from(const nlohmann::json& json) {
                               .most_common = {},
                               .bad_documents = count_from(j.at("bad_documents")),
                               .first_bad = bytes_from(j.at("first_bad"))}};
-  for (const nlohmann::json& piece : as_list(j.at("most_common")))
-    made.report.most_common.push_back({bytes_from(piece.at(0)), real_number(piece.at(1), 0, 1)});
+  for (const nlohmann::json& token : as_list(j.at("most_common")))
+    made.report.most_common.push_back({bytes_from(token.at(0)), real_number(token.at(1), 0, 1)});
   return made;
 }
 

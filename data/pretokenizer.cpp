@@ -98,7 +98,7 @@ inline const uint8_t* Pretokenizer::skip(CharClass kind, const uint8_t* p, const
 }
 
 // \s+(?!\S)|\s+ : a run of more than one space leaves its last character to what follows, if anything does.
-inline const uint8_t* Pretokenizer::space_piece(const uint8_t* begin, const uint8_t* end) const {
+inline const uint8_t* Pretokenizer::space_pretoken(const uint8_t* begin, const uint8_t* end) const {
   const uint8_t *p = begin, *last = begin;
   while (p < end) {
     const Char c = char_at(p, end);
@@ -109,7 +109,7 @@ inline const uint8_t* Pretokenizer::space_piece(const uint8_t* begin, const uint
   return end;
 }
 
-size_t Pretokenizer::first_piece(std::string_view text) const {
+size_t Pretokenizer::first_pretoken(std::string_view text) const {
   const auto* begin = reinterpret_cast<const uint8_t*>(text.data());
   const uint8_t* end = begin + text.size();
   if (*begin == '\'')
@@ -117,7 +117,7 @@ size_t Pretokenizer::first_piece(std::string_view text) const {
   const uint8_t* p = begin + (*begin == ' ');
   if (p == end) return 1;
   const Char first = char_at(p, end);
-  if (first.kind == CharClass::space) return static_cast<size_t>(space_piece(begin, end) - begin);
+  if (first.kind == CharClass::space) return static_cast<size_t>(space_pretoken(begin, end) - begin);
   return static_cast<size_t>(skip(first.kind, p + first.bytes, end) - begin);
 }
 

@@ -24,7 +24,7 @@ class Pretokenizer {
   Pretokenizer();  // tabulates all code points, a few milliseconds
 
   // Returns the length of the first pre-token of a text, which must not be empty.
-  size_t first_piece(std::string_view text) const;
+  size_t first_pretoken(std::string_view text) const;
 
   // See Tokenizer::last_cut.
   size_t last_cut(std::string_view text) const;
@@ -39,7 +39,7 @@ class Pretokenizer {
 
   Char char_at(const uint8_t* p, const uint8_t* end) const;
   const uint8_t* skip(CharClass kind, const uint8_t* p, const uint8_t* end) const;
-  const uint8_t* space_piece(const uint8_t* begin, const uint8_t* end) const;
+  const uint8_t* space_pretoken(const uint8_t* begin, const uint8_t* end) const;
   CharClass class_before(const uint8_t* begin, const uint8_t* p) const;
 
   std::vector<CharClass> classes_;  // by code point

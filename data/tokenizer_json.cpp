@@ -58,7 +58,7 @@ class TokenizerJson {
     for (int32_t id = 0; id < static_cast<int32_t>(vocabulary.tokens.size()); id++) {
       const std::string& token = vocabulary.tokens[static_cast<size_t>(id)];
       const bool is_special = std::binary_search(vocabulary.specials.begin(), vocabulary.specials.end(), id);
-      if (token.empty() || is_special || pretokenizer.first_piece(token) < token.size()) continue;
+      if (token.empty() || is_special || pretokenizer.first_pretoken(token) < token.size()) continue;
       ids.clear();
       merger.merge(token, ids);
       if (ids != std::vector{id})

@@ -66,17 +66,17 @@ std::string added_by_template(const Json& processor) {
   const Json& single = json_member(processor, "single");
   if (!single.is_array()) return "an unknown template";
   int texts = 0;
-  for (const Json& piece : single) {
-    if (const Json& special = json_member(piece, "SpecialToken"); !special.is_null()) {
+  for (const Json& part : single) {
+    if (const Json& special = json_member(part, "SpecialToken"); !special.is_null()) {
       const Json& name = json_member(special, "id");
       const Json& known = json_member(processor, "special_tokens");
       const Json& ids =
           json_member(name.is_string() ? json_member(known, name.get<std::string>().c_str()) : no_part, "ids");
       if (!ids.is_array() || !ids.empty()) return json_text(name);
-    } else if (json_member(json_member(piece, "Sequence"), "id") == "A") {
+    } else if (json_member(json_member(part, "Sequence"), "id") == "A") {
       texts++;
     } else {
-      return json_text(piece);
+      return json_text(part);
     }
   }
   return texts == 1 ? "" : fmt::format("the text {} times", texts);

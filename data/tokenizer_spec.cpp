@@ -49,8 +49,8 @@ std::unique_ptr<Tokenizer> train_tokenizer(const Corpus& corpus, int32_t vocab_s
   const int64_t stride = stride_of(corpus, sample);
   TextBatches batches(corpus, sample.window_bytes, [&](std::string_view text) {
     size_t cut = pretokenizer.last_cut(text);
-    if (cut > 0 || text.size() <= PieceCounts::longest_piece) return cut;
-    for (cut = PieceCounts::longest_piece; (static_cast<uint8_t>(text[cut]) & 0xc0) == 0x80;) cut--;
+    if (cut > 0 || text.size() <= PretokenCounts::longest_pretoken) return cut;
+    for (cut = PretokenCounts::longest_pretoken; (static_cast<uint8_t>(text[cut]) & 0xc0) == 0x80;) cut--;
     return cut;
   });
   int64_t num_batches = 0, taken = 0;
@@ -61,13 +61,13 @@ std::unique_ptr<Tokenizer> train_tokenizer(const Corpus& corpus, int32_t vocab_s
     taken += static_cast<int64_t>(batch.text.size());
     return true;
   };
-  std::vector<std::unique_ptr<PieceCounts>> counts;
+  std::vector<std::unique_ptr<PretokenCounts>> counts;
   std::mutex counts_mutex;
   ordered_parallel<TextBatch, int64_t>(
       threads, take,
       [&]() -> std::function<int64_t(TextBatch &&)> {
         const std::lock_guard lock(counts_mutex);
-        PieceCounts& mine = *counts.emplace_back(std::make_unique<PieceCounts>());
+        PretokenCounts& mine = *counts.emplace_back(std::make_unique<PretokenCounts>());
         const auto documents = std::make_shared<DocumentReader>(corpus);
         return [&pretokenizer, &mine, documents](TextBatch&& batch) {
           documents->documents_of(batch, [&](const Document& document) {
@@ -77,7 +77,7 @@ std::unique_ptr<Tokenizer> train_tokenizer(const Corpus& corpus, int32_t vocab_s
         };
       },
       [&](int64_t&& consumed) { progress(consumed); });
-  PieceCounts all;
+  PretokenCounts all;
   for (auto& part : counts) all.add(std::move(*part));
   return make_bpe_tokenizer(train_bpe(all, vocab_size));
 }

@@ -12,9 +12,9 @@ namespace {
 
 using test::random_text;
 
-PieceCounts counts_of(const std::string& text) {
+PretokenCounts counts_of(const std::string& text) {
   const Pretokenizer pretokenizer;
-  PieceCounts counts;
+  PretokenCounts counts;
   counts.count(pretokenizer, text);
   return counts;
 }
@@ -31,7 +31,7 @@ std::vector<std::pair<int32_t, int32_t>> plain_merges(const std::string& text, i
   }
   std::vector<std::vector<int32_t>> pieces;
   for (std::string_view left = text; !left.empty();) {
-    const size_t length = pretokenizer.first_piece(left);
+    const size_t length = pretokenizer.first_pretoken(left);
     std::vector<int32_t> ids;
     for (const char byte : left.substr(0, length)) ids.push_back(byte_ids[static_cast<uint8_t>(byte)]);
     pieces.push_back(ids);

@@ -18,7 +18,7 @@ const Pretokenizer& pretokenizer() {
 std::vector<std::string> pieces_of(std::string_view text) {
   std::vector<std::string> pieces;
   while (!text.empty()) {
-    pieces.emplace_back(text.substr(0, pretokenizer().first_piece(text)));
+    pieces.emplace_back(text.substr(0, pretokenizer().first_pretoken(text)));
     text.remove_prefix(pieces.back().size());
   }
   return pieces;

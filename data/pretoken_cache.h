@@ -11,23 +11,23 @@
 
 namespace megalith {
 
-class PieceCache {
+class PretokenCache {
  public:
-  static constexpr size_t longest_piece = 23, most_ids = 9;
+  static constexpr size_t longest_pretoken = 23, most_ids = 9;
 
   // The pre-token, padded with zeros, with its length in the last byte. A longer one has no key.
   struct Key {
     std::array<uint64_t, 3> words{};
     bool operator==(const Key&) const = default;
   };
-  static Key key_of(std::string_view piece) {
+  static Key key_of(std::string_view pretoken) {
     Key key;
-    std::memcpy(key.words.data(), piece.data(), piece.size());
-    key.words[2] |= static_cast<uint64_t>(piece.size()) << 56;
+    std::memcpy(key.words.data(), pretoken.data(), pretoken.size());
+    key.words[2] |= static_cast<uint64_t>(pretoken.size()) << 56;
     return key;
   }
 
-  PieceCache() : entries_(num_entries) {}
+  PretokenCache() : entries_(num_entries) {}
 
   // Returns no ids if the pre-token is not cached: each has at least one.
   std::span<const int32_t> find(const Key& key) const {
