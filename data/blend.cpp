@@ -39,10 +39,10 @@ Blend::Blend(std::vector<int64_t> shares) : shares_(std::move(shares)) {
   }
 }
 
-Blend::Place Blend::at(int64_t n) const {
+Blend::Sample Blend::at(int64_t n) const {
   CHECK(n >= 0, "sample {} of a run", n);
-  const Place& place = cycle_[static_cast<size_t>(n % cycle())];
-  return {place.source, n / cycle() * shares_[place.source] + place.before};
+  const Sample& sample = cycle_[static_cast<size_t>(n % cycle())];
+  return {sample.source, n / cycle() * shares_[sample.source] + sample.before};
 }
 
 int64_t Blend::count(size_t source, int64_t n) const {

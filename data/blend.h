@@ -22,12 +22,12 @@ class Blend {
   // longest_cycle.
   explicit Blend(std::vector<int64_t> shares);
 
-  struct Place {
+  struct Sample {
     size_t source;
     int64_t before;  // earlier samples of that source
-    bool operator==(const Place&) const = default;
+    bool operator==(const Sample&) const = default;
   };
-  Place at(int64_t n) const;
+  Sample at(int64_t n) const;
 
   // Returns how many of the first n samples are of a source, in time proportional to the cycle.
   int64_t count(size_t source, int64_t n) const;
@@ -37,7 +37,7 @@ class Blend {
 
  private:
   std::vector<int64_t> shares_;
-  std::vector<Place> cycle_;
+  std::vector<Sample> cycle_;
 };
 
 }  // namespace megalith

@@ -11,12 +11,12 @@ SpecialText::SpecialText(const Tokenizer& tokenizer) : names_(tokenizer.special_
     if (first_bytes_.find(special.text[0]) == std::string::npos) first_bytes_ += special.text[0];
 }
 
-SpecialText::Place SpecialText::first_in(std::string_view text) const {
+SpecialText::Match SpecialText::first_in(std::string_view text) const {
   const auto next = [&](size_t from) {
     return first_bytes_.size() == 1 ? text.find(first_bytes_[0], from) : text.find_first_of(first_bytes_, from);
   };
   for (size_t at = next(0); at < text.size(); at = next(at + 1)) {
-    Place longest{at, 0, -1};
+    Match longest{at, 0, -1};
     for (const SpecialToken& special : names_)
       if (special.text.size() > longest.size && text.substr(at).starts_with(special.text))
         longest = {at, special.text.size(), special.id};
@@ -27,11 +27,11 @@ SpecialText::Place SpecialText::first_in(std::string_view text) const {
 
 void SpecialText::encode(Encoder& encoder, std::string_view text, std::vector<int32_t>& out) const {
   while (!text.empty()) {
-    const Place place = first_in(text);
-    encoder.encode(text.substr(0, place.begin), out);
-    if (place.size == 0) return;
-    out.push_back(place.id);
-    text.remove_prefix(place.begin + place.size);
+    const Match match = first_in(text);
+    encoder.encode(text.substr(0, match.begin), out);
+    if (match.size == 0) return;
+    out.push_back(match.id);
+    text.remove_prefix(match.begin + match.size);
   }
 }
 
@@ -60,7 +60,7 @@ void encode_with_specials(const Tokenizer& tokenizer, std::string_view text, std
 }
 
 std::string why_refused(const SpecialText& special, std::string_view text, std::optional<int64_t> behind) {
-  const SpecialText::Place found = special.first_in(text);
+  const SpecialText::Match found = special.first_in(text);
   if (found.size == 0) return {};
   const size_t shown = std::min<size_t>(found.begin, 20);
   return fmt::format(

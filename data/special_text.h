@@ -22,12 +22,12 @@ class SpecialText {
  public:
   explicit SpecialText(const Tokenizer& tokenizer);
 
-  struct Place {
+  struct Match {
     size_t begin, size;  // size 0: not found
     int32_t id;
   };
   // Returns the first one; of several that begin there, the longest.
-  Place first_in(std::string_view text) const;
+  Match first_in(std::string_view text) const;
 
   // Encodes as Encoder::encode does, but special tokens as their ids.
   void encode(Encoder& encoder, std::string_view text, std::vector<int32_t>& out) const;

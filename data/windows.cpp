@@ -24,7 +24,7 @@ int64_t Windows::targets(int64_t windows) const {
   return sum;
 }
 
-Windows::Place Windows::at(int64_t i) const {
+Windows::Window Windows::at(int64_t i) const {
   const auto stream = static_cast<size_t>(std::ranges::upper_bound(ends_, i) - ends_.begin());
   CHECK(i >= 0 && stream < streams_.size(), "window {} of {}", i, size());
   const TokenStream& tokens = streams_[stream];
@@ -33,14 +33,14 @@ Windows::Place Windows::at(int64_t i) const {
 }
 
 std::vector<int64_t> Windows::document_begins(int64_t i) const {
-  const Place place = at(i);
-  return place.tokens.document_begins(place.begin, place.end);
+  const Window window = at(i);
+  return window.tokens.document_begins(window.begin, window.end);
 }
 
 void Windows::fill(int64_t i, std::span<int32_t> inputs, std::span<int32_t> targets) const {
-  const Place place = at(i);
-  std::vector<int32_t> read(static_cast<size_t>(place.end - place.begin) + 1);
-  place.tokens.read(place.begin, read);
+  const Window window = at(i);
+  std::vector<int32_t> read(static_cast<size_t>(window.end - window.begin) + 1);
+  window.tokens.read(window.begin, read);
   std::ranges::fill(inputs, 0);
   std::ranges::fill(targets, -1);
   std::copy(read.begin(), read.end() - 1, inputs.begin());

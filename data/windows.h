@@ -26,11 +26,11 @@ class Windows {
   void fill(int64_t i, std::span<int32_t> inputs, std::span<int32_t> targets) const;
 
  private:
-  struct Place {
+  struct Window {
     const TokenStream& tokens;
     int64_t begin, end;  // of the window's inputs
   };
-  Place at(int64_t i) const;
+  Window at(int64_t i) const;
   int64_t begin_of(size_t stream) const { return stream == 0 ? 0 : ends_[stream - 1]; }
 
   std::vector<TokenStream> streams_;

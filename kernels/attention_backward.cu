@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(threads, 1)
                     Heads s, Mask mask, float scale) {
   using Tiles = WarpTiles<E, D>;
   constexpr int columns = other_tile / 8, depth = other_tile / 16;
-  const Place at(s, blockIdx.z, blockIdx.y);
+  const HeadOffsets at(s, blockIdx.z, blockIdx.y);
   const Starts starts(starts_, s, blockIdx.z);
   const int T = static_cast<int>(s.T);
   const int64_t C = at.out_stride;
@@ -190,7 +190,7 @@ void launch_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor
 void attention_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse, Tensor qkv,
                         Tensor starts, const AttentionDims& dims, const Dropout& d) {
   const bool tiles = fits_tiles(dims, {dqkv, dout, qkv});
-  const bool hopper = tiles && queue.chip.generation == 9 && hopper_backward_rooms(queue, dims) > 0;
+  const bool hopper = tiles && queue.chip.generation == 9 && hopper_backward_accumulators(queue, dims) > 0;
   with_compute_type(qkv.dtype(), [&](auto tag) {
     using E = decltype(tag);
     launch(queue, {"attention_backward", blocks_for(dims.B * dims.T * dims.H, warps), threads}, delta_kernel<E>,

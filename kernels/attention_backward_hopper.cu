@@ -25,35 +25,35 @@ constexpr int columns = half_tile / 8, depth = half_tile / 16, draws = tile / 8;
 // The offsets in a block's shared memory. The other side's tiles are double-buffered: while dq's last product of one
 // tile runs, the tile after the next is copied.
 template <class Tiles>
-struct Room {
+struct SharedOffsets {
   static constexpr int64_t rows = Tiles::bytes(tile), keys = 0, values = rows, queries = 2 * rows, douts = 4 * rows,
                            gradients = 6 * rows, lse = gradients + tile * tile * 2,
                            delta = lse + tile * int64_t{sizeof(float)}, kept = delta + tile * int64_t{sizeof(float)},
                            end = kept + kept_bytes(threads);
 };
 
-// `turns` has a flag for each tile of each head and, behind them, the ticket counter. `rooms` heads have an accumulator
-// at a time: a head reuses that of the head `rooms` before it, which is finished.
+// `turns` has a flag for each tile of each head and, behind them, the ticket counter. `accumulators` heads have an
+// accumulator at a time: a head reuses that of the head `accumulators` before it, which is finished.
 template <class E, int D, bool dropped>
 __global__ void __launch_bounds__(threads, 1)
-    backward_kernel(E* dqkv, float* sums, int32_t* turns, int rooms, HeadOrder order, const float* delta,
+    backward_kernel(E* dqkv, float* sums, int32_t* turns, int accumulators, HeadOrder order, const float* delta,
                     const E* dout_, const float* lse, const E* qkv, const int32_t* starts_, Heads s, Mask mask,
                     float scale) {
   using Tiles = WarpgroupTiles<E, D>;
-  using Room = attention::Room<Tiles>;
-  auto* ticket = shared_memory<int32_t>(Room::gradients);  // the gradients are written behind a later barrier
+  using Shared = SharedOffsets<Tiles>;
+  auto* ticket = shared_memory<int32_t>(Shared::gradients);  // the gradients are written behind a later barrier
   if (threadIdx.x == 0) *ticket = take_ticket(turns + order.blocks());
   sync_threads();
   const auto [head, own] = order.of(*ticket);
   const int H = static_cast<int>(s.H), b = head / H, h = head % H;
-  const Place at(s, b, h);
+  const HeadOffsets at(s, b, h);
   const Starts starts(starts_, s, b);
   const int T = static_cast<int>(s.T), tiles = order.tiles;
   const int64_t C = at.out_stride;
   const E *q = qkv + at.qkv, *k = q + C, *v = k + C, *dout = dout_ + at.out;
   lse += at.statistics;
   delta += at.statistics;
-  sums += int64_t{head % rooms} * tiles * tile * D + threadIdx.x * 4;
+  sums += int64_t{head % accumulators} * tiles * tile * D + threadIdx.x * 4;
   turns += int64_t{head} * tiles;
 
   const int first = own * tile, row = warp_index() * 16, mine = first + row;
@@ -64,10 +64,10 @@ __global__ void __launch_bounds__(threads, 1)
     return of.of(i * tile) / tile;
   };  // the tile of keys that rounds a tile's dq
 
-  E *keys = shared_memory<E>(Room::keys), *values = shared_memory<E>(Room::values);
-  E* gradients = shared_memory<E>(Room::gradients);  // (own keys, queries)
-  const auto queries = [](int i) { return shared_memory<E>(Room::queries + i % 2 * Room::rows); };
-  const auto douts = [](int i) { return shared_memory<E>(Room::douts + i % 2 * Room::rows); };
+  E *keys = shared_memory<E>(Shared::keys), *values = shared_memory<E>(Shared::values);
+  E* gradients = shared_memory<E>(Shared::gradients);  // (own keys, queries)
+  const auto queries = [](int i) { return shared_memory<E>(Shared::queries + i % 2 * Shared::rows); };
+  const auto douts = [](int i) { return shared_memory<E>(Shared::douts + i % 2 * Shared::rows); };
   const auto copy_queries = [&](int i) {
     copy_tile<Tiles, D, tile, threads>(queries(i), q, at.stride, i * tile, T);
     copy_tile<Tiles, D, tile, threads>(douts(i), dout, C, i * tile, T);
@@ -76,12 +76,12 @@ __global__ void __launch_bounds__(threads, 1)
   const float unscaled = dropped ? mask.unscaled : 1, gradient_scale = dropped ? scale * mask.scale : scale;
   const auto prepare = [&](int i) {  // the data of a copied tile that shared memory holds once
     if (const int query = i * tile + static_cast<int>(threadIdx.x); threadIdx.x < tile) {
-      shared_memory<float>(Room::lse)[threadIdx.x] =
+      shared_memory<float>(Shared::lse)[threadIdx.x] =
           query < T ? lse[query] * log2_e : infinity;  // P is 0 for queries beyond T
-      shared_memory<float>(Room::delta)[threadIdx.x] = query < T ? delta[query] * unscaled : 0;
+      shared_memory<float>(Shared::delta)[threadIdx.x] = query < T ? delta[query] * unscaled : 0;
     }
     if constexpr (dropped)
-      draw_kept<draws>(shared_memory<uint16_t>(Room::kept), HeadMask(mask, s, b, h), i * tile, ours);
+      draw_kept<draws>(shared_memory<uint16_t>(Shared::kept), HeadMask(mask, s, b, h), i * tile, ours);
   };
 
   copy_tile<Tiles, D, tile, threads>(keys, k, at.stride, first, T);
@@ -106,9 +106,9 @@ __global__ void __launch_bounds__(threads, 1)
   float dk[1][D / 8][4] = {}, dv[1][D / 8][4] = {};
   int32_t turn = 0;  // the last turn of the preceding block that thread 0 has seen
   for (int i = own; i < end; i++) {
-    if (threadIdx.x == 0 && i == own && head >= rooms) {
-      const int last = last_of(Starts(starts_, s, (head - rooms) / H), i);
-      await(turns - int64_t{rooms} * tiles + last, i - last + 1);
+    if (threadIdx.x == 0 && i == own && head >= accumulators) {
+      const int last = last_of(Starts(starts_, s, (head - accumulators) / H), i);
+      await(turns - int64_t{accumulators} * tiles + last, i - last + 1);
     }
     if (threadIdx.x == 0 && turn < i - own) turn = await(turns + own + 1, i - own);
     copy_async_wait<1>();
@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(threads, 1)
         }
         Tiles::commit();
         const auto load_kept = [&] {
-          if constexpr (dropped) return kept_of<draws, 2>(shared_memory<uint16_t>(Room::kept), 2 * half);
+          if constexpr (dropped) return kept_of<draws, 2>(shared_memory<uint16_t>(Shared::kept), 2 * half);
           return ~0u;
         };
         const auto if_kept = [&](unsigned kept, int j, int e, float value) {
@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(threads, 1)
         if (starts) hide_from_documents(scores[0], starts, mine, theirs);
 #pragma unroll
         for (int j = 0; j < columns; j++) {
-          const Vector<float, 2> two = of_queries(Room::lse, j);
+          const Vector<float, 2> two = of_queries(Shared::lse, j);
 #pragma unroll
           for (int e = 0; e < 4; e++) scores[0][j][e] = fast_exp2(fmaf(scores[0][j][e], to_log2, -two[e % 2]));
         }
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(threads, 1)
         kept = load_kept();  // loaded again, not held in registers meanwhile
 #pragma unroll
         for (int j = 0; j < columns; j++) {
-          const Vector<float, 2> two = of_queries(Room::delta, j);
+          const Vector<float, 2> two = of_queries(Shared::delta, j);
 #pragma unroll
           for (int e = 0; e < 4; e++) dp[0][j][e] = scores[0][j][e] * (if_kept(kept, j, e, dp[0][j][e]) - two[e % 2]);
         }
@@ -240,22 +240,23 @@ int64_t turns_bytes(const AttentionDims& dims) {
 }
 }  // namespace
 
-int64_t hopper_backward_rooms(const Queue& queue, const AttentionDims& dims) {
+int64_t hopper_backward_accumulators(const Queue& queue, const AttentionDims& dims) {
   const int64_t of_head = tiles_of(dims) * tile * dims.D * int64_t{sizeof(float)};
   return std::max<int64_t>(0, (queue.workspace_bytes - turns_bytes(dims)) / of_head);
 }
 
 void hopper_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv, Tensor starts,
                      const AttentionDims& dims, const Dropout& d) {
-  const int64_t rooms = hopper_backward_rooms(queue, dims);
-  const HeadOrder order = order_of(dims, tile, heads_in_rooms(dims.B * dims.H, rooms));
+  const int64_t accumulators = hopper_backward_accumulators(queue, dims);
+  const HeadOrder order = order_of(dims, tile, heads_in_accumulators(dims.B * dims.H, accumulators));
   char* sums = static_cast<char*>(queue.workspace) + turns_bytes(dims);
   with_constants(qkv.dtype(), dims, d, [&](auto tag, auto D, auto dropped) {
     using E = decltype(tag);
-    launch(queue, {"attention_backward", blocks_for(order.blocks(), 1), threads, Room<WarpgroupTiles<E, D>>::end},
+    launch(queue,
+           {"attention_backward", blocks_for(order.blocks(), 1), threads, SharedOffsets<WarpgroupTiles<E, D>>::end},
            backward_kernel<E, D, dropped>, dqkv.data<E>(), reinterpret_cast<float*>(sums),
-           static_cast<int32_t*>(queue.workspace), rooms, order, delta.data<float>(), dout.data<E>(), lse.data<float>(),
-           qkv.data<E>(), pointer_to(starts), heads_of(dims), mask_of(d), scale_of(dims));
+           static_cast<int32_t*>(queue.workspace), accumulators, order, delta.data<float>(), dout.data<E>(),
+           lse.data<float>(), qkv.data<E>(), pointer_to(starts), heads_of(dims), mask_of(d), scale_of(dims));
   });
 }
 

@@ -20,9 +20,9 @@ constexpr float log2_e = 1.4426950408889634f;
 struct Heads {
   int64_t T, H, D, first_head;
 };
-struct Place {
+struct HeadOffsets {
   int64_t qkv, stride, out, out_stride, statistics;
-  __device__ Place(const Heads& s, int64_t b, int64_t h)
+  __device__ HeadOffsets(const Heads& s, int64_t b, int64_t h)
       : qkv(b * s.T * 3 * s.H * s.D + h * s.D),
         stride(3 * s.H * s.D),
         out(b * s.T * s.H * s.D + h * s.D),
@@ -204,7 +204,7 @@ __device__ void write_rows(E* head, int64_t stride, int first, int T, const floa
 
 // Finishes 16 rows of attention: out is the sums over the softmax's total, lse its logarithm.
 template <class Tiles, int D, int rows, class E>
-__device__ void finish_rows(E* out, float* lse, const Place& at, int first, int T, const float (&sums)[D / 8][4],
+__device__ void finish_rows(E* out, float* lse, const HeadOffsets& at, int first, int T, const float (&sums)[D / 8][4],
                             const float (&top)[2], const float (&sum)[2], float scale, float mask_scale, E* tile,
                             int row) {
   float factor[2];
@@ -277,7 +277,7 @@ void hopper_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, Tensor star
 // The backward pass keeps in the workspace a flag for every tile of every head and a ticket counter, zeroed before it,
 // and behind them accumulators of dq for some heads; for none where one head's does not fit.
 constexpr int backward_tile = 128;
-int64_t hopper_backward_rooms(const Queue& queue, const AttentionDims& dims);
+int64_t hopper_backward_accumulators(const Queue& queue, const AttentionDims& dims);
 void hopper_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv, Tensor starts,
                      const AttentionDims& dims, const Dropout& d);
 

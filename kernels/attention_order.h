@@ -27,10 +27,10 @@ struct HeadOrder {
 constexpr int64_t heads_in_l2(int64_t positions, int64_t size) {
   return std::max<int64_t>(1, (int64_t{25} << 20) / (2 * positions * size * 2));
 }
-// Returns how many heads the backward pass runs at once with `rooms` accumulators: all of them, or few enough that a
-// head does not wait for the one whose accumulator it reuses, which is two or more groups before it.
-constexpr int64_t heads_in_rooms(int64_t heads, int64_t rooms) {
-  return rooms >= heads ? heads : std::max<int64_t>(1, rooms / 3);
+// Returns how many heads the backward pass runs at once with `accumulators` accumulators: all of them, or few enough
+// that a head does not wait for the one whose accumulator it reuses, which is two or more groups before it.
+constexpr int64_t heads_in_accumulators(int64_t heads, int64_t accumulators) {
+  return accumulators >= heads ? heads : std::max<int64_t>(1, accumulators / 3);
 }
 // Makes groups as equal as possible, of at most `most` heads; most >= 1.
 constexpr HeadOrder head_order(int64_t heads, int64_t tiles, int64_t most) {

@@ -10,10 +10,10 @@ namespace megalith::cuda::attention {
 namespace {
 constexpr int tile = 32, threads = 256, warps = threads / warp_size, cells = tile * (tile + 1);
 // The fixed part of a block's shared memory; its sums follow.
-struct ForwardRoom {
+struct ForwardShared {
   float scratch[2 * cells], weights[cells], top[tile], total[tile], rescale[tile];
 };
-struct BackwardRoom {
+struct BackwardShared {
   float scratch[2 * cells], weights[cells], gradients[cells], excess[tile];
 };
 using Product = float[2][2];  // thread i has rows i / 16 and + 16, columns i % 16 and + 16
@@ -106,13 +106,13 @@ __device__ void write_sums(E* head, int64_t stride, const float* sums, int64_t f
 template <class E, bool dropped>
 __global__ void __launch_bounds__(threads)
     forward_kernel(E* out, float* lse, const E* qkv, const int32_t* starts_, Heads s, Mask mask, float scale) {
-  auto& [scratch, weights, top, total, rescale] = *shared_memory<ForwardRoom>();
-  const Place at(s, blockIdx.z, blockIdx.y);
+  auto& [scratch, weights, top, total, rescale] = *shared_memory<ForwardShared>();
+  const HeadOffsets at(s, blockIdx.z, blockIdx.y);
   const HeadMask head_mask(mask, s, blockIdx.z, blockIdx.y);
   const Starts starts(starts_, s, blockIdx.z);
   const int64_t first = (gridDim.x - 1 - int64_t{blockIdx.x}) * tile;  // the longest tiles go first
   const Rows<E> q{qkv + at.qkv, at.stride}, k{q.head + at.out_stride, at.stride}, v{k.head + at.out_stride, at.stride};
-  float* sums = shared_memory<float>(sizeof(ForwardRoom));
+  float* sums = shared_memory<float>(sizeof(ForwardShared));
   const int rows = num_within(first, s.T);
   clear(sums, tile * s.D);
   if (threadIdx.x < tile) {
@@ -159,8 +159,8 @@ __global__ void __launch_bounds__(threads)
     backward_kernel(E* dqkv, const float* delta, const E* dout_, const float* lse, const E* qkv, const int32_t* starts_,
                     Heads s, Mask mask, float scale) {
   constexpr bool balanced = !of_keys && std::is_same_v<E, float>;
-  auto& [scratch, weights, gradients, excess] = *shared_memory<BackwardRoom>();
-  const Place at(s, blockIdx.z, blockIdx.y);
+  auto& [scratch, weights, gradients, excess] = *shared_memory<BackwardShared>();
+  const HeadOffsets at(s, blockIdx.z, blockIdx.y);
   const HeadMask head_mask(mask, s, blockIdx.z, blockIdx.y);
   const Starts starts(starts_, s, blockIdx.z);
   const int64_t T = s.T, D = s.D, C = at.out_stride;
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(threads)
   const Rows<E> own = of_keys ? k : q, own_gradient = of_keys ? v : dout;
   const Rows<E> other = of_keys ? q : k, other_gradient = of_keys ? dout : v;
   const int64_t first = (of_keys ? int64_t{blockIdx.x} : gridDim.x - 1 - int64_t{blockIdx.x}) * tile;
-  float *sums = shared_memory<float>(sizeof(BackwardRoom)), *dv = sums + tile * D;
+  float *sums = shared_memory<float>(sizeof(BackwardShared)), *dv = sums + tile * D;
   const int rows = num_within(first, T);
   clear(sums, (of_keys ? 2 : 1) * tile * D);
   if (threadIdx.x < tile) excess[threadIdx.x] = 0;
@@ -233,7 +233,7 @@ int64_t shared_bytes(Queue queue, const char* name, int64_t room, int64_t tensor
 void plain_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, Tensor starts, const AttentionDims& dims,
                    const Dropout& d) {
   const char* name = "attention_forward";
-  const int64_t shared = shared_bytes(queue, name, sizeof(ForwardRoom), 1, dims.D);
+  const int64_t shared = shared_bytes(queue, name, sizeof(ForwardShared), 1, dims.D);
   with_compute_type(qkv.dtype(), [&](auto tag) {
     using E = decltype(tag);
     with_mask(d, [&](auto dropped) {
@@ -246,7 +246,7 @@ void plain_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, Tensor start
 void plain_backward(Queue queue, Tensor dqkv, Tensor delta, Tensor dout, Tensor lse, Tensor qkv, Tensor starts,
                     const AttentionDims& dims, const Dropout& d) {
   const char* name = "attention_backward";
-  const auto shared = [&](int64_t sums) { return shared_bytes(queue, name, sizeof(BackwardRoom), sums, dims.D); };
+  const auto shared = [&](int64_t sums) { return shared_bytes(queue, name, sizeof(BackwardShared), sums, dims.D); };
   const int64_t of_keys = shared(2), of_queries = shared(1);
   with_compute_type(qkv.dtype(), [&](auto tag) {
     using E = decltype(tag);

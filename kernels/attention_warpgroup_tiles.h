@@ -30,7 +30,8 @@ struct WarpgroupTiles {
   // Computes d (64 x 8n) = own rows 64 * warpgroup.. times the other rows, transposed.
   template <int own_rows, int other_rows, int n>
   __device__ static void multiply_rows(float (&d)[1][n][4], const E* own, const E* other) {
-    const MatrixPlace left = matrix_place(own + at<own_rows>(warpgroup_index() * 64, 0)), right = matrix_place(other);
+    const MatrixDescriptor left = matrix_descriptor(own + at<own_rows>(warpgroup_index() * 64, 0)),
+                           right = matrix_descriptor(other);
     product_of_rows<E, 8 * n, false>(d[0], left, right);
 #pragma unroll
     for (int c = 16; c < D; c += 16)
@@ -47,7 +48,7 @@ struct WarpgroupTiles {
   }
   template <int other_rows, int n>
   __device__ static void multiply_rows(float (&d)[1][n][4], const Rows& own, const E* other) {
-    const MatrixPlace right = matrix_place(other);
+    const MatrixDescriptor right = matrix_descriptor(other);
     product_of_rows<E, 8 * n, false>(d[0], own[0], right);
 #pragma unroll
     for (int k = 1; k < D / 16; k++)
@@ -57,7 +58,7 @@ struct WarpgroupTiles {
   // Computes d (64 x D) += a (64 x 16 depth, as fragments) times the other rows.
   template <int other_rows, int depth>
   __device__ static void multiply_weights(float (&d)[1][D / 8][4], const unsigned (&a)[1][depth][4], const E* other) {
-    const MatrixPlace right = matrix_place(other, at<other_rows>(0, panel_columns));
+    const MatrixDescriptor right = matrix_descriptor(other, at<other_rows>(0, panel_columns));
 #pragma unroll
     for (int k = 0; k < depth; k++) product_of_weights<E>(d[0], a[0][k], moved(right, at<other_rows>(16 * k, 0)));
   }
@@ -65,8 +66,9 @@ struct WarpgroupTiles {
   // Computes d (64 x D) += columns 64 * warpgroup.. of other_rows rows in panels, transposed, times the other rows.
   template <int weight_rows, int other_rows>
   __device__ static void multiply_columns(float (&d)[1][D / 8][4], const E* weights, const E* other) {
-    const MatrixPlace left = matrix_place(weights + swizzled(0, warpgroup_index() * panel_columns, weight_rows)),
-                      right = matrix_place(other, at<other_rows>(0, panel_columns));
+    const MatrixDescriptor left =
+                               matrix_descriptor(weights + swizzled(0, warpgroup_index() * panel_columns, weight_rows)),
+                           right = matrix_descriptor(other, at<other_rows>(0, panel_columns));
 #pragma unroll
     for (int k = 0; k < other_rows; k += 16)
       product_of_columns<E>(d[0], moved(left, k * panel_columns), moved(right, at<other_rows>(k, 0)));

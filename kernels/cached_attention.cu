@@ -11,26 +11,26 @@ namespace {
 constexpr int threads = 128, warps = threads / warp_size;
 
 // The sizes of a cache. It holds a row whose slot and position exist.
-struct Kept {
-  int64_t places, H, T, D;
-  __device__ bool holds(int64_t place, int64_t position, int64_t longest) const {
-    return 0 <= place && place < places && 0 <= position && position < longest;
+struct CacheSizes {
+  int64_t slots, H, T, D;
+  __device__ bool holds(int64_t slot, int64_t position, int64_t longest) const {
+    return 0 <= slot && slot < slots && 0 <= position && position < longest;
   }
-  __device__ int64_t begin(int64_t kind, int64_t place, int64_t h) const {
-    return ((kind * places + place) * H + h) * T * D;
+  __device__ int64_t begin(int64_t kind, int64_t slot, int64_t h) const {
+    return ((kind * slots + slot) * H + h) * T * D;
   }
 };
-Kept sizes_of(const Tensor& cache) {
+CacheSizes sizes_of(const Tensor& cache) {
   const Shape& shape = cache.shape();
   return {shape[0] / 2, shape[1], shape[2], shape[3]};
 }
 
 template <class E>
-__global__ void __launch_bounds__(threads) keep_kernel(E* cache, const E* qkv, const int32_t* rows, Kept kept) {
-  const int64_t n = blockIdx.x, A = kept.H * kept.D, place = rows[2 * n], position = rows[2 * n + 1];
-  if (!kept.holds(place, position, kept.T)) return;
+__global__ void __launch_bounds__(threads) keep_kernel(E* cache, const E* qkv, const int32_t* rows, CacheSizes sizes) {
+  const int64_t n = blockIdx.x, A = sizes.H * sizes.D, slot = rows[2 * n], position = rows[2 * n + 1];
+  if (!sizes.holds(slot, position, sizes.T)) return;
   for (int64_t i = threadIdx.x; i < 2 * A; i += threads)
-    cache[kept.begin(i / A, place, i % A / kept.D) + position * kept.D + i % kept.D] = qkv[n * 3 * A + A + i];
+    cache[sizes.begin(i / A, slot, i % A / sizes.D) + position * sizes.D + i % sizes.D] = qkv[n * 3 * A + A + i];
 }
 
 // Returns the block's sum or maximum, the same bits in every thread.
@@ -46,18 +46,18 @@ __device__ float over_block(float v, float* room, F join) {
 }
 
 template <class E>
-__global__ void __launch_bounds__(threads)
-    attend_kernel(E* out, const E* qkv, const E* cache, const int32_t* rows, Kept kept, int64_t longest, float scale) {
-  const int64_t n = blockIdx.x, h = blockIdx.y, D = kept.D, A = kept.H * D;
-  const int64_t place = rows[2 * n], position = rows[2 * n + 1];
+__global__ void __launch_bounds__(threads) attend_kernel(E* out, const E* qkv, const E* cache, const int32_t* rows,
+                                                         CacheSizes sizes, int64_t longest, float scale) {
+  const int64_t n = blockIdx.x, h = blockIdx.y, D = sizes.D, A = sizes.H * D;
+  const int64_t slot = rows[2 * n], position = rows[2 * n + 1];
   E* to_row = out + n * A + h * D;
-  if (!kept.holds(place, position, longest)) {
+  if (!sizes.holds(slot, position, longest)) {
     for (int64_t c = threadIdx.x; c < D; c += threads) to_row[c] = to<E>(NAN);
     return;
   }
   __shared__ float room[warps];
   float *parts = shared_memory<float>(0), *scores = parts + warps * D;
-  const E *q = qkv + n * 3 * A + h * D, *k = cache + kept.begin(0, place, h), *v = cache + kept.begin(1, place, h);
+  const E *q = qkv + n * 3 * A + h * D, *k = cache + sizes.begin(0, slot, h), *v = cache + sizes.begin(1, slot, h);
   float top = -INFINITY;
   for (int64_t j = warp_index(); j <= position; j += warps) {
     float sum = 0;
@@ -97,19 +97,19 @@ void keep_keys_values(Queue queue, Tensor cache, Tensor qkv, Tensor rows) {
 }
 
 void cached_attention(Queue queue, Tensor out, Tensor qkv, Tensor cache, Tensor rows, int64_t longest) {
-  const Kept kept = sizes_of(cache);
-  CHECK(kept.H < 65536, "cached_attention of {} heads; a launch takes 65535", kept.H);
-  const int64_t shared = (warps * kept.D + longest) * static_cast<int64_t>(sizeof(float));
+  const CacheSizes sizes = sizes_of(cache);
+  CHECK(sizes.H < 65536, "cached_attention of {} heads; a launch takes 65535", sizes.H);
+  const int64_t shared = (warps * sizes.D + longest) * static_cast<int64_t>(sizeof(float));
   CHECK(
       shared + 1024 <= queue.chip.shared_memory,
       "cached_attention over {} positions: their scores take {} bytes of shared memory, and a block of this GPU has {}",
       longest, shared, queue.chip.shared_memory);
   with_compute_type(cache.dtype(), [&](auto tag) {
     using E = decltype(tag);
-    const dim3 grid(blocks_for(qkv.rows(), 1), static_cast<unsigned>(kept.H), 1);
+    const dim3 grid(blocks_for(qkv.rows(), 1), static_cast<unsigned>(sizes.H), 1);
     launch(queue, {"cached_attention", grid, threads, static_cast<int>(shared)}, attend_kernel<E>, out.data<E>(),
-           qkv.data<E>(), cache.data<E>(), rows.data<int32_t>(), kept, longest,
-           1.0f / std::sqrt(static_cast<float>(kept.D)));
+           qkv.data<E>(), cache.data<E>(), rows.data<int32_t>(), sizes, longest,
+           1.0f / std::sqrt(static_cast<float>(sizes.D)));
   });
 }
 

@@ -10,11 +10,11 @@
 namespace megalith::cpu {
 
 namespace {
-void check_rows(const char* op, const int32_t* rows, int64_t N, int64_t places, int64_t positions) {
+void check_rows(const char* op, const int32_t* rows, int64_t N, int64_t slots, int64_t positions) {
   for (int64_t n = 0; n < N; n++)
-    CHECK(0 <= rows[2 * n] && rows[2 * n] < places && 0 <= rows[2 * n + 1] && rows[2 * n + 1] < positions,
+    CHECK(0 <= rows[2 * n] && rows[2 * n] < slots && 0 <= rows[2 * n + 1] && rows[2 * n + 1] < positions,
           "{}: row {} is position {} of slot {}, but there are {} positions in {} slots", op, n, rows[2 * n + 1],
-          rows[2 * n], positions, places);
+          rows[2 * n], positions, slots);
 }
 
 template <class E>
@@ -49,9 +49,9 @@ void attend(E* out, const E* q, const E* k, const E* v, int64_t n, int64_t D, fl
 
 void keep_keys_values(Tensor cache_, Tensor qkv_, Tensor rows_) {
   const Shape& shape = cache_.shape();
-  const int64_t places = shape[0] / 2, H = shape[1], T = shape[2], D = shape[3], N = qkv_.rows(), A = H * D;
+  const int64_t slots = shape[0] / 2, H = shape[1], T = shape[2], D = shape[3], N = qkv_.rows(), A = H * D;
   const int32_t* rows = rows_.data<int32_t>();
-  check_rows("keep_keys_values", rows, N, places, T);
+  check_rows("keep_keys_values", rows, N, slots, T);
   with_compute_type(cache_.dtype(), [&](auto tag) {
     using E = decltype(tag);
     E* cache = cache_.data<E>();
@@ -60,7 +60,7 @@ void keep_keys_values(Tensor cache_, Tensor qkv_, Tensor rows_) {
       for (int64_t n = begin; n < end; n++)
         for (int64_t kind = 0; kind < 2; kind++)
           for (int64_t h = 0; h < H; h++)
-            std::memcpy(cache + (((kind * places + rows[2 * n]) * H + h) * T + rows[2 * n + 1]) * D,
+            std::memcpy(cache + (((kind * slots + rows[2 * n]) * H + h) * T + rows[2 * n + 1]) * D,
                         qkv + n * 3 * A + (1 + kind) * A + h * D, static_cast<size_t>(D) * sizeof(E));
     });
   });
@@ -68,9 +68,9 @@ void keep_keys_values(Tensor cache_, Tensor qkv_, Tensor rows_) {
 
 void cached_attention(Tensor out_, Tensor qkv_, Tensor cache_, Tensor rows_, int64_t longest) {
   const Shape& shape = cache_.shape();
-  const int64_t places = shape[0] / 2, H = shape[1], T = shape[2], D = shape[3], N = qkv_.rows(), A = H * D;
+  const int64_t slots = shape[0] / 2, H = shape[1], T = shape[2], D = shape[3], N = qkv_.rows(), A = H * D;
   const int32_t* rows = rows_.data<int32_t>();
-  check_rows("cached_attention", rows, N, places, longest);
+  check_rows("cached_attention", rows, N, slots, longest);
   with_compute_type(cache_.dtype(), [&](auto tag) {
     using E = decltype(tag);
     E* out = out_.data<E>();
@@ -78,8 +78,8 @@ void cached_attention(Tensor out_, Tensor qkv_, Tensor cache_, Tensor rows_, int
     parallel_for(N * H, 2 * longest * D, [=](int64_t begin, int64_t end) {
       std::vector<float> room(static_cast<size_t>(longest + D));
       for (int64_t i = begin; i < end; i++) {
-        const int64_t n = i / H, h = i % H, place = rows[2 * n];
-        const E *keys = cache + (place * H + h) * T * D, *values = keys + places * H * T * D;
+        const int64_t n = i / H, h = i % H, slot = rows[2 * n];
+        const E *keys = cache + (slot * H + h) * T * D, *values = keys + slots * H * T * D;
         attend(out + n * A + h * D, qkv + n * 3 * A + h * D, keys, values, rows[2 * n + 1] + 1, D, room.data(),
                room.data() + longest);
       }

@@ -14,10 +14,10 @@ namespace {
 constexpr int threads = 512, warps = threads / warp_size;
 
 // The fixed part of a block's shared memory; the row follows.
-struct BlockRoom {
+struct BlockShared {
   float maxima[warps], sums[warps];
 };
-constexpr int64_t room_bytes = sizeof(BlockRoom);
+constexpr int64_t room_bytes = sizeof(BlockShared);
 static_assert(room_bytes % 16 == 0);
 
 __device__ constexpr float lowest() { return std::numeric_limits<float>::lowest(); }
@@ -47,7 +47,7 @@ __device__ void raise(Softmax& s, float max) {
 // Merges over the block; every thread gets the same bits.
 template <class T>
 __device__ Softmax block_softmax(Softmax mine) {
-  BlockRoom& room = *shared_memory<BlockRoom>();
+  BlockShared& room = *shared_memory<BlockShared>();
   float max = warp_max(mine.max);
   if (lane_index() == 0) room.maxima[warp_index()] = max;
   sync_threads();

@@ -4,15 +4,15 @@
 // undefined registers until then.
 //
 //   fragments    of 64 rows, warp w has 16 w.., spread over its lanes as those of multiply_add in device_cuda.h
-//   places       MatrixPlace m = matrix_place(p, panel): a matrix of bf16 or f16 in shared memory as `swizzled` below
-//   has it,
-//                from p on, which lies on a row that is a multiple of 8; `panel` elements from one panel to the next,
-//                where a product's columns are in more than one. moved(m, elements): the matrix that many further on,
-//                which begins on a row as before, or on a column that is a multiple of 16
-//   products     product_of_rows<T, n, add>(d, a, b): d (64, n) [+]= a (64, 16) b^T, b (n, 16), both by places, or a
-//                as fragments;
-//                product_of_weights<T>(d, a, b): d (64, n) += a (64, 16), as fragments, times b (16, n), by place;
-//                product_of_columns<T>(d, a, b): d (64, n) += a^T b, a (16, 64) and b (16, n), both by places
+//   descriptors  MatrixDescriptor m = matrix_descriptor(p, panel): a matrix of bf16 or f16 in shared memory, laid out
+//   as
+//                `swizzled` below, from p on, which lies on a row that is a multiple of 8; `panel` elements from one
+//                panel to the next if a product needs several. moved(m, elements): the matrix that many further on,
+//                which begins on such a row, or on a column that is a multiple of 16
+//   products     product_of_rows<T, n, add>(d, a, b): d (64, n) [+]= a (64, 16) b^T, b (n, 16), both by descriptors,
+//                or a as fragments;
+//                product_of_weights<T>(d, a, b): d (64, n) += a (64, 16), as fragments, times b (16, n), by descriptor;
+//                product_of_columns<T>(d, a, b): d (64, n) += a^T b, a (16, 64) and b (16, n), both by descriptors
 //   order        products_begin(d...): before the first product, and after sums or fragments d were touched otherwise;
 //                products_commit(): those enqueued so far are a group; products_wait<m>(d...): all but the last m
 //                groups are done, and the d named may be touched again. All by whole warpgroups, from one line

@@ -10,12 +10,14 @@ namespace megalith::cuda {
 
 // The lower half of the PTX manual's matrix descriptor, in units of 16 bytes; the upper half, the same for all, says
 // that eight rows take 1024 bytes, with the 128-byte swizzle.
-using MatrixPlace = uint32_t;
+using MatrixDescriptor = uint32_t;
 #define MEGALITH_DESCRIPTOR(name, lower) "mov.b64 " name ", {%" #lower ", 0x40000040}; "
-__device__ inline MatrixPlace matrix_place(const void* p, int panel = 8) {
+__device__ inline MatrixDescriptor matrix_descriptor(const void* p, int panel = 8) {
   return static_cast<uint32_t>(panel / 8) << 16 | (shared_address(p) & 0x3ffff) / 16;
 }
-__device__ inline MatrixPlace moved(MatrixPlace m, int elements) { return m + static_cast<uint32_t>(elements / 8); }
+__device__ inline MatrixDescriptor moved(MatrixDescriptor m, int elements) {
+  return m + static_cast<uint32_t>(elements / 8);
+}
 
 // Keeps the compiler from moving uses of these registers across the call.
 template <int n>
@@ -92,7 +94,7 @@ __device__ inline void publish_shared() { asm volatile("fence.proxy.async.shared
   }
 
 template <class T, int n, bool add>
-__device__ void product_of_rows(float (&d)[n / 8][4], MatrixPlace left, MatrixPlace right) {
+__device__ void product_of_rows(float (&d)[n / 8][4], MatrixDescriptor left, MatrixDescriptor right) {
   static_assert(n == 64 || n == 128);
   static_assert(std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>);
   if constexpr (n == 64) MEGALITH_OF_TYPE(MEGALITH_PRODUCT_OF_ROWS, 64, 32, 33, 34)
@@ -100,14 +102,14 @@ __device__ void product_of_rows(float (&d)[n / 8][4], MatrixPlace left, MatrixPl
 }
 
 template <class T, int n, bool add>
-__device__ void product_of_rows(float (&d)[n / 8][4], const unsigned (&a)[4], MatrixPlace right) {
+__device__ void product_of_rows(float (&d)[n / 8][4], const unsigned (&a)[4], MatrixDescriptor right) {
   static_assert(n == 64);
   static_assert(std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>);
   MEGALITH_OF_TYPE(MEGALITH_PRODUCT_OF_OWN_ROWS, 64, 32, 33, 34, 35, 36, 37)
 }
 
 template <class T, int eights>
-__device__ void product_of_weights(float (&d)[eights][4], const unsigned (&a)[4], MatrixPlace right) {
+__device__ void product_of_weights(float (&d)[eights][4], const unsigned (&a)[4], MatrixDescriptor right) {
   constexpr int n = 8 * eights;
   static_assert(n == 64 || n == 80 || n == 96 || n == 112 || n == 128);
   static_assert(std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>);
@@ -119,7 +121,7 @@ __device__ void product_of_weights(float (&d)[eights][4], const unsigned (&a)[4]
 }
 
 template <class T, int eights>
-__device__ void product_of_columns(float (&d)[eights][4], MatrixPlace left, MatrixPlace right) {
+__device__ void product_of_columns(float (&d)[eights][4], MatrixDescriptor left, MatrixDescriptor right) {
   constexpr int n = 8 * eights;
   static_assert(n == 64 || n == 80 || n == 96 || n == 112 || n == 128);
   static_assert(std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>);

@@ -43,7 +43,7 @@ double worst_in_windows(const Blend& blend, int64_t window, int64_t samples) {
 TEST(Blend, OneSourceIsEverySample) {
   const Blend blend({17});
   EXPECT_EQ(blend.cycle(), 1);
-  for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{1} << 50}) EXPECT_EQ(blend.at(n), (Blend::Place{0, n}));
+  for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{1} << 50}) EXPECT_EQ(blend.at(n), (Blend::Sample{0, n}));
 }
 
 TEST(Blend, AnyWindowHoldsEachSourcesShare) {
@@ -69,7 +69,7 @@ TEST(Blend, SampleNIsAFunctionOfNAlone) {
   const Blend blend({5, 3, 2, 11});
   std::vector<int64_t> seen(4, 0);
   for (int64_t n = 0; n < 500; n++) {
-    const Blend::Place place = blend.at(n);
+    const Blend::Sample place = blend.at(n);
     EXPECT_EQ(place.before, seen[place.source]++);
     for (size_t i = 0; i < 4; i++) ASSERT_EQ(blend.count(i, n + 1), seen[i]);
   }

@@ -19,7 +19,7 @@ namespace megalith::test {
 namespace {
 
 using cuda::attention::head_order, cuda::attention::HeadOrder, cuda::attention::heads_in_l2,
-    cuda::attention::heads_in_rooms;
+    cuda::attention::heads_in_accumulators;
 
 TEST(AttentionOrder, EveryTileOnceAndTheLastOfGroupsFirst) {
   for (const auto& [heads, tiles, most] : std::vector<std::array<int64_t, 3>>{
@@ -110,7 +110,8 @@ TEST(AttentionOrder, WhatEndsAndWaitsLose) {
     EXPECT_NEAR(lost_forward(head_order(heads, tiles, 1)), row.forward_before, 0.05);
     EXPECT_NEAR(lost_forward(head_order(heads, tiles, heads_in_l2(row.positions, row.size))), row.forward, 0.05);
     EXPECT_NEAR(lost_backward(head_order(heads, tiles, (rooms + 1) / 2), rooms), row.backward_before, 0.05);
-    EXPECT_NEAR(lost_backward(head_order(heads, tiles, heads_in_rooms(heads, rooms)), rooms), row.backward, 0.05);
+    EXPECT_NEAR(lost_backward(head_order(heads, tiles, heads_in_accumulators(heads, rooms)), rooms), row.backward,
+                0.05);
   }
 }
 

@@ -47,17 +47,17 @@ Warpgroup& warpgroup() {
 }
 
 // Finds element (row, column) of the matrix at `place`.
-const char* address(const MatrixPlace& place, int row, int column) {
+const char* address(const MatrixDescriptor& place, int row, int column) {
   const uint32_t byte = place.begin + static_cast<uint32_t>(column / 64) * place.panel +
                         static_cast<uint32_t>(row / 8 * 1024 + row % 8 * 128 + column % 64 * 2);
   return shared_begin() + swizzled(byte);
 }
-float element(DType type, const MatrixPlace& place, int row, int column) {
+float element(DType type, const MatrixDescriptor& place, int row, int column) {
   uint16_t bits;
   std::memcpy(&bits, address(place, row, column), sizeof(bits));
   return value_of(type == DType::f16, bits);
 }
-void check_published(const MatrixPlace& place, int num_rows, int num_columns) {
+void check_published(const MatrixDescriptor& place, int num_rows, int num_columns) {
   for (int row = 0; row < num_rows; row++)
     for (int column = 0; column < num_columns; column += 8) reads_of_product(address(place, row, column), 16);
 }
@@ -102,14 +102,14 @@ void together(const char* operation, const T& mine, void (*act)(void* const* thr
 }
 }  // namespace
 
-MatrixPlace moved_by(int bytes, MatrixPlace m) {
+MatrixDescriptor moved_by(int bytes, MatrixDescriptor m) {
   m.begin += static_cast<uint32_t>(bytes);
   if (m.begin % 32 || m.begin / 128 % 8)
     fault("a matrix at byte " + std::to_string(m.begin) +
           " of shared memory; it begins on a row that is a multiple of 8, on a column that is one of 16");
   return m;
 }
-MatrixPlace matrix_place(const void* p, int panel) {
+MatrixDescriptor matrix_descriptor(const void* p, int panel) {
   return moved_by(static_cast<int>(static_cast<const char*>(p) - shared_begin()), {0, static_cast<uint32_t>(panel)});
 }
 

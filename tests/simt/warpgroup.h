@@ -2,7 +2,7 @@
 // in its sums, and is done when a wait says that it must be: so matrices overwritten and sums touched too early give
 // wrong numbers. Faults beside those of simt.h:
 //
-//   - threads of a warpgroup that do not come to the same product, or bring different places;
+//   - threads of a warpgroup that do not come to the same product, or bring different descriptors;
 //   - a product with no products_begin since the last wait;
 //   - a matrix that its writers have not published before the barrier, or that does not begin where the instruction
 //     can read it.
@@ -17,20 +17,20 @@
 namespace megalith::simt {
 
 // A matrix descriptor's fields, in bytes: where it begins in shared memory, and from one panel to the next.
-struct MatrixPlace {
+struct MatrixDescriptor {
   uint32_t begin = 0, panel = 0;
-  bool operator==(const MatrixPlace&) const = default;
+  bool operator==(const MatrixDescriptor&) const = default;
 };
-MatrixPlace matrix_place(const void* p, int panel);
-MatrixPlace moved_by(int bytes, MatrixPlace m);
+MatrixDescriptor matrix_descriptor(const void* p, int panel);
+MatrixDescriptor moved_by(int bytes, MatrixDescriptor m);
 
 struct Product {
   float* sums;  // (columns / 8, 4), of this thread
   int columns;
   bool add;
-  MatrixPlace left;
+  MatrixDescriptor left;
   std::array<unsigned, 4> fragments;
-  MatrixPlace right;
+  MatrixDescriptor right;
   DType type;  // of both factors
   // rows: both factors by rows, along the depth; own_rows: the same with the left in fragments; weights: left in
   // fragments, right by rows of depth; columns: both by rows of depth.

@@ -40,13 +40,13 @@ __global__ void products(float* y, const float* x, int) {
     p[part] = pack<T>(element(row, k), element(row, k + 1));
   }
   if (fault == Fault::one_warp_only && warp_index() > 0) return;
-  const MatrixPlace place =
-      moved(matrix_place(a), fault == Fault::different_places && warp_index() == 2 ? 0 : swizzled(0, first, rows));
+  const MatrixDescriptor place =
+      moved(matrix_descriptor(a), fault == Fault::different_places && warp_index() == 2 ? 0 : swizzled(0, first, rows));
   if (fault != Fault::not_begun) products_begin(d);
   product_of_rows<T, 64, false>(d, place, place);
   product_of_rows<T, 64, true>(d, p, place);
-  product_of_weights<T>(d, p, matrix_place(b));
-  product_of_columns<T>(d, matrix_place(b), matrix_place(b));
+  product_of_weights<T>(d, p, matrix_descriptor(b));
+  product_of_columns<T>(d, matrix_descriptor(b), matrix_descriptor(b));
   products_commit();
   if (fault == Fault::early_read) return write_sums(y, d);
   if (fault == Fault::overwritten) {

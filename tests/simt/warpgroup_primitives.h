@@ -7,9 +7,11 @@
 
 namespace megalith::cuda {
 
-using simt::MatrixPlace;
-inline MatrixPlace matrix_place(const void* p, int panel = 8) { return simt::matrix_place(p, 2 * panel); }
-inline MatrixPlace moved(MatrixPlace m, int elements) { return simt::moved_by(2 * elements, m); }
+using simt::MatrixDescriptor;
+inline MatrixDescriptor matrix_descriptor(const void* p, int panel = 8) {
+  return simt::matrix_descriptor(p, 2 * panel);
+}
+inline MatrixDescriptor moved(MatrixDescriptor m, int elements) { return simt::moved_by(2 * elements, m); }
 
 template <class... D>
 void products_begin(D&...) {
@@ -23,7 +25,8 @@ void products_wait(D&...) {
 inline void publish_shared() { simt::publish_shared(); }
 
 template <class T, int n, bool add>
-void product_of_rows(float (&d)[n / 8][4], MatrixPlace left, MatrixPlace right, Where where = Where::current()) {
+void product_of_rows(float (&d)[n / 8][4], MatrixDescriptor left, MatrixDescriptor right,
+                     Where where = Where::current()) {
   simt::product({.sums = d[0],
                  .columns = n,
                  .add = add,
@@ -34,7 +37,8 @@ void product_of_rows(float (&d)[n / 8][4], MatrixPlace left, MatrixPlace right, 
                 where);
 }
 template <class T, int n, bool add>
-void product_of_rows(float (&d)[n / 8][4], const unsigned (&a)[4], MatrixPlace right, Where where = Where::current()) {
+void product_of_rows(float (&d)[n / 8][4], const unsigned (&a)[4], MatrixDescriptor right,
+                     Where where = Where::current()) {
   simt::product({.sums = d[0],
                  .columns = n,
                  .add = add,
@@ -46,7 +50,7 @@ void product_of_rows(float (&d)[n / 8][4], const unsigned (&a)[4], MatrixPlace r
                 where);
 }
 template <class T, int eights>
-void product_of_weights(float (&d)[eights][4], const unsigned (&a)[4], MatrixPlace right,
+void product_of_weights(float (&d)[eights][4], const unsigned (&a)[4], MatrixDescriptor right,
                         Where where = Where::current()) {
   simt::product({.sums = d[0],
                  .columns = 8 * eights,
@@ -59,7 +63,8 @@ void product_of_weights(float (&d)[eights][4], const unsigned (&a)[4], MatrixPla
                 where);
 }
 template <class T, int eights>
-void product_of_columns(float (&d)[eights][4], MatrixPlace left, MatrixPlace right, Where where = Where::current()) {
+void product_of_columns(float (&d)[eights][4], MatrixDescriptor left, MatrixDescriptor right,
+                        Where where = Where::current()) {
   simt::product({.sums = d[0],
                  .columns = 8 * eights,
                  .add = true,
