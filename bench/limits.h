@@ -1,5 +1,4 @@
-// The measured limits of this machine, with which benches compare the costs that ops state: products, and memory
-// bandwidth.
+// The measured limits of this machine, products and memory bandwidth, with which benches compare costs.
 #pragma once
 
 #include <map>

@@ -1,6 +1,5 @@
-// bench_tokenizer FOLDER TEXT THREADS [REPEATS [IDS]]: measures how fast a tokenizer folder encodes a file, cut into
-// one part a thread where no token changes. Prints the median of the repeats as one line of JSON. IDS receives the
-// tokens, as int32.
+// bench_tokenizer FOLDER TEXT THREADS [REPEATS [IDS]]: measures how fast a tokenizer folder encodes a file, cut into a
+// part for each thread. Prints the median of the repeats as one line of JSON. IDS receives the tokens, as int32.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>

@@ -1,5 +1,4 @@
-// Finds the GEMM library's fastest kernels for the products of training steps: `bench_kernels --tune`, for
-// kernels/gemm_table.h.
+// Finds the GEMM library's fastest kernels for training's products: `bench_kernels --tune`, kernels/gemm_table.h.
 #pragma once
 
 #include <functional>
@@ -12,8 +11,7 @@
 
 namespace megalith::bench {
 
-// Returns the products of a step of a config on its first and last rank, from the dry world. 0 ranks: all devices of
-// its machines, or 1.
+// Returns the products of a step on the config's first and last rank, from the dry world. 0 ranks: all devices, or 1.
 GemmCounts products_of(const std::string& config, std::vector<std::string> overrides, int ranks);
 
 struct TunedProduct {

@@ -35,12 +35,10 @@ struct TensorComparison {
   std::vector<TensorDifference> different{};  // by name
 };
 
-// Reads both block by block, in a few MiB of memory beside the manifests. CorruptFile if one is damaged, Error if one
-// does not hold all of a tensor.
+// Reads both block by block, in a few MiB. CorruptFile if one is damaged, Error if one lacks elements of a tensor.
 TensorComparison compare_tensors(CheckpointReader& a, CheckpointReader& b);
 
-// Returns a line for people: "parameters/wte.weight: 12 of 98304 elements, at most 0.5 at [3, 7] (1.5 | 1), relative
-// ...".
+// Returns "parameters/wte.weight: 12 of 98304 elements, at most 0.5 at [3, 7] (1.5 | 1), relative ...".
 std::string describe(const TensorDifference& difference);
 
 }  // namespace megalith

@@ -29,8 +29,7 @@ struct CheckpointListing {
   std::vector<SkippedCheckpoint> skipped;  // unusable step-* and unfinished folders, newest first
 };
 
-// A directory that does not exist has no checkpoints. Error if a directory or file cannot be examined: it may be
-// intact.
+// A missing directory has no checkpoints. Error if a directory or file cannot be examined: it may be intact.
 CheckpointListing scan_checkpoints(const std::string& directory);
 
 // Returns the usable checkpoints, newest first.

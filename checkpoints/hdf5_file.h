@@ -1,5 +1,4 @@
-// Lays out a rank's file with the HDF5 library. It reads no files, since it cannot be trusted with altered ones. Inside
-// checkpoints/ only.
+// Lays out a rank's file with the HDF5 library, which reads none: altered ones may crash it. Inside checkpoints/ only.
 #pragma once
 
 #include <cstdint>

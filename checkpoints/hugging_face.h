@@ -23,8 +23,7 @@ struct StoredParameter {
   bool transposed = false;     // [in, out] in the file
 };
 
-// Returns whether the folder holds a config.json or weights of any format: then it is read, or refused, as a Hugging
-// Face folder.
+// Returns whether the folder holds a config.json or weights of any format, and so is read, or refused, as such.
 bool is_hugging_face_folder(const std::string& folder);
 
 // Reads folder/config.json. Error, with the value, for any other model: another model_type, another activation than
@@ -39,8 +38,7 @@ ModelConfig hugging_face_shape(std::string_view text, const std::string& path);
 std::optional<int64_t> read_hugging_face_end_of_documents(const std::string& folder);
 std::optional<int64_t> hugging_face_end_of_documents(std::string_view text, const std::string& path);
 
-// Returns the dropout in folder/config.json, with `transformers`' defaults; none if it has several. Errors are of
-// config.json, as above.
+// Returns the dropout in folder/config.json, with `transformers`' defaults; none if it has several. Errors as above.
 constexpr const char* hugging_face_dropouts[] = {"attn_pdrop", "embd_pdrop", "resid_pdrop"};
 std::optional<double> read_hugging_face_dropout(const std::string& folder);
 std::optional<double> hugging_face_dropout(std::string_view text, const std::string& path);
@@ -73,10 +71,9 @@ int64_t export_bytes(const std::vector<StoredParameter>& parameters, DType type)
 
 // Writes config.json, generation_config.json and model.safetensors (or model-00001-of-00003.safetensors, ... and
 // model.safetensors.index.json) into the folder, which it creates, for GPT2LMHeadModel.from_pretrained. Holds one
-// tensor in memory at a time. An existing file of one of these names is an Error before anything is written.
-// `end_of_text` is the token that begins and ends texts there; none: no token does. `end_of_documents` (see above) is
-// written to config.json as {"megalith": {"isolate_documents": true, "end_of_text": TOKEN}}, which `transformers`
-// ignores.
+// tensor in memory at a time. An existing file of these names is an Error before anything is written. `end_of_text` is
+// the token that begins and ends texts there; none: no token does. `end_of_documents` (see above) is written to
+// config.json as {"megalith": {"isolate_documents": true, "end_of_text": TOKEN}}; `transformers` ignores it.
 void export_hugging_face(TensorSource& source, const ModelConfig& model, const std::vector<StoredParameter>& parameters,
                          std::optional<int64_t> end_of_text, const std::string& folder,
                          std::optional<int64_t> end_of_documents = {}, const ExportForm& form = {});

@@ -31,8 +31,7 @@ struct FileRecord {
   bool operator==(const FileRecord&) const = default;
 };
 
-// One line of text, for sending a record from the rank that wrote the file to the one that publishes. Parsing throws
-// Error on anything else.
+// One line of text, for sending a record from the rank that wrote the file. Parsing throws Error on anything else.
 std::string to_text(const FileRecord& record);
 FileRecord file_record_from_text(const std::string& text);
 

@@ -162,8 +162,8 @@ void CheckpointReader::copy_from(Source& source, const std::vector<CopyRun>& run
 
 namespace {
 
-// The structure that HDF5 writes for the manifest's datasets makes HDF5 find what the manifest says and nothing else.
-// So it is written again and compared; the library, which may crash on an altered file, reads none. Returns "", or what
+// HDF5 finds what the manifest says and nothing else if the file has the structure that HDF5 writes for its datasets.
+// So that is written again and compared; the library, which an altered file may crash, reads none. Returns what
 // differs.
 std::string layout_difference(const File& file, const FileRecord& record) try {
   std::vector<uint64_t> checksums;

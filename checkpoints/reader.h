@@ -1,7 +1,6 @@
-// Reads a checkpoint, whatever layout wrote it, into any other layout. Datasets are read from the offsets in the
-// manifest, which covers itself and every dataset by checksum: a changed byte is an Error or harmless, never other
-// data. The HDF5 library, which may crash on damaged files, opens none: verify_checkpoint compares their structure with
-// what the library writes anew.
+// Reads a checkpoint, whatever layout wrote it, into any layout. Datasets are read from the offsets in the manifest,
+// which covers itself and every dataset by checksum: a changed byte is an Error or harmless, never other data. The HDF5
+// library, which may crash on damaged files, opens none: verify_checkpoint only has it write structures anew.
 #pragma once
 
 #include <map>
@@ -33,10 +32,9 @@ class CheckpointReader : public TensorSource {
   std::vector<int64_t> shape(const std::string& name) const override;
   DType dtype(const std::string& name) const;  // as stored; Error if absent
 
-  // The first read of a dataset reads and checks all of it; later ones read what they need in chunks, which are no
-  // larger than what is wanted or least_chunk. Takes a chunk of memory and, if the shards' columns differ,
-  // bytes_of_a_row for each of their rows; one file is open at a time. CorruptFile names file, dataset, expected and
-  // found checksum.
+  // The first read of a dataset reads and checks all of it; later ones read chunks, no larger than what is wanted or
+  // least_chunk. Takes a chunk of memory and, if the shards' columns differ, bytes_of_a_row for each of their rows; one
+  // file is open at a time. CorruptFile names file, dataset, expected and found checksum.
   void read(const TensorShard& wanted, float* out) override;
   static constexpr int64_t least_chunk = int64_t{1} << 16;                             // elements
   static constexpr int64_t bytes_of_a_row = 3 * (sizeof(CopyRun) + sizeof(Interval));  // of vectors while they grow

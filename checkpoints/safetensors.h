@@ -31,8 +31,7 @@ class SafeTensors {
   const std::map<std::string, Entry>& entries() const { return entries_; }
   const Entry& entry(const std::string& name) const;  // Error if absent
 
-  // Reads `count` elements, `stride` apart, from element `first` of the flattened tensor as floats: F32, F16 or BF16
-  // (exact).
+  // Reads `count` elements, `stride` apart, from element `first` of the flattened tensor as floats: F32, F16 or BF16.
   void read(const std::string& name, int64_t first, int64_t stride, int64_t count, float* out) const;
 
  private:

@@ -207,12 +207,10 @@ struct KnownShape {
   std::optional<double> dropout = 0;  // the default of model.dropout; none: it must be set
 };
 
-// The same for given weights: unset keys of the shape, and a vocabulary of 0, come from them. One Error names all keys
-// with other values.
+// The same for given weights, which decide unset keys of the shape. One Error names all keys with other values.
 Config load_config(const std::string& toml_path, const std::vector<std::string>& overrides, const KnownShape& known);
 
-// Reads and resolves [run] and [checkpoint] alone, whatever is wrong elsewhere, to find the initial weights. Unreadable
-// keys keep their defaults.
+// Reads [run] and [checkpoint] alone, to find the initial weights. Unreadable keys keep their defaults.
 Config load_places(const std::string& toml_path, const std::vector<std::string>& overrides);
 
 // The same from text. source_name stands for the file in messages.
@@ -230,12 +228,10 @@ Config resolve(Config config);
 void validate(const Config& config);
 bool is_valid(const Config& config);
 
-// Returns parallel.layers_per_stage of a valid Config as numbers: at least 1 for each (virtual) stage, model.layers in
-// all; none if it is empty.
+// Returns parallel.layers_per_stage of a valid Config: at least 1 for each (virtual) stage; none if it is empty.
 std::vector<int64_t> layers_per_stage(const Config& config);
 
-// Prints every key with its value and its sentence. parse_config(to_toml(c), ...) == resolve(c), to the last bit of a
-// double.
+// Prints every key, value and sentence. parse_config(to_toml(c), ...) == resolve(c), to the last bit of a double.
 std::string to_toml(const Config& config);
 
 // Returns whether to_toml may have written this text: reading and writing it again loses nothing.

@@ -1,5 +1,4 @@
-// Keys of Amazon SageMaker's model parallel library, Megatron-LM and others, with their names here, for users who type
-// what they know.
+// Keys of Amazon SageMaker's model parallel library, Megatron-LM and others, with their names here.
 #pragma once
 
 #include <span>

@@ -96,8 +96,7 @@ Hardware load_hardware(const std::string& profile);
 std::string known_profile_names();
 Hardware parse_hardware(std::string_view toml, std::string_view source_name);
 
-// Returns a number of a profile by its name, as "calibrated.gemm". Error: there is no such number, or it is out of
-// range.
+// Returns a number of a profile by its name, as "calibrated.gemm". Error: there is no such number, or it is invalid.
 double number_of(const Hardware& hardware, const std::string& name);
 void set_number(Hardware& hardware, const std::string& name, double value);
 // Returns the nearest value in its range.

@@ -9,8 +9,7 @@
 namespace megalith {
 namespace {
 
-// Prints a header before the first field of each section, and row(field) for each field, or for those that `only` names
-// by section or key.
+// Prints a header before each section, and row(field) for each field that `only` names by section or key, or for all.
 template <class Row>
 std::string sections(Row row, const std::string& only = "") {
   std::string out;

@@ -167,8 +167,7 @@ class Reader {
     set_at_[field.name()] = where;
   }
 
-  // Takes the text as TOML if it is; otherwise, and if a string is wanted and TOML sees another type ("2024", "true"),
-  // as a string.
+  // Takes the text as TOML if it is; otherwise, or if a string is wanted and TOML sees another type ("2024"), as it is.
   void set_override(const FieldOf<Record>& field, const std::string& text, const std::string& where) {
     const bool wants_string = field.kind == Key::Kind::text || field.kind == Key::Kind::choice;
     std::optional<toml::table> table = as_toml(text);

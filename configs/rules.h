@@ -1,5 +1,4 @@
-// The rules between keys. Inside configs/ only: validate() and parse_config() report from here, the latter with the
-// line that set the key.
+// The rules between keys, reported by validate() and parse_config(), the latter with the line. Inside configs/ only.
 #pragma once
 
 #include "configs/config.h"

@@ -3,9 +3,9 @@
 //
 // Shares are integers that add up to M, the length of a cycle, in which every source comes exactly as often as its
 // share. Within it the order is Tijdeman's (The chairman assignment problem, 1980): after any n samples a source's
-// count differs from n * share / M by at most 1 - 1 / (2k - 2) for k sources, the least that can be guaranteed for all
-// shares. So in any window of samples a count differs from its share by at most 1 for two sources, and by at most 2 - 1
-// / (k - 1) for more.
+// count differs from n * share / M by at most 1 - 1 / (2k - 2) for k sources, the least that all shares allow. So in
+// any window of samples a count differs from its share by at most 1 for two sources, and by at most 2 - 1 / (k - 1) for
+// more.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,7 @@ class Blend {
  public:
   static constexpr int64_t longest_cycle = int64_t{1} << 22;
 
-  // Takes a share of at least 1 for each source, and divides out common factors. Error: they add up to more than
-  // longest_cycle.
+  // Takes a share of at least 1 for each source, and divides out common factors. Error: a cycle beyond longest_cycle.
   explicit Blend(std::vector<int64_t> shares);
 
   struct Sample {

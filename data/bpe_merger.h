@@ -1,6 +1,5 @@
 // Byte-pair merging of one pre-token: repeatedly merges the leftmost pair of the earliest merge (Sennrich, Haddow,
-// Birch 2016, on bytes). Short pre-tokens are scanned again after every merge; long ones keep their pairs in a heap,
-// O(n log n) for n bytes.
+// Birch 2016, on bytes). Short pre-tokens are scanned after every merge; long ones keep pairs in a heap, O(n log n).
 #pragma once
 
 #include <cstdint>

@@ -26,8 +26,8 @@ class BpeNames {
   // `ids` is an object of names and ids, from the file `path`; `names_of` is its name in messages.
   BpeNames(const nlohmann::json& ids, std::string path, std::string names_of);
 
-  // Adds a token that stands for its own text and takes no part in merges, as <|endoftext|> does. Adding one twice with
-  // the same id is allowed.
+  // Adds a token that stands for its own text and takes no part in merges, as <|endoftext|> does. Repeating it is
+  // allowed.
   void add_special(const std::string& content, int64_t id);
   // Makes an existing token special; does nothing if there is none.
   void make_special(const std::string& content);

@@ -1,6 +1,6 @@
-// The tables of a byte-level BPE and their files, vocab.json and merges.txt, as of GPT-2. The files write a byte as a
-// printable character: bytes that are printable in Latin-1 as themselves, the others, in order, as U+0100, U+0101, ...
-// (so a space is U+0120).
+// The tables of a byte-level BPE and GPT-2's files of them, vocab.json and merges.txt. These write a byte as a
+// character: bytes printable in Latin-1 as themselves, the others, in order, as U+0100, U+0101, ... (so a space is
+// U+0120).
 #pragma once
 
 #include <array>

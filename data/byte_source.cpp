@@ -80,8 +80,7 @@ class Decompressed : public ByteSource {
   int64_t consumed() const final { return raw_->consumed() - static_cast<int64_t>(in_.size()); }
 
  protected:
-  // Consumes from the front of `in`, returns the number of bytes written, and updates between_streams_. An empty `in`
-  // flushes.
+  // Consumes from the front of `in` and returns the bytes written; updates between_streams_. An empty `in` flushes.
   virtual size_t step(std::string_view& in, char* out, size_t most) = 0;
 
   const std::string& path() const { return raw_->path(); }

@@ -1,6 +1,5 @@
 // Reads the decompressed bytes of a text in sequence: a plain file or a pipe, or either compressed with gzip, zstd or
-// xz. Concatenated compressed streams are read one after the other. A leading byte order mark is dropped, and offsets
-// count from behind it.
+// xz, also as several streams. A leading byte order mark is dropped, and offsets count from behind it.
 //
 // The format is recognized by the first bytes, since no compressed stream begins like UTF-8 text; a file whose name
 // says otherwise is refused. Memory: up to 128 MiB for zstd's window, 256 MiB for xz's. Errors name the file and the

@@ -1,5 +1,4 @@
-// Counts tokens in token files that prepare wrote. The files are read, not mapped, so that memory does not grow with
-// them.
+// Counts tokens in prepare's token files. These are read, not mapped, so that memory does not grow with them.
 #pragma once
 
 #include <cstdint>

@@ -17,8 +17,8 @@ struct CorpusOptions {
 };
 
 // Reads the texts until it knows whether they have many documents or few, which decides what is held out; all of them
-// if they have few. Of a pipe it reads and keeps at most 64 MiB: a longer one counts as many documents. Errors: as
-// find_texts and open_bytes.
+// if few. Of a pipe it reads and keeps at most 64 MiB: a longer one counts as many. Errors: as find_texts and
+// open_bytes.
 Corpus open_corpus(const CorpusOptions& options);
 
 // Opens it again with what open_corpus found.

@@ -3,8 +3,8 @@
 // it and what precedes it are two documents here, of which one can be bad.
 //
 // A document is bad if it is not UTF-8, has a NUL byte or a lone surrogate, or if its line is no JSON object or has no
-// string in the field (of several, the last counts; a dotted field, as data.text, means nested objects). The reason
-// names file, line and byte.
+// string in the field (of several, the last counts; a dotted field means nested objects). The reason names file, line
+// and byte.
 #pragma once
 
 #include <functional>

@@ -15,8 +15,7 @@ constexpr const char* largest_ids_key = "largest_ids";
 nlohmann::json largest_ids_in(const std::string& folder, const std::vector<std::string>& names,
                               const std::vector<int64_t>& training_counts);
 
-// Returns the largest id of a token file from the prepared.json beside it; nothing if that has none or the file
-// changed.
+// Returns the largest id of a token file by the prepared.json beside it; nothing if that does not know the file.
 std::optional<int32_t> noted_largest_id(const std::string& file);
 
 }  // namespace megalith

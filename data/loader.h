@@ -2,8 +2,7 @@
 // position, so resuming and any division among ranks need no state.
 //
 // Sample i of a stream is tokens[i*T .. i*T+T]: T inputs, and the T targets that follow each. A stream has S = (size -
-// 1) / T samples. sample_order.h maps the run's n-th sample to a stream's. Any number of threads may call a Loader at
-// once.
+// 1) / T samples. sample_order.h maps the run's samples to those of streams. Any number of threads may call it at once.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +34,7 @@ class Loader {
   // Writes samples [first, first + count) of the run to inputs and targets, both (count, T).
   void fill(int64_t first, int64_t count, std::span<int32_t> inputs, std::span<int32_t> targets) const;
 
-  // Returns the positions behind its first token at which documents begin in the n-th sample of the run, if the format
-  // knows.
+  // Returns where documents begin in the n-th sample of the run, behind its first token, if the format knows.
   std::vector<int64_t> document_begins(int64_t n) const;
 
   // Returns which sample of its stream, 0 .. S-1, is the n-th of the run.

@@ -17,8 +17,7 @@ bool is_pattern(const std::string& name);
 // Escapes a path as the pattern that matches it alone.
 std::string as_pattern(const std::string& path);
 
-// Returns the matches, sorted by their bytes. Counts linked folders that ** does not enter in `left_out`. Error as of
-// check_path.
+// Returns the matches, sorted by their bytes. Counts linked folders that ** does not enter. Error as of check_path.
 std::vector<std::string> paths_matching(const std::string& pattern, LeftOut* left_out = nullptr);
 
 // Error if a path would break the lines of messages and lists, or is no path (check_is_path).

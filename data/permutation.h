@@ -1,7 +1,6 @@
 // A pseudo-random permutation of 0 .. size-1, a pure function of (size, seed, epoch) that takes no memory. A Feistel
-// network permutes the smallest power of two that holds `size`; values outside are sent through it again until they
-// fall inside (cycle walking: Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002), on average less than
-// twice.
+// network permutes the smallest power of two that holds `size`; values outside go through it again (cycle walking:
+// Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002), on average less than twice.
 #pragma once
 
 #include <array>

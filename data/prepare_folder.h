@@ -1,5 +1,4 @@
-// OUT and, inside it, OUT/prepare.partial, where everything is made, with the journal from which a killed prepare
-// continues:
+// OUT and, inside it, OUT/prepare.partial, where everything is made, with the journal to continue from:
 //
 //   made_of.json    what is prepared and how; another prepare does not continue it
 //   position.json   how much of the token files is complete on the disk; replaced now and then
@@ -35,8 +34,7 @@ class PrepareFolder {
 
   std::string path(const std::string& name) const { return (partial_ / name).string(); }
 
-  // Returns what `from` makes of a note of an earlier prepare. Error: the note is damaged, as nlohmann's exceptions or
-  // an Error of `from` say.
+  // Returns what `from` makes of an earlier prepare's note. Error: the note is damaged, or `from` refuses it.
   template <class T>
   std::optional<T> noted(const std::string& name, T (*from)(const nlohmann::json& json)) const {
     std::optional<T> value;
@@ -54,8 +52,8 @@ class PrepareFolder {
   // Error if OUT has a file or folder that a prepare makes.
   void refuse_existing() const;
   // Moves those of the names that are not in OUT yet there, in order, and ends the work. Names are those of token files
-  // and of the tokenizer. Returns why prepare.partial could not be removed; "" if it was. Another prepare of the same
-  // tries again.
+  // and of the tokenizer. Returns why prepare.partial could not be removed, for an equal prepare to try again; "" if it
+  // was.
   std::string publish(const std::vector<std::string>& names);
 
  private:

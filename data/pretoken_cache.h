@@ -1,5 +1,4 @@
-// Caches the ids of pre-tokens: a direct-mapped table. Pre-tokens of more than 23 bytes or 9 ids are not cached.
-// Belongs to one thread.
+// Caches the ids of pre-tokens of up to 23 bytes and 9 ids in a direct-mapped table. Belongs to one thread.
 #pragma once
 
 #include <array>

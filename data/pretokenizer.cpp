@@ -19,8 +19,7 @@ constexpr std::array white_space = {
     Range{0x9, 0xd},       Range{0x20, 0x20},     Range{0x85, 0x85},     Range{0xa0, 0xa0},     Range{0x1680, 0x1680},
     Range{0x2000, 0x200a}, Range{0x2028, 0x2029}, Range{0x202f, 0x202f}, Range{0x205f, 0x205f}, Range{0x3000, 0x3000}};
 
-// Assigned by Unicode 15, 15.1 and 16, which an older utf8proc does not know. The list makes tokens equal on every
-// machine.
+// Assigned by Unicode 15, 15.1 and 16; an older utf8proc does not know them, and tokens would depend on the machine.
 constexpr std::array new_letters = {
     Range{0x1c89, 0x1c8a},   Range{0xa7cb, 0xa7cd},   Range{0xa7da, 0xa7dc},   Range{0x105c0, 0x105f3},
     Range{0x10d4a, 0x10d65}, Range{0x10d6f, 0x10d85}, Range{0x10ec2, 0x10ec4}, Range{0x1123f, 0x11240},

@@ -1,5 +1,4 @@
-// The order of a run's samples, without the tokens: a pure function of the sources' numbers of samples, their shares,
-// shuffle and seed.
+// The order of a run's samples: a pure function of the sources' numbers of samples, their shares, shuffle and seed.
 //
 // The blend says which source sample n is of. A source's samples come epoch by epoch: of S samples, the one after k
 // others is at position k % S of epoch k / S. With shuffle the position goes through a permutation drawn from (seed,

@@ -23,8 +23,7 @@ struct DataSource {
 // `key`: a missing weight, or one that is no positive decimal number; a name that is empty or given twice.
 std::vector<DataSource> parse_sources(const std::string& key, const std::string& text);
 
-// Returns the existing files of a source of data.train, or none. files_of refuses no match, a missing shard, and a
-// prefix that is ambiguous.
+// Returns the files of a source that exist. files_of refuses none, a missing shard, and an ambiguous prefix.
 std::vector<std::string> matches_of(const std::string& name);
 
 // Counts what a pattern matches beside its files, or does not enter, by kind.

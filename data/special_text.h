@@ -40,8 +40,8 @@ class SpecialText {
   std::string first_bytes_;  // of the names
 };
 
-// Encodes a single text, such as a prompt, under one of these choices. Error if special tokens are refused and it has
-// one; `what` begins the message.
+// Encodes a single text, such as a prompt. Error if special tokens are refused and it has one; `what` begins the
+// message.
 void encode_with_specials(const Tokenizer& tokenizer, std::string_view text, std::vector<int32_t>& out,
                           SpecialTexts how = SpecialTexts::ids, const std::string& what = "the text");
 

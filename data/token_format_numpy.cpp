@@ -1,6 +1,5 @@
-// numpy's .npy files (numpy.lib.format, versions 1 to 3): a magic, a version, and a header that is a Python dictionary
-// {'descr': '<u2', 'fortran_order': False, 'shape': (4000,), }, then the array. Integers of any width are read, row
-// after row.
+// numpy's .npy files (numpy.lib.format, versions 1 to 3): a magic, a version, a header that is a Python dictionary
+// {'descr': '<u2', 'fortran_order': False, 'shape': (4000,), }, then the array, here of integers, read row after row.
 #include <map>
 
 #include "data/token_formats.h"

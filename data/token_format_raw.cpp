@@ -9,8 +9,7 @@ namespace megalith {
 
 namespace {
 
-// Returns the length of the UTF-8 character at the begin, or 0. Characters that no text has (controls but white space)
-// count as none.
+// Returns the length of the UTF-8 character at the begin, or 0; controls other than white space count as none.
 size_t printable_character(std::string_view text) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : uint8_t{0}; };
   const uint8_t first = byte(0);
@@ -23,8 +22,8 @@ size_t printable_character(std::string_view text) {
   return length;
 }
 
-// Tokens of any vocabulary below 8192, and of most others, contain bytes that no text has. A few tokens may not, so
-// short files pass.
+// Tokens of any vocabulary below 8192, and of most others, contain bytes that no text has. Short files may not, and
+// pass.
 bool reads_as_text(std::string_view bytes) {
   constexpr size_t shortest = 64, looked_at = 64 << 10;
   if (bytes.size() < shortest) return false;

@@ -1,5 +1,4 @@
-// The formats of TokenStream, one function and one file each. A function maps the files, checks their sizes and refuses
-// inconsistent ones.
+// The formats of TokenStream, a function and a file each, which maps files, checks sizes and refuses inconsistent ones.
 #pragma once
 
 #include <algorithm>

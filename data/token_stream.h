@@ -31,8 +31,7 @@ class TokenSource {
   virtual int32_t max_token(int64_t begin, int64_t end) const = 0;
   // Returns the largest id that the element type can hold.
   virtual int32_t max_possible_token() const = 0;
-  // Returns the first token behind `at` at which a document begins; size() if none does; nothing if the format knows no
-  // documents.
+  // Returns the first token behind `at` at which a document begins; size() if none does; nothing if it is unknown.
   virtual std::optional<int64_t> document_after(int64_t) const { return {}; }
 };
 
@@ -43,8 +42,8 @@ std::string index_beside(const std::string& path);
 
 class TokenStream {
  public:
-  // Errors name the path and the sizes: missing, empty, truncated, .idx and .bin that disagree, foreign .idx, an .idx
-  // in place of its .bin.
+  // Errors name path and sizes: missing, empty, truncated, .idx and .bin that disagree, foreign .idx, .idx in place of
+  // .bin.
   static TokenStream open(const std::string& path);
   // Opens several files, at least one, one after the other. `name` stands for all of them in messages.
   static TokenStream open(const std::string& name, const std::vector<std::string>& paths);

@@ -2,8 +2,7 @@
 // tokens in a text are encoded as plain text; special_text.h encodes them as ids.
 //
 // There are two kinds: bytes (ids 0..255 are the bytes, 256 ends a text) and byte-level BPE in GPT-2's formats
-// (tokenizer.json, or vocab.json and merges.txt, with Hugging Face's names and notation; the token "<|endoftext|>" ends
-// a text).
+// (tokenizer.json, or vocab.json and merges.txt, with Hugging Face's names and notation; "<|endoftext|>" ends a text).
 //
 // A Tokenizer is immutable: any number of threads may call it at once. An Encoder is the fast way to encode much text:
 // it caches pre-tokens, belongs to one thread, and refers to its Tokenizer, which must outlive it.

@@ -4,8 +4,7 @@
 // Source: Loshchilov, Hutter, Decoupled Weight Decay Regularization, arXiv 1711.05101.
 //
 // Arithmetic is in f32 whatever the types. bf16 state is rounded when it is stored: to nearest, or stochastically, so
-// that small updates survive in the mean (Gupta et al., Deep Learning with Limited Numerical Precision, arXiv
-// 1502.02551).
+// that small updates survive in the mean (Gupta et al., Deep Learning with Limited Numerical Precision, 1502.02551).
 #pragma once
 
 #include <bit>

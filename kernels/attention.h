@@ -35,8 +35,8 @@ void attention_forward(Stream& s, Tensor out, Tensor lse, Tensor qkv, const Atte
 void attention_backward(Stream& s, Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse, Tensor qkv,
                         const AttentionDims& dims, const Dropout& d, Tensor starts = {});
 
-// The implementations. They take checked arguments, except for the contents of `starts`: the CPU refuses invalid ones,
-// a GPU computes garbage from them.
+// Arguments are checked, except the contents of `starts`: the CPU refuses invalid ones, a GPU computes garbage from
+// them.
 namespace cpu {
 void attention_forward(Tensor out, Tensor lse, Tensor qkv, Tensor starts, const AttentionDims& dims, const Dropout& d);
 void attention_backward(Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse, Tensor qkv, Tensor starts,

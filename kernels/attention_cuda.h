@@ -51,8 +51,7 @@ __device__ void copy_tile(E* tile, const E* head, int64_t stride, int first, int
 __device__ inline int fragment_row(int element = 0) { return lane_index() / 4 + element / 2 * 8; }
 __device__ inline int fragment_column(int element = 0) { return lane_index() % 4 * 2 + element % 2; }
 
-// Hides the keys that a fragment of scores, queries by keys, may not see: its first query sees `seen` keys beyond the
-// first.
+// Hides the keys that a fragment of scores, queries by keys, may not see: its first query sees `seen` keys too many.
 template <int n>
 __device__ void hide_later(float (&scores)[n][4], int seen) {
   if (n * 8 - 1 <= seen) return;
@@ -77,7 +76,7 @@ __device__ void hide_earlier(float (&scores)[n][4], int from) {
 // tile: the pointer costs no register, and only tiles in which a document begins cost more than a comparison.
 
 // The score of a hidden key. It is finite: a row whose first tiles show nothing takes it for its maximum, and its sums
-// vanish with the first visible score, exp(hidden - score) = 0. A power of two keeps hidden - hidden = 0 under any
+// vanish with the first visible score, exp(hidden - score) = 0. A power of two, so that hidden - hidden = 0 at any
 // scale.
 constexpr float hidden = -0x1p100f;
 
@@ -179,8 +178,7 @@ __device__ void pack_weights(unsigned (&weights)[n / 2][4], const float (&d)[n][
     for (int half = 0; half < 2; half++) weights[j / 2][j % 2 * 2 + half] = pack<E>(d[j][2 * half], d[j][2 * half + 1]);
 }
 
-// Writes d, scaled by factor[half of the row], as the head's rows first.. to first + 15, through rows `row`.. of a tile
-// that only this warp uses.
+// Writes d, scaled by factor[half of the row], as the head's rows from `first` on, through a warp's rows of a tile.
 template <class Tiles, int D, int rows, class E>
 __device__ void write_rows(E* head, int64_t stride, int first, int T, const float (&d)[D / 8][4],
                            const float (&factor)[2], E* tile, int row) {

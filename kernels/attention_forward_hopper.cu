@@ -1,7 +1,7 @@
 // As attention_forward.cu, with warpgroup products: a block owns 128 queries of one head, a warpgroup 64 of them, and
 // visits the keys in tiles of 128, from the diagonal down. The warpgroups alternate, the second half a tile behind the
 // first: during one's softmax the other enqueues its next scores and its previous product of weights and values, so
-// that the tensor cores always have work. (Method: FlashAttention-3, arXiv:2407.08608, section 3.1; there with named
+// that the tensor cores always have work. (Method: FlashAttention-3, arXiv:2407.08608, section 3.1; with named
 // barriers.)
 //
 // The turns are barriers of the block that all threads reach equally often, from one line, so that none waits in vain.

@@ -1,6 +1,5 @@
-// The order in which blocks take the tiles of attention's heads: the last tiles of a group of heads, then the tiles
-// before them, and so on; then the next group. What several heads read can stay in L2, and blocks of one head begin
-// some time apart.
+// The order in which blocks take the tiles of attention's heads: the last tiles of a group of heads, the tiles before
+// them, and so on; then the next group. What heads share can stay in L2, and blocks of one head begin some time apart.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +21,7 @@ struct HeadOrder {
   }
 };
 
-// Returns how many heads' keys and values fit into half of an H100's 50 MB of L2, in 16 bits; queries and results pass
-// through the other half.
+// Returns how many heads' keys and values fit into half of an H100's 50 MB of L2, in 16 bits; the rest needs the other.
 constexpr int64_t heads_in_l2(int64_t positions, int64_t size) {
   return std::max<int64_t>(1, (int64_t{25} << 20) / (2 * positions * size * 2));
 }

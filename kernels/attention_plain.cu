@@ -22,8 +22,7 @@ __device__ int own_row(int r) { return static_cast<int>(threadIdx.x) / 16 + 16 *
 __device__ int own_column(int c) { return static_cast<int>(threadIdx.x) % 16 + 16 * c; }
 __device__ int cell(int row, int column) { return row * (tile + 1) + column; }
 
-// Returns how many rows or columns of a tile that begins at `begin` exist. Most tiles are full, and for those the
-// compiler unrolls loops.
+// Returns how many rows or columns of a tile that begins at `begin` exist. A constant for full tiles unrolls loops.
 __device__ int num_within(int64_t begin, int64_t end) {
   return static_cast<int>(end - begin < tile ? end - begin : tile);
 }
@@ -71,8 +70,7 @@ __device__ void multiply_rows(Product& p, float* scratch, Rows<E> own, int64_t f
   }
 }
 
-// Updates sums (rows, D) = factor of the row * sums + weights times the other rows. Each element of the sums belongs to
-// one thread.
+// Updates sums (rows, D) = factor of the row * sums + weights times the other rows. A thread owns its elements.
 template <class E>
 __device__ void add_weighted(float* sums, const float* weights, int rows, const float* factor, float* scratch,
                              Rows<E> other, int64_t other_first, int64_t T, int64_t D) {

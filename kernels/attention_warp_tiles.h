@@ -81,8 +81,7 @@ constexpr int most_rows(int64_t most, int blocks, int fewest, Bytes&& bytes) {
   return 0;
 }
 
-// Host: calls f(rows) with a constant, by the GPU's shared memory: that of compute capabilities 8.6, 8.9 and 12.0, of
-// 8.0, or of 9.0 and 10.0.
+// Host: calls f(rows) with a constant, by shared memory: of compute capability 8.6, 8.9 and 12.0, 8.0, or 9.0 and 10.0.
 template <int blocks, int fewest, class Bytes, class F>
 void with_rows(const Queue& queue, Bytes, F&& f) {
   const auto with_memory = [&](auto most) {

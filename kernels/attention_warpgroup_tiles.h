@@ -1,5 +1,4 @@
-// Attention's tiles for warpgroup products (warpgroup_cuda.h), which read both factors, or the right one, from shared
-// memory and run asynchronously.
+// Attention's tiles for warpgroup products (warpgroup_cuda.h), asynchronous and with factors in shared memory.
 #pragma once
 
 #include "kernels/attention_cuda.h"

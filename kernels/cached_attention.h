@@ -1,6 +1,6 @@
 // Attention of new tokens over a KV cache, for generation token by token. A layer has one tensor, cache (2 * slots, H,
-// T, D): the keys of each slot, then the values of each slot. A sequence owns a slot. H is the local number of heads, T
-// the most positions.
+// T, D): the keys of each slot, then their values. A sequence owns a slot. H is the local number of heads, T the most
+// positions.
 //
 // Row n of a pass is the token at position rows[n][1] of the sequence in slot rows[n][0]; rows (N, 2) i32. A cost may
 // not depend on data: each row is assumed to read `longest` positions, and every position must be below `longest`.
@@ -20,8 +20,7 @@ void keep_keys_values(Stream& s, Tensor cache, Tensor qkv, Tensor rows);
 // Sums are in f32, and a row's bits do not depend on the other rows.
 void cached_attention(Stream& s, Tensor out, Tensor qkv, Tensor cache, Tensor rows, int64_t longest);
 
-// The implementations. They take checked arguments. A row outside the cache is an Error on the CPU; a GPU writes NaN
-// for it and stores nothing.
+// Arguments are checked. A row outside the cache is an Error on the CPU; a GPU writes NaN for it and stores nothing.
 namespace cpu {
 void keep_keys_values(Tensor cache, Tensor qkv, Tensor rows);
 void cached_attention(Tensor out, Tensor qkv, Tensor cache, Tensor rows, int64_t longest);

@@ -1,7 +1,6 @@
 // Softmax and cross-entropy over the vocabulary, fused:
 //   losses[n] = log(sum_v exp(z[n, v])) - z[n, target],  dz[n, v] = scale * (softmax(z[n])[v] - [v == target]).
-// A row whose target is -1 does not count: its loss and gradient are 0. Padding columns (vocabulary.h) are never read,
-// and their gradient is 0.
+// A row whose target is -1 has loss and gradient 0. Padding columns (vocabulary.h) are never read; their gradient is 0.
 #pragma once
 
 #include "kernels/base/stream.h"
@@ -19,8 +18,8 @@ struct GradientScale {
 
 // The whole vocabulary: every token has its column here, part.count == part.total.
 
-// Writes losses (N) f32; logits (N, at least part.count) f32, bf16 or f16 are read only; targets (N) i32 in [-1,
-// part.total).
+// Writes losses (N) f32; logits (N, at least part.count) f32, bf16 or f16 are read only; targets (N) i32, -1 or a
+// token.
 void cross_entropy_forward(Stream& s, Tensor losses, Tensor logits, Tensor targets, VocabularyPart part);
 
 // The same, and overwrites the logits with their gradient: no second (N, V) tensor exists, nor an f32 copy.

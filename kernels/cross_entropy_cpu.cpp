@@ -36,8 +36,7 @@ template <class T>
   return {max, static_cast<float>(sum)};
 }
 
-// Overwrites z[0, V) with its gradient and the padding up to `width` with 0; target is a column, or -1 if it is not
-// held.
+// Overwrites z[0, V) with its gradient and the padding up to `width` with 0; target is a column, or -1 if not held.
 template <class T>
 [[gnu::noipa]] void gradient_row(T* z, int64_t V, int64_t width, SoftmaxRow row, int64_t target, float scale) {
   const float target_logit = target >= 0 ? get(z[target]) : 0;

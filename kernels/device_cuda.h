@@ -1,6 +1,6 @@
 // How kernels are written here. A .cu file is compiled twice: by nvcc to device code, and by the C++ compiler for
 // tests/simt, where every thread is a fiber on the CPU and every memory access is checked. A kernel has no #ifdef;
-// functions with two implementations are in <device_primitives.h>, found in kernels/nvcc or tests/simt by the include
+// <device_primitives.h> has functions with two implementations, found in kernels/nvcc or tests/simt by the include
 // path:
 //
 //   launching    Launch{"name", grid, block, shared_bytes}, allow_shared_memory(), start(), for launch() below
@@ -56,8 +56,7 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline bool aligned(const void* p, uintptr_t bytes = 16) { return reinterpret_cast<uintptr_t>(p) % bytes == 0; }
 
 // Host: launches `kernel` on the queue's stream; arguments convert. Beyond CUDA's default limit of 48 KiB shared memory
-// must be requested, the kernel's own variables included, so a launch with any does. Error: CUDA refuses; names the
-// request and the GPU's limit.
+// must be requested, so a launch with any does. Error: CUDA refuses; names the request and the GPU's limit.
 template <class... Parameters, class... Arguments>
 void launch(Queue queue, const Launch& l, void (*kernel)(Parameters...), Arguments&&... arguments) {
   if (l.shared_bytes > 0) allow_shared_memory(l, kernel);

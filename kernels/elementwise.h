@@ -28,8 +28,8 @@ void accumulate_square_sum(Stream& s, Tensor out, Tensor x);
 
 // y[i] = std * normal(index in the whole parameter), a pure function of (seed, stream, index), so that any range of any
 // split can be initialised anywhere. y f32 is elements [begin, begin + y.numel()) of the flattened (rows,
-// columns.count) matrix that takes these columns of a (rows, columns.total) one; with all columns or none given, the
-// index is begin + i.
+// columns.count) matrix of these columns of a (rows, columns.total) one; with all columns or none given, the index is
+// begin + i.
 void normal_fill(Stream& s, Tensor y, uint64_t seed, uint64_t stream, int64_t begin, double std, Columns columns = {});
 
 namespace cpu {

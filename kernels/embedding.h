@@ -4,8 +4,7 @@
 // its sequence, 0 <= starts[b, t] <= t, and wpe[t - starts[b, t]] is added. An empty tensor means all zeros.
 //
 // The table may be one part of the vocabulary (vocabulary.h). A row whose token is not held is all 0, without its
-// position: each row is nonzero in one part, so the sum of y over the parts is exactly the whole y. The op does not
-// sum.
+// position: each row is nonzero in one part, so y summed over the parts is exactly the whole y. The op does not sum.
 #pragma once
 
 #include "kernels/base/stream.h"
@@ -20,8 +19,7 @@ void embedding_forward(Stream& s, Tensor y, Tensor tokens, Tensor wte, Tensor wp
                        Tensor starts = {});
 
 // Adds to dwte (at least part.count, C) f32 the rows whose tokens are held, and to dwpe (at least T, C) f32 all rows,
-// so that every part has the complete dwpe; dy (N, C) in f32, bf16 or f16 is the whole gradient. Deterministic for any
-// number of threads.
+// so that every part has the complete dwpe; dy (N, C) in f32, bf16 or f16 is the whole gradient. Threads change no bit.
 void embedding_backward(Stream& s, Tensor dwte, Tensor dwpe, Tensor dy, Tensor tokens, int64_t T, VocabularyPart part,
                         Tensor starts = {});
 

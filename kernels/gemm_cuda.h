@@ -25,19 +25,16 @@ class Gemm {
   // faster than two ops, which for bias gradients only a table knows. If not, run() must not be called with it.
   bool fuses(const GemmCall& call);
 
-  // Uses room_for(call) bytes at the beginning of the queue's workspace. The rest is the caller's, for its bias
-  // gradient.
+  // Uses the first room_for(call) bytes of the queue's workspace. The rest is the caller's, for its bias gradient.
   void run(const Queue& queue, const GemmCall& call);
   static int64_t room_for(const GemmCall& call);
 
   // The library's version, as gemm_library_version() reads it.
   int64_t version() const;
-  // Returns lines for a run with such products: the source of their choices, and the table entries that are not used,
-  // with why.
+  // Returns lines on a run with such products: where choices come from, and which table entries are unused and why.
   std::vector<std::string> describe(const GemmCounts& products);
 
-  // For tuning: the library's kernels for a call, its first choice first, with shape, algorithm, workspace and
-  // description.
+  // For tuning: the library's kernels for a call, best first, with shape, algorithm, workspace and description.
   std::vector<GemmChoice> candidates(const GemmCall& call, int most);
   // Runs this kernel, whatever is chosen.
   void run(const Queue& queue, const GemmCall& call, const GemmChoice& candidate);

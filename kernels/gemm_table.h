@@ -1,6 +1,5 @@
-// The fastest kernels of the GEMM library for shapes that `bench_kernels --tune` timed, on one kind of GPU with one
-// version of the library; another version cannot use them. The tables in kernels/gemm_tables/ (see its README) are
-// built into the program.
+// The fastest kernels of the GEMM library for shapes that `bench_kernels --tune` timed, for one kind of GPU and one
+// version of the library. The tables in kernels/gemm_tables/ (see its README) are built into the program.
 #pragma once
 
 #include <array>

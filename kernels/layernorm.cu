@@ -269,9 +269,8 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-// Calls f(group, parts) with constants for the smallest group of warps whose threads hold at most `most` elements each
-// of a row of C; returns false if there is none. Parts grow by 8 elements, so f32 has no more kernels than 16-bit
-// types.
+// Calls f(group, parts) with constants for the smallest group of warps whose threads hold at most `most` elements of a
+// row of C; false if there is none. Parts grow by 8 elements, so f32 has no more kernels than 16-bit types.
 template <class T, int most, int group = 1, int parts = 8 / Part<T, group>::n, class F>
 bool with_group(int64_t C, F&& f) {
   constexpr int more = 8 / Part<T, group>::n, most_parts = most / Part<T, group>::n;

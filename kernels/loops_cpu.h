@@ -1,6 +1,5 @@
 // Parts of every CPU op: a loop split over OpenMP's threads, and the element types. Storage is f32, bf16 or f16,
-// arithmetic f32; the bits do not depend on the number of threads or on addresses (except GEMM in native bf16:
-// gemm_cpu.h).
+// arithmetic f32; the bits depend neither on the number of threads nor on addresses (but native bf16 GEMM: gemm_cpu.h).
 #pragma once
 
 #include <omp.h>
@@ -15,8 +14,7 @@ namespace megalith::cpu {
 // Below this many element operations a fork costs more than it saves.
 constexpr int64_t fork_threshold = 16384;
 
-// Compiled once, however it is called: inlined twice, the serial and the parallel copy may order their sums
-// differently.
+// Compiled once: inlined twice, the serial and the parallel copy may order their sums differently.
 template <class F>
 [[gnu::noipa]] void run_range(F& f, int64_t begin, int64_t end) {
   f(begin, end);

@@ -70,8 +70,8 @@ __global__ void __launch_bounds__(threads)
   });
 }
 
-// A block sums `strip` columns of every gridDim.y-th bundle of `lines` rows into row blockIdx.y of `partial`. dh is
-// null when it is dy.
+// A block sums `strip` columns of every gridDim.y-th bundle of `lines` rows into a row of `partial`. dh may be null:
+// dy.
 constexpr int strip = 4 * group;
 template <class T, int n, bool masked>
 __global__ void __launch_bounds__(threads)
@@ -159,8 +159,7 @@ void residual_backward(Queue queue, Tensor dh_, Tensor db_, Tensor dy_, const Dr
     const auto run = [&](auto n) {
       constexpr int64_t lines = threads / masked_threads<n>(strip), loops = 2;
       const unsigned strips = blocks_for(C, strip);
-      // Some blocks of every strip, eight in all for each of the 132 SMs of H100 and H200: more would only make more
-      // partial sums.
+      // Eight blocks in all for each of the 132 SMs of H100 and H200: more would only make more partial sums.
       blocks = partial_blocks(std::min(ceil_div(N, lines * loops), ceil_div(1056, strips)), C);
       launch(queue, {name, dim3(strips, blocks), threads},
              d.active() ? backward_kernel<T, n, true> : backward_kernel<T, n, false>, dh,

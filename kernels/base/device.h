@@ -5,8 +5,7 @@
 // A process uses one GPU; every host thread must select it before it calls anything below `select`. Errors name the
 // call, the GPU and the remedy; a failed kernel shows in a later call, as always with CUDA. Destructors never throw,
 // and leak memory while an exception propagates: to free it would wait for the GPU, which may wait for a peer that
-// never comes. The host waits for the GPU in synchronize(), when memory is freed, and in a copy to pageable memory;
-// nowhere else.
+// never comes. The host waits for the GPU in synchronize(), when memory is freed, and in a copy to pageable memory.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +19,7 @@ struct CUgraphExec_st;
 namespace megalith::device {
 
 bool in_build();
-// Returns the architectures that the build has code for, as CMAKE_CUDA_ARCHITECTURES has them: "80-real, 90a-real,
-// 100".
+// Returns the architectures that the build has code for: "80-real, 90a-real, 100".
 std::string architectures();
 // Call this before anything below. Some kernels wait for other GPUs, and no other kernel may queue behind one of those.
 // So each stream gets a hardware connection of its own, as far as there are enough, and kernels are loaded eagerly,

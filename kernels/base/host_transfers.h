@@ -1,7 +1,6 @@
 // Copies between the GPU of a stream and the host without the host waiting. Data that the host itself writes or reads
-// goes through pinned buffers, which are reused once their copies are over. Allocating pinned memory can make streams
-// wait for each other (CUDA programming guide, implicit synchronization), so the first few MiB are allocated in the
-// constructor.
+// goes through pinned buffers, which are reused. Allocating pinned memory can make streams wait for each other (CUDA
+// programming guide, implicit synchronization), so the first few MiB are allocated in the constructor.
 #pragma once
 
 #include <deque>
@@ -25,13 +24,11 @@ class HostTransfers {
 
   // Calls fill() now with host tensors of the same shapes; their contents are then copied in the stream's order.
   void upload(std::span<const Tensor> to, const Fill& fill);
-  // Passes the contents of `from`, as of this point in the stream's order, to read() later. Returns the download's
-  // number.
+  // Passes the contents of `from`, as of this point in the stream's order, to read() later. Returns a number.
   int64_t download(Tensor from, Read read);
   // Waits on the host for this download, and reads it and those before it. Calls `idle` repeatedly while it waits.
   void receive(int64_t download, const Idle& idle);
-  // Copies on a queue beside the stream; the Pending's wait() orders the stream after the copy. One side is in pinned
-  // memory.
+  // Copies on a queue beside the stream, which the Pending's wait() orders after the copy. One side is pinned memory.
   Pending copy_beside(Tensor to, Tensor from);
   // Waits on the host for all work of the stream, and reads.
   void synchronize(const Idle& idle);

@@ -1,6 +1,5 @@
 // Ops that a Stream launches repeatedly (Stream::replay) and a GPU can take as one CUDA graph, with the arguments of
-// its capture. So their arguments, addresses and numbers, must be the same each time; the caller of replay() guarantees
-// that.
+// its capture. So these, addresses and numbers, must be the same each time, as the caller of replay() guarantees.
 //
 // The first time the ops are launched and noted, while libraries choose their kernels. The second time they are
 // captured and compared with the notes; if other ops were launched, or they write elsewhere, they are launched one by

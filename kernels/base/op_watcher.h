@@ -11,8 +11,8 @@ namespace megalith {
 class OpWatcher {
  public:
   virtual ~OpWatcher() = default;
-  // In the cuda world the op may not have run yet: a download (stream.h) launched from here waits for it. Ops launched
-  // from here are reported too.
+  // In the cuda world the op may not have run yet, but a download launched here waits for it. Ops launched here count
+  // too.
   virtual void launched(const char* name, std::span<const Tensor> written) = 0;
 };
 

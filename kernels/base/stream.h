@@ -114,15 +114,13 @@ class Stream {
     graphs_ = {};
     gemms_.clear();
   }
-  // Measures launches with events from now on, in the cuda world, where launches do not wait; synchronize() logs the
-  // times.
+  // Measures launches with events from now on in the cuda world; synchronize() logs the times.
   void time_ops();
 
   // Ops in order, with the transfers of this stream, which communicators write.
   Trace& trace() { return *trace_; }
 
-  // Returns the state that one library's ops keep between calls, made by the first. Only inside a cpu closure, for one
-  // type.
+  // Returns the state that one library's ops keep between calls. Only inside a cpu closure, for one type.
   template <class State>
   State& state() {
     if (!state_) state_ = std::make_shared<State>();

@@ -53,7 +53,7 @@ struct bfloat16 {
 };
 
 // IEEE 754 binary16. Conversion rounds to nearest, ties to even, and beyond 65504 to infinity; NaN stays NaN. Both
-// directions are selects without branches, so that loops are vectorized, and compute with no subnormal float, which is
+// directions are selects without branches, so that loops are vectorized, and compute with no subnormal float: those are
 // slow.
 struct float16 {
   uint16_t bits = 0;

@@ -2,8 +2,7 @@
 // layout, so that any layout reads any checkpoint.
 //
 // A tensor of any shape is seen as a matrix (rows, cols): cols is the last dimension, rows the product of the others; a
-// vector is one row. A shard takes `columns` of that matrix, flattens them row by row, and keeps `elements` of the
-// result. So
+// vector is one row. A shard takes `columns` of it, flattens them row by row, and keeps `elements` of the result. So
 //   a split by rows       has all columns and a range of whole rows,
 //   a split by columns    has some columns and all rows,
 //   a flat shard          of either is a sub-range of it.
@@ -39,12 +38,11 @@ TensorShard flat_shard(std::string name, std::vector<int64_t> shape, Interval el
 std::string describe(const TensorShard& shard);
 
 // Error if shape, columns and range contradict each other, or the name is invalid. A name is a path of printable ASCII
-// segments joined by single slashes, without '#' (which numbers the datasets of one tensor in a file), of at most 1000
+// segments joined by single slashes, without '#' (which numbers a tensor's datasets in a file), of at most 1000
 // characters.
 void check_shard(const TensorShard& shard);
 
-// Elements [source, source + length) of one shard's buffer are elements [destination, destination + length) of
-// another's.
+// Elements [source, source + length) of one shard's buffer are [destination, destination + length) of another's.
 struct CopyRun {
   int64_t source = 0;
   int64_t destination = 0;

@@ -27,8 +27,7 @@ struct FileFate {
 };
 
 // For tests: while it lives, `decide` is called before each system call of this process, by one thread at a time; it
-// must not throw or call anything here. The only global state here: at most one, installed and removed while no other
-// thread uses files.
+// must not throw or call anything here. At most one, installed and removed while no other thread uses files.
 class FileHook {
  public:
   using Decide = std::function<FileFate(const FileEvent&)>;

@@ -16,8 +16,7 @@
 namespace megalith {
 
 // An Error that is the file's fault, and so would recur anywhere: it is absent, too short, or has a wrong checksum. An
-// obstacle of this process (permissions, open files, memory, an unresponsive disk) is a plain Error and says nothing
-// about the file.
+// obstacle of this process (permissions, open files, memory, an unresponsive disk) is a plain Error.
 class CorruptFile : public Error {
  public:
   using Error::Error;
@@ -73,8 +72,7 @@ class File {
     append({reinterpret_cast<const char*>(values.data()), values.size_bytes()});
   }
   void resize(int64_t bytes);  // truncates or extends
-  // Reserves this size, so that a full disk is detected before the first write. Does nothing on file systems that
-  // cannot.
+  // Reserves this size, to detect a full disk before the first write. Does nothing on file systems that cannot.
   void reserve(int64_t bytes);
   void sync();  // flushes to the disk
   // Returns whether path() still names this file; others may have removed or replaced it.
@@ -99,8 +97,7 @@ struct Publishing {
   std::string aside = ".partial";  // the suffix of the name until then
 };
 
-// A new file beside `path`, renamed to it by publish() or removed by the destructor. `path` never names an incomplete
-// file.
+// A new file beside `path`, renamed to it by publish() or removed by the destructor.
 class NewFile : public File {
  public:
   explicit NewFile(std::string path, const Publishing& how = {});  // removes what an earlier crash left there
@@ -120,8 +117,7 @@ void write_file(const std::string& path, std::string_view text, const Publishing
 
 // Makes a folder in an existing one, durably. Returns false if it exists, and then flushes nothing.
 bool make_folder(const std::string& path, const std::string& remedy);
-// The same with its parents. Flushes the names of existing ones too, as far as permitted: their creator may have
-// crashed before.
+// The same with its parents. Flushes existing names too, as far as permitted: their creator may have crashed.
 bool make_folders(const std::string& path, const std::string& remedy);
 // Renames a file or a folder, durably. `to` must not exist. After an Error it has its old name.
 void move_file(const std::string& from, const std::string& to);

@@ -26,8 +26,7 @@ void for_each_json_line(std::string_view text, const std::string& path,
 const nlohmann::json& as_list(const nlohmann::json& value);
 const nlohmann::json& as_object(const nlohmann::json& value);
 
-// Returns a whole number from `least` to `most`, or throws nlohmann::json::exception: the library converts a fraction,
-// "true" or 2^64 - 1.
+// Returns a whole number from `least` to `most`, or throws nlohmann::json::exception: the library converts others.
 int64_t whole_number(const nlohmann::json& value, int64_t least = std::numeric_limits<int64_t>::min(),
                      int64_t most = std::numeric_limits<int64_t>::max());
 // The same for numbers that need not be whole.
