@@ -81,38 +81,23 @@ struct Vector {
   __device__ const T& operator[](int i) const { return v[i]; }
 };
 
-template <int bytes>
-struct piece_of {
-  using type = uint4;
+// A vector as the words by which it is loaded and stored.
+template <class V>
+union Words {
+  template <int bytes, class T, class U>
+  using If = std::conditional_t<V::bytes == bytes, T, U>;
+  using Word = If<1, unsigned char, If<2, unsigned short, If<4, unsigned, If<8, uint2, uint4>>>>;
+  static constexpr int count = V::bytes / static_cast<int>(sizeof(Word));
+  V vector;
+  Word words[count];
+  __device__ Words() {}
 };
-template <>
-struct piece_of<1> {
-  using type = unsigned char;
-};
-template <>
-struct piece_of<2> {
-  using type = unsigned short;
-};
-template <>
-struct piece_of<4> {
-  using type = unsigned;
-};
-template <>
-struct piece_of<8> {
-  using type = uint2;
-};
-
 template <int n, class T, class Access>
 __device__ __forceinline__ Vector<T, n> load_by(const T* p, Access access) {
-  using Piece = typename piece_of<Vector<T, n>::bytes>::type;
-  union Bits {
-    Vector<T, n> vector;
-    Piece pieces[sizeof(vector) / sizeof(Piece)];
-    __device__ Bits() {}
-  } bits;
+  using Bits = Words<Vector<T, n>>;
+  Bits bits;
 #pragma unroll
-  for (int i = 0; i < static_cast<int>(sizeof(bits) / sizeof(Piece)); i++)
-    bits.pieces[i] = access(reinterpret_cast<const Piece*>(p) + i);
+  for (int i = 0; i < Bits::count; i++) bits.words[i] = access(reinterpret_cast<const typename Bits::Word*>(p) + i);
   return bits.vector;
 }
 template <int n, class T>
@@ -126,24 +111,19 @@ __device__ __forceinline__ Vector<T, n> load_once(const T* p) {
 
 template <int n, class T, class Access>
 __device__ __forceinline__ void store_by(T* p, const Vector<T, n>& v, Access access) {
-  using Piece = typename piece_of<Vector<T, n>::bytes>::type;
-  union Bits {
-    Vector<T, n> vector;
-    Piece pieces[sizeof(vector) / sizeof(Piece)];
-    __device__ Bits() {}
-  } bits;
+  using Bits = Words<Vector<T, n>>;
+  Bits bits;
   bits.vector = v;
 #pragma unroll
-  for (int i = 0; i < static_cast<int>(sizeof(bits) / sizeof(Piece)); i++)
-    access(reinterpret_cast<Piece*>(p) + i, bits.pieces[i]);
+  for (int i = 0; i < Bits::count; i++) access(reinterpret_cast<typename Bits::Word*>(p) + i, bits.words[i]);
 }
 template <int n, class T>
 __device__ __forceinline__ void store(T* p, const Vector<T, n>& v) {
-  store_by(p, v, [](auto* at, auto piece) { *at = piece; });
+  store_by(p, v, [](auto* at, auto word) { *at = word; });
 }
 template <int n, class T>
 __device__ __forceinline__ void store_once(T* p, const Vector<T, n>& v) {
-  store_by(p, v, [](auto* at, auto piece) { __stcs(at, piece); });
+  store_by(p, v, [](auto* at, auto word) { __stcs(at, word); });
 }
 
 template <class T>
