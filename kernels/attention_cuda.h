@@ -194,7 +194,7 @@ __device__ void write_rows(E* head, int64_t stride, int first, int T, const floa
   sync_warp();
 #pragma unroll
   for (int i = 0; i < D / 16; i++) {
-    const int piece = i * warp_size + lane_index(), r = piece / (D / 8), c = piece % (D / 8) * 8;
+    const int unit = i * warp_size + lane_index(), r = unit / (D / 8), c = unit % (D / 8) * 8;
     if (first + r < T)
       store(head + int64_t{first + r} * stride + c, load<8>(tile + Tiles::template at<rows>(row + r, c)));
   }

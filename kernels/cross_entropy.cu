@@ -215,14 +215,12 @@ void run_whole(Queue queue, const char* name, Tensor losses, Tensor logits, Tens
     using T = decltype(tag);
     T* const gradient = write ? logits.data<T>() : nullptr;
     const int64_t row_bytes = part.count * static_cast<int64_t>(sizeof(T));
-    const auto run = [&](auto n) {
+    with_width<16 / sizeof(T)>(in_vectors({logits}), [&](auto n) {
       const bool in_shared = write && room_bytes + row_bytes <= queue.chip.shared_memory;
       launch(queue, {name, blocks_for(N, 1), threads, room_bytes + (in_shared ? row_bytes : 0)},
              in_shared ? whole_kernel<T, n, true> : whole_kernel<T, n, false>, losses.data<float>(), gradient,
              logits.data<T>(), targets.data<int32_t>(), width, part, Scale(scale));
-    };
-    if (in_vectors({logits})) return run(std::integral_constant<int, 16 / sizeof(T)>{});
-    run(std::integral_constant<int, 1>{});
+    });
   });
 }
 }  // namespace

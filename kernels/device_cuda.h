@@ -70,6 +70,13 @@ inline bool in_vectors(std::initializer_list<Tensor> tensors) {
   return true;
 }
 
+// Host: calls f(width) with a constant: n if `vectors`, else 1.
+template <int n, class F>
+void with_width(bool vectors, F&& f) {
+  if (vectors) return f(std::integral_constant<int, n>{});
+  f(std::integral_constant<int, 1>{});
+}
+
 // Host: returns how many blocks of `each` items hold n.
 inline unsigned blocks_for(int64_t n, int64_t each) {
   const int64_t blocks = ceil_div(n, each);

@@ -25,31 +25,30 @@ inline DropoutMask mask_of(const Dropout& d) {
           .scale = static_cast<float>(1.0 / (1.0 - d.p))};
 }
 
-namespace mask_pieces {
+namespace mask_runs {
 constexpr int count = 4, apart = 16, group = count * apart;
 }
 
 // Returns how many threads cover a row of C with runs of n neighbours, and the first column of the i-th thread.
 template <int n>
 __device__ __host__ constexpr int64_t masked_threads(int64_t C) {
-  return (C + mask_pieces::group - 1) / mask_pieces::group * (mask_pieces::apart / n);
+  return (C + mask_runs::group - 1) / mask_runs::group * (mask_runs::apart / n);
 }
 template <int n>
 __device__ constexpr int64_t masked_column(int64_t i) {
-  constexpr int each = mask_pieces::apart / n;
-  return i / each * mask_pieces::group + i % each * n;
+  constexpr int each = mask_runs::apart / n;
+  return i / each * mask_runs::group + i % each * n;
 }
 
 // Sets factors[run][k] to 0 or 1 / (1 - p) for column c + 16 * run + k of the row; c comes from masked_column.
 template <int n>
-__device__ void draw(float (&factors)[mask_pieces::count][n], const DropoutMask& mask, int64_t row, int64_t c) {
-  const uint64_t counter = static_cast<uint64_t>(c / mask_pieces::group * mask_pieces::apart + c % mask_pieces::apart);
+__device__ void draw(float (&factors)[mask_runs::count][n], const DropoutMask& mask, int64_t row, int64_t c) {
+  const uint64_t counter = static_cast<uint64_t>(c / mask_runs::group * mask_runs::apart + c % mask_runs::apart);
 #pragma unroll
   for (int k = 0; k < n; k++) {
     const PhiloxBlock words = philox(mask.drawn.key, mask.drawn.first_row + static_cast<uint64_t>(row), counter + k);
 #pragma unroll
-    for (int piece = 0; piece < mask_pieces::count; piece++)
-      factors[piece][k] = words[piece] < mask.threshold ? 0.0f : mask.scale;
+    for (int run = 0; run < mask_runs::count; run++) factors[run][k] = words[run] < mask.threshold ? 0.0f : mask.scale;
   }
 }
 
@@ -57,7 +56,7 @@ __device__ void draw(float (&factors)[mask_pieces::count][n], const DropoutMask&
 // multiple of 64. The lanes share the blocks of a group, so all lanes must call it.
 template <int n>
 __device__ void draw_together(float (&factors)[n], const DropoutMask& mask, int64_t row, int64_t c) {
-  using namespace mask_pieces;
+  using namespace mask_runs;
   constexpr int lanes = group / n, own = apart / lanes;
   const int mine = lane_index() % lanes, leader = lane_index() - mine;
   const auto counter = static_cast<uint64_t>(c / group * apart + mine * own);
@@ -79,7 +78,7 @@ __device__ void draw_together(float (&factors)[n], const DropoutMask& mask, int6
 
 // Returns the factor of one element; costs a whole block.
 __device__ inline float draw_one(const DropoutMask& mask, int64_t row, int64_t c) {
-  using namespace mask_pieces;
+  using namespace mask_runs;
   const PhiloxBlock words = philox(mask.drawn.key, mask.drawn.first_row + static_cast<uint64_t>(row),
                                    static_cast<uint64_t>(c / group * apart + c % apart));
   const auto word = c % group / apart;  // indexing would put the words into local memory

@@ -94,25 +94,19 @@ __global__ void __launch_bounds__(threads) add_kernel(T* y, const T* x, int64_t 
 
 template <class T>
 void fill_with(Queue queue, const Tensor& y, T value) {
-  constexpr int n = 16 / sizeof(T);
-  T* to = static_cast<T*>(y.raw());
-  if (aligned(y.raw())) {
-    launch(queue, {"fill", grid_of(y.numel(), n), threads}, fill_kernel<T, n>, to, value, y.numel());
-  } else {
-    launch(queue, {"fill", grid_of(y.numel(), 1), threads}, fill_kernel<T, 1>, to, value, y.numel());
-  }
+  with_width<16 / sizeof(T)>(aligned(y.raw()), [&](auto n) {
+    launch(queue, {"fill", grid_of(y.numel(), n), threads}, fill_kernel<T, n>, static_cast<T*>(y.raw()), value,
+           y.numel());
+  });
 }
 
 template <class To, class From>
 void copy_as(Queue queue, const Tensor& y, const Tensor& x) {
   constexpr int n = 16 / (sizeof(To) < sizeof(From) ? sizeof(To) : sizeof(From));
-  To* to = static_cast<To*>(y.raw());
-  const From* from = static_cast<const From*>(x.raw());
-  if (aligned(y.raw()) && aligned(x.raw())) {
-    launch(queue, {"copy", grid_of(y.numel(), n), threads}, copy_kernel<To, From, n>, to, from, y.numel());
-  } else {
-    launch(queue, {"copy", grid_of(y.numel(), 1), threads}, copy_kernel<To, From, 1>, to, from, y.numel());
-  }
+  with_width<n>(aligned(y.raw()) && aligned(x.raw()), [&](auto width) {
+    launch(queue, {"copy", grid_of(y.numel(), width), threads}, copy_kernel<To, From, width>, static_cast<To*>(y.raw()),
+           static_cast<const From*>(x.raw()), y.numel());
+  });
 }
 
 // Converts in parts if one is the front of the other's memory.
@@ -128,29 +122,17 @@ void convert_parts(Queue queue, const Tensor& y, const Tensor& x) {
 
 template <class T>
 void sum_rows_to(Queue queue, const Tensor& y, const Tensor& x, bool add) {
-  constexpr int n = 8;
-  T* to = y.data<T>();
-  const bfloat16* from = x.data<bfloat16>();
-  const int64_t count = y.numel();
-  if (in_vectors({y, x})) {
-    launch(queue, {"sum_rows", element_grid(count, n, 1), threads}, sum_rows_kernel<T, n>, to, from, x.rows(), count,
-           add);
-  } else {
-    launch(queue, {"sum_rows", element_grid(count, 1, 1), threads}, sum_rows_kernel<T, 1>, to, from, x.rows(), count,
-           add);
-  }
+  with_width<8>(in_vectors({y, x}), [&](auto n) {
+    launch(queue, {"sum_rows", element_grid(y.numel(), n, 1), threads}, sum_rows_kernel<T, n>, y.data<T>(),
+           x.data<bfloat16>(), x.rows(), y.numel(), add);
+  });
 }
 
 template <class T>
 void add_to(Queue queue, const Tensor& y, const Tensor& x) {
-  constexpr int n = 16 / sizeof(T);
-  T* to = y.data<T>();
-  const T* from = x.data<T>();
-  if (aligned(y.raw()) && aligned(x.raw())) {
-    launch(queue, {"add", grid_of(y.numel(), n), threads}, add_kernel<T, n>, to, from, y.numel());
-  } else {
-    launch(queue, {"add", grid_of(y.numel(), 1), threads}, add_kernel<T, 1>, to, from, y.numel());
-  }
+  with_width<16 / sizeof(T)>(aligned(y.raw()) && aligned(x.raw()), [&](auto n) {
+    launch(queue, {"add", grid_of(y.numel(), n), threads}, add_kernel<T, n>, y.data<T>(), x.data<T>(), y.numel());
+  });
 }
 }  // namespace
 

@@ -305,7 +305,7 @@ void embedding_backward(Queue queue, Tensor dwte_, Tensor dwpe_, Tensor dy_, Ten
   with_compute_type(dy_.dtype(), [&](auto tag) {
     using E = decltype(tag);
     const E* dy = dy_.data<E>();
-    const auto run = [&](auto n) {
+    with_width<16 / sizeof(E)>(in_vectors({dwte_, dwpe_, dy_}), [&](auto n) {
       if (part.count > 0) {
         const dim3 grid(blocks_for(C, sum_threads * n), chunks);
         launch(queue, {name, grid, sum_threads}, token_sums_kernel<E, n>, dwte, partial, dy, sorted, N, C, chunk, none);
@@ -316,9 +316,7 @@ void embedding_backward(Queue queue, Tensor dwte_, Tensor dwpe_, Tensor dy_, Ten
       launch(queue, {name, 1, sort_threads}, sort_kernel, sorted, spare, nullptr, starts.data<int32_t>(), N, T,
              passes_for(T - 1), part);
       launch(queue, of_positions, document_position_sums_kernel<E, n>, dwpe, dy, sorted, N, C, T);
-    };
-    if (in_vectors({dwte_, dwpe_, dy_})) return run(std::integral_constant<int, 16 / sizeof(E)>{});
-    run(std::integral_constant<int, 1>{});
+    });
   });
 }
 

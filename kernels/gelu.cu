@@ -65,10 +65,10 @@ void gelu_forward(Queue queue, Tensor y, Tensor x) {
   if (count == 0) return;
   with_compute_type(x.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    constexpr int n = 16 / sizeof(T);
-    const bool vectors = aligned(y.raw()) && aligned(x.raw());
-    launch(queue, {"gelu_forward", element_grid(count, vectors ? n : 1, steps), threads},
-           vectors ? forward_kernel<T, n> : forward_kernel<T, 1>, y.data<T>(), x.data<T>(), count);
+    with_width<16 / sizeof(T)>(aligned(y.raw()) && aligned(x.raw()), [&](auto n) {
+      launch(queue, {"gelu_forward", element_grid(count, n, steps), threads}, forward_kernel<T, n>, y.data<T>(),
+             x.data<T>(), count);
+    });
   });
 }
 
@@ -77,10 +77,10 @@ void gelu_backward(Queue queue, Tensor dx, Tensor dy, Tensor x) {
   if (count == 0) return;
   with_compute_type(x.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    constexpr int n = 16 / sizeof(T);
-    const bool vectors = aligned(dx.raw()) && aligned(dy.raw()) && aligned(x.raw());
-    launch(queue, {"gelu_backward", element_grid(count, vectors ? n : 1, steps), threads},
-           vectors ? backward_kernel<T, n> : backward_kernel<T, 1>, dx.data<T>(), dy.data<T>(), x.data<T>(), count);
+    with_width<16 / sizeof(T)>(aligned(dx.raw()) && aligned(dy.raw()) && aligned(x.raw()), [&](auto n) {
+      launch(queue, {"gelu_backward", element_grid(count, n, steps), threads}, backward_kernel<T, n>, dx.data<T>(),
+             dy.data<T>(), x.data<T>(), count);
+    });
   });
 }
 

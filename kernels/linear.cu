@@ -27,16 +27,12 @@ void linear_backward_bias(Queue queue, Tensor out, Tensor x) {
   const int64_t N = x.rows(), C = x.cols();
   if (x.numel() == 0) return;
   const unsigned rows = partial_blocks(N, C);
-  auto* partial = static_cast<float*>(queue.workspace);
   with_compute_type(x.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    constexpr int n = 16 / sizeof(T);
-    if (in_vectors({x}))
+    with_width<16 / sizeof(T)>(in_vectors({x}), [&](auto n) {
       launch(queue, {"linear_backward_bias", dim3(blocks_for(C, threads * n), rows), threads}, partial_kernel<T, n>,
-             partial, x.data<T>(), N, C);
-    else
-      launch(queue, {"linear_backward_bias", dim3(blocks_for(C, threads), rows), threads}, partial_kernel<T, 1>,
-             partial, x.data<T>(), N, C);
+             static_cast<float*>(queue.workspace), x.data<T>(), N, C);
+    });
   });
   finish_column_sums(queue, "linear_backward_bias", {out.data<float>()}, C, rows);
 }

@@ -7,35 +7,35 @@
 namespace megalith::cuda {
 
 namespace {
-using namespace mask_pieces;
+using namespace mask_runs;
 constexpr int threads = 256;
 
 // Calls f(row, first column) for this thread's runs, if it has any.
 template <int n, class F>
-__device__ void with_pieces(int64_t N, int64_t C, F&& f) {
+__device__ void with_runs(int64_t N, int64_t C, F&& f) {
   const int64_t each = masked_threads<n>(C), i = int64_t{blockIdx.x} * threads + threadIdx.x;
   if (const int64_t row = i / each; row < N) f(row, masked_column<n>(i % each));
 }
 template <int n>
-unsigned pieces_grid(int64_t N, int64_t C) {
+unsigned runs_grid(int64_t N, int64_t C) {
   return blocks_for(N * masked_threads<n>(C), threads);
 }
 
 template <class T, int n>
 __global__ void __launch_bounds__(threads) dropout_kernel(T* y, const T* x, int64_t N, int64_t C, DropoutMask mask) {
-  with_pieces<n>(N, C, [&](int64_t row, int64_t first) {
+  with_runs<n>(N, C, [&](int64_t row, int64_t first) {
     Vector<T, n> from[count];
 #pragma unroll
-    for (int piece = 0; piece < count; piece++)
-      if (const int64_t c = first + apart * piece; c < C) from[piece] = load<n>(x + row * C + c);
+    for (int run = 0; run < count; run++)
+      if (const int64_t c = first + apart * run; c < C) from[run] = load<n>(x + row * C + c);
     float factors[count][n];
     draw(factors, mask.now(), row, first);
 #pragma unroll
-    for (int piece = 0; piece < count; piece++) {
-      const int64_t c = first + apart * piece;
+    for (int run = 0; run < count; run++) {
+      const int64_t c = first + apart * run;
       if (c >= C) continue;
       Vector<T, n> result;
-      for (int k = 0; k < n; k++) result[k] = to<T>(to_float(from[piece][k]) * factors[piece][k]);
+      for (int k = 0; k < n; k++) result[k] = to<T>(to_float(from[run][k]) * factors[run][k]);
       store(y + row * C + c, result);
     }
   });
@@ -44,26 +44,26 @@ __global__ void __launch_bounds__(threads) dropout_kernel(T* y, const T* x, int6
 template <class T, int n, bool masked>
 __global__ void __launch_bounds__(threads)
     forward_kernel(T* y, const T* x, const T* h, const T* b, int64_t N, int64_t C, DropoutMask mask) {
-  with_pieces<n>(N, C, [&](int64_t row, int64_t first) {
+  with_runs<n>(N, C, [&](int64_t row, int64_t first) {
     Vector<T, n> input[count], branch[count];
 #pragma unroll
-    for (int piece = 0; piece < count; piece++)
-      if (const int64_t c = first + apart * piece; c < C) {
-        input[piece] = load_once<n>(x + row * C + c);
-        branch[piece] = load_once<n>(h + row * C + c);
+    for (int run = 0; run < count; run++)
+      if (const int64_t c = first + apart * run; c < C) {
+        input[run] = load_once<n>(x + row * C + c);
+        branch[run] = load_once<n>(h + row * C + c);
       }
     float factors[count][n];
     if constexpr (masked) draw(factors, mask.now(), row, first);
 #pragma unroll
-    for (int piece = 0; piece < count; piece++) {
-      const int64_t c = first + apart * piece;
+    for (int run = 0; run < count; run++) {
+      const int64_t c = first + apart * run;
       if (c >= C) continue;
       const Vector<T, n> bias = load<n>(b + c);
       Vector<T, n> result;
       for (int k = 0; k < n; k++) {
-        float v = to_float(branch[piece][k]) + to_float(bias[k]);
-        if constexpr (masked) v *= factors[piece][k];
-        result[k] = to<T>(to_float(input[piece][k]) + v);
+        float v = to_float(branch[run][k]) + to_float(bias[k]);
+        if constexpr (masked) v *= factors[run][k];
+        result[k] = to<T>(to_float(input[run][k]) + v);
       }
       store(y + row * C + c, result);
     }
@@ -87,23 +87,23 @@ __global__ void __launch_bounds__(threads)
     if (first >= C) break;
     Vector<T, n> from[count];
 #pragma unroll
-    for (int piece = 0; piece < count; piece++)
-      if (const int64_t c = first + apart * piece; c < C) from[piece] = load_once<n>(dy + row * C + c);
+    for (int run = 0; run < count; run++)
+      if (const int64_t c = first + apart * run; c < C) from[run] = load_once<n>(dy + row * C + c);
     float factors[count][n];
     if constexpr (masked) draw(factors, mask, row, first);
 #pragma unroll
-    for (int piece = 0; piece < count; piece++) {
-      const int64_t c = first + apart * piece;
+    for (int run = 0; run < count; run++) {
+      const int64_t c = first + apart * run;
       if (c >= C) continue;
       // The bias has dh's gradient, rounded as it is there.
       if constexpr (masked)
-        for (int k = 0; k < n; k++) from[piece][k] = to<T>(to_float(from[piece][k]) * factors[piece][k]);
-      for (int k = 0; k < n; k++) sum[piece][k] += to_float(from[piece][k]);
-      if (dh) store(dh + row * C + c, from[piece]);
+        for (int k = 0; k < n; k++) from[run][k] = to<T>(to_float(from[run][k]) * factors[run][k]);
+      for (int k = 0; k < n; k++) sum[run][k] += to_float(from[run][k]);
+      if (dh) store(dh + row * C + c, from[run]);
     }
   }
-  for (int piece = 0; piece < count; piece++)
-    for (int k = 0; k < n; k++) sums[line][(piece * n + k) * each + mine] = sum[piece][k];
+  for (int run = 0; run < count; run++)
+    for (int k = 0; k < n; k++) sums[line][(run * n + k) * each + mine] = sum[run][k];
   sync_threads();
   static_assert(strip == threads);
   const int i = static_cast<int>(threadIdx.x) / each;
@@ -124,12 +124,10 @@ void dropout(Queue queue, Tensor y_, Tensor x_, const Dropout& d) {
   if (N * C == 0) return;
   with_compute_type(x_.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    const auto run = [&](auto n) {
-      launch(queue, {"dropout", pieces_grid<n>(N, C), threads}, dropout_kernel<T, n>, y_.data<T>(), x_.data<T>(), N, C,
+    with_width<16 / sizeof(T)>(in_vectors({y_, x_}), [&](auto n) {
+      launch(queue, {"dropout", runs_grid<n>(N, C), threads}, dropout_kernel<T, n>, y_.data<T>(), x_.data<T>(), N, C,
              mask_of(d));
-    };
-    if (in_vectors({y_, x_})) return run(std::integral_constant<int, 16 / sizeof(T)>{});
-    run(std::integral_constant<int, 1>{});
+    });
   });
 }
 
@@ -138,13 +136,11 @@ void residual_forward(Queue queue, Tensor y_, Tensor x_, Tensor h_, Tensor b_, c
   if (N * C == 0) return;
   with_compute_type(x_.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    const auto run = [&](auto n) {
-      launch(queue, {"residual_forward", pieces_grid<n>(N, C), threads},
+    with_width<16 / sizeof(T)>(in_vectors({y_, x_, h_, b_}), [&](auto n) {
+      launch(queue, {"residual_forward", runs_grid<n>(N, C), threads},
              d.active() ? forward_kernel<T, n, true> : forward_kernel<T, n, false>, y_.data<T>(), x_.data<T>(),
              h_.data<T>(), b_.data<T>(), N, C, mask_of(d));
-    };
-    if (in_vectors({y_, x_, h_, b_})) return run(std::integral_constant<int, 16 / sizeof(T)>{});
-    run(std::integral_constant<int, 1>{});
+    });
   });
 }
 
@@ -156,7 +152,7 @@ void residual_backward(Queue queue, Tensor dh_, Tensor db_, Tensor dy_, const Dr
     using T = decltype(tag);
     T* dh = d.active() || dh_.raw() != dy_.raw() ? dh_.data<T>() : nullptr;
     unsigned blocks = 0;
-    const auto run = [&](auto n) {
+    with_width<16 / sizeof(T)>(in_vectors({dh_, dy_}), [&](auto n) {
       constexpr int64_t lines = threads / masked_threads<n>(strip), loops = 2;
       const unsigned strips = blocks_for(C, strip);
       // Eight blocks in all for each of the 132 SMs of H100 and H200: more would only make more partial sums.
@@ -164,12 +160,7 @@ void residual_backward(Queue queue, Tensor dh_, Tensor db_, Tensor dy_, const Dr
       launch(queue, {name, dim3(strips, blocks), threads},
              d.active() ? backward_kernel<T, n, true> : backward_kernel<T, n, false>, dh,
              static_cast<float*>(queue.workspace), dy_.data<T>(), N, C, mask_of(d));
-    };
-    if (in_vectors({dh_, dy_})) {
-      run(std::integral_constant<int, 16 / sizeof(T)>{});
-    } else {
-      run(std::integral_constant<int, 1>{});
-    }
+    });
     finish_column_sums(queue, name, {db_.data<float>()}, C, blocks);
   });
 }

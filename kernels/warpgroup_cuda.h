@@ -34,8 +34,8 @@ __device__ inline int warpgroup_index() { return static_cast<int>(threadIdx.x) /
 // banks ("128-byte swizzle"). The matrix is 1024-byte aligned.
 constexpr int panel_columns = 64;
 __device__ constexpr int swizzled(int row, int column, int rows) {
-  const int piece = column % panel_columns / 8 ^ row % 8;
-  return (column / panel_columns * rows + row) * panel_columns + piece * 8 + column % 8;
+  const int unit = column % panel_columns / 8 ^ row % 8;
+  return (column / panel_columns * rows + row) * panel_columns + unit * 8 + column % 8;
 }
 
 }  // namespace megalith::cuda
