@@ -29,7 +29,7 @@ def found(name, *patterns):
     return shutil.which(name) or next((path for pattern in patterns for path in sorted(glob.glob(pattern), reverse=True)), None)
 
 
-# A small model with made-up text; of which heads, and of which width, attention's kernels differ.
+# A small model on made-up text, with the head sizes for which attention's kernels differ.
 VERIFIED = """[model]
 layers = 2
 hidden = 256
@@ -42,7 +42,7 @@ global_batch_size = 4
 microbatch_size = 2
 """
 
-# The first call measures the rows that are predicted, and those that stand beside PyTorch's.
+# The first call measures the rows that are predicted, and those compared with PyTorch's.
 FIRST_KERNELS = (r"^(attention_(forward|backward)( dropout)?/|linear_(forward|backward_weight) (up|head)/124M|linear_forward up/1558M|"
                  r"(layernorm_backward|cross_entropy_forward_backward|adamw_update|residual_layernorm_forward)/124M).*bf16$")
 FIRST_STEPS = "gpt2-124m-bf16|gpt2-1558m-bf16|nanogpt-small-bf16"
@@ -71,7 +71,7 @@ def make_parts(o, gpus, work, capability=""):
 
     def ranks(name, count, filter, seconds, why_not=None, fatal=True):
         command = [mpirun, "--oversubscribe", "--bind-to", "none", "-n", str(count), mpi, "--gtest_filter=" + filter]
-        # Of one machine; where ranks share a GPU, the tests make NCCL take them for ranks of several.
+        # On one machine; if ranks share a GPU, the tests make NCCL take them for ranks of several.
         env = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1"}
         return Part(name, "test", command, seconds, env, fatal=fatal,
                     why_not=absent(("test_mpi", mpi), ("mpirun", mpirun)) or why_not)
@@ -127,7 +127,7 @@ def make_parts(o, gpus, work, capability=""):
     ncu = found("ncu", "/opt/nvidia/nsight-compute/*/ncu", "/usr/local/cuda*/bin/ncu")
 
     def profile(op):
-        # Other clocks than those that the GPU chooses would take more than the profile itself.
+        # Setting clocks would take longer than the profile itself.
         sections = ["SpeedOfLight", "SchedulerStats", "WarpStateStats", "MemoryWorkloadAnalysis", "Occupancy"]
         command = [ncu, "--clock-control", "none", "--kernel-name", f"regex:{op}_kernel", "--launch-skip", "2", "--launch-count", "1",
                    *(word for section in sections for word in ("--section", section)), "--page", "details", kernels, "--device", "cuda",
@@ -140,8 +140,7 @@ def make_parts(o, gpus, work, capability=""):
     sanitizer = found("compute-sanitizer", "/usr/local/cuda*/bin/compute-sanitizer")
 
     def sanitized(name, tool, filter, seconds):
-        # We check every call of CUDA ourselves, and its libraries make some that fail, to see what there is; their kernels are
-        # not ours to mend.
+        # We check every CUDA call ourselves. Its libraries probe with calls that fail, and their kernels are not ours.
         command = [sanitizer, "--tool", tool, "--kernel-name", "kns=megalith", "--report-api-errors", "no", test_gpu,
                    "--gtest_filter=" + filter]
         env = {"MEGALITH_LEAVE_UNINITIALIZED": "1"} if tool == "initcheck" else None
@@ -157,7 +156,7 @@ def make_parts(o, gpus, work, capability=""):
 
     bundled = os.path.join(o.folder, "configs")
     configs = os.path.abspath(bundled if os.path.isdir(bundled) else os.path.join(HERE, "../configs"))
-    # The products of recipes for such GPUs; what each of them gains is the last line that the part prints.
+    # The products of recipes for such GPUs; the last line that the part prints is the gain of each.
     recipes = [os.path.join(configs, name) for name in ["gpt2_124m.toml", "gpt2_1558m.toml", "10b_h100.toml"]]
     table = os.path.join(work, "gemm.json")
     tune = Part("tune", "bench", [kernels, "--tune", *recipes, "--seconds", "0.02", "--json", table], 120, keep={table: "gemm.json"},
@@ -189,7 +188,7 @@ def make_parts(o, gpus, work, capability=""):
         profile("backward"),
         sanitized("memcheck", "memcheck",
                   "All/DeviceOps*/attention*:All/DeviceOps*/cross*:All/DeviceOps*/embedding*:DeviceBits.AttentionWithRooms*", 35),
-        # Whatever is left of the first nine minutes.
+        # The rest of the first nine minutes.
         steps("PyTorch's steps", predictions.STEPS, [*here_steps, "--programs", "peers", "--limit", "90"], 240, on_gpu),
         tests("training, everything else", "Of/GpuTraining*-*several_ranks*:*each_rank*:" + courses, 120,
               no_reference or no_mpirun or on_gpu),
@@ -259,7 +258,7 @@ def run_all(o, start, work):
     status, text, _ = parts.run([describe, "--device", o.device, "--describe"], DESCRIBE)
     if status != 0:
         print("no GPU here that answers" if status is None else parts.tail(text, 3), file=sys.stderr)
-        # A program that does not start says nothing about a GPU.
+        # A program that does not start says nothing about the GPU.
         sys.exit(NO_GPU if status in (None, 1) else 1)
     device = json.loads(text)
 

@@ -16,7 +16,7 @@ DIES = """echo '[ RUN      ] A.four'; kill -SEGV $$"""
 HANGS = f"""(setsid sleep {NAP} &) ; echo '[ RUN      ] A.five'; sleep {NAP}"""
 A_GPU = """echo '{"name": "NVIDIA Pretence 9000", "runtime": "13.0", "compute_capability": "8.0"}'"""
 HOPPER = """echo '{"name": "NVIDIA H100 80GB HBM3", "runtime": "13.0", "compute_capability": "9.0"}'"""
-# What GoogleTest lists; then one test is run at a time, and the third one of them poisons its process.
+# Lists tests like GoogleTest, then runs one at a time; the third one poisons its process.
 OPS = """case "$*" in
 *--gtest_list_tests*) printf 'All/DeviceOps.\\n  AgreesWithItsTwin/gelu  # GetParam() = 8-byte object\\n  AgreesWithItsTwin/add\\nDeviceBits.\\n  Masks\\n';;
 *=All/DeviceOps.AgreesWithItsTwin/gelu) echo '[ RUN      ] All/DeviceOps.AgreesWithItsTwin/gelu'; kill -SEGV $$;;
@@ -319,7 +319,7 @@ class Gpu(OnStandIns):
     def test_what_hangs_is_ended_with_all_it_started(self):
         self.program("test_gpu", HANGS)
         start = time.monotonic()
-        # Enough to begin on a machine that is busy with other tests, and far less than what it sleeps.
+        # Enough to begin on a machine that is busy with other tests, and far less than it sleeps.
         status, results, _, _ = self.go("--only", "^ops$", "--minutes", "0.15")
         self.assertLess(time.monotonic() - start, 60)
         self.assertEqual((status, part_of(results, "ops")["outcome"]), (1, "timed out"))
@@ -364,7 +364,7 @@ class Gpu(OnStandIns):
         self.assertEqual(judge(0, tests + "========= RACECHECK SUMMARY: 1 hazard displayed (0 errors, 1 warning)\n"), "failed")
         self.assertEqual(judge(0, tests + "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\n"), "passed")
         self.assertEqual(judge(1, "========= Error: Device not supported\n"), "skipped")
-        # It does not take this machine, whatever became of the tests and of its count.
+        # It refuses this machine, whatever the results of the tests.
         for words in ["Error: Device not supported. Please refer to the documentation", "Internal Sanitizer Error: no injection",
                       "Target application terminated before first instrumented API call"]:
             for rest in ["========= ERROR SUMMARY: 1 error\n", "[ RUN      ] A.two\nno device\n[  FAILED  ] A.two (1 ms)\n"]:

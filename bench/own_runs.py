@@ -20,7 +20,7 @@ import tempfile
 
 from published import ROOT, percentile, text_of, with_numbers
 
-# What this machine was measured to do is the start; these say how much of it a step gets.
+# The start is this machine's measured rates; these are the shares of them that a step gets.
 KEYS = "calibrated.gemm,calibrated.node_link,calibrated.microbatch,stack.elementwise,stack.attention_share"
 
 # nanoGPT's README, "I only have a macbook": 4 layers of 128, 12 x 64 tokens; bytes in place of its 65 characters.
@@ -59,8 +59,8 @@ CALIBRATED = ["quickstart on 2, sharded", "nanogpt on 1, plain", "124m on 2, pla
 
 
 def mpirun(ranks, *command):
-    # mpirun binds each of two ranks to a core. It would bind a rank alone to one as well: that is started without it, and
-    # each of its threads is bound to one, or the system may have two threads share a core for long.
+    # mpirun binds each of two ranks to a core, and a single rank too. So that one is started without mpirun, with each
+    # thread bound to a core, or two threads may share a core for long.
     return ["mpirun", "--oversubscribe", "-n", str(ranks), *command] if ranks > 1 else ["env", "OMP_PROC_BIND=true", *command]
 
 

@@ -213,7 +213,7 @@ def tail(text, lines=25):
     return "\n".join(line[:300] for line in text.strip().splitlines()[-lines:])
 
 
-# REFUSED is how compute-sanitizer says that it does not take the GPU, the driver or the container; FOUND, that a kernel is wrong.
+# compute-sanitizer says REFUSED if it does not support the GPU, driver or container, and FOUND if a kernel is wrong.
 REFUSED = re.compile(r"={9} .*(Device not supported|Internal Sanitizer Error|terminated before first instrumented|"
                      r"No attachable process|not permitted|[Ff]ailed to (initialize|launch|inject))")
 FOUND = re.compile(r"={9} +(Invalid|Uninitialized|Misaligned|Barrier|Program hit|(Error|Warning): .*(Race|hazard))")

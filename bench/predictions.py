@@ -17,8 +17,8 @@ TORCH_KERNELS = "torch_kernels"
 GRAPHS = "graphs"  # a peer of the rows of steps
 HOPPER = "H100|H200|GH200"
 
-# GPUs, where it is measured, row, rate. Those of attention are ceilings of a model: a ratio above 1 refutes it. Of graphs it is
-# what they give at least.
+# GPUs, where it is measured, row, rate. Attention's are ceilings of a model, which a ratio above 1 refutes; those of
+# graphs are lower bounds.
 PREDICTIONS = [
     (HOPPER, KERNELS, "attention_forward/B16 T1024 H32 D64/bf16", 350),
     (HOPPER, KERNELS, "attention_forward/B4 T4096 H32 D64/bf16", 480),

@@ -26,14 +26,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 
 
-# Clusters that are one of configs/hardware with another network: GB/s that a node sends, and where that is said.
+# Clusters like one of configs/hardware but with another network: GB/s that a node sends, and the source.
 CLUSTERS = {
     "jean_zay": ("dgx_a100", {"network.link": 50.0}),  # 4 Omni-Path of 100 Gb/s: BigScience's chronicles
     "mosaic_a100_40": ("p4d.24xlarge", {"network.link": 200.0, "network.latency": 14.0}),  # 1600 Gb/s RoCE: the tables
 }
 
 
-# Without any measured step: what counting and other papers say, for --data-sheets.
+# For --data-sheets, from counting and other papers, without any measured step:
 #
 # elementwise: bytes of memory traffic a token and layer, forward and backward (taken as twice that), over Megalith's own,
 # h the width. A Llama block in eager PyTorch: RMSNorm 34 h each, rotary embedding 36 h, residuals 12 h, SwiGLU 27 h,
@@ -98,7 +98,7 @@ def hagemann(row, line):
     sequence, gpus = int(row["seq"]), int(row["gpus"])
     kernel = {"flash_attention2 + RMS kernel": "fa2_rms", "flash_attention2": "fa2", "flash_attentionv1.0.8": "fa1",
               "fused": "fused", "torch": "torch"}[row["kernel"]]
-    # What the published MFU and time say of the batch: 2048 sequences, or 512 of the long ones.
+    # The batch follows from the published MFU and time: 2048 sequences, or 512 of the long ones.
     return dict(group=(row["model"], sequence, gpus), profile="dgx_a100", stack="hagemann_" + kernel, gpus=gpus,
                 seconds=seconds, layers=layers, hidden=hidden, heads=heads, vocab=128000, sequence=sequence,
                 batch=2048 if sequence == 2048 else 512, microbatch=int(row["mbs"]), tensor=int(row["tp"]),

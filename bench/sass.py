@@ -29,11 +29,11 @@ import argparse, collections, glob, os, re, shutil, subprocess, sys, tempfile
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 PARTITIONS = 4
 SHARED_BYTES = 128  # a cycle and SM
-# Products of bf16 or f16 a cycle in a partition; lanes that a partition's units of f32 have.
+# bf16 or f16 products a cycle in a partition; lanes of a partition's f32 units.
 CHIPS = {"80": {"products": 256, "float": 16}, "90": {"products": 512, "float": 32}}
 FLOAT = {"FADD", "FMUL", "FFMA"}
 SPECIAL = {"MUFU", "I2F", "F2I", "F2F", "POPC", "FLO", "BREV"}
-# What goes to none of the counted units: memory, control, the uniform data path.
+# Instructions of no counted unit: memory, control, the uniform data path.
 NO_UNIT = re.compile(r"U[A-Z0-9]+|LD\w*|ST\w*|RED\w*|ATOM\w*|B(RA|AR|SSY|SYNC|REAK|RX)|EXIT|RET|CALL|NOP|WARP\w*|DEPBAR|"
                      r"S2U?R|CS2R|HG?MMA|SYNCS|ERRBAR|MEMBAR|CCTL\w*|FENCE|SHFL|VOTE|VOTEU|R2UR|DEPBAR|YIELD|ELECT|ISBEWIDTH")
 
@@ -135,7 +135,7 @@ def successors(kernel):
         code = i.opcode.split(".")[0]
         goes_on = [n + 1] if n + 1 < len(kernel.instructions) else []
         if code == "BRA":
-            # What makes it conditional may stand before it or among its operands.
+            # Its predicate may stand before it or among its operands.
             conditional = i.predicate or "," in i.operands
             following = ([target(i)] if target(i) is not None else []) + (goes_on if conditional else [])
         elif code == "BSYNC":

@@ -59,7 +59,7 @@ class Loops(unittest.TestCase):
                          [["BSSY", "BRA", "BSYNC", "BRA", "FADD", "BSYNC"]])
 
     def test_the_shortest_way_makes_all_products_and_leaves_out_what_is_not_always_taken(self):
-        # A way round with nothing, one with a product, which either goes by an addition or not, and an inner loop.
+        # An empty path, one with a product, with or without an addition, and an inner loop.
         kernel = only(".L_0:", "@P0 BRA `(.L_back)", "HMMA.16816.F32.BF16 R4, R8, R14, R4", "@P1 BRA `(.L_in)", "FADD R1, R1, R2",
                       ".L_in:", "FMUL R1, R1, R2", "@P2 BRA `(.L_in)", "MUFU.EX2 R1, R1", ".L_back:", "@P3 BRA `(.L_0)", *END)
         (header, body), (inner, _) = sass.loops(kernel)

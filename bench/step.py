@@ -276,7 +276,7 @@ def main():
         return
 
     rows = [row for row in results["rows"] if row["name"] in names and "why" not in row]
-    # (name of the peer, its rows, how one is measured): in the order of what is told first
+    # (name of the peer, its rows, how one is measured), in the order of reporting
     peers = [] if o.programs == "peers" else [(GRAPHS, rows, lambda row: measure_graphs(row, o, env))]
     for peer, variant, dtypes in VARIANTS if o.has_torch else []:
         peers.append((peer, [row for row in rows if row["dtype"] in dtypes],

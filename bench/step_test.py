@@ -7,7 +7,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, HERE)
 import step  # noqa: E402
 
-# Says when it begins and ends, and needs a GiB for each sequence. The peer knows its own way to say that.
+# Reports its beginning and end, and needs a GiB for each sequence. The peer reports that in its own way.
 STEPS = """#!/bin/sh
 echo "$1 begins $2" >> "$LOG"
 [ "$2" -le "$3" ] || { echo "error: $4" >&2; exit 1; }
@@ -71,12 +71,12 @@ class Steps(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             program, path = folder + "/bench_step", folder + "/rows.json"
             with open(program, "w") as file:
-                # Each of ours keeps what the rows' file has when it begins.
+                # Each of ours records the rows' file when it begins.
                 keep = f"cp {path} {folder}/ours$(ls {folder} | wc -l) 2>/dev/null\n"
                 file.write(STEPS.replace('[ "$2"', keep + '[ "$2"', 1).replace('"$2" -le "$3"', "0 -eq 0").replace("'$5'", "1"))
             os.chmod(program, 0o700)
             os.mkdir(folder + "/torch")
-            # A torch that says in its log what the rows' file has by then, and hangs.
+            # A torch that logs the rows' file, and hangs.
             with open(folder + "/torch/__init__.py", "w") as file:
                 file.write("import os, shutil, sys, time\n"
                            "if 'steps' in sys.argv:\n"

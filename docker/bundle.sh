@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes a folder that runs on machines without any of our packages, and without root: megalith, Open MPI's launcher, and
-# their libraries. CUDA's libraries and the C library stay the machine's own: it must have a driver, cuBLAS and NCCL to
-# train on GPUs, and a C library no older than this one's.
+# Makes a folder that runs on machines without our packages and without root: megalith, Open MPI's launcher, and their
+# libraries. CUDA's libraries and the C library are the machine's own: it needs a driver, cuBLAS and NCCL to train on
+# GPUs, and a C library no older than this one's.
 #   docker/bundle.sh OUT [PRESET] [--tests] [--architectures LIST] [--packed] [-DOPTION=VALUE...]
 #     PRESET     cuda (the default) or cpu; builds what is not built, in build/bundle-PRESET
 #     --tests    also the tests, benches and reference runs that bench/gpu.sh takes to a machine with GPUs
@@ -62,21 +62,21 @@ if [ $tests = ON ]; then
   cp bench/{gpu.sh,gpu.py,gpu_machine.py,parts.py,gpu_report.py,predictions.py,step.py,torch_step.py,torch_kernels.py,losses.py} \
     bench/fifty_steps.{sh,toml} "$out/bench/"
   bench/fifty_steps.sh prepare "$out/bin/megalith" "$out/fifty_steps" >/dev/null
-  # Whose products bench_kernels --tune times.
+  # bench_kernels --tune times the products of these.
   mkdir -p "$out/configs/hardware"
   cp configs/*.toml "$out/configs/"
   cp configs/hardware/*.toml "$out/configs/hardware/"
   for course in tiny small; do  # those that the GPU's tests train
     [ ! -d "../shared/reference/$course" ] || { mkdir -p "$out/reference" && cp -r "../shared/reference/$course" "$out/reference/"; }
   done
-  # The commit of the sources, for the results file.
+  # The results file names the commit of the sources.
   if commit=$(git rev-parse HEAD 2>/dev/null); then
     git diff --quiet HEAD || commit+=" with changes"
     echo "$commit" > "$out/commit"
   fi
 fi
 
-# Open MPI finds its files below OPAL_PREFIX in the places that it was built for, relative to its own prefix.
+# Open MPI finds its files below OPAL_PREFIX at the paths it was built for, relative to its own prefix.
 path_of() { ompi_info --parseable --path "$1" | cut -d: -f3; }
 prefix=$(path_of prefix) plugins=$(path_of pkglibdir) helps=$(path_of pkgdatadir) settings=$(path_of sysconfdir)
 place() { echo "$out${1#"$prefix"}"; }
@@ -85,31 +85,30 @@ cp -L "$(command -v orterun)" "$out/bin/mpirun"
 cp -L "$(command -v orted)" "$out/bin/"
 cp -r "$helps/." "$(place "$helps")"
 cp "$settings"/openmpi-mca-params.conf "$out/etc/"
-# Without the plugins for one kind of network each: their libraries must fit the machine's driver.
+# Leave out the plugins for single kinds of networks: their libraries must fit the machine's driver.
 of_one_network='lib(ucp|uct|fabric|ibverbs|psm|psm2|portals)[_a-z]*\.so'
 for plugin in "$plugins"/*.so; do
   [[ $(ldd "$plugin") =~ $of_one_network ]] || cp -L "$plugin" "$(place "$plugins")"
 done
-# PMIx, by which mpirun and srun speak to their ranks, may lie apart.
+# PMIx, which connects mpirun and srun to their ranks, may lie in another folder.
 pmix=$(dirname "$(readlink -f "$(ldconfig -p | awk '/libpmix\.so\.2 /{print $NF; exit}')")")
 [ -d "$pmix/pmix" ] || { echo "found no plugins of PMIx in $pmix" >&2; exit 1; }
 mkdir -p "$out/pmix/lib/pmix"
 cp -L "$pmix"/pmix/*.so "$out/pmix/lib/pmix/"
 
-# What all of these need, and what that needs. Libraries that come with the C library belong to the machine.
+# Copy what all of these need, recursively. Libraries that come with the C library belong to the machine.
 the_machines='^(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|util|anl|nsl|mvec)\.so.*|lib(cuda|cudart|cublas|cublasLt|nccl|nv[A-Za-z]*|cupti)[-._].*)$'
 find "$out" -type f \( -name '*.so*' -o -path '*/bin/*' \) -print0 | xargs -0 ldd 2>/dev/null | awk '$2 == "=>" && $3 ~ "^/" {print $1, $3}' |
   sort -u | while read -r name file; do
     [[ $name =~ $the_machines ]] || [ -e "$out/lib/$name" ] || cp -L "$file" "$out/lib/$name"
   done
 
-# The loader looks for a library's libraries where that one says, and not where the program does, as soon as it says anything;
-# Debian's libmpi does. So each says where they are.
+# A library with its own search path does not use the program's, and Debian's libmpi has one. So each gets the path.
 find "$out" -type f \( -name '*.so*' -o -path '*/bin/mpirun' -o -path '*/bin/orted' \) -print0 | while IFS= read -rd '' file; do
   patchelf --force-rpath --set-rpath "\$ORIGIN/$(realpath --relative-to "$(dirname "$file")" "$out/lib")" "$file"
 done
 
-# The versions that the programs and libraries ask of the C library: the highest, and who asks for it.
+# Find the highest version of the C library that programs and libraries need, and which needs it.
 needs=$(find "$out" -type f \( -name '*.so*' -o -path '*/bin/*' \) -print | while read -r file; do
   objdump -T "$file" 2>/dev/null | grep -oE 'GLIBC_[0-9.]+' | sort -u | sed "s|GLIBC_\(.*\)|\1 ${file##*/}|" || true
 done | sort -V)
@@ -123,7 +122,7 @@ for program in megalith mpirun; do
 here=$(dirname "$(readlink -f "$0")")
 "$here/c-library.sh" || exit 1
 export OPAL_PREFIX="$here" OPAL_SYSCONFDIR="$here/etc" PMIX_MCA_mca_base_component_path="$here/pmix/lib/pmix"
-# Without a remote shell there is this machine only, and Open MPI needs a setting for that.
+# Without a remote shell only this machine can be used, and Open MPI needs a setting for that.
 command -v ssh >/dev/null || command -v rsh >/dev/null || export OMPI_MCA_plm="${OMPI_MCA_plm:-isolated}"
 END
   echo "exec \"\$here/bin/$program\" \"\$@\"" >> "$out/$program"

@@ -1,6 +1,5 @@
 #!/bin/sh
-# In a bundle, before its programs: where the machine's C library is older than that of the machine that made it, the
-# loader would name symbols; this says what is missing.
+# Runs before a bundle's programs: if the machine's C library is too old, says so, where the loader would name symbols.
 here=$(dirname "$(readlink -f "$0")")
 needed=$(cat "$here/c-library")
 found=$(getconf GNU_LIBC_VERSION 2>/dev/null) || found=

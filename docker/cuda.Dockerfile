@@ -18,8 +18,8 @@ RUN docker/bundle.sh /opt/megalith cuda
 
 FROM nvidia/cuda:${CUDA}-runtime-ubuntu24.04
 ARG EFA=
-# By these NCCL finds InfiniBand and RoCE; without, it takes TCP and says so only under NCCL_DEBUG=INFO. EFA's installer
-# has versions of its own.
+# NCCL needs these for InfiniBand and RoCE; without, it uses TCP and says so only under NCCL_DEBUG=INFO. EFA's installer
+# brings its own.
 RUN set -e; export DEBIAN_FRONTEND=noninteractive; apt-get update -qq; \
     if [ -z "$EFA" ]; then \
       apt-get install -y -qq --no-install-recommends libibverbs1 ibverbs-providers; \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what Megalith is built from and runs with, from the packages of Debian 12, Debian 13 or Ubuntu 24.04. Does
-# nothing, and asks for no rights, when all of it is installed.
+# Installs the packages of Debian 12, Debian 13 or Ubuntu 24.04 that Megalith is built from and runs with. Does nothing,
+# and needs no rights, when all are installed.
 #   install-packages.sh [--cuda]     --cuda: what the cuda preset needs as well, which of these Debian 13 alone has
 set -euo pipefail
 
