@@ -2,25 +2,23 @@
 // (4 layers of 128, T 64, B 12, V 65), on a GPU those of GPT-2 124M (16 x 1024) and 1558M (8 x 1024) and attention at
 // other head sizes and lengths; in f32 and bf16.
 //
-// Rates come from the cost that the op states at its launch. Against them stand what this machine was measured to do in
-// the same run: products of large matrices in the same dtype, on the CPU multiply-adds by themselves if these are
-// faster, and a large copy (on a GPU the driver's own), counted as bytes read and written. They give each row two
-// floors, operations over rate and bytes over bandwidth; `of limit` is the larger floor over the time. Ops that are no
-// products are held to the plain units' rate, for which the product in f32 stands. On the CPU data that stays in cache
-// can pass 1.
+// Rates come from the cost that the op states at its launch. The limits are measured in the same run: products of large
+// matrices in the same dtype, on the CPU multiply-adds by themselves if these are faster, and a large copy (on a GPU
+// the driver's own), counted as bytes read and written. They give each row two floors, operations over rate and bytes
+// over bandwidth; `of limit` is the larger floor over the time. Ops other than products are compared with the plain
+// units' rate, that of the product in f32. On the CPU data that stays in cache can exceed 1.
 //
 //   bench_kernels [--device cpu|cuda] [--filter REGEX] [--after ROW] [--seconds 0.2] [--json FILE] [--generation 8]
 //                 [--describe] [--list]
 //
-// A kernel that faults spoils the GPU for its process, which ends there, as it does where a kernel hangs and is killed:
-// --after goes on behind the row that the file then names as `running`.
-//
-// On a Hopper, `--filter attention --generation 8` measures attention with the products of warps that older GPUs have.
+// A kernel that faults, or hangs and is killed, ends the process: --after continues behind the row that the file then
+// names as `running`. On a Hopper, `--filter attention --generation 8` measures attention with older GPUs' warp
+// products.
 //
 //   bench_kernels --tune CONFIG... [--set SECTION.KEY=VALUE...] [--ranks N] [--candidates 8] [--seconds 0.05] [--json
 //   FILE]
 //
-// times the GEMM library's kernels for the products of a step of each config instead, and writes the fastest as a table
+// times the GEMM library's kernels for each config's products instead, and writes a table of the fastest
 // (kernels/gemm_tables/README.md).
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -51,7 +49,7 @@ std::vector<Row> rows_for(World world) {
               {"1558M", 8, 1024, 1600, 25, 50257, 50304, 400 << 20}};
   std::vector<Row> all;
   const auto add = [&](std::vector<Row> some) { std::move(some.begin(), some.end(), std::back_inserter(all)); };
-  // What models are trained in comes first: there may not be time for all rows.
+  // The types of training come first: there may not be time for all rows.
   for (const Model& m : models) add(rows_of(m, bf16));
   if (world == World::cuda) add(attention_rows());
   for (const Model& m : models) add(rows_of(m, f32));

@@ -54,7 +54,7 @@ __device__ void store_floats(const Floats& f, int64_t i, const Vector<float, n>&
   }
 }
 
-// Updates p, m and v. A bf16 moment continues with the value that was stored.
+// Stores p, m and v. Stochastic rounding leaves the bf16 values in v, from which the working copy is made.
 template <bool stochastic, int n>
 __device__ void store_state(const Floats (&state)[3], int64_t i, Vector<float, n> (&v)[3], const Rounding& rounding) {
   if constexpr (stochastic)
