@@ -13,13 +13,13 @@ namespace megalith::cpu {
 namespace {
 constexpr int64_t cached = 512;  // elements at a time
 
-// Returns elements [begin, begin + n) as f32: in place, or converted into `room`.
-float* widened(const Tensor& t, int64_t begin, int64_t n, float* room) {
+// Returns elements [begin, begin + n) as f32: in place, or converted into `scratch`.
+float* widened(const Tensor& t, int64_t begin, int64_t n, float* scratch) {
   if (t.dtype() == DType::f32) return t.data<float>() + begin;
   const bfloat16* from = t.data<bfloat16>() + begin;
 #pragma omp simd
-  for (int64_t i = 0; i < n; i++) room[i] = get(from[i]);
-  return room;
+  for (int64_t i = 0; i < n; i++) scratch[i] = get(from[i]);
+  return scratch;
 }
 
 void round_to_nearest(const Tensor& t, int64_t begin, int64_t n, const float* from) {
@@ -67,14 +67,14 @@ void adamw_update(Tensor master, Tensor m, Tensor v, Tensor working, Tensor grad
   const UpdateState& state = *reinterpret_cast<const UpdateState*>(state_.data<double>());
   if (state.decision != static_cast<double>(Decision::update)) return;
   parallel_for(master.numel(), 4, [&](int64_t first, int64_t end) {
-    float room[3][cached];
+    float scratch[3][cached];
     for (int64_t begin = first; begin < end; begin += cached) {
       const int64_t n = std::min(cached, end - begin);
-      float *const p = widened(master, begin, n, room[0]), *const mi = widened(m, begin, n, room[1]),
-                   *const vi = widened(v, begin, n, room[2]);
+      float *const p = widened(master, begin, n, scratch[0]), *const mi = widened(m, begin, n, scratch[1]),
+                   *const vi = widened(v, begin, n, scratch[2]);
       update(p, mi, vi, grad.data<float>() + begin, n, state, a);
       round_state({master, m, v}, begin, n, {p, mi, vi}, rounding);
-      if (!working.empty()) round_to_nearest(working, begin, n, widened(master, begin, n, room[0]));
+      if (!working.empty()) round_to_nearest(working, begin, n, widened(master, begin, n, scratch[0]));
     }
   });
 }

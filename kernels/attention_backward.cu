@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(threads, 1)
   using Tiles = WarpTiles<E, D>;
   constexpr int columns = other_tile / 8, depth = other_tile / 16;
   const HeadOffsets at(s, blockIdx.z, blockIdx.y);
-  const Starts starts(starts_, s, blockIdx.z);
+  const DocumentStarts starts(starts_, s, blockIdx.z);
   const int T = static_cast<int>(s.T);
   const int64_t C = at.out_stride;
   const E *q = qkv + at.qkv, *k = q + C, *v = k + C, *dout = dout_ + at.out;

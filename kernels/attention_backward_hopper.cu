@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(threads, 1)
   const auto [head, own] = order.of(*ticket);
   const int H = static_cast<int>(s.H), b = head / H, h = head % H;
   const HeadOffsets at(s, b, h);
-  const Starts starts(starts_, s, b);
+  const DocumentStarts starts(starts_, s, b);
   const int T = static_cast<int>(s.T), tiles = order.tiles;
   const int64_t C = at.out_stride;
   const E *q = qkv + at.qkv, *k = q + C, *v = k + C, *dout = dout_ + at.out;
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(threads, 1)
   const int ours = first + warpgroup_index() * half_tile;  // the warpgroup's first key
   const int end =
       starts.end_of(first + tile - 1, tile, own + 1, tiles);  // the first tile that does not see the own keys
-  const auto last_of = [&](const Starts& of, int i) {
+  const auto last_of = [&](const DocumentStarts& of, int i) {
     return of.of(i * tile) / tile;
   };  // the tile of keys that rounds a tile's dq
 
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(threads, 1)
   int32_t turn = 0;  // the last turn of the preceding block that thread 0 has seen
   for (int i = own; i < end; i++) {
     if (threadIdx.x == 0 && i == own && head >= accumulators) {
-      const int last = last_of(Starts(starts_, s, (head - accumulators) / H), i);
+      const int last = last_of(DocumentStarts(starts_, s, (head - accumulators) / H), i);
       await(turns - int64_t{accumulators} * tiles + last, i - last + 1);
     }
     if (threadIdx.x == 0 && turn < i - own) turn = await(turns + own + 1, i - own);

@@ -75,7 +75,7 @@ void mask_future(float* row, int64_t query, int64_t first_key, int64_t keys, flo
 }
 
 // The first visible key of each query of one sequence.
-struct Starts {
+struct DocumentStarts {
   const int32_t* first = nullptr;  // null: all are 0
 
   int64_t of(int64_t query) const { return first ? first[query] : 0; }
@@ -85,8 +85,8 @@ struct Starts {
   }
 };
 
-Starts starts_of(const Tensor& starts, int64_t b) {
-  return starts.empty() ? Starts{} : Starts{starts.data<int32_t>() + b * starts.cols()};
+DocumentStarts starts_of(const Tensor& starts, int64_t b) {
+  return starts.empty() ? DocumentStarts{} : DocumentStarts{starts.data<int32_t>() + b * starts.cols()};
 }
 
 void check_starts(const char* op, const Tensor& starts) {
@@ -142,7 +142,8 @@ struct ForwardHead {
 };
 
 // The output overwrites k.
-void forward_head(const ForwardHead& head, float* lse, const HeadDims& s, const Starts& starts, const HeadMask& mask) {
+void forward_head(const ForwardHead& head, float* lse, const HeadDims& s, const DocumentStarts& starts,
+                  const HeadMask& mask) {
   const auto [q, v, k, k_transposed] = head;
   transpose_tiles(k_transposed, k, s);
   alignas(64) float scores[query_tile * key_tile], factors[key_tile];
@@ -224,7 +225,7 @@ struct BackwardHead {
 
 // Computes dq without the scale; dk and dv overwrite k and v.
 void backward_head(const BackwardHead& head, const float* lse, const float* delta, bool balanced, const HeadDims& s,
-                   const Starts& starts, const HeadMask& mask) {
+                   const DocumentStarts& starts, const HeadMask& mask) {
   const auto [q, k, v, dout, dq, k_transposed, v_transposed, dk_tile, excess] = head;
   transpose_tiles(k_transposed, k, s);
   transpose_tiles(v_transposed, v, s);

@@ -81,11 +81,12 @@ __device__ void hide_earlier(float (&scores)[n][4], int from) {
 constexpr float hidden = -0x1p100f;
 
 // The first visible key of each query of one sequence; queries beyond T repeat the last.
-struct Starts {
+struct DocumentStarts {
   const int32_t* all;  // for all sequences; null: every query sees the first key
   int64_t T, b;
 
-  __device__ Starts(const int32_t* starts, const Heads& s, int64_t sequence) : all(starts), T(s.T), b(sequence) {}
+  __device__ DocumentStarts(const int32_t* starts, const Heads& s, int64_t sequence)
+      : all(starts), T(s.T), b(sequence) {}
   __device__ explicit operator bool() const { return all != nullptr; }
   __device__ int of(int64_t query) const { return all ? all[b * T + (query < T ? query : T - 1)] : 0; }
   // Returns the first of the tiles [begin, end) none of whose queries see this key, or `end`.
@@ -103,7 +104,7 @@ struct Starts {
 
 // Hides the keys of earlier documents in a fragment of scores, queries from `query` on by keys from `key` on.
 template <int n>
-__device__ void hide_documents(float (&scores)[n][4], const Starts& starts, int query, int key) {
+__device__ void hide_documents(float (&scores)[n][4], const DocumentStarts& starts, int query, int key) {
   if (starts.of(query + 15) <= key) return;
   const int begin[2] = {starts.of(query + fragment_row()) - key, starts.of(query + fragment_row(2)) - key};
 #pragma unroll
@@ -114,7 +115,7 @@ __device__ void hide_documents(float (&scores)[n][4], const Starts& starts, int 
 }
 // The same for a fragment of keys by queries.
 template <int n>
-__device__ void hide_from_documents(float (&scores)[n][4], const Starts& starts, int key, int query) {
+__device__ void hide_from_documents(float (&scores)[n][4], const DocumentStarts& starts, int key, int query) {
   if (starts.of(query + 8 * n - 1) <= key) return;
 #pragma unroll
   for (int j = 0; j < n; j++)

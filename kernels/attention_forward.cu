@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(threads, blocks)
     forward_kernel(E* out, float* lse, const E* qkv, const int32_t* starts_, Heads s, Mask mask, float scale) {
   using Tiles = WarpTiles<E, D>;
   const HeadOffsets at(s, blockIdx.z, blockIdx.y);
-  const Starts starts(starts_, s, blockIdx.z);
+  const DocumentStarts starts(starts_, s, blockIdx.z);
   const E *q = qkv + at.qkv, *k = q + at.out_stride, *v = k + at.out_stride;
   const int T = static_cast<int>(s.T);
   const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * query_tile;  // the longest tiles go first

@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(threads, 1) forward_kernel(E* out, float* lse,
   const auto [head, last] = order.of(static_cast<int>(blockIdx.x));
   const int H = static_cast<int>(s.H), b = head / H, h = head % H;
   const HeadOffsets at(s, b, h);
-  const Starts starts(starts_, s, b);
+  const DocumentStarts starts(starts_, s, b);
   const E *q = qkv + at.qkv, *k = q + at.out_stride, *v = k + at.out_stride;
   const int T = static_cast<int>(s.T);
   const int row = warp_index() * 16, mine = last * query_tile + row, first = starts.of(last * query_tile) / key_tile;

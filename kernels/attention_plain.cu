@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(threads)
   auto& [scratch, weights, top, total, rescale] = *shared_memory<ForwardShared>();
   const HeadOffsets at(s, blockIdx.z, blockIdx.y);
   const HeadMask head_mask(mask, s, blockIdx.z, blockIdx.y);
-  const Starts starts(starts_, s, blockIdx.z);
+  const DocumentStarts starts(starts_, s, blockIdx.z);
   const int64_t first = (gridDim.x - 1 - int64_t{blockIdx.x}) * tile;  // the longest tiles go first
   const Rows<E> q{qkv + at.qkv, at.stride}, k{q.head + at.out_stride, at.stride}, v{k.head + at.out_stride, at.stride};
   float* sums = shared_memory<float>(sizeof(ForwardShared));
@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(threads)
   auto& [scratch, weights, gradients, excess] = *shared_memory<BackwardShared>();
   const HeadOffsets at(s, blockIdx.z, blockIdx.y);
   const HeadMask head_mask(mask, s, blockIdx.z, blockIdx.y);
-  const Starts starts(starts_, s, blockIdx.z);
+  const DocumentStarts starts(starts_, s, blockIdx.z);
   const int64_t T = s.T, D = s.D, C = at.out_stride;
   const Rows<E> q{qkv + at.qkv, at.stride}, k{q.head + C, at.stride}, v{k.head + C, at.stride};
   const Rows<E> dout{dout_ + at.out, at.out_stride};
@@ -217,14 +217,14 @@ __global__ void __launch_bounds__(threads)
 }
 
 // Returns the shared memory of a block with the sums of `tensors` tensors.
-int64_t shared_bytes(Queue queue, const char* name, int64_t room, int64_t tensors, int64_t D) {
+int64_t shared_bytes(Queue queue, const char* name, int64_t fixed, int64_t tensors, int64_t D) {
   const int64_t of_a_column = tensors * tile * static_cast<int64_t>(sizeof(float)), all = queue.chip.shared_memory;
   CHECK(
-      room + D * of_a_column <= all,
+      fixed + D * of_a_column <= all,
       "{}: head size {}; a block of this GPU has {} bytes of shared memory, which hold heads of {} at most: take more "
       "heads",
-      name, D, all, (all - room) / of_a_column);
-  return room + D * of_a_column;
+      name, D, all, (all - fixed) / of_a_column);
+  return fixed + D * of_a_column;
 }
 }  // namespace
 

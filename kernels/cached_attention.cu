@@ -35,13 +35,13 @@ __global__ void __launch_bounds__(threads) keep_kernel(E* cache, const E* qkv, c
 
 // Returns the block's sum or maximum, the same bits in every thread.
 template <class F>
-__device__ float over_block(float v, float* room, F join) {
+__device__ float over_block(float v, float* scratch, F join) {
   for (int bits = warp_size / 2; bits > 0; bits /= 2) v = join(v, shuffle_xor(v, bits));
   sync_threads();
-  if (lane_index() == 0) room[warp_index()] = v;
+  if (lane_index() == 0) scratch[warp_index()] = v;
   sync_threads();
-  v = room[0];
-  for (int w = 1; w < warps; w++) v = join(v, room[w]);
+  v = scratch[0];
+  for (int w = 1; w < warps; w++) v = join(v, scratch[w]);
   return v;
 }
 
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(threads) attend_kernel(E* out, const E* qkv, c
     for (int64_t c = threadIdx.x; c < D; c += threads) to_row[c] = to<E>(NAN);
     return;
   }
-  __shared__ float room[warps];
+  __shared__ float scratch[warps];
   float *parts = shared_memory<float>(0), *scores = parts + warps * D;
   const E *q = qkv + n * 3 * A + h * D, *k = cache + sizes.begin(0, slot, h), *v = cache + sizes.begin(1, slot, h);
   float top = -INFINITY;
@@ -66,14 +66,14 @@ __global__ void __launch_bounds__(threads) attend_kernel(E* out, const E* qkv, c
     if (lane_index() == 0) scores[j] = score;
     top = fmaxf(top, score);
   }
-  top = over_block(top, room, [](float a, float b) { return fmaxf(a, b); });
+  top = over_block(top, scratch, [](float a, float b) { return fmaxf(a, b); });
   float total = 0;
   for (int64_t j = threadIdx.x; j <= position; j += threads) {
     const float weight = expf(scores[j] - top);
     scores[j] = weight;
     total += weight;
   }
-  total = over_block(total, room, [](float a, float b) { return a + b; });
+  total = over_block(total, scratch, [](float a, float b) { return a + b; });
   for (int64_t c = lane_index(); c < D; c += warp_size) {
     float sum = 0;
     for (int64_t j = warp_index(); j <= position; j += warps) sum = fmaf(scores[j], to_float(v[j * D + c]), sum);

@@ -76,12 +76,12 @@ void cached_attention(Tensor out_, Tensor qkv_, Tensor cache_, Tensor rows_, int
     E* out = out_.data<E>();
     const E *qkv = qkv_.data<E>(), *cache = cache_.data<E>();
     parallel_for(N * H, 2 * longest * D, [=](int64_t begin, int64_t end) {
-      std::vector<float> room(static_cast<size_t>(longest + D));
+      std::vector<float> scratch(static_cast<size_t>(longest + D));
       for (int64_t i = begin; i < end; i++) {
         const int64_t n = i / H, h = i % H, slot = rows[2 * n];
         const E *keys = cache + (slot * H + h) * T * D, *values = keys + slots * H * T * D;
-        attend(out + n * A + h * D, qkv + n * 3 * A + h * D, keys, values, rows[2 * n + 1] + 1, D, room.data(),
-               room.data() + longest);
+        attend(out + n * A + h * D, qkv + n * 3 * A + h * D, keys, values, rows[2 * n + 1] + 1, D, scratch.data(),
+               scratch.data() + longest);
       }
     });
   });

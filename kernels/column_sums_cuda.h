@@ -16,9 +16,10 @@ constexpr int strip = 32, lines = 16;
 // Returns the number of blocks for such a kernel when each writes `floats` partial sums: two for each of the 132 SMs of
 // H100 and H200, on every card, so that sums do not depend on it; fewer when the workspace or the work is small.
 inline unsigned partial_blocks(int64_t work, int64_t floats) {
-  const int64_t room = workspace_bytes / (floats * static_cast<int64_t>(sizeof(float)));
-  CHECK(room > 0, "partial sums of {} floats do not fit into the workspace of {} bytes", floats, workspace_bytes);
-  return static_cast<unsigned>(std::min<int64_t>({work, room, 264}));
+  const int64_t most_blocks = workspace_bytes / (floats * static_cast<int64_t>(sizeof(float)));
+  CHECK(most_blocks > 0, "partial sums of {} floats do not fit into the workspace of {} bytes", floats,
+        workspace_bytes);
+  return static_cast<unsigned>(std::min<int64_t>({work, most_blocks, 264}));
 }
 
 // The columns of partial belong to first, second and third, `width` each: first[c] += the sum over rows of

@@ -17,8 +17,8 @@ constexpr int threads = 512, warps = threads / warp_size;
 struct BlockShared {
   float maxima[warps], sums[warps];
 };
-constexpr int64_t room_bytes = sizeof(BlockShared);
-static_assert(room_bytes % 16 == 0);
+constexpr int64_t fixed_bytes = sizeof(BlockShared);
+static_assert(fixed_bytes % 16 == 0);
 
 __device__ constexpr float lowest() { return std::numeric_limits<float>::lowest(); }
 
@@ -47,18 +47,18 @@ __device__ void raise(Softmax& s, float max) {
 // Merges over the block; every thread gets the same bits.
 template <class T>
 __device__ Softmax block_softmax(Softmax mine) {
-  BlockShared& room = *shared_memory<BlockShared>();
+  BlockShared& shared = *shared_memory<BlockShared>();
   float max = warp_max(mine.max);
-  if (lane_index() == 0) room.maxima[warp_index()] = max;
+  if (lane_index() == 0) shared.maxima[warp_index()] = max;
   sync_threads();
-  max = room.maxima[0];
-  for (int w = 1; w < warps; w++) max = fmaxf(max, room.maxima[w]);
+  max = shared.maxima[0];
+  for (int w = 1; w < warps; w++) max = fmaxf(max, shared.maxima[w]);
   raise<T>(mine, max);
   const float sum = warp_sum(mine.sum);
-  if (lane_index() == 0) room.sums[warp_index()] = sum;
+  if (lane_index() == 0) shared.sums[warp_index()] = sum;
   sync_threads();
-  float total = room.sums[0];
-  for (int w = 1; w < warps; w++) total += room.sums[w];
+  float total = shared.sums[0];
+  for (int w = 1; w < warps; w++) total += shared.sums[w];
   return {max, total};
 }
 
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(threads)
   }
   const int64_t column = part.index_of(target);
   const float target_logit = logit_of(z, column, part.exists(target));
-  T* const kept = in_shared ? shared_memory<T>(room_bytes) : nullptr;
+  T* const kept = in_shared ? shared_memory<T>(fixed_bytes) : nullptr;
   const Softmax s = row_softmax<T, n>(z, V, [&](int64_t c, const auto& from) {
     if constexpr (in_shared) store(kept + c, from);
   });
@@ -216,8 +216,8 @@ void run_whole(Queue queue, const char* name, Tensor losses, Tensor logits, Tens
     T* const gradient = write ? logits.data<T>() : nullptr;
     const int64_t row_bytes = part.count * static_cast<int64_t>(sizeof(T));
     with_width<16 / sizeof(T)>(in_vectors({logits}), [&](auto n) {
-      const bool in_shared = write && room_bytes + row_bytes <= queue.chip.shared_memory;
-      launch(queue, {name, blocks_for(N, 1), threads, room_bytes + (in_shared ? row_bytes : 0)},
+      const bool in_shared = write && fixed_bytes + row_bytes <= queue.chip.shared_memory;
+      launch(queue, {name, blocks_for(N, 1), threads, fixed_bytes + (in_shared ? row_bytes : 0)},
              in_shared ? whole_kernel<T, n, true> : whole_kernel<T, n, false>, losses.data<float>(), gradient,
              logits.data<T>(), targets.data<int32_t>(), width, part, Scale(scale));
     });
@@ -238,7 +238,7 @@ void softmax_part(Queue queue, Tensor stats, Tensor logits, Tensor targets, cons
   if (N == 0) return;
   with_compute_type(logits.dtype(), [&](auto tag) {
     using T = decltype(tag);
-    launch(queue, {"softmax_part", blocks_for(N, 1), threads, room_bytes},
+    launch(queue, {"softmax_part", blocks_for(N, 1), threads, fixed_bytes},
            in_vectors({logits}) ? part_kernel<T, 16 / sizeof(T)> : part_kernel<T, 1>, stats.data<float>(),
            logits.data<T>(), targets.data<int32_t>(), N, width, part);
   });

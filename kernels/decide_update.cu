@@ -8,12 +8,12 @@ namespace {
 // Sums v over the block's threads, in every thread.
 constexpr int deciders = 128;  // threads
 __device__ inline double block_sum(double v) {
-  __shared__ double room[deciders / warp_size];
+  __shared__ double scratch[deciders / warp_size];
   for (int bits = warp_size / 2; bits > 0; bits /= 2) v += shuffle_xor(v, bits);
-  if (lane_index() == 0) room[warp_index()] = v;
+  if (lane_index() == 0) scratch[warp_index()] = v;
   sync_threads();
   double sum = 0;
-  for (int w = 0; w < deciders / warp_size; w++) sum += room[w];
+  for (int w = 0; w < deciders / warp_size; w++) sum += scratch[w];
   return sum;
 }
 

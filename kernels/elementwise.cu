@@ -180,13 +180,13 @@ constexpr int warps = threads / warp_size;
 
 // Sums v over the block's threads, in thread 0.
 __device__ inline double block_sum(double v) {
-  __shared__ double room[warps];
+  __shared__ double scratch[warps];
   for (int bits = warp_size / 2; bits > 0; bits /= 2) v += shuffle_xor(v, bits);
-  if (lane_index() == 0) room[warp_index()] = v;
+  if (lane_index() == 0) scratch[warp_index()] = v;
   sync_threads();
   double sum = 0;
   if (threadIdx.x == 0)
-    for (int w = 0; w < warps; w++) sum += room[w];
+    for (int w = 0; w < warps; w++) sum += scratch[w];
   return sum;
 }
 

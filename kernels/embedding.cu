@@ -281,14 +281,14 @@ void embedding_backward(Queue queue, Tensor dwte_, Tensor dwpe_, Tensor dy_, Ten
   CHECK(part.count < int64_t{1} << 31, "{}: a part of {} tokens is beyond 32 bits", name, part.count);
   // The workspace holds two lists of rows, and two partial sums a chunk.
   const int64_t list_bytes = ceil_div(N * static_cast<int64_t>(sizeof(Keyed)), 16) * 16;
-  const int64_t room = (workspace_bytes - 2 * list_bytes) / (2 * C * static_cast<int64_t>(sizeof(float)));
-  CHECK(room > 0, "{}: {} rows of {} do not fit into the workspace of {} bytes; use a smaller microbatch", name, N, C,
-        workspace_bytes);
+  const int64_t most_chunks = (workspace_bytes - 2 * list_bytes) / (2 * C * static_cast<int64_t>(sizeof(float)));
+  CHECK(most_chunks > 0, "{}: {} rows of {} do not fit into the workspace of {} bytes; use a smaller microbatch", name,
+        N, C, workspace_bytes);
   char* workspace = static_cast<char*>(queue.workspace);
   auto* sorted = reinterpret_cast<Keyed*>(workspace);
   auto* spare = reinterpret_cast<Keyed*>(workspace + list_bytes);
   auto* partial = reinterpret_cast<float*>(workspace + 2 * list_bytes);
-  const int64_t chunk = std::max({int64_t{32}, ceil_div(N, room), ceil_div(N, 65535)});
+  const int64_t chunk = std::max({int64_t{32}, ceil_div(N, most_chunks), ceil_div(N, 65535)});
   const auto chunks = static_cast<unsigned>(ceil_div(N, chunk));
   const auto passes_for = [](int64_t largest) {
     int passes = 0;

@@ -14,16 +14,16 @@ constexpr float epsilon = 1e-5f;
 constexpr int threads = 256, warps = threads / warp_size;
 
 // Returns the sum of v over the `group` warps of a row, the same bits in every thread of them. All threads of the block
-// must call it equally often; `room` is in shared memory, and different in consecutive calls.
+// must call it equally often; `scratch` is in shared memory, and different in consecutive calls.
 template <int group>
-__device__ float group_sum(float v, float (&room)[warps]) {
+__device__ float group_sum(float v, float (&scratch)[warps]) {
   v = warp_sum(v);
   if constexpr (group > 1) {
-    if (lane_index() == 0) room[warp_index()] = v;
+    if (lane_index() == 0) scratch[warp_index()] = v;
     sync_threads();
     const int first = warp_index() / group * group;
-    v = room[first];
-    for (int i = 1; i < group; i++) v += room[first + i];
+    v = scratch[first];
+    for (int i = 1; i < group; i++) v += scratch[first + i];
   }
   return v;
 }
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(threads)
     forward_kernel(T* ln, float* stat, const T* x, BranchEnd<T> branch, const T* w, const T* b, int64_t N, int64_t C) {
   using Mine = Part<T, group>;
   constexpr int n = Mine::n;
-  __shared__ float room[2][warps];
+  __shared__ float scratch[2][warps];
   const int64_t row = int64_t{blockIdx.x} * (warps / group) + warp_index() / group, first = Mine::first();
   const bool has_row = row < N;  // threads without a row still reach the barriers
   [[maybe_unused]] const DropoutMask mask = branch.mask.now();
@@ -81,13 +81,13 @@ __global__ void __launch_bounds__(threads)
     }
     for (int i = 0; i < n; i++) sum += v[p][i] = to_float(from[p][i]);
   }
-  const float mean = group_sum<group>(sum, room[0]) / static_cast<float>(C);
+  const float mean = group_sum<group>(sum, scratch[0]) / static_cast<float>(C);
   float square = 0;
 #pragma unroll
   for (int p = 0; p < parts; p++)
     if (has_row && first + p * Mine::step < C)
       for (int i = 0; i < n; i++) square += (v[p][i] - mean) * (v[p][i] - mean);
-  const float rstd = 1.0f / sqrtf(group_sum<group>(square, room[1]) / static_cast<float>(C) + epsilon);
+  const float rstd = 1.0f / sqrtf(group_sum<group>(square, scratch[1]) / static_cast<float>(C) + epsilon);
   if (!has_row) return;
   if (first == 0) store(stat + 2 * row, Vector<float, 2>{mean, rstd});
 #pragma unroll
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(threads)
 template <class T, Residual residual>
 __global__ void __launch_bounds__(threads)
     forward_any_kernel(T* ln, float* stat, const T* x, BranchEnd<T> branch, const T* w, const T* b, int64_t C) {
-  __shared__ float room[2][warps];
+  __shared__ float scratch[2][warps];
   const int64_t row = blockIdx.x, begin = row * C;
   const T* y = residual == Residual::none ? x : branch.y;  // a thread reads only what it wrote itself
   [[maybe_unused]] const DropoutMask mask = branch.mask.now();
@@ -118,11 +118,11 @@ __global__ void __launch_bounds__(threads)
     }
     sum += to_float(y[begin + c]);
   }
-  const float mean = group_sum<warps>(sum, room[0]) / static_cast<float>(C);
+  const float mean = group_sum<warps>(sum, scratch[0]) / static_cast<float>(C);
   float square = 0;
   for (int64_t c = threadIdx.x; c < C; c += threads)
     square += (to_float(y[begin + c]) - mean) * (to_float(y[begin + c]) - mean);
-  const float rstd = 1.0f / sqrtf(group_sum<warps>(square, room[1]) / static_cast<float>(C) + epsilon);
+  const float rstd = 1.0f / sqrtf(group_sum<warps>(square, scratch[1]) / static_cast<float>(C) + epsilon);
   for (int64_t c = threadIdx.x; c < C; c += threads)
     ln[begin + c] = to<T>((to_float(y[begin + c]) - mean) * rstd * to_float(w[c]) + to_float(b[c]));
   if (threadIdx.x == 0) {
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(threads)
                     const T* w, int64_t N, int64_t C) {
   using Mine = Part<T, group>;
   constexpr int n = Mine::n, groups = warps / group, num_sums = sums_of<residual>;
-  __shared__ float room[2][warps];
+  __shared__ float scratch[2][warps];
   const int mine = warp_index() / group;
   const int64_t first = Mine::first();
   [[maybe_unused]] const DropoutMask mask = branch.mask.now();
@@ -184,8 +184,8 @@ __global__ void __launch_bounds__(threads)
         }
       }
     }
-    sum = group_sum<group>(sum, room[0]) / static_cast<float>(C);
-    dot = group_sum<group>(dot, room[1]) / static_cast<float>(C);
+    sum = group_sum<group>(sum, scratch[0]) / static_cast<float>(C);
+    dot = group_sum<group>(dot, scratch[1]) / static_cast<float>(C);
 #pragma unroll
     for (int p = 0; p < parts; p++) {
       const int64_t c = first + p * Mine::step;
@@ -236,7 +236,7 @@ template <class T, Residual residual>
 __global__ void __launch_bounds__(threads)
     backward_any_kernel(T* dx, BranchGradient<T> branch, float* partial, const T* dy, const T* x, const float* stat,
                         const T* w, int64_t N, int64_t C) {
-  __shared__ float room[2][warps];
+  __shared__ float scratch[2][warps];
   constexpr int num_sums = sums_of<residual>;
   [[maybe_unused]] const DropoutMask mask = branch.mask.now();
   float* sums = partial + blockIdx.x * num_sums * C;
@@ -253,8 +253,8 @@ __global__ void __launch_bounds__(threads)
       sums[c] += d * xhat;
       sums[C + c] += d;
     }
-    sum = group_sum<warps>(sum, room[0]) / static_cast<float>(C);
-    dot = group_sum<warps>(dot, room[1]) / static_cast<float>(C);
+    sum = group_sum<warps>(sum, scratch[0]) / static_cast<float>(C);
+    dot = group_sum<warps>(dot, scratch[1]) / static_cast<float>(C);
     for (int64_t c = threadIdx.x; c < C; c += threads) {
       const int64_t i = row * C + c;
       const float xhat = (to_float(x[i]) - mean) * rstd;
