@@ -130,7 +130,7 @@ Hardware load_hardware(const std::string& profile) {
       return parse_hardware(known.toml, fmt::format("the profile {}", name));
   }
   FAIL(
-      "hardware.profile = {} is neither a file nor a known profile ({}). "
+      "hardware.profile = {} is neither the path of a file nor a known profile ({}). "
       "`megalith measure` writes one of this machine",
       profile, known_profile_names());
 }

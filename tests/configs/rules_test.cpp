@@ -48,15 +48,14 @@ TEST(Rules, NoKeyTakesAnAddressForAPath) {
     if (field.kind != Key::Kind::text) continue;
     tried++;
     for (const char* name : {"s3://bucket/run", "gs://bucket/run", "hdfs://host/run", "https://host/run"})
-      EXPECT_NE(refusal({field.name() + "=" + name}).find("is not a path, and "),
-                std::string::npos)
-          << field.name();
+      EXPECT_NE(refusal({field.name() + "=" + name}).find("is not a path, and "), std::string::npos) << field.name();
   }
   EXPECT_GE(tried, 8);
   expect_refusal({"checkpoint.directory=s3://bucket/run"},
                  "checkpoint.directory = \"s3://bucket/run\" is not a path, and s3:// is not supported; give a "
                  "path, such as the folder where it is mounted");
-  EXPECT_NE(refusal({"data.train=[\"a.bin 0.5\", \"s3://b/c.bin 0.5\"]"}).find("s3:// is not supported"), std::string::npos);
+  EXPECT_NE(refusal({"data.train=[\"a.bin 0.5\", \"s3://b/c.bin 0.5\"]"}).find("s3:// is not supported"),
+            std::string::npos);
   EXPECT_NE(refusal({"run.output=file:///runs/a"}).find("write it without file://"), std::string::npos);
   allowed({"run.output=runs/a://b", "checkpoint.directory=1://x", "data.train=/a:/b"});
 }
@@ -240,10 +239,11 @@ TEST(Rules, Sharding) {
 TEST(Rules, PlacementIsAnOrderOfTheAxes) {
   for (const char* wrong : {"", "tensor shard data", "tensor tensor data pipeline", "tensor shard data pipeline data",
                             "tensor shard data stage", "tensorshard data pipeline"})
-    expect_refusal({fmt::format("parallel.placement={}", wrong)},
-                   fmt::format("parallel.placement = \"{}\" is not an order of the axes; write each of tensor, shard, data "
-                               "and pipeline once, innermost first",
-                               wrong));
+    expect_refusal(
+        {fmt::format("parallel.placement={}", wrong)},
+        fmt::format("parallel.placement = \"{}\" is not an order of the axes; write each of tensor, shard, data "
+                    "and pipeline once, innermost first",
+                    wrong));
   for (const char* right :
        {"pipeline data shard tensor", "shard,tensor,data,pipeline", "shard, tensor, data, pipeline"})
     EXPECT_TRUE(allowed({fmt::format("parallel.placement=\"{}\"", right)})) << right;

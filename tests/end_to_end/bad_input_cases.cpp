@@ -195,7 +195,7 @@ std::vector<BadInputCase> output_cases() {
       {"init_from_another_model",
        2,
        train_with({new_run, "checkpoint.init_from=" + reference("small")}),
-       {"checkpoint.init_from", "another model",
+       {"checkpoint.init_from", "does not fit the model",
         "config.toml:2: model.layers = 2, but 4 there; config.toml:3: model.hidden", "Leave these keys out"}},
       {"text_as_tokens", 2, train_with({new_run, "data.train=book.txt"}), {"book.txt is a text", "prepare --text"}},
       {"blend_without_weights",

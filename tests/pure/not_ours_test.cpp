@@ -39,7 +39,8 @@ TEST_F(NotOurs, ALockIsWhatAJobWrites) {
        Texts{"my notes\n", "process of law\n", "process 12", "process 12 on the left\nand more\n"}) {
     scratch_.write("run/lock", text + std::string(text.size() > 25 ? 600 : 0, '!'));
     const std::string before = read_file(in_run("lock"));
-    expect_refused("lock is not the lock of a job and is not overwritten; move it away or choose another with run.output");
+    expect_refused(
+        "lock is not the lock of a job and is not overwritten; move it away or choose another with run.output");
     EXPECT_EQ(read_file(in_run("lock")), before);
   }
   for (const std::string& text : Texts{"", std::string(20, '\0'), "process 12 on host\nst\n"}) {

@@ -33,18 +33,18 @@ TEST(GemmTables, WhatIsNoTableIsRefusedWithWhatIsWrong) {
     CHECK(at != text.npos, "no {}", part);
     return message_of([&] { read_gemm_table(text.replace(at, part.size(), instead), "bad.json"); });
   };
-  for (const auto& [part, instead, words] :
-       std::vector<std::array<std::string, 3>>{{"\"format\": 1", "\"format\": 2", "unsupported format 2 (expected 1)"},
-                                               {"[1,2,3]", "[1,2]", "MNK has 2 numbers"},
-                                               {"[1,2,3]", "[1,0,3]", ""},
-                                               {"\"gelu\"", "\"gelo\"", "unknown attribute \"gelo\" of a product"},
-                                               {"\"bf16\"", "\"bf8\"", "unknown type \"bf8\" of a product"},
-                                               {"\"ffffffffffffffff\"", "\"1ffffffffffffffff\"", "is not a 64-bit hexadecimal number"},
-                                               {"\"ffffffffffffffff\"", "\"-1\"", "is not a 64-bit hexadecimal number"},
-                                               {"\"ffffffffffffffff\",", "", "an algorithm has 7 words, not 8"},
-                                               {"\"alignment\":16", "\"alignment\":32", ""},
-                                               {"\"choices\"", "\"choice\"", "choices"},
-                                               {"]}", "", ""}}) {
+  for (const auto& [part, instead, words] : std::vector<std::array<std::string, 3>>{
+           {"\"format\": 1", "\"format\": 2", "unsupported format 2 (expected 1)"},
+           {"[1,2,3]", "[1,2]", "MNK has 2 numbers"},
+           {"[1,2,3]", "[1,0,3]", ""},
+           {"\"gelu\"", "\"gelo\"", "unknown attribute \"gelo\" of a product"},
+           {"\"bf16\"", "\"bf8\"", "unknown type \"bf8\" of a product"},
+           {"\"ffffffffffffffff\"", "\"1ffffffffffffffff\"", "is not a 64-bit hexadecimal number"},
+           {"\"ffffffffffffffff\"", "\"-1\"", "is not a 64-bit hexadecimal number"},
+           {"\"ffffffffffffffff\",", "", "an algorithm has 7 words, not 8"},
+           {"\"alignment\":16", "\"alignment\":32", ""},
+           {"\"choices\"", "\"choice\"", "choices"},
+           {"]}", "", ""}}) {
     const std::string message = said(part, instead);
     EXPECT_TRUE(message.starts_with("bad.json is not a table of GEMM choices: ")) << message;
     EXPECT_NE(message.find(words), std::string::npos) << message;
