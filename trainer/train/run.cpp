@@ -24,7 +24,7 @@ double minutes_from(std::chrono::steady_clock::time_point time) {
 int Run::train() {
   start_ = std::chrono::steady_clock::now();
   saves_.begin();
-  metrics_->start_clock(books_->start(state_.progress.step));
+  metrics_->start_clock(profiler_->start(state_.progress.step));
   ending_.begin(state_.progress.step);
   policy::Events events;
   std::exception_ptr failure;
@@ -75,7 +75,7 @@ policy::Events Run::obey(const policy::Action& action) {
     case Act::keep_final_bad_step: steps_.keep_bad_step(progress, state_.newest_checkpoint, true); break;
     case Act::close_reports:
       metrics_->say_last_step();
-      books_->finish();
+      profiler_->finish();
       break;
     case Act::fail_bad_steps: fail_bad_steps();
     case Act::fail_save_patience: saves_.fail_patience();

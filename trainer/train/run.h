@@ -8,7 +8,7 @@
 
 #include "trainer/checkpointing/checkpointer.h"
 #include "trainer/job/workplace.h"
-#include "trainer/train/bookkeeper.h"
+#include "trainer/train/step_profiler.h"
 #include "trainer/train/ending.h"
 #include "trainer/train/inputs.h"
 #include "trainer/train/metrics.h"
@@ -22,7 +22,7 @@ namespace megalith {
 class Run {
  public:
   // Collective. Everything that can be wrong is found here, before training starts, and thrown as a JobError on all
-  // ranks. `session` must outlive it. The forecast is for a trace (bookkeeper.h).
+  // ranks. `session` must outlive it. The forecast is for a trace (step_profiler.h).
   Run(Config config, const Session& session, const Forecast& forecast = {});
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
@@ -73,7 +73,7 @@ class Run {
   std::optional<policy::Preemption> preemption() const;
   int end(policy::Act how) const;
   void between(Account account, const std::function<void()>& work) {
-    metrics_->start_clock(books_->between(account, work));
+    metrics_->start_clock(profiler_->between(account, work));
   }
 
   const Uninterrupted this_thread_;  // first: threads of kernels are started later
@@ -91,7 +91,7 @@ class Run {
   Saves saves_;
   const Load load_;
   const std::unique_ptr<Metrics> metrics_;
-  const std::unique_ptr<Bookkeeper> books_;
+  const std::unique_ptr<StepProfiler> profiler_;
   Steps steps_;
   std::chrono::steady_clock::time_point start_;  // of training
 };

@@ -54,8 +54,8 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
       saves_(config_, session, checkpointer_, ending_),
       load_(planned_load()),
       metrics_(open_metrics()),
-      books_(made_together(session, [&] { return std::make_unique<Bookkeeper>(config_, session, work_, forecast); })),
-      steps_(config_, session, work_, inputs_.data, *books_, *metrics_) {}
+      profiler_(made_together(session, [&] { return std::make_unique<StepProfiler>(config_, session, work_, forecast); })),
+      steps_(config_, session, work_, inputs_.data, *profiler_, *metrics_) {}
 
 int Run::meet() {
   shake_hands(config_, session_);

@@ -10,25 +10,25 @@
 
 namespace megalith {
 
-Steps::Steps(const Config& config, const Session& session, Workplace& work, const Loader& data, Bookkeeper& books,
+Steps::Steps(const Config& config, const Session& session, Workplace& work, const Loader& data, StepProfiler& profiler,
              Metrics& metrics)
-    : config_(config), session_(session), work_(work), data_(data), books_(books), metrics_(metrics) {}
+    : config_(config), session_(session), work_(work), data_(data), profiler_(profiler), metrics_(metrics) {}
 
 policy::Event Steps::launch(const Progress& progress, const std::function<ControlFlags()>& flags) {
   Launched launched{.number = progress.step + 1, .first_sequence = progress.sequences};
   if (CallGroup* calls = session_.calls()) calls->ring().begin_step(launched.number);
-  books_.begin_launch(launched.number);
+  profiler_.begin_launch(launched.number);
   Stream& s = work_.runtime->stream;
   const bool op_by_op = s.ops_are_looked_at();
   const GraphCounts before = s.graphs();
   launched.ticket = work_.trainer->step(
       progress.step, progress.sequences, feed_from(data_, progress.sequences, config_.model.vocab),
       [&] {
-        return RankRecord{flags(), books_.stats()};
+        return RankRecord{flags(), profiler_.stats()};
       },
       launched.scalars.get());
   if (!op_by_op) log_graphs(s.graphs() - before);
-  books_.end_launch(launched.number);
+  profiler_.end_launch(launched.number);
   in_flight_.push_back(std::move(launched));
   return policy::StepLaunched{};
 }
@@ -55,13 +55,13 @@ const StepScalars& Steps::report() {
   last_ = std::move(in_flight_.front());
   in_flight_.pop_front();
   work_.runtime->stream.receive(last_.ticket);
-  const Measured measured = books_.report(last_.number, *last_.scalars);
+  const Measured measured = profiler_.report(last_.number, *last_.scalars);
   metrics_.end_step({.step = last_.number,
                      .scalars = *last_.scalars,
                      .learning_rate = learning_rate_at(config_.optimizer, last_.number - 1),
                      .samples = samples_of(last_),
                      .measured = measured});
-  if (books_.trace_is_over(last_.number)) metrics_.start_clock(books_.write_trace());
+  if (profiler_.trace_is_over(last_.number)) metrics_.start_clock(profiler_.write_trace());
   return *last_.scalars;
 }
 

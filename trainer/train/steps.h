@@ -9,7 +9,7 @@
 #include "trainer/checkpointing/progress.h"
 #include "trainer/job/workplace.h"
 #include "trainer/step/text_data.h"
-#include "trainer/train/bookkeeper.h"
+#include "trainer/train/step_profiler.h"
 #include "trainer/train/metrics.h"
 #include "trainer/train/policy.h"
 
@@ -18,7 +18,7 @@ namespace megalith {
 class Steps {
  public:
   // All outlive it.
-  Steps(const Config& config, const Session& session, Workplace& work, const Loader& data, Bookkeeper& books,
+  Steps(const Config& config, const Session& session, Workplace& work, const Loader& data, StepProfiler& profiler,
         Metrics& metrics);
 
   // The step after `progress`. The flags are asked for when its last sum is launched.
@@ -54,7 +54,7 @@ class Steps {
   const Session& session_;
   Workplace& work_;
   const Loader& data_;
-  Bookkeeper& books_;
+  StepProfiler& profiler_;
   Metrics& metrics_;
   std::deque<Launched> in_flight_;
   Launched last_;

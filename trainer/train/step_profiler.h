@@ -20,14 +20,14 @@ namespace megalith {
 // The step of a config on so many ranks as the planner has it, on the machines of [hardware], which it names.
 using Forecast = std::function<std::vector<TraceProcess>(const Config& config, int ranks)>;
 
-class Bookkeeper {
+class StepProfiler {
  public:
   // `session` and `work`, whose runtime and trainer are made, must outlive it. Rank 0 asks for the forecast, where a
   // trace is wanted and [hardware] names machines, and may get its errors.
-  Bookkeeper(const Config& config, const Session& session, Workplace& work, const Forecast& forecast);
-  ~Bookkeeper() { work_.runtime->stream.trace().keep_time(nullptr); }
-  Bookkeeper(const Bookkeeper&) = delete;
-  Bookkeeper& operator=(const Bookkeeper&) = delete;
+  StepProfiler(const Config& config, const Session& session, Workplace& work, const Forecast& forecast);
+  ~StepProfiler() { work_.runtime->stream.trace().keep_time(nullptr); }
+  StepProfiler(const StepProfiler&) = delete;
+  StepProfiler& operator=(const StepProfiler&) = delete;
 
   // All calls are made by all ranks in the same order. Steps follow one another from here on; `completed` are those
   // made before. This, write_trace() and between() return when the next step begins, by StepClock::host_now().

@@ -1,4 +1,4 @@
-#include "trainer/train/bookkeeper.h"
+#include "trainer/train/step_profiler.h"
 
 #include <algorithm>
 #include <map>
@@ -61,7 +61,7 @@ std::vector<TraceProcess> repeated(std::vector<TraceProcess> of_a_step, const st
 
 }  // namespace
 
-Bookkeeper::Bookkeeper(const Config& config, const Session& session, Workplace& work, const Forecast& forecast)
+StepProfiler::StepProfiler(const Config& config, const Session& session, Workplace& work, const Forecast& forecast)
     : config_(config),
       session_(session),
       work_(work),
@@ -71,7 +71,7 @@ Bookkeeper::Bookkeeper(const Config& config, const Session& session, Workplace& 
     predicted_ = forecast(work.placed.config, session.size());
 }
 
-HostStats Bookkeeper::stats() {
+HostStats StepProfiler::stats() {
   const MemorySizes peaks = work_.runtime->memory.peaks();
   return {.so_far = on_gpu() ? Accounts{} : clock_.so_far(),
           .resident = static_cast<double>(resident_memory()),
@@ -79,7 +79,7 @@ HostStats Bookkeeper::stats() {
           .on_host = static_cast<double>(peaks.total(MemoryPlace::host))};
 }
 
-double Bookkeeper::start(int64_t completed) {
+double StepProfiler::start(int64_t completed) {
   if (traced_ && traced_->last <= completed) {
     log_info("train.trace_steps = {}: the run continues after step {}, so there is no trace", config_.train.trace_steps,
              completed);
@@ -89,7 +89,7 @@ double Bookkeeper::start(int64_t completed) {
   return begun_ = clock_.align();
 }
 
-void Bookkeeper::begin_launch(int64_t step) {
+void StepProfiler::begin_launch(int64_t step) {
   if (!measures(step)) return;
   if (traces(step) && !tracing_) begin_trace();
   if (!on_gpu()) return;
@@ -100,14 +100,14 @@ void Bookkeeper::begin_launch(int64_t step) {
   clock_.begin_step();
 }
 
-void Bookkeeper::end_launch(int64_t step) {
+void StepProfiler::end_launch(int64_t step) {
   if (!on_gpu() || !measures(step)) return;
   clock_.end_step(step);
   work_.runtime->stream.trace().keep_time(nullptr);
 }
 
 // The clocks of the ranks begin together, as far as a barrier ends for all at once.
-void Bookkeeper::begin_trace() {
+void StepProfiler::begin_trace() {
   Stream& s = work_.runtime->stream;
   s.synchronize();
   work_.runtime->mesh.channel(Channel::world).barrier(s);
@@ -116,7 +116,7 @@ void Bookkeeper::begin_trace() {
   clock_.keep_spans(tracing_ = true);
 }
 
-Measured Bookkeeper::report(int64_t step, const StepScalars& scalars) {
+Measured StepProfiler::report(int64_t step, const StepScalars& scalars) {
   Measured measured{.time = {}, .memory = fullest(scalars.ranks.stats)};
   const Accounts between = std::exchange(between_, {});
   if (!on_gpu()) measured.ended = clock_.end_step(step);
@@ -137,14 +137,14 @@ Measured Bookkeeper::report(int64_t step, const StepScalars& scalars) {
   return measured;
 }
 
-double Bookkeeper::between(Account account, const std::function<void()>& work) {
+double StepProfiler::between(Account account, const std::function<void()>& work) {
   work();
   const double end = on_gpu() ? StepClock::host_now() : clock_.begin_step();
   at(between_, account) += end - begun_;
   return begun_ = end;
 }
 
-void Bookkeeper::finish() {
+void StepProfiler::finish() {
   if (tracing_) write_trace();
   if (!on_gpu()) sum_ += between_;
   if (measured_ > 0)
@@ -153,7 +153,7 @@ void Bookkeeper::finish() {
              session_.size() > 1 ? fmt::format(", mean of {} ranks", session_.size()) : "", shares_in_words(sum_));
 }
 
-double Bookkeeper::write_trace() {
+double StepProfiler::write_trace() {
   const std::vector<Span> mine = clock_.take_spans();
   clock_.keep_spans(tracing_ = false);
   const std::string path = config_.run.output + "/trace-" + config_.train.trace_steps + ".json";
