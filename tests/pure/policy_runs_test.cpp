@@ -16,7 +16,7 @@ struct World {
   State state;
   std::string course;  // "t1 r1 t2 r2 e2 s2 ..."; a step's number behind its actions
   std::function<void(StepEnded&, int64_t step)> changes = [](StepEnded&, int64_t) {};
-  std::optional<Preemption> preemption{};
+  std::optional<GracePeriod> preemption{};
   int64_t launched, reported;
   int64_t failing_saves = 0;  // so many fail
   double minutes = 0;         // without a checkpoint, then
@@ -94,7 +94,7 @@ TEST(PolicyRuns, ASaveThatIsDueByTimeIsMadeOnce) {
 
 TEST(PolicyRuns, ASignalWhileASaveIsInFlight) {
   World world;
-  world.preemption = Preemption{.time_to_save = true};
+  world.preemption = GracePeriod{.time_to_save = true};
   world.changes = [](StepEnded& e, int64_t step) {
     e.save_phase_done = false;
     e.stop = step == 6;
@@ -162,7 +162,7 @@ void expect_laws(World& world, bool loses_its_end) {
 }
 
 TEST(PolicyRuns, LawsWhateverComesInWhicheverStep) {
-  const std::optional<Preemption> no_signal{}, time_for_all{{true, true}}, no_time{{false, false}};
+  const std::optional<GracePeriod> no_signal{}, time_for_all{{true, true}}, no_time{{false, false}};
   for (const int64_t ahead : {0, 1})
     for (const bool asynchronous : {false, true})
       for (const Change& change : all_changes)

@@ -88,8 +88,8 @@ void saved(State& s) { s.newest_checkpoint = s.save_tried_at = s.progress.step; 
 void waits_for_save(State& s) { s.save_waited_for = true, s.save_tried_at = s.progress.step; }
 void one_bad(State& s) { s.progress.skipped = s.progress.skipped_in_a_row = 1; }
 void validation_not_finite(State& s) { s.validation_is_finite = false; }
-void on_time(State& s) { s.stop = s.preemption_checked = true, s.preemption = Preemption{true, true}; }
-void too_late(State& s) { s.stop = s.preemption_checked = true, s.preemption = Preemption{}; }
+void on_time(State& s) { s.stop = s.preemption_checked = true, s.preemption = GracePeriod{true, true}; }
+void too_late(State& s) { s.stop = s.preemption_checked = true, s.preemption = GracePeriod{}; }
 
 struct Row {
   std::string name;
@@ -104,7 +104,7 @@ void gpu(Rules& r) { r.steps_ahead = 1; }
 void without_validation(Rules& r) { r.validates = false; }
 
 constexpr StepOutcome bad = StepOutcome::bad;
-const Preemption time_for_all{true, true}, time_to_save{false, true}, no_time{false, false};
+const GracePeriod time_for_all{true, true}, time_to_save{false, true}, no_time{false, false};
 
 std::vector<Row> steps_and_their_ends() {
   return {

@@ -27,7 +27,7 @@ struct Rules {
 };
 
 // A signal ends the run, and the time that it leaves.
-struct Preemption {
+struct GracePeriod {
   bool time_to_evaluate = false;  // and to save
   bool time_to_save = false;
 };
@@ -90,12 +90,12 @@ struct StepEnded {
   bool save_phase_done = false;  // on all ranks, of the save in flight
 };
 struct PreemptionChecked {
-  std::optional<Preemption> preemption{};  // nothing: no signal has come
+  std::optional<GracePeriod> preemption{};  // nothing: no signal has come
 };
 struct Evaluated {
   bool complete = true;  // a signal may have come that left no time for the rest
   bool finite = true;
-  std::optional<Preemption> preemption{};
+  std::optional<GracePeriod> preemption{};
 };
 struct SaveBegun {};
 struct SaveEnded {
@@ -120,7 +120,7 @@ struct State {
   bool stop = false;      // all ranks know that the time is up, or that a signal has come
   bool save_due = false;  // and that checkpoint.minutes have passed
   bool preemption_checked = false;
-  std::optional<Preemption> preemption{};
+  std::optional<GracePeriod> preemption{};
 
   int64_t evaluated_at = 0, save_tried_at = 0;  // steps; when the run begins, where it stands
   bool validation_is_finite = true;             // the last

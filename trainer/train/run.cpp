@@ -25,7 +25,7 @@ int Run::train() {
   start_ = std::chrono::steady_clock::now();
   saves_.begin();
   metrics_->start_clock(profiler_->start(state_.progress.step));
-  ending_.begin(state_.progress.step);
+  preemption_.begin(state_.progress.step);
   policy::Events events;
   std::exception_ptr failure;
   for (;;) {
@@ -94,7 +94,7 @@ policy::Events Run::obey(const policy::Action& action) {
 // Rank 0's clock counts.
 ControlFlags Run::flags() const {
   const policy::LocalFacts facts{.first_rank = session_.rank() == 0,
-                                 .signal = ending_.asked(),
+                                 .signal = preemption_.asked(),
                                  .minutes_trained = minutes_from(start_),
                                  .minutes_since_save = saves_.minutes_since_save()};
   return {.stop = policy::asks_to_stop(rules_, facts),
@@ -104,7 +104,7 @@ ControlFlags Run::flags() const {
 
 policy::Event Run::report() {
   const StepScalars& scalars = steps_.report();
-  ending_.trained(steps_.last_step());
+  preemption_.trained(steps_.last_step());
   return policy::StepEnded{.outcome = !scalars.skipped()                       ? policy::StepOutcome::updated
                                       : scalars.decision == Decision::overflow ? policy::StepOutcome::overflow
                                                                                : policy::StepOutcome::bad,
@@ -114,14 +114,15 @@ policy::Event Run::report() {
                            .save_phase_done = checkpointer_.all_ended(scalars.ranks.save_phases)};
 }
 
-std::optional<policy::Preemption> Run::preemption() const {
-  if (!ending_.agreed()) return {};
-  return policy::Preemption{.time_to_evaluate = ending_.time_to_evaluate(), .time_to_save = ending_.time_to_save()};
+std::optional<policy::GracePeriod> Run::grace_period() const {
+  if (!preemption_.agreed()) return {};
+  return policy::GracePeriod{.time_to_evaluate = preemption_.time_to_evaluate(),
+                             .time_to_save = preemption_.time_to_save()};
 }
 
 policy::Event Run::check_preemption() {
-  ending_.agree(checkpointer_.bytes(), config_.train.evaluate_batches);
-  return policy::PreemptionChecked{preemption()};
+  preemption_.agree(checkpointer_.bytes(), config_.train.evaluate_batches);
+  return policy::PreemptionChecked{grace_period()};
 }
 
 std::optional<double> Run::held_out_loss() {
@@ -129,7 +130,7 @@ std::optional<double> Run::held_out_loss() {
   const int64_t all = held_out.sequences, batch = config_.batch.global_batch_size, last = (all - 1) / batch;
   double sum = 0;
   for (int64_t made = 0; made <= last; made++) {
-    if (made > 0 && !ending_.goes_on_evaluating(checkpointer_.bytes(), made, last + 1)) return {};
+    if (made > 0 && !preemption_.goes_on_evaluating(checkpointer_.bytes(), made, last + 1)) return {};
     const int64_t first = made * batch, n = std::min(batch, all - first);
     const Feed feed = feed_from(held_out.loader, first, config_.model.vocab);
     sum += static_cast<double>(n) * work_.trainer->evaluate(n, feed);
@@ -139,14 +140,14 @@ std::optional<double> Run::held_out_loss() {
 
 policy::Event Run::evaluate() {
   std::optional<double> loss;
-  ending_.evaluate([&] {
+  preemption_.evaluate([&] {
     loss = held_out_loss();
     if (loss)
       metrics_->evaluation(state_.progress.step, *loss, inputs_.held_out->sequences * config_.batch.sequence_length,
                            inputs_.held_out->bytes);
   });
   return policy::Evaluated{
-      .complete = loss.has_value(), .finite = loss && std::isfinite(*loss), .preemption = preemption()};
+      .complete = loss.has_value(), .finite = loss && std::isfinite(*loss), .preemption = grace_period()};
 }
 
 void Run::warn_of_validation() const {
@@ -195,7 +196,7 @@ void Run::fail_validation() const {
 }
 
 int Run::end(Act how) const {
-  if (how == Act::end_preempted || how == Act::end_preempted_lost) return ending_.say(how == Act::end_preempted);
+  if (how == Act::end_preempted || how == Act::end_preempted_lost) return preemption_.say(how == Act::end_preempted);
   const Progress& progress = state_.progress;
   std::string text =
       fmt::format("done: {}, {}", counted(progress.step, "step"), counted(progress.sequences, "sequence"));

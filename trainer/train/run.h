@@ -8,13 +8,13 @@
 
 #include "trainer/checkpointing/checkpointer.h"
 #include "trainer/job/workplace.h"
-#include "trainer/train/step_profiler.h"
-#include "trainer/train/ending.h"
 #include "trainer/train/inputs.h"
 #include "trainer/train/metrics.h"
 #include "trainer/train/policy.h"
+#include "trainer/train/preemption.h"
 #include "trainer/train/run_folder.h"
 #include "trainer/train/saves.h"
+#include "trainer/train/step_profiler.h"
 #include "trainer/train/steps.h"
 
 namespace megalith {
@@ -28,7 +28,7 @@ class Run {
   Run& operator=(const Run&) = delete;
 
   // Collective: to the last step, until the time is up, or until a signal asks for the end. Returns the exit status: 0,
-  // or what Ending has after a signal. Where no checkpoint can be written, as on a full disk, it goes on and tries
+  // or what Preemption has after a signal. Where no checkpoint can be written, as on a full disk, it goes on and tries
   // again, until checkpoint.patience is over, which is a JobError. JobError as well where trouble ends it
   // (checkpointing/sanity.h):
   // after train.max_bad_steps skipped in a row; when a checkpoint holds values that are not finite, since nothing that
@@ -70,7 +70,7 @@ class Run {
   [[noreturn]] void fail_bad_steps();
   [[noreturn]] void fail_validation() const;
   LastWeights last_weights();
-  std::optional<policy::Preemption> preemption() const;
+  std::optional<policy::GracePeriod> grace_period() const;
   int end(policy::Act how) const;
   void between(Account account, const std::function<void()>& work) {
     metrics_->start_clock(profiler_->between(account, work));
@@ -84,7 +84,7 @@ class Run {
   Workplace work_;
   const Inputs inputs_;
   const std::unique_ptr<RunFolder> folder_;
-  Ending ending_;
+  Preemption preemption_;
   Checkpointer checkpointer_;
   const policy::Rules rules_;
   policy::State state_;

@@ -47,14 +47,15 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
       work_(config_, session),
       inputs_(open_inputs(config_, session, work_, tokenizer_.get(), threads_)),
       folder_(open_folder()),
-      ending_(config_.checkpoint, session),
+      preemption_(config_.checkpoint, session),
       checkpointer_(config_, session, open_trainer(), inputs_.course),
       rules_(rules_of(config_, inputs_.held_out.has_value(), work_.device.world == World::cuda)),
       state_(begin_or_resume()),
-      saves_(config_, session, checkpointer_, ending_),
+      saves_(config_, session, checkpointer_, preemption_),
       load_(planned_load()),
       metrics_(open_metrics()),
-      profiler_(made_together(session, [&] { return std::make_unique<StepProfiler>(config_, session, work_, forecast); })),
+      profiler_(
+          made_together(session, [&] { return std::make_unique<StepProfiler>(config_, session, work_, forecast); })),
       steps_(config_, session, work_, inputs_.data, *profiler_, *metrics_) {}
 
 int Run::meet() {

@@ -27,8 +27,8 @@ int64_t newest_checkpoint(const std::string& directory, const Session& session) 
   return of_all_ranks(session, step).front();
 }
 
-Saves::Saves(const Config& config, const Session& session, Checkpointer& checkpointer, Ending& ending)
-    : config_(config), session_(session), checkpointer_(checkpointer), ending_(ending) {}
+Saves::Saves(const Config& config, const Session& session, Checkpointer& checkpointer, Preemption& preemption)
+    : config_(config), session_(session), checkpointer_(checkpointer), preemption_(preemption) {}
 
 void Saves::begin() { tried_ = succeeded_ = Clock::now(); }
 double Saves::minutes_since_save() const { return minutes_since(tried_); }
@@ -37,7 +37,7 @@ policy::Event Saves::save(const Progress& progress, bool prune) {
   tried_ = Clock::now();
   Saved saved;
   try {
-    ending_.save([&] { saved = checkpointer_.save(progress, !prune); });
+    preemption_.save([&] { saved = checkpointer_.save(progress, !prune); });
   } catch (const JobError& e) {
     return failed(e.what());
   }
@@ -46,7 +46,7 @@ policy::Event Saves::save(const Progress& progress, bool prune) {
 
 policy::Event Saves::begin_save(const Progress& progress, bool prune) {
   tried_ = Clock::now();
-  ending_.saves_beside_steps();
+  preemption_.begin_asynchronous_save();
   checkpointer_.begin_save(progress, !prune);
   return policy::SaveBegun{};
 }
@@ -56,11 +56,11 @@ std::optional<policy::Event> Saves::asynchronously(Part part) {
   try {
     saved = (checkpointer_.*part)();
   } catch (const JobError& e) {
-    ending_.saved_beside_steps(0);
+    preemption_.end_asynchronous_save(0);
     return failed(e.what());
   }
   if (!saved) return {};
-  ending_.saved_beside_steps(saved->seconds);
+  preemption_.end_asynchronous_save(saved->seconds);
   return ended(*saved);
 }
 

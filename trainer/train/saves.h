@@ -7,8 +7,8 @@
 #include <string>
 
 #include "trainer/checkpointing/checkpointer.h"
-#include "trainer/train/ending.h"
 #include "trainer/train/policy.h"
+#include "trainer/train/preemption.h"
 
 namespace megalith {
 
@@ -19,7 +19,7 @@ int64_t newest_checkpoint(const std::string& directory, const Session& session);
 class Saves {
  public:
   // All outlive it.
-  Saves(const Config& config, const Session& session, Checkpointer& checkpointer, Ending& ending);
+  Saves(const Config& config, const Session& session, Checkpointer& checkpointer, Preemption& preemption);
 
   // The clock of checkpoint.minutes starts.
   void begin();
@@ -47,7 +47,7 @@ class Saves {
   const Config& config_;
   const Session& session_;
   Checkpointer& checkpointer_;
-  Ending& ending_;
+  Preemption& preemption_;
   using Time = std::chrono::steady_clock::time_point;
   Time tried_, succeeded_;  // until the first of this start, when it began
   Saved last_;              // that ended

@@ -17,10 +17,10 @@ namespace megalith {
 // there. EX_TEMPFAIL of sysexits.h, "try again later".
 constexpr int ended_by_signal = 75;
 
-class Ending {
+class Preemption {
  public:
   // From here on this rank ends at once by a signal, and says so in the log and on standard error. Both outlive it.
-  Ending(const CheckpointConfig& config, const Session& session);
+  Preemption(const CheckpointConfig& config, const Session& session);
 
   // From here on steps are lost that no checkpoint has: a signal waits for the step in flight, as long as it may.
   void begin(int64_t completed);
@@ -32,8 +32,8 @@ class Ending {
   void evaluate(const std::function<void()>& work);
   void save(const std::function<void()>& work);
   // One that is made beside the steps begins, and has ended after so many seconds of work.
-  void saves_beside_steps();
-  void saved_beside_steps(double seconds);
+  void begin_asynchronous_save();
+  void end_asynchronous_save(double seconds);
 
   // Collective. Whether a signal is what some rank has asked to stop for. `bytes` are those that this rank writes in a
   // save, `batches` those of an evaluation: where none was made before, that is what they are expected to take by.
@@ -77,8 +77,8 @@ class Ending {
   double left_by_mpirun_ = 0;      // seconds after a Ctrl-C; 0: whoever set that wants no end but at once
   double longest_evaluation_ = 0;  // 0: none yet
   double evaluation_began_ = 0;
-  double longest_beside_ = 0;  // save, beside the steps; 0: none yet
-  double beside_since_ = 0;    // the one under way; 0: there is none
+  double longest_asynchronous_ = 0;  // save, beside the steps; 0: none yet
+  double asynchronous_since_ = 0;    // the one under way; 0: there is none
   // What the thread of the watch reads as well.
   std::atomic<int64_t> trained_{0};
   std::atomic<double> trained_at_{0}, shortest_step_{0}, longest_save_{0};

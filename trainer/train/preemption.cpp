@@ -1,4 +1,4 @@
-#include "trainer/train/ending.h"
+#include "trainer/train/preemption.h"
 
 #include <fmt/format.h>
 
@@ -62,32 +62,32 @@ double seconds_to_write(int64_t bytes, const std::string& folder, int rank) try 
 
 }  // namespace
 
-Ending::Ending(const CheckpointConfig& config, const Session& session) : config_(config), session_(session) {
+Preemption::Preemption(const CheckpointConfig& config, const Session& session) : config_(config), session_(session) {
   left_by_mpirun_ = seconds_left_by_mpirun([](const char* name) -> const char* { return std::getenv(name); });
   watch_.emplace(rules());
 }
 
-SignalWatch::Rules Ending::rules() {
+SignalWatch::Rules Preemption::rules() {
   return {.seconds = config_.on_signal_seconds,
           .bound = fmt::format("checkpoint.on_signal_seconds = {:g}", config_.on_signal_seconds),
           .needed = [this] { return seconds_needed(); },
           .end = [this](int status, const std::string& why) { end_now(status, why); }};
 }
 
-void Ending::begin(int64_t completed) {
+void Preemption::begin(int64_t completed) {
   trained_ = completed_ = completed;
   trained_at_ = began_ = steady_seconds();
   watch_->hold();
 }
 
-void Ending::trained(int64_t step) {
+void Preemption::trained(int64_t step) {
   const double now = steady_seconds(), took = now - trained_at_.exchange(now);
   if (shortest_step_ == 0 || took < shortest_step_) shortest_step_ = took;
   trained_ = step;
   if (left_by_mpirun_ > 0 && took > left_by_mpirun_) warn_of_mpirun(took);
 }
 
-void Ending::warn_of_mpirun(double step_seconds) {
+void Preemption::warn_of_mpirun(double step_seconds) {
   log_warning(
       "a step takes {:.2g} s, and mpirun kills its ranks {:g} s after a Ctrl-C: what was trained since the last "
       "checkpoint is lost then. `megalith run -n {} train ...` instead of mpirun has it saved, and so does SIGUSR1 to "
@@ -96,40 +96,40 @@ void Ending::warn_of_mpirun(double step_seconds) {
   left_by_mpirun_ = never;  // it is said once
 }
 
-void Ending::evaluate(const std::function<void()>& work) {
+void Preemption::evaluate(const std::function<void()>& work) {
   evaluation_began_ = steady_seconds();
   work();
   longest_evaluation_ = std::max(longest_evaluation_, steady_seconds() - evaluation_began_);
 }
 
-void Ending::save(const std::function<void()>& work) {
+void Preemption::save(const std::function<void()>& work) {
   const double begin = steady_seconds();
   work();
   longest_save_ = std::max(longest_save_.load(), steady_seconds() - begin);
 }
 
-void Ending::saves_beside_steps() { beside_since_ = steady_seconds(); }
+void Preemption::begin_asynchronous_save() { asynchronous_since_ = steady_seconds(); }
 
-void Ending::saved_beside_steps(double seconds) {
-  beside_since_ = 0;
-  longest_beside_ = std::max(longest_beside_, seconds);
+void Preemption::end_asynchronous_save(double seconds) {
+  asynchronous_since_ = 0;
+  longest_asynchronous_ = std::max(longest_asynchronous_, seconds);
 }
 
 // At the least: of a step, what is left of the shortest, and for a first save nothing.
-double Ending::seconds_needed() const {
+double Preemption::seconds_needed() const {
   return std::max(0.0, shortest_step_ - (steady_seconds() - trained_at_)) + longest_save_;
 }
 
-double Ending::seconds_a_step() const {
+double Preemption::seconds_a_step() const {
   return (steady_seconds() - began_) / static_cast<double>(std::max<int64_t>(1, trained_ - completed_));
 }
 
-bool Ending::agree(int64_t bytes, int64_t batches) {
+bool Preemption::agree(int64_t bytes, int64_t batches) {
   return agree_with_time(
       bytes, longest_evaluation_ > 0 ? longest_evaluation_ : seconds_a_step() * static_cast<double>(batches));
 }
 
-bool Ending::goes_on_evaluating(int64_t bytes, int64_t made, int64_t batches) {
+bool Preemption::goes_on_evaluating(int64_t bytes, int64_t made, int64_t batches) {
   const double a_batch = (steady_seconds() - evaluation_began_) / static_cast<double>(made);
   if (agreed() || !agree_with_time(bytes, a_batch * static_cast<double>(batches - made)) || time_to_evaluate())
     return true;
@@ -139,17 +139,19 @@ bool Ending::goes_on_evaluating(int64_t bytes, int64_t made, int64_t batches) {
   return false;
 }
 
-bool Ending::agree_with_time(int64_t bytes, double evaluation) {
+bool Preemption::agree_with_time(int64_t bytes, double evaluation) {
   const std::optional<SignalWatch::Asked> mine = watch_->asked();
   const std::vector<int> got = of_all_ranks(session_, mine ? mine->signal : 0);
   const auto first = std::find_if(got.begin(), got.end(), [](int signal) { return signal != 0; });
   if (first == got.end()) return false;
   // By the disk's rate twice what the bytes take, since a save copies, adds up and renames as well.
-  const double alone = longest_save_ > 0     ? longest_save_.load()
-                       : longest_beside_ > 0 ? longest_beside_
-                                             : 2 * seconds_to_write(bytes, config_.directory, session_.rank());
+  const double alone = longest_save_ > 0           ? longest_save_.load()
+                       : longest_asynchronous_ > 0 ? longest_asynchronous_
+                                                   : 2 * seconds_to_write(bytes, config_.directory, session_.rank());
   const double under_way =
-      beside_since_ > 0 ? std::max(0.0, std::max(alone, longest_beside_) - (steady_seconds() - beside_since_)) : 0;
+      asynchronous_since_ > 0
+          ? std::max(0.0, std::max(alone, longest_asynchronous_) - (steady_seconds() - asynchronous_since_))
+          : 0;
   const double save = under_way + alone;
 
   Agreed agreed{.signal = *first, .who = who_got(got), .seconds_left = never, .bound = {}};
@@ -167,10 +169,10 @@ bool Ending::agree_with_time(int64_t bytes, double evaluation) {
   return true;
 }
 
-bool Ending::time_to_save() const { return agreed_->save < agreed_->seconds_left; }
-bool Ending::time_to_evaluate() const { return agreed_->evaluation + agreed_->save < agreed_->seconds_left; }
+bool Preemption::time_to_save() const { return agreed_->save < agreed_->seconds_left; }
+bool Preemption::time_to_evaluate() const { return agreed_->evaluation + agreed_->save < agreed_->seconds_left; }
 
-int Ending::say(bool saved) const {
+int Preemption::say(bool saved) const {
   if (session_.rank() == 0) {
     std::string why = agreed_->who;
     if (!saved)
@@ -183,7 +185,7 @@ int Ending::say(bool saved) const {
   return saved ? ended_by_signal : status_of(agreed_->signal);
 }
 
-void Ending::end_now(int status, const std::string& why) const {
+void Preemption::end_now(int status, const std::string& why) const {
   // A launcher tells all ranks at once, of which one is enough to say it.
   std::this_thread::sleep_for(std::chrono::milliseconds(20 * std::min(session_.rank(), 10)));
   const Left left = what_is_left();
@@ -192,7 +194,7 @@ void Ending::end_now(int status, const std::string& why) const {
   session_.abort(left.everything ? ended_by_signal : status);
 }
 
-Ending::Left Ending::what_is_left() const try {
+Preemption::Left Preemption::what_is_left() const try {
   const std::vector<std::string> all = list_checkpoints(config_.directory);
   const int64_t newest = all.empty() ? 0 : read_manifest(all.front()).step, steps = trained_ - newest;
   const std::string lost = fmt::format("{} {} lost", counted(steps, "step"), steps == 1 ? "is" : "are");
