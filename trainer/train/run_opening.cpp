@@ -8,8 +8,8 @@
 #include "trainer/log/log.h"
 #include "trainer/machine/machine.h"
 #include "trainer/machine/version.h"
-#include "trainer/train/introduction.h"
 #include "trainer/train/run.h"
+#include "trainer/train/run_header.h"
 
 namespace megalith {
 
@@ -82,9 +82,9 @@ Trainer& Run::open_trainer() {
 }
 
 policy::State Run::begin_or_resume() {
-  introduce(config_, session_, work_, threads_);
+  log_run_header(config_, session_, work_, threads_);
   if (session_.rank() == 0)  // it reads tokens
-    introduce_data(config_, inputs_.data, inputs_.held_out ? &*inputs_.held_out : nullptr, inputs_.trained_on_held_out);
+    log_data(config_, inputs_.data, inputs_.held_out ? &*inputs_.held_out : nullptr, inputs_.trained_on_held_out);
   const std::optional<Progress> resumed = checkpointer_.resume();
   if (resumed) {
     log_info("resumed after step {}", resumed->step);
@@ -110,8 +110,8 @@ Run::Load Run::planned_load() const {
     load.process.sums = sums;
     load.process.save = save;
   }
-  introduce_memory(load.memory, load.process);
-  introduce_disk(config_, session_, checkpointer_.bytes(), state_.progress.step);
+  log_memory(load.memory, load.process);
+  log_disk(config_, session_, checkpointer_.bytes(), state_.progress.step);
   return load;
 }
 

@@ -290,7 +290,7 @@ void rehearse(Workplace& a, Workplace& b, const Session& session) {
                session.ranks_on_this_node(), std::max(a.device.ranks, b.device.ranks));
 }
 
-void introduce(const VerifyOptions& options, ObservedRun& a, ObservedRun& b, int ranks) {
+void print_header(const VerifyOptions& options, ObservedRun& a, ObservedRun& b, int ranks) {
   const Config& config = a.config();
   fmt::print("A: {}{}{}\nB: the same with {}\n", options.config, options.overrides.empty() ? "" : " ",
              fmt::join(options.overrides, " "), fmt::join(options.against, " "));
@@ -354,7 +354,7 @@ bool run_verify(const VerifyOptions& options, const Session& session) {
   ObservedRun a(config_a, session, {}), b(config_b, session, fault);
   together(session, [&] { rehearse(a.work(), b.work(), session); });
   for (ObservedRun* run : {&a, &b}) run->start();
-  if (session.rank() == 0) introduce(options, a, b, session.size());
+  if (session.rank() == 0) print_header(options, a, b, session.size());
 
   const auto world = host_world(session);
   Comparison comparison(session, *world, a, b, options.tolerance);

@@ -1,4 +1,4 @@
-#include "trainer/train/introduction.h"
+#include "trainer/train/run_header.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -15,7 +15,7 @@
 
 namespace megalith {
 
-void introduce_data(const Config& config, const Loader& data, const HeldOut* held_out, bool trained_on_held_out) {
+void log_data(const Config& config, const Loader& data, const HeldOut* held_out, bool trained_on_held_out) {
   for (const std::string& line : describe_data("data.train", data, config.train.steps * config.batch.global_batch_size))
     log_info("{}", line);
   if (held_out) log_info("{}", describe_held_out(*held_out));
@@ -36,7 +36,7 @@ void introduce_data(const Config& config, const Loader& data, const HeldOut* hel
         "trained on, and say nothing of other text");
 }
 
-void introduce(const Config& config, const Session& session, const Workplace& work, int threads) {
+void log_run_header(const Config& config, const Session& session, const Workplace& work, int threads) {
   const Plan& plan = work.plan;
   log_info("{}", version());
   log_info("parameters {}, layers {}; {}, {} each, {}, {}; run folder {}", num_parameters(model_spec(config.model)),
@@ -65,7 +65,7 @@ void introduce(const Config& config, const Session& session, const Workplace& wo
         100 * plan.batch.idle());
 }
 
-void introduce_memory(const MemorySizes& memory, const ProcessMemory& process) {
+void log_memory(const MemorySizes& memory, const ProcessMemory& process) {
   const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   const int64_t arenas = memory.total(MemoryPlace::device), host = memory.total(MemoryPlace::host);
   if (process.total() == 0) return log_info("planned memory of the fullest rank: {:.1f} MiB", mib(arenas));
@@ -75,7 +75,7 @@ void introduce_memory(const MemorySizes& memory, const ProcessMemory& process) {
   log_info("planned memory of the fullest rank: {:.1f} MiB ({})", mib(arenas + host + process.total()), parts);
 }
 
-void introduce_disk(const Config& config, const Session& session, int64_t mine, int64_t completed) {
+void log_disk(const Config& config, const Session& session, int64_t mine, int64_t completed) {
   int64_t bytes = 0;
   for (const int64_t theirs : of_all_ranks(session, mine)) bytes += theirs;
   together(session, [&] {
