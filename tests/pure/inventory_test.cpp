@@ -32,7 +32,7 @@ Inventory good_machine() {
 
 TEST(Inventory, AGoodMachineHasNoObstacles) {
   const Inventory m = good_machine();
-  EXPECT_TRUE(obstacles(m).empty()) << obstacles(m).front();
+  EXPECT_TRUE(problems(m).empty()) << problems(m).front();
   const std::string text = describe(m);
   for (const char* words :
        {"with CUDA, code for 80-real, 90a-real, 100", "1: H100, compute capability 9.0, 79.0 GiB of 80.0 GiB free",
@@ -69,7 +69,7 @@ TEST(Inventory, EachObstacleIsNamedAlone) {
   for (const auto& [words, spoil] : cases) {
     Inventory m = good_machine();
     spoil(m);
-    const std::vector<std::string> found = obstacles(m);
+    const std::vector<std::string> found = problems(m);
     ASSERT_EQ(found.size(), 1u) << words;
     EXPECT_NE(found[0].find(words), std::string::npos) << found[0];
     EXPECT_NE(describe(m).find("- " + found[0] + "\n"), std::string::npos);
@@ -86,14 +86,14 @@ TEST(Inventory, WhatIsNotNeededIsNotMissed) {
   m.links = {{device::Link::none}};
   m.nccl_error = "cannot open libnccl.so.2";
   m.shared_files = GiB / 8;
-  EXPECT_TRUE(obstacles(m).empty()) << obstacles(m).front();
+  EXPECT_TRUE(problems(m).empty()) << problems(m).front();
   m.has_cuda = false;
   m.gpus.clear();
-  EXPECT_TRUE(obstacles(m).empty()) << obstacles(m).front();
+  EXPECT_TRUE(problems(m).empty()) << problems(m).front();
 }
 
 TEST(Inventory, ThisMachineIsLookedAt) {
-  const Inventory m = look_around();
+  const Inventory m = collect_inventory();
   EXPECT_FALSE(m.host.empty());
   EXPECT_FALSE(m.processor.empty());
   EXPECT_GT(m.cores, 0);

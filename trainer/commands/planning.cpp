@@ -103,9 +103,9 @@ Command info_command(CLI::App& cli) {
   auto* app = cli.add_subcommand(
       "info", "What this build and this machine have, GPUs, links, limits, and what of it would stop a run");
   return {app, [] {
-            const Inventory machine = look_around();
+            const Inventory machine = collect_inventory();
             fmt::print("{}", describe(machine));
-            return obstacles(machine).empty() ? 0 : 1;
+            return problems(machine).empty() ? 0 : 1;
           }};
 }
 

@@ -55,7 +55,7 @@ std::vector<NetworkPort> network_ports() {
   return ports;
 }
 
-void look_at_gpus(Inventory& machine) {
+void collect_gpus(Inventory& machine) {
   int count = 0;
   try {
     count = device::count();
@@ -103,7 +103,7 @@ const char* word(device::Link link) {
 
 }  // namespace
 
-Inventory look_around() {
+Inventory collect_inventory() {
   Inventory machine;
   utsname system{};
   uname(&system);
@@ -121,12 +121,12 @@ Inventory look_around() {
   machine.has_cuda = device::in_build();
   if (machine.has_cuda) {
     machine.architectures = device::architectures();
-    look_at_gpus(machine);
+    collect_gpus(machine);
   }
   return machine;
 }
 
-std::vector<std::string> obstacles(const Inventory& m) {
+std::vector<std::string> problems(const Inventory& m) {
   std::vector<std::string> all;
   const auto add = [&]<class... Args>(fmt::format_string<Args...> format, Args&&... args) {
     all.push_back(fmt::format(format, std::forward<Args>(args)...));
@@ -196,7 +196,7 @@ std::string describe(const Inventory& m) {
       row += fmt::format(" {:>6}", from == to ? "-" : word(m.links[from][to]));
     line(from == 0 ? "links" : "", "GPU {}:{}", from, row);
   }
-  const std::vector<std::string> wrong = obstacles(m);
+  const std::vector<std::string> wrong = problems(m);
   text += wrong.empty() ? "\nnothing was found that would stop a run\n" : "\nwould stop a run, or slow it down:\n";
   for (const std::string& what : wrong) text += fmt::format("- {}\n", what);
   return text;

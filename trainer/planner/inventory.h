@@ -42,11 +42,11 @@ struct Inventory {
 };
 
 // Selects each GPU in turn.
-Inventory look_around();
+Inventory collect_inventory();
 
 // What would stop a run on this machine, or make it wait where nobody would look for it, each with its remedy. Empty:
 // nothing that is known of.
-std::vector<std::string> obstacles(const Inventory& machine);
+std::vector<std::string> problems(const Inventory& machine);
 
 // Ends in the obstacles.
 std::string describe(const Inventory& machine);
