@@ -16,7 +16,7 @@ namespace {
 constexpr double in_graph = 1e-9;
 
 // A transfer of one rank's trace.
-struct Moving {
+struct QueuedTransfer {
   size_t id = 0;
   double left = 0;  // seconds, alone on its link
   Link link = Link::node;
@@ -24,17 +24,17 @@ struct Moving {
 };
 
 // Of a transfer in which several stages take part: when it starts and ends, once all have begun it.
-struct Joint {
+struct Rendezvous {
   size_t needed = 2, begun = 0;
   double start = 0, end = 0;
   std::vector<size_t> stages;
   bool complete() const { return begun == needed; }
 };
 
-struct Ending {
+struct TransferState {
   bool over = false;
-  bool held_up = false;    // work has waited for it
-  Joint* joint = nullptr;  // null: a transfer within the stage
+  bool held_up = false;              // work has waited for it
+  Rendezvous* rendezvous = nullptr;  // null: a transfer within the stage
   Account account{};
   int channel = 0;
   Transfer transfer{};
@@ -47,24 +47,24 @@ struct StageClock {
   size_t at = 0;    // the event that comes next
   Accounts accounts{};
   TimeLine::Copies copies;
-  std::array<std::deque<Moving>, num_channels + 1> queues;  // by channel; the last: copies to and from the host
-  std::vector<Ending> endings;                              // by number of the transfer
+  std::array<std::deque<QueuedTransfer>, num_channels + 1> queues;  // by channel; the last: copies to and from the host
+  std::vector<TransferState> transfers;                             // by number of the transfer
 };
 
 bool carries_messages(Channel channel) { return channel == Channel::forward || channel == Channel::backward; }
 
 // A stretch on given machines.
-struct TimedStretch {
+struct TimedOpRun {
   double seconds = 0;
   Accounts accounts{};
   double launches = 0;  // seconds of the host
   double lead = 0;      // by so much the host must be ahead at its start to hold nothing up
 };
 
-class ClockedPlay {
+class StepSimulator {
  public:
-  ClockedPlay(const MeshShape& mesh, const std::vector<StageTrace>& stages, const Hardware& hardware,
-              const Processor& processor, bool with_spans)
+  StepSimulator(const MeshShape& mesh, const std::vector<StageTrace>& stages, const Hardware& hardware,
+                const Processor& processor, bool with_spans)
       : mesh_(mesh), stages_(stages), hardware_(hardware), with_spans_(with_spans), clocks_(stages.size()) {
     for (const StageTrace& stage : stages) {
       auto& links = links_.emplace_back();
@@ -104,9 +104,9 @@ class ClockedPlay {
     auto& times = times_.emplace_back();
     for (const StageTrace::Op& op : stage.ops)
       times.emplace_back(op_time(op.cost, processor, hardware_), account_of_op(op.cost.kind));
-    auto& stretches = stretches_.emplace_back();
-    for (const StageTrace::Stretch& ops : stage.stretches) {
-      TimedStretch& timed = stretches.emplace_back();
+    auto& op_runs = op_runs_.emplace_back();
+    for (const StageTrace::OpRun& ops : stage.op_runs) {
+      TimedOpRun& timed = op_runs.emplace_back();
       double launched = 0;
       for (uint32_t op : ops) {
         launched += launch_time(stage.ops[op]);
@@ -125,7 +125,7 @@ class ClockedPlay {
     const std::vector<StageTrace::Event>& events = stages_[stage].events;
     for (; clock.at < events.size(); clock.at++) {
       const StageTrace::Event& e = events[clock.at];
-      if (e.kind == TraceEvent::Kind::op) stretch(stage, e.id);
+      if (e.kind == TraceEvent::Kind::op) run_ops(stage, e.id);
       if (e.kind == TraceEvent::Kind::begin) begin(stage, e);
       if (e.kind == TraceEvent::Kind::wait && !wait(stage, e)) return;
     }
@@ -141,10 +141,10 @@ class ClockedPlay {
     idle(stage, clock.host, Account::launches);
   }
 
-  void stretch(size_t stage, uint32_t number) {
+  void run_ops(size_t stage, uint32_t number) {
     StageClock& clock = clocks_[stage];
-    const TimedStretch& timed = stretches_[stage][number];
-    const StageTrace::Stretch& ops = stages_[stage].stretches[number];
+    const TimedOpRun& timed = op_runs_[stage][number];
+    const StageTrace::OpRun& ops = stages_[stage].op_runs[number];
     if (!with_spans_ && !is_its_own_host_ && clock.now - clock.host >= timed.lead) {
       clock.host += timed.launches;
       work(stage, timed.seconds);
@@ -165,15 +165,15 @@ class ClockedPlay {
     launch(stage, launch_time());
     StageClock& clock = clocks_[stage];
     const size_t id = e.id;
-    if (clock.endings.size() <= id) clock.endings.resize(id + 1);
-    Ending& ending = clock.endings[id];
+    if (clock.transfers.size() <= id) clock.transfers.resize(id + 1);
+    TransferState& state = clock.transfers[id];
     const auto channel = static_cast<Channel>(e.channel);
     const size_t queue = channel == Channel::host ? num_channels : static_cast<size_t>(e.channel);
     const bool message = carries_messages(channel);
     const GroupLink group =
         message ? message_link(mesh_, hardware_, stages_[stage].rank, stages_[static_cast<size_t>(e.peer)].rank)
                 : links_[stage][queue];
-    ending = {.account = account_of_wait(channel, e.transfer), .channel = e.channel, .transfer = e.transfer};
+    state = {.account = account_of_wait(channel, e.transfer), .channel = e.channel, .transfer = e.transfer};
     const bool gradients = (e.transfer == Transfer::reduce_scatter && channel != Channel::tensor) ||
                            (e.transfer == Transfer::all_reduce && channel == Channel::data);
     const double payload = static_cast<double>(e.bytes) * (gradients ? hardware_.stack.gradient_bytes / 4 : 1);
@@ -183,58 +183,58 @@ class ClockedPlay {
     const bool awaited = clock.at + 1 < events.size() && events[clock.at + 1].kind == TraceEvent::Kind::wait &&
                          events[clock.at + 1].id == e.id;
     if (channel == Channel::world || message) {
-      meet(stage, e, seconds, ending);
-    } else if (awaited && !moves(stage)) {  // alone: no need to queue
-      ending.over = ending.held_up = true;
-      if (with_spans_) note(stage, ending, clock.now, clock.now + seconds);
-      idle(stage, clock.now + seconds, ending.account);
+      begin_rendezvous(stage, e, seconds, state);
+    } else if (awaited && !transfers_under_way(stage)) {  // alone: no need to queue
+      state.over = state.held_up = true;
+      if (with_spans_) add_span(stage, state, clock.now, clock.now + seconds);
+      idle(stage, clock.now + seconds, state.account);
     } else {
       clock.queues[queue].push_back({.id = id, .left = seconds, .link = group.link, .begun = clock.now});
     }
   }
 
-  void meet(size_t stage, const StageTrace::Event& e, double seconds, Ending& ending) {
+  void begin_rendezvous(size_t stage, const StageTrace::Event& e, double seconds, TransferState& state) {
     const bool all = static_cast<Channel>(e.channel) == Channel::world;
     const auto here = static_cast<int>(stage);
     const bool sends = e.transfer == Transfer::send;
-    const Line line = all     ? Line{e.channel, -1, -1}
-                      : sends ? Line{e.channel, here, e.peer}
-                              : Line{e.channel, e.peer, here};
-    std::deque<Joint>& joints = joints_[line];
-    size_t& call = calls_[{line, stage}];
-    while (joints.size() <= call) joints.emplace_back().needed = all ? stages_.size() : 2;
-    Joint& joint = joints[call];
-    const double before = call > 0 ? joints[call - 1].end : 0;
+    const Route route = all     ? Route{e.channel, -1, -1}
+                        : sends ? Route{e.channel, here, e.peer}
+                                : Route{e.channel, e.peer, here};
+    std::deque<Rendezvous>& all_rendezvous = rendezvous_[route];
+    size_t& call = calls_[{route, stage}];
+    while (all_rendezvous.size() <= call) all_rendezvous.emplace_back().needed = all ? stages_.size() : 2;
+    Rendezvous& rendezvous = all_rendezvous[call];
+    const double before = call > 0 ? all_rendezvous[call - 1].end : 0;
     call++;
-    joint.start = std::max({joint.start, clocks_[stage].now, before});
-    joint.end = std::max(joint.end, joint.start + seconds);
-    joint.begun++;
-    joint.stages.push_back(stage);
-    ending.joint = &joint;
-    if (joint.complete())
-      for (size_t other : joint.stages)
+    rendezvous.start = std::max({rendezvous.start, clocks_[stage].now, before});
+    rendezvous.end = std::max(rendezvous.end, rendezvous.start + seconds);
+    rendezvous.begun++;
+    rendezvous.stages.push_back(stage);
+    state.rendezvous = &rendezvous;
+    if (rendezvous.complete())
+      for (size_t other : rendezvous.stages)
         if (other != stage) ready_.push_back(other);
   }
 
   // False: it cannot be known yet when that is.
   bool wait(size_t stage, const StageTrace::Event& e) {
     StageClock& clock = clocks_[stage];
-    Ending& ending = clock.endings[e.id];
-    if (ending.joint) {
-      if (!ending.joint->complete()) return false;
-      idle(stage, ending.joint->start, Account::bubble);
-      idle(stage, ending.joint->end, ending.account);
-      if (with_spans_) note(stage, ending, ending.joint->start, ending.joint->end);
+    TransferState& state = clock.transfers[e.id];
+    if (state.rendezvous) {
+      if (!state.rendezvous->complete()) return false;
+      idle(stage, state.rendezvous->start, Account::bubble);
+      idle(stage, state.rendezvous->end, state.account);
+      if (with_spans_) add_span(stage, state, state.rendezvous->start, state.rendezvous->end);
     } else {
       const double since = clock.now;
-      ending.held_up = ending.held_up || !ending.over;
-      while (!ending.over) pass(stage, next_arrival(stage, 1), 1);
-      if (ending.account == Account::host_copies) {
+      state.held_up = state.held_up || !state.over;
+      while (!state.over) pass(stage, next_arrival(stage, 1), 1);
+      if (state.account == Account::host_copies) {
         clock.copies.all++;
-        clock.copies.hidden += ending.held_up ? 0 : 1;
+        clock.copies.hidden += state.held_up ? 0 : 1;
       }
-      clock.accounts[static_cast<size_t>(ending.account)] += clock.now - since;
-      note_wait(stage, since, clock.now, ending.account);
+      clock.accounts[static_cast<size_t>(state.account)] += clock.now - since;
+      add_wait_span(stage, since, clock.now, state.account);
     }
     return true;
   }
@@ -242,7 +242,7 @@ class ClockedPlay {
   // So many seconds of work, which the caller accounts for; longer where transfers are under way beside it.
   void work(size_t stage, double seconds) {
     while (seconds > 0) {
-      const double rate = 1 / (1 + (moves(stage) ? hardware_.calibrated.overlap : 0));
+      const double rate = 1 / (1 + (transfers_under_way(stage) ? hardware_.calibrated.overlap : 0));
       const double whole = seconds / rate, time = std::min(whole, next_arrival(stage, rate));
       seconds = time == whole ? 0 : seconds - time * rate;
       clocks_[stage].accounts[static_cast<size_t>(Account::slowed)] += time * (1 - rate);
@@ -254,7 +254,7 @@ class ClockedPlay {
     StageClock& clock = clocks_[stage];
     if (clock.now >= until) return;
     clock.accounts[static_cast<size_t>(account)] += until - clock.now;
-    note_wait(stage, clock.now, until, account);
+    add_wait_span(stage, clock.now, until, account);
     while (clock.now < until) {
       const double all = until - clock.now, arrival = next_arrival(stage, 1);
       pass(stage, std::min(all, arrival), 1);
@@ -267,22 +267,22 @@ class ClockedPlay {
     StageClock& clock = clocks_[stage];
     clock.now += time;
     const std::array<double, 3> rates = rates_of(stage, rate);
-    for (std::deque<Moving>& queue : clock.queues) {
+    for (std::deque<QueuedTransfer>& queue : clock.queues) {
       if (queue.empty()) continue;
-      Moving& first = queue.front();
+      QueuedTransfer& first = queue.front();
       const double done = time * rates[static_cast<size_t>(first.link)];
       const bool arrives = first.left <= done * (1 + 1e-12);
       first.left -= done;
       if (!arrives) continue;
-      Ending& ending = clock.endings[first.id];
-      ending.over = true;
-      if (with_spans_) note(stage, ending, first.begun, clock.now);
+      TransferState& state = clock.transfers[first.id];
+      state.over = true;
+      if (with_spans_) add_span(stage, state, first.begun, clock.now);
       queue.pop_front();
       if (!queue.empty()) queue.front().begun = std::max(queue.front().begun, clock.now);
     }
   }
 
-  bool moves(size_t stage) const {
+  bool transfers_under_way(size_t stage) const {
     return std::ranges::any_of(clocks_[stage].queues, [](const auto& queue) { return !queue.empty(); });
   }
 
@@ -303,17 +303,17 @@ class ClockedPlay {
     return time;
   }
 
-  void note(size_t stage, const Ending& ending, double begin, double end) {
-    spans_[stage].push_back({name_of(ending.transfer), ending.channel, begin, end, ending.account});
+  void add_span(size_t stage, const TransferState& state, double begin, double end) {
+    spans_[stage].push_back({name_of(state.transfer), state.channel, begin, end, state.account});
   }
-  void note_wait(size_t stage, double begin, double end, Account account) {
+  void add_wait_span(size_t stage, double begin, double end, Account account) {
     if (with_spans_ && end > begin)
       spans_[stage].push_back({fmt::format("wait: {}", name_of(account)), -1, begin, end, account});
   }
 
-  struct Line {
+  struct Route {
     int channel, from, to;
-    auto operator<=>(const Line&) const = default;
+    auto operator<=>(const Route&) const = default;
   };
 
   const MeshShape& mesh_;
@@ -324,9 +324,9 @@ class ClockedPlay {
   std::vector<StageClock> clocks_;
   std::vector<std::array<GroupLink, num_channels + 1>> links_;  // by stage and channel of collectives; the last: host
   std::vector<std::vector<std::pair<double, Account>>> times_;  // by stage and op
-  std::vector<std::vector<TimedStretch>> stretches_;            // by stage
-  std::map<Line, std::deque<Joint>> joints_;
-  std::map<std::pair<Line, size_t>, size_t> calls_;
+  std::vector<std::vector<TimedOpRun>> op_runs_;                // by stage
+  std::map<Route, std::deque<Rendezvous>> rendezvous_;
+  std::map<std::pair<Route, size_t>, size_t> calls_;
   std::vector<size_t> ready_;
   std::vector<std::vector<Span>> spans_;
 };
@@ -335,12 +335,12 @@ class ClockedPlay {
 
 StageTrace stage_trace(int rank, const std::vector<TraceEvent>& trace) {
   StageTrace stage{rank, {}, {}, {}};
-  std::map<StageTrace::Stretch, uint32_t> numbers;
-  StageTrace::Stretch open;
+  std::map<StageTrace::OpRun, uint32_t> numbers;
+  StageTrace::OpRun open;
   const auto close = [&] {
     if (open.empty()) return;
-    const auto [found, is_new] = numbers.try_emplace(open, static_cast<uint32_t>(stage.stretches.size()));
-    if (is_new) stage.stretches.push_back(open);
+    const auto [found, is_new] = numbers.try_emplace(open, static_cast<uint32_t>(stage.op_runs.size()));
+    if (is_new) stage.op_runs.push_back(open);
     stage.events.push_back({.kind = TraceEvent::Kind::op, .id = found->second});
     open.clear();
   };
@@ -361,7 +361,7 @@ StageTrace stage_trace(int rank, const std::vector<TraceEvent>& trace) {
 
 TimeLine time_line(const MeshShape& mesh, const std::vector<StageTrace>& stages, const Hardware& hardware,
                    const Processor& processor, bool with_spans) {
-  return ClockedPlay(mesh, stages, hardware, processor, with_spans).run();
+  return StepSimulator(mesh, stages, hardware, processor, with_spans).run();
 }
 
 }  // namespace megalith

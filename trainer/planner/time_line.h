@@ -21,7 +21,7 @@
 
 namespace megalith {
 
-// What one rank did in a step, which stands for its stage: transfers and, between them, stretches of ops. Stretches
+// What one rank did in a step, which stands for its stage: transfers and, between them, runs of ops. Runs
 // that are the same, as those of layers are, are held once.
 struct StageTrace {
   struct Op {
@@ -30,7 +30,7 @@ struct StageTrace {
     bool together = false;  // launched with the op before it
     bool operator==(const Op&) const = default;
   };
-  using Stretch = std::vector<uint32_t>;  // of ops
+  using OpRun = std::vector<uint32_t>;  // of ops
   struct Event {
     TraceEvent::Kind kind;  // op: a whole stretch
     Transfer transfer{};
@@ -42,7 +42,7 @@ struct StageTrace {
 
   int rank = 0;
   std::vector<Op> ops;
-  std::vector<Stretch> stretches;
+  std::vector<OpRun> op_runs;
   std::vector<Event> events;
 };
 
