@@ -17,37 +17,37 @@ struct End {
 };
 
 // A collective that some members have begun, or a message of which one end has.
-struct Meeting {
+struct Match {
   std::vector<End> begun;
   bool complete = false;
 };
 
 struct Route {
-  std::deque<size_t> sends, recvs;  // meetings that lack the other end
+  std::deque<size_t> sends, recvs;  // matches that lack the other end
 };
 
 struct Group {
   std::vector<int> members;         // ranks, by index
   std::vector<size_t> calls;        // collectives begun, by member
-  std::vector<size_t> collectives;  // meetings, by call
+  std::vector<size_t> collectives;  // matches, by call
   std::map<std::pair<int, int>, Route> routes;
   bool disagrees = false;  // said once: what follows is its consequence
 };
 
-class Play {
+class Matcher {
  public:
-  Play(const MeshShape& mesh, const Traces& traces)
+  Matcher(const MeshShape& mesh, const Traces& traces)
       : mesh_(mesh),
         traces_(traces),
         at_(traces.size(), 0),
-        meeting_of_(traces.size()),
-        places_(traces.size()),
+        match_of_(traces.size()),
+        members_(traces.size()),
         groups_(traces.size() * num_channels) {
     for (int rank = 0; rank < mesh_.size(); rank++) {
       ready_.push_back(rank);
       for (Channel channel : all_channels) {
         const MeshShape::Place place = mesh_.place(rank, channel);
-        places_[static_cast<size_t>(rank)][static_cast<size_t>(channel)] = place;
+        members_[static_cast<size_t>(rank)][static_cast<size_t>(channel)] = place;
         Group& g = group(static_cast<size_t>(channel), place);
         g.members.resize(static_cast<size_t>(place.size));
         g.calls.resize(static_cast<size_t>(place.size));
@@ -63,8 +63,8 @@ class Play {
       advance(rank);
     }
     const size_t before = faults_.size();
-    say_who_is_stuck();
-    if (faults_.size() == before) say_what_is_left();
+    report_deadlock();
+    if (faults_.size() == before) report_incomplete();
     return std::move(faults_);
   }
 
@@ -77,14 +77,14 @@ class Play {
     for (size_t& at = at_[static_cast<size_t>(rank)]; at < trace(rank).size(); at++) {
       const TraceEvent& e = trace(rank)[at];
       if (e.kind == TraceEvent::Kind::begin) begin({rank, at});
-      if (e.kind == TraceEvent::Kind::wait && !over(rank, at)) return;
+      if (e.kind == TraceEvent::Kind::wait && !is_complete(rank, at)) return;
     }
   }
 
   // Whether the transfer that the event waits for is complete.
-  bool over(int rank, size_t at) {
-    const size_t meeting = meeting_of(rank, trace(rank)[at].id);
-    if (meeting != none) return meetings_[meeting].complete;
+  bool is_complete(int rank, size_t at) {
+    const size_t match = match_of(rank, trace(rank)[at].id);
+    if (match != none) return matches_[match].complete;
     faults_.push_back(fmt::format("{} waits at event {} for a transfer that it has not begun", who(rank), at));
     return true;
   }
@@ -94,17 +94,17 @@ class Play {
     const bool alone = e.channel == host_channel;
     CHECK(e.id >= 0 && (alone || (0 <= e.channel && e.channel < num_channels)),
           "{} uses channel {} at event {}; a mesh has {}", who(end.rank), e.channel, end.at, num_channels);
-    const size_t meeting = alone ? new_meeting({.begun = {end}, .complete = true}) : meet(end);
-    auto& meetings = meeting_of_[static_cast<size_t>(end.rank)];
+    const size_t match = alone ? new_match({.begun = {end}, .complete = true}) : begin_with_partners(end);
+    auto& matches = match_of_[static_cast<size_t>(end.rank)];
     const auto id = static_cast<size_t>(e.id);
-    if (meetings.size() <= id) meetings.resize(id + 1, none);
-    if (meetings[id] != none)
+    if (matches.size() <= id) matches.resize(id + 1, none);
+    if (matches[id] != none)
       faults_.push_back(fmt::format("{}: another transfer of the trace has its number, {}", describe(end), e.id));
-    meetings[id] = meeting;
-    if (meetings_[meeting].complete) wake(meetings_[meeting]);
+    matches[id] = match;
+    if (matches_[match].complete) wake(matches_[match]);
   }
 
-  size_t meet(End end) {
+  size_t begin_with_partners(End end) {
     const TraceEvent& e = event(end);
     const MeshShape::Place place = place_of(end);
     CHECK(is_message(e) ? 0 <= e.peer && e.peer < place.size : e.peer < place.size, "{}: no such member",
@@ -115,13 +115,13 @@ class Play {
 
   size_t collective(Group& g, int index, End end) {
     const size_t call = g.calls[static_cast<size_t>(index)]++;
-    if (call == g.collectives.size()) g.collectives.push_back(new_meeting());
-    Meeting& meeting = meetings_[g.collectives[call]];
-    meeting.begun.push_back(end);
-    const TraceEvent &first = event(meeting.begun.front()), &here = event(end);
+    if (call == g.collectives.size()) g.collectives.push_back(new_match());
+    Match& match = matches_[g.collectives[call]];
+    match.begun.push_back(end);
+    const TraceEvent &first = event(match.begun.front()), &here = event(end);
     if (here.transfer != first.transfer || here.bytes != first.bytes || here.peer != first.peer)
-      disagree(g, meeting.begun.front(), end, fmt::format("in collective {}", call));
-    meeting.complete = meeting.begun.size() == g.members.size();
+      disagree(g, match.begun.front(), end, fmt::format("in collective {}", call));
+    match.complete = match.begun.size() == g.members.size();
     return g.collectives[call];
   }
 
@@ -131,39 +131,39 @@ class Play {
     Route& route = g.routes[sends ? std::pair(index, e.peer) : std::pair(e.peer, index)];
     auto &mine = sends ? route.sends : route.recvs, &theirs = sends ? route.recvs : route.sends;
     if (theirs.empty()) {
-      mine.push_back(new_meeting());
-      meetings_[mine.back()].begun.push_back(end);
+      mine.push_back(new_match());
+      matches_[mine.back()].begun.push_back(end);
       return mine.back();
     }
     const size_t number = theirs.front();
     theirs.pop_front();
-    Meeting& meeting = meetings_[number];
-    meeting.begun.push_back(end);
-    meeting.complete = true;
-    if (event(meeting.begun.front()).bytes != e.bytes) disagree(g, meeting.begun.front(), end, "in size");
+    Match& match = matches_[number];
+    match.begun.push_back(end);
+    match.complete = true;
+    if (event(match.begun.front()).bytes != e.bytes) disagree(g, match.begun.front(), end, "in size");
     return number;
   }
 
-  size_t new_meeting(Meeting meeting = {}) {
-    meetings_.push_back(std::move(meeting));
-    return meetings_.size() - 1;
+  size_t new_match(Match match = {}) {
+    matches_.push_back(std::move(match));
+    return matches_.size() - 1;
   }
 
   // Those of its ranks that stand at a wait for it go on; the one that completed it is going anyway.
-  void wake(const Meeting& meeting) {
-    for (size_t i = 0; i + 1 < meeting.begun.size(); i++) {
-      const int rank = meeting.begun[i].rank;
-      if (const Meeting* awaited = awaited_by(rank); awaited == &meeting) ready_.push_back(rank);
+  void wake(const Match& match) {
+    for (size_t i = 0; i + 1 < match.begun.size(); i++) {
+      const int rank = match.begun[i].rank;
+      if (const Match* awaited = awaited_by(rank); awaited == &match) ready_.push_back(rank);
     }
   }
 
-  // The meeting at whose wait the rank stands.
-  const Meeting* awaited_by(int rank) const {
+  // The match at whose wait the rank stands.
+  const Match* awaited_by(int rank) const {
     if (done(rank)) return nullptr;
     const TraceEvent& e = trace(rank)[at_[static_cast<size_t>(rank)]];
     if (e.kind != TraceEvent::Kind::wait) return nullptr;
-    const size_t meeting = meeting_of(rank, e.id);
-    return meeting == none ? nullptr : &meetings_[meeting];
+    const size_t match = match_of(rank, e.id);
+    return match == none ? nullptr : &matches_[match];
   }
 
   void disagree(Group& g, End a, End b, const std::string& where) {
@@ -172,17 +172,17 @@ class Play {
     faults_.push_back(fmt::format("{} and {} disagree {}", describe(a), describe(b), where));
   }
 
-  // The ranks without which the meeting cannot be complete.
-  std::vector<int> missing(const Meeting& meeting) const {
-    const End some = meeting.begun.front();
+  // The ranks without which the match cannot be complete.
+  std::vector<int> missing(const Match& match) const {
+    const End some = match.begun.front();
     const Group& g = group_of(some);
     if (is_message(event(some))) return {g.members[static_cast<size_t>(event(some).peer)]};
     std::vector<int> ranks = g.members;
-    for (End end : meeting.begun) std::erase(ranks, end.rank);
+    for (End end : match.begun) std::erase(ranks, end.rank);
     return ranks;
   }
 
-  void say_who_is_stuck() {
+  void report_deadlock() {
     std::vector<int> stuck;
     for (int rank = 0; rank < mesh_.size(); rank++)
       if (!done(rank)) stuck.push_back(rank);
@@ -207,22 +207,22 @@ class Play {
       break;
     }
     for (int rank : stuck) {
-      const Meeting& meeting = *awaited_by(rank);
-      const End mine = *std::find_if(meeting.begun.begin(), meeting.begun.end(), [=](End e) { return e.rank == rank; });
+      const Match& match = *awaited_by(rank);
+      const End mine = *std::find_if(match.begun.begin(), match.begun.end(), [=](End e) { return e.rank == rank; });
       faults_.push_back(fmt::format("{} is waited for at event {}, but {}", describe(mine),
-                                    at_[static_cast<size_t>(rank)], who_has_not(meeting)));
+                                    at_[static_cast<size_t>(rank)], who_has_not(match)));
     }
   }
 
-  void say_what_is_left() {
-    for (const Meeting& meeting : meetings_)
-      if (!meeting.complete)
+  void report_incomplete() {
+    for (const Match& match : matches_)
+      if (!match.complete)
         faults_.push_back(
-            fmt::format("{} is never complete: {}", describe(meeting.begun.front()), who_has_not(meeting)));
+            fmt::format("{} is never complete: {}", describe(match.begun.front()), who_has_not(match)));
   }
 
-  std::string who_has_not(const Meeting& meeting) const {
-    const std::vector<int> ranks = missing(meeting);
+  std::string who_has_not(const Match& match) const {
+    const std::vector<int> ranks = missing(match);
     const int first = ranks.front();
     return fmt::format("{}{} {}", who(first), ranks.size() > 1 ? fmt::format(" and {} more", ranks.size() - 1) : "",
                        done(first) ? "came to the end without it"
@@ -230,12 +230,12 @@ class Play {
   }
 
   static constexpr size_t none = static_cast<size_t>(-1);
-  size_t meeting_of(int rank, int32_t id) const {
-    const auto& meetings = meeting_of_[static_cast<size_t>(rank)];
-    return 0 <= id && static_cast<size_t>(id) < meetings.size() ? meetings[static_cast<size_t>(id)] : none;
+  size_t match_of(int rank, int32_t id) const {
+    const auto& matches = match_of_[static_cast<size_t>(rank)];
+    return 0 <= id && static_cast<size_t>(id) < matches.size() ? matches[static_cast<size_t>(id)] : none;
   }
   MeshShape::Place place_of(End end) const {
-    return places_[static_cast<size_t>(end.rank)][static_cast<size_t>(event(end).channel)];
+    return members_[static_cast<size_t>(end.rank)][static_cast<size_t>(event(end).channel)];
   }
   Group& group(size_t channel, MeshShape::Place place) {
     return groups_[channel * traces_.size() + static_cast<size_t>(place.group)];
@@ -261,10 +261,10 @@ class Play {
   const MeshShape mesh_;
   const Traces& traces_;
   std::vector<size_t> at_;                       // by rank: the event that comes next
-  std::vector<std::vector<size_t>> meeting_of_;  // by rank and number of the transfer
-  std::vector<std::array<MeshShape::Place, num_channels>> places_;
+  std::vector<std::vector<size_t>> match_of_;  // by rank and number of the transfer
+  std::vector<std::array<MeshShape::Place, num_channels>> members_;
   std::vector<Group> groups_;  // by channel and number
-  std::deque<Meeting> meetings_;
+  std::deque<Match> matches_;
   std::vector<int> ready_;
   std::vector<std::string> faults_;
 };
@@ -273,7 +273,7 @@ class Play {
 
 std::vector<std::string> match(const MeshShape& mesh, const Traces& traces) {
   CHECK(static_cast<int>(traces.size()) == mesh.size(), "{} traces for a mesh of {} ranks", traces.size(), mesh.size());
-  return Play(mesh, traces).run();
+  return Matcher(mesh, traces).run();
 }
 
 }  // namespace megalith
