@@ -120,12 +120,12 @@ double bits_per_byte(double loss, int64_t tokens, int64_t bytes) {
   return loss * static_cast<double>(tokens) / static_cast<double>(bytes) / std::numbers::ln2;
 }
 
-Metrics::Metrics(const std::string& run_folder, bool rank0, int64_t completed, const Rates& rates, Start start,
+Metrics::Metrics(const std::string& run_folder, bool rank0, int64_t completed, const Rates& rates, RunHeader header,
                  const Reporting& reporting)
     : active_(rank0),
       folder_(run_folder),
       rates_(rates),
-      start_(std::move(start)),
+      header_(std::move(header)),
       console_pace_(reporting.log_every, stdout_is_terminal() ? 5 : 10, stdout_is_terminal() ? 5 : 60),
       file_pace_(reporting.log_every, 10, 60),
       first_step_(completed),
@@ -158,28 +158,28 @@ nlohmann::ordered_json Metrics::start_line() const {
   nlohmann::ordered_json start{{"completed_steps", first_step_},
                                {"unix_time", unix_time()},
                                {"host", host},
-                               {"version", start_.version},
-                               {"config_digest", start_.config_digest},
+                               {"version", header_.version},
+                               {"config_digest", header_.config_digest},
                                {"ranks", rates_.devices},
-                               {"device", start_.device},
-                               {"threads", start_.threads},
-                               {"layout", start_.layout},
-                               {"sharding_strategy", start_.sharding_strategy},
-                               {"compute", start_.compute},
-                               {"parameters", start_.parameters},
+                               {"device", header_.device},
+                               {"threads", header_.threads},
+                               {"layout", header_.layout},
+                               {"sharding_strategy", header_.sharding_strategy},
+                               {"compute", header_.compute},
+                               {"parameters", header_.parameters},
                                {"steps", rates_.steps},
                                {"tokens_so_far", rates_.tokens_before},
                                {"tokens", static_cast<int64_t>(rates_.tokens_per_step)},
                                {"model_flops_per_token", rates_.model_flops_per_token},
                                {"hardware_flops_per_step", rates_.hardware_flops_per_step},
                                {"memory_bytes", by_class(MemoryPlace::device)}};
-  if (!start_.command.empty()) start["command"] = start_.command;
-  if (!start_.course.tokenizer.empty()) {
-    start["tokenizer"] = start_.course.tokenizer;
-    start["tokenizer_name"] = start_.course.tokenizer_name;
+  if (!header_.command.empty()) start["command"] = header_.command;
+  if (!header_.course.tokenizer.empty()) {
+    start["tokenizer"] = header_.course.tokenizer;
+    start["tokenizer_name"] = header_.course.tokenizer_name;
   }
-  if (!start_.course.sources.empty()) start["data"] = to_json(start_.course).at("sources");
-  if (!start_.held_out.empty()) start["held_out"] = start_.held_out;
+  if (!header_.course.sources.empty()) start["data"] = to_json(header_.course).at("sources");
+  if (!header_.held_out.empty()) start["held_out"] = header_.held_out;
   if (rates_.peak_flops > 0) start["peak_flops"] = rates_.peak_flops;
   if (rates_.memory.total(MemoryPlace::host) > 0) start["host_memory_bytes"] = by_class(MemoryPlace::host);
   if (rates_.process.total() > 0)

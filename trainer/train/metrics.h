@@ -36,7 +36,7 @@ struct Rates {
 };
 
 // What else a start says of itself.
-struct Start {
+struct RunHeader {
   std::string version = {};        // of the program
   std::string config_digest = {};  // of the resolved config
   std::string layout = {}, sharding_strategy = {}, compute = {}, device = {};
@@ -68,7 +68,7 @@ class Metrics {
   // TensorBoard's as DIR/tensorboard.earlier-K; so is a file with lines that no run has written. Warns of steps before
   // `completed` that it lacks. On other ranks than 0 nothing is opened and every call does nothing. From then on no
   // disk that is full ends the run (job/patient_file.h).
-  Metrics(const std::string& run_folder, bool rank0, int64_t completed, const Rates& rates, Start start = {},
+  Metrics(const std::string& run_folder, bool rank0, int64_t completed, const Rates& rates, RunHeader header = {},
           const Reporting& reporting = {});
   ~Metrics();
   Metrics(const Metrics&) = delete;
@@ -100,7 +100,7 @@ class Metrics {
   bool active_;
   std::string folder_;
   Rates rates_;
-  Start start_;
+  RunHeader header_;
   std::optional<PatientFile> file_;
   std::optional<EventFile> events_;
   ProgressBar bar_;

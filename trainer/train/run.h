@@ -57,7 +57,7 @@ class Run {
   Load planned_load() const;
   std::unique_ptr<Metrics> open_metrics();
   Rates rates() const;
-  Start start() const;
+  RunHeader header() const;
 
   ControlFlags flags() const;
   policy::Events obey(const policy::Action& action);

@@ -117,7 +117,7 @@ Run::Load Run::planned_load() const {
 
 std::unique_ptr<Metrics> Run::open_metrics() {
   return made_together(session_, [&] {
-    return std::make_unique<Metrics>(config_.run.output, session_.rank() == 0, state_.progress.step, rates(), start(),
+    return std::make_unique<Metrics>(config_.run.output, session_.rank() == 0, state_.progress.step, rates(), header(),
                                      Reporting{config_.train.log_every, config_.run.tensorboard});
   });
 }
@@ -136,7 +136,7 @@ Rates Run::rates() const {
           .process = load_.process};
 }
 
-Start Run::start() const {
+RunHeader Run::header() const {
   const std::string text = to_toml(config_);
   return {.version = version(),
           .config_digest = hex(checksum_of(text.data(), static_cast<int64_t>(text.size()))),

@@ -15,21 +15,21 @@ Steps::Steps(const Config& config, const Session& session, Workplace& work, cons
     : config_(config), session_(session), work_(work), data_(data), profiler_(profiler), metrics_(metrics) {}
 
 policy::Event Steps::launch(const Progress& progress, const std::function<ControlFlags()>& flags) {
-  Launched launched{.number = progress.step + 1, .first_sequence = progress.sequences};
-  if (CallGroup* calls = session_.calls()) calls->ring().begin_step(launched.number);
-  profiler_.begin_launch(launched.number);
+  StepInFlight step{.number = progress.step + 1, .first_sequence = progress.sequences};
+  if (CallGroup* calls = session_.calls()) calls->ring().begin_step(step.number);
+  profiler_.begin_launch(step.number);
   Stream& s = work_.runtime->stream;
   const bool op_by_op = s.ops_are_looked_at();
   const GraphCounts before = s.graphs();
-  launched.ticket = work_.trainer->step(
+  step.ticket = work_.trainer->step(
       progress.step, progress.sequences, feed_from(data_, progress.sequences, config_.model.vocab),
       [&] {
         return RankRecord{flags(), profiler_.stats()};
       },
-      launched.scalars.get());
+      step.scalars.get());
   if (!op_by_op) log_graphs(s.graphs() - before);
-  profiler_.end_launch(launched.number);
-  in_flight_.push_back(std::move(launched));
+  profiler_.end_launch(step.number);
+  in_flight_.push_back(std::move(step));
   return policy::StepLaunched{};
 }
 

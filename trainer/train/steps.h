@@ -9,9 +9,9 @@
 #include "trainer/checkpointing/progress.h"
 #include "trainer/job/workplace.h"
 #include "trainer/step/text_data.h"
-#include "trainer/train/step_profiler.h"
 #include "trainer/train/metrics.h"
 #include "trainer/train/policy.h"
+#include "trainer/train/step_profiler.h"
 
 namespace megalith {
 
@@ -39,14 +39,14 @@ class Steps {
 
  private:
   // Its scalars are valid once they have been received.
-  struct Launched {
+  struct StepInFlight {
     int64_t number = 0;  // from 1
     int64_t first_sequence = 0;
     Stream::Ticket ticket = 0;
     std::unique_ptr<StepScalars> scalars = std::make_unique<StepScalars>();
   };
   void log_graphs(const GraphCounts& of_step);
-  Interval samples_of(const Launched& step) const {
+  Interval samples_of(const StepInFlight& step) const {
     return {step.first_sequence, step.first_sequence + config_.batch.global_batch_size};
   }
 
@@ -56,8 +56,8 @@ class Steps {
   const Loader& data_;
   StepProfiler& profiler_;
   Metrics& metrics_;
-  std::deque<Launched> in_flight_;
-  Launched last_;
+  std::deque<StepInFlight> in_flight_;
+  StepInFlight last_;
   int64_t without_graphs_ = 0;  // steps that were to launch them and did not
   bool graphs_logged_ = false;
 };
