@@ -14,10 +14,10 @@ namespace megalith {
 
 namespace {
 
-constexpr size_t warm_up = 2;                               // steps of a run that are not counted
-constexpr double shortest_step = 1e-6, longest_step = 1e6;  // seconds; beyond, it was not measured
-constexpr double small_error = 0.05;                        // where the penalty of an error becomes linear
-constexpr double likely_change = 0.5;  // of the logarithm of a number; beyond, runs must have good reasons
+constexpr size_t warm_up = 2;                               // steps
+constexpr double shortest_step = 1e-6, longest_step = 1e6;  // seconds
+constexpr double small_error = 0.05;                        // beyond, the loss is linear
+constexpr double likely_change = 0.5;                       // standard deviation of a number's logarithm
 
 double median(std::vector<double> values) {
   std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
@@ -33,7 +33,7 @@ MeasuredRun read_run(const std::string& folder) {
   std::vector<double> seconds;
   int ranks = 0;
   for_each_json_line(read_file(metrics), metrics, [&](const nlohmann::json& fields) {
-    // A start of the run says it once; in older files each step does.
+    // Older files give the ranks in each step.
     const nlohmann::json& constant = fields.contains("start") ? fields.at("start") : fields;
     ranks = static_cast<int>(whole_number(constant.value("ranks", nlohmann::json(ranks)), 0, most_ranks));
     if (const auto found = fields.find("step_seconds"); found != fields.end())
@@ -52,8 +52,10 @@ MeasuredRun read_run(const std::string& folder) {
 
 void predict_run(MeasuredRun& run) { run.predicted = predict(run.config, run.hardware, run.rehearsed).seconds; }
 
+double error_of(const MeasuredRun& run) { return std::log(run.predicted / run.seconds); }
+
 double penalty(const MeasuredRun& run) {
-  const double error = std::abs(std::log(run.predicted / run.seconds)) / small_error;
+  const double error = std::abs(error_of(run)) / small_error;
   return error < 1 ? error * error / 2 : error - 0.5;
 }
 
@@ -63,20 +65,17 @@ std::string scope_of(const std::string& key, const Hardware& hardware) {
   return "";
 }
 
-// A number and the runs that it is for.
 struct Parameter {
   Fitted fitted;
   std::vector<size_t> runs;
 };
-
-double error_of(const MeasuredRun& run) { return std::log(run.predicted / run.seconds); }
 
 void set(std::vector<MeasuredRun>& runs, const Parameter& p, double logarithm) {
   const double value = within_range(p.fitted.key, std::exp(logarithm));
   for (size_t i : p.runs) set_number(runs[i].hardware, p.fitted.key, value);
 }
 
-// Solves a x = b for a symmetric, positive definite a, by Cholesky's factorisation; a is overwritten.
+// Solves a x = b for a positive definite a by Cholesky's factorisation, which overwrites a.
 std::vector<double> solve(std::vector<std::vector<double>>& a, std::vector<double> b) {
   const size_t n = b.size();
   for (size_t j = 0; j < n; j++) {
@@ -98,8 +97,7 @@ std::vector<double> solve(std::vector<std::vector<double>>& a, std::vector<doubl
   return b;
 }
 
-// Least squares in the logarithms of numbers and times, by Levenberg's and Marquardt's steps; large errors weigh less
-// (Huber).
+// Minimizes the loss over the logarithms of the numbers by the Levenberg-Marquardt method.
 class Fit {
  public:
   Fit(std::vector<MeasuredRun>& runs, std::vector<Parameter>& parameters) : runs_(runs), parameters_(parameters) {
@@ -149,7 +147,7 @@ class Fit {
     return cost;
   }
 
-  // The normal equations around a point at which the runs are predicted.
+  // Returns the normal equations at `at`, where the runs are predicted.
   std::pair<std::vector<std::vector<double>>, std::vector<double>> linearize(const std::vector<double>& at) {
     const size_t n = at.size();
     std::vector<std::vector<double>> slopes(n, std::vector<double>(runs_.size()));

@@ -15,7 +15,7 @@ namespace megalith {
 
 namespace {
 
-// What is planned for, with everything in it that a file may leave out.
+// Fills in what a config may leave out.
 struct Job {
   Config config;
   std::optional<Hardware> hardware;
@@ -107,7 +107,7 @@ bool run_search(const SearchOptions& options) {
   const Search found = search(job.config, *job.hardware, job.ranks, options.most);
   fmt::print("{}", report(found, *job.hardware));
   if (!options.out.empty() && !found.best.empty()) {
-    Config best = read;  // nothing that was found out on the way
+    Config best = read;  // without what Job fills in
     best.parallel = found.best.front().config.parallel;
     best.parallel.ranks_per_node = read.parallel.ranks_per_node;
     best.memory = found.best.front().config.memory;

@@ -1,6 +1,5 @@
-// `megalith plan` with --compare and --calibrate, and `megalith search`: from options to what is printed. Config files
-// may leave out how many ranks share a node, the vocabulary where a tokenizer tells it, and, where they name machines,
-// the number of ranks.
+// Runs `megalith plan`, also with --compare and --calibrate, and `megalith search`. Configs may leave out the ranks of
+// a node, the vocabulary if there is a tokenizer, and the number of ranks if they name machines.
 #pragma once
 
 #include <optional>
@@ -15,13 +14,13 @@ struct PlanOptions {
   std::string config;  // path
   std::vector<std::string> overrides;
   std::optional<int> ranks;  // none: all devices of [hardware]
-  double tokens = 0;         // of the whole run, for its hours; 0: train.steps
-  std::string trace;         // file for the predicted time line; empty: none
-  std::string compare;       // instead of a plan: an option under each of its values (compare.h); empty: none
+  double tokens = 0;         // whole run, for its hours; 0: train.steps
+  std::string trace;         // file for the predicted time line
+  std::string compare;       // compares the values of this option (compare.h) instead of planning
 };
 
-// Whether all transfers match and, where machines are named, everything fits on them; of a comparison, whether there is
-// anything to compare.
+// Returns whether all transfers match and everything fits on the machines, if these are named; for a comparison,
+// whether any value is valid.
 bool run_plan(const PlanOptions& options);
 
 struct SearchOptions {
@@ -29,16 +28,16 @@ struct SearchOptions {
   std::vector<std::string> overrides;
   std::optional<int> ranks;
   size_t most = 10;  // layouts to print
-  std::string out;   // file for the config in the fastest of them; empty: none
+  std::string out;   // file for the config of the fastest
 };
 
-// Whether any layout fits.
+// Returns whether any layout fits.
 bool run_search(const SearchOptions& options);
 
 struct CalibrationOptions {
   std::vector<std::string> runs;  // folders
-  std::vector<std::string> keys;  // numbers of their profiles, to be fitted
-  std::string json;               // file for what was found; empty: none
+  std::vector<std::string> keys;  // numbers to fit
+  std::string json;               // file for the result
 };
 
 void run_calibration(const CalibrationOptions& options);

@@ -10,29 +10,20 @@ namespace megalith {
 
 namespace {
 
-std::string memory_lines(const MemorySizes& sizes, MemoryPlace place) {
-  std::string text;
-  const auto line = [&](const char* name, int64_t bytes) {
-    text += fmt::format("  {:<14} {:>16} bytes {:>10.3f} GiB\n", name, bytes, gib(bytes));
-  };
-  for (MemoryClass c : classes_on(place)) line(name_of(c), sizes.at(c, place));
-  line("total", sizes.total(place));
-  return text;
+std::string memory_line(const std::string& name, int64_t bytes) {
+  return fmt::format("  {:<14} {:>16} bytes {:>10.3f} GiB", name, bytes, gib(bytes));
 }
 
-// Of the rank, or node, that takes most in a place.
+std::string memory_lines(const MemorySizes& sizes, MemoryPlace place) {
+  std::string text;
+  for (MemoryClass c : classes_on(place)) text += memory_line(name_of(c), sizes.at(c, place)) + "\n";
+  return text + memory_line("total", sizes.total(place)) + "\n";
+}
+
 auto fullest(const std::vector<MemorySizes>& all, MemoryPlace place) {
   return std::ranges::max_element(all, {}, [=](const MemorySizes& sizes) { return sizes.total(place); });
 }
 
-std::string process_lines(const ProcessMemory& process) {
-  std::string text = "  on a CPU the process takes beside that, about, with one thread:\n";
-  for (const auto& [name, bytes] : process.parts())
-    text += fmt::format("  {:<14} {:>16} bytes {:>10.3f} GiB\n", name, bytes, gib(bytes));
-  return text;
-}
-
-// The device is each rank's own; the host is shared by the ranks of a node.
 std::string memory_table(const Config& config, const DryRun& run, const Plan& plan) {
   const bool cpu = config.run.device == Device::cpu;
   const auto rank = fullest(run.memory, MemoryPlace::device);
@@ -41,13 +32,14 @@ std::string memory_table(const Config& config, const DryRun& run, const Plan& pl
                                  cpu ? "in its node's memory" : "on its device") +
                      memory_lines(*rank, MemoryPlace::device);
   const int64_t logits = plan.pass.head_rows * plan.logit_columns * size_of(plan.compute);
-  text += fmt::format("  of the scratch {:>16} bytes {:>10.3f} GiB of logits where the head is, {} at a time\n", logits,
-                      gib(logits), counted(plan.pass.head_rows, "row"));
-  if (!cpu)
-    text += fmt::format("  on a GPU also  {:>16} bytes {:>10.3f} GiB of workspace, and what CUDA and NCCL take\n",
-                        DeviceQueue::bytes, gib(DeviceQueue::bytes));
-  if (config.run.device != Device::cuda)
-    text += process_lines(run.process[static_cast<size_t>(rank - run.memory.begin())]);
+  text += fmt::format("{} of logits where the head is, {} at a time\n", memory_line("of the scratch", logits),
+                      counted(plan.pass.head_rows, "row"));
+  if (!cpu) text += memory_line("on a GPU also", DeviceQueue::bytes) + " of workspace, and what CUDA and NCCL take\n";
+  if (config.run.device != Device::cuda) {
+    text += "  on a CPU the process takes beside that, about, with one thread:\n";
+    for (const auto& [name, bytes] : run.process[static_cast<size_t>(rank - run.memory.begin())].parts())
+      text += memory_line(name, bytes) + "\n";
+  }
   std::vector<MemorySizes> nodes(static_cast<size_t>(run.mesh.node(run.mesh.size() - 1) + 1));
   for (int r = 0; r < run.mesh.size(); r++)
     nodes[static_cast<size_t>(run.mesh.node(r))] += run.memory[static_cast<size_t>(r)];

@@ -1,4 +1,4 @@
-// The dry run: the rehearsal of every rank of a job, on one machine and without devices, and what follows from it.
+// The dry run runs one step of every rank of a job on one machine without devices.
 #pragma once
 
 #include <string>
@@ -14,17 +14,16 @@ namespace megalith {
 struct DryRun {
   MeshShape mesh;
   std::vector<MemorySizes> memory;         // peaks by rank
-  std::vector<ProcessMemory> process;      // beside them on a CPU, by rank, with one thread each
-  std::vector<std::vector<OpRecord>> ops;  // of one step, by rank
-  Traces traces;                           // of one step
-  std::vector<std::string> faults;         // of the matcher; empty when every transfer meets its partners
+  std::vector<ProcessMemory> process;      // by rank, on a CPU with one thread: beside `memory`
+  std::vector<std::vector<OpRecord>> ops;  // by rank
+  Traces traces;
+  std::vector<std::string> faults;  // the matcher's
 };
 
-// config.model.vocab must be set. About 10 ms a rank for a 30B model.
+// config.model.vocab must be set. Takes about 10 ms a rank for a 30B model.
 DryRun dry_run(const Config& config, int num_ranks);
 
-// The table that `megalith plan` prints: model, layout, memory by class, traffic by channel and kind of link, FLOPs,
-// faults.
+// Returns the tables that `megalith plan` prints: model, layout, memory, traffic, FLOPs and faults.
 std::string report(const Config& config, const DryRun& run);
 
 }  // namespace megalith

@@ -1,4 +1,4 @@
-// Calls on all threads of the process.
+// A loop on all threads of the process.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace megalith {
 
-// work(i) for each i below count, in any order and at once. The first error goes on, when all have ended.
+// Calls work(i) for each i below count, in any order, and rethrows the first error once all have ended.
 template <class Work>
 void in_parallel(size_t count, Work work) {
   std::exception_ptr error;

@@ -183,7 +183,7 @@ std::string describe(const Inventory& m) {
   for (const auto& [name, version] : m.libraries) line(name.c_str(), "{}", version);
   for (const Gpu& gpu : m.gpus) {
     const device::Properties& p = gpu.properties;
-    if (!gpu.unusable.empty()) continue;  // among the obstacles
+    if (!gpu.unusable.empty()) continue;  // among the problems
     line("GPU",
          "{}: {}, compute capability {}.{}, {} of {} free, {} KiB of shared memory a block, driver for CUDA {}, "
          "runtime {}",

@@ -1,5 +1,5 @@
-// What this machine has for a run, as `megalith info` prints it, and what of it would stop one: looked up without
-// allocating or measuring anything.
+// The inventory of this machine that `megalith info` prints, and the problems that would stop a run. Nothing is
+// measured.
 #pragma once
 
 #include <cstdint>
@@ -10,45 +10,41 @@
 
 namespace megalith {
 
-// Of an InfiniBand, RoCE or EFA adapter, in the kernel's own words: "mlx5_0", "400 Gb/sec (4X NDR)", "ACTIVE".
+// An InfiniBand, RoCE or EFA port as the kernel reports it: "mlx5_0", "400 Gb/sec (4X NDR)", "ACTIVE".
 struct NetworkPort {
   std::string device, rate, state;
 };
 
 struct Gpu {
   device::Properties properties;
-  std::string unusable;  // as device::unusable; the properties are then those of no GPU
+  std::string unusable;  // the reason; empty: usable, and `properties` are set
 };
 
 struct Inventory {
   std::string host, kernel, processor;
-  int cores = 0;  // that this process may run on
-  // Bytes. A limit that is not there is `unlimited`.
+  int cores = 0;  // available to this process
   static constexpr int64_t unlimited = -1;
-  int64_t memory = 0, memory_limit = unlimited;  // of the machine; of the container, by its control group
-  int64_t shared_files = 0;                      // free in /dev/shm, where ranks of a node exchange what they send
-  int64_t locked_limit = unlimited;              // memory that a process may pin for a network adapter
+  int64_t memory = 0, memory_limit = unlimited;  // bytes: the machine's; its container's limit
+  int64_t shared_files = 0;                      // bytes free in /dev/shm
+  int64_t locked_limit = unlimited;              // bytes a process may pin
   int64_t open_files = 0;
   std::vector<NetworkPort> ports;
 
-  bool has_cuda = false;      // the build
-  std::string architectures;  // of its CUDA code
-  std::string cuda_error;     // of counting the GPUs, such as a driver that is too old
+  bool has_cuda = false;      // the build's
+  std::string architectures;  // the build's CUDA targets
+  std::string cuda_error;     // from counting the GPUs
   std::vector<Gpu> gpus;
-  std::vector<std::vector<device::Link>> links;  // between GPUs, from row to column
-  std::string nccl_error;                        // why the library cannot be used
-  // By name: Open MPI's own line, HDF5, oneDNN, and with CUDA runtime, driver and NCCL.
-  std::vector<std::pair<std::string, std::string>> libraries;
+  std::vector<std::vector<device::Link>> links;  // from GPU (row) to GPU (column)
+  std::string nccl_error;
+  std::vector<std::pair<std::string, std::string>> libraries;  // names, versions
 };
 
 // Selects each GPU in turn.
 Inventory collect_inventory();
 
-// What would stop a run on this machine, or make it wait where nobody would look for it, each with its remedy. Empty:
-// nothing that is known of.
+// Returns what would stop or slow down a run on this machine, each with its remedy.
 std::vector<std::string> problems(const Inventory& machine);
 
-// Ends in the obstacles.
 std::string describe(const Inventory& machine);
 
 }  // namespace megalith

@@ -10,13 +10,13 @@ namespace {
 
 bool is_message(const TraceEvent& e) { return e.transfer == Transfer::send || e.transfer == Transfer::recv; }
 
-// One end of a transfer: the event of a rank that began it.
+// One end of a transfer: the event at which a rank began it.
 struct End {
   int rank;
-  size_t at;  // in the rank's trace
+  size_t at;  // index in the rank's trace
 };
 
-// A collective that some members have begun, or a message of which one end has.
+// A collective or a message that at least one rank has begun.
 struct Match {
   std::vector<End> begun;
   bool complete = false;
@@ -31,7 +31,7 @@ struct Group {
   std::vector<size_t> calls;        // collectives begun, by member
   std::vector<size_t> collectives;  // matches, by call
   std::map<std::pair<int, int>, Route> routes;
-  bool disagrees = false;  // said once: what follows is its consequence
+  bool disagrees = false;  // reported once; later faults follow from it
 };
 
 class Matcher {
@@ -81,7 +81,6 @@ class Matcher {
     }
   }
 
-  // Whether the transfer that the event waits for is complete.
   bool is_complete(int rank, size_t at) {
     const size_t match = match_of(rank, trace(rank)[at].id);
     if (match != none) return matches_[match].complete;
@@ -149,7 +148,7 @@ class Matcher {
     return matches_.size() - 1;
   }
 
-  // Those of its ranks that stand at a wait for it go on; the one that completed it is going anyway.
+  // Wakes the ranks that wait for the match. The last one in `begun` is running.
   void wake(const Match& match) {
     for (size_t i = 0; i + 1 < match.begun.size(); i++) {
       const int rank = match.begun[i].rank;
@@ -157,7 +156,7 @@ class Matcher {
     }
   }
 
-  // The match at whose wait the rank stands.
+  // Returns the match that the rank waits for.
   const Match* awaited_by(int rank) const {
     if (done(rank)) return nullptr;
     const TraceEvent& e = trace(rank)[at_[static_cast<size_t>(rank)]];
@@ -172,7 +171,6 @@ class Matcher {
     faults_.push_back(fmt::format("{} and {} disagree {}", describe(a), describe(b), where));
   }
 
-  // The ranks without which the match cannot be complete.
   std::vector<int> missing(const Match& match) const {
     const End some = match.begun.front();
     const Group& g = group_of(some);
@@ -187,7 +185,7 @@ class Matcher {
     for (int rank = 0; rank < mesh_.size(); rank++)
       if (!done(rank)) stuck.push_back(rank);
     if (stuck.empty()) return;
-    // From any stuck rank to one that it lacks, as long as there is one that is stuck as well.
+    // Follow from a stuck rank to a stuck one that it waits for, until one comes again.
     std::vector<int> path{stuck.front()};
     for (;;) {
       const std::vector<int> lacks = missing(*awaited_by(path.back()));
@@ -217,8 +215,7 @@ class Matcher {
   void report_incomplete() {
     for (const Match& match : matches_)
       if (!match.complete)
-        faults_.push_back(
-            fmt::format("{} is never complete: {}", describe(match.begun.front()), who_has_not(match)));
+        faults_.push_back(fmt::format("{} is never complete: {}", describe(match.begun.front()), who_has_not(match)));
   }
 
   std::string who_has_not(const Match& match) const {
@@ -260,7 +257,7 @@ class Matcher {
 
   const MeshShape mesh_;
   const Traces& traces_;
-  std::vector<size_t> at_;                       // by rank: the event that comes next
+  std::vector<size_t> at_;                     // next event, by rank
   std::vector<std::vector<size_t>> match_of_;  // by rank and number of the transfer
   std::vector<std::array<MeshShape::Place, num_channels>> members_;
   std::vector<Group> groups_;  // by channel and number

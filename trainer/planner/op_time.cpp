@@ -11,10 +11,9 @@ namespace megalith {
 
 namespace {
 
-// A block of the product that one multiprocessor computes at a time, and its rate relative to the best one's.
 struct Tile {
   int64_t m, n;
-  double rate;
+  double rate;  // relative to the best tile's
 };
 constexpr Tile tiles[] = {{256, 128, 1}, {128, 256, 1}, {128, 128, 0.84}, {128, 64, 0.79}, {64, 128, 0.79}};
 constexpr int64_t splits[] = {1, 2, 4, 8};  // of the inner dimension
@@ -22,19 +21,19 @@ constexpr double wave_power = 0.46;         // how much an idle part of the last
 constexpr double ramp = 176;                // inner dimension at which half of the time is start and end
 constexpr double attention_ramp = 1080;     // positions at which attention has half of its best rate
 constexpr double small_heads = 0.92;        // rate of attention with heads of 64 features or fewer
-constexpr double unfused_gemm = 0.45;       // rate of unfused attention's products, of a GEMM's
-constexpr double odd_heads = 0.12;          // of that, where a head's size is no multiple of 8
-constexpr double fused_softmax_bytes = 31, unfused_bytes = 61;  // of memory traffic a score, forward and backward
+constexpr double unfused_gemm = 0.45;       // rate of unfused attention's products relative to a GEMM's
+constexpr double odd_heads = 0.12;          // the rate's factor for a head size that is no multiple of 8
+constexpr double fused_softmax_bytes = 31, unfused_bytes = 61;  // memory traffic a score, forward and backward
 
 int64_t blocks(int64_t size, int64_t block) { return (size + block - 1) / block; }
 
-// What the busiest of a CPU's threads does, over an even share: of equal parts, dealt out beforehand.
+// Returns the busiest thread's work over an even share, for equal parts that are dealt out beforehand.
 double busiest_of(int64_t parts, int64_t threads) {
   if (parts == 0) return 1;
   return static_cast<double>(blocks(parts, threads) * threads) / static_cast<double>(parts);
 }
 
-// The same of a product's tiles, of which each thread takes the next.
+// Returns the same for a product's tiles, of which each idle thread takes the next.
 double busiest_of_tiles(const Cost& cost, const Processor& processor) {
   const int64_t threads = processor.multiprocessors;
   if (threads == 1 || processor.library_tiles || cost.m * cost.n == 0) return 1;
@@ -44,21 +43,16 @@ double busiest_of_tiles(const Cost& cost, const Processor& processor) {
   return static_cast<double>(std::ranges::max(work) * threads) / static_cast<double>(cost.m * cost.n);
 }
 
-// Loops that a CPU's threads share in an op, one after the other.
+// Returns how many loops of the op a CPU's threads share.
 int forks(const Cost& cost, const Processor& processor) {
   if (processor.multiprocessors == 1) return 0;
   const auto large = [](double operations) { return operations >= cpu::fork_threshold ? 1 : 0; };
   const double product = 2.0 * static_cast<double>(cost.m * cost.n * cost.k);
+  const auto shared = [&] { return processor.library_tiles || cpu::GemmTiles(cost.m, cost.n).count() > 1 ? 1 : 0; };
   switch (cost.kind) {
-    case Cost::Kind::gemm: {
-      const bool shared = processor.library_tiles || cpu::GemmTiles(cost.m, cost.n).count() > 1;
-      return shared +
-             large(cost.flops - product - static_cast<double>(cost.m * cost.n));  // a bias is added in the tiles
-    }
-    case Cost::Kind::gemm_add: {
-      const bool shared = processor.library_tiles || cpu::GemmTiles(cost.m, cost.n).count() > 1;
-      return shared + large(cost.flops - product);
-    }
+    case Cost::Kind::gemm:  // a bias is added in the tiles
+      return shared() + large(cost.flops - product - static_cast<double>(cost.m * cost.n));
+    case Cost::Kind::gemm_add: return shared() + large(cost.flops - product);
     case Cost::Kind::attention: return cost.m > 1 ? 1 : 0;
     case Cost::Kind::input: return 0;
     default: return large(std::max(cost.flops, cost.bytes / 4));
@@ -91,12 +85,27 @@ double attention_time(const Cost& cost, const Processor& processor, const Hardwa
     const double heads = cost.k <= 64 ? small_heads : 1;
     return cost.flops / (gemm_rate * hardware.stack.attention_share * heads * s / (s + attention_ramp));
   }
-  // Both halves of the square, and the scores through memory; backward has 5 of the 7 products.
+  // An unfused kernel computes both halves of the square and moves the scores through memory. Backward has 5 of the 7
+  // products.
   const double full = 2 * cost.flops, rate = gemm_rate * unfused_gemm * (cost.k % 8 == 0 ? 1 : odd_heads);
   const double scores = static_cast<double>(cost.m) * s * s;
   const double products = full / (2 * scores * static_cast<double>(cost.k));
   const double bytes = hardware.stack.attention == AttentionKernel::unfused ? unfused_bytes : fused_softmax_bytes;
   return full / rate + products / 7 * bytes * scores / (processor.bandwidth * hardware.calibrated.memory);
+}
+
+double alone(const Cost& cost, const Processor& processor, const Hardware& hardware) {
+  const double through_memory = cost.bytes / (processor.bandwidth * hardware.calibrated.memory);
+  switch (cost.kind) {
+    case Cost::Kind::gemm: return std::max(through_memory, gemm_time(cost, processor, hardware));
+    case Cost::Kind::gemm_add:
+      return std::max(through_memory, gemm_time(cost, processor, hardware)) +
+             hardware.stack.accumulate_bytes * static_cast<double>(cost.m * cost.n) /
+                 (processor.bandwidth * hardware.calibrated.memory);
+    case Cost::Kind::attention: return std::max(through_memory, attention_time(cost, processor, hardware));
+    case Cost::Kind::update: return through_memory;
+    default: return through_memory * hardware.stack.elementwise;
+  }
 }
 
 }  // namespace
@@ -114,24 +123,6 @@ Processor processor_of(const Hardware& hardware, ComputeType compute, int ranks_
           .multiprocessors = cpu ? static_cast<int64_t>(threads) : device.multiprocessors,
           .library_tiles = cpu && compute == ComputeType::bf16 && device.bf16 > device.fp32};
 }
-
-namespace {
-
-double alone(const Cost& cost, const Processor& processor, const Hardware& hardware) {
-  const double through_memory = cost.bytes / (processor.bandwidth * hardware.calibrated.memory);
-  switch (cost.kind) {
-    case Cost::Kind::gemm: return std::max(through_memory, gemm_time(cost, processor, hardware));
-    case Cost::Kind::gemm_add:
-      return std::max(through_memory, gemm_time(cost, processor, hardware)) +
-             hardware.stack.accumulate_bytes * static_cast<double>(cost.m * cost.n) /
-                 (processor.bandwidth * hardware.calibrated.memory);
-    case Cost::Kind::attention: return std::max(through_memory, attention_time(cost, processor, hardware));
-    case Cost::Kind::update: return through_memory;
-    default: return through_memory * hardware.stack.elementwise;
-  }
-}
-
-}  // namespace
 
 double op_time(const Cost& cost, const Processor& processor, const Hardware& hardware) {
   const double time = alone(cost, processor, hardware);

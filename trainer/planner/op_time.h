@@ -1,20 +1,16 @@
-// How long an op takes on a device: rooflines of what its Cost says. Pure functions.
+// The time of an op by a roofline model of its Cost. Pure functions.
 //
-// - elementwise: its bytes at the share of the memory's bandwidth that such ops reach, times what another program moves
-//   more; the optimizer's updates are one pass in all programs.
-// - GEMM: the product, padded to whole tiles, at the share of the peak rate that large ones reach; less where the last
-//   wave of tiles leaves multiprocessors idle or where the inner dimension is short; never faster than its bytes.
-//   The best of a few tile sizes and splits of the inner dimension is taken, as libraries do.
-// - attention: its FLOPs at a share of that rate, which grows with the sequence; never faster than its bytes.
+// - Elementwise ops run at the calibrated share of the memory bandwidth.
+// - A GEMM, padded to whole tiles, runs at the calibrated share of the peak rate, less for a partial last wave of tiles
+//   and for a short inner dimension, but no faster than its memory traffic. The model takes the best of a few tile
+//   sizes and splits of the inner dimension, as libraries do.
+// - Attention runs at a share of the GEMM rate that grows with the sequence, but no faster than its memory traffic.
 //
-// On a CPU a rank's threads stand where multiprocessors do. A product takes its operations at the rate, and longer
-// where its tiles (kernels/gemm_cpu.h) leave threads without work, as attention's heads may; the bf16 products of a
-// processor that has faster ones are cut by the library, and taken to be shared evenly. Each loop that threads share
-// costs calibrated.fork; elementwise ops have one where they are large enough (kernels/loops_cpu.h), and what is
-// computed beside a product is another. A product's inner dimension has no ramp.
+// On a CPU threads take the place of multiprocessors, and a product runs at the rate of the busiest thread
+// (kernels/gemm_cpu.h). Each loop that threads share costs calibrated.fork (kernels/loops_cpu.h).
 //
-// The forms are those of a study of published runs: Hagemann et al., arXiv 2311.05610, MosaicML's llm-foundry and
-// BigScience's tables; bench/published.py holds them against such runs.
+// The forms come from published runs (Hagemann et al., arXiv 2311.05610, MosaicML's llm-foundry, BigScience's tables);
+// bench/published.py checks them.
 #pragma once
 
 #include "configs/config.h"
@@ -23,18 +19,17 @@
 
 namespace megalith {
 
-// What one rank computes with.
+// The device, or the share of it, that one rank computes with.
 struct Processor {
-  double peak = 0;              // FLOP/s of GEMMs in the type that the step computes in
+  double peak = 0;              // FLOP/s of GEMMs in the compute type
   double bandwidth = 0;         // bytes/s
-  int64_t multiprocessors = 1;  // of a CPU: threads
-  bool library_tiles = false;   // on a CPU: products are cut in ways that are not known
+  int64_t multiprocessors = 1;  // on a CPU: threads
+  bool library_tiles = false;   // on a CPU: the library tiles products, evenly as far as is known
 };
 
-// A device, or a share of one where there are more ranks on a node than devices.
 Processor processor_of(const Hardware& hardware, ComputeType compute, int ranks_per_node);
 
-// Seconds.
+// Returns seconds.
 double op_time(const Cost& cost, const Processor& processor, const Hardware& hardware);
 
 }  // namespace megalith

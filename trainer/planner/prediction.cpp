@@ -30,7 +30,7 @@ Rehearsed::Step rehearse_step(const Config& config, const StackProfile& stack, i
   return step;
 }
 
-// Of `shorter` and `longer`, what so many microbatches make of it.
+// Extrapolates linearly from the microbatches of the two short steps to all.
 double extended(double shorter, double longer, const Rehearsed& r) {
   const auto more = static_cast<double>(r.microbatches - r.step.microbatches);
   return longer + (longer - shorter) * more / static_cast<double>(r.step.microbatches - r.shorter.microbatches);
@@ -68,7 +68,7 @@ Rehearsed rehearse_stages(const Config& config, const StackProfile& stack, int n
   const BatchPlan batch = batch_plan(config, r.mesh, 0);
   r.microbatches = batch.num_microbatches();
   const ParallelConfig& parallel = config.parallel;
-  // As many as the pipeline needs to fill and to drain; without a bound on those alive, gpipe is never periodic.
+  // The pipeline fills and drains in `few` microbatches. Without a bound on those alive, gpipe is never periodic.
   const int64_t period = parallel.pipeline_parallel_degree;
   const int64_t few = (parallel.virtual_stages > 1 ? 3 : 2) * period + parallel.active_microbatches;
   const bool periodic = parallel.pipeline_schedule != PipelineSchedule::gpipe || parallel.active_microbatches > 0 ||
@@ -108,7 +108,7 @@ Prediction predict(const Config& config, const Hardware& hardware, const Rehears
           {name_of(Account::elsewhere), -1, p.line.seconds, p.line.seconds + elsewhere, Account::elsewhere});
   p.line.seconds += elsewhere;
   p.seconds = p.line.seconds;
-  const auto bubble = [](const Accounts& stage) { return stage[static_cast<size_t>(Account::bubble)]; };
+  const auto bubble = [](const Accounts& stage) { return at(stage, Account::bubble); };
   p.slowest = static_cast<size_t>(std::ranges::min_element(p.line.accounts, {}, bubble) - p.line.accounts.begin());
 
   const int64_t T = config.batch.sequence_length;

@@ -1,5 +1,5 @@
-// The prediction: how long a step takes on given machines, and where its time goes, from the rehearsal of one rank of
-// each pipeline stage.
+// Predicts the time of a step on given machines, and where it goes, from the dry run of one rank of each pipeline
+// stage.
 #pragma once
 
 #include <string>
@@ -11,17 +11,16 @@
 
 namespace megalith {
 
-constexpr int64_t most_ranks = int64_t{1} << 16;  // of a plan, which may rehearse each
+constexpr int64_t most_ranks = int64_t{1} << 16;  // in a plan
 
-// Of a job on the machines of [hardware]: a GPU each, node by node, or an equal share of every node's CPU.
+// Gives each rank a GPU, node by node, or an equal share of a node's CPU.
 int64_t ranks_on_a_node(const Config& config, const Hardware& hardware, int num_ranks);
 
-// What run.device asks for on these machines: never automatic.
+// Resolves `wanted` on these machines; never returns automatic.
 Device device_on(const Hardware& hardware, Device wanted);
 
-// Everything of a layout that its time follows from, whatever the machines' numbers are. A step of many microbatches is
-// periodic but for its beginning and its end, so two short ones can stand for it: what the longer has more is what its
-// additional microbatches take.
+// The part of a prediction that does not depend on the machines. A step of many microbatches is periodic but for its
+// beginning and its end, so two short steps stand for it: their difference is the time of the additional microbatches.
 struct Rehearsed {
   struct Step {
     int64_t microbatches = 0;
@@ -30,31 +29,30 @@ struct Rehearsed {
   };
   MeshShape mesh;
   int64_t microbatches = 0;
-  Step step;                        // of all microbatches, or of fewer
-  Step shorter;                     // empty, or of fewer still
+  Step step;                        // with all microbatches, or with fewer
+  Step shorter;                     // empty, or with fewer still
   std::vector<MemorySizes> memory;  // peaks, by stage
 };
 
-// As the program `stack` does it; config.model.vocab must be set. whole: no shorter steps stand for the one that is
-// asked for.
+// Dry-runs the step as the program `stack` would. config.model.vocab must be set. whole: uses no shorter steps.
 Rehearsed rehearse_stages(const Config& config, const StackProfile& stack, int num_ranks, bool whole);
 
 struct Prediction {
-  double seconds = 0;  // a step
+  double seconds = 0;
   size_t slowest = 0;  // the stage that waits least for others
-  TimeLine line;       // what is `elsewhere` included
+  TimeLine line;       // with Account::elsewhere
   double tokens = 0;   // a step
   double tokens_per_second = 0, mfu = 0, mfu_full = 0, hfu = 0;
 };
 
 Prediction predict(const Config& config, const Hardware& hardware, const Rehearsed& rehearsed, bool with_spans = false);
 
-// The table that `megalith plan` prints, with the hours of a run of so many tokens.
+// Returns the table that `megalith plan` prints.
 std::string report(const Prediction& prediction, const MeshShape& mesh, double tokens_of_run);
 
-// The time line for a trace (trace_file.h), of a prediction with spans: a process a stage.
+// Returns a process a stage for a trace (trace_file.h). The prediction must have spans.
 std::vector<TraceProcess> trace_of(const Prediction& prediction);
-// All of it, from a config that names machines and the ranks of a node.
+// Predicts a step of a config that names machines and the ranks of a node.
 std::vector<TraceProcess> predicted_step(const Config& config, int num_ranks);
 
 }  // namespace megalith

@@ -21,7 +21,7 @@ std::string readable(double x) {
 
 namespace {
 
-// Returns the number in a unit that leaves it below 1000, and the unit's name.
+// Returns the number below 1000 and the name of its unit.
 std::pair<std::string, const char*> in_thousands(double x, std::span<const char* const> names) {
   size_t name = 0;
   for (; std::abs(x) >= 999.95 && name + 1 < names.size(); name++) x /= 1000;

@@ -1,11 +1,11 @@
-// Numbers for people: no powers of ten.
+// Formats numbers for people, without powers of ten.
 #pragma once
 
 #include <string>
 
 namespace megalith {
 
-// Four digits, or all that stand before the point, in groups: "0.00001948", "5.577", "47,008".
+// Keeps four digits, or all before the point, in groups: "0.00001948", "5.577", "47,008".
 std::string readable(double x);
 
 std::string in_words(double x);                              // "300 billion"

@@ -26,11 +26,11 @@ std::vector<int64_t> powers_of_two(int64_t most) {
   return powers;
 }
 
-// Of a layout's degrees: the ways to share states. Groups are all data-parallel ranks, or those of a node.
 struct Sharing {
   Strategy strategy;
   int64_t degree;  // 0: all
 };
+// Groups are all data-parallel ranks, or those of a node.
 std::vector<Sharing> sharings(int64_t data, int64_t in_node) {
   if (data == 1) return {{Strategy::no_shard, 0}};
   std::vector<Sharing> all;
@@ -42,7 +42,7 @@ std::vector<Sharing> sharings(int64_t data, int64_t in_node) {
   return all;
 }
 
-// Sizes worth a try of what a group runs at a time: powers of two, and the config's own.
+// Returns the microbatch sizes to try: powers of two, and the config's own.
 std::vector<int64_t> microbatches(int64_t sequences, int64_t own) {
   std::set<int64_t> sizes;
   for (int64_t size : powers_of_two(std::min(sequences, most_microbatch)))
@@ -51,8 +51,7 @@ std::vector<int64_t> microbatches(int64_t sequences, int64_t own) {
   return {sizes.begin(), sizes.end()};
 }
 
-// Layouts that differ in the microbatch size alone, from the smallest: where one is too large, so are those after it.
-// Each is tried with as little recomputation as fits.
+// Layouts that differ only in the microbatch size, ascending: if one is too large, so are those after it.
 using Family = std::vector<Config>;
 
 std::vector<Family> families(const Config& asked, int64_t ranks, int64_t per_node) {
@@ -84,8 +83,8 @@ std::vector<Family> families(const Config& asked, int64_t ranks, int64_t per_nod
   return all;
 }
 
-// Seconds that a step takes at least: GEMMs and attention at the full rate of large GEMMs, once more those that are
-// recomputed, all of a layer's but the last, and the bubble of the pipeline.
+// Returns a lower bound in seconds: GEMMs and attention at the full GEMM rate, with recomputed ones (all of a layer but
+// the last), and the pipeline's bubble.
 double least_time(const Config& c, const Hardware& hardware, int num_ranks) {
   const ModelConfig& m = c.model;
   const double tokens = static_cast<double>(c.batch.global_batch_size * c.batch.sequence_length);
@@ -101,7 +100,7 @@ double least_time(const Config& c, const Hardware& hardware, int num_ranks) {
 }
 
 bool faster(const Candidate& a, const Candidate& b) {
-  const auto order = [](const Candidate& c) {  // of its own, whatever thread came first
+  const auto order = [](const Candidate& c) {  // total, so that it does not depend on the threads
     const ParallelConfig& p = c.config.parallel;
     return std::tuple(c.prediction.seconds, p.tensor_parallel_degree, p.pipeline_parallel_degree, p.virtual_stages,
                       p.sharding_strategy, p.sharded_data_parallel_degree, c.config.batch.microbatch_size,
@@ -122,7 +121,7 @@ Search search(const Config& asked, const Hardware& hardware, int num_ranks, size
     found.best.insert(std::ranges::upper_bound(found.best, candidate, faster), std::move(candidate));
     if (found.best.size() > most) found.best.pop_back();
   };
-  // Whether it fits; if it cannot be fast enough, that is not asked.
+  // Returns whether the config fits, or is too slow to be tried.
   const auto try_one = [&](const Config& config) {
     const double least = least_time(config, hardware, num_ranks);
     bool too_slow = false;
@@ -187,7 +186,6 @@ std::string report(const Search& search, const Hardware& hardware) {
     text += fmt::format("{:>9.4g} {:>10} {:>5.1f}% {:>6.1f}  {}\n", c.prediction.seconds,
                         readable(c.prediction.tokens_per_second), 100 * c.prediction.mfu,
                         gib(c.device_bytes) + hardware.device.reserved, layout);
-    // Below the layout, in as many lines as that takes.
     std::string line;
     const auto add = [&](const std::string& word) {
       if (!line.empty() && column + line.size() + 2 + word.size() > width) {

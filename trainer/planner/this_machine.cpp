@@ -3,7 +3,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -15,20 +14,20 @@
 #include "kernels/elementwise.h"
 #include "kernels/linear.h"
 #include "kernels/loops_cpu.h"
+#include "kernels/system/counted.h"
 #include "kernels/system/files.h"
 #include "trainer/communication/mpi.h"
 #include "trainer/machine/machine.h"
+#include "trainer/step/step_clock.h"
 
 namespace megalith {
 
 namespace {
 
 constexpr int repeats = 15;
-constexpr int64_t product = 1024;              // rows, columns and inner dimension of the measured GEMM
-constexpr int64_t copied = int64_t{64} << 20;  // bytes that a rank copies, and all gather: far more than caches hold
-constexpr int launches = 1000;                 // of an op that is hardly more than its start
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+constexpr int64_t product = 1024;              // rows, columns and inner dimension of the GEMM
+constexpr int64_t copied = int64_t{64} << 20;  // bytes, more than caches hold
+constexpr int launches = 1000;
 
 class Bench {
  public:
@@ -49,7 +48,7 @@ class Bench {
     return session_.size() * 2.0 * copied / time([&] { copy(stream_, y, x); });  // read and written
   }
 
-  // Seconds of an op of so many elements, which is hardly more than its start.
+  // Returns the seconds of one fill.
   double small_op(int64_t elements) {
     const auto scope = arena_.scope();
     const Tensor x = filled(DType::f32, {elements});
@@ -59,15 +58,14 @@ class Bench {
            launches;
   }
 
-  // Seconds of a gather with so many bytes of each rank.
+  // Returns the seconds of a gather with `bytes` from each rank.
   double gather(int64_t bytes) {
     const auto scope = arena_.scope();
     const Tensor mine = filled(DType::f32, {bytes / 4}), all = filled(DType::f32, {bytes / 4 * session_.size()});
     return time([&] { world_->all_gather(stream_, all, mine).wait(); });
   }
 
-  // A number of each rank.
-  std::vector<double> of_all(double mine) {
+  std::vector<double> from_all_ranks(double mine) {
     std::vector<double> all;
     for (const std::string& text : session_.all_gather_text(fmt::format("{}", mine))) all.push_back(std::stod(text));
     return all;
@@ -82,16 +80,16 @@ class Bench {
     return x;
   }
 
-  // From the first rank's start to the last one's end, since ranks that share a core may work one after the other. The
-  // fastest of several, since what else a machine does only takes time.
+  // Measures from the first rank's start to the last one's end, since ranks that share a core may work in turn. Returns
+  // the fastest of several, since other load only takes time.
   double time(const std::function<void()>& work) {
     double fastest = std::numeric_limits<double>::infinity();
     for (int i = 0; i < repeats; i++) {
       world_->barrier(stream_);
-      const double start = now();
+      const double start = StepClock::host_now();
       work();
-      const double end = now();
-      fastest = std::min(fastest, std::ranges::max(of_all(end)) - std::ranges::min(of_all(start)));
+      const double end = StepClock::host_now();
+      fastest = std::min(fastest, std::ranges::max(from_all_ranks(end)) - std::ranges::min(from_all_ranks(start)));
     }
     return fastest;
   }
@@ -102,19 +100,19 @@ class Bench {
   Arena arena_;
 };
 
-// GiB that all ranks had taken before they allocated anything.
+// Returns the GiB that all ranks have taken.
 double resident(Bench& bench) {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  const std::vector<double> all = bench.of_all(static_cast<double>(usage.ru_maxrss) / (1 << 20));
+  const std::vector<double> all = bench.from_all_ranks(static_cast<double>(usage.ru_maxrss) / (1 << 20));
   return std::accumulate(all.begin(), all.end(), 0.0);
 }
 
 struct MeasuredLink {
-  double rate, latency;  // GB/s that a rank sends; seconds a step of a gather
+  double rate, latency;  // GB/s a rank; seconds a step of a gather
 };
 
-// One rank sends nothing: what takes the place of a link is a copy, and a guess.
+// One rank has no link, so a copy and a guess take its place.
 MeasuredLink link_of(Bench& bench, int ranks, double bandwidth) {
   if (ranks == 1) return {bandwidth / 2, 1e-6};
   const int64_t part = copied / ranks;
@@ -123,6 +121,51 @@ MeasuredLink link_of(Bench& bench, int ranks, double bandwidth) {
 }
 
 constexpr const char* profile_begin = "# This machine, as `megalith measure`";
+constexpr char profile_text[] =
+    R"({0} found it with {1} of {2} each, all at work at once.
+#
+# It holds for as many ranks: more of them share the cores and the memory otherwise.
+# The shares of [calibrated] are 1, since it is what programs reach that was measured. MPI's transfers take the cores'
+# time, so nothing of them overlaps with work. The collectives' delay and what a microbatch and a step cost besides their
+# ops are guesses{15}: fit them to a few runs of your own, with megalith plan --calibrate RUN...
+
+[device]
+name = "{3}"  # all its cores are one device, which the ranks share
+kind = "cpu"
+per_node = 1
+memory = {4:.2f}    # GiB: the machine's
+reserved = {5:.2f}  # GiB that {1} had taken before they allocated anything
+bandwidth = {6:.2f}  # GB/s, copies of {7} MB, read and written
+bf16 = {8:.4f}   # TFLOP/s, products of {9} x {9} matrices
+fp16 = {14:.4f}   # TFLOP/s, products of {9} x {9} matrices
+fp32 = {10:.4f}  # TFLOP/s, products of {9} x {9} matrices
+multiprocessors = {20}  # threads of all ranks
+
+[host]
+memory = {4:.2f}  # GiB: the same
+link = {11:.2f}    # GB/s: a copy
+
+[node]
+link = {12:.3f}  # GB/s that a rank sends, gathers of {7} MB in all
+topology = "switch"
+latency = {13:.2f}  # us a step of a gather of 256 bytes a rank
+
+[network]
+link = {12:.3f}  # no other node was seen: the node's
+latency = {13:.2f}
+
+[calibrated]
+gemm = 1.0
+memory = 1.0
+node_link = 1.0
+network_link = 1.0
+collective_delay = 10.0
+overlap = 1.0
+launch = {16:.2f}  # us of an op of {17} elements, which one thread does
+fork = {18:.2f}    # us that an op takes longer when {19}
+microbatch = 0.1
+step = 0.1
+)";
 
 }  // namespace
 
@@ -146,58 +189,14 @@ std::string measure_this_machine(const Session& session) {
                f16 = bench.gemm_rate(DType::f16) * 1e-12;
   const double bandwidth = bench.copy_rate() * 1e-9, memory = static_cast<double>(physical_memory()) / (1 << 30);
   const auto [link, latency] = link_of(bench, ranks, bandwidth);
-  // The largest op that one thread does, and one that all do.
+  // One thread runs the first, all threads share the second.
   const double one = bench.small_op(cpu::fork_threshold - 1), all = bench.small_op(cpu::fork_threshold);
   const double fork = threads == 1 ? 0 : std::max(0.0, all - one);
   return session.broadcast_text(fmt::format(
-      R"({22} found it with {0} rank{15} of {1} thread{2} each, all at work at once.
-#
-# It holds for as many ranks: more of them share the cores and the memory otherwise.
-# The shares of [calibrated] are 1, since it is what programs reach that was measured. MPI's transfers take the cores'
-# time, so nothing of them overlaps with work. The collectives' delay and what a microbatch and a step cost besides their
-# ops are guesses{16}: fit them to a few runs of your own, with megalith plan --calibrate RUN...
-
-[device]
-name = "{3}"  # all its cores are one device, which the ranks share
-kind = "cpu"
-per_node = 1
-memory = {4:.2f}    # GiB: the machine's
-reserved = {5:.2f}  # GiB that {0} rank{15} had taken before they allocated anything
-bandwidth = {6:.2f}  # GB/s, copies of {7} MB, read and written
-bf16 = {8:.4f}   # TFLOP/s, products of {9} x {9} matrices
-fp16 = {14:.4f}   # TFLOP/s, products of {9} x {9} matrices
-fp32 = {10:.4f}  # TFLOP/s, products of {9} x {9} matrices
-multiprocessors = {21}  # threads of all ranks
-
-[host]
-memory = {4:.2f}  # GiB: the same
-link = {11:.2f}    # GB/s: a copy
-
-[node]
-link = {12:.3f}  # GB/s that a rank sends, gathers of {7} MB in all
-topology = "switch"
-latency = {13:.2f}  # us a step of a gather of 256 bytes a rank
-
-[network]
-link = {12:.3f}  # no other node was seen: the node's
-latency = {13:.2f}
-
-[calibrated]
-gemm = 1.0
-memory = 1.0
-node_link = 1.0
-network_link = 1.0
-collective_delay = 10.0
-overlap = 1.0
-launch = {17:.2f}  # us of an op of {18} elements, which one thread does
-fork = {19:.2f}    # us that an op takes longer when {20}
-microbatch = 0.1
-step = 0.1
-)",
-      ranks, threads, threads == 1 ? "" : "s", processor_name(), memory, reserved, bandwidth, copied >> 20, bf16,
-      product, f32, bandwidth / 2, link, latency * 1e6, f16, ranks == 1 ? "" : "s",
+      profile_text, profile_begin, counted(ranks, "rank"), counted(threads, "thread"), processor_name(), memory,
+      reserved, bandwidth, copied >> 20, bf16, product, f32, bandwidth / 2, link, latency * 1e6, f16,
       ranks == 1 ? ", as is the link to ranks that were not there" : "", one * 1e6, cpu::fork_threshold - 1, fork * 1e6,
-      threads == 1 ? "threads share it, but a rank has one" : "its threads share it", ranks * threads, profile_begin));
+      threads == 1 ? "threads share it, but a rank has one" : "its threads share it", ranks * threads));
 }
 
 }  // namespace megalith

@@ -1,5 +1,5 @@
-// This machine as data: what its CPU and the link between its ranks were measured to do, as a profile of
-// configs/hardware, so that runs on it can be planned. GPUs are not measured; theirs are the numbers of data sheets.
+// Measures this machine's CPU and the link between its ranks as a profile of configs/hardware. GPUs' profiles are their
+// data sheets.
 #pragma once
 
 #include <string>
@@ -8,15 +8,14 @@
 
 namespace megalith {
 
-// Error: several nodes.
+// Error: the ranks are on several nodes.
 void check_measurable(const Session& session);
 
-// Returns whether the file is such a profile as the next function makes.
+// Returns whether the file is a profile that measure_this_machine() made.
 bool is_measured_profile(const std::string& path);
 
-// Collective, of ranks that are measurable. The profile as TOML, the same on every rank: all the machine's cores are
-// one device, which the ranks share. Rates are what all ranks reach together, from the first one's start to the last
-// one's end.
+// Collective. Returns the profile as TOML, the same on every rank: all cores are one device, which the ranks share.
+// Rates are what all ranks reach together.
 std::string measure_this_machine(const Session& session);
 
 }  // namespace megalith

@@ -11,11 +11,10 @@ namespace megalith {
 
 namespace {
 
-// Seconds of the host for a kernel of a graph beyond the graph's launch, which costs it 2.5 us (Constant Time Launch
-// for Straight-Line CUDA Graphs, NVIDIA Technical Blog, 2024; CUDA 12.6): less than any other launch has here.
+// Seconds of the host for a kernel of a graph beyond the graph's launch (Constant Time Launch for Straight-Line CUDA
+// Graphs, NVIDIA Technical Blog, 2024; CUDA 12.6).
 constexpr double in_graph = 1e-9;
 
-// A transfer of one rank's trace.
 struct QueuedTransfer {
   size_t id = 0;
   double left = 0;  // seconds, alone on its link
@@ -23,7 +22,7 @@ struct QueuedTransfer {
   double begun = 0;
 };
 
-// Of a transfer in which several stages take part: when it starts and ends, once all have begun it.
+// A transfer of several stages. It starts when all of them have begun it.
 struct Rendezvous {
   size_t needed = 2, begun = 0;
   double start = 0, end = 0;
@@ -40,11 +39,10 @@ struct TransferState {
   Transfer transfer{};
 };
 
-// The clock of one stage.
 struct StageClock {
-  double now = 0;   // of the compute queue
-  double host = 0;  // of the launches
-  size_t at = 0;    // the event that comes next
+  double now = 0;   // compute queue's time
+  double host = 0;  // host's time
+  size_t at = 0;    // next event
   Accounts accounts{};
   TimeLine::Copies copies;
   std::array<std::deque<QueuedTransfer>, num_channels + 1> queues;  // by channel; the last: copies to and from the host
@@ -53,12 +51,11 @@ struct StageClock {
 
 bool carries_messages(Channel channel) { return channel == Channel::forward || channel == Channel::backward; }
 
-// A stretch on given machines.
 struct TimedOpRun {
   double seconds = 0;
   Accounts accounts{};
-  double launches = 0;  // seconds of the host
-  double lead = 0;      // by so much the host must be ahead at its start to hold nothing up
+  double launches = 0;  // host's seconds
+  double lead = 0;      // seconds that the host must be ahead at the start so that no op waits for it
 };
 
 class StepSimulator {
@@ -216,7 +213,7 @@ class StepSimulator {
         if (other != stage) ready_.push_back(other);
   }
 
-  // False: it cannot be known yet when that is.
+  // Returns false while the transfer's end is unknown.
   bool wait(size_t stage, const StageTrace::Event& e) {
     StageClock& clock = clocks_[stage];
     TransferState& state = clock.transfers[e.id];
@@ -239,7 +236,7 @@ class StepSimulator {
     return true;
   }
 
-  // So many seconds of work, which the caller accounts for; longer where transfers are under way beside it.
+  // Passes the time of `seconds` of work, which transfers under way slow down. The caller books `seconds`.
   void work(size_t stage, double seconds) {
     while (seconds > 0) {
       const double rate = 1 / (1 + (transfers_under_way(stage) ? hardware_.calibrated.overlap : 0));
@@ -262,7 +259,7 @@ class StepSimulator {
     }
   }
 
-  // Time passes, with transfers at a share of their full rate.
+  // Advances the time, with transfers at `rate` of their full rate.
   void pass(size_t stage, double time, double rate) {
     StageClock& clock = clocks_[stage];
     clock.now += time;
@@ -286,7 +283,6 @@ class StepSimulator {
     return std::ranges::any_of(clocks_[stage].queues, [](const auto& queue) { return !queue.empty(); });
   }
 
-  // Transfers on one kind of link share it.
   std::array<double, 3> rates_of(size_t stage, double rate) const {
     std::array<double, 3> sharing{};
     for (const auto& queue : clocks_[stage].queues)

@@ -1,15 +1,13 @@
-// The time line of a step: the traces of all ranks played with a clock. Ranks that differ only in their place on the
-// tensor, shard and data axes do the same at the same time, so one rank of each pipeline stage stands for all.
-//
-// Laws of the play:
-// - A rank has a compute queue, on which ops run in order, and a queue for each channel, on which transfers do. A
-//   transfer starts after what was launched before it; a wait holds up the compute queue, and nothing else.
-// - The host launches in order and is never held up; an op starts no earlier than the host comes to it. A graph of ops
-//   is one launch. A CPU is its own host, and starts each op when the one before has ended.
+// Simulates the time line of a step from the ranks' traces. Ranks that differ only on the tensor, shard and data axes
+// do the same at the same time, so one rank stands for each pipeline stage. Laws of the simulation:
+// - A rank has a compute queue for ops and a queue for each channel's transfers, all in order. A transfer starts after
+//   all ops launched before it; a wait blocks only the compute queue.
+// - The host launches in order and never blocks; an op starts no earlier than its launch. A graph of ops is one launch.
+//   A CPU is its own host and launches each op when the one before has ended.
 // - While a rank computes and transfers at once, both take longer: calibrated.overlap of the shorter one is lost.
-//   Transfers on the same kind of link share it. Messages and the sum over all ranks are small, and do neither.
+//   Transfers on the same kind of link share it. Messages and the sum over all ranks are small and do neither.
 // - A message starts when both ends have begun it. The sum over all ranks ends for all when the last has begun it.
-// - The accounts of a stage add up to the step.
+// - The times of a stage add up to the step's.
 #pragma once
 
 #include <vector>
@@ -21,8 +19,7 @@
 
 namespace megalith {
 
-// What one rank did in a step, which stands for its stage: transfers and, between them, runs of ops. Runs
-// that are the same, as those of layers are, are held once.
+// The trace of one rank: transfers and, between them, runs of ops. Equal runs, as of equal layers, are stored once.
 struct StageTrace {
   struct Op {
     const char* name;
@@ -30,13 +27,13 @@ struct StageTrace {
     bool together = false;  // launched with the op before it
     bool operator==(const Op&) const = default;
   };
-  using OpRun = std::vector<uint32_t>;  // of ops
+  using OpRun = std::vector<uint32_t>;  // indices in `ops`
   struct Event {
-    TraceEvent::Kind kind;  // op: a whole stretch
+    TraceEvent::Kind kind;  // op: a run of ops
     Transfer transfer{};
     int8_t channel = -1;
     int32_t peer = -1;
-    uint32_t id = 0;  // of the transfer, or the stretch
+    uint32_t id = 0;  // the transfer's, or the run's
     int64_t bytes = 0;
   };
 
@@ -46,21 +43,20 @@ struct StageTrace {
   std::vector<Event> events;
 };
 
-// Of a trace with ops in it.
+// The trace must have ops.
 StageTrace stage_trace(int rank, const std::vector<TraceEvent>& trace);
 
 struct TimeLine {
-  // Between device and host; hidden: over when the work waits for it.
-  struct Copies {
-    double all = 0, hidden = 0;
+  struct Copies {                // between device and host
+    double all = 0, hidden = 0;  // hidden: complete before a wait for it
   };
-  double seconds = 0;                    // of the step
+  double seconds = 0;
   std::vector<Accounts> accounts;        // by stage
   std::vector<Copies> copies;            // by stage
-  std::vector<std::vector<Span>> spans;  // by stage, where asked for; those of compute fill the step
+  std::vector<std::vector<Span>> spans;  // by stage, on request; compute spans fill the step
 };
 
-// The traces are in the order of the stages and match (matcher.h).
+// The traces must be in the order of the stages and match (matcher.h).
 TimeLine time_line(const MeshShape& mesh, const std::vector<StageTrace>& stages, const Hardware& hardware,
                    const Processor& processor, bool with_spans = false);
 

@@ -10,15 +10,6 @@ namespace megalith {
 
 namespace {
 
-// Ranks of each group of a channel, in order.
-using Groups = std::map<int, std::vector<int>>;
-
-Groups groups_of(const MeshShape& mesh, Channel channel) {
-  Groups groups;
-  for (int rank = 0; rank < mesh.size(); rank++) groups[mesh.place(rank, channel).group].push_back(rank);
-  return groups;
-}
-
 int next_in_ring(const std::vector<int>& members, int rank) {
   const auto after = std::upper_bound(members.begin(), members.end(), rank);
   return after == members.end() ? members.front() : *after;
@@ -28,7 +19,6 @@ int member(const MeshShape& mesh, Channel channel, const std::vector<int>& membe
   return *std::find_if(members.begin(), members.end(), [&](int r) { return mesh.place(r, channel).index == index; });
 }
 
-// Prints bytes in GiB; a column has no room for nearly none.
 std::string gib_text(double bytes) { return bytes > 0 && gib(bytes) < 1e-4 ? "<0.0001" : readable(gib(bytes)); }
 
 }  // namespace
@@ -46,7 +36,9 @@ std::vector<RankTraffic> traffic_of(const MeshShape& mesh, const Traces& traces)
   std::vector<RankTraffic> all(traces.size());
   for (Channel channel : all_channels) {
     if (mesh.place(0, channel).size == 1) continue;
-    for (const auto& [group, members] : groups_of(mesh, channel))
+    std::map<int, std::vector<int>> groups;  // ranks, ascending
+    for (int rank = 0; rank < mesh.size(); rank++) groups[mesh.place(rank, channel).group].push_back(rank);
+    for (const auto& [group, members] : groups)
       for (int rank : members) {
         std::map<int, int> peers;  // by index in the group
         const int next = next_in_ring(members, rank), size = static_cast<int>(members.size());
@@ -105,8 +97,7 @@ std::string traffic_table(const MeshShape& mesh, const std::vector<RankTraffic>&
   text += fmt::format("  {:<79}{:>14}{:>11}\n", "together", gib_text(whole.in_node), gib_text(whole.between_nodes));
   const int nodes = mesh.node(mesh.size() - 1) + 1;
   if (nodes == 1) return text + "  all ranks are on one node\n";
-  const auto fullest = std::max_element(out_of_node.begin(), out_of_node.end(),
-                                        [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto fullest = std::ranges::max_element(out_of_node, {}, [](const auto& node) { return node.second; });
   return text + fmt::format("  {} nodes of {}; node {} sends most to others: {} GiB\n", nodes,
                             counted(mesh.ranks_per_node, "rank"), fullest->first, gib_text(fullest->second));
 }

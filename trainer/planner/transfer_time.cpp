@@ -13,7 +13,7 @@ constexpr double giga = 1e9, micro = 1e-6;
 
 double bandwidth_inside(const Hardware& h) { return h.node.link * giga * h.calibrated.node_link; }
 
-// Of one of a node's `sharing` rings or messages.
+// `sharing` rings or messages share the network of a node.
 double bandwidth_between(const Hardware& h, double sharing) {
   return std::min(h.network.link / sharing, h.node.link) * giga * h.calibrated.network_link;
 }
@@ -27,7 +27,7 @@ double seconds_a_byte_added(const MeshShape& mesh, const Hardware& h) {
   return ranks_a_node(mesh) / (h.device.bandwidth * giga * h.calibrated.memory);
 }
 
-// What a rank reads and writes to add up the parts of all: of a whole tensor, where two ranks sum, else of its part.
+// Returns the bytes a rank reads and writes to add up: two ranks sum whole tensors, more ranks a part each.
 double bytes_added(Transfer transfer, double payload, int size) {
   const double part = payload * (1 + 1.0 / size);
   if (transfer == Transfer::reduce_scatter) return part;
@@ -57,7 +57,7 @@ GroupLink group_link(const MeshShape& mesh, const Hardware& hardware, int rank, 
     crossings += node(i) != node(i + 1);
   }
   const double node_step = hardware.node.latency * micro, network_step = hardware.network.latency * micro;
-  // What comes last has gone all of the ring but one step.
+  // The last part has gone all of the ring but one step.
   const int far = std::min(crossings, size - 1), near = size - 1 - far;
   const int chain = std::ranges::max_element(by_node, {}, [](const auto& n) { return n.second; })->second - 1;
   const int levels = std::bit_width(by_node.size() - 1);  // the logarithm, rounded up

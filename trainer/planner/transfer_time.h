@@ -1,10 +1,10 @@
-// How long a transfer takes: by its group, the links that its ring crosses, and who shares them. Pure functions.
+// The time of a transfer by its group, the links that its ring (traffic.h) crosses, and who shares them. Pure
+// functions.
 //
-// A collective goes round a ring of its group's members in the order of their ranks (traffic.h). All groups of a
-// channel do the same at the same time, so the rings that leave a node share its network. Small sums go up and down a
-// tree of nodes and a chain inside each, as NCCL's do (its src/graph/tuning.cc has the latencies of both). An
-// all-to-all goes to each member directly: what leaves a node shares its network with what all its ranks send. On CPUs
-// parts are exchanged and then added up, through memory (trainer/communication/mpi.cpp).
+// All groups of a channel do the same at the same time, so the rings that leave a node share its network. Small sums
+// use a tree of nodes and a chain inside each, as in NCCL (latencies: its src/graph/tuning.cc). An all-to-all goes to
+// each member directly, and all ranks of a node share its network. CPUs exchange parts and add them up through memory
+// (trainer/communication/mpi.cpp).
 #pragma once
 
 #include "configs/hardware.h"
@@ -12,24 +12,22 @@
 
 namespace megalith {
 
-// What transfers share when they are under way at the same time.
 enum class Link : uint8_t { node, network, host };
 
 struct GroupLink {
-  int size = 1;  // of the group
+  int size = 1;  // ranks
   Link link = Link::node;
-  double bandwidth = 0;         // bytes/s of a rank's part of the ring
+  double bandwidth = 0;         // bytes/s a rank
   double ring = 0, tree = 0;    // seconds of latency: once round the ring, once up the tree
-  double direct = 0, step = 0;  // of an all-to-all: seconds for each byte of payload, and of latency
-  double added = 0;             // seconds for each byte that the host's cores read or write to add up what came
+  double direct = 0, step = 0;  // all-to-all: seconds a byte of payload, seconds of latency
+  double added = 0;             // seconds a byte that the host reads or writes to add up
 };
 
-// Of a rank's group on a channel of collectives, or of its copies to and from the host.
+// Returns the link of a rank's group, or of its copies on Channel::host.
 GroupLink group_link(const MeshShape& mesh, const Hardware& hardware, int rank, Channel channel);
-// Of messages between two ranks.
 GroupLink message_link(const MeshShape& mesh, const Hardware& hardware, int rank, int peer);
 
-// Seconds, alone on its link.
+// Returns seconds for a transfer that has its link alone.
 double transfer_time(const GroupLink& group, Transfer transfer, double payload, const Hardware& hardware);
 
 }  // namespace megalith

@@ -10,7 +10,7 @@ namespace megalith {
 
 namespace {
 
-// Of GiB; what is left of `all`, or what is missing.
+// All sizes are in GiB.
 std::string line(const std::string& where, double needed, double reserved, double all) {
   const double left = all - reserved - needed;
   return fmt::format("  {}: {:.1f} GiB and {:.1f} reserved of {:.1f}: {}\n", where, needed, reserved, all,
@@ -65,7 +65,7 @@ std::vector<std::string> warnings_of(const Config& config, const Hardware& hardw
         fmt::format("{} of a node share {}; take more of hardware.nodes, or fewer ranks, to give each "
                     "its own",
                     counted(on_node, "rank"), counted(devices, "device")));
-  const double gathers = prediction.line.accounts[prediction.slowest][static_cast<size_t>(Account::gathers)];
+  const double gathers = at(prediction.line.accounts[prediction.slowest], Account::gathers);
   constexpr double much = 0.05;
   if (gathers > much * prediction.seconds)
     warnings.push_back(fmt::format(
@@ -80,10 +80,8 @@ std::vector<std::string> warnings_of(const Config& config, const Hardware& hardw
 int64_t device_bytes(const Config& config, const Hardware& hardware, const MemorySizes& memory) {
   const int64_t per_node = hardware.device.per_node;
   const int64_t ranks = std::max<int64_t>(1, (config.parallel.ranks_per_node + per_node - 1) / per_node);
-  // On a processor both places are the same memory.
   const int64_t on_host = hardware.device.kind == DeviceKind::cpu ? memory.total(MemoryPlace::host) : 0;
-  return ranks *
-         (memory.total(MemoryPlace::device) + on_host + (config.run.device == Device::cpu ? 0 : DeviceQueue::bytes));
+  return ranks * (memory.total(MemoryPlace::device) + on_host + (config.run.device == Device::cpu ? 0 : DeviceQueue::bytes));
 }
 
 Verdict verdict(const Config& config, const Hardware& hardware, const MeshShape& mesh,
