@@ -28,7 +28,7 @@ class Runs : public testing::Test {
     const std::string folder = scratch_.path(name);
     std::filesystem::create_directories(folder);
     write_file(folder + "/config.toml", to_toml(config), {.replace = true});
-    const double seconds = predict(config, truth, rehearse_stages(config, {}, 8, true)).seconds;
+    const double seconds = predict(config, truth, dry_run_stages(config, {}, 8, true)).seconds;
     std::string lines;
     for (int step = 1; step <= 7; step++)
       lines += fmt::format("{{\"step\":{},\"step_seconds\":{},\"ranks\":8}}\n", step,

@@ -161,12 +161,14 @@ TEST(OpTime, ForksAreOnTheAccountsOfTheirOps) {
     return time_line({}, {trace}, h, {1e12, 1e9, 2});
   };
   const TimeLine before = line(0), after = line(1e6);
-  const auto moved = [&](Account account) { return at(after.accounts[0], account) - at(before.accounts[0], account); };
+  const auto moved = [&](Account account) {
+    return at(after.breakdowns[0], account) - at(before.breakdowns[0], account);
+  };
   EXPECT_NEAR(moved(Account::gemm), 1, 1e-9);
   EXPECT_NEAR(moved(Account::attention), 1, 1e-9);
   EXPECT_NEAR(moved(Account::elementwise), 1, 1e-9);
   EXPECT_NEAR(after.seconds - before.seconds, 3, 1e-9);
-  EXPECT_NEAR(std::accumulate(after.accounts[0].begin(), after.accounts[0].end(), 0.0), after.seconds, 1e-9);
+  EXPECT_NEAR(std::accumulate(after.breakdowns[0].begin(), after.breakdowns[0].end(), 0.0), after.seconds, 1e-9);
 }
 
 TEST(Processor, RanksOfACpuShareItsThreads) {

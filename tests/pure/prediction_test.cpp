@@ -24,7 +24,7 @@ Config real_config() {
 Hardware real_hardware() { return load_hardware(MEGALITH_SOURCE_DIR "/configs/hardware/p4d.24xlarge.toml"); }
 
 Prediction predicted(const Config& config, const Hardware& hardware, int ranks = 8) {
-  return predict(config, hardware, rehearse_stages(config, {}, ranks, true));
+  return predict(config, hardware, dry_run_stages(config, {}, ranks, true));
 }
 
 TEST(Prediction, AccountsAddUpToTheStep) {
@@ -37,12 +37,12 @@ TEST(Prediction, AccountsAddUpToTheStep) {
     config.parallel.pipeline_parallel_degree = pipeline;
     config.parallel.sharding_strategy = strategy;
     const Prediction p = predicted(config, real_hardware());
-    ASSERT_EQ(p.line.accounts.size(), static_cast<size_t>(pipeline));
-    for (const Accounts& stage : p.line.accounts)
+    ASSERT_EQ(p.line.breakdowns.size(), static_cast<size_t>(pipeline));
+    for (const Accounts& stage : p.line.breakdowns)
       EXPECT_NEAR(std::accumulate(stage.begin(), stage.end(), 0.0) / p.seconds, 1, 1e-12);
     EXPECT_GT(p.hfu, p.mfu);
-    for (const Accounts& stage : p.line.accounts)
-      EXPECT_LE(at(p.line.accounts[p.slowest], Account::bubble), at(stage, Account::bubble));
+    for (const Accounts& stage : p.line.breakdowns)
+      EXPECT_LE(at(p.line.breakdowns[p.slowest], Account::bubble), at(stage, Account::bubble));
   }
 }
 
@@ -54,7 +54,7 @@ TEST(Prediction, SpansOfComputeAreTheStep) {
   for (const auto& [tensor, pipeline] : {std::pair{1, 1}, {2, 1}, {2, 2}, {1, 4}}) {
     config.parallel.tensor_parallel_degree = tensor;
     config.parallel.pipeline_parallel_degree = pipeline;
-    const Prediction p = predict(config, real_hardware(), rehearse_stages(config, {}, 8, true), true);
+    const Prediction p = predict(config, real_hardware(), dry_run_stages(config, {}, 8, true), true);
     ASSERT_EQ(p.line.spans.size(), static_cast<size_t>(pipeline));
     for (size_t stage = 0; stage < p.line.spans.size(); stage++) {
       Laps laps(0, Account::checkpoint);  // which a prediction has none of
@@ -63,7 +63,7 @@ TEST(Prediction, SpansOfComputeAreTheStep) {
         laps.enter(span.begin, span.account);
         laps.leave(span.end);
       }
-      const Accounts summed = laps.take(p.seconds), &predicted = p.line.accounts[stage];
+      const Accounts summed = laps.take(p.seconds), &predicted = p.line.breakdowns[stage];
       EXPECT_NEAR(total(summed) / p.seconds, 1, 1e-12);
       double work = 0;  // beside transfers it is slower, which the prediction accounts for by itself
       for (size_t a = 0; a < num_accounts; a++) {
@@ -88,12 +88,12 @@ TEST(Prediction, ShortStepsStandForALongOne) {
   for (const auto& [pipeline, virtual_stages] : {std::pair{1, 1}, {2, 1}, {4, 1}, {2, 2}, {2, 4}, {4, 2}}) {
     config.parallel.pipeline_parallel_degree = pipeline;
     config.parallel.virtual_stages = virtual_stages;
-    const Rehearsed whole = rehearse_stages(config, {}, 8, true), fewer = rehearse_stages(config, {}, 8, false);
+    const StageDryRuns whole = dry_run_stages(config, {}, 8, true), fewer = dry_run_stages(config, {}, 8, false);
     ASSERT_LT(fewer.step.microbatches, whole.step.microbatches);
     const Prediction exact = predict(config, real_hardware(), whole), p = predict(config, real_hardware(), fewer);
     EXPECT_NEAR(p.seconds / exact.seconds, 1, 1e-3);
     EXPECT_NEAR(p.hfu / exact.hfu, 1, 1e-3);
-    for (const Accounts& stage : p.line.accounts)
+    for (const Accounts& stage : p.line.breakdowns)
       EXPECT_NEAR(std::accumulate(stage.begin(), stage.end(), 0.0) / p.seconds, 1, 1e-12);
   }
 }
@@ -116,15 +116,15 @@ TEST(Prediction, EachNumberMovesItsAccount) {
   config.parallel.sharding_strategy = ShardingStrategy::full_shard;
   Hardware base = real_hardware();
   base.calibrated.overlap = 0;  // so that work and transfers keep their own accounts
-  const Rehearsed rehearsed = rehearse_stages(config, {}, 8, true);
-  const Prediction before = predict(config, base, rehearsed);
+  const StageDryRuns dry_runs = dry_run_stages(config, {}, 8, true);
+  const Prediction before = predict(config, base, dry_runs);
   const auto after = [&](auto change) {
     Hardware h = base;
     change(h);
-    return predict(config, h, rehearsed);
+    return predict(config, h, dry_runs);
   };
   const auto ratio = [&](const Prediction& p, Account account) {
-    return at(p.line.accounts[0], account) / at(before.line.accounts[0], account);
+    return at(p.line.breakdowns[0], account) / at(before.line.breakdowns[0], account);
   };
   EXPECT_NEAR(ratio(after([](Hardware& h) { h.device.fp32 /= 2; }), Account::gemm), 2, 1e-9);
   EXPECT_NEAR(ratio(after([](Hardware& h) { h.calibrated.gemm /= 2; }), Account::gemm), 2, 1e-9);
@@ -141,23 +141,23 @@ TEST(Prediction, EachNumberMovesItsAccount) {
   EXPECT_NEAR(
       ratio(after([](Hardware& h) { h.calibrated.step *= 2, h.calibrated.microbatch *= 2; }), Account::elsewhere), 2,
       1e-9);
-  EXPECT_GT(at(after([](Hardware& h) { h.calibrated.overlap = 1; }).line.accounts[0], Account::slowed), 0);
-  EXPECT_EQ(at(before.line.accounts[0], Account::slowed), 0);
+  EXPECT_GT(at(after([](Hardware& h) { h.calibrated.overlap = 1; }).line.breakdowns[0], Account::slowed), 0);
+  EXPECT_EQ(at(before.line.breakdowns[0], Account::slowed), 0);
 
   Config more = config;
   more.batch.global_batch_size *= 4;
-  const Prediction longer = predict(more, base, rehearse_stages(more, {}, 8, true));
-  EXPECT_LT(at(longer.line.accounts[0], Account::bubble) / longer.seconds,
-            at(before.line.accounts[0], Account::bubble) / before.seconds);
+  const Prediction longer = predict(more, base, dry_run_stages(more, {}, 8, true));
+  EXPECT_LT(at(longer.line.breakdowns[0], Account::bubble) / longer.seconds,
+            at(before.line.breakdowns[0], Account::bubble) / before.seconds);
 }
 
 TEST(Verdict, FitsUpToTheLastByteAndWarns) {
   Config config = real_config();
   config.run.device = Device::cpu;  // no workspace of CUDA's libraries
-  const Rehearsed rehearsed = rehearse_stages(config, {}, 8, true);
-  const std::vector<MemorySizes> memory(8, rehearsed.memory.front());
+  const StageDryRuns dry_runs = dry_run_stages(config, {}, 8, true);
+  const std::vector<MemorySizes> memory(8, dry_runs.memory.front());
   Hardware h = real_hardware();
-  const auto judged = [&] { return verdict(config, h, rehearsed.mesh, memory, predict(config, h, rehearsed)); };
+  const auto judged = [&] { return verdict(config, h, dry_runs.mesh, memory, predict(config, h, dry_runs)); };
   const double needed = static_cast<double>(device_bytes(config, h, memory.front())) / (1 << 30);
   h.device.memory = needed + h.device.reserved;
   EXPECT_TRUE(judged().fits);
@@ -168,7 +168,7 @@ TEST(Verdict, FitsUpToTheLastByteAndWarns) {
 
   config.parallel.tensor_parallel_degree = 8;
   config.model.heads = 8;
-  const Rehearsed across = rehearse_stages(config, {}, 8, true);
+  const StageDryRuns across = dry_run_stages(config, {}, 8, true);
   const std::string text = verdict(config, h, across.mesh, memory, predict(config, h, across)).text;
   EXPECT_NE(text.find("leave their node of 4"), std::string::npos) << text;
   EXPECT_NE(text.find("no multiple of 64"), std::string::npos) << text;
@@ -182,8 +182,8 @@ TEST(Verdict, FitsUpToTheLastByteAndWarns) {
 TEST(Verdict, OfAProcessorCountsBothPlacesTogether) {
   Config config = real_config();
   config.run.device = Device::cpu;
-  const Rehearsed rehearsed = rehearse_stages(config, {}, 8, true);
-  std::vector<MemorySizes> memory(8, rehearsed.memory.front());
+  const StageDryRuns dry_runs = dry_run_stages(config, {}, 8, true);
+  std::vector<MemorySizes> memory(8, dry_runs.memory.front());
   for (MemorySizes& sizes : memory) sizes.at(MemoryClass::checkpoint, MemoryPlace::host) = int64_t{1} << 30;
   Hardware h = real_hardware();
   h.device.kind = DeviceKind::cpu;
@@ -191,7 +191,7 @@ TEST(Verdict, OfAProcessorCountsBothPlacesTogether) {
   h.device.memory = h.host.memory =
       4 * gib(memory.front().total(MemoryPlace::device) + memory.front().total(MemoryPlace::host));
   h.device.reserved = 0;
-  const auto fits = [&] { return verdict(config, h, rehearsed.mesh, memory, predict(config, h, rehearsed)).fits; };
+  const auto fits = [&] { return verdict(config, h, dry_runs.mesh, memory, predict(config, h, dry_runs)).fits; };
   EXPECT_TRUE(fits());
   h.device.memory -= 0.5;
   EXPECT_FALSE(fits()) << "each of the two alone would fit";
@@ -200,11 +200,11 @@ TEST(Verdict, OfAProcessorCountsBothPlacesTogether) {
 TEST(Verdict, CountsEveryRankOfADeviceAndOfAHost) {
   Config config = real_config();
   config.run.device = Device::cpu;
-  const Rehearsed rehearsed = rehearse_stages(config, {}, 8, true);
-  std::vector<MemorySizes> memory(8, rehearsed.memory.front());
+  const StageDryRuns dry_runs = dry_run_stages(config, {}, 8, true);
+  std::vector<MemorySizes> memory(8, dry_runs.memory.front());
   for (MemorySizes& sizes : memory) sizes.at(MemoryClass::saved, MemoryPlace::host) = int64_t{1} << 30;
   Hardware h = real_hardware();
-  const auto judged = [&] { return verdict(config, h, rehearsed.mesh, memory, predict(config, h, rehearsed)); };
+  const auto judged = [&] { return verdict(config, h, dry_runs.mesh, memory, predict(config, h, dry_runs)); };
   h.host.memory = 4;
   EXPECT_TRUE(judged().fits) << judged().text;
   h.host.memory = 3.9;
@@ -227,9 +227,9 @@ TEST(Verdict, WarnsOfUnevenRingsAndOfGathersInTheOpen) {
   config.parallel.sharding_strategy = ShardingStrategy::full_shard;
   Hardware h = real_hardware();
   h.network.latency = 1e5;
-  const Rehearsed rehearsed = rehearse_stages(config, {}, 6, true);
-  const std::vector<MemorySizes> memory(6, rehearsed.memory.front());
-  const std::string text = verdict(config, h, rehearsed.mesh, memory, predict(config, h, rehearsed)).text;
+  const StageDryRuns dry_runs = dry_run_stages(config, {}, 6, true);
+  const std::vector<MemorySizes> memory(6, dry_runs.memory.front());
+  const std::string text = verdict(config, h, dry_runs.mesh, memory, predict(config, h, dry_runs)).text;
   EXPECT_NE(text.find("the shard axis has 6 ranks, which is no power of two: rings and trees are uneven; take 4 or 8"),
             std::string::npos)
       << text;

@@ -67,7 +67,7 @@ TEST(SearchLayouts, TheFastestOfAllThatFit) {
   EXPECT_EQ(tensor, (std::set<int64_t>{1, 2, 4}));
   EXPECT_EQ(pipeline, (std::set<int64_t>{1, 2, 4, 8}));
   const Candidate& best = few.best.front();
-  EXPECT_EQ(predict(best.config, machines(), rehearse_stages(best.config, {}, 8, false)).seconds, seconds(best));
+  EXPECT_EQ(predict(best.config, machines(), dry_run_stages(best.config, {}, 8, false)).seconds, seconds(best));
 }
 
 TEST(SearchLayouts, WhatWaitsOnTheHostHasToFitThere) {
@@ -101,7 +101,7 @@ TEST(SearchLayouts, AHostHoldsWhatAllRanksOfItsNodeKeepThere) {
   Hardware h = machines();
   const auto on_host = [&](const Candidate& c) {
     int64_t most = 0;
-    for (const MemorySizes& sizes : rehearse_stages(c.config, h.stack, 8, false).memory)
+    for (const MemorySizes& sizes : dry_run_stages(c.config, h.stack, 8, false).memory)
       most = std::max(most, sizes.total(MemoryPlace::host));
     return h.device.per_node * most;
   };

@@ -65,14 +65,14 @@ TEST(TimeLine, ATransferHidesBehindWork) {
       {begins(Channel::shard, Transfer::all_gather, 0, 6), op(2), wait(0), op(1)}};
   TimeLine line = play(two_shards, trace, h);
   EXPECT_DOUBLE_EQ(line.seconds, 4);  // 3 s of transfer, of which 1 is waited for, and 1 s of work after it
-  EXPECT_DOUBLE_EQ(at(line.accounts[0], Account::gathers), 1);
-  EXPECT_DOUBLE_EQ(at(line.accounts[0], Account::elementwise), 3);
+  EXPECT_DOUBLE_EQ(at(line.breakdowns[0], Account::gathers), 1);
+  EXPECT_DOUBLE_EQ(at(line.breakdowns[0], Account::elementwise), 3);
 
   h.calibrated.overlap = 0.5;  // max(2, 3) + 0.5 min(2, 3), and 1
   line = play(two_shards, trace, h);
   EXPECT_DOUBLE_EQ(line.seconds, 5);
-  EXPECT_DOUBLE_EQ(at(line.accounts[0], Account::slowed), 1);
-  EXPECT_DOUBLE_EQ(at(line.accounts[0], Account::gathers), 1);
+  EXPECT_DOUBLE_EQ(at(line.breakdowns[0], Account::slowed), 1);
+  EXPECT_DOUBLE_EQ(at(line.breakdowns[0], Account::gathers), 1);
 }
 
 TEST(TimeLine, TransfersOfOneLinkShareItAndThoseOfOneChannelQueue) {
@@ -83,8 +83,8 @@ TEST(TimeLine, TransfersOfOneLinkShareItAndThoseOfOneChannelQueue) {
   const MeshShape both{.shard = 2, .data = 2};
   const TimeLine line = play(both, {{gather, begins(Channel::data, Transfer::all_reduce, 1, 1), wait(1), wait(0)}}, h);
   EXPECT_DOUBLE_EQ(line.seconds, 3);
-  EXPECT_DOUBLE_EQ(at(line.accounts[0], Account::copy_sums), 2) << "1 s at half the rate";
-  EXPECT_DOUBLE_EQ(at(line.accounts[0], Account::gathers), 1);
+  EXPECT_DOUBLE_EQ(at(line.breakdowns[0], Account::copy_sums), 2) << "1 s at half the rate";
+  EXPECT_DOUBLE_EQ(at(line.breakdowns[0], Account::gathers), 1);
 }
 
 TEST(TimeLine, AMessageStartsWhenBothEndsHaveBegunIt) {
@@ -93,9 +93,9 @@ TEST(TimeLine, AMessageStartsWhenBothEndsHaveBegunIt) {
                               {begins(Channel::forward, Transfer::recv, 0, 1, 0), op(0.5), wait(0), op(4)}},
                              unit_hardware());
   EXPECT_DOUBLE_EQ(line.seconds, 7);
-  EXPECT_DOUBLE_EQ(at(line.accounts[1], Account::bubble), 1.5);
-  EXPECT_DOUBLE_EQ(at(line.accounts[1], Account::messages), 1);
-  EXPECT_DOUBLE_EQ(at(line.accounts[0], Account::bubble), 3) << "at the end, for the other stage";
+  EXPECT_DOUBLE_EQ(at(line.breakdowns[1], Account::bubble), 1.5);
+  EXPECT_DOUBLE_EQ(at(line.breakdowns[1], Account::messages), 1);
+  EXPECT_DOUBLE_EQ(at(line.breakdowns[0], Account::bubble), 3) << "at the end, for the other stage";
 }
 
 TEST(TimeLine, MessagesOfOneWayFollowOneAnother) {
@@ -126,7 +126,7 @@ TEST(TimeLine, TheSumOverAllRanksWaitsForTheLast) {
   };
   const TimeLine line = play({.pipeline = 3}, {stage(1), stage(4), stage(2)}, unit_hardware());
   EXPECT_DOUBLE_EQ(line.seconds, 5);
-  EXPECT_DOUBLE_EQ(at(line.accounts[0], Account::bubble), 3);
+  EXPECT_DOUBLE_EQ(at(line.breakdowns[0], Account::bubble), 3);
 }
 
 TEST(TimeLine, AnotherProgramsGradientsAndSumsCostLess) {
@@ -144,7 +144,7 @@ TEST(TimeLine, TheHostLaunchesNoFasterThanItCan) {
   h.calibrated.launch = 1e6;
   const TimeLine line = play({}, {{op(0.25), op(3), op(0.25)}}, h);
   EXPECT_DOUBLE_EQ(line.seconds, 5.25);  // 1 + 0.25, waits to 2, 3, and the third is launched by then
-  EXPECT_DOUBLE_EQ(at(line.accounts[0], Account::launches), 1.75);
+  EXPECT_DOUBLE_EQ(at(line.breakdowns[0], Account::launches), 1.75);
 
   h.device.kind = DeviceKind::cpu;  // which launches nothing ahead
   EXPECT_DOUBLE_EQ(play({}, {{op(0.25), op(3), op(0.25)}}, h).seconds, 6.5);
@@ -155,7 +155,7 @@ TEST(TimeLine, CountsTheCopiesThatWorkHides) {
   const TimeLine line =
       play({}, {{copy(0, 2), op(3), wait(0), copy(1, 2), op(1), wait(1), copy(2, 2), wait(2)}}, unit_hardware());
   EXPECT_DOUBLE_EQ(line.seconds, 7);
-  EXPECT_DOUBLE_EQ(at(line.accounts[0], Account::host_copies), 3);
+  EXPECT_DOUBLE_EQ(at(line.breakdowns[0], Account::host_copies), 3);
   EXPECT_EQ(line.copies[0].all, 3);
   EXPECT_EQ(line.copies[0].hidden, 1);
 }
@@ -184,7 +184,7 @@ TEST(TimeLine, OneForwardOneBackwardHasTheBubbleOfTheBooks) {
   }
   const TimeLine line = play(mesh, traces, unit_hardware());
   EXPECT_DOUBLE_EQ(line.seconds, 3 * (microbatches + stages - 1));
-  for (const Accounts& stage : line.accounts) EXPECT_DOUBLE_EQ(at(stage, Account::bubble), 3 * (stages - 1));
+  for (const Accounts& stage : line.breakdowns) EXPECT_DOUBLE_EQ(at(stage, Account::bubble), 3 * (stages - 1));
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ double median(std::vector<double> values) {
 }
 
 MeasuredRun read_run(const std::string& folder) {
-  MeasuredRun run{.folder = folder, .config = load_config(folder + "/config.toml"), .hardware = {}, .rehearsed = {}};
+  MeasuredRun run{.folder = folder, .config = load_config(folder + "/config.toml"), .hardware = {}, .dry_runs = {}};
   CHECK(!run.config.hardware.profile.empty(),
         "{}/config.toml has no hardware.profile; add [hardware] profile = \"...\"", folder);
   run.hardware = load_hardware(run.config.hardware.profile);
@@ -46,11 +46,11 @@ MeasuredRun read_run(const std::string& folder) {
   if (run.config.parallel.ranks_per_node == 0)
     run.config.parallel.ranks_per_node = ranks_on_a_node(run.config, run.hardware, ranks);
   run.config.run.device = device_on(run.hardware, run.config.run.device);
-  run.rehearsed = rehearse_stages(run.config, run.hardware.stack, ranks, false);
+  run.dry_runs = dry_run_stages(run.config, run.hardware.stack, ranks, false);
   return run;
 }
 
-void predict_run(MeasuredRun& run) { run.predicted = predict(run.config, run.hardware, run.rehearsed).seconds; }
+void predict_run(MeasuredRun& run) { run.predicted = predict(run.config, run.hardware, run.dry_runs).seconds; }
 
 double error_of(const MeasuredRun& run) { return std::log(run.predicted / run.seconds); }
 
@@ -75,7 +75,7 @@ void set(std::vector<MeasuredRun>& runs, const Parameter& p, double logarithm) {
   for (size_t i : p.runs) set_number(runs[i].hardware, p.fitted.key, value);
 }
 
-// Solves a x = b for a positive definite a by Cholesky's factorisation, which overwrites a.
+// Solves a x = b for a positive definite a by Cholesky's factorisation, which reads and overwrites its lower triangle.
 std::vector<double> solve(std::vector<std::vector<double>>& a, std::vector<double> b) {
   const size_t n = b.size();
   for (size_t j = 0; j < n; j++) {
@@ -147,7 +147,7 @@ class Fit {
     return cost;
   }
 
-  // Returns the normal equations at `at`, where the runs are predicted.
+  // Returns the normal equations at `at`, where the runs are predicted, with the lower triangle of their matrix.
   std::pair<std::vector<std::vector<double>>, std::vector<double>> linearize(const std::vector<double>& at) {
     const size_t n = at.size();
     std::vector<std::vector<double>> slopes(n, std::vector<double>(runs_.size()));
@@ -173,8 +173,6 @@ class Fit {
       gradient[j] += (at[j] - start_[j]) / (likely_change * likely_change);
       matrix[j][j] += 1 / (likely_change * likely_change);
     }
-    for (size_t j = 0; j < n; j++)
-      for (size_t k = j + 1; k < n; k++) matrix[j][k] = matrix[k][j];
     return {matrix, gradient};
   }
 
@@ -182,13 +180,6 @@ class Fit {
   std::vector<Parameter>& parameters_;
   std::vector<double> start_;  // logarithms
 };
-
-std::vector<double> errors_of(const std::vector<MeasuredRun>& runs) {
-  std::vector<double> errors;
-  for (const MeasuredRun& run : runs) errors.push_back(std::abs(run.predicted / run.seconds - 1));
-  std::ranges::sort(errors);
-  return errors;
-}
 
 }  // namespace
 
@@ -223,10 +214,13 @@ std::vector<Fitted> calibrate(std::vector<MeasuredRun>& runs, const std::vector<
 
 std::string report(const std::vector<MeasuredRun>& runs, const std::vector<Fitted>& fitted) {
   std::string text = fmt::format("{:>10} {:>10} {:>8}  run\n", "measured", "predicted", "error");
-  for (const MeasuredRun& run : runs)
-    text += fmt::format("{:>8.4g} s {:>8.4g} s {:>+6.1f} %  {}\n", run.seconds, run.predicted,
-                        100 * (run.predicted / run.seconds - 1), run.folder);
-  const std::vector<double> errors = errors_of(runs);
+  std::vector<double> errors;
+  for (const MeasuredRun& run : runs) {
+    const double error = run.predicted / run.seconds - 1;
+    text += fmt::format("{:>8.4g} s {:>8.4g} s {:>+6.1f} %  {}\n", run.seconds, run.predicted, 100 * error, run.folder);
+    errors.push_back(std::abs(error));
+  }
+  std::ranges::sort(errors);
   text += fmt::format("{}: median error {:.1f} %, 90th percentile {:.1f} %\n", counted(runs.size(), "run"),
                       100 * errors[errors.size() / 2], 100 * errors[errors.size() * 9 / 10]);
   if (!fitted.empty()) text += "fitted:\n";

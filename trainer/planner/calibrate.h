@@ -12,7 +12,7 @@ struct MeasuredRun {
   std::string folder;
   Config config;
   Hardware hardware;
-  Rehearsed rehearsed;
+  StageDryRuns dry_runs;
   double seconds = 0;    // measured median step; without the first two if there are five or more
   double predicted = 0;  // seconds
 };

@@ -36,8 +36,8 @@ struct Job {
           "profiles are {}",
           known_profile_names());
     const int64_t devices = asked ? *asked : config.hardware.nodes * hardware->device.per_node;
-    CHECK(devices <= most_ranks, "a plan for {} ranks; each is rehearsed, and at most {} are; lower {}", devices,
-          most_ranks, asked ? "--ranks" : "hardware.nodes");
+    CHECK(devices <= most_ranks, "a plan for {} ranks; at most {} can be planned; lower {}", devices, most_ranks,
+          asked ? "--ranks" : "hardware.nodes");
     ranks = static_cast<int>(devices);
     if (config.parallel.ranks_per_node == 0)
       config.parallel.ranks_per_node = hardware ? ranks_on_a_node(config, *hardware, ranks) : 8;
@@ -68,21 +68,20 @@ bool run_plan(const PlanOptions& options) {
   const Job job(load_config(options.config, options.overrides), options.ranks);
   const Config& config = job.config;
   CHECK(job.hardware || (options.trace.empty() && options.tokens == 0),
-        "--trace and --tokens ask for times, which only machines have; set hardware.profile to a file or to one of {}",
-        known_profile_names());
+        "--trace and --tokens need machines; set hardware.profile to a file or to one of {}", known_profile_names());
   const DryRun run = dry_run(config, job.ranks);
   const std::string details = report(config, run);
   if (!run.faults.empty() || !job.hardware) {
     fmt::print("verdict: {}\n{}",
                !run.faults.empty()
-                   ? "DOES NOT RUN: transfers do not meet; the last lines name them"
-                   : "whether it fits and how long a step takes, hardware.profile=NAME tells, of\n  " +
-                         known_profile_names() + ",\n  or of a file, which `megalith measure` makes of this machine",
+                   ? "DOES NOT RUN: transfers do not match; the last lines name them"
+                   : "unknown without machines; set hardware.profile to one of\n  " + known_profile_names() +
+                         ",\n  or to a file that `megalith measure` makes of this machine",
                details);
     return run.faults.empty();
   }
   const Prediction prediction = predict(
-      config, *job.hardware, rehearse_stages(config, job.hardware->stack, job.ranks, true), !options.trace.empty());
+      config, *job.hardware, dry_run_stages(config, job.hardware->stack, job.ranks, true), !options.trace.empty());
   const double tokens =
       options.tokens > 0 ? options.tokens : prediction.tokens * static_cast<double>(config.train.steps);
   const Verdict found = verdict(config, *job.hardware, run.mesh, run.memory, prediction);
@@ -100,8 +99,7 @@ bool run_search(const SearchOptions& options) {
   const Job job(read, options.ranks);
   if (std::error_code absent; !options.out.empty() && std::filesystem::exists(options.out, absent))
     CHECK(is_generated(read_file(options.out)),
-          "--write {} holds a config that was written by hand, and its comments would be lost; name another file",
-          options.out);
+          "--write {} would lose the comments of a handwritten config; name another file", options.out);
   CHECK(job.hardware, "search needs the machines: set hardware.profile to a file or to one of {}",
         known_profile_names());
   const Search found = search(job.config, *job.hardware, job.ranks, options.most);

@@ -41,16 +41,14 @@ Comparison comparison_of(const std::string& text, const Config& config) {
 Compared compare(const std::string& value, const Config& config, const std::optional<Hardware>& hardware,
                  int num_ranks) {
   Compared found{.value = value};
-  const Rehearsed rehearsed = rehearse_stages(config, hardware ? hardware->stack : StackProfile{}, num_ranks, true);
-  found.memory =
-      *std::ranges::max_element(rehearsed.memory, {}, [](const auto& m) { return m.total(MemoryPlace::device); });
+  const StageDryRuns dry_runs = dry_run_stages(config, hardware ? hardware->stack : StackProfile{}, num_ranks, true);
+  found.memory = *std::ranges::max_element(dry_runs.memory, {}, [](const auto& m) { return m.total(MemoryPlace::device); });
   const int64_t T = config.batch.sequence_length;
-  found.flops = rehearsed.step.hardware_flops / (static_cast<double>(config.batch.global_batch_size * T) *
-                                                 model_flops_per_token(config.model, T, true));
-  for (const MemorySizes& sizes : rehearsed.memory)
-    found.on_host = std::max(found.on_host, sizes.total(MemoryPlace::host));
+  found.flops = dry_runs.step.hardware_flops / (static_cast<double>(config.batch.global_batch_size * T) *
+                                                model_flops_per_token(config.model, T, true));
+  for (const MemorySizes& sizes : dry_runs.memory) found.on_host = std::max(found.on_host, sizes.total(MemoryPlace::host));
   if (!hardware) return found;
-  found.tokens = predict(config, *hardware, rehearsed).tokens_per_second;
+  found.tokens = predict(config, *hardware, dry_runs).tokens_per_second;
   found.fits =
       gib(device_bytes(config, *hardware, found.memory)) + hardware->device.reserved <= hardware->device.memory &&
       gib(config.parallel.ranks_per_node * found.on_host) <= hardware->host.memory;

@@ -97,10 +97,9 @@ std::string report(const Config& config, const DryRun& run) {
       "layout: {}: {}, {} sharded over {}{}, tensors split by {}; batch of {} of {}, {} of {}\n",
       num_parameters(spec), counted(config.model.layers, "layer"), config.model.hidden,
       counted(config.model.heads, "head"), config.model.vocab, counted(run.mesh.size(), "rank"),
-      counted(run.mesh.pipeline, "pipeline stage"), counted(run.mesh.data, "copy", "copies"),
-      counted(run.mesh.shard, "rank"), run.mesh.data == 1 ? "" : " each", run.mesh.tensor,
-      counted(batch.batch, "sequence"), config.batch.sequence_length,
-      counted(batch.num_microbatches(), "microbatch", "microbatches"), batch.microbatch);
+      counted(run.mesh.pipeline, "pipeline stage"), counted(run.mesh.data, "replica"), counted(run.mesh.shard, "rank"),
+      run.mesh.data == 1 ? "" : " each", run.mesh.tensor, counted(batch.batch, "sequence"),
+      config.batch.sequence_length, counted(batch.num_microbatches(), "microbatch", "microbatches"), batch.microbatch);
   if (batch.idle() > 0) text += fmt::format("  {:.1f} % of the sequence slots are masked\n", 100 * batch.idle());
   text += memory_table(config, run, plan) + traffic_table(run.mesh, traffic_of(run.mesh, run.traces)) +
           work_table(config, run);

@@ -10,9 +10,9 @@ namespace megalith {
 
 namespace {
 
-Rehearsed::Step rehearse_step(const Config& config, const StackProfile& stack, int num_ranks,
-                              std::vector<MemorySizes>& memory) {
-  Rehearsed::Step step;
+StageDryRuns::Step dry_run_step(const Config& config, const StackProfile& stack, int num_ranks,
+                                std::vector<MemorySizes>& memory) {
+  StageDryRuns::Step step;
   const MeshShape mesh = mesh_shape(config, num_ranks);
   memory.clear();
   for (int stage = 0; stage < mesh.pipeline; stage++) {
@@ -31,16 +31,16 @@ Rehearsed::Step rehearse_step(const Config& config, const StackProfile& stack, i
 }
 
 // Extrapolates linearly from the microbatches of the two short steps to all.
-double extended(double shorter, double longer, const Rehearsed& r) {
+double extended(double shorter, double longer, const StageDryRuns& r) {
   const auto more = static_cast<double>(r.microbatches - r.step.microbatches);
   return longer + (longer - shorter) * more / static_cast<double>(r.step.microbatches - r.shorter.microbatches);
 }
 
-TimeLine extended(const TimeLine& shorter, TimeLine line, const Rehearsed& r) {
+TimeLine extended(const TimeLine& shorter, TimeLine line, const StageDryRuns& r) {
   line.seconds = extended(shorter.seconds, line.seconds, r);
-  for (size_t stage = 0; stage < line.accounts.size(); stage++)
+  for (size_t stage = 0; stage < line.breakdowns.size(); stage++)
     for (size_t a = 0; a < num_accounts; a++)
-      line.accounts[stage][a] = extended(shorter.accounts[stage][a], line.accounts[stage][a], r);
+      line.breakdowns[stage][a] = extended(shorter.breakdowns[stage][a], line.breakdowns[stage][a], r);
   for (size_t stage = 0; stage < line.copies.size(); stage++) {
     TimeLine::Copies& copies = line.copies[stage];
     copies.all = extended(shorter.copies[stage].all, copies.all, r);
@@ -62,8 +62,8 @@ Device device_on(const Hardware& hardware, Device wanted) {
   return hardware.device.kind == DeviceKind::cpu ? Device::cpu : Device::cuda;
 }
 
-Rehearsed rehearse_stages(const Config& config, const StackProfile& stack, int num_ranks, bool whole) {
-  Rehearsed r;
+StageDryRuns dry_run_stages(const Config& config, const StackProfile& stack, int num_ranks, bool whole) {
+  StageDryRuns r;
   r.mesh = mesh_shape(config, num_ranks);
   const BatchPlan batch = batch_plan(config, r.mesh, 0);
   r.microbatches = batch.num_microbatches();
@@ -74,34 +74,34 @@ Rehearsed rehearse_stages(const Config& config, const StackProfile& stack, int n
   const bool periodic = parallel.pipeline_schedule != PipelineSchedule::gpipe || parallel.active_microbatches > 0 ||
                         parallel.pipeline_parallel_degree == 1;
   if (whole || !periodic || r.microbatches <= few + period) {
-    r.step = rehearse_step(config, stack, num_ranks, r.memory);
+    r.step = dry_run_step(config, stack, num_ranks, r.memory);
     return r;
   }
   const auto of = [&](int64_t microbatches) {
     Config fewer = config;
     fewer.batch.global_batch_size = microbatches * batch.microbatch * batch.ranks;
-    return rehearse_step(fewer, stack, num_ranks, r.memory);
+    return dry_run_step(fewer, stack, num_ranks, r.memory);
   };
   r.shorter = of(few);
   r.step = of(few + period);
   return r;
 }
 
-Prediction predict(const Config& config, const Hardware& hardware, const Rehearsed& rehearsed, bool with_spans) {
-  const MeshShape& mesh = rehearsed.mesh;
+Prediction predict(const Config& config, const Hardware& hardware, const StageDryRuns& dry_runs, bool with_spans) {
+  const MeshShape& mesh = dry_runs.mesh;
   const Processor processor = processor_of(hardware, config.precision.compute, mesh.ranks_per_node);
   Prediction p;
-  p.line = time_line(mesh, rehearsed.step.stages, hardware, processor, with_spans);
-  double hardware_flops = rehearsed.step.hardware_flops;
-  if (rehearsed.shorter.microbatches > 0) {
-    p.line = extended(time_line(mesh, rehearsed.shorter.stages, hardware, processor), std::move(p.line), rehearsed);
-    hardware_flops = extended(rehearsed.shorter.hardware_flops, hardware_flops, rehearsed);
+  p.line = time_line(mesh, dry_runs.step.stages, hardware, processor, with_spans);
+  double hardware_flops = dry_runs.step.hardware_flops;
+  if (dry_runs.shorter.microbatches > 0) {
+    p.line = extended(time_line(mesh, dry_runs.shorter.stages, hardware, processor), std::move(p.line), dry_runs);
+    hardware_flops = extended(dry_runs.shorter.hardware_flops, hardware_flops, dry_runs);
   }
 
   // In a pipeline the first stage's microbatches follow one another, and each stage adds one.
-  const auto microbatches = static_cast<double>(rehearsed.microbatches + mesh.pipeline - 1);
+  const auto microbatches = static_cast<double>(dry_runs.microbatches + mesh.pipeline - 1);
   const double elsewhere = 1e-3 * (hardware.calibrated.step + hardware.calibrated.microbatch * microbatches);
-  for (Accounts& stage : p.line.accounts) at(stage, Account::elsewhere) += elsewhere;
+  for (Accounts& stage : p.line.breakdowns) at(stage, Account::elsewhere) += elsewhere;
   if (elsewhere > 0)
     for (std::vector<Span>& stage : p.line.spans)
       stage.push_back(
@@ -109,7 +109,7 @@ Prediction predict(const Config& config, const Hardware& hardware, const Rehears
   p.line.seconds += elsewhere;
   p.seconds = p.line.seconds;
   const auto bubble = [](const Accounts& stage) { return at(stage, Account::bubble); };
-  p.slowest = static_cast<size_t>(std::ranges::min_element(p.line.accounts, {}, bubble) - p.line.accounts.begin());
+  p.slowest = static_cast<size_t>(std::ranges::min_element(p.line.breakdowns, {}, bubble) - p.line.breakdowns.begin());
 
   const int64_t T = config.batch.sequence_length;
   p.tokens = static_cast<double>(config.batch.global_batch_size * T);
@@ -130,12 +130,12 @@ std::string report(const Prediction& p, const MeshShape& mesh, double tokens_of_
   const double hours = tokens_of_run / p.tokens_per_second / 3600;
   text += fmt::format("  {} tokens: {} hours, {} hours of a rank\n", in_words(tokens_of_run), readable(hours),
                       readable(hours * mesh.size()));
-  const Accounts& accounts = p.line.accounts[p.slowest];
+  const Accounts& breakdown = p.line.breakdowns[p.slowest];
   text += mesh.pipeline > 1 ? fmt::format("  of stage {}, which waits least for others:\n", p.slowest) : "";
   for (size_t a = 0; a < num_accounts; a++)
-    if (accounts[a] > 0)
+    if (breakdown[a] > 0)
       text += fmt::format("  {:<26}{:>14} ms {:>6.1f} %\n", name_of(static_cast<Account>(a)),
-                          readable(1e3 * accounts[a]), 100 * accounts[a] / p.seconds);
+                          readable(1e3 * breakdown[a]), 100 * breakdown[a] / p.seconds);
   if (const TimeLine::Copies& copies = p.line.copies[p.slowest]; copies.all > 0)
     text += fmt::format("  {:.0f} copies to the host or back, of which work hides {:.0f}\n", copies.all, copies.hidden);
   return text;
@@ -150,7 +150,7 @@ std::vector<TraceProcess> trace_of(const Prediction& prediction) {
 
 std::vector<TraceProcess> predicted_step(const Config& config, int num_ranks) {
   const Hardware hardware = load_hardware(config.hardware.profile);
-  return trace_of(predict(config, hardware, rehearse_stages(config, hardware.stack, num_ranks, true), true));
+  return trace_of(predict(config, hardware, dry_run_stages(config, hardware.stack, num_ranks, true), true));
 }
 
 }  // namespace megalith

@@ -19,9 +19,10 @@ int64_t ranks_on_a_node(const Config& config, const Hardware& hardware, int num_
 // Resolves `wanted` on these machines; never returns automatic.
 Device device_on(const Hardware& hardware, Device wanted);
 
-// The part of a prediction that does not depend on the machines. A step of many microbatches is periodic but for its
-// beginning and its end, so two short steps stand for it: their difference is the time of the additional microbatches.
-struct Rehearsed {
+// StageDryRuns is the part of a prediction that does not depend on the machines. A step of many microbatches is
+// periodic but for its beginning and its end, so two short steps stand for it: their difference is the time of the
+// additional microbatches.
+struct StageDryRuns {
   struct Step {
     int64_t microbatches = 0;
     std::vector<StageTrace> stages;
@@ -35,7 +36,7 @@ struct Rehearsed {
 };
 
 // Dry-runs the step as the program `stack` would. config.model.vocab must be set. whole: uses no shorter steps.
-Rehearsed rehearse_stages(const Config& config, const StackProfile& stack, int num_ranks, bool whole);
+StageDryRuns dry_run_stages(const Config& config, const StackProfile& stack, int num_ranks, bool whole);
 
 struct Prediction {
   double seconds = 0;
@@ -45,7 +46,8 @@ struct Prediction {
   double tokens_per_second = 0, mfu = 0, mfu_full = 0, hfu = 0;
 };
 
-Prediction predict(const Config& config, const Hardware& hardware, const Rehearsed& rehearsed, bool with_spans = false);
+Prediction predict(const Config& config, const Hardware& hardware, const StageDryRuns& dry_runs,
+                   bool with_spans = false);
 
 // Returns the table that `megalith plan` prints.
 std::string report(const Prediction& prediction, const MeshShape& mesh, double tokens_of_run);

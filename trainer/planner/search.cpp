@@ -51,7 +51,7 @@ std::vector<int64_t> microbatches(int64_t sequences, int64_t own) {
   return {sizes.begin(), sizes.end()};
 }
 
-// Layouts that differ only in the microbatch size, ascending: if one is too large, so are those after it.
+// The layouts of a family differ only in the microbatch size. It ascends, so those after a too large one are too large.
 using Family = std::vector<Config>;
 
 std::vector<Family> families(const Config& asked, int64_t ranks, int64_t per_node) {
@@ -131,9 +131,9 @@ Search search(const Config& asked, const Hardware& hardware, int num_ranks, size
       (too_slow ? found.too_slow : found.tried)++;
     }
     if (too_slow) return true;
-    const Rehearsed rehearsed = rehearse_stages(config, hardware.stack, num_ranks, false);
+    const StageDryRuns dry_runs = dry_run_stages(config, hardware.stack, num_ranks, false);
     int64_t needed = 0, on_host = 0;
-    for (const MemorySizes& sizes : rehearsed.memory) {
+    for (const MemorySizes& sizes : dry_runs.memory) {
       needed = std::max(needed, device_bytes(config, hardware, sizes));
       on_host = std::max(on_host, config.parallel.ranks_per_node * sizes.total(MemoryPlace::host));
     }
@@ -143,7 +143,7 @@ Search search(const Config& asked, const Hardware& hardware, int num_ranks, size
       found.least_on_host = found.least_on_host == 0 ? on_host : std::min(found.least_on_host, on_host);
       return false;
     }
-    Candidate candidate{config, predict(config, hardware, rehearsed), needed};
+    Candidate candidate{config, predict(config, hardware, dry_runs), needed};
 #pragma omp critical
     keep(std::move(candidate));
     return true;
@@ -195,10 +195,10 @@ std::string report(const Search& search, const Hardware& hardware) {
       line += (line.empty() ? "" : ", ") + word;
     };
     add(fmt::format("{} x {}", c.config.batch.microbatch_size, to_string(c.config.memory.activation_checkpointing)));
-    const Accounts& accounts = c.prediction.line.accounts[c.prediction.slowest];
+    const Accounts& breakdown = c.prediction.line.breakdowns[c.prediction.slowest];
     for (size_t a = static_cast<size_t>(Account::elementwise); a < num_accounts; a++)
-      if (accounts[a] > 0.01 * c.prediction.seconds)
-        add(fmt::format("{} {:.0f} %", name_of(static_cast<Account>(a)), 100 * accounts[a] / c.prediction.seconds));
+      if (breakdown[a] > 0.01 * c.prediction.seconds)
+        add(fmt::format("{} {:.0f} %", name_of(static_cast<Account>(a)), 100 * breakdown[a] / c.prediction.seconds));
     text += fmt::format("{:{}}{}\n", "", column, line);
   }
   if (search.best.empty() && search.tried == 0)

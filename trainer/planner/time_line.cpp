@@ -11,9 +11,9 @@ namespace megalith {
 
 namespace {
 
-// Seconds of the host for a kernel of a graph beyond the graph's launch (Constant Time Launch for Straight-Line CUDA
-// Graphs, NVIDIA Technical Blog, 2024; CUDA 12.6).
-constexpr double in_graph = 1e-9;
+// A kernel of a graph costs the host nearly nothing beyond the graph's launch (Constant Time Launch for
+// Straight-Line CUDA Graphs, NVIDIA Technical Blog, 2024; CUDA 12.6).
+constexpr double in_graph = 1e-9;  // seconds
 
 struct QueuedTransfer {
   size_t id = 0;
@@ -22,7 +22,7 @@ struct QueuedTransfer {
   double begun = 0;
 };
 
-// A transfer of several stages. It starts when all of them have begun it.
+// Several stages take part in a Rendezvous, which starts when all of them have begun it.
 struct Rendezvous {
   size_t needed = 2, begun = 0;
   double start = 0, end = 0;
@@ -43,7 +43,7 @@ struct StageClock {
   double now = 0;   // compute queue's time
   double host = 0;  // host's time
   size_t at = 0;    // next event
-  Accounts accounts{};
+  Accounts breakdown{};
   TimeLine::Copies copies;
   std::array<std::deque<QueuedTransfer>, num_channels + 1> queues;  // by channel; the last: copies to and from the host
   std::vector<TransferState> transfers;                             // by number of the transfer
@@ -53,7 +53,7 @@ bool carries_messages(Channel channel) { return channel == Channel::forward || c
 
 struct TimedOpRun {
   double seconds = 0;
-  Accounts accounts{};
+  Accounts breakdown{};
   double launches = 0;  // host's seconds
   double lead = 0;      // seconds that the host must be ahead at the start so that no op waits for it
 };
@@ -89,7 +89,7 @@ class StepSimulator {
     }
     for (size_t stage = 0; stage < stages_.size(); stage++) {
       idle(stage, line.seconds, Account::bubble);
-      line.accounts.push_back(clocks_[stage].accounts);
+      line.breakdowns.push_back(clocks_[stage].breakdown);
       line.copies.push_back(clocks_[stage].copies);
     }
     line.spans = std::move(spans_);
@@ -109,7 +109,7 @@ class StepSimulator {
         launched += launch_time(stage.ops[op]);
         timed.lead = std::max(timed.lead, launched - timed.seconds);
         timed.seconds += times[op].first;
-        timed.accounts[static_cast<size_t>(times[op].second)] += times[op].first;
+        timed.breakdown[static_cast<size_t>(times[op].second)] += times[op].first;
       }
       const auto later =
           static_cast<double>(std::ranges::count_if(ops, [&](uint32_t op) { return stage.ops[op].together; }));
@@ -145,7 +145,7 @@ class StepSimulator {
     if (!with_spans_ && !is_its_own_host_ && clock.now - clock.host >= timed.lead) {
       clock.host += timed.launches;
       work(stage, timed.seconds);
-      for (size_t a = 0; a < num_accounts; a++) clock.accounts[a] += timed.accounts[a];
+      for (size_t a = 0; a < num_accounts; a++) clock.breakdown[a] += timed.breakdown[a];
       return;
     }
     for (uint32_t op : ops) {
@@ -153,7 +153,7 @@ class StepSimulator {
       const double begin = clock.now;
       const auto [seconds, account] = times_[stage][op];
       work(stage, seconds);
-      clock.accounts[static_cast<size_t>(account)] += seconds;
+      clock.breakdown[static_cast<size_t>(account)] += seconds;
       if (with_spans_) spans_[stage].push_back({stages_[stage].ops[op].name, -1, begin, clock.now, account});
     }
   }
@@ -230,19 +230,19 @@ class StepSimulator {
         clock.copies.all++;
         clock.copies.hidden += state.held_up ? 0 : 1;
       }
-      clock.accounts[static_cast<size_t>(state.account)] += clock.now - since;
+      clock.breakdown[static_cast<size_t>(state.account)] += clock.now - since;
       add_wait_span(stage, since, clock.now, state.account);
     }
     return true;
   }
 
-  // Passes the time of `seconds` of work, which transfers under way slow down. The caller books `seconds`.
+  // Passes the time of `seconds` of work, which transfers under way slow down. The caller accounts for `seconds`.
   void work(size_t stage, double seconds) {
     while (seconds > 0) {
       const double rate = 1 / (1 + (transfers_under_way(stage) ? hardware_.calibrated.overlap : 0));
       const double whole = seconds / rate, time = std::min(whole, next_arrival(stage, rate));
       seconds = time == whole ? 0 : seconds - time * rate;
-      clocks_[stage].accounts[static_cast<size_t>(Account::slowed)] += time * (1 - rate);
+      clocks_[stage].breakdown[static_cast<size_t>(Account::slowed)] += time * (1 - rate);
       pass(stage, time, rate);
     }
   }
@@ -250,7 +250,7 @@ class StepSimulator {
   void idle(size_t stage, double until, Account account) {
     StageClock& clock = clocks_[stage];
     if (clock.now >= until) return;
-    clock.accounts[static_cast<size_t>(account)] += until - clock.now;
+    clock.breakdown[static_cast<size_t>(account)] += until - clock.now;
     add_wait_span(stage, clock.now, until, account);
     while (clock.now < until) {
       const double all = until - clock.now, arrival = next_arrival(stage, 1);

@@ -19,7 +19,7 @@
 
 namespace megalith {
 
-// The trace of one rank: transfers and, between them, runs of ops. Equal runs, as of equal layers, are stored once.
+// A StageTrace has the transfers of one rank and runs of ops between them. It stores equal runs once.
 struct StageTrace {
   struct Op {
     const char* name;
@@ -51,7 +51,7 @@ struct TimeLine {
     double all = 0, hidden = 0;  // hidden: complete before a wait for it
   };
   double seconds = 0;
-  std::vector<Accounts> accounts;        // by stage
+  std::vector<Accounts> breakdowns;      // by stage
   std::vector<Copies> copies;            // by stage
   std::vector<std::vector<Span>> spans;  // by stage, on request; compute spans fill the step
 };

@@ -65,7 +65,7 @@ std::vector<std::string> warnings_of(const Config& config, const Hardware& hardw
         fmt::format("{} of a node share {}; take more of hardware.nodes, or fewer ranks, to give each "
                     "its own",
                     counted(on_node, "rank"), counted(devices, "device")));
-  const double gathers = at(prediction.line.accounts[prediction.slowest], Account::gathers);
+  const double gathers = at(prediction.line.breakdowns[prediction.slowest], Account::gathers);
   constexpr double much = 0.05;
   if (gathers > much * prediction.seconds)
     warnings.push_back(fmt::format(
