@@ -30,18 +30,18 @@ Inventory good_machine() {
   return m;
 }
 
-TEST(Inventory, AGoodMachineHasNoObstacles) {
+TEST(Inventory, AGoodMachineHasNoProblems) {
   const Inventory m = good_machine();
   EXPECT_TRUE(problems(m).empty()) << problems(m).front();
   const std::string text = describe(m);
   for (const char* words :
        {"with CUDA, code for 80-real, 90a-real, 100", "1: H100, compute capability 9.0, 79.0 GiB of 80.0 GiB free",
         "GPU 0:      - NVLink", "mlx5_0: 400 Gb/sec (4X NDR), ACTIVE", "pinned memory unlimited", "2.28.9",
-        "nothing was found that would stop a run"})
+        "no problems found"})
     EXPECT_NE(text.find(words), std::string::npos) << words << "\n" << text;
 }
 
-TEST(Inventory, EachObstacleIsNamedAlone) {
+TEST(Inventory, EachProblemIsNamedAlone) {
   const struct {
     const char* words;
     void (*spoil)(Inventory&);
@@ -51,7 +51,7 @@ TEST(Inventory, EachObstacleIsNamedAlone) {
          m.cuda_error = "the NVIDIA driver of this machine is too old";
          m.gpus.clear();
        }},
-      {"there is no GPU", [](Inventory& m) { m.gpus.clear(); }},
+      {"finds no GPU", [](Inventory& m) { m.gpus.clear(); }},
       {"needs 8.0", [](Inventory& m) { m.gpus[1].unusable = "GPU 1 has 7.0; it needs 8.0"; }},
       {"GPU 1: 20.0 GiB of 80.0 GiB are in use", [](Inventory& m) { m.gpus[1].properties.free = 60 * GiB; }},
       {"cannot open libnccl", [](Inventory& m) { m.nccl_error = "cannot open libnccl.so.2"; }},
@@ -76,7 +76,7 @@ TEST(Inventory, EachObstacleIsNamedAlone) {
   }
 }
 
-// What does not concern a machine is no obstacle: the limit on pinned memory without network adapters, NCCL and much
+// What does not concern a machine is no problem: the limit on pinned memory without network adapters, NCCL and much
 // shared memory with one GPU.
 TEST(Inventory, WhatIsNotNeededIsNotMissed) {
   Inventory m = good_machine();

@@ -45,7 +45,7 @@ TEST_F(TwoRanks, CirclesAcrossChannelsAreFound) {
   ASSERT_EQ(faults.size(), 3u);
   EXPECT_EQ(faults[0], "ranks wait for one another: rank 0 (shard 0) for rank 1 (shard 1), that for rank 0 (shard 0)");
   EXPECT_EQ(faults[1],
-            "shard, group of rank 0: all_gather of 64 bytes that rank 0 (shard 0) began at event 0 is waited for at "
+            "shard, group of rank 0: all_gather of 64 bytes that rank 0 (shard 0) began at event 0 blocks "
             "event 1, but rank 1 (shard 1) has not begun it at event 1");
   Call early = sum;
   early.wait = false;
@@ -73,10 +73,10 @@ TEST_F(TwoRanks, FaultsSayWhoAndWhere) {
   left[0] = {{.kind = Kind::begin, .transfer = Transfer::send, .channel = 1, .peer = 1, .id = 0, .bytes = 40}};
   EXPECT_EQ(megalith::match({.shard = 2}, left),
             std::vector<std::string>{"shard, group of rank 0: send of 40 bytes to member 1 that rank 0 (shard 0) began "
-                                     "at event 0 is never complete: rank 1 (shard 1) came to the end without it"});
+                                     "at event 0 is never complete: rank 1 (shard 1) reached its end without it"});
   EXPECT_EQ(match({gather, sum}, {gather}),
             std::vector<std::string>{"world, group of rank 0: all_reduce of 24 bytes that rank 0 (shard 0) began at "
-                                     "event 2 is waited for at event 3, but rank 1 (shard 1) came to the end without "
+                                     "event 2 blocks event 3, but rank 1 (shard 1) reached its end without "
                                      "it"});
   Call larger = gather;
   larger.bytes = 72;

@@ -1,4 +1,3 @@
-// A loop on all threads of the process.
 #pragma once
 
 #include <cstddef>

@@ -133,7 +133,7 @@ std::vector<std::string> problems(const Inventory& m) {
   };
   if (!m.cuda_error.empty()) add("{}", m.cuda_error);
   if (m.has_cuda && m.cuda_error.empty() && m.gpus.empty())
-    add("the build has CUDA, and there is no GPU, or no driver, or CUDA_VISIBLE_DEVICES hides it: runs take the CPU");
+    add("this build has CUDA but finds no GPU (no driver, or CUDA_VISIBLE_DEVICES hides it): runs use the CPU");
   for (const Gpu& gpu : m.gpus) {
     if (!gpu.unusable.empty()) {
       add("{}", gpu.unusable);
@@ -153,12 +153,11 @@ std::vector<std::string> problems(const Inventory& m) {
   if (m.shared_files < 64 * MiB && m.gpus.size() <= 1)
     add("/dev/shm has {} free, and MPI needs a few MiB of it for each rank", size_of_memory(m.shared_files));
   if (!m.ports.empty() && m.locked_limit != Inventory::unlimited)
-    add("a process may pin {} of memory, and the network adapters need what they send pinned: ulimit -l unlimited; "
-        "with "
-        "Docker: --ulimit memlock=-1",
+    add("a process may pin {} of memory, but network adapters need pinned buffers: ulimit -l unlimited; with Docker: "
+        "--ulimit memlock=-1",
         size_of_memory(m.locked_limit));
   for (const NetworkPort& port : m.ports)
-    if (port.state != "ACTIVE") add("network adapter {} is {}; NCCL passes it over", port.device, port.state);
+    if (port.state != "ACTIVE") add("network adapter {} is {}; NCCL ignores it", port.device, port.state);
   if (m.open_files != Inventory::unlimited && m.open_files < 1024)
     add("a process may have {} files open, and NCCL needs some for each rank of the job: ulimit -n 65536",
         m.open_files);
@@ -197,7 +196,7 @@ std::string describe(const Inventory& m) {
     line(from == 0 ? "links" : "", "GPU {}:{}", from, row);
   }
   const std::vector<std::string> wrong = problems(m);
-  text += wrong.empty() ? "\nnothing was found that would stop a run\n" : "\nwould stop a run, or slow it down:\n";
+  text += wrong.empty() ? "\nno problems found\n" : "\nproblems that stop a run or slow it down:\n";
   for (const std::string& what : wrong) text += fmt::format("- {}\n", what);
   return text;
 }

@@ -1,5 +1,4 @@
-// The inventory of this machine that `megalith info` prints, and the problems that would stop a run. Nothing is
-// measured.
+// Lists what this machine has for a run, and the problems that would stop one, without measuring anything.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +9,7 @@
 
 namespace megalith {
 
-// An InfiniBand, RoCE or EFA port as the kernel reports it: "mlx5_0", "400 Gb/sec (4X NDR)", "ACTIVE".
+// Describes an InfiniBand, RoCE or EFA port as the kernel does: "mlx5_0", "400 Gb/sec (4X NDR)", "ACTIVE".
 struct NetworkPort {
   std::string device, rate, state;
 };

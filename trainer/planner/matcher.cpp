@@ -10,28 +10,24 @@ namespace {
 
 bool is_message(const TraceEvent& e) { return e.transfer == Transfer::send || e.transfer == Transfer::recv; }
 
-// One end of a transfer: the event at which a rank began it.
+// An End is the event at which a rank began a transfer.
 struct End {
   int rank;
   size_t at;  // index in the rank's trace
 };
 
-// A collective or a message that at least one rank has begun.
+// A Match is a collective or a message that at least one rank has begun.
 struct Match {
   std::vector<End> begun;
   bool complete = false;
 };
 
-struct Route {
-  std::deque<size_t> sends, recvs;  // matches that lack the other end
-};
-
 struct Group {
-  std::vector<int> members;         // ranks, by index
-  std::vector<size_t> calls;        // collectives begun, by member
-  std::vector<size_t> collectives;  // matches, by call
-  std::map<std::pair<int, int>, Route> routes;
-  bool disagrees = false;  // reported once; later faults follow from it
+  std::vector<int> members;                                    // ranks, by index
+  std::vector<size_t> calls;                                   // collectives begun, by member
+  std::vector<size_t> collectives;                             // matches, by call
+  std::map<std::pair<int, int>, std::deque<size_t>> messages;  // incomplete matches, by sender and receiver
+  bool disagrees = false;                                      // reported once; later faults follow from it
 };
 
 class Matcher {
@@ -126,16 +122,14 @@ class Matcher {
 
   size_t message(Group& g, int index, End end) {
     const TraceEvent& e = event(end);
-    const bool sends = e.transfer == Transfer::send;
-    Route& route = g.routes[sends ? std::pair(index, e.peer) : std::pair(e.peer, index)];
-    auto &mine = sends ? route.sends : route.recvs, &theirs = sends ? route.recvs : route.sends;
-    if (theirs.empty()) {
-      mine.push_back(new_match());
-      matches_[mine.back()].begun.push_back(end);
-      return mine.back();
+    std::deque<size_t>& waiting =
+        g.messages[e.transfer == Transfer::send ? std::pair(index, e.peer) : std::pair(e.peer, index)];
+    if (waiting.empty() || event(matches_[waiting.front()].begun.front()).transfer == e.transfer) {
+      waiting.push_back(new_match({.begun = {end}}));
+      return waiting.back();
     }
-    const size_t number = theirs.front();
-    theirs.pop_front();
+    const size_t number = waiting.front();
+    waiting.pop_front();
     Match& match = matches_[number];
     match.begun.push_back(end);
     match.complete = true;
@@ -207,8 +201,8 @@ class Matcher {
     for (int rank : stuck) {
       const Match& match = *awaited_by(rank);
       const End mine = *std::find_if(match.begun.begin(), match.begun.end(), [=](End e) { return e.rank == rank; });
-      faults_.push_back(fmt::format("{} is waited for at event {}, but {}", describe(mine),
-                                    at_[static_cast<size_t>(rank)], who_has_not(match)));
+      faults_.push_back(fmt::format("{} blocks event {}, but {}", describe(mine), at_[static_cast<size_t>(rank)],
+                                    who_has_not(match)));
     }
   }
 
@@ -222,7 +216,7 @@ class Matcher {
     const std::vector<int> ranks = missing(match);
     const int first = ranks.front();
     return fmt::format("{}{} {}", who(first), ranks.size() > 1 ? fmt::format(" and {} more", ranks.size() - 1) : "",
-                       done(first) ? "came to the end without it"
+                       done(first) ? "reached its end without it"
                                    : fmt::format("has not begun it at event {}", at_[static_cast<size_t>(first)]));
   }
 
@@ -242,7 +236,7 @@ class Matcher {
   }
   std::string who(int rank) const { return mesh_.describe(rank); }
 
-  // "shard of rank 0: all_gather of 64 bytes that rank 1 (shard 1) began at event 4"
+  // Returns "shard of rank 0: all_gather of 64 bytes that rank 1 (shard 1) began at event 4".
   std::string describe(End end) const {
     const TraceEvent& e = event(end);
     std::string with;

@@ -16,8 +16,8 @@ struct Tile {
   double rate;  // relative to the best tile's
 };
 constexpr Tile tiles[] = {{256, 128, 1}, {128, 256, 1}, {128, 128, 0.84}, {128, 64, 0.79}, {64, 128, 0.79}};
-constexpr int64_t splits[] = {1, 2, 4, 8};  // of the inner dimension
-constexpr double wave_power = 0.46;         // how much an idle part of the last wave costs
+constexpr int64_t splits[] = {1, 2, 4, 8};  // splits of the inner dimension
+constexpr double wave_power = 0.46;         // exponent: cost of an idle part of the last wave
 constexpr double ramp = 176;                // inner dimension at which half of the time is start and end
 constexpr double attention_ramp = 1080;     // positions at which attention has half of its best rate
 constexpr double small_heads = 0.92;        // rate of attention with heads of 64 features or fewer

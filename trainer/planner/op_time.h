@@ -1,4 +1,4 @@
-// The time of an op by a roofline model of its Cost. Pure functions.
+// Estimates the time of an op by a roofline model of its Cost. All functions are pure.
 //
 // - Elementwise ops run at the calibrated share of the memory bandwidth.
 // - A GEMM, padded to whole tiles, runs at the calibrated share of the peak rate, less for a partial last wave of tiles
@@ -19,7 +19,7 @@
 
 namespace megalith {
 
-// The device, or the share of it, that one rank computes with.
+// A Processor is the device, or the share of it, that one rank computes with.
 struct Processor {
   double peak = 0;              // FLOP/s of GEMMs in the compute type
   double bandwidth = 0;         // bytes/s

@@ -124,10 +124,10 @@ constexpr const char* profile_begin = "# This machine, as `megalith measure`";
 constexpr char profile_text[] =
     R"({0} found it with {1} of {2} each, all at work at once.
 #
-# It holds for as many ranks: more of them share the cores and the memory otherwise.
-# The shares of [calibrated] are 1, since it is what programs reach that was measured. MPI's transfers take the cores'
-# time, so nothing of them overlaps with work. The collectives' delay and what a microbatch and a step cost besides their
-# ops are guesses{15}: fit them to a few runs of your own, with megalith plan --calibrate RUN...
+# It holds for this number of ranks: others share the cores and the memory differently. The shares in [calibrated] are
+# 1, since the rates are those that programs reach. MPI's transfers take the cores' time, so they do not overlap with
+# work. The collectives' delay and the overhead of a microbatch and a step are guesses{15}: fit them to a few runs of
+# your own with megalith plan --calibrate RUN...
 
 [device]
 name = "{3}"  # all its cores are one device, which the ranks share
@@ -171,8 +171,8 @@ step = 0.1
 
 void check_measurable(const Session& session) {
   CHECK(session.ranks_on_this_node() == session.size(),
-        "{} of {} ranks are on this node, and what is measured is one node; start all ranks on one",
-        session.ranks_on_this_node(), session.size());
+        "{} of {} ranks are on this node; start all ranks on the node to measure", session.ranks_on_this_node(),
+        session.size());
 }
 
 bool is_measured_profile(const std::string& path) {
@@ -195,7 +195,7 @@ std::string measure_this_machine(const Session& session) {
   return session.broadcast_text(fmt::format(
       profile_text, profile_begin, counted(ranks, "rank"), counted(threads, "thread"), processor_name(), memory,
       reserved, bandwidth, copied >> 20, bf16, product, f32, bandwidth / 2, link, latency * 1e6, f16,
-      ranks == 1 ? ", as is the link to ranks that were not there" : "", one * 1e6, cpu::fork_threshold - 1, fork * 1e6,
+      ranks == 1 ? ", as is the link, since there was one rank" : "", one * 1e6, cpu::fork_threshold - 1, fork * 1e6,
       threads == 1 ? "threads share it, but a rank has one" : "its threads share it", ranks * threads));
 }
 

@@ -22,11 +22,6 @@ double ranks_a_node(const MeshShape& mesh) {
   return static_cast<double>(mesh.ranks_per_node > 0 ? mesh.ranks_per_node : mesh.size());
 }
 
-double seconds_a_byte_added(const MeshShape& mesh, const Hardware& h) {
-  if (h.device.kind != DeviceKind::cpu) return 0;
-  return ranks_a_node(mesh) / (h.device.bandwidth * giga * h.calibrated.memory);
-}
-
 // Returns the bytes a rank reads and writes to add up: two ranks sum whole tensors, more ranks a part each.
 double bytes_added(Transfer transfer, double payload, int size) {
   const double part = payload * (1 + 1.0 / size);
@@ -73,7 +68,9 @@ GroupLink group_link(const MeshShape& mesh, const Hardware& hardware, int rank, 
           .direct = std::max(near_share / bandwidth_inside(hardware),
                              inside ? 0 : far_share / bandwidth_between(hardware, ranks_a_node(mesh))),
           .step = inside ? node_step : network_step,
-          .added = seconds_a_byte_added(mesh, hardware)};
+          .added = hardware.device.kind != DeviceKind::cpu
+                       ? 0
+                       : ranks_a_node(mesh) / (hardware.device.bandwidth * giga * hardware.calibrated.memory)};
 }
 
 GroupLink message_link(const MeshShape& mesh, const Hardware& hardware, int rank, int peer) {

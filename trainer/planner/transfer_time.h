@@ -1,5 +1,5 @@
-// The time of a transfer by its group, the links that its ring (traffic.h) crosses, and who shares them. Pure
-// functions.
+// Estimates the time of a transfer by its group and the links that its ring (traffic.h) crosses. All functions are
+// pure.
 //
 // All groups of a channel do the same at the same time, so the rings that leave a node share its network. Small sums
 // use a tree of nodes and a chain inside each, as in NCCL (latencies: its src/graph/tuning.cc). An all-to-all goes to
