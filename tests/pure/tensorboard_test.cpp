@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/data/scratch.h"
-#include "trainer/train/event_bytes.h"
 
 namespace megalith {
 namespace {
