@@ -1,4 +1,4 @@
-// megalith: the session, the command line, and how errors of either end the program.
+// The program megalith: opens the session, runs the command and reports errors.
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -29,14 +29,14 @@ int run(const CommandLine& line, const Session& session) {
         CHECK(std::fflush(stdout) == 0 && !std::ferror(stdout), "cannot write all of the output: {}; is the disk full?",
               std::strerror(errno));
       });
-    } catch (const JobError& e) {  // all ranks have it
+    } catch (const JobError& e) {  // on all ranks
       if (session.rank() == 0) {
         say_error(e.what());
         log_ended(e.what());
       }
       status = 1;
     }
-    // mpirun ends a job when one rank ends with an error, so all wait until rank 0 has printed.
+    // mpirun ends a job when one rank ends with an error, so wait until rank 0 has printed.
     session.broadcast_text("printed");
     return status;
   } catch (const Error& e) {
@@ -47,18 +47,18 @@ int run(const CommandLine& line, const Session& session) {
     log_ended(fmt::format("rank {}: {}", session.rank(), e.what()));
   }
   session.abort(1);
-  return 1;  // not reached: abort() does not return
+  return 1;  // not reached
 }
 
 }  // namespace
 }  // namespace megalith
 
 int main(int argc, char** argv) {
-  // Exceeding a limit on file sizes becomes an error of the write, which names the remedy, and not a silent death.
+  // A limit on file sizes becomes an error of the write instead of a silent death.
   std::signal(SIGXFSZ, SIG_IGN);
-  // Open MPI 4's mpirun may wait for ever for a rank that ends before MPI_Init has. So a signal waits until then and,
-  // in a command that ends by signals in its own way, until it can. Not where ranks wait for one another in a folder,
-  // which may take long.
+  // Open MPI 4's mpirun may wait for ever for a rank that ends before MPI_Init has. So hold signals until then or, in a
+  // command that handles signals, until it does. Do not hold them while ranks wait for one another in a folder, which
+  // may take long.
   std::optional<megalith::Uninterrupted> starting(std::in_place);
   const megalith::CommandLine line(argc, argv);
   std::unique_ptr<megalith::Session> session;

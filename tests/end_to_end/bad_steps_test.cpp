@@ -220,7 +220,7 @@ TEST(BadSteps, too_many_end_the_run) {
     const std::string error = error_of(scratch, layout.ranks, args);
     for (const char* words :
          {"steps 3 to 5 were skipped, and train.max_bad_steps = 3",
-          "the same command goes on from ended/checkpoints/step-00000002, whose weights still have a sane loss",
+          "the same command resumes from ended/checkpoints/step-00000002, whose weights still have a sane loss",
           "Lower optimizer.learning_rate (it was 0.003)", "`megalith replay ended --step 5`"})
       EXPECT_NE(error.find(words), std::string::npos) << words << error;
     EXPECT_EQ(checkpoints_in(scratch / "ended/checkpoints"), std::vector<std::string>{step_name(2)});
@@ -276,16 +276,16 @@ TEST(BadSteps, leave_a_checkpoint_from_before_them) {
   };
   const auto kept = [&] { return folders_in(scratch / "run/checkpoints"); };
   expect_told({"checkpoint.every=1", "checkpoint.keep=2", "spoil=3-5:172:embedding"},
-              "goes on from run/checkpoints/step-00000002, whose weights still have a sane loss on the samples before "
+              "resumes from run/checkpoints/step-00000002, whose weights still have a sane loss on the samples before "
               "these; 2 newer checkpoints");
   EXPECT_EQ(kept(), (std::vector<std::string>{step_name(1), step_name(2), suspect(3), suspect(4)}));
   // Resumed among them.
   const std::string resume = "checkpoint.resume=run/checkpoints/";
-  expect_told({resume + suspect(4), "spoil=5-5:172:embedding"}, "goes on from run/checkpoints/step-00000004, whose");
+  expect_told({resume + suspect(4), "spoil=5-5:172:embedding"}, "resumes from run/checkpoints/step-00000004, whose");
   EXPECT_EQ(kept(), (std::vector<std::string>{step_name(1), step_name(2), suspect(3), step_name(4), suspect(4)}));
   // Resumed from another folder, which is not where the next would look.
   expect_told({resume + step_name(2), "run.output=other", "spoil=3-5:172:embedding"},
-              "the same command with checkpoint.resume=auto goes on from other/checkpoints/step-00000002");
+              "the same command with checkpoint.resume=auto resumes from other/checkpoints/step-00000002");
   expect_same_rank_files(scratch / "other/checkpoints/" + step_name(2), scratch / "run/checkpoints/" + step_name(2));
 }
 
@@ -301,7 +301,7 @@ TEST(BadSteps, a_run_that_diverges_keeps_its_checkpoints) {
   EXPECT_EQ(diverged.status, 1) << diverged.text();
   EXPECT_EQ(count(diverged.err, "megalith: "), 1u) << diverged.text();
   for (const char* words : {"step 4 was skipped, and train.max_bad_steps = 1",
-                            "goes on from run/checkpoints/step-00000001, which 2 sane steps followed",
+                            "resumes from run/checkpoints/step-00000001, which 2 sane steps followed",
                             "are now run/checkpoints/step-00000003.suspect-1 and the like"})
     EXPECT_NE(diverged.err.find(words), std::string::npos) << words << diverged.text();
   EXPECT_EQ(folders_in(scratch / "run/checkpoints"), (std::vector<std::string>{step_name(1), suspect(2), suspect(3)}));
@@ -348,7 +348,7 @@ TEST(BadSteps, the_advice_works) {
   follow(at_once, "train.steps=20", 0);
   // After steps that were sane.
   const Result later = train_with({"train.steps=60", "optimizer.learning_rate=1e4", "checkpoint.allow_changes=true"});
-  const std::string left = told(later.err, "goes on from run/checkpoints/");
+  const std::string left = told(later.err, "resumes from run/checkpoints/");
   EXPECT_LE(left, step_name(20)) << later.text();
   EXPECT_GE(left, step_name(12)) << later.text();
   EXPECT_TRUE(fs::exists(scratch / "run/checkpoints/" + left));

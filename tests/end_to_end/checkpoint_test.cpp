@@ -268,7 +268,7 @@ TEST(Checkpoint, a_disk_that_is_full_for_a_while_ends_nothing) {
   };
   wait_for("step 10  checkpoint");
   limit_files(500000);
-  wait_for("warning: no checkpoint could be written, and the run goes on and tries again: ");
+  wait_for("warning: no checkpoint could be written; the run continues and tries again: ");
   for (const char* word : {"rank-0000", "bytes wanted", "500000 bytes", "ulimit -f", "checkpoint.patience = 240"})
     wait_for(word);
   wait_for("warning: no checkpoint");

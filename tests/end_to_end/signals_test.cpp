@@ -250,7 +250,7 @@ TEST_F(EvaluatingRun, saves_where_there_is_no_time_for_the_rest) {
   EXPECT_EQ(result.status, saved_status) << result.text();
   EXPECT_EQ(newest_step(scratch / "run"), 3) << result.text();
   EXPECT_EQ(read_steps(scratch / "run").back().step, 3);
-  EXPECT_EQ(count(result.out + result.err, " of 46875 batches and is not told"), 1u) << result.text();
+  EXPECT_EQ(count(result.out + result.err, " of 46875 batches without a result"), 1u) << result.text();
   EXPECT_EQ(last_word(scratch / "run").find("ended: SIGUSR1 on rank 1; step 3 is in a checkpoint"), 0u);
 }
 

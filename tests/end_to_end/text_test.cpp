@@ -196,7 +196,7 @@ TEST(TextData, minutes_end_a_run_with_a_checkpoint) {
                        "optimizer.decay_steps=100"};
   const Result result = train(scratch.folder(), 2, overrides);
   EXPECT_LT(result.seconds, 10);
-  EXPECT_EQ(count(result.out, "; train.minutes = 0.02 are over before step 1000000, to which"), 1u) << result.text();
+  EXPECT_EQ(count(result.out, "; stopped after train.minutes = 0.02, before step 1000000; run"), 1u) << result.text();
   const std::vector<Step> steps = read_steps(scratch / "run");
   ASSERT_FALSE(steps.empty());
   EXPECT_EQ(checkpoints_in(scratch / "run/checkpoints").back(), step_name(steps.back().step));

@@ -264,10 +264,10 @@ TEST_F(CourseTest, InitialWeightsBringTheirDropout) {
 TEST_F(CourseTest, AFinishedRunHasNothingToDo) {
   train();
   const std::string log = read("run/log.txt");
-  EXPECT_EQ(log.find("nothing was left"), std::string::npos) << log;
+  EXPECT_EQ(log.find("nothing to do"), std::string::npos) << log;
   train();
   const std::string again = read("run/log.txt").substr(log.size());
-  EXPECT_SAYS(again, "made before, and nothing was left to do", "A larger train.steps goes on");
+  EXPECT_SAYS(again, "nothing to do: all steps were made before", "Raise train.steps to continue");
 }
 
 TEST_F(CourseTest, TheStartSaysWhatIsTrainedOn) {
@@ -307,12 +307,12 @@ TEST_F(CourseTest, TheLedgerOfARunInPieces) {
   const Audit whole = audit_run(path("run"));
   EXPECT_EQ(whole.violation, "");
   std::string told;
-  for (const std::string& line : whole.told) told += line + "\n";
+  for (const std::string& line : whole.lines) told += line + "\n";
   EXPECT_SAYS(told, "samples [0, 960); steps 1 to 240 on 1 rank", "checkpoints agree", "whole epochs seen");
   train(with({"train.steps=300", "data.seed=2"}));
   const Audit changed = audit_run(path("run"));
   ASSERT_EQ(changed.violation, "");
-  EXPECT_SAYS(changed.told.front(), "from step 241 on, with sample 960");
+  EXPECT_SAYS(changed.lines.front(), "from step 241 on, with sample 960");
 
   // What is planted in the metrics is named.
   const std::string metrics = read("run/metrics.jsonl");
@@ -381,7 +381,7 @@ TEST(Audit, WhatIsMissingOrSkippedIsTold) {
   EXPECT_EQ(audit(metrics, {}, {of({10})}).violation, "");
   EXPECT_SAYS(message_of([&] { audit("{\"step\":1,\"loss\":2.0}\n", {}, {of({10})}); }), "line 1", "does not say");
   const std::string skipped = "{\"step\":1,\"loss\":null,\"skipped\":\"not finite\",\"ranks\":2,\"samples\":[0,4]}\n";
-  EXPECT_SAYS(audit(skipped, {}, {of({10})}).told.front(), "step 1, samples [0, 4): skipped (not finite)");
+  EXPECT_SAYS(audit(skipped, {}, {of({10})}).lines.front(), "step 1, samples [0, 4): skipped (not finite)");
 }
 
 }  // namespace

@@ -182,7 +182,7 @@ TEST(KeptStep, IsUnderstoodOrRefused) {
     EXPECT_TRUE(!error || error->find("bad-steps/step-00000003.json") != std::string::npos) << *error;
   }
   scratch.write("bad-steps/step-00000003.json", "{\"step\":3");
-  EXPECT_ERROR(read_bad_step(scratch.path(""), 3), "bad-steps/step-00000003.json cannot be understood");
+  EXPECT_ERROR(read_bad_step(scratch.path(""), 3), "bad-steps/step-00000003.json is not understood");
 }
 
 }  // namespace

@@ -205,8 +205,8 @@ TEST_F(MetricsFile, StepsAreSaidAtTheirTurnAndBeforeWhatFollowsFromThem) {
       if (step == 2) metrics.evaluation(2, 1, 1, 0);
       if (step == 7) metrics.sync();
     }
-    metrics.say_last_step();
-    metrics.say_last_step();
+    metrics.log_last_step();
+    metrics.log_last_step();
   }
   log_nowhere();
   std::ifstream in(folder_ + "/log.txt");

@@ -98,7 +98,7 @@ TEST_F(NotOurs, NotesInTheNameOfTheLogAreSetAside) {
     begin();
     EXPECT_EQ(read_file(in_run(fmt::format("log.earlier-{}.txt", ++k))), notes);
     const std::string log = read_file(in_run("log.txt"));
-    EXPECT_NE(log.find("was written by no run and is now " + in_run("log.earlier-")), std::string::npos) << log;
+    EXPECT_NE(log.find("is not the log of a run and is now " + in_run("log.earlier-")), std::string::npos) << log;
     EXPECT_EQ(log.find(notes), std::string::npos) << log;
     begin();  // what a run has begun it goes on with
     EXPECT_TRUE(read_file(in_run("log.txt")).starts_with(log));

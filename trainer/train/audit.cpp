@@ -1,6 +1,7 @@
 #include "trainer/train/audit.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 
@@ -32,7 +33,7 @@ struct StepLine {
 };
 
 std::vector<StepLine> steps_of(const std::string& metrics) {
-  constexpr int64_t most_samples = 1'000'000'000;  // of a step, as batch.global_batch_size has it
+  constexpr int64_t most_samples = 1'000'000'000;  // limit of batch.global_batch_size
   std::vector<StepLine> steps;
   int64_t ranks = 0;
   const auto ranks_in = [&](const nlohmann::json& object) {
@@ -57,10 +58,10 @@ std::vector<StepLine> steps_of(const std::string& metrics) {
   return steps;
 }
 
-// What of each source has come in its present epoch.
+// Tracks the samples of each source in its present epoch.
 class Epochs {
  public:
-  // From sample `n` of the run on, samples come in this order; what came before it is another's.
+  // Starts the order that holds from sample `n` of the run on.
   void begin(const OrderRecord& record, int64_t n) {
     record_ = &record;
     sources_.clear();
@@ -91,7 +92,7 @@ class Epochs {
     source.absent--;
   }
 
-  std::vector<std::string> told() const {
+  std::vector<std::string> lines() const {
     std::vector<std::string> lines;
     for (size_t i = 0; i < sources_.size(); i++) {
       const Source& s = sources_[i];
@@ -111,9 +112,9 @@ class Epochs {
  private:
   struct Source {
     int64_t epoch = 0;
-    int64_t absent = 0;  // samples that are yet to come in it
+    int64_t absent = 0;  // samples still to come
     std::vector<bool> seen;
-    bool whole = true;  // the epoch is seen from its begin
+    bool whole = true;  // the audit saw the epoch from its begin
   };
   const OrderRecord* record_ = nullptr;
   std::vector<Source> sources_;
@@ -121,53 +122,46 @@ class Epochs {
 };
 
 void follow(const std::vector<StepLine>& steps, const std::vector<OrderRecord>& orders, Epochs& epochs,
-            std::vector<std::string>& told) {
+            std::vector<std::string>& lines) {
   const StepLine* before = nullptr;
   size_t next = 0;
   if (steps.front().step > 1)
-    told.push_back(
-        fmt::format("steps 1 to {} were made by another run, from whose checkpoint this one goes on: not audited",
-                    steps.front().step - 1));
+    lines.push_back(fmt::format("steps 1 to {} were made by the run that this one resumed from: not audited",
+                                steps.front().step - 1));
   for (const StepLine& step : steps) {
     if (before) {
       require(step.step > before->step, "step {} comes again after step {}, with samples [{}, {})", step.step,
               before->step, step.first, step.end);
       require(step.step == before->step + 1, "steps {} to {} are absent: after step {} comes {}", before->step + 1,
               step.step - 1, before->step, step.step);
-      require(step.first >= before->end,
-              "step {} trained on samples [{}, {}), but step {} went to {}: {} samples are "
-              "repeated",
-              step.step, step.first, step.end, before->step, before->end, before->end - step.first);
-      require(step.first <= before->end,
-              "step {} trained on samples [{}, {}), but step {} went to {}: {} samples are "
-              "left out",
-              step.step, step.first, step.end, before->step, before->end, step.first - before->end);
+      const int64_t gap = step.first - before->end;
+      require(gap == 0, "step {} trained on samples [{}, {}), but step {} went to {}: {} samples are {}", step.step,
+              step.first, step.end, before->step, before->end, std::abs(gap), gap < 0 ? "repeated" : "left out");
     } else {
       require(step.step > 1 || step.first == 0, "step 1 begins with sample {}: those before it are left out",
               step.first);
     }
-    require(step.end > step.first, "step {} trained on samples [{}, {}), which are none", step.step, step.first,
-            step.end);
+    require(step.end > step.first, "step {} trained on no samples: [{}, {})", step.step, step.first, step.end);
     const size_t was = next;
     while (next < orders.size() && orders[next].sample <= step.first) next++;
     require(next > 0, "step {}: no checkpoint says in which order sample {} came", step.step, step.first);
     if (next != was || !before) epochs.begin(orders[next - 1], step.first);
     if (next != was && before)
-      told.push_back(
+      lines.push_back(
           fmt::format("from step {} on, with sample {}, the order of samples is another, as "
                       "checkpoint.allow_changes permitted: epochs are counted anew",
                       step.step, step.first));
     for (int64_t n = step.first; n < step.end; n++) epochs.add(step.step, n);
     if (!step.skipped.empty())
-      told.push_back(fmt::format("step {}, samples [{}, {}): skipped ({}), so these were read and not learnt from",
-                                 step.step, step.first, step.end, step.skipped));
+      lines.push_back(fmt::format("step {}, samples [{}, {}): skipped ({}), so they were read but not trained on",
+                                  step.step, step.first, step.end, step.skipped));
     before = &step;
   }
 }
 
 void check_checkpoints(const std::vector<StepLine>& steps, const std::vector<LedgerCheckpoint>& checkpoints) {
   for (const LedgerCheckpoint& c : checkpoints) {
-    if (c.step < steps.front().step) continue;  // of the run from which this one goes on
+    if (c.step < steps.front().step) continue;  // an earlier run's
     require(c.step <= steps.back().step, "{} is of step {}, but metrics.jsonl ends with step {}", c.path, c.step,
             steps.back().step);
     const StepLine& step = steps[static_cast<size_t>(c.step - steps.front().step)];
@@ -176,7 +170,7 @@ void check_checkpoints(const std::vector<StepLine>& steps, const std::vector<Led
   }
 }
 
-// "1 to 5 on 2 ranks, 6 to 11 on 4 ranks".
+// Returns "1 to 5 on 2 ranks, 6 to 11 on 4 ranks".
 std::string layouts_of(const std::vector<StepLine>& steps) {
   std::string text;
   for (size_t i = 0; i < steps.size();) {
@@ -198,16 +192,16 @@ Audit audit(const std::string& metrics, const std::vector<LedgerCheckpoint>& che
   Audit found;
   Epochs epochs;
   try {
-    follow(steps, orders, epochs, found.told);
+    follow(steps, orders, epochs, found.lines);
     check_checkpoints(steps, checkpoints);
   } catch (const Violation& e) {
     found.violation = e.what();
     return found;
   }
-  found.told.push_back(fmt::format("samples [{}, {}); steps {}; {} agree{}", steps.front().first, steps.back().end,
-                                   layouts_of(steps), counted(checkpoints.size(), "checkpoint"),
-                                   checkpoints.size() == 1 ? "s" : ""));
-  for (std::string& line : epochs.told()) found.told.push_back(std::move(line));
+  found.lines.push_back(fmt::format("samples [{}, {}); steps {}; {} agree{}", steps.front().first, steps.back().end,
+                                    layouts_of(steps), counted(checkpoints.size(), "checkpoint"),
+                                    checkpoints.size() == 1 ? "s" : ""));
+  for (std::string& line : epochs.lines()) found.lines.push_back(std::move(line));
   return found;
 }
 
@@ -215,7 +209,7 @@ Audit audit_run(const std::string& run_folder) {
   const fs::path folder = run_folder;
   const std::string metrics = (folder / "metrics.jsonl").string(), config = (folder / "config.toml").string();
   CHECK(fs::exists(metrics), "{} has no metrics.jsonl; name the folder of a run", run_folder);
-  // The folder may have moved.
+  // The folder may have moved, so config.toml's directory comes second.
   std::string directory = (folder / "checkpoints").string();
   if (!fs::is_directory(directory) && fs::exists(config)) directory = load_places(config, {}).checkpoint.directory;
 
@@ -225,7 +219,7 @@ Audit audit_run(const std::string& run_folder) {
     const Manifest manifest = read_manifest(path);
     try {
       checkpoints.push_back({path, manifest.step, whole_number(manifest.state.at("sequences"))});
-      if (checkpoints.size() > 1) continue;  // the newest knows them all
+      if (checkpoints.size() > 1) continue;  // the newest has all orders
       CHECK(manifest.state.contains("orders"),
             "{} does not say in which order samples came; it is from before checkpoints did, and its run cannot be "
             "audited",
@@ -239,7 +233,7 @@ Audit audit_run(const std::string& run_folder) {
         directory);
   Audit found = audit(read_file(metrics), checkpoints, orders);
   for (int k = 1; fs::exists(folder / fmt::format("metrics.earlier-{}.jsonl", k)); k++)
-    found.told.push_back(
+    found.lines.push_back(
         fmt::format("metrics.earlier-{}.jsonl is of an earlier start, whose weights were given up", k));
   return found;
 }

@@ -1,11 +1,9 @@
-// The ledger of a run, asked: which samples its weights were trained on.
+// The audit checks which samples a run's weights were trained on.
 //
-// metrics.jsonl says of each step which samples it was given, however often the run was stopped, resumed and resized;
-// checkpoints say how far they reach and in which order samples come (checkpoints/FORMAT.md, "orders"). The audit
-// follows all steps: each is there once and begins with the sample after those of the step before; every checkpoint
-// stands at the end of its step; and in the order of the run no sample of a source comes twice in an epoch, and none is
-// absent when the next epoch begins. That a layout gives all samples of a step to its ranks is not in these files; the
-// tests of layouts show it.
+// metrics.jsonl has the samples of each step; checkpoints have their number of samples and the order of all
+// (checkpoints/FORMAT.md, "orders"). The audit checks that every step is there once and begins after the samples of the
+// step before, that every checkpoint is at the end of its step, and that every epoch has each sample of a source once.
+// It cannot see whether the ranks trained on all samples of a step.
 #pragma once
 
 #include <string>
@@ -16,20 +14,20 @@
 namespace megalith {
 
 struct Audit {
-  std::vector<std::string> told;  // lines: what was found, steps that were skipped, where the order changed
-  std::string violation;          // the first; empty: all is well
+  std::vector<std::string> lines;  // findings, skipped steps, changes of the order
+  std::string violation;           // the first; empty: none
 };
 
 struct LedgerCheckpoint {
   std::string path;
-  int64_t step = 0, samples = 0;  // trained on until then
+  int64_t step = 0, samples = 0;  // samples trained on up to the step
 };
 
-// `metrics` is the text of metrics.jsonl; `orders` of the newest checkpoint, ascending.
+// `metrics` is the text of metrics.jsonl; `orders` are the newest checkpoint's, ascending.
 Audit audit(const std::string& metrics, const std::vector<LedgerCheckpoint>& checkpoints,
             const std::vector<OrderRecord>& orders);
 
-// Of a run folder. Error: it has no metrics or no complete checkpoint, or they are from before samples were recorded.
+// Error: the folder has no metrics or no complete checkpoint, or they are from before samples were recorded.
 Audit audit_run(const std::string& run_folder);
 
 }  // namespace megalith

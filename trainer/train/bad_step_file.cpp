@@ -23,16 +23,12 @@ nlohmann::json found_by_this_rank(const Plan& plan, const Loader& data, const Ba
   nlohmann::json units = nlohmann::json::array(), microbatches = nlohmann::json::array();
   const std::vector<UnitSpec> model = model_spec(plan.model);
   for (const size_t unit : step.scalars.bad_units) units.push_back(model.at(unit).name);
-  for (const int64_t k : step.scalars.bad_microbatches) {
-    nlohmann::json samples = nlohmann::json::array();
-    const Interval sequences = plan.batch.sequences(k);
-    for (int64_t i = sequences.begin; i < sequences.end; i++) samples.push_back(data.name_of(step.samples.begin + i));
-    microbatches.push_back({{"microbatch", k}, {"samples", samples}});
-  }
+  for (const int64_t k : step.scalars.bad_microbatches)
+    microbatches.push_back({{"microbatch", k}, {"samples", sample_names(plan, data, k, step.samples.begin)}});
   return {{"rank", plan.rank}, {"units", units}, {"microbatches", microbatches}};
 }
 
-// What number_or_word makes, or nlohmann::json::exception.
+// Checks that the value is number_or_word's; else throws nlohmann::json::exception.
 const nlohmann::json& word_or_number(const nlohmann::json& value) {
   if (value != "nan" && value != "inf" && value != "-inf") real_number(value);
   return value;
@@ -79,7 +75,7 @@ void keep_bad_step(const Config& config, const Session& session, const Plan& pla
     make_folders(std::filesystem::path(path).parent_path().string(), "may this user write there?");
     write_file(path, json_text(file, 1) + "\n", {.replace = true});
   } catch (const Error& e) {
-    log_warning("step {} could not be kept to be looked at: {}", step.number, e.what());
+    log_warning("cannot keep the file of bad step {}: {}", step.number, e.what());
   }
 }
 
@@ -97,7 +93,7 @@ std::optional<KeptStep> read_bad_step(const std::string& run_folder, int64_t ste
                     .grad_norm = word_or_number(file.at("grad_norm")),
                     .ranks = static_cast<int>(whole_number(file.at("ranks"), 1, std::numeric_limits<int>::max()))};
   } catch (const nlohmann::json::exception& e) {
-    FAIL("{} cannot be understood ({}); {}", path, e.what(), remedy);
+    FAIL("{} is not understood ({}); {}", path, e.what(), remedy);
   }
 }
 

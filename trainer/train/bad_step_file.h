@@ -1,14 +1,14 @@
-// What a run keeps of a step that was skipped, but for overflows that lower a loss scale, or that has ended it:
-// RUN/bad-steps/step-00000004.json, so that it can be looked at, and repeated by `megalith replay`.
+// RUN/bad-steps/step-00000004.json records a step that was skipped, other than by an overflow, or that ended the run.
+// `megalith replay` reads it.
 //
-//   step, samples [first, end) of the run, learning_rate, ranks, layout, version
+//   step, samples [first, end), learning_rate, ranks, layout, version
 //   decision "not finite" or "norm", ended_the_run, skipped_in_a_row, skipped
 //   loss, grad_norm, median, loss_scale   numbers, or the words nan, inf and -inf
-//   why                                   the same in words, as the log has it
-//   first_bad_unit                        the last of the model whose gradient is not finite; null: none
-//   by_rank [{rank, units, microbatches [{microbatch, samples by name}]}]   what each rank found that is not finite
-//   checkpoint {path, step}               the newest before it, when it was written; null: there was none
-//   config                                resolved, as TOML, of the run as it was then
+//   why                                   the log's words
+//   first_bad_unit                        the model's last unit whose gradient is not finite, or null
+//   by_rank [{rank, units, microbatches [{microbatch, samples by name}]}]   not finite on that rank
+//   checkpoint {path, step}               the newest before the step, or null
+//   config                                resolved, as TOML
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -30,21 +30,20 @@ struct BadStep {
   int64_t checkpoint_step = 0;
 };
 
-// Collective. A file that cannot be written is a warning in the log.
+// Collective. Logs a warning if the file cannot be written.
 void keep_bad_step(const Config& config, const Session& session, const Plan& plan, const Loader& data,
                    const BadStep& step);
 
-// What repeating a step takes of its file.
 struct KeptStep {
-  std::string config;              // as TOML
-  nlohmann::json loss, grad_norm;  // as number_or_word
+  std::string config;              // TOML
+  nlohmann::json loss, grad_norm;  // see number_or_word
   int ranks = 0;
 };
 
-// Nothing where the run has kept none of this step. Error: the file cannot be understood, or is of another step.
+// Returns nothing if there is no file. Error: the file is not understood, or has another step.
 std::optional<KeptStep> read_bad_step(const std::string& run_folder, int64_t step);
 
-// A number, or the word for what is none.
+// Returns a number, or one of "nan", "inf" and "-inf".
 nlohmann::json number_or_word(double value);
 
 }  // namespace megalith

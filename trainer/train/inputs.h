@@ -1,4 +1,4 @@
-// Inputs are what a run trains and evaluates on.
+// Opens the data that a run trains and evaluates on.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace megalith {
 
-// Collective. The run folder's copy stands in for a tokenizer that is gone, where the run goes on; nothing where
+// Collective. A run that resumes takes the run folder's copy if the tokenizer is gone. Returns nothing if
 // data.tokenizer is empty. Sets keys of the config as open_tokenizer() does.
 std::unique_ptr<Tokenizer> open_run_tokenizer(Config& config, const Session& session);
 
@@ -23,13 +23,12 @@ struct Inputs {
   std::optional<Course> course;  // on rank 0
 };
 
-// Collective; the tokenizer may be null. Makes the plan and the rehearsal of `work` and opens the data, and throws a
-// JobError of all that these find wrong, such as too little memory or checkpoints that cannot be gone on from.
-// `threads`: of this rank.
+// Collective; the tokenizer may be null. Dry-runs `work`, opens the data and throws a JobError for anything wrong, such
+// as too little memory or checkpoints that cannot be resumed. `threads` are this rank's.
 Inputs open_inputs(const Config& config, const Session& session, Workplace& work, const Tokenizer* tokenizer,
                    int threads);
 
-// Remembers in the run folder that all ranks have read the token files. On one rank.
+// Records in the run folder, on one rank, that all ranks have read the token files.
 void keep_checked(const Config& config, const Inputs& inputs);
 
 }  // namespace megalith

@@ -1,6 +1,7 @@
-// Which steps get a line: a pure function of the steps and times that it is told.
+// Decides which steps get a line in the log, from steps and times alone.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -8,13 +9,16 @@ namespace megalith {
 
 class LinePace {
  public:
-  // every > 0: the steps that it divides. 0: by time, a line after `least` seconds at the soonest; as a run grows old,
-  // after a sixtieth of its age, and after `most` seconds at the latest.
+  // every > 0: steps that it divides. 0: a line after a sixtieth of the run's age, within [least, most] seconds.
   LinePace(int64_t every, double least, double most) : every_(every), least_(least), most_(most) {}
 
-  // Whether a step that ends `now` seconds after the start gets a line. Times do not go back. The first that is asked
-  // about does.
-  bool due(int64_t step, double now);
+  // Returns whether the step that ends `now` seconds after the start gets a line. The first one does.
+  bool due(int64_t step, double now) {
+    const bool by_now = every_ > 0 ? step % every_ == 0 : last_ && now - *last_ >= std::clamp(now / 60, least_, most_);
+    if (last_ && !by_now) return false;
+    last_ = now;
+    return true;
+  }
 
  private:
   int64_t every_;

@@ -10,7 +10,7 @@ void add_fields(nlohmann::ordered_json& line, const Measured& measured) {
   if (measured.time) {
     nlohmann::ordered_json& time = line["time"] = nlohmann::ordered_json::object();
     for (size_t a = 0; a < num_accounts; a++)
-      if (const double seconds = measured.time->accounts[a]; seconds > 0)
+      if (const double seconds = measured.time->breakdown[a]; seconds > 0)
         time[name_of(static_cast<Account>(a))] = seconds;
     line["slowest_rank"] = measured.time->slowest;
   }
@@ -31,13 +31,13 @@ std::optional<HostStats> fullest(const std::vector<HostStats>& ranks) {
   return most;
 }
 
-std::string shares_in_words(const Accounts& accounts) {
+std::string shares_in_words(const Accounts& breakdown) {
   std::array<size_t, num_accounts> order{};
   std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, std::greater(), [&](size_t a) { return accounts[a]; });
+  std::ranges::stable_sort(order, std::greater(), [&](size_t a) { return breakdown[a]; });
   std::string text;
   for (const size_t a : order)
-    if (const double percent = 100 * accounts[a] / total(accounts); percent >= 0.05)
+    if (const double percent = 100 * breakdown[a] / total(breakdown); percent >= 0.05)
       text += fmt::format("{}{} {:.1f} %", text.empty() ? "" : ", ", name_of(static_cast<Account>(a)), percent);
   return text;
 }

@@ -1,4 +1,4 @@
-// What was measured of a step, and the fields of metrics.jsonl that tell it.
+// Measured has the measurements of a step, which are fields of metrics.jsonl.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,27 +11,24 @@
 namespace megalith {
 
 struct Measured {
-  // Of steps that were measured.
   struct Time {
-    Accounts accounts{};  // mean over the ranks; of evaluations and checkpoints since the step before as well
-    size_t slowest = 0;   // the rank that waited least for others
+    Accounts breakdown{};  // mean over the ranks, with evaluations and checkpoints since the step before
+    size_t slowest = 0;    // the rank that waited least for others
   };
   std::optional<Time> time{};
-  // Bytes, each on the rank that takes most: in physical memory; of the device; by our tensors on the host. In the cpu
-  // world the device is the node's memory, and its bytes are those of our tensors.
+  // Each number is in bytes, the maximum over the ranks. In the cpu world `device` counts the tensors.
   std::optional<HostStats> memory{};
-  // When the step ended and the next began, by StepClock::host_now(); in the cpu world the reading that `time` goes by.
+  // The step ended at this StepClock::host_now(); in the cpu world `time` ends there as well.
   double ended = StepClock::host_now();
 };
 
-// "time": {ACCOUNT: seconds, ...}, "slowest_rank" and "memory_measured": {"resident", "device", "host"}, as far as
-// known.
+// Adds "time": {ACCOUNT: seconds, ...}, "slowest_rank" and "memory_measured": {"resident", "device", "host"}, if known.
 void add_fields(nlohmann::ordered_json& line, const Measured& measured);
 
-// The memory of the fullest rank.
+// Returns the maximum of each number over the ranks.
 std::optional<HostStats> fullest(const std::vector<HostStats>& ranks);
 
-// "GEMM 61.2 %, ...", most first, without what is less than 0.05 %.
-std::string shares_in_words(const Accounts& accounts);
+// Returns "GEMM 61.2 %, ...", descending, without shares below 0.05 %.
+std::string shares_in_words(const Accounts& breakdown);
 
 }  // namespace megalith

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -27,8 +28,8 @@ std::optional<int64_t> steps_at(const nlohmann::json& object, const char* key) {
   return found->get<int64_t>();
 }
 
-// Whether a line belongs to the first `completed` steps: that of a start does if a step of its own does. One that a
-// death cut short does not.
+// Returns whether a line belongs to the first `completed` steps. A start's line does if one of its steps does, a cut
+// one does not.
 bool belongs(const std::string& line, int64_t completed) try {
   const nlohmann::json object = parse_json(line);
   if (!object.is_object()) return false;
@@ -42,16 +43,22 @@ bool belongs(const std::string& line, int64_t completed) try {
   return false;
 }
 
-std::string lines_until(const std::string& path, int64_t completed) {
-  if (std::error_code absent; !std::filesystem::exists(path, absent)) return "";
+std::vector<std::string> lines_in(const std::string& path) {
+  std::vector<std::string> lines;
+  if (std::error_code absent; !std::filesystem::exists(path, absent)) return lines;
   std::istringstream in(read_file(path));
-  std::string kept, line;
-  while (std::getline(in, line))
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+std::string lines_until(const std::string& path, int64_t completed) {
+  std::string kept;
+  for (const std::string& line : lines_in(path))
     if (belongs(line, completed)) kept += line + "\n";
   return kept;
 }
 
-// Steps between the first of these lines and the last completed one that have none.
+// Returns how many steps lack a line between the first line and the last completed step.
 int64_t steps_missing(const std::string& lines, int64_t completed) {
   std::set<int64_t> steps;
   std::istringstream in(lines);
@@ -63,7 +70,7 @@ int64_t steps_missing(const std::string& lines, int64_t completed) {
 
 void warn_of_disk(const std::string& trouble) { log_warning("{}", trouble); }
 
-// A line that no run wrote: one of ours that a death cut short begins as an object and is none.
+// Returns whether no run wrote the line. A cut line of a run begins as an object.
 bool is_of_another(const std::string& line) try {
   if (line.find_first_not_of(" \t\r") == std::string::npos) return false;
   parse_json(line);
@@ -72,25 +79,16 @@ bool is_of_another(const std::string& line) try {
   return line.front() != '{' && line.front() != '\0';
 }
 
-bool holds_lines_of_another(const std::string& path) {
-  if (std::error_code absent; !std::filesystem::exists(path, absent)) return false;
-  std::istringstream in(read_file(path));
-  for (std::string line; std::getline(in, line);)
-    if (is_of_another(line)) return true;
-  return false;
-}
-
-// Keeps what an earlier start has written where this one is from step 0, and what somebody else has: nobody has asked
-// to discard it.
+// Renames files of an earlier start if this one begins at step 0, and files with lines of no run.
 void keep_earlier(const std::string& run_folder, const std::string& path, int64_t completed) {
-  const bool of_another = holds_lines_of_another(path);
+  const bool of_another = std::ranges::any_of(lines_in(path), is_of_another);
   if (!of_another && (completed > 0 || lines_until(path, std::numeric_limits<int64_t>::max()).empty())) return;
   const auto name = [&](int k) { return fmt::format("{}/metrics.earlier-{}.jsonl", run_folder, k); };
   const auto events = [&](int k) { return fmt::format("{}/tensorboard.earlier-{}", run_folder, k); };
   int k = 1;
   while (std::filesystem::exists(name(k)) || std::filesystem::exists(events(k))) k++;
   move_file(path, name(k));
-  if (of_another) log_info("{} held lines that no run has written; with them it is now {}", path, name(k));
+  if (of_another) log_info("{} held lines that no run wrote and is now {}", path, name(k));
   if (completed > 0) return;
   if (std::filesystem::exists(run_folder + "/tensorboard")) move_file(run_folder + "/tensorboard", events(k));
   log_info("the run starts from step 0; the metrics of an earlier start are now {}", name(k));
@@ -135,12 +133,12 @@ Metrics::Metrics(const std::string& run_folder, bool rank0, int64_t completed, c
   const std::string kept = lines_until(path, completed);
   keep_earlier(folder_, path, completed);
   if (const int64_t missing = steps_missing(kept, completed); missing > 0)
-    log_warning("{} lacks {} of the {} that the run goes on from: they were lost to a full disk or an end of power",
-                path, counted(missing, "step"), completed);
+    log_warning("{} lacks {} of the {} that the run resumes from, lost by a full disk or a power failure", path,
+                counted(missing, "step"), completed);
   write_file(path, kept, {.replace = true});
   file_.emplace(path, true, warn_of_disk);
   if (reporting.tensorboard) events_.emplace(folder_ + "/tensorboard", completed, unix_time());
-  before_console_lines([this] { bar_.clear(); });  // last: a constructor that throws has no destructor to take it back
+  before_console_lines([this] { bar_.clear(); });  // last, since a constructor that throws runs no destructor
 }
 
 Metrics::~Metrics() {
@@ -190,7 +188,7 @@ nlohmann::ordered_json Metrics::start_line() const {
 void Metrics::write(nlohmann::ordered_json line) {
   line["seconds_since_start"] = StepClock::host_now() - run_begin_;
   line["unix_time"] = unix_time();
-  // At once, so that no start stands there without a step.
+  // Write both at once, so that no start is without a step.
   const std::string before = std::exchange(started_, true) ? "" : json_text_of_bytes(start_line()) + "\n";
   file_->append(before + json_text(line) + "\n", before.empty() ? 1 : 2);
   if (events_) events_->append(line);
@@ -198,12 +196,12 @@ void Metrics::write(nlohmann::ordered_json line) {
 
 void Metrics::sync() {
   if (!active_) return;
-  say_last_step();
+  log_last_step();
   for (const std::string& trouble : {sync_log(), file_->sync(), events_ ? events_->sync() : ""})
     if (!trouble.empty()) log_warning("{}", trouble);
 }
 
-void Metrics::say(bool console, bool file) {
+void Metrics::log_last_line(bool console, bool file) {
   constexpr size_t any = std::numeric_limits<size_t>::max();
   if (console)
     log_line(fitted(last_line_, stdout_is_terminal() ? static_cast<size_t>(terminal_columns()) : any), LogTo::console);
@@ -212,8 +210,8 @@ void Metrics::say(bool console, bool file) {
   in_file_ |= file;
 }
 
-void Metrics::say_last_step() {
-  if (active_) say(!on_console_, !in_file_);
+void Metrics::log_last_step() {
+  if (active_) log_last_line(!on_console_, !in_file_);
 }
 
 void Metrics::end_step(const StepReport& report) {
@@ -245,8 +243,8 @@ void Metrics::end_step(const StepReport& report) {
   last_line_.push_back(left);
   on_console_ = in_file_ = false;
   const bool console = console_pace_.due(step, age), file = file_pace_.due(step, age);
-  say(console || scalars.skipped(), file || scalars.skipped());
-  if (!scalars.skipped())  // of which more is said at once
+  log_last_line(console || scalars.skipped(), file || scalars.skipped());
+  if (!scalars.skipped())  // more lines about a skipped step follow
     bar_.draw(static_cast<double>(step) / static_cast<double>(rates_.steps), {number, loss, rate, left});
   tokens_ += static_cast<int64_t>(rates_.tokens_per_step);
   nlohmann::ordered_json line{{"step", step},
@@ -270,7 +268,7 @@ void Metrics::end_step(const StepReport& report) {
 
 void Metrics::evaluation(int64_t step, double loss, int64_t tokens, int64_t bytes) {
   if (!active_) return;
-  say_last_step();
+  log_last_step();
   nlohmann::ordered_json line{
       {"step", step}, {"validation_loss", loss}, {"perplexity", std::exp(loss)}, {"tokens_so_far", tokens_}};
   std::string bits;

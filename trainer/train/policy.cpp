@@ -19,7 +19,7 @@ bool due(const Rules& r, const State& s, int64_t every) {
   return is_last(r, s) || (every > 0 && s.progress.step % every == 0);
 }
 
-// A signal leaves time for no evaluation but one that the run that goes on would lack.
+// After a signal only an evaluation that the resumed run would not repeat is made.
 bool evaluates(const Rules& r, const State& s) {
   if (!r.validates || s.evaluated_at == s.progress.step) return false;
   if (s.preemption) return due(r, s, r.evaluate_every) && s.preemption->time_to_evaluate;
@@ -57,7 +57,7 @@ struct See {
       return;
     }
     s.progress.skipped++;
-    if (e.outcome == StepOutcome::overflow) return push(todo, Act::log_overflow);  // the remedy is made
+    if (e.outcome == StepOutcome::overflow) return push(todo, Act::log_overflow);  // the loss scale is lower now
     s.progress.skipped_in_a_row++;
     push(todo, Act::log_bad_step);
     s.gives_up = s.progress.skipped_in_a_row >= r.max_bad_steps;
@@ -89,7 +89,7 @@ struct See {
       push(todo, Act::fail_state_not_finite);
   }
 
-  // There are no steps to go on with while the last one is not saved.
+  // After the last step a save is tried again at once.
   void operator()(const SaveFailed& e) const {
     s.retry_save = s.save_waited_for && ends_here(r, s);
     s.save_in_flight = s.save_phase_done = s.save_waited_for = false;
@@ -101,7 +101,7 @@ struct See {
   void operator()(const Failed&) const { s.failed = true; }
 };
 
-// Until a step updates again, checkpoints from before the last update are kept.
+// Checkpoints from before the last update are kept until a step updates again.
 void save(const Rules& r, State& s, Actions& todo) {
   const bool asynchronous = r.asynchronous_saves && !ends_here(r, s);
   todo.push_back({.act = asynchronous ? Act::begin_save : Act::save, .prune = s.progress.skipped_in_a_row == 0});

@@ -1,7 +1,7 @@
-// The policy of a run: what it does next, as a pure function of what it knows. It decides when the run trains,
-// evaluates, saves, prunes, ends and gives up; run.cpp obeys, and each action has as its outcome the events that the
-// next decision is made by. Every rank gets the same events and so takes the same actions: only asks_to_stop() and
-// asks_to_save() see what one rank alone knows, and their answers come back with a step that all ranks have made.
+// The policy of a run decides, as a pure function, when it trains, evaluates, saves, prunes, ends and gives up. run.cpp
+// executes the actions and returns their events, by which the policy decides next. Every rank gets the same events and
+// takes the same actions; asks_to_stop() and asks_to_save() alone use facts of one rank, and their answers reach all
+// ranks with the next step's sums.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,22 @@
 
 namespace megalith::policy {
 
-// Rules do not change in a run. 0 in `every` and `minutes`: never.
+// Rules do not change in a run. 0 in `every` and `minutes` means never.
 struct Rules {
-  int64_t steps = 0;        // of the whole run
+  int64_t steps = 0;        // whole run
   int64_t batch = 0;        // sequences a step
-  int64_t steps_ahead = 0;  // that are launched before one is reported; a GPU has one, so that it never waits for it
+  int64_t steps_ahead = 0;  // launched before one is reported: 1 on a GPU, so that it never waits
   int64_t evaluate_every = 0, save_every = 0;
   int64_t max_bad_steps = 0;  // in a row
   bool validates = false;
   bool asynchronous_saves = false;
   double train_minutes = 0, save_minutes = 0;
-  double patience = 0;  // minutes without a checkpoint before a save that fails ends the run
+  double patience = 0;  // minutes without a checkpoint after which a failed save ends the run
 };
 
-// A signal ends the run, and the time that it leaves.
+// A signal leaves this time until the end of the run.
 struct GracePeriod {
-  bool time_to_evaluate = false;  // and to save
+  bool time_to_evaluate = false;  // with a save
   bool time_to_save = false;
 };
 
@@ -37,40 +37,40 @@ enum class Act {
   report,  // wait for the oldest step in flight, read its scalars and log them -> StepEnded
   log_overflow,
   log_bad_step,
-  keep_bad_step,     // in a file
-  check_preemption,  // all ranks: whether a signal is why they stop -> PreemptionChecked
+  keep_bad_step,     // bad_step_file.h
+  check_preemption,  // agree whether a signal stops the run -> PreemptionChecked
   evaluate,          // -> Evaluated
   warn_of_validation,
-  prepare_save,      // what belongs to the run's folder is there, and its metrics are on the disk
-  save,              // and wait for it -> SaveEnded or SaveFailed
+  prepare_save,      // restore the run's folder, write its metrics to the disk
+  save,              // synchronously -> SaveEnded or SaveFailed
   begin_save,        // asynchronously -> SaveBegun
-  advance_save,      // to its next phase (checkpointing/saving.h) -> SaveEnded, SaveFailed or nothing
+  advance_save,      // begin the next phase (checkpointing/saving.h) -> SaveEnded, SaveFailed or nothing
   finish_save,       // wait for it -> SaveEnded or SaveFailed
-  warn_save_failed,  // the run goes on, and tries again
-  wait_to_retry,     // for `seconds`
-  drain,             // wait for all that is launched; its scalars are not read
-  save_last_update,  // the state after the last step that updated; nothing is pruned -> SaveEnded or SaveFailed
+  warn_save_failed,  // and try again later
+  wait_to_retry,     // sleep for `seconds`
+  drain,             // wait for all launched steps, without reading their scalars
+  save_last_update,  // save the state after the last update, without pruning -> SaveEnded or SaveFailed
   warn_last_update_unsaved,
   keep_final_bad_step,
-  close_reports,  // every step has its line, and the log says where the time went
+  close_reports,  // log the last step and the breakdown of the time
   // The last action of a run is one of these, or rethrow.
   end_done,
   end_out_of_time,     // train.minutes
   end_nothing_to_do,   // all steps were made before this start
-  end_preempted,       // by a signal, with the last step in a checkpoint
-  end_preempted_lost,  // without
+  end_preempted,       // a signal ended the run after a checkpoint of the last step
+  end_preempted_lost,  // a signal ended it without
   // An error ends the run -> Failed
   fail_bad_steps,
   fail_save_patience,
   fail_state_not_finite,
   fail_validation_not_finite,
-  rethrow,  // the error of the first that Failed
+  rethrow,  // throw the first error again
 };
 
 struct Action {
   Act act{};
-  bool prune = true;   // of a save: checkpoints that are not needed any more are deleted
-  double seconds = 0;  // of wait_to_retry
+  bool prune = true;   // saves: delete old checkpoints
+  double seconds = 0;  // wait_to_retry
   bool operator==(const Action&) const = default;
 };
 using Actions = std::vector<Action>;
@@ -81,19 +81,19 @@ constexpr bool fails(Act act) { return act >= Act::fail_bad_steps && act <= Act:
 enum class StepOutcome { updated, overflow, bad };
 
 struct StepLaunched {};
-// The oldest step in flight was reported; what ranks asked for with it is known to all.
+// The oldest step in flight was reported.
 struct StepEnded {
   StepOutcome outcome = StepOutcome::updated;
   double loss = 0;
-  bool stop = false;             // some rank asks for the end
+  bool stop = false;             // a rank asks to stop
   bool save = false;             // a save is due by time
-  bool save_phase_done = false;  // on all ranks, of the save in flight
+  bool save_phase_done = false;  // all ranks have completed the save's phase
 };
 struct PreemptionChecked {
   std::optional<GracePeriod> preemption{};  // nothing: no signal has come
 };
 struct Evaluated {
-  bool complete = true;  // a signal may have come that left no time for the rest
+  bool complete = true;  // no signal has cut it short
   bool finite = true;
   std::optional<GracePeriod> preemption{};
 };
@@ -103,54 +103,52 @@ struct SaveEnded {
   bool finite = true;
 };
 struct SaveFailed {
-  double minutes = 0;  // since a checkpoint was written or the run began, by the first rank's clock
+  double minutes = 0;  // since the last checkpoint or the start, by the first rank's clock
 };
-struct Failed {};  // an action could not be done, and no action that was to follow it was
+struct Failed {};  // an action threw, and the actions after it were not done
 using Event =
     std::variant<StepLaunched, StepEnded, PreemptionChecked, Evaluated, SaveBegun, SaveEnded, SaveFailed, Failed>;
 using Events = std::vector<Event>;
 
 struct State {
-  Progress progress{};            // of the latest step launched; what was skipped, of the latest that was reported
-  Progress last_update{};         // as it was then; before the first of this start, as the run was resumed
+  Progress progress{};            // counts launched steps, but skipped ones when they are reported
+  Progress last_update{};         // after the last update, or as resumed
   int64_t in_flight = 0;          // steps launched and not reported
-  int64_t newest_checkpoint = 0;  // the step of the newest that is finite; 0: there is none
+  int64_t newest_checkpoint = 0;  // step of the newest finite one; 0: none
   bool nothing_to_do = false;     // all steps were made before this start
 
-  bool stop = false;      // all ranks know that the time is up, or that a signal has come
-  bool save_due = false;  // and that checkpoint.minutes have passed
+  bool stop = false;      // all ranks know of a signal or the end of train.minutes
+  bool save_due = false;  // checkpoint.minutes have passed
   bool preemption_checked = false;
   std::optional<GracePeriod> preemption{};
 
-  int64_t evaluated_at = 0, save_tried_at = 0;  // steps; when the run begins, where it stands
-  bool validation_is_finite = true;             // the last
-  bool lacks_evaluation = false;                // of the latest step, which was to be evaluated
+  int64_t evaluated_at = 0, save_tried_at = 0;  // steps, initially the first
+  bool validation_is_finite = true;             // last evaluation
+  bool lacks_evaluation = false;                // a signal cut the last evaluation short
 
-  bool save_in_flight = false;   // an asynchronous one
+  bool save_in_flight = false;   // asynchronous
   bool save_phase_done = false;  // on all ranks
-  bool save_waited_for = false;  // a synchronous one is being made
-  bool save_failed = false;      // the last one
-  bool retry_save = false;       // at once, for the run ends here
+  bool save_waited_for = false;  // synchronous
+  bool save_failed = false;      // last save
+  bool retry_save = false;       // at once, since the run ends here
 
   bool gives_up = false;  // too many bad steps
   bool drained = false, last_update_save_tried = false;
   bool failed = false;
 };
 
-// A run that begins or is resumed.
 State start(const Rules& rules, const Progress& progress, int64_t newest_checkpoint);
 
-// Returns what is to be done in this order, once `events` have come of what was to be done before; at the first call,
-// none. It ends where what follows depends on an outcome. Where the run stands changes by events only, so that an
-// action finds in `state` what it was decided by.
+// Returns the next actions, in order, up to the first whose outcome matters. `events` are those of the actions before;
+// at the first call there are none.
 Actions next(const Rules& rules, State& state, const Events& events);
 
-// One rank knows these when it launches a step.
+// One rank knows these facts when it launches a step. Only the first rank's clock counts.
 struct LocalFacts {
-  bool first_rank = false;  // whose clock counts
-  bool signal = false;      // it has got one
+  bool first_rank = false;
+  bool signal = false;  // has arrived
   double minutes_trained = 0;
-  double minutes_since_save = 0;  // or since one was tried
+  double minutes_since_save = 0;  // successful or not
 };
 bool asks_to_stop(const Rules& rules, const LocalFacts& facts);
 bool asks_to_save(const Rules& rules, const State& state, const LocalFacts& facts);

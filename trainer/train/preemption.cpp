@@ -20,6 +20,7 @@
 #include "trainer/log/log.h"
 #include "trainer/machine/terminal.h"
 #include "trainer/session/launch.h"
+#include "trainer/step/step_clock.h"
 
 namespace megalith {
 
@@ -27,11 +28,7 @@ namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
 
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-// "SIGTERM on rank 0, 1; SIGUSR1 on rank 2"; of many ranks the first eight.
+// Returns "SIGTERM on rank 0, 1; SIGUSR1 on rank 2", with at most eight ranks a signal.
 std::string who_got(const std::vector<int>& signals) {
   std::map<int, std::vector<size_t>> ranks;
   for (size_t r = 0; r < signals.size(); r++)
@@ -46,15 +43,15 @@ std::string who_got(const std::vector<int>& signals) {
   return text;
 }
 
-// Seconds to write so many bytes into the folder and onto its disk, by the rate of writing a part of them; 0 where
-// these cannot be written, for a save first deletes what is needless, and is tried again while there is time.
+// Estimates the seconds to write `bytes` to the folder's disk by writing a part of them. Returns 0 if that fails, since
+// a save first deletes files and may succeed.
 double seconds_to_write(int64_t bytes, const std::string& folder, int rank) try {
   const std::vector<char> part(static_cast<size_t>(std::clamp<int64_t>(bytes, 1, 16 << 20)), 'x');
-  const double begin = steady_seconds();
+  const double begin = StepClock::host_now();
   NewFile file(fmt::format("{}/.rate.rank-{}", folder, rank));
   file.write(0, part.data(), static_cast<int64_t>(part.size()));
   file.sync();
-  const double seconds = steady_seconds() - begin;
+  const double seconds = StepClock::host_now() - begin;
   return seconds * std::max(1.0, static_cast<double>(bytes) / static_cast<double>(part.size()));
 } catch (const Error&) {
   return 0;
@@ -64,64 +61,58 @@ double seconds_to_write(int64_t bytes, const std::string& folder, int rank) try 
 
 Preemption::Preemption(const CheckpointConfig& config, const Session& session) : config_(config), session_(session) {
   left_by_mpirun_ = seconds_left_by_mpirun([](const char* name) -> const char* { return std::getenv(name); });
-  watch_.emplace(rules());
-}
-
-SignalWatch::Rules Preemption::rules() {
-  return {.seconds = config_.on_signal_seconds,
-          .bound = fmt::format("checkpoint.on_signal_seconds = {:g}", config_.on_signal_seconds),
-          .needed = [this] { return seconds_needed(); },
-          .end = [this](int status, const std::string& why) { end_now(status, why); }};
+  watch_.emplace(
+      SignalWatch::Rules{.seconds = config_.on_signal_seconds,
+                         .bound = fmt::format("checkpoint.on_signal_seconds = {:g}", config_.on_signal_seconds),
+                         .needed = [this] { return seconds_needed(); },
+                         .end = [this](int status, const std::string& why) { end_now(status, why); }});
 }
 
 void Preemption::begin(int64_t completed) {
   trained_ = completed_ = completed;
-  trained_at_ = began_ = steady_seconds();
+  trained_at_ = began_ = StepClock::host_now();
   watch_->hold();
 }
 
 void Preemption::trained(int64_t step) {
-  const double now = steady_seconds(), took = now - trained_at_.exchange(now);
+  const double now = StepClock::host_now(), took = now - trained_at_.exchange(now);
   if (shortest_step_ == 0 || took < shortest_step_) shortest_step_ = took;
   trained_ = step;
-  if (left_by_mpirun_ > 0 && took > left_by_mpirun_) warn_of_mpirun(took);
-}
-
-void Preemption::warn_of_mpirun(double step_seconds) {
+  if (left_by_mpirun_ <= 0 || took <= left_by_mpirun_) return;
   log_warning(
-      "a step takes {:.2g} s, and mpirun kills its ranks {:g} s after a Ctrl-C: what was trained since the last "
-      "checkpoint is lost then. `megalith run -n {} train ...` instead of mpirun has it saved, and so does SIGUSR1 to "
-      "mpirun",
-      step_seconds, left_by_mpirun_, session_.size());
-  left_by_mpirun_ = never;  // it is said once
+      "a step takes {:.2g} s, but mpirun kills its ranks {:g} s after a Ctrl-C, and steps since the last checkpoint "
+      "are "
+      "lost then. To save them, use `megalith run -n {} train ...` instead of mpirun, or send mpirun SIGUSR1",
+      took, left_by_mpirun_, session_.size());
+  left_by_mpirun_ = never;  // warn once
 }
 
 void Preemption::evaluate(const std::function<void()>& work) {
-  evaluation_began_ = steady_seconds();
+  evaluation_began_ = StepClock::host_now();
   work();
-  longest_evaluation_ = std::max(longest_evaluation_, steady_seconds() - evaluation_began_);
+  longest_evaluation_ = std::max(longest_evaluation_, StepClock::host_now() - evaluation_began_);
 }
 
 void Preemption::save(const std::function<void()>& work) {
-  const double begin = steady_seconds();
+  const double begin = StepClock::host_now();
   work();
-  longest_save_ = std::max(longest_save_.load(), steady_seconds() - begin);
+  longest_save_ = std::max(longest_save_.load(), StepClock::host_now() - begin);
 }
 
-void Preemption::begin_asynchronous_save() { asynchronous_since_ = steady_seconds(); }
+void Preemption::begin_asynchronous_save() { asynchronous_since_ = StepClock::host_now(); }
 
 void Preemption::end_asynchronous_save(double seconds) {
   asynchronous_since_ = 0;
   longest_asynchronous_ = std::max(longest_asynchronous_, seconds);
 }
 
-// At the least: of a step, what is left of the shortest, and for a first save nothing.
+// Returns a lower bound: the rest of the shortest step, and the longest save so far.
 double Preemption::seconds_needed() const {
-  return std::max(0.0, shortest_step_ - (steady_seconds() - trained_at_)) + longest_save_;
+  return std::max(0.0, shortest_step_ - (StepClock::host_now() - trained_at_)) + longest_save_;
 }
 
 double Preemption::seconds_a_step() const {
-  return (steady_seconds() - began_) / static_cast<double>(std::max<int64_t>(1, trained_ - completed_));
+  return (StepClock::host_now() - began_) / static_cast<double>(std::max<int64_t>(1, trained_ - completed_));
 }
 
 bool Preemption::agree(int64_t bytes, int64_t batches) {
@@ -130,12 +121,12 @@ bool Preemption::agree(int64_t bytes, int64_t batches) {
 }
 
 bool Preemption::goes_on_evaluating(int64_t bytes, int64_t made, int64_t batches) {
-  const double a_batch = (steady_seconds() - evaluation_began_) / static_cast<double>(made);
+  const double a_batch = (StepClock::host_now() - evaluation_began_) / static_cast<double>(made);
   if (agreed() || !agree_with_time(bytes, a_batch * static_cast<double>(batches - made)) || time_to_evaluate())
     return true;
   log_warning(
-      "its evaluation ends after {} of {} and is not told: {:.2g} s were left, and the rest takes about {:.2g} s", made,
-      counted(batches, "batch", "batches"), agreed_->seconds_left, agreed_->evaluation);
+      "the evaluation stops after {} of {} without a result: {:.2g} s are left, and the rest takes about {:.2g} s",
+      made, counted(batches, "batch", "batches"), agreed_->seconds_left, agreed_->evaluation);
   return false;
 }
 
@@ -144,18 +135,18 @@ bool Preemption::agree_with_time(int64_t bytes, double evaluation) {
   const std::vector<int> got = of_all_ranks(session_, mine ? mine->signal : 0);
   const auto first = std::find_if(got.begin(), got.end(), [](int signal) { return signal != 0; });
   if (first == got.end()) return false;
-  // By the disk's rate twice what the bytes take, since a save copies, adds up and renames as well.
+  // A save takes about twice as long as its bytes, since it also copies, checksums and renames.
   const double alone = longest_save_ > 0           ? longest_save_.load()
                        : longest_asynchronous_ > 0 ? longest_asynchronous_
                                                    : 2 * seconds_to_write(bytes, config_.directory, session_.rank());
   const double under_way =
       asynchronous_since_ > 0
-          ? std::max(0.0, std::max(alone, longest_asynchronous_) - (steady_seconds() - asynchronous_since_))
+          ? std::max(0.0, std::max(alone, longest_asynchronous_) - (StepClock::host_now() - asynchronous_since_))
           : 0;
   const double save = under_way + alone;
 
   Agreed agreed{.signal = *first, .who = who_got(got), .seconds_left = never, .bound = {}};
-  const std::optional<SignalWatch::Asked> then = watch_->asked();  // its time has gone on
+  const std::optional<SignalWatch::Asked> then = watch_->asked();  // with less time left
   using Expected = std::tuple<double, std::string, double, double>;
   for (const auto& [left, bound, evaluates, saves] :
        of_all_ranks(session_, Expected{then ? then->seconds_left : never, then ? then->bound : "", evaluation, save})) {
@@ -172,11 +163,11 @@ bool Preemption::agree_with_time(int64_t bytes, double evaluation) {
 bool Preemption::time_to_save() const { return agreed_->save < agreed_->seconds_left; }
 bool Preemption::time_to_evaluate() const { return agreed_->evaluation + agreed_->save < agreed_->seconds_left; }
 
-int Preemption::say(bool saved) const {
+int Preemption::log_end(bool saved) const {
   if (session_.rank() == 0) {
     std::string why = agreed_->who;
     if (!saved)
-      why += fmt::format("; a checkpoint takes about {:.2g} s, and {:.2g} s were left by {}", agreed_->save,
+      why += fmt::format("; a checkpoint takes about {:.2g} s, but only {:.2g} s are left by {}", agreed_->save,
                          std::max(0.0, agreed_->seconds_left), agreed_->bound);
     why += "; " + what_is_left().words;
     log_line("ended: " + why, LogTo::console);
@@ -186,7 +177,7 @@ int Preemption::say(bool saved) const {
 }
 
 void Preemption::end_now(int status, const std::string& why) const {
-  // A launcher tells all ranks at once, of which one is enough to say it.
+  // A launcher signals all ranks at once. Wait by rank, so that one of them logs it.
   std::this_thread::sleep_for(std::chrono::milliseconds(20 * std::min(session_.rank(), 10)));
   const Left left = what_is_left();
   const std::string all = fmt::format("rank {}: {}; {}", session_.rank(), why, left.words);
@@ -201,10 +192,10 @@ Preemption::Left Preemption::what_is_left() const try {
   if (all.empty()) return {false, fmt::format("there is no checkpoint in {}, and {}", config_.directory, lost)};
   if (steps > 0)
     return {false, fmt::format("the newest checkpoint in {} is of step {}, and {}", config_.directory, newest, lost)};
-  return {true, fmt::format("step {} is in a checkpoint in {}, from which the same command goes on", newest,
-                            config_.directory)};
+  return {true,
+          fmt::format("step {} is in a checkpoint in {}; run the same command to continue", newest, config_.directory)};
 } catch (const std::exception& e) {
-  return {false, fmt::format("what is in {} cannot be seen: {}", config_.directory, e.what())};
+  return {false, fmt::format("cannot read the checkpoints in {}: {}", config_.directory, e.what())};
 }
 
 }  // namespace megalith

@@ -1,5 +1,5 @@
-// A progress bar on the last line of a terminal: of standard output, between the lines there, or of standard error
-// where only that is one. Elsewhere it draws nothing.
+// Draws a progress bar on the last line of a terminal: standard output, or standard error if only that is a terminal.
+// Without one it draws nothing.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace megalith {
 
-// The line of a bar in so many columns: the bar gives up its length for the parts, and then they leave.
+// Returns the line of a bar. To fit the columns the bar gets shorter, then parts are left out.
 std::string bar_line(double share, const std::vector<LinePart>& parts, size_t columns);
 
 class ProgressBar {
@@ -21,15 +21,15 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // Share in [0, 1]; the parts follow the bar. Draws at most ten times a second, and always at the end.
+  // Draws the share in [0, 1] and the parts, at most ten times a second and always at the end.
   void draw(double share, const std::vector<LinePart>& parts);
-  // Removes the bar, so that a line can be printed in its place. From any thread.
+  // Removes the bar. Any thread may call this.
   void clear();
 
  private:
   std::FILE* out_;  // null: no terminal
   std::atomic<bool> drawn_ = false;
-  double last_ = -1;  // seconds
+  double last_ = -1;  // seconds of the last drawing
 };
 
 }  // namespace megalith

@@ -13,16 +13,8 @@ namespace megalith {
 
 using policy::Act;
 
-namespace {
-
-double minutes_from(std::chrono::steady_clock::time_point time) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - time).count() / 60;
-}
-
-}  // namespace
-
 int Run::train() {
-  start_ = std::chrono::steady_clock::now();
+  training_began_ = std::chrono::steady_clock::now();
   saves_.begin();
   metrics_->start_clock(profiler_->start(state_.progress.step));
   preemption_.begin(state_.progress.step);
@@ -33,7 +25,7 @@ int Run::train() {
     try {
       for (const policy::Action& action : actions)
         for (const policy::Event& event : obey(action)) events.push_back(event);
-    } catch (const JobError& e) {  // which all ranks have
+    } catch (const JobError& e) {  // on all ranks
       if (failure) log_warning("{}", e.what());
       if (!failure) failure = std::current_exception();
       events = {policy::Failed{}};
@@ -74,7 +66,7 @@ policy::Events Run::obey(const policy::Action& action) {
     case Act::warn_last_update_unsaved: saves_.warn_last_update_unsaved(); break;
     case Act::keep_final_bad_step: steps_.keep_bad_step(progress, state_.newest_checkpoint, true); break;
     case Act::close_reports:
-      metrics_->say_last_step();
+      metrics_->log_last_step();
       profiler_->finish();
       break;
     case Act::fail_bad_steps: fail_bad_steps();
@@ -86,16 +78,15 @@ policy::Events Run::obey(const policy::Action& action) {
     case Act::end_nothing_to_do:
     case Act::end_preempted:
     case Act::end_preempted_lost:
-    case Act::rethrow: break;  // train() returns
+    case Act::rethrow: break;  // train() handles these
   }
   return events;
 }
 
-// Rank 0's clock counts.
 ControlFlags Run::flags() const {
   const policy::LocalFacts facts{.first_rank = session_.rank() == 0,
                                  .signal = preemption_.asked(),
-                                 .minutes_trained = minutes_from(start_),
+                                 .minutes_trained = minutes_since(training_began_),
                                  .minutes_since_save = saves_.minutes_since_save()};
   return {.stop = policy::asks_to_stop(rules_, facts),
           .save = policy::asks_to_save(rules_, state_, facts),
@@ -152,8 +143,8 @@ policy::Event Run::evaluate() {
 
 void Run::warn_of_validation() const {
   log_warning(
-      "step {}: the validation loss is not finite; checkpoints from before it are kept until checkpoint.settle = {} "
-      "sane steps have followed a newer one",
+      "step {}: the validation loss is not finite; older checkpoints are kept until checkpoint.settle = {} sane steps "
+      "follow a newer one",
       state_.progress.step, config_.checkpoint.settle);
 }
 
@@ -176,8 +167,7 @@ void Run::fail_bad_steps() {
                              way_back_in_words(config_, back), remedy_of(config_, scalars.decision, last)));
 }
 
-// Tried on the batch of the last update, which was good for one: where its loss is sane still, it is not the weights
-// that are wrong.
+// Evaluates the batch of the last update. If its loss is still sane, the weights are not to blame.
 LastWeights Run::last_weights() {
   const int64_t batch = config_.batch.global_batch_size, first = state_.last_update.sequences - batch;
   if (first < 0) return {};
@@ -196,18 +186,17 @@ void Run::fail_validation() const {
 }
 
 int Run::end(Act how) const {
-  if (how == Act::end_preempted || how == Act::end_preempted_lost) return preemption_.say(how == Act::end_preempted);
+  if (how == Act::end_preempted || how == Act::end_preempted_lost)
+    return preemption_.log_end(how == Act::end_preempted);
   const Progress& progress = state_.progress;
   std::string text =
       fmt::format("done: {}, {}", counted(progress.step, "step"), counted(progress.sequences, "sequence"));
   if (progress.skipped > 0) text += fmt::format("; skipped: {}", progress.skipped);
   if (how == Act::end_out_of_time)
-    text += fmt::format("; train.minutes = {:g} are over before step {}, to which the same command goes on",
+    text += fmt::format("; stopped after train.minutes = {:g}, before step {}; run the same command to continue",
                         config_.train.minutes, config_.train.steps);
   if (how == Act::end_nothing_to_do)
-    text +=
-        "; they were made before, and nothing was left to do. A larger train.steps goes on, and another run.output "
-        "begins anew";
+    text += "; nothing to do: all steps were made before. Raise train.steps to continue, or set another run.output";
   log_info("{}", text);
   return 0;
 }

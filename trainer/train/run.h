@@ -1,4 +1,4 @@
-// `megalith train`: a run from config to last checkpoint. policy.h decides what it does, and this obeys.
+// Runs `megalith train`, from config to last checkpoint. policy.h decides, Run executes.
 #pragma once
 
 #include <chrono>
@@ -21,35 +21,31 @@ namespace megalith {
 
 class Run {
  public:
-  // Collective. Everything that can be wrong is found here, before training starts, and thrown as a JobError on all
-  // ranks. `session` must outlive it. The forecast is for a trace (step_profiler.h).
+  // Collective. Throws everything wrong with the config, data or machine as a JobError on all ranks. `session` must
+  // outlive it. The forecast is for a trace (step_profiler.h).
   Run(Config config, const Session& session, const Forecast& forecast = {});
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  // Collective: to the last step, until the time is up, or until a signal asks for the end. Returns the exit status: 0,
-  // or what Preemption has after a signal. Where no checkpoint can be written, as on a full disk, it goes on and tries
-  // again, until checkpoint.patience is over, which is a JobError. JobError as well where trouble ends it
-  // (checkpointing/sanity.h):
-  // after train.max_bad_steps skipped in a row; when a checkpoint holds values that are not finite, since nothing that
-  // follows from them can be; and where the last validation loss is not finite. Of checkpoint.directory the next run
-  // then goes on from a checkpoint from before the trouble, and those since, the weights of the last update among them,
-  // are kept as suspects; after a validation loss, which may be its data's fault, all stay as they are.
+  // Collective. Trains to the last step, until train.minutes are over or a signal comes, and returns the exit status.
+  // JobError: no checkpoint could be written for checkpoint.patience minutes; train.max_bad_steps steps were skipped in
+  // a row; a checkpoint's state is not finite; or the last validation loss is not finite. After bad steps or a bad
+  // state the next run resumes from a checkpoint before the trouble (checkpointing/sanity.h), and newer ones are kept
+  // as suspects.
   int train();
 
-  // For tests, which spoil a step.
+  // Tests use these.
   Trainer& trainer() { return *work_.trainer; }
   const Progress& progress() const { return state_.progress; }
 
  private:
-  // The FLOPs of a step on all ranks, and the memory of the fullest.
   struct Load {
-    double flops = 0;
-    MemorySizes memory{};
-    ProcessMemory process{};  // beside it; nothing on GPUs
+    double flops = 0;         // a step, all ranks
+    MemorySizes memory{};     // fullest rank
+    ProcessMemory process{};  // beside `memory`; empty on GPUs
   };
 
-  // They make the members, in their order.
+  // These make the members, in their order.
   int meet();
   std::unique_ptr<RunFolder> open_folder();
   Trainer& open_trainer();
@@ -64,7 +60,7 @@ class Run {
   policy::Event report();
   policy::Event check_preemption();
   policy::Event evaluate();
-  std::optional<double> held_out_loss();  // nothing: a signal came between its batches, and leaves no time for the rest
+  std::optional<double> held_out_loss();  // nothing if a signal cuts the evaluation short
   void warn_of_validation() const;
   void prepare_save();
   [[noreturn]] void fail_bad_steps();
@@ -79,7 +75,7 @@ class Run {
   const Uninterrupted this_thread_;  // first: threads of kernels are started later
   const Session& session_;
   Config config_;
-  const int threads_;  // of this rank
+  const int threads_;  // this rank's
   const std::unique_ptr<Tokenizer> tokenizer_;
   Workplace work_;
   const Inputs inputs_;
@@ -93,7 +89,7 @@ class Run {
   const std::unique_ptr<Metrics> metrics_;
   const std::unique_ptr<StepProfiler> profiler_;
   Steps steps_;
-  std::chrono::steady_clock::time_point start_;  // of training
+  std::chrono::steady_clock::time_point training_began_;
 };
 
 }  // namespace megalith

@@ -17,7 +17,7 @@ void lock_folder(std::optional<FolderLock>& lock, const std::string& key, const 
   lock.emplace(folder, remedy);
 }
 
-// Renames NAME + extension to NAME.earlier-K + extension, and returns that.
+// Renames NAME + extension to NAME.earlier-K + extension and returns the new path.
 std::string keep_as_earlier(const std::string& name, const std::string& extension) {
   std::string kept;
   for (int k = 1; kept.empty() || std::filesystem::exists(kept); k++)
@@ -26,7 +26,7 @@ std::string keep_as_earlier(const std::string& name, const std::string& extensio
   return kept;
 }
 
-// A log.txt that no run began, somebody's notes, is kept under another name. Returns that; empty: there is none.
+// Renames a log.txt that no run began, such as notes, and returns the new path or "".
 std::string keep_log(const std::string& name) {
   const std::string path = name + ".txt";
   std::error_code absent;
@@ -34,7 +34,7 @@ std::string keep_log(const std::string& name) {
   return begins_as_log(path) ? "" : keep_as_earlier(name, ".txt");
 }
 
-// Writes the resolved config. One that holds more, such as comments, was written by somebody, and is kept.
+// Writes the resolved config and keeps a handwritten one, such as with comments.
 void keep_config(const Config& config) {
   const std::string name = config.run.output + "/config", path = name + ".toml", text = config_to_keep(config);
   if (std::filesystem::exists(path))
@@ -82,7 +82,7 @@ RunFolder::RunFolder(const Config& config, const Tokenizer* tokenizer, int rank)
   check_remains((folder / "calls").string());
   const std::string kept = keep_log((folder / "log").string());
   log_to_console_and(log);
-  if (!kept.empty()) log_info("{} was written by no run and is now {}", log, kept);
+  if (!kept.empty()) log_info("{} is not the log of a run and is now {}", log, kept);
   keep_config(config);
   if (tokenizer_) keep_tokenizer(run_tokenizer(config), *tokenizer_);
   if (!output_->absent().empty())
@@ -93,7 +93,7 @@ void RunFolder::restore() {
   const auto lock_again = [](std::optional<FolderLock>& lock, const std::string& key, const std::string& folder) {
     if (!lock || lock->holds()) return;
     lock_folder(lock, key, folder);
-    log_warning("{}, or its lock, was removed under this run, and is locked again", folder);
+    log_warning("{} or its lock was removed under this run and is locked again", folder);
   };
   lock_again(output_, "run.output", config_.run.output);
   lock_again(checkpoints_, "checkpoint.directory", config_.checkpoint.directory);
@@ -103,10 +103,10 @@ void RunFolder::restore() {
     if (!std::filesystem::exists(config_.run.output + "/config.toml", absent)) keep_config(config_);
     if (const std::string kept = run_tokenizer(config_); tokenizer_ && !std::filesystem::exists(kept, absent)) {
       keep_tokenizer(kept, *tokenizer_);
-      log_warning("{} was removed under this run, and is there again", kept);
+      log_warning("{} was removed under this run and is restored", kept);
     }
-  } catch (const Error& e) {  // checkpoints do not need them, and the next save tries again
-    log_warning("what was removed under this run is not there again: {}", e.what());
+  } catch (const Error& e) {  // the next save tries again
+    log_warning("cannot restore what was removed under this run: {}", e.what());
   }
 }
 

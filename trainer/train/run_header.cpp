@@ -26,14 +26,15 @@ void log_data(const Config& config, const Loader& data, const HeldOut* held_out,
              counted(found.tokens, "token"));
     if (found.begins == 0)
       log_warning(
-          "data.isolate_documents = true has nothing to keep apart there: token {} (data.end_of_text) does not occur, "
-          "and no index says where documents end",
+          "data.isolate_documents = true finds no documents there: token {} (data.end_of_text) does not occur, and no "
+          "index says where documents end",
           config.data.end_of_text);
   }
   if (trained_on_held_out)
     log_warning(
-        "data.train has files of data.validation, as data.allow_overlap permits: validation losses are of what was "
-        "trained on, and say nothing of other text");
+        "data.train has files of data.validation, as data.allow_overlap permits: validation losses are on training "
+        "data "
+        "and say nothing about other text");
 }
 
 void log_run_header(const Config& config, const Session& session, const Workplace& work, int threads) {

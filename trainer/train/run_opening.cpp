@@ -1,4 +1,4 @@
-// A run is made here: everything that train() needs, in the order in which it can be had.
+// Makes the members of a Run.
 #include "checkpoints/checksum.h"
 #include "kernels/base/device.h"
 #include "trainer/checkpointing/shared_folder.h"
@@ -15,7 +15,7 @@ namespace megalith {
 
 namespace {
 
-// Collective: what `make` returns on this rank, once it has returned on all.
+// Collective. Returns make() of this rank once it has returned on all ranks.
 template <class Make>
 auto made_together(const Session& session, const Make& make) {
   decltype(make()) made;

@@ -9,14 +9,6 @@
 
 namespace megalith {
 
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double minutes_since(Clock::time_point time) { return std::chrono::duration<double>(Clock::now() - time).count() / 60; }
-
-}  // namespace
-
 int64_t newest_checkpoint(const std::string& directory, const Session& session) {
   int64_t step = 0;
   together(session, [&] {
@@ -30,11 +22,8 @@ int64_t newest_checkpoint(const std::string& directory, const Session& session) 
 Saves::Saves(const Config& config, const Session& session, Checkpointer& checkpointer, Preemption& preemption)
     : config_(config), session_(session), checkpointer_(checkpointer), preemption_(preemption) {}
 
-void Saves::begin() { tried_ = succeeded_ = Clock::now(); }
-double Saves::minutes_since_save() const { return minutes_since(tried_); }
-
 policy::Event Saves::save(const Progress& progress, bool prune) {
-  tried_ = Clock::now();
+  tried_ = std::chrono::steady_clock::now();
   Saved saved;
   try {
     preemption_.save([&] { saved = checkpointer_.save(progress, !prune); });
@@ -45,13 +34,13 @@ policy::Event Saves::save(const Progress& progress, bool prune) {
 }
 
 policy::Event Saves::begin_save(const Progress& progress, bool prune) {
-  tried_ = Clock::now();
+  tried_ = std::chrono::steady_clock::now();
   preemption_.begin_asynchronous_save();
   checkpointer_.begin_save(progress, !prune);
   return policy::SaveBegun{};
 }
 
-std::optional<policy::Event> Saves::asynchronously(Part part) {
+std::optional<policy::Event> Saves::asynchronously(std::optional<Saved> (Checkpointer::*part)()) {
   std::optional<Saved> saved;
   try {
     saved = (checkpointer_.*part)();
@@ -65,7 +54,7 @@ std::optional<policy::Event> Saves::asynchronously(Part part) {
 }
 
 policy::Event Saves::ended(const Saved& saved) {
-  succeeded_ = Clock::now();
+  succeeded_ = std::chrono::steady_clock::now();
   last_ = saved;
   log_info("step {}  checkpoint {}", saved.step, saved.path);
   for (const std::string& why : saved.left) log_warning("{}; the next save tries again", why);
@@ -83,13 +72,12 @@ std::string Saves::since_success() const {
 }
 
 void Saves::warn_failed() const {
-  log_warning("no checkpoint could be written, and the run goes on and tries again: {}; {}", failure_.why,
+  log_warning("no checkpoint could be written; the run continues and tries again: {}; {}", failure_.why,
               since_success());
 }
 
 void Saves::warn_last_update_unsaved() const { log_warning("the last weights are not saved: {}", failure_.why); }
 
-// A signal's time is kept by its watch.
 void Saves::wait_to_retry(double seconds) const { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
 void Saves::fail_patience() const {
@@ -100,8 +88,8 @@ void Saves::fail_not_finite(const Sanity& sanity) {
   const WayBack back = checkpointer_.go_back(sanity, {.since = last_.step, .sane = false});
   throw JobError(
       __FILE__, __LINE__,
-      fmt::format("the state after step {} is not finite, and no update makes it so again: {} holds {}, and is "
-                  "not resumed unless it is named; {}. {}",
+      fmt::format("the state after step {} is not finite, and no update can repair it: {} holds {} and is resumed "
+                  "only by name; {}. {}",
                   last_.step, last_.path, last_.not_finite, way_back_in_words(config_, back),
                   remedy_of(config_, Decision::not_finite, last_.step)));
 }

@@ -1,5 +1,4 @@
-// The checkpoints of a run, written as its policy (policy.h) says: what was saved is logged, what could not be is kept
-// to be said, and the preemption learns how long saves take.
+// Writes the checkpoints of a run as its policy (policy.h) says, logs them, and reports their times to Preemption.
 #pragma once
 
 #include <chrono>
@@ -12,21 +11,24 @@
 
 namespace megalith {
 
-// Collective: the step of the newest checkpoint in the folder that is finite; 0: there is none. A run that resumes one
-// by name need not go on from this.
+inline double minutes_since(std::chrono::steady_clock::time_point time) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - time).count() / 60;
+}
+
+// Collective. Returns the step of the newest finite checkpoint in the folder, or 0.
 int64_t newest_checkpoint(const std::string& directory, const Session& session);
 
 class Saves {
  public:
-  // All outlive it.
+  // The arguments must outlive it.
   Saves(const Config& config, const Session& session, Checkpointer& checkpointer, Preemption& preemption);
 
-  // The clock of checkpoint.minutes starts.
-  void begin();
-  // Counts by the clock of this rank, since a save was last tried or the run began.
-  double minutes_since_save() const;
+  // Starts the clock of checkpoint.minutes.
+  void begin() { tried_ = succeeded_ = std::chrono::steady_clock::now(); }
+  // Returns the minutes since the last save, successful or not, or begin().
+  double minutes_since_save() const { return minutes_since(tried_); }
 
-  // The actions of these names, with their events; all are collective.
+  // These are the policy's actions of the same names. All are collective.
   policy::Event save(const Progress& progress, bool prune);
   policy::Event begin_save(const Progress& progress, bool prune);
   std::optional<policy::Event> advance() { return asynchronously(&Checkpointer::go_on); }
@@ -34,12 +36,11 @@ class Saves {
   void warn_failed() const;
   void warn_last_update_unsaved() const;
   void wait_to_retry(double seconds) const;
-  [[noreturn]] void fail_patience() const;                  // of the save that failed last
-  [[noreturn]] void fail_not_finite(const Sanity& sanity);  // of the one that ended last
+  [[noreturn]] void fail_patience() const;
+  [[noreturn]] void fail_not_finite(const Sanity& sanity);
 
  private:
-  using Part = std::optional<Saved> (Checkpointer::*)();
-  std::optional<policy::Event> asynchronously(Part part);
+  std::optional<policy::Event> asynchronously(std::optional<Saved> (Checkpointer::*part)());
   policy::Event ended(const Saved& saved);
   policy::Event failed(const std::string& why);
   std::string since_success() const;
@@ -48,14 +49,13 @@ class Saves {
   const Session& session_;
   Checkpointer& checkpointer_;
   Preemption& preemption_;
-  using Time = std::chrono::steady_clock::time_point;
-  Time tried_, succeeded_;  // until the first of this start, when it began
-  Saved last_;              // that ended
+  std::chrono::steady_clock::time_point tried_, succeeded_;  // last saves; initially the start
+  Saved last_;
   struct Failure {
     std::string why;
-    double minutes = 0;  // since a save succeeded, by the first rank's clock
+    double minutes = 0;  // since a successful save, by the first rank's clock
   };
-  Failure failure_;  // the last
+  Failure failure_;  // last
 };
 
 }  // namespace megalith

@@ -13,9 +13,9 @@ namespace {
 
 std::string unit_name(const ModelConfig& model, size_t unit) { return model_spec(model).at(unit).name; }
 
-// "17, 4 and 9 more"
+// Returns "17, 4 and 9 more".
 std::string some_of(const std::vector<std::string>& all) {
-  constexpr size_t shown = 8;  // so that a message stays readable
+  constexpr size_t shown = 8;
   const auto end = all.begin() + static_cast<ptrdiff_t>(std::min(shown, all.size()));
   const std::string more = all.size() > shown ? fmt::format(" and {} more", all.size() - shown) : "";
   return fmt::format("{}{}", fmt::join(all.begin(), end, ", "), more);
@@ -36,13 +36,20 @@ std::string why_skipped(const Config& config, const StepScalars& scalars) {
   return fmt::format("the loss is {} and the gradient norm {}{}", scalars.loss, scalars.grad_norm, from);
 }
 
+std::vector<std::string> sample_names(const Plan& plan, const Loader& data, int64_t microbatch,
+                                      int64_t first_sequence) {
+  std::vector<std::string> names;
+  const Interval sequences = plan.batch.sequences(microbatch);
+  for (int64_t i = sequences.begin; i < sequences.end; i++) names.push_back(data.name_of(first_sequence + i));
+  return names;
+}
+
 std::string seen_by_this_rank(const Plan& plan, const StepScalars& scalars, const Loader& data,
                               int64_t first_sequence) {
   std::vector<std::string> microbatches, samples;
   for (const int64_t k : scalars.bad_microbatches) {
     microbatches.push_back(std::to_string(k));
-    const Interval sequences = plan.batch.sequences(k);
-    for (int64_t i = sequences.begin; i < sequences.end; i++) samples.push_back(data.name_of(first_sequence + i));
+    for (std::string& name : sample_names(plan, data, k, first_sequence)) samples.push_back(std::move(name));
   }
   std::string text;
   if (!microbatches.empty())
@@ -59,7 +66,6 @@ std::vector<std::string> lines_of(const std::string& said) {
   std::vector<std::string> lines;
   std::istringstream text(said);
   for (std::string line; std::getline(text, line);) lines.push_back(line);
-  // What all ranks say is alone.
   if (lines.size() == 1 && !said.starts_with("rank ")) lines[0] = "all ranks: " + lines[0];
   return lines;
 }
@@ -71,13 +77,13 @@ std::string way_back_in_words(const Config& config, const WayBack& back) {
       back.path.empty()
           ? fmt::format("no checkpoint in {} is from before that, and {} starts from the beginning",
                         config.checkpoint.directory, command)
-          : fmt::format("{} goes on from {}, {}", command, back.path,
+          : fmt::format("{} resumes from {}, {}", command, back.path,
                         back.last_weights ? "whose weights still have a sane loss on the samples before these"
                         : back.sane_after == 0
                             ? "which no sane step followed"
                             : fmt::format("which {} followed", counted(back.sane_after, "sane step")));
   if (back.suspects.empty()) return text;
-  return text + fmt::format("; {}, from amid the trouble or with weights that may be its cause, {} now {}{}",
+  return text + fmt::format("; {}, which may contain the cause of the trouble, {} now {}{}",
                             back.suspects.size() == 1 ? "a newer checkpoint"
                                                       : fmt::format("{} newer checkpoints", back.suspects.size()),
                             back.suspects.size() == 1 ? "is" : "are", back.suspects.front(),
@@ -86,14 +92,14 @@ std::string way_back_in_words(const Config& config, const WayBack& back) {
 
 std::string remedy_of(const Config& config, Decision decision, int64_t step) {
   if (decision == Decision::spike)
-    return "Raise train.skip_norm_above, or set it to 0, if larger gradients are here to stay; else lower "
+    return "Raise train.skip_norm_above, or set it to 0, if larger gradients are to be expected; else lower "
            "optimizer.learning_rate, with checkpoint.allow_changes=true";
   return fmt::format(
       "Lower optimizer.learning_rate (it was {}) or set optimizer.gradient_clip, with checkpoint.allow_changes=true, "
-      "without which a run goes on under its old rate only; or look at the samples that the log names. `megalith "
-      "replay {} "
-      "--step {}` names the first op whose output is not finite. train.max_bad_steps is how many steps in a row may be "
-      "skipped",
+      "which "
+      "changes need; or inspect the samples that the log names. `megalith replay {} --step {}` names the first op "
+      "whose "
+      "output is not finite. train.max_bad_steps is how many steps in a row may be skipped",
       config.optimizer.learning_rate, config.run.output, step);
 }
 

@@ -1,4 +1,4 @@
-// A step that was skipped, in words: why, and what each rank knows of it.
+// Describes a skipped step in words.
 #pragma once
 
 #include <string>
@@ -11,21 +11,24 @@
 
 namespace megalith {
 
-// The same on every rank. config.model.vocab must be set.
+// Returns the same on every rank. config.model.vocab must be set.
 std::string why_skipped(const Config& config, const StepScalars& scalars);
 
-// What this rank alone can say of a step on the batch that begins with sequence `first_sequence` of the run: the
-// samples of its microbatches whose loss is not finite, and where its part of the gradient is not. That part
-// is summed over ranks, so that whoever has it need not be who spoilt it. Empty: nothing.
+// Names the samples of a microbatch of a batch that begins with sequence `first_sequence` of the run.
+std::vector<std::string> sample_names(const Plan& plan, const Loader& data, int64_t microbatch, int64_t first_sequence);
+
+// Names the samples of this rank's microbatches with a loss that is not finite, and the units of its shard of the
+// gradient that are not. The shard is summed over ranks, so this rank need not be the cause. The batch begins with
+// sequence `first_sequence` of the run.
 std::string seen_by_this_rank(const Plan& plan, const StepScalars& scalars, const Loader& data, int64_t first_sequence);
 
-// The lines of what said_by_ranks makes of it, each with who says so.
+// Splits the text of said_by_ranks into lines, each with its ranks.
 std::vector<std::string> lines_of(const std::string& said);
 
-// What the same command does next, once trouble has ended a run that has this left.
+// Says from where the same command resumes after a run that bad steps or a bad state have ended.
 std::string way_back_in_words(const Config& config, const WayBack& back);
 
-// What to give that command. `step`: one to look at.
+// Says what to change. `step` is one to inspect.
 std::string remedy_of(const Config& config, Decision decision, int64_t step);
 
 }  // namespace megalith

@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* step_prefix = "step ";
 
-// Names are long and few.
+// Writes each name once.
 std::string text_of(const std::vector<Span>& spans) {
   nlohmann::json names = nlohmann::json::array(), rows = nlohmann::json::array();
   std::map<std::string, size_t> places;
@@ -37,8 +37,7 @@ std::vector<Span> spans_of(const std::string& text) {
   return spans;
 }
 
-// The forecast of a step, once for each that was made: from where that began, or after the forecast before, where that
-// is longer than the step was.
+// Repeats the forecast for each measured step, from the step's begin or the end of the forecast before.
 std::vector<TraceProcess> repeated(std::vector<TraceProcess> of_a_step, const std::vector<Span>& made) {
   double length = 0;
   for (const TraceProcess& process : of_a_step)
@@ -106,7 +105,7 @@ void StepProfiler::end_launch(int64_t step) {
   work_.runtime->stream.trace().keep_time(nullptr);
 }
 
-// The clocks of the ranks begin together, as far as a barrier ends for all at once.
+// Starts the ranks' clocks after a barrier, so that they agree.
 void StepProfiler::begin_trace() {
   Stream& s = work_.runtime->stream;
   s.synchronize();
@@ -130,9 +129,9 @@ Measured StepProfiler::report(int64_t step, const StepScalars& scalars) {
     for (const HostStats& rank : scalars.ranks.stats) ranks.push_back(rank.so_far);
     ranks = accounts_of_ranks(ranks, static_cast<size_t>(session_.rank()), mine);
   }
-  measured.time = {.accounts = mean(ranks), .slowest = slowest(ranks)};
-  measured.time->accounts += between;
-  sum_ += measured.time->accounts;
+  measured.time = {.breakdown = mean(ranks), .slowest = slowest(ranks)};
+  measured.time->breakdown += between;
+  sum_ += measured.time->breakdown;
   measured_++;
   return measured;
 }
@@ -148,9 +147,9 @@ void StepProfiler::finish() {
   if (tracing_) write_trace();
   if (!on_gpu()) sum_ += between_;
   if (measured_ > 0)
-    log_info("where the time went{}, {:.4g} s{}: {}",
-             on_gpu() ? fmt::format(" in {} steps that were measured", measured_) : "", total(sum_),
-             session_.size() > 1 ? fmt::format(", mean of {} ranks", session_.size()) : "", shares_in_words(sum_));
+    log_info("where the time went{}, {:.4g} s{}: {}", on_gpu() ? fmt::format(" in {} measured steps", measured_) : "",
+             total(sum_), session_.size() > 1 ? fmt::format(", mean of {} ranks", session_.size()) : "",
+             shares_in_words(sum_));
 }
 
 double StepProfiler::write_trace() {
@@ -158,7 +157,7 @@ double StepProfiler::write_trace() {
   clock_.keep_spans(tracing_ = false);
   const std::string path = config_.run.output + "/trace-" + config_.train.trace_steps + ".json";
   std::optional<TraceFile> file;
-  std::string trouble;  // no run ends for it
+  std::string trouble;  // must not end the run
   const auto on_rank_0 = [&](const auto& work) {
     if (session_.rank() != 0 || !trouble.empty()) return;
     try {
@@ -169,7 +168,7 @@ double StepProfiler::write_trace() {
     }
   };
   on_rank_0([&] { file.emplace(path); });
-  // In turn: nobody holds more than one other rank's.
+  // Gather rank by rank, so that rank 0 holds the spans of one other rank at a time.
   for (int rank = 0; rank < session_.size(); rank++) {
     const std::string text =
         session_.all_gather_text(rank == session_.rank() ? text_of(mine) : "")[static_cast<size_t>(rank)];
@@ -180,7 +179,7 @@ double StepProfiler::write_trace() {
     file->publish();
   });
   if (!trouble.empty())
-    log_warning("there is no trace of steps {}: {}", config_.train.trace_steps, trouble);
+    log_warning("no trace of steps {}: {}", config_.train.trace_steps, trouble);
   else
     log_info("trace of steps {}: {}{}; open it with ui.perfetto.dev", config_.train.trace_steps, path,
              !predicted_.empty()

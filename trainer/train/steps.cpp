@@ -33,7 +33,7 @@ policy::Event Steps::launch(const Progress& progress, const std::function<Contro
   return policy::StepLaunched{};
 }
 
-// Once: the first step notes what is launched, the second makes the graphs.
+// Logs once: the first step records the launches, the second makes the graphs.
 void Steps::log_graphs(const GraphCounts& of_step) {
   const GraphCounts& planned = work_.rehearsal.graphs;
   if (graphs_logged_ || planned.graphs == 0 || work_.device.world != World::cuda) return;
@@ -46,7 +46,7 @@ void Steps::log_graphs(const GraphCounts& of_step) {
       fmt::format("run.cuda_graphs: {} of the {} ops of a step are in {}, the others launched one by one", of_step.ops,
                   launches, counted(of_step.graphs, "graph"));
   if (as_planned) return log_info("{}", text);
-  log_warning("{}; {} in {} were to be: the others are not the same in each step", text, planned.ops,
+  log_warning("{}; the plan has {} in {}, but some ops differ from step to step", text, planned.ops,
               counted(planned.graphs, "graph"));
 }
 
@@ -65,7 +65,7 @@ const StepScalars& Steps::report() {
   return *last_.scalars;
 }
 
-// The scalars of steps in flight are written while they are there.
+// The steps in flight still write their scalars.
 void Steps::drain() { work_.runtime->stream.synchronize(); }
 
 void Steps::log_overflow(const Progress& progress) const {

@@ -1,4 +1,4 @@
-// The steps of a run: launched, reported in the same order and, where they were skipped, explained.
+// Launches the steps of a run, reports them in order and explains skipped ones.
 #pragma once
 
 #include <deque>
@@ -17,28 +17,26 @@ namespace megalith {
 
 class Steps {
  public:
-  // All outlive it.
+  // The arguments must outlive it.
   Steps(const Config& config, const Session& session, Workplace& work, const Loader& data, StepProfiler& profiler,
         Metrics& metrics);
 
-  // The step after `progress`. The flags are asked for when its last sum is launched.
+  // Launches the step after `progress`. `flags` is called when the step's last sum is launched.
   policy::Event launch(const Progress& progress, const std::function<ControlFlags()>& flags);
-  // Collective: waits for the oldest step in flight and reports it. It is the last() from then on.
+  // Collective. Waits for the oldest step in flight and reports it.
   const StepScalars& report();
-  // Waits for all that is launched, and reports none of it.
+  // Waits for all launched steps without reporting them.
   void drain();
 
   int64_t last_step() const { return last_.number; }
   const StepScalars& last_scalars() const { return *last_.scalars; }
 
-  // These are about the last step, which was skipped. `progress` counts it.
+  // These are about the last reported step. `progress` counts it; `checkpoint_step` is the newest checkpoint's, or 0.
   void log_overflow(const Progress& progress) const;
-  void log_bad_step(const Progress& progress) const;  // collective, as the next
-  // `checkpoint_step`: of the newest checkpoint; 0: there is none.
+  void log_bad_step(const Progress& progress) const;  // collective, like keep_bad_step()
   void keep_bad_step(const Progress& progress, int64_t checkpoint_step, bool ended_the_run) const;
 
  private:
-  // Its scalars are valid once they have been received.
   struct StepInFlight {
     int64_t number = 0;  // from 1
     int64_t first_sequence = 0;
@@ -58,7 +56,7 @@ class Steps {
   Metrics& metrics_;
   std::deque<StepInFlight> in_flight_;
   StepInFlight last_;
-  int64_t without_graphs_ = 0;  // steps that were to launch them and did not
+  int64_t without_graphs_ = 0;  // number of steps that should have launched graphs and did not
   bool graphs_logged_ = false;
 };
 
