@@ -88,20 +88,19 @@ TEST(Replay, finds_where_ruined_weights_overflow) {
     const Result result = replay_on(scratch, layout.ranks, layout.words, {"--step", "4"});
     EXPECT_EQ(result.status, 0) << result.text();
     EXPECT_EQ(count(result.out, "from run/checkpoints/step-00000003.suspect-1\n"), 1u) << result.text();
-    EXPECT_EQ(count(result.out, "loss and norm are those of the run, to the last bit\n"), 1u) << result.text();
+    EXPECT_EQ(count(result.out, "loss and norm are bit-identical to the run's\n"), 1u) << result.text();
     if (first.empty()) first = named(result);
     EXPECT_NE(first, "nothing");
     EXPECT_EQ(named(result), first) << result.text();
   }
   // From what is left of the run, the step before is made once more, under the rate that ruined it.
   const Result longer = replay_on(scratch, 2, "", {"--step", "4", "--checkpoint", "run/checkpoints/step-00000002"});
-  EXPECT_EQ(count(longer.out, "step-00000002; 1 step between them first\nstep 3 comes before it: loss "), 1u)
-      << longer.text();
+  EXPECT_EQ(count(longer.out, "step-00000002, after 1 step in between\nstep 3, before it: loss "), 1u) << longer.text();
   EXPECT_EQ(named(longer), first) << longer.text();
   // Under the rate of another attempt, the suspect is none of its checkpoints.
   train(scratch.folder(), 2, {"train.steps=5"});
   const Result sane = replay_on(scratch, 2, "", {"--step", "5"});
-  EXPECT_EQ(count(sane.out, "from run/checkpoints/step-00000002; 2 steps between them first\n"), 1u) << sane.text();
+  EXPECT_EQ(count(sane.out, "from run/checkpoints/step-00000002, after 2 steps in between\n"), 1u) << sane.text();
   EXPECT_EQ(named(sane), "nothing");
 }
 
@@ -133,13 +132,13 @@ TEST(Replay, refuses_what_is_no_step_of_a_run) {
   };
   refused({"replay", "absent", "--step", "1"}, "absent has no config.toml; name the folder of a run");
   refused({"replay", "run", "--step", "0"}, "--step");
-  refused({"replay", "run", "--step", "1", "optimizer.learning_rate=1"}, "a step is replayed as it was");
+  refused({"replay", "run", "--step", "1", "optimizer.learning_rate=1"}, "a replay repeats the step as it was");
   refused({"replay", "run", "--step", "1", "--checkpoint", "run/checkpoints/step-00000001"},
           "is of step 1, which is not before step 1");
   refused({"replay", "run", "--step", "1", "parallel.tensor_parallel_degree=2"}, "parallel.tensor_parallel_degree");
   // From the initial weights there is always a way.
   const Result first = run(megalith({"replay", "run", "--step", "1"}), scratch.folder());
-  EXPECT_EQ(count(first.out, "the initial weights, since no checkpoint is from before it"), 1u) << first.text();
+  EXPECT_EQ(count(first.out, "the initial weights, since no checkpoint is older"), 1u) << first.text();
   EXPECT_EQ(snapshot(scratch.folder()), before) << "nothing is written";
 }
 

@@ -235,7 +235,7 @@ TEST_F(SimulatedGpuRun, ReplayNamesTheSameOp) {
     ReplayOptions options{.run = scratch_.path(device), .step = std::stoll(message.substr(step + 7))};
     const Replayed own = replay(options, session());
     ASSERT_TRUE(own.first);
-    EXPECT_EQ(own.recorded, "loss and norm are those of the run, to the last bit");
+    EXPECT_EQ(own.recorded, "loss and norm are bit-identical to the run's");
     options.overrides = {std::string("run.device=") + (device == std::string("cpu") ? "cuda" : "cpu")};
     const Replayed other = replay(options, session());
     ASSERT_TRUE(other.first);

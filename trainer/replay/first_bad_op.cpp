@@ -12,9 +12,8 @@ namespace {
 
 using Op = Instruction::Op;
 
-// A part of a microbatch's pass: its number, ascending as the pass goes, and its name.
 struct Part {
-  int64_t number;
+  int64_t number;  // ascending in the order of the pass
   std::string name;
 };
 
@@ -78,7 +77,7 @@ void FirstBadOp::launched(const char* name, std::span<const Tensor> written) {
 }
 
 int64_t FirstBadOp::not_finite(const Tensor& t) {
-  constexpr int64_t most = int64_t{4} << 20;  // elements: so much of the host's memory is taken
+  constexpr int64_t most = int64_t{4} << 20;  // elements a download
   if (t.dtype() == DType::i32) return 0;
   int64_t count = 0;
   looking_ = true;

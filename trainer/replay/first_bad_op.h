@@ -1,11 +1,8 @@
-// The first op of a training step whose output is not finite.
+// Finds the first op of a training step whose output is not finite.
 //
-// First is meant in the order of one rank that does the whole step: microbatch after microbatch, by the place of their
-// sequences in the batch; in each the embedding, the layers, the head, the layers' gradients back to the embedding's;
-// then what is done with gradients that are complete; then the update. So every layout names the same op, however ranks
-// and stages overlap, unless its sums are in another order and round to something else.
-//
-// Ops alone are looked at. What a transfer sums up to something that is not finite is found in the op that reads it.
+// The order is that of one rank that does the whole step: each microbatch in the order of its sequences, from the
+// embedding to the head and back; then the gradients' sums; then the update. So every layout names the same op, unless
+// its sums round differently. A transfer's sum that is not finite is found in the op that reads it.
 #pragma once
 
 #include <array>
@@ -22,24 +19,23 @@
 namespace megalith {
 
 struct BadOp {
-  // The microbatch's first sequence in the batch, or beyond the batch where the op is of none; the part of the pass;
-  // the op's number in that, from 1. Ascending in the order above.
+  // Orders ops by the microbatch's first sequence (or beyond the batch), the part of the pass and the number in it.
   std::array<int64_t, 3> place{};
   std::string op;           // "linear_forward"
   std::string part;         // "the forward pass of block 3"
-  int64_t microbatch = -1;  // of this rank; -1: none
+  int64_t microbatch = -1;  // this rank's; -1: none
   int rank = 0;
-  int64_t values = 0, of = 0;  // that are not finite, of those that it writes
+  int64_t values = 0, of = 0;  // not finite; written
 };
 
-// Watches the ops of a step on this rank, in any world but the dry one. Each output is read by the host, which waits
-// for the stream each time: this is for looking at one step, not for training.
+// Watches the ops of a step on this rank, in any world but the dry one. The host waits for the stream and reads every
+// output, so this is not for training.
 class FirstBadOp : public OpWatcher {
  public:
   // Both must outlive it.
   FirstBadOp(const Plan& plan, Stream& stream) : plan_(plan), stream_(stream) {}
 
-  // What follows is of this instruction; null: of the update. As a Stage's Follower.
+  // Attributes the next ops to the instruction, or to the update if it is null (Stage's Follower).
   void follow(const Instruction* i);
   void launched(const char* name, std::span<const Tensor> written) override;
 
@@ -50,10 +46,10 @@ class FirstBadOp : public OpWatcher {
 
   const Plan& plan_;
   Stream& stream_;
-  bool looking_ = false;  // what is launched is ours
+  bool looking_ = false;  // ignore this class's own launches
   int64_t sequence_ = 0, part_ = 0, microbatch_ = -1;
   std::string part_name_ = "the step's beginning";
-  std::map<std::pair<int64_t, int64_t>, int64_t> ops_;  // so far, by sequence and part
+  std::map<std::pair<int64_t, int64_t>, int64_t> ops_;  // count by sequence and part
   std::optional<BadOp> first_;
 };
 

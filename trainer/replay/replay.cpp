@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <set>
-#include <tuple>
 
 #include "checkpoints/directory.h"
 #include "kernels/base/finite.h"
@@ -22,6 +21,8 @@
 
 namespace megalith {
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(BadOp, place, op, part, microbatch, rank, values, of)
+
 void check_replayable(const std::vector<std::string>& overrides) {
   for (const std::string& override : overrides) {
     const std::string key = override.substr(0, override.find('='));
@@ -31,8 +32,8 @@ void check_replayable(const std::vector<std::string>& overrides) {
       known = known || key.starts_with(beginning);
     CHECK(
         known,
-        "override `{}`: a step is replayed as it was; parallel.*, memory.*, precision.*, communication.*, "
-        "batch.microbatch_size and run.device may be others, and data.train and checkpoint.directory where files have "
+        "override `{}`: a replay repeats the step as it was; it may change parallel.*, memory.*, precision.*, "
+        "communication.*, batch.microbatch_size and run.device, and data.train and checkpoint.directory if files have "
         "moved",
         override);
   }
@@ -54,23 +55,17 @@ Config config_of_run(const ReplayOptions& o, const std::optional<KeptStep>& kept
   return config;
 }
 
-// A suspect may be of another attempt at the same steps.
-bool of_this_run(const std::string& path, const Course& here) {
-  if (step_of_folder(path)) return true;
-  try {
-    return differences(course_from(CheckpointReader(path).manifest().state.at("course")), here).empty();
-  } catch (const nlohmann::json::exception&) {
-    return false;
-  }
-}
-
+// Checks the fingerprints of suspects, which may come from another attempt at the same steps.
 std::string newest_before(const std::string& directory, int64_t step, const Course& here) {
-  for (const std::string& path : checkpoints_before(directory, step))
-    if (of_this_run(path, here)) return path;
+  for (const std::string& path : checkpoints_before(directory, step)) try {
+      if (step_of_folder(path)) return path;
+      if (differences(course_from(CheckpointReader(path).manifest().state.at("course")), here).empty()) return path;
+    } catch (const nlohmann::json::exception&) {  // an unknown fingerprint
+    }
   return "";
 }
 
-// What this rank holds of the weights and answers for, in names.
+// Returns the names of this rank's weights that are not finite.
 std::vector<std::string> bad_weights_here(Trainer& trainer) {
   std::vector<std::string> names;
   Stream& s = trainer.stream();
@@ -89,40 +84,38 @@ std::vector<std::string> bad_weights_here(Trainer& trainer) {
   return names;
 }
 
-// The first of all ranks, and who has it.
+// Sets the first bad op over all ranks, and the ranks that have it.
 void agree_on_first(const Session& session, const std::optional<BadOp>& mine, Replayed& replayed) {
-  using Found = std::tuple<std::array<int64_t, 3>, std::string, std::string, int64_t, int, int64_t, int64_t>;
-  std::vector<Found> found;
-  if (mine) found.emplace_back(mine->place, mine->op, mine->part, mine->microbatch, mine->rank, mine->values, mine->of);
-  for (const std::vector<Found>& theirs : of_all_ranks(session, found))
-    for (const auto& [place, op, part, microbatch, rank, values, of] : theirs) {
-      if (replayed.first && replayed.first->place < place) continue;
-      if (!replayed.first || place < replayed.first->place) {
-        replayed.first = {place, op, part, microbatch, rank, values, of};
+  std::vector<BadOp> found;
+  if (mine) found.push_back(*mine);
+  for (const std::vector<BadOp>& theirs : of_all_ranks(session, found))
+    for (const BadOp& op : theirs) {
+      if (replayed.first && replayed.first->place < op.place) continue;
+      if (!replayed.first || op.place < replayed.first->place) {
+        replayed.first = op;
         replayed.ranks.clear();
       }
-      replayed.ranks.push_back(rank);
+      replayed.ranks.push_back(op.rank);
     }
 }
 
 std::string recorded_in_words(const KeptStep& kept, const Replayed& replayed, const Session& session) {
   if (number_or_word(replayed.scalars.loss) == kept.loss &&
       number_or_word(replayed.scalars.grad_norm) == kept.grad_norm)
-    return "loss and norm are those of the run, to the last bit";
+    return "loss and norm are bit-identical to the run's";
   return fmt::format("in the run the loss was {} and the norm {}{}", json_text(kept.loss), json_text(kept.grad_norm),
                      kept.ranks == session.size() ? "" : fmt::format(", on {}", counted(kept.ranks, "rank")));
 }
 
-// A run that is not trained but repeated.
-class Repeated {
+class Replay {
  public:
-  Repeated(const ReplayOptions& options, const Session& session) : options_(options), session_(session) {
+  Replay(const ReplayOptions& options, const Session& session) : options_(options), session_(session) {
     together(session, [&] {
       CHECK(options.step >= 1, "--step {}; steps are counted from 1", options.step);
       if (session.rank() != 0) log_nowhere();
       kept_ = read_bad_step(options.run, options.step);
       config_ = config_of_run(options, kept_);
-      config_.checkpoint.asynchronous = false;  // nothing is saved
+      config_.checkpoint.asynchronous = false;
     });
     shake_hands(config_, session);
     use_threads(session.ranks_on_this_node());
@@ -140,7 +133,7 @@ class Repeated {
   Replayed step() {
     for (int64_t s = progress_.step + 1; s < options_.step; s++) {
       const StepScalars scalars = train();
-      log_info("step {} comes before it: {}", s, in_words(scalars));
+      log_info("step {}, before it: {}", s, in_words(scalars));
     }
     Replayed replayed{.step = options_.step, .from = config_.checkpoint.resume, .from_step = from_step_};
     together(session_, [&] { replayed.bad_weights = bad_weights_here(*work_->trainer); });
@@ -162,8 +155,8 @@ class Repeated {
     std::string path = options_.checkpoint;
     together(session_, [&] {
       if (session_.rank() != 0) return;
-      const Course here = course_of(config_, nullptr, *data_);
-      if (path.empty()) path = newest_before(config_.checkpoint.directory, options_.step, here);
+      course_ = course_of(config_, nullptr, *data_);
+      if (path.empty()) path = newest_before(config_.checkpoint.directory, options_.step, *course_);
       if (!path.empty()) {
         const int64_t step = read_manifest(path).step;
         CHECK(step < options_.step, "{} is of step {}, which is not before step {}", path, step, options_.step);
@@ -175,11 +168,7 @@ class Repeated {
   void load() {
     Trainer& trainer = *work_->trainer;
     const std::string& path = config_.checkpoint.resume;
-    std::optional<Course> course;
-    together(session_, [&] {
-      if (session_.rank() == 0) course = course_of(config_, nullptr, *data_);
-    });
-    Checkpointer checkpointer(config_, session_, trainer, std::move(course));
+    Checkpointer checkpointer(config_, session_, trainer, course_);
     if (!path.empty())
       progress_ = checkpointer.resume().value();
     else if (!config_.checkpoint.init_from.empty())
@@ -189,8 +178,8 @@ class Repeated {
     from_step_ = progress_.step;
     const int64_t between = options_.step - from_step_ - 1;
     log_info("replaying step {} of {} on {}, from {}{}", options_.step, options_.run, work_->plan.mesh.summary(),
-             path.empty() ? "the initial weights, since no checkpoint is from before it" : path,
-             between == 0 ? "" : fmt::format("; {} between them first", counted(between, "step")));
+             path.empty() ? "the initial weights, since no checkpoint is older" : path,
+             between == 0 ? "" : fmt::format(", after {} in between", counted(between, "step")));
   }
 
   StepScalars train() {
@@ -215,10 +204,8 @@ class Repeated {
     agree_on_first(session_, watcher.first(), replayed);
     if (!replayed.first || replayed.first->microbatch < 0) return;
     std::vector<std::string> samples;
-    if (replayed.first->rank == session_.rank()) {
-      const Interval sequences = work_->plan.batch.sequences(replayed.first->microbatch);
-      for (int64_t i = sequences.begin; i < sequences.end; i++) samples.push_back(data_->name_of(first_sequence + i));
-    }
+    if (replayed.first->rank == session_.rank())
+      samples = sample_names(work_->plan, *data_, replayed.first->microbatch, first_sequence);
     replayed.samples = fmt::format(
         "{}", fmt::join(of_all_ranks(session_, samples).at(static_cast<size_t>(replayed.first->rank)), ", "));
   }
@@ -229,13 +216,14 @@ class Repeated {
   Config config_;
   std::optional<Workplace> work_;
   std::optional<Loader> data_;
+  std::optional<Course> course_;  // on rank 0
   Progress progress_;
   int64_t from_step_ = 0;
 };
 
 }  // namespace
 
-Replayed replay(const ReplayOptions& options, const Session& session) { return Repeated(options, session).step(); }
+Replayed replay(const ReplayOptions& options, const Session& session) { return Replay(options, session).step(); }
 
 std::vector<std::string> lines_of(const Replayed& replayed) {
   std::vector<std::string> lines{fmt::format("step {}: {}", replayed.step, replayed.what)};

@@ -111,7 +111,7 @@ void UncertainUpdate::add(std::span<const float> gradient, double tolerance, dou
   uncertainty_ = std::max(uncertainty_, tolerance * scale);
   for (size_t i = 0; i < gradient.size(); i++) {
     largest_[i] = std::max(largest_[i], std::abs(gradient[i]));
-    // Where a gradient is 0 everywhere, nothing is uncertain.
+    // A gradient that is 0 everywhere is certain.
     const double share = uncertainty_ == 0 ? 0 : uncertainty_ < 2.0 * largest_[i] ? uncertainty_ / largest_[i] : 2;
     allowance_[i] = static_cast<float>(rate * share);
   }
@@ -143,7 +143,7 @@ Difference largest_difference(std::span<const float> a, std::span<const float> b
              relative(distance),
              allowance.empty() ? tolerance : relative(allowed),
              part};
-    if (!finite) break;  // nothing is worse
+    if (!finite) break;
   }
   return worst;
 }

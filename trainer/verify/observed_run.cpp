@@ -37,7 +37,7 @@ void put(Tensor element, float value) {
   with_compute_type(element.dtype(), [&]<class T>(T) { *element.data<T>() = T(value); });
 }
 
-// Returns where the middle element of the whole tensor is in this shard; -1: elsewhere.
+// Returns the index of the whole tensor's middle element in this shard, or -1.
 int64_t middle_of_the_whole(const TensorShard& shard) {
   const int64_t cols = shard.cols(), middle = shard.rows() * cols / 2, column = middle % cols - shard.columns.begin;
   const int64_t width = shard.columns.size(), at = middle / cols * width + column - shard.elements.begin;
@@ -56,9 +56,9 @@ void ObservedRun::start() {
   const int64_t rows = config().batch.global_batch_size * config().batch.sequence_length;
   work_.trainer->stage().observe([this, rows](const std::string& name, int64_t first_row, Tensor seen) {
     const int64_t C = seen.cols();
-    show(flat_shard(name, {rows, C}, {first_row * C, first_row * C + seen.numel()}), seen);
+    record(flat_shard(name, {rows, C}, {first_row * C, first_row * C + seen.numel()}), seen);
   });
-  show_weights();
+  record_weights();
   if (fault_.step == 0) work_.trainer->weights_loaded();
 }
 
@@ -70,31 +70,31 @@ void ObservedRun::step(int64_t step, const Loader* data) {
                       data ? feed_from(*data, first, config().model.vocab) : made_up_tokens(config(), first), {},
                       &scalars);
   work_.runtime->stream.synchronize();
-  show_scalar("mean loss", scalars.loss);
-  show_gradients();
-  show_scalar("gradient norm", scalars.grad_norm);
-  show_weights();
+  record_scalar("mean loss", scalars.loss);
+  record_gradients();
+  record_scalar("gradient norm", scalars.grad_norm);
+  record_weights();
 }
 
-void ObservedRun::show(const TensorShard& shard, Tensor data) {
+void ObservedRun::record(const TensorShard& shard, Tensor data) {
   Stream& s = work_.runtime->stream;
   std::vector<float> values;
   s.download("show", data, [&](Tensor host) { values = floats(host); });
   s.synchronize();
-  if (const float* wrong = spoil(shard, values))
-    s.upload("spoil", {data.flat(wrong - values.data(), wrong - values.data() + 1)},
+  if (const float* wrong = inject_fault(shard, values))
+    s.upload("inject_fault", {data.flat(wrong - values.data(), wrong - values.data() + 1)},
              [&](std::span<const Tensor> host) { put(host[0], *wrong); });
-  keep(shard, values);
+  store(shard, values);
 }
 
-void ObservedRun::show_scalar(const std::string& name, double value) {
+void ObservedRun::record_scalar(const std::string& name, double value) {
   std::vector<float> values = {static_cast<float>(value)};
   const TensorShard shard = whole_tensor(name, {1});
-  spoil(shard, values);
-  keep(shard, values);
+  inject_fault(shard, values);
+  store(shard, values);
 }
 
-const float* ObservedRun::spoil(const TensorShard& shard, std::vector<float>& values) const {
+const float* ObservedRun::inject_fault(const TensorShard& shard, std::vector<float>& values) const {
   if (step_ != fault_.step || shard.name != fault_.name) return nullptr;
   const int64_t at = middle_of_the_whole(shard);
   if (at < 0) return nullptr;
@@ -103,33 +103,33 @@ const float* ObservedRun::spoil(const TensorShard& shard, std::vector<float>& va
   return &value;
 }
 
-void ObservedRun::keep(const TensorShard& shard, const std::vector<float>& values) {
-  Shown& shown = shown_[shard.name];
-  shown.shards.push_back(shard);
-  shown.values.insert(shown.values.end(), values.begin(), values.end());
+void ObservedRun::store(const TensorShard& shard, const std::vector<float>& values) {
+  Recorded& recorded = recorded_[shard.name];
+  recorded.shards.push_back(shard);
+  recorded.values.insert(recorded.values.end(), values.begin(), values.end());
 }
 
-void ObservedRun::show_gradients() {
+void ObservedRun::record_gradients() {
   for (const Unit& unit : work_.trainer->stage().sharding().units())
     for (const HeldShard& held : held_shards(unit, "d ", unit.gradient(), {0, unit.plan().numel}))
-      show(held.shard, held.data);
+      record(held.shard, held.data);
 }
 
-void ObservedRun::show_weights() {
+void ObservedRun::record_weights() {
   weights_.clear();
   for (const Unit& unit : work_.trainer->stage().sharding().units())
     for (const HeldShard& held : held_shards(unit, "", unit.master(), {0, unit.plan().numel})) {
-      show(held.shard, held.data);
+      record(held.shard, held.data);
       weights_[held.shard.name].push_back(held.data);
     }
 }
 
-Shown ObservedRun::take(const std::string& name) {
-  const auto found = shown_.find(name);
-  if (found == shown_.end()) return {};
-  Shown shown = std::move(found->second);
-  shown_.erase(found);
-  return shown;
+Recorded ObservedRun::take(const std::string& name) {
+  const auto found = recorded_.find(name);
+  if (found == recorded_.end()) return {};
+  Recorded recorded = std::move(found->second);
+  recorded_.erase(found);
+  return recorded;
 }
 
 void ObservedRun::set_weights(const std::string& name, std::span<const float> values) {

@@ -1,17 +1,16 @@
-// `megalith verify`: the same few steps under two layouts, side by side on the same ranks, and what differs. Every
-// tensor of a step is put together from all ranks, in order of computation, and compared by the law of difference.h; a
-// tensor that is not whole, or of which two ranks hold different bits, is at fault as well.
+// `megalith verify` runs the same few steps under two layouts on the same ranks and compares every tensor by
+// difference.h.
 //
-// Every step starts from the same weights: after each comparison the second layout takes over those of the first; its
-// moments stay its own. Otherwise the optimizer would amplify rounding errors (see UncertainUpdate), from the second
-// step on everything would be as uncertain as its updates, and nothing could be said of a small difference.
+// After each comparison the second layout takes the weights of the first, but keeps its moments. Otherwise the
+// optimizer would amplify rounding errors (see UncertainUpdate), and from the second step on a small difference would
+// mean nothing.
 //
-// The batches are those of data.train or, when that is empty, made-up tokens; the weights those of checkpoint.init_from
-// or train.seed. Nothing is written to disk.
+// The batches come from data.train or, if that is empty, are made up; the weights come from checkpoint.init_from or
+// train.seed. Nothing is written to disk.
 //
-// Memory: both layouts' own, at the same time, and in f32 what one step shows of both: a rank's weights, gradients and
-// 2 L + 3 residuals of its rows. The tensors are dealt out among the ranks to be compared: a rank has one whole tensor
-// of each layout at a time, and 8 bytes for each element of its parameters.
+// A rank holds both layouts and, in f32, the weights, gradients and 2 L + 3 residuals of its rows under both. The
+// tensors to compare are dealt out among the ranks, which hold one whole tensor of each layout at a time and 8 bytes
+// for each element of their parameters.
 #pragma once
 
 #include <string>
@@ -24,22 +23,22 @@ namespace megalith {
 
 struct VerifyOptions {
   std::string config;                  // path
-  std::vector<std::string> overrides;  // of both layouts
-  std::vector<std::string> against;    // of the second, after those
+  std::vector<std::string> overrides;  // both layouts
+  std::vector<std::string> against;    // second layout, after `overrides`
   int64_t steps = 3;
-  double tolerance = 1;  // factor of all tolerances
+  double tolerance = 1;  // factor
   bool all = false;      // print every tensor of every step
-  // A test of verify itself: 1 is added to the middle element of a tensor of the second layout, "[STEP:]NAME". Step 0
-  // is before the first and has the initial weights; default: the first step that shows the tensor. The step goes on
-  // with the changed activation, gradient of one, or initial weight; what it leaves behind is changed when it is shown.
+  // Tests verify itself: "[STEP:]NAME" adds 1 to the middle element of the second layout's tensor. Step 0 has the
+  // initial weights; the default is the first step that records the tensor. Later computation uses the changed value
+  // unless the tensor is recorded only after the step.
   std::string inject;
 };
 
-// The keys of `against` may change how a step is computed, not what: parallel.*, memory.*, precision.*,
-// batch.microbatch_size, run.device and communication.backend. Error, naming the key, for any other.
+// Throws an error for keys other than parallel.*, memory.*, precision.*, batch.microbatch_size, run.device and
+// communication.backend, which change what a step computes.
 void check_against(const std::vector<std::string>& against);
 
-// Collective. Prints on rank 0; whether everything is within its tolerance. JobError on all ranks for wrong input.
+// Collective. Prints on rank 0 and returns whether everything is within its tolerance. JobError: wrong input.
 bool run_verify(const VerifyOptions& options, const Session& session);
 
 }  // namespace megalith
