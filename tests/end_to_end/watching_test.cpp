@@ -146,7 +146,7 @@ TEST(Watching, a_report_of_runs) {
     EXPECT_EQ(result.status, 1) << result.text();
     EXPECT_NE(result.err.find(words), std::string::npos) << result.text();
   };
-  refused({"report", "three"}, "three is no run folder");
+  refused({"report", "three"}, "three is not a run folder");
   refused({"report", "one", "--out", "no/where.html"}, "no/where.html");
   write_file(scratch / "two/metrics.jsonl", "{\"step\":1,\"loss\":3}\n{\"st\n");
   refused({"report", "two"}, "two/metrics.jsonl, line 2 ");

@@ -82,7 +82,7 @@ TEST_F(Report, ReadsOlderFiles) {
 }
 
 TEST_F(Report, WhatCannotBeReadIsNamed) {
-  EXPECT_ERROR(read_history(scratch_.path("none")), "none is no run folder", "metrics.jsonl", "run.output");
+  EXPECT_ERROR(read_history(scratch_.path("none")), "none is not a run folder", "metrics.jsonl", "run.output");
   EXPECT_ERROR(read_history(run("empty", "")), "metrics.jsonl is empty", "train some steps");
   EXPECT_ERROR(read_history(run("idle", start_line)), "has no line of a step", "train some steps");
   EXPECT_ERROR(read_history(run("torn", start_line + step(1, 5) + "{\"step\":2,\"lo\n" + step(3, 4))),
@@ -96,7 +96,7 @@ TEST_F(Report, WhatCannotBeReadIsNamed) {
   std::string accounts;
   for (int i = 0; i < 200; i++) accounts += fmt::format("{}\"{}\":1", i == 0 ? "" : ",", i);
   EXPECT_ERROR(read_history(run("many", step(1, 5, ",\"time\":{" + accounts + "}"))),
-               "metrics.jsonl, line 1: ", "200 things", "at most 100");
+               "metrics.jsonl, line 1: ", "200 parts", "at most 100");
   EXPECT_EQ(read_history(run("dying", step(1, 5) + "{\"step\":2,\"lo")).loss.size(), 1u) << "the last may be cut";
 }
 

@@ -1,6 +1,6 @@
-// Draws plots of curves: an SVG of lines that stretches with the page, and around it the words and numbers, which keep
-// their size. What is drawn is said by `data` and by the view (page.js).
-// A parser is asked for the namespace of SVG, so that no address stands in the page.
+// Draws plots of `data` in the view (page.js): an SVG that stretches with the page, amid text that keeps its size.
+
+// A parser gives SVG's namespace, so that the page contains no address.
 const svgNames = () => {
   const template = document.createElement('template');
   template.innerHTML = '<svg/>';
@@ -14,7 +14,7 @@ const element = (tag, attributes = {}, ...children) => {
   return made;
 };
 
-// 12.3k, 4.27M, 1.2B, 6e-4; in the unit that `like` has, as on an axis.
+// Returns 12.3k, 4.27M, 1.2B or 6e-4, in the unit of `like`.
 const shortNumber = (value, digits = 3, like = value) => {
   for (const [unit, letter] of [[1e12, 'T'], [1e9, 'B'], [1e6, 'M'], [1e3, 'k']])
     if (value !== 0 && Math.abs(like) >= unit && (unit > 1e3 || Math.abs(like) >= 9995))
@@ -23,8 +23,7 @@ const shortNumber = (value, digits = 3, like = value) => {
   return String(Math.abs(value) >= 1000 ? Math.round(value) : +value.toPrecision(digits));
 };
 
-// Values on an axis that are easy to read: about `count` of 1, 2 or 5 times a power of ten; on a logarithmic axis
-// powers of ten and, where these are few, 2 and 5 times them.
+// Returns about `count` values on an axis that are 1, 2 or 5 times a power of ten.
 const ticks = (scale, count) => {
   const all = [], { low, high } = scale;
   if (!(high > low)) return all;
@@ -50,8 +49,8 @@ const scaleOf = (low, high, log) => ({
   value: log ? s => low * (high / low) ** s : s => low + (high - low) * s,
 });
 
-// The mean of each value and up to `around` on either side of it: at the beginning, where a loss falls fast, as many on
-// both; at the end as many as there are, so that the last mean is not the last value. null counts for nothing.
+// Returns the means of up to `around` values on either side, without null: equally many on both sides at the beginning,
+// where a loss falls fast, and all there are at the end.
 const smoothed = (values, around) => {
   const sum = [0], number = [0];
   values.forEach((value, i) => {
@@ -67,7 +66,7 @@ const smoothed = (values, around) => {
 // Returns the points of a run that a plot shows, [x, mean, low, high] in the units of the axis, within its range.
 const pointsOf = (run, plot, view, x) => {
   const places = run[plot.over][view.by], { mean, low = mean, high = mean } = run.values[plot.title];
-  // 0: none; else from 1/1024 of the run on either side to 1/4.
+  // The smoothing spans 1/1024 to 1/4 of the run on either side.
   const around = plot.noisy && view.smooth > 0 ? Math.round(mean.length / 2 ** (11 - view.smooth)) : 0;
   const line = around > 0 ? smoothed(mean, around) : mean, points = [];
   for (let i = 0; i < places.length; i++) {
@@ -104,8 +103,7 @@ const yScale = (curves, plot, view) => {
 
 const number = value => +value.toPrecision(5);
 
-// Lines in the square of 1000 by 1000 that the SVG stretches. In each of so many columns the faint line goes through
-// the lowest and the highest value.
+// Returns lines in the SVG's square of 1000 by 1000. The faint line goes through each column's lowest and highest value.
 const columns = 500;
 const linesOf = ({ run, points, faint }, x, y, plot) => {
   const at = ([place, value]) => number(1000 * x.share(place)) + ',' + number(1000 * (1 - y.share(value)));
@@ -131,7 +129,7 @@ const linesOf = ({ run, points, faint }, x, y, plot) => {
   return lines;
 };
 
-// The step before is where the earlier start ended.
+// An earlier start ended at the step before.
 const marksOf = (run, view, x, alone) => {
   const places = run.steps[view.by];
   const path = (kind, bins, line) => {
@@ -143,7 +141,7 @@ const marksOf = (run, view, x, alone) => {
   return [path('skipped', run.skipped, ' 1000v-40'), alone ? path('resumed', ends, ' 0V1000') : ''];
 };
 
-// A figure with its axes, around what is drawn in the square.
+// Returns a figure with axes around the drawing.
 const frame = (plot, head, x, y, drawn, notes) => {
   const div = (kind, ...children) => element('div', kind ? { class: kind } : {}, ...children);
   const xTicks = ticks(x, 4), yTicks = ticks(y, 5);
@@ -171,7 +169,7 @@ const noteOn = (runs, view, alone) => {
   return said.length ? [element('p', { class: 'note' }, said.join(' '))] : [];
 };
 
-// null where nothing of it is in view.
+// Returns null if nothing is in view.
 const drawPlot = (plot, data, view, x) => {
   const runs = plot.runs.filter(r => !view.hidden.has(r)).map(r => data.runs[r]);
   const curves = runs.map(run => pointsOf(run, plot, view, x)).filter(curve => curve.points.length > 0);

@@ -1,4 +1,4 @@
-#include "trainer/report/facts.h"
+#include "trainer/report/sections.h"
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@ namespace megalith {
 
 namespace {
 
-constexpr size_t most_warnings = 200;  // that the page has, of each run
+constexpr size_t most_warnings = 200;  // a run
 
 std::string fact(const char* name, const std::string& html) {
   return html.empty() ? "" : fmt::format("<dt>{}</dt><dd>{}</dd>", name, html);
@@ -24,8 +24,8 @@ std::string code(const std::string& text) { return text.empty() ? "" : fmt::form
 
 std::string how_it_ended(const RunLog& log) {
   switch (log.end) {
-    case RunLog::End::unknown: return "there is no log.txt that says it";
-    case RunLog::End::open: return "It goes on, or it was killed: log.txt has no last line that says how it ended.";
+    case RunLog::End::unknown: return "There is no log.txt.";
+    case RunLog::End::open: return "It is running or was killed: log.txt has no line about its end.";
     case RunLog::End::ended: return "<b class=\"bad\">" + escaped(log.words) + "</b>";
     case RunLog::End::done: break;
   }
@@ -41,13 +41,12 @@ std::string warnings(const RunLog& log) {
   if (all == 0) return log.end == RunLog::End::unknown ? "" : "none";
   std::string lines;
   for (size_t i = all - shown; i < all; i++) lines += escaped(log.warnings[i]) + "\n";
-  return folded(counted(static_cast<int64_t>(all), "warning") +
-                    (shown < all ? fmt::format(", of which these are the last {}", shown) : ""),
+  return folded(counted(all, "warning") + (shown < all ? fmt::format(", of which these are the last {}", shown) : ""),
                 lines);
 }
 
 std::string configuration(const History& run) {
-  if (!run.settings_unknown.empty()) return "It is not known: " + escaped(run.settings_unknown);
+  if (!run.settings_unknown.empty()) return "Unknown: " + escaped(run.settings_unknown);
   std::map<std::string, std::string> defaults;
   for (const auto& [key, value] : key_values(Config{})) defaults[key] = value;
   std::string lines;
@@ -58,9 +57,7 @@ std::string configuration(const History& run) {
     const std::string line = escaped(key) + " = " + escaped(value);
     lines += (other ? "<b>" + line + "</b>" : line) + "\n";
   }
-  return folded(
-      fmt::format("{}, {} not at the default, in bold", counted(static_cast<int64_t>(run.settings.size()), "key"), set),
-      lines);
+  return folded(fmt::format("{}, {} not at the default, in bold", counted(run.settings.size(), "key"), set), lines);
 }
 
 std::string data(const History& run) {
@@ -80,9 +77,7 @@ std::string held_out(const History& run) {
 std::string when(const History& run) {
   if (!std::isfinite(run.began)) return "";
   return fmt::format("{} to {}{}", day_and_time(run.began), day_and_time(run.last),
-                     run.resumed.empty()
-                         ? ""
-                         : fmt::format(", resumed {}", counted(static_cast<int64_t>(run.resumed.size()), "time")));
+                     run.resumed.empty() ? "" : fmt::format(", resumed {}", counted(run.resumed.size(), "time")));
 }
 
 std::string machine(const History& run) {
@@ -103,7 +98,7 @@ std::string facts_of(const History& run) {
   return "<dl class=\"facts\">" + fact("How it ended", how_it_ended(run.log)) + fact("Warnings", warnings(run.log)) +
          fact("From, to", when(run)) + fact("Model", machine(run)) + fact("Command", code(run.command)) +
          fact("Program", escaped(run.version)) + fact("Tokenizer", escaped(run.tokenizer_name)) +
-         fact("Training data", data(run)) + fact("Held-out data", held_out(run)) + fact("A text of it", text_of(run)) +
+         fact("Training data", data(run)) + fact("Held-out data", held_out(run)) + fact("Sample text", text_of(run)) +
          fact("Folder", code(run.folder)) + fact("Configuration", configuration(run)) + "</dl>";
 }
 

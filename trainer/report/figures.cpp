@@ -40,7 +40,7 @@ double last_mean(const Values& all) {
   return std::accumulate(last.begin(), last.end(), 0.0) / static_cast<double>(last.size());
 }
 
-// One that tells a run's tokenizer from others.
+// Returns a key that identifies the tokenizer.
 std::string tokenizer_key(const History& run) {
   if (!run.tokenizer.empty()) return run.tokenizer;
   const auto setting = run.settings.find("data.tokenizer");
@@ -73,7 +73,7 @@ std::vector<Figure> figures_of(const History& run) {
            ? fmt::format("{:.3g} epochs", static_cast<double>(run.samples) / static_cast<double>(epoch))
            : ""},
       {"Training", duration(run.steps.hours.back()),
-       run.resumed.empty() ? "" : "resumed " + counted(static_cast<int64_t>(run.resumed.size()), "time")},
+       run.resumed.empty() ? "" : "resumed " + counted(run.resumed.size(), "time")},
       {"Tokens a second", short_number(speed),
        std::isfinite(mfu) ? fmt::format("MFU {:.1f}\u00a0%", 100 * mfu) : "median", speed, 1},
   };

@@ -1,12 +1,15 @@
 #include "trainer/report/history.h"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "configs/config.h"
 #include "kernels/system/files.h"
 #include "kernels/system/json.h"
+#include "trainer/session/last_word.h"
 
 namespace megalith {
 
@@ -14,12 +17,12 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double largest_number = 1e100;             // of any number: no sum and no scale of a plot overflows
-constexpr int64_t largest_count = int64_t{1} << 53;  // as a number with a fraction holds it
-constexpr double last_second = 253402300799;         // of the year 9999, as seconds since 1970
-constexpr size_t most_kinds_of_time = 100;           // what a step's time goes to; each is held for every step
+constexpr double largest_number = 1e100;             // keeps sums and scales of plots finite
+constexpr int64_t largest_count = int64_t{1} << 53;  // exact in a double
+constexpr double last_second = 253402300799;         // end of the year 9999, seconds since 1970
+constexpr size_t most_kinds_of_time = 100;
 
-// NaN: it is not there, or null, which is how JSON has what is not finite.
+// Returns NaN if the key is missing or null, which stands for a value that is not finite.
 double number(const json& object, const char* key, double least = -largest_number) {
   const auto found = object.find(key);
   return found == object.end() || found->is_null() ? no_number : real_number(*found, least, largest_number);
@@ -79,12 +82,12 @@ class Reader {
     if (!h_.loss.empty()) h_.resumed.push_back(h_.loss.size());
   }
 
-  // As each step said it before there were starts.
+  // Older files have this in each step.
   void planned(const json& object) {
     const auto found = object.find("memory_bytes");
     if (found == object.end()) return;
     h_.planned_memory.clear();
-    // What lasts for the whole run first, as the plan prints it; then what this does not know.
+    // Use the plan's order; unknown names come last.
     std::vector<std::string> names = {"parameters", "optimizer", "gradients", "saved", "scratch", "communication"};
     for (const auto& [name, bytes] : as_object(*found).items())
       if (std::ranges::find(names, name) == names.end()) names.push_back(name);
@@ -127,9 +130,7 @@ class Reader {
         all.resize(h_.timed_steps.size());
         all.back() = real_number(seconds, 0, largest_number);
       }
-      CHECK(h_.time.size() <= most_kinds_of_time,
-            "its time and that of the steps before went to {} things; a training tells "
-            "at most {}",
+      CHECK(h_.time.size() <= most_kinds_of_time, "the breakdown of the time has {} parts so far; at most {} are read",
             h_.time.size(), most_kinds_of_time);
     }
     if (const auto memory = object.find("memory_measured"); memory != object.end())
@@ -156,7 +157,39 @@ class Reader {
   double tokens_ = 0, tokens_a_step_ = 0, seconds_ = 0, seconds_before_ = 0;
 };
 
+// Lines without a time continue the line before.
+bool has_time_of_day(const std::string& line) {
+  return line.size() >= log_time_length && std::isdigit(static_cast<unsigned char>(line.front())) && line[4] == '-' &&
+         line[log_time_length - 1] == ' ';
+}
+
 }  // namespace
+
+RunLog read_run_log(const std::string& path) {
+  RunLog log;
+  std::vector<std::string> entries;
+  try {
+    std::istringstream lines(read_file(path));
+    for (std::string line; std::getline(lines, line);)
+      if (has_time_of_day(line) || entries.empty())
+        entries.push_back(line);
+      else
+        entries.back() += "\n" + line;
+  } catch (const Error&) {
+    return log;
+  }
+  log.end = RunLog::End::open;
+  for (const std::string& entry : entries) {
+    const std::string said = entry.substr(std::min(entry.size(), log_time_length));
+    if (said.starts_with("warning: "))
+      log.warnings.push_back(entry.substr(0, log_time_length) + said.substr(std::string("warning: ").size()));
+    log.end = said.starts_with("done: ")          ? RunLog::End::done
+              : said.starts_with(last_word_begin) ? RunLog::End::ended
+                                                  : RunLog::End::open;
+    log.words = log.end == RunLog::End::open ? "" : said;
+  }
+  return log;
+}
 
 History read_history(const std::string& run_folder) {
   History history;
@@ -164,7 +197,7 @@ History read_history(const std::string& run_folder) {
   const std::string path = run_folder + "/metrics.jsonl", config = run_folder + "/config.toml";
   std::error_code error;
   const auto size = std::filesystem::file_size(path, error);
-  CHECK(!error, "{} is no run folder: there is no {}; name the run.output of a training", run_folder, path);
+  CHECK(!error, "{} is not a run folder: there is no {}; name the run.output of a training", run_folder, path);
   const char* remedy = "train some steps first";
   CHECK(size > 0, "{} is empty; {}", path, remedy);
   Reader reader(history);

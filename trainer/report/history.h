@@ -1,4 +1,4 @@
-// What a run folder says of its course: RUN/metrics.jsonl, read from beginning to end, RUN/config.toml and RUN/log.txt.
+// Reads the history of a run from RUN/metrics.jsonl, RUN/config.toml and RUN/log.txt.
 #pragma once
 
 #include <cstdint>
@@ -8,56 +8,62 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/report/run_log.h"
-
 namespace megalith {
 
 constexpr double no_number = std::numeric_limits<double>::quiet_NaN();
 
-// Along steps or evaluations, in their order.
 struct Abscissae {
-  std::vector<double> step, tokens, hours;  // hours of training: over all starts, without what lies between them
+  std::vector<double> step, tokens, hours;  // hours of training, without the time between starts
 };
 
-// A source of training tokens, as the start says it.
 struct Source {
-  std::string name, content;  // content: its bytes and a hash of them, in words
-  int64_t samples = 0;        // of an epoch
+  std::string name, content;  // content: size and hash, in words
+  int64_t samples = 0;        // an epoch
+};
+
+struct RunLog {
+  // done: all steps are made; ended: early, `words` say why; open: it is running or was killed; unknown: no log.
+  enum class End { unknown, open, ended, done };
+  End end = End::unknown;
+  std::string words;                  // the line of the end, without its time
+  std::vector<std::string> warnings;  // from all starts, with their times
 };
 
 struct History {
   std::string folder;
-  // Of the last start, as far as it says so; empty or 0 in files from before there were starts.
+  // These come from the last start and are empty or 0 in files without starts.
   std::string layout, device, compute, host;
   int64_t ranks = 0, parameters = 0, planned_steps = 0;
-  std::string version, command, tokenizer, tokenizer_name, held_out;  // tokenizer: a hash of it
+  std::string version, command, tokenizer, tokenizer_name, held_out;  // tokenizer: its hash
   std::vector<Source> data;
-  int64_t samples = 0;                         // that it has trained on
+  int64_t samples = 0;                         // trained on
   double began = no_number, last = no_number;  // seconds since 1970: the first start, the last line
 
   Abscissae steps;
-  // By step; `no_number` also where it is not finite.
+  // In these `no_number` stands for values that are missing or not finite.
   std::vector<double> loss, norm, learning_rate, tokens_per_second, mfu;
   std::vector<size_t> skipped;  // indices of steps
   std::vector<size_t> resumed;  // indices of the first steps of later starts
-  // What the seconds of a step went to, by the steps that say it: all but on a GPU, where every 20th does.
+  // Every step has a breakdown of its time, but on a GPU every 20th.
   std::vector<double> timed_steps;
   std::map<std::string, std::vector<double>> time;
 
   Abscissae evaluations;
   std::vector<double> held_out_loss, bits_per_byte;
 
-  // Bytes of the fullest rank's device: planned by class; and the most that was measured, by kind.
+  // These are bytes of the fullest rank: planned by class, and the measured maximum by kind.
   std::vector<std::pair<std::string, double>> planned_memory, measured_memory;
 
-  std::map<std::string, std::string> settings;  // of config.toml
-  std::string settings_unknown;                 // why there are none
+  std::map<std::string, std::string> settings;  // config.toml
+  std::string settings_unknown;                 // error that explains empty settings
   RunLog log;
-  std::string prompt, continuation;  // by the newest checkpoint, where the report was asked for it
+  std::string prompt, continuation;  // by the newest checkpoint, on request
 };
 
-// Errors: no run folder, a file without steps, a line that cannot be read, each with the file, the line and the remedy.
-// The last line may be one that a death has cut short.
+// Reads the end of a run and its warnings from its log.txt.
+RunLog read_run_log(const std::string& path);
+
+// Error: there is no run folder or no step, or a line other than a cut last one is unreadable.
 History read_history(const std::string& run_folder);
 
 }  // namespace megalith

@@ -1,4 +1,4 @@
-#include "trainer/report/overview.h"
+#include "trainer/report/sections.h"
 
 #include <fmt/format.h>
 
@@ -19,7 +19,7 @@ struct Column {
   std::set<size_t> best = {};      // runs
 };
 
-// Empty where no run has that figure.
+// Returns an empty column if no run has the figure.
 Column column_of(const std::vector<std::vector<Figure>>& figures, size_t f, bool one_tokenizer) {
   Column column{figures[0][f].name, {}};
   double best = no_number;
@@ -104,14 +104,14 @@ std::string table(const std::vector<History>& runs, const std::vector<std::strin
   if (groups.size() > 1) columns.push_back(std::move(tokenizer));
   for (Column& setting : differing_settings(runs)) columns.push_back(std::move(setting));
 
-  constexpr size_t longest = 30;  // letters that stand on one line
+  constexpr size_t longest = 30;  // letters that fit a line
   std::string text = "<div class=\"scroll\"><table><thead><tr><th>Run</th>";
   for (const Column& column : columns) text += fmt::format("<th>{}</th>", column.name);
   text += "</tr></thead><tbody>";
   for (size_t r = 0; r < runs.size(); r++) {
     text += fmt::format("<tr data-run=\"{}\"><th{}><i class=\"{}\"></i>{}</th>", r,
                         names[r].size() > longest ? " class=\"long\"" : "", line_class(r), with_breaks(names[r]));
-    // On a narrow page a row becomes a card, whose cells say by themselves what they are.
+    // On a narrow page a row becomes a card, so each cell names its column.
     for (const Column& column : columns) {
       const std::string& cell = column.cells[r];
       const char* kind = column.best.contains(r) ? " class=\"best\"" : cell.size() > longest ? " class=\"long\"" : "";

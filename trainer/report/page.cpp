@@ -12,18 +12,15 @@
 #include "kernels/system/check.h"
 #include "kernels/system/counted.h"
 #include "kernels/system/json.h"
-#include "trainer/report/facts.h"
 #include "trainer/report/figures.h"
-#include "trainer/report/overview.h"
-#include "trainer/report/plots.h"
-#include "trainer/report/time_went.h"
+#include "trainer/report/sections.h"
 #include "trainer/report/words.h"
 
 namespace megalith {
 
 namespace {
 
-// The shortest ends of the folders' names that tell them apart.
+// Returns the shortest path suffixes that are distinct.
 std::vector<std::string> names_of(const std::vector<History>& runs) {
   std::vector<std::filesystem::path> paths;
   for (const History& run : runs) {
@@ -88,7 +85,7 @@ std::string memory(const std::vector<History>& runs, const std::vector<std::stri
   return text + "<ul class=\"parts\">" + legend + "</ul></div>\n";
 }
 
-// Boxes that hide runs.
+// Returns check boxes that hide runs.
 std::string legend_of(const std::vector<std::string>& names) {
   if (names.size() == 1) return "";
   std::string text = "<ul class=\"legend\">";
@@ -99,14 +96,14 @@ std::string legend_of(const std::vector<std::string>& names) {
   return text + "</ul>";
 }
 
-// A script ends at its end tag, wherever that stands.
+// Escapes '<', since an end tag would end the script.
 std::string for_a_script(const nlohmann::ordered_json& data) {
-  std::string text;
-  for (const char c : json_text_of_bytes(data)) text += c == '<' ? std::string("\\u003c") : std::string(1, c);
+  std::string text = json_text_of_bytes(data);
+  for (size_t at = 0; (at = text.find('<', at)) != std::string::npos;) text.replace(at, 1, "\\u003c");
   return text;
 }
 
-// {{name}} in the template; a part's own text is not looked into.
+// Replaces {{name}} in the template, but not in the parts.
 std::string filled(const std::string& page, const std::map<std::string, std::string>& parts) {
   std::string text;
   for (size_t at = 0;;) {
@@ -115,7 +112,7 @@ std::string filled(const std::string& page, const std::map<std::string, std::str
     if (open == std::string::npos) return text;
     const size_t close = page.find("}}", open);
     const auto part = parts.find(page.substr(open + 2, close - open - 2));
-    CHECK(close != std::string::npos && part != parts.end(), "page.html asks for what is not there: {}",
+    CHECK(close != std::string::npos && part != parts.end(), "page.html names an unknown part: {}",
           page.substr(open, 20));
     text += part->second;
     at = close + 2;
@@ -129,7 +126,7 @@ std::string report_page(std::vector<History> runs) {
   sort_by_held_out(runs);
   const std::vector<std::string> names = names_of(runs);
   const bool one = runs.size() == 1;
-  const std::string compared = counted(static_cast<int64_t>(runs.size()), "run") + " compared";
+  const std::string compared = counted(runs.size(), "run") + " compared";
   std::string title = names[0];
   for (size_t r = 1; r < names.size(); r++) title += (r + 1 < names.size() ? ", " : " and ") + names[r];
   if (runs.size() > 4) title = compared;

@@ -1,5 +1,5 @@
-// The view, what the controls make of it, and values read off under the pointer. The view stands in the address after
-// #, so that a page that is opened again, or passed on, shows the same.
+// Changes the view by the controls and shows values under the pointer. The address has the view after #, so that a page
+// that is reopened or shared shows the same.
 const data = JSON.parse(document.getElementById('data').textContent);
 const control = name => document.getElementById(name);
 const readView = () => {
@@ -24,11 +24,11 @@ const keepView = () => {
   if (view.smooth !== 5) said.set('smooth', view.smooth);
   for (const title in view.logY) said.append(view.logY[title] ? 'log' : 'linear', title);
   for (const r of view.hidden) said.append('hide', r);
-  // Where a page may not have an address, it shows its view all the same.
+  // Some pages may not change their address.
   try { history.replaceState(null, '', '#' + said); } catch { return; }
 };
 
-// The axis that all plots share, over what is not hidden.
+// Returns the axis that all plots share, over the visible runs.
 const xAxis = () => {
   let low = Infinity, high = 0;
   data.runs.forEach((run, r) => {
@@ -85,7 +85,7 @@ const nearest = (points, place) => {
 };
 const clear = () => document.querySelectorAll('.cursor, .tip').forEach(e => e.remove());
 
-// Values under the pointer; dragging chooses a range.
+// Shows values under the pointer; dragging chooses a range.
 const follow = ({ plot, x, y, curves, area, toggle }) => {
   let pressed = null;
   const shareAt = event => {

@@ -1,4 +1,4 @@
-#include "trainer/report/plots.h"
+#include "trainer/report/sections.h"
 
 #include <fmt/format.h>
 
@@ -21,12 +21,12 @@ struct Plot {
   const char *title, *unit;
   std::vector<double> History::*values;
   bool of_evaluations = false;
-  bool of_tokens = false;  // a plot for each tokenizer
-  bool wide = false;       // over the whole page
-  bool marks = false;      // with skipped steps and resumptions
-  bool noisy = false;      // each value faintly, and their mean over a while as the line
+  bool of_tokens = false;  // one plot for each tokenizer
+  bool wide = false;       // spans the page
+  bool marks = false;      // skipped steps and resumptions
+  bool noisy = false;      // faint values with a line of their moving mean
   bool from_zero = false;
-  bool maybe_logarithmic = false;  // if values differ much
+  bool maybe_logarithmic = false;
 };
 
 const std::vector<Plot>& all_plots() {
@@ -59,63 +59,52 @@ const std::vector<Plot>& all_plots() {
   return all;
 }
 
-Json bins_of(const std::vector<double>& y) {
+Json values_of(const std::vector<double>& y) {
   const Bins bins = in_bins(y);
-  Json told{{"mean", plotted(bins.mean)}};
-  if (bins.size > 1) {
-    told["low"] = plotted(bins.low);
-    told["high"] = plotted(bins.high);
-  }
-  return told;
+  if (bins.size == 1) return {{"mean", plotted(bins.mean)}};
+  return {{"mean", plotted(bins.mean)}, {"low", plotted(bins.low)}, {"high", plotted(bins.high)}};
 }
 
-Json places_of(const Abscissae& course) {
-  Json told;
-  for (const auto& [name, values] :
-       {std::pair("steps", &course.step), {"tokens", &course.tokens}, {"time", &course.hours}})
-    told[name] = plotted(in_bins(*values).middle);
-  return told;
+Json axes_of(const Abscissae& x) {
+  const auto middle = [](const std::vector<double>& values) { return plotted(in_bins(values).middle); };
+  return {{"steps", middle(x.step)}, {"tokens", middle(x.tokens)}, {"time", middle(x.hours)}};
 }
 
-// Bins that hold one of these steps.
+// Returns the bins that hold one of the steps.
 Json marked(const std::vector<size_t>& steps, size_t bin) {
-  Json told = Json::array();
+  Json bins = Json::array();
   for (const size_t step : steps)
-    if (const size_t place = step / bin; told.empty() || told.back() != place) told.push_back(place);
-  return told;
+    if (const size_t place = step / bin; bins.empty() || bins.back() != place) bins.push_back(place);
+  return bins;
 }
 
 Json curves_of(const History& run, const std::string& name, size_t place) {
   const size_t bin = in_bins(run.loss).size;
   Json values = Json::object();
-  for (const Plot& plot : all_plots()) values[plot.title] = bins_of(run.*plot.values);
+  for (const Plot& plot : all_plots()) values[plot.title] = values_of(run.*plot.values);
   return {{"name", name},
           {"line", line_class(place)},
           {"steps_a_point", bin},
-          {"steps", places_of(run.steps)},
-          {"evaluations", places_of(run.evaluations)},
+          {"steps", axes_of(run.steps)},
+          {"evaluations", axes_of(run.evaluations)},
           {"skipped", marked(run.skipped, bin)},
           {"resumed", marked(run.resumed, bin)},
           {"values", std::move(values)}};
 }
 
-bool has_any(const History& run, const Plot& plot) {
-  return std::ranges::any_of(run.*plot.values, [](double value) { return std::isfinite(value); });
-}
-
 }  // namespace
 
 Json plotted(const std::vector<double>& values) {
-  Json told = Json::array();
+  Json numbers = Json::array();
   for (const double value : values) {
     if (!std::isfinite(value))
-      told.push_back(nullptr);
+      numbers.push_back(nullptr);
     else if (value == std::floor(value) && std::abs(value) < 1e15)
-      told.push_back(static_cast<int64_t>(value));
+      numbers.push_back(static_cast<int64_t>(value));
     else
-      told.push_back(std::strtod(fmt::format("{:.6g}", value).c_str(), nullptr));
+      numbers.push_back(std::strtod(fmt::format("{:.6g}", value).c_str(), nullptr));
   }
-  return told;
+  return numbers;
 }
 
 Json plots(const std::vector<History>& runs, const std::vector<std::string>& names) {
@@ -128,7 +117,8 @@ Json plots(const std::vector<History>& runs, const std::vector<std::string>& nam
     for (const std::vector<size_t>& group : plot.of_tokens ? groups : together) {
       Json drawn = Json::array();
       for (const size_t r : group)
-        if (has_any(runs[r], plot)) drawn.push_back(r);
+        if (std::ranges::any_of(runs[r].*plot.values, [](double value) { return std::isfinite(value); }))
+          drawn.push_back(r);
       if (drawn.empty()) continue;
       const bool apart = plot.of_tokens && groups.size() > 1;
       figures.push_back({{"title", plot.title},

@@ -1,4 +1,4 @@
-// Draws what the seconds of a run's steps went to: parts of a whole along the steps, stacked.
+// Draws the breakdown of the time of a run's steps, stacked.
 const drawStacked = (time, data) => {
   const run = data.runs[time.run], alone = data.runs.length === 1;
   const x = { ...scaleOf(0, time.edges.at(-1), false), label: 'steps' }, y = scaleOf(0, 1.04 * time.top, false);

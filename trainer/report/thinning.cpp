@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <span>
 
 namespace megalith {
 
@@ -34,9 +36,8 @@ std::vector<double> binned(const std::vector<double>& y) {
   std::vector<double> means;
   for (size_t b = 0; b < bins; b++) {
     const size_t begin = b * y.size() / bins, end = (b + 1) * y.size() / bins;
-    double sum = 0;
-    for (size_t i = begin; i < end; i++) sum += y[i];
-    means.push_back(sum / static_cast<double>(end - begin));
+    const auto bin = std::span(y).subspan(begin, end - begin);
+    means.push_back(std::accumulate(bin.begin(), bin.end(), 0.0) / static_cast<double>(bin.size()));
   }
   return means;
 }

@@ -1,4 +1,4 @@
-// Fewer values that draw the same.
+// Thins curves for drawing.
 #pragma once
 
 #include <cstddef>
@@ -6,17 +6,17 @@
 
 namespace megalith {
 
-// Stretches of `size` values each, the last of fewer: as few to a bin as make at most `most_bins`. What is not finite
-// counts for nothing; a bin of nothing else is NaN.
+// There are at most `most_bins` bins of `size` values, the last with fewer. Values that are not finite are skipped; a
+// bin without others is NaN.
 struct Bins {
   std::size_t size = 1;
   std::vector<double> mean = {}, low = {}, high = {};
-  std::vector<double> middle = {};  // the value in the middle of each bin: of what rises, where the bin is
+  std::vector<double> middle = {};  // middle value of each bin
 };
 constexpr std::size_t most_bins = 2000;
 Bins in_bins(const std::vector<double>& y);
 
-// The means of as many stretches of nearly equal length as there are values, or 160 where there are more.
+// Returns the means of at most 160 bins of nearly equal length.
 std::vector<double> binned(const std::vector<double>& y);
 
 }  // namespace megalith

@@ -1,4 +1,4 @@
-#include "trainer/report/time_went.h"
+#include "trainer/report/sections.h"
 
 #include <algorithm>
 #include <functional>
@@ -6,7 +6,6 @@
 #include <numeric>
 #include <set>
 
-#include "trainer/report/plots.h"
 #include "trainer/report/thinning.h"
 #include "trainer/report/words.h"
 
@@ -28,7 +27,7 @@ double seconds_of(const History& run) {
   return all;
 }
 
-// Those first that took the largest shares of their runs.
+// Returns the parts by their shares of the runs' time, descending.
 std::vector<std::string> parts_of(const std::vector<History>& runs) {
   std::map<std::string, double> shares;
   for (const History& run : runs)
@@ -40,7 +39,7 @@ std::vector<std::string> parts_of(const std::vector<History>& runs) {
   return parts;
 }
 
-// Beyond the colours that there are, the rest is one.
+// Merges parts beyond the number of colours.
 std::vector<Layer> layers_of(const History& run, const std::vector<std::string>& parts) {
   std::vector<Layer> layers;
   for (size_t place = 0; place < parts.size(); place++) {
@@ -56,7 +55,7 @@ std::vector<Layer> layers_of(const History& run, const std::vector<std::string>&
   return layers;
 }
 
-// The most seconds of a step, as it is drawn, in all parts but these.
+// Returns the highest value of the plot, without some parts.
 double highest_of(const History& run, const std::set<std::string>& without = {}) {
   std::vector<double> seconds(run.timed_steps.size(), 0);
   for (const auto& [name, of_steps] : run.time)
@@ -65,7 +64,7 @@ double highest_of(const History& run, const std::set<std::string>& without = {})
   return drawn.empty() ? 0 : *std::ranges::max_element(drawn);
 }
 
-// Where the stretches of binned() begin and end: a value stands for the steps since the one before.
+// Returns the edges of binned()'s bins. A value stands for the steps since the one before.
 std::vector<double> edges_of(const std::vector<double>& steps) {
   const size_t bins = binned(steps).size();
   std::vector<double> edges{std::max(0.0, steps.front() - (steps.size() > 1 ? steps[1] - steps[0] : 1))};
@@ -78,8 +77,7 @@ std::vector<double> edges_of(const std::vector<double>& steps) {
 nlohmann::ordered_json where_time_went(const std::vector<History>& runs) {
   nlohmann::ordered_json plots = nlohmann::ordered_json::array();
   const std::vector<std::string> parts = parts_of(runs);
-  // What lies between two steps, by its names in metrics.jsonl, may take as long as many: it is cut, lest it flatten
-  // them.
+  // Cut off the work between two steps, which may take as long as many steps and would flatten the plot.
   const std::set<std::string> between = {"evaluation", "checkpoint"};
   double steps = 0, all = 0;
   for (const History& run : runs) {
