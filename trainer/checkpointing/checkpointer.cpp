@@ -188,21 +188,21 @@ void Checkpointer::begin_save(const Progress& progress, bool keep_all) {
   together(session_, [&] {
     std::vector<ShardToWrite> shards;
     for (const HeldShard& h : shards_of(trainer_.copy_state())) shards.push_back(shard_to_write_on_host(h));
-    beside_.reset(new Beside{Saving(session_, writer_, task(progress, keep_all, std::move(shards)))});
+    async_save_.reset(new AsyncSave{Saving(session_, writer_, task(progress, keep_all, std::move(shards)))});
   });
   begin_phase();
 }
 
 void Checkpointer::begin_phase() {
   phases_++;
-  beside_->thread = std::make_unique<Background>([saving = &beside_->saving] { saving->work(); });
+  async_save_->thread = std::make_unique<Background>([saving = &async_save_->saving] { saving->work(); });
 }
 
 std::optional<Saved> Checkpointer::go_on() {
-  beside_->thread->wait();
-  std::unique_ptr<Beside> beside = std::move(beside_);  // it is over if this throws
-  if (!beside->saving.agree()) return beside->saving.saved();
-  beside_ = std::move(beside);
+  async_save_->thread->wait();
+  std::unique_ptr<AsyncSave> save = std::move(async_save_);  // it is over if this throws
+  if (!save->saving.agree()) return save->saving.saved();
+  async_save_ = std::move(save);
   begin_phase();
   return {};
 }

@@ -48,13 +48,13 @@ class Checkpointer {
   // nothing is deleted for it; no run goes on from it unless it is named.
   Saved save(const Progress& progress, bool keep_all = false);
 
-  // The same beside the steps that follow, from a copy of what is saved, where saves_beside_steps(): the caller goes on
-  // once the copy is made. One at a time. A thread of this rank does the work of a phase (saving.h); that all ranks
+  // The same beside the steps that follow, from a copy of what is saved, where saves_asynchronously(): the caller goes
+  // on once the copy is made. One at a time. A thread of this rank does the work of a phase (saving.h); that all ranks
   // have done it they learn from the step whose scalars say all_ended(), and then go_on(), to the next or to the end.
   void begin_save(const Progress& progress, bool keep_all = false);
-  bool saving() const { return beside_ != nullptr; }
+  bool saving() const { return async_save_ != nullptr; }
   // For the control flags of a step.
-  int64_t phases() const { return phases_ - (saving() && !beside_->thread->done()); }
+  int64_t phases() const { return phases_ - (saving() && !async_save_->thread->done()); }
   bool all_ended(int64_t phases) const { return saving() && phases == session_.size() * phases_; }
   // Collective, after a step launched since begin_save(); nothing: it goes on. JobError as of save().
   std::optional<Saved> go_on();
@@ -93,12 +93,12 @@ class Checkpointer {
   nlohmann::json resumed_;  // the state that was resumed from; null: none
   Progress resumed_at_;
   RankFileWriter writer_;
-  struct Beside {
+  struct AsyncSave {
     Saving saving;
     std::unique_ptr<Background> thread{};  // the last member: it uses the other
   };
   void begin_phase();
-  std::unique_ptr<Beside> beside_;
+  std::unique_ptr<AsyncSave> async_save_;
   int64_t phases_ = 0;  // begun, of all saves beside the steps; the same on every rank
 };
 

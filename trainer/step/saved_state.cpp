@@ -35,7 +35,7 @@ std::vector<SavedTensor> saved_tensors(const Plan& plan, const std::vector<Unit>
   return all;
 }
 
-bool saves_beside_steps(const CheckpointConfig& config) {
+bool saves_asynchronously(const CheckpointConfig& config) {
   return config.asynchronous && (config.every > 0 || config.minutes > 0);
 }
 

@@ -28,7 +28,7 @@ struct SavedTensor {
 std::vector<SavedTensor> saved_tensors(const Plan& plan, const std::vector<Unit>& units, const Optimizer& optimizer);
 
 // Whether a run of this config saves beside its steps.
-bool saves_beside_steps(const CheckpointConfig& config);
+bool saves_asynchronously(const CheckpointConfig& config);
 
 class StateCopy {
  public:

@@ -39,7 +39,7 @@ Trainer::Trainer(const Config& config, const Plan& plan, Runtime& runtime)
       optimizer_(config, stage_.sharding().units(), stage_.needs(), runtime.memory),
       saved_(megalith::saved_tensors(plan, stage_.sharding().units(), optimizer_)),
       rank_stats_(plan.rank, plan.mesh.size(), runtime.memory) {
-  if (saves_beside_steps(config.checkpoint)) copy_.emplace(saved_, runtime.memory);
+  if (saves_asynchronously(config.checkpoint)) copy_.emplace(saved_, runtime.memory);
   const std::vector<UnitSpec> model = model_spec(plan.model);
   num_units_ = static_cast<int64_t>(model.size());
   unit_index_ = places_in_model(plan, model);
@@ -120,7 +120,7 @@ void Trainer::sum_norms() {
 }
 
 const std::vector<SavedTensor>& Trainer::copy_state() {
-  CHECK(copy_, "no copy of the state was planned: saves_beside_steps()");
+  CHECK(copy_, "no copy of the state was planned: saves_asynchronously()");
   copy_->begin(runtime_.stream, saved_);
   return copy_->tensors();
 }

@@ -55,7 +55,7 @@ class Trainer {
 
   // What this rank saves, as the last step left it.
   const std::vector<SavedTensor>& saved_tensors() const { return saved_; }
-  // The same in a copy, where saves_beside_steps(): what it is now, though steps go on. On a GPU the host can read it
+  // The same in a copy, where saves_asynchronously(): what it is now, though steps go on. On a GPU the host can read it
   // once it has received a step that was launched since, or after await_copy(). One at a time.
   const std::vector<SavedTensor>& copy_state();
   void await_copy();

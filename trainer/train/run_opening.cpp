@@ -31,7 +31,7 @@ policy::Rules rules_of(const Config& config, bool validates, bool on_gpu) {
           .save_every = config.checkpoint.every,
           .max_bad_steps = config.train.max_bad_steps,
           .validates = validates,
-          .asynchronous_saves = saves_beside_steps(config.checkpoint),
+          .asynchronous_saves = saves_asynchronously(config.checkpoint),
           .train_minutes = config.train.minutes,
           .save_minutes = config.checkpoint.minutes,
           .patience = config.checkpoint.patience};
