@@ -11,7 +11,7 @@
 
 #include "kernels/system/check.h"
 #include "kernels/system/files.h"
-#include "trainer/log/patient_file.h"
+#include "trainer/log/retrying_file.h"
 #include "trainer/machine/console.h"
 #include "trainer/session/last_word.h"
 
@@ -63,7 +63,7 @@ class FileSink final : public spdlog::sinks::base_sink<std::mutex> {
   void flush_() override {}
 
  private:
-  PatientFile file_;
+  RetryingFile file_;
 };
 
 struct Loggers {

@@ -31,10 +31,11 @@ void before_console_lines(std::function<void()> work);
 void log_to_console();
 // On ranks other than 0, whose log_ended goes to that file, if one is named.
 void log_nowhere(const std::string& path = {});
-// To both, in the file with the time and after what it holds, whatever its disk does later (patient_file.h). Error: the
-// file cannot be opened.
+// To both, in the file with the time and after what it holds, whatever its disk does later (retrying_file.h). Error:
+// the file cannot be opened.
 void log_to_console_and(const std::string& path);
-// What was said so far is on the disk of the file. Returns a sentence where the file had been removed (patient_file.h).
+// What was said so far is on the disk of the file. Returns a sentence where the file had been removed
+// (retrying_file.h).
 std::string sync_log();
 
 // The last line of a run in its log.txt says how it ended: "done: ..." by log_info, or "ended: ..." by this, in one

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "trainer/checkpointing/course.h"
-#include "trainer/log/patient_file.h"
+#include "trainer/log/retrying_file.h"
 #include "trainer/step/process_memory.h"
 #include "trainer/step/trainer.h"
 #include "trainer/train/line_pace.h"

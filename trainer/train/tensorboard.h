@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/log/patient_file.h"
+#include "trainer/log/retrying_file.h"
 
 namespace megalith {
 
@@ -36,7 +36,7 @@ class EventFile {
   std::string sync() { return file_.sync(); }
 
  private:
-  PatientFile file_;
+  RetryingFile file_;
 };
 
 }  // namespace megalith

@@ -1,6 +1,6 @@
 // A disk that is full for a while under a file of lines: nothing ends, every line is written later, in its place, or
 // counted; and the same under a run's metrics and its log.
-#include "trainer/log/patient_file.h"
+#include "trainer/log/retrying_file.h"
 
 #include <cerrno>
 #include <filesystem>
@@ -16,9 +16,9 @@
 namespace megalith {
 namespace {
 
-class PatientLines : public testing::Test {
+class RetryingLines : public testing::Test {
  protected:
-  PatientFile::Tell tell() {
+  RetryingFile::Tell tell() {
     return [this](const std::string& trouble) { told_.push_back(trouble); };
   }
   // Calls that find the disk full write a part.
@@ -36,8 +36,8 @@ class PatientLines : public testing::Test {
   FileHook hook_{[this](const FileEvent& e) { return fate(e); }};
 };
 
-TEST_F(PatientLines, WaitAndAreWrittenInTheirPlace) {
-  PatientFile file(path_, true, tell());
+TEST_F(RetryingLines, WaitAndAreWrittenInTheirPlace) {
+  RetryingFile file(path_, true, tell());
   file.append("one\n");
   full_ = FileCall::write;
   for (const char* line : {"two\n", "three\n", "four\n"}) file.append(line);
@@ -53,9 +53,9 @@ TEST_F(PatientLines, WaitAndAreWrittenInTheirPlace) {
       << told_[1];
 }
 
-TEST_F(PatientLines, BeyondTheBoundAreCounted) {
+TEST_F(RetryingLines, BeyondTheBoundAreCounted) {
   const std::string line = std::string(1 << 20, 'x') + "\n";
-  PatientFile file(path_, true, tell());
+  RetryingFile file(path_, true, tell());
   full_ = FileCall::write;
   for (int i = 0; i < 6; i++) file.append(line);
   full_.reset();
@@ -65,9 +65,9 @@ TEST_F(PatientLines, BeyondTheBoundAreCounted) {
   EXPECT_NE(told_[1].find("are there: 4; that are lost: 3"), std::string::npos) << told_[1];
 }
 
-TEST_F(PatientLines, AnEndWhileTheDiskIsFullIsTold) {
+TEST_F(RetryingLines, AnEndWhileTheDiskIsFullIsTold) {
   {
-    PatientFile file(path_, true, tell());
+    RetryingFile file(path_, true, tell());
     full_ = FileCall::write;
     file.append("one\n");
     file.append("two\n");
@@ -75,12 +75,12 @@ TEST_F(PatientLines, AnEndWhileTheDiskIsFullIsTold) {
   ASSERT_EQ(told_.size(), 2u);
   EXPECT_NE(told_[1].find("2 lines of "), std::string::npos) << told_[1];
   full_.reset();
-  { const PatientFile file(path_, true, tell()); }
+  { const RetryingFile file(path_, true, tell()); }
   EXPECT_EQ(read_file(path_), "");
 }
 
-TEST_F(PatientLines, AFlushMayFindTheDiskFull) {
-  PatientFile file(path_, true, tell());
+TEST_F(RetryingLines, AFlushMayFindTheDiskFull) {
+  RetryingFile file(path_, true, tell());
   file.append("one\n");
   full_ = FileCall::sync;
   file.sync();
@@ -92,18 +92,18 @@ TEST_F(PatientLines, AFlushMayFindTheDiskFull) {
   EXPECT_EQ(told_.size(), 2u);
 }
 
-TEST_F(PatientLines, GoOnBehindALineThatWasCutShort) {
+TEST_F(RetryingLines, GoOnBehindALineThatWasCutShort) {
   scratch_.write("lines", "one\ntw");
-  PatientFile(path_, true, tell()).append("three\n");
+  RetryingFile(path_, true, tell()).append("three\n");
   EXPECT_EQ(read_file(path_), "one\ntw\nthree\n");
-  PatientFile(path_, false, tell()).append("four\n");
+  RetryingFile(path_, false, tell()).append("four\n");
   EXPECT_EQ(read_file(path_), "one\ntw\nthree\nfour\n");
 }
 
 // As a watchdog does in another process, whether or not the disk is full meanwhile.
-TEST_F(PatientLines, LeaveWhatOthersAppend) {
+TEST_F(RetryingLines, LeaveWhatOthersAppend) {
   const auto another = [&](const char* line) { File(path_, File::Use::append).append(line); };
-  PatientFile file(path_, true, tell());
+  RetryingFile file(path_, true, tell());
   file.append("one\n");
   another("a longer line of another\n");
   file.append("two\n");
@@ -120,8 +120,8 @@ TEST_F(PatientLines, LeaveWhatOthersAppend) {
   EXPECT_EQ(read_file(path_), "one\na longer line of another\ntwo\nagain\nthree\nfour\nfive\n");
 }
 
-TEST_F(PatientLines, AreWrittenOverAHalfThatCouldNotBeRemoved) {
-  PatientFile file(path_, true, tell());
+TEST_F(RetryingLines, AreWrittenOverAHalfThatCouldNotBeRemoved) {
+  RetryingFile file(path_, true, tell());
   file.append("one\n");
   full_ = FileCall::write;
   half_stays_ = true;
@@ -133,10 +133,10 @@ TEST_F(PatientLines, AreWrittenOverAHalfThatCouldNotBeRemoved) {
   EXPECT_EQ(read_file(path_), "one\nthree\nfour\n");
 }
 
-TEST_F(PatientLines, AreThereAgainWhereTheirFileIsRemoved) {
+TEST_F(RetryingLines, AreThereAgainWhereTheirFileIsRemoved) {
   const std::string folder = scratch_.path("folder"), path = folder + "/lines";
   make_folders(folder, "");
-  PatientFile file(path, true, tell());
+  RetryingFile file(path, true, tell());
   file.append("one\n");
   EXPECT_EQ(file.sync(), "");
   for (const std::string& removed : {path, folder}) {
@@ -150,8 +150,8 @@ TEST_F(PatientLines, AreThereAgainWhereTheirFileIsRemoved) {
   EXPECT_TRUE(told_.empty());
 }
 
-TEST_F(PatientLines, GoOnBehindAnotherFileOfTheirName) {
-  PatientFile file(path_, true, tell());
+TEST_F(RetryingLines, GoOnBehindAnotherFileOfTheirName) {
+  RetryingFile file(path_, true, tell());
   file.append("one\n");
   std::filesystem::rename(path_, path_ + ".old");
   scratch_.write("lines", "new\n");

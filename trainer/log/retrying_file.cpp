@@ -1,4 +1,4 @@
-#include "trainer/log/patient_file.h"
+#include "trainer/log/retrying_file.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -8,7 +8,7 @@
 
 namespace megalith {
 
-PatientFile::PatientFile(const std::string& path, bool lines, Tell tell)
+RetryingFile::RetryingFile(const std::string& path, bool lines, Tell tell)
     : file_(std::in_place, path, File::Use::append), tell_(std::move(tell)), end_(file_->size()) {
   if (!lines || end_ == 0) return;
   char last = '\n';
@@ -16,7 +16,7 @@ PatientFile::PatientFile(const std::string& path, bool lines, Tell tell)
   if (last != '\n') kept_ = "\n";
 }
 
-PatientFile::~PatientFile() {
+RetryingFile::~RetryingFile() {
   if (!failing_) return;
   write();
   if (kept_lines_ > 0)
@@ -24,7 +24,7 @@ PatientFile::~PatientFile() {
                       file_->path()));
 }
 
-void PatientFile::append(const std::string& text, int64_t count) {
+void RetryingFile::append(const std::string& text, int64_t count) {
   const auto is_full = [&] { return failing_ && kept_.size() + text.size() > most_kept; };
   if (is_full()) write();
   if (is_full()) {
@@ -36,7 +36,7 @@ void PatientFile::append(const std::string& text, int64_t count) {
   write();
 }
 
-std::string PatientFile::sync() {
+std::string RetryingFile::sync() {
   const std::string trouble = file_->is_at_its_path() ? "" : find_again();
   write();
   if (failing_) return trouble;
@@ -48,7 +48,7 @@ std::string PatientFile::sync() {
   return trouble;
 }
 
-std::string PatientFile::find_again() try {
+std::string RetryingFile::find_again() try {
   const std::string path = file_->path();
   make_folders(std::filesystem::path(path).parent_path().string(), "may this user write there?");
   File again(path, File::Use::append);
@@ -79,7 +79,7 @@ std::string PatientFile::find_again() try {
                      e.what());
 }
 
-void PatientFile::write() {
+void RetryingFile::write() {
   try {
     if (!half_left_) end_ = std::max(end_, file_->size());
     if (!kept_.empty()) file_->write(end_, kept_.data(), static_cast<int64_t>(kept_.size()));
@@ -97,7 +97,7 @@ void PatientFile::write() {
                     waited, lost));
 }
 
-void PatientFile::fail(const std::string& why) {
+void RetryingFile::fail(const std::string& why) {
   // Half a line is no line; shortening a file takes no space. Where that fails too, the next write is over it.
   half_left_ = true;
   try {

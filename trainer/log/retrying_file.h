@@ -13,7 +13,7 @@
 
 namespace megalith {
 
-class PatientFile {
+class RetryingFile {
  public:
   static constexpr size_t most_kept = 4 << 20;  // bytes
   // Is told a sentence; may not append to this file.
@@ -21,11 +21,11 @@ class PatientFile {
 
   // Goes on behind what the file holds, on a new line if `lines` and the last one was cut short. Error: it cannot be
   // opened.
-  PatientFile(const std::string& path, bool lines, Tell tell);
+  RetryingFile(const std::string& path, bool lines, Tell tell);
   // Tries once more, and tells how many lines are lost.
-  ~PatientFile();
-  PatientFile(const PatientFile&) = delete;
-  PatientFile& operator=(const PatientFile&) = delete;
+  ~RetryingFile();
+  RetryingFile(const RetryingFile&) = delete;
+  RetryingFile& operator=(const RetryingFile&) = delete;
 
   // `count` whole lines.
   void append(const std::string& text, int64_t count = 1);
