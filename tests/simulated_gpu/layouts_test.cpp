@@ -8,7 +8,7 @@
 #include "tests/mpi/session.h"
 #include "tests/pure/small_run.h"
 #include "tests/simulated_nccl/faults.h"
-#include "trainer/job/workplace.h"
+#include "trainer/job/rank_context.h"
 #include "trainer/verify/verify.h"
 
 namespace megalith {
@@ -69,7 +69,7 @@ TEST_P(SimulatedGpuLayouts, ConnectBeforeMemoryIsChecked) {
     config.precision.gradient_reduce = StorageType::bf16;
     config.batch.global_batch_size = 8;
     set(config.parallel);
-    Workplace work(config, session());
+    RankContext work(config, session());
     work.rehearse();
     faults->connected = 0;
     work.open();
@@ -100,7 +100,7 @@ TEST_P(SimulatedGpuLayouts, GraphsChangeNoBit) {
       config.memory.activation_checkpointing.kind = ActivationCheckpointing::Kind::each;
       config.run.device = Device::cuda;
       config.run.cuda_graphs = graphs;
-      Workplace work(config, session());
+      RankContext work(config, session());
       work.rehearse();
       work.open();
       work.trainer->initialize();

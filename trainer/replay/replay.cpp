@@ -12,7 +12,7 @@
 #include "trainer/checkpointing/checkpointer.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/handshake.h"
-#include "trainer/job/workplace.h"
+#include "trainer/job/rank_context.h"
 #include "trainer/log/log.h"
 #include "trainer/machine/machine.h"
 #include "trainer/step/text_data.h"
@@ -214,7 +214,7 @@ class Replay {
   const Session& session_;
   std::optional<KeptStep> kept_;
   Config config_;
-  std::optional<Workplace> work_;
+  std::optional<RankContext> work_;
   std::optional<Loader> data_;
   std::optional<Course> course_;  // on rank 0
   Progress progress_;

@@ -33,7 +33,7 @@ std::unique_ptr<Tokenizer> open_run_tokenizer(Config& config, const Session& ses
   return tokenizer;
 }
 
-Inputs open_inputs(const Config& config, const Session& session, Workplace& work, const Tokenizer* tokenizer,
+Inputs open_inputs(const Config& config, const Session& session, RankContext& work, const Tokenizer* tokenizer,
                    int threads) {
   std::optional<Inputs> inputs;
   together(session, [&] {

@@ -7,7 +7,7 @@
 
 #include "data/tokenizer.h"
 #include "trainer/checkpointing/course.h"
-#include "trainer/job/workplace.h"
+#include "trainer/job/rank_context.h"
 #include "trainer/step/text_data.h"
 
 namespace megalith {

@@ -77,7 +77,7 @@ class Run {
   Config config_;
   const int threads_;  // this rank's
   const std::unique_ptr<Tokenizer> tokenizer_;
-  Workplace work_;
+  RankContext work_;
   const Inputs inputs_;
   const std::unique_ptr<RunFolder> folder_;
   Preemption preemption_;

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "trainer/checkpointing/progress.h"
-#include "trainer/job/workplace.h"
+#include "trainer/job/rank_context.h"
 #include "trainer/step/text_data.h"
 #include "trainer/train/metrics.h"
 #include "trainer/train/policy.h"
@@ -50,7 +50,7 @@ class Steps {
 
   const Config& config_;
   const Session& session_;
-  Workplace& work_;
+  RankContext& work_;
   const Loader& data_;
   StepProfiler& profiler_;
   Metrics& metrics_;

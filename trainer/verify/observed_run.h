@@ -9,7 +9,7 @@
 
 #include "data/loader.h"
 #include "kernels/base/tensor_shard.h"
-#include "trainer/job/workplace.h"
+#include "trainer/job/rank_context.h"
 
 namespace megalith {
 
@@ -35,7 +35,7 @@ class ObservedRun {
   // known to fit before either allocates memory.
   void start();
 
-  Workplace& work() { return work_; }
+  RankContext& work() { return work_; }
   const Config& config() const { return work_.placed.config; }
 
   // Makes step `step`, counted from 1, on `data` or, if that is null, on made-up tokens.
@@ -60,7 +60,7 @@ class ObservedRun {
   void record_gradients();
   void record_weights();
 
-  Workplace work_;
+  RankContext work_;
   Fault fault_;
   int64_t step_ = 0;
   std::map<std::string, Recorded> recorded_;

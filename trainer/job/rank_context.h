@@ -13,7 +13,7 @@
 
 namespace megalith {
 
-struct Workplace {
+struct RankContext {
   const Session& session;
   DeviceChoice device;
   Placed placed;  // the config that is written to disk stays as it was given
@@ -25,9 +25,9 @@ struct Workplace {
   std::optional<Trainer> trainer;
 
   // Collective; up to `placed`. config.model.vocab must be set. Errors as in device_choice.h and nodes.h.
-  Workplace(const Config& config, const Session& session);
-  Workplace(const Workplace&) = delete;
-  Workplace& operator=(const Workplace&) = delete;
+  RankContext(const Config& config, const Session& session);
+  RankContext(const RankContext&) = delete;
+  RankContext& operator=(const RankContext&) = delete;
 
   // Not collective: plan and rehearsal. Errors as in plan.h.
   void rehearse();

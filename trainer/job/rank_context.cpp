@@ -1,21 +1,21 @@
-#include "trainer/job/workplace.h"
+#include "trainer/job/rank_context.h"
 
 #include "trainer/job/agreement.h"
 #include "trainer/job/memory_check.h"
 
 namespace megalith {
 
-Workplace::Workplace(const Config& config, const Session& s)
+RankContext::RankContext(const Config& config, const Session& s)
     : session(s), device(choose_device(config, s)), placed(megalith::placed(config, s)) {
   placed.config.run.device = device.world == World::cuda ? Device::cuda : Device::cpu;
 }
 
-void Workplace::rehearse() {
+void RankContext::rehearse() {
   plan = make_plan(placed.config, session.size(), session.rank());
   rehearsal = megalith::rehearse(placed.config, plan);
 }
 
-void Workplace::open() {
+void RankContext::open() {
   together(session, [&] { transport.emplace(device.world, placed.config.communication, session); });
   world = transport->world();
   Mesh mesh(plan.mesh, *world);
@@ -35,7 +35,7 @@ void Workplace::open() {
   });
 }
 
-ProcessMemory Workplace::process_memory(int threads) const {
+ProcessMemory RankContext::process_memory(int threads) const {
   if (device.world == World::cuda) return {};
   return megalith::process_memory(plan.mesh, plan.rank, rehearsal.trace, rehearsal.saved, threads);
 }
