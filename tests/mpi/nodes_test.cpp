@@ -13,7 +13,7 @@ namespace {
 
 class Elsewhere : public Session {
  public:
-  explicit Elsewhere(NodePlace place) {
+  explicit Elsewhere(NodePosition place) {
     rank_ = session().rank();
     size_ = session().size();
     node_rank_ = place.rank_on_node;
@@ -44,7 +44,7 @@ TEST(Nodes, AreWhatWasLaunched) {
   for (int ranks = 1; ranks <= session().size(); ranks++) {
     if (session().size() % ranks != 0) continue;
     const Elsewhere nodes = in_order(ranks);
-    const Placed on_nodes = placed(hierarchical(), nodes);
+    const NodeLayout on_nodes = node_layout(hierarchical(), nodes);
     EXPECT_EQ(on_nodes.config.parallel.ranks_per_node, ranks);
     EXPECT_EQ(on_nodes.warning, "");
   }
@@ -53,15 +53,15 @@ TEST(Nodes, AreWhatWasLaunched) {
 TEST(Nodes, AreAsTheConfigSaysIfItDoes) {
   Config config = hierarchical();
   config.parallel.ranks_per_node = 5;
-  const Placed on_nodes = placed(config, Elsewhere({0, session().rank() + 1}));
+  const NodeLayout on_nodes = node_layout(config, Elsewhere({0, session().rank() + 1}));
   EXPECT_EQ(on_nodes.config.parallel.ranks_per_node, 5);
   EXPECT_EQ(on_nodes.warning, "");
 }
 
 void expect_refused_or_warned_of(const Elsewhere& nodes, const std::string& why) {
-  const std::string message = message_of([&] { placed(hierarchical(), nodes); });
+  const std::string message = message_of([&] { node_layout(hierarchical(), nodes); });
   EXPECT_TRUE(message.starts_with("parallel.hierarchical_allgather = true, but " + why)) << message;
-  const Placed on_nodes = placed(Config(), nodes);
+  const NodeLayout on_nodes = node_layout(Config(), nodes);
   EXPECT_EQ(on_nodes.config.parallel.ranks_per_node, 0);
   EXPECT_TRUE(on_nodes.warning.starts_with(why)) << on_nodes.warning;
 }

@@ -9,8 +9,8 @@ namespace megalith {
 namespace {
 
 // Each rank's node, as a letter.
-std::vector<NodePlace> on(const std::string& nodes) {
-  std::vector<NodePlace> places;
+std::vector<NodePosition> on(const std::string& nodes) {
+  std::vector<NodePosition> places;
   for (size_t r = 0; r < nodes.size(); r++)
     places.push_back(
         {.rank_on_node = static_cast<int>(std::count(nodes.begin(), nodes.begin() + static_cast<long>(r), nodes[r])),

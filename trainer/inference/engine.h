@@ -26,7 +26,7 @@ struct Engine {
   template <class Build, class Rehearse>
   Engine(const Config& config, const Session& session, World where, int ranks_on_gpu, TensorSource& weights,
          Build build, Rehearse rehearse) {
-    Config here = placed(config, session).config;
+    Config here = node_layout(config, session).config;
     here.run.device = where == World::cuda ? Device::cuda : Device::cpu;
     MemorySizes sizes;
     together(session, [&] {

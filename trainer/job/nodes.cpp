@@ -4,7 +4,7 @@
 
 namespace megalith {
 
-std::string why_out_of_order(const std::vector<NodePlace>& of_all_ranks) {
+std::string why_out_of_order(const std::vector<NodePosition>& of_all_ranks) {
   const int each = of_all_ranks.front().ranks_on_node;
   for (size_t r = 0; r < of_all_ranks.size(); r++) {
     const auto [place, there] = of_all_ranks[r];
@@ -18,12 +18,12 @@ std::string why_out_of_order(const std::vector<NodePlace>& of_all_ranks) {
   return "";
 }
 
-Placed placed(Config config, const Session& session) {
-  std::vector<NodePlace> places;
+NodeLayout node_layout(Config config, const Session& session) {
+  std::vector<NodePosition> places;
   for (const auto& [place, there] :
        of_all_ranks(session, std::pair(session.rank_on_this_node(), session.ranks_on_this_node())))
     places.push_back({.rank_on_node = place, .ranks_on_node = there});
-  Placed result{std::move(config), ""};
+  NodeLayout result{std::move(config), ""};
   ParallelConfig& parallel = result.config.parallel;
   if (parallel.ranks_per_node > 0) return result;
   const std::string why = why_out_of_order(places);

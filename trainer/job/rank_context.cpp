@@ -6,17 +6,17 @@
 namespace megalith {
 
 RankContext::RankContext(const Config& config, const Session& s)
-    : session(s), device(choose_device(config, s)), placed(megalith::placed(config, s)) {
-  placed.config.run.device = device.world == World::cuda ? Device::cuda : Device::cpu;
+    : session(s), device(choose_device(config, s)), layout(node_layout(config, s)) {
+  layout.config.run.device = device.world == World::cuda ? Device::cuda : Device::cpu;
 }
 
 void RankContext::rehearse() {
-  plan = make_plan(placed.config, session.size(), session.rank());
-  rehearsal = megalith::rehearse(placed.config, plan);
+  plan = make_plan(layout.config, session.size(), session.rank());
+  rehearsal = megalith::rehearse(layout.config, plan);
 }
 
 void RankContext::open() {
-  together(session, [&] { transport.emplace(device.world, placed.config.communication, session); });
+  together(session, [&] { transport.emplace(device.world, layout.config.communication, session); });
   world = transport->world();
   Mesh mesh(plan.mesh, *world);
   if (plan.wire != DType::f32)  // which travel by exchanges
@@ -31,7 +31,7 @@ void RankContext::open() {
   together(session, [&] {
     runtime.emplace(device.world, rehearsal.memory, std::move(mesh), std::move(queue));
     transport->watch(runtime->stream);
-    trainer.emplace(placed.config, plan, *runtime);
+    trainer.emplace(layout.config, plan, *runtime);
   });
 }
 

@@ -16,7 +16,7 @@ namespace megalith {
 struct RankContext {
   const Session& session;
   DeviceChoice device;
-  Placed placed;  // the config that is written to disk stays as it was given
+  NodeLayout layout;  // the config that is written to disk stays as it was given
   Plan plan;
   Rehearsal rehearsal;
   std::optional<Transport> transport;
@@ -24,7 +24,7 @@ struct RankContext {
   std::optional<Runtime> runtime;
   std::optional<Trainer> trainer;
 
-  // Collective; up to `placed`. config.model.vocab must be set. Errors as in device_choice.h and nodes.h.
+  // Collective; up to `layout`. config.model.vocab must be set. Errors as in device_choice.h and nodes.h.
   RankContext(const Config& config, const Session& session);
   RankContext(const RankContext&) = delete;
   RankContext& operator=(const RankContext&) = delete;

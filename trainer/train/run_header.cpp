@@ -57,7 +57,7 @@ void log_run_header(const Config& config, const Session& session, const Workplac
       log_info("{}", line);
   }
   if (!work.device.why_cpu.empty()) log_info("on the CPU: {}", work.device.why_cpu);
-  if (!work.placed.warning.empty()) log_warning("{}", work.placed.warning);
+  if (!work.layout.warning.empty()) log_warning("{}", work.layout.warning);
   if (plan.batch.idle() > 0)
     log_warning(
         "batch.global_batch_size = {} does not fill {} microbatches of {} on {} data-parallel ranks: {:.0f} % "

@@ -67,7 +67,7 @@ StepProfiler::StepProfiler(const Config& config, const Session& session, Workpla
       clock_(work.runtime->stream),
       traced_(step_range(config.train.trace_steps)) {
   if (traced_ && session.rank() == 0 && forecast && !config.hardware.profile.empty())
-    predicted_ = forecast(work.placed.config, session.size());
+    predicted_ = forecast(work.layout.config, session.size());
 }
 
 HostStats StepProfiler::stats() {

@@ -36,7 +36,7 @@ class ObservedRun {
   void start();
 
   RankContext& work() { return work_; }
-  const Config& config() const { return work_.placed.config; }
+  const Config& config() const { return work_.layout.config; }
 
   // Makes step `step`, counted from 1, on `data` or, if that is null, on made-up tokens.
   void step(int64_t step, const Loader* data);
