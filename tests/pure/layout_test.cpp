@@ -154,10 +154,10 @@ TEST(Layout, RefusalsNameTheNumbersAndTheWaysOut) {
 bool gathers_by_nodes(const MeshShape& mesh) {
   std::set<int> counts;
   for (int rank = 0; rank < mesh.size(); rank++) {
-    const int group = mesh.place(rank, Channel::shard).group;
+    const int group = mesh.position(rank, Channel::shard).group;
     int together = 0;
     for (int other = 0; other < mesh.size(); other++)
-      together += mesh.place(other, Channel::shard).group == group && mesh.node(other) == mesh.node(rank);
+      together += mesh.position(other, Channel::shard).group == group && mesh.node(other) == mesh.node(rank);
     counts.insert(together);
   }
   const int count = *counts.begin();

@@ -228,7 +228,7 @@ class Matcher : public testing::TestWithParam<std::pair<const std::string, Job (
     if (there.empty()) return "";
     const auto at =
         static_cast<size_t>(std::find(events.begin(), events.end(), there[random_() % there.size()]) - events.begin());
-    if (!change(events, at, job.mesh.place(0, channel).size, random_)) return "";
+    if (!change(events, at, job.mesh.position(0, channel).size, random_)) return "";
     return fmt::format("{}, {}, event {}", job.mesh.describe(static_cast<int>(rank)), name_of(channel), at);
   }
 };

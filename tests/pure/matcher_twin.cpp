@@ -26,7 +26,7 @@ bool drains(const Job& job) {
     for (size_t i = 0; i < job.traces[rank].size(); i++) {
       const TraceEvent& e = job.traces[rank][i];
       if (e.kind != TraceEvent::Kind::begin) continue;
-      const auto place = job.mesh.place(static_cast<int>(rank), static_cast<Channel>(e.channel));
+      const auto place = job.mesh.position(static_cast<int>(rank), static_cast<Channel>(e.channel));
       if (!is_message(e)) collectives[{e.channel, place.group, place.index}].push_back({rank, i});
       const bool sends = e.transfer == Transfer::send;
       const int from = sends ? place.index : e.peer, to = sends ? e.peer : place.index;
@@ -36,7 +36,7 @@ bool drains(const Job& job) {
   const auto event = [&](At at) -> const TraceEvent& { return job.traces[at.rank][at.event]; };
   const auto meet = [&](At a, At b) { partners[a.rank][event(a).id].push_back(b); };
   for (const auto& [key, mine] : collectives) {
-    const int size = job.mesh.place(static_cast<int>(mine.front().rank), static_cast<Channel>(key[0])).size;
+    const int size = job.mesh.position(static_cast<int>(mine.front().rank), static_cast<Channel>(key[0])).size;
     for (int other = 0; other < size; other++) {
       const std::vector<At>& theirs = collectives[{key[0], key[1], other}];
       if (theirs.size() != mine.size()) return false;

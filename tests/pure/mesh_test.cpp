@@ -59,13 +59,13 @@ TEST(Mesh, ChannelsArePartitionsWithOneIndexEach) {
     for (Channel channel : all_channels) {
       std::map<int, std::set<int>> groups;
       for (int rank = 0; rank < mesh.size(); rank++) {
-        const MeshShape::Place place = mesh.place(rank, channel);
-        ASSERT_EQ(place.size, mesh.place(0, channel).size);
+        const MeshShape::Position place = mesh.position(rank, channel);
+        ASSERT_EQ(place.size, mesh.position(0, channel).size);
         ASSERT_LT(place.index, place.size);
         ASSERT_TRUE(groups[place.group].insert(place.index).second) << text(mesh) << " " << name_of(channel);
       }
       for (const auto& [group, members] : groups)
-        ASSERT_EQ(static_cast<int>(members.size()), mesh.place(0, channel).size) << text(mesh) << name_of(channel);
+        ASSERT_EQ(static_cast<int>(members.size()), mesh.position(0, channel).size) << text(mesh) << name_of(channel);
     }
 }
 
@@ -78,7 +78,7 @@ TEST(Mesh, GatheringBetweenNodesAndThenInsideNeedsNoReordering) {
     spanning++;
     std::map<int, std::map<int, std::vector<int>>> between, inside;  // group, index: parts
     for (int rank = 0; rank < mesh.size(); rank++) {
-      const MeshShape::Place place = mesh.place(rank, Channel::between_nodes);
+      const MeshShape::Position place = mesh.position(rank, Channel::between_nodes);
       between[place.group][place.index] = {mesh.coordinate(rank, Axis::shard)};
     }
     const auto gathered = [](const std::map<int, std::vector<int>>& members) {
@@ -87,8 +87,8 @@ TEST(Mesh, GatheringBetweenNodesAndThenInsideNeedsNoReordering) {
       return all;
     };
     for (int rank = 0; rank < mesh.size(); rank++) {
-      const MeshShape::Place place = mesh.place(rank, Channel::in_node);
-      inside[place.group][place.index] = gathered(between[mesh.place(rank, Channel::between_nodes).group]);
+      const MeshShape::Position place = mesh.position(rank, Channel::in_node);
+      inside[place.group][place.index] = gathered(between[mesh.position(rank, Channel::between_nodes).group]);
     }
     std::vector<int> in_order;
     for (int s = 0; s < mesh.shard; s++) in_order.push_back(s);
@@ -103,7 +103,7 @@ TEST(Mesh, ChannelsOfAShardGroupStayWhereTheirNamesSay) {
     for (int a = 0; a < mesh.size(); a++)
       for (int b = 0; b < mesh.size(); b++) {
         const auto together = [&](Channel channel) {
-          return mesh.place(a, channel).group == mesh.place(b, channel).group;
+          return mesh.position(a, channel).group == mesh.position(b, channel).group;
         };
         if (together(Channel::in_node)) {
           ASSERT_EQ(mesh.node(a), mesh.node(b)) << text(mesh);

@@ -91,7 +91,7 @@ class Machine {
 
   bool together(size_t a, size_t b, Channel channel) const {
     const MeshShape& mesh = plans_[a].mesh;
-    return mesh.place(static_cast<int>(a), channel).group == mesh.place(static_cast<int>(b), channel).group;
+    return mesh.position(static_cast<int>(a), channel).group == mesh.position(static_cast<int>(b), channel).group;
   }
   size_t neighbour(size_t r, int steps) const {
     const MeshShape& mesh = plans_[r].mesh;

@@ -282,7 +282,7 @@ TEST(Traffic, IsClassifiedByTheNodesOfBothEnds) {
 TEST(Traffic, TableSumsTheJobAndNamesTheBusiestNode) {
   const MeshShape mesh{.shard = 4, .ranks_per_node = 2};
   Traces traces(4, {begin(Channel::shard, Transfer::all_gather, int64_t{4} << 30)});
-  traces[3].push_back(begin(Channel::shard, Transfer::send, int64_t{1} << 30, mesh.place(0, Channel::shard).index));
+  traces[3].push_back(begin(Channel::shard, Transfer::send, int64_t{1} << 30, mesh.position(0, Channel::shard).index));
   const std::string table = traffic_table(mesh, traffic_of(mesh, traces));
   // Each of 4 hops carries 3 GiB, and two of them cross.
   EXPECT_NE(table.find("all_gather       4       1          4          0          3             6          6"),

@@ -54,8 +54,8 @@ int MeshShape::coordinate(int rank, Axis axis) const {
   return along % in_node * nodes + along / in_node;
 }
 
-MeshShape::Place MeshShape::place(int rank, Channel channel) const {
-  const auto on_axis = [&](Axis axis) -> Place {
+MeshShape::Position MeshShape::position(int rank, Channel channel) const {
+  const auto on_axis = [&](Axis axis) -> Position {
     const int distance = stride(axis), along = rank / distance % extent(axis);
     return {rank - along * distance, coordinate(rank, axis), extent(axis)};
   };
@@ -68,7 +68,7 @@ MeshShape::Place MeshShape::place(int rank, Channel channel) const {
     case Channel::host: return {rank, 0, 1};
     default: break;
   }
-  const Place whole = on_axis(Axis::shard);
+  const Position whole = on_axis(Axis::shard);
   if (channel == Channel::shard) return whole;
   const int nodes = shard_nodes(), in_node = shard / nodes, distance = stride(Axis::shard);
   const int node = whole.index % nodes, place_in_node = whole.index / nodes;
@@ -94,22 +94,22 @@ std::string MeshShape::describe(int rank) const {
 Mesh::Mesh(const MeshShape& shape, Communicator& world) : Mesh(shape, world.rank()) {
   CHECK(shape.size() == world.size(), "a mesh of {} on a world of {}", counted(shape.size(), "rank"), world.size());
   for (Channel channel : all_channels) {
-    const MeshShape::Place place = shape.place(rank_, channel);
+    const MeshShape::Position here = shape.position(rank_, channel);
     // A split is collective, so groups of one are split off only when all groups of the channel are; they all have the
     // same size.
     channels_[static_cast<size_t>(channel)] =
-        place.size == 1 ? self_communicator(name_of(channel))
-                        : world.split(name_of(channel), static_cast<int>(channel), place.group, place.index);
+        here.size == 1 ? self_communicator(name_of(channel))
+                       : world.split(name_of(channel), static_cast<int>(channel), here.group, here.index);
   }
 }
 
 Mesh Mesh::dry(const MeshShape& shape, int rank) {
   Mesh mesh(shape, rank);
   for (Channel channel : all_channels) {
-    const MeshShape::Place place = shape.place(rank, channel);
+    const MeshShape::Position here = shape.position(rank, channel);
     mesh.channels_[static_cast<size_t>(channel)] =
-        place.size == 1 ? self_communicator(name_of(channel))
-                        : dry_communicator(name_of(channel), static_cast<int>(channel), place.index, place.size);
+        here.size == 1 ? self_communicator(name_of(channel))
+                       : dry_communicator(name_of(channel), static_cast<int>(channel), here.index, here.size);
   }
   return mesh;
 }

@@ -52,10 +52,10 @@ struct MeshShape {
   int shard_nodes() const;
 
   // Where a rank stands in a channel: the group is named by a number that its members share.
-  struct Place {
+  struct Position {
     int group, index, size;
   };
-  Place place(int rank, Channel channel) const;
+  Position position(int rank, Channel channel) const;
 
   // The batch is split over data and shard: which of how many shares this rank takes.
   int batch_ranks() const { return shard * data; }

@@ -101,7 +101,7 @@ class Matcher {
 
   size_t begin_with_partners(End end) {
     const TraceEvent& e = event(end);
-    const MeshShape::Place place = place_of(end);
+    const MeshShape::Position place = place_of(end);
     CHECK(is_message(e) ? 0 <= e.peer && e.peer < place.size : e.peer < place.size, "{}: no such member",
           describe(end));
     Group& g = group(static_cast<size_t>(e.channel), place);
@@ -228,7 +228,7 @@ class Matcher {
   MeshShape::Place place_of(End end) const {
     return members_[static_cast<size_t>(end.rank)][static_cast<size_t>(event(end).channel)];
   }
-  Group& group(size_t channel, MeshShape::Place place) {
+  Group& group(size_t channel, MeshShape::Position place) {
     return groups_[channel * traces_.size() + static_cast<size_t>(place.group)];
   }
   const Group& group_of(End end) const {
@@ -245,8 +245,8 @@ class Matcher {
       with = fmt::format(" from member {}", e.peer);
     return fmt::format("{}, group of rank {}: {} of {} bytes{} that {} began at event {}",
                        name_of(static_cast<Channel>(e.channel)),
-                       mesh_.place(end.rank, static_cast<Channel>(e.channel)).group, name_of(e.transfer), e.bytes, with,
-                       who(end.rank), end.at);
+                       mesh_.position(end.rank, static_cast<Channel>(e.channel)).group, name_of(e.transfer), e.bytes,
+                       with, who(end.rank), end.at);
   }
 
   const MeshShape mesh_;

@@ -16,7 +16,7 @@ int next_in_ring(const std::vector<int>& members, int rank) {
 }
 
 int member(const MeshShape& mesh, Channel channel, const std::vector<int>& members, int index) {
-  return *std::find_if(members.begin(), members.end(), [&](int r) { return mesh.place(r, channel).index == index; });
+  return *std::find_if(members.begin(), members.end(), [&](int r) { return mesh.position(r, channel).index == index; });
 }
 
 std::string gib_text(double bytes) { return bytes > 0 && gib(bytes) < 1e-4 ? "<0.0001" : readable(gib(bytes)); }
@@ -89,7 +89,7 @@ std::string traffic_table(const MeshShape& mesh, const std::vector<RankTraffic>&
   for (const auto& [what, most] : busiest) {
     const Traffic& all = job[what];
     text += fmt::format("  {:<20}{:<15}{:>3}{:>8}{:>11}{:>11}{:>11}{:>14}{:>11}\n", name_of(what.first),
-                        name_of(what.second), mesh.place(0, what.first).size, most.calls, gib_text(most.payload),
+                        name_of(what.second), mesh.position(0, what.first).size, most.calls, gib_text(most.payload),
                         gib_text(most.in_node), gib_text(most.between_nodes), gib_text(all.in_node),
                         gib_text(all.between_nodes));
     whole += all;

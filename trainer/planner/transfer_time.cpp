@@ -32,9 +32,9 @@ double bytes_added(Transfer transfer, double payload, int size) {
 
 std::vector<int> members_of(const MeshShape& mesh, int rank, Channel channel) {
   std::vector<int> members;
-  const int group = mesh.place(rank, channel).group;
+  const int group = mesh.position(rank, channel).group;
   for (int other = 0; other < mesh.size(); other++)
-    if (mesh.place(other, channel).group == group) members.push_back(other);
+    if (mesh.position(other, channel).group == group) members.push_back(other);
   return members;
 }
 

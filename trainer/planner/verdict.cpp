@@ -21,7 +21,7 @@ std::string line(const std::string& where, double needed, double reserved, doubl
 bool leaves_node(const MeshShape& mesh, Channel channel) {
   std::vector<int> node_of(static_cast<size_t>(mesh.size()), -1);
   for (int rank = 0; rank < mesh.size(); rank++) {
-    int& node = node_of[static_cast<size_t>(mesh.place(rank, channel).group)];
+    int& node = node_of[static_cast<size_t>(mesh.position(rank, channel).group)];
     if (node < 0) node = mesh.node(rank);
     if (node != mesh.node(rank)) return true;
   }

@@ -36,7 +36,7 @@ int64_t kept_for_sums(const MeshShape& mesh, int rank, const std::vector<TraceEv
       continue;
     }
     if (event.kind != TraceEvent::Kind::begin || event.channel < 0 || event.channel == host_channel) continue;
-    const int64_t bytes = sum_bytes(event, mesh.place(rank, static_cast<Channel>(event.channel)).size);
+    const int64_t bytes = sum_bytes(event, mesh.position(rank, static_cast<Channel>(event.channel)).size);
     if (bytes == 0) continue;
     auto fits = free.lower_bound(bytes);
     if (fits == free.end()) {
