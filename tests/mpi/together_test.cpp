@@ -3,7 +3,7 @@
 
 #include "tests/mpi/session.h"
 #include "trainer/communication/mpi.h"
-#include "trainer/job/handshake.h"
+#include "trainer/job/ranks_agree.h"
 
 namespace megalith {
 namespace {
@@ -99,10 +99,10 @@ TEST(Session, KnowsItsMachine) {
 }
 
 // A path is any bytes, and JSON's text is not.
-TEST(Handshake, APathNeedNotBeUtf8) {
+TEST(RanksAgree, APathNeedNotBeUtf8) {
   Config config;
   config.run.output = "run \xff";
-  EXPECT_NO_THROW(shake_hands(config, session()));
+  EXPECT_NO_THROW(check_ranks_agree(config, session()));
 }
 
 // ctest runs this one alone and expects the program to fail: it shows that one rank's failure is the program's.

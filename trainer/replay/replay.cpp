@@ -11,8 +11,8 @@
 #include "kernels/system/json.h"
 #include "trainer/checkpointing/checkpointer.h"
 #include "trainer/job/agreement.h"
-#include "trainer/job/handshake.h"
 #include "trainer/job/rank_context.h"
+#include "trainer/job/ranks_agree.h"
 #include "trainer/log/log.h"
 #include "trainer/machine/machine.h"
 #include "trainer/step/text_data.h"
@@ -117,7 +117,7 @@ class Replay {
       config_ = config_of_run(options, kept_);
       config_.checkpoint.asynchronous = false;
     });
-    shake_hands(config_, session);
+    check_ranks_agree(config_, session);
     use_threads(session.ranks_on_this_node());
     work_.emplace(config_, session);
     together(session, [&] {

@@ -4,7 +4,7 @@
 #include "trainer/checkpointing/shared_folder.h"
 #include "trainer/job/agreement.h"
 #include "trainer/job/content.h"
-#include "trainer/job/handshake.h"
+#include "trainer/job/ranks_agree.h"
 #include "trainer/log/log.h"
 #include "trainer/machine/machine.h"
 #include "trainer/machine/version.h"
@@ -59,7 +59,7 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
       steps_(config_, session, work_, inputs_.data, *profiler_, *metrics_) {}
 
 int Run::meet() {
-  shake_hands(config_, session_);
+  check_ranks_agree(config_, session_);
   return use_threads(session_.ranks_on_this_node());
 }
 

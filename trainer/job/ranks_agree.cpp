@@ -1,4 +1,4 @@
-#include "trainer/job/handshake.h"
+#include "trainer/job/ranks_agree.h"
 
 #include <unistd.h>
 
@@ -28,9 +28,9 @@ std::string whole_path(const std::string& path) {
 
 }  // namespace
 
-Fingerprint fingerprint_of(const Config& config) {
+LaunchFingerprint launch_fingerprint(const Config& config) {
   std::error_code error;
-  Fingerprint all;
+  LaunchFingerprint all;
   for (const auto& [key, value] : key_values(config)) all[key] = {value, ""};
   all["executable"] = {content_of({"/proc/self/exe"}), fs::read_symlink("/proc/self/exe", error).string()};
   const auto compare = [&](const std::string& name, const std::string& source) {
@@ -46,11 +46,11 @@ Fingerprint fingerprint_of(const Config& config) {
   return all;
 }
 
-std::string differences(const Fingerprint& mine, const Fingerprint& of_rank_0) {
+std::string differences(const LaunchFingerprint& mine, const LaunchFingerprint& of_rank_0) {
   constexpr int shown = 8;  // so that a message stays readable
-  Fingerprint names = mine;
+  LaunchFingerprint names = mine;
   names.insert(of_rank_0.begin(), of_rank_0.end());
-  const auto text = [](const Fingerprint& of, const std::string& name) {
+  const auto text = [](const LaunchFingerprint& of, const std::string& name) {
     const auto found = of.find(name);
     if (found == of.end()) return std::string("unknown");
     const auto& [content, place] = found->second;
@@ -66,14 +66,14 @@ std::string differences(const Fingerprint& mine, const Fingerprint& of_rank_0) {
   return num > shown ? fmt::format("{}\n  and {} more", lines, num - shown) : lines;
 }
 
-void shake_hands(const Config& config, const Session& session, const Fingerprint& more) {
+void check_ranks_agree(const Config& config, const Session& session, const LaunchFingerprint& more) {
   if (session.size() == 1) return together(session, [&] { check_launch(launch_of_this_process(), session); });
-  Fingerprint mine;
-  together(session, [&] { mine = fingerprint_of(config); });
+  LaunchFingerprint mine;
+  together(session, [&] { mine = launch_fingerprint(config); });
   mine.insert(more.begin(), more.end());
   const std::string of_rank_0 = session.broadcast_text(to_cbor(mine));
   together(session, [&] {
-    const std::string found = differences(mine, from_cbor(of_rank_0).get<Fingerprint>());
+    const std::string found = differences(mine, from_cbor(of_rank_0).get<LaunchFingerprint>());
     char host[256] = "";
     ::gethostname(host, sizeof host - 1);
     CHECK(found.empty(),

@@ -1,5 +1,5 @@
-// The ranks compare fingerprints before a run: what a rank's fingerprint sees, and how differences are named.
-#include "trainer/job/handshake.h"
+// What the ranks compare before a run: what a rank's fingerprint sees, and how differences are named.
+#include "trainer/job/ranks_agree.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -13,13 +13,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const Fingerprint rank_0 = {{"model.layers", {"12", ""}},
-                            {"train.seed", {"1", ""}},
-                            {"executable", {"E", "/bin/megalith"}},
-                            {"the tokenizer", {"none", ""}}};
+const LaunchFingerprint rank_0 = {{"model.layers", {"12", ""}},
+                                  {"train.seed", {"1", ""}},
+                                  {"executable", {"E", "/bin/megalith"}},
+                                  {"the tokenizer", {"none", ""}}};
 
-Fingerprint rank_0_but(const std::string& name, const std::array<std::string, 2>& thing) {
-  Fingerprint other = rank_0;
+LaunchFingerprint rank_0_but(const std::string& name, const std::array<std::string, 2>& thing) {
+  LaunchFingerprint other = rank_0;
   other[name] = thing;
   return other;
 }
@@ -29,7 +29,7 @@ TEST(Differences, AreNamedWithBothSides) {
   EXPECT_EQ(differences(rank_0_but("executable", {"E", "/local/megalith"}), rank_0), "") << "the same bytes elsewhere";
   EXPECT_EQ(differences(rank_0_but("executable", {"F", "/local/megalith"}), rank_0),
             "\n  executable: /local/megalith (F); on rank 0: /bin/megalith (E)");
-  Fingerprint two = rank_0_but("train.seed", {"2", ""});
+  LaunchFingerprint two = rank_0_but("train.seed", {"2", ""});
   two["the tokenizer"] = {"V", "/data/tokenizer"};
   EXPECT_EQ(differences(two, rank_0),
             "\n  the tokenizer: /data/tokenizer (V); on rank 0: none\n  train.seed: 2; on rank 0: 1");
@@ -37,48 +37,48 @@ TEST(Differences, AreNamedWithBothSides) {
 
 // Versions of the program differ in their keys.
 TEST(Differences, AreFoundInKeysOfOneSideOnly) {
-  const Fingerprint newer = rank_0_but("model.tail", {"3", ""});
+  const LaunchFingerprint newer = rank_0_but("model.tail", {"3", ""});
   EXPECT_EQ(differences(newer, rank_0), "\n  model.tail: 3; on rank 0: unknown");
   EXPECT_EQ(differences(rank_0, newer), "\n  model.tail: unknown; on rank 0: 3");
 }
 
 TEST(Differences, StayReadable) {
-  Fingerprint many = rank_0;
+  LaunchFingerprint many = rank_0;
   for (int i = 0; i < 20; i++) many[fmt::format("key.{:02}", i)] = {"1", ""};
   const std::string text = differences(many, rank_0);
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 9);
   EXPECT_TRUE(text.ends_with("\n  key.07: 1; on rank 0: unknown\n  and 12 more")) << text;
 }
 
-class FingerprintTest : public testing::Test {
+class LaunchFingerprintTest : public testing::Test {
  protected:
-  FingerprintTest() : folder_(fs::temp_directory_path() / fmt::format("megalith-handshake-{}", ::getpid())) {
+  LaunchFingerprintTest() : folder_(fs::temp_directory_path() / fmt::format("megalith-ranks-agree-{}", ::getpid())) {
     fs::create_directories(folder_);
     config_.data.train = (folder_ / "train.bin").string();
   }
-  ~FingerprintTest() override { fs::remove_all(folder_); }
+  ~LaunchFingerprintTest() override { fs::remove_all(folder_); }
 
   void write(const std::string& name, const std::string& bytes) {
     fs::create_directories((folder_ / name).parent_path());
     std::ofstream(folder_ / name, std::ios::binary) << bytes;
   }
-  std::string content(const std::string& name) const { return fingerprint_of(config_).at(name)[0]; }
+  std::string content(const std::string& name) const { return launch_fingerprint(config_).at(name)[0]; }
   std::string train_content() const { return content("the file of data.train"); }
 
   fs::path folder_;
   Config config_;
 };
 
-TEST_F(FingerprintTest, holds_every_key_of_the_config) {
+TEST_F(LaunchFingerprintTest, holds_every_key_of_the_config) {
   config_.run.output = "a  # b = c";
-  const Fingerprint mine = fingerprint_of(config_);
+  const LaunchFingerprint mine = launch_fingerprint(config_);
   for (const auto& [key, value] : key_values(config_)) EXPECT_EQ(mine.at(key)[0], value) << key;
   EXPECT_EQ(mine.at("executable")[1], fs::read_symlink("/proc/self/exe"));
   EXPECT_EQ(mine.at("the file of data.validation")[0], "none");
   EXPECT_EQ(mine.at("the tokenizer")[0], "none");
 }
 
-TEST_F(FingerprintTest, tells_files_apart) {
+TEST_F(LaunchFingerprintTest, tells_files_apart) {
   EXPECT_NE(train_content().find("No such file or directory"), std::string::npos) << train_content();
   write("train.bin", "tokens");
   const std::string tokens = train_content();
@@ -103,8 +103,8 @@ TEST_F(FingerprintTest, tells_files_apart) {
   EXPECT_NE(train_content().find("is not a plain file"), std::string::npos) << train_content();
 }
 
-// A large file is not read as a whole; the header says so, and this is why a single byte can go unseen.
-TEST_F(FingerprintTest, reads_all_of_64_MiB_and_256_blocks_of_more) {
+// Of a large file not all is read; the header says so, and this is why a single byte can go unseen.
+TEST_F(LaunchFingerprintTest, reads_all_of_64_MiB_and_256_blocks_of_more) {
   constexpr size_t MiB = 1 << 20, block = 256 << 10;
   const auto seen = [&](size_t size, size_t at) {
     write("train.bin", "");

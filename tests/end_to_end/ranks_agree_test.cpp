@@ -16,7 +16,7 @@ std::string host() {
   return name;
 }
 
-class Handshake : public testing::Test {
+class RanksAgree : public testing::Test {
  protected:
   void SetUp() override {
     SKIP_WITHOUT_REFERENCE();
@@ -31,7 +31,7 @@ class Handshake : public testing::Test {
   const Args train_it{"train", "config.toml"};
 };
 
-TEST_F(Handshake, ranks_that_agree_train) {
+TEST_F(RanksAgree, ranks_that_agree_train) {
   fs::create_directory(scratch / "other");
   write_reference_config(scratch / "other/config.toml", reference("tiny"), "");
   Args args = train_it;
@@ -41,7 +41,7 @@ TEST_F(Handshake, ranks_that_agree_train) {
   EXPECT_EQ(read_steps(scratch / "run").size(), 1u);
 }
 
-TEST_F(Handshake, another_override_on_one_rank) {
+TEST_F(RanksAgree, another_override_on_one_rank) {
   const Args other{"train", "config.toml", "optimizer.learning_rate=0.125"};
   expect_refusal({{1, train_it}, {1, other}, {1, train_it}},
                  {"megalith: rank 1: was started with other things than rank 0; give every rank the same program, "
@@ -51,13 +51,13 @@ TEST_F(Handshake, another_override_on_one_rank) {
   expect_refusal({{1, other}, {2, train_it}}, {"megalith: rank 1, 2: was ", "0.003; on rank 0: 0.125\n"});
 }
 
-TEST_F(Handshake, another_run_folder_on_one_rank) {
+TEST_F(RanksAgree, another_run_folder_on_one_rank) {
   expect_refusal({{1, train_it}, {1, {"train", "config.toml", "run.output=elsewhere"}}},
                  {"rank 1: ", "\n  checkpoint.directory: \"elsewhere/checkpoints\"; on rank 0: ",
                   "\n  run.output: \"elsewhere\"; on rank 0: "});
 }
 
-TEST_F(Handshake, another_executable_on_one_rank) {
+TEST_F(RanksAgree, another_executable_on_one_rank) {
   const std::string copy = scratch / "megalith";
   write_file(copy, read_file(MEGALITH_PROGRAM) + '\0');
   fs::permissions(copy, fs::perms::owner_all);
@@ -65,7 +65,7 @@ TEST_F(Handshake, another_executable_on_one_rank) {
                  {"rank 2: ", "\n  executable: " + copy + " (", "; on rank 0: " MEGALITH_PROGRAM " ("});
 }
 
-TEST_F(Handshake, another_file_of_the_same_name_on_one_rank) {
+TEST_F(RanksAgree, another_file_of_the_same_name_on_one_rank) {
   const std::string tokens = read_file(reference("tiny") + "/tokens.bin");
   for (const char* node : {"node0", "node1"}) {
     write_reference_config(scratch / node + "/config.toml", reference("tiny"), "");
@@ -81,7 +81,7 @@ TEST_F(Handshake, another_file_of_the_same_name_on_one_rank) {
 }
 
 // All else is the same, so this alone shows it, and at once: the first save may be hours away.
-TEST_F(Handshake, another_checkpoint_folder_of_the_same_name_on_one_rank) {
+TEST_F(RanksAgree, another_checkpoint_folder_of_the_same_name_on_one_rank) {
   for (const char* node : {"node0", "node1"})
     write_reference_config(scratch / node + "/config.toml", reference("tiny"), "");
   const Args args{"train", "config.toml", "run.output=run"};
@@ -102,14 +102,14 @@ TEST_F(Handshake, another_checkpoint_folder_of_the_same_name_on_one_rank) {
 }
 
 // So early that one has no config to compare.
-TEST_F(Handshake, no_config_on_one_rank) {
+TEST_F(RanksAgree, no_config_on_one_rank) {
   expect_refusal({{1, train_it}, {1, {"train", "absent.toml"}}, {1, train_it}},
                  {"rank 1: cannot read configuration absent.toml"});
   expect_refusal({{1, {"train", "absent.toml"}}, {2, train_it}}, {"rank 0: cannot read configuration absent.toml"});
 }
 
 // Ranks with another command would wait in another collective, for ever.
-TEST_F(Handshake, another_command_on_one_rank) {
+TEST_F(RanksAgree, another_command_on_one_rank) {
   expect_refusal({{1, train_it}, {1, {"trian", "config.toml"}}}, {"rank 1: ", "trian", "megalith --help"});
   expect_refusal({{1, {"trian", "config.toml"}}, {1, train_it}}, {"rank 0: ", "trian", "megalith --help"});
   expect_refusal({{1, train_it}, {1, {"plan", "config.toml", "--ranks", "1"}}},

@@ -17,16 +17,16 @@
 namespace megalith {
 
 // What a rank was started with, by name ("train.steps", "executable"): what is compared and, of files, where they lie.
-using Fingerprint = std::map<std::string, std::array<std::string, 2>>;
+using LaunchFingerprint = std::map<std::string, std::array<std::string, 2>>;
 
 // Reads the files; no error, whatever it finds in them. Error: data.train is a malformed list.
-Fingerprint fingerprint_of(const Config& config);
+LaunchFingerprint launch_fingerprint(const Config& config);
 
 // A line for each thing in which a rank differs from rank 0, of the first eight; empty when it does not.
-std::string differences(const Fingerprint& mine, const Fingerprint& of_rank_0);
+std::string differences(const LaunchFingerprint& mine, const LaunchFingerprint& of_rank_0);
 
 // Collective; writes nothing. A JobError with the ranks that differ, their hosts and their differences; or, where the
 // launcher has started several processes that do not know of one another, with that. `more` is compared as well.
-void shake_hands(const Config& config, const Session& session, const Fingerprint& more = {});
+void check_ranks_agree(const Config& config, const Session& session, const LaunchFingerprint& more = {});
 
 }  // namespace megalith
