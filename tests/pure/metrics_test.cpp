@@ -123,10 +123,10 @@ TEST_F(MetricsFile, AppendsOneObjectAStep) {
                      .parameters = 7,
                      .threads = 3,
                      .command = "megalith train caf\xe9.toml",
-                     .course = {.tokenizer = "t1",
-                                .tokenizer_name = "gpt2",
-                                .sources = {{.name = "a.bin", .content = "9 bytes", .share = 1, .samples = 4}},
-                                .settings = {}},
+                     .fingerprint = {.tokenizer = "t1",
+                                     .tokenizer_name = "gpt2",
+                                     .sources = {{.name = "a.bin", .content = "9 bytes", .share = 1, .samples = 4}},
+                                     .settings = {}},
                      .held_out = "5 bytes"});
     const double begin = StepClock::host_now() + 50;  // another reading of the clock would not be this
     metrics.start_clock(begin);

@@ -53,10 +53,10 @@ void check_none_was_complete(const std::string& directory, const std::vector<Ski
 
 }  // namespace
 
-void check_start(const Config& config, const Course& course) {
+void check_start(const Config& config, const RunFingerprint& fingerprint) {
   const auto check = [&](const std::string& path, const Manifest& manifest) {
     check_resumable(path, manifest, config.model);
-    check_course("checkpoint " + path, manifest.state, course, config);
+    check_fingerprint("checkpoint " + path, manifest.state, fingerprint, config);
   };
   const CheckpointConfig& checkpoint = config.checkpoint;
   const CheckpointListing listing = scan_checkpoints(checkpoint.directory);
@@ -79,7 +79,7 @@ void check_start(const Config& config, const Course& course) {
     if (checkpoint.resume != "never") check_none_was_complete(checkpoint.directory, listing.skipped);
     if (!checkpoint.init_from.empty())
       check_same_tokenizer("checkpoint.init_from = " + checkpoint.init_from, open_initial_weights(config),
-                           course.tokenizer, course.tokenizer_name);
+                           fingerprint.tokenizer, fingerprint.tokenizer_name);
   }
 }
 
@@ -99,8 +99,9 @@ Config load_run_config(const std::string& toml_path, const std::vector<std::stri
   return load_config(toml_path, overrides, {"checkpoint.init_from = " + weights, source.model, source.dropout});
 }
 
-Checkpointer::Checkpointer(const Config& config, const Session& session, Trainer& trainer, std::optional<Course> course)
-    : config_(config), session_(session), trainer_(trainer), course_(std::move(course)) {}
+Checkpointer::Checkpointer(const Config& config, const Session& session, Trainer& trainer,
+                           std::optional<RunFingerprint> fingerprint)
+    : config_(config), session_(session), trainer_(trainer), fingerprint_(std::move(fingerprint)) {}
 
 std::vector<HeldShard> Checkpointer::held(bool parameters_only) const {
   std::vector<HeldShard> all;
@@ -162,9 +163,9 @@ Saving::Task Checkpointer::task(const Progress& progress, bool keep_all, std::ve
   task.state.update(progress.sanity.to_json());
   task.state.update(describe_tokenizer(config_.data.tokenizer.empty() ? "" : run_tokenizer(config_),
                                        checkpoint_path(directory, progress.step)));
-  if (course_) {
-    task.state["course"] = to_json(*course_);
-    task.state["orders"] = orders_with(resumed_, resumed_at_.step, resumed_at_.sequences, *course_);
+  if (fingerprint_) {
+    task.state["course"] = to_json(*fingerprint_);
+    task.state["orders"] = orders_with(resumed_, resumed_at_.step, resumed_at_.sequences, *fingerprint_);
   }
   if (!keep_all) task.prune = [this, sanity = progress.sanity] { return prune(sanity); };
   return task;
@@ -306,9 +307,9 @@ std::optional<Progress> Checkpointer::resume() {
       }
       check_resumable(path, reader->manifest(), config_.model);
       changed = false;
-      if (course_)
+      if (fingerprint_)
         for (const std::string& line :
-             check_course("checkpoint " + path, reader->manifest().state, *course_, config_)) {
+             check_fingerprint("checkpoint " + path, reader->manifest().state, *fingerprint_, config_)) {
           log_info("{}", line);
           changed = reader->manifest().state.contains("course");
         }

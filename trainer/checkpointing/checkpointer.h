@@ -10,9 +10,9 @@
 
 #include "checkpoints/reader.h"
 #include "trainer/checkpointing/background.h"
-#include "trainer/checkpointing/course.h"
 #include "trainer/checkpointing/held_shards.h"
 #include "trainer/checkpointing/progress.h"
+#include "trainer/checkpointing/run_fingerprint.h"
 #include "trainer/checkpointing/saving.h"
 #include "trainer/session/session.h"
 #include "trainer/step/trainer.h"
@@ -31,7 +31,7 @@ struct WayBack {
 // Checks that what checkpoint.resume and checkpoint.init_from name exists and is of this model and, where it is
 // resumed, of this course, and that no save will collide with an existing checkpoint. Opens manifests only; for one
 // rank, before anything is written.
-void check_start(const Config& config, const Course& course);
+void check_start(const Config& config, const RunFingerprint& fingerprint);
 
 // The Config of a run: load_config, where the weights of checkpoint.init_from give the keys of [model] that are not
 // set; where these weights are gone and the run has checkpoints, their newest does.
@@ -40,7 +40,8 @@ Config load_run_config(const std::string& toml_path, const std::vector<std::stri
 class Checkpointer {
  public:
   // The course of rank 0 is the one that counts; without one, checkpoints keep none and none is compared.
-  Checkpointer(const Config& config, const Session& session, Trainer& trainer, std::optional<Course> course = {});
+  Checkpointer(const Config& config, const Session& session, Trainer& trainer,
+               std::optional<RunFingerprint> fingerprint = {});
 
   // Collective. Writes a complete checkpoint, then deletes those beyond `keep` that are not needed any more (sanity.h),
   // unless `keep_all`. JobError when it cannot; the ones before are untouched, but for what could have been deleted
@@ -89,7 +90,7 @@ class Checkpointer {
   const Config& config_;
   const Session& session_;
   Trainer& trainer_;
-  std::optional<Course> course_;
+  std::optional<RunFingerprint> fingerprint_;
   nlohmann::json resumed_;  // the state that was resumed from; null: none
   Progress resumed_at_;
   RankFileWriter writer_;

@@ -9,7 +9,7 @@
 #include "data/tokenizer.h"
 #include "kernels/system/check.h"
 #include "kernels/system/json.h"
-#include "trainer/checkpointing/course.h"
+#include "trainer/checkpointing/run_fingerprint.h"
 #include "trainer/model/model.h"
 
 namespace megalith {

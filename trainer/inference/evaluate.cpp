@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "trainer/checkpointing/course.h"
+#include "trainer/checkpointing/run_fingerprint.h"
 #include "trainer/inference/engine.h"
 #include "trainer/inference/inference.h"
 #include "trainer/step/text_data.h"

@@ -1,6 +1,6 @@
 #include "trainer/inference/inference.h"
 
-#include "trainer/checkpointing/course.h"
+#include "trainer/checkpointing/run_fingerprint.h"
 #include "trainer/job/agreement.h"
 
 namespace megalith {

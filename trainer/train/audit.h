@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/checkpointing/course.h"
+#include "trainer/checkpointing/run_fingerprint.h"
 
 namespace megalith {
 

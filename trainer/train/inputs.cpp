@@ -42,15 +42,15 @@ Inputs open_inputs(const Config& config, const Session& session, RankContext& wo
     inputs.emplace(Inputs{.data = open_data("data.train", config.data.train, config, config.data.shuffle,
                                             session.rank(), session.size(), checked),
                           .held_out = open_held_out(config, tokenizer, session.rank(), session.size(), checked),
-                          .course = {}});
+                          .fingerprint = {}});
     if (inputs->held_out && session.rank() == 0)
       inputs->trained_on_held_out = trains_on_held_out(config, inputs->data, *inputs->held_out);
     const DeviceChoice& device = work.device;
     check_memory({{device.world, work.rehearsal.memory, work.process_memory(threads).to_come()}},
                  session.ranks_on_this_node(), device.ranks);
     if (session.rank() != 0) return;
-    inputs->course = course_of(config, tokenizer, inputs->data);
-    check_start(config, *inputs->course);
+    inputs->fingerprint = run_fingerprint(config, tokenizer, inputs->data);
+    check_start(config, *inputs->fingerprint);
   });
   return std::move(*inputs);
 }

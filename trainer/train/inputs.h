@@ -6,7 +6,7 @@
 #include <string>
 
 #include "data/tokenizer.h"
-#include "trainer/checkpointing/course.h"
+#include "trainer/checkpointing/run_fingerprint.h"
 #include "trainer/job/rank_context.h"
 #include "trainer/step/text_data.h"
 
@@ -20,7 +20,7 @@ struct Inputs {
   Loader data;
   std::optional<HeldOut> held_out;
   bool trained_on_held_out = false;
-  std::optional<Course> course;  // on rank 0
+  std::optional<RunFingerprint> fingerprint;  // on rank 0
 };
 
 // Collective; the tokenizer may be null. Dry-runs `work`, opens the data and throws a JobError for anything wrong, such

@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "trainer/checkpointing/course.h"
+#include "trainer/checkpointing/run_fingerprint.h"
 #include "trainer/log/retrying_file.h"
 #include "trainer/step/process_memory.h"
 #include "trainer/step/trainer.h"

@@ -147,7 +147,7 @@ RunHeader Run::header() const {
           .parameters = num_parameters(model_spec(config_.model)),
           .threads = threads_,
           .command = command_line(),
-          .course = inputs_.course.value_or(Course{}),
+          .fingerprint = inputs_.fingerprint.value_or(RunFingerprint{}),
           .held_out = inputs_.held_out && session_.rank() == 0 ? content_of_sources(inputs_.held_out->loader) : ""};
 }
 

@@ -14,7 +14,7 @@
 
 namespace megalith {
 
-struct Course {
+struct RunFingerprint {
   struct Source {
     std::string name;     // as data.train has it; not compared, files may move
     std::string content;  // of its files, see trainer/job/content.h
@@ -29,21 +29,21 @@ struct Course {
 };
 
 // Reads the files of the sources. The tokenizer may be null.
-Course course_of(const Config& config, const Tokenizer* tokenizer, const Loader& data);
+RunFingerprint run_fingerprint(const Config& config, const Tokenizer* tokenizer, const Loader& data);
 
 std::string hash_of(const Tokenizer& tokenizer);
 
-nlohmann::json to_json(const Course& course);
-Course course_from(const nlohmann::json& json);  // throws nlohmann's exceptions
+nlohmann::json to_json(const RunFingerprint& fingerprint);
+RunFingerprint run_fingerprint_from(const nlohmann::json& json);  // throws nlohmann's exceptions
 
 // One line for each thing but the tokenizer that is another: what it was there, and what it is here.
-std::vector<std::string> differences(const Course& there, const Course& here);
+std::vector<std::string> differences(const RunFingerprint& there, const RunFingerprint& here);
 
 // Throws Error where a checkpoint of this state may not be resumed under this course: the tokenizer is another, or
 // something else is and checkpoint.allow_changes is not set. `what` begins the message. Returns what the log should
 // say.
-std::vector<std::string> check_course(const std::string& what, const nlohmann::json& state, const Course& here,
-                                      const Config& config);
+std::vector<std::string> check_fingerprint(const std::string& what, const nlohmann::json& state,
+                                           const RunFingerprint& here, const Config& config);
 
 // The order of samples from some point of a run on; a checkpoint keeps all that its run had ("orders").
 struct OrderRecord {
@@ -56,6 +56,6 @@ OrderRecord order_from(const nlohmann::json& json);
 
 // The orders of a run, as its checkpoints keep them, that goes on from `state` (null: from the beginning) under this
 // course.
-nlohmann::json orders_with(const nlohmann::json& state, int64_t step, int64_t sample, const Course& here);
+nlohmann::json orders_with(const nlohmann::json& state, int64_t step, int64_t sample, const RunFingerprint& here);
 
 }  // namespace megalith

@@ -1,4 +1,4 @@
-#include "trainer/checkpointing/course.h"
+#include "trainer/checkpointing/run_fingerprint.h"
 
 #include "checkpoints/checksum.h"
 #include "kernels/system/check.h"
@@ -20,9 +20,9 @@ bool matters(const std::string& key, const Config& config) {
   return key.starts_with("optimizer.");
 }
 
-std::string describe(const std::vector<Course::Source>& sources) {
+std::string describe(const std::vector<RunFingerprint::Source>& sources) {
   std::string text;
-  for (const Course::Source& s : sources)
+  for (const RunFingerprint::Source& s : sources)
     text += fmt::format("{}{}{} ({})", text.empty() ? "" : " and ", s.name,
                         sources.size() == 1 ? "" : fmt::format(" with weight {}", s.share), s.content);
   return text;
@@ -33,10 +33,11 @@ int64_t left_out_of(const nlohmann::json& source) {
   return source.contains("left_out") ? whole_number(source.at("left_out")) : 0;
 }
 
-bool same_data(const std::vector<Course::Source>& a, const std::vector<Course::Source>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Course::Source& x, const Course::Source& y) {
-    return x.content == y.content && x.share == y.share;
-  });
+bool same_data(const std::vector<RunFingerprint::Source>& a, const std::vector<RunFingerprint::Source>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const RunFingerprint::Source& x, const RunFingerprint::Source& y) {
+                      return x.content == y.content && x.share == y.share;
+                    });
 }
 
 }  // namespace
@@ -46,74 +47,74 @@ std::string hash_of(const Tokenizer& tokenizer) {
   return hex(checksum_of(content.data(), static_cast<int64_t>(content.size())));
 }
 
-Course course_of(const Config& config, const Tokenizer* tokenizer, const Loader& data) {
-  Course course;
+RunFingerprint run_fingerprint(const Config& config, const Tokenizer* tokenizer, const Loader& data) {
+  RunFingerprint fingerprint;
   if (tokenizer) {
-    course.tokenizer = hash_of(*tokenizer);
-    course.tokenizer_name =
-        fmt::format("{} ({} ids, hash {})", config.data.tokenizer, tokenizer->vocab_size(), course.tokenizer);
+    fingerprint.tokenizer = hash_of(*tokenizer);
+    fingerprint.tokenizer_name =
+        fmt::format("{} ({} ids, hash {})", config.data.tokenizer, tokenizer->vocab_size(), fingerprint.tokenizer);
   }
   const SampleOrder& order = data.order();
   for (size_t i = 0; i < data.streams().size(); i++) {
     const std::string& name = data.streams()[i].path();
-    course.sources.push_back(
+    fingerprint.sources.push_back(
         {name, content_of_source(name), order.blend().shares()[i], order.sizes()[i], data.left_out(i)});
   }
   for (const auto& [key, value] : key_values(config))
-    if (matters(key, config)) course.settings[key] = value;
-  return course;
+    if (matters(key, config)) fingerprint.settings[key] = value;
+  return fingerprint;
 }
 
-nlohmann::json to_json(const Course& course) {
+nlohmann::json to_json(const RunFingerprint& fingerprint) {
   nlohmann::json sources = nlohmann::json::array();
-  for (const Course::Source& s : course.sources)
+  for (const RunFingerprint::Source& s : fingerprint.sources)
     sources.push_back({{"name", s.name},
                        {"content", s.content},
                        {"share", s.share},
                        {"samples", s.samples},
                        {"left_out", s.left_out}});
-  return {{"tokenizer", course.tokenizer},
-          {"tokenizer_name", course.tokenizer_name},
+  return {{"tokenizer", fingerprint.tokenizer},
+          {"tokenizer_name", fingerprint.tokenizer_name},
           {"sources", sources},
-          {"settings", course.settings}};
+          {"settings", fingerprint.settings}};
 }
 
-Course course_from(const nlohmann::json& json) {
-  Course course;
-  course.tokenizer = json.at("tokenizer").get<std::string>();
-  course.tokenizer_name = json.at("tokenizer_name").get<std::string>();
+RunFingerprint run_fingerprint_from(const nlohmann::json& json) {
+  RunFingerprint fingerprint;
+  fingerprint.tokenizer = json.at("tokenizer").get<std::string>();
+  fingerprint.tokenizer_name = json.at("tokenizer_name").get<std::string>();
   for (const nlohmann::json& s : json.at("sources"))
-    course.sources.push_back({s.at("name").get<std::string>(), s.at("content").get<std::string>(),
-                              whole_number(s.at("share")), whole_number(s.at("samples")), left_out_of(s)});
-  course.settings = json.at("settings").get<std::map<std::string, std::string>>();
-  return course;
+    fingerprint.sources.push_back({s.at("name").get<std::string>(), s.at("content").get<std::string>(),
+                                   whole_number(s.at("share")), whole_number(s.at("samples")), left_out_of(s)});
+  fingerprint.settings = json.at("settings").get<std::map<std::string, std::string>>();
+  return fingerprint;
 }
 
-std::vector<std::string> differences(const Course& there, const Course& here) {
+std::vector<std::string> differences(const RunFingerprint& there, const RunFingerprint& here) {
   std::vector<std::string> lines;
   if (!same_data(there.sources, here.sources))
     lines.push_back(fmt::format("data.train: {} there, {} here", describe(there.sources), describe(here.sources)));
   std::map<std::string, std::string> keys = there.settings;
   keys.insert(here.settings.begin(), here.settings.end());
   for (const auto& [key, ignored] : keys) {
-    const auto of = [&key = key](const Course& course) {
-      const auto found = course.settings.find(key);
-      return found == course.settings.end() ? std::string("without effect") : found->second;
+    const auto of = [&key = key](const RunFingerprint& fingerprint) {
+      const auto found = fingerprint.settings.find(key);
+      return found == fingerprint.settings.end() ? std::string("without effect") : found->second;
     };
     if (of(there) != of(here)) lines.push_back(fmt::format("{}: {} there, {} here", key, of(there), of(here)));
   }
   return lines;
 }
 
-std::vector<std::string> check_course(const std::string& what, const nlohmann::json& state, const Course& here,
-                                      const Config& config) {
+std::vector<std::string> check_fingerprint(const std::string& what, const nlohmann::json& state,
+                                           const RunFingerprint& here, const Config& config) {
   if (!state.contains("course"))
     return {what +
             " is from before checkpoints kept what they were trained on: data, tokenizer and schedule could not "
             "be compared"};
-  Course there;
+  RunFingerprint there;
   try {
-    there = course_from(state.at("course"));
+    there = run_fingerprint_from(state.at("course"));
   } catch (const nlohmann::json::exception& e) {
     FAIL("{}: the course in its manifest is not understood ({}); was it written by another program?", what, e.what());
   }
@@ -154,11 +155,11 @@ OrderRecord order_from(const nlohmann::json& json) {
   return record;
 }
 
-nlohmann::json orders_with(const nlohmann::json& state, int64_t step, int64_t sample, const Course& here) {
+nlohmann::json orders_with(const nlohmann::json& state, int64_t step, int64_t sample, const RunFingerprint& here) {
   nlohmann::json orders = nlohmann::json::array();
   if (state.is_object() && state.contains("orders")) orders = state.at("orders");
   nlohmann::json sources = nlohmann::json::array();
-  for (const Course::Source& s : here.sources)
+  for (const RunFingerprint::Source& s : here.sources)
     sources.push_back({{"name", s.name},
                        {"content", s.content},
                        {"share", s.share},

@@ -26,9 +26,9 @@ namespace {
 namespace fs = std::filesystem;
 using Overrides = std::vector<std::string>;
 
-class CourseTest : public testing::Test {
+class RunFingerprintTest : public testing::Test {
  protected:
-  CourseTest() {
+  RunFingerprintTest() {
     prepared("a", "some words of a text and more words of it\n", "train:262");
     scratch_.write("config.toml",
                    fmt::format("[model]\nlayers = 1\nhidden = 8\nheads = 1\ncontext = 16\n"
@@ -37,7 +37,7 @@ class CourseTest : public testing::Test {
                                "[run]\noutput = \"{}\"\n",
                                path("a/train.bin"), path("run")));
   }
-  ~CourseTest() override { log_to_console(); }
+  ~RunFingerprintTest() override { log_to_console(); }
 
   const Alone alone_;
 
@@ -71,7 +71,7 @@ class CourseTest : public testing::Test {
   } while (false)
 
 // As quickstart.sh advised: the data removed, other text prepared in its place, the command repeated.
-TEST_F(CourseTest, AnotherTokenizerIsNeverResumedWith) {
+TEST_F(RunFingerprintTest, AnotherTokenizerIsNeverResumedWith) {
   train();
   const std::string config = read("run/config.toml"), metrics = read("run/metrics.jsonl");
   prepared("a", "others, the vocabulary of which is another one\n", "train:262");
@@ -83,7 +83,7 @@ TEST_F(CourseTest, AnotherTokenizerIsNeverResumedWith) {
   EXPECT_EQ(newest(), 3);
 }
 
-TEST_F(CourseTest, WhatChangesTheCourseNeedsLeave) {
+TEST_F(RunFingerprintTest, AChangeNeedsLeave) {
   prepared("b", "other words of a text\n", "bytes");
   fs::remove_all(path("b/tokenizer"));
   fs::copy(path("a/tokenizer"), path("b/tokenizer"));  // another text of the same tokens
@@ -114,8 +114,8 @@ TEST_F(CourseTest, WhatChangesTheCourseNeedsLeave) {
   EXPECT_SAYS(refusal({"optimizer.decay_steps=0", "train.steps=9"}), "optimizer.decay_steps", "follows train.steps");
 }
 
-// Another layout is the same course; so are the same tokens at another place.
-TEST_F(CourseTest, LayoutsAndPlacesMayChange) {
+// Another layout has the same fingerprint; so are the same tokens at another place.
+TEST_F(RunFingerprintTest, LayoutsAndPlacesMayChange) {
   train();
   fs::rename(path("a"), path("moved"));
   train({"train.steps=4", "data.train=" + path("moved/train.bin"), "batch.microbatch_size=1",
@@ -124,7 +124,7 @@ TEST_F(CourseTest, LayoutsAndPlacesMayChange) {
 }
 
 // The tokenizer and all else: generate, evaluate and resume after `mv`, the data's own tokenizer gone.
-TEST_F(CourseTest, ARunFolderMovesAsAWhole) {
+TEST_F(RunFingerprintTest, ARunFolderMovesAsAWhole) {
   train();
   fs::copy(path("a/validation.bin"), path("held.bin"));
   fs::copy(path("a/validation.idx"), path("held.idx"));
@@ -153,7 +153,7 @@ TEST_F(CourseTest, ARunFolderMovesAsAWhole) {
   EXPECT_SAYS(message_of([&] { generated("elsewhere"); }), "--tokenizer");
 }
 
-TEST_F(CourseTest, ATokenizerInTheWayIsKept) {
+TEST_F(RunFingerprintTest, ATokenizerInTheWayIsKept) {
   prepared("b", "x", "bytes");
   fs::create_directories(path("run"));
   fs::rename(path("b/tokenizer"), path("run/tokenizer"));
@@ -168,7 +168,7 @@ void edit_state(const std::string& checkpoint, const std::function<void(nlohmann
   write_file(checkpoint + "/manifest.json", to_text(manifest), {.replace = true});
 }
 
-TEST_F(CourseTest, CheckpointsFromBeforeResume) {
+TEST_F(RunFingerprintTest, CheckpointsFromBeforeResume) {
   train();
   edit_state(path("run/checkpoints/step-00000003"), [&](nlohmann::json& state) {
     for (const char* key : {"course", "orders", "tokenizer_from_here"}) state.erase(key);
@@ -181,7 +181,7 @@ TEST_F(CourseTest, CheckpointsFromBeforeResume) {
   EXPECT_SAYS(refusal({"train.steps=5", "data.seed=2"}), "not understood", "settings");
 }
 
-TEST_F(CourseTest, AStateThatCannotBeIsRefused) {
+TEST_F(RunFingerprintTest, AStateThatCannotBeIsRefused) {
   train();
   const std::string checkpoint = path("run/checkpoints/step-00000003"),
                     good = read("run/checkpoints/step-00000003/manifest.json");
@@ -204,7 +204,7 @@ TEST_F(CourseTest, AStateThatCannotBeIsRefused) {
 }
 
 // Keys of [model] that are not set are those of the weights; all that contradict them are told at once.
-TEST_F(CourseTest, InitialWeightsBringTheirShape) {
+TEST_F(RunFingerprintTest, InitialWeightsBringTheirShape) {
   train();
   scratch_.write("tuned.toml",
                  fmt::format("[data]\ntrain = \"{}\"\n[batch]\nglobal_batch_size = 4\nmicrobatch_size = 2\n"
@@ -232,7 +232,7 @@ TEST_F(CourseTest, InitialWeightsBringTheirShape) {
 }
 
 // Else a training goes on without the dropout that it was begun with.
-TEST_F(CourseTest, InitialWeightsBringTheirDropout) {
+TEST_F(RunFingerprintTest, InitialWeightsBringTheirDropout) {
   train({"model.dropout=0.25"});
   const auto load = [&](const Overrides& more) {
     Overrides all{"checkpoint.init_from=" + path("run"), "run.output=" + path("tuned"), "data.train=x"};
@@ -261,7 +261,7 @@ TEST_F(CourseTest, InitialWeightsBringTheirDropout) {
 }
 
 // A second start of a run that has made its steps says so, and what would go on.
-TEST_F(CourseTest, AFinishedRunHasNothingToDo) {
+TEST_F(RunFingerprintTest, AFinishedRunHasNothingToDo) {
   train();
   const std::string log = read("run/log.txt");
   EXPECT_EQ(log.find("nothing to do"), std::string::npos) << log;
@@ -270,7 +270,7 @@ TEST_F(CourseTest, AFinishedRunHasNothingToDo) {
   EXPECT_SAYS(again, "nothing to do: all steps were made before", "Raise train.steps to continue");
 }
 
-TEST_F(CourseTest, TheStartSaysWhatIsTrainedOn) {
+TEST_F(RunFingerprintTest, TheStartSaysWhatIsTrainedOn) {
   for (int i = 0; i < 2; i++) {
     IndexedDatasetWriter writer(path(fmt::format("c-{:05}", i)), 262);
     for (int document = 0; document < 3; document++) {
@@ -288,14 +288,14 @@ TEST_F(CourseTest, TheStartSaysWhatIsTrainedOn) {
   EXPECT_EQ(load_config(path("run/config.toml")).data.train, path("a/train.bin") + " 3\n" + path("c") + " 1\n");
 }
 
-TEST_F(CourseTest, SourcesOfTwoTokenizersDoNotBlend) {
+TEST_F(RunFingerprintTest, SourcesOfTwoTokenizersDoNotBlend) {
   prepared("b", "text of bytes\n", "bytes");
   EXPECT_SAYS(refusal({fmt::format("data.train=[\"{} 3\", \"{} 1\"]", path("a/train.bin"), path("b/train.bin"))}),
               path("b/train.bin"), "another than that in", "prepare all sources");
 }
 
 // Four starts, one of them with another seed, and many epochs.
-TEST_F(CourseTest, TheLedgerOfARunInPieces) {
+TEST_F(RunFingerprintTest, TheLedgerOfARunInPieces) {
   const Overrides small{"batch.sequence_length=16", "checkpoint.allow_changes=true"};
   const auto with = [&](Overrides more) {
     more.insert(more.end(), small.begin(), small.end());
@@ -339,7 +339,7 @@ TEST(Orders, DataThatComesBackBeginsAnotherOrder) {
   nlohmann::json state, steps = nlohmann::json::array();
   int64_t step = 0;
   for (const int64_t samples : {10, 20, 20, 10}) {
-    Course here;
+    RunFingerprint here;
     here.sources = {{.name = "x", .content = "", .share = 1, .samples = samples}};
     here.settings = {{"data.shuffle", "true"}, {"data.seed", "1"}};
     state["orders"] = orders_with(state, step, 4 * step, here);
@@ -351,19 +351,19 @@ TEST(Orders, DataThatComesBackBeginsAnotherOrder) {
 
 // As many samples of other content are other samples; and orders that say nothing of content go on as they did.
 TEST(Orders, OtherContentOfTheSameSizeBeginsAnotherOrder) {
-  const auto course = [](const char* content) {
-    Course here;
+  const auto fingerprint = [](const char* content) {
+    RunFingerprint here;
     here.sources = {{.name = "x", .content = content, .share = 1, .samples = 10}};
     here.settings = {{"data.shuffle", "true"}, {"data.seed", "1"}};
     return here;
   };
   nlohmann::json state;
-  for (const char* content : {"a", "a", "b", "a"}) state["orders"] = orders_with(state, 5, 20, course(content));
+  for (const char* content : {"a", "a", "b", "a"}) state["orders"] = orders_with(state, 5, 20, fingerprint(content));
   EXPECT_EQ(state["orders"].size(), 3u) << state;
   nlohmann::json earlier;
-  earlier["orders"] = orders_with({}, 0, 0, course("a"));
+  earlier["orders"] = orders_with({}, 0, 0, fingerprint("a"));
   earlier["orders"][0]["sources"][0].erase("content");
-  EXPECT_EQ(orders_with(earlier, 5, 20, course("a")).size(), 1u);
+  EXPECT_EQ(orders_with(earlier, 5, 20, fingerprint("a")).size(), 1u);
 }
 
 TEST(Audit, WhatIsMissingOrSkippedIsTold) {
