@@ -175,8 +175,8 @@ Table<Config> build_table() {
   checkpoint.number("keep_every", &CheckpointConfig::keep_every, "steps", between(0, 1e12),
                     "Also keep for good the first checkpoint at or after each multiple of this many steps; 0: none");
   checkpoint.number("settle", &CheckpointConfig::settle, "steps", between(0, 1e12),
-                    "Sane steps that must follow a checkpoint before it replaces older ones; until then at most two "
-                    "more than keep exist");
+                    "Stable steps that must follow a checkpoint before older ones are deleted for it; at most two more "
+                    "than keep are there until then");
   checkpoint.word("resume", &CheckpointConfig::resume,
                   "auto: the newest complete checkpoint, if any; never; or the path of one");
   checkpoint.word("allow_changes", &CheckpointConfig::allow_changes,

@@ -220,7 +220,7 @@ TEST(BadSteps, too_many_end_the_run) {
     const std::string error = error_of(scratch, layout.ranks, args);
     for (const char* words :
          {"steps 3 to 5 were skipped, and train.max_bad_steps = 3",
-          "the same command resumes from ended/checkpoints/step-00000002, whose weights still have a sane loss",
+          "the same command goes on from ended/checkpoints/step-00000002, whose weights still have a normal loss",
           "Lower optimizer.learning_rate (it was 0.003)", "`megalith replay ended --step 5`"})
       EXPECT_NE(error.find(words), std::string::npos) << words << error;
     EXPECT_EQ(checkpoints_in(scratch / "ended/checkpoints"), std::vector<std::string>{step_name(2)});
@@ -264,8 +264,8 @@ TEST(BadSteps, are_kept_to_be_looked_at) {
   EXPECT_FALSE(fs::exists(scratch / "run/bad-steps/step-00000002.json"));
 }
 
-// Checkpoints among the bad steps delete none from before them. Then those that no sane step followed are suspects, and
-// the error says what is left.
+// Checkpoints among the bad steps delete none from before them. Then those that no stable step followed are suspects,
+// and the error says what is left.
 TEST(BadSteps, leave_a_checkpoint_from_before_them) {
   const Scratch scratch;
   write_odd(scratch);
@@ -275,9 +275,10 @@ TEST(BadSteps, leave_a_checkpoint_from_before_them) {
     EXPECT_NE(error.find(newest), std::string::npos) << newest << "\n" << error;
   };
   const auto kept = [&] { return folders_in(scratch / "run/checkpoints"); };
-  expect_told({"checkpoint.every=1", "checkpoint.keep=2", "spoil=3-5:172:embedding"},
-              "resumes from run/checkpoints/step-00000002, whose weights still have a sane loss on the samples before "
-              "these; 2 newer checkpoints");
+  expect_told(
+      {"checkpoint.every=1", "checkpoint.keep=2", "spoil=3-5:172:embedding"},
+      "goes on from run/checkpoints/step-00000002, whose weights still have a normal loss on the samples before "
+      "these; 2 newer checkpoints");
   EXPECT_EQ(kept(), (std::vector<std::string>{step_name(1), step_name(2), suspect(3), suspect(4)}));
   // Resumed among them.
   const std::string resume = "checkpoint.resume=run/checkpoints/";
@@ -301,13 +302,13 @@ TEST(BadSteps, a_run_that_diverges_keeps_its_checkpoints) {
   EXPECT_EQ(diverged.status, 1) << diverged.text();
   EXPECT_EQ(count(diverged.err, "megalith: "), 1u) << diverged.text();
   for (const char* words : {"step 4 was skipped, and train.max_bad_steps = 1",
-                            "resumes from run/checkpoints/step-00000001, which 2 sane steps followed",
+                            "goes on from run/checkpoints/step-00000001, which 2 stable steps followed",
                             "are now run/checkpoints/step-00000003.suspect-1 and the like"})
     EXPECT_NE(diverged.err.find(words), std::string::npos) << words << diverged.text();
   EXPECT_EQ(folders_in(scratch / "run/checkpoints"), (std::vector<std::string>{step_name(1), suspect(2), suspect(3)}));
 }
 
-// The advice, followed to the letter: the same command with what it says goes on from a checkpoint of sane weights.
+// The advice, followed to the letter: the same command with what it says goes on from a checkpoint of stable weights.
 TEST(BadSteps, the_advice_works) {
   const Scratch scratch;
   write_odd(scratch);
@@ -346,7 +347,7 @@ TEST(BadSteps, the_advice_works) {
   const Result at_once = train_with({"train.steps=40", "optimizer.learning_rate=1e4"});
   EXPECT_EQ(count(at_once.err, "the same command starts from the beginning"), 1u) << at_once.text();
   follow(at_once, "train.steps=20", 0);
-  // After steps that were sane.
+  // After steps that were stable.
   const Result later = train_with({"train.steps=60", "optimizer.learning_rate=1e4", "checkpoint.allow_changes=true"});
   const std::string left = told(later.err, "resumes from run/checkpoints/");
   EXPECT_LE(left, step_name(20)) << later.text();

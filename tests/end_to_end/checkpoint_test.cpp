@@ -35,7 +35,7 @@ TEST(Checkpoint, keep_retains_the_newest) {
   train(scratch.folder(), 2,
         {"run.output=one", "checkpoint.every=2", "checkpoint.keep=1", "train.steps=7", "checkpoint.settle=0"});
   EXPECT_EQ(checkpoints_in(scratch / "one/checkpoints"), names({7}));
-  // Beside the newest, the one that three sane steps have followed and the next that they will.
+  // Beside the newest, the one that three stable steps have followed and the next that they will.
   train(scratch.folder(), 2, {"run.output=settles", "checkpoint.every=1", "checkpoint.keep=1", "checkpoint.settle=3"});
   EXPECT_EQ(checkpoints_in(scratch / "settles/checkpoints"), names({5, 7, 8}));
   train(scratch.folder(), 2, {"run.output=last"});

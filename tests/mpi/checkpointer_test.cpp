@@ -96,7 +96,7 @@ TEST_F(Resume, WhatIsNotFiniteIsNotGoneOnFrom) {
   EXPECT_EQ(saved.path, "checkpoints/step-00000003");
   EXPECT_NE(saved.not_finite.find("not finite, in parameters/"), std::string::npos) << saved.not_finite;
   EXPECT_EQ(list_checkpoints("checkpoints"), (std::vector<std::string>{"checkpoints/step-00000002"}))
-      << "of the two before, which were sane, one was enough";
+      << "of the two before, which were stable, one was enough";
   EXPECT_EQ(resume(), "step 2");
   config_.checkpoint.resume = saved.path;
   EXPECT_EQ(resume(), "step 3") << "unless it is named";
@@ -111,13 +111,13 @@ TEST_F(Resume, WhatIsNotFiniteIsNotGoneOnFrom) {
 TEST_F(Resume, TroubleHasTheOneBeforeItTaken) {
   SmallRun run = make();
   Checkpointer checkpointer(config_, session(), run.trainer);
-  Sanity sanity;
-  for (int64_t s : {1, 2, 3}) sanity.see(s, s == 3, 3);
-  checkpointer.save({.step = 3, .sequences = 15, .sanity = sanity}, true);
-  const WayBack back = checkpointer.go_back(sanity, {.since = 2, .sane = false});
+  Stability stability;
+  for (int64_t s : {1, 2, 3}) stability.record(s, s == 3, 3);
+  checkpointer.save({.step = 3, .sequences = 15, .stability = stability}, true);
+  const WayBack back = checkpointer.go_back(stability, {.since = 2, .stable = false});
   EXPECT_EQ(back.path, "checkpoints/step-00000001");
   EXPECT_EQ(back.step, 1);
-  EXPECT_EQ(back.sane_after, 1);
+  EXPECT_EQ(back.stable_after, 1);
   EXPECT_EQ(back.suspects,
             (std::vector<std::string>{"checkpoints/step-00000003.suspect-1", "checkpoints/step-00000002.suspect-1"}));
   EXPECT_EQ(resume(), "step 1");

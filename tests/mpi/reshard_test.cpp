@@ -71,9 +71,9 @@ TEST(Reshard, WritesWhatRanksOfThatLayoutWrite) {
     make_byte_tokenizer()->save(run_tokenizer(alone));
     SmallRun run(alone);
     for (int64_t s : {0, 1, 2}) run.step(s);
-    Sanity sanity;
-    for (int64_t s : {1, 2, 3}) sanity.see(s, false, 3);
-    Checkpointer(alone, Alone(), run.trainer).save({.step = 3, .sequences = 24, .sanity = sanity});
+    Stability stability;
+    for (int64_t s : {1, 2, 3}) stability.record(s, false, 3);
+    Checkpointer(alone, Alone(), run.trainer).save({.step = 3, .sequences = 24, .stability = stability});
   }
   session().broadcast_text("saved");
   int number = 0;

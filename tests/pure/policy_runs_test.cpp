@@ -113,7 +113,7 @@ TEST(PolicyRuns, TooManyBadStepsOnAGpu) {
   EXPECT_EQ(world.why, Act::fail_bad_steps);
   EXPECT_EQ(world.state.newest_checkpoint, 5);
   EXPECT_EQ(world.state.last_update.sequences, 10);
-  EXPECT_EQ(world.state.progress.sanity.trouble_since(), 6);
+  EXPECT_EQ(world.state.progress.stability.anomaly_since(), 6);
 }
 
 TEST(PolicyRuns, TheLastSaveIsTriedUntilItSucceedsOrPatienceIsOver) {

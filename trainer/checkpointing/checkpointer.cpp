@@ -134,10 +134,11 @@ int64_t Checkpointer::bytes() const {
   return all;
 }
 
-std::vector<std::string> Checkpointer::prune(const Sanity& sanity) const try {
+std::vector<std::string> Checkpointer::prune(const Stability& stability) const try {
   const CheckpointConfig& c = config_.checkpoint;
-  return prune_checkpoints(c.directory, c.keep,
-                           [&](const auto& steps) { return needed_checkpoints(steps, sanity, c.settle, c.keep_every); })
+  return prune_checkpoints(
+             c.directory, c.keep,
+             [&](const auto& steps) { return needed_checkpoints(steps, stability, c.settle, c.keep_every); })
       .failures;
 } catch (const Error& e) {  // what is there cannot be seen; a save that cannot be made for it says so itself
   return {e.what()};
@@ -160,14 +161,14 @@ Saving::Task Checkpointer::task(const Progress& progress, bool keep_all, std::ve
                 {"model", describe_model(config_.model)},
                 {"config", to_toml(config_)}};
   task.state["init_from"] = resumed_.is_object() ? resumed_.value("init_from", "") : config_.checkpoint.init_from;
-  task.state.update(progress.sanity.to_json());
+  task.state.update(progress.stability.to_json());
   task.state.update(describe_tokenizer(config_.data.tokenizer.empty() ? "" : run_tokenizer(config_),
                                        checkpoint_path(directory, progress.step)));
   if (fingerprint_) {
     task.state["course"] = to_json(*fingerprint_);
     task.state["orders"] = orders_with(resumed_, resumed_at_.step, resumed_at_.sequences, *fingerprint_);
   }
-  if (!keep_all) task.prune = [this, sanity = progress.sanity] { return prune(sanity); };
+  if (!keep_all) task.prune = [this, stability = progress.stability] { return prune(stability); };
   return task;
 }
 
@@ -215,27 +216,27 @@ std::optional<Saved> Checkpointer::finish() {
     if (std::optional<Saved> saved = go_on()) return saved;
 }
 
-WayBack Checkpointer::go_back(const Sanity& sanity, const LastWeights& last) {
+WayBack Checkpointer::go_back(const Stability& stability, const LastWeights& last) {
   WayBack back;
   together(session_, [&] {
     if (session_.rank() != 0) return;
     const std::vector<std::string> all = list_checkpoints(config_.checkpoint.directory);  // newest first
     const std::optional<int64_t> step =
-        checkpoint_to_go_back_to(steps_of(all), sanity, config_.checkpoint.settle, last);
+        checkpoint_to_go_back_to(steps_of(all), stability, config_.checkpoint.settle, last);
     for (const std::string& path : all) {
       if (step && step_of_folder(path) == step) {
         back.path = path;
         back.step = *step;
-        back.sane_after = sanity.sane_after(*step);
+        back.stable_after = stability.stable_after(*step);
         break;
       }
       back.suspects.push_back(set_aside(path, Aside::suspect));
     }
   });
-  back.last_weights = last.sane && back.step >= last.since;
+  back.last_weights = last.stable && back.step >= last.since;
   using Text = std::tuple<std::string, int64_t, int64_t, bool, std::vector<std::string>>;
-  std::tie(back.path, back.step, back.sane_after, back.last_weights, back.suspects) =
-      of_all_ranks(session_, Text(back.path, back.step, back.sane_after, back.last_weights, back.suspects)).front();
+  std::tie(back.path, back.step, back.stable_after, back.last_weights, back.suspects) =
+      of_all_ranks(session_, Text(back.path, back.step, back.stable_after, back.last_weights, back.suspects)).front();
   return back;
 }
 
@@ -249,7 +250,7 @@ Progress Checkpointer::load(CheckpointReader& reader) {
                           .sequences = state.count("sequences"),
                           .skipped = state.count("skipped", 0),
                           .skipped_in_a_row = state.count("skipped_in_a_row", 0),
-                          .sanity = Sanity::from(state, step)};
+                          .stability = Stability::from(state, step)};
   trainer_.optimizer().restore(trainer_.stream(), {.updates = state.count("updates", step),
                                                    .skipped = progress.skipped_in_a_row,
                                                    .norms = state.numbers("norms"),
@@ -341,7 +342,7 @@ std::optional<Progress> Checkpointer::resume() {
     if (session_.rank() == 0) say_unused_init_from(checkpoint, path, reader->manifest().state);
     resumed_ = reader->manifest().state;
     resumed_at_ = progress;
-    if (changed) progress.sanity.forget_losses();
+    if (changed) progress.stability.forget_losses();
     return progress;
   }
   throw JobError(__FILE__, __LINE__,

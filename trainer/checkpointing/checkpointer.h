@@ -23,8 +23,8 @@ namespace megalith {
 struct WayBack {
   std::string path;                     // of the checkpoint that it goes on from; empty: it starts from the beginning
   int64_t step = 0;                     // of that
-  int64_t sane_after = 0;               // steps in a row that followed it
-  bool last_weights = false;            // it has those that the run ended with, which are sane
+  int64_t stable_after = 0;             // steps in a row that followed it
+  bool last_weights = false;            // it has those that the run ended with, which are stable
   std::vector<std::string> suspects{};  // newer ones, under their new names, the newest first
 };
 
@@ -43,10 +43,10 @@ class Checkpointer {
   Checkpointer(const Config& config, const Session& session, Trainer& trainer,
                std::optional<RunFingerprint> fingerprint = {});
 
-  // Collective. Writes a complete checkpoint, then deletes those beyond `keep` that are not needed any more (sanity.h),
-  // unless `keep_all`. JobError when it cannot; the ones before are untouched, but for what could have been deleted
-  // after them already. A checkpoint of values that are not finite is written, for whoever looks for their cause, and
-  // nothing is deleted for it; no run goes on from it unless it is named.
+  // Collective. Writes a complete checkpoint, then deletes those beyond `keep` that are not needed any more
+  // (stability.h), unless `keep_all`. JobError when it cannot; the ones before are untouched, but for what could have
+  // been deleted after them already. A checkpoint of values that are not finite is written, for whoever looks for their
+  // cause, and nothing is deleted for it; no run goes on from it unless it is named.
   Saved save(const Progress& progress, bool keep_all = false);
 
   // The same beside the steps that follow, from a copy of what is saved, where saves_asynchronously(): the caller goes
@@ -64,7 +64,7 @@ class Checkpointer {
 
   // Collective, once trouble has ended the run: chooses what it goes on from (checkpoint_to_go_back_to), so that
   // resume() finds it, and sets newer checkpoints aside as suspect.
-  WayBack go_back(const Sanity& sanity, const LastWeights& last);
+  WayBack go_back(const Stability& stability, const LastWeights& last);
 
   // Bytes that this rank writes in a save, but for what little describes them.
   int64_t bytes() const;
@@ -79,7 +79,7 @@ class Checkpointer {
 
  private:
   // Deletes what is not needed, and says what it could not delete. On one rank.
-  std::vector<std::string> prune(const Sanity& sanity) const;
+  std::vector<std::string> prune(const Stability& stability) const;
   // Every shard of state of this rank.
   std::vector<HeldShard> held(bool parameters_only) const;
   // Of what it saves.

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "trainer/checkpointing/sanity.h"
+#include "trainer/checkpointing/stability.h"
 
 namespace megalith {
 
@@ -12,7 +12,7 @@ struct Progress {
   int64_t sequences = 0;  // consumed from the training stream since the run began
   int64_t skipped = 0;    // steps, in all
   int64_t skipped_in_a_row = 0;
-  Sanity sanity{};  // of these steps
+  Stability stability{};  // of these steps
 };
 
 }  // namespace megalith

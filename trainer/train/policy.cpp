@@ -48,7 +48,7 @@ struct See {
     s.stop = s.stop || e.stop;
     s.save_due = s.save_due || e.save;
     s.save_phase_done = e.save_phase_done;
-    s.progress.sanity.see(step, e.outcome == StepOutcome::bad, e.loss);
+    s.progress.stability.record(step, e.outcome == StepOutcome::bad, e.loss);
     if (e.outcome == StepOutcome::updated) {
       s.progress.skipped_in_a_row = 0;
       s.last_update = s.progress;
@@ -75,7 +75,7 @@ struct See {
     if (!e.complete) return;
     s.validation_is_finite = e.finite;
     if (e.finite) return;
-    s.progress.sanity.trouble_in_validation();
+    s.progress.stability.anomaly_in_validation();
     push(todo, Act::warn_of_validation);
   }
 

@@ -71,7 +71,7 @@ policy::Events Run::obey(const policy::Action& action) {
       break;
     case Act::fail_bad_steps: fail_bad_steps();
     case Act::fail_save_patience: saves_.fail_patience();
-    case Act::fail_state_not_finite: saves_.fail_not_finite(progress.sanity);
+    case Act::fail_state_not_finite: saves_.fail_not_finite(progress.stability);
     case Act::fail_validation_not_finite: fail_validation();
     case Act::end_done:
     case Act::end_out_of_time:
@@ -156,7 +156,7 @@ void Run::prepare_save() {
 }
 
 void Run::fail_bad_steps() {
-  const WayBack back = checkpointer_.go_back(state_.progress.sanity, last_weights());
+  const WayBack back = checkpointer_.go_back(state_.progress.stability, last_weights());
   const int64_t last = steps_.last_step(), first = last - state_.progress.skipped_in_a_row + 1;
   const std::string steps =
       first == last ? fmt::format("step {} was", first) : fmt::format("steps {} to {} were", first, last);
@@ -172,7 +172,7 @@ LastWeights Run::last_weights() {
   const int64_t batch = config_.batch.global_batch_size, first = state_.last_update.sequences - batch;
   if (first < 0) return {};
   const double loss = work_.trainer->evaluate(batch, feed_from(inputs_.data, first, config_.model.vocab));
-  return {.since = state_.last_update.step, .sane = state_.progress.sanity.is_sane(loss)};
+  return {.since = state_.last_update.step, .stable = state_.progress.stability.is_normal(loss)};
 }
 
 void Run::fail_validation() const {

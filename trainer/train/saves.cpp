@@ -84,8 +84,8 @@ void Saves::fail_patience() const {
   throw JobError(__FILE__, __LINE__, fmt::format("{}; {}", failure_.why, since_success()));
 }
 
-void Saves::fail_not_finite(const Sanity& sanity) {
-  const WayBack back = checkpointer_.go_back(sanity, {.since = last_.step, .sane = false});
+void Saves::fail_not_finite(const Stability& stability) {
+  const WayBack back = checkpointer_.go_back(stability, {.since = last_.step, .stable = false});
   throw JobError(
       __FILE__, __LINE__,
       fmt::format("the state after step {} is not finite, and no update can repair it: {} holds {} and is resumed "
