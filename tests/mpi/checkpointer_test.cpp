@@ -114,7 +114,7 @@ TEST_F(Resume, TroubleHasTheOneBeforeItTaken) {
   Stability stability;
   for (int64_t s : {1, 2, 3}) stability.record(s, s == 3, 3);
   checkpointer.save({.step = 3, .sequences = 15, .stability = stability}, true);
-  const WayBack back = checkpointer.go_back(stability, {.since = 2, .stable = false});
+  const RestartPoint back = checkpointer.choose_restart(stability, {.since = 2, .stable = false});
   EXPECT_EQ(back.path, "checkpoints/step-00000001");
   EXPECT_EQ(back.step, 1);
   EXPECT_EQ(back.stable_after, 1);

@@ -216,25 +216,23 @@ TEST(Stability, GoesBackToWhatHasSettledBeforeTheAnomaly) {
   stable_until(stability, 250);
   bad_until(stability, 252);
   const LastWeights spoilt{.since = 250, .stable = false};
-  EXPECT_EQ(checkpoint_to_go_back_to({50, 100, 150, 200, 250, 251}, stability, 100, spoilt), 150);
-  EXPECT_EQ(checkpoint_to_go_back_to({50, 100, 150, 200, 250, 251}, stability, 0, spoilt), 200)
-      << "250 has the same weights";
-  EXPECT_EQ(checkpoint_to_go_back_to({200, 240, 251}, stability, 100, spoilt), 200) << "none has settled";
-  EXPECT_EQ(checkpoint_to_go_back_to({250, 251}, stability, 100, spoilt), std::nullopt);
-  EXPECT_EQ(checkpoint_to_go_back_to({}, stability, 100, spoilt), std::nullopt);
+  EXPECT_EQ(restart_step({50, 100, 150, 200, 250, 251}, stability, 100, spoilt), 150);
+  EXPECT_EQ(restart_step({50, 100, 150, 200, 250, 251}, stability, 0, spoilt), 200) << "250 has the same weights";
+  EXPECT_EQ(restart_step({200, 240, 251}, stability, 100, spoilt), 200) << "none has settled";
+  EXPECT_EQ(restart_step({250, 251}, stability, 100, spoilt), std::nullopt);
+  EXPECT_EQ(restart_step({}, stability, 100, spoilt), std::nullopt);
   // Where it is not the weights, no step is lost.
   const LastWeights stable{.since = 250, .stable = true};
-  EXPECT_EQ(checkpoint_to_go_back_to({50, 100, 150, 200, 250, 251}, stability, 100, stable), 250);
-  EXPECT_EQ(checkpoint_to_go_back_to({50, 100, 150, 200, 251, 252}, stability, 100, stable), 251)
-      << "it has them as well";
-  EXPECT_EQ(checkpoint_to_go_back_to({50, 100, 150, 200}, stability, 100, stable), 150);
-  EXPECT_EQ(checkpoint_to_go_back_to({}, stability, 100, stable), std::nullopt);
+  EXPECT_EQ(restart_step({50, 100, 150, 200, 250, 251}, stability, 100, stable), 250);
+  EXPECT_EQ(restart_step({50, 100, 150, 200, 251, 252}, stability, 100, stable), 251) << "it has them as well";
+  EXPECT_EQ(restart_step({50, 100, 150, 200}, stability, 100, stable), 150);
+  EXPECT_EQ(restart_step({}, stability, 100, stable), std::nullopt);
   // Losses that were anomalies before one step was skipped.
   Stability ruined;
   stable_until(ruined, 50);
   for (int64_t s = 51; s <= 60; s++) ruined.record(s, false, 1e5);
   bad_until(ruined, 61);
-  EXPECT_EQ(checkpoint_to_go_back_to({20, 40, 55}, ruined, 100, {.since = 60, .stable = false}), 20);
+  EXPECT_EQ(restart_step({20, 40, 55}, ruined, 100, {.since = 60, .stable = false}), 20);
   EXPECT_FALSE(ruined.is_normal(1e5));
   EXPECT_TRUE(ruined.is_normal(3.5));
   // An earlier anomaly, and one too short a time ago.
@@ -244,8 +242,8 @@ TEST(Stability, GoesBackToWhatHasSettledBeforeTheAnomaly) {
   stable_until(twice, 150);
   bad_until(twice, 151);
   const LastWeights last{.since = 150, .stable = false};
-  EXPECT_EQ(checkpoint_to_go_back_to({10, 90, 110, 140}, twice, 50, last), 10) << "the only one that had settled";
-  EXPECT_EQ(checkpoint_to_go_back_to({90, 110, 140}, twice, 50, last), 110);
+  EXPECT_EQ(restart_step({10, 90, 110, 140}, twice, 50, last), 10) << "the only one that had settled";
+  EXPECT_EQ(restart_step({90, 110, 140}, twice, 50, last), 110);
 }
 
 }  // namespace

@@ -216,13 +216,12 @@ std::optional<Saved> Checkpointer::finish() {
     if (std::optional<Saved> saved = go_on()) return saved;
 }
 
-WayBack Checkpointer::go_back(const Stability& stability, const LastWeights& last) {
-  WayBack back;
+RestartPoint Checkpointer::choose_restart(const Stability& stability, const LastWeights& last) {
+  RestartPoint back;
   together(session_, [&] {
     if (session_.rank() != 0) return;
     const std::vector<std::string> all = list_checkpoints(config_.checkpoint.directory);  // newest first
-    const std::optional<int64_t> step =
-        checkpoint_to_go_back_to(steps_of(all), stability, config_.checkpoint.settle, last);
+    const std::optional<int64_t> step = restart_step(steps_of(all), stability, config_.checkpoint.settle, last);
     for (const std::string& path : all) {
       if (step && step_of_folder(path) == step) {
         back.path = path;

@@ -20,7 +20,7 @@
 namespace megalith {
 
 // What a run has left that trouble ended.
-struct WayBack {
+struct RestartPoint {
   std::string path;                     // of the checkpoint that it goes on from; empty: it starts from the beginning
   int64_t step = 0;                     // of that
   int64_t stable_after = 0;             // steps in a row that followed it
@@ -62,9 +62,9 @@ class Checkpointer {
   // Collective, and waits for the end; nothing: there was none to wait for.
   std::optional<Saved> finish();
 
-  // Collective, once trouble has ended the run: chooses what it goes on from (checkpoint_to_go_back_to), so that
+  // Collective, once trouble has ended the run: chooses what it goes on from (restart_step), so that
   // resume() finds it, and sets newer checkpoints aside as suspect.
-  WayBack go_back(const Stability& stability, const LastWeights& last);
+  RestartPoint choose_restart(const Stability& stability, const LastWeights& last);
 
   // Bytes that this rank writes in a save, but for what little describes them.
   int64_t bytes() const;

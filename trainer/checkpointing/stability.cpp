@@ -88,8 +88,8 @@ std::set<int64_t> needed_checkpoints(const std::set<int64_t>& steps, const Stabi
   return needed;
 }
 
-std::optional<int64_t> checkpoint_to_go_back_to(const std::set<int64_t>& steps, const Stability& stability,
-                                                int64_t settle, const LastWeights& last) {
+std::optional<int64_t> restart_step(const std::set<int64_t>& steps, const Stability& stability, int64_t settle,
+                                    const LastWeights& last) {
   const auto has_them = steps.lower_bound(last.since);
   if (last.stable && has_them != steps.end()) return *has_them;
   const int64_t end = std::min(stability.anomaly_since().value_or(last.since), last.since);

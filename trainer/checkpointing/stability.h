@@ -79,7 +79,7 @@ struct LastWeights {
 // Which checkpoint such a run goes on from. Where its last weights are stable, the first that has them, since it is not
 // they that were wrong. Else, of those from before them and from before this trouble, the newest that is settled or,
 // where none is, the one that the most stable steps followed; nothing where there is none.
-std::optional<int64_t> checkpoint_to_go_back_to(const std::set<int64_t>& steps, const Stability& stability,
-                                                int64_t settle, const LastWeights& last);
+std::optional<int64_t> restart_step(const std::set<int64_t>& steps, const Stability& stability, int64_t settle,
+                                    const LastWeights& last);
 
 }  // namespace megalith

@@ -156,7 +156,7 @@ void Run::prepare_save() {
 }
 
 void Run::fail_bad_steps() {
-  const WayBack back = checkpointer_.go_back(state_.progress.stability, last_weights());
+  const RestartPoint back = checkpointer_.choose_restart(state_.progress.stability, last_weights());
   const int64_t last = steps_.last_step(), first = last - state_.progress.skipped_in_a_row + 1;
   const std::string steps =
       first == last ? fmt::format("step {} was", first) : fmt::format("steps {} to {} were", first, last);
@@ -164,7 +164,7 @@ void Run::fail_bad_steps() {
   throw JobError(__FILE__, __LINE__,
                  fmt::format("{} skipped, and train.max_bad_steps = {}; in the last, {}; {}. {}", steps,
                              config_.train.max_bad_steps, why_skipped(config_, scalars),
-                             way_back_in_words(config_, back), remedy_of(config_, scalars.decision, last)));
+                             restart_in_words(config_, back), remedy_of(config_, scalars.decision, last)));
 }
 
 // Evaluates the batch of the last update. If its loss is still sane, the weights are not to blame.

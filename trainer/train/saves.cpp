@@ -85,7 +85,7 @@ void Saves::fail_patience() const {
 }
 
 void Saves::fail_not_finite(const Stability& stability) {
-  const WayBack back = checkpointer_.go_back(stability, {.since = last_.step, .stable = false});
+  const RestartPoint back = checkpointer_.choose_restart(stability, {.since = last_.step, .stable = false});
   throw JobError(
       __FILE__, __LINE__,
       fmt::format("the state after step {} is not finite, and no update can repair it: {} holds {} and is resumed "

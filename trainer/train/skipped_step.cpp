@@ -70,7 +70,7 @@ std::vector<std::string> lines_of(const std::string& said) {
   return lines;
 }
 
-std::string way_back_in_words(const Config& config, const WayBack& back) {
+std::string restart_in_words(const Config& config, const RestartPoint& back) {
   const std::string command =
       config.checkpoint.resume == "auto" ? "the same command" : "the same command with checkpoint.resume=auto";
   std::string text =
