@@ -5,7 +5,7 @@
 namespace megalith {
 
 void check_memory(const std::vector<MemoryNeed>& runs, int ranks_on_node, int ranks_on_gpu) {
-  check_node_memory(runs, ranks_on_node, memory_room());
+  check_node_memory(runs, ranks_on_node, available_memory());
   MemorySizes on_gpu;
   for (const MemoryNeed& run : runs)
     if (run.world == World::cuda) on_gpu += run.sizes;
@@ -14,18 +14,18 @@ void check_memory(const std::vector<MemoryNeed>& runs, int ranks_on_node, int ra
 
 namespace {
 
-std::string in_words(const MemoryRoom& room) {
-  if (room.group.empty()) return fmt::format("which has {:.2f} GiB", gib(room.bytes));
+std::string in_words(const AvailableMemory& available) {
+  if (available.group.empty()) return fmt::format("which has {:.2f} GiB", gib(available.bytes));
   return fmt::format(
       "of which the control group {} has {:.2f} GiB left: its limit is {:.2f} GiB, and the system kills what goes "
       "beyond "
       "it; raise that (docker run --memory, the job's memory request)",
-      room.group, gib(room.bytes), gib(room.limit));
+      available.group, gib(available.bytes), gib(available.limit));
 }
 
 }  // namespace
 
-void check_node_memory(const std::vector<MemoryNeed>& runs, int ranks, const MemoryRoom& room) {
+void check_node_memory(const std::vector<MemoryNeed>& runs, int ranks, const AvailableMemory& available) {
   int64_t wanted = 0, copies = 0;
   std::string classes;
   for (MemoryPlace place : all_memory_places)
@@ -43,11 +43,11 @@ void check_node_memory(const std::vector<MemoryNeed>& runs, int ranks, const Mem
   for (const MemoryNeed& run : runs) process += run.process;
   if (process > 0) classes += fmt::format("{}process {:.2f}", classes.empty() ? "" : ", ", gib(process));
   wanted += process;
-  CHECK(wanted * ranks <= room.bytes,
+  CHECK(wanted * ranks <= available.bytes,
         "{} {:.2f} GiB on {}this machine (in GiB: {}), {}; use a smaller "
         "batch.microbatch_size, memory.activation_checkpointing = each, or more machines{}",
         runs.size() > 1 ? "both layouts together need" : "this run needs", gib(wanted),
-        ranks > 1 ? fmt::format("each of {} ranks of ", ranks) : "", classes, in_words(room),
+        ranks > 1 ? fmt::format("each of {} ranks of ", ranks) : "", classes, in_words(available),
         copies > 0 ? fmt::format("; checkpoint.asynchronous = false needs {:.2f} GiB less", gib(copies)) : "");
 }
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "kernels/base/stream.h"
-#include "trainer/machine/memory_room.h"
+#include "trainer/machine/available_memory.h"
 #include "trainer/parallel/runtime.h"
 
 namespace megalith {
@@ -22,7 +22,7 @@ void check_memory(const std::vector<MemoryNeed>& runs, int ranks_on_node, int ra
 
 // Error: the ranks together need more than is left of the node: both places of runs on the CPU, the host's of runs on
 // GPUs.
-void check_node_memory(const std::vector<MemoryNeed>& runs, int ranks, const MemoryRoom& room);
+void check_node_memory(const std::vector<MemoryNeed>& runs, int ranks, const AvailableMemory& available);
 
 // Error: the GPU that is selected has not the device's share free for each of its ranks, with the plan's table.
 // queues_made: each of these ranks has its DeviceQueue already.

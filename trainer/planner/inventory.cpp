@@ -15,8 +15,8 @@
 #include "kernels/system/check.h"
 #include "kernels/system/units.h"
 #include "trainer/communication/nccl.h"
+#include "trainer/machine/available_memory.h"
 #include "trainer/machine/machine.h"
-#include "trainer/machine/memory_room.h"
 #include "trainer/session/mpi_session.h"
 
 namespace megalith {
@@ -112,7 +112,7 @@ Inventory collect_inventory() {
   machine.processor = processor_name();
   machine.cores = omp_get_num_procs();
   machine.memory = physical_memory();
-  machine.memory_limit = memory_room().limit;
+  machine.memory_limit = available_memory().limit;
   machine.shared_files = free_in("/dev/shm");
   machine.locked_limit = limit_of(RLIMIT_MEMLOCK);
   machine.open_files = limit_of(RLIMIT_NOFILE);

@@ -7,7 +7,7 @@
 
 namespace megalith {
 
-struct MemoryRoom {
+struct AvailableMemory {
   int64_t bytes = 0;  // that are left, for all processes together that are in the same groups
   // The control group that leaves the least, "/docker/1f", if that is less than the machine; else empty.
   std::string group = {};
@@ -17,6 +17,6 @@ struct MemoryRoom {
 // The machine has its memory less what is set aside as huge pages, which nothing here uses. A group has its limit less
 // what is used in it and cannot be given back, as file caches can; the smallest on the way from this process's group up
 // counts. `root`: a folder that stands for /, for tests.
-MemoryRoom memory_room(const std::string& root = "");
+AvailableMemory available_memory(const std::string& root = "");
 
 }  // namespace megalith

@@ -1,4 +1,4 @@
-#include "trainer/machine/memory_room.h"
+#include "trainer/machine/available_memory.h"
 
 #include <algorithm>
 #include <charconv>
@@ -93,10 +93,10 @@ std::vector<GroupFolders> groups_of_this_process(const std::string& root) {
 
 }  // namespace
 
-MemoryRoom memory_room(const std::string& root) {
-  MemoryRoom room;
-  room.bytes = physical_memory();
-  room.bytes -=
+AvailableMemory available_memory(const std::string& root) {
+  AvailableMemory available;
+  available.bytes = physical_memory();
+  available.bytes -=
       sum_in(root + "/proc/meminfo", {"HugePages_Total:"}) * sum_in(root + "/proc/meminfo", {"Hugepagesize:"}) * 1024;
   for (const GroupFolders& g : groups_of_this_process(root))
     for (std::string path = g.path;; path.resize(path.rfind('/'))) {
@@ -108,11 +108,11 @@ MemoryRoom memory_room(const std::string& root) {
                                       g.is_v2 ? std::vector<std::string>{"inactive_file", "active_file"}
                                               : std::vector<std::string>{"total_inactive_file", "total_active_file"});
         const int64_t left = std::max<int64_t>(0, *limit - std::max<int64_t>(0, used.value_or(0) - caches));
-        if (left < room.bytes) room = {left, path.empty() ? "/" : path, *limit};
+        if (left < available.bytes) available = {left, path.empty() ? "/" : path, *limit};
       }
       if (path.empty()) break;
     }
-  return room;
+  return available;
 }
 
 }  // namespace megalith

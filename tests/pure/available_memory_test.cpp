@@ -1,5 +1,5 @@
 // What is left of the memory under control groups of both kinds, from files as a kernel shows them.
-#include "trainer/machine/memory_room.h"
+#include "trainer/machine/available_memory.h"
 
 #include "tests/data/scratch.h"
 #include "trainer/job/memory_check.h"
@@ -19,7 +19,7 @@ class Room : public testing::Test {
     put(folder + "/memory.stat",
         fmt::format("anon {}\nfile 1\ninactive_file {}\nactive_file {}\n", used, cached / 2, cached - cached / 2));
   }
-  MemoryRoom room() const { return memory_room(root_.path("")); }
+  AvailableMemory room() const { return available_memory(root_.path("")); }
 
   test::Scratch root_;
 };
@@ -78,8 +78,8 @@ TEST_F(Room, OfVersionOneTheMemoryControllerCounts) {
 
 TEST_F(Room, ARunThatDoesNotFitInItsGroupIsRefused) {
   MemorySizes sizes;
-  sizes.at(MemoryClass::saved, MemoryPlace::device) = 100 * room_MiB;
-  const MemoryRoom room{.bytes = 250 * room_MiB, .group = "/docker/1f", .limit = 300 * room_MiB};
+  sizes.at(MemoryClass::saved, Place::device) = 100 * room_MiB;
+  const AvailableMemory room{.bytes = 250 * room_MiB, .group = "/docker/1f", .limit = 300 * room_MiB};
   check_node_memory({{World::cpu, sizes}}, 2, room);
   EXPECT_ERROR(check_node_memory({{World::cpu, sizes}}, 3, room), "0.10 GiB on each of 3 ranks",
                "the control group /docker/1f has 0.24 GiB left: its limit is 0.29 GiB", "docker run --memory");
