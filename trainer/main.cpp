@@ -64,7 +64,7 @@ int main(int argc, char** argv) {
   std::unique_ptr<megalith::Session> session;
   try {
     if (line.ends_by_signals()) {
-      megalith::outlive_readers();
+      megalith::ignore_broken_pipes();
       megalith::outlive_launcher();
     }
     megalith::check_stack();

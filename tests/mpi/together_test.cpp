@@ -64,7 +64,7 @@ class Babel : public Session {
 };
 
 TEST(Together, MoreThanEightErrorsAreCounted) {
-  const std::string text = said_by_ranks(Babel(), "that");
+  const std::string text = merge_messages(Babel(), "that");
   EXPECT_TRUE(text.ends_with("\nrank 7: that of 7\nand 4 more")) << text;
 }
 

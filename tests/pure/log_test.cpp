@@ -46,7 +46,7 @@ TEST_F(LogTest, AnEndIsOneLineOfTheFile) {
 }
 
 TEST_F(LogTest, AReaderThatIsGoneIsSaidOnceInTheFile) {
-  outlive_readers();
+  ignore_broken_pipes();
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   ::close(ends[0]);

@@ -325,7 +325,7 @@ std::optional<Progress> Checkpointer::resume() {
         damage = e.what();
       }
     });
-    damage = said_by_ranks(session_, damage);
+    damage = merge_messages(session_, damage);
     if (!damage.empty()) {
       if (names_a_checkpoint(wanted)) throw JobError(__FILE__, __LINE__, damage);
       if (session_.rank() == 0) log_warning("checkpoint {} is damaged, trying the one before: {}", path, damage);

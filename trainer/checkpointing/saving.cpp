@@ -44,7 +44,7 @@ void Saving::prune() {
 }
 
 bool Saving::agree() {
-  if (const std::string error = said_by_ranks(session_, error_); !error.empty()) {
+  if (const std::string error = merge_messages(session_, error_); !error.empty()) {
     if (phase_ == Phase::write && session_.rank() == 0) try {
         abandon_checkpoint(folder_);
       } catch (const Error&) {  // the next save removes it

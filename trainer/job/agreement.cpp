@@ -7,7 +7,7 @@
 
 namespace megalith {
 
-std::string said_by_ranks(const Session& session, const std::string& mine) {
+std::string merge_messages(const Session& session, const std::string& mine) {
   const std::vector<std::string> all = session.all_gather_text(mine);
   std::vector<std::string> distinct;
   for (const std::string& message : all)
@@ -42,7 +42,7 @@ void together(const Session& session, const std::function<void()>& work) {
     mine = e.what();
     if (mine.empty()) mine = "an error without a message";
   }
-  if (const std::string text = said_by_ranks(session, mine); !text.empty()) throw JobError(__FILE__, __LINE__, text);
+  if (const std::string text = merge_messages(session, mine); !text.empty()) throw JobError(__FILE__, __LINE__, text);
 }
 
 }  // namespace megalith

@@ -20,7 +20,7 @@ class JobError : public Error {
 
 // Collective. The ranks' messages: every distinct one up to eight, with the ranks that have it unless all do; empty
 // where no rank has one.
-std::string said_by_ranks(const Session& session, const std::string& mine);
+std::string merge_messages(const Session& session, const std::string& mine);
 
 // Collective. Every rank's value, in rank order: anything that becomes JSON, and back from it. Infinity and NaN arrive.
 std::vector<nlohmann::json> json_of_all_ranks(const Session& session, const nlohmann::json& mine);

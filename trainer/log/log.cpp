@@ -121,7 +121,7 @@ void log_line(const std::string& text, LogTo to) {
   }
   if (!current().file) return;
   if (to != LogTo::console) to_file(text);
-  if (const std::string lost = lost_readers(); !lost.empty())
+  if (const std::string lost = console_errors(); !lost.empty())
     to_file(fmt::format("warning: {}. The run goes on, and its lines are in this file", lost));
 }
 

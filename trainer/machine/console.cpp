@@ -22,7 +22,7 @@ std::array<Output, 2> outputs{{{"standard output"}, {"standard error"}}};
 
 }  // namespace
 
-void outlive_readers() { std::signal(SIGPIPE, SIG_IGN); }
+void ignore_broken_pipes() { std::signal(SIGPIPE, SIG_IGN); }
 
 void write_console(std::FILE* out, std::string_view text) noexcept {
   if (std::fwrite(text.data(), 1, text.size(), out) == text.size() && std::fflush(out) == 0) return;
@@ -34,7 +34,7 @@ void write_console(std::FILE* out, std::string_view text) noexcept {
   outputs[out == stderr].error.compare_exchange_strong(none, error == 0 ? EIO : error);
 }
 
-std::string lost_readers() {
+std::string console_errors() {
   std::string text;
   for (Output& output : outputs)
     if (output.error != 0 && !output.told.exchange(true))

@@ -9,12 +9,12 @@
 namespace megalith {
 
 // From here on a reader that is gone is an error of the write, and not the end of this process.
-void outlive_readers();
+void ignore_broken_pipes();
 
-// Writes it at once. What cannot be written is dropped, and lost_readers() has why. From any thread.
+// Writes it at once. What cannot be written is dropped, and console_errors() has why. From any thread.
 void write_console(std::FILE* out, std::string_view text) noexcept;
 
 // "standard output cannot be written: Broken pipe", of each of the two once; empty: there is nothing new.
-std::string lost_readers();
+std::string console_errors();
 
 }  // namespace megalith

@@ -76,7 +76,7 @@ void Steps::log_bad_step(const Progress& progress) const {
   log_warning("step {} is skipped, {} in a row and {} in all: {}", last_.number, progress.skipped_in_a_row,
               progress.skipped, why_skipped(config_, *last_.scalars));
   const std::string seen = seen_by_this_rank(work_.plan, *last_.scalars, data_, last_.first_sequence);
-  for (const std::string& line : lines_of(said_by_ranks(session_, seen)))
+  for (const std::string& line : lines_of(merge_messages(session_, seen)))
     log_warning("step {}: {}", last_.number, line);
 }
 
