@@ -30,14 +30,13 @@ bool is_pipeline(int channel) {
   return channel == static_cast<int>(Channel::forward) || channel == static_cast<int>(Channel::backward);
 }
 
-// A message holds its blocks for as long as it waits for its peer, and with NVLink NCCL gives one up to 32. Four carry
-// 56 GB/s between nodes by NCCL's own count (14 each, src/graph/paths.cc), so all of a 400 Gbit/s adapter. All ranks
-// together share a few numbers only, and what NCCL connects for each block of a communicator, 30 MB or so, it connects
-// at once.
+// A message holds its thread blocks while it waits for its peer, and with NVLink NCCL gives one up to 32. Four carry
+// 56 GB/s between nodes by NCCL's own count (14 each, src/graph/paths.cc), more than a 400 Gbit/s adapter. The world
+// carries a few numbers only, and NCCL allocates about 30 MB for each block of a communicator.
 constexpr int few_ctas = 4;
-constexpr int of_none = -1;  // the channel of what is there to be split
+constexpr int no_channel = -1;  // of the communicator that all others are split from
 bool takes_few(int channel) {
-  return is_pipeline(channel) || channel == static_cast<int>(Channel::world) || channel == of_none;
+  return is_pipeline(channel) || channel == static_cast<int>(Channel::world) || channel == no_channel;
 }
 
 // NCCL reads its variables once, in its first call.
@@ -79,59 +78,58 @@ namespace {
 
 using Shared = std::shared_ptr<NcclSession::Shared>;
 
-// A communicator of NCCL with a stream of its own.
-class OwnedLine {
+// An NCCL communicator with a stream of its own.
+class CommWithStream {
  public:
-  OwnedLine(Shared shared, const std::string& channel, ncclComm_t comm)
+  CommWithStream(Shared shared, const std::string& channel, ncclComm_t comm)
       : shared_(std::move(shared)), stream_(device::make_stream(true)), ready_(device::make_event()) {
-    line_.comm = comm;
-    line_.channel = channel;
-    shared_->watch.add(line_);
+    comm_.comm = comm;
+    comm_.channel = channel;
+    shared_->watch.add(comm_);
   }
-  ~OwnedLine() {
-    shared_->watch.remove(line_);
-    // An orderly end waits for the other ranks, which may be gone.
-    if (std::uncaught_exceptions() > 0 || shared_->watch.found_one()) return;
+  ~CommWithStream() {
+    shared_->watch.remove(comm_);
+    // ncclCommDestroy waits for the other ranks, which may be gone.
+    if (std::uncaught_exceptions() > 0 || shared_->watch.has_error()) return;
     try {
-      shared_->call(line_.channel, "ncclCommDestroy", [&] { return shared_->library.destroy(line_.comm); });
-    } catch (const Error&) {  // an end that is not orderly after all
+      shared_->call(comm_.channel, "ncclCommDestroy", [&] { return shared_->library.destroy(comm_.comm); });
+    } catch (const Error&) {
     }
   }
-  OwnedLine(const OwnedLine&) = delete;
-  OwnedLine& operator=(const OwnedLine&) = delete;
+  CommWithStream(const CommWithStream&) = delete;
+  CommWithStream& operator=(const CommWithStream&) = delete;
 
-  ncclComm_t comm() const { return line_.comm; }
+  ncclComm_t comm() const { return comm_.comm; }
   CUstream_st* stream() const { return stream_.get(); }
 
-  // Enqueues on the line's stream, after what `compute` was given, or on `compute` itself.
-  // `told`: is told when the transfer begins and ends.
+  // Enqueues on this stream, after the work of `compute`, or on `compute` itself.
   template <class F>
-  std::shared_ptr<Flight> enqueue(CUstream_st* compute, bool on_compute, const char* operation, const KeptCall& told,
-                                  F f) {
+  std::shared_ptr<EnqueuedTransfer> enqueue(CUstream_st* compute, bool on_compute, const char* operation,
+                                            const CallTicket& call, F f) {
     const device::Range range(operation);
     CUstream_st* on = on_compute ? compute : stream_.get();
     if (on != compute) {
       device::record(ready_.get(), compute);
       device::wait(on, ready_.get());
     }
-    std::shared_ptr<Flight> flight = shared_->watch.next_flight(line_, operation, told);
-    device::record(flight->begun.get(), on);
-    shared_->call(line_.channel, operation, [&] { return f(line_.comm, on); });
-    device::record(flight->over.get(), on);
-    shared_->watch.departed(line_, flight);
-    return flight;
+    std::shared_ptr<EnqueuedTransfer> transfer = shared_->watch.next_transfer(comm_, operation, call);
+    device::record(transfer->begin.get(), on);
+    shared_->call(comm_.channel, operation, [&] { return f(comm_.comm, on); });
+    device::record(transfer->end.get(), on);
+    shared_->watch.mark_enqueued(comm_, transfer);
+    return transfer;
   }
 
  private:
   Shared shared_;
-  Line line_;
+  TrackedComm comm_;
   device::OwnedStream stream_;
   device::OwnedEvent ready_;
 };
 
 class NcclCommunicator : public Communicator {
  public:
-  // Takes `comm`.
+  // Takes ownership of `comm`.
   NcclCommunicator(std::string name, int channel, Shared shared, ncclComm_t comm)
       : Communicator(std::move(name), channel, rank_in(*shared, comm), size_of(*shared, comm)),
         shared_(std::move(shared)),
@@ -139,9 +137,9 @@ class NcclCommunicator : public Communicator {
         forward_(channel == static_cast<int>(Channel::forward)),
         pipeline_(is_pipeline(channel)) {
     const int32_t zero = 0;
-    add_line(comm);
-    device::copy(main_line().stream(), token_.get(), &zero, sizeof zero);
-    device::synchronize(main_line().stream());
+    add_comm(comm);
+    device::copy(main_comm().stream(), token_.get(), &zero, sizeof zero);
+    device::synchronize(main_comm().stream());
     if (pipeline_) connect_neighbours();
   }
 
@@ -155,53 +153,53 @@ class NcclCommunicator : public Communicator {
     const device::Memory memory = device::allocate(2 * size() * int64_t{sizeof(int32_t)}, "first messages");
     const Tensor all(memory.get(), DType::i32, {2 * size()}), to = all.flat(0, size());
     const std::vector<int32_t> zeros(static_cast<size_t>(size()));
-    device::copy(main_line().stream(), to.raw(), zeros.data(), to.bytes());
-    device::synchronize(main_line().stream());
-    pass_token(main_line(), "first messages",
+    device::copy(main_comm().stream(), to.raw(), zeros.data(), to.bytes());
+    device::synchronize(main_comm().stream());
+    pass_token(main_comm(), "first messages",
                [&](ncclComm_t comm, CUstream_st* on) { return exchange(all.flat(size(), 2 * size()), to, comm, on); });
   }
 
   bool ends_unseen_by_host() const override { return true; }
   Pending do_all_gather(Stream& s, Tensor out, Tensor in) override {
-    return begin(s, "all_gather", main_line(), [&](ncclComm_t comm, CUstream_st* on) {
+    return begin(s, "all_gather", main_comm(), [&](ncclComm_t comm, CUstream_st* on) {
       return library().all_gather(in.raw(), out.raw(), count(in), nccl_type(in.dtype()), comm, on);
     });
   }
   Pending do_all_gather_behind(Stream& s, Tensor out, Tensor in, CUevent_st* after) override {
-    device::wait(on_compute_ ? s.queue().stream : main_line().stream(), after);
+    device::wait(on_compute_ ? s.queue().stream : main_comm().stream(), after);
     return do_all_gather(s, out, in);
   }
   Pending do_reduce_scatter(Stream& s, Tensor out, Tensor in) override {
-    return begin(s, "reduce_scatter", main_line(), [&](ncclComm_t comm, CUstream_st* on) {
+    return begin(s, "reduce_scatter", main_comm(), [&](ncclComm_t comm, CUstream_st* on) {
       return library().reduce_scatter(in.raw(), out.raw(), count(out), nccl_type(in.dtype()), ncclSum, comm, on);
     });
   }
   Pending do_all_reduce(Stream& s, Tensor data, Reduce op) override {
-    return begin(s, "all_reduce", main_line(), [&](ncclComm_t comm, CUstream_st* on) {
+    return begin(s, "all_reduce", main_comm(), [&](ncclComm_t comm, CUstream_st* on) {
       return library().all_reduce(data.raw(), data.raw(), count(data), nccl_type(data.dtype()), op_of(op), comm, on);
     });
   }
   Pending do_all_to_all(Stream& s, Tensor out, Tensor in) override {
-    return begin(s, "all_to_all", main_line(),
+    return begin(s, "all_to_all", main_comm(),
                  [&](ncclComm_t comm, CUstream_st* on) { return exchange(out, in, comm, on); });
   }
   Pending do_broadcast(Stream& s, Tensor data, int root) override {
-    return begin(s, "broadcast", main_line(), [&](ncclComm_t comm, CUstream_st* on) {
+    return begin(s, "broadcast", main_comm(), [&](ncclComm_t comm, CUstream_st* on) {
       return library().broadcast(data.raw(), data.raw(), count(data), nccl_type(data.dtype()), root, comm, on);
     });
   }
   Pending do_send(Stream& s, Tensor data, int peer) override {
-    return begin(s, "send", line_between(rank(), peer), [&](ncclComm_t comm, CUstream_st* on) {
+    return begin(s, "send", comm_between(rank(), peer), [&](ncclComm_t comm, CUstream_st* on) {
       return library().send(data.raw(), count(data), nccl_type(data.dtype()), peer, comm, on);
     });
   }
   Pending do_recv(Stream& s, Tensor data, int peer) override {
-    return begin(s, "recv", line_between(peer, rank()), [&](ncclComm_t comm, CUstream_st* on) {
+    return begin(s, "recv", comm_between(peer, rank()), [&](ncclComm_t comm, CUstream_st* on) {
       return library().recv(data.raw(), count(data), nccl_type(data.dtype()), peer, comm, on);
     });
   }
   void do_barrier() override {
-    pass_token(main_line(), "barrier", [&](ncclComm_t comm, CUstream_st* on) {
+    pass_token(main_comm(), "barrier", [&](ncclComm_t comm, CUstream_st* on) {
       return library().all_reduce(token_.get(), token_.get(), 1, ncclInt32, ncclMax, comm, on);
     });
   }
@@ -220,7 +218,7 @@ class NcclCommunicator : public Communicator {
 
   const NcclLibrary& library() const { return shared_->library; }
 
-  // Messages to and from every member, itself too, that begin and end together.
+  // Exchanges messages with every member, itself included, as one NCCL group.
   ncclResult_t exchange(Tensor out, Tensor in, ncclComm_t comm, CUstream_st* on) const {
     const int64_t each = in.numel() / size();
     ncclResult_t result = library().group_start();
@@ -236,33 +234,34 @@ class NcclCommunicator : public Communicator {
   ncclComm_t part_of(int color, int key, const std::string& of, int for_channel) {
     ncclComm_t part = nullptr;
     ncclConfig_t config = shared_->config(for_channel);
-    shared_->call(of, "ncclCommSplit", [&] { return library().split(main_line().comm(), color, key, &part, &config); });
+    shared_->call(of, "ncclCommSplit", [&] { return library().split(main_comm().comm(), color, key, &part, &config); });
     return part;
   }
-  void add_line(ncclComm_t comm) { lines_.push_back(std::make_unique<OwnedLine>(shared_, name(), comm)); }
-  OwnedLine& main_line() const { return *lines_.front(); }
+  void add_comm(ncclComm_t comm) { comms_.push_back(std::make_unique<CommWithStream>(shared_, name(), comm)); }
+  CommWithStream& main_comm() const { return *comms_.front(); }
 
-  // Edge e of the ring joins e and e + 1. No two at one rank share a line: two lines, three where the ring is odd.
-  OwnedLine& line_of_edge(int edge) const {
+  // Edge e of the ring joins e and e + 1. The two edges of a rank use different communicators: two serve an even ring,
+  // three an odd one.
+  CommWithStream& comm_of_edge(int edge) const {
     const bool last_of_odd = size() % 2 == 1 && edge == size() - 1;
-    return *lines_[static_cast<size_t>(last_of_odd ? 2 : edge % 2)];
+    return *comms_[static_cast<size_t>(last_of_odd ? 2 : edge % 2)];
   }
-  OwnedLine& line_between(int from, int to) {
-    if (!pipeline_ || size() == 1) return main_line();
+  CommWithStream& comm_between(int from, int to) {
+    if (!pipeline_ || size() == 1) return main_comm();
     const int edge = forward_ ? from : to;
     CHECK((edge + 1) % size() == (forward_ ? to : from),
           "{}: a message from {} to {} of {}; they go from neighbour to neighbour, in the channel's direction", name(),
           from, to, size());
-    return line_of_edge(edge);
+    return comm_of_edge(edge);
   }
   void connect_neighbours() {
     if (size() == 1) return;
-    for (int lines = size() % 2 == 0 ? 2 : 3, i = 1; i < lines; i++) add_line(part_of(0, rank(), name(), channel()));
+    for (int comms = size() % 2 == 0 ? 2 : 3, i = 1; i < comms; i++) add_comm(part_of(0, rank(), name(), channel()));
     for (int first : {0, 1})
       for (int edge = first; edge < size(); edge += 2) {
         const int next = (edge + 1) % size(), from = forward_ ? edge : next, to = forward_ ? next : edge;
         if (rank() != from && rank() != to) continue;
-        pass_token(line_of_edge(edge), "first message", [&](ncclComm_t comm, CUstream_st* on) {
+        pass_token(comm_of_edge(edge), "first message", [&](ncclComm_t comm, CUstream_st* on) {
           return rank() == from ? library().send(token_.get(), 1, ncclInt32, to, comm, on)
                                 : library().recv(token_.get(), 1, ncclInt32, from, comm, on);
         });
@@ -270,17 +269,18 @@ class NcclCommunicator : public Communicator {
   }
 
   template <class F>
-  Pending begin(Stream& s, const char* operation, OwnedLine& line, F f) {
+  Pending begin(Stream& s, const char* operation, CommWithStream& comm, F f) {
     CUstream_st* compute = s.queue().stream;
-    const std::shared_ptr<Flight> flight = line.enqueue(compute, on_compute_, operation, {ring(), ticket()}, f);
+    const std::shared_ptr<EnqueuedTransfer> transfer =
+        comm.enqueue(compute, on_compute_, operation, {ring(), ticket()}, f);
     if (on_compute_) return {};
-    return Pending([flight, compute] { device::wait(compute, flight->over.get()); }, flight->over.get());
+    return Pending([transfer, compute] { device::wait(compute, transfer->end.get()); }, transfer->end.get());
   }
-  // The host waits.
+  // Blocks the host until the transfer has ended.
   template <class F>
-  void pass_token(OwnedLine& line, const char* operation, F f) {
-    const std::shared_ptr<Flight> flight = line.enqueue(line.stream(), true, operation, {}, f);
-    while (!device::passed(flight->over.get())) {
+  void pass_token(CommWithStream& comm, const char* operation, F f) {
+    const std::shared_ptr<EnqueuedTransfer> transfer = comm.enqueue(comm.stream(), true, operation, {}, f);
+    while (!device::passed(transfer->end.get())) {
       shared_->watch.check();
       std::this_thread::yield();
     }
@@ -289,7 +289,7 @@ class NcclCommunicator : public Communicator {
   Shared shared_;
   bool on_compute_, forward_, pipeline_;
   device::Memory token_ = device::allocate(sizeof(int32_t), "barriers");
-  std::vector<std::unique_ptr<OwnedLine>> lines_;
+  std::vector<std::unique_ptr<CommWithStream>> comms_;
 };
 
 }  // namespace
@@ -307,13 +307,13 @@ std::unique_ptr<Communicator> NcclSession::world() const {
   const std::string bytes = session_.broadcast_text(std::string(id.internal, sizeof(id.internal)));
   std::memcpy(id.internal, bytes.data(), sizeof(id.internal));
   ncclComm_t comm = nullptr;
-  ncclConfig_t config = shared_->config(of_none);
+  ncclConfig_t config = shared_->config(no_channel);
   std::unique_ptr<Communicator> all;
   {
     const InCall in_call(session_.calls(), Call::connect);
     shared_->call("world", "ncclCommInitRankConfig",
                   [&] { return library.init_rank(&comm, session_.size(), id, session_.rank(), &config); });
-    all = std::make_unique<NcclCommunicator>("world", of_none, shared_, comm);
+    all = std::make_unique<NcclCommunicator>("world", no_channel, shared_, comm);
   }
   if (const CallGroup* calls = session_.calls()) all->keep_calls(calls->ring(), calls->ring().next_id());
   return all;

@@ -1,9 +1,8 @@
-// What is under way in NCCL on this rank, and who watches it (nccl.h says why). For builds with CUDA only.
+// Watches the NCCL transfers of this rank (nccl.h says why). For builds with CUDA only.
 //
-// The host's thread reports transfers. A second thread asks CUDA for their progress, which goes into the ring of calls;
-// where the host's thread is stuck in CUDA, that query may be stuck as well. So a third thread, which makes no CUDA
-// call, watches NCCL's errors and the session. How long a transfer lasts is watched by whoever watches the ring. What
-// the threads share is under the mutex, which nobody holds during a CUDA call or an NCCL call that communicates.
+// A polling thread asks CUDA for the progress of transfers and notes it in the ring of calls. Where the main thread is
+// stuck in CUDA, that query may be stuck as well, so a third thread, which makes no CUDA call, watches NCCL's errors
+// and the session. No thread holds the mutex during a CUDA call or an NCCL call that communicates.
 #pragma once
 
 #include <chrono>
@@ -21,8 +20,8 @@
 
 namespace megalith {
 
-// A call in the ring of this rank, by its ticket; none: 0.
-struct KeptCall {
+// Names a call in the ring of this rank; ticket 0 names none.
+struct CallTicket {
   CallRing* ring = nullptr;
   int64_t ticket = 0;
   void waits() const {
@@ -33,62 +32,60 @@ struct KeptCall {
   }
 };
 
-// A transfer that was enqueued.
-struct Flight {
-  device::OwnedEvent begun = device::make_event(), over = device::make_event();
+struct EnqueuedTransfer {
+  device::OwnedEvent begin = device::make_event(), end = device::make_event();
   const char* operation = nullptr;
-  KeptCall told;
-  bool seen = false;   // to have begun
-  bool ended = false;  // as was seen
+  CallTicket call;
+  bool has_begun = false, has_ended = false;  // as last polled
 };
 
-// An NCCL communicator and the transfers it was given, which end in the order in which they were enqueued.
-struct Line {
+// An NCCL communicator and its transfers, which end in the order in which they were enqueued.
+struct TrackedComm {
   ncclComm_t comm = nullptr;
   std::string channel;
-  std::deque<std::shared_ptr<Flight>> flights;
-  std::vector<std::shared_ptr<Flight>> landed;  // for reuse
+  std::deque<std::shared_ptr<EnqueuedTransfer>> in_flight;
+  std::vector<std::shared_ptr<EnqueuedTransfer>> reusable;
 };
 
 class NcclWatch {
  public:
-  // The GPU is the one selected. `session` and `library` outlive it.
+  // Polls the selected GPU. `session` and `library` must outlive the watch.
   NcclWatch(const Session& session, const NcclLibrary& library);
   ~NcclWatch();
   NcclWatch(const NcclWatch&) = delete;
   NcclWatch& operator=(const NcclWatch&) = delete;
 
-  void add(Line& line);
-  void remove(Line& line);
+  void add(TrackedComm& comm);
+  void remove(TrackedComm& comm);
 
-  // A flight for a transfer whose `begun` is still to be recorded; then, with `over` recorded, it is under way.
-  std::shared_ptr<Flight> next_flight(Line& line, const char* operation, const KeptCall& told);
-  void departed(Line& line, std::shared_ptr<Flight> flight);
+  // The caller records the transfer's `begin`, enqueues the transfer, records `end`, and calls mark_enqueued().
+  std::shared_ptr<EnqueuedTransfer> next_transfer(TrackedComm& comm, const char* operation, const CallTicket& call);
+  void mark_enqueued(TrackedComm& comm, std::shared_ptr<EnqueuedTransfer> transfer);
 
-  // Error: what was found.
+  // Throws the Error that a thread of the watch has found.
   void check();
-  bool found_one();
+  bool has_error();
 
  private:
   using Clock = std::chrono::steady_clock;
-  void ask_on();
-  void ask();
-  void watch_on();
-  std::string look() const;
-  void report(const std::string& error);
+  void poll_loop();
+  void poll();
+  void watch_loop();
+  std::string find_error() const;
+  void set_error(const std::string& error);
 
   const Session& session_;
   const NcclLibrary& library_;
   int gpu_;
 
-  std::mutex mutex_;  // of all below
-  std::vector<Line*> lines_;
+  std::mutex mutex_;  // guards the members below
+  std::vector<TrackedComm*> comms_;
   std::string error_;
-  Clock::time_point found_;  // the error
-  bool stop_asking_ = false, stop_watching_ = false;
+  Clock::time_point error_found_;
+  bool stop_polling_ = false, stop_watching_ = false;
   std::condition_variable stopped_;
 
-  std::thread asking_, watching_;  // the last members: they use the others
+  std::thread polling_, watching_;  // the last members: they use the others
 };
 
 }  // namespace megalith

@@ -11,9 +11,9 @@ namespace megalith {
 
 namespace {
 
-constexpr auto interval = std::chrono::milliseconds(100);  // between two looks at the flights
-constexpr int looks_a_question = 20;                       // for each question to the session, which may read files
-constexpr double grace = 5;                                // seconds for the host to find the error by itself
+constexpr auto interval = std::chrono::milliseconds(100);
+constexpr int looks_per_session_check = 20;  // a check of the session may read files
+constexpr double grace = 5;                  // seconds for the main thread to find the error by itself
 
 double seconds(std::chrono::steady_clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
@@ -23,8 +23,8 @@ NcclWatch::NcclWatch(const Session& session, const NcclLibrary& library)
     : session_(session),
       library_(library),
       gpu_(device::properties().index),
-      asking_([this] { ask_on(); }),
-      watching_([this] { watch_on(); }) {}
+      polling_([this] { poll_loop(); }),
+      watching_([this] { watch_loop(); }) {}
 
 NcclWatch::~NcclWatch() {
   const auto end = [this](bool& stop, std::thread& thread) {
@@ -35,71 +35,72 @@ NcclWatch::~NcclWatch() {
     stopped_.notify_all();
     thread.join();
   };
-  end(stop_asking_, asking_);  // watched to the end
+  end(stop_polling_, polling_);  // may be stuck in CUDA, so it ends while it is still watched
   end(stop_watching_, watching_);
 }
 
-void NcclWatch::add(Line& line) {
+void NcclWatch::add(TrackedComm& comm) {
   const std::lock_guard lock(mutex_);
-  lines_.push_back(&line);
+  comms_.push_back(&comm);
 }
 
-void NcclWatch::remove(Line& line) {
+void NcclWatch::remove(TrackedComm& comm) {
   const std::lock_guard lock(mutex_);
-  std::erase(lines_, &line);
-  for (const std::shared_ptr<Flight>& flight : line.flights) flight->told.ended();  // nobody will see it
+  std::erase(comms_, &comm);
+  for (const std::shared_ptr<EnqueuedTransfer>& transfer : comm.in_flight) transfer->call.ended();
 }
 
-std::shared_ptr<Flight> NcclWatch::next_flight(Line& line, const char* operation, const KeptCall& told) {
-  std::shared_ptr<Flight> flight;
+std::shared_ptr<EnqueuedTransfer> NcclWatch::next_transfer(TrackedComm& comm, const char* operation,
+                                                           const CallTicket& call) {
+  std::shared_ptr<EnqueuedTransfer> transfer;
   {
     const std::lock_guard lock(mutex_);
-    if (!line.landed.empty()) {
-      flight = std::move(line.landed.back());
-      line.landed.pop_back();
+    if (!comm.reusable.empty()) {
+      transfer = std::move(comm.reusable.back());
+      comm.reusable.pop_back();
     }
   }
-  if (!flight) flight = std::make_shared<Flight>();
-  flight->operation = operation;
-  flight->told = told;
-  flight->seen = flight->ended = false;
-  return flight;
+  if (!transfer) transfer = std::make_shared<EnqueuedTransfer>();
+  transfer->operation = operation;
+  transfer->call = call;
+  transfer->has_begun = transfer->has_ended = false;
+  return transfer;
 }
 
-void NcclWatch::departed(Line& line, std::shared_ptr<Flight> flight) {
+void NcclWatch::mark_enqueued(TrackedComm& comm, std::shared_ptr<EnqueuedTransfer> transfer) {
   const std::lock_guard lock(mutex_);
-  line.flights.push_back(std::move(flight));
+  comm.in_flight.push_back(std::move(transfer));
 }
 
-// Updates the progress of the flights; those that have ended are taken off their lists.
-void NcclWatch::ask() {
-  std::vector<std::deque<std::shared_ptr<Flight>>> under_way;
+// Updates the progress of the transfers in flight and removes those that have ended.
+void NcclWatch::poll() {
+  std::vector<std::deque<std::shared_ptr<EnqueuedTransfer>>> by_comm;
   {
     const std::lock_guard lock(mutex_);
-    for (const Line* line : lines_) under_way.push_back(line->flights);
+    for (const TrackedComm* comm : comms_) by_comm.push_back(comm->in_flight);
   }
   bool progress = false;
-  for (const auto& flights : under_way)
-    for (const std::shared_ptr<Flight>& flight : flights) {
-      const bool over = device::passed(flight->over.get()), begun = over || device::passed(flight->begun.get());
+  for (const auto& in_flight : by_comm)
+    for (const std::shared_ptr<EnqueuedTransfer>& transfer : in_flight) {
+      const bool ended = device::passed(transfer->end.get()), begun = ended || device::passed(transfer->begin.get());
       const std::lock_guard lock(mutex_);
-      if (begun && !flight->seen) flight->told.waits();
-      flight->seen = begun;
-      if (!over) break;
-      flight->told.ended();
-      flight->ended = progress = true;
+      if (begun && !transfer->has_begun) transfer->call.waits();
+      transfer->has_begun = begun;
+      if (!ended) break;
+      transfer->call.ended();
+      transfer->has_ended = progress = true;
     }
-  // As long as any transfer ends, those that are under way wait for nothing unusual.
-  for (const auto& flights : under_way)
-    for (const std::shared_ptr<Flight>& flight : flights)
-      if (progress && flight->seen && !flight->ended) flight->told.waits();
-  under_way.clear();
+  // While any transfer ends, the others wait for nothing unusual: their time-out begins anew.
+  for (const auto& in_flight : by_comm)
+    for (const std::shared_ptr<EnqueuedTransfer>& transfer : in_flight)
+      if (progress && transfer->has_begun && !transfer->has_ended) transfer->call.waits();
+  by_comm.clear();
   const std::lock_guard lock(mutex_);
-  for (Line* line : lines_)
-    while (!line->flights.empty() && line->flights.front()->ended) {
-      // One that somebody may still wait for is not reused.
-      if (line->flights.front().use_count() == 1) line->landed.push_back(line->flights.front());
-      line->flights.pop_front();
+  for (TrackedComm* comm : comms_)
+    while (!comm->in_flight.empty() && comm->in_flight.front()->has_ended) {
+      // A transfer that a Pending still refers to is not reused.
+      if (comm->in_flight.front().use_count() == 1) comm->reusable.push_back(comm->in_flight.front());
+      comm->in_flight.pop_front();
     }
 }
 
@@ -108,58 +109,58 @@ void NcclWatch::check() {
   CHECK(error_.empty(), "{}", error_);
 }
 
-bool NcclWatch::found_one() {
+bool NcclWatch::has_error() {
   const std::lock_guard lock(mutex_);
   return !error_.empty();
 }
 
-// The error; empty where there is none.
-std::string NcclWatch::look() const {
-  for (const Line* line : lines_) {
+// Returns "" where there is no error.
+std::string NcclWatch::find_error() const {
+  for (const TrackedComm* comm : comms_) {
     ncclResult_t state = ncclSuccess;
-    const ncclResult_t asked = library_.async_error(line->comm, &state);
+    const ncclResult_t asked = library_.async_error(comm->comm, &state);
     if (asked != ncclSuccess || (state != ncclSuccess && state != ncclInProgress))
-      return fmt::format("{}: {}: NCCL reports: {}: {}; has another rank or a link died?", line->channel,
-                         line->flights.empty() ? "between transfers" : line->flights.front()->operation,
-                         library_.error_string(asked != ncclSuccess ? asked : state), library_.last_error(line->comm));
+      return fmt::format("{}: {}: NCCL reports: {}: {}; has another rank or a link died?", comm->channel,
+                         comm->in_flight.empty() ? "between transfers" : comm->in_flight.front()->operation,
+                         library_.error_string(asked != ncclSuccess ? asked : state), library_.last_error(comm->comm));
   }
   return "";
 }
 
-void NcclWatch::report(const std::string& error) {
+void NcclWatch::set_error(const std::string& error) {
   if (error.empty() || !error_.empty()) return;
   error_ = error;
-  found_ = Clock::now();
+  error_found_ = Clock::now();
 }
 
-void NcclWatch::ask_on() {
+void NcclWatch::poll_loop() {
   std::unique_lock lock(mutex_, std::defer_lock);
   try {
     device::select(gpu_);
     for (;;) {
       lock.lock();
-      if (stopped_.wait_for(lock, interval, [this] { return stop_asking_; })) return;
+      if (stopped_.wait_for(lock, interval, [this] { return stop_polling_; })) return;
       lock.unlock();
-      ask();
+      poll();
     }
   } catch (const std::exception& e) {
     const std::lock_guard again(mutex_);
-    report(e.what());
+    set_error(e.what());
   }
 }
 
-void NcclWatch::watch_on() {
+void NcclWatch::watch_loop() {
   std::unique_lock lock(mutex_);
   for (int64_t looks = 0; !stopped_.wait_for(lock, interval, [this] { return stop_watching_; }); looks++) {
     if (!error_.empty()) {
-      if (seconds(Clock::now() - found_) < grace) continue;
+      if (seconds(Clock::now() - error_found_) < grace) continue;
       say_error(fmt::format("rank {}: {}", session_.rank(), error_));
       session_.abort(1);
     }
     std::string error;
     try {
-      error = look();
-      if (error.empty() && looks % looks_a_question == 0) {
+      error = find_error();
+      if (error.empty() && looks % looks_per_session_check == 0) {
         lock.unlock();
         session_.check();
         lock.lock();
@@ -168,7 +169,7 @@ void NcclWatch::watch_on() {
       error = e.what();
     }
     if (!lock.owns_lock()) lock.lock();
-    report(error);
+    set_error(error);
   }
 }
 
