@@ -2,6 +2,7 @@
 // made this step, in every kind of layout; and the ranks know between them what was wrong.
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "tests/long_tests.h"

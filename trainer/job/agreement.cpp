@@ -1,6 +1,7 @@
 #include "trainer/job/agreement.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "kernels/system/json.h"

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <functional>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -22,12 +22,13 @@ class JobError : public Error {
 // where no rank has one.
 std::string merge_messages(const Session& session, const std::string& mine);
 
-// Collective. Every rank's value, in rank order: anything that becomes JSON, and back from it. Infinity and NaN arrive.
+// Collective. Returns every rank's value, in rank order: anything that converts to JSON and back, infinity and NaN
+// included. Who calls of_all_ranks includes <nlohmann/json.hpp>, which this header, included everywhere, does without.
 std::vector<nlohmann::json> json_of_all_ranks(const Session& session, const nlohmann::json& mine);
 template <class T>
 std::vector<T> of_all_ranks(const Session& session, const T& mine) {
   std::vector<T> all;
-  for (const nlohmann::json& theirs : json_of_all_ranks(session, mine)) all.push_back(theirs.template get<T>());
+  for (const auto& theirs : json_of_all_ranks(session, mine)) all.push_back(theirs.template get<T>());
   return all;
 }
 

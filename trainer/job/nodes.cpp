@@ -1,5 +1,7 @@
 #include "trainer/job/nodes.h"
 
+#include <nlohmann/json.hpp>
+
 #include "trainer/job/agreement.h"
 
 namespace megalith {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "checkpoints/directory.h"
 #include "kernels/base/device.h"
