@@ -138,7 +138,7 @@ TEST_F(DailyUse, DocumentsAreCounted) {
 
 TEST_F(DailyUse, NumbersOfThreadsAndLimitsAreChecked) {
   for (const char* threads : {"100000", "1025", "0", "-1", "abc", "2x", ""})
-    expect_refusal({"train", "c.toml"}, {"is no number of threads from 1 to 1024"},
+    expect_refusal({"train", "c.toml"}, {"is not a number of threads from 1 to 1024"},
                    fmt::format("export OMP_NUM_THREADS='{}'", threads));
   for (const char* threads : {"1", " 2 ", "2,1"})
     told({"plan", "c.toml", "--ranks", "1"}, fmt::format("export OMP_NUM_THREADS='{}'", threads));

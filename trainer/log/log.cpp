@@ -19,7 +19,7 @@ namespace megalith {
 
 namespace {
 
-using Logger = std::shared_ptr<spdlog::logger>;  // null: lines go nowhere
+using Logger = std::shared_ptr<spdlog::logger>;  // null drops lines
 
 Logger logger_to(const spdlog::sink_ptr& sink, const std::string& pattern) {
   sink->set_pattern(pattern);
@@ -28,25 +28,30 @@ Logger logger_to(const spdlog::sink_ptr& sink, const std::string& pattern) {
   return logger;
 }
 
-class ConsoleSink final : public spdlog::sinks::base_sink<std::mutex> {
-  void sink_it_(const spdlog::details::log_msg& message) override {
+class LineSink : public spdlog::sinks::base_sink<std::mutex> {
+  virtual void write(const std::string& line) = 0;
+  void sink_it_(const spdlog::details::log_msg& message) final {
     spdlog::memory_buf_t line;
     formatter_->format(message, line);
-    write_console(stdout, {line.data(), line.size()});
+    write({line.data(), line.size()});
   }
-  void flush_() override {}
+  void flush_() final {}
+};
+
+class ConsoleSink final : public LineSink {
+  void write(const std::string& line) override { write_console(stdout, line); }
 };
 
 Logger console() { return logger_to(std::make_shared<ConsoleSink>(), "%v"); }
 
 const std::string file_pattern = fmt::format("{} %v", log_time);
 
-// A full disk under it is said on the console, if there is one.
-class FileSink final : public spdlog::sinks::base_sink<std::mutex> {
+// Reports a full disk on the console, if there is one.
+class FileSink final : public LineSink {
  public:
   FileSink(const std::string& path, const Logger& console)
-      : file_(path, true, [console](const std::string& trouble) {
-          if (console) console->info("warning: " + trouble);
+      : file_(path, true, [console](const std::string& warning) {
+          if (console) console->info("warning: " + warning);
         }) {}
 
   std::string sync() {
@@ -54,25 +59,18 @@ class FileSink final : public spdlog::sinks::base_sink<std::mutex> {
     return file_.sync();
   }
 
- protected:
-  void sink_it_(const spdlog::details::log_msg& message) override {
-    spdlog::memory_buf_t line;
-    formatter_->format(message, line);
-    file_.append({line.data(), line.size()});
-  }
-  void flush_() override {}
-
  private:
+  void write(const std::string& line) override { file_.append(line); }
   RetryingFile file_;
 };
 
 struct Loggers {
   Logger console, file;
-  std::shared_ptr<FileSink> sink = {};  // of the file
-  std::string path = {};                // of the run's log, which ranks other than 0 open for its last line only
-  int64_t begin = 0;                    // its size before this start of the run
-  int64_t seen = 0;                     // its size after the last line from here
-  bool ended = false;                   // it has its last line
+  std::shared_ptr<FileSink> sink = {};
+  std::string path = {};  // log.txt; ranks other than 0 open it only for its last line
+  int64_t begin = 0;      // size of log.txt at the start of this job
+  int64_t seen = 0;       // size of log.txt after the last line of this process
+  bool ended = false;     // log.txt has its last line
 };
 
 Loggers& current() {
@@ -80,16 +78,8 @@ Loggers& current() {
   return loggers;
 }
 
-// Held by who writes to the file, for the thread that says how the run ended may be another.
-std::mutex& file_mutex() {
-  static std::mutex mutex;
-  return mutex;
-}
-
-std::function<void()>& before_line() {
-  static std::function<void()> work;
-  return work;
-}
+std::mutex file_mutex;  // guards the file: another thread may write how the run ended
+std::function<void()> before_line;
 
 int64_t size_of_file(const std::string& path) {
   std::error_code absent;
@@ -97,7 +87,7 @@ int64_t size_of_file(const std::string& path) {
   return absent ? 0 : static_cast<int64_t>(bytes);
 }
 
-// Whether another rank has said the last line there. Looks where the file has grown since the last line from here.
+// Returns whether another rank has written the last line since the last line of this process.
 bool ended_elsewhere() try {
   const Loggers& to = current();
   return size_of_file(to.path) != to.seen && has_last_word(to.path, to.begin);
@@ -106,7 +96,7 @@ bool ended_elsewhere() try {
 }
 
 void to_file(const std::string& text) {
-  const std::lock_guard lock(file_mutex());
+  const std::lock_guard lock(file_mutex);
   current().ended = current().ended || ended_elsewhere();
   if (current().ended) return;
   current().file->info(text);
@@ -116,7 +106,7 @@ void to_file(const std::string& text) {
 
 void log_line(const std::string& text, LogTo to) {
   if (to != LogTo::file && current().console) {
-    if (before_line()) before_line()();
+    if (before_line) before_line();
     current().console->info(text);
   }
   if (!current().file) return;
@@ -125,7 +115,7 @@ void log_line(const std::string& text, LogTo to) {
     to_file(fmt::format("warning: {}. The run goes on, and its lines are in this file", lost));
 }
 
-void before_console_lines(std::function<void()> work) { before_line() = std::move(work); }
+void before_console_lines(std::function<void()> work) { before_line = std::move(work); }
 
 void log_to_console() { current() = {.console = console(), .file = nullptr}; }
 
@@ -142,16 +132,16 @@ void log_to_console_and(const std::string& path) {
 
 std::string sync_log() {
   if (!current().sink) return "";
-  const std::lock_guard lock(file_mutex());
-  std::string trouble = current().sink->sync();
-  if (!trouble.empty()) current().begin = std::min(current().begin, current().seen = size_of_file(current().path));
-  return trouble;
+  const std::lock_guard lock(file_mutex);
+  std::string warning = current().sink->sync();
+  if (!warning.empty()) current().begin = std::min(current().begin, current().seen = size_of_file(current().path));
+  return warning;
 }
 
 bool log_ended(const std::string& why) try {
-  const std::lock_guard lock(file_mutex());
+  const std::lock_guard lock(file_mutex);
   const std::string& path = current().path;
-  // A folder that this node does not see is not made here.
+  // Do not create a folder that this node does not see.
   if (path.empty() || !std::filesystem::exists(path)) return true;
   current().ended = true;
   if (has_last_word(path, current().begin)) return false;

@@ -1,6 +1,6 @@
-// What a job tells its user while it runs: lines on the console and, once a run has a folder, in its log.txt. spdlog
-// writes them; only log.cpp knows that, because each file that does compiles fmt's formatter anew. A console whose
-// reader is gone (session/console.h) ends nothing; log.txt says it once.
+// Writes a job's messages to the console and, once a run has a folder, to its log.txt. Only log.cpp knows spdlog,
+// because each file that does compiles fmt's formatter anew. A console without a reader (machine/console.h) ends
+// nothing; log.txt mentions it once.
 #pragma once
 
 #include <fmt/format.h>
@@ -24,24 +24,22 @@ void log_warning(fmt::format_string<Args...> format, Args&&... args) {
   log_line("warning: " + fmt::vformat(format, fmt::make_format_args(args...)));
 }
 
-// Called before each line on the console, on the thread that says it, so that a bar there makes room. Empty: nothing.
+// Sets what is called before each line on the console, on the writing thread, so that a progress bar makes room.
 void before_console_lines(std::function<void()> work);
 
-// Where lines go from now on. At first they go to the console.
+// These choose where lines go from now on. At first they go to the console.
 void log_to_console();
-// On ranks other than 0, whose log_ended goes to that file, if one is named.
+// Drops lines: for ranks other than 0. `path` is the file that log_ended() appends to.
 void log_nowhere(const std::string& path = {});
-// To both, in the file with the time and after what it holds, whatever its disk does later (retrying_file.h). Error:
-// the file cannot be opened.
+// Writes to both, and appends to the file with times (retrying_file.h). Throws Error where the file cannot be opened.
 void log_to_console_and(const std::string& path);
-// What was said so far is on the disk of the file. Returns a sentence where the file had been removed
-// (retrying_file.h).
+// Flushes the file to disk. Returns a sentence where the file had been removed (retrying_file.h).
 std::string sync_log();
 
-// The last line of a run in its log.txt says how it ended: "done: ..." by log_info, or "ended: ..." by this, in one
-// line. Where neither is the last, the run goes on, or nobody was left to say it. From any rank and any thread; no rank
-// says another line there, unless it is writing it at that moment. Not on the console. Once a run: false, and nothing
-// written, where the file ends with such a line. No error, for it is said when one has been met.
+// Appends "ended: ..." to the run's log.txt, in one line and not on the console. The last line of a run is this or
+// "done: ..." by log_info; where it is neither, the run is still going or nobody was left to write. Any thread of any
+// rank may call this, and no rank writes a later line. Returns false, and writes nothing, where the file has its last
+// line. Never throws.
 bool log_ended(const std::string& why);
 
 }  // namespace megalith

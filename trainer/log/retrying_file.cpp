@@ -8,8 +8,8 @@
 
 namespace megalith {
 
-RetryingFile::RetryingFile(const std::string& path, bool lines, Tell tell)
-    : file_(std::in_place, path, File::Use::append), tell_(std::move(tell)), end_(file_->size()) {
+RetryingFile::RetryingFile(const std::string& path, bool lines, Warn warn)
+    : file_(std::in_place, path, File::Use::append), warn_(std::move(warn)), end_(file_->size()) {
   if (!lines || end_ == 0) return;
   char last = '\n';
   file_->read(end_ - 1, &last, 1);
@@ -20,7 +20,7 @@ RetryingFile::~RetryingFile() {
   if (!failing_) return;
   write();
   if (kept_lines_ > 0)
-    tell_(fmt::format("{} of {} could not be written and are lost", counted(kept_lines_ + lost_lines_, "line"),
+    warn_(fmt::format("{} of {} could not be written and are lost", counted(kept_lines_ + lost_lines_, "line"),
                       file_->path()));
 }
 
@@ -37,18 +37,18 @@ void RetryingFile::append(const std::string& text, int64_t count) {
 }
 
 std::string RetryingFile::sync() {
-  const std::string trouble = file_->is_at_its_path() ? "" : find_again();
+  std::string warning = file_->is_at_its_path() ? "" : reopen();
   write();
-  if (failing_) return trouble;
+  if (failing_) return warning;
   try {
     file_->sync();
   } catch (const Error& e) {
     fail(e.what());
   }
-  return trouble;
+  return warning;
 }
 
-std::string RetryingFile::find_again() try {
+std::string RetryingFile::reopen() try {
   const std::string path = file_->path();
   make_folders(std::filesystem::path(path).parent_path().string(), "may this user write there?");
   File again(path, File::Use::append);
@@ -69,8 +69,8 @@ std::string RetryingFile::find_again() try {
   half_left_ = false;
   if (replaced)
     return fmt::format(
-        "{} is another file than this run has opened, and goes on behind what that one holds; lines that "
-        "were written since it was replaced are lost",
+        "{} was replaced by another file under this run; lines written since then are lost, and new ones are appended "
+        "to that file",
         path);
   return fmt::format("{} was removed under this run, and is there again{}", path,
                      lost.empty() ? " with what it held" : lost);
@@ -83,7 +83,7 @@ void RetryingFile::write() {
   try {
     if (!half_left_) end_ = std::max(end_, file_->size());
     if (!kept_.empty()) file_->write(end_, kept_.data(), static_cast<int64_t>(kept_.size()));
-    if (failing_) file_->sync();  // a disk that is full may say so only then
+    if (failing_) file_->sync();  // a full disk may fail only here
   } catch (const Error& e) {
     return fail(e.what());
   }
@@ -93,12 +93,12 @@ void RetryingFile::write() {
   const int64_t waited = std::exchange(kept_lines_, 0);
   if (!std::exchange(failing_, false)) return;
   const int64_t lost = std::exchange(lost_lines_, 0);
-  tell_(fmt::format("{} is written again; lines that waited and are there: {}; that are lost: {}", file_->path(),
-                    waited, lost));
+  warn_(fmt::format("writing to {} works again: {} written, {} lost", file_->path(), counted(waited, "buffered line"),
+                    lost));
 }
 
 void RetryingFile::fail(const std::string& why) {
-  // Half a line is no line; shortening a file takes no space. Where that fails too, the next write is over it.
+  // Remove a half line, which takes no space. Where that fails too, the next write overwrites it.
   half_left_ = true;
   try {
     if (file_->size() > end_) file_->resize(end_);
@@ -107,7 +107,7 @@ void RetryingFile::fail(const std::string& why) {
   }
   if (failing_) return;
   failing_ = true;
-  tell_(fmt::format("{}. This does not end the run: up to {} MiB of lines wait in memory until they can be written",
+  warn_(fmt::format("{}. This does not end the run: up to {} MiB of lines wait in memory until they can be written",
                     why, most_kept >> 20));
 }
 

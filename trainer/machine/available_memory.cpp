@@ -13,9 +13,8 @@ namespace megalith {
 
 namespace {
 
-// What /proc/self/cgroup says of the group of a hierarchy, and where that hierarchy is mounted.
 struct GroupFolders {
-  std::string mount, path;  // "/sys/fs/cgroup/memory", "/docker/1f" below it
+  std::string mount, path;  // "/sys/fs/cgroup/memory", and "/docker/1f" below it
   bool is_v2;
 };
 
@@ -27,7 +26,7 @@ std::optional<int64_t> number_in(const std::string& path) {
   return error == std::errc{} ? std::optional(number) : std::nullopt;  // "max": none
 }
 
-// The sum of some lines "NAME NUMBER".
+// Adds up the lines "NAME NUMBER" of these names.
 int64_t sum_in(const std::string& path, const std::vector<std::string>& names) {
   std::ifstream file(path);
   int64_t sum = 0;
@@ -41,13 +40,10 @@ int64_t sum_in(const std::string& path, const std::vector<std::string>& names) {
 }
 
 bool has_item(const std::string& list, const std::string& item) {
-  std::istringstream items(list);
-  for (std::string one; std::getline(items, one, ',');)
-    if (one == item) return true;
-  return false;
+  return ("," + list + ",").find("," + item + ",") != std::string::npos;
 }
 
-// mountinfo writes a space, a tab, a line's end and a backslash as \ and three octal digits.
+// Decodes mountinfo's \ and three octal digits, which stand for white space and backslashes.
 std::string without_octal(const std::string& text) {
   std::string plain;
   for (size_t i = 0; i < text.size(); i++)
@@ -60,7 +56,7 @@ std::string without_octal(const std::string& text) {
   return plain;
 }
 
-// Of the hierarchies that may limit memory: v2's one, and v1's of the memory controller.
+// Returns this process's groups in the hierarchies that may limit memory: v2's, and v1's of the memory controller.
 std::vector<GroupFolders> groups_of_this_process(const std::string& root) {
   std::optional<std::string> v1, v2;
   std::ifstream groups(root + "/proc/self/cgroup");
@@ -83,7 +79,7 @@ std::vector<GroupFolders> groups_of_this_process(const std::string& root) {
     const bool is_v2 = type == "cgroup2", is_v1 = type == "cgroup" && has_item(options, "memory");
     const std::optional<std::string>& group = is_v2 ? v2 : v1;
     if (!(is_v1 || is_v2) || !group) continue;
-    // A container's mount may begin with its own group; then the group's path leads on from there.
+    // A container's mount may begin with its own group; the group's path then continues from there.
     std::string path = *group, begin = without_octal(mounted);
     if (begin != "/") path = path == begin || path.starts_with(begin + "/") ? path.substr(begin.size()) : "";
     found.push_back({root + without_octal(at), path == "/" ? "" : path, is_v2});

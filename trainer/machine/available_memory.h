@@ -1,5 +1,5 @@
-// How much memory is left for this process: of its machine, and of the control groups (cgroups v1 and v2) that it is
-// in, of which the system kills a process in silence when one is full.
+// Finds how much memory is left for this process: of its machine, and of its control groups (cgroups v1 and v2), where
+// the system kills a process without notice when one is full.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,14 @@
 namespace megalith {
 
 struct AvailableMemory {
-  int64_t bytes = 0;  // that are left, for all processes together that are in the same groups
-  // The control group that leaves the least, "/docker/1f", if that is less than the machine; else empty.
-  std::string group = {};
-  int64_t limit = -1;  // of that group; -1: none
+  int64_t bytes = 0;       // shared by all processes in the same groups
+  std::string group = {};  // the control group that leaves the least, "/docker/1f"; empty: the machine leaves less
+  int64_t limit = -1;      // that group's; -1: none
 };
 
-// The machine has its memory less what is set aside as huge pages, which nothing here uses. A group has its limit less
-// what is used in it and cannot be given back, as file caches can; the smallest on the way from this process's group up
-// counts. `root`: a folder that stands for /, for tests.
+// Subtracts huge pages, which nothing here uses, from the machine's memory and used memory but not file caches, which
+// the system can free, from a group's limit; the smallest result on the path to the root counts. `root` stands for / in
+// tests.
 AvailableMemory available_memory(const std::string& root = "");
 
 }  // namespace megalith

@@ -1,5 +1,4 @@
-# Writes FILE, which defines version() of trainer/machine/version.h, for the sources in SOURCE. A file that would stay as it is
-# is not touched.
+# Writes FILE, which defines version() of trainer/machine/version.h, for the sources in SOURCE, unless it would not change.
 cmake_policy(VERSION 3.25)
 find_program(GIT git)
 set(commit unknown)
@@ -10,7 +9,7 @@ function(git result output)
   set(${output} "${text}" PARENT_SCOPE)
 endfunction()
 if(GIT)
-  # Sources that were unpacked inside another project's tree are of no commit of that.
+  # Ignore the commit of another project's tree around the sources.
   git(failed top rev-parse --show-toplevel)
   get_filename_component(here ${SOURCE} REALPATH)
   if(NOT failed AND top STREQUAL here)

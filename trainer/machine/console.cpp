@@ -15,7 +15,7 @@ namespace {
 
 struct Output {
   const char* name;
-  std::atomic<int> error{0};  // of the first write that failed
+  std::atomic<int> error{0};  // the first failed write's
   std::atomic<bool> told{false};
 };
 std::array<Output, 2> outputs{{{"standard output"}, {"standard error"}}};
@@ -27,7 +27,7 @@ void ignore_broken_pipes() { std::signal(SIGPIPE, SIG_IGN); }
 void write_console(std::FILE* out, std::string_view text) noexcept {
   if (std::fwrite(text.data(), 1, text.size(), out) == text.size() && std::fflush(out) == 0) return;
   const int error = errno;
-  // What waits in the buffer would be an error of every later write, and of the end of the process.
+  // Text left in the buffer would fail every later write, and the end of the process.
   ::__fpurge(out);
   std::clearerr(out);
   int none = 0;

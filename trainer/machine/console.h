@@ -1,5 +1,5 @@
-// Standard output and standard error, whose reader may go away: a terminal that is closed, `| head`, a disk that is
-// full. Whoever has work to save goes on then.
+// Writes to standard output and standard error, whose reader may go away (a closed terminal, `| head`, a full disk)
+// while the process still has work to save.
 #pragma once
 
 #include <cstdio>
@@ -8,13 +8,13 @@
 
 namespace megalith {
 
-// From here on a reader that is gone is an error of the write, and not the end of this process.
+// Makes a lost reader an error of the write instead of the end of this process.
 void ignore_broken_pipes();
 
-// Writes it at once. What cannot be written is dropped, and console_errors() has why. From any thread.
+// Writes and flushes, from any thread. Drops what cannot be written; console_errors() says why.
 void write_console(std::FILE* out, std::string_view text) noexcept;
 
-// "standard output cannot be written: Broken pipe", of each of the two once; empty: there is nothing new.
+// Returns "standard output cannot be written: Broken pipe", once for each of the two, or "" where nothing is new.
 std::string console_errors();
 
 }  // namespace megalith

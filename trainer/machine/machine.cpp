@@ -18,11 +18,9 @@ namespace megalith {
 
 namespace {
 
-// The OpenMP library keeps a list of its threads on the stack.
-constexpr int most_threads = 1024;
+constexpr int most_threads = 1024;  // the OpenMP library keeps a list of them on the stack
 
-// The number of threads of the outermost level, as OMP_NUM_THREADS has it: a number, or a list of one for each level.
-// 0: it is none.
+// Reads the outermost level of OMP_NUM_THREADS, a number or a list of one per level; returns 0 where it is neither.
 int threads_in(const std::string& text) {
   const size_t begin = text.find_first_not_of(" \t"), end = std::min(text.find(','), text.size());
   int threads = 0;
@@ -32,7 +30,6 @@ int threads_in(const std::string& text) {
   return error == std::errc() && whole && threads <= most_threads ? std::max(threads, 0) : 0;
 }
 
-// Infinite where there is none.
 rlim_t limit_on(decltype(RLIMIT_STACK) resource) {
   struct rlimit limit {};
   return ::getrlimit(resource, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
@@ -43,8 +40,8 @@ rlim_t limit_on(decltype(RLIMIT_STACK) resource) {
 void check_threads() {
   const char* const text = std::getenv("OMP_NUM_THREADS");
   CHECK(!text || threads_in(text) > 0,
-        "OMP_NUM_THREADS = {} is no number of threads from 1 to {}; set one, or unset it, and the cores are dealt out "
-        "among the ranks",
+        "OMP_NUM_THREADS = {} is not a number of threads from 1 to {}; set one, or unset it to divide the cores among "
+        "the ranks",
         text, most_threads);
 }
 

@@ -20,7 +20,7 @@ namespace megalith {
 
 namespace {
 
-// "PID (NAME) STATE PARENT ..." of /proc/PID/stat; a name may hold anything.
+// Holds /proc/PID/stat: "PID (NAME) STATE PARENT ...", where the name may hold anything.
 struct Process {
   std::string name;
   long parent = 0;
@@ -37,7 +37,7 @@ Process process(long pid) {
   return found;
 }
 
-// The launcher above this process, or the `megalith run` that has started it and passes its standard error on; 0: none.
+// Returns the launcher above this process, or the `megalith run` that forwards its standard error; 0: none.
 long find_launcher() {
   static const std::set<std::string> names = {"mpirun", "mpiexec", "orterun", "prterun", "orted", "prted", "prte"};
   for (long pid = ::getppid(); pid > 1;) {
@@ -52,7 +52,7 @@ long launcher() {
   return found;
 }
 
-// The terminal behind an output of the launcher; empty where that is none, or there is no launcher.
+// Returns the terminal behind an output of the launcher, or "".
 std::string launcher_terminal(int descriptor) {
   std::error_code error;
   const std::string opened =
@@ -64,7 +64,6 @@ bool is_terminal(int descriptor) {
   return launcher() == 0 ? ::isatty(descriptor) == 1 : !launcher_terminal(descriptor).empty();
 }
 
-// 0: nobody says.
 int columns_of(int descriptor) {
   winsize size{};
   return ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
@@ -99,8 +98,8 @@ std::string fitted(std::vector<LinePart> parts, size_t columns) {
   for (;;) {
     std::string line;
     for (const LinePart& part : parts) line += (line.empty() ? "" : "  ") + part.text;
-    const auto first = std::ranges::max_element(parts, {}, &LinePart::leaves);
-    if (line.size() <= columns || first == parts.end() || first->leaves == 0) return line;
+    const auto first = std::ranges::max_element(parts, {}, &LinePart::drop_order);
+    if (line.size() <= columns || first == parts.end() || first->drop_order == 0) return line;
     parts.erase(first);
   }
 }

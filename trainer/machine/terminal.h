@@ -1,8 +1,7 @@
-// The terminal that the output of this process is read on, if it is, and how much of a line has room there. mpirun
-// gives a rank a pseudo-terminal of its own, wherever its own output goes; below one it is the launcher's output that
-// counts.
+// Describes the terminal that this process writes to, if any, and fits lines into it. mpirun gives a rank a
+// pseudo-terminal of its own, so below mpirun the launcher's output counts.
 //
-// A progress bar may stand on the last line, of this process or of another rank. It leaves the cursor at its beginning.
+// A progress bar, of this or another rank, may stand on the last line. It leaves the cursor at the line's beginning.
 #pragma once
 
 #include <cstddef>
@@ -13,18 +12,17 @@ namespace megalith {
 
 bool stdout_is_terminal();
 bool stderr_is_terminal();
-int terminal_columns();  // 80 where nobody says
+int terminal_columns();  // 80 where unknown
 
-// A line of standard error, "megalith: ...", in the place of a bar where there is one.
+// Writes a line "megalith: ..." to standard error, over a progress bar.
 void say_error(const std::string& text);
 
-// A part of a line, and when it is left out of one that is too long: those of the largest `leaves` go first, those of 0
-// stay.
+// A part of a line. In a line that is too long, the parts of the largest `drop_order` are dropped first; 0 stays.
 struct LinePart {
   std::string text;
-  int leaves = 0;
+  int drop_order = 0;
 };
-// The parts that fit into so many columns together, two blanks apart, in their order.
+// Joins the parts that fit into the columns, two blanks apart.
 std::string fitted(std::vector<LinePart> parts, size_t columns);
 
 }  // namespace megalith

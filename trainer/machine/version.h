@@ -1,10 +1,10 @@
-// Which Megalith this is.
+// Names the version of this program.
 #pragma once
 
 namespace megalith {
 
-// "megalith 0.1.0, commit 0123456789ab", ", with changes" where files of it were changed; the commit is "unknown" where
-// the sources lie in no git tree. Written at each build by commit.cmake, so that a commit compiles this alone.
+// Returns "megalith 0.1.0, commit 0123456789ab", followed by ", with changes" where its files were changed; the commit
+// is "unknown" outside a git tree. commit.cmake writes the definition, so that a commit compiles this alone.
 const char* version();
 
 }  // namespace megalith
