@@ -277,7 +277,7 @@ TEST_P(Conformance, WrongCallsAreRefusedBeforeAnythingIsSent) {
   refused("reduce_scatter", [&] { c_.reduce_scatter(s_, b1, f); });
   refused("all_to_all", [&] { c_.all_to_all(s_, odd, f); });
   refused("all_to_all", [&] { c_.all_to_all(s_, d_whole, f); });
-  if (size_ > 1) refused("equal pieces are supported", [&] { c_.all_to_all(s_, odd, odd); });
+  if (size_ > 1) refused("supported are equal parts", [&] { c_.all_to_all(s_, odd, odd); });
   refused("all_reduce of i32; f32, f64, bf16 and f16 are supported", [&] { c_.all_reduce(s_, i, Reduce::sum); });
   refused(fmt::format("broadcast from rank {}", size_), [&] { c_.broadcast(s_, f, size_); });
   refused("broadcast from rank -1", [&] { c_.broadcast(s_, f, -1); });

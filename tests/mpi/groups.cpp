@@ -6,7 +6,6 @@
 #include "tests/mpi/session.h"
 #include "trainer/communication/mpi.h"
 #include "trainer/communication/nccl.h"
-#include "trainer/communication/staged.h"
 
 namespace megalith {
 

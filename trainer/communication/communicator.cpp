@@ -109,8 +109,8 @@ Pending Communicator::all_reduce(Stream& s, Tensor data, Reduce op) {
 
 Pending Communicator::all_to_all(Stream& s, Tensor out, Tensor in) {
   CHECK(in.numel() == out.numel() && in.numel() % size_ == 0 && in.dtype() == out.dtype(),
-        "{}: all_to_all of {} {} into {} {} among {} ranks; as many of one type in equal pieces are supported", name_,
-        in.numel(), name_of(in.dtype()), out.numel(), name_of(out.dtype()), size_);
+        "{}: all_to_all of {} {} into {} {} among {} ranks; supported are equal parts of one type", name_, in.numel(),
+        name_of(in.dtype()), out.numel(), name_of(out.dtype()), size_);
   return traced(s, Transfer::all_to_all, in.bytes(), -1, [&] { return do_all_to_all(s, out, in); });
 }
 
@@ -119,14 +119,17 @@ Pending Communicator::broadcast(Stream& s, Tensor data, int root) {
   return traced(s, Transfer::broadcast, data.bytes(), root, [&] { return do_broadcast(s, data, root); });
 }
 
+void Communicator::check_peer(int peer, const char* does) const {
+  CHECK(0 <= peer && peer < size_ && peer != rank_, "{}: rank {} of {} {} rank {}", name_, rank_, size_, does, peer);
+}
+
 Pending Communicator::send(Stream& s, Tensor data, int peer) {
-  CHECK(0 <= peer && peer < size_ && peer != rank_, "{}: rank {} of {} sends to rank {}", name_, rank_, size_, peer);
+  check_peer(peer, "sends to");
   return traced(s, Transfer::send, data.bytes(), peer, [&] { return do_send(s, data, peer); });
 }
 
 Pending Communicator::recv(Stream& s, Tensor data, int peer) {
-  CHECK(0 <= peer && peer < size_ && peer != rank_, "{}: rank {} of {} receives from rank {}", name_, rank_, size_,
-        peer);
+  check_peer(peer, "receives from");
   return traced(s, Transfer::recv, data.bytes(), peer, [&] { return do_recv(s, data, peer); });
 }
 
@@ -154,7 +157,6 @@ class DryCommunicator : public Communicator {
   void do_barrier() override {}
 };
 
-// A group of one moves nothing either, but copies a tensor to an output with memory of its own.
 class SelfCommunicator : public DryCommunicator {
  public:
   explicit SelfCommunicator(std::string name) : DryCommunicator(std::move(name), -1, 0, 1) {}
@@ -164,7 +166,7 @@ class SelfCommunicator : public DryCommunicator {
     return self_communicator(std::move(name));
   }
   Pending do_all_gather(Stream& s, Tensor out, Tensor in) override { return copy_to(s, out, in); }
-  // Copies are work of the stream, which would wait for `after` now: this one is made when it is waited for.
+  // Copies when it is waited for: a copy now would make the stream wait for `after`.
   Pending do_all_gather_behind(Stream& s, Tensor out, Tensor in, CUevent_st* after) override {
     if (out.raw() == in.raw()) return Pending({}, after);
     return Pending([=, this, &s] { copy_to(s, out, in); });

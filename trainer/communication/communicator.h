@@ -1,12 +1,12 @@
-// A Communicator moves tensors between the ranks of one group. It knows nothing of what it carries.
+// A Communicator moves tensors between the ranks of one group, whatever they mean.
 //
-// Calls are collective over the group and must be made in the same order by all its members. They are asynchronous:
-// the work starts after everything launched so far on `s`, and is over when the returned Pending has been waited for.
-// A group of one rank copies (or does nothing), so no caller asks for the size first.
+// Calls are collective over the group, and all members make them in the same order. They are asynchronous: a transfer
+// starts after all work launched so far on `s`, and has ended when the returned Pending has been waited for. A group of
+// one rank copies (or does nothing), so no caller asks for the size first.
 //
-// The public functions check shapes and write the stream's trace; each world implements the protected ones. What is
-// traced is the payload: the bytes of the whole tensor that the group gathers, scatters, sums or exchanges (see
-// ring_bytes for the share that crosses a rank's link). A group of one traces nothing.
+// The public functions check shapes and write the stream's trace; each world implements the protected ones. The trace
+// holds the payload, the bytes of the whole tensor that the group gathers, scatters, sums or exchanges (ring_bytes: the
+// share that crosses a rank's link). A group of one traces nothing.
 #pragma once
 
 #include <memory>
@@ -23,14 +23,14 @@ namespace megalith {
 
 enum class Reduce : uint8_t { sum, max };
 
-// Bytes that a rank of a group of `size` sends when the payload goes round a ring: all_gather and reduce_scatter
-// (size-1)/size of it, all_reduce twice that, a broadcast or a message all of it (recv nothing). An all_to_all goes to
-// each member by itself, and is as much as a reduce_scatter.
+// Returns the bytes that a rank of a group of `size` sends when the payload goes round a ring: (size-1)/size of it for
+// all_gather, reduce_scatter and (directly to each member) all_to_all, twice that for all_reduce, all of it for a
+// broadcast or a message, nothing for recv.
 double ring_bytes(Transfer transfer, double payload, int size);
 
 class Communicator {
  public:
-  // `channel` is the number by which the trace and its readers know the group's purpose (mesh.h); none: -1.
+  // `channel` tells the trace and its readers the group's purpose (mesh.h); -1: none.
   Communicator(std::string name, int channel, int rank, int size)
       : name_(std::move(name)), channel_(channel), rank_(rank), size_(size) {}
   virtual ~Communicator() = default;
@@ -44,38 +44,38 @@ class Communicator {
 
   // out = the in of rank 0, rank 1, ...; in may be rank's own part of out.
   Pending all_gather(Stream& s, Tensor out, Tensor in);
-  // The same after another transfer, if there is one, which writes `in`: GPU streams keep this order by themselves;
-  // where the host carries the tensors, this one begins when it is waited for. Waits for both.
+  // Gathers after the transfer `after`, if any, which writes `in`. GPU streams keep this order by themselves; where
+  // the host carries the tensors, this one begins when it is waited for. Waiting for the result waits for both.
   Pending all_gather(Stream& s, Tensor out, Tensor in, Pending after);
-  // out = the rank-th part of the sum over ranks of in (f32, bf16 or f16). They must not overlap. Here and below, 16
-  // bits are added in f32 and rounded to nearest: by MPI the sum, by NCCL each partial sum. MPI adds in the order of ranks.
+  // out = the rank-th part of the sum over ranks of in (f32, bf16 or f16), which must not overlap. Here and below,
+  // 16-bit types are added in f32 and rounded to nearest: by MPI once, in the order of ranks; by NCCL after each
+  // addition.
   Pending reduce_scatter(Stream& s, Tensor out, Tensor in);
   // data = the sum or maximum over ranks of data (f32, f64, bf16 or f16). The result is the same on every rank.
   Pending all_reduce(Stream& s, Tensor data, Reduce op);
-  // Piece r of out = piece rank of the in of rank r, of `size` equal pieces. They must not overlap.
+  // Part r of out = part `rank` of the in of rank r, of `size` equal parts. They must not overlap.
   Pending all_to_all(Stream& s, Tensor out, Tensor in);
   Pending broadcast(Stream& s, Tensor data, int root);
   Pending send(Stream& s, Tensor data, int peer);
   Pending recv(Stream& s, Tensor data, int peer);
   void barrier(Stream& s);
 
-  // Collective. Connects what all_to_all needs, whose memory would otherwise be taken by the first one.
+  // Collective. Makes the connections for all_to_all, which the first one would otherwise allocate.
   void connect_all_to_all();
 
-  // Collective. Ranks of equal color form a group, in the order of key.
+  // Collective. Makes a group of the ranks of equal color, in the order of key.
   std::unique_ptr<Communicator> split(std::string name, int channel, int color, int key);
 
-  // From here on the ring is told of the calls of this group, which all members name by `id`, and of the groups that
-  // are split off it.
+  // Records the calls of this group, which all members name by `id`, and of groups split off it later, in the ring.
   void keep_calls(CallRing& ring, uint64_t id);
 
-  // Bytes that this rank copies although no transfer moves them: a group of one, whose output has memory of its own.
+  // Returns the bytes that a group of one has copied to outputs with memory of their own.
   int64_t copied() const { return copied_; }
 
  protected:
   virtual Pending do_all_gather(Stream& s, Tensor out, Tensor in) = 0;
-  // On a GPU stream, after an event of another stream: by default the stream itself waits for the event. The Pending
-  // is waited for after what the event is of.
+  // Gathers after an event of another GPU stream, for which by default the stream itself waits. Callers wait for the
+  // event's transfer before they wait for the result.
   virtual Pending do_all_gather_behind(Stream& s, Tensor out, Tensor in, CUevent_st* after);
   virtual Pending do_reduce_scatter(Stream& s, Tensor out, Tensor in) = 0;
   virtual Pending do_all_reduce(Stream& s, Tensor data, Reduce op) = 0;
@@ -87,16 +87,16 @@ class Communicator {
   virtual void do_connect_all_to_all() {}
   virtual std::unique_ptr<Communicator> do_split(std::string name, int channel, int color, int key) = 0;
 
-  // Whether the host waits for none of its transfers, but in a barrier: the ring is told of their ends by whoever sees
-  // them, with ticket(), that of the transfer being begun.
+  // Returns whether the host waits only in barriers. Then whoever sees a transfer end tells the ring, by ticket().
   virtual bool ends_unseen_by_host() const { return false; }
-  int64_t ticket() const { return ticket_; }  // 0: none
+  int64_t ticket() const { return ticket_; }  // the ticket of the transfer being started; 0: none
   CallRing* ring() const { return calls_ ? &calls_->ring() : nullptr; }
 
   void count_copy(int64_t bytes) { copied_ += bytes; }
 
  private:
   void check_all_gather(const Tensor& out, const Tensor& in) const;
+  void check_peer(int peer, const char* does) const;
   template <class Begin>
   Pending traced(Stream& s, Transfer transfer, int64_t bytes, int peer, Begin begin);
 
@@ -107,11 +107,14 @@ class Communicator {
   int64_t ticket_ = 0;
 };
 
-// A group of one: gathers, scatters and exchanges are copies, everything else is nothing.
+// Makes a group of one: gathers, scatters and exchanges copy, everything else does nothing.
 std::unique_ptr<Communicator> self_communicator(std::string name);
 
-// A rank of a group that exists on paper only: transfers are traced and that is all. `split` is not available; the
-// mesh makes the communicators of a dry world by itself.
+// Makes a rank of a group for a dry run: transfers are traced and do nothing. It cannot be split: Mesh::dry makes each.
 std::unique_ptr<Communicator> dry_communicator(std::string name, int channel, int rank, int size);
+
+// Sends tensors in GPU memory through the host, over a communicator for host tensors. The host waits for every
+// transfer: this is for several ranks on one GPU, in tests.
+std::unique_ptr<Communicator> staged_communicator(std::unique_ptr<Communicator> through);
 
 }  // namespace megalith

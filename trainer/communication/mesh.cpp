@@ -23,14 +23,7 @@ const char* name_of(Channel channel) {
   }
 }
 
-int MeshShape::extent(Axis axis) const {
-  switch (axis) {
-    case Axis::tensor: return tensor;
-    case Axis::shard: return shard;
-    case Axis::data: return data;
-    default: return pipeline;
-  }
-}
+int MeshShape::extent(Axis axis) const { return std::array{tensor, shard, data, pipeline}[static_cast<size_t>(axis)]; }
 
 int MeshShape::stride(Axis axis) const {
   int stride = 1;
@@ -71,9 +64,9 @@ MeshShape::Position MeshShape::position(int rank, Channel channel) const {
   const Position whole = on_axis(Axis::shard);
   if (channel == Channel::shard) return whole;
   const int nodes = shard_nodes(), in_node = shard / nodes, distance = stride(Axis::shard);
-  const int node = whole.index % nodes, place_in_node = whole.index / nodes;
-  if (channel == Channel::between_nodes) return {whole.group + place_in_node * distance, node, nodes};
-  return {whole.group + node * in_node * distance, place_in_node, in_node};
+  const int node = whole.index % nodes, index_in_node = whole.index / nodes;
+  if (channel == Channel::between_nodes) return {whole.group + index_in_node * distance, node, nodes};
+  return {whole.group + node * in_node * distance, index_in_node, in_node};
 }
 
 std::string MeshShape::summary() const {
@@ -91,27 +84,17 @@ std::string MeshShape::describe(int rank) const {
   return where.empty() ? fmt::format("rank {}", rank) : fmt::format("rank {} ({})", rank, where);
 }
 
-Mesh::Mesh(const MeshShape& shape, Communicator& world) : Mesh(shape, world.rank()) {
+Mesh::Mesh(const MeshShape& shape, Communicator& world)
+    : Mesh(shape, world.rank(), [&](Channel channel, const MeshShape::Position& here) {
+        return world.split(name_of(channel), static_cast<int>(channel), here.group, here.index);
+      }) {
   CHECK(shape.size() == world.size(), "a mesh of {} on a world of {}", counted(shape.size(), "rank"), world.size());
-  for (Channel channel : all_channels) {
-    const MeshShape::Position here = shape.position(rank_, channel);
-    // A split is collective, so groups of one are split off only when all groups of the channel are; they all have the
-    // same size.
-    channels_[static_cast<size_t>(channel)] =
-        here.size == 1 ? self_communicator(name_of(channel))
-                       : world.split(name_of(channel), static_cast<int>(channel), here.group, here.index);
-  }
 }
 
 Mesh Mesh::dry(const MeshShape& shape, int rank) {
-  Mesh mesh(shape, rank);
-  for (Channel channel : all_channels) {
-    const MeshShape::Position here = shape.position(rank, channel);
-    mesh.channels_[static_cast<size_t>(channel)] =
-        here.size == 1 ? self_communicator(name_of(channel))
-                       : dry_communicator(name_of(channel), static_cast<int>(channel), here.index, here.size);
-  }
-  return mesh;
+  return {shape, rank, [](Channel channel, const MeshShape::Position& here) {
+            return dry_communicator(name_of(channel), static_cast<int>(channel), here.index, here.size);
+          }};
 }
 
 }  // namespace megalith

@@ -1,10 +1,10 @@
-// The mesh: which rank stands where, and who talks to whom. A rank has one coordinate on each axis; the placement says
-// which axis's neighbours are neighbouring ranks. By default tensor is innermost (its ranks talk most):
+// Describes the mesh of ranks and their groups. A rank has one coordinate on each axis; the placement says which axis's
+// neighbours are neighbouring ranks. By default tensor is innermost (its ranks talk most):
 //   rank = ((pipeline * data + d) * shard + s) * tensor + t.
-// `shard` ranks share one copy of the weights; `data` counts the copies; together they split the batch.
+// `shard` ranks share one replica of the weights; `data` counts the replicas; together they split the batch.
 //
 // Ranks fill the nodes in order. Where a shard group spans several nodes evenly, its shards are numbered across the
-// nodes first (shard = place in the node * nodes + node): a gather between nodes followed by one inside each node then
+// nodes first (shard = index in the node * nodes + node): a gather between nodes followed by one inside each node then
 // leaves every shard in its place, with no copy to reorder them.
 #pragma once
 
@@ -20,19 +20,19 @@ enum class Axis : uint8_t { tensor, shard, data, pipeline };
 constexpr std::array<Axis, 4> all_axes{Axis::tensor, Axis::shard, Axis::data, Axis::pipeline};
 const char* name_of(Axis axis);
 
-// What a communicator is for. Each is a group of ranks of its own, so that transfers of one never wait for another's.
+// Names the purpose of a communicator. Each has a group of its own, so that its transfers never wait for another's.
 enum class Channel : uint8_t {
   tensor,
   shard,          // the whole shard group
-  between_nodes,  // of a shard group: those at the same place of each node; one rank where it does not span nodes
-  in_node,        // of a shard group: those on one node
+  between_nodes,  // the ranks of a shard group with one index in their node; one rank where it does not span nodes
+  in_node,        // the ranks of a shard group on one node
   data,
-  forward,   // the pipeline axis: activations
-  backward,  // the pipeline axis: their gradients
+  forward,   // activations along the pipeline axis
+  backward,  // their gradients
   world,
-  host = host_channel,  // no group: the rank's own copies between device and host
+  host = host_channel,  // the rank's own copies between device and host
 };
-constexpr int num_channels = 8;  // of groups
+constexpr int num_channels = 8;  // without host
 constexpr std::array<Channel, num_channels> all_channels{Channel::tensor,   Channel::shard, Channel::between_nodes,
                                                          Channel::in_node,  Channel::data,  Channel::forward,
                                                          Channel::backward, Channel::world};
@@ -48,16 +48,16 @@ struct MeshShape {
   int stride(Axis axis) const;  // distance between neighbours on the axis, in ranks
   int coordinate(int rank, Axis axis) const;
   int node(int rank) const { return ranks_per_node > 0 ? rank / ranks_per_node : 0; }
-  // How many nodes each shard group spans, all with as many of its ranks; 1 as well where nodes and groups do not fit.
+  // Returns how many nodes each shard group spans evenly; 1 where nodes and groups do not fit.
   int shard_nodes() const;
 
-  // Where a rank stands in a channel: the group is named by a number that its members share.
+  // A rank's position in a channel: `group` is a number that the members of its group share.
   struct Position {
     int group, index, size;
   };
   Position position(int rank, Channel channel) const;
 
-  // The batch is split over data and shard: which of how many shares this rank takes.
+  // The batch is split over data and shard, into batch_ranks() shares.
   int batch_ranks() const { return shard * data; }
   int batch_rank(int rank) const { return coordinate(rank, Axis::data) * shard + coordinate(rank, Axis::shard); }
 
@@ -65,12 +65,12 @@ struct MeshShape {
   std::string describe(int rank) const;  // "rank 3 (data 1, shard 1)": axes of extent 1 are left out
 };
 
-// One communicator for each channel of one rank.
+// Holds the communicators of one rank.
 class Mesh {
  public:
-  // Splits `world`; collective.
+  // Collective. Splits `world`.
   Mesh(const MeshShape& shape, Communicator& world);
-  // The dry mesh of any rank.
+  // Makes the mesh of any rank, for a dry run.
   static Mesh dry(const MeshShape& shape, int rank);
 
   const MeshShape& shape() const { return shape_; }
@@ -79,7 +79,16 @@ class Mesh {
   Communicator& channel(Channel channel) const { return *channels_[static_cast<size_t>(channel)]; }
 
  private:
-  Mesh(const MeshShape& shape, int rank) : shape_(shape), rank_(rank) {}
+  // Groups of one need no communicator from `make`(channel, position). All groups of a channel have the same size, so
+  // that a collective `make` is called on all ranks or on none.
+  template <class Make>
+  Mesh(const MeshShape& shape, int rank, Make make) : shape_(shape), rank_(rank) {
+    for (const Channel channel : all_channels) {
+      const MeshShape::Position position = shape.position(rank, channel);
+      channels_[static_cast<size_t>(channel)] =
+          position.size == 1 ? self_communicator(name_of(channel)) : make(channel, position);
+    }
+  }
 
   MeshShape shape_;
   int rank_;

@@ -22,7 +22,7 @@ MPI_Datatype datatype(DType dtype) {
   }
 }
 
-// `then`: what is left to do once the transfer is over.
+// Calls `then` once the transfer has ended.
 Pending pending(MPI_Request request, std::function<void()> then = {}) {
   return Pending([request, then = std::move(then)]() mutable {
     MPI_CHECK(MPI_Wait(&request, MPI_STATUS_IGNORE));
@@ -30,33 +30,33 @@ Pending pending(MPI_Request request, std::function<void()> then = {}) {
   });
 }
 
-// Memory for what others send to a sum, kept for the next one: new pages cost as much as the transfer. Shared by all
-// communicators made from one world. trainer/step/process_memory.cpp plans it.
+// Keeps memory for the parts of a sum: new pages cost as much as the transfer. All communicators made from one world
+// share it. trainer/step/process_memory.cpp plans it.
 class Scratch {
  public:
-  // A tensor of its own until the last copy of the pointer is gone.
+  // Returns a tensor that is in use until the last copy of the pointer is gone.
   std::shared_ptr<const Tensor> tensor(DType dtype, int64_t numel) {
     const auto bytes = static_cast<size_t>(numel * size_of(dtype));
     auto fits = free_->lower_bound(bytes);
     if (fits == free_->end()) {
-      if (!free_->empty()) free_->erase(std::prev(free_->end()));  // the largest, which grows
+      if (!free_->empty()) free_->erase(std::prev(free_->end()));  // replace the largest
       fits = free_->emplace(bytes, std::make_unique_for_overwrite<std::byte[]>(bytes));
     }
-    const auto piece = std::make_shared<Pieces::node_type>(free_->extract(fits));
-    return {new Tensor(piece->mapped().get(), dtype, {numel}), [free = free_, piece](Tensor* t) {
+    const auto block = std::make_shared<Blocks::node_type>(free_->extract(fits));
+    return {new Tensor(block->mapped().get(), dtype, {numel}), [free = free_, block](Tensor* t) {
               delete t;
-              free->insert(std::move(*piece));
+              free->insert(std::move(*block));
             }};
   }
 
  private:
-  using Pieces = std::multimap<size_t, std::unique_ptr<std::byte[]>>;  // by size
-  std::shared_ptr<Pieces> free_ = std::make_shared<Pieces>();
+  using Blocks = std::multimap<size_t, std::unique_ptr<std::byte[]>>;  // keyed by size
+  std::shared_ptr<Blocks> free_ = std::make_shared<Blocks>();
 };
 
-// n elements cut into a part for each rank, as MPI wants it said; the first parts are the longer ones.
-struct Cut {
-  Cut(int64_t n, int parts) {
+// Divides n elements into a part for each rank, in MPI's form; the first parts are the longer ones.
+struct Division {
+  Division(int64_t n, int parts) {
     for (int r = 0; r < parts; r++) {
       begins.push_back(mpi_count(n / parts * r + std::min<int64_t>(r, n % parts)));
       counts.push_back(mpi_count(n / parts + (r < n % parts)));
@@ -65,7 +65,7 @@ struct Cut {
   std::vector<int> begins, counts;
 };
 
-// The CPU stream has run everything by the time a call arrives here, so transfers only have to start.
+// The CPU stream has run all earlier work when a call arrives here, so transfers only have to start.
 class MpiCommunicator : public Communicator {
  public:
   MpiCommunicator(std::string name, int channel, MPI_Comm comm, std::shared_ptr<Scratch> scratch)
@@ -88,8 +88,8 @@ class MpiCommunicator : public Communicator {
                              mpi_count(in.numel()), datatype(out.dtype()), comm_, &request));
     return pending(request);
   }
-  // Instead of MPI's own sums: those that do not block go through one rank in Open MPI 4 and 5, which takes 4 to 5
-  // times as long with 14 MB of each of 2 or 4 ranks.
+  // Replaces MPI's own sums: Open MPI 4 and 5 send non-blocking ones through one rank, which takes 4 to 5 times as long
+  // with 14 MB of each of 2 or 4 ranks.
   Pending do_reduce_scatter(Stream&, Tensor out, Tensor in) override {
     const auto parts = scratch_->tensor(in.dtype(), in.numel());
     return pending(exchange(*parts, in), [=] { combine_parts(out, *parts, Reduce::sum); });
@@ -125,7 +125,7 @@ class MpiCommunicator : public Communicator {
     return request;
   }
 
-  // Each rank has the data of all and sums for itself.
+  // Gathers all data on each rank, which then sums by itself.
   Pending combine_all(Tensor data, Reduce op) {
     const auto parts = scratch_->tensor(data.dtype(), size() * data.numel());
     const int count = mpi_count(data.numel());
@@ -135,12 +135,12 @@ class MpiCommunicator : public Communicator {
     return pending(request, [=] { combine_parts(data, *parts, op); });
   }
 
-  // Each rank sums a part; the gather of these parts begins when the first transfer is waited for.
+  // Sums a part on each rank; waiting for the first transfer gathers these parts.
   Pending combine_in_parts(Tensor data, Reduce op) {
-    const auto cut = std::make_shared<const Cut>(data.numel(), size());
+    const auto cut = std::make_shared<const Division>(data.numel(), size());
     const auto mine = static_cast<size_t>(rank());
     const int count = cut->counts[mine];
-    const auto each = std::make_shared<const Cut>(int64_t{count} * size(), size());
+    const auto each = std::make_shared<const Division>(int64_t{count} * size(), size());
     const auto parts = scratch_->tensor(data.dtype(), int64_t{count} * size());
     const MPI_Datatype type = datatype(data.dtype());
     MPI_Request request;

@@ -1,4 +1,4 @@
-// Communicators over MPI, for tensors in memory of the host.
+// Makes communicators over MPI, for tensors in host memory.
 #pragma once
 
 #include "trainer/communication/communicator.h"
@@ -6,8 +6,8 @@
 
 namespace megalith {
 
-// Collective. All ranks of the job. Communicators made from it are gone before the session is. Error: ranks that met
-// without MPI.
+// Collective. Returns the communicator of all ranks. It and those split off it must not outlive the session. Throws
+// Error where the ranks were started without MPI.
 std::unique_ptr<Communicator> host_world(const Session& session);
 
 }  // namespace megalith

@@ -1,4 +1,3 @@
-// A build without CUDA.
 #include "trainer/communication/nccl.h"
 
 namespace megalith {

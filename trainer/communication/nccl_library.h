@@ -1,4 +1,4 @@
-// The functions of the NCCL library, found at run time. For builds with CUDA only.
+// Finds the functions of the NCCL library at run time. For builds with CUDA only.
 #pragma once
 
 #include <nccl.h>
@@ -8,10 +8,10 @@
 namespace megalith {
 
 struct NcclLibrary {
-  // Opens it for the life of the process. Errors: not found, too old.
+  // Opens the library for the life of the process. Throws Error where it is not found or too old.
   explicit NcclLibrary(const std::string& file);
 
-  // Error, with NCCL's own words: the result is not ncclSuccess. `channel` and `operation` are for the message.
+  // Throws Error, with NCCL's message, unless the result is ncclSuccess.
   void check(ncclResult_t result, const std::string& channel, const char* operation) const;
   std::string version() const;  // "2.28.9"
 

@@ -34,7 +34,7 @@ bool is_pipeline(int channel) {
 // 56 GB/s between nodes by NCCL's own count (14 each, src/graph/paths.cc), more than a 400 Gbit/s adapter. The world
 // carries a few numbers only, and NCCL allocates about 30 MB for each block of a communicator.
 constexpr int few_ctas = 4;
-constexpr int no_channel = -1;  // of the communicator that all others are split from
+constexpr int no_channel = -1;  // marks the communicator that all others are split from
 bool takes_few(int channel) {
   return is_pipeline(channel) || channel == static_cast<int>(Channel::world) || channel == no_channel;
 }
@@ -78,7 +78,7 @@ namespace {
 
 using Shared = std::shared_ptr<NcclSession::Shared>;
 
-// An NCCL communicator with a stream of its own.
+// Owns an NCCL communicator and its stream.
 class CommWithStream {
  public:
   CommWithStream(Shared shared, const std::string& channel, ncclComm_t comm)
@@ -131,7 +131,7 @@ class NcclCommunicator : public Communicator {
  public:
   // Takes ownership of `comm`.
   NcclCommunicator(std::string name, int channel, Shared shared, ncclComm_t comm)
-      : Communicator(std::move(name), channel, rank_in(*shared, comm), size_of(*shared, comm)),
+      : Communicator(std::move(name), channel, rank_in(shared->library, comm), size_of(shared->library, comm)),
         shared_(std::move(shared)),
         on_compute_(channel == static_cast<int>(Channel::tensor)),
         forward_(channel == static_cast<int>(Channel::forward)),
@@ -205,14 +205,14 @@ class NcclCommunicator : public Communicator {
   }
 
  private:
-  static int rank_in(NcclSession::Shared& shared, ncclComm_t comm) {
+  static int rank_in(const NcclLibrary& nccl, ncclComm_t comm) {
     int rank = 0;
-    shared.library.check(shared.library.user_rank(comm, &rank), "communicator", "ncclCommUserRank");
+    nccl.check(nccl.user_rank(comm, &rank), "communicator", "ncclCommUserRank");
     return rank;
   }
-  static int size_of(NcclSession::Shared& shared, ncclComm_t comm) {
+  static int size_of(const NcclLibrary& nccl, ncclComm_t comm) {
     int size = 0;
-    shared.library.check(shared.library.count(comm, &size), "communicator", "ncclCommCount");
+    nccl.check(nccl.count(comm, &size), "communicator", "ncclCommCount");
     return size;
   }
 

@@ -36,10 +36,10 @@ struct EnqueuedTransfer {
   device::OwnedEvent begin = device::make_event(), end = device::make_event();
   const char* operation = nullptr;
   CallTicket call;
-  bool has_begun = false, has_ended = false;  // as last polled
+  bool has_begun = false, has_ended = false;  // at the last poll
 };
 
-// An NCCL communicator and its transfers, which end in the order in which they were enqueued.
+// Tracks the transfers of an NCCL communicator, which end in the order in which they were enqueued.
 struct TrackedComm {
   ncclComm_t comm = nullptr;
   std::string channel;

@@ -114,7 +114,6 @@ bool NcclWatch::has_error() {
   return !error_.empty();
 }
 
-// Returns "" where there is no error.
 std::string NcclWatch::find_error() const {
   for (const TrackedComm* comm : comms_) {
     ncclResult_t state = ncclSuccess;

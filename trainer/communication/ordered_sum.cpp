@@ -9,7 +9,7 @@ namespace {
 
 template <class T, class Wide>
 void combine_as(Tensor out, Tensor parts, Reduce op) {
-  constexpr int64_t block = 2048;  // of sums, which stay in the nearest cache
+  constexpr int64_t block = 2048;  // sums that fit the nearest cache
   std::array<Wide, block> sums;
   T* const y = out.data<T>();
   const T* const x = parts.data<T>();
@@ -32,7 +32,7 @@ void combine_as(Tensor out, Tensor parts, Reduce op) {
 
 void combine_parts(Tensor out, Tensor parts, Reduce op) {
   CHECK(out.numel() == 0 || (parts.numel() > 0 && parts.numel() % out.numel() == 0),
-        "{} elements are no whole number of parts of {}", parts.numel(), out.numel());
+        "{} elements are not a whole number of parts of {}", parts.numel(), out.numel());
   switch (out.dtype()) {
     case DType::f32: return combine_as<float, float>(out, parts, op);
     case DType::f64: return combine_as<double, double>(out, parts, op);

@@ -1,18 +1,17 @@
-#include "trainer/communication/staged.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "kernels/base/device.h"
+#include "trainer/communication/communicator.h"
 
 namespace megalith {
 
 namespace {
 
-// A tensor's twin in memory of the host; empty for an empty tensor.
-class Twin {
+// Holds a tensor's copy in host memory; empty for an empty tensor.
+class HostCopy {
  public:
-  explicit Twin(Tensor of) : of_(of) {
+  explicit HostCopy(Tensor of) : of_(of) {
     if (!of.empty()) memory_ = device::allocate_pinned(std::max<int64_t>(of.bytes(), 1), "a transfer through the host");
   }
   Tensor tensor() const { return {memory_.get(), of_.dtype(), of_.shape()}; }
@@ -66,18 +65,18 @@ class StagedCommunicator : public Communicator {
   void do_barrier() override { through_->barrier(host_); }
 
  private:
-  // From what `in` holds now to what `out` holds once it was waited for; one of them may be none, both may be the same.
+  // Reads `in` now, and writes `out` when the result is waited for. One may be empty, both may be the same.
   template <class Begin>
   Pending staged(Stream& s, Tensor out, Tensor in, Begin begin) {
     CUstream_st* stream = s.queue().stream;
     const bool same = out.raw() == in.raw() && out.numel() == in.numel();
-    const auto to = std::make_shared<Twin>(out), from = same ? to : std::make_shared<Twin>(in);
+    const auto to = std::make_shared<HostCopy>(out), from = same ? to : std::make_shared<HostCopy>(in);
     if (!in.empty()) from->read(stream);
     auto under_way = std::make_shared<Pending>(begin(to->tensor(), from->tensor()));
     return Pending([=] {
       under_way->wait();
       if (!out.empty()) to->write(stream);
-      (void)from;  // until here
+      (void)from;  // keeps it alive until here
     });
   }
 

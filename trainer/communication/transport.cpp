@@ -1,7 +1,6 @@
 #include "trainer/communication/transport.h"
 
 #include "trainer/communication/mpi.h"
-#include "trainer/communication/staged.h"
 
 namespace megalith {
 

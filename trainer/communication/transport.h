@@ -1,5 +1,4 @@
-// What carries tensors between the ranks of a job, wherever they lie: MPI for those of the host, communication.backend
-// for those of GPUs.
+// Carries tensors between the ranks of a job: MPI for host tensors, communication.backend for GPU tensors.
 #pragma once
 
 #include <memory>
@@ -15,10 +14,11 @@ namespace megalith {
 
 class Transport {
  public:
-  // For tensors of `where`; on GPUs each rank has selected its own. `session` must outlive it. Errors as in nccl.h.
+  // Carries tensors of world `where`; on GPUs each rank has selected its own. `session` must outlive it. Errors as in
+  // nccl.h.
   Transport(World where, const CommunicationConfig& config, const Session& session);
 
-  // Collective. All ranks of the job.
+  // Collective. Returns the communicator of all ranks.
   std::unique_ptr<Communicator> world() const;
 
   std::string name() const;  // "NCCL 2.28.9"
