@@ -44,7 +44,7 @@ TEST_F(RanksAgree, ranks_that_agree_train) {
 TEST_F(RanksAgree, another_override_on_one_rank) {
   const Args other{"train", "config.toml", "optimizer.learning_rate=0.125"};
   expect_refusal({{1, train_it}, {1, other}, {1, train_it}},
-                 {"megalith: rank 1: was started with other things than rank 0; give every rank the same program, "
+                 {"megalith: rank 1: was started differently from rank 0; give every rank the same program, "
                   "config, overrides and files. On " +
                   host() + ":\n  optimizer.learning_rate: 0.125; on rank 0: 0.003\n"});
   // Whoever differs from rank 0 is named, also where rank 0 is the odd one.

@@ -79,7 +79,7 @@ TEST_F(Rendezvous, verify_needs_mpi) {
 
 TEST_F(Rendezvous, ranks_that_were_started_with_different_things_are_named) {
   expect_refusal(start({train(), train({"optimizer.learning_rate=0.125"}), train()}, 3),
-                 {"rank 1: was started with other things than rank 0", "optimizer.learning_rate: 0.125; on rank 0: "});
+                 {"rank 1: was started differently from rank 0", "optimizer.learning_rate: 0.125; on rank 0: "});
   Args other = train();
   other[2] = "absent.toml";
   expect_refusal(start({train(), other}, 2), {"rank 1: cannot read configuration absent.toml"});

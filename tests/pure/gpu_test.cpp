@@ -60,7 +60,7 @@ TEST(Gpu, OneThatCannotBeUsedIsNamed) {
       expect_says("rank 1: " + old, [&] { choose_world(wanted, backend, offers); });
   offers[0].unusable = old;
   expect_says("rank 0: " + old, [&] { choose_world(Device::cuda, Backend::nccl, offers); });
-  const WorldChoice instead = choose_world(Device::automatic, Backend::nccl, offers);
+  const DeviceChoice instead = choose_world(Device::automatic, Backend::nccl, offers);
   EXPECT_EQ(instead.world, World::cpu);
   EXPECT_EQ(instead.why_cpu, old);
   EXPECT_NE(choose_world(Device::automatic, Backend::nccl, node(2, 0)).why_cpu.find("no NVIDIA GPU"),

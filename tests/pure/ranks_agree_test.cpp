@@ -105,7 +105,7 @@ TEST_F(LaunchFingerprintTest, tells_files_apart) {
 
 // Of a large file not all is read; the header says so, and this is why a single byte can go unseen.
 TEST_F(LaunchFingerprintTest, reads_all_of_64_MiB_and_256_blocks_of_more) {
-  constexpr size_t MiB = 1 << 20, block = 256 << 10;
+  constexpr size_t mib = 1 << 20, block = 256 << 10;
   const auto seen = [&](size_t size, size_t at) {
     write("train.bin", "");
     fs::resize_file(folder_ / "train.bin", size);
@@ -115,8 +115,8 @@ TEST_F(LaunchFingerprintTest, reads_all_of_64_MiB_and_256_blocks_of_more) {
         .put('y');
     return train_content() != before;
   };
-  for (size_t at : {size_t{0}, block, 10 * MiB + 17, 64 * MiB - 1}) EXPECT_TRUE(seen(64 * MiB, at)) << at;
-  const size_t size = 200 * MiB + 5, distance = (size - block + 254) / 255;
+  for (size_t at : {size_t{0}, block, 10 * mib + 17, 64 * mib - 1}) EXPECT_TRUE(seen(64 * mib, at)) << at;
+  const size_t size = 200 * mib + 5, distance = (size - block + 254) / 255;
   for (size_t at : {size_t{0}, block - 1, distance, distance + block - 1, size - 1}) EXPECT_TRUE(seen(size, at)) << at;
   EXPECT_FALSE(seen(size, block));
   EXPECT_FALSE(seen(size, distance - 1));

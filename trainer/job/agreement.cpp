@@ -12,10 +12,9 @@ std::string merge_messages(const Session& session, const std::string& mine) {
   const std::vector<std::string> all = session.all_gather_text(mine);
   std::vector<std::string> distinct;
   for (const std::string& message : all)
-    if (!message.empty() && std::find(distinct.begin(), distinct.end(), message) == distinct.end())
-      distinct.push_back(message);
+    if (!message.empty() && std::ranges::find(distinct, message) == distinct.end()) distinct.push_back(message);
 
-  constexpr size_t shown = 8;  // so that a message stays readable
+  constexpr size_t shown = 8;
   const std::string more = distinct.size() > shown ? fmt::format("\nand {} more", distinct.size() - shown) : "";
   distinct.resize(std::min(distinct.size(), shown));
   std::string text;
@@ -23,8 +22,8 @@ std::string merge_messages(const Session& session, const std::string& mine) {
     std::string ranks;
     for (size_t r = 0; r < all.size(); r++)
       if (all[r] == message) ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", r);
-    const bool everybody = std::count(all.begin(), all.end(), message) == static_cast<int64_t>(all.size());
-    text += (text.empty() ? "" : "\n") + (everybody ? message : fmt::format("rank {}: {}", ranks, message));
+    const bool all_have_it = std::ranges::count(all, message) == std::ssize(all);
+    text += (text.empty() ? "" : "\n") + (all_have_it ? message : fmt::format("rank {}: {}", ranks, message));
   }
   return text + more;
 }

@@ -1,5 +1,5 @@
-// Errors of one rank are errors of the job. together() runs local work on every rank and then exchanges the outcome:
-// either all go on, or all throw the same JobError, so that no rank waits in a collective for one that has given up.
+// Turns an error of one rank into an error of the job. together() runs local work on every rank and then exchanges the
+// outcome: either all go on, or all throw the same JobError, so that no rank waits for one that has given up.
 #pragma once
 
 #include <functional>
@@ -12,18 +12,19 @@
 
 namespace megalith {
 
-// Already agreed upon by all ranks: rank 0 prints it, everybody ends with a non-zero status.
+// An error that all ranks have: rank 0 prints it, and every rank ends with a non-zero status.
 class JobError : public Error {
  public:
   using Error::Error;
 };
 
-// Collective. The ranks' messages: every distinct one up to eight, with the ranks that have it unless all do; empty
-// where no rank has one.
+// Collective. Joins the ranks' distinct messages, at most eight, each with the ranks that have it unless all do.
+// Returns
+// "" where no rank has one.
 std::string merge_messages(const Session& session, const std::string& mine);
 
 // Collective. Returns every rank's value, in rank order: anything that converts to JSON and back, infinity and NaN
-// included. Who calls of_all_ranks includes <nlohmann/json.hpp>, which this header, included everywhere, does without.
+// included. Callers include <nlohmann/json.hpp>, which is too slow to parse for this header.
 std::vector<nlohmann::json> json_of_all_ranks(const Session& session, const nlohmann::json& mine);
 template <class T>
 std::vector<T> of_all_ranks(const Session& session, const T& mine) {
@@ -32,8 +33,7 @@ std::vector<T> of_all_ranks(const Session& session, const T& mine) {
   return all;
 }
 
-// Collective. `work` must not communicate. The JobError holds every distinct message, with the ranks that had it unless
-// all did.
+// Collective. `work` must not communicate. The JobError says what merge_messages() returns.
 void together(const Session& session, const std::function<void()>& work);
 
 }  // namespace megalith

@@ -1,6 +1,6 @@
-// What is in files, in a few words that are compared: sizes, and a hash of 256 blocks of 256 KiB, evenly spaced over
-// the files, in each at least its begin and its end. That is every byte up to 64 MiB. Token files may be hundreds of
-// GB; this finds other, longer, shorter, reordered or exchanged files, not a single flipped byte in them.
+// Summarizes the content of files for comparison: sizes, and a hash of 256 blocks of 256 KiB, evenly spaced over the
+// files, with at least the first and the last block of each. That is every byte up to 64 MiB. Token files may have
+// hundreds of GB: this detects other, longer, shorter, reordered or exchanged files, not a single flipped byte in them.
 #pragma once
 
 #include <string>
@@ -11,14 +11,14 @@
 
 namespace megalith {
 
-// "N bytes, hash H" for each, up to four, or of all together. What is wrong with a file that cannot be read stands in
-// its place: no error, whatever is found.
+// Returns "N bytes, hash H" for each file, or of all together where they are more than four. The error of a file that
+// cannot be read stands in its place.
 std::string content_of(const std::vector<std::string>& files);
 
-// The same of a source of tokens (data/sources.h), each file with the .idx beside it.
+// Returns the same for a source of tokens (data/sources.h), with the .idx file of each token file.
 std::string content_of_source(const std::string& name);
 
-// Returns the same of each source of a loader, in their order.
+// Returns the same for the sources of a loader.
 std::string content_of_sources(const Loader& data);
 
 }  // namespace megalith

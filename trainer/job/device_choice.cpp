@@ -14,25 +14,23 @@ namespace megalith {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GpuOffer, gpus, ranks_on_node, rank_on_node, unusable)
 
-WorldChoice choose_world(Device wanted, Backend backend, const std::vector<GpuOffer>& of_all_ranks) {
+DeviceChoice choose_world(Device wanted, Backend backend, const std::vector<GpuOffer>& of_all_ranks) {
   if (wanted == Device::cpu || (wanted == Device::automatic && !device::in_build())) return {World::cpu};
   CHECK(device::in_build(),
         "run.device = cuda: this build has no CUDA; use run.device=cpu, or configure with: cmake --preset cuda");
-  const auto without =
-      std::find_if(of_all_ranks.begin(), of_all_ranks.end(), [](const auto& o) { return o.gpus == 0; });
+  const auto without = std::ranges::find(of_all_ranks, 0, &GpuOffer::gpus);
   if (without != of_all_ranks.end()) {
-    const bool none = std::all_of(of_all_ranks.begin(), of_all_ranks.end(), [](const auto& o) { return o.gpus == 0; });
+    const bool none = std::ranges::count(of_all_ranks, 0, &GpuOffer::gpus) == std::ssize(of_all_ranks);
     const char* nothing = "this machine has no NVIDIA GPU, or no driver, or CUDA_VISIBLE_DEVICES hides it";
     if (none && wanted == Device::automatic) return {World::cpu, nothing};
     CHECK(!none, "run.device = cuda: {}; does nvidia-smi show one? Without: run.device=cpu", nothing);
     FAIL("rank {} sees no GPU, while others do; start ranks on nodes with GPUs only, or use run.device=cpu",
          without - of_all_ranks.begin());
   }
-  const auto unusable =
-      std::find_if(of_all_ranks.begin(), of_all_ranks.end(), [](const auto& o) { return !o.unusable.empty(); });
+  const auto is_unusable = [](const GpuOffer& offer) { return !offer.unusable.empty(); };
+  const auto unusable = std::ranges::find_if(of_all_ranks, is_unusable);
   if (unusable != of_all_ranks.end()) {
-    const bool all =
-        std::none_of(of_all_ranks.begin(), of_all_ranks.end(), [](const auto& o) { return o.unusable.empty(); });
+    const bool all = std::ranges::all_of(of_all_ranks, is_unusable);
     if (all && wanted == Device::automatic) return {World::cpu, unusable->unusable};
     FAIL("rank {}: {}", unusable - of_all_ranks.begin(), unusable->unusable);
   }
@@ -66,8 +64,7 @@ double peak_flops(const std::string& gpu) {
   struct Row {
     const char *model, *form;
     double flops;
-  };
-  // The first that fits counts.
+  };  // the first row that fits counts
   constexpr Row rows[] = {{"A100", "", 312e12},    {"H100", "PCIe", 756e12}, {"H100", "NVL", 835e12},
                           {"H100", "", 989.4e12},  {"H200", "NVL", 835e12},  {"H200", "", 989.4e12},
                           {"GH200", "", 989.4e12}, {"B200", "", 2250e12},    {"GB200", "", 2500e12}};
@@ -76,13 +73,6 @@ double peak_flops(const std::string& gpu) {
   return 0;
 }
 
-namespace {
-void look(GpuOffer& mine) {
-  mine.gpus = device::count();
-  if (mine.gpus > 0) mine.unusable = device::unusable(gpu_of(mine));
-}
-}  // namespace
-
 DeviceChoice choose_device(const Config& config, const Session& session) {
   const Device wanted = config.run.device;
   const Backend backend = config.communication.backend;
@@ -90,14 +80,14 @@ DeviceChoice choose_device(const Config& config, const Session& session) {
   together(session, [&] {
     if (wanted == Device::cpu) return;
     if (session.size() > 1) device::expect_waiting_kernels();
-    look(mine);
+    mine.gpus = device::count();
+    if (mine.gpus > 0) mine.unusable = device::unusable(gpu_of(mine));
   });
   const std::vector<GpuOffer> offers = of_all_ranks(session, mine);
   DeviceChoice choice;
   std::string id;
   together(session, [&] {
-    const WorldChoice chosen = choose_world(wanted, backend, offers);
-    choice = {.world = chosen.world, .why_cpu = chosen.why_cpu};
+    choice = choose_world(wanted, backend, offers);
     if (choice.world == World::cpu || backend == Backend::mpi) session.require_mpi();
     if (choice.world == World::cpu) return;
     device::select(gpu_of(mine));
@@ -107,14 +97,6 @@ DeviceChoice choose_device(const Config& config, const Session& session) {
   const std::vector<std::string> ids = session.all_gather_text(id);
   if (backend == Backend::nccl) together(session, [&] { check_each_has_its_own(ids); });
   choice.ranks = static_cast<int>(std::count(ids.begin(), ids.end(), id));
-  return choice;
-}
-
-WorldChoice choose_device(Device wanted) {
-  GpuOffer mine;
-  if (wanted != Device::cpu) look(mine);
-  const WorldChoice choice = choose_world(wanted, Backend::nccl, {mine});
-  if (choice.world == World::cuda) device::select(0);
   return choice;
 }
 

@@ -1,4 +1,4 @@
-// Whether the memory that runs are planned to take is free, before it is taken: each place against its own capacity.
+// Checks that the memory which runs are planned to take is free, before it is taken: host and GPU memory separately.
 #pragma once
 
 #include <vector>
@@ -9,23 +9,21 @@
 
 namespace megalith {
 
-// A run: where it computes, the peaks of this rank and, on the CPU, what its process takes beside them.
+// Holds the planned memory of a run on this rank.
 struct MemoryNeed {
   World world;
   MemorySizes sizes;
-  int64_t process = 0;
+  int64_t process = 0;  // bytes of the process beside `sizes`, on the CPU
 };
 
-// `runs` coexist, on each of the ranks of this node and of this rank's GPU, and all ranks need what this one
-// does. Errors: those of the two below.
+// Checks host and GPU for `runs`, which coexist on each rank of this node; all ranks are taken to need the same.
 void check_memory(const std::vector<MemoryNeed>& runs, int ranks_on_node, int ranks_on_gpu);
 
-// Error: the ranks together need more than is left of the node: both places of runs on the CPU, the host's of runs on
-// GPUs.
+// Throws Error where the ranks together need more host memory than is available.
 void check_node_memory(const std::vector<MemoryNeed>& runs, int ranks, const AvailableMemory& available);
 
-// Error: the GPU that is selected has not the device's share free for each of its ranks, with the plan's table.
-// queues_made: each of these ranks has its DeviceQueue already.
+// Throws Error, with the plan's table, where the selected GPU has too little free memory for its `ranks`.
+// `queues_made`: each of these ranks has its DeviceQueue already.
 void check_gpu_memory(const MemorySizes& planned, int ranks, bool queues_made = false);
 
 }  // namespace megalith

@@ -6,29 +6,29 @@
 
 namespace megalith {
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodePosition, rank_on_node, ranks_on_node)
+
 std::string why_out_of_order(const std::vector<NodePosition>& of_all_ranks) {
   const int each = of_all_ranks.front().ranks_on_node;
   for (size_t r = 0; r < of_all_ranks.size(); r++) {
-    const auto [place, there] = of_all_ranks[r];
+    const auto [position, there] = of_all_ranks[r];
     if (there != each)
       return fmt::format("rank 0 is on a node with {} ranks and rank {} on one with {}", each, r, there);
-    // All of these are right only if each node has the next `each` ranks: by induction over the nodes.
-    if (const int in_order = static_cast<int>(r) % each; place != in_order)
-      return fmt::format("rank {} is number {} on a node with {} ranks, where it would be number {} in order", r, place,
-                         each, in_order);
+    // By induction over the nodes, all of these hold only if each node has the next `each` ranks.
+    if (const int in_order = static_cast<int>(r) % each; position != in_order)
+      return fmt::format("rank {} is number {} on a node with {} ranks, where it would be number {} in order", r,
+                         position, each, in_order);
   }
   return "";
 }
 
 NodeLayout node_layout(Config config, const Session& session) {
-  std::vector<NodePosition> places;
-  for (const auto& [place, there] :
-       of_all_ranks(session, std::pair(session.rank_on_this_node(), session.ranks_on_this_node())))
-    places.push_back({.rank_on_node = place, .ranks_on_node = there});
+  const std::vector<NodePosition> positions =
+      of_all_ranks(session, NodePosition{session.rank_on_this_node(), session.ranks_on_this_node()});
   NodeLayout result{std::move(config), ""};
   ParallelConfig& parallel = result.config.parallel;
   if (parallel.ranks_per_node > 0) return result;
-  const std::string why = why_out_of_order(places);
+  const std::string why = why_out_of_order(positions);
   if (why.empty()) {
     parallel.ranks_per_node = session.ranks_on_this_node();
     return result;

@@ -1,5 +1,5 @@
-// On which nodes the ranks of a job lie. Whatever tells nodes apart (mesh.h) counts on all of them holding as many
-// ranks, one node filled after the other.
+// Checks how the ranks of a job lie on its nodes. Code that tells nodes apart (mesh.h) relies on every node holding the
+// same number of ranks, one node filled after the other.
 #pragma once
 
 #include <string>
@@ -14,16 +14,16 @@ struct NodePosition {
   int rank_on_node = 0, ranks_on_node = 1;
 };
 
-// Why the ranks do not lie like that; empty where they do.
+// Returns why the ranks do not lie like that, or "" where they do.
 std::string why_out_of_order(const std::vector<NodePosition>& of_all_ranks);
 
 struct NodeLayout {
   Config config;
-  std::string warning;  // for the log: the ranks lie otherwise, and the plan knows of one node only
+  std::string warning;  // why the plan ignores nodes; empty: it does not
 };
 
-// Collective. The config to plan by: parallel.ranks_per_node = 0 becomes what was launched. JobError: hierarchical
-// gathers are asked for, and the ranks lie otherwise.
+// Collective. Returns the config to plan by, with parallel.ranks_per_node = 0 replaced by the launched number. JobError
+// where hierarchical gathers are asked for and the ranks do not lie in order.
 NodeLayout node_layout(Config config, const Session& session);
 
 }  // namespace megalith

@@ -19,10 +19,10 @@ void RankContext::open() {
   together(session, [&] { transport.emplace(device.world, layout.config.communication, session); });
   world = transport->world();
   Mesh mesh(plan.mesh, *world);
-  if (plan.wire != DType::f32)  // which travel by exchanges
+  if (plan.wire != DType::f32)  // narrow sums go by all-to-all
     for (Channel channel : {plan.relay ? Channel::in_node : Channel::shard, Channel::between_nodes, Channel::data})
       if (channel != Channel::between_nodes || plan.relay) mesh.channel(channel).connect_all_to_all();
-  // Once more, beside what NCCL and the GEMM library have taken, and before any rank of the GPU takes its share.
+  // Check again, now that NCCL and the GEMM library have taken memory, and before any rank of the GPU takes its share.
   std::unique_ptr<DeviceQueue> queue;
   if (device.world == World::cuda) {
     together(session, [&] { queue = std::make_unique<DeviceQueue>(); });

@@ -1,5 +1,5 @@
-// What a rank of a job works with, made in this order: where it computes, the plan and how much memory it takes and,
-// once everything that can be wrong has been looked for, what carries tensors, the memory and the trainer.
+// Holds what a rank of a job works with, made in this order: the device, the plan and its memory and, after all checks,
+// the transport, the memory and the trainer.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace megalith {
 struct RankContext {
   const Session& session;
   DeviceChoice device;
-  NodeLayout layout;  // the config that is written to disk stays as it was given
+  NodeLayout layout;  // its config is for planning: the one written to disk stays as it was given
   Plan plan;
   Rehearsal rehearsal;
   std::optional<Transport> transport;
@@ -24,19 +24,19 @@ struct RankContext {
   std::optional<Runtime> runtime;
   std::optional<Trainer> trainer;
 
-  // Collective; up to `layout`. config.model.vocab must be set. Errors as in device_choice.h and nodes.h.
+  // Collective. Makes `device` and `layout`. config.model.vocab must be set. Errors as in device_choice.h and nodes.h.
   RankContext(const Config& config, const Session& session);
   RankContext(const RankContext&) = delete;
   RankContext& operator=(const RankContext&) = delete;
 
-  // Not collective: plan and rehearsal. Errors as in plan.h.
+  // Makes plan and rehearsal. Not collective. Errors as in plan.h.
   void rehearse();
 
-  // Collective: the rest; weights are undefined. JobError: ranks that do not reach one another, memory that is not
+  // Collective. Makes the rest; weights are undefined. JobError where ranks do not reach one another or memory is not
   // free.
   void open();
 
-  // Returns what this rank takes beside its arenas, once it was rehearsed; nothing on GPUs.
+  // Returns the memory of this rank beside its arenas, after rehearse(); nothing on GPUs.
   ProcessMemory process_memory(int threads) const;
 };
 

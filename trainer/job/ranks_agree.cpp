@@ -47,7 +47,7 @@ LaunchFingerprint launch_fingerprint(const Config& config) {
 }
 
 std::string differences(const LaunchFingerprint& mine, const LaunchFingerprint& of_rank_0) {
-  constexpr int shown = 8;  // so that a message stays readable
+  constexpr int shown = 8;
   LaunchFingerprint names = mine;
   names.insert(of_rank_0.begin(), of_rank_0.end());
   const auto text = [](const LaunchFingerprint& of, const std::string& name) {
@@ -77,8 +77,8 @@ void check_ranks_agree(const Config& config, const Session& session, const Launc
     char host[256] = "";
     ::gethostname(host, sizeof host - 1);
     CHECK(found.empty(),
-          "was started with other things than rank 0; give every rank the same program, config, overrides and files. "
-          "On {}:{}",
+          "was started differently from rank 0; give every rank the same program, config, overrides and files. On "
+          "{}:{}",
           host, found);
   });
 }
