@@ -171,7 +171,7 @@ TEST(Checkpoint, all_damaged_is_an_error_and_touches_nothing) {
   auto before = snapshot(scratch / "run");
   const Result result = run(mpirun(2, {"train", "config.toml"}), scratch.folder());
   EXPECT_GT(result.status, 0);
-  EXPECT_NE(result.err.find("of 2 checkpoints in run/checkpoints none can be read"), std::string::npos)
+  EXPECT_NE(result.err.find("none of 2 checkpoints in run/checkpoints can be read"), std::string::npos)
       << result.text();
   auto after = snapshot(scratch / "run");
   // The program had begun by then: the log tells of it, and the config is the one it was begun with.
@@ -193,7 +193,7 @@ TEST(Checkpoint, all_incomplete_is_an_error_and_touches_nothing) {
   const auto before = snapshot(scratch / "run");
   const Result result = run(mpirun(2, {"train", "config.toml"}), scratch.folder());
   EXPECT_GT(result.status, 0);
-  for (const char* words : {"of 2 checkpoints in run/checkpoints none is complete and finite",
+  for (const char* words : {"none of 2 checkpoints in run/checkpoints is complete and finite",
                             "step-00000008/rank-00000.h5", "move them away", "checkpoint.resume = never"})
     EXPECT_NE(result.err.find(words), std::string::npos) << words << " is missing: " << result.text();
   EXPECT_TRUE(before == snapshot(scratch / "run"));

@@ -345,7 +345,7 @@ TEST_F(InferenceTest, RefusesWhatItCannotDo) {
 
 TEST_F(InferenceTest, SaysWhatIsMissing) {
   EXPECT_NE(message_of([&] { open(folder_ + "/absent"); }).find("no such folder"), std::string::npos);
-  EXPECT_NE(message_of([&] { open(bytes()); }).find("holds no complete checkpoint"), std::string::npos);
+  EXPECT_NE(message_of([&] { open(bytes()); }).find("contains no complete one"), std::string::npos);
   const std::string in_parts = exported(plain_);
   std::filesystem::rename(in_parts + "/model.safetensors", in_parts + "/model-00001-of-00002.safetensors");
   const std::string message = message_of([&] { open(in_parts, bytes()); });

@@ -178,7 +178,7 @@ TEST_F(RunFingerprintTest, CheckpointsFromBeforeResume) {
   train({"train.steps=4", "data.seed=2"});
   EXPECT_SAYS(read("run/log.txt"), "could not be compared");
   edit_state(path("run/checkpoints/step-00000004"), [](nlohmann::json& state) { state["course"].erase("settings"); });
-  EXPECT_SAYS(refusal({"train.steps=5", "data.seed=2"}), "not understood", "settings");
+  EXPECT_SAYS(refusal({"train.steps=5", "data.seed=2"}), "cannot read the run's fingerprint", "settings");
 }
 
 TEST_F(RunFingerprintTest, AStateThatCannotBeIsRefused) {

@@ -111,7 +111,7 @@ TEST(Stability, AStateThatSomebodyEditedIsRefusedInWords) {
         << message;
   };
   using nlohmann::json;
-  expect("losses", 3, "no list of numbers");
+  expect("losses", 3, "not a list of numbers");
   expect("losses", {3.5, "much"}, "string; expected a number");
   expect("losses", {3.5, nullptr}, "null; expected a number");
   EXPECT_TRUE(resumed({{"losses", {1e-9, -1e-9}}}, 150).is_normal(1)) << "rounding may make one negative";

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <tuple>
 
 #include "checkpoints/directory.h"
 #include "kernels/system/counted.h"
@@ -16,6 +15,8 @@
 
 namespace megalith {
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RestartPoint, path, step, stable_after, last_weights, suspects)
+
 namespace {
 
 static_assert(RankFileWriter::bytes(RankFileWriter::usual_part) == save_buffers);
@@ -26,7 +27,6 @@ void check_names_folder(const std::string& init_from) {
         init_from);
 }
 
-// The weights of checkpoint.init_from, which must be those of this model.
 WeightSource open_initial_weights(const Config& config) {
   const std::string& path = config.checkpoint.init_from;
   check_names_folder(path);
@@ -41,14 +41,14 @@ void check_resumable(const std::string& path, const Manifest& manifest, const Mo
 
 bool names_a_checkpoint(const std::string& resume) { return resume != "auto" && resume != "never"; }
 
-// Checkpoints that were complete once hold work that a start from the beginning would bury.
+// Refuses a start from the beginning, which would bury the work in checkpoints that were complete once.
 void check_none_was_complete(const std::string& directory, const std::vector<SkippedCheckpoint>& skipped) {
-  const auto was_complete = [](const SkippedCheckpoint& s) { return s.published; };
-  const auto newest = std::find_if(skipped.begin(), skipped.end(), was_complete);
+  const auto newest = std::ranges::find_if(skipped, &SkippedCheckpoint::published);
   CHECK(newest == skipped.end(),
-        "of {} in {} none is complete and finite; the newest: {}. Repair it or, to start again from step 0, move "
+        "none of {} in {} is complete and finite; the newest: {}. Repair it or, to start again from step 0, move "
         "them away or set checkpoint.resume = never",
-        counted(std::count_if(skipped.begin(), skipped.end(), was_complete), "checkpoint"), directory, newest->reason);
+        counted(std::ranges::count_if(skipped, &SkippedCheckpoint::published), "checkpoint"), directory,
+        newest->reason);
 }
 
 }  // namespace
@@ -84,13 +84,13 @@ void check_start(const Config& config, const RunFingerprint& fingerprint) {
 }
 
 Config load_run_config(const std::string& toml_path, const std::vector<std::string>& overrides) {
-  const CheckpointConfig places = load_places(toml_path, overrides).checkpoint;
-  if (places.init_from.empty()) return load_config(toml_path, overrides);
-  std::string weights = places.init_from;
+  const CheckpointConfig paths = load_places(toml_path, overrides).checkpoint;
+  if (paths.init_from.empty()) return load_config(toml_path, overrides);
+  std::string weights = paths.init_from;
   if (!std::filesystem::is_directory(weights)) {
-    const std::vector<std::string> saved = list_checkpoints(places.directory);
-    if (names_a_checkpoint(places.resume))
-      weights = places.resume;
+    const std::vector<std::string> saved = list_checkpoints(paths.directory);
+    if (names_a_checkpoint(paths.resume))
+      weights = paths.resume;
     else if (!saved.empty())
       weights = saved.front();
     check_names_folder(weights);
@@ -104,18 +104,16 @@ Checkpointer::Checkpointer(const Config& config, const Session& session, Trainer
     : config_(config), session_(session), trainer_(trainer), fingerprint_(std::move(fingerprint)) {}
 
 std::vector<HeldShard> Checkpointer::held(bool parameters_only) const {
-  std::vector<HeldShard> all;
+  std::vector<SavedTensor> all;
   const std::vector<Unit>& units = trainer_.stage().sharding().units();
-  const auto hold = [&](const std::string& path, const Unit& unit, const Tensor& values) {
-    for (HeldShard& shard : held_shards(unit, path, values, unit.plan().shard)) all.push_back(std::move(shard));
-  };
   for (size_t u = 0; u < units.size(); u++) {
-    hold(std::string(parameters_path), units[u], units[u].master());
+    const Interval shard = units[u].plan().shard;
+    all.push_back({.path = "", .unit = u, .part = shard, .values = units[u].master()});
     if (parameters_only) continue;
     for (const Optimizer::State& state : trainer_.optimizer().state())
-      hold(state.path + "/", units[u], state.by_unit[u]);
+      all.push_back({.path = state.path, .unit = u, .part = shard, .values = state.by_unit[u]});
   }
-  return all;
+  return shards_of(all);
 }
 
 std::vector<HeldShard> Checkpointer::shards_of(const std::vector<SavedTensor>& tensors) const {
@@ -140,7 +138,7 @@ std::vector<std::string> Checkpointer::prune(const Stability& stability) const t
              c.directory, c.keep,
              [&](const auto& steps) { return needed_checkpoints(steps, stability, c.settle, c.keep_every); })
       .failures;
-} catch (const Error& e) {  // what is there cannot be seen; a save that cannot be made for it says so itself
+} catch (const Error& e) {
   return {e.what()};
 }
 
@@ -202,7 +200,7 @@ void Checkpointer::begin_phase() {
 
 std::optional<Saved> Checkpointer::go_on() {
   async_save_->thread->wait();
-  std::unique_ptr<AsyncSave> save = std::move(async_save_);  // it is over if this throws
+  std::unique_ptr<AsyncSave> save = std::move(async_save_);  // the save is over if agree() throws
   if (!save->saving.agree()) return save->saving.saved();
   async_save_ = std::move(save);
   begin_phase();
@@ -233,16 +231,12 @@ RestartPoint Checkpointer::choose_restart(const Stability& stability, const Last
     }
   });
   back.last_weights = last.stable && back.step >= last.since;
-  using Text = std::tuple<std::string, int64_t, int64_t, bool, std::vector<std::string>>;
-  std::tie(back.path, back.step, back.stable_after, back.last_weights, back.suspects) =
-      of_all_ranks(session_, Text(back.path, back.step, back.stable_after, back.last_weights, back.suspects)).front();
-  return back;
+  return of_all_ranks(session_, back).front();
 }
 
 Progress Checkpointer::load(CheckpointReader& reader) {
   trainer_.clear();
   for (const HeldShard& h : held(false)) read_shard(trainer_.stream(), h, reader);
-  // Before steps could be skipped, none was.
   const StateReader state(reader.manifest(), reader.folder());
   const int64_t step = reader.manifest().step;
   const Progress progress{.step = step,
@@ -261,7 +255,6 @@ Progress Checkpointer::load(CheckpointReader& reader) {
 
 namespace {
 
-// The weights that a run began from are those that it began from, whatever its config says later.
 void say_unused_init_from(const CheckpointConfig& checkpoint, const std::string& resumed, const nlohmann::json& state) {
   const std::string began = state.value("init_from", "");
   if (checkpoint.init_from.empty() || checkpoint.init_from == began) return;
@@ -273,48 +266,51 @@ void say_unused_init_from(const CheckpointConfig& checkpoint, const std::string&
 
 }  // namespace
 
-std::optional<Progress> Checkpointer::resume() {
-  const CheckpointConfig& checkpoint = config_.checkpoint;
-  const std::string& wanted = checkpoint.resume;
-
-  // Rank 0 looks, so that all ranks try the same paths.
+// Lists on rank 0, so that all ranks try the same paths.
+std::vector<std::string> Checkpointer::checkpoints_to_try() const {
   std::vector<std::string> paths;
   together(session_, [&] {
     if (session_.rank() != 0) return;
-    if (names_a_checkpoint(wanted)) {
-      paths = {wanted};
+    if (names_a_checkpoint(config_.checkpoint.resume)) {
+      paths = {config_.checkpoint.resume};
       return;
     }
-    CheckpointListing listing = scan_checkpoints(checkpoint.directory);
+    CheckpointListing listing = scan_checkpoints(config_.checkpoint.directory);
     for (const SkippedCheckpoint& skipped : listing.skipped)
       log_warning("checkpoint {} is not used: {}", skipped.path, skipped.reason);
     paths = std::move(listing.complete);
   });
-  paths = from_cbor(session_.broadcast_text(to_cbor(paths))).get<std::vector<std::string>>();
-  if (paths.empty()) return std::nullopt;
+  return from_cbor(session_.broadcast_text(to_cbor(paths))).get<std::vector<std::string>>();
+}
 
+bool Checkpointer::check_manifest(const CheckpointReader& reader) const {
+  const std::string name = "checkpoint " + reader.folder();
+  const Manifest& manifest = reader.manifest();
+  check_resumable(reader.folder(), manifest, config_.model);
+  std::vector<std::string> changes;
+  if (fingerprint_) changes = check_fingerprint(name, manifest.state, *fingerprint_, config_);
+  for (const std::string& line : changes) log_info("{}", line);
+  if (const std::string values = what_is_not_finite(manifest); !values.empty())
+    log_warning("{} holds {}", name, values);
+  return !changes.empty() && manifest.state.contains("course");
+}
+
+std::optional<Progress> Checkpointer::resume() {
+  const CheckpointConfig& checkpoint = config_.checkpoint;
+  const std::vector<std::string> paths = checkpoints_to_try();
   std::vector<std::string> unreadable;
-  bool changed = false;
+  // Only damage makes it try the one before. Another model, missing permissions or a folder that some ranks do not see
+  // are for the user to fix.
   for (const std::string& path : paths) {
-    // Only damage makes it try the one before. All else is the user's to mend: a checkpoint of another model, one that
-    // may not be read, or that some of the ranks do not see.
     std::optional<CheckpointReader> reader;
+    bool changed = false;
     together(session_, [&] {
       try {
         reader.emplace(path);
       } catch (const CorruptFile& e) {
         FAIL("{}, but rank 0 has just found this checkpoint complete; do all ranks see the same folder?", e.what());
       }
-      check_resumable(path, reader->manifest(), config_.model);
-      changed = false;
-      if (fingerprint_)
-        for (const std::string& line :
-             check_fingerprint("checkpoint " + path, reader->manifest().state, *fingerprint_, config_)) {
-          log_info("{}", line);
-          changed = reader->manifest().state.contains("course");
-        }
-      if (const std::string values = what_is_not_finite(reader->manifest()); !values.empty())
-        log_warning("checkpoint {} holds {}", path, values);
+      changed = check_manifest(*reader);
     });
     Progress progress;
     std::string damage;
@@ -327,12 +323,12 @@ std::optional<Progress> Checkpointer::resume() {
     });
     damage = merge_messages(session_, damage);
     if (!damage.empty()) {
-      if (names_a_checkpoint(wanted)) throw JobError(__FILE__, __LINE__, damage);
+      if (names_a_checkpoint(checkpoint.resume)) throw JobError(__FILE__, __LINE__, damage);
       if (session_.rank() == 0) log_warning("checkpoint {} is damaged, trying the one before: {}", path, damage);
       unreadable.push_back(path);
       continue;
     }
-    // Out of the way of the checkpoints to come, but only now that an older one has been read.
+    // Damaged checkpoints are set aside only after an older one has been read.
     together(session_, [&] {
       if (session_.rank() == 0)
         for (const std::string& bad : unreadable) log_warning("{} is now {}", bad, set_aside(bad));
@@ -344,8 +340,9 @@ std::optional<Progress> Checkpointer::resume() {
     if (changed) progress.stability.forget_losses();
     return progress;
   }
+  if (paths.empty()) return std::nullopt;
   throw JobError(__FILE__, __LINE__,
-                 fmt::format("of {} in {} none can be read; move them away to start again, or name an "
+                 fmt::format("none of {} in {} can be read; move them away to start again, or name an "
                              "older copy with checkpoint.resume",
                              counted(paths.size(), "checkpoint"), checkpoint.directory));
 }

@@ -1,4 +1,4 @@
-// How much disk the checkpoints of a run take, against what is free: said before the first step.
+// Compares the disk that a run's checkpoints will take with what is free, before the first step.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 namespace megalith {
 
 struct DiskNeed {
-  std::string words;  // a sentence
-  bool fits = true;   // but for checkpoints that checkpoint.minutes adds where all are kept: their number is unknown
+  std::string words;
+  bool fits = true;  // ignores checkpoints by checkpoint.minutes where all are kept: their number is unknown
 };
 
-// `bytes` are those of a checkpoint, `there` is the number of those that the folder has already and `available` its
-// free bytes; the run goes on after step `completed`.
+// `bytes`: the size of a checkpoint. `there`: how many the folder holds. `available`: its free bytes. The run goes on
+// after step `completed`.
 DiskNeed disk_need(const Config& config, int64_t bytes, int64_t completed, int64_t there, int64_t available);
 
 }  // namespace megalith

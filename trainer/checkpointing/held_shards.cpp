@@ -40,7 +40,7 @@ ShardToWrite shard_to_write_on_host(const HeldShard& held) {
 }
 
 void read_shard(Stream& s, const HeldShard& held, TensorSource& source) {
-  constexpr int64_t part = int64_t{4} << 20;  // elements: so much of the host's memory is taken
+  constexpr int64_t part = int64_t{4} << 20;  // elements
   const int64_t numel = held.shard.numel();
   for (int64_t begin = 0; begin < numel; begin += part) {
     TensorShard wanted = held.shard;

@@ -1,5 +1,5 @@
-// A rank holds shards of the global tensors: those of its units, with their memory. Checkpoints, imports and
-// inference read and write weights through these, whatever the layout.
+// Lists the shards of the global tensors that a rank holds, with their memory. Checkpoints, imports and inference read
+// and write weights through these in any layout.
 #pragma once
 
 #include <string>
@@ -14,19 +14,19 @@ namespace megalith {
 
 struct HeldShard {
   TensorShard shard;
-  Tensor data;  // f32 or bf16, wherever the stream's tensors lie
+  Tensor data;  // f32 or bf16, in the stream's memory
 };
 
-// The shards of `values`, which are those of the unit's shard within elements `within` of the unit, one after another.
-// Names are `path` + the parameter's; padding belongs to none.
+// Returns the shards of `values`, the elements `within` of the unit's shard. A shard's name is `path` + the
+// parameter's; padding belongs to no shard.
 std::vector<HeldShard> held_shards(const Unit& unit, const std::string& path, Tensor values, Interval within);
 
-// The shard with its values at the time of the write, which waits for the stream. The stream must outlive the result.
+// Returns the shard with its values at the time of the write, which waits for the stream. The stream must outlive it.
 ShardToWrite shard_to_write(Stream& s, const HeldShard& held);
-// The same for values in memory of the host, which any thread may write, and nobody changes until then.
+// Returns the same for host memory, which any thread may write and nobody changes until then.
 ShardToWrite shard_to_write_on_host(const HeldShard& held);
 
-// Reads the shard into its memory, rounded to nearest if that is bf16; work launched from here on sees it.
+// Reads the shard into its memory, rounding to nearest for bf16. Work launched afterwards sees it.
 void read_shard(Stream& s, const HeldShard& held, TensorSource& source);
 
 }  // namespace megalith

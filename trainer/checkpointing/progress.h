@@ -1,4 +1,4 @@
-// Progress says where a run stands: what a checkpoint holds besides tensors and the optimizer's history.
+// Records where a run stands: what a checkpoint holds besides tensors and the optimizer's history.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 namespace megalith {
 
 struct Progress {
-  int64_t step = 0;       // completed, whether they updated or were skipped
-  int64_t sequences = 0;  // consumed from the training stream since the run began
-  int64_t skipped = 0;    // steps, in all
+  int64_t step = 0;       // completed steps, skipped ones included
+  int64_t sequences = 0;  // consumed from the training stream
+  int64_t skipped = 0;    // steps
   int64_t skipped_in_a_row = 0;
-  Stability stability{};  // of these steps
+  Stability stability{};
 };
 
 }  // namespace megalith

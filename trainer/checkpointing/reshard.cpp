@@ -33,8 +33,8 @@ Config config_of(const CheckpointReader& reader, const std::vector<std::string>&
   return config;
 }
 
-// Elements of a shard as they are stored, read when they are shown.
-ShardToWrite read_when_shown(CheckpointReader& reader, const TensorShard& shard) {
+// Returns a shard whose elements are read, in their stored type, when it is written.
+ShardToWrite read_when_written(CheckpointReader& reader, const TensorShard& shard) {
   const DType type = reader.dtype(shard.name);
   return {shard, type, [&reader, shard, type](int64_t begin, int64_t end, const auto& use) {
             TensorShard part = shard;
@@ -55,8 +55,7 @@ void check_all_is_saved(const CheckpointReader& reader, const std::set<std::stri
           reader.folder(), name);
 }
 
-// The memory that blocks of so many elements take: each as it is read and in f32, in bf16 where it is stored so, and on
-// its way to the disk; and what each row of them takes of the reader.
+// Counts a block's elements as read, in f32 and perhaps bf16, and in the writer's buffers; and the reader's rows.
 int64_t bytes_of_block(int64_t elements, const std::vector<const TensorShard*>& shards) {
   int64_t rows = 0;
   for (const TensorShard* p : shards)
@@ -65,7 +64,6 @@ int64_t bytes_of_block(int64_t elements, const std::vector<const TensorShard*>& 
          rows * CheckpointReader::bytes_of_a_row;
 }
 
-// As many as `memory` has room for.
 int64_t elements_of_block(int64_t memory, const std::vector<const TensorShard*>& shards) {
   constexpr int64_t least = CheckpointReader::least_chunk;
   CHECK(memory >= bytes_of_block(least, shards),
@@ -128,7 +126,7 @@ std::string reshard(const ReshardOptions& options) {
     for (int rank = 0; rank < options.ranks; rank++) {
       std::vector<ShardToWrite> stored;
       for (const TensorShard& shard : shards[static_cast<size_t>(rank)])
-        stored.push_back(read_when_shown(reader, shard));
+        stored.push_back(read_when_written(reader, shard));
       manifest.files.push_back(writer.write(folder, rank, stored));
     }
   } catch (const Error&) {

@@ -1,5 +1,8 @@
 #include "trainer/checkpointing/run_fingerprint.h"
 
+#include <algorithm>
+#include <set>
+
 #include "checkpoints/checksum.h"
 #include "kernels/system/check.h"
 #include "kernels/system/json.h"
@@ -9,15 +12,14 @@ namespace megalith {
 
 namespace {
 
-// Keys that change what is trained beyond the order of sums. Where one has no effect, it is left out.
+// Returns whether a key has an effect on results beyond the order of sums.
 bool matters(const std::string& key, const Config& config) {
   const bool constant = config.optimizer.decay == Decay::constant;
   if (constant && (key == "optimizer.decay_steps" || key == "optimizer.min_learning_rate")) return false;
   if (key == "data.isolate_documents" || key == "data.end_of_text") return config.data.isolate_documents;
-  for (const char* one :
-       {"model.dropout", "data.shuffle", "data.seed", "batch.sequence_length", "batch.global_batch_size", "train.seed"})
-    if (key == one) return true;
-  return key.starts_with("optimizer.");
+  static const std::set<std::string> keys{
+      "model.dropout", "data.shuffle", "data.seed", "batch.sequence_length", "batch.global_batch_size", "train.seed"};
+  return key.starts_with("optimizer.") || keys.contains(key);
 }
 
 std::string describe(const std::vector<RunFingerprint::Source>& sources) {
@@ -28,9 +30,24 @@ std::string describe(const std::vector<RunFingerprint::Source>& sources) {
   return text;
 }
 
-// Checkpoints had none of it once.
-int64_t left_out_of(const nlohmann::json& source) {
-  return source.contains("left_out") ? whole_number(source.at("left_out")) : 0;
+// Older checkpoints have no "left_out", or no "content".
+RunFingerprint::Source source_from(const nlohmann::json& json) {
+  return {.name = json.at("name").get<std::string>(),
+          .content = json.value("content", ""),
+          .share = whole_number(json.at("share")),
+          .samples = whole_number(json.at("samples")),
+          .left_out = json.contains("left_out") ? whole_number(json.at("left_out")) : 0};
+}
+
+nlohmann::json to_json(const std::vector<RunFingerprint::Source>& sources) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const RunFingerprint::Source& s : sources)
+    all.push_back({{"name", s.name},
+                   {"content", s.content},
+                   {"share", s.share},
+                   {"samples", s.samples},
+                   {"left_out", s.left_out}});
+  return all;
 }
 
 bool same_data(const std::vector<RunFingerprint::Source>& a, const std::vector<RunFingerprint::Source>& b) {
@@ -66,16 +83,9 @@ RunFingerprint run_fingerprint(const Config& config, const Tokenizer* tokenizer,
 }
 
 nlohmann::json to_json(const RunFingerprint& fingerprint) {
-  nlohmann::json sources = nlohmann::json::array();
-  for (const RunFingerprint::Source& s : fingerprint.sources)
-    sources.push_back({{"name", s.name},
-                       {"content", s.content},
-                       {"share", s.share},
-                       {"samples", s.samples},
-                       {"left_out", s.left_out}});
   return {{"tokenizer", fingerprint.tokenizer},
           {"tokenizer_name", fingerprint.tokenizer_name},
-          {"sources", sources},
+          {"sources", to_json(fingerprint.sources)},
           {"settings", fingerprint.settings}};
 }
 
@@ -83,9 +93,7 @@ RunFingerprint run_fingerprint_from(const nlohmann::json& json) {
   RunFingerprint fingerprint;
   fingerprint.tokenizer = json.at("tokenizer").get<std::string>();
   fingerprint.tokenizer_name = json.at("tokenizer_name").get<std::string>();
-  for (const nlohmann::json& s : json.at("sources"))
-    fingerprint.sources.push_back({s.at("name").get<std::string>(), s.at("content").get<std::string>(),
-                                   whole_number(s.at("share")), whole_number(s.at("samples")), left_out_of(s)});
+  for (const nlohmann::json& source : json.at("sources")) fingerprint.sources.push_back(source_from(source));
   fingerprint.settings = json.at("settings").get<std::map<std::string, std::string>>();
   return fingerprint;
 }
@@ -110,13 +118,13 @@ std::vector<std::string> check_fingerprint(const std::string& what, const nlohma
                                            const RunFingerprint& here, const Config& config) {
   if (!state.contains("course"))
     return {what +
-            " is from before checkpoints kept what they were trained on: data, tokenizer and schedule could not "
-            "be compared"};
+            " was written before checkpoints kept a fingerprint: data, tokenizer and schedule could not be compared"};
   RunFingerprint there;
   try {
     there = run_fingerprint_from(state.at("course"));
   } catch (const nlohmann::json::exception& e) {
-    FAIL("{}: the course in its manifest is not understood ({}); was it written by another program?", what, e.what());
+    FAIL("{}: cannot read the run's fingerprint, \"course\", in its manifest ({}); was it written by another program?",
+         what, e.what());
   }
   CHECK(
       there.tokenizer.empty() || here.tokenizer.empty() || there.tokenizer == here.tokenizer,
@@ -129,12 +137,12 @@ std::vector<std::string> check_fingerprint(const std::string& what, const nlohma
   std::string list;
   for (const std::string& line : changed) list += "\n  " + line;
   const bool schedule = list.find("\n  optimizer.decay_steps: ") != std::string::npos;
-  CHECK(
-      config.checkpoint.allow_changes,
-      "{} is of a run with another course:{}\nSet these back, or checkpoint.allow_changes = true to go on with what is "
-      "here; for a run of its own use another run.output{}",
-      what, list,
-      schedule ? ". (optimizer.decay_steps = 0 follows train.steps: a longer run has another schedule)" : "");
+  CHECK(config.checkpoint.allow_changes,
+        "{} is of a run with other data or settings:{}\nSet these back, or checkpoint.allow_changes = true to go on "
+        "with what is "
+        "here; for a run of its own use another run.output{}",
+        what, list,
+        schedule ? ". (optimizer.decay_steps = 0 follows train.steps: a longer run has another schedule)" : "");
   for (std::string& line : changed) line = "changed, as checkpoint.allow_changes permits: " + line;
   return changed;
 }
@@ -142,11 +150,12 @@ std::vector<std::string> check_fingerprint(const std::string& what, const nlohma
 OrderRecord order_from(const nlohmann::json& json) {
   OrderRecord record;
   std::vector<int64_t> sizes, shares;
-  for (const nlohmann::json& source : json.at("sources")) {
-    record.names.push_back(source.at("name").get<std::string>());
-    shares.push_back(whole_number(source.at("share")));
-    sizes.push_back(whole_number(source.at("samples")));
-    record.left_out.push_back(left_out_of(source));
+  for (const nlohmann::json& json_source : json.at("sources")) {
+    const RunFingerprint::Source source = source_from(json_source);
+    record.names.push_back(source.name);
+    shares.push_back(source.share);
+    sizes.push_back(source.samples);
+    record.left_out.push_back(source.left_out);
   }
   record.step = whole_number(json.at("step"));
   record.sample = whole_number(json.at("sample"));
@@ -158,19 +167,12 @@ OrderRecord order_from(const nlohmann::json& json) {
 nlohmann::json orders_with(const nlohmann::json& state, int64_t step, int64_t sample, const RunFingerprint& here) {
   nlohmann::json orders = nlohmann::json::array();
   if (state.is_object() && state.contains("orders")) orders = state.at("orders");
-  nlohmann::json sources = nlohmann::json::array();
-  for (const RunFingerprint::Source& s : here.sources)
-    sources.push_back({{"name", s.name},
-                       {"content", s.content},
-                       {"share", s.share},
-                       {"samples", s.samples},
-                       {"left_out", s.left_out}});
   const nlohmann::json now{{"step", step},
                            {"sample", sample},
                            {"shuffle", here.settings.at("data.shuffle") == "true"},
                            {"seed", std::stoull(here.settings.at("data.seed"))},
-                           {"sources", sources}};
-  // Checkpoints from before contents were kept say nothing of them.
+                           {"sources", to_json(here.sources)}};
+  // Older checkpoints hold no contents, which then are not compared.
   const auto known = [](const nlohmann::json& record) {
     return std::ranges::all_of(record.at("sources"), [](const auto& source) { return source.contains("content"); });
   };

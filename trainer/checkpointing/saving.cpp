@@ -38,7 +38,7 @@ void Saving::publish() {
   prune();
 }
 
-// What could not be deleted before the save is tried again after it, and what counts is what stays then.
+// Runs before the save and again after it, which retries what could not be deleted; the last result counts.
 void Saving::prune() {
   if (task_.prune) saved_.left = task_.prune();
 }
@@ -47,20 +47,15 @@ bool Saving::agree() {
   if (const std::string error = merge_messages(session_, error_); !error.empty()) {
     if (phase_ == Phase::write && session_.rank() == 0) try {
         abandon_checkpoint(folder_);
-      } catch (const Error&) {  // the next save removes it
-      }
+      } catch (const Error&) {
+      }  // the next save removes it
     throw JobError(__FILE__, __LINE__, error);
   }
-  switch (phase_) {
-    case Phase::prepare:
-      folder_ = session_.broadcast_text(result_);
-      phase_ = Phase::write;
-      return true;
-    case Phase::write:
-      records_ = session_.all_gather_text(result_);
-      phase_ = Phase::publish;
-      return true;
-    case Phase::publish: break;
+  if (phase_ == Phase::prepare) folder_ = session_.broadcast_text(result_);
+  if (phase_ == Phase::write) records_ = session_.all_gather_text(result_);
+  if (phase_ != Phase::publish) {
+    phase_ = phase_ == Phase::prepare ? Phase::write : Phase::publish;
+    return true;
   }
   saved_.not_finite = session_.broadcast_text(saved_.not_finite);
   saved_.path = session_.broadcast_text(saved_.path);

@@ -1,11 +1,11 @@
-// One save, as the ranks make it together. In each phase every rank does its part of the work, which waits for nobody;
-// then all agree that it is done:
+// Makes a save together with the other ranks. In each phase every rank does its part of the work without waiting for
+// others, on any thread; then all agree that it is done:
 //
-//   prepare   rank 0 deletes what has become needless, and makes the folder
+//   prepare   rank 0 deletes what is not needed, and makes the folder
 //   write     every rank writes its file
-//   publish   rank 0 writes the manifest and gives the folder its name; then it deletes again
+//   publish   rank 0 writes the manifest and renames the folder; then it deletes again
 //
-// The work may be done by any thread, so that steps go on beside it. checkpoints/writer.h says what a death leaves.
+// checkpoints/writer.h says what a crash leaves.
 #pragma once
 
 #include <functional>
@@ -18,13 +18,12 @@
 
 namespace megalith {
 
-// A checkpoint that was written.
 struct Saved {
   int64_t step = 0;
   std::string path{};
-  std::string not_finite{};         // what it holds of such values, in words (what_is_not_finite); empty: nothing
-  double seconds = 0;               // that this rank worked for it
-  std::vector<std::string> left{};  // on rank 0: why needless folders could not be deleted, a sentence each
+  std::string not_finite{};         // describes such values (what_is_not_finite); empty: all are finite
+  double seconds = 0;               // this rank's work
+  std::vector<std::string> left{};  // on rank 0: a sentence for each folder that could not be deleted
 };
 
 class Saving {
@@ -32,23 +31,22 @@ class Saving {
   struct Task {
     std::string directory;
     int64_t step = 0;
-    std::vector<ShardToWrite> shards;  // of this rank; their memory outlives the save
-    // Of rank 0.
-    nlohmann::json state;  // for the manifest
-    // Deletes what is needless, and says what it could not delete; none: nothing is deleted.
+    std::vector<ShardToWrite> shards;  // their memory outlives the save
+    // On rank 0 only:
+    nlohmann::json state;
+    // Deletes unneeded checkpoints and returns what it could not delete; null: delete nothing.
     std::function<std::vector<std::string>()> prune{};
   };
 
-  // Session and writer, which is used by nobody else meanwhile, outlive it.
+  // Session and writer, which nobody else may use meanwhile, must outlive it.
   Saving(const Session& session, RankFileWriter& writer, Task task);
 
-  // This rank's part of the phase. An error is kept for agree().
+  // Does this rank's part of the phase. Keeps an error for agree().
   void work() noexcept;
-  // Collective, after work(): whether there is another phase. JobError: a rank could not do its part; all are told, no
-  // unfinished folder is left, if it can be removed, and earlier checkpoints are untouched but for those that were
-  // needless.
+  // Collective, after work(). Returns whether there is another phase. JobError on all ranks if one failed; then the
+  // unfinished folder is removed, if possible, and earlier checkpoints that are needed are untouched.
   bool agree();
-  // After the last phase.
+  // Valid after the last phase.
   const Saved& saved() const { return saved_; }
 
  private:
@@ -61,8 +59,8 @@ class Saving {
   const Task task_;
   Phase phase_ = Phase::prepare;
   std::string folder_;
-  std::vector<std::string> records_;  // of all ranks' files
-  std::string result_, error_;        // of this rank's part
+  std::vector<std::string> records_;  // all ranks'
+  std::string result_, error_;        // this rank's part
   Saved saved_;
 };
 

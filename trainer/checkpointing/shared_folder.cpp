@@ -18,9 +18,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* marker_prefix = ".seen-by-all-";
-constexpr int looks = 50;  // a tenth of a second apart: a network's file system may show a new name late
+constexpr int tries = 50;  // every tenth of a second: a network file system may show a new name late
 
-std::string place_of(const std::string& folder) {
+std::string location_of(const std::string& folder) {
   std::error_code error;
   const fs::path whole = fs::absolute(folder, error);
   char host[256] = "";
@@ -29,15 +29,15 @@ std::string place_of(const std::string& folder) {
 }
 
 bool holds(const std::string& path, const std::string& text) {
-  for (int look = 0; look < looks; look++) try {
-      if (look > 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  for (int t = 0; t < tries; t++) try {
+      if (t > 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
       if (read_file(path) == text) return true;
     } catch (const Error&) {
     }
   return false;
 }
 
-// A job that died in here left them; the lock on the folder says that no other job is at work there.
+// Removes the files of jobs that died here; the lock on the folder keeps other jobs out.
 void remove_leftovers(const std::string& folder, const std::string& job) {
   std::error_code error;
   for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator(); entry.increment(error))
@@ -51,41 +51,35 @@ void remove_leftovers(const std::string& folder, const std::string& job) {
 void check_all_see(const std::string& folder, const Session& session) {
   if (session.size() == 1) return;
   const std::string job = session.broadcast_text(hex(std::random_device()()) + hex(std::random_device()()));
-  const std::string place_of_rank_0 = session.broadcast_text(place_of(folder));
+  const std::string location_of_rank_0 = session.broadcast_text(location_of(folder));
   const auto file_of = [&](int rank) { return fmt::format("{}/{}{}.rank-{:05}", folder, marker_prefix, job, rank); };
   constexpr const char* remedy =
       "start all ranks in one working directory, or set checkpoint.directory to a folder of a file system that all see";
-  const std::string mine = file_of(session.rank());
-  const auto see = [&] {
-    together(session, [&] {
-      if (session.rank() == 0) remove_leftovers(folder, job);
-      try {
-        File(mine, File::Use::create).append(job);
-      } catch (const Error& e) {
-        FAIL("{}, where every rank saves its part of a checkpoint. On rank 0 the folder is {}, here {}; {}", e.what(),
-             place_of_rank_0, place_of(folder), remedy);
-      }
-    });
-    together(session, [&] {
-      CHECK(holds(file_of(0), job),
-            "the checkpoint folder {} is not that of rank 0, which is {}: no checkpoint would be complete; {}",
-            place_of(folder), place_of_rank_0, remedy);
-    });
-    // What each sees of rank 0, and rank 0 of each, all see of each other.
-    together(session, [&] {
-      for (int rank = 1; session.rank() == 0 && rank < session.size(); rank++)
-        CHECK(holds(file_of(rank), job),
-              "what rank {} writes into the checkpoint folder {} is not seen there by rank 0; {}", rank,
-              place_of_rank_0, remedy);
-    });
-  };
-  try {
-    see();
-  } catch (const JobError&) {
-    discard(mine);
-    throw;
-  }
-  discard(mine);
+  struct Marker {
+    std::string path;
+    ~Marker() { discard(path); }
+  } const mine{file_of(session.rank())};
+  together(session, [&] {
+    if (session.rank() == 0) remove_leftovers(folder, job);
+    try {
+      File(mine.path, File::Use::create).append(job);
+    } catch (const Error& e) {
+      FAIL("{}, where every rank saves its part of a checkpoint. On rank 0 the folder is {}, here {}; {}", e.what(),
+           location_of_rank_0, location_of(folder), remedy);
+    }
+  });
+  together(session, [&] {
+    CHECK(holds(file_of(0), job),
+          "the checkpoint folder {} is not that of rank 0, which is {}: no checkpoint would be complete; {}",
+          location_of(folder), location_of_rank_0, remedy);
+  });
+  // Where each rank sees rank 0's file and rank 0 sees each rank's, the folder is one.
+  together(session, [&] {
+    for (int rank = 1; session.rank() == 0 && rank < session.size(); rank++)
+      CHECK(holds(file_of(rank), job),
+            "what rank {} writes into the checkpoint folder {} is not seen there by rank 0; {}", rank,
+            location_of_rank_0, remedy);
+  });
 }
 
 }  // namespace megalith

@@ -1,4 +1,4 @@
-// That all ranks see one folder of checkpoints is shown before the first step: by their first save, hours may be lost.
+// Checks before the first step that all ranks see one checkpoint folder: at their first save, hours may be lost.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace megalith {
 
-// Collective. In the folder, which is there on rank 0, each rank leaves a file for a moment. JobError: a rank does not
-// see rank 0's or cannot write there, or rank 0 does not see that of a rank.
+// Collective. Each rank leaves a file in the folder, which exists on rank 0, for a moment. JobError if a rank does not
+// see rank 0's file or cannot write there, or rank 0 does not see a rank's.
 void check_all_see(const std::string& folder, const Session& session);
 
 }  // namespace megalith

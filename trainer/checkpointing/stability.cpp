@@ -28,36 +28,32 @@ void Stability::record(int64_t step, bool skipped, double loss) {
 }
 
 void Stability::anomaly(int64_t step) {
-  if (!anomalies_.empty() && anomalies_.back().last >= step - 1) {
-    anomalies_.back().last = step;
+  if (!anomalies_.empty() && anomalies_.back().second >= step - 1) {
+    anomalies_.back().second = step;
     return;
   }
   if (anomalies_.size() == most_anomalies) anomalies_.erase(anomalies_.begin());
-  anomalies_.push_back({step, step});
+  anomalies_.emplace_back(step, step);
 }
 
 int64_t Stability::stable_after(int64_t s) const {
   int64_t end = last_step_;
-  for (auto t = anomalies_.rbegin(); t != anomalies_.rend() && t->last > s; ++t) end = std::max(s, t->first - 1);
+  for (auto t = anomalies_.rbegin(); t != anomalies_.rend() && t->second > s; ++t) end = std::max(s, t->first - 1);
   return std::max<int64_t>(0, end - s);
 }
 
 std::optional<int64_t> Stability::anomaly_since() const {
-  if (anomalies_.empty() || anomalies_.back().last < last_step_) return {};
+  if (anomalies_.empty() || anomalies_.back().second < last_step_) return {};
   return anomalies_.back().first;
 }
 
-nlohmann::json Stability::to_json() const {
-  nlohmann::json anomalies = nlohmann::json::array();
-  for (const Anomaly& t : anomalies_) anomalies.push_back({t.first, t.last});
-  return {{"losses", losses_}, {"troubles", anomalies}};
-}
+nlohmann::json Stability::to_json() const { return {{"losses", losses_}, {"troubles", anomalies_}}; }
 
 Stability Stability::from(const StateReader& state, int64_t step) {
   Stability stability;
   stability.last_step_ = step;
   stability.losses_ = state.numbers("losses", StateReader::Sign::any);
-  for (const auto& [first, last] : state.ranges("troubles", step)) stability.anomalies_.push_back({first, last});
+  stability.anomalies_ = state.ranges("troubles", step);
   return stability;
 }
 
@@ -78,7 +74,7 @@ std::set<int64_t> needed_checkpoints(const std::set<int64_t>& steps, const Stabi
   const auto settled = [&](int64_t s) { return stability.settled(s, settle); };
   const auto newest = std::find_if(steps.rbegin(), steps.rend(), settled);
   needed.insert(newest != steps.rend() ? *newest : *steps.begin());
-  // Only steps that no trouble has followed can still settle.
+  // Only a step that no anomaly has followed can still settle.
   const int64_t last = stability.last_step();
   const auto may_settle = [&](int64_t s) {
     return !settled(s) && stability.stable_after(s) == std::max<int64_t>(0, last - s);

@@ -1,25 +1,25 @@
-// Which steps of a run were stable, and so what its checkpoints are worth.
+// Tracks which steps of a run were stable, and so which of its checkpoints are safe to restart from.
 //
-// A step is in trouble where
+// A step is an anomaly where
 //   it is skipped: its loss or gradient norm is not finite, or the norm is a spike (train.skip_norm_above). An overflow
-//     that lowers the loss scale is no trouble: the remedy is made;
-//   its loss is far above its past: above the median of the last 128 stable steps' losses by more than that median and
-//   by
-//     more than 1 nat a token. Losses in trouble never become the past;
+//     that lowers the loss scale is no anomaly;
+//   its loss is a spike: above the median of the last 128 stable steps' losses by more than that median and by more
+//     than 1 nat a token. Spikes never enter the median;
 //   the validation loss after it is not finite.
 // Every other step is stable.
 //
-// The loss of step s + 1 is the first that shows what the weights after step s are worth. So a checkpoint of step s is
-// as good as the stable steps in a row that follow it, and *settled* when these are `checkpoint.settle`: until then a
-// learning rate that ruins the weights may not have shown yet.
+// The loss of step s + 1 is the first that the weights after step s produce. So a checkpoint of step s is worth as much
+// as the number of stable steps that follow it without a gap, and is *settled* when these are `checkpoint.settle`:
+// until then a learning rate that ruins the weights may not have shown yet.
 //
-// A pure function of the steps that it is told of; the same on every rank, and the same in a run that is resumed.
+// A pure function of the recorded steps: the same on every rank and in a resumed run.
 #pragma once
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "trainer/checkpointing/state_reader.h"
@@ -28,57 +28,54 @@ namespace megalith {
 
 class Stability {
  public:
-  static constexpr size_t window = 128;          // losses that the median is of, at most
-  static constexpr size_t most_anomalies = 128;  // the last that are remembered
+  static constexpr size_t window = 128;          // losses under the median, at most
+  static constexpr size_t most_anomalies = 128;  // older ones are forgotten
 
-  // Steps follow one another, counted from 1.
+  // Records the next step, counted from 1.
   void record(int64_t step, bool skipped, double loss);
-  // Whether a loss on training data is finite and not far above its past.
+  // Returns whether a training loss is finite and no spike.
   bool is_normal(double loss) const;
-  // The validation loss after the last step is not finite.
+  // Records that the validation loss after the last step is not finite.
   void anomaly_in_validation() { anomaly(last_step_); }
-  // Losses are to be compared with those that come from now on: the run goes on with other data or rates.
+  // Forgets the past losses, with which those under other data or rates cannot be compared.
   void forget_losses() { losses_.clear(); }
 
   int64_t last_step() const { return last_step_; }
-  // The stable steps in a row that follow step s, up to the last that was seen.
+  // Returns how many stable steps follow step s without a gap.
   int64_t stable_after(int64_t s) const;
   bool settled(int64_t s, int64_t settle) const { return stable_after(s) >= settle; }
-  // The first step of the trouble that the last step is in; nothing where that was stable.
+  // Returns the first step of the anomaly that the last step belongs to, or nothing if that was stable.
   std::optional<int64_t> anomaly_since() const;
 
-  // For the state of a checkpoint: "losses" and "troubles", as [first, last] steps; and back, with the steps that the
-  // state is after. What an older checkpoint does not say was stable.
+  // Converts to the "losses" and "troubles", as [first, last] steps, of a checkpoint's state, and back. Steps that an
+  // older checkpoint says nothing of were stable.
   nlohmann::json to_json() const;
   static Stability from(const StateReader& state, int64_t step);
 
  private:
-  struct Anomaly {
-    int64_t first, last;  // steps
-  };
   void anomaly(int64_t step);
 
   int64_t last_step_ = 0;
-  std::vector<double> losses_;  // of the last stable steps, the oldest first
-  std::vector<Anomaly> anomalies_;
+  std::vector<double> losses_;                          // the last stable steps', the oldest first
+  std::vector<std::pair<int64_t, int64_t>> anomalies_;  // first and last steps
 };
 
-// Which of the checkpoints of these steps must not be pruned for newer ones. To go back to, should the run turn bad,
-// the newest that is settled, or the oldest where none is; and the oldest that may still settle, which takes its place:
-// at most two. And as history, where keep_every > 0, the first at or after each of its multiples but 0, so that one is
-// kept for good every so many steps, wherever saves by time or by number happen to fall.
+// Returns which of the checkpoints of these steps must not be pruned: for a restart, the newest settled one (or the
+// oldest, where none is) and the oldest that may still settle and replace it; and for good, where keep_every > 0, the
+// first at or after each multiple of it but 0.
 std::set<int64_t> needed_checkpoints(const std::set<int64_t>& steps, const Stability& stability, int64_t settle,
                                      int64_t keep_every = 0);
 
-// The weights of a run that trouble has ended, which are those after step `since`, on data that it knows.
+// Describes the weights of a run that an anomaly ended: step `since` updated them last, and `stable` says whether their
+// loss on data of an earlier step is normal.
 struct LastWeights {
   int64_t since = 0;
-  bool stable = false;  // Stability::is_normal of their loss
+  bool stable = false;
 };
 
-// Which checkpoint such a run goes on from. Where its last weights are stable, the first that has them, since it is not
-// they that were wrong. Else, of those from before them and from before this trouble, the newest that is settled or,
-// where none is, the one that the most stable steps followed; nothing where there is none.
+// Returns the checkpoint that such a run restarts from, if there is one. Where the last weights are stable, the first
+// that has them, since the weights were not the cause. Otherwise, of those before these weights and before the anomaly,
+// the newest that is settled or, where none is, the one that the most stable steps followed.
 std::optional<int64_t> restart_step(const std::set<int64_t>& steps, const Stability& stability, int64_t settle,
                                     const LastWeights& last);
 

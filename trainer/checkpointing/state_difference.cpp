@@ -1,5 +1,6 @@
 #include "trainer/checkpointing/state_difference.h"
 
+#include <array>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -15,7 +16,6 @@ using nlohmann::json;
 
 const std::set<std::string> not_compared = {"written_by", "tokenizer_from_here", "config", "init_from"};
 
-// A value on a line: a long one is cut.
 std::string shown_value(const json* value) {
   constexpr size_t most = 60;
   if (!value) return "absent";
@@ -25,26 +25,20 @@ std::string shown_value(const json* value) {
 
 bool is_compared(const std::string& path, const std::string& key) {
   if (path.empty()) return key != "tokenizer" && !not_compared.contains(key);
-  return key != "name" && key != "left_out";  // of sources, whose files may move; what follows from the rest
+  return key != "name" && key != "left_out";  // a source's files may move
 }
 
 void compare(const std::string& path, const json* a, const json* b, std::vector<std::string>& lines) {
   if (a && b && *a == *b) return;
   if (a && b && a->is_object() && b->is_object()) {
-    std::set<std::string> keys;
-    for (const json* side : {a, b})
-      for (const auto& [key, value] : side->items()) keys.insert(key);
-    const auto member = [](const json& of, const std::string& key) {
-      const auto it = of.find(key);
-      return it == of.end() ? nullptr : &*it;
-    };
-    for (const std::string& key : keys)
-      if (is_compared(path, key))
-        compare(path.empty() ? key : path + "." + key, member(*a, key), member(*b, key), lines);
+    std::map<std::string, std::array<const json*, 2>> members;
+    for (const auto& [key, value] : a->items()) members[key][0] = &value;
+    for (const auto& [key, value] : b->items()) members[key][1] = &value;
+    for (const auto& [key, sides] : members)
+      if (is_compared(path, key)) compare(path.empty() ? key : path + "." + key, sides[0], sides[1], lines);
     return;
   }
   if (a && b && a->is_array() && b->is_array() && a->size() == b->size()) {
-    // Of many, such as losses, the first and how many.
     std::vector<std::string> inner;
     for (size_t i = 0; i < a->size(); i++) compare(fmt::format("{}[{}]", path, i), &(*a)[i], &(*b)[i], inner);
     constexpr size_t most = 3;
@@ -55,7 +49,7 @@ void compare(const std::string& path, const json* a, const json* b, std::vector<
   lines.push_back(fmt::format("{}: {} | {}", path, shown_value(a), shown_value(b)));
 }
 
-// Throws Error where this program does not read it.
+// Throws Error where this program cannot read the configuration.
 std::map<std::string, std::string> keys_of(const Manifest& manifest) {
   const auto text = manifest.state.find("config");
   if (text == manifest.state.end() || !text->is_string()) return {};

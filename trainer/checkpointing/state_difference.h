@@ -1,4 +1,4 @@
-// What differs between the states of two checkpoints: all that they hold besides tensors.
+// Compares the states of two checkpoints: all that they hold besides tensors.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 namespace megalith {
 
 struct StateDifference {
-  // A line for each: "step: 100 | 200". What a run goes on from: the step, what it has consumed and skipped, losses,
-  // the course and the orders of samples. Not compared are the program that wrote it and the places of files.
+  // Lists the differences, as "step: 100 | 200", in what a resumed run starts from: step, data consumed and skipped,
+  // losses, the run's fingerprint, the orders of samples. The writing program and paths of files are not compared.
   std::vector<std::string> state{};
-  // Keys of the configuration that differ. What of them decides the course is in the course; the others, such as the
+  // Keys of the configuration that differ. The fingerprint holds those that decide results; the others, such as the
   // layout, may differ where the state is the same.
   std::vector<std::string> config{};
 };

@@ -28,7 +28,7 @@ std::vector<double> StateReader::numbers(const char* key, Sign sign) const {
   std::vector<double> all;
   const nlohmann::json* values = find(key);
   if (!values) return all;
-  CHECK(values->is_array(), "checkpoint {}: {} in its manifest is no list of numbers", path_, key);
+  CHECK(values->is_array(), "checkpoint {}: {} in its manifest is not a list of numbers", path_, key);
   for (const nlohmann::json& value : *values) {
     if (sign == Sign::positive || !value.is_number()) check_number(key, value);
     all.push_back(value.get<double>());
@@ -40,7 +40,6 @@ std::vector<std::pair<int64_t, int64_t>> StateReader::ranges(const char* key, in
   std::vector<std::pair<int64_t, int64_t>> all;
   const nlohmann::json* values = find(key);
   if (!values) return all;
-  int64_t end = -1;
   const auto check = [&](bool right, const nlohmann::json& value) {
     CHECK(right,
           "checkpoint {}: {} in its manifest is {}; expected a list of pairs [first, last] of steps up to {}, "
@@ -49,14 +48,14 @@ std::vector<std::pair<int64_t, int64_t>> StateReader::ranges(const char* key, in
   };
   check(values->is_array(), *values);
   for (const nlohmann::json& value : *values) {
-    check(value.is_array() && value.size() == 2 && value[0].is_number_integer() && value[1].is_number_integer(), value);
+    check(value.is_array() && value.size() == 2, value);
+    const int64_t end = all.empty() ? -1 : all.back().second;
     try {
       all.emplace_back(whole_number(value[0]), whole_number(value[1]));
     } catch (const nlohmann::json::exception&) {
       check(false, value);
     }
     check(end < all.back().first && all.back().first <= all.back().second && all.back().second <= most, value);
-    end = all.back().second;
   }
   return all;
 }

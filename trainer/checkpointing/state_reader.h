@@ -1,4 +1,4 @@
-// The numbers in a checkpoint's state, which anybody may have edited.
+// Reads numbers from a checkpoint's state, which anybody may have edited.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,23 +11,23 @@
 
 namespace megalith {
 
-// Errors name the checkpoint and the key: it is not there and has no value to take instead, is below 0 where it may not
-// be, or is of another type.
+// Throws an Error that names the checkpoint and the key where a value is absent without a default, is negative where
+// it must not be, or is of another type.
 class StateReader {
  public:
-  // `path` is the checkpoint's. The manifest outlives the reader.
+  // `path` names the checkpoint in messages. The manifest must outlive the reader.
   StateReader(const Manifest& manifest, std::string path) : state_(manifest.state), path_(std::move(path)) {}
 
   int64_t count(const char* key, std::optional<int64_t> absent = {}) const;
   double number(const char* key, double absent) const;
-  // None where it is not there.
+  // These two return an empty list where the key is absent.
   enum class Sign { positive, any };
   std::vector<double> numbers(const char* key, Sign sign = Sign::positive) const;
-  // Pairs of steps [first, last], ascending and apart, up to `most`; none where it is not there.
+  // Returns pairs of steps [first, last], ascending and disjoint, up to `most`.
   std::vector<std::pair<int64_t, int64_t>> ranges(const char* key, int64_t most) const;
 
  private:
-  const nlohmann::json* find(const char* key) const;  // null: it is not there
+  const nlohmann::json* find(const char* key) const;  // null where absent
   void check_number(const char* key, const nlohmann::json& value) const;
 
   const nlohmann::json& state_;

@@ -17,44 +17,45 @@ namespace megalith {
 namespace {
 namespace fs = std::filesystem;
 
-// Returns the hash of the tokenizer in a folder, and nothing where there is none that is understood.
+// Returns the hash of the tokenizer in a folder, or "" where none can be read.
 std::string hash_of_folder(const std::string& folder) {
   std::error_code absent;
   if (folder.empty() || !fs::is_directory(folder, absent)) return "";
   try {
     return hash_of(*load_tokenizer(folder));
   } catch (const Error&) {
-    return "";  // whoever uses it is told
+    return "";
   }
 }
 
-std::string trained_tokenizer(const Manifest& manifest) {
-  return manifest.state.value(nlohmann::json::json_pointer("/course/tokenizer"), std::string());
+// Returns a value of the run's fingerprint, or "" where it is unknown or had no effect.
+std::string trained_with(const Manifest& manifest, const std::string& key) {
+  return manifest.state.value(nlohmann::json::json_pointer("/course/" + key), std::string());
 }
 
 }  // namespace
 
 std::string find_weights(const std::string& path) {
   check_path(path);
-  const std::filesystem::path folder = path;
-  CHECK(std::filesystem::is_directory(folder),
+  const fs::path folder = path;
+  CHECK(fs::is_directory(folder),
         "no such folder: {}; name a run folder, its checkpoints/, one checkpoint or a Hugging Face folder", path);
-  if (is_hugging_face_folder(path) || std::filesystem::exists(folder / "manifest.json")) return path;
-  for (const std::filesystem::path& directory : {folder, folder / "checkpoints"}) {
+  if (is_hugging_face_folder(path) || fs::exists(folder / "manifest.json")) return path;
+  for (const fs::path& directory : {folder, folder / "checkpoints"}) {
     const std::vector<std::string> found = list_checkpoints(directory.string());
     if (!found.empty()) return found.front();
   }
   FAIL(
-      "{} holds no complete checkpoint and is none; name a step-* folder, its parent, a run folder or a Hugging Face "
-      "folder",
+      "{} is not a checkpoint and contains no complete one; name a step-* folder, its parent, a run folder or a "
+      "Hugging Face folder",
       path);
 }
 
 std::string find_checkpoint(const std::string& path) {
   const std::string found = find_weights(path);
   CHECK(!is_hugging_face_folder(found),
-        "{} is a Hugging Face folder, and this is about checkpoints; generate, evaluate and checkpoint.init_from take "
-        "such a folder as it is",
+        "{} is a Hugging Face folder and this command takes checkpoints; generate, evaluate and checkpoint.init_from "
+        "take both",
         found);
   return found;
 }
@@ -68,37 +69,30 @@ WeightSource open_weights(const std::string& path) {
     source.dropout = read_hugging_face_dropout(source.path);
     source.tensors = std::make_unique<HuggingFaceReader>(source.path, stored_parameters(source.model));
     for (const char* file : {"tokenizer.json", "merges.txt"})
-      if (std::filesystem::exists(std::filesystem::path(source.path) / file)) source.tokenizer = source.path;
+      if (fs::exists(fs::path(source.path) / file)) source.tokenizer = source.path;
   } else {
     auto reader = std::make_unique<CheckpointReader>(source.path);
     source.model = model_of(reader->manifest(), source.path);
     source.tokenizer = tokenizer_of(reader->manifest(), source.path);
     source.end_of_documents = end_of_documents_of(reader->manifest());
     source.dropout = dropout_of(reader->manifest());
-    source.tokenizer_hash = trained_tokenizer(reader->manifest());
+    source.tokenizer_hash = trained_with(reader->manifest(), "tokenizer");
     source.tensors = std::move(reader);
   }
   if (source.tokenizer_hash.empty()) source.tokenizer_hash = hash_of_folder(source.tokenizer);
   return source;
 }
 
-namespace {
-// Returns a setting of the course as TOML, and nothing where it is not known or had no effect.
-std::string trained_with(const Manifest& manifest, const char* key) {
-  return manifest.state.value(nlohmann::json::json_pointer(fmt::format("/course/settings/{}", key)), std::string());
-}
-}  // namespace
-
 double dropout_of(const Manifest& manifest) {
-  const std::string text = trained_with(manifest, "model.dropout");
+  const std::string text = trained_with(manifest, "settings/model.dropout");
   double dropout = 0;
   std::from_chars(text.data(), text.data() + text.size(), dropout);
   return dropout;
 }
 
 std::optional<int64_t> end_of_documents_of(const Manifest& manifest) {
-  if (trained_with(manifest, "data.isolate_documents") != "true") return {};
-  const std::string text = trained_with(manifest, "data.end_of_text");
+  if (trained_with(manifest, "settings/data.isolate_documents") != "true") return {};
+  const std::string text = trained_with(manifest, "settings/data.end_of_text");
   int64_t token = -1;
   std::from_chars(text.data(), text.data() + text.size(), token);
   return token;
@@ -141,7 +135,7 @@ nlohmann::json describe_tokenizer(const std::string& folder, const std::string& 
 std::string tokenizer_of(const Manifest& manifest, const std::string& checkpoint) {
   const auto text = [&](const char* key) { return manifest.state.value(key, std::string()); };
   const std::string beside = text("tokenizer_from_here"), recorded = text("tokenizer");
-  const std::string known = trained_tokenizer(manifest);
+  const std::string known = trained_with(manifest, "tokenizer");
   const auto fits = [&](const std::string& folder) {
     std::error_code absent;
     if (folder.empty() || !fs::is_directory(folder, absent)) return false;

@@ -1,4 +1,4 @@
-// Where trained weights come from: one of our checkpoints or a Hugging Face GPT-2 folder, by whatever path names it.
+// Finds and opens trained weights: one of our checkpoints or a Hugging Face GPT-2 folder.
 #pragma once
 
 #include <memory>
@@ -14,52 +14,51 @@
 namespace megalith {
 
 struct WeightSource {
-  std::string path;                         // of what was found
-  ModelConfig model;                        // its shape
-  std::string tokenizer;                    // folder; empty when none is known
-  std::string tokenizer_hash;               // of the one that they were trained with; empty when it is not known
+  std::string path;
+  ModelConfig model;
+  std::string tokenizer;                    // folder; empty: unknown
+  std::string tokenizer_hash;               // the training tokenizer's; empty: unknown
   std::unique_ptr<TensorSource> tensors;    // the weights under parameters_path
-  std::optional<int64_t> end_of_documents;  // as below
-  std::optional<double> dropout;            // of a training that goes on from there; none: it is not one number
+  std::optional<int64_t> end_of_documents;  // see end_of_documents_of()
+  std::optional<double> dropout;            // the training's; absent: not one number
 };
 
-// `path`: a checkpoint, a directory of checkpoints or a run folder (then the newest complete one), or a Hugging Face
-// folder. Error when there is none of these.
+// Returns the newest complete checkpoint of a run folder or a directory of checkpoints, or `path` itself if that is a
+// checkpoint or a Hugging Face folder. Throws Error where there is none of these.
 std::string find_weights(const std::string& path);
-// The same for what only a checkpoint can answer: a Hugging Face folder is an Error as well.
+// Does the same, but throws Error for a Hugging Face folder.
 std::string find_checkpoint(const std::string& path);
 WeightSource open_weights(const std::string& path);
 
-// The token at which documents ended that were kept apart in training (data.isolate_documents); none: they were
-// not, or it is not known.
+// Returns the token that ended documents which training kept apart (data.isolate_documents), or nothing where it did
+// not or that is unknown.
 std::optional<int64_t> end_of_documents_of(const Manifest& manifest);
 
-// Returns the dropout that a checkpoint was trained with, and 0 where it is not known.
+// Returns 0 where the dropout is unknown.
 double dropout_of(const Manifest& manifest);
 
-// Every parameter of the model as a Hugging Face folder stores it, in the order of the model.
+// Returns every parameter of the model as a Hugging Face folder stores it, in the model's order.
 std::vector<StoredParameter> stored_parameters(const ModelConfig& model);
 
-// The shape of a model as a checkpoint's manifest holds it, and back; `path` names the checkpoint in messages.
+// Convert the shape of a model to its form in a manifest, and back; `path` names the checkpoint in messages.
 nlohmann::json describe_model(const ModelConfig& model);
 ModelConfig model_of(const Manifest& manifest, const std::string& path);
 
-// Where the tokenizer of a checkpoint is, as its manifest holds it: a folder, absolute and from the folder of the
-// checkpoint; empty without one. And back: the folder of the two whose tokenizer is the one that the checkpoint
-// was trained with, so that a run that has moved is understood. Where both are gone, a path at which there is none;
-// empty where there are only other tokenizers.
+// Returns the path of a tokenizer's folder in the form of a manifest: absolute and relative to the checkpoint, or
+// empty.
 nlohmann::json describe_tokenizer(const std::string& folder, const std::string& checkpoint);
+// Returns the folder of the two that holds the tokenizer which the checkpoint was trained with, so that a run folder
+// may be moved; the absolute path where neither exists; empty where both hold other tokenizers.
 std::string tokenizer_of(const Manifest& manifest, const std::string& checkpoint);
 
-// The run folder's copy of its tokenizer.
-std::string run_tokenizer(const Config& config);
+std::string run_tokenizer(const Config& config);  // the run's copy of its tokenizer
 
-// Throws Error where it is known that these weights, `what` in the message, were trained with another tokenizer than
-// the one of this hash, which `name` names.
+// Throws Error where the weights, `what` in the message, are known to be trained with another tokenizer than the one of
+// this hash, which `name` names.
 void check_same_tokenizer(const std::string& what, const WeightSource& weights, const std::string& hash,
                           const std::string& name);
 
-// Throws Error, naming the keys, unless both are the same shape of model; `what` begins the message.
+// Throws Error, naming the keys, unless both models have the same shape; `what` begins the message.
 void check_same_model(const std::string& what, const ModelConfig& there, const ModelConfig& here);
 
 }  // namespace megalith
