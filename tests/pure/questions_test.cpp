@@ -54,12 +54,12 @@ TEST_F(Questions, WhatIsNoQuestionIsRefusedWithItsLine) {
   says("{\"text\": ", "not JSON");
   says("[1]", "expected an object");
   says("{\"question\": \"a b\"}", "expected an object");
-  says("{\"text\": 3}", "is no text");
+  says("{\"text\": 3}", "is not a text");
   says("{\"text\": \"word\"}", "does not end in a word");
   says("{\"text\": \"word \"}", "does not end in a word");
   says("{\"endings\": [\"a\"], \"label\": 0}", "without \"ctx\"");
-  says("{\"ctx\": \"a\", \"endings\": [], \"label\": 0}", "no list of texts");
-  says("{\"ctx\": \"a\", \"endings\": [\"b\", 3], \"label\": 0}", "ending 1 is no text");
+  says("{\"ctx\": \"a\", \"endings\": [], \"label\": 0}", "not a list of texts");
+  says("{\"ctx\": \"a\", \"endings\": [\"b\", 3], \"label\": 0}", "ending 1 is not a text");
   says("{\"ctx\": \"a\", \"endings\": [\"b\", \"\"], \"label\": 0}", "ending 1 is empty");
   says("{\"ctx\": \"a\", \"endings\": [\"b\"]}", "no \"label\"");
   says("{\"ctx\": \"a\", \"endings\": [\"b\"], \"label\": 1}", "\"label\" is 1, expected 0 to 0");

@@ -1,5 +1,5 @@
-// What computes with a trained model on one rank: the plan of a layout, memory as a rehearsal says, what carries
-// tensors and, built on these, a worker (a Stage or a Decoder) that holds this rank's part of the weights and no more.
+// Computes with a trained model on one rank: the plan of a layout, memory as a dry run needs it, the transport and,
+// built on these, a worker (a Stage or a Decoder) that holds this rank's part of the weights.
 #pragma once
 
 #include <memory>
@@ -21,8 +21,8 @@ struct Engine {
   std::optional<Runtime> runtime;
   std::unique_ptr<Worker> worker;
 
-  // Collective. `build` makes the worker in a runtime; `rehearse` does once what takes the most memory, in the dry
-  // world. `ranks_on_gpu`: that share this rank's.
+  // Collective. `build` makes the worker in a runtime; `rehearse` does, in the dry world, what takes the most memory.
+  // `ranks_on_gpu`: ranks that share this rank's GPU.
   template <class Build, class Rehearse>
   Engine(const Config& config, const Session& session, World where, int ranks_on_gpu, TensorSource& weights,
          Build build, Rehearse rehearse) {

@@ -11,7 +11,7 @@ namespace megalith {
 
 namespace {
 
-// Sequences of one evaluation, of T tokens or fewer, and their targets.
+// Feeds sequences of T tokens or fewer, and their targets.
 Feed feed_of(const std::vector<AnswerTokens>& sequences, int64_t T) {
   return [&sequences, T](Interval part, Tensor tokens, Tensor targets) {
     std::fill_n(tokens.data<int32_t>(), tokens.numel(), 0);
@@ -26,12 +26,12 @@ Feed feed_of(const std::vector<AnswerTokens>& sequences, int64_t T) {
   };
 }
 
-// What an evaluation shows of the rows that have targets, by sequence.
+// Collects, by sequence, what an evaluation shows of the rows that have targets.
 struct Tally {
   Tally(const std::vector<AnswerTokens>& of, int64_t length)
       : sequences(of), T(length), log_likelihood(of.size()), greedy(of.size(), 1), here(of.size(), 0) {}
 
-  void see(const std::string& name, int64_t first_row, const std::vector<float>& rows) {
+  void add(const std::string& name, int64_t first_row, const std::vector<float>& rows) {
     if (name == "largest logit") {
       largest = rows;
       return;
@@ -83,7 +83,7 @@ EvaluationResult Inference::evaluate(const std::string& data, int64_t T, int64_t
     config = config_in(std::clamp<int64_t>(4096 / length, 1, sequences));
   });
   const double mean = evaluate(config, sequences, feed_from(*windows, weights_.model.vocab), progress, {});
-  // That is of all places, and those behind the end of a text have no loss.
+  // The mean counts positions behind the end of a text, which have no loss.
   const int64_t targets = windows->targets(sequences);
   return {.loss = mean * (static_cast<double>(sequences * length) / static_cast<double>(targets)),
           .tokens = targets,
@@ -115,7 +115,7 @@ std::vector<Answered> Inference::answer(const std::vector<Question>& questions,
   Tally mine(sequences, T);
   evaluate(config, static_cast<int64_t>(sequences.size()), feed_of(sequences, T), progress,
            [&](const std::string& name, int64_t first_row, const std::vector<float>& rows) {
-             mine.see(name, first_row, rows);
+             mine.add(name, first_row, rows);
            });
 
   using Part = std::vector<std::tuple<size_t, double, bool>>;
@@ -138,21 +138,18 @@ std::vector<Answered> Inference::answer(const std::vector<Question>& questions,
 }
 
 double Inference::evaluate(const Config& config, int64_t sequences, const Feed& read,
-                           const std::function<void(double)>& progress, const See& see) {
-  const auto observe = [&](Stage& stage, Runtime& runtime) {
-    if (!see) return;
-    stage.observe([&](const std::string& name, int64_t first_row, Tensor rows) {
+                           const std::function<void(double)>& progress, const Observer& observe) {
+  const auto build = [&](const Plan& plan, Runtime& runtime) {
+    auto stage = std::make_unique<Stage>(plan, runtime, false);
+    if (!observe) return stage;
+    stage->observe([&](const std::string& name, int64_t first_row, Tensor rows) {
       if (name != "loss" && name != "largest logit" && name != "target's logit") return;
       std::vector<float> values;
       runtime.stream.download(
           "show", rows, [&](Tensor host) { values.assign(host.data<float>(), host.data<float>() + host.numel()); });
       runtime.stream.synchronize();
-      if (runtime.stream.world() != World::dry) see(name, first_row, values);
+      if (runtime.stream.world() != World::dry) observe(name, first_row, values);
     });
-  };
-  const auto build = [&](const Plan& plan, Runtime& runtime) {
-    auto stage = std::make_unique<Stage>(plan, runtime, false);
-    observe(*stage, runtime);
     return stage;
   };
   const auto rehearse = [](Stage& stage, const Plan& plan) {
@@ -169,7 +166,7 @@ double Inference::evaluate(const Config& config, int64_t sequences, const Feed& 
   Stream& s = engine.runtime->stream;
   engine.worker->evaluate({.feed = {fill_and_tell, read.begins}, .batch = batch, .dropout = {}});
   const Tensor sum = engine.worker->loss();
-  if (engine.plan.tensor.rank != 0) fill(s, sum, 0);  // the others of its group count the same
+  if (engine.plan.tensor.rank != 0) fill(s, sum, 0);  // a tensor-parallel group counts once
   engine.runtime->mesh.channel(Channel::world).all_reduce(s, sum, Reduce::sum).wait();
   double loss = 0;
   s.download("read_loss", sum, [&](Tensor host) { loss = *host.data<double>(); });

@@ -1,5 +1,8 @@
 #include "trainer/inference/inference.h"
 
+#include <algorithm>
+#include <array>
+
 #include "trainer/checkpointing/run_fingerprint.h"
 #include "trainer/job/agreement.h"
 
@@ -8,18 +11,15 @@ namespace megalith {
 namespace {
 
 void check_option(const std::string& option) {
-  const std::string key = option.substr(0, option.find('='));
-  bool known = false;
-  for (const char* of_layout :
-       {"parallel.", "communication.", "precision.compute", "memory.lm_head_chunks", "run.device"})
-    known = known || key.starts_with(of_layout);
-  CHECK(known,
+  constexpr std::array<const char*, 5> keys{"parallel.", "communication.", "precision.compute", "memory.lm_head_chunks",
+                                            "run.device"};
+  CHECK(std::ranges::any_of(keys, [&](const char* key) { return option.starts_with(key); }),
         "override `{}`: a trained model takes options of [parallel] and [communication], precision.compute, "
         "memory.lm_head_chunks and run.device",
         option);
 }
 
-// A forward pass has no use for anything but the model, the layout and the type that is computed in.
+// Returns a config with the model, the layout and the compute type, all that a forward pass uses.
 Config layout_of(const ModelConfig& model, const std::vector<std::string>& options) {
   for (const std::string& option : options) check_option(option);
   const std::string shape = fmt::format(

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "data/special_text.h"
 #include "kernels/system/files.h"
@@ -13,7 +14,7 @@ namespace megalith {
 namespace {
 
 std::string text_of(const nlohmann::json& line, const char* key, const std::string& where) {
-  CHECK(line.at(key).is_string(), "{}: \"{}\" is no text", where, key);
+  CHECK(line.at(key).is_string(), "{}: \"{}\" is not a text", where, key);
   return line.at(key).get<std::string>();
 }
 
@@ -35,10 +36,10 @@ Question with_endings(const nlohmann::json& line, const std::string& where) {
   CHECK(line.contains(key), "{}: \"endings\" without \"ctx\" or \"context\", the text before them", where);
   Question q{.context = text_of(line, key, where), .answers = {}};
   const nlohmann::json& endings = line.at("endings");
-  CHECK(endings.is_array() && !endings.empty(), "{}: \"endings\" is no list of texts", where);
+  CHECK(endings.is_array() && !endings.empty(), "{}: \"endings\" is not a list of texts", where);
   for (const nlohmann::json& ending : endings) {
     CHECK(ending.is_string() && !ending.get<std::string>().empty(), "{}: ending {} is {}", where, q.answers.size(),
-          ending.is_string() ? "empty" : "no text");
+          ending.is_string() ? "empty" : "not a text");
     q.answers.push_back(" " + ending.get<std::string>());
   }
   q.right = label_of(line, where, q.answers.size());
@@ -53,7 +54,7 @@ Question with_last_word(const nlohmann::json& line, const std::string& where) {
   return {.context = text.substr(0, blank), .answers = {text.substr(blank)}, .last_word = true};
 }
 
-// Of an answer without the blank before it.
+// Counts the characters of an answer without the blank before it.
 double characters(const std::string& answer) {
   const auto begins = [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; };
   return static_cast<double>(std::count_if(answer.begin() + 1, answer.end(), begins));
@@ -62,13 +63,10 @@ double characters(const std::string& answer) {
 }  // namespace
 
 std::vector<Question> read_questions(const std::string& path) {
-  const std::string text = read_file(path);
+  std::istringstream rows(read_file(path));
   std::vector<Question> all;
   int64_t number = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view row(text.data() + at, end - at);
-    at = end + 1;
+  for (std::string row; std::getline(rows, row);) {
     number++;
     if (row.find_first_not_of(" \t\r") == std::string::npos) continue;
     const std::string where = fmt::format("{}:{}", path, number);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <utility>
 
 #include "kernels/philox.h"
 
@@ -40,7 +39,7 @@ std::string StoppingText::add(std::string_view piece) {
   for (const std::string& stop : stops_) end = std::min(end, held_.find(stop));
   stopped_ = end != std::string::npos;
   if (!stopped_) {
-    // As much of the end as begins a stop string.
+    // Hold back the longest end that begins a stop string.
     end = held_.size();
     for (const std::string& stop : stops_)
       for (size_t n = std::min(stop.size() - 1, held_.size()); n > held_.size() - end; n--)
@@ -50,7 +49,5 @@ std::string StoppingText::add(std::string_view piece) {
   held_ = stopped_ ? "" : held_.substr(end);
   return shown;
 }
-
-std::string StoppingText::rest() { return std::exchange(held_, ""); }
 
 }  // namespace megalith

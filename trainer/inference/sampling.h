@@ -1,4 +1,4 @@
-// How the next token of a text is chosen from its logits, and where a text stops. Pure functions: a draw is Philox's of
+// Chooses the next token of a text from its logits, and finds where a text stops. Pure functions: a draw is Philox's of
 // (seed, sample, number of the token), so it is the same in any batch and on any number of ranks.
 #pragma once
 
@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace megalith {
@@ -15,23 +16,22 @@ struct Sampling {
   int64_t top_k = 50;        // sample among this many most likely tokens; 0: all
   uint64_t seed = 1;
   // Sample among the fewest most likely tokens that together have this probability, after temperature and top_k;
-  // 1: all. Source: Holtzman et al., The Curious Case of Neural Text Degeneration, arXiv 1904.09751.
+  // 1: all. Holtzman et al., arXiv 1904.09751.
   double top_p = 1;
 };
 
-// Index of the next token: number `token` of sample `sample`. Of equal logits the first counts as more likely.
+// Returns the index of token number `token` of sample `sample`. The first of equal logits counts as more likely.
 int64_t choose(std::span<const float> logits, const Sampling& sampling, uint64_t sample, uint64_t token);
 
-// Text as it is generated, up to the first stop string, which is left out. What may be the beginning of one is kept
-// back until it is known.
+// Cuts generated text before the first stop string. Holds back what may be the beginning of one.
 class StoppingText {
  public:
   explicit StoppingText(std::span<const std::string> stops) : stops_(stops) {}
 
-  // What can be shown after this piece.
+  // Returns the text that can be shown after this piece.
   std::string add(std::string_view piece);
-  // What was kept back, when nothing comes any more.
-  std::string rest();
+  // Returns the text held back at the end.
+  std::string rest() { return std::exchange(held_, ""); }
   bool stopped() const { return stopped_; }
 
  private:
