@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
   const megalith::CommandLine line(argc, argv);
   std::unique_ptr<megalith::Session> session;
   try {
-    if (line.ends_by_signals()) {
+    if (line.handles_signals()) {
       megalith::ignore_broken_pipes();
       megalith::outlive_launcher();
     }
@@ -71,7 +71,7 @@ int main(int argc, char** argv) {
     if (!line.communication().rendezvous.empty()) starting.reset();
     session = line.starts_ranks() ? std::make_unique<megalith::Alone>()
                                   : megalith::open_session(line.communication(), &argc, &argv);
-    if (!line.ends_by_signals()) starting.reset();
+    if (!line.handles_signals()) starting.reset();
   } catch (const std::exception& e) {
     megalith::say_error(e.what());
     return 1;

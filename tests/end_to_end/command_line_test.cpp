@@ -115,7 +115,7 @@ TEST(CommandLine, mistakes_are_answered_with_what_was_meant) {
             "megalith: config is required (TOML file, or a run folder); see megalith train --help"},
            {{"train"}, "megalith: config is required (TOML file, or a run folder); see megalith train --help"},
            {{"generate", "--checkpoint", "a", "--device", "gpu"},
-            "gpu is none of auto|cuda|cpu; see megalith generate --help"},
+            "gpu is not one of auto|cuda|cpu; see megalith generate --help"},
            {{"checkpoint", "export", "a"},
             "--out is required (folder for the files, which `transformers` opens); see megalith checkpoint export "
             "--help"},

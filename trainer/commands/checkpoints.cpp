@@ -1,4 +1,4 @@
-// megalith checkpoint inspect, verify, export, diff, reshard.
+// Implements megalith checkpoint inspect, verify, export, diff, reshard.
 #include <filesystem>
 #include <optional>
 
@@ -19,7 +19,7 @@ namespace megalith {
 
 namespace {
 
-// The checkpoint that a path names, which is printed where the path is not the checkpoint itself.
+// Returns the checkpoint that a path names, and prints it where the path is not the checkpoint itself.
 std::string tell_checkpoint(const std::string& path) {
   const std::string found = find_checkpoint(path);
   if (found != path) fmt::print("checkpoint {}\n", found);
@@ -64,7 +64,7 @@ int export_folder(const std::string& path, const std::string& tokenizer, const E
   }
   check_complete(reader.manifest());  // before there is memory for tensors as large as it says
   const std::optional<int64_t> end_of_documents = end_of_documents_of(reader.manifest());
-  // Nothing trains the rows of ids that no tokenizer makes, and a sampler elsewhere would draw them.
+  // Leave out the rows of ids that no tokenizer makes: they are untrained, and other samplers would draw them.
   const int64_t rows = m.vocab;
   m.vocab = std::min(rows, std::max(known_ids.value_or(rows), end_of_documents.value_or(-1) + 1));
   const std::vector<StoredParameter> parameters = stored_parameters(m);
@@ -76,22 +76,21 @@ int export_folder(const std::string& path, const std::string& tokenizer, const E
   if (vocabulary) write_for_transformers(*vocabulary, m.context, out);
   fmt::print("{}\nend of text: {}\n", out,
              end_of_text ? fmt::format("token {}, of {}", *end_of_text, folder)
-                         : "none, for no tokenizer is known; --tokenizer FOLDER names one");
+                         : "none, since no tokenizer is known; --tokenizer FOLDER names one");
   fmt::print("vocabulary: {}{}\n", m.vocab,
              m.vocab < rows ? fmt::format(", the ids of the tokenizer; the other {} rows of the table are left out",
                                           rows - m.vocab)
                             : "");
-  fmt::print(
-      "weights: {}{}\n", rounds ? "bf16" : "fp32",
-      rounds && !options.type_is_given ? ", for they are large; --type fp32 writes them as they were trained" : "");
+  fmt::print("weights: {}{}\n", rounds ? "bf16" : "fp32",
+             rounds && !options.type_is_given ? ", since they are large; --type fp32 writes them as trained" : "");
   if (end_of_documents)
     fmt::print(
-        "documents were kept apart: `transformers` does not know, so give it one a sequence; our commands find it in "
-        "config.json\n");
+        "documents were kept apart in training: give `transformers` one document per sequence; our commands find this "
+        "in config.json\n");
   return 0;
 }
 
-// The exit status of diff(1).
+// Follows the exit statuses of diff(1).
 constexpr int equal = 0, different = 1, not_compared = 2;
 
 int diff(const std::string& path_a, const std::string& path_b) try {
@@ -138,26 +137,26 @@ std::vector<Command> checkpoint_commands(CLI::App& cli) {
   auto* verify = group->add_subcommand("verify", "Read every byte and compare every checksum");
   auto* convert = group->add_subcommand("export", "To a Hugging Face GPT-2 folder, with its tokenizer");
   auto* compare = group->add_subcommand("diff", "Two checkpoints, of any layouts, tensor by tensor");
-  auto* again = group->add_subcommand("reshard", "Write it once more, in the files that another layout would write");
+  auto* again = group->add_subcommand("reshard", "Rewrite a checkpoint in the files that another layout would write");
   constexpr const char* where = "step-* folder, or a run folder: its newest complete one";
   for (CLI::App* app : {inspect, verify, convert}) app->add_option("checkpoint", o->path, where)->required();
   inspect->add_flag("--all", o->all, "every value of the state, the config and every tensor");
   compare->add_option("a", o->path, where)->required();
   compare->add_option("b", o->other, where)->required();
   compare->footer(
-      "Exit status: 0 where tensors, step and course are equal, whatever the layouts; 1 where they differ; 2 where "
-      "they cannot be compared.");
+      "Exit status: 0 where tensors, step, data and settings are equal, whatever the layouts; 1 where they differ; 2 "
+      "where they cannot be compared.");
   again->add_option("checkpoint", o->reshard.from, where)->required();
   again->add_option("to", o->reshard.to, "directory of checkpoints, which gets a step-* folder")->required();
   again->add_option("--ranks", o->reshard.ranks, "of the new layout")->required()->check(CLI::Range(1, 1 << 20));
-  again->add_option("--memory", o->reshard.memory, "bytes that tensors may take on their way, as 16MiB; default: 64MiB")
+  again->add_option("--memory", o->reshard.memory, "bytes for tensors, as 16MiB; default: 64MiB")
       ->transform(CLI::AsSizeValue(false));
   add_overrides(again, o->reshard.overrides, "parallel.key=value ... of the new layout; all else stays as it was");
   convert->add_option("--out", o->exported.out, "folder for the files, which `transformers` opens")->required();
   convert->add_option("--tokenizer", o->tokenizer, "folder; default: the one the checkpoint was trained with");
   auto* type = add_choice(convert, "--type", o->exported.type, "of the weights")
                    ->default_str("fp32; bf16 where that is more than one file");
-  convert->add_option("--max-shard-size", o->exported.most_bytes, "of a file, as 2GB; what is more goes to several")
+  convert->add_option("--max-shard-size", o->exported.most_bytes, "size of a file, as 2GB; more goes to several")
       ->transform(CLI::AsSizeValue(true))
       ->default_str("5GB");
   const auto describe = [o] {
@@ -169,7 +168,7 @@ std::vector<Command> checkpoint_commands(CLI::App& cli) {
           {convert,
            [o, type] {
              o->exported.type_is_given = type->count() > 0;
-             CHECK(o->exported.most_bytes > 0, "--max-shard-size 0: a file holds a tensor at least; give 1 or more");
+             CHECK(o->exported.most_bytes > 0, "--max-shard-size 0: a file holds at least a tensor; give 1 or more");
              return export_folder(o->path, o->tokenizer, o->exported);
            }},
           {compare, [o] { return diff(o->path, o->other); }},

@@ -1,4 +1,3 @@
-// See command.h.
 #include "trainer/commands/command.h"
 
 namespace megalith {
@@ -6,7 +5,7 @@ namespace megalith {
 CLI::Validator no_less_than(int64_t least) {
   const auto check = [least](const std::string& word) {
     double value = 0;
-    if (!CLI::detail::lexical_cast(word, value)) return fmt::format("{} is no number", word);
+    if (!CLI::detail::lexical_cast(word, value)) return fmt::format("{} is not a number", word);
     return value >= static_cast<double>(least) ? "" : fmt::format("{} is below {}, the least it can be", word, least);
   };
   return {check, fmt::format(">={}", least), ""};
@@ -26,6 +25,14 @@ void add_overrides(CLI::App* app, std::vector<std::string>& overrides, const cha
                                                      })
       ->allow_extra_args(false)
       ->group("");
+}
+
+void add_special_tokens(CLI::App* app, SpecialTexts& value, const std::string& refused) {
+  const std::string sentence =
+      "what special tokens that are written out in texts become: ids, as in transformers; text, as if they were none; "
+      "refuse: " +
+      refused;
+  add_choice(app, "--special-tokens", value, sentence.c_str());
 }
 
 }  // namespace megalith

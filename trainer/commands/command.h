@@ -1,4 +1,4 @@
-// What a subcommand is: its options in the parser, and who does its work.
+// Declares the subcommands, with their options in the parser and the functions that run them.
 #pragma once
 
 #include <fmt/ranges.h>
@@ -10,22 +10,23 @@
 #include <vector>
 
 #include "configs/choices.h"
+#include "data/special_text.h"
 #include "trainer/session/session.h"
 
 namespace megalith {
 
-// Of most commands rank 0 does the work; in some all ranks take part, and these say how the ranks find each other.
-// Both return the exit status and throw Error.
+// Most commands run on rank 0; in some all ranks take part, which meet as `communication` says. Both functions return
+// the exit status and throw Error.
 struct Command {
   CLI::App* app;
   std::function<int()> on_rank_0;
   std::function<int(const Session&)> on_all_ranks = {};
   std::function<CommunicationConfig()> communication = {};
-  bool ends_by_signals = false;  // in its own way, which SignalWatch sees to
-  bool starts_ranks = false;     // and is itself none, wherever it was started
+  bool handles_signals = false;
+  bool starts_ranks = false;  // and is none itself, however it was started
 };
 
-// Each adds its subcommand to the parser.
+// These add a subcommand to the parser.
 Command train_command(CLI::App& cli);
 Command run_command(CLI::App& cli);
 Command verify_command(CLI::App& cli);
@@ -43,27 +44,27 @@ Command completion_command(CLI::App& cli);
 std::vector<Command> checkpoint_commands(CLI::App& cli);
 Command data_audit_command(CLI::App& cli);
 
-// The positional arguments of what reads a config.
+// Adds the positional arguments of a command that reads a config.
 void add_config(CLI::App* app, std::string& path, std::vector<std::string>& overrides);
 
-// The overrides among them; and the option, not listed, that gives one more override, which wins against those.
+// Adds the overrides, and the hidden option for one more override, which wins against those.
 constexpr const char* override_option = "--override";
 void add_overrides(CLI::App* app, std::vector<std::string>& overrides, const char* sentence);
 
-// A check of a number that has a least value; CLI11's own names the largest double as the other end.
+// Checks that a number has a least value; CLI11's own check names the largest double as the other end.
 CLI::Validator no_less_than(int64_t least);
 
 template <class T>
-CLI::Option* add_number(CLI::App* app, const char* name, T& value, const char* sentence) {
-  return app->add_option(name, value, sentence)->capture_default_str()->check(no_less_than(0));
+CLI::Option* add_number(CLI::App* app, const char* name, T& value, const char* sentence, int64_t least = 0) {
+  return app->add_option(name, value, sentence)->capture_default_str()->check(no_less_than(least));
 }
 
-// An option that is one of the words of a choice of the configuration.
+// Adds an option that takes one of the words of a choice.
 template <class Choice>
 CLI::Option* add_choice(CLI::App* app, const char* name, Choice& value, const char* sentence) {
   const std::string words = fmt::format("{}", fmt::join(choice_words<Choice>(), "|"));
   const auto check = [words](const std::string& word) {
-    return parse_choice<Choice>(word) ? "" : fmt::format("{} is none of {}", word, words);
+    return parse_choice<Choice>(word) ? "" : fmt::format("{} is not one of {}", word, words);
   };
   return app
       ->add_option_function<std::string>(
@@ -72,5 +73,14 @@ CLI::Option* add_choice(CLI::App* app, const char* name, Choice& value, const ch
       ->type_name(words)
       ->default_str(to_string(value));
 }
+
+template <>
+inline constexpr auto enum_words<SpecialTexts> = std::array<std::string_view, 3>{"ids", "text", "refuse"};
+inline std::string to_string(SpecialTexts value) {
+  return std::string(enum_words<SpecialTexts>[static_cast<size_t>(value)]);
+}
+
+// Adds --special-tokens; `refused` says what happens where one is refused.
+void add_special_tokens(CLI::App* app, SpecialTexts& value, const std::string& refused);
 
 }  // namespace megalith

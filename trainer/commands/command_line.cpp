@@ -1,4 +1,3 @@
-// See command_line.h.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -16,8 +15,8 @@ namespace megalith {
 
 namespace {
 
-// The arguments of `run`, with "--" before the command that it starts: what follows that is the command's.
-std::vector<std::string> behind_dashes(std::vector<std::string> args, const CLI::App& run) {
+// Inserts "--" before the command that `run` starts, so that the options that follow are the command's.
+std::vector<std::string> with_double_dash(std::vector<std::string> args, const CLI::App& run) {
   auto arg = args.begin() + 1;
   while (arg != args.end() && arg->starts_with("-") && *arg != "--") {
     const CLI::Option* option = run.get_option_no_throw(*arg);
@@ -28,9 +27,9 @@ std::vector<std::string> behind_dashes(std::vector<std::string> args, const CLI:
   return args;
 }
 
-// Arguments as the parser knows them: `help X` is X --help, and --section.key=value, where a command takes a
-// configuration, is one of its overrides.
-std::vector<std::string> understood(std::vector<std::string> args, const CLI::App& cli) {
+// Translates arguments for the parser: `help X` into X --help, and --section.key=value, where a command takes a
+// configuration, into an override.
+std::vector<std::string> normalized(std::vector<std::string> args, const CLI::App& cli) {
   if (!args.empty() && args.front() == "help") {
     args.erase(args.begin());
     args.emplace_back("--help");
@@ -43,7 +42,7 @@ std::vector<std::string> understood(std::vector<std::string> args, const CLI::Ap
     if (!next) break;
     named = next;
   }
-  if (named->get_name() == "run") return behind_dashes(std::move(args), *named);
+  if (named->get_name() == "run") return with_double_dash(std::move(args), *named);
   if (!named->get_option_no_throw("overrides")) return args;
   for (auto arg = args.begin(); arg != args.end() && *arg != "--"; ++arg) {
     const std::string key = arg->substr(0, arg->find('='));
@@ -59,8 +58,8 @@ std::vector<std::string> understood(std::vector<std::string> args, const CLI::Ap
   return args;
 }
 
-// `help checkpoint.keep`: the key, or the section, of the configuration; empty where this is about a command.
-std::string key_asked_about(const std::vector<std::string>& args, const CLI::App& cli) {
+// Returns the key or the section of the configuration in `help checkpoint.keep`; "" where a command is meant.
+std::string help_key(const std::vector<std::string>& args, const CLI::App& cli) {
   if (args.size() != 2 || args[0] != "help") return "";
   const std::string name = args[1].substr(args[1].starts_with("--") ? 2 : 0);
   for (const CLI::App* command : commands_of(cli))
@@ -73,7 +72,7 @@ std::string key_asked_about(const std::vector<std::string>& args, const CLI::App
   return known ? name : "";
 }
 
-// The command that was named last: that of `megalith checkpoint export`, the group where that is all.
+// Returns the command that was named last: `export` in `megalith checkpoint export`.
 const CLI::App& last_named(const CLI::App& app) {
   for (const CLI::App* command : commands_of(app))
     if (command->parsed()) return last_named(*command);
@@ -87,8 +86,8 @@ std::vector<std::string> names_of(const std::vector<Named>& all) {
   return names;
 }
 
-// What `--name` may have been meant to be: an option of the command, or a key of its configuration without the section.
-std::string meant_option(const CLI::App& app, const std::string& name) {
+// Suggests an option of the command, or a key of its configuration whose section was left out, for `--name`.
+std::string suggested_option(const CLI::App& app, const std::string& name) {
   const std::string option = nearest(name, names_of(options_of(app)));
   if (!option.empty() || !app.get_option_no_throw("overrides")) return option;
   std::vector<std::string> bare, keys;
@@ -100,13 +99,12 @@ std::string meant_option(const CLI::App& app, const std::string& name) {
   return found == bare.end() ? "" : keys[static_cast<size_t>(found - bare.begin())] + "=...";
 }
 
-// Why a command takes no such argument.
 std::string unknown_argument(const CLI::App& app, const std::string& argument) {
   const std::string name = argument.substr(0, argument.find('='));
   const bool option = argument.starts_with("-");
   const std::vector<std::string> commands = names_of(commands_of(app));
   if (!option && commands.empty()) return fmt::format("{} does not take `{}`", name_of(app), shown(name));
-  const std::string meant = option ? meant_option(app, name) : nearest(name, commands);
+  const std::string meant = option ? suggested_option(app, name) : nearest(name, commands);
   const std::string what = fmt::format("{} has no {} `{}`", name_of(app), option ? "option" : "command", shown(name));
   if (app.get_option_no_throw("overrides"))
     if (const std::string known = foreign_key_message(name); !known.empty()) return fmt::format("{}: {}", what, known);
@@ -120,25 +118,26 @@ CommandLine::CommandLine(int argc, char** argv) {
   cli_.formatter(std::make_shared<HelpText>());
   cli_.get_help_ptr()->description("this text");
   cli_.set_version_flag("--version", version(), "which Megalith this is, and of which commit");
-  cli_.require_subcommand(0, 1);  // so that the error names an unknown one, see below
+  cli_.require_subcommand(0, 1);  // usage_error() names an unknown one
   commands_ = {train_command(cli_),    run_command(cli_),      verify_command(cli_),     prepare_command(cli_),
                plan_command(cli_),     search_command(cli_),   measure_command(cli_),    info_command(cli_),
                generate_command(cli_), evaluate_command(cli_), data_audit_command(cli_), replay_command(cli_),
                report_command(cli_),   doctor_command(cli_),   completion_command(cli_)};
   for (Command& command : checkpoint_commands(cli_)) commands_.push_back(std::move(command));
   cli_.footer(
-      "megalith help COMMAND, or megalith COMMAND --help, tells of one command, and megalith help checkpoint.keep of "
-      "one key of the configuration.\n\n"
-      "Exit status: 0 where what was asked is done and holds. 1 where it is not: an error, which standard error names, "
-      "or an answer that is no: a plan that does not fit, layouts that differ, a damaged checkpoint, a machine that "
-      "would stop a run. `checkpoint diff` has 1 for what differs and 2 for an error. 75: a signal has ended a "
-      "training, with a checkpoint from which the same command goes on "
-      "(checkpoint.on_signal_seconds). All ranks end with the same; 128 and more are signals.");
+      "megalith help COMMAND, or megalith COMMAND --help, describes a command, and megalith help checkpoint.keep a key "
+      "of the configuration.\n\n"
+      "Exit status: 0 for success. 1 for an error, which standard error names, or a negative answer: a plan that does "
+      "not fit, layouts that differ, a damaged checkpoint, a machine that would stop a run. `checkpoint diff` has 1 "
+      "for "
+      "a difference and 2 for an error. 75: a signal has ended a training, with a checkpoint from which the same "
+      "command "
+      "goes on (checkpoint.on_signal_seconds). All ranks end with the same status; 128 and more are signals.");
   try {
     std::vector<std::string> args{argv + std::min(argc, 1), argv + argc};
-    key_ = key_asked_about(args, cli_);
-    if (!key_.empty()) throw CLI::CallForHelp();
-    args = understood(std::move(args), cli_);
+    help_key_ = help_key(args, cli_);
+    if (!help_key_.empty()) throw CLI::CallForHelp();
+    args = normalized(std::move(args), cli_);
     std::reverse(args.begin(), args.end());
     cli_.parse(std::move(args));
   } catch (const CLI::ParseError& e) {
@@ -148,8 +147,8 @@ CommandLine::CommandLine(int argc, char** argv) {
 
 namespace {
 
-// What to give, in brackets, where CLI11's message says that an option is required.
-std::string what_is_missing(const CLI::App& app, const std::string& message) {
+// Returns the description of the option, in brackets, where CLI11's message says that one is required.
+std::string missing_option(const CLI::App& app, const std::string& message) {
   for (const CLI::Option* option : app.get_options())
     if (message == option->get_name() + " is required") return fmt::format(" ({})", option->get_description());
   return "";
@@ -157,48 +156,42 @@ std::string what_is_missing(const CLI::App& app, const std::string& message) {
 
 }  // namespace
 
-std::string CommandLine::complaint() const {
+std::string CommandLine::usage_error() const {
   const CLI::App& named = last_named(cli_);
   const auto see = [&](const std::string& what) {
     return fmt::format("{}{} {} --help", what, what.ends_with("?") ? " See" : "; see", name_of(named));
   };
-  const bool told = stop_ && stop_->get_exit_code() == 0;
-  // --help of a command that does not exist is no wish for the help of all others.
-  if (stop_ && !(told && commands_of(named).empty())) {
+  const bool wants_help = stop_ && stop_->get_exit_code() == 0;
+  // --help of an unknown command is an error.
+  if (stop_ && !(wants_help && commands_of(named).empty())) {
     std::vector<std::string> unknown = named.remaining();
     std::erase(unknown, "--");
     if (!unknown.empty()) return see(unknown_argument(named, unknown.front()));
   }
-  if (told) return "";
+  if (wants_help) return "";
   if (!parsed() && named.get_parent() && !commands_of(named).empty())
     return see(fmt::format("{} needs a command: {}", name_of(named), fmt::join(names_of(commands_of(named)), ", ")));
-  if (stop_) return see(stop_->what() + what_is_missing(named, stop_->what()));
+  if (stop_) return see(stop_->what() + missing_option(named, stop_->what()));
   return parsed() ? "" : see("no command given");
 }
 
+const Command& CommandLine::chosen() const {
+  static const Command none{};
+  return stop_ || !parsed() ? none : *parsed();
+}
+
 CommunicationConfig CommandLine::communication() const {
-  const Command* chosen = stop_ ? nullptr : parsed();
-  return chosen && chosen->communication ? chosen->communication() : CommunicationConfig{};
-}
-
-bool CommandLine::ends_by_signals() const {
-  const Command* chosen = stop_ ? nullptr : parsed();
-  return chosen && chosen->ends_by_signals;
-}
-
-bool CommandLine::starts_ranks() const {
-  const Command* chosen = stop_ ? nullptr : parsed();
-  return chosen && chosen->starts_ranks;
+  return chosen().communication ? chosen().communication() : CommunicationConfig{};
 }
 
 int CommandLine::run(const Session& session) const {
   const bool help = stop_ && stop_->get_exit_code() == 0;
   together(session, [&] {
-    const std::string wrong = complaint();
+    const std::string wrong = usage_error();
     CHECK(wrong.empty(), "{}", wrong);
     check_threads();
   });
-  // Different commands communicate differently, and would wait for one another forever.
+  // Ranks with different commands would wait for one another forever.
   const std::string command = help ? "--help" : cli_.get_subcommands().front()->get_name();
   const std::string of_rank_0 = session.broadcast_text(command);
   together(session, [&] {
@@ -208,10 +201,10 @@ int CommandLine::run(const Session& session) const {
   if (!help && parsed()->on_all_ranks) return parsed()->on_all_ranks(session);
   int status = 0;
   together(session, [&] {
-    if (session.rank() != 0) return;  // the other ranks have nothing to do
+    if (session.rank() != 0) return;
     use_threads(1);
-    if (!key_.empty())
-      fmt::print("{}", folded(describe_options(key_)));
+    if (!help_key_.empty())
+      fmt::print("{}", wrapped(describe_options(help_key_)));
     else
       status = help ? cli_.exit(*stop_) : parsed()->on_rank_0();
   });
@@ -219,9 +212,8 @@ int CommandLine::run(const Session& session) const {
 }
 
 const Command* CommandLine::parsed() const {
-  const auto chosen =
-      std::find_if(commands_.begin(), commands_.end(), [](const Command& c) { return c.app->parsed(); });
-  return chosen == commands_.end() ? nullptr : &*chosen;
+  const auto found = std::ranges::find_if(commands_, [](const Command& c) { return c.app->parsed(); });
+  return found == commands_.end() ? nullptr : &*found;
 }
 
 }  // namespace megalith

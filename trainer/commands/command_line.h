@@ -1,4 +1,4 @@
-// The command line: which subcommand it names, and running that on all ranks.
+// Parses the command line, and runs the subcommand that it names on all ranks.
 #pragma once
 
 #include <optional>
@@ -12,23 +12,24 @@ class CommandLine {
  public:
   CommandLine(int argc, char** argv);
 
-  // How the ranks of the chosen command find each other.
+  // Returns how the ranks of the chosen command find each other.
   CommunicationConfig communication() const;
-  bool ends_by_signals() const;
-  bool starts_ranks() const;
+  bool handles_signals() const { return chosen().handles_signals; }
+  bool starts_ranks() const { return chosen().starts_ranks; }
 
-  // Collective. The exit status of all ranks; what is wrong with the line itself is an Error of all.
+  // Collective. Returns the exit status of all ranks. Throws Error on all where the line is wrong.
   int run(const Session& session) const;
 
  private:
   const Command* parsed() const;
-  // What is wrong with the line, with the help that has the remedy; nothing where it asks for help.
-  std::string complaint() const;
+  const Command& chosen() const;  // an empty one where the line is wrong or asks for help
+  // Returns what is wrong with the line, and the help that has the remedy; "" where it asks for help.
+  std::string usage_error() const;
 
   CLI::App cli_{"Megalith trains GPT-2 style language models, from a laptop's CPU to hundreds of GPUs.", "megalith"};
   std::vector<Command> commands_;
-  std::optional<CLI::Error> stop_;  // what is wrong with it, or a wish for help
-  std::string key_;                 // of the configuration, whose help is wished for
+  std::optional<CLI::Error> stop_;  // an error or a request for help
+  std::string help_key_;            // key or section of the configuration whose help is requested
 };
 
 }  // namespace megalith

@@ -1,4 +1,4 @@
-// megalith prepare.
+// Implements megalith prepare.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -9,14 +9,13 @@
 #include "data/quoted.h"
 #include "kernels/system/counted.h"
 #include "trainer/commands/command.h"
-#include "trainer/commands/special_tokens.h"
 #include "trainer/train/progress_bar.h"
 
 namespace megalith {
 
 namespace {
 
-// The bar of one stage after the other, with its speed and the time that is left.
+// Draws a progress bar per stage, with its speed and the remaining time.
 class StageBar {
  public:
   void draw(std::string_view stage, int64_t done, int64_t total) {
@@ -62,22 +61,18 @@ void print(const PrepareReport& r, const PrepareOptions& options) {
     fmt::print("held out: nothing, for no document was drawn; there is no validation.bin\n");
   else if (r.held_out == HoldOut::Rule::documents)
     fmt::print("held out: whole documents, drawn by their content\n");
-  std::string pieces;
+  std::vector<std::string> tokens, names;
   for (const auto& [text, share] : r.most_common)
-    pieces += fmt::format("{}{} {:.1f} %", pieces.empty() ? "" : ", ", quoted_bytes(text), 100 * share);
-  fmt::print("most common tokens: {}\n", pieces);
+    tokens.push_back(fmt::format("{} {:.1f} %", quoted_bytes(text), 100 * share));
+  fmt::print("most common tokens: {}\n", fmt::join(tokens, ", "));
   if (!r.not_removed.empty()) fmt::print("warning: {}; nothing there is needed any more\n", r.not_removed);
-  if (!r.special_texts.empty()) {
-    std::string all;
-    for (const auto& [name, count] : r.special_texts)
-      all += fmt::format("{}{} {}", all.empty() ? "" : ", ", name, count);
-    fmt::print("special tokens in the texts, which became their ids: {}\n", all);
-  }
+  for (const auto& [name, count] : r.special_texts) names.push_back(fmt::format("{} {}", name, count));
+  if (!names.empty()) fmt::print("special tokens in the texts, which became their ids: {}\n", fmt::join(names, ", "));
   if (!r.left_out.empty()) fmt::print("left out of the folders: {}\n", to_text(r.left_out));
   if (r.bad_documents > 0)
     fmt::print("left out {}; the first: {}\n", counted(r.bad_documents, "bad document"), r.first_bad);
   else if (options.skip_bad > 0)
-    fmt::print("left out no bad document, of which --skip-bad {} would leave out as many\n", options.skip_bad);
+    fmt::print("found no bad document; --skip-bad {} would leave out as many\n", options.skip_bad);
 }
 
 }  // namespace
@@ -101,8 +96,7 @@ Command prepare_command(CLI::App& cli) {
                       "field of a JSON line that has the text, as data.text inside of data; if given, pipes are JSON "
                       "lines")
           ->capture_default_str();
-  app->add_option("--separator", options->corpus.separator,
-                  "what stands between the documents of a text; none: each file is one document")
+  app->add_option("--separator", options->corpus.separator, "text between documents; none: each file is one document")
       ->capture_default_str();
   app->add_option("--validation", options->corpus.held_out_fraction,
                   "share of the documents held out, drawn by their content; of a few documents, the end of each")
@@ -115,11 +109,11 @@ Command prepare_command(CLI::App& cli) {
       })
       ->capture_default_str();
   app->add_option("--shard-tokens", options->shard_tokens,
-                  "a shard (train-00000.bin, ...) ends with the document that makes it so long; 0: one file")
+                  "a shard (train-00000.bin, ...) ends with the document that makes it this long; 0: one file")
       ->capture_default_str();
   app->add_option("--skip-bad", options->skip_bad,
-                  "leave out so many documents that are not UTF-8, have NUL bytes, or whose line cannot be parsed or "
-                  "lacks the field; one more is an error")
+                  "leave out up to this many documents that are not UTF-8, have NUL bytes, or whose line cannot be "
+                  "parsed or lacks the field; one more is an error")
       ->capture_default_str();
   add_special_tokens(app, options->special_texts, "a document with one is a bad one");
   app->add_option("--threads", options->threads, "0: one for each core")->capture_default_str();

@@ -4,8 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <sstream>
 
-#include "configs/config.h"
+#include "trainer/commands/command.h"
 
 namespace megalith {
 
@@ -13,37 +14,30 @@ namespace {
 
 constexpr size_t width = 80, column = 26;
 
-// Text in lines, each behind `indent` blanks. The first stands behind `head`, or below it where that is too long.
+// Wraps text into lines behind `indent` blanks. The first follows `head`, or stands below a long one.
 std::string entry(const std::string& head, const std::string& text, size_t indent) {
-  std::string lines, line = head;
-  if (head.size() + 2 > indent && !head.empty()) {
-    lines = head + "\n";
-    line.clear();
-  }
-  line.resize(std::max(line.size(), indent), ' ');
+  const bool head_fits = head.empty() || head.size() + 2 <= indent;
+  std::string lines = head_fits ? "" : head + "\n", line = head_fits ? head : "";
+  line.resize(indent, ' ');
+  std::istringstream words(text);
   bool empty = true;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find(' ', at), text.size());
-    if (!empty && line.size() + 1 + end - at > width) {
+  for (std::string word; std::getline(words, word, ' '); empty = false) {
+    if (!empty && line.size() + 1 + word.size() > width) {
       lines += line + "\n";
-      line = std::string(indent, ' ');
-      empty = true;
+      line = std::string(indent, ' ') + word;
+    } else {
+      line += (empty ? "" : " ") + word;
     }
-    line += (empty ? "" : " ") + text.substr(at, end - at);
-    empty = false;
-    at = end + 1;
   }
   return lines + line + "\n";
 }
 
 }  // namespace
 
-std::string folded(const std::string& text) {
+std::string wrapped(const std::string& text) {
   std::string lines;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string line = text.substr(begin, end - begin);
-    begin = end + 1;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
     const size_t first = line.find_first_not_of(' ');
     if (line.size() <= width || first == std::string::npos) {
       lines += line + "\n";
@@ -60,7 +54,7 @@ std::string folded(const std::string& text) {
 
 namespace {
 
-// "auto|cuda|cpu", "INT", "TEXT ...".
+// Returns "auto|cuda|cpu", "INTEGER", "TEXT ...".
 std::string value_of(const CLI::Option& option) {
   if (option.get_type_size_max() == 0) return "";
   const std::string type = option.get_type_name();
@@ -70,7 +64,7 @@ std::string value_of(const CLI::Option& option) {
   return value + (option.get_expected_max() > 1 ? " ..." : "");
 }
 
-// "[a,b]" as "a, b".
+// Turns "[a,b]" into "a, b".
 std::string spaced(std::string list) {
   if (list.starts_with('[') && list.ends_with(']')) list = list.substr(1, list.size() - 2);
   for (size_t at = list.find(','); at != std::string::npos; at = list.find(',', at + 2)) list.insert(at + 1, " ");
@@ -130,33 +124,20 @@ std::string HelpText::make_help(const CLI::App* app, std::string, CLI::AppFormat
   for (const CLI::App* command : commands_of(*app))
     commands += entry("  " + command->get_name(), command->get_description(), 14);
   usage += commands.empty() ? " [OPTIONS]" : " COMMAND";
-  std::string text = folded(app->get_description()) + "\n" + usage + "\n";
+  std::string text = wrapped(app->get_description()) + "\n" + usage + "\n";
   if (!arguments.empty()) text += "\n" + arguments;
   if (!commands.empty()) text += "\ncommands:\n" + commands;
   if (!options.empty()) text += "\noptions:\n" + options;
-  if (!app->get_footer().empty()) text += "\n" + folded(app->get_footer());
+  if (!app->get_footer().empty()) text += "\n" + wrapped(app->get_footer());
   return text;
 }
 
 namespace {
 
-// The words of a choice, or nothing.
-std::vector<std::string> words_of(const CLI::Option& option) {
-  std::vector<std::string> words;
-  const std::string value = value_of(option);
-  if (value.find('|') == std::string::npos) return words;
-  for (size_t at = 0; at <= value.size();) {
-    const size_t end = std::min(value.find('|', at), value.size());
-    words.push_back(value.substr(at, end - at));
-    at = end + 1;
-  }
-  return words;
-}
-
 struct Script {
-  std::string commands;  // patterns of "megalith train"
-  std::string offers;    // what stands there
-  std::string values;    // of options
+  std::string commands;  // patterns such as "megalith train"
+  std::string offers;    // words that follow each command
+  std::string values;    // words of options
   std::string keyed;     // patterns of commands that take keys of the configuration
 
   void add(const CLI::App& app) {
@@ -169,8 +150,10 @@ struct Script {
     for (const CLI::Option* option : options_of(app)) {
       for (const std::string& long_name : option->get_lnames()) {
         words.push_back("--" + long_name);
-        if (const auto choices = words_of(*option); !choices.empty())
-          values += fmt::format("    '{} --{}') offers='{}' ;;\n", name, long_name, fmt::join(choices, " "));
+        std::string choices = value_of(*option);
+        if (choices.find('|') == std::string::npos) continue;
+        std::ranges::replace(choices, '|', ' ');
+        values += fmt::format("    '{} --{}') offers='{}' ;;\n", name, long_name, choices);
       }
       if (option->get_name() == "overrides") keyed += fmt::format("{}'{}'", keyed.empty() ? "" : " | ", name);
     }
@@ -190,7 +173,7 @@ std::string bash_completion(const CLI::App& megalith) {
     if (const auto words = choices_of(key); !words.empty())
       choices += fmt::format("      {}=*) offers='{}={}' ;;\n", key, key, fmt::join(words, " " + key + "="));
   }
-  // Words are those of the line and not bash's own, which ends them at '=' as well.
+  // Split the line into words itself: bash's own words end at '=' as well.
   return fmt::format(
       R"(# Completion of megalith for bash: source <(megalith completion bash)
 _megalith() {{
@@ -225,6 +208,16 @@ complete -o default -F _megalith megalith
 )",
       fmt::arg("commands", script.commands), fmt::arg("offers", script.offers), fmt::arg("keyed", script.keyed),
       fmt::arg("keys", keys), fmt::arg("choices", choices), fmt::arg("values", script.values));
+}
+
+Command completion_command(CLI::App& cli) {
+  auto* app =
+      cli.add_subcommand("completion", "A script that makes a shell complete: source <(megalith completion bash)");
+  app->add_option("shell", "the shell")->required()->check(CLI::IsMember({"bash"}))->type_name("bash");
+  return {app, [&cli] {
+            fmt::print("{}", bash_completion(cli));
+            return 0;
+          }};
 }
 
 }  // namespace megalith

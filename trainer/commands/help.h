@@ -1,4 +1,4 @@
-// What --help prints, in lines of at most 80 characters, and what bash offers on Tab: both are read off the parser.
+// Makes the text of --help, in lines of at most 80 characters, and bash's completions from the parser.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,16 +11,16 @@ class HelpText : public CLI::FormatterBase {
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;
 };
 
-// Lines that are too long go on below where they began: below the last column of what has columns.
-std::string folded(const std::string& text);
+// Wraps long lines. They continue below their beginning, or below the last column of a table.
+std::string wrapped(const std::string& text);
 
-// "megalith checkpoint export".
+// Returns "megalith checkpoint export".
 std::string name_of(const CLI::App& app);
 
-// A script for `source`: completes commands, options, keys of the configuration and the words of choices.
+// Returns a script for `source` that completes commands, options, keys of the configuration and words of choices.
 std::string bash_completion(const CLI::App& megalith);
 
-// The subcommands of an app, and its options that are listed.
+// Return the subcommands of an app, and its listed options.
 std::vector<const CLI::App*> commands_of(const CLI::App& app);
 std::vector<const CLI::Option*> options_of(const CLI::App& app);
 

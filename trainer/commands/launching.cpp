@@ -1,4 +1,4 @@
-// megalith run.
+// Implements megalith run.
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns what `srun --mpi=list` says inside an allocation, and nothing outside of one or where there is no srun.
+// Returns the output of `srun --mpi=list` inside an allocation, "" outside of one or where there is no srun.
 std::string srun_kinds() {
   if (!std::getenv("SLURM_JOB_ID")) return "";
   std::string said;
@@ -31,7 +31,7 @@ std::string srun_kinds() {
   return said;
 }
 
-// A bundle (docker/bundle.sh) has a script before each of its programs, which lie in its bin, and an mpirun of its own.
+// A bundle (docker/bundle.sh) has an mpirun of its own, and a script for each program in its bin/.
 Surroundings surroundings() {
   const fs::path program = fs::read_symlink("/proc/self/exe"), bundle = program.parent_path().parent_path();
   const bool bundled = fs::exists(bundle / "c-library.sh") && fs::exists(bundle / "mpirun");
@@ -49,9 +49,8 @@ Surroundings surroundings() {
 Command run_command(CLI::App& cli) {
   auto* app = cli.add_subcommand(
       "run",
-      "Start a command on several ranks, by mpirun or, inside an allocation of Slurm, by srun. A Ctrl-C, and what else "
-      "asks for an end (SIGTERM, SIGHUP, SIGUSR1, SIGUSR2), has a training saved, however long its step takes; a "
-      "second "
+      "Start a command on several ranks, by mpirun or, inside an allocation of Slurm, by srun. A Ctrl-C, or another "
+      "signal to end (SIGTERM, SIGHUP, SIGUSR1, SIGUSR2), lets a training save, however long its step takes; a second "
       "one ends it at once. The exit status is that of the ranks");
   struct Options {
     RanksWanted wanted;
@@ -59,13 +58,12 @@ Command run_command(CLI::App& cli) {
   };
   auto o = std::make_shared<Options>();
   app->add_option("command", o->command, "what each rank runs: train config.toml ..., generate ...")->required();
-  app->add_option("-n", o->wanted.ranks, "ranks; inside an allocation of Slurm, its tasks unless given")
+  app->add_option("-n", o->wanted.ranks, "ranks; default inside an allocation of Slurm: its tasks")
       ->check(no_less_than(1));
-  app->add_option("--hosts", o->wanted.hosts_file, "file with a host a line, each of which gets as many ranks");
+  app->add_option("--hosts", o->wanted.hosts_file, "file with one host per line, each of which gets as many ranks");
   Command command{.app = app, .on_rank_0 = [o, &cli] {
                     const std::string& name = o->command.front();
-                    CHECK(name != "run",
-                          "megalith run starts ranks, of which each would start more; leave out one run");
+                    CHECK(name != "run", "megalith run would start ranks that each start more; leave out one run");
                     if (!o->wanted.hosts_file.empty()) o->wanted.hosts = read_file(o->wanted.hosts_file);
                     const bool takes_config = std::ranges::any_of(commands_of(cli), [&](const CLI::App* each) {
                       return each->get_name() == name && each->get_option_no_throw("overrides");
@@ -73,7 +71,7 @@ Command run_command(CLI::App& cli) {
                     return start_ranks(launch_line(o->wanted, o->command, takes_config, surroundings()),
                                        name == "train" ? SIGUSR1 : SIGTERM);
                   }};
-  command.ends_by_signals = command.starts_ranks = true;
+  command.handles_signals = command.starts_ranks = true;
   return command;
 }
 

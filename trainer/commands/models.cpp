@@ -1,4 +1,4 @@
-// megalith generate, evaluate.
+// Implements megalith generate, evaluate.
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -8,7 +8,6 @@
 #include "kernels/system/files.h"
 #include "kernels/system/json.h"
 #include "trainer/commands/command.h"
-#include "trainer/commands/special_tokens.h"
 #include "trainer/commands/texts.h"
 #include "trainer/inference/inference.h"
 #include "trainer/job/agreement.h"
@@ -53,7 +52,7 @@ void add_model(CLI::App* app, ModelArguments& model) {
                 "memory.lm_head_chunks");
 }
 
-// What rank 0 has, on all ranks: errors as well. Any bytes travel.
+// Returns what rank 0 reads, or its error, on all ranks.
 std::vector<std::string> of_rank_0(const Session& session, const std::function<std::vector<std::string>()>& read) {
   std::vector<std::string> texts;
   together(session, [&] {
@@ -72,14 +71,14 @@ int generate(const GenerateOptions& o, const Session& session) {
   const std::vector<std::string> prompts = of_rank_0(session, [&]() -> std::vector<std::string> {
     CHECK(o.prompt.empty() || o.prompts.empty(), "--prompt and --prompts; give one of them");
     CHECK(o.how.sampling.top_p > 0 && o.how.sampling.top_p <= 1,
-          "--top-p {} is no probability; give one above 0, up to 1", o.how.sampling.top_p);
+          "--top-p {} is not a probability; give one above 0, up to 1", o.how.sampling.top_p);
     for (const std::string& stop : o.how.stops) CHECK(!stop.empty(), "--stop is empty; give the text to stop before");
     if (!o.prompts.empty()) return read_prompts(o.prompts);
     return {o.prompt == "-" ? standard_input() : o.prompt};
   });
   Inference inference = o.model.open(session);
   std::optional<TextPrinter> printer;
-  const auto printed = [&]() -> TextPrinter& {  // not before there is something to print
+  const auto printed = [&]() -> TextPrinter& {  // made when there is something to print
     if (!printer) printer.emplace(prompts, o.how.samples, !o.prompts.empty());
     return *printer;
   };
@@ -116,7 +115,6 @@ void write_items(const std::string& path, const std::vector<Question>& questions
   write_file(path, lines, {.replace = true});
 }
 
-// On all ranks, which have the same.
 void check_finite(const ModelArguments& model, double value, const std::string& data) {
   CHECK(std::isfinite(value), "the loss of {} on {} is {}: {}", model.checkpoint, data, value, why_not_finite);
 }
@@ -147,9 +145,9 @@ int evaluate(const EvaluateOptions& o, const Session& session) {
     CHECK(o.data.empty() != o.choices.empty(), "{}; give --data FILE of tokens, or --choices FILE of questions",
           o.data.empty() ? "nothing to evaluate on" : "--data and --choices");
     CHECK(o.model.special_texts == SpecialTexts::ids || !o.choices.empty(),
-          "--special-tokens is about the texts of --choices, and --data holds tokens; say it to `megalith prepare`, "
-          "which makes them of texts");
-    CHECK(o.items.empty() || !o.choices.empty(), "--items is about the questions of --choices; give that as well");
+          "--special-tokens applies to the texts of --choices, and --data holds tokens; give it to `megalith prepare`, "
+          "which makes them from texts");
+    CHECK(o.items.empty() || !o.choices.empty(), "--items needs the questions of --choices; give that as well");
     if (session.rank() == 0) check_output("--items", o.items);
   });
   Inference inference = o.model.open(session);
@@ -183,20 +181,16 @@ Command generate_command(CLI::App& cli) {
   app->add_option("--prompts", o->prompts,
                   "file of texts to continue, one a line, or with {\"prompt\": TEXT} on each line of a .jsonl file; -: "
                   "standard input. Prints {\"prompt\", \"sample\", \"text\"} for each, in their order");
-  add_number(app, "--tokens", how.tokens, "most tokens to add");
-  app->add_option("--samples", how.samples, "of each text, each with draws of its own")
-      ->capture_default_str()
-      ->check(no_less_than(1));
-  app->add_option("--batch", how.batch, "texts that are continued at once; memory for the keys and values of each")
-      ->capture_default_str()
-      ->check(no_less_than(1));
+  add_number(app, "--tokens", how.tokens, "tokens to add, at most");
+  add_number(app, "--samples", how.samples, "continuations of each text, each with draws of its own", 1);
+  add_number(app, "--batch", how.batch, "texts continued at once, each with memory for its keys and values", 1);
   app->add_option("--stop", how.stops, "end before this text; may be given several times")->allow_extra_args(false);
   add_number(app, "--temperature", how.sampling.temperature, "0: always the most likely token");
   add_number(app, "--top-k", how.sampling.top_k, "sample among this many most likely tokens; 0: all");
   app->add_option("--top-p", how.sampling.top_p,
                   "sample among the fewest most likely tokens that together have this probability; 1: all")
       ->capture_default_str();
-  app->add_option("--seed", how.sampling.seed, "another draws other texts")->capture_default_str();
+  app->add_option("--seed", how.sampling.seed, "seed of the draws")->capture_default_str();
   return {
       app, {}, [o](const Session& session) { return generate(*o, session); }, [o] { return o->model.communication(); }};
 }
@@ -211,9 +205,9 @@ Command evaluate_command(CLI::App& cli) {
   app->add_option("--choices", o->choices,
                   "file of questions, JSON lines in HellaSwag's form, {\"ctx\", \"endings\", \"label\"}, or LAMBADA's, "
                   "{\"text\"}, whose last word is the answer; scored as by lm-evaluation-harness");
-  app->add_option("--items", o->items, "with --choices: file for what each question got, JSON lines");
-  add_number(app, "--sequence-length", o->sequence_length, "of --data; 0: the model's context");
-  add_number(app, "--sequences", o->sequences, "of --data: only this many windows, from the first on; 0: all");
+  app->add_option("--items", o->items, "with --choices: file for the result of each question, JSON lines");
+  add_number(app, "--sequence-length", o->sequence_length, "of windows of --data; 0: the model's context");
+  add_number(app, "--sequences", o->sequences, "evaluate only this many first windows of --data; 0: all");
   return {
       app, {}, [o](const Session& session) { return evaluate(*o, session); }, [o] { return o->model.communication(); }};
 }

@@ -1,4 +1,4 @@
-// megalith plan, search, measure, info.
+// Implements megalith plan, search, measure, info.
 #include "configs/hardware.h"
 #include "configs/output_file.h"
 #include "kernels/system/files.h"
@@ -13,7 +13,7 @@ namespace megalith {
 
 namespace {
 
-// Planning reads config files only, so where weights give the shape of the model, it is set for it.
+// Sets the shape of a model that its weights give, since planning reads config files only.
 void take_shape(const std::string& config, std::vector<std::string>& overrides) {
   if (load_places(config, overrides).checkpoint.init_from.empty()) return;
   const ModelConfig model = load_run_config(config, overrides).model;
@@ -71,7 +71,7 @@ Command search_command(CLI::App& cli) {
   auto options = std::make_shared<SearchOptions>();
   add_config(app, options->config, options->overrides);
   app->add_option("--ranks", options->ranks, "number of ranks; default: all devices of [hardware]");
-  app->add_option("--most", options->most, "layouts to print")->capture_default_str()->check(no_less_than(1));
+  add_number(app, "--most", options->most, "layouts to print", 1);
   app->add_option("--write", options->out, "file for the config in the fastest layout");
   return {app, [options] {
             take_shape(options->config, options->overrides);
@@ -101,7 +101,7 @@ Command measure_command(CLI::App& cli) {
 
 Command info_command(CLI::App& cli) {
   auto* app = cli.add_subcommand(
-      "info", "What this build and this machine have, GPUs, links, limits, and what of it would stop a run");
+      "info", "What this build and this machine have, GPUs, links, limits, and which problems would stop a run");
   return {app, [] {
             const Inventory machine = collect_inventory();
             fmt::print("{}", describe(machine));

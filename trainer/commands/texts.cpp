@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <utility>
 
 #include "kernels/system/files.h"
@@ -31,13 +31,10 @@ std::string standard_input() {
 }
 
 std::vector<std::string> read_prompts(const std::string& path) {
-  const std::string text = path == "-" ? all_input() : read_file(path);
+  std::istringstream lines(path == "-" ? all_input() : read_file(path));
   std::vector<std::string> prompts;
   int64_t number = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    std::string line = text.substr(at, end - at);
-    at = end + 1;
+  for (std::string line; std::getline(lines, line);) {
     number++;
     drop_end(line, '\r');
     if (path.ends_with(".jsonl")) {
@@ -80,8 +77,8 @@ void TextPrinter::add(size_t prompt, int64_t sample, std::string_view piece) {
 }
 
 void TextPrinter::end(size_t prompt, int64_t sample) {
-  texts_[number(prompt, sample)].over = true;
-  while (now_ < texts_.size() && texts_[now_].over) {
+  texts_[number(prompt, sample)].ended = true;
+  while (now_ < texts_.size() && texts_[now_].ended) {
     show(as_json_ ? json() : std::string("\n"));
     now_++;
     head();

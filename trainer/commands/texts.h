@@ -1,4 +1,4 @@
-// Texts to continue as a user gives them, and their continuations as they are printed.
+// Reads the texts to continue, and prints their continuations.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace megalith {
 
-// All of it, without the newline that ends its last line.
+// Reads standard input, without the newline that ends its last line.
 std::string standard_input();
 
-// A prompt a line, an empty one included; in a .jsonl file an object with "prompt". "-" is standard input. Errors name
-// file and line: not JSON, no "prompt", no prompt at all.
+// Reads a prompt from each line, empty lines included; in a .jsonl file from an object with "prompt". "-" is standard
+// input. Throws Error with file and line.
 std::vector<std::string> read_prompts(const std::string& path);
 
-// Prints texts in the order of prompts and samples: the first that has not ended as it comes, later ones wait. As JSON
-// a line each when it has ended, else with the prompt before each and a line between them.
+// Prints texts in the order of prompts and samples: the first that has not ended as it arrives, while later ones wait.
+// As JSON, prints a line for each ended text; otherwise each after its prompt, with a line between them.
 class TextPrinter {
  public:
   // `prompts` must outlive it.
@@ -27,7 +27,7 @@ class TextPrinter {
  private:
   struct Text {
     std::string text = {};
-    bool over = false;
+    bool ended = false;
   };
   size_t number(size_t prompt, int64_t sample) const {
     return prompt * static_cast<size_t>(samples_) + static_cast<size_t>(sample);

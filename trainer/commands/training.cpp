@@ -1,4 +1,4 @@
-// megalith train, verify.
+// Implements megalith train, verify.
 #include "configs/shrink.h"
 #include "trainer/checkpointing/checkpointer.h"
 #include "trainer/commands/command.h"
@@ -49,7 +49,7 @@ Command verify_command(CLI::App& cli) {
       ->capture_default_str()
       ->check(CLI::Range(1, 1000000));
   add_number(app, "--tolerance", options->tolerance, "multiplies every tolerance");
-  app->add_flag("--all", options->all, "print every tensor of every step; else of the first, and then the worst");
+  app->add_flag("--all", options->all, "print every tensor of every step, not only of the first and then the worst");
   app->add_option("--inject", options->inject,
                   "test of verify itself: adds 1 to an element of the tensor [STEP:]NAME of the other layout")
       ->group("");  // not listed

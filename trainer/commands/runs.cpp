@@ -1,4 +1,4 @@
-// megalith report.
+// Implements megalith report, replay, data audit, which read run folders.
 #include <filesystem>
 
 #include "kernels/system/counted.h"
@@ -7,7 +7,9 @@
 #include "trainer/inference/inference.h"
 #include "trainer/job/agreement.h"
 #include "trainer/machine/machine.h"
+#include "trainer/replay/replay.h"
 #include "trainer/report/page.h"
+#include "trainer/train/audit.h"
 
 namespace megalith {
 
@@ -45,7 +47,7 @@ int report(const Options& o, const Session& session) {
     const std::string page = report_page(std::move(runs));
     if (std::error_code absent; std::filesystem::exists(out, absent))
       CHECK(read_file(out).find("megalith report") != std::string::npos,
-            "{} exists and is no page of megalith report; move it away or name another file with --out", out);
+            "{} exists and is not a page of megalith report; move it away or name another file with --out", out);
     write_file(out, page, {.replace = true, .durable = false});
     fmt::print("{}: {} of {}, {:.0f} kB\n", out, counted(static_cast<int64_t>(o.runs.size()), "run"),
                counted(steps, "step"), static_cast<double>(page.size()) / 1e3);
@@ -62,6 +64,43 @@ Command report_command(CLI::App& cli) {
   app->add_option("--out", o->out, "file for the page; default: report.html in the first run's folder");
   app->add_option("--prompt", o->prompt, "a text that the newest checkpoint of each run continues, for the page");
   return {app, {}, [o](const Session& session) { return report(*o, session); }};
+}
+
+Command replay_command(CLI::App& cli) {
+  auto* app = cli.add_subcommand("replay",
+                                 "Repeat one step of a run from the newest checkpoint before it, and name the first op "
+                                 "whose output is not finite; "
+                                 "alone or under mpirun. Writes nothing");
+  auto o = std::make_shared<ReplayOptions>();
+  app->add_option("run", o->run, "run folder")->required();
+  app->add_option("--step", o->step, "which step, counted from 1")->required()->check(no_less_than(1));
+  app->add_option("--checkpoint", o->checkpoint, "checkpoint to start from; default: the newest before the step");
+  add_overrides(app, o->overrides,
+                "section.key=value ... of the layout: parallel.*, memory.*, precision.*, batch.microbatch_size, "
+                "run.device, communication.*; and data.train and checkpoint.directory where files have moved");
+  const auto replay_step = [o](const Session& session) {
+    const Replayed replayed = replay(*o, session);
+    if (session.rank() == 0)
+      for (const std::string& line : lines_of(replayed)) fmt::print("{}\n", line);
+    return 0;
+  };
+  return {app, {}, replay_step, [o] { return load_communication(o->run + "/config.toml", o->overrides); }};
+}
+
+Command data_audit_command(CLI::App& cli) {
+  auto* group = cli.add_subcommand("data", "What a run was trained on");
+  group->require_subcommand(1);
+  auto* app = group->add_subcommand(
+      "audit", "Prove from a run's metrics and checkpoints that it left out and repeated no sample within an epoch");
+  auto run = std::make_shared<std::string>();
+  app->add_option("run", *run, "run folder")->required();
+  return {app, [run] {
+            const Audit audit = audit_run(*run);
+            for (const std::string& line : audit.told) fmt::print("{}\n", line);
+            fmt::print("{}\n", audit.violation.empty() ? "all well: within an epoch no sample was repeated or left out"
+                                                       : "VIOLATION: " + audit.violation);
+            return audit.violation.empty() ? 0 : 1;
+          }};
 }
 
 }  // namespace megalith
