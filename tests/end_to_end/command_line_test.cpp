@@ -101,7 +101,7 @@ TEST(CommandLine, mistakes_are_answered_with_what_was_meant) {
            {{"trian", "x"}, "megalith has no command `trian`; did you mean `train`? See megalith --help"},
            {{"help", "trian"}, "megalith has no command `trian`; did you mean `train`? See megalith --help"},
            {{"help", "checkpoint", "exprot"}, "has no command `exprot`; did you mean `export`?"},
-           {{"qqqqqqq"}, "megalith has no command `qqqqqqq`, but train, run, verify, "},
+           {{"qqqqqqq"}, "megalith has no command `qqqqqqq`; its commands are train, run, verify, "},
            {{"checkpoint"},
             "megalith checkpoint needs a command: inspect, verify, export, diff, reshard; see megalith checkpoint "
             "--help"},

@@ -133,10 +133,10 @@ std::vector<Command> checkpoint_commands(CLI::App& cli) {
     ReshardOptions reshard;
   };
   auto o = std::make_shared<Options>();
-  auto* inspect = group->add_subcommand("inspect", "What a checkpoint holds");
+  auto* inspect = group->add_subcommand("inspect", "Show what a checkpoint holds");
   auto* verify = group->add_subcommand("verify", "Read every byte and compare every checksum");
-  auto* convert = group->add_subcommand("export", "To a Hugging Face GPT-2 folder, with its tokenizer");
-  auto* compare = group->add_subcommand("diff", "Two checkpoints, of any layouts, tensor by tensor");
+  auto* convert = group->add_subcommand("export", "Convert to a Hugging Face GPT-2 folder, with its tokenizer");
+  auto* compare = group->add_subcommand("diff", "Compare two checkpoints of any layouts, tensor by tensor");
   auto* again = group->add_subcommand("reshard", "Rewrite a checkpoint in the files that another layout would write");
   constexpr const char* where = "step-* folder, or a run folder: its newest complete one";
   for (CLI::App* app : {inspect, verify, convert}) app->add_option("checkpoint", o->path, where)->required();

@@ -6,7 +6,7 @@ CLI::Validator no_less_than(int64_t least) {
   const auto check = [least](const std::string& word) {
     double value = 0;
     if (!CLI::detail::lexical_cast(word, value)) return fmt::format("{} is not a number", word);
-    return value >= static_cast<double>(least) ? "" : fmt::format("{} is below {}, the least it can be", word, least);
+    return value >= static_cast<double>(least) ? "" : fmt::format("{} is too small; give {} or more", word, least);
   };
   return {check, fmt::format(">={}", least), ""};
 }

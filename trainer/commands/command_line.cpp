@@ -109,7 +109,7 @@ std::string unknown_argument(const CLI::App& app, const std::string& argument) {
   if (app.get_option_no_throw("overrides"))
     if (const std::string known = foreign_key_message(name); !known.empty()) return fmt::format("{}: {}", what, known);
   if (!meant.empty()) return fmt::format("{}; did you mean `{}`?", what, meant);
-  return option ? what : fmt::format("{}, but {}", what, fmt::join(commands, ", "));
+  return option ? what : fmt::format("{}; its commands are {}", what, fmt::join(commands, ", "));
 }
 
 }  // namespace
@@ -117,7 +117,7 @@ std::string unknown_argument(const CLI::App& app, const std::string& argument) {
 CommandLine::CommandLine(int argc, char** argv) {
   cli_.formatter(std::make_shared<HelpText>());
   cli_.get_help_ptr()->description("this text");
-  cli_.set_version_flag("--version", version(), "which Megalith this is, and of which commit");
+  cli_.set_version_flag("--version", version(), "version and commit");
   cli_.require_subcommand(0, 1);  // usage_error() names an unknown one
   commands_ = {train_command(cli_),    run_command(cli_),      verify_command(cli_),     prepare_command(cli_),
                plan_command(cli_),     search_command(cli_),   measure_command(cli_),    info_command(cli_),

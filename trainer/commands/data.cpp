@@ -78,7 +78,7 @@ void print(const PrepareReport& r, const PrepareOptions& options) {
 }  // namespace
 
 Command prepare_command(CLI::App& cli) {
-  auto* app = cli.add_subcommand("prepare", "Texts to token files");
+  auto* app = cli.add_subcommand("prepare", "Convert texts to token files");
   auto options = std::make_shared<PrepareOptions>();
   app->add_option(
          "--text", options->corpus.texts,

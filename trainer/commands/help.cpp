@@ -212,7 +212,7 @@ complete -o default -F _megalith megalith
 
 Command completion_command(CLI::App& cli) {
   auto* app =
-      cli.add_subcommand("completion", "A script that makes a shell complete: source <(megalith completion bash)");
+      cli.add_subcommand("completion", "Print a script for shell completion: source <(megalith completion bash)");
   app->add_option("shell", "the shell")->required()->check(CLI::IsMember({"bash"}))->type_name("bash");
   return {app, [&cli] {
             fmt::print("{}", bash_completion(cli));

@@ -206,7 +206,7 @@ Command evaluate_command(CLI::App& cli) {
                   "file of questions, JSON lines in HellaSwag's form, {\"ctx\", \"endings\", \"label\"}, or LAMBADA's, "
                   "{\"text\"}, whose last word is the answer; scored as by lm-evaluation-harness");
   app->add_option("--items", o->items, "with --choices: file for the result of each question, JSON lines");
-  add_number(app, "--sequence-length", o->sequence_length, "of windows of --data; 0: the model's context");
+  add_number(app, "--sequence-length", o->sequence_length, "tokens per window of --data; 0: the model's context");
   add_number(app, "--sequences", o->sequences, "evaluate only this many first windows of --data; 0: all");
   return {
       app, {}, [o](const Session& session) { return evaluate(*o, session); }, [o] { return o->model.communication(); }};

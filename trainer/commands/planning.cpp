@@ -81,7 +81,7 @@ Command search_command(CLI::App& cli) {
 
 Command measure_command(CLI::App& cli) {
   auto* app = cli.add_subcommand("measure",
-                                 "What this machine's CPU and the link between its ranks do, as a profile for plan; "
+                                 "Measure this machine's CPU and the link between its ranks, as a profile for plan; "
                                  "under mpirun with as many ranks as will train");
   auto out = std::make_shared<std::string>();
   app->add_option("--write", *out, "file for the profile; default: prints it");
@@ -101,7 +101,7 @@ Command measure_command(CLI::App& cli) {
 
 Command info_command(CLI::App& cli) {
   auto* app = cli.add_subcommand(
-      "info", "What this build and this machine have, GPUs, links, limits, and which problems would stop a run");
+      "info", "Show what this build and this machine have, GPUs, links, limits, and which problems would stop a run");
   return {app, [] {
             const Inventory machine = collect_inventory();
             fmt::print("{}", describe(machine));

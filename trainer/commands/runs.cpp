@@ -58,7 +58,7 @@ int report(const Options& o, const Session& session) {
 }  // namespace
 
 Command report_command(CLI::App& cli) {
-  auto* app = cli.add_subcommand("report", "What runs did, as one HTML page: plots, and how several compare");
+  auto* app = cli.add_subcommand("report", "Write one HTML page about runs: plots, and how several compare");
   auto o = std::make_shared<Options>();
   app->add_option("run", o->runs, "run folders, each the run.output of a training")->required();
   app->add_option("--out", o->out, "file for the page; default: report.html in the first run's folder");
@@ -88,7 +88,7 @@ Command replay_command(CLI::App& cli) {
 }
 
 Command data_audit_command(CLI::App& cli) {
-  auto* group = cli.add_subcommand("data", "What a run was trained on");
+  auto* group = cli.add_subcommand("data", "Check what a run was trained on");
   group->require_subcommand(1);
   auto* app = group->add_subcommand(
       "audit", "Prove from a run's metrics and checkpoints that it left out and repeated no sample within an epoch");
