@@ -15,7 +15,6 @@ namespace megalith {
 
 namespace {
 
-// Draws a progress bar per stage, with its speed and the remaining time.
 class StageBar {
  public:
   void draw(std::string_view stage, int64_t done, int64_t total) {

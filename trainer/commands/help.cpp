@@ -136,9 +136,9 @@ namespace {
 
 struct Script {
   std::string commands;  // patterns such as "megalith train"
-  std::string offers;    // words that follow each command
-  std::string values;    // words of options
-  std::string keyed;     // patterns of commands that take keys of the configuration
+  std::string offers;
+  std::string values;
+  std::string keyed;  // patterns of commands that take keys of the configuration
 
   void add(const CLI::App& app) {
     const std::string name = name_of(app);

@@ -20,7 +20,6 @@ struct Options {
   std::string out, prompt;
 };
 
-// Collective.
 std::string continued(const std::string& run, const std::string& prompt, const Session& session) {
   use_threads(session.ranks_on_this_node());
   Inference inference(run, "", {}, session);

@@ -13,7 +13,7 @@ struct NcclLibrary {
 
   // Throws Error, with NCCL's message, unless the result is ncclSuccess.
   void check(ncclResult_t result, const std::string& channel, const char* operation) const;
-  std::string version() const;  // "2.28.9"
+  std::string version() const;
 
   decltype(&ncclGetVersion) get_version;
   decltype(&ncclGetUniqueId) get_unique_id;

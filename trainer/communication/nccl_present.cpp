@@ -78,7 +78,6 @@ namespace {
 
 using Shared = std::shared_ptr<NcclSession::Shared>;
 
-// Owns an NCCL communicator and its stream.
 class CommWithStream {
  public:
   CommWithStream(Shared shared, const std::string& channel, ncclComm_t comm)
