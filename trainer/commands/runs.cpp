@@ -95,7 +95,7 @@ Command data_audit_command(CLI::App& cli) {
   app->add_option("run", *run, "run folder")->required();
   return {app, [run] {
             const Audit audit = audit_run(*run);
-            for (const std::string& line : audit.told) fmt::print("{}\n", line);
+            for (const std::string& line : audit.lines) fmt::print("{}\n", line);
             fmt::print("{}\n", audit.violation.empty() ? "all well: within an epoch no sample was repeated or left out"
                                                        : "VIOLATION: " + audit.violation);
             return audit.violation.empty() ? 0 : 1;

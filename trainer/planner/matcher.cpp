@@ -42,7 +42,7 @@ class Matcher {
     for (int rank = 0; rank < mesh_.size(); rank++) {
       ready_.push_back(rank);
       for (Channel channel : all_channels) {
-        const MeshShape::Place place = mesh_.place(rank, channel);
+        const MeshShape::Position place = mesh_.position(rank, channel);
         members_[static_cast<size_t>(rank)][static_cast<size_t>(channel)] = place;
         Group& g = group(static_cast<size_t>(channel), place);
         g.members.resize(static_cast<size_t>(place.size));
@@ -225,7 +225,7 @@ class Matcher {
     const auto& matches = match_of_[static_cast<size_t>(rank)];
     return 0 <= id && static_cast<size_t>(id) < matches.size() ? matches[static_cast<size_t>(id)] : none;
   }
-  MeshShape::Place place_of(End end) const {
+  MeshShape::Position place_of(End end) const {
     return members_[static_cast<size_t>(end.rank)][static_cast<size_t>(event(end).channel)];
   }
   Group& group(size_t channel, MeshShape::Position place) {
@@ -253,7 +253,7 @@ class Matcher {
   const Traces& traces_;
   std::vector<size_t> at_;                     // next event, by rank
   std::vector<std::vector<size_t>> match_of_;  // by rank and number of the transfer
-  std::vector<std::array<MeshShape::Place, num_channels>> members_;
+  std::vector<std::array<MeshShape::Position, num_channels>> members_;
   std::vector<Group> groups_;  // by channel and number
   std::deque<Match> matches_;
   std::vector<int> ready_;

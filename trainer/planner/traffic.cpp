@@ -35,9 +35,9 @@ std::vector<RankTraffic> traffic_of(const MeshShape& mesh, const Traces& traces)
   CHECK(static_cast<int>(traces.size()) == mesh.size(), "{} traces for a mesh of {} ranks", traces.size(), mesh.size());
   std::vector<RankTraffic> all(traces.size());
   for (Channel channel : all_channels) {
-    if (mesh.place(0, channel).size == 1) continue;
+    if (mesh.position(0, channel).size == 1) continue;
     std::map<int, std::vector<int>> groups;  // ranks, ascending
-    for (int rank = 0; rank < mesh.size(); rank++) groups[mesh.place(rank, channel).group].push_back(rank);
+    for (int rank = 0; rank < mesh.size(); rank++) groups[mesh.position(rank, channel).group].push_back(rank);
     for (const auto& [group, members] : groups)
       for (int rank : members) {
         std::map<int, int> peers;  // by index in the group

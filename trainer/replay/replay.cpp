@@ -56,10 +56,10 @@ Config config_of_run(const ReplayOptions& o, const std::optional<KeptStep>& kept
 }
 
 // Checks the fingerprints of suspects, which may come from another attempt at the same steps.
-std::string newest_before(const std::string& directory, int64_t step, const Course& here) {
+std::string newest_before(const std::string& directory, int64_t step, const RunFingerprint& here) {
   for (const std::string& path : checkpoints_before(directory, step)) try {
       if (step_of_folder(path)) return path;
-      if (differences(course_from(CheckpointReader(path).manifest().state.at("course")), here).empty()) return path;
+      if (differences(run_fingerprint_from(CheckpointReader(path).manifest().state.at("course")), here).empty()) return path;
     } catch (const nlohmann::json::exception&) {  // an unknown fingerprint
     }
   return "";
@@ -155,8 +155,8 @@ class Replay {
     std::string path = options_.checkpoint;
     together(session_, [&] {
       if (session_.rank() != 0) return;
-      course_ = course_of(config_, nullptr, *data_);
-      if (path.empty()) path = newest_before(config_.checkpoint.directory, options_.step, *course_);
+      fingerprint_ = run_fingerprint(config_, nullptr, *data_);
+      if (path.empty()) path = newest_before(config_.checkpoint.directory, options_.step, *fingerprint_);
       if (!path.empty()) {
         const int64_t step = read_manifest(path).step;
         CHECK(step < options_.step, "{} is of step {}, which is not before step {}", path, step, options_.step);
@@ -168,7 +168,7 @@ class Replay {
   void load() {
     Trainer& trainer = *work_->trainer;
     const std::string& path = config_.checkpoint.resume;
-    Checkpointer checkpointer(config_, session_, trainer, course_);
+    Checkpointer checkpointer(config_, session_, trainer, fingerprint_);
     if (!path.empty())
       progress_ = checkpointer.resume().value();
     else if (!config_.checkpoint.init_from.empty())
@@ -216,7 +216,7 @@ class Replay {
   Config config_;
   std::optional<RankContext> work_;
   std::optional<Loader> data_;
-  std::optional<Course> course_;  // on rank 0
+  std::optional<RunFingerprint> fingerprint_;  // on rank 0
   Progress progress_;
   int64_t from_step_ = 0;
 };

@@ -59,7 +59,7 @@ bool repeats_a_rank(std::string_view message) {
 }
 
 // Lines of ranks that have come between those of a message.
-std::string said_by_ranks(const std::string& message) {
+std::string merge_messages(const std::string& message) {
   std::string said;
   std::istringstream lines(message);
   for (std::string line; std::getline(lines, line);)
@@ -78,7 +78,7 @@ std::string LauncherWords::line(const std::string& line) {
   message_ += line;
   if (dashes > 0 && message_.size() < longest_message) return "";
   const std::string message = std::exchange(message_, {});
-  return repeats_a_rank(message) ? said_by_ranks(message) : message;
+  return repeats_a_rank(message) ? merge_messages(message) : message;
 }
 
 std::string LauncherWords::pass(std::string_view bytes) {

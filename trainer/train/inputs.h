@@ -25,7 +25,7 @@ struct Inputs {
 
 // Collective; the tokenizer may be null. Dry-runs `work`, opens the data and throws a JobError for anything wrong, such
 // as too little memory or checkpoints that cannot be resumed. `threads` are this rank's.
-Inputs open_inputs(const Config& config, const Session& session, Workplace& work, const Tokenizer* tokenizer,
+Inputs open_inputs(const Config& config, const Session& session, RankContext& work, const Tokenizer* tokenizer,
                    int threads);
 
 // Records in the run folder, on one rank, that all ranks have read the token files.

@@ -172,11 +172,11 @@ nlohmann::ordered_json Metrics::start_line() const {
                                {"hardware_flops_per_step", rates_.hardware_flops_per_step},
                                {"memory_bytes", by_class(MemoryPlace::device)}};
   if (!header_.command.empty()) start["command"] = header_.command;
-  if (!header_.course.tokenizer.empty()) {
-    start["tokenizer"] = header_.course.tokenizer;
-    start["tokenizer_name"] = header_.course.tokenizer_name;
+  if (!header_.fingerprint.tokenizer.empty()) {
+    start["tokenizer"] = header_.fingerprint.tokenizer;
+    start["tokenizer_name"] = header_.fingerprint.tokenizer_name;
   }
-  if (!header_.course.sources.empty()) start["data"] = to_json(header_.course).at("sources");
+  if (!header_.fingerprint.sources.empty()) start["data"] = to_json(header_.fingerprint).at("sources");
   if (!header_.held_out.empty()) start["held_out"] = header_.held_out;
   if (rates_.peak_flops > 0) start["peak_flops"] = rates_.peak_flops;
   if (rates_.memory.total(MemoryPlace::host) > 0) start["host_memory_bytes"] = by_class(MemoryPlace::host);

@@ -42,7 +42,7 @@ struct RunHeader {
   int64_t parameters = 0;
   int threads = 0;  // a rank
   std::string command = {};
-  Course course = {};
+  RunFingerprint fingerprint = {};
   std::string held_out = {};  // content_of_source() of data.validation
 };
 
@@ -63,7 +63,7 @@ class Metrics {
  public:
   // Opens DIR/metrics.jsonl, drops lines beyond `completed` steps and warns of missing ones. Keeps an earlier start's
   // file when the run starts from step 0, or one with lines of no run, as DIR/metrics.earlier-K.jsonl, and
-  // TensorBoard's as DIR/tensorboard.earlier-K. A full disk does not end the run (log/patient_file.h). On ranks other
+  // TensorBoard's as DIR/tensorboard.earlier-K. A full disk does not end the run (log/retrying_file.h). On ranks other
   // than 0 every call does nothing.
   Metrics(const std::string& run_folder, bool rank0, int64_t completed, const Rates& rates, RunHeader header = {},
           const Reporting& reporting = {});
@@ -97,7 +97,7 @@ class Metrics {
   std::string folder_;
   Rates rates_;
   RunHeader header_;
-  std::optional<PatientFile> file_;
+  std::optional<RetryingFile> file_;
   std::optional<EventFile> events_;
   ProgressBar bar_;
   LinePace console_pace_, file_pace_;

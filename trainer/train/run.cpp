@@ -143,7 +143,7 @@ policy::Event Run::evaluate() {
 
 void Run::warn_of_validation() const {
   log_warning(
-      "step {}: the validation loss is not finite; older checkpoints are kept until checkpoint.settle = {} sane steps "
+      "step {}: the validation loss is not finite; older checkpoints are kept until checkpoint.settle = {} stable steps "
       "follow a newer one",
       state_.progress.step, config_.checkpoint.settle);
 }
@@ -167,7 +167,7 @@ void Run::fail_bad_steps() {
                              restart_in_words(config_, back), remedy_of(config_, scalars.decision, last)));
 }
 
-// Evaluates the batch of the last update. If its loss is still sane, the weights are not to blame.
+// Evaluates the batch of the last update. If its loss is still normal, the weights are not to blame.
 LastWeights Run::last_weights() {
   const int64_t batch = config_.batch.global_batch_size, first = state_.last_update.sequences - batch;
   if (first < 0) return {};

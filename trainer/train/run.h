@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "trainer/checkpointing/checkpointer.h"
-#include "trainer/job/workplace.h"
+#include "trainer/job/rank_context.h"
 #include "trainer/train/inputs.h"
 #include "trainer/train/metrics.h"
 #include "trainer/train/policy.h"
@@ -30,7 +30,7 @@ class Run {
   // Collective. Trains to the last step, until train.minutes are over or a signal comes, and returns the exit status.
   // JobError: no checkpoint could be written for checkpoint.patience minutes; train.max_bad_steps steps were skipped in
   // a row; a checkpoint's state is not finite; or the last validation loss is not finite. After bad steps or a bad
-  // state the next run resumes from a checkpoint before the trouble (checkpointing/sanity.h), and newer ones are kept
+  // state the next run resumes from a checkpoint before the anomaly (checkpointing/stability.h), and newer ones are kept
   // as suspects.
   int train();
 

@@ -38,7 +38,7 @@ void log_data(const Config& config, const Loader& data, const HeldOut* held_out,
         "and say nothing about other text");
 }
 
-void log_run_header(const Config& config, const Session& session, const Workplace& work, int threads) {
+void log_run_header(const Config& config, const Session& session, const RankContext& work, int threads) {
   const Plan& plan = work.plan;
   log_info("{}", version());
   log_info("parameters {}, layers {}; {}, {} each, {}, {}; run folder {}", num_parameters(model_spec(config.model)),

@@ -1,14 +1,14 @@
 // These functions write the log of a run before its first step.
 #pragma once
 
-#include "trainer/job/workplace.h"
+#include "trainer/job/rank_context.h"
 #include "trainer/step/process_memory.h"
 #include "trainer/step/text_data.h"
 
 namespace megalith {
 
 // Logs the program, the model, the layout and the devices.
-void log_run_header(const Config& config, const Session& session, const Workplace& work, int threads);
+void log_run_header(const Config& config, const Session& session, const RankContext& work, int threads);
 
 // Logs the data, the held-out data if any, and with isolated documents their number.
 void log_data(const Config& config, const Loader& data, const HeldOut* held_out, bool trained_on_held_out);

@@ -48,7 +48,7 @@ Run::Run(Config config, const Session& session, const Forecast& forecast)
       inputs_(open_inputs(config_, session, work_, tokenizer_.get(), threads_)),
       folder_(open_folder()),
       preemption_(config_.checkpoint, session),
-      checkpointer_(config_, session, open_trainer(), inputs_.course),
+      checkpointer_(config_, session, open_trainer(), inputs_.fingerprint),
       rules_(rules_of(config_, inputs_.held_out.has_value(), work_.device.world == World::cuda)),
       state_(begin_or_resume()),
       saves_(config_, session, checkpointer_, preemption_),

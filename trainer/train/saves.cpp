@@ -90,7 +90,7 @@ void Saves::fail_not_finite(const Stability& stability) {
       __FILE__, __LINE__,
       fmt::format("the state after step {} is not finite, and no update can repair it: {} holds {} and is resumed "
                   "only by name; {}. {}",
-                  last_.step, last_.path, last_.not_finite, way_back_in_words(config_, back),
+                  last_.step, last_.path, last_.not_finite, restart_in_words(config_, back),
                   remedy_of(config_, Decision::not_finite, last_.step)));
 }
 

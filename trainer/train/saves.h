@@ -37,7 +37,7 @@ class Saves {
   void warn_last_update_unsaved() const;
   void wait_to_retry(double seconds) const;
   [[noreturn]] void fail_patience() const;
-  [[noreturn]] void fail_not_finite(const Sanity& sanity);
+  [[noreturn]] void fail_not_finite(const Stability& stability);
 
  private:
   std::optional<policy::Event> asynchronously(std::optional<Saved> (Checkpointer::*part)());

@@ -78,12 +78,12 @@ std::string restart_in_words(const Config& config, const RestartPoint& back) {
           ? fmt::format("no checkpoint in {} is from before that, and {} starts from the beginning",
                         config.checkpoint.directory, command)
           : fmt::format("{} resumes from {}, {}", command, back.path,
-                        back.last_weights ? "whose weights still have a sane loss on the samples before these"
-                        : back.sane_after == 0
-                            ? "which no sane step followed"
-                            : fmt::format("which {} followed", counted(back.sane_after, "sane step")));
+                        back.last_weights ? "whose weights still have a normal loss on the samples before these"
+                        : back.stable_after == 0
+                            ? "which no stable step followed"
+                            : fmt::format("which {} followed", counted(back.stable_after, "stable step")));
   if (back.suspects.empty()) return text;
-  return text + fmt::format("; {}, which may contain the cause of the trouble, {} now {}{}",
+  return text + fmt::format("; {}, which may contain the cause, {} now {}{}",
                             back.suspects.size() == 1 ? "a newer checkpoint"
                                                       : fmt::format("{} newer checkpoints", back.suspects.size()),
                             back.suspects.size() == 1 ? "is" : "are", back.suspects.front(),

@@ -22,11 +22,11 @@ std::vector<std::string> sample_names(const Plan& plan, const Loader& data, int6
 // sequence `first_sequence` of the run.
 std::string seen_by_this_rank(const Plan& plan, const StepScalars& scalars, const Loader& data, int64_t first_sequence);
 
-// Splits the text of said_by_ranks into lines, each with its ranks.
+// Splits the text of merge_messages into lines, each with its ranks.
 std::vector<std::string> lines_of(const std::string& said);
 
 // Says from where the same command resumes after a run that bad steps or a bad state have ended.
-std::string way_back_in_words(const Config& config, const WayBack& back);
+std::string restart_in_words(const Config& config, const RestartPoint& back);
 
 // Says what to change. `step` is one to inspect.
 std::string remedy_of(const Config& config, Decision decision, int64_t step);

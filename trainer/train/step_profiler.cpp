@@ -60,7 +60,7 @@ std::vector<TraceProcess> repeated(std::vector<TraceProcess> of_a_step, const st
 
 }  // namespace
 
-StepProfiler::StepProfiler(const Config& config, const Session& session, Workplace& work, const Forecast& forecast)
+StepProfiler::StepProfiler(const Config& config, const Session& session, RankContext& work, const Forecast& forecast)
     : config_(config),
       session_(session),
       work_(work),

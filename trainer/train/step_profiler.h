@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "configs/step_range.h"
-#include "trainer/job/workplace.h"
+#include "trainer/job/rank_context.h"
 #include "trainer/step/step_clock.h"
 #include "trainer/train/measured.h"
 
@@ -24,7 +24,7 @@ class StepProfiler {
  public:
   // `session` and `work`, which must be open, must outlive it. Rank 0 calls `forecast` for a trace if [hardware] names
   // machines.
-  StepProfiler(const Config& config, const Session& session, Workplace& work, const Forecast& forecast);
+  StepProfiler(const Config& config, const Session& session, RankContext& work, const Forecast& forecast);
   ~StepProfiler() { work_.runtime->stream.trace().keep_time(nullptr); }
   StepProfiler(const StepProfiler&) = delete;
   StepProfiler& operator=(const StepProfiler&) = delete;
@@ -59,7 +59,7 @@ class StepProfiler {
 
   const Config& config_;
   const Session& session_;
-  Workplace& work_;
+  RankContext& work_;
   StepClock clock_;
   std::optional<StepRange> traced_;
   std::vector<TraceProcess> predicted_;  // one step

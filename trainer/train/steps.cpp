@@ -10,7 +10,7 @@
 
 namespace megalith {
 
-Steps::Steps(const Config& config, const Session& session, Workplace& work, const Loader& data, StepProfiler& profiler,
+Steps::Steps(const Config& config, const Session& session, RankContext& work, const Loader& data, StepProfiler& profiler,
              Metrics& metrics)
     : config_(config), session_(session), work_(work), data_(data), profiler_(profiler), metrics_(metrics) {}
 

@@ -18,7 +18,7 @@ namespace megalith {
 class Steps {
  public:
   // The arguments must outlive it.
-  Steps(const Config& config, const Session& session, Workplace& work, const Loader& data, StepProfiler& profiler,
+  Steps(const Config& config, const Session& session, RankContext& work, const Loader& data, StepProfiler& profiler,
         Metrics& metrics);
 
   // Launches the step after `progress`. `flags` is called when the step's last sum is launched.

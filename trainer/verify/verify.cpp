@@ -271,8 +271,8 @@ class Report {
 };
 
 // Error: both layouts do not fit at the same time.
-void rehearse(Workplace& a, Workplace& b, const Session& session) {
-  for (Workplace* work : {&a, &b}) work->rehearse();
+void rehearse(RankContext& a, RankContext& b, const Session& session) {
+  for (RankContext* work : {&a, &b}) work->rehearse();
   check_memory({{a.device.world, a.rehearsal.memory}, {b.device.world, b.rehearsal.memory}},
                session.ranks_on_this_node(), std::max(a.device.ranks, b.device.ranks));
 }
@@ -284,7 +284,7 @@ void print_header(const VerifyOptions& options, ObservedRun& a, ObservedRun& b, 
   fmt::print("{}; {} of {} of {}, {}\n", counted(ranks, "rank"), counted(options.steps, "step"),
              counted(config.batch.global_batch_size, "sequence"), counted(config.batch.sequence_length, "token"),
              config.data.train.empty() ? "made up, since data.train is empty" : "from " + config.data.train);
-  const std::string& warning = (a.work().placed.warning.empty() ? b : a).work().placed.warning;
+  const std::string& warning = (a.work().layout.warning.empty() ? b : a).work().layout.warning;
   if (!warning.empty()) fmt::print("warning: {}\n", warning);
   fmt::print("differences are |a - b| / max |a| of the element nearest to its tolerance\n\n");
 }
@@ -317,11 +317,11 @@ bool run_verify(const VerifyOptions& options, const Session& session) {
     check_against(options.against);
   });
   together(session, [&] { session.require_mpi(); });
-  shake_hands(config_a, session,
+  check_ranks_agree(config_a, session,
               {{"--steps", {fmt::format("{}", options.steps), ""}},
                {"--tolerance", {fmt::format("{}", options.tolerance), ""}},
                {"--inject", {options.inject, ""}}});
-  shake_hands(config_b, session);
+  check_ranks_agree(config_b, session);
   use_threads(session.ranks_on_this_node());
 
   std::optional<Loader> data;
