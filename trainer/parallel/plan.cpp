@@ -248,8 +248,6 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
   const int64_t stage = plan.mesh.coordinate(rank, Axis::pipeline);
   plan.schedule = make_schedule(plan.pipeline, stage);
   plan.chunks = chunks_of_stage(config, plan.mesh.pipeline, stage);
-  const std::vector<int64_t> live = live_microbatches(plan.schedule, plan.pipeline.virtual_stages);
-  for (size_t c = 0; c < plan.chunks.size(); c++) plan.chunks[c].live = live[c];
   add_units(plan, config, model);
   offload_optimizer(plan.units, config.memory.offload_optimizer);
   return plan;

@@ -65,7 +65,7 @@ struct Chunk {
   bool first = true, last = true;  // of the model: begins with the embedding, ends with the head
   int64_t first_layer = 0, num_layers = 0;
   size_t first_unit = 0;  // of its layers
-  int64_t live = 1;       // most microbatches that wait for their backward pass
+
   size_t unit(int64_t layer) const { return first_unit + static_cast<size_t>(layer); }  // counted in the chunk
 };
 

@@ -53,8 +53,9 @@ std::vector<ChunkMemory> lay_out(const Plan& plan, bool training) {
     taken += as_number(count);
     return Turns{first, as_number(count)};
   };
+  const std::vector<int64_t> most_live = live_microbatches(plan.schedule, plan.pipeline.virtual_stages);
   for (const Chunk& chunk : plan.chunks) {
-    const int64_t live = training ? chunk.live : 1, behind = plan.chunks.size() > 1 ? live : 1;
+    const int64_t live = training ? most_live[all.size()] : 1, behind = plan.chunks.size() > 1 ? live : 1;
     ChunkMemory m;
     m.layers = chunk.num_layers;
     m.group = std::min(plan.group, m.layers);
