@@ -120,13 +120,7 @@ void Stage::obey(const Instruction& i) {
     case Op::count_loss: return accumulate_sum(runtime_.stream, loss_, batch(i).losses, share_of_token());
     case Op::backward: return backward(i);
     case Op::embed_backward: return embed_backward(i);
-    case Op::norm:
-    case Op::sum_norms:
-    case Op::decide:
-    case Op::fetch_state:
-    case Op::await_state:
-    case Op::update:
-    case Op::put_state: return updater_(i);
+    default: return updater_(i);
   }
 }
 
