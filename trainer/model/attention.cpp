@@ -52,10 +52,9 @@ Tensor Attention::forward(const Context& c, const UnitTensors& w, const Saved& a
   return out;
 }
 
-Tensor Attention::backward_input(const Context& c, const UnitTensors& w, const Saved& a, Gradients& g) const {
+Tensor Attention::backward_input(const Context& c, const UnitTensors& w, const Saved& a, const Gradients& g) const {
   const auto like = [&](const Tensor& t) { return c.scratch.tensor(t.dtype(), t.shape()); };
   const Tensor dx = like(g.dout), datt = like(a.att), delta = like(a.lse);
-  g.dqkv = like(a.qkv);
   proj_.backward_input(c, w, datt, g.dout);
   attention_backward(c.s, g.dqkv, delta, datt, a.att, a.lse, a.qkv, dims(c.pass), dropout(c), c.starts);
   qkv_.backward_input(c, w, dx, g.dqkv);

@@ -73,12 +73,13 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
                      bool add) const {
   // The gradient of what a branch added, each in its turn; without dropout it is dy itself.
   const auto scope = c.scratch.scope();
-  const Tensor dh = c.dropout.active() ? c.scratch.tensor(dy.dtype(), dy.shape()) : dy;
+  const auto like = [&](const Tensor& t) { return c.scratch.tensor(t.dtype(), t.shape()); };
+  const Tensor dh = c.dropout.active() ? like(dy) : dy;
 
   {  // dh = dropout(dy),  dmid = dy + norm_2'(enter'(feed_forward'(leave'(dh)))),  dh = dropout(dmid)
     const auto branch = c.scratch.scope();
     residual_backward(c.s, dh, feed_forward_.bias(dw), dy, c.dropout_at(feed_forward_site_));
-    FeedForward::Gradients g{.dout = c.edge.leave_backward(c.s, c.scratch, dh), .dfc = {}};
+    const FeedForward::Gradients g{c.edge.leave_backward(c.s, c.scratch, dh), like(a.feed_forward.fc)};
     const Tensor dx = feed_forward_.backward_input(c, w, a.feed_forward, g);
     feed_forward_.backward_weight(c, w, dw, a.feed_forward, g, c.edge.enter(c.s, c.scratch, a.norm_2.y), add);
     norm_2_.backward_residual(c, w, a.norm_2, dw, dy, {dh, attention_.bias(dw), c.dropout_at(attention_site_)},
@@ -86,7 +87,7 @@ void Block::backward(const Context& c, const UnitTensors& w, const BlockSaved& a
   }
   {  // dx = dmid + norm_1'(enter'(attention'(leave'(dh))))
     const auto branch = c.scratch.scope();
-    Attention::Gradients g{.dout = c.edge.leave_backward(c.s, c.scratch, dh), .dqkv = {}};
+    const Attention::Gradients g{c.edge.leave_backward(c.s, c.scratch, dh), like(a.attention.qkv)};
     const Tensor dx = attention_.backward_input(c, w, a.attention, g);
     attention_.backward_weight(c, w, dw, a.attention, g, c.edge.enter(c.s, c.scratch, a.norm_1.y), add);
     norm_1_.backward(c, w, a.norm_1, dw, dy, c.edge.enter_backward(c.s, c.scratch, dx), a.x);

@@ -29,9 +29,8 @@ Tensor FeedForward::output(const Context& c, const UnitTensors& w, const Saved& 
   return out;
 }
 
-Tensor FeedForward::backward_input(const Context& c, const UnitTensors& w, const Saved& a, Gradients& g) const {
+Tensor FeedForward::backward_input(const Context& c, const UnitTensors& w, const Saved& a, const Gradients& g) const {
   const Tensor dx = c.scratch.tensor(g.dout.dtype(), g.dout.shape());
-  g.dfc = c.scratch.tensor(a.fc.dtype(), a.fc.shape());
   proj_.backward_input_gelu(c, w, g.dfc, g.dout, a.fc);
   fc_.backward_input(c, w, dx, g.dfc);
   return dx;

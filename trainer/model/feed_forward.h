@@ -34,8 +34,8 @@ class FeedForward {
   Tensor output(const Context& c, const UnitTensors& w, const Saved& a) const;
   Tensor bias(const UnitTensors& t) const { return proj_.bias(t); }
 
-  // Returns dx (N, C), in scratch like g.dfc, which it fills; reads g.dout.
-  Tensor backward_input(const Context& c, const UnitTensors& w, const Saved& a, Gradients& g) const;
+  // Returns dx (N, C), in scratch; reads g.dout and fills the rest of g.
+  Tensor backward_input(const Context& c, const UnitTensors& w, const Saved& a, const Gradients& g) const;
   // dw accumulates; unless `add`, its matrices are written. x (N, C) as in the forward pass.
   void backward_weight(const Context& c, const UnitTensors& w, const UnitTensors& dw, const Saved& a,
                        const Gradients& g, Tensor x, bool add) const;
