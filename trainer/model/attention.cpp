@@ -8,7 +8,8 @@ Attention::Attention(Declarations& model, const std::string& name, int64_t width
                      double output_std)
     : width_(width),
       heads_(heads),
-      qkv_(model, name + "c_attn", {.in = width, .out = 3 * width, .split = Split::rows, .row_groups = 3}, std),
+      qkv_(model, name + "c_attn",
+           {.in = width, .out = 3 * width, .split = Split::rows, .row_groups = {width, width, width}}, std),
       proj_(model, name + "c_proj", {.in = width, .out = width, .split = Split::columns}, output_std),
       site_(model.dropout_site()) {}
 

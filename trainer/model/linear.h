@@ -15,7 +15,7 @@ class Linear {
   struct Shape {
     int64_t in = 0, out = 0;  // global
     Split split = Split::none;
-    int row_groups = 1;  // of the output, each of which is split by itself: 3 for q, k, v
+    std::vector<int64_t> row_groups{};  // of the output, each of which is split by itself: q, k, v
   };
   // Declares `name`.weight, from normal(0, std), and `name`.bias, from 0.
   Linear(Declarations& model, const std::string& name, const Shape& shape, double std);

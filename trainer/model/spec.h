@@ -25,10 +25,10 @@ struct ParamSpec {
   bool multiplies =
       false;  // a product's factor: a product writes its gradient as a whole; other gradients are added up
   Split split = Split::none;
-  int row_groups = 1;              // row splits apply within each group: 3 for q, k, v
-  int64_t row_multiple = 1;        // rows of a part are padded to a multiple of this
-  bool stored_transposed = false;  // by Hugging Face: [in, out]
-  uint64_t id = 0;                 // position in the whole list: the key of its initial values
+  std::vector<int64_t> row_groups{};  // row splits apply within each of so many rows: q, k, v; empty: one of all
+  int64_t row_multiple = 1;           // rows of a part are padded to a multiple of this
+  bool stored_transposed = false;     // by Hugging Face: [in, out]
+  uint64_t id = 0;                    // position in the whole list: the key of its initial values
 };
 
 // A unit is gathered, reduced and recomputed as one: a layer, or a part of the model's ends. A unit that both the

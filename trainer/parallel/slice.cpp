@@ -6,21 +6,26 @@ namespace megalith {
 
 namespace {
 
-// A row split, seen as `groups` groups of `rows` rows of `cols` elements, of which each rank has `each`.
-struct RowSplit {
-  int64_t groups, rows, cols, each;
-
-  RowSplit(const ParamSpec& param, int64_t degree) {
-    const bool vector = param.shape.num_dims() == 1;
-    cols = vector ? 1 : param.shape[1];
-    groups = param.row_groups;
-    rows = param.shape[0] / groups;
-    each = (rows + degree - 1) / degree;
-    each = (each + param.row_multiple - 1) / param.row_multiple * param.row_multiple;
-    CHECK(each * degree == rows || (groups == 1 && param.row_multiple > 1),
-          "the {} rows of {} cannot be split over {} tensor-parallel ranks", rows, param.name, degree);
-  }
+// Rows that are split by themselves: of each rank, and of these what is here, from row `local` of the memory on and
+// from row `global` of the whole.
+struct RowGroup {
+  int64_t each, held, local, global;
 };
+
+std::vector<RowGroup> row_groups(const ParamSpec& param, const TensorRank& tensor) {
+  std::vector<RowGroup> groups;
+  int64_t local = 0, global = 0;
+  for (const int64_t rows : param.row_groups.empty() ? std::vector{param.shape[0]} : param.row_groups) {
+    const int64_t each = round_up((rows + tensor.degree - 1) / tensor.degree, param.row_multiple);
+    CHECK(each * tensor.degree == rows || (param.row_groups.empty() && param.row_multiple > 1),
+          "the {} rows of {} cannot be split over {} tensor-parallel ranks", rows, param.name, tensor.degree);
+    const int64_t first = std::min(rows, tensor.rank * each);
+    groups.push_back({each, std::min(each, rows - first), local, global + first});
+    local += each;
+    global += rows;
+  }
+  return groups;
+}
 
 int64_t width(const Shape& shape) { return shape[shape.num_dims() - 1]; }
 
@@ -35,9 +40,9 @@ int64_t columns_of_each(const ParamSpec& param, int64_t degree) {
 Shape local_shape(const ParamSpec& param, const TensorRank& tensor) {
   switch (param.split) {
     case Split::rows: {
-      const RowSplit split(param, tensor.degree);
-      const int64_t rows = split.groups * split.each;
-      return param.shape.num_dims() == 1 ? Shape{rows} : Shape{rows, split.cols};
+      const RowGroup last = row_groups(param, tensor).back();
+      const int64_t rows = last.local + last.each;
+      return param.shape.num_dims() == 1 ? Shape{rows} : Shape{rows, param.shape[1]};
     }
     case Split::columns: return {param.shape[0], columns_of_each(param, tensor.degree)};
     default: return param.shape;
@@ -56,13 +61,11 @@ std::vector<LocalShard> shards_of(const ParamSpec& param, const TensorRank& tens
     const int64_t each = columns_of_each(param, tensor.degree);
     add(elements.begin, {tensor.rank * each, (tensor.rank + 1) * each}, elements);
   } else {
-    const RowSplit split(param, tensor.degree);
-    const int64_t first = tensor.rank * split.each;
-    const int64_t held = std::clamp<int64_t>(split.rows - first, 0, split.each);
-    for (int64_t g = 0; g < split.groups; g++) {
-      const int64_t begin = g * split.each * split.cols, global = (g * split.rows + first) * split.cols;
-      const Interval here = intersect(elements, {begin, begin + held * split.cols});
-      add(here.begin, {0, C}, {here.begin - begin + global, here.end - begin + global});
+    const int64_t cols = param.shape.num_dims() == 1 ? 1 : C;
+    for (const RowGroup& group : row_groups(param, tensor)) {
+      const int64_t begin = group.local * cols, shift = group.global * cols - begin;
+      const Interval here = intersect(elements, {begin, begin + group.held * cols});
+      add(here.begin, {0, C}, {here.begin + shift, here.end + shift});
     }
   }
   return shards;
@@ -71,9 +74,8 @@ std::vector<LocalShard> shards_of(const ParamSpec& param, const TensorRank& tens
 Columns columns_of(const TensorShard& shard) { return {shard.columns.begin, shard.columns.size(), shard.cols()}; }
 
 VocabularyPart vocabulary_part(const ParamSpec& table, const TensorRank& tensor) {
-  const RowSplit split(table, tensor.degree);
-  const int64_t first = std::min(split.rows, tensor.rank * split.each);
-  return {.first = first, .count = std::min(split.each, split.rows - first), .total = split.rows};
+  const RowGroup all = row_groups(table, tensor).front();
+  return {.first = all.global, .count = all.held, .total = table.shape[0]};
 }
 
 }  // namespace megalith
