@@ -4,13 +4,13 @@
 
 namespace megalith {
 
-Attention::Attention(Declarations& model, const std::string& name, int64_t width, int64_t heads, double std,
+Attention::Attention(Declarations& model, const std::string& name, const ModelConfig& config, double std,
                      double output_std)
-    : width_(width),
-      heads_(heads),
+    : width_(config.hidden),
+      heads_(config.heads),
       qkv_(model, name + "c_attn",
-           {.in = width, .out = 3 * width, .split = Split::rows, .row_groups = {width, width, width}}, std),
-      proj_(model, name + "c_proj", {.in = width, .out = width, .split = Split::columns}, output_std),
+           {.in = width_, .out = 3 * width_, .split = Split::rows, .row_groups = {width_, width_, width_}}, std),
+      proj_(model, name + "c_proj", {.in = width_, .out = width_, .split = Split::columns}, output_std),
       site_(model.dropout_site()) {}
 
 AttentionDims Attention::dims(const PassShape& pass) const {

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "configs/config.h"
 #include "kernels/attention.h"
 #include "trainer/model/linear.h"
 
@@ -32,7 +33,7 @@ class Attention {
   };
 
   // Declares `name`c_attn and `name`c_proj, the second from normal(0, output_std), and a dropout of its weights.
-  Attention(Declarations& model, const std::string& name, int64_t width, int64_t heads, double std, double output_std);
+  Attention(Declarations& model, const std::string& name, const ModelConfig& config, double std, double output_std);
 
   // Memory for what of `a` has none.
   void allocate(Arena& arena, DType compute, const PassShape& pass, Saved& a) const;

@@ -28,7 +28,7 @@ Block::Block(Declarations& model, const ModelConfig& config, int64_t layer)
 Block::Block(Declarations& model, const ModelConfig& config, const std::string& name)
     : width_(config.hidden),
       norm_1_(model, name + "ln_1", config.hidden),
-      attention_(model, name + "attn.", config.hidden, config.heads, initial_std, residual_std(config)),
+      attention_(model, name + "attn.", config, initial_std, residual_std(config)),
       norm_2_(model, name + "ln_2", config.hidden),
       feed_forward_(model, name + "mlp.", config.hidden, config.feed_forward(), initial_std, residual_std(config)),
       attention_site_(model.dropout_site()),
