@@ -8,7 +8,7 @@
 #include <functional>
 #include <utility>
 
-#include "kernels/base/call_ring.h"
+#include "kernels/base/flight_recorder.h"
 #include "kernels/base/trace.h"
 
 struct CUevent_st;  // of the CUDA runtime
@@ -41,27 +41,24 @@ class Pending {
     return pending;
   }
 
-  // Writes the wait and its end into `ring`.
-  void keep_in(CallRing& ring, int64_t ticket) {
-    state_.ring = &ring;
-    state_.call = ticket;
-  }
+  // Records the wait and its end with this call.
+  void record(const RecordedCall& call) { state_.call = call; }
 
   void wait() {
     const State ending = std::exchange(state_, {});
     if (ending.trace) ending.trace->wait(ending.ticket);
-    if (ending.ring) ending.ring->waits(ending.call);
+    ending.call.waits();
     try {
       if (ending.wait) ending.wait();
     } catch (...) {
-      if (ending.ring) ending.ring->failed(ending.call);
+      ending.call.failed();
       throw;
     }
-    if (ending.ring) ending.ring->ended(ending.call);
+    ending.call.ended();
     if (ending.trace) ending.trace->waited();
   }
   // False for a default-constructed Pending, and after wait().
-  bool under_way() const { return state_.wait || state_.over || state_.trace || state_.ring; }
+  bool under_way() const { return state_.wait || state_.over || state_.trace || state_.call; }
   // Null if there is no event, and after wait().
   CUevent_st* over() const { return state_.over; }
 
@@ -71,8 +68,7 @@ class Pending {
     CUevent_st* over = nullptr;
     Trace* trace = nullptr;
     int64_t ticket = 0;
-    CallRing* ring = nullptr;
-    int64_t call = 0;  // its ticket in the ring
+    RecordedCall call = {};
   };
   State state_;
 };

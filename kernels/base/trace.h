@@ -23,8 +23,14 @@ enum class Transfer : uint8_t {
   barrier,
   to_host,  // copies between device and host have no peer
   to_device,
+  // Calls that only the flight recorder has (flight_recorder.h).
+  split,    // a group is split into several
+  connect,  // a group makes its connections
+  texts,    // the session brings every rank's text to every rank
+  text,     // the session brings rank 0's text to every rank
 };
 const char* name_of(Transfer transfer);
+inline bool is_message(Transfer transfer) { return transfer == Transfer::send || transfer == Transfer::recv; }
 
 constexpr int host_channel = 127;  // the channel of copies between device and host; no communicator has this number
 

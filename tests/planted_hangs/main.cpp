@@ -119,7 +119,7 @@ void train(const Session& session, const Config& config, int64_t steps, Fault& f
   SmallRun run(config, Mesh(mesh_shape(config, session.size()), world));
   for (int64_t step = 1; step <= steps; step++) {
     fault.begin_step(step);
-    session.calls()->ring().begin_step(step);
+    session.recorded()->recorder().begin_step(step);
     run.step(step - 1);
     if (step > 1) continue;
     const std::vector<int64_t> calls = of_all_ranks(session, fault.calls);
@@ -150,7 +150,7 @@ int main(int argc, char** argv) {
   // As in a run that saves before it ends: mpirun's request, when a rank has died, does not end the others at once.
   ::signal(SIGTERM, SIG_IGN);
   try {
-    session->remember_in(folder + "/calls", folder + "/log.txt");
+    session->dump_into(folder + "/calls", folder + "/log.txt");
     train(*session, layout(session->size(), std::atoi(argv[3]), std::atoi(argv[4])), std::atoll(argv[5]), fault);
   } catch (const std::exception& e) {
     fmt::print(stderr, "planted_hangs: rank {}: {}\n", session->rank(), e.what());

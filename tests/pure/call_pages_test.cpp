@@ -71,12 +71,12 @@ TEST_F(TwoPages, AProcessThatIsGoneOrAnotherIsDead) {
 
 // Each call says its number twice more; those that are copied while the rank goes on do so as well.
 TEST_F(TwoPages, CallsThatAreOverwrittenMeanwhileAreNotTorn) {
-  CallRing ring(one.mine());
+  FlightRecorder recorder(one.mine());
   std::atomic<bool> stop = false;
   std::thread rank([&] {
     for (int64_t n = 1; !stop; n++) {
-      ring.begin_step(n);
-      ring.ended(ring.begin(1, Call::all_reduce, n, n, 0));
+      recorder.begin_step(n);
+      recorder.begin(1, Transfer::all_reduce, n, n, 0).ended();
     }
   });
   int64_t torn = 0, seen = 0, last = 0;

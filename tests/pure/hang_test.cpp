@@ -28,7 +28,7 @@ enum class Plant {
 // A step of one rank: (name of the group, call, bytes, peer).
 struct PlannedCall {
   std::string group;
-  Call call;
+  Transfer call;
   int64_t bytes;
   int peer = -1;
 };
@@ -40,11 +40,11 @@ class PlantedRanks {
   PlantedRanks(int size, bool mixes) : size_(size), mixes_(mixes) {
     for (int r = 0; r < size; r++) {
       Rank& rank = ranks_.emplace_back();
-      rank.page = std::make_unique<CallPage>();
+      rank.page = std::make_unique<RecorderPage>();
       rank.page->rank = r;
       rank.page->size = size;
       rank.page->now = 1;
-      rank.ring = std::make_unique<CallRing>(*rank.page);
+      rank.recorder = std::make_unique<FlightRecorder>(*rank.page);
       add(r, session_group, 1, r, size);
       add(r, "world", 2, r, size);
       add(r, "tensor", 100 + r / 2, r % 2, 2);
@@ -56,13 +56,13 @@ class PlantedRanks {
   std::vector<PlannedCall> program(int rank) const {
     std::vector<PlannedCall> all;
     for (int layer = 0; layer < 3; layer++) {
-      if (size_ > 2) all.push_back({"shard", Call::all_gather, 4096});
-      all.push_back({"tensor", Call::all_reduce, 512});
-      all.push_back({"tensor", Call::all_reduce, 512});
+      if (size_ > 2) all.push_back({"shard", Transfer::all_gather, 4096});
+      all.push_back({"tensor", Transfer::all_reduce, 512});
+      all.push_back({"tensor", Transfer::all_reduce, 512});
     }
-    all.push_back({"tensor", rank % 2 == 0 ? Call::send : Call::recv, 64, 1 - rank % 2});
-    if (size_ > 2) all.push_back({"shard", Call::reduce_scatter, 4096});
-    all.push_back({"world", Call::all_reduce, 80});
+    all.push_back({"tensor", rank % 2 == 0 ? Transfer::send : Transfer::recv, 64, 1 - rank % 2});
+    if (size_ > 2) all.push_back({"shard", Transfer::reduce_scatter, 4096});
+    all.push_back({"world", Transfer::all_reduce, 80});
     return all;
   }
 
@@ -88,8 +88,7 @@ class PlantedRanks {
   bool done(int64_t steps) const {
     return std::ranges::all_of(ranks_, [&](const Rank& r) { return r.step > steps; });
   }
-  CallRing& ring(int rank) { return *ranks_[static_cast<size_t>(rank)].ring; }
-  CallGroup& group(int rank, const std::string& name) { return *ranks_[static_cast<size_t>(rank)].groups.at(name); }
+  RecordedGroup& group(int rank, const std::string& name) { return *ranks_[static_cast<size_t>(rank)].groups.at(name); }
   void tick() {
     for (const Rank& rank : ranks_)
       if (rank.state == RankState::running) rank.page->now += 10;
@@ -97,27 +96,27 @@ class PlantedRanks {
 
  private:
   struct Rank {
-    std::unique_ptr<CallPage> page;
-    std::unique_ptr<CallRing> ring;
-    std::map<std::string, std::unique_ptr<CallGroup>> groups;
+    std::unique_ptr<RecorderPage> page;
+    std::unique_ptr<FlightRecorder> recorder;
+    std::map<std::string, std::unique_ptr<RecordedGroup>> groups;
     RankState state = RankState::running;
     int64_t step = 1;
     size_t at = 0;
     std::optional<PlannedCall> in = {};
-    int64_t ticket = 0;
+    RecordedCall call = {};
     std::map<std::pair<std::string, bool>, std::vector<PlannedCall>> made = {};  // messages apart
     bool met = false, late = false;
   };
 
   void add(int r, const std::string& name, uint64_t id, int index, int size) {
     Rank& rank = ranks_[static_cast<size_t>(r)];
-    rank.groups[name] = std::make_unique<CallGroup>(*rank.ring, id, name, index, size);
+    rank.groups[name] = std::make_unique<RecordedGroup>(*rank.recorder, id, name, index, size);
   }
 
   void begin(Rank& rank, const PlannedCall& i) {
     rank.in = i;
     rank.made[{i.group, is_message(i.call)}].push_back(i);
-    rank.ticket = rank.groups.at(i.group)->begin(i.call, i.bytes, i.peer);
+    rank.call = rank.groups.at(i.group)->begin(i.call, i.bytes, i.peer);
   }
 
   bool go_on(int r, int victim, int64_t step, size_t at, int64_t steps) {
@@ -125,11 +124,11 @@ class PlantedRanks {
     if (rank.state != RankState::running || rank.late || (rank.step > steps && !rank.in)) return false;
     if (rank.in) {
       if (!all_there(r)) return false;
-      rank.ring->ended(rank.ticket);
+      rank.call.ended();
       rank.in.reset();
       return true;
     }
-    rank.ring->begin_step(rank.step);
+    rank.recorder->begin_step(rank.step);
     const std::vector<PlannedCall> all = program(r);
     PlannedCall next = all[rank.at];
     const bool here = plant_ != Plant::nothing && r == victim && rank.step == step && rank.at == at && !rank.met;
@@ -139,7 +138,7 @@ class PlantedRanks {
     switch (plant_) {
       case Plant::skips: return true;
       case Plant::other_call:
-        next.call = Call::barrier;
+        next.call = Transfer::barrier;
         next.peer = -1;
         break;
       case Plant::other_bytes: next.bytes /= 2; break;
@@ -233,7 +232,7 @@ TEST(Diagnosis, ARankThatHasLeft) { expect_blamed(Plant::leaves, {Hang::Kind::le
 // Whoever started the ranks ends the others when one has given up.
 TEST(Diagnosis, WhoGaveUpIsNamedBeforeThoseThatDiedOfIt) {
   PlantedRanks ranks(4, false);
-  ranks.group(0, "world").begin(Call::all_reduce, 80);
+  ranks.group(0, "world").begin(Transfer::all_reduce, 80);
   for (int t = 0; t < 20; t++) ranks.tick();
   std::vector<KnownRank> known = ranks.seen();
   known[1].state = known[3].state = RankState::dead;
@@ -261,9 +260,9 @@ TEST(Diagnosis, WithoutHistoryTheMajorityIsRight) {
 // Rank 0 waits for rank 1 in their pair, and all others for rank 0.
 TEST(Diagnosis, OfACircleTheLargestGroupHasTheMajority) {
   PlantedRanks ranks(8, false);
-  ranks.group(0, "tensor").begin(Call::all_reduce, 512);
+  ranks.group(0, "tensor").begin(Transfer::all_reduce, 512);
   ranks.tick();
-  for (int r = 1; r < 8; r++) ranks.group(r, "world").begin(Call::all_reduce, 80);
+  for (int r = 1; r < 8; r++) ranks.group(r, "world").begin(Transfer::all_reduce, 80);
   for (int t = 0; t < 20; t++) ranks.tick();
   const Hang hang = diagnose(ranks.seen(), 0.5);
   EXPECT_EQ(hang.kind, Hang::Kind::skipped) << hang.text;
@@ -281,7 +280,7 @@ TEST(Diagnosis, SaysWhoWaitsForWhomAndWhere) {
 
 TEST(Diagnosis, ACallThatAllAreInIsNobodysFault) {
   PlantedRanks ranks(4, false);
-  for (int r = 0; r < 4; r++) ranks.group(r, "world").begin(Call::all_reduce, 80);
+  for (int r = 0; r < 4; r++) ranks.group(r, "world").begin(Transfer::all_reduce, 80);
   for (int t = 0; t < 20; t++) ranks.tick();
   const Hang hang = diagnose(ranks.seen(), 0.5);
   EXPECT_EQ(hang.kind, Hang::Kind::stuck);
@@ -292,8 +291,8 @@ TEST(Diagnosis, ACallThatAllAreInIsNobodysFault) {
 TEST(Diagnosis, WhoHasBegunAndDoesNotWaitIsBusy) {
   PlantedRanks ranks(4, false);
   for (int r = 0; r < 4; r++) {
-    const int64_t ticket = ranks.group(r, "world").begin(Call::all_reduce, 80);
-    if (r == 3) ranks.ring(r).under_way(ticket);
+    const RecordedCall call = ranks.group(r, "world").begin(Transfer::all_reduce, 80);
+    if (r == 3) call.under_way();
   }
   for (int t = 0; t < 20; t++) ranks.tick();
   const Hang hang = diagnose(ranks.seen(), 0.5);
@@ -303,7 +302,7 @@ TEST(Diagnosis, WhoHasBegunAndDoesNotWaitIsBusy) {
 
 TEST(Diagnosis, RanksOfAnotherNodeMayBeUnseen) {
   PlantedRanks ranks(4, false);
-  for (const int r : {0, 1}) ranks.group(r, "world").begin(Call::all_reduce, 80);
+  for (const int r : {0, 1}) ranks.group(r, "world").begin(Transfer::all_reduce, 80);
   for (int t = 0; t < 20; t++) ranks.tick();
   std::vector<KnownRank> known = ranks.seen();
   for (const size_t r : {2u, 3u}) known[r] = {.rank = static_cast<int>(r), .size = 4};
@@ -314,7 +313,7 @@ TEST(Diagnosis, RanksOfAnotherNodeMayBeUnseen) {
 
 TEST(Diagnosis, ARankThatIsUnseenIsNotToBlameInGroupsOfOthers) {
   PlantedRanks ranks(4, false);
-  for (const int r : {0, 1}) ranks.group(r, "tensor").begin(Call::all_reduce, 512);
+  for (const int r : {0, 1}) ranks.group(r, "tensor").begin(Transfer::all_reduce, 512);
   for (int t = 0; t < 20; t++) ranks.tick();
   std::vector<KnownRank> known = ranks.seen();
   for (const size_t r : {2u, 3u}) known[r] = {.rank = static_cast<int>(r), .size = 4};
@@ -328,8 +327,8 @@ TEST(Diagnosis, MessagesCountByTheirDirection) {
   PlantedRanks ranks(2, false);
   for (int n = 0; n < 2; n++)
     for (int r = 0; r < 2; r++)
-      ranks.ring(r).ended(ranks.group(r, "tensor").begin(r == 0 ? Call::send : Call::recv, 64, 1 - r));
-  ranks.group(0, "tensor").begin(Call::recv, 64, 1);
+      ranks.group(r, "tensor").begin(r == 0 ? Transfer::send : Transfer::recv, 64, 1 - r).ended();
+  ranks.group(0, "tensor").begin(Transfer::recv, 64, 1);
   for (int t = 0; t < 20; t++) ranks.tick();
   const Hang hang = diagnose(ranks.seen(), 0.5);
   EXPECT_EQ(hang.kind, Hang::Kind::busy);
@@ -339,8 +338,8 @@ TEST(Diagnosis, MessagesCountByTheirDirection) {
 TEST(Diagnosis, TheLongestWaitCounts) {
   PlantedRanks two(4, false), one(4, false);
   for (const int r : {2, 3, 0, 1}) {
-    two.group(r, "tensor").begin(Call::all_reduce, 512);
-    if (r != 2) one.group(r, "world").begin(Call::all_reduce, 80);
+    two.group(r, "tensor").begin(Transfer::all_reduce, 512);
+    if (r != 2) one.group(r, "world").begin(Transfer::all_reduce, 80);
     for (int t = 0; t < 20; t++) two.tick(), one.tick();
   }
   EXPECT_EQ(diagnose(two.seen(), 0.5).ranks, (std::vector{2, 3})) << "of two groups in which all wait";
@@ -350,7 +349,7 @@ TEST(Diagnosis, TheLongestWaitCounts) {
 
 TEST(Diagnosis, WaitingInTheSessionIsOutsideOfSteps) {
   PlantedRanks ranks(2, false);
-  ranks.group(1, session_group).begin(Call::texts, -1);
+  ranks.group(1, session_group).begin(Transfer::texts, -1);
   for (int t = 0; t < 20; t++) ranks.tick();
   Hang hang = diagnose(ranks.seen(), 0.5);
   EXPECT_EQ(hang.kind, Hang::Kind::busy);
@@ -360,7 +359,7 @@ TEST(Diagnosis, WaitingInTheSessionIsOutsideOfSteps) {
 
 TEST(Diagnosis, AShortWaitIsNone) {
   PlantedRanks ranks(2, false);
-  ranks.group(1, "world").begin(Call::all_reduce, 80);
+  ranks.group(1, "world").begin(Transfer::all_reduce, 80);
   for (int t = 0; t < 4; t++) ranks.tick();
   EXPECT_EQ(diagnose(ranks.seen(), 0.5).kind, Hang::Kind::none);
   ranks.tick();
@@ -368,48 +367,48 @@ TEST(Diagnosis, AShortWaitIsNone) {
 }
 
 // The page is of fixed size: what is overwritten is not taken for something else.
-TEST(CallRing, KeepsTheLastCalls) {
-  const auto page = std::make_unique<CallPage>();
+TEST(FlightRecorder, KeepsTheLastCalls) {
+  const auto page = std::make_unique<RecorderPage>();
   page->now = 1;
-  CallRing ring(*page);
-  CallGroup group(ring, 7, "world", 0, 2);
-  const auto slots = static_cast<int64_t>(CallPage::num_slots);
-  const int64_t first = group.begin(Call::barrier, 0);
-  for (int64_t n = 2; n <= slots + 5; n++) ring.ended(group.begin(Call::all_reduce, n));
-  ring.ended(first);  // whose place has another
+  FlightRecorder recorder(*page);
+  RecordedGroup group(recorder, 7, "world", 0, 2);
+  const auto slots = static_cast<int64_t>(RecorderPage::num_slots);
+  const RecordedCall first = group.begin(Transfer::barrier, 0);
+  for (int64_t n = 2; n <= slots + 5; n++) group.begin(Transfer::all_reduce, n).ended();
+  first.ended();  // whose place has another
   const KnownRank known = read_page(*page);
-  ASSERT_EQ(known.calls.size(), CallPage::num_slots);
+  ASSERT_EQ(known.calls.size(), RecorderPage::num_slots);
   EXPECT_EQ(known.calls.front().number, 6);
   EXPECT_EQ(known.calls.back().number, slots + 5);
   EXPECT_EQ(known.calls.back().bytes, slots + 5);
   EXPECT_EQ(known.groups.front().begun, slots + 5);
 }
 
-TEST(CallRing, GroupsComeAndGo) {
-  const auto page = std::make_unique<CallPage>();
-  CallRing ring(*page);
+TEST(FlightRecorder, GroupsComeAndGo) {
+  const auto page = std::make_unique<RecorderPage>();
+  FlightRecorder recorder(*page);
   for (int round = 0; round < 3; round++) {
-    std::vector<std::unique_ptr<CallGroup>> many;
-    for (uint64_t i = 0; i < CallPage::num_groups + 3; i++)
+    std::vector<std::unique_ptr<RecordedGroup>> many;
+    for (uint64_t i = 0; i < RecorderPage::num_groups + 3; i++)
       many.push_back(
-          std::make_unique<CallGroup>(ring, i + 1, "a name that is longer than its place in the page", 0, 2));
-    EXPECT_EQ(read_page(*page).groups.size(), CallPage::num_groups);
+          std::make_unique<RecordedGroup>(recorder, i + 1, "a name that is longer than its place in the page", 0, 2));
+    EXPECT_EQ(read_page(*page).groups.size(), RecorderPage::num_groups);
     EXPECT_EQ(read_page(*page).groups.front().name, "a name that is longer than ");
-    for (const auto& group : many) ring.ended(group->begin(Call::barrier, 0));  // one that has no place as well
+    for (const auto& group : many) group->begin(Transfer::barrier, 0).ended();  // one that has no place as well
   }
   EXPECT_TRUE(read_page(*page).groups.empty());
 }
 
-TEST(CallRing, PartsOfAGroupHaveIdsOfTheirOwnThatTheirMembersShare) {
-  std::vector<std::unique_ptr<CallPage>> pages;
+TEST(FlightRecorder, PartsOfAGroupHaveIdsOfTheirOwnThatTheirMembersShare) {
+  std::vector<std::unique_ptr<RecorderPage>> pages;
   std::vector<std::set<uint64_t>> ids(2);
   for (size_t r = 0; r < 2; r++) {
-    pages.push_back(std::make_unique<CallPage>());
-    CallRing ring(*pages.back());
-    CallGroup world(ring, ring.next_id(), "world", static_cast<int>(r), 2);
+    pages.push_back(std::make_unique<RecorderPage>());
+    FlightRecorder recorder(*pages.back());
+    RecordedGroup world(recorder, recorder.next_id(), "world", static_cast<int>(r), 2);
     for (int split = 0; split < 4; split++)
       for (const int color : {0}) ids[r].insert(world.id_of_part(color));
-    ids[r].insert(ring.next_id());
+    ids[r].insert(recorder.next_id());
   }
   EXPECT_EQ(ids[0], ids[1]);
   EXPECT_EQ(ids[0].size(), 5u);

@@ -87,7 +87,7 @@ class Watched : public testing::Test {
       if (!one_node) inner = std::make_unique<SeveralNodes>(std::move(inner));
       const WatchedSession session(std::move(inner), timeout);
       if (rank == 0)
-        write_file(scratch.path("job"), to_text(KnownJob{session.calls()->ring().page().job, size}),
+        write_file(scratch.path("job"), to_text(KnownJob{session.recorded()->recorder().page().job, size}),
                    {.replace = true, .durable = false});
       try {
         work(session);
@@ -107,10 +107,10 @@ void sleep_seconds(double seconds) { std::this_thread::sleep_for(std::chrono::du
 
 // A step to whose call rank 0 does not come.
 void wait_in_vain(const Session& session) {
-  CallRing& ring = session.calls()->ring();
-  ring.begin_step(7);
-  CallGroup data(ring, ring.next_id(), "data", session.rank(), session.size());
-  if (session.rank() != 0) data.begin(Call::all_reduce, 4096);
+  FlightRecorder& recorder = session.recorded()->recorder();
+  recorder.begin_step(7);
+  RecordedGroup data(recorder, recorder.next_id(), "data", session.rank(), session.size());
+  if (session.rank() != 0) data.begin(Transfer::all_reduce, 4096);
   for (int i = 0; i < 3000; i++, sleep_seconds(0.01)) session.check();
 }
 
@@ -124,7 +124,7 @@ void expect_last_word(const std::string& log, const std::string& words) {
 
 TEST_F(Watched, ARankOfAnotherNodeThatDoesNotComeIsNamed) {
   const std::vector<EndOfRank> ends = run(2, 1, false, [&](const Session& session) {
-    session.remember_in(folder, log);
+    session.dump_into(folder, log);
     wait_in_vain(session);
   });
   EXPECT_EQ(ends[1].status, 1);
@@ -148,7 +148,7 @@ TEST_F(Watched, WhatCannotBeRemovedEndsNoStart) {
         return FileFate{.error =
                             removes || (!moves && event.call == FileCall::rename && event.path == folder) ? EBUSY : 0};
       });
-      fmt::print(stderr, "{}\n", session.remember_in(folder, log));
+      fmt::print(stderr, "{}\n", session.dump_into(folder, log));
     });
     for (const EndOfRank& end : ends) EXPECT_EQ(end.status, 0) << end.err;
     const std::string words = moves ? "; it is now " + folder + ".earlier-1" : "nothing will be kept there";
@@ -162,7 +162,7 @@ TEST_F(Watched, WhatCannotBeRemovedEndsNoStart) {
 // The disk of the folder is full, or it is gone: nobody can be asked, and it is said all the same.
 TEST_F(Watched, AFolderThatCannotBeWrittenDoesNotKeepTheJobFromEnding) {
   const std::vector<EndOfRank> ends = run(2, 1, false, [&](const Session& session) {
-    session.remember_in(folder, log);
+    session.dump_into(folder, log);
     session.broadcast_text("");
     if (session.rank() == 0) {
       remove_all(folder);

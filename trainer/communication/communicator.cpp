@@ -24,38 +24,37 @@ Pending Communicator::traced(Stream& s, Transfer transfer, int64_t bytes, int pe
   const auto start = [&] {
     return size_ == 1 ? begin() : Pending::traced(s.trace(), channel_, transfer, peer, bytes, begin);
   };
-  if (!calls_) return start();
-  CallRing& ring = calls_->ring();
-  const int64_t ticket = ticket_ = calls_->begin(call_of(transfer), bytes, peer);
+  if (!recorded_) return start();
+  const RecordedCall call = call_ = recorded_->begin(transfer, bytes, peer);
   try {
     Pending pending = start();
-    ticket_ = 0;
-    ring.under_way(ticket);
-    if (!ends_unseen_by_host() || transfer == Transfer::barrier) pending.keep_in(ring, ticket);
+    call_ = {};
+    call.under_way();
+    if (!ends_unseen_by_host() || transfer == Transfer::barrier) pending.record(call);
     return pending;
   } catch (...) {
-    ticket_ = 0;
-    ring.failed(ticket);
+    call_ = {};
+    call.failed();
     throw;
   }
 }
 
-void Communicator::keep_calls(CallRing& ring, uint64_t id) {
-  calls_ = std::make_unique<CallGroup>(ring, id, name_, rank_, size_);
+void Communicator::record_in(FlightRecorder& recorder, uint64_t id) {
+  recorded_ = std::make_unique<RecordedGroup>(recorder, id, name_, rank_, size_);
 }
 
 std::unique_ptr<Communicator> Communicator::split(std::string name, int channel, int color, int key) {
   std::unique_ptr<Communicator> part;
   {
-    const InCall in_call(calls_.get(), Call::split);
+    const InCall in_call(recorded_.get(), Transfer::split);
     part = do_split(std::move(name), channel, color, key);
   }
-  if (calls_) part->keep_calls(calls_->ring(), calls_->id_of_part(color));
+  if (recorded_) part->record_in(recorded_->recorder(), recorded_->id_of_part(color));
   return part;
 }
 
 void Communicator::connect_all_to_all() {
-  const InCall in_call(calls_.get(), Call::connect);
+  const InCall in_call(recorded_.get(), Transfer::connect);
   do_connect_all_to_all();
 }
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <utility>
 
-#include "kernels/base/call_ring.h"
+#include "kernels/base/flight_recorder.h"
 #include "kernels/base/pending.h"
 #include "kernels/base/stream.h"
 #include "kernels/base/tensor.h"
@@ -66,8 +66,8 @@ class Communicator {
   // Collective. Makes a group of the ranks of equal color, in the order of key.
   std::unique_ptr<Communicator> split(std::string name, int channel, int color, int key);
 
-  // Records the calls of this group, which all members name by `id`, and of groups split off it later, in the ring.
-  void keep_calls(CallRing& ring, uint64_t id);
+  // Records the calls of this group, which all members name by `id`, and of groups split off it later.
+  void record_in(FlightRecorder& recorder, uint64_t id);
 
   // Returns the bytes that a group of one has copied to outputs with memory of their own.
   int64_t copied() const { return copied_; }
@@ -87,10 +87,10 @@ class Communicator {
   virtual void do_connect_all_to_all() {}
   virtual std::unique_ptr<Communicator> do_split(std::string name, int channel, int color, int key) = 0;
 
-  // Returns whether the host waits only in barriers. Then whoever sees a transfer end tells the ring, by ticket().
+  // Returns whether the host waits only in barriers. Then whoever sees a transfer end records it by recorded_call(), the
+  // call of the transfer being started.
   virtual bool ends_unseen_by_host() const { return false; }
-  int64_t ticket() const { return ticket_; }  // the ticket of the transfer being started; 0: none
-  CallRing* ring() const { return calls_ ? &calls_->ring() : nullptr; }
+  const RecordedCall& recorded_call() const { return call_; }
 
   void count_copy(int64_t bytes) { copied_ += bytes; }
 
@@ -103,8 +103,8 @@ class Communicator {
   std::string name_;
   int channel_, rank_, size_;
   int64_t copied_ = 0;
-  std::unique_ptr<CallGroup> calls_;
-  int64_t ticket_ = 0;
+  std::unique_ptr<RecordedGroup> recorded_;
+  RecordedCall call_;
 };
 
 // Makes a group of one: gathers, scatters and exchanges copy, everything else does nothing.

@@ -168,11 +168,11 @@ std::unique_ptr<Communicator> host_world(const Session& session) {
   if (!initialized) return self_communicator("world");
   MPI_Comm copy;
   {
-    const InCall in_call(session.calls(), Call::connect);
+    const InCall in_call(session.recorded(), Transfer::connect);
     MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
   }
   auto world = std::make_unique<MpiCommunicator>("world", -1, copy, std::make_shared<Scratch>());
-  if (const CallGroup* calls = session.calls()) world->keep_calls(calls->ring(), calls->ring().next_id());
+  if (const RecordedGroup* ranks = session.recorded()) world->record_in(ranks->recorder(), ranks->recorder().next_id());
   return world;
 }
 

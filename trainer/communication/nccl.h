@@ -12,7 +12,7 @@
 // A rank that died leaves the others waiting on the GPU, and then on the host once the GPU takes no more work. So a
 // thread watches: when NCCL reports an error, or the session that a rank has given up, the host's next call or check()
 // throws an Error with channel and operation; if the host does not get so far, the watcher ends the job. Watchers of
-// the session's ring of calls (session/watched_session.h) find transfers that do not end. After an error nothing waits
+// the session's flight recorder (session/watched_session.h) find transfers that do not end. After an error nothing waits
 // for the GPU, and communicators are not destroyed.
 #pragma once
 

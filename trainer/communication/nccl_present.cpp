@@ -101,10 +101,10 @@ class CommWithStream {
   ncclComm_t comm() const { return comm_.comm; }
   CUstream_st* stream() const { return stream_.get(); }
 
-  // Enqueues on this stream, after the work of `compute`, or on `compute` itself.
+  // Enqueues on this stream, after the work of `compute`, or on `compute` itself; `call` records its begin and end.
   template <class F>
   std::shared_ptr<EnqueuedTransfer> enqueue(CUstream_st* compute, bool on_compute, const char* operation,
-                                            const CallTicket& call, F f) {
+                                  const RecordedCall& call, F f) {
     const device::Range range(operation);
     CUstream_st* on = on_compute ? compute : stream_.get();
     if (on != compute) {
@@ -270,8 +270,7 @@ class NcclCommunicator : public Communicator {
   template <class F>
   Pending begin(Stream& s, const char* operation, CommWithStream& comm, F f) {
     CUstream_st* compute = s.queue().stream;
-    const std::shared_ptr<EnqueuedTransfer> transfer =
-        comm.enqueue(compute, on_compute_, operation, {ring(), ticket()}, f);
+    const std::shared_ptr<EnqueuedTransfer> transfer = comm.enqueue(compute, on_compute_, operation, recorded_call(), f);
     if (on_compute_) return {};
     return Pending([transfer, compute] { device::wait(compute, transfer->end.get()); }, transfer->end.get());
   }
@@ -309,12 +308,12 @@ std::unique_ptr<Communicator> NcclSession::world() const {
   ncclConfig_t config = shared_->config(no_channel);
   std::unique_ptr<Communicator> all;
   {
-    const InCall in_call(session_.calls(), Call::connect);
+    const InCall in_call(session_.recorded(), Transfer::connect);
     shared_->call("world", "ncclCommInitRankConfig",
                   [&] { return library.init_rank(&comm, session_.size(), id, session_.rank(), &config); });
     all = std::make_unique<NcclCommunicator>("world", no_channel, shared_, comm);
   }
-  if (const CallGroup* calls = session_.calls()) all->keep_calls(calls->ring(), calls->ring().next_id());
+  if (const RecordedGroup* ranks = session_.recorded()) all->record_in(ranks->recorder(), ranks->recorder().next_id());
   return all;
 }
 

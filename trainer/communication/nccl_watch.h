@@ -1,6 +1,6 @@
 // Watches the NCCL transfers of this rank (nccl.h says why). For builds with CUDA only.
 //
-// A polling thread asks CUDA for the progress of transfers and notes it in the ring of calls. Where the main thread is
+// A polling thread asks CUDA for the progress of transfers and notes it in the flight recorder. Where the main thread is
 // stuck in CUDA, that query may be stuck as well, so a third thread, which makes no CUDA call, watches NCCL's errors
 // and the session. No thread holds the mutex during a CUDA call or an NCCL call that communicates.
 #pragma once
@@ -20,22 +20,10 @@
 
 namespace megalith {
 
-// Names a call in the ring of this rank; ticket 0 names none.
-struct CallTicket {
-  CallRing* ring = nullptr;
-  int64_t ticket = 0;
-  void waits() const {
-    if (ticket > 0) ring->waits(ticket);
-  }
-  void ended() const {
-    if (ticket > 0) ring->ended(ticket);
-  }
-};
-
 struct EnqueuedTransfer {
   device::OwnedEvent begin = device::make_event(), end = device::make_event();
   const char* operation = nullptr;
-  CallTicket call;
+  RecordedCall call;
   bool has_begun = false, has_ended = false;  // at the last poll
 };
 
@@ -59,7 +47,7 @@ class NcclWatch {
   void remove(TrackedComm& comm);
 
   // The caller records the transfer's `begin`, enqueues the transfer, records `end`, and calls mark_enqueued().
-  std::shared_ptr<EnqueuedTransfer> next_transfer(TrackedComm& comm, const char* operation, const CallTicket& call);
+  std::shared_ptr<EnqueuedTransfer> next_transfer(TrackedComm& comm, const char* operation, const RecordedCall& call);
   void mark_enqueued(TrackedComm& comm, std::shared_ptr<EnqueuedTransfer> transfer);
 
   // Throws the Error that a thread of the watch has found.

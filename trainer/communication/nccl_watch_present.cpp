@@ -51,7 +51,7 @@ void NcclWatch::remove(TrackedComm& comm) {
 }
 
 std::shared_ptr<EnqueuedTransfer> NcclWatch::next_transfer(TrackedComm& comm, const char* operation,
-                                                           const CallTicket& call) {
+                                                           const RecordedCall& call) {
   std::shared_ptr<EnqueuedTransfer> transfer;
   {
     const std::lock_guard lock(mutex_);

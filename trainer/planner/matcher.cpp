@@ -8,8 +8,6 @@ namespace megalith {
 
 namespace {
 
-bool is_message(const TraceEvent& e) { return e.transfer == Transfer::send || e.transfer == Transfer::recv; }
-
 // An End is the event at which a rank began a transfer.
 struct End {
   int rank;
@@ -102,10 +100,10 @@ class Matcher {
   size_t begin_with_partners(End end) {
     const TraceEvent& e = event(end);
     const MeshShape::Position place = place_of(end);
-    CHECK(is_message(e) ? 0 <= e.peer && e.peer < place.size : e.peer < place.size, "{}: no such member",
+    CHECK(is_message(e.transfer) ? 0 <= e.peer && e.peer < place.size : e.peer < place.size, "{}: no such member",
           describe(end));
     Group& g = group(static_cast<size_t>(e.channel), place);
-    return is_message(e) ? message(g, place.index, end) : collective(g, place.index, end);
+    return is_message(e.transfer) ? message(g, place.index, end) : collective(g, place.index, end);
   }
 
   size_t collective(Group& g, int index, End end) {
@@ -168,7 +166,7 @@ class Matcher {
   std::vector<int> missing(const Match& match) const {
     const End some = match.begun.front();
     const Group& g = group_of(some);
-    if (is_message(event(some))) return {g.members[static_cast<size_t>(event(some).peer)]};
+    if (is_message(event(some).transfer)) return {g.members[static_cast<size_t>(event(some).peer)]};
     std::vector<int> ranks = g.members;
     for (End end : match.begun) std::erase(ranks, end.rank);
     return ranks;

@@ -51,12 +51,8 @@ uint64_t own_pid_namespace() {
 }
 
 // Of a process of this machine.
-RankState state_of(const CallPage& page) {
-  switch (page.ending) {
-    case CallPage::Ending::in_order: return RankState::left;
-    case CallPage::Ending::gave_up: return RankState::gave_up;
-    default: break;
-  }
+RankState state_of(const RecorderPage& page) {
+  if (page.ending != RankState::unseen) return page.ending;
   if (page.pid_namespace != own_pid_namespace()) return RankState::running;  // its number means nothing here
   const ProcessStat stat = stat_of(page.pid);
   if (stat.state == 0)  // for want of open files, say
@@ -76,20 +72,20 @@ bool runs_this_program(int pid, uint64_t start) {
 }
 
 // Null where it is none: it is being written, or of another program.
-std::unique_ptr<CallPage> read_copy(const std::string& path, File::Use use = File::Use::read) try {
+std::unique_ptr<RecorderPage> read_copy(const std::string& path, File::Use use = File::Use::read) try {
   const std::string bytes = read_file(path, use);
-  if (bytes.size() != sizeof(CallPage)) return nullptr;
-  auto page = std::make_unique<CallPage>();
-  std::memcpy(static_cast<void*>(page.get()), bytes.data(), sizeof(CallPage));
+  if (bytes.size() != sizeof(RecorderPage)) return nullptr;
+  auto page = std::make_unique<RecorderPage>();
+  std::memcpy(static_cast<void*>(page.get()), bytes.data(), sizeof(RecorderPage));
   const bool makes_sense = 0 <= page->rank && page->rank < page->size && page->size <= largest_job;
-  return page->magic == CallPage::magic_number && makes_sense ? std::move(page) : nullptr;
+  return page->magic == RecorderPage::magic_number && makes_sense ? std::move(page) : nullptr;
 } catch (const Error&) {
   return nullptr;
 }
 
-KnownRank known_from(const CallPage& copy) {
+KnownRank known_from(const RecorderPage& copy) {
   KnownRank known = read_page(copy);
-  known.state = static_cast<RankState>(copy.seen_state);
+  known.state = copy.seen_state;
   return known;
 }
 
@@ -169,13 +165,13 @@ CallPages::CallPages(uint64_t job, int rank, const std::vector<std::string>& mac
   for (int r = 0; r < size_; r++)
     if (machines[static_cast<size_t>(r)] == here) here_.push_back(r);
   try {
-    shared_ = std::make_unique<SharedMemory>(page_path(rank), sizeof(CallPage));
-    mine_ = static_cast<CallPage*>(shared_->data());
+    shared_ = std::make_unique<SharedMemory>(page_path(rank), sizeof(RecorderPage));
+    mine_ = static_cast<RecorderPage*>(shared_->data());
   } catch (const Error&) {
-    own_ = std::make_unique<CallPage>();
+    own_ = std::make_unique<RecorderPage>();
     mine_ = own_.get();
   }
-  CallPage& page = *mine_;
+  RecorderPage& page = *mine_;
   page.job = job;
   page.rank = rank;
   page.size = size_;
@@ -185,39 +181,39 @@ CallPages::CallPages(uint64_t job, int rank, const std::vector<std::string>& mac
   std::strncpy(page.machine.data(), here.c_str(), page.machine.size() - 1);
   page.now = 1;
   std::atomic_thread_fence(std::memory_order_release);
-  page.magic = CallPage::magic_number;
+  page.magic = RecorderPage::magic_number;
 }
 
 void CallPages::open_others() {
   for (const int r : here_) {
     try {
       auto file = std::make_unique<MappedFile>(page_path(r), File::Use::read_own);
-      if (file->bytes().size() == sizeof(CallPage)) mapped_[r] = std::move(file);
+      if (file->bytes().size() == sizeof(RecorderPage)) mapped_[r] = std::move(file);
     } catch (const Error&) {  // it has none, or none that is seen here
     }
   }
 }
 
-const CallPage* CallPages::page_of(int rank) const {
+const RecorderPage* CallPages::page_of(int rank) const {
   if (rank == rank_) return mine_;
   const auto found = mapped_.find(rank);
-  return found == mapped_.end() ? nullptr : reinterpret_cast<const CallPage*>(found->second->bytes().data());
+  return found == mapped_.end() ? nullptr : reinterpret_cast<const RecorderPage*>(found->second->bytes().data());
 }
 
-std::unique_ptr<CallPage> CallPages::copy_of(int rank) const {
-  const CallPage* page = page_of(rank);
+std::unique_ptr<RecorderPage> CallPages::copy_of(int rank) const {
+  const RecorderPage* page = page_of(rank);
   if (!page) return nullptr;
-  auto copy = std::make_unique<CallPage>();
+  auto copy = std::make_unique<RecorderPage>();
   const int64_t last = page->begun.load(std::memory_order_acquire);
-  std::memcpy(static_cast<void*>(copy.get()), static_cast<const void*>(page), sizeof(CallPage));
+  std::memcpy(static_cast<void*>(copy.get()), static_cast<const void*>(page), sizeof(RecorderPage));
   std::atomic_thread_fence(std::memory_order_acquire);
   // The rank goes on meanwhile: a call whose place it may have given to another is none.
   const int64_t under_way = page->begun.load(std::memory_order_relaxed) + 1;
-  const auto slots = static_cast<int64_t>(CallPage::num_slots);
+  const auto slots = static_cast<int64_t>(RecorderPage::num_slots);
   for (int64_t t = std::max<int64_t>(1, last - slots + 1); t <= std::min(last, under_way - slots); t++)
-    copy->slots[static_cast<size_t>(t) % CallPage::num_slots].ticket = 0;
+    copy->slots[static_cast<size_t>(t) % RecorderPage::num_slots].ticket = 0;
   copy->begun = last;
-  copy->seen_state = static_cast<int32_t>(state_of(*page));
+  copy->seen_state = state_of(*page);
   return copy;
 }
 
@@ -247,7 +243,7 @@ std::vector<KnownRank> CallPages::look_at_processes() const {
 bool CallPages::kill_stopped() const {
   bool any = false;
   for (const auto& [r, file] : mapped_) {
-    const CallPage& page = *page_of(r);
+    const RecorderPage& page = *page_of(r);
     const int pid = page.pid;
     if (r != rank_ && state_of(page) == RankState::stopped && runs_this_program(pid, page.process_start))
       any = ::kill(pid, SIGKILL) == 0 || any;
@@ -259,9 +255,9 @@ void CallPages::publish(const std::string& folder, bool all) const {
   for (const int r : here_) {
     const auto copy = copy_of(r);
     if (!copy) continue;
-    const bool able = static_cast<RankState>(copy->seen_state) == RankState::running;
+    const bool able = copy->seen_state == RankState::running;
     if (!all && r != rank_ && able) continue;
-    write_file(copy_path(folder, r), {reinterpret_cast<const char*>(copy.get()), sizeof(CallPage)},
+    write_file(copy_path(folder, r), {reinterpret_cast<const char*>(copy.get()), sizeof(RecorderPage)},
                {.replace = true, .durable = false, .aside = fmt::format(".by-{}", rank_)});
   }
 }
@@ -283,7 +279,7 @@ std::vector<KnownRank> read_remains(const std::string& folder) {
     if (static_cast<size_t>(r) < all.size() && all[static_cast<size_t>(r)].state != RankState::unseen) continue;
     auto page = read_copy(CallPages::shared_path(job.number, std::to_string(r)), File::Use::read_own);
     if (!page) continue;
-    page->seen_state = static_cast<int32_t>(state_of(*page));
+    page->seen_state = state_of(*page);
     add(known_from(*page));
   }
   return all;

@@ -1,4 +1,4 @@
-// Where the pages of calls (kernels/base/call_ring.h) of a job's ranks lie, and what is known of their processes.
+// Where the pages of calls (kernels/base/flight_recorder.h) of a job's ranks lie, and what is known of their processes.
 //
 // Each rank's lies in shared memory of its node, so that the other ranks there can read it when it is stopped, and
 // whoever comes later when it is dead. Ranks of other nodes are heard of by copies in a folder that all nodes see,
@@ -25,7 +25,7 @@ class CallPages {
   // Once all ranks have made theirs.
   void open_others();
 
-  CallPage& mine() { return *mine_; }
+  RecorderPage& mine() { return *mine_; }
   bool on_one_node() const { return static_cast<int>(here_.size()) == size_; }
 
   // Every rank of the job as far as it can be seen; those whose memory cannot be, by their copies in `folder`; empty:
@@ -49,15 +49,15 @@ class CallPages {
 
  private:
   std::string page_path(int rank) const { return shared_path(job_, std::to_string(rank)); }
-  const CallPage* page_of(int rank) const;  // null: it cannot be seen
-  std::unique_ptr<CallPage> copy_of(int rank) const;
+  const RecorderPage* page_of(int rank) const;  // null: it cannot be seen
+  std::unique_ptr<RecorderPage> copy_of(int rank) const;
 
   uint64_t job_;
   int rank_, size_;
   std::vector<int> here_;  // ranks of this node
   std::unique_ptr<SharedMemory> shared_;
-  std::unique_ptr<CallPage> own_;  // where nothing can be shared
-  CallPage* mine_;
+  std::unique_ptr<RecorderPage> own_;  // where nothing can be shared
+  RecorderPage* mine_;
   std::map<int, std::unique_ptr<MappedFile>> mapped_;  // of ranks of this node
 };
 

@@ -128,12 +128,12 @@ class Judge {
 
   // Of calls of one number that do not agree.
   Hang judge_mismatch(const CallsOfRanks& calls) const {
-    std::map<std::tuple<Call, int64_t, int>, Ranks> sides;
+    std::map<std::tuple<Transfer, int64_t, int>, Ranks> sides;
     std::map<int, const KnownCall*> call_of_rank;
     Ranks all;
     for (const auto& [rank, c] : calls) {
       const bool message = is_message(c->call);
-      sides[{message ? Call::send : c->call, c->bytes, message ? -1 : c->peer}].push_back(rank);
+      sides[{message ? Transfer::send : c->call, c->bytes, message ? -1 : c->peer}].push_back(rank);
       call_of_rank[rank] = c;
       all.push_back(rank);
     }

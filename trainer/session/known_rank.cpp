@@ -12,20 +12,20 @@ const KnownGroup* KnownRank::group(uint64_t id) const {
   return found == groups.end() ? nullptr : &*found;
 }
 
-KnownRank read_page(const CallPage& page) {
+KnownRank read_page(const RecorderPage& page) {
   const uint32_t now = page.now;
   const auto ago = [now](uint32_t then) { return static_cast<double>(static_cast<int64_t>(now) - then) / 100; };
   KnownRank known{.rank = page.rank, .size = page.size, .step = page.step};
   const size_t length = strnlen(page.machine.data(), page.machine.size());
   const std::string machine(page.machine.data(), length);
   known.where = fmt::format("process {} on {}", page.pid, machine.substr(0, machine.find(' ')));
-  for (const CallPage::Group& g : page.groups)
+  for (const RecorderPage::Group& g : page.groups)
     if (const uint64_t id = g.id.load(std::memory_order_acquire))
       known.groups.push_back(
           {id, std::string(g.name.data(), strnlen(g.name.data(), g.name.size())), g.index, g.size, g.begun});
   const int64_t last = page.begun.load(std::memory_order_acquire);
-  for (int64_t t = std::max<int64_t>(1, last - static_cast<int64_t>(CallPage::num_slots) + 1); t <= last; t++) {
-    const CallPage::Slot& slot = page.slots[static_cast<size_t>(t) % CallPage::num_slots];
+  for (int64_t t = std::max<int64_t>(1, last - static_cast<int64_t>(RecorderPage::num_slots) + 1); t <= last; t++) {
+    const RecorderPage::Slot& slot = page.slots[static_cast<size_t>(t) % RecorderPage::num_slots];
     KnownCall c{.group = slot.group,
                 .call = slot.call,
                 .number = slot.number,
@@ -52,7 +52,7 @@ std::string describe(const KnownRank& rank, const KnownCall& call) {
   const KnownGroup* g = rank.group(call.group);
   const std::string name = g ? g->name : "a group";
   const std::string peer =
-      !is_message(call.call) ? "" : fmt::format(" {} {} of", call.call == Call::send ? "to" : "from", call.peer);
+      !is_message(call.call) ? "" : fmt::format(" {} {} of", call.call == Transfer::send ? "to" : "from", call.peer);
   const std::string bytes = call.bytes < 0 ? "" : fmt::format("{} bytes, ", call.bytes);
   return fmt::format("{} {}{} {} ({}step {})", name_of(call.call), call.number, peer.empty() ? " of" : peer, name,
                      bytes, call.step);

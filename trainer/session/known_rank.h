@@ -1,26 +1,18 @@
-// What is known of a rank of a job: how its process is, and what its page of calls (kernels/base/call_ring.h) says.
+// What is known of a rank of a job: how its process is, and what its page of calls (kernels/base/flight_recorder.h)
+// says.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "kernels/base/call_ring.h"
+#include "kernels/base/flight_recorder.h"
 
 namespace megalith {
 
-enum class RankState : uint8_t {
-  unseen,   // nothing is known of it
-  running,  //
-  stopped,  // by a signal or a debugger
-  dead,     // the process is gone
-  left,     // in order
-  gave_up,  // with an error of its own
-};
-
 struct KnownCall {
   uint64_t group = 0;
-  Call call{};
+  Transfer call{};
   int64_t number = 0, bytes = 0, step = 0;
   int peer = -1;
   double begun = 0;   // seconds ago
@@ -50,7 +42,7 @@ struct KnownRank {
 constexpr const char* session_group = "session";
 
 // What a page says; the state is left to whoever can see the process.
-KnownRank read_page(const CallPage& page);
+KnownRank read_page(const RecorderPage& page);
 
 // The call in which it waits for the longest time, of `least` seconds or more; null where it does not.
 const KnownCall* blocked_call(const KnownRank& rank, double least);

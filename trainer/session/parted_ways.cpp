@@ -38,7 +38,7 @@ CallsOfRanks first_mismatch(const std::vector<KnownRank>& known) {
       if (!is_message(c.call)) {
         calls[{c.group, -1, -1, c.number}].emplace_back(r.rank, &c);
       } else if (const KnownGroup* g = r.group(c.group)) {
-        const bool sends = c.call == Call::send;
+        const bool sends = c.call == Transfer::send;
         calls[{c.group, sends ? g->index : c.peer, sends ? c.peer : g->index, c.number}].emplace_back(r.rank, &c);
       }
     }
@@ -54,7 +54,7 @@ CallsOfRanks first_mismatch(const std::vector<KnownRank>& known) {
 
 std::optional<Deviation> deviation(const KnownRank& rank) {
   if (rank.calls.empty()) return {};
-  const bool whole = rank.calls.size() < CallPage::num_slots;
+  const bool whole = rank.calls.size() < RecorderPage::num_slots;
   for (const int64_t step : {rank.step - 1, rank.step}) {
     const int64_t before = step - 1;
     if (before < 1 || (!whole && rank.calls.front().step >= before)) continue;

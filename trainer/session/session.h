@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/call_ring.h"
+#include "kernels/base/flight_recorder.h"
 
 namespace megalith {
 
@@ -36,13 +36,12 @@ class Session {
   // others outside of this session calls it now and then.
   virtual void check() const {}
 
-  // The ranks as a group whose calls are remembered (kernels/base/call_ring.h), and by which others are; null where
-  // nobody watches.
-  virtual CallGroup* calls() const { return nullptr; }
-  // Collective. What is remembered of a hang goes there as well, and its message into the file `log`. The folder is
-  // made; all nodes see it. Returns, on rank 0, why an earlier job's folder stands elsewhere or nothing is remembered
-  // there; else "".
-  virtual std::string remember_in(const std::string& /*folder*/, const std::string& /*log*/) const { return ""; }
+  // The ranks as a group in the flight recorder (kernels/base/flight_recorder.h), into which others' calls go as well;
+  // null where nobody watches.
+  virtual RecordedGroup* recorded() const { return nullptr; }
+  // Collective. The dumps of a hang go there, and its message into the file `log`. The folder is made; all nodes see
+  // it. Returns, on rank 0, why an earlier job's folder stands elsewhere or nothing is dumped there; else "".
+  virtual std::string dump_into(const std::string& /*folder*/, const std::string& /*log*/) const { return ""; }
 
   // Not collective, from any thread: ends every rank of the job, with this exit status.
   [[noreturn]] virtual void abort(int status) const = 0;

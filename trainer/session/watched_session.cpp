@@ -61,9 +61,9 @@ class WatchedSession::Watchdog {
         timeout_(timeout),
         job_(job),
         pages_(job, session.rank(), machines),
-        ring_(pages_.mine()),
-        calls_(ring_, job | 1, session_group, session.rank(), session.size()) {
-    ring_.on_failure([this] { explain_failure(); });
+        recorder_(pages_.mine()),
+        ranks_(recorder_, job | 1, session_group, session.rank(), session.size()) {
+    recorder_.on_failure([this] { explain_failure(); });
   }
   ~Watchdog() {
     stop_ = true;
@@ -74,18 +74,18 @@ class WatchedSession::Watchdog {
     pages_.open_others();
     thread_ = std::thread([this] { watch(); });
   }
-  CallGroup& calls() { return calls_; }
-  void end_with(CallPage::Ending ending) { pages_.mine().ending = ending; }
+  RecordedGroup& ranks() { return ranks_; }
+  void end_with(RankState ending) { pages_.mine().ending = ending; }
   uint64_t job() const { return job_; }
   // Where nobody will ask what the job has left, it leaves nothing.
   [[noreturn]] void abort(int status) {
-    end_with(CallPage::Ending::gave_up);
+    end_with(RankState::gave_up);
     if (folder().empty()) CallPages::remove_shared(job_);
     session_.abort(status);
     std::_Exit(status);  // not reached
   }
 
-  void remember_in(const std::string& folder, const std::string& log) {
+  void dump_into(const std::string& folder, const std::string& log) {
     const std::lock_guard lock(mutex_);
     folder_ = folder;
     log_ = log;
@@ -113,13 +113,13 @@ class WatchedSession::Watchdog {
 
   // How long the call has lasted in which this rank has waited for the longest time.
   double waited() {
-    const CallPage& page = pages_.mine();
+    const RecorderPage& page = pages_.mine();
     const int64_t begun = page.begun;
-    oldest_ = std::max(oldest_, begun - static_cast<int64_t>(CallPage::num_slots) + 1);
+    oldest_ = std::max(oldest_, begun - static_cast<int64_t>(RecorderPage::num_slots) + 1);
     uint32_t since = 0;
     bool all_ended = true;
     for (int64_t t = oldest_; t <= begun; t++) {
-      const CallPage::Slot& slot = page.slots[static_cast<size_t>(t) % CallPage::num_slots];
+      const RecorderPage::Slot& slot = page.slots[static_cast<size_t>(t) % RecorderPage::num_slots];
       const bool ended = slot.ended != 0;
       if (all_ended && ended) oldest_ = t + 1;
       all_ended = all_ended && ended;
@@ -196,7 +196,7 @@ class WatchedSession::Watchdog {
       }
     } catch (const std::exception&) {  // it has been said
     }
-    end_with(CallPage::Ending::gave_up);
+    end_with(RankState::gave_up);
     // One death at a time: Open MPI 4's mpirun may miss one of two.
     if (pages_.kill_stopped()) pause(time_to_notice);
     CallPages::remove_shared(job_);
@@ -287,8 +287,8 @@ class WatchedSession::Watchdog {
   double timeout_;
   uint64_t job_;
   CallPages pages_;
-  CallRing ring_;
-  CallGroup calls_;
+  FlightRecorder recorder_;
+  RecordedGroup ranks_;
 
   std::mutex mutex_;  // of these
   std::string folder_, log_;
@@ -327,7 +327,7 @@ WatchedSession::WatchedSession(std::unique_ptr<Session> session, double timeout)
 }
 
 WatchedSession::~WatchedSession() {
-  watchdog_->end_with(CallPage::Ending::in_order);
+  watchdog_->end_with(RankState::left);
   const std::string folder = watchdog_->folder();
   const uint64_t job = watchdog_->job();
   watchdog_.reset();
@@ -339,15 +339,15 @@ WatchedSession::~WatchedSession() {
   }
 }
 
-CallGroup* WatchedSession::calls() const { return &watchdog_->calls(); }
+RecordedGroup* WatchedSession::recorded() const { return &watchdog_->ranks(); }
 
 std::vector<std::string> WatchedSession::all_gather_text(const std::string& mine) const {
-  const InCall in_call(calls(), Call::texts);
+  const InCall in_call(recorded(), Transfer::texts);
   return session_->all_gather_text(mine);
 }
 
 std::string WatchedSession::broadcast_text(const std::string& text) const {
-  const InCall in_call(calls(), Call::text);
+  const InCall in_call(recorded(), Transfer::text);
   return session_->broadcast_text(text);
 }
 
@@ -366,7 +366,7 @@ std::string clear(const std::string& folder) try {
 
 }  // namespace
 
-std::string WatchedSession::remember_in(const std::string& folder, const std::string& log) const {
+std::string WatchedSession::dump_into(const std::string& folder, const std::string& log) const {
   std::string earlier, trouble, made = "made";
   if (rank_ == 0) try {
       std::getline(std::ifstream(folder + "/" + job_file), earlier);
@@ -380,7 +380,7 @@ std::string WatchedSession::remember_in(const std::string& folder, const std::st
     }
   const KnownJob before = job_from(broadcast_text(earlier));
   if (before.number != 0 && rank_on_this_node() == 0) CallPages::remove_shared(before.number);
-  if (!broadcast_text(made).empty()) watchdog_->remember_in(folder, log);
+  if (!broadcast_text(made).empty()) watchdog_->dump_into(folder, log);
   return trouble;
 }
 

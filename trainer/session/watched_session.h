@@ -1,9 +1,9 @@
 // A session whose ranks are watched: when one waits for others longer than the time-out, the job ends, and one message
 // says who is behind, at which call and on which step; when a rank waits for unusually long, a warning does.
 //
-// A rank remembers the calls by which it waits for others in a page that others can read without its help: those of
-// this session here, those of communicators because they ask for calls(). A thread, which calls neither MPI nor NCCL,
-// writes the time into the page, looks how long its rank has waited and, where that is long, at the pages of all
+// A rank records the calls by which it waits for others in a page that others can read without its help: those of
+// this session here, those of communicators because they ask for recorded(). A thread, which calls neither MPI nor
+// NCCL, writes the time into the page, looks how long its rank has waited and, where that is long, at the pages of all
 // (call_pages.h); what they mean says hang.h. The first that finds that the job cannot go on takes the word and ends
 // it; the others, which find the same, keep silent.
 //
@@ -28,9 +28,9 @@ class WatchedSession : public Session {
   std::string broadcast_text(const std::string& text) const override;
   void require_mpi() const override { session_->require_mpi(); }
   void check() const override { session_->check(); }
-  CallGroup* calls() const override;
+  RecordedGroup* recorded() const override;
   // Collective.
-  std::string remember_in(const std::string& folder, const std::string& log) const override;
+  std::string dump_into(const std::string& folder, const std::string& log) const override;
   [[noreturn]] void abort(int status) const override;
 
  private:

@@ -74,7 +74,7 @@ std::unique_ptr<RunFolder> Run::open_folder() {
 }
 
 Trainer& Run::open_trainer() {
-  if (const std::string trouble = session_.remember_in(config_.run.output + "/calls", config_.run.output + "/log.txt");
+  if (const std::string trouble = session_.dump_into(config_.run.output + "/calls", config_.run.output + "/log.txt");
       !trouble.empty())
     log_warning("{}", trouble);
   work_.open();

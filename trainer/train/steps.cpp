@@ -16,7 +16,7 @@ Steps::Steps(const Config& config, const Session& session, RankContext& work, co
 
 policy::Event Steps::launch(const Progress& progress, const std::function<ControlFlags()>& flags) {
   StepInFlight step{.number = progress.step + 1, .first_sequence = progress.sequences};
-  if (CallGroup* calls = session_.calls()) calls->ring().begin_step(step.number);
+  if (const RecordedGroup* ranks = session_.recorded()) ranks->recorder().begin_step(step.number);
   profiler_.begin_launch(step.number);
   Stream& s = work_.runtime->stream;
   const bool op_by_op = s.ops_are_looked_at();

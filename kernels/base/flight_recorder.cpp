@@ -1,6 +1,4 @@
-#include "kernels/base/call_ring.h"
-
-#include <algorithm>
+#include "kernels/base/flight_recorder.h"
 
 namespace megalith {
 
@@ -15,28 +13,19 @@ uint64_t spread(uint64_t x) {
 }
 
 // A free place; where there is none, one that nobody reads: such a group is missed, and nothing breaks.
-CallPage::Group& free_place(CallPage& in) {
+RecorderPage::Group& free_place(RecorderPage& in) {
   const auto found = std::find_if(in.groups.begin(), in.groups.end(), [](const auto& g) { return g.id == 0; });
   if (found != in.groups.end()) return *found;
-  static CallPage::Group nowhere{};
+  static RecorderPage::Group nowhere{};
   return nowhere;
 }
 
 }  // namespace
 
-const char* name_of(Call call) {
-  constexpr const char* names[] = {
-      "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast",          "send",
-      "recv",       "barrier",        "split",      "connect",    "texts of all ranks", "text of rank 0"};
-  const auto i = static_cast<size_t>(call);
-  return i < std::size(names) ? names[i] : "a call of another version";
-}
-static_assert(static_cast<int>(Call::barrier) == static_cast<int>(Transfer::barrier));
+uint64_t FlightRecorder::next_id() { return spread(page_.job + ++ids_) | 1; }
 
-uint64_t CallRing::next_id() { return spread(page_.job + ++ids_) | 1; }
-
-CallGroup::CallGroup(CallRing& ring, uint64_t id, const std::string& name, int index, int size)
-    : ring_(ring), id_(id), place_(free_place(ring.page())), size_(size) {
+RecordedGroup::RecordedGroup(FlightRecorder& recorder, uint64_t id, const std::string& name, int index, int size)
+    : recorder_(recorder), id_(id), place_(free_place(recorder.page())), size_(size) {
   place_.name.fill('\0');
   std::copy_n(name.begin(), std::min(name.size(), place_.name.size() - 1), place_.name.begin());
   place_.index = index;
@@ -45,9 +34,9 @@ CallGroup::CallGroup(CallRing& ring, uint64_t id, const std::string& name, int i
   place_.id.store(id, std::memory_order_release);
 }
 
-CallGroup::~CallGroup() { place_.id = 0; }
+RecordedGroup::~RecordedGroup() { place_.id = 0; }
 
-uint64_t CallGroup::id_of_part(int color) {
+uint64_t RecordedGroup::id_of_part(int color) {
   return spread(spread(id_ + static_cast<uint64_t>(++splits_)) + static_cast<uint64_t>(color)) | 1;
 }
 
