@@ -6,15 +6,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <sstream>
 #include <thread>
 
 #include "kernels/system/file_calls.h"
 #include "tests/data/scratch.h"
 #include "trainer/machine/machine.h"
-#include "trainer/session/call_pages.h"
 #include "trainer/session/file_session.h"
+#include "trainer/session/recorder_pages.h"
 
 namespace megalith {
 namespace {
@@ -68,7 +70,7 @@ class Watched : public testing::Test {
   }
   // Returns what the job that has run left in this machine's memory.
   std::vector<std::string> left_in_memory() const {
-    const std::string any = CallPages::shared_path(job_from(read_file(scratch.path("job"))).number, "");
+    const std::string any = RecorderPages::shared_path(job_from(read_file(scratch.path("job"))), "");
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(fs::path(any).parent_path()))
       if (entry.path().string().starts_with(any)) names.push_back(entry.path());
@@ -87,7 +89,7 @@ class Watched : public testing::Test {
       if (!one_node) inner = std::make_unique<SeveralNodes>(std::move(inner));
       const WatchedSession session(std::move(inner), timeout);
       if (rank == 0)
-        write_file(scratch.path("job"), to_text(KnownJob{session.recorded()->recorder().page().job, size}),
+        write_file(scratch.path("job"), job_name(session.recorded()->recorder().page().job),
                    {.replace = true, .durable = false});
       try {
         work(session);
@@ -187,6 +189,67 @@ TEST_F(Watched, OutsideOfStepsARankThatIsNotSeenMayTakeItsTime) {
   EXPECT_NE(ends[1].err.find("megalith: warning: rank 1 has waited for "), std::string::npos) << ends[1].err;
   EXPECT_NE(ends[1].err.find("rank 0 has not been heard of"), std::string::npos) << ends[1].err;
   EXPECT_TRUE(left_in_memory().empty());
+}
+
+// Messages of all ranks that are no warnings.
+std::string verdicts_of(const std::vector<EndOfRank>& ends) {
+  std::string said, line;
+  for (const EndOfRank& end : ends)
+    for (std::istringstream lines(end.err); std::getline(lines, line);)
+      if (line.starts_with("megalith: ") && !line.starts_with("megalith: warning: ")) said += line + "\n";
+  return said;
+}
+
+TEST_F(Watched, OutsideOfStepsARankThatIsAtWorkIsNamedAndNotEnded) {
+  const std::vector<EndOfRank> ends = run(2, 0.5, true, [&](const Session& session) {
+    session.dump_into(folder, log);
+    if (session.rank() == 0) sleep_seconds(1.5);
+    session.all_gather_text("");
+  });
+  for (const EndOfRank& end : ends) EXPECT_EQ(end.status, 0) << end.err;
+  EXPECT_NE(ends[1].err.find("megalith: warning: rank 1 has waited for "), std::string::npos) << ends[1].err;
+  EXPECT_NE(ends[1].err.find(" s: rank 0 (process "), std::string::npos) << ends[1].err;
+  EXPECT_NE(ends[1].err.find("is not waiting for others"), std::string::npos) << ends[1].err;
+  EXPECT_EQ(ends[1].err.find("the job ends when"), std::string::npos) << ends[1].err;
+}
+
+TEST_F(Watched, InAStepAWarningComesBeforeTheEnd) {
+  const std::vector<EndOfRank> ends = run(2, 2, true, [&](const Session& session) {
+    session.dump_into(folder, log);
+    wait_in_vain(session);
+  });
+  const size_t warning = ends[1].err.find("warning: rank 1 has waited for 0.5 s: rank 0 (process ");
+  ASSERT_NE(warning, std::string::npos) << ends[1].err;
+  EXPECT_NE(ends[1].err.find("; the job ends when a wait has lasted 2 s", warning), std::string::npos) << ends[1].err;
+  EXPECT_TRUE(verdicts_of(ends).starts_with("megalith: rank 0 (process ")) << verdicts_of(ends);
+}
+
+// Where all ranks wait outside of steps, nobody reads or writes: what carries their texts is at fault.
+TEST_F(Watched, OutsideOfStepsAWaitEndsWhereNobodyIsAtWork) {
+  const std::vector<EndOfRank> ends = run(2, 1, true, [&](const Session& session) {
+    session.dump_into(folder, log);
+    session.recorded()->begin(Transfer::texts, -1);
+    for (int i = 0; i < 3000; i++, sleep_seconds(0.01)) session.check();
+  });
+  for (const EndOfRank& end : ends) EXPECT_EQ(end.status, 1) << end.err;
+  const std::string said = verdicts_of(ends);
+  EXPECT_TRUE(said.starts_with("megalith: ranks 0, 1 are in texts of all ranks ")) << said;
+  EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
+  EXPECT_TRUE(fs::exists(folder + "/message"));
+  for (const char* rank : {"/rank-0", "/rank-1"}) EXPECT_TRUE(fs::exists(folder + rank));
+}
+
+TEST_F(Watched, ARankThatIsStoppedOutsideOfStepsIsNamed) {
+  const std::vector<EndOfRank> ends = run(3, 1, true, [&](const Session& session) {
+    session.dump_into(folder, log);
+    if (session.rank() == 2) ::raise(SIGSTOP);
+    session.all_gather_text("");
+  });
+  EXPECT_EQ(ends[2].status, -SIGKILL);
+  const std::string said = verdicts_of(ends);
+  EXPECT_TRUE(said.starts_with("megalith: rank 2 (process ")) << said;
+  EXPECT_NE(said.find("is stopped, by a signal or a debugger"), std::string::npos) << said;
+  EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
 }
 
 // In any exchange, without MPI's help; and where no run folder remembers it, nothing is left of the job.

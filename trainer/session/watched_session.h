@@ -1,15 +1,19 @@
 // A session whose ranks are watched: when one waits for others longer than the time-out, the job ends, and one message
 // says who is behind, at which call and on which step; when a rank waits for unusually long, a warning does.
 //
-// A rank records the calls by which it waits for others in a page that others can read without its help: those of
-// this session here, those of communicators because they ask for recorded(). A thread, which calls neither MPI nor
-// NCCL, writes the time into the page, looks how long its rank has waited and, where that is long, at the pages of all
-// (call_pages.h); what they mean says hang.h. The first that finds that the job cannot go on takes the word and ends
-// it; the others, which find the same, keep silent.
-//
-// Ranks that wait for one that died on their node end the job at once. Who waits for a rank that computes, reads or
-// writes between exchanges of texts, outside of steps, is warned and never ended: a disk may take as long as it takes.
-// A process that is stopped does not count the time, so a job that is stopped as a whole goes on when it is woken.
+// Each rank records the calls by which it waits for others in the page of a flight recorder
+// (kernels/base/flight_recorder.h): those of this session here, those of communicators because they ask for recorded().
+// The watchdog is a thread of each rank that calls neither MPI nor NCCL. It writes the time into the page and looks how
+// long its rank has waited. By these rules it ends the job, and who is to blame matters to none of them:
+// - a rank of this node has died, and this one waits;
+// - this rank has waited in a step for longer than the time-out. A process that is stopped does not count the time, so
+//   a job that is stopped as a whole goes on when it is woken;
+// - it has waited so long outside of steps, and no rank is at work, nor is one unseen. As long as one computes, reads
+// or
+//   writes between exchanges of texts, the others warn and wait: a disk may take as long as it takes.
+// Then it has ranks of other nodes write their dumps (recorder_pages.h), asks the doctor what all dumps say
+// (trainer/doctor/diagnosis.h), prints that and leaves the dumps for `megalith doctor`. The first to come so far takes
+// the word and ends the job; the others keep silent.
 #pragma once
 
 #include <memory>

@@ -4,7 +4,7 @@
 
 #include "trainer/checkpointing/weight_source.h"
 #include "trainer/log/log.h"
-#include "trainer/session/call_pages.h"
+#include "trainer/session/recorder_pages.h"
 #include "trainer/session/last_word.h"
 
 namespace megalith {
@@ -79,7 +79,7 @@ RunFolder::RunFolder(const Config& config, const Tokenizer* tokenizer, int rank)
   lock_folder(output_, "run.output", config.run.output);
   if (std::error_code absent; !std::filesystem::equivalent(folder, config.checkpoint.directory, absent))
     lock_folder(checkpoints_, "checkpoint.directory", config.checkpoint.directory);
-  check_remains((folder / "calls").string());
+  check_dumps((folder / "calls").string());
   const std::string kept = keep_log((folder / "log").string());
   log_to_console_and(log);
   if (!kept.empty()) log_info("{} is not the log of a run and is now {}", log, kept);

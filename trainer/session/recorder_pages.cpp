@@ -1,4 +1,4 @@
-#include "trainer/session/call_pages.h"
+#include "trainer/session/recorder_pages.h"
 
 #include <signal.h>
 #include <sys/stat.h>
@@ -23,26 +23,22 @@ namespace fs = std::filesystem;
 
 constexpr int largest_job = 1'000'000;  // a job that has more is none
 
-// Of /proc/PID/stat: the state's letter and when the process started; zeros where it cannot be read.
+// The state's letter and when the process started, from /proc/PID/stat; zeros where it cannot be read.
 struct ProcessStat {
   char state = 0;
   uint64_t start = 0;
 };
-ProcessStat stat_of(int pid) try {
-  std::string text(4096, '\0');
-  File file(fmt::format("/proc/{}/stat", pid), File::Use::stream);
-  text.resize(static_cast<size_t>(file.read_next(text.data(), static_cast<int64_t>(text.size()))));
+ProcessStat stat_of(int pid) {
+  std::string text, skipped;
+  std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), text, '\0');
   const size_t close = text.rfind(')');  // the name before it may hold anything
   if (close == std::string::npos) return {};
   std::istringstream rest(text.substr(close + 1));
   ProcessStat stat;
   rest >> stat.state;
-  std::string skipped;
   for (int field = 4; field < 22; field++) rest >> skipped;
   rest >> stat.start;
   return stat;
-} catch (const Error&) {
-  return {};
 }
 
 uint64_t own_pid_namespace() {
@@ -50,7 +46,7 @@ uint64_t own_pid_namespace() {
   return ::stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
 }
 
-// Of a process of this machine.
+// The process is one of this machine.
 RankState state_of(const RecorderPage& page) {
   if (page.ending != RankState::unseen) return page.ending;
   if (page.pid_namespace != own_pid_namespace()) return RankState::running;  // its number means nothing here
@@ -83,28 +79,8 @@ std::unique_ptr<RecorderPage> read_copy(const std::string& path, File::Use use =
   return nullptr;
 }
 
-KnownRank known_from(const RecorderPage& copy) {
-  KnownRank known = read_page(copy);
-  known.state = copy.seen_state;
-  return known;
-}
+std::string dump_path(const std::string& folder, int rank) { return fmt::format("{}/rank-{}", folder, rank); }
 
-std::string copy_path(const std::string& folder, int rank) { return fmt::format("{}/rank-{}", folder, rank); }
-
-}  // namespace
-
-std::string to_text(const KnownJob& job) { return fmt::format("{:016x} {}\n", job.number, job.size); }
-
-KnownJob job_from(const std::string& text) {
-  KnownJob job;
-  std::istringstream in(text);
-  if (!(in >> std::hex >> job.number >> std::dec >> job.size) || job.size < 1 || job.size > largest_job) return {};
-  return job;
-}
-
-namespace {
-
-// Of files in shared memory: "megalith-JOB.NAME".
 constexpr std::string_view file_prefix = "megalith-";
 constexpr size_t job_digits = 16;
 
@@ -114,8 +90,20 @@ std::string shared_folder() {
   return there ? "/dev/shm" : fs::temp_directory_path().string();
 }
 
-// The job that a file of this name belongs to; 0: none.
-uint64_t job_of_file(std::string_view name) {
+// They are this user's: another may write there as well, and his jobs are his.
+std::vector<fs::path> files_of_jobs() {
+  std::vector<fs::path> found;
+  std::error_code absent;
+  for (const auto& entry : fs::directory_iterator(shared_folder(), absent))
+    if (job_from(entry.path().filename().string()) != 0 && is_own(entry.path().string())) found.push_back(entry.path());
+  return found;
+}
+
+}  // namespace
+
+std::string job_name(uint64_t job) { return fmt::format("{}{:0{}x}.", file_prefix, job, job_digits); }
+
+uint64_t job_from(std::string_view name) {
   uint64_t job = 0;
   if (!name.starts_with(file_prefix) || name.size() <= file_prefix.size() + job_digits) return 0;
   const char* const end = name.data() + file_prefix.size() + job_digits;
@@ -123,28 +111,22 @@ uint64_t job_of_file(std::string_view name) {
   return error == std::errc{} && last == end && *end == '.' ? job : 0;
 }
 
-// Those of this user: another may write there as well, and his jobs are his.
-std::vector<fs::path> files_of_jobs() {
-  std::vector<fs::path> found;
-  std::error_code absent;
-  for (const auto& entry : fs::directory_iterator(shared_folder(), absent))
-    if (job_of_file(entry.path().filename().string()) != 0 && is_own(entry.path().string()))
-      found.push_back(entry.path());
-  return found;
+uint64_t read_job(const std::string& folder) {
+  std::string name;
+  std::getline(std::ifstream(folder + "/" + job_file), name);
+  return job_from(name);
 }
 
-}  // namespace
-
-std::string CallPages::shared_path(uint64_t job, const std::string& name) {
-  return fmt::format("{}/{}{:0{}x}.{}", shared_folder(), file_prefix, job, job_digits, name);
+std::string RecorderPages::shared_path(uint64_t job, const std::string& name) {
+  return shared_folder() + "/" + job_name(job) + name;
 }
 
-void CallPages::remove_shared(uint64_t job) {
+void RecorderPages::remove_shared(uint64_t job) {
   for (const fs::path& path : files_of_jobs())
-    if (job_of_file(path.filename().string()) == job) discard(path);
+    if (job_from(path.filename().string()) == job) discard(path);
 }
 
-void CallPages::remove_forgotten() {
+void RecorderPages::remove_forgotten() {
   std::map<uint64_t, bool> over;  // of each job
   for (const fs::path& path : files_of_jobs()) {
     std::error_code gone;
@@ -153,24 +135,25 @@ void CallPages::remove_forgotten() {
     const auto page = old ? read_copy(path.string(), File::Use::read_own) : nullptr;
     const RankState state = page ? state_of(*page) : RankState::dead;
     const bool lives = state == RankState::running || state == RankState::stopped;
-    over.try_emplace(job_of_file(path.filename().string()), true).first->second &= old && !lives;
+    over.try_emplace(job_from(path.filename().string()), true).first->second &= old && !lives;
   }
   for (const auto& [job, is_over] : over)
     if (is_over) remove_shared(job);
 }
 
-CallPages::CallPages(uint64_t job, int rank, const std::vector<std::string>& machines)
+RecorderPages::RecorderPages(uint64_t job, int rank, const std::vector<std::string>& machines)
     : job_(job), rank_(rank), size_(static_cast<int>(machines.size())) {
   const std::string& here = machines[static_cast<size_t>(rank)];
   for (int r = 0; r < size_; r++)
     if (machines[static_cast<size_t>(r)] == here) here_.push_back(r);
   try {
-    shared_ = std::make_unique<SharedMemory>(page_path(rank), sizeof(RecorderPage));
+    shared_ = std::make_unique<SharedMemory>(shared_path(job, std::to_string(rank)), sizeof(RecorderPage));
     mine_ = static_cast<RecorderPage*>(shared_->data());
   } catch (const Error&) {
     own_ = std::make_unique<RecorderPage>();
     mine_ = own_.get();
   }
+  pages_[rank] = mine_;
   RecorderPage& page = *mine_;
   page.job = job;
   page.rank = rank;
@@ -184,108 +167,102 @@ CallPages::CallPages(uint64_t job, int rank, const std::vector<std::string>& mac
   page.magic = RecorderPage::magic_number;
 }
 
-void CallPages::open_others() {
-  for (const int r : here_) {
-    try {
-      auto file = std::make_unique<MappedFile>(page_path(r), File::Use::read_own);
-      if (file->bytes().size() == sizeof(RecorderPage)) mapped_[r] = std::move(file);
+void RecorderPages::open_others() {
+  for (const int r : here_) try {
+      if (r == rank_) continue;
+      auto file = std::make_unique<MappedFile>(shared_path(job_, std::to_string(r)), File::Use::read_own);
+      if (file->bytes().size() != sizeof(RecorderPage)) continue;
+      pages_[r] = reinterpret_cast<const RecorderPage*>(file->bytes().data());
+      mapped_.push_back(std::move(file));
     } catch (const Error&) {  // it has none, or none that is seen here
     }
-  }
 }
 
-const RecorderPage* CallPages::page_of(int rank) const {
-  if (rank == rank_) return mine_;
-  const auto found = mapped_.find(rank);
-  return found == mapped_.end() ? nullptr : reinterpret_cast<const RecorderPage*>(found->second->bytes().data());
-}
-
-std::unique_ptr<RecorderPage> CallPages::copy_of(int rank) const {
-  const RecorderPage* page = page_of(rank);
-  if (!page) return nullptr;
+std::unique_ptr<RecorderPage> RecorderPages::copy_of(int rank) const {
+  const auto found = pages_.find(rank);
+  if (found == pages_.end()) return nullptr;
+  const RecorderPage* page = found->second;
   auto copy = std::make_unique<RecorderPage>();
   const int64_t last = page->begun.load(std::memory_order_acquire);
   std::memcpy(static_cast<void*>(copy.get()), static_cast<const void*>(page), sizeof(RecorderPage));
   std::atomic_thread_fence(std::memory_order_acquire);
   // The rank goes on meanwhile: a call whose place it may have given to another is none.
-  const int64_t under_way = page->begun.load(std::memory_order_relaxed) + 1;
-  const auto slots = static_cast<int64_t>(RecorderPage::num_slots);
-  for (int64_t t = std::max<int64_t>(1, last - slots + 1); t <= std::min(last, under_way - slots); t++)
-    copy->slots[static_cast<size_t>(t) % RecorderPage::num_slots].ticket = 0;
+  const int64_t next = page->begun.load(std::memory_order_relaxed) + 1;
+  for (int64_t t = RecorderPage::oldest(last); t < std::min(last + 1, RecorderPage::oldest(next)); t++)
+    copy->slot(t).ticket = 0;
   copy->begun = last;
   copy->seen_state = state_of(*page);
   return copy;
 }
 
-std::vector<KnownRank> CallPages::look(const std::string& folder, fs::file_time_type since) const {
-  std::vector<KnownRank> all;
+std::vector<RankDump> RecorderPages::look(const std::string& folder, fs::file_time_type since) const {
+  std::vector<RankDump> all;
   for (int r = 0; r < size_; r++) {
-    all.push_back({.rank = r, .size = size_});
+    all.push_back({.rank = r});
     if (const auto copy = copy_of(r)) {
-      all.back() = known_from(*copy);
+      all.back() = read_page(*copy);
       continue;
     }
     std::error_code absent;
-    if (folder.empty() || fs::last_write_time(copy_path(folder, r), absent) < since || absent) continue;
-    if (const auto copy = read_copy(copy_path(folder, r)))
-      if (copy->job == job_ && copy->rank == r) all.back() = known_from(*copy);
+    if (folder.empty() || fs::last_write_time(dump_path(folder, r), absent) < since || absent) continue;
+    if (const auto copy = read_copy(dump_path(folder, r)))
+      if (copy->job == job_ && copy->rank == r) all.back() = read_page(*copy);
   }
   return all;
 }
 
-std::vector<KnownRank> CallPages::look_at_processes() const {
-  std::vector<KnownRank> all;
-  for (const auto& [r, file] : mapped_)
-    if (r != rank_) all.push_back({.rank = r, .state = state_of(*page_of(r))});
-  return all;
+std::set<RankState> RecorderPages::states_of_others() const {
+  std::set<RankState> states;
+  for (const auto& [r, page] : pages_)
+    if (r != rank_) states.insert(state_of(*page));
+  return states;
 }
 
-bool CallPages::kill_stopped() const {
+bool RecorderPages::kill_stopped() const {
   bool any = false;
-  for (const auto& [r, file] : mapped_) {
-    const RecorderPage& page = *page_of(r);
-    const int pid = page.pid;
-    if (r != rank_ && state_of(page) == RankState::stopped && runs_this_program(pid, page.process_start))
+  for (const auto& [r, page] : pages_) {
+    const int pid = page->pid;
+    if (r != rank_ && state_of(*page) == RankState::stopped && runs_this_program(pid, page->process_start))
       any = ::kill(pid, SIGKILL) == 0 || any;
   }
   return any;
 }
 
-void CallPages::publish(const std::string& folder, bool all) const {
+void RecorderPages::write_dumps(const std::string& folder, bool all) const {
   for (const int r : here_) {
     const auto copy = copy_of(r);
     if (!copy) continue;
     const bool able = copy->seen_state == RankState::running;
     if (!all && r != rank_ && able) continue;
-    write_file(copy_path(folder, r), {reinterpret_cast<const char*>(copy.get()), sizeof(RecorderPage)},
+    write_file(dump_path(folder, r), {reinterpret_cast<const char*>(copy.get()), sizeof(RecorderPage)},
                {.replace = true, .durable = false, .aside = fmt::format(".by-{}", rank_)});
   }
 }
 
-std::vector<KnownRank> read_remains(const std::string& folder) {
-  std::vector<KnownRank> all;
-  const auto add = [&](const KnownRank& known) {
-    for (int r = static_cast<int>(all.size()); r < known.size; r++) all.push_back({.rank = r, .size = known.size});
-    if (static_cast<size_t>(known.rank) < all.size()) all[static_cast<size_t>(known.rank)] = known;
+std::vector<RankDump> read_dumps(const std::string& folder) {
+  std::map<int, std::unique_ptr<RecorderPage>> pages;
+  int size = 0;
+  const auto add = [&](std::unique_ptr<RecorderPage> page) {
+    if (!page) return;
+    size = std::max(size, page->size);
+    pages.try_emplace(page->rank, std::move(page));
   };
   std::error_code absent;
   for (const auto& entry : fs::directory_iterator(folder, absent))
-    if (entry.path().filename().string().starts_with("rank-"))
-      if (const auto copy = read_copy(entry.path().string())) add(known_from(*copy));
-  std::string text;
-  std::getline(std::ifstream(folder + "/" + job_file), text);
-  const KnownJob job = job_from(text);
-  for (int r = 0; r < job.size; r++) {
-    if (static_cast<size_t>(r) < all.size() && all[static_cast<size_t>(r)].state != RankState::unseen) continue;
-    auto page = read_copy(CallPages::shared_path(job.number, std::to_string(r)), File::Use::read_own);
-    if (!page) continue;
-    page->seen_state = state_of(*page);
-    add(known_from(*page));
+    if (entry.path().filename().string().starts_with("rank-")) add(read_copy(entry.path().string()));
+  const uint64_t job = read_job(folder);
+  for (const fs::path& path : files_of_jobs()) {
+    if (job == 0 || job_from(path.filename().string()) != job) continue;
+    auto page = read_copy(path.string(), File::Use::read_own);
+    if (page) page->seen_state = state_of(*page);
+    add(std::move(page));
   }
+  std::vector<RankDump> all;
+  for (int r = 0; r < size; r++) all.push_back(pages.contains(r) ? read_page(*pages[r]) : RankDump{.rank = r});
   return all;
 }
 
-void check_remains(const std::string& folder) {
+void check_dumps(const std::string& folder) {
   constexpr const char* ours[] = {job_file, message_file, "rank-", "asked", "end", "warning."};
   std::error_code absent;
   for (fs::directory_iterator at(folder, absent), end; !absent && at != end; at.increment(absent)) {

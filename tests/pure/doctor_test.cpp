@@ -1,6 +1,6 @@
-// Who is to blame when ranks wait for one another: a machine of ranks that keep real pages of calls, with every fault
-// at every place of a step, and what is made of their pages.
-#include "trainer/session/hang.h"
+// Who is to blame when ranks wait for one another: a machine of ranks that keep real pages of a flight recorder, with
+// every fault at every place of a step, and what the doctor makes of their pages.
+#include "trainer/doctor/diagnosis.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -77,8 +77,8 @@ class PlantedRanks {
     for (int t = 0; t < 100; t++) tick();
   }
 
-  std::vector<KnownRank> seen() const {
-    std::vector<KnownRank> all;
+  std::vector<RankDump> seen() const {
+    std::vector<RankDump> all;
     for (const Rank& rank : ranks_) {
       all.push_back(read_page(*rank.page));
       all.back().state = rank.state;
@@ -183,235 +183,180 @@ class PlantedRanks {
   std::vector<Rank> ranks_;
 };
 
-std::string case_name(int size, int victim, size_t at, bool mixes, const Hang& hang) {
+std::string case_name(int size, int victim, size_t at, bool mixes, const Diagnosis& found) {
   return fmt::format("{} ranks, rank {} at instruction {}{}: {}: {}", size, victim, at, mixes ? ", mixed" : "",
-                     name_of(hang.kind), hang.text);
+                     name_of(found.kind), found.text);
 }
 
 constexpr int64_t planted_step = 4;
 
-Hang after(Plant plant, int size, int victim, size_t at, bool mixes) {
+Diagnosis after(Plant plant, int size, int victim, size_t at, bool mixes) {
   PlantedRanks ranks(size, mixes);
   ranks.run(plant, victim, planted_step, at, 6);
   return diagnose(ranks.seen(), 0.5);
 }
 
-void expect_blamed(Plant plant, const std::set<Hang::Kind>& kinds, bool mixes = false) {
+void expect_blamed(Plant plant, const std::set<Diagnosis::Kind>& kinds, bool mixes = false) {
   for (const int size : {2, 4, 8})
     for (const int victim : {0, size - 1})
       for (size_t at = 0; at < PlantedRanks(size, false).program(0).size(); at++) {
-        const Hang hang = after(plant, size, victim, at, mixes);
-        const std::string what = case_name(size, victim, at, mixes, hang);
-        EXPECT_TRUE(kinds.contains(hang.kind)) << what;
-        EXPECT_EQ(hang.ranks, std::vector{victim}) << what;
-        EXPECT_NEAR(static_cast<double>(hang.step), planted_step, 1) << what;
-        EXPECT_TRUE(hang.text.starts_with(fmt::format("rank {} (process", victim))) << what;
+        const Diagnosis found = after(plant, size, victim, at, mixes);
+        const std::string what = case_name(size, victim, at, mixes, found);
+        EXPECT_TRUE(kinds.contains(found.kind)) << what;
+        EXPECT_EQ(found.culprits, std::vector{victim}) << what;
+        EXPECT_NEAR(static_cast<double>(found.step), planted_step, 1) << what;
+        EXPECT_TRUE(found.text.starts_with(fmt::format("rank {} (process", victim))) << what;
       }
 }
 
-TEST(Diagnosis, NothingIsFoundWhereNothingIsWrong) {
+TEST(Doctor, NothingIsFoundWhereNothingIsWrong) {
   for (const int size : {2, 4, 8}) {
     PlantedRanks ranks(size, false);
     ranks.run(Plant::nothing, 0, 0, 0, 6);
     EXPECT_TRUE(ranks.done(6));
-    EXPECT_EQ(diagnose(ranks.seen(), 0).kind, Hang::Kind::none);
+    EXPECT_EQ(diagnose(ranks.seen(), 0).kind, Diagnosis::Kind::none);
   }
 }
 
-TEST(Diagnosis, ASkippedCall) {
-  expect_blamed(Plant::skips, {Hang::Kind::skipped, Hang::Kind::another_call, Hang::Kind::another_size});
-  expect_blamed(Plant::skips, {Hang::Kind::skipped, Hang::Kind::another_call, Hang::Kind::another_size}, true);
+TEST(Doctor, ASkippedCall) {
+  expect_blamed(Plant::skips, {Diagnosis::Kind::skipped, Diagnosis::Kind::another_call, Diagnosis::Kind::another_size});
+  expect_blamed(Plant::skips, {Diagnosis::Kind::skipped, Diagnosis::Kind::another_call, Diagnosis::Kind::another_size},
+                true);
 }
-TEST(Diagnosis, AnotherCall) { expect_blamed(Plant::other_call, {Hang::Kind::another_call, Hang::Kind::skipped}); }
-TEST(Diagnosis, OtherBytes) { expect_blamed(Plant::other_bytes, {Hang::Kind::another_size}); }
-TEST(Diagnosis, ARankThatHasNotCome) { expect_blamed(Plant::comes_late, {Hang::Kind::busy}); }
-TEST(Diagnosis, AStoppedRank) { expect_blamed(Plant::stops, {Hang::Kind::stopped}); }
-TEST(Diagnosis, ADeadRank) { expect_blamed(Plant::dies, {Hang::Kind::died}); }
-TEST(Diagnosis, ARankThatHasLeft) { expect_blamed(Plant::leaves, {Hang::Kind::left}); }
+TEST(Doctor, AnotherCall) {
+  expect_blamed(Plant::other_call, {Diagnosis::Kind::another_call, Diagnosis::Kind::skipped});
+}
+TEST(Doctor, OtherBytes) { expect_blamed(Plant::other_bytes, {Diagnosis::Kind::another_size}); }
+TEST(Doctor, ARankThatHasNotCome) { expect_blamed(Plant::comes_late, {Diagnosis::Kind::busy}); }
+TEST(Doctor, AStoppedRank) { expect_blamed(Plant::stops, {Diagnosis::Kind::stopped}); }
+TEST(Doctor, ADeadRank) { expect_blamed(Plant::dies, {Diagnosis::Kind::died}); }
+TEST(Doctor, ARankThatHasLeft) { expect_blamed(Plant::leaves, {Diagnosis::Kind::left}); }
 
 // Whoever started the ranks ends the others when one has given up.
-TEST(Diagnosis, WhoGaveUpIsNamedBeforeThoseThatDiedOfIt) {
+TEST(Doctor, WhoGaveUpIsNamedBeforeThoseThatDiedOfIt) {
   PlantedRanks ranks(4, false);
   ranks.group(0, "world").begin(Transfer::all_reduce, 80);
   for (int t = 0; t < 20; t++) ranks.tick();
-  std::vector<KnownRank> known = ranks.seen();
+  std::vector<RankDump> known = ranks.seen();
   known[1].state = known[3].state = RankState::dead;
-  EXPECT_EQ(diagnose(known, 0.5).kind, Hang::Kind::died);
+  EXPECT_EQ(diagnose(known, 0.5).kind, Diagnosis::Kind::died);
   known[2].state = RankState::gave_up;
-  const Hang hang = diagnose(known, 0.5);
-  EXPECT_EQ(hang.kind, Hang::Kind::gave_up);
-  EXPECT_EQ(hang.ranks, std::vector{2});
+  const Diagnosis found = diagnose(known, 0.5);
+  EXPECT_EQ(found.kind, Diagnosis::Kind::gave_up);
+  EXPECT_EQ(found.culprits, std::vector{2});
 }
 
 // In the first step there is no step before to compare to: a majority is right, and two ranks are both named.
-TEST(Diagnosis, WithoutHistoryTheMajorityIsRight) {
+TEST(Doctor, WithoutHistoryTheMajorityIsRight) {
   PlantedRanks four(4, false), two(2, false);
   const size_t last = four.program(0).size() - 1;
   four.run(Plant::other_bytes, 2, 1, last, 3);
-  EXPECT_EQ(diagnose(four.seen(), 0.5).ranks, std::vector{2});
+  EXPECT_EQ(diagnose(four.seen(), 0.5).culprits, std::vector{2});
   two.run(Plant::other_bytes, 1, 1, two.program(0).size() - 1, 3);
-  const Hang hang = diagnose(two.seen(), 0.5);
-  EXPECT_EQ(hang.kind, Hang::Kind::parted);
-  EXPECT_EQ(hang.ranks, (std::vector{0, 1}));
-  EXPECT_NE(hang.text.find("rank 0 in all_reduce 1 of world (80 bytes, step 1)"), std::string::npos) << hang.text;
-  EXPECT_NE(hang.text.find("rank 1 in all_reduce 1 of world (40 bytes, step 1)"), std::string::npos) << hang.text;
+  const Diagnosis found = diagnose(two.seen(), 0.5);
+  EXPECT_EQ(found.kind, Diagnosis::Kind::desync);
+  EXPECT_EQ(found.culprits, (std::vector{0, 1}));
+  EXPECT_NE(found.text.find("rank 0 in all_reduce 1 of world (80 bytes, step 1)"), std::string::npos) << found.text;
+  EXPECT_NE(found.text.find("rank 1 in all_reduce 1 of world (40 bytes, step 1)"), std::string::npos) << found.text;
 }
 
 // Rank 0 waits for rank 1 in their pair, and all others for rank 0.
-TEST(Diagnosis, OfACircleTheLargestGroupHasTheMajority) {
+TEST(Doctor, OfACircleTheLargestGroupHasTheMajority) {
   PlantedRanks ranks(8, false);
   ranks.group(0, "tensor").begin(Transfer::all_reduce, 512);
   ranks.tick();
   for (int r = 1; r < 8; r++) ranks.group(r, "world").begin(Transfer::all_reduce, 80);
   for (int t = 0; t < 20; t++) ranks.tick();
-  const Hang hang = diagnose(ranks.seen(), 0.5);
-  EXPECT_EQ(hang.kind, Hang::Kind::skipped) << hang.text;
-  EXPECT_EQ(hang.ranks, std::vector{0});
+  const Diagnosis found = diagnose(ranks.seen(), 0.5);
+  EXPECT_EQ(found.kind, Diagnosis::Kind::skipped) << found.text;
+  EXPECT_EQ(found.culprits, std::vector{0});
 }
 
-TEST(Diagnosis, SaysWhoWaitsForWhomAndWhere) {
-  const Hang hang = after(Plant::comes_late, 4, 2, 10, false);
+TEST(Doctor, SaysWhoWaitsForWhomAndWhere) {
+  const Diagnosis found = after(Plant::comes_late, 4, 2, 10, false);
   EXPECT_EQ(
-      hang.text,
+      found.text,
       "rank 2 (process 0 on ) is not waiting for others: it is computing, reading or writing, or slow; rank 2 is "
       "on step 4, after send 4 to 1 of tensor (64 bytes, step 4); ranks 0, 1, 3 wait for it, rank 0 for 10.4 s in "
       "reduce_scatter 16 of shard (4096 bytes, step 4)");
 }
 
-TEST(Diagnosis, ACallThatAllAreInIsNobodysFault) {
+TEST(Doctor, ACallThatAllAreInIsNobodysFault) {
   PlantedRanks ranks(4, false);
   for (int r = 0; r < 4; r++) ranks.group(r, "world").begin(Transfer::all_reduce, 80);
   for (int t = 0; t < 20; t++) ranks.tick();
-  const Hang hang = diagnose(ranks.seen(), 0.5);
-  EXPECT_EQ(hang.kind, Hang::Kind::stuck);
-  EXPECT_EQ(hang.ranks.size(), 4u);
+  const Diagnosis found = diagnose(ranks.seen(), 0.5);
+  EXPECT_EQ(found.kind, Diagnosis::Kind::stuck);
+  EXPECT_EQ(found.culprits.size(), 4u);
 }
 
 // Some transfers move only while their ranks wait.
-TEST(Diagnosis, WhoHasBegunAndDoesNotWaitIsBusy) {
+TEST(Doctor, WhoHasBegunAndDoesNotWaitIsBusy) {
   PlantedRanks ranks(4, false);
   for (int r = 0; r < 4; r++) {
     const RecordedCall call = ranks.group(r, "world").begin(Transfer::all_reduce, 80);
     if (r == 3) call.under_way();
   }
   for (int t = 0; t < 20; t++) ranks.tick();
-  const Hang hang = diagnose(ranks.seen(), 0.5);
-  EXPECT_EQ(hang.kind, Hang::Kind::busy);
-  EXPECT_EQ(hang.ranks, std::vector{3});
+  const Diagnosis found = diagnose(ranks.seen(), 0.5);
+  EXPECT_EQ(found.kind, Diagnosis::Kind::busy);
+  EXPECT_EQ(found.culprits, std::vector{3});
 }
 
-TEST(Diagnosis, RanksOfAnotherNodeMayBeUnseen) {
+TEST(Doctor, RanksOfAnotherNodeMayBeUnseen) {
   PlantedRanks ranks(4, false);
   for (const int r : {0, 1}) ranks.group(r, "world").begin(Transfer::all_reduce, 80);
   for (int t = 0; t < 20; t++) ranks.tick();
-  std::vector<KnownRank> known = ranks.seen();
-  for (const size_t r : {2u, 3u}) known[r] = {.rank = static_cast<int>(r), .size = 4};
-  const Hang hang = diagnose(known, 0.5);
-  EXPECT_EQ(hang.kind, Hang::Kind::unseen);
-  EXPECT_EQ(hang.ranks, (std::vector{2, 3}));
+  std::vector<RankDump> known = ranks.seen();
+  for (const size_t r : {2u, 3u}) known[r] = {.rank = static_cast<int>(r)};
+  const Diagnosis found = diagnose(known, 0.5);
+  EXPECT_EQ(found.kind, Diagnosis::Kind::unseen);
+  EXPECT_EQ(found.culprits, (std::vector{2, 3}));
 }
 
-TEST(Diagnosis, ARankThatIsUnseenIsNotToBlameInGroupsOfOthers) {
+TEST(Doctor, ARankThatIsUnseenIsNotToBlameInGroupsOfOthers) {
   PlantedRanks ranks(4, false);
   for (const int r : {0, 1}) ranks.group(r, "tensor").begin(Transfer::all_reduce, 512);
   for (int t = 0; t < 20; t++) ranks.tick();
-  std::vector<KnownRank> known = ranks.seen();
-  for (const size_t r : {2u, 3u}) known[r] = {.rank = static_cast<int>(r), .size = 4};
-  const Hang hang = diagnose(known, 0.5);
-  EXPECT_EQ(hang.kind, Hang::Kind::stuck);
-  EXPECT_EQ(hang.ranks, (std::vector{0, 1}));
+  std::vector<RankDump> known = ranks.seen();
+  for (const size_t r : {2u, 3u}) known[r] = {.rank = static_cast<int>(r)};
+  const Diagnosis found = diagnose(known, 0.5);
+  EXPECT_EQ(found.kind, Diagnosis::Kind::stuck);
+  EXPECT_EQ(found.culprits, (std::vector{0, 1}));
 }
 
 // What rank 1 has received from rank 0 is none of what it sends there.
-TEST(Diagnosis, MessagesCountByTheirDirection) {
+TEST(Doctor, MessagesCountByTheirDirection) {
   PlantedRanks ranks(2, false);
   for (int n = 0; n < 2; n++)
     for (int r = 0; r < 2; r++)
       ranks.group(r, "tensor").begin(r == 0 ? Transfer::send : Transfer::recv, 64, 1 - r).ended();
   ranks.group(0, "tensor").begin(Transfer::recv, 64, 1);
   for (int t = 0; t < 20; t++) ranks.tick();
-  const Hang hang = diagnose(ranks.seen(), 0.5);
-  EXPECT_EQ(hang.kind, Hang::Kind::busy);
-  EXPECT_EQ(hang.ranks, std::vector{1});
+  const Diagnosis found = diagnose(ranks.seen(), 0.5);
+  EXPECT_EQ(found.kind, Diagnosis::Kind::busy);
+  EXPECT_EQ(found.culprits, std::vector{1});
 }
 
-TEST(Diagnosis, TheLongestWaitCounts) {
+TEST(Doctor, TheLongestWaitCounts) {
   PlantedRanks two(4, false), one(4, false);
   for (const int r : {2, 3, 0, 1}) {
     two.group(r, "tensor").begin(Transfer::all_reduce, 512);
     if (r != 2) one.group(r, "world").begin(Transfer::all_reduce, 80);
     for (int t = 0; t < 20; t++) two.tick(), one.tick();
   }
-  EXPECT_EQ(diagnose(two.seen(), 0.5).ranks, (std::vector{2, 3})) << "of two groups in which all wait";
+  EXPECT_EQ(diagnose(two.seen(), 0.5).culprits, (std::vector{2, 3})) << "of two groups in which all wait";
   const std::string text = diagnose(one.seen(), 0.5).text;
   EXPECT_NE(text.find("ranks 0, 1, 3 wait for it, rank 3 for"), std::string::npos) << text;
 }
 
-TEST(Diagnosis, WaitingInTheSessionIsOutsideOfSteps) {
-  PlantedRanks ranks(2, false);
-  ranks.group(1, session_group).begin(Transfer::texts, -1);
-  for (int t = 0; t < 20; t++) ranks.tick();
-  Hang hang = diagnose(ranks.seen(), 0.5);
-  EXPECT_EQ(hang.kind, Hang::Kind::busy);
-  EXPECT_TRUE(hang.outside);
-  EXPECT_FALSE(after(Plant::comes_late, 2, 1, 0, false).outside);
-}
-
-TEST(Diagnosis, AShortWaitIsNone) {
+TEST(Doctor, AShortWaitIsNone) {
   PlantedRanks ranks(2, false);
   ranks.group(1, "world").begin(Transfer::all_reduce, 80);
   for (int t = 0; t < 4; t++) ranks.tick();
-  EXPECT_EQ(diagnose(ranks.seen(), 0.5).kind, Hang::Kind::none);
+  EXPECT_EQ(diagnose(ranks.seen(), 0.5).kind, Diagnosis::Kind::none);
   ranks.tick();
-  EXPECT_EQ(diagnose(ranks.seen(), 0.5).kind, Hang::Kind::busy);
-}
-
-// The page is of fixed size: what is overwritten is not taken for something else.
-TEST(FlightRecorder, KeepsTheLastCalls) {
-  const auto page = std::make_unique<RecorderPage>();
-  page->now = 1;
-  FlightRecorder recorder(*page);
-  RecordedGroup group(recorder, 7, "world", 0, 2);
-  const auto slots = static_cast<int64_t>(RecorderPage::num_slots);
-  const RecordedCall first = group.begin(Transfer::barrier, 0);
-  for (int64_t n = 2; n <= slots + 5; n++) group.begin(Transfer::all_reduce, n).ended();
-  first.ended();  // whose place has another
-  const KnownRank known = read_page(*page);
-  ASSERT_EQ(known.calls.size(), RecorderPage::num_slots);
-  EXPECT_EQ(known.calls.front().number, 6);
-  EXPECT_EQ(known.calls.back().number, slots + 5);
-  EXPECT_EQ(known.calls.back().bytes, slots + 5);
-  EXPECT_EQ(known.groups.front().begun, slots + 5);
-}
-
-TEST(FlightRecorder, GroupsComeAndGo) {
-  const auto page = std::make_unique<RecorderPage>();
-  FlightRecorder recorder(*page);
-  for (int round = 0; round < 3; round++) {
-    std::vector<std::unique_ptr<RecordedGroup>> many;
-    for (uint64_t i = 0; i < RecorderPage::num_groups + 3; i++)
-      many.push_back(
-          std::make_unique<RecordedGroup>(recorder, i + 1, "a name that is longer than its place in the page", 0, 2));
-    EXPECT_EQ(read_page(*page).groups.size(), RecorderPage::num_groups);
-    EXPECT_EQ(read_page(*page).groups.front().name, "a name that is longer than ");
-    for (const auto& group : many) group->begin(Transfer::barrier, 0).ended();  // one that has no place as well
-  }
-  EXPECT_TRUE(read_page(*page).groups.empty());
-}
-
-TEST(FlightRecorder, PartsOfAGroupHaveIdsOfTheirOwnThatTheirMembersShare) {
-  std::vector<std::unique_ptr<RecorderPage>> pages;
-  std::vector<std::set<uint64_t>> ids(2);
-  for (size_t r = 0; r < 2; r++) {
-    pages.push_back(std::make_unique<RecorderPage>());
-    FlightRecorder recorder(*pages.back());
-    RecordedGroup world(recorder, recorder.next_id(), "world", static_cast<int>(r), 2);
-    for (int split = 0; split < 4; split++)
-      for (const int color : {0}) ids[r].insert(world.id_of_part(color));
-    ids[r].insert(recorder.next_id());
-  }
-  EXPECT_EQ(ids[0], ids[1]);
-  EXPECT_EQ(ids[0].size(), 5u);
+  EXPECT_EQ(diagnose(ranks.seen(), 0.5).kind, Diagnosis::Kind::busy);
 }
 
 }  // namespace

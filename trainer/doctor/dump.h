@@ -1,5 +1,4 @@
-// What is known of a rank of a job: how its process is, and what its page of calls (kernels/base/flight_recorder.h)
-// says.
+// What a page of the flight recorder (kernels/base/flight_recorder.h) says of a rank, and how its process was.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +9,7 @@
 
 namespace megalith {
 
-struct KnownCall {
+struct DumpedCall {
   uint64_t group = 0;
   Transfer call{};
   int64_t number = 0, bytes = 0, step = 0;
@@ -20,36 +19,35 @@ struct KnownCall {
   bool ended = false;
 };
 
-struct KnownGroup {
+struct DumpedGroup {
   uint64_t id = 0;
   std::string name;
   int index = 0, size = 1;
   int64_t begun = 0;  // collectives
 };
 
-struct KnownRank {
-  int rank = 0, size = 1;
+struct RankDump {
+  int rank = 0;
   RankState state = RankState::unseen;
   std::string where = {};  // "process 4711 on host"
   int64_t step = 0;
-  std::vector<KnownGroup> groups = {};
-  std::vector<KnownCall> calls = {};  // the last, in order
+  std::vector<DumpedGroup> groups = {};
+  std::vector<DumpedCall> calls = {};  // the last, in order
 
-  const KnownGroup* group(uint64_t id) const;  // null: it is not in that group, or no more
+  const DumpedGroup* group(uint64_t id) const;  // null: it is not in that group, or no more
+  // The call in which it waits for the longest time, of `least` seconds or more; null where it does not.
+  const DumpedCall* blocked_call(double least) const;
 };
 
 // The name of the group of the session (session.h), whose calls are outside of steps.
 constexpr const char* session_group = "session";
 
-// What a page says; the state is left to whoever can see the process.
-KnownRank read_page(const RecorderPage& page);
-
-// The call in which it waits for the longest time, of `least` seconds or more; null where it does not.
-const KnownCall* blocked_call(const KnownRank& rank, double least);
+// The state is the one that was seen when the page was copied.
+RankDump read_page(const RecorderPage& page);
 
 // "all_reduce 12 of data (4096 bytes, step 7)"
-std::string describe(const KnownRank& rank, const KnownCall& call);
+std::string describe(const RankDump& rank, const DumpedCall& call);
 // "rank 2 is on step 7, after all_reduce 12 of data (4096 bytes, step 7)"
-std::string standing(const KnownRank& rank, double least);
+std::string standing(const RankDump& rank, double least);
 
 }  // namespace megalith

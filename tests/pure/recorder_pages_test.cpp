@@ -1,5 +1,5 @@
-// Pages of calls in this machine's shared memory, of ranks that are this process or its children.
-#include "trainer/session/call_pages.h"
+// Pages of flight recorders in this machine's shared memory, of ranks that are this process or its children.
+#include "trainer/session/recorder_pages.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -35,13 +35,13 @@ class TwoPages : public testing::Test {
     one.open_others();
   }
   RankState state_of_one() const {
-    const std::vector<KnownRank> others = zero.look_at_processes();
-    return others.size() == 1 ? others.front().state : RankState::unseen;
+    const std::set<RankState> others = zero.states_of_others();
+    return others.size() == 1 ? *others.begin() : RankState::unseen;
   }
 
   const uint64_t job = test_job();
   const std::vector<std::string> here{machine_id(), machine_id()};
-  CallPages zero{job, 0, here}, one{job, 1, here};
+  RecorderPages zero{job, 0, here}, one{job, 1, here};
 };
 
 TEST_F(TwoPages, AProcessThatCannotBeLookedAtIsNotDead) {
@@ -81,12 +81,12 @@ TEST_F(TwoPages, CallsThatAreOverwrittenMeanwhileAreNotTorn) {
   });
   int64_t torn = 0, seen = 0, last = 0;
   for (int look = 0; look < 300 || (last == 0 && look < 100'000); look++) {
-    const KnownRank known = zero.look("", {}).back();
-    for (const KnownCall& c : known.calls) torn += c.number != c.bytes || c.number != c.step;
-    seen += static_cast<int64_t>(known.calls.size());
-    if (known.calls.empty()) continue;
-    EXPECT_GE(known.calls.back().number, last);
-    last = known.calls.back().number;
+    const RankDump dump = zero.look("", {}).back();
+    for (const DumpedCall& c : dump.calls) torn += c.number != c.bytes || c.number != c.step;
+    seen += static_cast<int64_t>(dump.calls.size());
+    if (dump.calls.empty()) continue;
+    EXPECT_GE(dump.calls.back().number, last);
+    last = dump.calls.back().number;
   }
   stop = true;
   rank.join();
@@ -134,42 +134,42 @@ TEST_F(TwoPages, OnlyAStoppedProcessOfThisProgramIsKilled) {
 }
 
 TEST_F(TwoPages, NoOtherUserMayOpenWhatIsShared) {
-  const fs::path page = CallPages::shared_path(job, "0");
+  const fs::path page = RecorderPages::shared_path(job, "0");
   EXPECT_EQ(fs::status(page).permissions(), fs::perms::owner_read | fs::perms::owner_write);
-  const fs::path word = CallPages::shared_path(job, "end");
+  const fs::path word = RecorderPages::shared_path(job, "end");
   { const File file(word, File::Use::create_own); }
   EXPECT_EQ(fs::status(word).permissions(), fs::perms::owner_read | fs::perms::owner_write);
-  CallPages::remove_shared(job);
+  RecorderPages::remove_shared(job);
 }
 
 // A page that another user has put where a rank's is looked for, or a link that leads there.
 TEST(SharedPages, OfAnotherUserAreNotReadAndNotRemoved) {
   const std::vector<std::string> here{machine_id(), machine_id()};
   const uint64_t job = test_job();
-  CallPages zero(job, 0, here);
-  const std::string path = CallPages::shared_path(job, "1"), elsewhere = path + "-elsewhere";
+  RecorderPages zero(job, 0, here);
+  const std::string path = RecorderPages::shared_path(job, "1"), elsewhere = path + "-elsewhere";
   {
-    const CallPages real(test_job(), 1, here);
-    fs::copy_file(CallPages::shared_path(test_job() - 1, "1"), elsewhere);
+    const RecorderPages real(test_job(), 1, here);
+    fs::copy_file(RecorderPages::shared_path(test_job() - 1, "1"), elsewhere);
   }
   fs::create_symlink(elsewhere, path);
   zero.open_others();
-  EXPECT_EQ(zero.look_at_processes().size(), 0u) << "by a link";
+  EXPECT_EQ(zero.states_of_others().size(), 0u) << "by a link";
   if (::geteuid() == 0) {
     fs::remove(path);
     fs::copy_file(elsewhere, path);
     ASSERT_EQ(::chown(path.c_str(), 4711, 4711), 0);
     zero.open_others();
-    EXPECT_EQ(zero.look_at_processes().size(), 0u) << "of another user";
-    CallPages::remove_shared(job);
+    EXPECT_EQ(zero.states_of_others().size(), 0u) << "of another user";
+    RecorderPages::remove_shared(job);
     EXPECT_TRUE(fs::exists(path)) << "it is another user's";
     ASSERT_EQ(::chown(path.c_str(), 0, 0), 0);
     zero.open_others();
-    EXPECT_EQ(zero.look_at_processes().size(), 1u) << "else the test shows nothing";
+    EXPECT_EQ(zero.states_of_others().size(), 1u) << "else the test shows nothing";
   }
   fs::remove(path);
   fs::remove(elsewhere);
-  CallPages::remove_shared(job);
+  RecorderPages::remove_shared(job);
 }
 
 // Pages that nobody was left to remove, of jobs that began long ago.
@@ -179,18 +179,18 @@ TEST(ForgottenPages, AreRemoved) {
     const uint64_t job = test_job();
     const pid_t child = ::fork();
     if (child == 0) {
-      const CallPages pages(job, 0, here);
-      const File word(CallPages::shared_path(job, "end"), File::Use::create);
+      const RecorderPages pages(job, 0, here);
+      const File word(RecorderPages::shared_path(job, "end"), File::Use::create);
       if (killed) ::raise(SIGKILL);
       for (;;) ::pause();
     }
-    for (int i = 0; i < 2000 && !fs::exists(CallPages::shared_path(job, "end")); i++)
+    for (int i = 0; i < 2000 && !fs::exists(RecorderPages::shared_path(job, "end")); i++)
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     if (killed) ::waitpid(child, nullptr, 0);
     return std::pair{job, child};
   };
   const auto make_old = [](uint64_t job, const char* file) {
-    const fs::path path = CallPages::shared_path(job, file);
+    const fs::path path = RecorderPages::shared_path(job, file);
     fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(25));
   };
   const auto [forgotten, gone] = left_by(true);
@@ -201,24 +201,23 @@ TEST(ForgottenPages, AreRemoved) {
     make_old(long_job, file);
   }
   make_old(recent, "0");
-  CallPages::remove_forgotten();
+  RecorderPages::remove_forgotten();
   for (const char* file : {"0", "end"}) {
-    EXPECT_FALSE(fs::exists(CallPages::shared_path(forgotten, file))) << file;
-    EXPECT_TRUE(fs::exists(CallPages::shared_path(recent, file))) << file;
-    EXPECT_TRUE(fs::exists(CallPages::shared_path(long_job, file))) << file << ", of a process that lives";
+    EXPECT_FALSE(fs::exists(RecorderPages::shared_path(forgotten, file))) << file;
+    EXPECT_TRUE(fs::exists(RecorderPages::shared_path(recent, file))) << file;
+    EXPECT_TRUE(fs::exists(RecorderPages::shared_path(long_job, file))) << file << ", of a process that lives";
   }
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
-  for (const uint64_t job : {recent, long_job}) CallPages::remove_shared(job);
-  EXPECT_FALSE(fs::exists(CallPages::shared_path(recent, "end")));
+  for (const uint64_t job : {recent, long_job}) RecorderPages::remove_shared(job);
+  EXPECT_FALSE(fs::exists(RecorderPages::shared_path(recent, "end")));
 }
 
-TEST(KnownJobs, AreReadAsTheyAreWritten) {
-  const KnownJob job = job_from(to_text(KnownJob{.number = 0xfedcba9876543210, .size = 512}));
-  EXPECT_EQ(job.number, 0xfedcba9876543210);
-  EXPECT_EQ(job.size, 512);
-  for (const char* broken : {"", "\n", "of a job", "12", "12 -1", "12 0", "12 99999999999", "fedcba98765432101 2"})
-    EXPECT_EQ(job_from(broken).number, 0u) << broken;
+TEST(JobNames, AreReadAsTheyAreWritten) {
+  EXPECT_EQ(job_from(job_name(0xfedcba9876543210)), 0xfedcba9876543210);
+  for (const char* broken : {"", "\n", "of a job", "12", "megalith-", "megalith-12.", "megalith-fedcba9876543210",
+                             "megalith-fedcba98765432101.", "megalith-fedcba987654321x."})
+    EXPECT_EQ(job_from(broken), 0u) << broken;
 }
 
 }  // namespace
