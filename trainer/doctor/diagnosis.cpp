@@ -110,9 +110,9 @@ std::optional<Deviation> deviation(const RankDump& rank) {
   return {};
 }
 
-// Who of `ranks`, which are out of sync and stand in `parties`, is at fault: the ones that deviate from their step
-// before; if that is none or all, the smallest party, where it is less than half; else those that are a step ahead.
-// Empty where nobody can say.
+// Returns who of `ranks`, which are out of sync and stand in `parties`, is at fault: the ones that deviate from their
+// step before; if that is none or all, the smallest party, where it is less than half; else those that are a step
+// ahead. Empty where nobody can say.
 Ranks culprits_of(const std::vector<RankDump>& dumps, const Ranks& ranks, const std::vector<Ranks>& parties) {
   const auto of = [&](int rank) -> const RankDump& { return dumps[static_cast<size_t>(rank)]; };
   Ranks found;

@@ -1,5 +1,5 @@
-// Who is to blame when ranks wait for one another and nothing goes on: a pure function of the dumps of their flight
-// recorders (dump.h), which `megalith doctor` asks, and a job that ends by its time-out for its message.
+// The doctor finds who is to blame when ranks wait for one another and nothing goes on, by a pure function of the dumps
+// of their flight recorders (dump.h). `megalith doctor` asks it, and a job that ends by its time-out for its message.
 //
 // It blames, in this order:
 // 1. ranks whose call of one number is not that of their group, of which some die, for what comes does not fit;
@@ -7,8 +7,8 @@
 //    is stopped;
 // 3. from each rank that waits, those that have not come to its call, and on from these if they wait themselves. That
 //    ends at one that is between calls (it computes, or is slow) or has left; at a call that all are in, so that only
-//    what carries it can be at fault; or in a cycle, where ranks are out of sync. Of these it
-//    blames who deviates from its step before, or from a majority.
+//    what carries it can be at fault; or in a cycle, where ranks are out of sync. Of those it blames the ones that
+//    deviate from their step before, or from a majority.
 #pragma once
 
 #include <cstdint>

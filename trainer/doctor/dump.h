@@ -1,4 +1,5 @@
-// What a page of the flight recorder (kernels/base/flight_recorder.h) says of a rank, and how its process was.
+// A dump has what a page of a flight recorder (kernels/base/flight_recorder.h) says of its rank, and how the rank's
+// process was when the page was copied.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +43,6 @@ struct RankDump {
 // The name of the group of the session (session.h), whose calls are outside of steps.
 constexpr const char* session_group = "session";
 
-// The state is the one that was seen when the page was copied.
 RankDump read_page(const RecorderPage& page);
 
 // "all_reduce 12 of data (4096 bytes, step 7)"

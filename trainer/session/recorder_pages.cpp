@@ -58,7 +58,7 @@ RankState state_of(const RecorderPage& page) {
   return stat.state == 'T' || stat.state == 't' ? RankState::stopped : RankState::running;
 }
 
-// Whether a process runs this program and began then: no page is trusted with the number of one that is killed.
+// Returns whether a process runs this program and began then: no page is trusted with the number of one that is killed.
 bool runs_this_program(int pid, uint64_t start) {
   struct stat mine {
   }, theirs{};
@@ -67,7 +67,7 @@ bool runs_this_program(int pid, uint64_t start) {
          mine.st_ino == theirs.st_ino;
 }
 
-// Null where it is none: it is being written, or of another program.
+// Returns null where it is none: it is being written, or of another program.
 std::unique_ptr<RecorderPage> read_copy(const std::string& path, File::Use use = File::Use::read) try {
   const std::string bytes = read_file(path, use);
   if (bytes.size() != sizeof(RecorderPage)) return nullptr;

@@ -121,7 +121,6 @@ class WatchedSession::Watchdog {
     const double seconds = std::max(in_step, outside);
     if (seconds < shortest) {
       next_warning_ = first_warning();
-      next_end_ = timeout_;
       return;
     }
     const std::set<RankState> others = pages_.states_of_others();
@@ -131,16 +130,15 @@ class WatchedSession::Watchdog {
       return;
     }
     if (others.contains(RankState::dead)) return end(diagnose(seen(), 0));
-    if (in_step >= timeout_ || outside >= next_end_) {
-      const std::vector<RankDump> dumps = asked();
-      const double least = std::min(shortest, timeout_ / 2);
-      if (waited().in_step >= timeout_ || (outside >= next_end_ && nobody_works(dumps, least)))
-        return end(diagnose(dumps, least), fmt::format("; communication.timeout = {:g} s", timeout_));
-      next_end_ = std::max(timeout_, 1.5 * outside);
-    }
-    if (seconds < (in_step >= shortest ? next_warning_ : std::max(next_warning_, timeout_))) return;
+    const bool waits_in_step = in_step >= shortest;
+    if (in_step < timeout_ && seconds < (waits_in_step ? next_warning_ : std::max(next_warning_, timeout_))) return;
+    const std::vector<RankDump> dumps = asked();
+    const double least = std::min(shortest, timeout_ / 2);
+    const Diagnosis found = diagnose(dumps, least);
+    if (waited().in_step >= timeout_ || (outside >= timeout_ && nobody_works(dumps, least)))
+      return end(found, fmt::format("; communication.timeout = {:g} s", timeout_));
     next_warning_ = 4 * seconds;
-    warn(diagnose(asked(), shortest), seconds, in_step >= shortest);
+    warn(found, seconds, waits_in_step);
   }
   double first_warning() const { return std::min(timeout_ / 4, longest_quiet); }
   static bool nobody_works(const std::vector<RankDump>& dumps, double least) {
@@ -267,9 +265,9 @@ class WatchedSession::Watchdog {
   std::atomic<const Files*> files_ = &all_files_.front();
 
   // The thread's own.
-  double watched_ = 0, next_answer_ = 0;    // seconds since the start
-  double next_warning_ = 0, next_end_ = 0;  // seconds of waiting
-  double ended_ = 0;                        // when another rank was seen to have ended the job; 0: not yet
+  double watched_ = 0, next_answer_ = 0;  // seconds since the start
+  double next_warning_ = 0;               // seconds of waiting
+  double ended_ = 0;                      // when another rank was seen to have ended the job; 0: not yet
   std::string answered_;
   std::atomic<bool> stop_ = false;
   std::thread thread_;
