@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -52,26 +53,52 @@ void transpose_tiles(float* to, const float* from, const HeadDims& s) {
     const float* source = from + tile * key_tile * s.width;
     float* target = to + tile * key_tile * s.D;
     const int64_t rows = std::min(key_tile, s.T - tile * key_tile);
-    for (int64_t c = 0; c < s.D; c++) {
-#pragma omp simd
-      for (int64_t j = 0; j < rows; j++) target[c * key_tile + j] = source[j * s.width + c];
-      for (int64_t j = rows; j < key_tile; j++) target[c * key_tile + j] = 0;
-    }
+    for (int64_t j = 0; j < key_tile; j += vector_floats)
+      for (int64_t c = 0; c < s.D; c += vector_floats)
+        transpose_block(target + c * key_tile + j, key_tile, source + j * s.width + c, s.width, s.D - c, rows - j);
   }
 }
 
-// Computes scores (rows, keys) = q k^T for the first `keys` keys of a tile.
-void scores_of(float* scores, const float* q, const float* k_transposed, const HeadDims& s, int64_t rows,
-               int64_t keys) {
-  tile_gemm(scores, key_tile, {q, s.width, 1}, k_transposed, key_tile, rows, keys, s.D, false);
+// Products go by blocks of block_rows queries or keys, which skip what no pair of a block needs: the keys after its
+// queries, the queries before its keys. A row of scores is valid up to the keys that its block computes.
+template <class Block>
+void by_blocks(int64_t begin, int64_t end, Block block) {
+  for (int64_t at = begin; at < end; at += block_rows) block(at, std::min<int64_t>(block_rows, end - at));
 }
 
 // Returns how many keys of the tile at `first_key` the queries before `end` can see, in whole vectors.
-int64_t keys_seen(int64_t end, int64_t first_key) { return std::min(key_tile, round_up(end - first_key, lanes)); }
+int64_t keys_seen(int64_t end, int64_t first_key) {
+  return std::min(key_tile, round_up(end - first_key, vector_floats));
+}
 
-// Overwrites the keys after the query with `value`.
-void mask_future(float* row, int64_t query, int64_t first_key, int64_t keys, float value) {
-  for (int64_t j = std::max<int64_t>(0, query + 1 - first_key); j < keys; j++) row[j] = value;
+// Computes scores (rows, key_tile) = q k^T for the tile of keys at `key`; q and scores are those of the query `first`.
+void scores_of(float* scores, const float* q, const float* k_transposed, const HeadDims& s, int64_t first, int64_t rows,
+               int64_t key) {
+  by_blocks(0, rows, [&](int64_t r, int64_t n) {
+    tile_gemm(scores + r * key_tile, key_tile, {q + r * s.width, s.width, 1}, k_transposed, key_tile, n,
+              keys_seen(first + r + n, key), s.D, false);
+  });
+}
+
+// Computes to (rows, width) = or += scores (rows, key_tile) x, where x has a row for each key of the tile.
+void sum_over_keys(float* to, const float* scores, const float* x, const HeadDims& s, int64_t first, int64_t rows,
+                   int64_t key, bool accumulate) {
+  by_blocks(0, rows, [&](int64_t r, int64_t n) {
+    const int64_t depth = std::min(std::min(key_tile, s.T - key), first + r + n - key);
+    tile_gemm(to + r * s.width, s.width, {scores + r * key_tile, key_tile, 1}, x, s.width, n, s.width, depth,
+              accumulate);
+  });
+}
+
+// Computes to (keys, width) += scores^T x, where x has a row for each of the queries from `first` on. Keys that no tile
+// of queries before this one sees are overwritten.
+void sum_over_queries(float* to, const float* scores, const float* x, const HeadDims& s, int64_t first, int64_t rows,
+                      int64_t key) {
+  by_blocks(0, std::min(std::min(key_tile, s.T - key), first + rows - key), [&](int64_t j, int64_t n) {
+    const int64_t r = std::max<int64_t>(0, key + j - first);
+    tile_gemm(to + j * s.width, s.width, {scores + r * key_tile + j, 1, key_tile}, x + r * s.width, s.width, n, s.width,
+              rows - r, first > key + j);
+  });
 }
 
 // The first visible key of each query of one sequence.
@@ -79,11 +106,23 @@ struct DocumentStarts {
   const int32_t* first = nullptr;  // null: all are 0
 
   int64_t of(int64_t query) const { return first ? first[query] : 0; }
-  // Overwrites the keys of earlier documents with `value`.
-  void mask_past(float* row, int64_t query, int64_t first_key, int64_t keys, float value) const {
-    for (int64_t j = 0; j < std::min(keys, of(query) - first_key); j++) row[j] = value;
-  }
 };
+
+// Makes those scores of a row -infinity whose keys its query does not see: keys of documents before its own, and keys
+// after itself. It writes whole vectors, because a vector that is read right after shorter writes waits for them.
+void mask(float* row, int64_t keys, const DocumentStarts& starts, int64_t query, int64_t first_key) {
+  static constexpr auto table = [] {  // key_tile zeros with -infinity on both sides
+    std::array<float, 3 * key_tile> all{};
+    std::fill_n(all.begin(), key_tile, -infinity);
+    std::fill_n(all.begin() + 2 * key_tile, key_tile, -infinity);
+    return all;
+  }();
+  const int64_t begin = std::clamp<int64_t>(starts.of(query) - first_key, 0, key_tile);
+  const int64_t end = std::min(key_tile, query + 1 - first_key);
+  if (begin == 0 && end >= keys) return;
+  const float *past = table.data() + key_tile - begin, *future = table.data() + 2 * key_tile - end;
+  for (int64_t j = 0; j < keys; j += vector_floats) store(row + j, load(row + j) + (load(past + j) + load(future + j)));
+}
 
 DocumentStarts starts_of(const Tensor& starts, int64_t b) {
   return starts.empty() ? DocumentStarts{} : DocumentStarts{starts.data<int32_t>() + b * starts.cols()};
@@ -98,12 +137,12 @@ void check_starts(const char* op, const Tensor& starts) {
     }
 }
 
-struct HeadMask {
+struct HeadDropout {
   DropoutMask mask;
   bool active;
   uint64_t first_row, group;
 
-  HeadMask(const Dropout& d, const AttentionDims& dims, int64_t b, int64_t h)
+  HeadDropout(const Dropout& d, const AttentionDims& dims, int64_t b, int64_t h)
       : mask(d),
         active(d.active()),
         first_row(mask.first_row() + static_cast<uint64_t>(b * dims.T)),
@@ -115,20 +154,22 @@ struct HeadMask {
 
 // One step of a row's online softmax: scores become exp(score - max), and earlier sums are rescaled.
 void softmax_step(float* row, int64_t keys, float& max, float& sum, float* out, int64_t width) {
-  float top = max;
-#pragma omp simd reduction(max : top)
-  for (int64_t j = 0; j < keys; j++) top = row[j] > top ? row[j] : top;
-  const float rescale = cpu::exp(max - top);
-  float part = 0;
-#pragma omp simd reduction(+ : part)
-  for (int64_t j = 0; j < keys; j++) {
-    row[j] = cpu::exp(row[j] - top);
-    part += row[j];
+  Vector tops = Vector{} - infinity;
+  for (int64_t j = 0; j < keys; j += vector_floats) {
+    const Vector scores = load(row + j);
+    tops = scores > tops ? scores : tops;
   }
-  if (rescale != 1.0f)
+  const float top = std::max(max, max_of_lanes(tops)), rescale = cpu::exp(max - top);
+  Vector sums{};
+  for (int64_t j = 0; j < keys; j += vector_floats) {
+    const Vector weights = cpu::exp(load(row + j) - top);
+    store(row + j, weights);
+    sums += weights;
+  }
+  if (rescale != 1.0f && max != -infinity)  // before the first keys there is nothing
 #pragma omp simd
     for (int64_t c = 0; c < width; c++) out[c] *= rescale;
-  sum = sum * rescale + part;
+  sum = sum * rescale + sum_of_lanes(sums);
   max = top;
 }
 
@@ -143,7 +184,7 @@ struct ForwardHead {
 
 // The output overwrites k.
 void forward_head(const ForwardHead& head, float* lse, const HeadDims& s, const DocumentStarts& starts,
-                  const HeadMask& mask) {
+                  const HeadDropout& dropout) {
   const auto [q, v, k, k_transposed] = head;
   transpose_tiles(k_transposed, k, s);
   alignas(64) float scores[query_tile * key_tile], factors[key_tile];
@@ -153,29 +194,28 @@ void forward_head(const ForwardHead& head, float* lse, const HeadDims& s, const 
     float* sums = k + first * s.width;  // k's plain rows are no longer needed
     std::fill(max, max + rows, -infinity);
     std::fill(sum, sum + rows, 0.0f);
-    std::fill(sums, sums + rows * s.width, 0.0f);
-    for (int64_t key = starts.of(first) / key_tile * key_tile; key < first + rows; key += key_tile) {
-      const int64_t keys = keys_seen(first + rows, key);
+    const int64_t first_key = starts.of(first) / key_tile * key_tile;
+    for (int64_t key = first_key; key < first + rows; key += key_tile) {
       const int64_t begin = std::max<int64_t>(0, key - first);  // the first row that sees any of these keys
-      scores_of(scores + begin * key_tile, q + (first + begin) * s.width, k_transposed + key * s.D, s, rows - begin,
-                keys);
+      scores_of(scores + begin * key_tile, q + (first + begin) * s.width, k_transposed + key * s.D, s, first + begin,
+                rows - begin, key);
       for (int64_t r = begin; r < rows; r++) {
         float* row = scores + r * key_tile;
+        const int64_t block_end = std::min(rows, begin + round_up(r + 1 - begin, block_rows));
+        const int64_t keys = keys_seen(first + block_end, key);
         if (starts.of(first + r) >= key + keys) {  // it sees nothing yet
           std::fill(row, row + keys, 0.0f);
           continue;
         }
-        mask_future(row, first + r, key, keys, -infinity);
-        starts.mask_past(row, first + r, key, keys, -infinity);
+        mask(row, keys, starts, first + r, key);
         softmax_step(row, keys, max[r], sum[r], sums + r * s.width, s.width);
-        if (!mask.active) continue;
-        mask.draw(factors, first + r, key);
+        if (!dropout.active) continue;
+        dropout.draw(factors, first + r, key);
 #pragma omp simd
         for (int64_t j = 0; j < keys; j++) row[j] *= factors[j];
       }
-      const int64_t depth = std::min(keys, first + rows - key);
-      tile_gemm(sums + begin * s.width, s.width, {scores + begin * key_tile, key_tile, 1}, v + key * s.width, s.width,
-                rows - begin, s.width, depth, true);
+      sum_over_keys(sums + begin * s.width, scores + begin * key_tile, v + key * s.width, s, first + begin,
+                    rows - begin, key, key > first_key);
     }
     for (int64_t r = 0; r < rows; r++) {
       const float inverse = 1.0f / sum[r];
@@ -187,21 +227,17 @@ void forward_head(const ForwardHead& head, float* lse, const HeadDims& s, const 
   }
 }
 
-// Turns the scores of one row into dropped P, and dP into dS.
-void backward_row(float* scores, float* dp, int64_t keys, float lse, float delta, const float* factors) {
-#pragma omp simd
-  for (int64_t j = 0; j < keys; j++) {
-    const float p = cpu::exp(scores[j] - lse);
-    dp[j] = p * (dp[j] * factors[j] - delta);
-    scores[j] = p * factors[j];
+// Turns the scores of one row into dropped P, and dP into dS. Returns the sum of dS.
+float backward_row(float* scores, float* dp, int64_t keys, float lse, float delta, const float* factors) {
+  Vector sums{};
+  for (int64_t j = 0; j < keys; j += vector_floats) {
+    const Vector p = cpu::exp(load(scores + j) - lse), factor = load(factors + j);
+    const Vector ds = p * (load(dp + j) * factor - delta);
+    store(dp + j, ds);
+    store(scores + j, p * factor);
+    sums += ds;
   }
-}
-
-float sum_of(const float* row, int64_t n) {
-  float sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t j = 0; j < n; j++) sum += row[j];
-  return sum;
+  return sum_of_lanes(sums);
 }
 
 // The inputs of one head's backward pass, with memory for the gradients.
@@ -225,7 +261,7 @@ struct BackwardHead {
 
 // Computes dq without the scale; dk and dv overwrite k and v.
 void backward_head(const BackwardHead& head, const float* lse, const float* delta, bool balanced, const HeadDims& s,
-                   const DocumentStarts& starts, const HeadMask& mask) {
+                   const DocumentStarts& starts, const HeadDropout& dropout) {
   const auto [q, k, v, dout, dq, k_transposed, v_transposed, dk_tile, excess] = head;
   transpose_tiles(k_transposed, k, s);
   transpose_tiles(v_transposed, v, s);
@@ -237,31 +273,25 @@ void backward_head(const BackwardHead& head, const float* lse, const float* delt
   for (int64_t key = 0; key < s.T; key += key_tile) {
     const int64_t keys = std::min(key_tile, s.T - key);
     float* dv = v + key * s.width;  // v's plain rows are no longer needed
-    std::fill(dk_tile, dk_tile + key_tile * s.width, 0.0f);
-    std::fill(dv, dv + keys * s.width, 0.0f);
     // Tiles of queries run from the first query that sees these keys to the end of the keys' documents.
     for (int64_t first = key; first < s.T && starts.of(first) < key + keys; first += query_tile) {
-      const int64_t rows = std::min(query_tile, s.T - first), seen = keys_seen(first + rows, key);
-      const int64_t depth = std::min(seen, keys);
-      scores_of(scores, q + first * s.width, k_transposed + key * s.D, s, rows, seen);
-      tile_gemm(dp, key_tile, {dout + first * s.width, s.width, 1}, v_transposed + key * s.D, key_tile, rows, seen, s.D,
-                false);
+      const int64_t rows = std::min(query_tile, s.T - first);
+      scores_of(scores, q + first * s.width, k_transposed + key * s.D, s, first, rows, key);
+      scores_of(dp, dout + first * s.width, v_transposed + key * s.D, s, first, rows, key);
       for (int64_t r = 0; r < rows; r++) {
+        const int64_t seen = keys_seen(first + std::min(rows, round_up(r + 1, block_rows)), key);
         float *row = scores + r * key_tile, *dp_row = dp + r * key_tile;
-        if (mask.active) mask.draw(factors, first + r, key);
-        mask_future(row, first + r, key, seen, -infinity);
-        starts.mask_past(row, first + r, key, seen, -infinity);
-        backward_row(row, dp_row, seen, lse[first + r], delta[first + r], factors);
-        mask_future(dp_row, first + r, key, seen, 0);
+        if (dropout.active) dropout.draw(factors, first + r, key);
+        mask(row, seen, starts, first + r, key);
+        const float sum = backward_row(row, dp_row, seen, lse[first + r], delta[first + r], factors);
         if (balanced) {
-          excess[first + r] += sum_of(dp_row, seen);
+          excess[first + r] += sum;
           if (first + r < key + key_tile) dp_row[first + r - key] -= excess[first + r];
         }
       }
-      tile_gemm(dv, s.width, {scores, 1, key_tile}, dout + first * s.width, s.width, depth, s.width, rows, true);
-      tile_gemm(dk_tile, s.width, {dp, 1, key_tile}, q + first * s.width, s.width, depth, s.width, rows, true);
-      tile_gemm(dq + first * s.width, s.width, {dp, key_tile, 1}, k + key * s.width, s.width, rows, s.width, depth,
-                true);
+      sum_over_queries(dv, scores, dout + first * s.width, s, first, rows, key);
+      sum_over_queries(dk_tile, dp, q + first * s.width, s, first, rows, key);
+      sum_over_keys(dq + first * s.width, dp, k + key * s.width, s, first, rows, key, true);
     }
     std::copy(dk_tile, dk_tile + keys * s.width, k + key * s.width);
   }
@@ -287,7 +317,7 @@ void attention_forward(Tensor out_, Tensor lse_, Tensor qkv_, Tensor starts, con
         gather(head.q, q, 3 * C, s, scale_of(s));
         gather(head.k, q + C, 3 * C, s, 1);
         gather(head.v, q + 2 * C, 3 * C, s, 1);
-        forward_head(head, lse + i * T, s, starts_of(starts, b), HeadMask(d, dims, b, h));
+        forward_head(head, lse + i * T, s, starts_of(starts, b), HeadDropout(d, dims, b, h));
         scatter(out + b * T * C + h * D, C, head.k, s, 1);
       }
     });
@@ -323,7 +353,7 @@ void attention_backward(Tensor dqkv_, Tensor delta_, Tensor dout_, Tensor out_, 
         gather(head.v, q + 2 * C, 3 * C, s, 1);
         gather(head.dout, dout + first, C, s, 1);
         backward_head(head, lse + i * T, delta + i * T, std::is_same_v<E, float>, s, starts_of(starts, b),
-                      HeadMask(d, dims, b, h));
+                      HeadDropout(d, dims, b, h));
         scatter(dq, 3 * C, head.dq, s, scale_of(s));
         scatter(dq + C, 3 * C, head.k, s, 1);
         scatter(dq + 2 * C, 3 * C, head.v, s, 1);

@@ -1,33 +1,25 @@
 // y (M, N) = x (M, K) w^T + b for few rows x, as in generation token by token: each weight is read once and used M
-// times, so memory is the limit. A row and output has sixteen sums, added at the end, whatever M is and however threads
-// divide the outputs: a row's bits do not depend on the other rows.
+// times, so memory is the limit. A row and output has a vector of sums, added at the end, whatever M is and however
+// threads divide the outputs: a row's bits do not depend on the other rows.
 #pragma once
 
 #include <cstdint>
 
 #include "kernels/loops_cpu.h"
-#include "kernels/tile_gemm_cpu.h"
+#include "kernels/vectors_cpu.h"
 
 namespace megalith::cpu {
 
 // The library's GEMM is faster beyond this.
 constexpr int64_t few_rows = 8;
 
-inline void load_wide(Vector& to, const float* from) { to = *reinterpret_cast<const Vector*>(from); }
+inline Vector load_wide(const float* from) { return load(from); }
 template <class E>
-inline void load_wide(Vector& to, const E* from) {
-  float wide[lanes];
+inline Vector load_wide(const E* from) {
+  float wide[vector_floats];
 #pragma omp simd
-  for (int64_t i = 0; i < lanes; i++) wide[i] = get(from[i]);
-  load_wide(to, wide);
-}
-
-inline float sum_of_lanes(const Vector& v) {
-  float sum[lanes];
-  for (int64_t i = 0; i < lanes; i++) sum[i] = v[i];
-  for (int64_t half = lanes / 2; half > 0; half /= 2)
-    for (int64_t i = 0; i < half; i++) sum[i] += sum[i + half];
-  return sum[0];
+  for (int64_t i = 0; i < vector_floats; i++) wide[i] = get(from[i]);
+  return load(wide);
 }
 
 // Computes outputs [0, Outputs) of rows [0, Rows).
@@ -35,14 +27,13 @@ template <int Rows, int Outputs, class In, class Out>
 inline void few_rows_block(Out* y, int64_t N, const In* x, const In* w, const In* b, int64_t K) {
   Vector sum[Rows][Outputs] = {};
   int64_t k = 0;
-  for (; k + lanes <= K; k += lanes) {
+  for (; k + vector_floats <= K; k += vector_floats) {
     Vector weight[Outputs];
 #pragma GCC unroll 4
-    for (int o = 0; o < Outputs; o++) load_wide(weight[o], w + o * K + k);
+    for (int o = 0; o < Outputs; o++) weight[o] = load_wide(w + o * K + k);
 #pragma GCC unroll 4
     for (int r = 0; r < Rows; r++) {
-      Vector value;
-      load_wide(value, x + r * K + k);
+      const Vector value = load_wide(x + r * K + k);
 #pragma GCC unroll 4
       for (int o = 0; o < Outputs; o++) sum[r][o] += value * weight[o];
     }
@@ -57,8 +48,9 @@ inline void few_rows_block(Out* y, int64_t N, const In* x, const In* w, const In
 
 template <int Outputs, class In, class Out>
 inline void few_rows_outputs(Out* y, int64_t N, const In* x, const In* w, const In* b, int64_t M, int64_t K) {
+  constexpr int rows = vector_registers == 32 ? 4 : 2;  // 4 x 4 or 2 x 4 sums, 4 vectors of weights and one of x
   int64_t m = 0;
-  for (; m + 4 <= M; m += 4) few_rows_block<4, Outputs>(y + m * N, N, x + m * K, w, b, K);
+  for (; m + rows <= M; m += rows) few_rows_block<rows, Outputs>(y + m * N, N, x + m * K, w, b, K);
   for (; m < M; m++) few_rows_block<1, Outputs>(y + m * N, N, x + m * K, w, b, K);
 }
 

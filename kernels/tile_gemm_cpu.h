@@ -6,13 +6,12 @@
 #include <cstdint>
 #include <utility>
 
+#include "kernels/vectors_cpu.h"
+
 namespace megalith::cpu {
 
-constexpr int64_t lanes = 16;  // floats of a vector; the compiler splits it where the processor has shorter ones
-
-// Unaligned, and may alias floats. Functions take it by reference: the ABI of passing or returning one by value depends
-// on the target processor of a file.
-using Vector [[gnu::vector_size(64), gnu::aligned(4), gnu::may_alias]] = float;
+// Rows are padded to whole multiples of this number of floats, on every processor.
+constexpr int64_t lanes = 16;
 
 // A by (row, depth) strides, so that a transposed A is not copied; B and C have contiguous rows.
 struct TileOperand {
@@ -20,7 +19,7 @@ struct TileOperand {
   int64_t row_stride, depth_stride;
 };
 
-// Computes Rows x (Vectors * lanes) of C in registers over the whole depth.
+// Computes Rows x (Vectors * vector_floats) of C in registers over the whole depth.
 template <int Rows, int Vectors>
 inline void tile_block(float* c, int64_t ldc, TileOperand a, const float* b, int64_t ldb, int64_t depth,
                        bool accumulate) {
@@ -28,12 +27,11 @@ inline void tile_block(float* c, int64_t ldc, TileOperand a, const float* b, int
 #pragma GCC unroll 8
   for (int r = 0; r < Rows; r++)
 #pragma GCC unroll 4
-    for (int v = 0; v < Vectors; v++)
-      sum[r][v] = accumulate ? *reinterpret_cast<const Vector*>(c + r * ldc + v * lanes) : Vector{};
+    for (int v = 0; v < Vectors; v++) sum[r][v] = accumulate ? load(c + r * ldc + v * vector_floats) : Vector{};
   for (int64_t k = 0; k < depth; k++) {
     Vector row[Vectors];
 #pragma GCC unroll 4
-    for (int v = 0; v < Vectors; v++) row[v] = *reinterpret_cast<const Vector*>(b + k * ldb + v * lanes);
+    for (int v = 0; v < Vectors; v++) row[v] = load(b + k * ldb + v * vector_floats);
 #pragma GCC unroll 8
     for (int r = 0; r < Rows; r++) {
       const float factor = a.data[r * a.row_stride + k * a.depth_stride];
@@ -44,30 +42,42 @@ inline void tile_block(float* c, int64_t ldc, TileOperand a, const float* b, int
 #pragma GCC unroll 8
   for (int r = 0; r < Rows; r++)
 #pragma GCC unroll 4
-    for (int v = 0; v < Vectors; v++) *reinterpret_cast<Vector*>(c + r * ldc + v * lanes) = sum[r][v];
+    for (int v = 0; v < Vectors; v++) store(c + r * ldc + v * vector_floats, sum[r][v]);
 }
+
+// A block's sums, its vectors of B and one broadcast of A stay in registers: 6 x 4 sums take 29 of 32, 6 x 2 take 15
+// of 16.
+constexpr int64_t block_rows = 6;
+constexpr int block_vectors = vector_registers == 32 ? 4 : 2;
 
 template <int Vectors>
 inline void tile_columns(float* c, int64_t ldc, TileOperand a, const float* b, int64_t ldb, int64_t M, int64_t depth,
                          bool accumulate) {
-  constexpr int rows = 6;  // 6 x 4 sums, 4 vectors of B and a broadcast fill 29 of 32 registers
   const auto at = [&](int64_t m) { return TileOperand{a.data + m * a.row_stride, a.row_stride, a.depth_stride}; };
   int64_t m = 0;
-  for (; m + rows <= M; m += rows) tile_block<rows, Vectors>(c + m * ldc, ldc, at(m), b, ldb, depth, accumulate);
-  if (m + 3 <= M) {
-    tile_block<3, Vectors>(c + m * ldc, ldc, at(m), b, ldb, depth, accumulate);
-    m += 3;
+  for (; m + block_rows <= M; m += block_rows)
+    tile_block<block_rows, Vectors>(c + m * ldc, ldc, at(m), b, ldb, depth, accumulate);
+  if (m + 4 <= M) {
+    tile_block<4, Vectors>(c + m * ldc, ldc, at(m), b, ldb, depth, accumulate);
+    m += 4;
   }
-  for (; m < M; m++) tile_block<1, Vectors>(c + m * ldc, ldc, at(m), b, ldb, depth, accumulate);
+  if (m + 2 <= M) {
+    tile_block<2, Vectors>(c + m * ldc, ldc, at(m), b, ldb, depth, accumulate);
+    m += 2;
+  }
+  if (m < M) tile_block<1, Vectors>(c + m * ldc, ldc, at(m), b, ldb, depth, accumulate);
 }
 
-// C (M, N) = A (M, depth) B (depth, N), or C += it. N is a multiple of `lanes`.
+// C (M, N) = A (M, depth) B (depth, N), or C += it. N is a multiple of vector_floats. Each element is a sum in order of
+// depth, so its bits do not depend on the tiles.
 inline void tile_gemm(float* c, int64_t ldc, TileOperand a, const float* b, int64_t ldb, int64_t M, int64_t N,
                       int64_t depth, bool accumulate) {
+  constexpr int64_t columns = block_vectors * vector_floats;
   int64_t n = 0;
-  for (; n + 4 * lanes <= N; n += 4 * lanes) tile_columns<4>(c + n, ldc, a, b + n, ldb, M, depth, accumulate);
-  for (; n + 2 * lanes <= N; n += 2 * lanes) tile_columns<2>(c + n, ldc, a, b + n, ldb, M, depth, accumulate);
-  for (; n < N; n += lanes) tile_columns<1>(c + n, ldc, a, b + n, ldb, M, depth, accumulate);
+  for (; n + columns <= N; n += columns) tile_columns<block_vectors>(c + n, ldc, a, b + n, ldb, M, depth, accumulate);
+  if constexpr (columns == 4 * lanes)
+    for (; n + 2 * lanes <= N; n += 2 * lanes) tile_columns<2>(c + n, ldc, a, b + n, ldb, M, depth, accumulate);
+  for (; n < N; n += vector_floats) tile_columns<1>(c + n, ldc, a, b + n, ldb, M, depth, accumulate);
 }
 
 }  // namespace megalith::cpu
