@@ -121,7 +121,10 @@ void mask(float* row, int64_t keys, const DocumentStarts& starts, int64_t query,
   const int64_t end = std::min(key_tile, query + 1 - first_key);
   if (begin == 0 && end >= keys) return;
   const float *past = table.data() + key_tile - begin, *future = table.data() + 2 * key_tile - end;
-  for (int64_t j = 0; j < keys; j += vector_floats) store(row + j, load(row + j) + (load(past + j) + load(future + j)));
+  for (int64_t j = 0; j < keys; j += vector_floats) {
+    const Vector hidden = load(past + j) + load(future + j);
+    store(row + j, hidden < 0 ? hidden : load(row + j));  // a NaN is hidden too
+  }
 }
 
 DocumentStarts starts_of(const Tensor& starts, int64_t b) {
@@ -232,7 +235,7 @@ float backward_row(float* scores, float* dp, int64_t keys, float lse, float delt
   Vector sums{};
   for (int64_t j = 0; j < keys; j += vector_floats) {
     const Vector p = cpu::exp(load(scores + j) - lse), factor = load(factors + j);
-    const Vector ds = p * (load(dp + j) * factor - delta);
+    const Vector products = p * (load(dp + j) * factor - delta), ds = p != 0 ? products : 0.0f;
     store(dp + j, ds);
     store(scores + j, p * factor);
     sums += ds;
