@@ -8,7 +8,6 @@
 namespace megalith {
 namespace {
 
-constexpr int64_t room_MiB = 1 << 20;
 
 class Room : public testing::Test {
  protected:
@@ -29,30 +28,30 @@ TEST_F(Room, WithoutGroupsItIsTheMachinesLessItsHugePages) {
   EXPECT_EQ(room().group, "");
   put("proc/meminfo",
       "MemTotal:       9 kB\nHugePages_Total:       3\nHugePages_Free:        1\nHugepagesize:       2048 kB\n");
-  EXPECT_EQ(room().bytes, physical_memory() - 6 * room_MiB);
+  EXPECT_EQ(room().bytes, physical_memory() - 6 * MiB);
 }
 
 TEST_F(Room, TheSmallestOfNestedGroupsCountsAndWhatIsUsedInIt) {
   put("proc/self/cgroup", "0::/a/b\n");
   put("proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n");
-  put_v2("sys/fs/cgroup/a/b", "max", 100 * room_MiB);
+  put_v2("sys/fs/cgroup/a/b", "max", 100 * MiB);
   EXPECT_EQ(room().group, "") << "no limit anywhere";
-  put_v2("sys/fs/cgroup/a", std::to_string(300 * room_MiB), 120 * room_MiB, 20 * room_MiB);
-  EXPECT_EQ(room().bytes, 200 * room_MiB) << "caches are given back";
+  put_v2("sys/fs/cgroup/a", std::to_string(300 * MiB), 120 * MiB, 20 * MiB);
+  EXPECT_EQ(room().bytes, 200 * MiB) << "caches are given back";
   EXPECT_EQ(room().group, "/a");
-  EXPECT_EQ(room().limit, 300 * room_MiB);
-  put_v2("sys/fs/cgroup/a/b", std::to_string(250 * room_MiB), 100 * room_MiB);
-  EXPECT_EQ(room().bytes, 150 * room_MiB);
+  EXPECT_EQ(room().limit, 300 * MiB);
+  put_v2("sys/fs/cgroup/a/b", std::to_string(250 * MiB), 100 * MiB);
+  EXPECT_EQ(room().bytes, 150 * MiB);
   EXPECT_EQ(room().group, "/a/b");
-  put_v2("sys/fs/cgroup/a/b", std::to_string(50 * room_MiB), 100 * room_MiB);
+  put_v2("sys/fs/cgroup/a/b", std::to_string(50 * MiB), 100 * MiB);
   EXPECT_EQ(room().bytes, 0) << "over it already";
 }
 
 TEST_F(Room, AContainerSeesItsOwnGroupAtTheMount) {
   put("proc/self/cgroup", "0::/\n");
   put("proc/self/mountinfo", "1 2 0:26 / /sys/fs/cgroup ro - cgroup2 cgroup rw\n");
-  put_v2("sys/fs/cgroup", std::to_string(300 * room_MiB), 10 * room_MiB);
-  EXPECT_EQ(room().bytes, 290 * room_MiB);
+  put_v2("sys/fs/cgroup", std::to_string(300 * MiB), 10 * MiB);
+  EXPECT_EQ(room().bytes, 290 * MiB);
   EXPECT_EQ(room().group, "/");
 }
 
@@ -64,22 +63,22 @@ TEST_F(Room, OfVersionOneTheMemoryControllerCounts) {
       "32 31 0:29 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n"
       "35 31 0:32 /docker/a\\040b /sys/fs/cgroup/memory rw - cgroup cgroup rw,cpu,memory\n"
       "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
-  put("sys/fs/cgroup/memory/memory.limit_in_bytes", std::to_string(300 * room_MiB));
-  put("sys/fs/cgroup/memory/memory.usage_in_bytes", std::to_string(100 * room_MiB));
+  put("sys/fs/cgroup/memory/memory.limit_in_bytes", std::to_string(300 * MiB));
+  put("sys/fs/cgroup/memory/memory.usage_in_bytes", std::to_string(100 * MiB));
   put("sys/fs/cgroup/memory/memory.stat",
-      fmt::format("inactive_file 5\ntotal_inactive_file {}\ntotal_active_file {}\n", 10 * room_MiB, 20 * room_MiB));
+      fmt::format("inactive_file 5\ntotal_inactive_file {}\ntotal_active_file {}\n", 10 * MiB, 20 * MiB));
   put("sys/fs/cgroup/memory/inner/memory.limit_in_bytes", "9223372036854771712");
   put("sys/fs/cgroup/memory/inner/memory.usage_in_bytes", "1");
-  EXPECT_EQ(room().bytes, 230 * room_MiB);
-  EXPECT_EQ(room().limit, 300 * room_MiB);
+  EXPECT_EQ(room().bytes, 230 * MiB);
+  EXPECT_EQ(room().limit, 300 * MiB);
   put("sys/fs/cgroup/cpuset/memory.limit_in_bytes", "1");
-  EXPECT_EQ(room().bytes, 230 * room_MiB);
+  EXPECT_EQ(room().bytes, 230 * MiB);
 }
 
 TEST_F(Room, ARunThatDoesNotFitInItsGroupIsRefused) {
   MemorySizes sizes;
-  sizes.at(MemoryClass::saved, Place::device) = 100 * room_MiB;
-  const AvailableMemory room{.bytes = 250 * room_MiB, .group = "/docker/1f", .limit = 300 * room_MiB};
+  sizes.at(MemoryClass::saved, MemoryPlace::device) = 100 * MiB;
+  const AvailableMemory room{.bytes = 250 * MiB, .group = "/docker/1f", .limit = 300 * MiB};
   check_node_memory({{World::cpu, sizes}}, 2, room);
   EXPECT_ERROR(check_node_memory({{World::cpu, sizes}}, 3, room), "0.10 GiB on each of 3 ranks",
                "the control group /docker/1f has 0.24 GiB left: its limit is 0.29 GiB", "docker run --memory");
