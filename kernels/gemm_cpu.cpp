@@ -196,6 +196,18 @@ void run_few_rows(const GemmCall& call) {
 }
 }  // namespace
 
+const char* vectors_of_ops() {
+#if defined(__AVX512F__)
+  return "AVX-512";
+#elif defined(__AVX2__)
+  return "AVX2";
+#elif defined(__SSE4_2__)
+  return "SSE4.2";
+#else
+  return "SSE2";
+#endif
+}
+
 struct Gemm::Scratch {
   std::vector<std::vector<float>> of_thread;
 };

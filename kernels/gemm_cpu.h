@@ -17,6 +17,9 @@ bool has_fast_bf16();
 // Returns the library's version, "2.6.3".
 std::string gemm_version();
 
+// Names the widest vectors that the CPU's ops are compiled for: "AVX-512", "AVX2", "SSE4.2" or "SSE2".
+const char* vectors_of_ops();
+
 // The tiles of a product of M rows and N columns: about 256 x 768, wide enough that packing costs the library a few
 // percent, small enough that C stays in the second cache, and an even number if there is work for two threads. The last
 // of a row or column may be smaller. Few rows are cut by columns if these are many: 64 x 384 x 128 takes 59 us in one

@@ -117,7 +117,10 @@ Inventory collect_inventory() {
   machine.locked_limit = limit_of(RLIMIT_MEMLOCK);
   machine.open_files = limit_of(RLIMIT_NOFILE);
   machine.ports = network_ports();
-  machine.libraries = {{"MPI", mpi_version()}, {"HDF5", hdf5_version()}, {"oneDNN", cpu::gemm_version()}};
+  machine.libraries = {{"MPI", mpi_version()},
+                       {"HDF5", hdf5_version()},
+                       {"oneDNN", cpu::gemm_version()},
+                       {"CPU ops for", cpu::vectors_of_ops()}};
   machine.has_cuda = device::in_build();
   if (machine.has_cuda) {
     machine.architectures = device::architectures();
