@@ -1,0 +1,98 @@
+// Encodes a corpus into token files, in order, with notes of the position from which a restart can continue.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/corpus.h"
+#include "data/prepare.h"
+#include "data/prepare_folder.h"
+#include "data/prepare_journal.h"
+#include "data/token_shards.h"
+#include "data/tokenizer.h"
+
+namespace megalith {
+
+// The tokens of a batch, and the texts' position after it.
+struct EncodedDocument {
+  size_t end;     // of its tokens
+  int64_t bytes;  // of its text
+  bool held_out, is_last;
+  std::string bad;
+};
+struct EncodedBatch {
+  std::vector<int32_t> ids;
+  std::vector<EncodedDocument> documents;
+  TextPosition end;
+  int64_t text_bytes, consumed;
+};
+
+// Writes encoded batches in order, and knows the position.
+class TokenFiles {
+ public:
+  TokenFiles(const std::string& folder, const PrepareOptions& options, int64_t vocab_size, PreparePosition from)
+      : skip_bad_(options.skip_bad),
+        train_(folder, "train", vocab_size, options.shard_tokens, from.train),
+        validation_(folder, "validation", vocab_size, options.shard_tokens, from.validation),
+        position_(std::move(from)) {}
+
+  void write(const EncodedBatch& batch) {
+    size_t begin = 0;
+    for (const EncodedDocument& document : batch.documents) {
+      write(document, std::span(batch.ids).subspan(begin, document.end - begin));
+      begin = document.end;
+    }
+    position_.text = batch.end;
+  }
+
+  const PreparePosition& sync() {
+    position_.train = train_.sync();
+    position_.validation = validation_.sync();
+    return position_;
+  }
+  void finish() {
+    train_.finish();
+    validation_.finish();
+    sync();
+  }
+  const PreparePosition& position() const { return position_; }
+  const TokenShards& train() const { return train_; }
+  const TokenShards& validation() const { return validation_; }
+
+ private:
+  void write(const EncodedDocument& document, std::span<const int32_t> ids) {
+    TokenShards& shards = document.held_out ? validation_ : train_;
+    if (!document.bad.empty() && !position_.in_bad_document) {
+      pass_over(document.bad);
+      if (shards.mark().open_bytes > 0) shards.drop_document();
+      position_.in_bad_document = true;
+    }
+    if (position_.in_bad_document) {
+      position_.in_bad_document = !document.is_last;
+      return;
+    }
+    shards.add(ids, document.bytes);
+    if (document.is_last) shards.end_document();
+  }
+
+  void pass_over(const std::string& bad) {
+    CHECK(skip_bad_ > 0, "{}; to leave out up to N such documents, use --skip-bad N", bad);
+    CHECK(position_.bad_documents < skip_bad_, "{}; bad document {} exceeds --skip-bad {}", bad,
+          position_.bad_documents + 1, skip_bad_);
+    if (position_.bad_documents++ == 0) position_.first_bad = bad;
+  }
+
+  int64_t skip_bad_;
+  TokenShards train_, validation_;
+  PreparePosition position_;
+};
+
+// Encodes what follows the position of `files`, and finishes them. `advance` gets the bytes of the inputs that were
+// consumed.
+void encode_corpus(const Corpus& corpus, const Tokenizer& tokenizer, const PrepareOptions& options, int threads,
+                   PrepareFolder& folder, TokenFiles& files, const std::function<void(int64_t consumed)>& advance);
+
+}  // namespace megalith
