@@ -1,10 +1,10 @@
 // Decides which text is held out of training.
 //
-// Of a corpus of many documents, whole ones: those whose content hashes (XXH3 of the first 64 KiB) below the fraction
-// of all hashes. So adding documents moves no other, and equal documents stay together. With few documents that could
-// be none or any share, so then the end of each is held out: of n bytes the last v = ceil(n * fraction), and as many
-// before them (up to v, and up to 64 KiB) as make it begin with a line; failing that, with a character, and nothing if
-// none begins there. At least one byte is left for training.
+// A corpus of many documents holds out whole ones: those whose content hashes (XXH3 of the first 64 KiB) below the
+// fraction of all hashes. So adding documents moves no other, and equal documents stay together. With few documents
+// that could be none or any share, so then the end of each is held out: of n bytes the last v = ceil(n * fraction), and
+// as many before them (up to v, and up to 64 KiB) as make it begin with a line; failing that, with a character, and
+// nothing if none begins there. At least one byte is left for training.
 #pragma once
 
 #include <cstdint>

@@ -59,11 +59,11 @@ void transpose_tiles(float* to, const float* from, const HeadDims& s) {
   }
 }
 
-// Products go by blocks of block_rows queries or keys, which skip what no pair of a block needs: the keys after its
-// queries, the queries before its keys. A row of scores is valid up to the keys that its block computes.
+// Products go by blocks of tile_block_rows queries or keys, which skip what no pair of a block needs: the keys after
+// its queries, the queries before its keys. A row of scores is valid up to the keys that its block computes.
 template <class Block>
 void by_blocks(int64_t begin, int64_t end, Block block) {
-  for (int64_t at = begin; at < end; at += block_rows) block(at, std::min<int64_t>(block_rows, end - at));
+  for (int64_t at = begin; at < end; at += tile_block_rows) block(at, std::min<int64_t>(tile_block_rows, end - at));
 }
 
 // Returns how many keys of the tile at `first_key` the queries before `end` can see, in whole vectors.
@@ -204,7 +204,7 @@ void forward_head(const ForwardHead& head, float* lse, const HeadDims& s, const 
                 rows - begin, key);
       for (int64_t r = begin; r < rows; r++) {
         float* row = scores + r * key_tile;
-        const int64_t block_end = std::min(rows, begin + round_up(r + 1 - begin, block_rows));
+        const int64_t block_end = std::min(rows, begin + round_up(r + 1 - begin, tile_block_rows));
         const int64_t keys = keys_seen(first + block_end, key);
         if (starts.of(first + r) >= key + keys) {  // it sees nothing yet
           std::fill(row, row + keys, 0.0f);
@@ -282,7 +282,7 @@ void backward_head(const BackwardHead& head, const float* lse, const float* delt
       scores_of(scores, q + first * s.width, k_transposed + key * s.D, s, first, rows, key);
       scores_of(dp, dout + first * s.width, v_transposed + key * s.D, s, first, rows, key);
       for (int64_t r = 0; r < rows; r++) {
-        const int64_t seen = keys_seen(first + std::min(rows, round_up(r + 1, block_rows)), key);
+        const int64_t seen = keys_seen(first + std::min(rows, round_up(r + 1, tile_block_rows)), key);
         float *row = scores + r * key_tile, *dp_row = dp + r * key_tile;
         if (dropout.active) dropout.draw(factors, first + r, key);
         mask(row, seen, starts, first + r, key);

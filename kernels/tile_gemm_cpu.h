@@ -47,16 +47,16 @@ inline void tile_block(float* c, int64_t ldc, TileOperand a, const float* b, int
 
 // A block's sums, its vectors of B and one broadcast of A stay in registers: 6 x 4 sums take 29 of 32, 6 x 2 take 15
 // of 16.
-constexpr int64_t block_rows = 6;
-constexpr int block_vectors = vector_registers == 32 ? 4 : 2;
+constexpr int64_t tile_block_rows = 6;
+constexpr int tile_block_vectors = vector_registers == 32 ? 4 : 2;
 
 template <int Vectors>
 inline void tile_columns(float* c, int64_t ldc, TileOperand a, const float* b, int64_t ldb, int64_t M, int64_t depth,
                          bool accumulate) {
   const auto at = [&](int64_t m) { return TileOperand{a.data + m * a.row_stride, a.row_stride, a.depth_stride}; };
   int64_t m = 0;
-  for (; m + block_rows <= M; m += block_rows)
-    tile_block<block_rows, Vectors>(c + m * ldc, ldc, at(m), b, ldb, depth, accumulate);
+  for (; m + tile_block_rows <= M; m += tile_block_rows)
+    tile_block<tile_block_rows, Vectors>(c + m * ldc, ldc, at(m), b, ldb, depth, accumulate);
   if (m + 4 <= M) {
     tile_block<4, Vectors>(c + m * ldc, ldc, at(m), b, ldb, depth, accumulate);
     m += 4;
@@ -72,9 +72,10 @@ inline void tile_columns(float* c, int64_t ldc, TileOperand a, const float* b, i
 // depth, so its bits do not depend on the tiles.
 inline void tile_gemm(float* c, int64_t ldc, TileOperand a, const float* b, int64_t ldb, int64_t M, int64_t N,
                       int64_t depth, bool accumulate) {
-  constexpr int64_t columns = block_vectors * vector_floats;
+  constexpr int64_t columns = tile_block_vectors * vector_floats;
   int64_t n = 0;
-  for (; n + columns <= N; n += columns) tile_columns<block_vectors>(c + n, ldc, a, b + n, ldb, M, depth, accumulate);
+  for (; n + columns <= N; n += columns)
+    tile_columns<tile_block_vectors>(c + n, ldc, a, b + n, ldb, M, depth, accumulate);
   if constexpr (columns == 4 * lanes)
     for (; n + 2 * lanes <= N; n += 2 * lanes) tile_columns<2>(c + n, ldc, a, b + n, ldb, M, depth, accumulate);
   for (; n < N; n += vector_floats) tile_columns<1>(c + n, ldc, a, b + n, ldb, M, depth, accumulate);

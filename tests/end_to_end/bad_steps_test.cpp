@@ -208,7 +208,7 @@ std::string error_of(const Scratch& scratch, int ranks, Args args) {
   return ended.err;
 }
 
-// Three in a row: the run ends, and goes on from where it stood before them.
+// Three in a row: the run ends, and resumes from where it stood before them.
 TEST(BadSteps, too_many_end_the_run) {
   const Scratch scratch;
   write_odd(scratch);
@@ -220,7 +220,7 @@ TEST(BadSteps, too_many_end_the_run) {
     const std::string error = error_of(scratch, layout.ranks, args);
     for (const char* words :
          {"steps 3 to 5 were skipped, and train.max_bad_steps = 3",
-          "the same command goes on from ended/checkpoints/step-00000002, whose weights still have a normal loss",
+          "the same command resumes from ended/checkpoints/step-00000002, whose weights still have a normal loss",
           "Lower optimizer.learning_rate (it was 0.003)", "`megalith replay ended --step 5`"})
       EXPECT_NE(error.find(words), std::string::npos) << words << error;
     EXPECT_EQ(checkpoints_in(scratch / "ended/checkpoints"), std::vector<std::string>{step_name(2)});
@@ -277,7 +277,7 @@ TEST(BadSteps, leave_a_checkpoint_from_before_them) {
   const auto kept = [&] { return folders_in(scratch / "run/checkpoints"); };
   expect_told(
       {"checkpoint.every=1", "checkpoint.keep=2", "spoil=3-5:172:embedding"},
-      "goes on from run/checkpoints/step-00000002, whose weights still have a normal loss on the samples before "
+      "resumes from run/checkpoints/step-00000002, whose weights still have a normal loss on the samples before "
       "these; 2 newer checkpoints");
   EXPECT_EQ(kept(), (std::vector<std::string>{step_name(1), step_name(2), suspect(3), suspect(4)}));
   // Resumed among them.
@@ -302,13 +302,13 @@ TEST(BadSteps, a_run_that_diverges_keeps_its_checkpoints) {
   EXPECT_EQ(diverged.status, 1) << diverged.text();
   EXPECT_EQ(count(diverged.err, "megalith: "), 1u) << diverged.text();
   for (const char* words : {"step 4 was skipped, and train.max_bad_steps = 1",
-                            "goes on from run/checkpoints/step-00000001, which 2 stable steps followed",
+                            "resumes from run/checkpoints/step-00000001, which 2 stable steps followed",
                             "are now run/checkpoints/step-00000003.suspect-1 and the like"})
     EXPECT_NE(diverged.err.find(words), std::string::npos) << words << diverged.text();
   EXPECT_EQ(folders_in(scratch / "run/checkpoints"), (std::vector<std::string>{step_name(1), suspect(2), suspect(3)}));
 }
 
-// The advice, followed to the letter: the same command with what it says goes on from a checkpoint of stable weights.
+// The advice, followed to the letter: the same command with what it says resumes from a checkpoint of stable weights.
 TEST(BadSteps, the_advice_works) {
   const Scratch scratch;
   write_odd(scratch);

@@ -184,7 +184,7 @@ TEST_F(StuckRun, ends_when_the_time_is_over) {
   // More than the steps that start() held up for 0.3 s let it expect of the one in flight, or it would not try.
   start({"checkpoint.every=5", "checkpoint.on_signal_seconds=3"});
   ::kill(first, SIGTERM);
-  expect_end(128 + SIGTERM, "SIGTERM; the time is over that is left by checkpoint.on_signal_seconds");
+  expect_end(128 + SIGTERM, "SIGTERM; the grace period set by checkpoint.on_signal_seconds has expired");
 }
 
 TEST_F(StuckRun, ends_at_once_with_a_second_signal) {

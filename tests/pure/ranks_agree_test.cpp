@@ -103,7 +103,7 @@ TEST_F(LaunchFingerprintTest, tells_files_apart) {
   EXPECT_NE(train_content().find("is not a plain file"), std::string::npos) << train_content();
 }
 
-// Of a large file not all is read; the header says so, and this is why a single byte can go unseen.
+// Not all of a large file is read, so a single byte can go unseen, as the header says.
 TEST_F(LaunchFingerprintTest, reads_all_of_64_MiB_and_256_blocks_of_more) {
   constexpr size_t mib = 1 << 20, block = 256 << 10;
   const auto seen = [&](size_t size, size_t at) {

@@ -102,7 +102,7 @@ TEST_F(SignalWatchTest, ends_when_the_time_is_over) {
   watch.hold();
   send_to_this_process(SIGUSR1);
   EXPECT_EQ(end_.status(), 128 + SIGUSR1);
-  EXPECT_NE(end_.why().find("SIGUSR1; the time is over that is left by the test"), std::string::npos) << end_.why();
+  EXPECT_NE(end_.why().find("SIGUSR1; the grace period set by the test has expired"), std::string::npos) << end_.why();
 }
 
 TEST_F(SignalWatchTest, ends_when_the_time_cannot_suffice) {

@@ -29,7 +29,7 @@ class UnitMachine {
         summing_ = true;
         return;
       case Op::share_sums:
-        expect(plan.wire != DType::f32 && summed_.contains(i.unit), "nothing to share");
+        expect(plan.reduce_dtype != DType::f32 && summed_.contains(i.unit), "nothing to share");
         expect(shared_.insert(i.unit).second, "shared twice");
         return expect(shared_ == summed_, "the parts of two units are under way");
       case Op::sum_tensor:
@@ -39,7 +39,7 @@ class UnitMachine {
         return;
       case Op::await_sums:
         expect(std::exchange(summing_, false), "no sums to await");
-        expect(plan.wire == DType::f32 || shared_ == summed_, "sums that were not shared");
+        expect(plan.reduce_dtype == DType::f32 || shared_ == summed_, "sums that were not shared");
         awaited_ = summed_;
         return;
       case Op::sum_tied:

@@ -88,8 +88,8 @@ CallOfRank first_mismatch(const std::vector<RankDump>& dumps) {
   return first ? *first : CallOfRank{};
 }
 
-// Where a rank's calls of a step leave those of its step before. Calls of the session are not looked at, which differ
-// from step to step.
+// The point where a rank's calls of a step leave those of its step before. Calls of the session do not count: they
+// differ from step to step.
 struct Deviation {
   const DumpedCall* did = nullptr;  // null: the step ended
   const DumpedCall* expected = nullptr;
@@ -267,7 +267,7 @@ class Diagnoser {
   }
 
   Diagnosis break_cycle(const Ranks& cycle) const {
-    // Of the groups in which they wait, the largest has the clearest majority.
+    // The largest of the groups in which they wait has the clearest majority.
     const int in = *std::ranges::max_element(cycle, {}, [&](int r) { return members(*blocked(r)).size(); });
     const DumpedCall& call = *blocked(in);
     std::set<int> all(cycle.begin(), cycle.end());

@@ -19,7 +19,7 @@ void RankContext::open() {
   together(session, [&] { transport.emplace(device.world, layout.config.communication, session); });
   world = transport->world();
   Mesh mesh(plan.mesh, *world);
-  if (plan.wire != DType::f32)  // narrow sums go by all-to-all
+  if (plan.reduce_dtype != DType::f32)  // narrow sums go by all-to-all
     for (Channel channel : {plan.relay ? Channel::in_node : Channel::shard, Channel::between_nodes, Channel::data})
       if (channel != Channel::between_nodes || plan.relay) mesh.channel(channel).connect_all_to_all();
   // Check again, now that NCCL and the GEMM library have taken memory, and before any rank of the GPU takes its share.

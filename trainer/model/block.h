@@ -14,7 +14,7 @@
 
 namespace megalith {
 
-// What backward needs of forward.
+// BlockSaved holds what backward needs of forward.
 struct BlockSaved {
   Tensor x;    // (R, C): the caller's; the rest comes from Block::allocate
   Tensor mid;  // (R, C)

@@ -1,4 +1,4 @@
-// How a residual branch is entered and left, and how logits become losses. The model calls these and knows no more:
+// An Edge enters and leaves a residual branch, and makes losses of logits. The model calls it and knows no more:
 // alone, entering and leaving hand the tensor back; tensor parallelism sums over ranks on leaving and, in backward, on
 // entering; sequence parallelism gathers and scatters rows instead (Shoeybi et al., arXiv 1909.08053; Korthikanti et
 // al., arXiv 2205.05198).

@@ -5,7 +5,6 @@
 namespace megalith {
 
 namespace {
-// Of at most so many rows.
 Tensor first_rows(const Tensor& t, int64_t rows) { return t.rows(0, rows); }
 }  // namespace
 

@@ -1,5 +1,5 @@
-// Where the documents of a batch begin, for attention that keeps them apart (kernels/attention.h) and positions that
-// count in each of them (kernels/embedding.h).
+// Finds where the documents of a batch begin, for attention that keeps them apart (kernels/attention.h) and for
+// positions that count in each of them (kernels/embedding.h).
 #pragma once
 
 #include <vector>

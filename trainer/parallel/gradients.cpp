@@ -53,7 +53,7 @@ void Gradients::reduce(size_t unit, bool last_microbatch) {
 }
 
 void Gradients::finish() {
-  // Of the slots that units share, the oldest first: what two of them hold may be of the same unit.
+  // Slots that units share are collected oldest first, because two of them may hold gradients of one unit.
   for (size_t slot = 0; slot < first_shared_; slot++) collect(slot);
   for (size_t slot = next_; slot < slots_.size(); slot++) collect(slot);
   for (size_t slot = first_shared_; slot < next_; slot++) collect(slot);
@@ -92,7 +92,7 @@ void Gradients::sum_copies(size_t unit) {
   if (plan_.mesh.data == 1) return;
   share_sums();
   list_.push_back({.op = Op::sum_copies, .unit = as_number(unit)});
-  if (plan_.wire != DType::f32) parted_ = as_number(unit);
+  if (plan_.reduce_dtype != DType::f32) parted_ = as_number(unit);
   summing_ = true;
 }
 

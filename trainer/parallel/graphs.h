@@ -32,12 +32,12 @@ struct ProgramParts {
 };
 ProgramParts parts_of(const Program& program);
 
-// Whether the plan has them. Not with
+// Returns whether the plan has graphs. It has none with
 //
-//   tensor parallelism       its sums over ranks lie between the ops of a layer
-//   several pipeline stages  making a graph may wait for all that is under way, and two stages that make theirs while
-//                            each receives from the other would wait for ever; ranks with the same program do not, for
-//                            the one that has come least far waits only for calls that all others have made
+//   tensor parallelism       because its sums over ranks lie between the ops of a layer;
+//   several pipeline stages  because making a graph may wait for all work under way, and two stages that make theirs
+//                            while each receives from the other would deadlock. Ranks with the same program do not:
+//                            the rank furthest behind waits only for calls that all others have issued
 bool has_graphs(const Plan& plan);
 
 }  // namespace megalith

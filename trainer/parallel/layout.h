@@ -6,7 +6,7 @@
 
 namespace megalith {
 
-// Of a valid Config; the same on every rank. Errors as in configs/degrees.h.
+// Returns the mesh of a valid Config, the same on every rank. Errors as in configs/degrees.h.
 MeshShape mesh_shape(const Config& config, int num_ranks);
 
 }  // namespace megalith

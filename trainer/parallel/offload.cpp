@@ -11,7 +11,7 @@ namespace {
 
 constexpr int32_t nothing = Instruction::none;
 
-// What a kept residual holds from when it is written until it is read for the last time.
+// The life of one value of a kept residual, from its write to its last read.
 struct Value {
   std::vector<size_t> steps;  // in which it is used, ascending
   size_t last_read = 0;       // position in the list

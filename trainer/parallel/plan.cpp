@@ -102,7 +102,7 @@ int64_t live_units(const Plan& plan, int64_t max_live_parameters) {
 void add_units(Plan& plan, const Config& config, const Model& model) {
   const ShardingStrategy strategy = config.parallel.sharding_strategy;
   const int64_t shards = plan.mesh.shard, shard = plan.mesh.coordinate(plan.rank, Axis::shard);
-  const int64_t parts = plan.wire == DType::f32 ? 1 : plan.mesh.data;
+  const int64_t parts = plan.reduce_dtype == DType::f32 ? 1 : plan.mesh.data;
   const auto add = [&](const UnitSpec& spec) {
     UnitPlan unit = place(spec, plan.tensor, shards, shard, parts);
     const bool small = unit.numel <= config.parallel.replicate_below;
@@ -210,9 +210,9 @@ Plan make_plan(const Config& config, int num_ranks, int rank) {
   plan.tensor = {plan.mesh.tensor, plan.mesh.coordinate(rank, Axis::tensor)};
   plan.compute = computed_in(config.precision.compute);
   plan.master = stored_in(config.precision.master);
-  plan.wire = stored_in(config.precision.gradient_reduce);
+  plan.reduce_dtype = stored_in(config.precision.gradient_reduce);
   const int nodes = plan.mesh.shard_nodes();
-  plan.relay = plan.wire != DType::f32 && nodes > 1 && nodes < plan.mesh.shard;
+  plan.relay = plan.reduce_dtype != DType::f32 && nodes > 1 && nodes < plan.mesh.shard;
   plan.model = config.model;
   plan.sequence_parallel = config.parallel.sequence_parallel && plan.tensor.degree > 1;
   plan.hierarchical = config.parallel.hierarchical_allgather && plan.mesh.shard_nodes() > 1;

@@ -33,8 +33,7 @@ struct UnitPlan {
   int64_t decayed = 0;                // elements [0, decayed) have weight decay
   int64_t split = 0;  // elements [0, split) are of this tensor rank, the rest is the same on all of them
   Interval shard{};   // what this rank owns of [0, numel)
-  // What it answers for among the ranks that hold the same elements, those of other data-parallel copies apart: its
-  // share of norms.
+  // The elements that this rank counts in the norm: one rank of each replica counts each element.
   Interval mine{};
 
   // The gradients that products do not write as a whole (ParamSpec::multiplies).
@@ -76,9 +75,9 @@ struct Plan {
   int rank = 0;
   TensorRank tensor;
   DType compute = DType::f32;
-  DType master = DType::f32;  // of the weights that the optimizer updates
-  DType wire = DType::f32;    // of gradients on their way to sums over the shard and data axes, which add in f32
-  bool relay = false;         // such gradients are added up inside each node before they go to others
+  DType master = DType::f32;        // of the weights that the optimizer updates
+  DType reduce_dtype = DType::f32;  // of gradients as they are sent to sums over the shard and data axes, added in f32
+  bool relay = false;               // such gradients are added up inside each node before they go to others
   ModelConfig model;
   PassShape pass;             // of a microbatch
   int64_t logit_columns = 0;  // with padding
@@ -103,9 +102,9 @@ struct Plan {
   std::vector<Action> schedule;  // of one step
 
   int64_t rows() const { return pass.branch_rows(); }
-  // Whether layers use what is loaded with a microbatch, and not its ends alone.
+  // Returns whether layers, and not only embedding and head, use what is loaded with a microbatch.
   bool layers_need_batch() const { return isolates_documents || draws_from_memory; }
-  // Whether weights come into slots to be used: from other ranks, from the host, or both.
+  // Returns whether weights are gathered into slots: from other ranks, from the host, or both.
   bool gathers() const { return mesh.shard > 1 || parameters_on_host; }
   bool is_layer(size_t unit) const { return units[unit].is_layer; }
   // The tied unit stands on the first and on the last stage; gradients are added up between the two.

@@ -279,7 +279,7 @@ Needs needs_of(const Plan& plan, std::initializer_list<const Program*> programs)
     const auto at = static_cast<size_t>(i.slot);
     if (at >= slots.size()) slots.resize(at + 1);
     slots[at].numel = std::max(slots[at].numel, plan.units[static_cast<size_t>(i.unit)].numel);
-    slots[at].partial = slots[at].partial || (i.add && plan.wire == DType::f32);
+    slots[at].partial = slots[at].partial || (i.add && plan.reduce_dtype == DType::f32);
   };
   for (const Program* program : programs)
     for (const Instruction& i : *program) {

@@ -10,7 +10,7 @@
 //               where dropout draws from memory, what it draws by; then layers name a batch as well
 //   weight and gradient slots   of sharding.h
 //   staging     buffers for the optimizer state of units whose state is on the host
-// How many there are of each is read off the list: needs_of().
+// needs_of() reads off the list how many there are of each.
 //
 // Laws of every list (tests/pure/program_test.cpp runs the lists of all ranks against each other, without tensors):
 // - Weights are gathered before they are used, and layers that share slots are gathered into at most plan.live_units.

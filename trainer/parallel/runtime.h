@@ -1,4 +1,4 @@
-// What a rank computes with: a stream, memory by class, and its place in the mesh.
+// A Runtime is what a rank computes with: a stream, memory by class, and the rank's position in the mesh.
 #pragma once
 
 #include <array>

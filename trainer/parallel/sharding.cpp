@@ -18,7 +18,7 @@ Tensor own_part(const Tensor& whole, const Communicator& group) {
   const int64_t each = whole.numel() / group.size();
   return whole.flat(group.rank() * each, (group.rank() + 1) * each);
 }
-// What each rank of the group has sent, as rows.
+// Returns what each rank of the group has sent, as rows.
 Tensor by_rank(const Tensor& parts, const Communicator& group) {
   return parts.view({group.size(), parts.numel() / group.size()});
 }
@@ -90,7 +90,7 @@ void Sharding::scatter(size_t unit, size_t at, bool add) {
   Slot& slot = gradient_slots_[at];
   slot.unit = Plan::nowhere;  // the unit may be in another before this one is collected
   const Tensor whole = slot.memory.flat(0, plan_.units[unit].numel);
-  slot.scatter = plan_.wire == DType::f32
+  slot.scatter = plan_.reduce_dtype == DType::f32
                      ? channel(Channel::shard).reduce_scatter(runtime_.stream, target(unit, slot, add), whole)
                      : send_parts(plan_.relay ? Channel::in_node : Channel::shard, whole);
 }
@@ -114,7 +114,7 @@ void Sharding::relay(size_t unit, size_t at) {
 void Sharding::collect(size_t unit, size_t at, bool add) {
   Slot& slot = gradient_slots_[at];
   slot.scatter.wait();
-  if (plan_.wire != DType::f32) {
+  if (plan_.reduce_dtype != DType::f32) {
     const Tensor gradient = units_[unit].gradient(),
                  received = received_of(slot.memory.flat(0, plan_.units[unit].numel));
     const Communicator& from = channel(plan_.relay ? Channel::between_nodes : Channel::shard);
@@ -125,7 +125,7 @@ void Sharding::collect(size_t unit, size_t at, bool add) {
 
 void Sharding::sum_copies(size_t unit) {
   const Tensor gradient = units_[unit].gradient();
-  if (plan_.wire == DType::f32)
+  if (plan_.reduce_dtype == DType::f32)
     sums_.push_back({channel(Channel::data).all_reduce(runtime_.stream, gradient, Reduce::sum)});
   else
     parts_ = send_parts(Channel::data, gradient);

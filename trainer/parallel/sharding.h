@@ -31,7 +31,8 @@ class Sharding {
   std::vector<Unit>& units() { return units_; }
   const std::vector<Unit>& units() const { return units_; }
 
-  // What the instructions of these names say. A unit that is in its slot since the last update is not gathered again.
+  // These do what the instructions of these names say. A unit that is in its slot since the last update is not gathered
+  // again.
   void gather(size_t unit, size_t slot);
   void await_gather(size_t slot) { weight_slots_[slot].gather.wait(); }
   void zero(size_t unit, int32_t slot, bool all);
@@ -61,7 +62,7 @@ class Sharding {
     Pending gather{}, scatter{};
   };
 
-  // Of gradients; narrow: in bf16, in the first half of their memory, until they are awaited.
+  // A reduction of gradients. `narrow` has them in bf16, in the first half of their memory, until they are awaited.
   struct Sum {
     Pending pending;
     Tensor narrow{};

@@ -1,5 +1,5 @@
-// What part of a parameter a rank of a tensor-parallel group holds, and where its elements lie in the whole: pure
-// functions of the parameter's split, the degree and the rank (Shoeybi et al., arXiv 1909.08053).
+// Says what part of a parameter a rank of a tensor-parallel group holds, and where its elements lie in the whole, by
+// pure functions of the parameter's split, the degree and the rank (Shoeybi et al., arXiv 1909.08053).
 #pragma once
 
 #include <vector>

@@ -13,7 +13,7 @@ Needs needs_with_evaluation(const Plan& plan, const Program& training) {
   return needs_of(plan, {&training, &evaluation});
 }
 
-// What Observer calls the output of a layer; -1: of the embedding.
+// Returns Observer's name for the output of a layer; layer -1 is the embedding.
 std::string output_name(int64_t layer) { return layer < 0 ? "embedding" : fmt::format("h.{}", layer); }
 
 }  // namespace
@@ -156,7 +156,7 @@ void Stage::embed(const Instruction& i) {
   show(output_name(-1), i, y, plan_.pass.first_row);
 }
 
-// What the layer keeps, with its input.
+// Returns what the layer keeps, with its input.
 BlockSaved Stage::kept(const Instruction& i) {
   BlockSaved kept = i.saved != Instruction::none ? saved_[static_cast<size_t>(i.saved)] : BlockSaved{};
   kept.x = residual(i.x).tensor;

@@ -18,12 +18,13 @@
 
 namespace megalith {
 
-// Where a batch comes from. Runs on the host, in its memory.
+// A Feed is where a batch comes from. It runs on the host, in the host's memory.
 struct Feed {
   // Writes sequences [begin, end) of the current batch to the first rows of tokens and targets (B*T, i32), and masks
   // the rest (token 0, target -1).
   using Fill = std::function<void(Interval sequences, Tensor tokens, Tensor targets)>;
-  // Where in a sequence of the batch documents begin that do not begin with it, as the data says beside its tokens.
+  // Returns where documents begin within a sequence of the batch, its first position apart, if the data says so beside
+  // its tokens.
   using Begins = std::function<std::vector<int64_t>(int64_t sequence)>;
 
   Feed() = default;
@@ -47,7 +48,7 @@ using Follower = std::function<void(const Instruction* i)>;
 // Obeys the instructions of the update (update.h).
 using Updater = std::function<void(const Instruction& i)>;
 
-// What changes from batch to batch.
+// BatchContext holds what changes from batch to batch.
 struct BatchContext {
   Feed feed;
   BatchPlan batch;
@@ -93,7 +94,7 @@ class Stage {
     Tensor starts;           // (B, T) i32, where documents are kept apart
     Tensor drawn;            // (1 + sites, 2) i32, where dropout draws from memory (dropout.h)
   };
-  // What a layer recomputed, in scratch memory until its backward pass is over.
+  // Recomputed holds what a layer recomputed, in scratch memory until its backward pass is over.
   struct Recomputed {
     Recomputed(Arena& scratch, const Plan& plan, const Block& block, const BlockSaved& kept)
         : scope(scratch), saved(kept) {

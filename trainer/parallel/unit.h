@@ -41,8 +41,8 @@ class Unit {
   }
 
  private:
-  // Where initial values are made, in f32: in the master itself or, if it is of another type or on the host, in the
-  // gradient's memory, which nobody needs outside of a step.
+  // Returns the f32 memory in which initial values are made: the master itself or, if it is of another type or on the
+  // host, the gradient's memory, which nobody needs outside of a step.
   Tensor initial_values() const;
   void keep(Stream& s, Tensor values);  // which become the master
   // The master on the device: in the gradient's memory, if it is on the host.

@@ -102,7 +102,7 @@ class FileSession::Room {
   // The error that a rank has left with, if one has.
   void check() const { check(look()); }
 
-  // Of a rank that leaves because of another, `error` is what the other has left with.
+  // `error` is the other's error if a rank leaves because of another.
   void leave(std::string error) const noexcept {
     try {
       if (is_coming_in()) discard(rank_ == 0 ? start() : hello(rank_));
@@ -202,7 +202,7 @@ class FileSession::Room {
     if (const std::string error = said_by_leavers(names); !error.empty()) FAIL("{}", error);
   }
 
-  // Of a rank that has come in, how long others wait for it is not judged here (watched_session.h).
+  // watched_session.h, and not this, judges how long others wait for a rank that has come in.
   [[noreturn]] void give_up(const std::vector<int>& missing) const {
     const bool one = missing.size() == 1;
     const std::string error = fmt::format(

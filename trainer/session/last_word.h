@@ -15,7 +15,7 @@ constexpr size_t log_time_length = 20;
 // end of power has left.
 bool begins_as_log(const std::string& log);
 
-// Whether the last line that was written since `begin` (bytes) is that word. Error: the file cannot be read.
+// Returns whether the last line that was written since `begin` (bytes) is that word. Error: the file cannot be read.
 bool has_last_word(const std::string& log, int64_t begin);
 
 }  // namespace megalith

@@ -1,4 +1,4 @@
-// What the launcher says about this process in its environment.
+// Reads what the launcher says about this process in its environment.
 #pragma once
 
 #include <functional>
@@ -29,9 +29,9 @@ double kill_delay_of_mpirun(const std::function<const char*(const char*)>& varia
 // The same from a Ctrl-C. Infinity: no mpirun started this rank, or `megalith run` keeps such signals from it.
 double seconds_left_by_mpirun(const std::function<const char*(const char*)>& variable);
 
-// Whether anybody may have started this process beside others: a launcher of the above, or one that MPI knows by what
-// its process manager (PMI, PMIx, ALPS, PALS, Flux) puts into the environment, which is lines NAME=VALUE and a null
-// pointer.
+// Returns whether anybody may have started this process beside others: a launcher of the above, or one that MPI knows
+// by what its process manager (PMI, PMIx, ALPS, PALS, Flux) puts into the environment, which is lines NAME=VALUE and a
+// null pointer.
 bool may_have_peers(const char* const* environment);
 
 }  // namespace megalith

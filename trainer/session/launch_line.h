@@ -38,7 +38,7 @@ LaunchLine launch_line(const RanksWanted& wanted, const std::vector<std::string>
 // This is in the environment of ranks that were started so: a signal that asks for the end comes to them as SIGUSR1.
 constexpr const char* started_by_run = "MEGALITH_STARTED_BY_RUN";
 
-// What each rank of a host takes of its shared memory through Open MPI, which refuses to use less.
+// Bytes of a host's shared memory that each rank takes through Open MPI, which refuses to use less.
 constexpr int64_t shared_memory_a_rank = (4 << 20) + (1 << 16);
 
 }  // namespace megalith

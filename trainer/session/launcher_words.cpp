@@ -38,7 +38,7 @@ bool may_be_of_the_launcher(std::string_view begin) {
   return begin.find_first_not_of('-') == std::string_view::npos;
 }
 
-// Where the launcher's part of a line begins, which may stand behind a bar that a rank has drawn.
+// Returns where the launcher's part of a line begins, which may stand behind a bar that a rank has drawn.
 size_t begin_of_dashes(std::string_view line) {
   const size_t begin = line.find_last_not_of("-\n") + 1;
   return line.size() - begin > 70 ? begin : line.size();

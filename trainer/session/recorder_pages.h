@@ -1,5 +1,5 @@
-// Where the flight recorders' pages (kernels/base/flight_recorder.h) of a job's ranks lie, their dumps, and how their
-// processes are.
+// Finds the flight recorders' pages (kernels/base/flight_recorder.h) of a job's ranks, their dumps, and the states of
+// their processes.
 //
 // Each rank's page lies in shared memory of its node, so that the other ranks there can read it when it is stopped, and
 // whoever comes later when it is dead. Of ranks of other nodes there are dumps, copies of pages in a folder that all
@@ -32,7 +32,7 @@ class RecorderPages {
 
   // Every rank of the job: from its page; else from its dump in `folder` (if not empty), written at `since` or later.
   std::vector<RankDump> look(const std::string& folder, std::filesystem::file_time_type since) const;
-  // How the processes of the others on this node are.
+  // Returns the states of the others' processes on this node.
   std::set<RankState> states_of_others() const;
   // Writes the dumps of this rank, and of those on this node that are not running; or of all on this node.
   void write_dumps(const std::string& folder, bool all) const;
@@ -41,7 +41,7 @@ class RecorderPages {
   // a word to say. Returns whether there were any.
   bool kill_stopped() const;
 
-  // What belongs to a job in the shared memory of its node has such a path.
+  // Returns the path of something that belongs to a job in the shared memory of its node.
   static std::string shared_path(uint64_t job, const std::string& name);
   // Removes all of them on this node; who has them open goes on with them.
   static void remove_shared(uint64_t job);
@@ -68,8 +68,8 @@ std::vector<RankDump> read_dumps(const std::string& folder);
 // Error where the folder holds something that no job leaves there: the next job, which removes it, may not.
 void check_dumps(const std::string& folder);
 
-// How the names of a job's files in shared memory begin: "megalith-JOB.". The folder's file `job` says it, as long as
-// the job runs and after it was killed.
+// The names of a job's files in shared memory begin with "megalith-JOB.". The folder's file `job` has that prefix as
+// long as the job runs, and after it was killed.
 constexpr const char* job_file = "job";
 std::string job_name(uint64_t job);
 uint64_t job_from(std::string_view name);      // 0: the name is no such file's

@@ -1,5 +1,5 @@
 // The ranks of a job, before and beside the tensors that they exchange: who is there, and the text that they exchange.
-// How they find each other is up to the implementation: mpi_session.h, file_session.h.
+// The implementations (mpi_session.h, file_session.h) differ in how ranks find each other.
 //
 // One per process: made first and the last to go, after all communicators. Calls are collective unless said otherwise:
 // all ranks make them, in the same order.

@@ -24,7 +24,7 @@ constexpr double launcher_every = 0.2, time_every = 0.02;  // seconds between lo
 // The launcher, if there is one. It is asked for before main(), so that its death before a watch begins is noticed too.
 const pid_t first_parent = ::getppid();
 
-// What the handler, which may use nothing but these, leaves for the thread.
+// The handler, which may use nothing else, leaves these for the thread.
 struct Received {
   std::atomic<int64_t> at{0};  // nanoseconds, when the first came; 0: none has
   std::atomic<int> sender{0}, signal{0};
@@ -159,7 +159,7 @@ std::optional<std::pair<int, std::string>> SignalWatch::verdict() {
                                    "left by {}",
                                    name, needed, asked->seconds_left, asked->bound)}};
   if (asked->seconds_left < 0 || seconds_now() > agreed_end_)
-    return {{status, fmt::format("{}; the time is over that is left by {}", name, asked->bound)}};
+    return {{status, fmt::format("{}; the grace period set by {} has expired", name, asked->bound)}};
   return {};
 }
 

@@ -1,6 +1,6 @@
-// What asks a rank from outside to end: SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2, and a launcher that is gone. A
-// thread of its own looks at them, so that a rank ends in time wherever its main thread is: in a long step, in a save,
-// or waiting for a rank that is stuck.
+// Watches for what asks a rank from outside to end: SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGUSR2, and a launcher that
+// is gone. A thread of its own looks at them, so that a rank ends in time wherever its main thread is: in a long step,
+// in a save, or waiting for a rank that is stuck.
 //
 // One at a time in a process. It is not needed where there is nothing to save: there the signals' own action is right.
 #pragma once

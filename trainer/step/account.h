@@ -1,5 +1,5 @@
-// What the time of a step goes to, predicted (trainer/planner/time_line.h) and measured (step_clock.h), by the same
-// names. Pure functions.
+// Breaks down the time of a step, predicted (trainer/planner/time_line.h) and measured (step_clock.h), by the same
+// names. All functions are pure.
 #pragma once
 
 #include <array>

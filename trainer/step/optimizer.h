@@ -30,10 +30,10 @@ class Optimizer {
   void obey(Stream& s, const Instruction& i);
   // (UpdateState::numel) f64, the same on every rank: what was decided.
   Tensor decision() const { return decision_; }
-  // What the next step's gradients have to be multiplied by, as in BatchContext.
+  // Returns the factor of the next step's gradients, as in BatchContext.
   Tensor loss_scale() const;
 
-  // What later decisions depend on.
+  // Later decisions depend on this.
   struct History {
     int64_t updates = 0;          // made
     int64_t skipped = 0;          // steps in a row

@@ -1,4 +1,4 @@
-// What of a run's state each rank saves, and a copy of it in memory of the host, to be written while steps go on.
+// Lists what each rank saves of a run's state, and copies it to memory of the host, to be written while steps go on.
 #pragma once
 
 #include <string>
@@ -27,7 +27,7 @@ struct SavedTensor {
 // As they lie where the run updates them.
 std::vector<SavedTensor> saved_tensors(const Plan& plan, const std::vector<Unit>& units, const Optimizer& optimizer);
 
-// Whether a run of this config saves beside its steps.
+// Returns whether a run of this config saves while steps go on.
 bool saves_asynchronously(const CheckpointConfig& config);
 
 class StateCopy {

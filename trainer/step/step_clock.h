@@ -27,7 +27,7 @@ class StepClock : public Timekeeper {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
 
-  // Of a stream in the cuda world; else `now` is read. Nothing is told until the stream's trace is given this.
+  // Takes the times of a stream in the cuda world, else reads `now`. It hears nothing until the stream's trace gets it.
   explicit StepClock(const Stream& stream, Now now = host_now);
 
   // All times are counted from here. This, begin_step() and end_step() return the reading of `now` that they go by (in
@@ -44,10 +44,10 @@ class StepClock : public Timekeeper {
   // A step begins, and ends; the next begins with its end, unless it is said to begin later.
   double begin_step() { return mark({.what = Mark::What::begin_step}); }
   double end_step(int64_t number) { return mark({.what = Mark::What::end_step, .ticket = number}); }
-  // Of the step that has ended, the first where there are several. In the cuda world the host waits until the stream
-  // has passed its end.
+  // Returns the accounts of the step that has ended, the first where there are several. In the cuda world the host
+  // waits until the stream has passed its end.
   Accounts take();
-  // Of the step that is under way. Not in the cuda world.
+  // Returns those of the step under way. Not in the cuda world.
   Accounts so_far();
   bool is_of_gpu() const { return stream_ != nullptr; }
 

@@ -15,7 +15,7 @@ namespace megalith {
 
 namespace {
 
-// Where prepare puts the tokenizer of what it makes; of a glob, beside the first file that it matches.
+// Returns where prepare puts the tokenizer of what it makes; for a glob, beside the first file that matches.
 std::string tokenizer_beside(const std::string& source) {
   const std::vector<std::string> files = matches_of(source);
   return (std::filesystem::path(files.empty() ? source : files.front()).parent_path() / "tokenizer").string();
@@ -32,7 +32,7 @@ void check_same_beside(const std::string& key, const std::string& sources, const
         key, source, other, path, path);
 }
 
-// Whether the tokenizer in a folder, which made the data beside it, is the one of these words of prepare.
+// Error: the tokenizer in a folder, which made the data beside it, is not the one that these words of prepare name.
 void check_as_prepared(const std::string& words, const std::string& folder, const Tokenizer& tokenizer) {
   const bool of_bytes = std::filesystem::exists(std::filesystem::path(folder) / byte_tokenizer_file);
   const bool same = words == "bytes" ? of_bytes : !of_bytes && tokenizer.vocab_size() == vocab_to_train(words);

@@ -20,8 +20,8 @@ std::string quoted(const std::string& text) { return json_text(nlohmann::json(te
 
 std::string name_of_lane(int lane) { return lane < 0 ? "compute" : name_of(static_cast<Channel>(lane)); }
 
-// Of spans in the order of their beginnings, the row of each, in which it overlaps with none; on compute the outer
-// holds the inner, in one row.
+// Returns the row of each span, in the order of their beginnings, in which it overlaps with none. On compute the outer
+// span holds the inner ones, in one row.
 std::vector<int> rows_of(const std::vector<const Span*>& spans, int lane) {
   std::vector<int> rows;
   std::vector<int64_t> ends;  // by row

@@ -1,4 +1,4 @@
-// Where time went, op by op, as a file that ui.perfetto.dev and chrome://tracing open (Chrome's JSON trace event
+// Writes where time went, op by op, as a file that ui.perfetto.dev and chrome://tracing open (Chrome's JSON trace event
 // format: complete events, in microseconds). Predicted steps and measured ones are written by this.
 #pragma once
 
@@ -20,7 +20,7 @@ struct Span {
   Account account{};          // of a span of compute
 };
 
-// What a rank, or a stage of a prediction, does.
+// The spans of a rank, or of a stage of a prediction.
 struct TraceProcess {
   std::string name;
   std::vector<Span> spans;

@@ -10,7 +10,7 @@
 namespace megalith {
 
 namespace {
-// Of each unit of the plan, its place in the model.
+// Returns the index in the model of each unit of the plan.
 std::vector<int64_t> places_in_model(const Plan& plan, const std::vector<UnitSpec>& model) {
   std::vector<int64_t> places;
   for (const UnitPlan& unit : plan.units) {

@@ -16,7 +16,7 @@
 
 namespace megalith {
 
-// What a step reports to the host.
+// StepScalars are what a step reports to the host.
 struct StepScalars {
   // The same on every rank.
   double loss = 0;       // mean over the tokens of the global batch, before the update
@@ -28,8 +28,8 @@ struct StepScalars {
   // The last of the model whose gradient is not finite: from there backward carries it to those before.
   std::optional<size_t> bad_unit{};
   RankRecords ranks{};
-  // What this rank alone knows: its microbatches whose loss is not finite, and the model's units of whose gradient it
-  // holds what is not.
+  // These only this rank knows: its microbatches whose loss is not finite, and the model's units whose gradient is not
+  // finite in the part that it holds.
   std::vector<int64_t> bad_microbatches{};
   std::vector<size_t> bad_units{};
   bool skipped() const { return decision != Decision::update; }
@@ -53,7 +53,7 @@ class Trainer {
   Stream::Ticket step(int64_t step, int64_t first_sequence, Feed feed, const RankStats::Source& record,
                       StepScalars* out);
 
-  // What this rank saves, as the last step left it.
+  // Returns what this rank saves, as the last step left it.
   const std::vector<SavedTensor>& saved_tensors() const { return saved_; }
   // The same in a copy, where saves_asynchronously(): what it is now, though steps go on. On a GPU the host can read it
   // once it has received a step that was launched since, or after await_copy(). One at a time.

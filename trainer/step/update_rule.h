@@ -30,7 +30,7 @@ class UpdateRule {
     Tensor working, gradient;
     bool decay = false;
   };
-  // Where the step was decided to be skipped nothing is written.
+  // Writes nothing if the step was decided to be skipped.
   virtual void update(Stream& s, const Elements& e, Tensor decision, double learning_rate,
                       const Rounding& rounding) const = 0;
 };
