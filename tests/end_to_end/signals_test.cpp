@@ -184,7 +184,7 @@ TEST_F(StuckRun, ends_when_the_time_is_over) {
   // More than the steps that start() held up for 0.3 s let it expect of the one in flight, or it would not try.
   start({"checkpoint.every=5", "checkpoint.on_signal_seconds=3"});
   ::kill(first, SIGTERM);
-  expect_end(128 + SIGTERM, "SIGTERM; the grace period set by checkpoint.on_signal_seconds has expired");
+  expect_end(128 + SIGTERM, "SIGTERM; the grace period set by checkpoint.on_signal_seconds = ");
 }
 
 TEST_F(StuckRun, ends_at_once_with_a_second_signal) {
@@ -255,7 +255,7 @@ TEST_F(EvaluatingRun, saves_where_there_is_no_time_for_the_rest) {
 }
 
 TEST_F(EvaluatingRun, goes_on_where_there_is_time) {
-  const Args some{"train.evaluate_batches=400"};
+  const Args some{"train.evaluate_batches=2000"};
   const Result result = signalled(some, 0.05);
   EXPECT_EQ(result.status, saved_status) << result.text();
   EXPECT_EQ(newest_step(scratch / "run"), 3) << result.text();
@@ -264,7 +264,7 @@ TEST_F(EvaluatingRun, goes_on_where_there_is_time) {
 
 // Then nothing is lacking, and the run is done.
 TEST_F(EvaluatingRun, is_done_after_its_last_step) {
-  const Result result = signalled({"train.evaluate_batches=400", "train.steps=3"}, 0.05);
+  const Result result = signalled({"train.evaluate_batches=2000", "train.steps=3"}, 0.05);
   EXPECT_EQ(result.status, 0) << result.text();
   EXPECT_EQ(newest_step(scratch / "run"), 3) << result.text();
   EXPECT_EQ(last_word(scratch / "run").find("done: 3 steps"), 0u);
