@@ -67,8 +67,7 @@ void BpeMerger::push_pair(int32_t left) {
 void BpeMerger::merge_long(std::string_view pretoken, std::vector<int32_t>& out) {
   CHECK(pretoken.size() <= static_cast<size_t>(std::numeric_limits<int32_t>::max()),
         "a run of {} bytes without a change between letters, numbers, spaces and other characters; at most 2^31 - 1 "
-        "can be "
-        "tokenized: break it up",
+        "can be tokenized: break it up",
         pretoken.size());
   const auto n = static_cast<int32_t>(pretoken.size());
   links_.clear();

@@ -275,8 +275,8 @@ void check_is_text(std::string_view head, const TextInput& input) {
         input.name());
   FAIL(
       "{} begins with a JSON object, so it is JSON lines, which are read from files named .jsonl: rename it, or "
-      "pipe "
-      "it into megalith prepare --text - --field text. If it is a text that begins so, put an empty line before it",
+      "pipe it into megalith prepare --text - --field text. If it is a text that begins so, put an empty line before "
+      "it",
       input.name());
 }
 

@@ -205,8 +205,7 @@ std::string DocumentReader::fault_of(std::string_view text, const TextBatch& bat
                        place);
   return fmt::format(
       "{} is not UTF-8 at byte {} (0x{:02x}); if it is Latin-1, this reads it: {} | megalith prepare --text - ...; "
-      "iconv "
-      "-c -f UTF-8 -t UTF-8 in its place takes such bytes out",
+      "iconv -c -f UTF-8 -t UTF-8 in its place takes such bytes out",
       path, place, at < text.size() ? static_cast<uint8_t>(text[at]) : 0,
       unpack_command({"", "iconv -f LATIN1 -t UTF-8 FILE", KnownFile::Holds::text},
                      path == "the standard input" ? "-" : path));

@@ -82,8 +82,7 @@ std::unique_ptr<TokenSource> open_raw(const std::string& path) {
       path, path);
   CHECK(file->bytes().size() % 2 == 0,
         "{} has {} bytes, an odd number, and no .idx beside it: neither raw uint16 tokens nor the output of prepare; "
-        "it is "
-        "truncated, or its .idx is missing",
+        "it is truncated, or its .idx is missing",
         path, file->bytes().size());
   std::string begin(std::min<size_t>(64 << 10, file->bytes().size()), '\0');
   file->read(0, begin.data(), static_cast<int64_t>(begin.size()));

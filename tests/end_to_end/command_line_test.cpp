@@ -121,8 +121,7 @@ TEST(CommandLine, mistakes_are_answered_with_what_was_meant) {
             "--help"},
            {{"train", "--micro-batch-size=4", "c"},
             "has no option `--micro-batch-size`: `micro_batch_size` of Megatron-LM is `batch.microbatch_size` here; "
-            "see "
-            "megalith train --help"},
+            "see megalith train --help"},
            {{"info", "--train.steps=1"}, "has no option `--train.steps`; see megalith info --help"}}) {
     const Result result = said(args);
     EXPECT_EQ(result.status, 1) << result.text();

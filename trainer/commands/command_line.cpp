@@ -129,10 +129,8 @@ CommandLine::CommandLine(int argc, char** argv) {
       "of the configuration.\n\n"
       "Exit status: 0 for success. 1 for an error, which standard error names, or a negative answer: a plan that does "
       "not fit, layouts that differ, a damaged checkpoint, a machine that would stop a run. `checkpoint diff` has 1 "
-      "for "
-      "a difference and 2 for an error. 75: a signal has ended a training, with a checkpoint from which the same "
-      "command "
-      "goes on (checkpoint.on_signal_seconds). All ranks end with the same status; 128 and more are signals.");
+      "for a difference and 2 for an error. 75: a signal has ended a training, with a checkpoint from which the same "
+      "command goes on (checkpoint.on_signal_seconds). All ranks end with the same status; 128 and more are signals.");
   try {
     std::vector<std::string> args{argv + std::min(argc, 1), argv + argc};
     help_key_ = help_key(args, cli_);

@@ -34,8 +34,7 @@ void log_data(const Config& config, const Loader& data, const HeldOut* held_out,
   if (trained_on_held_out)
     log_warning(
         "data.train has files of data.validation, as data.allow_overlap permits: validation losses are on training "
-        "data "
-        "and say nothing about other text");
+        "data and say nothing about other text");
 }
 
 void log_run_header(const Config& config, const Session& session, const RankContext& work, int threads) {

@@ -96,10 +96,8 @@ std::string remedy_of(const Config& config, Decision decision, int64_t step) {
            "optimizer.learning_rate, with checkpoint.allow_changes=true";
   return fmt::format(
       "Lower optimizer.learning_rate (it was {}) or set optimizer.gradient_clip, with checkpoint.allow_changes=true, "
-      "which "
-      "changes need; or inspect the samples that the log names. `megalith replay {} --step {}` names the first op "
-      "whose "
-      "output is not finite. train.max_bad_steps is how many steps in a row may be skipped",
+      "which changes need; or inspect the samples that the log names. `megalith replay {} --step {}` names the first "
+      "op whose output is not finite. train.max_bad_steps is how many steps in a row may be skipped",
       config.optimizer.learning_rate, config.run.output, step);
 }
 
