@@ -231,7 +231,7 @@ void sum_into(Queue queue, const char* name, const Tensor& out, const Tensor& x,
   launch(queue, {name, 1, threads}, finish_sum_kernel, out.data<double>(), partial, blocks, scale);
 }
 
-// As in elementwise_cpu.cpp, one element a thread: it runs once in a training.
+// Draws as elementwise_cpu.cpp does, one element a thread: it runs once in a training.
 __global__ void __launch_bounds__(threads) normal_kernel(float* y, int64_t n, uint64_t seed, uint64_t stream,
                                                          int64_t begin, double deviation, Columns columns) {
   const int64_t i = int64_t{blockIdx.x} * threads + threadIdx.x;

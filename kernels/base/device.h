@@ -46,7 +46,7 @@ struct Properties {
 };
 Properties properties();
 
-// How one GPU reads another's memory: through the host, over PCIe, or over NVLink, the only one with atomics.
+// A Link is how one GPU reads another's memory: through the host, over PCIe, or over NVLink, the only one with atomics.
 enum class Link { none, peer, nvlink };
 Link link(int from, int to);
 

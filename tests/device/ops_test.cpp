@@ -107,7 +107,7 @@ TEST_F(DeviceWidths, SharedMemoryBeyondWhatIsGivenUnasked) {
   for (int64_t D : {281, 384}) agrees_with_its_twin(attention_forward_case({1, 33, 1, D}, 0, DType::f32));
 }
 
-// Whether other chips and types of the following tests have all that these have.
+// Returns whether other chips and types of the following tests have all that these have.
 bool has_nothing_new(const cuda::Chip& chip, DType type, double dropout) {
   const bool small = chip.shared_memory == small_ampere.shared_memory;
   return small ? type == DType::f16 || dropout == 0 : type == DType::f16 && dropout == 0;

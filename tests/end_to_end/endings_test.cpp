@@ -1,5 +1,5 @@
-// How commands end without a signal to their run: when nobody reads their output, with an error, and where there is
-// nothing to save; and what Slurm's script makes of it.
+// Tests how commands end without a signal to their run: when nobody reads their output, with an error, and where there
+// is nothing to save; and what Slurm's script makes of it.
 #include <signal.h>
 #include <sys/stat.h>
 

@@ -52,7 +52,7 @@ class PlantedRanks {
     }
   }
 
-  // What every rank does in a step; rank 0's messages go to rank 1 of its pair.
+  // Every rank makes these calls in a step; rank 0's messages go to rank 1 of its pair.
   std::vector<PlannedCall> program(int rank) const {
     std::vector<PlannedCall> all;
     for (int layer = 0; layer < 3; layer++) {
@@ -157,7 +157,7 @@ class PlantedRanks {
     return begin(rank, next), true;
   }
 
-  // Whether the other members have come to the call that this one is in.
+  // Returns whether the other members have come to the call that this one is in.
   bool all_there(int r) const {
     const Rank& mine = ranks_[static_cast<size_t>(r)];
     const bool message = is_message(mine.in->call);
@@ -325,7 +325,7 @@ TEST(Doctor, ARankThatIsUnseenIsNotToBlameInGroupsOfOthers) {
   EXPECT_EQ(found.culprits, (std::vector{0, 1}));
 }
 
-// What rank 1 has received from rank 0 is none of what it sends there.
+// Messages that rank 1 received from rank 0 do not count as those that it sends there.
 TEST(Doctor, MessagesCountByTheirDirection) {
   PlantedRanks ranks(2, false);
   for (int n = 0; n < 2; n++)

@@ -76,8 +76,8 @@ TEST(Inventory, EachProblemIsNamedAlone) {
   }
 }
 
-// What does not concern a machine is no problem: the limit on pinned memory without network adapters, NCCL and much
-// shared memory with one GPU.
+// A limit that does not concern a machine is no problem: the limit on pinned memory without network adapters, NCCL and
+// much shared memory with one GPU.
 TEST(Inventory, WhatIsNotNeededIsNotMissed) {
   Inventory m = good_machine();
   m.ports.clear();

@@ -21,7 +21,7 @@ inline void expect(bool good, const std::string& fault) {
 // Memory that is named by number: residuals by y, the others by slot.
 enum class Memory { none, residuals, weights, gradients, staging };
 
-// What one of them goes through; rows have sets of these.
+// The states that such memory goes through; rows have sets of these.
 namespace state {
 using Set = unsigned;
 constexpr Set empty = 1, unwritten = 2, there = 4,

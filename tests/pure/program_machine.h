@@ -105,7 +105,7 @@ class Machine {
     throw std::string("no neighbour");
   }
 
-  // What its row says, in order. False: waits for a message.
+  // Does what its row says, in order. Returns false if it waits for a message.
   bool step(size_t r) {
     const Turn t{r, ranks_[r], plans_[r], programs_[r][ranks_[r].at]};
     const Law& law = law_of(t.i.op);
@@ -162,7 +162,7 @@ class Machine {
     place.state = gone ? state::empty : i.op == Op::zero && !i.all ? state::unwritten : m.to;
   }
 
-  // What the rows do not say, before a place moves.
+  // Checks what the rows do not say, before a place moves.
   void do_more(const Turn& t, Place* place) {
     switch (t.i.op) {
       case Op::gather: return expect_memory(t);

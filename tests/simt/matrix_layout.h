@@ -14,7 +14,7 @@ inline float value_of(bool is_f16, uint16_t bits) {
   return is_f16 ? float16::value_of(bits) : std::bit_cast<float>(uint32_t{bits} << 16);
 }
 
-// What a lane gets of a tile that ldmatrix loads: two neighbours in a row, or, transposed, in a column.
+// Returns what a lane gets of a tile that ldmatrix loads: two neighbours in a row, or, transposed, in a column.
 inline uint32_t part_of_tile(const uint16_t (&tile)[8][8], int lane, bool transposed) {
   const int a = lane / 4, b = lane % 4 * 2;
   const uint32_t low = transposed ? tile[b][a] : tile[a][b], high = transposed ? tile[b + 1][a] : tile[a][b + 1];

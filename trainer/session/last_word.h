@@ -1,4 +1,4 @@
-// The last line of a run in its log.txt, which says how it ended (job/log.h).
+// The last line of a run in its log.txt, which says how it ended (log/log.h).
 #pragma once
 
 #include <cstdint>
