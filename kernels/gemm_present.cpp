@@ -169,13 +169,18 @@ struct Gemm::Library {
     set_pointers(d, g);
   }
 
+  // Parts of K are summed in f32. With a bias K is not split: where N is odd, 13.1 then rounds the sums to 16 bits
+  // before it adds the bias, and again after it (seen on an H100).
+  static cublasLtReductionScheme_t reduction_of(const GemmCall& g) {
+    return g.bias ? CUBLASLT_REDUCTION_SCHEME_NONE : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  }
+
   // Returns the library's algorithms for the call under these alignments, its best first.
   std::pair<cublasStatus_t, std::vector<cublasLtMatmulHeuristicResult_t>> ask(const Descriptors& d, const GemmCall& g,
                                                                               int most, const Alignments& aligned) {
     Preference preference;
     preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(room_for(g)));
-    preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-                   static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<uint32_t>(reduction_of(g)));
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, aligned.b);
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, aligned.a);
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, aligned.c);
