@@ -13,13 +13,14 @@ namespace column_sums {
 constexpr int strip = 32, lines = 16;
 }
 
-// Returns the number of blocks for such a kernel when each writes `floats` partial sums: two for each of the 132 SMs of
-// H100 and H200, on every card, so that sums do not depend on it; fewer when the workspace or the work is small.
-inline unsigned partial_blocks(int64_t work, int64_t floats) {
+// Returns the number of blocks for such a kernel when each writes `floats` partial sums: two, or `times` as many, for
+// each of the 132 SMs of H100 and H200, on every card, so that sums do not depend on it; fewer when the workspace or
+// the work is small.
+inline unsigned partial_blocks(int64_t work, int64_t floats, int64_t times = 1) {
   const int64_t most_blocks = workspace_bytes / (floats * static_cast<int64_t>(sizeof(float)));
   CHECK(most_blocks > 0, "partial sums of {} floats do not fit into the workspace of {} bytes", floats,
         workspace_bytes);
-  return static_cast<unsigned>(std::min<int64_t>({work, most_blocks, 264}));
+  return static_cast<unsigned>(std::min<int64_t>({work, most_blocks, 264 * times}));
 }
 
 // The columns of partial belong to first, second and third, `width` each: first[c] += the sum over rows of

@@ -141,13 +141,15 @@ struct BranchGradient {  // dh = dropout(dx); null when it is dx
   DropoutMask mask;
 };
 
-// Blocks take rows in turn and keep the sums of their columns.
+// Blocks take rows in turn and keep the sums of their columns. The rows of a block wait for each other, so a block has
+// as few as it can.
+constexpr int fewest_threads(int group) { return std::max(group, 4) * warp_size; }
 template <class T, int group, int parts, Residual residual>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(fewest_threads(group))
     backward_kernel(T* dx, BranchGradient<T> branch, float* partial, const T* dy, const T* x, const float* stat,
                     const T* w, int64_t N, int64_t C) {
   using Mine = Part<T, group>;
-  constexpr int n = Mine::n, groups = warps / group, num_sums = sums_of<residual>;
+  constexpr int n = Mine::n, groups = fewest_threads(group) / warp_size / group, num_sums = sums_of<residual>;
   __shared__ float scratch[2][warps];
   const int mine = warp_index() / group;
   const int64_t first = Mine::first();
@@ -319,11 +321,11 @@ void backward(Queue queue, const char* name, const Tensor& dx_, BranchGradient<T
   float* partial = static_cast<float*>(queue.workspace);
   unsigned blocks = 0;
   const auto run = [&](auto group, auto parts) {
-    constexpr int groups = warps / group;
-    blocks = partial_blocks(ceil_div(N, groups), num_sums * C);
+    constexpr int groups = fewest_threads(group) / warp_size / group;
+    blocks = partial_blocks(ceil_div(N, groups), num_sums * C, threads / fewest_threads(group));
     const int64_t shared = groups > 1 ? num_sums * C * static_cast<int64_t>(sizeof(float)) : 0;
-    launch(queue, {name, blocks, threads, shared}, backward_kernel<T, group, parts, residual>, dx, branch, partial, dy,
-           x, stat, w, N, C);
+    launch(queue, {name, blocks, fewest_threads(group), shared}, backward_kernel<T, group, parts, residual>, dx, branch,
+           partial, dy, x, stat, w, N, C);
   };
   const bool fast = in_vectors({dx_, dy_, x_, w_}) && aligned(branch.dh) && aligned(stat, 8) &&
                     (with_group<T, 16>(C, run) || with_group<T, 32, warps, 24 / Part<T, warps>::n>(C, run));

@@ -1,4 +1,5 @@
-// Dropout, and residuals with dropout. A thread takes four runs of a row, as the mask is drawn: dropout_cuda.h.
+// Dropout, and residuals with dropout. A thread takes four runs of a row: as the mask is drawn (dropout_cuda.h), or,
+// without one, so that the lanes of a warp lie side by side in each.
 #include "kernels/column_sums_cuda.h"
 #include "kernels/dropout_cuda.h"
 #include "kernels/elementwise.h"
@@ -10,11 +11,11 @@ namespace {
 using namespace mask_runs;
 constexpr int threads = 256;
 
-// Calls f(row, first column) for this thread's runs, if it has any.
+// Calls f(row, first column as the mask is drawn, thread of the row) for this thread's runs, if it has any.
 template <int n, class F>
 __device__ void with_runs(int64_t N, int64_t C, F&& f) {
   const int64_t each = masked_threads<n>(C), i = int64_t{blockIdx.x} * threads + threadIdx.x;
-  if (const int64_t row = i / each; row < N) f(row, masked_column<n>(i % each));
+  if (const int64_t row = i / each; row < N) f(row, masked_column<n>(i % each), i % each);
 }
 template <int n>
 unsigned runs_grid(int64_t N, int64_t C) {
@@ -23,7 +24,7 @@ unsigned runs_grid(int64_t N, int64_t C) {
 
 template <class T, int n>
 __global__ void __launch_bounds__(threads) dropout_kernel(T* y, const T* x, int64_t N, int64_t C, DropoutMask mask) {
-  with_runs<n>(N, C, [&](int64_t row, int64_t first) {
+  with_runs<n>(N, C, [&](int64_t row, int64_t first, int64_t) {
     Vector<T, n> from[count];
 #pragma unroll
     for (int run = 0; run < count; run++)
@@ -44,11 +45,13 @@ __global__ void __launch_bounds__(threads) dropout_kernel(T* y, const T* x, int6
 template <class T, int n, bool masked>
 __global__ void __launch_bounds__(threads)
     forward_kernel(T* y, const T* x, const T* h, const T* b, int64_t N, int64_t C, DropoutMask mask) {
-  with_runs<n>(N, C, [&](int64_t row, int64_t first) {
+  const int64_t next = masked ? apart : masked_threads<n>(C) * n;  // from a thread's run to its next
+  with_runs<n>(N, C, [&](int64_t row, int64_t drawn, int64_t thread) {
+    const int64_t first = masked ? drawn : thread * n;
     Vector<T, n> input[count], branch[count];
 #pragma unroll
     for (int run = 0; run < count; run++)
-      if (const int64_t c = first + apart * run; c < C) {
+      if (const int64_t c = first + next * run; c < C) {
         input[run] = load_once<n>(x + row * C + c);
         branch[run] = load_once<n>(h + row * C + c);
       }
@@ -56,7 +59,7 @@ __global__ void __launch_bounds__(threads)
     if constexpr (masked) draw(factors, mask.now(), row, first);
 #pragma unroll
     for (int run = 0; run < count; run++) {
-      const int64_t c = first + apart * run;
+      const int64_t c = first + next * run;
       if (c >= C) continue;
       const Vector<T, n> bias = load<n>(b + c);
       Vector<T, n> result;
