@@ -3,13 +3,12 @@
 // a time and keeps dk and dv in registers; at head size 64, its keys and values too. The score gradients of a tile meet
 // in shared memory, where each warpgroup computes the part of dq that they give to 64 of its queries.
 //
-// dq is summed over blocks in f32 in the workspace. The block on the diagonal begins, each other block adds its part
-// after the block with the keys behind its own, and the block with the first visible keys rounds the result: one order
-// for all sums, so every run gives the same bits. A block publishes in a flag, its turn, how many tiles it has
-// finished. Blocks of one head that begin together never wait, since each is a step behind the one it follows. A block
-// takes a ticket when it starts, which says which keys it owns; so the block it waits for is already running, whatever
-// order a GPU starts blocks in.
-// (Methods: FlashAttention-2, arXiv:2307.08691, algorithm 2; FlashAttention-3, arXiv:2407.08608.)
+// dq is summed over blocks in f32 in the workspace. The block on the diagonal begins, each other block adds its part in
+// memory after the block with the keys behind its own, and the block with the first visible keys rounds the result: one
+// order for all sums, so every run gives the same bits. A block publishes in a flag, its turn, how many tiles it has
+// finished, and looks at the flag that it follows only when it has a part to add. A block takes a ticket when it
+// starts, which says which keys it owns; so the block it waits for is already running, whatever order a GPU starts
+// blocks in. (Methods: FlashAttention-2, arXiv:2307.08691, algorithm 2; FlashAttention-3, arXiv:2407.08608.)
 #include <algorithm>
 
 #include "kernels/attention.h"
@@ -74,11 +73,18 @@ __global__ void __launch_bounds__(threads, 1)
   };
   // Dropout's scale is applied in the end, where sums leave the registers.
   const float unscaled = dropped ? mask.unscaled : 1, gradient_scale = dropped ? scale * mask.scale : scale;
-  const auto prepare = [&](int i) {  // the data of a copied tile that shared memory holds once
+  // The data of a tile that shared memory holds once: fetched a tile ahead, one query's by each of the first threads.
+  float next_lse = 0, next_delta = 0;
+  const auto fetch = [&](int i) {
     if (const int query = i * tile + static_cast<int>(threadIdx.x); threadIdx.x < tile) {
-      shared_memory<float>(Shared::lse)[threadIdx.x] =
-          query < T ? lse[query] * log2_e : infinity;  // P is 0 for queries beyond T
-      shared_memory<float>(Shared::delta)[threadIdx.x] = query < T ? delta[query] * unscaled : 0;
+      next_lse = query < T ? lse[query] : infinity;  // P is 0 for queries beyond T
+      next_delta = query < T ? delta[query] : 0;
+    }
+  };
+  const auto prepare = [&](int i) {
+    if (threadIdx.x < tile) {
+      shared_memory<float>(Shared::lse)[threadIdx.x] = next_lse * log2_e;
+      shared_memory<float>(Shared::delta)[threadIdx.x] = next_delta * unscaled;
     }
     if constexpr (dropped)
       draw_kept<draws>(shared_memory<uint16_t>(Shared::kept), HeadMask(mask, s, b, h), i * tile, ours);
@@ -90,6 +96,7 @@ __global__ void __launch_bounds__(threads, 1)
   copy_async_commit();
   if (own + 1 < end) copy_queries(own + 1);
   copy_async_commit();
+  fetch(own);
   prepare(own);
   constexpr bool own_in_registers = D == 64;  // larger heads do not fit beside dk and dv
   [[maybe_unused]] typename Tiles::Rows own_keys, own_values;
@@ -104,16 +111,12 @@ __global__ void __launch_bounds__(threads, 1)
   const float to_log2 = scale * log2_e;
   E* to = dqkv + at.qkv;
   float dk[1][D / 8][4] = {}, dv[1][D / 8][4] = {};
-  int32_t turn = 0;  // the last turn of the preceding block that thread 0 has seen
+  int32_t turn = 0;  // the last turn of the preceding block that this thread has seen
   for (int i = own; i < end; i++) {
-    if (threadIdx.x == 0 && i == own && head >= accumulators) {
-      const int last = last_of(DocumentStarts(starts_, s, (head - accumulators) / H), i);
-      await(turns - int64_t{accumulators} * tiles + last, i - last + 1);
-    }
-    if (threadIdx.x == 0 && turn < i - own) turn = await(turns + own + 1, i - own);
     copy_async_wait<1>();
     publish_shared();
     sync_threads();  // this tile has arrived, and dq of the previous one is finished
+    if (i + 1 < end) fetch(i + 1);
 #pragma unroll 1
     for (int half = 0; half < 2; half++) {
       const int theirs = i * tile + half * half_tile;
@@ -188,17 +191,18 @@ __global__ void __launch_bounds__(threads, 1)
                 Vector<unsigned, 1>{weights[0][j / 2][j % 2 * 2 + pair]});
       Tiles::template wait<0>(dk);
     }
-    if (threadIdx.x == 0 && i > own) release(turns + own, i - own);  // a barrier lies behind the previous tile
+    // The flags are for the sums behind the next barrier, not for the products before it. A barrier lies behind the
+    // previous tile, and its sums have had half a tile to arrive.
+    if (threadIdx.x == 0 && i > own) release(turns + own, i - own);
+    if (threadIdx.x == warpgroup_size) {
+      if (i == own && head >= accumulators) {
+        const int last = last_of(DocumentStarts(starts_, s, (head - accumulators) / H), i);
+        await(turns - int64_t{accumulators} * tiles + last, i - last + 1);
+      }
+      if (turn < i - own) turn = await(turns + own + 1, i - own);
+    }
     float* part = sums + int64_t{i} * tile * D;
     float dq[1][D / 8][4] = {};
-    if (i > own) {
-#pragma unroll
-      for (int j = 0; j < D / 8; j++) {
-        const Vector<float, 4> before = load<4>(part + j * threads * 4);
-#pragma unroll
-        for (int e = 0; e < 4; e++) dq[0][j][e] = before[e];
-      }
-    }
     publish_shared();
     sync_threads();  // all gradients are there, and no thread needs this tile's queries any more
     Tiles::begin(dq);
@@ -208,22 +212,37 @@ __global__ void __launch_bounds__(threads, 1)
     copy_async_commit();
     if (i + 1 < end) prepare(i + 1);
     Tiles::template wait<0>(dq);
-    if (own == last_of(starts, i)) {
+    const bool begins = i == own, ends = own == last_of(starts, i);
+    if (!ends) {
 #pragma unroll
-      for (int pair = 0; pair < 2; pair++) {
-        const int query = i * tile + row + fragment_row(2 * pair);
-        E* head_row = to + query * at.stride + fragment_column();
-#pragma unroll
-        for (int j = 0; j < D / 8; j++)
-          if (query < T)
-            store(reinterpret_cast<unsigned*>(head_row + j * 8),
-                  Vector<unsigned, 1>{
-                      pack<E>(dq[0][j][2 * pair] * gradient_scale, dq[0][j][2 * pair + 1] * gradient_scale)});
+      for (int j = 0; j < D / 8; j++) {
+        const Vector<float, 4> four{dq[0][j][0], dq[0][j][1], dq[0][j][2], dq[0][j][3]};
+        if (begins) {
+          store(part + j * threads * 4, four);
+        } else {
+          add_to_memory(part + j * threads * 4, four);
+        }
       }
-    } else {
+      continue;
+    }
+    if (!begins) {
+#pragma unroll
+      for (int j = 0; j < D / 8; j++) {
+        const Vector<float, 4> before = load<4>(part + j * threads * 4);
+#pragma unroll
+        for (int e = 0; e < 4; e++) dq[0][j][e] += before[e];
+      }
+    }
+#pragma unroll
+    for (int pair = 0; pair < 2; pair++) {
+      const int query = i * tile + row + fragment_row(2 * pair);
+      E* head_row = to + query * at.stride + fragment_column();
 #pragma unroll
       for (int j = 0; j < D / 8; j++)
-        store(part + j * threads * 4, Vector<float, 4>{dq[0][j][0], dq[0][j][1], dq[0][j][2], dq[0][j][3]});
+        if (query < T)
+          store(reinterpret_cast<unsigned*>(head_row + j * 8),
+                Vector<unsigned, 1>{
+                    pack<E>(dq[0][j][2 * pair] * gradient_scale, dq[0][j][2 * pair + 1] * gradient_scale)});
     }
   }
   sync_threads();  // no thread multiplies with the keys any more

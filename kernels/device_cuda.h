@@ -28,11 +28,13 @@
 //                more, once it is. A GPU starts blocks in any order, and those that wait keep others from starting; so
 //                only blocks may be awaited that took a ticket earlier: they run. take_ticket(counter), by one thread:
 //                0, 1, 2 and so on, of a counter that was 0 before the launch
+//                add_to_memory(p, v): four floats are added to those at p, aligned to 16 bytes, of device memory, where
+//                release and await say in which order blocks do (Hopper and later)
 //
 // A function that takes 16-bit values from memory, or whose results go there, is __forceinline__, or tests/simt does
 // not see the access. Kernels may also call <cmath> functions in their f form (sqrtf, fmaf, ...) and our constexpr
 // functions. A kernel has blocks of 32 to 1024 threads, a multiple of 32; warps of 32, in no assumed order; full masks
-// where all lanes come; no float atomics; 64-bit indices into tensors; all shapes as arguments.
+// where all lanes come; no float atomics in an order by chance; 64-bit indices into tensors; all shapes as arguments.
 //
 // The ops of the cuda world enqueue and return. A device cannot throw: an invalid token or target gives a row, or a
 // loss, of NaN. Storage is f32, bf16 or f16, arithmetic f32; sums are in an order that depends on shapes only; accesses

@@ -126,6 +126,13 @@ __device__ __forceinline__ void store_once(T* p, const Vector<T, n>& v) {
   store_by(p, v, [](auto* at, auto word) { __stcs(at, word); });
 }
 
+__device__ inline void add_to_memory(float* p, const Vector<float, 4>& v) {
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};"
+               :
+               : "l"(__cvta_generic_to_global(p)), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3])
+               : "memory");
+}
+
 template <class T>
 __device__ T* shared_memory(int64_t byte = 0) {
   extern __shared__ __align__(1024) uint4 megalith_shared[];

@@ -147,6 +147,15 @@ void add_atomically(Warp& w, const Instruction& i, uint32_t lanes) {
     w.set<int32_t>(i, 0, lane, before);
   });
 }
+void add_four_floats(Warp& w, const Instruction& i, uint32_t lanes) {
+  each_lane(lanes, [&](int lane) {
+    float sums[4];
+    const uint64_t at = w.address(i, 0, lane);
+    std::memcpy(sums, w.block->access(w, lane, Space::global, at, sizeof(sums), false), sizeof(sums));
+    for (int e = 0; e < 4; e++) sums[e] += w.get<float>(i, 1 + e, lane);
+    std::memcpy(w.block->access(w, lane, Space::global, at, sizeof(sums), true), sums, sizeof(sums));
+  });
+}
 template <class T, int n>
 void add_accesses(Operations& all, const std::vector<const char*>& types) {
   if constexpr (n * sizeof(T) <= 16) {
@@ -238,6 +247,7 @@ void add_memory(Operations& all) {
   all.emplace("ld.acquire.gpu.global.s32", Operation{"w=a", load_acquire, Kind::plain, Space::global});
   all.emplace("st.release.gpu.global.s32", Operation{"aw", store<int32_t, 1, int32_t>, Kind::plain, Space::global});
   all.emplace("atom.relaxed.gpu.global.add.s32", Operation{"w=an", add_atomically, Kind::plain, Space::global});
+  all.emplace("red.relaxed.gpu.global.add.v4.f32", Operation{"a4w", add_four_floats, Kind::plain, Space::global});
   all.emplace("cp.async.cg.shared.global", Operation{"aanw", copy_async});
   all.emplace("cp.async.cg.shared.global", Operation{"aan", copy_async});
   all.emplace("cp.async.commit_group", Operation{"", copy_commit});

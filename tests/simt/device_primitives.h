@@ -162,6 +162,12 @@ void store_once(T* p, const Vector<T, n>& v) {
   store(p, v);
 }
 
+inline void add_to_memory(float* p, const Vector<float, 4>& v) {
+  Vector<float, 4> sum = load<4>(p);
+  for (int i = 0; i < 4; i++) sum[i] += v[i];
+  store(p, sum);
+}
+
 template <class T>
 T* shared_memory(int64_t byte = 0) {
   if (byte % 16) simt::fault("shared_memory(" + std::to_string(byte) + "): no multiple of 16");
