@@ -51,7 +51,13 @@ __device__ void copy_tile(E* tile, const E* head, int64_t stride, int first, int
 __device__ inline int fragment_row(int element = 0) { return lane_index() / 4 + element / 2 * 8; }
 __device__ inline int fragment_column(int element = 0) { return lane_index() % 4 * 2 + element % 2; }
 
-// Hides the keys that a fragment of scores, queries by keys, may not see: its first query sees `seen` keys too many.
+// The score of a hidden key. It is finite: a row whose first tiles show nothing takes it for its maximum, and its sums
+// vanish with the first visible score, exp(hidden - score) = 0. A power of two, so that hidden - hidden = 0 at any
+// scale.
+constexpr float hidden = -0x1p100f;
+
+// Hides the keys that a fragment of scores, queries by keys, may not see: its first query sees the first `seen` + 1 of
+// them.
 template <int n>
 __device__ void hide_later(float (&scores)[n][4], int seen) {
   if (n * 8 - 1 <= seen) return;
@@ -59,7 +65,7 @@ __device__ void hide_later(float (&scores)[n][4], int seen) {
   for (int j = 0; j < n; j++)
 #pragma unroll
     for (int e = 0; e < 4; e++)
-      if (j * 8 + fragment_column(e) > seen + fragment_row(e)) scores[j][e] = -infinity;
+      if (j * 8 + fragment_column(e) > seen + fragment_row(e)) scores[j][e] = hidden;
 }
 // The same for a fragment of keys by queries, whose first key is visible from query `from` on.
 template <int n>
@@ -74,11 +80,6 @@ __device__ void hide_earlier(float (&scores)[n][4], int from) {
 
 // --- The document mask (attention.h). Kernels get a pointer, null without a mask, and load what they need for each
 // tile: the pointer costs no register, and only tiles in which a document begins cost more than a comparison.
-
-// The score of a hidden key. It is finite: a row whose first tiles show nothing takes it for its maximum, and its sums
-// vanish with the first visible score, exp(hidden - score) = 0. A power of two, so that hidden - hidden = 0 at any
-// scale.
-constexpr float hidden = -0x1p100f;
 
 // The first visible key of each query of one sequence; queries beyond T repeat the last.
 struct DocumentStarts {
@@ -143,10 +144,12 @@ __device__ void softmax_step(float (&scores)[n][4], float (&top)[2], float (&sum
                              float to_log2) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {
-    float largest = top[half];
+    float four[4] = {top[half], top[half], top[half], top[half]};  // four maxima, which do not wait for each other
 #pragma unroll
-    for (int j = 0; j < n; j++) largest = fmaxf(largest, fmaxf(scores[j][2 * half], scores[j][2 * half + 1]));
-    largest = row_max(largest);
+    for (int j = 0; j < n; j++)
+#pragma unroll
+      for (int e = 0; e < 2; e++) four[j % 2 * 2 + e] = fmaxf(four[j % 2 * 2 + e], scores[j][2 * half + e]);
+    const float largest = row_max(fmaxf(fmaxf(four[0], four[1]), fmaxf(four[2], four[3])));
     const float shift = largest * to_log2;
     rescale[half] = fast_exp2((top[half] - largest) * to_log2);
     float part = 0;

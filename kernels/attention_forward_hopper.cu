@@ -15,23 +15,30 @@
 namespace megalith::cuda::attention {
 
 namespace {
-constexpr int threads = 2 * warpgroup_size, query_tile = 128, key_tile = 128;
-constexpr int columns = key_tile / 8, depth = key_tile / 16;
+constexpr int threads = 2 * warpgroup_size, query_tile = 128;
 
-template <class Tiles>
-constexpr int64_t shared_bytes = Tiles::bytes(query_tile) + 5 * Tiles::bytes(key_tile);
+// Small heads take half the keys at a time, so that two blocks share a processor: one's softmax, and its first and last
+// copies, run beside the other's products.
+constexpr int blocks_of(int D) { return D <= 80 ? 2 : 1; }
+constexpr int key_tile_of(int D) { return 128 / blocks_of(D); }
+
+template <class Tiles, int D>
+constexpr int64_t shared_bytes = Tiles::bytes(query_tile) + 5 * Tiles::bytes(key_tile_of(D));
 
 template <class E, int D, bool dropped>
-__global__ void __launch_bounds__(threads, 1) forward_kernel(E* out, float* lse, const E* qkv, const int32_t* starts_,
-                                                             HeadOrder order, Heads s, Mask mask, float scale) {
+__global__ void __launch_bounds__(threads, blocks_of(D))
+    forward_kernel(E* out, float* lse, const E* qkv, const int32_t* starts_, HeadOrder order, Heads s, Mask mask,
+                   float scale) {
   using Tiles = WarpgroupTiles<E, D>;
-  const auto [head, last] = order.of(static_cast<int>(blockIdx.x));
+  constexpr int key_tile = key_tile_of(D), columns = key_tile / 8, depth = key_tile / 16;
+  const auto [head, own] = order.of(static_cast<int>(blockIdx.x));
   const int H = static_cast<int>(s.H), b = head / H, h = head % H;
   const HeadOffsets at(s, b, h);
   const DocumentStarts starts(starts_, s, b);
   const E *q = qkv + at.qkv, *k = q + at.out_stride, *v = k + at.out_stride;
   const int T = static_cast<int>(s.T);
-  const int row = warp_index() * 16, mine = last * query_tile + row, first = starts.of(last * query_tile) / key_tile;
+  const int row = warp_index() * 16, mine = own * query_tile + row;
+  const int first = starts.of(own * query_tile) / key_tile, last = ((own + 1) * query_tile - 1) / key_tile;
   constexpr int64_t query_bytes = Tiles::bytes(query_tile), key_bytes = Tiles::bytes(key_tile);
   E* queries = shared_memory<E>();
   const auto keys = [](int i) { return shared_memory<E>(query_bytes + i % 2 * key_bytes); };
@@ -47,6 +54,7 @@ __global__ void __launch_bounds__(threads, 1) forward_kernel(E* out, float* lse,
   float sums[1][D / 8][4] = {}, scores[1][columns][4], top[2] = {-infinity, -infinity}, sum[2] = {}, rescale[2];
   unsigned weights[1][depth][4];
   const auto softmax = [&](int i) {
+    hide_later(scores[0], mine - i * key_tile);
     if (starts) hide_documents(scores[0], starts, mine, i * key_tile);
     softmax_step(scores[0], top, sum, rescale, to_log2);
     if constexpr (dropped) {  // kept elements are scaled at the end, with the row
@@ -68,7 +76,7 @@ __global__ void __launch_bounds__(threads, 1) forward_kernel(E* out, float* lse,
     pack_weights<E>(weights[0], scores[0]);
   };
 
-  copy_tile<Tiles, D, query_tile, threads>(queries, q, at.stride, last * query_tile, T);
+  copy_tile<Tiles, D, query_tile, threads>(queries, q, at.stride, own * query_tile, T);
   copy_tile<Tiles, D, key_tile, threads>(keys(last), k, at.stride, last * key_tile, T);
   copy_tile<Tiles, D, key_tile, threads>(values(last), v, at.stride, last * key_tile, T);
   copy_async_commit();
@@ -80,7 +88,6 @@ __global__ void __launch_bounds__(threads, 1) forward_kernel(E* out, float* lse,
   copy_next(last - 1);
   Tiles::template wait<0>(scores);
   hand_over();
-  hide_later(scores[0], row);
   softmax(last);
   for (int i = last - 1; i >= first; i--) {
     take_weights();  // placed here, or ptxas makes it wait before the softmax
@@ -110,7 +117,7 @@ void hopper_forward(Queue queue, Tensor out, Tensor lse, Tensor qkv, Tensor star
   const HeadOrder order = order_of(dims, query_tile, heads_in_l2(dims.T, dims.D));
   with_constants(qkv.dtype(), dims, d, [&](auto tag, auto D, auto dropped) {
     using E = decltype(tag);
-    launch(queue, {"attention_forward", blocks_for(order.blocks(), 1), threads, shared_bytes<WarpgroupTiles<E, D>>},
+    launch(queue, {"attention_forward", blocks_for(order.blocks(), 1), threads, shared_bytes<WarpgroupTiles<E, D>, D>},
            forward_kernel<E, D, dropped>, out.data<E>(), lse.data<float>(), qkv.data<E>(), pointer_to(starts), order,
            heads_of(dims), mask_of(d), scale_of(dims));
   });
