@@ -1,9 +1,11 @@
 // The program's parts, on the simulated GPU: a run with checkpoints and what follows from it, moved between a GPU and
 // the CPU; inference; and the layout verifier, which compares every tensor of a step.
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "data/prepare.h"
 #include "kernels/system/json.h"
@@ -14,6 +16,7 @@
 #include "trainer/inference/inference.h"
 #include "trainer/replay/replay.h"
 #include "trainer/train/run.h"
+#include "trainer/train/step_profiler.h"
 #include "trainer/verify/verify.h"
 
 namespace megalith {
@@ -67,6 +70,32 @@ class SimulatedGpuRun : public testing::Test {
 
   const test::Scratch scratch_;
 };
+
+// A host that fills the GPU's launch queue while it launches a step reads the scalars of the step before only then.
+TEST_F(SimulatedGpuRun, AStepEndsWhenTheGpuEndsIt) {
+  Config c = config("times", "cuda");
+  c.model.vocab = 256;
+  RankContext work(c, session());
+  work.rehearse();
+  work.open();
+  StepProfiler profiler(c, session(), work, {});
+  Stream& s = work.runtime->stream;
+  const double start = profiler.start(0);
+  const auto launch = [&](int64_t step) {
+    profiler.begin_launch(step);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    profiler.end_launch(step);
+    s.synchronize();
+    return StepClock::host_now();
+  };
+  const double first = launch(1), second = launch(2);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const double one = profiler.report(1, {}).ended, two = profiler.report(2, {}).ended;
+  EXPECT_GE(one, start + 0.019);
+  EXPECT_LE(one, first);
+  EXPECT_GE(two, first + 0.019);
+  EXPECT_LE(two, second);
+}
 
 TEST_F(SimulatedGpuRun, CheckpointsMoveBetweenGpuAndCpu) {
   megalith::Run(config("cpu", "cpu"), session()).train();

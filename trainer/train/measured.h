@@ -18,7 +18,7 @@ struct Measured {
   std::optional<Time> time{};
   // Each number is in bytes, the maximum over the ranks. In the cpu world `device` counts the tensors.
   std::optional<HostStats> memory{};
-  // The step ended at this StepClock::host_now(); in the cpu world `time` ends there as well.
+  // The step ended at this StepClock::host_now(): in the cuda world on the GPU; in the cpu world `time` ends there too.
   double ended = StepClock::host_now();
 };
 

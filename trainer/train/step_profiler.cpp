@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
 
 #include "kernels/base/device.h"
 #include "kernels/system/json.h"
@@ -58,6 +60,10 @@ std::vector<TraceProcess> repeated(std::vector<TraceProcess> of_a_step, const st
   return of_a_step;
 }
 
+void wait_for(CUevent_st* event) {
+  while (!device::passed(event)) std::this_thread::yield();
+}
+
 }  // namespace
 
 StepProfiler::StepProfiler(const Config& config, const Session& session, RankContext& work, const Forecast& forecast)
@@ -85,7 +91,15 @@ double StepProfiler::start(int64_t completed) {
     traced_.reset();
   }
   if (!on_gpu()) work_.runtime->stream.trace().keep_time(&clock_);
-  return begun_ = clock_.align();
+  begun_ = clock_.align();
+  return on_gpu() ? begun_ = set_device_time() : begun_;
+}
+
+double StepProfiler::set_device_time() {
+  reference_ = device::make_timed_event();
+  device::record(reference_.get(), work_.runtime->stream.queue().stream);
+  wait_for(reference_.get());
+  return reference_at_ = StepClock::host_now();
 }
 
 void StepProfiler::begin_launch(int64_t step) {
@@ -100,7 +114,10 @@ void StepProfiler::begin_launch(int64_t step) {
 }
 
 void StepProfiler::end_launch(int64_t step) {
-  if (!on_gpu() || !measures(step)) return;
+  if (!on_gpu()) return;
+  ends_.push_back(device::make_timed_event());
+  device::record(ends_.back().get(), work_.runtime->stream.queue().stream);
+  if (!measures(step)) return;
   clock_.end_step(step);
   work_.runtime->stream.trace().keep_time(nullptr);
 }
@@ -118,7 +135,15 @@ void StepProfiler::begin_trace() {
 Measured StepProfiler::report(int64_t step, const StepScalars& scalars) {
   Measured measured{.time = {}, .memory = fullest(scalars.ranks.stats)};
   const Accounts between = std::exchange(between_, {});
-  if (!on_gpu()) measured.ended = clock_.end_step(step);
+  if (on_gpu()) {
+    const device::OwnedEvent before = std::exchange(reference_, std::move(ends_.front()));
+    ends_.pop_front();
+    wait_for(reference_.get());
+    reference_at_ += device::seconds_between(before.get(), reference_.get());
+    measured.ended = reference_at_;
+  } else {
+    measured.ended = clock_.end_step(step);
+  }
   begun_ = measured.ended;
   if (!measures(step)) return measured;
   const Accounts mine = clock_.take();
@@ -138,7 +163,8 @@ Measured StepProfiler::report(int64_t step, const StepScalars& scalars) {
 
 double StepProfiler::between(Account account, const std::function<void()>& work) {
   work();
-  const double end = on_gpu() ? StepClock::host_now() : clock_.begin_step();
+  if (!ends_.empty()) return begun_;  // the GPU was in a step meanwhile, and its time counts
+  const double end = on_gpu() ? set_device_time() : clock_.begin_step();
   at(between_, account) += end - begun_;
   return begun_ = end;
 }
@@ -186,7 +212,7 @@ double StepProfiler::write_trace() {
                  ? ", with the plan's prediction"
                  : ", without a prediction: hardware.profile names no machine (`megalith measure` makes a "
                    "profile of this one)");
-  return begun_ = on_gpu() ? StepClock::host_now() : clock_.begin_step();
+  return begun_ = on_gpu() ? set_device_time() : clock_.begin_step();
 }
 
 }  // namespace megalith

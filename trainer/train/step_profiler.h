@@ -1,11 +1,15 @@
 // Profiles a run's steps: the breakdown of each step's time (step/account.h), averaged over the ranks, the slowest rank
 // and the memory, a summary at the end, and a trace file of train.trace_steps.
 //
+// In the cuda world a step has ended when the GPU has: the host runs ahead, and where it fills the GPU's launch queue it
+// reads a step's scalars almost a step late.
+//
 // The cpu world profiles every step, and the ranks' statistics travel with the step's scalars. The cuda world, where
 // profiling costs time, does so for every measured_every-th step and those that are traced, and exchanges the
 // breakdowns when the step is reported.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <optional>
 #include <vector>
@@ -41,7 +45,8 @@ class StepProfiler {
   // Returns whether the trace is complete and must be written.
   bool trace_is_over(int64_t step) const { return tracing_ && step == traced_->last; }
   double write_trace();
-  // Does `work` between two steps. All time since the first counts as `account` of the second.
+  // Does `work` between two steps. All time since the first counts as `account` of the second, unless a GPU has a step
+  // in flight, beside which the work is done.
   double between(Account account, const std::function<void()>& work);
   // Writes an unfinished trace and logs the summary.
   void finish();
@@ -56,6 +61,8 @@ class StepProfiler {
     return !on_gpu() || traces(step) || (step % measured_every == 0 && !traces(step + 1));
   }
   void begin_trace();
+  // Host seconds from here on are those that pass between events of the stream. Requires that it has nothing to do.
+  double set_device_time();
 
   const Config& config_;
   const Session& session_;
@@ -65,6 +72,10 @@ class StepProfiler {
   std::vector<TraceProcess> predicted_;  // one step
   bool tracing_ = false;
   double begun_ = 0;  // host's seconds at which the step, or the work before it, began
+  // Of a GPU: an event that has passed, the host's seconds at which it did, and the ends of steps not reported yet.
+  device::OwnedEvent reference_;
+  double reference_at_ = 0;
+  std::deque<device::OwnedEvent> ends_;
   Accounts between_{}, sum_{};
   int64_t measured_ = 0;  // number of steps in sum_
   double device_bytes_ = 0;
