@@ -121,7 +121,7 @@ for program in megalith mpirun; do
 #!/bin/sh
 here=$(dirname "$(readlink -f "$0")")
 "$here/c-library.sh" || exit 1
-export OPAL_PREFIX="$here" OPAL_SYSCONFDIR="$here/etc" PMIX_MCA_mca_base_component_path="$here/pmix/lib/pmix"
+export OPAL_PREFIX="$here" OPAL_SYSCONFDIR="$here/etc" PMIX_PKGLIBDIR="$here/pmix/lib/pmix"
 # Without a remote shell only this machine can be used, and Open MPI needs a setting for that.
 command -v ssh >/dev/null || command -v rsh >/dev/null || export OMPI_MCA_plm="${OMPI_MCA_plm:-isolated}"
 END
