@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What bench/results/gpu_counted.md predicts of GPUs, beside what bench/gpu.sh measured: it prints the table and keeps it in
+"""What bench/results/*counted.md predict of GPUs, beside what bench/gpu.sh measured: it prints the table and keeps it in
 its results file.
 
   bench/predictions.py BENCH_KERNELS    whether each predicted row is one that is measured (a test of every build)
@@ -18,7 +18,7 @@ GRAPHS = "graphs"  # a peer of the rows of steps
 HOPPER = "H100|H200|GH200"
 
 # GPUs, where it is measured, row, rate. Attention's are ceilings of a model, which a ratio above 1 refutes; those of
-# graphs are lower bounds.
+# graphs are lower bounds. H100's steps are those of `megalith plan` with hardware.profile=dgx_h100 and these shapes on one rank.
 PREDICTIONS = [
     (HOPPER, KERNELS, "attention_forward/B16 T1024 H32 D64/bf16", 350),
     (HOPPER, KERNELS, "attention_forward/B4 T4096 H32 D64/bf16", 480),
@@ -44,6 +44,8 @@ PREDICTIONS = [
     ("A100", KERNELS, "attention_forward/B4 T4096 H16 D128/bf16", 240),
     ("A100", KERNELS, "attention_backward dropout/B16 T1024 H32 D64/bf16", 105),
     ("A100", KERNELS, "attention_backward dropout/B16 T1024 H16 D128/bf16", 130),
+    ("H100", STEPS, "gpt2-124m-bf16", 524478),
+    ("H100", STEPS, "gpt2-1558m-bf16", 40568),
     ("H200", STEPS, "gpt2-124m-bf16", 581100),
     ("H200", STEPS, "gpt2-1558m-bf16", 50570),
     (".", GRAPHS, "gpt2-124m-bf16", 1),

@@ -89,8 +89,8 @@ struct Lost {
   int heads, positions, size;
   double forward_before, forward, backward_before, backward;
 };
-// As bench/results/gpu_counted.md has it. Before: forward one head after the other; backward half as many heads at once
-// as there are rooms.
+// As bench/results/attention_forward_counted.md has it. Before: forward one head after the other; backward half as many
+// heads at once as there are rooms.
 TEST(AttentionOrder, WhatEndsAndWaitsLose) {
   for (const Lost& row : std::vector<Lost>{{384, 1024, 64, 3.8, 0.8, 2.3, 3.0},
                                            {64, 1024, 64, 21.0, 3.0, 11.1, 11.1},
